@@ -1,0 +1,22 @@
+// Which instruction sets own kernels may use: what the CPU has, capped by ANNEAL_MAX_ISA.
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+namespace anneal {
+
+enum class Isa : uint8_t {
+  kBaseline = 0,  // x86-64 with SSE2
+  kAvx2 = 1,      // AVX2, FMA, F16C
+  kAvx512 = 2,    // AVX-512 F, BW, CD, DQ, VL
+  kFull = 3,      // AVX-512 VNNI and whatever else the CPU has
+};
+std::string_view name(Isa isa);  // "baseline", "avx2", "avx512", "full"
+
+// The cap set by the environment variable ANNEAL_MAX_ISA (one of the names; absent: full), read once.
+// Fails with kInvalidArgument if it holds anything else. Applies the cap to Highway's dispatch.
+Isa max_isa();
+// The best set this CPU has, at most max_isa().
+Isa current_isa();
+
+}  // namespace anneal
