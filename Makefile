@@ -1,0 +1,48 @@
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+
+.PHONY: demo build test test-asan test-all bench format lint install deps checks
+
+build: deps build-release
+
+deps:
+	@cmake/deps.sh
+
+# A configured tree configures itself again when a CMake file changed.
+build-%: deps
+	@[ -f build/$*/build.ninja ] || cmake --preset $*
+	@cmake --build --preset $* -j $(JOBS)
+
+checks: deps
+	@tests/check_layers.py --self-test
+	@tests/check_layers.py
+	@tests/check_size.py
+	@tests/check_format.sh
+
+test: checks build-release
+	@ctest --preset release -j $(JOBS)
+
+test-asan: checks build-asan
+	@ctest --preset asan -j $(JOBS)
+
+test-tsan: build-tsan
+	@ctest --preset tsan -j $(JOBS)
+
+test-all: test test-asan test-tsan
+
+demo: build-release
+	@samples/glyphs/demo.sh
+
+bench: build-release
+	@build/release/bin/anneal_bench
+
+format: deps
+	@tests/check_format.sh --fix
+
+lint:
+	@cmake/deps.sh clang-tidy
+	@[ -f build/tidy/build.ninja ] || cmake --preset tidy
+	@cmake --build --preset tidy -j $(JOBS)
+
+install: build-release
+	@cmake --install build/release --prefix $(PREFIX)

@@ -1,0 +1,8 @@
+# The headers that are installed: what users may include. tests/check_size.py reads this file and
+# counts their lines.
+set(ANNEAL_ENGINE_PUBLIC_HEADERS
+  ${PROJECT_BINARY_DIR}/include/anneal/core/version.h
+)
+
+set(ANNEAL_BUILDER_PUBLIC_HEADERS
+)
