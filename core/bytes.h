@@ -2,13 +2,14 @@
 // with what is left before it is used, and a violation fails with kIncompatiblePlan.
 #pragma once
 #include <bit>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace anneal {
@@ -18,15 +19,15 @@ static_assert(std::endian::native == std::endian::little, "files and kernels are
 class ByteWriter {
  public:
   template <class T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   void number(T value) {
     const auto* from = reinterpret_cast<const std::byte*>(&value);
     bytes_.insert(bytes_.end(), from, from + sizeof(T));
   }
-  void text(std::string_view value);               // u32 length, bytes
-  void blob(std::span<const std::byte> value);     // u64 length, bytes
-  void raw(std::span<const std::byte> value);      // bytes alone
-  void align(size_t alignment);                    // zero bytes up to a multiple
+  void text(std::string_view value);            // u32 length, bytes
+  void blob(std::span<const std::byte> value);  // u64 length, bytes
+  void raw(std::span<const std::byte> value);   // bytes alone
+  void align(size_t alignment);                 // zero bytes up to a multiple
   size_t size() const { return bytes_.size(); }
   std::vector<std::byte> take() { return std::move(bytes_); }
 
@@ -39,17 +40,16 @@ class ByteReader {
   // what: the name of the thing read, for errors ("section steps").
   ByteReader(std::span<const std::byte> bytes, std::string what);
   template <class T>
-    requires std::is_arithmetic_v<T>
-  T number() {
+  requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) T number() {
     T value;
     std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
     return value;
   }
-  bool boolean();     // fails unless 0 or 1
+  bool boolean();  // fails unless 0 or 1
   std::string text();
   std::span<const std::byte> blob();
   std::span<const std::byte> raw(size_t size) { return take(size); }
-  // A count of things that take at least element_size (>= 1) bytes each.
+  // A u32 count of things that take at least element_size (>= 1) bytes each.
   size_t count(size_t element_size);
   size_t left() const { return bytes_.size() - at_; }
   void expect_end() const;  // fails if bytes are left

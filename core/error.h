@@ -20,7 +20,7 @@ std::string_view name(Code code);
 
 // Thrown for everything that ends the current call. An expected "no" (a kernel that does not fit, a
 // pattern that does not match) is a return value instead. what() reads as a path from the user's
-// call to the fault: "while importing node \"conv1\" (Conv): attribute \"pads\": 3 values for 2 axes".
+// call to the fault: "while importing node \"conv1\" (Conv): 3 values for 2 pads".
 class Error : public std::exception {
  public:
   Error(Code code, std::string message);

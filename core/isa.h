@@ -13,8 +13,9 @@ enum class Isa : uint8_t {
 };
 std::string_view name(Isa isa);  // "baseline", "avx2", "avx512", "full"
 
-// The cap set by the environment variable ANNEAL_MAX_ISA (one of the names; absent: full), read once.
-// Fails with kInvalidArgument if it holds anything else. Applies the cap to Highway's dispatch.
+// The cap set by the environment variable ANNEAL_MAX_ISA (one of the names; absent: full), read
+// once. Fails with kInvalidArgument if it holds anything else. Applies the cap to Highway's
+// dispatch.
 Isa max_isa();
 // The best set this CPU has, at most max_isa().
 Isa current_isa();

@@ -1,6 +1,6 @@
 // The only way to run on several threads. A Team is a lease of workers from the process-wide budget
-// (one worker per core beyond the first, by default); when the budget is spent a team is smaller, at
-// worst its caller alone. Work is claimed in chunks, so a slow core does not hold up the rest.
+// (one worker per core beyond the first, by default); when the budget is spent a team is smaller,
+// at worst its caller alone. Work is claimed in chunks, so a slow core does not hold up the rest.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -35,9 +35,10 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
   int size() const;
-  // Calls body(begin, end) for disjoint ranges that cover [0, items), each at least `grain` long but
-  // the last. The first exception thrown by a body is rethrown here once all have returned. Results
-  // must not depend on how the ranges are cut: every kernel gives the same bits for any team.
+  // Calls body(begin, end) for disjoint ranges that cover [0, items), each at least `grain` long
+  // but the last. The first exception thrown by a body is rethrown here once all have returned.
+  // Results must not depend on how the ranges are cut: every kernel gives the same bits for any
+  // team.
   void for_ranges(int64_t items, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body);
 
  private:

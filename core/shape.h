@@ -25,7 +25,7 @@ class Size {
     return size;
   }
   constexpr bool known() const { return expression_ == kKnown; }
-  constexpr int64_t value() const { return value_; }            // REQUIRES: known()
+  constexpr int64_t value() const { return value_; }             // REQUIRES: known()
   constexpr uint32_t expression() const { return expression_; }  // REQUIRES: !known()
   bool operator==(const Size&) const = default;
 
@@ -40,7 +40,8 @@ template <class T>
 class PerAxis {
  public:
   constexpr PerAxis() = default;
-  PerAxis(std::initializer_list<T> values) : PerAxis(std::span<const T>(values.begin(), values.size())) {}
+  PerAxis(std::initializer_list<T> values)
+      : PerAxis(std::span<const T>(values.begin(), values.size())) {}
   explicit PerAxis(std::span<const T> values) {
     for (const T& value : values) push_back(value);
   }
@@ -74,13 +75,13 @@ class PerAxis {
 using Shape = PerAxis<Size>;
 using Dims = PerAxis<int64_t>;
 
-bool known(const Shape& shape);           // every size is
-Dims dims_of(const Shape& shape);         // REQUIRES: known(shape)
+bool known(const Shape& shape);    // every size is
+Dims dims_of(const Shape& shape);  // REQUIRES: known(shape)
 Shape shape_of(const Dims& dims);
-int64_t count(const Dims& dims);          // of elements; fails with kInvalidArgument on overflow
+int64_t count(const Dims& dims);           // of elements; fails with kInvalidArgument on overflow
 Dims row_major_strides(const Dims& dims);  // in elements
 // Strides of an array whose axis 1 moves fastest (NHWC for [N,C,H,W]); row-major below rank 3.
 Dims channels_last_strides(const Dims& dims);
-std::string to_text(const Dims& dims);    // "[1,3,224,224]"
+std::string to_text(const Dims& dims);  // "[1,3,224,224]"
 
 }  // namespace anneal

@@ -2,7 +2,8 @@
 //
 // Normal form: a sum of products of atoms with integer coefficients; an atom is a symbol or
 // floor_div, min, max of two sizes. Equal normal forms have equal ids. Arithmetic that overflows
-// 64 bits, and division by zero, fail with kInvalidModel. Not thread-safe while it is being added to.
+// 64 bits, and division by zero, fail with kInvalidModel. Not thread-safe while it is being added
+// to.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -38,9 +39,9 @@ class SizeTable {
   Size symbol(std::string_view name);  // the one of that name, added if there is none
   Size fresh(std::string_view stem);   // a new symbol: "stem", or "stem.2", "stem.3" if taken
   const std::vector<SizeSymbol>& symbols() const { return symbols_; }
-  void set_bounds(Size symbol, Bounds bounds);                   // REQUIRES: is_symbol
-  std::optional<uint32_t> symbol_index(Size size) const;          // nullopt: not a lone symbol
-  std::vector<uint32_t> symbols_in(Size size) const;             // ascending, each once
+  void set_bounds(Size symbol, Bounds bounds);            // REQUIRES: is_symbol
+  std::optional<uint32_t> symbol_index(Size size) const;  // nullopt: not a lone symbol
+  std::vector<uint32_t> symbols_in(Size size) const;      // ascending, each once
 
   Size add(Size a, Size b);
   Size sub(Size a, Size b);

@@ -1,5 +1,6 @@
 // Types of values, and memory with a type: TensorView (somebody else's) and Tensor (a constant).
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -47,7 +48,8 @@ class Tensor {
   struct Fresh;
   static Fresh allocate(DataType dtype, const Dims& dims);
   // Takes a share in memory that lives as long as owner does. REQUIRES: bytes.size() fits.
-  Tensor(DataType dtype, const Dims& dims, std::shared_ptr<const void> owner, std::span<const std::byte> bytes);
+  Tensor(DataType dtype, const Dims& dims, std::shared_ptr<const void> owner,
+         std::span<const std::byte> bytes);
   template <class T>
   static Tensor of(DataType dtype, const Dims& dims, std::span<const T> values);
 

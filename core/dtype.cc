@@ -1,0 +1,62 @@
+#include "anneal/core/dtype.h"
+
+#include <array>
+#include <iterator>
+
+#include "anneal/core/error.h"
+
+namespace anneal {
+namespace {
+
+struct Row {
+  DataType dtype;
+  std::string_view name;
+  size_t size;
+};
+constexpr Row kRows[] = {
+    {DataType::kF32, "f32", 4},   {DataType::kF64, "f64", 8},       {DataType::kF16, "f16", 2},
+    {DataType::kBF16, "bf16", 2}, {DataType::kI8, "i8", 1},         {DataType::kI16, "i16", 2},
+    {DataType::kI32, "i32", 4},   {DataType::kI64, "i64", 8},       {DataType::kU8, "u8", 1},
+    {DataType::kU16, "u16", 2},   {DataType::kU32, "u32", 4},       {DataType::kU64, "u64", 8},
+    {DataType::kBool, "bool", 1}, {DataType::kString, "string", 0},
+};
+constexpr size_t kRowCount = std::size(kRows);
+
+constexpr auto kAll = [] {
+  std::array<DataType, kRowCount> all{};
+  for (size_t i = 0; i < kRowCount; ++i) all[i] = kRows[i].dtype;
+  return all;
+}();
+
+constexpr bool rows_are_in_order() {
+  for (size_t i = 0; i < kRowCount; ++i)
+    if (static_cast<size_t>(kRows[i].dtype) != i + 1) return false;
+  return true;
+}
+static_assert(rows_are_in_order(), "row_of() indexes by value");
+
+const Row& row_of(DataType dtype) {
+  const size_t index = static_cast<size_t>(dtype) - 1;
+  check(index < kRowCount, "a dtype is one of the list");
+  return kRows[index];
+}
+
+}  // namespace
+
+std::span<const DataType> all_dtypes() { return kAll; }
+
+std::string_view name(DataType dtype) { return row_of(dtype).name; }
+
+std::optional<DataType> dtype_from_name(std::string_view name) {
+  for (const Row& row : kRows)
+    if (row.name == name) return row.dtype;
+  return std::nullopt;
+}
+
+size_t size_of(DataType dtype) {
+  const Row& row = row_of(dtype);
+  check(row.size != 0, "a string has no size");
+  return row.size;
+}
+
+}  // namespace anneal

@@ -1,0 +1,81 @@
+#include "anneal/core/shape.h"
+
+namespace anneal {
+namespace {
+
+// A product of sizes that is taken to be 1 where a size is 0, so that strides of an empty array are
+// those of the smallest array around it, and count() fails whenever they would overflow.
+int64_t times(int64_t product, int64_t size, const Dims& dims) {
+  if (size < 0) fail(Code::kInvalidArgument, "a negative size in " + to_text(dims));
+  if (size == 0) return product;
+  if (__builtin_mul_overflow(product, size, &product))
+    fail(Code::kInvalidArgument, "more than 2^63 elements in " + to_text(dims));
+  return product;
+}
+
+}  // namespace
+
+bool known(const Shape& shape) {
+  for (const Size& size : shape)
+    if (!size.known()) return false;
+  return true;
+}
+
+Dims dims_of(const Shape& shape) {
+  Dims dims;
+  for (const Size& size : shape) {
+    check(size.known(), "dims_of a known shape");
+    dims.push_back(size.value());
+  }
+  return dims;
+}
+
+Shape shape_of(const Dims& dims) {
+  Shape shape;
+  for (int64_t size : dims) shape.push_back(size);
+  return shape;
+}
+
+int64_t count(const Dims& dims) {
+  int64_t product = 1;
+  bool empty = false;
+  for (int64_t size : dims) {
+    product = times(product, size, dims);
+    empty |= size == 0;
+  }
+  return empty ? 0 : product;
+}
+
+Dims row_major_strides(const Dims& dims) {
+  Dims strides = dims;
+  int64_t stride = 1;
+  for (int axis = dims.rank() - 1; axis >= 0; --axis) {
+    strides[axis] = stride;
+    stride = times(stride, dims[axis], dims);
+  }
+  return strides;
+}
+
+Dims channels_last_strides(const Dims& dims) {
+  if (dims.rank() < 3) return row_major_strides(dims);
+  Dims strides = dims;
+  strides[1] = 1;
+  int64_t stride = times(1, dims[1], dims);
+  for (int axis = dims.rank() - 1; axis >= 0; --axis) {
+    if (axis == 1) continue;
+    strides[axis] = stride;
+    stride = times(stride, dims[axis], dims);
+  }
+  return strides;
+}
+
+std::string to_text(const Dims& dims) {
+  std::string text = "[";
+  for (int axis = 0; axis < dims.rank(); ++axis) {
+    if (axis > 0) text += ',';
+    text += std::to_string(dims[axis]);
+  }
+  return text + "]";
+}
+
+}  // namespace anneal

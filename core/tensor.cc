@@ -1,0 +1,71 @@
+#include "anneal/core/tensor.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace anneal {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+size_t byte_size(DataType dtype, const Dims& dims) {
+  size_t bytes;
+  if (__builtin_mul_overflow(static_cast<size_t>(count(dims)), size_of(dtype), &bytes) ||
+      bytes > PTRDIFF_MAX - kAlignment)
+    fail(Code::kInvalidArgument, "more than 2^63 bytes in a tensor of shape " + to_text(dims));
+  return bytes;
+}
+
+bool same_layout(const TensorView& view, const Dims& strides) {
+  if (view.strides.rank() != view.dims.rank()) return false;
+  for (int axis = 0; axis < view.dims.rank(); ++axis)
+    if (view.dims[axis] > 1 && view.strides[axis] != strides[axis]) return false;
+  return true;
+}
+
+bool is_empty(const Dims& dims) { return std::find(dims.begin(), dims.end(), 0) != dims.end(); }
+
+}  // namespace
+
+bool is_row_major(const TensorView& view) {
+  return is_empty(view.dims) || same_layout(view, row_major_strides(view.dims));
+}
+
+bool is_channels_last(const TensorView& view) {
+  return is_empty(view.dims) || same_layout(view, channels_last_strides(view.dims));
+}
+
+TensorView row_major_view(DataType dtype, const Dims& dims, std::byte* data) {
+  return {dtype, dims, row_major_strides(dims), data};
+}
+
+Tensor::Fresh Tensor::allocate(DataType dtype, const Dims& dims) {
+  const size_t bytes = byte_size(dtype, dims);
+  // calloc, because it gets large blocks from the system already zeroed.
+  std::shared_ptr<void> owner(std::calloc(bytes + kAlignment, 1), std::free);
+  if (!owner) fail(Code::kDevice, "no host memory for " + std::to_string(bytes) + " bytes");
+  void* start = owner.get();
+  size_t space = bytes + kAlignment;
+  auto* data = static_cast<std::byte*>(std::align(kAlignment, bytes, start, space));
+  return {Tensor(dtype, dims, std::move(owner), {data, bytes}), {data, bytes}};
+}
+
+Tensor::Tensor(DataType dtype, const Dims& dims, std::shared_ptr<const void> owner,
+               std::span<const std::byte> bytes)
+    : dtype_(dtype), dims_(dims), owner_(std::move(owner)), bytes_(bytes) {
+  check(bytes.size() == byte_size(dtype, dims), "bytes fit the tensor");
+}
+
+TensorView Tensor::view() const {
+  return row_major_view(dtype_, dims_, const_cast<std::byte*>(bytes_.data()));
+}
+
+bool Tensor::operator==(const Tensor& other) const {
+  return dtype_ == other.dtype_ && dims_ == other.dims_ &&
+         (bytes_.data() == other.bytes_.data() ||
+          std::memcmp(bytes_.data(), other.bytes_.data(), bytes_.size()) == 0);
+}
+
+}  // namespace anneal
