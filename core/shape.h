@@ -24,13 +24,18 @@ class Size {
     size.expression_ = id;
     return size;
   }
+  // What infer() returns for a size that only the values at run time decide. A graph replaces it by
+  // a fresh symbol; arithmetic with it gives unknown().
+  static constexpr Size unknown() { return expression(kUnknown); }
   constexpr bool known() const { return expression_ == kKnown; }
+  constexpr bool is_unknown() const { return expression_ == kUnknown; }
   constexpr int64_t value() const { return value_; }             // REQUIRES: known()
-  constexpr uint32_t expression() const { return expression_; }  // REQUIRES: !known()
+  constexpr uint32_t expression() const { return expression_; }  // REQUIRES: an expression
   bool operator==(const Size&) const = default;
 
  private:
   static constexpr uint32_t kKnown = ~0u;
+  static constexpr uint32_t kUnknown = ~0u - 1;
   int64_t value_ = 0;
   uint32_t expression_ = kKnown;
 };

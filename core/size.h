@@ -2,8 +2,8 @@
 //
 // Normal form: a sum of products of atoms with integer coefficients; an atom is a symbol or
 // floor_div, min, max of two sizes. Equal normal forms have equal ids. Arithmetic that overflows
-// 64 bits, and division by zero, fail with kInvalidModel. Not thread-safe while it is being added
-// to.
+// 64 bits, and division by zero, fail with kInvalidModel. An operand that is Size::unknown() makes
+// the result unknown(); text() shows it as "?". Not thread-safe while it is being added to.
 #pragma once
 #include <cstdint>
 #include <deque>

@@ -1,0 +1,25 @@
+// Graph -> engine file: optimize, choose kernels and layouts, place memory.
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "anneal/engine/plan.h"
+#include "anneal/graph/graph.h"
+#include "anneal/optimizer/pass.h"
+
+namespace anneal {
+
+struct BuildOptions {
+  std::vector<std::string> targets = {"cpu"};
+  PassOptions passes;
+  AfterPass after_pass;
+  std::function<void(std::string_view what)> progress = [](std::string_view) {};
+};
+
+// Same graph, options and target: the same bytes. Fails with kUnsupported naming each layer that no
+// kernel accepts and why, with kInvalidArgument on an unknown target.
+EngineFile build(Graph graph, const BuildOptions& options = {});
+
+}  // namespace anneal

@@ -1,0 +1,100 @@
+// Plan: a graph after every decision has been taken: which kernel, in which order, at which
+// address. It holds no pointers and no device state. Saved, it is an engine file
+// (docs/plan_format.md).
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "anneal/core/size.h"
+#include "anneal/core/tensor.h"
+#include "anneal/graph/op.h"
+
+namespace anneal {
+
+enum class Storage : uint8_t {
+  kInput,   // bound by the caller
+  kOutput,  // bound by the caller, or the context's
+  kWeight,  // in the weight pool
+  kArena,   // in the context's arena
+  kView,    // part of another slot's memory
+  kLate,    // its size depends on values: allocated by the context during the run
+};
+
+inline constexpr uint32_t kNoSlot = ~0u;  // an absent optional input
+
+// The memory of one value.
+struct Slot {
+  std::string name;  // of the value; of the port for inputs and outputs
+  Type type;
+  Shape strides;  // in elements
+  Storage storage = Storage::kArena;
+  uint8_t device = 0;       // index into Plan::devices
+  uint64_t offset = 0;      // kWeight: entry in the pool. kArena: bytes, if the plan is static
+  uint32_t base = kNoSlot;  // kView: the slot it is a part of, never itself a view
+  Size base_offset;         // kView: elements from the base's first
+  uint32_t first_step = 0, last_step = 0;  // kArena: life; of a base, that of all its views
+};
+
+// One kernel launch. inputs and outputs are ordered as in Layer (graph/graph.h).
+struct Step {
+  std::string name;                  // of the layer, for profiles and errors
+  std::vector<std::string> origins;  // ONNX nodes it stands for
+  std::string kernel;                // KernelEntry::name
+  uint8_t device = 0;
+  Op op;
+  std::vector<Program> epilogues;
+  uint32_t op_input_count = 0;
+  std::vector<uint32_t> inputs, outputs;  // slots
+  std::vector<std::byte> tactic;
+};
+
+// Why things are as they are, for people and tools: "fuse_epilogue", "conv1", "joined relu1".
+struct Decision {
+  std::string stage, subject, text;
+  bool operator==(const Decision&) const = default;
+};
+
+// A plan for one target. `sizes` names every Size in it. A plan whose sizes are all known is
+// static: arena offsets are in its slots; else the context places the arena when shapes are bound.
+struct Plan {
+  std::string target;                // "cpu", "cpu:avx512_vnni", "sm_90"
+  std::vector<std::string> devices;  // used together, preferred first: Device::target() of each
+  std::string name;                  // of the graph
+  SizeTable sizes;
+  std::vector<Slot> slots;
+  std::vector<uint32_t> inputs, outputs;  // slots of the ports, in the model's order
+  std::vector<Step> steps;
+  std::vector<Plan>
+      bodies;  // sub-plans of control flow, by index; they share `sizes` of the outermost
+  uint64_t arena_bytes = 0;  // if static
+  std::vector<Decision> decisions;
+};
+
+// What an engine file holds: plans, one per target, over one pool of weights stored once by
+// content.
+struct EngineFile {
+  std::vector<Plan> plans;
+  std::vector<Tensor> weights;  // a kWeight slot's offset is an index into this
+  std::string producer;         // "anneal 0.1.0"
+  std::string model_name;
+};
+
+std::vector<std::byte> save(const EngineFile& file);
+// Checks every offset, count and index against what is there, then that each plan is consistent
+// (slots of steps exist, views lie within their bases, lifetimes cover uses, offsets within the
+// arena do not overlap while both live). Weights refer to `bytes`, which `owner` keeps alive. Fails
+// with kIncompatiblePlan.
+EngineFile load_engine_file(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
+// Writes beside PATH, then renames: PATH is whole or untouched. Fails with kIo.
+void write_engine_file(const std::string& path, const EngineFile& file);
+struct ReadOptions {
+  bool map = true;  // false: read the file instead of mapping it
+};
+EngineFile read_engine_file(const std::string& path, const ReadOptions& options = {});
+
+std::string to_text(const Plan& plan);  // what golden tests and `inspect` show
+
+}  // namespace anneal

@@ -1,0 +1,97 @@
+// Loading and running an engine. This header and what it includes is all an application needs.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "anneal/core/error.h"
+#include "anneal/core/tensor.h"
+
+namespace anneal {
+
+struct EngineFile;
+struct Plan;
+
+// An input or output. Sizes not known before binding are -1 in `dims`; dim_names holds the text of
+// every size
+// ("N", "3", "(H + 1)//2").
+struct Port {
+  std::string name;
+  DataType dtype = DataType::kF32;
+  Dims dims;
+  std::vector<std::string> dim_names;
+  Dims min_dims, max_dims;  // what may be bound; equal to dims where known
+};
+
+struct EngineOptions {
+  std::string device = "cpu";  // "cpu", "cpu:avx2"; the plan is chosen by it
+  bool map = true;             // false: read the file instead of mapping it
+};
+
+// A loaded plan with its kernels. Immutable: share one Engine between any number of threads, give
+// each thread its own context.
+class Engine {
+ public:
+  static std::shared_ptr<const Engine> load(const std::string& path,
+                                            const EngineOptions& options = {});
+  static std::shared_ptr<const Engine> make(EngineFile file, const EngineOptions& options = {});
+  ~Engine();
+
+  std::span<const Port> inputs() const;
+  std::span<const Port> outputs() const;
+  const Plan& plan() const;
+  // Said once at load: steps whose planned kernel was not to be had, and what runs instead.
+  std::span<const std::string> remarks() const;
+
+ private:
+  friend class ExecutionContext;
+  struct State;
+  explicit Engine(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+struct ContextOptions {
+  int threads = 1;  // most threads of one run, the caller's included; 0: one per core
+};
+
+// Called after each step of a run; microseconds of that step.
+struct StepTime {
+  std::string_view step, kernel;
+  double microseconds;
+};
+
+// The memory and the bindings of one inference at a time. Not thread-safe; cheap beside its Engine.
+class ExecutionContext {
+ public:
+  explicit ExecutionContext(std::shared_ptr<const Engine> engine,
+                            const ContextOptions& options = {});
+  ~ExecutionContext();
+  ExecutionContext(ExecutionContext&&) noexcept;
+
+  // Binds memory that stays the caller's and must outlive run(). Fails with kInvalidArgument,
+  // naming the port and what it wants, on a wrong name, dtype, rank or size. Strides are free.
+  void set_input(std::string_view name, const TensorView& memory);
+  // Optional: outputs that are not bound live in memory of the context, valid until the next run or
+  // bind. An output whose size depends on values cannot be bound.
+  void set_output(std::string_view name, const TensorView& memory);
+  // The dims an output will have with the inputs bound so far; -1 where values decide.
+  Dims output_dims(std::string_view name) const;
+  // Runs all steps and waits. Allocates nothing when shapes are as in the last run and no size
+  // depends on values. Sizes that disagree (two inputs of the same symbol) fail with
+  // kInvalidArgument.
+  void run();
+  // The same, telling the time of each step.
+  std::vector<StepTime> profile();
+  TensorView output(std::string_view name) const;  // after run()
+
+  size_t memory_bytes() const;  // arena and workspaces
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace anneal

@@ -1,0 +1,124 @@
+// Graph: what is computed, symbolically. Layers and values have stable ids and inferred types; the
+// graph changes only through its verbs.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "anneal/graph/infer.h"
+#include "anneal/graph/op.h"
+
+namespace anneal {
+
+enum class ValueId : uint32_t { kNone = ~0u };  // kNone: an absent optional input
+enum class LayerId : uint32_t { kNone = ~0u };  // kNone: no producer (graph input, constant)
+
+struct Value {
+  std::string name;  // unique in the graph; ONNX's where there is one
+  Fact fact;
+  std::optional<Tensor> constant;
+  LayerId producer = LayerId::kNone;
+  std::vector<LayerId> users;  // one entry per use, in no order
+  const Type& type() const { return fact.type; }
+};
+
+// inputs: the op's own first (op_input_count of them), then the further inputs of epilogues[0],
+// epilogues[1], ... epilogues is empty, or holds one program per output of the op, where an empty
+// program passes that output on. outputs: the results of each program (or the op's output) in
+// order.
+struct Layer {
+  std::string name;                  // unique in the graph
+  std::vector<std::string> origins;  // names of the ONNX nodes it stands for
+  Op op;
+  std::vector<Program> epilogues;
+  int op_input_count = 0;
+  std::vector<ValueId> inputs, outputs;
+};
+
+// What add() takes: a layer without ids. origins default to {name}; outputs names default to the
+// layer's.
+struct NewLayer {
+  std::string name;
+  Op op;
+  std::vector<ValueId> inputs;
+  std::vector<Program> epilogues = {};
+  int op_input_count = -1;  // -1: all of inputs
+  std::vector<std::string> origins = {};
+  std::vector<std::string> output_names = {};
+};
+
+// Names that are taken get a suffix: "conv", "conv.2". Not thread-safe. Ids stay valid for ever; an
+// erased layer holds std::monostate and is in no order.
+class Graph {
+ public:
+  Graph();                                           // with a size table of its own
+  explicit Graph(std::shared_ptr<SizeTable> sizes);  // a body: shares its owner's
+  Graph(Graph&&) = default;
+  Graph& operator=(Graph&&) = default;
+  Graph clone() const;  // deep, but for constants' bytes; the clone has a size table of its own
+
+  std::string name;
+  SizeTable& sizes() const { return *sizes_; }
+
+  ValueId add_input(std::string name, Type type);
+  ValueId add_constant(std::string name, Tensor tensor);
+  // Infers the outputs' types; Size::unknown() becomes a fresh symbol. Fails as infer_layer does,
+  // with the layer's name as context.
+  LayerId add(NewLayer layer);
+  // Marks a value as the next graph output, under this name (which may differ from the value's).
+  void mark_output(ValueId value, std::string name);
+  // Every use of `from`, graph outputs included, becomes a use of `to`. REQUIRES: equal dtypes and
+  // ranks.
+  void replace_uses(ValueId from, ValueId to);
+  // Layers whose outputs nobody uses, and constants nobody reads. Inputs stay.
+  void erase_unused();
+  // Infers everything again, in order; types may only become narrower (an unknown or wider size
+  // becomes a known one). For new bounds, or inputs whose sizes got fixed by set_input_shape.
+  void refine();
+  void set_input_shape(ValueId input, const Shape& shape);  // then refine()
+
+  struct Output {
+    std::string name;
+    ValueId value = ValueId::kNone;
+  };
+  const std::vector<ValueId>& inputs() const { return inputs_; }
+  const std::vector<Output>& outputs() const { return outputs_; }
+  const Layer& layer(LayerId id) const;
+  const Value& value(ValueId id) const;
+  const Tensor* constant(ValueId id) const;  // null if not a constant
+  bool is_output(ValueId id) const;
+  ValueId find_value(std::string_view name) const;  // kNone if there is none
+  size_t layer_count() const;                       // live ones
+  // Topological; among the ready the one added first. Fails with kInvalidModel on a cycle.
+  std::vector<LayerId> order() const;
+
+  // Bodies of control flow, by index; they share this graph's size table.
+  std::deque<Graph>& bodies() { return bodies_; }
+  const std::deque<Graph>& bodies() const { return bodies_; }
+
+ private:
+  Value& mutable_value(ValueId id);
+  ValueId new_value(std::string name, Fact fact);
+  std::string unique(std::string name, bool of_layer);
+  Facts infer_outputs(const Layer& layer) const;
+
+  std::shared_ptr<SizeTable> sizes_;
+  std::deque<Layer> layers_;  // deque: a rule may hold a reference while it adds layers
+  std::deque<Value> values_;
+  std::vector<ValueId> inputs_;
+  std::vector<Output> outputs_;
+  std::deque<Graph> bodies_;
+  std::unordered_map<std::string, ValueId> value_names_;
+  std::unordered_map<std::string, LayerId> layer_names_;
+};
+
+// Fails with kInternal naming the layer and the rule that is broken: an order exists; users and
+// producers agree; every type is what infer() says; names are unique; epilogues fit their outputs;
+// op inputs are within input_arity. Run after every pass, in every build.
+void verify(const Graph& graph);
+
+}  // namespace anneal

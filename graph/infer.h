@@ -1,0 +1,88 @@
+// Shape inference: the types of an op's outputs, and what is known of the contents of small integer
+// tensors, as sizes. Pure: the same inputs give the same answer, before and while running.
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "anneal/core/size.h"
+#include "anneal/core/tensor.h"
+#include "anneal/graph/op.h"
+
+namespace anneal {
+
+// Contents are tracked for integer (and bool) tensors of at most this many elements.
+inline constexpr int64_t kMaxKnownElements = 1024;
+
+// What is known of a value. elements: row-major, present if every one is a known or symbolic size;
+// an element may be Size::unknown().
+struct Fact {
+  Type type;
+  std::optional<std::vector<Size>> elements;
+  bool operator==(const Fact&) const = default;
+};
+
+// An input of the layer being inferred.
+struct InferInput {
+  const Fact* fact = nullptr;  // null: an absent optional input
+  const TensorView* value =
+      nullptr;  // the data, on the host, if known: constants, and when running
+};
+
+// What infer() sees. Reading a malformed layer (too few inputs, wrong dtype) fails with
+// kInvalidModel.
+class InferInputs {
+ public:
+  InferInputs(std::span<const InferInput> inputs, SizeTable& sizes)
+      : inputs_(inputs), sizes_(sizes) {}
+  int count() const { return static_cast<int>(inputs_.size()); }
+  bool has(int i) const { return i < count() && inputs_[i].fact != nullptr; }
+  const Type& type(int i) const;  // fails if absent, or if not a tensor
+  const Shape& shape(int i) const { return type(i).shape; }
+  DataType dtype(int i) const { return type(i).dtype; }
+  const TensorView* value(int i) const { return has(i) ? inputs_[i].value : nullptr; }
+  // The contents of an integer input: from its value or its fact; nullopt if not known at all.
+  std::optional<std::vector<Size>> elements(int i) const;
+  // The same where only plain integers will do; nullopt if any element is not one.
+  std::optional<std::vector<int64_t>> integers(int i) const;
+  SizeTable& sizes() const { return sizes_; }
+
+ private:
+  std::span<const InferInput> inputs_;
+  SizeTable& sizes_;
+};
+
+using Facts = std::vector<Fact>;  // one per output of the op
+
+// One overload per op, defined in infer_*.cc; a missing one is a link error that names the op. A
+// size that depends on values not known yet is Size::unknown(). Fails with kInvalidModel, or
+// kUnsupported where even the rank would depend on values.
+#define X(T) Facts infer(const T& op, const InferInputs& inputs);
+ANNEAL_FOR_EACH_OP(X)
+#undef X
+Facts infer(const Op& op, const InferInputs& inputs);
+
+// The number of inputs an op itself takes, given how many the layer has in all before its
+// epilogues'.
+struct Arity {
+  int min = 0;
+  int max = 0;
+};
+Arity input_arity(const Op& op);  // max is 1 << 20 for Pointwise and Concat
+
+// The register type in which an op hands results of this dtype to an epilogue: f32 for f16, bf16
+// and f32; i32 for 8-bit Conv and MatMul (whose dtype is then i32 already); else the dtype's own.
+DataType accumulator(DataType dtype);
+
+// A whole layer: infer(op) on the first inputs, then each epilogue on the output it belongs to,
+// with its further inputs after the op's own. epilogues is empty, or holds one (possibly empty)
+// program per output of the op.
+Facts infer_layer(const Op& op, std::span<const Program> epilogues, int op_input_count,
+                  const InferInputs& inputs);
+
+// Numpy broadcasting, with sizes: equal sizes, or one of them 1. Two different expressions are
+// taken as equal if neither can be proved to differ (ONNX would fail at run time; so does binding).
+Shape broadcast(const Shape& a, const Shape& b, const SizeTable& sizes);
+
+}  // namespace anneal

@@ -1,0 +1,45 @@
+// Op: one of the structs of ops.h, and what is derived from their fields().
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+#include "anneal/core/bytes.h"
+#include "anneal/core/size.h"
+#include "anneal/graph/ops.h"
+
+namespace anneal {
+
+// monostate: an erased layer
+#define X(T) , T
+using Op = std::variant<std::monostate ANNEAL_FOR_EACH_OP(X)>;
+#undef X
+
+namespace detail {
+template <class T, class V>
+struct IndexIn;
+template <class T, class... A>
+struct IndexIn<T, std::variant<A...>> {
+  static constexpr size_t value = [] {
+    size_t i = 0;
+    static_cast<void>(((std::is_same_v<T, A> ? false : (++i, true)) && ...));
+    return i;
+  }();
+};
+}  // namespace detail
+template <class T>
+inline constexpr size_t op_index = detail::IndexIn<T, Op>::value;
+
+std::string_view name(const Op& op);     // "Softmax"
+std::string_view op_name(size_t index);  // of op_index
+std::string to_text(
+    const Op& op, const SizeTable& sizes);  // "Softmax axis=1": fields that differ from the default
+Op op_from_text(std::string_view text, SizeTable& sizes);  // fails with kInvalidArgument
+// By op name, not by index, so that adding an op leaves old bytes readable.
+void save(ByteWriter& to, const Op& op);
+Op load_op(ByteReader& from);  // fails with kIncompatiblePlan; enums and counts are checked
+uint64_t hash(const Op& op);
+
+}  // namespace anneal

@@ -1,0 +1,305 @@
+// Every op of the graph, one plain struct each, and the list that generates what must be complete.
+//
+// Names and axis order are ONNX's; meanings are ONNX's with defaults, negative axes, auto_pad and
+// opset differences resolved by the importer. Inputs are listed behind each struct; [x] is
+// optional. Integer inputs that decide shapes (i64, host values) are inputs, never fields: what is
+// known of them, infer() reads from their contents.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "anneal/core/dtype.h"
+#include "anneal/core/shape.h"
+#include "anneal/graph/program.h"
+
+namespace anneal {
+
+enum class PoolKind : uint8_t { kMax, kAverage, kLp };
+enum class ReduceKind : uint8_t { kSum, kMean, kMax, kMin, kProd };
+enum class CumulativeKind : uint8_t { kSum, kProd };
+enum class PadMode : uint8_t { kConstant, kReflect, kEdge, kWrap };
+enum class ScatterReduction : uint8_t { kNone, kAdd, kMul, kMax, kMin };
+enum class ResizeMode : uint8_t { kNearest, kLinear, kCubic };
+enum class ResizeCoordinates : uint8_t {
+  kHalfPixel,
+  kHalfPixelSymmetric,
+  kPytorchHalfPixel,
+  kAlignCorners,
+  kAsymmetric,
+  kTfHalfPixelForNn,
+  kTfCropAndResize
+};
+enum class ResizeNearest : uint8_t { kRoundPreferFloor, kRoundPreferCeil, kFloor, kCeil };
+enum class ResizePolicy : uint8_t { kStretch, kNotLarger, kNotSmaller };
+
+// inputs: one or more that broadcast against each other to the output's shape. outputs: one per
+// result.
+struct Pointwise {
+  Program program;
+  static void fields(auto& op, auto&& f) { f("program", op.program); }
+  bool operator==(const Pointwise&) const = default;
+};
+
+// inputs: x[N,C,spatial...], w[K,C/groups,kernel...], [x_zero_point], [w_zero_point: scalar or
+// [K]]. 8-bit inputs accumulate in i32, and the output is i32; zero points only with them.
+struct Conv {
+  std::vector<int64_t> strides, pads_begin, pads_end, dilations;  // one per spatial axis
+  int64_t groups = 1;
+  static void fields(auto& op, auto&& f) {
+    f("strides", op.strides), f("pads_begin", op.pads_begin), f("pads_end", op.pads_end);
+    f("dilations", op.dilations), f("groups", op.groups);
+  }
+  bool operator==(const Conv&) const = default;
+};
+
+// inputs: x[N,C,spatial...], w[C,K/groups,kernel...]. Output size: (in-1)*stride + output_padding +
+// (kernel-1)*dilation + 1 - pads_begin - pads_end.
+struct ConvTranspose {
+  std::vector<int64_t> strides, pads_begin, pads_end, dilations, output_padding;
+  int64_t groups = 1;
+  static void fields(auto& op, auto&& f) {
+    f("strides", op.strides), f("pads_begin", op.pads_begin), f("pads_end", op.pads_end);
+    f("dilations", op.dilations), f("output_padding", op.output_padding), f("groups", op.groups);
+  }
+  bool operator==(const ConvTranspose&) const = default;
+};
+
+// inputs: a[...,M,K], b[...,K,N], [a_zero_point], [b_zero_point] (scalar, or one per row of a /
+// column of b). Leading axes broadcast; both ranks >= 2. transpose_* swaps the last two axes first.
+struct MatMul {
+  bool transpose_a = false, transpose_b = false;
+  static void fields(auto& op, auto&& f) {
+    f("transpose_a", op.transpose_a), f("transpose_b", op.transpose_b);
+  }
+  bool operator==(const MatMul&) const = default;
+};
+
+// inputs: x[N,C,spatial...]. outputs: y, and with_indices the flat row-major index of each maximum
+// (i64).
+struct Pool {
+  PoolKind kind = PoolKind::kMax;
+  std::vector<int64_t> kernel, strides, pads_begin, pads_end, dilations;  // one per spatial axis
+  bool ceil_mode = false;          // round the output size up
+  bool count_include_pad = false;  // kAverage: padding counts in the divisor
+  int64_t p = 2;                   // kLp
+  bool with_indices = false;       // kMax
+  bool column_major_indices = false;
+  static void fields(auto& op, auto&& f) {
+    f("kind", op.kind), f("kernel", op.kernel), f("strides", op.strides);
+    f("pads_begin", op.pads_begin), f("pads_end", op.pads_end), f("dilations", op.dilations);
+    f("ceil_mode", op.ceil_mode), f("count_include_pad", op.count_include_pad), f("p", op.p);
+    f("with_indices", op.with_indices), f("column_major_indices", op.column_major_indices);
+  }
+  bool operator==(const Pool&) const = default;
+};
+
+// inputs: x
+struct Softmax {
+  int64_t axis = 0;
+  bool log = false;
+  static void fields(auto& op, auto&& f) { f("axis", op.axis), f("log", op.log); }
+  bool operator==(const Softmax&) const = default;
+};
+
+// inputs: x. (x - mean) / sqrt(variance + epsilon) over `axes`, population variance; without
+// subtract_mean x / sqrt(mean of squares + epsilon). Statistics in f32 (f64 for f64).
+struct Normalize {
+  std::vector<int64_t> axes;  // ascending
+  float epsilon = 1e-5f;
+  bool subtract_mean = true;
+  static void fields(auto& op, auto&& f) {
+    f("axes", op.axes), f("epsilon", op.epsilon), f("subtract_mean", op.subtract_mean);
+  }
+  bool operator==(const Normalize&) const = default;
+};
+
+// inputs: x, axes. An empty list of axes reduces none. kMax and kMin of bool are any and all.
+struct Reduce {
+  ReduceKind kind = ReduceKind::kSum;
+  bool keepdims = true;
+  static void fields(auto& op, auto&& f) { f("kind", op.kind), f("keepdims", op.keepdims); }
+  bool operator==(const Reduce&) const = default;
+};
+
+// inputs: x. output: i64.
+struct ArgReduce {
+  bool largest = true;  // else the smallest
+  int64_t axis = 0;
+  bool keepdims = true;
+  bool select_last = false;  // among equals
+  static void fields(auto& op, auto&& f) {
+    f("largest", op.largest), f("axis", op.axis), f("keepdims", op.keepdims);
+    f("select_last", op.select_last);
+  }
+  bool operator==(const ArgReduce&) const = default;
+};
+
+// inputs: x, axis (scalar)
+struct Cumulative {
+  CumulativeKind kind = CumulativeKind::kSum;
+  bool exclusive = false, reverse = false;
+  static void fields(auto& op, auto&& f) {
+    f("kind", op.kind), f("exclusive", op.exclusive), f("reverse", op.reverse);
+  }
+  bool operator==(const Cumulative&) const = default;
+};
+
+// inputs: x, k[1]. outputs: values, indices (i64). Of equals the lower index comes first.
+struct TopK {
+  int64_t axis = 0;
+  bool largest = true, sorted = true;
+  static void fields(auto& op, auto&& f) {
+    f("axis", op.axis), f("largest", op.largest), f("sorted", op.sorted);
+  }
+  bool operator==(const TopK&) const = default;
+};
+
+// inputs: x, shape[rank]. One -1 is what the rest leaves; a 0 copies x's size unless allow_zero.
+struct Reshape {
+  bool allow_zero = false;
+  static void fields(auto& op, auto&& f) { f("allow_zero", op.allow_zero); }
+  bool operator==(const Reshape&) const = default;
+};
+
+// inputs: x. Output axis i is input axis permutation[i].
+struct Transpose {
+  std::vector<int64_t> permutation;
+  static void fields(auto& op, auto&& f) { f("permutation", op.permutation); }
+  bool operator==(const Transpose&) const = default;
+};
+
+// inputs: one or more
+struct Concat {
+  int64_t axis = 0;
+  static void fields(auto& op, auto&& f) { f("axis", op.axis); }
+  bool operator==(const Concat&) const = default;
+};
+
+// inputs: x, starts, ends, axes, steps (one element per sliced axis). Negative values and clamping
+// as in ONNX Slice.
+struct Slice {
+  static void fields(auto&, auto&&) {}
+  bool operator==(const Slice&) const = default;
+};
+
+// inputs: x, pads[2*rank: begins, then ends], [value: scalar, 0 if absent]. Negative pads crop.
+struct Pad {
+  PadMode mode = PadMode::kConstant;
+  static void fields(auto& op, auto&& f) { f("mode", op.mode); }
+  bool operator==(const Pad&) const = default;
+};
+
+// inputs: x, shape; broadcasts both ways, as ONNX Expand.
+struct Expand {
+  static void fields(auto&, auto&&) {}
+  bool operator==(const Expand&) const = default;
+};
+
+// inputs: x, repeats[rank]
+struct Tile {
+  static void fields(auto&, auto&&) {}
+  bool operator==(const Tile&) const = default;
+};
+
+// inputs: x, indices. Negative indices count from the end, in all gathers and scatters.
+struct Gather {
+  int64_t axis = 0;
+  static void fields(auto& op, auto&& f) { f("axis", op.axis); }
+  bool operator==(const Gather&) const = default;
+};
+struct GatherElements {
+  int64_t axis = 0;
+  static void fields(auto& op, auto&& f) { f("axis", op.axis); }
+  bool operator==(const GatherElements&) const = default;
+};
+struct GatherND {
+  int64_t batch_dims = 0;
+  static void fields(auto& op, auto&& f) { f("batch_dims", op.batch_dims); }
+  bool operator==(const GatherND&) const = default;
+};
+
+// inputs: x, indices, updates
+struct ScatterElements {
+  int64_t axis = 0;
+  ScatterReduction reduction = ScatterReduction::kNone;
+  static void fields(auto& op, auto&& f) { f("axis", op.axis), f("reduction", op.reduction); }
+  bool operator==(const ScatterElements&) const = default;
+};
+struct ScatterND {
+  ScatterReduction reduction = ScatterReduction::kNone;
+  static void fields(auto& op, auto&& f) { f("reduction", op.reduction); }
+  bool operator==(const ScatterND&) const = default;
+};
+
+// inputs: x. output: i64, the sizes of axes [start, end) of x.
+struct ShapeOf {
+  int64_t start = 0, end = 0;
+  static void fields(auto& op, auto&& f) { f("start", op.start), f("end", op.end); }
+  bool operator==(const ShapeOf&) const = default;
+};
+
+// no inputs. output: i64, the values of size expressions; a scalar if `scalar` (then one element).
+struct SizeTensor {
+  std::vector<Size> elements;
+  bool scalar = false;
+  static void fields(auto& op, auto&& f) { f("elements", op.elements), f("scalar", op.scalar); }
+  bool operator==(const SizeTensor&) const = default;
+};
+
+// inputs: start, limit, delta (scalars of one type)
+struct Range {
+  static void fields(auto&, auto&&) {}
+  bool operator==(const Range&) const = default;
+};
+
+// inputs: x, sizes[one per resized axis], [roi[2 * resized axes]]. `scales` are used for
+// coordinates when given (one per axis), else output / input size.
+struct Resize {
+  ResizeMode mode = ResizeMode::kNearest;
+  ResizeCoordinates coordinates = ResizeCoordinates::kHalfPixel;
+  ResizeNearest nearest = ResizeNearest::kRoundPreferFloor;
+  ResizePolicy policy = ResizePolicy::kStretch;
+  std::vector<int64_t> axes;  // ascending
+  std::vector<float> scales;  // empty: from the sizes; given: the sizes input is absent
+  float cubic_coefficient = -0.75f;
+  bool exclude_outside = false, antialias = false;
+  float extrapolation_value = 0;
+  static void fields(auto& op, auto&& f) {
+    f("mode", op.mode), f("coordinates", op.coordinates), f("nearest", op.nearest);
+    f("policy", op.policy), f("axes", op.axes), f("scales", op.scales);
+    f("cubic_coefficient", op.cubic_coefficient), f("exclude_outside", op.exclude_outside);
+    f("antialias", op.antialias), f("extrapolation_value", op.extrapolation_value);
+  }
+  bool operator==(const Resize&) const = default;
+};
+
+// inputs: x (float or i32), scale, [zero_point]. scale: scalar, [size of axis], or for block_size >
+// 0 the shape of x with `axis` divided by it. q = saturate(round_half_even(x / scale) +
+// zero_point).
+struct Quantize {
+  int64_t axis = 0;
+  int64_t block_size = 0;
+  DataType dtype = DataType::kU8;  // of the output
+  static void fields(auto& op, auto&& f) {
+    f("axis", op.axis), f("block_size", op.block_size), f("dtype", op.dtype);
+  }
+  bool operator==(const Quantize&) const = default;
+};
+
+// inputs: x, scale, [zero_point]. (x - zero_point) * scale, in the type of scale.
+struct Dequantize {
+  int64_t axis = 0;
+  int64_t block_size = 0;
+  static void fields(auto& op, auto&& f) { f("axis", op.axis), f("block_size", op.block_size); }
+  bool operator==(const Dequantize&) const = default;
+};
+
+#define ANNEAL_FOR_EACH_OP(X)                                                                   \
+  X(Pointwise)                                                                                  \
+  X(Conv) X(ConvTranspose) X(MatMul) X(Pool) X(Softmax) X(Normalize) X(Reduce) X(ArgReduce)     \
+      X(Cumulative) X(TopK) X(Reshape) X(Transpose) X(Concat) X(Slice) X(Pad) X(Expand) X(Tile) \
+          X(Gather) X(GatherElements) X(GatherND) X(ScatterElements) X(ScatterND) X(ShapeOf)    \
+              X(SizeTensor) X(Range) X(Resize) X(Quantize) X(Dequantize)
+
+}  // namespace anneal

@@ -1,0 +1,34 @@
+#include "anneal/kernels/kernel.h"
+
+namespace anneal {
+
+std::unique_ptr<Prepared> Kernel::prepare(std::span<const TensorView>, std::span<const TensorView>,
+                                          int) const {
+  return std::make_unique<Prepared>();
+}
+
+const KernelEntry* find_kernel(const Backend& backend, std::string_view name) {
+  for (const KernelFamily family : backend.families)
+    for (const KernelEntry& entry : family())
+      if (entry.name == name) return &entry;
+  return nullptr;
+}
+
+Chosen choose_kernel(const Backend& backend, const Request& request) {
+  Chosen chosen;
+  for (const KernelFamily family : backend.families) {
+    for (const KernelEntry& entry : family()) {
+      if (entry.op != request.op.index()) continue;
+      Made made = entry.make(request);
+      if (made.kernel) {
+        chosen.entry = &entry;
+        chosen.kernel = std::move(made.kernel);
+        return chosen;
+      }
+      chosen.refused.emplace_back(entry.name, std::move(made.why_not));
+    }
+  }
+  return chosen;
+}
+
+}  // namespace anneal

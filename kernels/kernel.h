@@ -1,0 +1,114 @@
+// How an op is implemented: a Kernel is made for given types, or its maker refuses with a reason.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "anneal/core/device.h"
+#include "anneal/core/parallel.h"
+#include "anneal/core/size.h"
+#include "anneal/core/tensor.h"
+#include "anneal/graph/op.h"
+
+namespace anneal {
+
+// One input or output of the layer as the kernel will see it. Sizes and strides may be expressions;
+// known ones are constants of the kernel, the others arrive with prepare(). strides count elements.
+struct Operand {
+  Type type;
+  Shape strides;
+  const Tensor* constant =
+      nullptr;          // weights; must not be kept beyond make() except by copying the Tensor
+  bool present = true;  // false: an absent optional input
+};
+
+// Inputs and outputs are ordered as in Layer (graph/graph.h): op inputs, then further epilogue
+// inputs.
+struct Request {
+  const Op& op;
+  std::span<const Program> epilogues;  // empty, or one per op output
+  int op_input_count = 0;
+  std::span<const Operand> inputs, outputs;
+  const SizeTable& sizes;
+  Device& device;
+  std::span<const std::byte> tactic;  // empty while building: choose; from a plan: obey, or refuse
+};
+
+// Per-shape work of one context: geometry, packed buffers, third-party primitives.
+class Prepared {
+ public:
+  virtual ~Prepared() = default;
+  size_t workspace_bytes = 0;
+};
+
+struct LaunchArgs {
+  std::span<const TensorView> inputs, outputs;  // an absent optional input has data == nullptr
+  Prepared* prepared;                           // what prepare() gave for these shapes
+  std::byte* workspace;                         // 64-byte aligned, prepared->workspace_bytes
+  Stream& stream;
+  Team& team;
+};
+
+// One implementation of one layer. Immutable, shared by all contexts of an engine and all threads.
+// launch() allocates nothing.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  // Enough to make this kernel again without choosing; empty if there is nothing to choose.
+  virtual std::vector<std::byte> tactic() const { return {}; }
+  // Views hold the shapes and strides; their data is null. `threads` is the most launch() will be
+  // given.
+  virtual std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                            std::span<const TensorView> outputs, int threads) const;
+  virtual void launch(const LaunchArgs& args) const = 0;
+};
+
+// Exactly one is set.
+struct Made {
+  std::unique_ptr<Kernel> kernel;
+  std::string why_not;  // "conv_nhwc: only f32"
+};
+inline Made refuse(std::string why_not) { return {nullptr, std::move(why_not)}; }
+
+enum class Layout : uint8_t {
+  kAny,
+  kRowMajor,
+  kChannelsLast
+};  // of activations, where the builder may choose
+
+struct KernelEntry {
+  std::string_view name;  // is written into plans: never reuse one
+  size_t op;              // op_index of the struct it implements
+  Layout prefers;
+  Made (*make)(const Request&);
+};
+template <class T, Made (*make)(const T&, const Request&)>
+constexpr KernelEntry entry(std::string_view name, Layout prefers = Layout::kAny) {
+  return {name, op_index<T>, prefers,
+          [](const Request& request) { return make(std::get<T>(request.op), request); }};
+}
+
+// A kind of device and its kernels, best first for each op. The CPU's last for each op is the
+// reference: it accepts every type, stride and epilogue that infer() accepts.
+using KernelFamily = std::span<const KernelEntry> (*)();  // the entries of one file
+struct Backend {
+  DeviceKind kind;
+  std::unique_ptr<Device> (*open)(
+      std::string_view target);            // "cpu", "cpu:avx2": fails if it is not here
+  std::span<const KernelFamily> families;  // in order of preference
+};
+
+const KernelEntry* find_kernel(const Backend& backend,
+                               std::string_view name);  // null if there is none
+// The first entry that makes a kernel for the request, and why each before it refused.
+struct Chosen {
+  const KernelEntry* entry = nullptr;  // null: all refused
+  std::unique_ptr<Kernel> kernel;
+  std::vector<std::pair<std::string_view, std::string>> refused;
+};
+Chosen choose_kernel(const Backend& backend, const Request& request);
+
+}  // namespace anneal

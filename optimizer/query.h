@@ -1,0 +1,15 @@
+// Questions that passes ask of a graph.
+#pragma once
+#include "anneal/graph/graph.h"
+
+namespace anneal {
+
+template <class T>
+const T* op_as(const Graph& graph, LayerId id) {
+  return id == LayerId::kNone ? nullptr : std::get_if<T>(&graph.layer(id).op);
+}
+inline LayerId producer(const Graph& graph, ValueId value) { return graph.value(value).producer; }
+// The only layer that reads the value, once; kNone if there are several, or it is a graph output.
+LayerId sole_user(const Graph& graph, ValueId value);
+
+}  // namespace anneal
