@@ -295,11 +295,35 @@ struct Dequantize {
   bool operator==(const Dequantize&) const = default;
 };
 
-#define ANNEAL_FOR_EACH_OP(X)                                                                   \
-  X(Pointwise)                                                                                  \
-  X(Conv) X(ConvTranspose) X(MatMul) X(Pool) X(Softmax) X(Normalize) X(Reduce) X(ArgReduce)     \
-      X(Cumulative) X(TopK) X(Reshape) X(Transpose) X(Concat) X(Slice) X(Pad) X(Expand) X(Tile) \
-          X(Gather) X(GatherElements) X(GatherND) X(ScatterElements) X(ScatterND) X(ShapeOf)    \
-              X(SizeTensor) X(Range) X(Resize) X(Quantize) X(Dequantize)
+#define ANNEAL_FOR_EACH_OP(X) \
+  X(Pointwise)                \
+  X(Conv)                     \
+  X(ConvTranspose)            \
+  X(MatMul)                   \
+  X(Pool)                     \
+  X(Softmax)                  \
+  X(Normalize)                \
+  X(Reduce)                   \
+  X(ArgReduce)                \
+  X(Cumulative)               \
+  X(TopK)                     \
+  X(Reshape)                  \
+  X(Transpose)                \
+  X(Concat)                   \
+  X(Slice)                    \
+  X(Pad)                      \
+  X(Expand)                   \
+  X(Tile)                     \
+  X(Gather)                   \
+  X(GatherElements)           \
+  X(GatherND)                 \
+  X(ScatterElements)          \
+  X(ScatterND)                \
+  X(ShapeOf)                  \
+  X(SizeTensor)               \
+  X(Range)                    \
+  X(Resize)                   \
+  X(Quantize)                 \
+  X(Dequantize)
 
 }  // namespace anneal

@@ -39,26 +39,64 @@ std::string_view name(RegisterType type);      // "f32"
 
 // One line per opcode: X(enumerator, name in text, operands). The order is written into engine
 // files.
-#define ANNEAL_FOR_EACH_OPCODE(X)                                                                  \
-  X(Input, "input", 0)                                                                             \
-  X(Constant, "constant", 0) X(Index, "index", 0) X(Cast, "cast", 1) X(Round, "round", 1) X(       \
-      Saturate, "saturate", 1) X(Neg, "neg", 1) X(Abs, "abs", 1) X(Sign, "sign", 1)                \
-      X(Ceil, "ceil", 1) X(Floor, "floor", 1) X(RoundEven, "rint", 1) X(Trunc, "trunc", 1) X(      \
-          Sqrt, "sqrt", 1) X(Exp, "exp", 1) X(Log, "log", 1) X(Log1p, "log1p", 1)                  \
-          X(Expm1, "expm1", 1) X(Erf, "erf", 1) X(Sin, "sin", 1) X(Cos, "cos", 1) X(Tan, "tan", 1) \
-              X(Asin, "asin", 1) X(Acos, "acos", 1) X(Atan, "atan", 1) X(Sinh, "sinh", 1)          \
-                  X(Cosh, "cosh", 1) X(Tanh, "tanh", 1) X(Asinh, "asinh", 1) X(Acosh, "acosh", 1)  \
-                      X(Atanh, "atanh", 1) X(Sigmoid, "sigmoid", 1) X(Not, "not", 1)               \
-                          X(BitNot, "bitnot", 1) X(IsNan, "isnan", 1) X(IsInf, "isinf", 1)         \
-                              X(Add, "add", 2) X(Sub, "sub", 2) X(Mul, "mul", 2) X(Div, "div", 2)  \
-                                  X(Mod, "mod", 2) X(Rem, "rem", 2) X(Pow, "pow", 2)               \
-                                      X(Min, "min", 2) X(Max, "max", 2) X(And, "and", 2)           \
-                                          X(Or, "or", 2) X(Xor, "xor", 2) X(BitAnd, "bitand", 2)   \
-                                              X(BitOr, "bitor", 2) X(BitXor, "bitxor", 2)          \
-                                                  X(ShiftLeft, "shl", 2) X(ShiftRight, "shr", 2)   \
-                                                      X(Equal, "eq", 2) X(Less, "lt", 2)           \
-                                                          X(LessEqual, "le", 2)                    \
-                                                              X(Select, "select", 3)
+#define ANNEAL_FOR_EACH_OPCODE(X) \
+  X(Input, "input", 0)            \
+  X(Constant, "constant", 0)      \
+  X(Index, "index", 0)            \
+  X(Cast, "cast", 1)              \
+  X(Round, "round", 1)            \
+  X(Saturate, "saturate", 1)      \
+  X(Neg, "neg", 1)                \
+  X(Abs, "abs", 1)                \
+  X(Sign, "sign", 1)              \
+  X(Ceil, "ceil", 1)              \
+  X(Floor, "floor", 1)            \
+  X(RoundEven, "rint", 1)         \
+  X(Trunc, "trunc", 1)            \
+  X(Sqrt, "sqrt", 1)              \
+  X(Exp, "exp", 1)                \
+  X(Log, "log", 1)                \
+  X(Log1p, "log1p", 1)            \
+  X(Expm1, "expm1", 1)            \
+  X(Erf, "erf", 1)                \
+  X(Sin, "sin", 1)                \
+  X(Cos, "cos", 1)                \
+  X(Tan, "tan", 1)                \
+  X(Asin, "asin", 1)              \
+  X(Acos, "acos", 1)              \
+  X(Atan, "atan", 1)              \
+  X(Sinh, "sinh", 1)              \
+  X(Cosh, "cosh", 1)              \
+  X(Tanh, "tanh", 1)              \
+  X(Asinh, "asinh", 1)            \
+  X(Acosh, "acosh", 1)            \
+  X(Atanh, "atanh", 1)            \
+  X(Sigmoid, "sigmoid", 1)        \
+  X(Not, "not", 1)                \
+  X(BitNot, "bitnot", 1)          \
+  X(IsNan, "isnan", 1)            \
+  X(IsInf, "isinf", 1)            \
+  X(Add, "add", 2)                \
+  X(Sub, "sub", 2)                \
+  X(Mul, "mul", 2)                \
+  X(Div, "div", 2)                \
+  X(Mod, "mod", 2)                \
+  X(Rem, "rem", 2)                \
+  X(Pow, "pow", 2)                \
+  X(Min, "min", 2)                \
+  X(Max, "max", 2)                \
+  X(And, "and", 2)                \
+  X(Or, "or", 2)                  \
+  X(Xor, "xor", 2)                \
+  X(BitAnd, "bitand", 2)          \
+  X(BitOr, "bitor", 2)            \
+  X(BitXor, "bitxor", 2)          \
+  X(ShiftLeft, "shl", 2)          \
+  X(ShiftRight, "shr", 2)         \
+  X(Equal, "eq", 2)               \
+  X(Less, "lt", 2)                \
+  X(LessEqual, "le", 2)           \
+  X(Select, "select", 3)
 
 enum class Opcode : uint8_t {
 #define X(enumerator, text, operands) k##enumerator,
