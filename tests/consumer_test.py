@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Installs a build into an empty prefix and builds and runs tests/consumer against it, as a user would.
+
+Arguments: the build folder, the C++ compiler, the CMake build type.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+from sources import ROOT
+
+
+def call(*command, **options):
+    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+    if done.returncode != 0:
+        print(" ".join(command), done.stdout, sep="\n")
+        sys.exit(1)
+    return done.stdout
+
+
+def main(build, compiler, build_type):
+    with tempfile.TemporaryDirectory(prefix="anneal-consumer-") as scratch:
+        prefix, tree = f"{scratch}/prefix", f"{scratch}/build"
+        call("cmake", "--install", build, "--prefix", prefix)
+        call("cmake", "-G", "Ninja", "-S", f"{ROOT}/tests/consumer", "-B", tree, f"-DCMAKE_PREFIX_PATH={prefix}",
+             f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_BUILD_TYPE={build_type}")
+        call("cmake", "--build", tree)
+        print(call(f"{tree}/consumer", cwd=ROOT), end="")
+        needed = call("readelf", "-d", f"{tree}/consumer")
+        if "libbuilder" in needed or "libengine" not in needed:
+            print("a program that links anneal::engine must need libengine and not libbuilder:", needed, sep="\n")
+            return 1
+        installed = call(f"{prefix}/bin/anneal", "--version", env={"PATH": os.environ["PATH"]})
+        print(f"{installed.strip()} runs from its prefix")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""What the two shared libraries need, show and contain. Arguments: libengine.so libbuilder.so
+
+The same questions are asked of libbuilder, which must fail those about Protobuf and about the
+optimizer: a check that accepts libbuilder checks nothing.
+"""
+
+import re
+import subprocess
+import sys
+from os.path import basename
+
+from sources import sources
+
+MAY_NEED = ("libc.so", "libm.so", "libstdc++.so", "libgcc_s.so", "libhwy.so", "ld-linux")
+ABOVE_ENGINE = ("importer/", "optimizer/", "engine/data/", "engine/build/", "engine/tune/", "cli/", "report/")
+OURS = re.compile(r"anneal_|_Z(T[ISVT]|Th.*_|Tv.*_|Tc.*_|Z|GV|GVZ)?N[VKRO]*6anneal")
+
+
+def output(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def needed(library):
+    return re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-d", library))
+
+
+def exported(library):
+    """{mangled name: type letter}"""
+    rows = output("nm", "-D", "--defined-only", library).splitlines()
+    return {row.split()[-1].split("@")[0]: row.split()[-2] for row in rows}
+
+
+def source_files(library):
+    """Base names of the sources that were linked in: the FILE entries of the symbol table."""
+    return set(re.findall(r"\bFILE\s+LOCAL\s+DEFAULT\s+ABS\s+(\S+)", output("readelf", "-sW", library)))
+
+
+def excess(library):
+    """Everything in this library that libengine must not have."""
+    found = [f"needs {name}" for name in needed(library) if not name.startswith(MAY_NEED)]
+    names = output("nm", "-D", "-C", "--defined-only", library) + output("nm", "-C", library)
+    for word in ("google::protobuf", "anneal_onnx"):
+        found += [f"contains a symbol of {word}"] if word in names else []
+    listed = sources(".cc")
+    above = {basename(path) for path in listed if path.startswith(ABOVE_ENGINE)}
+    below = {basename(path) for path in listed if not path.startswith(ABOVE_ENGINE + ("tests/",))}
+    found += [f"contains {name}, which belongs to a higher room"
+              for name in sorted(source_files(library) & (above - below))]
+    return found
+
+
+def main(engine, builder):
+    problems = [f"libengine {problem}" for problem in excess(engine)]
+    if not source_files(engine) & {"version.cc"}:
+        problems.append("libengine does not name its sources: was it stripped?")
+    for library in (engine, builder):
+        problems += [f"{basename(library)} shows {name}" for name in exported(library) if not OURS.match(name)]
+
+    if "_ZTIN6anneal5ErrorE" not in exported(engine):
+        problems.append("libengine does not show the type information of anneal::Error")
+    strong = [{name for name, kind in exported(library).items() if kind in "TDBR"} for library in (engine, builder)]
+    problems += [f"defined in both libraries: {name}" for name in sorted(strong[0] & strong[1])]
+
+    has_importer = any(path.startswith("importer/") for path in sources(".cc"))
+    if has_importer and not excess(builder):
+        problems.append("libbuilder passes the test that is made to keep its contents out of libengine")
+
+    for problem in problems:
+        print(problem)
+    print(f"libengine needs {' '.join(needed(engine))}; shows {len(exported(engine))} symbols; "
+          f"libbuilder shows {len(exported(builder))}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
