@@ -47,7 +47,7 @@ UNREACHABLE = [(r"kernels/.*", "graph/graph.h")]
 VENDORS = [
     (r"google/protobuf/.*|.*\.pb\.h", r"importer/.*|tests/.*"),
     (r"onnx/.*", r"tests/.*"),
-    (r"(cuda|cudnn|cublas|cublasLt|nvrtc|nvml|nvToolsExt).*\.h", r"kernels/cuda/.*|tests/.*"),
+    (r"(cuda|cudnn|cublas|cublasLt|nvrtc|nvml|nvToolsExt).*\.h", r"kernels/cuda/.*|tests/.*|bench/gpu/.*"),
     (r"dnnl.*|oneapi/.*", r"kernels/cpu/.*|tests/.*"),
     (r"hwy/.*", r"core/.*|kernels/cpu/.*|tests/.*|bench/.*"),
     (r"archive(_entry)?\.h|CLI/.*|nlohmann/.*", r"cli/.*|report/.*|tests/.*|bench/.*"),
