@@ -21,7 +21,8 @@ done
 install=(apt-get install -y -q --no-install-recommends "${missing[@]}")
 if [ "$(id -u)" = 0 ]; then
   as_root=(env DEBIAN_FRONTEND=noninteractive)
-elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+# Without a terminal nobody can type the password.
+elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
   as_root=(sudo env DEBIAN_FRONTEND=noninteractive)
 else
   echo "packages are missing; as root, run this line and try again:" >&2
