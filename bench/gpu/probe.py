@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a GPU machine offers Anneal's CUDA backend: libraries, device, cuDNN, cuBLASLt, NVRTC and NVML, as one JSON file.
 
-  python3 bench/gpu/probe.py --out FILE [--cubins DIR] [--compare JSON] [--helpers DIR]
+  python3 bench/gpu/probe.py --out FILE [--cubins DIR] [--compare JSON] [--helpers DIR] [--date DAY]
   python3 bench/gpu/probe.py --make-cubins DIR      # anywhere with NVRTC; needs no GPU
 
 Needs nothing outside Python's own library. A section that fails leaves its error in the file and the others go on.
@@ -42,7 +42,7 @@ def section_libraries():
             "files": {f: sorted(f"{p.name} {p.stat().st_size}" for p in map(Path, glob.glob(f + "/*.so.*")) if re.match("lib(cudnn|cublas|cudart|nvrtc|nvJit)", p.name)) for f in sorted(glob.glob(str(SITE / "*/lib"))) + [str(TOOLKIT / "lib64")]},
             "headers": [p for p in (str(SITE / "cu13/include/cuda.h"), str(SITE / "cudnn/include/cudnn.h"), str(TOOLKIT / "include/cuda.h"), str(TOOLKIT / "include/cudnn.h")) if os.path.exists(p)],
             "ldconfig": shell("ldconfig -p | grep -E 'cudnn|cublasLt|nvrtc|libcuda|nvidia-ml'").split("\n"),
-            "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""), "platform": [platform.platform(), platform.libc_ver(), platform.python_version()],
+            "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""), "platform": [platform.system(), platform.machine(), " ".join(platform.libc_ver()), "Python " + platform.python_version()],
             "by_soname": {s: fresh(f"print('ok' if probe.C.CDLL({s!r}) else '')") for s in SONAMES + ["libcuda.so.1", "libnvidia-ml.so.1"]},
             "nvrtc_alone": fresh("print(probe.attempt(lambda: probe_kernels.nvrtc('sm_90', ['libnvrtc.so.13'])[1]))"),
             "nvrtc_after_builtins": fresh("print(probe.attempt(lambda: probe_kernels.nvrtc('sm_90')[1]))")}
