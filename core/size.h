@@ -66,6 +66,9 @@ class SizeTable {
   std::string text(const Shape& shape) const;  // "[N,3,224,224]"
   Size parse(std::string_view text);           // fails with kInvalidArgument
 
+  // Ids of expressions are below this.
+  uint32_t expression_count() const { return static_cast<uint32_t>(sums_.size()); }
+
   void save(ByteWriter& to) const;
   static SizeTable load(ByteReader& from);  // fails with kIncompatiblePlan
 

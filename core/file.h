@@ -1,0 +1,25 @@
+// Whole files in and out.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace anneal {
+
+// The bytes of a file and what keeps them alive.
+struct FileBytes {
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner;
+};
+
+// All fail with kIo, naming the path and the system's reason.
+FileBytes read_file(const std::string& path);
+// Mapped read-only and private. A file that shrinks while mapped ends the process: files are
+// replaced by rename, never cut.
+FileBytes map_file(const std::string& path);
+// Writes a new file beside path, flushes it, renames it over path. On failure path is as before and
+// the new file is gone. Keeps the permissions that a plain write would give.
+void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
+
+}  // namespace anneal
