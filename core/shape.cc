@@ -3,11 +3,8 @@
 namespace anneal {
 namespace {
 
-// A product of sizes that is taken to be 1 where a size is 0, so that strides of an empty array are
-// those of the smallest array around it, and count() fails whenever they would overflow.
 int64_t times(int64_t product, int64_t size, const Dims& dims) {
   if (size < 0) fail(Code::kInvalidArgument, "a negative size in " + to_text(dims));
-  if (size == 0) return product;
   if (__builtin_mul_overflow(product, size, &product))
     fail(Code::kInvalidArgument, "more than 2^63 elements in " + to_text(dims));
   return product;
@@ -40,7 +37,8 @@ int64_t count(const Dims& dims) {
   int64_t product = 1;
   bool empty = false;
   for (int64_t size : dims) {
-    product = times(product, size, dims);
+    // An empty array is held to the same limit: its strides have to fit as well.
+    product = times(product, size == 0 ? 1 : size, dims);
     empty |= size == 0;
   }
   return empty ? 0 : product;

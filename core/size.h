@@ -2,18 +2,23 @@
 //
 // Normal form: a sum of products of atoms with integer coefficients; an atom is a symbol or
 // floor_div, min, max of two sizes. Equal normal forms have equal ids. Arithmetic that overflows
-// 64 bits, and division by zero, fail with kInvalidModel. An operand that is Size::unknown() makes
-// the result unknown(); text() shows it as "?". Not thread-safe while it is being added to.
+// 64 bits, division by zero, and expressions that grow beyond reason fail with kInvalidModel. An
+// operand that is Size::unknown() makes the result unknown(); text() shows it as "?". Simplifying
+// relies on the symbols' bounds, and on divisors not being 0. Not thread-safe while it is being
+// added to.
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "anneal/core/polynomial.h"
 #include "anneal/core/shape.h"
 
 namespace anneal {
@@ -39,7 +44,9 @@ class SizeTable {
   Size symbol(std::string_view name);  // the one of that name, added if there is none
   Size fresh(std::string_view stem);   // a new symbol: "stem", or "stem.2", "stem.3" if taken
   const std::vector<SizeSymbol>& symbols() const { return symbols_; }
-  void set_bounds(Size symbol, Bounds bounds);            // REQUIRES: is_symbol
+  // REQUIRES: symbol is one. Fails with kInvalidArgument unless min <= opt <= max, or if the bounds
+  // become wider when expressions already rely on them.
+  void set_bounds(Size symbol, Bounds bounds);
   std::optional<uint32_t> symbol_index(Size size) const;  // nullopt: not a lone symbol
   std::vector<uint32_t> symbols_in(Size size) const;      // ascending, each once
 
@@ -54,7 +61,8 @@ class SizeTable {
   Shape row_major_strides(const Shape& shape);
   Shape channels_last_strides(const Shape& shape);
 
-  // Provable bounds by interval arithmetic over the symbols' bounds; wide, never wrong.
+  // Provable bounds by interval arithmetic over the symbols' bounds; wide, never wrong. opt is the
+  // value at the symbols' opts; min where there is none.
   Bounds range(Size size) const;
 
   // values: one per symbol, by index. Fails with kInvalidArgument naming a symbol that has none.
@@ -67,39 +75,66 @@ class SizeTable {
   Size parse(std::string_view text);           // fails with kInvalidArgument
 
   // Ids of expressions are below this.
-  uint32_t expression_count() const { return static_cast<uint32_t>(sums_.size()); }
+  uint32_t expression_count() const { return static_cast<uint32_t>(expressions_.size()); }
 
   void save(ByteWriter& to) const;
   static SizeTable load(ByteReader& from);  // fails with kIncompatiblePlan
 
  private:
   enum class AtomKind : uint8_t { kSymbol, kFloorDiv, kMin, kMax };
+  // Of an expression written out as a tree. Limited, so that nothing here runs out of stack or
+  // time.
+  struct Cost {
+    uint32_t nodes = 0, depth = 0;
+  };
   struct Atom {
     AtomKind kind = AtomKind::kSymbol;
     uint32_t symbol = 0;  // kSymbol only
     Size a, b;            // the others only
-    bool operator==(const Atom&) const = default;
+    Cost cost;
   };
-  struct Term {
-    std::vector<uint32_t> atoms;  // ascending, repeated for powers
-    int64_t coefficient = 0;      // never 0
-    bool operator==(const Term&) const = default;
+  struct Expression {
+    Polynomial polynomial;
+    Cost cost;
   };
-  struct Sum {
-    int64_t constant = 0;
-    std::vector<Term> terms;  // ascending by atoms
-    bool operator==(const Sum&) const = default;
-  };
+  using Key = std::vector<int64_t>;
 
-  Sum sum_of(Size size) const;
-  Size intern(Sum sum);
+  static Key key_of(const Atom& atom);
+  static Key key_of(const Polynomial& polynomial);
+  Polynomial polynomial_of(Size size) const;
+  const Expression& expression_of(Size size) const;
+  const Atom* lone_atom(Size size) const;  // null: size is not one atom alone
+  const Atom* lone_atom(const Polynomial& polynomial) const;
+  bool is_used(Size symbol) const;  // in anything but itself
+  Cost cost_of(Size size) const;
+  Cost cost_of(const Polynomial& polynomial) const;  // fails if it is beyond the limits
+  Cost cost_of(const Atom& atom) const;
+
+  Size intern(std::optional<Polynomial> polynomial);  // fails if there is none: an overflow
   Size intern(Atom atom);
+  Size divide_by_number(const Polynomial& a, int64_t b);
+  Size divide_by_polynomial(const Polynomial& a, const Polynomial& b);
+  Size combine(AtomKind kind, Size a, Size b);  // kMin, kMax
+  void gather_operands(AtomKind kind, Size size, std::vector<Size>& operands) const;
+  bool is_at_most(Size a, Size b) const;  // provably
+
+  using Values = std::span<const std::optional<int64_t>>;
+  int64_t value_of(Size size, Values values) const;
+  int64_t value_of(const Atom& atom, Values values) const;
+  Bounds range(const Polynomial& polynomial) const;
+  Bounds range(const Atom& atom) const;
+  void find_symbols(Size size, std::vector<uint32_t>& found) const;
+  std::string text(const Atom& atom) const;
+
+  void load_expressions(ByteReader& from);
+  void validate(ByteReader& from);
+  bool is_normal(uint32_t atom_id);
 
   std::vector<SizeSymbol> symbols_;
-  std::vector<Atom> atoms_;
-  std::deque<Sum> sums_;  // by expression id
-  std::map<std::string, uint32_t> symbol_ids_;
-  std::map<std::vector<int64_t>, uint32_t> atom_ids_, sum_ids_;  // by flattened key
+  std::deque<Atom> atoms_;
+  std::deque<Expression> expressions_;
+  std::map<std::string, uint32_t, std::less<>> symbol_ids_;
+  std::map<Key, uint32_t> atom_ids_, expression_ids_;
 };
 
 }  // namespace anneal
