@@ -11,19 +11,29 @@
 //    exp, log, tanh and the like are within 4 ulp of the true value.
 //  - kMin and kMax return NaN if either operand is NaN; of -0 and +0 either may be returned.
 //  - Integer arithmetic wraps. Integer kDiv truncates; kMod has the sign of the divisor, kRem that
-//  of
-//    the dividend. Dividing by zero gives 0, and the smallest value divided by -1 itself.
+//    of the dividend, for floats too. An integer divided by zero gives 0, also as remainder, and
+//    the smallest value divided by -1 itself.
+//  - kPow of integers wraps; with a negative exponent 1 gives 1, -1 gives 1 or -1, all others 0.
 //  - kCast from float to integer truncates towards zero and saturates; NaN gives 0. To bool: != 0.
-//  - kShiftLeft/kShiftRight are logical on unsigned types; a shift by the width or more gives 0.
-//  - kRoundEven rounds to the nearest integer, ties to even.
+//  - kRound rounds f32 or f64 (once) to f16 or bf16 values in f32, ties to even; an integer to
+//  fewer
+//    bits wraps.
+//  - kSaturate clamps any number to the range of an integer type; a fraction is cut off, NaN gives
+//  0.
+//  - kShiftLeft/kShiftRight are logical on unsigned types, kShiftRight arithmetic on signed ones; a
+//    shift by the width or more, or by a negative count, gives 0.
+//  - kRoundEven rounds to the nearest integer, ties to even. kSign of a zero is 0, of NaN NaN.
 //  - kIndex is the element's index along an axis of the output (i64).
 #pragma once
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "anneal/core/dtype.h"
@@ -115,9 +125,10 @@ struct Instruction {
   bool operator==(const Instruction&) const = default;
 };
 
-// Immutable, in normal form: no dead or repeated instruction, operands of commutative opcodes in
-// ascending order, constants folded, registers numbered by depth-first walk from the results. Equal
-// programs are therefore equal by ==. Made by ProgramBuilder, parse_program or load_program.
+// Immutable, in normal form: no dead or repeated instruction, no rounding of what is round already,
+// operands of commutative opcodes in ascending order, constants folded (there is one NaN),
+// registers numbered by depth-first walk from the results. Equal programs are therefore equal by
+// ==. Made by ProgramBuilder, parse_program or load_program.
 class Program {
  public:
   struct Result {
@@ -163,7 +174,8 @@ class ProgramBuilder {
   Reg cast(Reg a, RegisterType type);   // a itself if it has that type
   Reg round(Reg a, DataType dtype);     // to the values of dtype: casts, then rounds or wraps
   Reg saturate(Reg a, DataType dtype);  // to an integer dtype: clamps to its range, no rounding
-  // Inlines a program: inputs[i] stands for its input i. Returns its results, rounded as it does.
+  // Inlines a program: inputs[i], of its register type, stands for its input i, rounded to that
+  // input's storage type unless it is so already. Returns the results, rounded as the program does.
   std::vector<Reg> inline_program(const Program& program, std::span<const Reg> inputs);
   // Rounds each result to its dtype unless it is so already. Inputs that no result needs are kept
   // in the list, so that positions do not move.
@@ -171,14 +183,27 @@ class ProgramBuilder {
   Program finish(Reg result, DataType dtype);
 
  private:
+  friend Program load_program(ByteReader& from);
+  struct Hash {
+    size_t operator()(const Instruction& instruction) const;
+  };
+  void declare(size_t index, DataType dtype);
   Reg emit(Instruction instruction);
-  std::vector<DataType> inputs_;
-  std::vector<bool> input_used_;
+  std::optional<Reg> simplify(const Instruction& instruction);
+  bool precedes(uint16_t a, uint16_t b) const;
+  uint16_t storage_types(const Instruction& instruction) const;
+  bool fits(Reg a, DataType dtype) const;
+
+  std::vector<std::optional<DataType>> inputs_;
   std::vector<Instruction> code_;
+  std::vector<uint16_t> fits_;  // per instruction: bit d is set if each value is one of DataType d
+  std::unordered_map<Instruction, uint16_t, Hash> interned_;
 };
 
 // "(f32,f32)->(f32) max(add($0,$1),0f32)"; a register used more than once is named:
-// "(f32)->(f32) %0=exp($0); div(%0,add(%0,1f32))". Several results are separated by ", ".
+// "(f32)->(f32) %0=exp($0); div(%0,add(%0,1f32))". Several results are separated by ", ". Literals
+// are exact and end in their register type (-0f32, inff64, 3i32, 1bool); kRound and kSaturate are
+// round_f16(x) and saturate_i8(x), kCast is f32(x), kIndex is index(0).
 std::string to_text(const Program& program);
 Program parse_program(std::string_view text);  // fails with kInvalidArgument
 void save(ByteWriter& to, const Program& program);
