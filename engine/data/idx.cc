@@ -1,0 +1,69 @@
+#include "anneal/engine/data/idx.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+
+namespace anneal {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, "idx: " + why); }
+
+std::optional<DataType> dtype_of(uint8_t code) {
+  switch (code) {
+    case 0x08:
+      return DataType::kU8;
+    case 0x09:
+      return DataType::kI8;
+    case 0x0B:
+      return DataType::kI16;
+    case 0x0C:
+      return DataType::kI32;
+    case 0x0D:
+      return DataType::kF32;
+    case 0x0E:
+      return DataType::kF64;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+Tensor read_idx(std::span<const std::byte> bytes) {
+  if (bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b})
+    refuse("the file is compressed; unpack it with gunzip first");
+  if (bytes.size() < 4 || bytes[0] != std::byte{0} || bytes[1] != std::byte{0})
+    refuse("the first two bytes are not 0");
+  const auto dtype = dtype_of(static_cast<uint8_t>(bytes[2]));
+  if (!dtype) refuse(fmt::format("unknown element type {:#04x}", static_cast<uint8_t>(bytes[2])));
+  const size_t rank = static_cast<uint8_t>(bytes[3]);
+  if (rank > kMaxRank) refuse(fmt::format("{} axes, at most 8 are possible", rank));
+  const size_t header = 4 + 4 * rank;
+  if (bytes.size() < header) refuse("the file ends within its header");
+
+  Dims dims;
+  for (size_t axis = 0; axis < rank; ++axis) {
+    uint32_t size = 0;
+    for (size_t i = 0; i < 4; ++i) size = size << 8 | static_cast<uint8_t>(bytes[4 + 4 * axis + i]);
+    dims.push_back(size);
+  }
+  const auto content = bytes.subspan(header);
+  const size_t element = size_of(*dtype);
+  const auto elements = static_cast<uint64_t>(count(dims));
+  if (elements != content.size() / element || content.size() % element != 0)
+    refuse(fmt::format("the header says {} elements of {} ({}), the file holds {} bytes of them",
+                       elements, name(*dtype), to_text(dims), content.size()));
+
+  auto read = Tensor::allocate(*dtype, dims);
+  if (content.empty()) return read.tensor;
+  std::memcpy(read.data.data(), content.data(), content.size());
+  for (size_t at = 0; element > 1 && at < read.data.size(); at += element)
+    std::reverse(read.data.data() + at, read.data.data() + at + element);
+  return read.tensor;
+}
+
+}  // namespace anneal
