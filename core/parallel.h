@@ -25,12 +25,19 @@ class FunctionRef<R(A...)> {
   R (*call_)(const void*, A...);
 };
 
-int hardware_threads();  // cores this process may use, at least 1
+// Cores this process may use, at least 1: its affinity mask and its cgroup's CPU quota, asked once.
+int hardware_threads();
+
+// How many workers the teams made from now on may hold together; hardware_threads() - 1 until then.
+// Workers are threads that live as long as the process; they are started when first wanted.
+// REQUIRES: workers >= 0
+void set_worker_budget(int workers);
 
 // One caller at a time. The destructor gives the workers back.
 class Team {
  public:
-  explicit Team(int threads);  // wanted, the caller included; size() says what it got
+  // threads: wanted, the caller included; size() says what it got. Alone inside a body.
+  explicit Team(int threads);
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
@@ -38,7 +45,8 @@ class Team {
   // Calls body(begin, end) for disjoint ranges that cover [0, items), each at least `grain` long
   // but the last. The first exception thrown by a body is rethrown here once all have returned.
   // Results must not depend on how the ranges are cut: every kernel gives the same bits for any
-  // team.
+  // team. Called from inside a body it runs there and then, on that thread alone. Allocates
+  // nothing.
   void for_ranges(int64_t items, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body);
 
  private:

@@ -63,9 +63,9 @@ TensorView Tensor::view() const {
 }
 
 bool Tensor::operator==(const Tensor& other) const {
-  return dtype_ == other.dtype_ && dims_ == other.dims_ &&
-         (bytes_.data() == other.bytes_.data() ||
-          std::memcmp(bytes_.data(), other.bytes_.data(), bytes_.size()) == 0);
+  if (dtype_ != other.dtype_ || dims_ != other.dims_) return false;
+  return bytes_.empty() || bytes_.data() == other.bytes_.data() ||
+         std::memcmp(bytes_.data(), other.bytes_.data(), bytes_.size()) == 0;
 }
 
 }  // namespace anneal

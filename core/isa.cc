@@ -1,0 +1,81 @@
+#include "anneal/core/isa.h"
+
+#include <hwy/targets.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "anneal/core/error.h"
+
+namespace anneal {
+namespace {
+
+constexpr Isa kAll[] = {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kFull};
+
+// Lower bits are better targets.
+int64_t hwy_targets_above(Isa isa) {
+  switch (isa) {
+    case Isa::kBaseline:
+      return HWY_SSSE3 | (HWY_SSSE3 - 1);
+    case Isa::kAvx2:
+      return HWY_AVX3 | (HWY_AVX3 - 1);
+    case Isa::kAvx512:
+      return HWY_AVX3_DL | (HWY_AVX3_DL - 1);
+    case Isa::kFull:
+      return 0;
+  }
+  return 0;
+}
+
+Isa read_cap() {
+  const char* text = std::getenv("ANNEAL_MAX_ISA");
+  if (text == nullptr || *text == '\0') return Isa::kFull;
+  for (Isa isa : kAll) {
+    if (name(isa) != text) continue;
+    if (isa != Isa::kFull) hwy::DisableTargets(hwy_targets_above(isa));
+    return isa;
+  }
+  fail(Code::kInvalidArgument,
+       "ANNEAL_MAX_ISA is \"" + std::string(text) + "\"; it may be baseline, avx2, avx512 or full");
+}
+
+Isa detect() {
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("f16c");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (avx512 && __builtin_cpu_supports("avx512vnni")) return Isa::kFull;
+  if (avx512) return Isa::kAvx512;
+  return avx2 ? Isa::kAvx2 : Isa::kBaseline;
+}
+
+}  // namespace
+
+std::string_view name(Isa isa) {
+  switch (isa) {
+    case Isa::kBaseline:
+      return "baseline";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
+    case Isa::kFull:
+      return "full";
+  }
+  return "?";
+}
+
+Isa max_isa() {
+  static const Isa cap = read_cap();
+  return cap;
+}
+
+Isa current_isa() {
+  static const Isa best = detect();
+  return std::min(best, max_isa());
+}
+
+}  // namespace anneal

@@ -1,0 +1,230 @@
+#include "anneal/core/parallel.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "anneal/core/error.h"
+
+namespace anneal {
+namespace {
+
+// Ranges per thread: enough that a late thread costs a quarter of its share.
+constexpr int64_t kRangesPerThread = 4;
+constexpr int kSpins = 2000;  // before sleeping: about as long as waking up takes
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// True on a thread that is running a body, where more threads are not to be had.
+thread_local bool inside_body = false;
+
+class Inside {
+ public:
+  Inside() { inside_body = true; }
+  ~Inside() { inside_body = before_; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  const bool before_ = inside_body;
+};
+
+class Job {
+ public:
+  Job(int64_t items, int64_t length, FunctionRef<void(int64_t, int64_t)> body)
+      : items_(items), length_(length), ranges_((items - 1) / length + 1), body_(body) {}
+
+  int64_t ranges() const { return ranges_; }
+
+  // Claims ranges until there are none.
+  void work() {
+    const Inside inside;
+    try {
+      for (;;) {
+        const int64_t range = next_.fetch_add(1, std::memory_order_relaxed);
+        if (range >= ranges_) break;
+        const int64_t begin = range * length_;
+        body_(begin, begin + std::min(length_, items_ - begin));
+      }
+    } catch (...) {
+      if (!failed_.exchange(true)) error_ = std::current_exception();
+      next_.store(ranges_, std::memory_order_relaxed);
+    }
+  }
+
+  // REQUIRES: all workers have returned
+  void rethrow() {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  const int64_t items_, length_, ranges_;
+  const FunctionRef<void(int64_t, int64_t)> body_;
+  std::atomic<int64_t> next_{0};
+  std::atomic<bool> failed_{false};
+  std::exception_ptr error_;  // written by the thread that set failed_
+};
+
+// A thread with a letter box for one job.
+class alignas(64) Worker {
+ public:
+  Worker() {
+    // Signals are for the threads of the program.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+      std::thread([this] { run(); }).detach();
+    } catch (...) {
+      pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      throw;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  void post(Job& job) {
+    job_ = &job;
+    state_.store(kPosted, std::memory_order_release);
+    state_.notify_one();
+  }
+
+  // Returns when the worker will not touch the job any more. A worker that is still waking up does
+  // not get to see it, so a short job never waits for a sleeper.
+  void collect() {
+    State posted = kPosted;
+    if (state_.compare_exchange_strong(posted, kIdle)) return;
+    wait_while(kRunning);
+  }
+
+ private:
+  enum State : int { kIdle, kPosted, kRunning };
+
+  [[noreturn]] void run() {
+    for (;;) {
+      wait_while(kIdle);
+      State posted = kPosted;
+      if (!state_.compare_exchange_strong(posted, kRunning)) continue;
+      job_->work();
+      state_.store(kIdle, std::memory_order_release);
+      state_.notify_one();
+    }
+  }
+
+  void wait_while(State state) {
+    for (int spin = 0; spin < kSpins; ++spin) {
+      if (state_.load(std::memory_order_acquire) != state) return;
+      pause();
+    }
+    state_.wait(state, std::memory_order_acquire);
+  }
+
+  std::atomic<State> state_{kIdle};
+  Job* job_ = nullptr;  // written while idle, read while running
+};
+
+// The workers of the process. Never destroyed: threads may be running when the process exits.
+class Pool {
+ public:
+  // As many as there are, up to `wanted`.
+  std::vector<Worker*> lease(int wanted) {
+    std::vector<Worker*> leased;
+    const std::lock_guard lock(mutex_);
+    const int count = std::clamp(budget_ - leased_, 0, wanted);
+    leased.reserve(static_cast<size_t>(count));
+    for (int i = 0; i < count; ++i) {
+      if (idle_.empty() && !start_one()) break;
+      leased.push_back(idle_.back());
+      idle_.pop_back();
+      ++leased_;
+    }
+    return leased;
+  }
+
+  void give_back(const std::vector<Worker*>& workers) {
+    const std::lock_guard lock(mutex_);
+    idle_.insert(idle_.end(), workers.begin(), workers.end());
+    leased_ -= static_cast<int>(workers.size());
+  }
+
+  void set_budget(int workers) {
+    const std::lock_guard lock(mutex_);
+    budget_ = workers;
+  }
+
+ private:
+  bool start_one() {
+    try {
+      workers_.push_back(std::make_unique<Worker>());
+      idle_.push_back(workers_.back().get());
+      return true;
+    } catch (const std::system_error&) {
+      return false;
+    }
+  }
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Worker*> idle_;
+  int budget_ = hardware_threads() - 1;
+  int leased_ = 0;
+};
+
+Pool& pool() {
+  static Pool& it = *new Pool;
+  return it;
+}
+
+}  // namespace
+
+struct Team::Lease {
+  std::vector<Worker*> workers;
+};
+
+void set_worker_budget(int workers) {
+  check(workers >= 0, "a budget is not negative");
+  pool().set_budget(workers);
+}
+
+Team::Team(int threads) {
+  if (threads <= 1 || inside_body) return;
+  auto lease = std::make_unique<Lease>(pool().lease(threads - 1));
+  if (!lease->workers.empty()) lease_ = std::move(lease);
+}
+
+Team::~Team() {
+  if (lease_) pool().give_back(lease_->workers);
+}
+
+int Team::size() const { return lease_ ? static_cast<int>(lease_->workers.size()) + 1 : 1; }
+
+void Team::for_ranges(int64_t items, int64_t grain,
+                      FunctionRef<void(int64_t begin, int64_t end)> body) {
+  check(grain > 0, "a grain is at least 1");
+  if (items <= 0) return;
+  if (!lease_ || inside_body || items <= grain) {
+    const Inside inside;
+    return body(0, items);
+  }
+  const int64_t share = (items - 1) / (size() * kRangesPerThread) + 1;
+  Job job(items, std::max(grain, share), body);
+  const auto helpers = static_cast<size_t>(std::min<int64_t>(job.ranges(), size()) - 1);
+  const std::span<Worker* const> workers = std::span(lease_->workers).first(helpers);
+  for (Worker* worker : workers) worker->post(job);
+  job.work();
+  for (Worker* worker : workers) worker->collect();
+  job.rethrow();
+}
+
+}  // namespace anneal

@@ -1,0 +1,57 @@
+#include "anneal/core/error.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace anneal {
+namespace {
+
+TEST(Error, ReadsAsAPathFromTheCallToTheFault) {
+  try {
+    with_context([] { return "while importing node \"conv1\" (Conv)"; },
+                 [] {
+                   with_context([] { return std::string("attribute \"pads\""); },
+                                [] { fail(Code::kInvalidModel, "3 values for 2 axes"); });
+                 });
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kInvalidModel);
+    EXPECT_STREQ(error.what(),
+                 "while importing node \"conv1\" (Conv): attribute \"pads\": 3 values for 2 axes");
+  }
+}
+
+TEST(Error, ContextCostsNothingAndReturnsTheResultWhenAllGoesWell) {
+  int calls = 0;
+  const int result = with_context([&] { return ++calls, std::string(); }, [] { return 7; });
+  EXPECT_EQ(result, 7);
+  EXPECT_EQ(calls, 0);
+}
+
+TEST(Error, CheckNamesTheCaller) {
+  EXPECT_NO_THROW(check(true, "fine"));
+  const int line = __LINE__ + 2;
+  try {
+    check(false, "two is two");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kInternal);
+    const std::string text = error.what();
+    EXPECT_TRUE(text.starts_with("internal error at ")) << text;
+    EXPECT_NE(text.find("error_test.cc:" + std::to_string(line) + ": two is two"), text.npos)
+        << text;
+    EXPECT_TRUE(text.ends_with("(please report this)")) << text;
+  }
+}
+
+TEST(Error, EveryCodeHasItsOwnName) {
+  std::set<std::string_view> names;
+  for (int code = 0; code <= static_cast<int>(Code::kInternal); ++code)
+    names.insert(name(static_cast<Code>(code)));
+  EXPECT_EQ(names.size(), 7u);
+  EXPECT_FALSE(names.contains("?"));
+}
+
+}  // namespace
+}  // namespace anneal
