@@ -1,0 +1,28 @@
+// The CPU's kernels in order of preference: fast ones first, for each op its reference last.
+#include "anneal/kernels/cpu/backend.h"
+
+#include "anneal/kernels/cpu/device.h"
+#include "anneal/kernels/cpu/entries.h"
+
+namespace anneal {
+namespace {
+
+constexpr KernelFamily kFamilies[] = {
+    cpu::reference_pointwise_entries,  //
+    cpu::reference_conv_entries,       //
+    cpu::reference_matmul_entries,     //
+    cpu::reference_pool_entries,       //
+    cpu::reference_norm_entries,       //
+    cpu::reference_reduce_entries,     //
+    cpu::reference_movement_entries,   //
+    cpu::reference_gather_entries,     //
+    cpu::reference_resize_entries,     //
+    cpu::reference_quantize_entries,   //
+};
+constexpr Backend kBackend{DeviceKind::kCpu, cpu::open_device, kFamilies};
+
+}  // namespace
+
+const Backend& cpu_backend() { return kBackend; }
+
+}  // namespace anneal

@@ -1,0 +1,33 @@
+// The CPU as a Device: what its kernels may ask of it beyond core/device.h.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "anneal/core/device.h"
+#include "anneal/core/isa.h"
+
+namespace anneal::cpu {
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(std::string target, Isa isa) : target_(std::move(target)), isa_(isa) {}
+  Isa isa() const { return isa_; }  // the most that kernels of this device may use
+
+  DeviceKind kind() const override { return DeviceKind::kCpu; }
+  std::string target() const override { return target_; }
+  std::string description() const override;
+  std::unique_ptr<Buffer> allocate(size_t bytes) override;
+  std::unique_ptr<Stream> make_stream() override;
+  void copy(std::byte* to, const std::byte* from, size_t bytes, Stream& stream) override;
+
+ private:
+  std::string target_;
+  Isa isa_;
+};
+
+// "cpu" or "cpu:ISA". Fails with kInvalidArgument if it is neither, with kDevice if this CPU (or
+// ANNEAL_MAX_ISA) does not allow that much.
+std::unique_ptr<Device> open_device(std::string_view target);
+
+}  // namespace anneal::cpu

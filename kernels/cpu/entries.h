@@ -1,0 +1,21 @@
+// The kernel files of the CPU, one function each; backend.cc puts them in order of preference.
+#pragma once
+#include <span>
+
+#include "anneal/kernels/kernel.h"
+
+namespace anneal::cpu {
+
+// References: readable, and right for every type, stride and epilogue that infer() accepts.
+std::span<const KernelEntry> reference_pointwise_entries();
+std::span<const KernelEntry> reference_conv_entries();
+std::span<const KernelEntry> reference_matmul_entries();
+std::span<const KernelEntry> reference_pool_entries();
+std::span<const KernelEntry> reference_norm_entries();
+std::span<const KernelEntry> reference_reduce_entries();
+std::span<const KernelEntry> reference_movement_entries();
+std::span<const KernelEntry> reference_gather_entries();
+std::span<const KernelEntry> reference_resize_entries();
+std::span<const KernelEntry> reference_quantize_entries();
+
+}  // namespace anneal::cpu

@@ -1,0 +1,88 @@
+// The one wrapper around every reference kernel: a reference is written once, as "compute results",
+// and the wrapper gives it epilogues.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "anneal/kernels/cpu/element.h"
+#include "anneal/kernels/cpu/strided.h"
+#include "anneal/kernels/kernel.h"
+
+namespace anneal::cpu {
+
+// inputs: the op's own. results[k]: where output k of the op goes. Without an epilogue it is the
+// layer's output; before an epilogue, dense memory of the accumulator's type (f32 instead of f16
+// and bf16, else the same dtype).
+struct ReferenceArgs {
+  std::span<const TensorView> inputs;
+  std::span<const TensorView> results;
+  std::byte* scratch;
+  Team& team;
+  bool has(size_t i) const { return i < inputs.size() && inputs[i].data != nullptr; }
+};
+
+class ReferenceKernel : public Kernel {
+ public:
+  explicit ReferenceKernel(const Request& request);
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs,
+                                    int threads) const override;
+  void launch(const LaunchArgs& args) const override;
+
+ protected:
+  virtual void compute(const ReferenceArgs& args) const = 0;
+  // Views without data. results have the dims that compute() will see.
+  virtual size_t scratch_bytes(std::span<const TensorView> inputs,
+                               std::span<const TensorView> results) const = 0;
+
+ private:
+  std::vector<Program> epilogues_;  // empty: results are the outputs
+  size_t op_inputs_;
+};
+
+// Why the epilogues do not fit the request's inputs and outputs; empty if they do.
+std::string epilogue_mismatch(const Request& request);
+
+inline size_t no_scratch(std::span<const TensorView>, std::span<const TensorView>) { return 0; }
+
+template <class T, void (*computes)(const T&, const ReferenceArgs&), auto scratch>
+class ReferenceOf final : public ReferenceKernel {
+ public:
+  ReferenceOf(const T& op, const Request& request) : ReferenceKernel(request), op_(op) {}
+
+ protected:
+  void compute(const ReferenceArgs& args) const override { computes(op_, args); }
+  size_t scratch_bytes(std::span<const TensorView> inputs,
+                       std::span<const TensorView> results) const override {
+    if constexpr (requires { scratch(op_, inputs, results); }) {
+      return scratch(op_, inputs, results);
+    } else {
+      return scratch(inputs, results);
+    }
+  }
+
+ private:
+  T op_;
+};
+
+template <class T, void (*computes)(const T&, const ReferenceArgs&), auto scratch>
+Made make_reference(const T& op, const Request& request) {
+  std::string why_not = epilogue_mismatch(request);
+  if (!why_not.empty()) return refuse(std::move(why_not));
+  return {std::make_unique<ReferenceOf<T, computes, scratch>>(op, request), {}};
+}
+
+// scratch: size_t (const T&, inputs, results) or size_t (inputs, results).
+template <class T, void (*computes)(const T&, const ReferenceArgs&), auto scratch = no_scratch>
+constexpr KernelEntry reference(std::string_view name) {
+  return entry<T, make_reference<T, computes, scratch>>(name);
+}
+
+// Interprets a program for every element of `dims`: inputs broadcast to dims, outputs have them.
+// Outputs may be the same memory as inputs if the strides are equal too.
+void run_program(const Program& program, const Dims& dims, std::span<const TensorView> inputs,
+                 std::span<const TensorView> outputs, Team& team);
+
+}  // namespace anneal::cpu
