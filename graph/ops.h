@@ -3,7 +3,8 @@
 // Names and axis order are ONNX's; meanings are ONNX's with defaults, negative axes, auto_pad and
 // opset differences resolved by the importer. Inputs are listed behind each struct; [x] is
 // optional. Integer inputs that decide shapes (i64, host values) are inputs, never fields: what is
-// known of them, infer() reads from their contents.
+// known of them, infer() reads from their contents. Every field has an initializer, so that
+// Conv{.groups = 2} compiles without a warning.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -44,7 +45,7 @@ struct Pointwise {
 // inputs: x[N,C,spatial...], w[K,C/groups,kernel...], [x_zero_point], [w_zero_point: scalar or
 // [K]]. 8-bit inputs accumulate in i32, and the output is i32; zero points only with them.
 struct Conv {
-  std::vector<int64_t> strides, pads_begin, pads_end, dilations;  // one per spatial axis
+  std::vector<int64_t> strides{}, pads_begin{}, pads_end{}, dilations{};  // one per spatial axis
   int64_t groups = 1;
   static void fields(auto& op, auto&& f) {
     f("strides", op.strides), f("pads_begin", op.pads_begin), f("pads_end", op.pads_end);
@@ -56,7 +57,7 @@ struct Conv {
 // inputs: x[N,C,spatial...], w[C,K/groups,kernel...]. Output size: (in-1)*stride + output_padding +
 // (kernel-1)*dilation + 1 - pads_begin - pads_end.
 struct ConvTranspose {
-  std::vector<int64_t> strides, pads_begin, pads_end, dilations, output_padding;
+  std::vector<int64_t> strides{}, pads_begin{}, pads_end{}, dilations{}, output_padding{};
   int64_t groups = 1;
   static void fields(auto& op, auto&& f) {
     f("strides", op.strides), f("pads_begin", op.pads_begin), f("pads_end", op.pads_end);
@@ -79,7 +80,8 @@ struct MatMul {
 // (i64).
 struct Pool {
   PoolKind kind = PoolKind::kMax;
-  std::vector<int64_t> kernel, strides, pads_begin, pads_end, dilations;  // one per spatial axis
+  std::vector<int64_t> kernel{}, strides{}, pads_begin{}, pads_end{},
+      dilations{};                 // one per spatial axis
   bool ceil_mode = false;          // round the output size up
   bool count_include_pad = false;  // kAverage: padding counts in the divisor
   int64_t p = 2;                   // kLp
@@ -105,7 +107,7 @@ struct Softmax {
 // inputs: x. (x - mean) / sqrt(variance + epsilon) over `axes`, population variance; without
 // subtract_mean x / sqrt(mean of squares + epsilon). Statistics in f32 (f64 for f64).
 struct Normalize {
-  std::vector<int64_t> axes;  // ascending
+  std::vector<int64_t> axes{};  // ascending
   float epsilon = 1e-5f;
   bool subtract_mean = true;
   static void fields(auto& op, auto&& f) {
@@ -164,7 +166,7 @@ struct Reshape {
 
 // inputs: x. Output axis i is input axis permutation[i].
 struct Transpose {
-  std::vector<int64_t> permutation;
+  std::vector<int64_t> permutation{};
   static void fields(auto& op, auto&& f) { f("permutation", op.permutation); }
   bool operator==(const Transpose&) const = default;
 };
@@ -241,7 +243,7 @@ struct ShapeOf {
 
 // no inputs. output: i64, the values of size expressions; a scalar if `scalar` (then one element).
 struct SizeTensor {
-  std::vector<Size> elements;
+  std::vector<Size> elements{};
   bool scalar = false;
   static void fields(auto& op, auto&& f) { f("elements", op.elements), f("scalar", op.scalar); }
   bool operator==(const SizeTensor&) const = default;
@@ -260,8 +262,8 @@ struct Resize {
   ResizeCoordinates coordinates = ResizeCoordinates::kHalfPixel;
   ResizeNearest nearest = ResizeNearest::kRoundPreferFloor;
   ResizePolicy policy = ResizePolicy::kStretch;
-  std::vector<int64_t> axes;  // ascending
-  std::vector<float> scales;  // empty: from the sizes; given: the sizes input is absent
+  std::vector<int64_t> axes{};  // ascending
+  std::vector<float> scales{};  // empty: from the sizes; given: the sizes input is absent
   float cubic_coefficient = -0.75f;
   bool exclude_outside = false, antialias = false;
   float extrapolation_value = 0;

@@ -2,25 +2,15 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cmath>
-#include <limits>
 #include <map>
 
 #include "anneal/core/error.h"
+#include "anneal/graph/number_text.h"
 #include "anneal/graph/program.h"
 #include "anneal/graph/program_rules.h"
 
 namespace anneal {
 namespace {
-
-template <class T>
-std::string number_text(T value) {
-  if constexpr (std::is_floating_point_v<T>) {
-    if (std::isnan(value)) return "nan";
-  }
-  char digits[40];
-  return {digits, std::to_chars(digits, digits + sizeof(digits), value).ptr};
-}
 
 std::string literal(RegisterType type, Scalar value) {
   std::string text;
@@ -352,22 +342,15 @@ class Parser {
     return std::nullopt;
   }
 
-  template <class T>
-  static std::optional<T> value_of(std::string_view digits) {
-    T value{};
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-    return value;
-  }
   template <std::floating_point T>
   std::optional<Reg> constant(std::string_view digits) {
-    const auto value = value_of<T>(digits);
+    const auto value = parse_number<T>(digits);
     if (!value) return std::nullopt;
     return builder_.constant(*value);
   }
   template <std::integral T>
   std::optional<Reg> constant(RegisterType type, std::string_view digits) {
-    const auto value = value_of<T>(digits);
+    const auto value = parse_number<T>(digits);
     if (!value) return std::nullopt;
     return builder_.constant(type, static_cast<int64_t>(*value));
   }

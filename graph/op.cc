@@ -1,0 +1,46 @@
+#include "anneal/graph/op.h"
+
+#include "anneal/core/error.h"
+#include "anneal/graph/op_names.h"
+
+namespace anneal {
+namespace {
+
+constexpr std::string_view kNames[] = {"erased",
+#define X(T) #T,
+                                       ANNEAL_FOR_EACH_OP(X)
+#undef X
+};
+static_assert(std::size(kNames) == std::variant_size_v<Op>);
+
+template <size_t... I>
+Op make(size_t index, std::index_sequence<I...>) {
+  Op op;
+  static_cast<void>(((I == index && (op.emplace<I>(), true)) || ...));
+  return op;
+}
+
+}  // namespace
+
+std::string_view op_name(size_t index) {
+  check(index < std::size(kNames), "the index of an op");
+  return kNames[index];
+}
+
+std::string_view name(const Op& op) { return op_name(op.index()); }
+
+Op op_named(std::string_view name) {
+  for (size_t index = 1; index < std::size(kNames); ++index)
+    if (kNames[index] == name)
+      return make(index, std::make_index_sequence<std::variant_size_v<Op>>());
+  return {};
+}
+
+uint64_t hash(const Op& op) {
+  if (std::holds_alternative<std::monostate>(op)) return 0;
+  ByteWriter bytes;
+  save(bytes, op);
+  return hash_bytes(bytes.take());
+}
+
+}  // namespace anneal
