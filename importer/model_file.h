@@ -1,0 +1,21 @@
+// An ONNX file as the generated classes see it.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace anneal_onnx {
+class ModelProto;
+class TensorProto;
+}  // namespace anneal_onnx
+
+namespace anneal {
+
+// Fail with kInvalidModel saying what the bytes are instead, kUnsupported above 2 GiB (the limit of
+// the format: weights beyond it are external data), kIo if the file cannot be read.
+std::unique_ptr<anneal_onnx::ModelProto> read_model(const std::string& path);
+std::unique_ptr<anneal_onnx::ModelProto> parse_model(std::span<const std::byte> bytes);
+std::unique_ptr<anneal_onnx::TensorProto> parse_tensor(std::span<const std::byte> bytes);
+
+}  // namespace anneal

@@ -1,0 +1,27 @@
+// Element types and tensors of ONNX, in ours.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "anneal/core/tensor.h"
+
+namespace anneal_onnx {
+class TensorProto;
+}  // namespace anneal_onnx
+
+namespace anneal {
+
+inline constexpr int32_t kLastOnnxType = 26;  // of those with names
+
+// element_type: a number of ONNX's TensorProto.DataType.
+std::optional<DataType> dtype_from_onnx(int32_t element_type);  // nullopt if we do not have it
+std::string onnx_type_name(int32_t element_type);               // "float8e4m3fn", "number 99"
+// Fails with kUnsupported naming the type, with kInvalidModel if it is undefined.
+DataType require_dtype(int32_t element_type);
+
+// folder: where external data may lie; empty: none is allowed. Nothing is allocated before the data
+// is known to be there. Fails with kInvalidModel or kUnsupported; the caller names the tensor.
+Tensor to_tensor(const anneal_onnx::TensorProto& proto, const std::string& folder);
+
+}  // namespace anneal
