@@ -52,7 +52,7 @@ Axis axis_of(const Resize& op, size_t i, const TensorView& x, const TensorView& 
     }
   }
   axis.out_length = axis.exact ? out : axis.scale * in;
-  if (!(axis.out_length >= 0.49) || !(axis.out_length < out + 1.01))
+  if (!(axis.out_length >= out - 0.51) || !(axis.out_length < out + 1.01))
     fail(Code::kInvalidArgument, "Resize: a scale does not give the output's size");
   return axis;
 }

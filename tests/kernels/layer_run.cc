@@ -1,0 +1,180 @@
+#include "layer_run.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "anneal/core/size.h"
+
+namespace anneal::testing {
+namespace {
+
+constexpr std::byte kUntouched{0xa5};
+
+// The memory of one tensor.
+class Placed {
+ public:
+  Placed(DataType dtype, const Dims& dims, Placement placement) {
+    view_.dtype = dtype;
+    view_.dims = dims;
+    const bool last = placement == Placement::kChannelsLast;
+    Dims strides = last ? channels_last_strides(dims) : row_major_strides(dims);
+    int64_t first = 0;
+    if (placement == Placement::kPadded) {
+      int64_t step = 2;
+      for (int axis = dims.rank() - 1; axis >= 0; --axis) {
+        strides[axis] = step;
+        step = step * std::max<int64_t>(dims[axis], 1) + 3;
+      }
+      first = 5;
+    }
+    int64_t extent = first + 1;
+    for (int axis = 0; axis < dims.rank(); ++axis) {
+      const int64_t reach = std::max<int64_t>(dims[axis] - 1, 0) * strides[axis];
+      extent += reach;
+      if (placement != Placement::kReversed) continue;
+      strides[axis] = -strides[axis];
+      first += reach;
+    }
+    view_.strides = strides;
+    memory_.assign((static_cast<size_t>(extent) + 8) * size_of(dtype), kUntouched);
+    view_.data = memory_.data() + first * static_cast<int64_t>(size_of(dtype));
+  }
+  const TensorView& view() const { return view_; }
+
+  void fill(const Tensor& tensor) {
+    for_each([&](std::byte* mine, size_t at, size_t size) {
+      std::memcpy(mine, tensor.bytes().data() + at, size);
+    });
+  }
+  // Forgets what it read, so that what is left untouched shows.
+  Tensor take() {
+    auto fresh = Tensor::allocate(view_.dtype, view_.dims);
+    for_each([&](std::byte* mine, size_t at, size_t size) {
+      std::memcpy(fresh.data.data() + at, mine, size);
+    });
+    for_each([&](std::byte* mine, size_t, size_t size) { std::fill_n(mine, size, kUntouched); });
+    check(std::all_of(memory_.begin(), memory_.end(), [](std::byte b) { return b == kUntouched; }),
+          "the kernel wrote beside its output");
+    return fresh.tensor;
+  }
+
+ private:
+  template <class F>
+  void for_each(F f) {
+    const size_t size = size_of(view_.dtype);
+    Dims at = Dims::filled(view_.dims.rank(), 0);
+    for (int64_t i = 0, elements = count(view_.dims); i < elements; ++i) {
+      int64_t offset = 0;
+      for (int axis = 0; axis < at.rank(); ++axis) offset += at[axis] * view_.strides[axis];
+      f(view_.data + offset * static_cast<int64_t>(size), static_cast<size_t>(i) * size, size);
+      for (int axis = at.rank() - 1; axis >= 0 && ++at[axis] == view_.dims[axis]; --axis)
+        at[axis] = 0;
+    }
+  }
+
+  TensorView view_;
+  std::vector<std::byte> memory_;
+};
+
+// Sizes that are symbols make strides that are symbols, as the placement has them.
+Operand operand(const Type& type, const TensorView& view, Placement placement, SizeTable& sizes) {
+  Operand result;
+  result.type = type;
+  result.strides = shape_of(view.strides);
+  if (!known(type.shape) && placement == Placement::kRowMajor)
+    result.strides = sizes.row_major_strides(type.shape);
+  if (!known(type.shape) && placement == Placement::kChannelsLast)
+    result.strides = sizes.channels_last_strides(type.shape);
+  return result;
+}
+
+std::vector<TensorView> without_data(std::vector<TensorView> views) {
+  for (TensorView& view : views) view.data = nullptr;
+  return views;
+}
+
+}  // namespace
+
+const char* name(Placement placement) {
+  switch (placement) {
+    case Placement::kRowMajor:
+      return "row-major";
+    case Placement::kChannelsLast:
+      return "channels-last";
+    case Placement::kPadded:
+      return "padded";
+    case Placement::kReversed:
+      return "reversed";
+  }
+  return "?";
+}
+
+RunResult run_layer(const KernelEntry& entry, const TestLayer& layer, Device& device,
+                    const RunOptions& options) {
+  SizeTable sizes;
+  if (options.sizes) sizes = *options.sizes;
+  std::vector<Placed> memory;
+  std::vector<Operand> input_operands, output_operands;
+  std::vector<TensorView> inputs, outputs;
+  memory.reserve(layer.inputs.size() + layer.output_dims.size());
+  for (size_t i = 0; i < layer.inputs.size(); ++i) {
+    const auto& tensor = layer.inputs[i];
+    if (!tensor) {
+      Operand absent;
+      absent.present = false;
+      input_operands.push_back(absent);
+      inputs.emplace_back();
+      continue;
+    }
+    const bool constant = std::count(options.constants.begin(), options.constants.end(), i) > 0;
+    const Placement placement = constant ? Placement::kRowMajor : options.placement;
+    memory.emplace_back(tensor->dtype(), tensor->dims(), placement).fill(*tensor);
+    inputs.push_back(memory.back().view());
+    const Type type = options.input_types.empty() ? tensor->type() : options.input_types[i];
+    input_operands.push_back(operand(type, inputs.back(), placement, sizes));
+    if (constant) input_operands.back().constant = &*tensor;
+  }
+  const size_t first_output = memory.size();
+  for (size_t i = 0; i < layer.output_dims.size(); ++i) {
+    memory.emplace_back(layer.outputs[i].dtype, layer.output_dims[i], options.placement);
+    outputs.push_back(memory.back().view());
+    output_operands.push_back(operand(layer.outputs[i], outputs.back(), options.placement, sizes));
+  }
+
+  const Request request{layer.op,       layer.epilogues, layer.op_input_count,
+                        input_operands, output_operands, sizes,
+                        device,         options.tactic};
+  Made made = entry.make(request);
+  if (!made.kernel) return {std::move(made.why_not), {}, {}};
+
+  const auto prepared =
+      made.kernel->prepare(without_data(inputs), without_data(outputs), options.threads);
+  constexpr size_t kGuard = 64;
+  const auto workspace = device.allocate(prepared->workspace_bytes + kGuard);
+  std::fill_n(workspace->data(), workspace->size(), kUntouched);
+  const auto stream = device.make_stream();
+  Team team(options.threads);
+  made.kernel->launch({inputs, outputs, prepared.get(), workspace->data(), *stream, team});
+  stream->wait();
+  const std::byte* guard = workspace->data() + prepared->workspace_bytes;
+  check(std::all_of(guard, guard + kGuard, [](std::byte b) { return b == kUntouched; }),
+        "the kernel wrote beyond its workspace");
+
+  RunResult result;
+  result.tactic = made.kernel->tactic();
+  for (size_t i = first_output; i < memory.size(); ++i) result.outputs.push_back(memory[i].take());
+  return result;
+}
+
+const KernelEntry* reference_entry(const Backend& backend, size_t op) {
+  const KernelEntry* last = nullptr;
+  for (const KernelFamily family : backend.families)
+    for (const KernelEntry& entry : family())
+      if (entry.op == op) last = &entry;
+  constexpr std::string_view kSuffix = ".reference";
+  const bool is_reference = last && last->name.size() > kSuffix.size() &&
+                            last->name.substr(last->name.size() - kSuffix.size()) == kSuffix;
+  return is_reference ? last : nullptr;
+}
+
+}  // namespace anneal::testing

@@ -1,0 +1,56 @@
+// One layer run by one kernel, with its tensors placed in memory in different ways.
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "anneal/core/tensor.h"
+#include "anneal/graph/op.h"
+#include "anneal/kernels/kernel.h"
+
+namespace anneal::testing {
+
+// A layer with its inputs' contents; absent optional inputs are nullopt.
+struct TestLayer {
+  Op op;
+  std::vector<Program> epilogues = {};
+  std::vector<std::optional<Tensor>> inputs = {};
+  int op_input_count = 0;
+  std::vector<Type> outputs = {};  // as the kernel's maker sees them; sizes may be symbols
+  std::vector<Dims> output_dims = {};
+};
+
+enum class Placement {
+  kRowMajor,
+  kChannelsLast,
+  kPadded,    // gaps between elements and behind every row
+  kReversed,  // negative strides
+};
+const char* name(Placement placement);
+
+struct RunOptions {
+  Placement placement = Placement::kRowMajor;
+  int threads = 1;
+  std::vector<int> constants = {};     // inputs given as constants, too
+  const SizeTable* sizes = nullptr;    // of symbols in input_types and outputs
+  std::vector<Type> input_types = {};  // empty: the inputs' own
+  std::span<const std::byte> tactic = {};
+};
+
+struct RunResult {
+  std::string why_not;          // of the kernel's maker; then there are no outputs
+  std::vector<Tensor> outputs;  // row-major
+  std::vector<std::byte> tactic;
+};
+
+// Makes, prepares and launches the kernel. Fails with kInternal if it wrote beside its outputs or
+// beyond its workspace.
+RunResult run_layer(const KernelEntry& entry, const TestLayer& layer, Device& device,
+                    const RunOptions& options = {});
+
+// The CPU's reference for an op: the last entry of the backend. Null if its name is not one of a
+// reference.
+const KernelEntry* reference_entry(const Backend& backend, size_t op);
+
+}  // namespace anneal::testing
