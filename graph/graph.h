@@ -49,6 +49,7 @@ struct NewLayer {
   int op_input_count = -1;  // -1: all of inputs
   std::vector<std::string> origins = {};
   std::vector<std::string> output_names = {};
+  std::vector<Type> output_types = {};  // what is known beyond infer(): sizes it leaves unknown
 };
 
 // Names that are taken get a suffix: "conv", "conv.2". Not thread-safe. Ids stay valid for ever; an
@@ -66,8 +67,8 @@ class Graph {
 
   ValueId add_input(std::string name, Type type);
   ValueId add_constant(std::string name, Tensor tensor);
-  // Infers the outputs' types; Size::unknown() becomes a fresh symbol. Fails as infer_layer does,
-  // with the layer's name as context.
+  // Infers the outputs' types; Size::unknown() becomes a fresh symbol, one for all outputs of the
+  // layer that have the same shape. Fails as infer_layer does, with the layer's name as context.
   LayerId add(NewLayer layer);
   // Marks a value as the next graph output, under this name (which may differ from the value's).
   void mark_output(ValueId value, std::string name);
@@ -77,9 +78,11 @@ class Graph {
   // Layers whose outputs nobody uses, and constants nobody reads. Inputs stay.
   void erase_unused();
   // Infers everything again, in order; types may only become narrower (an unknown or wider size
-  // becomes a known one). For new bounds, or inputs whose sizes got fixed by set_input_shape.
+  // becomes a known one). For new bounds, or inputs whose sizes got fixed by set_input_shape. A
+  // size that the bounds leave one value becomes that value, in inputs and SizeTensor too.
   void refine();
-  void set_input_shape(ValueId input, const Shape& shape);  // then refine()
+  // Then refine(). A symbol that gets a known size has it everywhere: its bounds become that.
+  void set_input_shape(ValueId input, const Shape& shape);
 
   struct Output {
     std::string name;
@@ -93,6 +96,11 @@ class Graph {
   bool is_output(ValueId id) const;
   ValueId find_value(std::string_view name) const;  // kNone if there is none
   size_t layer_count() const;                       // live ones
+  // What infer_layer() says of a layer's outputs now.
+  Facts infer_outputs(LayerId id) const;
+  // The fact that refine() would leave: `inferred`, or `old` where that knows more. Fails with
+  // kInvalidModel if they contradict each other.
+  Fact narrowed(const Fact& old, const Fact& inferred) const;
   // Topological; among the ready the one added first. Fails with kInvalidModel on a cycle.
   std::vector<LayerId> order() const;
 
@@ -102,9 +110,14 @@ class Graph {
 
  private:
   Value& mutable_value(ValueId id);
+  Layer& mutable_layer(LayerId id);
   ValueId new_value(std::string name, Fact fact);
-  std::string unique(std::string name, bool of_layer);
+  template <class Id>
+  std::string unique(std::string name, const std::unordered_map<std::string, Id>& taken);
   Facts infer_outputs(const Layer& layer) const;
+  void name_unknown_sizes(Facts& facts, const std::vector<std::string>& names) const;
+  Graph copy_into(std::shared_ptr<SizeTable> sizes) const;
+  void erase(LayerId id);
 
   std::shared_ptr<SizeTable> sizes_;
   std::deque<Layer> layers_;  // deque: a rule may hold a reference while it adds layers
@@ -114,6 +127,7 @@ class Graph {
   std::deque<Graph> bodies_;
   std::unordered_map<std::string, ValueId> value_names_;
   std::unordered_map<std::string, LayerId> layer_names_;
+  std::unordered_map<std::string, int> next_suffix_;  // where to look for the next free one
 };
 
 // Fails with kInternal naming the layer and the rule that is broken: an order exists; users and

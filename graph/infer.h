@@ -12,11 +12,13 @@
 
 namespace anneal {
 
-// Contents are tracked for integer (and bool) tensors of at most this many elements.
+// Contents are tracked for tensors of at most this many elements: integers, bool, and floats where
+// their values are whole numbers (what exporters compute between Shape and Cast).
 inline constexpr int64_t kMaxKnownElements = 1024;
 
-// What is known of a value. elements: row-major, present if every one is a known or symbolic size;
-// an element may be Size::unknown().
+// What is known of a value. elements: row-major, present if the shape is known and at least one
+// element is (or there is none to know); the others are Size::unknown(). An element of a float
+// tensor is known only if it is exactly that integer (-0 is not).
 struct Fact {
   Type type;
   std::optional<std::vector<Size>> elements;
@@ -42,11 +44,13 @@ class InferInputs {
   const Shape& shape(int i) const { return type(i).shape; }
   DataType dtype(int i) const { return type(i).dtype; }
   const TensorView* value(int i) const { return has(i) ? inputs_[i].value : nullptr; }
-  // The contents of an integer input: from its value or its fact; nullopt if not known at all.
+  // The contents of an input, as in Fact: from its value or its fact; nullopt if nothing is known.
   std::optional<std::vector<Size>> elements(int i) const;
   // The same where only plain integers will do; nullopt if any element is not one.
   std::optional<std::vector<int64_t>> integers(int i) const;
   SizeTable& sizes() const { return sizes_; }
+  std::span<const InferInput> all() const { return inputs_; }
+  InferInputs first(int count) const { return {inputs_.first(count), sizes_}; }
 
  private:
   std::span<const InferInput> inputs_;

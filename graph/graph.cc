@@ -1,0 +1,367 @@
+#include "anneal/graph/graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <queue>
+#include <utility>
+
+#include "anneal/graph/infer_rules.h"
+
+namespace anneal {
+namespace {
+
+size_t index_of(ValueId id) { return static_cast<size_t>(id); }
+size_t index_of(LayerId id) { return static_cast<size_t>(id); }
+
+Fact fact_of(const Tensor& tensor) {
+  Fact fact{tensor.type(), std::nullopt};
+  const bool integers = is_integer(tensor.dtype()) || tensor.dtype() == DataType::kBool;
+  if (!integers || tensor.count() > kMaxKnownElements) return fact;
+  SizeTable none;
+  const TensorView view = tensor.view();
+  const InferInput input{&fact, &view};
+  auto elements = InferInputs({&input, 1}, none).elements(0);
+  return rules::make_fact(tensor.dtype(), fact.type.shape, std::move(elements));
+}
+
+// The value that the bounds leave a size, if it is a single one.
+Size pinned(Size size, const SizeTable& sizes) {
+  if (size.known() || size.is_unknown()) return size;
+  const Bounds range = sizes.range(size);
+  return range.min == range.max ? Size(range.min) : size;
+}
+
+Shape pinned(const Shape& shape, const SizeTable& sizes) {
+  Shape result;
+  for (const Size& size : shape) result.push_back(pinned(size, sizes));
+  return result;
+}
+
+std::string described(const Layer& layer) {
+  return fmt::format("layer \"{}\" ({})", layer.name, name(layer.op));
+}
+
+}  // namespace
+
+Graph::Graph() : sizes_(std::make_shared<SizeTable>()) {}
+Graph::Graph(std::shared_ptr<SizeTable> sizes) : sizes_(std::move(sizes)) {}
+
+Graph Graph::clone() const { return copy_into(std::make_shared<SizeTable>(*sizes_)); }
+
+Graph Graph::copy_into(std::shared_ptr<SizeTable> sizes) const {
+  Graph copy(sizes);
+  copy.name = name;
+  copy.layers_ = layers_;
+  copy.values_ = values_;
+  copy.inputs_ = inputs_;
+  copy.outputs_ = outputs_;
+  copy.value_names_ = value_names_;
+  copy.layer_names_ = layer_names_;
+  copy.next_suffix_ = next_suffix_;
+  for (const Graph& body : bodies_) copy.bodies_.push_back(body.copy_into(sizes));
+  return copy;
+}
+
+const Layer& Graph::layer(LayerId id) const {
+  check(index_of(id) < layers_.size(), "a layer of this graph");
+  return layers_[index_of(id)];
+}
+
+const Value& Graph::value(ValueId id) const {
+  check(index_of(id) < values_.size(), "a value of this graph");
+  return values_[index_of(id)];
+}
+
+Value& Graph::mutable_value(ValueId id) { return const_cast<Value&>(value(id)); }
+Layer& Graph::mutable_layer(LayerId id) { return const_cast<Layer&>(layer(id)); }
+
+const Tensor* Graph::constant(ValueId id) const {
+  if (id == ValueId::kNone) return nullptr;
+  const Value& v = value(id);
+  return v.constant ? &*v.constant : nullptr;
+}
+
+bool Graph::is_output(ValueId id) const {
+  return std::any_of(outputs_.begin(), outputs_.end(),
+                     [id](const Output& output) { return output.value == id; });
+}
+
+ValueId Graph::find_value(std::string_view name) const {
+  const auto found = value_names_.find(std::string(name));
+  return found == value_names_.end() ? ValueId::kNone : found->second;
+}
+
+size_t Graph::layer_count() const { return layer_names_.size(); }
+
+template <class Id>
+std::string Graph::unique(std::string name, const std::unordered_map<std::string, Id>& taken) {
+  if (!taken.contains(name)) return name;
+  int& suffix = next_suffix_.try_emplace(name, 2).first->second;
+  std::string candidate;
+  do candidate = fmt::format("{}.{}", name, suffix++);
+  while (taken.contains(candidate));
+  return candidate;
+}
+
+ValueId Graph::new_value(std::string name, Fact fact) {
+  const auto id = static_cast<ValueId>(values_.size());
+  Value value;
+  value.name = unique(name.empty() ? "value" : std::move(name), value_names_);
+  value.fact = std::move(fact);
+  value_names_.emplace(value.name, id);
+  values_.push_back(std::move(value));
+  return id;
+}
+
+ValueId Graph::add_input(std::string name, Type type) {
+  for (const Size& size : type.shape) {
+    if (size.is_unknown() || sizes_->range(size).max < 0)
+      fail(Code::kInvalidModel,
+           fmt::format("input \"{}\" has shape {}", name, sizes_->text(type.shape)));
+  }
+  const ValueId id = new_value(std::move(name), {type, std::nullopt});
+  inputs_.push_back(id);
+  return id;
+}
+
+ValueId Graph::add_constant(std::string name, Tensor tensor) {
+  const ValueId id = new_value(std::move(name), fact_of(tensor));
+  mutable_value(id).constant = std::move(tensor);
+  return id;
+}
+
+Facts Graph::infer_outputs(const Layer& layer) const {
+  std::vector<TensorView> views(layer.inputs.size());
+  std::vector<InferInput> inputs(layer.inputs.size());
+  for (size_t i = 0; i < layer.inputs.size(); ++i) {
+    if (layer.inputs[i] == ValueId::kNone) continue;
+    const Value& input = value(layer.inputs[i]);
+    inputs[i].fact = &input.fact;
+    if (!input.constant) continue;
+    views[i] = input.constant->view();
+    inputs[i].value = &views[i];
+  }
+  return infer_layer(layer.op, layer.epilogues, layer.op_input_count, InferInputs(inputs, *sizes_));
+}
+
+Facts Graph::infer_outputs(LayerId id) const {
+  const Layer& of = layer(id);
+  return with_context([&] { return described(of); }, [&] { return infer_outputs(of); });
+}
+
+void Graph::name_unknown_sizes(Facts& facts, const std::vector<std::string>& names) const {
+  const Facts inferred = facts;
+  for (size_t k = 0; k < facts.size(); ++k) {
+    Shape& shape = facts[k].type.shape;
+    size_t same = 0;
+    while (inferred[same].type.shape != inferred[k].type.shape) ++same;
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      if (!shape[axis].is_unknown()) continue;
+      shape[axis] = same < k ? facts[same].type.shape[axis]
+                             : sizes_->fresh(fmt::format("{}.size{}", names[k], axis));
+    }
+  }
+}
+
+LayerId Graph::add(NewLayer added) {
+  Layer layer;
+  layer.name = unique(added.name.empty() ? "layer" : std::move(added.name), layer_names_);
+  layer.origins = std::move(added.origins);
+  if (layer.origins.empty()) layer.origins.push_back(layer.name);
+  layer.op = std::move(added.op);
+  layer.epilogues = std::move(added.epilogues);
+  layer.inputs = std::move(added.inputs);
+  layer.op_input_count =
+      added.op_input_count < 0 ? static_cast<int>(layer.inputs.size()) : added.op_input_count;
+
+  Facts facts;
+  with_context([&] { return described(layer); },
+               [&] {
+                 facts = infer_outputs(layer);
+                 if (!added.output_types.empty() && added.output_types.size() != facts.size())
+                   rules::refuse(fmt::format("{} types for {} outputs", added.output_types.size(),
+                                             facts.size()));
+                 for (size_t k = 0; k < added.output_types.size(); ++k)
+                   facts[k] = narrowed({added.output_types[k], std::nullopt}, facts[k]);
+                 if (added.output_names.size() > facts.size())
+                   rules::refuse(fmt::format("{} names for {} outputs", added.output_names.size(),
+                                             facts.size()));
+               });
+  added.output_names.resize(facts.size(), layer.name);
+  name_unknown_sizes(facts, added.output_names);
+
+  const auto id = static_cast<LayerId>(layers_.size());
+  for (size_t k = 0; k < facts.size(); ++k) {
+    layer.outputs.push_back(new_value(std::move(added.output_names[k]), std::move(facts[k])));
+    mutable_value(layer.outputs.back()).producer = id;
+  }
+  for (ValueId input : layer.inputs)
+    if (input != ValueId::kNone) mutable_value(input).users.push_back(id);
+  layer_names_.emplace(layer.name, id);
+  layers_.push_back(std::move(layer));
+  return id;
+}
+
+void Graph::mark_output(ValueId id, std::string name) {
+  static_cast<void>(value(id));
+  for (const Output& output : outputs_)
+    if (output.name == name)
+      fail(Code::kInvalidModel, fmt::format("two graph outputs are named \"{}\"", name));
+  outputs_.push_back({std::move(name), id});
+}
+
+void Graph::replace_uses(ValueId from, ValueId to) {
+  if (from == to) return;
+  Value &old = mutable_value(from), &replacement = mutable_value(to);
+  check(old.type().dtype == replacement.type().dtype &&
+            old.type().shape.rank() == replacement.type().shape.rank() &&
+            old.type().container == replacement.type().container,
+        "replace_uses between values of one dtype and rank");
+  for (LayerId user : old.users) {
+    auto& inputs = mutable_layer(user).inputs;
+    std::replace(inputs.begin(), inputs.end(), from, to);
+    replacement.users.push_back(user);  // users has one entry per use
+  }
+  old.users.clear();
+  for (Output& output : outputs_)
+    if (output.value == from) output.value = to;
+}
+
+void Graph::erase(LayerId id) {
+  Layer& layer = mutable_layer(id);
+  for (ValueId input : layer.inputs) {
+    if (input == ValueId::kNone) continue;
+    auto& users = mutable_value(input).users;
+    users.erase(std::find(users.begin(), users.end(), id));
+  }
+  for (ValueId output : layer.outputs) {
+    value_names_.erase(value(output).name);
+    mutable_value(output).producer = LayerId::kNone;
+  }
+  layer_names_.erase(layer.name);
+  layer = Layer();
+}
+
+void Graph::erase_unused() {
+  std::vector<bool> is_output(values_.size()), is_input(values_.size());
+  for (const Output& output : outputs_) is_output[index_of(output.value)] = true;
+  for (ValueId input : inputs_) is_input[index_of(input)] = true;
+  const auto unused = [&](ValueId id) {
+    return !is_output[index_of(id)] && value(id).users.empty();
+  };
+  std::vector<LayerId> candidates;
+  for (size_t i = 0; i < layers_.size(); ++i) candidates.push_back(static_cast<LayerId>(i));
+  while (!candidates.empty()) {
+    const LayerId id = candidates.back();
+    candidates.pop_back();
+    const Layer& one = layer(id);
+    if (std::holds_alternative<std::monostate>(one.op) ||
+        !std::all_of(one.outputs.begin(), one.outputs.end(), unused))
+      continue;
+    const std::vector<ValueId> inputs = one.inputs;
+    erase(id);
+    for (ValueId input : inputs)
+      if (input != ValueId::kNone && value(input).producer != LayerId::kNone)
+        candidates.push_back(value(input).producer);
+  }
+  for (size_t i = 0; i < values_.size(); ++i) {
+    const auto id = static_cast<ValueId>(i);
+    if (!values_[i].constant || is_input[i] || !unused(id)) continue;
+    value_names_.erase(values_[i].name);
+    values_[i].constant.reset();
+  }
+}
+
+Fact Graph::narrowed(const Fact& old, const Fact& inferred) const {
+  const Type &before = old.type, &now = inferred.type;
+  const auto contradict = [&] {
+    rules::refuse(fmt::format("{} {} became {} {}", anneal::name(before.dtype),
+                              sizes_->text(before.shape), anneal::name(now.dtype),
+                              sizes_->text(now.shape)));
+  };
+  if (before.dtype != now.dtype || before.container != now.container ||
+      before.shape.rank() != now.shape.rank())
+    contradict();
+  Fact result = inferred;
+  for (int axis = 0; axis < now.shape.rank(); ++axis) {
+    if (rules::surely_differ(before.shape[axis], now.shape[axis], *sizes_)) contradict();
+    if (now.shape[axis].is_unknown() || before.shape[axis].known())
+      result.type.shape[axis] = before.shape[axis];
+  }
+  if (!old.elements) return result;
+  if (!result.elements) {
+    result.elements = old.elements;
+  } else if (result.elements->size() == old.elements->size()) {
+    for (size_t i = 0; i < old.elements->size(); ++i)
+      if ((*result.elements)[i].is_unknown()) (*result.elements)[i] = (*old.elements)[i];
+  }
+  return result;
+}
+
+void Graph::set_input_shape(ValueId input, const Shape& shape) {
+  check(std::find(inputs_.begin(), inputs_.end(), input) != inputs_.end(), "a graph input");
+  Value& value = mutable_value(input);
+  Shape& old = value.fact.type.shape;
+  if (shape.rank() != old.rank())
+    fail(Code::kInvalidArgument,
+         fmt::format("input \"{}\" has rank {}, not {}", value.name, old.rank(), shape.rank()));
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (shape[axis].is_unknown() || rules::surely_differ(old[axis], shape[axis], *sizes_))
+      fail(Code::kInvalidArgument, fmt::format("input \"{}\" of shape {} cannot become {}",
+                                               value.name, sizes_->text(old), sizes_->text(shape)));
+  }
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (!shape[axis].known() || !sizes_->symbol_index(old[axis])) continue;
+    const int64_t size = shape[axis].value();
+    sizes_->set_bounds(old[axis], {size, size, size});
+  }
+  old = shape;
+}
+
+void Graph::refine() {
+  for (ValueId input : inputs_) {
+    Type& type = mutable_value(input).fact.type;
+    type.shape = pinned(type.shape, *sizes_);
+  }
+  for (LayerId id : order()) {
+    if (auto* tensor = std::get_if<SizeTensor>(&mutable_layer(id).op))
+      for (Size& size : tensor->elements) size = pinned(size, *sizes_);
+    const Facts facts = infer_outputs(id);
+    const Layer& one = layer(id);
+    check(facts.size() == one.outputs.size(), "as many outputs as facts");
+    with_context([&] { return described(one); },
+                 [&] {
+                   for (size_t k = 0; k < facts.size(); ++k) {
+                     Fact& fact = mutable_value(one.outputs[k]).fact;
+                     fact = narrowed(fact, facts[k]);
+                     fact.type.shape = pinned(fact.type.shape, *sizes_);
+                   }
+                 });
+  }
+  for (Graph& body : bodies_) body.refine();
+}
+
+std::vector<LayerId> Graph::order() const {
+  std::vector<size_t> waiting(layers_.size());
+  std::priority_queue<size_t, std::vector<size_t>, std::greater<>> ready;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    if (std::holds_alternative<std::monostate>(layers_[i].op)) continue;
+    for (ValueId input : layers_[i].inputs)
+      waiting[i] += input != ValueId::kNone && value(input).producer != LayerId::kNone;
+    if (waiting[i] == 0) ready.push(i);
+  }
+  std::vector<LayerId> order;
+  while (!ready.empty()) {
+    const size_t next = ready.top();
+    ready.pop();
+    order.push_back(static_cast<LayerId>(next));
+    for (ValueId output : layers_[next].outputs)
+      for (LayerId user : value(output).users)
+        if (--waiting[index_of(user)] == 0) ready.push(index_of(user));
+  }
+  if (order.size() != layer_count()) fail(Code::kInvalidModel, "the layers form a cycle");
+  return order;
+}
+
+}  // namespace anneal

@@ -1,0 +1,203 @@
+// infer() for any op, infer_layer() for whole layers, and what they need to read inputs.
+#include "anneal/graph/infer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "anneal/graph/infer_rules.h"
+
+namespace anneal {
+namespace {
+
+using rules::refuse;
+
+constexpr int kMany = 1 << 20;
+
+// One per op; a missing one does not compile.
+struct ArityOf {
+  Arity operator()(const std::monostate&) const { return {0, 0}; }
+  Arity operator()(const Pointwise&) const { return {1, kMany}; }
+  Arity operator()(const Conv&) const { return {2, 4}; }
+  Arity operator()(const ConvTranspose&) const { return {2, 2}; }
+  Arity operator()(const MatMul&) const { return {2, 4}; }
+  Arity operator()(const Pool&) const { return {1, 1}; }
+  Arity operator()(const Softmax&) const { return {1, 1}; }
+  Arity operator()(const Normalize&) const { return {1, 1}; }
+  Arity operator()(const Reduce&) const { return {2, 2}; }
+  Arity operator()(const ArgReduce&) const { return {1, 1}; }
+  Arity operator()(const Cumulative&) const { return {2, 2}; }
+  Arity operator()(const TopK&) const { return {2, 2}; }
+  Arity operator()(const Reshape&) const { return {2, 2}; }
+  Arity operator()(const Transpose&) const { return {1, 1}; }
+  Arity operator()(const Concat&) const { return {1, kMany}; }
+  Arity operator()(const Slice&) const { return {5, 5}; }
+  Arity operator()(const Pad&) const { return {2, 3}; }
+  Arity operator()(const Expand&) const { return {2, 2}; }
+  Arity operator()(const Tile&) const { return {2, 2}; }
+  Arity operator()(const Gather&) const { return {2, 2}; }
+  Arity operator()(const GatherElements&) const { return {2, 2}; }
+  Arity operator()(const GatherND&) const { return {2, 2}; }
+  Arity operator()(const ScatterElements&) const { return {3, 3}; }
+  Arity operator()(const ScatterND&) const { return {3, 3}; }
+  Arity operator()(const ShapeOf&) const { return {1, 1}; }
+  Arity operator()(const SizeTensor&) const { return {0, 0}; }
+  Arity operator()(const Range&) const { return {3, 3}; }
+  Arity operator()(const Resize&) const { return {1, 3}; }
+  Arity operator()(const Quantize&) const { return {2, 3}; }
+  Arity operator()(const Dequantize&) const { return {2, 3}; }
+};
+
+// No rule may give a size that is surely negative, nor more elements than can be counted.
+void check_sizes(const Facts& facts, const SizeTable& sizes) {
+  for (const Fact& fact : facts) {
+    const Shape& shape = fact.type.shape;
+    for (const Size& size : shape)
+      if (!size.is_unknown() && sizes.range(size).max < 0)
+        refuse("a negative size in the output's shape " + sizes.text(shape));
+    if (!known(shape)) continue;
+    int64_t total = 1;
+    for (const Size& size : shape)
+      if (__builtin_mul_overflow(total, std::max<int64_t>(size.value(), 1), &total))
+        refuse("more than 2^63 elements in the output's shape " + sizes.text(shape));
+  }
+}
+
+}  // namespace
+
+const Type& InferInputs::type(int i) const {
+  if (!has(i)) refuse(fmt::format("input {} is absent", i));
+  const Type& type = inputs_[static_cast<size_t>(i)].fact->type;
+  if (type.container != Container::kTensor) refuse(fmt::format("input {} is not a tensor", i));
+  return type;
+}
+
+std::optional<std::vector<Size>> InferInputs::elements(int i) const {
+  if (!has(i)) return std::nullopt;
+  const TensorView* view = value(i);
+  if (view == nullptr) return inputs_[static_cast<size_t>(i)].fact->elements;
+  if (view->dtype == DataType::kString || view->data == nullptr) return std::nullopt;
+  const int64_t total = anneal::count(view->dims);
+  if (total > kMaxKnownElements) return std::nullopt;
+  std::vector<Size> elements;
+  Dims at = Dims::filled(view->dims.rank(), 0);
+  for (int64_t done = 0; done < total; ++done) {
+    const int64_t offset = rules::flat_index(at, view->strides);
+    const Scalar scalar =
+        load_scalar(view->dtype, view->data + offset * static_cast<int64_t>(size_of(view->dtype)));
+    elements.push_back(rules::whole_number(register_type(view->dtype), scalar));
+    for (int axis = at.rank() - 1; axis >= 0; --axis) {
+      if (++at[axis] < view->dims[axis]) break;
+      at[axis] = 0;
+    }
+  }
+  return elements;
+}
+
+std::optional<std::vector<int64_t>> InferInputs::integers(int i) const {
+  const auto sizes = elements(i);
+  if (!sizes) return std::nullopt;
+  std::vector<int64_t> integers;
+  for (const Size& size : *sizes) {
+    if (!size.known()) return std::nullopt;
+    integers.push_back(size.value());
+  }
+  return integers;
+}
+
+Arity input_arity(const Op& op) { return std::visit(ArityOf{}, op); }
+
+DataType accumulator(DataType dtype) {
+  return dtype == DataType::kF16 || dtype == DataType::kBF16 ? DataType::kF32 : dtype;
+}
+
+Facts infer(const Op& op, const InferInputs& inputs) {
+  const Arity arity = input_arity(op);
+  if (inputs.count() < arity.min || inputs.count() > arity.max)
+    refuse(fmt::format("{} inputs for {}", inputs.count(), name(op)));
+  Facts facts = std::visit(
+      [&](const auto& one) -> Facts {
+        if constexpr (std::is_same_v<std::decay_t<decltype(one)>, std::monostate>) {
+          refuse("a layer without an op");
+        } else {
+          return infer(one, inputs);
+        }
+      },
+      op);
+  check_sizes(facts, inputs.sizes());
+  return facts;
+}
+
+Facts infer_layer(const Op& op, std::span<const Program> epilogues, int op_input_count,
+                  const InferInputs& inputs) {
+  if (op_input_count < 0 || op_input_count > inputs.count())
+    refuse(fmt::format("{} of {} inputs are the op's", op_input_count, inputs.count()));
+  Facts of_op = infer(op, inputs.first(op_input_count));
+  auto further = inputs.all().subspan(static_cast<size_t>(op_input_count));
+  if (epilogues.empty() && further.empty()) return of_op;
+  if (epilogues.size() != of_op.size())
+    refuse(fmt::format("{} epilogues for {} outputs", epilogues.size(), of_op.size()));
+
+  Facts facts;
+  for (size_t k = 0; k < epilogues.size(); ++k) {
+    if (epilogues[k].empty()) {
+      facts.push_back(std::move(of_op[k]));
+      continue;
+    }
+    const size_t takes = epilogues[k].inputs().size();
+    if (takes == 0 || takes - 1 > further.size())
+      refuse(fmt::format("epilogue {} takes {} inputs, and {} are left", k, takes,
+                         further.size() + 1));
+    Fact accumulated = of_op[k];
+    accumulated.type.dtype = accumulator(accumulated.type.dtype);
+    std::vector<InferInput> all{{&accumulated, nullptr}};
+    all.insert(all.end(), further.begin(), further.begin() + static_cast<ptrdiff_t>(takes) - 1);
+    further = further.subspan(takes - 1);
+    const Facts results =
+        with_context([&] { return fmt::format("epilogue {}", k); },
+                     [&] {
+                       return rules::apply_program(epilogues[k], of_op[k].type.shape,
+                                                   InferInputs(all, inputs.sizes()));
+                     });
+    facts.insert(facts.end(), results.begin(), results.end());
+  }
+  if (!further.empty()) refuse(fmt::format("{} inputs that no epilogue takes", further.size()));
+  return facts;
+}
+
+Shape broadcast(const Shape& a, const Shape& b, const SizeTable& sizes) {
+  const Shape& longer = a.rank() >= b.rank() ? a : b;
+  const Shape& shorter = a.rank() >= b.rank() ? b : a;
+  Shape result = longer;
+  const int offset = longer.rank() - shorter.rank();
+  for (int axis = 0; axis < shorter.rank(); ++axis) {
+    const Size x = longer[axis + offset], y = shorter[axis];
+    Size& to = result[axis + offset];
+    if (x == Size(1)) {
+      to = y;
+    } else if (y == Size(1) || x == y) {
+      to = x;
+    } else if (x.is_unknown() || y.is_unknown()) {
+      // A size that cannot be 1 is the result's, since the other must be 1 or equal to it.
+      const Size other = x.is_unknown() ? y : x;
+      to = !other.is_unknown() && (other.known() || sizes.range(other).min > 1) ? other
+                                                                                : Size::unknown();
+    } else {
+      const Bounds of_x = sizes.range(x), of_y = sizes.range(y);
+      const bool x_may_be_1 = of_x.min <= 1 && of_x.max >= 1;
+      const bool y_may_be_1 = of_y.min <= 1 && of_y.max >= 1;
+      const bool differ = rules::surely_differ(x, y, sizes);
+      if (differ && !x_may_be_1 && !y_may_be_1)
+        refuse(fmt::format("shapes {} and {} do not broadcast", sizes.text(a), sizes.text(b)));
+      if (y.known() || (differ && x_may_be_1) || (x_may_be_1 && !y_may_be_1)) {
+        to = y;
+      } else {
+        to = x;
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace anneal

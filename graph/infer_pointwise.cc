@@ -1,0 +1,372 @@
+// Pointwise, and programs in general: types, broadcasting, and the contents that follow from known
+// contents. A register is known as a scalar, evaluated by the reference meaning, or as a size
+// expression where every step provably neither wraps nor rounds.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "anneal/graph/infer_rules.h"
+
+namespace anneal {
+namespace {
+
+using rules::refuse;
+
+// Elements times instructions that are worth evaluating.
+constexpr int64_t kMaxEvaluations = 1 << 20;
+
+struct Limits {
+  int64_t min, max;
+  bool hold(const Bounds& range) const { return range.min >= min && range.max <= max; }
+};
+
+// The integers that a register or a storage type holds, each exactly.
+Limits limits_of(DataType dtype) {
+  switch (dtype) {
+    case DataType::kF32:
+      return {-(1 << 24), 1 << 24};
+    case DataType::kF64:
+      return {-(int64_t{1} << 53), int64_t{1} << 53};
+    case DataType::kF16:
+      return {-2048, 2048};
+    case DataType::kBF16:
+      return {-256, 256};
+    case DataType::kI8:
+      return {INT8_MIN, INT8_MAX};
+    case DataType::kI16:
+      return {INT16_MIN, INT16_MAX};
+    case DataType::kI32:
+      return {INT32_MIN, INT32_MAX};
+    case DataType::kI64:
+      return {INT64_MIN, INT64_MAX};
+    case DataType::kU8:
+      return {0, UINT8_MAX};
+    case DataType::kU16:
+      return {0, UINT16_MAX};
+    case DataType::kU32:
+      return {0, UINT32_MAX};
+    case DataType::kU64:
+      return {0, INT64_MAX};
+    case DataType::kBool:
+      return {0, 1};
+    case DataType::kString:
+      break;
+  }
+  return {0, -1};
+}
+
+DataType storage(RegisterType type) {
+  switch (type) {
+    case RegisterType::kF32:
+      return DataType::kF32;
+    case RegisterType::kF64:
+      return DataType::kF64;
+    case RegisterType::kI32:
+      return DataType::kI32;
+    case RegisterType::kI64:
+      return DataType::kI64;
+    case RegisterType::kU32:
+      return DataType::kU32;
+    case RegisterType::kU64:
+      return DataType::kU64;
+    case RegisterType::kBool:
+      break;
+  }
+  return DataType::kBool;
+}
+
+Scalar scalar_of(RegisterType type, int64_t value) {
+  switch (type) {
+    case RegisterType::kF32:
+      return Scalar::of(static_cast<float>(value));
+    case RegisterType::kF64:
+      return Scalar::of(static_cast<double>(value));
+    case RegisterType::kI32:
+    case RegisterType::kU32:
+      return Scalar::of(static_cast<uint32_t>(value));
+    case RegisterType::kI64:
+    case RegisterType::kU64:
+      return Scalar::of(value);
+    case RegisterType::kBool:
+      break;
+  }
+  return Scalar::of(static_cast<uint8_t>(value != 0));
+}
+
+// What is known of a register for one element: the scalar, or an integer as an expression, or
+// (unknown size) nothing.
+struct Known {
+  std::optional<Scalar> scalar;
+  Size size = Size::unknown();
+  bool nothing() const { return !scalar && size.is_unknown(); }
+  bool operator==(const Known&) const = default;
+};
+
+// One element of a program.
+class ElementRules {
+ public:
+  ElementRules(const Program& program, SizeTable& sizes) : program_(program), sizes_(sizes) {}
+
+  std::vector<Known> run(std::span<const Size> loads, const Dims& at) {
+    std::vector<Known> registers;
+    for (const Instruction& instruction : program_.code()) {
+      switch (instruction.opcode) {
+        case Opcode::kInput:
+          registers.push_back(known_as(instruction.type, loads[instruction.immediate]));
+          break;
+        case Opcode::kConstant:
+          registers.push_back({Scalar{instruction.immediate}, Size::unknown()});
+          break;
+        case Opcode::kIndex:
+          registers.push_back(
+              known_as(instruction.type, at[static_cast<int>(instruction.immediate)]));
+          break;
+        default:
+          registers.push_back(compute(instruction, registers));
+      }
+    }
+    return registers;
+  }
+
+  Size size_of(const Known& known, RegisterType type) const {
+    return known.scalar ? rules::whole_number(type, *known.scalar) : known.size;
+  }
+
+ private:
+  Known known_as(RegisterType type, Size size) const {
+    if (size.is_unknown() || !limits_of(storage(type)).hold(sizes_.range(size))) return {};
+    if (size.known()) return {scalar_of(type, size.value()), Size::unknown()};
+    return {std::nullopt, size};
+  }
+
+  Known compute(const Instruction& instruction, std::span<const Known> registers) {
+    const int count = operand_count(instruction.opcode);
+    std::array<Known, 3> operands;
+    std::array<RegisterType, 3> types{};
+    bool scalars = true;
+    for (int i = 0; i < count; ++i) {
+      const auto at = static_cast<size_t>(i);
+      operands[at] = registers[instruction.operands[at]];
+      types[at] = program_.code()[instruction.operands[at]].type;
+      scalars &= operands[at].scalar.has_value();
+    }
+    if (scalars) {
+      std::array<Scalar, 3> values;
+      for (size_t i = 0; i < static_cast<size_t>(count); ++i) values[i] = *operands[i].scalar;
+      const auto used = static_cast<size_t>(count);
+      return {evaluate(instruction, std::span(values).first(used), std::span(types).first(used)),
+              Size::unknown()};
+    }
+    if (instruction.opcode == Opcode::kSelect) {
+      if (operands[0].scalar)
+        return operands[0].scalar->as<uint8_t>() != 0 ? operands[1] : operands[2];
+      return operands[1] == operands[2] ? operands[1] : Known{};
+    }
+    try {
+      return known_as(instruction.type, symbolic(instruction, size_of(operands[0], types[0]),
+                                                 size_of(operands[1], types[1])));
+    } catch (const Error& error) {
+      // Overflow: what wraps is not a size.
+      if (error.code() != Code::kInvalidModel) throw;
+      return {};
+    }
+  }
+
+  // The result as a size, or unknown(). a and b are the operands' values where those are integers.
+  Size symbolic(const Instruction& instruction, Size a, Size b) {
+    if (operand_count(instruction.opcode) == 1) return unary(instruction, a);
+    const Size lone = a.is_unknown() ? b : a;
+    if (instruction.opcode == Opcode::kAnd && lone == Size(0)) return 0;
+    if (instruction.opcode == Opcode::kOr && lone == Size(1)) return 1;
+    if (a.is_unknown() || b.is_unknown()) return Size::unknown();
+    return binary(instruction, a, b);
+  }
+
+  Size unary(const Instruction& instruction, Size a) {
+    if (a.is_unknown()) return a;
+    const Bounds range = sizes_.range(a);
+    switch (instruction.opcode) {
+      case Opcode::kCast:
+        if (instruction.type == RegisterType::kBool)
+          return range.min > 0 || range.max < 0 ? Size(1) : Size::unknown();
+        return a;  // known_as() sees whether it fits
+      case Opcode::kRound:
+      case Opcode::kSaturate:
+        return limits_of(static_cast<DataType>(instruction.immediate)).hold(range)
+                   ? a
+                   : Size::unknown();
+      case Opcode::kNeg:
+        // -(0.0) is not the integer 0.
+        if (is_float_register(instruction.type) && range.min <= 0 && range.max >= 0)
+          return Size::unknown();
+        return sizes_.sub(0, a);
+      case Opcode::kAbs:
+        return sizes_.max(a, sizes_.sub(0, a));
+      case Opcode::kSign:
+        if (range.min > 0) return 1;
+        return range.max < 0 ? Size(-1) : Size::unknown();
+      case Opcode::kCeil:
+      case Opcode::kFloor:
+      case Opcode::kRoundEven:
+      case Opcode::kTrunc:
+        return a;
+      default:
+        return Size::unknown();
+    }
+  }
+
+  Size binary(const Instruction& instruction, Size a, Size b) {
+    const Bounds of_a = sizes_.range(a), of_b = sizes_.range(b);
+    const bool is_float = is_float_register(instruction.type);
+    switch (instruction.opcode) {
+      case Opcode::kAdd:
+        return sizes_.add(a, b);
+      case Opcode::kSub:
+        return sizes_.sub(a, b);
+      case Opcode::kMul:
+        // 0 times a negative number is -0 in floats.
+        if (is_float && (of_a.min < 0 || of_b.min < 0)) return Size::unknown();
+        return sizes_.mul(a, b);
+      case Opcode::kDiv: {
+        if (of_a.min < 0 || of_b.min <= 0) return Size::unknown();
+        const Size quotient = sizes_.floor_div(a, b);
+        return !is_float || sizes_.mul(quotient, b) == a ? quotient : Size::unknown();
+      }
+      case Opcode::kMod:
+      case Opcode::kRem:
+        if (of_b.min <= 0 || (of_a.min < 0 && (is_float || instruction.opcode == Opcode::kRem)))
+          return Size::unknown();
+        if (of_a.min >= 0 && of_a.max < of_b.min) return a;
+        return sizes_.sub(a, sizes_.mul(sizes_.floor_div(a, b), b));
+      case Opcode::kMin:
+        return sizes_.min(a, b);
+      case Opcode::kMax:
+        return sizes_.max(a, b);
+      case Opcode::kEqual:
+        return decide(a == b, differ(a, b));
+      case Opcode::kLess: {
+        const Bounds gap = sizes_.range(sizes_.sub(b, a));
+        return decide(gap.min > 0, gap.max <= 0);
+      }
+      case Opcode::kLessEqual: {
+        const Bounds gap = sizes_.range(sizes_.sub(b, a));
+        return decide(gap.min >= 0, gap.max < 0);
+      }
+      default:
+        return Size::unknown();
+    }
+  }
+
+  static Size decide(bool yes, bool no) { return yes ? Size(1) : no ? Size(0) : Size::unknown(); }
+  bool differ(Size a, Size b) {
+    const Bounds gap = sizes_.range(sizes_.sub(a, b));
+    return gap.min > 0 || gap.max < 0;
+  }
+  static bool is_float_register(RegisterType type) {
+    return type == RegisterType::kF32 || type == RegisterType::kF64;
+  }
+
+  const Program& program_;
+  SizeTable& sizes_;
+};
+
+// Row-major strides of an input in the output's axes: 0 where it is broadcast.
+Dims broadcast_strides(const Dims& dims, int rank) {
+  const Dims own = row_major_strides(dims);
+  Dims strides = Dims::filled(rank, 0);
+  for (int axis = 0; axis < dims.rank(); ++axis)
+    if (dims[axis] != 1) strides[axis + rank - dims.rank()] = own[axis];
+  return strides;
+}
+
+// The contents of each result, row-major; empty if nothing can be known.
+std::vector<std::vector<Size>> known_results(const Program& program, const Shape& shape,
+                                             const InferInputs& inputs) {
+  if (!known(shape)) return {};
+  int64_t total = 1;
+  for (const Size& size : shape) {
+    if (size.value() > kMaxKnownElements) return {};
+    total *= size.value();
+    if (total > kMaxKnownElements) return {};
+  }
+  if (total * static_cast<int64_t>(program.code().size()) > kMaxEvaluations) return {};
+  for (const InferInput& input : inputs.all())
+    if (input.value == nullptr && !input.fact->elements) return {};
+
+  std::vector<std::vector<Size>> contents;
+  std::vector<Dims> strides;
+  for (int i = 0; i < inputs.count(); ++i) {
+    rules::Elements elements = inputs.elements(i);
+    if (!elements || !known(inputs.shape(i))) return {};
+    const Dims dims = dims_of(inputs.shape(i));
+    if (count(dims) != static_cast<int64_t>(elements->size())) return {};
+    contents.push_back(std::move(*elements));
+    strides.push_back(broadcast_strides(dims, shape.rank()));
+  }
+
+  const auto results = program.results();
+  std::vector<std::vector<Size>> known(results.size());
+  ElementRules element(program, inputs.sizes());
+  std::vector<Size> loads(contents.size());
+  Dims at = Dims::filled(shape.rank(), 0);
+  for (int64_t done = 0; done < total; ++done) {
+    for (size_t i = 0; i < contents.size(); ++i)
+      loads[i] = contents[i][static_cast<size_t>(rules::flat_index(at, strides[i]))];
+    const auto registers = element.run(loads, at);
+    for (size_t r = 0; r < results.size(); ++r)
+      known[r].push_back(
+          element.size_of(registers[results[r].reg], program.code()[results[r].reg].type));
+    for (int axis = at.rank() - 1; axis >= 0; --axis) {
+      if (++at[axis] < shape[axis].value()) break;
+      at[axis] = 0;
+    }
+  }
+  return known;
+}
+
+}  // namespace
+
+namespace rules {
+
+Facts apply_program(const Program& program, const Shape& shape, const InferInputs& inputs) {
+  if (program.empty()) refuse("a program without results");
+  if (program.inputs().size() != static_cast<size_t>(inputs.count()))
+    refuse(fmt::format("{} inputs for a program of {}", inputs.count(), program.inputs().size()));
+  for (int i = 0; i < inputs.count(); ++i) {
+    require_dtype(inputs, i, program.inputs()[static_cast<size_t>(i)]);
+    const Shape& own = inputs.shape(i);
+    if (own.rank() > shape.rank())
+      refuse(fmt::format("input {} has rank {}, the output {}", i, own.rank(), shape.rank()));
+    for (int axis = 0; axis < own.rank(); ++axis) {
+      const Size to = shape[axis + shape.rank() - own.rank()];
+      if (surely_differ(own[axis], 1, inputs.sizes()) &&
+          surely_differ(own[axis], to, inputs.sizes()))
+        refuse(fmt::format("input {} of shape {} does not broadcast to {}", i,
+                           inputs.sizes().text(own), inputs.sizes().text(shape)));
+    }
+  }
+  for (const Instruction& instruction : program.code())
+    if (instruction.opcode == Opcode::kIndex &&
+        instruction.immediate >= static_cast<uint64_t>(shape.rank()))
+      refuse(fmt::format("the program uses index({}) in {} axes", instruction.immediate,
+                         shape.rank()));
+
+  auto known = known_results(program, shape, inputs);
+  Facts facts;
+  for (size_t r = 0; r < program.results().size(); ++r)
+    facts.push_back(make_fact(program.results()[r].dtype, shape,
+                              known.empty() ? Elements() : std::move(known[r])));
+  return facts;
+}
+
+}  // namespace rules
+
+Facts infer(const Pointwise& op, const InferInputs& inputs) {
+  Shape shape = inputs.shape(0);
+  for (int i = 1; i < inputs.count(); ++i)
+    shape = broadcast(shape, inputs.shape(i), inputs.sizes());
+  return rules::apply_program(op.program, shape, inputs);
+}
+
+}  // namespace anneal
