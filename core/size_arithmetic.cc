@@ -44,6 +44,7 @@ Size SizeTable::add(Size a, Size b) {
 
 Size SizeTable::sub(Size a, Size b) {
   if (either_unknown(a, b)) return Size::unknown();
+  if (a == b) return 0;
   return intern(add_scaled(polynomial_of(a), polynomial_of(b), -1));
 }
 

@@ -70,7 +70,7 @@ Interval divided(Interval a, Interval b) {
   return {std::min(under.low, over.low), std::max(under.high, over.high)};
 }
 
-Interval interval_of(Bounds bounds) { return {bounds.min, bounds.max}; }
+Interval interval_of(Bounds bounds) { return around(bounds.min, bounds.max); }
 
 Bounds bounds_of(Interval interval) { return {interval.low, interval.low, interval.high}; }
 
@@ -93,7 +93,7 @@ Bounds SizeTable::range(Size size) const {
 Bounds SizeTable::range(const Polynomial& polynomial) const {
   Interval total{0, 0};
   for (const Term& term : polynomial.terms) {
-    Interval factor{term.coefficient, term.coefficient};
+    Interval factor = around(term.coefficient, term.coefficient);
     for (uint32_t id : term.atoms) factor = times(factor, interval_of(range(atoms_[id])));
     total = plus(total, factor);
   }
@@ -103,7 +103,7 @@ Bounds SizeTable::range(const Polynomial& polynomial) const {
 Bounds SizeTable::range(const Atom& atom) const {
   if (atom.kind == AtomKind::kSymbol) return symbols_[atom.symbol].bounds;
   const auto operand = [&](Size size) {
-    return size.known() ? Interval{size.value(), size.value()}
+    return size.known() ? around(size.value(), size.value())
                         : interval_of(range(expression_of(size).polynomial));
   };
   const Interval a = operand(atom.a), b = operand(atom.b);
