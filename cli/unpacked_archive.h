@@ -1,0 +1,23 @@
+// A .tar (plain or compressed) unpacked into a private temporary folder for as long as this lives.
+#pragma once
+#include <string>
+
+namespace anneal {
+
+class UnpackedArchive {
+ public:
+  // Files and folders only: a member that is a link or device, has an absolute path or "..", is
+  // refused, and so are more than 16 GiB. Fails with kIo or kInvalidArgument, naming the archive.
+  explicit UnpackedArchive(const std::string& path);
+  ~UnpackedArchive();
+  UnpackedArchive(const UnpackedArchive&) = delete;
+  UnpackedArchive& operator=(const UnpackedArchive&) = delete;
+
+  // Where the members lie; if they share one outermost folder, that folder.
+  std::string root() const;
+
+ private:
+  std::string folder_;
+};
+
+}  // namespace anneal

@@ -1,0 +1,52 @@
+#include "anneal/engine/data/sample_file.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <string_view>
+
+#include "anneal/core/file.h"
+#include "anneal/engine/data/idx.h"
+#include "anneal/engine/data/npy.h"
+#include "anneal/importer/tensor_file.h"
+
+namespace anneal {
+namespace {
+
+Tensor read_raw(std::span<const std::byte> bytes, const RawFormat& raw) {
+  if (!raw.dims)
+    fail(Code::kInvalidArgument,
+         "the file is taken for raw bytes (it is no .npy, .pb or idx file), and its shape is not "
+         "known; give it with --shapes NAME:1x3x224x224");
+  const auto wanted = static_cast<uint64_t>(count(*raw.dims));
+  const size_t element = size_of(raw.dtype);
+  if (wanted != bytes.size() / element || bytes.size() % element != 0)
+    fail(Code::kInvalidArgument,
+         fmt::format("raw {} of shape {} is {} elements of {} bytes, the file has {} bytes",
+                     name(raw.dtype), to_text(*raw.dims), wanted, element, bytes.size()));
+  auto read = Tensor::allocate(raw.dtype, *raw.dims);
+  if (bytes.empty()) return read.tensor;
+  std::memcpy(read.data.data(), bytes.data(), bytes.size());
+  if (raw.dtype == DataType::kBool)
+    for (std::byte& byte : read.data) byte = static_cast<std::byte>(byte != std::byte{0});
+  return read.tensor;
+}
+
+}  // namespace
+
+Tensor read_sample(const std::string& path, const RawFormat& raw) {
+  const FileBytes file = read_file(path);
+  const std::string_view file_name = path;
+  return with_context([&] { return fmt::format("while reading {}", path); },
+                      [&] {
+                        if (is_npy(file.bytes) || file_name.ends_with(".npy"))
+                          return read_npy(file.bytes);
+                        if (file_name.ends_with(".pb"))
+                          return load_tensor_proto(file.bytes, nullptr);
+                        if (file_name.ends_with("-ubyte") || file_name.ends_with(".idx"))
+                          return read_idx(file.bytes);
+                        return read_raw(file.bytes, raw);
+                      });
+}
+
+}  // namespace anneal

@@ -1,0 +1,20 @@
+// One file -> one tensor: .npy, TensorProto (.pb), idx, or raw bytes.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "anneal/core/tensor.h"
+
+namespace anneal {
+
+// What a raw file holds; the other formats say it themselves.
+struct RawFormat {
+  DataType dtype = DataType::kF32;
+  std::optional<Dims> dims;  // nullopt: not known, and a raw file is refused
+};
+
+// The format is told by the first bytes (.npy) or the name: *.npy, *.pb, *idx?-ubyte or *.idx; all
+// else is raw, row-major and little-endian. Fails with kIo or kInvalidArgument, naming the file.
+Tensor read_sample(const std::string& path, const RawFormat& raw);
+
+}  // namespace anneal
