@@ -8,6 +8,7 @@ namespace anneal {
 namespace {
 
 constexpr KernelFamily kFamilies[] = {
+    cpu::tiled_pointwise_entries,      //
     cpu::reference_pointwise_entries,  //
     cpu::reference_conv_entries,       //
     cpu::reference_matmul_entries,     //

@@ -26,6 +26,9 @@ class CpuDevice final : public Device {
   Isa isa_;
 };
 
+// Of the device that a request of this backend names.
+inline Isa isa_of(const Device& device) { return static_cast<const CpuDevice&>(device).isa(); }
+
 // "cpu" or "cpu:ISA". Fails with kInvalidArgument if it is neither, with kDevice if this CPU (or
 // ANNEAL_MAX_ISA) does not allow that much.
 std::unique_ptr<Device> open_device(std::string_view target);

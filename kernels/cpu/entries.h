@@ -6,6 +6,9 @@
 
 namespace anneal::cpu {
 
+// Fast kernels: each refuses what it does not do.
+std::span<const KernelEntry> tiled_pointwise_entries();
+
 // References: readable, and right for every type, stride and epilogue that infer() accepts.
 std::span<const KernelEntry> reference_pointwise_entries();
 std::span<const KernelEntry> reference_conv_entries();

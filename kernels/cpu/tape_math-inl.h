@@ -1,0 +1,144 @@
+// Elementary functions of f32 vectors, within 4 ulp everywhere, special values and subnormal
+// results included. Polynomials are minimax fits; their coefficients are written low to high.
+// No include guard: included once per target.
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace anneal::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// c[0] + c[1] x + ...
+template <class D, class V, size_t N>
+HWY_INLINE V polynomial(D d, V x, const float (&c)[N]) {
+  V sum = hn::Set(d, c[N - 1]);
+  for (size_t i = N - 1; i-- > 0;) sum = hn::MulAdd(sum, x, hn::Set(d, c[i]));
+  return sum;
+}
+
+// v * 2^n for n in [-252, 254], in two steps, so that subnormal results are rounded once.
+template <class D, class V, class VI>
+HWY_INLINE V scale_by_power(D d, V v, VI n) {
+  const hn::RebindToSigned<D> di;
+  const auto half = hn::ShiftRight<1>(n);
+  const auto bias = hn::Set(di, 127);
+  const auto first = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
+  const auto second = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(n, half), bias)));
+  return hn::Mul(hn::Mul(v, first), second);
+}
+
+template <class D, class V>
+HWY_INLINE V exp_f32(D d, V x) {
+  static constexpr float kCoefficients[] = {0.5f, 0.1666657692f, 0.04166655453f, 0.008363190326f,
+                                            0.001392619767f};
+  const hn::RebindToSigned<D> di;
+  // Beyond these the result is infinity or 0.
+  const V clamped = hn::Min(hn::Max(x, hn::Set(d, -104.0f)), hn::Set(d, 89.0f));
+  // Adding 1.5 * 2^23 rounds to an integer, found in the low bits.
+  const V magic = hn::Set(d, 12582912.0f);
+  const V shifted = hn::MulAdd(clamped, hn::Set(d, 1.44269504f), magic);
+  const V rounded = hn::Sub(shifted, magic);
+  const auto n = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic));
+  V r = hn::NegMulAdd(rounded, hn::Set(d, 0.693145752f), clamped);
+  r = hn::NegMulAdd(rounded, hn::Set(d, 1.42860677e-6f), r);
+  const V tail = hn::MulAdd(hn::Mul(r, r), polynomial(d, r, kCoefficients), r);
+  const V result = scale_by_power(d, hn::Add(tail, hn::Set(d, 1.0f)), n);
+  return hn::IfThenElse(hn::IsNaN(x), x, result);
+}
+
+template <class D, class V>
+HWY_INLINE V log_f32(D d, V x) {
+  static constexpr float kCoefficients[] = {0.3333333118f,  -0.2499999696f, 0.2000071575f,
+                                            -0.1666780232f, 0.1424905765f,  -0.1242568733f,
+                                            0.1168541992f,  -0.1147973385f, 0.06971611471f};
+  const hn::RebindToSigned<D> di;
+  const V smallest_normal = hn::Set(d, 1.17549435e-38f);
+  const auto subnormal = hn::Lt(x, smallest_normal);
+  const V normal = hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, 8388608.0f)), x);
+  // normal = m * 2^e with m in [sqrt(1/2), sqrt(2))
+  const auto from_root = hn::Sub(hn::BitCast(di, normal), hn::Set(di, 0x3f3504f3));
+  const auto exponent = hn::ShiftRight<23>(from_root);
+  const auto mantissa =
+      hn::Add(hn::And(from_root, hn::Set(di, 0x007fffff)), hn::Set(di, 0x3f3504f3));
+  V e = hn::ConvertTo(d, exponent);
+  e = hn::IfThenElse(subnormal, hn::Sub(e, hn::Set(d, 23.0f)), e);
+  const V f = hn::Sub(hn::BitCast(d, mantissa), hn::Set(d, 1.0f));
+  const V f2 = hn::Mul(f, f);
+  V small = hn::Mul(hn::Mul(f2, f), polynomial(d, f, kCoefficients));
+  small = hn::MulAdd(e, hn::Set(d, -2.12194440e-4f), small);
+  small = hn::NegMulAdd(hn::Set(d, 0.5f), f2, small);
+  V result = hn::MulAdd(e, hn::Set(d, 0.693359375f), hn::Add(f, small));
+  const V infinity = hn::Set(d, std::numeric_limits<float>::infinity());
+  result = hn::IfThenElse(hn::Eq(x, infinity), infinity, result);
+  result = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Neg(infinity), result);
+  result = hn::IfThenElse(hn::Lt(x, hn::Zero(d)),
+                          hn::Set(d, std::numeric_limits<float>::quiet_NaN()), result);
+  return hn::IfThenElse(hn::IsNaN(x), x, result);
+}
+
+template <class D, class V>
+HWY_INLINE V tanh_f32(D d, V x) {
+  static constexpr float kCoefficients[] = {-0.3333332894f, 0.1333276974f, -0.05385090958f,
+                                            0.020997179f, -0.006096714166f};
+  const V one = hn::Set(d, 1.0f);
+  const V magnitude = hn::Abs(x);
+  const V square = hn::Mul(x, x);
+  const V near_zero = hn::MulAdd(hn::Mul(square, polynomial(d, square, kCoefficients)), x, x);
+  const V denominator = hn::Add(exp_f32(d, hn::Add(magnitude, magnitude)), one);
+  const V far = hn::CopySign(hn::Sub(one, hn::Div(hn::Set(d, 2.0f), denominator)), x);
+  return hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0.625f)), near_zero, far);
+}
+
+template <class D, class V>
+HWY_INLINE V sigmoid_f32(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  const V e = exp_f32(d, hn::Neg(hn::Abs(x)));
+  // e over 1 + e on the left, so that small results keep their digits
+  return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
+}
+
+template <class D, class V>
+HWY_INLINE V erf_f32(D d, V x) {
+  static constexpr float kNear[] = {0.1283791666f,   -0.37612633f,    0.112836837f,
+                                    -0.02685872269f, 0.005199318198f, -0.0008122960888f,
+                                    8.285826549e-5f};
+  // log(erfc(t)) / t + 1
+  static constexpr float kFar[] = {-0.1289027981f,   -0.6341481838f,   -0.1078556529f,
+                                   0.02513955031f,   -0.004303789308f, 0.0004988250082f,
+                                   -3.438850877e-5f, 1.046065682e-6f};
+  const V square = hn::Mul(x, x);
+  const V near_zero = hn::MulAdd(polynomial(d, square, kNear), x, x);
+  const V t = hn::Min(hn::Abs(x), hn::Set(d, 4.0f));  // erf(4) rounds to 1
+  const V exponent = hn::MulSub(polynomial(d, t, kFar), t, t);
+  const V far = hn::CopySign(hn::Sub(hn::Set(d, 1.0f), exp_f32(d, exponent)), x);
+  const V result = hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0.9375f)), near_zero, far);
+  return hn::IfThenElse(hn::IsNaN(x), x, result);
+}
+
+// NaN if either is.
+template <class D, class V>
+HWY_INLINE V min_nan(D, V a, V b) {
+  const V either = hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b));
+  return hn::IfThenElse(hn::IsNaN(b), b, either);
+}
+template <class D, class V>
+HWY_INLINE V max_nan(D, V a, V b) {
+  const V either = hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b));
+  return hn::IfThenElse(hn::IsNaN(b), b, either);
+}
+
+// To the nearest value of bf16, ties to even.
+template <class D, class V>
+HWY_INLINE V round_bf16(D d, V x) {
+  const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::BitCast(du, x);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  const auto nearest = hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd);
+  const auto quiet = hn::Or(bits, hn::Set(du, 0x400000u));
+  const auto high = hn::Set(du, 0xffff0000u);
+  const V rounded = hn::BitCast(d, hn::And(nearest, high));
+  return hn::IfThenElse(hn::IsNaN(x), hn::BitCast(d, hn::And(quiet, high)), rounded);
+}
+
+}  // namespace anneal::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

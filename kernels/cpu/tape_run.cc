@@ -1,0 +1,233 @@
+// run_tape(): loads a block into tiles, runs the steps over them and stores the results.
+#include "anneal/kernels/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "anneal/kernels/cpu/tape_run.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "anneal/core/float16.h"
+#include "anneal/kernels/cpu/tape.h"
+// In this order, which formatting must not change:
+#include "anneal/kernels/cpu/tape_math-inl.h"
+//
+#include "anneal/kernels/cpu/tape_lanes-inl.h"
+//
+#include "anneal/kernels/cpu/tape_transfer-inl.h"
+//
+#include "anneal/kernels/cpu/tape_convert-inl.h"
+//
+#include "anneal/kernels/cpu/tape_ops-inl.h"
+
+#ifndef ANNEAL_TAPE_SHAPE
+#define ANNEAL_TAPE_SHAPE
+namespace anneal::cpu {
+namespace {
+
+constexpr int64_t kPad = 16;  // lanes of the widest vector of 32 bits
+
+int64_t padded(int64_t lanes) { return (lanes + kPad - 1) / kPad * kPad; }
+
+// Rows of many columns each begin at a vector; short ones lie dense, so that lanes are not wasted.
+bool has_long_rows(int64_t columns) { return columns >= 64 || columns % kPad == 0; }
+
+bool is_wide(RegisterType type) {
+  return type == RegisterType::kF64 || type == RegisterType::kI64 || type == RegisterType::kU64;
+}
+
+}  // namespace
+}  // namespace anneal::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace anneal::cpu::HWY_NAMESPACE {
+namespace {
+
+class Block {
+ public:
+  Block(const Tape& tape, int64_t rows, int64_t columns, std::span<const TapePort> ports,
+        std::span<const TapePort> sinks, std::byte* scratch)
+      : tape_(tape),
+        rows_(rows),
+        columns_(columns),
+        ports_(ports),
+        sinks_(sinks),
+        scratch_(scratch) {
+    const bool long_rows = rows == 1 || has_long_rows(columns);
+    pitch_ = long_rows ? padded(columns) : columns;
+    extent_ = long_rows ? Extent{rows, pitch_} : Extent{1, padded(rows * columns)};
+    valid_ = long_rows ? Extent{rows, columns} : Extent{1, rows * columns};
+    exact_ = extent_.width == valid_.width;
+  }
+
+  void run() {
+    const auto steps = tape_.steps();
+    for (size_t at = 0; at < steps.size(); ++at) {
+      const TapeStep& step = steps[at];
+      if (step.instruction.opcode == Opcode::kInput) {
+        load(step);
+      } else if (step.instruction.opcode == Opcode::kIndex) {
+        load_index(step);
+      } else {
+        compute(step, at + 1 == steps.size());
+      }
+    }
+    for (size_t i = 0; i < tape_.results().size(); ++i) store(i);
+  }
+
+ private:
+  std::byte* memory(int16_t slot) const {
+    return scratch_ + tape_.slot_offsets()[static_cast<size_t>(slot)];
+  }
+  Lanes lanes_of(int16_t operand) const {
+    if (operand >= 0) return slots_[static_cast<size_t>(operand)];
+    const auto& constant = tape_.constants()[static_cast<size_t>(-1 - operand)];
+    return {const_cast<std::byte*>(constant.bytes.data()), 0, 0};
+  }
+  static bool is_uniform(const Lanes& lanes) {
+    return lanes.column_step == 0 && lanes.row_step == 0;
+  }
+  // Lanes of a whole tile in the slot.
+  Lanes full(int16_t slot) const { return {memory(slot), extent_.rows == 1 ? 0 : pitch_, 1}; }
+
+  // Whether vectors can be read from, or written to, the memory of the port itself.
+  bool is_direct(DataType storage, const TapePort& port) const {
+    if (!is_stored_as_register(storage) || port.column_stride != 1 || !exact_) return false;
+    return extent_.rows > 1 || rows_ == 1 || port.row_stride == columns_;
+  }
+
+  void load(const TapeStep& step) {
+    const TapePort& port = ports_[step.port];
+    Lanes& lanes = slots_[static_cast<size_t>(step.slot)];
+    std::byte* const to = memory(step.slot);
+    const bool many_rows = rows_ > 1 && port.row_stride != 0;
+    const bool many_columns = columns_ > 1 && port.column_stride != 0;
+    if (!many_rows && !many_columns) {
+      const TapePort repeated{port.data, 0, 0, 0};
+      load_block(step.storage, repeated, to, kPad, 1, kPad);
+      lanes = {to, 0, 0};
+    } else if (is_direct(step.storage, port)) {
+      lanes = {port.data, extent_.rows == 1 ? 0 : port.row_stride, 1};
+    } else if (extent_.rows > 1 && !many_columns) {
+      const TapePort repeated{port.data, 0, port.row_stride, 0};
+      load_block(step.storage, repeated, to, kPad, rows_, kPad);
+      lanes = {to, kPad, 0};
+    } else if (extent_.rows > 1 && !many_rows) {
+      load_block(step.storage, port, to, pitch_, 1, columns_);
+      lanes = {to, 0, 1};
+    } else {
+      load_block(step.storage, port, to, pitch_, rows_, columns_);
+      lanes = full(step.slot);
+    }
+  }
+
+  void load_index(const TapeStep& step) {
+    const TapePort& port = ports_[step.port];
+    auto* const to = reinterpret_cast<int64_t*>(memory(step.slot));
+    Lanes& lanes = slots_[static_cast<size_t>(step.slot)];
+    if (port.row_stride == 0 && port.column_stride == 0) {
+      for (int64_t i = 0; i < kPad; ++i) to[i] = port.first;
+      lanes = {memory(step.slot), 0, 0};
+      return;
+    }
+    for (int64_t row = 0; row < rows_; ++row)
+      for (int64_t i = 0; i < columns_; ++i)
+        to[row * pitch_ + i] = port.first + row * port.row_stride + i * port.column_stride;
+    lanes = full(step.slot);
+  }
+
+  void compute(const TapeStep& step, bool last) {
+    Work work{step, extent_, valid_, {}, {}};
+    bool uniform = true;
+    for (int i = 0; i < operand_count(step.instruction.opcode); ++i) {
+      work.in[i] = lanes_of(step.operands[i]);
+      uniform = uniform && is_uniform(work.in[i]);
+    }
+    if (uniform) {
+      work.extent = work.valid = {1, kPad};
+      work.out = {memory(step.slot), 0, 1};
+      run_step(work);
+      slots_[static_cast<size_t>(step.slot)] = {memory(step.slot), 0, 0};
+      return;
+    }
+    // The only result may be written where it belongs; with several, a sink could be the memory of
+    // an input that is still to be stored.
+    const auto results = tape_.results();
+    if (last && results.size() == 1 && results[0].operand == step.slot &&
+        results[0].storage != DataType::kBool && is_direct(results[0].storage, sinks_[0])) {
+      work.out = {sinks_[0].data, extent_.rows == 1 ? 0 : sinks_[0].row_stride, 1};
+      stored_ = true;
+    } else {
+      work.out = full(step.slot);
+    }
+    run_step(work);
+    slots_[static_cast<size_t>(step.slot)] = work.out;
+  }
+
+  void store(size_t i) {
+    if (stored_) return;
+    const TapeResult& result = tape_.results()[i];
+    const TapePort& sink = sinks_[i];
+    const Lanes lanes = lanes_of(result.operand);
+    const size_t size = is_wide(result.type) ? 8 : 4;
+    if (lanes.column_step == 1 && lanes.row_step != 0) {
+      store_block(result.storage, lanes.data, lanes.row_step, sink, rows_, columns_);
+    } else if (lanes.column_step == 1 && (extent_.rows == 1)) {
+      store_block(result.storage, lanes.data, pitch_, sink, rows_, columns_);
+    } else {
+      store_repeated(result, lanes, sink, size);
+    }
+  }
+
+  // Lanes that stand for more than one element: spread over one row, then stored row by row.
+  void store_repeated(const TapeResult& result, const Lanes& lanes, const TapePort& sink,
+                      size_t size) {
+    HWY_ALIGN std::byte spread[kTileLanes * 8];
+    const size_t size_stored = size_of(result.storage);
+    TapePort to = sink;
+    for (int64_t row = 0; row < rows_; ++row) {
+      const std::byte* from = lanes.data + row * lanes.row_step * static_cast<int64_t>(size);
+      if (row == 0 || lanes.row_step != 0)
+        for (int64_t i = 0; i < columns_; ++i)
+          std::memcpy(spread + i * static_cast<int64_t>(size),
+                      from + i * lanes.column_step * static_cast<int64_t>(size), size);
+      to.data = sink.data + row * sink.row_stride * static_cast<int64_t>(size_stored);
+      store_block(result.storage, spread, columns_, to, 1, columns_);
+    }
+  }
+
+  const Tape& tape_;
+  const int64_t rows_, columns_;
+  const std::span<const TapePort> ports_, sinks_;
+  std::byte* const scratch_;
+  int64_t pitch_ = 0;
+  Extent extent_, valid_;
+  bool exact_ = false, stored_ = false;
+  std::array<Lanes, kMaxTapeSlots> slots_{};
+};
+
+}  // namespace
+
+void run_block(const Tape& tape, int64_t rows, int64_t columns, std::span<const TapePort> ports,
+               std::span<const TapePort> sinks, std::byte* scratch) {
+  Block(tape, rows, columns, ports, sinks, scratch).run();
+}
+
+}  // namespace anneal::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace anneal::cpu {
+
+int64_t tile_lanes(int64_t rows, int64_t columns) {
+  return rows == 1 || has_long_rows(columns) ? rows * padded(columns) : padded(rows * columns);
+}
+
+int64_t tile_rows(int64_t columns) {
+  return has_long_rows(columns) ? kTileLanes / padded(columns) : kTileLanes / columns;
+}
+
+RunTape run_tape(Isa isa) { return ANNEAL_BY_ISA(isa, run_block); }
+
+}  // namespace anneal::cpu
+#endif

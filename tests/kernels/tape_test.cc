@@ -1,0 +1,434 @@
+// Tapes against evaluate(), on every instruction set that this CPU has.
+#include "anneal/kernels/cpu/tape.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "anneal/core/float16.h"
+#include "anneal/kernels/cpu/tape_space.h"
+
+namespace anneal::cpu {
+namespace {
+
+std::vector<Isa> isas() {
+  std::vector<Isa> all;
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512})
+    if (isa <= current_isa()) all.push_back(isa);
+  return all;
+}
+
+// Row-major memory of one type with a view.
+struct Array {
+  Array(DataType dtype, const Dims& dims)
+      : bytes(static_cast<size_t>(anneal::count(dims)) * size_of(dtype)),
+        view(row_major_view(dtype, dims, bytes.data())) {}
+  std::vector<std::byte> bytes;
+  TensorView view;
+};
+
+// Numbers of all magnitudes, small integers, and the special ones.
+Scalar random_value(DataType dtype, std::mt19937& random) {
+  const auto small = static_cast<int>(random() % 21) - 10;
+  const double wild =
+      std::ldexp(1.0 + random() / 4294967296.0, static_cast<int>(random() % 40) - 20);
+  static constexpr double kSpecial[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e-42, 3e38};
+  double value = random() % 2 != 0 ? small / 2.0 : random() % 2 != 0 ? wild : -wild;
+  if (random() % 16 == 0) value = kSpecial[random() % 7];
+  const uint64_t bits = uint64_t{random()} << 32 | random();
+  std::byte stored[8] = {};
+  switch (dtype) {
+    case DataType::kF64:
+      return Scalar::of(value);
+    case DataType::kF32:
+      return Scalar::of(static_cast<float>(value));
+    case DataType::kF16:
+      return Scalar::of(to_f32(to_f16(static_cast<float>(value))));
+    case DataType::kBF16:
+      return Scalar::of(to_f32(to_bf16(static_cast<float>(value))));
+    case DataType::kBool:
+      return Scalar::of(random() % 2 != 0);
+    default:
+      break;
+  }
+  const uint64_t number = random() % 2 != 0 ? static_cast<uint64_t>(int64_t{small}) : bits;
+  store_scalar(dtype, {number}, stored);
+  return load_scalar(dtype, stored);
+}
+
+Array random_array(DataType dtype, const Dims& dims, std::mt19937& random) {
+  Array array(dtype, dims);
+  const size_t size = size_of(dtype);
+  for (size_t at = 0; at < array.bytes.size(); at += size)
+    store_scalar(dtype, random_value(dtype, random), array.bytes.data() + at);
+  return array;
+}
+
+double as_double(RegisterType type, Scalar value) {
+  return type == RegisterType::kF32 ? value.as<float>() : value.as<double>();
+}
+
+// Floats may differ by `ulp` units of f32 (f64: exact where ulp is 0).
+bool near(RegisterType type, Scalar got, Scalar want, int ulp) {
+  const bool is_float = type == RegisterType::kF32 || type == RegisterType::kF64;
+  if (!is_float) {
+    const uint64_t mask = type == RegisterType::kBool                                ? 0xff
+                          : type == RegisterType::kI32 || type == RegisterType::kU32 ? 0xffffffff
+                                                                                     : ~uint64_t{0};
+    return (got.bits & mask) == (want.bits & mask);
+  }
+  const double a = as_double(type, got);
+  const double b = as_double(type, want);
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
+  if (a == b) return true;
+  if (ulp == 0 || std::isinf(a) || std::isinf(b)) return false;
+  const double unit = std::max(std::ldexp(1.0, std::ilogb(b) - 23), std::ldexp(1.0, -149));
+  return std::abs(a - b) <= ulp * unit;
+}
+
+Scalar evaluate_at(const Program& program, size_t result, std::span<const Scalar> inputs,
+                   const Dims& index) {
+  std::vector<Scalar> values;
+  for (const Instruction& i : program.code()) {
+    if (i.opcode == Opcode::kInput) {
+      values.push_back(inputs[i.immediate]);
+    } else if (i.opcode == Opcode::kConstant) {
+      values.push_back({i.immediate});
+    } else if (i.opcode == Opcode::kIndex) {
+      values.push_back(Scalar::of(index[static_cast<int>(i.immediate)]));
+    } else {
+      std::vector<Scalar> operands;
+      std::vector<RegisterType> types;
+      for (int k = 0; k < operand_count(i.opcode); ++k) {
+        operands.push_back(values[i.operands[k]]);
+        types.push_back(program.code()[i.operands[k]].type);
+      }
+      values.push_back(evaluate(i, operands, types));
+    }
+  }
+  return values[program.results()[result].reg];
+}
+
+// Element of a view that broadcasts to dims, at an index of dims.
+std::byte* element(const TensorView& view, const Dims& index) {
+  int64_t offset = 0;
+  for (int axis = 0; axis < view.dims.rank(); ++axis) {
+    const int64_t at = index[axis + index.rank() - view.dims.rank()];
+    offset += (view.dims[axis] == 1 ? 0 : at) * view.strides[axis];
+  }
+  return view.data + offset * static_cast<int64_t>(size_of(view.dtype));
+}
+
+Dims index_of(const Dims& dims, int64_t element) {
+  Dims index = Dims::filled(dims.rank(), 0);
+  for (int axis = dims.rank() - 1; axis >= 0; --axis) {
+    index[axis] = element % dims[axis];
+    element /= dims[axis];
+  }
+  return index;
+}
+
+// What a Pointwise layer gives, as scalars, results one after the other.
+std::vector<Scalar> expected(const Program& program, std::span<const TensorView> inputs,
+                             std::span<const TensorView> outputs) {
+  std::vector<Scalar> all;
+  for (size_t result = 0; result < outputs.size(); ++result) {
+    const Dims& dims = outputs[result].dims;
+    for (int64_t i = 0; i < count(dims); ++i) {
+      const Dims index = index_of(dims, i);
+      std::vector<Scalar> values;
+      for (const TensorView& view : inputs)
+        values.push_back(load_scalar(view.dtype, element(view, index)));
+      all.push_back(evaluate_at(program, result, values, index));
+    }
+  }
+  return all;
+}
+
+void expect_stored(const Program& program, std::span<const Scalar> want,
+                   std::span<const TensorView> outputs, int ulp, Isa isa) {
+  size_t at = 0;
+  for (size_t result = 0; result < outputs.size(); ++result) {
+    const TensorView& view = outputs[result];
+    const RegisterType type = program.code()[program.results()[result].reg].type;
+    int wrong = 0;
+    for (int64_t i = 0; i < count(view.dims); ++i, ++at) {
+      std::byte stored[8];
+      store_scalar(view.dtype, want[at], stored);
+      const Scalar wanted = load_scalar(view.dtype, stored);
+      const Scalar got = load_scalar(view.dtype, element(view, index_of(view.dims, i)));
+      if (near(type, got, wanted, ulp) || ++wrong > 3) continue;
+      ADD_FAILURE() << to_text(program) << " on " << name(isa) << ": result " << result << " at "
+                    << to_text(index_of(view.dims, i)) << " is " << got.bits << " ("
+                    << as_double(type, got) << "), not " << wanted.bits << " ("
+                    << as_double(type, wanted) << ")";
+    }
+  }
+}
+
+void run_elements(const Tape& tape, Isa isa, std::span<const TensorView> inputs,
+                  std::span<const TensorView> outputs) {
+  const TapeSpace space = TapeSpace::of_elements(tape, inputs, outputs);
+  std::vector<std::byte> scratch(tape.scratch_bytes() + 64);
+  void* aligned = scratch.data();
+  size_t room = scratch.size();
+  std::align(64, tape.scratch_bytes(), aligned, room);
+  space.run(run_tape(isa), tape, {inputs, outputs}, 0, space.rows(), 0, space.columns(),
+            static_cast<std::byte*>(aligned));
+}
+
+Tape compiled(const Program& program) {
+  std::string why_not;
+  auto tape = Tape::compile(program, why_not);
+  EXPECT_TRUE(tape) << why_not;
+  return std::move(*tape);
+}
+
+void check_program(const Program& program, const Dims& dims, int ulp, std::mt19937& random) {
+  std::vector<Array> inputs;
+  std::vector<TensorView> in, out;
+  for (const DataType dtype : program.inputs()) inputs.push_back(random_array(dtype, dims, random));
+  for (const Array& array : inputs) in.push_back(array.view);
+  std::vector<Array> outputs;
+  for (const auto& result : program.results()) outputs.emplace_back(result.dtype, dims);
+  for (const Array& array : outputs) out.push_back(array.view);
+  const auto want = expected(program, in, out);
+  for (const Isa isa : isas()) {
+    run_elements(compiled(program), isa, in, out);
+    expect_stored(program, want, out, ulp, isa);
+  }
+}
+
+constexpr DataType kWidest[] = {DataType::kF32, DataType::kF64, DataType::kI32, DataType::kI64,
+                                DataType::kU32, DataType::kU64, DataType::kBool};
+
+bool is_transcendental(Opcode opcode) {
+  return (opcode >= Opcode::kExp && opcode <= Opcode::kSigmoid) || opcode == Opcode::kPow;
+}
+
+TEST(Tape, EveryOpcodeOfEveryType) {
+  std::mt19937 random(1);
+  for (int code = 0; code <= static_cast<int>(Opcode::kLessEqual); ++code) {
+    const auto opcode = static_cast<Opcode>(code);
+    if (operand_count(opcode) == 0 || opcode == Opcode::kCast || opcode == Opcode::kRound ||
+        opcode == Opcode::kSaturate)
+      continue;
+    for (const DataType dtype : kWidest) {
+      ProgramBuilder builder;
+      Program program;
+      try {
+        const Reg a = builder.input(0, dtype);
+        const Reg result = operand_count(opcode) == 1
+                               ? builder.apply(opcode, a)
+                               : builder.apply(opcode, a, builder.input(1, dtype));
+        program = builder.finish(result, kWidest[static_cast<size_t>(result.type)]);
+      } catch (const Error&) {
+        continue;  // not an opcode of this type
+      }
+      check_program(program, {1, 1025}, is_transcendental(opcode) ? 5 : 0, random);
+    }
+  }
+}
+
+TEST(Tape, EveryCastRoundingAndSelection) {
+  std::mt19937 random(2);
+  for (const DataType from : all_dtypes()) {
+    if (from == DataType::kString) continue;
+    for (const DataType to : all_dtypes()) {
+      if (to == DataType::kString) continue;
+      ProgramBuilder cast;
+      check_program(cast.finish(cast.cast(cast.input(0, from), register_type(to)), to), {37, 5}, 0,
+                    random);
+      ProgramBuilder round;
+      check_program(round.finish(round.round(round.input(0, from), to), to), {3, 64}, 0, random);
+      if (!is_integer(to) || from == DataType::kBool) continue;
+      ProgramBuilder saturate;
+      check_program(saturate.finish(saturate.saturate(saturate.input(0, from), to), to), {7, 23}, 0,
+                    random);
+    }
+    ProgramBuilder select;
+    const Reg which = select.input(0, DataType::kBool);
+    check_program(
+        select.finish(select.select(which, select.input(1, from), select.input(2, from)), from),
+        {9, 31}, 0, random);
+  }
+}
+
+// exp, log, tanh, sigmoid and erf over the whole range of f32.
+TEST(Tape, ElementaryFunctionsAreWithinFourUlp) {
+  struct Case {
+    Opcode opcode;
+    double (*truth)(double);
+  };
+  const Case cases[] = {
+      {Opcode::kExp, [](double x) { return std::exp(x); }},
+      {Opcode::kLog, [](double x) { return std::log(x); }},
+      {Opcode::kTanh, [](double x) { return std::tanh(x); }},
+      {Opcode::kErf, [](double x) { return std::erf(x); }},
+      {Opcode::kSigmoid,
+       [](double x) { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x)); }},
+  };
+  constexpr int64_t kCount = 1 << 16;
+  for (const Case& c : cases) {
+    ProgramBuilder builder;
+    const Program program =
+        builder.finish(builder.apply(c.opcode, builder.input(0, DataType::kF32)), DataType::kF32);
+    const Tape tape = compiled(program);
+    for (const Isa isa : isas()) {
+      double worst = 0;
+      float worst_at = 0;
+      for (uint32_t part = 0; part < 8; ++part) {
+        Array in(DataType::kF32, {kCount});
+        Array out(DataType::kF32, {kCount});
+        auto* const x = in.view.as<float>();
+        for (int64_t i = 0; i < kCount; ++i)
+          x[i] = std::bit_cast<float>(static_cast<uint32_t>(i) << 16 |
+                                      (part * 8191 + 77 * static_cast<uint32_t>(i)) % 65536);
+        const TensorView from[] = {in.view};
+        const TensorView to[] = {out.view};
+        run_elements(tape, isa, from, to);
+        for (int64_t i = 0; i < kCount; ++i) {
+          const double want = c.truth(x[i]);
+          const double got = out.view.as<float>()[i];
+          const auto rounded = static_cast<float>(want);
+          if (got == rounded || (std::isnan(want) && std::isnan(got))) continue;
+          const double unit =
+              std::max(std::ldexp(1.0, std::ilogb(want) - 23), std::ldexp(1.0, -149));
+          const double off =
+              std::isfinite(got) && std::isfinite(rounded) ? std::abs(got - want) / unit : 1e9;
+          if (off > worst) worst = off, worst_at = x[i];
+        }
+      }
+      RecordProperty(std::string(name(c.opcode)) + "_" + std::string(name(isa)),
+                     std::to_string(worst));
+      EXPECT_LE(worst, 4) << name(c.opcode) << " on " << name(isa) << " at " << worst_at;
+    }
+  }
+}
+
+// A view with a random order of axes in memory, gaps, and some broadcast axes.
+struct Placed {
+  std::vector<std::byte> bytes;
+  TensorView view;
+};
+Placed random_view(DataType dtype, const Dims& dims, bool may_broadcast, std::mt19937& random) {
+  Placed placed;
+  placed.view = {dtype, dims, Dims::filled(dims.rank(), 0), nullptr};
+  std::vector<int> order(static_cast<size_t>(dims.rank()));
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
+  if (random() % 2 != 0) std::shuffle(order.begin(), order.end(), random);
+  int64_t step = random() % 4 == 0 ? 2 : 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    const int axis = order[i];
+    if (may_broadcast && random() % 3 == 0) placed.view.dims[axis] = 1;
+    placed.view.strides[axis] = step;
+    step *= placed.view.dims[axis] + (random() % 4 == 0 ? 3 : 0);
+  }
+  placed.bytes.resize(static_cast<size_t>(step) * size_of(dtype));
+  placed.view.data = placed.bytes.data();
+  for (int64_t i = 0; i < count(placed.view.dims); ++i)
+    store_scalar(dtype, random_value(dtype, random),
+                 element(placed.view, index_of(placed.view.dims, i)));
+  return placed;
+}
+
+TEST(Tape, AnyStridesBroadcastsAndIndices) {
+  std::mt19937 random(3);
+  const char* texts[] = {
+      "(f32,f32)->(f32) max(add($0,$1),0f32)",
+      "(f32,f16,i8)->(f16) round_f16(add(mul($0,$1),f32($2)))",
+      "(f32,f32)->(f32) add(mul($0,2f32),f32(index(1)))",
+      "(u8,f32)->(f32,bool) mul(f32($0),$1), lt($1,2f32)",
+      "(i64,i32)->(i64) add($0,mul(i64($1),index(0)))",
+      "(f32)->(f32) $0",
+      "(bool,f32,f32)->(f32) select($0,$1,neg($2))",
+      "(bf16,f64)->(f64) add(f64($0),$1)",
+      "(f32,f32)->(f32) 3f32",
+  };
+  const Dims shapes[] = {{2, 3, 5, 7}, {1, 64, 3, 33},    {4, 1, 2000}, {3, 130},
+                         {17},         {2, 2, 2, 2, 300}, {5, 3000},    {16, 6, 6}};
+  for (const char* text : texts) {
+    const Program program = parse_program(text);
+    const Tape tape = compiled(program);
+    for (Dims dims : shapes) {
+      if (program.uses_index() && dims.rank() < 2) continue;
+      std::vector<Placed> inputs, outputs;
+      std::vector<TensorView> in, out;
+      for (const DataType dtype : program.inputs())
+        inputs.push_back(random_view(dtype, dims, true, random));
+      for (const auto& result : program.results())
+        outputs.push_back(random_view(result.dtype, dims, false, random));
+      for (const auto& placed : inputs) in.push_back(placed.view);
+      for (const auto& placed : outputs) out.push_back(placed.view);
+      const auto want = expected(program, in, out);
+      for (const Isa isa : isas()) {
+        run_elements(tape, isa, in, out);
+        expect_stored(program, want, out, 0, isa);
+      }
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(Tape, AnInputMayBeTheOutput) {
+  std::mt19937 random(4);
+  const Program program =
+      parse_program("(f32,f32)->(f32,f32) %0=add($0,$1); mul(%0,2f32), sub($0,%0)");
+  const Tape tape = compiled(program);
+  for (const int64_t columns : {5, 64, 1024, 3000}) {
+    for (const Isa isa : isas()) {
+      Array a = random_array(DataType::kF32, {3, columns}, random);
+      Array b = random_array(DataType::kF32, {3, columns}, random);
+      const TensorView views[] = {a.view, b.view};
+      const auto want = expected(program, views, views);
+      run_elements(tape, isa, views, views);
+      expect_stored(program, want, views, 0, isa);
+    }
+  }
+}
+
+// As GEMM and convolution use it: blocks of accumulators, rows numbered through several axes.
+TEST(Tape, Epilogue) {
+  std::mt19937 random(5);
+  const Program program =
+      parse_program("(i32,f32,u8)->(u8) saturate_u8(add(rint(mul(f32($0),$1)),f32($2)))");
+  const Tape tape = compiled(program);
+  const Dims dims = {2, 40, 5, 6};  // channels are columns
+  const Array accumulators = random_array(DataType::kI32, {2 * 5 * 6, 40}, random);
+  TensorView scale = random_array(DataType::kF32, {40, 1, 1}, random).view;
+  const Array scales = random_array(DataType::kF32, {40, 1, 1}, random);
+  scale = scales.view;
+  Placed residual = random_view(DataType::kU8, dims, false, random);
+  Placed result = random_view(DataType::kU8, dims, false, random);
+  TensorView as_output = row_major_view(DataType::kI32, {2, 5, 6, 40}, accumulators.view.data);
+  as_output.dims = dims;
+  as_output.strides = {5 * 6 * 40, 1, 6 * 40, 40};
+  const TensorView all[] = {as_output, scale, residual.view};
+  const TensorView out[] = {result.view};
+  const auto want = expected(program, all, out);
+  const TensorView further[] = {scale, residual.view};
+  const TapeSpace space = TapeSpace::of_accumulators(tape, further, out, {Dims{0, 2, 3}, 1});
+  ASSERT_EQ(space.rows(), 60);
+  ASSERT_EQ(space.columns(), 40);
+  alignas(64) static std::byte scratch[64 * kTileLanes * 8];
+  for (const Isa isa : isas()) {
+    for (const auto& [row, rows] : {std::pair{0, 7}, {7, 50}, {57, 3}})
+      for (const auto& [column, columns] : {std::pair{0, 16}, {16, 24}}) {
+        TapeSpace::Operands operands{further, out};
+        operands.accumulators =
+            reinterpret_cast<std::byte*>(accumulators.view.as<int32_t>() + row * 40 + column);
+        operands.accumulator_stride = 40;
+        space.run(run_tape(isa), tape, operands, row, row + rows, column, column + columns,
+                  scratch);
+      }
+    expect_stored(program, want, out, 0, isa);
+    std::fill(result.bytes.begin(), result.bytes.end(), std::byte{0});
+  }
+}
+
+}  // namespace
+}  // namespace anneal::cpu
