@@ -71,37 +71,51 @@ class Printer {
   }
 
  private:
-  // Recursion is bounded by the number of instructions.
-  std::string text(uint16_t reg) const {
+  struct Open {
+    uint16_t reg;
+    int next = 0;  // operand
+  };
+
+  std::string text(uint16_t root) const {
     std::string out;
-    append(out, reg);
+    std::vector<Open> open;  // a stack of our own: 4096 calls may be nested
+    const auto begin = [&](uint16_t reg) {
+      if (const auto leaf = leaf_text(reg)) {
+        out.append(*leaf);
+      } else {
+        out.append(function_name(code_[reg]));
+        open.push_back({reg});
+      }
+    };
+    begin(root);
+    while (!open.empty()) {
+      auto& [reg, next] = open.back();
+      if (next == operand_count(code_[reg].opcode)) {
+        out.append(")");
+        open.pop_back();
+      } else {
+        out.append(next == 0 ? "(" : ",");
+        begin(code_[reg].operands[next++]);
+      }
+    }
     return out;
   }
-  void append(std::string& out, uint16_t reg) const {
-    if (const auto named = names_.find(reg); named != names_.end()) {
-      out.append("%").append(std::to_string(named->second));
-      return;
-    }
+
+  // nullopt: a function of operands
+  std::optional<std::string> leaf_text(uint16_t reg) const {
+    if (const auto named = names_.find(reg); named != names_.end())
+      return "%" + std::to_string(named->second);
     const Instruction& instruction = code_[reg];
     switch (instruction.opcode) {
       case Opcode::kInput:
-        out.append("$").append(std::to_string(instruction.immediate));
-        return;
+        return "$" + std::to_string(instruction.immediate);
       case Opcode::kConstant:
-        out.append(literal(instruction.type, {instruction.immediate}));
-        return;
+        return literal(instruction.type, {instruction.immediate});
       case Opcode::kIndex:
-        out.append("index(").append(std::to_string(instruction.immediate)).append(")");
-        return;
+        return "index(" + std::to_string(instruction.immediate) + ")";
       default:
-        break;
+        return std::nullopt;
     }
-    out.append(function_name(instruction));
-    for (int i = 0; i < operand_count(instruction.opcode); ++i) {
-      out.append(i == 0 ? "(" : ",");
-      append(out, instruction.operands[i]);
-    }
-    out.append(")");
   }
 
   std::span<const Instruction> code_;
