@@ -63,6 +63,8 @@ Graph Graph::copy_into(std::shared_ptr<SizeTable> sizes) const {
   return copy;
 }
 
+Graph& Graph::add_body() { return bodies_.emplace_back(sizes_); }
+
 const Layer& Graph::layer(LayerId id) const {
   check(index_of(id) < layers_.size(), "a layer of this graph");
   return layers_[index_of(id)];

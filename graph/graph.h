@@ -105,6 +105,7 @@ class Graph {
   std::vector<LayerId> order() const;
 
   // Bodies of control flow, by index; they share this graph's size table.
+  Graph& add_body();
   std::deque<Graph>& bodies() { return bodies_; }
   const std::deque<Graph>& bodies() const { return bodies_; }
 

@@ -21,6 +21,7 @@ enum class Constants : uint8_t {
 };
 std::string to_text(const Graph& graph, Constants constants = Constants::kElided);
 std::string to_text(const Type& type, const SizeTable& sizes);  // "f32[N,3]", "seq(i64[])"
+Type parse_type(std::string_view text, SizeTable& sizes);       // fails with kInvalidArgument
 
 // Constants may also be written `random(SEED)` (normal for floats, small integers else) for tests.
 // Fails with kInvalidArgument naming the line.

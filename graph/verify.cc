@@ -1,0 +1,163 @@
+// What must hold of every graph after every pass. One function per rule; each says what is broken.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "anneal/graph/graph.h"
+
+namespace anneal {
+namespace {
+
+using Order = std::vector<LayerId>;
+
+[[noreturn]] void broken(std::string what) { fail(Code::kInternal, std::move(what)); }
+
+bool is_input(const Graph& graph, ValueId id) {
+  return std::ranges::find(graph.inputs(), id) != graph.inputs().end();
+}
+
+// Runs rule(layer) for every layer, and names the layer in its errors.
+template <class Rule>
+void for_layers(const Graph& graph, const Order& order, Rule&& rule) {
+  for (LayerId id : order) {
+    const Layer& layer = graph.layer(id);
+    with_context([&] { return fmt::format("layer \"{}\" ({})", layer.name, name(layer.op)); },
+                 [&] { rule(id, layer); });
+  }
+}
+
+Order require_order(const Graph& graph) {
+  try {
+    return graph.order();
+  } catch (const Error& error) {
+    broken(error.what());
+  }
+}
+
+// An op has the inputs it takes, and only they may be absent.
+void require_inputs(const Graph& graph, const Order& order) {
+  for_layers(graph, order, [](LayerId, const Layer& layer) {
+    const Arity arity = input_arity(layer.op);
+    const int count = layer.op_input_count;
+    if (count < arity.min || count > arity.max || count > static_cast<int>(layer.inputs.size()))
+      broken(fmt::format("{} of {} inputs are the op's, which takes {} to {}", count,
+                         layer.inputs.size(), arity.min, arity.max));
+    const auto further = layer.inputs.begin() + count;
+    if (std::find(further, layer.inputs.end(), ValueId::kNone) != layer.inputs.end())
+      broken("an input of an epilogue is absent");
+  });
+}
+
+// A used value has a producer, is an input or a constant; its producer lists it as an output.
+void require_producers(const Graph& graph, const Order& order) {
+  const auto require = [&](ValueId id) {
+    const Value& value = graph.value(id);
+    if (value.producer == LayerId::kNone) {
+      if (!value.constant && !is_input(graph, id))
+        broken(fmt::format("nothing produces value \"{}\"", value.name));
+      return;
+    }
+    const auto& outputs = graph.layer(value.producer).outputs;
+    if (value.constant || is_input(graph, id) || std::ranges::count(outputs, id) != 1)
+      broken(fmt::format("value \"{}\" is not what its producer gives", value.name));
+  };
+  for_layers(graph, order, [&](LayerId id, const Layer& layer) {
+    for (ValueId input : layer.inputs)
+      if (input != ValueId::kNone) require(input);
+    for (ValueId output : layer.outputs) {
+      require(output);
+      if (graph.value(output).producer != id)
+        broken(fmt::format("value \"{}\" has another producer", graph.value(output).name));
+    }
+  });
+  for (const Graph::Output& output : graph.outputs()) require(output.value);
+}
+
+// A value's users are the layers that read it, one entry per use.
+void require_users(const Graph& graph, const Order& order) {
+  std::unordered_map<ValueId, std::vector<LayerId>> uses;
+  for (ValueId input : graph.inputs()) uses[input];
+  for (LayerId id : order) {
+    for (ValueId output : graph.layer(id).outputs) uses[output];
+    for (ValueId input : graph.layer(id).inputs)
+      if (input != ValueId::kNone) uses[input].push_back(id);
+  }
+  for (auto& [id, expected] : uses) {
+    std::vector<LayerId> users = graph.value(id).users;
+    std::ranges::sort(users);
+    std::ranges::sort(expected);
+    if (users != expected)
+      broken(fmt::format("value \"{}\" lists {} uses of {}", graph.value(id).name, users.size(),
+                         expected.size()));
+  }
+}
+
+void require_names(const Graph& graph, const Order& order) {
+  std::unordered_set<std::string_view> layers, outputs;
+  const auto require = [&](ValueId id) {
+    const std::string& name = graph.value(id).name;
+    if (name.empty() || graph.find_value(name) != id)
+      broken(fmt::format("value name \"{}\" is not unique", name));
+  };
+  for (ValueId input : graph.inputs()) require(input);
+  for_layers(graph, order, [&](LayerId, const Layer& layer) {
+    if (layer.name.empty() || !layers.insert(layer.name).second)
+      broken("the layer's name is not unique");
+    for (ValueId input : layer.inputs)
+      if (input != ValueId::kNone) require(input);
+    for (ValueId output : layer.outputs) require(output);
+  });
+  for (const Graph::Output& output : graph.outputs())
+    if (!outputs.insert(output.name).second)
+      broken(fmt::format("two outputs are named \"{}\"", output.name));
+}
+
+// Inference accepts the layer, and would leave every type as it is.
+void require_types(const Graph& graph, const Order& order) {
+  for (LayerId id : order) {
+    const Layer& layer = graph.layer(id);
+    Facts facts;
+    try {
+      facts = graph.infer_outputs(id);
+    } catch (const Error& error) {
+      broken(error.what());
+    }
+    for_layers(graph, {id}, [&](LayerId, const Layer&) {
+      if (facts.size() != layer.outputs.size())
+        broken(
+            fmt::format("{} outputs where inference gives {}", layer.outputs.size(), facts.size()));
+      for (size_t k = 0; k < facts.size(); ++k) {
+        const Value& value = graph.value(layer.outputs[k]);
+        bool same = false;
+        try {
+          same = graph.narrowed(value.fact, facts[k]).type == value.type();
+        } catch (const Error&) {
+          // They contradict each other: not the same.
+        }
+        const SizeTable& sizes = graph.sizes();
+        if (!same)
+          broken(fmt::format("value \"{}\" is {}{}, inference says {}{}", value.name,
+                             name(value.type().dtype), sizes.text(value.type().shape),
+                             name(facts[k].type.dtype), sizes.text(facts[k].type.shape)));
+      }
+    });
+  }
+}
+
+}  // namespace
+
+void verify(const Graph& graph) {
+  const Order order = require_order(graph);
+  require_inputs(graph, order);
+  require_producers(graph, order);
+  require_users(graph, order);
+  require_names(graph, order);
+  require_types(graph, order);
+  for (const Graph& body : graph.bodies())
+    with_context([&] { return fmt::format("body \"{}\"", body.name); }, [&] { verify(body); });
+}
+
+}  // namespace anneal
