@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "anneal/core/tensor.h"
-#include "model_builder.h"
+#include "anneal/tests/importer/model_builder.h"
 
 namespace anneal {
 namespace {

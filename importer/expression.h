@@ -1,0 +1,77 @@
+// Programs written as formulas: pointwise(node, "gelu", {x}, dtype, [](auto in) { return in[0] *
+// sigmoid(in[0]); }).
+#pragma once
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "anneal/core/parallel.h"
+#include "anneal/graph/program.h"
+#include "anneal/importer/node.h"
+
+namespace anneal {
+
+// A register with its builder. Both operands of an operator have one register type; a number beside
+// a Operand takes the Operand's.
+struct Operand {
+  ProgramBuilder* builder = nullptr;
+  Reg reg;
+
+  Operand apply(Opcode opcode) const { return {builder, builder->apply(opcode, reg)}; }
+  Operand apply(Opcode opcode, Operand b) const {
+    return {builder, builder->apply(opcode, reg, b.reg)};
+  }
+  Operand number(double value) const { return {builder, builder->constant(reg.type, value)}; }
+  Operand cast(RegisterType type) const { return {builder, builder->cast(reg, type)}; }
+  Operand index(int axis) const { return {builder, builder->index(axis)}; }
+};
+
+inline Operand operator+(Operand a, Operand b) { return a.apply(Opcode::kAdd, b); }
+inline Operand operator-(Operand a, Operand b) { return a.apply(Opcode::kSub, b); }
+inline Operand operator*(Operand a, Operand b) { return a.apply(Opcode::kMul, b); }
+inline Operand operator/(Operand a, Operand b) { return a.apply(Opcode::kDiv, b); }
+inline Operand operator+(Operand a, double b) { return a + a.number(b); }
+inline Operand operator-(Operand a, double b) { return a - a.number(b); }
+inline Operand operator*(Operand a, double b) { return a * a.number(b); }
+inline Operand operator/(Operand a, double b) { return a / a.number(b); }
+inline Operand operator-(double a, Operand b) { return b.number(a) - b; }
+inline Operand operator/(double a, Operand b) { return b.number(a) / b; }
+inline Operand operator-(Operand a) { return a.apply(Opcode::kNeg); }
+inline Operand operator<(Operand a, Operand b) { return a.apply(Opcode::kLess, b); }
+inline Operand operator<=(Operand a, Operand b) { return a.apply(Opcode::kLessEqual, b); }
+inline Operand operator==(Operand a, Operand b) { return a.apply(Opcode::kEqual, b); }
+inline Operand operator<(Operand a, double b) { return a < a.number(b); }
+inline Operand operator<=(Operand a, double b) { return a <= a.number(b); }
+inline Operand operator==(Operand a, double b) { return a == a.number(b); }
+inline Operand operator&&(Operand a, Operand b) { return a.apply(Opcode::kAnd, b); }
+inline Operand operator!(Operand a) { return a.apply(Opcode::kNot); }
+inline Operand min(Operand a, Operand b) { return a.apply(Opcode::kMin, b); }
+inline Operand max(Operand a, Operand b) { return a.apply(Opcode::kMax, b); }
+inline Operand select(Operand condition, Operand if_true, Operand if_false) {
+  return {if_true.builder, if_true.builder->select(condition.reg, if_true.reg, if_false.reg)};
+}
+
+using Operands = std::span<const Operand>;  // one per input of the layer, never empty
+using Formula = FunctionRef<Operand(Operands)>;
+
+// The program of a formula over inputs of these types, its result rounded once, to dtype.
+Program program_of(std::span<const DataType> inputs, DataType dtype, Formula formula);
+// A Pointwise layer in between, and the one that gives the node's output.
+ValueId pointwise(Node& node, std::string_view suffix, const std::vector<ValueId>& inputs,
+                  DataType dtype, Formula formula);
+Outputs pointwise_result(Node& node, const std::vector<ValueId>& inputs, DataType dtype,
+                         Formula formula, std::string_view suffix = {}, int output = 0);
+
+// A Cast to i64 unless it is that; the integers that decide shapes are i64.
+ValueId as_i64(Node& node, ValueId value, std::string_view suffix);
+// Another shape of the same elements; of a constant, a constant.
+ValueId reshape(Node& node, ValueId value, const std::vector<Size>& shape, std::string_view suffix);
+// A vector of n elements as [n,1,1...]: it broadcasts along axis 1 of a tensor of that rank.
+ValueId per_channel(Node& node, ValueId vector, int rank, std::string_view suffix);
+// Input 1 of a binary operator before opset 7, shaped to broadcast as numpy does: its axes are
+// consecutive axes of input 0, from attribute `axis`, or the last ones. Reads axis and broadcast.
+ValueId aligned_operand(Node& node);
+// x itself, known by its ONNX name: no layer.
+inline Outputs same_value(ValueId x) { return {x}; }
+
+}  // namespace anneal

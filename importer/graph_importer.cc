@@ -1,0 +1,344 @@
+#include "anneal/importer/graph_importer.h"
+
+#include <utility>
+
+#include "anneal/importer/graph_inputs.h"
+#include "anneal/importer/onnx.pb.h"
+#include "anneal/importer/rows.h"
+#include "anneal/importer/tensor_proto.h"
+
+namespace anneal {
+namespace {
+
+using anneal_onnx::FunctionProto;
+using anneal_onnx::GraphProto;
+using anneal_onnx::ModelProto;
+using anneal_onnx::NodeProto;
+
+// Functions may call functions: a short file can stand for a graph of any size.
+constexpr int kMaxCallDepth = 32;
+constexpr int kMaxNodes = 1'000'000;
+
+std::string canonical_domain(const std::string& domain) {
+  return domain == "ai.onnx" ? "" : domain;
+}
+
+std::map<std::string, int, std::less<>> opsets_of(const auto& imports) {
+  std::map<std::string, int, std::less<>> opsets;
+  for (const auto& import : imports) {
+    if (import.version() < 1 || import.version() >= kLatest)
+      fail(Code::kInvalidModel,
+           "opset " + std::to_string(import.version()) + " of domain \"" + import.domain() + "\"");
+    int& version = opsets[canonical_domain(import.domain())];
+    version = std::max(version, static_cast<int>(import.version()));
+  }
+  return opsets;
+}
+
+std::string describe(const NodeProto& node, int opset) {
+  const std::string domain = canonical_domain(node.domain());
+  return node.op_type() + " (" + (domain.empty() ? "ai.onnx" : domain) + " " +
+         std::to_string(opset) + ")";
+}
+
+std::string node_context(const std::string& name, const NodeProto& node) {
+  return "while importing node \"" + name + "\" (" + node.op_type() + ")";
+}
+
+}  // namespace
+
+GraphImporter::GraphImporter(const ModelProto& model, std::string folder,
+                             const ImportOptions& options)
+    : model_(model), options_(options), shared_{graph_, std::move(folder), {}} {}
+
+Graph GraphImporter::import() {
+  const GraphProto& proto = model_.graph();
+  graph_.name = proto.name();
+  main_.opsets = opsets_of(model_.opset_import());
+  // Files from before opsets were named in the file.
+  if (model_.opset_import().empty() && model_.ir_version() < 3) main_.opsets[""] = 1;
+  for (const FunctionProto& function : model_.functions()) {
+    const FunctionKey key{canonical_domain(function.domain()), function.name(),
+                          function.overload()};
+    if (!functions_.emplace(key, &function).second)
+      fail(Code::kInvalidModel, "function \"" + function.name() + "\" is defined twice");
+  }
+  for (const auto& input : proto.input()) shared_.reserved_names.insert(input.name());
+  for (const auto& tensor : proto.initializer()) shared_.reserved_names.insert(tensor.name());
+  for (const NodeProto& node : proto.node())
+    shared_.reserved_names.insert(node.output().begin(), node.output().end());
+
+  import_initializers(proto);
+  import_inputs(proto);
+  import_nodes(proto.node(), main_);
+  import_outputs(proto);
+  unsupported_.throw_if_any();
+  check_declared_types(proto);
+  graph_.erase_unused();
+  return std::move(graph_);
+}
+
+void GraphImporter::define(const std::string& name, Known known, Scope& scope) {
+  if (!scope.values.emplace(name, std::move(known)).second)
+    fail(Code::kInvalidModel, "value \"" + name + "\" is defined twice");
+}
+
+void GraphImporter::import_initializers(const GraphProto& graph) {
+  for (const auto& proto : graph.initializer()) {
+    if (proto.name().empty()) fail(Code::kInvalidModel, "an initializer without a name");
+    Known known;
+    try {
+      known = {State::kImported,
+               graph_.add_constant(proto.name(), to_tensor(proto, shared_.folder))};
+    } catch (Error& error) {
+      if (error.code() != Code::kUnsupported) {
+        error.add_context("tensor \"" + proto.name() + "\"");
+        throw;
+      }
+      unsupported_.add("initializer", proto.name(), error.what());
+    }
+    define(proto.name(), std::move(known), main_);
+  }
+  for (const auto& proto : graph.sparse_initializer()) {
+    unsupported_.add("initializer", proto.values().name(), "a sparse tensor");
+    define(proto.values().name(), {}, main_);
+  }
+}
+
+void GraphImporter::import_inputs(const GraphProto& graph) {
+  // Up to IR version 3 initializers are listed as inputs too; later such an input has a default
+  // value. In both cases the value is taken as constant.
+  std::vector<const anneal_onnx::ValueInfoProto*> fed;
+  for (const auto& input : graph.input())
+    if (!main_.values.contains(input.name())) fed.push_back(&input);
+  GraphInputs inputs(graph_.sizes(), fed, options_);
+  for (const auto* input : fed) {
+    if (input->name().empty()) fail(Code::kInvalidModel, "a graph input without a name");
+    Known known;
+    try {
+      known = {State::kImported, graph_.add_input(input->name(), inputs.type_of(*input))};
+    } catch (Error& error) {
+      if (error.code() != Code::kUnsupported) {
+        error.add_context("input \"" + input->name() + "\"");
+        throw;
+      }
+      unsupported_.add("graph input", input->name(), error.what());
+    }
+    define(input->name(), std::move(known), main_);
+  }
+}
+
+void GraphImporter::import_outputs(const GraphProto& graph) {
+  if (graph.output().empty()) fail(Code::kInvalidModel, "the graph has no outputs");
+  std::unordered_set<std::string> names;
+  for (const auto& output : graph.output()) {
+    const Known& known = with_context([] { return "graph output"; },
+                                      [&]() -> const Known& { return use(output.name(), main_); });
+    if (!names.insert(output.name()).second)
+      fail(Code::kInvalidModel, "graph output \"" + output.name() + "\" is listed twice");
+    if (known.value != ValueId::kNone) graph_.mark_output(known.value, output.name());
+  }
+}
+
+void GraphImporter::import_nodes(const NodeList& nodes, Scope& scope) {
+  for (const int index : node_order(nodes)) {
+    if (++nodes_done_ > kMaxNodes)
+      fail(Code::kUnsupported, "more than " + std::to_string(kMaxNodes) + " nodes");
+    const NodeProto& proto = nodes[index];
+    const std::string name = scope.prefix + node_name(proto, index);
+    with_context([&] { return node_context(name, proto); },
+                 [&] { import_node(proto, name, scope); });
+  }
+}
+
+const GraphImporter::Known& GraphImporter::use(const std::string& name, const Scope& scope) {
+  const auto found = scope.values.find(name);
+  if (found == scope.values.end())
+    fail(Code::kInvalidModel, "value \"" + name + "\" is produced by no node");
+  const Known& known = found->second;
+  if (known.state == State::kLeftOut) unsupported_.add(known.what, known.node, known.reason);
+  return known;
+}
+
+bool GraphImporter::find_inputs(const NodeProto& proto, Scope& scope,
+                                std::vector<ValueId>* inputs) {
+  bool complete = true;
+  for (const std::string& input : proto.input()) {
+    ValueId value = ValueId::kNone;
+    if (!input.empty()) {
+      const Known& known = use(input, scope);
+      value = known.value;
+      complete = complete && known.state == State::kImported;
+    }
+    inputs->push_back(value);
+  }
+  return complete;
+}
+
+std::vector<Node::Attribute> GraphImporter::attributes_of(const NodeProto& proto,
+                                                          Scope& scope) const {
+  std::vector<Node::Attribute> attributes;
+  for (const auto& attribute : proto.attribute()) {
+    for (const Node::Attribute& other : attributes)
+      if (other.name == attribute.name())
+        fail(Code::kInvalidModel, "attribute \"" + attribute.name() + "\" is given twice");
+    if (attribute.ref_attr_name().empty()) {
+      attributes.push_back({attribute.name(), &attribute});
+      continue;
+    }
+    for (Node::Attribute& bound : scope.attributes)
+      if (bound.name == attribute.ref_attr_name())
+        attributes.push_back({attribute.name(), bound.data});
+  }
+  return attributes;
+}
+
+void GraphImporter::define_unsupported(const NodeProto& proto, Scope& scope) {
+  for (const std::string& output : proto.output())
+    if (!output.empty()) define(output, {}, scope);
+}
+
+int GraphImporter::opset_of(const NodeProto& proto, const Scope& scope) const {
+  const auto opset = scope.opsets.find(canonical_domain(proto.domain()));
+  return opset == scope.opsets.end() ? 1 : opset->second;
+}
+
+const OpRow* GraphImporter::row_of(const NodeProto& proto, const std::string& name,
+                                   const Scope& scope) {
+  const std::string domain = canonical_domain(proto.domain());
+  if (domain.empty() && !scope.opsets.contains(domain))
+    fail(Code::kInvalidModel, "the model imports no opset of ai.onnx");
+  const int opset = opset_of(proto, scope);
+  const OpRow* row = find_row(domain, proto.op_type(), opset);
+  if (row) return row;
+  const bool other = find_row(domain, proto.op_type()) != nullptr;
+  unsupported_.add(describe(proto, opset), name,
+                   other ? "not implemented for this opset" : "not implemented");
+  for (const auto& attribute : proto.attribute()) {
+    if (attribute.has_g()) report_body(attribute.g(), name + "/", scope);
+    for (const GraphProto& body : attribute.graphs()) report_body(body, name + "/", scope);
+  }
+  return nullptr;
+}
+
+void GraphImporter::report_body(const GraphProto& body, const std::string& prefix,
+                                const Scope& scope) {
+  for (int i = 0; i < body.node_size(); ++i) {
+    const NodeProto& proto = body.node(i);
+    const FunctionKey key{canonical_domain(proto.domain()), proto.op_type(), proto.overload()};
+    if (!functions_.contains(key)) row_of(proto, prefix + node_name(proto, i), scope);
+  }
+}
+
+void GraphImporter::import_node(const NodeProto& proto, const std::string& name, Scope& scope) {
+  const std::string domain = canonical_domain(proto.domain());
+  std::vector<ValueId> inputs;
+  const bool complete = find_inputs(proto, scope, &inputs);
+  const auto function = functions_.find({domain, proto.op_type(), proto.overload()});
+  if (function != functions_.end()) return call_function(*function->second, proto, name, scope);
+
+  const OpRow* row = row_of(proto, name, scope);
+  if (!row) return define_unsupported(proto, scope);
+  if (!complete) return define_unsupported(proto, scope);
+
+  std::vector<std::string> output_names;
+  for (const std::string& output : proto.output()) {
+    const auto outer = scope.outer_names.find(output);
+    output_names.push_back(output.empty()                     ? ""
+                           : outer != scope.outer_names.end() ? outer->second
+                                                              : scope.prefix + output);
+  }
+  const int opset = opset_of(proto, scope);
+  const std::string what = describe(proto, opset);
+  Outputs outputs;
+  try {
+    Node node(shared_, name, opset, attributes_of(proto, scope), std::move(inputs),
+              std::move(output_names));
+    outputs = row->import(node);
+    node.expect_all_read();
+  } catch (const Error& error) {
+    // Shapes and counts that do not fit are the model's fault, whoever notices.
+    if (error.code() == Code::kInvalidArgument) fail(Code::kInvalidModel, error.what());
+    if (error.code() != Code::kUnsupported) throw;
+    unsupported_.add(what, name, error.what());
+    return define_unsupported(proto, scope);
+  }
+  for (int i = 0; i < proto.output_size(); ++i) {
+    if (proto.output(i).empty()) continue;
+    const bool computed = i < static_cast<int>(outputs.size()) && outputs[i] != ValueId::kNone;
+    define(proto.output(i),
+           computed ? Known{State::kImported, outputs[i]}
+                    : Known{State::kLeftOut, ValueId::kNone, what, name,
+                            "output " + std::to_string(i) + " is not computed"},
+           scope);
+  }
+}
+
+void GraphImporter::call_function(const FunctionProto& function, const NodeProto& call,
+                                  const std::string& name, Scope& scope) {
+  if (scope.depth >= kMaxCallDepth)
+    fail(Code::kInvalidModel,
+         "functions call each other more than " + std::to_string(kMaxCallDepth) + " levels deep");
+  if (call.input_size() > function.input_size() || call.output_size() > function.output_size())
+    fail(Code::kInvalidModel, "more inputs or outputs than the function has");
+  Scope inner{.prefix = name + "/", .opsets = opsets_of(function.opset_import())};
+  inner.opsets.insert(scope.opsets.begin(), scope.opsets.end());
+  inner.depth = scope.depth + 1;
+
+  for (const Node::Attribute& given : attributes_of(call, scope)) {
+    bool declared = false;
+    for (const std::string& attribute : function.attribute())
+      declared = declared || attribute == given.name;
+    for (const auto& attribute : function.attribute_proto())
+      declared = declared || attribute.name() == given.name;
+    if (!declared)
+      fail(Code::kInvalidModel,
+           "the function has no attribute \"" + std::string(given.name) + "\"");
+    inner.attributes.push_back(given);
+  }
+  for (const auto& attribute : function.attribute_proto()) {
+    bool given = false;
+    for (const Node::Attribute& other : inner.attributes)
+      given = given || other.name == attribute.name();
+    if (!given) inner.attributes.push_back({attribute.name(), &attribute});
+  }
+  for (int i = 0; i < function.input_size(); ++i) {
+    const bool absent = i >= call.input_size() || call.input(i).empty();
+    define(function.input(i), absent ? Known{State::kImported} : use(call.input(i), scope), inner);
+  }
+  for (int i = 0; i < call.output_size(); ++i) {
+    if (call.output(i).empty()) continue;
+    const auto outer = scope.outer_names.find(call.output(i));
+    inner.outer_names.emplace(function.output(i), outer != scope.outer_names.end()
+                                                      ? outer->second
+                                                      : scope.prefix + call.output(i));
+  }
+  import_nodes(function.node(), inner);
+  for (int i = 0; i < call.output_size(); ++i) {
+    if (call.output(i).empty()) continue;
+    const auto found = inner.values.find(function.output(i));
+    if (found == inner.values.end())
+      fail(Code::kInvalidModel, "function \"" + function.name() +
+                                    "\" does not produce its output " + function.output(i));
+    define(call.output(i), found->second, scope);
+  }
+}
+
+void GraphImporter::check_declared_types(const GraphProto& graph) {
+  const auto check_type = [&](const anneal_onnx::ValueInfoProto& declared) {
+    const auto found = main_.values.find(declared.name());
+    if (found == main_.values.end() || found->second.value == ValueId::kNone) return;
+    if (!declared.type().has_tensor_type()) return;
+    const int32_t element_type = declared.type().tensor_type().elem_type();
+    if (element_type == anneal_onnx::TensorProto::UNDEFINED) return;
+    const DataType dtype = graph_.value(found->second.value).type().dtype;
+    if (dtype_from_onnx(element_type) != dtype)
+      fail(Code::kInvalidModel, "value \"" + declared.name() + "\" is declared as " +
+                                    onnx_type_name(element_type) + " but is " +
+                                    std::string(name(dtype)));
+  };
+  for (const auto& value : graph.value_info()) check_type(value);
+  for (const auto& value : graph.output()) check_type(value);
+}
+
+}  // namespace anneal

@@ -1,0 +1,38 @@
+#include "anneal/importer/importer.h"
+
+#include <filesystem>
+
+#include "anneal/importer/graph_importer.h"
+#include "anneal/importer/model_file.h"
+#include "anneal/importer/onnx.pb.h"
+
+namespace anneal {
+namespace {
+
+Imported import_model(const anneal_onnx::ModelProto& model, const std::string& folder,
+                      const ImportOptions& options) {
+  ModelInfo info{.producer = model.producer_name(),
+                 .graph_name = model.graph().name(),
+                 .ir_version = model.ir_version()};
+  if (!model.producer_version().empty()) info.producer += " " + model.producer_version();
+  for (const auto& import : model.opset_import())
+    if (import.domain().empty() || import.domain() == "ai.onnx") info.opset = import.version();
+  return {GraphImporter(model, folder, options).import(), info};
+}
+
+}  // namespace
+
+Imported import_file(const std::string& path, const ImportOptions& options) {
+  const auto model = read_model(path);
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  return with_context(
+      [&] { return path; },
+      [&] { return import_model(*model, folder.empty() ? "." : folder.string(), options); });
+}
+
+Imported import_bytes(std::span<const std::byte> bytes, const std::string& folder,
+                      const ImportOptions& options) {
+  return import_model(*parse_model(bytes), folder, options);
+}
+
+}  // namespace anneal

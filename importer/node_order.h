@@ -1,0 +1,24 @@
+// The order in which nodes can be imported.
+#pragma once
+#include <google/protobuf/repeated_ptr_field.h>
+
+#include <vector>
+
+namespace anneal_onnx {
+class NodeProto;
+}  // namespace anneal_onnx
+
+namespace anneal {
+
+using NodeList = google::protobuf::RepeatedPtrField<anneal_onnx::NodeProto>;
+
+// Indices so that every node comes after those it reads from; among the ready the first in the
+// file. ONNX asks for such an order, but not every exporter keeps it. Fails with kInvalidModel on a
+// cycle and on a value that two nodes produce. Values that no node produces are the caller's
+// business.
+std::vector<int> node_order(const NodeList& nodes);
+
+// "conv1", or "Conv_17" for the 17th node if it has no name.
+std::string node_name(const anneal_onnx::NodeProto& node, int index);
+
+}  // namespace anneal

@@ -1,0 +1,154 @@
+// Convolutions and matrix products; a bias is a Pointwise layer behind them.
+#include <algorithm>
+#include <utility>
+
+#include "anneal/importer/expression.h"
+#include "anneal/importer/rows.h"
+#include "anneal/importer/window.h"
+
+namespace anneal {
+namespace {
+
+Outputs with_bias(Node& node, Op op, const std::vector<ValueId>& inputs, int bias) {
+  if (!node.has_input(bias)) return node.result(std::move(op), inputs);
+  node.expect_same_dtype({0, bias});
+  const ValueId channels = per_channel(node, node.input(bias), node.rank(0), "bias_per_channel");
+  const ValueId y = node.layer(std::move(op), inputs, "");
+  return pointwise_result(
+      node, {y, channels}, node.dtype(0), [](Operands in) { return in[0] + in[1]; }, "bias");
+}
+
+Outputs import_conv(Node& node) {
+  node.expect_inputs(2, 3);
+  node.expect_same_dtype({0, 1});
+  node.dtype(0, kFloats);
+  return with_bias(node, read_conv(node, 1), {node.input(0), node.input(1)}, 2);
+}
+
+// output_shape decides the pads; a negative rest is padding of the output.
+void pad_to_output_shape(Node& node, const std::vector<int64_t>& wanted, AutoPad auto_pad,
+                         Window& window, std::vector<int64_t>& output_padding) {
+  const size_t axes = window.kernel.size();
+  // Some exporters write the whole shape, batch and channels included.
+  if (wanted.size() != axes && wanted.size() != axes + 2)
+    node.invalid("attribute \"output_shape\": " + std::to_string(wanted.size()) + " values");
+  for (size_t i = 0; i < axes; ++i) {
+    const Size size = node.shape(0)[static_cast<int>(i) + 2];
+    if (!size.known()) node.unsupported("output_shape on a size known only at run time");
+    const int64_t whole = (size.value() - 1) * window.strides[i] + output_padding[i] +
+                          (window.kernel[i] - 1) * window.dilations[i] + 1;
+    const int64_t total = whole - wanted[wanted.size() - axes + i];
+    if (total < 0) output_padding[i] -= total;
+    set_pads(window, i, std::max<int64_t>(total, 0), auto_pad);
+  }
+}
+
+Outputs import_conv_transpose(Node& node) {
+  node.expect_inputs(2, 3);
+  node.expect_same_dtype({0, 1});
+  node.dtype(0, kFloats);
+  Window window = read_unpadded_window(node, node.input(1));
+  const size_t axes = window.kernel.size();
+  const AutoPad auto_pad = read_auto_pad(node);
+  auto output_padding =
+      node.find_integers("output_padding").value_or(std::vector<int64_t>(axes, 0));
+  if (output_padding.size() != axes)
+    node.invalid("attribute \"output_padding\": " + std::to_string(output_padding.size()) +
+                 " values");
+  if (const auto wanted = node.find_integers("output_shape")) {
+    node.ignore("pads");
+    pad_to_output_shape(node, *wanted, auto_pad, window, output_padding);
+  } else if (auto_pad == AutoPad::kNotSet) {
+    read_pads(node, window);
+  } else {
+    node.ignore("pads");
+    for (size_t i = 0; i < axes && auto_pad != AutoPad::kValid; ++i) {
+      const int64_t reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
+      const int64_t total = reach + output_padding[i] - window.strides[i];
+      if (total < 0) output_padding[i] -= total;
+      set_pads(window, i, std::max<int64_t>(total, 0), auto_pad);
+    }
+  }
+  const ConvTranspose op{.strides = window.strides,
+                         .pads_begin = window.pads_begin,
+                         .pads_end = window.pads_end,
+                         .dilations = window.dilations,
+                         .output_padding = output_padding,
+                         .groups = node.integer("group", 1)};
+  if (op.groups < 1) node.invalid("attribute \"group\" is " + std::to_string(op.groups));
+  return with_bias(node, op, {node.input(0), node.input(1)}, 2);
+}
+
+// Vectors become matrices of one row or one column, and the product loses that axis again.
+Outputs import_mat_mul(Node& node) {
+  node.expect_inputs(2, 2);
+  node.expect_same_dtype({0, 1});
+  node.dtype(0, kFloats | TypeSet{DataType::kI32, DataType::kI64, DataType::kU32, DataType::kU64});
+  const Shape &a = node.shape(0), &b = node.shape(1);
+  if (a.rank() == 0 || b.rank() == 0) node.invalid("a product with a scalar");
+  if (a.rank() > 1 && b.rank() > 1) return node.result(MatMul{}, {node.input(0), node.input(1)});
+  const ValueId row =
+      a.rank() > 1 ? node.input(0) : reshape(node, node.input(0), {Size(1), a[0]}, "row");
+  const ValueId column =
+      b.rank() > 1 ? node.input(1) : reshape(node, node.input(1), {b[0], Size(1)}, "column");
+  const bool from_row = a.rank() == 1, from_column = b.rank() == 1;
+  const ValueId product = node.layer(MatMul{}, {row, column}, "");
+  const Shape whole = node.graph().value(product).type().shape;
+  std::vector<Size> kept;
+  for (int axis = 0; axis < whole.rank(); ++axis) {
+    const bool drop =
+        (from_row && axis == whole.rank() - 2) || (from_column && axis == whole.rank() - 1);
+    if (!drop) kept.push_back(whole[axis]);
+  }
+  return node.result(Reshape{.allow_zero = true}, {product, node.sizes_value(kept, "shape")},
+                     "squeezed");
+}
+
+// alpha * a * b + beta * c
+Outputs gemm(Node& node) {
+  node.expect_inputs(2, 3);
+  node.expect_same_dtype({0, 1, 2});
+  const DataType dtype = node.dtype(
+      0, kFloats | TypeSet{DataType::kI32, DataType::kI64, DataType::kU32, DataType::kU64});
+  const float alpha = node.number("alpha", 1), beta = node.number("beta", 1);
+  const MatMul op{.transpose_a = node.flag("transA", false),
+                  .transpose_b = node.flag("transB", false)};
+  if (node.rank(0) != 2 || node.rank(1) != 2) node.invalid("two matrices are expected");
+  const bool has_c = node.has_input(2) && beta != 0;
+  const std::vector<ValueId> factors = {node.input(0), node.input(1)};
+  if (!has_c && alpha == 1) return node.result(op, factors);
+  if (!is_float(dtype) && (alpha != 1 || (has_c && beta != 1)))
+    node.unsupported("alpha or beta other than 1 on integers");
+  std::vector<ValueId> inputs = {node.layer(op, factors, "")};
+  if (has_c) inputs.push_back(node.input(2));
+  const auto scaled = [](Operand term, float factor) {
+    return factor == 1 ? term : term * static_cast<double>(factor);
+  };
+  return pointwise_result(
+      node, inputs, dtype,
+      [&](Operands in) {
+        const Operand product = scaled(in[0], alpha);
+        return has_c ? product + scaled(in[1], beta) : product;
+      },
+      has_c ? "bias" : "scaled");
+}
+
+// C broadcasts from the right where it does at all, as numpy does.
+Outputs import_gemm_with_broadcast(Node& node) {
+  node.ignore("broadcast");
+  return gemm(node);
+}
+
+constexpr OpRow kRows[] = {
+    {"", "Conv", 1, kLatest, import_conv},
+    {"", "ConvTranspose", 1, kLatest, import_conv_transpose},
+    {"", "Gemm", 1, 6, import_gemm_with_broadcast},
+    {"", "Gemm", 7, kLatest, gemm},
+    {"", "MatMul", 1, kLatest, import_mat_mul},
+};
+
+}  // namespace
+
+std::span<const OpRow> linear_rows() { return kRows; }
+
+}  // namespace anneal

@@ -1,0 +1,28 @@
+#include "anneal/importer/rows.h"
+
+#include <vector>
+
+namespace anneal {
+
+std::vector<std::span<const OpRow>> all_rows() {
+  return {activation_rows(), elementwise_rows(), gather_rows(), generate_rows(), linear_rows(),
+          logical_rows(),    norm_rows(),        pool_rows(),   quant_rows(),    reduce_rows(),
+          resize_rows(),     shape_rows(),       slice_rows()};
+}
+
+const OpRow* find_row(std::string_view domain, std::string_view name, int opset) {
+  for (const auto rows : all_rows())
+    for (const OpRow& row : rows)
+      if (row.name == name && row.domain == domain && row.since <= opset && opset <= row.until)
+        return &row;
+  return nullptr;
+}
+
+const OpRow* find_row(std::string_view domain, std::string_view name) {
+  for (const auto rows : all_rows())
+    for (const OpRow& row : rows)
+      if (row.name == name && row.domain == domain) return &row;
+  return nullptr;
+}
+
+}  // namespace anneal

@@ -1,0 +1,38 @@
+// The table of ONNX operators: one row per operator and range of opsets in which it means the same
+// to us. Each family has its rows beside its functions.
+#pragma once
+#include <span>
+#include <string_view>
+
+#include "anneal/importer/node.h"
+
+namespace anneal {
+
+inline constexpr int kLatest = 1 << 20;
+
+struct OpRow {
+  std::string_view domain, name;   // "" is ai.onnx
+  int since = 1, until = kLatest;  // opsets, inclusive
+  Outputs (*import)(Node&) = nullptr;
+};
+
+std::span<const OpRow> activation_rows();
+std::span<const OpRow> elementwise_rows();
+std::span<const OpRow> gather_rows();
+std::span<const OpRow> generate_rows();
+std::span<const OpRow> linear_rows();
+std::span<const OpRow> logical_rows();
+std::span<const OpRow> norm_rows();
+std::span<const OpRow> pool_rows();
+std::span<const OpRow> quant_rows();
+std::span<const OpRow> reduce_rows();
+std::span<const OpRow> resize_rows();
+std::span<const OpRow> shape_rows();
+std::span<const OpRow> slice_rows();
+
+std::vector<std::span<const OpRow>> all_rows();
+const OpRow* find_row(std::string_view domain, std::string_view name, int opset);
+// A row of any opset: tells an unknown operator from an unknown opset.
+const OpRow* find_row(std::string_view domain, std::string_view name);
+
+}  // namespace anneal

@@ -1,0 +1,121 @@
+#include "anneal/importer/window.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace anneal {
+namespace {
+
+// Sums and products of a few of these fit in 64 bits.
+constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
+
+std::vector<int64_t> per_axis(Node& node, const char* name, size_t count, int64_t otherwise,
+                              int64_t smallest) {
+  const auto values = node.find_integers(name).value_or(std::vector<int64_t>(count, otherwise));
+  if (values.size() != count)
+    node.invalid("attribute \"" + std::string(name) + "\": " + std::to_string(values.size()) +
+                 " values, " + std::to_string(count) + " expected");
+  for (const int64_t value : values)
+    if (value < smallest || value > kLargest)
+      node.invalid("attribute \"" + std::string(name) + "\": " + std::to_string(value));
+  return values;
+}
+
+void read_kernel(Node& node, ValueId weights, size_t axes, Window& window) {
+  const auto given = node.find_integers("kernel_shape");
+  if (given) window.kernel = per_axis(node, "kernel_shape", axes, 1, 1);
+  if (weights == ValueId::kNone) {
+    if (!given) node.invalid("attribute \"kernel_shape\" is missing");
+    return;
+  }
+  const Shape& shape = node.graph().value(weights).type().shape;
+  if (shape.rank() != static_cast<int>(axes) + 2)
+    node.invalid("weights of " + std::to_string(shape.rank()) + " axes, " +
+                 std::to_string(axes + 2) + " expected");
+  for (size_t i = 0; i < axes; ++i) {
+    const Size size = shape[static_cast<int>(i) + 2];
+    if (!size.known()) node.unsupported("weights of a size known only at run time");
+    if (given && window.kernel[i] != size.value())
+      node.invalid("attribute \"kernel_shape\" contradicts the weights");
+    if (!given) window.kernel.push_back(size.value());
+  }
+}
+
+void pad_to_same_size(Node& node, Window& window, AutoPad auto_pad) {
+  for (size_t i = 0; i < window.kernel.size(); ++i) {
+    const int64_t reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
+    const int64_t stride = window.strides[i];
+    int64_t total = reach - 1;  // for a stride of 1, whatever the size
+    if (stride != 1) {
+      const Size size = node.shape(0)[static_cast<int>(i) + 2];
+      if (!size.known())
+        node.unsupported("auto_pad with a stride on a size known only at run time");
+      const int64_t steps = (size.value() + stride - 1) / stride;
+      total = std::max<int64_t>((steps - 1) * stride + reach - size.value(), 0);
+    }
+    set_pads(window, i, total, auto_pad);
+  }
+}
+
+}  // namespace
+
+int spatial_axes(Node& node) {
+  const int axes = node.rank(0) - 2;
+  if (axes < 1) node.invalid(std::to_string(axes + 2) + " axes, at least 3 expected");
+  return axes;
+}
+
+AutoPad read_auto_pad(Node& node) {
+  return static_cast<AutoPad>(
+      node.choice("auto_pad", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"}));
+}
+
+void read_pads(Node& node, Window& window) {
+  const size_t axes = window.kernel.size();
+  const auto pads = per_axis(node, "pads", 2 * axes, 0, -kLargest);
+  window.pads_begin.assign(pads.begin(), pads.begin() + static_cast<ptrdiff_t>(axes));
+  window.pads_end.assign(pads.begin() + static_cast<ptrdiff_t>(axes), pads.end());
+}
+
+void set_pads(Window& window, size_t axis, int64_t total, AutoPad auto_pad) {
+  const int64_t half = total / 2;
+  window.pads_begin[axis] = auto_pad == AutoPad::kSameUpper ? half : total - half;
+  window.pads_end[axis] = total - window.pads_begin[axis];
+}
+
+Window read_unpadded_window(Node& node, ValueId weights) {
+  const auto axes = static_cast<size_t>(spatial_axes(node));
+  Window window;
+  read_kernel(node, weights, axes, window);
+  window.strides = per_axis(node, "strides", axes, 1, 1);
+  window.dilations = per_axis(node, "dilations", axes, 1, 1);
+  window.pads_begin.assign(axes, 0);
+  window.pads_end.assign(axes, 0);
+  return window;
+}
+
+Window read_window(Node& node, ValueId weights) {
+  Window window = read_unpadded_window(node, weights);
+  const AutoPad auto_pad = read_auto_pad(node);
+  if (auto_pad == AutoPad::kNotSet) {
+    read_pads(node, window);
+    return window;
+  }
+  // Exporters write zeros beside auto_pad.
+  node.ignore("pads");
+  if (auto_pad != AutoPad::kValid) pad_to_same_size(node, window, auto_pad);
+  return window;
+}
+
+Conv read_conv(Node& node, int weights) {
+  const Window window = read_window(node, node.input(weights));
+  const Conv op{.strides = window.strides,
+                .pads_begin = window.pads_begin,
+                .pads_end = window.pads_end,
+                .dilations = window.dilations,
+                .groups = node.integer("group", 1)};
+  if (op.groups < 1) node.invalid("attribute \"group\" is " + std::to_string(op.groups));
+  return op;
+}
+
+}  // namespace anneal
