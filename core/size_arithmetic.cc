@@ -111,7 +111,7 @@ Size SizeTable::divide_by_number(const Polynomial& a, int64_t b) {
   if (b > 1) {
     const int64_t shift = remainder.constant_term();
     const Atom* nested = lone_atom(*add_scaled(remainder, Polynomial::constant(shift), -1));
-    int64_t product;
+    int64_t product = 0;
     std::optional<Polynomial> joined;
     if (nested != nullptr && nested->kind == AtomKind::kFloorDiv && nested->b.known() &&
         !__builtin_mul_overflow(nested->b.value(), b, &product))

@@ -14,13 +14,14 @@ namespace {
 std::atomic<int> allocations{0};
 }  // namespace
 
-void* operator new(size_t size) {
+// Not inlined, because the compiler would take new and free for a mismatched pair.
+__attribute__((noinline)) void* operator new(size_t size) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = std::malloc(size)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+__attribute__((noinline)) void operator delete(void* memory) noexcept { std::free(memory); }
+__attribute__((noinline)) void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace anneal {
 namespace {
