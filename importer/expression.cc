@@ -18,7 +18,7 @@ Pointwise pointwise_op(Node& node, const std::vector<ValueId>& inputs, DataType 
 
 Program program_of(std::span<const DataType> inputs, DataType dtype, Formula formula) {
   ProgramBuilder builder;
-  std::vector<Operand> terms;
+  std::vector<Expression> terms;
   for (size_t i = 0; i < inputs.size(); ++i)
     terms.push_back({&builder, builder.input(static_cast<int>(i), inputs[i])});
   return builder.finish(formula(terms).reg, dtype);
@@ -41,7 +41,7 @@ ValueId as_i64(Node& node, ValueId value, std::string_view suffix) {
     return node.constant_value(Tensor::of<int64_t>(DataType::kI64, constant->dims(), integers),
                                suffix);
   }
-  return pointwise(node, suffix, {value}, DataType::kI64, [](Operands in) { return in[0]; });
+  return pointwise(node, suffix, {value}, DataType::kI64, [](Expressions in) { return in[0]; });
 }
 
 ValueId reshape(Node& node, ValueId value, const std::vector<Size>& shape,

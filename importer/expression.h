@@ -12,47 +12,47 @@
 namespace anneal {
 
 // A register with its builder. Both operands of an operator have one register type; a number beside
-// a Operand takes the Operand's.
-struct Operand {
+// a Expression takes the Expression's.
+struct Expression {
   ProgramBuilder* builder = nullptr;
   Reg reg;
 
-  Operand apply(Opcode opcode) const { return {builder, builder->apply(opcode, reg)}; }
-  Operand apply(Opcode opcode, Operand b) const {
+  Expression apply(Opcode opcode) const { return {builder, builder->apply(opcode, reg)}; }
+  Expression apply(Opcode opcode, Expression b) const {
     return {builder, builder->apply(opcode, reg, b.reg)};
   }
-  Operand number(double value) const { return {builder, builder->constant(reg.type, value)}; }
-  Operand cast(RegisterType type) const { return {builder, builder->cast(reg, type)}; }
-  Operand index(int axis) const { return {builder, builder->index(axis)}; }
+  Expression number(double value) const { return {builder, builder->constant(reg.type, value)}; }
+  Expression cast(RegisterType type) const { return {builder, builder->cast(reg, type)}; }
+  Expression index(int axis) const { return {builder, builder->index(axis)}; }
 };
 
-inline Operand operator+(Operand a, Operand b) { return a.apply(Opcode::kAdd, b); }
-inline Operand operator-(Operand a, Operand b) { return a.apply(Opcode::kSub, b); }
-inline Operand operator*(Operand a, Operand b) { return a.apply(Opcode::kMul, b); }
-inline Operand operator/(Operand a, Operand b) { return a.apply(Opcode::kDiv, b); }
-inline Operand operator+(Operand a, double b) { return a + a.number(b); }
-inline Operand operator-(Operand a, double b) { return a - a.number(b); }
-inline Operand operator*(Operand a, double b) { return a * a.number(b); }
-inline Operand operator/(Operand a, double b) { return a / a.number(b); }
-inline Operand operator-(double a, Operand b) { return b.number(a) - b; }
-inline Operand operator/(double a, Operand b) { return b.number(a) / b; }
-inline Operand operator-(Operand a) { return a.apply(Opcode::kNeg); }
-inline Operand operator<(Operand a, Operand b) { return a.apply(Opcode::kLess, b); }
-inline Operand operator<=(Operand a, Operand b) { return a.apply(Opcode::kLessEqual, b); }
-inline Operand operator==(Operand a, Operand b) { return a.apply(Opcode::kEqual, b); }
-inline Operand operator<(Operand a, double b) { return a < a.number(b); }
-inline Operand operator<=(Operand a, double b) { return a <= a.number(b); }
-inline Operand operator==(Operand a, double b) { return a == a.number(b); }
-inline Operand operator&&(Operand a, Operand b) { return a.apply(Opcode::kAnd, b); }
-inline Operand operator!(Operand a) { return a.apply(Opcode::kNot); }
-inline Operand min(Operand a, Operand b) { return a.apply(Opcode::kMin, b); }
-inline Operand max(Operand a, Operand b) { return a.apply(Opcode::kMax, b); }
-inline Operand select(Operand condition, Operand if_true, Operand if_false) {
+inline Expression operator+(Expression a, Expression b) { return a.apply(Opcode::kAdd, b); }
+inline Expression operator-(Expression a, Expression b) { return a.apply(Opcode::kSub, b); }
+inline Expression operator*(Expression a, Expression b) { return a.apply(Opcode::kMul, b); }
+inline Expression operator/(Expression a, Expression b) { return a.apply(Opcode::kDiv, b); }
+inline Expression operator+(Expression a, double b) { return a + a.number(b); }
+inline Expression operator-(Expression a, double b) { return a - a.number(b); }
+inline Expression operator*(Expression a, double b) { return a * a.number(b); }
+inline Expression operator/(Expression a, double b) { return a / a.number(b); }
+inline Expression operator-(double a, Expression b) { return b.number(a) - b; }
+inline Expression operator/(double a, Expression b) { return b.number(a) / b; }
+inline Expression operator-(Expression a) { return a.apply(Opcode::kNeg); }
+inline Expression operator<(Expression a, Expression b) { return a.apply(Opcode::kLess, b); }
+inline Expression operator<=(Expression a, Expression b) { return a.apply(Opcode::kLessEqual, b); }
+inline Expression operator==(Expression a, Expression b) { return a.apply(Opcode::kEqual, b); }
+inline Expression operator<(Expression a, double b) { return a < a.number(b); }
+inline Expression operator<=(Expression a, double b) { return a <= a.number(b); }
+inline Expression operator==(Expression a, double b) { return a == a.number(b); }
+inline Expression operator&&(Expression a, Expression b) { return a.apply(Opcode::kAnd, b); }
+inline Expression operator!(Expression a) { return a.apply(Opcode::kNot); }
+inline Expression min(Expression a, Expression b) { return a.apply(Opcode::kMin, b); }
+inline Expression max(Expression a, Expression b) { return a.apply(Opcode::kMax, b); }
+inline Expression select(Expression condition, Expression if_true, Expression if_false) {
   return {if_true.builder, if_true.builder->select(condition.reg, if_true.reg, if_false.reg)};
 }
 
-using Operands = std::span<const Operand>;  // one per input of the layer, never empty
-using Formula = FunctionRef<Operand(Operands)>;
+using Expressions = std::span<const Expression>;  // one per input of the layer, never empty
+using Formula = FunctionRef<Expression(Expressions)>;
 
 // The program of a formula over inputs of these types, its result rounded once, to dtype.
 Program program_of(std::span<const DataType> inputs, DataType dtype, Formula formula);

@@ -8,14 +8,16 @@
 namespace anneal {
 namespace {
 
-Operand sigmoid(Operand x) { return x.apply(Opcode::kSigmoid); }
-Operand exp(Operand x) { return x.apply(Opcode::kExp); }
-Operand expm1(Operand x) { return x.apply(Opcode::kExpm1); }
-Operand tanh(Operand x) { return x.apply(Opcode::kTanh); }
-Operand relu(Operand x) { return max(x, x.number(0)); }
+Expression sigmoid(Expression x) { return x.apply(Opcode::kSigmoid); }
+Expression exp(Expression x) { return x.apply(Opcode::kExp); }
+Expression expm1(Expression x) { return x.apply(Opcode::kExpm1); }
+Expression tanh(Expression x) { return x.apply(Opcode::kTanh); }
+Expression relu(Expression x) { return max(x, x.number(0)); }
 // log(1 + exp(x)) without overflow.
-Operand softplus(Operand x) { return relu(x) + exp(-x.apply(Opcode::kAbs)).apply(Opcode::kLog1p); }
-Operand hard_sigmoid(Operand x, double alpha, double beta) {
+Expression softplus(Expression x) {
+  return relu(x) + exp(-x.apply(Opcode::kAbs)).apply(Opcode::kLog1p);
+}
+Expression hard_sigmoid(Expression x, double alpha, double beta) {
   return max(x.number(0), min(x.number(1), x * alpha + beta));
 }
 
@@ -27,33 +29,33 @@ Outputs activation(Node& node, Formula formula, TypeSet types = kFloats) {
 
 Outputs import_relu(Node& node) {
   return activation(
-      node, [](Operands in) { return relu(in[0]); }, kNumbers);
+      node, [](Expressions in) { return relu(in[0]); }, kNumbers);
 }
 
 Outputs import_sigmoid(Node& node) {
-  return activation(node, [](Operands in) { return sigmoid(in[0]); });
+  return activation(node, [](Expressions in) { return sigmoid(in[0]); });
 }
 
 Outputs import_leaky_relu(Node& node) {
   const double alpha = node.number("alpha", 0.01F);
-  return activation(node, [&](Operands in) {
-    const Operand x = in[0];
+  return activation(node, [&](Expressions in) {
+    const Expression x = in[0];
     return select(x < 0, x * alpha, x);
   });
 }
 
 Outputs import_elu(Node& node) {
   const double alpha = node.number("alpha", 1);
-  return activation(node, [&](Operands in) {
-    const Operand x = in[0];
+  return activation(node, [&](Expressions in) {
+    const Expression x = in[0];
     return select(x < 0, expm1(x) * alpha, x);
   });
 }
 
 Outputs import_celu(Node& node) {
   const double alpha = node.number("alpha", 1);
-  return activation(node, [&](Operands in) {
-    const Operand x = in[0];
+  return activation(node, [&](Expressions in) {
+    const Expression x = in[0];
     return relu(x) + min(x.number(0), expm1(x / alpha) * alpha);
   });
 }
@@ -61,8 +63,8 @@ Outputs import_celu(Node& node) {
 Outputs selu(Node& node, float alpha, float gamma) {
   const double a = node.number("alpha", alpha);
   const double g = node.number("gamma", gamma);
-  return activation(node, [&](Operands in) {
-    const Operand x = in[0];
+  return activation(node, [&](Expressions in) {
+    const Expression x = in[0];
     return select(x <= 0, expm1(x) * a, x) * g;
   });
 }
@@ -74,36 +76,37 @@ Outputs import_selu(Node& node) {
 Outputs import_hard_sigmoid(Node& node) {
   const double alpha = node.number("alpha", 0.2F);
   const double beta = node.number("beta", 0.5F);
-  return activation(node, [&](Operands in) { return hard_sigmoid(in[0], alpha, beta); });
+  return activation(node, [&](Expressions in) { return hard_sigmoid(in[0], alpha, beta); });
 }
 
 Outputs import_hard_swish(Node& node) {
-  return activation(node, [](Operands in) { return in[0] * hard_sigmoid(in[0], 1.0F / 6, 0.5); });
+  return activation(node,
+                    [](Expressions in) { return in[0] * hard_sigmoid(in[0], 1.0F / 6, 0.5); });
 }
 
 Outputs import_softplus(Node& node) {
-  return activation(node, [](Operands in) { return softplus(in[0]); });
+  return activation(node, [](Expressions in) { return softplus(in[0]); });
 }
 
 Outputs import_softsign(Node& node) {
-  return activation(node, [](Operands in) { return in[0] / (in[0].apply(Opcode::kAbs) + 1.0); });
+  return activation(node, [](Expressions in) { return in[0] / (in[0].apply(Opcode::kAbs) + 1.0); });
 }
 
 Outputs import_mish(Node& node) {
-  return activation(node, [](Operands in) { return in[0] * tanh(softplus(in[0])); });
+  return activation(node, [](Expressions in) { return in[0] * tanh(softplus(in[0])); });
 }
 
 Outputs import_swish(Node& node) {
   const double alpha = node.number("alpha", 1);
-  return activation(node, [&](Operands in) { return in[0] * sigmoid(in[0] * alpha); });
+  return activation(node, [&](Expressions in) { return in[0] * sigmoid(in[0] * alpha); });
 }
 
 Outputs import_gelu(Node& node) {
   const bool approximate = node.choice("approximate", {"none", "tanh"}) == 1;
-  return activation(node, [&](Operands in) {
-    const Operand x = in[0];
+  return activation(node, [&](Expressions in) {
+    const Expression x = in[0];
     if (approximate) {
-      const Operand inner = (x + x * x * x * 0.044715) * std::sqrt(2 / std::numbers::pi);
+      const Expression inner = (x + x * x * x * 0.044715) * std::sqrt(2 / std::numbers::pi);
       return x * 0.5 * (tanh(inner) + 1.0);
     }
     return x * 0.5 * ((x * std::numbers::sqrt2 * 0.5).apply(Opcode::kErf) + 1.0);
@@ -112,8 +115,8 @@ Outputs import_gelu(Node& node) {
 
 Outputs import_thresholded_relu(Node& node) {
   const double alpha = node.number("alpha", 1);
-  return activation(node, [&](Operands in) {
-    const Operand x = in[0];
+  return activation(node, [&](Expressions in) {
+    const Expression x = in[0];
     return select(x.number(alpha) < x, x, x.number(0));
   });
 }
@@ -122,11 +125,11 @@ Outputs import_shrink(Node& node) {
   const double lambda = node.number("lambd", 0.5F);
   const double bias = node.number("bias", 0);
   node.expect_inputs(1, 1);
-  return pointwise_result(node, {node.input(0)}, node.dtype(0, kNumbers), [&](Operands in) {
+  return pointwise_result(node, {node.input(0)}, node.dtype(0, kNumbers), [&](Expressions in) {
     // Both constants are fractions, whatever x is.
     const bool wide = node.dtype(0) == DataType::kF64 || size_of(node.dtype(0)) == 8;
-    const Operand x = in[0].cast(wide ? RegisterType::kF64 : RegisterType::kF32);
-    const Operand shrunk =
+    const Expression x = in[0].cast(wide ? RegisterType::kF64 : RegisterType::kF32);
+    const Expression shrunk =
         select(x < -lambda, x + bias, select(x.number(lambda) < x, x - bias, x.number(0)));
     return shrunk.cast(in[0].reg.type);
   });
@@ -135,7 +138,7 @@ Outputs import_shrink(Node& node) {
 Outputs prelu(Node& node, ValueId slope) {
   node.expect_same_dtype({0, 1});
   return pointwise_result(node, {node.input(0), slope}, node.dtype(0, kNumbers),
-                          [](Operands in) { return select(in[0] < 0, in[0] * in[1], in[0]); });
+                          [](Expressions in) { return select(in[0] < 0, in[0] * in[1], in[0]); });
 }
 
 // Before opset 7 a slope of more than one element belongs to axis 1.

@@ -14,7 +14,7 @@ template <Opcode opcode, const TypeSet& types>
 Outputs import_unary(Node& node) {
   node.expect_inputs(1, 1);
   return pointwise_result(node, {node.input(0)}, node.dtype(0, types),
-                          [](Operands in) { return in[0].apply(opcode); });
+                          [](Expressions in) { return in[0].apply(opcode); });
 }
 
 // On integers ceil, floor and round would change nothing; ONNX does not allow them there.
@@ -34,7 +34,7 @@ Outputs import_binary(Node& node) {
   node.expect_inputs(2, 2);
   node.expect_same_dtype({0, 1});
   return pointwise_result(node, {node.input(0), node.input(1)}, node.dtype(0, types),
-                          [](Operands in) { return in[0].apply(opcode, in[1]); });
+                          [](Expressions in) { return in[0].apply(opcode, in[1]); });
 }
 
 // Before opset 7: the second operand has the shape of consecutive axes of the first, from `axis`.
@@ -45,20 +45,20 @@ Outputs import_binary_with_axis(Node& node) {
   node.ignore("consumed_inputs");
   const ValueId b = aligned_operand(node);
   return pointwise_result(node, {node.input(0), b}, node.dtype(0, kNumbers),
-                          [](Operands in) { return in[0].apply(opcode, in[1]); });
+                          [](Expressions in) { return in[0].apply(opcode, in[1]); });
 }
 
 Outputs import_reciprocal(Node& node) {
   node.expect_inputs(1, 1);
   return pointwise_result(node, {node.input(0)}, node.dtype(0, kFloats),
-                          [](Operands in) { return 1.0 / in[0]; });
+                          [](Expressions in) { return 1.0 / in[0]; });
 }
 
 // The base decides the type. A power of mixed types is taken in the base's registers if that is a
 // float, in f64 if only the exponent is.
 Outputs power(Node& node, ValueId exponent) {
   const DataType dtype = node.dtype(0, kNumbers);
-  return pointwise_result(node, {node.input(0), exponent}, dtype, [&](Operands in) {
+  return pointwise_result(node, {node.input(0), exponent}, dtype, [&](Expressions in) {
     const RegisterType base = in[0].reg.type;
     const bool fraction = !is_float(dtype) && is_float(node.graph().value(exponent).type().dtype);
     const RegisterType common = fraction ? RegisterType::kF64 : base;
@@ -84,7 +84,7 @@ Outputs import_mod(Node& node) {
   const DataType dtype = node.dtype(0, kNumbers);
   const Opcode opcode = node.flag("fmod", false) ? Opcode::kRem : Opcode::kMod;
   return pointwise_result(node, {node.input(0), node.input(1)}, dtype,
-                          [&](Operands in) { return in[0].apply(opcode, in[1]); });
+                          [&](Expressions in) { return in[0].apply(opcode, in[1]); });
 }
 
 // Any number of operands; computed in registers, rounded once.
@@ -97,9 +97,9 @@ Outputs import_variadic(Node& node) {
     inputs.push_back(node.input(i));
   }
   const DataType dtype = node.dtype(0, mean || opcode == Opcode::kAdd ? kFloats : kNumbers);
-  return pointwise_result(node, inputs, dtype, [&](Operands in) {
-    Operand result = in[0];
-    for (const Operand term : in.subspan(1)) result = result.apply(opcode, term);
+  return pointwise_result(node, inputs, dtype, [&](Expressions in) {
+    Expression result = in[0];
+    for (const Expression term : in.subspan(1)) result = result.apply(opcode, term);
     return mean ? result / static_cast<double>(in.size()) : result;
   });
 }
@@ -114,8 +114,8 @@ Outputs clip(Node& node, std::optional<double> low, std::optional<double> high, 
   };
   const int low_index = add(low_value);
   const int high_index = add(high_value);
-  return pointwise_result(node, inputs, node.dtype(0, kNumbers), [&](Operands in) {
-    Operand result = in[0];
+  return pointwise_result(node, inputs, node.dtype(0, kNumbers), [&](Expressions in) {
+    Expression result = in[0];
     if (low) result = max(result, result.number(*low));
     if (low_value != ValueId::kNone) result = max(result, in[low_index]);
     if (high) result = min(result, result.number(*high));
@@ -156,7 +156,7 @@ Outputs cast_to(Node& node, DataType dtype) {
   node.dtype(0, kNumbersAndBooleans);
   if (dtype == DataType::kString) node.unsupported("a cast to strings");
   if (dtype == node.dtype(0)) return same_value(node.input(0));
-  return pointwise_result(node, {node.input(0)}, dtype, [&](Operands in) {
+  return pointwise_result(node, {node.input(0)}, dtype, [&](Expressions in) {
     return dtype == DataType::kBool ? in[0].cast(RegisterType::kBool) : in[0];
   });
 }

@@ -54,8 +54,8 @@ Outputs import_eye_like(Node& node) {
   const DataType dtype = type ? require_dtype(static_cast<int32_t>(*type)) : node.dtype(0);
   if (dtype == DataType::kString) node.unsupported("strings");
   const auto k = static_cast<double>(node.integer("k", 0));
-  return pointwise_result(node, {node.input(0)}, dtype, [&](Operands in) {
-    const Operand on_diagonal = in[0].index(0) + k == in[0].index(1);
+  return pointwise_result(node, {node.input(0)}, dtype, [&](Expressions in) {
+    const Expression on_diagonal = in[0].index(0) + k == in[0].index(1);
     return on_diagonal.cast(register_type(dtype));
   });
 }
@@ -73,16 +73,16 @@ Outputs import_trilu(Node& node) {
     inputs.push_back(reshape(node, node.input(1), {}, "k"));
   }
   if (known && known->size() != 1) node.invalid("k is not a scalar");
-  return pointwise_result(node, inputs, dtype, [&](Operands in) {
-    const Operand row = in[0].index(rank - 2), column = in[0].index(rank - 1);
-    const Operand k =
-        in.size() == 2
-            ? in[1]
-            : Operand{in[0].builder, in[0].builder->constant(RegisterType::kI64,
-                                                             known ? known->front() : int64_t{0})};
+  return pointwise_result(node, inputs, dtype, [&](Expressions in) {
+    const Expression row = in[0].index(rank - 2), column = in[0].index(rank - 1);
+    const Expression k =
+        in.size() == 2 ? in[1]
+                       : Expression{in[0].builder,
+                                    in[0].builder->constant(RegisterType::kI64,
+                                                            known ? known->front() : int64_t{0})};
     // Compared by distance: row + k may overflow.
-    const Operand distance = column - row;
-    const Operand zero{in[0].builder, in[0].builder->constant(in[0].reg.type, int64_t{0})};
+    const Expression distance = column - row;
+    const Expression zero{in[0].builder, in[0].builder->constant(in[0].reg.type, int64_t{0})};
     return select(upper ? k <= distance : distance <= k, in[0], zero);
   });
 }
@@ -129,9 +129,9 @@ Outputs import_one_hot(Node& node) {
   };
   const std::vector<ValueId> inputs = {indices, ruler, depth, value_at(0, "off"),
                                        value_at(1, "on")};
-  return pointwise_result(node, inputs, dtype, [&](Operands in) {
-    const Operand index = in[0].cast(RegisterType::kI64);
-    const Operand wrapped = select(index < 0, index + in[2], index);
+  return pointwise_result(node, inputs, dtype, [&](Expressions in) {
+    const Expression index = in[0].cast(RegisterType::kI64);
+    const Expression wrapped = select(index < 0, index + in[2], index);
     return select(wrapped == in[0].index(axis), in[4], in[3]);
   });
 }

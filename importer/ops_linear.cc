@@ -15,7 +15,7 @@ Outputs with_bias(Node& node, Op op, const std::vector<ValueId>& inputs, int bia
   const ValueId channels = per_channel(node, node.input(bias), node.rank(0), "bias_per_channel");
   const ValueId y = node.layer(std::move(op), inputs, "");
   return pointwise_result(
-      node, {y, channels}, node.dtype(0), [](Operands in) { return in[0] + in[1]; }, "bias");
+      node, {y, channels}, node.dtype(0), [](Expressions in) { return in[0] + in[1]; }, "bias");
 }
 
 Outputs import_conv(Node& node) {
@@ -121,13 +121,13 @@ Outputs gemm(Node& node) {
     node.unsupported("alpha or beta other than 1 on integers");
   std::vector<ValueId> inputs = {node.layer(op, factors, "")};
   if (has_c) inputs.push_back(node.input(2));
-  const auto scaled = [](Operand term, float factor) {
+  const auto scaled = [](Expression term, float factor) {
     return factor == 1 ? term : term * static_cast<double>(factor);
   };
   return pointwise_result(
       node, inputs, dtype,
-      [&](Operands in) {
-        const Operand product = scaled(in[0], alpha);
+      [&](Expressions in) {
+        const Expression product = scaled(in[0], alpha);
         return has_c ? product + scaled(in[1], beta) : product;
       },
       has_c ? "bias" : "scaled");

@@ -6,32 +6,32 @@ namespace anneal {
 namespace {
 
 // combine(a, b) is the formula; the result is bool unless `same_type`.
-template <Operand (*combine)(Operand, Operand), const TypeSet& types, bool same_type>
+template <Expression (*combine)(Expression, Expression), const TypeSet& types, bool same_type>
 Outputs import_combination(Node& node) {
   node.expect_inputs(2, 2);
   node.expect_same_dtype({0, 1});
   const DataType dtype = node.dtype(0, types);
   return pointwise_result(node, {node.input(0), node.input(1)}, same_type ? dtype : DataType::kBool,
-                          [](Operands in) { return combine(in[0], in[1]); });
+                          [](Expressions in) { return combine(in[0], in[1]); });
 }
 
-template <Operand (*combine)(Operand, Operand), const TypeSet& types>
+template <Expression (*combine)(Expression, Expression), const TypeSet& types>
 Outputs import_combination_with_axis(Node& node) {
   node.expect_inputs(2, 2);
   node.expect_same_dtype({0, 1});
   node.dtype(0, types);
   return pointwise_result(node, {node.input(0), aligned_operand(node)}, DataType::kBool,
-                          [](Operands in) { return combine(in[0], in[1]); });
+                          [](Expressions in) { return combine(in[0], in[1]); });
 }
 
 template <Opcode opcode>
-Operand combined(Operand a, Operand b) {
+Expression combined(Expression a, Expression b) {
   return a.apply(opcode, b);
 }
-Operand greater(Operand a, Operand b) { return b < a; }
-Operand greater_or_equal(Operand a, Operand b) { return b <= a; }
+Expression greater(Expression a, Expression b) { return b < a; }
+Expression greater_or_equal(Expression a, Expression b) { return b <= a; }
 
-template <Operand (*combine)(Operand, Operand)>
+template <Expression (*combine)(Expression, Expression)>
 constexpr auto import_comparison = import_combination<combine, kNumbers, false>;
 template <Opcode opcode>
 constexpr auto import_logic = import_combination<combined<opcode>, kBooleans, false>;
@@ -41,13 +41,13 @@ constexpr auto import_bits = import_combination<combined<opcode>, kIntegers, tru
 Outputs import_not(Node& node) {
   node.expect_inputs(1, 1);
   return pointwise_result(node, {node.input(0)}, node.dtype(0, kBooleans),
-                          [](Operands in) { return !in[0]; });
+                          [](Expressions in) { return !in[0]; });
 }
 
 Outputs import_bitwise_not(Node& node) {
   node.expect_inputs(1, 1);
   return pointwise_result(node, {node.input(0)}, node.dtype(0, kIntegers),
-                          [](Operands in) { return in[0].apply(Opcode::kBitNot); });
+                          [](Expressions in) { return in[0].apply(Opcode::kBitNot); });
 }
 
 Outputs import_bit_shift(Node& node) {
@@ -63,7 +63,7 @@ Outputs import_is_nan(Node& node) {
   node.expect_inputs(1, 1);
   node.dtype(0, kFloats);
   return pointwise_result(node, {node.input(0)}, DataType::kBool,
-                          [](Operands in) { return in[0].apply(Opcode::kIsNan); });
+                          [](Expressions in) { return in[0].apply(Opcode::kIsNan); });
 }
 
 Outputs import_is_inf(Node& node) {
@@ -71,9 +71,9 @@ Outputs import_is_inf(Node& node) {
   node.dtype(0, kFloats);
   const bool negative = node.flag("detect_negative", true);
   const bool positive = node.flag("detect_positive", true);
-  return pointwise_result(node, {node.input(0)}, DataType::kBool, [&](Operands in) {
-    const Operand x = in[0];
-    const Operand infinite = x.apply(Opcode::kIsInf);
+  return pointwise_result(node, {node.input(0)}, DataType::kBool, [&](Expressions in) {
+    const Expression x = in[0];
+    const Expression infinite = x.apply(Opcode::kIsInf);
     if (negative && positive) return infinite;
     if (negative) return infinite && x < 0;
     if (positive) return infinite && x.number(0) < x;
@@ -87,7 +87,7 @@ Outputs import_where(Node& node) {
   node.expect_same_dtype({1, 2});
   return pointwise_result(node, {node.input(0), node.input(1), node.input(2)},
                           node.dtype(1, kNumbersAndBooleans),
-                          [](Operands in) { return select(in[0], in[1], in[2]); });
+                          [](Expressions in) { return select(in[0], in[1], in[2]); });
 }
 
 constexpr auto import_equal =

@@ -29,8 +29,8 @@ Outputs scale_and_shift(Node& node, ValueId x, ValueId scale, ValueId shift,
   if (shift != ValueId::kNone) inputs.push_back(shift);
   return pointwise_result(
       node, inputs, dtype,
-      [&](Operands in) {
-        const Operand scaled = in[0] * in[1].cast(in[0].reg.type);
+      [&](Expressions in) {
+        const Expression scaled = in[0] * in[1].cast(in[0].reg.type);
         return in.size() == 3 ? scaled + in[2].cast(in[0].reg.type) : scaled;
       },
       suffix);
@@ -60,13 +60,13 @@ Outputs batch_normalization(Node& node, ValueId mean, ValueId variance, bool con
     };
     const ValueId factor =
         pointwise(node, "factor", {channels(node, 1, "scale"), vector(variance, "variance")}, real,
-                  [&](Operands in) {
+                  [&](Expressions in) {
                     const RegisterType type = register_type(real);
                     return in[0].cast(type) / (in[1].cast(type) + epsilon).apply(Opcode::kSqrt);
                   });
     return pointwise_result(
         node, {node.input(0), vector(mean, "mean"), factor, channels(node, 2, "bias")}, dtype,
-        [&](Operands in) {
+        [&](Expressions in) {
           const RegisterType type = register_type(real);
           return (in[0].cast(type) - in[1].cast(type)) * in[2] + in[3].cast(type);
         });
@@ -122,20 +122,20 @@ Outputs batch_normalization_training(Node& node) {
   if (axes.size() < 2) node.invalid("at least 2 axes are expected");
   axes.erase(axes.begin() + 1);
   const ValueId over = node.integers_value(axes, "axes");
-  const auto wide = [&](Operands in) { return in[0].cast(register_type(real)); };
+  const auto wide = [&](Expressions in) { return in[0].cast(register_type(real)); };
   const ValueId x = pointwise(node, "wide", {node.input(0)}, real, wide);
   const Reduce mean_of{.kind = ReduceKind::kMean, .keepdims = false};
   const ValueId mean = node.layer(mean_of, {x, over}, "batch_mean");
   const ValueId squares = pointwise(
       node, "squares", {x, per_channel(node, mean, node.rank(0), "batch_mean_per_channel")}, real,
-      [](Operands in) { return (in[0] - in[1]) * (in[0] - in[1]); });
+      [](Expressions in) { return (in[0] - in[1]) * (in[0] - in[1]); });
   const ValueId variance = node.layer(mean_of, {squares, over}, "batch_variance");
   Outputs outputs = batch_normalization(node, mean, variance, false);
   const auto running = [&](int input, ValueId batch, const char* suffix) {
     return pointwise_result(
         node, {node.input(input), batch}, node.dtype(input, kFloats),
-        [&](Operands in) {
-          const Operand old = in[0].cast(in[1].reg.type);
+        [&](Expressions in) {
+          const Expression old = in[0].cast(in[1].reg.type);
           return old * momentum + in[1] * (1 - momentum);
         },
         suffix, input - 2)[0];
@@ -169,20 +169,21 @@ void add_statistics(Node& node, const std::vector<int64_t>& axes, double epsilon
   const DataType real = real_type(node.dtype(0));
   const ValueId over = node.integers_value(axes, "axes");
   const ValueId x =
-      pointwise(node, "wide", {node.input(0)}, real, [](Operands in) { return in[0]; });
+      pointwise(node, "wide", {node.input(0)}, real, [](Expressions in) { return in[0]; });
   const Reduce mean_of{.kind = ReduceKind::kMean};
   const ValueId mean = node.layer(mean_of, {x, over}, "row_mean");
   const auto add = [&](int output, ValueId from, Formula formula, const char* suffix) {
     outputs.push_back(pointwise_result(node, {from}, real, formula, suffix, output)[0]);
   };
   add(
-      1, mean, [](Operands in) { return in[0]; }, "mean");
+      1, mean, [](Expressions in) { return in[0]; }, "mean");
   if (!node.has_output(2)) return;
-  const ValueId squares = pointwise(node, "squares", {x, mean}, real,
-                                    [](Operands in) { return (in[0] - in[1]) * (in[0] - in[1]); });
+  const ValueId squares = pointwise(node, "squares", {x, mean}, real, [](Expressions in) {
+    return (in[0] - in[1]) * (in[0] - in[1]);
+  });
   const ValueId variance = node.layer(mean_of, {squares, over}, "variance");
   add(
-      2, variance, [&](Operands in) { return 1.0 / (in[0] + epsilon).apply(Opcode::kSqrt); },
+      2, variance, [&](Expressions in) { return 1.0 / (in[0] + epsilon).apply(Opcode::kSqrt); },
       "inverse_deviation");
 }
 
@@ -246,7 +247,7 @@ Outputs import_group_normalization_per_group(Node& node) {
   const ValueId scale = per_channel(node, node.input(1), 3, "scale_per_group");
   const ValueId bias = per_channel(node, node.input(2), 3, "bias_per_group");
   const ValueId scaled = pointwise(node, "scale", {groups.normal, scale, bias}, node.dtype(0),
-                                   [](Operands in) { return in[0] * in[1] + in[2]; });
+                                   [](Expressions in) { return in[0] * in[1] + in[2]; });
   return node.result(Reshape{.allow_zero = true}, {scaled, node.sizes_value(groups.shape, "shape")},
                      "ungrouped");
 }
@@ -276,12 +277,12 @@ Outputs import_lp_normalization(Node& node) {
   const int64_t p = node.integer("p", 2);
   if (p != 1 && p != 2) node.invalid("attribute \"p\" is " + std::to_string(p));
   const int64_t axis = node.resolve_axis(node.integer("axis", -1), node.rank(0));
-  const ValueId terms = pointwise(node, "terms", {node.input(0)}, real, [&](Operands in) {
+  const ValueId terms = pointwise(node, "terms", {node.input(0)}, real, [&](Expressions in) {
     return p == 1 ? in[0].apply(Opcode::kAbs) : in[0] * in[0];
   });
   const ValueId sum = node.layer(Reduce{}, {terms, node.integers_value({axis}, "axes")}, "sum");
-  return pointwise_result(node, {node.input(0), sum}, dtype, [&](Operands in) {
-    const Operand norm = p == 1 ? in[1] : in[1].apply(Opcode::kSqrt);
+  return pointwise_result(node, {node.input(0), sum}, dtype, [&](Expressions in) {
+    const Expression norm = p == 1 ? in[1] : in[1].apply(Opcode::kSqrt);
     return select(norm == 0, norm.number(0), in[0] / norm);
   });
 }
@@ -299,8 +300,8 @@ Outputs import_lrn(Node& node) {
   if (size < 1 || size > 1 << 20) node.invalid("attribute \"size\" is " + std::to_string(size));
   if (shape.rank() < 2) node.invalid("at least 2 axes are expected");
   const Size rest = node.sizes().product(Shape(shape.span().subspan(2)));
-  const ValueId squares =
-      pointwise(node, "squares", {node.input(0)}, real, [](Operands in) { return in[0] * in[0]; });
+  const ValueId squares = pointwise(node, "squares", {node.input(0)}, real,
+                                    [](Expressions in) { return in[0] * in[0]; });
   const ValueId planes =
       reshape(node, squares, {shape[0], Size(1), shape[1], rest}, "channels_as_rows");
   const Pool average{.kind = PoolKind::kAverage,
@@ -312,8 +313,8 @@ Outputs import_lrn(Node& node) {
                      .count_include_pad = true};
   const ValueId averages = reshape(node, node.layer(average, {planes}, "average"),
                                    {shape.begin(), shape.end()}, "rows_as_channels");
-  return pointwise_result(node, {node.input(0), averages}, dtype, [&](Operands in) {
-    const Operand base = in[1] * alpha + bias;
+  return pointwise_result(node, {node.input(0), averages}, dtype, [&](Expressions in) {
+    const Expression base = in[1] * alpha + bias;
     return in[0] / base.apply(Opcode::kPow, base.number(beta));
   });
 }

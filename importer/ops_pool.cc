@@ -70,13 +70,14 @@ Outputs global_lp_pool(Node& node, double p) {
   const DataType dtype = node.dtype(0, kFloats);
   const DataType real = dtype == DataType::kF64 ? dtype : DataType::kF32;
   if (!(p > 0)) node.invalid("attribute \"p\" is not positive");
-  const auto power = [](Operand x, double exponent) {
+  const auto power = [](Expression x, double exponent) {
     return x.apply(Opcode::kPow, x.number(exponent));
   };
-  const ValueId terms = pointwise(node, "terms", {node.input(0)}, real,
-                                  [&](Operands in) { return power(in[0].apply(Opcode::kAbs), p); });
+  const ValueId terms = pointwise(node, "terms", {node.input(0)}, real, [&](Expressions in) {
+    return power(in[0].apply(Opcode::kAbs), p);
+  });
   const ValueId sum = node.layer(Reduce{}, {terms, spatial(node)}, "sum");
-  return pointwise_result(node, {sum}, dtype, [&](Operands in) { return power(in[0], 1 / p); });
+  return pointwise_result(node, {sum}, dtype, [&](Expressions in) { return power(in[0], 1 / p); });
 }
 Outputs import_global_lp_pool_float(Node& node) {
   return global_lp_pool(node, node.number("p", 2));

@@ -101,7 +101,7 @@ Outputs dequantize(Node& node, const Parameters& parameters) {
   if (dtype == scale) return node.result(op, inputs);
   if (!is_float(dtype)) node.invalid("\"output_dtype\" is no float");
   return pointwise_result(
-      node, {node.layer(op, inputs, "")}, dtype, [](Operands in) { return in[0]; }, "cast");
+      node, {node.layer(op, inputs, "")}, dtype, [](Expressions in) { return in[0]; }, "cast");
 }
 
 Outputs import_dequantize_per_tensor(Node& node) { return dequantize(node, per_tensor(node)); }
@@ -121,16 +121,16 @@ Outputs import_dynamic_quantize(Node& node) {
     return node.layer(Reduce{.kind = kind, .keepdims = false}, {node.input(0), axes}, suffix);
   };
   const ValueId low = extreme(ReduceKind::kMin, "min"), high = extreme(ReduceKind::kMax, "max");
-  const auto low_of = [](Operands in) { return min(in[0], in[0].number(0)); };
+  const auto low_of = [](Expressions in) { return min(in[0], in[0].number(0)); };
   const ValueId scale = pointwise_result(
       node, {low, high}, DataType::kF32,
-      [&](Operands in) { return (max(in[1], in[1].number(0)) - low_of(in)) / 255.0; }, "scale",
+      [&](Expressions in) { return (max(in[1], in[1].number(0)) - low_of(in)) / 255.0; }, "scale",
       1)[0];
   const ValueId zero_point = pointwise_result(
       node, {low, scale}, DataType::kU8,
-      [&](Operands in) {
-        const Operand zero = (0.0 - low_of(in) / in[1]).apply(Opcode::kRoundEven);
-        return Operand{zero.builder, zero.builder->saturate(zero.reg, DataType::kU8)};
+      [&](Expressions in) {
+        const Expression zero = (0.0 - low_of(in) / in[1]).apply(Opcode::kRoundEven);
+        return Expression{zero.builder, zero.builder->saturate(zero.reg, DataType::kU8)};
       },
       "zero_point", 2)[0];
   return {node.result(Quantize{.dtype = DataType::kU8}, {node.input(0), scale, zero_point})[0],
@@ -175,12 +175,12 @@ Outputs import_mat_mul_integer(Node& node) {
 Outputs requantize(Node& node, const std::vector<ValueId>& inputs, DataType dtype) {
   return pointwise_result(
       node, inputs, dtype,
-      [&](Operands in) {
-        const Operand sum = in.size() > 5 ? in[0] + in[5] : in[0];
-        const auto real = [](Operand term) { return term.cast(RegisterType::kF32); };
-        const Operand scale = real(in[1]) * real(in[2]) / real(in[3]);
-        const Operand q = (real(sum) * scale).apply(Opcode::kRoundEven) + real(in[4]);
-        return Operand{q.builder, q.builder->saturate(q.reg, dtype)};
+      [&](Expressions in) {
+        const Expression sum = in.size() > 5 ? in[0] + in[5] : in[0];
+        const auto real = [](Expression term) { return term.cast(RegisterType::kF32); };
+        const Expression scale = real(in[1]) * real(in[2]) / real(in[3]);
+        const Expression q = (real(sum) * scale).apply(Opcode::kRoundEven) + real(in[4]);
+        return Expression{q.builder, q.builder->saturate(q.reg, dtype)};
       },
       "requantize");
 }

@@ -71,12 +71,12 @@ Outputs sum_between(Node& node, ReadAxes read_axes, Formula before, Formula afte
   return pointwise_result(node, {sum}, dtype, after);
 }
 
-constexpr auto same = [](Operands in) { return in[0]; };
-constexpr auto absolute = [](Operands in) { return in[0].apply(Opcode::kAbs); };
-constexpr auto square = [](Operands in) { return in[0] * in[0]; };
+constexpr auto same = [](Expressions in) { return in[0]; };
+constexpr auto absolute = [](Expressions in) { return in[0].apply(Opcode::kAbs); };
+constexpr auto square = [](Expressions in) { return in[0] * in[0]; };
 
 // Functions of reals: on integers they are taken in f64 and cut.
-Operand in_float(Operand x, Opcode opcode) {
+Expression in_float(Expression x, Opcode opcode) {
   const bool integer = x.reg.type != RegisterType::kF32 && x.reg.type != RegisterType::kF64;
   return (integer ? x.cast(RegisterType::kF64) : x).apply(opcode).cast(x.reg.type);
 }
@@ -88,7 +88,7 @@ Outputs import_reduce_l1(Node& node) {
 template <ReadAxes read_axes>
 Outputs import_reduce_l2(Node& node) {
   return sum_between(node, read_axes, square,
-                     [](Operands in) { return in_float(in[0], Opcode::kSqrt); });
+                     [](Expressions in) { return in_float(in[0], Opcode::kSqrt); });
 }
 template <ReadAxes read_axes>
 Outputs import_reduce_sum_square(Node& node) {
@@ -97,7 +97,7 @@ Outputs import_reduce_sum_square(Node& node) {
 template <ReadAxes read_axes>
 Outputs import_reduce_log_sum(Node& node) {
   return sum_between(node, read_axes, same,
-                     [](Operands in) { return in_float(in[0], Opcode::kLog); });
+                     [](Expressions in) { return in_float(in[0], Opcode::kLog); });
 }
 
 // log(sum(exp(x - m))) + m with m the maximum, or 0 where that is infinite.
@@ -107,17 +107,18 @@ Outputs import_reduce_log_sum_exp(Node& node) {
   const bool keepdims = node.flag("keepdims", true);
   const Axes axes = read_axes(node);
   const DataType real = is_float(dtype) ? wide(dtype) : DataType::kF64;
-  const auto finite = [](Operand m) { return select(m.apply(Opcode::kIsInf), m.number(0), m); };
+  const auto finite = [](Expression m) { return select(m.apply(Opcode::kIsInf), m.number(0), m); };
   ValueId x = node.input(0);
   if (real != dtype) x = pointwise(node, "wide", {x}, real, same);
   const ValueId peak = reduce(node, ReduceKind::kMax, x, axes, true, "max");
-  const ValueId terms = pointwise(node, "terms", {x, peak}, real, [&](Operands in) {
+  const ValueId terms = pointwise(node, "terms", {x, peak}, real, [&](Expressions in) {
     return (in[0] - finite(in[1])).apply(Opcode::kExp);
   });
   const ValueId sum = reduce(node, ReduceKind::kSum, terms, axes, keepdims, "sum");
   const ValueId shift = keepdims ? peak : reduce(node, ReduceKind::kMax, x, axes, false, "shift");
-  return pointwise_result(node, {sum, shift}, dtype,
-                          [&](Operands in) { return in[0].apply(Opcode::kLog) + finite(in[1]); });
+  return pointwise_result(node, {sum, shift}, dtype, [&](Expressions in) {
+    return in[0].apply(Opcode::kLog) + finite(in[1]);
+  });
 }
 
 template <bool largest>
@@ -216,8 +217,8 @@ Outputs import_flattened_softmax(Node& node) {
 // 1 at the first maximum along the axis, 0 elsewhere.
 Outputs hardmax(Node& node, ValueId x, int64_t axis, bool last) {
   const ValueId winner = node.layer(ArgReduce{.largest = true, .axis = axis}, {x}, "argmax");
-  const auto formula = [&](Operands in) {
-    const Operand wins = in[1].index(static_cast<int>(axis)) == in[1];
+  const auto formula = [&](Expressions in) {
+    const Expression wins = in[1].index(static_cast<int>(axis)) == in[1];
     return select(wins, in[0].number(1), in[0].number(0));
   };
   const DataType dtype = node.dtype(0, kFloats);

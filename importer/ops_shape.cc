@@ -133,8 +133,9 @@ Outputs dropout(Node& node, DataType mask) {
   if (node.has_output(1))
     outputs.push_back(pointwise_result(
         node, {node.input(0)}, mask,
-        [&](Operands in) {
-          return Operand{in[0].builder, in[0].builder->constant(register_type(mask), int64_t{1})};
+        [&](Expressions in) {
+          return Expression{in[0].builder,
+                            in[0].builder->constant(register_type(mask), int64_t{1})};
         },
         "mask", 1)[0]);
   return outputs;
