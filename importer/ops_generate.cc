@@ -40,7 +40,7 @@ Outputs import_constant_of_shape(Node& node) {
 Outputs import_range(Node& node) {
   node.expect_inputs(3, 3);
   node.expect_same_dtype({0, 1, 2});
-  node.dtype(0, {DataType::kF32, DataType::kF64, DataType::kI16, DataType::kI32, DataType::kI64});
+  node.dtype(0, kNumbers);
   std::vector<ValueId> inputs;
   for (int i = 0; i < 3; ++i)
     inputs.push_back(reshape(node, node.input(i), {}, "scalar" + std::to_string(i)));

@@ -30,12 +30,12 @@ Axes axes_attribute(Node& node) {
 Axes axes_input(Node& node) {
   node.expect_inputs(1, 2);
   const bool noop = node.flag("noop_with_empty_axes", false);
-  if (!node.has_input(1)) return noop ? Axes{ValueId::kNone, true} : all_axes(node);
-  node.dtype(1, kIndices);
-  if (const auto axes = node.known_integers(1)) {
-    if (axes->empty()) return noop ? Axes{ValueId::kNone, true} : all_axes(node);
+  const bool given = node.has_input(1);
+  if (given) node.dtype(1, kIndices);
+  const bool empty = !given || (node.rank(1) == 1 && node.shape(1)[0] == Size(0));
+  if (empty) return noop ? Axes{ValueId::kNone, true} : all_axes(node);
+  if (const auto axes = node.known_integers(1))
     return {node.integers_value(node.resolve_axes(*axes, node.rank(0)), "axes")};
-  }
   return {as_i64(node, node.input(1), "axes")};
 }
 

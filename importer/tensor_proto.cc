@@ -130,15 +130,16 @@ uint64_t parse_number(const std::string& key, const std::string& text) {
 Tensor from_external(const TensorProto& proto, DataType dtype, const Dims& dims, uint64_t elements,
                      const std::string& folder) {
   std::string location;
-  std::optional<uint64_t> offset, length;
-  for (const auto& entry : proto.external_data()) {
+  for (const auto& entry : proto.external_data())
     if (entry.key() == "location") location = entry.value();
-    if (entry.key() == "offset") offset = parse_number(entry.key(), entry.value());
-    if (entry.key() == "length") length = parse_number(entry.key(), entry.value());
-  }
   return with_context(
       [&] { return "external data \"" + location + "\""; },
       [&] {
+        std::optional<uint64_t> offset, length;
+        for (const auto& entry : proto.external_data()) {
+          if (entry.key() == "offset") offset = parse_number(entry.key(), entry.value());
+          if (entry.key() == "length") length = parse_number(entry.key(), entry.value());
+        }
         const uint64_t bytes = byte_count(elements, dtype);
         if (length && *length != bytes)
           fail(Code::kInvalidModel, "length " + std::to_string(*length) + ", but shape " +
