@@ -1,4 +1,4 @@
-#include "layer_run.h"
+#include "anneal/tests/kernels/layer_run.h"
 
 #include <algorithm>
 #include <cstring>
@@ -94,6 +94,26 @@ std::vector<TensorView> without_data(std::vector<TensorView> views) {
 }
 
 }  // namespace
+
+std::vector<Type> own_types(const TestLayer& layer) {
+  std::vector<Type> types;
+  for (const auto& input : layer.inputs) types.push_back(input ? input->type() : Type{});
+  return types;
+}
+
+Facts infer_with(const TestLayer& layer, const std::vector<Type>& types, SizeTable& sizes) {
+  std::vector<Fact> facts(layer.inputs.size());
+  std::vector<TensorView> views(layer.inputs.size());
+  std::vector<InferInput> inputs(layer.inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!layer.inputs[i]) continue;
+    facts[i].type = types[i];
+    views[i] = layer.inputs[i]->view();
+    inputs[i].fact = &facts[i];
+    if (known(types[i].shape)) inputs[i].value = &views[i];
+  }
+  return infer_layer(layer.op, layer.epilogues, layer.op_input_count, InferInputs(inputs, sizes));
+}
 
 const char* name(Placement placement) {
   switch (placement) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "anneal/core/tensor.h"
-#include "anneal/graph/op.h"
+#include "anneal/graph/infer.h"
 #include "anneal/kernels/kernel.h"
 
 namespace anneal::testing {
@@ -20,6 +20,12 @@ struct TestLayer {
   std::vector<Type> outputs = {};  // as the kernel's maker sees them; sizes may be symbols
   std::vector<Dims> output_dims = {};
 };
+
+// The types of a layer's inputs as they are; Type{} for absent ones.
+std::vector<Type> own_types(const TestLayer& layer);
+// infer_layer() with inputs of these types, which may hold symbols, and the contents of those that
+// do not.
+Facts infer_with(const TestLayer& layer, const std::vector<Type>& types, SizeTable& sizes);
 
 enum class Placement {
   kRowMajor,

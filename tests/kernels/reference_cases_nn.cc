@@ -1,4 +1,4 @@
-#include "reference_cases.h"
+#include "anneal/tests/kernels/reference_cases.h"
 
 namespace anneal::testing {
 

@@ -5,9 +5,9 @@
 
 #include "anneal/graph/program.h"
 #include "anneal/kernels/cpu/backend.h"
-#include "layer_run.h"
-#include "reference_cases.h"
-#include "tensor_text.h"
+#include "anneal/tests/kernels/layer_run.h"
+#include "anneal/tests/kernels/reference_cases.h"
+#include "anneal/tests/kernels/tensor_text.h"
 
 namespace anneal::testing {
 
@@ -44,6 +44,10 @@ TEST_P(Reference, GivesTheseNumbers) {
     wanted.push_back(tensor_from_text(text));
     expect_output(layer, wanted.back());
   }
+  SizeTable sizes;
+  const Facts facts = infer_with(layer, own_types(layer), sizes);
+  ASSERT_EQ(facts.size(), wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(facts[i].type, wanted[i].type()) << i;
   const auto device = cpu_backend().open("cpu");
   const KernelEntry* entry = reference_entry(cpu_backend(), each.op.index());
   ASSERT_NE(entry, nullptr) << "no CPU reference for " << op_name(each.op.index());

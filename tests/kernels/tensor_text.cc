@@ -1,4 +1,4 @@
-#include "tensor_text.h"
+#include "anneal/tests/kernels/tensor_text.h"
 
 #include <fmt/format.h>
 

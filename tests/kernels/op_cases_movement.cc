@@ -1,0 +1,97 @@
+#include "anneal/tests/kernels/op_cases.h"
+
+namespace anneal::testing {
+
+std::vector<OpCase> movement_op_cases() {
+  using enum ScatterReduction;
+  return {
+      {"reshape", Reshape{}, {"f32[2,3,7,5]", "i64[3]={0,-1,5}"}},
+      {"reshape_scalar", Reshape{}, {"i64[1,1]", "i64[0]"}},
+      {"reshape_u8", Reshape{}, {"u8[7,23]=0..255", "i64[1]={-1}"}},
+      {"reshape_nothing", Reshape{true}, {"f16[0,3]", "i64[2]={7,0}"}},
+
+      {"transpose_matrix", Transpose{{1, 0}}, {"f32[23,129]"}},
+      {"transpose_nchw_nhwc", Transpose{{0, 2, 3, 1}}, {"f32[2,3,7,9]"}},
+      {"transpose_heads", Transpose{{0, 2, 1, 3}}, {"f16[1,7,3,8]"}},
+      {"transpose_i8_reversed", Transpose{{2, 1, 0}}, {"i8[5,7,9]"}},
+      {"transpose_f64", Transpose{{1, 0, 2}}, {"f64[3,5,2]"}},
+      {"transpose_rank_8", Transpose{{7, 6, 5, 4, 3, 2, 1, 0}}, {"f32[1,2,3,1,2,2,1,3]"}},
+
+      {"concat_channels", Concat{1}, {"f32[1,7,5,3]", "f32[1,23,5,3]", "f32[1,1,5,3]"}},
+      {"concat_last", Concat{2}, {"f16[2,3,5]", "f16[2,3,7]"}},
+      {"concat_empty", Concat{0}, {"i64[3]", "i64[0]", "i64[2]"}},
+      {"concat_one", Concat{0}, {"bool[7]"}},
+
+      {"slice",
+       Slice{},
+       {"f32[7,23]", "i64[2]={1,-9}", "i64[2]={5,100}", "i64[2]={0,1}", "i64[2]={1,2}"}},
+      {"slice_backwards",
+       Slice{},
+       {"f32[5,7,3]", "i64[2]={-1,5}", "i64[2]={-100,0}", "i64[2]={0,-2}", "i64[2]={-1,-2}"}},
+      {"slice_nothing", Slice{}, {"u8[7]", "i64[1]={5}", "i64[1]={5}", "i64[1]={0}", "i64[1]={1}"}},
+      {"slice_no_axes", Slice{}, {"f16[3,5]", "i64[0]", "i64[0]", "i64[0]", "i64[0]"}},
+
+      {"pad_spatial", Pad{}, {"f32[1,3,5,7]", "i64[8]={0,0,1,2,0,0,3,0}"}},
+      {"pad_value_and_crop", Pad{}, {"i32[5,7]", "i64[4]={-1,2,3,-4}", "i32[]={-7}"}},
+      {"pad_reflect", Pad{PadMode::kReflect}, {"f32[2,5,3]", "i64[6]={0,2,1,0,4,2}"}},
+      {"pad_edge_u8", Pad{PadMode::kEdge}, {"u8[3,5]=0..255", "i64[4]={1,0,2,3}"}},
+      {"pad_wrap_f16", Pad{PadMode::kWrap}, {"f16[3,5]", "i64[4]={4,0,2,7}"}},
+
+      {"expand_rows", Expand{}, {"f32[7]", "i64[2]={23,7}"}},
+      {"expand_both_ways", Expand{}, {"f32[5,1,3]", "i64[2]={7,1}"}},
+      {"expand_bool", Expand{}, {"bool[1]", "i64[3]={2,3,5}"}},
+
+      {"tile", Tile{}, {"f32[3,7]", "i64[2]={2,3}"}},
+      {"tile_i64_3d", Tile{}, {"i64[2,1,5]", "i64[3]={1,7,2}"}},
+      {"tile_never", Tile{}, {"f32[3,7]", "i64[2]={0,3}"}},
+
+      {"gather_rows", Gather{0}, {"const f32[23,7]", "i64[5]={0,22,-1,3,3}"}},
+      {"gather_columns", Gather{1}, {"f32[5,23]", "i32[2,3]=-9..9"}},
+      {"gather_scalar", Gather{1}, {"f16[2,3,5]", "i64[]={-2}"}},
+      {"gather_u8_nothing", Gather{0}, {"u8[3,5]", "i64[0]"}},
+
+      {"gather_elements", GatherElements{1}, {"f32[5,7]", "i64[5,9]=-7..6"}},
+      {"gather_elements_first", GatherElements{0}, {"i8[5,7]", "i32[3,4]=-5..4"}},
+      {"gather_elements_3d", GatherElements{2}, {"f64[2,3,5]", "i64[2,2,7]=-5..4"}},
+
+      {"gather_nd_elements", GatherND{}, {"f32[5,7]", "i64[9,2]=-5..4"}},
+      {"gather_nd_rows", GatherND{}, {"f16[5,7,3]", "i64[2,4,1]=-5..4"}},
+      {"gather_nd_batches", GatherND{1}, {"i32[3,5,7]", "i64[3,2]=-5..4"}},
+
+      {"scatter_elements", ScatterElements{1}, {"f32[5,7]", "i64[2,3]={0,6,-2,1,2,3}", "f32[2,3]"}},
+      {"scatter_elements_add",
+       ScatterElements{0, kAdd},
+       {"f32[5,7]", "i64[9,7]=-5..4", "f32[9,7]"}},
+      {"scatter_elements_mul_i32",
+       ScatterElements{1, kMul},
+       {"i32[2,5]", "i32[2,9]=-5..4", "i32[2,9]"}},
+      {"scatter_elements_max_f16", ScatterElements{0, kMax}, {"f16[5]", "i64[9]=-5..4", "f16[9]"}},
+      {"scatter_elements_min_u8", ScatterElements{0, kMin}, {"u8[5]", "i64[9]=-5..4", "u8[9]"}},
+
+      {"scatter_nd_elements", ScatterND{}, {"f32[5,7]", "i64[3,2]={0,0,4,6,-1,-2}", "f32[3]"}},
+      {"scatter_nd_rows", ScatterND{}, {"i64[5,7]", "i64[2,1]={-1,2}", "i64[2,7]"}},
+      {"scatter_nd_add", ScatterND{kAdd}, {"f32[5,7]", "i64[9,1]=-5..4", "f32[9,7]"}},
+
+      {"shape_of", ShapeOf{0, 4}, {"f32[2,3,7,5]"}},
+      {"shape_of_some", ShapeOf{1, 3}, {"u8[2,3,7,5]"}},
+      {"shape_of_none", ShapeOf{1, 1}, {"f32[2,3]"}},
+
+      {"size_tensor", SizeTensor{{3, 0, -7, 1 << 20}}, {}},
+      {"size_tensor_scalar", SizeTensor{{23}, true}, {}},
+      {"size_tensor_empty", SizeTensor{}, {}},
+
+      {"range_i64", Range{}, {"i64[]={3}", "i64[]={27}", "i64[]={5}"}},
+      {"range_down_i32", Range{}, {"i32[]={7}", "i32[]={-7}", "i32[]={-2}"}},
+      {"range_f32", Range{}, {"f32[]={0.5}", "f32[]={3}", "f32[]={0.3}"}},
+      {"range_empty", Range{}, {"f64[]={3}", "f64[]={1}", "f64[]={1}"}},
+  };
+}
+
+std::vector<OpCase> op_cases() {
+  std::vector<OpCase> cases;
+  for (auto* family : {nn_op_cases, arithmetic_op_cases, movement_op_cases})
+    for (OpCase& each : family()) cases.push_back(std::move(each));
+  return cases;
+}
+
+}  // namespace anneal::testing

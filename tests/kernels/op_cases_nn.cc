@@ -1,0 +1,231 @@
+#include "anneal/tests/kernels/op_cases.h"
+
+namespace anneal::testing {
+namespace {
+
+Conv conv2(int64_t stride, int64_t pad, int64_t dilation = 1, int64_t groups = 1) {
+  return {{stride, stride}, {pad, pad}, {pad, pad}, {dilation, dilation}, groups};
+}
+
+ConvTranspose back2(int64_t stride, int64_t pad, int64_t output_padding, int64_t groups = 1) {
+  return {
+      {stride, stride}, {pad, pad}, {pad, pad}, {1, 1}, {output_padding, output_padding}, groups};
+}
+
+Pool pool2(PoolKind kind, int64_t kernel, int64_t stride, int64_t pad) {
+  Pool pool;
+  pool.kind = kind;
+  pool.kernel = {kernel, kernel}, pool.strides = {stride, stride};
+  pool.pads_begin = pool.pads_end = {pad, pad}, pool.dilations = {1, 1};
+  return pool;
+}
+
+template <class T, class F>
+T with(T op, F change) {
+  change(op);
+  return op;
+}
+
+Resize resize(ResizeMode mode, ResizeCoordinates coordinates, std::vector<float> scales) {
+  Resize op;
+  op.mode = mode, op.coordinates = coordinates, op.scales = std::move(scales);
+  op.axes = {2, 3};
+  return op;
+}
+
+std::vector<OpCase> conv_cases() {
+  return {
+      {"conv_1x1", conv2(1, 0), {"f32[1,7,5,3]", "const f32[23,7,1,1]"}},
+      {"conv_1x1_wide", conv2(1, 0), {"f32[2,129,3,3]", "const f32[27,129,1,1]"}},
+      {"conv_1x1_stride_2", conv2(2, 0), {"f32[1,23,7,9]", "const f32[7,23,1,1]"}},
+      {"conv_3x3", conv2(1, 1), {"f32[2,3,23,27]", "const f32[7,3,3,3]"}},
+      {"conv_3x3_channels", conv2(1, 1), {"f32[1,27,7,7]", "const f32[23,27,3,3]"}},
+      {"conv_3x3_stride_2", conv2(2, 1), {"f32[1,7,27,23]", "const f32[9,7,3,3]"}},
+      {"conv_3x3_dilated", conv2(1, 2, 2), {"f32[1,3,9,7]", "const f32[5,3,3,3]"}},
+      {"conv_7x7_stride_2", conv2(2, 3), {"f32[1,3,29,31]", "const f32[16,3,7,7]"}},
+      {"conv_uneven_pads",
+       Conv{{2, 1}, {0, 2}, {1, 0}, {1, 3}, 1},
+       {"f32[1,5,7,23]", "const f32[7,5,3,5]"}},
+      {"conv_depthwise", conv2(1, 1, 1, 23), {"f32[1,23,7,9]", "const f32[23,1,3,3]"}},
+      {"conv_depthwise_5x5_stride_2", conv2(2, 2, 1, 9), {"f32[2,9,13,27]", "const f32[9,1,5,5]"}},
+      {"conv_depthwise_twice", conv2(1, 1, 1, 7), {"f32[1,7,5,5]", "const f32[14,1,3,3]"}},
+      {"conv_groups", conv2(1, 1, 1, 3), {"f32[1,21,5,7]", "const f32[27,7,3,3]"}},
+      {"conv_1d", Conv{{1}, {2}, {2}, {1}, 1}, {"f32[2,7,129]", "const f32[5,7,5]"}},
+      {"conv_3d",
+       Conv{{1, 2, 1}, {1, 0, 1}, {0, 1, 1}, {1, 1, 1}, 1},
+       {"f32[1,3,5,6,7]", "const f32[4,3,2,3,3]"}},
+      {"conv_weights_are_a_value", conv2(1, 1), {"f32[1,3,7,7]", "f32[5,3,3,3]"}},
+      {"conv_no_batch", conv2(1, 1), {"f32[0,3,7,7]", "const f32[5,3,3,3]"}},
+      {"conv_f64", conv2(1, 1), {"f64[1,3,7,9]", "const f64[5,3,3,3]"}},
+      {"conv_f16", conv2(1, 1), {"f16[1,7,7,9]", "const f16[5,7,3,3]"}},
+      {"conv_bf16", conv2(2, 1), {"bf16[1,7,7,9]", "const bf16[5,7,3,3]"}},
+      {"conv_u8_i8",
+       conv2(1, 1),
+       {"u8[1,7,9,5]=0..255", "const i8[23,7,3,3]=-128..127", "u8[]={131}", "i8[]={0}"}},
+      {"conv_i8_i8_per_channel",
+       conv2(1, 0),
+       {"i8[1,27,5,5]=-128..127", "const i8[7,27,1,1]=-128..127", "-",
+        "i8[7]={0,1,-1,3,-7,127,-128}"}},
+      {"conv_i8_u8", conv2(2, 1, 1, 2), {"i8[1,4,7,7]=-128..127", "const u8[6,2,3,3]=0..255"}},
+      {"conv_u8_u8_depthwise",
+       conv2(1, 1, 1, 7),
+       {"u8[1,7,7,7]=0..255", "const u8[7,1,3,3]=0..255", "u8[]={255}", "u8[]={1}"}},
+
+      {"conv_transpose_2x2_stride_2", back2(2, 0, 0), {"f32[1,7,5,9]", "const f32[7,3,2,2]"}},
+      {"conv_transpose_3x3", back2(2, 1, 1), {"f32[2,5,7,3]", "const f32[5,7,3,3]"}},
+      {"conv_transpose_groups", back2(1, 1, 0, 3), {"f32[1,9,5,7]", "const f32[9,2,3,3]"}},
+      {"conv_transpose_depthwise", back2(2, 1, 0, 7), {"f32[1,7,5,7]", "const f32[7,1,4,4]"}},
+      {"conv_transpose_1d_dilated",
+       ConvTranspose{{3}, {1}, {2}, {2}, {1}, 1},
+       {"f32[1,3,23]", "const f32[3,5,3]"}},
+      {"conv_transpose_3d",
+       ConvTranspose{{1, 2, 1}, {0, 1, 0}, {1, 0, 0}, {1, 1, 2}, {0, 1, 0}, 1},
+       {"f32[1,3,2,3,4]", "const f32[3,2,2,3,2]"}},
+      {"conv_transpose_f16", back2(2, 0, 0), {"f16[1,7,3,3]", "const f16[7,3,2,2]"}},
+      {"conv_transpose_f64", back2(1, 0, 0), {"f64[1,2,3,3]", "const f64[2,3,3,3]"}},
+  };
+}
+
+std::vector<OpCase> matmul_cases() {
+  return {
+      {"matmul_1x1", MatMul{}, {"f32[1,1]", "f32[1,1]"}},
+      {"matmul_vector", MatMul{}, {"f32[1,129]", "const f32[129,23]"}},
+      {"matmul", MatMul{}, {"f32[27,23]", "const f32[23,129]"}},
+      {"matmul_large", MatMul{}, {"f32[65,129]", "const f32[129,257]"}},
+      {"matmul_deep", MatMul{}, {"f32[3,1025]", "const f32[1025,7]"}},
+      {"matmul_transpose_a", MatMul{true, false}, {"f32[23,7]", "f32[23,27]"}},
+      {"matmul_transpose_b", MatMul{false, true}, {"f32[7,23]", "const f32[27,23]"}},
+      {"matmul_transpose_both", MatMul{true, true}, {"f32[23,7]", "f32[27,23]"}},
+      {"matmul_batch", MatMul{}, {"f32[2,3,7,5]", "f32[2,3,5,9]"}},
+      {"matmul_batch_broadcast", MatMul{}, {"f32[2,1,7,5]", "f32[3,5,9]"}},
+      {"matmul_batch_one_weight", MatMul{}, {"f32[3,7,23]", "const f32[23,27]"}},
+      {"matmul_attention", MatMul{false, true}, {"f32[1,2,27,8]", "f32[1,2,23,8]"}},
+      {"matmul_no_depth", MatMul{}, {"f32[3,0]", "f32[0,5]"}},
+      {"matmul_no_rows", MatMul{}, {"f32[0,3]", "f32[3,5]"}},
+      {"matmul_f64", MatMul{}, {"f64[7,23]", "f64[23,5]"}},
+      {"matmul_f16", MatMul{}, {"f16[7,23]", "const f16[23,27]"}},
+      {"matmul_bf16", MatMul{false, true}, {"bf16[7,23]", "const bf16[27,23]"}},
+      {"matmul_i32", MatMul{}, {"i32[3,7]", "i32[7,5]"}},
+      {"matmul_i64", MatMul{}, {"i64[3,7]", "i64[7,5]"}},
+      {"matmul_u32", MatMul{true, false}, {"u32[7,3]", "u32[7,5]"}},
+      {"matmul_u64", MatMul{}, {"u64[3,7]", "u64[7,5]"}},
+      {"matmul_u8_i8",
+       MatMul{},
+       {"u8[7,129]=0..255", "const i8[129,23]=-128..127", "u8[]={131}", "i8[]={0}"}},
+      {"matmul_i8_i8_zero_points",
+       MatMul{false, true},
+       {"i8[3,23]=-128..127", "const i8[5,23]=-128..127", "i8[3]={1,-2,3}",
+        "i8[5]={5,4,3,2,-128}"}},
+      {"matmul_u8_u8_batch", MatMul{}, {"u8[2,3,7]=0..255", "u8[2,7,5]=0..255"}},
+  };
+}
+
+std::vector<OpCase> pool_cases() {
+  using enum PoolKind;
+  return {
+      {"max_pool_2x2", pool2(kMax, 2, 2, 0), {"f32[1,7,9,23]"}},
+      {"max_pool_3x3_stride_2", pool2(kMax, 3, 2, 1), {"f32[2,23,7,9]"}},
+      {"max_pool_ceil",
+       with(pool2(kMax, 3, 2, 0), [](Pool& op) { op.ceil_mode = true; }),
+       {"f32[1,3,8,6]"}},
+      {"max_pool_dilated",
+       with(pool2(kMax, 3, 1, 1),
+            [](Pool& op) {
+              op.dilations = {2, 1};
+            }),
+       {"f32[1,5,9,7]"}},
+      {"max_pool_indices",
+       with(pool2(kMax, 3, 2, 1), [](Pool& op) { op.with_indices = true; }),
+       {"f32[2,3,7,9]"}},
+      {"max_pool_indices_column_major",
+       with(pool2(kMax, 2, 1, 0),
+            [](Pool& op) { op.with_indices = true, op.column_major_indices = true; }),
+       {"f32[1,2,5,3]"}},
+      {"max_pool_u8", pool2(kMax, 3, 1, 1), {"u8[1,7,7,5]=0..255"}},
+      {"max_pool_i8", pool2(kMax, 2, 2, 0), {"i8[1,7,6,4]=-128..127"}},
+      {"max_pool_f16", pool2(kMax, 3, 2, 1), {"f16[1,7,7,5]"}},
+      {"max_pool_infinities",
+       pool2(kMax, 2, 1, 0),
+       {"f32[1,1,2,4]={-inf,-inf,inf,1,-inf,-inf,2,nan}"}},
+      {"average_pool_3x3", pool2(kAverage, 3, 1, 1), {"f32[1,23,7,9]"}},
+      {"average_pool_counts_padding",
+       with(pool2(kAverage, 3, 2, 1), [](Pool& op) { op.count_include_pad = true; }),
+       {"f32[2,7,8,6]"}},
+      {"average_pool_ceil_uneven",
+       with(pool2(kAverage, 3, 2, 0),
+            [](Pool& op) {
+              op.ceil_mode = op.count_include_pad = true;
+              op.pads_begin = {0, 1}, op.pads_end = {2, 0};
+            }),
+       {"f32[1,3,8,8]"}},
+      {"average_pool_global", pool2(kAverage, 7, 1, 0), {"f32[2,129,7,7]"}},
+      {"average_pool_f64", pool2(kAverage, 2, 1, 0), {"f64[1,2,5,3]"}},
+      {"average_pool_1d", Pool{kAverage, {5}, {3}, {2}, {1}, {1}}, {"bf16[1,3,23]"}},
+      {"average_pool_3d",
+       Pool{kAverage, {2, 3, 2}, {1, 2, 2}, {0, 1, 0}, {1, 1, 0}, {1, 1, 1}},
+       {"f32[1,3,4,5,6]"}},
+      {"lp_pool", pool2(kLp, 3, 2, 1), {"f32[1,7,9,5]"}},
+      {"lp_pool_p3", with(pool2(kLp, 2, 1, 0), [](Pool& op) { op.p = 3; }), {"f32[1,2,5,5]"}},
+  };
+}
+
+std::vector<OpCase> norm_cases() {
+  return {
+      {"softmax_last", Softmax{1}, {"f32[7,129]=-9..9"}},
+      {"softmax_long", Softmax{0}, {"f32[1027]=-50..50"}},
+      {"softmax_middle", Softmax{1}, {"f32[2,23,7]"}},
+      {"softmax_one", Softmax{2}, {"f32[3,5,1]"}},
+      {"softmax_masked", Softmax{1}, {"f32[2,3]={-inf,0,1,-inf,-inf,-inf}"}},
+      {"softmax_f16", Softmax{1}, {"f16[3,27]=-9..9"}},
+      {"softmax_f64", Softmax{1}, {"f64[3,27]=-9..9"}},
+      {"softmax_nothing", Softmax{1}, {"f32[0,3]"}},
+      {"log_softmax", Softmax{1, true}, {"f32[7,23]=-20..20"}},
+      {"log_softmax_first_bf16", Softmax{0, true}, {"bf16[23,5]"}},
+
+      {"normalize_layer", Normalize{{2}, 1e-5f, true}, {"f32[2,7,129]=-3..5"}},
+      {"normalize_instance", Normalize{{2, 3}, 1e-5f, true}, {"f32[2,3,7,9]=-3..5"}},
+      {"normalize_group", Normalize{{2, 3, 4}, 1e-3f, true}, {"f32[1,2,3,5,4]"}},
+      {"normalize_apart", Normalize{{0, 2}, 1e-5f, true}, {"f32[5,7,9]"}},
+      {"normalize_rms", Normalize{{1}, 1e-6f, false}, {"f32[23,27]"}},
+      {"normalize_large_mean", Normalize{{1}, 1e-5f, true}, {"f32[3,129]=1000..1001"}},
+      {"normalize_f16", Normalize{{1}, 1e-5f, true}, {"f16[3,129]"}},
+      {"normalize_f64", Normalize{{1}, 1e-5f, true}, {"f64[3,7]"}},
+  };
+}
+
+std::vector<OpCase> resize_cases() {
+  using enum ResizeMode;
+  using enum ResizeCoordinates;
+  return {
+      {"resize_nearest_2x", resize(kNearest, kAsymmetric, {2, 2}), {"f32[1,7,5,3]"}},
+      {"resize_nearest_sizes",
+       resize(kNearest, kHalfPixel, {}),
+       {"u8[1,3,5,7]=0..255", "i64[2]={13,4}"}},
+      {"resize_linear_2x", resize(kLinear, kHalfPixel, {2, 2}), {"f32[1,7,5,3]"}},
+      {"resize_linear_sizes",
+       resize(kLinear, kPytorchHalfPixel, {}),
+       {"f32[2,3,7,9]", "i64[2]={1,23}"}},
+      {"resize_linear_align_corners",
+       resize(kLinear, kAlignCorners, {1.5f, 2.5f}),
+       {"f32[1,3,7,5]"}},
+      {"resize_linear_antialias",
+       with(resize(kLinear, kHalfPixel, {0.4f, 0.6f}), [](Resize& op) { op.antialias = true; }),
+       {"f32[1,3,23,27]"}},
+      {"resize_cubic", resize(kCubic, kHalfPixel, {1.7f, 0.7f}), {"f32[1,2,7,9]"}},
+      {"resize_linear_f16", resize(kLinear, kHalfPixel, {2, 2}), {"f16[1,3,5,3]"}},
+      {"resize_crop",
+       with(resize(kLinear, kTfCropAndResize, {}), [](Resize& op) { op.extrapolation_value = 7; }),
+       {"f32[1,2,9,7]", "i64[2]={5,4}", "f32[4]={0.1,-0.2,0.7,1.3}"}},
+  };
+}
+
+}  // namespace
+
+std::vector<OpCase> nn_op_cases() {
+  std::vector<OpCase> cases;
+  for (auto* family : {conv_cases, matmul_cases, pool_cases, norm_cases, resize_cases})
+    for (OpCase& each : family()) cases.push_back(std::move(each));
+  return cases;
+}
+
+}  // namespace anneal::testing
