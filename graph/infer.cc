@@ -78,20 +78,14 @@ std::optional<std::vector<Size>> InferInputs::elements(int i) const {
   const TensorView* view = value(i);
   if (view == nullptr) return inputs_[static_cast<size_t>(i)].fact->elements;
   if (view->dtype == DataType::kString || view->data == nullptr) return std::nullopt;
-  const int64_t total = anneal::count(view->dims);
-  if (total > kMaxKnownElements) return std::nullopt;
+  if (anneal::count(view->dims) > kMaxKnownElements) return std::nullopt;
   std::vector<Size> elements;
-  Dims at = Dims::filled(view->dims.rank(), 0);
-  for (int64_t done = 0; done < total; ++done) {
+  rules::for_elements(view->dims, [&](const Dims& at) {
     const int64_t offset = rules::flat_index(at, view->strides);
     const Scalar scalar =
         load_scalar(view->dtype, view->data + offset * static_cast<int64_t>(size_of(view->dtype)));
     elements.push_back(rules::whole_number(register_type(view->dtype), scalar));
-    for (int axis = at.rank() - 1; axis >= 0; --axis) {
-      if (++at[axis] < view->dims[axis]) break;
-      at[axis] = 0;
-    }
-  }
+  });
   return elements;
 }
 

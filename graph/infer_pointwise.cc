@@ -108,12 +108,12 @@ class ElementRules {
  public:
   ElementRules(const Program& program, SizeTable& sizes) : program_(program), sizes_(sizes) {}
 
-  std::vector<Known> run(std::span<const Size> loads, const Dims& at) {
+  std::vector<Known> run(std::span<const Known> loads, const Dims& at) {
     std::vector<Known> registers;
     for (const Instruction& instruction : program_.code()) {
       switch (instruction.opcode) {
         case Opcode::kInput:
-          registers.push_back(known_as(instruction.type, loads[instruction.immediate]));
+          registers.push_back(loads[instruction.immediate]);
           break;
         case Opcode::kConstant:
           registers.push_back({Scalar{instruction.immediate}, Size::unknown()});
@@ -129,17 +129,17 @@ class ElementRules {
     return registers;
   }
 
-  Size size_of(const Known& known, RegisterType type) const {
-    return known.scalar ? rules::whole_number(type, *known.scalar) : known.size;
-  }
-
- private:
   Known known_as(RegisterType type, Size size) const {
     if (size.is_unknown() || !limits_of(storage(type)).hold(sizes_.range(size))) return {};
     if (size.known()) return {scalar_of(type, size.value()), Size::unknown()};
     return {std::nullopt, size};
   }
 
+  Size size_of(const Known& known, RegisterType type) const {
+    return known.scalar ? rules::whole_number(type, *known.scalar) : known.size;
+  }
+
+ private:
   Known compute(const Instruction& instruction, std::span<const Known> registers) {
     const int count = operand_count(instruction.opcode);
     std::array<Known, 3> operands;
@@ -280,48 +280,61 @@ Dims broadcast_strides(const Dims& dims, int rank) {
   return strides;
 }
 
+// What is known of an input's contents, row-major; empty if nothing is, or there are none.
+std::vector<Known> known_contents(const InferInputs& inputs, int i, const ElementRules& element) {
+  const Shape& shape = inputs.shape(i);
+  const RegisterType type = register_type(inputs.dtype(i));
+  std::vector<Known> contents;
+  if (!known(shape) || count(dims_of(shape)) > kMaxKnownElements) return contents;
+  if (const TensorView* view = inputs.value(i); view != nullptr && view->data != nullptr) {
+    if (view->dims != dims_of(shape)) return contents;
+    const auto width = static_cast<int64_t>(size_of(view->dtype));
+    rules::for_elements(view->dims, [&](const Dims& at) {
+      const std::byte* from = view->data + rules::flat_index(at, view->strides) * width;
+      contents.push_back({load_scalar(view->dtype, from), Size::unknown()});
+    });
+  } else if (const rules::Elements elements = inputs.elements(i)) {
+    for (const Size& size : *elements) contents.push_back(element.known_as(type, size));
+  }
+  return contents;
+}
+
 // The contents of each result, row-major; empty if nothing can be known.
 std::vector<std::vector<Size>> known_results(const Program& program, const Shape& shape,
                                              const InferInputs& inputs) {
   if (!known(shape)) return {};
+  const auto instructions = static_cast<int64_t>(program.code().size());
   int64_t total = 1;
   for (const Size& size : shape) {
     if (size.value() > kMaxKnownElements) return {};
     total *= size.value();
-    if (total > kMaxKnownElements) return {};
+    if (total > std::min(kMaxKnownElements, kMaxEvaluations / std::max<int64_t>(1, instructions)))
+      return {};
   }
-  if (total * static_cast<int64_t>(program.code().size()) > kMaxEvaluations) return {};
   for (const InferInput& input : inputs.all())
     if (input.value == nullptr && !input.fact->elements) return {};
-
-  std::vector<std::vector<Size>> contents;
-  std::vector<Dims> strides;
-  for (int i = 0; i < inputs.count(); ++i) {
-    rules::Elements elements = inputs.elements(i);
-    if (!elements || !known(inputs.shape(i))) return {};
-    const Dims dims = dims_of(inputs.shape(i));
-    if (count(dims) != static_cast<int64_t>(elements->size())) return {};
-    contents.push_back(std::move(*elements));
-    strides.push_back(broadcast_strides(dims, shape.rank()));
-  }
-
   const auto results = program.results();
   std::vector<std::vector<Size>> known(results.size());
+  if (total == 0) return known;
+
   ElementRules element(program, inputs.sizes());
-  std::vector<Size> loads(contents.size());
-  Dims at = Dims::filled(shape.rank(), 0);
-  for (int64_t done = 0; done < total; ++done) {
+  std::vector<std::vector<Known>> contents;
+  std::vector<Dims> strides;
+  for (int i = 0; i < inputs.count(); ++i) {
+    contents.push_back(known_contents(inputs, i, element));
+    if (contents.back().empty()) return {};
+    strides.push_back(broadcast_strides(dims_of(inputs.shape(i)), shape.rank()));
+    if (contents.back().size() != static_cast<size_t>(count(dims_of(inputs.shape(i))))) return {};
+  }
+  std::vector<Known> loads(contents.size());
+  rules::for_elements(dims_of(shape), [&](const Dims& at) {
     for (size_t i = 0; i < contents.size(); ++i)
       loads[i] = contents[i][static_cast<size_t>(rules::flat_index(at, strides[i]))];
     const auto registers = element.run(loads, at);
     for (size_t r = 0; r < results.size(); ++r)
       known[r].push_back(
           element.size_of(registers[results[r].reg], program.code()[results[r].reg].type));
-    for (int axis = at.rank() - 1; axis >= 0; --axis) {
-      if (++at[axis] < shape[axis].value()) break;
-      at[axis] = 0;
-    }
-  }
+  });
   return known;
 }
 

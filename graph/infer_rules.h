@@ -42,6 +42,21 @@ Fact make_fact(DataType dtype, Shape shape, Elements elements = std::nullopt);
 // The register's value if it is a whole number that fits int64_t, else unknown().
 Size whole_number(RegisterType type, Scalar scalar);
 
+// Calls visit(coordinates) for every element, row-major.
+template <class Visit>
+void for_elements(const Dims& dims, Visit&& visit) {
+  for (int64_t dim : dims)
+    if (dim == 0) return;
+  Dims at = Dims::filled(dims.rank(), 0);
+  for (int axis = 0; axis >= 0;) {
+    visit(static_cast<const Dims&>(at));
+    for (axis = dims.rank() - 1; axis >= 0; --axis) {
+      if (++at[axis] < dims[axis]) break;
+      at[axis] = 0;
+    }
+  }
+}
+
 // Elements for a result of known shape, each taken from `source` at from(coordinates); nullopt if
 // there is nothing to take or too much.
 template <class From>
@@ -54,14 +69,8 @@ Elements move_elements(const Elements& source, const Shape& shape, From&& from) 
     if (dim > kMaxKnownElements || (total *= dim) > kMaxKnownElements) return std::nullopt;
   }
   std::vector<Size> moved;
-  Dims at = Dims::filled(dims.rank(), 0);
-  for (int64_t i = 0; i < total; ++i) {
-    moved.push_back((*source)[static_cast<size_t>(from(at))]);
-    for (int axis = dims.rank() - 1; axis >= 0; --axis) {
-      if (++at[axis] < dims[axis]) break;
-      at[axis] = 0;
-    }
-  }
+  for_elements(dims,
+               [&](const Dims& at) { moved.push_back((*source)[static_cast<size_t>(from(at))]); });
   return moved;
 }
 inline int64_t flat_index(const Dims& at, const Dims& strides) {
