@@ -9,6 +9,8 @@ namespace {
 
 constexpr KernelFamily kFamilies[] = {
     cpu::tiled_pointwise_entries,      //
+    cpu::packed_matmul_entries,        //
+    cpu::nhwc_conv_entries,            //
     cpu::reference_pointwise_entries,  //
     cpu::reference_conv_entries,       //
     cpu::reference_matmul_entries,     //

@@ -42,16 +42,6 @@ void for_taps(const Dims& kernel, F f) {
   for (int64_t i = 0, taps = count(kernel); i < taps; ++i, advance(tap, kernel)) f(tap);
 }
 
-// sums[i] += weight * (x[i * step] - zero)
-template <class X, class Sum>
-void add_row(Sum weight, const std::byte* x, int64_t first, int64_t step, Sum zero, Sum* sums,
-             int64_t length) {
-  for (int64_t i = 0; i < length; ++i) {
-    const Sum value = widen<Sum>(X::load(x, first + i * step));
-    sums[i] += weight * (std::is_floating_point_v<Sum> ? value : value - zero);
-  }
-}
-
 template <class E, class Sum>
 void store_tile(const TensorView& y, const RowTile& tile, const std::array<Sum, kTile>& sums) {
   using Acc = typename E::Acc;
@@ -95,14 +85,14 @@ void conv(const Conv& op, const ReferenceArgs& args) {
       const int64_t begin = std::max(tile.begin, ceil_div(-shift, op.strides[last]));
       const int64_t end =
           std::min(tile.end, floor_div(x.dims[2 + last] - 1 - shift, op.strides[last]) + 1);
-      if (begin >= end) return;
       x_offset += shift * x.strides[2 + last];
       int64_t w_offset = k * w.strides[0] + dot(tap, kernel_strides);
       for (int64_t c = 0; c < channels; ++c) {
         const Sum weight = widen<Sum>(W::load(w.data, w_offset)) - w_zero;
-        add_row < X
-        > (weight, x.data, x_offset + begin * x_step, x_step, x_zero,
-           sums.data() + (begin - tile.begin), end - begin);
+        for (int64_t o = begin; o < end; ++o) {
+          const Sum value = widen<Sum>(X::load(x.data, x_offset + o * x_step)) - x_zero;
+          sums[o - tile.begin] += weight * value;
+        }
         x_offset += x.strides[1];
         w_offset += w.strides[1];
       }
@@ -148,7 +138,7 @@ void conv_transpose(const ConvTranspose& op, const ReferenceArgs& args) {
           if (position >= x.dims[2 + axis]) return;
           x_offset += position * x.strides[2 + axis];
         }
-        const int64_t stride = op.strides[last], x_step = x.strides[2 + last];
+        const int64_t stride = op.strides[last];
         const int64_t shift = tap[last] * op.dilations[last] - op.pads_begin[last];
         const int64_t begin = std::max<int64_t>(0, ceil_div(tile.begin - shift, stride));
         const int64_t end = std::min(x.dims[2 + last], ceil_div(tile.end - shift, stride));
@@ -158,7 +148,7 @@ void conv_transpose(const ConvTranspose& op, const ReferenceArgs& args) {
           const double weight = E::load(w.data, w_offset);
           for (int64_t i = begin; i < end; ++i)
             sums[i * stride + shift - tile.begin] +=
-                weight * E::load(x.data, x_offset + i * x_step);
+                weight * E::load(x.data, x_offset + i * x.strides[2 + last]);
           x_offset += x.strides[1];
           w_offset += w.strides[0];
         }

@@ -36,16 +36,6 @@ Sum zero_point(const ReferenceArgs& args, size_t input, int64_t i) {
   return widen<Sum>(E::load(zero.data, many ? i * zero.strides[zero.dims.rank() - 1] : 0));
 }
 
-// sums[i] += factor * (row[i * step] - zeros[i])
-template <class B, class Sum>
-void add_row(Sum factor, const std::byte* row, int64_t first, int64_t step, const Sum* zeros,
-             Sum* sums, int64_t length) {
-  for (int64_t i = 0; i < length; ++i) {
-    const Sum value = widen<Sum>(B::load(row, first + i * step));
-    sums[i] += factor * (std::is_floating_point_v<Sum> ? value : value - zeros[i]);
-  }
-}
-
 template <class A, class B, class Y>
 void matmul(const MatMul& op, const ReferenceArgs& args) {
   using Sum = typename Y::Sum;
@@ -74,8 +64,10 @@ void matmul(const MatMul& op, const ReferenceArgs& args) {
       for (int64_t n = begin; n < end; ++n) b_zeros[n - begin] = zero_point<B, Sum>(args, 3, n);
       for (int64_t k = 0; k < depth; ++k) {
         const Sum factor = widen<Sum>(A::load(a.data, a_offset)) - a_zero;
-        add_row<B>(factor, b.data, b_offset, b.strides[column], b_zeros.data(), sums.data(),
-                   end - begin);
+        for (int64_t n = 0; n < end - begin; ++n) {
+          const auto value = widen<Sum>(B::load(b.data, b_offset + n * b.strides[column]));
+          sums[n] += factor * (value - b_zeros[n]);
+        }
         a_offset += a.strides[column];
         b_offset += b.strides[row];
       }

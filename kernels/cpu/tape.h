@@ -88,4 +88,9 @@ using RunTape = void (*)(const Tape& tape, int64_t rows, int64_t columns,
                          std::byte* scratch);
 RunTape run_tape(Isa isa);
 
+// Elements of any storage as the lanes of their register type, row after row, `pitch` lanes apart.
+using LoadBlock = void (*)(DataType storage, const TapePort& port, std::byte* lanes, int64_t pitch,
+                           int64_t rows, int64_t columns);
+LoadBlock load_block(Isa isa);
+
 }  // namespace anneal::cpu

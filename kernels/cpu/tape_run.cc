@@ -208,6 +208,11 @@ class Block {
 
 }  // namespace
 
+void load_lanes(DataType storage, const TapePort& port, std::byte* lanes, int64_t pitch,
+                int64_t rows, int64_t columns) {
+  load_block(storage, port, lanes, pitch, rows, columns);
+}
+
 void run_block(const Tape& tape, int64_t rows, int64_t columns, std::span<const TapePort> ports,
                std::span<const TapePort> sinks, std::byte* scratch) {
   Block(tape, rows, columns, ports, sinks, scratch).run();
@@ -228,6 +233,7 @@ int64_t tile_rows(int64_t columns) {
 }
 
 RunTape run_tape(Isa isa) { return ANNEAL_BY_ISA(isa, run_block); }
+LoadBlock load_block(Isa isa) { return ANNEAL_BY_ISA(isa, load_lanes); }
 
 }  // namespace anneal::cpu
 #endif

@@ -19,6 +19,7 @@ class TapeSpace {
     int columns = -1;
   };
 
+  TapeSpace() = default;
   // For a Pointwise layer: axes in the memory order of the first output.
   static TapeSpace of_elements(const Tape& tape, std::span<const TensorView> inputs,
                                std::span<const TensorView> outputs);
@@ -52,8 +53,8 @@ class TapeSpace {
   void put_long_row_axis_last();
   bool follows(int outer, int inner) const;
 
-  bool with_accumulators_;
-  size_t input_count_;
+  bool with_accumulators_ = false;
+  size_t input_count_ = 0;
   Dims row_dims_;
   int64_t rows_ = 1, columns_ = 1;
   std::vector<Strides> strides_;  // inputs, outputs, indices

@@ -195,8 +195,20 @@ void load_block(DataType storage, const TapePort& port, std::byte* lanes, int64_
     return;
   }
   HWY_ALIGN std::byte dense[kTileLanes * 2];
-  copy_block<false>(size, port, dense, pitch, rows, columns);
-  widen_run(storage, dense, lanes, (rows - 1) * pitch + columns);
+  if ((rows - 1) * pitch + columns <= kTileLanes) {
+    copy_block<false>(size, port, dense, pitch, rows, columns);
+    return widen_run(storage, dense, lanes, (rows - 1) * pitch + columns);
+  }
+  TapePort part = port;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < columns; i += kTileLanes) {
+      const int64_t count = std::min<int64_t>(columns - i, kTileLanes);
+      part.data =
+          port.data + (row * port.row_stride + i * port.column_stride) * static_cast<int64_t>(size);
+      copy_block<false>(size, part, dense, 0, 1, count);
+      widen_run(storage, dense, lanes + (row * pitch + i) * 4, count);
+    }
+  }
 }
 
 void store_block(DataType storage, const std::byte* lanes, int64_t pitch, const TapePort& port,

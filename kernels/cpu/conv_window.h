@@ -1,0 +1,42 @@
+// The geometry of a convolution, and rows of its input as the left-hand side of a matrix product.
+#pragma once
+#include "anneal/graph/ops.h"
+#include "anneal/kernels/cpu/channels_last.h"
+#include "anneal/kernels/cpu/gemm.h"
+
+namespace anneal::cpu {
+
+struct ConvWindow {
+  ConvWindow() = default;
+  ConvWindow(const Conv& op, const Dims& weights, const Dims& output);
+  Spatial out{}, kernel{}, stride{}, pad{}, dilation{};
+  int64_t outputs() const { return out[0] * out[1] * out[2]; }
+  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  // One tap that meets each input element once: a plain matrix product.
+  bool is_pointwise() const;
+};
+
+// Rows are output positions, columns along k are taps, then the channels of one group.
+struct ConvRows {
+  const ConvWindow& window;
+  const ChannelsLast& x;
+  const GemmKernels& kernels;
+  const std::byte* data = nullptr;  // of the image, at the group's first channel
+  int64_t channels = 0;             // of the group
+  int32_t zero = 0;                 // x's zero point
+  int padding = 0;                  // the byte that padding consists of
+
+  void fetch(int64_t first_row, int64_t rows, int64_t first_k, int64_t count, std::byte* to,
+             int64_t pitch) const;
+
+ private:
+  struct Position {
+    int64_t z, y, x;  // of the first tap, in the input
+  };
+  std::byte* fetch_tap_row(const Position& at, int64_t tap_row, int64_t begin, int64_t end,
+                           std::byte* to) const;
+  std::byte* fill(int64_t n, std::byte* to) const;
+  std::byte* copy(const std::byte* from, int64_t n, std::byte* to) const;
+};
+
+}  // namespace anneal::cpu

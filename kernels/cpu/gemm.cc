@@ -1,0 +1,175 @@
+// Packing, zero points, and how products are cut. What takes time is in gemm_blocks.cc.
+#include "anneal/kernels/cpu/gemm.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "anneal/core/float16.h"
+#include "anneal/kernels/cpu/workspace.h"
+
+namespace anneal::cpu {
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int32_t load_8bit(DataType dtype, const std::byte* at) {
+  return dtype == DataType::kI8 ? int32_t{*reinterpret_cast<const int8_t*>(at)}
+                                : int32_t{*reinterpret_cast<const uint8_t*>(at)};
+}
+
+// f(k, offset in elements) for every element of the source's k axes.
+template <class F>
+void for_k(const PackSource& source, F f) {
+  const int last = source.k_dims.rank() - 1;
+  Dims at = Dims::filled(last + 1, 0);
+  const int64_t runs = count(source.k_dims) / std::max<int64_t>(source.k_dims[last], 1);
+  int64_t k = 0;
+  for (int64_t run = 0; run < runs; ++run) {
+    int64_t offset = 0;
+    for (int axis = 0; axis < last; ++axis) offset += at[axis] * source.k_strides[axis];
+    for (int64_t i = 0; i < source.k_dims[last]; ++i, ++k)
+      f(k, offset + i * source.k_strides[last]);
+    for (int axis = last - 1; axis >= 0 && ++at[axis] == source.k_dims[axis]; --axis) at[axis] = 0;
+  }
+}
+
+void pack_f32(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
+              std::byte* to) {
+  const int64_t step = source.column_stride;
+  for_k(source, [&](int64_t k, int64_t offset) {
+    auto* out = reinterpret_cast<float*>(to) + k * layout.tile_columns;
+    offset += first * step;
+    switch (source.dtype) {
+      case DataType::kF32: {
+        const auto* in = reinterpret_cast<const float*>(source.data) + offset;
+        if (step == 1) {
+          std::memcpy(out, in, static_cast<size_t>(width) * sizeof(float));
+        } else {
+          for (int64_t i = 0; i < width; ++i) out[i] = in[i * step];
+        }
+        break;
+      }
+      case DataType::kF16: {
+        const auto* in = reinterpret_cast<const Float16*>(source.data) + offset;
+        for (int64_t i = 0; i < width; ++i) out[i] = to_f32(in[i * step]);
+        break;
+      }
+      default: {
+        const auto* in = reinterpret_cast<const BFloat16*>(source.data) + offset;
+        for (int64_t i = 0; i < width; ++i) out[i] = to_f32(in[i * step]);
+      }
+    }
+  });
+}
+
+void pack_i16(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
+              std::byte* to) {
+  auto* out = reinterpret_cast<int16_t*>(to);
+  for (int64_t i = 0; i < width; ++i) {
+    const int64_t column = first + i;
+    const int32_t zero = source.zero == nullptr
+                             ? 0
+                             : load_8bit(source.dtype, source.zero + column * source.zero_stride);
+    for_k(source, [&](int64_t k, int64_t offset) {
+      const int32_t value =
+          load_8bit(source.dtype, source.data + offset + column * source.column_stride);
+      out[(k / 2 * layout.tile_columns + i) * 2 + k % 2] = static_cast<int16_t>(value - zero);
+    });
+  }
+}
+
+void pack_s8(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
+             std::byte* to, int32_t* sums) {
+  auto* out = reinterpret_cast<int8_t*>(to);
+  const int32_t shift = source.dtype == DataType::kU8 ? 128 : 0;
+  for (int64_t i = 0; i < width; ++i) {
+    int32_t sum = 0;
+    for_k(source, [&](int64_t k, int64_t offset) {
+      const int32_t value =
+          load_8bit(source.dtype, source.data + offset + (first + i) * source.column_stride) -
+          shift;
+      out[(k / 4 * layout.tile_columns + i) * 4 + k % 4] = static_cast<int8_t>(value);
+      sum += value;
+    });
+    sums[i] = sum;
+  }
+}
+
+}  // namespace
+
+PackLayout::PackLayout(const GemmKernels& kernels, int64_t rows, int64_t columns)
+    : k(rows),
+      n(columns),
+      kind(kernels.kind),
+      tile_columns(kernels.tile_columns),
+      elements_per_lane(kernels.elements_per_lane) {}
+
+size_t PackLayout::bytes() const {
+  const int64_t sums = kind == GemmKind::kU8S8 ? padded_columns() * 4 : 0;
+  return align_up(static_cast<size_t>(sums_offset() + sums));
+}
+
+void pack_panel(const PackLayout& layout, const PackSource& source, int64_t panel, std::byte* to) {
+  const int64_t first = panel * layout.tile_columns;
+  const int64_t width = std::min<int64_t>(layout.tile_columns, layout.n - first);
+  std::byte* const out = to + panel * layout.panel_bytes();
+  // Columns and lanes beyond the matrix count as zeros.
+  if (width < layout.tile_columns || layout.elements_per_lane > 1)
+    std::memset(out, 0, static_cast<size_t>(layout.panel_bytes()));
+  switch (layout.kind) {
+    case GemmKind::kF32:
+      return pack_f32(layout, source, first, width, out);
+    case GemmKind::kI16:
+      return pack_i16(layout, source, first, width, out);
+    case GemmKind::kU8S8: {
+      auto* sums = reinterpret_cast<int32_t*>(to + layout.sums_offset()) + first;
+      std::fill(sums, sums + layout.tile_columns, 0);
+      return pack_s8(layout, source, first, width, out, sums);
+    }
+  }
+}
+
+bool Compensation::columns(const PackLayout& layout, const std::byte* packed, int32_t* initial,
+                           int32_t* b_zeros) const {
+  const auto* sums = reinterpret_cast<const int32_t*>(packed + layout.sums_offset());
+  const int32_t moved = b_dtype == DataType::kU8 ? 128 : 0;
+  const auto za = static_cast<uint32_t>(a_zero);  // sums wrap, as integer arithmetic does
+  bool any = false;
+  for (int64_t column = 0; column < layout.padded_columns(); ++column) {
+    int32_t zero = 0;
+    if (column < layout.n)
+      zero = (b_zero == nullptr ? 0 : load_8bit(b_dtype, b_zero + column * b_zero_stride)) - moved;
+    b_zeros[column] = zero;
+    any = any || zero != 0;
+    initial[column] =
+        static_cast<int32_t>(za * (static_cast<uint32_t>(layout.k) * static_cast<uint32_t>(zero) -
+                                   static_cast<uint32_t>(sums[column])));
+  }
+  return any;
+}
+
+int32_t load_zero_point(const TensorView& view) {
+  return view.data == nullptr ? 0 : load_8bit(view.dtype, view.data);
+}
+
+GemmBlocks::GemmBlocks(const GemmKernels& kernels, int64_t m, int64_t n, int64_t all_lanes,
+                       int64_t products, int threads) {
+  // Rows of a block and 2 KiB of each fill a part of the second-level cache; its sums stay there,
+  // too, until the epilogue has read them.
+  static constexpr int64_t kRowTiles = 8, kColumns = 512, kLanes = 512;
+  const int64_t height = kernels.tile_rows, width = kernels.tile_columns;
+  rows = std::clamp<int64_t>(m, 1, height * kRowTiles);
+  columns = std::min(std::max<int64_t>(ceil_div(n, width), 1) * width,
+                     std::max<int64_t>(kColumns / width, 1) * width);
+  const auto too_few = [&] {
+    return threads > 1 && products * ceil_div(m, rows) * ceil_div(n, columns) < 4 * threads;
+  };
+  while (too_few() && columns > 2 * width) columns = ceil_div(columns / width, 2) * width;
+  while (too_few() && rows > height) rows = ceil_div(ceil_div(rows, height), 2) * height;
+  row_blocks = std::max<int64_t>(ceil_div(m, rows), 1);
+  column_blocks = std::max<int64_t>(ceil_div(n, columns), 1);
+  rows = ceil_div(m, row_blocks);  // of nearly equal height
+  lanes = ceil_div(all_lanes, std::max<int64_t>(ceil_div(all_lanes, kLanes), 1));
+}
+
+}  // namespace anneal::cpu

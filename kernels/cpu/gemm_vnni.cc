@@ -1,0 +1,83 @@
+#include "anneal/kernels/cpu/gemm_vnni.h"
+
+#include <hwy/base.h>
+#include <immintrin.h>
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+HWY_PUSH_ATTRIBUTES("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
+namespace anneal::cpu {
+namespace {
+
+struct U8S8Dot {
+  static constexpr int kRows = 14, kVectors = 2, kLanes = 16;
+  using Vector = __m512i;
+  using Number = int32_t;
+  static HWY_INLINE Vector zero() { return _mm512_setzero_si512(); }
+  static HWY_INLINE Vector load(const std::byte* p) { return _mm512_loadu_si512(p); }
+  static HWY_INLINE Vector broadcast(const std::byte* p) {
+    int32_t lane;
+    std::memcpy(&lane, p, sizeof(lane));
+    return _mm512_set1_epi32(lane);
+  }
+  static HWY_INLINE Vector dot(Vector sum, Vector a, Vector b) {
+    return _mm512_dpbusd_epi32(sum, a, b);
+  }
+  static HWY_INLINE Vector load_sum(const int32_t* p) { return _mm512_loadu_si512(p); }
+  static HWY_INLINE void store_sum(int32_t* p, Vector sum) { _mm512_storeu_si512(p, sum); }
+};
+
+#include "anneal/kernels/cpu/gemm_tile-inl.h"
+
+__mmask64 first_bytes(int64_t n) { return n >= 64 ? ~__mmask64{0} : (__mmask64{1} << n) - 1; }
+
+void vnni_block(const GemmBlock& block) { gemm_block<U8S8Dot>(block); }
+
+void fetch_u8(DataType storage, const std::byte* from, int64_t n, int32_t, std::byte* to) {
+  if (storage == DataType::kU8) {
+    std::memcpy(to, from, static_cast<size_t>(n));
+    return;
+  }
+  const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
+  for (int64_t i = 0; i < n; i += 64) {
+    const __mmask64 mask = first_bytes(n - i);
+    const __m512i bytes = _mm512_maskz_loadu_epi8(mask, from + i);
+    _mm512_mask_storeu_epi8(to + i, mask, _mm512_xor_si512(bytes, sign));
+  }
+}
+
+void row_sums(const std::byte* a, int64_t a_stride, int64_t rows, int64_t bytes, int32_t* sums) {
+  const __m512i ones = _mm512_set1_epi8(1);
+  for (int64_t row = 0; row < rows; ++row) {
+    __m512i sum = _mm512_setzero_si512();
+    for (int64_t i = 0; i < bytes; i += 64)
+      sum = _mm512_dpbusd_epi32(
+          sum, _mm512_maskz_loadu_epi8(first_bytes(bytes - i), a + row * a_stride + i), ones);
+    sums[row] += _mm512_reduce_add_epi32(sum);
+  }
+}
+
+void subtract_outer(const int32_t* sums, const int32_t* zeros, int64_t rows, int64_t columns,
+                    int32_t* c, int64_t c_stride) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const __m512i sum = _mm512_set1_epi32(sums[row]);
+    int32_t* const to = c + row * c_stride;
+    for (int64_t i = 0; i < columns; i += 16) {
+      const __m512i product = _mm512_mullo_epi32(sum, _mm512_loadu_si512(zeros + i));
+      _mm512_storeu_si512(to + i, _mm512_sub_epi32(_mm512_loadu_si512(to + i), product));
+    }
+  }
+}
+
+}  // namespace
+
+GemmKernels vnni_gemm() {
+  return {
+      GemmKind::kU8S8, U8S8Dot::kRows, U8S8Dot::kVectors * U8S8Dot::kLanes, 4, vnni_block, fetch_u8,
+      row_sums,        subtract_outer};
+}
+
+}  // namespace anneal::cpu
+HWY_POP_ATTRIBUTES
