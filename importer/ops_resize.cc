@@ -2,12 +2,25 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "anneal/importer/expression.h"
 #include "anneal/importer/rows.h"
 
 namespace anneal {
 namespace {
+
+// The values for axes, in ascending order of the axes.
+template <class T>
+std::vector<T> by_axis(const std::vector<T>& values, const std::vector<int64_t>& axes) {
+  std::vector<std::pair<int64_t, T>> pairs;
+  for (size_t i = 0; i < axes.size(); ++i) pairs.emplace_back(axes[i], values[i]);
+  std::sort(pairs.begin(), pairs.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<T> sorted;
+  for (const auto& pair : pairs) sorted.push_back(pair.second);
+  return sorted;
+}
 
 // Whether an axis of scale 1 keeps its elements.
 bool keeps_unscaled(const Resize& op) {
@@ -16,10 +29,12 @@ bool keeps_unscaled(const Resize& op) {
 }
 
 // roi: kNone but for kTfCropAndResize. op.axes: those that scales are for.
-Outputs resize_by_scales(Node& node, Resize op, const std::vector<double>& scales, ValueId roi) {
+Outputs resize_by_scales(Node& node, Resize op, std::vector<double> scales, ValueId roi) {
   if (scales.size() != op.axes.size())
     node.invalid(std::to_string(scales.size()) + " scales for " + std::to_string(op.axes.size()) +
                  " axes");
+  scales = by_axis(scales, op.axes);
+  std::sort(op.axes.begin(), op.axes.end());
   std::vector<int64_t> axes;
   for (size_t i = 0; i < scales.size(); ++i) {
     if (!(scales[i] > 0) || !std::isfinite(scales[i])) node.invalid("a scale that is not positive");
@@ -36,10 +51,16 @@ Outputs resize_by_scales(Node& node, Resize op, const std::vector<double>& scale
 Outputs resize_to_sizes(Node& node, Resize op, int input, ValueId roi) {
   node.dtype(input, {DataType::kI64});
   std::vector<ValueId> inputs = {node.input(0), node.input(input)};
-  const auto sizes = node.contents(input);
+  auto sizes = node.contents(input);
   if (sizes && sizes->size() != op.axes.size())
     node.invalid(std::to_string(sizes->size()) + " sizes for " + std::to_string(op.axes.size()) +
                  " axes");
+  if (!std::is_sorted(op.axes.begin(), op.axes.end())) {
+    if (!sizes) node.unsupported("sizes of unordered axes known only at run time");
+    sizes = by_axis(*sizes, op.axes);
+    std::sort(op.axes.begin(), op.axes.end());
+    inputs[1] = node.sizes_value(*sizes, "ordered_sizes");
+  }
   if (sizes && keeps_unscaled(op) && op.policy == ResizePolicy::kStretch) {
     std::vector<int64_t> axes;
     std::vector<Size> changed;
@@ -145,6 +166,8 @@ Outputs resize(Node& node, const Resize& op) {
   if (op.coordinates == ResizeCoordinates::kTfCropAndResize) {
     if (!given(1)) node.invalid("tf_crop_and_resize without a region");
     node.dtype(1, kFloats);
+    if (!std::is_sorted(op.axes.begin(), op.axes.end()))
+      node.unsupported("a region of unordered axes");
     roi = node.input(1);
   }
   if (given(2) == given(3)) node.invalid("either scales or sizes are needed");
@@ -163,9 +186,8 @@ Outputs import_resize_axes(Node& node) {
       kPolicies[node.choice("keep_aspect_ratio_policy", {"stretch", "not_larger", "not_smaller"})];
   if (auto axes = node.find_integers("axes")) {
     for (int64_t& axis : *axes) axis = node.resolve_axis(axis, node.rank(0));
-    if (!std::is_sorted(axes->begin(), axes->end()))
-      node.unsupported("attribute \"axes\" in another order than ascending");
-    op.axes = node.resolve_axes(*axes, node.rank(0));
+    node.resolve_axes(*axes, node.rank(0));  // each once
+    op.axes = *axes;
   }
   return resize(node, op);
 }

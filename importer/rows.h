@@ -17,6 +17,7 @@ struct OpRow {
 };
 
 std::span<const OpRow> activation_rows();
+std::span<const OpRow> einsum_rows();
 std::span<const OpRow> elementwise_rows();
 std::span<const OpRow> gather_rows();
 std::span<const OpRow> generate_rows();

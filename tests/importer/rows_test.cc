@@ -254,6 +254,14 @@ TEST(Rows, WrongNodes) {
          m.floats("ratio", {}, {0.5F}).small_integers("t", {}, TensorProto::BOOL, {1});
          m.node("Dropout", {"x", "ratio", "t"}, {"y"}, "n");
        }},
+      {17, "a diagonal: one letter twice in \"nchh\"",
+       [](ModelBuilder& m) { set(m.node("Einsum", {"x"}, {"y"}, "n"), "equation", "nchh->nc"); }},
+      {17, "attribute \"equation\" has too many terms",
+       [](ModelBuilder& m) { set(m.node("Einsum", {"x"}, {"y"}, "n"), "equation", "nchw,w->n"); }},
+      {17, "the result has an axis \"q\" that no term has",
+       [](ModelBuilder& m) { set(m.node("Einsum", {"x"}, {"y"}, "n"), "equation", "nchw->nq"); }},
+      {17, "term \"nch\" for an input of 4 axes",
+       [](ModelBuilder& m) { set(m.node("Einsum", {"x"}, {"y"}, "n"), "equation", "nch->n"); }},
       {17, "scales known only at run time",
        [](ModelBuilder& m) {
          m.input("scales", {"4"});
