@@ -28,6 +28,7 @@ TensorView with_axes(TensorView view, int begin, int end) {
 void gather(const Gather& op, const ReferenceArgs& args) {
   const TensorView &x = args.inputs[0], &indices = args.inputs[1], &y = args.results[0];
   const int axis = static_cast<int>(op.axis), after = axis + indices.dims.rank();
+  if (count(y.dims) == 0) return;
   TensorView place = y;
   place.dims = part(y.dims, 0, axis);
   place.strides = part(y.strides, 0, axis);
@@ -76,6 +77,7 @@ int64_t tuple_offset(const TensorView& indices, int64_t offset, const TensorView
 // together.
 void gather_nd(const GatherND& op, const ReferenceArgs& args) {
   const TensorView &x = args.inputs[0], &indices = args.inputs[1], &y = args.results[0];
+  if (count(y.dims) == 0) return;
   const int batch = static_cast<int>(op.batch_dims), tuples = indices.dims.rank() - 1;
   const int taken = batch + static_cast<int>(indices.dims[tuples]);
   Dims batch_strides = Dims::filled(tuples, 0);
@@ -84,7 +86,6 @@ void gather_nd(const GatherND& op, const ReferenceArgs& args) {
   const TensorView place = with_axes(y, tuples, y.dims.rank());
   const Walk<3> walk(part(indices.dims, 0, tuples),
                      {part(indices.strides, 0, tuples), part(y.strides, 0, tuples), batch_strides});
-  if (count(y.dims) == 0) return;
   args.team.for_ranges(walk.count(), kGrain / (count(place.dims) + 1) + 1,
                        [&](int64_t begin, int64_t end) {
                          walk.for_elements(begin, end, [&](const auto& at) {
@@ -154,6 +155,7 @@ void scatter_nd(const ScatterND& op, const ReferenceArgs& args) {
   const TensorView& updates = args.inputs[2];
   const int tuples = indices.dims.rank() - 1, taken = static_cast<int>(indices.dims[tuples]);
   copy_elements(x, y, args.team);
+  if (count(updates.dims) == 0) return;
   const TensorView slice = with_axes(y, taken, y.dims.rank());
   const TensorView update = with_axes(updates, tuples, updates.dims.rank());
   const Walk<2> walk(part(indices.dims, 0, tuples),

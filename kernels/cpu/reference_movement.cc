@@ -39,6 +39,7 @@ void transpose(const Transpose& op, const ReferenceArgs& args) {
 void concat(const Concat& op, const ReferenceArgs& args) {
   const int axis = static_cast<int>(op.axis);
   TensorView y = args.results[0];
+  if (count(y.dims) == 0) return;
   int64_t end = 0;
   for (const TensorView& x : args.inputs) {
     const int64_t begin = end;
@@ -89,6 +90,9 @@ int64_t padded_position(PadMode mode, int64_t position, int64_t size) {
   return within < size ? within : period - within;
 }
 
+// Elements that a negative pad takes away from `size`.
+int64_t cropped(int64_t pad, int64_t size) { return pad >= 0 ? 0 : pad <= -size ? size : -pad; }
+
 // Negative pads crop before the rest is extended.
 void pad(const Pad& op, const ReferenceArgs& args) {
   TensorView x = args.inputs[0];
@@ -101,8 +105,8 @@ void pad(const Pad& op, const ReferenceArgs& args) {
     const int64_t begin = load_integer(pads, axis * pads.strides[0]);
     const int64_t end = load_integer(pads, (axis + rank) * pads.strides[0]);
     begins[axis] = std::max<int64_t>(begin, 0);
-    const int64_t crop_begin = std::min(std::max<int64_t>(-begin, 0), x.dims[axis]);
-    const int64_t crop_end = std::min(std::max<int64_t>(-end, 0), x.dims[axis] - crop_begin);
+    const int64_t crop_begin = cropped(begin, x.dims[axis]);
+    const int64_t crop_end = cropped(end, x.dims[axis] - crop_begin);
     offset += crop_begin * x.strides[axis];
     x.dims[axis] -= crop_begin + crop_end;
   }
