@@ -10,7 +10,10 @@ namespace {
 Pointwise pointwise_op(Node& node, const std::vector<ValueId>& inputs, DataType dtype,
                        Formula formula) {
   std::vector<DataType> types;
-  for (const ValueId input : inputs) types.push_back(node.graph().value(input).type().dtype);
+  for (const ValueId input : inputs) {
+    types.push_back(node.graph().value(input).type().dtype);
+    if (types.back() == DataType::kString) node.unsupported("strings");
+  }
   return {program_of(types, dtype, formula)};
 }
 

@@ -14,10 +14,13 @@ constexpr TypeSet kQuantized = {DataType::kI8, DataType::kU8, DataType::kI16, Da
 
 // A vector of one element is a scalar.
 ValueId scalar_if_one(Node& node, int index, std::string_view suffix) {
-  if (!node.has_input(index)) return ValueId::kNone;
   const Shape& shape = node.shape(index);
   const bool one = shape.rank() == 1 && shape[0] == Size(1);
   return one ? reshape(node, node.input(index), {}, suffix) : node.input(index);
+}
+
+ValueId optional_scalar(Node& node, int index, std::string_view suffix) {
+  return node.has_input(index) ? scalar_if_one(node, index, suffix) : ValueId::kNone;
 }
 
 std::vector<ValueId> without_trailing_absent(std::vector<ValueId> inputs) {
@@ -31,7 +34,7 @@ struct Parameters {
 };
 
 Parameters per_tensor(Node& node) {
-  const Parameters result{scalar_if_one(node, 1, "scale"), scalar_if_one(node, 2, "zero_point")};
+  const Parameters result{scalar_if_one(node, 1, "scale"), optional_scalar(node, 2, "zero_point")};
   if (node.graph().value(result.scale).type().shape.rank() != 0)
     node.invalid("the scale is not a scalar");
   return result;
@@ -39,7 +42,7 @@ Parameters per_tensor(Node& node) {
 
 // block_size > 0: the scale has the rank of x.
 Parameters per_axis(Node& node, int64_t block_size) {
-  Parameters result{scalar_if_one(node, 1, "scale"), scalar_if_one(node, 2, "zero_point")};
+  Parameters result{scalar_if_one(node, 1, "scale"), optional_scalar(node, 2, "zero_point")};
   const int64_t axis = node.integer("axis", 1);
   const int scale_rank = node.graph().value(result.scale).type().shape.rank();
   if (scale_rank == 0) return result;  // the axis has no meaning
@@ -141,15 +144,15 @@ Outputs import_conv_integer(Node& node) {
   node.expect_inputs(2, 4);
   node.dtype(0, kBytes);
   node.dtype(1, kBytes);
-  return node.result(
-      read_conv(node, 1),
-      without_trailing_absent({node.input(0), node.input(1), scalar_if_one(node, 2, "x_zero_point"),
-                               scalar_if_one(node, 3, "w_zero_point")}));
+  return node.result(read_conv(node, 1),
+                     without_trailing_absent({node.input(0), node.input(1),
+                                              optional_scalar(node, 2, "x_zero_point"),
+                                              optional_scalar(node, 3, "w_zero_point")}));
 }
 
 // Zero points of a product: a scalar, or a vector of one for each row of a or column of b.
 ValueId product_zero_point(Node& node, int index, std::string_view suffix) {
-  const ValueId zero_point = scalar_if_one(node, index, suffix);
+  const ValueId zero_point = optional_scalar(node, index, suffix);
   if (zero_point != ValueId::kNone && node.graph().value(zero_point).type().shape.rank() > 1)
     node.unsupported("zero points that differ between matrices");
   return zero_point;
@@ -191,8 +194,8 @@ Outputs import_q_linear_conv(Node& node) {
   node.dtype(3, kBytes);
   const ValueId sum =
       node.layer(read_conv(node, 3),
-                 {node.input(0), node.input(3), scalar_if_one(node, 2, "x_zero_point"),
-                  scalar_if_one(node, 5, "w_zero_point")},
+                 {node.input(0), node.input(3), optional_scalar(node, 2, "x_zero_point"),
+                  optional_scalar(node, 5, "w_zero_point")},
                  "");
   const int rank = node.rank(0);
   ValueId weight_scale = scalar_if_one(node, 4, "w_scale");

@@ -262,6 +262,16 @@ TEST(Rows, WrongNodes) {
        [](ModelBuilder& m) { set(m.node("Einsum", {"x"}, {"y"}, "n"), "equation", "nchw->nq"); }},
       {17, "term \"nch\" for an input of 4 axes",
        [](ModelBuilder& m) { set(m.node("Einsum", {"x"}, {"y"}, "n"), "equation", "nch->n"); }},
+      {17, "input 1 is missing",
+       [](ModelBuilder& m) {
+         m.small_integers("zero", {}, TensorProto::UINT8, {0});
+         m.node("DequantizeLinear", {"x", "", "zero"}, {"y"}, "n");
+       }},
+      {17, "input 6 is missing",
+       [](ModelBuilder& m) {
+         m.floats("s", {}, {1}).small_integers("q", {2, 2}, TensorProto::UINT8, {1, 2, 3, 4});
+         m.node("QLinearMatMul", {"q", "s", "", "q", "s", "", "", "q"}, {"y"}, "n");
+       }},
       {17, "scales known only at run time",
        [](ModelBuilder& m) {
          m.input("scales", {"4"});
