@@ -10,6 +10,7 @@ namespace {
 constexpr KernelFamily kFamilies[] = {
     cpu::tiled_pointwise_entries,      //
     cpu::packed_matmul_entries,        //
+    cpu::depthwise_conv_entries,       //
     cpu::nhwc_conv_entries,            //
     cpu::reference_pointwise_entries,  //
     cpu::reference_conv_entries,       //

@@ -9,6 +9,7 @@ namespace anneal::cpu {
 // Fast kernels: each refuses what it does not do.
 std::span<const KernelEntry> tiled_pointwise_entries();
 std::span<const KernelEntry> packed_matmul_entries();
+std::span<const KernelEntry> depthwise_conv_entries();
 std::span<const KernelEntry> nhwc_conv_entries();
 
 // References: readable, and right for every type, stride and epilogue that infer() accepts.

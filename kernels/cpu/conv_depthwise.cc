@@ -1,0 +1,352 @@
+// Convolution of every channel by itself, along channels: "cpu.conv.depthwise_nhwc".
+#include "anneal/kernels/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "anneal/kernels/cpu/conv_depthwise.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+
+#include "anneal/kernels/cpu/conv_window.h"
+#include "anneal/kernels/cpu/device.h"
+#include "anneal/kernels/cpu/entries.h"
+#include "anneal/kernels/cpu/epilogue.h"
+#include "anneal/kernels/cpu/workspace.h"
+
+#ifndef ANNEAL_DEPTHWISE_ROW
+#define ANNEAL_DEPTHWISE_ROW
+namespace anneal::cpu {
+namespace {
+
+// One output pixel: taps that meet the input, in rows of taps.
+struct DepthwisePixel {
+  const std::byte* x = nullptr;    // at the first tap met
+  const float* weights = nullptr;  // of the first tap met: one number per padded channel
+  int64_t rows = 0, columns = 0;   // of taps met, over all of (z, y) and x
+  int64_t x_column_step = 0, weight_column_step = 0;  // in elements
+  const int64_t* x_row_offsets = nullptr;             // rows of them: elements from x
+  const int64_t* weight_row_offsets = nullptr;
+};
+
+}  // namespace
+}  // namespace anneal::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace anneal::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+// Elements of x as floats; a zero point is taken off integers, exactly.
+template <class T>
+HWY_INLINE V load(const T* from, V zero) {
+  if constexpr (sizeof(T) == 4) {
+    return hn::LoadU(D(), from);
+  } else {
+    const hn::RebindToSigned<D> di;
+    const hn::Rebind<T, D> dn;
+    return hn::Sub(hn::ConvertTo(D(), hn::PromoteTo(di, hn::LoadU(dn, from))), zero);
+  }
+}
+
+template <int kVectors, class T>
+HWY_INLINE void channels(const DepthwisePixel& pixel, int64_t channel, V zero, float* out) {
+  constexpr int64_t kLanes = HWY_LANES(float);
+  V sums[kVectors];
+  for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(D());
+  const T* const x = reinterpret_cast<const T*>(pixel.x) + channel;
+  const float* const w = pixel.weights + channel;
+  for (int64_t row = 0; row < pixel.rows; ++row) {
+    const T* from = x + pixel.x_row_offsets[row];
+    const float* weight = w + pixel.weight_row_offsets[row];
+    for (int64_t column = 0; column < pixel.columns; ++column) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v)
+        sums[v] =
+            hn::MulAdd(load(from + v * kLanes, zero), hn::LoadU(D(), weight + v * kLanes), sums[v]);
+      from += pixel.x_column_step;
+      weight += pixel.weight_column_step;
+    }
+  }
+  for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[v], D(), out + channel + v * kLanes);
+}
+
+template <class T>
+void pixel_of(const DepthwisePixel& pixel, int64_t count, float zero_point, float* out) {
+  constexpr int64_t kLanes = HWY_LANES(float);
+  const V zero = hn::Set(D(), zero_point);
+  int64_t channel = 0;
+  for (; channel + 4 * kLanes <= count; channel += 4 * kLanes)
+    channels<4, T>(pixel, channel, zero, out);
+  for (; channel + kLanes <= count; channel += kLanes) channels<1, T>(pixel, channel, zero, out);
+  if (channel == count) return;
+  if (count >= kLanes) return channels<1, T>(pixel, count - kLanes, zero, out);
+  for (; channel < count; ++channel) {  // fewer channels than lanes
+    float sum = 0;
+    for (int64_t row = 0; row < pixel.rows; ++row)
+      for (int64_t column = 0; column < pixel.columns; ++column) {
+        const T value = reinterpret_cast<const T*>(
+            pixel.x)[pixel.x_row_offsets[row] + column * pixel.x_column_step + channel];
+        const float product = (static_cast<float>(value) - zero_point) *
+                              pixel.weights[pixel.weight_row_offsets[row] +
+                                            column * pixel.weight_column_step + channel];
+        sum += product;
+      }
+    out[channel] = sum;
+  }
+}
+
+}  // namespace
+
+void depthwise_pixel(const DepthwisePixel& pixel, DataType dtype, int64_t count, float zero,
+                     float* out) {
+  switch (dtype) {
+    case DataType::kI8:
+      return pixel_of<int8_t>(pixel, count, zero, out);
+    case DataType::kU8:
+      return pixel_of<uint8_t>(pixel, count, zero, out);
+    default:
+      return pixel_of<float>(pixel, count, 0, out);
+  }
+}
+
+// In place: whole numbers as integers.
+void to_integers(float* values, int64_t count) {
+  const hn::RebindToSigned<D> di;
+  auto* out = reinterpret_cast<int32_t*>(values);
+  int64_t i = 0;
+  for (; i + static_cast<int64_t>(HWY_LANES(float)) <= count;
+       i += static_cast<int64_t>(HWY_LANES(float)))
+    hn::StoreU(hn::ConvertTo(di, hn::LoadU(D(), values + i)), di, out + i);
+  for (; i < count; ++i) {
+    const auto whole = static_cast<int32_t>(values[i]);
+    std::memcpy(values + i, &whole, sizeof(whole));
+  }
+}
+
+}  // namespace anneal::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace anneal::cpu {
+namespace {
+
+bool is_8bit(DataType dtype) { return dtype == DataType::kI8 || dtype == DataType::kU8; }
+
+// Products of 8-bit differences fit 2^16: sums of so many are whole numbers in f32.
+constexpr int64_t kMostExactTaps = 256;
+constexpr int64_t kMostTapRows = 64;
+
+struct PreparedDepthwise final : Prepared {
+  TapeSpace space;
+  ConvWindow window;
+  ChannelsLast x;
+  int64_t channels = 0, padded = 0;
+  int64_t run = 1, runs = 1;  // output pixels of one item, items of an output row
+  size_t packed_at = 0, parts_at = 0, part_bytes = 0, tape_at = 0;
+};
+
+class DepthwiseConv final : public Kernel {
+ public:
+  DepthwiseConv(const Conv& op, const Request& request, Epilogue epilogue)
+      : op_(op),
+        op_inputs_(static_cast<size_t>(request.op_input_count)),
+        int8_(is_8bit(request.inputs[0].type.dtype)),
+        pixel_(ANNEAL_BY_ISA(isa_of(request.device), depthwise_pixel)),
+        to_integers_(ANNEAL_BY_ISA(isa_of(request.device), to_integers)),
+        load_(load_block(isa_of(request.device))),
+        epilogue_(std::move(epilogue)) {
+    const Tensor* w = request.inputs[1].constant;
+    const bool has_zero = request.op_input_count > 3 && request.inputs[3].present;
+    if (w == nullptr || (has_zero && request.inputs[3].constant == nullptr)) return;
+    const TensorView view = w->view();
+    auto fresh = Tensor::allocate(DataType::kF32, {padded(view.dims[0]) * taps_of(view.dims)});
+    pack(view, has_zero ? request.inputs[3].constant->view() : TensorView{},
+         reinterpret_cast<float*>(fresh.data.data()));
+    packed_ = fresh.tensor;
+  }
+
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs,
+                                    int threads) const override {
+    const TensorView& y = outputs[0];
+    TapeSpace::Axes axes{{0}, 1};
+    for (int axis = 2; axis < y.dims.rank(); ++axis) axes.rows.push_back(axis);
+    auto made = std::make_unique<PreparedDepthwise>();
+    PreparedDepthwise& p = *made;
+    p.space = epilogue_.space(inputs, outputs, axes);
+    if (count(y.dims) == 0) return made;
+    p.window = ConvWindow(op_, inputs[1].dims, y.dims);
+    p.x = ChannelsLast(inputs[0]);
+    p.channels = y.dims[1];
+    p.padded = padded(p.channels);
+    p.run = std::clamp<int64_t>(kRunElements / p.channels, 1, p.window.out[2]);
+    p.runs = (p.window.out[2] + p.run - 1) / p.run;
+    p.packed_at = p.x.staged_bytes();
+    const size_t packed =
+        packed_ ? 0 : static_cast<size_t>(p.padded * p.window.taps()) * sizeof(float);
+    p.parts_at = align_up(p.packed_at + packed);
+    p.tape_at = align_up(static_cast<size_t>(p.run * p.channels) * sizeof(float));
+    p.part_bytes = align_up(p.tape_at + epilogue_.scratch_bytes());
+    p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
+    return made;
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    const auto& p = static_cast<const PreparedDepthwise&>(*args.prepared);
+    if (p.space.rows() * p.space.columns() == 0) return;
+    const std::byte* x = args.inputs[0].data;
+    if (p.x.staged) {
+      p.x.stage(args.inputs[0], args.workspace, load_, args.team);
+      x = args.workspace;
+    }
+    const float* weights = nullptr;
+    if (packed_) {
+      weights = packed_->as<float>().data();
+    } else {
+      auto* const to = reinterpret_cast<float*>(args.workspace + p.packed_at);
+      pack(args.inputs[1], zero_point(args.inputs, 3), to);
+      weights = to;
+    }
+    WorkspaceParts parts(args.workspace + p.parts_at, p.part_bytes);
+    const auto run = [&](int64_t begin, int64_t end) {
+      const WorkspaceParts::Part part(parts);
+      for (int64_t item = begin; item < end; ++item)
+        run_pixels(p, args, x, weights, item, part.data());
+    };
+    args.team.for_ranges(p.x.images * p.window.out[0] * p.window.out[1] * p.runs, 1, run);
+  }
+
+ private:
+  static constexpr int64_t kRunElements = 4096;
+  static int64_t padded(int64_t channels) { return (channels + 15) / 16 * 16; }
+  static int64_t taps_of(const Dims& weights) { return count(weights) / weights[0]; }
+  TensorView zero_point(std::span<const TensorView> inputs, size_t i) const {
+    return int8_ && i < op_inputs_ ? inputs[i] : TensorView{};
+  }
+
+  // [channel, 1, taps...] -> [tap][channel] in f32, zero points taken off.
+  static void pack(const TensorView& w, const TensorView& zero, float* to) {
+    const Spatial size = spatial_of(w.dims, 2, w.dims.rank() - 2, 1);
+    const Spatial strides = spatial_of(w.strides, 2, w.dims.rank() - 2, 0);
+    const int64_t channels = w.dims[0], width = padded(channels);
+    const bool many = zero.dims.rank() > 0 && count(zero.dims) > 1;
+    for (int64_t tap = 0; tap < size[0] * size[1] * size[2]; ++tap, to += width) {
+      const int64_t offset = tap % size[2] * strides[2] + tap / size[2] % size[1] * strides[1] +
+                             tap / size[2] / size[1] * strides[0];
+      std::fill(to + channels, to + width, 0.0f);
+      for (int64_t c = 0; c < channels; ++c) {
+        TensorView at = zero;
+        if (many) at.data += c * zero.strides[0];
+        at.dims = {};
+        to[c] = element(w, offset + c * w.strides[0]) - static_cast<float>(load_zero_point(at));
+      }
+    }
+  }
+  static float element(const TensorView& view, int64_t i) {
+    const Scalar value =
+        load_scalar(view.dtype, view.data + i * static_cast<int64_t>(size_of(view.dtype)));
+    return is_8bit(view.dtype) ? static_cast<float>(value.as<int32_t>()) : value.as<float>();
+  }
+
+  void run_pixels(const PreparedDepthwise& p, const LaunchArgs& args, const std::byte* x,
+                  const float* weights, int64_t item, std::byte* memory) const {
+    const ConvWindow& window = p.window;
+    const int64_t row = item / p.runs;  // over images, z and y
+    const int64_t first = item % p.runs * p.run;
+    const int64_t pixels = std::min(p.run, window.out[2] - first);
+    const int64_t image = row / window.out[1] / window.out[0];
+    const int64_t z = row / window.out[1] % window.out[0] * window.stride[0] - window.pad[0];
+    const int64_t y = row % window.out[1] * window.stride[1] - window.pad[1];
+
+    // Rows of taps that meet the input, from the image's and the weights' beginning.
+    std::array<int64_t, kMostTapRows> x_rows, weight_rows;
+    DepthwisePixel pixel;
+    for (int64_t kz = 0; kz < window.kernel[0]; ++kz) {
+      const int64_t iz = z + kz * window.dilation[0];
+      if (iz < 0 || iz >= p.x.size[0]) continue;
+      for (int64_t ky = 0; ky < window.kernel[1]; ++ky) {
+        const int64_t iy = y + ky * window.dilation[1];
+        if (iy < 0 || iy >= p.x.size[1]) continue;
+        x_rows[pixel.rows] = iz * p.x.strides[0] + iy * p.x.strides[1];
+        weight_rows[pixel.rows++] = (kz * window.kernel[1] + ky) * window.kernel[2] * p.padded;
+      }
+    }
+    pixel.x_row_offsets = x_rows.data();
+    pixel.weight_row_offsets = weight_rows.data();
+    pixel.x_column_step = window.dilation[2] * p.x.strides[2];
+    pixel.weight_column_step = p.padded;
+    const auto size = static_cast<int64_t>(size_of(p.x.element));
+    const std::byte* const base = x + image * p.x.image_stride * size;
+    const auto zero = static_cast<float>(load_zero_point(zero_point(args.inputs, 2)));
+    auto* const out = reinterpret_cast<float*>(memory);
+    for (int64_t i = 0; i < pixels; ++i) {
+      const int64_t column = (first + i) * window.stride[2] - window.pad[2];
+      const int64_t dilation = window.dilation[2];
+      const int64_t low = column < 0 ? (-column + dilation - 1) / dilation : 0;
+      const int64_t met = column >= p.x.size[2] ? 0 : (p.x.size[2] - 1 - column) / dilation + 1;
+      const int64_t high = std::min(window.kernel[2], met);
+      pixel.columns = std::max<int64_t>(high - low, 0);
+      pixel.x = base + (column + low * dilation) * p.x.strides[2] * size;
+      pixel.weights = weights + low * p.padded;
+      pixel_(pixel, p.x.element, p.channels, zero, out + i * p.channels);
+    }
+    if (int8_) to_integers_(out, pixels * p.channels);
+    epilogue_.run(p.space, args, out, p.channels, row * window.out[2] + first, pixels, 0,
+                  p.channels, memory + p.tape_at);
+  }
+
+  Conv op_;
+  size_t op_inputs_;
+  bool int8_;
+  void (*pixel_)(const DepthwisePixel&, DataType, int64_t, float, float*);
+  void (*to_integers_)(float*, int64_t);
+  LoadBlock load_;
+  Epilogue epilogue_;
+  std::optional<Tensor> packed_;
+};
+
+Made make_depthwise(const Conv& op, const Request& request) {
+  const Type& x = request.inputs[0].type;
+  const Type& w = request.inputs[1].type;
+  const bool int8 = is_8bit(x.dtype) && is_8bit(w.dtype);
+  const bool f32 = x.dtype == w.dtype && (x.dtype == DataType::kF32 || x.dtype == DataType::kF16 ||
+                                          x.dtype == DataType::kBF16);
+  if (!int8 && !f32) return refuse("only f32, f16, bf16 and 8-bit operands");
+  const int rank = w.shape.rank();
+  if (rank < 3 || rank > 5) return refuse("only one to three spatial axes");
+  const auto is = [](Size size, int64_t value) { return size.known() && size.value() == value; };
+  if (!is(w.shape[0], op.groups) || !is(w.shape[1], 1))
+    return refuse("not one output channel for each input channel");
+  int64_t taps = 1;
+  for (int axis = 2; axis < rank; ++axis) {
+    if (!w.shape[axis].known() || w.shape[axis].value() > kMostExactTaps)
+      return refuse("a large kernel, or one of unknown size");
+    taps *= w.shape[axis].value();
+  }
+  if (taps > kMostExactTaps) return refuse("more than 256 taps");
+  if (taps / std::max<int64_t>(w.shape[rank - 1].value(), 1) > kMostTapRows)
+    return refuse("more than 64 rows of taps");
+  std::string why_not;
+  auto epilogue = Epilogue::make(request, int8 ? DataType::kI32 : DataType::kF32, why_not);
+  if (!epilogue) return refuse(std::move(why_not));
+  return {std::make_unique<DepthwiseConv>(op, request, std::move(*epilogue)), {}};
+}
+
+constexpr KernelEntry kEntries[] = {
+    entry<Conv, make_depthwise>("cpu.conv.depthwise_nhwc", Layout::kChannelsLast),
+};
+
+}  // namespace
+
+std::span<const KernelEntry> depthwise_conv_entries() { return kEntries; }
+
+}  // namespace anneal::cpu
+#endif
