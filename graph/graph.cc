@@ -230,6 +230,28 @@ void Graph::replace_uses(ValueId from, ValueId to) {
     if (output.value == from) output.value = to;
 }
 
+void Graph::swap_names(ValueId a, ValueId b) {
+  std::swap(mutable_value(a).name, mutable_value(b).name);
+  value_names_[value(a).name] = a;
+  value_names_[value(b).name] = b;
+}
+
+void Graph::swap_names(LayerId a, LayerId b) {
+  std::swap(mutable_layer(a).name, mutable_layer(b).name);
+  layer_names_[layer(a).name] = a;
+  layer_names_[layer(b).name] = b;
+}
+
+void Graph::replace_layer(LayerId from, LayerId to) {
+  check(layer(from).outputs.size() == layer(to).outputs.size(), "a layer with as many outputs");
+  for (size_t k = 0; k < layer(from).outputs.size(); ++k) {
+    const ValueId old = layer(from).outputs[k], replacement = layer(to).outputs[k];
+    replace_uses(old, replacement);
+    swap_names(old, replacement);
+  }
+  swap_names(from, to);
+}
+
 void Graph::erase(LayerId id) {
   Layer& layer = mutable_layer(id);
   for (ValueId input : layer.inputs) {

@@ -31,12 +31,12 @@ struct Value {
 // program passes that output on. outputs: the results of each program (or the op's output) in
 // order.
 struct Layer {
-  std::string name;                  // unique in the graph
-  std::vector<std::string> origins;  // names of the ONNX nodes it stands for
-  Op op;
-  std::vector<Program> epilogues;
+  std::string name = {};                  // unique in the graph
+  std::vector<std::string> origins = {};  // names of the ONNX nodes it stands for
+  Op op = {};
+  std::vector<Program> epilogues = {};
   int op_input_count = 0;
-  std::vector<ValueId> inputs, outputs;
+  std::vector<ValueId> inputs = {}, outputs = {};
 };
 
 // What add() takes: a layer without ids. origins default to {name}; outputs names default to the
@@ -75,6 +75,12 @@ class Graph {
   // Every use of `from`, graph outputs included, becomes a use of `to`. REQUIRES: equal dtypes and
   // ranks.
   void replace_uses(ValueId from, ValueId to);
+  // For a value or layer that takes the place of another, and should be known by its name.
+  void swap_names(ValueId a, ValueId b);
+  void swap_names(LayerId a, LayerId b);
+  // replace_uses() and swap_names() for each output, then for the layers. REQUIRES: as many
+  // outputs.
+  void replace_layer(LayerId from, LayerId to);
   // Layers whose outputs nobody uses, and constants nobody reads. Inputs stay.
   void erase_unused();
   // Infers everything again, in order; types may only become narrower (an unknown or wider size
