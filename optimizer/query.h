@@ -9,7 +9,8 @@ const T* op_as(const Graph& graph, LayerId id) {
   return id == LayerId::kNone ? nullptr : std::get_if<T>(&graph.layer(id).op);
 }
 inline LayerId producer(const Graph& graph, ValueId value) { return graph.value(value).producer; }
-// The only layer that reads the value, once; kNone if there are several, or it is a graph output.
+// The only layer that reads the value, however often; kNone if there is none, are several, or it is
+// a graph output.
 LayerId sole_user(const Graph& graph, ValueId value);
 
 }  // namespace anneal

@@ -1,0 +1,23 @@
+// The passes, in the order in which they run.
+#include "anneal/optimizer/passes.h"
+
+namespace anneal {
+namespace {
+
+constexpr bool kExact = true;
+
+constexpr Pass kPipeline[] = {
+    {"solve_sizes", "shape arithmetic becomes constants and size expressions", kExact, solve_sizes},
+    {"fold_constants", "layers whose inputs are all constant are computed now", kExact,
+     fold_constants},
+    {"remove_identity", "layers that change nothing go", kExact, remove_identity},
+    {"fuse_pointwise", "elementwise layers in a row become one", kExact, fuse_pointwise},
+    {"fuse_epilogue", "elementwise layers join the convolution or matrix product before them",
+     kExact, fuse_epilogue},
+};
+
+}  // namespace
+
+std::span<const Pass> default_pipeline() { return kPipeline; }
+
+}  // namespace anneal

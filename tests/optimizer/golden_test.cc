@@ -1,0 +1,135 @@
+// Pass tests are text: tests/golden/passes/NAME.txt holds cases separated by a line "====", each a
+// graph before and after, separated by "---- NAME". Every case is compared, run a second time
+// (which must change nothing), and executed on the reference before and after with random inputs.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "anneal/graph/text.h"
+#include "anneal/optimizer/evaluate.h"
+#include "anneal/optimizer/passes.h"
+
+namespace anneal {
+namespace {
+
+const std::filesystem::path kFolder = "tests/golden/passes";
+
+struct Case {
+  std::string name, before, after;
+};
+
+std::vector<std::string> split(const std::string& text, const std::string& line) {
+  std::vector<std::string> parts(1);
+  std::istringstream in(text);
+  for (std::string each; std::getline(in, each);) {
+    if (each == line)
+      parts.emplace_back();
+    else
+      parts.back() += each + "\n";
+  }
+  return parts;
+}
+
+std::vector<Case> cases_of(const Pass& pass) {
+  std::ifstream in(kFolder / (std::string(pass.name) + ".txt"));
+  std::stringstream text;
+  text << in.rdbuf();
+  std::vector<Case> cases;
+  for (const std::string& part : split(text.str(), "====")) {
+    const auto sides = split(part, "---- " + std::string(pass.name));
+    if (sides.size() == 2) cases.push_back({std::string(pass.name), sides[0], sides[1]});
+  }
+  return cases;
+}
+
+Dims dims_for(const Graph& graph, const Type& type) {
+  std::vector<std::optional<int64_t>> values(graph.sizes().symbols().size());
+  for (size_t i = 0; i < values.size(); ++i) values[i] = 2 + static_cast<int64_t>(i);
+  return graph.sizes().evaluate(type.shape, values);
+}
+
+Tensor random_tensor(DataType dtype, const Dims& dims, std::mt19937& random) {
+  Tensor::Fresh fresh = Tensor::allocate(dtype, dims);
+  std::normal_distribution<double> normal;
+  ProgramBuilder unused;
+  for (int64_t i = 0; i < count(dims); ++i) {
+    const RegisterType type = register_type(dtype);
+    Instruction cast{Opcode::kCast, type, {0, 0, 0}, 0};
+    const Scalar from =
+        Scalar::of(is_float(dtype) ? normal(random) : std::abs(std::round(3 * normal(random))));
+    const RegisterType f64 = RegisterType::kF64;
+    Scalar value = type == f64 ? from : evaluate(cast, std::span(&from, 1), std::span(&f64, 1));
+    const Instruction round{Opcode::kRound, type, {0, 0, 0}, static_cast<uint64_t>(dtype)};
+    if (dtype != DataType::kBool)
+      value = evaluate(round, std::span(&value, 1), std::span(&type, 1));
+    store_scalar(dtype, value, fresh.data.data() + static_cast<size_t>(i) * size_of(dtype));
+  }
+  return fresh.tensor;
+}
+
+void expect_same_results(const Graph& before, const Graph& after) {
+  std::mt19937 random(1);
+  std::vector<Tensor> inputs;
+  for (const ValueId input : before.inputs()) {
+    const Type& type = before.value(input).type();
+    inputs.push_back(random_tensor(type.dtype, dims_for(before, type), random));
+  }
+  const auto want = evaluate(before, inputs), got = evaluate(after, inputs);
+  ASSERT_EQ(want.size(), got.size());
+  for (size_t i = 0; i < want.size(); ++i)
+    EXPECT_TRUE(want[i] == got[i]) << "output " << i << " differs; the pass claims to be exact";
+}
+
+class Golden : public ::testing::TestWithParam<Pass> {};
+
+TEST_P(Golden, BeforeAndAfter) {
+  const Pass& pass = GetParam();
+  const auto cases = cases_of(pass);
+  ASSERT_GE(cases.size(), 2u) << "tests/golden/passes/" << pass.name
+                              << ".txt needs a case that matches and one that does not";
+  int changed_cases = 0;
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.before);
+    Graph graph = parse_graph(each.before);
+    const Graph before = graph.clone();
+    const Pass only[] = {pass};
+    bool changed = false;
+    run_pipeline(graph, only, {},
+                 [&](const Pass&, const Graph&, bool did, double) { changed = did; });
+    EXPECT_EQ(to_text(graph, Constants::kWhole),
+              to_text(parse_graph(each.after), Constants::kWhole));
+    const std::string once = to_text(graph, Constants::kWhole);
+    changed_cases += changed;
+    EXPECT_EQ(changed, once != to_text(before, Constants::kWhole));
+    expect_same_results(before, graph);
+    run_pipeline(graph, only, {},
+                 [&](const Pass&, const Graph&, bool did, double) { changed = did; });
+    EXPECT_FALSE(changed) << "a second run changes something";
+    EXPECT_EQ(to_text(graph, Constants::kWhole), once);
+  }
+  EXPECT_GT(changed_cases, 0);
+  EXPECT_LT(changed_cases, static_cast<int>(cases.size()))
+      << "no case where the pass must not match";
+}
+
+INSTANTIATE_TEST_SUITE_P(Passes, Golden,
+                         ::testing::ValuesIn(default_pipeline().begin(), default_pipeline().end()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Pipeline, SkippingAnUnknownPassIsRefused) {
+  Graph graph = parse_graph("graph g(x: f32[1])\n  return x\n");
+  try {
+    run_pipeline(graph, default_pipeline(), {.skip = {"fuse_everything"}});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("there is no pass \"fuse_everything\""),
+              std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace anneal
