@@ -27,28 +27,28 @@ inline constexpr uint32_t kNoSlot = ~0u;  // an absent optional input
 
 // The memory of one value.
 struct Slot {
-  std::string name;  // of the value; of the port for inputs and outputs
-  Type type;
-  Shape strides;  // in elements
+  std::string name = {};  // of the value; of the port for inputs and outputs
+  Type type = {};
+  Shape strides = {};  // in elements
   Storage storage = Storage::kArena;
   uint8_t device = 0;       // index into Plan::devices
   uint64_t offset = 0;      // kWeight: entry in the pool. kArena: bytes, if the plan is static
   uint32_t base = kNoSlot;  // kView: the slot it is a part of, never itself a view
-  Size base_offset;         // kView: elements from the base's first
+  Size base_offset = {};    // kView: elements from the base's first
   uint32_t first_step = 0, last_step = 0;  // kArena: life; of a base, that of all its views
 };
 
 // One kernel launch. inputs and outputs are ordered as in Layer (graph/graph.h).
 struct Step {
-  std::string name;                  // of the layer, for profiles and errors
-  std::vector<std::string> origins;  // ONNX nodes it stands for
-  std::string kernel;                // KernelEntry::name
+  std::string name = {};                  // of the layer, for profiles and errors
+  std::vector<std::string> origins = {};  // ONNX nodes it stands for
+  std::string kernel = {};                // KernelEntry::name
   uint8_t device = 0;
-  Op op;
-  std::vector<Program> epilogues;
+  Op op = {};
+  std::vector<Program> epilogues = {};
   uint32_t op_input_count = 0;
-  std::vector<uint32_t> inputs, outputs;  // slots
-  std::vector<std::byte> tactic;
+  std::vector<uint32_t> inputs = {}, outputs = {};  // slots
+  std::vector<std::byte> tactic = {};
 };
 
 // Why things are as they are, for people and tools: "fuse_epilogue", "conv1", "joined relu1".

@@ -18,8 +18,8 @@ namespace anneal {
 // One input or output of the layer as the kernel will see it. Sizes and strides may be expressions;
 // known ones are constants of the kernel, the others arrive with prepare(). strides count elements.
 struct Operand {
-  Type type;
-  Shape strides;
+  Type type = {};
+  Shape strides = {};
   const Tensor* constant =
       nullptr;          // weights; must not be kept beyond make() except by copying the Tensor
   bool present = true;  // false: an absent optional input

@@ -1,0 +1,194 @@
+#include "anneal/engine/plan_bytes.h"
+
+#include <fmt/format.h>
+
+namespace anneal {
+namespace {
+
+constexpr int kMaxBodyDepth = 16;
+
+void save_size(ByteWriter& to, Size size) {
+  to.number<uint8_t>(size.known() ? 0 : 1);
+  to.number<int64_t>(size.known() ? size.value() : int64_t{size.expression()});
+}
+
+Size load_size(ByteReader& from, const SizeTable& sizes) {
+  const bool symbolic = from.boolean();
+  const auto value = from.number<int64_t>();
+  if (!symbolic) return value;
+  if (value < 0 || value >= int64_t{sizes.expression_count()})
+    from.refuse("a size outside the table");
+  return Size::expression(static_cast<uint32_t>(value));
+}
+
+void save_shape(ByteWriter& to, const Shape& shape) {
+  to.number<uint8_t>(static_cast<uint8_t>(shape.rank()));
+  for (const Size size : shape) save_size(to, size);
+}
+
+Shape load_shape(ByteReader& from, const SizeTable& sizes) {
+  const auto rank = from.number<uint8_t>();
+  if (rank > kMaxRank) from.refuse(fmt::format("a shape of {} axes", rank));
+  Shape shape;
+  for (int axis = 0; axis < rank; ++axis) shape.push_back(load_size(from, sizes));
+  return shape;
+}
+
+template <class T>
+T load_enum(ByteReader& from, T first, T last, std::string_view what) {
+  const auto value = from.number<uint8_t>();
+  if (value < static_cast<uint8_t>(first) || value > static_cast<uint8_t>(last))
+    from.refuse(fmt::format("{} is no {}", value, what));
+  return static_cast<T>(value);
+}
+
+void save_texts(ByteWriter& to, const std::vector<std::string>& texts) {
+  to.number(static_cast<uint32_t>(texts.size()));
+  for (const std::string& text : texts) to.text(text);
+}
+
+std::vector<std::string> load_texts(ByteReader& from) {
+  std::vector<std::string> texts(from.count(sizeof(uint32_t)));
+  for (std::string& text : texts) text = from.text();
+  return texts;
+}
+
+void save_indices(ByteWriter& to, const std::vector<uint32_t>& indices) {
+  to.number(static_cast<uint32_t>(indices.size()));
+  for (const uint32_t index : indices) to.number(index);
+}
+
+// Indices below limit; kNoSlot too if `optional`.
+std::vector<uint32_t> load_indices(ByteReader& from, size_t limit, bool optional) {
+  std::vector<uint32_t> indices(from.count(sizeof(uint32_t)));
+  for (uint32_t& index : indices) {
+    index = from.number<uint32_t>();
+    if (index >= limit && !(optional && index == kNoSlot))
+      from.refuse("a slot that does not exist");
+  }
+  return indices;
+}
+
+void save_slot(ByteWriter& to, const Slot& slot) {
+  to.text(slot.name);
+  to.number(static_cast<uint8_t>(slot.type.container));
+  to.number(static_cast<uint8_t>(slot.type.dtype));
+  save_shape(to, slot.type.shape);
+  save_shape(to, slot.strides);
+  to.number(static_cast<uint8_t>(slot.storage));
+  to.number(slot.device);
+  to.number(slot.offset);
+  to.number(slot.base);
+  save_size(to, slot.base_offset);
+  to.number(slot.first_step);
+  to.number(slot.last_step);
+}
+
+Slot load_slot(ByteReader& from, const Plan& plan) {
+  Slot slot;
+  slot.name = from.text();
+  slot.type.container =
+      load_enum(from, Container::kTensor, Container::kOptionalSequence, "container");
+  slot.type.dtype = load_enum(from, DataType::kF32, DataType::kString, "element type");
+  slot.type.shape = load_shape(from, plan.sizes);
+  slot.strides = load_shape(from, plan.sizes);
+  slot.storage = load_enum(from, Storage::kInput, Storage::kLate, "storage");
+  slot.device = from.number<uint8_t>();
+  if (slot.device >= plan.devices.size()) from.refuse("a slot on a device that does not exist");
+  slot.offset = from.number<uint64_t>();
+  slot.base = from.number<uint32_t>();
+  slot.base_offset = load_size(from, plan.sizes);
+  slot.first_step = from.number<uint32_t>();
+  slot.last_step = from.number<uint32_t>();
+  return slot;
+}
+
+void save_step(ByteWriter& to, const Step& step) {
+  to.text(step.name);
+  save_texts(to, step.origins);
+  to.text(step.kernel);
+  to.number(step.device);
+  save(to, step.op);
+  to.number(static_cast<uint32_t>(step.epilogues.size()));
+  for (const Program& program : step.epilogues) {
+    to.number<uint8_t>(program.empty() ? 0 : 1);
+    if (!program.empty()) save(to, program);
+  }
+  to.number(step.op_input_count);
+  save_indices(to, step.inputs);
+  save_indices(to, step.outputs);
+  to.blob(step.tactic);
+}
+
+Step load_step(ByteReader& from, const Plan& plan) {
+  Step step;
+  step.name = from.text();
+  step.origins = load_texts(from);
+  step.kernel = from.text();
+  step.device = from.number<uint8_t>();
+  if (step.device >= plan.devices.size()) from.refuse("a step on a device that does not exist");
+  step.op = load_op(from);
+  if (const auto* tensor = std::get_if<SizeTensor>(&step.op))
+    for (const Size size : tensor->elements)
+      if (!size.known() && size.expression() >= plan.sizes.expression_count())
+        from.refuse("a size outside the table");
+  step.epilogues.resize(from.count(1));
+  for (Program& program : step.epilogues)
+    if (from.boolean()) program = load_program(from);
+  step.op_input_count = from.number<uint32_t>();
+  step.inputs = load_indices(from, plan.slots.size(), true);
+  step.outputs = load_indices(from, plan.slots.size(), false);
+  if (step.op_input_count > step.inputs.size()) from.refuse("more op inputs than inputs");
+  const auto tactic = from.blob();
+  step.tactic.assign(tactic.begin(), tactic.end());
+  return step;
+}
+
+Plan load_plan(ByteReader& from, int depth) {
+  if (depth > kMaxBodyDepth) from.refuse("bodies nested too deep");
+  Plan plan;
+  plan.target = from.text();
+  plan.devices = load_texts(from);
+  plan.name = from.text();
+  plan.sizes = SizeTable::load(from);
+  plan.slots.resize(from.count(1));
+  for (Slot& slot : plan.slots) slot = load_slot(from, plan);
+  plan.inputs = load_indices(from, plan.slots.size(), false);
+  plan.outputs = load_indices(from, plan.slots.size(), false);
+  plan.steps.resize(from.count(1));
+  for (Step& step : plan.steps) step = load_step(from, plan);
+  plan.bodies.resize(from.count(1));
+  for (Plan& body : plan.bodies) body = load_plan(from, depth + 1);
+  plan.arena_bytes = from.number<uint64_t>();
+  plan.decisions.resize(from.count(3 * sizeof(uint32_t)));
+  for (Decision& decision : plan.decisions) decision = {from.text(), from.text(), from.text()};
+  return plan;
+}
+
+}  // namespace
+
+void save(ByteWriter& to, const Plan& plan) {
+  to.text(plan.target);
+  save_texts(to, plan.devices);
+  to.text(plan.name);
+  plan.sizes.save(to);
+  to.number(static_cast<uint32_t>(plan.slots.size()));
+  for (const Slot& slot : plan.slots) save_slot(to, slot);
+  save_indices(to, plan.inputs);
+  save_indices(to, plan.outputs);
+  to.number(static_cast<uint32_t>(plan.steps.size()));
+  for (const Step& step : plan.steps) save_step(to, step);
+  to.number(static_cast<uint32_t>(plan.bodies.size()));
+  for (const Plan& body : plan.bodies) save(to, body);
+  to.number(plan.arena_bytes);
+  to.number(static_cast<uint32_t>(plan.decisions.size()));
+  for (const Decision& decision : plan.decisions) {
+    to.text(decision.stage);
+    to.text(decision.subject);
+    to.text(decision.text);
+  }
+}
+
+Plan load_plan(ByteReader& from) { return load_plan(from, 0); }
+
+}  // namespace anneal

@@ -1,0 +1,246 @@
+#include "anneal/engine/plan_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "anneal/engine/memory_planner.h"
+
+namespace anneal {
+namespace {
+
+// Larger than any machine's memory; keeps sums of sizes far from overflow.
+constexpr uint64_t kMaxArenaBytes = uint64_t{1} << 46;
+
+[[noreturn]] void refuse(std::string why) { fail(Code::kIncompatiblePlan, std::move(why)); }
+
+bool is_arena_base(const Slot& slot) { return slot.storage == Storage::kArena; }
+
+uint32_t base_of(const Plan& plan, uint32_t index) {
+  return plan.slots[index].storage == Storage::kView ? plan.slots[index].base : index;
+}
+
+void check_slot_form(const Plan& plan, const Slot& slot) {
+  const auto bad = [&](std::string_view why) {
+    refuse(fmt::format("slot \"{}\" {}", slot.name, why));
+  };
+  if (slot.type.container != Container::kTensor || slot.type.dtype == DataType::kString)
+    bad("holds something other than a tensor of numbers");
+  if (slot.strides.rank() != slot.type.shape.rank()) bad("has more or fewer strides than axes");
+  for (const Size size : slot.type.shape)
+    if (size.known() && size.value() < 0) bad("has a negative size");
+  for (const Size stride : slot.strides)
+    if (stride.known() && stride.value() < 0) bad("has a negative stride");
+  if (slot.storage == Storage::kView) {
+    if (slot.base >= plan.slots.size() || plan.slots[slot.base].storage == Storage::kView ||
+        plan.slots[slot.base].storage == Storage::kLate)
+      bad("is a view of nothing");
+    if (size_of(plan.slots[slot.base].type.dtype) != size_of(slot.type.dtype))
+      bad("is a view of elements of another size");
+    if (slot.base_offset.known() && slot.base_offset.value() < 0) bad("starts before its base");
+  }
+}
+
+void check_view_within_base(const Plan& plan, const Slot& slot) {
+  const Slot& base = plan.slots[slot.base];
+  if (!known(slot.type.shape) || !known(slot.strides) || !slot.base_offset.known() ||
+      !known(base.type.shape) || !known(base.strides))
+    return;  // checked with real sizes when shapes are bound
+  const int64_t view = extent(dims_of(slot.type.shape), dims_of(slot.strides));
+  const int64_t room = extent(dims_of(base.type.shape), dims_of(base.strides));
+  if (slot.base_offset.value() > room - view)
+    refuse(fmt::format("slot \"{}\" reaches beyond its base", slot.name));
+}
+
+void check_weight(const Slot& slot, std::span<const Tensor> weights) {
+  if (slot.offset >= weights.size())
+    refuse(fmt::format("slot \"{}\" names a weight that is not there", slot.name));
+  const Tensor& weight = weights[slot.offset];
+  if (weight.type() != slot.type || shape_of(row_major_strides(weight.dims())) != slot.strides)
+    refuse(fmt::format("slot \"{}\" and its weight differ in type", slot.name));
+}
+
+void check_ports(const Plan& plan) {
+  const auto check = [&](const std::vector<uint32_t>& ports, Storage storage,
+                         std::string_view what) {
+    std::vector<uint32_t> sorted = ports;
+    std::sort(sorted.begin(), sorted.end());
+    const auto of_storage =
+        std::count_if(plan.slots.begin(), plan.slots.end(),
+                      [&](const Slot& slot) { return slot.storage == storage; });
+    if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end() ||
+        of_storage != static_cast<ptrdiff_t>(ports.size()) ||
+        std::any_of(ports.begin(), ports.end(),
+                    [&](uint32_t port) { return plan.slots[port].storage != storage; }))
+      refuse(fmt::format("its {} are not the slots that are marked so", what));
+  };
+  check(plan.inputs, Storage::kInput, "inputs");
+  // An output whose size depends on values is a late slot.
+  std::vector<uint32_t> bound;
+  for (const uint32_t port : plan.outputs)
+    if (plan.slots[port].storage != Storage::kLate) bound.push_back(port);
+  check(bound, Storage::kOutput, "outputs");
+}
+
+// Every slot is written once, before it is read; a base counts as written with any of its views.
+void check_order(const Plan& plan) {
+  std::vector<bool> written(plan.slots.size()), begun(plan.slots.size());
+  for (size_t i = 0; i < plan.slots.size(); ++i)
+    if (plan.slots[i].storage == Storage::kInput || plan.slots[i].storage == Storage::kWeight)
+      written[i] = begun[i] = true;
+  for (const Step& step : plan.steps) {
+    for (const uint32_t input : step.inputs)
+      if (input != kNoSlot && !written[input] && !begun[base_of(plan, input)])
+        refuse(fmt::format("step \"{}\" reads slot \"{}\" before it is written", step.name,
+                           plan.slots[input].name));
+    for (const uint32_t output : step.outputs) {
+      const Storage base = plan.slots[base_of(plan, output)].storage;
+      if (written[output] || base == Storage::kInput || base == Storage::kWeight)
+        refuse(fmt::format("step \"{}\" writes slot \"{}\", which is not its to write", step.name,
+                           plan.slots[output].name));
+      written[output] = begun[base_of(plan, output)] = true;
+    }
+  }
+  for (const uint32_t output : plan.outputs)
+    if (!begun[base_of(plan, output)])
+      refuse(fmt::format("nothing writes output \"{}\"", plan.slots[output].name));
+}
+
+void check_lifetimes(const Plan& plan) {
+  const auto uses = [&](uint32_t index, uint32_t step) {
+    const Slot& base = plan.slots[base_of(plan, index)];
+    if (is_arena_base(base) && (step < base.first_step || step > base.last_step))
+      refuse(fmt::format("step \"{}\" uses slot \"{}\" outside its life", plan.steps[step].name,
+                         plan.slots[index].name));
+  };
+  for (uint32_t i = 0; i < plan.steps.size(); ++i) {
+    for (const uint32_t input : plan.steps[i].inputs)
+      if (input != kNoSlot) uses(input, i);
+    for (const uint32_t output : plan.steps[i].outputs) uses(output, i);
+  }
+}
+
+void check_types(const Plan& plan, std::span<const Tensor> weights) {
+  SizeTable sizes = plan.sizes;
+  const auto facts = infer_slots(plan, weights, {}, sizes);
+  for (size_t i = 0; i < plan.slots.size(); ++i) {
+    if (!facts[i]) continue;
+    const Slot& slot = plan.slots[i];
+    const Type& inferred = facts[i]->type;
+    bool equal = inferred.dtype == slot.type.dtype && inferred.container == slot.type.container &&
+                 inferred.shape.rank() == slot.type.shape.rank();
+    for (int axis = 0; equal && axis < inferred.shape.rank(); ++axis)
+      equal = inferred.shape[axis].is_unknown() ? slot.storage == Storage::kLate
+                                                : inferred.shape[axis] == slot.type.shape[axis];
+    if (!equal)
+      refuse(fmt::format("slot \"{}\" is {}{}, but its step gives {}{}", slot.name,
+                         name(slot.type.dtype), sizes.text(slot.type.shape), name(inferred.dtype),
+                         sizes.text(inferred.shape)));
+  }
+}
+
+// Of a static plan: buffers lie in the arena, and those that live together lie apart.
+void check_arena(const Plan& plan) {
+  struct Region {
+    uint64_t begin, end;
+    const Slot* slot;
+  };
+  std::vector<Region> regions;
+  for (const Slot& slot : plan.slots) {
+    if (!is_arena_base(slot)) continue;
+    if (!known(slot.type.shape) || !known(slot.strides)) return;
+    const auto bytes =
+        static_cast<uint64_t>(extent(dims_of(slot.type.shape), dims_of(slot.strides))) *
+        size_of(slot.type.dtype);
+    if (slot.offset % kArenaAlignment != 0 || slot.offset > plan.arena_bytes ||
+        bytes > plan.arena_bytes - slot.offset)
+      refuse(fmt::format("slot \"{}\" lies outside the arena", slot.name));
+    regions.push_back({slot.offset, slot.offset + bytes, &slot});
+  }
+  if (plan.arena_bytes > kMaxArenaBytes) refuse("its arena is larger than any memory");
+  std::sort(regions.begin(), regions.end(),
+            [](const Region& a, const Region& b) { return a.begin < b.begin; });
+  for (size_t i = 0; i < regions.size(); ++i) {
+    for (size_t j = i + 1; j < regions.size() && regions[j].begin < regions[i].end; ++j) {
+      const Slot &a = *regions[i].slot, &b = *regions[j].slot;
+      if (a.first_step <= b.last_step && b.first_step <= a.last_step)
+        refuse(fmt::format("slots \"{}\" and \"{}\" overlap while both live", a.name, b.name));
+    }
+  }
+}
+
+}  // namespace
+
+int64_t extent(const Dims& dims, const Dims& strides) {
+  int64_t last = 0;
+  bool empty = false;
+  for (int axis = 0; axis < dims.rank(); ++axis) {
+    int64_t reach = 0;
+    if (dims[axis] < 0 || strides[axis] < 0 ||
+        __builtin_mul_overflow(std::max<int64_t>(dims[axis] - 1, 0), strides[axis], &reach) ||
+        __builtin_add_overflow(last, reach, &last) || last > int64_t{1} << 46)
+      fail(Code::kInvalidArgument, fmt::format("dims {} with strides {} are beyond any memory",
+                                               to_text(dims), to_text(strides)));
+    empty |= dims[axis] == 0;
+  }
+  return empty ? 0 : last + 1;
+}
+
+std::vector<std::optional<Fact>> infer_slots(const Plan& plan, std::span<const Tensor> weights,
+                                             std::span<const Dims> dims_of_inputs,
+                                             SizeTable& sizes) {
+  std::vector<std::optional<Fact>> facts(plan.slots.size());
+  std::vector<TensorView> values(plan.slots.size());
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    Fact fact{plan.slots[plan.inputs[i]].type, std::nullopt};
+    if (!dims_of_inputs.empty()) fact.type.shape = shape_of(dims_of_inputs[i]);
+    facts[plan.inputs[i]] = fact;
+  }
+  for (size_t i = 0; i < plan.slots.size(); ++i) {
+    if (plan.slots[i].storage != Storage::kWeight) continue;
+    values[i] = weights[plan.slots[i].offset].view();
+    facts[i] = Fact{plan.slots[i].type, std::nullopt};
+  }
+  for (const Step& step : plan.steps) {
+    with_context(
+        [&] { return fmt::format("step \"{}\" ({})", step.name, name(step.op)); },
+        [&] {
+          std::vector<InferInput> inputs;
+          for (const uint32_t input : step.inputs) {
+            if (input == kNoSlot) {
+              inputs.push_back({});
+              continue;
+            }
+            if (!facts[input]) facts[input] = Fact{plan.slots[input].type, std::nullopt};
+            inputs.push_back({&*facts[input], values[input].data ? &values[input] : nullptr});
+          }
+          Facts outputs =
+              infer_layer(step.op, step.epilogues, static_cast<int>(step.op_input_count),
+                          InferInputs(inputs, sizes));
+          if (outputs.size() != step.outputs.size()) refuse("it has another number of outputs");
+          for (size_t i = 0; i < outputs.size(); ++i)
+            facts[step.outputs[i]] = std::move(outputs[i]);
+        });
+  }
+  return facts;
+}
+
+void check_plan(const Plan& plan, std::span<const Tensor> weights) {
+  if (plan.devices.empty()) refuse("it names no device");
+  for (const Slot& slot : plan.slots) check_slot_form(plan, slot);
+  for (const Slot& slot : plan.slots) {
+    if (slot.storage == Storage::kWeight) check_weight(slot, weights);
+    if (slot.storage == Storage::kView) check_view_within_base(plan, slot);
+  }
+  check_ports(plan);
+  check_order(plan);
+  check_lifetimes(plan);
+  try {
+    check_types(plan, weights);
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+  check_arena(plan);
+}
+
+}  // namespace anneal

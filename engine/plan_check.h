@@ -1,0 +1,27 @@
+// Is a plan consistent with itself? What an engine file says is believed only after this.
+#pragma once
+#include <optional>
+
+#include "anneal/engine/plan.h"
+#include "anneal/graph/infer.h"
+
+namespace anneal {
+
+// Fails with kIncompatiblePlan naming the step or slot and the rule it breaks: types are those that
+// inference gives, weights exist, views lie within their bases, every slot is written before it is
+// read and by one step, lifetimes cover all uses, arena buffers that live together do not overlap.
+void check_plan(const Plan& plan, std::span<const Tensor> weights);
+
+// Types of all slots as inference derives them step by step from the inputs' types, for the sizes
+// bound in `dims_of_inputs` (one per plan input), or symbolic ones where it is empty. A slot that
+// no step writes and that is neither input nor weight has no type. Fails as infer_layer does,
+// naming the step.
+std::vector<std::optional<Fact>> infer_slots(const Plan& plan, std::span<const Tensor> weights,
+                                             std::span<const Dims> dims_of_inputs,
+                                             SizeTable& sizes);
+
+// Elements from the first to one past the last that a strided array touches. Fails with
+// kInvalidArgument on negative strides or overflow.
+int64_t extent(const Dims& dims, const Dims& strides);
+
+}  // namespace anneal

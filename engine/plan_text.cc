@@ -1,0 +1,82 @@
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "anneal/engine/plan.h"
+#include "anneal/graph/text.h"
+
+namespace anneal {
+namespace {
+
+std::string_view name(Storage storage) {
+  switch (storage) {
+    case Storage::kInput:
+      return "input";
+    case Storage::kOutput:
+      return "output";
+    case Storage::kWeight:
+      return "weight";
+    case Storage::kArena:
+      return "arena";
+    case Storage::kView:
+      return "view";
+    case Storage::kLate:
+      return "late";
+  }
+  return "?";
+}
+
+std::string slot_text(const Plan& plan, const Slot& slot, bool is_static) {
+  std::string text = fmt::format("{} {}", to_text(slot.type, plan.sizes), name(slot.storage));
+  if (slot.storage == Storage::kWeight) text += fmt::format(" {}", slot.offset);
+  if (slot.storage == Storage::kArena) {
+    if (is_static) text += fmt::format(" at {}", slot.offset);
+    text += fmt::format(", steps {}..{}", slot.first_step, slot.last_step);
+  }
+  if (slot.storage == Storage::kView)
+    text += fmt::format(" of %{} from {}", slot.base, plan.sizes.text(slot.base_offset));
+  SizeTable sizes = plan.sizes;
+  if (slot.strides != sizes.row_major_strides(slot.type.shape))
+    text += fmt::format(", strides {}", plan.sizes.text(slot.strides));
+  return text;
+}
+
+std::string step_text(const Plan& plan, const Step& step) {
+  std::string outputs, inputs;
+  for (const uint32_t output : step.outputs)
+    outputs += fmt::format("{}%{}", outputs.empty() ? "" : ", ", output);
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
+    const std::string_view separator = i == 0 ? "" : i == step.op_input_count ? "; " : ", ";
+    inputs += step.inputs[i] == kNoSlot ? fmt::format("{}_", separator)
+                                        : fmt::format("{}%{}", separator, step.inputs[i]);
+  }
+  std::string text =
+      fmt::format("{} = {}({}) {}", outputs, step.kernel, inputs, to_text(step.op, plan.sizes));
+  for (const Program& program : step.epilogues)
+    text += fmt::format(" epilogue=\"{}\"", to_text(program));
+  return text;
+}
+
+}  // namespace
+
+std::string to_text(const Plan& plan) {
+  const bool is_static = plan.arena_bytes != 0;
+  fmt::memory_buffer out;
+  const auto to = std::back_inserter(out);
+  fmt::format_to(to, "plan \"{}\" for {}\n", plan.name, plan.target);
+  for (const SizeSymbol& symbol : plan.sizes.symbols())
+    fmt::format_to(to, "size {} in {}..{} opt {}\n", symbol.name, symbol.bounds.min,
+                   symbol.bounds.max, symbol.bounds.opt);
+  if (is_static) fmt::format_to(to, "arena {} bytes\n", plan.arena_bytes);
+  for (size_t i = 0; i < plan.slots.size(); ++i)
+    fmt::format_to(to, "slot %{} \"{}\" {}\n", i, plan.slots[i].name,
+                   slot_text(plan, plan.slots[i], is_static));
+  for (size_t i = 0; i < plan.steps.size(); ++i)
+    fmt::format_to(to, "step {} \"{}\" {}\n", i, plan.steps[i].name,
+                   step_text(plan, plan.steps[i]));
+  for (const auto& [stage, subject, text] : plan.decisions)
+    fmt::format_to(to, "decision {}: {}: {}\n", stage, subject, text);
+  return fmt::to_string(out);
+}
+
+}  // namespace anneal

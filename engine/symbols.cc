@@ -1,0 +1,62 @@
+#include "anneal/engine/symbols.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace anneal {
+
+SymbolValues solve_symbols(const Plan& plan, std::span<const Dims> dims_of_inputs) {
+  SymbolValues values(plan.sizes.symbols().size());
+  std::vector<std::string_view> said_by(values.size());
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const Slot& slot = plan.slots[plan.inputs[i]];
+    const Dims& dims = dims_of_inputs[i];
+    const auto wrong = [&](std::string why) {
+      fail(Code::kInvalidArgument,
+           fmt::format("input \"{}\" has shape {}, the engine wants {}: {}", slot.name,
+                       to_text(dims), plan.sizes.text(slot.type.shape), why));
+    };
+    if (dims.rank() != slot.type.shape.rank())
+      wrong(fmt::format("{} axes instead of {}", dims.rank(), slot.type.shape.rank()));
+    for (int axis = 0; axis < dims.rank(); ++axis) {
+      const Size size = slot.type.shape[axis];
+      const auto symbol = plan.sizes.symbol_index(size);
+      if (!symbol) continue;
+      const auto& [name, bounds] = plan.sizes.symbols()[*symbol];
+      if (values[*symbol] && *values[*symbol] != dims[axis])
+        wrong(fmt::format("{} is {} here, but {} in input \"{}\"", name, dims[axis],
+                          *values[*symbol], said_by[*symbol]));
+      if (dims[axis] < bounds.min || dims[axis] > bounds.max)
+        wrong(fmt::format("{} = {} is outside [{}, {}], for which the engine was built", name,
+                          dims[axis], bounds.min, bounds.max));
+      values[*symbol] = dims[axis];
+      said_by[*symbol] = slot.name;
+    }
+    for (int axis = 0; axis < dims.rank(); ++axis) {
+      const int64_t wanted = plan.sizes.evaluate(slot.type.shape[axis], values);
+      if (wanted != dims[axis])
+        wrong(fmt::format("axis {} is {} instead of {}", axis, dims[axis], wanted));
+    }
+  }
+  return values;
+}
+
+std::vector<bool> solvable_symbols(const Plan& plan) {
+  std::vector<bool> solvable(plan.sizes.symbols().size());
+  for (const uint32_t input : plan.inputs)
+    for (const Size size : plan.slots[input].type.shape)
+      if (const auto symbol = plan.sizes.symbol_index(size)) solvable[*symbol] = true;
+  return solvable;
+}
+
+bool depends_on_values(const Shape& shape, const SizeTable& sizes,
+                       const std::vector<bool>& solvable) {
+  return std::any_of(shape.begin(), shape.end(), [&](Size size) {
+    if (size.known()) return false;
+    const auto symbols = sizes.symbols_in(size);
+    return std::any_of(symbols.begin(), symbols.end(), [&](uint32_t s) { return !solvable[s]; });
+  });
+}
+
+}  // namespace anneal
