@@ -1,7 +1,12 @@
 # The headers that are installed: what users may include. tests/check_size.py reads this file and
 # counts their lines.
 set(ANNEAL_ENGINE_PUBLIC_HEADERS
+  ${PROJECT_BINARY_DIR}/include/anneal/core/dtype.h
+  ${PROJECT_BINARY_DIR}/include/anneal/core/error.h
+  ${PROJECT_BINARY_DIR}/include/anneal/core/shape.h
+  ${PROJECT_BINARY_DIR}/include/anneal/core/tensor.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/version.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/run/engine.h
 )
 
 set(ANNEAL_BUILDER_PUBLIC_HEADERS

@@ -21,9 +21,9 @@ struct Plan;
 struct Port {
   std::string name;
   DataType dtype = DataType::kF32;
-  Dims dims;
-  std::vector<std::string> dim_names;
-  Dims min_dims, max_dims;  // what may be bound; equal to dims where known
+  Dims dims = {};
+  std::vector<std::string> dim_names = {};
+  Dims min_dims = {}, max_dims = {};  // what may be bound; equal to dims where known
 };
 
 struct EngineOptions {

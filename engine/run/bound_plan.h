@@ -1,0 +1,24 @@
+// A plan with real sizes: what a context computes when the shapes of its inputs change.
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "anneal/engine/plan.h"
+#include "anneal/engine/symbols.h"
+
+namespace anneal {
+
+struct BoundPlan {
+  SymbolValues symbols;
+  std::vector<TensorView> slots;        // dims and strides; no data; late ones are empty
+  std::vector<uint64_t> arena_offsets;  // by slot, of arena bases
+  uint64_t arena_bytes = 0;
+};
+
+// Fails with kInvalidArgument as solve_symbols() does, and where sizes that inference took as equal
+// turn out to differ.
+BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,
+                      std::span<const Dims> dims_of_inputs);
+
+}  // namespace anneal
