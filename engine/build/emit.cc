@@ -1,0 +1,306 @@
+#include "anneal/engine/build/emit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "anneal/engine/build/layout.h"
+#include "anneal/engine/build/lifetimes.h"
+#include "anneal/engine/build/views.h"
+#include "anneal/engine/symbols.h"
+
+namespace anneal {
+namespace {
+
+Program identity_program(DataType dtype) {
+  ProgramBuilder builder;
+  const Reg input = builder.input(0, dtype);
+  return builder.finish(input, dtype);
+}
+
+class Emitter {
+ public:
+  Emitter(const Graph& graph, const Backend& backend, Device& device, WeightPool& weights)
+      : graph_(graph), backend_(backend), device_(device), weights_(weights) {}
+
+  Plan run();
+
+ private:
+  void add_ports();
+  void emit_layer(const Layer& layer, Layout preferred);
+  bool emit_view(const Layer& layer);
+  void emit_kernel(const Layer& layer, Layout preferred);
+  void emit_copy(uint32_t from, uint32_t to, const std::string& name);
+  void emit_missing_outputs();
+
+  uint32_t slot_of(ValueId value);
+  uint32_t new_slot(std::string name, const Type& type, const Shape& strides, Storage storage);
+  uint32_t output_slot(ValueId value);
+  Layout layout_of(ValueId value) const;
+  bool is_late(const Type& type) const {
+    return depends_on_values(type.shape, graph_.sizes(), solvable_);
+  }
+  Operand operand_of(uint32_t slot, const Tensor* constant) const;
+  LayerOperands actual_operands(const Layer& layer, const std::vector<uint32_t>& inputs,
+                                const std::vector<uint32_t>& outputs) const;
+  void add_step(const Layer& layer, const Chosen& chosen, std::vector<uint32_t> inputs,
+                std::vector<uint32_t> outputs);
+  void note(std::string stage, std::string subject, std::string text) {
+    plan_.decisions.push_back({std::move(stage), std::move(subject), std::move(text)});
+  }
+
+  const Graph& graph_;
+  const Backend& backend_;
+  Device& device_;
+  WeightPool& weights_;
+  Plan plan_;
+  Layouts layouts_;
+  std::vector<bool> solvable_;
+  std::unordered_map<ValueId, uint32_t> slots_;
+  std::unordered_map<ValueId, size_t> direct_outputs_;  // values written straight to a port
+  std::unordered_map<std::string, uint32_t> copies_;    // by slot and strides
+  std::vector<std::string> unsupported_;
+};
+
+uint32_t Emitter::new_slot(std::string name, const Type& type, const Shape& strides,
+                           Storage storage) {
+  plan_.slots.push_back(
+      {.name = std::move(name), .type = type, .strides = strides, .storage = storage});
+  return static_cast<uint32_t>(plan_.slots.size() - 1);
+}
+
+uint32_t Emitter::slot_of(ValueId value) {
+  if (value == ValueId::kNone) return kNoSlot;
+  if (const auto found = slots_.find(value); found != slots_.end()) return found->second;
+  const Tensor* constant = graph_.constant(value);
+  check(constant != nullptr, "a value is emitted before it is read");
+  const Value& info = graph_.value(value);
+  const uint32_t slot =
+      new_slot(info.name, info.type(), graph_.sizes().row_major_strides(info.type().shape),
+               Storage::kWeight);
+  plan_.slots[slot].offset = weights_.add(*constant);
+  return slots_[value] = slot;
+}
+
+Layout Emitter::layout_of(ValueId value) const {
+  const auto index = static_cast<size_t>(value);
+  return index < layouts_.of_value.size() ? layouts_.of_value[index] : Layout::kRowMajor;
+}
+
+// Ports are row-major. A value that is an output and comes from a kernel is written there directly.
+void Emitter::add_ports() {
+  for (const ValueId input : graph_.inputs()) {
+    const Value& info = graph_.value(input);
+    const uint32_t slot =
+        new_slot(info.name, info.type(), graph_.sizes().row_major_strides(info.type().shape),
+                 Storage::kInput);
+    slots_[input] = slot;
+    plan_.inputs.push_back(slot);
+  }
+  plan_.sizes = graph_.sizes();
+  solvable_ = solvable_symbols(plan_);
+  for (size_t i = 0; i < graph_.outputs().size(); ++i) {
+    const auto& [name, value] = graph_.outputs()[i];
+    const Type& type = graph_.value(value).type();
+    const Shape strides = graph_.sizes().row_major_strides(type.shape);
+    plan_.outputs.push_back(
+        new_slot(name, type, strides, is_late(type) ? Storage::kLate : Storage::kOutput));
+    if (graph_.value(value).producer != LayerId::kNone) direct_outputs_.try_emplace(value, i);
+  }
+}
+
+uint32_t Emitter::output_slot(ValueId value) {
+  if (const auto direct = direct_outputs_.find(value); direct != direct_outputs_.end())
+    return slots_[value] = plan_.outputs[direct->second];
+  const Value& info = graph_.value(value);
+  const bool late = is_late(info.type());
+  const Layout layout = late ? Layout::kRowMajor : layout_of(value);
+  return slots_[value] =
+             new_slot(info.name, info.type(), strides_of(info.type(), layout, graph_.sizes()),
+                      late ? Storage::kLate : Storage::kArena);
+}
+
+Operand Emitter::operand_of(uint32_t slot, const Tensor* constant) const {
+  if (slot == kNoSlot) return {.present = false};
+  return {
+      .type = plan_.slots[slot].type, .strides = plan_.slots[slot].strides, .constant = constant};
+}
+
+LayerOperands Emitter::actual_operands(const Layer& layer, const std::vector<uint32_t>& inputs,
+                                       const std::vector<uint32_t>& outputs) const {
+  LayerOperands operands;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ValueId value = layer.inputs[i];
+    operands.inputs.push_back(
+        operand_of(inputs[i], value == ValueId::kNone ? nullptr : graph_.constant(value)));
+  }
+  for (const uint32_t output : outputs) operands.outputs.push_back(operand_of(output, nullptr));
+  return operands;
+}
+
+bool Emitter::emit_view(const Layer& layer) {
+  if (layer.outputs.size() != 1 || layer.inputs.empty() ||
+      direct_outputs_.contains(layer.outputs[0]))
+    return false;
+  const Value& output = graph_.value(layer.outputs[0]);
+  const uint32_t input = slot_of(layer.inputs[0]);
+  const Slot from = plan_.slots[input];
+  const uint32_t base = from.storage == Storage::kView ? from.base : input;
+  if (from.storage == Storage::kLate || is_late(output.type())) return false;
+  const auto view = view_of(graph_, layer, from.strides);
+  if (!view) return false;
+  const uint32_t slot = new_slot(output.name, output.type(), view->strides, Storage::kView);
+  plan_.slots[slot].base = base;
+  plan_.slots[slot].base_offset = graph_.sizes().add(from.base_offset, view->offset);
+  slots_[layer.outputs[0]] = slot;
+  note("memory", layer.name, "is a view of its input");
+  return true;
+}
+
+void Emitter::add_step(const Layer& layer, const Chosen& chosen, std::vector<uint32_t> inputs,
+                       std::vector<uint32_t> outputs) {
+  for (const auto& [kernel, why] : chosen.refused)
+    note("kernel", layer.name, fmt::format("{} refused: {}", kernel, why));
+  plan_.steps.push_back({.name = layer.name,
+                         .origins = layer.origins,
+                         .kernel = std::string(chosen.entry->name),
+                         .op = layer.op,
+                         .epilogues = layer.epilogues,
+                         .op_input_count = static_cast<uint32_t>(layer.op_input_count),
+                         .inputs = std::move(inputs),
+                         .outputs = std::move(outputs),
+                         .tactic = chosen.kernel->tactic()});
+}
+
+void Emitter::emit_copy(uint32_t from, uint32_t to, const std::string& name) {
+  Layer layer{
+      .name = name, .origins = {}, .op = Pointwise{identity_program(plan_.slots[to].type.dtype)}};
+  layer.op_input_count = 1;
+  LayerOperands operands{{operand_of(from, nullptr)}, {operand_of(to, nullptr)}};
+  Chosen chosen = choose_kernel(backend_, request_of(graph_, layer, operands, device_));
+  check(chosen.entry != nullptr, "a kernel copies any view");
+  add_step(layer, chosen, {from}, {to});
+}
+
+// The kernel that is best for ideal layouts, with copies at the edges where its operands lie
+// differently; or the best one for the operands as they are, if no better one is to be had.
+void Emitter::emit_kernel(const Layer& layer, Layout preferred) {
+  std::vector<uint32_t> inputs, outputs;
+  for (const ValueId input : layer.inputs) inputs.push_back(slot_of(input));
+  for (const ValueId output : layer.outputs) outputs.push_back(output_slot(output));
+  const LayerOperands actual = actual_operands(layer, inputs, outputs);
+  Chosen chosen = choose_kernel(backend_, request_of(graph_, layer, actual, device_));
+  if (!chosen.entry) {
+    std::string why;
+    for (const auto& [kernel, reason] : chosen.refused)
+      why += fmt::format("; {}: {}", kernel, reason);
+    unsupported_.push_back(fmt::format("layer \"{}\" ({}){}", layer.name, name(layer.op),
+                                       why.empty() ? "; no kernel implements it" : why));
+    return;
+  }
+  const LayerOperands ideal = ideal_operands(graph_, layer, preferred);
+  const auto is_late_slot = [&](uint32_t slot) {
+    return slot != kNoSlot && plan_.slots[slot].storage == Storage::kLate;
+  };
+  const bool late = std::any_of(inputs.begin(), inputs.end(), is_late_slot) ||
+                    std::any_of(outputs.begin(), outputs.end(), is_late_slot);
+  Chosen best =
+      late ? Chosen{} : choose_kernel(backend_, request_of(graph_, layer, ideal, device_));
+  if (!best.entry || best.refused.size() >= chosen.refused.size()) {
+    add_step(layer, chosen, std::move(inputs), std::move(outputs));
+    return;
+  }
+
+  // Start from all ideal, and give back each operand that the kernel takes as it is.
+  LayerOperands operands = ideal;
+  const auto accepts = [&] {
+    return best.entry->make(request_of(graph_, layer, operands, device_)).kernel != nullptr;
+  };
+  const auto give_back = [&](std::vector<Operand>& mine, const std::vector<Operand>& theirs) {
+    for (size_t i = 0; i < mine.size(); ++i) {
+      if (mine[i].strides == theirs[i].strides) continue;
+      const Shape kept = mine[i].strides;
+      mine[i].strides = theirs[i].strides;
+      if (!accepts()) mine[i].strides = kept;
+    }
+  };
+  give_back(operands.outputs, actual.outputs);
+  give_back(operands.inputs, actual.inputs);
+
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i] == kNoSlot || operands.inputs[i].strides == actual.inputs[i].strides) continue;
+    const std::string key =
+        fmt::format("{}:{}", inputs[i], graph_.sizes().text(operands.inputs[i].strides));
+    auto [copy, is_new] = copies_.try_emplace(key, kNoSlot);
+    if (is_new) {
+      const Slot from = plan_.slots[inputs[i]];
+      copy->second =
+          new_slot(from.name + "/layout", from.type, operands.inputs[i].strides, Storage::kArena);
+      emit_copy(inputs[i], copy->second, from.name + "/layout");
+      note("layout", layer.name,
+           fmt::format("\"{}\" is copied for {}", from.name, best.entry->name));
+    }
+    inputs[i] = copy->second;
+  }
+  std::vector<std::pair<uint32_t, uint32_t>> after;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (operands.outputs[i].strides == actual.outputs[i].strides) continue;
+    const Slot to = plan_.slots[outputs[i]];
+    const uint32_t own =
+        new_slot(to.name + "/layout", to.type, operands.outputs[i].strides, Storage::kArena);
+    after.emplace_back(own, outputs[i]);
+    note("layout", layer.name,
+         fmt::format("\"{}\" is copied from the layout of {}", to.name, best.entry->name));
+    outputs[i] = own;
+  }
+  const Chosen final_choice = choose_kernel(backend_, request_of(graph_, layer, operands, device_));
+  add_step(layer, final_choice, std::move(inputs), std::move(outputs));
+  for (const auto& [from, to] : after) emit_copy(from, to, plan_.slots[from].name);
+}
+
+void Emitter::emit_layer(const Layer& layer, Layout preferred) {
+  if (std::holds_alternative<SizeTensor>(layer.op) && layer.epilogues.empty()) {
+    plan_.steps.push_back(
+        {.name = layer.name, .origins = layer.origins, .kernel = "sizes", .op = layer.op});
+    plan_.steps.back().outputs = {output_slot(layer.outputs[0])};
+    return;
+  }
+  if (!emit_view(layer)) emit_kernel(layer, preferred);
+}
+
+// Outputs that are inputs, constants, or outputs already.
+void Emitter::emit_missing_outputs() {
+  for (size_t i = 0; i < graph_.outputs().size(); ++i) {
+    const ValueId value = graph_.outputs()[i].value;
+    const uint32_t slot = slot_of(value);
+    if (slot != plan_.outputs[i])
+      emit_copy(slot, plan_.outputs[i], graph_.outputs()[i].name + "/output");
+  }
+}
+
+Plan Emitter::run() {
+  plan_.target = device_.target();
+  plan_.devices = {device_.target()};
+  plan_.name = graph_.name;
+  layouts_ = choose_layouts(graph_, backend_, device_);
+  add_ports();
+  for (const LayerId id : graph_.order())
+    emit_layer(graph_.layer(id), layouts_.of_layer[static_cast<size_t>(id)]);
+  if (!unsupported_.empty())
+    fail(Code::kUnsupported, fmt::format("target {} cannot run:\n  {}", device_.target(),
+                                         fmt::join(unsupported_, "\n  ")));
+  emit_missing_outputs();
+  plan_.sizes = graph_.sizes();
+  share_in_place(plan_);
+  place_arena(plan_);
+  return std::move(plan_);
+}
+
+}  // namespace
+
+Plan emit(const Graph& graph, const Backend& backend, Device& device, WeightPool& weights) {
+  return Emitter(graph, backend, device, weights).run();
+}
+
+}  // namespace anneal

@@ -1,0 +1,104 @@
+#include "anneal/engine/build/lifetimes.h"
+
+#include <algorithm>
+
+#include "anneal/engine/memory_planner.h"
+#include "anneal/engine/plan_check.h"
+
+namespace anneal {
+namespace {
+
+uint32_t base_of(const Plan& plan, uint32_t slot) {
+  return plan.slots[slot].storage == Storage::kView ? plan.slots[slot].base : slot;
+}
+
+std::vector<uint32_t> last_uses(const Plan& plan) {
+  std::vector<uint32_t> last(plan.slots.size(), 0);
+  for (uint32_t i = 0; i < plan.steps.size(); ++i) {
+    for (const uint32_t input : plan.steps[i].inputs)
+      if (input != kNoSlot) last[base_of(plan, input)] = i;
+    for (const uint32_t output : plan.steps[i].outputs) last[base_of(plan, output)] = i;
+  }
+  return last;
+}
+
+bool covers_base(const Plan& plan, const Slot& slot) {
+  if (slot.storage != Storage::kView) return true;
+  const Slot& base = plan.slots[slot.base];
+  return slot.base_offset == Size(0) && slot.type.shape == base.type.shape &&
+         slot.strides == base.strides;
+}
+
+// The base that step i may write its output over; kNoSlot if there is none.
+uint32_t reusable_input(const Plan& plan, uint32_t i, const std::vector<uint32_t>& last) {
+  const Step& step = plan.steps[i];
+  if (!std::holds_alternative<Pointwise>(step.op) || !step.epilogues.empty() ||
+      step.outputs.size() != 1)
+    return kNoSlot;
+  const Slot& output = plan.slots[step.outputs[0]];
+  if (output.storage != Storage::kArena) return kNoSlot;
+  for (const uint32_t input : step.inputs) {
+    const Slot& slot = plan.slots[input];
+    const uint32_t base = base_of(plan, input);
+    const bool fits = plan.slots[base].storage == Storage::kArena && last[base] == i &&
+                      covers_base(plan, slot) && slot.type.shape == output.type.shape &&
+                      slot.strides == output.strides &&
+                      size_of(slot.type.dtype) == size_of(output.type.dtype);
+    const bool read_otherwise =
+        std::any_of(step.inputs.begin(), step.inputs.end(),
+                    [&](uint32_t other) { return other != input && base_of(plan, other) == base; });
+    if (fits && !read_otherwise) return base;
+  }
+  return kNoSlot;
+}
+
+}  // namespace
+
+void share_in_place(Plan& plan) {
+  std::vector<uint32_t> last = last_uses(plan);
+  for (uint32_t i = 0; i < plan.steps.size(); ++i) {
+    const uint32_t base = reusable_input(plan, i, last);
+    if (base == kNoSlot) continue;
+    const uint32_t output = plan.steps[i].outputs[0];
+    for (Slot& slot : plan.slots)
+      if (slot.storage == Storage::kView && slot.base == output) slot.base = base;
+    plan.slots[output].storage = Storage::kView;
+    plan.slots[output].base = base;
+    last[base] = std::max(last[base], last[output]);
+    plan.decisions.push_back({"memory", plan.steps[i].name, "writes over its input"});
+  }
+}
+
+void place_arena(Plan& plan) {
+  std::vector<uint32_t> first(plan.slots.size(), kNoSlot);
+  const std::vector<uint32_t> last = last_uses(plan);
+  for (uint32_t i = 0; i < plan.steps.size(); ++i)
+    for (const auto* slots : {&plan.steps[i].inputs, &plan.steps[i].outputs})
+      for (const uint32_t slot : *slots)
+        if (slot != kNoSlot) first[base_of(plan, slot)] = std::min(first[base_of(plan, slot)], i);
+
+  std::vector<Lifetime> lifetimes;
+  std::vector<uint32_t> owners;
+  bool all_known = true;
+  for (uint32_t i = 0; i < plan.slots.size(); ++i) {
+    Slot& slot = plan.slots[i];
+    all_known =
+        all_known && known(slot.type.shape) && known(slot.strides) && slot.base_offset.known();
+    if (slot.storage != Storage::kArena) continue;
+    slot.first_step = first[i];
+    slot.last_step = last[i];
+    owners.push_back(i);
+  }
+  if (!all_known) return;
+  for (const uint32_t owner : owners) {
+    const Slot& slot = plan.slots[owner];
+    const auto elements =
+        static_cast<uint64_t>(extent(dims_of(slot.type.shape), dims_of(slot.strides)));
+    lifetimes.push_back({elements * size_of(slot.type.dtype), slot.first_step, slot.last_step});
+  }
+  const Placement placement = place(lifetimes);
+  for (size_t i = 0; i < owners.size(); ++i) plan.slots[owners[i]].offset = placement.offsets[i];
+  plan.arena_bytes = placement.total;
+}
+
+}  // namespace anneal
