@@ -1,0 +1,176 @@
+// Engine files: round trips, the same bytes from two builds, and hostile bytes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "anneal/core/bytes.h"
+#include "anneal/core/file.h"
+#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/engine/graphs.h"
+
+namespace anneal::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Bytes = std::vector<std::byte>;
+
+EngineFile load(const Bytes& bytes) {
+  const auto owner = std::make_shared<Bytes>(bytes);
+  return load_engine_file(*owner, owner);
+}
+
+std::string refusal(const Bytes& bytes) {
+  try {
+    static_cast<void>(load(bytes));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kIncompatiblePlan) << error.what();
+    return error.what();
+  }
+  return "accepted";
+}
+
+// Makes every checksum right again, as an attacker would.
+void recompute_checksums(Bytes& bytes) {
+  uint32_t count = 0;
+  std::memcpy(&count, bytes.data() + 12, 4);
+  for (uint32_t i = 0; i < count; ++i) {
+    uint64_t offset = 0, size = 0;
+    std::memcpy(&offset, bytes.data() + 20 + 24 * i + 8, 8);
+    std::memcpy(&size, bytes.data() + 20 + 24 * i + 16, 8);
+    if (offset > bytes.size() || size > bytes.size() - offset) continue;
+    const uint32_t crc = crc32c(std::span(bytes).subspan(offset, size));
+    std::memcpy(bytes.data() + 20 + 24 * i + 4, &crc, 4);
+  }
+  const uint32_t crc = crc32c(std::span(bytes).subspan(20, 24 * count), count);
+  std::memcpy(bytes.data() + 16, &crc, 4);
+}
+
+class EngineFiles : public ::testing::TestWithParam<std::string_view> {};
+
+TEST_P(EngineFiles, TwoBuildsGiveTheSameBytes) {
+  EXPECT_EQ(save(build_text(GetParam())), save(build_text(GetParam())));
+}
+
+TEST_P(EngineFiles, SaveAndLoadKeepEverything) {
+  const EngineFile file = build_text(GetParam());
+  const EngineFile loaded = load(save(file));
+  ASSERT_EQ(loaded.plans.size(), file.plans.size());
+  EXPECT_EQ(to_text(loaded.plans[0]), to_text(file.plans[0]));
+  EXPECT_EQ(loaded.weights, file.weights);
+  EXPECT_EQ(save(loaded), save(file));
+}
+
+TEST_P(EngineFiles, EveryTruncationIsRefused) {
+  const Bytes bytes = save(build_text(GetParam()));
+  const size_t step = std::max<size_t>(1, bytes.size() / 700);
+  for (size_t size = 0; size < bytes.size(); size += size < 600 ? 1 : step)
+    EXPECT_NE(refusal(Bytes(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size))),
+              "accepted")
+        << size;
+}
+
+TEST_P(EngineFiles, EveryFlippedByteIsRefused) {
+  const Bytes bytes = save(build_text(GetParam()));
+  std::mt19937 random(3);
+  for (int i = 0; i < 1000; ++i) {
+    Bytes flipped = bytes;
+    const size_t at = random() % bytes.size();
+    flipped[at] ^= static_cast<std::byte>(1 + random() % 255);
+    EXPECT_NE(refusal(flipped), "accepted") << "byte " << at;
+  }
+}
+
+// With right checksums a changed byte may be a changed weight or name; then the engine loads, and
+// running it is harmless. The sanitizers are the judges.
+TEST_P(EngineFiles, FlippedBytesWithRightChecksumsDoNoHarm) {
+  const Bytes bytes = save(build_text(GetParam()));
+  std::mt19937 random(4);
+  int accepted = 0;
+  for (int i = 0; i < 1000; ++i) {
+    Bytes flipped = bytes;
+    // Half of the flips hit the plan, which is small beside the weights.
+    const size_t at =
+        i % 2 ? random() % bytes.size() : random() % std::min<size_t>(bytes.size(), 6000);
+    flipped[at] ^= static_cast<std::byte>(1 + random() % 255);
+    if (at >= 20) recompute_checksums(flipped);
+    try {
+      const auto engine = Engine::make(load(flipped));
+      ExecutionContext context(engine);
+      std::vector<Tensor> inputs;
+      for (const Port& port : engine->inputs()) {
+        Dims dims = port.dims;
+        for (int axis = 0; axis < dims.rank(); ++axis)
+          if (dims[axis] < 0) dims[axis] = std::min<int64_t>(port.max_dims[axis], 3);
+        inputs.push_back(port.dtype == DataType::kI64 ? tensor_i64({2, 3}) : random_f32(dims, 1));
+        context.set_input(port.name, inputs.back().view());
+      }
+      context.run();
+      ++accepted;
+    } catch (const Error&) {
+    }
+  }
+  EXPECT_GT(accepted, 0);
+}
+
+std::string name_of(const ::testing::TestParamInfo<std::string_view>& info) {
+  const std::string_view names[] = {"Conv", "Dynamic", "Late"};
+  return std::string(names[info.index]);
+}
+INSTANTIATE_TEST_SUITE_P(Nets, EngineFiles, ::testing::Values(kConvNet, kDynamicNet, kLateNet),
+                         name_of);
+
+TEST(EngineFile, AnotherVersionIsRefusedByName) {
+  Bytes bytes = save(build_text(kDynamicNet));
+  bytes[8] = std::byte{9};
+  EXPECT_THAT(refusal(bytes), HasSubstr("format version 9, this library reads version 1"));
+}
+
+TEST(EngineFile, OtherFilesAreNoEngines) {
+  EXPECT_THAT(refusal({}), HasSubstr("not an engine file"));
+  EXPECT_THAT(refusal(Bytes(4096)), HasSubstr("not an engine file"));
+}
+
+TEST(EngineFile, IsWrittenWholeOrNotAtAll) {
+  const auto folder = std::filesystem::temp_directory_path() / "anneal_engine_file_test";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const EngineFile file = build_text(kConvNet);
+  const std::string path = folder / "net.engine";
+  write_engine_file(path, file);
+  for (const bool map : {true, false})
+    EXPECT_EQ(save(read_engine_file(path, {.map = map})), save(file));
+  EXPECT_THROW(write_engine_file(folder / "missing" / "net.engine", file), Error);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(EngineFile, RefusesTheTargetsItDoesNotHold) {
+  EngineFile file = build_text(kDynamicNet);
+  file.plans[0].target = "sm_90";
+  try {
+    static_cast<void>(Engine::make(load(save(file))));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kIncompatiblePlan);
+    EXPECT_THAT(error.what(), HasSubstr("holds plans for sm_90"));
+  }
+}
+
+TEST(EngineFile, EqualWeightsAreStoredOnce) {
+  constexpr std::string_view kTwice = R"txt(
+graph twice(x: f32[2,64])
+  const a: f32[64,64] = random(1)
+  const b: f32[64,64] = random(1)
+  y = MatMul(x, a)
+  z = MatMul(y, b)
+  return z
+)txt";
+  EXPECT_EQ(build_text(kTwice).weights.size(), 1u);
+}
+
+}  // namespace
+}  // namespace anneal::testing

@@ -1,0 +1,200 @@
+// Engines give what the reference gives: static, dynamic and value-dependent sizes, any strides,
+// many threads and contexts; wrong bindings are refused by name.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <functional>
+#include <thread>
+
+#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/engine/counting_new.h"
+#include "anneal/tests/engine/graphs.h"
+
+namespace anneal::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+void expect_near(const std::map<std::string, std::vector<float>>& got,
+                 const std::map<std::string, std::vector<float>>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (const auto& [name, values] : want) {
+    ASSERT_EQ(got.at(name).size(), values.size()) << name;
+    for (size_t i = 0; i < values.size(); ++i)
+      EXPECT_NEAR(got.at(name)[i], values[i], 1e-4f * (1 + std::abs(values[i])))
+          << name << "[" << i << "]";
+  }
+}
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kInvalidArgument) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(EngineRun, StaticNetGivesWhatTheReferenceGives) {
+  const auto engine = engine_of(build_text(kConvNet));
+  EXPECT_THAT(engine->remarks(), ::testing::IsEmpty());
+  ExecutionContext context(engine);
+  for (uint32_t seed = 1; seed < 4; ++seed) {
+    const std::vector<Tensor> inputs = {random_f32({1, 3, 9, 7}, seed)};
+    expect_near(run(context, *engine, inputs), reference(kConvNet, inputs));
+  }
+}
+
+TEST(EngineRun, SkippingEveryPassChangesNothing) {
+  BuildOptions options;
+  for (const Pass& pass : default_pipeline()) options.passes.skip.emplace_back(pass.name);
+  const auto engine = engine_of(build_text(kConvNet, options));
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = {random_f32({1, 3, 9, 7}, 5)};
+  expect_near(run(context, *engine, inputs), reference(kConvNet, inputs));
+}
+
+TEST(EngineRun, SizesChangeFromRunToRun) {
+  const auto engine = engine_of(build_text(kDynamicNet));
+  ExecutionContext context(engine);
+  for (const int64_t n : {4, 1, 16, 3, 3}) {
+    const std::vector<Tensor> inputs = {random_f32({n, 6}, 1), random_f32({n, 6}, 2)};
+    expect_near(run(context, *engine, inputs), reference(kDynamicNet, inputs));
+    EXPECT_EQ(context.output("y").dims, Dims({2 * n, 5}));
+  }
+}
+
+TEST(EngineRun, SizesThatDependOnValues) {
+  const auto engine = engine_of(build_text(kLateNet));
+  ExecutionContext context(engine);
+  for (const int64_t n : {2, 5, 1}) {
+    const std::vector<Tensor> inputs = {random_f32({3}, 1), tensor_i64({n, 3})};
+    expect_near(run(context, *engine, inputs), reference(kLateNet, inputs));
+    EXPECT_EQ(context.output("y").dims, Dims({n, 3}));
+  }
+}
+
+TEST(EngineRun, AnyStridesMayBeBound) {
+  const auto engine = engine_of(build_text(kConvNet));
+  ExecutionContext context(engine);
+  const Tensor input = random_f32({1, 3, 9, 7}, 3);
+  const auto want = run(context, *engine, {input});
+
+  std::vector<float> interleaved(input.as<float>().size());
+  TensorView view{DataType::kF32, {1, 3, 9, 7}, channels_last_strides({1, 3, 9, 7}), nullptr};
+  view.data = reinterpret_cast<std::byte*>(interleaved.data());
+  for (int64_t c = 0; c < 3; ++c)
+    for (int64_t i = 0; i < 63; ++i)
+      interleaved[static_cast<size_t>(i * 3 + c)] =
+          input.as<float>()[static_cast<size_t>(c * 63 + i)];
+  std::vector<float> padded(14, -1);
+  context.set_input("x", view);
+  context.set_output(
+      "y", {DataType::kF32, {1, 7}, {14, 2}, reinterpret_cast<std::byte*>(padded.data())});
+  context.run();
+  for (size_t i = 0; i < 7; ++i) {
+    EXPECT_EQ(padded[2 * i], want.at("y")[i]);
+    EXPECT_EQ(padded[2 * i + 1], -1);
+  }
+}
+
+TEST(EngineRun, ManyThreadsShareAnEngine) {
+  const auto engine = engine_of(build_text(kDynamicNet));
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  for (uint32_t t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      ExecutionContext context(engine, {.threads = 1 + static_cast<int>(t % 2)});
+      for (uint32_t i = 0; i < 20; ++i) {
+        const int64_t n = 1 + (t + i) % 16;
+        const std::vector<Tensor> inputs = {random_f32({n, 6}, t), random_f32({n, 6}, i)};
+        ExecutionContext fresh(engine);
+        if (run(context, *engine, inputs) == run(fresh, *engine, inputs)) ++right;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 160);
+}
+
+TEST(EngineRun, TeamsOfAnySizeGiveTheSameBits) {
+  const auto engine = engine_of(build_text(kConvNet));
+  ExecutionContext one(engine, {.threads = 1}), two(engine, {.threads = 2});
+  const std::vector<Tensor> inputs = {random_f32({1, 3, 9, 7}, 11)};
+  EXPECT_EQ(run(one, *engine, inputs), run(two, *engine, inputs));
+}
+
+TEST(EngineRun, RunAllocatesNothingWhenSizesAreKnown) {
+  for (const std::string_view text : {kConvNet, kDynamicNet}) {
+    const auto engine = engine_of(build_text(text));
+    ExecutionContext context(engine);
+    std::vector<Tensor> inputs;
+    for (const Port& port : engine->inputs()) {
+      Dims dims = port.dims;
+      for (int axis = 0; axis < dims.rank(); ++axis)
+        if (dims[axis] < 0) dims[axis] = 7;
+      inputs.push_back(random_f32(dims, 1));
+      context.set_input(port.name, inputs.back().view());
+    }
+    context.run();
+    const int64_t before = allocations_so_far();
+    for (int i = 0; i < 5; ++i) context.run();
+    EXPECT_EQ(allocations_so_far() - before, 0);
+  }
+}
+
+TEST(EngineRun, NanAndInfinityGoThroughAsNumbers) {
+  constexpr std::string_view kRelu = R"txt(
+graph relu(x: f32[4])
+  y = Pointwise(x) program="(f32)->(f32) max($0,0f32)"
+  return y
+)txt";
+  const auto engine = engine_of(build_text(kRelu));
+  ExecutionContext context(engine);
+  const float inf = std::numeric_limits<float>::infinity();
+  const std::vector<float> values = {std::nanf(""), inf, -inf, -1};
+  const auto out = run(context, *engine, {Tensor::of<float>(DataType::kF32, {4}, values)}).at("y");
+  EXPECT_TRUE(std::isnan(out[0]));
+  EXPECT_EQ(out[1], inf);
+  EXPECT_EQ(out[2], 0);
+  EXPECT_EQ(out[3], 0);
+}
+
+TEST(EngineRun, WrongBindingsAreRefusedByName) {
+  const auto engine = engine_of(build_text(kDynamicNet));
+  ExecutionContext context(engine);
+  const Tensor x = random_f32({3, 6}, 1), z = random_f32({4, 6}, 1), wide = random_f32({3, 7}, 1);
+  const Tensor flat = random_f32({18}, 1), many = random_f32({17, 6}, 1),
+               integers = tensor_i64({1, 2, 3});
+  EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("input \"x\" is not set"));
+  EXPECT_THAT(error_of([&] { context.set_input("w", x.view()); }),
+              HasSubstr("there is no input \"w\"; this engine has \"x\", \"z\""));
+  EXPECT_THAT(error_of([&] { context.set_input("x", wide.view()); }),
+              HasSubstr("has shape [3,7], the engine wants [N,6]"));
+  EXPECT_THAT(error_of([&] { context.set_input("x", flat.view()); }),
+              HasSubstr("the engine wants [N,6]"));
+  EXPECT_THAT(error_of([&] { context.set_input("x", many.view()); }),
+              HasSubstr("from [1,6] to [16,6]"));
+  EXPECT_THAT(error_of([&] { context.set_input("x", integers.view()); }),
+              HasSubstr("is i64, the engine wants f32"));
+  context.set_input("x", x.view());
+  context.set_input("z", z.view());
+  EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("N is 4 here, but 3 in input \"x\""));
+  EXPECT_THAT(error_of([&] { static_cast<void>(context.output("q")); }),
+              HasSubstr("there is no output \"q\""));
+  const Tensor same = random_f32({3, 6}, 2);
+  context.set_input("z", same.view());
+  context.run();
+  std::vector<float> small(3);
+  EXPECT_THAT(error_of([&] {
+                context.set_output("y", row_major_view(DataType::kF32, {3},
+                                                       reinterpret_cast<std::byte*>(small.data())));
+              }),
+              HasSubstr("with these inputs it is [6,5]"));
+}
+
+}  // namespace
+}  // namespace anneal::testing
