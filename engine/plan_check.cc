@@ -141,6 +141,7 @@ void check_types(const Plan& plan, std::span<const Tensor> weights) {
 
 // Of a static plan: buffers lie in the arena, and those that live together lie apart.
 void check_arena(const Plan& plan) {
+  if (!is_static(plan)) return;
   struct Region {
     uint64_t begin, end;
     const Slot* slot;
@@ -148,7 +149,6 @@ void check_arena(const Plan& plan) {
   std::vector<Region> regions;
   for (const Slot& slot : plan.slots) {
     if (!is_arena_base(slot)) continue;
-    if (!known(slot.type.shape) || !known(slot.strides)) return;
     const auto bytes =
         static_cast<uint64_t>(extent(dims_of(slot.type.shape), dims_of(slot.strides))) *
         size_of(slot.type.dtype);
@@ -170,6 +170,12 @@ void check_arena(const Plan& plan) {
 }
 
 }  // namespace
+
+bool is_static(const Plan& plan) {
+  return std::all_of(plan.slots.begin(), plan.slots.end(), [](const Slot& slot) {
+    return known(slot.type.shape) && known(slot.strides) && slot.base_offset.known();
+  });
+}
 
 int64_t extent(const Dims& dims, const Dims& strides) {
   int64_t last = 0;

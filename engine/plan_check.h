@@ -20,6 +20,9 @@ std::vector<std::optional<Fact>> infer_slots(const Plan& plan, std::span<const T
                                              std::span<const Dims> dims_of_inputs,
                                              SizeTable& sizes);
 
+// Whether every size is known, so that the arena is placed in the plan, not when sizes are bound.
+bool is_static(const Plan& plan);
+
 // Elements from the first to one past the last that a strided array touches. Fails with
 // kInvalidArgument on negative strides or overflow.
 int64_t extent(const Dims& dims, const Dims& strides);

@@ -8,12 +8,6 @@
 namespace anneal {
 namespace {
 
-bool is_static(const Plan& plan) {
-  for (const Slot& slot : plan.slots)
-    if (!known(slot.type.shape) || !known(slot.strides) || !slot.base_offset.known()) return false;
-  return true;
-}
-
 uint64_t bytes_of(const TensorView& view) {
   return static_cast<uint64_t>(extent(view.dims, view.strides)) * size_of(view.dtype);
 }

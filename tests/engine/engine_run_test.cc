@@ -67,6 +67,23 @@ TEST(EngineRun, SizesChangeFromRunToRun) {
   }
 }
 
+TEST(EngineRun, BuffersOfKnownSizeBesideOpenSizes) {
+  const std::string_view net = R"txt(
+size N in 1..16 opt 4
+graph g(x: f32[N,3])
+  n = ShapeOf(x) start=0 end=2
+  y = Expand(x, n)
+  return y as y, n as dims
+)txt";
+  const auto engine = engine_of(build_text(net));
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = {random_f32({5, 3}, 1)};
+  context.set_input("x", inputs[0].view());
+  context.run();
+  EXPECT_EQ(context.output("y").dims, (Dims{5, 3}));
+  EXPECT_EQ(context.output("dims").as<int64_t>()[0], 5);
+}
+
 TEST(EngineRun, SizesThatDependOnValues) {
   const auto engine = engine_of(build_text(kLateNet));
   ExecutionContext context(engine);
