@@ -1,0 +1,91 @@
+#include "anneal/cli/application.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <new>
+#include <system_error>
+
+#include "anneal/cli/commands.h"
+#include "anneal/cli/exit_status.h"
+#include "anneal/core/version.h"
+
+namespace anneal {
+namespace {
+
+constexpr int kClosedPipe = 128 + SIGPIPE;  // what a shell reports for it
+
+constexpr const char* kFooter = R"(Start here:
+  anneal build model.onnx -o model.engine      turn a model into an engine
+  anneal run model.engine --input random       run it once on random data
+  anneal inspect model.engine                  see what is in it
+
+Every command explains itself: anneal build --help.
+
+Exit status: 0 done; 1 a check failed; 2 wrong arguments, or a file that is missing, damaged or
+does not fit; 3 the model needs something that Anneal does not support; 4 a device failed or
+memory ran out; 70 an error inside Anneal, which deserves a report.
+
+Environment: ANNEAL_MAX_ISA=baseline|avx2|avx512|full limits the instruction sets that are used
+(default: full, everything the CPU has).)";
+
+int report(int status, std::string_view text) {
+  std::fflush(stdout);
+  fmt::print(stderr, "anneal: error: {}\n", text);
+  return status;
+}
+
+int parse_and_run(int argc, const char* const* argv) {
+  CLI::App application("Anneal turns a trained ONNX model into an engine that runs fast.",
+                       "anneal");
+  application.set_version_flag("--version", fmt::format("anneal {}", version()));
+  application.footer(kFooter);
+  application.require_subcommand(0, 1);
+  Action action;
+  add_build_command(application, action);
+  add_run_command(application, action);
+  add_check_command(application, action);
+  add_eval_command(application, action);
+  add_inspect_command(application, action);
+  add_passes_command(application, action);
+  try {
+    application.parse(argc, argv);
+  } catch (const CLI::Success& help_or_version) {
+    return application.exit(help_or_version);
+  } catch (const CLI::ParseError& error) {
+    const auto used = application.get_subcommands();
+    const std::string command = used.empty() ? "anneal" : "anneal " + used[0]->get_name();
+    return report(kBadInput, fmt::format("{} (see {} --help)", error.what(), command));
+  }
+  if (!action) {
+    fmt::print("{}", application.help());
+    return kSuccess;
+  }
+  const int status = action();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout))
+    throw std::system_error(errno, std::generic_category(), "cannot write to standard output");
+  return status;
+}
+
+}  // namespace
+
+int run_application(int argc, const char* const* argv) {
+  // A reader that goes away (`anneal inspect x | head`) shall not skip destructors.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return parse_and_run(argc, argv);
+  } catch (const Error& error) {
+    return report(exit_status(error.code()), error.what());
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::broken_pipe) return kClosedPipe;
+    return report(kBadInput, error.what());
+  } catch (const std::bad_alloc&) {
+    return report(kNoDevice, "there is not enough memory");
+  } catch (const std::exception& error) {
+    return report(kOurBug, fmt::format("internal: {} (please report this)", error.what()));
+  }
+}
+
+}  // namespace anneal

@@ -1,0 +1,212 @@
+// `anneal build`: ONNX file -> engine file.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "anneal/cli/commands.h"
+#include "anneal/cli/exit_status.h"
+#include "anneal/cli/json_file.h"
+#include "anneal/cli/print.h"
+#include "anneal/cli/progress.h"
+#include "anneal/cli/shape_flags.h"
+#include "anneal/core/file.h"
+#include "anneal/engine/build/builder.h"
+#include "anneal/graph/text.h"
+#include "anneal/importer/importer.h"
+
+namespace anneal {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+struct BuildFlags {
+  std::string model, output, report, dump_graph;
+  std::string shapes, min_shapes, opt_shapes, max_shapes;
+  std::vector<std::string> targets = {"cpu"}, skip;
+  bool verbose = false, quiet = false;
+};
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+std::vector<std::string> graph_inputs(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const ValueId input : graph.inputs()) names.push_back(graph.value(input).name);
+  return names;
+}
+
+Imported import_with_bounds(const BuildFlags& flags) {
+  auto opt = parse_shapes(flags.opt_shapes);
+  for (const auto& [name, dims] : parse_shapes(flags.shapes))
+    if (!opt.emplace(name, dims).second)
+      fail(Code::kInvalidArgument, "--shapes and --opt-shapes both name an input; use one");
+  const auto min = parse_shapes(flags.min_shapes), max = parse_shapes(flags.max_shapes);
+  ImportOptions options;
+  options.bounds = merge_bounds(min, opt, max);
+  if (auto unnamed = options.bounds.extract(""); !unnamed.empty()) {
+    // The only input's name is known after a first look at the model.
+    const auto inputs = graph_inputs(import_file(flags.model).graph);
+    check_names({{"", unnamed.mapped().opt}}, inputs, "--shapes");
+    unnamed.key() = inputs[0];
+    if (!options.bounds.insert(std::move(unnamed)).inserted)
+      fail(Code::kInvalidArgument, fmt::format("two shapes are given for \"{}\"", inputs[0]));
+  }
+  return import_file(flags.model, options);
+}
+
+// Before the work, not after it.
+void check_output(const std::string& model, const std::string& output) {
+  std::error_code error;
+  const fs::path folder = fs::path(output).has_parent_path() ? fs::path(output).parent_path() : ".";
+  if (!fs::is_directory(folder, error))
+    fail(Code::kIo, fmt::format("cannot write {}: there is no folder {}", output, folder.string()));
+  if (fs::is_directory(output, error))
+    fail(Code::kIo,
+         fmt::format("cannot write {}: it is a folder; give a file name with -o", output));
+  if (fs::equivalent(model, output, error))
+    fail(Code::kInvalidArgument,
+         fmt::format("-o {} is the model itself; give the engine another name", output));
+}
+
+uint64_t weight_bytes(const EngineFile& file) {
+  uint64_t bytes = 0;
+  for (const Tensor& weight : file.weights) bytes += weight.bytes().size();
+  return bytes;
+}
+
+// The pass after which the graph is as it will be built.
+std::string_view last_pass(const std::vector<std::string>& skip) {
+  std::string_view last;
+  for (const Pass& pass : default_pipeline())
+    if (std::find(skip.begin(), skip.end(), pass.name) == skip.end()) last = pass.name;
+  return last;
+}
+
+int build_engine(const BuildFlags& flags) {
+  if (flags.model.empty())
+    fail(Code::kInvalidArgument, "build needs a model: anneal build model.onnx -o model.engine");
+  const std::string output =
+      flags.output.empty() ? fs::path(flags.model).stem().string() + ".engine" : flags.output;
+  check_output(flags.model, output);
+
+  const auto start = Clock::now();
+  Progress progress(flags.verbose);
+  progress.say(fmt::format("reading {}", flags.model));
+  Imported imported = import_with_bounds(flags);
+  Json report = {{"model", flags.model}, {"engine", output}, {"targets", flags.targets}};
+  report["import_milliseconds"] = milliseconds_since(start);
+  report["imported_layers"] = imported.graph.layer_count();
+
+  std::string graph_text;
+  Json passes = Json::array();
+  const std::string_view last = last_pass(flags.skip);
+  if (!flags.dump_graph.empty() && last.empty()) graph_text = to_text(imported.graph);
+  BuildOptions options;
+  options.targets = flags.targets;
+  options.passes.skip = flags.skip;
+  options.progress = [&](std::string_view what) { progress.say(what); };
+  options.after_pass = [&](const Pass& pass, const Graph& graph, bool changed,
+                           double milliseconds) {
+    progress.say(pass.name);
+    passes.push_back({{"name", pass.name},
+                      {"changed", changed},
+                      {"milliseconds", milliseconds},
+                      {"layers", graph.layer_count()}});
+    if (!flags.dump_graph.empty() && pass.name == last) graph_text = to_text(graph);
+  };
+  const auto build_start = Clock::now();
+  const EngineFile file = build(std::move(imported.graph), options);
+  report["passes"] = std::move(passes);
+  report["build_milliseconds"] = milliseconds_since(build_start);
+
+  progress.say(fmt::format("writing {}", output));
+  write_engine_file(output, file);
+  if (!flags.dump_graph.empty())
+    write_file_atomically(flags.dump_graph, std::as_bytes(std::span(graph_text)));
+  Json plans = Json::array();
+  for (const Plan& plan : file.plans)
+    plans.push_back(
+        {{"target", plan.target}, {"steps", plan.steps.size()}, {"arena_bytes", plan.arena_bytes}});
+  report["plans"] = std::move(plans);
+  report["weight_bytes"] = weight_bytes(file);
+  report["engine_bytes"] = fs::file_size(output);
+  report["total_milliseconds"] = milliseconds_since(start);
+  if (!flags.report.empty()) write_json(flags.report, report);
+
+  progress.clear();
+  if (flags.quiet) return kSuccess;
+  std::vector<std::string> made;
+  for (const Plan& plan : file.plans)
+    made.push_back(fmt::format("{} steps for {}", plan.steps.size(), plan.target));
+  fmt::print("{}: {}, weights {}, file {}, built in {}\n", output, fmt::join(made, ", "),
+             bytes_text(weight_bytes(file)), bytes_text(fs::file_size(output)),
+             milliseconds_text(milliseconds_since(start)));
+  return kSuccess;
+}
+
+constexpr const char* kFooter = R"(Examples:
+  anneal build model.onnx                       writes model.engine here
+  anneal build model.onnx -o fast.engine --shapes input:1x3x224x224
+                                                the free sizes of an input are fixed
+  anneal build model.onnx --min-shapes x:1x3x224x224 --opt-shapes x:8x3x224x224 \
+                          --max-shapes x:32x3x224x224
+                                                a range; of one input, what is left out of
+                                                min and max is as in opt
+  anneal build model.onnx --skip-pass fuse_epilogue --dump-graph graph.txt
+                                                leave a pass out, see the optimized graph
+
+A name may be left out where the model has one input: --shapes 1x3x224x224.
+Exit status: 0 built; 2 wrong arguments or a damaged model; 3 the model needs something that Anneal
+does not support, all of it is listed. On failure the engine file is as it was before.)";
+
+}  // namespace
+
+void add_build_command(CLI::App& application, Action& action) {
+  CLI::App* command = application.add_subcommand("build", "Turn an ONNX model into an engine file");
+  auto flags = std::make_shared<BuildFlags>();
+  auto list_passes = std::make_shared<bool>(false);
+  command->add_option("model", flags->model, "The ONNX model")->type_name("MODEL.onnx");
+  command
+      ->add_option("-o,--output", flags->output,
+                   "The engine file (default: model's name + .engine)")
+      ->type_name("FILE");
+  command
+      ->add_option(
+          "--target", flags->targets,
+          "What to build for, a list: cpu, or cpu:baseline|avx2|avx512|full (default: cpu)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("LIST");
+  const auto shapes = [&](const char* flag, std::string& value, const char* help) {
+    command->add_option(flag, value, help)->type_name("NAME:1x3x224x224,...");
+  };
+  shapes("--shapes", flags->shapes, "Fix sizes of inputs that the model leaves open");
+  shapes("--min-shapes", flags->min_shapes, "The smallest sizes that will be run");
+  shapes("--opt-shapes", flags->opt_shapes, "The sizes to be fastest at");
+  shapes("--max-shapes", flags->max_shapes, "The largest sizes that will be run");
+  command->add_option("--skip-pass", flags->skip, "Leave out optimizer passes (see anneal passes)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAME,...");
+  command->add_option("--dump-graph", flags->dump_graph, "Write the optimized graph as text")
+      ->type_name("FILE");
+  command->add_option("--report", flags->report, "Write times of the build and its passes as JSON")
+      ->type_name("FILE");
+  command->add_flag("--list-passes", *list_passes, "List the optimizer's passes and end");
+  command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
+  command->add_flag("-q,--quiet", flags->quiet, "Print nothing on success");
+  command->footer(kFooter);
+  command->callback([&action, flags, list_passes] {
+    if (*list_passes) {
+      action = list_all_passes;
+      return;
+    }
+    action = [flags] { return build_engine(*flags); };
+  });
+}
+
+}  // namespace anneal

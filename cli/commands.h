@@ -1,0 +1,19 @@
+// One function per command: adds it with its flags to the application. When the command line names
+// it, the parser sets `action`, which does the work and returns the exit status.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace anneal {
+
+using Action = std::function<int()>;
+
+void add_build_command(CLI::App& application, Action& action);
+void add_run_command(CLI::App& application, Action& action);
+void add_check_command(CLI::App& application, Action& action);
+void add_eval_command(CLI::App& application, Action& action);
+void add_inspect_command(CLI::App& application, Action& action);
+void add_passes_command(CLI::App& application, Action& action);
+int list_all_passes();  // what `anneal passes` and `anneal build --list-passes` do
+
+}  // namespace anneal

@@ -1,0 +1,29 @@
+// What the process ends with; documented in `anneal --help` and docs/cli.md.
+#pragma once
+#include "anneal/core/error.h"
+
+namespace anneal {
+
+enum ExitStatus : int {
+  kSuccess = 0,
+  kDifferent = 1,     // a case failed, or passed against expectation
+  kBadInput = 2,      // arguments or files that are missing, damaged or do not fit
+  kNotSupported = 3,  // a well-formed model that Anneal cannot build
+  kNoDevice = 4,      // a device or one of its libraries failed, memory included
+  kOurBug = 70,
+};
+
+constexpr ExitStatus exit_status(Code code) {
+  switch (code) {
+    case Code::kUnsupported:
+      return kNotSupported;
+    case Code::kDevice:
+      return kNoDevice;
+    case Code::kInternal:
+      return kOurBug;
+    default:
+      return kBadInput;
+  }
+}
+
+}  // namespace anneal

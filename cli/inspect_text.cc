@@ -1,0 +1,230 @@
+#include "anneal/cli/inspect_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "anneal/cli/print.h"
+#include "anneal/engine/plan_check.h"
+#include "anneal/graph/text.h"
+
+namespace anneal {
+namespace {
+
+struct NamedType {
+  std::string name, type;
+};
+
+std::vector<NamedType> graph_inputs(const Graph& graph) {
+  std::vector<NamedType> ports;
+  for (const ValueId id : graph.inputs()) {
+    const Value& value = graph.value(id);
+    ports.push_back({value.name, to_text(value.type(), graph.sizes())});
+  }
+  return ports;
+}
+
+std::vector<NamedType> graph_outputs(const Graph& graph) {
+  std::vector<NamedType> ports;
+  for (const Graph::Output& output : graph.outputs())
+    ports.push_back({output.name, to_text(graph.value(output.value).type(), graph.sizes())});
+  return ports;
+}
+
+std::vector<NamedType> plan_ports(const Plan& plan, const std::vector<uint32_t>& slots) {
+  std::vector<NamedType> ports;
+  for (const uint32_t slot : slots)
+    ports.push_back({plan.slots[slot].name, to_text(plan.slots[slot].type, plan.sizes)});
+  return ports;
+}
+
+std::string ports_text(const std::vector<NamedType>& inputs,
+                       const std::vector<NamedType>& outputs) {
+  Rows rows;
+  for (const NamedType& port : inputs) rows.push_back({"input", port.name, port.type});
+  for (const NamedType& port : outputs) rows.push_back({"output", port.name, port.type});
+  return table_text(rows, {false, false, false});
+}
+
+std::string symbols_text(const SizeTable& sizes) {
+  Rows rows;
+  for (const SizeSymbol& symbol : sizes.symbols())
+    rows.push_back({"size", symbol.name,
+                    fmt::format("{} to {}, best at {}", symbol.bounds.min, symbol.bounds.max,
+                                symbol.bounds.opt)});
+  return table_text(rows, {false, false, false});
+}
+
+Json ports_json(const std::vector<NamedType>& ports) {
+  Json json = Json::array();
+  for (const NamedType& port : ports) json.push_back({{"name", port.name}, {"type", port.type}});
+  return json;
+}
+
+Json symbols_json(const SizeTable& sizes) {
+  Json json = Json::array();
+  for (const SizeSymbol& symbol : sizes.symbols())
+    json.push_back({{"name", symbol.name},
+                    {"min", symbol.bounds.min},
+                    {"opt", symbol.bounds.opt},
+                    {"max", symbol.bounds.max}});
+  return json;
+}
+
+// Most frequent first, then by name.
+std::string counts_text(const std::map<std::string, size_t>& counts) {
+  std::vector<std::pair<std::string, size_t>> order(counts.begin(), counts.end());
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  Rows rows;
+  for (const auto& [name, count] : order) rows.push_back({fmt::format("{}", count), name});
+  return table_text(rows, {true, false});
+}
+
+std::map<std::string, size_t> op_counts(const Graph& graph) {
+  std::map<std::string, size_t> counts;
+  for (const LayerId id : graph.order()) ++counts[std::string(name(graph.layer(id).op))];
+  return counts;
+}
+
+struct WeightTotals {
+  size_t count = 0;
+  uint64_t bytes = 0;
+};
+WeightTotals weights_of(const Graph& graph) {
+  WeightTotals constants;
+  std::map<ValueId, bool> seen;
+  for (const LayerId id : graph.order()) {
+    for (const ValueId input : graph.layer(id).inputs) {
+      if (input == ValueId::kNone || !graph.constant(input) || !seen.emplace(input, true).second)
+        continue;
+      ++constants.count;
+      constants.bytes += graph.constant(input)->bytes().size();
+    }
+  }
+  return constants;
+}
+
+uint64_t weight_bytes(const EngineFile& file) {
+  uint64_t bytes = 0;
+  for (const Tensor& weight : file.weights) bytes += weight.bytes().size();
+  return bytes;
+}
+
+std::string arena_text(const Plan& plan) {
+  return is_static(plan) ? bytes_text(plan.arena_bytes) : "placed when sizes are bound";
+}
+
+std::string plan_text(const Plan& plan, bool with_decisions) {
+  std::string text =
+      fmt::format("\nplan for {} (devices {}): {} steps, arena {}\n", plan.target,
+                  fmt::join(plan.devices, ", "), plan.steps.size(), arena_text(plan));
+  text += ports_text(plan_ports(plan, plan.inputs), plan_ports(plan, plan.outputs));
+  text += symbols_text(plan.sizes);
+  Rows rows = {{"step", "op", "kernel", "output"}};
+  std::map<std::string, size_t> kernels;
+  for (const Step& step : plan.steps) {
+    ++kernels[step.kernel];
+    std::vector<std::string> outputs;
+    for (const uint32_t slot : step.outputs)
+      outputs.push_back(slot == kNoSlot ? "-" : to_text(plan.slots[slot].type, plan.sizes));
+    std::string op(name(step.op));
+    if (std::any_of(step.epilogues.begin(), step.epilogues.end(),
+                    [](const Program& program) { return !(program == Program()); }))
+      op += " + epilogue";
+    rows.push_back({step.name, op, step.kernel, fmt::format("{}", fmt::join(outputs, " "))});
+  }
+  text += "\n" + table_text(rows, {false, false, false, false});
+  text += "\nkernels\n" + counts_text(kernels);
+  if (!with_decisions) {
+    text += fmt::format("\n{} decisions are recorded; show them with --decisions\n",
+                        plan.decisions.size());
+    return text;
+  }
+  rows = {{"stage", "subject", "decision"}};
+  for (const Decision& decision : plan.decisions)
+    rows.push_back({decision.stage, decision.subject, one_line(decision.text)});
+  return text + "\n" + table_text(rows, {false, false, false});
+}
+
+Json plan_json(const Plan& plan) {
+  Json steps = Json::array(), decisions = Json::array();
+  for (const Step& step : plan.steps) {
+    Json outputs = Json::array();
+    for (const uint32_t slot : step.outputs)
+      outputs.push_back(slot == kNoSlot ? "" : to_text(plan.slots[slot].type, plan.sizes));
+    steps.push_back({{"name", step.name},
+                     {"origins", step.origins},
+                     {"op", to_text(step.op, plan.sizes)},
+                     {"kernel", step.kernel},
+                     {"outputs", std::move(outputs)}});
+  }
+  for (const Decision& decision : plan.decisions)
+    decisions.push_back(
+        {{"stage", decision.stage}, {"subject", decision.subject}, {"text", decision.text}});
+  Json json = {{"target", plan.target}, {"devices", plan.devices}};
+  json["inputs"] = ports_json(plan_ports(plan, plan.inputs));
+  json["outputs"] = ports_json(plan_ports(plan, plan.outputs));
+  json["sizes"] = symbols_json(plan.sizes);
+  json["arena_bytes"] = is_static(plan) ? Json(plan.arena_bytes) : Json(nullptr);
+  json["steps"] = std::move(steps);
+  json["decisions"] = std::move(decisions);
+  return json;
+}
+
+}  // namespace
+
+std::string model_text(const Imported& model) {
+  const Graph& graph = model.graph;
+  const WeightTotals constants = weights_of(graph);
+  std::string text =
+      fmt::format("model {}, opset {}, IR version {}, made by {}\n",
+                  model.info.graph_name.empty() ? "without a name" : model.info.graph_name,
+                  model.info.opset, model.info.ir_version,
+                  model.info.producer.empty() ? "an unnamed program" : model.info.producer);
+  text += ports_text(graph_inputs(graph), graph_outputs(graph));
+  text += symbols_text(graph.sizes());
+  text += fmt::format("weights {} in {} tensors\n\n{} layers\n", bytes_text(constants.bytes),
+                      constants.count, graph.layer_count());
+  return text + counts_text(op_counts(graph));
+}
+
+Json model_json(const Imported& model) {
+  const WeightTotals constants = weights_of(model.graph);
+  Json json = {{"graph", model.info.graph_name},
+               {"producer", model.info.producer},
+               {"opset", model.info.opset},
+               {"ir_version", model.info.ir_version}};
+  json["inputs"] = ports_json(graph_inputs(model.graph));
+  json["outputs"] = ports_json(graph_outputs(model.graph));
+  json["sizes"] = symbols_json(model.graph.sizes());
+  json["weight_bytes"] = constants.bytes;
+  json["weight_tensors"] = constants.count;
+  json["layers"] = model.graph.layer_count();
+  json["ops"] = op_counts(model.graph);
+  return json;
+}
+
+std::string engine_text(const EngineFile& file, bool with_decisions) {
+  std::string text =
+      fmt::format("engine of {}, made by {}\nweights {} in {} tensors, {} plan{}\n",
+                  file.model_name.empty() ? "a model without a name" : file.model_name,
+                  file.producer, bytes_text(weight_bytes(file)), file.weights.size(),
+                  file.plans.size(), file.plans.size() == 1 ? "" : "s");
+  for (const Plan& plan : file.plans) text += plan_text(plan, with_decisions);
+  return text;
+}
+
+Json engine_json(const EngineFile& file) {
+  Json plans = Json::array();
+  for (const Plan& plan : file.plans) plans.push_back(plan_json(plan));
+  Json json = {{"model", file.model_name}, {"producer", file.producer}};
+  json["weight_bytes"] = weight_bytes(file);
+  json["weight_tensors"] = file.weights.size();
+  json["plans"] = std::move(plans);
+  return json;
+}
+
+}  // namespace anneal

@@ -1,0 +1,12 @@
+// What a model computes with: decides how exact its outputs must be.
+#pragma once
+#include "anneal/cli/compare_outputs.h"
+#include "anneal/graph/graph.h"
+
+namespace anneal {
+
+// graph: as imported, before optimization. kQuantized if a Conv, ConvTranspose or MatMul depends on
+// a Dequantize and a Quantize depends on it; else kFloat if any value is a float.
+Arithmetic arithmetic_of(const Graph& graph);
+
+}  // namespace anneal

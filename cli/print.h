@@ -1,0 +1,27 @@
+// Numbers and tables for people.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "anneal/engine/run/engine.h"
+
+namespace anneal {
+
+std::string bytes_text(uint64_t bytes);          // "26.5 kB"
+std::string milliseconds_text(double value);     // "0.123 ms", "12.3 ms", "1.23 s"
+std::string one_line(std::string_view text);     // line ends become "; "
+std::string port_text(const Port& port);         // "x: f32[N,3,224,224]"
+std::string port_bounds_text(const Port& port);  // "[1,3,..] to [8,3,..]", or "" if all is known
+
+// Rows of cells, columns as wide as their widest cell, two blanks between; right: columns that are
+// aligned to the right.
+using Rows = std::vector<std::vector<std::string>>;
+std::string table_text(const Rows& rows, const std::vector<bool>& right);
+
+double median(std::vector<double> values);  // REQUIRES: not empty
+// The value that a share of them does not exceed. REQUIRES: not empty
+double percentile(std::vector<double> values, double share);
+
+}  // namespace anneal

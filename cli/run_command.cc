@@ -1,0 +1,228 @@
+// `anneal run`: an engine over one set of inputs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "anneal/cli/commands.h"
+#include "anneal/cli/exit_status.h"
+#include "anneal/cli/open_engine.h"
+#include "anneal/cli/print.h"
+#include "anneal/cli/progress.h"
+#include "anneal/cli/sample_inputs.h"
+#include "anneal/cli/scores.h"
+#include "anneal/cli/tensor_summary.h"
+#include "anneal/core/file.h"
+#include "anneal/engine/data/elements.h"
+#include "anneal/engine/data/npy.h"
+
+namespace anneal {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kMostSamplesShown = 8;
+
+struct RunFlags {
+  std::string engine, device = "cpu", shapes, save_folder, labels;
+  std::vector<std::string> inputs;
+  int threads = 0, iterations = 1, warmup = -1, top = 5;
+  bool profile = false, verbose = false;
+};
+
+// The name as a file: what a shell or a file system minds becomes '_', and no two are equal.
+std::string file_name(const std::string& name, std::set<std::string>& taken) {
+  std::string safe = name;
+  for (char& c : safe)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '-' && c != '.') c = '_';
+  if (safe.empty() || safe[0] == '.') safe.insert(0, "_");
+  if (safe.size() > 200) safe.resize(200);
+  std::string unique = safe;
+  for (int i = 2; !taken.insert(unique).second; ++i) unique = fmt::format("{}_{}", safe, i);
+  return unique + ".npy";
+}
+
+void save_outputs(const std::string& folder, const ExecutionContext& context,
+                  std::span<const Port> outputs) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) fail(Code::kIo, fmt::format("cannot make the folder {}: {}", folder, error.message()));
+  std::set<std::string> taken;
+  for (const Port& port : outputs) {
+    const std::string path = (fs::path(folder) / file_name(port.name, taken)).string();
+    write_file_atomically(path, write_npy(context.output(port.name)));
+    fmt::print("saved    {}\n", path);
+  }
+}
+
+void print_top(const Tensor& output, const ScoreLayout& layout,
+               const std::vector<std::string>& labels, int64_t k) {
+  if (!labels.empty() && static_cast<int64_t>(labels.size()) != layout.classes)
+    fail(
+        Code::kInvalidArgument,
+        fmt::format("--labels has {} lines, the output has {} classes; give a file with a line for "
+                    "each class",
+                    labels.size(), layout.classes));
+  for (int64_t sample = 0; sample < std::min(layout.samples, kMostSamplesShown); ++sample) {
+    if (layout.samples > 1) fmt::print("  sample {}\n", sample);
+    Rows rows;
+    for (const Ranked& ranked : best_classes(output, layout, sample, k))
+      rows.push_back({"  ", fmt::format("{:.4g}", ranked.score), fmt::format("{}", ranked.index),
+                      labels.empty() ? "" : labels[static_cast<size_t>(ranked.index)]});
+    fmt::print("{}", table_text(rows, {false, true, true, false}));
+  }
+  if (layout.samples > kMostSamplesShown)
+    fmt::print("  and {} more samples\n", layout.samples - kMostSamplesShown);
+}
+
+std::string tensor_text(const std::string& name, const Tensor& tensor) {
+  return fmt::format("{}: {}{}", name, anneal::name(tensor.dtype()), to_text(tensor.dims()));
+}
+
+struct StepTotal {
+  std::string step, kernel;
+  double microseconds = 0;
+};
+
+void add_times(std::vector<StepTotal>& totals, const std::vector<StepTime>& times) {
+  totals.resize(std::max(totals.size(), times.size()));
+  for (size_t i = 0; i < times.size(); ++i) {
+    totals[i].step = times[i].step;
+    totals[i].kernel = times[i].kernel;
+    totals[i].microseconds += times[i].microseconds;
+  }
+}
+
+void print_profile(const std::vector<StepTotal>& totals, int runs) {
+  double all = 0;
+  for (const StepTotal& total : totals) all += total.microseconds;
+  Rows rows = {{"step", "kernel", "us", "%"}};
+  for (const StepTotal& total : totals)
+    rows.push_back({total.step, total.kernel, fmt::format("{:.1f}", total.microseconds / runs),
+                    fmt::format("{:.1f}", all > 0 ? 100 * total.microseconds / all : 0)});
+  fmt::print("\n{}", table_text(rows, {false, false, true, true}));
+
+  std::map<std::string, double> kernels;
+  for (const StepTotal& total : totals) kernels[total.kernel] += total.microseconds;
+  std::vector<std::pair<double, std::string>> order;
+  for (const auto& [kernel, microseconds] : kernels) order.emplace_back(-microseconds, kernel);
+  std::sort(order.begin(), order.end());
+  rows = {{"kernel", "us", "%"}};
+  for (const auto& [negative, kernel] : order)
+    rows.push_back({kernel, fmt::format("{:.1f}", -negative / runs),
+                    fmt::format("{:.1f}", all > 0 ? -100 * negative / all : 0)});
+  fmt::print("\n{}", table_text(rows, {false, true, true}));
+}
+
+int run_engine(const RunFlags& flags) {
+  const auto engine = open_engine(flags.engine, flags.device);
+  const auto labels = flags.labels.empty() ? std::vector<std::string>() : read_labels(flags.labels);
+  const std::vector<Tensor> inputs = sample_inputs(*engine, flags.inputs, flags.shapes);
+  ContextOptions options;
+  options.threads = flags.threads;
+  ExecutionContext context(engine, options);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    context.set_input(engine->inputs()[i].name, inputs[i].view());
+
+  Progress progress(flags.verbose);
+  const int warmup = flags.warmup >= 0 ? flags.warmup : flags.iterations > 1 ? 2 : 0;
+  std::vector<double> milliseconds;
+  std::vector<StepTotal> profile;
+  auto said = Clock::now();
+  for (int i = -warmup; i < flags.iterations; ++i) {
+    const auto start = Clock::now();
+    if (start - said > std::chrono::seconds(1)) {
+      progress.say(fmt::format("run {} of {}", i + warmup + 1, flags.iterations + warmup));
+      said = start;
+    }
+    if (flags.profile && i >= 0) {
+      add_times(profile, context.profile());
+    } else {
+      context.run();
+    }
+    if (i >= 0)
+      milliseconds.push_back(
+          std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+  }
+  progress.clear();
+
+  for (size_t i = 0; i < inputs.size(); ++i)
+    fmt::print("input    {}  {}\n", tensor_text(engine->inputs()[i].name, inputs[i]),
+               summary_text(inputs[i]));
+  for (const Port& port : engine->outputs()) {
+    const Tensor output = dense_copy(context.output(port.name));
+    fmt::print("output   {}  {}\n", tensor_text(port.name, output), summary_text(output));
+    const auto layout = score_layout(output.dtype(), output.dims());
+    if (layout && flags.top > 0) print_top(output, *layout, labels, flags.top);
+  }
+  if (!flags.save_folder.empty()) save_outputs(flags.save_folder, context, engine->outputs());
+  if (milliseconds.size() == 1) {
+    fmt::print("latency  {} (one run; --iterations 100 measures)\n",
+               milliseconds_text(milliseconds[0]));
+  } else {
+    fmt::print("latency  median {}, min {}, p99 {} ({} runs after {} to warm up)\n",
+               milliseconds_text(median(milliseconds)),
+               milliseconds_text(*std::min_element(milliseconds.begin(), milliseconds.end())),
+               milliseconds_text(percentile(milliseconds, 0.99)), milliseconds.size(), warmup);
+  }
+  fmt::print("memory   {} beside the weights\n", bytes_text(context.memory_bytes()));
+  if (flags.profile) print_profile(profile, flags.iterations);
+  return kSuccess;
+}
+
+constexpr const char* kFooter = R"(Examples:
+  anneal run model.engine --input random            every input gets random numbers
+  anneal run model.engine --input cat.npy --labels imagenet.txt
+  anneal run model.engine --input ids=ids.npy --input mask=random:7 --save out
+                                                    out/NAME.npy for each output
+  anneal run model.engine --input x=x.raw --shapes x:1x3x224x224
+                                                    raw little-endian numbers
+  anneal run model.engine --input random --iterations 100 --profile
+
+A file is .npy, .pb (an ONNX TensorProto), idx (by its name: *-ubyte, *.idx) or else raw bytes.
+Random floats are in [0,1), random integers in 0..9.
+Exit status: 0 ran; 2 wrong arguments, or an input or engine that is damaged or does not fit.)";
+
+}  // namespace
+
+void add_run_command(CLI::App& application, Action& action) {
+  CLI::App* command = application.add_subcommand("run", "Run an engine on data");
+  auto flags = std::make_shared<RunFlags>();
+  command->add_option("engine", flags->engine, "The engine file")
+      ->type_name("MODEL.engine")
+      ->required();
+  command
+      ->add_option("-i,--input", flags->inputs,
+                   "What an input is fed; NAME= may be left out with one input, and with random")
+      ->allow_extra_args(false)
+      ->type_name("NAME=FILE|random[:SEED]");
+  command->add_option("--shapes", flags->shapes, "Shapes of raw files and random inputs")
+      ->type_name("NAME:1x3x224x224,...");
+  command->add_option("--save", flags->save_folder, "Write each output to FOLDER/NAME.npy")
+      ->type_name("FOLDER");
+  command->add_option("--labels", flags->labels, "Names of the classes, one per line")
+      ->type_name("FILE");
+  command->add_option("--top", flags->top, "Classes to show where an output looks like scores")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--device", flags->device, "Where to run: cpu, or cpu:ISA")
+      ->capture_default_str();
+  command->add_option("--threads", flags->threads, "Most threads to use; 0: one per core")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--iterations", flags->iterations, "Runs to measure")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--warmup", flags->warmup, "Runs before them (default: 2, of one run: none)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_flag("--profile", flags->profile, "Show the time of each step");
+  command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
+  command->footer(kFooter);
+  command->callback([&action, flags] { action = [flags] { return run_engine(*flags); }; });
+}
+
+}  // namespace anneal

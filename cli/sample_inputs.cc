@@ -1,0 +1,95 @@
+#include "anneal/cli/sample_inputs.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "anneal/cli/open_engine.h"
+#include "anneal/cli/shape_flags.h"
+#include "anneal/engine/data/made_samples.h"
+#include "anneal/engine/data/sample_file.h"
+#include "anneal/engine/plan.h"
+
+namespace anneal {
+namespace {
+
+using SymbolValues = std::vector<std::optional<int64_t>>;
+
+std::vector<InputFlag> flag_per_input(const std::vector<std::string>& names,
+                                      const std::vector<std::string>& texts) {
+  std::vector<std::optional<InputFlag>> found(names.size());
+  std::optional<InputFlag> rest;
+  for (const std::string& text : texts) {
+    const InputFlag flag = parse_input(text, names);
+    auto& place = flag.name.empty()
+                      ? rest
+                      : found[static_cast<size_t>(std::find(names.begin(), names.end(), flag.name) -
+                                                  names.begin())];
+    if (place) fail(Code::kInvalidArgument, fmt::format("--input {} is given twice", text));
+    place = flag;
+  }
+  std::vector<InputFlag> flags;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (!found[i] && !rest)
+      fail(Code::kInvalidArgument,
+           fmt::format(
+               "nothing is given for the input \"{}\"; add --input {}=FILE or --input {}=random",
+               names[i], names[i], names[i]));
+    flags.push_back(found[i] ? *found[i] : *rest);
+    // Inputs that share one flag differ all the same.
+    if (!found[i] && rest->seed) *flags.back().seed += i;
+  }
+  return flags;
+}
+
+void learn_symbols(const Plan& plan, size_t input, const Dims& dims, SymbolValues& values) {
+  const Shape& shape = plan.slots[plan.inputs[input]].type.shape;
+  for (int axis = 0; axis < std::min(shape.rank(), dims.rank()); ++axis)
+    if (const auto symbol = plan.sizes.symbol_index(shape[axis])) values[*symbol] = dims[axis];
+}
+
+}  // namespace
+
+std::vector<Tensor> sample_inputs(const Engine& engine, const std::vector<std::string>& input_flags,
+                                  const std::string& shapes_flag) {
+  const Plan& plan = engine.plan();
+  const auto names = input_names(engine);
+  const auto flags = flag_per_input(names, input_flags);
+  const auto shapes = parse_shapes(shapes_flag);
+  check_names(shapes, names, "--shapes");
+
+  SymbolValues values(plan.sizes.symbols().size());
+  std::vector<std::optional<Tensor>> tensors(names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Port& port = engine.inputs()[i];
+    const auto given = shape_for(shapes, names[i], names.size());
+    if (!flags[i].file.empty()) {
+      const bool open = std::find(port.dims.begin(), port.dims.end(), -1) != port.dims.end();
+      const RawFormat raw{port.dtype, given  ? given
+                                      : open ? std::nullopt
+                                             : std::optional(port.dims)};
+      tensors[i] = read_sample(flags[i].file, raw);
+      learn_symbols(plan, i, tensors[i]->dims(), values);
+    } else if (given) {
+      learn_symbols(plan, i, *given, values);
+    }
+  }
+  for (size_t symbol = 0; symbol < values.size(); ++symbol)
+    if (!values[symbol]) values[symbol] = plan.sizes.symbols()[symbol].bounds.opt;
+
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (!tensors[i]) {
+      const auto given = shape_for(shapes, names[i], names.size());
+      const Dims dims =
+          given ? *given : plan.sizes.evaluate(plan.slots[plan.inputs[i]].type.shape, values);
+      tensors[i] = random_sample(engine.inputs()[i].dtype, dims, *flags[i].seed);
+    }
+    inputs.push_back(std::move(*tensors[i]));
+  }
+  return inputs;
+}
+
+}  // namespace anneal

@@ -1,0 +1,31 @@
+// Outputs that look like the scores of a classifier, and the classes that lead.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "anneal/core/tensor.h"
+
+namespace anneal {
+
+// [samples, classes] in whatever shape: [10], [N,10], [N,10,1,1].
+struct ScoreLayout {
+  int64_t samples = 1, classes = 0;
+};
+// Of a float output with one axis of 10 elements or more, axis 0 being the batch where there are
+// several, and 1 along all others.
+std::optional<ScoreLayout> score_layout(DataType dtype, const Dims& dims);
+
+struct Ranked {
+  int64_t index = 0;
+  double score = 0;
+};
+// The k best classes of a sample, best first; of equals the lower index, NaN last. scores: dense.
+std::vector<Ranked> best_classes(const Tensor& scores, const ScoreLayout& layout, int64_t sample,
+                                 int64_t k);
+
+// One name per line. Fails with kIo; with kInvalidArgument if there are none.
+std::vector<std::string> read_labels(const std::string& path);
+
+}  // namespace anneal

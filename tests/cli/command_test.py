@@ -1,0 +1,337 @@
+#!/usr/bin/env python3
+"""Runs the built command as a user would: help, exit statuses, error sentences, files left behind.
+
+Arguments: the command `anneal`, and optionally unittest's.
+"""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ANNEAL = sys.argv.pop(1)
+F32, I64 = 1, 7
+
+
+def varint(value):
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes(out) + bytes([value])
+
+
+def field(number, value):
+    """One protobuf field: an int, or bytes, or text."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    value = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def value_info(name, dims, dtype=F32):
+    sizes = b"".join(field(1, field(2 if isinstance(d, str) else 1, d)) for d in dims)
+    return field(1, name) + field(2, field(1, field(1, dtype) + field(2, sizes)))
+
+
+def node(op, inputs, outputs, name):
+    return b"".join(field(1, i) for i in inputs) + b"".join(field(2, o) for o in outputs) + field(3, name) + field(4, op)
+
+
+def model(nodes, inputs, outputs):
+    graph = (b"".join(field(1, n) for n in nodes) + field(2, "tiny") + b"".join(field(11, i) for i in inputs) +
+             b"".join(field(12, o) for o in outputs))
+    return field(1, 8) + field(2, "command_test") + field(7, graph) + field(8, field(2, 13))
+
+
+def tensor(dims, values, dtype=F32):
+    form = {F32: "f", I64: "q"}[dtype]
+    return (b"".join(field(1, d) for d in dims) + field(2, dtype) +
+            field(9, struct.pack(f"<{len(values)}{form}", *values)))
+
+
+def npy(dims, values, descr="<f4", form="f"):
+    header = repr({"descr": descr, "fortran_order": False, "shape": tuple(dims)}).encode() + b"\n"
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + struct.pack(f"<{len(values)}{form}", *values)
+
+
+ABS = model([node("Abs", ["x"], ["y"], "abs")], [value_info("x", [2, 3])], [value_info("y", [2, 3])])
+ADD = model([node("Add", ["a", "b"], ["y"], "add")], [value_info("a", ["N", 3]), value_info("b", ["N", 3])],
+            [value_info("y", ["N", 3])])
+STRANGE = model([node("NoSuchOperator", ["x"], ["y"], "strange")], [value_info("x", [2])], [value_info("y", [2])])
+
+
+class Command(unittest.TestCase):
+    def setUp(self):
+        self.scratch = tempfile.TemporaryDirectory(prefix="anneal-command-")
+        self.addCleanup(self.scratch.cleanup)
+        self.at = Path(self.scratch.name)
+
+    def anneal(self, *arguments, status=0, says=(), out=(), env=None):
+        done = subprocess.run([ANNEAL, *map(str, arguments)], capture_output=True, text=True, cwd=self.at,
+                              env={**os.environ, **(env or {})}, timeout=120)
+        told = f"anneal {' '.join(map(str, arguments))}\n{done.stdout}{done.stderr}"
+        self.assertEqual(done.returncode, status, told)
+        if status == 0:
+            self.assertEqual(done.stderr, "", told)
+        if status not in (0, 1):
+            lines = done.stderr.rstrip("\n")
+            self.assertTrue(lines.startswith("anneal: error: "), told)
+            self.assertNotIn("internal", lines, told)
+        for text in [says] if isinstance(says, str) else says:
+            self.assertIn(text, done.stderr, told)
+        for text in [out] if isinstance(out, str) else out:
+            self.assertIn(text, done.stdout, told)
+        return done.stdout
+
+    def write(self, name, content):
+        path = self.at / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def build(self, content, name="m"):
+        self.write(f"{name}.onnx", content)
+        self.anneal("build", f"{name}.onnx")
+        return f"{name}.engine"
+
+    def files(self):
+        return sorted(str(p.relative_to(self.at)) for p in self.at.rglob("*") if p.is_file())
+
+    # --- help
+
+    def test_help_and_version(self):
+        self.anneal("--version", out="anneal ")
+        for arguments in [[], ["--help"]]:
+            self.anneal(*arguments, out=["build", "run", "check", "eval", "inspect", "Exit status: 0"])
+        for command in ["build", "run", "check", "eval", "inspect"]:
+            self.anneal(command, "--help", out=["Examples:", f"anneal {command} ", "Exit status"])
+        passes = self.anneal("passes")
+        self.assertEqual(passes, self.anneal("build", "--list-passes"))
+        self.assertGreater(len(passes.splitlines()), 1)
+
+    def test_wrong_usage(self):
+        self.anneal("bild", status=2, says="anneal --help")
+        self.anneal("build", "--no-such-flag", status=2, says="anneal build --help")
+        self.anneal("run", status=2, says="engine")
+        self.anneal("run", "x.engine", "--threads", "-1", status=2)
+        self.anneal("run", "x.engine", "--iterations", "many", status=2)
+        self.anneal("build", status=2, says="anneal build model.onnx")
+
+    # --- build
+
+    def test_bad_models_leave_no_file(self):
+        for name, content, status in [("empty", b"", 2), ("picture", b"\xff\xd8\xff\xe0\0\x10JFIF" + bytes(100), 2),
+                                      ("cut", ABS[:-7], 2), ("text", b"hello, this is no model\n", 2),
+                                      ("strange", STRANGE, 3)]:
+            with self.subTest(name):
+                self.write("m.onnx", content)
+                self.anneal("build", "m.onnx", "-o", "m.engine", status=status,
+                            says="NoSuchOperator" if status == 3 else "m.onnx")
+                self.assertEqual(self.files(), ["m.onnx"])
+
+    def test_places_that_cannot_be_written_or_read(self):
+        self.write("m.onnx", ABS)
+        (self.at / "folder").mkdir()
+        self.anneal("build", "missing.onnx", status=2, says="missing.onnx")
+        self.anneal("build", "folder", status=2, says="folder")
+        self.anneal("build", "m.onnx", "-o", "nowhere/m.engine", status=2, says="no folder nowhere")
+        self.anneal("build", "m.onnx", "-o", "folder", status=2, says="it is a folder")
+        self.anneal("build", "m.onnx", "-o", "m.onnx", status=2, says="the model itself")
+        self.assertEqual(self.files(), ["m.onnx"])
+        self.assertEqual((self.at / "m.onnx").read_bytes(), ABS)
+
+    def test_a_failed_build_keeps_the_old_engine(self):
+        engine = self.at / self.build(ABS)
+        before = engine.read_bytes()
+        self.write("m.onnx", STRANGE)
+        self.anneal("build", "m.onnx", status=3)
+        self.assertEqual(engine.read_bytes(), before)
+
+    def test_build_options(self):
+        self.write("m.onnx", ADD)
+        self.anneal("build", "m.onnx", "--shapes", "a:4x3,b:4x3", "--report", "r.json", "--dump-graph", "g.txt")
+        self.assertEqual(json.loads((self.at / "r.json").read_text())["model"], "m.onnx")
+        self.assertIn("graph tiny", (self.at / "g.txt").read_text())
+        self.anneal("inspect", "m.engine", out="f32[4,3]")
+        self.anneal("build", "m.onnx", "--shapes", "c:4x3", status=2, says="c")
+        self.anneal("build", "m.onnx", "--shapes", "4x3", status=2, says="2 inputs")
+        self.anneal("build", "m.onnx", "--shapes", "a:4xQ", status=2, says="not a shape")
+        self.anneal("build", "m.onnx", "--shapes", "a:4x5", status=2, says="a")
+        self.anneal("build", "m.onnx", "--min-shapes", "a:4x3", "--max-shapes", "a:2x3", status=2, says="shrink")
+        self.anneal("build", "m.onnx", "--skip-pass", "no_such_pass", status=2, says="no_such_pass")
+        self.anneal("build", "m.onnx", "--target", "toaster", status=2, says="toaster")
+
+    def test_two_builds_give_the_same_bytes(self):
+        self.write("m.onnx", ABS)
+        self.anneal("build", "m.onnx", "-o", "1.engine", "-q")
+        self.anneal("build", "m.onnx", "-o", "2.engine", "-q")
+        self.assertEqual((self.at / "1.engine").read_bytes(), (self.at / "2.engine").read_bytes())
+
+    # --- run
+
+    def test_run(self):
+        engine = self.build(ABS)
+        self.write("x.npy", npy([2, 3], [-1, 2, -3, 4, float("nan"), float("-inf")]))
+        self.write("x.pb", tensor([2, 3], [-1, 2, -3, 4, 5, 6]))
+        self.write("x.raw", struct.pack("<6f", 1, 2, 3, 4, 5, 6))
+        self.anneal("run", engine, "--input", "x=x.npy", "--save", "out", out=["y: f32[2,3]", "1 NaN", "1 Inf"])
+        saved = (self.at / "out" / "y.npy").read_bytes()
+        self.assertTrue(saved.endswith(struct.pack("<6f", 1, 2, 3, 4, float("nan"), float("inf"))))
+        self.anneal("run", engine, "--input", "x.pb", out="min 1  max 6")
+        self.anneal("run", engine, "--input", "x=x.raw", out="min 1  max 6")
+        first = self.anneal("run", engine, "--input", "random:1")
+        second = self.anneal("run", engine, "--input", "random:2")
+        self.assertNotEqual(first.splitlines()[0], second.splitlines()[0])
+        self.anneal("run", engine, "-i", "random", "--iterations", 3, "--profile", out=["median", "kernel"])
+
+    def test_run_with_open_sizes(self):
+        engine = self.build(ADD)
+        self.write("a.npy", npy([5, 3], range(15)))
+        self.anneal("run", engine, "-i", "a=a.npy", "-i", "b=random", out=["b: f32[5,3]", "y: f32[5,3]"])
+        self.anneal("run", engine, "-i", "random", "--shapes", "a:2x3,b:2x3", out="y: f32[2,3]")
+        self.anneal("run", engine, "-i", "a=a.npy", "-i", "b=random", "--shapes", "b:2x3", status=2)
+
+    def test_wrong_inputs(self):
+        engine = self.build(ABS)
+        self.write("rank.npy", npy([6], range(6)))
+        self.write("size.npy", npy([3, 2], range(6)))
+        self.write("dtype.npy", npy([2, 3], range(6), "<i8", "q"))
+        self.write("short.raw", b"abc")
+        self.write("empty.npy", b"")
+        self.write("picture.pb", b"\xff\xd8\xff\xe0")
+        for flag, says in [("z=rank.npy", '"z"'), ("x=rank.npy", "x"), ("x=size.npy", "x"), ("x=dtype.npy", "i64"),
+                           ("x=short.raw", "3 bytes"), ("x=empty.npy", "empty.npy"), ("x=missing.npy", "missing.npy"),
+                           ("x=picture.pb", "picture.pb"), ("x=.", "folder"), ("x=random:two", "whole number")]:
+            with self.subTest(flag):
+                self.anneal("run", engine, "--input", flag, status=2, says=says)
+        self.anneal("run", engine, status=2, says="--input x=random")
+        self.anneal("run", engine, "-i", "x=random", "-i", "x=random", status=2, says="twice")
+        self.anneal("run", engine, "-i", "random", "--save", "rank.npy", status=2, says="rank.npy")
+        self.anneal("run", engine, "-i", "random", "--device", "toaster", status=2, says="toaster")
+
+    def test_bad_engines(self):
+        whole = (self.at / self.build(ABS)).read_bytes()
+        self.write("cut.engine", whole[:-100])
+        self.write("empty.engine", b"")
+        self.write("picture.engine", b"\xff\xd8\xff\xe0" + bytes(100))
+        self.write("flipped.engine", whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
+        for name in ["cut", "empty", "picture", "flipped", "missing"]:
+            for command in [["run", f"{name}.engine", "-i", "random"], ["inspect", f"{name}.engine"]]:
+                with self.subTest(command):
+                    self.anneal(*command, status=2, says=f"{name}.engine")
+        self.anneal("run", "m.onnx", status=2, says="anneal build m.onnx")
+
+    # --- inspect
+
+    def test_inspect(self):
+        engine = self.build(ADD)
+        self.anneal("inspect", "m.onnx", out=["opset 13", "a", "f32[N,3]"])
+        self.anneal("inspect", "m.onnx", "--graph", out="graph tiny")
+        self.assertEqual(json.loads(self.anneal("inspect", "m.onnx", "--json"))["opset"], 13)
+        self.anneal("inspect", engine, out=["plan for cpu", "cpu."])
+        self.anneal("inspect", engine, "--plan", out="N")
+        self.anneal("inspect", engine, "--decisions", out="stage")
+        plans = json.loads(self.anneal("inspect", engine, "--json"))["plans"]
+        self.assertEqual(plans[0]["target"], "cpu")
+        self.anneal("inspect", engine, "--graph", status=2, says="--plan")
+        self.anneal("inspect", "m.onnx", "--plan", status=2, says="anneal build")
+        self.write("s.onnx", STRANGE)
+        self.anneal("inspect", "s.onnx", status=3, says="NoSuchOperator")
+
+    # --- check
+
+    def case(self, name, content=ABS, inputs=((-1, 2, -3, 4, 5, -6),), outputs=((1, 2, 3, 4, 5, 6),)):
+        self.write(f"{name}/model.onnx", content)
+        for k, values in enumerate(inputs):
+            self.write(f"{name}/test_data_set_0/input_{k}.pb", tensor([2, 3], values))
+        for k, values in enumerate(outputs):
+            self.write(f"{name}/test_data_set_0/output_{k}.pb", tensor([2, 3], values))
+
+    def last_line(self, *arguments, **expected):
+        return self.anneal("check", *arguments, **expected).splitlines()[-1]
+
+    def test_check(self):
+        self.case("all/good")
+        self.case("all/deep/wrong", outputs=((1, 2, 3, 4, 5, 7),))
+        self.case("all/deep/strange", STRANGE)
+        self.write("all/light/net.onnx", ABS)
+        self.write("all/light/net_output_0.pb", tensor([2, 3], [i / 6 for i in range(6)]))
+        self.assertEqual(self.last_line("all/good"), "1 passed, 0 failed, 0 skipped")
+        self.assertEqual(self.last_line("all/light"), "1 passed, 0 failed, 0 skipped")
+        out = self.anneal("check", "all", "--jobs", 2, "--json", "r.json", status=1,
+                          out=["NoSuchOperator", "7", "ok    good"])
+        self.assertEqual(out.splitlines()[-1], "2 passed, 2 failed, 0 skipped")
+        self.assertEqual([line.split()[1] for line in out.splitlines()[:-1]],
+                         ["deep/strange", "deep/wrong", "good", "light/net"])
+        cases = {c["name"]: c for c in json.loads((self.at / "r.json").read_text())["cases"]}
+        self.assertEqual(cases["deep/wrong"]["status"], "failed")
+        self.assertEqual(cases["deep/wrong"]["max_abs_error"], 1)
+        self.assertEqual(cases["deep/strange"]["error"], "unsupported")
+        self.assertEqual(self.last_line("all", "--filter", "good|light"), "2 passed, 0 failed, 2 skipped")
+
+        self.write("known.txt", "deep/wrong\tthe 7 is wrong\nall/deep/strange   no such operator\n")
+        self.assertEqual(self.last_line("all", "--known-failures", "known.txt"), "2 passed, 2 failed, 0 skipped")
+        self.write("known.txt", "deep/wrong\tx\ndeep/strange\tx\ngood\tit is good\n")
+        self.assertEqual(self.last_line("all", "--known-failures", "known.txt", status=1, out="delete its line"),
+                         "1 passed, 3 failed, 0 skipped")
+
+        self.write("t.tsv", "case\tatol\trtol\tmax_differ\ndeep/wrong\t1\t-\t-\n")
+        self.assertEqual(self.last_line("all/deep/wrong", "--tolerances", "t.tsv"), "1 passed, 0 failed, 0 skipped")
+        self.write("all/models.tsv", "model\tref_noise_maxabs\ndeep/wrong\t0.26\n")
+        self.assertEqual(self.last_line("all", "--filter", "wrong"), "1 passed, 0 failed, 3 skipped")
+
+    def test_check_counts_files(self):
+        self.case("few", ADD, inputs=((0,) * 6,))
+        self.case("many", outputs=((1, 2, 3, 4, 5, 6), (1, 2, 3, 4, 5, 6)))
+        self.anneal("check", "few", status=1, out=["FAIL", "2 inputs", "0 passed, 1 failed, 0 skipped"])
+        self.anneal("check", "many", status=1, out=["FAIL", "1 outputs", "0 passed, 1 failed, 0 skipped"])
+
+    def test_check_refuses(self):
+        (self.at / "empty").mkdir()
+        self.case("good")
+        self.write("picture.tar.zst", b"\xff\xd8\xff\xe0" + bytes(100))
+        self.anneal("check", "empty", status=2, says="no test case")
+        self.anneal("check", "missing", status=2, says="missing")
+        self.anneal("check", "picture.tar.zst", status=2, says="picture.tar.zst")
+        self.anneal("check", "good", "--filter", "(", status=2, says="regular expression")
+        self.anneal("check", "good", "--filter", "nothing", status=2, says="matches none")
+        self.anneal("check", "good", "--skip-pass", "no_such_pass", status=1, out="no_such_pass")
+        self.write("known.txt", "good\n")
+        self.anneal("check", "good", "--known-failures", "known.txt", status=2, says="line 1")
+
+    def test_check_reads_archives(self):
+        self.case("top/a")
+        self.case("top/b")
+        subprocess.run(["tar", "-czf", "cases.tar.gz", "top"], cwd=self.at, check=True)
+        temporary = self.at / "temporary"
+        temporary.mkdir()
+        self.assertEqual(self.last_line("cases.tar.gz", env={"TMPDIR": str(temporary)}), "2 passed, 0 failed, 0 skipped")
+        self.assertEqual(list(temporary.iterdir()), [])
+
+    # --- eval
+
+    def test_eval(self):
+        graph = model([node("Flatten", ["image"], ["scores"], "flat")], [value_info("image", ["N", 1, 2, 5])],
+                      [value_info("scores", ["N", 10])])
+        engine = self.build(graph)
+        # Three pictures of ten pixels each; the brightest pixel is the class.
+        pictures = [[200 if i == c else 10 for i in range(10)] for c in (3, 7, 0)]
+        self.write("i.idx3-ubyte", b"\0\0\x08\3" + struct.pack(">3I", 3, 2, 5) + bytes(sum(pictures, [])))
+        self.write("l.idx1-ubyte", b"\0\0\x08\1" + struct.pack(">I", 3) + bytes([3, 7, 1]))
+        self.write("names.txt", "\n".join("zero one two three four five six seven eight nine".split()) + "\n")
+        files = ["--images", "i.idx3-ubyte", "--labels", "l.idx1-ubyte"]
+        self.anneal("eval", engine, *files, "--classes", "names.txt", "--show", 3, "--batch", 2,
+                    out=["66.67 %", "three, right", "zero, but it is one", "pictures/s"])
+        self.write("short.idx1-ubyte", b"\0\0\x08\1" + struct.pack(">I", 2) + bytes([3, 7]))
+        self.anneal("eval", engine, *files[:2], "--labels", "short.idx1-ubyte", status=2, says="2 labels")
+        self.anneal("eval", engine, "--images", "l.idx1-ubyte", "--labels", "l.idx1-ubyte", status=2, says="3 axes")
+        self.anneal("eval", self.build(ABS, "abs"), *files, status=2, says="pixels")
+
+
+if __name__ == "__main__":
+    unittest.main()
