@@ -12,6 +12,9 @@ constexpr KernelFamily kFamilies[] = {
     cpu::packed_matmul_entries,        //
     cpu::depthwise_conv_entries,       //
     cpu::nhwc_conv_entries,            //
+    cpu::nhwc_pool_entries,            //
+    cpu::simd_norm_entries,            //
+    cpu::simd_reduce_entries,          //
     cpu::reference_pointwise_entries,  //
     cpu::reference_conv_entries,       //
     cpu::reference_matmul_entries,     //

@@ -4,7 +4,7 @@
 #include <optional>
 #include <tuple>
 
-#include "anneal/kernels/cpu/conv_window.h"
+#include "anneal/kernels/cpu/conv_rows.h"
 #include "anneal/kernels/cpu/device.h"
 #include "anneal/kernels/cpu/entries.h"
 #include "anneal/kernels/cpu/epilogue.h"
@@ -18,7 +18,7 @@ bool is_8bit(DataType dtype) { return dtype == DataType::kI8 || dtype == DataTyp
 struct PreparedConv final : Prepared {
   explicit PreparedConv(TapeSpace made) : space(std::move(made)) {}
   TapeSpace space;
-  ConvWindow window;
+  Window window;
   ChannelsLast x;
   int64_t groups = 1, group_channels = 0, group_outputs = 0;
   PackLayout layout;         // of one group
@@ -63,7 +63,7 @@ class NhwcConv final : public Kernel {
     PreparedConv& p = *made;
     p.space = epilogue_.space(inputs, outputs, axes);
     if (count(y.dims) == 0) return made;
-    p.window = ConvWindow(op_, inputs[1].dims, y.dims);
+    p.window = Window(op_, inputs[1].dims, 2, y.dims);
     p.x = ChannelsLast(inputs[0]);
     p.blocks = GemmBlocks(kernels_, p.window.outputs(), p.group_outputs, p.layout.lanes(),
                           p.x.images * p.groups, threads);

@@ -11,30 +11,12 @@
 #include <cstring>
 #include <optional>
 
-#include "anneal/kernels/cpu/conv_window.h"
 #include "anneal/kernels/cpu/device.h"
 #include "anneal/kernels/cpu/entries.h"
 #include "anneal/kernels/cpu/epilogue.h"
+#include "anneal/kernels/cpu/gemm.h"
+#include "anneal/kernels/cpu/window.h"
 #include "anneal/kernels/cpu/workspace.h"
-
-#ifndef ANNEAL_DEPTHWISE_ROW
-#define ANNEAL_DEPTHWISE_ROW
-namespace anneal::cpu {
-namespace {
-
-// One output pixel: taps that meet the input, in rows of taps.
-struct DepthwisePixel {
-  const std::byte* x = nullptr;    // at the first tap met
-  const float* weights = nullptr;  // of the first tap met: one number per padded channel
-  int64_t rows = 0, columns = 0;   // of taps met, over all of (z, y) and x
-  int64_t x_column_step = 0, weight_column_step = 0;  // in elements
-  const int64_t* x_row_offsets = nullptr;             // rows of them: elements from x
-  const int64_t* weight_row_offsets = nullptr;
-};
-
-}  // namespace
-}  // namespace anneal::cpu
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {
@@ -56,64 +38,68 @@ HWY_INLINE V load(const T* from, V zero) {
   }
 }
 
+// weights: of the first column met, `padded` numbers for each tap.
 template <int kVectors, class T>
-HWY_INLINE void channels(const DepthwisePixel& pixel, int64_t channel, V zero, float* out) {
+HWY_INLINE void channels(const PixelTaps& taps, const float* weights, int64_t kernel_row,
+                         int64_t padded, int64_t channel, V zero, float* out) {
   constexpr int64_t kLanes = HWY_LANES(float);
   V sums[kVectors];
   for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(D());
-  const T* const x = reinterpret_cast<const T*>(pixel.x) + channel;
-  const float* const w = pixel.weights + channel;
-  for (int64_t row = 0; row < pixel.rows; ++row) {
-    const T* from = x + pixel.x_row_offsets[row];
-    const float* weight = w + pixel.weight_row_offsets[row];
-    for (int64_t column = 0; column < pixel.columns; ++column) {
+  for (int64_t row = 0; row < taps.rows; ++row) {
+    const T* from = reinterpret_cast<const T*>(taps.x) + taps.row_offsets[row] + channel;
+    const float* weight = weights + taps.kernel_rows[row] * kernel_row + channel;
+    for (int64_t column = 0; column < taps.columns; ++column) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v)
         sums[v] =
             hn::MulAdd(load(from + v * kLanes, zero), hn::LoadU(D(), weight + v * kLanes), sums[v]);
-      from += pixel.x_column_step;
-      weight += pixel.weight_column_step;
+      from += taps.column_step;
+      weight += padded;
     }
   }
   for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[v], D(), out + channel + v * kLanes);
 }
 
 template <class T>
-void pixel_of(const DepthwisePixel& pixel, int64_t count, float zero_point, float* out) {
+void pixel_of(const PixelTaps& taps, const float* weights, int64_t kernel_row, int64_t padded,
+              int64_t count, float zero_point, float* out) {
   constexpr int64_t kLanes = HWY_LANES(float);
   const V zero = hn::Set(D(), zero_point);
   int64_t channel = 0;
   for (; channel + 4 * kLanes <= count; channel += 4 * kLanes)
-    channels<4, T>(pixel, channel, zero, out);
-  for (; channel + kLanes <= count; channel += kLanes) channels<1, T>(pixel, channel, zero, out);
+    channels<4, T>(taps, weights, kernel_row, padded, channel, zero, out);
+  for (; channel + kLanes <= count; channel += kLanes)
+    channels<1, T>(taps, weights, kernel_row, padded, channel, zero, out);
   if (channel == count) return;
-  if (count >= kLanes) return channels<1, T>(pixel, count - kLanes, zero, out);
+  if (count >= kLanes)
+    return channels<1, T>(taps, weights, kernel_row, padded, count - kLanes, zero, out);
   for (; channel < count; ++channel) {  // fewer channels than lanes
     float sum = 0;
-    for (int64_t row = 0; row < pixel.rows; ++row)
-      for (int64_t column = 0; column < pixel.columns; ++column) {
+    for (int64_t row = 0; row < taps.rows; ++row) {
+      for (int64_t column = 0; column < taps.columns; ++column) {
         const T value = reinterpret_cast<const T*>(
-            pixel.x)[pixel.x_row_offsets[row] + column * pixel.x_column_step + channel];
-        const float product = (static_cast<float>(value) - zero_point) *
-                              pixel.weights[pixel.weight_row_offsets[row] +
-                                            column * pixel.weight_column_step + channel];
+            taps.x)[taps.row_offsets[row] + column * taps.column_step + channel];
+        const float product =
+            (static_cast<float>(value) - zero_point) *
+            weights[taps.kernel_rows[row] * kernel_row + column * padded + channel];
         sum += product;
       }
+    }
     out[channel] = sum;
   }
 }
 
 }  // namespace
 
-void depthwise_pixel(const DepthwisePixel& pixel, DataType dtype, int64_t count, float zero,
-                     float* out) {
+void depthwise_pixel(const PixelTaps& taps, DataType dtype, const float* weights,
+                     int64_t kernel_row, int64_t padded, int64_t count, float zero, float* out) {
   switch (dtype) {
     case DataType::kI8:
-      return pixel_of<int8_t>(pixel, count, zero, out);
+      return pixel_of<int8_t>(taps, weights, kernel_row, padded, count, zero, out);
     case DataType::kU8:
-      return pixel_of<uint8_t>(pixel, count, zero, out);
+      return pixel_of<uint8_t>(taps, weights, kernel_row, padded, count, zero, out);
     default:
-      return pixel_of<float>(pixel, count, 0, out);
+      return pixel_of<float>(taps, weights, kernel_row, padded, count, 0, out);
   }
 }
 
@@ -142,11 +128,10 @@ bool is_8bit(DataType dtype) { return dtype == DataType::kI8 || dtype == DataTyp
 
 // Products of 8-bit differences fit 2^16: sums of so many are whole numbers in f32.
 constexpr int64_t kMostExactTaps = 256;
-constexpr int64_t kMostTapRows = 64;
 
 struct PreparedDepthwise final : Prepared {
   TapeSpace space;
-  ConvWindow window;
+  Window window;
   ChannelsLast x;
   int64_t channels = 0, padded = 0;
   int64_t run = 1, runs = 1;  // output pixels of one item, items of an output row
@@ -183,7 +168,7 @@ class DepthwiseConv final : public Kernel {
     PreparedDepthwise& p = *made;
     p.space = epilogue_.space(inputs, outputs, axes);
     if (count(y.dims) == 0) return made;
-    p.window = ConvWindow(op_, inputs[1].dims, y.dims);
+    p.window = Window(op_, inputs[1].dims, 2, y.dims);
     p.x = ChannelsLast(inputs[0]);
     p.channels = y.dims[1];
     p.padded = padded(p.channels);
@@ -258,55 +243,28 @@ class DepthwiseConv final : public Kernel {
 
   void run_pixels(const PreparedDepthwise& p, const LaunchArgs& args, const std::byte* x,
                   const float* weights, int64_t item, std::byte* memory) const {
-    const ConvWindow& window = p.window;
     const int64_t row = item / p.runs;  // over images, z and y
     const int64_t first = item % p.runs * p.run;
-    const int64_t pixels = std::min(p.run, window.out[2] - first);
-    const int64_t image = row / window.out[1] / window.out[0];
-    const int64_t z = row / window.out[1] % window.out[0] * window.stride[0] - window.pad[0];
-    const int64_t y = row % window.out[1] * window.stride[1] - window.pad[1];
-
-    // Rows of taps that meet the input, from the image's and the weights' beginning.
-    std::array<int64_t, kMostTapRows> x_rows, weight_rows;
-    DepthwisePixel pixel;
-    for (int64_t kz = 0; kz < window.kernel[0]; ++kz) {
-      const int64_t iz = z + kz * window.dilation[0];
-      if (iz < 0 || iz >= p.x.size[0]) continue;
-      for (int64_t ky = 0; ky < window.kernel[1]; ++ky) {
-        const int64_t iy = y + ky * window.dilation[1];
-        if (iy < 0 || iy >= p.x.size[1]) continue;
-        x_rows[pixel.rows] = iz * p.x.strides[0] + iy * p.x.strides[1];
-        weight_rows[pixel.rows++] = (kz * window.kernel[1] + ky) * window.kernel[2] * p.padded;
-      }
-    }
-    pixel.x_row_offsets = x_rows.data();
-    pixel.weight_row_offsets = weight_rows.data();
-    pixel.x_column_step = window.dilation[2] * p.x.strides[2];
-    pixel.weight_column_step = p.padded;
-    const auto size = static_cast<int64_t>(size_of(p.x.element));
-    const std::byte* const base = x + image * p.x.image_stride * size;
+    const int64_t pixels = std::min(p.run, p.window.out[2] - first);
     const auto zero = static_cast<float>(load_zero_point(zero_point(args.inputs, 2)));
     auto* const out = reinterpret_cast<float*>(memory);
+    PixelTaps taps;
+    taps.enter_row(p.window, p.x, x, row);
     for (int64_t i = 0; i < pixels; ++i) {
-      const int64_t column = (first + i) * window.stride[2] - window.pad[2];
-      const int64_t dilation = window.dilation[2];
-      const int64_t low = column < 0 ? (-column + dilation - 1) / dilation : 0;
-      const int64_t met = column >= p.x.size[2] ? 0 : (p.x.size[2] - 1 - column) / dilation + 1;
-      const int64_t high = std::min(window.kernel[2], met);
-      pixel.columns = std::max<int64_t>(high - low, 0);
-      pixel.x = base + (column + low * dilation) * p.x.strides[2] * size;
-      pixel.weights = weights + low * p.padded;
-      pixel_(pixel, p.x.element, p.channels, zero, out + i * p.channels);
+      taps.enter_column(p.window, p.x, first + i);
+      pixel_(taps, p.x.element, weights + taps.first_column * p.padded,
+             p.window.kernel[2] * p.padded, p.padded, p.channels, zero, out + i * p.channels);
     }
     if (int8_) to_integers_(out, pixels * p.channels);
-    epilogue_.run(p.space, args, out, p.channels, row * window.out[2] + first, pixels, 0,
+    epilogue_.run(p.space, args, out, p.channels, row * p.window.out[2] + first, pixels, 0,
                   p.channels, memory + p.tape_at);
   }
 
   Conv op_;
   size_t op_inputs_;
   bool int8_;
-  void (*pixel_)(const DepthwisePixel&, DataType, int64_t, float, float*);
+  void (*pixel_)(const PixelTaps&, DataType, const float*, int64_t, int64_t, int64_t, float,
+                 float*);
   void (*to_integers_)(float*, int64_t);
   LoadBlock load_;
   Epilogue epilogue_;
@@ -332,7 +290,7 @@ Made make_depthwise(const Conv& op, const Request& request) {
     taps *= w.shape[axis].value();
   }
   if (taps > kMostExactTaps) return refuse("more than 256 taps");
-  if (taps / std::max<int64_t>(w.shape[rank - 1].value(), 1) > kMostTapRows)
+  if (taps / std::max<int64_t>(w.shape[rank - 1].value(), 1) > PixelTaps::kMostRows)
     return refuse("more than 64 rows of taps");
   std::string why_not;
   auto epilogue = Epilogue::make(request, int8 ? DataType::kI32 : DataType::kF32, why_not);

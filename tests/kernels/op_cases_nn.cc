@@ -179,6 +179,8 @@ std::vector<OpCase> norm_cases() {
       {"softmax_f16", Softmax{1}, {"f16[3,27]=-9..9"}},
       {"softmax_f64", Softmax{1}, {"f64[3,27]=-9..9"}},
       {"softmax_nothing", Softmax{1}, {"f32[0,3]"}},
+      {"softmax_very_long", Softmax{1}, {"f32[2,9001]=-9..9"}},
+      {"softmax_wide_middle", Softmax{1}, {"f32[2,39,270]=-9..9"}},
       {"log_softmax", Softmax{1, true}, {"f32[7,23]=-20..20"}},
       {"log_softmax_first_bf16", Softmax{0, true}, {"bf16[23,5]"}},
 
@@ -190,6 +192,8 @@ std::vector<OpCase> norm_cases() {
       {"normalize_large_mean", Normalize{{1}, 1e-5f, true}, {"f32[3,129]=1000..1001"}},
       {"normalize_f16", Normalize{{1}, 1e-5f, true}, {"f16[3,129]"}},
       {"normalize_f64", Normalize{{1}, 1e-5f, true}, {"f64[3,7]"}},
+      {"normalize_large_images", Normalize{{2, 3}, 1e-5f, true}, {"f32[1,3,97,101]=-3..5"}},
+      {"normalize_long_rms", Normalize{{1}, 1e-6f, false}, {"f32[2,9001]"}},
   };
 }
 

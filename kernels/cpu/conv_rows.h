@@ -1,24 +1,13 @@
-// The geometry of a convolution, and rows of its input as the left-hand side of a matrix product.
+// Rows of a convolution's input as the left-hand side of a matrix product.
 #pragma once
-#include "anneal/graph/ops.h"
-#include "anneal/kernels/cpu/channels_last.h"
 #include "anneal/kernels/cpu/gemm.h"
+#include "anneal/kernels/cpu/window.h"
 
 namespace anneal::cpu {
 
-struct ConvWindow {
-  ConvWindow() = default;
-  ConvWindow(const Conv& op, const Dims& weights, const Dims& output);
-  Spatial out{}, kernel{}, stride{}, pad{}, dilation{};
-  int64_t outputs() const { return out[0] * out[1] * out[2]; }
-  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
-  // One tap that meets each input element once: a plain matrix product.
-  bool is_pointwise() const;
-};
-
 // Rows are output positions, columns along k are taps, then the channels of one group.
 struct ConvRows {
-  const ConvWindow& window;
+  const Window& window;
   const ChannelsLast& x;
   const GemmKernels& kernels;
   const std::byte* data = nullptr;  // of the image, at the group's first channel

@@ -1,23 +1,9 @@
-#include "anneal/kernels/cpu/conv_window.h"
+#include "anneal/kernels/cpu/conv_rows.h"
 
 #include <algorithm>
 #include <cstring>
 
 namespace anneal::cpu {
-
-ConvWindow::ConvWindow(const Conv& op, const Dims& weights, const Dims& output) {
-  const int axes = output.rank() - 2;
-  out = spatial_of(output, 2, axes, 1);
-  kernel = spatial_of(weights, 2, axes, 1);
-  stride = spatial_of(op.strides, 0, axes, 1);
-  pad = spatial_of(op.pads_begin, 0, axes, 0);
-  dilation = spatial_of(op.dilations, 0, axes, 1);
-}
-
-bool ConvWindow::is_pointwise() const {
-  const Spatial ones{1, 1, 1}, zeros{0, 0, 0};
-  return kernel == ones && stride == ones && pad == zeros;
-}
 
 std::byte* ConvRows::fill(int64_t n, std::byte* to) const {
   const size_t bytes = static_cast<size_t>(n) * kernels.element_size();

@@ -1,0 +1,73 @@
+// Loops that softmax, normalization and reductions are made of, over f32 in memory: along a row, or
+// along columns with one result for each. Sums are made in the same order for any team.
+#pragma once
+#include <cstdint>
+#include <limits>
+
+#include "anneal/core/isa.h"
+
+namespace anneal::cpu {
+
+enum class Fold : uint8_t {
+  kSum,
+  kProd,
+  kMax,  // NaN if there is one
+  kMin,
+  kDifferences,  // sum of x - shift
+  kSquares,      // sum of (x - shift)^2
+  kExp,          // sum of exp(x - shift)
+};
+enum class Map : uint8_t {
+  kAffine,  // (x - shift) * scale + offset
+  kExp,     // exp(x - shift) * scale
+};
+
+// rows x columns of f32 with adjacent columns.
+struct FoldBlock {
+  const float* x = nullptr;
+  int64_t row_stride = 0;
+  int64_t rows = 0, columns = 0;
+};
+
+struct FoldLoops {
+  // Of all n elements. REQUIRES: at most 2^16 of them, so that f32 holds their sum well
+  double (*row)(Fold fold, const float* x, int64_t n, float shift);
+  // result[column] = of this column. REQUIRES: at most 256 rows
+  void (*columns)(Fold fold, const FoldBlock& block, const float* shift, float* result);
+  void (*map_row)(Map map, const float* x, int64_t n, float shift, float scale, float offset,
+                  float* out);
+  // out is dense; shift, scale and offset have one number per column.
+  void (*map_columns)(Map map, const FoldBlock& block, const float* shift, const float* scale,
+                      const float* offset, float* out);
+};
+FoldLoops fold_loops(Isa isa);
+
+// What no element at all folds to.
+constexpr float start_of(Fold fold) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  switch (fold) {
+    case Fold::kProd:
+      return 1;
+    case Fold::kMax:
+      return -kInfinity;
+    case Fold::kMin:
+      return kInfinity;
+    default:
+      return 0;
+  }
+}
+// Of the results of two parts.
+inline double combined(Fold fold, double a, double b) {
+  switch (fold) {
+    case Fold::kProd:
+      return a * b;
+    case Fold::kMax:
+      return a != a || a > b ? a : b;
+    case Fold::kMin:
+      return a != a || a < b ? a : b;
+    default:
+      return a + b;
+  }
+}
+
+}  // namespace anneal::cpu

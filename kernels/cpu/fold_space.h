@@ -1,0 +1,134 @@
+// Which elements of a tensor are folded together, and in which blocks they are visited: as long
+// rows, or, where an axis that stays is the one adjacent in memory, as columns beside each other.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "anneal/core/tensor.h"
+#include "anneal/kernels/cpu/fold.h"
+#include "anneal/kernels/cpu/tape_space.h"
+
+namespace anneal::cpu {
+
+class FoldSpace {
+ public:
+  static constexpr int64_t kBlock = 8192;   // elements of a block
+  static constexpr int64_t kColumns = 256;  // of a block, where they lie side by side
+  static constexpr int64_t kRows = 256;
+
+  using Axes = std::array<bool, kMaxRank>;
+  FoldSpace() = default;
+  FoldSpace(const TensorView& x, const Axes& folded);
+
+  // Groups are numbered through the axes that stay, row-major, but for the column axis.
+  int64_t groups() const { return groups_; }
+  int64_t group_size() const { return group_size_; }
+  int column_axis() const { return column_axis_; }  // -1: groups are rows
+  int64_t columns() const { return columns_; }
+  // Elements of a group that lie along its last folded axis.
+  int64_t last_size() const { return folded_.dims[folded_.dims.rank() - 1]; }
+  const Dims& kept_axes() const { return kept_axes_; }
+  const Dims& folded_axes() const { return folded_axes_; }
+
+  struct Source {
+    const TensorView& x;
+    LoadBlock load;
+    float* buffer;  // of kBlock
+  };
+  // f(x, rows, columns, first): blocks of a group without a column axis, dense; `first` is the
+  // number of their first element. A block has several rows only if it has all columns.
+  template <class F>
+  void for_rows(const Source& source, int64_t group, F f) const;
+  // f(block, first): columns [column, column + count) of a group's elements, from `first` on.
+  template <class F>
+  void for_columns(const Source& source, int64_t group, int64_t column, int64_t count, F f) const;
+
+ private:
+  struct Walked {
+    Dims dims, strides;
+    int64_t offset(int64_t number) const {
+      int64_t result = 0;
+      for (int axis = dims.rank() - 1; axis >= 0; --axis) {
+        result += number % dims[axis] * strides[axis];
+        number /= dims[axis];
+      }
+      return result;
+    }
+    int64_t stride(int from_last) const {
+      return dims.rank() > from_last ? strides[dims.rank() - 1 - from_last] : 0;
+    }
+    int64_t size(int from_last) const {
+      return dims.rank() > from_last ? dims[dims.rank() - 1 - from_last] : 1;
+    }
+  };
+  const std::byte* at(const TensorView& x, int64_t offset) const {
+    return x.data + offset * static_cast<int64_t>(size_of(x.dtype));
+  }
+
+  Walked kept_, folded_;
+  Dims kept_axes_, folded_axes_;
+  int column_axis_ = -1;
+  int64_t groups_ = 1, group_size_ = 1, columns_ = 1;
+};
+
+template <class F>
+void FoldSpace::for_rows(const Source& source, int64_t group, F f) const {
+  if (group_size_ == 0) return;
+  const int64_t base = kept_.offset(group);
+  const int64_t width = folded_.size(0), height = folded_.size(1);
+  const int64_t column_step = std::min(width, kBlock);
+  const int64_t row_step = width > kBlock ? 1 : std::min(height, kBlock / width);
+  const int64_t step = folded_.stride(0), row_stride = folded_.stride(1);
+  for (int64_t outer = 0; outer < group_size_; outer += width * height) {
+    const int64_t offset = base + folded_.offset(outer);
+    for (int64_t row = 0; row < height; row += row_step) {
+      for (int64_t column = 0; column < width; column += column_step) {
+        const int64_t rows = std::min(row_step, height - row);
+        const int64_t columns = std::min(column_step, width - column);
+        const std::byte* data = at(source.x, offset + row * row_stride + column * step);
+        const bool dense = source.x.dtype == DataType::kF32 && (step == 1 || columns == 1) &&
+                           (rows == 1 || row_stride == columns);
+        if (!dense) {
+          const TapePort port{const_cast<std::byte*>(data), 0, row_stride, step};
+          source.load(source.x.dtype, port, reinterpret_cast<std::byte*>(source.buffer), columns,
+                      rows, columns);
+        }
+        f(dense ? reinterpret_cast<const float*>(data) : source.buffer, rows, columns,
+          outer + row * width + column);
+      }
+    }
+  }
+}
+
+template <class F>
+void FoldSpace::for_columns(const Source& source, int64_t group, int64_t column, int64_t count,
+                            F f) const {
+  if (group_size_ == 0) return;
+  const int64_t base = kept_.offset(group) + column;
+  const int64_t height = folded_.size(0), row_stride = folded_.stride(0);
+  const int64_t row_step = std::min({height, kRows, kBlock / count});
+  for (int64_t outer = 0; outer < group_size_; outer += height) {
+    const int64_t offset = base + folded_.offset(outer);
+    for (int64_t row = 0; row < height; row += row_step) {
+      FoldBlock block;
+      block.rows = std::min(row_step, height - row);
+      block.columns = count;
+      const std::byte* data = at(source.x, offset + row * row_stride);
+      if (source.x.dtype == DataType::kF32) {
+        block.x = reinterpret_cast<const float*>(data);
+        block.row_stride = row_stride;
+      } else {
+        const TapePort port{const_cast<std::byte*>(data), 0, row_stride, 1};
+        source.load(source.x.dtype, port, reinterpret_cast<std::byte*>(source.buffer), count,
+                    block.rows, count);
+        block.x = source.buffer;
+        block.row_stride = count;
+      }
+      f(block, outer + row);
+    }
+  }
+}
+
+}  // namespace anneal::cpu

@@ -1,0 +1,263 @@
+// Softmax and Normalize from folds: "cpu.softmax.simd", "cpu.normalize.simd".
+#include <cmath>
+
+#include "anneal/kernels/cpu/device.h"
+#include "anneal/kernels/cpu/entries.h"
+#include "anneal/kernels/cpu/epilogue.h"
+#include "anneal/kernels/cpu/fold_space.h"
+#include "anneal/kernels/cpu/workspace.h"
+
+namespace anneal::cpu {
+namespace {
+
+struct PreparedNorm final : Prepared {
+  TapeSpace space;
+  FoldSpace fold;
+  int64_t column_blocks = 1;
+  int64_t batch = 1;  // groups of one item
+};
+
+// What a thread works with.
+struct Memory {
+  float input[FoldSpace::kBlock];
+  float output[FoldSpace::kBlock];
+  double totals[FoldSpace::kColumns], start[FoldSpace::kColumns];
+  float part[FoldSpace::kColumns];
+  float shift[FoldSpace::kColumns], scale[FoldSpace::kColumns], offset[FoldSpace::kColumns];
+};
+
+// y = map(x - shift) with numbers found for each group: of its maximum and the sum of its
+// exponentials, or of its mean and variance.
+struct Recipe {
+  FoldSpace::Axes axes{};
+  bool softmax = false;
+  bool log = false;
+  bool subtract_mean = true;
+  float epsilon = 0;
+  Map map() const { return softmax && !log ? Map::kExp : Map::kAffine; }
+};
+
+class NormKernel final : public Kernel {
+ public:
+  NormKernel(const Recipe& recipe, const Request& request, Epilogue epilogue)
+      : recipe_(recipe),
+        loops_(fold_loops(isa_of(request.device))),
+        load_(load_block(isa_of(request.device))),
+        epilogue_(std::move(epilogue)) {}
+
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs,
+                                    int threads) const override {
+    auto made = std::make_unique<PreparedNorm>();
+    PreparedNorm& p = *made;
+    p.fold = FoldSpace(inputs[0], recipe_.axes);
+    TapeSpace::Axes axes{p.fold.kept_axes(), p.fold.column_axis()};
+    Dims folded = p.fold.folded_axes();
+    for (int i = 0; i < folded.rank(); ++i) {
+      if (axes.columns < 0 && i + 1 == folded.rank()) {
+        axes.columns = static_cast<int>(folded[i]);
+        break;
+      }
+      axes.rows.push_back(folded[i]);
+    }
+    p.space = epilogue_.space(inputs, outputs, axes);
+    if (count(outputs[0].dims) == 0) return made;
+    p.column_blocks = (p.fold.columns() + FoldSpace::kColumns - 1) / FoldSpace::kColumns;
+    const bool short_rows = p.fold.column_axis() < 0 && folded.rank() == 1;
+    if (short_rows) p.batch = std::max<int64_t>(FoldSpace::kBlock / 2 / p.fold.group_size(), 1);
+    p.workspace_bytes = part_bytes() * static_cast<size_t>(threads);
+    return made;
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    const auto& p = static_cast<const PreparedNorm&>(*args.prepared);
+    if (p.space.rows() * p.space.columns() == 0) return;
+    WorkspaceParts parts(args.workspace, part_bytes());
+    const int64_t grain = 1 + FoldSpace::kBlock / (p.fold.group_size() + 1);
+    if (p.fold.column_axis() >= 0) {
+      args.team.for_ranges(p.fold.groups() * p.column_blocks, 1, [&](int64_t begin, int64_t end) {
+        const WorkspaceParts::Part part(parts);
+        for (int64_t i = begin; i < end; ++i)
+          columns(p, args, i / p.column_blocks, i % p.column_blocks, part.data());
+      });
+      return;
+    }
+    args.team.for_ranges(p.fold.groups(), grain, [&](int64_t begin, int64_t end) {
+      const WorkspaceParts::Part part(parts);
+      for (int64_t group = begin; group < end; group += p.batch)
+        rows(p, args, group, std::min(group + p.batch, end), part.data());
+    });
+  }
+
+ private:
+  size_t part_bytes() const { return align_up(sizeof(Memory)) + epilogue_.scratch_bytes(); }
+  std::byte* tape_scratch(std::byte* part) const { return part + align_up(sizeof(Memory)); }
+
+  struct Numbers {
+    float shift = 0, scale = 1, offset = 0;
+  };
+  // From what a group folds to: its maximum and the sum of its exponentials, or its mean and the
+  // sum of squares around the mean as f32 has it.
+  Numbers numbers(double first, double second, int64_t elements) const {
+    const auto shift = static_cast<float>(first);
+    if (recipe_.softmax) {
+      if (recipe_.log) return {shift, 1, static_cast<float>(-std::log(second))};
+      return {shift, static_cast<float>(1 / second), 0};
+    }
+    const double beside = first - shift;
+    const double variance = second / static_cast<double>(elements) - beside * beside;
+    const double scale = 1 / std::sqrt(std::max(variance, 0.0) + recipe_.epsilon);
+    return {shift, static_cast<float>(scale), static_cast<float>(-beside * scale)};
+  }
+
+  double fold_group(const PreparedNorm& p, const FoldSpace::Source& source, int64_t group,
+                    Fold fold, float shift) const {
+    double total = start_of(fold);
+    p.fold.for_rows(source, group, [&](const float* x, int64_t rows, int64_t columns, int64_t) {
+      total = combined(fold, total, loops_.row(fold, x, rows * columns, shift));
+    });
+    return total;
+  }
+
+  // Differences from one of the elements keep their digits where the mean is large.
+  double mean_of(const PreparedNorm& p, const FoldSpace::Source& source, int64_t group) const {
+    float near = 0;
+    double total = 0;
+    p.fold.for_rows(source, group,
+                    [&](const float* x, int64_t rows, int64_t columns, int64_t element) {
+                      if (element == 0) near = x[0];
+                      total += loops_.row(Fold::kDifferences, x, rows * columns, near);
+                    });
+    return near + total / static_cast<double>(p.fold.group_size());
+  }
+
+  void rows(const PreparedNorm& p, const LaunchArgs& args, int64_t first, int64_t end,
+            std::byte* part) const {
+    auto& memory = *reinterpret_cast<Memory*>(part);
+    const FoldSpace::Source source{args.inputs[0], load_, memory.input};
+    const int64_t elements = p.fold.group_size();
+    const int64_t width = p.fold.last_size(), rows_of_group = elements / width;
+    for (int64_t group = first; group < end; ++group) {
+      double start = 0;
+      if (recipe_.softmax) {
+        start = fold_group(p, source, group, Fold::kMax, 0);
+      } else if (recipe_.subtract_mean) {
+        start = mean_of(p, source, group);
+      }
+      const auto shift = static_cast<float>(start);
+      float* const out = p.batch > 1 ? memory.output + (group - first) * elements : memory.output;
+      if (recipe_.map() == Map::kExp && rows_of_group == 1 && elements <= FoldSpace::kBlock) {
+        p.fold.for_rows(source, group, [&](const float* x, int64_t, int64_t, int64_t) {
+          loops_.map_row(Map::kExp, x, elements, shift, 1, 0, out);
+        });
+        const double sum = loops_.row(Fold::kSum, out, elements, 0);
+        loops_.map_row(Map::kAffine, out, elements, 0, static_cast<float>(1 / sum), 0, out);
+        if (p.batch == 1)
+          epilogue_.run(p.space, args, out, width, group, 1, 0, width, tape_scratch(part));
+        continue;
+      }
+      const Fold second = recipe_.softmax ? Fold::kExp : Fold::kSquares;
+      const Numbers n = numbers(start, fold_group(p, source, group, second, shift), elements);
+      p.fold.for_rows(
+          source, group, [&](const float* x, int64_t rows, int64_t columns, int64_t element) {
+            loops_.map_row(recipe_.map(), x, rows * columns, n.shift, n.scale, n.offset, out);
+            if (p.batch > 1) return;
+            epilogue_.run(p.space, args, out, columns, group * rows_of_group + element / width,
+                          rows, element % width, columns, tape_scratch(part));
+          });
+    }
+    if (p.batch > 1)
+      epilogue_.run(p.space, args, memory.output, width, first, end - first, 0, width,
+                    tape_scratch(part));
+  }
+
+  // Leaves a result for each column in memory.totals.
+  void fold_columns(const PreparedNorm& p, const FoldSpace::Source& source, Memory& memory,
+                    int64_t group, int64_t column, int64_t count, Fold fold) const {
+    std::fill(memory.totals, memory.totals + count, double{start_of(fold)});
+    p.fold.for_columns(source, group, column, count, [&](const FoldBlock& block, int64_t element) {
+      if (fold == Fold::kDifferences && element == 0)
+        std::copy(block.x, block.x + count, memory.shift);
+      loops_.columns(fold, block, memory.shift, memory.part);
+      for (int64_t i = 0; i < count; ++i)
+        memory.totals[i] = combined(fold, memory.totals[i], memory.part[i]);
+    });
+  }
+
+  void columns(const PreparedNorm& p, const LaunchArgs& args, int64_t group, int64_t block_index,
+               std::byte* part) const {
+    auto& memory = *reinterpret_cast<Memory*>(part);
+    const FoldSpace::Source source{args.inputs[0], load_, memory.input};
+    const int64_t column = block_index * FoldSpace::kColumns;
+    const int64_t count = std::min(FoldSpace::kColumns, p.fold.columns() - column);
+    const int64_t elements = p.fold.group_size();
+    std::fill(memory.shift, memory.shift + count, 0.0f);
+    std::fill(memory.start, memory.start + count, 0.0);
+    if (recipe_.softmax) {
+      fold_columns(p, source, memory, group, column, count, Fold::kMax);
+      std::copy(memory.totals, memory.totals + count, memory.start);
+    } else if (recipe_.subtract_mean) {
+      fold_columns(p, source, memory, group, column, count, Fold::kDifferences);
+      for (int64_t i = 0; i < count; ++i)
+        memory.start[i] = memory.shift[i] + memory.totals[i] / static_cast<double>(elements);
+    }
+    for (int64_t i = 0; i < count; ++i) memory.shift[i] = static_cast<float>(memory.start[i]);
+    fold_columns(p, source, memory, group, column, count,
+                 recipe_.softmax ? Fold::kExp : Fold::kSquares);
+    for (int64_t i = 0; i < count; ++i) {
+      const Numbers n = numbers(memory.start[i], memory.totals[i], elements);
+      memory.scale[i] = n.scale;
+      memory.offset[i] = n.offset;
+    }
+    p.fold.for_columns(source, group, column, count, [&](const FoldBlock& block, int64_t element) {
+      loops_.map_columns(recipe_.map(), block, memory.shift, memory.scale, memory.offset,
+                         memory.output);
+      epilogue_.run(p.space, args, memory.output, count, group * elements + element, block.rows,
+                    column, count, tape_scratch(part));
+    });
+  }
+
+  Recipe recipe_;
+  FoldLoops loops_;
+  LoadBlock load_;
+  Epilogue epilogue_;
+};
+
+Made make(const Recipe& recipe, const Request& request) {
+  const DataType x = request.inputs[0].type.dtype;
+  if (x != DataType::kF32 && x != DataType::kF16 && x != DataType::kBF16)
+    return refuse("only f32, f16 and bf16");
+  if (std::none_of(recipe.axes.begin(), recipe.axes.end(), [](bool folded) { return folded; }))
+    return refuse("no axes");
+  std::string why_not;
+  auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
+  if (!epilogue) return refuse(std::move(why_not));
+  return {std::make_unique<NormKernel>(recipe, request, std::move(*epilogue)), {}};
+}
+
+Made make_softmax(const Softmax& op, const Request& request) {
+  Recipe recipe;
+  recipe.softmax = true;
+  recipe.log = op.log;
+  recipe.axes[static_cast<size_t>(op.axis)] = true;
+  return make(recipe, request);
+}
+
+Made make_normalize(const Normalize& op, const Request& request) {
+  Recipe recipe;
+  recipe.subtract_mean = op.subtract_mean;
+  recipe.epsilon = op.epsilon;
+  for (const int64_t axis : op.axes) recipe.axes[static_cast<size_t>(axis)] = true;
+  return make(recipe, request);
+}
+
+constexpr KernelEntry kEntries[] = {
+    entry<Softmax, make_softmax>("cpu.softmax.simd"),
+    entry<Normalize, make_normalize>("cpu.normalize.simd"),
+};
+
+}  // namespace
+
+std::span<const KernelEntry> simd_norm_entries() { return kEntries; }
+
+}  // namespace anneal::cpu

@@ -1,0 +1,260 @@
+// Maximum and average pools along channels: "cpu.pool.nhwc".
+#include "anneal/kernels/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "anneal/kernels/cpu/pool.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "anneal/kernels/cpu/device.h"
+#include "anneal/kernels/cpu/entries.h"
+#include "anneal/kernels/cpu/epilogue.h"
+#include "anneal/kernels/cpu/tape_math-inl.h"
+#include "anneal/kernels/cpu/window.h"
+#include "anneal/kernels/cpu/workspace.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace anneal::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+struct Maximum {
+  using D = hn::ScalableTag<T>;
+  using V = hn::Vec<D>;
+  static V start() {
+    return hn::Set(D(), std::is_floating_point_v<T> ? -std::numeric_limits<T>::infinity()
+                                                    : std::numeric_limits<T>::lowest());
+  }
+  static HWY_INLINE V add(V best, V value) {
+    if constexpr (std::is_floating_point_v<T>) {
+      return max_nan(D(), best, value);
+    } else {
+      return hn::Max(best, value);
+    }
+  }
+};
+
+struct Sum {
+  using D = hn::ScalableTag<float>;
+  using V = hn::Vec<D>;
+  static V start() { return hn::Zero(D()); }
+  static HWY_INLINE V add(V sum, V value) { return hn::Add(sum, value); }
+};
+
+template <class Fold, int kVectors, class T>
+HWY_INLINE void fold_channels(const PixelTaps& taps, int64_t channel, T* out) {
+  const typename Fold::D d;
+  constexpr int64_t kLanes = HWY_LANES(T);
+  typename Fold::V folded[kVectors];
+  for (int v = 0; v < kVectors; ++v) folded[v] = Fold::start();
+  for (int64_t row = 0; row < taps.rows; ++row) {
+    const T* from = reinterpret_cast<const T*>(taps.x) + taps.row_offsets[row] + channel;
+    for (int64_t column = 0; column < taps.columns; ++column, from += taps.column_step)
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v)
+        folded[v] = Fold::add(folded[v], hn::LoadU(d, from + v * kLanes));
+  }
+  for (int v = 0; v < kVectors; ++v) hn::StoreU(folded[v], d, out + channel + v * kLanes);
+}
+
+// Channels too few for a vector go through a copy of each tap.
+template <class Fold, class T>
+void fold_few(const PixelTaps& taps, int64_t count, T* out) {
+  const typename Fold::D d;
+  HWY_ALIGN T lanes[HWY_LANES(T)] = {};
+  auto folded = Fold::start();
+  for (int64_t row = 0; row < taps.rows; ++row) {
+    const T* from = reinterpret_cast<const T*>(taps.x) + taps.row_offsets[row];
+    for (int64_t column = 0; column < taps.columns; ++column, from += taps.column_step) {
+      std::copy(from, from + count, lanes);
+      folded = Fold::add(folded, hn::Load(d, lanes));
+    }
+  }
+  hn::Store(folded, d, lanes);
+  std::copy(lanes, lanes + count, out);
+}
+
+template <class Fold, class T>
+void fold_pixel(const PixelTaps& taps, int64_t count, T* out) {
+  constexpr int64_t kLanes = HWY_LANES(T);
+  if (count < kLanes) return fold_few<Fold, T>(taps, count, out);
+  int64_t channel = 0;
+  for (; channel + 4 * kLanes <= count; channel += 4 * kLanes)
+    fold_channels<Fold, 4, T>(taps, channel, out);
+  for (; channel + kLanes <= count; channel += kLanes)
+    fold_channels<Fold, 1, T>(taps, channel, out);
+  if (channel < count) fold_channels<Fold, 1, T>(taps, count - kLanes, out);
+}
+
+}  // namespace
+
+void pool_pixel(const PixelTaps& taps, PoolKind kind, DataType dtype, int64_t count,
+                std::byte* out) {
+  if (kind == PoolKind::kAverage)
+    return fold_pixel<Sum, float>(taps, count, reinterpret_cast<float*>(out));
+  switch (dtype) {
+    case DataType::kI8:
+      return fold_pixel<Maximum<int8_t>, int8_t>(taps, count, reinterpret_cast<int8_t*>(out));
+    case DataType::kU8:
+      return fold_pixel<Maximum<uint8_t>, uint8_t>(taps, count, reinterpret_cast<uint8_t*>(out));
+    default:
+      return fold_pixel<Maximum<float>, float>(taps, count, reinterpret_cast<float*>(out));
+  }
+}
+
+void divide(float* values, int64_t count, float divisor) {
+  const hn::ScalableTag<float> d;
+  constexpr int64_t kLanes = HWY_LANES(float);
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    hn::StoreU(hn::Div(hn::LoadU(d, values + i), hn::Set(d, divisor)), d, values + i);
+  for (; i < count; ++i) values[i] /= divisor;
+}
+
+}  // namespace anneal::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace anneal::cpu {
+namespace {
+
+struct PreparedPool final : Prepared {
+  TapeSpace space;
+  Window window;
+  Spatial pad_end{};
+  ChannelsLast x;
+  int64_t channels = 0;
+  int64_t run = 1, runs = 1;  // output pixels of one item, items of an output row
+  size_t parts_at = 0, part_bytes = 0, tape_at = 0;
+};
+
+class NhwcPool final : public Kernel {
+ public:
+  NhwcPool(const Pool& op, const Request& request, Epilogue epilogue)
+      : op_(op),
+        pixel_(ANNEAL_BY_ISA(isa_of(request.device), pool_pixel)),
+        divide_(ANNEAL_BY_ISA(isa_of(request.device), divide)),
+        load_(load_block(isa_of(request.device))),
+        epilogue_(std::move(epilogue)) {}
+
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs,
+                                    int threads) const override {
+    const TensorView& y = outputs[0];
+    TapeSpace::Axes axes{{0}, 1};
+    for (int axis = 2; axis < y.dims.rank(); ++axis) axes.rows.push_back(axis);
+    auto made = std::make_unique<PreparedPool>();
+    PreparedPool& p = *made;
+    p.space = epilogue_.space(inputs, outputs, axes);
+    if (count(y.dims) == 0) return made;
+    p.window = Window(op_, op_.kernel, 0, y.dims);
+    p.pad_end = spatial_of(op_.pads_end, 0, y.dims.rank() - 2, 0);
+    p.x = ChannelsLast(inputs[0]);
+    p.channels = y.dims[1];
+    p.run = std::clamp<int64_t>(kRunElements / p.channels, 1, p.window.out[2]);
+    p.runs = (p.window.out[2] + p.run - 1) / p.run;
+    p.parts_at = p.x.staged_bytes();
+    p.tape_at = align_up(static_cast<size_t>(p.run * p.channels) * size_of(p.x.element));
+    p.part_bytes = align_up(p.tape_at + epilogue_.scratch_bytes());
+    p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
+    return made;
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    const auto& p = static_cast<const PreparedPool&>(*args.prepared);
+    if (p.space.rows() * p.space.columns() == 0) return;
+    const std::byte* x = args.inputs[0].data;
+    if (p.x.staged) {
+      p.x.stage(args.inputs[0], args.workspace, load_, args.team);
+      x = args.workspace;
+    }
+    WorkspaceParts parts(args.workspace + p.parts_at, p.part_bytes);
+    const auto run = [&](int64_t begin, int64_t end) {
+      const WorkspaceParts::Part part(parts);
+      for (int64_t item = begin; item < end; ++item) run_pixels(p, args, x, item, part.data());
+    };
+    args.team.for_ranges(p.x.images * p.window.out[0] * p.window.out[1] * p.runs, 1, run);
+  }
+
+ private:
+  static constexpr int64_t kRunElements = 4096;
+
+  // Kernel elements at this output index that lie in x or, if padding counts, in the padding.
+  int64_t inside(const PreparedPool& p, int axis, int64_t index) const {
+    const int64_t before = op_.count_include_pad ? p.window.pad[axis] : 0;
+    const int64_t after = op_.count_include_pad ? p.pad_end[axis] : 0;
+    int64_t result = 0;
+    for (int64_t k = 0; k < p.window.kernel[axis]; ++k) {
+      const int64_t position =
+          index * p.window.stride[axis] - p.window.pad[axis] + k * p.window.dilation[axis];
+      result += position >= -before && position < p.x.size[axis] + after ? 1 : 0;
+    }
+    return result;
+  }
+
+  void run_pixels(const PreparedPool& p, const LaunchArgs& args, const std::byte* x, int64_t item,
+                  std::byte* memory) const {
+    const int64_t row = item / p.runs;  // over images, z and y
+    const int64_t first = item % p.runs * p.run;
+    const int64_t pixels = std::min(p.run, p.window.out[2] - first);
+    const int64_t rows_inside =
+        inside(p, 0, row / p.window.out[1] % p.window.out[0]) * inside(p, 1, row % p.window.out[1]);
+    const auto pixel_bytes = p.channels * static_cast<int64_t>(size_of(p.x.element));
+    PixelTaps taps;
+    taps.enter_row(p.window, p.x, x, row);
+    for (int64_t i = 0; i < pixels; ++i) {
+      taps.enter_column(p.window, p.x, first + i);
+      std::byte* const out = memory + i * pixel_bytes;
+      pixel_(taps, op_.kind, p.x.element, p.channels, out);
+      if (op_.kind != PoolKind::kAverage) continue;
+      const int64_t divisor = rows_inside * inside(p, 2, first + i);
+      if (divisor > 0)
+        divide_(reinterpret_cast<float*>(out), p.channels, static_cast<float>(divisor));
+    }
+    epilogue_.run(p.space, args, memory, p.channels, row * p.window.out[2] + first, pixels, 0,
+                  p.channels, memory + p.tape_at);
+  }
+
+  Pool op_;
+  void (*pixel_)(const PixelTaps&, PoolKind, DataType, int64_t, std::byte*);
+  void (*divide_)(float*, int64_t, float);
+  LoadBlock load_;
+  Epilogue epilogue_;
+};
+
+Made make_nhwc(const Pool& op, const Request& request) {
+  const DataType x = request.inputs[0].type.dtype;
+  const bool f32 = x == DataType::kF32 || x == DataType::kF16 || x == DataType::kBF16;
+  const bool int8 = x == DataType::kI8 || x == DataType::kU8;
+  if (op.kind == PoolKind::kLp || op.with_indices) return refuse("only maxima and averages");
+  if (!f32 && !(int8 && op.kind == PoolKind::kMax))
+    return refuse("only f32, f16, bf16, and maxima of 8-bit elements");
+  const int rank = request.inputs[0].type.shape.rank();
+  if (rank < 3 || rank > 5) return refuse("only one to three spatial axes");
+  int64_t rows = 1;
+  for (int axis = 0; axis < rank - 3; ++axis) {
+    if (op.kernel[axis] > PixelTaps::kMostRows) return refuse("a kernel of more than 64 rows");
+    rows *= op.kernel[axis];
+  }
+  if (rows > PixelTaps::kMostRows) return refuse("a kernel of more than 64 rows");
+  std::string why_not;
+  auto epilogue = Epilogue::make(request, int8 ? x : DataType::kF32, why_not);
+  if (!epilogue) return refuse(std::move(why_not));
+  return {std::make_unique<NhwcPool>(op, request, std::move(*epilogue)), {}};
+}
+
+constexpr KernelEntry kEntries[] = {
+    entry<Pool, make_nhwc>("cpu.pool.nhwc", Layout::kChannelsLast),
+};
+
+}  // namespace
+
+std::span<const KernelEntry> nhwc_pool_entries() { return kEntries; }
+
+}  // namespace anneal::cpu
+#endif

@@ -1,0 +1,168 @@
+// Reduce from folds: "cpu.reduce.simd".
+#include "anneal/kernels/cpu/device.h"
+#include "anneal/kernels/cpu/element.h"
+#include "anneal/kernels/cpu/entries.h"
+#include "anneal/kernels/cpu/epilogue.h"
+#include "anneal/kernels/cpu/fold_space.h"
+#include "anneal/kernels/cpu/workspace.h"
+
+namespace anneal::cpu {
+namespace {
+
+struct PreparedReduce final : Prepared {
+  TapeSpace space;
+  FoldSpace fold;
+  int64_t column_blocks = 1;
+};
+
+struct Memory {
+  float input[FoldSpace::kBlock];
+  double totals[FoldSpace::kColumns];
+  float part[FoldSpace::kColumns];
+};
+
+class FoldingReduce final : public Kernel {
+ public:
+  FoldingReduce(const Reduce& op, const FoldSpace::Axes& axes, const Request& request,
+                Epilogue epilogue)
+      : op_(op),
+        axes_(axes),
+        loops_(fold_loops(isa_of(request.device))),
+        load_(load_block(isa_of(request.device))),
+        epilogue_(std::move(epilogue)) {}
+
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs,
+                                    int threads) const override {
+    auto made = std::make_unique<PreparedReduce>();
+    PreparedReduce& p = *made;
+    p.fold = FoldSpace(inputs[0], axes_);
+    TapeSpace::Axes axes;
+    for (const int64_t axis : p.fold.kept_axes()) axes.rows.push_back(of_output(axis));
+    if (p.fold.column_axis() >= 0) axes.columns = static_cast<int>(of_output(p.fold.column_axis()));
+    p.space = epilogue_.space(inputs, outputs, axes);
+    if (count(outputs[0].dims) == 0) return made;
+    p.column_blocks = (p.fold.columns() + FoldSpace::kColumns - 1) / FoldSpace::kColumns;
+    p.workspace_bytes = part_bytes() * static_cast<size_t>(threads);
+    return made;
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    const auto& p = static_cast<const PreparedReduce&>(*args.prepared);
+    if (p.space.rows() * p.space.columns() == 0) return;
+    WorkspaceParts parts(args.workspace, part_bytes());
+    if (p.fold.column_axis() >= 0) {
+      args.team.for_ranges(p.fold.groups() * p.column_blocks, 1, [&](int64_t begin, int64_t end) {
+        const WorkspaceParts::Part part(parts);
+        for (int64_t i = begin; i < end; ++i)
+          columns(p, args, i / p.column_blocks, i % p.column_blocks, part.data());
+      });
+      return;
+    }
+    const int64_t grain = 1 + FoldSpace::kBlock / (p.fold.group_size() + 1);
+    args.team.for_ranges(p.fold.groups(), grain, [&](int64_t begin, int64_t end) {
+      const WorkspaceParts::Part part(parts);
+      for (int64_t group = begin; group < end; group += FoldSpace::kColumns)
+        rows(p, args, group, std::min(group + FoldSpace::kColumns, end), part.data());
+    });
+  }
+
+ private:
+  size_t part_bytes() const { return align_up(sizeof(Memory)) + epilogue_.scratch_bytes(); }
+  std::byte* tape_scratch(std::byte* part) const { return part + align_up(sizeof(Memory)); }
+
+  // Where an axis that stays is in the output.
+  int64_t of_output(int64_t axis) const {
+    if (op_.keepdims) return axis;
+    int64_t before = 0;
+    for (int64_t i = 0; i < axis; ++i) before += axes_[static_cast<size_t>(i)] ? 1 : 0;
+    return axis - before;
+  }
+
+  Fold fold() const {
+    switch (op_.kind) {
+      case ReduceKind::kProd:
+        return Fold::kProd;
+      case ReduceKind::kMax:
+        return Fold::kMax;
+      case ReduceKind::kMin:
+        return Fold::kMin;
+      default:
+        return Fold::kSum;
+    }
+  }
+  float result(double total, int64_t elements) const {
+    return static_cast<float>(op_.kind == ReduceKind::kMean ? total / static_cast<double>(elements)
+                                                            : total);
+  }
+
+  void rows(const PreparedReduce& p, const LaunchArgs& args, int64_t first, int64_t end,
+            std::byte* part) const {
+    auto& memory = *reinterpret_cast<Memory*>(part);
+    const FoldSpace::Source source{args.inputs[0], load_, memory.input};
+    for (int64_t group = first; group < end; ++group) {
+      double total = start_of(fold());
+      p.fold.for_rows(source, group, [&](const float* x, int64_t rows, int64_t columns, int64_t) {
+        total = combined(fold(), total, loops_.row(fold(), x, rows * columns, 0));
+      });
+      memory.part[group - first] = result(total, p.fold.group_size());
+    }
+    epilogue_.run(p.space, args, memory.part, 1, first, end - first, 0, 1, tape_scratch(part));
+  }
+
+  void columns(const PreparedReduce& p, const LaunchArgs& args, int64_t group, int64_t block_index,
+               std::byte* part) const {
+    auto& memory = *reinterpret_cast<Memory*>(part);
+    const FoldSpace::Source source{args.inputs[0], load_, memory.input};
+    const int64_t column = block_index * FoldSpace::kColumns;
+    const int64_t count = std::min(FoldSpace::kColumns, p.fold.columns() - column);
+    std::fill(memory.totals, memory.totals + count, double{start_of(fold())});
+    p.fold.for_columns(source, group, column, count, [&](const FoldBlock& block, int64_t) {
+      loops_.columns(fold(), block, nullptr, memory.part);
+      for (int64_t i = 0; i < count; ++i)
+        memory.totals[i] = combined(fold(), memory.totals[i], memory.part[i]);
+    });
+    for (int64_t i = 0; i < count; ++i)
+      memory.part[i] = result(memory.totals[i], p.fold.group_size());
+    epilogue_.run(p.space, args, memory.part, count, group, 1, column, count, tape_scratch(part));
+  }
+
+  Reduce op_;
+  FoldSpace::Axes axes_;
+  FoldLoops loops_;
+  LoadBlock load_;
+  Epilogue epilogue_;
+};
+
+Made make_folding(const Reduce& op, const Request& request) {
+  const Type& x = request.inputs[0].type;
+  if (x.dtype != DataType::kF32 && x.dtype != DataType::kF16 && x.dtype != DataType::kBF16)
+    return refuse("only f32, f16 and bf16");
+  FoldSpace::Axes axes{};
+  if (request.op_input_count > 1 && request.inputs[1].present) {
+    const Tensor* constant = request.inputs[1].constant;
+    if (constant == nullptr) return refuse("axes that are not constant");
+    const int rank = x.shape.rank();
+    for (int64_t i = 0; i < constant->count(); ++i) {
+      const int64_t axis = load_integer(constant->view(), i);
+      if (axis < -rank || axis >= rank) return refuse("axes that the input does not have");
+      axes[static_cast<size_t>(axis < 0 ? axis + rank : axis)] = true;
+    }
+  }
+  if (std::none_of(axes.begin(), axes.end(), [](bool folded) { return folded; }))
+    return refuse("no axes");
+  std::string why_not;
+  auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
+  if (!epilogue) return refuse(std::move(why_not));
+  return {std::make_unique<FoldingReduce>(op, axes, request, std::move(*epilogue)), {}};
+}
+
+constexpr KernelEntry kEntries[] = {
+    entry<Reduce, make_folding>("cpu.reduce.simd"),
+};
+
+}  // namespace
+
+std::span<const KernelEntry> simd_reduce_entries() { return kEntries; }
+
+}  // namespace anneal::cpu
