@@ -96,8 +96,8 @@ class CheckRun {
   int run() {
     for (const std::string& path : flags_.paths) add_path(path);
     if (jobs_.empty())
-      fail(Code::kInvalidArgument, fmt::format("--filter \"{}\" matches none of {} cases",
-                                               flags_.filter, skipped_));
+      fail(Code::kInvalidArgument,
+           fmt::format("--filter \"{}\" matches none of {} cases", flags_.filter, skipped_));
     CheckReport report(tables_.known_failures, jobs_names(), skipped_, flags_.quiet);
     PoolOptions pool;
     pool.jobs = flags_.jobs > 0 ? flags_.jobs : hardware_threads();
