@@ -37,6 +37,16 @@ Outputs pointwise_result(Node& node, const std::vector<ValueId>& inputs, DataTyp
   return node.result(pointwise_op(node, inputs, dtype, formula), inputs, suffix, output);
 }
 
+Outputs epilogue_result(Node& node, Op op, const std::vector<ValueId>& inputs,
+                        const std::vector<ValueId>& further_inputs, DataType dtype,
+                        Formula formula) {
+  std::vector<DataType> types = {accumulator(dtype)};
+  for (const ValueId input : further_inputs)
+    types.push_back(node.graph().value(input).type().dtype);
+  return node.result_with_epilogue(std::move(op), inputs, program_of(types, dtype, formula),
+                                   further_inputs);
+}
+
 ValueId as_i64(Node& node, ValueId value, std::string_view suffix) {
   if (node.graph().value(value).type().dtype == DataType::kI64) return value;
   if (const Tensor* constant = node.graph().constant(value)) {

@@ -62,6 +62,12 @@ ValueId pointwise(Node& node, std::string_view suffix, const std::vector<ValueId
 Outputs pointwise_result(Node& node, const std::vector<ValueId>& inputs, DataType dtype,
                          Formula formula, std::string_view suffix = {}, int output = 0);
 
+// The layer that gives the node's output, with the formula as its epilogue: one rounding, to dtype,
+// for the whole node. The formula's first input is the op's accumulator, of results of type dtype.
+Outputs epilogue_result(Node& node, Op op, const std::vector<ValueId>& inputs,
+                        const std::vector<ValueId>& further_inputs, DataType dtype,
+                        Formula formula);
+
 // A Cast to i64 unless it is that; the integers that decide shapes are i64.
 ValueId as_i64(Node& node, ValueId value, std::string_view suffix);
 // Another shape of the same elements; of a constant, a constant.

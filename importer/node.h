@@ -92,6 +92,9 @@ class Node {
   std::vector<ValueId> layers(Op op, std::vector<ValueId> inputs, std::string_view suffix);
   // The layer that computes the node's output of that index: its value gets that name.
   Outputs result(Op op, std::vector<ValueId> inputs, std::string_view suffix = {}, int output = 0);
+  // The same with an epilogue, whose further inputs follow the op's.
+  Outputs result_with_epilogue(Op op, std::vector<ValueId> inputs, Program epilogue,
+                               const std::vector<ValueId>& further_inputs);
   Outputs results(Op op, std::vector<ValueId> inputs);  // one layer for all outputs
   ValueId result_constant(Tensor tensor);               // as output 0
   ValueId constant_value(Tensor tensor, std::string_view suffix);

@@ -1,4 +1,4 @@
-// Convolutions and matrix products; a bias is a Pointwise layer behind them.
+// Convolutions and matrix products; a bias is added in their epilogue.
 #include <algorithm>
 #include <utility>
 
@@ -13,9 +13,8 @@ Outputs with_bias(Node& node, Op op, const std::vector<ValueId>& inputs, int bia
   if (!node.has_input(bias)) return node.result(std::move(op), inputs);
   node.expect_same_dtype({0, bias});
   const ValueId channels = per_channel(node, node.input(bias), node.rank(0), "bias_per_channel");
-  const ValueId y = node.layer(std::move(op), inputs, "");
-  return pointwise_result(
-      node, {y, channels}, node.dtype(0), [](Expressions in) { return in[0] + in[1]; }, "bias");
+  return epilogue_result(node, std::move(op), inputs, {channels}, node.dtype(0),
+                         [](Expressions in) { return in[0] + in[1]; });
 }
 
 Outputs import_conv(Node& node) {
@@ -119,18 +118,15 @@ Outputs gemm(Node& node) {
   if (!has_c && alpha == 1) return node.result(op, factors);
   if (!is_float(dtype) && (alpha != 1 || (has_c && beta != 1)))
     node.unsupported("alpha or beta other than 1 on integers");
-  std::vector<ValueId> inputs = {node.layer(op, factors, "")};
-  if (has_c) inputs.push_back(node.input(2));
+  std::vector<ValueId> addends;
+  if (has_c) addends.push_back(node.input(2));
   const auto scaled = [](Expression term, float factor) {
     return factor == 1 ? term : term * static_cast<double>(factor);
   };
-  return pointwise_result(
-      node, inputs, dtype,
-      [&](Expressions in) {
-        const Expression product = scaled(in[0], alpha);
-        return has_c ? product + scaled(in[1], beta) : product;
-      },
-      has_c ? "bias" : "scaled");
+  return epilogue_result(node, op, factors, addends, dtype, [&](Expressions in) {
+    const Expression product = scaled(in[0], alpha);
+    return has_c ? product + scaled(in[1], beta) : product;
+  });
 }
 
 // C broadcasts from the right where it does at all, as numpy does.

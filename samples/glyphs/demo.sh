@@ -1,0 +1,23 @@
+#!/bin/bash
+# The demo: build an engine from the shipped classifier and run it over the shipped, labelled pictures.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+anneal=build/release/bin/anneal
+here=samples/glyphs
+engine=build/demo/glyphs.engine
+mkdir -p build/demo
+
+echo "== $here/glyphs.onnx, a small convolutional network that reads 47 characters, becomes an engine:"
+"$anneal" build "$here/glyphs.onnx" -o "$engine" --max-shapes image:64x1x32x32
+echo
+echo "== The engine reads the test pictures, rendered from fonts that it never saw in training:"
+"$anneal" eval "$engine" --images "$here/test-images.idx3-ubyte" --labels "$here/test-labels.idx1-ubyte" \
+  --classes "$here/labels.txt" --batch 16 --show 3
+echo
+cat <<EOF
+Next:
+  $anneal inspect $engine               what became of the network, layer by layer
+  $anneal run $engine --input random --profile    how long each step takes, on random input
+  $anneal build YOUR.onnx -o YOUR.engine && $anneal run YOUR.engine
+EOF
