@@ -35,6 +35,19 @@ std::optional<Tensor> constant_of(const Fact& fact) {
   }
 }
 
+// Whether each symbol in the sizes is a size of a graph input.
+bool decided_by_inputs(const Graph& graph, const std::vector<Size>& elements) {
+  std::vector<bool> decided(graph.sizes().symbols().size());
+  for (const ValueId input : graph.inputs())
+    for (const Size size : graph.value(input).type().shape)
+      if (const auto symbol = graph.sizes().symbol_index(size)) decided[*symbol] = true;
+  return std::all_of(elements.begin(), elements.end(), [&](Size element) {
+    if (element.known()) return true;
+    const auto symbols = graph.sizes().symbols_in(element);
+    return std::all_of(symbols.begin(), symbols.end(), [&](uint32_t s) { return decided[s]; });
+  });
+}
+
 bool solve(Graph& graph, LayerId id, const PassOptions& options) {
   if (op_as<SizeTensor>(graph, id) && graph.layer(id).epilogues.empty()) {
     const auto& elements = op_as<SizeTensor>(graph, id)->elements;
@@ -55,7 +68,8 @@ bool solve(Graph& graph, LayerId id, const PassOptions& options) {
     ValueId solved = ValueId::kNone;
     if (const auto constant = constant_of(fact)) {
       solved = graph.add_constant(value.name, *constant);
-    } else if (fact.type.dtype == DataType::kI64 && fact.type.shape.rank() <= 1) {
+    } else if (fact.type.dtype == DataType::kI64 && fact.type.shape.rank() <= 1 &&
+               decided_by_inputs(graph, elements)) {
       const Layer& layer = graph.layer(id);
       const LayerId tensor = graph.add({.name = layer.name,
                                         .op = SizeTensor{elements, fact.type.shape.rank() == 0},

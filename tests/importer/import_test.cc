@@ -31,16 +31,16 @@ TEST(Import, NamesOfLayersAndValues) {
   ModelBuilder model;
   model.input("x", {"1", "2", "4", "4"}).floats("w", {3, 2, 1, 1}, {1, 2, 3, 4, 5, 6});
   model.floats("b", {3}, {1, 2, 3}).output("conv1");
-  // The node and its output have one name: the value behind the bias gets it.
   model.node("Conv", {"x", "w", "b"}, {"conv1"}, "conv1");
   const Graph graph = import(model);
-  const Layer& bias = graph.layer(graph.value(graph.outputs()[0].value).producer);
-  EXPECT_EQ(bias.name, "conv1/bias");
-  EXPECT_EQ(bias.origins, std::vector<std::string>{"conv1"});
-  EXPECT_EQ(graph.value(bias.outputs[0]).name, "conv1");
-  const Layer& conv = graph.layer(graph.value(bias.inputs[0]).producer);
+  const Layer& conv = graph.layer(graph.value(graph.outputs()[0].value).producer);
   EXPECT_EQ(conv.name, "conv1");
+  EXPECT_EQ(conv.origins, std::vector<std::string>{"conv1"});
+  EXPECT_EQ(graph.value(conv.outputs[0]).name, "conv1");
   EXPECT_TRUE(std::holds_alternative<Conv>(conv.op));
+  // The bias is part of the layer, as it is part of the node.
+  ASSERT_EQ(conv.epilogues.size(), 1u);
+  EXPECT_EQ(conv.inputs.size(), 3u);
 }
 
 TEST(Import, NodesWithoutNamesAndInAnyOrder) {
