@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <optional>
 
 #include "anneal/core/error.h"
@@ -14,12 +13,12 @@ namespace anneal::cpu {
 namespace {
 
 constexpr size_t kAlignment = 64;
+constexpr size_t kMost = size_t{1} << 39;  // no sum of sizes that is right needs more
 
 class HostBuffer final : public Buffer {
  public:
   explicit HostBuffer(size_t bytes) : size_(bytes) {
-    if (bytes > std::numeric_limits<size_t>::max() - kAlignment)
-      fail(Code::kDevice, fmt::format("cannot allocate {} bytes", bytes));
+    if (bytes > kMost) fail(Code::kDevice, fmt::format("cannot allocate {} bytes", bytes));
     const size_t whole = (bytes / kAlignment + 1) * kAlignment;
     data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, whole)));
     if (!data_) fail(Code::kDevice, fmt::format("cannot allocate {} bytes of memory", bytes));
