@@ -103,7 +103,7 @@ class CheckRun {
     pool.jobs = flags_.jobs > 0 ? flags_.jobs : hardware_threads();
     pool.time_limit_seconds = flags_.time_limit;
     run_in_processes(
-        jobs_.size(), pool,
+        jobs_.size(), pool, interrupts_,
         [&](size_t i) { return to_bytes(run_case(jobs_[i].test, jobs_[i].options)); },
         [&](size_t i, ItemOutcome outcome) {
           CaseResult result;
@@ -131,7 +131,7 @@ class CheckRun {
     std::string root = path;
     if (!is_folder && fs::exists(path, error) && !std::string_view(path).ends_with(".onnx")) {
       progress_.say(fmt::format("unpacking {}", path));
-      archives_.push_back(std::make_unique<UnpackedArchive>(path));
+      archives_.push_back(std::make_unique<UnpackedArchive>(path, interrupts_));
       root = archives_.back()->root();
     }
     std::vector<TestCase> tests = find_test_cases(root);
@@ -163,6 +163,7 @@ class CheckRun {
   }
 
   const CheckFlags& flags_;
+  InterruptWatch interrupts_;  // first: what is made later is cleaned up before it acts
   Progress progress_;
   std::optional<std::regex> filter_;
   Tables tables_;

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,36 +33,10 @@ double seconds_since(Clock::time_point start) {
   fail(Code::kDevice, fmt::format("cannot {}: {}", doing, std::strerror(errno)));
 }
 
-// While it lives, SIGINT and SIGTERM are read from a descriptor instead of ending the process.
-class SignalWatch {
- public:
-  SignalWatch() {
-    sigset_t watched;
-    sigemptyset(&watched);
-    sigaddset(&watched, SIGINT);
-    sigaddset(&watched, SIGTERM);
-    if (sigprocmask(SIG_BLOCK, &watched, &before_) != 0) fail_system("block signals");
-    fd_ = signalfd(-1, &watched, SFD_CLOEXEC);
-    if (fd_ < 0) fail_system("watch signals");
-  }
-  ~SignalWatch() {
-    close(fd_);
-    restore();
-  }
-  SignalWatch(const SignalWatch&) = delete;
-  SignalWatch& operator=(const SignalWatch&) = delete;
-  int fd() const { return fd_; }
-  void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  int fd_ = -1;
-  sigset_t before_{};
-};
-
 // A child process and the pipe its answer comes through. The destructor ends it.
 class Child {
  public:
-  Child(size_t item, const SignalWatch& signals,
+  Child(size_t item, const InterruptWatch& interrupts,
         const std::function<std::vector<std::byte>(size_t)>& work)
       : item_(item), start_(Clock::now()) {
     int ends[2];
@@ -77,7 +50,7 @@ class Child {
       fail_system("start a process");
     }
     if (pid_ == 0) {
-      signals.restore();
+      interrupts.release();
       close(ends[0]);
       run(ends[1], item, work);
     }
@@ -163,11 +136,10 @@ class Child {
 
 }  // namespace
 
-void run_in_processes(size_t count, const PoolOptions& options,
+void run_in_processes(size_t count, const PoolOptions& options, InterruptWatch& interrupts,
                       const std::function<std::vector<std::byte>(size_t)>& work,
                       const std::function<void(size_t, ItemOutcome)>& done,
                       const std::function<void(size_t finished)>& tick) {
-  const SignalWatch signals;
   std::vector<std::unique_ptr<Child>> children;
   std::map<size_t, ItemOutcome> waiting;  // done, but an item before it is not
   size_t started = 0, finished = 0, told = 0;
@@ -175,12 +147,12 @@ void run_in_processes(size_t count, const PoolOptions& options,
 
   while (told < count) {
     while (started < count && children.size() < static_cast<size_t>(std::max(options.jobs, 1)))
-      children.push_back(std::make_unique<Child>(started++, signals, work));
+      children.push_back(std::make_unique<Child>(started++, interrupts, work));
 
-    std::vector<pollfd> polled = {{signals.fd(), POLLIN, 0}};
+    std::vector<pollfd> polled = {{interrupts.fd(), POLLIN, 0}};
     for (const auto& child : children) polled.push_back({child->fd(), POLLIN, 0});
     if (poll(polled.data(), polled.size(), 100) < 0 && errno != EINTR) fail_system("wait");
-    if (polled[0].revents != 0) fail(Code::kInvalidArgument, "interrupted");
+    interrupts.check();
 
     for (size_t i = 0; i < children.size(); ++i) {
       Child& child = *children[i];

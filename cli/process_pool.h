@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "anneal/cli/interrupt_watch.h"
+
 namespace anneal {
 
 struct PoolOptions {
@@ -21,9 +23,8 @@ struct ItemOutcome {
 
 // Calls work(i) for each i < count in a process of its own, `jobs` at a time, and done(i, outcome)
 // here, in ascending order of i, as soon as all before it are done. `tick` is called about once a
-// second. SIGINT and SIGTERM end the children and fail with kInvalidArgument, so that destructors
-// run. REQUIRES: this process has one thread.
-void run_in_processes(size_t count, const PoolOptions& options,
+// second. Fails with all children ended when interrupted. REQUIRES: this process has one thread.
+void run_in_processes(size_t count, const PoolOptions& options, InterruptWatch& interrupts,
                       const std::function<std::vector<std::byte>(size_t)>& work,
                       const std::function<void(size_t, ItemOutcome)>& done,
                       const std::function<void(size_t finished)>& tick);

@@ -113,6 +113,9 @@ CaseResult run_case(const TestCase& test, const CaseOptions& options) {
   const auto ended = [&](Code code, std::string_view why) {
     result.code = name(code);
     result.why = one_line(why);
+    // The line names the case already.
+    const std::string model = test.model + ": ";
+    if (result.why.starts_with(model)) result.why.erase(0, model.size());
   };
   try {
     run_all_sets(test, options, result);

@@ -64,7 +64,7 @@ int64_t unpack_file(const Reader& reader, const fs::path& to, int64_t allowed) {
   return written;
 }
 
-void unpack(const std::string& path, const fs::path& folder) {
+void unpack(const std::string& path, const fs::path& folder, InterruptWatch& interrupts) {
   Reader reader(archive_read_new(), archive_read_free);
   check(reader != nullptr, "libarchive has a reader");
   archive_read_support_filter_all(reader.get());
@@ -74,6 +74,7 @@ void unpack(const std::string& path, const fs::path& folder) {
   int64_t allowed = kMostBytes;
   archive_entry* entry = nullptr;
   while (true) {
+    interrupts.check();
     const int status = archive_read_next_header(reader.get(), &entry);
     if (status == ARCHIVE_EOF) break;
     if (status < ARCHIVE_WARN)
@@ -91,7 +92,7 @@ void unpack(const std::string& path, const fs::path& folder) {
 
 }  // namespace
 
-UnpackedArchive::UnpackedArchive(const std::string& path) {
+UnpackedArchive::UnpackedArchive(const std::string& path, InterruptWatch& interrupts) {
   std::string folder = (fs::temp_directory_path() / "anneal-XXXXXX").string();
   if (!mkdtemp(folder.data()))
     fail(Code::kIo,
@@ -101,7 +102,7 @@ UnpackedArchive::UnpackedArchive(const std::string& path) {
     with_context([&] { return fmt::format("while unpacking {}", path); },
                  [&] {
                    try {
-                     unpack(path, folder_);
+                     unpack(path, folder_, interrupts);
                    } catch (const fs::filesystem_error& error) {
                      fail(Code::kIo, error.what());
                    }

@@ -2,13 +2,16 @@
 #pragma once
 #include <string>
 
+#include "anneal/cli/interrupt_watch.h"
+
 namespace anneal {
 
 class UnpackedArchive {
  public:
   // Files and folders only: a member that is a link or device, has an absolute path or "..", is
-  // refused, and so are more than 16 GiB. Fails with kIo or kInvalidArgument, naming the archive.
-  explicit UnpackedArchive(const std::string& path);
+  // refused, and so are more than 16 GiB. Fails with kIo or kInvalidArgument, naming the archive;
+  // also when interrupted.
+  UnpackedArchive(const std::string& path, InterruptWatch& interrupts);
   ~UnpackedArchive();
   UnpackedArchive(const UnpackedArchive&) = delete;
   UnpackedArchive& operator=(const UnpackedArchive&) = delete;

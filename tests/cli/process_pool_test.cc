@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <stdexcept>
+
+#include "anneal/core/error.h"
 
 namespace anneal {
 namespace {
@@ -15,8 +18,9 @@ using ::testing::HasSubstr;
 std::vector<ItemOutcome> run(size_t count, const PoolOptions& options,
                              const std::function<std::vector<std::byte>(size_t)>& work) {
   std::vector<ItemOutcome> outcomes;
+  InterruptWatch interrupts;
   run_in_processes(
-      count, options, work,
+      count, options, interrupts, work,
       [&](size_t item, ItemOutcome outcome) {
         EXPECT_EQ(item, outcomes.size());
         outcomes.push_back(std::move(outcome));
@@ -50,6 +54,28 @@ TEST(ProcessPool, AnItemThatEndsItsProcessIsLostAlone) {
   EXPECT_THAT(outcomes[3].died, HasSubstr("status 1"));
   EXPECT_THAT(outcomes[4].died, HasSubstr("more than 0.5 s"));
   EXPECT_TRUE(outcomes[5].answer);
+}
+
+TEST(ProcessPool, AnInterruptUnwindsAndThenEndsTheProcess) {
+  const auto interrupted = [] {
+    struct Cleanup {
+      ~Cleanup() { std::fputs("cleaned up", stderr); }
+    };
+    InterruptWatch interrupts;
+    try {
+      const Cleanup cleanup;
+      kill(getpid(), SIGTERM);
+      run_in_processes(
+          1, {1, 0}, interrupts,
+          [](size_t) {
+            sleep(60);
+            return std::vector<std::byte>();
+          },
+          [](size_t, ItemOutcome) {}, [](size_t) {});
+    } catch (const Error&) {
+    }
+  };
+  EXPECT_EXIT(interrupted(), ::testing::KilledBySignal(SIGTERM), "cleaned up");
 }
 
 TEST(ProcessPool, NothingToDo) {

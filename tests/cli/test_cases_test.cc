@@ -101,6 +101,8 @@ TEST_F(FindTestCases, LinksAreNotFollowed) {
 
 class Archive : public Folder {
  protected:
+  InterruptWatch interrupts_;
+
   // name, and the target if it is a symbolic link
   std::string write(const std::vector<std::pair<std::string, std::string>>& members) {
     const std::string path = (root_ / "a.tar.zst").string();
@@ -129,7 +131,7 @@ TEST_F(Archive, IsUnpackedPrivatelyAndRemoved) {
   std::string root;
   {
     const UnpackedArchive archive(
-        write({{"top/a/model.onnx", ""}, {"top/a/test_data_set_0/output_0.pb", ""}}));
+        write({{"top/a/model.onnx", ""}, {"top/a/test_data_set_0/output_0.pb", ""}}), interrupts_);
     root = archive.root();
     EXPECT_EQ(fs::path(root).filename(), "top");
     EXPECT_EQ(fs::file_size(root + "/a/model.onnx"), 3u);
@@ -150,7 +152,7 @@ TEST_F(Archive, MembersThatLeaveItAreRefused) {
   };
   for (const auto& test : cases)
     EXPECT_THAT(refusal([&] {
-                  UnpackedArchive(write({{test.name, test.target}}));
+                  UnpackedArchive(write({{test.name, test.target}}), interrupts_);
                 }),
                 HasSubstr(test.reason));
   EXPECT_FALSE(fs::exists("/tmp/evil-anneal"));
@@ -159,14 +161,16 @@ TEST_F(Archive, MembersThatLeaveItAreRefused) {
 TEST_F(Archive, OtherBytesAreRefused) {
   for (const std::string bytes : {"", "x", "\xff\xd8\xff\xe0 a picture, not an archive at all"}) {
     std::ofstream(root_ / "b.tar.zst") << bytes;
-    const std::string why = refusal([&] { UnpackedArchive((root_ / "b.tar.zst").string()); });
+    const std::string why =
+        refusal([&] { UnpackedArchive((root_ / "b.tar.zst").string(), interrupts_); });
     if (bytes.empty()) continue;  // an empty archive to libarchive
     EXPECT_THAT(why, HasSubstr("no .tar archive")) << bytes;
   }
   const std::string path = write({{"a", ""}, {"b", ""}});
   fs::resize_file(path, fs::file_size(path) - 20);
-  EXPECT_NE(refusal([&] { UnpackedArchive{path}; }), "accepted");
-  EXPECT_NE(refusal([&] { UnpackedArchive((root_ / "missing.tar").string()); }), "accepted");
+  EXPECT_NE(refusal([&] { UnpackedArchive(path, interrupts_); }), "accepted");
+  EXPECT_NE(refusal([&] { UnpackedArchive((root_ / "missing.tar").string(), interrupts_); }),
+            "accepted");
 }
 
 }  // namespace

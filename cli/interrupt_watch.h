@@ -1,0 +1,26 @@
+// Ctrl-C and the like while there is something to clean up.
+#pragma once
+#include <csignal>
+
+namespace anneal {
+
+// While it lives, SIGINT, SIGTERM and SIGHUP wait to be asked for. One that was found ends the
+// process when this is destroyed, after everything that was made later.
+class InterruptWatch {
+ public:
+  InterruptWatch();
+  ~InterruptWatch();
+  InterruptWatch(const InterruptWatch&) = delete;
+  InterruptWatch& operator=(const InterruptWatch&) = delete;
+
+  int fd() const { return fd_; }  // readable when a signal waits
+  void check();                   // fails if a signal waits, so that the stack unwinds
+  void release() const;           // signals act again: for a child process
+
+ private:
+  int fd_ = -1;
+  int found_ = 0;
+  sigset_t before_{};
+};
+
+}  // namespace anneal
