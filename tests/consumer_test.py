@@ -21,13 +21,18 @@ def call(*command, **options):
 
 
 def main(build, compiler, build_type):
+    with open(f"{ROOT}/README.md") as readme, open(f"{ROOT}/tests/consumer/main.cc") as program:
+        if f"```cpp\n{program.read()}```" not in readme.read():
+            print("README.md must show tests/consumer/main.cc as it is")
+            return 1
     with tempfile.TemporaryDirectory(prefix="anneal-consumer-") as scratch:
         prefix, tree = f"{scratch}/prefix", f"{scratch}/build"
         call("cmake", "--install", build, "--prefix", prefix)
         call("cmake", "-G", "Ninja", "-S", f"{ROOT}/tests/consumer", "-B", tree, f"-DCMAKE_PREFIX_PATH={prefix}",
              f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_BUILD_TYPE={build_type}")
         call("cmake", "--build", tree)
-        print(call(f"{tree}/consumer", cwd=ROOT), end="")
+        call(f"{prefix}/bin/anneal", "build", f"{ROOT}/samples/glyphs/glyphs.onnx", "-o", f"{scratch}/glyphs.engine")
+        print(call(f"{tree}/consumer", f"{scratch}/glyphs.engine"), end="")
         needed = call("readelf", "-d", f"{tree}/consumer")
         if "libbuilder" in needed or "libengine" not in needed:
             print("a program that links anneal::engine must need libengine and not libbuilder:", needed, sep="\n")

@@ -9,7 +9,7 @@ engine=build/demo/glyphs.engine
 mkdir -p build/demo
 
 echo "== $here/glyphs.onnx, a small convolutional network that reads 47 characters, becomes an engine:"
-"$anneal" build "$here/glyphs.onnx" -o "$engine" --max-shapes image:64x1x32x32
+"$anneal" build "$here/glyphs.onnx" -o "$engine"
 echo
 echo "== The engine reads the test pictures, rendered from fonts that it never saw in training:"
 "$anneal" eval "$engine" --images "$here/test-images.idx3-ubyte" --labels "$here/test-labels.idx1-ubyte" \
