@@ -34,6 +34,7 @@ demo: build-release
 	@samples/glyphs/demo.sh
 
 bench: build-release
+	@cmake --build --preset release -j $(JOBS) --target anneal_bench
 	@build/release/bin/anneal_bench
 
 format: deps

@@ -10,4 +10,5 @@ set(ANNEAL_ENGINE_PUBLIC_HEADERS
 )
 
 set(ANNEAL_BUILDER_PUBLIC_HEADERS
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/build/onnx_builder.h
 )

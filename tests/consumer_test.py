@@ -31,7 +31,7 @@ def main(build, compiler, build_type):
         call("cmake", "-G", "Ninja", "-S", f"{ROOT}/tests/consumer", "-B", tree, f"-DCMAKE_PREFIX_PATH={prefix}",
              f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_BUILD_TYPE={build_type}")
         call("cmake", "--build", tree)
-        call(f"{prefix}/bin/anneal", "build", f"{ROOT}/samples/glyphs/glyphs.onnx", "-o", f"{scratch}/glyphs.engine")
+        call(f"{tree}/consumer_build", f"{ROOT}/samples/glyphs/glyphs.onnx", f"{scratch}/glyphs.engine")
         print(call(f"{tree}/consumer", f"{scratch}/glyphs.engine"), end="")
         needed = call("readelf", "-d", f"{tree}/consumer")
         if "libbuilder" in needed or "libengine" not in needed:

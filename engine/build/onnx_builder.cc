@@ -1,0 +1,19 @@
+#include "anneal/engine/build/onnx_builder.h"
+
+#include "anneal/engine/build/builder.h"
+#include "anneal/importer/importer.h"
+
+namespace anneal {
+
+void build_engine(const std::string& onnx_path, const std::string& engine_path,
+                  const OnnxBuildOptions& options) {
+  ImportOptions import;
+  for (const auto& [name, bounds] : options.input_bounds)
+    import.bounds[name] = {bounds.min, bounds.opt, bounds.max};
+  BuildOptions build_options;
+  build_options.targets = options.targets;
+  build_options.passes.skip = options.skip_passes;
+  write_engine_file(engine_path, build(import_file(onnx_path, import).graph, build_options));
+}
+
+}  // namespace anneal

@@ -1,0 +1,29 @@
+// From an ONNX file to an engine file in one call: what an application that builds engines needs of
+// libbuilder.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "anneal/core/shape.h"
+
+namespace anneal {
+
+struct OnnxBuildOptions {
+  std::vector<std::string> targets = {"cpu"};  // one plan each: "cpu", "cpu:avx2"
+  std::vector<std::string> skip_passes;        // by name, see `anneal passes`
+  // By input name, for inputs of unknown size: the least and largest shape to accept, and the one
+  // to optimize for.
+  struct InputBounds {
+    Dims min, opt, max;
+  };
+  std::map<std::string, InputBounds> input_bounds;
+};
+
+// The engine file is whole or untouched. Same model, options and targets: the same bytes. Fails
+// with Error: kIo, kInvalidModel, kUnsupported (naming everything the model needs and Anneal lacks)
+// or kInvalidArgument. Safe to call from several threads.
+void build_engine(const std::string& onnx_path, const std::string& engine_path,
+                  const OnnxBuildOptions& options = {});
+
+}  // namespace anneal
