@@ -8,23 +8,27 @@ namespace anneal {
 namespace {
 
 constexpr KernelFamily kFamilies[] = {
-    cpu::tiled_pointwise_entries,      //
-    cpu::packed_matmul_entries,        //
-    cpu::depthwise_conv_entries,       //
-    cpu::nhwc_conv_entries,            //
-    cpu::nhwc_pool_entries,            //
-    cpu::simd_norm_entries,            //
-    cpu::simd_reduce_entries,          //
-    cpu::reference_pointwise_entries,  //
-    cpu::reference_conv_entries,       //
-    cpu::reference_matmul_entries,     //
-    cpu::reference_pool_entries,       //
-    cpu::reference_norm_entries,       //
-    cpu::reference_reduce_entries,     //
-    cpu::reference_movement_entries,   //
-    cpu::reference_gather_entries,     //
-    cpu::reference_resize_entries,     //
-    cpu::reference_quantize_entries,   //
+    cpu::tiled_pointwise_entries,        //
+    cpu::packed_matmul_entries,          //
+    cpu::depthwise_conv_entries,         //
+    cpu::nhwc_conv_entries,              //
+    cpu::phased_conv_transpose_entries,  //
+    cpu::nhwc_pool_entries,              //
+    cpu::nhwc_resize_entries,            //
+    cpu::simd_norm_entries,              //
+    cpu::simd_reduce_entries,            //
+    cpu::tiled_quantize_entries,         //
+    cpu::copy_entries,                   //
+    cpu::reference_pointwise_entries,    //
+    cpu::reference_conv_entries,         //
+    cpu::reference_matmul_entries,       //
+    cpu::reference_pool_entries,         //
+    cpu::reference_norm_entries,         //
+    cpu::reference_reduce_entries,       //
+    cpu::reference_movement_entries,     //
+    cpu::reference_gather_entries,       //
+    cpu::reference_resize_entries,       //
+    cpu::reference_quantize_entries,     //
 };
 constexpr Backend kBackend{DeviceKind::kCpu, cpu::open_device, kFamilies};
 

@@ -11,9 +11,13 @@ std::span<const KernelEntry> tiled_pointwise_entries();
 std::span<const KernelEntry> packed_matmul_entries();
 std::span<const KernelEntry> depthwise_conv_entries();
 std::span<const KernelEntry> nhwc_conv_entries();
+std::span<const KernelEntry> phased_conv_transpose_entries();
 std::span<const KernelEntry> nhwc_pool_entries();
+std::span<const KernelEntry> nhwc_resize_entries();
 std::span<const KernelEntry> simd_norm_entries();
 std::span<const KernelEntry> simd_reduce_entries();
+std::span<const KernelEntry> tiled_quantize_entries();
+std::span<const KernelEntry> copy_entries();
 
 // References: readable, and right for every type, stride and epilogue that infer() accepts.
 std::span<const KernelEntry> reference_pointwise_entries();

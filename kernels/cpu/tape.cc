@@ -47,9 +47,11 @@ class Slots {
 
 }  // namespace
 
-std::optional<Tape> Tape::compile(const Program& program, std::string& why_not) {
+std::optional<Tape> Tape::compile(const Program& program, std::string& why_not,
+                                  std::optional<DataType> first) {
   Tape tape;
   tape.input_types_.assign(program.inputs().begin(), program.inputs().end());
+  if (first && !tape.input_types_.empty()) tape.input_types_[0] = *first;
   const auto code = program.code();
   const size_t end = code.size();
   std::vector<size_t> last_use(end, 0);
@@ -70,7 +72,7 @@ std::optional<Tape> Tape::compile(const Program& program, std::string& why_not) 
     step.instruction = instruction;
     if (instruction.opcode == Opcode::kInput) {
       step.port = static_cast<uint16_t>(instruction.immediate);
-      step.storage = program.inputs()[instruction.immediate];
+      step.storage = tape.input_types_[instruction.immediate];
     } else if (instruction.opcode == Opcode::kIndex) {
       step.port = static_cast<uint16_t>(program.inputs().size() + tape.index_axes_.size());
       tape.index_axes_.push_back(static_cast<int>(instruction.immediate));

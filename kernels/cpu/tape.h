@@ -46,8 +46,10 @@ struct alignas(64) TapeConstant {
 // uses.
 class Tape {
  public:
-  // nullopt, with a reason, for programs that need too many values at a time.
-  static std::optional<Tape> compile(const Program& program, std::string& why_not);
+  // nullopt, with a reason, for programs that need too many values at a time. first: how input 0
+  // is stored, if not as the program has it (f16 for f32, say); its register type is the same.
+  static std::optional<Tape> compile(const Program& program, std::string& why_not,
+                                     std::optional<DataType> first = std::nullopt);
 
   std::span<const TapeStep> steps() const { return steps_; }
   std::span<const TapeResult> results() const { return results_; }

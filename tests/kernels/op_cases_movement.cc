@@ -20,6 +20,7 @@ std::vector<OpCase> movement_op_cases() {
       {"concat_channels", Concat{1}, {"f32[1,7,5,3]", "f32[1,23,5,3]", "f32[1,1,5,3]"}},
       {"concat_last", Concat{2}, {"f16[2,3,5]", "f16[2,3,7]"}},
       {"concat_empty", Concat{0}, {"i64[3]", "i64[0]", "i64[2]"}},
+      {"concat_long", Concat{1}, {"f32[3,5000]", "f32[3,70]"}},
       {"concat_one", Concat{0}, {"bool[7]"}},
 
       {"slice",
@@ -28,9 +29,15 @@ std::vector<OpCase> movement_op_cases() {
       {"slice_backwards",
        Slice{},
        {"f32[5,7,3]", "i64[2]={-1,5}", "i64[2]={-100,0}", "i64[2]={0,-2}", "i64[2]={-1,-2}"}},
+      {"slice_by_constants",
+       Slice{},
+       {"f32[2,23,9,7]", "const i64[3]={-1,2,100}", "const i64[3]={-30,100,-100}",
+        "const i64[3]={1,2,-1}", "const i64[3]={-2,3,-1}"}},
       {"slice_nothing", Slice{}, {"u8[7]", "i64[1]={5}", "i64[1]={5}", "i64[1]={0}", "i64[1]={1}"}},
       {"slice_no_axes", Slice{}, {"f16[3,5]", "i64[0]", "i64[0]", "i64[0]", "i64[0]"}},
 
+      {"pad_by_constants", Pad{}, {"f16[2,3,5,7]", "const i64[8]={0,0,1,2,0,0,3,-1}", "f16[]={3}"}},
+      {"pad_by_nothing", Pad{}, {"u8[5,7]", "const i64[4]={0,0,0,0}"}},
       {"pad_spatial", Pad{}, {"f32[1,3,5,7]", "i64[8]={0,0,1,2,0,0,3,0}"}},
       {"pad_value_and_crop", Pad{}, {"i32[5,7]", "i64[4]={-1,2,3,-4}", "i32[]={-7}"}},
       {"pad_reflect", Pad{PadMode::kReflect}, {"f32[2,5,3]", "i64[6]={0,2,1,0,4,2}"}},
