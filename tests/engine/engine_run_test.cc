@@ -94,6 +94,26 @@ TEST(EngineRun, SizesThatDependOnValues) {
   }
 }
 
+// After global pooling the axes of size 1 may have any stride: flattening them copies nothing.
+TEST(EngineRun, FlatteningAPooledTensorIsAView) {
+  constexpr std::string_view kPooled = R"txt(
+graph pooled(x: f32[2,3,8,8])
+  const w: f32[16,3,3,3] = random(1)
+  const m: f32[16,5] = random(2)
+  c = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  p = Reduce(c, i64{2, 3}) kind=mean
+  f = Reshape(p, i64{2, 16})
+  y = MatMul(f, m)
+  return y
+)txt";
+  const auto engine = engine_of(build_text(kPooled));
+  for (const Step& step : engine->plan().steps)
+    EXPECT_FALSE(std::holds_alternative<Reshape>(step.op)) << step.name;
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = {random_f32({2, 3, 8, 8}, 1)};
+  expect_near(run(context, *engine, inputs), reference(kPooled, inputs));
+}
+
 TEST(EngineRun, AnyStridesMayBeBound) {
   const auto engine = engine_of(build_text(kConvNet));
   ExecutionContext context(engine);
