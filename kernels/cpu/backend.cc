@@ -8,7 +8,6 @@ namespace anneal {
 namespace {
 
 constexpr KernelFamily kFamilies[] = {
-    cpu::copy_entries,                   //
     cpu::tiled_pointwise_entries,        //
     cpu::packed_matmul_entries,          //
     cpu::depthwise_conv_entries,         //
@@ -18,7 +17,9 @@ constexpr KernelFamily kFamilies[] = {
     cpu::nhwc_resize_entries,            //
     cpu::simd_norm_entries,              //
     cpu::simd_reduce_entries,            //
+    cpu::arg_reduce_entries,             //
     cpu::tiled_quantize_entries,         //
+    cpu::copy_entries,                   //
     cpu::reference_pointwise_entries,    //
     cpu::reference_conv_entries,         //
     cpu::reference_matmul_entries,       //

@@ -18,6 +18,29 @@
 #include "anneal/kernels/cpu/window.h"
 #include "anneal/kernels/cpu/workspace.h"
 
+#ifndef ANNEAL_DEPTHWISE_RUN
+#define ANNEAL_DEPTHWISE_RUN
+namespace anneal::cpu {
+namespace {
+
+// Output pixels of one row.
+struct PixelColumn {
+  const std::byte* x;             // the first column of taps that meets the input
+  int64_t first_column, columns;  // of the kernel
+};
+struct DepthwiseRun {
+  const PixelTaps& taps;  // its rows
+  const PixelColumn* pixels;
+  int64_t count, channels;
+  const float* weights;  // one number per padded channel for each tap
+  int64_t padded, kernel_row;
+  bool is_3x3;  // and all three rows meet the input
+};
+
+}  // namespace
+}  // namespace anneal::cpu
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {
 namespace {
@@ -25,6 +48,12 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
+
+#if HWY_TARGET == HWY_AVX3
+constexpr int kInnerVectors = 2;
+#else
+constexpr int kInnerVectors = 1;
+#endif
 
 // Elements of x as floats; a zero point is taken off integers, exactly.
 template <class T>
@@ -38,68 +67,129 @@ HWY_INLINE V load(const T* from, V zero) {
   }
 }
 
-// weights: of the first column met, `padded` numbers for each tap.
+// The channels [channel, channel + kVectors * lanes) of one pixel.
 template <int kVectors, class T>
-HWY_INLINE void channels(const PixelTaps& taps, const float* weights, int64_t kernel_row,
-                         int64_t padded, int64_t channel, V zero, float* out) {
+HWY_INLINE void pixel_channels(const DepthwiseRun& run, const PixelColumn& pixel, int64_t channel,
+                               V zero, float* out) {
   constexpr int64_t kLanes = HWY_LANES(float);
   V sums[kVectors];
   for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(D());
-  for (int64_t row = 0; row < taps.rows; ++row) {
-    const T* from = reinterpret_cast<const T*>(taps.x) + taps.row_offsets[row] + channel;
-    const float* weight = weights + taps.kernel_rows[row] * kernel_row + channel;
-    for (int64_t column = 0; column < taps.columns; ++column) {
+  const float* const weights = run.weights + pixel.first_column * run.padded + channel;
+  for (int64_t row = 0; row < run.taps.rows; ++row) {
+    const T* from = reinterpret_cast<const T*>(pixel.x) + run.taps.row_offsets[row] + channel;
+    const float* weight = weights + run.taps.kernel_rows[row] * run.kernel_row;
+    for (int64_t column = 0; column < pixel.columns; ++column) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v)
         sums[v] =
             hn::MulAdd(load(from + v * kLanes, zero), hn::LoadU(D(), weight + v * kLanes), sums[v]);
-      from += taps.column_step;
-      weight += padded;
+      from += run.taps.column_step;
+      weight += run.padded;
     }
   }
   for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[v], D(), out + channel + v * kLanes);
 }
 
-template <class T>
-void pixel_of(const PixelTaps& taps, const float* weights, int64_t kernel_row, int64_t padded,
-              int64_t count, float zero_point, float* out) {
+// The same for pixels [begin, end) that meet all of a 3 x 3 kernel, whose weights stay in
+// registers.
+template <int kVectors, class T>
+HWY_INLINE void inner_3x3(const DepthwiseRun& run, int64_t begin, int64_t end, int64_t channel,
+                          V zero, float* out) {
   constexpr int64_t kLanes = HWY_LANES(float);
-  const V zero = hn::Set(D(), zero_point);
-  int64_t channel = 0;
-  for (; channel + 4 * kLanes <= count; channel += 4 * kLanes)
-    channels<4, T>(taps, weights, kernel_row, padded, channel, zero, out);
-  for (; channel + kLanes <= count; channel += kLanes)
-    channels<1, T>(taps, weights, kernel_row, padded, channel, zero, out);
-  if (channel == count) return;
-  if (count >= kLanes)
-    return channels<1, T>(taps, weights, kernel_row, padded, count - kLanes, zero, out);
-  for (; channel < count; ++channel) {  // fewer channels than lanes
-    float sum = 0;
-    for (int64_t row = 0; row < taps.rows; ++row) {
-      for (int64_t column = 0; column < taps.columns; ++column) {
-        const T value = reinterpret_cast<const T*>(
-            taps.x)[taps.row_offsets[row] + column * taps.column_step + channel];
-        const float product =
-            (static_cast<float>(value) - zero_point) *
-            weights[taps.kernel_rows[row] * kernel_row + column * padded + channel];
-        sum += product;
-      }
-    }
-    out[channel] = sum;
+  V weights[9][kVectors];
+#pragma GCC unroll 9
+  for (int tap = 0; tap < 9; ++tap)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v)
+      weights[tap][v] = hn::LoadU(D(), run.weights + tap * run.padded + channel + v * kLanes);
+  const int64_t offsets[3] = {run.taps.row_offsets[0], run.taps.row_offsets[1],
+                              run.taps.row_offsets[2]};
+  const int64_t step = run.taps.column_step;
+  for (int64_t i = begin; i < end; ++i) {
+    const T* const from = reinterpret_cast<const T*>(run.pixels[i].x) + channel;
+    V sums[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(D());
+#pragma GCC unroll 9
+    for (int tap = 0; tap < 9; ++tap)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v)
+        sums[v] = hn::MulAdd(load(from + offsets[tap / 3] + tap % 3 * step + v * kLanes, zero),
+                             weights[tap][v], sums[v]);
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v)
+      hn::StoreU(sums[v], D(), out + i * run.channels + channel + v * kLanes);
   }
+}
+
+template <int kVectors, class T>
+void run_channels(const DepthwiseRun& run, int64_t channel, V zero, float* out) {
+  int64_t i = 0;
+  while (i < run.count) {
+    int64_t end = i;
+    if constexpr (kVectors <= kInnerVectors)
+      while (run.is_3x3 && end < run.count && run.pixels[end].columns == 3) ++end;
+    if (end > i) {
+      inner_3x3<std::min(kVectors, kInnerVectors), T>(run, i, end, channel, zero, out);
+      i = end;
+    } else {
+      pixel_channels<kVectors, T>(run, run.pixels[i], channel, zero, out + i * run.channels);
+      ++i;
+    }
+  }
+}
+
+template <class T>
+void run_few_channels(const DepthwiseRun& run, float zero, float* out) {
+  for (int64_t i = 0; i < run.count; ++i) {
+    const PixelColumn& pixel = run.pixels[i];
+    for (int64_t channel = 0; channel < run.channels; ++channel) {
+      float sum = 0;
+      for (int64_t row = 0; row < run.taps.rows; ++row) {
+        const T* from = reinterpret_cast<const T*>(pixel.x) + run.taps.row_offsets[row] + channel;
+        const float* weight = run.weights + pixel.first_column * run.padded +
+                              run.taps.kernel_rows[row] * run.kernel_row + channel;
+        for (int64_t column = 0; column < pixel.columns; ++column) {
+          const float product = (static_cast<float>(from[column * run.taps.column_step]) - zero) *
+                                weight[column * run.padded];
+          sum += product;
+        }
+      }
+      out[i * run.channels + channel] = sum;
+    }
+  }
+}
+
+// Channels outermost, so that what a row of pixels has in common stays in the first-level cache.
+template <class T>
+void run_pixels(const DepthwiseRun& run, float zero_point, float* out) {
+  constexpr int64_t kLanes = HWY_LANES(float);
+  if (run.channels < kLanes) return run_few_channels<T>(run, zero_point, out);
+  const V zero = hn::Set(D(), zero_point);
+  const int64_t wide = run.is_3x3 ? kInnerVectors : 4;
+  int64_t channel = 0;
+  for (; channel + wide * kLanes <= run.channels; channel += wide * kLanes) {
+    if (run.is_3x3) {
+      run_channels<kInnerVectors, T>(run, channel, zero, out);
+    } else {
+      run_channels<4, T>(run, channel, zero, out);
+    }
+  }
+  for (; channel + kLanes <= run.channels; channel += kLanes)
+    run_channels<1, T>(run, channel, zero, out);
+  if (channel < run.channels) run_channels<1, T>(run, run.channels - kLanes, zero, out);
 }
 
 }  // namespace
 
-void depthwise_pixel(const PixelTaps& taps, DataType dtype, const float* weights,
-                     int64_t kernel_row, int64_t padded, int64_t count, float zero, float* out) {
+void depthwise_run(const DepthwiseRun& run, DataType dtype, float zero, float* out) {
   switch (dtype) {
     case DataType::kI8:
-      return pixel_of<int8_t>(taps, weights, kernel_row, padded, count, zero, out);
+      return run_pixels<int8_t>(run, zero, out);
     case DataType::kU8:
-      return pixel_of<uint8_t>(taps, weights, kernel_row, padded, count, zero, out);
+      return run_pixels<uint8_t>(run, zero, out);
     default:
-      return pixel_of<float>(taps, weights, kernel_row, padded, count, 0, out);
+      return run_pixels<float>(run, 0, out);
   }
 }
 
@@ -135,7 +225,7 @@ struct PreparedDepthwise final : Prepared {
   ChannelsLast x;
   int64_t channels = 0, padded = 0;
   int64_t run = 1, runs = 1;  // output pixels of one item, items of an output row
-  size_t packed_at = 0, parts_at = 0, part_bytes = 0, tape_at = 0;
+  size_t packed_at = 0, parts_at = 0, part_bytes = 0, tape_at = 0, columns_at = 0;
 };
 
 class DepthwiseConv final : public Kernel {
@@ -144,7 +234,7 @@ class DepthwiseConv final : public Kernel {
       : op_(op),
         op_inputs_(static_cast<size_t>(request.op_input_count)),
         int8_(is_8bit(request.inputs[0].type.dtype)),
-        pixel_(ANNEAL_BY_ISA(isa_of(request.device), depthwise_pixel)),
+        run_(ANNEAL_BY_ISA(isa_of(request.device), depthwise_run)),
         to_integers_(ANNEAL_BY_ISA(isa_of(request.device), to_integers)),
         load_(load_block(isa_of(request.device))),
         epilogue_(std::move(epilogue)) {
@@ -178,7 +268,8 @@ class DepthwiseConv final : public Kernel {
     const size_t packed =
         packed_ ? 0 : static_cast<size_t>(p.padded * p.window.taps()) * sizeof(float);
     p.parts_at = align_up(p.packed_at + packed);
-    p.tape_at = align_up(static_cast<size_t>(p.run * p.channels) * sizeof(float));
+    p.columns_at = align_up(static_cast<size_t>(p.run * p.channels) * sizeof(float));
+    p.tape_at = p.columns_at + align_up(static_cast<size_t>(p.run) * sizeof(PixelColumn));
     p.part_bytes = align_up(p.tape_at + epilogue_.scratch_bytes());
     p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
     return made;
@@ -248,13 +339,18 @@ class DepthwiseConv final : public Kernel {
     const int64_t pixels = std::min(p.run, p.window.out[2] - first);
     const auto zero = static_cast<float>(load_zero_point(zero_point(args.inputs, 2)));
     auto* const out = reinterpret_cast<float*>(memory);
+    auto* const columns = reinterpret_cast<PixelColumn*>(memory + p.columns_at);
     PixelTaps taps;
     taps.enter_row(p.window, p.x, x, row);
     for (int64_t i = 0; i < pixels; ++i) {
       taps.enter_column(p.window, p.x, first + i);
-      pixel_(taps, p.x.element, weights + taps.first_column * p.padded,
-             p.window.kernel[2] * p.padded, p.padded, p.channels, zero, out + i * p.channels);
+      columns[i] = {taps.x, taps.first_column, taps.columns};
     }
+    const Window& window = p.window;
+    const bool is_3x3 = taps.rows == 3 && window.taps() == 9 && window.kernel[2] == 3;
+    run_(
+        {taps, columns, pixels, p.channels, weights, p.padded, window.kernel[2] * p.padded, is_3x3},
+        p.x.element, zero, out);
     if (int8_) to_integers_(out, pixels * p.channels);
     epilogue_.run(p.space, args, out, p.channels, row * p.window.out[2] + first, pixels, 0,
                   p.channels, memory + p.tape_at);
@@ -263,8 +359,7 @@ class DepthwiseConv final : public Kernel {
   Conv op_;
   size_t op_inputs_;
   bool int8_;
-  void (*pixel_)(const PixelTaps&, DataType, const float*, int64_t, int64_t, int64_t, float,
-                 float*);
+  void (*run_)(const DepthwiseRun&, DataType, float, float*);
   void (*to_integers_)(float*, int64_t);
   LoadBlock load_;
   Epilogue epilogue_;

@@ -12,6 +12,14 @@ std::byte* ConvRows::fill(int64_t n, std::byte* to) const {
 }
 
 std::byte* ConvRows::copy(const std::byte* from, int64_t n, std::byte* to) const {
+  if (kernels.kind == GemmKind::kF32 && n >= 4 && n <= 64) {
+    // Quads, the last of which may overlap the one before: most taps are too short for memcpy().
+    for (int64_t i = 0; i < n; i += 4) {
+      const int64_t at = std::min(i, n - 4) * 4;
+      std::memcpy(to + at, from + at, 16);
+    }
+    return to + n * 4;
+  }
   kernels.fetch(x.element, from, n, zero, to);
   return to + static_cast<size_t>(n) * kernels.element_size();
 }

@@ -3,11 +3,12 @@
 //   using Vector, Number (f32 or i32); kRows, kVectors, kLanes (per vector);
 //   zero(), load(p), broadcast(p), dot(sum, a, b), load_sum(p), store_sum(p, sum).
 
-template <class Dot, int kRows>
+// kUsed: vectors of a panel's row that are needed; the last panel may need fewer than it has.
+template <class Dot, int kRows, int kUsed>
 void gemm_tile(const GemmBlock& block, const std::byte* a, const std::byte* b,
                const typename Dot::Number* initial, typename Dot::Number* c, int64_t c_stride,
                bool accumulate) {
-  constexpr int kVectors = Dot::kVectors;
+  constexpr int kVectors = kUsed;
   constexpr int kLanes = Dot::kLanes;
   // Three rows to a pointer, which x86 addresses as base, base + stride, base + 2 * stride.
   constexpr int kPointers = (kRows + 2) / 3;
@@ -37,7 +38,7 @@ void gemm_tile(const GemmBlock& block, const std::byte* a, const std::byte* b,
     }
 #pragma GCC unroll 8
     for (int i = 0; i < kPointers; ++i) rows[i] += 4;
-    b += kVectors * kLanes * 4;
+    b += Dot::kVectors * kLanes * 4;
   }
 #pragma GCC unroll 16
   for (int row = 0; row < kRows; ++row) {
@@ -52,10 +53,15 @@ void gemm_block(const GemmBlock& block) {
   using Number = typename Dot::Number;
   using Tile = void (*)(const GemmBlock&, const std::byte*, const std::byte*, const Number*,
                         Number*, int64_t, bool);
-  static constexpr auto kTiles = []<int... rows>(std::integer_sequence<int, rows...>) {
-    return std::array<Tile, sizeof...(rows)>{&gemm_tile<Dot, rows + 1>...};
-  }
-  (std::make_integer_sequence<int, Dot::kRows>{});
+  constexpr int kHalf = Dot::kVectors / 2;
+  constexpr auto tiles_of = []<int used, int... rows>(std::integer_sequence<int, used>,
+                                                      std::integer_sequence<int, rows...>) {
+    return std::array<Tile, sizeof...(rows)>{&gemm_tile<Dot, rows + 1, used>...};
+  };
+  constexpr std::make_integer_sequence<int, Dot::kRows> heights{};
+  static constexpr auto kWholeTiles =
+      tiles_of(std::integer_sequence<int, Dot::kVectors>{}, heights);
+  static constexpr auto kHalfTiles = tiles_of(std::integer_sequence<int, kHalf>{}, heights);
   constexpr int64_t kColumns = Dot::kVectors * Dot::kLanes;
 
   // Tiles of nearly equal height, so that none is left with a row or two.
@@ -71,7 +77,8 @@ void gemm_block(const GemmBlock& block) {
       const int64_t rows = block.rows * (tile + 1) / tiles - row;
       const std::byte* a = block.a + row * block.a_stride;
       Number* c = reinterpret_cast<Number*>(block.c) + row * block.c_stride + column;
-      const Tile compute = kTiles[static_cast<size_t>(rows - 1)];
+      const Tile compute =
+          (width <= kHalf * Dot::kLanes ? kHalfTiles : kWholeTiles)[static_cast<size_t>(rows - 1)];
       if (width >= kColumns || block.c_is_padded) {
         compute(block, a, panel, initial, c, block.c_stride, block.accumulate);
         continue;

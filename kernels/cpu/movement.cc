@@ -1,7 +1,6 @@
-// Ops that copy elements, by copy plans: "cpu.pointwise.copy" (between layouts),
-// "cpu.reshape.copy", "cpu.transpose.blocked", "cpu.slice.copy", "cpu.expand.copy",
-// "cpu.concat.copy", "cpu.pad.copy", "cpu.gather.copy". Where an op is a view of its input, an
-// epilogue runs as a tape on that view.
+// Ops that copy elements, by copy plans: "cpu.reshape.copy", "cpu.transpose.blocked",
+// "cpu.slice.copy", "cpu.expand.copy", "cpu.concat.copy", "cpu.pad.copy", "cpu.gather.copy". Where
+// an op is a view of its input, an epilogue runs as a tape on that view.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -76,8 +75,7 @@ class CopyOfView final : public Kernel {
   }
   void launch(const LaunchArgs& args) const override {
     const auto& plan = static_cast<const PreparedCopy&>(*args.prepared).plan;
-    const std::byte* const from = look_(args.inputs[0], args.outputs[0].dims).data;
-    if (from != args.outputs[0].data) plan.run(from, args.outputs[0].data, args.team);
+    plan.run(look_(args.inputs[0], args.outputs[0].dims).data, args.outputs[0].data, args.team);
   }
 
  private:
@@ -120,39 +118,6 @@ Made make_view(const Look& look, const Request& request) {
   return {std::make_unique<TapeOfView>(std::move(*tape), look, request), {}};
 }
 
-// An identity copies between layouts. Of an output that is the very view of its input nothing is
-// left to do.
-Made make_copy(const Pointwise& op, const Request& request) {
-  if (!op.program.is_identity()) return refuse("a program that computes something");
-  if (has_epilogue(request)) return refuse("an epilogue");
-  return make_view(Look::all(request.inputs[0].type.shape.rank()), request);
-}
-
-// Input elements in row-major order, stored as the row-major output has them.
-class ReshapeCopy final : public Kernel {
- public:
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs, std::span<const TensorView>,
-                                    int) const override {
-    auto made = std::make_unique<PreparedCopy>();
-    const TensorView& x = inputs[0];
-    made->plan = CopyPlan(size_of(x.dtype), x.dims, x.strides, row_major_strides(x.dims));
-    return made;
-  }
-  void launch(const LaunchArgs& args) const override {
-    const auto& plan = static_cast<const PreparedCopy&>(*args.prepared).plan;
-    plan.run(args.inputs[0].data, args.outputs[0].data, args.team);
-  }
-};
-
-Made make_reshape(const Reshape&, const Request& request) {
-  if (has_epilogue(request)) return refuse("an epilogue");
-  const Operand& y = request.outputs[0];
-  SizeTable sizes = request.sizes;
-  if (y.strides != sizes.row_major_strides(y.type.shape))
-    return refuse("an output that is not row-major");
-  return {std::make_unique<ReshapeCopy>(), {}};
-}
-
 Made make_transpose(const Transpose& op, const Request& request) {
   Look look;
   for (const int64_t axis : op.permutation) look.add(axis);
@@ -180,6 +145,46 @@ Made make_slice(const Slice&, const Request& request) {
     look.steps[a] = load_integer(steps, i);
   }
   return make_view(look, request);
+}
+
+struct PreparedReshape final : Prepared {
+  CopyPlan first, second;  // second: from the workspace, where neither side is row-major
+  bool has_second = false;
+};
+
+class ReshapeCopy final : public Kernel {
+ public:
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs, int) const override {
+    auto made = std::make_unique<PreparedReshape>();
+    const TensorView &x = inputs[0], &y = outputs[0];
+    const size_t size = size_of(x.dtype);
+    const Dims dense = row_major_strides(y.dims);
+    check(count(x.dims) == count(y.dims), "Reshape keeps the number of elements");
+    if (is_row_major(x)) {
+      made->first = CopyPlan(size, y.dims, dense, y.strides);
+    } else {
+      made->first = CopyPlan(size, x.dims, x.strides, row_major_strides(x.dims));
+      made->has_second = !is_row_major(y);
+    }
+    if (made->has_second) {
+      made->second = CopyPlan(size, y.dims, dense, y.strides);
+      made->workspace_bytes = static_cast<size_t>(count(x.dims)) * size;
+    }
+    return made;
+  }
+  void launch(const LaunchArgs& args) const override {
+    const auto& p = static_cast<const PreparedReshape&>(*args.prepared);
+    std::byte* const y = args.outputs[0].data;
+    if (p.first.elements() == 0) return;
+    p.first.run(args.inputs[0].data, p.has_second ? args.workspace : y, args.team);
+    if (p.has_second) p.second.run(args.workspace, y, args.team);
+  }
+};
+
+Made make_reshape(const Reshape&, const Request& request) {
+  if (has_epilogue(request)) return refuse("an epilogue");
+  return {std::make_unique<ReshapeCopy>(), {}};
 }
 
 // Several copies into parts of the output.
@@ -337,7 +342,6 @@ Made make_gather(const Gather& op, const Request& request) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    entry<Pointwise, make_copy>("cpu.pointwise.copy"),
     entry<Reshape, make_reshape>("cpu.reshape.copy"),
     entry<Transpose, make_transpose>("cpu.transpose.blocked"),
     entry<Slice, make_slice>("cpu.slice.copy"),

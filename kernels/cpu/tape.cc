@@ -45,6 +45,30 @@ class Slots {
   size_t bytes_ = 0;
 };
 
+bool is_pairable(const Instruction& instruction) {
+  return instruction.type == RegisterType::kF32 &&
+         std::find(kPairOpcodes.begin(), kPairOpcodes.end(), instruction.opcode) !=
+             kPairOpcodes.end();
+}
+
+// For each instruction, which of its operands is computed in the same loop; -1: none. That operand
+// is used nowhere else, and no pair itself.
+std::vector<int> find_pairs(const Program& program) {
+  const auto code = program.code();
+  std::vector<int> uses(code.size(), 0), pairs(code.size(), -1);
+  for (const Instruction& instruction : code)
+    for (int i = 0; i < operand_count(instruction.opcode); ++i) ++uses[instruction.operands[i]];
+  for (const auto& result : program.results()) uses[result.reg] += 2;
+  for (size_t at = 0; at < code.size(); ++at) {
+    if (!is_pairable(code[at])) continue;
+    for (int i = 0; i < 2 && pairs[at] < 0; ++i) {
+      const uint16_t operand = code[at].operands[i];
+      if (uses[operand] == 1 && is_pairable(code[operand]) && pairs[operand] < 0) pairs[at] = i;
+    }
+  }
+  return pairs;
+}
+
 }  // namespace
 
 std::optional<Tape> Tape::compile(const Program& program, std::string& why_not,
@@ -54,9 +78,23 @@ std::optional<Tape> Tape::compile(const Program& program, std::string& why_not,
   if (first && !tape.input_types_.empty()) tape.input_types_[0] = *first;
   const auto code = program.code();
   const size_t end = code.size();
+  const std::vector<int> pairs = find_pairs(program);
+  std::vector<bool> is_first(end, false);
   std::vector<size_t> last_use(end, 0);
-  for (size_t at = 0; at < end; ++at)
-    for (int i = 0; i < operand_count(code[at].opcode); ++i) last_use[code[at].operands[i]] = at;
+  // The registers that the loop of an instruction reads.
+  const auto operands_of = [&](size_t at) {
+    std::array<uint16_t, 3> regs = code[at].operands;
+    if (pairs[at] < 0) return regs;
+    const uint16_t first = regs[pairs[at]], other = regs[1 - pairs[at]];
+    return std::array<uint16_t, 3>{code[first].operands[0], code[first].operands[1], other};
+  };
+  const auto count_of = [&](size_t at) {
+    return pairs[at] < 0 ? operand_count(code[at].opcode) : 3;
+  };
+  for (size_t at = 0; at < end; ++at) {
+    if (pairs[at] >= 0) is_first[code[at].operands[pairs[at]]] = true;
+    for (int i = 0; i < count_of(at); ++i) last_use[operands_of(at)[i]] = at;
+  }
   for (const auto& result : program.results()) last_use[result.reg] = end;
 
   Slots slots;
@@ -68,8 +106,15 @@ std::optional<Tape> Tape::compile(const Program& program, std::string& why_not,
       tape.constants_.push_back(repeated(instruction.type, instruction.immediate));
       continue;
     }
+    if (is_first[at]) continue;
     TapeStep step;
     step.instruction = instruction;
+    step.operand_count = static_cast<uint8_t>(count_of(at));
+    step.is_pair = pairs[at] >= 0;
+    if (step.is_pair) {
+      step.first = code[instruction.operands[pairs[at]]].opcode;
+      step.first_is_right = pairs[at] == 1;
+    }
     if (instruction.opcode == Opcode::kInput) {
       step.port = static_cast<uint16_t>(instruction.immediate);
       step.storage = tape.input_types_[instruction.immediate];
@@ -77,15 +122,15 @@ std::optional<Tape> Tape::compile(const Program& program, std::string& why_not,
       step.port = static_cast<uint16_t>(program.inputs().size() + tape.index_axes_.size());
       tape.index_axes_.push_back(static_cast<int>(instruction.immediate));
     }
-    const int operands = operand_count(instruction.opcode);
-    for (int i = 0; i < operands; ++i) {
-      step.operands[i] = where[instruction.operands[i]];
-      step.operand_types[i] = code[instruction.operands[i]].type;
+    const auto regs = operands_of(at);
+    for (int i = 0; i < step.operand_count; ++i) {
+      step.operands[i] = where[regs[i]];
+      step.operand_types[i] = code[regs[i]].type;
     }
     // Never in place: an operand that is one vector long, repeated, would be overwritten.
     step.slot = where[at] = slots.take(is_wide(instruction.type));
-    for (int i = 0; i < operands; ++i) {
-      size_t& last = last_use[instruction.operands[i]];
+    for (int i = 0; i < step.operand_count; ++i) {
+      size_t& last = last_use[regs[i]];
       if (last != at || step.operands[i] < 0) continue;
       slots.give(step.operands[i], is_wide(step.operand_types[i]));
       last = end;  // given back once, also if it is an operand twice

@@ -25,6 +25,11 @@ struct TapeStep {
   Instruction instruction;
   std::array<RegisterType, 3> operand_types{};
   std::array<int16_t, 3> operands{};
+  uint8_t operand_count = 0;
+  // Two instructions in one loop: `first` of operands 0 and 1 is an operand of the instruction, the
+  // right one if first_is_right; operand 2 is the other one.
+  bool is_pair = false, first_is_right = false;
+  Opcode first = Opcode::kAdd;
   int16_t slot = 0;                   // of the result
   uint16_t port = 0;                  // kInput, kIndex: where it reads
   DataType storage = DataType::kF32;  // kInput
@@ -41,6 +46,10 @@ struct TapeResult {
 struct alignas(64) TapeConstant {
   std::array<std::byte, 128> bytes;
 };
+
+// What pairs are made of: f32 instructions of two operands, in this order in tables.
+inline constexpr std::array kPairOpcodes = {Opcode::kAdd, Opcode::kSub, Opcode::kMul, Opcode::kMin,
+                                            Opcode::kMax};
 
 // Immutable. Ports are what a tape reads: the program's inputs, then one per axis whose index it
 // uses.
@@ -72,10 +81,11 @@ class Tape {
 
 // A rows x columns block of one operand. Strides count elements. For an index port data is null and
 // `first` is the index of the block's first element.
+// No default values: tables of ports are made for every block.
 struct TapePort {
-  std::byte* data = nullptr;
-  int64_t first = 0;
-  int64_t row_stride = 0, column_stride = 0;
+  std::byte* data;
+  int64_t first;
+  int64_t row_stride, column_stride;
 };
 
 // Lanes that a block of this shape takes in a tile; run_tape() wants at most kTileLanes.

@@ -137,6 +137,16 @@ inline bool run_cast(const Work& work) {
     case RegisterType::kF32:
       if (to == RegisterType::kBool)
         ANNEAL_UNARY(float, hn::Not(hn::VecFromMask(d, hn::Eq(a, hn::Zero(d)))));
+      if (to == RegisterType::kI32) {
+        map_vectors<float>(
+            extent,
+            [](auto d, auto a) HWY_ATTR {
+              const hn::RebindToSigned<decltype(d)> di;
+              return hn::ConvertTo(di, hn::IfThenElseZero(hn::Eq(a, a), a));
+            },
+            out, in[0]);
+        return true;
+      }
       return cast_from<float>(work);
     case RegisterType::kI32:
       if (to == RegisterType::kF32) {
@@ -155,6 +165,20 @@ inline bool run_cast(const Work& work) {
       return cast_from<int32_t>(work);
     case RegisterType::kU32:
       if (to == RegisterType::kI32) ANNEAL_UNARY(int32_t, a);
+      if (to == RegisterType::kF32) {
+        // The halves are exact, their sum is rounded once.
+        map_vectors<uint32_t>(
+            extent,
+            [](auto d, auto a) HWY_ATTR {
+              const hn::RebindToFloat<decltype(d)> df;
+              const hn::RebindToSigned<decltype(d)> di;
+              const auto high = hn::ConvertTo(df, hn::BitCast(di, hn::ShiftRight<16>(a)));
+              const auto low = hn::ConvertTo(df, hn::BitCast(di, hn::And(a, hn::Set(d, 0xffffu))));
+              return hn::MulAdd(high, hn::Set(df, 65536.0f), low);
+            },
+            out, in[0]);
+        return true;
+      }
       return cast_from<uint32_t>(work);
     case RegisterType::kF64:
       return cast_from<double>(work);

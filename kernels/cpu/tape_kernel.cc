@@ -45,11 +45,18 @@ void TapeKernel::launch(const LaunchArgs& args) const {
   WorkspaceParts parts(args.workspace, tape_.scratch_bytes());
   const auto run = [&](int64_t begin, int64_t end) {
     const WorkspaceParts::Part part(parts);
-    for (int64_t tile = begin; tile < end; ++tile) {
-      const int64_t row = tile / p.tiles_per_row * p.tile_rows;
-      const int64_t column = tile % p.tiles_per_row * p.tile_columns;
-      p.space.run(run_tape_, tape_, operands, row, std::min(row + p.tile_rows, p.space.rows()),
-                  column, std::min(column + p.tile_columns, p.space.columns()), part.data());
+    const auto run_block = [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {
+      p.space.run(run_tape_, tape_, operands, row, std::min(row + rows, p.space.rows()), column,
+                  std::min(column + columns, p.space.columns()), part.data());
+    };
+    if (p.tiles_per_row == 1) {
+      run_block(begin * p.tile_rows, (end - begin) * p.tile_rows, 0, p.tile_columns);
+    } else if (p.space.rows() == 1) {
+      run_block(0, 1, begin * p.tile_columns, (end - begin) * p.tile_columns);
+    } else {
+      for (int64_t tile = begin; tile < end; ++tile)
+        run_block(tile / p.tiles_per_row * p.tile_rows, p.tile_rows,
+                  tile % p.tiles_per_row * p.tile_columns, p.tile_columns);
     }
   };
   args.team.for_ranges(p.tiles, kGrain, run);

@@ -12,8 +12,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Lanes of a slot, constant or input. Steps are in lanes; the column step is 1 or, where one
 // vector's worth stands for a whole row, 0.
 struct Lanes {
-  std::byte* data = nullptr;
-  int64_t row_step = 0, column_step = 0;
+  std::byte* data;
+  int64_t row_step, column_step;
   template <class T>
   T* row(int64_t row) const {
     return reinterpret_cast<T*>(data) + row * row_step;
@@ -99,6 +99,9 @@ struct Work {
   Lanes out;
   std::array<Lanes, 3> in;
 };
+
+// In tape_pairs.cc. REQUIRES: work.step.is_pair
+void run_pair(const Work& work);
 
 }  // namespace anneal::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

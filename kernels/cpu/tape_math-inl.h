@@ -3,6 +3,8 @@
 // No include guard: included once per target.
 #include <hwy/highway.h>
 
+#include <limits>
+
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {
 
@@ -115,16 +117,24 @@ HWY_INLINE V erf_f32(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, result);
 }
 
-// NaN if either is.
+// NaN if either is. x86 gives the second operand where one is NaN.
 template <class D, class V>
 HWY_INLINE V min_nan(D, V a, V b) {
-  const V either = hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b));
-  return hn::IfThenElse(hn::IsNaN(b), b, either);
+  const V least = hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b));
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  return hn::IfThenElse(hn::IsNaN(b), b, least);
+#else
+  return least;
+#endif
 }
 template <class D, class V>
 HWY_INLINE V max_nan(D, V a, V b) {
-  const V either = hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b));
-  return hn::IfThenElse(hn::IsNaN(b), b, either);
+  const V most = hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b));
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  return hn::IfThenElse(hn::IsNaN(b), b, most);
+#else
+  return most;
+#endif
 }
 
 // To the nearest value of bf16, ties to even.

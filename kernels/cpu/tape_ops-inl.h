@@ -260,7 +260,7 @@ bool run_typed(const Work& work) {
 // The reference meaning, for what is not worth a loop of its own.
 inline void run_evaluated(const Work& work) {
   const auto& [step, extent, valid, out, in] = work;
-  const int count = operand_count(step.instruction.opcode);
+  const int count = step.operand_count;
   const auto size_of_lane = [](RegisterType type) {
     const bool wide =
         type == RegisterType::kF64 || type == RegisterType::kI64 || type == RegisterType::kU64;
@@ -289,6 +289,7 @@ inline void run_evaluated(const Work& work) {
 }
 
 inline void run_step(const Work& work) {
+  if (work.step.is_pair) return run_pair(work);
   const auto done = [&] {
     switch (work.step.instruction.opcode) {
       case Opcode::kCast:

@@ -139,7 +139,7 @@ class Block {
   void compute(const TapeStep& step, bool last) {
     Work work{step, extent_, valid_, {}, {}};
     bool uniform = true;
-    for (int i = 0; i < operand_count(step.instruction.opcode); ++i) {
+    for (int i = 0; i < step.operand_count; ++i) {
       work.in[i] = lanes_of(step.operands[i]);
       uniform = uniform && is_uniform(work.in[i]);
     }
@@ -203,7 +203,7 @@ class Block {
   int64_t pitch_ = 0;
   Extent extent_, valid_;
   bool exact_ = false, stored_ = false;
-  std::array<Lanes, kMaxTapeSlots> slots_{};
+  std::array<Lanes, kMaxTapeSlots> slots_;
 };
 
 }  // namespace

@@ -35,8 +35,9 @@ TapeSpace::TapeSpace(const Tape& tape, std::span<const TensorView> inputs,
   }
   if (axes.columns >= 0) columns_ = dims[axes.columns];
 
-  const auto place = [&](auto stride_of) {
+  const auto place = [&](size_t element_size, auto stride_of) {
     Strides strides;
+    strides.element_size = static_cast<int64_t>(element_size);
     for (const int64_t axis : axes.rows.span())
       strides.rows.push_back(stride_of(static_cast<int>(axis)));
     if (axes.columns >= 0) strides.columns = stride_of(axes.columns);
@@ -44,14 +45,14 @@ TapeSpace::TapeSpace(const Tape& tape, std::span<const TensorView> inputs,
   };
   for (const auto views : {inputs, outputs}) {
     for (const TensorView& view : views) {
-      place([&](int axis) -> int64_t {
+      place(size_of(view.dtype), [&](int axis) -> int64_t {
         const int own = axis - (dims.rank() - view.dims.rank());
         return own < 0 || view.dims[own] == 1 ? 0 : view.strides[own];
       });
     }
   }
   for (const int index : tape.index_axes())
-    place([&](int axis) -> int64_t { return axis == index ? 1 : 0; });
+    place(0, [&](int axis) -> int64_t { return axis == index ? 1 : 0; });
 }
 
 bool TapeSpace::follows(int outer, int inner) const {
@@ -139,11 +140,13 @@ void TapeSpace::run(RunTape run_tape, const Tape& tape, const Operands& operands
   };
   const auto aim = [&](TapePort& port, const TensorView& view, const Strides& strides,
                        int64_t column) {
-    port.data = view.data + offset(strides, column) * static_cast<int64_t>(size_of(view.dtype));
+    port.data = view.data + offset(strides, column) * strides.element_size;
     port.row_stride = row_axes > 0 ? strides.rows[last] : 0;
     port.column_stride = strides.columns;
   };
 
+  const auto accumulator_size =
+      with_accumulators_ ? static_cast<int64_t>(size_of(tape.input_types()[0])) : 0;
   const int64_t column_step = std::min<int64_t>(column_end - column_begin, kTileLanes);
   const int64_t row_step = tile_rows(column_step);
   for (int64_t row = row_begin; row < row_end;) {
@@ -151,11 +154,10 @@ void TapeSpace::run(RunTape run_tape, const Tape& tape, const Operands& operands
     if (row_axes > 0) count = std::min(count, row_dims_[last] - index[last]);
     for (int64_t column = column_begin; column < column_end; column += column_step) {
       if (with_accumulators_) {
-        const size_t size = size_of(tape.input_types()[0]);
         const int64_t at =
             (row - row_begin) * operands.accumulator_stride + (column - column_begin);
-        ports[0] = {const_cast<std::byte*>(operands.accumulators) + at * static_cast<int64_t>(size),
-                    0, operands.accumulator_stride, 1};
+        ports[0] = {const_cast<std::byte*>(operands.accumulators) + at * accumulator_size, 0,
+                    operands.accumulator_stride, 1};
       }
       for (size_t i = 0; i < input_count_; ++i)
         aim(ports[first_input + i], operands.inputs[i], strides_[i], column);

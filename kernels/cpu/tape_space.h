@@ -45,6 +45,7 @@ class TapeSpace {
   struct Strides {
     Dims rows;  // per row axis
     int64_t columns = 0;
+    int64_t element_size = 0;
   };
   TapeSpace(const Tape& tape, std::span<const TensorView> inputs,
             std::span<const TensorView> outputs, const Axes& axes, bool with_accumulators);

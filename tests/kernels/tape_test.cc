@@ -234,6 +234,21 @@ TEST(Tape, EveryOpcodeOfEveryType) {
   }
 }
 
+TEST(Tape, EveryPairOfInstructions) {
+  std::mt19937 random(6);
+  for (const Opcode first : kPairOpcodes) {
+    for (const Opcode second : kPairOpcodes) {
+      for (const bool right : {false, true}) {
+        ProgramBuilder builder;
+        const Reg a = builder.input(0, DataType::kF32), c = builder.input(2, DataType::kF32);
+        const Reg b = builder.apply(first, a, builder.input(1, DataType::kF32));
+        const Reg result = right ? builder.apply(second, c, b) : builder.apply(second, b, c);
+        check_program(builder.finish(result, DataType::kF32), {3, 67}, 0, random);
+      }
+    }
+  }
+}
+
 TEST(Tape, EveryCastRoundingAndSelection) {
   std::mt19937 random(2);
   for (const DataType from : all_dtypes()) {
