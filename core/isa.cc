@@ -1,5 +1,6 @@
 #include "anneal/core/isa.h"
 
+#include <cpuid.h>
 #include <hwy/targets.h>
 
 #include <algorithm>
@@ -40,10 +41,16 @@ Isa read_cap() {
        "ANNEAL_MAX_ISA is \"" + std::string(text) + "\"; it may be baseline, avx2, avx512 or full");
 }
 
+// Clang does not know the feature by name.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
 Isa detect() {
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("f16c");
+                    has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");

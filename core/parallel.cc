@@ -199,7 +199,7 @@ void set_worker_budget(int workers) {
 
 Team::Team(int threads) {
   if (threads <= 1 || inside_body) return;
-  auto lease = std::make_unique<Lease>(pool().lease(threads - 1));
+  auto lease = std::make_unique<Lease>(Lease{pool().lease(threads - 1)});
   if (!lease->workers.empty()) lease_ = std::move(lease);
 }
 

@@ -63,8 +63,7 @@ std::vector<uint32_t> SizeTable::symbols_in(Size size) const {
   std::vector<uint32_t> found;
   find_symbols(size, found);
   std::ranges::sort(found);
-  const auto repeated = std::ranges::unique(found);
-  found.erase(repeated.begin(), repeated.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
 }
 

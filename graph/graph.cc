@@ -49,7 +49,7 @@ Graph::Graph(std::shared_ptr<SizeTable> sizes) : sizes_(std::move(sizes)) {}
 
 Graph Graph::clone() const { return copy_into(std::make_shared<SizeTable>(*sizes_)); }
 
-Graph Graph::copy_into(std::shared_ptr<SizeTable> sizes) const {
+Graph Graph::copy_into(const std::shared_ptr<SizeTable>& sizes) const {
   Graph copy(sizes);
   copy.name = name;
   copy.layers_ = layers_;

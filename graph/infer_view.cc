@@ -174,7 +174,7 @@ Facts infer(const Pad& op, const InferInputs& inputs) {
   Shape shape;
   for (int axis = 0; axis < rank; ++axis) {
     const Size begin = (*pads)[static_cast<size_t>(axis)];
-    const Size end = (*pads)[static_cast<size_t>(axis + rank)];
+    const Size end = (*pads)[static_cast<size_t>(axis) + static_cast<size_t>(rank)];
     const Size size = sizes.add(sizes.add(x.shape[axis], begin), end);
     const auto grows = [](Size pad) { return pad.known() && pad.value() > 0; };
     if (op.mode != PadMode::kConstant && x.shape[axis] == Size(0) && (grows(begin) || grows(end)))

@@ -165,7 +165,7 @@ std::string to_text(const Op& op, const SizeTable& sizes) {
 
 Op op_from_text(std::string_view text, SizeTable& sizes) {
   text = without_spaces(text);
-  const std::string op_name(text.substr(0, text.find(' ')));
+  std::string op_name(text.substr(0, text.find(' ')));
   text.remove_prefix(op_name.size());
   Op op = op_named(op_name);
   std::visit(

@@ -55,7 +55,8 @@ class Printer {
   }
 
   std::string body(std::span<const Program::Result> results) {
-    for (uint16_t reg = 0; reg < code_.size(); ++reg) {
+    const auto registers = static_cast<uint16_t>(code_.size());
+    for (uint16_t reg = 0; reg < registers; ++reg) {
       if (uses_[reg] < 2 || operand_count(code_[reg].opcode) == 0) continue;
       const std::string expression = text(reg);
       const size_t number = names_.size();

@@ -96,7 +96,7 @@ class Writer {
     for (const Graph::Output& output : graph_.outputs())
       if (graph_.constant(output.value) != nullptr) written_.push_back(output.value);
     std::ranges::sort(written_);
-    written_.erase(std::ranges::unique(written_).begin(), written_.end());
+    written_.erase(std::unique(written_.begin(), written_.end()), written_.end());
   }
 
   bool is_inline(const Layer& layer, size_t i) const {
@@ -187,7 +187,7 @@ class Writer {
 }  // namespace
 
 std::string to_text(const Type& type, const SizeTable& sizes) {
-  const std::string tensor = std::string(name(type.dtype)) + sizes.text(type.shape);
+  std::string tensor = std::string(name(type.dtype)) + sizes.text(type.shape);
   switch (type.container) {
     case Container::kTensor:
       return tensor;
