@@ -42,8 +42,9 @@ format: deps
 
 lint:
 	@cmake/deps.sh clang-tidy
-	@[ -f build/tidy/build.ninja ] || cmake --preset tidy
-	@cmake --build --preset tidy -j $(JOBS)
+	@[ -f build/release/build.ninja ] || cmake --preset release
+	@cmake --build --preset release --target generated/anneal/importer/onnx.pb.h
+	@JOBS=$(JOBS) tests/check_tidy.py
 
 install: build-release
 	@cmake --install build/release --prefix $(PREFIX)

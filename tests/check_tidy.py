@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""clang-tidy finds nothing in any source that build/release compiles.
+
+A file is looked at again only when something it includes, its flags or .clang-tidy changed:
+what passed is remembered in build/release/tidy, under a hash of the preprocessed text.
+Names of files as arguments: only those.
+"""
+
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from sources import ROOT, sources
+
+BUILD = f"{ROOT}/build/release"
+PASSED = f"{BUILD}/tidy"
+# Clang reads flags that were chosen for GCC.
+TIDY = ["clang-tidy", "--quiet", "-p", BUILD, "--extra-arg=-Wno-unknown-warning-option"]
+
+
+def fingerprint(entry, rules):
+    command = shlex.split(entry["command"])
+    output = command.index("-o")
+    del command[output:output + 2]
+    text = subprocess.run(command + ["-E", "-C", "-dD"], cwd=entry["directory"], check=True, capture_output=True).stdout
+    return hashlib.sha256(b"\0".join([rules, entry["command"].encode(), text])).hexdigest()
+
+
+def check(entry, rules):
+    """What is wrong with a file, or nothing."""
+    passed = f"{PASSED}/{fingerprint(entry, rules)}"
+    if os.path.exists(passed):
+        return ""
+    tidy = subprocess.run(TIDY + [entry["file"]], capture_output=True, text=True)
+    if tidy.returncode == 0:
+        open(passed, "w", encoding="utf-8").close()
+        return ""
+    return tidy.stdout + (tidy.stderr if "error:" not in tidy.stdout else "")
+
+
+def main():
+    with open(f"{BUILD}/compile_commands.json", encoding="utf-8") as database:
+        entries = {os.path.relpath(entry["file"], ROOT): entry for entry in json.load(database)}
+    wanted = [os.path.relpath(name, ROOT) for name in sys.argv[1:]] or sources(".cc")
+    wanted = [name for name in wanted if name in entries]
+    with open(f"{ROOT}/.clang-tidy", "rb") as config:
+        rules = config.read() + subprocess.run(["clang-tidy", "--version"], check=True, capture_output=True).stdout
+    os.makedirs(PASSED, exist_ok=True)
+    wrong = 0
+    with ThreadPoolExecutor(int(os.environ.get("JOBS") or os.cpu_count())) as pool:
+        for findings in pool.map(lambda name: check(entries[name], rules), wanted):
+            if findings:
+                wrong += 1
+                print(findings, end="", flush=True)
+    print(f"tidy: {wrong} of {len(wanted)} files have findings" if wrong else f"tidy: {len(wanted)} files, clean")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
