@@ -123,8 +123,8 @@ int build_engine(const BuildFlags& flags) {
   report["passes"] = std::move(passes);
   report["build_milliseconds"] = milliseconds_since(build_start);
 
-  progress.say(fmt::format("writing {}", output));
-  write_engine_file(output, file);
+  // The engine last: what fails before leaves no engine.
+  const std::vector<std::byte> bytes = save(file);
   if (!flags.dump_graph.empty())
     write_file_atomically(flags.dump_graph, std::as_bytes(std::span(graph_text)));
   Json plans = Json::array();
@@ -133,9 +133,11 @@ int build_engine(const BuildFlags& flags) {
         {{"target", plan.target}, {"steps", plan.steps.size()}, {"arena_bytes", plan.arena_bytes}});
   report["plans"] = std::move(plans);
   report["weight_bytes"] = weight_bytes(file);
-  report["engine_bytes"] = fs::file_size(output);
+  report["engine_bytes"] = bytes.size();
   report["total_milliseconds"] = milliseconds_since(start);
   if (!flags.report.empty()) write_json(flags.report, report);
+  progress.say(fmt::format("writing {}", output));
+  write_file_atomically(output, bytes);
 
   progress.clear();
   if (flags.quiet) return kSuccess;
@@ -143,7 +145,7 @@ int build_engine(const BuildFlags& flags) {
   for (const Plan& plan : file.plans)
     made.push_back(fmt::format("{} steps for {}", plan.steps.size(), plan.target));
   fmt::print("{}: {}, weights {}, file {}, built in {}\n", output, fmt::join(made, ", "),
-             bytes_text(weight_bytes(file)), bytes_text(fs::file_size(output)),
+             bytes_text(weight_bytes(file)), bytes_text(bytes.size()),
              milliseconds_text(milliseconds_since(start)));
   return kSuccess;
 }

@@ -7,6 +7,7 @@
 #include <regex>
 #include <set>
 
+#include "anneal/cli/at_least.h"
 #include "anneal/cli/case_tables.h"
 #include "anneal/cli/check_report.h"
 #include "anneal/cli/commands.h"
@@ -202,10 +203,10 @@ void add_check_command(CLI::App& application, Action& action) {
       ->required();
   command->add_option("--rtol", flags->rtol, "Relative tolerance")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command->add_option("--atol", flags->atol, "Absolute tolerance")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command->add_option("--tolerances", flags->tolerances, "Tolerances of single cases")
       ->type_name("TSV");
   command->add_option("--known-failures", flags->known_failures, "Cases that must fail, and why")
@@ -215,12 +216,12 @@ void add_check_command(CLI::App& application, Action& action) {
   command->add_option("--json", flags->json, "Write the results as JSON")->type_name("FILE");
   command->add_option("--jobs", flags->jobs, "Cases at a time, each in a process; 0: one per core")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command
       ->add_option("--time-limit", flags->time_limit,
                    "Seconds after which a case has failed; 0: none")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command->add_option("--target", flags->targets, "What to build for, a list (default: cpu)")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -231,7 +232,7 @@ void add_check_command(CLI::App& application, Action& action) {
       ->type_name("NAME,...");
   command->add_option("--threads", flags->threads, "Most threads of one case; 0: one per core")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
   command->add_flag("-q,--quiet", flags->quiet, "Print only what is unexpected, and the last line");
   command->footer(kFooter);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <numeric>
 
+#include "anneal/cli/at_least.h"
 #include "anneal/cli/commands.h"
 #include "anneal/cli/exit_status.h"
 #include "anneal/cli/open_engine.h"
@@ -244,15 +245,15 @@ void add_eval_command(CLI::App& application, Action& action) {
   command
       ->add_option("--batch", flags->batch,
                    "Pictures per run (default: 1, or what the engine was built for)")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   command->add_option("--show", flags->show, "Pictures to show as text")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command->add_option("--device", flags->device, "Where to run: cpu, or cpu:ISA")
       ->capture_default_str();
   command->add_option("--threads", flags->threads, "Most threads to use; 0: one per core")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
   command->footer(kFooter);
   command->callback([&action, flags] { action = [flags] { return evaluate_engine(*flags); }; });

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "anneal/cli/at_least.h"
 #include "anneal/cli/commands.h"
 #include "anneal/cli/exit_status.h"
 #include "anneal/cli/open_engine.h"
@@ -208,17 +209,17 @@ void add_run_command(CLI::App& application, Action& action) {
       ->type_name("FILE");
   command->add_option("--top", flags->top, "Classes to show where an output looks like scores")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command->add_option("--device", flags->device, "Where to run: cpu, or cpu:ISA")
       ->capture_default_str();
   command->add_option("--threads", flags->threads, "Most threads to use; 0: one per core")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command->add_option("--iterations", flags->iterations, "Runs to measure")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   command->add_option("--warmup", flags->warmup, "Runs before them (default: 2, of one run: none)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command->add_flag("--profile", flags->profile, "Show the time of each step");
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
   command->footer(kFooter);

@@ -6,6 +6,7 @@ set(ANNEAL_ENGINE_PUBLIC_HEADERS
   ${PROJECT_BINARY_DIR}/include/anneal/core/shape.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/tensor.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/version.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/run/c_api.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/run/engine.h
 )
 

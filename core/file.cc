@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -54,6 +55,38 @@ void write_all(const Descriptor& file, std::span<const std::byte> bytes, const s
   }
 }
 
+// The file that a symbolic link leads to: the link itself is not what a writer means to replace.
+std::string behind_links(const std::string& path) {
+  const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr),
+                                                         &std::free);
+  return real ? real.get() : path;
+}
+
+void write_in_place(const std::string& path, std::span<const std::byte> bytes) {
+  Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (file.get() < 0) fail_io("open", path);
+  write_all(file, bytes, path);
+  if (close(file.release()) != 0) fail_io("close", path);
+}
+
+void replace_file(const std::string& path, std::span<const std::byte> bytes) {
+  std::string aside = path + ".XXXXXX";
+  Descriptor file(mkostemp(aside.data(), O_CLOEXEC));
+  if (file.get() < 0) fail_io("create a file beside", path);
+  try {
+    const mode_t mask = umask(0);
+    umask(mask);
+    if (fchmod(file.get(), 0666 & ~mask) != 0) fail_io("set permissions of", aside);
+    write_all(file, bytes, path);
+    if (fsync(file.get()) != 0) fail_io("flush", path);
+    if (close(file.release()) != 0) fail_io("close", path);
+    if (std::rename(aside.c_str(), path.c_str()) != 0) fail_io("replace", path);
+  } catch (...) {
+    unlink(aside.c_str());
+    throw;
+  }
+}
+
 }  // namespace
 
 FileBytes read_file(const std::string& path) {
@@ -86,21 +119,13 @@ FileBytes map_file(const std::string& path) {
 }
 
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {
-  std::string aside = path + ".XXXXXX";
-  Descriptor file(mkostemp(aside.data(), O_CLOEXEC));
-  if (file.get() < 0) fail_io("create a file beside", path);
-  try {
-    const mode_t mask = umask(0);
-    umask(mask);
-    if (fchmod(file.get(), 0666 & ~mask) != 0) fail_io("set permissions of", aside);
-    write_all(file, bytes, path);
-    if (fsync(file.get()) != 0) fail_io("flush", path);
-    if (close(file.release()) != 0) fail_io("close", path);
-    if (std::rename(aside.c_str(), path.c_str()) != 0) fail_io("replace", path);
-  } catch (...) {
-    unlink(aside.c_str());
-    throw;
+  struct stat status {};
+  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    if (S_ISDIR(status.st_mode)) fail(Code::kIo, fmt::format("{} is a folder, not a file", path));
+    write_in_place(path, bytes);
+    return;
   }
+  replace_file(behind_links(path), bytes);
 }
 
 }  // namespace anneal

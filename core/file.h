@@ -19,7 +19,8 @@ FileBytes read_file(const std::string& path);
 // replaced by rename, never cut.
 FileBytes map_file(const std::string& path);
 // Writes a new file beside path, flushes it, renames it over path. On failure path is as before and
-// the new file is gone. Keeps the permissions that a plain write would give.
+// the new file is gone. Keeps the permissions that a plain write would give. Symbolic links are
+// followed; a device, a pipe or a terminal (/dev/null, /dev/stdout) is written to instead.
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
 
 }  // namespace anneal

@@ -148,6 +148,8 @@ bool Emitter::emit_view(const Layer& layer) {
   const Slot from = plan_.slots[input];
   const uint32_t base = from.storage == Storage::kView ? from.base : input;
   if (from.storage == Storage::kLate || is_late(output.type())) return false;
+  // A plan has no step for a view, so what inference carries through the layer would be lost.
+  if (output.fact.elements) return false;
   const auto view = view_of(graph_, layer, from.strides);
   if (!view) return false;
   const uint32_t slot = new_slot(output.name, output.type(), view->strides, Storage::kView);

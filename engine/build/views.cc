@@ -18,10 +18,18 @@ std::optional<Integers> known_integers(const Graph& graph, ValueId id) {
   return integers;
 }
 
+// Row-major, but for the strides of axes of size 1, which nobody takes a step along.
+bool is_row_major(const Shape& shape, const Shape& strides, SizeTable& sizes) {
+  const Shape row_major = sizes.row_major_strides(shape);
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (shape[axis] != Size(1) && strides[axis] != row_major[axis]) return false;
+  return true;
+}
+
 std::optional<ViewOf> view_of_reshape(const Graph& graph, const Layer& layer,
                                       const Shape& input_strides) {
   const Shape& from = graph.value(layer.inputs[0]).type().shape;
-  if (input_strides != graph.sizes().row_major_strides(from)) return std::nullopt;
+  if (!is_row_major(from, input_strides, graph.sizes())) return std::nullopt;
   return ViewOf{graph.sizes().row_major_strides(graph.value(layer.outputs[0]).type().shape), 0};
 }
 
@@ -38,7 +46,7 @@ std::optional<ViewOf> view_of_transpose(const Graph& graph, const Layer& layer, 
     last = axis;
   }
   // Dense input stays dense, but for strides of axes of size 1, which are put in order.
-  if (input_strides == graph.sizes().row_major_strides(from))
+  if (is_row_major(from, input_strides, graph.sizes()))
     strides = graph.sizes().row_major_strides(graph.value(layer.outputs[0]).type().shape);
   return ViewOf{strides, 0};
 }

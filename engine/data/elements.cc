@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "anneal/core/float16.h"
+#include "anneal/core/strided_copy.h"
 
 namespace anneal {
 namespace {
@@ -120,17 +121,8 @@ void for_each_element(const TensorView& view, FunctionRef<void(std::byte* elemen
 
 Tensor dense_copy(const TensorView& view) {
   auto copy = Tensor::allocate(view.dtype, view.dims);
-  if (copy.data.empty()) return copy.tensor;
-  if (is_row_major(view)) {
-    std::memcpy(copy.data.data(), view.data, copy.data.size());
-    return copy.tensor;
-  }
-  const size_t element = size_of(view.dtype);
-  std::byte* to = copy.data.data();
-  for_each_element(view, [&](std::byte* from) {
-    std::memcpy(to, from, element);
-    to += element;
-  });
+  if (!copy.data.empty())
+    strided_copy(row_major_view(view.dtype, view.dims, copy.data.data()), view);
   return copy.tensor;
 }
 

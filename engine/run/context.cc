@@ -9,7 +9,7 @@
 #include "anneal/engine/run/bound_plan.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/run/engine_state.h"
-#include "anneal/engine/run/strided_copy.h"
+#include "anneal/core/strided_copy.h"
 
 namespace anneal {
 namespace {

@@ -8,6 +8,7 @@ namespace anneal {
 namespace {
 
 constexpr KernelFamily kFamilies[] = {
+    cpu::copy_entries,                   //
     cpu::tiled_pointwise_entries,        //
     cpu::packed_matmul_entries,          //
     cpu::depthwise_conv_entries,         //
@@ -19,7 +20,6 @@ constexpr KernelFamily kFamilies[] = {
     cpu::simd_reduce_entries,            //
     cpu::arg_reduce_entries,             //
     cpu::tiled_quantize_entries,         //
-    cpu::copy_entries,                   //
     cpu::reference_pointwise_entries,    //
     cpu::reference_conv_entries,         //
     cpu::reference_matmul_entries,       //

@@ -118,8 +118,8 @@ class Command(unittest.TestCase):
         self.anneal("bild", status=2, says="anneal --help")
         self.anneal("build", "--no-such-flag", status=2, says="anneal build --help")
         self.anneal("run", status=2, says="engine")
-        self.anneal("run", "x.engine", "--threads", "-1", status=2)
-        self.anneal("run", "x.engine", "--iterations", "many", status=2)
+        self.anneal("run", "x.engine", "--threads", "-1", status=2, says="at least 0")
+        self.anneal("run", "x.engine", "--iterations", "many", status=2, says="at least 1")
         self.anneal("build", status=2, says="anneal build model.onnx")
 
     # --- build
@@ -142,8 +142,12 @@ class Command(unittest.TestCase):
         self.anneal("build", "m.onnx", "-o", "nowhere/m.engine", status=2, says="no folder nowhere")
         self.anneal("build", "m.onnx", "-o", "folder", status=2, says="it is a folder")
         self.anneal("build", "m.onnx", "-o", "m.onnx", status=2, says="the model itself")
+        for flag in ["--report", "--dump-graph"]:
+            self.anneal("build", "m.onnx", flag, "nowhere/x", status=2, says="nowhere/x")
         self.assertEqual(self.files(), ["m.onnx"])
         self.assertEqual((self.at / "m.onnx").read_bytes(), ABS)
+        self.anneal("build", "m.onnx", "-o", "/dev/null")
+        self.assertTrue(Path("/dev/null").is_char_device())
 
     def test_a_failed_build_keeps_the_old_engine(self):
         engine = self.at / self.build(ABS)

@@ -67,6 +67,26 @@ TEST(EngineRun, SizesChangeFromRunToRun) {
   }
 }
 
+// Shape arithmetic in i32 is not solved while building, and parts of it only look at memory.
+TEST(EngineRun, SizesGoThroughWhatWouldBeAView) {
+  const std::string_view net = R"txt(
+size N in 1..16 opt 4
+size L in 1..16 opt 4
+graph g(x: f32[N,L])
+  s = ShapeOf(x) start=0 end=2
+  i = Pointwise(s) program="(i64)->(i32) i32($0)"
+  l = Slice(i, i64{1}, i64{2}, i64{0}, i64{1})
+  n = Reshape(l, i64{})
+  r = Range(i32[]{0}, n, i32[]{1})
+  y = Pointwise(x, r) program="(f32,i32)->(f32) add($0,f32($1))"
+  return y as y
+)txt";
+  const auto engine = engine_of(build_text(net));
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = {random_f32({5, 3}, 1)};
+  expect_near(run(context, *engine, inputs), reference(net, inputs));
+}
+
 TEST(EngineRun, BuffersOfKnownSizeBesideOpenSizes) {
   const std::string_view net = R"txt(
 size N in 1..16 opt 4
@@ -92,6 +112,26 @@ TEST(EngineRun, SizesThatDependOnValues) {
     expect_near(run(context, *engine, inputs), reference(kLateNet, inputs));
     EXPECT_EQ(context.output("y").dims, Dims({n, 3}));
   }
+}
+
+// After global pooling the axes of size 1 may have any stride: flattening them copies nothing.
+TEST(EngineRun, FlatteningAPooledTensorIsAView) {
+  constexpr std::string_view kPooled = R"txt(
+graph pooled(x: f32[2,3,8,8])
+  const w: f32[16,3,3,3] = random(1)
+  const m: f32[16,5] = random(2)
+  c = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  p = Reduce(c, i64{2, 3}) kind=mean
+  f = Reshape(p, i64{2, 16})
+  y = MatMul(f, m)
+  return y
+)txt";
+  const auto engine = engine_of(build_text(kPooled));
+  for (const Step& step : engine->plan().steps)
+    EXPECT_FALSE(std::holds_alternative<Reshape>(step.op)) << step.name;
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = {random_f32({2, 3, 8, 8}, 1)};
+  expect_near(run(context, *engine, inputs), reference(kPooled, inputs));
 }
 
 TEST(EngineRun, AnyStridesMayBeBound) {

@@ -8,6 +8,8 @@ Op program(std::string_view text) { return Pointwise{parse_program(text)}; }
 std::vector<OpCase> pointwise_cases() {
   return {
       {"pointwise_relu", program("(f32)->(f32) max($0,0f32)"), {"f32[1,7,23,27]"}},
+      {"pointwise_copy", program("(f32)->(f32) $0"), {"f32[2,7,5,3]"}},
+      {"pointwise_copy_u8", program("(u8)->(u8) $0"), {"u8[23,7,1]=0..255"}},
       {"pointwise_add_broadcast",
        program("(f32,f32)->(f32) add($0,$1)"),
        {"f32[2,7,5,3]", "const f32[7,1,1]"}},

@@ -1,4 +1,4 @@
-#include "anneal/engine/run/strided_copy.h"
+#include "anneal/core/strided_copy.h"
 
 #include <cstring>
 

@@ -1,0 +1,96 @@
+// Files are replaced whole or not at all; what is not a file is never replaced by one.
+#include "anneal/core/file.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <iterator>
+
+#include "anneal/core/error.h"
+
+namespace anneal {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class File : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string folder = (fs::temp_directory_path() / "anneal_file_XXXXXX").string();
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return folder_ / name; }
+  static void write(const std::string& path, std::string_view text) {
+    write_file_atomically(path, std::as_bytes(std::span(text)));
+  }
+  static std::string content(const std::string& path) {
+    const FileBytes file = read_file(path);
+    return {reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()};
+  }
+  std::string error_of_writing(const std::string& path) const {
+    try {
+      write(path, "new");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kIo);
+      return error.what();
+    }
+    return "no error";
+  }
+  ptrdiff_t files() const {
+    return std::distance(fs::directory_iterator(folder_), fs::directory_iterator());
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(File, IsReplaced) {
+  write(path("a"), "old");
+  write(path("a"), "new");
+  EXPECT_EQ(content(path("a")), "new");
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(File, LinksAreFollowed) {
+  write(path("a"), "old");
+  fs::create_symlink("a", path("link"));
+  write(path("link"), "new");
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  EXPECT_EQ(content(path("a")), "new");
+}
+
+TEST_F(File, WhatIsNoFileStaysWhatItIs) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  const int reader = open(path("pipe").c_str(), O_RDWR | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  fs::create_symlink("pipe", path("link"));
+  write(path("link"), "new");
+  std::array<char, 8> got{};
+  EXPECT_EQ(read(reader, got.data(), got.size()), 3);
+  EXPECT_STREQ(got.data(), "new");
+  close(reader);
+  EXPECT_TRUE(fs::is_fifo(path("pipe")));
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  write("/dev/null", "new");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  EXPECT_EQ(files(), 2);
+}
+
+TEST_F(File, FailuresLeaveNothing) {
+  fs::create_directory(path("folder"));
+  EXPECT_THAT(error_of_writing(path("folder")), HasSubstr("is a folder, not a file"));
+  EXPECT_THAT(error_of_writing(path("none/a")), HasSubstr("No such file or directory"));
+  EXPECT_THAT(error_of_writing("/dev/full"), HasSubstr("No space left on device"));
+  EXPECT_EQ(files(), 1);
+}
+
+}  // namespace
+}  // namespace anneal
