@@ -187,7 +187,7 @@ magnitude if the largest of 10 or more scores stays in its place, integers in 2 
   models.tsv    in the folder or its parent is read by itself: column model names cases, floats get
                 atol = max(--atol, 4 x ref_noise_maxabs)
   --known-failures  lines of a name, a tab and a reason: such a case must fail, and if it passes the
-                check fails until its line is deleted
+                check fails until its line is deleted; crashes are never excused
 A case without input files is fed 0/n, 1/n, ... The last line says how many passed, failed (known
 failures among them) and were skipped by --filter.
 Exit status: 0 as expected; 1 an unexpected failure or success; 2 wrong arguments, no cases.)";

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "anneal/cli/print.h"
+#include "anneal/core/error.h"
 
 namespace anneal {
 namespace {
@@ -30,6 +31,8 @@ void CheckReport::add(size_t i, const CaseResult& result, double seconds) {
   // A known failure holds for every target, or is written with one: "NAME (TARGET)".
   const KnownFailure* known = row_for(known_failures_, name);
   if (!known) known = row_for(known_failures_, name.substr(0, name.find(" (")));
+  // A crash or a broken invariant is a fault of ours in every case.
+  if (result.code == anneal::name(Code::kInternal)) known = nullptr;
   const bool close = result.why.empty();
   const char* status = close   ? (known ? "unexpected_success" : "passed")
                        : known ? "known_failure"

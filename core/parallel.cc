@@ -163,6 +163,11 @@ class Pool {
     budget_ = workers;
   }
 
+  int budget() {
+    const std::lock_guard lock(mutex_);
+    return budget_;
+  }
+
  private:
   bool start_one() {
     try {
@@ -196,6 +201,8 @@ void set_worker_budget(int workers) {
   check(workers >= 0, "a budget is not negative");
   pool().set_budget(workers);
 }
+
+int largest_team() { return pool().budget() + 1; }
 
 Team::Team(int threads) {
   if (threads <= 1 || inside_body) return;

@@ -32,6 +32,7 @@ int hardware_threads();
 // Workers are threads that live as long as the process; they are started when first wanted.
 // REQUIRES: workers >= 0
 void set_worker_budget(int workers);
+int largest_team();  // the budget and the caller: no team has more threads
 
 // One caller at a time. The destructor gives the workers back.
 class Team {

@@ -39,6 +39,11 @@ struct SizeSymbol {
   Bounds bounds;
 };
 
+// A size in a file: a boolean `known`, then the i64 value, or the u32 id of an expression. The
+// reader cannot know the table: whoever loads compares the id with expression_count().
+void save(ByteWriter& to, Size size);
+Size load_size(ByteReader& from);
+
 class SizeTable {
  public:
   Size symbol(std::string_view name);  // the one of that name, added if there is none

@@ -8,9 +8,8 @@
 #include "anneal/core/size.h"
 
 namespace anneal {
-namespace {
 
-void save_size(ByteWriter& to, Size size) {
+void save(ByteWriter& to, Size size) {
   to.number(static_cast<uint8_t>(size.known()));
   if (size.known()) {
     to.number(size.value());
@@ -22,11 +21,9 @@ void save_size(ByteWriter& to, Size size) {
 Size load_size(ByteReader& from) {
   if (from.boolean()) return from.number<int64_t>();
   const Size size = Size::expression(from.number<uint32_t>());
-  if (size.known()) from.refuse("an id of an expression that is not one");
+  if (size.known() || size.is_unknown()) from.refuse("a size that is no expression");
   return size;
 }
-
-}  // namespace
 
 void SizeTable::save(ByteWriter& to) const {
   to.number(static_cast<uint32_t>(symbols_.size()));
@@ -42,8 +39,8 @@ void SizeTable::save(ByteWriter& to) const {
     if (atom.kind == AtomKind::kSymbol) {
       to.number(atom.symbol);
     } else {
-      save_size(to, atom.a);
-      save_size(to, atom.b);
+      anneal::save(to, atom.a);
+      anneal::save(to, atom.b);
     }
   }
   to.number(static_cast<uint32_t>(expressions_.size()));

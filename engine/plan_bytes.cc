@@ -7,30 +7,23 @@ namespace {
 
 constexpr int kMaxBodyDepth = 16;
 
-void save_size(ByteWriter& to, Size size) {
-  to.number<uint8_t>(size.known() ? 0 : 1);
-  to.number<int64_t>(size.known() ? size.value() : int64_t{size.expression()});
-}
-
-Size load_size(ByteReader& from, const SizeTable& sizes) {
-  const bool symbolic = from.boolean();
-  const auto value = from.number<int64_t>();
-  if (!symbolic) return value;
-  if (value < 0 || value >= int64_t{sizes.expression_count()})
+Size load_size_of(ByteReader& from, const SizeTable& sizes) {
+  const Size size = load_size(from);
+  if (!size.known() && size.expression() >= sizes.expression_count())
     from.refuse("a size outside the table");
-  return Size::expression(static_cast<uint32_t>(value));
+  return size;
 }
 
 void save_shape(ByteWriter& to, const Shape& shape) {
   to.number<uint8_t>(static_cast<uint8_t>(shape.rank()));
-  for (const Size size : shape) save_size(to, size);
+  for (const Size size : shape) save(to, size);
 }
 
 Shape load_shape(ByteReader& from, const SizeTable& sizes) {
   const auto rank = from.number<uint8_t>();
   if (rank > kMaxRank) from.refuse(fmt::format("a shape of {} axes", rank));
   Shape shape;
-  for (int axis = 0; axis < rank; ++axis) shape.push_back(load_size(from, sizes));
+  for (int axis = 0; axis < rank; ++axis) shape.push_back(load_size_of(from, sizes));
   return shape;
 }
 
@@ -79,7 +72,7 @@ void save_slot(ByteWriter& to, const Slot& slot) {
   to.number(slot.device);
   to.number(slot.offset);
   to.number(slot.base);
-  save_size(to, slot.base_offset);
+  save(to, slot.base_offset);
   to.number(slot.first_step);
   to.number(slot.last_step);
 }
@@ -97,7 +90,7 @@ Slot load_slot(ByteReader& from, const Plan& plan) {
   if (slot.device >= plan.devices.size()) from.refuse("a slot on a device that does not exist");
   slot.offset = from.number<uint64_t>();
   slot.base = from.number<uint32_t>();
-  slot.base_offset = load_size(from, plan.sizes);
+  slot.base_offset = load_size_of(from, plan.sizes);
   slot.first_step = from.number<uint32_t>();
   slot.last_step = from.number<uint32_t>();
   return slot;

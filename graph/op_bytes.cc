@@ -9,21 +9,14 @@
 namespace anneal {
 namespace {
 
-// A number, a boolean or an enumerator as itself; a list with its count before it; a Size as the
-// boolean `known` and an i64 value or a u32 expression.
+// A number, a boolean or an enumerator as itself; a list with its count before it; a Size as
+// core/size.h says.
 template <class T>
 void save_value(ByteWriter& to, const T& value) {
   if constexpr (is_vector<T>) {
     to.number(static_cast<uint32_t>(value.size()));
     for (const auto& element : value) save_value(to, element);
-  } else if constexpr (std::is_same_v<T, Size>) {
-    to.number(static_cast<uint8_t>(value.known()));
-    if (value.known()) {
-      to.number(value.value());
-    } else {
-      to.number(value.expression());
-    }
-  } else if constexpr (std::is_same_v<T, Program>) {
+  } else if constexpr (std::is_same_v<T, Program> || std::is_same_v<T, Size>) {
     save(to, value);
   } else if constexpr (std::is_enum_v<T> || std::is_same_v<T, bool>) {
     to.number(static_cast<uint8_t>(value));
@@ -36,15 +29,7 @@ void load_value(ByteReader& from, bool& value) { value = from.boolean(); }
 void load_value(ByteReader& from, int64_t& value) { value = from.number<int64_t>(); }
 void load_value(ByteReader& from, float& value) { value = from.number<float>(); }
 void load_value(ByteReader& from, Program& value) { value = load_program(from); }
-
-void load_value(ByteReader& from, Size& value) {
-  if (from.boolean()) {
-    value = from.number<int64_t>();
-    return;
-  }
-  value = Size::expression(from.number<uint32_t>());
-  if (value.known() || value.is_unknown()) from.refuse("a size that is no expression");
-}
+void load_value(ByteReader& from, Size& value) { value = load_size(from); }
 
 void load_value(ByteReader& from, DataType& value) {
   const auto number = from.number<uint8_t>();

@@ -5,6 +5,7 @@
 
 #include "anneal/importer/expression.h"
 #include "anneal/importer/rows.h"
+#include "anneal/importer/tensor_data.h"
 #include "anneal/importer/tensor_proto.h"
 
 namespace anneal {
@@ -55,9 +56,14 @@ Outputs import_reciprocal(Node& node) {
 }
 
 // The base decides the type. A power of mixed types is taken in the base's registers if that is a
-// float, in f64 if only the exponent is.
+// float, in f64 if only the exponent is. A square, the commonest by far, is a product, which is
+// exact.
 Outputs power(Node& node, ValueId exponent) {
   const DataType dtype = node.dtype(0, kNumbers);
+  const Tensor* constant = node.graph().constant(exponent);
+  if (constant && constant->dims().rank() == 0 && is_float(dtype) && numbers_of(*constant)[0] == 2)
+    return pointwise_result(node, {node.input(0)}, dtype,
+                            [](Expressions in) { return in[0] * in[0]; });
   return pointwise_result(node, {node.input(0), exponent}, dtype, [&](Expressions in) {
     const RegisterType base = in[0].reg.type;
     const bool fraction = !is_float(dtype) && is_float(node.graph().value(exponent).type().dtype);

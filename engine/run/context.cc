@@ -5,11 +5,11 @@
 #include <chrono>
 
 #include "anneal/core/parallel.h"
+#include "anneal/core/strided_copy.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/bound_plan.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/run/engine_state.h"
-#include "anneal/core/strided_copy.h"
 
 namespace anneal {
 namespace {
@@ -91,7 +91,8 @@ struct ExecutionContext::State {
 };
 
 ExecutionContext::State::State(std::shared_ptr<const Engine> from, int wanted_threads)
-    : engine(std::move(from)), threads(wanted_threads > 0 ? wanted_threads : hardware_threads()) {
+    : engine(std::move(from)),
+      threads(std::min(wanted_threads > 0 ? wanted_threads : hardware_threads(), largest_team())) {
   plan = engine->state_->plan;
   device = engine->state_->device.get();
   stream = device->make_stream();

@@ -1,0 +1,52 @@
+#include "anneal/cli/check_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace anneal {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::internal::CaptureStdout;
+using ::testing::internal::GetCapturedStdout;
+
+struct Reported {
+  bool as_expected;
+  std::string lines;
+};
+
+// One case "node/a", where "a" is a known failure.
+Reported report(const CaseResult& result) {
+  const std::vector<KnownFailure> known = {{"a", "not written yet"}};
+  CaptureStdout();
+  CheckReport report(known, {"node/a"}, 0, true);
+  report.add(0, result, 0.5);
+  const bool as_expected = report.finish(true);
+  return {as_expected, GetCapturedStdout()};
+}
+
+TEST(CheckReport, KnownFailureIsExpected) {
+  for (const char* code : {"", "unsupported", "invalid_argument"}) {
+    const Reported it = report({"Foo: not implemented", code, 0, 0});
+    EXPECT_TRUE(it.as_expected) << code;
+    EXPECT_THAT(it.lines, HasSubstr("1 of the failures are known, 0 are not expected"));
+  }
+}
+
+TEST(CheckReport, SuccessOfAKnownFailureIsNotExpected) {
+  const Reported it = report({});
+  EXPECT_FALSE(it.as_expected);
+  EXPECT_THAT(it.lines, HasSubstr("delete its line"));
+}
+
+TEST(CheckReport, CrashIsNeverAKnownFailure) {
+  const Reported it = report({"the process was ended by signal 11", "internal", 0, 0});
+  EXPECT_FALSE(it.as_expected);
+  EXPECT_THAT(it.lines, HasSubstr("FAIL"));
+  EXPECT_THAT(it.lines, HasSubstr("signal 11"));
+}
+
+}  // namespace
+}  // namespace anneal
