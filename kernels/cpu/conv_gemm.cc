@@ -118,6 +118,7 @@ void ConvGemm::run_block(const ConvPlan& p, const Epilogue& epilogue, const Conv
   ConvRows source{p.window, p.x, kernels_};
   source.data = operands.x + (image * p.x.image_stride + group * weights.group_channels) * size;
   source.channels = weights.group_channels;
+  source.size = size;
   source.zero = load_zero_point(operands.x_zero);
   if (kernels_.kind == GemmKind::kU8S8) source.padding = source.zero + moved_by(p.x.element);
 

@@ -25,12 +25,11 @@ std::byte* ConvRows::copy(const std::byte* from, int64_t n, std::byte* to) const
 }
 
 // Elements [begin, end) of one row of taps with all their channels.
-std::byte* ConvRows::fetch_tap_row(const Position& at, int64_t tap_row, int64_t begin, int64_t end,
+std::byte* ConvRows::fetch_tap_row(const Place& at, int64_t begin, int64_t end,
                                    std::byte* to) const {
-  const int64_t z = at.z + tap_row / window.kernel[1] * window.dilation[0];
-  const int64_t y = at.y + tap_row % window.kernel[1] * window.dilation[1];
+  const int64_t z = at.z + at.kernel_z * window.dilation[0];
+  const int64_t y = at.y + at.kernel_y * window.dilation[1];
   if (z < 0 || z >= x.size[0] || y < 0 || y >= x.size[1]) return fill(end - begin, to);
-  const auto size = static_cast<int64_t>(size_of(x.element));
   const std::byte* const row = data + (z * x.strides[0] + y * x.strides[1]) * size;
   if (window.dilation[2] == 1 && x.strides[2] == channels) {
     // Taps lie behind each other: padding, a run of input, padding.
@@ -40,14 +39,14 @@ std::byte* ConvRows::fetch_tap_row(const Position& at, int64_t tap_row, int64_t 
     if (high > low) to = copy(row + (at.x * channels + low) * size, high - low, to);
     return end > high ? fill(end - high, to) : to;
   }
-  while (begin < end) {
-    const int64_t tap = begin / channels, channel = begin % channels;
+  for (int64_t tap = begin / channels, channel = begin % channels; begin < end; ++tap) {
     const int64_t n = std::min(channels - channel, end - begin);
     const int64_t column = at.x + tap * window.dilation[2];
     to = column < 0 || column >= x.size[2]
              ? fill(n, to)
              : copy(row + (column * x.strides[2] + channel) * size, n, to);
     begin += n;
+    channel = 0;
   }
   return to;
 }
@@ -55,20 +54,30 @@ std::byte* ConvRows::fetch_tap_row(const Position& at, int64_t tap_row, int64_t 
 void ConvRows::fetch(int64_t first_row, int64_t rows, int64_t first_k, int64_t count, std::byte* to,
                      int64_t pitch) const {
   const int64_t per_tap_row = window.kernel[2] * channels;
-  for (int64_t row = first_row; row < first_row + rows; ++row, to += pitch) {
-    const int64_t column = row % window.out[2];
-    const int64_t y = row / window.out[2] % window.out[1];
-    const int64_t z = row / window.out[2] / window.out[1];
-    const Position at{z * window.stride[0] - window.pad[0], y * window.stride[1] - window.pad[1],
-                      column * window.stride[2] - window.pad[2]};
+  if (per_tap_row == 0 || count == 0) return;
+  const int64_t first_tap_row = first_k / per_tap_row;
+  const int64_t first_begin = first_k % per_tap_row;
+  const int64_t kernel_z = first_tap_row / window.kernel[1];
+  const int64_t kernel_y = first_tap_row % window.kernel[1];
+  int64_t column = first_row % window.out[2];
+  int64_t y = first_row / window.out[2] % window.out[1];
+  int64_t z = first_row / window.out[2] / window.out[1];
+  for (int64_t row = 0; row < rows; ++row, to += pitch) {
+    Place at{z * window.stride[0] - window.pad[0], y * window.stride[1] - window.pad[1],
+             column * window.stride[2] - window.pad[2], kernel_z, kernel_y};
     std::byte* out = to;
-    for (int64_t k = first_k; k < first_k + count;) {
-      const int64_t begin = k % per_tap_row;
-      const int64_t end = std::min(per_tap_row, begin + first_k + count - k);
-      out = fetch_tap_row(at, k / per_tap_row, begin, end, out);
-      k += end - begin;
+    int64_t begin = first_begin;
+    for (int64_t left = count; left > 0;) {
+      const int64_t end = std::min(per_tap_row, begin + left);
+      out = fetch_tap_row(at, begin, end, out);
+      left -= end - begin;
+      begin = 0;
+      if (++at.kernel_y == window.kernel[1]) at.kernel_y = 0, ++at.kernel_z;
     }
     std::memset(out, 0, 4);  // elements beyond k meet zeros
+    if (++column < window.out[2]) continue;
+    column = 0;
+    if (++y == window.out[1]) y = 0, ++z;
   }
 }
 
