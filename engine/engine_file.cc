@@ -179,7 +179,8 @@ std::vector<std::byte> save(const EngineFile& file) {
   return file_bytes.take();
 }
 
-EngineFile load_engine_file(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
+EngineFile load_engine_file(std::span<const std::byte> bytes,
+                            const std::shared_ptr<const void>& owner) {
   EngineFile file;
   std::span<const std::byte> index, weights;
   bool has_info = false;
@@ -232,7 +233,7 @@ EngineFile read_engine_file(const std::string& path, const ReadOptions& options)
   return with_context([&] { return fmt::format("while loading engine {}", path); },
                       [&] {
                         FileBytes bytes = options.map ? map_file(path) : read_file(path);
-                        return load_engine_file(bytes.bytes, std::move(bytes.owner));
+                        return load_engine_file(bytes.bytes, bytes.owner);
                       });
 }
 

@@ -87,7 +87,8 @@ std::vector<std::byte> save(const EngineFile& file);
 // (slots of steps exist, views lie within their bases, lifetimes cover uses, offsets within the
 // arena do not overlap while both live). Weights refer to `bytes`, which `owner` keeps alive. Fails
 // with kIncompatiblePlan.
-EngineFile load_engine_file(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
+EngineFile load_engine_file(std::span<const std::byte> bytes,
+                            const std::shared_ptr<const void>& owner);
 // Writes beside PATH, then renames: PATH is whole or untouched. Fails with kIo.
 void write_engine_file(const std::string& path, const EngineFile& file);
 struct ReadOptions {

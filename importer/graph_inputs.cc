@@ -45,7 +45,8 @@ GraphInputs::GraphInputs(SizeTable& sizes,
     : sizes_(sizes), options_(options) {
   for (const auto& [name, given] : options.bounds) {
     const auto refuse = [&, &name = name](const std::string& why) {
-      fail(Code::kInvalidArgument, "bounds of input \"" + name + "\": " + why);
+      fail(Code::kInvalidArgument,
+           std::string("bounds of input \"").append(name).append("\": ").append(why));
     };
     const auto found = std::find_if(inputs.begin(), inputs.end(), [&, &name = name](auto* input) {
       return input->name() == name;

@@ -11,7 +11,7 @@ constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
 
 std::vector<int64_t> per_axis(Node& node, const char* name, size_t count, int64_t otherwise,
                               int64_t smallest) {
-  const auto values = node.find_integers(name).value_or(std::vector<int64_t>(count, otherwise));
+  auto values = node.find_integers(name).value_or(std::vector<int64_t>(count, otherwise));
   if (values.size() != count)
     node.invalid("attribute \"" + std::string(name) + "\": " + std::to_string(values.size()) +
                  " values, " + std::to_string(count) + " expected");
@@ -109,11 +109,11 @@ Window read_window(Node& node, ValueId weights) {
 
 Conv read_conv(Node& node, int weights) {
   const Window window = read_window(node, node.input(weights));
-  const Conv op{.strides = window.strides,
-                .pads_begin = window.pads_begin,
-                .pads_end = window.pads_end,
-                .dilations = window.dilations,
-                .groups = node.integer("group", 1)};
+  Conv op{.strides = window.strides,
+          .pads_begin = window.pads_begin,
+          .pads_end = window.pads_end,
+          .dilations = window.dilations,
+          .groups = node.integer("group", 1)};
   if (op.groups < 1) node.invalid("attribute \"group\" is " + std::to_string(op.groups));
   return op;
 }

@@ -20,8 +20,8 @@ struct PassRecord {
 struct PassOptions {
   uint64_t fold_budget_bytes = 16 << 20;  // largest constant that folding may create
   std::vector<std::string> skip;          // passes not to run, by name
-  std::function<void(std::string subject, std::string text)> record = [](std::string, std::string) {
-  };
+  std::function<void(std::string subject, std::string text)> record = [](const std::string&,
+                                                                         const std::string&) {};
 };
 
 struct Pass {

@@ -107,7 +107,7 @@ class HeaderParser {
                       at_));
     const size_t end = text_.find(quote, at_);
     if (end == text_.npos) refuse("a text in the header does not end");
-    const std::string value(text_.substr(at_, end - at_));
+    std::string value(text_.substr(at_, end - at_));
     at_ = end + 1;
     return value;
   }

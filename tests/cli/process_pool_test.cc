@@ -71,7 +71,7 @@ TEST(ProcessPool, AnInterruptUnwindsAndThenEndsTheProcess) {
             sleep(60);
             return std::vector<std::byte>();
           },
-          [](size_t, ItemOutcome) {}, [](size_t) {});
+          [](size_t, const ItemOutcome&) {}, [](size_t) {});
     } catch (const Error&) {
     }
   };

@@ -105,7 +105,7 @@ class Archive : public Folder {
 
   // name, and the target if it is a symbolic link
   std::string write(const std::vector<std::pair<std::string, std::string>>& members) {
-    const std::string path = (root_ / "a.tar.zst").string();
+    std::string path = (root_ / "a.tar.zst").string();
     archive* out = archive_write_new();
     archive_write_add_filter_zstd(out);
     archive_write_set_format_pax_restricted(out);

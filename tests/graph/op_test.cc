@@ -54,7 +54,7 @@ struct Changer {
 // Every op: as it is by default, with one field changed, with all fields changed.
 std::vector<Op> all_ops(SizeTable& sizes) {
   std::vector<Op> ops;
-  const auto add = [&]<class T>(T op) {
+  const auto add = [&]<class T>(const T& op) {
     ops.push_back(op);
     T changed = op;
     T::fields(changed, Changer{sizes});
@@ -68,7 +68,7 @@ std::vector<Op> all_ops(SizeTable& sizes) {
       ops.push_back(one);
     }
   };
-#define X(T) add(T{});
+#define X(T) add(T());
   ANNEAL_FOR_EACH_OP(X)
 #undef X
   return ops;

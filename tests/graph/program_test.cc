@@ -183,8 +183,9 @@ TEST(ProgramText, OfAnyDepthIsReadWithoutRecursion) {
   std::string deep = "(f32)->(f32) ";
   for (int i = 0; i < 1'000'000; ++i) deep += "exp(";
   EXPECT_THROW(parse_program(deep), Error);
-  std::string deepest = "$0";
-  for (int i = 0; i < 4095; ++i) deepest = "exp(" + deepest + ")";
+  std::string deepest;
+  for (int i = 0; i < 4095; ++i) deepest += "exp(";
+  deepest += "$0" + std::string(4095, ')');
   const Program program = parse_program("(f32)->(f32) " + deepest);
   EXPECT_EQ(program.code().size(), 4096u);
   EXPECT_EQ(parse_program(to_text(program)), program);
