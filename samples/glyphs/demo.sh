@@ -19,5 +19,5 @@ cat <<EOF
 Next:
   $anneal inspect $engine               what became of the network, layer by layer
   $anneal run $engine --input random --profile    how long each step takes, on random input
-  $anneal build YOUR.onnx -o YOUR.engine && $anneal run YOUR.engine
+  $anneal build YOUR.onnx -o YOUR.engine && $anneal run YOUR.engine --input random
 EOF
