@@ -41,6 +41,14 @@ void check_slot_form(const Plan& plan, const Slot& slot) {
   }
 }
 
+// The context gives late slots dense memory, so their kernels must have been made for that.
+void check_late_slots(const Plan& plan) {
+  SizeTable sizes = plan.sizes;
+  for (const Slot& slot : plan.slots)
+    if (slot.storage == Storage::kLate && slot.strides != sizes.row_major_strides(slot.type.shape))
+      refuse(fmt::format("slot \"{}\" is late and not row-major", slot.name));
+}
+
 void check_view_within_base(const Plan& plan, const Slot& slot) {
   const Slot& base = plan.slots[slot.base];
   if (!known(slot.type.shape) || !known(slot.strides) || !slot.base_offset.known() ||
@@ -234,6 +242,7 @@ std::vector<std::optional<Fact>> infer_slots(const Plan& plan, std::span<const T
 void check_plan(const Plan& plan, std::span<const Tensor> weights) {
   if (plan.devices.empty()) refuse("it names no device");
   for (const Slot& slot : plan.slots) check_slot_form(plan, slot);
+  check_late_slots(plan);
   for (const Slot& slot : plan.slots) {
     if (slot.storage == Storage::kWeight) check_weight(slot, weights);
     if (slot.storage == Storage::kView) check_view_within_base(plan, slot);

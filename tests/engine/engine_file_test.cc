@@ -160,6 +160,13 @@ TEST(EngineFile, RefusesTheTargetsItDoesNotHold) {
   }
 }
 
+TEST(EngineFile, LateSlotsMustBeDense) {
+  EngineFile file = build_text(kLateNet);
+  for (Slot& slot : file.plans[0].slots)
+    if (slot.storage == Storage::kLate && slot.strides.rank() == 2) slot.strides[0] = 1000;
+  EXPECT_THAT(refusal(save(file)), HasSubstr("late and not row-major"));
+}
+
 TEST(EngineFile, EqualWeightsAreStoredOnce) {
   constexpr std::string_view kTwice = R"txt(
 graph twice(x: f32[2,64])
