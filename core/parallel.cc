@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <memory>
 #include <mutex>
-#include <span>
 #include <system_error>
 #include <thread>
-#include <vector>
+#include <tuple>
+#include <utility>
 
 #include "anneal/core/error.h"
 
@@ -77,9 +78,13 @@ class Job {
   std::exception_ptr error_;  // written by the thread that set failed_
 };
 
-// A thread with a letter box for one job.
+}  // namespace
+
+// A thread with a letter box for one job. Lives as long as the process.
 class alignas(64) Worker {
  public:
+  Worker* next = nullptr;  // in the one list that holds it: of the idle ones or of a team
+
   Worker() {
     // Signals are for the threads of the program.
     sigset_t all, before;
@@ -134,28 +139,31 @@ class alignas(64) Worker {
   Job* job_ = nullptr;  // written while idle, read while running
 };
 
+namespace {
+
 // The workers of the process. Never destroyed: threads may be running when the process exits.
 class Pool {
  public:
-  // As many as there are, up to `wanted`.
-  std::vector<Worker*> lease(int wanted) {
-    std::vector<Worker*> leased;
+  // A list of as many as there are, up to `wanted`, and its length.
+  std::pair<Worker*, int> lease(int wanted) {
+    Worker* leased = nullptr;
+    int count = 0;
     const std::lock_guard lock(mutex_);
-    const int count = std::clamp(budget_ - leased_, 0, wanted);
-    leased.reserve(static_cast<size_t>(count));
-    for (int i = 0; i < count; ++i) {
-      if (idle_.empty() && !start_one()) break;
-      leased.push_back(idle_.back());
-      idle_.pop_back();
-      ++leased_;
+    for (; count < wanted && leased_ < budget_; ++count, ++leased_) {
+      Worker* worker = idle_ ? std::exchange(idle_, idle_->next) : start_one();
+      if (!worker) break;
+      worker->next = std::exchange(leased, worker);
     }
-    return leased;
+    return {leased, count};
   }
 
-  void give_back(const std::vector<Worker*>& workers) {
+  void give_back(Worker* workers) {
     const std::lock_guard lock(mutex_);
-    idle_.insert(idle_.end(), workers.begin(), workers.end());
-    leased_ -= static_cast<int>(workers.size());
+    while (workers) {
+      Worker* worker = std::exchange(workers, workers->next);
+      worker->next = std::exchange(idle_, worker);
+      --leased_;
+    }
   }
 
   void set_budget(int workers) {
@@ -169,19 +177,17 @@ class Pool {
   }
 
  private:
-  bool start_one() {
+  // Null when the system has no thread to give.
+  static Worker* start_one() {
     try {
-      workers_.push_back(std::make_unique<Worker>());
-      idle_.push_back(workers_.back().get());
-      return true;
+      return std::make_unique<Worker>().release();
     } catch (const std::system_error&) {
-      return false;
+      return nullptr;
     }
   }
 
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<Worker*> idle_;
+  Worker* idle_ = nullptr;
   int budget_ = hardware_threads() - 1;
   int leased_ = 0;
 };
@@ -193,10 +199,6 @@ Pool& pool() {
 
 }  // namespace
 
-struct Team::Lease {
-  std::vector<Worker*> workers;
-};
-
 void set_worker_budget(int workers) {
   check(workers >= 0, "a budget is not negative");
   pool().set_budget(workers);
@@ -205,32 +207,30 @@ void set_worker_budget(int workers) {
 int largest_team() { return pool().budget() + 1; }
 
 Team::Team(int threads) {
-  if (threads <= 1 || inside_body) return;
-  auto lease = std::make_unique<Lease>(Lease{pool().lease(threads - 1)});
-  if (!lease->workers.empty()) lease_ = std::move(lease);
+  if (threads > 1 && !inside_body) std::tie(workers_, helpers_) = pool().lease(threads - 1);
 }
 
 Team::~Team() {
-  if (lease_) pool().give_back(lease_->workers);
+  if (workers_) pool().give_back(workers_);
 }
 
-int Team::size() const { return lease_ ? static_cast<int>(lease_->workers.size()) + 1 : 1; }
+int Team::size() const { return helpers_ + 1; }
 
 void Team::for_ranges(int64_t items, int64_t grain,
                       FunctionRef<void(int64_t begin, int64_t end)> body) {
   check(grain > 0, "a grain is at least 1");
   if (items <= 0) return;
-  if (!lease_ || inside_body || items <= grain) {
+  if (!workers_ || inside_body || items <= grain) {
     const Inside inside;
     return body(0, items);
   }
   const int64_t share = (items - 1) / (size() * kRangesPerThread) + 1;
   Job job(items, std::max(grain, share), body);
-  const auto helpers = static_cast<size_t>(std::min<int64_t>(job.ranges(), size()) - 1);
-  const std::span<Worker* const> workers = std::span(lease_->workers).first(helpers);
-  for (Worker* worker : workers) worker->post(job);
+  int64_t wanted = std::min<int64_t>(job.ranges(), size()) - 1;
+  Worker* end = workers_;
+  for (; wanted > 0; --wanted, end = end->next) end->post(job);
   job.work();
-  for (Worker* worker : workers) worker->collect();
+  for (Worker* worker = workers_; worker != end; worker = worker->next) worker->collect();
   job.rethrow();
 }
 

@@ -3,7 +3,6 @@
 // at worst its caller alone. Work is claimed in chunks, so a slow core does not hold up the rest.
 #pragma once
 #include <cstdint>
-#include <memory>
 
 namespace anneal {
 
@@ -34,7 +33,10 @@ int hardware_threads();
 void set_worker_budget(int workers);
 int largest_team();  // the budget and the caller: no team has more threads
 
-// One caller at a time. The destructor gives the workers back.
+class Worker;  // a thread of the process, parallel.cc's own
+
+// One caller at a time. The destructor gives the workers back. Nothing here allocates, but the
+// first start of a worker.
 class Team {
  public:
   // threads: wanted, the caller included; size() says what it got. Alone inside a body.
@@ -46,13 +48,12 @@ class Team {
   // Calls body(begin, end) for disjoint ranges that cover [0, items), each at least `grain` long
   // but the last. The first exception thrown by a body is rethrown here once all have returned.
   // Results must not depend on how the ranges are cut: every kernel gives the same bits for any
-  // team. Called from inside a body it runs there and then, on that thread alone. Allocates
-  // nothing.
+  // team. Called from inside a body it runs there and then, on that thread alone.
   void for_ranges(int64_t items, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body);
 
  private:
-  struct Lease;
-  std::unique_ptr<Lease> lease_;  // null: the caller alone
+  Worker* workers_ = nullptr;  // a list, chained in the workers themselves
+  int helpers_ = 0;            // its length
 };
 
 }  // namespace anneal

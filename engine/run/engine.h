@@ -80,8 +80,8 @@ class ExecutionContext {
   // The dims an output will have with the inputs bound so far; -1 where values decide.
   Dims output_dims(std::string_view name) const;
   // Runs all steps and waits. Allocates nothing when shapes are as in the last run and no size
-  // depends on values, but for the lease of its workers if it has more than one thread. Sizes that
-  // disagree (two inputs of the same symbol) fail with kInvalidArgument.
+  // depends on values. Sizes that disagree (two inputs of the same symbol) fail with
+  // kInvalidArgument.
   void run();
   // The same, telling the time of each step.
   std::vector<StepTime> profile();
