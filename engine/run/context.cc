@@ -10,6 +10,7 @@
 #include "anneal/engine/run/bound_plan.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/run/engine_state.h"
+#include "anneal/engine/run/watch.h"
 
 namespace anneal {
 namespace {
@@ -75,6 +76,8 @@ struct ExecutionContext::State {
   std::vector<StepState> steps;
   std::vector<std::unique_ptr<Buffer>> late;  // by slot
   std::unique_ptr<Buffer> arena, workspace;
+  Observer observer;
+  std::vector<std::vector<uint32_t>> watched;  // slots_by_step(), while there is an observer
 
   explicit State(std::shared_ptr<const Engine> from, int wanted_threads);
 
@@ -87,6 +90,7 @@ struct ExecutionContext::State {
   void run_size_tensor(const Step& step);
   void infer_late(size_t index);
   void run_step(size_t index, Team& team);
+  void tell_observer(size_t steps_done);
   void run(std::vector<StepTime>* times);
 };
 
@@ -274,6 +278,14 @@ void ExecutionContext::State::run_step(size_t index, Team& team) {
                                           .team = team});
 }
 
+void ExecutionContext::State::tell_observer(size_t steps_done) {
+  stream->wait();
+  const Step* step = steps_done == 0 ? nullptr : &plan->steps[steps_done - 1];
+  for (const uint32_t slot : watched[steps_done])
+    observer({plan->slots[slot].name, step ? std::string_view(step->name) : "",
+              step ? std::string_view(step->kernel) : "", slots[slot]});
+}
+
 void ExecutionContext::State::run(std::vector<StepTime>* times) {
   bind();
   if (pointers_stale) resolve_slots();
@@ -282,16 +294,20 @@ void ExecutionContext::State::run(std::vector<StepTime>* times) {
     if (inputs[i].staged) strided_copy(slots[plan->inputs[i]], inputs[i].user);
 
   Team team(threads);
+  if (observer) tell_observer(0);
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step& step = plan->steps[i];
     const auto start = std::chrono::steady_clock::now();
     with_context(
         [&] { return fmt::format("while running step \"{}\" ({})", step.name, name(step.op)); },
         [&] { run_step(i, team); });
-    if (!times) continue;
-    stream->wait();
-    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
-    times->push_back({step.name, step.kernel, took.count()});
+    if (times) {
+      stream->wait();
+      const std::chrono::duration<double, std::micro> took =
+          std::chrono::steady_clock::now() - start;
+      times->push_back({step.name, step.kernel, took.count()});
+    }
+    if (observer) tell_observer(i + 1);
   }
   stream->wait();
   for (size_t i = 0; i < outputs.size(); ++i)
@@ -361,6 +377,11 @@ std::vector<StepTime> ExecutionContext::profile() {
   times.reserve(state_->steps.size());
   state_->run(&times);
   return times;
+}
+
+void ExecutionContext::observe(Observer observer) {
+  state_->watched = observer ? slots_by_step(*state_->plan) : decltype(state_->watched)();
+  state_->observer = std::move(observer);
 }
 
 TensorView ExecutionContext::output(std::string_view name) const {

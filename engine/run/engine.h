@@ -1,6 +1,7 @@
 // Loading and running an engine. This header and what it includes is all an application needs.
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -63,6 +64,15 @@ struct StepTime {
   double microseconds;
 };
 
+// A tensor of the engine as it is, told during a run right after the step that gives it its values.
+// A fused value has no memory and is told by none.
+struct Observed {
+  std::string_view name;          // of the value in the model
+  std::string_view step, kernel;  // empty: a view of an input or a weight, told before all steps
+  TensorView value;               // during the call only: its memory is used again
+};
+using Observer = std::function<void(const Observed&)>;
+
 // The memory and the bindings of one inference at a time. Not thread-safe; cheap beside its Engine.
 class ExecutionContext {
  public:
@@ -85,6 +95,8 @@ class ExecutionContext {
   void run();
   // The same, telling the time of each step.
   std::vector<StepTime> profile();
+  // Who watches the runs from now on; an empty one: nobody. Plan, memory and results stay the same.
+  void observe(Observer observer);
   TensorView output(std::string_view name) const;  // after run()
 
   size_t memory_bytes() const;  // arena and workspaces

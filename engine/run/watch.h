@@ -1,0 +1,15 @@
+// When each slot of a plan can be seen: what an observer is told, and after which step.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "anneal/engine/plan.h"
+
+namespace anneal {
+
+// Slots by the step that gives them their values, at index step + 1: the step's outputs, then the
+// views of these that no step writes. Index 0: views of what is there before the first step (inputs
+// and weights). A slot is itself after no later step: its memory may be written over.
+std::vector<std::vector<uint32_t>> slots_by_step(const Plan& plan);
+
+}  // namespace anneal

@@ -1,0 +1,132 @@
+// A watched run: every value with memory is told with the numbers it has in the model, and the run
+// itself is the same as an unwatched one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "anneal/engine/run/watch.h"
+#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/engine/graphs.h"
+
+namespace anneal::testing {
+namespace {
+
+struct Told {
+  std::string step;
+  std::vector<float> values;
+};
+using ToldByName = std::map<std::string, Told>;
+
+ToldByName watch(ExecutionContext& context, const Engine& engine,
+                 const std::vector<Tensor>& inputs) {
+  ToldByName told;
+  context.observe([&](const Observed& observed) {
+    if (observed.value.dtype != DataType::kF32) return;
+    const bool is_new =
+        told.emplace(observed.name, Told{std::string(observed.step), elements(observed.value)})
+            .second;
+    EXPECT_TRUE(is_new) << observed.name << " is told twice";
+  });
+  run(context, engine, inputs);
+  context.observe({});
+  return told;
+}
+
+std::vector<Tensor> inputs_for(const Engine& engine) {
+  std::vector<Tensor> inputs;
+  for (const Port& port : engine.inputs()) {
+    Dims dims = port.dims;
+    for (int axis = 0; axis < dims.rank(); ++axis)
+      if (dims[axis] < 0) dims[axis] = 3;
+    inputs.push_back(random_f32(dims, static_cast<uint32_t>(inputs.size()) + 1));
+  }
+  return inputs;
+}
+
+TEST(Observe, ChangesNeitherBitsNorMemory) {
+  for (const std::string_view text : {kConvNet, kDynamicNet}) {
+    const auto engine = engine_of(build_text(text));
+    const std::vector<Tensor> inputs = inputs_for(*engine);
+    ExecutionContext plain(engine), watched(engine);
+    const auto want = run(plain, *engine, inputs);
+    watched.observe([](const Observed&) {});
+    EXPECT_EQ(run(watched, *engine, inputs), want);
+    EXPECT_EQ(watched.memory_bytes(), plain.memory_bytes());
+    EXPECT_EQ(watched.profile().size(), plain.profile().size());
+    watched.observe({});
+    EXPECT_EQ(run(watched, *engine, inputs), want);
+  }
+}
+
+// In a chain of elementwise layers that fuses nothing every layer writes over the one before; each
+// is told while it is there, views of it included.
+TEST(Observe, TellsWhatIsWrittenOverLater) {
+  constexpr std::string_view kChain = R"txt(
+graph chain(x: f32[2,3])
+  a = Pointwise(x) program="(f32)->(f32) add($0,1f32)"
+  v = Reshape(a, i64{3, 2})
+  s = Softmax(v) axis=1
+  b = Pointwise(v, s) program="(f32,f32)->(f32) add($0,$1)"
+  w = Reshape(b, i64{6})
+  t = Softmax(w) axis=0
+  c = Pointwise(w, t) program="(f32,f32)->(f32) mul($0,$1)"
+  y = Reduce(c, i64{0}) kind=sum
+  return y
+)txt";
+  BuildOptions options;
+  for (const Pass& pass : default_pipeline()) options.passes.skip.emplace_back(pass.name);
+  const auto engine = engine_of(build_text(kChain, options));
+  const Plan& plan = engine->plan();
+  EXPECT_TRUE(std::any_of(plan.steps.begin(), plan.steps.end(), [&](const Step& step) {
+    return plan.slots[step.outputs[0]].storage == Storage::kView;
+  }));
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = {
+      Tensor::of<float>(DataType::kF32, {2, 3}, std::vector<float>{0, 1, 2, 3, 4, 5})};
+  const ToldByName told = watch(context, *engine, inputs);
+  EXPECT_EQ(told.at("a").values, (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(told.at("v").values, told.at("a").values);
+  EXPECT_EQ(told.at("v").step, told.at("a").step);
+  EXPECT_EQ(told.at("w").values, told.at("b").values);
+  EXPECT_EQ(told.at("w").step, "b");
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(told.at("b").values[i], told.at("v").values[i] + told.at("s").values[i]);
+    EXPECT_EQ(told.at("c").values[i], told.at("w").values[i] * told.at("t").values[i]);
+  }
+}
+
+TEST(Observe, TellsEverySlotOnceWithItsStep) {
+  for (const std::string_view text : {kConvNet, kDynamicNet, kLateNet}) {
+    const EngineFile file = build_text(text);
+    const Plan& plan = file.plans[0];
+    std::vector<int> times(plan.slots.size(), 0);
+    for (const auto& slots : slots_by_step(plan))
+      for (const uint32_t slot : slots) ++times[slot];
+    for (size_t i = 0; i < plan.slots.size(); ++i) {
+      const Storage storage = plan.slots[i].storage;
+      const bool is_given = storage == Storage::kInput || storage == Storage::kWeight;
+      EXPECT_EQ(times[i], is_given ? 0 : 1) << plan.slots[i].name;
+    }
+  }
+}
+
+TEST(Observe, TellsSizesThatDependOnValues) {
+  const auto engine = engine_of(build_text(kLateNet));
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = {random_f32({3}, 1), tensor_i64({4, 3})};
+  const ToldByName told = watch(context, *engine, inputs);
+  EXPECT_EQ(told.at("y").values.size(), 12u);
+}
+
+TEST(Observe, AnErrorOfTheObserverEndsTheRun) {
+  const auto engine = engine_of(build_text(kConvNet));
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = inputs_for(*engine);
+  context.observe([](const Observed&) { fail(Code::kIo, "the disk is full"); });
+  EXPECT_THROW(run(context, *engine, inputs), Error);
+  context.observe({});
+  ExecutionContext fresh(engine);
+  EXPECT_EQ(run(context, *engine, inputs), run(fresh, *engine, inputs));
+}
+
+}  // namespace
+}  // namespace anneal::testing
