@@ -7,14 +7,14 @@
 
 #include "anneal/cli/commands.h"
 #include "anneal/cli/exit_status.h"
+#include "anneal/cli/import_model.h"
 #include "anneal/cli/json_file.h"
+#include "anneal/cli/output_path.h"
 #include "anneal/cli/print.h"
 #include "anneal/cli/progress.h"
-#include "anneal/cli/shape_flags.h"
 #include "anneal/core/file.h"
 #include "anneal/engine/build/builder.h"
 #include "anneal/graph/text.h"
-#include "anneal/importer/importer.h"
 
 namespace anneal {
 namespace {
@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 struct BuildFlags {
   std::string model, output, report, dump_graph;
-  std::string shapes, min_shapes, opt_shapes, max_shapes;
+  ShapeFlags shapes;
   std::vector<std::string> targets = {"cpu"}, skip;
   bool verbose = false, quiet = false;
 };
@@ -33,41 +33,11 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-std::vector<std::string> graph_inputs(const Graph& graph) {
-  std::vector<std::string> names;
-  for (const ValueId input : graph.inputs()) names.push_back(graph.value(input).name);
-  return names;
-}
-
-Imported import_with_bounds(const BuildFlags& flags) {
-  auto opt = parse_shapes(flags.opt_shapes);
-  for (const auto& [name, dims] : parse_shapes(flags.shapes))
-    if (!opt.emplace(name, dims).second)
-      fail(Code::kInvalidArgument, "--shapes and --opt-shapes both name an input; use one");
-  const auto min = parse_shapes(flags.min_shapes), max = parse_shapes(flags.max_shapes);
-  ImportOptions options;
-  options.bounds = merge_bounds(min, opt, max);
-  if (auto unnamed = options.bounds.extract(""); !unnamed.empty()) {
-    // The only input's name is known after a first look at the model.
-    const auto inputs = graph_inputs(import_file(flags.model).graph);
-    check_names({{"", unnamed.mapped().opt}}, inputs, "--shapes");
-    unnamed.key() = inputs[0];
-    if (!options.bounds.insert(std::move(unnamed)).inserted)
-      fail(Code::kInvalidArgument, fmt::format("two shapes are given for \"{}\"", inputs[0]));
-  }
-  return import_file(flags.model, options);
-}
-
 // Before the work, not after it.
-void check_output(const std::string& model, const std::string& output) {
+void check_outputs(const BuildFlags& flags, const std::string& output) {
+  for (const std::string& path : {output, flags.report, flags.dump_graph}) check_output_file(path);
   std::error_code error;
-  const fs::path folder = fs::path(output).has_parent_path() ? fs::path(output).parent_path() : ".";
-  if (!fs::is_directory(folder, error))
-    fail(Code::kIo, fmt::format("cannot write {}: there is no folder {}", output, folder.string()));
-  if (fs::is_directory(output, error))
-    fail(Code::kIo,
-         fmt::format("cannot write {}: it is a folder; give a file name with -o", output));
-  if (fs::equivalent(model, output, error))
+  if (fs::equivalent(flags.model, output, error))
     fail(Code::kInvalidArgument,
          fmt::format("-o {} is the model itself; give the engine another name", output));
 }
@@ -91,12 +61,12 @@ int build_engine(const BuildFlags& flags) {
     fail(Code::kInvalidArgument, "build needs a model: anneal build model.onnx -o model.engine");
   const std::string output =
       flags.output.empty() ? fs::path(flags.model).stem().string() + ".engine" : flags.output;
-  check_output(flags.model, output);
+  check_outputs(flags, output);
 
   const auto start = Clock::now();
   Progress progress(flags.verbose);
   progress.say(fmt::format("reading {}", flags.model));
-  Imported imported = import_with_bounds(flags);
+  Imported imported = import_model(flags.model, flags.shapes);
   Json report = {{"model", flags.model}, {"engine", output}, {"targets", flags.targets}};
   report["import_milliseconds"] = milliseconds_since(start);
   report["imported_layers"] = imported.graph.layer_count();
@@ -143,7 +113,7 @@ int build_engine(const BuildFlags& flags) {
   if (flags.quiet) return kSuccess;
   std::vector<std::string> made;
   for (const Plan& plan : file.plans)
-    made.push_back(fmt::format("{} steps for {}", plan.steps.size(), plan.target));
+    made.push_back(fmt::format("{} for {}", count_text(plan.steps.size(), "step"), plan.target));
   fmt::print("{}: {}, weights {}, file {}, built in {}\n", output, fmt::join(made, ", "),
              bytes_text(weight_bytes(file)), bytes_text(bytes.size()),
              milliseconds_text(milliseconds_since(start)));
@@ -183,13 +153,7 @@ void add_build_command(CLI::App& application, Action& action) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("LIST");
-  const auto shapes = [&](const char* flag, std::string& value, const char* help) {
-    command->add_option(flag, value, help)->type_name("NAME:1x3x224x224,...");
-  };
-  shapes("--shapes", flags->shapes, "Fix sizes of inputs that the model leaves open");
-  shapes("--min-shapes", flags->min_shapes, "The smallest sizes that will be run");
-  shapes("--opt-shapes", flags->opt_shapes, "The sizes to be fastest at");
-  shapes("--max-shapes", flags->max_shapes, "The largest sizes that will be run");
+  add_shape_flags(*command, flags->shapes);
   command->add_option("--skip-pass", flags->skip, "Leave out optimizer passes (see anneal passes)")
       ->delimiter(',')
       ->allow_extra_args(false)

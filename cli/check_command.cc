@@ -12,6 +12,8 @@
 #include "anneal/cli/check_report.h"
 #include "anneal/cli/commands.h"
 #include "anneal/cli/exit_status.h"
+#include "anneal/cli/output_path.h"
+#include "anneal/cli/print.h"
 #include "anneal/cli/process_pool.h"
 #include "anneal/cli/progress.h"
 #include "anneal/cli/run_case.h"
@@ -87,6 +89,7 @@ class CheckRun {
                                                  flags.filter, error.what()));
       }
     }
+    check_output_file(flags.json);
     if (!flags.tolerances.empty())
       tables_.tolerances = parse_tolerances(read_text(flags.tolerances), flags.tolerances);
     if (!flags.known_failures.empty())
@@ -97,8 +100,8 @@ class CheckRun {
   int run() {
     for (const std::string& path : flags_.paths) add_path(path);
     if (jobs_.empty())
-      fail(Code::kInvalidArgument,
-           fmt::format("--filter \"{}\" matches none of {} cases", flags_.filter, skipped_));
+      fail(Code::kInvalidArgument, fmt::format("--filter \"{}\" matches none of {}", flags_.filter,
+                                               count_text(skipped_, "case")));
     CheckReport report(tables_.known_failures, jobs_names(), skipped_, flags_.quiet);
     PoolOptions pool;
     pool.jobs = flags_.jobs > 0 ? flags_.jobs : hardware_threads();

@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "anneal/cli/print.h"
 #include "anneal/engine/data/elements.h"
 
 namespace anneal {
@@ -126,9 +127,9 @@ Comparison compare_output(const TensorView& got, const TensorView& expected,
                     : fmt::format("differ by more than {:.3g} and {:g} of the reference",
                                   tolerance.atol, tolerance.rtol);
     result.why =
-        fmt::format("{} of {} elements {}{}, the worst at {}: {:.9g} instead of {:.9g}", outside,
-                    a.size(), limit, may_differ > 0 ? fmt::format(" ({} may)", may_differ) : "",
-                    place_of(worst, got.dims), a[worst], b[worst]);
+        fmt::format("{} of {} elements {}{}, the worst at {}: {} instead of {}", outside, a.size(),
+                    limit, may_differ > 0 ? fmt::format(" ({} may)", may_differ) : "",
+                    place_of(worst, got.dims), number_text(a[worst], 9), number_text(b[worst], 9));
   } else if (quantized) {
     const int64_t lane = moved_lane(a, b, got.dims);
     if (lane >= 0) result.why = fmt::format("the top-1 of row {} is not the reference's", lane);

@@ -25,7 +25,8 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kPicturesBeside = 3;  // of 32 characters each
 
 struct EvalFlags {
-  std::string engine, images, labels, classes, device = "cpu";
+  EngineOptions engine_options;
+  std::string engine, images, labels, classes;
   int64_t batch = 0;
   int threads = 0, show = 0;
   bool verbose = false;
@@ -187,7 +188,7 @@ int evaluate_engine(const EvalFlags& flags) {
   const LabelledSet set = read_set(flags);
   const auto classes =
       flags.classes.empty() ? std::vector<std::string>() : read_labels(flags.classes);
-  const auto engine = open_engine(flags.engine, flags.device);
+  const auto engine = open_engine(flags.engine, flags.engine_options);
   ContextOptions options;
   options.threads = flags.threads;
   ExecutionContext context(engine, options);
@@ -249,8 +250,7 @@ void add_eval_command(CLI::App& application, Action& action) {
   command->add_option("--show", flags->show, "Pictures to show as text")
       ->capture_default_str()
       ->check(at_least(0));
-  command->add_option("--device", flags->device, "Where to run: cpu, or cpu:ISA")
-      ->capture_default_str();
+  add_device_flags(*command, flags->engine_options);
   command->add_option("--threads", flags->threads, "Most threads to use; 0: one per core")
       ->capture_default_str()
       ->check(at_least(0));

@@ -8,7 +8,7 @@
 #include "anneal/cli/commands.h"
 #include "anneal/cli/exit_status.h"
 #include "anneal/cli/inspect_text.h"
-#include "anneal/core/file.h"
+#include "anneal/cli/open_engine.h"
 #include "anneal/engine/plan.h"
 #include "anneal/graph/text.h"
 #include "anneal/importer/importer.h"
@@ -18,17 +18,8 @@ namespace {
 
 struct InspectFlags {
   std::string file;
-  bool graph = false, plan = false, decisions = false, json = false;
+  bool graph = false, plan = false, decisions = false, json = false, map = true;
 };
-
-// An engine is told by its name or its first bytes: an ONNX file never begins with 0x89, which
-// would be a field of a kind that Protobuf does not have.
-bool is_engine(const std::string& path) {
-  if (std::string_view(path).ends_with(".onnx")) return false;
-  if (std::string_view(path).ends_with(".engine")) return true;
-  const FileBytes file = read_file(path);
-  return !file.bytes.empty() && file.bytes[0] == std::byte{0x89};
-}
 
 int inspect_model(const InspectFlags& flags) {
   if (flags.plan || flags.decisions)
@@ -51,7 +42,7 @@ int inspect_engine(const InspectFlags& flags) {
     fail(Code::kInvalidArgument,
          fmt::format("{} is an engine, which holds plans instead of a graph; use --plan",
                      flags.file));
-  const EngineFile file = read_engine_file(flags.file);
+  const EngineFile file = read_engine_file(flags.file, {.map = flags.map});
   if (flags.json) {
     fmt::print("{}", json_text(engine_json(file)));
   } else if (flags.plan) {
@@ -83,6 +74,7 @@ void add_inspect_command(CLI::App& application, Action& action) {
   command->add_flag("--plan", flags->plan, "Of an engine: the whole plan as text");
   command->add_flag("--decisions", flags->decisions, "Of an engine: every recorded decision");
   command->add_flag("--json", flags->json, "As JSON, for programs");
+  command->add_flag("!--no-mmap", flags->map, "Read an engine file instead of mapping it");
   command->footer(kFooter);
   command->callback([&action, flags] {
     action = [flags] {

@@ -118,9 +118,9 @@ std::string arena_text(const Plan& plan) {
 }
 
 std::string plan_text(const Plan& plan, bool with_decisions) {
-  std::string text =
-      fmt::format("\nplan for {} (devices {}): {} steps, arena {}\n", plan.target,
-                  fmt::join(plan.devices, ", "), plan.steps.size(), arena_text(plan));
+  std::string text = fmt::format("\nplan for {} (devices {}): {}, arena {}\n", plan.target,
+                                 fmt::join(plan.devices, ", "),
+                                 count_text(plan.steps.size(), "step"), arena_text(plan));
   text += ports_text(plan_ports(plan, plan.inputs), plan_ports(plan, plan.outputs));
   text += symbols_text(plan.sizes);
   Rows rows = {{"step", "op", "kernel", "output"}};
@@ -139,8 +139,8 @@ std::string plan_text(const Plan& plan, bool with_decisions) {
   text += "\n" + table_text(rows, {false, false, false, false});
   text += "\nkernels\n" + counts_text(kernels);
   if (!with_decisions) {
-    text += fmt::format("\n{} decisions are recorded; show them with --decisions\n",
-                        plan.decisions.size());
+    text += fmt::format("\n{} recorded; show with --decisions\n",
+                        count_text(plan.decisions.size(), "decision"));
     return text;
   }
   rows = {{"stage", "subject", "decision"}};
@@ -186,8 +186,9 @@ std::string model_text(const Imported& model) {
                   model.info.producer.empty() ? "an unnamed program" : model.info.producer);
   text += ports_text(graph_inputs(graph), graph_outputs(graph));
   text += symbols_text(graph.sizes());
-  text += fmt::format("weights {} in {} tensors\n\n{} layers\n", bytes_text(constants.bytes),
-                      constants.count, graph.layer_count());
+  text +=
+      fmt::format("weights {} in {}\n\n{}\n", bytes_text(constants.bytes),
+                  count_text(constants.count, "tensor"), count_text(graph.layer_count(), "layer"));
   return text + counts_text(op_counts(graph));
 }
 
@@ -209,10 +210,10 @@ Json model_json(const Imported& model) {
 
 std::string engine_text(const EngineFile& file, bool with_decisions) {
   std::string text =
-      fmt::format("engine of {}, made by {}\nweights {} in {} tensors, {} plan{}\n",
+      fmt::format("engine of {}, made by {}\nweights {} in {}, {}\n",
                   file.model_name.empty() ? "a model without a name" : file.model_name,
-                  file.producer, bytes_text(weight_bytes(file)), file.weights.size(),
-                  file.plans.size(), file.plans.size() == 1 ? "" : "s");
+                  file.producer, bytes_text(weight_bytes(file)),
+                  count_text(file.weights.size(), "tensor"), count_text(file.plans.size(), "plan"));
   for (const Plan& plan : file.plans) text += plan_text(plan, with_decisions);
   return text;
 }

@@ -5,14 +5,31 @@
 #include <cstdio>
 #include <string_view>
 
+#include "anneal/core/file.h"
+
 namespace anneal {
 
-std::shared_ptr<const Engine> open_engine(const std::string& path, const std::string& device) {
+// An ONNX file never begins with 0x89, which would be a field of a kind that Protobuf does not
+// have.
+bool is_engine(const std::string& path) {
+  if (std::string_view(path).ends_with(".onnx")) return false;
+  if (std::string_view(path).ends_with(".engine")) return true;
+  const FileBytes file = read_file(path);
+  return !file.bytes.empty() && file.bytes[0] == std::byte{0x89};
+}
+
+void add_device_flags(CLI::App& command, EngineOptions& options) {
+  command.add_option("--device", options.device, "Where to run: cpu, or cpu:ISA")
+      ->capture_default_str();
+  command.add_flag(
+      "!--no-mmap", options.map,
+      "Read the engine file instead of mapping it, so that it may change while in use");
+}
+
+std::shared_ptr<const Engine> open_engine(const std::string& path, const EngineOptions& options) {
   if (std::string_view(path).ends_with(".onnx"))
     fail(Code::kInvalidArgument,
          fmt::format("{} is a model, not an engine; build one first: anneal build {}", path, path));
-  EngineOptions options;
-  options.device = device;
   auto engine = Engine::load(path, options);
   for (const std::string& remark : engine->remarks()) fmt::print(stderr, "anneal: {}\n", remark);
   return engine;

@@ -1,5 +1,6 @@
 // Loading an engine for a command.
 #pragma once
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,8 +9,14 @@
 
 namespace anneal {
 
+// Whether a file holds an engine, by its name or else its first bytes; anything else is taken for
+// a model.
+bool is_engine(const std::string& path);
+
+void add_device_flags(CLI::App& command, EngineOptions& options);  // --device and --no-mmap
+
 // Remarks of the engine go to stderr. An ONNX file is refused with the command that builds it.
-std::shared_ptr<const Engine> open_engine(const std::string& path, const std::string& device);
+std::shared_ptr<const Engine> open_engine(const std::string& path, const EngineOptions& options);
 
 std::vector<std::string> input_names(const Engine& engine);
 

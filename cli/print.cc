@@ -22,6 +22,14 @@ std::string milliseconds_text(double value) {
   return fmt::format("{:.3g} ms", value);
 }
 
+std::string count_text(uint64_t count, std::string_view one) {
+  return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
+}
+
+std::string number_text(double value, int digits) {
+  return std::isnan(value) ? "nan" : fmt::format("{:.{}g}", value, digits);
+}
+
 std::string one_line(std::string_view text) {
   std::string line;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -9,8 +9,11 @@
 
 namespace anneal {
 
-std::string bytes_text(uint64_t bytes);          // "26.5 kB"
-std::string milliseconds_text(double value);     // "0.123 ms", "12.3 ms", "1.23 s"
+std::string bytes_text(uint64_t bytes);                        // "26.5 kB"
+std::string milliseconds_text(double value);                   // "0.123 ms", "12.3 ms", "1.23 s"
+std::string count_text(uint64_t count, std::string_view one);  // "1 step", "2 steps"
+// At most `digits` significant ones; NaN has no sign.
+std::string number_text(double value, int digits = 6);
 std::string one_line(std::string_view text);     // line ends become "; "
 std::string port_text(const Port& port);         // "x: f32[N,3,224,224]"
 std::string port_bounds_text(const Port& port);  // "[1,3,..] to [8,3,..]", or "" if all is known

@@ -29,7 +29,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kMostSamplesShown = 8;
 
 struct RunFlags {
-  std::string engine, device = "cpu", shapes, save_folder, labels;
+  EngineOptions engine_options;
+  std::string engine, shapes, save_folder, labels;
   std::vector<std::string> inputs;
   int threads = 0, iterations = 1, warmup = -1, top = 5;
   bool profile = false, verbose = false;
@@ -72,7 +73,7 @@ void print_top(const Tensor& output, const ScoreLayout& layout,
     if (layout.samples > 1) fmt::print("  sample {}\n", sample);
     Rows rows;
     for (const Ranked& ranked : best_classes(output, layout, sample, k))
-      rows.push_back({"  ", fmt::format("{:.4g}", ranked.score), fmt::format("{}", ranked.index),
+      rows.push_back({"  ", number_text(ranked.score, 4), fmt::format("{}", ranked.index),
                       labels.empty() ? "" : labels[static_cast<size_t>(ranked.index)]});
     fmt::print("{}", table_text(rows, {false, true, true, false}));
   }
@@ -120,7 +121,7 @@ void print_profile(const std::vector<StepTotal>& totals, int runs) {
 }
 
 int run_engine(const RunFlags& flags) {
-  const auto engine = open_engine(flags.engine, flags.device);
+  const auto engine = open_engine(flags.engine, flags.engine_options);
   const auto labels = flags.labels.empty() ? std::vector<std::string>() : read_labels(flags.labels);
   const std::vector<Tensor> inputs = sample_inputs(*engine, flags.inputs, flags.shapes);
   ContextOptions options;
@@ -210,8 +211,7 @@ void add_run_command(CLI::App& application, Action& action) {
   command->add_option("--top", flags->top, "Classes to show where an output looks like scores")
       ->capture_default_str()
       ->check(at_least(0));
-  command->add_option("--device", flags->device, "Where to run: cpu, or cpu:ISA")
-      ->capture_default_str();
+  add_device_flags(*command, flags->engine_options);
   command->add_option("--threads", flags->threads, "Most threads to use; 0: one per core")
       ->capture_default_str()
       ->check(at_least(0));

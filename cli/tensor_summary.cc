@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "anneal/cli/print.h"
 #include "anneal/engine/data/elements.h"
 
 namespace anneal {
@@ -34,8 +35,8 @@ std::string summary_text(const Tensor& tensor, int64_t first_values) {
   const TensorSummary summary = summarize(tensor);
   std::string text;
   if (summary.nan_count < tensor.count())
-    text =
-        fmt::format("min {:.6g}  max {:.6g}  mean {:.6g}", summary.min, summary.max, summary.mean);
+    text = fmt::format("min {}  max {}  mean {}", number_text(summary.min),
+                       number_text(summary.max), number_text(summary.mean));
   if (summary.nan_count > 0)
     text += fmt::format("{}{} NaN", text.empty() ? "" : "  ", summary.nan_count);
   if (summary.inf_count > 0) text += fmt::format("  {} Inf", summary.inf_count);
@@ -43,9 +44,10 @@ std::string summary_text(const Tensor& tensor, int64_t first_values) {
   const int64_t shown = std::min(first_values, tensor.count());
   const size_t element = size_of(tensor.dtype());
   for (int64_t i = 0; i < shown; ++i)
-    text += fmt::format(
-        "{}{:.6g}", i > 0 ? ", " : "",
-        read_element(tensor.dtype(), tensor.bytes().data() + static_cast<size_t>(i) * element));
+    text +=
+        fmt::format("{}{}", i > 0 ? ", " : "",
+                    number_text(read_element(
+                        tensor.dtype(), tensor.bytes().data() + static_cast<size_t>(i) * element)));
   return text + (shown < tensor.count() ? ", ...]" : "]");
 }
 

@@ -144,6 +144,8 @@ class Command(unittest.TestCase):
         self.anneal("build", "m.onnx", "-o", "m.onnx", status=2, says="the model itself")
         for flag in ["--report", "--dump-graph"]:
             self.anneal("build", "m.onnx", flag, "nowhere/x", status=2, says="nowhere/x")
+            self.anneal("build", "missing.onnx", flag, "nowhere/x", status=2, says="no folder nowhere")
+            self.anneal("build", "missing.onnx", flag, "folder", status=2, says="it is a folder")
         self.assertEqual(self.files(), ["m.onnx"])
         self.assertEqual((self.at / "m.onnx").read_bytes(), ABS)
         self.anneal("build", "m.onnx", "-o", "/dev/null")
@@ -167,8 +169,16 @@ class Command(unittest.TestCase):
         self.anneal("build", "m.onnx", "--shapes", "a:4xQ", status=2, says="not a shape")
         self.anneal("build", "m.onnx", "--shapes", "a:4x5", status=2, says="a")
         self.anneal("build", "m.onnx", "--min-shapes", "a:4x3", "--max-shapes", "a:2x3", status=2, says="shrink")
+        for flag in ["--min-shapes", "--opt-shapes", "--max-shapes"]:
+            self.anneal("build", "m.onnx", "--shapes", "a:4x3", flag, "b:8x3", status=2, says=["--shapes and", flag])
         self.anneal("build", "m.onnx", "--skip-pass", "no_such_pass", status=2, says="no_such_pass")
         self.anneal("build", "m.onnx", "--target", "toaster", status=2, says="toaster")
+
+    def test_one_of_a_thing_is_no_plural(self):
+        self.write("m.onnx", ABS)
+        self.assertIn("m.engine: 1 step for cpu", self.anneal("build", "m.onnx"))
+        self.anneal("inspect", "m.engine", out=[": 1 step, arena", "1 plan"])
+        self.anneal("inspect", "m.onnx", out="\n1 layer\n")
 
     def test_two_builds_give_the_same_bytes(self):
         self.write("m.onnx", ABS)
@@ -186,7 +196,7 @@ class Command(unittest.TestCase):
         self.anneal("run", engine, "--input", "x=x.npy", "--save", "out", out=["y: f32[2,3]", "1 NaN", "1 Inf"])
         saved = (self.at / "out" / "y.npy").read_bytes()
         self.assertTrue(saved.endswith(struct.pack("<6f", 1, 2, 3, 4, float("nan"), float("inf"))))
-        self.anneal("run", engine, "--input", "x.pb", out="min 1  max 6")
+        self.anneal("run", engine, "--input", "x.pb", "--no-mmap", out="min 1  max 6")
         self.anneal("run", engine, "--input", "x=x.raw", out="min 1  max 6")
         first = self.anneal("run", engine, "--input", "random:1")
         second = self.anneal("run", engine, "--input", "random:2")
@@ -238,7 +248,7 @@ class Command(unittest.TestCase):
         self.anneal("inspect", "m.onnx", "--graph", out="graph tiny")
         self.assertEqual(json.loads(self.anneal("inspect", "m.onnx", "--json"))["opset"], 13)
         self.anneal("inspect", engine, out=["plan for cpu", "cpu."])
-        self.anneal("inspect", engine, "--plan", out="N")
+        self.anneal("inspect", engine, "--plan", "--no-mmap", out="N")
         self.anneal("inspect", engine, "--decisions", out="stage")
         plans = json.loads(self.anneal("inspect", engine, "--json"))["plans"]
         self.assertEqual(plans[0]["target"], "cpu")
@@ -300,6 +310,7 @@ class Command(unittest.TestCase):
         self.case("good")
         self.write("picture.tar.zst", b"\xff\xd8\xff\xe0" + bytes(100))
         self.anneal("check", "empty", status=2, says="no test case")
+        self.anneal("check", "good", "--json", "nowhere/r.json", status=2, says="no folder nowhere")
         self.anneal("check", "missing", status=2, says="missing")
         self.anneal("check", "picture.tar.zst", status=2, says="picture.tar.zst")
         self.anneal("check", "good", "--filter", "(", status=2, says="regular expression")

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "anneal/cli/picture.h"
@@ -21,6 +22,16 @@ TEST(Print, Numbers) {
   EXPECT_EQ(bytes_text(UINT64_MAX), "1.84e+07 TB");
   EXPECT_EQ(milliseconds_text(0.1234), "0.123 ms");
   EXPECT_EQ(milliseconds_text(1234), "1.23 s");
+}
+
+TEST(Print, CountsAndNumbers) {
+  EXPECT_EQ(count_text(0, "step"), "0 steps");
+  EXPECT_EQ(count_text(1, "step"), "1 step");
+  EXPECT_EQ(count_text(2, "step"), "2 steps");
+  EXPECT_EQ(number_text(0.1234567), "0.123457");
+  EXPECT_EQ(number_text(0.1234567, 2), "0.12");
+  EXPECT_EQ(number_text(-std::numeric_limits<double>::quiet_NaN()), "nan");
+  EXPECT_EQ(number_text(-std::numeric_limits<double>::infinity()), "-inf");
 }
 
 TEST(Print, OneLine) {
