@@ -144,7 +144,18 @@ Facts Graph::infer_outputs(const Layer& layer) const {
     views[i] = input.constant->view();
     inputs[i].value = &views[i];
   }
-  return infer_layer(layer.op, layer.epilogues, layer.op_input_count, InferInputs(inputs, *sizes_));
+  std::vector<Signature> bodies;
+  if (!bodies_of(layer.op).empty())
+    for (const Graph& body : bodies_) bodies.push_back(body.signature());
+  return infer_layer(layer.op, layer.epilogues, layer.op_input_count,
+                     InferInputs(inputs, *sizes_, bodies));
+}
+
+Signature Graph::signature() const {
+  Signature signature;
+  for (const ValueId input : inputs_) signature.inputs.push_back(value(input).type());
+  for (const Output& output : outputs_) signature.outputs.push_back(value(output.value).type());
+  return signature;
 }
 
 Facts Graph::infer_outputs(LayerId id) const {
@@ -351,8 +362,9 @@ void Graph::refine() {
   for (LayerId id : order()) {
     if (auto* tensor = std::get_if<SizeTensor>(&mutable_layer(id).op))
       for (Size& size : tensor->elements) size = pinned(size, *sizes_);
-    const Facts facts = infer_outputs(id);
     const Layer& one = layer(id);
+    refine_bodies(one);
+    const Facts facts = infer_outputs(id);
     check(facts.size() == one.outputs.size(), "as many outputs as facts");
     with_context([&] { return described(one); },
                  [&] {
@@ -363,7 +375,20 @@ void Graph::refine() {
                    }
                  });
   }
-  for (Graph& body : bodies_) body.refine();
+}
+
+// What became known of a capture is known in the bodies.
+void Graph::refine_bodies(const Layer& layer) {
+  for (const BodyUse& use : bodies_of(layer.op)) {
+    check(use.body >= 0 && static_cast<size_t>(use.body) < bodies_.size(), "a body of this graph");
+    Graph& body = bodies_[static_cast<size_t>(use.body)];
+    for (size_t i = 0; use.outer + i < layer.inputs.size(); ++i) {
+      check(use.inner + i < body.inputs_.size(), "a body with an input for every capture");
+      Fact& inner = body.mutable_value(body.inputs_[use.inner + i]).fact;
+      inner.type = narrowed(inner, value(layer.inputs[use.outer + i]).fact).type;
+    }
+    body.refine();
+  }
 }
 
 std::vector<LayerId> Graph::order() const {

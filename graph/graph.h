@@ -104,6 +104,7 @@ class Graph {
   size_t layer_count() const;                       // live ones
   // What infer_layer() says of a layer's outputs now.
   Facts infer_outputs(LayerId id) const;
+  Signature signature() const;  // the types of inputs and outputs
   // The fact that refine() would leave: `inferred`, or `old` where that knows more. Fails with
   // kInvalidModel if they contradict each other.
   Fact narrowed(const Fact& old, const Fact& inferred) const;
@@ -122,6 +123,7 @@ class Graph {
   template <class Id>
   std::string unique(std::string name, const std::unordered_map<std::string, Id>& taken);
   Facts infer_outputs(const Layer& layer) const;
+  void refine_bodies(const Layer& layer);
   void name_unknown_sizes(Facts& facts, const std::vector<std::string>& names) const;
   Graph copy_into(const std::shared_ptr<SizeTable>& sizes) const;
   void erase(LayerId id);

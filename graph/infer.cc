@@ -44,9 +44,21 @@ struct ArityOf {
   Arity operator()(const ShapeOf&) const { return {1, 1}; }
   Arity operator()(const SizeTensor&) const { return {0, 0}; }
   Arity operator()(const Range&) const { return {3, 3}; }
-  Arity operator()(const Resize&) const { return {1, 3}; }
+  Arity operator()(const Resize&) const { return {1, 4}; }
   Arity operator()(const Quantize&) const { return {2, 3}; }
   Arity operator()(const Dequantize&) const { return {2, 3}; }
+  Arity operator()(const GridSample&) const { return {2, 2}; }
+  Arity operator()(const RoiAlign&) const { return {3, 3}; }
+  Arity operator()(const NonZero&) const { return {1, 1}; }
+  Arity operator()(const Unique&) const { return {1, 1}; }
+  Arity operator()(const NonMaxSuppression&) const { return {2, 5}; }
+  Arity operator()(const ReverseSequence&) const { return {2, 2}; }
+  Arity operator()(const Recurrent& op) const {
+    return {3, op.kind == RecurrentKind::kLstm ? 8 : 6};
+  }
+  Arity operator()(const If&) const { return {1, kMany}; }
+  Arity operator()(const Loop&) const { return {2, kMany}; }
+  Arity operator()(const Scan&) const { return {1, kMany}; }
 };
 
 // No rule may give a size that is surely negative, nor more elements than can be counted.
@@ -71,6 +83,12 @@ const Type& InferInputs::type(int i) const {
   const Type& type = inputs_[static_cast<size_t>(i)].fact->type;
   if (type.container != Container::kTensor) refuse(fmt::format("input {} is not a tensor", i));
   return type;
+}
+
+const Signature& InferInputs::body(int64_t index) const {
+  if (index < 0 || index >= static_cast<int64_t>(bodies_.size()))
+    refuse(fmt::format("body {} of {}", index, bodies_.size()));
+  return bodies_[static_cast<size_t>(index)];
 }
 
 std::optional<std::vector<Size>> InferInputs::elements(int i) const {

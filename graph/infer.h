@@ -32,12 +32,18 @@ struct InferInput {
       nullptr;  // the data, on the host, if known: constants, and when running
 };
 
+// The types of a body of control flow, which shares the layer's size table.
+struct Signature {
+  std::vector<Type> inputs, outputs;
+};
+
 // What infer() sees. Reading a malformed layer (too few inputs, wrong dtype) fails with
 // kInvalidModel.
 class InferInputs {
  public:
-  InferInputs(std::span<const InferInput> inputs, SizeTable& sizes)
-      : inputs_(inputs), sizes_(sizes) {}
+  InferInputs(std::span<const InferInput> inputs, SizeTable& sizes,
+              std::span<const Signature> bodies = {})
+      : inputs_(inputs), sizes_(sizes), bodies_(bodies) {}
   int count() const { return static_cast<int>(inputs_.size()); }
   bool has(int i) const { return i < count() && inputs_[i].fact != nullptr; }
   const Type& type(int i) const;  // fails if absent, or if not a tensor
@@ -50,11 +56,13 @@ class InferInputs {
   std::optional<std::vector<int64_t>> integers(int i) const;
   SizeTable& sizes() const { return sizes_; }
   std::span<const InferInput> all() const { return inputs_; }
-  InferInputs first(int count) const { return {inputs_.first(count), sizes_}; }
+  InferInputs first(int count) const { return {inputs_.first(count), sizes_, bodies_}; }
+  const Signature& body(int64_t index) const;
 
  private:
   std::span<const InferInput> inputs_;
   SizeTable& sizes_;
+  std::span<const Signature> bodies_;
 };
 
 using Facts = std::vector<Fact>;  // one per output of the op
@@ -73,7 +81,7 @@ struct Arity {
   int min = 0;
   int max = 0;
 };
-Arity input_arity(const Op& op);  // max is 1 << 20 for Pointwise and Concat
+Arity input_arity(const Op& op);  // max is 1 << 20 where there is no limit
 
 // The register type in which an op hands results of this dtype to an epilogue: f32 for f16, bf16
 // and f32; i32 for 8-bit Conv and MatMul (whose dtype is then i32 already); else the dtype's own.

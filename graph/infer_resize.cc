@@ -54,6 +54,22 @@ std::vector<Size> keep_aspect(ResizePolicy policy, const std::vector<Size>& x,
   return sizes;
 }
 
+// The contents of the input `scales`; empty if it is absent or not known yet.
+std::vector<float> scales_of(const InferInputs& inputs, size_t count) {
+  if (!inputs.has(3)) return {};
+  rules::require_dtype(inputs, 3, DataType::kF32);
+  const Shape& shape = inputs.shape(3);
+  if (shape.rank() != 1 ||
+      rules::surely_differ(shape[0], static_cast<int64_t>(count), inputs.sizes()))
+    refuse(fmt::format("scales of shape {} for {} axes", inputs.sizes().text(shape), count));
+  const TensorView* view = inputs.value(3);
+  if (!view || !view->data) return {};
+  std::vector<float> scales;
+  for (int64_t i = 0; i < view->dims[0]; ++i)
+    scales.push_back(view->as<float>()[i * view->strides[0]]);
+  return scales;
+}
+
 }  // namespace
 
 Facts infer(const Resize& op, const InferInputs& inputs) {
@@ -76,14 +92,18 @@ Facts infer(const Resize& op, const InferInputs& inputs) {
 
   std::vector<Size> from, to;
   for (int64_t axis : op.axes) from.push_back(x.shape[static_cast<int>(axis)]);
-  if (!op.scales.empty()) {
-    if (inputs.has(1)) refuse("scales and sizes");
-    if (op.scales.size() != count)
-      refuse(fmt::format("{} scales for {} axes", op.scales.size(), count));
-    for (size_t i = 0; i < count; ++i) {
-      if (!(op.scales[i] > 0) || std::isinf(op.scales[i]))
-        refuse(fmt::format("a scale of {}", op.scales[i]));
-      to.push_back(scaled(from[i], op.scales[i], sizes));
+  const std::vector<float> scales = op.scales.empty() ? scales_of(inputs, count) : op.scales;
+  if (!scales.empty() || inputs.has(3)) {
+    if (inputs.has(1) || (inputs.has(3) && !op.scales.empty())) refuse("scales beside sizes");
+    if (scales.empty()) {
+      to.assign(count, Size::unknown());
+    } else if (scales.size() != count) {
+      refuse(fmt::format("{} scales for {} axes", scales.size(), count));
+    }
+    for (size_t i = 0; i < scales.size(); ++i) {
+      if (!(scales[i] > 0) || std::isinf(scales[i]))
+        refuse(fmt::format("a scale of {}", scales[i]));
+      to.push_back(scaled(from[i], scales[i], sizes));
     }
   } else {
     to = rules::list(inputs, 1, "sizes");

@@ -36,6 +36,20 @@ Op op_named(std::string_view name) {
   return {};
 }
 
+std::vector<BodyUse> bodies_of(const Op& op) {
+  if (const auto* branch = std::get_if<If>(&op))
+    return {{branch->then_body, 1, 0}, {branch->else_body, 1, 0}};
+  if (const auto* loop = std::get_if<Loop>(&op)) {
+    const int captures = 2 + static_cast<int>(loop->carried);
+    return {{loop->body, captures, captures}};
+  }
+  if (const auto* scan = std::get_if<Scan>(&op)) {
+    const int captures = static_cast<int>(scan->carried) + static_cast<int>(scan->axes.size());
+    return {{scan->body, captures, captures}};
+  }
+  return {};
+}
+
 uint64_t hash(const Op& op) {
   if (std::holds_alternative<std::monostate>(op)) return 0;
   ByteWriter bytes;

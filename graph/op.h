@@ -5,6 +5,7 @@
 #include <string_view>
 #include <type_traits>
 #include <variant>
+#include <vector>
 
 #include "anneal/core/bytes.h"
 #include "anneal/core/size.h"
@@ -41,5 +42,13 @@ Op op_from_text(std::string_view text, SizeTable& sizes);  // fails with kInvali
 void save(ByteWriter& to, const Op& op);
 Op load_op(ByteReader& from);  // fails with kIncompatiblePlan; enums and counts are checked
 uint64_t hash(const Op& op);
+
+// A body that an op of control flow runs: input `outer + i` of the layer is input `inner + i` of
+// the body, for every capture i.
+struct BodyUse {
+  int64_t body = 0;
+  int outer = 0, inner = 0;
+};
+std::vector<BodyUse> bodies_of(const Op& op);  // none for other ops
 
 }  // namespace anneal

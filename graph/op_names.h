@@ -65,6 +65,29 @@ struct EnumNames<ResizePolicy> {
   static constexpr std::string_view names[] = {"stretch", "not_larger", "not_smaller"};
 };
 
+template <>
+struct EnumNames<GridPadding> {
+  static constexpr auto last = GridPadding::kReflection;
+  static constexpr std::string_view names[] = {"zeros", "border", "reflection"};
+};
+template <>
+struct EnumNames<RecurrentKind> {
+  static constexpr auto last = RecurrentKind::kLstm;
+  static constexpr std::string_view names[] = {"rnn", "gru", "lstm"};
+};
+template <>
+struct EnumNames<Direction> {
+  static constexpr auto last = Direction::kBidirectional;
+  static constexpr std::string_view names[] = {"forward", "reverse", "bidirectional"};
+};
+template <>
+struct EnumNames<Activation> {
+  static constexpr auto last = Activation::kSoftplus;
+  static constexpr std::string_view names[] = {
+      "sigmoid",     "tanh",         "relu", "affine",   "leaky_relu", "thresholded_relu",
+      "scaled_tanh", "hard_sigmoid", "elu",  "softsign", "softplus"};
+};
+
 template <class E>
 concept NamedEnum = requires {
   EnumNames<E>::last;

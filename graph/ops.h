@@ -33,6 +33,22 @@ enum class ResizeCoordinates : uint8_t {
 };
 enum class ResizeNearest : uint8_t { kRoundPreferFloor, kRoundPreferCeil, kFloor, kCeil };
 enum class ResizePolicy : uint8_t { kStretch, kNotLarger, kNotSmaller };
+enum class GridPadding : uint8_t { kZeros, kBorder, kReflection };
+enum class RecurrentKind : uint8_t { kRnn, kGru, kLstm };
+enum class Direction : uint8_t { kForward, kReverse, kBidirectional };
+enum class Activation : uint8_t {
+  kSigmoid,
+  kTanh,
+  kRelu,
+  kAffine,           // alpha*x + beta
+  kLeakyRelu,        // x < 0 ? alpha*x : x
+  kThresholdedRelu,  // x > alpha ? x : 0
+  kScaledTanh,       // alpha*tanh(beta*x)
+  kHardSigmoid,      // min(max(alpha*x + beta, 0), 1)
+  kElu,              // x < 0 ? alpha*(exp(x) - 1) : x
+  kSoftsign,         // x / (1 + |x|)
+  kSoftplus          // log(1 + exp(x))
+};
 
 // inputs: one or more that broadcast against each other to the output's shape. outputs: one per
 // result.
@@ -255,15 +271,16 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// inputs: x, sizes[one per resized axis], [roi[2 * resized axes]]. `scales` are used for
-// coordinates when given (one per axis), else output / input size.
+// inputs: x, [sizes[one per resized axis]], [roi[2 * resized axes]], [scales: f32, one per resized
+// axis]. Exactly one of the field `scales`, the input sizes and the input scales is given; scales
+// are used for coordinates when given, else output / input size.
 struct Resize {
   ResizeMode mode = ResizeMode::kNearest;
   ResizeCoordinates coordinates = ResizeCoordinates::kHalfPixel;
   ResizeNearest nearest = ResizeNearest::kRoundPreferFloor;
   ResizePolicy policy = ResizePolicy::kStretch;
   std::vector<int64_t> axes{};  // ascending
-  std::vector<float> scales{};  // empty: from the sizes; given: the sizes input is absent
+  std::vector<float> scales{};  // known ones
   float cubic_coefficient = -0.75f;
   bool exclude_outside = false, antialias = false;
   float extrapolation_value = 0;
@@ -297,6 +314,127 @@ struct Dequantize {
   bool operator==(const Dequantize&) const = default;
 };
 
+// inputs: x[N,C,spatial...], grid[N,out...,spatial axes], coordinates in -1..1, the last axis of x
+// first. kCubic has the coefficient -0.75.
+struct GridSample {
+  ResizeMode mode = ResizeMode::kLinear;
+  GridPadding padding = GridPadding::kZeros;
+  bool align_corners = false;
+  static void fields(auto& op, auto&& f) {
+    f("mode", op.mode), f("padding", op.padding), f("align_corners", op.align_corners);
+  }
+  bool operator==(const GridSample&) const = default;
+};
+
+// inputs: x[N,C,H,W], regions[R,4] (x1, y1, x2, y2 in units of 1 / spatial_scale), images[R] (i64,
+// the n of each region). kind is kAverage or kMax of the samples of a bin.
+struct RoiAlign {
+  PoolKind kind = PoolKind::kAverage;
+  int64_t height = 1, width = 1;  // of the output
+  int64_t sampling_ratio = 0;     // samples per axis of a bin; 0: ceil(region / output size)
+  float spatial_scale = 1;
+  bool half_pixel = true;  // shifts regions by half a pixel, and lets them be empty
+  static void fields(auto& op, auto&& f) {
+    f("kind", op.kind), f("height", op.height), f("width", op.width);
+    f("sampling_ratio", op.sampling_ratio), f("spatial_scale", op.spatial_scale);
+    f("half_pixel", op.half_pixel);
+  }
+  bool operator==(const RoiAlign&) const = default;
+};
+
+// inputs: x. output: i64[rank of x, number of elements that are not 0], their coordinates,
+// row-major.
+struct NonZero {
+  static void fields(auto&, auto&&) {}
+  bool operator==(const NonZero&) const = default;
+};
+
+// inputs: x. outputs: the distinct elements (or slices along axis), then i64: where each was first
+// met, for each of x which of them it is, how often each was met. `flatten`: of all elements, axis
+// is not used. Not sorted: in the order they were met.
+struct Unique {
+  int64_t axis = 0;
+  bool flatten = true, sorted = true;
+  static void fields(auto& op, auto&& f) {
+    f("axis", op.axis), f("flatten", op.flatten), f("sorted", op.sorted);
+  }
+  bool operator==(const Unique&) const = default;
+};
+
+// inputs: boxes[N,S,4], scores[N,C,S], [most boxes per class: i64 scalar, 0 if absent], [IoU
+// threshold: 0], [score threshold: none]. output: i64[number of boxes, 3]: image, class, box.
+// A box is two corners in any order, y first, or centre_x, centre_y, width, height.
+struct NonMaxSuppression {
+  bool center_point_box = false;
+  static void fields(auto& op, auto&& f) { f("center_point_box", op.center_point_box); }
+  bool operator==(const NonMaxSuppression&) const = default;
+};
+
+// inputs: x, lengths (i64, one per element of batch_axis): the first `length` elements of
+// time_axis come in reverse order.
+struct ReverseSequence {
+  int64_t batch_axis = 1, time_axis = 0;
+  static void fields(auto& op, auto&& f) {
+    f("batch_axis", op.batch_axis), f("time_axis", op.time_axis);
+  }
+  bool operator==(const ReverseSequence&) const = default;
+};
+
+// inputs: x[T,N,in], w[D,G*H,in], r[D,G*H,H], [b[D,2*G*H]], [lengths[N], i32], [h0[D,N,H]], and for
+// kLstm [c0[D,N,H]], [peepholes[D,3*H]]. D: directions; G: gates: kRnn 1, kGru 3 (z, r, h), kLstm 4
+// (i, o, f, c; peepholes i, o, f). outputs: y[T,D,N,H], h[D,N,H], and for kLstm c[D,N,H]. Steps
+// beyond a sequence's length give 0. Activations are those of ONNX: of the gates, of the cell
+// (kRnn: the only one) and, kLstm, of the output.
+struct Recurrent {
+  RecurrentKind kind = RecurrentKind::kLstm;
+  Direction direction = Direction::kForward;
+  Activation gate = Activation::kSigmoid, cell = Activation::kTanh, output = Activation::kTanh;
+  std::vector<float> alphas{}, betas{};  // of gate, cell and output; empty: none is used
+  float clip = 0;                        // 0: none
+  bool linear_before_reset = false;      // kGru
+  bool input_forget = false;             // kLstm: the forget gate is 1 - i
+  static void fields(auto& op, auto&& f) {
+    f("kind", op.kind), f("direction", op.direction), f("gate", op.gate), f("cell", op.cell);
+    f("output", op.output), f("alphas", op.alphas), f("betas", op.betas), f("clip", op.clip);
+    f("linear_before_reset", op.linear_before_reset), f("input_forget", op.input_forget);
+  }
+  bool operator==(const Recurrent&) const = default;
+};
+
+// Control flow runs bodies: graphs beside the graph, by index. A body sees only its inputs; the
+// values of the outer graph that it uses are captures, the last inputs of layer and body alike.
+//
+// inputs: condition (bool scalar), captures. Both bodies take the captures, and give the outputs.
+struct If {
+  int64_t then_body = 0, else_body = 1;
+  static void fields(auto& op, auto&& f) {
+    f("then_body", op.then_body), f("else_body", op.else_body);
+  }
+  bool operator==(const If&) const = default;
+};
+
+// inputs: [trip count: i64 scalar], [condition: bool scalar], carried values, captures. body:
+// iteration (i64 scalar), condition (bool scalar), carried, captures -> condition, carried,
+// elements. outputs: carried, then the elements of all iterations stacked on a new axis 0.
+struct Loop {
+  int64_t body = 0, carried = 0;
+  static void fields(auto& op, auto&& f) { f("body", op.body), f("carried", op.carried); }
+  bool operator==(const Loop&) const = default;
+};
+
+// inputs: carried values, sequences, captures. body: carried, one slice of each sequence, captures
+// -> carried, elements. outputs: carried, then the stacked elements. One axis and direction (1:
+// from the end) per sequence, and per element of the body.
+struct Scan {
+  int64_t body = 0, carried = 0;
+  std::vector<int64_t> axes{}, reverse{}, output_axes{}, output_reverse{};
+  static void fields(auto& op, auto&& f) {
+    f("body", op.body), f("carried", op.carried), f("axes", op.axes), f("reverse", op.reverse);
+    f("output_axes", op.output_axes), f("output_reverse", op.output_reverse);
+  }
+  bool operator==(const Scan&) const = default;
+};
+
 #define ANNEAL_FOR_EACH_OP(X) \
   X(Pointwise)                \
   X(Conv)                     \
@@ -326,6 +464,16 @@ struct Dequantize {
   X(Range)                    \
   X(Resize)                   \
   X(Quantize)                 \
-  X(Dequantize)
+  X(Dequantize)               \
+  X(GridSample)               \
+  X(RoiAlign)                 \
+  X(NonZero)                  \
+  X(Unique)                   \
+  X(NonMaxSuppression)        \
+  X(ReverseSequence)          \
+  X(Recurrent)                \
+  X(If)                       \
+  X(Loop)                     \
+  X(Scan)
 
 }  // namespace anneal
