@@ -363,7 +363,7 @@ void Graph::refine() {
     if (auto* tensor = std::get_if<SizeTensor>(&mutable_layer(id).op))
       for (Size& size : tensor->elements) size = pinned(size, *sizes_);
     const Layer& one = layer(id);
-    refine_bodies(one);
+    for (const BodyUse& use : bodies_of(one.op)) refine_body(one, use);
     const Facts facts = infer_outputs(id);
     check(facts.size() == one.outputs.size(), "as many outputs as facts");
     with_context([&] { return described(one); },
@@ -377,18 +377,17 @@ void Graph::refine() {
   }
 }
 
-// What became known of a capture is known in the bodies.
-void Graph::refine_bodies(const Layer& layer) {
-  for (const BodyUse& use : bodies_of(layer.op)) {
-    check(use.body >= 0 && static_cast<size_t>(use.body) < bodies_.size(), "a body of this graph");
-    Graph& body = bodies_[static_cast<size_t>(use.body)];
-    for (size_t i = 0; use.outer + i < layer.inputs.size(); ++i) {
-      check(use.inner + i < body.inputs_.size(), "a body with an input for every capture");
-      Fact& inner = body.mutable_value(body.inputs_[use.inner + i]).fact;
-      inner.type = narrowed(inner, value(layer.inputs[use.outer + i]).fact).type;
-    }
-    body.refine();
+// What became known of a capture is known in the body.
+void Graph::refine_body(const Layer& layer, const BodyUse& use) {
+  check(use.body >= 0 && static_cast<size_t>(use.body) < bodies_.size(), "a body of this graph");
+  Graph& body = bodies_[static_cast<size_t>(use.body)];
+  const auto outer = static_cast<size_t>(use.outer), inner = static_cast<size_t>(use.inner);
+  for (size_t i = 0; outer + i < layer.inputs.size(); ++i) {
+    check(inner + i < body.inputs_.size(), "a body with an input for every capture");
+    Fact& fact = body.mutable_value(body.inputs_[inner + i]).fact;
+    fact.type = narrowed(fact, value(layer.inputs[outer + i]).fact).type;
   }
+  body.refine();
 }
 
 std::vector<LayerId> Graph::order() const {

@@ -123,7 +123,7 @@ class Graph {
   template <class Id>
   std::string unique(std::string name, const std::unordered_map<std::string, Id>& taken);
   Facts infer_outputs(const Layer& layer) const;
-  void refine_bodies(const Layer& layer);
+  void refine_body(const Layer& layer, const BodyUse& use);
   void name_unknown_sizes(Facts& facts, const std::vector<std::string>& names) const;
   Graph copy_into(const std::shared_ptr<SizeTable>& sizes) const;
   void erase(LayerId id);

@@ -94,7 +94,7 @@ Facts infer(const Resize& op, const InferInputs& inputs) {
   for (int64_t axis : op.axes) from.push_back(x.shape[static_cast<int>(axis)]);
   const std::vector<float> scales = op.scales.empty() ? scales_of(inputs, count) : op.scales;
   if (!scales.empty() || inputs.has(3)) {
-    if (inputs.has(1) || (inputs.has(3) && !op.scales.empty())) refuse("scales beside sizes");
+    if (inputs.has(1) || (inputs.has(3) && !op.scales.empty())) refuse("scales and sizes");
     if (scales.empty()) {
       to.assign(count, Size::unknown());
     } else if (scales.size() != count) {

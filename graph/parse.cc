@@ -253,45 +253,40 @@ class Parser {
     line.expect_end();
   }
 
-  // Lines up to `return`, and the bodies behind it.
+  // Lines up to `return`. A body is there before the layers that run it.
   void contents(Graph& graph, int depth) {
-    bool returned = false;
-    while (!returned) {
+    enum class Kind { kReturn, kBody, kOther };
+    for (;;) {
       if (!next()) refuse(fmt::format("line {}: \"return\" is missing", number_));
-      returned = in_line([&](Line& line) {
+      const Kind kind = in_line([&](Line& line) {
         if (line.accept_word("return")) {
           outputs(line, graph);
-          return true;
+          return Kind::kReturn;
+        }
+        if (line.accept_word("body")) {
+          if (depth == kMaxDepth) refuse("too many bodies in bodies");
+          header(line, graph.add_body());
+          return Kind::kBody;
         }
         if (line.accept_word("const")) {
           constant(line, graph);
         } else {
           layer(line, graph);
         }
-        return false;
+        return Kind::kOther;
       });
+      if (kind == Kind::kReturn) return;
+      if (kind == Kind::kBody) body(graph.bodies().back(), depth + 1);
     }
-    for (;;) {
-      const std::string_view text = text_, current = current_;
-      const int number = number_;
-      if (!next()) return;
-      const bool is_body = in_line([&](Line& line) {
-        if (!line.accept_word("body")) return false;
-        if (depth == kMaxDepth) refuse("too many bodies in bodies");
-        header(line, graph.add_body());
-        return true;
-      });
-      if (!is_body) {
-        text_ = text, current_ = current, number_ = number;
-        return;
-      }
-      contents(graph.bodies().back(), depth + 1);
-      if (!next()) refuse(fmt::format("line {}: \"end\" is missing", number_));
-      in_line([](Line& line) {
-        if (!line.accept_word("end")) refuse("\"end\" is expected");
-        line.expect_end();
-      });
-    }
+  }
+
+  void body(Graph& graph, int depth) {
+    contents(graph, depth);
+    if (!next()) refuse(fmt::format("line {}: \"end\" is missing", number_));
+    in_line([](Line& line) {
+      if (!line.accept_word("end")) refuse("\"end\" is expected");
+      line.expect_end();
+    });
   }
 
   static void outputs(Line& line, Graph& graph) {

@@ -63,6 +63,10 @@ class Writer {
       inputs += text::name_text(input.name) + ": " + to_text(input.type(), sizes);
     }
     to += fmt::format("{}{} {}({})\n", indent, keyword, text::name_text(graph_.name), inputs);
+    for (const Graph& body : graph_.bodies()) {
+      Writer(body, constants_).write(to, "body", indent + "  ");
+      to += indent + "  end\n";
+    }
     find_constants();
     for (ValueId id : written_)
       to += fmt::format("{}  const {}\n", indent, constant_text(graph_.value(id)));
@@ -77,10 +81,6 @@ class Writer {
       first = false;
     }
     to += '\n';
-    for (const Graph& body : graph_.bodies()) {
-      Writer(body, constants_).write(to, "body", indent + "  ");
-      to += indent + "  end\n";
-    }
   }
 
  private:

@@ -185,12 +185,16 @@ graph g(x: f32[9], k: i64[1])
 
 TEST(Graph, CloneIsIndependent) {
   Graph graph = parse_graph(R"g(
-graph g(x: f32[N])
-  a = Pointwise(x) program="(f32)->(f32) exp($0)"
-  return a
+graph g(x: f32[N], choice: bool[])
   body b(c: f32[N])
     return c
   end
+  body other(c: f32[N])
+    d = Pointwise(c) program="(f32)->(f32) exp($0)"
+    return d
+  end
+  a = If(choice, x)
+  return a
 )g");
   Graph copy = graph.clone();
   EXPECT_EQ(to_text(copy), to_text(graph));
@@ -201,6 +205,7 @@ graph g(x: f32[N])
   EXPECT_EQ(type_of(graph, "a"), "f32[N]");
   EXPECT_EQ(type_of(copy, "a"), "f32[5]");
   EXPECT_EQ(type_of(copy.bodies()[0], "c"), "f32[5]");
+  EXPECT_EQ(type_of(copy.bodies()[1], "d"), "f32[5]");
 }
 
 TEST(Graph, OrderPrefersWhatWasAddedFirst) {

@@ -41,7 +41,7 @@ struct Changer {
   }
   template <NamedEnum E>
   void operator()(const char*, E& value) const {
-    value = EnumNames<E>::last;
+    value = value == EnumNames<E>::last ? E{} : EnumNames<E>::last;
   }
   void operator()(const char*, std::vector<int64_t>& value) const { value = {1, -2, INT64_MIN}; }
   void operator()(const char*, std::vector<float>& value) const { value = {0.1f, -0.0f, 1e-45f}; }

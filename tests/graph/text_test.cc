@@ -52,19 +52,20 @@ graph containers(s: seq(f32[]), o: optional(i64[N,"batch size"]), q: optional(se
   return s, o, q, t
 )g",
     R"g(size N
-graph outer(x: f32[N])
-  a = Pointwise(x) program="(f32)->(f32) exp($0)"
-  return a
+graph outer(x: f32[N], choice: bool[])
   body then(c: f32[N])
-    d = Softmax(c)
-    return d
     body deeper()
       return
     end
+    d = Softmax(c)
+    return d
   end
   body otherwise(c: f32[N])
     return c
   end
+  a = Pointwise(x) program="(f32)->(f32) exp($0)"
+  b = If(choice, a)
+  return b
 )g",
     R"g(graph absent(x: u8[1,1,3], w: u8[1,1,1], z: u8[])
   c = Conv(x, w, _, z) strides=[1] pads_begin=[0] pads_end=[0] dilations=[1]
@@ -178,8 +179,9 @@ TEST(Text, WrongTexts) {
            {"  return x, x\n", "line 3: two graph outputs"},
            {"  a = Softmax(x)\n", "line 3: \"return\" is missing"},
            {"  return\n  return\n", "line 4: something follows the graph"},
-           {"  return\n  body b()\n  return\n", "line 5: \"end\" is missing"},
-           {"  return\n  body b(y: f32[-2])\n", "line 4: input \"y\""},
+           {"  return\n  body b()\n", "line 4: something follows the graph"},
+           {"  body b()\n  return\n", "line 4: \"end\" is missing"},
+           {"  body b(y: f32[-2])\n", "line 3: input \"y\""},
        }) {
     try {
       parse_graph(head + row.text);

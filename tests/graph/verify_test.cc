@@ -76,11 +76,11 @@ TEST(Verify, UseOfAnErasedValue) {
 TEST(Verify, Bodies) {
   Graph graph = parse_graph(R"g(
 graph g(x: f32[N])
-  return x
   body inner(c: f32[N])
     d = Pointwise(c) program="(f32)->(f32) exp($0)"
     return d
   end
+  return x
 )g");
   EXPECT_EQ(refusal(graph), "accepted");
   Graph& body = graph.bodies()[0];
