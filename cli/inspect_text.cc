@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "anneal/cli/activation_memory.h"
 #include "anneal/cli/print.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/graph/text.h"
@@ -117,12 +118,31 @@ std::string arena_text(const Plan& plan) {
   return is_static(plan) ? bytes_text(plan.arena_bytes) : "placed when sizes are bound";
 }
 
-std::string plan_text(const Plan& plan, bool with_decisions) {
+std::string memory_text(const Plan& plan, std::span<const Tensor> weights) {
+  const auto memory = activation_memory(plan, weights);
+  if (!memory) return "";
+  return fmt::format("activations take {}{}, {:.2f} of the {} that live at one step\n",
+                     bytes_text(memory->arena_bytes),
+                     memory->at_best ? " at the sizes it is best at" : "", memory->ratio(),
+                     bytes_text(memory->live_bytes));
+}
+
+Json memory_json(const Plan& plan, std::span<const Tensor> weights) {
+  const auto memory = activation_memory(plan, weights);
+  if (!memory) return nullptr;
+  return {{"arena_bytes", memory->arena_bytes},
+          {"live_bytes", memory->live_bytes},
+          {"ratio", memory->ratio()},
+          {"at_best_sizes", memory->at_best}};
+}
+
+std::string plan_text(const Plan& plan, std::span<const Tensor> weights, bool with_decisions) {
   std::string text = fmt::format("\nplan for {} (devices {}): {}, arena {}\n", plan.target,
                                  fmt::join(plan.devices, ", "),
                                  count_text(plan.steps.size(), "step"), arena_text(plan));
   text += ports_text(plan_ports(plan, plan.inputs), plan_ports(plan, plan.outputs));
   text += symbols_text(plan.sizes);
+  text += memory_text(plan, weights);
   Rows rows = {{"step", "op", "kernel", "output"}};
   std::map<std::string, size_t> kernels;
   for (const Step& step : plan.steps) {
@@ -149,7 +169,7 @@ std::string plan_text(const Plan& plan, bool with_decisions) {
   return text + "\n" + table_text(rows, {false, false, false});
 }
 
-Json plan_json(const Plan& plan) {
+Json plan_json(const Plan& plan, std::span<const Tensor> weights) {
   Json steps = Json::array(), decisions = Json::array();
   for (const Step& step : plan.steps) {
     Json outputs = Json::array();
@@ -169,6 +189,7 @@ Json plan_json(const Plan& plan) {
   json["outputs"] = ports_json(plan_ports(plan, plan.outputs));
   json["sizes"] = symbols_json(plan.sizes);
   json["arena_bytes"] = is_static(plan) ? Json(plan.arena_bytes) : Json(nullptr);
+  json["activation_memory"] = memory_json(plan, weights);
   json["steps"] = std::move(steps);
   json["decisions"] = std::move(decisions);
   return json;
@@ -214,13 +235,13 @@ std::string engine_text(const EngineFile& file, bool with_decisions) {
                   file.model_name.empty() ? "a model without a name" : file.model_name,
                   file.producer, bytes_text(weight_bytes(file)),
                   count_text(file.weights.size(), "tensor"), count_text(file.plans.size(), "plan"));
-  for (const Plan& plan : file.plans) text += plan_text(plan, with_decisions);
+  for (const Plan& plan : file.plans) text += plan_text(plan, file.weights, with_decisions);
   return text;
 }
 
 Json engine_json(const EngineFile& file) {
   Json plans = Json::array();
-  for (const Plan& plan : file.plans) plans.push_back(plan_json(plan));
+  for (const Plan& plan : file.plans) plans.push_back(plan_json(plan, file.weights));
   Json json = {{"model", file.model_name}, {"producer", file.producer}};
   json["weight_bytes"] = weight_bytes(file);
   json["weight_tensors"] = file.weights.size();

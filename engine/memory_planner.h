@@ -17,7 +17,10 @@ struct Placement {
   std::vector<uint64_t> offsets;  // one per lifetime, multiples of kArenaAlignment
   uint64_t total = 0;             // bytes of the arena
 };
-// Greedy, largest first: each buffer at the lowest gap free during its whole life. Deterministic.
+// The most bytes that live at one step: no placement takes less.
+uint64_t most_live_bytes(std::span<const Lifetime> lifetimes);
+// Each buffer at the lowest gap free during its whole life; largest first, and where that needs
+// more than what lives at one step, in other orders too: the best of them. Deterministic.
 Placement place(std::span<const Lifetime> lifetimes);
 
 }  // namespace anneal

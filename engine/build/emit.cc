@@ -29,6 +29,8 @@ class Emitter {
  private:
   void add_ports();
   void emit_layer(const Layer& layer, Layout preferred);
+  static bool is_sizes(const Layer& layer);  // of what the run time computes itself
+  uint32_t emit_sizes(const Layer& layer);
   bool emit_view(const Layer& layer);
   void emit_kernel(const Layer& layer, Layout preferred);
   void emit_copy(uint32_t from, uint32_t to, const std::string& name);
@@ -74,8 +76,11 @@ uint32_t Emitter::slot_of(ValueId value) {
   if (value == ValueId::kNone) return kNoSlot;
   if (const auto found = slots_.find(value); found != slots_.end()) return found->second;
   const Tensor* constant = graph_.constant(value);
-  check(constant != nullptr, "a value is emitted before it is read");
   const Value& info = graph_.value(value);
+  if (!constant) {
+    check(info.producer != LayerId::kNone, "a value is emitted before it is read");
+    return emit_sizes(graph_.layer(info.producer));
+  }
   const uint32_t slot =
       new_slot(info.name, info.type(), graph_.sizes().row_major_strides(info.type().shape),
                Storage::kWeight);
@@ -261,11 +266,24 @@ void Emitter::emit_kernel(const Layer& layer, Layout preferred) {
   for (const auto& [from, to] : after) emit_copy(from, to, plan_.slots[from].name);
 }
 
+bool Emitter::is_sizes(const Layer& layer) {
+  return std::holds_alternative<SizeTensor>(layer.op) && layer.epilogues.empty();
+}
+
+uint32_t Emitter::emit_sizes(const Layer& layer) {
+  check(is_sizes(layer), "a value is emitted before it is read");
+  plan_.steps.push_back(
+      {.name = layer.name, .origins = layer.origins, .kernel = "sizes", .op = layer.op});
+  const uint32_t slot = output_slot(layer.outputs[0]);
+  plan_.steps.back().outputs = {slot};
+  return slot;
+}
+
 void Emitter::emit_layer(const Layer& layer, Layout preferred) {
-  if (std::holds_alternative<SizeTensor>(layer.op) && layer.epilogues.empty()) {
-    plan_.steps.push_back(
-        {.name = layer.name, .origins = layer.origins, .kernel = "sizes", .op = layer.op});
-    plan_.steps.back().outputs = {output_slot(layer.outputs[0])};
+  if (is_sizes(layer)) {
+    // Nothing goes into sizes, so they could all be there from the start, and would live long. They
+    // come before their first reader instead, and not at all where only views read them.
+    if (direct_outputs_.contains(layer.outputs[0])) emit_sizes(layer);
     return;
   }
   if (!emit_view(layer)) emit_kernel(layer, preferred);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "anneal/engine/memory_planner.h"
 #include "anneal/engine/plan_check.h"
 
 namespace anneal {
@@ -42,23 +41,29 @@ void check_views(const Plan& plan, const BoundPlan& bound) {
 
 void place_arena(const Plan& plan, bool fixed, BoundPlan& bound) {
   bound.arena_offsets.assign(plan.slots.size(), 0);
-  std::vector<Lifetime> lifetimes;
-  std::vector<size_t> owners;
-  for (size_t i = 0; i < plan.slots.size(); ++i) {
-    const Slot& slot = plan.slots[i];
-    if (slot.storage != Storage::kArena) continue;
-    bound.arena_offsets[i] = slot.offset;
-    lifetimes.push_back({bytes_of(bound.slots[i]), slot.first_step, slot.last_step});
-    owners.push_back(i);
-  }
   bound.arena_bytes = plan.arena_bytes;
-  if (fixed) return;
-  const Placement placement = place(lifetimes);
-  for (size_t i = 0; i < owners.size(); ++i) bound.arena_offsets[owners[i]] = placement.offsets[i];
-  bound.arena_bytes = placement.total;
+  Placement placement;
+  if (!fixed) {
+    placement = place(arena_lifetimes(plan, bound));
+    bound.arena_bytes = placement.total;
+  }
+  size_t buffer = 0;
+  for (size_t i = 0; i < plan.slots.size(); ++i)
+    if (plan.slots[i].storage == Storage::kArena)
+      bound.arena_offsets[i] = fixed ? plan.slots[i].offset : placement.offsets[buffer++];
 }
 
 }  // namespace
+
+std::vector<Lifetime> arena_lifetimes(const Plan& plan, const BoundPlan& bound) {
+  std::vector<Lifetime> lifetimes;
+  for (size_t i = 0; i < plan.slots.size(); ++i) {
+    const Slot& slot = plan.slots[i];
+    if (slot.storage == Storage::kArena)
+      lifetimes.push_back({bytes_of(bound.slots[i]), slot.first_step, slot.last_step});
+  }
+  return lifetimes;
+}
 
 BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,
                       std::span<const Dims> dims_of_inputs) {

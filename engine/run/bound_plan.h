@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "anneal/engine/memory_planner.h"
 #include "anneal/engine/plan.h"
 #include "anneal/engine/symbols.h"
 
@@ -20,5 +21,8 @@ struct BoundPlan {
 // turn out to differ.
 BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,
                       std::span<const Dims> dims_of_inputs);
+
+// The arena's buffers: what bind_shapes() placed, in the order of their slots.
+std::vector<Lifetime> arena_lifetimes(const Plan& plan, const BoundPlan& bound);
 
 }  // namespace anneal

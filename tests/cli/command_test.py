@@ -250,7 +250,9 @@ class Command(unittest.TestCase):
         self.anneal("inspect", engine, out=["plan for cpu", "cpu."])
         self.anneal("inspect", engine, "--plan", "--no-mmap", out="N")
         self.anneal("inspect", engine, "--decisions", out="stage")
+        self.anneal("inspect", engine, out="activations take 0 B at the sizes it is best at, 1.00 of the 0 B")
         plans = json.loads(self.anneal("inspect", engine, "--json"))["plans"]
+        self.assertEqual(plans[0]["activation_memory"]["ratio"], 1)
         self.assertEqual(plans[0]["target"], "cpu")
         self.anneal("inspect", engine, "--graph", status=2, says="--plan")
         self.anneal("inspect", "m.onnx", "--plan", status=2, says="anneal build")

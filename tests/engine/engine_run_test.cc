@@ -135,6 +135,29 @@ graph pooled(x: f32[2,3,8,8])
   expect_near(run(context, *engine, inputs), reference(kPooled, inputs));
 }
 
+// Nothing goes into sizes, so they could all be computed first, and would all live long.
+TEST(EngineRun, SizesAreComputedForTheirFirstReader) {
+  constexpr std::string_view kShapes = R"txt(
+size N in 1..16 opt 4
+graph shapes(x: f32[N,6])
+  s = SizeTensor() elements=[N,3,2] scalar=false
+  e = SizeTensor() elements=[2,N,6] scalar=false
+  a = Softmax(x) axis=1
+  v = Reshape(a, s)
+  b = Softmax(v) axis=0
+  c = Reduce(b, i64{1, 2}) kind=sum
+  y = Expand(a, e)
+  return y as y, c as c
+)txt";
+  const auto engine = engine_of(build_text(kShapes));
+  std::vector<std::string> steps;
+  for (const Step& step : engine->plan().steps) steps.push_back(step.name);
+  EXPECT_THAT(steps, ::testing::ElementsAre("a", "b", "c", "e", "y"));
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = {random_f32({3, 6}, 1)};
+  expect_near(run(context, *engine, inputs), reference(kShapes, inputs));
+}
+
 TEST(EngineRun, AnyStridesMayBeBound) {
   const auto engine = engine_of(build_text(kConvNet));
   ExecutionContext context(engine);

@@ -1,0 +1,23 @@
+// How much memory a plan's activations take, and how little any placement could take.
+#pragma once
+#include <optional>
+#include <span>
+
+#include "anneal/engine/plan.h"
+
+namespace anneal {
+
+struct ActivationMemory {
+  uint64_t arena_bytes = 0;  // as placed
+  uint64_t live_bytes = 0;   // the most that live at one step: the lower bound
+  bool at_best = false;      // the plan has open sizes: for those it is best at
+  double ratio() const {
+    return live_bytes == 0 ? 1 : static_cast<double>(arena_bytes) / static_cast<double>(live_bytes);
+  }
+};
+// Buffers whose size depends on values are not in it. None if the sizes that an open plan is best
+// at do not go together.
+std::optional<ActivationMemory> activation_memory(const Plan& plan,
+                                                  std::span<const Tensor> weights);
+
+}  // namespace anneal
