@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <regex>
 #include <set>
 
 #include "anneal/cli/at_least.h"
@@ -12,6 +11,7 @@
 #include "anneal/cli/check_report.h"
 #include "anneal/cli/commands.h"
 #include "anneal/cli/exit_status.h"
+#include "anneal/cli/name_pattern.h"
 #include "anneal/cli/output_path.h"
 #include "anneal/cli/print.h"
 #include "anneal/cli/process_pool.h"
@@ -81,14 +81,7 @@ Tolerance tolerance_for(const std::string& name, const CheckFlags& flags, const 
 class CheckRun {
  public:
   explicit CheckRun(const CheckFlags& flags) : flags_(flags), progress_(flags.verbose) {
-    if (!flags.filter.empty()) {
-      try {
-        filter_ = std::regex(flags.filter, std::regex::ECMAScript);
-      } catch (const std::regex_error& error) {
-        fail(Code::kInvalidArgument, fmt::format("--filter \"{}\" is no regular expression: {}",
-                                                 flags.filter, error.what()));
-      }
-    }
+    if (!flags.filter.empty()) filter_.emplace(flags.filter, "--filter");
     check_output_file(flags.json);
     if (!flags.tolerances.empty())
       tables_.tolerances = parse_tolerances(read_text(flags.tolerances), flags.tolerances);
@@ -146,7 +139,7 @@ class CheckRun {
                        path));
     const auto noise = noise_beside(is_folder ? path : fs::path(root).string());
     for (TestCase& test : tests) {
-      if (filter_ && !std::regex_search(test.name, *filter_)) {
+      if (filter_ && !filter_->matches(test.name)) {
         skipped_ += flags_.targets.size();
         continue;
       }
@@ -169,7 +162,7 @@ class CheckRun {
   const CheckFlags& flags_;
   InterruptWatch interrupts_;  // first: what is made later is cleaned up before it acts
   Progress progress_;
-  std::optional<std::regex> filter_;
+  std::optional<NamePattern> filter_;
   Tables tables_;
   std::vector<std::unique_ptr<UnpackedArchive>> archives_;
   std::vector<Job> jobs_;

@@ -3,63 +3,37 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <map>
-#include <set>
+#include <optional>
 
 #include "anneal/cli/at_least.h"
 #include "anneal/cli/commands.h"
 #include "anneal/cli/exit_status.h"
+#include "anneal/cli/name_pattern.h"
+#include "anneal/cli/observe.h"
 #include "anneal/cli/open_engine.h"
 #include "anneal/cli/print.h"
 #include "anneal/cli/progress.h"
 #include "anneal/cli/sample_inputs.h"
 #include "anneal/cli/scores.h"
+#include "anneal/cli/tensor_files.h"
 #include "anneal/cli/tensor_summary.h"
-#include "anneal/core/file.h"
 #include "anneal/engine/data/elements.h"
-#include "anneal/engine/data/npy.h"
 
 namespace anneal {
 namespace {
 
-namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kMostSamplesShown = 8;
 
 struct RunFlags {
   EngineOptions engine_options;
-  std::string engine, shapes, save_folder, labels;
+  std::string engine, shapes, observe, save_folder, labels;
   std::vector<std::string> inputs;
   int threads = 0, iterations = 1, warmup = -1, top = 5;
   bool profile = false, verbose = false;
 };
-
-// The name as a file: what a shell or a file system minds becomes '_', and no two are equal.
-std::string file_name(const std::string& name, std::set<std::string>& taken) {
-  std::string safe = name;
-  for (char& c : safe)
-    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '-' && c != '.') c = '_';
-  if (safe.empty() || safe[0] == '.') safe.insert(0, "_");
-  if (safe.size() > 200) safe.resize(200);
-  std::string unique = safe;
-  for (int i = 2; !taken.insert(unique).second; ++i) unique = fmt::format("{}_{}", safe, i);
-  return unique + ".npy";
-}
-
-void save_outputs(const std::string& folder, const ExecutionContext& context,
-                  std::span<const Port> outputs) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) fail(Code::kIo, fmt::format("cannot make the folder {}: {}", folder, error.message()));
-  std::set<std::string> taken;
-  for (const Port& port : outputs) {
-    const std::string path = (fs::path(folder) / file_name(port.name, taken)).string();
-    write_file_atomically(path, write_npy(context.output(port.name)));
-    fmt::print("saved    {}\n", path);
-  }
-}
 
 void print_top(const Tensor& output, const ScoreLayout& layout,
                const std::vector<std::string>& labels, int64_t k) {
@@ -121,6 +95,8 @@ void print_profile(const std::vector<StepTotal>& totals, int runs) {
 }
 
 int run_engine(const RunFlags& flags) {
+  std::optional<NamePattern> pattern;
+  if (!flags.observe.empty()) pattern.emplace(flags.observe, "--observe");
   const auto engine = open_engine(flags.engine, flags.engine_options);
   const auto labels = flags.labels.empty() ? std::vector<std::string>() : read_labels(flags.labels);
   const std::vector<Tensor> inputs = sample_inputs(*engine, flags.inputs, flags.shapes);
@@ -161,7 +137,11 @@ int run_engine(const RunFlags& flags) {
     const auto layout = score_layout(output.dtype(), output.dims());
     if (layout && flags.top > 0) print_top(output, *layout, labels, flags.top);
   }
-  if (!flags.save_folder.empty()) save_outputs(flags.save_folder, context, engine->outputs());
+  std::optional<TensorFiles> files;
+  if (!flags.save_folder.empty()) files.emplace(flags.save_folder);
+  if (files)
+    for (const Port& port : engine->outputs())
+      fmt::print("saved    {}\n", files->write(port.name, context.output(port.name)));
   if (milliseconds.size() == 1) {
     fmt::print("latency  {} (one run; --iterations 100 measures)\n",
                milliseconds_text(milliseconds[0]));
@@ -173,6 +153,7 @@ int run_engine(const RunFlags& flags) {
   }
   fmt::print("memory   {} beside the weights\n", bytes_text(context.memory_bytes()));
   if (flags.profile) print_profile(profile, flags.iterations);
+  if (pattern) observe_run(*engine, context, *pattern, files ? &*files : nullptr);
   return kSuccess;
 }
 
@@ -184,6 +165,8 @@ constexpr const char* kFooter = R"(Examples:
   anneal run model.engine --input x=x.raw --shapes x:1x3x224x224
                                                     raw little-endian numbers
   anneal run model.engine --input random --iterations 100 --profile
+  anneal run model.engine --input random --observe 'conv[12]' --save out
+                                                    tensors inside the engine whose names match
 
 A file is .npy, .pb (an ONNX TensorProto), idx (by its name: *-ubyte, *.idx) or else raw bytes.
 Random floats are in [0,1), random integers in 0..9.
@@ -206,6 +189,11 @@ void add_run_command(CLI::App& application, Action& action) {
       ->type_name("NAME:1x3x224x224,...");
   command->add_option("--save", flags->save_folder, "Write each output to FOLDER/NAME.npy")
       ->type_name("FOLDER");
+  command
+      ->add_option("--observe", flags->observe,
+                   "Show the tensors inside whose names match somewhere, each after its step, in a "
+                   "run of their own; --save writes them too")
+      ->type_name("REGEX");
   command->add_option("--labels", flags->labels, "Names of the classes, one per line")
       ->type_name("FILE");
   command->add_option("--top", flags->top, "Classes to show where an output looks like scores")

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "anneal/core/size.h"
@@ -56,6 +57,9 @@ struct Decision {
   std::string stage, subject, text;
   bool operator==(const Decision&) const = default;
 };
+// Stages that tools rely on. Their subject is a value of the model that has no slot.
+inline constexpr std::string_view kInside = "inside";  // text: the step that computes it on the way
+inline constexpr std::string_view kGone = "gone";      // no step computes it
 
 // A plan for one target. `sizes` names every Size in it. A plan whose sizes are all known is
 // static: arena offsets are in its slots; else the context places the arena when shapes are bound.

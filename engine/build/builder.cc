@@ -4,6 +4,7 @@
 
 #include "anneal/core/version.h"
 #include "anneal/engine/build/emit.h"
+#include "anneal/engine/build/vanished.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/kernels/cpu/backend.h"
 
@@ -14,6 +15,7 @@ EngineFile build(Graph graph, const BuildOptions& options) {
   EngineFile file;
   file.producer = fmt::format("anneal {}", version());
   file.model_name = graph.name;
+  const std::vector<NamedValue> values = named_values(graph);
   options.progress("optimizing");
   const auto records = run_pipeline(graph, default_pipeline(), options.passes, options.after_pass);
 
@@ -26,6 +28,7 @@ EngineFile build(Graph graph, const BuildOptions& options) {
     for (const PassRecord& record : records)
       decisions.push_back({std::string(record.pass), record.subject, record.text});
     plan.decisions.insert(plan.decisions.begin(), decisions.begin(), decisions.end());
+    record_vanished(values, plan);
     file.plans.push_back(std::move(plan));
   }
   file.weights = weights.take();

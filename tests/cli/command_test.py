@@ -62,6 +62,10 @@ def npy(dims, values, descr="<f4", form="f"):
 ABS = model([node("Abs", ["x"], ["y"], "abs")], [value_info("x", [2, 3])], [value_info("y", [2, 3])])
 ADD = model([node("Add", ["a", "b"], ["y"], "add")], [value_info("a", ["N", 3]), value_info("b", ["N", 3])],
             [value_info("y", ["N", 3])])
+# The softmax keeps a and b apart from it; a and b become one step.
+CHAIN = model([node("Abs", ["x"], ["a"], "abs"), node("Neg", ["a"], ["p/b"], "neg"),
+               node("Softmax", ["p/b"], ["p:b"], "softmax"), node("Sqrt", ["p:b"], ["y"], "sqrt")],
+              [value_info("x", [2, 3])], [value_info("y", [2, 3])])
 STRANGE = model([node("NoSuchOperator", ["x"], ["y"], "strange")], [value_info("x", [2])], [value_info("y", [2])])
 
 
@@ -202,6 +206,21 @@ class Command(unittest.TestCase):
         second = self.anneal("run", engine, "--input", "random:2")
         self.assertNotEqual(first.splitlines()[0], second.splitlines()[0])
         self.anneal("run", engine, "-i", "random", "--iterations", 3, "--profile", out=["median", "kernel"])
+
+    def test_run_observe(self):
+        engine = self.build(CHAIN)
+        self.write("x.npy", npy([2, 3], [-1, 2, -3, 4, 5, 6]))
+        plain = self.anneal("run", engine, "-i", "x.npy").splitlines()[1]
+        out = self.anneal("run", engine, "-i", "x.npy", "--observe", "^(a|p.b|y)$", "--save", "out", out=plain)
+        table = [line.split() for line in out.splitlines()[-4:]]
+        self.assertEqual([row[0] for row in table], ["p/b", "p:b", "y", "a"])
+        self.assertEqual(table[0][1:3], ["f32[2,3]", "neg"])
+        self.assertEqual(table[3][1:5], ["-", "neg", "inside", "this"])
+        self.assertEqual(self.files(), ["m.engine", "m.onnx", "out/p_b.npy", "out/p_b_2.npy", "out/y.npy", "x.npy"])
+        values = struct.unpack("<6f", (self.at / "out" / "p_b.npy").read_bytes()[-24:])
+        self.assertEqual(values, (-1, -2, -3, -4, -5, -6))
+        self.anneal("run", engine, "-i", "random", "--observe", "nothing", status=2, says="matches no tensor")
+        self.anneal("run", engine, "-i", "random", "--observe", "(", status=2, says='--observe "("')
 
     def test_run_with_open_sizes(self):
         engine = self.build(ADD)

@@ -109,6 +109,28 @@ TEST(Observe, TellsEverySlotOnceWithItsStep) {
   }
 }
 
+// Every value of the graph has a slot, or a decision that says what became of it.
+TEST(Observe, ValuesWithoutASlotAreAccountedFor) {
+  constexpr std::string_view kFused = R"txt(
+graph fused(x: f32[1,3,9,7])
+  const w: f32[8,3,3,3] = random(1)
+  const b: f32[8,1,1] = random(2)
+  n = Pointwise(w) program="(f32)->(f32) neg($0)"
+  c = Conv(x, n) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  r = Pointwise(c, b) program="(f32,f32)->(f32) add($0,$1)"
+  y = Pointwise(r) program="(f32)->(f32) max($0,0f32)"
+  return y
+)txt";
+  const EngineFile file = build_text(kFused);
+  std::vector<Decision> vanished;
+  for (const Decision& decision : file.plans[0].decisions)
+    if (decision.stage == kInside || decision.stage == kGone) vanished.push_back(decision);
+  ASSERT_EQ(vanished.size(), 2u);
+  const std::string& step = file.plans[0].steps[0].name;
+  EXPECT_EQ(vanished[0], (Decision{std::string(kInside), "c", step}));
+  EXPECT_EQ(vanished[1], (Decision{std::string(kInside), "r", step}));
+}
+
 TEST(Observe, TellsSizesThatDependOnValues) {
   const auto engine = engine_of(build_text(kLateNet));
   ExecutionContext context(engine);

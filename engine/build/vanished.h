@@ -1,0 +1,23 @@
+// What became of the model's values that an engine holds no more: fused into a step, or gone.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "anneal/engine/plan.h"
+#include "anneal/graph/graph.h"
+
+namespace anneal {
+
+struct NamedValue {
+  std::string name;
+  std::vector<std::string> origins;  // of the layer that gives it
+};
+// Of the graph as imported, bodies included, in order.
+std::vector<NamedValue> named_values(const Graph& graph);
+
+// Records a decision for each of them that the plan has no slot for: kInside with the name of the
+// first step that stands for one of its origins, else kGone.
+void record_vanished(std::span<const NamedValue> values, Plan& plan);
+
+}  // namespace anneal
