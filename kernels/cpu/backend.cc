@@ -10,6 +10,8 @@ namespace {
 constexpr KernelFamily kFamilies[] = {
     cpu::copy_entries,                   //
     cpu::tiled_pointwise_entries,        //
+    cpu::onednn_conv_entries,            //
+    cpu::onednn_matmul_entries,          //
     cpu::packed_matmul_entries,          //
     cpu::depthwise_conv_entries,         //
     cpu::nhwc_conv_entries,              //

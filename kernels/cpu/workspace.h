@@ -27,6 +27,7 @@ class WorkspaceParts {
     Part(const Part&) = delete;
     Part& operator=(const Part&) = delete;
     std::byte* data() const { return parts_.base_ + index_ * parts_.part_bytes_; }
+    size_t index() const { return index_; }  // below the number of ranges that run at one time
 
    private:
     WorkspaceParts& parts_;

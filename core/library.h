@@ -1,0 +1,21 @@
+// Shared libraries that are opened while running, and never linked: a machine without them lacks
+// speed, not Anneal. They stay open as long as the process.
+#pragma once
+#include <optional>
+#include <string>
+
+namespace anneal {
+
+class Library {
+ public:
+  // By file name or path. nullopt, with the loader's reason, if it is not to be had.
+  static std::optional<Library> open(const std::string& name, std::string& why_not);
+  // A function or object of the library or of those it needs itself; null if there is none.
+  void* find(const char* symbol) const;
+
+ private:
+  explicit Library(void* handle) : handle_(handle) {}
+  void* handle_;
+};
+
+}  // namespace anneal

@@ -1,0 +1,97 @@
+// The door to oneDNN 2, which is opened while running if it is installed and is never linked.
+// ANNEAL_ONEDNN decides: 0 never, 1 or absent if it is there, else the path of the library.
+// ANNEAL_MAX_ISA caps its instruction sets, too.
+//
+// Threads. oneDNN brings OpenMP's pool, and we have our own; two pools that spin steal each other's
+// cores. So OpenMP never starts a thread for us: primitives are made and run with one OpenMP
+// thread, each on whichever thread of our Team claims its piece of the work, and the caller's own
+// OpenMP setting is put back afterwards. What is made does not know how many threads there are, so
+// results do not depend on them.
+//
+// An implementation whose name contains "ref" or "simple" is refused: those are up to 400 times
+// slower than ours.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "anneal/core/device.h"
+#include "anneal/core/tensor.h"
+
+namespace anneal::cpu::onednn {
+
+// Why kernels of this device cannot use oneDNN; empty if they can. Opens it when first asked.
+std::string why_unavailable(const Device& device);
+bool has_vnni();  // of the instruction sets it may use. REQUIRES: available
+// Empty if the implementation of this name is worth using.
+std::string why_refused(std::string_view implementation);
+
+// One operand: f32, i32, i8 or u8 elements, anywhere.
+struct Operand {
+  DataType dtype = DataType::kF32;
+  Dims dims, strides;
+  bool operator==(const Operand&) const = default;
+};
+
+// y = conv(x - x_zero, w), without bias. w as in Conv. 8-bit x and w give i32.
+struct ConvShape {
+  Operand x, w, y;
+  int64_t groups = 1;
+  Dims strides, dilations, pads_begin, pads_end;
+  int32_t x_zero = 0;
+  bool operator==(const ConvShape&) const = default;
+};
+// y = (x - x_zero) w, two-dimensional.
+struct MatMulShape {
+  Operand x, w, y;
+  int32_t x_zero = 0;
+  bool operator==(const MatMulShape&) const = default;
+};
+struct PoolShape {
+  Operand x, y;
+  bool average = false, count_include_pad = false;
+  Dims kernel, strides, dilations, pads_begin, pads_end;
+};
+
+// Code for one shape, and the layout in which it wants its weights. Immutable.
+class Primitive {
+ public:
+  // Null, with a reason, if oneDNN has nothing good for the shape. like: one whose packed weights
+  // must do for this one, too; may be null. REQUIRES: available
+  static std::unique_ptr<const Primitive> make(const ConvShape& shape, const Primitive* like,
+                                               std::string& why_not);
+  static std::unique_ptr<const Primitive> make(const MatMulShape& shape, const Primitive* like,
+                                               std::string& why_not);
+  static std::unique_ptr<const Primitive> make(const PoolShape& shape, std::string& why_not);
+  ~Primitive();
+
+  const std::string& implementation() const;  // "brgconv:avx512_core"
+  size_t packed_bytes() const;
+  size_t scratch_bytes() const;
+  bool packs_like(const Primitive& other) const;
+  // The weights the primitive was made for, from where they are. False: oneDNN cannot.
+  bool pack(const std::byte* weights, std::byte* to) const;
+
+ private:
+  friend class Call;
+  struct State;
+  explicit Primitive(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// What runs a primitive, on one thread at a time. Must not outlive it.
+class Call {
+ public:
+  explicit Call(const Primitive& primitive);
+  Call(Call&&) noexcept;
+  ~Call();
+  // packed: null for a pool. scratch: 64-byte aligned, scratch_bytes() of it.
+  void run(const std::byte* x, const std::byte* packed, std::byte* y, std::byte* scratch) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace anneal::cpu::onednn

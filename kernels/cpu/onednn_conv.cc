@@ -1,0 +1,241 @@
+// Conv by oneDNN: "cpu.conv.onednn". A convolution of single pixels is a matrix product, whose rows
+// may lie any distance apart.
+#include "anneal/kernels/cpu/conv_gemm.h"
+#include "anneal/kernels/cpu/device.h"
+#include "anneal/kernels/cpu/entries.h"
+#include "anneal/kernels/cpu/onednn_pieces.h"
+
+namespace anneal::cpu {
+namespace {
+
+using onednn::ConvShape;
+using onednn::MatMulShape;
+using onednn::Piece;
+using onednn::Pieces;
+
+// Everything about a layer that does not depend on how many images there are.
+struct ConvLayer {
+  const Conv& op;
+  TensorView x, w, y;  // of one image
+  int32_t x_zero = 0;
+  bool is_copy = false;  // no epilogue
+};
+
+Dims tail(const Dims& dims, int first) {
+  Dims result;
+  for (int axis = first; axis < dims.rank(); ++axis) result.push_back(dims[axis]);
+  return result;
+}
+
+class OneDnnConv final : public Kernel {
+ public:
+  explicit OneDnnConv(Epilogue epilogue) : epilogue_(std::move(epilogue)) {}
+
+  // Empty, or why oneDNN should not do it.
+  std::string build(const ConvLayer& layer) {
+    const TensorView &x = layer.x, &y = layer.y;
+    const std::optional<int64_t> pixel = onednn::row_step(x, 2, 1);
+    const int64_t channels = x.dims[1];
+    pieces_.rows = count(y.dims) / y.dims[1];
+    bool pointwise = layer.op.groups == 1 && count(tail(layer.w.dims, 2)) == 1;
+    for (int axis = 2; axis < x.dims.rank(); ++axis)
+      pointwise = pointwise && x.dims[axis] == y.dims[axis] && layer.op.strides[axis - 2] == 1 &&
+                  layer.op.pads_begin[axis - 2] == 0;
+    is_staged_ = !pixel || (!pointwise && *pixel != channels);
+    std::string why_not;
+    const bool done = pointwise ? add_products(layer, is_staged_ ? channels : *pixel, why_not)
+                                : add_convolutions(layer, why_not);
+    return done ? "" : why_not;
+  }
+
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs,
+                                    int threads) const override {
+    const TensorView &x = inputs[0], &y = outputs[0];
+    TapeSpace::Axes axes{{0}, 1};
+    for (int axis = 2; axis < y.dims.rank(); ++axis) axes.rows.push_back(axis);
+    auto made = std::make_unique<onednn::PreparedPieces>();
+    made->space = epilogue_.space(inputs, outputs, axes);
+    made->images = y.dims[0];
+    made->x_image = x.strides[0];
+    made->y_image = y.strides[0];
+    size_t staged_bytes = 0;
+    if (is_staged_) {
+      const Dims dense = channels_last_strides(x.dims);
+      made->staging = CopyPlan(size_of(x.dtype), x.dims, x.strides, dense);
+      made->x_image = dense[0];
+      staged_bytes = static_cast<size_t>(count(x.dims)) * size_of(x.dtype);
+    }
+    pieces_.finish(*made, staged_bytes, epilogue_, threads);
+    return made;
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    pieces_.run(static_cast<const onednn::PreparedPieces&>(*args.prepared), epilogue_, args);
+  }
+
+ private:
+  static onednn::Product product_of(const ConvLayer& layer) {
+    onednn::Product product;
+    product.columns = layer.y.dims[1];
+    product.int8 = is_8bit(layer.x.dtype);
+    product.weight_bytes = count(layer.w.dims) * static_cast<int64_t>(size_of(layer.w.dtype));
+    product.operations = 2 * count(layer.y.dims) * count(tail(layer.w.dims, 1));
+    return product;
+  }
+
+  bool add_products(const ConvLayer& layer, int64_t pixel, std::string& why_not) {
+    const TensorView &x = layer.x, &w = layer.w, &y = layer.y;
+    onednn::Product product = product_of(layer);
+    product.rows = pieces_.rows;
+    product.least_rows = kLeastPixels;
+    const onednn::Cut cut = onednn::cut(product);
+    if (layer.is_copy) pieces_.y_row = onednn::row_step(y, 2, 1);
+    const int64_t channels = x.dims[1];
+    std::vector<MatMulShape> seen;
+    for (int64_t column = 0; column < y.dims[1]; column += cut.piece_columns) {
+      const int64_t columns = std::min(cut.piece_columns, y.dims[1] - column);
+      for (int64_t i = 0; i < cut.row_pieces; ++i) {
+        Piece piece{.column = column, .columns = columns};
+        piece.row = onednn::piece_begin(product.rows, cut.row_pieces, i);
+        piece.rows = onednn::piece_begin(product.rows, cut.row_pieces, i + 1) - piece.row;
+        piece.x_offset = piece.row * pixel * static_cast<int64_t>(size_of(x.dtype));
+        MatMulShape shape;
+        shape.x = {x.dtype, {piece.rows, channels}, {pixel, 1}};
+        shape.w = {w.dtype, {channels, columns}, {w.strides[1], w.strides[0]}};
+        shape.y = {y_dtype(x), {piece.rows, columns}, {pieces_.y_row.value_or(columns), 1}};
+        shape.x_zero = layer.x_zero;
+        const std::byte* const weights =
+            w.data + column * w.strides[0] * static_cast<int64_t>(size_of(w.dtype));
+        if (!pieces_.add(seen, shape, piece, weights, why_not)) return false;
+      }
+    }
+    return true;
+  }
+
+  // Pieces are rows of the outermost spatial axis, each with the rows of input it meets.
+  bool add_convolutions(const ConvLayer& layer, std::string& why_not) {
+    const Conv& op = layer.op;
+    const TensorView &x = layer.x, &w = layer.w, &y = layer.y;
+    const int64_t row_pixels = pieces_.rows / y.dims[2];
+    onednn::Product product = product_of(layer);
+    product.rows = y.dims[2];
+    product.column_grain = op.groups == 1 ? 64 : 0;
+    const int64_t pad = std::max(op.pads_begin[0], op.pads_end[0]);
+    product.least_rows = std::max((pad + op.strides[0] - 1) / op.strides[0],
+                                  (kLeastPixels + row_pixels - 1) / row_pixels);
+    const onednn::Cut cut = onednn::cut(product);
+    if (layer.is_copy && cut.piece_columns == y.dims[1] && onednn::row_step(y, 2, 1) == y.dims[1])
+      pieces_.y_row = y.dims[1];
+
+    ConvShape shape;
+    shape.groups = op.groups;
+    shape.strides = Dims(std::span<const int64_t>(op.strides));
+    shape.dilations = Dims(std::span<const int64_t>(op.dilations));
+    shape.pads_begin = Dims(std::span<const int64_t>(op.pads_begin));
+    shape.x_zero = layer.x_zero;
+    const auto reach = [&](int axis) { return (w.dims[axis + 2] - 1) * op.dilations[axis] + 1; };
+    // What the last window needs behind the input, which may be less than there is.
+    for (int axis = 0; axis < static_cast<int>(op.strides.size()); ++axis)
+      shape.pads_end.push_back(std::max<int64_t>((y.dims[axis + 2] - 1) * op.strides[axis] +
+                                                     reach(axis) - op.pads_begin[axis] -
+                                                     x.dims[axis + 2],
+                                                 0));
+    std::vector<ConvShape> seen;
+    for (int64_t column = 0; column < y.dims[1]; column += cut.piece_columns) {
+      const int64_t columns = std::min(cut.piece_columns, y.dims[1] - column);
+      for (int64_t i = 0; i < cut.row_pieces; ++i) {
+        const int64_t first = onednn::piece_begin(product.rows, cut.row_pieces, i);
+        const int64_t last = onednn::piece_begin(product.rows, cut.row_pieces, i + 1) - 1;
+        const int64_t from = first * op.strides[0] - op.pads_begin[0];
+        const int64_t to = last * op.strides[0] - op.pads_begin[0] + reach(0);
+        const int64_t x_first = std::max<int64_t>(from, 0);
+        const int64_t x_rows = std::min(to, x.dims[2]) - x_first;
+        if (x_rows <= 0) {
+          why_not = "windows that are padding alone";
+          return false;
+        }
+        shape.pads_begin[0] = x_first - from;
+        shape.pads_end[0] = std::max<int64_t>(to - x.dims[2], 0);
+        shape.x = {x.dtype, x.dims, {}};
+        shape.x.dims[0] = 1, shape.x.dims[2] = x_rows;
+        shape.x.strides = channels_last_strides(shape.x.dims);
+        shape.w = {w.dtype, w.dims, w.strides};
+        shape.w.dims[0] = columns;
+        shape.y = {y_dtype(x), y.dims, {}};
+        shape.y.dims[0] = 1, shape.y.dims[1] = columns, shape.y.dims[2] = last + 1 - first;
+        shape.y.strides = channels_last_strides(shape.y.dims);
+        const int64_t x_row = count(tail(x.dims, 3)) * x.dims[1];
+        Piece piece{.row = first * row_pixels,
+                    .rows = (last + 1 - first) * row_pixels,
+                    .column = column,
+                    .columns = columns,
+                    .x_offset = x_first * x_row * static_cast<int64_t>(size_of(x.dtype))};
+        const std::byte* const weights =
+            w.data + column * w.strides[0] * static_cast<int64_t>(size_of(w.dtype));
+        if (!pieces_.add(seen, shape, piece, weights, why_not)) return false;
+      }
+    }
+    return true;
+  }
+
+  static DataType y_dtype(const TensorView& x) {
+    return is_8bit(x.dtype) ? DataType::kI32 : DataType::kF32;
+  }
+
+  static constexpr int64_t kLeastPixels = 48;  // less would read the weights too often
+
+  Epilogue epilogue_;
+  Pieces pieces_;
+  bool is_staged_ = false;
+};
+
+bool is_zero(const Tensor& tensor) {
+  const auto bytes = tensor.bytes();
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+Made make_onednn(const Conv& op, const Request& request) {
+  const auto inputs = request.inputs;
+  const DataType x = inputs[0].type.dtype, w = inputs[1].type.dtype;
+  const bool int8 = is_8bit(x) && w == DataType::kI8;
+  if (!int8 && (x != DataType::kF32 || w != DataType::kF32))
+    return refuse("only f32, and 8-bit activations with signed weights");
+  if (inputs[1].constant == nullptr) return refuse("weights that are no constants");
+  const auto has = [&](int i) { return request.op_input_count > i && inputs[i].present; };
+  if (has(2) && inputs[2].constant == nullptr) return refuse("a zero point that is no constant");
+  if (has(3) && (inputs[3].constant == nullptr || !is_zero(*inputs[3].constant)))
+    return refuse("weights with a zero point");
+  const auto x_view = onednn::known_view(inputs[0]);
+  const auto y_view = onednn::known_view(request.outputs[0]);
+  if (!x_view || !y_view) return refuse("sizes that are not known before it runs");
+  if (x_view->dims.rank() < 3 || x_view->dims.rank() > 5)
+    return refuse("only one to three spatial axes");
+  ConvLayer layer{op, *x_view, inputs[1].constant->view(), *y_view};
+  layer.x.dims[0] = layer.y.dims[0] = 1;
+  if (count(layer.y.dims) * count(layer.w.dims) * count(layer.x.dims) == 0)
+    return refuse("nothing to compute");
+  for (size_t axis = 0; axis < op.strides.size(); ++axis)
+    if (op.pads_begin[axis] < 0 || op.pads_end[axis] < 0) return refuse("negative padding");
+  std::string why_not = onednn::why_unavailable(request.device);
+  if (!why_not.empty()) return refuse(std::move(why_not));
+  if (int8 && !onednn::has_vnni()) return refuse("8-bit operands need AVX-512 VNNI");
+  if (has(2)) layer.x_zero = load_zero_point(inputs[2].constant->view());
+  auto epilogue = Epilogue::make(request, int8 ? DataType::kI32 : DataType::kF32, why_not);
+  if (!epilogue) return refuse(std::move(why_not));
+  layer.is_copy = epilogue->is_copy();
+  auto kernel = std::make_unique<OneDnnConv>(std::move(*epilogue));
+  why_not = kernel->build(layer);
+  if (!why_not.empty()) return refuse(std::move(why_not));
+  return {std::move(kernel), {}};
+}
+
+constexpr KernelEntry kEntries[] = {
+    entry<Conv, make_onednn>("cpu.conv.onednn", Layout::kChannelsLast),
+};
+
+}  // namespace
+
+std::span<const KernelEntry> onednn_conv_entries() { return kEntries; }
+
+}  // namespace anneal::cpu

@@ -1,0 +1,150 @@
+// MatMul with one constant matrix by oneDNN: "cpu.matmul.onednn".
+#include <algorithm>
+
+#include "anneal/kernels/cpu/conv_gemm.h"
+#include "anneal/kernels/cpu/device.h"
+#include "anneal/kernels/cpu/entries.h"
+#include "anneal/kernels/cpu/onednn_pieces.h"
+
+namespace anneal::cpu {
+namespace {
+
+using onednn::MatMulShape;
+using onednn::Piece;
+
+class OneDnnMatMul final : public Kernel {
+ public:
+  explicit OneDnnMatMul(Epilogue epilogue) : epilogue_(std::move(epilogue)) {}
+
+  // a: as it is multiplied; b: one matrix. Empty, or why oneDNN should not do it.
+  std::string build(const TensorView& a, const TensorView& b, const TensorView& y, int32_t a_zero) {
+    const int last = a.dims.rank() - 1;
+    const int64_t k = a.dims[last], n = y.dims[y.dims.rank() - 1];
+    onednn::Product product;
+    product.rows = pieces_.rows = count(y.dims) / n;
+    product.columns = n;
+    product.least_rows = kLeastRows;
+    product.int8 = is_8bit(a.dtype);
+    product.operations = 2 * product.rows * n * k;
+    product.weight_bytes = n * k * static_cast<int64_t>(size_of(b.dtype));
+    const onednn::Cut cut = onednn::cut(product);
+
+    const std::optional<int64_t> step = onednn::row_step(a, 0, last);
+    is_staged_ = !step;
+    const int64_t row = step.value_or(k);
+    if (epilogue_.is_copy()) pieces_.y_row = onednn::row_step(y, 0, y.dims.rank() - 1);
+    const Dims b_strides{b.strides[b.dims.rank() - 2], b.strides[b.dims.rank() - 1]};
+    std::vector<MatMulShape> seen;
+    std::string why_not;
+    for (int64_t column = 0; column < n; column += cut.piece_columns) {
+      const int64_t columns = std::min(cut.piece_columns, n - column);
+      for (int64_t i = 0; i < cut.row_pieces; ++i) {
+        Piece piece{.column = column, .columns = columns};
+        piece.row = onednn::piece_begin(product.rows, cut.row_pieces, i);
+        piece.rows = onednn::piece_begin(product.rows, cut.row_pieces, i + 1) - piece.row;
+        piece.x_offset = piece.row * row * static_cast<int64_t>(size_of(a.dtype));
+        MatMulShape shape;
+        shape.x = {a.dtype, {piece.rows, k}, {row, 1}};
+        shape.w = {b.dtype, {k, columns}, b_strides};
+        shape.y = {product.int8 ? DataType::kI32 : DataType::kF32,
+                   {piece.rows, columns},
+                   {pieces_.y_row.value_or(columns), 1}};
+        shape.x_zero = a_zero;
+        const std::byte* const weights =
+            b.data + column * b_strides[1] * static_cast<int64_t>(size_of(b.dtype));
+        if (!pieces_.add(seen, shape, piece, weights, why_not)) return why_not;
+      }
+    }
+    return {};
+  }
+
+  static TensorView transposed(TensorView view) {
+    const int rank = view.dims.rank();
+    std::swap(view.dims[rank - 2], view.dims[rank - 1]);
+    std::swap(view.strides[rank - 2], view.strides[rank - 1]);
+    return view;
+  }
+
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs,
+                                    int threads) const override {
+    const TensorView a = transpose_a ? transposed(inputs[0]) : inputs[0];
+    const TensorView& y = outputs[0];
+    TapeSpace::Axes axes{{}, y.dims.rank() - 1};
+    for (int axis = 0; axis < y.dims.rank() - 1; ++axis) axes.rows.push_back(axis);
+    auto made = std::make_unique<onednn::PreparedPieces>();
+    made->space = epilogue_.space(inputs, outputs, axes);
+    made->images = 1;
+    size_t staged_bytes = 0;
+    if (is_staged_) {
+      made->staging = CopyPlan(size_of(a.dtype), a.dims, a.strides, row_major_strides(a.dims));
+      staged_bytes = static_cast<size_t>(count(a.dims)) * size_of(a.dtype);
+    }
+    pieces_.finish(*made, staged_bytes, epilogue_, threads);
+    return made;
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    pieces_.run(static_cast<const onednn::PreparedPieces&>(*args.prepared), epilogue_, args);
+  }
+
+  bool transpose_a = false;
+
+ private:
+  static constexpr int64_t kLeastRows = 48;  // less would read the weights too often
+
+  Epilogue epilogue_;
+  onednn::Pieces pieces_;
+  bool is_staged_ = false;
+};
+
+bool is_zero(const Tensor& tensor) {
+  const auto bytes = tensor.bytes();
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+Made make_onednn(const MatMul& op, const Request& request) {
+  const auto inputs = request.inputs;
+  const DataType a = inputs[0].type.dtype, b = inputs[1].type.dtype;
+  const bool int8 = is_8bit(a) && b == DataType::kI8;
+  if (!int8 && (a != DataType::kF32 || b != DataType::kF32))
+    return refuse("only f32, and 8-bit activations with signed weights");
+  if (inputs[1].constant == nullptr) return refuse("a right side that is no constant");
+  const auto has = [&](int i) { return request.op_input_count > i && inputs[i].present; };
+  if (has(2) && (inputs[2].constant == nullptr || inputs[2].constant->count() != 1))
+    return refuse("a zero point that is not one constant");
+  if (has(3) && (inputs[3].constant == nullptr || !is_zero(*inputs[3].constant)))
+    return refuse("weights with a zero point");
+  auto a_view = onednn::known_view(inputs[0]);
+  const auto y_view = onednn::known_view(request.outputs[0]);
+  if (!a_view || !y_view || !inputs[0].type.shape[0].known())
+    return refuse("sizes that are not known before it runs");
+  TensorView b_view = inputs[1].constant->view();
+  if (op.transpose_a) a_view = OneDnnMatMul::transposed(*a_view);
+  if (op.transpose_b) b_view = OneDnnMatMul::transposed(b_view);
+  const int rank = b_view.dims.rank();
+  if (count(b_view.dims) != b_view.dims[rank - 2] * b_view.dims[rank - 1])
+    return refuse("a batch of right sides");
+  if (count(a_view->dims) * count(b_view.dims) == 0) return refuse("nothing to compute");
+  std::string why_not = onednn::why_unavailable(request.device);
+  if (!why_not.empty()) return refuse(std::move(why_not));
+  if (int8 && !onednn::has_vnni()) return refuse("8-bit operands need AVX-512 VNNI");
+  auto epilogue = Epilogue::make(request, int8 ? DataType::kI32 : DataType::kF32, why_not);
+  if (!epilogue) return refuse(std::move(why_not));
+  auto kernel = std::make_unique<OneDnnMatMul>(std::move(*epilogue));
+  kernel->transpose_a = op.transpose_a;
+  why_not = kernel->build(*a_view, b_view, *y_view,
+                          has(2) ? load_zero_point(inputs[2].constant->view()) : 0);
+  if (!why_not.empty()) return refuse(std::move(why_not));
+  return {std::move(kernel), {}};
+}
+
+constexpr KernelEntry kEntries[] = {
+    entry<MatMul, make_onednn>("cpu.matmul.onednn", Layout::kRowMajor),
+};
+
+}  // namespace
+
+std::span<const KernelEntry> onednn_matmul_entries() { return kEntries; }
+
+}  // namespace anneal::cpu

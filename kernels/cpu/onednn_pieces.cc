@@ -1,0 +1,125 @@
+#include "anneal/kernels/cpu/onednn_pieces.h"
+
+#include "anneal/kernels/cpu/workspace.h"
+
+namespace anneal::cpu::onednn {
+namespace {
+
+// About 30 microseconds of work on one core, a hundred times what starting a primitive takes.
+constexpr int64_t kPieceOperations = 4'000'000, kPieceOperationsInt8 = 16'000'000;
+constexpr int64_t kMostPieces = 64;
+// Enough to keep a usual team busy where more pieces would mean reading weights from afar again.
+constexpr int64_t kFewPieces = 8;
+constexpr int64_t kNearBytes = 512 << 10;  // of weights, that stay in the second-level cache
+constexpr int64_t kPieceElements = int64_t{64} << 10;  // of output, that stay there, too
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+Cut cut(const Product& p) {
+  const int64_t each = p.int8 ? kPieceOperationsInt8 : kPieceOperations;
+  const int64_t wanted = std::clamp<int64_t>(p.operations / each, 1, kMostPieces);
+  int64_t column_pieces = 1, columns = p.columns;
+  if (p.column_grain > 0 && p.columns > p.column_grain) {
+    column_pieces =
+        std::clamp<int64_t>(ceil_div(p.weight_bytes, kNearBytes), 1, p.columns / p.column_grain);
+    columns = ceil_div(ceil_div(p.columns, column_pieces), p.column_grain) * p.column_grain;
+    column_pieces = ceil_div(p.columns, columns);
+  }
+  const bool near = p.weight_bytes / column_pieces <= kNearBytes;
+  const int64_t by_work = ceil_div(near ? wanted : std::min(wanted, kFewPieces), column_pieces);
+  const int64_t by_size = ceil_div(p.rows * columns, kPieceElements);
+  const int64_t most = std::max<int64_t>(p.rows / p.least_rows, 1);
+  return {std::clamp<int64_t>(std::max(by_work, by_size), 1, most), columns};
+}
+
+std::optional<int64_t> row_step(const TensorView& view, int first, int columns) {
+  const int64_t width = view.dims[columns];
+  if (width != 1 && view.strides[columns] != 1) return std::nullopt;
+  std::optional<int64_t> step;
+  int64_t next = 0;
+  for (int axis = view.dims.rank() - 1; axis >= first; --axis) {
+    if (axis == columns || view.dims[axis] == 1) continue;
+    const int64_t stride = view.strides[axis];
+    if (stride == kUnknownStride || (step && stride != next)) return std::nullopt;
+    if (!step) step = stride;
+    next = stride * view.dims[axis];
+  }
+  if (!step) return width;
+  return *step >= width ? step : std::nullopt;
+}
+
+std::optional<TensorView> known_view(const anneal::Operand& operand) {
+  TensorView view;
+  view.dtype = operand.type.dtype;
+  const Shape& shape = operand.type.shape;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (axis > 0 && !shape[axis].known()) return std::nullopt;
+    view.dims.push_back(shape[axis].known() ? shape[axis].value() : 1);
+    const Size stride = operand.strides[axis];
+    view.strides.push_back(stride.known() ? stride.value() : kUnknownStride);
+  }
+  return view;
+}
+
+void Pieces::add(Piece piece, const std::byte* weights, bool& packs) {
+  const Primitive& primitive = *primitives_[piece.primitive];
+  const auto found = std::find_if(packed_.begin(), packed_.end(), [&](const Packed& each) {
+    return each.column == piece.column && primitives_[each.primitive]->packs_like(primitive);
+  });
+  piece.packed = static_cast<size_t>(found - packed_.begin());
+  if (found == packed_.end()) {
+    auto fresh = Tensor::allocate(DataType::kU8, {static_cast<int64_t>(primitive.packed_bytes())});
+    packs = primitive.pack(weights, fresh.data.data());
+    packed_.push_back({piece.column, piece.primitive, fresh.tensor});
+  }
+  largest_ = std::max(largest_, piece.rows * piece.columns);
+  pieces_.push_back(piece);
+}
+
+void Pieces::finish(PreparedPieces& p, size_t staged_bytes, const Epilogue& epilogue,
+                    int threads) const {
+  size_t scratch = 0;
+  for (const auto& primitive : primitives_) scratch = std::max(scratch, primitive->scratch_bytes());
+  p.parts_at = align_up(staged_bytes);
+  p.scratch_at = y_row ? 0 : align_up(static_cast<size_t>(largest_) * 4);
+  p.tape_at = p.scratch_at + align_up(scratch);
+  p.part_bytes = align_up(p.tape_at + epilogue.scratch_bytes());
+  const int64_t items = p.images * static_cast<int64_t>(pieces_.size());
+  const auto lanes = static_cast<size_t>(std::min<int64_t>(threads, items));
+  p.workspace_bytes = p.parts_at + p.part_bytes * lanes;
+  p.calls.resize(lanes);
+  for (auto& lane : p.calls)
+    for (const auto& primitive : primitives_) lane.emplace_back(*primitive);
+}
+
+void Pieces::run(const PreparedPieces& p, const Epilogue& epilogue, const LaunchArgs& args) const {
+  const std::byte* x = args.inputs[0].data;
+  if (p.staging) {
+    p.staging->run(x, args.workspace, args.team);
+    x = args.workspace;
+  }
+  const auto x_size = static_cast<int64_t>(size_of(args.inputs[0].dtype));
+  const auto pieces = static_cast<int64_t>(pieces_.size());
+  WorkspaceParts parts(args.workspace + p.parts_at, p.part_bytes);
+  args.team.for_ranges(p.images * pieces, 1, [&](int64_t begin, int64_t end) {
+    const WorkspaceParts::Part part(parts);
+    const std::vector<Call>& calls = p.calls[part.index()];
+    for (int64_t item = begin; item < end; ++item) {
+      const Piece& piece = pieces_[static_cast<size_t>(item % pieces)];
+      const int64_t image = item / pieces;
+      std::byte* const y =
+          y_row ? args.outputs[0].data + (image * p.y_image + piece.row * *y_row + piece.column) * 4
+                : part.data();
+      calls[piece.primitive].run(x + image * p.x_image * x_size + piece.x_offset,
+                                 packed_[piece.packed].weights.bytes().data(), y,
+                                 part.data() + p.scratch_at);
+      if (!y_row)
+        epilogue.run(p.space, args, y, piece.columns, image * rows + piece.row, piece.rows,
+                     piece.column, piece.columns, part.data() + p.tape_at);
+    }
+  });
+}
+
+}  // namespace anneal::cpu::onednn

@@ -1,0 +1,114 @@
+// A layer's output as a matrix, cut into pieces that one thread each computes by a primitive of
+// oneDNN. What conv and matmul on oneDNN share: cutting, packing and running.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "anneal/kernels/cpu/copy_plan.h"
+#include "anneal/kernels/cpu/epilogue.h"
+#include "anneal/kernels/cpu/onednn.h"
+#include "anneal/kernels/kernel.h"
+
+namespace anneal::cpu::onednn {
+
+// What is to be cut. Columns are output channels, rows are pixels or rows of pixels.
+struct Product {
+  int64_t rows = 1, columns = 1;
+  int64_t least_rows = 1;     // of a piece
+  int64_t column_grain = 64;  // columns of a piece are a multiple; 0: never cut columns
+  int64_t operations = 0;     // multiplications and additions
+  int64_t weight_bytes = 0;
+  bool int8 = false;
+};
+struct Cut {
+  int64_t row_pieces = 1;
+  int64_t piece_columns = 1;
+};
+// Depends on nothing but the product: so results do not depend on the number of threads.
+Cut cut(const Product& product);
+// Where piece `i` of `pieces` equal ones begins.
+inline int64_t piece_begin(int64_t rows, int64_t pieces, int64_t i) { return rows * i / pieces; }
+
+// The distance of rows of a view, if all axes but `columns` from axis `first` on are rows of evenly
+// spaced columns that lie behind each other. Axes of unknown stride (kUnknownStride) are not.
+inline constexpr int64_t kUnknownStride = INT64_MIN;
+std::optional<int64_t> row_step(const TensorView& view, int first, int columns);
+
+// A view of an operand whose sizes are known but for axis 0, which counts 1 if it is not; nullopt
+// if others are unknown. Strides may be kUnknownStride.
+std::optional<TensorView> known_view(const anneal::Operand& operand);
+
+struct Piece {
+  int64_t row = 0, rows = 0, column = 0, columns = 0;  // of one image's output
+  int64_t x_offset = 0;                                // bytes from the image
+  size_t primitive = 0, packed = 0;
+};
+
+// How images lie, known when shapes are.
+struct PreparedPieces : Prepared {
+  TapeSpace space;
+  int64_t images = 0;
+  int64_t x_image = 0, y_image = 0;  // elements from image to image
+  std::optional<CopyPlan> staging;   // of x, to the workspace
+  size_t parts_at = 0, part_bytes = 0, scratch_at = 0, tape_at = 0;
+  std::vector<std::vector<Call>> calls;  // by thread, by primitive
+};
+
+class Pieces {
+ public:
+  // Adds a piece: its primitive is made or found, its weights are packed. weights: of the piece's
+  // first column. False, with a reason, if oneDNN has nothing good for it.
+  template <class Shape>
+  bool add(std::vector<Shape>& seen, const Shape& shape, Piece piece, const std::byte* weights,
+           std::string& why_not);
+
+  int64_t rows = 0;              // of one image's output
+  std::optional<int64_t> y_row;  // set: primitives write there themselves, rows this far apart
+
+  // staged_bytes: of x, if it is staged. space, images and the distances are set already.
+  void finish(PreparedPieces& prepared, size_t staged_bytes, const Epilogue& epilogue,
+              int threads) const;
+  void run(const PreparedPieces& prepared, const Epilogue& epilogue, const LaunchArgs& args) const;
+
+ private:
+  void add(Piece piece, const std::byte* weights, bool& packs);
+
+  struct Packed {
+    int64_t column;
+    size_t primitive;
+    Tensor weights;
+  };
+  std::vector<std::unique_ptr<const Primitive>> primitives_;
+  std::vector<Packed> packed_;
+  std::vector<Piece> pieces_;
+  int64_t largest_ = 0;  // elements of a piece
+};
+
+template <class Shape>
+bool Pieces::add(std::vector<Shape>& seen, const Shape& shape, Piece piece,
+                 const std::byte* weights, std::string& why_not) {
+  const auto found = std::find(seen.begin(), seen.end(), shape);
+  piece.primitive = static_cast<size_t>(found - seen.begin());
+  if (found == seen.end()) {
+    const auto alike = std::find_if(seen.begin(), seen.end(),
+                                    [&](const Shape& other) { return other.w == shape.w; });
+    std::unique_ptr<const Primitive> made;
+    if (alike != seen.end())
+      made = Primitive::make(shape, primitives_[static_cast<size_t>(alike - seen.begin())].get(),
+                             why_not);
+    if (!made) made = Primitive::make(shape, nullptr, why_not);
+    if (!made) return false;
+    primitives_.push_back(std::move(made));
+    seen.push_back(shape);
+  }
+  bool packs = true;
+  add(piece, weights, packs);
+  if (!packs) why_not = "oneDNN cannot pack these weights";
+  return packs;
+}
+
+}  // namespace anneal::cpu::onednn
