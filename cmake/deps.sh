@@ -1,12 +1,12 @@
 #!/bin/bash
 # Installs the Debian packages that building and testing need, and any given as arguments.
-# Says nothing when all are there.
+# Says nothing when all are there. Of oneDNN (libdnnl) only tests use the headers; it is opened while running.
 set -euo pipefail
 
 packages=(
   g++ cmake ninja-build pkg-config python3 git
   libhwy-dev libfmt-dev libprotobuf-dev protobuf-compiler
-  libcli11-dev nlohmann-json3-dev libarchive-dev
+  libcli11-dev nlohmann-json3-dev libarchive-dev libdnnl-dev
   libgtest-dev libgmock-dev libonnx-dev libonnx-testdata clang-format
   "$@"
 )

@@ -1,0 +1,53 @@
+// A plan that names oneDNN's kernels loads and runs where there is no oneDNN.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "anneal/kernels/cpu/backend.h"
+#include "anneal/kernels/cpu/onednn.h"
+#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/engine/graphs.h"
+
+namespace anneal::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// As if it had been built where oneDNN takes every convolution and product it can.
+EngineFile built_with_onednn(std::string_view text) {
+  EngineFile file = build_text(text);
+  for (Step& step : file.plans.at(0).steps) {
+    if (std::holds_alternative<Conv>(step.op)) step.kernel = "cpu.conv.onednn";
+    if (std::holds_alternative<MatMul>(step.op)) step.kernel = "cpu.matmul.onednn";
+  }
+  return file;
+}
+
+TEST(OneDnnPlan, LoadsWithAndWithoutTheLibrary) {
+  const auto engine = engine_of(built_with_onednn(kConvNet));
+  const std::string why = cpu::onednn::why_unavailable(*cpu_backend().open("cpu"));
+  if (why.empty()) {
+    EXPECT_THAT(engine->remarks(), ::testing::IsEmpty());
+  } else {
+    ASSERT_EQ(engine->remarks().size(), 2);
+    for (const std::string& remark : engine->remarks())
+      EXPECT_THAT(remark, AllOf(HasSubstr("instead of cpu.conv.onednn"), HasSubstr(why)));
+  }
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = {random_f32({1, 3, 9, 7}, 3)};
+  const auto got = run(context, *engine, inputs);
+  for (const auto& [name, values] : reference(kConvNet, inputs))
+    for (size_t i = 0; i < values.size(); ++i)
+      EXPECT_NEAR(got.at(name)[i], values[i], 1e-4f * (1 + std::abs(values[i]))) << name;
+}
+
+// A product whose rows are counted while running is not for oneDNN, whoever wrote the plan.
+TEST(OneDnnPlan, WhatItRefusesRunsOnAnotherKernel) {
+  const auto engine = engine_of(built_with_onednn(kDynamicNet));
+  ASSERT_EQ(engine->remarks().size(), 1);
+  EXPECT_THAT(engine->remarks()[0], HasSubstr("instead of cpu.matmul.onednn: sizes"));
+}
+
+}  // namespace
+}  // namespace anneal::testing
