@@ -390,7 +390,7 @@ struct Recurrent {
   Direction direction = Direction::kForward;
   Activation gate = Activation::kSigmoid, cell = Activation::kTanh, output = Activation::kTanh;
   std::vector<float> alphas{}, betas{};  // of gate, cell and output; empty: none is used
-  float clip = 0;                        // 0: none
+  float clip = 0;                        // of what the gates' and the cell's get; 0: none
   bool linear_before_reset = false;      // kGru
   bool input_forget = false;             // kLstm: the forget gate is 1 - i
   static void fields(auto& op, auto&& f) {

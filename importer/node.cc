@@ -28,6 +28,8 @@ bool holds(const AttributeProto& data, int type) {
       return data.floats_size() > 0;
     case AttributeProto::INTS:
       return data.ints_size() > 0;
+    case AttributeProto::STRINGS:
+      return data.strings_size() > 0;
     default:
       return false;
   }
@@ -202,6 +204,12 @@ std::optional<std::vector<float>> Node::find_numbers(std::string_view name) {
   const auto* data = find(name, AttributeProto::FLOATS);
   if (!data) return std::nullopt;
   return std::vector<float>(data->floats().begin(), data->floats().end());
+}
+
+std::optional<std::vector<std::string>> Node::find_texts(std::string_view name) {
+  const auto* data = find(name, AttributeProto::STRINGS);
+  if (!data) return std::nullopt;
+  return std::vector<std::string>(data->strings().begin(), data->strings().end());
 }
 
 std::optional<Tensor> Node::find_tensor(std::string_view name) {

@@ -78,6 +78,7 @@ class Node {
   std::optional<int64_t> find_integer(std::string_view name);
   std::optional<std::vector<int64_t>> find_integers(std::string_view name);
   std::optional<std::vector<float>> find_numbers(std::string_view name);
+  std::optional<std::vector<std::string>> find_texts(std::string_view name);
   std::optional<Tensor> find_tensor(std::string_view name);
   void expect_all_read() const;
   // 0 <= result < rank, for rank axes.

@@ -26,6 +26,7 @@ std::span<const OpRow> logical_rows();
 std::span<const OpRow> norm_rows();
 std::span<const OpRow> pool_rows();
 std::span<const OpRow> quant_rows();
+std::span<const OpRow> recurrent_rows();
 std::span<const OpRow> reduce_rows();
 std::span<const OpRow> resize_rows();
 std::span<const OpRow> shape_rows();

@@ -32,6 +32,7 @@ constexpr KernelFamily kFamilies[] = {
     cpu::reference_gather_entries,       //
     cpu::reference_resize_entries,       //
     cpu::reference_quantize_entries,     //
+    cpu::reference_recurrent_entries,    //
 };
 constexpr Backend kBackend{DeviceKind::kCpu, cpu::open_device, kFamilies};
 

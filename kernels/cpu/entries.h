@@ -33,5 +33,6 @@ std::span<const KernelEntry> reference_movement_entries();
 std::span<const KernelEntry> reference_gather_entries();
 std::span<const KernelEntry> reference_resize_entries();
 std::span<const KernelEntry> reference_quantize_entries();
+std::span<const KernelEntry> reference_recurrent_entries();
 
 }  // namespace anneal::cpu

@@ -15,11 +15,12 @@ struct OpCase {
   std::vector<std::string> inputs;
 };
 
-// Three files, so that each is short: windows, products and norms; programs and reductions; what
-// moves elements.
+// Four files, so that each is short: windows, products and norms; programs and reductions; what
+// moves elements; recurrence.
 std::vector<OpCase> nn_op_cases();
 std::vector<OpCase> arithmetic_op_cases();
 std::vector<OpCase> movement_op_cases();
+std::vector<OpCase> recurrent_op_cases();
 std::vector<OpCase> op_cases();  // all of them
 
 }  // namespace anneal::testing

@@ -17,8 +17,9 @@ struct ReferenceCase {
   std::vector<std::string> epilogues = {};
 };
 
-// Two files, so that each is short.
+// Three files, so that each is short.
 std::vector<ReferenceCase> nn_reference_cases();
 std::vector<ReferenceCase> data_reference_cases();
+std::vector<ReferenceCase> recurrent_reference_cases();
 
 }  // namespace anneal::testing

@@ -73,11 +73,13 @@ std::string case_name(const ::testing::TestParamInfo<ReferenceCase>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(Nn, Reference, ::testing::ValuesIn(nn_reference_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Data, Reference, ::testing::ValuesIn(data_reference_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Recurrent, Reference, ::testing::ValuesIn(recurrent_reference_cases()),
+                         case_name);
 
 struct Refusal {
   Op op;
-  std::vector<std::string> inputs;
-  std::string output, message;
+  std::vector<std::string> inputs, outputs;
+  std::string message;
 };
 
 TEST(ReferenceErrors, BadContentsAreRefused) {
@@ -85,26 +87,34 @@ TEST(ReferenceErrors, BadContentsAreRefused) {
   shrink.axes = {0};
   shrink.scales = {0.5f};
   const Refusal refusals[] = {
-      {Gather{0}, {"f32[3]", "i64[1]={3}"}, "f32[1]", "index 3 is out of range for 3 elements"},
-      {Gather{0}, {"f32[3]", "i32[1]={-4}"}, "f32[1]", "index -4 is out of range"},
-      {Gather{0}, {"f32[0]", "i64[1]={0}"}, "f32[1]", "out of range for 0 elements"},
-      {GatherElements{0}, {"f32[3]", "i64[1]={7}"}, "f32[1]", "index 7 is out of range"},
-      {GatherND{}, {"f32[2,2]", "i64[1,2]={1,2}"}, "f32[1]", "index 2 is out of range"},
-      {ScatterElements{0}, {"f32[3]", "i64[1]={3}", "f32[1]"}, "f32[3]", "index 3 is out of range"},
-      {ScatterND{}, {"f32[3]", "i64[1,1]={-9}", "f32[1]"}, "f32[3]", "index -9 is out of range"},
-      {ArgReduce{true, 0, false}, {"f32[0]"}, "i64[]", "an empty axis"},
-      {Cumulative{}, {"f32[3]", "i64[]={1}"}, "f32[3]", "not an axis of the tensor"},
-      {Pad{PadMode::kEdge}, {"f32[0]", "i64[2]={1,0}"}, "f32[1]", "an empty axis"},
+      {Gather{0}, {"f32[3]", "i64[1]={3}"}, {"f32[1]"}, "index 3 is out of range for 3 elements"},
+      {Gather{0}, {"f32[3]", "i32[1]={-4}"}, {"f32[1]"}, "index -4 is out of range"},
+      {Gather{0}, {"f32[0]", "i64[1]={0}"}, {"f32[1]"}, "out of range for 0 elements"},
+      {GatherElements{0}, {"f32[3]", "i64[1]={7}"}, {"f32[1]"}, "index 7 is out of range"},
+      {GatherND{}, {"f32[2,2]", "i64[1,2]={1,2}"}, {"f32[1]"}, "index 2 is out of range"},
+      {ScatterElements{0},
+       {"f32[3]", "i64[1]={3}", "f32[1]"},
+       {"f32[3]"},
+       "index 3 is out of range"},
+      {ScatterND{}, {"f32[3]", "i64[1,1]={-9}", "f32[1]"}, {"f32[3]"}, "index -9 is out of range"},
+      {ArgReduce{true, 0, false}, {"f32[0]"}, {"i64[]"}, "an empty axis"},
+      {Cumulative{}, {"f32[3]", "i64[]={1}"}, {"f32[3]"}, "not an axis of the tensor"},
+      {Pad{PadMode::kEdge}, {"f32[0]", "i64[2]={1,0}"}, {"f32[1]"}, "an empty axis"},
       {Slice{},
        {"f32[3]", "i64[1]={0}", "i64[1]={3}", "i64[1]={0}", "i64[1]={1}"},
-       "f32[4]",
+       {"f32[4]"},
        "Slice stays within x"},
-      {shrink, {"f32[3]"}, "f32[3]", "a scale does not give the output's size"},
+      {Recurrent{.kind = RecurrentKind::kRnn},
+       {"f32[2,1,1]", "f32[1,1,1]", "f32[1,1,1]", "-", "i32[1]={3}"},
+       {"f32[2,1,1,1]", "f32[1,1,1]"},
+       "sequence 0 has a length of 3 of 2 steps"},
+      {shrink, {"f32[3]"}, {"f32[3]"}, "a scale does not give the output's size"},
   };
   const auto device = cpu_backend().open("cpu");
   for (const Refusal& refusal : refusals) {
     TestLayer layer = layer_of(refusal.op, refusal.inputs, {});
-    expect_output(layer, tensor_from_text(refusal.output));
+    for (const std::string& output : refusal.outputs)
+      expect_output(layer, tensor_from_text(output));
     try {
       run_layer(*reference_entry(cpu_backend(), layer.op.index()), layer, *device);
       ADD_FAILURE() << name(layer.op) << " accepted " << refusal.inputs.back();

@@ -1,0 +1,57 @@
+// The shape rule of Recurrent.
+#include "anneal/tests/graph/infer_case.h"
+
+namespace anneal {
+namespace {
+
+TEST(InferRecurrent, Shapes) {
+  check_cases({
+      {"Recurrent",
+       {"f32[T,N,5]", "f32[1,28,5]", "f32[1,28,7]"},
+       "f32[T,1,N,7]; f32[1,N,7]; f32[1,N,7]"},
+      {"Recurrent kind=gru",
+       {"f16[9,2,5]", "f16[1,21,5]", "f16[1,21,7]"},
+       "f16[9,1,2,7]; f16[1,2,7]"},
+      {"Recurrent kind=rnn direction=bidirectional",
+       {"f64[T,1,5]", "f64[2,7,5]", "f64[2,7,7]", "f64[2,14]"},
+       "f64[T,2,1,7]; f64[2,1,7]"},
+      {"Recurrent direction=reverse clip=3 alphas=[1,2,3]",
+       {"f32[T,N,5]", "f32[1,28,5]", "f32[1,28,7]", "_", "i32[N]", "f32[1,N,7]", "f32[1,N,7]",
+        "f32[1,21]"},
+       "f32[T,1,N,7]; f32[1,N,7]; f32[1,N,7]"},
+      {"Recurrent",
+       {"f32[0,0,0]", "f32[1,0,0]", "f32[1,0,0]"},
+       "f32[0,1,0,0]; f32[1,0,0]; f32[1,0,0]"},
+      {"Recurrent",
+       {"f32[T,N,I]", "f32[1,4*H,I]", "f32[1,4*H,H]", "f32[1,8*H]"},
+       "f32[T,1,N,H]; f32[1,N,H]; f32[1,N,H]"},
+  });
+}
+
+TEST(InferRecurrent, Refusals) {
+  const std::string w = "f32[1,28,5]", r = "f32[1,28,7]", x = "f32[9,2,5]";
+  check_cases({
+      {"Recurrent", {"f32[9,5]", w, r}, "error: x of rank 2, not 3"},
+      {"Recurrent", {"i32[9,2,5]", w, r}, "error: not a float type"},
+      {"Recurrent", {x, w, "f32[28,7]"}, "error: recurrent weights of rank 2"},
+      {"Recurrent", {x, w}, "error: "},
+      {"Recurrent", {x, "f64[1,28,5]", r}, "error: input 1 is f64, not f32"},
+      {"Recurrent", {x, "f32[1,28,6]", r}, "error: input 1 (weights) is [1,28,6], not [1,28,5]"},
+      {"Recurrent", {x, w, "f32[1,27,7]"}, "error: (recurrent weights) is [1,27,7], not [1,28,7]"},
+      {"Recurrent direction=bidirectional", {x, w, r}, "error: not [2,28,5]"},
+      {"Recurrent kind=gru", {x, w, r}, "error: not [1,21,5]"},
+      {"Recurrent", {x, w, r, "f32[1,28]"}, "error: (bias) is [1,28], not [1,56]"},
+      {"Recurrent", {x, w, r, "_", "i64[2]"}, "error: input 4 is i64, not i32"},
+      {"Recurrent", {x, w, r, "_", "i32[3]"}, "error: (lengths) is [3], not [2]"},
+      {"Recurrent", {x, w, r, "_", "_", "f32[1,2,6]"}, "error: (initial hidden state)"},
+      {"Recurrent", {x, w, r, "_", "_", "_", "f32[2,7]"}, "error: (initial cell)"},
+      {"Recurrent", {x, w, r, "_", "_", "_", "_", "f32[1,28]"}, "error: (peepholes)"},
+      {"Recurrent alphas=[1,2]", {x, w, r}, "error: 2 alphas for 3 activations"},
+      {"Recurrent betas=[1]", {x, w, r}, "error: 1 betas for 3 activations"},
+      {"Recurrent clip=-1", {x, w, r}, "error: a clip of -1"},
+      {"Recurrent clip=nan", {x, w, r}, "error: a clip of nan"},
+  });
+}
+
+}  // namespace
+}  // namespace anneal
