@@ -57,6 +57,22 @@ bool has_floats(const Graph& graph) {
 
 }  // namespace
 
+Arithmetic arithmetic_of(const Plan& plan) {
+  bool quantizes = false, multiplies = false, floats = false;
+  for (const Step& step : plan.steps) {
+    const bool anchor = is_any_of<Conv, ConvTranspose, MatMul>(step.op);
+    multiplies |= anchor;
+    quantizes |= is_any_of<Quantize>(step.op);
+    for (const uint32_t output : step.outputs) {
+      const DataType dtype = plan.slots[output].type.dtype;
+      floats |= is_float(dtype);
+      quantizes |= anchor && (dtype == DataType::kI8 || dtype == DataType::kU8);
+    }
+  }
+  if (quantizes && multiplies) return Arithmetic::kQuantized;
+  return floats ? Arithmetic::kFloat : Arithmetic::kInteger;
+}
+
 Arithmetic arithmetic_of(const Graph& graph) {
   if (is_quantized(graph)) return Arithmetic::kQuantized;
   return has_floats(graph) ? Arithmetic::kFloat : Arithmetic::kInteger;

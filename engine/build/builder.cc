@@ -17,13 +17,15 @@ EngineFile build(Graph graph, const BuildOptions& options) {
   file.model_name = graph.name;
   const std::vector<NamedValue> values = named_values(graph);
   options.progress("optimizing");
-  const auto records = run_pipeline(graph, default_pipeline(), options.passes, options.after_pass);
+  const auto passes = options.reference ? std::span<const Pass>() : default_pipeline();
+  const auto records = run_pipeline(graph, passes, options.passes, options.after_pass);
+  const Backend& backend = options.reference ? cpu_reference_backend() : cpu_backend();
 
   WeightPool weights;
   for (const std::string& target : options.targets) {
     options.progress(fmt::format("choosing kernels for {}", target));
-    const auto device = cpu_backend().open(target);
-    Plan plan = emit(graph, cpu_backend(), *device, weights);
+    const auto device = backend.open(target);
+    Plan plan = emit(graph, backend, *device, weights);
     std::vector<Decision> decisions;
     for (const PassRecord& record : records)
       decisions.push_back({std::string(record.pass), record.subject, record.text});

@@ -14,6 +14,7 @@ namespace anneal {
 struct BuildOptions {
   std::vector<std::string> targets = {"cpu"};
   PassOptions passes;
+  bool reference = false;  // no passes, and of each op the reference kernel: what to compare with
   AfterPass after_pass;
   std::function<void(std::string_view what)> progress = [](std::string_view) {};
 };

@@ -36,8 +36,17 @@ constexpr KernelFamily kFamilies[] = {
 };
 constexpr Backend kBackend{DeviceKind::kCpu, cpu::open_device, kFamilies};
 
+// From the first family of references on there are only such.
+constexpr std::span<const KernelFamily> references() {
+  size_t first = 0;
+  while (kFamilies[first] != cpu::reference_pointwise_entries) ++first;
+  return std::span(kFamilies).subspan(first);
+}
+constexpr Backend kReferenceBackend{DeviceKind::kCpu, cpu::open_device, references()};
+
 }  // namespace
 
 const Backend& cpu_backend() { return kBackend; }
+const Backend& cpu_reference_backend() { return kReferenceBackend; }
 
 }  // namespace anneal

@@ -6,5 +6,7 @@
 namespace anneal {
 
 const Backend& cpu_backend();
+// The same device with the reference kernels alone: the truth, slowly.
+const Backend& cpu_reference_backend();
 
 }  // namespace anneal

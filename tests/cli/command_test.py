@@ -111,8 +111,8 @@ class Command(unittest.TestCase):
     def test_help_and_version(self):
         self.anneal("--version", out="anneal ")
         for arguments in [[], ["--help"]]:
-            self.anneal(*arguments, out=["build", "run", "check", "eval", "inspect", "Exit status: 0"])
-        for command in ["build", "run", "check", "eval", "inspect"]:
+            self.anneal(*arguments, out=["build", "run", "check", "compare", "eval", "inspect", "Exit status: 0"])
+        for command in ["build", "run", "check", "compare", "eval", "inspect"]:
             self.anneal(command, "--help", out=["Examples:", f"anneal {command} ", "Exit status"])
         passes = self.anneal("passes")
         self.assertEqual(passes, self.anneal("build", "--list-passes"))
@@ -348,6 +348,34 @@ class Command(unittest.TestCase):
         temporary.mkdir()
         self.assertEqual(self.last_line("cases.tar.gz", env={"TMPDIR": str(temporary)}), "2 passed, 0 failed, 0 skipped")
         self.assertEqual(list(temporary.iterdir()), [])
+
+    # --- compare
+
+    def test_compare(self):
+        self.write("m.onnx", CHAIN)
+        self.write("n.onnx", CHAIN.replace(b"Neg", b"Abs"))
+        self.write("abs.onnx", ABS)
+        self.write("add.onnx", ADD)
+        self.anneal("compare", "m.onnx", out=["(cpu), 3 steps", "(reference), 4 steps", "3 tensors in both, 0 only in A, 1 only in B",
+                                              "all of them agree"])
+        self.anneal("compare", "m.onnx", "n.onnx", "--json", "d.json", "--top", 2, status=1,
+                    out=["DIFFERS", "3 of 3 differ", "p/b, neg on ", "elements differ by more than"])
+        report = json.loads((self.at / "d.json").read_text())
+        self.assertEqual((report["first_diverging"], len(report["tensors"]), report["only_in_b"]), ("p/b", 3, 0))
+        self.assertFalse(report["tensors"][0]["agrees"])
+        self.anneal("build", "m.onnx", "-q")
+        self.anneal("compare", "m.engine", "m.engine", "--rtol", 0, "--atol", 0, out=["exact", "all of them agree"])
+        self.anneal("compare", "m.engine", "m.onnx", "--reference", "-i", "x=random:3", "--no-mmap", out="only in B")
+        self.anneal("compare", "m.onnx", "--skip-pass", "fuse_pointwise", out="4 tensors in both")
+        self.anneal("compare", "add.onnx", "--shapes", "a:2x3,b:2x3", out="f32[2,3]")
+        self.anneal("compare", "m.onnx", "--target-a", "cpu:baseline", "--target-b", "cpu", out="(cpu:baseline)")
+        self.anneal("compare", "m.engine", status=2, says="say what to compare it with")
+        self.anneal("compare", "m.onnx", "m.engine", "--reference", status=2, says="give the ONNX model")
+        self.anneal("compare", "m.onnx", "--reference", "--target-b", "cpu", status=2, says="contradict")
+        self.anneal("compare", "m.onnx", "add.onnx", status=2, says="different inputs")
+        self.anneal("compare", "m.onnx", "--json", "nowhere/d.json", status=2, says="no folder nowhere")
+        self.anneal("compare", "m.onnx", "missing.onnx", status=2, says="missing.onnx")
+        self.anneal("compare", "m.onnx", "--skip-pass", "no_such_pass", status=2, says="no_such_pass")
 
     # --- eval
 

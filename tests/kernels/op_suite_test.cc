@@ -230,6 +230,17 @@ TEST(OpTables, EveryOpHasAReferenceAndCases) {
   }
 }
 
+TEST(OpTables, TheReferenceBackendHoldsTheReferences) {
+  std::set<const KernelEntry*> references;
+  for (const KernelFamily family : cpu_reference_backend().families)
+    for (const KernelEntry& entry : family()) references.insert(&entry);
+  for (size_t op = 0; op < std::variant_size_v<Op>; ++op) {
+    const KernelEntry* reference = reference_entry(cpu_backend(), op);
+    EXPECT_TRUE(!reference || references.erase(reference)) << op_name(op);
+  }
+  for (const KernelEntry* more : references) ADD_FAILURE() << more->name << " is no reference";
+}
+
 TEST(OpTables, KernelNamesAreUnique) {
   std::set<std::string_view> names;
   for (const KernelFamily family : cpu_backend().families)

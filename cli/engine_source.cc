@@ -1,0 +1,30 @@
+#include "anneal/cli/engine_source.h"
+
+#include <fmt/format.h>
+
+#include "anneal/cli/open_engine.h"
+#include "anneal/engine/build/builder.h"
+
+namespace anneal {
+
+std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
+  const bool reference = source.target == kReferenceTarget;
+  if (is_engine(source.path)) {
+    if (reference)
+      fail(Code::kInvalidArgument,
+           fmt::format("{} is an engine, whose kernels are chosen; give the ONNX model to run the "
+                       "reference kernels",
+                       source.path));
+    return open_engine(source.path, {.device = source.target, .map = source.map});
+  }
+  BuildOptions options;
+  options.reference = reference;
+  options.targets = {reference ? "cpu" : source.target};
+  if (!reference) options.passes.skip = source.skip_passes;
+  auto engine = Engine::make(build(import_model(source.path, source.shapes).graph, options),
+                             {.device = options.targets[0]});
+  for (const std::string& remark : engine->remarks()) fmt::print(stderr, "anneal: {}\n", remark);
+  return engine;
+}
+
+}  // namespace anneal

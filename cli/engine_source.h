@@ -1,0 +1,26 @@
+// One side of `anneal compare`: an engine, or a model that is built in memory.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "anneal/cli/import_model.h"
+#include "anneal/engine/run/engine.h"
+
+namespace anneal {
+
+// As a target of a model: no passes and only the reference kernels.
+inline constexpr std::string_view kReferenceTarget = "reference";
+
+struct EngineSource {
+  std::string path;
+  std::string target = "cpu";  // of a model: what to build for; of an engine: where to run it
+  std::vector<std::string> skip_passes = {};  // of a model, unless for the reference
+  ShapeFlags shapes = {};                     // of a model
+  bool map = true;
+};
+
+// Fails as building and loading do.
+std::shared_ptr<const Engine> engine_from(const EngineSource& source);
+
+}  // namespace anneal

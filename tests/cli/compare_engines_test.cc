@@ -1,0 +1,134 @@
+// Engines that should be equal agree; where they differ, the first tensor is named, with its error.
+#include "anneal/cli/compare_engines.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "anneal/engine/plan.h"
+#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/engine/graphs.h"
+
+namespace anneal {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::shared_ptr<const Engine> reference_engine(std::string_view text) {
+  BuildOptions options;
+  options.reference = true;
+  return testing::engine_of(testing::build_text(text, options));
+}
+
+std::shared_ptr<const Engine> engine(std::string_view text) {
+  return testing::engine_of(testing::build_text(text));
+}
+
+std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
+  std::string result(text);
+  result.replace(result.find(from), from.size(), to);
+  return result;
+}
+
+TEST(TensorError, IsOfAllElements) {
+  const auto of = [](std::vector<float> values) {
+    const auto count = static_cast<int64_t>(values.size());
+    return Tensor::of<float>(DataType::kF32, {count}, values);
+  };
+  const Tensor one = of({3, -4}), same = of({3, -4}), tenth = of({3.3f, -4.4f}), zero = of({0, 0});
+  EXPECT_TRUE(std::isinf(tensor_error(one.view(), same.view()).sqnr_db));
+  EXPECT_EQ(tensor_error(one.view(), same.view()).cosine, 1);
+  EXPECT_EQ(tensor_error(one.view(), same.view()).scale, 4);
+  EXPECT_NEAR(tensor_error(tenth.view(), one.view()).sqnr_db, 20, 1e-4);
+  EXPECT_NEAR(tensor_error(tenth.view(), one.view()).cosine, 1, 1e-7);
+  EXPECT_EQ(tensor_error(zero.view(), one.view()).cosine, 0);
+  EXPECT_EQ(tensor_error(zero.view(), zero.view()).cosine, 1);
+  const Tensor wild = of({3, std::numeric_limits<float>::quiet_NaN()});
+  EXPECT_TRUE(std::isinf(tensor_error(wild.view(), one.view()).sqnr_db)) << "NaN is left out";
+  EXPECT_EQ(tensor_error(of({}).view(), of({}).view()).cosine, 1);
+}
+
+TEST(CompareEngines, OptimizedAgreesWithTheReference) {
+  for (const std::string_view text : {testing::kConvNet, testing::kDynamicNet}) {
+    const auto a = engine(text), b = reference_engine(text);
+    for (const Step& step : b->plan().steps)
+      EXPECT_THAT(step.kernel, ::testing::AnyOf(HasSubstr("reference"), "sizes"));
+    std::vector<Tensor> inputs;
+    for (const Port& port : a->inputs()) {
+      Dims dims = port.dims;
+      for (int axis = 0; axis < dims.rank(); ++axis) dims[axis] = dims[axis] < 0 ? 3 : dims[axis];
+      inputs.push_back(testing::random_f32(dims, 1));
+    }
+    const EngineComparison comparison = compare_engines(a, b, inputs, {});
+    EXPECT_GE(comparison.tensors.size(), a->outputs().size());
+    for (const ComparedTensor& tensor : comparison.tensors)
+      EXPECT_EQ(tensor.comparison.why, "") << tensor.name;
+    EXPECT_EQ(comparison.only_a, 0u);
+    EXPECT_GT(comparison.only_b, 0u);
+  }
+}
+
+constexpr std::string_view kRow = R"txt(
+graph row(x: f32[2,30])
+  a = Softmax(x) axis=1
+  b = Pointwise(a) program="(f32)->(f32) mul($0,3f32)"
+  c = Softmax(b) axis=1
+  d = Softmax(c) axis=0
+  return d as y
+)txt";
+
+TEST(CompareEngines, NamesTheFirstDifference) {
+  const auto a = engine(replaced(kRow, "3f32", "3.01f32")), b = engine(kRow);
+  const std::vector<Tensor> inputs = {testing::random_f32({2, 30}, 1)};
+  const EngineComparison comparison = compare_engines(a, b, inputs, {});
+  ASSERT_EQ(comparison.tensors.size(), 4u);
+  EXPECT_EQ(comparison.tensors[0].name, "a");
+  EXPECT_EQ(comparison.tensors[0].comparison.why, "");
+  EXPECT_EQ(comparison.tensors[1].name, "b");
+  EXPECT_THAT(comparison.tensors[1].comparison.why, HasSubstr("60 of 60 elements differ"));
+  EXPECT_NEAR(comparison.tensors[1].comparison.max_rel, 0.01 / 3, 1e-5);
+  EXPECT_EQ(comparison.tensors[1].step_a, "b");
+  EXPECT_NE(comparison.tensors[1].kernel_a, "");
+  const EngineComparison loose = compare_engines(a, b, inputs, {.rtol = 0.1, .atol = 0.0});
+  for (const ComparedTensor& tensor : loose.tensors) EXPECT_EQ(tensor.comparison.why, "");
+}
+
+TEST(CompareEngines, LittleMemoryTakesMoreRunsAndSaysTheSame) {
+  const auto a = engine(replaced(kRow, "3f32", "3.01f32")), b = reference_engine(kRow);
+  const std::vector<Tensor> inputs = {testing::random_f32({2, 30}, 1)};
+  const EngineComparison at_once = compare_engines(a, b, inputs, {});
+  for (const size_t most : {size_t{1}, size_t{300}, size_t{500}}) {
+    const EngineComparison one_by_one = compare_engines(a, b, inputs, {.most_bytes = most});
+    ASSERT_EQ(one_by_one.tensors.size(), at_once.tensors.size());
+    EXPECT_EQ(one_by_one.only_b, at_once.only_b);
+    for (size_t i = 0; i < at_once.tensors.size(); ++i) {
+      EXPECT_EQ(one_by_one.tensors[i].name, at_once.tensors[i].name);
+      EXPECT_EQ(one_by_one.tensors[i].comparison.why, at_once.tensors[i].comparison.why);
+    }
+  }
+}
+
+TEST(CompareEngines, ShapesThatDifferAreADifference) {
+  const auto a = engine(replaced(kRow, "d = Softmax(c) axis=0", "d = Reduce(c, i64{1}) kind=sum"));
+  const auto b = engine(kRow);
+  const EngineComparison comparison = compare_engines(a, b, {testing::random_f32({2, 30}, 1)}, {});
+  EXPECT_THAT(comparison.tensors.back().comparison.why, HasSubstr("shape [2,1]"));
+}
+
+TEST(CompareEngines, OtherInputsAreRefused) {
+  const auto a = engine(kRow), b = engine(replaced(kRow, "x: f32[2,30]", "x: f32[2,3,10]"));
+  const auto c = engine(testing::kDynamicNet);
+  for (const auto& other : {b, c}) {
+    try {
+      compare_engines(a, other, {testing::random_f32({2, 30}, 1)}, {});
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("different inputs"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace anneal
