@@ -89,7 +89,7 @@ Opened open() {
   opened.why_not = fill(opened.api, *library);
   if (!opened.why_not.empty()) return opened;
   const int cap = isa_cap(current_isa());
-  opened.api.dnnl_set_max_cpu_isa(cap);
+  if (cap != kIsaAll) opened.api.dnnl_set_max_cpu_isa(cap);
   opened.isa = opened.api.dnnl_get_effective_cpu_isa();
   if (cap != kIsaAll && (opened.isa & ~cap) != 0)
     opened.why_not =
@@ -263,6 +263,7 @@ std::string why_unavailable(const Device& device) {
   return {};
 }
 
+bool has_avx512() { return (opened().isa & kIsaAvx512) == kIsaAvx512; }
 bool has_vnni() { return (opened().isa & kIsaVnni) == kIsaVnni; }
 
 std::string why_refused(std::string_view implementation) {

@@ -23,7 +23,9 @@ namespace anneal::cpu::onednn {
 
 // Why kernels of this device cannot use oneDNN; empty if they can. Opens it when first asked.
 std::string why_unavailable(const Device& device);
-bool has_vnni();  // of the instruction sets it may use. REQUIRES: available
+// Of the instruction sets it may use. REQUIRES: available
+bool has_avx512();
+bool has_vnni();
 // Empty if the implementation of this name is worth using.
 std::string why_refused(std::string_view implementation);
 

@@ -41,7 +41,9 @@ class OneDnnConv final : public Kernel {
     for (int axis = 2; axis < x.dims.rank(); ++axis)
       pointwise = pointwise && x.dims[axis] == y.dims[axis] && layer.op.strides[axis - 2] == 1 &&
                   layer.op.pads_begin[axis - 2] == 0;
-    is_staged_ = !pixel || (!pointwise && *pixel != channels);
+    // 8-bit products of rows with gaps are slow.
+    const bool gaps = pointwise && !is_8bit(x.dtype);
+    is_staged_ = !pixel || (!gaps && *pixel != channels);
     std::string why_not;
     const bool done = pointwise ? add_products(layer, is_staged_ ? channels : *pixel, why_not)
                                 : add_convolutions(layer, why_not);
@@ -80,7 +82,8 @@ class OneDnnConv final : public Kernel {
     product.columns = layer.y.dims[1];
     product.int8 = is_8bit(layer.x.dtype);
     product.weight_bytes = count(layer.w.dims) * static_cast<int64_t>(size_of(layer.w.dtype));
-    product.operations = 2 * count(layer.y.dims) * count(tail(layer.w.dims, 1));
+    product.elements = count(layer.y.dims);
+    product.operations = 2 * product.elements * count(tail(layer.w.dims, 1));
     return product;
   }
 
@@ -89,8 +92,10 @@ class OneDnnConv final : public Kernel {
     onednn::Product product = product_of(layer);
     product.rows = pieces_.rows;
     product.least_rows = kLeastPixels;
+    why_not = onednn::why_own_product(product);
+    if (!why_not.empty()) return false;
     const onednn::Cut cut = onednn::cut(product);
-    if (layer.is_copy) pieces_.y_row = onednn::row_step(y, 2, 1);
+    pieces_.write_directly(layer.is_copy, onednn::row_step(y, 2, 1), cut);
     const int64_t channels = x.dims[1];
     std::vector<MatMulShape> seen;
     for (int64_t column = 0; column < y.dims[1]; column += cut.piece_columns) {
@@ -103,7 +108,7 @@ class OneDnnConv final : public Kernel {
         MatMulShape shape;
         shape.x = {x.dtype, {piece.rows, channels}, {pixel, 1}};
         shape.w = {w.dtype, {channels, columns}, {w.strides[1], w.strides[0]}};
-        shape.y = {y_dtype(x), {piece.rows, columns}, {pieces_.y_row.value_or(columns), 1}};
+        shape.y = {y_dtype(x), {piece.rows, columns}, {columns, 1}};
         shape.x_zero = layer.x_zero;
         const std::byte* const weights =
             w.data + column * w.strides[0] * static_cast<int64_t>(size_of(w.dtype));
@@ -125,8 +130,7 @@ class OneDnnConv final : public Kernel {
     product.least_rows = std::max((pad + op.strides[0] - 1) / op.strides[0],
                                   (kLeastPixels + row_pixels - 1) / row_pixels);
     const onednn::Cut cut = onednn::cut(product);
-    if (layer.is_copy && cut.piece_columns == y.dims[1] && onednn::row_step(y, 2, 1) == y.dims[1])
-      pieces_.y_row = y.dims[1];
+    pieces_.write_directly(layer.is_copy, onednn::row_step(y, 2, 1), cut);
 
     ConvShape shape;
     shape.groups = op.groups;

@@ -25,19 +25,28 @@ class OneDnnMatMul final : public Kernel {
     product.columns = n;
     product.least_rows = kLeastRows;
     product.int8 = is_8bit(a.dtype);
-    product.operations = 2 * product.rows * n * k;
+    product.elements = product.rows * n;
+    product.operations = 2 * product.elements * k;
     product.weight_bytes = n * k * static_cast<int64_t>(size_of(b.dtype));
+    std::string why_not = onednn::why_own_product(product);
+    if (!why_not.empty()) return why_not;
     const onednn::Cut cut = onednn::cut(product);
 
     const std::optional<int64_t> step = onednn::row_step(a, 0, last);
-    is_staged_ = !step;
-    const int64_t row = step.value_or(k);
-    if (epilogue_.is_copy()) pieces_.y_row = onednn::row_step(y, 0, y.dims.rank() - 1);
+    is_staged_ =
+        !step || (product.int8 && *step != k);  // 8-bit products of rows with gaps are slow
+    const int64_t row = is_staged_ ? k : *step;
+    pieces_.write_directly(epilogue_.is_copy(), onednn::row_step(y, 0, y.dims.rank() - 1), cut);
     const Dims b_strides{b.strides[b.dims.rank() - 2], b.strides[b.dims.rank() - 1]};
+    const auto b_size = size_of(b.dtype);
     std::vector<MatMulShape> seen;
-    std::string why_not;
     for (int64_t column = 0; column < n; column += cut.piece_columns) {
       const int64_t columns = std::min(cut.piece_columns, n - column);
+      // oneDNN packs no columns out of the middle of longer rows.
+      const Tensor::Fresh weights = Tensor::allocate(b.dtype, {k, columns});
+      const Dims weights_strides = row_major_strides({k, columns});
+      CopyPlan(b_size, {k, columns}, b_strides, weights_strides)
+          .run(b.data + column * b_strides[1] * static_cast<int64_t>(b_size), weights.data.data());
       for (int64_t i = 0; i < cut.row_pieces; ++i) {
         Piece piece{.column = column, .columns = columns};
         piece.row = onednn::piece_begin(product.rows, cut.row_pieces, i);
@@ -45,14 +54,11 @@ class OneDnnMatMul final : public Kernel {
         piece.x_offset = piece.row * row * static_cast<int64_t>(size_of(a.dtype));
         MatMulShape shape;
         shape.x = {a.dtype, {piece.rows, k}, {row, 1}};
-        shape.w = {b.dtype, {k, columns}, b_strides};
-        shape.y = {product.int8 ? DataType::kI32 : DataType::kF32,
-                   {piece.rows, columns},
-                   {pieces_.y_row.value_or(columns), 1}};
+        shape.w = {b.dtype, {k, columns}, weights_strides};
+        shape.y = {
+            product.int8 ? DataType::kI32 : DataType::kF32, {piece.rows, columns}, {columns, 1}};
         shape.x_zero = a_zero;
-        const std::byte* const weights =
-            b.data + column * b_strides[1] * static_cast<int64_t>(size_of(b.dtype));
-        if (!pieces_.add(seen, shape, piece, weights, why_not)) return why_not;
+        if (!pieces_.add(seen, shape, piece, weights.data.data(), why_not)) return why_not;
       }
     }
     return {};

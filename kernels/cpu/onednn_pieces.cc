@@ -8,6 +8,7 @@ namespace {
 // About 30 microseconds of work on one core, a hundred times what starting a primitive takes.
 constexpr int64_t kPieceOperations = 4'000'000, kPieceOperationsInt8 = 16'000'000;
 constexpr int64_t kMostPieces = 64;
+constexpr int64_t kLeastProductRows = 64;
 // Enough to keep a usual team busy where more pieces would mean reading weights from afar again.
 constexpr int64_t kFewPieces = 8;
 constexpr int64_t kNearBytes = 512 << 10;  // of weights, that stay in the second-level cache
@@ -17,6 +18,13 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
+std::string why_own_product(const Product& product) {
+  if (product.int8) return {};
+  if (!has_avx512()) return "our own products are no slower with AVX2";
+  if (product.rows < kLeastProductRows) return "our own products of few rows are faster";
+  return {};
+}
+
 Cut cut(const Product& p) {
   const int64_t each = p.int8 ? kPieceOperationsInt8 : kPieceOperations;
   const int64_t wanted = std::clamp<int64_t>(p.operations / each, 1, kMostPieces);
@@ -25,11 +33,12 @@ Cut cut(const Product& p) {
     column_pieces =
         std::clamp<int64_t>(ceil_div(p.weight_bytes, kNearBytes), 1, p.columns / p.column_grain);
     columns = ceil_div(ceil_div(p.columns, column_pieces), p.column_grain) * p.column_grain;
+    columns = std::min(columns, p.columns);
     column_pieces = ceil_div(p.columns, columns);
   }
   const bool near = p.weight_bytes / column_pieces <= kNearBytes;
   const int64_t by_work = ceil_div(near ? wanted : std::min(wanted, kFewPieces), column_pieces);
-  const int64_t by_size = ceil_div(p.rows * columns, kPieceElements);
+  const int64_t by_size = ceil_div(p.elements / column_pieces, kPieceElements);
   const int64_t most = std::max<int64_t>(p.rows / p.least_rows, 1);
   return {std::clamp<int64_t>(std::max(by_work, by_size), 1, most), columns};
 }
@@ -83,7 +92,7 @@ void Pieces::finish(PreparedPieces& p, size_t staged_bytes, const Epilogue& epil
   size_t scratch = 0;
   for (const auto& primitive : primitives_) scratch = std::max(scratch, primitive->scratch_bytes());
   p.parts_at = align_up(staged_bytes);
-  p.scratch_at = y_row ? 0 : align_up(static_cast<size_t>(largest_) * 4);
+  p.scratch_at = is_direct_ ? 0 : align_up(static_cast<size_t>(largest_) * 4);
   p.tape_at = p.scratch_at + align_up(scratch);
   p.part_bytes = align_up(p.tape_at + epilogue.scratch_bytes());
   const int64_t items = p.images * static_cast<int64_t>(pieces_.size());
@@ -110,12 +119,12 @@ void Pieces::run(const PreparedPieces& p, const Epilogue& epilogue, const Launch
       const Piece& piece = pieces_[static_cast<size_t>(item % pieces)];
       const int64_t image = item / pieces;
       std::byte* const y =
-          y_row ? args.outputs[0].data + (image * p.y_image + piece.row * *y_row + piece.column) * 4
-                : part.data();
+          is_direct_ ? args.outputs[0].data + (image * p.y_image + piece.row * piece.columns) * 4
+                     : part.data();
       calls[piece.primitive].run(x + image * p.x_image * x_size + piece.x_offset,
                                  packed_[piece.packed].weights.bytes().data(), y,
                                  part.data() + p.scratch_at);
-      if (!y_row)
+      if (!is_direct_)
         epilogue.run(p.space, args, y, piece.columns, image * rows + piece.row, piece.rows,
                      piece.column, piece.columns, part.data() + p.tape_at);
     }

@@ -20,10 +20,15 @@ struct Product {
   int64_t rows = 1, columns = 1;
   int64_t least_rows = 1;     // of a piece
   int64_t column_grain = 64;  // columns of a piece are a multiple; 0: never cut columns
+  int64_t elements = 0;       // of the output
   int64_t operations = 0;     // multiplications and additions
   int64_t weight_bytes = 0;
   bool int8 = false;
 };
+// Why our own kernel is to multiply, if it is: it is faster where weights, packed for it, are read
+// once for few rows, and no slower with AVX2.
+std::string why_own_product(const Product& product);
+
 struct Cut {
   int64_t row_pieces = 1;
   int64_t piece_columns = 1;
@@ -66,8 +71,13 @@ class Pieces {
   bool add(std::vector<Shape>& seen, const Shape& shape, Piece piece, const std::byte* weights,
            std::string& why_not);
 
-  int64_t rows = 0;              // of one image's output
-  std::optional<int64_t> y_row;  // set: primitives write there themselves, rows this far apart
+  int64_t rows = 0;  // of one image's output
+
+  // Lets primitives write to the output themselves if a piece is whole rows of it, there is no
+  // epilogue, and the rows lie behind each other: oneDNN's good products write no others.
+  void write_directly(bool is_copy, std::optional<int64_t> y_step, const Cut& cut) {
+    is_direct_ = is_copy && y_step == cut.piece_columns;
+  }
 
   // staged_bytes: of x, if it is staged. space, images and the distances are set already.
   void finish(PreparedPieces& prepared, size_t staged_bytes, const Epilogue& epilogue,
@@ -86,6 +96,7 @@ class Pieces {
   std::vector<Packed> packed_;
   std::vector<Piece> pieces_;
   int64_t largest_ = 0;  // elements of a piece
+  bool is_direct_ = false;
 };
 
 template <class Shape>

@@ -174,7 +174,11 @@ const Large kLarge[] = {
      conv2(1, 0),
      {"i8[1,256,53,57]=-128..127", "i8[67,256,1,1]=-128..127", "i8[]={-7}"}},
     {"product", MatMul{false, true}, {"f32[130,129]", "f32[1030,129]"}, "cpu.matmul.packed"},
-    {"vector", MatMul{}, {"f32[1,1030]", "f32[1030,301]"}, "cpu.matmul.packed"},
+    {"deep product", MatMul{}, {"f32[2,41,1030]", "f32[1030,301]"}, "cpu.matmul.packed"},
+    {"8-bit vector",
+     MatMul{},
+     {"i8[1,1030]=-128..127", "i8[1030,701]=-128..127"},
+     "cpu.matmul.packed"},
     {"8-bit product",
      MatMul{},
      {"u8[3,97,260]=0..255", "i8[260,531]=-128..127", "u8[]={99}"},
@@ -187,6 +191,8 @@ TEST(OneDnn, PiecesGiveTheSameAsOneWhole) {
     const bool product = std::holds_alternative<MatMul>(each.op);
     const bool int8 = each.inputs[0].substr(0, 3) != "f32";
     if (int8 && !cpu::onednn::has_vnni()) continue;
+    const bool f32_product = !int8 && (product || std::string_view(each.what) == "single pixels");
+    if (f32_product && !cpu::onednn::has_avx512()) continue;
     for (const std::string_view epilogue :
          {"", int8 ? "(i32)->(f32) mul(f32($0),0.5f32)" : "(f32)->(f32) max($0,0f32)"}) {
       const TestLayer layer = layer_of(each.op, each.inputs, epilogue);
@@ -226,6 +232,12 @@ TEST(OneDnn, RefusesWhatItCannotDoExactly) {
   EXPECT_THAT(why_not(conv2(1, 0), {"f16[1,7,5,5]", "f16[3,7,1,1]"}), HasSubstr("only f32"));
   EXPECT_THAT(why_not(MatMul{}, {"f64[3,5]", "f64[5,7]"}), HasSubstr("only f32"));
   EXPECT_EQ(why_not(MatMul{}, {"f32[2,3,5]", "f32[2,5,7]"}), "a batch of right sides");
+  if (!cpu::onednn::has_avx512()) {
+    EXPECT_THAT(why_not(MatMul{}, {"f32[99,5]", "f32[5,7]"}), HasSubstr("with AVX2"));
+  } else {
+    EXPECT_EQ(why_not(MatMul{}, {"f32[99,5]", "f32[5,7]"}), "");
+    EXPECT_THAT(why_not(MatMul{}, {"f32[3,5]", "f32[5,7]"}), HasSubstr("few rows"));
+  }
   if (cpu::onednn::has_vnni()) {
     EXPECT_EQ(why_not(conv2(1, 0), {"u8[1,7,5,5]", "i8[3,7,1,1]", "-", "i8[3]={0,0,0}"}), "");
   }
@@ -248,6 +260,7 @@ TEST(OneDnnCut, PiecesAreAboutAsMuchWork) {
   pieces = cut({.rows = 7,
                 .columns = 512,
                 .least_rows = 7,
+                .elements = 25'088,
                 .operations = 231'211'008,
                 .weight_bytes = 9'437'184});
   EXPECT_EQ(pieces.piece_columns, 64);
