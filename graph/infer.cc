@@ -142,10 +142,12 @@ Facts infer(const Op& op, const InferInputs& inputs) {
 }
 
 Facts infer_layer(const Op& op, std::span<const Program> epilogues, int op_input_count,
-                  const InferInputs& inputs) {
+                  const InferInputs& inputs, std::span<const Dims> found) {
   if (op_input_count < 0 || op_input_count > inputs.count())
     refuse(fmt::format("{} of {} inputs are the op's", op_input_count, inputs.count()));
   Facts of_op = infer(op, inputs.first(op_input_count));
+  check(found.empty() || found.size() == of_op.size(), "sizes are found for every output");
+  for (size_t k = 0; k < found.size(); ++k) of_op[k].type.shape = shape_of(found[k]);
   auto further = inputs.all().subspan(static_cast<size_t>(op_input_count));
   if (epilogues.empty() && further.empty()) return of_op;
   if (epilogues.size() != of_op.size())

@@ -89,9 +89,10 @@ DataType accumulator(DataType dtype);
 
 // A whole layer: infer(op) on the first inputs, then each epilogue on the output it belongs to,
 // with its further inputs after the op's own. epilogues is empty, or holds one (possibly empty)
-// program per output of the op.
+// program per output of the op. found: the sizes of the op's outputs where a kernel has found them,
+// which only ops with sizes that infer() leaves unknown have.
 Facts infer_layer(const Op& op, std::span<const Program> epilogues, int op_input_count,
-                  const InferInputs& inputs);
+                  const InferInputs& inputs, std::span<const Dims> found = {});
 
 // Numpy broadcasting, with sizes: equal sizes, or one of them 1. Two different expressions are
 // taken as equal if neither can be proved to differ (ONNX would fail at run time; so does binding).

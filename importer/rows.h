@@ -29,6 +29,7 @@ std::span<const OpRow> quant_rows();
 std::span<const OpRow> recurrent_rows();
 std::span<const OpRow> reduce_rows();
 std::span<const OpRow> resize_rows();
+std::span<const OpRow> select_rows();
 std::span<const OpRow> shape_rows();
 std::span<const OpRow> slice_rows();
 

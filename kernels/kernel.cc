@@ -7,6 +7,10 @@ std::unique_ptr<Prepared> Kernel::prepare(std::span<const TensorView>, std::span
   return std::make_unique<Prepared>();
 }
 
+std::unique_ptr<Found> Kernel::find(std::span<const TensorView>, Stream&, Team&) const {
+  return nullptr;
+}
+
 const KernelEntry* find_kernel(const Backend& backend, std::string_view name) {
   for (const KernelFamily family : backend.families)
     for (const KernelEntry& entry : family())

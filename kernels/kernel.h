@@ -44,12 +44,20 @@ class Prepared {
   size_t workspace_bytes = 0;
 };
 
+// Results whose sizes only computing them tells (those of NonZero, say), before they have memory.
+class Found {
+ public:
+  virtual ~Found() = default;
+  std::vector<Dims> dims;  // of each output of the op
+};
+
 struct LaunchArgs {
   std::span<const TensorView> inputs, outputs;  // an absent optional input has data == nullptr
   Prepared* prepared;                           // what prepare() gave for these shapes
   std::byte* workspace;                         // 64-byte aligned, prepared->workspace_bytes
   Stream& stream;
   Team& team;
+  Found* found = nullptr;  // what find() gave for these inputs
 };
 
 // One implementation of one layer. Immutable, shared by all contexts of an engine and all threads.
@@ -64,6 +72,10 @@ class Kernel {
   virtual std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
                                             std::span<const TensorView> outputs, int threads) const;
   virtual void launch(const LaunchArgs& args) const = 0;
+  // For ops whose sizes infer() cannot tell even from the inputs' values: runs before prepare(), on
+  // the layer's inputs with their data, and may allocate. Null from the kernels of all other ops.
+  virtual std::unique_ptr<Found> find(std::span<const TensorView> inputs, Stream& stream,
+                                      Team& team) const;
 };
 
 // Exactly one is set.

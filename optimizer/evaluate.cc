@@ -57,18 +57,16 @@ std::vector<Tensor> evaluate(const Layer& layer, std::span<const Tensor* const> 
     in_operands.push_back({.type = facts[i].type, .strides = shape_of(in[i].strides)});
   }
   SizeTable scratch = sizes;
-  const Facts inferred = infer_layer(layer.op, layer.epilogues, layer.op_input_count,
-                                     InferInputs(infer_inputs, scratch));
-  std::vector<Tensor> results;
-  std::vector<TensorView> out;
+  const auto infer = [&](std::span<const Dims> found) {
+    return infer_layer(layer.op, layer.epilogues, layer.op_input_count,
+                       InferInputs(infer_inputs, scratch), found);
+  };
+  Facts inferred = infer({});
   for (const Fact& fact : inferred) {
-    if (!known(fact.type.shape))
-      fail(Code::kUnsupported, fmt::format("layer \"{}\" gives {}, which stays unknown", layer.name,
-                                           scratch.text(fact.type.shape)));
-    Tensor::Fresh fresh = Tensor::allocate(fact.type.dtype, dims_of(fact.type.shape));
-    out.push_back(row_major_view(fact.type.dtype, dims_of(fact.type.shape), fresh.data.data()));
-    out_operands.push_back({.type = fact.type, .strides = shape_of(out.back().strides)});
-    results.push_back(std::move(fresh.tensor));
+    Type type = fact.type;
+    for (int axis = 0; axis < type.shape.rank(); ++axis)
+      if (type.shape[axis].is_unknown()) type.shape[axis] = scratch.fresh("found");
+    out_operands.push_back({.type = type, .strides = scratch.row_major_strides(type.shape)});
   }
 
   const auto device = cpu_backend().open("cpu");
@@ -83,11 +81,23 @@ std::vector<Tensor> evaluate(const Layer& layer, std::span<const Tensor* const> 
                           .tactic = {}});
   if (!made.kernel)
     fail(Code::kUnsupported, fmt::format("{} refused: {}", entry.name, made.why_not));
-  const auto prepared = made.kernel->prepare(in, out, 1);
-  const auto workspace = device->allocate(std::max<size_t>(prepared->workspace_bytes, 1));
   const auto stream = device->make_stream();
   Team team(1);
-  made.kernel->launch({in, out, prepared.get(), workspace->data(), *stream, team});
+  const auto found = made.kernel->find(in, *stream, team);
+  if (found) inferred = infer(found->dims);
+  std::vector<Tensor> results;
+  std::vector<TensorView> out;
+  for (const Fact& fact : inferred) {
+    if (!known(fact.type.shape))
+      fail(Code::kUnsupported, fmt::format("layer \"{}\" gives {}, which stays unknown", layer.name,
+                                           scratch.text(fact.type.shape)));
+    Tensor::Fresh fresh = Tensor::allocate(fact.type.dtype, dims_of(fact.type.shape));
+    out.push_back(row_major_view(fact.type.dtype, dims_of(fact.type.shape), fresh.data.data()));
+    results.push_back(std::move(fresh.tensor));
+  }
+  const auto prepared = made.kernel->prepare(in, out, 1);
+  const auto workspace = device->allocate(std::max<size_t>(prepared->workspace_bytes, 1));
+  made.kernel->launch({in, out, prepared.get(), workspace->data(), *stream, team, found.get()});
   return results;
 }
 

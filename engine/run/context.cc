@@ -49,6 +49,7 @@ struct ExecutionContext::State {
   struct StepState {
     std::vector<TensorView> inputs, outputs;
     std::unique_ptr<Prepared> prepared;
+    std::unique_ptr<Found> found;
   };
   // A port's memory: the caller's, or staging where there is none or its strides are not the
   // plan's.
@@ -88,7 +89,7 @@ struct ExecutionContext::State {
   void stage(Binding& binding, const TensorView& wanted);
   void prepare(size_t step);
   void run_size_tensor(const Step& step);
-  void infer_late(size_t index);
+  void infer_late(size_t index, Team& team);
   void run_step(size_t index, Team& team);
   void tell_observer(size_t steps_done);
   void run(std::vector<StepTime>* times);
@@ -214,8 +215,8 @@ void ExecutionContext::State::run_size_tensor(const Step& step) {
 }
 
 // A step that meets sizes which depend on values: they are inferred from the values, now that these
-// exist, and its late outputs get memory.
-void ExecutionContext::State::infer_late(size_t index) {
+// exist, or found by its kernel, and its late outputs get memory.
+void ExecutionContext::State::infer_late(size_t index, Team& team) {
   const Step& step = plan->steps[index];
   std::vector<Fact> facts(step.inputs.size());
   std::vector<InferInput> infer_inputs;
@@ -229,8 +230,17 @@ void ExecutionContext::State::infer_late(size_t index) {
     infer_inputs.push_back({&facts[k], &view});
   }
   SizeTable scratch;
-  const Facts inferred = infer_layer(step.op, step.epilogues, static_cast<int>(step.op_input_count),
-                                     InferInputs(infer_inputs, scratch));
+  const auto infer_step = [&](std::span<const Dims> found) {
+    return infer_layer(step.op, step.epilogues, static_cast<int>(step.op_input_count),
+                       InferInputs(infer_inputs, scratch), found);
+  };
+  Facts inferred = infer_step({});
+  StepState& state = steps[index];
+  for (size_t k = 0; k < step.inputs.size(); ++k)
+    if (step.inputs[k] != kNoSlot) state.inputs[k] = slots[step.inputs[k]];
+  const Kernel* kernel = engine->state_->kernels[index].get();
+  if (kernel) state.found = kernel->find(state.inputs, *stream, team);
+  if (state.found) inferred = infer_step(state.found->dims);
   for (size_t k = 0; k < step.outputs.size(); ++k) {
     const uint32_t output = step.outputs[k];
     const Slot& slot = plan->slots[output];
@@ -253,18 +263,15 @@ void ExecutionContext::State::infer_late(size_t index) {
     ensure(late[output], static_cast<size_t>(count(dims)) * size_of(slot.type.dtype));
     slots[output] = row_major_view(slot.type.dtype, dims, late[output]->data());
   }
-  StepState& state = steps[index];
-  for (size_t k = 0; k < step.inputs.size(); ++k)
-    if (step.inputs[k] != kNoSlot) state.inputs[k] = slots[step.inputs[k]];
   for (size_t k = 0; k < step.outputs.size(); ++k) state.outputs[k] = slots[step.outputs[k]];
-  if (!engine->state_->kernels[index]) return;
+  if (!kernel) return;
   prepare(index);
   ensure(workspace, state.prepared->workspace_bytes);
 }
 
 void ExecutionContext::State::run_step(size_t index, Team& team) {
   const Step& step = plan->steps[index];
-  if (engine->state_->deferred[index]) infer_late(index);
+  if (engine->state_->deferred[index]) infer_late(index, team);
   if (!engine->state_->kernels[index]) {
     run_size_tensor(step);
     return;
@@ -275,7 +282,9 @@ void ExecutionContext::State::run_step(size_t index, Team& team) {
                                           .prepared = state.prepared.get(),
                                           .workspace = workspace->data(),
                                           .stream = *stream,
-                                          .team = team});
+                                          .team = team,
+                                          .found = state.found.get()});
+  state.found.reset();
 }
 
 void ExecutionContext::State::tell_observer(size_t steps_done) {

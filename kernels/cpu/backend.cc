@@ -33,6 +33,8 @@ constexpr KernelFamily kFamilies[] = {
     cpu::reference_resize_entries,       //
     cpu::reference_quantize_entries,     //
     cpu::reference_recurrent_entries,    //
+    cpu::reference_select_entries,       //
+    cpu::reference_nms_entries,          //
 };
 constexpr Backend kBackend{DeviceKind::kCpu, cpu::open_device, kFamilies};
 

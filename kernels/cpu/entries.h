@@ -34,5 +34,7 @@ std::span<const KernelEntry> reference_gather_entries();
 std::span<const KernelEntry> reference_resize_entries();
 std::span<const KernelEntry> reference_quantize_entries();
 std::span<const KernelEntry> reference_recurrent_entries();
+std::span<const KernelEntry> reference_select_entries();
+std::span<const KernelEntry> reference_nms_entries();
 
 }  // namespace anneal::cpu

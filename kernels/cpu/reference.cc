@@ -164,7 +164,7 @@ void ReferenceKernel::launch(const LaunchArgs& args) const {
   const auto op_inputs = args.inputs.first(op_inputs_);
   std::byte* scratch = args.workspace + prepared.scratch;
   if (epilogues_.empty()) {
-    compute({op_inputs, args.outputs, scratch, args.team});
+    compute({op_inputs, args.outputs, scratch, args.team, args.found});
     return;
   }
   size_t output = 0;
@@ -177,7 +177,7 @@ void ReferenceKernel::launch(const LaunchArgs& args) const {
     }
     output += result_count(epilogues_[k]);
   }
-  compute({op_inputs, prepared.results, scratch, args.team});
+  compute({op_inputs, prepared.results, scratch, args.team, args.found});
 
   size_t input = op_inputs_;
   output = 0;

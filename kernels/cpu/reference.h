@@ -20,6 +20,7 @@ struct ReferenceArgs {
   std::span<const TensorView> results;
   std::byte* scratch;
   Team& team;
+  Found* found;  // of a FindingReference: what it found
   bool has(size_t i) const { return i < inputs.size() && inputs[i].data != nullptr; }
 };
 
@@ -32,6 +33,9 @@ class ReferenceKernel : public Kernel {
   void launch(const LaunchArgs& args) const override;
 
  protected:
+  std::span<const TensorView> op_inputs(std::span<const TensorView> inputs) const {
+    return inputs.first(op_inputs_);
+  }
   virtual void compute(const ReferenceArgs& args) const = 0;
   // Views without data. results have the dims that compute() will see.
   virtual size_t scratch_bytes(std::span<const TensorView> inputs,
@@ -66,6 +70,39 @@ class ReferenceOf final : public ReferenceKernel {
  private:
   T op_;
 };
+
+// Of an op whose sizes follow from the values of its inputs (Kernel::find).
+template <class T, auto finds, void (*computes)(const T&, const ReferenceArgs&)>
+class FindingReference final : public ReferenceKernel {
+ public:
+  FindingReference(const T& op, const Request& request) : ReferenceKernel(request), op_(op) {}
+  std::unique_ptr<Found> find(std::span<const TensorView> inputs, Stream&,
+                              Team& team) const override {
+    return finds(op_, op_inputs(inputs), team);
+  }
+
+ protected:
+  void compute(const ReferenceArgs& args) const override { computes(op_, args); }
+  size_t scratch_bytes(std::span<const TensorView>, std::span<const TensorView>) const override {
+    return 0;
+  }
+
+ private:
+  T op_;
+};
+
+template <class T, auto finds, void (*computes)(const T&, const ReferenceArgs&)>
+Made make_finding_reference(const T& op, const Request& request) {
+  std::string why_not = epilogue_mismatch(request);
+  if (!why_not.empty()) return refuse(std::move(why_not));
+  return {std::make_unique<FindingReference<T, finds, computes>>(op, request), {}};
+}
+
+// finds: std::unique_ptr<Found>(const T&, op's inputs, Team&).
+template <class T, auto finds, void (*computes)(const T&, const ReferenceArgs&)>
+constexpr KernelEntry finding_reference(std::string_view name) {
+  return entry<T, make_finding_reference<T, finds, computes>>(name);
+}
 
 template <class T, void (*computes)(const T&, const ReferenceArgs&), auto scratch>
 Made make_reference(const T& op, const Request& request) {

@@ -180,6 +180,19 @@ TEST(Rows, SoftmaxBeforeOpset13FlattensWhatFollows) {
   EXPECT_THAT(text(13, softmax), testing::Not(HasSubstr("Reshape")));
 }
 
+TEST(Rows, CompressGathersWhatNonZeroFinds) {
+  const auto compress = [](int64_t axis) {
+    return [=](ModelBuilder& m) {
+      m.input("c", {"3"}, TensorProto::BOOL);
+      auto& node = m.node("Compress", {"x", "c"}, {"y"}, "n");
+      if (axis < 4) set(node, "axis", axis);
+    };
+  };
+  EXPECT_THAT(text(17, compress(-1)), HasSubstr("y = Gather(x, \"n/indices\") axis=3"));
+  EXPECT_THAT(text(17, compress(9)), HasSubstr("y = Gather(\"n/flat\", \"n/indices\")"));
+  EXPECT_THAT(error_of([&] { text(17, compress(-5)); }), HasSubstr("axis -5 of 4 axes"));
+}
+
 TEST(Rows, AutoPadIsResolved) {
   const auto conv = [](const char* auto_pad, int64_t stride) {
     return [=](ModelBuilder& m) {

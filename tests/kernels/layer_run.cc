@@ -101,7 +101,10 @@ std::vector<Type> own_types(const TestLayer& layer) {
   return types;
 }
 
-Facts infer_with(const TestLayer& layer, const std::vector<Type>& types, SizeTable& sizes) {
+namespace {
+
+Facts infer_found(const TestLayer& layer, const std::vector<Type>& types, SizeTable& sizes,
+                  std::span<const Dims> found) {
   std::vector<Fact> facts(layer.inputs.size());
   std::vector<TensorView> views(layer.inputs.size());
   std::vector<InferInput> inputs(layer.inputs.size());
@@ -112,7 +115,45 @@ Facts infer_with(const TestLayer& layer, const std::vector<Type>& types, SizeTab
     inputs[i].fact = &facts[i];
     if (known(types[i].shape)) inputs[i].value = &views[i];
   }
-  return infer_layer(layer.op, layer.epilogues, layer.op_input_count, InferInputs(inputs, sizes));
+  return infer_layer(layer.op, layer.epilogues, layer.op_input_count, InferInputs(inputs, sizes),
+                     found);
+}
+
+}  // namespace
+
+Facts infer_with(const TestLayer& layer, const std::vector<Type>& types, SizeTable& sizes) {
+  return infer_found(layer, types, sizes, {});
+}
+
+Facts run_time_facts(const TestLayer& layer, const KernelEntry& reference, Device& device) {
+  SizeTable sizes;
+  Facts facts = infer_with(layer, own_types(layer), sizes);
+  std::vector<Operand> in_operands, out_operands;
+  std::vector<TensorView> inputs;
+  for (const auto& input : layer.inputs) {
+    inputs.push_back(input ? input->view() : TensorView{});
+    in_operands.push_back(input ? operand(input->type(), inputs.back(), Placement::kRowMajor, sizes)
+                                : Operand{.present = false});
+  }
+  for (const Fact& fact : facts) {
+    Type type = fact.type;
+    for (int axis = 0; axis < type.shape.rank(); ++axis)
+      if (type.shape[axis].is_unknown()) type.shape[axis] = sizes.fresh("found");
+    out_operands.push_back({.type = type, .strides = sizes.row_major_strides(type.shape)});
+  }
+  const Made made = reference.make({layer.op,
+                                    layer.epilogues,
+                                    layer.op_input_count,
+                                    in_operands,
+                                    out_operands,
+                                    sizes,
+                                    device,
+                                    {}});
+  if (!made.kernel) return facts;
+  const auto stream = device.make_stream();
+  Team team(1);
+  const auto found = made.kernel->find(inputs, *stream, team);
+  return found ? infer_found(layer, own_types(layer), sizes, found->dims) : facts;
 }
 
 const char* name(Placement placement) {
@@ -167,14 +208,16 @@ RunResult run_layer(const KernelEntry& entry, const TestLayer& layer, Device& de
   Made made = entry.make(request);
   if (!made.kernel) return {std::move(made.why_not), {}, {}};
 
+  const auto stream = device.make_stream();
+  Team team(options.threads);
+  const auto found = made.kernel->find(inputs, *stream, team);
   const auto prepared =
       made.kernel->prepare(without_data(inputs), without_data(outputs), options.threads);
   constexpr size_t kGuard = 64;
   const auto workspace = device.allocate(prepared->workspace_bytes + kGuard);
   std::fill_n(workspace->data(), workspace->size(), kUntouched);
-  const auto stream = device.make_stream();
-  Team team(options.threads);
-  made.kernel->launch({inputs, outputs, prepared.get(), workspace->data(), *stream, team});
+  made.kernel->launch(
+      {inputs, outputs, prepared.get(), workspace->data(), *stream, team, found.get()});
   stream->wait();
   const std::byte* guard = workspace->data() + prepared->workspace_bytes;
   check(std::all_of(guard, guard + kGuard, [](std::byte b) { return b == kUntouched; }),

@@ -26,6 +26,8 @@ std::vector<Type> own_types(const TestLayer& layer);
 // infer_layer() with inputs of these types, which may hold symbols, and the contents of those that
 // do not.
 Facts infer_with(const TestLayer& layer, const std::vector<Type>& types, SizeTable& sizes);
+// The outputs' types as they are at run time, sizes included that only the reference finds.
+Facts run_time_facts(const TestLayer& layer, const KernelEntry& reference, Device& device);
 
 enum class Placement {
   kRowMajor,

@@ -15,12 +15,13 @@ struct OpCase {
   std::vector<std::string> inputs;
 };
 
-// Four files, so that each is short: windows, products and norms; programs and reductions; what
-// moves elements; recurrence.
+// Five files, so that each is short: windows, products and norms; programs and reductions; what
+// moves elements; recurrence; what detectors end with.
 std::vector<OpCase> nn_op_cases();
 std::vector<OpCase> arithmetic_op_cases();
 std::vector<OpCase> movement_op_cases();
 std::vector<OpCase> recurrent_op_cases();
+std::vector<OpCase> detect_op_cases();
 std::vector<OpCase> op_cases();  // all of them
 
 }  // namespace anneal::testing

@@ -17,9 +17,10 @@ struct ReferenceCase {
   std::vector<std::string> epilogues = {};
 };
 
-// Three files, so that each is short.
+// Four files, so that each is short.
 std::vector<ReferenceCase> nn_reference_cases();
 std::vector<ReferenceCase> data_reference_cases();
 std::vector<ReferenceCase> recurrent_reference_cases();
+std::vector<ReferenceCase> detect_reference_cases();
 
 }  // namespace anneal::testing

@@ -44,13 +44,12 @@ TEST_P(Reference, GivesTheseNumbers) {
     wanted.push_back(tensor_from_text(text));
     expect_output(layer, wanted.back());
   }
-  SizeTable sizes;
-  const Facts facts = infer_with(layer, own_types(layer), sizes);
-  ASSERT_EQ(facts.size(), wanted.size());
-  for (size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(facts[i].type, wanted[i].type()) << i;
   const auto device = cpu_backend().open("cpu");
   const KernelEntry* entry = reference_entry(cpu_backend(), each.op.index());
   ASSERT_NE(entry, nullptr) << "no CPU reference for " << op_name(each.op.index());
+  const Facts facts = run_time_facts(layer, *entry, *device);
+  ASSERT_EQ(facts.size(), wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(facts[i].type, wanted[i].type()) << i;
   for (const Placement placement :
        {Placement::kRowMajor, Placement::kChannelsLast, Placement::kPadded, Placement::kReversed}) {
     RunOptions options;
@@ -74,6 +73,8 @@ std::string case_name(const ::testing::TestParamInfo<ReferenceCase>& info) {
 INSTANTIATE_TEST_SUITE_P(Nn, Reference, ::testing::ValuesIn(nn_reference_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Data, Reference, ::testing::ValuesIn(data_reference_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Recurrent, Reference, ::testing::ValuesIn(recurrent_reference_cases()),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Detect, Reference, ::testing::ValuesIn(detect_reference_cases()),
                          case_name);
 
 struct Refusal {

@@ -1,0 +1,156 @@
+// Sizes that only a run finds, and all that can stand behind them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "anneal/tests/engine/build_and_run.h"
+
+namespace anneal::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// What detectors end with: a mask, its coordinates, and what lies there.
+constexpr std::string_view kMasked = R"txt(
+size N in 1..64 opt 4
+graph masked(x: f32[N,5], k: i64[1], start: i64[1])
+  mask = Pointwise(x) program="(f32)->(bool) lt(0f32,$0)"
+  found = NonZero(mask)
+  tuples = Transpose(found) permutation=[1,0]
+  values = GatherND(x, tuples)
+  dims = ShapeOf(values) start=0 end=1
+  count = Pointwise(dims) program="(i64)->(f32) f32($0)"
+  best, where = TopK(values, k) axis=0 largest=true sorted=true
+  rest = Slice(values, start, i64{1000}, i64{0}, i64{2})
+  doubled = Pointwise(rest) program="(f32)->(f32) mul($0,2f32)"
+  sum = Reduce(values, i64{0}) kind=sum keepdims=false
+  shape = Concat(dims, i64{1}) axis=0
+  column = Reshape(values, shape)
+  joined = Concat(column, column) axis=1
+  return values, count, best, doubled, sum, joined
+)txt";
+
+constexpr std::string_view kDetections = R"txt(
+graph detections(boxes: f32[1,40,4], scores: f32[1,2,40], most: i64[], overlap: f32[])
+  kept = NonMaxSuppression(boxes, scores, most, overlap)
+  index = Slice(kept, i64{2}, i64{3}, i64{1}, i64{1})
+  flat = Reshape(index, i64{-1})
+  of_kept = Gather(boxes, flat) axis=1
+  scaled = Pointwise(of_kept) program="(f32)->(f32) mul($0,100f32)"
+  rows = Pointwise(kept) program="(i64)->(f32) f32($0)"
+  return rows, scaled
+)txt";
+
+constexpr std::string_view kDistinct = R"txt(
+size N in 0..64 opt 4
+graph distinct(x: f32[N])
+  rounded = Pointwise(x) program="(f32)->(f32) floor(mul($0,2f32))"
+  y, first, which, counts = Unique(rounded)
+  often = Pointwise(counts) program="(i64)->(f32) f32($0)"
+  weighted = Pointwise(y, often) program="(f32,f32)->(f32) mul($0,$1)"
+  back = Gather(y, which) axis=0
+  return y, often, weighted, back
+)txt";
+
+void expect_same(ExecutionContext& context, const Engine& engine, std::string_view text,
+                 const std::vector<Tensor>& inputs) {
+  const auto want = reference(text, inputs);
+  const auto got = run(context, engine, inputs);
+  ASSERT_EQ(got.size(), want.size());
+  for (const auto& [name, values] : want) {
+    ASSERT_EQ(got.at(name).size(), values.size()) << name;
+    for (size_t i = 0; i < values.size(); ++i)
+      EXPECT_NEAR(got.at(name)[i], values[i], 1e-4f * (1 + std::abs(values[i])))
+          << name << "[" << i << "]";
+  }
+}
+
+TEST(Late, SizesOfASelection) {
+  const auto engine = engine_of(build_text(kMasked));
+  ExecutionContext context(engine, {.threads = 2});
+  for (uint32_t seed = 1; seed < 6; ++seed) {
+    const int64_t rows = 3 + 11 * static_cast<int64_t>(seed % 3);
+    expect_same(context, *engine, kMasked,
+                {random_f32({rows, 5}, seed), tensor_i64({seed % 4}), tensor_i64({2})});
+  }
+  const Tensor x = Tensor::of<float>(DataType::kF32, {1, 5}, std::vector<float>{1, -1, 2, 0, 3});
+  const auto got = run(context, *engine, {x, tensor_i64({2}), tensor_i64({1})});
+  EXPECT_EQ(got.at("values"), (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(got.at("best"), (std::vector<float>{3, 2}));
+  EXPECT_EQ(got.at("doubled"), (std::vector<float>{4}));
+  EXPECT_EQ(context.output("joined").dims, (Dims{3, 2}));
+}
+
+TEST(Late, NothingSelected) {
+  const auto engine = engine_of(build_text(kMasked));
+  ExecutionContext context(engine);
+  const Tensor none = Tensor::allocate(DataType::kF32, {4, 5}).tensor;
+  expect_same(context, *engine, kMasked, {none, tensor_i64({0}), tensor_i64({0})});
+  EXPECT_EQ(context.output("values").dims, (Dims{0}));
+  EXPECT_EQ(context.output("sum").as<float>()[0], 0);
+}
+
+TEST(Late, MoreWantedThanSelected) {
+  const auto engine = engine_of(build_text(kMasked));
+  ExecutionContext context(engine);
+  const Tensor none = Tensor::allocate(DataType::kF32, {4, 5}).tensor;
+  try {
+    run(context, *engine, {none, tensor_i64({3}), tensor_i64({0})});
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("while running step \"best\""));
+  }
+  run(context, *engine, {random_f32({4, 5}, 1), tensor_i64({1}), tensor_i64({0})});
+}
+
+TEST(Late, Detections) {
+  const auto engine = engine_of(build_text(kDetections));
+  ExecutionContext context(engine, {.threads = 2});
+  for (uint32_t seed = 1; seed < 4; ++seed) {
+    const Tensor most = Tensor::of<int64_t>(DataType::kI64, {}, std::vector<int64_t>{10 * seed});
+    const Tensor overlap = Tensor::of<float>(DataType::kF32, {}, std::vector<float>{0.3F});
+    expect_same(context, *engine, kDetections,
+                {random_f32({1, 40, 4}, seed), random_f32({1, 2, 40}, 7), most, overlap});
+  }
+  const Tensor wrong = Tensor::of<float>(DataType::kF32, {}, std::vector<float>{NAN});
+  context.set_input("overlap", wrong.view());
+  EXPECT_THROW(context.run(), Error);
+}
+
+TEST(Late, DistinctElements) {
+  const auto engine = engine_of(build_text(kDistinct));
+  ExecutionContext context(engine);
+  for (const int64_t n : {7, 64, 0, 1})
+    expect_same(context, *engine, kDistinct, {random_f32({n}, static_cast<uint32_t>(n))});
+}
+
+// What stands behind the op in the same step is checked against what was found, too.
+TEST(Late, AnEpilogueThatDoesNotFit) {
+  constexpr std::string_view kAdded = R"txt(
+size M in 1..64 opt 4
+graph added(x: f32[6], b: f32[1,M])
+  found = NonZero(x)
+  y = Pointwise(found, b) program="(i64,f32)->(f32) add(f32($0),$1)"
+  return y
+)txt";
+  const auto engine = engine_of(build_text(kAdded));
+  ExecutionContext context(engine);
+  expect_same(context, *engine, kAdded, {random_f32({6}, 1), random_f32({1, 6}, 2)});
+  EXPECT_THROW(run(context, *engine, {random_f32({6}, 1), random_f32({1, 3}, 2)}), Error);
+}
+
+// Where the values are known while building, so are the sizes.
+TEST(Late, SelectionOfAConstantIsFolded) {
+  const EngineFile file = build_text(R"txt(
+graph folded(x: f32[6])
+  found = NonZero(f32{0,2,0,3})
+  flat = Reshape(found, i64{-1})
+  y = Gather(x, flat) axis=0
+  return y
+)txt");
+  EXPECT_EQ(file.plans[0].slots[file.plans[0].outputs[0]].type.shape, (Shape{2}));
+}
+
+}  // namespace
+}  // namespace anneal::testing
