@@ -21,6 +21,7 @@ constexpr KernelFamily kFamilies[] = {
     cpu::simd_norm_entries,              //
     cpu::simd_reduce_entries,            //
     cpu::arg_reduce_entries,             //
+    cpu::recurrent_entries,              //
     cpu::tiled_quantize_entries,         //
     cpu::reference_pointwise_entries,    //
     cpu::reference_conv_entries,         //

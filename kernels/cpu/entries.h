@@ -20,6 +20,7 @@ std::span<const KernelEntry> simd_norm_entries();
 std::span<const KernelEntry> simd_reduce_entries();
 std::span<const KernelEntry> arg_reduce_entries();
 std::span<const KernelEntry> tiled_quantize_entries();
+std::span<const KernelEntry> recurrent_entries();
 std::span<const KernelEntry> copy_entries();
 
 // References: readable, and right for every type, stride and epilogue that infer() accepts.

@@ -4,11 +4,13 @@
 //   zero(), load(p), broadcast(p), dot(sum, a, b), load_sum(p), store_sum(p, sum).
 
 // kUsed: vectors of a panel's row that are needed; the last panel may need fewer than it has.
-template <class Dot, int kRows, int kUsed>
+// kPanels: side by side, where so few rows would leave the processor waiting for its own sums.
+template <class Dot, int kRows, int kUsed, int kPanels = 1>
 void gemm_tile(const GemmBlock& block, const std::byte* a, const std::byte* b,
                const typename Dot::Number* initial, typename Dot::Number* c, int64_t c_stride,
                bool accumulate) {
-  constexpr int kVectors = kUsed;
+  static_assert(kPanels == 1 || kUsed == Dot::kVectors);
+  constexpr int kVectors = kUsed * kPanels;
   constexpr int kLanes = Dot::kLanes;
   // Three rows to a pointer, which x86 addresses as base, base + stride, base + 2 * stride.
   constexpr int kPointers = (kRows + 2) / 3;
@@ -26,10 +28,14 @@ void gemm_tile(const GemmBlock& block, const std::byte* a, const std::byte* b,
   const std::byte* rows[kPointers];
 #pragma GCC unroll 8
   for (int i = 0; i < kPointers; ++i) rows[i] = a + 3 * i * stride;
+  const std::byte* panels[kPanels];
+#pragma GCC unroll 8
+  for (int i = 0; i < kPanels; ++i) panels[i] = b + i * block.panel_stride;
   for (int64_t lane = block.lanes; lane > 0; --lane) {
     typename Dot::Vector columns[kVectors];
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) columns[v] = Dot::load(b + v * kLanes * 4);
+    for (int v = 0; v < kVectors; ++v)
+      columns[v] = Dot::load(panels[v / kUsed] + v % kUsed * kLanes * 4);
 #pragma GCC unroll 16
     for (int row = 0; row < kRows; ++row) {
       const auto value = Dot::broadcast(rows[row / 3] + (row % 3) * stride);
@@ -38,7 +44,8 @@ void gemm_tile(const GemmBlock& block, const std::byte* a, const std::byte* b,
     }
 #pragma GCC unroll 8
     for (int i = 0; i < kPointers; ++i) rows[i] += 4;
-    b += Dot::kVectors * kLanes * 4;
+#pragma GCC unroll 8
+    for (int i = 0; i < kPanels; ++i) panels[i] += Dot::kVectors * kLanes * 4;
   }
 #pragma GCC unroll 16
   for (int row = 0; row < kRows; ++row) {
@@ -46,6 +53,12 @@ void gemm_tile(const GemmBlock& block, const std::byte* a, const std::byte* b,
     for (int v = 0; v < kVectors; ++v)
       Dot::store_sum(c + row * c_stride + v * kLanes, sums[row][v]);
   }
+}
+
+// As many as keep 8 sums in work.
+template <class Dot>
+constexpr int panels_beside(int rows) {
+  return rows * Dot::kVectors >= 8 ? 1 : 8 / (rows * Dot::kVectors);
 }
 
 template <class Dot>
@@ -64,19 +77,38 @@ void gemm_block(const GemmBlock& block) {
   static constexpr auto kHalfTiles = tiles_of(std::integer_sequence<int, kHalf>{}, heights);
   constexpr int64_t kColumns = Dot::kVectors * Dot::kLanes;
 
+  constexpr auto few_rows = []<int... rows>(std::integer_sequence<int, rows...>) {
+    return std::array<Tile, sizeof...(rows)>{
+        &gemm_tile<Dot, rows + 1, Dot::kVectors, panels_beside<Dot>(rows + 1)>...};
+  };
+  static constexpr auto kWideTiles = few_rows(heights);
+
   // Tiles of nearly equal height, so that none is left with a row or two.
   const int64_t tiles = (block.rows + Dot::kRows - 1) / Dot::kRows;
   const std::byte* panel = block.b;
-  for (int64_t column = 0; column < block.columns; column += kColumns) {
+  const auto initial_of = [&](int64_t at) {
+    return block.initial == nullptr ? nullptr : reinterpret_cast<const Number*>(block.initial) + at;
+  };
+  const auto c_of = [&](int64_t at) { return reinterpret_cast<Number*>(block.c) + at; };
+  int64_t column = 0;
+  if (block.rows > 0 && block.rows <= Dot::kRows &&
+      panels_beside<Dot>(static_cast<int>(block.rows)) > 1) {
+    const int64_t step = panels_beside<Dot>(static_cast<int>(block.rows)) * kColumns;
+    const Tile compute = kWideTiles[static_cast<size_t>(block.rows - 1)];
+    for (; column + step <= block.columns; column += step) {
+      compute(block, block.a, panel, initial_of(column), c_of(column), block.c_stride,
+              block.accumulate);
+      panel += step / kColumns * block.panel_stride;
+    }
+  }
+  for (; column < block.columns; column += kColumns) {
     const int64_t width = block.columns - column;
-    const auto* initial = block.initial == nullptr
-                              ? nullptr
-                              : reinterpret_cast<const Number*>(block.initial) + column;
+    const Number* const initial = initial_of(column);
     for (int64_t tile = 0; tile < tiles; ++tile) {
       const int64_t row = block.rows * tile / tiles;
       const int64_t rows = block.rows * (tile + 1) / tiles - row;
       const std::byte* a = block.a + row * block.a_stride;
-      Number* c = reinterpret_cast<Number*>(block.c) + row * block.c_stride + column;
+      Number* c = c_of(column) + row * block.c_stride;
       const Tile compute =
           (width <= kHalf * Dot::kLanes ? kHalfTiles : kWholeTiles)[static_cast<size_t>(rows - 1)];
       if (width >= kColumns || block.c_is_padded) {
