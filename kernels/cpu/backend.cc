@@ -12,6 +12,7 @@ constexpr KernelFamily kFamilies[] = {
     cpu::tiled_pointwise_entries,        //
     cpu::onednn_conv_entries,            //
     cpu::onednn_matmul_entries,          //
+    cpu::onednn_pool_entries,            //
     cpu::packed_matmul_entries,          //
     cpu::depthwise_conv_entries,         //
     cpu::nhwc_conv_entries,              //

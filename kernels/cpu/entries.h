@@ -10,6 +10,7 @@ namespace anneal::cpu {
 std::span<const KernelEntry> tiled_pointwise_entries();
 std::span<const KernelEntry> onednn_conv_entries();
 std::span<const KernelEntry> onednn_matmul_entries();
+std::span<const KernelEntry> onednn_pool_entries();
 std::span<const KernelEntry> packed_matmul_entries();
 std::span<const KernelEntry> depthwise_conv_entries();
 std::span<const KernelEntry> nhwc_conv_entries();

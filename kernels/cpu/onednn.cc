@@ -319,12 +319,10 @@ std::unique_ptr<const Primitive> Primitive::make(const PoolShape& shape, std::st
   state->x = describe(shape.x), state->y = describe(shape.y);
   const DimsArray kernel(shape.kernel), strides(shape.strides), dilations(gaps(shape.dilations));
   const DimsArray begin(shape.pads_begin), end(shape.pads_end);
-  const int average = shape.count_include_pad ? kPoolingAverageAll : kPoolingAverageInside;
   PoolingDesc op{};
   if (api().dnnl_pooling_v2_forward_desc_init(
-          &op, kForwardInference, shape.average ? average : kPoolingMax, &state->x, &state->y,
-          strides.values, kernel.values, dilations.values, begin.values,
-          end.values) != kStatusSuccess) {
+          &op, kForwardInference, kPoolingMax, &state->x, &state->y, strides.values, kernel.values,
+          dilations.values, begin.values, end.values) != kStatusSuccess) {
     why_not = "oneDNN knows no such pool";
     return nullptr;
   }

@@ -8,6 +8,8 @@
 // OpenMP setting is put back afterwards. What is made does not know how many threads there are, so
 // results do not depend on them.
 //
+// ThreadSanitizer does not see how OpenMP orders threads: `make test-tsan` switches oneDNN off.
+//
 // An implementation whose name contains "ref" or "simple" is refused: those are up to 400 times
 // slower than ours.
 #pragma once
@@ -50,10 +52,11 @@ struct MatMulShape {
   int32_t x_zero = 0;
   bool operator==(const MatMulShape&) const = default;
 };
+// The maximum of each window. Of f32 it would lose NaN and -infinity.
 struct PoolShape {
   Operand x, y;
-  bool average = false, count_include_pad = false;
   Dims kernel, strides, dilations, pads_begin, pads_end;
+  bool operator==(const PoolShape&) const = default;
 };
 
 // Code for one shape, and the layout in which it wants its weights. Immutable.

@@ -43,7 +43,7 @@ enum : int { kTypeF32 = 3, kTypeS32 = 4, kTypeS8 = 5, kTypeU8 = 6 };
 enum : int { kTagAny = 1 };
 enum : int { kForwardInference = 96 };
 enum : int { kConvolutionDirect = 1 };
-enum : int { kPoolingMax = 0x1ff, kPoolingAverageAll = 0x2ff, kPoolingAverageInside = 0x3ff };
+enum : int { kPoolingMax = 0x1ff };
 enum : int { kScratchpadUser = 1 };
 enum : int { kQueryImplementation = 8, kQueryWeights = 131, kQueryScratchpad = 136 };
 enum : int { kArgSource = 1, kArgOutput = 17, kArgWeights = 33, kArgScratchpad = 80 };

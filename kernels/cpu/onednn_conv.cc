@@ -151,18 +151,16 @@ class OneDnnConv final : public Kernel {
       for (int64_t i = 0; i < cut.row_pieces; ++i) {
         const int64_t first = onednn::piece_begin(product.rows, cut.row_pieces, i);
         const int64_t last = onednn::piece_begin(product.rows, cut.row_pieces, i + 1) - 1;
-        const int64_t from = first * op.strides[0] - op.pads_begin[0];
-        const int64_t to = last * op.strides[0] - op.pads_begin[0] + reach(0);
-        const int64_t x_first = std::max<int64_t>(from, 0);
-        const int64_t x_rows = std::min(to, x.dims[2]) - x_first;
-        if (x_rows <= 0) {
+        const onednn::WindowRows window(first, last, op.strides[0], op.pads_begin[0], reach(0),
+                                        x.dims[2]);
+        if (window.rows <= 0) {
           why_not = "windows that are padding alone";
           return false;
         }
-        shape.pads_begin[0] = x_first - from;
-        shape.pads_end[0] = std::max<int64_t>(to - x.dims[2], 0);
+        shape.pads_begin[0] = window.pad_begin;
+        shape.pads_end[0] = window.pad_end;
         shape.x = {x.dtype, x.dims, {}};
-        shape.x.dims[0] = 1, shape.x.dims[2] = x_rows;
+        shape.x.dims[0] = 1, shape.x.dims[2] = window.rows;
         shape.x.strides = channels_last_strides(shape.x.dims);
         shape.w = {w.dtype, w.dims, w.strides};
         shape.w.dims[0] = columns;
@@ -174,7 +172,7 @@ class OneDnnConv final : public Kernel {
                     .rows = (last + 1 - first) * row_pixels,
                     .column = column,
                     .columns = columns,
-                    .x_offset = x_first * x_row * static_cast<int64_t>(size_of(x.dtype))};
+                    .x_offset = window.begin * x_row * static_cast<int64_t>(size_of(x.dtype))};
         const std::byte* const weights =
             w.data + column * w.strides[0] * static_cast<int64_t>(size_of(w.dtype));
         if (!pieces_.add(seen, shape, piece, weights, why_not)) return false;
@@ -193,6 +191,8 @@ class OneDnnConv final : public Kernel {
   Pieces pieces_;
   bool is_staged_ = false;
 };
+
+constexpr int64_t kMostTapsWithAvx2 = 1024;
 
 bool is_zero(const Tensor& tensor) {
   const auto bytes = tensor.bytes();
@@ -224,6 +224,9 @@ Made make_onednn(const Conv& op, const Request& request) {
   std::string why_not = onednn::why_unavailable(request.device);
   if (!why_not.empty()) return refuse(std::move(why_not));
   if (int8 && !onednn::has_vnni()) return refuse("8-bit operands need AVX-512 VNNI");
+  // Up to 11 times slower than ours.
+  if (!onednn::has_avx512() && count(tail(layer.w.dims, 2)) > kMostTapsWithAvx2)
+    return refuse("windows of more than 1024 taps with AVX2");
   if (has(2)) layer.x_zero = load_zero_point(inputs[2].constant->view());
   auto epilogue = Epilogue::make(request, int8 ? DataType::kI32 : DataType::kF32, why_not);
   if (!epilogue) return refuse(std::move(why_not));

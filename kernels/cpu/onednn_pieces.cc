@@ -73,7 +73,9 @@ std::optional<TensorView> known_view(const anneal::Operand& operand) {
 }
 
 void Pieces::add(Piece piece, const std::byte* weights, bool& packs) {
+  largest_ = std::max(largest_, piece.rows * piece.columns);
   const Primitive& primitive = *primitives_[piece.primitive];
+  if (weights == nullptr) return pieces_.push_back(piece);
   const auto found = std::find_if(packed_.begin(), packed_.end(), [&](const Packed& each) {
     return each.column == piece.column && primitives_[each.primitive]->packs_like(primitive);
   });
@@ -83,7 +85,6 @@ void Pieces::add(Piece piece, const std::byte* weights, bool& packs) {
     packs = primitive.pack(weights, fresh.data.data());
     packed_.push_back({piece.column, piece.primitive, fresh.tensor});
   }
-  largest_ = std::max(largest_, piece.rows * piece.columns);
   pieces_.push_back(piece);
 }
 
@@ -110,6 +111,7 @@ void Pieces::run(const PreparedPieces& p, const Epilogue& epilogue, const Launch
     x = args.workspace;
   }
   const auto x_size = static_cast<int64_t>(size_of(args.inputs[0].dtype));
+  const auto y_size = static_cast<int64_t>(size_of(args.outputs[0].dtype));
   const auto pieces = static_cast<int64_t>(pieces_.size());
   WorkspaceParts parts(args.workspace + p.parts_at, p.part_bytes);
   args.team.for_ranges(p.images * pieces, 1, [&](int64_t begin, int64_t end) {
@@ -118,11 +120,12 @@ void Pieces::run(const PreparedPieces& p, const Epilogue& epilogue, const Launch
     for (int64_t item = begin; item < end; ++item) {
       const Piece& piece = pieces_[static_cast<size_t>(item % pieces)];
       const int64_t image = item / pieces;
-      std::byte* const y =
-          is_direct_ ? args.outputs[0].data + (image * p.y_image + piece.row * piece.columns) * 4
-                     : part.data();
-      calls[piece.primitive].run(x + image * p.x_image * x_size + piece.x_offset,
-                                 packed_[piece.packed].weights.bytes().data(), y,
+      std::byte* const y = is_direct_ ? args.outputs[0].data +
+                                            (image * p.y_image + piece.row * piece.columns) * y_size
+                                      : part.data();
+      const std::byte* const weights =
+          packed_.empty() ? nullptr : packed_[piece.packed].weights.bytes().data();
+      calls[piece.primitive].run(x + image * p.x_image * x_size + piece.x_offset, weights, y,
                                  part.data() + p.scratch_at);
       if (!is_direct_)
         epilogue.run(p.space, args, y, piece.columns, image * rows + piece.row, piece.rows,

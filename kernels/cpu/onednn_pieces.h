@@ -1,5 +1,5 @@
 // A layer's output as a matrix, cut into pieces that one thread each computes by a primitive of
-// oneDNN. What conv and matmul on oneDNN share: cutting, packing and running.
+// oneDNN. What conv, matmul and pool on oneDNN share: cutting, packing and running.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -47,10 +47,25 @@ std::optional<int64_t> row_step(const TensorView& view, int first, int columns);
 // if others are unknown. Strides may be kUnknownStride.
 std::optional<TensorView> known_view(const anneal::Operand& operand);
 
+// The rows of input that output rows [first, last] of a convolution or pool meet, and the padding
+// beyond. reach: rows from a window's first tap to its last, both included.
+struct WindowRows {
+  WindowRows(int64_t first, int64_t last, int64_t stride, int64_t pad, int64_t reach,
+             int64_t x_rows) {
+    const int64_t from = first * stride - pad, to = last * stride - pad + reach;
+    begin = std::max<int64_t>(from, 0);
+    rows = std::min(to, x_rows) - begin;
+    pad_begin = begin - from;
+    pad_end = std::max<int64_t>(to - x_rows, 0);
+  }
+  int64_t begin, rows, pad_begin, pad_end;  // rows <= 0: padding alone
+};
+
 struct Piece {
   int64_t row = 0, rows = 0, column = 0, columns = 0;  // of one image's output
   int64_t x_offset = 0;                                // bytes from the image
-  size_t primitive = 0, packed = 0;
+  size_t primitive = 0;
+  size_t packed = 0;  // which weights, if it has any
 };
 
 // How images lie, known when shapes are.
@@ -66,7 +81,7 @@ struct PreparedPieces : Prepared {
 class Pieces {
  public:
   // Adds a piece: its primitive is made or found, its weights are packed. weights: of the piece's
-  // first column. False, with a reason, if oneDNN has nothing good for it.
+  // first column; null for pools. False, with a reason, if oneDNN has nothing good for it.
   template <class Shape>
   bool add(std::vector<Shape>& seen, const Shape& shape, Piece piece, const std::byte* weights,
            std::string& why_not);
@@ -105,13 +120,17 @@ bool Pieces::add(std::vector<Shape>& seen, const Shape& shape, Piece piece,
   const auto found = std::find(seen.begin(), seen.end(), shape);
   piece.primitive = static_cast<size_t>(found - seen.begin());
   if (found == seen.end()) {
-    const auto alike = std::find_if(seen.begin(), seen.end(),
-                                    [&](const Shape& other) { return other.w == shape.w; });
     std::unique_ptr<const Primitive> made;
-    if (alike != seen.end())
-      made = Primitive::make(shape, primitives_[static_cast<size_t>(alike - seen.begin())].get(),
-                             why_not);
-    if (!made) made = Primitive::make(shape, nullptr, why_not);
+    if constexpr (requires { shape.w; }) {
+      const auto alike = std::find_if(seen.begin(), seen.end(),
+                                      [&](const Shape& other) { return other.w == shape.w; });
+      if (alike != seen.end())
+        made = Primitive::make(shape, primitives_[static_cast<size_t>(alike - seen.begin())].get(),
+                               why_not);
+      if (!made) made = Primitive::make(shape, nullptr, why_not);
+    } else {
+      made = Primitive::make(shape, why_not);
+    }
     if (!made) return false;
     primitives_.push_back(std::move(made));
     seen.push_back(shape);

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <iterator>
 
+#include "anneal/core/library.h"
+#include "anneal/core/parallel.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cpu/onednn.h"
 #include "anneal/kernels/cpu/onednn_api.h"
@@ -74,8 +77,6 @@ TEST(OneDnn, DeclarationsAreThoseOfTheHeaders) {
       {ours::kForwardInference, dnnl_forward_inference},
       {ours::kConvolutionDirect, dnnl_convolution_direct},
       {ours::kPoolingMax, dnnl_pooling_max},
-      {ours::kPoolingAverageAll, dnnl_pooling_avg_include_padding},
-      {ours::kPoolingAverageInside, dnnl_pooling_avg_exclude_padding},
       {ours::kScratchpadUser, dnnl_scratchpad_mode_user},
       {ours::kQueryImplementation, dnnl_query_impl_info_str},
       {ours::kQueryWeights, dnnl_query_weights_md},
@@ -217,6 +218,33 @@ TEST(OneDnn, PiecesGiveTheSameAsOneWhole) {
   }
 }
 
+int64_t threads_of_this_process() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return std::distance(begin(tasks), end(tasks));
+}
+
+// Two pools of threads would steal each other's cores.
+TEST(OneDnn, StartsNoThreadsAndLeavesOpenMpAsItWas) {
+  NEEDS_ONEDNN();
+  std::string why;
+  const auto openmp = Library::open("libgomp.so.1", why);
+  if (!openmp) GTEST_SKIP() << why;
+  const auto set = reinterpret_cast<void (*)(int)>(openmp->find("omp_set_num_threads"));
+  const auto get = reinterpret_cast<int (*)()>(openmp->find("omp_get_max_threads"));
+  const int before = get();
+  set(7);
+  RunOptions options;
+  options.threads = 2;
+  static_cast<void>(Team(options.threads).size());  // its worker is ours
+  const int64_t threads = threads_of_this_process();
+  for (const Large& each : kLarge)
+    run_on(std::holds_alternative<MatMul>(each.op) ? "cpu.matmul.onednn" : "cpu.conv.onednn",
+           layer_of(each.op, each.inputs, ""), options);
+  EXPECT_EQ(threads_of_this_process(), threads);
+  EXPECT_EQ(get(), 7);
+  set(before);
+}
+
 std::string why_not(Op op, const std::vector<std::string_view>& inputs) {
   const bool product = std::holds_alternative<MatMul>(op);
   return run_on(product ? "cpu.matmul.onednn" : "cpu.conv.onednn",
@@ -241,6 +269,21 @@ TEST(OneDnn, RefusesWhatItCannotDoExactly) {
   if (cpu::onednn::has_vnni()) {
     EXPECT_EQ(why_not(conv2(1, 0), {"u8[1,7,5,5]", "i8[3,7,1,1]", "-", "i8[3]={0,0,0}"}), "");
   }
+}
+
+TEST(OneDnn, MaximaAreThoseOfBytesAlone) {
+  NEEDS_ONEDNN();
+  Pool pool;
+  pool.kernel = {3, 3}, pool.strides = pool.dilations = {1, 1};
+  pool.pads_begin = pool.pads_end = {1, 1};
+  const auto why_not_pool = [&](std::string_view input) {
+    return run_on("cpu.pool.onednn", layer_of(pool, {input}, "")).why_not;
+  };
+  EXPECT_EQ(why_not_pool("u8[1,7,9,5]"), "");
+  EXPECT_EQ(why_not_pool("i8[2,70,90,55]"), "");
+  EXPECT_EQ(why_not_pool("f32[1,7,9,5]"), "only maxima of 8-bit elements");
+  pool.kernel = {7, 7}, pool.pads_begin = pool.pads_end = {3, 3};
+  EXPECT_THAT(why_not_pool("u8[1,7,9,5]"), HasSubstr("large windows"));
 }
 
 TEST(OneDnn, OtherTargetsThanThisCpuAreRefused) {
