@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <optional>
 
 #include "anneal/cli/at_least.h"
@@ -13,6 +12,7 @@
 #include "anneal/cli/observe.h"
 #include "anneal/cli/open_engine.h"
 #include "anneal/cli/print.h"
+#include "anneal/cli/profile_table.h"
 #include "anneal/cli/progress.h"
 #include "anneal/cli/sample_inputs.h"
 #include "anneal/cli/scores.h"
@@ -59,41 +59,6 @@ std::string tensor_text(const std::string& name, const Tensor& tensor) {
   return fmt::format("{}: {}{}", name, anneal::name(tensor.dtype()), to_text(tensor.dims()));
 }
 
-struct StepTotal {
-  std::string step, kernel;
-  double microseconds = 0;
-};
-
-void add_times(std::vector<StepTotal>& totals, const std::vector<StepTime>& times) {
-  totals.resize(std::max(totals.size(), times.size()));
-  for (size_t i = 0; i < times.size(); ++i) {
-    totals[i].step = times[i].step;
-    totals[i].kernel = times[i].kernel;
-    totals[i].microseconds += times[i].microseconds;
-  }
-}
-
-void print_profile(const std::vector<StepTotal>& totals, int runs) {
-  double all = 0;
-  for (const StepTotal& total : totals) all += total.microseconds;
-  Rows rows = {{"step", "kernel", "us", "%"}};
-  for (const StepTotal& total : totals)
-    rows.push_back({total.step, total.kernel, fmt::format("{:.1f}", total.microseconds / runs),
-                    fmt::format("{:.1f}", all > 0 ? 100 * total.microseconds / all : 0)});
-  fmt::print("\n{}", table_text(rows, {false, false, true, true}));
-
-  std::map<std::string, double> kernels;
-  for (const StepTotal& total : totals) kernels[total.kernel] += total.microseconds;
-  std::vector<std::pair<double, std::string>> order;
-  for (const auto& [kernel, microseconds] : kernels) order.emplace_back(-microseconds, kernel);
-  std::sort(order.begin(), order.end());
-  rows = {{"kernel", "us", "%"}};
-  for (const auto& [negative, kernel] : order)
-    rows.push_back({kernel, fmt::format("{:.1f}", -negative / runs),
-                    fmt::format("{:.1f}", all > 0 ? -100 * negative / all : 0)});
-  fmt::print("\n{}", table_text(rows, {false, true, true}));
-}
-
 int run_engine(const RunFlags& flags) {
   std::optional<NamePattern> pattern;
   if (!flags.observe.empty()) pattern.emplace(flags.observe, "--observe");
@@ -109,7 +74,7 @@ int run_engine(const RunFlags& flags) {
   Progress progress(flags.verbose);
   const int warmup = flags.warmup >= 0 ? flags.warmup : flags.iterations > 1 ? 2 : 0;
   std::vector<double> milliseconds;
-  std::vector<StepTotal> profile;
+  ProfileTable profile;
   auto said = Clock::now();
   for (int i = -warmup; i < flags.iterations; ++i) {
     const auto start = Clock::now();
@@ -118,7 +83,7 @@ int run_engine(const RunFlags& flags) {
       said = start;
     }
     if (flags.profile && i >= 0) {
-      add_times(profile, context.profile());
+      profile.add(context.profile());
     } else {
       context.run();
     }
@@ -152,7 +117,7 @@ int run_engine(const RunFlags& flags) {
                milliseconds_text(percentile(milliseconds, 0.99)), milliseconds.size(), warmup);
   }
   fmt::print("memory   {} beside the weights\n", bytes_text(context.memory_bytes()));
-  if (flags.profile) print_profile(profile, flags.iterations);
+  if (flags.profile) fmt::print("\n{}", profile.text());
   if (pattern) observe_run(*engine, context, *pattern, files ? &*files : nullptr);
   return kSuccess;
 }

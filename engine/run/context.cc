@@ -401,6 +401,10 @@ TensorView ExecutionContext::output(std::string_view name) const {
   return binding.bound ? binding.user : state_->slots[state_->plan->outputs[index]];
 }
 
+size_t ExecutionContext::arena_bytes() const {
+  return state_->has_bound ? static_cast<size_t>(state_->bound.arena_bytes) : 0;
+}
+
 size_t ExecutionContext::memory_bytes() const {
   size_t bytes = 0;
   const auto add = [&](const std::unique_ptr<Buffer>& buffer) {

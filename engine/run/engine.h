@@ -100,6 +100,7 @@ class ExecutionContext {
   TensorView output(std::string_view name) const;  // after run()
 
   size_t memory_bytes() const;  // arena and workspaces
+  size_t arena_bytes() const;   // of activations alone, for the shapes bound; 0 before a run
 
  private:
   struct State;

@@ -111,8 +111,8 @@ class Command(unittest.TestCase):
     def test_help_and_version(self):
         self.anneal("--version", out="anneal ")
         for arguments in [[], ["--help"]]:
-            self.anneal(*arguments, out=["build", "run", "check", "compare", "eval", "inspect", "Exit status: 0"])
-        for command in ["build", "run", "check", "compare", "eval", "inspect"]:
+            self.anneal(*arguments, out=["bench", "build", "run", "check", "compare", "eval", "inspect", "Exit status: 0"])
+        for command in ["bench", "build", "run", "check", "compare", "eval", "inspect"]:
             self.anneal(command, "--help", out=["Examples:", f"anneal {command} ", "Exit status"])
         passes = self.anneal("passes")
         self.assertEqual(passes, self.anneal("build", "--list-passes"))
@@ -348,6 +348,42 @@ class Command(unittest.TestCase):
         temporary.mkdir()
         self.assertEqual(self.last_line("cases.tar.gz", env={"TMPDIR": str(temporary)}), "2 passed, 0 failed, 0 skipped")
         self.assertEqual(list(temporary.iterdir()), [])
+
+    # --- bench
+
+    def test_bench(self):
+        self.write("m.onnx", CHAIN)
+        engine = self.build(ADD, "add")
+        quick = ["--warmup", 2, "--iterations", 5]
+        out = self.anneal("bench", "m.onnx", *quick, "--json", "r.json", "--profile",
+                          out=["m.onnx, 3 steps for cpu", "build  ", "first inference", "5 runs in", "after 2 to warm up",
+                               "inferences/s", "peak ", "planned for activations", "other processes used", "kernel"])
+        self.assertNotIn("nan", out)
+        report = json.loads((self.at / "r.json").read_text())
+        ranks = [report["latency_milliseconds"][k] for k in ("min", "median", "p90", "p95", "p99", "max")]
+        self.assertEqual(ranks, sorted(ranks))
+        self.assertEqual((report["runs"], report["warmup_runs"], report["contexts"]), (5, 2, 1))
+        self.assertEqual(len(report["profile"]), 3)
+        memory = report["memory_bytes"]
+        self.assertGreater(memory["peak_resident"], memory["resident_before_load"])
+        self.assertGreaterEqual(memory["per_context"], memory["planned_arena"])
+        self.anneal("bench", engine, "--contexts", 3, "--threads", 1, *quick, "--shapes", "a:5x3,b:5x3",
+                    out=["a: f32[5,3]", "15 runs in", "3 contexts, at most 1 thread each"])
+        self.assertNotIn("build  ", self.anneal("bench", engine, "--duration", "0.05", "--warmup", "10ms", "--no-mmap"))
+        self.assertEqual(self.files(), ["add.engine", "add.onnx", "m.onnx", "r.json"])
+
+    def test_bench_refuses(self):
+        engine = self.build(ABS)
+        self.write("s.onnx", STRANGE)
+        self.anneal("bench", "s.onnx", status=3, says="NoSuchOperator")
+        self.anneal("bench", "missing.onnx", status=2, says="missing.onnx")
+        self.anneal("bench", "missing.engine", status=2, says="missing.engine")
+        self.anneal("bench", engine, "--warmup", "soon", status=2, says='--warmup "soon"')
+        self.anneal("bench", engine, "--duration", 1, "--iterations", 1, status=2, says="--duration")
+        self.anneal("bench", engine, "--contexts", 0, status=2, says="--contexts")
+        self.anneal("bench", engine, "--json", "nowhere/r.json", status=2, says="no folder nowhere")
+        self.anneal("bench", engine, "-i", "x=missing.npy", status=2, says="missing.npy")
+        self.anneal("bench", "m.onnx", "--shapes", "y:2x3", status=2, says='no such input')
 
     # --- compare
 

@@ -51,6 +51,8 @@ TEST(Observe, ChangesNeitherBitsNorMemory) {
     watched.observe([](const Observed&) {});
     EXPECT_EQ(run(watched, *engine, inputs), want);
     EXPECT_EQ(watched.memory_bytes(), plain.memory_bytes());
+    EXPECT_EQ(watched.arena_bytes(), plain.arena_bytes());
+    EXPECT_LE(plain.arena_bytes(), plain.memory_bytes());
     EXPECT_EQ(watched.profile().size(), plain.profile().size());
     watched.observe({});
     EXPECT_EQ(run(watched, *engine, inputs), want);

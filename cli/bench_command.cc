@@ -1,0 +1,260 @@
+// `anneal bench`: how fast an engine is, and what memory it takes.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <optional>
+
+#include "anneal/cli/at_least.h"
+#include "anneal/cli/built_apart.h"
+#include "anneal/cli/commands.h"
+#include "anneal/cli/exit_status.h"
+#include "anneal/cli/json_file.h"
+#include "anneal/cli/measure.h"
+#include "anneal/cli/open_engine.h"
+#include "anneal/cli/output_path.h"
+#include "anneal/cli/print.h"
+#include "anneal/cli/profile_table.h"
+#include "anneal/cli/progress.h"
+#include "anneal/cli/sample_inputs.h"
+#include "anneal/core/parallel.h"
+#include "anneal/core/version.h"
+#include "anneal/engine/plan.h"
+#include "anneal/kernels/cpu/backend.h"
+
+namespace anneal {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kProfiledRuns = 10;
+
+struct BenchFlags {
+  EngineSource source;
+  std::vector<std::string> inputs;
+  std::string warmup = "200ms", json;
+  double duration = 3;
+  int iterations = 0, threads = 0, contexts = 1;
+  bool profile = false, verbose = false;
+};
+
+// Everything that is told, as text and as JSON.
+struct Bench {
+  std::string machine;
+  std::optional<double> build_milliseconds;
+  double load_milliseconds = 0;
+  ResidentMemory before;  // loading
+  uint64_t peak_bytes = 0, weight_bytes = 0;
+  Measurement measured;
+  Latency latency{};
+  double per_second = 0;
+  std::vector<Tensor> inputs;
+  ProfileTable profile;
+};
+
+int threads_of(const BenchFlags& flags) {
+  return flags.threads > 0 ? flags.threads : hardware_threads();
+}
+
+uint64_t bytes_of_weights(const Plan& plan) {
+  uint64_t bytes = 0;
+  for (const Slot& slot : plan.slots)
+    if (slot.storage == Storage::kWeight)
+      bytes += static_cast<uint64_t>(count(dims_of(slot.type.shape))) * size_of(slot.type.dtype);
+  for (const Plan& body : plan.bodies) bytes += bytes_of_weights(body);
+  return bytes;
+}
+
+std::string input_text(const Port& port, const Tensor& tensor) {
+  return fmt::format("{}: {}{}", port.name, name(tensor.dtype()), to_text(tensor.dims()));
+}
+
+std::string others_text(const MachineLoad& load) {
+  std::string text = fmt::format(
+      "other processes used {:.2f} of {}, runs waited {:.1f} % of their time", load.other_cores,
+      count_text(static_cast<uint64_t>(load.cores), "core"), 100 * load.waited_share);
+  if (load.busy()) text += ": BUSY, the times above are too long";
+  return text;
+}
+
+void print_bench(const BenchFlags& flags, const Engine& engine, const Bench& bench) {
+  const auto ms = [](double value) { return milliseconds_text(value); };
+  const auto line = [](std::string_view name, const std::string& text) {
+    fmt::print("{:<11} {}\n", name, text);
+  };
+  line("model", fmt::format("{}, {} for {}", flags.source.path,
+                            count_text(engine.plan().steps.size(), "step"), engine.plan().target));
+  line("machine", bench.machine);
+  for (size_t i = 0; i < bench.inputs.size(); ++i)
+    line("input", input_text(engine.inputs()[i], bench.inputs[i]));
+  if (bench.build_milliseconds) line("build", ms(*bench.build_milliseconds));
+  line("load",
+       fmt::format("{}, first inference {}", ms(bench.load_milliseconds),
+                   ms(bench.measured.context_milliseconds + bench.measured.first_milliseconds)));
+  line("latency",
+       fmt::format("median {}, mean {}, min {}, max {}", ms(bench.latency.median),
+                   ms(bench.latency.mean), ms(bench.latency.min), ms(bench.latency.max)));
+  line("", fmt::format("p90 {}, p95 {}, p99 {}", ms(bench.latency.p90), ms(bench.latency.p95),
+                       ms(bench.latency.p99)));
+  line("", fmt::format("{} in {:.3g} s after {} to warm up; {}, at most {} each",
+                       count_text(bench.measured.milliseconds.size(), "run"),
+                       bench.measured.seconds, bench.measured.warmup_runs,
+                       count_text(static_cast<uint64_t>(flags.contexts), "context"),
+                       count_text(static_cast<uint64_t>(threads_of(flags)), "thread")));
+  line("throughput", fmt::format("{} inferences/s", number_text(bench.per_second, 4)));
+  line("memory", fmt::format("peak {} resident, {} of it before the engine was loaded",
+                             bytes_text(bench.peak_bytes), bytes_text(bench.before.now)));
+  line("", fmt::format("weights {}, {} per context, of it {} planned for activations",
+                       bytes_text(bench.weight_bytes), bytes_text(bench.measured.context_bytes),
+                       bytes_text(bench.measured.arena_bytes)));
+  line("others", others_text(bench.measured.load));
+  if (flags.profile) fmt::print("\n{}", bench.profile.text());
+}
+
+Json bench_json(const BenchFlags& flags, const Engine& engine, const Bench& bench) {
+  Json inputs = Json::array();
+  for (size_t i = 0; i < bench.inputs.size(); ++i)
+    inputs.push_back(input_text(engine.inputs()[i], bench.inputs[i]));
+  const Latency& latency = bench.latency;
+  const MachineLoad& load = bench.measured.load;
+  Json json = {{"anneal", version()},
+               {"machine", bench.machine},
+               {"file", flags.source.path},
+               {"target", engine.plan().target},
+               {"steps", engine.plan().steps.size()},
+               {"inputs", std::move(inputs)},
+               {"threads", threads_of(flags)},
+               {"contexts", flags.contexts}};
+  json["build_milliseconds"] =
+      bench.build_milliseconds ? Json(*bench.build_milliseconds) : Json(nullptr);
+  json["load_milliseconds"] = bench.load_milliseconds;
+  json["context_milliseconds"] = bench.measured.context_milliseconds;
+  json["first_inference_milliseconds"] = bench.measured.first_milliseconds;
+  json["warmup_runs"] = bench.measured.warmup_runs;
+  json["runs"] = bench.measured.milliseconds.size();
+  json["seconds"] = bench.measured.seconds;
+  json["inferences_per_second"] = bench.per_second;
+  json["latency_milliseconds"] = {{"min", latency.min},       {"mean", latency.mean},
+                                  {"median", latency.median}, {"p90", latency.p90},
+                                  {"p95", latency.p95},       {"p99", latency.p99},
+                                  {"max", latency.max}};
+  json["memory_bytes"] = {{"peak_resident", bench.peak_bytes},
+                          {"resident_before_load", bench.before.now},
+                          {"weights", bench.weight_bytes},
+                          {"per_context", bench.measured.context_bytes},
+                          {"planned_arena", bench.measured.arena_bytes}};
+  json["machine_load"] = {{"other_cores", load.other_cores},
+                          {"waited_share", load.waited_share},
+                          {"cores", load.cores},
+                          {"busy", load.busy()}};
+  if (flags.profile) json["profile"] = bench.profile.json();
+  return json;
+}
+
+int bench(BenchFlags flags) {
+  check_output_file(flags.json);
+  MeasureOptions options{.warmup = parse_amount(flags.warmup, "--warmup"),
+                         .measured = {std::nullopt, flags.duration},
+                         .threads = flags.threads,
+                         .contexts = flags.contexts};
+  if (flags.iterations > 0) options.measured = {flags.iterations, 0};
+  Progress progress(flags.verbose);
+
+  Bench result;
+  std::optional<BuiltApart> built;
+  std::string path = flags.source.path;
+  if (!is_engine(path)) {
+    progress.say("building");
+    built.emplace(flags.source);
+    path = built->engine_path();
+    result.build_milliseconds = built->milliseconds();
+  }
+  forget_peak_memory();
+  result.before = resident_memory();
+  const auto start = Clock::now();
+  const auto engine = open_engine(path, {.device = flags.source.target, .map = flags.source.map});
+  result.load_milliseconds =
+      std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  result.machine = cpu_backend().open(flags.source.target)->description();
+  result.weight_bytes = bytes_of_weights(engine->plan());
+
+  if (flags.inputs.empty()) flags.inputs = {"random"};
+  result.inputs = sample_inputs(*engine, flags.inputs, flags.source.shapes.shapes);
+  result.measured =
+      measure(engine, result.inputs, options, [&](std::string_view what) { progress.say(what); });
+  result.peak_bytes = resident_memory().peak;
+  result.latency = latency_of(result.measured.milliseconds);
+  result.per_second =
+      static_cast<double>(result.measured.milliseconds.size()) / result.measured.seconds;
+  for (int i = 0; flags.profile && i < kProfiledRuns; ++i)
+    result.profile.add(result.measured.context->profile());
+  progress.clear();
+
+  if (!flags.json.empty()) write_json(flags.json, bench_json(flags, *engine, result));
+  print_bench(flags, *engine, result);
+  return kSuccess;
+}
+
+constexpr const char* kFooter = R"(Examples:
+  anneal bench model.engine                        three seconds on random inputs
+  anneal bench model.onnx --shapes x:8x3x224x224   build it first, in memory
+  anneal bench model.engine --threads 1 --contexts 4 --duration 10
+                                                   throughput of four at once on one engine
+  anneal bench model.engine --iterations 100 --warmup 10 --json result.json
+  anneal bench model.engine --input cat.npy --profile
+                                                   what each step takes
+
+Latency is the time of one run as its caller sees it; pNN is what NN % of the runs do not exceed.
+Throughput is all runs of all contexts over the time from the first start to the last end.
+"first inference" makes a context and runs it once: memory is placed and kernels are prepared.
+Memory: the peak is of the whole process; a model is built in a process of its own and not in it.
+If the line "others" says BUSY, other processes took cores meanwhile: measure again when it is quiet.
+Exit status: 0 measured; 2 wrong arguments, or files that are damaged or do not fit; 3 a model that
+Anneal does not support.)";
+
+}  // namespace
+
+void add_bench_command(CLI::App& application, Action& action) {
+  CLI::App* command = application.add_subcommand("bench", "Measure latency, throughput and memory");
+  auto flags = std::make_shared<BenchFlags>();
+  EngineSource& source = flags->source;
+  command->add_option("file", source.path, "An ONNX model, which is built first, or an engine")
+      ->type_name("MODEL.onnx|MODEL.engine")
+      ->required();
+  command
+      ->add_option("--target", source.target,
+                   "Build a model for, or run an engine on: cpu, or cpu:ISA")
+      ->capture_default_str();
+  add_shape_flags(*command, source.shapes);
+  command
+      ->add_option("--skip-pass", source.skip_passes,
+                   "Of a model: leave out optimizer passes (see anneal passes)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAME,...");
+  command->add_flag("!--no-mmap", source.map, "Read an engine file instead of mapping it");
+  command->add_option("-i,--input", flags->inputs, "What an input is fed, as for anneal run")
+      ->allow_extra_args(false)
+      ->type_name("NAME=FILE|random[:SEED]");
+  command->add_option("--warmup", flags->warmup, "Runs before measuring, or a time (10, 200ms, 1s)")
+      ->capture_default_str();
+  CLI::Option* duration =
+      command->add_option("--duration", flags->duration, "Seconds to measure, at least three runs")
+          ->capture_default_str()
+          ->check(at_least(0));
+  command->add_option("--iterations", flags->iterations, "Runs to measure, of each context")
+      ->check(at_least(1))
+      ->excludes(duration);
+  command->add_option("--threads", flags->threads, "Most threads of a context; 0: one per core")
+      ->capture_default_str()
+      ->check(at_least(0));
+  command->add_option("--contexts", flags->contexts, "Runs side by side on the one engine")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  command->add_flag("--profile", flags->profile, "Show the time of each step, of ten more runs");
+  command->add_option("--json", flags->json, "Write the results as JSON")->type_name("FILE");
+  command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
+  command->footer(kFooter);
+  command->callback([&action, flags] { action = [flags] { return bench(*flags); }; });
+}
+
+}  // namespace anneal

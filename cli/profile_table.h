@@ -1,0 +1,29 @@
+// Times of steps, summed over runs, as tables.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "anneal/cli/json_file.h"
+#include "anneal/engine/run/engine.h"
+
+namespace anneal {
+
+class ProfileTable {
+ public:
+  void add(const std::vector<StepTime>& times);  // of one run
+  // Per step, then per kernel with the longest first: microseconds of a run, and share.
+  std::string text() const;
+  Json json() const;  // per step
+
+ private:
+  struct StepTotal {
+    std::string step, kernel;
+    double microseconds = 0;
+  };
+  double all() const;
+
+  std::vector<StepTotal> totals_;
+  int runs_ = 0;
+};
+
+}  // namespace anneal
