@@ -1,7 +1,7 @@
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 
-.PHONY: demo build test test-asan test-all bench format lint install deps checks
+.PHONY: demo build test test-asan test-all bench bench-kernels format lint install deps checks
 
 build: deps build-release
 
@@ -34,7 +34,23 @@ test-all: test test-asan test-tsan
 demo: build-release
 	@samples/glyphs/demo.sh
 
-bench: build-release
+# Whole models against ONNX Runtime from PyPI; FLAGS are those of the script.
+BENCH_VENV := build/bench-venv
+MODELS ?= $(or $(wildcard ../shared/data/models),samples/glyphs/glyphs.onnx)
+
+$(BENCH_VENV)/ready: bench/requirements.txt
+	@cmake/deps.sh python3-venv
+	@python3 -m venv $(BENCH_VENV)
+	@$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check -r $< || \
+	  { echo "not to be had for this Python; taking the newest" >&2; \
+	    $(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check onnxruntime numpy onnx; }
+	@touch $@
+
+bench: build-release $(BENCH_VENV)/ready
+	@$(BENCH_VENV)/bin/python bench/compare_onnxruntime.py $(FLAGS) $(MODELS)
+
+# Every CPU kernel against its op's reference.
+bench-kernels: build-release
 	@cmake --build --preset release -j $(JOBS) --target anneal_bench
 	@build/release/bin/anneal_bench
 
