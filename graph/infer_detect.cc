@@ -34,7 +34,9 @@ Facts infer(const RoiAlign& op, const InferInputs& inputs) {
     refuse(fmt::format("regions {} in images {}", sizes.text(regions), sizes.text(images)));
   if (op.kind == PoolKind::kLp) refuse("a pooling of kind lp");
   if (op.height < 1 || op.width < 1) refuse(fmt::format("bins {}x{}", op.height, op.width));
-  if (op.sampling_ratio < 0) refuse(fmt::format("a sampling ratio of {}", op.sampling_ratio));
+  constexpr int64_t kMostSamples = 4096;
+  if (op.sampling_ratio < 0 || op.sampling_ratio > kMostSamples)
+    refuse(fmt::format("a sampling ratio of {}", op.sampling_ratio));
   if (!(op.spatial_scale > 0)) refuse(fmt::format("a spatial scale of {}", op.spatial_scale));
   const Size count = rules::agree(regions[0], images[0], sizes, "numbers of regions");
   return {rules::make_fact(inputs.dtype(0), {count, x[1], op.height, op.width})};

@@ -37,6 +37,8 @@ constexpr KernelFamily kFamilies[] = {
     cpu::reference_recurrent_entries,    //
     cpu::reference_select_entries,       //
     cpu::reference_nms_entries,          //
+    cpu::reference_grid_sample_entries,  //
+    cpu::reference_roi_align_entries,    //
 };
 constexpr Backend kBackend{DeviceKind::kCpu, cpu::open_device, kFamilies};
 

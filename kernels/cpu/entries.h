@@ -38,5 +38,7 @@ std::span<const KernelEntry> reference_quantize_entries();
 std::span<const KernelEntry> reference_recurrent_entries();
 std::span<const KernelEntry> reference_select_entries();
 std::span<const KernelEntry> reference_nms_entries();
+std::span<const KernelEntry> reference_grid_sample_entries();
+std::span<const KernelEntry> reference_roi_align_entries();
 
 }  // namespace anneal::cpu

@@ -17,7 +17,7 @@ size_t resize_scratch(const Resize& op, std::span<const TensorView> inputs,
   if (count(results[0].dims) == 0) return 0;
   size_t taps = 0;
   for (size_t i = 0; i < op.axes.size(); ++i) {
-    const ResizeAxis axis = resize_axis(op, i, inputs[0].dims, results[0].dims, nullptr);
+    const ResizeAxis axis = resize_axis(op, i, inputs[0].dims, results[0].dims, {});
     taps += static_cast<size_t>(axis.out) * static_cast<size_t>(support_of(op, axis).taps);
   }
   return taps * sizeof(Tap);
@@ -40,7 +40,9 @@ Taps make_taps(const Resize& op, const ReferenceArgs& args) {
   auto* next = reinterpret_cast<Tap*>(args.scratch);
   Taps taps;
   for (size_t i = 0; i < op.axes.size(); ++i) {
-    ResizeAxis axis = resize_axis(op, i, x.dims, y.dims, args.has(1) ? &args.inputs[1] : nullptr);
+    ResizeAxis axis = resize_axis(op, i, x.dims, y.dims,
+                                  {.sizes = args.has(1) ? &args.inputs[1] : nullptr,
+                                   .scales = args.has(3) ? &args.inputs[3] : nullptr});
     if (roi && count(roi->dims) > 0) {
       axis.roi_begin = roi_at(i);
       axis.roi_end = roi_at(i + op.axes.size());

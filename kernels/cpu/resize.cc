@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "anneal/kernels/cpu/channels_last.h"
@@ -132,7 +133,7 @@ class NhwcResize final : public Kernel {
     return taps;
   }
   AxisTaps taps_of(size_t i, const Dims& x, const Dims& y) const {
-    const ResizeAxis axis = resize_axis(op_, i, x, y, nullptr);
+    const ResizeAxis axis = resize_axis(op_, i, x, y, {});
     const TapSupport support = support_of(op_, axis);
     AxisTaps taps;
     taps.width = support.taps;
@@ -214,7 +215,20 @@ class NhwcResize final : public Kernel {
   Epilogue epilogue_;
 };
 
-Made make_nhwc(const Resize& op, const Request& request) {
+// The op with scales that are a constant input as its field; nullopt if only a run tells them.
+std::optional<Resize> with_known_scales(const Resize& op, const Request& request) {
+  Resize known = op;
+  if (request.op_input_count <= 3 || !request.inputs[3].present) return known;
+  if (!request.inputs[3].constant) return std::nullopt;
+  const auto scales = request.inputs[3].constant->as<float>();
+  known.scales.assign(scales.begin(), scales.end());
+  return known;
+}
+
+Made make_nhwc(const Resize& given, const Request& request) {
+  const auto known = with_known_scales(given, request);
+  if (!known) return refuse("scales known only at run time");
+  const Resize& op = *known;
   const DataType x = request.inputs[0].type.dtype;
   const bool f32 = x == DataType::kF32 || x == DataType::kF16 || x == DataType::kBF16;
   const bool int8 = x == DataType::kI8 || x == DataType::kU8;

@@ -71,23 +71,26 @@ double filter(const Resize& op, double distance) {
 }  // namespace
 
 ResizeAxis resize_axis(const Resize& op, size_t i, const Dims& x, const Dims& y,
-                       const TensorView* sizes) {
+                       const ResizeValues& values) {
   const int a = static_cast<int>(op.axes[i]);
   ResizeAxis axis{x[a], y[a]};
   const auto in = static_cast<double>(axis.in), out = static_cast<double>(axis.out);
   if (!op.scales.empty()) {
     axis.scale = op.scales[i];
+  } else if (values.scales) {
+    axis.scale =
+        values.scales->as<const float>()[static_cast<int64_t>(i) * values.scales->strides[0]];
   } else if (op.policy == ResizePolicy::kStretch) {
     axis.scale = out / in;
     axis.exact = true;
-  } else if (!sizes) {
+  } else if (!values.sizes) {
     axis.scale = (out - 0.5) / in;
   } else {
     const bool larger = op.policy == ResizePolicy::kNotSmaller;
     axis.scale = larger ? 0 : std::numeric_limits<double>::infinity();
     for (size_t k = 0; k < op.axes.size(); ++k) {
-      const auto wanted =
-          static_cast<double>(load_integer(*sizes, static_cast<int64_t>(k) * sizes->strides[0]));
+      const auto wanted = static_cast<double>(
+          load_integer(*values.sizes, static_cast<int64_t>(k) * values.sizes->strides[0]));
       const double scale = wanted / static_cast<double>(x[static_cast<int>(op.axes[k])]);
       axis.scale = larger ? std::max(axis.scale, scale) : std::min(axis.scale, scale);
     }

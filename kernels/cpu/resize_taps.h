@@ -24,10 +24,15 @@ struct ResizeAxis {
   bool exact = false;  // scale is out / in
 };
 
-// Of op.axes[i]: scales as given, or from the sizes. Without the values of `sizes` (while
-// preparing) a common scale is taken as the least that it can be.
+// The values of the inputs, null where absent. Without those of an input (while preparing) scales
+// are taken as the least that they can be.
+struct ResizeValues {
+  const TensorView* sizes = nullptr;
+  const TensorView* scales = nullptr;
+};
+// Of op.axes[i]: scales as given, or from the sizes.
 ResizeAxis resize_axis(const Resize& op, size_t i, const Dims& x, const Dims& y,
-                       const TensorView* sizes);
+                       const ResizeValues& values);
 
 // How far taps reach to the left, and how many there are. Antialiasing widens the filter by what
 // the image shrinks.

@@ -217,8 +217,7 @@ INSTANTIATE_TEST_SUITE_P(Cpu, OpSuite, ::testing::ValuesIn(op_cases()),
                          });
 
 TEST(OpTables, EveryOpHasAReferenceAndCases) {
-  const std::set<size_t> to_come = {op_index<GridSample>, op_index<RoiAlign>,
-                                    op_index<ReverseSequence>};
+  const std::set<size_t> to_come = {op_index<ReverseSequence>};
   std::set<size_t> with_case;
   for (const OpCase& each : op_cases()) with_case.insert(each.op.index());
   for (size_t op = 1; op < std::variant_size_v<Op>; ++op) {

@@ -87,11 +87,67 @@ std::vector<ReferenceCase> select_cases() {
   };
 }
 
+std::vector<ReferenceCase> sample_cases() {
+  using enum ResizeMode;
+  using enum GridPadding;
+  const std::string x = "f32[1,1,3,2]=iota";  // rows 0 1, 2 3, 4 5
+  const std::string grid =
+      "f32[1,2,4,2]={-10,-10,-5,-5,-0.2,-0.2,10,10, 10,10,-0.2,-0.2,5,5,10,10}";
+  const std::string inner =
+      "f32[1,2,4,2]={-1,-0.8,-0.6,-0.5,-0.1,-0.2,0.7,0, 0,0.4,0.2,-0.2,-0.3,0.5,-1,1}";
+  const std::string halves = "f32[1,1,4,2]={-0.5,-0.5,-0.5,0.5,-0.5,-0.5,-0.5,0.5}";
+  return {
+      {"grid_sample_zeros", GridSample{}, {x, grid}, {"f32[1,1,2,4]={0,0,1.7,0,0,1.7,0,0}"}},
+      {"grid_sample_border",
+       GridSample{kLinear, kBorder, false},
+       {x, grid},
+       {"f32[1,1,2,4]={0,0,1.7,5,5,1.7,5,5}"}},
+      {"grid_sample_reflection",
+       GridSample{kLinear, kReflection, false},
+       {x, grid},
+       {"f32[1,1,2,4]={2.5,0,1.7,2.5,2.5,1.7,5,2.5}"}},
+      {"grid_sample_corners",
+       GridSample{kLinear, kZeros, true},
+       {x, inner},
+       {"f32[1,1,2,4]={0.4,1.2,2.05,2.85,3.3,2.2,3.35,4}"}},
+      {"grid_sample_cubic",
+       GridSample{kCubic, kZeros, false},
+       {x, inner},
+       {"f32[1,1,2,4]={-0.17325,0.28426462,1.9231062,2.568,5.1703749,2.284414,"
+        "4.7448444,1.046875}"}},
+      {"grid_sample_nearest_nan_is_minus_one",
+       GridSample{kNearest, kBorder, false},
+       {"f32[1,1,1,3]={7,8,9}", "f32[1,1,3,2]={nan,0,inf,0,-inf,0}"},
+       {"f32[1,1,1,3]={7,9,7}"}},
+      {"grid_sample_3d_one_element",
+       GridSample{kLinear, kReflection, true},
+       {"f32[1,2,1,1,1]={3,5}", "f32[1,1,1,2,3]={0.3,inf,-9,0,0,0}"},
+       {"f32[1,2,1,1,2]={3,3,5,5}"}},
+
+      {"roi_align_of_a_plane",
+       RoiAlign{.height = 2, .width = 2, .sampling_ratio = 2, .half_pixel = false},
+       {"f32[1,1,4,4]=iota", "f32[1,4]={0,0,2,2}", "i64[1]={0}"},
+       {"f32[1,1,2,2]={2.5,3.5,6.5,7.5}"}},
+      {"roi_align_empty_region_is_one_pixel",
+       RoiAlign{.sampling_ratio = 1, .half_pixel = false},
+       {"f32[1,1,4,4]=iota", "f32[1,4]={1,1,1,1}", "i64[1]={0}"},
+       {"f32[1,1,1,1]={7.5}"}},
+      {"roi_align_empty_region",
+       RoiAlign{.half_pixel = true},
+       {"f32[1,1,4,4]=iota", "f32[1,4]={2,2,1,1}", "i64[1]={0}"},
+       {"f32[1,1,1,1]={0}"}},
+      {"roi_align_far_larger_than_the_image",
+       RoiAlign{.half_pixel = true},
+       {"f64[1,1,2,2]={1,1,1,1}", "f64[1,4]={-1e9,-1e9,1e9,1e9}", "i64[1]={0}"},
+       {"f64[1,1,1,1]={4e-18}"}},
+  };
+}
+
 }  // namespace
 
 std::vector<ReferenceCase> detect_reference_cases() {
   std::vector<ReferenceCase> cases;
-  for (auto* family : {select_cases})
+  for (auto* family : {select_cases, sample_cases})
     for (ReferenceCase& each : family()) cases.push_back(std::move(each));
   return cases;
 }
