@@ -111,6 +111,13 @@ std::optional<std::vector<Size>> Node::contents(int index) const {
   return sizes;
 }
 
+std::optional<std::vector<Size>> Node::known_sizes(int index) const {
+  auto sizes = contents(index);
+  if (sizes && std::any_of(sizes->begin(), sizes->end(), [](Size s) { return s.is_unknown(); }))
+    return std::nullopt;
+  return sizes;
+}
+
 std::optional<std::vector<int64_t>> Node::known_integers(int index) const {
   const auto sizes = contents(index);
   if (!sizes) return std::nullopt;

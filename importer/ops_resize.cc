@@ -22,6 +22,23 @@ std::vector<T> by_axis(const std::vector<T>& values, const std::vector<int64_t>&
   return sorted;
 }
 
+// Where the values for axes stand in ascending order of the axes.
+std::vector<int64_t> ascending(const std::vector<int64_t>& axes) {
+  std::vector<int64_t> places(axes.size());
+  std::iota(places.begin(), places.end(), 0);
+  std::sort(places.begin(), places.end(), [&](int64_t a, int64_t b) {
+    return axes[static_cast<size_t>(a)] < axes[static_cast<size_t>(b)];
+  });
+  return places;
+}
+
+// The elements of a list at these places.
+ValueId taken(Node& node, ValueId list, const std::vector<int64_t>& places,
+              std::string_view suffix) {
+  const std::string name(suffix);
+  return node.layer(Gather{}, {list, node.integers_value(places, name + "/places")}, suffix);
+}
+
 // Whether an axis of scale 1 keeps its elements.
 bool keeps_unscaled(const Resize& op) {
   return op.coordinates != ResizeCoordinates::kTfHalfPixelForNn &&
@@ -48,6 +65,33 @@ Outputs resize_by_scales(Node& node, Resize op, std::vector<double> scales, Valu
   return node.result(op, {node.input(0), ValueId::kNone, roi});
 }
 
+// Scales that only a run tells. Those known to be 1 are left out.
+Outputs resize_by_run_time_scales(Node& node, Resize op, int input, ValueId roi) {
+  node.dtype(input, {DataType::kF32});
+  const auto contents = node.contents(input);
+  if (contents && contents->size() != op.axes.size())
+    node.invalid(std::to_string(contents->size()) + " scales for " +
+                 std::to_string(op.axes.size()) + " axes");
+  std::vector<int64_t> places = ascending(op.axes), axes, kept;
+  for (const int64_t place : places) {
+    const auto at = static_cast<size_t>(place);
+    if (contents && keeps_unscaled(op) && (*contents)[at] == Size(1)) continue;
+    axes.push_back(op.axes[at]);
+    kept.push_back(place);
+  }
+  std::sort(places.begin(), places.end());
+  const bool all = kept == places;
+  op.axes = axes;
+  const ValueId scales = all ? node.input(input) : taken(node, node.input(input), kept, "scales");
+  return node.result(op, {node.input(0), ValueId::kNone, roi, scales});
+}
+
+Outputs resize_by_input(Node& node, const Resize& op, int input, ValueId roi) {
+  const bool known = node.constant(input) != nullptr || node.known_integers(input).has_value();
+  if (!known) return resize_by_run_time_scales(node, op, input, roi);
+  return resize_by_scales(node, op, node.numbers_of_input(input, "scales"), roi);
+}
+
 Outputs resize_to_sizes(Node& node, Resize op, int input, ValueId roi) {
   node.dtype(input, {DataType::kI64});
   std::vector<ValueId> inputs = {node.input(0), node.input(input)};
@@ -56,10 +100,14 @@ Outputs resize_to_sizes(Node& node, Resize op, int input, ValueId roi) {
     node.invalid(std::to_string(sizes->size()) + " sizes for " + std::to_string(op.axes.size()) +
                  " axes");
   if (!std::is_sorted(op.axes.begin(), op.axes.end())) {
-    if (!sizes) node.unsupported("sizes of unordered axes known only at run time");
-    sizes = by_axis(*sizes, op.axes);
+    sizes = node.known_sizes(input);
+    if (sizes) {
+      sizes = by_axis(*sizes, op.axes);
+      inputs[1] = node.sizes_value(*sizes, "ordered_sizes");
+    } else {
+      inputs[1] = taken(node, inputs[1], ascending(op.axes), "ordered_sizes");
+    }
     std::sort(op.axes.begin(), op.axes.end());
-    inputs[1] = node.sizes_value(*sizes, "ordered_sizes");
   }
   if (sizes && keeps_unscaled(op) && op.policy == ResizePolicy::kStretch) {
     std::vector<int64_t> axes;
@@ -112,7 +160,7 @@ Outputs import_upsample_attribute(Node& node) {
 }
 Outputs import_upsample(Node& node) {
   node.expect_inputs(2, 2);
-  return resize_by_scales(node, upsample(node), node.numbers_of_input(1, "scales"), ValueId::kNone);
+  return resize_by_input(node, upsample(node), 1, ValueId::kNone);
 }
 
 struct NamedCoordinates {
@@ -166,13 +214,17 @@ Outputs resize(Node& node, const Resize& op) {
   if (op.coordinates == ResizeCoordinates::kTfCropAndResize) {
     if (!given(1)) node.invalid("tf_crop_and_resize without a region");
     node.dtype(1, kFloats);
-    if (!std::is_sorted(op.axes.begin(), op.axes.end()))
-      node.unsupported("a region of unordered axes");
     roi = node.input(1);
+    if (!std::is_sorted(op.axes.begin(), op.axes.end())) {
+      std::vector<int64_t> places = ascending(op.axes);
+      const size_t count = places.size();
+      for (size_t i = 0; i < count; ++i) places.push_back(places[i] + static_cast<int64_t>(count));
+      roi = taken(node, roi, places, "region");
+    }
   }
   if (given(2) == given(3)) node.invalid("either scales or sizes are needed");
   if (given(3)) return resize_to_sizes(node, op, 3, roi);
-  return resize_by_scales(node, op, node.numbers_of_input(2, "scales"), roi);
+  return resize_by_input(node, op, 2, roi);
 }
 
 Outputs import_resize(Node& node) { return resize(node, read_resize(node)); }

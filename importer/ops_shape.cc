@@ -40,51 +40,6 @@ Outputs import_flatten(Node& node) {
   return reshape_result(node, node.input(0), {outer, inner});
 }
 
-Outputs squeeze(Node& node, const std::optional<std::vector<int64_t>>& given) {
-  const Shape& shape = node.shape(0);
-  const auto axes = given ? node.resolve_axes(*given, shape.rank()) : std::vector<int64_t>{};
-  std::vector<Size> kept;
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    const bool listed = std::binary_search(axes.begin(), axes.end(), axis);
-    if (listed && shape[axis].known() && shape[axis].value() != 1)
-      node.invalid("axis " + std::to_string(axis) + " has " + std::to_string(shape[axis].value()) +
-                   " elements, not 1");
-    if (!given && !shape[axis].known())
-      node.unsupported("without axes on a shape known only at run time");
-    if (given ? !listed : shape[axis].value() != 1) kept.push_back(shape[axis]);
-  }
-  return reshape_result(node, node.input(0), kept);
-}
-Outputs import_squeeze_attribute(Node& node) {
-  node.expect_inputs(1, 1);
-  return squeeze(node, node.find_integers("axes"));
-}
-Outputs import_squeeze(Node& node) {
-  node.expect_inputs(1, 2);
-  if (!node.has_input(1)) return squeeze(node, std::nullopt);
-  return squeeze(node, node.integers_of_input(1, "axes"));
-}
-
-Outputs unsqueeze(Node& node, const std::vector<int64_t>& given) {
-  const Shape& shape = node.shape(0);
-  const int rank = shape.rank() + static_cast<int>(std::min<size_t>(given.size(), kMaxRank + 1));
-  const auto axes = node.resolve_axes(given, rank);
-  std::vector<Size> sizes;
-  for (int axis = 0, from = 0; axis < rank; ++axis)
-    sizes.push_back(std::binary_search(axes.begin(), axes.end(), axis) ? Size(1) : shape[from++]);
-  return reshape_result(node, node.input(0), sizes);
-}
-Outputs import_unsqueeze_attribute(Node& node) {
-  node.expect_inputs(1, 1);
-  const auto axes = node.find_integers("axes");
-  if (!axes) node.invalid("attribute \"axes\" is missing");
-  return unsqueeze(node, *axes);
-}
-Outputs import_unsqueeze(Node& node) {
-  node.expect_inputs(2, 2);
-  return unsqueeze(node, node.integers_of_input(1, "axes"));
-}
-
 Outputs import_transpose(Node& node) {
   node.expect_inputs(1, 1);
   const int rank = node.rank(0);
@@ -232,11 +187,7 @@ constexpr OpRow kRows[] = {
     {"", "Shape", 15, kLatest, import_shape_range},
     {"", "Size", 1, kLatest, import_size},
     {"", "SpaceToDepth", 1, kLatest, import_space_to_depth},
-    {"", "Squeeze", 1, 12, import_squeeze_attribute},
-    {"", "Squeeze", 13, kLatest, import_squeeze},
     {"", "Transpose", 1, kLatest, import_transpose},
-    {"", "Unsqueeze", 1, 12, import_unsqueeze_attribute},
-    {"", "Unsqueeze", 13, kLatest, import_unsqueeze},
 };
 
 }  // namespace

@@ -17,6 +17,7 @@ struct OpRow {
 };
 
 std::span<const OpRow> activation_rows();
+std::span<const OpRow> attention_rows();
 std::span<const OpRow> einsum_rows();
 std::span<const OpRow> elementwise_rows();
 std::span<const OpRow> gather_rows();
@@ -24,14 +25,17 @@ std::span<const OpRow> generate_rows();
 std::span<const OpRow> linear_rows();
 std::span<const OpRow> logical_rows();
 std::span<const OpRow> norm_rows();
+std::span<const OpRow> pad_rows();
 std::span<const OpRow> pool_rows();
 std::span<const OpRow> quant_rows();
 std::span<const OpRow> recurrent_rows();
 std::span<const OpRow> reduce_rows();
 std::span<const OpRow> resize_rows();
+std::span<const OpRow> sample_rows();
 std::span<const OpRow> select_rows();
 std::span<const OpRow> shape_rows();
 std::span<const OpRow> slice_rows();
+std::span<const OpRow> squeeze_rows();
 
 std::vector<std::span<const OpRow>> all_rows();
 const OpRow* find_row(std::string_view domain, std::string_view name, int opset);

@@ -193,6 +193,23 @@ TEST(Rows, CompressGathersWhatNonZeroFinds) {
   EXPECT_THAT(error_of([&] { text(17, compress(-5)); }), HasSubstr("axis -5 of 4 axes"));
 }
 
+// What only a run tells is computed there.
+TEST(Rows, ListsKnownOnlyAtRunTime) {
+  const auto of = [](const char* op, const std::vector<std::string>& inputs) {
+    return text(18, [&](ModelBuilder& m) {
+      m.input("list", {"1"}, TensorProto::INT64).input("scales", {"4"});
+      m.integers("one", {1}).integers("pads", {1, 2});
+      m.node(op, inputs, {"y"}, "n");
+    });
+  };
+  EXPECT_THAT(of("Slice", {"x", "one", "one", "list"}), HasSubstr("Slice(x, i64{1}, i64{1}, list"));
+  EXPECT_THAT(of("Resize", {"x", "", "scales"}), HasSubstr("Resize(x, _, _, scales)"));
+  EXPECT_THAT(of("Squeeze", {"x", "list"}), HasSubstr("Reshape(x, \"n/shape\")"));
+  EXPECT_THAT(of("Unsqueeze", {"x", "list"}), HasSubstr("Reshape(x, \"n/shape\")"));
+  EXPECT_THAT(of("Pad", {"x", "pads", "", "list"}), HasSubstr("ScatterElements("));
+  EXPECT_THAT(of("Split", {"x", "list"}), HasSubstr("Cumulative(list"));
+}
+
 TEST(Rows, AutoPadIsResolved) {
   const auto conv = [](const char* auto_pad, int64_t stride) {
     return [=](ModelBuilder& m) {
@@ -285,10 +302,29 @@ TEST(Rows, WrongNodes) {
          m.floats("s", {}, {1}).small_integers("q", {2, 2}, TensorProto::UINT8, {1, 2, 3, 4});
          m.node("QLinearMatMul", {"q", "s", "", "q", "s", "", "", "q"}, {"y"}, "n");
        }},
-      {17, "scales known only at run time",
+      {17, "either scales or sizes are needed",
+       [](ModelBuilder& m) { m.node("Resize", {"x"}, {"y"}, "n"); }},
+      {17, "2 parts for 1 outputs",
        [](ModelBuilder& m) {
-         m.input("scales", {"4"});
-         m.node("Resize", {"x", "", "scales"}, {"y"}, "n");
+         m.input("parts", {"2"}, TensorProto::INT64);
+         m.node("Split", {"x", "parts"}, {"y"}, "n");
+       }},
+      {17, "a number of axes known only at run time",
+       [](ModelBuilder& m) {
+         m.input("axes", {"K"}, TensorProto::INT64);
+         m.node("Unsqueeze", {"x", "axes"}, {"y"}, "n");
+       }},
+      {23, "6 elements in 4 heads",
+       [](ModelBuilder& m) {
+         m.input("q", {"N", "5", "6"});
+         auto& node = m.node("Attention", {"q", "q", "q"}, {"y"}, "n");
+         set(node, "q_num_heads", int64_t{4});
+         set(node, "kv_num_heads", int64_t{4});
+       }},
+      {23, "3 heads of queries for 2 of keys",
+       [](ModelBuilder& m) {
+         m.input("q", {"N", "3", "5", "8"}).input("k", {"N", "2", "5", "8"});
+         m.node("Attention", {"q", "k", "k"}, {"y"}, "n");
        }},
   };
   for (const Case& wrong : cases)
