@@ -67,12 +67,11 @@ struct Plan {
   std::string target;                // "cpu", "cpu:avx512_vnni", "sm_90"
   std::vector<std::string> devices;  // used together, preferred first: Device::target() of each
   std::string name;                  // of the graph
-  SizeTable sizes;
+  SizeTable sizes;                   // of a body: a copy of the outermost plan's
   std::vector<Slot> slots;
   std::vector<uint32_t> inputs, outputs;  // slots of the ports, in the model's order
   std::vector<Step> steps;
-  std::vector<Plan>
-      bodies;  // sub-plans of control flow, by index; they share `sizes` of the outermost
+  std::vector<Plan> bodies;  // of control flow, by index
   uint64_t arena_bytes = 0;  // if static
   std::vector<Decision> decisions;
 };

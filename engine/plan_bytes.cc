@@ -5,7 +5,7 @@
 namespace anneal {
 namespace {
 
-constexpr int kMaxBodyDepth = 16;
+constexpr int kMaxBodyDepth = 32;
 
 Size load_size_of(ByteReader& from, const SizeTable& sizes) {
   const Size size = load_size(from);
@@ -137,13 +137,14 @@ Step load_step(ByteReader& from, const Plan& plan) {
   return step;
 }
 
-Plan load_plan(ByteReader& from, int depth) {
+// outer: of a body, the plan that has the sizes.
+Plan load_plan(ByteReader& from, int depth, const Plan* outer) {
   if (depth > kMaxBodyDepth) from.refuse("bodies nested too deep");
   Plan plan;
   plan.target = from.text();
   plan.devices = load_texts(from);
   plan.name = from.text();
-  plan.sizes = SizeTable::load(from);
+  plan.sizes = outer ? outer->sizes : SizeTable::load(from);
   plan.slots.resize(from.count(1));
   for (Slot& slot : plan.slots) slot = load_slot(from, plan);
   plan.inputs = load_indices(from, plan.slots.size(), false);
@@ -151,20 +152,18 @@ Plan load_plan(ByteReader& from, int depth) {
   plan.steps.resize(from.count(1));
   for (Step& step : plan.steps) step = load_step(from, plan);
   plan.bodies.resize(from.count(1));
-  for (Plan& body : plan.bodies) body = load_plan(from, depth + 1);
+  for (Plan& body : plan.bodies) body = load_plan(from, depth + 1, &plan);
   plan.arena_bytes = from.number<uint64_t>();
   plan.decisions.resize(from.count(3 * sizeof(uint32_t)));
   for (Decision& decision : plan.decisions) decision = {from.text(), from.text(), from.text()};
   return plan;
 }
 
-}  // namespace
-
-void save(ByteWriter& to, const Plan& plan) {
+void save_plan(ByteWriter& to, const Plan& plan, bool is_body) {
   to.text(plan.target);
   save_texts(to, plan.devices);
   to.text(plan.name);
-  plan.sizes.save(to);
+  if (!is_body) plan.sizes.save(to);
   to.number(static_cast<uint32_t>(plan.slots.size()));
   for (const Slot& slot : plan.slots) save_slot(to, slot);
   save_indices(to, plan.inputs);
@@ -172,7 +171,7 @@ void save(ByteWriter& to, const Plan& plan) {
   to.number(static_cast<uint32_t>(plan.steps.size()));
   for (const Step& step : plan.steps) save_step(to, step);
   to.number(static_cast<uint32_t>(plan.bodies.size()));
-  for (const Plan& body : plan.bodies) save(to, body);
+  for (const Plan& body : plan.bodies) save_plan(to, body, true);
   to.number(plan.arena_bytes);
   to.number(static_cast<uint32_t>(plan.decisions.size()));
   for (const Decision& decision : plan.decisions) {
@@ -182,6 +181,10 @@ void save(ByteWriter& to, const Plan& plan) {
   }
 }
 
-Plan load_plan(ByteReader& from) { return load_plan(from, 0); }
+}  // namespace
+
+void save(ByteWriter& to, const Plan& plan) { save_plan(to, plan, false); }
+
+Plan load_plan(ByteReader& from) { return load_plan(from, 0, nullptr); }
 
 }  // namespace anneal

@@ -147,6 +147,18 @@ void check_types(const Plan& plan, std::span<const Tensor> weights) {
   }
 }
 
+void name_unknown_sizes(Shape& shape, const Shape& names) {
+  for (int axis = 0; axis < std::min(shape.rank(), names.rank()); ++axis)
+    if (shape[axis].is_unknown()) shape[axis] = names[axis];
+}
+
+Signature signature_of(const Plan& body) {
+  Signature signature;
+  for (const uint32_t input : body.inputs) signature.inputs.push_back(body.slots[input].type);
+  for (const uint32_t output : body.outputs) signature.outputs.push_back(body.slots[output].type);
+  return signature;
+}
+
 // Of a static plan: buffers lie in the arena, and those that live together lie apart.
 void check_arena(const Plan& plan) {
   if (!is_static(plan)) return;
@@ -215,6 +227,10 @@ std::vector<std::optional<Fact>> infer_slots(const Plan& plan, std::span<const T
     values[i] = weights[plan.slots[i].offset].view();
     facts[i] = Fact{plan.slots[i].type, std::nullopt};
   }
+  // What the steps behind see: sizes that values decide have the names they have in the plan.
+  std::vector<std::optional<Fact>> seen = facts;
+  std::vector<Signature> bodies;
+  for (const Plan& body : plan.bodies) bodies.push_back(signature_of(body));
   for (const Step& step : plan.steps) {
     with_context(
         [&] { return fmt::format("step \"{}\" ({})", step.name, name(step.op)); },
@@ -225,15 +241,19 @@ std::vector<std::optional<Fact>> infer_slots(const Plan& plan, std::span<const T
               inputs.push_back({});
               continue;
             }
-            if (!facts[input]) facts[input] = Fact{plan.slots[input].type, std::nullopt};
-            inputs.push_back({&*facts[input], values[input].data ? &values[input] : nullptr});
+            if (!seen[input]) seen[input] = Fact{plan.slots[input].type, std::nullopt};
+            inputs.push_back({&*seen[input], values[input].data ? &values[input] : nullptr});
           }
           Facts outputs =
               infer_layer(step.op, step.epilogues, static_cast<int>(step.op_input_count),
-                          InferInputs(inputs, sizes));
+                          InferInputs(inputs, sizes, bodies));
           if (outputs.size() != step.outputs.size()) refuse("it has another number of outputs");
-          for (size_t i = 0; i < outputs.size(); ++i)
-            facts[step.outputs[i]] = std::move(outputs[i]);
+          for (size_t i = 0; i < outputs.size(); ++i) {
+            const uint32_t output = step.outputs[i];
+            facts[output] = seen[output] = std::move(outputs[i]);
+            if (dims_of_inputs.empty())
+              name_unknown_sizes(seen[output]->type.shape, plan.slots[output].type.shape);
+          }
         });
   }
   return facts;
@@ -256,6 +276,9 @@ void check_plan(const Plan& plan, std::span<const Tensor> weights) {
     refuse(error.what());
   }
   check_arena(plan);
+  for (const Plan& body : plan.bodies)
+    with_context([&] { return fmt::format("body \"{}\"", body.name); },
+                 [&] { check_plan(body, weights); });
 }
 
 }  // namespace anneal

@@ -57,25 +57,33 @@ std::string step_text(const Plan& plan, const Step& step) {
   return text;
 }
 
+void write(fmt::appender to, const Plan& plan, const std::string& indent) {
+  const bool is_static = plan.arena_bytes != 0;
+  if (is_static) fmt::format_to(to, "{}arena {} bytes\n", indent, plan.arena_bytes);
+  for (size_t i = 0; i < plan.slots.size(); ++i)
+    fmt::format_to(to, "{}slot %{} \"{}\" {}\n", indent, i, plan.slots[i].name,
+                   slot_text(plan, plan.slots[i], is_static));
+  for (size_t i = 0; i < plan.steps.size(); ++i)
+    fmt::format_to(to, "{}step {} \"{}\" {}\n", indent, i, plan.steps[i].name,
+                   step_text(plan, plan.steps[i]));
+  for (size_t i = 0; i < plan.bodies.size(); ++i) {
+    fmt::format_to(to, "{}body {} \"{}\"\n", indent, i, plan.bodies[i].name);
+    write(to, plan.bodies[i], indent + "  ");
+  }
+  for (const auto& [stage, subject, text] : plan.decisions)
+    fmt::format_to(to, "{}decision {}: {}: {}\n", indent, stage, subject, text);
+}
+
 }  // namespace
 
 std::string to_text(const Plan& plan) {
-  const bool is_static = plan.arena_bytes != 0;
   fmt::memory_buffer out;
-  const auto to = std::back_inserter(out);
+  const fmt::appender to(out);
   fmt::format_to(to, "plan \"{}\" for {}\n", plan.name, plan.target);
   for (const SizeSymbol& symbol : plan.sizes.symbols())
     fmt::format_to(to, "size {} in {}..{} opt {}\n", symbol.name, symbol.bounds.min,
                    symbol.bounds.max, symbol.bounds.opt);
-  if (is_static) fmt::format_to(to, "arena {} bytes\n", plan.arena_bytes);
-  for (size_t i = 0; i < plan.slots.size(); ++i)
-    fmt::format_to(to, "slot %{} \"{}\" {}\n", i, plan.slots[i].name,
-                   slot_text(plan, plan.slots[i], is_static));
-  for (size_t i = 0; i < plan.steps.size(); ++i)
-    fmt::format_to(to, "step {} \"{}\" {}\n", i, plan.steps[i].name,
-                   step_text(plan, plan.steps[i]));
-  for (const auto& [stage, subject, text] : plan.decisions)
-    fmt::format_to(to, "decision {}: {}: {}\n", stage, subject, text);
+  write(to, plan, "");
   return fmt::to_string(out);
 }
 

@@ -6,9 +6,11 @@
 
 namespace anneal {
 
-SymbolValues solve_symbols(const Plan& plan, std::span<const Dims> dims_of_inputs) {
-  SymbolValues values(plan.sizes.symbols().size());
-  std::vector<std::string_view> said_by(values.size());
+SymbolValues solve_symbols(const Plan& plan, std::span<const Dims> dims_of_inputs,
+                           const SymbolValues& known) {
+  SymbolValues values = known;
+  values.resize(plan.sizes.symbols().size());
+  std::vector<std::string_view> said_by(values.size(), "of the outer graph");
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     const Slot& slot = plan.slots[plan.inputs[i]];
     const Dims& dims = dims_of_inputs[i];
@@ -42,8 +44,9 @@ SymbolValues solve_symbols(const Plan& plan, std::span<const Dims> dims_of_input
   return values;
 }
 
-std::vector<bool> solvable_symbols(const Plan& plan) {
-  std::vector<bool> solvable(plan.sizes.symbols().size());
+std::vector<bool> solvable_symbols(const Plan& plan, std::vector<bool> outside) {
+  std::vector<bool> solvable = std::move(outside);
+  solvable.resize(plan.sizes.symbols().size());
   for (const uint32_t input : plan.inputs)
     for (const Size size : plan.slots[input].type.shape)
       if (const auto symbol = plan.sizes.symbol_index(size)) solvable[*symbol] = true;

@@ -45,7 +45,6 @@ std::string described(const Layer& layer) {
 }  // namespace
 
 Graph::Graph() : sizes_(std::make_shared<SizeTable>()) {}
-Graph::Graph(std::shared_ptr<SizeTable> sizes) : sizes_(std::move(sizes)) {}
 
 Graph Graph::clone() const { return copy_into(std::make_shared<SizeTable>(*sizes_)); }
 
@@ -63,7 +62,10 @@ Graph Graph::copy_into(const std::shared_ptr<SizeTable>& sizes) const {
   return copy;
 }
 
-Graph& Graph::add_body() { return bodies_.emplace_back(sizes_); }
+Graph& Graph::add_body(Graph body) {
+  check(body.sizes_ == sizes_, "a body shares the sizes of its graph");
+  return bodies_.emplace_back(std::move(body));
+}
 
 const Layer& Graph::layer(LayerId id) const {
   check(index_of(id) < layers_.size(), "a layer of this graph");
@@ -305,6 +307,13 @@ void Graph::erase_unused() {
     if (!values_[i].constant || is_input[i] || !unused(id)) continue;
     value_names_.erase(values_[i].name);
     values_[i].constant.reset();
+  }
+  std::vector<bool> run(bodies_.size());
+  for (const Layer& one : layers_)
+    for (const BodyUse& use : bodies_of(one.op)) run[static_cast<size_t>(use.body)] = true;
+  for (size_t i = 0; i < bodies_.size(); ++i) {
+    if (!run[i]) bodies_[i] = make_body();
+    bodies_[i].erase_unused();
   }
 }
 

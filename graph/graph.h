@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "anneal/graph/infer.h"
@@ -56,8 +57,7 @@ struct NewLayer {
 // erased layer holds std::monostate and is in no order.
 class Graph {
  public:
-  Graph();                                           // with a size table of its own
-  explicit Graph(std::shared_ptr<SizeTable> sizes);  // a body: shares its owner's
+  Graph();  // with a size table of its own
   Graph(Graph&&) = default;
   Graph& operator=(Graph&&) = default;
   Graph clone() const;  // deep, but for constants' bytes; the clone has a size table of its own
@@ -111,12 +111,15 @@ class Graph {
   // Topological; among the ready the one added first. Fails with kInvalidModel on a cycle.
   std::vector<LayerId> order() const;
 
-  // Bodies of control flow, by index; they share this graph's size table.
-  Graph& add_body();
+  // Bodies of control flow, by index; they share this graph's size table. One that no layer runs is
+  // emptied by erase_unused().
+  Graph make_body() const { return Graph(sizes_); }
+  Graph& add_body(Graph body);  // REQUIRES: made by make_body()
   std::deque<Graph>& bodies() { return bodies_; }
   const std::deque<Graph>& bodies() const { return bodies_; }
 
  private:
+  explicit Graph(std::shared_ptr<SizeTable> sizes) : sizes_(std::move(sizes)) {}
   Value& mutable_value(ValueId id);
   Layer& mutable_layer(LayerId id);
   ValueId new_value(std::string name, Fact fact);

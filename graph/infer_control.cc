@@ -87,6 +87,14 @@ Fact carried_fact(const Type& begin, const Type& next, const Outer& outer) {
 
 }  // namespace
 
+Facts infer(const Require&, const InferInputs& inputs) {
+  require_scalar_of(inputs.type(1), DataType::kBool, "condition");
+  const auto condition = inputs.integers(1);
+  if (condition && condition->size() == 1 && condition->front() == 0)
+    refuse("what the engine is built on does not hold: the condition is false");
+  return {rules::make_fact(inputs.dtype(0), inputs.shape(0), inputs.elements(0))};
+}
+
 Facts infer(const If& op, const InferInputs& inputs) {
   require_scalar_of(inputs.type(0), DataType::kBool, "condition");
   const Signature &then_body = inputs.body(op.then_body), &else_body = inputs.body(op.else_body);

@@ -401,6 +401,13 @@ struct Recurrent {
   bool operator==(const Recurrent&) const = default;
 };
 
+// inputs: x, condition (bool scalar). output: x. Running it fails if the condition does not hold:
+// the engine was built on the assumption that it does.
+struct Require {
+  static void fields(auto&, auto&&) {}
+  bool operator==(const Require&) const = default;
+};
+
 // Control flow runs bodies: graphs beside the graph, by index. A body sees only its inputs; the
 // values of the outer graph that it uses are captures, the last inputs of layer and body alike.
 //
@@ -471,6 +478,7 @@ struct Scan {
   X(Unique)                   \
   X(NonMaxSuppression)        \
   X(ReverseSequence)          \
+  X(Require)                  \
   X(Recurrent)                \
   X(If)                       \
   X(Loop)                     \

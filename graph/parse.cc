@@ -265,7 +265,7 @@ class Parser {
         }
         if (line.accept_word("body")) {
           if (depth == kMaxDepth) refuse("too many bodies in bodies");
-          header(line, graph.add_body());
+          header(line, graph.add_body(graph.make_body()));
           return Kind::kBody;
         }
         if (line.accept_word("const")) {

@@ -1,5 +1,6 @@
 #include "anneal/importer/graph_importer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "anneal/importer/graph_inputs.h"
@@ -41,6 +42,10 @@ std::string describe(const NodeProto& node, int opset) {
          std::to_string(opset) + ")";
 }
 
+bool is_control_flow(std::string_view domain, std::string_view op) {
+  return domain.empty() && (op == "If" || op == "Loop" || op == "Scan");
+}
+
 std::string node_context(const std::string& name, const NodeProto& node) {
   return "while importing node \"" + name + "\" (" + node.op_type() + ")";
 }
@@ -48,8 +53,12 @@ std::string node_context(const std::string& name, const NodeProto& node) {
 }  // namespace
 
 GraphImporter::GraphImporter(const ModelProto& model, std::string folder,
-                             const ImportOptions& options)
-    : model_(model), options_(options), shared_{graph_, std::move(folder), {}} {}
+                             const ImportOptions& options, BranchChoices& choices)
+    : model_(model),
+      options_(options),
+      choices_(choices),
+      main_model_{graph_, std::move(folder), {}},
+      main_{.model = &main_model_} {}
 
 Graph GraphImporter::import() {
   const GraphProto& proto = model_.graph();
@@ -63,15 +72,17 @@ Graph GraphImporter::import() {
     if (!functions_.emplace(key, &function).second)
       fail(Code::kInvalidModel, "function \"" + function.name() + "\" is defined twice");
   }
-  for (const auto& input : proto.input()) shared_.reserved_names.insert(input.name());
-  for (const auto& tensor : proto.initializer()) shared_.reserved_names.insert(tensor.name());
+  auto& reserved = main_model_.reserved_names;
+  for (const auto& input : proto.input()) reserved.insert(input.name());
+  for (const auto& tensor : proto.initializer()) reserved.insert(tensor.name());
   for (const NodeProto& node : proto.node())
-    shared_.reserved_names.insert(node.output().begin(), node.output().end());
+    reserved.insert(node.output().begin(), node.output().end());
 
-  import_initializers(proto);
+  import_initializers(proto, main_);
   import_inputs(proto);
   import_nodes(proto.node(), main_);
-  import_outputs(proto);
+  if (proto.output().empty()) fail(Code::kInvalidModel, "the graph has no outputs");
+  import_outputs(proto, main_);
   unsupported_.throw_if_any();
   check_declared_types(proto);
   graph_.erase_unused();
@@ -83,25 +94,26 @@ void GraphImporter::define(const std::string& name, Known known, Scope& scope) {
     fail(Code::kInvalidModel, "value \"" + name + "\" is defined twice");
 }
 
-void GraphImporter::import_initializers(const GraphProto& graph) {
+void GraphImporter::import_initializers(const GraphProto& graph, Scope& scope) {
+  Node::Model& model = *scope.model;
   for (const auto& proto : graph.initializer()) {
     if (proto.name().empty()) fail(Code::kInvalidModel, "an initializer without a name");
     Known known;
     try {
-      known = {State::kImported,
-               graph_.add_constant(proto.name(), to_tensor(proto, shared_.folder))};
+      known = {State::kImported, model.graph.add_constant(scope.prefix + proto.name(),
+                                                          to_tensor(proto, model.folder))};
     } catch (Error& error) {
       if (error.code() != Code::kUnsupported) {
         error.add_context("tensor \"" + proto.name() + "\"");
         throw;
       }
-      unsupported_.add("initializer", proto.name(), error.what());
+      unsupported_.add("initializer", scope.prefix + proto.name(), error.what());
     }
-    define(proto.name(), std::move(known), main_);
+    define(proto.name(), std::move(known), scope);
   }
   for (const auto& proto : graph.sparse_initializer()) {
-    unsupported_.add("initializer", proto.values().name(), "a sparse tensor");
-    define(proto.values().name(), {}, main_);
+    unsupported_.add("initializer", scope.prefix + proto.values().name(), "a sparse tensor");
+    define(proto.values().name(), {}, scope);
   }
 }
 
@@ -128,16 +140,21 @@ void GraphImporter::import_inputs(const GraphProto& graph) {
   }
 }
 
-void GraphImporter::import_outputs(const GraphProto& graph) {
-  if (graph.output().empty()) fail(Code::kInvalidModel, "the graph has no outputs");
+bool GraphImporter::import_outputs(const GraphProto& graph, Scope& scope) {
+  bool complete = true;
   std::unordered_set<std::string> names;
   for (const auto& output : graph.output()) {
     const Known& known = with_context([] { return "graph output"; },
-                                      [&]() -> const Known& { return use(output.name(), main_); });
+                                      [&]() -> const Known& { return use(output.name(), scope); });
     if (!names.insert(output.name()).second)
       fail(Code::kInvalidModel, "graph output \"" + output.name() + "\" is listed twice");
-    if (known.value != ValueId::kNone) graph_.mark_output(known.value, output.name());
+    if (known.value == ValueId::kNone) {
+      complete = false;
+    } else {
+      scope.model->graph.mark_output(known.value, scope.prefix + output.name());
+    }
   }
+  return complete;
 }
 
 void GraphImporter::import_nodes(const NodeList& nodes, Scope& scope) {
@@ -151,13 +168,42 @@ void GraphImporter::import_nodes(const NodeList& nodes, Scope& scope) {
   }
 }
 
-const GraphImporter::Known& GraphImporter::use(const std::string& name, const Scope& scope) {
-  const auto found = scope.values.find(name);
+const GraphImporter::Known& GraphImporter::use(const std::string& name, Scope& scope) {
+  auto found = scope.values.find(name);
+  if (found == scope.values.end() && scope.outer) {
+    Known known = use(name, *scope.outer);
+    if (known.value != ValueId::kNone) known.value = capture(known.value, scope);
+    found = scope.values.emplace(name, std::move(known)).first;
+  }
   if (found == scope.values.end())
     fail(Code::kInvalidModel, "value \"" + name + "\" is produced by no node");
   const Known& known = found->second;
   if (known.state == State::kLeftOut) unsupported_.add(known.what, known.node, known.reason);
   return known;
+}
+
+// A value of the outer graph, as the body's graph sees it: constants and known sizes are its own,
+// anything else is an input.
+ValueId GraphImporter::capture(ValueId outer, Scope& scope) {
+  Graph& body = scope.model->graph;
+  const Graph& graph = scope.outer->model->graph;
+  if (&body == &graph) return outer;
+  const auto [captured, is_new] = scope.captured.try_emplace(outer);
+  if (!is_new) return captured->second;
+  const Value& value = graph.value(outer);
+  const auto& elements = value.fact.elements;
+  if (value.constant) return captured->second = body.add_constant(value.name, *value.constant);
+  if (elements && value.type().dtype == DataType::kI64 && value.type().shape.rank() <= 1 &&
+      std::none_of(elements->begin(), elements->end(), [](Size one) { return one.is_unknown(); })) {
+    const LayerId sizes =
+        body.add({.name = value.name,
+                  .op = SizeTensor{.elements = *elements, .scalar = value.type().shape.rank() == 0},
+                  .inputs = {},
+                  .output_names = {value.name}});
+    return captured->second = body.layer(sizes).outputs[0];
+  }
+  scope.captures.push_back(outer);
+  return captured->second = body.add_input(value.name, value.type());
 }
 
 bool GraphImporter::find_inputs(const NodeProto& proto, Scope& scope,
@@ -214,19 +260,27 @@ const OpRow* GraphImporter::row_of(const NodeProto& proto, const std::string& na
   const bool other = find_row(domain, proto.op_type()) != nullptr;
   unsupported_.add(describe(proto, opset), name,
                    other ? "not implemented for this opset" : "not implemented");
-  for (const auto& attribute : proto.attribute()) {
-    if (attribute.has_g()) report_body(attribute.g(), name + "/", scope);
-    for (const GraphProto& body : attribute.graphs()) report_body(body, name + "/", scope);
-  }
+  report_bodies(proto, name, scope);
   return nullptr;
 }
 
-void GraphImporter::report_body(const GraphProto& body, const std::string& prefix,
-                                const Scope& scope) {
-  for (int i = 0; i < body.node_size(); ++i) {
-    const NodeProto& proto = body.node(i);
-    const FunctionKey key{canonical_domain(proto.domain()), proto.op_type(), proto.overload()};
-    if (!functions_.contains(key)) row_of(proto, prefix + node_name(proto, i), scope);
+void GraphImporter::report_bodies(const NodeProto& proto, const std::string& name,
+                                  const Scope& scope) {
+  const auto report = [&](const GraphProto& body) {
+    for (int i = 0; i < body.node_size(); ++i) {
+      const NodeProto& inner = body.node(i);
+      const std::string domain = canonical_domain(inner.domain());
+      const std::string inner_name = name + "/" + node_name(inner, i);
+      if (is_control_flow(domain, inner.op_type())) {
+        report_bodies(inner, inner_name, scope);
+      } else if (!functions_.contains({domain, inner.op_type(), inner.overload()})) {
+        row_of(inner, inner_name, scope);
+      }
+    }
+  };
+  for (const auto& attribute : proto.attribute()) {
+    if (attribute.has_g()) report(attribute.g());
+    for (const GraphProto& body : attribute.graphs()) report(body);
   }
 }
 
@@ -237,9 +291,10 @@ void GraphImporter::import_node(const NodeProto& proto, const std::string& name,
   const auto function = functions_.find({domain, proto.op_type(), proto.overload()});
   if (function != functions_.end()) return call_function(*function->second, proto, name, scope);
 
-  const OpRow* row = row_of(proto, name, scope);
-  if (!row) return define_unsupported(proto, scope);
-  if (!complete) return define_unsupported(proto, scope);
+  const bool controls = is_control_flow(domain, proto.op_type());
+  const OpRow* row = controls ? nullptr : row_of(proto, name, scope);
+  if (controls && !complete) report_bodies(proto, name, scope);
+  if ((!controls && !row) || !complete) return define_unsupported(proto, scope);
 
   std::vector<std::string> output_names;
   for (const std::string& output : proto.output()) {
@@ -252,9 +307,15 @@ void GraphImporter::import_node(const NodeProto& proto, const std::string& name,
   const std::string what = describe(proto, opset);
   Outputs outputs;
   try {
-    Node node(shared_, name, opset, attributes_of(proto, scope), std::move(inputs),
+    Node node(*scope.model, name, opset, attributes_of(proto, scope), std::move(inputs),
               std::move(output_names));
-    outputs = row->import(node);
+    if (controls) {
+      auto imported = import_control_flow(proto, node, scope);
+      if (!imported) return define_unsupported(proto, scope);
+      outputs = *std::move(imported);
+    } else {
+      outputs = row->import(node);
+    }
     node.expect_all_read();
   } catch (const Error& error) {
     // Shapes and counts that do not fit are the model's fault, whoever notices.
@@ -281,7 +342,8 @@ void GraphImporter::call_function(const FunctionProto& function, const NodeProto
          "functions call each other more than " + std::to_string(kMaxCallDepth) + " levels deep");
   if (call.input_size() > function.input_size() || call.output_size() > function.output_size())
     fail(Code::kInvalidModel, "more inputs or outputs than the function has");
-  Scope inner{.prefix = name + "/", .opsets = opsets_of(function.opset_import())};
+  Scope inner{
+      .prefix = name + "/", .opsets = opsets_of(function.opset_import()), .model = scope.model};
   inner.opsets.insert(scope.opsets.begin(), scope.opsets.end());
   inner.depth = scope.depth + 1;
 

@@ -1,7 +1,10 @@
 // GraphImporter: walks the nodes of a model, functions included, and builds the graph.
 #pragma once
 #include <cstdint>
+#include <exception>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -24,11 +27,26 @@ namespace anneal {
 
 struct OpRow;
 
+// An If whose branches cannot both be in one graph (results of different rank, or one that the
+// types rule out): one is taken, and the engine refuses inputs that want the other. Which one is
+// right shows only in what follows, so a failed import is tried again with the next choices.
+class BranchChoices {
+ public:
+  bool takes_then(const anneal_onnx::NodeProto& node);
+  // The next choices to try; false if there are none.
+  bool next();
+  bool any() const { return !choices_.empty(); }
+
+ private:
+  std::vector<std::pair<const anneal_onnx::NodeProto*, bool>> choices_;  // in order of need
+  int tries_ = 0;
+};
+
 // For one model, once. Does not change the model, which must outlive it.
 class GraphImporter {
  public:
   GraphImporter(const anneal_onnx::ModelProto& model, std::string folder,
-                const ImportOptions& options);
+                const ImportOptions& options, BranchChoices& choices);
   Graph import();
 
  private:
@@ -43,32 +61,49 @@ class GraphImporter {
     std::string what = {}, node = {}, reason = {};  // of kLeftOut, for the report
   };
   using Opsets = std::map<std::string, int, std::less<>>;
-  // Where names are looked up: the graph's, or a function call's.
+  // Where names are looked up: the graph's, a function call's, or a body's.
   struct Scope {
     std::string prefix = {};  // of names of nodes and values
     Opsets opsets = {};
+    Node::Model* model = nullptr;  // the graph that is built
+    Scope* outer = nullptr;        // of a body: where names from outside are looked up
+    // Of a body with a graph of its own: its inputs that stand for values of the outer graph, and
+    // those values in order.
+    std::unordered_map<ValueId, ValueId> captured = {};
+    std::vector<ValueId> captures = {};
     std::unordered_map<std::string, Known> values = {};
     std::unordered_map<std::string, std::string> outer_names = {};  // of a function's outputs
     std::vector<Node::Attribute> attributes = {};                   // of the call
     int depth = 0;
   };
   using FunctionKey = std::tuple<std::string, std::string, std::string>;
+  // A body while it is imported.
+  struct Body {
+    Body(Graph empty, std::string folder)
+        : graph(std::move(empty)), model{graph, std::move(folder), {}} {}
+    Graph graph;
+    Node::Model model;
+    Scope scope;
+  };
 
   void import_inputs(const anneal_onnx::GraphProto& graph);
-  void import_initializers(const anneal_onnx::GraphProto& graph);
-  void import_outputs(const anneal_onnx::GraphProto& graph);
+  void import_initializers(const anneal_onnx::GraphProto& graph, Scope& scope);
+  // False if an output comes from a node that is not supported.
+  bool import_outputs(const anneal_onnx::GraphProto& graph, Scope& scope);
   void import_nodes(const NodeList& nodes, Scope& scope);
   void import_node(const anneal_onnx::NodeProto& proto, const std::string& name, Scope& scope);
   void call_function(const anneal_onnx::FunctionProto& function, const anneal_onnx::NodeProto& call,
                      const std::string& name, Scope& scope);
   std::vector<Node::Attribute> attributes_of(const anneal_onnx::NodeProto& proto,
                                              Scope& scope) const;
-  const Known& use(const std::string& name, const Scope& scope);
+  const Known& use(const std::string& name, Scope& scope);
+  ValueId capture(ValueId outer, Scope& scope);
   // False if an input comes from a node that is not supported.
   bool find_inputs(const anneal_onnx::NodeProto& proto, Scope& scope, std::vector<ValueId>* inputs);
   void define(const std::string& name, Known known, Scope& scope);
-  void report_body(const anneal_onnx::GraphProto& body, const std::string& prefix,
-                   const Scope& scope);
+  // Reports what the node's bodies need and Anneal does not have.
+  void report_bodies(const anneal_onnx::NodeProto& proto, const std::string& name,
+                     const Scope& scope);
   int opset_of(const anneal_onnx::NodeProto& proto, const Scope& scope) const;
   // null if there is none, which is reported, and so is what has none in the node's own graphs.
   const OpRow* row_of(const anneal_onnx::NodeProto& proto, const std::string& name,
@@ -76,10 +111,34 @@ class GraphImporter {
   void define_unsupported(const anneal_onnx::NodeProto& proto, Scope& scope);
   void check_declared_types(const anneal_onnx::GraphProto& graph);
 
+  // control_flow.cc. Each gives the values of the node's outputs; none if something in a body is
+  // not supported, which has been reported.
+  std::optional<Outputs> import_control_flow(const anneal_onnx::NodeProto& proto, Node& node,
+                                             Scope& scope);
+  std::optional<Outputs> import_if(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope);
+  std::optional<Outputs> import_loop(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope);
+  std::optional<Outputs> import_scan(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope);
+  std::optional<Outputs> import_branch(const anneal_onnx::GraphProto& branch,
+                                       const anneal_onnx::NodeProto& proto, const std::string& name,
+                                       Scope& scope);
+  std::optional<Outputs> assume_branch(bool condition, const anneal_onnx::GraphProto& branch,
+                                       const anneal_onnx::NodeProto& proto, Node& node,
+                                       Scope& scope);
+  std::unique_ptr<Body> begin_body(const std::string& name, Scope& scope);
+  void add_body_input(const anneal_onnx::GraphProto& proto, int index, const Type& type,
+                      Body& body);
+  bool import_body(const anneal_onnx::GraphProto& proto, Body& body);
+  // The same; a branch that the types rule out gives an error.
+  bool import_if_valid(const anneal_onnx::GraphProto& proto, Body& body, std::exception_ptr& error);
+  std::unique_ptr<Body> import_iterated(const anneal_onnx::GraphProto& proto, const Node& node,
+                                        std::vector<Type>& inputs, size_t first_carried,
+                                        size_t carried, Scope& scope);
+
   const anneal_onnx::ModelProto& model_;
   const ImportOptions& options_;
+  BranchChoices& choices_;
   Graph graph_;
-  Node::Model shared_;
+  Node::Model main_model_;
   Scope main_;
   std::map<FunctionKey, const anneal_onnx::FunctionProto*> functions_;
   Unsupported unsupported_;

@@ -1,5 +1,6 @@
 #include "anneal/importer/importer.h"
 
+#include <exception>
 #include <filesystem>
 
 #include "anneal/importer/graph_importer.h"
@@ -17,7 +18,18 @@ Imported import_model(const anneal_onnx::ModelProto& model, const std::string& f
   if (!model.producer_version().empty()) info.producer += " " + model.producer_version();
   for (const auto& import : model.opset_import())
     if (import.domain().empty() || import.domain() == "ai.onnx") info.opset = import.version();
-  return {GraphImporter(model, folder, options).import(), info};
+  BranchChoices choices;
+  std::exception_ptr first_error;
+  for (;;) {
+    try {
+      return {GraphImporter(model, folder, options, choices).import(), info};
+    } catch (const Error& error) {
+      if (!first_error) first_error = std::current_exception();
+      const bool of_model =
+          error.code() == Code::kInvalidModel || error.code() == Code::kUnsupported;
+      if (!of_model || !choices.next()) std::rethrow_exception(first_error);
+    }
+  }
 }
 
 }  // namespace

@@ -88,6 +88,7 @@ class Node {
 
   int output_count() const { return static_cast<int>(output_names_.size()); }
   bool has_output(int index) const;  // named, so somebody may use it
+  std::string output_name(int index) const;
 
   // A layer in between, named after the node and suffix; without suffix it has the node's name.
   ValueId layer(Op op, std::vector<ValueId> inputs, std::string_view suffix);
@@ -109,7 +110,6 @@ class Node {
  private:
   const anneal_onnx::AttributeProto* find(std::string_view name, int type);
   std::string layer_name(std::string_view suffix) const;
-  std::string output_name(int index) const;
   std::string free_value_name(std::string name) const;
 
   Model& model_;

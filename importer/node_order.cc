@@ -5,11 +5,38 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "anneal/core/error.h"
 #include "anneal/importer/onnx.pb.h"
 
 namespace anneal {
+namespace {
+
+using Visit = std::function<void(const std::string& name)>;
+
+// Visits every value that a node reads, or that its bodies read from outside.
+void for_values_read(const anneal_onnx::NodeProto& node, const Visit& visit);
+
+void for_values_read(const anneal_onnx::GraphProto& body, const Visit& visit) {
+  std::unordered_set<std::string_view> own;
+  for (const auto& input : body.input()) own.insert(input.name());
+  for (const auto& tensor : body.initializer()) own.insert(tensor.name());
+  for (const auto& node : body.node()) own.insert(node.output().begin(), node.output().end());
+  const Visit from_outside = [&](const std::string& name) {
+    if (!own.contains(name)) visit(name);
+  };
+  for (const auto& node : body.node()) for_values_read(node, from_outside);
+  for (const auto& output : body.output()) from_outside(output.name());
+}
+
+void for_values_read(const anneal_onnx::NodeProto& node, const Visit& visit) {
+  for (const std::string& input : node.input()) visit(input);
+  for (const auto& attribute : node.attribute())
+    if (attribute.has_g()) for_values_read(attribute.g(), visit);
+}
+
+}  // namespace
 
 std::string node_name(const anneal_onnx::NodeProto& node, int index) {
   return node.name().empty() ? node.op_type() + "_" + std::to_string(index) : node.name();
@@ -30,12 +57,12 @@ std::vector<int> node_order(const NodeList& nodes) {
   std::vector<std::vector<int>> readers(nodes.size());
   std::vector<int> waiting_for(nodes.size(), 0);
   for (int i = 0; i < nodes.size(); ++i) {
-    for (const std::string& input : nodes[i].input()) {
-      const auto producer = producers.find(input);
-      if (producer == producers.end()) continue;
+    for_values_read(nodes[i], [&](const std::string& value) {
+      const auto producer = producers.find(value);
+      if (producer == producers.end()) return;
       readers[producer->second].push_back(i);
       ++waiting_for[i];
-    }
+    });
   }
   std::priority_queue<int, std::vector<int>, std::greater<>> ready;
   for (int i = 0; i < nodes.size(); ++i)

@@ -12,10 +12,10 @@ namespace anneal {
 
 using NodeList = google::protobuf::RepeatedPtrField<anneal_onnx::NodeProto>;
 
-// Indices so that every node comes after those it reads from; among the ready the first in the
-// file. ONNX asks for such an order, but not every exporter keeps it. Fails with kInvalidModel on a
-// cycle and on a value that two nodes produce. Values that no node produces are the caller's
-// business.
+// Indices so that every node comes after those it, or a body of it, reads from; among the ready the
+// first in the file. ONNX asks for such an order, but not every exporter keeps it. Fails with
+// kInvalidModel on a cycle and on a value that two nodes produce. Values that no node produces are
+// the caller's business.
 std::vector<int> node_order(const NodeList& nodes);
 
 // "conv1", or "Conv_17" for the 17th node if it has no name.

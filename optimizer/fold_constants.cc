@@ -14,7 +14,7 @@ namespace {
 
 bool fold(Graph& graph, LayerId id, const PassOptions& options) {
   const Layer& layer = graph.layer(id);
-  if (layer.inputs.empty()) return false;
+  if (layer.inputs.empty() || !bodies_of(layer.op).empty()) return false;
   uint64_t bytes = 0;
   for (const ValueId input : layer.inputs)
     if (input != ValueId::kNone && !graph.constant(input)) return false;

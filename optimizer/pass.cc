@@ -21,6 +21,14 @@ void check_skipped(std::span<const Pass> passes, const PassOptions& options) {
   }
 }
 
+// On the graph and on its bodies.
+bool run(const Pass& pass, Graph& graph, const PassOptions& options) {
+  bool changed = pass.run(graph, options);
+  graph.erase_unused();
+  for (Graph& body : graph.bodies()) changed |= run(pass, body, options);
+  return changed;
+}
+
 }  // namespace
 
 bool sweep(Graph& graph, const PassOptions& options,
@@ -59,8 +67,7 @@ std::vector<PassRecord> run_pipeline(Graph& graph, std::span<const Pass> passes,
     const bool changed =
         with_context([&] { return fmt::format("while running pass {}", pass.name); },
                      [&] {
-                       const bool did = pass.run(graph, recording);
-                       graph.erase_unused();
+                       const bool did = run(pass, graph, recording);
                        verify(graph);
                        return did;
                      });

@@ -21,8 +21,14 @@ Program identity_program(DataType dtype) {
 
 class Emitter {
  public:
-  Emitter(const Graph& graph, const Backend& backend, Device& device, WeightPool& weights)
-      : graph_(graph), backend_(backend), device_(device), weights_(weights) {}
+  // outside: of a body, the symbols that are solvable in the outer graph.
+  Emitter(const Graph& graph, const Backend& backend, Device& device, WeightPool& weights,
+          std::vector<bool> outside = {})
+      : graph_(graph),
+        backend_(backend),
+        device_(device),
+        weights_(weights),
+        solvable_(std::move(outside)) {}
 
   Plan run();
 
@@ -33,6 +39,8 @@ class Emitter {
   uint32_t emit_sizes(const Layer& layer);
   bool emit_view(const Layer& layer);
   void emit_kernel(const Layer& layer, Layout preferred);
+  void emit_control_flow(const Layer& layer);
+  void emit_bodies();
   void emit_copy(uint32_t from, uint32_t to, const std::string& name);
   void emit_missing_outputs();
 
@@ -104,7 +112,7 @@ void Emitter::add_ports() {
     plan_.inputs.push_back(slot);
   }
   plan_.sizes = graph_.sizes();
-  solvable_ = solvable_symbols(plan_);
+  solvable_ = solvable_symbols(plan_, std::move(solvable_));
   for (size_t i = 0; i < graph_.outputs().size(); ++i) {
     const auto& [name, value] = graph_.outputs()[i];
     const Type& type = graph_.value(value).type();
@@ -279,7 +287,22 @@ uint32_t Emitter::emit_sizes(const Layer& layer) {
   return slot;
 }
 
+// The context runs the bodies itself: no kernel, and no layout but that of ports.
+void Emitter::emit_control_flow(const Layer& layer) {
+  Step step{.name = layer.name, .origins = layer.origins, .kernel = "control_flow", .op = layer.op};
+  step.op_input_count = static_cast<uint32_t>(layer.op_input_count);
+  for (const ValueId input : layer.inputs) step.inputs.push_back(slot_of(input));
+  for (const ValueId output : layer.outputs) step.outputs.push_back(output_slot(output));
+  plan_.steps.push_back(std::move(step));
+}
+
+void Emitter::emit_bodies() {
+  for (const Graph& body : graph_.bodies())
+    plan_.bodies.push_back(Emitter(body, backend_, device_, weights_, solvable_).run());
+}
+
 void Emitter::emit_layer(const Layer& layer, Layout preferred) {
+  if (!bodies_of(layer.op).empty()) return emit_control_flow(layer);
   if (is_sizes(layer)) {
     // Nothing goes into sizes, so they could all be there from the start, and would live long. They
     // come before their first reader instead, and not at all where only views read them.
@@ -311,16 +334,27 @@ Plan Emitter::run() {
     fail(Code::kUnsupported, fmt::format("target {} cannot run:\n  {}", device_.target(),
                                          fmt::join(unsupported_, "\n  ")));
   emit_missing_outputs();
+  emit_bodies();
   plan_.sizes = graph_.sizes();
   share_in_place(plan_);
   place_arena(plan_);
   return std::move(plan_);
 }
 
+// The table has grown since the bodies were emitted.
+void share_sizes(Plan& plan) {
+  for (Plan& body : plan.bodies) {
+    body.sizes = plan.sizes;
+    share_sizes(body);
+  }
+}
+
 }  // namespace
 
 Plan emit(const Graph& graph, const Backend& backend, Device& device, WeightPool& weights) {
-  return Emitter(graph, backend, device, weights).run();
+  Plan plan = Emitter(graph, backend, device, weights).run();
+  share_sizes(plan);
+  return plan;
 }
 
 }  // namespace anneal

@@ -47,6 +47,7 @@ Layouts choose_layouts(const Graph& graph, const Backend& backend, Device& devic
     const LayerOperands operands = ideal_operands(graph, layer, Layout::kChannelsLast);
     const Chosen chosen = choose_kernel(backend, request_of(graph, layer, operands, device));
     Layout preferred = chosen.entry ? chosen.entry->prefers : Layout::kAny;
+    if (!bodies_of(layer.op).empty()) preferred = Layout::kRowMajor;  // that of ports
     if (static_cast<size_t>(id) >= layouts.of_layer.size())
       layouts.of_layer.resize(static_cast<size_t>(id) + 1, Layout::kAny);
     layouts.of_layer[static_cast<size_t>(id)] = preferred;

@@ -66,9 +66,9 @@ std::vector<Lifetime> arena_lifetimes(const Plan& plan, const BoundPlan& bound) 
 }
 
 BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,
-                      std::span<const Dims> dims_of_inputs) {
+                      std::span<const Dims> dims_of_inputs, const SymbolValues& outer) {
   BoundPlan bound;
-  bound.symbols = solve_symbols(plan, dims_of_inputs);
+  bound.symbols = solve_symbols(plan, dims_of_inputs, outer);
   bound.slots.resize(plan.slots.size());
   for (size_t i = 0; i < plan.slots.size(); ++i) {
     const Slot& slot = plan.slots[i];

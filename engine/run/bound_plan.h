@@ -18,9 +18,9 @@ struct BoundPlan {
 };
 
 // Fails with kInvalidArgument as solve_symbols() does, and where sizes that inference took as equal
-// turn out to differ.
+// turn out to differ. outer: for a body, the values of symbols known outside; may be empty.
 BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,
-                      std::span<const Dims> dims_of_inputs);
+                      std::span<const Dims> dims_of_inputs, const SymbolValues& outer = {});
 
 // The arena's buffers: what bind_shapes() placed, in the order of their slots.
 std::vector<Lifetime> arena_lifetimes(const Plan& plan, const BoundPlan& bound);

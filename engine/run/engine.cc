@@ -103,6 +103,26 @@ std::unique_ptr<Kernel> make_kernel(const EngineFile& file, const Plan& plan, co
   return std::move(chosen.kernel);
 }
 
+LoadedPlan load_plan(const EngineFile& file, const Plan& plan, Device& device,
+                     std::vector<std::string>& remarks) {
+  LoadedPlan loaded;
+  loaded.plan = &plan;
+  loaded.kernels.reserve(plan.steps.size());
+  for (const Step& step : plan.steps) {
+    const auto late = [&](uint32_t slot) {
+      return slot != kNoSlot && plan.slots[slot].storage == Storage::kLate;
+    };
+    loaded.deferred.push_back(std::any_of(step.inputs.begin(), step.inputs.end(), late) ||
+                              std::any_of(step.outputs.begin(), step.outputs.end(), late));
+    const bool no_kernel = !bodies_of(step.op).empty() ||
+                           (std::holds_alternative<SizeTensor>(step.op) && step.epilogues.empty());
+    loaded.kernels.push_back(no_kernel ? nullptr : make_kernel(file, plan, step, device, remarks));
+  }
+  for (const Plan& body : plan.bodies)
+    loaded.bodies.push_back(load_plan(file, body, device, remarks));
+  return loaded;
+}
+
 }  // namespace
 
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -119,19 +139,7 @@ std::shared_ptr<const Engine> Engine::make(EngineFile file, const EngineOptions&
   state->file = std::move(file);
   state->device = cpu_backend().open(options.device);
   const Plan& plan = choose_plan(state->file, *state->device);
-  state->plan = &plan;
-  state->kernels.reserve(plan.steps.size());
-  for (const Step& step : plan.steps) {
-    const auto late = [&](uint32_t slot) {
-      return slot != kNoSlot && plan.slots[slot].storage == Storage::kLate;
-    };
-    state->deferred.push_back(std::any_of(step.inputs.begin(), step.inputs.end(), late) ||
-                              std::any_of(step.outputs.begin(), step.outputs.end(), late));
-    state->kernels.push_back(
-        std::holds_alternative<SizeTensor>(step.op) && step.epilogues.empty()
-            ? nullptr
-            : make_kernel(state->file, plan, step, *state->device, state->remarks));
-  }
+  state->plan = load_plan(state->file, plan, *state->device, state->remarks);
   for (const uint32_t input : plan.inputs) state->inputs.push_back(port_of(plan, input));
   for (const uint32_t output : plan.outputs) state->outputs.push_back(port_of(plan, output));
   return std::shared_ptr<const Engine>(new Engine(std::move(state)));
@@ -139,7 +147,7 @@ std::shared_ptr<const Engine> Engine::make(EngineFile file, const EngineOptions&
 
 std::span<const Port> Engine::inputs() const { return state_->inputs; }
 std::span<const Port> Engine::outputs() const { return state_->outputs; }
-const Plan& Engine::plan() const { return *state_->plan; }
+const Plan& Engine::plan() const { return *state_->plan.plan; }
 std::span<const std::string> Engine::remarks() const { return state_->remarks; }
 
 }  // namespace anneal

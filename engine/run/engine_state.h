@@ -10,13 +10,19 @@
 
 namespace anneal {
 
+// A plan with its kernels, and so its bodies.
+struct LoadedPlan {
+  const Plan* plan = nullptr;  // of the file
+  // One per step; null for what the context does itself: SizeTensor and control flow.
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  std::vector<bool> deferred;  // steps with a late operand: prepared while running
+  std::vector<LoadedPlan> bodies;
+};
+
 struct Engine::State {
   EngineFile file;
-  const Plan* plan = nullptr;  // of file
+  LoadedPlan plan;
   std::unique_ptr<Device> device;
-  std::vector<std::unique_ptr<Kernel>>
-      kernels;                 // one per step; null for SizeTensor, which contexts compute
-  std::vector<bool> deferred;  // steps with a late operand: prepared while running
   std::vector<Port> inputs, outputs;
   std::vector<std::string> remarks;
 };

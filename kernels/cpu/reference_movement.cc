@@ -130,6 +130,15 @@ void pad(const Pad& op, const ReferenceArgs& args) {
   });
 }
 
+void require(const Require&, const ReferenceArgs& args) {
+  const TensorView& condition = args.inputs[1];
+  if (count(condition.dims) != 1 || *condition.as<uint8_t>() == 0)
+    fail(Code::kInvalidArgument,
+         "the engine does not hold what the model does with these inputs: it was built for a "
+         "condition that is false now");
+  copy_elements(args.inputs[0], args.results[0], args.team);
+}
+
 void expand(const Expand&, const ReferenceArgs& args) {
   const TensorView& y = args.results[0];
   copy_elements(broadcast(args.inputs[0], y.dims), y, args.team);
@@ -198,6 +207,7 @@ constexpr KernelEntry kEntries[] = {
     reference<Slice, slice>("cpu.slice.reference"),
     reference<Pad, pad>("cpu.pad.reference"),
     reference<Expand, expand>("cpu.expand.reference"),
+    reference<Require, require>("cpu.require.reference"),
     reference<Tile, tile>("cpu.tile.reference"),
     reference<ShapeOf, shape_of>("cpu.shape_of.reference"),
     entry<SizeTensor, make_size_tensor>("cpu.size_tensor.reference"),

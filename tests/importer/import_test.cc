@@ -144,7 +144,7 @@ TEST(Import, EverythingUnsupportedIsReportedAtOnce) {
   model.node("Squeeze", {"x", "axes"}, {"c"}, "squeeze");
   model.node("Relu", {"b"}, {"y"}, "behind an unsupported one");
   model.node("Gelu", {"c"}, {"d"}, "gelu");
-  model.node("Loop", {"x"}, {"z"}, "loop");
+  model.node("SequenceMap", {"x"}, {"z"}, "map");
   const std::string text = error(model);
   EXPECT_THAT(text, HasSubstr("unsupported: the model needs what is not supported:"));
   EXPECT_THAT(text, HasSubstr("Frobnicate (acme 1), 2 times, first in \"first\": not implemented"));
@@ -152,7 +152,7 @@ TEST(Import, EverythingUnsupportedIsReportedAtOnce) {
               HasSubstr("Squeeze (ai.onnx 17), once in \"squeeze\": a number of axes known only"));
   EXPECT_THAT(text,
               HasSubstr("Gelu (ai.onnx 17), once in \"gelu\": not implemented for this opset"));
-  EXPECT_THAT(text, HasSubstr("Loop (ai.onnx 17), once in \"loop\": not implemented"));
+  EXPECT_THAT(text, HasSubstr("SequenceMap (ai.onnx 17), once in \"map\": not implemented"));
   EXPECT_THAT(text, HasSubstr("initializer, once in \"w\": the element type float8e5m2"));
   EXPECT_THAT(text, Not(HasSubstr("Relu")));
 }

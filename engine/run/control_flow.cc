@@ -1,0 +1,268 @@
+// Steps that run bodies. What a body gives is written where it belongs straight away if its dims
+// are known before it runs, else copied there.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "anneal/core/strided_copy.h"
+#include "anneal/engine/run/plan_run.h"
+
+namespace anneal {
+namespace {
+
+template <class T>
+TensorView scalar_view(DataType dtype, T& value) {
+  return row_major_view(dtype, {}, reinterpret_cast<std::byte*>(&value));
+}
+
+template <class T>
+T value_of(const TensorView& view, std::string_view what) {
+  if (count(view.dims) != 1)
+    fail(Code::kInvalidArgument,
+         fmt::format("the {} is {}, not one value", what, to_text(view.dims)));
+  return *view.as<T>();
+}
+
+bool is_true(const TensorView& view) { return value_of<uint8_t>(view, "condition") != 0; }
+
+size_t bytes_of(DataType dtype, const Dims& dims) {
+  return static_cast<size_t>(count(dims)) * size_of(dtype);
+}
+
+// Element `index` along an axis, which the result does not have.
+TensorView slice_of(const TensorView& whole, int axis, int64_t index) {
+  TensorView slice;
+  slice.dtype = whole.dtype;
+  slice.data =
+      whole.data + index * whole.strides[axis] * static_cast<int64_t>(size_of(whole.dtype));
+  for (int i = 0; i < whole.dims.rank(); ++i) {
+    if (i == axis) continue;
+    slice.dims.push_back(whole.dims[i]);
+    slice.strides.push_back(whole.strides[i]);
+  }
+  return slice;
+}
+
+Dims with_axis(const Dims& dims, int axis, int64_t size) {
+  Dims result;
+  for (int i = 0; i <= dims.rank(); ++i) {
+    if (i == axis) result.push_back(size);
+    if (i < dims.rank()) result.push_back(dims[i]);
+  }
+  return result;
+}
+
+}  // namespace
+
+bool PlanRun::run_control_flow(size_t index, Team& team) {
+  const Step& step = plan_.steps[index];
+  if (const auto* branch = std::get_if<If>(&step.op)) {
+    run_if(step, *branch, team);
+  } else if (const auto* loop = std::get_if<Loop>(&step.op)) {
+    run_loop(step, *loop, iterations_[index], team);
+  } else if (const auto* scan = std::get_if<Scan>(&step.op)) {
+    run_scan(step, *scan, iterations_[index], team);
+  } else {
+    return false;
+  }
+  for (size_t k = 0; k < step.outputs.size(); ++k)
+    steps_[index].outputs[k] = slots_[step.outputs[k]];
+  return true;
+}
+
+void PlanRun::run_if(const Step& step, const If& op, Team& team) {
+  const bool condition = is_true(slots_[step.inputs[0]]);
+  PlanRun& body = *bodies_[static_cast<size_t>(condition ? op.then_body : op.else_body)];
+  for (size_t i = 1; i < step.inputs.size(); ++i) body.set_input(i - 1, slots_[step.inputs[i]]);
+  body.bind(symbols_);
+  for (size_t k = 0; k < step.outputs.size(); ++k) {
+    const auto dims = body.output_dims(k);
+    if (!dims) continue;
+    settle(step.outputs[k], *dims);
+    body.set_output(k, slots_[step.outputs[k]]);
+  }
+  body.run(team);
+  for (size_t k = 0; k < step.outputs.size(); ++k) {
+    if (body.output_dims(k)) continue;
+    const TensorView result = body.output(k);
+    settle(step.outputs[k], result.dims);
+    strided_copy(slots_[step.outputs[k]], result);
+  }
+}
+
+void PlanRun::begin_carried(const Step& step, size_t first_input, size_t count, Iteration& state) {
+  state.number = 0;
+  state.length = 0;
+  state.carried.resize(count);
+  for (size_t k = 0; k < count; ++k) state.carried[k].value = slots_[step.inputs[first_input + k]];
+  state.stacked.resize(step.outputs.size() - count);
+  for (auto& stacked : state.stacked) stacked.element.reset();
+}
+
+// The next iteration reads what the last one gave, and writes to the other buffer.
+void PlanRun::give_carried(PlanRun& body, size_t first_input, size_t first_output,
+                           Iteration& state) {
+  for (size_t k = 0; k < state.carried.size(); ++k)
+    body.set_input(first_input + k, state.carried[k].value);
+  body.bind(symbols_);
+  for (size_t k = 0; k < state.carried.size(); ++k) {
+    const auto dims = body.output_dims(first_output + k);
+    if (!dims) continue;
+    auto& buffer = state.carried[k].buffers[state.number % 2];
+    const DataType dtype = state.carried[k].value.dtype;
+    ensure(buffer, bytes_of(dtype, *dims));
+    body.set_output(first_output + k, row_major_view(dtype, *dims, buffer->data()));
+  }
+}
+
+void PlanRun::take_carried(PlanRun& body, size_t first_output, Iteration& state) {
+  for (size_t k = 0; k < state.carried.size(); ++k) {
+    auto& carried = state.carried[k];
+    const TensorView result = body.output(first_output + k);
+    carried.value = result;
+    if (body.output_dims(first_output + k)) continue;
+    auto& buffer = carried.buffers[state.number % 2];
+    ensure(buffer, bytes_of(result.dtype, result.dims));
+    carried.value = row_major_view(result.dtype, result.dims, buffer->data());
+    strided_copy(carried.value, result);
+  }
+}
+
+void PlanRun::finish_carried(const Step& step, const Iteration& state) {
+  for (size_t k = 0; k < state.carried.size(); ++k) {
+    settle(step.outputs[k], state.carried[k].value.dims);
+    strided_copy(slots_[step.outputs[k]], state.carried[k].value);
+  }
+}
+
+// Room behind the elements stacked so far.
+TensorView PlanRun::next_element(PlanRun& body, size_t output, const Dims& dims, Iteration& state,
+                                 size_t k) {
+  auto& [element, buffer] = state.stacked[k];
+  if (!element) element = dims;
+  const Slot& slot = body.plan().slots[body.plan().outputs[output]];
+  if (*element != dims)
+    fail(Code::kInvalidArgument,
+         fmt::format("\"{}\" is {} in iteration {}, and was {} before", slot.name, to_text(dims),
+                     state.number, to_text(*element)));
+  const size_t bytes = bytes_of(slot.type.dtype, dims);
+  const size_t used = bytes * static_cast<size_t>(state.length);
+  grow(buffer, used, used + bytes);
+  return row_major_view(slot.type.dtype, dims, buffer->data() + used);
+}
+
+// What a shape is where nothing was computed: sizes that nothing decided are 0.
+Dims PlanRun::dims_of_nothing(const Shape& shape) const {
+  Dims dims;
+  for (const Size size : shape) {
+    bool decided = size.known();
+    if (!decided) {
+      const auto symbols = plan_.sizes.symbols_in(size);
+      decided = std::all_of(symbols.begin(), symbols.end(),
+                            [&](uint32_t symbol) { return symbols_[symbol].has_value(); });
+    }
+    dims.push_back(decided ? plan_.sizes.evaluate(size, symbols_) : 0);
+  }
+  return dims;
+}
+
+void PlanRun::run_loop(const Step& step, const Loop& op, Iteration& state, Team& team) {
+  PlanRun& body = *bodies_[static_cast<size_t>(op.body)];
+  const auto carried = static_cast<size_t>(op.carried);
+  const bool counted = step.inputs[0] != kNoSlot;
+  const int64_t trips = counted ? value_of<int64_t>(slots_[step.inputs[0]], "trip count") : 0;
+  state.condition = step.inputs[1] == kNoSlot || is_true(slots_[step.inputs[1]]);
+  begin_carried(step, 2, carried, state);
+  for (size_t i = 2 + carried; i < step.inputs.size(); ++i)
+    body.set_input(i, slots_[step.inputs[i]]);
+
+  const size_t first_stacked = 1 + carried;
+  for (; state.condition && (!counted || state.number < trips); ++state.number) {
+    body.set_input(0, scalar_view(DataType::kI64, state.number));
+    body.set_input(1, scalar_view(DataType::kBool, state.condition));
+    give_carried(body, 2, 1, state);
+    for (size_t k = 0; k < state.stacked.size(); ++k)
+      if (const auto dims = body.output_dims(first_stacked + k))
+        body.set_output(first_stacked + k, next_element(body, first_stacked + k, *dims, state, k));
+    body.run(team);
+    for (size_t k = 0; k < state.stacked.size(); ++k) {
+      if (body.output_dims(first_stacked + k)) continue;
+      const TensorView result = body.output(first_stacked + k);
+      strided_copy(next_element(body, first_stacked + k, result.dims, state, k), result);
+    }
+    take_carried(body, 1, state);
+    ++state.length;
+    state.condition = is_true(body.output(0));
+  }
+
+  finish_carried(step, state);
+  for (size_t k = 0; k < state.stacked.size(); ++k) {
+    auto& [element, buffer] = state.stacked[k];
+    const uint32_t output = step.outputs[carried + k];
+    if (!element)
+      element =
+          dims_of_nothing(body.plan().slots[body.plan().outputs[first_stacked + k]].type.shape);
+    settle(output, with_axis(*element, 0, state.length));
+    const TensorView& to = slots_[output];
+    if (count(to.dims) != 0) strided_copy(to, row_major_view(to.dtype, to.dims, buffer->data()));
+  }
+}
+
+void PlanRun::run_scan(const Step& step, const Scan& op, Iteration& state, Team& team) {
+  PlanRun& body = *bodies_[static_cast<size_t>(op.body)];
+  const auto carried = static_cast<size_t>(op.carried);
+  const size_t sequences = op.axes.size();
+  begin_carried(step, 0, carried, state);
+  const TensorView& first = slots_[step.inputs[carried]];
+  const int64_t length = first.dims[static_cast<int>(op.axes[0])];
+  for (size_t i = 1; i < sequences; ++i) {
+    const int64_t other = slots_[step.inputs[carried + i]].dims[static_cast<int>(op.axes[i])];
+    if (other != length)
+      fail(Code::kInvalidArgument,
+           fmt::format("sequences of lengths {} and {} are scanned together", length, other));
+  }
+  for (size_t i = carried + sequences; i < step.inputs.size(); ++i)
+    body.set_input(i, slots_[step.inputs[i]]);
+
+  const auto place = [&](size_t k, const Dims& dims) {
+    auto& element = state.stacked[k].element;
+    const int axis = static_cast<int>(op.output_axes[k]);
+    const uint32_t output = step.outputs[carried + k];
+    if (!element) settle(output, with_axis(dims, axis, length));
+    if (element && *element != dims)
+      fail(Code::kInvalidArgument,
+           fmt::format("\"{}\" changes its shape from {} to {}", plan_.slots[output].name,
+                       to_text(*element), to_text(dims)));
+    element = dims;
+    const int64_t at = op.output_reverse[k] != 0 ? length - 1 - state.number : state.number;
+    return slice_of(slots_[output], axis, at);
+  };
+  for (; state.number < length; ++state.number) {
+    for (size_t i = 0; i < sequences; ++i) {
+      const int64_t at = op.reverse[i] != 0 ? length - 1 - state.number : state.number;
+      body.set_input(carried + i,
+                     slice_of(slots_[step.inputs[carried + i]], static_cast<int>(op.axes[i]), at));
+    }
+    give_carried(body, 0, 0, state);
+    for (size_t k = 0; k < state.stacked.size(); ++k)
+      if (const auto dims = body.output_dims(carried + k))
+        body.set_output(carried + k, place(k, *dims));
+    body.run(team);
+    for (size_t k = 0; k < state.stacked.size(); ++k)
+      if (!body.output_dims(carried + k)) {
+        const TensorView result = body.output(carried + k);
+        strided_copy(place(k, result.dims), result);
+      }
+    take_carried(body, 0, state);
+  }
+
+  finish_carried(step, state);
+  for (size_t k = 0; k < state.stacked.size(); ++k)
+    if (!state.stacked[k].element) {
+      const Shape& shape = body.plan().slots[body.plan().outputs[carried + k]].type.shape;
+      settle(step.outputs[carried + k],
+             with_axis(dims_of_nothing(shape), static_cast<int>(op.output_axes[k]), length));
+    }
+}
+
+}  // namespace anneal

@@ -1,0 +1,303 @@
+#include "anneal/engine/run/plan_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "anneal/core/strided_copy.h"
+#include "anneal/engine/plan_check.h"
+#include "anneal/engine/run/watch.h"
+
+namespace anneal {
+
+PlanRun::PlanRun(const LoadedPlan& loaded, const RunResources& resources)
+    : plan_(*loaded.plan), loaded_(loaded), resources_(resources) {
+  for (const LoadedPlan& body : loaded.bodies)
+    bodies_.push_back(std::make_unique<PlanRun>(body, resources));
+  inputs_.resize(plan_.inputs.size());
+  outputs_.resize(plan_.outputs.size());
+  input_dims_.resize(plan_.inputs.size());
+  slots_.resize(plan_.slots.size());
+  late_.resize(plan_.slots.size());
+  steps_.resize(plan_.steps.size());
+  iterations_.resize(plan_.steps.size());
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    steps_[i].inputs.resize(plan_.steps[i].inputs.size());
+    steps_[i].outputs.resize(plan_.steps[i].outputs.size());
+  }
+}
+
+PlanRun::~PlanRun() = default;
+
+void PlanRun::ensure(std::unique_ptr<Buffer>& buffer, size_t bytes) {
+  if (buffer && buffer->size() >= bytes) return;
+  buffer.reset();
+  buffer = resources_.device.allocate(std::max<size_t>(bytes, 1));
+}
+
+// The same, keeping what is used; with room to spare, so that growing step by step costs little.
+void PlanRun::grow(std::unique_ptr<Buffer>& buffer, size_t used, size_t wanted) {
+  if (buffer && buffer->size() >= wanted) return;
+  std::unique_ptr<Buffer> larger =
+      resources_.device.allocate(std::max({wanted, used * 2, size_t{1}}));
+  if (used != 0) std::memcpy(larger->data(), buffer->data(), used);
+  buffer = std::move(larger);
+}
+
+void PlanRun::set_input(size_t index, const TensorView& memory) {
+  inputs_[index].user = memory;
+  inputs_[index].bound = true;
+  input_dims_[index] = memory.dims;
+  pointers_stale_ = true;
+}
+
+void PlanRun::set_output(size_t index, const TensorView& memory) {
+  outputs_[index].user = memory;
+  outputs_[index].bound = true;
+  pointers_stale_ = true;
+}
+
+void PlanRun::bind(const SymbolValues& outer) {
+  if (has_bound_ && input_dims_ == bound_dims_ && outer == bound_outer_) return;
+  has_bound_ = false;
+  bound_ = bind_shapes(plan_, resources_.weights, input_dims_, outer);
+  slots_ = bound_.slots;
+  pointers_stale_ = true;
+  ensure(arena_, bound_.arena_bytes);
+  resolve_steps();
+  size_t workspace_bytes = 0;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    steps_[i].prepared.reset();
+    if (loaded_.deferred[i] || !loaded_.kernels[i]) continue;
+    prepare(i);
+    workspace_bytes = std::max(workspace_bytes, steps_[i].prepared->workspace_bytes);
+  }
+  ensure(workspace_, workspace_bytes);
+  bound_dims_ = input_dims_;
+  bound_outer_ = outer;
+  has_bound_ = true;
+}
+
+std::optional<Dims> PlanRun::output_dims(size_t index) const {
+  const uint32_t slot = plan_.outputs[index];
+  if (plan_.slots[slot].storage == Storage::kLate) return std::nullopt;
+  return bound_.slots[slot].dims;
+}
+
+void PlanRun::stage(Binding& binding, const TensorView& wanted) {
+  const bool fits =
+      binding.bound && binding.user.dims == wanted.dims && binding.user.strides == wanted.strides;
+  binding.staged = !fits;
+  if (binding.staged)
+    ensure(binding.staging,
+           static_cast<size_t>(extent(wanted.dims, wanted.strides)) * size_of(wanted.dtype));
+}
+
+// Addresses of everything that has one before the run begins.
+void PlanRun::resolve_slots() {
+  const auto port = [&](Binding& binding, uint32_t index) {
+    if (plan_.slots[index].storage == Storage::kLate) return;
+    stage(binding, slots_[index]);
+    slots_[index].data = binding.staged ? binding.staging->data() : binding.user.data;
+  };
+  for (size_t i = 0; i < inputs_.size(); ++i) port(inputs_[i], plan_.inputs[i]);
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const Slot& slot = plan_.slots[plan_.outputs[i]];
+    const Dims& dims = slots_[plan_.outputs[i]].dims;
+    if (outputs_[i].bound && slot.storage != Storage::kLate && outputs_[i].user.dims != dims)
+      fail(Code::kInvalidArgument,
+           fmt::format("the memory set for output \"{}\" has shape {}, with these inputs it is {}",
+                       slot.name, to_text(outputs_[i].user.dims), to_text(dims)));
+    port(outputs_[i], plan_.outputs[i]);
+  }
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const Slot& slot = plan_.slots[i];
+    if (slot.storage == Storage::kArena) slots_[i].data = arena_->data() + bound_.arena_offsets[i];
+    if (slot.storage == Storage::kWeight)
+      slots_[i].data = resources_.weights[slot.offset].view().data;
+  }
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const Slot& slot = plan_.slots[i];
+    if (slot.storage != Storage::kView) continue;
+    const int64_t offset = plan_.sizes.evaluate(slot.base_offset, bound_.symbols);
+    slots_[i].data =
+        slots_[slot.base].data + offset * static_cast<int64_t>(size_of(slot.type.dtype));
+  }
+  resolve_steps();
+  pointers_stale_ = false;
+}
+
+void PlanRun::resolve_steps() {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = plan_.steps[i];
+    for (size_t k = 0; k < step.inputs.size(); ++k)
+      steps_[i].inputs[k] = step.inputs[k] == kNoSlot ? TensorView{} : slots_[step.inputs[k]];
+    for (size_t k = 0; k < step.outputs.size(); ++k) steps_[i].outputs[k] = slots_[step.outputs[k]];
+  }
+}
+
+void PlanRun::prepare(size_t index) {
+  StepState& state = steps_[index];
+  std::vector<TensorView> in = state.inputs, out = state.outputs;
+  for (TensorView& view : in) view.data = nullptr;
+  for (TensorView& view : out) view.data = nullptr;
+  with_context(
+      [&] { return fmt::format("while preparing step \"{}\"", plan_.steps[index].name); },
+      [&] { state.prepared = loaded_.kernels[index]->prepare(in, out, resources_.threads); });
+}
+
+void PlanRun::run_size_tensor(const Step& step) {
+  const auto& elements = std::get<SizeTensor>(step.op).elements;
+  const TensorView& to = slots_[step.outputs[0]];
+  const int64_t stride = to.strides.rank() == 0 ? 1 : to.strides[0];
+  for (size_t i = 0; i < elements.size(); ++i)
+    to.as<int64_t>()[static_cast<int64_t>(i) * stride] =
+        plan_.sizes.evaluate(elements[i], symbols_);
+}
+
+// The dims that values have given a slot: its symbols get theirs, and a late one gets memory.
+void PlanRun::settle(uint32_t index, const Dims& dims) {
+  const Slot& slot = plan_.slots[index];
+  const Shape& shape = slot.type.shape;
+  for (int axis = 0; axis < std::min(shape.rank(), dims.rank()); ++axis)
+    if (const auto symbol = plan_.sizes.symbol_index(shape[axis]); symbol && !symbols_[*symbol])
+      symbols_[*symbol] = dims[axis];
+  if (plan_.sizes.evaluate(shape, symbols_) != dims)
+    fail(Code::kInvalidArgument, fmt::format("\"{}\" became {}, the engine expects {}", slot.name,
+                                             to_text(dims), plan_.sizes.text(shape)));
+  if (slot.storage != Storage::kLate) return;
+  static_cast<void>(extent(dims, row_major_strides(dims)));
+  ensure(late_[index], static_cast<size_t>(count(dims)) * size_of(slot.type.dtype));
+  slots_[index] = row_major_view(slot.type.dtype, dims, late_[index]->data());
+}
+
+// A step that meets sizes which depend on values: they are inferred from the values, now that these
+// exist, or found by its kernel, and its late outputs get memory.
+void PlanRun::infer_late(size_t index, Team& team) {
+  const Step& step = plan_.steps[index];
+  std::vector<Fact> facts(step.inputs.size());
+  std::vector<InferInput> infer_inputs;
+  for (size_t k = 0; k < step.inputs.size(); ++k) {
+    if (step.inputs[k] == kNoSlot) {
+      infer_inputs.push_back({});
+      continue;
+    }
+    const TensorView& view = slots_[step.inputs[k]];
+    facts[k].type = {view.dtype, shape_of(view.dims), Container::kTensor};
+    infer_inputs.push_back({&facts[k], &view});
+  }
+  SizeTable scratch;
+  const auto infer_step = [&](std::span<const Dims> found) {
+    return infer_layer(step.op, step.epilogues, static_cast<int>(step.op_input_count),
+                       InferInputs(infer_inputs, scratch), found);
+  };
+  Facts inferred = infer_step({});
+  StepState& state = steps_[index];
+  for (size_t k = 0; k < step.inputs.size(); ++k)
+    if (step.inputs[k] != kNoSlot) state.inputs[k] = slots_[step.inputs[k]];
+  const Kernel* kernel = loaded_.kernels[index].get();
+  if (kernel) state.found = kernel->find(state.inputs, resources_.stream, team);
+  if (state.found) inferred = infer_step(state.found->dims);
+  for (size_t k = 0; k < step.outputs.size(); ++k) {
+    const Type& type = inferred[k].type;
+    if (!known(type.shape) || type.dtype != plan_.slots[step.outputs[k]].type.dtype)
+      fail(Code::kInvalidArgument,
+           fmt::format("output {} became {}{}", k, name(type.dtype), scratch.text(type.shape)));
+    settle(step.outputs[k], dims_of(type.shape));
+  }
+  for (size_t k = 0; k < step.outputs.size(); ++k) state.outputs[k] = slots_[step.outputs[k]];
+  if (!kernel) return;
+  prepare(index);
+  ensure(workspace_, state.prepared->workspace_bytes);
+}
+
+void PlanRun::run_step(size_t index, Team& team) {
+  const Step& step = plan_.steps[index];
+  if (run_control_flow(index, team)) return;
+  if (loaded_.deferred[index]) infer_late(index, team);
+  if (!loaded_.kernels[index]) return run_size_tensor(step);
+  StepState& state = steps_[index];
+  loaded_.kernels[index]->launch({.inputs = state.inputs,
+                                  .outputs = state.outputs,
+                                  .prepared = state.prepared.get(),
+                                  .workspace = workspace_->data(),
+                                  .stream = resources_.stream,
+                                  .team = team,
+                                  .found = state.found.get()});
+  state.found.reset();
+}
+
+void PlanRun::tell_observer(size_t steps_done) {
+  resources_.stream.wait();
+  const Step* step = steps_done == 0 ? nullptr : &plan_.steps[steps_done - 1];
+  for (const uint32_t slot : watched_[steps_done])
+    observer_({plan_.slots[slot].name, step ? std::string_view(step->name) : "",
+               step ? std::string_view(step->kernel) : "", slots_[slot]});
+}
+
+void PlanRun::run(Team& team, std::vector<StepTime>* times) {
+  if (pointers_stale_) resolve_slots();
+  symbols_ = bound_.symbols;
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (inputs_[i].staged) strided_copy(slots_[plan_.inputs[i]], inputs_[i].user);
+  if (observer_) tell_observer(0);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = plan_.steps[i];
+    const auto start = std::chrono::steady_clock::now();
+    with_context(
+        [&] { return fmt::format("while running step \"{}\" ({})", step.name, name(step.op)); },
+        [&] { run_step(i, team); });
+    if (times) {
+      resources_.stream.wait();
+      const std::chrono::duration<double, std::micro> took =
+          std::chrono::steady_clock::now() - start;
+      times->push_back({step.name, step.kernel, took.count()});
+    }
+    if (observer_) tell_observer(i + 1);
+  }
+  resources_.stream.wait();
+  for (size_t i = 0; i < outputs_.size(); ++i)
+    if (outputs_[i].bound && outputs_[i].staged)
+      strided_copy(outputs_[i].user, slots_[plan_.outputs[i]]);
+}
+
+TensorView PlanRun::output(size_t index) const {
+  const uint32_t slot = plan_.outputs[index];
+  const bool at_user = outputs_[index].bound && plan_.slots[slot].storage != Storage::kLate;
+  return at_user ? outputs_[index].user : slots_[slot];
+}
+
+void PlanRun::observe(const Observer& observer) {
+  observer_ = observer;
+  watched_ = observer ? slots_by_step(plan_) : decltype(watched_)();
+  for (const auto& body : bodies_) body->observe(observer);
+}
+
+size_t PlanRun::arena_bytes() const {
+  size_t bytes = has_bound_ ? static_cast<size_t>(bound_.arena_bytes) : 0;
+  for (const auto& body : bodies_) bytes += body->arena_bytes();
+  return bytes;
+}
+
+size_t PlanRun::memory_bytes() const {
+  size_t bytes = 0;
+  const auto add = [&](const std::unique_ptr<Buffer>& buffer) {
+    bytes += buffer ? buffer->size() : 0;
+  };
+  add(arena_);
+  add(workspace_);
+  for (const auto& buffer : late_) add(buffer);
+  for (const auto& binding : inputs_) add(binding.staging);
+  for (const auto& binding : outputs_) add(binding.staging);
+  for (const Iteration& iteration : iterations_) {
+    for (const auto& carried : iteration.carried)
+      for (const auto& buffer : carried.buffers) add(buffer);
+    for (const auto& stacked : iteration.stacked) add(stacked.buffer);
+  }
+  for (const auto& body : bodies_) bytes += body->memory_bytes();
+  return bytes;
+}
+
+}  // namespace anneal

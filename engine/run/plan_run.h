@@ -1,0 +1,128 @@
+// PlanRun: a plan with memory, bound to tensors and run; and so, inside it, the bodies of its
+// control flow.
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "anneal/engine/run/bound_plan.h"
+#include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/engine_state.h"
+
+namespace anneal {
+
+// What all runs of a context share.
+struct RunResources {
+  std::span<const Tensor> weights;
+  Device& device;
+  Stream& stream;
+  int threads = 1;
+};
+
+class PlanRun {
+ public:
+  // The plan and the resources must outlive the run.
+  PlanRun(const LoadedPlan& loaded, const RunResources& resources);
+  ~PlanRun();
+  PlanRun(const PlanRun&) = delete;
+  PlanRun& operator=(const PlanRun&) = delete;
+
+  const Plan& plan() const { return plan_; }
+  // Memory must stay until the run is over. Any strides: what differs from the plan's is staged.
+  void set_input(size_t index, const TensorView& memory);
+  // Where output `index` is to be stored; without, in memory of this run.
+  void set_output(size_t index, const TensorView& memory);
+  bool has_input(size_t index) const { return inputs_[index].bound; }
+  // Sizes of everything for the inputs at hand, and what kernels prepare for them. outer: symbols
+  // that are known outside; the plan's own are those that its inputs, and then its steps, give.
+  void bind(const SymbolValues& outer = {});
+  // After bind(): nullopt where values decide.
+  std::optional<Dims> output_dims(size_t index) const;
+  // REQUIRES: bind() since the last set_input()
+  void run(Team& team, std::vector<StepTime>* times = nullptr);
+  bool has_run() const { return has_bound_ && !pointers_stale_; }
+  TensorView output(size_t index) const;  // after run()
+  void observe(const Observer& observer);
+  size_t memory_bytes() const;
+  size_t arena_bytes() const;  // of activations alone, for the shapes bound, bodies included
+
+ private:
+  struct StepState {
+    std::vector<TensorView> inputs, outputs;
+    std::unique_ptr<Prepared> prepared;
+    std::unique_ptr<Found> found;
+  };
+  // A port's memory: the caller's, or staging where there is none or its strides are not the
+  // plan's.
+  struct Binding {
+    TensorView user;
+    bool bound = false;
+    bool staged = false;
+    std::unique_ptr<Buffer> staging;
+  };
+  // What a Loop or Scan keeps from iteration to iteration.
+  struct Iteration {
+    int64_t number = 0;
+    bool condition = true;
+    int64_t length = 0;  // of stacked elements so far
+    struct Carried {
+      TensorView value;  // now
+      std::unique_ptr<Buffer> buffers[2];
+    };
+    std::vector<Carried> carried;
+    struct Stacked {
+      std::optional<Dims> element;
+      std::unique_ptr<Buffer> buffer;
+    };
+    std::vector<Stacked> stacked;
+  };
+
+  void ensure(std::unique_ptr<Buffer>& buffer, size_t bytes);
+  void grow(std::unique_ptr<Buffer>& buffer, size_t used, size_t wanted);
+  void stage(Binding& binding, const TensorView& wanted);
+  void resolve_slots();
+  void resolve_steps();
+  void prepare(size_t step);
+  void run_step(size_t index, Team& team);
+  void run_size_tensor(const Step& step);
+  void infer_late(size_t index, Team& team);
+  void settle(uint32_t slot, const Dims& dims);
+  void tell_observer(size_t steps_done);
+
+  // control_flow.cc
+  bool run_control_flow(size_t index, Team& team);  // false: another op
+  void run_if(const Step& step, const If& op, Team& team);
+  void run_loop(const Step& step, const Loop& op, Iteration& state, Team& team);
+  void run_scan(const Step& step, const Scan& op, Iteration& state, Team& team);
+  void begin_carried(const Step& step, size_t first_input, size_t count, Iteration& state);
+  void give_carried(PlanRun& body, size_t first_input, size_t first_output, Iteration& state);
+  void take_carried(PlanRun& body, size_t first_output, Iteration& state);
+  void finish_carried(const Step& step, const Iteration& state);
+  TensorView next_element(PlanRun& body, size_t output, const Dims& dims, Iteration& state,
+                          size_t k);
+  Dims dims_of_nothing(const Shape& shape) const;
+
+  const Plan& plan_;
+  const LoadedPlan& loaded_;
+  const RunResources& resources_;
+  std::vector<std::unique_ptr<PlanRun>> bodies_;
+
+  std::vector<Binding> inputs_, outputs_;
+  std::vector<Dims> input_dims_;  // of the last set_input
+  std::vector<Dims> bound_dims_;  // those that bound_ was computed for
+  SymbolValues bound_outer_;
+  bool has_bound_ = false;
+  bool pointers_stale_ = true;
+  BoundPlan bound_;
+  SymbolValues symbols_;           // bound_.symbols, and those found during the run
+  std::vector<TensorView> slots_;  // with data
+  std::vector<StepState> steps_;
+  std::vector<Iteration> iterations_;          // by step
+  std::vector<std::unique_ptr<Buffer>> late_;  // by slot
+  std::unique_ptr<Buffer> arena_, workspace_;
+  Observer observer_;
+  std::vector<std::vector<uint32_t>> watched_;  // slots_by_step(), while there is an observer
+};
+
+}  // namespace anneal

@@ -1,0 +1,296 @@
+// If, Loop and Scan in an engine: bodies as sub-plans, with real sizes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/engine/counting_new.h"
+
+namespace anneal::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Tensor scalar_i64(int64_t value) { return Tensor::of<int64_t>(DataType::kI64, {}, {{value}}); }
+Tensor scalar_bool(bool value) {
+  return Tensor::of<uint8_t>(DataType::kBool, {}, {{static_cast<uint8_t>(value)}});
+}
+Tensor floats(const Dims& dims, const std::vector<float>& values) {
+  return Tensor::of<float>(DataType::kF32, dims, values);
+}
+
+std::string error_of_run(ExecutionContext& context) {
+  try {
+    context.run();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// A branch inside a branch; x and z are captured by one branch each, and pass through.
+constexpr std::string_view kBranches = R"txt(
+size N in 1..16 opt 4
+graph branches(a: bool[], b: bool[], x: f32[N], z: f32[N])
+  body then(b1: bool[], x1: f32[N], z1: f32[N])
+    body inner_then(x2: f32[N], z2: f32[N])
+      r = Pointwise(x2, z2) program="(f32,f32)->(f32) add($0,$1)"
+      return r
+    end
+    body inner_else(x2: f32[N], z2: f32[N])
+      return x2
+    end
+    s = If(b1, x1, z1)
+    t = Pointwise(s) program="(f32)->(f32) mul($0,10f32)"
+    return t
+  end
+  body else(b1: bool[], x1: f32[N], z1: f32[N])
+    return z1
+  end
+  y = If(a, b, x, z)
+  w = Pointwise(y) program="(f32)->(f32) add($0,1f32)"
+  return w
+)txt";
+
+TEST(ControlFlow, BranchesInBranches) {
+  const auto engine = engine_of(build_text(kBranches));
+  ExecutionContext context(engine);
+  for (const int64_t n : {2, 5, 2}) {
+    const std::vector<float> x(static_cast<size_t>(n), 2), z(static_cast<size_t>(n), 3);
+    const auto first = [&](bool a, bool b) {
+      const auto y = run(context, *engine,
+                         {scalar_bool(a), scalar_bool(b), floats({n}, x), floats({n}, z)})["w"];
+      EXPECT_EQ(y.size(), static_cast<size_t>(n));
+      return y.front();
+    };
+    EXPECT_EQ(first(true, true), 51);
+    EXPECT_EQ(first(true, false), 21);
+    EXPECT_EQ(first(false, true), 4);
+    EXPECT_EQ(first(false, false), 4);
+  }
+}
+
+// Branches of different sizes: the result has a size that values decide, and so has what follows.
+TEST(ControlFlow, BranchesOfDifferentSizes) {
+  const auto engine = engine_of(build_text(R"txt(
+graph sizes(a: bool[], x: f32[4])
+  body then(x1: f32[4])
+    y1 = Slice(x1, i64{0}, i64{2}, i64{0}, i64{1})
+    return y1
+  end
+  body else(x1: f32[4])
+    y1 = Concat(x1, x1) axis=0
+    return y1
+  end
+  y = If(a, x)
+  z = Pointwise(y) program="(f32)->(f32) neg($0)"
+  s = Reduce(y, i64{0}) kind=sum keepdims=false
+  return z, s
+)txt"));
+  ExecutionContext context(engine);
+  auto got = run(context, *engine, {scalar_bool(true), floats({4}, {1, 2, 3, 4})});
+  EXPECT_THAT(got["z"], ElementsAre(-1, -2));
+  EXPECT_THAT(got["s"], ElementsAre(3));
+  got = run(context, *engine, {scalar_bool(false), floats({4}, {1, 2, 3, 4})});
+  EXPECT_THAT(got["z"], ElementsAre(-1, -2, -3, -4, -1, -2, -3, -4));
+  EXPECT_THAT(got["s"], ElementsAre(20));
+}
+
+// Doubles v until it is at least `limit`, at most n times; tells v and the number of each
+// iteration.
+constexpr std::string_view kDouble = R"txt(
+graph double(n: i64[], go: bool[], v: f32[2], limit: f32[])
+  body again(i: i64[], c: bool[], v1: f32[2], limit1: f32[])
+    w = Pointwise(v1) program="(f32)->(f32) mul($0,2f32)"
+    most = Reduce(w, i64{0}) kind=max keepdims=false
+    next = Pointwise(most, limit1) program="(f32,f32)->(bool) lt($0,$1)"
+    k = Pointwise(i) program="(i64)->(f32) f32($0)"
+    return next, w, v1 as seen, k
+  end
+  last, seen, numbers = Loop(n, go, v, limit) body=0 carried=1
+  return last, seen, numbers
+)txt";
+
+TEST(ControlFlow, LoopStopsByCountAndByCondition) {
+  const auto engine = engine_of(build_text(kDouble));
+  ExecutionContext context(engine);
+  const auto loop = [&](int64_t n, bool go, float limit) {
+    return run(context, *engine,
+               {scalar_i64(n), scalar_bool(go), floats({2}, {1, 3}), floats({}, {limit})});
+  };
+  auto got = loop(3, true, 1000);
+  EXPECT_THAT(got["last"], ElementsAre(8, 24));
+  EXPECT_THAT(got["seen"], ElementsAre(1, 3, 2, 6, 4, 12));
+  EXPECT_THAT(got["numbers"], ElementsAre(0, 1, 2));
+  EXPECT_EQ(context.output("seen").dims, Dims({3, 2}));
+  got = loop(100, true, 20);
+  EXPECT_THAT(got["last"], ElementsAre(8, 24));
+  EXPECT_THAT(got["numbers"], ElementsAre(0, 1, 2));
+  for (const auto& [n, go] : {std::pair{0, true}, {-5, true}, {7, false}}) {
+    got = loop(n, go, 1000);
+    EXPECT_THAT(got["last"], ElementsAre(1, 3));
+    EXPECT_THAT(got["seen"], IsEmpty());
+    EXPECT_EQ(context.output("seen").dims, Dims({0, 2}));
+  }
+}
+
+// The carried list grows by one each time, and the body's own sizes with it.
+TEST(ControlFlow, CarriedShapesChange) {
+  const auto engine = engine_of(build_text(R"txt(
+graph grow(n: i64[], v: f32[M])
+  body again(i: i64[], c: bool[], v1: f32[K])
+    t = Reduce(v1, i64{0}) kind=sum
+    w = Concat(v1, t) axis=0
+    return c, w, t
+  end
+  v.last, sums = Loop(n, _, v) body=0 carried=1
+  m = Reduce(v.last, i64{0}) kind=max keepdims=false
+  return v.last, sums, m
+)txt"));
+  ExecutionContext context(engine);
+  for (const int threads : {1, 2}) {
+    ExecutionContext fresh(engine, {.threads = threads});
+    auto got = run(fresh, *engine, {scalar_i64(4), floats({2}, {1, 2})});
+    EXPECT_THAT(got["v.last"], ElementsAre(1, 2, 3, 6, 12, 24));
+    EXPECT_THAT(got["sums"], ElementsAre(3, 6, 12, 24));
+    EXPECT_THAT(got["m"], ElementsAre(24));
+  }
+  EXPECT_THAT(run(context, *engine, {scalar_i64(0), floats({1}, {7})})["v.last"], ElementsAre(7));
+  EXPECT_THAT(run(context, *engine, {scalar_i64(1), floats({1}, {7})})["v.last"],
+              ElementsAre(7, 7));
+}
+
+// Sums from both ends of two sequences, one of them along axis 1.
+TEST(ControlFlow, ScanAlongAnyAxisInAnyDirection) {
+  const auto engine = engine_of(build_text(R"txt(
+graph scan(s: f32[2], x: f32[T,2], z: f32[2,T], scale: f32[])
+  body step(s1: f32[2], x1: f32[2], z1: f32[2], scale1: f32[])
+    t = Pointwise(s1, x1, z1, scale1) program="(f32,f32,f32,f32)->(f32) add($0,mul($3,sub($1,$2)))"
+    return t, t as forward, x1 as backward
+  end
+  last, forward, backward = Scan(s, x, z, scale) body=0 carried=1 axes=[0,1] reverse=[0,1] output_axes=[1,0] output_reverse=[0,1]
+  return last, forward, backward
+)txt"));
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = {floats({2}, {100, 200}), floats({3, 2}, {1, 2, 3, 4, 5, 6}),
+                                      floats({2, 3}, {1, 2, 3, 4, 5, 6}), floats({}, {10})};
+  auto got = run(context, *engine, inputs);
+  // Step 0 sees x 1,2 and z 3,6; step 1 x 3,4 and z 2,5; step 2 x 5,6 and z 1,4.
+  EXPECT_THAT(got["last"], ElementsAre(130, 170));
+  EXPECT_THAT(got["forward"], ElementsAre(80, 90, 130, 160, 150, 170));
+  EXPECT_THAT(got["backward"], ElementsAre(5, 6, 3, 4, 1, 2));
+  EXPECT_EQ(context.output("forward").dims, Dims({2, 3}));
+
+  got = run(context, *engine, {inputs[0], floats({0, 2}, {}), floats({2, 0}, {}), inputs[3]});
+  EXPECT_THAT(got["last"], ElementsAre(100, 200));
+  EXPECT_EQ(context.output("forward").dims, Dims({2, 0}));
+}
+
+TEST(ControlFlow, SequencesOfOneLength) {
+  const auto engine = engine_of(build_text(R"txt(
+graph scan(x: f32[T], z: f32[U])
+  body step(x1: f32[], z1: f32[])
+    t = Pointwise(x1, z1) program="(f32,f32)->(f32) add($0,$1)"
+    return t
+  end
+  y = Scan(x, z) body=0 axes=[0,0] reverse=[0,0] output_axes=[0] output_reverse=[0]
+  return y
+)txt"));
+  ExecutionContext context(engine);
+  const Tensor x = floats({2}, {1, 2}), z = floats({3}, {1, 2, 3});
+  context.set_input("x", x.view());
+  context.set_input("z", z.view());
+  EXPECT_THAT(error_of_run(context), HasSubstr("lengths of sequences 2 and 3 differ"));
+}
+
+TEST(ControlFlow, LoopInALoopWithOuterSizes) {
+  const auto engine = engine_of(build_text(R"txt(
+size N in 1..64 opt 4
+graph nested(n: i64[], x: f32[N])
+  body outer(i: i64[], c: bool[], a: f32[N], x1: f32[N])
+    body inner(j: i64[], d: bool[], b: f32[N], x2: f32[N])
+      count = SizeTensor() elements=[N] scalar=true
+      e = Pointwise(b, x2, count) program="(f32,f32,i64)->(f32) add($0,mul($1,f32($2)))"
+      return d, e
+    end
+    f = Loop(i, _, a, x1) body=0 carried=1
+    return c, f
+  end
+  y = Loop(n, _, x, x) body=0 carried=1
+  return y
+)txt"));
+  ExecutionContext context(engine);
+  // Iterations 0 + 1 + 2 + 3 of the inner loop, each adding N * x.
+  EXPECT_THAT(run(context, *engine, {scalar_i64(4), floats({2}, {1, 2})})["y"],
+              ElementsAre(13, 26));
+  EXPECT_THAT(run(context, *engine, {scalar_i64(3), floats({1}, {1})})["y"], ElementsAre(4));
+}
+
+TEST(ControlFlow, ALoopOfKnownSizesAllocatesNothing) {
+  const auto engine = engine_of(build_text(R"txt(
+graph steady(n: i64[], v: f32[8])
+  const w: f32[8,8] = random(1)
+  body again(i: i64[], c: bool[], v1: f32[8], w1: f32[8,8])
+    r = Reshape(v1, i64{1,8})
+    m = MatMul(r, w1)
+    t = Reshape(m, i64{8})
+    return c, t
+  end
+  y = Loop(n, _, v, w) body=0 carried=1
+  return y
+)txt"));
+  ExecutionContext context(engine);
+  const Tensor n = scalar_i64(5), v = random_f32({8}, 1);
+  context.set_input("n", n.view());
+  context.set_input("v", v.view());
+  context.run();
+  const int64_t before = allocations_so_far();
+  context.run();
+  EXPECT_EQ(allocations_so_far() - before, 0);
+}
+
+TEST(ControlFlow, TensorsOfBodiesAreObserved) {
+  const auto engine = engine_of(build_text(kDouble));
+  ExecutionContext context(engine);
+  std::multiset<std::string> seen;
+  context.observe([&](const Observed& one) { seen.insert(std::string(one.name)); });
+  run(context, *engine, {scalar_i64(3), scalar_bool(true), floats({2}, {1, 3}), floats({}, {99})});
+  EXPECT_EQ(seen.count("w"), 3U);
+  EXPECT_EQ(seen.count("last"), 1U);
+}
+
+TEST(ControlFlow, WhatIsRequiredIsChecked) {
+  const auto engine = engine_of(build_text(R"txt(
+graph assumed(a: bool[], x: f32[2])
+  y = Require(x, a)
+  return y
+)txt"));
+  ExecutionContext context(engine);
+  EXPECT_THAT(run(context, *engine, {scalar_bool(true), floats({2}, {1, 2})})["y"],
+              ElementsAre(1, 2));
+  const Tensor no = scalar_bool(false);
+  context.set_input("a", no.view());
+  EXPECT_THAT(error_of_run(context), HasSubstr("built for a condition that is false now"));
+}
+
+TEST(ControlFlow, ScalarsAreOneValue) {
+  const auto engine = engine_of(build_text(R"txt(
+graph g(n: i64[K], v: f32[2])
+  body again(i: i64[], c: bool[], v1: f32[2])
+    return c, v1
+  end
+  y = Loop(n, _, v) body=0 carried=1
+  return y
+)txt"));
+  ExecutionContext context(engine);
+  const Tensor none = tensor_i64({}), v = floats({2}, {1, 2});
+  context.set_input("n", none.view());
+  context.set_input("v", v.view());
+  EXPECT_THAT(error_of_run(context), HasSubstr("the trip count is [0], not one value"));
+}
+
+}  // namespace
+}  // namespace anneal::testing
