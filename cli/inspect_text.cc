@@ -36,6 +36,7 @@ std::vector<NamedType> graph_outputs(const Graph& graph) {
 
 std::vector<NamedType> plan_ports(const Plan& plan, const std::vector<uint32_t>& slots) {
   std::vector<NamedType> ports;
+  ports.reserve(slots.size());
   for (const uint32_t slot : slots)
     ports.push_back({plan.slots[slot].name, to_text(plan.slots[slot].type, plan.sizes)});
   return ports;

@@ -39,6 +39,7 @@ std::string ProfileTable::text() const {
     by_kernel[total.kernel] += total.microseconds;
   }
   std::vector<std::pair<double, std::string>> order;
+  order.reserve(by_kernel.size());
   for (const auto& [kernel, microseconds] : by_kernel) order.emplace_back(-microseconds, kernel);
   std::sort(order.begin(), order.end());
   Rows kernels = {{"kernel", "us", "%"}};

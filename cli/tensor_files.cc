@@ -32,7 +32,7 @@ std::string TensorFiles::write(const std::string& name, const TensorView& view) 
   const std::string safe = safe_name(name);
   std::string unique = safe;
   for (int i = 2; !taken_.insert(unique).second; ++i) unique = fmt::format("{}_{}", safe, i);
-  const std::string path = (std::filesystem::path(folder_) / (unique + ".npy")).string();
+  std::string path = (std::filesystem::path(folder_) / (unique + ".npy")).string();
   write_file_atomically(path, write_npy(view));
   return path;
 }

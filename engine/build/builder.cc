@@ -27,6 +27,7 @@ EngineFile build(Graph graph, const BuildOptions& options) {
     const auto device = backend.open(target);
     Plan plan = emit(graph, backend, *device, weights);
     std::vector<Decision> decisions;
+    decisions.reserve(records.size());
     for (const PassRecord& record : records)
       decisions.push_back({std::string(record.pass), record.subject, record.text});
     plan.decisions.insert(plan.decisions.begin(), decisions.begin(), decisions.end());
