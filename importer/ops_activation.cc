@@ -101,6 +101,16 @@ Outputs import_swish(Node& node) {
   return activation(node, [&](Expressions in) { return in[0] * sigmoid(in[0] * alpha); });
 }
 
+Outputs import_swiglu(Node& node) {
+  node.expect_inputs(2, 2);
+  node.expect_same_dtype({0, 1});
+  const DataType dtype = node.dtype(0, kFloats);
+  const double alpha = node.number("alpha", 1);
+  if (node.rank(0) != node.rank(1)) node.invalid("gate and value of different ranks");
+  return pointwise_result(node, {node.input(0), node.input(1)}, dtype,
+                          [&](Expressions in) { return in[0] * sigmoid(in[0] * alpha) * in[1]; });
+}
+
 Outputs import_gelu(Node& node) {
   const bool approximate = node.choice("approximate", {"none", "tanh"}) == 1;
   return activation(node, [&](Expressions in) {
@@ -172,6 +182,7 @@ constexpr OpRow kRows[] = {
     {"", "Sigmoid", 1, kLatest, import_sigmoid},
     {"", "Softplus", 1, kLatest, import_softplus},
     {"", "Softsign", 1, kLatest, import_softsign},
+    {"", "SwiGLU", 28, kLatest, import_swiglu},
     {"", "Swish", 24, kLatest, import_swish},
     {"", "ThresholdedRelu", 1, kLatest, import_thresholded_relu},
 };

@@ -1,5 +1,7 @@
-// Convolutions and matrix products; a bias is added in their epilogue.
+// Convolutions, matrix products and determinants; a bias is added in its layer's epilogue.
 #include <algorithm>
+#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "anneal/importer/expression.h"
@@ -135,12 +137,60 @@ Outputs import_gemm_with_broadcast(Node& node) {
   return gemm(node);
 }
 
+// Of rows [row, n) and the columns of `columns`, by its first row.
+Expression determinant(Expressions elements, int64_t n, int64_t row, std::vector<int64_t> columns) {
+  const auto element = [&](int64_t column) {
+    return elements[static_cast<size_t>(row * n + column)];
+  };
+  if (columns.size() == 1) return element(columns[0]);
+  std::optional<Expression> sum;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    std::vector<int64_t> others = columns;
+    others.erase(others.begin() + static_cast<ptrdiff_t>(i));
+    const Expression term = element(columns[i]) * determinant(elements, n, row + 1, others);
+    sum = !sum ? term : i % 2 == 0 ? *sum + term : *sum - term;
+  }
+  return *sum;
+}
+
+Outputs import_det(Node& node) {
+  static constexpr int64_t kMost = 4;
+  node.expect_inputs(1, 1);
+  const DataType dtype = node.dtype(0, kFloats);
+  const Shape& x = node.shape(0);
+  const int rank = x.rank();
+  if (rank < 2) node.invalid("a matrix is expected");
+  const Size n = x[rank - 1];
+  if (!n.known() || !x[rank - 2].known()) node.unsupported("matrices of unknown size");
+  if (!(n == x[rank - 2])) node.invalid("matrices that are not square");
+  if (n.value() < 1 || n.value() > kMost)
+    node.unsupported("determinants of matrices larger than " + std::to_string(kMost));
+  const std::vector<Size> batch(x.begin(), x.end() - 2);
+  std::vector<Size> rows = batch;
+  rows.push_back(node.sizes().mul(n, n));
+  const ValueId flat = reshape(node, node.input(0), rows, "rows");
+  const ValueId axis = node.integers_value({rank - 2}, "axis");
+  const ValueId step = node.integers_value({1}, "step");
+  std::vector<ValueId> elements;
+  for (int64_t i = 0; i < n.value() * n.value(); ++i) {
+    const std::string suffix = "element" + std::to_string(i);
+    elements.push_back(node.layer(Slice{},
+                                  {flat, node.integers_value({i}, suffix + "/start"),
+                                   node.integers_value({i + 1}, suffix + "/end"), axis, step},
+                                  suffix));
+  }
+  std::vector<int64_t> columns(static_cast<size_t>(n.value()));
+  std::iota(columns.begin(), columns.end(), 0);
+  const ValueId determinants =
+      pointwise(node, "determinants", elements, dtype,
+                [&](Expressions in) { return determinant(in, n.value(), 0, columns); });
+  return node.result(Reshape{.allow_zero = true}, {determinants, node.sizes_value(batch, "shape")});
+}
+
 constexpr OpRow kRows[] = {
-    {"", "Conv", 1, kLatest, import_conv},
-    {"", "ConvTranspose", 1, kLatest, import_conv_transpose},
-    {"", "Gemm", 1, 6, import_gemm_with_broadcast},
-    {"", "Gemm", 7, kLatest, gemm},
-    {"", "MatMul", 1, kLatest, import_mat_mul},
+    {"", "Conv", 1, kLatest, import_conv}, {"", "ConvTranspose", 1, kLatest, import_conv_transpose},
+    {"", "Det", 11, kLatest, import_det},  {"", "Gemm", 1, 6, import_gemm_with_broadcast},
+    {"", "Gemm", 7, kLatest, gemm},        {"", "MatMul", 1, kLatest, import_mat_mul},
 };
 
 }  // namespace

@@ -244,11 +244,21 @@ Outputs import_lstm(Node& node) {
   return Importer(node, op, {"Sigmoid", "Tanh", "Tanh"}).import();
 }
 
+Outputs import_reverse_sequence(Node& node) {
+  node.expect_inputs(2, 2);
+  node.dtype(1, {DataType::kI64});
+  const ReverseSequence op{
+      .batch_axis = node.resolve_axis(node.integer("batch_axis", 1), node.rank(0)),
+      .time_axis = node.resolve_axis(node.integer("time_axis", 0), node.rank(0))};
+  return node.result(op, {node.input(0), node.input(1)});
+}
+
 constexpr OpRow kRows[] = {
     {"", "GRU", 1, 2, import_gru_reset_first},
     {"", "GRU", 3, kLatest, import_gru},
     {"", "LSTM", 1, kLatest, import_lstm},
     {"", "RNN", 1, kLatest, import_rnn},
+    {"", "ReverseSequence", 10, kLatest, import_reverse_sequence},
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 // Ops that move elements or say where they are. Most are a copy between two views, one of which is
 // taken apart by its strides.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "anneal/kernels/cpu/entries.h"
@@ -164,6 +166,30 @@ void tile(const Tile&, const ReferenceArgs& args) {
   });
 }
 
+// The slice at time t of sequence b.
+TensorView slice_of(const ReverseSequence& op, const TensorView& view, int64_t b, int64_t t) {
+  const auto batch = static_cast<int>(op.batch_axis), time = static_cast<int>(op.time_axis);
+  return batch > time ? at(at(view, batch, b), time, t) : at(at(view, time, t), batch, b);
+}
+
+void reverse_sequence(const ReverseSequence& op, const ReferenceArgs& args) {
+  const TensorView &x = args.inputs[0], &lengths = args.inputs[1], &y = args.results[0];
+  const int64_t steps = x.dims[static_cast<int>(op.time_axis)];
+  const int64_t slices = lengths.dims[0] * steps;
+  if (count(y.dims) == 0) return;
+  args.team.for_ranges(
+      slices, kGrain * slices / count(y.dims) + 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t b = i / steps, t = i % steps;
+          const int64_t length = load_integer(lengths, b * lengths.strides[0]);
+          if (length < 0 || length > steps)
+            fail(Code::kInvalidArgument,
+                 fmt::format("sequence {} has a length of {} of {} steps", b, length, steps));
+          copy_elements(slice_of(op, x, b, t < length ? length - 1 - t : t), slice_of(op, y, b, t));
+        }
+      });
+}
+
 void shape_of(const ShapeOf& op, const ReferenceArgs& args) {
   const TensorView& y = args.results[0];
   for (int64_t axis = op.start; axis < op.end; ++axis)
@@ -209,6 +235,7 @@ constexpr KernelEntry kEntries[] = {
     reference<Expand, expand>("cpu.expand.reference"),
     reference<Require, require>("cpu.require.reference"),
     reference<Tile, tile>("cpu.tile.reference"),
+    reference<ReverseSequence, reverse_sequence>("cpu.reverse_sequence.reference"),
     reference<ShapeOf, shape_of>("cpu.shape_of.reference"),
     entry<SizeTensor, make_size_tensor>("cpu.size_tensor.reference"),
     reference<Range, range>("cpu.range.reference"),

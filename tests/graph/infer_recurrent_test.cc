@@ -1,4 +1,4 @@
-// The shape rule of Recurrent.
+// The shape rules of Recurrent and ReverseSequence.
 #include "anneal/tests/graph/infer_case.h"
 
 namespace anneal {
@@ -50,6 +50,18 @@ TEST(InferRecurrent, Refusals) {
       {"Recurrent betas=[1]", {x, w, r}, "error: 1 betas for 3 activations"},
       {"Recurrent clip=-1", {x, w, r}, "error: a clip of -1"},
       {"Recurrent clip=nan", {x, w, r}, "error: a clip of nan"},
+  });
+}
+
+TEST(InferReverseSequence, ShapesAndRefusals) {
+  check_cases({
+      {"ReverseSequence", {"f32[T,N,5]", "i64[N]"}, "f32[T,N,5]"},
+      {"ReverseSequence batch_axis=0 time_axis=2", {"bool[2,3,4]", "i64[2]"}, "bool[2,3,4]"},
+      {"ReverseSequence", {"f32[3,2]", "i64[3]"}, "error: batch sizes"},
+      {"ReverseSequence", {"f32[3,2]", "i32[2]"}, "error: input 1 is i32, not i64"},
+      {"ReverseSequence", {"f32[3,2]", "i64[2,1]"}, "error: lengths of rank 2"},
+      {"ReverseSequence", {"f32[3]", "i64[3]"}, "error: "},
+      {"ReverseSequence time_axis=1", {"f32[3,2]", "i64[2]"}, "error: two axes that are one"},
   });
 }
 

@@ -80,6 +80,11 @@ std::vector<OpCase> movement_op_cases() {
       {"scatter_nd_rows", ScatterND{}, {"i64[5,7]", "i64[2,1]={-1,2}", "i64[2,7]"}},
       {"scatter_nd_add", ScatterND{kAdd}, {"f32[5,7]", "i64[9,1]=-5..4", "f32[9,7]"}},
 
+      {"reverse_sequence", ReverseSequence{1, 0}, {"f32[7,3,5]", "i64[3]={7,0,4}"}},
+      {"reverse_sequence_batch_first", ReverseSequence{0, 1}, {"u8[2,23]", "i64[2]={1,22}"}},
+      {"reverse_sequence_far_axes", ReverseSequence{0, 2}, {"f16[2,3,5,2]", "i64[2]={5,2}"}},
+      {"reverse_sequence_nothing", ReverseSequence{1, 0}, {"i64[3,0]", "i64[0]"}},
+
       {"shape_of", ShapeOf{0, 4}, {"f32[2,3,7,5]"}},
       {"shape_of_some", ShapeOf{1, 3}, {"u8[2,3,7,5]"}},
       {"shape_of_none", ShapeOf{1, 1}, {"f32[2,3]"}},

@@ -109,6 +109,10 @@ TEST(ReferenceErrors, BadContentsAreRefused) {
        {"f32[2,1,1]", "f32[1,1,1]", "f32[1,1,1]", "-", "i32[1]={3}"},
        {"f32[2,1,1,1]", "f32[1,1,1]"},
        "sequence 0 has a length of 3 of 2 steps"},
+      {ReverseSequence{},
+       {"f32[2,1]", "i64[1]={3}"},
+       {"f32[2,1]"},
+       "sequence 0 has a length of 3 of 2 steps"},
       {shrink, {"f32[3]"}, {"f32[3]"}, "a scale does not give the output's size"},
   };
   const auto device = cpu_backend().open("cpu");

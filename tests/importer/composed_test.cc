@@ -1,0 +1,265 @@
+// Operators that become several layers: transforms, windows, images from parts, rotary positions.
+#include <gmock/gmock.h>
+
+#include "anneal/graph/text.h"
+#include "anneal/importer/importer.h"
+#include "anneal/importer/tensor_data.h"
+#include "anneal/tests/importer/model_builder.h"
+
+namespace anneal {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+using Change = std::function<void(ModelBuilder&)>;
+
+Graph import(int opset, const std::vector<std::string>& dims, const Change& build) {
+  ModelBuilder model(opset);
+  model.input("x", dims).output("y");
+  build(model);
+  Graph graph = import_bytes(model.bytes(), "").graph;
+  verify(graph);
+  return graph;
+}
+
+std::string output_type(const Graph& graph) {
+  return to_text(graph.value(graph.outputs()[0].value).type(), graph.sizes());
+}
+
+std::vector<double> constant(const Graph& graph, const std::string& name) {
+  for (const LayerId id : graph.order())
+    for (const ValueId input : graph.layer(id).inputs)
+      if (input != ValueId::kNone && graph.value(input).name == name)
+        return numbers_of(*graph.constant(input));
+  ADD_FAILURE() << "no constant \"" << name << '"';
+  return {};
+}
+
+Graph dft(const std::vector<std::string>& dims, int64_t axis, int64_t inverse, int64_t onesided,
+          std::optional<int64_t> length = {}) {
+  return import(17, dims, [&](ModelBuilder& model) {
+    std::vector<std::string> inputs = {"x"};
+    if (length) {
+      model.integers("length", {*length});
+      inputs.push_back("length");
+    }
+    auto& node = model.node("DFT", inputs, {"y"}, "n");
+    set(node, "axis", axis);
+    set(node, "inverse", inverse);
+    set(node, "onesided", onesided);
+  });
+}
+
+TEST(Composed, DftIsAProductWithWaves) {
+  const Graph forward = dft({"N", "2", "1"}, 1, 0, 0);
+  EXPECT_EQ(output_type(forward), "f32[N,2,2]");
+  EXPECT_THAT(constant(forward, "n/coefficients"), ElementsAre(1, 0, 1, 0, 1, 0, -1, 0));
+  // Half a spectrum gives a real signal, the conjugate half included.
+  const Graph real = dft({"N", "2", "2"}, 1, 1, 1);
+  EXPECT_EQ(output_type(real), "f32[N,2,1]");
+  EXPECT_THAT(constant(real, "n/coefficients"), ElementsAre(0.5, 0.5, 0, 0, 0.5, -0.5, 0, 0));
+  // Points beyond the length do not count.
+  const Graph cut = dft({"N", "3", "1"}, 1, 0, 1, 2);
+  EXPECT_EQ(output_type(cut), "f32[N,2,2]");
+  EXPECT_THAT(constant(cut, "n/coefficients"), ElementsAre(1, 0, 1, 0, 1, 0, -1, 0, 0, 0, 0, 0));
+  EXPECT_EQ(output_type(dft({"3", "N", "2"}, 0, 0, 0, 8)), "f32[8,N,2]");
+  EXPECT_THAT(to_text(dft({"3", "N", "2"}, 0, 0, 0)), HasSubstr("Transpose(x)"));
+}
+
+TEST(Composed, StftIsAConvolution) {
+  const auto stft = [](bool window) {
+    return [=](ModelBuilder& model) {
+      model.integers("step", {3}).integers("length", {2}).floats("w", {2}, {1, 2});
+      if (window) {
+        model.node("STFT", {"x", "step", "w"}, {"y"}, "n");
+      } else {
+        model.node("STFT", {"x", "step", "", "length"}, {"y"}, "n");
+      }
+    };
+  };
+  const Graph plain = import(17, {"N", "T", "1"}, stft(false));
+  EXPECT_EQ(output_type(plain), "f32[N,(T + 1)//3,2,2]");
+  EXPECT_THAT(constant(plain, "n/waves"), ElementsAre(1, 1, 0, 0, 1, -1, 0, 0));
+  EXPECT_THAT(to_text(plain), HasSubstr("strides=[3]"));
+  EXPECT_THAT(to_text(import(17, {"N", "8", "1"}, stft(true))), HasSubstr("\"n/windowed\""));
+}
+
+TEST(Composed, ShapesOfTheRest) {
+  struct Case {
+    int opset;
+    std::vector<std::string> dims;
+    std::string type;
+    Change build;
+  };
+  const auto integer = [](const std::string& name, int64_t value) {
+    return [=](ModelBuilder& model) {
+      auto* tensor = model.add_tensor(name, {}, anneal_onnx::TensorProto::INT64);
+      tensor->add_int64_data(value);
+    };
+  };
+  const Case cases[] = {
+      {17,
+       {"1"},
+       "f32[23]",
+       [&](ModelBuilder& m) {
+         integer("size", 23)(m);
+         m.node("HannWindow", {"size"}, {"y"});
+       }},
+      {17,
+       {"1"},
+       "f64[9,5]",
+       [&](ModelBuilder& m) {
+         integer("mels", 5)(m), integer("length", 17)(m), integer("rate", 8000)(m);
+         m.floats("low", {}, {0}).floats("high", {}, {4000});
+         set(m.node("MelWeightMatrix", {"mels", "length", "rate", "low", "high"}, {"y"}),
+             "output_datatype", int64_t{anneal_onnx::TensorProto::DOUBLE});
+       }},
+      {11, {"N", "3", "3"}, "f32[N]", [](ModelBuilder& m) { m.node("Det", {"x"}, {"y"}); }},
+      {11,
+       {"N", "C", "3", "W"},
+       "f32[N,C,5,2*W]",
+       [](ModelBuilder& m) {
+         m.graph().mutable_input(0)->set_name("x");
+         m.input("i", {"N", "C", "3", "W"}, anneal_onnx::TensorProto::INT64);
+         auto& node = m.node("MaxUnpool", {"x", "i"}, {"y"});
+         set(node, "kernel_shape", std::vector<int64_t>{2, 2});
+         set(node, "strides", std::vector<int64_t>{2, 2});
+         set(node, "pads", std::vector<int64_t>{1, 0, 0, 0});
+       }},
+      {18,
+       {"N", "8", "12"},
+       "f32[N,2,4,5]",
+       [](ModelBuilder& m) {
+         m.integers("image", {4, 5}).integers("block", {2, 2});
+         m.node("Col2Im", {"x", "image", "block"}, {"y"});
+       }},
+      {18,
+       {"N", "8", "W"},
+       "f32[N,3,10]",
+       [](ModelBuilder& m) {
+         m.integers("shape", {10, 3});
+         set(m.node("CenterCropPad", {"x", "shape"}, {"y"}), "axes", std::vector<int64_t>{-1, 1});
+       }},
+      {20,
+       {"N", "2", "3"},
+       "f32[N,5,7,2]",
+       [](ModelBuilder& m) {
+         m.integers("size", {1, 3, 5, 7});
+         m.node("AffineGrid", {"x", "size"}, {"y"});
+       }},
+      {23,
+       {"N", "T", "32"},
+       "f32[N,T,32]",
+       [](ModelBuilder& m) {
+         m.floats("angles", {50, 2}, std::vector<float>(100, 1));
+         m.input("at", {"N", "T"}, anneal_onnx::TensorProto::INT64);
+         auto& node = m.node("RotaryEmbedding", {"x", "angles", "angles", "at"}, {"y"});
+         set(node, "num_heads", int64_t{4});
+         set(node, "rotary_embedding_dim", int64_t{4});
+         set(node, "interleaved", int64_t{1});
+       }},
+      {28,
+       {"N", "8"},
+       "f32[N,8]",
+       [](ModelBuilder& m) {
+         m.node("SwiGLU", {"x", "x"}, {"y"});
+       }},
+  };
+  for (const Case& each : cases)
+    EXPECT_EQ(output_type(import(each.opset, each.dims, each.build)), each.type);
+}
+
+TEST(Composed, WrongNodes) {
+  struct Case {
+    int opset;
+    std::vector<std::string> dims;
+    const char* error;
+    Change build;
+  };
+  const auto dft_at = [](int64_t axis) {
+    return [=](ModelBuilder& m) { set(m.node("DFT", {"x"}, {"y"}), "axis", axis); };
+  };
+  const auto col2im = [](std::vector<int64_t> image, std::vector<int64_t> block) {
+    return [=](ModelBuilder& m) {
+      m.integers("image", image).integers("block", block);
+      m.node("Col2Im", {"x", "image", "block"}, {"y"});
+    };
+  };
+  const auto stft = [](int64_t step, int64_t length) {
+    return [=](ModelBuilder& m) {
+      m.integers("step", {step}).integers("length", {length});
+      m.node("STFT", {"x", "step", "", "length"}, {"y"});
+    };
+  };
+  const Case cases[] = {
+      {17, {"N", "4", "3"}, "the last axis has not 1 or 2 elements", dft_at(1)},
+      {17, {"N", "4", "1"}, "the axis of parts is not one of the signal", dft_at(2)},
+      {17, {"N", "4", "1"}, "known only at run time", dft_at(0)},
+      {17, {"N", "0", "1"}, "a transform of 0 points", dft_at(1)},
+      {17, {"N", "1000000", "1"}, "a transform of 1000000 points", dft_at(1)},
+      {17,
+       {"N", "9000000000000000000", "1"},
+       "a transform of 9000000000000000000 points",
+       dft_at(1)},
+      {17, {"N", "8", "1"}, "a step of 0", stft(0, 4)},
+      {17, {"N", "8", "1"}, "a transform of -4 points", stft(1, -4)},
+      {17, {"N", "8", "2"}, "one side of the spectrum of a complex signal", stft(1, 4)},
+      {17, {"N", "8", "1"}, "larger than the padded input", stft(1, 9)},
+      {18, {"N", "8", "12"}, "a size of -4", col2im({-4, 5}, {2, 2})},
+      {18, {"N", "8", "12"}, "blocks larger than the padded image", col2im({4, 5}, {5, 2})},
+      {18, {"N", "9", "12"}, "is not made of 12 blocks of 4", col2im({4, 5}, {2, 2})},
+      {18, {"N", "8", "12"}, "an image of 2 axes from blocks of 1", col2im({4, 5}, {2})},
+      {18, {"N", "C", "L"}, "an image of more than", col2im({60000, 60000}, {2, 2})},
+      {18,
+       {"4", "5"},
+       "a shape for 2 axes is expected",
+       [](ModelBuilder& m) {
+         m.integers("shape", {1, 2, 3});
+         m.node("CenterCropPad", {"x", "shape"}, {"y"});
+       }},
+      {20,
+       {"N", "2", "2"},
+       "input 0 is not [N,2,3] or [N,3,4]",
+       [](ModelBuilder& m) {
+         m.integers("size", {1, 3, 5, 7});
+         m.node("AffineGrid", {"x", "size"}, {"y"});
+       }},
+      {11,
+       {"N", "3", "4"},
+       "matrices that are not square",
+       [](ModelBuilder& m) { m.node("Det", {"x"}, {"y"}); }},
+      {11,
+       {"N", "9", "9"},
+       "matrices larger than 4",
+       [](ModelBuilder& m) { m.node("Det", {"x"}, {"y"}); }},
+      {23,
+       {"N", "T", "32"},
+       "attribute \"num_heads\" is 0",
+       [](ModelBuilder& m) {
+         m.floats("angles", {5, 2}, std::vector<float>(10, 1));
+         m.node("RotaryEmbedding", {"x", "angles", "angles"}, {"y"});
+       }},
+      {23,
+       {"N", "4", "T", "8"},
+       "\"rotary_embedding_dim\" is 10",
+       [](ModelBuilder& m) {
+         m.floats("angles", {5, 2}, std::vector<float>(10, 1));
+         set(m.node("RotaryEmbedding", {"x", "angles", "angles"}, {"y"}), "rotary_embedding_dim",
+             int64_t{10});
+       }},
+      {10,
+       {"N", "4", "T"},
+       "two axes that are one",
+       [](ModelBuilder& m) {
+         m.integers("lengths", {1, 1});
+         set(m.node("ReverseSequence", {"x", "lengths"}, {"y"}), "time_axis", int64_t{1});
+       }},
+  };
+  for (const Case& wrong : cases)
+    EXPECT_THAT(error_of([&] { import(wrong.opset, wrong.dims, wrong.build); }),
+                HasSubstr(wrong.error));
+}
+
+}  // namespace
+}  // namespace anneal
