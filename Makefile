@@ -27,7 +27,7 @@ test-asan: checks build-asan
 
 # The sanitizer does not see what libgomp, which oneDNN brings, does to order threads.
 test-tsan: build-tsan
-	@ANNEAL_ONEDNN=0 ctest --preset tsan -j $(JOBS)
+	@ctest --preset tsan -j $(JOBS)
 
 test-all: test test-asan test-tsan
 

@@ -1,29 +1,17 @@
 // The CPU's kernels in order of preference: fast ones first, for each op its reference last.
 #include "anneal/kernels/cpu/backend.h"
 
+#include <algorithm>
+#include <array>
+#include <iterator>
+
 #include "anneal/kernels/cpu/device.h"
 #include "anneal/kernels/cpu/entries.h"
 
 namespace anneal {
 namespace {
 
-constexpr KernelFamily kFamilies[] = {
-    cpu::copy_entries,                   //
-    cpu::tiled_pointwise_entries,        //
-    cpu::onednn_conv_entries,            //
-    cpu::onednn_matmul_entries,          //
-    cpu::onednn_pool_entries,            //
-    cpu::packed_matmul_entries,          //
-    cpu::depthwise_conv_entries,         //
-    cpu::nhwc_conv_entries,              //
-    cpu::phased_conv_transpose_entries,  //
-    cpu::nhwc_pool_entries,              //
-    cpu::nhwc_resize_entries,            //
-    cpu::simd_norm_entries,              //
-    cpu::simd_reduce_entries,            //
-    cpu::arg_reduce_entries,             //
-    cpu::recurrent_entries,              //
-    cpu::tiled_quantize_entries,         //
+constexpr KernelFamily kReferences[] = {
     cpu::reference_pointwise_entries,    //
     cpu::reference_conv_entries,         //
     cpu::reference_matmul_entries,       //
@@ -40,15 +28,35 @@ constexpr KernelFamily kFamilies[] = {
     cpu::reference_grid_sample_entries,  //
     cpu::reference_roi_align_entries,    //
 };
+constexpr KernelFamily kFast[] = {
+    cpu::copy_entries,                   //
+    cpu::tiled_pointwise_entries,        //
+    cpu::onednn_conv_entries,            //
+    cpu::onednn_matmul_entries,          //
+    cpu::onednn_pool_entries,            //
+    cpu::packed_matmul_entries,          //
+    cpu::depthwise_conv_entries,         //
+    cpu::nhwc_conv_entries,              //
+    cpu::phased_conv_transpose_entries,  //
+    cpu::nhwc_pool_entries,              //
+    cpu::nhwc_resize_entries,            //
+    cpu::simd_norm_entries,              //
+    cpu::simd_reduce_entries,            //
+    cpu::arg_reduce_entries,             //
+    cpu::recurrent_entries,              //
+    cpu::tiled_quantize_entries,         //
+};
+
+constexpr auto kFamilies = [] {
+  std::array<KernelFamily, std::size(kFast) + std::size(kReferences)> all{};
+  std::copy(std::begin(kReferences), std::end(kReferences),
+            std::copy(std::begin(kFast), std::end(kFast), all.begin()));
+  return all;
+}();
+
 constexpr Backend kBackend{DeviceKind::kCpu, cpu::open_device, kFamilies};
 
-// From the first family of references on there are only such.
-constexpr std::span<const KernelFamily> references() {
-  size_t first = 0;
-  while (kFamilies[first] != cpu::reference_pointwise_entries) ++first;
-  return std::span(kFamilies).subspan(first);
-}
-constexpr Backend kReferenceBackend{DeviceKind::kCpu, cpu::open_device, references()};
+constexpr Backend kReferenceBackend{DeviceKind::kCpu, cpu::open_device, kReferences};
 
 }  // namespace
 
