@@ -41,6 +41,9 @@ Tensor size_values(const SizeTensor& op, const SizeTable& sizes, const SymbolVal
 
 std::vector<Tensor> evaluate(const Layer& layer, std::span<const Tensor* const> inputs,
                              const SizeTable& sizes) {
+  if (!bodies_of(layer.op).empty())
+    fail(Code::kUnsupported,
+         fmt::format("layer \"{}\" ({}) runs only in an engine", layer.name, name(layer.op)));
   std::vector<TensorView> in;
   std::vector<Fact> facts(inputs.size());
   std::vector<InferInput> infer_inputs;

@@ -19,6 +19,7 @@ struct PassRecord {
 
 struct PassOptions {
   uint64_t fold_budget_bytes = 16 << 20;  // largest constant that folding may create
+  bool half_is_native = false;            // a target computes in f16 and bf16: they stay
   std::vector<std::string> skip;          // passes not to run, by name
   std::function<void(std::string subject, std::string text)> record = [](const std::string&,
                                                                          const std::string&) {};

@@ -4,12 +4,14 @@
 namespace anneal {
 namespace {
 
-constexpr bool kExact = true;
+constexpr bool kExact = true, kInexact = false;
 
 constexpr Pass kPipeline[] = {
     {"solve_sizes", "shape arithmetic becomes constants and size expressions", kExact, solve_sizes},
     {"fold_constants", "layers whose inputs are all constant are computed now", kExact,
      fold_constants},
+    {"widen_half", "f16 and bf16 between layers become f32 where no target computes in them",
+     kInexact, widen_half},
     {"remove_identity", "layers that change nothing go", kExact, remove_identity},
     {"fuse_pointwise", "elementwise layers in a row become one", kExact, fuse_pointwise},
     {"fuse_epilogue", "elementwise layers join the convolution or matrix product before them",

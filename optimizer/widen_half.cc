@@ -1,0 +1,200 @@
+// widen_half: f16 and bf16 between layers become f32, where no target computes in them.
+//
+//   c = Conv(x, w) f16;  y = Softmax(c) f16
+//     =>   c = Conv(f32(x), f32(w)) f32;  s = Softmax(c) f32;  y = f16(s)
+//
+// A CPU computes in f32 and would round and widen again at every store. Ports and bodies keep their
+// types, so one rounding is left at the end of what was widened. Changes numerics: results are
+// nearer to what unrounded arithmetic gives. Weights take twice the room.
+#include <algorithm>
+#include <unordered_map>
+
+#include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/query.h"
+
+namespace anneal {
+namespace {
+
+bool is_half(DataType dtype) { return dtype == DataType::kF16 || dtype == DataType::kBF16; }
+DataType widened(DataType dtype) { return is_half(dtype) ? DataType::kF32 : dtype; }
+
+// Without loads, stores and roundings of half precision.
+Program widened(const Program& program) {
+  if (program.empty()) return program;
+  ProgramBuilder builder;
+  const auto inputs = program.inputs();
+  for (size_t i = 0; i < inputs.size(); ++i) builder.input(static_cast<int>(i), widened(inputs[i]));
+  std::vector<Reg> regs;
+  for (const Instruction& one : program.code()) {
+    const auto operand = [&](size_t i) { return regs[one.operands[i]]; };
+    const auto dtype = static_cast<DataType>(one.immediate);
+    switch (one.opcode) {
+      case Opcode::kInput:
+        regs.push_back(
+            builder.input(static_cast<int>(one.immediate), widened(inputs[one.immediate])));
+        break;
+      case Opcode::kConstant:
+        if (one.type == RegisterType::kF32) {
+          regs.push_back(builder.constant(Scalar{one.immediate}.as<float>()));
+        } else if (one.type == RegisterType::kF64) {
+          regs.push_back(builder.constant(Scalar{one.immediate}.as<double>()));
+        } else {
+          const bool narrow = one.type == RegisterType::kI32;
+          regs.push_back(
+              builder.constant(one.type, narrow ? int64_t{Scalar{one.immediate}.as<int32_t>()}
+                                                : Scalar{one.immediate}.as<int64_t>()));
+        }
+        break;
+      case Opcode::kIndex:
+        regs.push_back(builder.index(static_cast<int>(one.immediate)));
+        break;
+      case Opcode::kCast:
+        regs.push_back(builder.cast(operand(0), one.type));
+        break;
+      case Opcode::kRound:
+        regs.push_back(is_half(dtype) ? operand(0) : builder.round(operand(0), dtype));
+        break;
+      case Opcode::kSaturate:
+        regs.push_back(builder.saturate(operand(0), dtype));
+        break;
+      case Opcode::kSelect:
+        regs.push_back(builder.select(operand(0), operand(1), operand(2)));
+        break;
+      default:
+        regs.push_back(operand_count(one.opcode) == 1
+                           ? builder.apply(one.opcode, operand(0))
+                           : builder.apply(one.opcode, operand(0), operand(1)));
+    }
+  }
+  std::vector<std::pair<Reg, DataType>> results;
+  for (const Program::Result& result : program.results())
+    results.emplace_back(regs[result.reg], widened(result.dtype));
+  return builder.finish(results);
+}
+
+Program conversion(DataType from, DataType to) {
+  ProgramBuilder builder;
+  return builder.finish(builder.input(0, from), to);
+}
+
+bool moves_only(const Op& op) {
+  return std::holds_alternative<Reshape>(op) || std::holds_alternative<Transpose>(op) ||
+         std::holds_alternative<Concat>(op) || std::holds_alternative<Slice>(op) ||
+         std::holds_alternative<Pad>(op) || std::holds_alternative<Expand>(op) ||
+         std::holds_alternative<Tile>(op) || std::holds_alternative<Gather>(op) ||
+         std::holds_alternative<GatherElements>(op) || std::holds_alternative<GatherND>(op) ||
+         std::holds_alternative<ReverseSequence>(op) || std::holds_alternative<Require>(op);
+}
+
+class Widener {
+ public:
+  Widener(Graph& graph, const PassOptions& options) : graph_(graph), options_(options) {}
+
+  bool run() {
+    bool changed = false;
+    for (const LayerId id : graph_.order()) changed |= visit(id);
+    return changed;
+  }
+
+ private:
+  bool visit(LayerId id) {
+    const Layer layer = graph_.layer(id);
+    if (!bodies_of(layer.op).empty()) return false;
+    if (const auto* pointwise = std::get_if<Pointwise>(&layer.op)) {
+      const Program& program = pointwise->program;
+      const ValueId input = layer.inputs[0], output = layer.outputs[0];
+      const DataType from = graph_.value(input).type().dtype;
+      const DataType to = graph_.value(output).type().dtype;
+      if (from == DataType::kF32 && is_half(to) && program == conversion(from, to)) {
+        wide_.try_emplace(output, input);
+        return false;
+      }
+      if (is_half(from) && program == conversion(from, DataType::kF32)) return false;
+    }
+    const auto half = [&](ValueId id) {
+      return id != ValueId::kNone && is_half(graph_.value(id).type().dtype);
+    };
+    const bool known = std::any_of(layer.inputs.begin(), layer.inputs.end(),
+                                   [&](ValueId input) { return wide_.contains(input); });
+    const bool gives_half = std::any_of(layer.outputs.begin(), layer.outputs.end(), half);
+    const bool takes_half = std::any_of(layer.inputs.begin(), layer.inputs.end(), half);
+    if (!gives_half && !takes_half) return false;
+    if (!known && (!gives_half || (moves_only(layer.op) && layer.epilogues.empty()))) return false;
+    widen(id, layer);
+    return true;
+  }
+
+  ValueId wide(ValueId id) {
+    if (id == ValueId::kNone || !is_half(graph_.value(id).type().dtype)) return id;
+    const auto [known, is_new] = wide_.try_emplace(id, ValueId::kNone);
+    if (!is_new) return known->second;
+    const std::string name = graph_.value(id).name + "/f32";
+    if (const Tensor* constant = graph_.constant(id))
+      return wide_[id] = graph_.add_constant(name, widened(*constant));
+    return wide_[id] = convert(id, DataType::kF32, name);
+  }
+
+  static Tensor widened(const Tensor& tensor) {
+    Tensor::Fresh fresh = Tensor::allocate(DataType::kF32, tensor.dims());
+    const TensorView from = tensor.view();
+    const int64_t elements = tensor.count();
+    for (int64_t i = 0; i < elements; ++i)
+      store_scalar(DataType::kF32, load_scalar(from.dtype, from.data + 2 * i),
+                   fresh.data.data() + 4 * i);
+    return fresh.tensor;
+  }
+
+  ValueId convert(ValueId id, DataType to, const std::string& name) {
+    const DataType from = graph_.value(id).type().dtype;
+    const LayerId layer = graph_.add({.name = name,
+                                      .op = Pointwise{conversion(from, to)},
+                                      .inputs = {id},
+                                      .output_names = {name}});
+    return graph_.layer(layer).outputs[0];
+  }
+
+  void widen(LayerId id, const Layer& layer) {
+    NewLayer added{.name = layer.name,
+                   .op = layer.op,
+                   .inputs = {},
+                   .op_input_count = layer.op_input_count,
+                   .origins = layer.origins};
+    if (auto* pointwise = std::get_if<Pointwise>(&added.op))
+      pointwise->program = anneal::widened(pointwise->program);
+    for (const ValueId input : layer.inputs) added.inputs.push_back(wide(input));
+    for (const Program& program : layer.epilogues)
+      added.epilogues.push_back(anneal::widened(program));
+    for (const ValueId output : layer.outputs) {
+      const Value& value = graph_.value(output);
+      added.output_names.push_back(value.name);
+      added.output_types.push_back(value.type());
+      added.output_types.back().dtype = anneal::widened(value.type().dtype);
+    }
+    const LayerId wide_layer = graph_.add(std::move(added));
+    for (size_t k = 0; k < layer.outputs.size(); ++k) {
+      const ValueId old = layer.outputs[k], now = graph_.layer(wide_layer).outputs[k];
+      const DataType dtype = graph_.value(old).type().dtype;
+      ValueId replacement = now;
+      if (is_half(dtype)) {
+        replacement = convert(now, dtype, graph_.value(old).name + "/" + std::string(name(dtype)));
+        wide_[replacement] = now;
+      }
+      graph_.replace_uses(old, replacement);
+      graph_.swap_names(old, now);
+    }
+    graph_.swap_names(id, wide_layer);
+    options_.record(layer.name, "computes in f32 between f32");
+  }
+
+  Graph& graph_;
+  const PassOptions& options_;
+  std::unordered_map<ValueId, ValueId> wide_;  // the f32 value that a half one comes from, or twin
+};
+
+}  // namespace
+
+bool widen_half(Graph& graph, const PassOptions& options) {
+  return !options.half_is_native && Widener(graph, options).run();
+}
+
+}  // namespace anneal
