@@ -5,17 +5,30 @@
 
 namespace anneal {
 
+namespace {
+
+void add(const Plan& plan, std::span<const Tensor> weights, const SymbolValues& best,
+         ActivationMemory& memory) {
+  std::vector<Dims> dims;
+  for (const uint32_t input : plan.inputs)
+    dims.push_back(plan.sizes.evaluate(plan.slots[input].type.shape, best));
+  const BoundPlan bound = bind_shapes(plan, weights, dims);
+  memory.arena_bytes += bound.arena_bytes;
+  memory.live_bytes += most_live_bytes(arena_lifetimes(plan, bound));
+  memory.at_best |= !is_static(plan);
+  for (const Plan& body : plan.bodies) add(body, weights, best, memory);
+}
+
+}  // namespace
+
 std::optional<ActivationMemory> activation_memory(const Plan& plan,
                                                   std::span<const Tensor> weights) {
-  std::vector<std::optional<int64_t>> best;
+  SymbolValues best;
   for (const SizeSymbol& symbol : plan.sizes.symbols()) best.emplace_back(symbol.bounds.opt);
   try {
-    std::vector<Dims> dims;
-    for (const uint32_t input : plan.inputs)
-      dims.push_back(plan.sizes.evaluate(plan.slots[input].type.shape, best));
-    const BoundPlan bound = bind_shapes(plan, weights, dims);
-    return ActivationMemory{bound.arena_bytes, most_live_bytes(arena_lifetimes(plan, bound)),
-                            !is_static(plan)};
+    ActivationMemory memory;
+    add(plan, weights, best, memory);
+    return memory;
   } catch (const Error& error) {
     if (error.code() != Code::kInvalidArgument) throw;
     return std::nullopt;

@@ -15,8 +15,8 @@ struct ActivationMemory {
     return live_bytes == 0 ? 1 : static_cast<double>(arena_bytes) / static_cast<double>(live_bytes);
   }
 };
-// Buffers whose size depends on values are not in it. None if the sizes that an open plan is best
-// at do not go together.
+// Bodies count, each with its own arena; buffers whose size depends on values do not. None if the
+// sizes that an open plan is best at do not go together.
 std::optional<ActivationMemory> activation_memory(const Plan& plan,
                                                   std::span<const Tensor> weights);
 

@@ -137,15 +137,9 @@ Json memory_json(const Plan& plan, std::span<const Tensor> weights) {
           {"at_best_sizes", memory->at_best}};
 }
 
-std::string plan_text(const Plan& plan, std::span<const Tensor> weights, bool with_decisions) {
-  std::string text = fmt::format("\nplan for {} (devices {}): {}, arena {}\n", plan.target,
-                                 fmt::join(plan.devices, ", "),
-                                 count_text(plan.steps.size(), "step"), arena_text(plan));
-  text += ports_text(plan_ports(plan, plan.inputs), plan_ports(plan, plan.outputs));
-  text += symbols_text(plan.sizes);
-  text += memory_text(plan, weights);
-  Rows rows = {{"step", "op", "kernel", "output"}};
-  std::map<std::string, size_t> kernels;
+// The steps of a body stand behind the step that runs it, further in.
+void add_steps(const Plan& plan, const std::string& indent, Rows& rows,
+               std::map<std::string, size_t>& kernels) {
   for (const Step& step : plan.steps) {
     ++kernels[step.kernel];
     std::vector<std::string> outputs;
@@ -155,8 +149,23 @@ std::string plan_text(const Plan& plan, std::span<const Tensor> weights, bool wi
     if (std::any_of(step.epilogues.begin(), step.epilogues.end(),
                     [](const Program& program) { return !(program == Program()); }))
       op += " + epilogue";
-    rows.push_back({step.name, op, step.kernel, fmt::format("{}", fmt::join(outputs, " "))});
+    rows.push_back(
+        {indent + step.name, op, step.kernel, fmt::format("{}", fmt::join(outputs, " "))});
+    for (const BodyUse& use : bodies_of(step.op))
+      add_steps(plan.bodies[static_cast<size_t>(use.body)], indent + "  ", rows, kernels);
   }
+}
+
+std::string plan_text(const Plan& plan, std::span<const Tensor> weights, bool with_decisions) {
+  std::string text = fmt::format("\nplan for {} (devices {}): {}, arena {}\n", plan.target,
+                                 fmt::join(plan.devices, ", "),
+                                 count_text(plan.steps.size(), "step"), arena_text(plan));
+  text += ports_text(plan_ports(plan, plan.inputs), plan_ports(plan, plan.outputs));
+  text += symbols_text(plan.sizes);
+  text += memory_text(plan, weights);
+  Rows rows = {{"step", "op", "kernel", "output"}};
+  std::map<std::string, size_t> kernels;
+  add_steps(plan, "", rows, kernels);
   text += "\n" + table_text(rows, {false, false, false, false});
   text += "\nkernels\n" + counts_text(kernels);
   if (!with_decisions) {
@@ -170,8 +179,8 @@ std::string plan_text(const Plan& plan, std::span<const Tensor> weights, bool wi
   return text + "\n" + table_text(rows, {false, false, false});
 }
 
-Json plan_json(const Plan& plan, std::span<const Tensor> weights) {
-  Json steps = Json::array(), decisions = Json::array();
+Json steps_json(const Plan& plan) {
+  Json steps = Json::array();
   for (const Step& step : plan.steps) {
     Json outputs = Json::array();
     for (const uint32_t slot : step.outputs)
@@ -181,7 +190,16 @@ Json plan_json(const Plan& plan, std::span<const Tensor> weights) {
                      {"op", to_text(step.op, plan.sizes)},
                      {"kernel", step.kernel},
                      {"outputs", std::move(outputs)}});
+    for (const BodyUse& use : bodies_of(step.op)) {
+      const Plan& body = plan.bodies[static_cast<size_t>(use.body)];
+      steps.back()["bodies"].push_back({{"name", body.name}, {"steps", steps_json(body)}});
+    }
   }
+  return steps;
+}
+
+Json plan_json(const Plan& plan, std::span<const Tensor> weights) {
+  Json decisions = Json::array();
   for (const Decision& decision : plan.decisions)
     decisions.push_back(
         {{"stage", decision.stage}, {"subject", decision.subject}, {"text", decision.text}});
@@ -191,7 +209,7 @@ Json plan_json(const Plan& plan, std::span<const Tensor> weights) {
   json["sizes"] = symbols_json(plan.sizes);
   json["arena_bytes"] = is_static(plan) ? Json(plan.arena_bytes) : Json(nullptr);
   json["activation_memory"] = memory_json(plan, weights);
-  json["steps"] = std::move(steps);
+  json["steps"] = steps_json(plan);
   json["decisions"] = std::move(decisions);
   return json;
 }

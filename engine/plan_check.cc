@@ -202,7 +202,10 @@ int64_t extent(const Dims& dims, const Dims& strides) {
   bool empty = false;
   for (int axis = 0; axis < dims.rank(); ++axis) {
     int64_t reach = 0;
-    if (dims[axis] < 0 || strides[axis] < 0 ||
+    if (dims[axis] < 0)
+      fail(Code::kInvalidArgument,
+           fmt::format("dims {} have a negative size: an input is too small", to_text(dims)));
+    if (strides[axis] < 0 ||
         __builtin_mul_overflow(std::max<int64_t>(dims[axis] - 1, 0), strides[axis], &reach) ||
         __builtin_add_overflow(last, reach, &last) || last > int64_t{1} << 46)
       fail(Code::kInvalidArgument, fmt::format("dims {} with strides {} are beyond any memory",
