@@ -111,17 +111,37 @@ Outputs import_swiglu(Node& node) {
                           [&](Expressions in) { return in[0] * sigmoid(in[0] * alpha) * in[1]; });
 }
 
+Outputs import_quick_gelu(Node& node) {
+  const double alpha = node.number("alpha", 1.702F);
+  return activation(node, [&](Expressions in) { return in[0] * sigmoid(in[0] * alpha); });
+}
+
+Expression gelu(Expression x) {
+  return x * 0.5 * ((x * std::numbers::sqrt2 * 0.5).apply(Opcode::kErf) + 1.0);
+}
+Expression tanh_gelu(Expression x) {
+  const Expression inner = (x + x * x * x * 0.044715) * std::sqrt(2 / std::numbers::pi);
+  return x * 0.5 * (tanh(inner) + 1.0);
+}
+
 Outputs import_gelu(Node& node) {
   const bool approximate = node.choice("approximate", {"none", "tanh"}) == 1;
-  return activation(node, [&](Expressions in) {
-    const Expression x = in[0];
-    if (approximate) {
-      const Expression inner = (x + x * x * x * 0.044715) * std::sqrt(2 / std::numbers::pi);
-      return x * 0.5 * (tanh(inner) + 1.0);
-    }
-    return x * 0.5 * ((x * std::numbers::sqrt2 * 0.5).apply(Opcode::kErf) + 1.0);
+  return activation(node,
+                    [&](Expressions in) { return approximate ? tanh_gelu(in[0]) : gelu(in[0]); });
+}
+
+// Of input 0 plus input 1, which may be absent.
+Outputs biased_gelu(Node& node, Expression (*formula)(Expression)) {
+  node.expect_inputs(1, 2);
+  node.expect_same_dtype({0, 1});
+  std::vector<ValueId> inputs = {node.input(0)};
+  if (node.has_input(1)) inputs.push_back(node.input(1));
+  return pointwise_result(node, inputs, node.dtype(0, kFloats), [&](Expressions in) {
+    return formula(in.size() == 2 ? in[0] + in[1] : in[0]);
   });
 }
+Outputs import_bias_gelu(Node& node) { return biased_gelu(node, gelu); }
+Outputs import_fast_gelu(Node& node) { return biased_gelu(node, tanh_gelu); }
 
 Outputs import_thresholded_relu(Node& node) {
   const double alpha = node.number("alpha", 1);
@@ -185,6 +205,10 @@ constexpr OpRow kRows[] = {
     {"", "SwiGLU", 28, kLatest, import_swiglu},
     {"", "Swish", 24, kLatest, import_swish},
     {"", "ThresholdedRelu", 1, kLatest, import_thresholded_relu},
+    {"com.microsoft", "BiasGelu", 1, kLatest, import_bias_gelu},
+    {"com.microsoft", "FastGelu", 1, kLatest, import_fast_gelu},
+    {"com.microsoft", "Gelu", 1, kLatest, import_gelu},
+    {"com.microsoft", "QuickGelu", 1, kLatest, import_quick_gelu},
 };
 
 }  // namespace

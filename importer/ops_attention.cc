@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "anneal/importer/attention.h"
 #include "anneal/importer/expression.h"
 #include "anneal/importer/rows.h"
 #include "anneal/importer/tensor_data.h"
@@ -15,40 +16,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 const Shape& shape_of(Node& node, ValueId value) { return node.graph().value(value).type().shape; }
 
-// Which keys a query sees, apart from the mask: those from `left` before it to `right` behind it,
-// negative for no limit. Query i is at position i + offset.
-struct Visible {
-  int64_t left = -1, right = -1;
-  ValueId offset = ValueId::kNone;   // i64, scalar or [batch,1,1,1]
-  ValueId lengths = ValueId::kNone;  // i64[batch,1,1,1]: keys from there on are padding
-  bool limited() const { return left >= 0 || right >= 0; }
-};
-
-struct Attention {
-  ValueId q, k, v;  // [batch, heads, length, width]
-  ValueId mask = ValueId::kNone;
-  Visible visible = {};
-  double scale = 1, softcap = 0;
-};
-
-// Input `input` as [batch, heads, length, width].
-ValueId heads_of(Node& node, int input, std::optional<int64_t> heads, std::string_view name) {
-  const Shape shape = node.shape(input);
-  if (shape.rank() == 4) return node.input(input);
-  if (shape.rank() != 3 || !heads || *heads < 1)
-    node.invalid("4 axes, or 3 and a number of heads, are needed");
-  if (shape[2].known() && shape[2].value() % *heads != 0)
-    node.invalid(std::to_string(shape[2].value()) + " elements in " + std::to_string(*heads) +
-                 " heads");
-  const Size width = node.sizes().floor_div(shape[2], *heads);
-  const std::string text(name);
-  const ValueId split =
-      reshape(node, node.input(input), {shape[0], shape[1], *heads, width}, text + "/split");
-  return node.layer(Transpose{.permutation = {0, 2, 1, 3}}, {split}, text);
-}
-
 // What is added to the scores: 0, the mask's numbers, or -inf; [..., queries, keys].
-ValueId bias_of(Node& node, const Attention& attention, DataType dtype) {
+ValueId bias_of(Node& node, const AttentionHeads& attention, DataType dtype) {
   const Size queries = shape_of(node, attention.q)[2], keys = shape_of(node, attention.k)[2];
   const ValueId zero = node.constant_value(tensor_of(dtype, {}, {0}), "zero");
   const ValueId shape = node.sizes_value({queries, keys}, "bias_shape");
@@ -60,7 +29,7 @@ ValueId bias_of(Node& node, const Attention& attention, DataType dtype) {
     inputs.push_back(value);
     return inputs.size() - 1;
   };
-  const Visible& visible = attention.visible;
+  const VisibleKeys& visible = attention.visible;
   const size_t mask = add(attention.mask), lengths = add(visible.lengths);
   const size_t offset = visible.limited() ? add(visible.offset) : 0;
   return pointwise(node, "bias", inputs, dtype, [&](Expressions in) {
@@ -105,7 +74,7 @@ struct Groups {
   std::vector<Size> grouped, single;  // sizes of the first three axes
   bool any = false;
 };
-Groups groups_of(Node& node, const Attention& attention) {
+Groups groups_of(Node& node, const AttentionHeads& attention) {
   const Shape &q = shape_of(node, attention.q), &k = shape_of(node, attention.k);
   SizeTable& sizes = node.sizes();
   if (q[1].known() && k[1].known() && (k[1].value() == 0 || q[1].value() % k[1].value() != 0))
@@ -121,15 +90,9 @@ ValueId with_last(Node& node, ValueId value, std::vector<Size> shape, std::strin
   return reshape(node, value, shape, suffix);
 }
 
-enum class Stage : uint8_t { kProduct, kCapped, kBiased, kSoftmax };
+}  // namespace
 
-struct Weighed {
-  ValueId result;  // [batch, heads, queries, width of v]
-  ValueId stage = ValueId::kNone;
-};
-
-// The stage asked for, too, as the node's output 3.
-Weighed weigh(Node& node, const Attention& attention, std::optional<Stage> wanted) {
+Attended attend(Node& node, const AttentionHeads& attention, std::optional<AttentionStage> wanted) {
   const DataType dtype = node.graph().value(attention.q).type().dtype;
   const Groups groups = groups_of(node, attention);
   ValueId q = attention.q;
@@ -152,14 +115,14 @@ Weighed weigh(Node& node, const Attention& attention, std::optional<Stage> wante
     if (!masked) return capped(in);
     return select(in[1] == -kInfinity, in[1], capped(in) + in[1]);
   };
-  Weighed weighed;
+  Attended attended;
   const std::string_view name = "stage";
-  if (wanted == Stage::kProduct)
-    weighed.stage = pointwise_result(node, {scores}, dtype, product, name, 3)[0];
-  if (wanted == Stage::kCapped)
-    weighed.stage = pointwise_result(node, {scores}, dtype, capped, name, 3)[0];
-  if (wanted == Stage::kBiased)
-    weighed.stage = pointwise_result(node, inputs, dtype, biased, name, 3)[0];
+  if (wanted == AttentionStage::kProduct)
+    attended.stage = pointwise_result(node, {scores}, dtype, product, name, 3)[0];
+  if (wanted == AttentionStage::kCapped)
+    attended.stage = pointwise_result(node, {scores}, dtype, capped, name, 3)[0];
+  if (wanted == AttentionStage::kBiased)
+    attended.stage = pointwise_result(node, inputs, dtype, biased, name, 3)[0];
   const ValueId logits = pointwise(node, "logits", inputs, dtype, biased);
   ValueId weights = node.layer(Softmax{.axis = 3}, {logits}, "weights");
   if (masked) {
@@ -172,34 +135,49 @@ Weighed weigh(Node& node, const Attention& attention, std::optional<Stage> wante
       return select(in[1] == -kInfinity, in[0].number(0), in[0]);
     });
   }
-  if (wanted == Stage::kSoftmax) weighed.stage = weights;
+  if (wanted == AttentionStage::kSoftmax) attended.stage = weights;
   if (groups.any) weights = with_last(node, weights, groups.grouped, "grouped_weights");
-  weighed.result = node.layer(MatMul{}, {weights, attention.v}, "weighed");
-  if (groups.any) weighed.result = with_last(node, weighed.result, groups.single, "by_head");
-  return weighed;
+  attended.result = node.layer(MatMul{}, {weights, attention.v}, "weighed");
+  if (groups.any) attended.result = with_last(node, attended.result, groups.single, "by_head");
+  return attended;
 }
 
-// The node's output 0: [batch, heads, length, width], or [batch, length, heads * width].
-ValueId joined_heads(Node& node, ValueId weighed, bool flat) {
-  if (!flat) return weighed;
-  const Shape shape = shape_of(node, weighed);
-  const ValueId moved = node.layer(Transpose{.permutation = {0, 2, 1, 3}}, {weighed}, "heads_last");
+ValueId split_heads(Node& node, ValueId x, std::optional<int64_t> heads, std::string_view name) {
+  const Shape shape = shape_of(node, x);
+  if (shape.rank() == 4) return x;
+  if (shape.rank() != 3 || !heads || *heads < 1)
+    node.invalid("4 axes, or 3 and a number of heads, are needed");
+  if (shape[2].known() && shape[2].value() % *heads != 0)
+    node.invalid(std::to_string(shape[2].value()) + " elements in " + std::to_string(*heads) +
+                 " heads");
+  const Size width = node.sizes().floor_div(shape[2], *heads);
+  const std::string text(name);
+  const ValueId split = reshape(node, x, {shape[0], shape[1], *heads, width}, text + "/split");
+  return node.layer(Transpose{.permutation = {0, 2, 1, 3}}, {split}, text);
+}
+
+ValueId join_heads(Node& node, ValueId x) {
+  const Shape shape = shape_of(node, x);
+  const ValueId moved = node.layer(Transpose{.permutation = {0, 2, 1, 3}}, {x}, "heads_last");
   const ValueId sizes =
       node.sizes_value({shape[0], shape[2], node.sizes().mul(shape[1], shape[3])}, "shape");
   return node.result(Reshape{.allow_zero = true}, {moved, sizes})[0];
 }
 
-// Keys or values with those of earlier runs before them, as the node's output.
-ValueId present(Node& node, ValueId own, int past, std::string_view name, int output) {
+ValueId after_past(Node& node, ValueId own, int past, std::string_view name, int output) {
   if (!node.has_input(past)) return own;
   return node.result(Concat{.axis = 2}, {node.input(past), own}, name, output)[0];
 }
 
-double scale_of(Node& node, Size width) {
-  if (node.has_attribute("scale")) return node.number("scale", 1);
+double attention_scale(Node& node, ValueId q) {
+  const float given = node.number("scale", 0);
+  if (given != 0) return given;
+  const Size width = shape_of(node, q)[3];
   if (!width.known()) node.unsupported("a width of heads known only at run time");
   return 1 / std::sqrt(static_cast<double>(width.value()));
 }
+
+namespace {
 
 Outputs import_attention(Node& node) {
   node.expect_inputs(3, node.opset() < 24 ? 6 : 7);
@@ -207,18 +185,18 @@ Outputs import_attention(Node& node) {
   node.expect_same_dtype({0, 1, 2, 4, 5});
   node.ignore("softmax_precision");  // never below f32 here
   const auto heads = node.find_integer("q_num_heads"), kv_heads = node.find_integer("kv_num_heads");
-  Attention attention{.q = heads_of(node, 0, heads, "queries"),
-                      .k = heads_of(node, 1, kv_heads, "keys"),
-                      .v = heads_of(node, 2, kv_heads, "values")};
+  AttentionHeads attention{.q = split_heads(node, node.input(0), heads, "queries"),
+                           .k = split_heads(node, node.input(1), kv_heads, "keys"),
+                           .v = split_heads(node, node.input(2), kv_heads, "values")};
   if (node.has_input(4) != node.has_input(5)) node.invalid("past keys without past values");
-  attention.k = present(node, attention.k, 4, "present_keys", 1);
-  attention.v = present(node, attention.v, 5, "present_values", 2);
+  attention.k = after_past(node, attention.k, 4, "present_keys", 1);
+  attention.v = after_past(node, attention.v, 5, "present_values", 2);
   const Shape q = shape_of(node, attention.q), k = shape_of(node, attention.k);
-  attention.scale = scale_of(node, q[3]);
+  attention.scale = attention_scale(node, attention.q);
   attention.softcap = node.number("softcap", 0);
   if (node.has_input(3)) attention.mask = padded_mask(node, node.input(3), k[2]);
 
-  Visible& visible = attention.visible;
+  VisibleKeys& visible = attention.visible;
   visible.left = node.integer("left_window_size", -1);
   visible.right = node.integer("right_window_size", -1);
   if (node.flag("is_causal", false)) visible.right = 0;
@@ -233,15 +211,14 @@ Outputs import_attention(Node& node) {
     visible.offset = node.sizes_value({node.shape(4)[2]}, "offset");
   }
 
-  constexpr Stage kStages[] = {Stage::kProduct, Stage::kCapped, Stage::kBiased, Stage::kSoftmax};
+  constexpr AttentionStage kStages[] = {AttentionStage::kProduct, AttentionStage::kCapped,
+                                        AttentionStage::kBiased, AttentionStage::kSoftmax};
   const int64_t mode = node.integer("qk_matmul_output_mode", 0);
   if (mode < 0 || mode > 3) node.invalid("a qk_matmul_output_mode of " + std::to_string(mode));
   const auto wanted = node.has_output(3) ? std::optional(kStages[mode]) : std::nullopt;
-  const Weighed weighed = weigh(node, attention, wanted);
-  Outputs outputs = {joined_heads(node, weighed.result, node.rank(0) == 3), attention.k,
-                     attention.v};
-  if (wanted) outputs.push_back(weighed.stage);
-  return outputs;
+  const Attended attended = attend(node, attention, wanted);
+  const ValueId y = node.rank(0) == 3 ? join_heads(node, attended.result) : attended.result;
+  return {y, attention.k, attention.v, attended.stage};
 }
 
 constexpr OpRow kRows[] = {

@@ -58,6 +58,33 @@ Outputs scatter_nd(Node& node, ScatterReduction reduction) {
 Outputs import_scatter_nd(Node& node) { return scatter_nd(node, ScatterReduction::kNone); }
 Outputs import_scatter_nd_reduction(Node& node) { return scatter_nd(node, reduction_of(node)); }
 
+// The cache of keys or values with new ones written from a position on, for each batch.
+Outputs import_tensor_scatter(Node& node) {
+  node.expect_inputs(2, 3);
+  node.expect_same_dtype({0, 1});
+  const Shape cache = node.shape(0), update = node.shape(1);
+  const int rank = cache.rank();
+  if (update.rank() != rank)
+    node.invalid("an update of " + std::to_string(update.rank()) + " axes");
+  const int64_t axis = node.resolve_axis(node.integer("axis", -2), rank);
+  const bool circular = node.choice("mode", {"linear", "circular"}) == 1;
+  const ValueId zero = reshape(node, node.integers_value({0}, "zero"), {}, "zero_scalar");
+  const ValueId shape = node.sizes_value({update.begin(), update.end()}, "update_shape");
+  std::vector<ValueId> inputs = {node.layer(Expand{}, {zero, shape}, "no_offset"),
+                                 node.sizes_value({cache[static_cast<int>(axis)]}, "length")};
+  if (node.has_input(2)) {
+    std::vector<Size> batches(static_cast<size_t>(rank), 1);
+    batches[0] = cache[0];
+    inputs.push_back(reshape(node, as_i64(node, node.input(2), "starts"), batches, "starts_of"));
+  }
+  const ValueId places = pointwise(node, "places", inputs, DataType::kI64, [&](Expressions in) {
+    Expression place = in[0] + in[0].index(static_cast<int>(axis));
+    if (in.size() > 2) place = place + in[2];
+    return circular ? place.apply(Opcode::kMod, in[1]) : place;
+  });
+  return node.result(ScatterElements{.axis = axis}, {node.input(0), places, node.input(1)});
+}
+
 constexpr OpRow kRows[] = {
     {"", "Gather", 1, kLatest, import_gather},
     {"", "GatherElements", 11, kLatest, import_gather_elements},
@@ -67,6 +94,7 @@ constexpr OpRow kRows[] = {
     {"", "ScatterElements", 16, kLatest, import_scatter_elements},
     {"", "ScatterND", 11, 15, import_scatter_nd},
     {"", "ScatterND", 16, kLatest, import_scatter_nd_reduction},
+    {"", "TensorScatter", 24, kLatest, import_tensor_scatter},
 };
 
 }  // namespace

@@ -332,6 +332,7 @@ constexpr OpRow kRows[] = {
     {"", "LpNormalization", 1, kLatest, import_lp_normalization},
     {"", "MeanVarianceNormalization", 9, kLatest, import_mean_variance_normalization},
     {"", "RMSNormalization", 23, kLatest, import_rms_normalization},
+    {"", "SimplifiedLayerNormalization", 1, kLatest, import_rms_normalization},
 };
 
 }  // namespace

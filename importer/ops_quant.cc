@@ -240,6 +240,8 @@ constexpr OpRow kRows[] = {
     {"", "QuantizeLinear", 10, 12, import_quantize_per_tensor},
     {"", "QuantizeLinear", 13, 20, import_quantize_axis},
     {"", "QuantizeLinear", 21, kLatest, import_quantize},
+    {"com.microsoft", "DequantizeLinear", 1, kLatest, import_dequantize_axis},
+    {"com.microsoft", "QuantizeLinear", 1, kLatest, import_quantize_axis},
 };
 
 }  // namespace

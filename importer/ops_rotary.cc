@@ -5,13 +5,18 @@
 namespace anneal {
 namespace {
 
+// Which input is what; x is input 0.
+struct RotaryInputs {
+  int cosines, sines, positions;
+};
+
 class Importer {
  public:
-  explicit Importer(Node& node) : node_(node) {}
+  Importer(Node& node, RotaryInputs inputs) : node_(node), inputs_(inputs) {}
 
   Outputs import() {
     node_.expect_inputs(3, 4);
-    node_.expect_same_dtype({0, 1, 2});
+    node_.expect_same_dtype({0, inputs_.cosines, inputs_.sines});
     node_.dtype(0, kFloats);
     read_shape();
     const int64_t dim = node_.integer("rotary_embedding_dim", 0);
@@ -21,7 +26,7 @@ class Importer {
       node_.invalid("attribute \"rotary_embedding_dim\" is " + std::to_string(dim));
     half_ = node_.sizes().floor_div(rotated_, 2);
 
-    const ValueId cosines = angles(1, "cos"), sines = angles(2, "sin");
+    const ValueId cosines = angles(inputs_.cosines, "cos"), sines = angles(inputs_.sines, "sin");
     const ValueId x = rotated_ == head_ ? x_ : part(x_, 0, rotated_, "rotated");
     const ValueId first = member(x, 0), second = member(x, 1);
     const DataType dtype = node_.dtype(0);
@@ -94,13 +99,14 @@ class Importer {
   // [batch, positions, 1, half], and an axis of 1 for pairs of neighbours.
   ValueId angles(int input, const std::string& suffix) {
     ValueId table = node_.input(input);
-    const int rank = node_.rank(input);
-    if (rank != (node_.has_input(3) ? 2 : 3))
+    const int rank = node_.rank(input), positions = inputs_.positions;
+    if (rank != (node_.has_input(positions) ? 2 : 3))
       node_.invalid("input " + std::to_string(input) + " has " + std::to_string(rank) + " axes");
-    if (node_.has_input(3)) {
-      node_.dtype(3, {DataType::kI64});
-      if (node_.rank(3) != 2) node_.invalid("input 3 has not 2 axes");
-      table = node_.layer(Gather{.axis = 0}, {table, node_.input(3)}, suffix);
+    if (node_.has_input(positions)) {
+      node_.dtype(positions, {DataType::kI64});
+      if (node_.rank(positions) != 2)
+        node_.invalid("input " + std::to_string(positions) + " has not 2 axes");
+      table = node_.layer(Gather{.axis = 0}, {table, node_.input(positions)}, suffix);
     }
     const Shape& shape = node_.graph().value(table).type().shape;
     if (shape[2].known() && half_.known() && shape[2].value() != half_.value())
@@ -112,15 +118,27 @@ class Importer {
   }
 
   Node& node_;
+  RotaryInputs inputs_;
   ValueId x_ = ValueId::kNone;
   Size head_ = 0, rotated_ = 0, half_ = 0;
   bool interleaved_ = false;
 };
 
-Outputs import_rotary_embedding(Node& node) { return Importer(node).import(); }
+Outputs import_rotary_embedding(Node& node) {
+  return Importer(node, {.cosines = 1, .sines = 2, .positions = 3}).import();
+}
+
+Outputs import_fused_rotary_embedding(Node& node) {
+  node.expect_inputs(4, 4);
+  if (node.rank(1) != 2) node.unsupported("positions that are one offset for all");
+  if (node.number("scale", 1) != 1) node.unsupported("scaled positions");
+  if (node.flag("is_packed_batching", false)) node.unsupported("packed batches");
+  return Importer(node, {.cosines = 2, .sines = 3, .positions = 1}).import();
+}
 
 constexpr OpRow kRows[] = {
     {"", "RotaryEmbedding", 23, kLatest, import_rotary_embedding},
+    {"com.microsoft", "RotaryEmbedding", 1, kLatest, import_fused_rotary_embedding},
 };
 
 }  // namespace

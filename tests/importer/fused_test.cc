@@ -1,0 +1,220 @@
+// Operators that say in one node what ONNX says in several: both give the same numbers.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <random>
+
+#include "anneal/importer/importer.h"
+#include "anneal/importer/tensor_data.h"
+#include "anneal/optimizer/evaluate.h"
+#include "anneal/tests/importer/model_builder.h"
+
+namespace anneal {
+namespace {
+
+using anneal_onnx::NodeProto;
+using anneal_onnx::TensorProto;
+using Build = std::function<void(ModelBuilder&)>;
+
+struct Input {
+  std::string name;
+  std::vector<int64_t> dims;
+  int type = TensorProto::FLOAT;
+};
+
+Tensor random_tensor(const Input& input, uint32_t seed) {
+  std::mt19937 random(seed);
+  const Dims dims{std::span<const int64_t>(input.dims)};
+  const auto total = static_cast<size_t>(count(dims));
+  std::uniform_real_distribution<double> unit(-1, 1);
+  std::uniform_int_distribution<int> small(0, 3);
+  std::vector<double> reals(total);
+  std::vector<int64_t> longs(total);
+  std::vector<int32_t> ints(total);
+  std::vector<uint8_t> bytes(total);
+  for (size_t i = 0; i < total; ++i) {
+    reals[i] = unit(random);
+    longs[i] = ints[i] = small(random);
+    bytes[i] = static_cast<uint8_t>(small(random) * 60);
+  }
+  if (input.type == TensorProto::INT64) return Tensor::of<int64_t>(DataType::kI64, dims, longs);
+  if (input.type == TensorProto::INT32) return Tensor::of<int32_t>(DataType::kI32, dims, ints);
+  if (input.type == TensorProto::UINT8) return Tensor::of<uint8_t>(DataType::kU8, dims, bytes);
+  return tensor_of(DataType::kF32, dims, reals);
+}
+
+std::vector<double> result_of(const std::vector<Input>& inputs, int opset, const Build& build) {
+  ModelBuilder model(opset);
+  std::vector<Tensor> tensors;
+  for (const Input& input : inputs) {
+    std::vector<std::string> dims;
+    for (const int64_t dim : input.dims) dims.push_back(std::to_string(dim));
+    model.input(input.name, dims, input.type);
+    tensors.push_back(random_tensor(input, static_cast<uint32_t>(tensors.size()) + 1));
+  }
+  model.output("y");
+  build(model);
+  const Graph graph = import_bytes(model.bytes(), "").graph;
+  return numbers_of(evaluate(graph, tensors)[0]);
+}
+
+NodeProto& fused(ModelBuilder& m, const char* op, const std::vector<std::string>& inputs) {
+  NodeProto& node = m.node(op, inputs, {"y"});
+  node.set_domain("com.microsoft");
+  return node;
+}
+
+struct Pair {
+  const char* name;
+  std::vector<Input> inputs;
+  Build one, several;
+};
+
+std::vector<Pair> pairs() {
+  return {
+      {"FusedMatMul",
+       {{"a", {2, 3, 4}}, {"b", {2, 5, 4}}},
+       [](ModelBuilder& m) {
+         auto& node = fused(m, "FusedMatMul", {"a", "b"});
+         set(node, "transB", int64_t{1});
+         set(node, "alpha", 0.5F);
+       },
+       [](ModelBuilder& m) {
+         set(m.node("Transpose", {"b"}, {"t"}), "perm", std::vector<int64_t>{0, 2, 1});
+         m.floats("half", {}, {0.5F});
+         m.node("MatMul", {"a", "t"}, {"p"});
+         m.node("Mul", {"p", "half"}, {"y"});
+       }},
+      {"BiasGelu",
+       {{"a", {3, 5}}, {"b", {5}}},
+       [](ModelBuilder& m) {
+         fused(m, "BiasGelu", {"a", "b"});
+       },
+       [](ModelBuilder& m) {
+         m.node("Add", {"a", "b"}, {"s"});
+         m.node("Gelu", {"s"}, {"y"});
+       }},
+      {"FastGelu",
+       {{"a", {3, 5}}},
+       [](ModelBuilder& m) { fused(m, "FastGelu", {"a"}); },
+       [](ModelBuilder& m) { set(m.node("Gelu", {"a"}, {"y"}), "approximate", "tanh"); }},
+      {"SkipLayerNormalization",
+       {{"a", {2, 3, 8}}, {"b", {2, 3, 8}}, {"g", {8}}, {"s", {8}}},
+       [](ModelBuilder& m) {
+         set(fused(m, "SkipLayerNormalization", {"a", "b", "g", "s"}), "epsilon", 1e-5F);
+       },
+       [](ModelBuilder& m) {
+         m.node("Add", {"a", "b"}, {"t"});
+         m.node("LayerNormalization", {"t", "g", "s"}, {"y"});
+       }},
+      {"SkipSimplifiedLayerNormalization",
+       {{"a", {2, 3, 8}}, {"b", {2, 3, 8}}, {"g", {8}}},
+       [](ModelBuilder& m) {
+         set(fused(m, "SkipSimplifiedLayerNormalization", {"a", "b", "g"}), "epsilon", 1e-5F);
+       },
+       [](ModelBuilder& m) {
+         m.node("Add", {"a", "b"}, {"t"});
+         m.node("RMSNormalization", {"t", "g"}, {"y"});
+       }},
+      {"FusedConv",
+       {{"a", {1, 3, 6, 6}}, {"w", {4, 3, 3, 3}}, {"b", {4}}, {"z", {1, 4, 4, 4}}},
+       [](ModelBuilder& m) {
+         set(fused(m, "FusedConv", {"a", "w", "b", "z"}), "activation", "Relu");
+       },
+       [](ModelBuilder& m) {
+         m.node("Conv", {"a", "w", "b"}, {"c"});
+         m.node("Add", {"c", "z"}, {"s"});
+         m.node("Relu", {"s"}, {"y"});
+       }},
+      {"MultiHeadAttention",
+       {{"q", {2, 3, 12}}, {"k", {2, 5, 12}}, {"v", {2, 5, 12}}},
+       [](ModelBuilder& m) {
+         set(fused(m, "MultiHeadAttention", {"q", "k", "v"}), "num_heads", int64_t{3});
+       },
+       [](ModelBuilder& m) {
+         auto& node = m.node("Attention", {"q", "k", "v"}, {"y"});
+         set(node, "q_num_heads", int64_t{3});
+         set(node, "kv_num_heads", int64_t{3});
+       }},
+      {"RotaryEmbedding",
+       {{"x", {2, 3, 16}}, {"at", {2, 3}, TensorProto::INT64}, {"c", {5, 4}}, {"s", {5, 4}}},
+       [](ModelBuilder& m) {
+         set(fused(m, "RotaryEmbedding", {"x", "at", "c", "s"}), "num_heads", int64_t{2});
+       },
+       [](ModelBuilder& m) {
+         set(m.node("RotaryEmbedding", {"x", "c", "s", "at"}, {"y"}), "num_heads", int64_t{2});
+       }},
+      {"QLinearAdd",
+       {{"a", {2, 5}, TensorProto::UINT8}, {"b", {5}, TensorProto::UINT8}},
+       [](ModelBuilder& m) {
+         m.floats("s", {}, {0.1F}).small_integers("z", {}, TensorProto::UINT8, {7});
+         fused(m, "QLinearAdd", {"a", "s", "z", "b", "s", "z", "s", "z"});
+       },
+       [](ModelBuilder& m) {
+         m.floats("s", {}, {0.1F}).small_integers("z", {}, TensorProto::UINT8, {7});
+         m.node("DequantizeLinear", {"a", "s", "z"}, {"ra"});
+         m.node("DequantizeLinear", {"b", "s", "z"}, {"rb"});
+         m.node("Add", {"ra", "rb"}, {"r"});
+         m.node("QuantizeLinear", {"r", "s", "z"}, {"y"});
+       }},
+      {"SwiGLU",
+       {{"a", {2, 3}}, {"b", {2, 3}}},
+       [](ModelBuilder& m) {
+         m.node("SwiGLU", {"a", "b"}, {"y"});
+       },
+       [](ModelBuilder& m) {
+         m.node("Swish", {"a"}, {"s"});
+         m.node("Mul", {"s", "b"}, {"y"});
+       }},
+      {"SoftmaxCrossEntropyLoss",
+       {{"x", {2, 4, 3}}, {"t", {2, 3}, TensorProto::INT64}, {"w", {4}}},
+       [](ModelBuilder& m) {
+         set(m.node("SoftmaxCrossEntropyLoss", {"x", "t", "w"}, {"y"}), "ignore_index", int64_t{2});
+       },
+       [](ModelBuilder& m) {
+         set(m.node("LogSoftmax", {"x"}, {"l"}), "axis", int64_t{1});
+         set(m.node("NegativeLogLikelihoodLoss", {"l", "t", "w"}, {"y"}), "ignore_index",
+             int64_t{2});
+       }},
+  };
+}
+
+TEST(Fused, OneNodeGivesWhatSeveralGive) {
+  for (const Pair& pair : pairs()) {
+    const auto got = result_of(pair.inputs, 28, pair.one);
+    const auto want = result_of(pair.inputs, 28, pair.several);
+    ASSERT_EQ(got.size(), want.size()) << pair.name;
+    for (size_t i = 0; i < want.size(); ++i)
+      EXPECT_NEAR(got[i], want[i], 1e-5 * (1 + std::abs(want[i]))) << pair.name << "[" << i << "]";
+  }
+}
+
+// The loss by hand: of the targets 0, 3 and the ignored 1, with weights 2, 1, 1, 3.
+TEST(Fused, LossesLeaveIgnoredTargetsOut) {
+  ModelBuilder model(13);
+  model.floats("x", {3, 4}, {-1, -2, -3, -4, -5, -6, -7, -8, -9, -10, -11, -12});
+  model.integers("t", {0, 3, 1}).floats("w", {4}, {2, 1, 1, 3}).output("y");
+  set(model.node("NegativeLogLikelihoodLoss", {"x", "t", "w"}, {"y"}), "ignore_index", int64_t{1});
+  const Graph graph = import_bytes(model.bytes(), "").graph;
+  EXPECT_NEAR(numbers_of(evaluate(graph, {})[0])[0], (1 * 2 + 8 * 3) / 5.0, 1e-6);
+}
+
+TEST(Fused, FormsThatAreNotTaken) {
+  const std::vector<Input> x = {{"x", {2, 3, 12}}, {"w", {12, 36}}, {"p", {2, 2, 3, 1, 4}}};
+  const auto error = [&](const Build& build) { return error_of([&] { result_of(x, 17, build); }); };
+  EXPECT_THAT(error([](ModelBuilder& m) {
+                set(fused(m, "Attention", {"x", "w", "", "", "p"}), "num_heads", int64_t{3});
+              }),
+              testing::HasSubstr("past keys and values"));
+  EXPECT_THAT(error([](ModelBuilder& m) {
+                set(fused(m, "MultiHeadAttention", {"x"}), "num_heads", int64_t{3});
+              }),
+              testing::HasSubstr("packed queries"));
+  EXPECT_THAT(error([](ModelBuilder& m) {
+                set(fused(m, "FusedMatMul", {"x", "w"}), "transBatchA", int64_t{1});
+              }),
+              testing::HasSubstr("not the last two axes"));
+}
+
+}  // namespace
+}  // namespace anneal
