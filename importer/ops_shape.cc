@@ -83,8 +83,8 @@ Outputs import_identity(Node& node) {
 }
 
 // Inference: x itself, and a mask that keeps everything.
-Outputs dropout(Node& node, DataType mask) {
-  Outputs outputs = same_value(node.input(0));
+Outputs dropout(Node& node, DataType mask, std::optional<ValueId> kept = std::nullopt) {
+  Outputs outputs = same_value(kept.value_or(node.input(0)));
   if (node.has_output(1))
     outputs.push_back(pointwise_result(
         node, {node.input(0)}, mask,
@@ -112,15 +112,26 @@ Outputs import_dropout_ratio(Node& node) {
   node.ignore("ratio");
   return dropout(node, DataType::kBool);
 }
+// x, where a run does not train, or drops nothing: it fails where something would be random.
+ValueId kept_at_run_time(Node& node) {
+  node.dtype(2, kBooleans);
+  std::vector<ValueId> inputs = {node.input(2)};
+  if (node.has_input(1)) inputs.push_back(node.input(1));
+  const ValueId holds = pointwise(node, "holds", inputs, DataType::kBool, [](Expressions in) {
+    return in.size() == 2 ? !(in[0] && !(in[1] == 0)) : !in[0];
+  });
+  return node.result(Require{}, {node.input(0), reshape(node, holds, {}, "drops_nothing")})[0];
+}
+
 Outputs import_dropout(Node& node) {
   node.expect_inputs(1, 3);
   node.ignore("seed");
   if (node.has_input(2)) {
     const Tensor* training = node.constant(2);
-    if (!training) node.unsupported("training mode known only at run time");
     const bool keeps_all =
         node.constant(1) && numbers_of(*node.constant(1)) == std::vector<double>{0};
-    if (integers_of(*training) != std::vector<int64_t>{0} && !keeps_all)
+    if (!training && !keeps_all) return dropout(node, DataType::kBool, kept_at_run_time(node));
+    if (!keeps_all && integers_of(*training) != std::vector<int64_t>{0})
       node.unsupported("training mode: dropout is random");
   }
   return dropout(node, DataType::kBool);

@@ -119,11 +119,22 @@ Outputs split_at_run_time(Node& node, int64_t axis) {
     node.invalid(std::to_string(count.value()) + " parts for " +
                  std::to_string(node.output_count()) + " outputs");
   const ValueId first = reshape(node, node.integers_value({0}, "first"), {}, "axis");
-  const ValueId ends = node.layer(Cumulative{}, {node.input(1), first}, "ends");
+  const ValueId sums = node.layer(Cumulative{}, {node.input(1), first}, "sums");
+  const ValueId zero = node.integers_value({0}, "zero");
+  const auto reduced = [&](ReduceKind kind, const char* suffix) {
+    return node.layer(Reduce{.kind = kind, .keepdims = false}, {node.input(1), zero}, suffix);
+  };
+  const ValueId whole = node.sizes_value({node.shape(0)[static_cast<int>(axis)]}, "whole");
+  const ValueId holds =
+      pointwise(node, "holds",
+                {reduced(ReduceKind::kSum, "total"), reduced(ReduceKind::kMin, "smallest"),
+                 reshape(node, whole, {}, "whole_scalar")},
+                DataType::kBool, [](Expressions in) { return in[0] == in[2] && !(in[1] < 0); });
+  const ValueId ends = node.layer(Require{}, {sums, holds}, "ends");
   const ValueId axes = node.integers_value({axis}, "axes");
   const ValueId steps = node.integers_value({1}, "steps");
   Outputs outputs;
-  ValueId from = node.integers_value({0}, "start");
+  ValueId from = zero;
   for (int i = 0; i < node.output_count(); ++i) {
     const std::string number = std::to_string(i);
     const ValueId place = node.integers_value({i}, "place" + number);

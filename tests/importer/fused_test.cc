@@ -199,6 +199,28 @@ TEST(Fused, LossesLeaveIgnoredTargetsOut) {
   EXPECT_NEAR(numbers_of(evaluate(graph, {})[0])[0], (1 * 2 + 8 * 3) / 5.0, 1e-6);
 }
 
+// What only a run can tell to be wrong ends the run.
+TEST(Fused, ConditionsOfTheRun) {
+  ModelBuilder model(17);
+  model.input("x", {"6"}).input("parts", {"2"}, TensorProto::INT64);
+  model.input("train", {}, TensorProto::BOOL).input("ratio", {}).output("y").output("z");
+  model.node("Split", {"x", "parts"}, {"a", "y"});
+  model.node("Dropout", {"a", "ratio", "train"}, {"z"});
+  const Graph graph = import_bytes(model.bytes(), "").graph;
+  const Tensor x = random_tensor({"x", {6}}, 1);
+  const auto run = [&](const std::vector<int64_t>& parts, uint8_t train, double ratio) {
+    const Tensor inputs[] = {x, Tensor::of<int64_t>(DataType::kI64, {2}, parts),
+                             Tensor::of<uint8_t>(DataType::kBool, {}, std::vector<uint8_t>{train}),
+                             tensor_of(DataType::kF32, {}, {ratio})};
+    return evaluate(graph, inputs);
+  };
+  EXPECT_EQ(run({2, 4}, 0, 0.5)[0].dims(), (Dims{4}));
+  EXPECT_EQ(run({6, 0}, 1, 0)[1], x);
+  EXPECT_THROW(run({2, 3}, 0, 0), Error);
+  EXPECT_THROW(run({-1, 7}, 0, 0), Error);
+  EXPECT_THROW(run({2, 4}, 1, 0.5), Error);
+}
+
 TEST(Fused, FormsThatAreNotTaken) {
   const std::vector<Input> x = {{"x", {2, 3, 12}}, {"w", {12, 36}}, {"p", {2, 2, 3, 1, 4}}};
   const auto error = [&](const Build& build) { return error_of([&] { result_of(x, 17, build); }); };
