@@ -110,12 +110,14 @@ TEST(Late, Detections) {
   for (uint32_t seed = 1; seed < 4; ++seed) {
     const Tensor most = Tensor::of<int64_t>(DataType::kI64, {}, std::vector<int64_t>{10 * seed});
     const Tensor overlap = Tensor::of<float>(DataType::kF32, {}, std::vector<float>{0.3F});
-    expect_same(context, *engine, kDetections,
-                {random_f32({1, 40, 4}, seed), random_f32({1, 2, 40}, 7), most, overlap});
+    const std::vector<Tensor> inputs = {random_f32({1, 40, 4}, seed), random_f32({1, 2, 40}, 7),
+                                        most, overlap};
+    expect_same(context, *engine, kDetections, inputs);
+    if (seed != 3) continue;
+    const Tensor wrong = Tensor::of<float>(DataType::kF32, {}, std::vector<float>{NAN});
+    context.set_input("overlap", wrong.view());
+    EXPECT_THROW(context.run(), Error);
   }
-  const Tensor wrong = Tensor::of<float>(DataType::kF32, {}, std::vector<float>{NAN});
-  context.set_input("overlap", wrong.view());
-  EXPECT_THROW(context.run(), Error);
 }
 
 TEST(Late, DistinctElements) {
