@@ -60,28 +60,46 @@ double share_of_scale(const ComparedTensor& tensor) {
   return tensor.comparison.max_abs / scale;
 }
 
+bool differs(const ComparedTensor& tensor) { return !tensor.comparison.why.empty(); }
+// It differs only because what A's step was given does.
+bool inherits(const ComparedTensor& tensor) {
+  return differs(tensor) && tensor.alone && tensor.alone->why.empty();
+}
+bool rounds_differently(const ComparedTensor& tensor) {
+  return tensor.rounding && tensor.rounding->differing > 0;
+}
+
+std::string quanta_text(const ComparedTensor& tensor) {
+  if (!rounds_differently(tensor)) return "";
+  return fmt::format("{} of {} by <= {:g}", tensor.rounding->differing, tensor.rounding->elements,
+                     tensor.rounding->most_quanta);
+}
+
 void print_largest(const std::vector<ComparedTensor>& tensors, size_t most) {
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
+  const auto rank = [&](size_t i) { return !differs(tensors[i]) ? 2 : inherits(tensors[i]); };
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    const bool differs_a = !tensors[a].comparison.why.empty();
-    const bool differs_b = !tensors[b].comparison.why.empty();
-    if (differs_a != differs_b) return differs_a;
+    if (rank(a) != rank(b)) return rank(a) < rank(b);
     return share_of_scale(tensors[a]) > share_of_scale(tensors[b]);
   });
   order.resize(std::min(order.size(), most));
-  Rows rows = {
-      {"", "#", "tensor", "type", "kernel of A", "max abs", "max rel", "SQNR dB", "cosine"}};
+  Rows rows = {{"", "#", "tensor", "type", "kernel of A", "max abs", "max rel", "SQNR dB", "cosine",
+                std::any_of(tensors.begin(), tensors.end(), rounds_differently) ? "quanta" : ""}};
   for (const size_t i : order) {
     const ComparedTensor& tensor = tensors[i];
     rows.push_back(
-        {tensor.comparison.why.empty() ? "ok" : "DIFFERS", fmt::format("{}", i), name_text(tensor),
+        {inherits(tensor)  ? "inherits"
+         : differs(tensor) ? "DIFFERS"
+                           : "ok",
+         fmt::format("{}", i), name_text(tensor),
          fmt::format("{}{}", name(tensor.dtype), to_text(tensor.dims)), tensor.kernel_a,
          number_text(tensor.comparison.max_abs, 3), number_text(tensor.comparison.max_rel, 3),
          std::isinf(tensor.error.sqnr_db) ? "exact" : fmt::format("{:.1f}", tensor.error.sqnr_db),
-         fmt::format("{:.7f}", tensor.error.cosine)});
+         fmt::format("{:.7f}", tensor.error.cosine), quanta_text(tensor)});
   }
-  fmt::print("{}\n", table_text(rows, {false, true, false, false, false, true, true, true, true}));
+  fmt::print("{}\n",
+             table_text(rows, {false, true, false, false, false, true, true, true, true, false}));
 }
 
 // JSON has no infinity.
@@ -103,7 +121,16 @@ Json comparison_json(const CompareFlags& flags, const EngineComparison& comparis
     entry["max_rel_error"] = finite(tensor.comparison.max_rel);
     entry["sqnr_db"] = finite(tensor.error.sqnr_db);  // null: exact
     entry["cosine"] = finite(tensor.error.cosine);
-    if (!tensor.comparison.why.empty()) entry["reason"] = tensor.comparison.why;
+    if (differs(tensor)) entry["reason"] = tensor.comparison.why;
+    if (tensor.alone) {
+      entry["agrees_alone"] = tensor.alone->why.empty();
+      entry["max_abs_error_alone"] = finite(tensor.alone->max_abs);
+    }
+    if (const auto& rounding = tensor.rounding)
+      entry["quanta"] = {{"differing", rounding->differing},
+                         {"most", rounding->most_quanta},
+                         {"at_ties", rounding->at_ties},
+                         {"widest_tie", rounding->widest_tie}};
     tensors.push_back(std::move(entry));
   }
   return {{"a", {{"file", flags.a.path}, {"target", flags.a.target}}},
@@ -112,6 +139,44 @@ Json comparison_json(const CompareFlags& flags, const EngineComparison& comparis
           {"only_in_a", comparison.only_a},
           {"only_in_b", comparison.only_b},
           {"tensors", std::move(tensors)}};
+}
+
+// Where a quantized model begins to differ, and why all that follows may.
+void print_rounding(const std::vector<ComparedTensor>& tensors) {
+  const auto first = std::find_if(tensors.begin(), tensors.end(), rounds_differently);
+  if (first == tensors.end()) return;
+  const Rounding& rounding = *first->rounding;
+  fmt::print("rounding differs first in {}: {} of {} elements, by {:g} at most\n",
+             name_text(*first), rounding.differing, rounding.elements, rounding.most_quanta);
+  if (rounding.at_ties == rounding.differing)
+    fmt::print(
+        "  all of them at a tie: what was rounded is at most {:.2g} apart, which is the order "
+        "of additions,\n  and lies on both sides of a half\n",
+        rounding.widest_tie);
+}
+
+void print_differences(const std::vector<ComparedTensor>& tensors, const ComparedTensor& first) {
+  fmt::print("{} of {} differ; the first in A's order:\n  {}, {} on {} (in B: {} on {})\n  {}\n",
+             std::count_if(tensors.begin(), tensors.end(), differs), tensors.size(),
+             name_text(first), first.step_a, first.kernel_a, first.step_b, first.kernel_b,
+             first.comparison.why);
+  print_rounding(tensors);
+  if (!first.alone) return;
+  const auto fails_alone = [](const ComparedTensor& tensor) {
+    return tensor.alone && !tensor.alone->why.empty();
+  };
+  const auto wrong = std::find_if(tensors.begin(), tensors.end(), fails_alone);
+  if (wrong == tensors.end()) {
+    fmt::print(
+        "given B's tensors, each step of A agrees: the rest is inherited from small "
+        "differences\n");
+    return;
+  }
+  fmt::print(
+      "given B's tensors, {} of A still differ; the first:\n  {}, {} on {}\n  {}\n",
+      count_text(static_cast<uint64_t>(std::count_if(tensors.begin(), tensors.end(), fails_alone)),
+                 "tensor"),
+      name_text(*wrong), wrong->step_a, wrong->kernel_a, wrong->alone->why);
 }
 
 int compare(CompareFlags flags) {
@@ -131,7 +196,6 @@ int compare(CompareFlags flags) {
   if (tensors.empty())
     fail(Code::kInvalidArgument, "A and B have no tensor of the same name: are they of one model?");
 
-  const auto differs = [](const ComparedTensor& each) { return !each.comparison.why.empty(); };
   const auto first = std::find_if(tensors.begin(), tensors.end(), differs);
   const ComparedTensor* diverging = first == tensors.end() ? nullptr : &*first;
   if (!flags.json.empty()) write_json(flags.json, comparison_json(flags, comparison, diverging));
@@ -144,12 +208,10 @@ int compare(CompareFlags flags) {
   if (flags.top > 0) print_largest(tensors, static_cast<size_t>(flags.top));
   if (!diverging) {
     fmt::print("all of them agree\n");
+    print_rounding(tensors);
     return kSuccess;
   }
-  fmt::print("{} of {} differ; the first in A's order:\n  {}, {} on {} (in B: {} on {})\n  {}\n",
-             std::count_if(tensors.begin(), tensors.end(), differs), tensors.size(),
-             name_text(*diverging), diverging->step_a, diverging->kernel_a, diverging->step_b,
-             diverging->kernel_b, diverging->comparison.why);
+  print_differences(tensors, *diverging);
   return kDifferent;
 }
 
@@ -167,8 +229,13 @@ nowhere, so the first difference shows at the next tensor that both have.
 An element agrees if |a - b| <= atol * max(1, largest |b| of the tensor) + rtol * |b|. Unless given,
 rtol and atol are 1e-3 and 1e-5; 1e-2 and 1e-3 once an f16 tensor was met, 5e-2 and 1e-2 for bf16.
 Of a quantized model, and of integers, as much may differ as for anneal check.
+If tensors differ, A runs again with B's tensors in place of its own: what then agrees differs only
+because its inputs do, and is said to inherit; DIFFERS is what a step of A does by itself. (Not if B's
+tensors take more than 512 MB.)
 Columns: # is the position in A's order; SQNR is signal to error in decibels, more is better, 20 dB
-are a factor of 10.
+are a factor of 10; quanta: how many elements of a quantized tensor differ, and by how much at most.
+A float that lies at a half goes up or down by the order in which a kernel adds: one quantum, which
+the layers that follow make larger.
 Exit status: 0 all tensors agree; 1 some differ; 2 wrong arguments, or files that do not fit;
 3 a model that Anneal does not support.)";
 

@@ -8,7 +8,9 @@
 
 #include "anneal/cli/model_arithmetic.h"
 #include "anneal/cli/print.h"
+#include "anneal/core/strided_copy.h"
 #include "anneal/engine/data/elements.h"
+#include "anneal/engine/plan.h"
 
 namespace anneal {
 namespace {
@@ -77,15 +79,157 @@ DataType coarser(DataType a, DataType b) {
   return a;
 }
 
-void compare_tensor(const TensorView& got, const TensorView& expected, Arithmetic arithmetic,
-                    const CompareOptions& options, DataType& coarsest, ComparedTensor& compared) {
-  compared.dtype = got.dtype;
-  compared.dims = got.dims;
-  coarsest = coarser(coarsest, coarser(got.dtype, expected.dtype));
-  if (got.dims == expected.dims) compared.error = tensor_error(got, expected);
-  compared.comparison = compare_output(
-      got, expected, tolerance_of(coarsest, options, compared.error.scale), arithmetic);
+struct Kept {
+  Tensor tensor;
+  std::string step, kernel;
+};
+using KeptTensors = std::map<Key, Kept>;
+
+// What each Quantize of a plan and its bodies rounds, by the name of its result.
+void add_sources(const Plan& plan, std::map<std::string, std::string>& sources) {
+  for (const Step& step : plan.steps)
+    if (std::holds_alternative<Quantize>(step.op) && step.outputs.size() == 1)
+      sources[plan.slots[step.outputs[0]].name] = plan.slots[step.inputs[0]].name;
+  for (const Plan& body : plan.bodies) add_sources(body, sources);
 }
+
+class Comparer {
+ public:
+  Comparer(const std::shared_ptr<const Engine>& a, const std::shared_ptr<const Engine>& b,
+           const std::vector<Tensor>& inputs, const CompareOptions& options)
+      : options_(options),
+        arithmetic_(std::max(arithmetic_of(a->plan()), arithmetic_of(b->plan()))),
+        a_(a, *a, inputs, options.threads),
+        b_(b, *a, inputs, options.threads) {
+    add_sources(a->plan(), sources_);
+    for (const auto& [name, source] : sources_) rounded_.insert(source);
+    for (const Port& port : a->outputs()) outputs_.insert(port.name);
+  }
+
+  EngineComparison run() {
+    a_.run([&](const Key& key, const Observed&) { left_.insert(key); });
+    EngineComparison result;
+    bool all = keep(&result.only_b);
+    compare_kept();
+    const bool at_once = all;
+    while (!all && !left_.empty()) {
+      all = keep(nullptr);
+      compare_kept();
+    }
+    result.only_a = left_.size();
+    const bool differ = std::any_of(compared_.begin(), compared_.end(), [](const auto& entry) {
+      return !entry.second.comparison.why.empty();
+    });
+    if (differ && at_once) compare_alone();
+    for (const Key& key : order_)
+      if (const auto found = compared_.find(key); found != compared_.end())
+        result.tensors.push_back(std::move(found->second));
+    return result;
+  }
+
+ private:
+  // As many of B's tensors as fit; whether these are all.
+  bool keep(size_t* only_b) {
+    kept_.clear();
+    size_t bytes = 0;
+    bool all = true;
+    b_.run([&](const Key& key, const Observed& observed) {
+      if (only_b && !left_.contains(key)) ++*only_b;
+      if (!left_.contains(key)) return;
+      const size_t size =
+          static_cast<size_t>(count(observed.value.dims)) * size_of(observed.value.dtype);
+      // At least one, or there would be no end.
+      if (bytes > 0 && bytes + size > options_.most_bytes) {
+        all = false;
+        return;
+      }
+      bytes += std::max<size_t>(size, 1);
+      kept_.emplace(key, Kept{dense_copy(observed.value), std::string(observed.step),
+                              std::string(observed.kernel)});
+    });
+    return all;
+  }
+
+  void compare_kept() {
+    const bool first = order_.empty();
+    DataType coarsest = DataType::kF32;
+    std::map<Key, Tensor> of_a;  // what A is about to round
+    a_.run([&](const Key& key, const Observed& observed) {
+      if (first) order_.push_back(key);
+      const auto found = kept_.find(key);
+      if (found == kept_.end()) {
+        coarsest = coarser(coarsest, observed.value.dtype);
+        return;
+      }
+      const TensorView& got = observed.value;
+      const TensorView expected = found->second.tensor.view();
+      ComparedTensor tensor{.name = key.first,
+                            .time = key.second,
+                            .step_a = std::string(observed.step),
+                            .kernel_a = std::string(observed.kernel),
+                            .step_b = found->second.step,
+                            .kernel_b = found->second.kernel,
+                            .dtype = got.dtype,
+                            .dims = got.dims};
+      if (got.dims == expected.dims) tensor.error = tensor_error(got, expected);
+      tensor.comparison = compare(key, got, expected, arithmetic_, coarsest);
+      if (rounded_.contains(key.first)) of_a.emplace(key, dense_copy(got));
+      if (const auto source = sources_.find(key.first); source != sources_.end())
+        tensor.rounding = rounding(got, expected, {source->second, key.second}, of_a);
+      compared_.emplace(key, std::move(tensor));
+      left_.erase(key);
+    });
+  }
+
+  // REQUIRES: all of B's tensors are kept.
+  void compare_alone() {
+    DataType coarsest = DataType::kF32;
+    a_.run([&](const Key& key, const Observed& observed) {
+      const auto found = kept_.find(key);
+      if (found == kept_.end()) return;
+      const TensorView& got = observed.value;
+      const TensorView expected = found->second.tensor.view();
+      compared_.at(key).alone =
+          compare(key, got, expected, std::min(arithmetic_, Arithmetic::kFloat), coarsest);
+      // What comes from no step is memory of the caller, or weights.
+      if (!observed.step.empty() && got.dtype == expected.dtype && got.dims == expected.dims)
+        strided_copy(got, expected);
+    });
+  }
+
+  Comparison compare(const Key& key, const TensorView& got, const TensorView& expected,
+                     Arithmetic arithmetic, DataType& coarsest) const {
+    coarsest = coarser(coarsest, coarser(got.dtype, expected.dtype));
+    Tolerance tolerance = tolerance_of(
+        coarsest, options_, got.dims == expected.dims ? tensor_error(got, expected).scale : 0);
+    tolerance.ranked = outputs_.contains(key.first);
+    return compare_output(got, expected, tolerance, arithmetic);
+  }
+
+  std::optional<Rounding> rounding(const TensorView& got, const TensorView& expected,
+                                   const Key& source, std::map<Key, Tensor>& of_a) const {
+    if (got.dims != expected.dims || !is_integer(got.dtype) || !is_integer(expected.dtype))
+      return std::nullopt;
+    const auto mine = of_a.find(source);
+    const auto theirs = kept_.find(source);
+    if (mine == of_a.end() || theirs == kept_.end() || mine->second.dims() != got.dims ||
+        theirs->second.tensor.dims() != got.dims)
+      return rounding_of(got, expected, nullptr, nullptr);
+    const TensorView from_a = mine->second.view(), from_b = theirs->second.tensor.view();
+    return rounding_of(got, expected, &from_a, &from_b);
+  }
+
+  const CompareOptions& options_;
+  Arithmetic arithmetic_;
+  Side a_, b_;
+  std::map<std::string, std::string> sources_;  // of A's quantized tensors
+  std::set<std::string> rounded_;               // the values of sources_
+  std::set<std::string> outputs_;
+  std::set<Key> left_;  // of A, still to be compared
+  std::vector<Key> order_;
+  KeptTensors kept_;
+  std::map<Key, ComparedTensor> compared_;
+};
 
 }  // namespace
 
@@ -93,62 +237,7 @@ EngineComparison compare_engines(const std::shared_ptr<const Engine>& a,
                                  const std::shared_ptr<const Engine>& b,
                                  const std::vector<Tensor>& inputs, const CompareOptions& options) {
   check_same_inputs(*a, *b);
-  const Arithmetic arithmetic = std::max(arithmetic_of(a->plan()), arithmetic_of(b->plan()));
-  Side side_a(a, *a, inputs, options.threads), side_b(b, *a, inputs, options.threads);
-
-  std::set<Key> left;  // of A, still to be compared
-  side_a.run([&](const Key& key, const Observed&) { left.insert(key); });
-  EngineComparison result;
-  std::map<Key, ComparedTensor> compared;
-  std::vector<Key> order;
-  for (bool first = true; first || !left.empty(); first = false) {
-    struct Kept {
-      Tensor tensor;
-      std::string step, kernel;
-    };
-    std::map<Key, Kept> kept;
-    size_t bytes = 0;
-    bool all = true;
-    side_b.run([&](const Key& key, const Observed& observed) {
-      if (first && !left.contains(key)) ++result.only_b;
-      if (!left.contains(key)) return;
-      const size_t size =
-          static_cast<size_t>(count(observed.value.dims)) * size_of(observed.value.dtype);
-      // At least one, or there would be no end.
-      if (bytes > 0 && bytes + size > options.most_bytes) {
-        all = false;
-        return;
-      }
-      bytes += std::max<size_t>(size, 1);
-      kept.emplace(key, Kept{dense_copy(observed.value), std::string(observed.step),
-                             std::string(observed.kernel)});
-    });
-    DataType coarsest = DataType::kF32;
-    side_a.run([&](const Key& key, const Observed& observed) {
-      if (first) order.push_back(key);
-      const auto found = kept.find(key);
-      if (found == kept.end()) {
-        coarsest = coarser(coarsest, observed.value.dtype);
-        return;
-      }
-      ComparedTensor tensor{.name = key.first,
-                            .time = key.second,
-                            .step_a = std::string(observed.step),
-                            .kernel_a = std::string(observed.kernel),
-                            .step_b = found->second.step,
-                            .kernel_b = found->second.kernel};
-      compare_tensor(observed.value, found->second.tensor.view(), arithmetic, options, coarsest,
-                     tensor);
-      compared.emplace(key, std::move(tensor));
-      left.erase(key);
-    });
-    if (all) break;
-  }
-  result.only_a = left.size();
-  for (const Key& key : order)
-    if (const auto found = compared.find(key); found != compared.end())
-      result.tensors.push_back(std::move(found->second));
-  return result;
+  return Comparer(a, b, inputs, options).run();
 }
 
 }  // namespace anneal

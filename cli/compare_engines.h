@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "anneal/cli/compare_outputs.h"
+#include "anneal/cli/rounding.h"
 #include "anneal/cli/tensor_error.h"
 #include "anneal/engine/run/engine.h"
 
@@ -27,6 +28,9 @@ struct ComparedTensor {
   Dims dims = {};
   Comparison comparison = {};  // why: empty if they agree
   TensorError error = {};
+  std::optional<Rounding> rounding = {};  // of what Quantize gives
+  // The same of A's step alone, given B's tensors; unset if no tensor differs, or memory is short.
+  std::optional<Comparison> alone = {};
 };
 
 struct EngineComparison {
@@ -35,8 +39,10 @@ struct EngineComparison {
 };
 
 // B is the reference. An element agrees if |a - b| <= atol * max(1, largest |b| of the tensor) +
-// rtol * |b|; integers and quantized models as compare_output() says. Fails with kInvalidArgument
-// if the engines have different inputs.
+// rtol * |b|; integers and quantized models as compare_output() says, but only the model's outputs
+// are ranked. If tensors differ, A runs once more with B's tensors written over its own after each
+// step, so that a difference shows only where it arises; there a quantized model has no more slack
+// than another. Fails with kInvalidArgument if the engines have different inputs.
 EngineComparison compare_engines(const std::shared_ptr<const Engine>& a,
                                  const std::shared_ptr<const Engine>& b,
                                  const std::vector<Tensor>& inputs, const CompareOptions& options);

@@ -130,7 +130,7 @@ Comparison compare_output(const TensorView& got, const TensorView& expected,
         fmt::format("{} of {} elements {}{}, the worst at {}: {} instead of {}", outside, a.size(),
                     limit, may_differ > 0 ? fmt::format(" ({} may)", may_differ) : "",
                     place_of(worst, got.dims), number_text(a[worst], 9), number_text(b[worst], 9));
-  } else if (quantized) {
+  } else if (quantized && tolerance.ranked) {
     const int64_t lane = moved_lane(a, b, got.dims);
     if (lane >= 0) result.why = fmt::format("the top-1 of row {} is not the reference's", lane);
   }

@@ -20,7 +20,8 @@ struct Tolerance {
   double rtol = 1e-3, atol = 1e-5;
   // The share of an output's elements that may be outside, rounded down. Unset: none for floats and
   // bool; for integers none, 0.1 % or 2 %, by the model's arithmetic.
-  std::optional<double> max_differ;
+  std::optional<double> max_differ = {};
+  bool ranked = true;  // of a kQuantized model the largest element must stay in its place
 };
 
 struct Comparison {
@@ -31,7 +32,7 @@ struct Comparison {
 // NaN equals NaN and an infinity equals itself. A float element is within |got - expected| <= atol
 // + rtol * |expected|; of a kQuantized model within 3 % of the reference's largest magnitude too,
 // if then the largest element along the longest axis stays in its place where that axis has 10
-// elements or more (of equals in either tensor, any).
+// elements or more (of equals in either tensor, any) and the tolerance says `ranked`.
 Comparison compare_output(const TensorView& got, const TensorView& expected,
                           const Tolerance& tolerance, Arithmetic arithmetic);
 

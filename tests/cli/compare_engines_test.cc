@@ -90,8 +90,58 @@ TEST(CompareEngines, NamesTheFirstDifference) {
   EXPECT_NEAR(comparison.tensors[1].comparison.max_rel, 0.01 / 3, 1e-5);
   EXPECT_EQ(comparison.tensors[1].step_a, "b");
   EXPECT_NE(comparison.tensors[1].kernel_a, "");
+  EXPECT_NE(comparison.tensors[1].alone->why, "") << "b differs by itself";
+  EXPECT_NE(comparison.tensors[2].comparison.why, "");
+  EXPECT_EQ(comparison.tensors[2].alone->why, "") << "c inherits";
   const EngineComparison loose = compare_engines(a, b, inputs, {.rtol = 0.1, .atol = 0.0});
-  for (const ComparedTensor& tensor : loose.tensors) EXPECT_EQ(tensor.comparison.why, "");
+  for (const ComparedTensor& tensor : loose.tensors) {
+    EXPECT_EQ(tensor.comparison.why, "");
+    EXPECT_FALSE(tensor.alone);
+  }
+}
+
+constexpr std::string_view kRounded = R"txt(
+graph rounded(x: f32[4])
+  const s: f32[] = {1}
+  const z: u8[] = {0}
+  a = Pointwise(x) program="(f32)->(f32) mul($0,1f32)"
+  q = Quantize(a, s, z) axis=0 dtype=u8
+  d = Dequantize(q, s, z) axis=0
+  y = Pointwise(d) program="(f32)->(f32) mul($0,10f32)"
+  return y
+)txt";
+
+TEST(CompareEngines, TellsAFlipAtATieFromADifference) {
+  const auto b = engine(kRounded);
+  const std::vector<Tensor> inputs = {Tensor::of<float>(DataType::kF32, {4}, {{2.5f, 7, 4.5f, 9}})};
+  const auto quantized = [&](std::string_view factor) {
+    const auto a = engine(replaced(kRounded, "$0,1f32", factor));
+    for (ComparedTensor& tensor : compare_engines(a, b, inputs, {}).tensors)
+      if (tensor.name == "q") return tensor;
+    throw std::runtime_error("no tensor q");
+  };
+  const ComparedTensor flipped = quantized("$0,1.0000001f32");
+  ASSERT_TRUE(flipped.rounding);
+  EXPECT_EQ(flipped.rounding->differing, 2);
+  EXPECT_EQ(flipped.rounding->at_ties, 2);
+  EXPECT_EQ(flipped.rounding->most_quanta, 1);
+  EXPECT_LT(flipped.rounding->widest_tie, 1e-6);
+  EXPECT_EQ(flipped.alone->why, "") << "of what B rounds A makes the same";
+
+  const ComparedTensor wrong = quantized("$0,1.3f32");
+  EXPECT_EQ(wrong.rounding->differing, 4);
+  EXPECT_EQ(wrong.rounding->at_ties, 0);
+  EXPECT_EQ(wrong.rounding->most_quanta, 3);
+  EXPECT_EQ(quantized("$0,1f32").rounding->differing, 0);
+}
+
+TEST(CompareEngines, RoundingWithoutItsSourceIsAtNoTie) {
+  const auto of = [](std::vector<uint8_t> values) {
+    return Tensor::of<uint8_t>(DataType::kU8, {2}, values);
+  };
+  const Rounding rounding = rounding_of(of({1, 2}).view(), of({1, 3}).view(), nullptr, nullptr);
+  EXPECT_EQ(rounding.differing, 1);
+  EXPECT_EQ(rounding.at_ties, 0);
 }
 
 TEST(CompareEngines, LittleMemoryTakesMoreRunsAndSaysTheSame) {

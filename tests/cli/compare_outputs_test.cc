@@ -125,6 +125,7 @@ TEST(CompareOutputs, QuantizedModelsHaveThreePercentAndKeepTheirTop1) {
   got[0] = 0;
   got[9] = 9.8;
   EXPECT_THAT(compare(DataType::kF32, got, want, Arithmetic::kQuantized).why, HasSubstr("top-1"));
+  EXPECT_EQ(compare(DataType::kF32, got, want, Arithmetic::kQuantized, {.ranked = false}).why, "");
   got[8] = 9.8;  // equal first places: either may be taken
   EXPECT_EQ(compare(DataType::kF32, got, want, Arithmetic::kQuantized).why, "");
   // Fewer than 10 elements are no scores.
