@@ -6,6 +6,7 @@ namespace anneal {
 
 bool solve_sizes(Graph& graph, const PassOptions& options);
 bool fold_constants(Graph& graph, const PassOptions& options);
+bool solve_indices(Graph& graph, const PassOptions& options);
 bool widen_half(Graph& graph, const PassOptions& options);
 bool remove_identity(Graph& graph, const PassOptions& options);
 bool fuse_pointwise(Graph& graph, const PassOptions& options);

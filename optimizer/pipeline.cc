@@ -10,6 +10,8 @@ constexpr Pass kPipeline[] = {
     {"solve_sizes", "shape arithmetic becomes constants and size expressions", kExact, solve_sizes},
     {"fold_constants", "layers whose inputs are all constant are computed now", kExact,
      fold_constants},
+    {"solve_indices", "gathers and scatters by constant indices become slices", kExact,
+     solve_indices},
     {"widen_half", "f16 and bf16 between layers become f32 where no target computes in them",
      kInexact, widen_half},
     {"remove_identity", "layers that change nothing go", kExact, remove_identity},
