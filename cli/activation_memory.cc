@@ -11,7 +11,7 @@ void add(const Plan& plan, std::span<const Tensor> weights, const SymbolValues& 
          ActivationMemory& memory) {
   std::vector<Dims> dims;
   for (const uint32_t input : plan.inputs)
-    dims.push_back(plan.sizes.evaluate(plan.slots[input].type.shape, best));
+    dims.push_back(plan.sizes->evaluate(plan.slots[input].type.shape, best));
   const BoundPlan bound = bind_shapes(plan, weights, dims);
   memory.arena_bytes += bound.arena_bytes;
   memory.live_bytes += most_live_bytes(arena_lifetimes(plan, bound));
@@ -24,7 +24,7 @@ void add(const Plan& plan, std::span<const Tensor> weights, const SymbolValues& 
 std::optional<ActivationMemory> activation_memory(const Plan& plan,
                                                   std::span<const Tensor> weights) {
   SymbolValues best;
-  for (const SizeSymbol& symbol : plan.sizes.symbols()) best.emplace_back(symbol.bounds.opt);
+  for (const SizeSymbol& symbol : plan.sizes->symbols()) best.emplace_back(symbol.bounds.opt);
   try {
     ActivationMemory memory;
     add(plan, weights, best, memory);

@@ -38,7 +38,7 @@ std::vector<NamedType> plan_ports(const Plan& plan, const std::vector<uint32_t>&
   std::vector<NamedType> ports;
   ports.reserve(slots.size());
   for (const uint32_t slot : slots)
-    ports.push_back({plan.slots[slot].name, to_text(plan.slots[slot].type, plan.sizes)});
+    ports.push_back({plan.slots[slot].name, to_text(plan.slots[slot].type, *plan.sizes)});
   return ports;
 }
 
@@ -144,7 +144,7 @@ void add_steps(const Plan& plan, const std::string& indent, Rows& rows,
     ++kernels[step.kernel];
     std::vector<std::string> outputs;
     for (const uint32_t slot : step.outputs)
-      outputs.push_back(slot == kNoSlot ? "-" : to_text(plan.slots[slot].type, plan.sizes));
+      outputs.push_back(slot == kNoSlot ? "-" : to_text(plan.slots[slot].type, *plan.sizes));
     std::string op(name(step.op));
     if (std::any_of(step.epilogues.begin(), step.epilogues.end(),
                     [](const Program& program) { return !(program == Program()); }))
@@ -161,7 +161,7 @@ std::string plan_text(const Plan& plan, std::span<const Tensor> weights, bool wi
                                  fmt::join(plan.devices, ", "),
                                  count_text(plan.steps.size(), "step"), arena_text(plan));
   text += ports_text(plan_ports(plan, plan.inputs), plan_ports(plan, plan.outputs));
-  text += symbols_text(plan.sizes);
+  text += symbols_text(*plan.sizes);
   text += memory_text(plan, weights);
   Rows rows = {{"step", "op", "kernel", "output"}};
   std::map<std::string, size_t> kernels;
@@ -184,10 +184,10 @@ Json steps_json(const Plan& plan) {
   for (const Step& step : plan.steps) {
     Json outputs = Json::array();
     for (const uint32_t slot : step.outputs)
-      outputs.push_back(slot == kNoSlot ? "" : to_text(plan.slots[slot].type, plan.sizes));
+      outputs.push_back(slot == kNoSlot ? "" : to_text(plan.slots[slot].type, *plan.sizes));
     steps.push_back({{"name", step.name},
                      {"origins", step.origins},
-                     {"op", to_text(step.op, plan.sizes)},
+                     {"op", to_text(step.op, *plan.sizes)},
                      {"kernel", step.kernel},
                      {"outputs", std::move(outputs)}});
     for (const BodyUse& use : bodies_of(step.op)) {
@@ -206,7 +206,7 @@ Json plan_json(const Plan& plan, std::span<const Tensor> weights) {
   Json json = {{"target", plan.target}, {"devices", plan.devices}};
   json["inputs"] = ports_json(plan_ports(plan, plan.inputs));
   json["outputs"] = ports_json(plan_ports(plan, plan.outputs));
-  json["sizes"] = symbols_json(plan.sizes);
+  json["sizes"] = symbols_json(*plan.sizes);
   json["arena_bytes"] = is_static(plan) ? Json(plan.arena_bytes) : Json(nullptr);
   json["activation_memory"] = memory_json(plan, weights);
   json["steps"] = steps_json(plan);

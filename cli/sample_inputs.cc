@@ -47,7 +47,7 @@ std::vector<InputFlag> flag_per_input(const std::vector<std::string>& names,
 void learn_symbols(const Plan& plan, size_t input, const Dims& dims, SymbolValues& values) {
   const Shape& shape = plan.slots[plan.inputs[input]].type.shape;
   for (int axis = 0; axis < std::min(shape.rank(), dims.rank()); ++axis)
-    if (const auto symbol = plan.sizes.symbol_index(shape[axis])) values[*symbol] = dims[axis];
+    if (const auto symbol = plan.sizes->symbol_index(shape[axis])) values[*symbol] = dims[axis];
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ std::vector<Tensor> sample_inputs(const Engine& engine, const std::vector<std::s
   const auto shapes = parse_shapes(shapes_flag);
   check_names(shapes, names, "--shapes");
 
-  SymbolValues values(plan.sizes.symbols().size());
+  SymbolValues values(plan.sizes->symbols().size());
   std::vector<std::optional<Tensor>> tensors(names.size());
   for (size_t i = 0; i < names.size(); ++i) {
     const Port& port = engine.inputs()[i];
@@ -77,14 +77,14 @@ std::vector<Tensor> sample_inputs(const Engine& engine, const std::vector<std::s
     }
   }
   for (size_t symbol = 0; symbol < values.size(); ++symbol)
-    if (!values[symbol]) values[symbol] = plan.sizes.symbols()[symbol].bounds.opt;
+    if (!values[symbol]) values[symbol] = plan.sizes->symbols()[symbol].bounds.opt;
 
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < names.size(); ++i) {
     if (!tensors[i]) {
       const auto given = shape_for(shapes, names[i], names.size());
       const Dims dims =
-          given ? *given : plan.sizes.evaluate(plan.slots[plan.inputs[i]].type.shape, values);
+          given ? *given : plan.sizes->evaluate(plan.slots[plan.inputs[i]].type.shape, values);
       tensors[i] = random_sample(engine.inputs()[i].dtype, dims, *flags[i].seed);
     }
     inputs.push_back(std::move(*tensors[i]));

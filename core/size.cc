@@ -17,7 +17,7 @@ Size SizeTable::symbol(std::string_view name) {
   auto found = symbol_ids_.find(name);
   if (found == symbol_ids_.end()) {
     found = symbol_ids_.emplace(name, static_cast<uint32_t>(symbols_.size())).first;
-    symbols_.push_back({std::string(name), {}});
+    symbols_.push_back({.name = std::string(name)});
   }
   return intern(Atom{AtomKind::kSymbol, found->second, {}, {}, {}});
 }
@@ -39,6 +39,17 @@ void SizeTable::set_bounds(Size symbol, Bounds bounds) {
   if (wider && is_used(symbol))
     fail(Code::kInvalidArgument, "bounds of size \"" + it.name + "\" become wider after its use");
   it.bounds = bounds;
+}
+
+void SizeTable::set_varies(Size symbol) {
+  const auto index = symbol_index(symbol);
+  check(index.has_value(), "a symbol varies");
+  symbols_[*index].varies = true;
+}
+
+bool SizeTable::varies(Size size) const {
+  const auto found = symbols_in(size);
+  return std::ranges::any_of(found, [&](uint32_t symbol) { return symbols_[symbol].varies; });
 }
 
 bool SizeTable::is_used(Size symbol) const {
@@ -65,6 +76,11 @@ std::vector<uint32_t> SizeTable::symbols_in(Size size) const {
   std::ranges::sort(found);
   found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
+}
+
+bool SizeTable::is_made_of(Size size, const std::vector<bool>& symbols) const {
+  const auto found = symbols_in(size);
+  return std::ranges::all_of(found, [&](uint32_t symbol) { return symbols[symbol]; });
 }
 
 void SizeTable::find_symbols(Size size, std::vector<uint32_t>& found) const {

@@ -35,8 +35,11 @@ struct Bounds {
 };
 
 struct SizeSymbol {
-  std::string name;
-  Bounds bounds;
+  std::string name = {};
+  Bounds bounds = {};
+  // It changes within a run, from iteration to iteration of a loop. Where shapes broadcast, it is
+  // not taken to equal another size: it may be 1 this time.
+  bool varies = false;
 };
 
 // A size in a file: a boolean `known`, then the i64 value, or the u32 id of an expression. The
@@ -52,8 +55,12 @@ class SizeTable {
   // REQUIRES: symbol is one. Fails with kInvalidArgument unless min <= opt <= max, or if the bounds
   // become wider when expressions already rely on them.
   void set_bounds(Size symbol, Bounds bounds);
+  void set_varies(Size symbol);                           // REQUIRES: symbol is one
+  bool varies(Size size) const;                           // some symbol in it does
   std::optional<uint32_t> symbol_index(Size size) const;  // nullopt: not a lone symbol
   std::vector<uint32_t> symbols_in(Size size) const;      // ascending, each once
+  // Whether every symbol in it is one of `symbols`, which has an entry for each.
+  bool is_made_of(Size size, const std::vector<bool>& symbols) const;
 
   Size add(Size a, Size b);
   Size sub(Size a, Size b);

@@ -32,6 +32,7 @@ void SizeTable::save(ByteWriter& to) const {
     to.number(symbol.bounds.min);
     to.number(symbol.bounds.opt);
     to.number(symbol.bounds.max);
+    to.number<uint8_t>(symbol.varies ? 1 : 0);
   }
   to.number(static_cast<uint32_t>(atoms_.size()));
   for (const Atom& atom : atoms_) {
@@ -56,12 +57,13 @@ void SizeTable::save(ByteWriter& to) const {
 
 SizeTable SizeTable::load(ByteReader& from) {
   SizeTable table;
-  const size_t symbols = from.count(4 + 3 * sizeof(int64_t));
+  const size_t symbols = from.count(4 + 3 * sizeof(int64_t) + 1);
   for (uint32_t index = 0; index < symbols; ++index) {
-    SizeSymbol symbol{from.text(), {}};
+    SizeSymbol symbol{.name = from.text()};
     symbol.bounds.min = from.number<int64_t>();
     symbol.bounds.opt = from.number<int64_t>();
     symbol.bounds.max = from.number<int64_t>();
+    symbol.varies = from.boolean();
     if (symbol.bounds.min > symbol.bounds.opt || symbol.bounds.opt > symbol.bounds.max)
       from.refuse("bounds of a size that are not min <= opt <= max");
     if (!table.symbol_ids_.emplace(symbol.name, index).second)

@@ -67,7 +67,8 @@ struct Plan {
   std::string target;                // "cpu", "cpu:avx512_vnni", "sm_90"
   std::vector<std::string> devices;  // used together, preferred first: Device::target() of each
   std::string name;                  // of the graph
-  SizeTable sizes;                   // of a body: a copy of the outermost plan's
+  // Never null. Bodies share the outermost plan's.
+  std::shared_ptr<const SizeTable> sizes = std::make_shared<const SizeTable>();
   std::vector<Slot> slots;
   std::vector<uint32_t> inputs, outputs;  // slots of the ports, in the model's order
   std::vector<Step> steps;

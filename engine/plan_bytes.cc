@@ -83,14 +83,14 @@ Slot load_slot(ByteReader& from, const Plan& plan) {
   slot.type.container =
       load_enum(from, Container::kTensor, Container::kOptionalSequence, "container");
   slot.type.dtype = load_enum(from, DataType::kF32, DataType::kString, "element type");
-  slot.type.shape = load_shape(from, plan.sizes);
-  slot.strides = load_shape(from, plan.sizes);
+  slot.type.shape = load_shape(from, *plan.sizes);
+  slot.strides = load_shape(from, *plan.sizes);
   slot.storage = load_enum(from, Storage::kInput, Storage::kLate, "storage");
   slot.device = from.number<uint8_t>();
   if (slot.device >= plan.devices.size()) from.refuse("a slot on a device that does not exist");
   slot.offset = from.number<uint64_t>();
   slot.base = from.number<uint32_t>();
-  slot.base_offset = load_size_of(from, plan.sizes);
+  slot.base_offset = load_size_of(from, *plan.sizes);
   slot.first_step = from.number<uint32_t>();
   slot.last_step = from.number<uint32_t>();
   return slot;
@@ -123,7 +123,7 @@ Step load_step(ByteReader& from, const Plan& plan) {
   step.op = load_op(from);
   if (const auto* tensor = std::get_if<SizeTensor>(&step.op))
     for (const Size size : tensor->elements)
-      if (!size.known() && size.expression() >= plan.sizes.expression_count())
+      if (!size.known() && size.expression() >= plan.sizes->expression_count())
         from.refuse("a size outside the table");
   step.epilogues.resize(from.count(1));
   for (Program& program : step.epilogues)
@@ -144,7 +144,7 @@ Plan load_plan(ByteReader& from, int depth, const Plan* outer) {
   plan.target = from.text();
   plan.devices = load_texts(from);
   plan.name = from.text();
-  plan.sizes = outer ? outer->sizes : SizeTable::load(from);
+  plan.sizes = outer ? outer->sizes : std::make_shared<const SizeTable>(SizeTable::load(from));
   plan.slots.resize(from.count(1));
   for (Slot& slot : plan.slots) slot = load_slot(from, plan);
   plan.inputs = load_indices(from, plan.slots.size(), false);
@@ -163,7 +163,7 @@ void save_plan(ByteWriter& to, const Plan& plan, bool is_body) {
   to.text(plan.target);
   save_texts(to, plan.devices);
   to.text(plan.name);
-  if (!is_body) plan.sizes.save(to);
+  if (!is_body) plan.sizes->save(to);
   to.number(static_cast<uint32_t>(plan.slots.size()));
   for (const Slot& slot : plan.slots) save_slot(to, slot);
   save_indices(to, plan.inputs);

@@ -42,8 +42,7 @@ void check_slot_form(const Plan& plan, const Slot& slot) {
 }
 
 // The context gives late slots dense memory, so their kernels must have been made for that.
-void check_late_slots(const Plan& plan) {
-  SizeTable sizes = plan.sizes;
+void check_late_slots(const Plan& plan, SizeTable& sizes) {
   for (const Slot& slot : plan.slots)
     if (slot.storage == Storage::kLate && slot.strides != sizes.row_major_strides(slot.type.shape))
       refuse(fmt::format("slot \"{}\" is late and not row-major", slot.name));
@@ -128,8 +127,7 @@ void check_lifetimes(const Plan& plan) {
   }
 }
 
-void check_types(const Plan& plan, std::span<const Tensor> weights) {
-  SizeTable sizes = plan.sizes;
+void check_types(const Plan& plan, std::span<const Tensor> weights, SizeTable& sizes) {
   const auto facts = infer_slots(plan, weights, {}, sizes);
   for (size_t i = 0; i < plan.slots.size(); ++i) {
     if (!facts[i]) continue;
@@ -262,10 +260,13 @@ std::vector<std::optional<Fact>> infer_slots(const Plan& plan, std::span<const T
   return facts;
 }
 
-void check_plan(const Plan& plan, std::span<const Tensor> weights) {
+namespace {
+
+// sizes: the plan's, and those that inference makes.
+void check_with_bodies(const Plan& plan, std::span<const Tensor> weights, SizeTable& sizes) {
   if (plan.devices.empty()) refuse("it names no device");
   for (const Slot& slot : plan.slots) check_slot_form(plan, slot);
-  check_late_slots(plan);
+  check_late_slots(plan, sizes);
   for (const Slot& slot : plan.slots) {
     if (slot.storage == Storage::kWeight) check_weight(slot, weights);
     if (slot.storage == Storage::kView) check_view_within_base(plan, slot);
@@ -274,14 +275,21 @@ void check_plan(const Plan& plan, std::span<const Tensor> weights) {
   check_order(plan);
   check_lifetimes(plan);
   try {
-    check_types(plan, weights);
+    check_types(plan, weights, sizes);
   } catch (const Error& error) {
     refuse(error.what());
   }
   check_arena(plan);
   for (const Plan& body : plan.bodies)
     with_context([&] { return fmt::format("body \"{}\"", body.name); },
-                 [&] { check_plan(body, weights); });
+                 [&] { check_with_bodies(body, weights, sizes); });
+}
+
+}  // namespace
+
+void check_plan(const Plan& plan, std::span<const Tensor> weights) {
+  SizeTable sizes = *plan.sizes;
+  check_with_bodies(plan, weights, sizes);
 }
 
 }  // namespace anneal

@@ -27,17 +27,17 @@ std::string_view name(Storage storage) {
 }
 
 std::string slot_text(const Plan& plan, const Slot& slot, bool is_static) {
-  std::string text = fmt::format("{} {}", to_text(slot.type, plan.sizes), name(slot.storage));
+  std::string text = fmt::format("{} {}", to_text(slot.type, *plan.sizes), name(slot.storage));
   if (slot.storage == Storage::kWeight) text += fmt::format(" {}", slot.offset);
   if (slot.storage == Storage::kArena) {
     if (is_static) text += fmt::format(" at {}", slot.offset);
     text += fmt::format(", steps {}..{}", slot.first_step, slot.last_step);
   }
   if (slot.storage == Storage::kView)
-    text += fmt::format(" of %{} from {}", slot.base, plan.sizes.text(slot.base_offset));
-  SizeTable sizes = plan.sizes;
+    text += fmt::format(" of %{} from {}", slot.base, plan.sizes->text(slot.base_offset));
+  SizeTable sizes = *plan.sizes;
   if (slot.strides != sizes.row_major_strides(slot.type.shape))
-    text += fmt::format(", strides {}", plan.sizes.text(slot.strides));
+    text += fmt::format(", strides {}", plan.sizes->text(slot.strides));
   return text;
 }
 
@@ -51,7 +51,7 @@ std::string step_text(const Plan& plan, const Step& step) {
                                         : fmt::format("{}%{}", separator, step.inputs[i]);
   }
   std::string text =
-      fmt::format("{} = {}({}) {}", outputs, step.kernel, inputs, to_text(step.op, plan.sizes));
+      fmt::format("{} = {}({}) {}", outputs, step.kernel, inputs, to_text(step.op, *plan.sizes));
   for (const Program& program : step.epilogues)
     text += fmt::format(" epilogue=\"{}\"", to_text(program));
   return text;
@@ -80,9 +80,9 @@ std::string to_text(const Plan& plan) {
   fmt::memory_buffer out;
   const fmt::appender to(out);
   fmt::format_to(to, "plan \"{}\" for {}\n", plan.name, plan.target);
-  for (const SizeSymbol& symbol : plan.sizes.symbols())
-    fmt::format_to(to, "size {} in {}..{} opt {}\n", symbol.name, symbol.bounds.min,
-                   symbol.bounds.max, symbol.bounds.opt);
+  for (const SizeSymbol& symbol : plan.sizes->symbols())
+    fmt::format_to(to, "size {} in {}..{} opt {}{}\n", symbol.name, symbol.bounds.min,
+                   symbol.bounds.max, symbol.bounds.opt, symbol.varies ? " varies" : "");
   write(to, plan, "");
   return fmt::to_string(out);
 }

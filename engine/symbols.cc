@@ -9,7 +9,7 @@ namespace anneal {
 SymbolValues solve_symbols(const Plan& plan, std::span<const Dims> dims_of_inputs,
                            const SymbolValues& known) {
   SymbolValues values = known;
-  values.resize(plan.sizes.symbols().size());
+  values.resize(plan.sizes->symbols().size());
   std::vector<std::string_view> said_by(values.size(), "of the outer graph");
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     const Slot& slot = plan.slots[plan.inputs[i]];
@@ -17,15 +17,15 @@ SymbolValues solve_symbols(const Plan& plan, std::span<const Dims> dims_of_input
     const auto wrong = [&](std::string why) {
       fail(Code::kInvalidArgument,
            fmt::format("input \"{}\" has shape {}, the engine wants {}: {}", slot.name,
-                       to_text(dims), plan.sizes.text(slot.type.shape), why));
+                       to_text(dims), plan.sizes->text(slot.type.shape), why));
     };
     if (dims.rank() != slot.type.shape.rank())
       wrong(fmt::format("{} axes instead of {}", dims.rank(), slot.type.shape.rank()));
     for (int axis = 0; axis < dims.rank(); ++axis) {
       const Size size = slot.type.shape[axis];
-      const auto symbol = plan.sizes.symbol_index(size);
+      const auto symbol = plan.sizes->symbol_index(size);
       if (!symbol) continue;
-      const auto& [name, bounds] = plan.sizes.symbols()[*symbol];
+      const auto& [name, bounds, varies] = plan.sizes->symbols()[*symbol];
       if (values[*symbol] && *values[*symbol] != dims[axis])
         wrong(fmt::format("{} is {} here, but {} in input \"{}\"", name, dims[axis],
                           *values[*symbol], said_by[*symbol]));
@@ -36,7 +36,7 @@ SymbolValues solve_symbols(const Plan& plan, std::span<const Dims> dims_of_input
       said_by[*symbol] = slot.name;
     }
     for (int axis = 0; axis < dims.rank(); ++axis) {
-      const int64_t wanted = plan.sizes.evaluate(slot.type.shape[axis], values);
+      const int64_t wanted = plan.sizes->evaluate(slot.type.shape[axis], values);
       if (wanted != dims[axis])
         wrong(fmt::format("axis {} is {} instead of {}", axis, dims[axis], wanted));
     }
@@ -46,20 +46,17 @@ SymbolValues solve_symbols(const Plan& plan, std::span<const Dims> dims_of_input
 
 std::vector<bool> solvable_symbols(const Plan& plan, std::vector<bool> outside) {
   std::vector<bool> solvable = std::move(outside);
-  solvable.resize(plan.sizes.symbols().size());
+  solvable.resize(plan.sizes->symbols().size());
   for (const uint32_t input : plan.inputs)
     for (const Size size : plan.slots[input].type.shape)
-      if (const auto symbol = plan.sizes.symbol_index(size)) solvable[*symbol] = true;
+      if (const auto symbol = plan.sizes->symbol_index(size)) solvable[*symbol] = true;
   return solvable;
 }
 
 bool depends_on_values(const Shape& shape, const SizeTable& sizes,
                        const std::vector<bool>& solvable) {
-  return std::any_of(shape.begin(), shape.end(), [&](Size size) {
-    if (size.known()) return false;
-    const auto symbols = sizes.symbols_in(size);
-    return std::any_of(symbols.begin(), symbols.end(), [&](uint32_t s) { return !solvable[s]; });
-  });
+  return std::any_of(shape.begin(), shape.end(),
+                     [&](Size size) { return !sizes.is_made_of(size, solvable); });
 }
 
 }  // namespace anneal

@@ -160,16 +160,25 @@ Signature Graph::signature() const {
   return signature;
 }
 
+std::vector<bool> Graph::symbols_of_inputs() const {
+  std::vector<bool> found(sizes_->symbols().size());
+  for (const ValueId input : inputs_)
+    for (const Size size : value(input).type().shape)
+      if (const auto symbol = sizes_->symbol_index(size)) found[*symbol] = true;
+  return found;
+}
+
 Facts Graph::infer_outputs(LayerId id) const {
   const Layer& of = layer(id);
   return with_context([&] { return described(of); }, [&] { return infer_outputs(of); });
 }
 
-void Graph::name_unknown_sizes(Facts& facts, const std::vector<std::string>& names) const {
+void Graph::name_unknown_sizes(Facts& facts, const std::vector<std::string>& names,
+                               bool alike) const {
   const Facts inferred = facts;
   for (size_t k = 0; k < facts.size(); ++k) {
     Shape& shape = facts[k].type.shape;
-    size_t same = 0;
+    size_t same = alike ? 0 : k;
     while (inferred[same].type.shape != inferred[k].type.shape) ++same;
     for (int axis = 0; axis < shape.rank(); ++axis) {
       if (!shape[axis].is_unknown()) continue;
@@ -204,7 +213,7 @@ LayerId Graph::add(NewLayer added) {
                                              facts.size()));
                });
   added.output_names.resize(facts.size(), layer.name);
-  name_unknown_sizes(facts, added.output_names);
+  name_unknown_sizes(facts, added.output_names, bodies_of(layer.op).empty());
 
   const auto id = static_cast<LayerId>(layers_.size());
   for (size_t k = 0; k < facts.size(); ++k) {

@@ -68,7 +68,8 @@ class Graph {
   ValueId add_input(std::string name, Type type);
   ValueId add_constant(std::string name, Tensor tensor);
   // Infers the outputs' types; Size::unknown() becomes a fresh symbol, one for all outputs of the
-  // layer that have the same shape. Fails as infer_layer does, with the layer's name as context.
+  // layer that have the same shape unless bodies give them. Fails as infer_layer does, with the
+  // layer's name as context.
   LayerId add(NewLayer layer);
   // Marks a value as the next graph output, under this name (which may differ from the value's).
   void mark_output(ValueId value, std::string name);
@@ -105,6 +106,8 @@ class Graph {
   // What infer_layer() says of a layer's outputs now.
   Facts infer_outputs(LayerId id) const;
   Signature signature() const;  // the types of inputs and outputs
+  // By index: whether the symbol is a size of an input, so that every run knows it.
+  std::vector<bool> symbols_of_inputs() const;
   // The fact that refine() would leave: `inferred`, or `old` where that knows more. Fails with
   // kInvalidModel if they contradict each other.
   Fact narrowed(const Fact& old, const Fact& inferred) const;
@@ -127,7 +130,8 @@ class Graph {
   std::string unique(std::string name, const std::unordered_map<std::string, Id>& taken);
   Facts infer_outputs(const Layer& layer) const;
   void refine_body(const Layer& layer, const BodyUse& use);
-  void name_unknown_sizes(Facts& facts, const std::vector<std::string>& names) const;
+  // alike: outputs of one shape have the same sizes, also where these are unknown.
+  void name_unknown_sizes(Facts& facts, const std::vector<std::string>& names, bool alike) const;
   Graph copy_into(const std::shared_ptr<SizeTable>& sizes) const;
   void erase(LayerId id);
 

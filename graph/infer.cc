@@ -151,6 +151,7 @@ Facts infer_layer(const Op& op, std::span<const Program> epilogues, int op_input
   for (size_t k = 0; k < found.size(); ++k) of_op[k].type.shape = shape_of(found[k]);
   auto further = inputs.all().subspan(static_cast<size_t>(op_input_count));
   if (epilogues.empty() && further.empty()) return of_op;
+  if (!bodies_of(op).empty()) refuse("an epilogue or its inputs behind a body");
   if (epilogues.size() != of_op.size())
     refuse(fmt::format("{} epilogues for {} outputs", epilogues.size(), of_op.size()));
 
@@ -207,6 +208,8 @@ Shape broadcast(const Shape& a, const Shape& b, const SizeTable& sizes) {
         refuse(fmt::format("shapes {} and {} do not broadcast", sizes.text(a), sizes.text(b)));
       if (y.known() || (differ && x_may_be_1) || (x_may_be_1 && !y_may_be_1)) {
         to = y;
+      } else if (x_may_be_1 && y_may_be_1 && (sizes.varies(x) || sizes.varies(y))) {
+        to = Size::unknown();
       } else {
         to = x;
       }

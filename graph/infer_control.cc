@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <vector>
 
 #include "anneal/graph/infer_rules.h"
 
@@ -14,31 +14,25 @@ using rules::refuse;
 
 class Outer {
  public:
-  explicit Outer(const InferInputs& inputs) : inputs_(inputs) {
+  explicit Outer(const InferInputs& inputs)
+      : sizes_(inputs.sizes()), symbols_(sizes_.symbols().size()) {
     for (int i = 0; i < inputs.count(); ++i) {
       if (!inputs.has(i)) continue;
-      for (const Size size : inputs.type(i).shape) {
-        if (size.is_unknown()) continue;
-        for (const uint32_t symbol : inputs.sizes().symbols_in(size)) symbols_.insert(symbol);
-      }
+      for (const Size size : inputs.type(i).shape)
+        for (const uint32_t symbol : sizes_.symbols_in(size)) symbols_[symbol] = true;
     }
   }
 
   Shape seen(const Shape& shape) const {
     Shape result;
-    for (const Size size : shape) result.push_back(is_outer(size) ? size : Size::unknown());
+    for (const Size size : shape)
+      result.push_back(sizes_.is_made_of(size, symbols_) ? size : Size::unknown());
     return result;
   }
 
  private:
-  bool is_outer(Size size) const {
-    if (size.known() || size.is_unknown()) return true;
-    const auto symbols = inputs_.sizes().symbols_in(size);
-    return std::ranges::all_of(symbols, [&](uint32_t one) { return symbols_.contains(one); });
-  }
-
-  const InferInputs& inputs_;
-  std::set<uint32_t> symbols_;
+  const SizeTable& sizes_;
+  std::vector<bool> symbols_;
 };
 
 // What a value may be that is sometimes `a`, sometimes `b`.

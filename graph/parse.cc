@@ -236,6 +236,7 @@ class Parser {
       }
       sizes.set_bounds(symbol, bounds);
     }
+    if (line.accept_word("varies")) sizes.set_varies(symbol);
     line.expect_end();
   }
 

@@ -36,7 +36,8 @@ bool remove(Graph& graph, LayerId id, const PassOptions& options) {
   const Layer& layer = graph.layer(id);
   if (layer.outputs.size() != 1 || layer.inputs.empty() || !layer.epilogues.empty()) return false;
   const ValueId input = layer.inputs[0], output = layer.outputs[0];
-  if (graph.value(input).type() != graph.value(output).type()) return false;
+  if (input == ValueId::kNone || graph.value(input).type() != graph.value(output).type())
+    return false;
   if (!keeps_order(graph, layer)) return false;
   if (graph.is_output(output) && producer(graph, input) == LayerId::kNone) return false;
   options.record(layer.name, "changes nothing");

@@ -35,17 +35,10 @@ std::optional<Tensor> constant_of(const Fact& fact) {
   }
 }
 
-// Whether each symbol in the sizes is a size of a graph input.
 bool decided_by_inputs(const Graph& graph, const std::vector<Size>& elements) {
-  std::vector<bool> decided(graph.sizes().symbols().size());
-  for (const ValueId input : graph.inputs())
-    for (const Size size : graph.value(input).type().shape)
-      if (const auto symbol = graph.sizes().symbol_index(size)) decided[*symbol] = true;
-  return std::all_of(elements.begin(), elements.end(), [&](Size element) {
-    if (element.known()) return true;
-    const auto symbols = graph.sizes().symbols_in(element);
-    return std::all_of(symbols.begin(), symbols.end(), [&](uint32_t s) { return decided[s]; });
-  });
+  const auto decided = graph.symbols_of_inputs();
+  return std::all_of(elements.begin(), elements.end(),
+                     [&](Size element) { return graph.sizes().is_made_of(element, decided); });
 }
 
 bool solve(Graph& graph, LayerId id, const PassOptions& options) {

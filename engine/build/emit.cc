@@ -111,7 +111,7 @@ void Emitter::add_ports() {
     slots_[input] = slot;
     plan_.inputs.push_back(slot);
   }
-  plan_.sizes = graph_.sizes();
+  plan_.sizes = std::make_shared<const SizeTable>(graph_.sizes());
   solvable_ = solvable_symbols(plan_, std::move(solvable_));
   for (size_t i = 0; i < graph_.outputs().size(); ++i) {
     const auto& [name, value] = graph_.outputs()[i];
@@ -335,7 +335,7 @@ Plan Emitter::run() {
                                          fmt::join(unsupported_, "\n  ")));
   emit_missing_outputs();
   emit_bodies();
-  plan_.sizes = graph_.sizes();
+  plan_.sizes = std::make_shared<const SizeTable>(graph_.sizes());
   share_in_place(plan_);
   place_arena(plan_);
   return std::move(plan_);

@@ -14,7 +14,7 @@ uint64_t bytes_of(const TensorView& view) {
 // A static plan was checked when it was loaded; symbolic sizes meet reality here.
 void check_inference(const Plan& plan, std::span<const Tensor> weights,
                      std::span<const Dims> dims_of_inputs, const BoundPlan& bound) {
-  SizeTable sizes = plan.sizes;
+  SizeTable sizes = *plan.sizes;
   const auto facts = infer_slots(plan, weights, dims_of_inputs, sizes);
   for (size_t i = 0; i < plan.slots.size(); ++i) {
     if (!facts[i] || plan.slots[i].storage == Storage::kLate) continue;
@@ -31,7 +31,7 @@ void check_views(const Plan& plan, const BoundPlan& bound) {
   for (size_t i = 0; i < plan.slots.size(); ++i) {
     const Slot& slot = plan.slots[i];
     if (slot.storage != Storage::kView) continue;
-    const int64_t offset = plan.sizes.evaluate(slot.base_offset, bound.symbols);
+    const int64_t offset = plan.sizes->evaluate(slot.base_offset, bound.symbols);
     const TensorView &view = bound.slots[i], &base = bound.slots[slot.base];
     if (offset < 0 || offset > extent(base.dims, base.strides) - extent(view.dims, view.strides))
       fail(Code::kInvalidArgument,
@@ -75,8 +75,8 @@ BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,
     TensorView& view = bound.slots[i];
     view.dtype = slot.type.dtype;
     if (slot.storage == Storage::kLate) continue;
-    view.dims = plan.sizes.evaluate(slot.type.shape, bound.symbols);
-    view.strides = plan.sizes.evaluate(slot.strides, bound.symbols);
+    view.dims = plan.sizes->evaluate(slot.type.shape, bound.symbols);
+    view.strides = plan.sizes->evaluate(slot.strides, bound.symbols);
     static_cast<void>(extent(view.dims, view.strides));
   }
   const bool fixed = is_static(plan);

@@ -155,13 +155,10 @@ TensorView PlanRun::next_element(PlanRun& body, size_t output, const Dims& dims,
 Dims PlanRun::dims_of_nothing(const Shape& shape) const {
   Dims dims;
   for (const Size size : shape) {
-    bool decided = size.known();
-    if (!decided) {
-      const auto symbols = plan_.sizes.symbols_in(size);
-      decided = std::all_of(symbols.begin(), symbols.end(),
-                            [&](uint32_t symbol) { return symbols_[symbol].has_value(); });
-    }
-    dims.push_back(decided ? plan_.sizes.evaluate(size, symbols_) : 0);
+    const auto symbols = plan_.sizes->symbols_in(size);
+    const bool decided = std::all_of(symbols.begin(), symbols.end(),
+                                     [&](uint32_t symbol) { return symbols_[symbol].has_value(); });
+    dims.push_back(decided ? plan_.sizes->evaluate(size, symbols_) : 0);
   }
   return dims;
 }

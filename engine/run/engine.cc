@@ -47,8 +47,8 @@ Port port_of(const Plan& plan, uint32_t index) {
   Port port{.name = slot.name, .dtype = slot.type.dtype};
   for (const Size size : slot.type.shape) {
     port.dims.push_back(size.known() ? size.value() : -1);
-    port.dim_names.push_back(plan.sizes.text(size));
-    const Bounds bounds = plan.sizes.range(size);
+    port.dim_names.push_back(plan.sizes->text(size));
+    const Bounds bounds = plan.sizes->range(size);
     port.min_dims.push_back(bounds.min);
     port.max_dims.push_back(bounds.max);
   }
@@ -83,7 +83,7 @@ std::unique_ptr<Kernel> make_kernel(const EngineFile& file, const Plan& plan, co
                   .op_input_count = static_cast<int>(step.op_input_count),
                   .inputs = inputs,
                   .outputs = outputs,
-                  .sizes = plan.sizes,
+                  .sizes = *plan.sizes,
                   .device = device,
                   .tactic = step.tactic};
   std::string why = "this library has no such kernel";

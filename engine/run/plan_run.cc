@@ -121,7 +121,7 @@ void PlanRun::resolve_slots() {
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = plan_.slots[i];
     if (slot.storage != Storage::kView) continue;
-    const int64_t offset = plan_.sizes.evaluate(slot.base_offset, bound_.symbols);
+    const int64_t offset = plan_.sizes->evaluate(slot.base_offset, bound_.symbols);
     slots_[i].data =
         slots_[slot.base].data + offset * static_cast<int64_t>(size_of(slot.type.dtype));
   }
@@ -154,7 +154,7 @@ void PlanRun::run_size_tensor(const Step& step) {
   const int64_t stride = to.strides.rank() == 0 ? 1 : to.strides[0];
   for (size_t i = 0; i < elements.size(); ++i)
     to.as<int64_t>()[static_cast<int64_t>(i) * stride] =
-        plan_.sizes.evaluate(elements[i], symbols_);
+        plan_.sizes->evaluate(elements[i], symbols_);
 }
 
 // The dims that values have given a slot: its symbols get theirs, and a late one gets memory.
@@ -162,11 +162,11 @@ void PlanRun::settle(uint32_t index, const Dims& dims) {
   const Slot& slot = plan_.slots[index];
   const Shape& shape = slot.type.shape;
   for (int axis = 0; axis < std::min(shape.rank(), dims.rank()); ++axis)
-    if (const auto symbol = plan_.sizes.symbol_index(shape[axis]); symbol && !symbols_[*symbol])
+    if (const auto symbol = plan_.sizes->symbol_index(shape[axis]); symbol && !symbols_[*symbol])
       symbols_[*symbol] = dims[axis];
-  if (plan_.sizes.evaluate(shape, symbols_) != dims)
+  if (plan_.sizes->evaluate(shape, symbols_) != dims)
     fail(Code::kInvalidArgument, fmt::format("\"{}\" became {}, the engine expects {}", slot.name,
-                                             to_text(dims), plan_.sizes.text(shape)));
+                                             to_text(dims), plan_.sizes->text(shape)));
   if (slot.storage != Storage::kLate) return;
   static_cast<void>(extent(dims, row_major_strides(dims)));
   ensure(late_[index], static_cast<size_t>(count(dims)) * size_of(slot.type.dtype));

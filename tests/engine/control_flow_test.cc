@@ -163,6 +163,91 @@ graph grow(n: i64[], v: f32[M])
               ElementsAre(7, 7));
 }
 
+// Two results of a branch, or of a loop, whose sizes have nothing to do with each other.
+TEST(ControlFlow, EveryResultHasASizeOfItsOwn) {
+  const auto branch = engine_of(build_text(R"txt(
+graph sizes(a: bool[], x: f32[4])
+  body then(x1: f32[4])
+    p = Slice(x1, i64{0}, i64{1}, i64{0}, i64{1})
+    q = Slice(x1, i64{0}, i64{2}, i64{0}, i64{1})
+    return p, q
+  end
+  body else(x1: f32[4])
+    p = Slice(x1, i64{0}, i64{3}, i64{0}, i64{1})
+    q = Concat(x1, x1) axis=0
+    return p, q
+  end
+  y, z = If(a, x)
+  return y, z
+)txt"));
+  ExecutionContext context(branch);
+  auto got = run(context, *branch, {scalar_bool(true), floats({4}, {1, 2, 3, 4})});
+  EXPECT_THAT(got["y"], ElementsAre(1));
+  EXPECT_THAT(got["z"], ElementsAre(1, 2));
+  got = run(context, *branch, {scalar_bool(false), floats({4}, {1, 2, 3, 4})});
+  EXPECT_THAT(got["y"], ElementsAre(1, 2, 3));
+  EXPECT_EQ(got["z"].size(), 8u);
+
+  const auto loop = engine_of(build_text(R"txt(
+size A varies
+size B varies
+graph grow(n: i64[], v: f32[1])
+  const one: f32[1] = {1}
+  body again(i: i64[], c: bool[], a: f32[A], b: f32[B], one1: f32[1])
+    a2 = Concat(a, one1) axis=0
+    b2 = Concat(b, b) axis=0
+    return c, a2, b2
+  end
+  y, z = Loop(n, _, v, v, one) body=0 carried=2
+  return y, z
+)txt"));
+  ExecutionContext doubling(loop);
+  got = run(doubling, *loop, {scalar_i64(3), floats({1}, {5})});
+  EXPECT_THAT(got["y"], ElementsAre(5, 1, 1, 1));
+  EXPECT_THAT(got["z"], ElementsAre(5, 5, 5, 5, 5, 5, 5, 5));
+}
+
+// A carried value that begins as one number is broadcast by the first iteration.
+TEST(ControlFlow, CarriedValuesAreBroadcast) {
+  const auto engine = engine_of(build_text(R"txt(
+size K varies
+size N in 1..9 opt 5
+graph sum(n: i64[], v: f32[1], w: f32[N])
+  body again(i: i64[], c: bool[], v1: f32[K], w1: f32[N])
+    v2 = Pointwise(v1, w1) program="(f32,f32)->(f32) add($0,$1)"
+    return c, v2
+  end
+  y = Loop(n, _, v, w) body=0 carried=1
+  return y
+)txt"));
+  ExecutionContext context(engine);
+  const auto after = [&](int64_t n) {
+    return run(context, *engine, {scalar_i64(n), floats({1}, {1}), floats({3}, {1, 2, 3})})["y"];
+  };
+  EXPECT_THAT(after(0), ElementsAre(1));
+  EXPECT_THAT(after(1), ElementsAre(2, 3, 4));
+  EXPECT_THAT(after(3), ElementsAre(4, 7, 10));
+}
+
+// Without a trip count the layer's first input is absent.
+TEST(ControlFlow, ALoopByConditionAlone) {
+  const auto engine = engine_of(build_text(R"txt(
+graph halve(go: bool[], v: f32[], limit: f32[])
+  body again(i: i64[], c: bool[], v1: f32[], limit1: f32[])
+    v2 = Pointwise(v1) program="(f32)->(f32) mul($0,0.5f32)"
+    c2 = Pointwise(v2, limit1) program="(f32,f32)->(bool) lt($1,$0)"
+    return c2, v2
+  end
+  y = Loop(_, go, v, limit) body=0 carried=1
+  return y
+)txt"));
+  ExecutionContext context(engine);
+  EXPECT_THAT(run(context, *engine, {scalar_bool(true), floats({}, {8}), floats({}, {1.5})})["y"],
+              ElementsAre(1));
+  EXPECT_THAT(run(context, *engine, {scalar_bool(false), floats({}, {8}), floats({}, {1})})["y"],
+              ElementsAre(8));
+}
+
 // Sums from both ends of two sequences, one of them along axis 1.
 TEST(ControlFlow, ScanAlongAnyAxisInAnyDirection) {
   const auto engine = engine_of(build_text(R"txt(

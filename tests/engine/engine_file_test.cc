@@ -117,11 +117,11 @@ TEST_P(EngineFiles, FlippedBytesWithRightChecksumsDoNoHarm) {
 }
 
 std::string name_of(const ::testing::TestParamInfo<std::string_view>& info) {
-  const std::string_view names[] = {"Conv", "Dynamic", "Late"};
+  const std::string_view names[] = {"Conv", "Dynamic", "Late", "Bodies"};
   return std::string(names[info.index]);
 }
-INSTANTIATE_TEST_SUITE_P(Nets, EngineFiles, ::testing::Values(kConvNet, kDynamicNet, kLateNet),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Nets, EngineFiles,
+                         ::testing::Values(kConvNet, kDynamicNet, kLateNet, kBodiesNet), name_of);
 
 TEST(EngineFile, AnotherVersionIsRefusedByName) {
   Bytes bytes = save(build_text(kDynamicNet));
@@ -165,6 +165,48 @@ TEST(EngineFile, LateSlotsMustBeDense) {
   for (Slot& slot : file.plans[0].slots)
     if (slot.storage == Storage::kLate && slot.strides.rank() == 2) slot.strides[0] = 1000;
   EXPECT_THAT(refusal(save(file)), HasSubstr("late and not row-major"));
+}
+
+// What a body gives is stored as it is: an epilogue of the step would be of another type, and an
+// input behind the op's one that the body does not have.
+TEST(EngineFile, StepsWithBodiesEndWithThem) {
+  constexpr std::string_view kBranch = R"txt(
+graph branch(c: bool[], x: f32[64])
+  body then(a: f32[64])
+    return a
+  end
+  body else(a: f32[64])
+    d = Pointwise(a) program="(f32)->(f32) neg($0)"
+    return d
+  end
+  y = If(c, x)
+  return y
+)txt";
+  const auto forged = [&](int further) {
+    EngineFile file = build_text(kBranch);
+    Plan& plan = file.plans[0];
+    for (Step& step : plan.steps) {
+      if (!std::holds_alternative<If>(step.op)) continue;
+      ProgramBuilder builder;
+      const Reg value = builder.input(0, DataType::kF32);
+      for (int i = 1; i <= further; ++i) builder.input(i, DataType::kF32);
+      step.epilogues = {builder.finish(value, further == 0 ? DataType::kI8 : DataType::kF32)};
+      for (int i = 0; i < further; ++i) step.inputs.push_back(step.inputs[1]);
+      if (further == 0) plan.slots[step.outputs[0]].type.dtype = DataType::kI8;
+    }
+    return refusal(save(file));
+  };
+  EXPECT_THAT(forged(0), HasSubstr("behind a body"));
+  EXPECT_THAT(forged(1000), HasSubstr("behind a body"));
+}
+
+// Bodies share the sizes of their plan: many bodies do not multiply them.
+TEST(EngineFile, BodiesShareSizes) {
+  const EngineFile file = load(save(build_text(kBodiesNet)));
+  const Plan& plan = file.plans[0];
+  ASSERT_EQ(plan.bodies.size(), 1u);
+  EXPECT_EQ(plan.bodies[0].sizes, plan.sizes);
+  EXPECT_EQ(plan.bodies[0].bodies[0].sizes, plan.sizes);
 }
 
 TEST(EngineFile, EqualWeightsAreStoredOnce) {

@@ -46,4 +46,26 @@ graph late_net(x: f32[3], n: i64[2])
   return r as y, s as sums
 )txt";
 
+// A branch in each step of a scan; nothing in it decides how often something runs.
+inline constexpr std::string_view kBodiesNet = R"txt(
+size T in 1..8 opt 4
+graph bodies_net(s: f32[3], x: f32[T,3])
+  body step(s1: f32[3], x1: f32[3])
+    body then(a: f32[3], b: f32[3])
+      d = Pointwise(a, b) program="(f32,f32)->(f32) sub($0,$1)"
+      return d
+    end
+    body else(a: f32[3], b: f32[3])
+      return b
+    end
+    most = Reduce(x1, i64{0}) kind=max keepdims=false
+    c = Pointwise(most) program="(f32)->(bool) lt($0,1f32)"
+    v = If(c, s1, x1)
+    return v, x1 as seen
+  end
+  last, seen = Scan(s, x) body=0 carried=1 axes=[0] reverse=[0] output_axes=[0] output_reverse=[1]
+  y = Pointwise(last) program="(f32)->(f32) mul($0,3f32)"
+  return y, seen
+)txt";
+
 }  // namespace anneal::testing
