@@ -13,6 +13,8 @@ using anneal_onnx::NodeProto;
 
 constexpr int kMaxBodyDepth = 32;
 constexpr int kMaxTries = 64;  // of choices between branches
+// A body inside others may be imported again for each way to see the outer ones.
+constexpr int kMaxNodesAgain = 1'000'000;
 
 const GraphProto& graph_attribute(const NodeProto& proto, Node& node, std::string_view name) {
   node.ignore(name);
@@ -100,6 +102,14 @@ void GraphImporter::add_body_input(const GraphProto& proto, int index, const Typ
          body.scope);
 }
 
+// first_node: how many were done before what is about to be done again.
+void GraphImporter::count_again(int first_node) {
+  nodes_again_ += nodes_done_ - first_node;
+  if (nodes_again_ > kMaxNodesAgain)
+    fail(Code::kUnsupported, "nested bodies whose types depend on each other: more than " +
+                                 std::to_string(kMaxNodesAgain) + " nodes imported again");
+}
+
 bool GraphImporter::import_body(const GraphProto& proto, Body& body) {
   for (const NodeProto& node : proto.node())
     for (const std::string& output : node.output())
@@ -115,8 +125,6 @@ std::optional<Outputs> GraphImporter::import_branch(const GraphProto& branch,
   Scope inner{.prefix = name + "/", .opsets = scope.opsets, .model = scope.model, .outer = &scope};
   inner.attributes = scope.attributes;
   inner.depth = scope.depth + 1;
-  if (branch.output_size() < proto.output_size())
-    fail(Code::kInvalidModel, "a branch has fewer outputs than the node");
   for (int i = 0; i < proto.output_size(); ++i) {
     if (proto.output(i).empty()) continue;
     const auto outer = scope.outer_names.find(proto.output(i));
@@ -168,12 +176,17 @@ std::optional<Outputs> GraphImporter::import_if(const NodeProto& proto, Node& no
   node.expect_inputs(1, 1);
   const GraphProto& then_branch = graph_attribute(proto, node, "then_branch");
   const GraphProto& else_branch = graph_attribute(proto, node, "else_branch");
+  for (const GraphProto* branch : {&then_branch, &else_branch})
+    if (branch->output_size() != proto.output_size())
+      node.invalid("a branch of " + std::to_string(branch->output_size()) + " outputs for " +
+                   std::to_string(proto.output_size()) + " of the node");
   if (const auto condition = node.known_integers(0); condition && condition->size() == 1)
     return import_branch(condition->front() != 0 ? then_branch : else_branch, proto, node.name(),
                          scope);
 
   // Both branches take the captures of both: those of the first come first in the second too.
   const Unsupported before = unsupported_;
+  const int first_node = nodes_done_;
   const auto then_body = begin_body(node.name() + "/then", scope);
   const auto else_body = begin_body(node.name() + "/else", scope);
   std::exception_ptr then_error, else_error;
@@ -184,11 +197,13 @@ std::optional<Outputs> GraphImporter::import_if(const NodeProto& proto, Node& no
   if (then_error && else_error) std::rethrow_exception(then_error);
   if (then_error || else_error) {
     unsupported_ = before;
+    count_again(first_node);
     return assume_branch(!then_error, then_error ? else_branch : then_branch, proto, node, scope);
   }
   if (!complete) return std::nullopt;
   for (const ValueId value : else_body->scope.captures) capture(value, then_body->scope);
   if (!of_same_kinds(then_body->graph.signature(), else_body->graph.signature())) {
+    count_again(first_node);
     const bool takes_then = choices_.takes_then(proto);
     return assume_branch(takes_then, takes_then ? then_branch : else_branch, proto, node, scope);
   }
@@ -221,25 +236,35 @@ std::unique_ptr<GraphImporter::Body> GraphImporter::import_iterated(const GraphP
   if (static_cast<size_t>(proto.output_size()) < first_output + carried)
     node.invalid("the body has too few outputs");
   SizeTable& sizes = node.sizes();
-  std::vector<std::vector<bool>> varies(carried);
-  for (size_t k = 0; k < carried; ++k)
-    varies[k].resize(static_cast<size_t>(inputs[first_carried + k].shape.rank()));
   const auto vary = [&](size_t k, int axis) {
-    varies[k][static_cast<size_t>(axis)] = true;
-    inputs[first_carried + k].shape[axis] =
+    const Size size =
         sizes.fresh(node.name() + "/" + proto.input(static_cast<int>(first_carried + k)).name() +
                     ".size" + std::to_string(axis));
+    sizes.set_varies(size);
+    inputs[first_carried + k].shape[axis] = size;
   };
+  // Imported again because of an outer body, this one begins with what varied before.
+  std::vector<std::vector<bool>>& varies = varying_[node.name()];
+  varies.resize(carried);
+  for (size_t k = 0; k < carried; ++k) {
+    varies[k].resize(static_cast<size_t>(inputs[first_carried + k].shape.rank()));
+    for (size_t axis = 0; axis < varies[k].size(); ++axis)
+      if (varies[k][axis]) vary(k, static_cast<int>(axis));
+  }
   const auto vary_all = [&] {
     bool any = false;
     for (size_t k = 0; k < carried; ++k)
       for (size_t axis = 0; axis < varies[k].size(); ++axis)
-        if (!varies[k][axis]) vary(k, static_cast<int>(axis)), any = true;
+        if (!varies[k][axis]) {
+          varies[k][axis] = any = true;
+          vary(k, static_cast<int>(axis));
+        }
     return any;
   };
   for (;;) {
     auto body = begin_body(node.name() + "/body", scope);
     const Unsupported before = unsupported_;
+    const int first_node = nodes_done_;
     for (size_t i = 0; i < inputs.size(); ++i)
       add_body_input(proto, static_cast<int>(i), inputs[i], *body);
     try {
@@ -248,6 +273,7 @@ std::unique_ptr<GraphImporter::Body> GraphImporter::import_iterated(const GraphP
       // The sizes of the first iteration may be none that the body can have in the others.
       if (error.code() != Code::kInvalidModel || !vary_all()) throw;
       unsupported_ = before;
+      count_again(first_node);
       continue;
     }
     bool changed = false;
@@ -262,18 +288,22 @@ std::unique_ptr<GraphImporter::Body> GraphImporter::import_iterated(const GraphP
                      std::string(anneal::name(given.dtype)));
       if (given.shape.rank() != next.shape.rank()) node.unsupported(name + " changes its rank");
       for (int axis = 0; axis < given.shape.rank(); ++axis)
-        if (!varies[k][static_cast<size_t>(axis)] && given.shape[axis] != next.shape[axis])
-          vary(k, axis), changed = true;
+        if (!varies[k][static_cast<size_t>(axis)] && given.shape[axis] != next.shape[axis]) {
+          varies[k][static_cast<size_t>(axis)] = changed = true;
+          vary(k, axis);
+        }
     }
     if (!changed) return body;
     unsupported_ = before;
+    count_again(first_node);
   }
 }
 
 std::optional<Outputs> GraphImporter::import_loop(const NodeProto& proto, Node& node,
                                                   Scope& scope) {
   const GraphProto& body_proto = graph_attribute(proto, node, "body");
-  const size_t carried = static_cast<size_t>(std::max(node.input_count() - 2, 0));
+  if (proto.input_size() < 2) node.invalid("a Loop without its trip count and condition");
+  const auto carried = static_cast<size_t>(std::max(node.input_count() - 2, 0));  // "" at the end
   require_tensors(node, 2, carried);
   std::vector<Type> inputs = {{DataType::kI64, {}}, {DataType::kBool, {}}};
   for (size_t k = 0; k < carried; ++k)

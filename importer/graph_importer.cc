@@ -82,8 +82,9 @@ Graph GraphImporter::import() {
   import_inputs(proto);
   import_nodes(proto.node(), main_);
   if (proto.output().empty()) fail(Code::kInvalidModel, "the graph has no outputs");
-  import_outputs(proto, main_);
+  const bool complete = import_outputs(proto, main_);
   unsupported_.throw_if_any();
+  check(complete, "outputs are incomplete only where something is not supported");
   check_declared_types(proto);
   graph_.erase_unused();
   return std::move(graph_);
@@ -146,12 +147,17 @@ bool GraphImporter::import_outputs(const GraphProto& graph, Scope& scope) {
   for (const auto& output : graph.output()) {
     const Known& known = with_context([] { return "graph output"; },
                                       [&]() -> const Known& { return use(output.name(), scope); });
-    if (!names.insert(output.name()).second)
-      fail(Code::kInvalidModel, "graph output \"" + output.name() + "\" is listed twice");
+    // What a body gives is taken by position; a caller of the main graph asks by name.
+    std::string name = output.name();
+    for (int n = 2; !names.insert(name).second; ++n) {
+      if (&scope == &main_)
+        fail(Code::kInvalidModel, "graph output \"" + name + "\" is listed twice");
+      name = output.name() + "." + std::to_string(n);
+    }
     if (known.value == ValueId::kNone) {
       complete = false;
     } else {
-      scope.model->graph.mark_output(known.value, scope.prefix + output.name());
+      scope.model->graph.mark_output(known.value, scope.prefix + name);
     }
   }
   return complete;
@@ -182,6 +188,18 @@ const GraphImporter::Known& GraphImporter::use(const std::string& name, Scope& s
   return known;
 }
 
+// Whether every run knows these sizes before the body begins, whatever layers are left then.
+bool GraphImporter::known_outside(const std::vector<Size>& elements, const Scope& scope) {
+  const SizeTable& sizes = scope.model->graph.sizes();
+  std::vector<bool> symbols(sizes.symbols().size());
+  for (const Scope* outer = scope.outer; outer; outer = outer->outer) {
+    const auto found = outer->model->graph.symbols_of_inputs();
+    for (size_t i = 0; i < symbols.size(); ++i) symbols[i] = symbols[i] || found[i];
+  }
+  return std::ranges::all_of(
+      elements, [&](Size one) { return !one.is_unknown() && sizes.is_made_of(one, symbols); });
+}
+
 // A value of the outer graph, as the body's graph sees it: constants and known sizes are its own,
 // anything else is an input.
 ValueId GraphImporter::capture(ValueId outer, Scope& scope) {
@@ -194,7 +212,7 @@ ValueId GraphImporter::capture(ValueId outer, Scope& scope) {
   const auto& elements = value.fact.elements;
   if (value.constant) return captured->second = body.add_constant(value.name, *value.constant);
   if (elements && value.type().dtype == DataType::kI64 && value.type().shape.rank() <= 1 &&
-      std::none_of(elements->begin(), elements->end(), [](Size one) { return one.is_unknown(); })) {
+      known_outside(*elements, scope)) {
     const LayerId sizes =
         body.add({.name = value.name,
                   .op = SizeTensor{.elements = *elements, .scalar = value.type().shape.rank() == 0},

@@ -98,6 +98,7 @@ class GraphImporter {
                                              Scope& scope) const;
   const Known& use(const std::string& name, Scope& scope);
   ValueId capture(ValueId outer, Scope& scope);
+  static bool known_outside(const std::vector<Size>& elements, const Scope& scope);
   // False if an input comes from a node that is not supported.
   bool find_inputs(const anneal_onnx::NodeProto& proto, Scope& scope, std::vector<ValueId>* inputs);
   void define(const std::string& name, Known known, Scope& scope);
@@ -128,6 +129,7 @@ class GraphImporter {
   void add_body_input(const anneal_onnx::GraphProto& proto, int index, const Type& type,
                       Body& body);
   bool import_body(const anneal_onnx::GraphProto& proto, Body& body);
+  void count_again(int first_node);
   // The same; a branch that the types rule out gives an error.
   bool import_if_valid(const anneal_onnx::GraphProto& proto, Body& body, std::exception_ptr& error);
   std::unique_ptr<Body> import_iterated(const anneal_onnx::GraphProto& proto, const Node& node,
@@ -143,6 +145,9 @@ class GraphImporter {
   std::map<FunctionKey, const anneal_onnx::FunctionProto*> functions_;
   Unsupported unsupported_;
   int nodes_done_ = 0;
+  int nodes_again_ = 0;  // of bodies that were imported more than once
+  // By name of a Loop or Scan: which axes of each carried value vary.
+  std::unordered_map<std::string, std::vector<std::vector<bool>>> varying_;
 };
 
 }  // namespace anneal

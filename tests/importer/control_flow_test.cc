@@ -137,6 +137,69 @@ TEST(ImportControlFlow, NodesWaitForWhatTheirBodiesUse) {
   EXPECT_EQ(import(model).bodies().size(), 2u);
 }
 
+// The size of what NonZero gives is known once it ran: nothing says that it does if only its shape
+// is used, so the body takes the shape.
+TEST(ImportControlFlow, SizesThatValuesDecideAreCaptured) {
+  ModelBuilder model;
+  model.input("c", {}, kBool).input("x", {"N"}).output("y");
+  model.node("NonZero", {"x"}, {"nz"});
+  model.node("Shape", {"nz"}, {"s"});
+  model.node("Shape", {"x"}, {"n"});
+  ModelBuilder then_branch = body_of("Neg", {"s"}, "t");
+  ModelBuilder else_branch = body_of("Mul", {"s", "n"}, "t");
+  auto& node = model.node("If", {"c"}, {"y"}, "branch");
+  set(node, "then_branch", then_branch);
+  set(node, "else_branch", else_branch);
+  const Graph graph = import(model);
+  const Graph& inner = body(graph, "branch/else");
+  ASSERT_EQ(inner.inputs().size(), 1u);
+  EXPECT_EQ(inner.value(inner.inputs()[0]).name, "s");
+  EXPECT_THAT(to_text(inner), HasSubstr("SizeTensor() elements=[N]"));
+}
+
+TEST(ImportControlFlow, ABodyMayGiveAValueTwice) {
+  ModelBuilder model;
+  model.input("n", {}, kInt64).input("x", {"2"}).output("y").output("all");
+  ModelBuilder loop;
+  loop.input("i", {}, kInt64).input("c", {}, kBool).input("v", {"2"});
+  loop.output("c2").output("v2").output("v2");
+  loop.node("Identity", {"c"}, {"c2"});
+  loop.node("Exp", {"v"}, {"v2"});
+  set(model.node("Loop", {"n", "", "x"}, {"y", "all"}, "loop"), "body", loop);
+  const Graph graph = import(model);
+  EXPECT_EQ(graph.outputs().size(), 2u);
+  EXPECT_EQ(body(graph, "loop/body").outputs()[2].name, "loop/body/v2.2");
+}
+
+// Sizes that change in the innermost body change in all of them. Each level is tried with the sizes
+// of its first iteration; together that would be 2^24 imports.
+TEST(ImportControlFlow, LoopsInLoopsAreImportedAFewTimesEach) {
+  constexpr int kDepth = 24;
+  const auto value = [](int depth) { return "v" + std::to_string(depth); };
+  ModelBuilder inner;
+  for (int depth = kDepth; depth >= 0; --depth) {
+    ModelBuilder outer;
+    const std::string result = "r" + std::to_string(depth);
+    if (depth == 0) {
+      outer.input("n", {}, kInt64).input("v0", {"2"}).input("k", {"1"}).output("r0");
+    } else {
+      outer.input("i" + std::to_string(depth), {}, kInt64)
+          .input("c" + std::to_string(depth), {}, kBool);
+      outer.input(value(depth), {"?"});
+      outer.output("next" + std::to_string(depth)).output(result);
+      outer.node("Identity", {"c" + std::to_string(depth)}, {"next" + std::to_string(depth)});
+    }
+    if (depth == kDepth) {
+      anneal::set(outer.node("Concat", {value(depth), "k"}, {result}), "axis", int64_t{0});
+    } else {
+      set(outer.node("Loop", {"n", "", value(depth)}, {result}), "body", inner);
+    }
+    inner = outer;
+  }
+  const Graph graph = import(inner);
+  EXPECT_LT(graph.sizes().symbols().size(), 1000u);
+}
+
 TEST(ImportControlFlow, MistakesAreNamed) {
   const auto loop_error = [](const std::string& op, const std::vector<std::string>& inputs) {
     ModelBuilder model;
@@ -160,6 +223,20 @@ TEST(ImportControlFlow, MistakesAreNamed) {
   model.input("n", {}, kInt64).input("x", {"2"}).output("y");
   model.node("Loop", {"n", "", "x"}, {"y"}, "loop");
   EXPECT_THAT(error(model), HasSubstr("attribute \"body\" is missing"));
+
+  ModelBuilder few;
+  few.input("c", {}, kBool).input("x", {"2"}).output("y").output("z");
+  ModelBuilder branch = body_of("Exp", {"x"}, "t");
+  auto& node = few.node("If", {"c"}, {"y", "z"});
+  set(node, "then_branch", branch);
+  set(node, "else_branch", branch);
+  EXPECT_THAT(error(few), HasSubstr("a branch of 1 outputs for 2 of the node"));
+
+  ModelBuilder bare;
+  bare.input("n", {}, kInt64).output("y");
+  ModelBuilder loop = body_of("Exp", {"x"}, "t");
+  set(bare.node("Loop", {"n"}, {"y"}), "body", loop);
+  EXPECT_THAT(error(bare), HasSubstr("without its trip count and condition"));
 }
 
 }  // namespace
