@@ -105,10 +105,7 @@ class Widener {
       const ValueId input = layer.inputs[0], output = layer.outputs[0];
       const DataType from = graph_.value(input).type().dtype;
       const DataType to = graph_.value(output).type().dtype;
-      if (from == DataType::kF32 && is_half(to) && program == conversion(from, to)) {
-        wide_.try_emplace(output, input);
-        return false;
-      }
+      if (from == DataType::kF32 && is_half(to) && program == conversion(from, to)) return false;
       if (is_half(from) && program == conversion(from, DataType::kF32)) return false;
     }
     const auto half = [&](ValueId id) {
