@@ -18,6 +18,7 @@
 namespace anneal {
 namespace {
 
+// NOLINTBEGIN(bugprone-suspicious-missing-comma): long texts are split.
 constexpr std::string_view kLayers[] = {
     "x: f32[1,64,56,56]|y = Conv(x, f32[64,64,3,3]) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] "
     "dilations=[1,1]",
@@ -38,6 +39,7 @@ constexpr std::string_view kLayers[] = {
     "x: f32[1,32,64,64]|y = Resize(x, i64{128, 128}) mode=linear axes=[2,3]",
     "x: f32[1,32,64,64]|y = Quantize(x, f32[], u8[])",
 };
+// NOLINTEND(bugprone-suspicious-missing-comma)
 
 // "Conv(x, f32[64,64,3,3])": a type among the arguments is a random constant.
 Graph graph_of(std::string_view layer) {
