@@ -12,6 +12,7 @@ constexpr size_t kMaxProducts = 20000;
 constexpr size_t kMaxOperands = 64;  // of one min or max
 
 bool either_unknown(Size a, Size b) { return a.is_unknown() || b.is_unknown(); }
+bool both_known(Size a, Size b) { return a.known() && b.known(); }
 
 uint64_t magnitude(int64_t value) {
   return value < 0 ? -static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
@@ -33,23 +34,40 @@ T fitting(std::optional<T> result) {
   return *std::move(result);
 }
 
+// Numbers need no polynomials: most sizes are numbers, and all are when shapes are bound.
+Size sum(int64_t a, int64_t b) {
+  int64_t result = 0;
+  return fitting(__builtin_add_overflow(a, b, &result) ? std::nullopt : std::optional(result));
+}
+Size difference(int64_t a, int64_t b) {
+  int64_t result = 0;
+  return fitting(__builtin_sub_overflow(a, b, &result) ? std::nullopt : std::optional(result));
+}
+Size product_of(int64_t a, int64_t b) {
+  int64_t result = 0;
+  return fitting(__builtin_mul_overflow(a, b, &result) ? std::nullopt : std::optional(result));
+}
+
 Polynomial negated(const Polynomial& polynomial) { return fitting(add_scaled({}, polynomial, -1)); }
 
 }  // namespace
 
 Size SizeTable::add(Size a, Size b) {
   if (either_unknown(a, b)) return Size::unknown();
+  if (both_known(a, b)) return sum(a.value(), b.value());
   return intern(add_scaled(polynomial_of(a), polynomial_of(b), 1));
 }
 
 Size SizeTable::sub(Size a, Size b) {
   if (either_unknown(a, b)) return Size::unknown();
   if (a == b) return 0;
+  if (both_known(a, b)) return difference(a.value(), b.value());
   return intern(add_scaled(polynomial_of(a), polynomial_of(b), -1));
 }
 
 Size SizeTable::mul(Size a, Size b) {
   if (either_unknown(a, b)) return Size::unknown();
+  if (both_known(a, b)) return product_of(a.value(), b.value());
   const Polynomial left = polynomial_of(a), right = polynomial_of(b);
   if (left.terms.size() * right.terms.size() > kMaxProducts) fail_too_large();
   return intern(multiply(left, right));
@@ -58,7 +76,7 @@ Size SizeTable::mul(Size a, Size b) {
 Size SizeTable::floor_div(Size a, Size b) {
   if (b == Size(0)) fail(Code::kInvalidModel, "a size is divided by zero");
   if (either_unknown(a, b)) return Size::unknown();
-  if (a.known() && b.known()) return fitting(floor_quotient(a.value(), b.value()));
+  if (both_known(a, b)) return fitting(floor_quotient(a.value(), b.value()));
   Polynomial dividend = polynomial_of(a), divisor = polynomial_of(b);
   if (divisor.terms.back().coefficient < 0) {
     dividend = negated(dividend);
@@ -165,6 +183,8 @@ Size SizeTable::max(Size a, Size b) { return combine(AtomKind::kMax, a, b); }
 // provably beyond another; it is stored as min(first, min(second, ...)).
 Size SizeTable::combine(AtomKind kind, Size a, Size b) {
   if (either_unknown(a, b)) return Size::unknown();
+  if (both_known(a, b))
+    return kind == AtomKind::kMin ? std::min(a.value(), b.value()) : std::max(a.value(), b.value());
   std::vector<Size> candidates, operands;
   gather_operands(kind, a, candidates);
   gather_operands(kind, b, candidates);

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "anneal/engine/plan_check.h"
 
 namespace anneal {
@@ -11,36 +14,155 @@ uint64_t bytes_of(const TensorView& view) {
   return static_cast<uint64_t>(extent(view.dims, view.strides)) * size_of(view.dtype);
 }
 
-// A static plan was checked when it was loaded; symbolic sizes meet reality here.
-void check_inference(const Plan& plan, std::span<const Tensor> weights,
-                     std::span<const Dims> dims_of_inputs, const BoundPlan& bound) {
-  SizeTable sizes = *plan.sizes;
-  const auto facts = infer_slots(plan, weights, dims_of_inputs, sizes);
-  for (size_t i = 0; i < plan.slots.size(); ++i) {
-    if (!facts[i] || plan.slots[i].storage == Storage::kLate) continue;
-    const Shape& inferred = facts[i]->type.shape;
-    for (int axis = 0; axis < inferred.rank(); ++axis)
-      if (inferred[axis].known() && inferred[axis].value() != bound.slots[i].dims[axis])
-        fail(Code::kInvalidArgument,
-             fmt::format("with these inputs \"{}\" would be {} instead of {}", plan.slots[i].name,
-                         sizes.text(inferred), to_text(bound.slots[i].dims)));
-  }
-}
+// Sizes of a plan for one binding. Many slots share an expression, so each is evaluated once.
+class SizeValues {
+ public:
+  SizeValues(const SizeTable& sizes, const SymbolValues& symbols)
+      : sizes_(sizes), symbols_(symbols), values_(sizes.expression_count()) {}
 
-void check_views(const Plan& plan, const BoundPlan& bound) {
+  int64_t of(Size size) {
+    if (size.known()) return size.value();
+    if (size.is_unknown()) return sizes_.evaluate(size, symbols_);
+    std::optional<int64_t>& value = values_[size.expression()];
+    if (!value) value = sizes_.evaluate(size, symbols_);
+    return *value;
+  }
+  Dims of(const Shape& shape) {
+    Dims dims;
+    for (const Size size : shape) dims.push_back(of(size));
+    return dims;
+  }
+  // The value, or unknown() where values of tensors decide it.
+  Size known_part(Size size) {
+    if (size.known() || size.is_unknown()) return size;
+    const auto symbols = sizes_.symbols_in(size);
+    const bool solved = std::all_of(symbols.begin(), symbols.end(),
+                                    [&](uint32_t symbol) { return symbols_[symbol].has_value(); });
+    return solved ? Size(of(size)) : Size::unknown();
+  }
+  Type known_part(Type type) {
+    for (int axis = 0; axis < type.shape.rank(); ++axis)
+      type.shape[axis] = known_part(type.shape[axis]);
+    return type;
+  }
+
+ private:
+  const SizeTable& sizes_;
+  const SymbolValues& symbols_;
+  std::vector<std::optional<int64_t>> values_;  // by expression
+};
+
+// A static plan was checked when it was loaded; symbolic sizes meet reality here: inference runs
+// again, on numbers.
+class InferenceCheck {
+ public:
+  InferenceCheck(const Plan& plan, std::span<const Tensor> weights, const BoundPlan& bound,
+                 SizeValues& values)
+      : plan_(plan), weights_(weights), bound_(bound), values_(values), facts_(plan.slots.size()) {
+    for (size_t i = 0; i < plan.slots.size(); ++i) {
+      const Slot& slot = plan.slots[i];
+      facts_[i].type = slot.storage == Storage::kLate
+                           ? values.known_part(slot.type)
+                           : Type{slot.type.dtype, shape_of(bound.slots[i].dims)};
+    }
+    for (const Plan& body : plan.bodies) {
+      bodies_.emplace_back();
+      for (const uint32_t input : body.inputs)
+        bodies_.back().inputs.push_back(values.known_part(body.slots[input].type));
+      for (const uint32_t output : body.outputs)
+        bodies_.back().outputs.push_back(values.known_part(body.slots[output].type));
+    }
+  }
+
+  void run() {
+    for (const Step& step : plan_.steps) {
+      try {
+        if (const auto* tensor = std::get_if<SizeTensor>(&step.op)) {
+          know_sizes(step, *tensor);
+        } else {
+          check(step);
+        }
+      } catch (const Error& error) {
+        if (error.code() == Code::kInternal) throw;
+        fail(Code::kInvalidArgument, fmt::format("with these inputs, step \"{}\" ({}): {}",
+                                                 step.name, name(step.op), error.what()));
+      }
+    }
+  }
+
+ private:
+  // Its shape depends on nothing; its contents are those of this binding.
+  void know_sizes(const Step& step, const SizeTensor& op) {
+    if (!step.epilogues.empty()) return;
+    std::vector<Size> elements;
+    for (const Size size : op.elements) elements.push_back(values_.known_part(size));
+    if (elements.size() <= static_cast<size_t>(kMaxKnownElements) &&
+        (elements.empty() ||
+         std::any_of(elements.begin(), elements.end(), [](Size size) { return size.known(); })))
+      facts_[step.outputs[0]].elements = std::move(elements);
+  }
+
+  void check(const Step& step) {
+    inputs_.clear();
+    views_.clear();
+    views_.reserve(step.inputs.size());
+    for (const uint32_t input : step.inputs) {
+      if (input == kNoSlot) {
+        inputs_.push_back({});
+        continue;
+      }
+      const Slot& slot = plan_.slots[input];
+      const bool constant = slot.storage == Storage::kWeight;
+      if (constant) views_.push_back(weights_[slot.offset].view());
+      inputs_.push_back({&facts_[input], constant ? &views_.back() : nullptr});
+    }
+    Facts inferred = infer_layer(step.op, step.epilogues, static_cast<int>(step.op_input_count),
+                                 InferInputs(inputs_, sizes_, bodies_));
+    for (size_t k = 0; k < step.outputs.size(); ++k) {
+      const uint32_t output = step.outputs[k];
+      const Shape& shape = inferred[k].type.shape;
+      if (plan_.slots[output].storage != Storage::kLate) {
+        check_dims(output, shape);
+        inferred[k].type.shape = facts_[output].type.shape;
+      }
+      facts_[output] = std::move(inferred[k]);
+    }
+  }
+
+  void check_dims(uint32_t output, const Shape& shape) const {
+    const Dims& dims = bound_.slots[output].dims;
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      if (shape[axis].known() && shape[axis].value() != dims[axis])
+        fail(Code::kInvalidArgument,
+             fmt::format("\"{}\" would be {} instead of {}", plan_.slots[output].name,
+                         sizes_.text(shape), to_text(dims)));
+  }
+
+  const Plan& plan_;
+  std::span<const Tensor> weights_;
+  const BoundPlan& bound_;
+  SizeValues& values_;
+  SizeTable sizes_;          // empty: there are only numbers
+  std::vector<Fact> facts_;  // by slot
+  std::vector<Signature> bodies_;
+  std::vector<InferInput> inputs_;
+  std::vector<TensorView> views_;
+};
+
+void place_views(const Plan& plan, BoundPlan& bound, SizeValues& values) {
   for (size_t i = 0; i < plan.slots.size(); ++i) {
     const Slot& slot = plan.slots[i];
     if (slot.storage != Storage::kView) continue;
-    const int64_t offset = plan.sizes->evaluate(slot.base_offset, bound.symbols);
+    const int64_t offset = values.of(slot.base_offset);
     const TensorView &view = bound.slots[i], &base = bound.slots[slot.base];
     if (offset < 0 || offset > extent(base.dims, base.strides) - extent(view.dims, view.strides))
       fail(Code::kInvalidArgument,
            fmt::format("with these inputs \"{}\" reaches beyond its memory", slot.name));
+    bound.offsets[i] = static_cast<uint64_t>(offset) * size_of(view.dtype);
   }
 }
 
 void place_arena(const Plan& plan, bool fixed, BoundPlan& bound) {
-  bound.arena_offsets.assign(plan.slots.size(), 0);
   bound.arena_bytes = plan.arena_bytes;
   Placement placement;
   if (!fixed) {
@@ -50,7 +172,7 @@ void place_arena(const Plan& plan, bool fixed, BoundPlan& bound) {
   size_t buffer = 0;
   for (size_t i = 0; i < plan.slots.size(); ++i)
     if (plan.slots[i].storage == Storage::kArena)
-      bound.arena_offsets[i] = fixed ? plan.slots[i].offset : placement.offsets[buffer++];
+      bound.offsets[i] = fixed ? plan.slots[i].offset : placement.offsets[buffer++];
 }
 
 }  // namespace
@@ -69,21 +191,21 @@ BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,
                       std::span<const Dims> dims_of_inputs, const SymbolValues& outer) {
   BoundPlan bound;
   bound.symbols = solve_symbols(plan, dims_of_inputs, outer);
+  SizeValues values(*plan.sizes, bound.symbols);
   bound.slots.resize(plan.slots.size());
   for (size_t i = 0; i < plan.slots.size(); ++i) {
     const Slot& slot = plan.slots[i];
     TensorView& view = bound.slots[i];
     view.dtype = slot.type.dtype;
     if (slot.storage == Storage::kLate) continue;
-    view.dims = plan.sizes->evaluate(slot.type.shape, bound.symbols);
-    view.strides = plan.sizes->evaluate(slot.strides, bound.symbols);
+    view.dims = values.of(slot.type.shape);
+    view.strides = values.of(slot.strides);
     static_cast<void>(extent(view.dims, view.strides));
   }
   const bool fixed = is_static(plan);
-  if (!fixed) {
-    check_inference(plan, weights, dims_of_inputs, bound);
-    check_views(plan, bound);
-  }
+  if (!fixed) InferenceCheck(plan, weights, bound, values).run();
+  bound.offsets.assign(plan.slots.size(), 0);
+  place_views(plan, bound, values);
   place_arena(plan, fixed, bound);
   return bound;
 }

@@ -12,8 +12,9 @@ namespace anneal {
 
 struct BoundPlan {
   SymbolValues symbols;
-  std::vector<TensorView> slots;        // dims and strides; no data; late ones are empty
-  std::vector<uint64_t> arena_offsets;  // by slot, of arena bases
+  std::vector<TensorView> slots;  // dims and strides; no data; late ones are empty
+  // By slot, in bytes: of an arena base from the arena's begin, of a view from its base.
+  std::vector<uint64_t> offsets;
   uint64_t arena_bytes = 0;
 };
 

@@ -42,14 +42,15 @@ void check_memory(const Port& port, const TensorView& memory, std::string_view w
 }  // namespace
 
 struct ExecutionContext::State {
-  State(std::shared_ptr<const Engine> from, int wanted_threads)
+  State(std::shared_ptr<const Engine> from, const ContextOptions& options)
       : engine(std::move(from)),
         stream(engine->state_->device->make_stream()),
         resources{.weights = engine->state_->file.weights,
                   .device = *engine->state_->device,
                   .stream = *stream,
-                  .threads = std::min(wanted_threads > 0 ? wanted_threads : hardware_threads(),
-                                      largest_team())},
+                  .threads = std::min(options.threads > 0 ? options.threads : hardware_threads(),
+                                      largest_team()),
+                  .kept_shapes = std::max(options.kept_shapes, 1)},
         run(engine->state_->plan, resources) {}
 
   void bind() {
@@ -73,7 +74,7 @@ struct ExecutionContext::State {
 
 ExecutionContext::ExecutionContext(std::shared_ptr<const Engine> engine,
                                    const ContextOptions& options)
-    : state_(std::make_unique<State>(std::move(engine), options.threads)) {}
+    : state_(std::make_unique<State>(std::move(engine), options)) {}
 ExecutionContext::~ExecutionContext() = default;
 ExecutionContext::ExecutionContext(ExecutionContext&&) noexcept = default;
 

@@ -103,6 +103,30 @@ std::unique_ptr<Kernel> make_kernel(const EngineFile& file, const Plan& plan, co
   return std::move(chosen.kernel);
 }
 
+// Ascending.
+std::vector<uint32_t> symbols_used(const Plan& plan) {
+  std::vector<bool> seen(plan.sizes->expression_count()), used(plan.sizes->symbols().size());
+  const auto add = [&](Size size) {
+    if (size.known() || size.is_unknown() || seen[size.expression()]) return;
+    seen[size.expression()] = true;
+    for (const uint32_t symbol : plan.sizes->symbols_in(size)) used[symbol] = true;
+  };
+  for (const Slot& slot : plan.slots) {
+    for (const Size size : slot.type.shape) add(size);
+    for (const Size stride : slot.strides) add(stride);
+    add(slot.base_offset);
+  }
+  for (const Step& step : plan.steps)
+    if (const auto* tensor = std::get_if<SizeTensor>(&step.op))
+      for (const Size size : tensor->elements) add(size);
+  for (const Plan& body : plan.bodies)
+    for (const uint32_t symbol : symbols_used(body)) used[symbol] = true;
+  std::vector<uint32_t> symbols;
+  for (uint32_t symbol = 0; symbol < used.size(); ++symbol)
+    if (used[symbol]) symbols.push_back(symbol);
+  return symbols;
+}
+
 LoadedPlan load_plan(const EngineFile& file, const Plan& plan, Device& device,
                      std::vector<std::string>& remarks) {
   LoadedPlan loaded;
@@ -118,8 +142,10 @@ LoadedPlan load_plan(const EngineFile& file, const Plan& plan, Device& device,
                            (std::holds_alternative<SizeTensor>(step.op) && step.epilogues.empty());
     loaded.kernels.push_back(no_kernel ? nullptr : make_kernel(file, plan, step, device, remarks));
   }
-  for (const Plan& body : plan.bodies)
+  for (const Plan& body : plan.bodies) {
     loaded.bodies.push_back(load_plan(file, body, device, remarks));
+    loaded.bodies.back().outer_symbols = symbols_used(body);
+  }
   return loaded;
 }
 

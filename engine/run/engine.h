@@ -56,6 +56,10 @@ class Engine {
 
 struct ContextOptions {
   int threads = 1;  // most threads of one run, the caller's included; 0: one per core
+  // Input shapes for which the context remembers sizes, places and what kernels prepared, so that a
+  // run at one of them costs no more than the last. The one used longest ago is forgotten. At least
+  // one; all use the same arena.
+  int kept_shapes = 8;
 };
 
 // Called after each step of a run; microseconds of that step.

@@ -17,6 +17,7 @@ struct LoadedPlan {
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<bool> deferred;  // steps with a late operand: prepared while running
   std::vector<LoadedPlan> bodies;
+  std::vector<uint32_t> outer_symbols;  // of a body: all symbols that it and its bodies use
 };
 
 struct Engine::State {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "anneal/core/strided_copy.h"
 #include "anneal/engine/plan_check.h"
@@ -13,28 +14,27 @@
 namespace anneal {
 
 PlanRun::PlanRun(const LoadedPlan& loaded, const RunResources& resources)
-    : plan_(*loaded.plan), loaded_(loaded), resources_(resources) {
+    : plan_(*loaded.plan),
+      loaded_(loaded),
+      resources_(resources),
+      kept_(loaded.outer_symbols, static_cast<size_t>(resources.kept_shapes)) {
   for (const LoadedPlan& body : loaded.bodies)
     bodies_.push_back(std::make_unique<PlanRun>(body, resources));
   inputs_.resize(plan_.inputs.size());
   outputs_.resize(plan_.outputs.size());
   input_dims_.resize(plan_.inputs.size());
-  slots_.resize(plan_.slots.size());
   late_.resize(plan_.slots.size());
-  steps_.resize(plan_.steps.size());
   iterations_.resize(plan_.steps.size());
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    steps_[i].inputs.resize(plan_.steps[i].inputs.size());
-    steps_[i].outputs.resize(plan_.steps[i].outputs.size());
-  }
 }
 
 PlanRun::~PlanRun() = default;
 
 void PlanRun::ensure(std::unique_ptr<Buffer>& buffer, size_t bytes) {
   if (buffer && buffer->size() >= bytes) return;
+  BoundShapes* const bound = std::exchange(now_, nullptr);  // stays so if memory runs out
   buffer.reset();
   buffer = resources_.device.allocate(std::max<size_t>(bytes, 1));
+  now_ = bound;
 }
 
 // The same, keeping what is used; with room to spare, so that growing step by step costs little.
@@ -60,30 +60,44 @@ void PlanRun::set_output(size_t index, const TensorView& memory) {
 }
 
 void PlanRun::bind(const SymbolValues& outer) {
-  if (has_bound_ && input_dims_ == bound_dims_ && outer == bound_outer_) return;
-  has_bound_ = false;
-  bound_ = bind_shapes(plan_, resources_.weights, input_dims_, outer);
-  slots_ = bound_.slots;
+  BoundShapes* bound = kept_.find(input_dims_, outer);
+  if (bound && bound == now_) return;
+  now_ = nullptr;
   pointers_stale_ = true;
-  ensure(arena_, bound_.arena_bytes);
-  resolve_steps();
-  size_t workspace_bytes = 0;
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    steps_[i].prepared.reset();
+  if (!bound) bound = make_bound(outer);
+  ensure(arena_, bound->plan.arena_bytes);
+  ensure(workspace_, bound->workspace_bytes);
+  slots_ = bound->plan.slots;
+  steps_ = bound->steps;
+  now_ = bound;
+}
+
+BoundShapes* PlanRun::make_bound(const SymbolValues& outer) {
+  auto bound = kept_.make(input_dims_, outer);
+  bound->plan = bind_shapes(plan_, resources_.weights, input_dims_, outer);
+  bound->workspace_bytes = 0;
+  bound->steps.resize(plan_.steps.size());
+  const std::vector<TensorView>& slots = bound->plan.slots;
+  for (size_t i = 0; i < plan_.steps.size(); ++i) {
+    const Step& step = plan_.steps[i];
+    StepState& state = bound->steps[i];
+    state.inputs.resize(step.inputs.size());
+    state.outputs.resize(step.outputs.size());
+    for (size_t k = 0; k < step.inputs.size(); ++k)
+      state.inputs[k] = step.inputs[k] == kNoSlot ? TensorView{} : slots[step.inputs[k]];
+    for (size_t k = 0; k < step.outputs.size(); ++k) state.outputs[k] = slots[step.outputs[k]];
+    state.prepared.reset();
     if (loaded_.deferred[i] || !loaded_.kernels[i]) continue;
-    prepare(i);
-    workspace_bytes = std::max(workspace_bytes, steps_[i].prepared->workspace_bytes);
+    prepare_step(i, state);
+    bound->workspace_bytes = std::max(bound->workspace_bytes, state.prepared->workspace_bytes);
   }
-  ensure(workspace_, workspace_bytes);
-  bound_dims_ = input_dims_;
-  bound_outer_ = outer;
-  has_bound_ = true;
+  return kept_.add(std::move(bound));
 }
 
 std::optional<Dims> PlanRun::output_dims(size_t index) const {
   const uint32_t slot = plan_.outputs[index];
   if (plan_.slots[slot].storage == Storage::kLate) return std::nullopt;
-  return bound_.slots[slot].dims;
+  return slots_[slot].dims;
 }
 
 void PlanRun::stage(Binding& binding, const TensorView& wanted) {
@@ -95,8 +109,9 @@ void PlanRun::stage(Binding& binding, const TensorView& wanted) {
            static_cast<size_t>(extent(wanted.dims, wanted.strides)) * size_of(wanted.dtype));
 }
 
-// Addresses of everything that has one before the run begins.
-void PlanRun::resolve_slots() {
+// Addresses of everything that has one before the run begins. What has a late operand gets its
+// views while running.
+void PlanRun::resolve_pointers() {
   const auto port = [&](Binding& binding, uint32_t index) {
     if (plan_.slots[index].storage == Storage::kLate) return;
     stage(binding, slots_[index]);
@@ -112,34 +127,27 @@ void PlanRun::resolve_slots() {
                        slot.name, to_text(outputs_[i].user.dims), to_text(dims)));
     port(outputs_[i], plan_.outputs[i]);
   }
+  const std::vector<uint64_t>& offsets = now_->plan.offsets;
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = plan_.slots[i];
-    if (slot.storage == Storage::kArena) slots_[i].data = arena_->data() + bound_.arena_offsets[i];
+    if (slot.storage == Storage::kArena) slots_[i].data = arena_->data() + offsets[i];
     if (slot.storage == Storage::kWeight)
       slots_[i].data = resources_.weights[slot.offset].view().data;
   }
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    const Slot& slot = plan_.slots[i];
-    if (slot.storage != Storage::kView) continue;
-    const int64_t offset = plan_.sizes->evaluate(slot.base_offset, bound_.symbols);
-    slots_[i].data =
-        slots_[slot.base].data + offset * static_cast<int64_t>(size_of(slot.type.dtype));
-  }
-  resolve_steps();
-  pointers_stale_ = false;
-}
-
-void PlanRun::resolve_steps() {
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (plan_.slots[i].storage == Storage::kView)
+      slots_[i].data = slots_[plan_.slots[i].base].data + offsets[i];
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = plan_.steps[i];
     for (size_t k = 0; k < step.inputs.size(); ++k)
-      steps_[i].inputs[k] = step.inputs[k] == kNoSlot ? TensorView{} : slots_[step.inputs[k]];
-    for (size_t k = 0; k < step.outputs.size(); ++k) steps_[i].outputs[k] = slots_[step.outputs[k]];
+      if (step.inputs[k] != kNoSlot) steps_[i].inputs[k].data = slots_[step.inputs[k]].data;
+    for (size_t k = 0; k < step.outputs.size(); ++k)
+      steps_[i].outputs[k].data = slots_[step.outputs[k]].data;
   }
+  pointers_stale_ = false;
 }
 
-void PlanRun::prepare(size_t index) {
-  StepState& state = steps_[index];
+void PlanRun::prepare_step(size_t index, StepState& state) const {
   std::vector<TensorView> in = state.inputs, out = state.outputs;
   for (TensorView& view : in) view.data = nullptr;
   for (TensorView& view : out) view.data = nullptr;
@@ -195,8 +203,13 @@ void PlanRun::infer_late(size_t index, Team& team) {
   };
   Facts inferred = infer_step({});
   StepState& state = steps_[index];
-  for (size_t k = 0; k < step.inputs.size(); ++k)
-    if (step.inputs[k] != kNoSlot) state.inputs[k] = slots_[step.inputs[k]];
+  bool as_before = state.prepared != nullptr;
+  const auto take = [&](TensorView& view, uint32_t slot) {
+    if (slot == kNoSlot) return;
+    as_before = as_before && view.dims == slots_[slot].dims && view.strides == slots_[slot].strides;
+    view = slots_[slot];
+  };
+  for (size_t k = 0; k < step.inputs.size(); ++k) take(state.inputs[k], step.inputs[k]);
   const Kernel* kernel = loaded_.kernels[index].get();
   if (kernel) state.found = kernel->find(state.inputs, resources_.stream, team);
   if (state.found) inferred = infer_step(state.found->dims);
@@ -207,9 +220,9 @@ void PlanRun::infer_late(size_t index, Team& team) {
            fmt::format("output {} became {}{}", k, name(type.dtype), scratch.text(type.shape)));
     settle(step.outputs[k], dims_of(type.shape));
   }
-  for (size_t k = 0; k < step.outputs.size(); ++k) state.outputs[k] = slots_[step.outputs[k]];
+  for (size_t k = 0; k < step.outputs.size(); ++k) take(state.outputs[k], step.outputs[k]);
   if (!kernel) return;
-  prepare(index);
+  if (!as_before) prepare_step(index, state);
   ensure(workspace_, state.prepared->workspace_bytes);
 }
 
@@ -238,8 +251,8 @@ void PlanRun::tell_observer(size_t steps_done) {
 }
 
 void PlanRun::run(Team& team, std::vector<StepTime>* times) {
-  if (pointers_stale_) resolve_slots();
-  symbols_ = bound_.symbols;
+  if (pointers_stale_) resolve_pointers();
+  symbols_ = now_->plan.symbols;
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (inputs_[i].staged) strided_copy(slots_[plan_.inputs[i]], inputs_[i].user);
   if (observer_) tell_observer(0);
@@ -276,13 +289,13 @@ void PlanRun::observe(const Observer& observer) {
 }
 
 size_t PlanRun::arena_bytes() const {
-  size_t bytes = has_bound_ ? static_cast<size_t>(bound_.arena_bytes) : 0;
+  size_t bytes = now_ ? static_cast<size_t>(now_->plan.arena_bytes) : 0;
   for (const auto& body : bodies_) bytes += body->arena_bytes();
   return bytes;
 }
 
 size_t PlanRun::memory_bytes() const {
-  size_t bytes = 0;
+  size_t bytes = kept_.memory_bytes();
   const auto add = [&](const std::unique_ptr<Buffer>& buffer) {
     bytes += buffer ? buffer->size() : 0;
   };

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "anneal/engine/run/bound_plan.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/run/engine_state.h"
+#include "anneal/engine/run/kept_shapes.h"
 
 namespace anneal {
 
@@ -18,6 +18,7 @@ struct RunResources {
   Device& device;
   Stream& stream;
   int threads = 1;
+  int kept_shapes = 1;
 };
 
 class PlanRun {
@@ -34,25 +35,21 @@ class PlanRun {
   // Where output `index` is to be stored; without, in memory of this run.
   void set_output(size_t index, const TensorView& memory);
   bool has_input(size_t index) const { return inputs_[index].bound; }
-  // Sizes of everything for the inputs at hand, and what kernels prepare for them. outer: symbols
-  // that are known outside; the plan's own are those that its inputs, and then its steps, give.
+  // Sizes of everything for the inputs at hand, and what kernels prepare for them; nothing is
+  // computed for shapes that are kept. outer: symbols that are known outside; the plan's own are
+  // those that its inputs, and then its steps, give.
   void bind(const SymbolValues& outer = {});
   // After bind(): nullopt where values decide.
   std::optional<Dims> output_dims(size_t index) const;
   // REQUIRES: bind() since the last set_input()
   void run(Team& team, std::vector<StepTime>* times = nullptr);
-  bool has_run() const { return has_bound_ && !pointers_stale_; }
+  bool has_run() const { return now_ && !pointers_stale_; }
   TensorView output(size_t index) const;  // after run()
   void observe(const Observer& observer);
   size_t memory_bytes() const;
   size_t arena_bytes() const;  // of activations alone, for the shapes bound, bodies included
 
  private:
-  struct StepState {
-    std::vector<TensorView> inputs, outputs;
-    std::unique_ptr<Prepared> prepared;
-    std::unique_ptr<Found> found;
-  };
   // A port's memory: the caller's, or staging where there is none or its strides are not the
   // plan's.
   struct Binding {
@@ -81,9 +78,9 @@ class PlanRun {
   void ensure(std::unique_ptr<Buffer>& buffer, size_t bytes);
   void grow(std::unique_ptr<Buffer>& buffer, size_t used, size_t wanted);
   void stage(Binding& binding, const TensorView& wanted);
-  void resolve_slots();
-  void resolve_steps();
-  void prepare(size_t step);
+  BoundShapes* make_bound(const SymbolValues& outer);
+  void resolve_pointers();
+  void prepare_step(size_t index, StepState& state) const;
   void run_step(size_t index, Team& team);
   void run_size_tensor(const Step& step);
   void infer_late(size_t index, Team& team);
@@ -110,14 +107,12 @@ class PlanRun {
 
   std::vector<Binding> inputs_, outputs_;
   std::vector<Dims> input_dims_;  // of the last set_input
-  std::vector<Dims> bound_dims_;  // those that bound_ was computed for
-  SymbolValues bound_outer_;
-  bool has_bound_ = false;
+  KeptShapes kept_;
+  BoundShapes* now_ = nullptr;   // what the run is bound to
+  std::span<TensorView> slots_;  // of now_, with data
+  std::span<StepState> steps_;   // of now_
   bool pointers_stale_ = true;
-  BoundPlan bound_;
-  SymbolValues symbols_;           // bound_.symbols, and those found during the run
-  std::vector<TensorView> slots_;  // with data
-  std::vector<StepState> steps_;
+  SymbolValues symbols_;                       // those of now_, and those found during the run
   std::vector<Iteration> iterations_;          // by step
   std::vector<std::unique_ptr<Buffer>> late_;  // by slot
   std::unique_ptr<Buffer> arena_, workspace_;

@@ -1,0 +1,72 @@
+#include "anneal/engine/run/kept_shapes.h"
+
+#include <algorithm>
+
+namespace anneal {
+namespace {
+
+template <class T>
+size_t bytes_of(const std::vector<T>& values) {
+  return values.capacity() * sizeof(T);
+}
+
+// What a plan uses of the symbols outside; none are given to the outermost one.
+std::optional<int64_t> value_of(const SymbolValues& outer, uint32_t symbol) {
+  return symbol < outer.size() ? outer[symbol] : std::nullopt;
+}
+
+}  // namespace
+
+size_t BoundShapes::memory_bytes() const {
+  size_t bytes = sizeof(*this) + bytes_of(input_dims) + bytes_of(outer) + bytes_of(steps) +
+                 bytes_of(plan.symbols) + bytes_of(plan.slots) + bytes_of(plan.offsets);
+  for (const StepState& step : steps) bytes += bytes_of(step.inputs) + bytes_of(step.outputs);
+  return bytes;
+}
+
+KeptShapes::KeptShapes(std::span<const uint32_t> uses, size_t most) : uses_(uses), most_(most) {}
+
+bool KeptShapes::is_for(const BoundShapes& bound, std::span<const Dims> input_dims,
+                        const SymbolValues& outer) const {
+  if (!std::equal(input_dims.begin(), input_dims.end(), bound.input_dims.begin())) return false;
+  for (size_t i = 0; i < uses_.size(); ++i)
+    if (bound.outer[i] != value_of(outer, uses_[i])) return false;
+  return true;
+}
+
+BoundShapes* KeptShapes::find(std::span<const Dims> input_dims, const SymbolValues& outer) {
+  const auto found = std::find_if(bound_.begin(), bound_.end(), [&](const auto& bound) {
+    return is_for(*bound, input_dims, outer);
+  });
+  if (found == bound_.end()) return nullptr;
+  std::rotate(bound_.begin(), found, found + 1);
+  return bound_.front().get();
+}
+
+std::unique_ptr<BoundShapes> KeptShapes::make(std::span<const Dims> input_dims,
+                                              const SymbolValues& outer) {
+  std::unique_ptr<BoundShapes> bound;
+  if (bound_.size() >= most_) {
+    bound = std::move(bound_.back());
+    bound_.pop_back();
+  } else {
+    bound = std::make_unique<BoundShapes>();
+  }
+  bound->input_dims.assign(input_dims.begin(), input_dims.end());
+  bound->outer.clear();
+  for (const uint32_t symbol : uses_) bound->outer.push_back(value_of(outer, symbol));
+  return bound;
+}
+
+BoundShapes* KeptShapes::add(std::unique_ptr<BoundShapes> bound) {
+  bound_.insert(bound_.begin(), std::move(bound));
+  return bound_.front().get();
+}
+
+size_t KeptShapes::memory_bytes() const {
+  size_t bytes = 0;
+  for (const auto& bound : bound_) bytes += bound->memory_bytes();
+  return bytes;
+}
+
+}  // namespace anneal

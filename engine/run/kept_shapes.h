@@ -1,0 +1,53 @@
+// What a run of a plan computes when the shapes of its inputs change, kept for shapes that return.
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "anneal/engine/run/bound_plan.h"
+#include "anneal/kernels/kernel.h"
+
+namespace anneal {
+
+struct StepState {
+  std::vector<TensorView> inputs, outputs;
+  std::unique_ptr<Prepared> prepared;
+  std::unique_ptr<Found> found;
+};
+
+// A plan for one set of input shapes. Its slots and steps point into buffers of the run, which all
+// shapes share: what they point to is right only while the run is bound to these shapes.
+struct BoundShapes {
+  std::vector<Dims> input_dims;
+  SymbolValues outer;  // of those that the plan uses, in their order
+  BoundPlan plan;
+  std::vector<StepState> steps;
+  size_t workspace_bytes = 0;
+
+  size_t memory_bytes() const;  // without what kernels hold in Prepared
+};
+
+// The shapes used last. An entry is found by comparing its sizes, without allocating.
+class KeptShapes {
+ public:
+  // uses: the symbols of the outer plan that matter to this one; must outlive this. most >= 1.
+  KeptShapes(std::span<const uint32_t> uses, size_t most);
+
+  // The entry of these shapes, which becomes the one used last; null if there is none.
+  BoundShapes* find(std::span<const Dims> input_dims, const SymbolValues& outer);
+  // An entry for these shapes, added by add() when it is complete. Its vectors may hold what they
+  // held for the shapes used longest ago, which leave if there are too many.
+  std::unique_ptr<BoundShapes> make(std::span<const Dims> input_dims, const SymbolValues& outer);
+  BoundShapes* add(std::unique_ptr<BoundShapes> bound);
+  size_t memory_bytes() const;
+
+ private:
+  bool is_for(const BoundShapes& bound, std::span<const Dims> input_dims,
+              const SymbolValues& outer) const;
+
+  std::span<const uint32_t> uses_;
+  size_t most_;
+  std::vector<std::unique_ptr<BoundShapes>> bound_;  // used last first
+};
+
+}  // namespace anneal

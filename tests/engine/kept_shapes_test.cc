@@ -1,0 +1,168 @@
+// A context keeps what it computed for the shapes it met last: they give the same results when they
+// return, allocate nothing, and take no more memory than they may.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "anneal/core/parallel.h"
+#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/engine/counting_new.h"
+#include "anneal/tests/engine/graphs.h"
+
+namespace anneal::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A branch, a scan and a loop whose bodies have sizes of the outer graph.
+constexpr std::string_view kBodies = R"txt(
+size N in 1..16 opt 4
+graph bodies(x: f32[N,6], z: f32[N,6])
+  const m: f32[6,6] = random(1)
+  const trips: i64[] = {3}
+  const s: f32[6] = random(2)
+  body then(x1: f32[N,6], z1: f32[N,6])
+    a = Softmax(x1) axis=1
+    return a
+  end
+  body else(x1: f32[N,6], z1: f32[N,6])
+    return z1
+  end
+  body again(i: i64[], c: bool[], v: f32[N,6], m1: f32[6,6])
+    w = MatMul(v, m1)
+    return c, w
+  end
+  body row(s1: f32[6], x2: f32[6])
+    t = Pointwise(s1, x2) program="(f32,f32)->(f32) add($0,$1)"
+    return t, t as rows
+  end
+  total = Reduce(x, i64{0, 1}) kind=sum keepdims=false
+  positive = Pointwise(total) program="(f32)->(bool) lt(0f32,$0)"
+  a = If(positive, x, z)
+  b = Loop(trips, _, a, m) body=2 carried=1
+  last, rows = Scan(s, b) body=3 carried=1 axes=[0] reverse=[0] output_axes=[0] output_reverse=[0]
+  return rows as y, last as last
+)txt";
+
+std::vector<Tensor> inputs_of(int64_t n) {
+  return {random_f32({n, 6}, static_cast<uint32_t>(n)), random_f32({n, 6}, 99)};
+}
+
+void bind(ExecutionContext& context, const Engine& engine, const std::vector<Tensor>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    context.set_input(engine.inputs()[i].name, inputs[i].view());
+}
+
+int64_t allocations_of_run(ExecutionContext& context, const Engine& engine,
+                           const std::vector<Tensor>& inputs) {
+  const int64_t before = allocations_so_far();
+  bind(context, engine, inputs);
+  context.run();
+  return allocations_so_far() - before;
+}
+
+TEST(KeptShapes, GiveTheSameWhenTheyReturn) {
+  for (const std::string_view text : {kDynamicNet, kBodies}) {
+    const auto engine = engine_of(build_text(text));
+    for (const int kept : {0, 1, 2, 8}) {
+      ExecutionContext context(engine, {.kept_shapes = kept});
+      for (const int64_t n : {4, 1, 4, 16, 1, 3, 4, 16, 2, 3}) {
+        ExecutionContext fresh(engine);
+        EXPECT_EQ(run(context, *engine, inputs_of(n)), run(fresh, *engine, inputs_of(n)))
+            << kept << " kept, N = " << n;
+      }
+    }
+  }
+}
+
+TEST(KeptShapes, AlternatingAllocatesNothing) {
+  const int budget = largest_team() - 1;
+  set_worker_budget(1);
+  for (const std::string_view text : {kDynamicNet, kBodies})
+    for (const int threads : {1, 2}) {
+      const auto engine = engine_of(build_text(text));
+      ExecutionContext context(engine, {.threads = threads});
+      std::vector<std::vector<Tensor>> sets;
+      for (const int64_t n : {7, 16, 1, 5}) sets.push_back(inputs_of(n));
+      for (int round = 0; round < 2; ++round)
+        for (const auto& inputs : sets) allocations_of_run(context, *engine, inputs);
+      for (const auto& inputs : sets)
+        EXPECT_EQ(allocations_of_run(context, *engine, inputs), 0) << threads << " threads";
+    }
+  set_worker_budget(budget);
+}
+
+TEST(KeptShapes, TheOneUsedLongestAgoLeaves) {
+  const auto engine = engine_of(build_text(kDynamicNet));
+  ExecutionContext context(engine, {.kept_shapes = 2});
+  const auto one = inputs_of(1), two = inputs_of(2), three = inputs_of(3);
+  allocations_of_run(context, *engine, three);
+  allocations_of_run(context, *engine, two);
+  EXPECT_EQ(allocations_of_run(context, *engine, three), 0);
+  EXPECT_GT(allocations_of_run(context, *engine, one), 0);  // instead of two
+  EXPECT_EQ(allocations_of_run(context, *engine, three), 0);
+  EXPECT_EQ(allocations_of_run(context, *engine, one), 0);
+  EXPECT_GT(allocations_of_run(context, *engine, two), 0);
+}
+
+TEST(KeptShapes, TakeBoundedMemory) {
+  const auto engine = engine_of(build_text(kBodies));
+  ExecutionContext context(engine, {.kept_shapes = 3});
+  for (int64_t n = 16; n > 0; --n) run(context, *engine, inputs_of(n));
+  const size_t full = context.memory_bytes();
+  for (int64_t n = 16; n > 0; --n) run(context, *engine, inputs_of(n));
+  EXPECT_EQ(context.memory_bytes(), full);
+}
+
+// The body's sizes are new in each iteration.
+TEST(KeptShapes, OfALoopThatGrowsTakeBoundedMemory) {
+  const auto engine = engine_of(build_text(R"txt(
+graph grow(n: i64[], v: f32[M])
+  body again(i: i64[], c: bool[], v1: f32[K])
+    t = Reduce(v1, i64{0}) kind=max
+    w = Concat(v1, t) axis=0
+    return c, w
+  end
+  y = Loop(n, _, v) body=0 carried=1
+  return y
+)txt"));
+  const auto memory_after = [&](int64_t trips) {
+    ExecutionContext context(engine);
+    const std::vector<Tensor> inputs = {Tensor::of<int64_t>(DataType::kI64, {}, {{trips}}),
+                                        random_f32({3}, 1)};
+    EXPECT_EQ(run(context, *engine, inputs)["y"].size(), static_cast<size_t>(3 + trips));
+    return context.memory_bytes();
+  };
+  const size_t tens = memory_after(10), hundreds = memory_after(300);
+  // The sequence itself and what is made of it: at most a few copies of 303 floats.
+  EXPECT_LT(hundreds, tens + 10 * 303 * sizeof(float));
+}
+
+TEST(KeptShapes, AShapeThatIsRefusedLeavesTheOthers) {
+  const auto engine = engine_of(build_text(R"txt(
+size N in 1..16 opt 4
+graph halves(x: f32[N], z: f32[1])
+  s = SizeTensor() elements=[2*(N//2)] scalar=false
+  t = Softmax(x) axis=0
+  e = Expand(z, s)
+  y = Pointwise(t, e) program="(f32,f32)->(f32) add($0,$1)"
+  return y
+)txt"));
+  for (const int kept : {1, 4}) {
+    ExecutionContext context(engine, {.kept_shapes = kept});
+    const std::vector<Tensor> even = {random_f32({4}, 1), random_f32({1}, 2)};
+    const std::vector<Tensor> odd = {random_f32({5}, 1), random_f32({1}, 2)};
+    const auto want = run(context, *engine, even);
+    bind(context, *engine, odd);
+    try {
+      context.run();
+      FAIL() << "5 and 4 numbers are added";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("step \"y\""));
+      EXPECT_EQ(error.code(), Code::kInvalidArgument) << error.what();
+    }
+    EXPECT_EQ(run(context, *engine, even), want);
+  }
+}
+
+}  // namespace
+}  // namespace anneal::testing
