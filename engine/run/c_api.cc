@@ -79,6 +79,13 @@ TensorView view_of(const anneal_tensor& tensor) {
           static_cast<std::byte*>(tensor.data)};
 }
 
+InputShape input_shape_of(const anneal_input_shape& shape) {
+  require(shape.name, "the name of a shape");
+  if (shape.rank < 0 || shape.rank > kMaxRank)
+    fail(Code::kInvalidArgument, "the shape has an impossible rank");
+  return {shape.name, Dims(std::span<const int64_t>(shape.dims, static_cast<size_t>(shape.rank)))};
+}
+
 anneal_port port_of(const Port& port) {
   anneal_port result{
       port.name.c_str(), static_cast<anneal_dtype>(port.dtype), port.dims.rank(), {}};
@@ -146,6 +153,17 @@ anneal_code anneal_context_set_output(anneal_context* context, const char* name,
     require(name, "name");
     require(memory, "memory");
     context->context.set_output(name, anneal::view_of(*memory));
+  });
+}
+
+anneal_code anneal_context_prepare(anneal_context* context, const anneal_input_shape* inputs,
+                                   int32_t count, anneal_error* error) {
+  return guarded(error, [&] {
+    require(context, "context");
+    if (count > 0) require(inputs, "inputs");
+    std::vector<anneal::InputShape> shapes;
+    for (int32_t i = 0; i < count; ++i) shapes.push_back(anneal::input_shape_of(inputs[i]));
+    context->context.prepare(shapes);
   });
 }
 

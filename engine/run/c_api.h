@@ -63,6 +63,13 @@ typedef struct {
   int64_t dims[ANNEAL_MAX_RANK];
 } anneal_port;
 
+/* The shape of an input, by name. */
+typedef struct {
+  const char* name;
+  int32_t rank;
+  int64_t dims[ANNEAL_MAX_RANK];
+} anneal_input_shape;
+
 typedef struct anneal_engine anneal_engine;
 typedef struct anneal_context anneal_context;
 
@@ -79,7 +86,8 @@ int32_t anneal_engine_output_count(const anneal_engine* engine);
 anneal_port anneal_engine_input(const anneal_engine* engine, int32_t index);
 anneal_port anneal_engine_output(const anneal_engine* engine, int32_t index);
 
-/* threads: the most of one run, the caller's included; 0: one per core. */
+/* threads: the most of one run, the caller's included; 0: one per core. Prepares for the shapes
+ * that were declared when the engine was built. */
 anneal_code anneal_context_make(const anneal_engine* engine, int32_t threads,
                                 anneal_context** context, anneal_error* error);
 void anneal_context_free(anneal_context* context); /* null is allowed */
@@ -89,6 +97,10 @@ anneal_code anneal_context_set_input(anneal_context* context, const char* name,
 /* Optional; needs all inputs to be set. */
 anneal_code anneal_context_set_output(anneal_context* context, const char* name,
                                       const anneal_tensor* memory, anneal_error* error);
+/* Does ahead what changing to these shapes costs a run. An input that is not named has the shape
+ * that was set last, or its only one. Outputs of the last run are gone. */
+anneal_code anneal_context_prepare(anneal_context* context, const anneal_input_shape* inputs,
+                                   int32_t count, anneal_error* error);
 anneal_code anneal_context_run(anneal_context* context, anneal_error* error);
 /* After a run: the memory that was set, or the context's, valid until the next run or set. */
 anneal_code anneal_context_output(const anneal_context* context, const char* name,

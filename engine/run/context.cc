@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "anneal/core/parallel.h"
+#include "anneal/engine/run/declared_shapes.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/run/engine_state.h"
 #include "anneal/engine/run/plan_run.h"
@@ -39,6 +41,21 @@ void check_memory(const Port& port, const TensorView& memory, std::string_view w
   if (!memory.data && count(memory.dims) != 0) wrong("has no memory");
 }
 
+void check_dims(const Port& port, const Dims& dims) {
+  bool fits = dims.rank() == port.dims.rank();
+  for (int axis = 0; fits && axis < port.dims.rank(); ++axis)
+    fits = dims[axis] >= port.min_dims[axis] && dims[axis] <= port.max_dims[axis];
+  if (!fits) {
+    std::string wanted;
+    for (const std::string& dim : port.dim_names) wanted += (wanted.empty() ? "" : ",") + dim;
+    std::string range;
+    if (port.min_dims != port.max_dims)
+      range = fmt::format(" (from {} to {})", to_text(port.min_dims), to_text(port.max_dims));
+    fail(Code::kInvalidArgument, fmt::format("input \"{}\" has shape {}, the engine wants [{}]{}",
+                                             port.name, to_text(dims), wanted, range));
+  }
+}
+
 }  // namespace
 
 struct ExecutionContext::State {
@@ -51,7 +68,23 @@ struct ExecutionContext::State {
                   .threads = std::min(options.threads > 0 ? options.threads : hardware_threads(),
                                       largest_team()),
                   .kept_shapes = std::max(options.kept_shapes, 1)},
-        run(engine->state_->plan, resources) {}
+        run(engine->state_->plan, resources) {
+    if (options.prepare_declared) prepare_declared();
+  }
+
+  void prepare_declared() {
+    auto shapes = declared_shapes(run.plan());
+    shapes.resize(std::min(shapes.size(), static_cast<size_t>(resources.kept_shapes)));
+    std::reverse(shapes.begin(), shapes.end());  // so that the first is the last to be forgotten
+    for (const std::vector<Dims>& dims : shapes) {
+      try {
+        run.prepare(dims);
+      } catch (const Error&) {
+        // No engine is refused for shapes that nobody may ask for: a run at them says what is
+        // wrong.
+      }
+    }
+  }
 
   void bind() {
     for (size_t i = 0; i < engine->inputs().size(); ++i)
@@ -82,18 +115,7 @@ void ExecutionContext::set_input(std::string_view name, const TensorView& memory
   const size_t index = require_port(state_->engine->inputs(), name, "input");
   const Port& port = state_->engine->inputs()[index];
   check_memory(port, memory, "input");
-  bool fits = memory.dims.rank() == port.dims.rank();
-  for (int axis = 0; fits && axis < port.dims.rank(); ++axis)
-    fits = memory.dims[axis] >= port.min_dims[axis] && memory.dims[axis] <= port.max_dims[axis];
-  if (!fits) {
-    std::string wanted;
-    for (const std::string& dim : port.dim_names) wanted += (wanted.empty() ? "" : ",") + dim;
-    std::string range;
-    if (port.min_dims != port.max_dims)
-      range = fmt::format(" (from {} to {})", to_text(port.min_dims), to_text(port.max_dims));
-    fail(Code::kInvalidArgument, fmt::format("input \"{}\" has shape {}, the engine wants [{}]{}",
-                                             port.name, to_text(memory.dims), wanted, range));
-  }
+  check_dims(port, memory.dims);
   state_->run.set_input(index, memory);
 }
 
@@ -112,6 +134,30 @@ void ExecutionContext::set_output(std::string_view name, const TensorView& memor
          fmt::format("output \"{}\" has shape {}, with these inputs it is {}", name,
                      to_text(memory.dims), to_text(*dims)));
   state_->run.set_output(index, memory);
+}
+
+void ExecutionContext::prepare(std::span<const InputShape> inputs) {
+  const std::span<const Port> ports = state_->engine->inputs();
+  std::vector<std::optional<Dims>> given(ports.size());
+  for (const InputShape& input : inputs) {
+    const size_t index = require_port(ports, input.name, "input");
+    if (given[index])
+      fail(Code::kInvalidArgument,
+           fmt::format("two shapes are given for input \"{}\"", input.name));
+    check_dims(ports[index], input.dims);
+    given[index] = input.dims;
+  }
+  std::vector<Dims> dims;
+  for (size_t i = 0; i < ports.size(); ++i) {
+    const bool is_known = ports[i].min_dims == ports[i].max_dims;
+    if (!given[i] && !state_->run.has_input(i) && !is_known)
+      fail(Code::kInvalidArgument,
+           fmt::format("no shape is given for input \"{}\", and it is not set", ports[i].name));
+    dims.push_back(given[i]                   ? *given[i]
+                   : state_->run.has_input(i) ? state_->run.input_dims(i)
+                                              : ports[i].min_dims);
+  }
+  state_->run.prepare(dims);
 }
 
 Dims ExecutionContext::output_dims(std::string_view name) const {

@@ -60,6 +60,17 @@ struct ContextOptions {
   // run at one of them costs no more than the last. The one used longest ago is forgotten. At least
   // one; all use the same arena.
   int kept_shapes = 8;
+  // Whether the context prepares, when it is made, for the shapes declared at build (opt, max and
+  // min; the first kept_shapes of them), so that their first run is like any other. That takes as
+  // long as the shape changes of three runs, and an arena for the largest of them. Shapes that were
+  // not declared, or that no run could have, are left to the run.
+  bool prepare_declared = true;
+};
+
+// The shape of an input, by name.
+struct InputShape {
+  std::string_view name;
+  Dims dims;
 };
 
 // Called after each step of a run; microseconds of that step.
@@ -91,6 +102,10 @@ class ExecutionContext {
   // Optional: outputs that are not bound live in memory of the context, valid until the next run or
   // bind. An output whose size depends on values cannot be bound.
   void set_output(std::string_view name, const TensorView& memory);
+  // Does ahead what changing to these shapes costs a run: sizes, places, what kernels prepare. An
+  // input that is not named has the shape that was set last, or its only one. Outputs of the last
+  // run are gone. Fails as set_input() and run() do.
+  void prepare(std::span<const InputShape> inputs);
   // The dims an output will have with the inputs bound so far; -1 where values decide.
   Dims output_dims(std::string_view name) const;
   // Runs all steps and waits. Allocates nothing when shapes are as in the last run and no size

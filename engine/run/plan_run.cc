@@ -25,6 +25,7 @@ PlanRun::PlanRun(const LoadedPlan& loaded, const RunResources& resources)
   input_dims_.resize(plan_.inputs.size());
   late_.resize(plan_.slots.size());
   iterations_.resize(plan_.steps.size());
+  symbols_.resize(plan_.sizes->symbols().size());
 }
 
 PlanRun::~PlanRun() = default;

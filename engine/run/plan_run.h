@@ -35,10 +35,16 @@ class PlanRun {
   // Where output `index` is to be stored; without, in memory of this run.
   void set_output(size_t index, const TensorView& memory);
   bool has_input(size_t index) const { return inputs_[index].bound; }
+  const Dims& input_dims(size_t index) const {
+    return input_dims_[index];
+  }  // of the last set_input
   // Sizes of everything for the inputs at hand, and what kernels prepare for them; nothing is
   // computed for shapes that are kept. outer: symbols that are known outside; the plan's own are
   // those that its inputs, and then its steps, give.
   void bind(const SymbolValues& outer = {});
+  // Binds inputs of these dims ahead, and bodies as far as the dims of their inputs follow, so that
+  // a run finds them kept. What is set stays set; what the last run gave is gone.
+  void prepare(std::span<const Dims> input_dims, const SymbolValues& outer = {});
   // After bind(): nullopt where values decide.
   std::optional<Dims> output_dims(size_t index) const;
   // REQUIRES: bind() since the last set_input()
@@ -80,6 +86,7 @@ class PlanRun {
   void stage(Binding& binding, const TensorView& wanted);
   BoundShapes* make_bound(const SymbolValues& outer);
   void resolve_pointers();
+  void prepare_bodies();
   void prepare_step(size_t index, StepState& state) const;
   void run_step(size_t index, Team& team);
   void run_size_tensor(const Step& step);

@@ -76,6 +76,19 @@ TEST_F(CApi, RunsAnEngine) {
   EXPECT_EQ(rows, want.at("rows"));
 }
 
+TEST_F(CApi, PreparesShapes) {
+  anneal_input_shape shapes[2] = {{"x", 2, {9, 6}}, {"z", 2, {9, 6}}};
+  EXPECT_EQ(anneal_context_prepare(context_, shapes, 2, &error_), ANNEAL_OK) << error_.text;
+  shapes[1].dims[0] = 8;
+  EXPECT_EQ(anneal_context_prepare(context_, shapes, 2, &error_), ANNEAL_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.text, HasSubstr("N is 8 here, but 9 in input \"x\""));
+  EXPECT_EQ(anneal_context_prepare(context_, shapes, 1, &error_), ANNEAL_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.text, HasSubstr("no shape is given for input \"z\""));
+  shapes[0].rank = 9;
+  EXPECT_EQ(anneal_context_prepare(context_, shapes, 1, &error_), ANNEAL_INVALID_ARGUMENT);
+  EXPECT_EQ(anneal_context_prepare(context_, nullptr, 1, &error_), ANNEAL_INVALID_ARGUMENT);
+}
+
 TEST_F(CApi, ErrorsAreCodesAndSentences) {
   std::vector<float> values(18);
   const anneal_tensor good = tensor(values, {3, 6});

@@ -164,5 +164,115 @@ graph halves(x: f32[N], z: f32[1])
   }
 }
 
+// Of a run whose outputs are the caller's memory, so that the context needs none for them.
+int64_t allocations_of_first_run(ExecutionContext& context, const Engine& engine, int64_t n) {
+  const auto inputs = inputs_of(n);
+  const int64_t before = allocations_so_far();
+  bind(context, engine, inputs);
+  static_cast<void>(context.output_dims(engine.outputs()[0].name));
+  const int64_t bound = allocations_so_far();
+  std::vector<std::vector<float>> memory;
+  for (const Port& port : engine.outputs()) {
+    const Dims dims = context.output_dims(port.name);
+    memory.emplace_back(static_cast<size_t>(count(dims)));
+    auto* const data = reinterpret_cast<std::byte*>(memory.back().data());
+    context.set_output(port.name, row_major_view(DataType::kF32, dims, data));
+  }
+  const int64_t set = allocations_so_far();
+  context.run();
+  return allocations_so_far() - set + bound - before;
+}
+
+TEST(PreparedShapes, ADeclaredShapeHasNoFirstRun) {
+  const auto engine = engine_of(build_text(kDynamicNet));
+  ExecutionContext context(engine), unprepared(engine, {.prepare_declared = false});
+  EXPECT_EQ(context.arena_bytes(), 0u);
+  EXPECT_EQ(unprepared.memory_bytes(), 0u);
+  for (const int64_t n : {4, 1, 16}) {
+    EXPECT_EQ(allocations_of_first_run(context, *engine, n), 0) << n;
+    EXPECT_GT(allocations_of_first_run(unprepared, *engine, n), 0) << n;
+  }
+  ExecutionContext opt(engine, {.kept_shapes = 1});
+  EXPECT_EQ(allocations_of_first_run(opt, *engine, 4), 0);
+}
+
+TEST(PreparedShapes, WhatWasNotDeclaredIsLeftToTheRun) {
+  for (const std::string_view text : {std::string_view(R"txt(
+graph open(x: f32[N,6])
+  y = Softmax(x) axis=1
+  return y
+)txt"),
+                                      kConvNet, kLateNet}) {
+    const auto engine = engine_of(build_text(text));
+    EXPECT_EQ(ExecutionContext(engine).memory_bytes(), 0u);
+  }
+}
+
+// Not every shape within the bounds is one that the net can have.
+TEST(PreparedShapes, ADeclaredShapeMayBeImpossible) {
+  const auto engine = engine_of(build_text(R"txt(
+size H in 1..9 opt 5
+graph window(x: f32[1,2,H,H])
+  const w: f32[2,2,4,4] = random(1)
+  c = Conv(x, w) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  return c
+)txt"));
+  ExecutionContext context(engine);
+  EXPECT_EQ(run(context, *engine, {random_f32({1, 2, 9, 9}, 1)})["c"].size(), 72u);
+}
+
+TEST(PreparedShapes, ACallerPreparesMore) {
+  const auto engine = engine_of(build_text(kDynamicNet));
+  ExecutionContext context(engine);
+  const std::vector<InputShape> nine = {{"x", {9, 6}}, {"z", {9, 6}}};
+  context.prepare(nine);
+  EXPECT_EQ(allocations_of_first_run(context, *engine, 9), 0);
+}
+
+TEST(PreparedShapes, BodiesArePreparedToo) {
+  const auto engine = engine_of(build_text(kBodies));
+  ExecutionContext context(engine), unprepared(engine, {.prepare_declared = false});
+  // What a loop keeps from iteration to iteration is found while it runs.
+  EXPECT_LT(2 * allocations_of_first_run(context, *engine, 16),
+            allocations_of_first_run(unprepared, *engine, 16));
+}
+
+TEST(PreparedShapes, WhatIsSetStaysSet) {
+  const auto engine = engine_of(build_text(kDynamicNet));
+  ExecutionContext context(engine);
+  const auto inputs = inputs_of(3);
+  const auto want = run(context, *engine, inputs);
+  const std::vector<InputShape> many = {{"x", {16, 6}}, {"z", {16, 6}}};
+  context.prepare(many);
+  EXPECT_THROW(context.output("y"), Error);
+  context.run();
+  EXPECT_EQ(elements(context.output("y")), want.at("y"));
+  context.prepare({});  // what is set
+  context.run();
+  EXPECT_EQ(elements(context.output("y")), want.at("y"));
+}
+
+TEST(PreparedShapes, WrongOnesAreRefusedByName) {
+  const auto engine = engine_of(build_text(kDynamicNet));
+  ExecutionContext context(engine);
+  const auto error_of = [&](const std::vector<InputShape>& inputs) -> std::string {
+    try {
+      context.prepare(inputs);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kInvalidArgument);
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(error_of({{"w", {3, 6}}}), HasSubstr("there is no input \"w\""));
+  EXPECT_THAT(error_of({{"x", {3, 6}}}), HasSubstr("no shape is given for input \"z\""));
+  EXPECT_THAT(error_of({{"x", {3, 6}}, {"x", {4, 6}}}), HasSubstr("two shapes are given"));
+  EXPECT_THAT(error_of({{"x", {17, 6}}, {"z", {17, 6}}}), HasSubstr("from [1,6] to [16,6]"));
+  EXPECT_THAT(error_of({{"x", {3, 6}}, {"z", {4, 6}}}), HasSubstr("N is 4 here, but 3"));
+  const auto inputs = inputs_of(3);
+  ExecutionContext fresh(engine);
+  EXPECT_EQ(run(context, *engine, inputs), run(fresh, *engine, inputs));
+}
+
 }  // namespace
 }  // namespace anneal::testing
