@@ -1,6 +1,7 @@
 // `anneal bench`: how fast an engine is, and what memory it takes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 
@@ -16,6 +17,7 @@
 #include "anneal/cli/profile_table.h"
 #include "anneal/cli/progress.h"
 #include "anneal/cli/sample_inputs.h"
+#include "anneal/cli/shape_changes.h"
 #include "anneal/core/parallel.h"
 #include "anneal/core/version.h"
 #include "anneal/engine/plan.h"
@@ -30,7 +32,7 @@ constexpr int kProfiledRuns = 10;
 
 struct BenchFlags {
   EngineSource source;
-  std::vector<std::string> inputs;
+  std::vector<std::string> inputs, changes;
   std::string warmup = "200ms", json;
   double duration = 3;
   int iterations = 0, threads = 0, contexts = 1;
@@ -49,6 +51,8 @@ struct Bench {
   double per_second = 0;
   std::vector<Tensor> inputs;
   ProfileTable profile;
+  std::vector<std::vector<Tensor>> sets;  // of inputs, beginning with `inputs`, if shapes change
+  std::vector<ShapeTimes> changes;        // of each
 };
 
 int threads_of(const BenchFlags& flags) {
@@ -74,6 +78,59 @@ std::string others_text(const MachineLoad& load) {
       count_text(static_cast<uint64_t>(load.cores), "core"), 100 * load.waited_share);
   if (load.busy()) text += ": BUSY, the times above are too long";
   return text;
+}
+
+// The inputs, and those of each --change-to.
+std::vector<std::vector<Tensor>> input_sets(const BenchFlags& flags, const Engine& engine,
+                                            const std::vector<Tensor>& inputs) {
+  std::vector<std::vector<Tensor>> sets = {inputs};
+  for (const std::string& shapes : flags.changes) {
+    sets.push_back(sample_inputs(engine, flags.inputs, shapes));
+    const auto is_like_last = [&](const std::vector<Tensor>& set) {
+      return std::equal(set.begin(), set.end(), sets.back().begin(),
+                        [](const Tensor& a, const Tensor& b) { return a.dims() == b.dims(); });
+    };
+    if (std::any_of(sets.begin(), sets.end() - 1, is_like_last))
+      fail(Code::kInvalidArgument,
+           fmt::format("--change-to {}: inputs have these shapes already; name others, of inputs "
+                       "that are random",
+                       shapes));
+  }
+  return sets;
+}
+
+std::string changes_text(const Engine& engine, const Bench& bench) {
+  Rows rows = {{"shapes", "steady", "returning", "", "new", "", "prepare", "prepared", ""}};
+  for (size_t k = 0; k < bench.sets.size(); ++k) {
+    const ShapeTimes& times = bench.changes[k];
+    std::string shapes;
+    for (size_t i = 0; i < bench.sets[k].size(); ++i)
+      shapes += fmt::format("{}{}: {}", shapes.empty() ? "" : ", ", engine.inputs()[i].name,
+                            to_text(bench.sets[k][i].dims()));
+    const auto ratio = [&](double value) { return fmt::format("{:.2f}x", value / times.steady); };
+    rows.push_back({shapes, milliseconds_text(times.steady), milliseconds_text(times.returning),
+                    ratio(times.returning), milliseconds_text(times.fresh), ratio(times.fresh),
+                    milliseconds_text(times.prepare), milliseconds_text(times.prepared),
+                    ratio(times.prepared)});
+  }
+  return table_text(rows, {false, true, true, true, true, true, true, true, true});
+}
+
+Json changes_json(const Engine& engine, const Bench& bench) {
+  Json json = Json::array();
+  for (size_t k = 0; k < bench.sets.size(); ++k) {
+    const ShapeTimes& times = bench.changes[k];
+    Json inputs = Json::array();
+    for (size_t i = 0; i < bench.sets[k].size(); ++i)
+      inputs.push_back(input_text(engine.inputs()[i], bench.sets[k][i]));
+    json.push_back({{"inputs", std::move(inputs)},
+                    {"steady_milliseconds", times.steady},
+                    {"returning_milliseconds", times.returning},
+                    {"new_milliseconds", times.fresh},
+                    {"prepare_milliseconds", times.prepare},
+                    {"prepared_milliseconds", times.prepared}});
+  }
+  return json;
 }
 
 void print_bench(const BenchFlags& flags, const Engine& engine, const Bench& bench) {
@@ -107,6 +164,7 @@ void print_bench(const BenchFlags& flags, const Engine& engine, const Bench& ben
                        bytes_text(bench.weight_bytes), bytes_text(bench.measured.context_bytes),
                        bytes_text(bench.measured.arena_bytes)));
   line("others", others_text(bench.measured.load));
+  if (!bench.changes.empty()) fmt::print("\n{}", changes_text(engine, bench));
   if (flags.profile) fmt::print("\n{}", bench.profile.text());
 }
 
@@ -146,6 +204,7 @@ Json bench_json(const BenchFlags& flags, const Engine& engine, const Bench& benc
                           {"waited_share", load.waited_share},
                           {"cores", load.cores},
                           {"busy", load.busy()}};
+  if (!bench.changes.empty()) json["shape_changes"] = changes_json(engine, bench);
   if (flags.profile) json["profile"] = bench.profile.json();
   return json;
 }
@@ -179,6 +238,7 @@ int bench(BenchFlags flags) {
 
   if (flags.inputs.empty()) flags.inputs = {"random"};
   result.inputs = sample_inputs(*engine, flags.inputs, flags.source.shapes.shapes);
+  if (!flags.changes.empty()) result.sets = input_sets(flags, *engine, result.inputs);
   result.measured =
       measure(engine, result.inputs, options, [&](std::string_view what) { progress.say(what); });
   result.peak_bytes = resident_memory().peak;
@@ -187,6 +247,10 @@ int bench(BenchFlags flags) {
       static_cast<double>(result.measured.milliseconds.size()) / result.measured.seconds;
   for (int i = 0; flags.profile && i < kProfiledRuns; ++i)
     result.profile.add(result.measured.context->profile());
+  if (!result.sets.empty()) {
+    progress.say("changing shapes");
+    result.changes = measure_changes(engine, result.sets, flags.threads, options.measured);
+  }
   progress.clear();
 
   if (!flags.json.empty()) write_json(flags.json, bench_json(flags, *engine, result));
@@ -202,11 +266,16 @@ constexpr const char* kFooter = R"(Examples:
   anneal bench model.engine --iterations 100 --warmup 10 --json result.json
   anneal bench model.engine --input cat.npy --profile
                                                    what each step takes
+  anneal bench model.onnx --change-to 1x3x64x64 --change-to 1x3x96x96
+                                                   what changes between three shapes cost
 
 Latency is the time of one run as its caller sees it; pNN is what NN % of the runs do not exceed.
 Throughput is all runs of all contexts over the time from the first start to the last end.
 "first inference" makes a context and runs it once: memory is placed and kernels are prepared.
 Memory: the peak is of the whole process; a model is built in a process of its own and not in it.
+With --change-to, each shape's run is timed after a run at the same shape ("steady"), when it returns
+after another shape ("returning"), when a context meets it for the first time ("new"), and so after
+the context was told to prepare for it ("prepared"; the telling took "prepare"); x: times "steady".
 If the line "others" says BUSY, other processes took cores meanwhile: measure again when it is quiet.
 Exit status: 0 measured; 2 wrong arguments, or files that are damaged or do not fit; 3 a model that
 Anneal does not support.)";
@@ -235,6 +304,11 @@ void add_bench_command(CLI::App& application, Action& action) {
   command->add_option("-i,--input", flags->inputs, "What an input is fed, as for anneal run")
       ->allow_extra_args(false)
       ->type_name("NAME=FILE|random[:SEED]");
+  command
+      ->add_option("--change-to", flags->changes,
+                   "Measure changes too, between the inputs' shapes and these; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME:1x3x224x224,...");
   command->add_option("--warmup", flags->warmup, "Runs before measuring, or a time (10, 200ms, 1s)")
       ->capture_default_str();
   CLI::Option* duration =

@@ -372,6 +372,19 @@ class Command(unittest.TestCase):
         self.assertNotIn("build  ", self.anneal("bench", engine, "--duration", "0.05", "--warmup", "10ms", "--no-mmap"))
         self.assertEqual(self.files(), ["add.engine", "add.onnx", "m.onnx", "r.json"])
 
+    def test_bench_of_shape_changes(self):
+        engine = self.build(ADD, "add")
+        self.anneal("bench", engine, "--warmup", 1, "--iterations", 3, "--json", "r.json", "--shapes", "a:2x3,b:2x3",
+                    "--change-to", "a:5x3,b:5x3", "--change-to", "a:7x3,b:7x3",
+                    out=["returning", "prepared", "a: [2,3], b: [2,3]", "a: [5,3], b: [5,3]", "a: [7,3], b: [7,3]", "x"])
+        changes = json.loads((self.at / "r.json").read_text())["shape_changes"]
+        self.assertEqual([change["inputs"][0] for change in changes], ["a: f32[2,3]", "a: f32[5,3]", "a: f32[7,3]"])
+        for time in ("steady", "returning", "new", "prepare", "prepared"):
+            self.assertTrue(all(change[time + "_milliseconds"] > 0 for change in changes), time)
+        self.anneal("bench", engine, "--shapes", "a:2x3,b:2x3", "--change-to", "a:2x3,b:2x3", status=2,
+                    says="--change-to a:2x3,b:2x3")
+        self.anneal("bench", engine, "--change-to", "c:2x3", status=2, says='no input "c"')
+
     def test_bench_refuses(self):
         engine = self.build(ABS)
         self.write("s.onnx", STRANGE)
