@@ -20,6 +20,23 @@ bool is_output(const Engine& engine, std::string_view name) {
                      [&](const Port& port) { return port.name == name; });
 }
 
+std::string step_text(const Observed& observed) {
+  std::string text = observed.step.empty() ? "before all steps" : std::string(observed.step);
+  for (const LoopIteration& loop : observed.iterations)
+    text += fmt::format("{} {} of {}", &loop == observed.iterations.data() ? " in iteration" : ",",
+                        loop.number, loop.step);
+  return text;
+}
+
+// "w.iteration-2-0": each iteration's tensor has a file of its own.
+std::string file_name(const Observed& observed) {
+  std::string name(observed.name);
+  for (const LoopIteration& loop : observed.iterations)
+    name +=
+        fmt::format("{}-{}", &loop == observed.iterations.data() ? ".iteration" : "", loop.number);
+  return name;
+}
+
 void add_vanished(const Plan& plan, const NamePattern& pattern, Rows& rows) {
   for (const Decision& decision : plan.decisions) {
     if ((decision.stage != kInside && decision.stage != kGone) ||
@@ -30,6 +47,7 @@ void add_vanished(const Plan& plan, const NamePattern& pattern, Rows& rows) {
                                                   "inside this step, without memory of its own"}
                        : std::vector<std::string>{decision.subject, "-", "-", decision.text});
   }
+  for (const Plan& body : plan.bodies) add_vanished(body, pattern, rows);
 }
 
 }  // namespace
@@ -42,10 +60,9 @@ void observe_run(const Engine& engine, ExecutionContext& context, const NamePatt
     const Tensor tensor = dense_copy(observed.value);
     rows.push_back({std::string(observed.name),
                     fmt::format("{}{}", name(tensor.dtype()), to_text(tensor.dims())),
-                    observed.step.empty() ? "before all steps" : std::string(observed.step),
-                    summary_text(tensor, kValuesShown)});
-    if (files && !is_output(engine, observed.name))
-      files->write(std::string(observed.name), tensor.view());
+                    step_text(observed), summary_text(tensor, kValuesShown)});
+    if (files && (!observed.iterations.empty() || !is_output(engine, observed.name)))
+      files->write(file_name(observed), tensor.view());
   });
   context.run();
   context.observe({});

@@ -15,6 +15,7 @@ void ProfileTable::add(const std::vector<StepTime>& times) {
     totals_[i].step = times[i].step;
     totals_[i].kernel = times[i].kernel;
     totals_[i].microseconds += times[i].microseconds;
+    totals_[i].times += times[i].times;
   }
   ++runs_;
 }
@@ -31,11 +32,16 @@ std::string ProfileTable::text() const {
     return std::pair(fmt::format("{:.1f}", microseconds / std::max(runs_, 1)),
                      fmt::format("{:.1f}", sum > 0 ? 100 * microseconds / sum : 0));
   };
-  Rows steps = {{"step", "kernel", "us", "%"}};
+  const bool once = std::all_of(totals_.begin(), totals_.end(), [&](const StepTotal& total) {
+    return total.times == 0 || total.times == runs_;
+  });
+  Rows steps = {{"step", "kernel", "us", "%", once ? "" : "times"}};
   std::map<std::string, double> by_kernel;
   for (const StepTotal& total : totals_) {
+    if (total.times == 0) continue;
     const auto [time, share] = cells(total.microseconds);
-    steps.push_back({total.step, total.kernel, time, share});
+    const double times = static_cast<double>(total.times) / runs_;
+    steps.push_back({total.step, total.kernel, time, share, once ? "" : number_text(times)});
     by_kernel[total.kernel] += total.microseconds;
   }
   std::vector<std::pair<double, std::string>> order;
@@ -47,7 +53,7 @@ std::string ProfileTable::text() const {
     const auto [time, share] = cells(-negative);
     kernels.push_back({kernel, time, share});
   }
-  return table_text(steps, {false, false, true, true}) + "\n" +
+  return table_text(steps, {false, false, true, true, true}) + "\n" +
          table_text(kernels, {false, true, true});
 }
 
@@ -58,6 +64,7 @@ Json ProfileTable::json() const {
     steps.push_back({{"step", total.step},
                      {"kernel", total.kernel},
                      {"microseconds", total.microseconds / std::max(runs_, 1)},
+                     {"times", static_cast<double>(total.times) / std::max(runs_, 1)},
                      {"share", sum > 0 ? total.microseconds / sum : 0}});
   return steps;
 }

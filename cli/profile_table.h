@@ -11,7 +11,8 @@ namespace anneal {
 class ProfileTable {
  public:
   void add(const std::vector<StepTime>& times);  // of one run
-  // Per step, then per kernel with the longest first: microseconds of a run, and share.
+  // Per step that ran, then per kernel with the longest first: microseconds of a run, and share;
+  // how often a run takes each step, where that is not once.
   std::string text() const;
   Json json() const;  // per step
 
@@ -19,6 +20,7 @@ class ProfileTable {
   struct StepTotal {
     std::string step, kernel;
     double microseconds = 0;
+    int64_t times = 0;
   };
   double all() const;
 

@@ -93,11 +93,6 @@ struct ExecutionContext::State {
              fmt::format("input \"{}\" is not set", engine->inputs()[i].name));
     run.bind();
   }
-  void run_all(std::vector<StepTime>* times) {
-    bind();
-    Team team(resources.threads);
-    run.run(team, times);
-  }
 
   std::shared_ptr<const Engine> engine;
   std::unique_ptr<Stream> stream;
@@ -166,12 +161,17 @@ Dims ExecutionContext::output_dims(std::string_view name) const {
   return state_->run.output_dims(index).value_or(state_->engine->outputs()[index].dims);
 }
 
-void ExecutionContext::run() { state_->run_all(nullptr); }
+void ExecutionContext::run() {
+  state_->bind();
+  Team team(state_->resources.threads);
+  state_->run.run(team);
+}
 
 std::vector<StepTime> ExecutionContext::profile() {
   std::vector<StepTime> times;
-  times.reserve(state_->run.plan().steps.size());
-  state_->run_all(&times);
+  state_->bind();
+  Team team(state_->resources.threads);
+  state_->run.profile(team, times);
   return times;
 }
 

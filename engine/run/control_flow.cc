@@ -81,7 +81,7 @@ void PlanRun::run_if(const Step& step, const If& op, Team& team) {
     settle(step.outputs[k], *dims);
     body.set_output(k, slots_[step.outputs[k]]);
   }
-  body.run(team);
+  run_body(body, step, std::nullopt, team);
   for (size_t k = 0; k < step.outputs.size(); ++k) {
     if (body.output_dims(k)) continue;
     const TensorView result = body.output(k);
@@ -181,7 +181,7 @@ void PlanRun::run_loop(const Step& step, const Loop& op, Iteration& state, Team&
     for (size_t k = 0; k < state.stacked.size(); ++k)
       if (const auto dims = body.output_dims(first_stacked + k))
         body.set_output(first_stacked + k, next_element(body, first_stacked + k, *dims, state, k));
-    body.run(team);
+    run_body(body, step, state.number, team);
     for (size_t k = 0; k < state.stacked.size(); ++k) {
       if (body.output_dims(first_stacked + k)) continue;
       const TensorView result = body.output(first_stacked + k);
@@ -244,7 +244,7 @@ void PlanRun::run_scan(const Step& step, const Scan& op, Iteration& state, Team&
     for (size_t k = 0; k < state.stacked.size(); ++k)
       if (const auto dims = body.output_dims(carried + k))
         body.set_output(carried + k, place(k, *dims));
-    body.run(team);
+    run_body(body, step, state.number, team);
     for (size_t k = 0; k < state.stacked.size(); ++k)
       if (!body.output_dims(carried + k)) {
         const TensorView result = body.output(carried + k);

@@ -73,10 +73,18 @@ struct InputShape {
   Dims dims;
 };
 
-// Called after each step of a run; microseconds of that step.
+// The time that a step took in one run. Control flow is told without the steps of its bodies, which
+// follow it: all their iterations together, none if no body ran.
 struct StepTime {
   std::string_view step, kernel;
   double microseconds;
+  int64_t times = 1;  // that it ran
+};
+
+// Where a body of a Loop or Scan is.
+struct LoopIteration {
+  std::string_view step;  // the Loop or Scan
+  int64_t number;         // from 0
 };
 
 // A tensor of the engine as it is, told during a run right after the step that gives it its values.
@@ -85,6 +93,8 @@ struct Observed {
   std::string_view name;          // of the value in the model
   std::string_view step, kernel;  // empty: a view of an input or a weight, told before all steps
   TensorView value;               // during the call only: its memory is used again
+  // Of a tensor in a body: the loops around it, outermost first; during the call only.
+  std::span<const LoopIteration> iterations = {};
 };
 using Observer = std::function<void(const Observed&)>;
 

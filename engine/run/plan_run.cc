@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "anneal/core/strided_copy.h"
 #include "anneal/engine/plan_check.h"
-#include "anneal/engine/run/watch.h"
 
 namespace anneal {
 
@@ -243,15 +241,7 @@ void PlanRun::run_step(size_t index, Team& team) {
   state.found.reset();
 }
 
-void PlanRun::tell_observer(size_t steps_done) {
-  resources_.stream.wait();
-  const Step* step = steps_done == 0 ? nullptr : &plan_.steps[steps_done - 1];
-  for (const uint32_t slot : watched_[steps_done])
-    observer_({plan_.slots[slot].name, step ? std::string_view(step->name) : "",
-               step ? std::string_view(step->kernel) : "", slots_[slot]});
-}
-
-void PlanRun::run(Team& team, std::vector<StepTime>* times) {
+void PlanRun::run(Team& team) {
   if (pointers_stale_) resolve_pointers();
   symbols_ = now_->plan.symbols;
   for (size_t i = 0; i < inputs_.size(); ++i)
@@ -259,16 +249,9 @@ void PlanRun::run(Team& team, std::vector<StepTime>* times) {
   if (observer_) tell_observer(0);
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = plan_.steps[i];
-    const auto start = std::chrono::steady_clock::now();
     with_context(
         [&] { return fmt::format("while running step \"{}\" ({})", step.name, name(step.op)); },
-        [&] { run_step(i, team); });
-    if (times) {
-      resources_.stream.wait();
-      const std::chrono::duration<double, std::micro> took =
-          std::chrono::steady_clock::now() - start;
-      times->push_back({step.name, step.kernel, took.count()});
-    }
+        [&] { spent_.empty() ? run_step(i, team) : run_timed(i, team); });
     if (observer_) tell_observer(i + 1);
   }
   resources_.stream.wait();
@@ -281,12 +264,6 @@ TensorView PlanRun::output(size_t index) const {
   const uint32_t slot = plan_.outputs[index];
   const bool at_user = outputs_[index].bound && plan_.slots[slot].storage != Storage::kLate;
   return at_user ? outputs_[index].user : slots_[slot];
-}
-
-void PlanRun::observe(const Observer& observer) {
-  observer_ = observer;
-  watched_ = observer ? slots_by_step(plan_) : decltype(watched_)();
-  for (const auto& body : bodies_) body->observe(observer);
 }
 
 size_t PlanRun::arena_bytes() const {

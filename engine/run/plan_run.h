@@ -48,7 +48,8 @@ class PlanRun {
   // After bind(): nullopt where values decide.
   std::optional<Dims> output_dims(size_t index) const;
   // REQUIRES: bind() since the last set_input()
-  void run(Team& team, std::vector<StepTime>* times = nullptr);
+  void run(Team& team);
+  void profile(Team& team, std::vector<StepTime>& times);  // the same, adding the time of each step
   bool has_run() const { return now_ && !pointers_stale_; }
   TensorView output(size_t index) const;  // after run()
   void observe(const Observer& observer);
@@ -93,6 +94,11 @@ class PlanRun {
   void infer_late(size_t index, Team& team);
   void settle(uint32_t slot, const Dims& dims);
   void tell_observer(size_t steps_done);
+  void run_body(PlanRun& body, const Step& step, std::optional<int64_t> iteration, Team& team);
+  void start_timing();
+  void stop_timing();
+  void run_timed(size_t step, Team& team);
+  void add_times(std::vector<StepTime>& times) const;
 
   // control_flow.cc
   bool run_control_flow(size_t index, Team& team);  // false: another op
@@ -125,6 +131,13 @@ class PlanRun {
   std::unique_ptr<Buffer> arena_, workspace_;
   Observer observer_;
   std::vector<std::vector<uint32_t>> watched_;  // slots_by_step(), while there is an observer
+  std::vector<LoopIteration> loops_;            // around this body, while there is one
+  struct Spent {
+    double microseconds = 0;
+    int64_t times = 0;
+  };
+  std::vector<Spent> spent_;  // by step, while times are taken
+  double spent_in_all_ = 0;   // with the steps of bodies
 };
 
 }  // namespace anneal

@@ -66,6 +66,17 @@ ADD = model([node("Add", ["a", "b"], ["y"], "add")], [value_info("a", ["N", 3]),
 CHAIN = model([node("Abs", ["x"], ["a"], "abs"), node("Neg", ["a"], ["p/b"], "neg"),
                node("Softmax", ["p/b"], ["p:b"], "softmax"), node("Sqrt", ["p:b"], ["y"], "sqrt")],
               [value_info("x", [2, 3])], [value_info("y", [2, 3])])
+
+def graph(nodes, inputs, outputs):
+    return (b"".join(field(1, n) for n in nodes) + field(2, "body") + b"".join(field(11, i) for i in inputs) +
+            b"".join(field(12, o) for o in outputs))
+
+
+ROW = graph([node("Softmax", ["x1"], ["s"], "softmax"), node("ReduceSum", ["s"], ["t"], "sum"),
+             node("Add", ["s", "t"], ["z"], "add")], [value_info("x1", [3])], [value_info("z", [3])])
+SCAN = model([node("Scan", ["x"], ["y"], "rows") + field(5, field(1, "body") + field(6, ROW) + field(20, 5)) +
+              field(5, field(1, "num_scan_inputs") + field(3, 1) + field(20, 2))],
+             [value_info("x", [2, 3])], [value_info("y", [2, 3])])
 STRANGE = model([node("NoSuchOperator", ["x"], ["y"], "strange")], [value_info("x", [2])], [value_info("y", [2])])
 
 
@@ -221,6 +232,18 @@ class Command(unittest.TestCase):
         self.assertEqual(values, (-1, -2, -3, -4, -5, -6))
         self.anneal("run", engine, "-i", "random", "--observe", "nothing", status=2, says="matches no tensor")
         self.anneal("run", engine, "-i", "random", "--observe", "(", status=2, says='--observe "("')
+
+    def test_run_observe_iterations(self):
+        engine = self.build(SCAN)
+        out = self.anneal("run", engine, "-i", "random", "--observe", "s$", "--save", "out", "--profile",
+                          out=["in iteration 0 of rows", "in iteration 1 of rows", "times"])
+        told = [line.split()[0] for line in out.splitlines() if " in iteration " in line]
+        self.assertEqual(len(told), 2)
+        self.assertEqual(told[0], told[1])
+        files = [f for f in self.files() if ".iteration-" in f]
+        self.assertEqual([f.split(".iteration-")[1] for f in files], ["0.npy", "1.npy"])
+        step = next(line for line in out.splitlines() if line.rstrip().endswith(" 2") and "softmax" in line)
+        self.assertIn("cpu.softmax", step)
 
     def test_run_with_open_sizes(self):
         engine = self.build(ADD)

@@ -347,6 +347,59 @@ TEST(ControlFlow, TensorsOfBodiesAreObserved) {
   EXPECT_EQ(seen.count("last"), 1U);
 }
 
+// A loop in a loop: the inner one runs as often as the number of the outer's iteration.
+constexpr std::string_view kTriangle = R"txt(
+graph triangle(n: i64[], x: f32[2])
+  body outer(i: i64[], c: bool[], a: f32[2])
+    body inner(j: i64[], d: bool[], b: f32[2])
+      e = Softmax(b) axis=0
+      return d, e
+    end
+    f = Loop(i, _, a) body=0 carried=1
+    return c, f
+  end
+  y = Loop(n, _, x) body=0 carried=1
+  return y
+)txt";
+
+TEST(ControlFlow, AnObserverIsToldTheIteration) {
+  const auto engine = engine_of(build_text(kTriangle));
+  ExecutionContext context(engine);
+  std::vector<std::string> paths;
+  context.observe([&](const Observed& one) {
+    if (one.step != "e") return;
+    paths.emplace_back();
+    for (const LoopIteration& loop : one.iterations)
+      paths.back() += std::string(loop.step) + std::to_string(loop.number) + " ";
+  });
+  run(context, *engine, {scalar_i64(3), floats({2}, {1, 3})});
+  EXPECT_THAT(paths, ElementsAre("y1 f0 ", "y2 f0 ", "y2 f1 "));
+  paths.clear();
+  const auto plain = engine_of(build_text(kBranches));
+  ExecutionContext branches(plain);
+  branches.observe([&](const Observed& one) { EXPECT_THAT(one.iterations, IsEmpty()); });
+  run(branches, *plain, {scalar_bool(true), scalar_bool(true), floats({1}, {1}), floats({1}, {1})});
+}
+
+TEST(ControlFlow, AProfileTellsTheStepsOfBodies) {
+  const auto engine = engine_of(build_text(kTriangle));
+  ExecutionContext context(engine);
+  const Tensor n = scalar_i64(4), x = floats({2}, {1, 3});
+  context.set_input("n", n.view());
+  context.set_input("x", x.view());
+  for (int i = 0; i < 2; ++i) {
+    const std::vector<StepTime> times = context.profile();
+    std::map<std::string, int64_t> counts;
+    for (const StepTime& time : times) {
+      counts[std::string(time.step)] += time.times;
+      EXPECT_GE(time.microseconds, 0) << time.step;
+    }
+    EXPECT_EQ(counts.at("y"), 1);
+    EXPECT_EQ(counts.at("f"), 4);
+    EXPECT_EQ(counts.at("e"), 6);
+  }
+}
+
 TEST(ControlFlow, WhatIsRequiredIsChecked) {
   const auto engine = engine_of(build_text(R"txt(
 graph assumed(a: bool[], x: f32[2])

@@ -1,0 +1,82 @@
+// Who watches a run and its bodies: observers, and the times of steps.
+#include <chrono>
+
+#include "anneal/engine/run/plan_run.h"
+#include "anneal/engine/run/watch.h"
+
+namespace anneal {
+
+void PlanRun::observe(const Observer& observer) {
+  observer_ = observer;
+  watched_ = observer ? slots_by_step(plan_) : decltype(watched_)();
+  for (const auto& body : bodies_) body->observe(observer);
+}
+
+void PlanRun::tell_observer(size_t steps_done) {
+  resources_.stream.wait();
+  const Step* step = steps_done == 0 ? nullptr : &plan_.steps[steps_done - 1];
+  for (const uint32_t slot : watched_[steps_done])
+    observer_({plan_.slots[slot].name, step ? std::string_view(step->name) : "",
+               step ? std::string_view(step->kernel) : "", slots_[slot], loops_});
+}
+
+// iteration: of a Loop or Scan.
+void PlanRun::run_body(PlanRun& body, const Step& step, std::optional<int64_t> iteration,
+                       Team& team) {
+  if (observer_) {
+    body.loops_ = loops_;
+    if (iteration) body.loops_.push_back({step.name, *iteration});
+  }
+  body.run(team);
+}
+
+void PlanRun::profile(Team& team, std::vector<StepTime>& times) {
+  start_timing();
+  try {
+    run(team);
+  } catch (...) {
+    stop_timing();
+    throw;
+  }
+  add_times(times);
+  stop_timing();
+}
+
+void PlanRun::start_timing() {
+  spent_.assign(plan_.steps.size(), {});
+  spent_in_all_ = 0;
+  for (const auto& body : bodies_) body->start_timing();
+}
+
+void PlanRun::stop_timing() {
+  spent_.clear();
+  for (const auto& body : bodies_) body->stop_timing();
+}
+
+void PlanRun::run_timed(size_t index, Team& team) {
+  const auto in_bodies = [&] {
+    double sum = 0;
+    for (const BodyUse& use : bodies_of(plan_.steps[index].op))
+      sum += bodies_[static_cast<size_t>(use.body)]->spent_in_all_;
+    return sum;
+  };
+  const double before = in_bodies();
+  const auto start = std::chrono::steady_clock::now();
+  run_step(index, team);
+  resources_.stream.wait();
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+  spent_[index].microseconds += took.count() - (in_bodies() - before);
+  ++spent_[index].times;
+  spent_in_all_ += took.count();
+}
+
+void PlanRun::add_times(std::vector<StepTime>& times) const {
+  for (size_t i = 0; i < plan_.steps.size(); ++i) {
+    const Step& step = plan_.steps[i];
+    times.push_back({step.name, step.kernel, spent_[i].microseconds, spent_[i].times});
+    for (const BodyUse& use : bodies_of(step.op))
+      bodies_[static_cast<size_t>(use.body)]->add_times(times);
+  }
+}
+
+}  // namespace anneal
