@@ -53,6 +53,7 @@ struct ArityOf {
   Arity operator()(const Unique&) const { return {1, 1}; }
   Arity operator()(const NonMaxSuppression&) const { return {2, 5}; }
   Arity operator()(const ReverseSequence&) const { return {2, 2}; }
+  Arity operator()(const BitCast&) const { return {1, 1}; }
   Arity operator()(const Recurrent& op) const {
     return {3, op.kind == RecurrentKind::kLstm ? 8 : 6};
   }

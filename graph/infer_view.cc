@@ -52,6 +52,17 @@ Dims strides_of(const Shape& shape) { return row_major_strides(dims_of(shape)); 
 
 }  // namespace
 
+Facts infer(const BitCast& op, const InferInputs& inputs) {
+  const Type& x = inputs.type(0);
+  for (const DataType dtype : {x.dtype, op.dtype})
+    if (dtype == DataType::kString) refuse("the bits of strings");
+  // The other bytes of a bool have no meaning.
+  if (op.dtype == DataType::kBool && x.dtype != DataType::kBool) refuse("bits as bool");
+  if (size_of(x.dtype) != size_of(op.dtype))
+    refuse(fmt::format("the bits of {} as {}", name(x.dtype), name(op.dtype)));
+  return {rules::make_fact(op.dtype, x.shape)};
+}
+
 Facts infer(const Transpose& op, const InferInputs& inputs) {
   const Type& x = inputs.type(0);
   const int rank = x.shape.rank();

@@ -401,6 +401,13 @@ struct Recurrent {
   bool operator==(const Recurrent&) const = default;
 };
 
+// inputs: x. output: its bits as elements of another type of the same size.
+struct BitCast {
+  DataType dtype = DataType::kI32;
+  static void fields(auto& op, auto&& f) { f("dtype", op.dtype); }
+  bool operator==(const BitCast&) const = default;
+};
+
 // inputs: x, condition (bool scalar). output: x. Running it fails if the condition does not hold:
 // the engine was built on the assumption that it does.
 struct Require {
@@ -478,6 +485,7 @@ struct Scan {
   X(Unique)                   \
   X(NonMaxSuppression)        \
   X(ReverseSequence)          \
+  X(BitCast)                  \
   X(Require)                  \
   X(Recurrent)                \
   X(If)                       \

@@ -328,8 +328,8 @@ std::optional<Outputs> GraphImporter::import_loop(const NodeProto& proto, Node& 
 
 std::optional<Outputs> GraphImporter::import_scan(const NodeProto& proto, Node& node,
                                                   Scope& scope) {
-  if (node.opset() < 9) node.unsupported("not implemented for this opset");
   const GraphProto& body_proto = graph_attribute(proto, node, "body");
+  if (node.opset() < 9) return import_batched_scan(body_proto, node, scope);
   const int64_t scanned = node.integer("num_scan_inputs");
   if (scanned < 1 || scanned > node.input_count())
     node.invalid(std::to_string(scanned) + " of " + std::to_string(node.input_count()) +

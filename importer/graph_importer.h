@@ -119,6 +119,8 @@ class GraphImporter {
   std::optional<Outputs> import_if(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope);
   std::optional<Outputs> import_loop(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope);
   std::optional<Outputs> import_scan(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope);
+  std::optional<Outputs> import_batched_scan(const anneal_onnx::GraphProto& body, Node& node,
+                                             Scope& scope);  // batched_scan.cc
   std::optional<Outputs> import_branch(const anneal_onnx::GraphProto& branch,
                                        const anneal_onnx::NodeProto& proto, const std::string& name,
                                        Scope& scope);

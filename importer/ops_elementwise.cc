@@ -175,6 +175,15 @@ Outputs import_cast(Node& node) {
   return cast_to(node, require_dtype(static_cast<int32_t>(node.integer("to"))));
 }
 
+Outputs import_bit_cast(Node& node) {
+  node.expect_inputs(1, 1);
+  const DataType from = node.dtype(0, kNumbersAndBooleans);
+  const DataType to = require_dtype(static_cast<int32_t>(node.integer("to")));
+  if (from == to) return same_value(node.input(0));
+  if (to == DataType::kBool) node.unsupported("bits as bool");
+  return node.result(BitCast{to}, {node.input(0)});
+}
+
 Outputs import_cast_by_name(Node& node) {
   node.expect_inputs(1, 1);
   const std::string to = node.text("to", "");
@@ -204,6 +213,7 @@ constexpr OpRow kRows[] = {
     {"", "Asinh", 9, kLatest, import_float_unary<Opcode::kAsinh>},
     {"", "Atan", 7, kLatest, import_float_unary<Opcode::kAtan>},
     {"", "Atanh", 9, kLatest, import_float_unary<Opcode::kAtanh>},
+    {"", "BitCast", 26, kLatest, import_bit_cast},
     {"", "Cast", 1, 5, import_cast_by_name},
     {"", "Cast", 6, kLatest, import_cast},
     {"", "CastLike", 15, kLatest, import_cast_like},

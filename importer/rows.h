@@ -18,6 +18,7 @@ struct OpRow {
 
 std::span<const OpRow> activation_rows();
 std::span<const OpRow> attention_rows();
+std::span<const OpRow> deform_rows();
 std::span<const OpRow> einsum_rows();
 std::span<const OpRow> elementwise_rows();
 std::span<const OpRow> fused_rows();
@@ -42,6 +43,7 @@ std::span<const OpRow> shape_rows();
 std::span<const OpRow> signal_rows();
 std::span<const OpRow> slice_rows();
 std::span<const OpRow> squeeze_rows();
+std::span<const OpRow> state_rows();
 
 std::vector<std::span<const OpRow>> all_rows();
 const OpRow* find_row(std::string_view domain, std::string_view name, int opset);

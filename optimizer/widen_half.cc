@@ -99,7 +99,7 @@ class Widener {
  private:
   bool visit(LayerId id) {
     const Layer layer = graph_.layer(id);
-    if (!bodies_of(layer.op).empty()) return false;
+    if (!bodies_of(layer.op).empty() || std::holds_alternative<BitCast>(layer.op)) return false;
     if (const auto* pointwise = std::get_if<Pointwise>(&layer.op)) {
       const Program& program = pointwise->program;
       const ValueId input = layer.inputs[0], output = layer.outputs[0];

@@ -190,6 +190,12 @@ void reverse_sequence(const ReverseSequence& op, const ReferenceArgs& args) {
       });
 }
 
+void bit_cast(const BitCast& op, const ReferenceArgs& args) {
+  TensorView x = args.inputs[0];
+  x.dtype = op.dtype;
+  copy_elements(x, args.results[0], args.team);
+}
+
 void shape_of(const ShapeOf& op, const ReferenceArgs& args) {
   const TensorView& y = args.results[0];
   for (int64_t axis = op.start; axis < op.end; ++axis)
@@ -236,6 +242,7 @@ constexpr KernelEntry kEntries[] = {
     reference<Require, require>("cpu.require.reference"),
     reference<Tile, tile>("cpu.tile.reference"),
     reference<ReverseSequence, reverse_sequence>("cpu.reverse_sequence.reference"),
+    reference<BitCast, bit_cast>("cpu.bit_cast.reference"),
     reference<ShapeOf, shape_of>("cpu.shape_of.reference"),
     entry<SizeTensor, make_size_tensor>("cpu.size_tensor.reference"),
     reference<Range, range>("cpu.range.reference"),

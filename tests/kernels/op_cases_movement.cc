@@ -85,6 +85,11 @@ std::vector<OpCase> movement_op_cases() {
       {"reverse_sequence_far_axes", ReverseSequence{0, 2}, {"f16[2,3,5,2]", "i64[2]={5,2}"}},
       {"reverse_sequence_nothing", ReverseSequence{1, 0}, {"i64[3,0]", "i64[0]"}},
 
+      {"bit_cast_f32", BitCast{DataType::kI32}, {"f32[3,7]"}},
+      {"bit_cast_u8", BitCast{DataType::kI8}, {"u8[23]=0..255"}},
+      {"bit_cast_i16_f16", BitCast{DataType::kF16}, {"i16[2,5]=0..2000"}},
+      {"bit_cast_f64", BitCast{DataType::kU64}, {"f64[129]"}},
+
       {"shape_of", ShapeOf{0, 4}, {"f32[2,3,7,5]"}},
       {"shape_of_some", ShapeOf{1, 3}, {"u8[2,3,7,5]"}},
       {"shape_of_none", ShapeOf{1, 1}, {"f32[2,3]"}},
