@@ -27,6 +27,16 @@ constexpr std::string_view kLayers[] = {
     "x: f32[1,144,56,56]|y = Conv(x, f32[144,1,3,3]) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] "
     "dilations=[1,1] "
     "groups=144",
+    "x: f32[1,64,56,56]|y = Conv(x, f32[128,1,3,3]) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] "
+    "dilations=[1,1] groups=64",
+    "x: f32[1,64,56,56]|y = Conv(x, f32[64,2,3,3]) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] "
+    "dilations=[1,1] groups=32",
+    "x: f32[1,128,56,56]|y = Conv(x, f32[128,4,3,3]) strides=[1,1] pads_begin=[1,1] "
+    "pads_end=[1,1] dilations=[1,1] groups=32",
+    "x: f32[1,256,28,28]|y = Conv(x, f32[256,8,3,3]) strides=[1,1] pads_begin=[1,1] "
+    "pads_end=[1,1] dilations=[1,1] groups=32",
+    "x: f32[1,256,28,28]|y = Conv(x, f32[256,16,3,3]) strides=[1,1] pads_begin=[1,1] "
+    "pads_end=[1,1] dilations=[1,1] groups=16",
     "x: f32[128,768]|y = MatMul(x, f32[768,768])",
     "x: f32[1,1024]|y = MatMul(x, f32[1024,1000])",
     "x: f32[1,64,112,112]|y = Pool(x) kernel=[3,3] strides=[2,2] pads_begin=[0,0] pads_end=[0,0] "
@@ -35,6 +45,7 @@ constexpr std::string_view kLayers[] = {
     "x: f32[128,768]|y = Normalize(x) axes=[1]",
     "x: f32[1,1280,7,7]|y = Reduce(x, i64{2, 3}) kind=mean",
     "x: f32[1,64,56,56]|y = Pointwise(x) program=\"(f32)->(f32) mul($0,sigmoid($0))\"",
+    "x: f32[1,64,56,56]|y = Pointwise(x) program=\"(f32)->(f32) pow($0,2.4f32)\"",
     "x: f32[64,56,56]|y = Transpose(x) permutation=[1,2,0]",
     "x: f32[1,32,64,64]|y = Resize(x, i64{128, 128}) mode=linear axes=[2,3]",
     "x: f32[1,32,64,64]|y = Quantize(x, f32[], u8[])",

@@ -1,5 +1,6 @@
 // Arithmetic on each element: one Pointwise layer per node.
 #include <cctype>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -55,15 +56,34 @@ Outputs import_reciprocal(Node& node) {
                           [](Expressions in) { return 1.0 / in[0]; });
 }
 
+// Powers that a product, quotient or root gives, within 2 ulp and without over- or underflow that
+// the power itself does not have.
+bool is_simple_power(double exponent) {
+  return exponent == 2 || exponent == 3 || exponent == 4 || exponent == -1 || exponent == 0.5;
+}
+Expression simple_power(Expression x, double exponent) {
+  if (exponent == 2) return x * x;
+  if (exponent == 3) return x * x * x;
+  if (exponent == 4) return (x * x) * (x * x);
+  if (exponent == -1) return 1.0 / x;
+  // Unlike a root, the power of -0 is 0, and that of -inf is inf.
+  const Expression root = x.apply(Opcode::kSqrt).apply(Opcode::kAbs);
+  const double infinity = std::numeric_limits<double>::infinity();
+  return select(x == -infinity, x.number(infinity), root);
+}
+
 // The base decides the type. A power of mixed types is taken in the base's registers if that is a
-// float, in f64 if only the exponent is. A square, the commonest by far, is a product, which is
-// exact.
+// float, in f64 if only the exponent is.
 Outputs power(Node& node, ValueId exponent) {
   const DataType dtype = node.dtype(0, kNumbers);
   const Tensor* constant = node.graph().constant(exponent);
-  if (constant && constant->dims().rank() == 0 && is_float(dtype) && numbers_of(*constant)[0] == 2)
-    return pointwise_result(node, {node.input(0)}, dtype,
-                            [](Expressions in) { return in[0] * in[0]; });
+  if (constant && constant->count() == 1 && constant->dims().rank() <= node.rank(0) &&
+      is_float(dtype)) {
+    const double value = numbers_of(*constant)[0];
+    if (is_simple_power(value))
+      return pointwise_result(node, {node.input(0)}, dtype,
+                              [&](Expressions in) { return simple_power(in[0], value); });
+  }
   return pointwise_result(node, {node.input(0), exponent}, dtype, [&](Expressions in) {
     const RegisterType base = in[0].reg.type;
     const bool fraction = !is_float(dtype) && is_float(node.graph().value(exponent).type().dtype);

@@ -35,7 +35,7 @@ constexpr KernelFamily kFast[] = {
     cpu::onednn_matmul_entries,          //
     cpu::onednn_pool_entries,            //
     cpu::packed_matmul_entries,          //
-    cpu::depthwise_conv_entries,         //
+    cpu::direct_conv_entries,            //
     cpu::nhwc_conv_entries,              //
     cpu::phased_conv_transpose_entries,  //
     cpu::nhwc_pool_entries,              //

@@ -39,11 +39,9 @@ class NhwcConv final : public Kernel {
                                     std::span<const TensorView> outputs,
                                     int threads) const override {
     const TensorView& y = outputs[0];
-    TapeSpace::Axes axes{{0}, 1};
-    for (int axis = 2; axis < y.dims.rank(); ++axis) axes.rows.push_back(axis);
     auto made = std::make_unique<PreparedConv>();
     PreparedConv& p = *made;
-    p.plan.space = epilogue_.space(inputs, outputs, axes);
+    p.plan.space = epilogue_.pixel_space(inputs, outputs);
     if (count(y.dims) == 0) return made;
     p.plan.weights = weights_of(inputs[1], zero_point(inputs, 3));
     p.plan.window = Window(op_, inputs[1].dims, 2, y.dims);

@@ -124,7 +124,6 @@ void ConvGemm::run_block(const ConvPlan& p, const Epilogue& epilogue, const Conv
 
   GemmBlock block;
   block.rows = rows, block.columns = columns;
-  block.panel_stride = layout.panel_bytes();
   const int64_t output = group * weights.group_outputs + first_column;
   if (p.c_is_direct) {
     const TensorView& y = args.outputs[0];
@@ -135,39 +134,18 @@ void ConvGemm::run_block(const ConvPlan& p, const Epilogue& epilogue, const Conv
     block.c_stride = p.blocks.columns;
     block.c_is_padded = true;
   }
-  auto* const sums = reinterpret_cast<int32_t*>(memory + p.sums_at);
-  const int32_t* initial = nullptr;
-  if (kernels_.kind == GemmKind::kU8S8) {
-    initial = columns_of(p, operands, group) + first_column;
-    block.initial = reinterpret_cast<const std::byte*>(initial);
-    std::fill(sums, sums + rows, 0);
-  }
+  BlockSums sums{.rows = reinterpret_cast<int32_t*>(memory + p.sums_at), .has_b_zero = has_w_zero};
+  if (kernels_.kind == GemmKind::kU8S8)
+    sums.columns = columns_of(p, operands, group) + first_column;
   const std::byte* const panel = operands.packed + group * static_cast<int64_t>(layout.bytes()) +
                                  first_column / layout.tile_columns * layout.panel_bytes();
-  const int64_t per_lane = kernels_.elements_per_lane;
-  int64_t lane = 0;
-  do {  // once even if there are no channels
-    block.lanes = std::min(p.blocks.lanes, layout.lanes() - lane);
-    const int64_t k = lane * per_lane;
-    const int64_t elements = std::min(block.lanes * per_lane, layout.k - k);
-    if (p.a_is_direct) {
-      block.a_stride = p.x.strides[2] * size;
-      block.a = source.data + first_row * block.a_stride + k * size;
-    } else {
-      source.fetch(first_row, rows, k, elements, memory, p.a_pitch);
-      block.a = memory;
-      block.a_stride = p.a_pitch;
-    }
-    block.b = panel + lane * layout.tile_columns * 4;
-    kernels_.block(block);
-    if (has_w_zero) kernels_.row_sums(block.a, block.a_stride, rows, elements, sums);
-    block.accumulate = true;
-    lane += block.lanes;
-  } while (lane < layout.lanes());
-
-  if (has_w_zero)
-    kernels_.subtract_outer(sums, initial + layout.padded_columns(), rows, columns,
-                            reinterpret_cast<int32_t*>(block.c), block.c_stride);
+  const auto left = [&](int64_t k, int64_t elements) -> std::pair<const std::byte*, int64_t> {
+    const int64_t pixel = p.x.strides[2] * size;
+    if (p.a_is_direct) return {source.data + first_row * pixel + k * size, pixel};
+    source.fetch(first_row, rows, k, elements, memory, p.a_pitch);
+    return {memory, p.a_pitch};
+  };
+  run_lanes(kernels_, layout, p.blocks.lanes, panel, sums, block, left);
   if (!p.c_is_direct)
     epilogue.run(p.space, args, block.c, block.c_stride, image * p.window.outputs() + first_row,
                  rows, output, columns, memory + p.tape_at);

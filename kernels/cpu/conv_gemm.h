@@ -11,8 +11,6 @@
 
 namespace anneal::cpu {
 
-inline bool is_8bit(DataType dtype) { return dtype == DataType::kI8 || dtype == DataType::kU8; }
-
 // Weights of all groups, as matrices to pack.
 struct ConvWeights {
   int64_t groups = 1, group_channels = 0, group_outputs = 0;

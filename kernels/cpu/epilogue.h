@@ -24,6 +24,11 @@ class Epilogue {
                   const TapeSpace::Axes& axes) const {
     return TapeSpace::of_accumulators(tape_, inputs.subspan(op_inputs_), outputs, axes);
   }
+  // The same of [N, C, spatial axes]: rows are pixels, columns channels.
+  TapeSpace pixel_space(std::span<const TensorView> inputs,
+                        std::span<const TensorView> outputs) const {
+    return space(inputs, outputs, TapeSpace::Axes::of_pixels(outputs[0].dims.rank()));
+  }
   void run(const TapeSpace& space, const LaunchArgs& args, const void* accumulators,
            int64_t accumulator_stride, int64_t row, int64_t rows, int64_t column, int64_t columns,
            std::byte* scratch) const;

@@ -7,14 +7,19 @@
 //
 // Every sum is one chain of additions in the order of k, however the work is cut.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <tuple>
+#include <utility>
 
 #include "anneal/core/isa.h"
 #include "anneal/core/tensor.h"
 
 namespace anneal::cpu {
+
+inline bool is_8bit(DataType dtype) { return dtype == DataType::kI8 || dtype == DataType::kU8; }
 
 // c = initial + a * b, or c += a * b.
 struct GemmBlock {
@@ -104,6 +109,40 @@ struct Compensation {
 };
 int32_t load_zero_point(const TensorView& view);  // 0 if absent
 inline int32_t moved_by(DataType left) { return left == DataType::kI8 ? 128 : 0; }
+
+// Row sums of a block of kU8S8, and what its columns start at; behind that by padded_columns() are
+// the zero points of b.
+struct BlockSums {
+  int32_t* rows = nullptr;
+  const int32_t* columns = nullptr;
+  bool has_b_zero = false;
+};
+// All of k for one block, as many lanes at a time as `lanes`. left(k, elements) gives the left-hand
+// side from element k on: where its rows are, and how many bytes apart. panel: at lane 0.
+template <class Left>
+void run_lanes(const GemmKernels& kernels, const PackLayout& layout, int64_t lanes,
+               const std::byte* panel, const BlockSums& sums, GemmBlock block, const Left& left) {
+  if (kernels.kind == GemmKind::kU8S8) {
+    block.initial = reinterpret_cast<const std::byte*>(sums.columns);
+    std::fill(sums.rows, sums.rows + block.rows, 0);
+  }
+  block.panel_stride = layout.panel_bytes();
+  int64_t lane = 0;
+  do {  // once even if k is 0
+    block.lanes = std::min(lanes, layout.lanes() - lane);
+    const int64_t k = lane * kernels.elements_per_lane;
+    const int64_t elements = std::min(block.lanes * kernels.elements_per_lane, layout.k - k);
+    std::tie(block.a, block.a_stride) = left(k, elements);
+    block.b = panel + lane * layout.tile_columns * 4;
+    kernels.block(block);
+    if (sums.has_b_zero) kernels.row_sums(block.a, block.a_stride, block.rows, elements, sums.rows);
+    block.accumulate = true;
+    lane += block.lanes;
+  } while (lane < layout.lanes());
+  if (sums.has_b_zero)
+    kernels.subtract_outer(sums.rows, sums.columns + layout.padded_columns(), block.rows,
+                           block.columns, reinterpret_cast<int32_t*>(block.c), block.c_stride);
+}
 
 // How a product of m x n is cut into independent blocks, and k into parts that stay in cache.
 struct GemmBlocks {

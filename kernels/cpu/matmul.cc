@@ -15,8 +15,6 @@
 namespace anneal::cpu {
 namespace {
 
-bool is_8bit(DataType dtype) { return dtype == DataType::kI8 || dtype == DataType::kU8; }
-
 TensorView transposed(TensorView view) {
   const int rank = view.dims.rank();
   std::swap(view.dims[rank - 2], view.dims[rank - 1]);
@@ -283,7 +281,6 @@ class PackedMatMul final : public Kernel {
 
     GemmBlock block;
     block.rows = rows, block.columns = columns;
-    block.panel_stride = p.layout.panel_bytes();
     if (p.c_is_direct) {
       block.c = args.outputs[0].data + (p.c_batch(batch) + first_row * p.c_row + first_column) * 4;
       block.c_stride = p.c_row;
@@ -292,37 +289,16 @@ class PackedMatMul final : public Kernel {
       block.c_stride = p.blocks.columns;
       block.c_is_padded = true;
     }
-    auto* const sums = reinterpret_cast<int32_t*>(memory + p.sums_at);
-    const int32_t* initial = nullptr;
-    if (kernels_.kind == GemmKind::kU8S8) {
-      initial = columns_of(p, args, matrix) + first_column;
-      block.initial = reinterpret_cast<const std::byte*>(initial);
-      std::fill(sums, sums + rows, 0);
-    }
-    const int64_t per_lane = kernels_.elements_per_lane;
-    int64_t lane = 0;
-    do {  // once even if k is 0
-      block.lanes = std::min(p.blocks.lanes, p.layout.lanes() - lane);
-      const int64_t k = lane * per_lane;
-      const int64_t elements = std::min(block.lanes * per_lane, p.k - k);
-      if (p.a_is_direct) {
-        block.a = a + k * static_cast<int64_t>(size_of(x.dtype));
-        block.a_stride = p.a_row * static_cast<int64_t>(size_of(x.dtype));
-      } else {
-        fetch_rows(p, args, a, rows, k, elements, memory);
-        block.a = memory;
-        block.a_stride = p.a_pitch;
-      }
-      block.b = panel + lane * p.layout.tile_columns * 4;
-      kernels_.block(block);
-      if (has_b_zero) kernels_.row_sums(block.a, block.a_stride, rows, elements, sums);
-      block.accumulate = true;
-      lane += block.lanes;
-    } while (lane < p.layout.lanes());
-
-    if (has_b_zero)
-      kernels_.subtract_outer(sums, initial + p.layout.padded_columns(), rows, columns,
-                              reinterpret_cast<int32_t*>(block.c), block.c_stride);
+    BlockSums sums{.rows = reinterpret_cast<int32_t*>(memory + p.sums_at),
+                   .has_b_zero = has_b_zero};
+    if (kernels_.kind == GemmKind::kU8S8) sums.columns = columns_of(p, args, matrix) + first_column;
+    const auto size = static_cast<int64_t>(size_of(x.dtype));
+    const auto left = [&](int64_t k, int64_t elements) -> std::pair<const std::byte*, int64_t> {
+      if (p.a_is_direct) return {a + k * size, p.a_row * size};
+      fetch_rows(p, args, a, rows, k, elements, memory);
+      return {memory, p.a_pitch};
+    };
+    run_lanes(kernels_, p.layout, p.blocks.lanes, panel, sums, block, left);
     if (!p.c_is_direct)
       epilogue_.run(p.space, args, block.c, block.c_stride, batch * p.m + first_row, rows,
                     first_column, columns, memory + p.tape_at);

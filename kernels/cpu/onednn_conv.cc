@@ -53,23 +53,7 @@ class OneDnnConv final : public Kernel {
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
                                     std::span<const TensorView> outputs,
                                     int threads) const override {
-    const TensorView &x = inputs[0], &y = outputs[0];
-    TapeSpace::Axes axes{{0}, 1};
-    for (int axis = 2; axis < y.dims.rank(); ++axis) axes.rows.push_back(axis);
-    auto made = std::make_unique<onednn::PreparedPieces>();
-    made->space = epilogue_.space(inputs, outputs, axes);
-    made->images = y.dims[0];
-    made->x_image = x.strides[0];
-    made->y_image = y.strides[0];
-    size_t staged_bytes = 0;
-    if (is_staged_) {
-      const Dims dense = channels_last_strides(x.dims);
-      made->staging = CopyPlan(size_of(x.dtype), x.dims, x.strides, dense);
-      made->x_image = dense[0];
-      staged_bytes = static_cast<size_t>(count(x.dims)) * size_of(x.dtype);
-    }
-    pieces_.finish(*made, staged_bytes, epilogue_, threads);
-    return made;
+    return pieces_.prepare_images(inputs, outputs, is_staged_, epilogue_, threads);
   }
 
   void launch(const LaunchArgs& args) const override {
@@ -194,6 +178,13 @@ class OneDnnConv final : public Kernel {
 
 constexpr int64_t kMostTapsWithAvx2 = 1024;
 
+// Groups of so few channels that our own kernel is faster. oneDNN has good kernels for one channel
+// each, and for four with AVX-512.
+bool is_own_grouped(const Conv& op, const Dims& w) {
+  const int64_t products = w[1] * (w[0] / op.groups);
+  return op.groups > 1 && products > 1 && products < (onednn::has_avx512() ? 16 : 32);
+}
+
 bool is_zero(const Tensor& tensor) {
   const auto bytes = tensor.bytes();
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
@@ -224,6 +215,8 @@ Made make_onednn(const Conv& op, const Request& request) {
   std::string why_not = onednn::why_unavailable(request.device);
   if (!why_not.empty()) return refuse(std::move(why_not));
   if (int8 && !onednn::has_vnni()) return refuse("8-bit operands need AVX-512 VNNI");
+  if (!int8 && is_own_grouped(op, layer.w.dims))
+    return refuse("our own convolutions of small groups are faster");
   // Up to 11 times slower than ours.
   if (!onednn::has_avx512() && count(tail(layer.w.dims, 2)) > kMostTapsWithAvx2)
     return refuse("windows of more than 1024 taps with AVX2");

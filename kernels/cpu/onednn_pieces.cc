@@ -104,6 +104,27 @@ void Pieces::finish(PreparedPieces& p, size_t staged_bytes, const Epilogue& epil
     for (const auto& primitive : primitives_) lane.emplace_back(*primitive);
 }
 
+std::unique_ptr<PreparedPieces> Pieces::prepare_images(std::span<const TensorView> inputs,
+                                                       std::span<const TensorView> outputs,
+                                                       bool is_staged, const Epilogue& epilogue,
+                                                       int threads) const {
+  const TensorView &x = inputs[0], &y = outputs[0];
+  auto made = std::make_unique<PreparedPieces>();
+  made->space = epilogue.pixel_space(inputs, outputs);
+  made->images = y.dims[0];
+  made->x_image = x.strides[0];
+  made->y_image = y.strides[0];
+  size_t staged_bytes = 0;
+  if (is_staged) {
+    const Dims dense = channels_last_strides(x.dims);
+    made->staging = CopyPlan(size_of(x.dtype), x.dims, x.strides, dense);
+    made->x_image = dense[0];
+    staged_bytes = static_cast<size_t>(count(x.dims)) * size_of(x.dtype);
+  }
+  finish(*made, staged_bytes, epilogue, threads);
+  return made;
+}
+
 void Pieces::run(const PreparedPieces& p, const Epilogue& epilogue, const LaunchArgs& args) const {
   const std::byte* x = args.inputs[0].data;
   if (p.staging) {

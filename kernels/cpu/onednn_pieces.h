@@ -97,6 +97,11 @@ class Pieces {
   // staged_bytes: of x, if it is staged. space, images and the distances are set already.
   void finish(PreparedPieces& prepared, size_t staged_bytes, const Epilogue& epilogue,
               int threads) const;
+  // For images [N, C, spatial axes], which are copied with adjacent channels first if is_staged.
+  std::unique_ptr<PreparedPieces> prepare_images(std::span<const TensorView> inputs,
+                                                 std::span<const TensorView> outputs,
+                                                 bool is_staged, const Epilogue& epilogue,
+                                                 int threads) const;
   void run(const PreparedPieces& prepared, const Epilogue& epilogue, const LaunchArgs& args) const;
 
  private:

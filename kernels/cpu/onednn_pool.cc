@@ -69,23 +69,7 @@ class OneDnnPool final : public Kernel {
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
                                     std::span<const TensorView> outputs,
                                     int threads) const override {
-    const TensorView &x = inputs[0], &y = outputs[0];
-    TapeSpace::Axes axes{{0}, 1};
-    for (int axis = 2; axis < y.dims.rank(); ++axis) axes.rows.push_back(axis);
-    auto made = std::make_unique<onednn::PreparedPieces>();
-    made->space = epilogue_.space(inputs, outputs, axes);
-    made->images = y.dims[0];
-    made->x_image = x.strides[0];
-    made->y_image = y.strides[0];
-    size_t staged_bytes = 0;
-    if (is_staged_) {
-      const Dims dense = channels_last_strides(x.dims);
-      made->staging = CopyPlan(size_of(x.dtype), x.dims, x.strides, dense);
-      made->x_image = dense[0];
-      staged_bytes = static_cast<size_t>(count(x.dims));
-    }
-    pieces_.finish(*made, staged_bytes, epilogue_, threads);
-    return made;
+    return pieces_.prepare_images(inputs, outputs, is_staged_, epilogue_, threads);
   }
 
   void launch(const LaunchArgs& args) const override {

@@ -11,10 +11,9 @@
 
 #include "anneal/kernels/cpu/device.h"
 #include "anneal/kernels/cpu/entries.h"
-#include "anneal/kernels/cpu/epilogue.h"
+#include "anneal/kernels/cpu/pixel_runs.h"
 #include "anneal/kernels/cpu/tape_math-inl.h"
 #include "anneal/kernels/cpu/window.h"
-#include "anneal/kernels/cpu/workspace.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {
@@ -124,13 +123,9 @@ namespace anneal::cpu {
 namespace {
 
 struct PreparedPool final : Prepared {
-  TapeSpace space;
+  PixelRuns runs;
   Window window;
   Spatial pad_end{};
-  ChannelsLast x;
-  int64_t channels = 0;
-  int64_t run = 1, runs = 1;  // output pixels of one item, items of an output row
-  size_t parts_at = 0, part_bytes = 0, tape_at = 0;
 };
 
 class NhwcPool final : public Kernel {
@@ -146,44 +141,22 @@ class NhwcPool final : public Kernel {
                                     std::span<const TensorView> outputs,
                                     int threads) const override {
     const TensorView& y = outputs[0];
-    TapeSpace::Axes axes{{0}, 1};
-    for (int axis = 2; axis < y.dims.rank(); ++axis) axes.rows.push_back(axis);
     auto made = std::make_unique<PreparedPool>();
     PreparedPool& p = *made;
-    p.space = epilogue_.space(inputs, outputs, axes);
-    if (count(y.dims) == 0) return made;
+    p.runs = PixelRuns(inputs, outputs, {}, epilogue_, threads, p.workspace_bytes);
+    if (p.runs.empty()) return made;
     p.window = Window(op_, op_.kernel, 0, y.dims);
     p.pad_end = spatial_of(op_.pads_end, 0, y.dims.rank() - 2, 0);
-    p.x = ChannelsLast(inputs[0]);
-    p.channels = y.dims[1];
-    p.run = std::clamp<int64_t>(kRunElements / p.channels, 1, p.window.out[2]);
-    p.runs = (p.window.out[2] + p.run - 1) / p.run;
-    p.parts_at = p.x.staged_bytes();
-    p.tape_at = align_up(static_cast<size_t>(p.run * p.channels) * size_of(p.x.element));
-    p.part_bytes = align_up(p.tape_at + epilogue_.scratch_bytes());
-    p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
     return made;
   }
 
   void launch(const LaunchArgs& args) const override {
     const auto& p = static_cast<const PreparedPool&>(*args.prepared);
-    if (p.space.rows() * p.space.columns() == 0) return;
-    const std::byte* x = args.inputs[0].data;
-    if (p.x.staged) {
-      p.x.stage(args.inputs[0], args.workspace, load_, args.team);
-      x = args.workspace;
-    }
-    WorkspaceParts parts(args.workspace + p.parts_at, p.part_bytes);
-    const auto run = [&](int64_t begin, int64_t end) {
-      const WorkspaceParts::Part part(parts);
-      for (int64_t item = begin; item < end; ++item) run_pixels(p, args, x, item, part.data());
-    };
-    args.team.for_ranges(p.x.images * p.window.out[0] * p.window.out[1] * p.runs, 1, run);
+    if (p.runs.empty()) return;
+    p.runs.launch(args, load_, epilogue_, [&](const PixelRun& run) { compute(p, run); });
   }
 
  private:
-  static constexpr int64_t kRunElements = 4096;
-
   // Kernel elements at this output index that lie in x or, if padding counts, in the padding.
   int64_t inside(const PreparedPool& p, int axis, int64_t index) const {
     const int64_t before = op_.count_include_pad ? p.window.pad[axis] : 0;
@@ -192,32 +165,28 @@ class NhwcPool final : public Kernel {
     for (int64_t k = 0; k < p.window.kernel[axis]; ++k) {
       const int64_t position =
           index * p.window.stride[axis] - p.window.pad[axis] + k * p.window.dilation[axis];
-      result += position >= -before && position < p.x.size[axis] + after ? 1 : 0;
+      result += position >= -before && position < p.runs.x().size[axis] + after ? 1 : 0;
     }
     return result;
   }
 
-  void run_pixels(const PreparedPool& p, const LaunchArgs& args, const std::byte* x, int64_t item,
-                  std::byte* memory) const {
-    const int64_t row = item / p.runs;  // over images, z and y
-    const int64_t first = item % p.runs * p.run;
-    const int64_t pixels = std::min(p.run, p.window.out[2] - first);
-    const int64_t rows_inside =
-        inside(p, 0, row / p.window.out[1] % p.window.out[0]) * inside(p, 1, row % p.window.out[1]);
-    const auto pixel_bytes = p.channels * static_cast<int64_t>(size_of(p.x.element));
+  void compute(const PreparedPool& p, const PixelRun& run) const {
+    const ChannelsLast& x = p.runs.x();
+    const int64_t channels = p.runs.channels();
+    const int64_t rows_inside = inside(p, 0, run.row / p.window.out[1] % p.window.out[0]) *
+                                inside(p, 1, run.row % p.window.out[1]);
+    const auto pixel_bytes = channels * static_cast<int64_t>(size_of(x.element));
     PixelTaps taps;
-    taps.enter_row(p.window, p.x, x, row);
-    for (int64_t i = 0; i < pixels; ++i) {
-      taps.enter_column(p.window, p.x, first + i);
-      std::byte* const out = memory + i * pixel_bytes;
-      pixel_(taps, op_.kind, p.x.element, p.channels, out);
+    taps.enter_row(p.window, x, run.x, run.row);
+    for (int64_t i = 0; i < run.count; ++i) {
+      taps.enter_column(p.window, x, run.first + i);
+      std::byte* const out = run.out + i * pixel_bytes;
+      pixel_(taps, op_.kind, x.element, channels, out);
       if (op_.kind != PoolKind::kAverage) continue;
-      const int64_t divisor = rows_inside * inside(p, 2, first + i);
+      const int64_t divisor = rows_inside * inside(p, 2, run.first + i);
       if (divisor > 0)
-        divide_(reinterpret_cast<float*>(out), p.channels, static_cast<float>(divisor));
+        divide_(reinterpret_cast<float*>(out), channels, static_cast<float>(divisor));
     }
-    epilogue_.run(p.space, args, memory, p.channels, row * p.window.out[2] + first, pixels, 0,
-                  p.channels, memory + p.tape_at);
   }
 
   Pool op_;

@@ -12,12 +12,10 @@
 #include <optional>
 #include <vector>
 
-#include "anneal/kernels/cpu/channels_last.h"
 #include "anneal/kernels/cpu/device.h"
 #include "anneal/kernels/cpu/entries.h"
-#include "anneal/kernels/cpu/epilogue.h"
+#include "anneal/kernels/cpu/pixel_runs.h"
 #include "anneal/kernels/cpu/resize_taps.h"
-#include "anneal/kernels/cpu/workspace.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {
@@ -58,12 +56,8 @@ struct AxisTaps {
 };
 
 struct PreparedResize final : Prepared {
-  TapeSpace space;
-  ChannelsLast x;
-  Spatial out{};
+  PixelRuns runs;
   std::array<AxisTaps, 3> axes;
-  int64_t run = 1, runs = 1;  // output pixels of one item, items of an output row
-  size_t parts_at = 0, part_bytes = 0, tape_at = 0;
 };
 
 class NhwcResize final : public Kernel {
@@ -79,49 +73,27 @@ class NhwcResize final : public Kernel {
                                     int threads) const override {
     const TensorView& y = outputs[0];
     const int rank = y.dims.rank();
-    TapeSpace::Axes axes{{0}, 1};
-    for (int axis = 2; axis < rank; ++axis) axes.rows.push_back(axis);
     auto made = std::make_unique<PreparedResize>();
     PreparedResize& p = *made;
-    p.space = epilogue_.space(inputs, outputs, axes);
-    if (count(y.dims) == 0) return made;
+    p.runs = PixelRuns(inputs, outputs, {}, epilogue_, threads, p.workspace_bytes);
+    if (p.runs.empty()) return made;
     if (count(inputs[0].dims) == 0)
       fail(Code::kInvalidArgument, "Resize: an empty tensor has no elements to resize");
-    p.x = ChannelsLast(inputs[0]);
-    p.out = spatial_of(y.dims, 2, rank - 2, 1);
-    for (size_t i = 0; i < 3; ++i) p.axes[i] = same_positions(p.out[i]);
+    for (size_t i = 0; i < 3; ++i) p.axes[i] = same_positions(p.runs.out()[i]);
     for (size_t i = 0; i < op_.axes.size(); ++i) {
       if (op_.axes[i] < 2) continue;
       p.axes[static_cast<size_t>(3 - (rank - op_.axes[i]))] = taps_of(i, inputs[0].dims, y.dims);
     }
-    p.run = std::clamp<int64_t>(kRunElements / p.x.channels, 1, p.out[2]);
-    p.runs = (p.out[2] + p.run - 1) / p.run;
-    p.parts_at = p.x.staged_bytes();
-    p.tape_at = align_up(static_cast<size_t>(p.run * p.x.channels) * size_of(p.x.element));
-    p.part_bytes = align_up(p.tape_at + epilogue_.scratch_bytes());
-    p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
     return made;
   }
 
   void launch(const LaunchArgs& args) const override {
     const auto& p = static_cast<const PreparedResize&>(*args.prepared);
-    if (p.space.rows() * p.space.columns() == 0) return;
-    const std::byte* x = args.inputs[0].data;
-    if (p.x.staged) {
-      p.x.stage(args.inputs[0], args.workspace, load_, args.team);
-      x = args.workspace;
-    }
-    WorkspaceParts parts(args.workspace + p.parts_at, p.part_bytes);
-    args.team.for_ranges(p.x.images * p.out[0] * p.out[1] * p.runs, 1,
-                         [&](int64_t begin, int64_t end) {
-                           const WorkspaceParts::Part part(parts);
-                           for (int64_t item = begin; item < end; ++item)
-                             run_pixels(p, args, x, item, part.data());
-                         });
+    if (p.runs.empty()) return;
+    p.runs.launch(args, load_, epilogue_, [&](const PixelRun& run) { compute(p, run); });
   }
 
  private:
-  static constexpr int64_t kRunElements = 4096;
   static constexpr int64_t kMostSources = 64;
 
   static AxisTaps same_positions(int64_t size) {
@@ -175,29 +147,28 @@ class NhwcResize final : public Kernel {
     std::array<float, kMostSources> weights_;
   };
 
-  void run_pixels(const PreparedResize& p, const LaunchArgs& args, const std::byte* x, int64_t item,
-                  std::byte* memory) const {
-    const auto size = static_cast<int64_t>(size_of(p.x.element));
-    const int64_t row = item / p.runs;  // over images, z and y
-    const int64_t first = item % p.runs * p.run;
-    const int64_t pixels = std::min(p.run, p.out[2] - first);
-    const int64_t image = row / p.out[1] / p.out[0];
+  void compute(const PreparedResize& p, const PixelRun& run) const {
+    const ChannelsLast& x = p.runs.x();
+    const Spatial& out_size = p.runs.out();
+    const auto size = static_cast<int64_t>(size_of(x.element));
+    const int64_t image = run.row / out_size[1] / out_size[0];
     const AxisTaps &zs = p.axes[0], &ys = p.axes[1], &xs = p.axes[2];
-    const int64_t z = row / p.out[1] % p.out[0] * zs.width, y = row % p.out[1] * ys.width;
-    const std::byte* const base = x + image * p.x.image_stride * size;
+    const int64_t z = run.row / out_size[1] % out_size[0] * zs.width;
+    const int64_t y = run.row % out_size[1] * ys.width;
+    const std::byte* const base = run.x + image * x.image_stride * size;
     const auto at = [&](int64_t kz, int64_t ky, int64_t kx) {
-      return base + (zs.positions[z + kz] * p.x.strides[0] + ys.positions[y + ky] * p.x.strides[1] +
-                     xs.positions[kx] * p.x.strides[2]) *
+      return base + (zs.positions[z + kz] * x.strides[0] + ys.positions[y + ky] * x.strides[1] +
+                     xs.positions[kx] * x.strides[2]) *
                         size;
     };
-    for (int64_t i = 0; i < pixels; ++i) {
-      const int64_t column = (first + i) * xs.width;
-      std::byte* const out = memory + i * p.x.channels * size;
+    for (int64_t i = 0; i < run.count; ++i) {
+      const int64_t column = (run.first + i) * xs.width;
+      std::byte* const out = run.out + i * x.channels * size;
       if (op_.mode == ResizeMode::kNearest) {
-        std::memcpy(out, at(0, 0, column), static_cast<size_t>(p.x.channels * size));
+        std::memcpy(out, at(0, 0, column), static_cast<size_t>(x.channels * size));
         continue;
       }
-      Sum sum(*this, p.x.channels, reinterpret_cast<float*>(out));
+      Sum sum(*this, x.channels, reinterpret_cast<float*>(out));
       for (int64_t kz = 0; kz < zs.width; ++kz)
         for (int64_t ky = 0; ky < ys.width; ++ky)
           for (int64_t kx = 0; kx < xs.width; ++kx)
@@ -205,8 +176,6 @@ class NhwcResize final : public Kernel {
                     zs.weights[z + kz] * ys.weights[y + ky] * xs.weights[column + kx]);
       if (sum.pending()) sum.flush();
     }
-    epilogue_.run(p.space, args, memory, p.x.channels, row * p.out[2] + first, pixels, 0,
-                  p.x.channels, memory + p.tape_at);
   }
 
   Resize op_;

@@ -3,6 +3,7 @@
 // No include guard: included once per target.
 #include <hwy/highway.h>
 
+#include <cmath>
 #include <limits>
 
 HWY_BEFORE_NAMESPACE();
@@ -11,8 +12,8 @@ namespace anneal::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // c[0] + c[1] x + ...
-template <class D, class V, size_t N>
-HWY_INLINE V polynomial(D d, V x, const float (&c)[N]) {
+template <class D, class V, class T, size_t N>
+HWY_INLINE V polynomial(D d, V x, const T (&c)[N]) {
   V sum = hn::Set(d, c[N - 1]);
   for (size_t i = N - 1; i-- > 0;) sum = hn::MulAdd(sum, x, hn::Set(d, c[i]));
   return sum;
@@ -76,6 +77,78 @@ HWY_INLINE V log_f32(D d, V x) {
   result = hn::IfThenElse(hn::Lt(x, hn::Zero(d)),
                           hn::Set(d, std::numeric_limits<float>::quiet_NaN()), result);
   return hn::IfThenElse(hn::IsNaN(x), x, result);
+}
+
+// |x|^y by logarithm and exponential in f64, for a finite x and y.
+template <class D, class V>
+HWY_INLINE V power_f64(D d, V magnitude, V y) {
+  // log2(m) = s * polynomial(s^2) with s = (m - 1) / (m + 1), and 2^f: both series of Taylor.
+  static constexpr double kLog2[] = {2.8853900817779268,  0.96179669392597555, 0.57707801635558531,
+                                     0.41219858311113239, 0.3205988979753252,  0.26230818925253879,
+                                     0.22195308321368667};
+  static constexpr double kExp2[] = {1.0,
+                                     0.69314718055994529,
+                                     0.24022650695910069,
+                                     0.055504108664821576,
+                                     0.0096181291076284769,
+                                     0.0013333558146428441,
+                                     0.00015403530393381606,
+                                     1.5252733804059838e-05,
+                                     1.3215486790144305e-06};
+  const hn::RebindToUnsigned<D> du;
+  const V one = hn::Set(d, 1.0), two_52 = hn::Set(d, 4503599627370496.0);
+  const auto bits = hn::BitCast(du, magnitude);
+  // The exponent as a number, by way of the low bits of 2^52.
+  V e = hn::BitCast(d, hn::Or(hn::ShiftRight<52>(bits), hn::BitCast(du, two_52)));
+  e = hn::Sub(e, hn::Add(two_52, hn::Set(d, 1023.0)));
+  const auto fraction = hn::And(bits, hn::Set(du, uint64_t{0x000fffffffffffff}));
+  V m = hn::BitCast(d, hn::Or(fraction, hn::BitCast(du, one)));
+  const auto large = hn::Gt(m, hn::Set(d, 1.4142135623730951));
+  m = hn::IfThenElse(large, hn::Mul(m, hn::Set(d, 0.5)), m);
+  e = hn::IfThenElse(large, hn::Add(e, one), e);
+  const V s = hn::Div(hn::Sub(m, one), hn::Add(m, one));
+  const V logarithm = hn::MulAdd(s, polynomial(d, hn::Mul(s, s), kLog2), e);
+  // Beyond these the result is infinity or 0 in f32.
+  const V t = hn::Min(hn::Max(hn::Mul(y, logarithm), hn::Set(d, -160.0)), hn::Set(d, 160.0));
+  const V magic = hn::Set(d, 6755399441055744.0);  // 1.5 * 2^52: rounds to an integer
+  const V shifted = hn::Add(t, magic);
+  const auto n = hn::Sub(hn::BitCast(du, shifted), hn::BitCast(du, magic));
+  const V scale = hn::BitCast(d, hn::ShiftLeft<52>(hn::Add(n, hn::Set(du, uint64_t{1023}))));
+  return hn::Mul(polynomial(d, hn::Sub(t, hn::Sub(shifted, magic)), kExp2), scale);
+}
+
+// As std::pow, special values included.
+template <class D, class V>
+HWY_INLINE V pow_f32(D d, V x, V y) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::Set(d, std::pow(hn::GetLane(x), hn::GetLane(y)));
+#else
+  const hn::Repartition<double, D> dd;
+  const hn::Half<D> dh;
+  const V infinity = hn::Set(d, std::numeric_limits<float>::infinity());
+  const V magnitude = hn::Abs(x), zero = hn::Zero(d), half = hn::Set(d, 0.5f);
+  const auto finite = hn::And(hn::Lt(magnitude, infinity), hn::Lt(hn::Abs(y), infinity));
+  if (!hn::AllTrue(d, finite)) {
+    HWY_ALIGN float a[HWY_LANES(float)], b[HWY_LANES(float)];
+    hn::Store(x, d, a);
+    hn::Store(y, d, b);
+    for (size_t i = 0; i < hn::Lanes(d); ++i) a[i] = std::pow(a[i], b[i]);
+    return hn::Load(d, a);
+  }
+  const auto low = power_f64(dd, hn::PromoteTo(dd, hn::LowerHalf(dh, magnitude)),
+                             hn::PromoteTo(dd, hn::LowerHalf(dh, y)));
+  const auto high = power_f64(dd, hn::PromoteTo(dd, hn::UpperHalf(dh, magnitude)),
+                              hn::PromoteTo(dd, hn::UpperHalf(dh, y)));
+  V result = hn::Combine(d, hn::DemoteTo(dh, high), hn::DemoteTo(dh, low));
+  const V of_zero = hn::IfThenElse(hn::Lt(y, zero), infinity, zero);
+  result = hn::IfThenElse(hn::And(hn::Eq(magnitude, zero), hn::Ne(y, zero)), of_zero, result);
+  const V half_y = hn::Mul(y, half);
+  const auto whole = hn::Eq(hn::Trunc(y), y);
+  const auto odd = hn::And(whole, hn::Ne(hn::Trunc(half_y), half_y));
+  result = hn::IfThenElse(odd, hn::CopySign(result, x), result);
+  return hn::IfThenElse(hn::AndNot(whole, hn::Lt(x, zero)),
+                        hn::Set(d, std::numeric_limits<float>::quiet_NaN()), result);
+#endif
 }
 
 template <class D, class V>

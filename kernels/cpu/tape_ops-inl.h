@@ -118,6 +118,8 @@ bool run_math(const Work& work) {
         ANNEAL_UNARY(T, sigmoid_f32(d, a));
       case Opcode::kErf:
         ANNEAL_UNARY(T, erf_f32(d, a));
+      case Opcode::kPow:
+        ANNEAL_BINARY(T, pow_f32(d, a, b));
       default:
         break;
     }

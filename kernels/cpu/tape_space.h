@@ -17,6 +17,12 @@ class TapeSpace {
   struct Axes {
     Dims rows;
     int columns = -1;
+    // Of [N, C, spatial axes]: a row for each pixel.
+    static Axes of_pixels(int rank) {
+      Axes axes{{0}, 1};
+      for (int axis = 2; axis < rank; ++axis) axes.rows.push_back(axis);
+      return axes;
+    }
   };
 
   TapeSpace() = default;

@@ -331,5 +331,20 @@ TEST(Rows, WrongNodes) {
     EXPECT_THAT(error_of([&] { text(wrong.opset, wrong.build); }), HasSubstr(wrong.error));
 }
 
+TEST(Rows, SimplePowersAreProductsAndRoots) {
+  const auto power = [](double exponent) {
+    return text(13, [&](ModelBuilder& m) {
+      m.floats("by", {1}, {static_cast<float>(exponent)});
+      m.node("Pow", {"x", "by"}, {"y"}, "n");
+    });
+  };
+  EXPECT_THAT(power(2), HasSubstr("\"(f32)->(f32) mul($0,$0)\""));
+  EXPECT_THAT(power(3), HasSubstr("mul($0,mul($0,$0))"));
+  EXPECT_THAT(power(4), HasSubstr("%0=mul($0,$0); mul(%0,%0)"));
+  EXPECT_THAT(power(-1), HasSubstr("div(1f32,$0)"));
+  EXPECT_THAT(power(0.5), HasSubstr("select(eq($0,-inff32),inff32,abs(sqrt($0)))"));
+  EXPECT_THAT(power(2.4), HasSubstr("pow($0,"));
+}
+
 }  // namespace
 }  // namespace anneal

@@ -234,6 +234,38 @@ TEST(Tape, EveryOpcodeOfEveryType) {
   }
 }
 
+// All pairs, so that most vectors hold finite numbers alone; the signs of zeros count, too.
+TEST(Tape, PowerOfFiniteNumbers) {
+  const float bases[] = {0.0f,       -0.0f,      1.0f,  -1.0f,       0.5f,  -2.0f,
+                         3.0f,       0.1f,       10.0f, 1e-42f,      3e38f, -3e38f,
+                         1.0000001f, 0.9999999f, 7.5f,  -0.3333333f, 1e-10f};
+  const float exponents[] = {0.0f, -0.0f, 1.0f,   -1.0f,  2.0f,        3.0f,  -3.0f, 0.5f,
+                             2.4f, 1e10f, -1e10f, 0.333f, 16777217.0f, 75.3f, 1e-30f};
+  const int64_t rows = std::size(bases), columns = std::size(exponents);
+  ProgramBuilder builder;
+  const Program program =
+      builder.finish(builder.apply(Opcode::kPow, builder.input(0, DataType::kF32),
+                                   builder.input(1, DataType::kF32)),
+                     DataType::kF32);
+  std::vector<Array> arrays(3, Array(DataType::kF32, {rows * columns}));
+  for (Array& array : arrays) array.view.data = array.bytes.data();
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    arrays[0].view.as<float>()[i] = bases[i / columns];
+    arrays[1].view.as<float>()[i] = exponents[i % columns];
+  }
+  const TensorView in[] = {arrays[0].view, arrays[1].view}, out[] = {arrays[2].view};
+  for (const Isa isa : isas()) {
+    run_elements(compiled(program), isa, in, out);
+    for (int64_t i = 0; i < rows * columns; ++i) {
+      const float x = bases[i / columns], y = exponents[i % columns];
+      const float want = std::pow(x, y), got = arrays[2].view.as<float>()[i];
+      EXPECT_TRUE(near(RegisterType::kF32, Scalar::of(got), Scalar::of(want), 1))
+          << x << " to the " << y << " is " << got << ", not " << want << " on " << name(isa);
+      EXPECT_TRUE(std::isnan(want) || std::signbit(got) == std::signbit(want)) << x << " " << y;
+    }
+  }
+}
+
 TEST(Tape, EveryPairOfInstructions) {
   std::mt19937 random(6);
   for (const Opcode first : kPairOpcodes) {
