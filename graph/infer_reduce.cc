@@ -60,6 +60,7 @@ Elements reduced_elements(const Reduce& op, const InferInputs& inputs,
     return next++;
   });
   std::vector<Size> sizes;
+  sizes.reserve(results.size());
   for (const auto& result : results) sizes.push_back(result.value_or(Size::unknown()));
   return sizes;
 }

@@ -49,6 +49,7 @@ std::vector<Size> keep_aspect(ResizePolicy policy, const std::vector<Size>& x,
     if (policy == ResizePolicy::kNotLarger ? here < there : here > there) best = i;
   }
   std::vector<Size> sizes;
+  sizes.reserve(x.size());
   for (const Size& size : x)
     sizes.emplace_back(rounded_fraction(size.value(), wanted[best].value(), x[best].value()));
   return sizes;

@@ -175,7 +175,7 @@ std::vector<StepTime> ExecutionContext::profile() {
   return times;
 }
 
-void ExecutionContext::observe(Observer observer) { state_->run.observe(observer); }
+void ExecutionContext::observe(const Observer& observer) { state_->run.observe(observer); }
 
 TensorView ExecutionContext::output(std::string_view name) const {
   const size_t index = require_port(state_->engine->outputs(), name, "output");

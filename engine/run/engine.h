@@ -125,7 +125,7 @@ class ExecutionContext {
   // The same, telling the time of each step.
   std::vector<StepTime> profile();
   // Who watches the runs from now on; an empty one: nobody. Plan, memory and results stay the same.
-  void observe(Observer observer);
+  void observe(const Observer& observer);
   TensorView output(std::string_view name) const;  // after run()
 
   size_t memory_bytes() const;  // arena and workspaces

@@ -225,7 +225,8 @@ class PhasedTranspose final : public Kernel {
     plan.window.kernel = plan.window.stride = plan.window.dilation = {1, 1, 1};
     for (int i = 0; i < rank - 2; ++i) {
       const AxisPhase& axis = axes[static_cast<size_t>(i)];
-      const auto at = static_cast<size_t>(3 - (rank - 2) + i);
+      const int place = 5 - rank + i;
+      const auto at = static_cast<size_t>(place);
       plan.window.kernel[at] = axis.taps;
       plan.window.pad[at] = axis.pad;
       plan.window.dilation[at] = axis.dilation;
