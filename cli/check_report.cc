@@ -47,8 +47,10 @@ void CheckReport::add(size_t i, const CaseResult& result, double seconds) {
   const std::string why =
       close   ? known ? fmt::format("passes, but is listed as failing ({}): delete its line",
                                     known->reason)
-                      : ""
-      : known ? fmt::format("{} (known: {})", result.why, known->reason)
+                : result.note.empty()
+                    ? ""
+                    : fmt::format("with the sizes of its data; with open ones: {}", result.note)
+        : known ? fmt::format("{} (known: {})", result.why, known->reason)
               : result.why;
   if (!quiet_ || close == (known != nullptr)) {
     std::string line = fmt::format("{:<5} {:<{}}  {} {:>8}  {}",
@@ -69,6 +71,7 @@ void CheckReport::add(size_t i, const CaseResult& result, double seconds) {
     entry["max_abs_error"] = finite(result.max_abs);
     entry["max_rel_error"] = finite(result.max_rel);
   }
+  if (!result.note.empty()) entry["fixed_sizes_because"] = result.note;
   if (known) entry["known_failure"] = known->reason;
   entry["seconds"] = seconds;
   cases_.push_back(std::move(entry));

@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 
 #include "anneal/cli/model_arithmetic.h"
 #include "anneal/cli/print.h"
@@ -33,17 +34,29 @@ Tensor ramp_for(const Port& port) {
   return ramp_sample(port.dtype, dims);
 }
 
-std::vector<Tensor> inputs_of(const DataSet& set, const Engine& engine) {
+// The line names the case already.
+std::string without_model(std::string why, const TestCase& test) {
+  const std::string model = test.model + ": ";
+  if (why.starts_with(model)) why.erase(0, model.size());
+  return why;
+}
+
+std::vector<Tensor> read_inputs(const DataSet& set) {
   std::vector<Tensor> inputs;
+  for (const std::string& path : set.inputs) inputs.push_back(read_tensor_file(path));
+  return inputs;
+}
+
+std::vector<Tensor> inputs_of(const DataSet& set, const Engine& engine) {
   if (set.inputs.empty()) {
+    std::vector<Tensor> inputs;
     for (const Port& port : engine.inputs()) inputs.push_back(ramp_for(port));
     return inputs;
   }
   if (set.inputs.size() != engine.inputs().size())
     fail(Code::kInvalidArgument, fmt::format("the model has {} inputs, the case has files for {}",
                                              engine.inputs().size(), set.inputs.size()));
-  for (const std::string& path : set.inputs) inputs.push_back(read_tensor_file(path));
-  return inputs;
+  return read_inputs(set);
 }
 
 void run_set(const DataSet& set, const std::shared_ptr<const Engine>& engine, int threads,
@@ -71,8 +84,9 @@ void run_set(const DataSet& set, const std::shared_ptr<const Engine>& engine, in
   }
 }
 
-void run_all_sets(const TestCase& test, const CaseOptions& options, CaseResult& result) {
-  Imported imported = import_file(test.model);
+void run_sets(const TestCase& test, std::span<const DataSet> sets, const ImportOptions& sizes,
+              const CaseOptions& options, CaseResult& result) {
+  Imported imported = import_file(test.model, sizes);
   const Arithmetic arithmetic = arithmetic_of(imported.graph);
   BuildOptions build_options;
   build_options.targets = {options.target};
@@ -82,8 +96,35 @@ void run_all_sets(const TestCase& test, const CaseOptions& options, CaseResult& 
   EngineOptions engine_options;
   engine_options.device = options.target;
   const auto engine = Engine::make(load_engine_file(*bytes, bytes), engine_options);
-  for (const DataSet& set : test.sets)
+  for (const DataSet& set : sets)
     run_set(set, engine, options.threads, options.tolerance, arithmetic, result);
+}
+
+// An engine for each data set; nothing if that fails too.
+std::optional<CaseResult> run_with_sizes_of_data(const TestCase& test, const CaseOptions& options) {
+  CaseResult result;
+  try {
+    for (const DataSet& set : test.sets) {
+      ImportOptions sizes;
+      for (const Tensor& input : read_inputs(set)) sizes.input_dims.push_back(input.dims());
+      run_sets(test, std::span(&set, 1), sizes, options, result);
+    }
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return result;
+}
+
+void run_all_sets(const TestCase& test, const CaseOptions& options, CaseResult& result) {
+  try {
+    run_sets(test, test.sets, {}, options, result);
+  } catch (const Error& error) {
+    if (error.code() == Code::kInternal) throw;
+    auto fixed = run_with_sizes_of_data(test, options);
+    if (!fixed) throw;
+    result = *std::move(fixed);
+    result.note = without_model(one_line(error.what()), test);
+  }
 }
 
 }  // namespace
@@ -94,6 +135,7 @@ std::vector<std::byte> to_bytes(const CaseResult& result) {
   to.text(result.code);
   to.number(result.max_abs);
   to.number(result.max_rel);
+  to.text(result.note);
   return to.take();
 }
 
@@ -104,6 +146,7 @@ CaseResult case_result_from(std::span<const std::byte> bytes) {
   result.code = from.text();
   result.max_abs = from.number<double>();
   result.max_rel = from.number<double>();
+  result.note = from.text();
   from.expect_end();
   return result;
 }
@@ -112,10 +155,7 @@ CaseResult run_case(const TestCase& test, const CaseOptions& options) {
   CaseResult result;
   const auto ended = [&](Code code, std::string_view why) {
     result.code = name(code);
-    result.why = one_line(why);
-    // The line names the case already.
-    const std::string model = test.model + ": ";
-    if (result.why.starts_with(model)) result.why.erase(0, model.size());
+    result.why = without_model(one_line(why), test);
   };
   try {
     run_all_sets(test, options, result);

@@ -12,8 +12,14 @@ namespace {
 using anneal_onnx::TensorShapeProto;
 using anneal_onnx::TypeProto;
 
+// Exporters write "?" for every size that they do not know: no name, as it says nothing of
+// equality.
+bool is_name(const std::string& param) {
+  return std::ranges::any_of(param, [](unsigned char c) { return std::isalnum(c) || c >= 128; });
+}
+
 bool is_unnamed(const TensorShapeProto::Dimension& dim) {
-  return dim.has_dim_param() ? dim.dim_param().empty()
+  return dim.has_dim_param() ? !is_name(dim.dim_param())
                              : !dim.has_dim_value() || dim.dim_value() < 0;
 }
 
@@ -42,8 +48,17 @@ const TensorShapeProto* shape_proto(const anneal_onnx::ValueInfoProto& input) {
 GraphInputs::GraphInputs(SizeTable& sizes,
                          const std::vector<const anneal_onnx::ValueInfoProto*>& inputs,
                          const ImportOptions& options)
-    : sizes_(sizes), options_(options) {
-  for (const auto& [name, given] : options.bounds) {
+    : sizes_(sizes), given_(options.bounds) {
+  if (!options.input_dims.empty()) {
+    if (options.input_dims.size() != inputs.size())
+      fail(Code::kInvalidArgument, "shapes of " + std::to_string(options.input_dims.size()) +
+                                       " inputs, the model has " + std::to_string(inputs.size()));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Dims& dims = options.input_dims[i];
+      given_[inputs[i]->name()] = {dims, dims, dims};
+    }
+  }
+  for (const auto& [name, given] : given_) {
     const auto refuse = [&, &name = name](const std::string& why) {
       fail(Code::kInvalidArgument,
            std::string("bounds of input \"").append(name).append("\": ").append(why));
@@ -70,7 +85,7 @@ GraphInputs::GraphInputs(SizeTable& sizes,
           !(bounds.min == dim.dim_value() && bounds.max == dim.dim_value()))
         refuse("axis " + std::to_string(axis) + " is " + std::to_string(dim.dim_value()) +
                " in the model");
-      if (!dim.has_dim_param() || dim.dim_param().empty()) continue;
+      if (!dim.has_dim_param() || !is_name(dim.dim_param())) continue;
       const auto [other, added] = bounds_.emplace(dim.dim_param(), bounds);
       if (!added && !(other->second == bounds))
         refuse("axis " + std::to_string(axis) + " is \"" + dim.dim_param() + "\", which is " +
@@ -97,7 +112,7 @@ Size GraphInputs::named_size(const std::string& param) {
 }
 
 Shape GraphInputs::shape_of(const TensorShapeProto& proto, const std::string& input) {
-  const auto given = options_.bounds.find(input);
+  const auto given = given_.find(input);
   Shape shape;
   for (int axis = 0; axis < proto.dim_size(); ++axis) {
     const auto& dim = proto.dim(axis);
@@ -106,7 +121,7 @@ Shape GraphInputs::shape_of(const TensorShapeProto& proto, const std::string& in
       continue;
     }
     const std::string symbol = word(input) + "." + std::to_string(axis);
-    if (given == options_.bounds.end()) {
+    if (given == given_.end()) {
       shape.push_back(sizes_.fresh(symbol));
     } else {
       const auto& bounds = given->second;
@@ -138,9 +153,9 @@ Type GraphInputs::type_of(const anneal_onnx::ValueInfoProto& input) {
                                   ? sequence ? Container::kOptionalSequence : Container::kOptional
                               : sequence ? Container::kSequence
                                          : Container::kTensor;
-  const auto given = options_.bounds.find(input.name());
+  const auto given = given_.find(input.name());
   if (tensor.has_shape()) return {dtype, shape_of(tensor.shape(), input.name()), container};
-  if (given == options_.bounds.end())
+  if (given == given_.end())
     fail(Code::kUnsupported, "the model gives no shape, and none was given for it");
   Shape shape;
   for (int axis = 0; axis < given->second.min.rank(); ++axis)

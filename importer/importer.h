@@ -16,6 +16,8 @@ struct ImportOptions {
     Dims min, opt, max;
   };
   std::map<std::string, InputBounds> bounds;
+  // Fixes the sizes of all inputs, in the model's order; empty: bounds say what is known.
+  std::vector<Dims> input_dims;
 };
 
 // Opset and producer of the file, for `inspect`.

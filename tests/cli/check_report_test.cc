@@ -29,7 +29,7 @@ Reported report(const CaseResult& result) {
 
 TEST(CheckReport, KnownFailureIsExpected) {
   for (const char* code : {"", "unsupported", "invalid_argument"}) {
-    const Reported it = report({"Foo: not implemented", code, 0, 0});
+    const Reported it = report({.why = "Foo: not implemented", .code = code});
     EXPECT_TRUE(it.as_expected) << code;
     EXPECT_THAT(it.lines, HasSubstr("1 of the failures are known, 0 are not expected"));
   }
@@ -42,7 +42,7 @@ TEST(CheckReport, SuccessOfAKnownFailureIsNotExpected) {
 }
 
 TEST(CheckReport, CrashIsNeverAKnownFailure) {
-  const Reported it = report({"the process was ended by signal 11", "internal", 0, 0});
+  const Reported it = report({.why = "the process was ended by signal 11", .code = "internal"});
   EXPECT_FALSE(it.as_expected);
   EXPECT_THAT(it.lines, HasSubstr("FAIL"));
   EXPECT_THAT(it.lines, HasSubstr("signal 11"));

@@ -56,6 +56,15 @@ TEST(Import, NodesWithoutNamesAndInAnyOrder) {
 TEST(Import, SizesBecomeSymbols) {
   ModelBuilder model;
   model.input("a", {"batch size", "?", "3"}).input("b", {"batch size", "", "3"}).output("y");
+  // What exporters call a size that they do not know.
+  for (int i = 0; i < 2; ++i)
+    model.graph()
+        .mutable_input(i)
+        ->mutable_type()
+        ->mutable_tensor_type()
+        ->mutable_shape()
+        ->mutable_dim(1)
+        ->set_dim_param("?");
   model.node("Add", {"a", "b"}, {"y"});
   const Graph graph = import(model);
   const auto& sizes = graph.sizes();
