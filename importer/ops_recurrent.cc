@@ -129,13 +129,38 @@ bool are_whole(const Node& node, Size steps) {
                      [&](int64_t length) { return length == steps.value(); });
 }
 
+// com.microsoft's 8-bit weights [directions, size, gates] with scales and zero points of shape
+// [directions] or [directions, gates], as the weights [directions, gates, size] of ONNX.
+ValueId dequantized_weights(Node& node, int weights, int scale, const std::string& name) {
+  node.dtype(weights, {DataType::kI8, DataType::kU8});
+  const auto spread = [&](int index, const std::string& suffix) {
+    const Shape& shape = node.shape(index);
+    if (shape.rank() != 1 && shape.rank() != 2)
+      node.invalid("input " + std::to_string(index) + " has " + std::to_string(shape.rank()) +
+                   " axes, 1 or 2 expected");
+    const Size gates = shape.rank() == 2 ? shape[1] : Size(1);
+    return reshape(node, node.input(index), {shape[0], 1, gates}, name + suffix);
+  };
+  const ValueId real =
+      pointwise(node, name + "/real",
+                {node.input(weights), spread(scale, "/scale"), spread(scale + 1, "/zero_point")},
+                DataType::kF32, [](Expressions in) {
+                  return (in[0].cast(RegisterType::kF32) - in[2].cast(RegisterType::kF32)) * in[1];
+                });
+  return node.layer(Transpose{{0, 2, 1}}, {real}, name);
+}
+
 class Importer {
  public:
-  Importer(Node& node, Recurrent op, std::vector<std::string> defaults)
-      : node_(node), op_(std::move(op)), defaults_(std::move(defaults)) {}
+  // quantized: as DynamicQuantizeLSTM has its inputs. Its weights are computed with as floats, and
+  // x, which it quantizes while running, as it is.
+  Importer(Node& node, Recurrent op, std::vector<std::string> defaults, bool quantized = false)
+      : node_(node), op_(std::move(op)), defaults_(std::move(defaults)), quantized_(quantized) {}
 
   Outputs import() {
-    node_.expect_inputs(3, op_.kind == RecurrentKind::kLstm ? 8 : 6);
+    node_.expect_inputs(quantized_ ? 12 : 3, quantized_                         ? 12
+                                             : op_.kind == RecurrentKind::kLstm ? 8
+                                                                                : 6);
     node_.dtype(kX, kFloats);
     const int direction = node_.choice("direction", {"forward", "reverse", "bidirectional"});
     op_.direction = static_cast<Direction>(direction);
@@ -143,7 +168,11 @@ class Importer {
         read_functions(node_, defaults_, op_.direction == Direction::kBidirectional ? 2 : 1);
     op_.clip = node_.number("clip", 0);
     if (!(op_.clip >= 0)) node_.invalid("attribute \"clip\" is negative");
-    check_hidden_size(node_);
+    if (quantized_) {
+      node_.ignore("hidden_size");
+    } else {
+      check_hidden_size(node_);
+    }
     if (node_.opset() < 7) node_.ignore("output_sequence");
     batch_first_ = node_.opset() >= 14 && node_.flag("layout", false);
     if (node_.rank(kX) != 3) node_.invalid("input 0 has not 3 axes");
@@ -170,6 +199,10 @@ class Importer {
     std::vector<ValueId> inputs;
     for (int i = 0; i < node_.input_count(); ++i) inputs.push_back(node_.optional_input(i));
     inputs.resize(8, ValueId::kNone);
+    if (quantized_) {
+      inputs[kW] = dequantized_weights(node_, kW, 8, "weights");
+      inputs[kR] = dequantized_weights(node_, kR, 10, "recurrent_weights");
+    }
     if (node_.has_input(kLengths) && are_whole(node_, node_.shape(kX)[batch_first_ ? 1 : 0]))
       inputs[kLengths] = ValueId::kNone;
     if (batch_first_) {
@@ -222,6 +255,7 @@ class Importer {
   Node& node_;
   Recurrent op_;
   std::vector<std::string> defaults_;
+  bool quantized_;
   bool batch_first_ = false;
 };
 
@@ -244,6 +278,12 @@ Outputs import_lstm(Node& node) {
   return Importer(node, op, {"Sigmoid", "Tanh", "Tanh"}).import();
 }
 
+Outputs import_dynamic_quantize_lstm(Node& node) {
+  const Recurrent op{.kind = RecurrentKind::kLstm,
+                     .input_forget = node.flag("input_forget", false)};
+  return Importer(node, op, {"Sigmoid", "Tanh", "Tanh"}, true).import();
+}
+
 Outputs import_reverse_sequence(Node& node) {
   node.expect_inputs(2, 2);
   node.dtype(1, {DataType::kI64});
@@ -257,6 +297,7 @@ constexpr OpRow kRows[] = {
     {"", "GRU", 1, 2, import_gru_reset_first},
     {"", "GRU", 3, kLatest, import_gru},
     {"", "LSTM", 1, kLatest, import_lstm},
+    {"com.microsoft", "DynamicQuantizeLSTM", 1, kLatest, import_dynamic_quantize_lstm},
     {"", "RNN", 1, kLatest, import_rnn},
     {"", "ReverseSequence", 10, kLatest, import_reverse_sequence},
 };
