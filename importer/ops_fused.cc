@@ -43,22 +43,20 @@ Outputs import_fused_conv(Node& node) {
   if (node.has_input(2))
     addends.push_back(per_channel(node, node.input(2), node.rank(0), "bias_per_channel"));
   if (node.has_input(3)) addends.push_back(node.input(3));
-  return epilogue_result(node, read_conv(node, 1), {node.input(0), node.input(1)}, addends, dtype,
-                         [&](Expressions in) {
-                           Expression x = in[0];
-                           for (size_t i = 1; i < in.size(); ++i) x = x + in[i];
-                           const Expression zero = x.number(0), one = x.number(1);
-                           if (kind.empty()) return x;
-                           if (kind == "Relu") return max(x, zero);
-                           if (kind == "Tanh") return x.apply(Opcode::kTanh);
-                           if (kind == "Sigmoid") return x.apply(Opcode::kSigmoid);
-                           if (kind == "LeakyRelu") return select(x < 0, x * parameter(0), x);
-                           if (kind == "Clip")
-                             return min(max(x, x.number(parameter(0))), x.number(parameter(1)));
-                           if (kind == "HardSigmoid")
-                             return max(zero, min(one, x * parameter(0) + parameter(1)));
-                           node.unsupported("the activation " + kind);
-                         });
+  const auto [op, input] = read_conv(node, 1);
+  return epilogue_result(node, op, {input, node.input(1)}, addends, dtype, [&](Expressions in) {
+    Expression x = in[0];
+    for (size_t i = 1; i < in.size(); ++i) x = x + in[i];
+    const Expression zero = x.number(0), one = x.number(1);
+    if (kind.empty()) return x;
+    if (kind == "Relu") return max(x, zero);
+    if (kind == "Tanh") return x.apply(Opcode::kTanh);
+    if (kind == "Sigmoid") return x.apply(Opcode::kSigmoid);
+    if (kind == "LeakyRelu") return select(x < 0, x * parameter(0), x);
+    if (kind == "Clip") return min(max(x, x.number(parameter(0))), x.number(parameter(1)));
+    if (kind == "HardSigmoid") return max(zero, min(one, x * parameter(0) + parameter(1)));
+    node.unsupported("the activation " + kind);
+  });
 }
 
 // Rows of the sum, normalized along the last axis; the sum is output `sum_output`.

@@ -29,6 +29,7 @@ Outputs import_max_unpool(Node& node) {
   const DataType dtype = node.dtype(0, kFloats);
   node.dtype(1, {DataType::kI64});
   const Window window = read_window(node);
+  if (!window.open_begin.empty()) node.unsupported("auto_pad with a stride on an open size");
   SizeTable& sizes = node.sizes();
   const Shape& x = node.shape(0);
   ValueId shape;

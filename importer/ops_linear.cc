@@ -23,7 +23,8 @@ Outputs import_conv(Node& node) {
   node.expect_inputs(2, 3);
   node.expect_same_dtype({0, 1});
   node.dtype(0, kFloats);
-  return with_bias(node, read_conv(node, 1), {node.input(0), node.input(1)}, 2);
+  const auto [op, input] = read_conv(node, 1);
+  return with_bias(node, op, {input, node.input(1)}, 2);
 }
 
 // output_shape decides the pads; a negative rest is padding of the output.

@@ -1,49 +1,81 @@
 // Pooling, local and global.
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "anneal/importer/expression.h"
 #include "anneal/importer/rows.h"
+#include "anneal/importer/tensor_data.h"
 #include "anneal/importer/window.h"
 
 namespace anneal {
 namespace {
 
-Pool read_pool(Node& node, PoolKind kind) {
+struct PoolOfInput {
+  Pool op;
+  Window window;
+  ValueId input;  // padded, if the window's pads are open
+};
+
+// fill: what open pads hold.
+PoolOfInput read_pool(Node& node, PoolKind kind, double fill) {
   node.expect_inputs(1, 1);
   const Window window = read_window(node);
-  return {.kind = kind,
-          .kernel = window.kernel,
-          .strides = window.strides,
-          .pads_begin = window.pads_begin,
-          .pads_end = window.pads_end,
-          .dilations = window.dilations,
-          .ceil_mode = node.flag("ceil_mode", false)};
+  const Pool op{.kind = kind,
+                .kernel = window.kernel,
+                .strides = window.strides,
+                .pads_begin = window.pads_begin,
+                .pads_end = window.pads_end,
+                .dilations = window.dilations,
+                .ceil_mode = node.flag("ceil_mode", false)};
+  if (window.open_begin.empty()) return {op, window, node.input(0)};
+  const ValueId value = node.constant_value(tensor_of(node.dtype(0), {}, {fill}), "padding");
+  return {op, window, padded_input(node, window, node.input(0), value)};
 }
 
 Outputs import_max_pool(Node& node) {
-  node.dtype(0, kFloats | TypeSet{DataType::kI8, DataType::kU8});
-  Pool op = read_pool(node, PoolKind::kMax);
+  const DataType dtype = node.dtype(0, kFloats | TypeSet{DataType::kI8, DataType::kU8});
+  const double least = is_float(dtype)          ? -std::numeric_limits<double>::infinity()
+                       : dtype == DataType::kI8 ? -128
+                                                : 0;
+  auto [op, window, input] = read_pool(node, PoolKind::kMax, least);
   op.column_major_indices = node.flag("storage_order", false);
   op.with_indices = node.has_output(1);
-  if (op.with_indices) return node.results(op, {node.input(0)});
+  if (op.with_indices) {
+    // Indices count the elements of x, not of what is padded.
+    if (input != node.input(0))
+      node.unsupported("indices with auto_pad and a stride on an open size");
+    return node.results(op, {input});
+  }
   op.column_major_indices = false;
-  return node.result(op, {node.input(0)});
+  return node.result(op, {input});
 }
 
 Outputs import_average_pool(Node& node) {
   node.dtype(0, kFloats);
-  Pool op = read_pool(node, PoolKind::kAverage);
+  auto [op, window, input] = read_pool(node, PoolKind::kAverage, 0);
   op.count_include_pad = node.flag("count_include_pad", false);
-  return node.result(op, {node.input(0)});
+  if (input == node.input(0) || op.count_include_pad) return node.result(op, {input});
+  // The average with padding, by the share of each window that is no padding.
+  op.count_include_pad = true;
+  std::vector<Size> spatial(2, Size(1));
+  for (int axis = 2; axis < node.rank(0); ++axis) spatial.push_back(node.shape(0)[axis]);
+  const DataType dtype = node.dtype(0);
+  const ValueId one = node.constant_value(tensor_of(dtype, {}, {1}), "one");
+  const ValueId ones =
+      node.layer(Expand{}, {one, node.sizes_value(spatial, "spatial_sizes")}, "ones");
+  const ValueId zero = node.constant_value(tensor_of(dtype, {}, {0}), "no_share");
+  const ValueId share = node.layer(op, {padded_input(node, window, ones, zero)}, "share");
+  return epilogue_result(node, op, {input}, {share}, dtype,
+                         [](Expressions in) { return in[0] / in[1]; });
 }
 
 Outputs lp_pool(Node& node, int64_t p) {
   node.dtype(0, kFloats);
-  Pool op = read_pool(node, PoolKind::kLp);
+  auto [op, window, input] = read_pool(node, PoolKind::kLp, 0);
   if (p < 1) node.invalid("attribute \"p\" is " + std::to_string(p));
   op.p = p;
-  return node.result(op, {node.input(0)});
+  return node.result(op, {input});
 }
 Outputs import_lp_pool_float(Node& node) {
   const float p = node.number("p", 2);

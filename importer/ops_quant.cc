@@ -144,10 +144,10 @@ Outputs import_conv_integer(Node& node) {
   node.expect_inputs(2, 4);
   node.dtype(0, kBytes);
   node.dtype(1, kBytes);
-  return node.result(read_conv(node, 1),
-                     without_trailing_absent({node.input(0), node.input(1),
-                                              optional_scalar(node, 2, "x_zero_point"),
-                                              optional_scalar(node, 3, "w_zero_point")}));
+  const ValueId zero_point = optional_scalar(node, 2, "x_zero_point");
+  const auto [op, input] = read_conv(node, 1, zero_point);
+  return node.result(op, without_trailing_absent({input, node.input(1), zero_point,
+                                                  optional_scalar(node, 3, "w_zero_point")}));
 }
 
 // Zero points of a product: a scalar, or a vector of one for each row of a or column of b.
@@ -192,11 +192,10 @@ Outputs import_q_linear_conv(Node& node) {
   node.expect_inputs(8, 9);
   node.dtype(0, kBytes);
   node.dtype(3, kBytes);
-  const ValueId sum =
-      node.layer(read_conv(node, 3),
-                 {node.input(0), node.input(3), optional_scalar(node, 2, "x_zero_point"),
-                  optional_scalar(node, 5, "w_zero_point")},
-                 "");
+  const ValueId zero_point = optional_scalar(node, 2, "x_zero_point");
+  const auto [op, input] = read_conv(node, 3, zero_point);
+  const ValueId sum = node.layer(
+      op, {input, node.input(3), zero_point, optional_scalar(node, 5, "w_zero_point")}, "");
   const int rank = node.rank(0);
   ValueId weight_scale = scalar_if_one(node, 4, "w_scale");
   if (node.graph().value(weight_scale).type().shape.rank() != 0)

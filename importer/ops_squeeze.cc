@@ -8,6 +8,23 @@
 namespace anneal {
 namespace {
 
+// Without axes every axis of one element goes, and a size that is open decides the rank. It is
+// taken to be another one, which the engine checks: a model that calls it open hardly means 1.
+ValueId input_of_open_sizes_not_one(Node& node) {
+  std::vector<Size> open;
+  for (const Size size : node.shape(0))
+    if (!size.known() && node.sizes().range(size).min <= 1) open.push_back(size);
+  if (open.empty()) return node.input(0);
+  const ValueId differ =
+      pointwise(node, "open_sizes_differ", {node.sizes_value(open, "open_sizes")}, DataType::kI64,
+                [](Expressions in) { return (!(in[0] == 1)).cast(RegisterType::kI64); });
+  const ValueId all = node.layer(Reduce{.kind = ReduceKind::kMin, .keepdims = false},
+                                 {differ, node.integers_value({0}, "axis")}, "all_differ");
+  const ValueId holds =
+      pointwise(node, "holds", {all}, DataType::kBool, [](Expressions in) { return in[0] == 1; });
+  return node.layer(Require{}, {node.input(0), holds}, "no_open_size_is_1");
+}
+
 Outputs reshaped_input(Node& node, const std::vector<Size>& sizes) {
   return node.result(Reshape{.allow_zero = true},
                      {node.input(0), node.sizes_value(sizes, "shape")});
@@ -22,11 +39,11 @@ Outputs squeeze(Node& node, const std::optional<std::vector<int64_t>>& given) {
     if (listed && shape[axis].known() && shape[axis].value() != 1)
       node.invalid("axis " + std::to_string(axis) + " has " + std::to_string(shape[axis].value()) +
                    " elements, not 1");
-    if (!given && !shape[axis].known())
-      node.unsupported("without axes on a shape known only at run time");
-    if (given ? !listed : shape[axis].value() != 1) kept.push_back(shape[axis]);
+    if (given ? !listed : shape[axis] != Size(1)) kept.push_back(shape[axis]);
   }
-  return reshaped_input(node, kept);
+  if (given) return reshaped_input(node, kept);
+  return node.result(Reshape{.allow_zero = true},
+                     {input_of_open_sizes_not_one(node), node.sizes_value(kept, "shape")});
 }
 // The number of axes in input 1, where only a run tells which these are: it decides the rank.
 int64_t axis_count(Node& node) {

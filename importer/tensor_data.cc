@@ -81,8 +81,12 @@ Tensor tensor_of(DataType dtype, const Dims& dims, const std::vector<double>& va
       return fill([](double value) { return to_f16(value); }, Float16{});
     case DataType::kBF16:
       return fill([](double value) { return to_bf16(static_cast<float>(value)); }, BFloat16{});
+    case DataType::kI8:
+      return fill([](double value) { return static_cast<int8_t>(value); }, int8_t{});
+    case DataType::kU8:
+      return fill([](double value) { return static_cast<uint8_t>(value); }, uint8_t{});
     default:
-      check(dtype == DataType::kF32, "a float type");
+      check(dtype == DataType::kF32, "a float type, i8 or u8");
       return fill([](double value) { return static_cast<float>(value); }, float{});
   }
 }

@@ -9,7 +9,8 @@ namespace anneal {
 
 std::vector<int64_t> integers_of(const Tensor& tensor);  // of integers and bool; u64 wraps
 std::vector<double> numbers_of(const Tensor& tensor);    // of any type but strings
-// Numbers rounded to dtype. REQUIRES: a float type, and as many values as dims count.
+// Numbers rounded to dtype. REQUIRES: a float type, or i8 or u8 and whole numbers that it holds; as
+// many values as dims count.
 Tensor tensor_of(DataType dtype, const Dims& dims, const std::vector<double>& values);
 // The same bytes under another shape. REQUIRES: equal counts.
 Tensor reshaped(const Tensor& tensor, const Dims& dims);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "anneal/importer/tensor_data.h"
+
 namespace anneal {
 namespace {
 
@@ -41,19 +43,27 @@ void read_kernel(Node& node, ValueId weights, size_t axes, Window& window) {
   }
 }
 
+// One result for each `stride` elements.
 void pad_to_same_size(Node& node, Window& window, AutoPad auto_pad) {
+  SizeTable& sizes = node.sizes();
   for (size_t i = 0; i < window.kernel.size(); ++i) {
     const int64_t reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
     const int64_t stride = window.strides[i];
-    int64_t total = reach - 1;  // for a stride of 1, whatever the size
+    Size total = reach - 1;  // for a stride of 1, whatever the size
     if (stride != 1) {
       const Size size = node.shape(0)[static_cast<int>(i) + 2];
-      if (!size.known())
-        node.unsupported("auto_pad with a stride on a size known only at run time");
-      const int64_t steps = (size.value() + stride - 1) / stride;
-      total = std::max<int64_t>((steps - 1) * stride + reach - size.value(), 0);
+      const Size steps = sizes.sub(sizes.ceil_div(size, stride), 1);
+      total = sizes.max(sizes.sub(sizes.add(sizes.mul(steps, stride), reach), size), 0);
     }
-    set_pads(window, i, total, auto_pad);
+    if (total.known()) {
+      set_pads(window, i, total.value(), auto_pad);
+      continue;
+    }
+    window.open_begin.resize(window.kernel.size(), Size(0));
+    window.open_end.resize(window.kernel.size(), Size(0));
+    const Size half = sizes.floor_div(total, 2), rest = sizes.sub(total, half);
+    window.open_begin[i] = auto_pad == AutoPad::kSameUpper ? half : rest;
+    window.open_end[i] = auto_pad == AutoPad::kSameUpper ? rest : half;
   }
 }
 
@@ -107,7 +117,16 @@ Window read_window(Node& node, ValueId weights) {
   return window;
 }
 
-Conv read_conv(Node& node, int weights) {
+ValueId padded_input(Node& node, const Window& window, ValueId input, ValueId fill) {
+  if (window.open_begin.empty()) return input;
+  std::vector<Size> pads(2, Size(0));
+  pads.insert(pads.end(), window.open_begin.begin(), window.open_begin.end());
+  pads.insert(pads.end(), 2, Size(0));
+  pads.insert(pads.end(), window.open_end.begin(), window.open_end.end());
+  return node.layer(Pad{}, {input, node.sizes_value(pads, "pads"), fill}, "padded");
+}
+
+ConvOfInput read_conv(Node& node, int weights, ValueId zero_point) {
   const Window window = read_window(node, node.input(weights));
   Conv op{.strides = window.strides,
           .pads_begin = window.pads_begin,
@@ -115,7 +134,10 @@ Conv read_conv(Node& node, int weights) {
           .dilations = window.dilations,
           .groups = node.integer("group", 1)};
   if (op.groups < 1) node.invalid("attribute \"group\" is " + std::to_string(op.groups));
-  return op;
+  if (window.open_begin.empty()) return {op, node.input(0)};
+  if (zero_point == ValueId::kNone)
+    zero_point = node.constant_value(tensor_of(node.dtype(0), {}, {0}), "padding");
+  return {op, padded_input(node, window, node.input(0), zero_point)};
 }
 
 }  // namespace anneal

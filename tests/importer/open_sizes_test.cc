@@ -1,0 +1,124 @@
+// Sizes that a model leaves open, where an operator's form depends on them: the same numbers as
+// with the sizes known.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "anneal/graph/text.h"
+#include "anneal/importer/importer.h"
+#include "anneal/importer/tensor_data.h"
+#include "anneal/optimizer/evaluate.h"
+#include "anneal/tests/importer/model_builder.h"
+
+namespace anneal {
+namespace {
+
+using anneal_onnx::TensorProto;
+using testing::HasSubstr;
+using Build = std::function<void(ModelBuilder&)>;
+
+// Elements 1, 2, 3...
+Tensor counted(const Dims& dims, DataType dtype) {
+  std::vector<double> numbers(static_cast<size_t>(count(dims)));
+  std::iota(numbers.begin(), numbers.end(), 1);
+  return tensor_of(dtype, dims, numbers);
+}
+
+Tensor result_of(const std::vector<std::string>& dims, const Tensor& x, const Build& build) {
+  ModelBuilder model;
+  model.input("x", dims, x.dtype() == DataType::kU8 ? TensorProto::UINT8 : TensorProto::FLOAT);
+  model.output("y");
+  build(model);
+  const Graph graph = import_bytes(model.bytes(), "").graph;
+  verify(graph);
+  return evaluate(graph, {{x}})[0];
+}
+
+void expect_same_for(const Dims& dims, const Build& build, DataType dtype = DataType::kF32) {
+  const Tensor x = counted(dims, dtype);
+  std::vector<std::string> known, open;
+  for (int axis = 0; axis < dims.rank(); ++axis) {
+    known.push_back(std::to_string(dims[axis]));
+    open.push_back(axis == 1 ? known.back() : "D" + std::to_string(axis));
+  }
+  const Tensor got = result_of(open, x, build), want = result_of(known, x, build);
+  ASSERT_EQ(got.type(), want.type()) << to_text(dims);
+  const auto numbers = numbers_of(got), expected = numbers_of(want);
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(numbers[i], expected[i], 1e-5 * std::abs(expected[i])) << to_text(dims) << i;
+}
+
+TEST(OpenSizes, AutoPadWithAStride) {
+  for (const char* const op : {"Conv", "MaxPool", "AveragePool", "LpPool"})
+    for (const char* const auto_pad : {"SAME_UPPER", "SAME_LOWER"})
+      for (const int64_t stride : {2, 3})
+        for (const int64_t kernel : {2, 3}) {
+          SCOPED_TRACE(std::string(op) + " " + auto_pad + " " + std::to_string(stride) + " " +
+                       std::to_string(kernel));
+          const auto build = [&](ModelBuilder& m) {
+            const auto taps = static_cast<size_t>(kernel * kernel);
+            std::vector<float> weights(2 * taps);
+            std::iota(weights.begin(), weights.end(), -1.0F);
+            m.floats("w", {1, 2, kernel, kernel}, weights);
+            auto& node = op == std::string("Conv") ? m.node(op, {"x", "w"}, {"y"})
+                                                   : m.node(op, {"x"}, {"y"});
+            set(node, "kernel_shape", std::vector<int64_t>{kernel, kernel});
+            set(node, "auto_pad", auto_pad);
+            set(node, "strides", std::vector<int64_t>{stride, 1});
+          };
+          for (const int64_t size : {1, 4, 5, 6, 7}) expect_same_for({2, 2, size, 5}, build);
+        }
+}
+
+TEST(OpenSizes, PaddingOfIntegersIsTheirZeroPoint) {
+  const auto build = [](ModelBuilder& m) {
+    m.small_integers("w", {1, 1, 3, 3}, TensorProto::INT8, std::vector<int>(9, 1));
+    m.small_integers("zero", {}, TensorProto::UINT8, {3});
+    auto& node = m.node("ConvInteger", {"x", "w", "zero"}, {"y"});
+    set(node, "auto_pad", "SAME_LOWER");
+    set(node, "strides", std::vector<int64_t>{2, 2});
+  };
+  for (const int64_t size : {3, 4}) expect_same_for({1, 1, size, size}, build, DataType::kU8);
+}
+
+TEST(OpenSizes, IndicesOfAPaddedMaximumAreNotTaken) {
+  const Tensor x = counted({1, 1, 4, 4}, DataType::kF32);
+  EXPECT_THAT(error_of([&] {
+                result_of({"1", "1", "H", "W"}, x, [](ModelBuilder& m) {
+                  auto& node = m.node("MaxPool", {"x"}, {"y", "at"});
+                  set(node, "kernel_shape", std::vector<int64_t>{2, 2});
+                  set(node, "auto_pad", "SAME_UPPER");
+                  set(node, "strides", std::vector<int64_t>{2, 2});
+                });
+              }),
+              HasSubstr("indices with auto_pad"));
+}
+
+TEST(OpenSizes, SqueezeKeepsThem) {
+  const auto build = [](ModelBuilder& m) { m.node("Squeeze", {"x"}, {"y"}, "n"); };
+  expect_same_for({3, 1, 2}, build);
+  EXPECT_EQ(result_of({"N", "1", "K"}, counted({3, 1, 2}, DataType::kF32), build).dims(),
+            Dims({3, 2}));
+  EXPECT_THAT(error_of([&] {
+                result_of({"N", "1", "K"}, counted({1, 1, 2}, DataType::kF32), build);
+              }),
+              HasSubstr("the condition is false"));
+}
+
+TEST(OpenSizes, AreFixedByShapesInOrder) {
+  ModelBuilder model;
+  model.input("a", {"N", "?"}).input("b", {"3"}).output("y").output("z");
+  model.node("Exp", {"a"}, {"y"});
+  model.node("Exp", {"b"}, {"z"});
+  ImportOptions options;
+  options.input_dims = {{2, 4}, {3}};
+  const Graph graph = import_bytes(model.bytes(), "", options).graph;
+  EXPECT_EQ(graph.sizes().text(graph.value(graph.outputs()[0].value).type().shape), "[2,4]");
+  options.input_dims.pop_back();
+  EXPECT_THAT(error_of([&] { import_bytes(model.bytes(), "", options); }),
+              HasSubstr("shapes of 1 inputs, the model has 2"));
+}
+
+}  // namespace
+}  // namespace anneal
