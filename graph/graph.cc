@@ -235,6 +235,13 @@ void Graph::mark_output(ValueId id, std::string name) {
   outputs_.push_back({std::move(name), id});
 }
 
+void Graph::replace_output(size_t index, ValueId id) {
+  check(index < outputs_.size() &&
+            value(id).type().dtype == value(outputs_[index].value).type().dtype,
+        "an output and another value of its dtype");
+  outputs_[index].value = id;
+}
+
 void Graph::replace_uses(ValueId from, ValueId to) {
   if (from == to) return;
   Value &old = mutable_value(from), &replacement = mutable_value(to);

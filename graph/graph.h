@@ -73,6 +73,8 @@ class Graph {
   LayerId add(NewLayer layer);
   // Marks a value as the next graph output, under this name (which may differ from the value's).
   void mark_output(ValueId value, std::string name);
+  // REQUIRES: equal dtypes.
+  void replace_output(size_t index, ValueId value);
   // Every use of `from`, graph outputs included, becomes a use of `to`. REQUIRES: equal dtypes and
   // ranks.
   void replace_uses(ValueId from, ValueId to);

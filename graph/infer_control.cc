@@ -63,9 +63,14 @@ void require_inputs(const InferInputs& inputs, int from, const Signature& body, 
   }
 }
 
-void require_scalar_of(const Type& type, DataType dtype, std::string_view what) {
-  if (type.dtype != dtype || type.shape.rank() > 1)
-    refuse(fmt::format("the {} is {} of rank {}", what, name(type.dtype), type.shape.rank()));
+// One element, of any number of axes; where a size is open, the run checks.
+void require_one_of(const Type& type, DataType dtype, std::string_view what,
+                    const SizeTable& sizes) {
+  const bool many =
+      std::ranges::any_of(type.shape, [](Size size) { return size.known() && size.value() != 1; });
+  if (type.dtype != dtype || many)
+    refuse(fmt::format("the {} is {}{}, not one {}", what, name(type.dtype), sizes.text(type.shape),
+                       name(dtype)));
 }
 
 int require_carried(int64_t carried, int64_t most) {
@@ -82,15 +87,17 @@ Fact carried_fact(const Type& begin, const Type& next, const Outer& outer) {
 }  // namespace
 
 Facts infer(const Require&, const InferInputs& inputs) {
-  require_scalar_of(inputs.type(1), DataType::kBool, "condition");
+  require_one_of(inputs.type(1), DataType::kBool, "condition", inputs.sizes());
   const auto condition = inputs.integers(1);
   if (condition && condition->size() == 1 && condition->front() == 0)
     refuse("what the engine is built on does not hold: the condition is false");
-  return {rules::make_fact(inputs.dtype(0), inputs.shape(0), inputs.elements(0))};
+  // What is computed from elements that are known needs no layer: this one would be lost with them.
+  return {rules::make_fact(inputs.dtype(0), inputs.shape(0),
+                           condition ? inputs.elements(0) : std::nullopt)};
 }
 
 Facts infer(const If& op, const InferInputs& inputs) {
-  require_scalar_of(inputs.type(0), DataType::kBool, "condition");
+  require_one_of(inputs.type(0), DataType::kBool, "condition", inputs.sizes());
   const Signature &then_body = inputs.body(op.then_body), &else_body = inputs.body(op.else_body);
   require_inputs(inputs, 1, then_body, 0);
   require_inputs(inputs, 1, else_body, 0);
@@ -110,14 +117,14 @@ Facts infer(const If& op, const InferInputs& inputs) {
 Facts infer(const Loop& op, const InferInputs& inputs) {
   const int carried = require_carried(op.carried, inputs.count() - 2);
   const Signature& body = inputs.body(op.body);
-  if (inputs.has(0)) require_scalar_of(inputs.type(0), DataType::kI64, "trip count");
-  if (inputs.has(1)) require_scalar_of(inputs.type(1), DataType::kBool, "condition");
+  if (inputs.has(0)) require_one_of(inputs.type(0), DataType::kI64, "trip count", inputs.sizes());
+  if (inputs.has(1)) require_one_of(inputs.type(1), DataType::kBool, "condition", inputs.sizes());
   require_inputs(inputs, 2, body, 2);
-  require_scalar_of(body.inputs[0], DataType::kI64, "body's iteration");
-  require_scalar_of(body.inputs[1], DataType::kBool, "body's condition");
+  require_one_of(body.inputs[0], DataType::kI64, "body's iteration", inputs.sizes());
+  require_one_of(body.inputs[1], DataType::kBool, "body's condition", inputs.sizes());
   if (static_cast<int>(body.outputs.size()) < 1 + carried)
     refuse(fmt::format("a body of {} outputs for {} carried values", body.outputs.size(), carried));
-  require_scalar_of(body.outputs[0], DataType::kBool, "body's next condition");
+  require_one_of(body.outputs[0], DataType::kBool, "body's next condition", inputs.sizes());
   const Outer outer(inputs);
   Facts facts;
   for (int k = 0; k < carried; ++k)
@@ -156,7 +163,7 @@ Facts infer(const Scan& op, const InferInputs& inputs) {
     for (int k = 0; k < type.shape.rank(); ++k)
       if (k != axis) slice.push_back(type.shape[k]);
     sliced[at] = rules::make_fact(type.dtype, slice);
-    given[static_cast<size_t>(carried + i)] = {&sliced[at], nullptr};
+    given[static_cast<size_t>(carried) + at] = {&sliced[at], nullptr};
   }
   require_inputs(InferInputs(given, inputs.sizes()), 0, body, 0);
 

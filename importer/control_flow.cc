@@ -1,7 +1,9 @@
 // If, Loop and Scan: bodies become graphs beside the graph, and what they use from outside becomes
 // their inputs. A branch whose condition is known is imported as if it stood in the graph itself.
+#include <algorithm>
 #include <utility>
 
+#include "anneal/importer/expression.h"
 #include "anneal/importer/graph_importer.h"
 #include "anneal/importer/onnx.pb.h"
 
@@ -50,11 +52,36 @@ Shape without_axis(const Shape& shape, int64_t axis) {
   return rest;
 }
 
-bool of_same_kinds(const Signature& a, const Signature& b) {
-  if (a.outputs.size() != b.outputs.size()) return true;  // inference says what is wrong
-  for (size_t k = 0; k < a.outputs.size(); ++k)
-    if (a.outputs[k].shape.rank() != b.outputs[k].shape.rank()) return false;
+bool of_same_ranks(const Graph& a, const Graph& b) {
+  const Signature of_a = a.signature(), of_b = b.signature();
+  for (size_t k = 0; k < of_a.outputs.size(); ++k)
+    if (of_a.outputs[k].shape.rank() != of_b.outputs[k].shape.rank()) return false;
   return true;
+}
+
+bool is_one(const Shape& shape) {
+  return std::ranges::all_of(shape, [](Size size) { return size == Size(1); });
+}
+
+// Exporters mix a number with a tensor of one element: the one of more axes loses them.
+void align_numbers(Graph& a, Graph& b) {
+  for (size_t k = 0; k < a.outputs().size(); ++k) {
+    const auto shape_in = [&](const Graph& graph) {
+      return graph.value(graph.outputs()[k].value).type().shape;
+    };
+    const Shape of_a = shape_in(a), of_b = shape_in(b);
+    if (of_a.rank() == of_b.rank() || !is_one(of_a) || !is_one(of_b)) continue;
+    Graph& longer = of_a.rank() > of_b.rank() ? a : b;
+    const Graph::Output output = longer.outputs()[k];
+    const std::vector<int64_t> ones(static_cast<size_t>(std::min(of_a.rank(), of_b.rank())), 1);
+    const ValueId shape = longer.add_constant(
+        output.name + "/shape",
+        Tensor::of<int64_t>(DataType::kI64, {static_cast<int64_t>(ones.size())}, ones));
+    const LayerId reshape = longer.add({.name = output.name + "/number",
+                                        .op = Reshape{.allow_zero = true},
+                                        .inputs = {output.value, shape}});
+    longer.replace_output(k, longer.layer(reshape).outputs[0]);
+  }
 }
 
 }  // namespace
@@ -157,7 +184,9 @@ std::optional<Outputs> GraphImporter::assume_branch(bool condition, const GraphP
     holds = node.layer(Pointwise{negation}, {holds}, "else");
   }
   for (size_t k = 0; k < outputs->size(); ++k)
-    (*outputs)[k] = node.layer(Require{}, {(*outputs)[k], holds}, "branch" + std::to_string(k));
+    (*outputs)[k] =
+        node.layer(Require{}, {(*outputs)[k], holds},
+                   std::string(condition ? "then" : "else") + "_branch_only" + std::to_string(k));
   return outputs;
 }
 
@@ -202,7 +231,8 @@ std::optional<Outputs> GraphImporter::import_if(const NodeProto& proto, Node& no
   }
   if (!complete) return std::nullopt;
   for (const ValueId value : else_body->scope.captures) capture(value, then_body->scope);
-  if (!of_same_kinds(then_body->graph.signature(), else_body->graph.signature())) {
+  align_numbers(then_body->graph, else_body->graph);
+  if (!of_same_ranks(then_body->graph, else_body->graph)) {
     count_again(first_node);
     const bool takes_then = choices_.takes_then(proto);
     return assume_branch(takes_then, takes_then ? then_branch : else_branch, proto, node, scope);
@@ -224,11 +254,11 @@ std::optional<Outputs> GraphImporter::import_if(const NodeProto& proto, Node& no
 
 // Imports a body whose carried values may change their sizes from iteration to iteration: a size
 // that the body does not give back as it got it becomes a symbol, until none is left.
-std::unique_ptr<GraphImporter::Body> GraphImporter::import_iterated(const GraphProto& proto,
-                                                                    const Node& node,
-                                                                    std::vector<Type>& inputs,
-                                                                    size_t first_carried,
-                                                                    size_t carried, Scope& scope) {
+// first_iteration: what a Loop's body calls the first time that it is run.
+GraphImporter::Iterated GraphImporter::import_iterated(const GraphProto& proto, const Node& node,
+                                                       std::vector<Type> inputs,
+                                                       size_t first_carried, size_t carried,
+                                                       Scope& scope, int64_t first_iteration) {
   if (static_cast<size_t>(proto.input_size()) != inputs.size())
     node.invalid("the body has " + std::to_string(proto.input_size()) + " inputs, " +
                  std::to_string(inputs.size()) + " expected");
@@ -267,8 +297,9 @@ std::unique_ptr<GraphImporter::Body> GraphImporter::import_iterated(const GraphP
     const int first_node = nodes_done_;
     for (size_t i = 0; i < inputs.size(); ++i)
       add_body_input(proto, static_cast<int>(i), inputs[i], *body);
+    if (first_iteration != 0) count_iterations_from(first_iteration, proto.input(0).name(), *body);
     try {
-      if (!import_body(proto, *body)) return nullptr;
+      if (!import_body(proto, *body)) return {};
     } catch (const Error& error) {
       // The sizes of the first iteration may be none that the body can have in the others.
       if (error.code() != Code::kInvalidModel || !vary_all()) throw;
@@ -286,17 +317,80 @@ std::unique_ptr<GraphImporter::Body> GraphImporter::import_iterated(const GraphP
       if (given.dtype != next.dtype)
         node.invalid(name + " becomes " + std::string(anneal::name(next.dtype)) + " from " +
                      std::string(anneal::name(given.dtype)));
-      if (given.shape.rank() != next.shape.rank()) node.unsupported(name + " changes its rank");
+      if (given.shape.rank() != next.shape.rank()) return {nullptr, name + " changes its rank"};
       for (int axis = 0; axis < given.shape.rank(); ++axis)
         if (!varies[k][static_cast<size_t>(axis)] && given.shape[axis] != next.shape[axis]) {
           varies[k][static_cast<size_t>(axis)] = changed = true;
           vary(k, axis);
         }
     }
-    if (!changed) return body;
+    if (!changed) return {std::move(body), ""};
     unsupported_ = before;
     count_again(first_node);
   }
+}
+
+void GraphImporter::count_iterations_from(int64_t first, const std::string& name, Body& body) {
+  Known& iteration = body.scope.values.at(name);
+  ProgramBuilder builder;
+  const Reg counted = builder.input(0, DataType::kI64);
+  const Program program = builder.finish(
+      builder.apply(Opcode::kAdd, counted, builder.constant(RegisterType::kI64, first)),
+      DataType::kI64);
+  const LayerId layer = body.graph.add({.name = body.scope.prefix + name + "/counted",
+                                        .op = Pointwise{program},
+                                        .inputs = {iteration.value},
+                                        .output_names = {}});
+  iteration.value = body.graph.layer(layer).outputs[0];
+}
+
+// The body once, in the graph itself, where carried values begin with fewer or more axes than the
+// body gives them: exporters begin with a number where nothing is read. Then a loop has the types
+// of the second iteration; that there is a first is checked while running, unless it is known.
+std::optional<Outputs> GraphImporter::import_first_iteration(const GraphProto& proto, Node& node,
+                                                             LoopStart& start, Scope& scope) {
+  Scope inner{.prefix = node.name() + "/first/",
+              .opsets = scope.opsets,
+              .model = scope.model,
+              .outer = &scope};
+  inner.attributes = scope.attributes;
+  inner.depth = scope.depth + 1;
+  const auto bind = [&](int index, ValueId value) {
+    define(proto.input(index).name(), {State::kImported, value}, inner);
+  };
+  bind(0, node.constant_value(Tensor::of<int64_t>(DataType::kI64, {}, {{0}}), "first/iteration"));
+  bind(1, node.constant_value(Tensor::of<uint8_t>(DataType::kBool, {}, {{1}}), "first/goes_on"));
+  for (size_t k = 0; k < start.carried.size(); ++k) bind(static_cast<int>(2 + k), start.carried[k]);
+  import_initializers(proto, inner);
+  import_nodes(proto.node(), inner);
+
+  std::vector<ValueId> checks;
+  const auto known = [&](ValueId value) {
+    const auto& elements = node.graph().value(value).fact.elements;
+    return elements && elements->size() == 1 && elements->front().known() &&
+           elements->front().value() >= 1;
+  };
+  if (start.trips != ValueId::kNone) {
+    if (!known(start.trips))
+      checks.push_back(pointwise(node, "first/is_counted", {start.trips}, DataType::kBool,
+                                 [](Expressions in) { return !(in[0] < 1); }));
+    start.trips = pointwise(node, "trips_left", {start.trips}, DataType::kI64,
+                            [](Expressions in) { return in[0] - 1; });
+  }
+  if (start.condition != ValueId::kNone && !known(start.condition))
+    checks.push_back(start.condition);
+
+  Outputs outputs;
+  for (int i = 0; i < proto.output_size(); ++i) {
+    ValueId value = use(proto.output(i).name(), inner).value;
+    if (value == ValueId::kNone) return std::nullopt;
+    for (const ValueId check : checks)
+      value = node.layer(Require{}, {value, check}, "runs_at_least_once" + std::to_string(i));
+    outputs.push_back(value);
+  }
+  start.condition = outputs[0];
+  for (size_t k = 0; k < start.carried.size(); ++k) start.carried[k] = outputs[1 + k];
+  return Outputs(outputs.begin() + 1 + static_cast<ptrdiff_t>(start.carried.size()), outputs.end());
 }
 
 std::optional<Outputs> GraphImporter::import_loop(const NodeProto& proto, Node& node,
@@ -305,25 +399,48 @@ std::optional<Outputs> GraphImporter::import_loop(const NodeProto& proto, Node& 
   if (proto.input_size() < 2) node.invalid("a Loop without its trip count and condition");
   const auto carried = static_cast<size_t>(std::max(node.input_count() - 2, 0));  // "" at the end
   require_tensors(node, 2, carried);
-  std::vector<Type> inputs = {{DataType::kI64, {}}, {DataType::kBool, {}}};
-  for (size_t k = 0; k < carried; ++k)
-    inputs.push_back(node.graph().value(node.input(static_cast<int>(2 + k))).type());
-  const auto body = import_iterated(body_proto, node, inputs, 2, carried, scope);
-  if (!body) return std::nullopt;
+  LoopStart start{node.optional_input(0), node.optional_input(1), {}};
+  for (size_t k = 0; k < carried; ++k) start.carried.push_back(node.input(static_cast<int>(2 + k)));
+  const auto types = [&] {
+    std::vector<Type> inputs = {{DataType::kI64, {}}, {DataType::kBool, {}}};
+    for (const ValueId value : start.carried) inputs.push_back(node.graph().value(value).type());
+    return inputs;
+  };
+  Iterated iterated = import_iterated(body_proto, node, types(), 2, carried, scope, 0);
+  std::optional<Outputs> first;  // elements of an iteration before the loop
+  if (!iterated.changes_rank.empty()) {
+    first = import_first_iteration(body_proto, node, start, scope);
+    if (!first) return std::nullopt;
+    iterated = import_iterated(body_proto, node, types(), 2, carried, scope, 1);
+    if (!iterated.changes_rank.empty()) node.unsupported(iterated.changes_rank);
+  }
+  if (!iterated.body) return std::nullopt;
 
   Graph& graph = node.graph();
+  Body& body = *iterated.body;
   const auto index = static_cast<int64_t>(graph.bodies().size());
-  std::vector<ValueId> layer_inputs = {node.optional_input(0), node.optional_input(1)};
-  for (size_t k = 0; k < carried; ++k) layer_inputs.push_back(node.input(static_cast<int>(2 + k)));
-  layer_inputs.insert(layer_inputs.end(), body->scope.captures.begin(), body->scope.captures.end());
-  const size_t count = body->graph.outputs().size() - 1;
-  graph.add_body(std::move(body->graph));
+  std::vector<ValueId> inputs = {start.trips, start.condition};
+  inputs.insert(inputs.end(), start.carried.begin(), start.carried.end());
+  inputs.insert(inputs.end(), body.scope.captures.begin(), body.scope.captures.end());
+  const size_t count = body.graph.outputs().size() - 1;
+  std::vector<std::string> names = names_of_outputs(node, count);
+  if (first) std::fill(names.begin() + static_cast<ptrdiff_t>(carried), names.end(), "");
+  graph.add_body(std::move(body.graph));
   const LayerId layer =
       graph.add({.name = node.name(),
                  .op = Loop{.body = index, .carried = static_cast<int64_t>(carried)},
-                 .inputs = std::move(layer_inputs),
-                 .output_names = names_of_outputs(node, count)});
-  return graph.layer(layer).outputs;
+                 .inputs = std::move(inputs),
+                 .output_names = std::move(names)});
+  Outputs outputs = graph.layer(layer).outputs;
+  for (size_t k = carried; first && k < count; ++k) {
+    const ValueId element = (*first)[k - carried];
+    std::vector<Size> shape = {1};
+    for (const Size size : graph.value(element).type().shape) shape.push_back(size);
+    const std::string suffix = "stacked" + std::to_string(k);
+    const ValueId stack = reshape(node, element, shape, suffix + "/first");
+    outputs[k] = node.result(Concat{}, {stack, outputs[k]}, suffix, static_cast<int>(k))[0];
+  }
+  return outputs;
 }
 
 std::optional<Outputs> GraphImporter::import_scan(const NodeProto& proto, Node& node,
@@ -356,7 +473,9 @@ std::optional<Outputs> GraphImporter::import_scan(const NodeProto& proto, Node& 
     axis = node.resolve_axis(axis, inputs.back().shape.rank());
     inputs.back().shape = without_axis(inputs.back().shape, axis);
   }
-  const auto body = import_iterated(body_proto, node, inputs, 0, carried, scope);
+  const Iterated iterated = import_iterated(body_proto, node, inputs, 0, carried, scope, 0);
+  if (!iterated.changes_rank.empty()) node.unsupported(iterated.changes_rank);
+  Body* const body = iterated.body.get();
   if (!body) return std::nullopt;
   for (size_t k = 0; k < elements; ++k) {
     const Type& type = body->graph.value(body->graph.outputs()[carried + k].value).type();

@@ -134,9 +134,24 @@ class GraphImporter {
   void count_again(int first_node);
   // The same; a branch that the types rule out gives an error.
   bool import_if_valid(const anneal_onnx::GraphProto& proto, Body& body, std::exception_ptr& error);
-  std::unique_ptr<Body> import_iterated(const anneal_onnx::GraphProto& proto, const Node& node,
-                                        std::vector<Type>& inputs, size_t first_carried,
-                                        size_t carried, Scope& scope);
+  // A body that is run many times; none if something in it is not supported, which has been
+  // reported, or if the loop changes the rank of a carried value.
+  struct Iterated {
+    std::unique_ptr<Body> body;
+    std::string changes_rank;  // which value
+  };
+  Iterated import_iterated(const anneal_onnx::GraphProto& proto, const Node& node,
+                           std::vector<Type> inputs, size_t first_carried, size_t carried,
+                           Scope& scope, int64_t first_iteration);
+  void count_iterations_from(int64_t first, const std::string& name, Body& body);
+  // What a Loop begins with.
+  struct LoopStart {
+    ValueId trips, condition;  // kNone: absent
+    std::vector<ValueId> carried;
+  };
+  // Gives the elements that the iteration adds to stacked results, and moves the start behind it.
+  std::optional<Outputs> import_first_iteration(const anneal_onnx::GraphProto& proto, Node& node,
+                                                LoopStart& start, Scope& scope);
 
   const anneal_onnx::ModelProto& model_;
   const ImportOptions& options_;

@@ -427,7 +427,7 @@ graph g(n: i64[K], v: f32[2])
   const Tensor none = tensor_i64({}), v = floats({2}, {1, 2});
   context.set_input("n", none.view());
   context.set_input("v", v.view());
-  EXPECT_THAT(error_of_run(context), HasSubstr("the trip count is [0], not one value"));
+  EXPECT_THAT(error_of_run(context), HasSubstr("the trip count is i64[0], not one i64"));
 }
 
 }  // namespace

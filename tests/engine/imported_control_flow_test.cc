@@ -1,0 +1,138 @@
+// Control flow as exporters write it, from ONNX to results.
+#include <gmock/gmock.h>
+
+#include "anneal/importer/importer.h"
+#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/importer/model_builder.h"
+
+namespace anneal::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kBool = anneal_onnx::TensorProto::BOOL;
+constexpr int kInt64 = anneal_onnx::TensorProto::INT64;
+
+void set_body(anneal_onnx::NodeProto& node, const std::string& name, ModelBuilder& body) {
+  auto* attribute = node.add_attribute();
+  attribute->set_name(name);
+  attribute->set_type(anneal_onnx::AttributeProto::GRAPH);
+  *attribute->mutable_g() = body.graph();
+}
+
+std::shared_ptr<const Engine> engine_of_model(const ModelBuilder& model) {
+  return engine_of(build(import_bytes(model.bytes(), "").graph, {}));
+}
+
+Tensor number(DataType dtype, int64_t value) {
+  if (dtype == DataType::kBool)
+    return Tensor::of<uint8_t>(dtype, {}, {{static_cast<uint8_t>(value)}});
+  return Tensor::of<int64_t>(dtype, {}, {{value}});
+}
+
+// The list begins as a number that nothing reads, and `scale` as one that everything fits.
+TEST(ImportedControlFlow, CarriedValuesMayGetTheirAxesInTheFirstIteration) {
+  ModelBuilder model;
+  model.input("n", {}, kInt64)
+      .input("x", {"2"})
+      .floats("nothing", {}, {-1})
+      .output("y")
+      .output("all");
+  ModelBuilder loop;
+  loop.input("i", {}, kInt64).input("c", {}, kBool).input("v", {"?"});
+  loop.output("c2").output("v2").output("k");
+  loop.node("Identity", {"c"}, {"c2"});
+  set(loop.node("Cast", {"i"}, {"k"}), "to", int64_t{anneal_onnx::TensorProto::FLOAT});
+  loop.node("Add", {"x", "k"}, {"v2"});
+  set_body(model.node("Loop", {"n", "", "nothing"}, {"y", "all"}, "loop"), "body", loop);
+  const auto engine = engine_of_model(model);
+  ExecutionContext context(engine);
+  const Tensor x = Tensor::of<float>(DataType::kF32, {2}, {{10, 20}});
+  auto got = run(context, *engine, {number(DataType::kI64, 3), x});
+  EXPECT_THAT(got["y"], ElementsAre(12, 22));
+  EXPECT_THAT(got["all"], ElementsAre(0, 1, 2));
+  got = run(context, *engine, {number(DataType::kI64, 1), x});
+  EXPECT_THAT(got["y"], ElementsAre(10, 20));
+  EXPECT_THAT(got["all"], ElementsAre(0));
+  EXPECT_THAT(error_of([&] {
+                run(context, *engine, {number(DataType::kI64, 0), x});
+              }),
+              HasSubstr("runs_at_least_once"));
+}
+
+TEST(ImportedControlFlow, ANumberAndATensorOfOneElementAreAlike) {
+  ModelBuilder model;
+  model.input("c", {}, kBool).input("x", {"1"}).floats("three", {}, {3}).output("y");
+  ModelBuilder then_branch, else_branch;
+  then_branch.node("Identity", {"three"}, {"t"});
+  then_branch.output("t");
+  else_branch.node("Neg", {"x"}, {"t"});
+  else_branch.output("t");
+  auto& node = model.node("If", {"c"}, {"y"});
+  set_body(node, "then_branch", then_branch);
+  set_body(node, "else_branch", else_branch);
+  const auto engine = engine_of_model(model);
+  EXPECT_EQ(engine->outputs()[0].dims.rank(), 0);
+  ExecutionContext context(engine);
+  const Tensor x = Tensor::of<float>(DataType::kF32, {1}, {{5}});
+  EXPECT_THAT(run(context, *engine, {number(DataType::kBool, 1), x})["y"], ElementsAre(3));
+  EXPECT_THAT(run(context, *engine, {number(DataType::kBool, 0), x})["y"], ElementsAre(-5));
+}
+
+// The branch that is taken for good gives a constant: that must not hide that the other is wanted.
+TEST(ImportedControlFlow, WhatIsRequiredOfConstantsIsChecked) {
+  ModelBuilder model;
+  model.input("c", {}, kBool).input("x", {"2"}).integers("list", {1, 1}).output("y");
+  ModelBuilder then_branch, else_branch;
+  then_branch.node("Identity", {"list"}, {"t"});
+  then_branch.output("t");
+  set(else_branch.node("Concat", {"row", "row"}, {"t"}), "axis", int64_t{0});
+  else_branch.output("t");
+  auto* row = else_branch.graph().add_initializer();
+  row->set_name("row");
+  row->set_data_type(kInt64);
+  row->add_dims(1);
+  row->add_dims(2);
+  row->add_int64_data(1);
+  row->add_int64_data(1);
+  auto& node = model.node("If", {"c"}, {"shape"});
+  set_body(node, "then_branch", then_branch);
+  set_body(node, "else_branch", else_branch);
+  model.node("Expand", {"x", "shape"}, {"y"});
+  const auto engine = engine_of_model(model);
+  ExecutionContext context(engine);
+  const Tensor x = Tensor::of<float>(DataType::kF32, {2}, {{1, 2}});
+  EXPECT_THAT(run(context, *engine, {number(DataType::kBool, 1), x})["y"], ElementsAre(1, 2));
+  EXPECT_THAT(error_of([&] {
+                run(context, *engine, {number(DataType::kBool, 0), x});
+              }),
+              HasSubstr("then_branch_only"));
+}
+
+// A condition of any number of axes is one if it has one element.
+TEST(ImportedControlFlow, AConditionMayHaveAxes) {
+  ModelBuilder model;
+  model.input("c", {"1", "N"}, kBool).input("x", {"2"}).output("y");
+  ModelBuilder then_branch, else_branch;
+  then_branch.node("Neg", {"x"}, {"t"});
+  then_branch.output("t");
+  else_branch.node("Exp", {"x"}, {"t"});
+  else_branch.output("t");
+  auto& node = model.node("If", {"c"}, {"y"});
+  set_body(node, "then_branch", then_branch);
+  set_body(node, "else_branch", else_branch);
+  const auto engine = engine_of_model(model);
+  ExecutionContext context(engine);
+  const Tensor x = Tensor::of<float>(DataType::kF32, {2}, {{1, 2}});
+  const Tensor one = Tensor::of<uint8_t>(DataType::kBool, {1, 1}, {{1}});
+  EXPECT_THAT(run(context, *engine, {one, x})["y"], ElementsAre(-1, -2));
+  const Tensor two = Tensor::of<uint8_t>(DataType::kBool, {1, 2}, {{1, 1}});
+  EXPECT_THAT(error_of([&] {
+                run(context, *engine, {two, x});
+              }),
+              HasSubstr("the condition is bool[1,2], not one bool"));
+}
+
+}  // namespace
+}  // namespace anneal::testing
