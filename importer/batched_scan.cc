@@ -48,7 +48,10 @@ std::optional<Outputs> GraphImporter::import_batched_scan(const anneal_onnx::Gra
     inner_types.push_back(i < carried ? type
                                       : without_first_axis(batch->graph, inner_inputs.back()));
   }
-  const auto body = import_iterated(body_proto, node, inner_types, 0, carried, batch->scope);
+  const Iterated iterated =
+      import_iterated(body_proto, node, inner_types, 0, carried, batch->scope, 0);
+  if (!iterated.changes_rank.empty()) node.unsupported(iterated.changes_rank);
+  Body* const body = iterated.body.get();
   if (!body) return std::nullopt;
   inner_inputs.insert(inner_inputs.end(), body->scope.captures.begin(), body->scope.captures.end());
   batch->graph.add_body(std::move(body->graph));

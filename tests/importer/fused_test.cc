@@ -157,6 +157,72 @@ std::vector<Pair> pairs() {
          m.node("Add", {"ra", "rb"}, {"r"});
          m.node("QuantizeLinear", {"r", "s", "z"}, {"y"});
        }},
+      {"QLinearAveragePool",
+       {{"a", {1, 2, 5, 5}, TensorProto::UINT8}},
+       [](ModelBuilder& m) {
+         m.floats("s", {}, {0.1F}).small_integers("z", {}, TensorProto::UINT8, {7});
+         auto& node = fused(m, "QLinearAveragePool", {"a", "s", "z", "s", "z"});
+         set(node, "kernel_shape", std::vector<int64_t>{3, 3});
+         set(node, "pads", std::vector<int64_t>{1, 1, 1, 1});
+       },
+       [](ModelBuilder& m) {
+         m.floats("s", {}, {0.1F}).small_integers("z", {}, TensorProto::UINT8, {7});
+         m.node("DequantizeLinear", {"a", "s", "z"}, {"r"});
+         auto& node = m.node("AveragePool", {"r"}, {"p"});
+         set(node, "kernel_shape", std::vector<int64_t>{3, 3});
+         set(node, "pads", std::vector<int64_t>{1, 1, 1, 1});
+         m.node("QuantizeLinear", {"p", "s", "z"}, {"y"});
+       }},
+      {"QGemm",
+       {{"a", {3, 4}, TensorProto::UINT8},
+        {"b", {2, 4}, TensorProto::UINT8},
+        {"c", {2}, TensorProto::INT32}},
+       [](ModelBuilder& m) {
+         m.floats("s", {}, {0.1F}).small_integers("z", {}, TensorProto::UINT8, {7});
+         m.floats("t", {2}, {0.2F, 0.4F}).small_integers("zt", {2}, TensorProto::UINT8, {5, 6});
+         auto& node = fused(m, "QGemm", {"a", "s", "z", "b", "t", "zt", "c"});
+         set(node, "transB", int64_t{1});
+         set(node, "alpha", 0.5F);
+       },
+       [](ModelBuilder& m) {
+         m.floats("s", {}, {0.1F}).small_integers("z", {}, TensorProto::UINT8, {7});
+         m.floats("t", {2}, {0.2F, 0.4F}).small_integers("zt", {2}, TensorProto::UINT8, {5, 6});
+         m.floats("st", {2}, {0.02F, 0.04F});
+         m.node("DequantizeLinear", {"a", "s", "z"}, {"ra"});
+         set(m.node("DequantizeLinear", {"b", "t", "zt"}, {"rb"}), "axis", int64_t{0});
+         set(m.node("Cast", {"c"}, {"fc"}), "to", int64_t{TensorProto::FLOAT});
+         m.node("Mul", {"fc", "st"}, {"rc"});
+         auto& node = m.node("Gemm", {"ra", "rb", "rc"}, {"y"});
+         set(node, "transB", int64_t{1});
+         set(node, "alpha", 0.5F);
+         set(node, "beta", 0.5F);
+       }},
+      {"MatMulIntegerToFloat",
+       {{"a", {2, 3, 4}, TensorProto::UINT8}, {"b", {4, 2}, TensorProto::UINT8}, {"c", {2}}},
+       [](ModelBuilder& m) {
+         m.floats("s", {}, {0.1F}).small_integers("z", {}, TensorProto::UINT8, {7});
+         m.floats("t", {2}, {0.2F, 0.4F}).small_integers("zt", {2}, TensorProto::UINT8, {5, 6});
+         fused(m, "MatMulIntegerToFloat", {"a", "b", "s", "t", "z", "zt", "c"});
+       },
+       [](ModelBuilder& m) {
+         m.floats("s", {}, {0.1F}).small_integers("z", {}, TensorProto::UINT8, {7});
+         m.floats("t", {2}, {0.2F, 0.4F}).small_integers("zt", {2}, TensorProto::UINT8, {5, 6});
+         m.node("DequantizeLinear", {"a", "s", "z"}, {"ra"});
+         set(m.node("DequantizeLinear", {"b", "t", "zt"}, {"rb"}), "axis", int64_t{1});
+         m.node("MatMul", {"ra", "rb"}, {"p"});
+         m.node("Add", {"p", "c"}, {"y"});
+       }},
+      {"QLinearWhere",
+       {{"a", {2, 5}, TensorProto::UINT8}, {"b", {5}, TensorProto::UINT8}, {"x", {5}}},
+       [](ModelBuilder& m) {
+         m.floats("s", {}, {0.1F}).small_integers("z", {}, TensorProto::UINT8, {7});
+         set(m.node("Cast", {"x"}, {"c"}), "to", int64_t{TensorProto::BOOL});
+         fused(m, "QLinearWhere", {"c", "a", "s", "z", "b", "s", "z", "s", "z"});
+       },
+       [](ModelBuilder& m) {
+         set(m.node("Cast", {"x"}, {"c"}), "to", int64_t{TensorProto::BOOL});
+         m.node("Where", {"c", "a", "b"}, {"y"});
+       }},
       {"SwiGLU",
        {{"a", {2, 3}}, {"b", {2, 3}}},
        [](ModelBuilder& m) {
