@@ -76,6 +76,12 @@ std::vector<OpCase> movement_op_cases() {
       {"scatter_elements_max_f16", ScatterElements{0, kMax}, {"f16[5]", "i64[9]=-5..4", "f16[9]"}},
       {"scatter_elements_min_u8", ScatterElements{0, kMin}, {"u8[5]", "i64[9]=-5..4", "u8[9]"}},
 
+      {"gather_nd_scalars_u8", GatherND{}, {"u8[5,7,3]", "i32[23,3]=-3..2"}},
+      {"gather_nd_one", GatherND{}, {"f16[5,7]", "i64[1]={-5}"}},
+      {"gather_nd_nothing", GatherND{}, {"f32[5,7]", "i64[0,2]"}},
+      {"scatter_nd_f16_last_wins", ScatterND{}, {"f16[7]", "i64[9,1]=-5..4", "f16[9]"}},
+      {"scatter_nd_blocks", ScatterND{}, {"u8[5,7,9]", "i32[2,3,1]={4,3,2,1,0,-1}", "u8[2,3,7,9]"}},
+      {"scatter_nd_nothing", ScatterND{}, {"f32[5,7]", "i64[0,1]", "f32[0,7]"}},
       {"scatter_nd_elements", ScatterND{}, {"f32[5,7]", "i64[3,2]={0,0,4,6,-1,-2}", "f32[3]"}},
       {"scatter_nd_rows", ScatterND{}, {"i64[5,7]", "i64[2,1]={-1,2}", "i64[2,7]"}},
       {"scatter_nd_add", ScatterND{kAdd}, {"f32[5,7]", "i64[9,1]=-5..4", "f32[9,7]"}},

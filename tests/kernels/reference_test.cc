@@ -83,6 +83,16 @@ struct Refusal {
   std::string message;
 };
 
+void expect_refused(const KernelEntry& entry, const TestLayer& layer, const Refusal& refusal,
+                    Device& device) {
+  try {
+    run_layer(entry, layer, device);
+    ADD_FAILURE() << entry.name << " accepted " << refusal.inputs.back();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(refusal.message), std::string::npos) << error.what();
+  }
+}
+
 TEST(ReferenceErrors, BadContentsAreRefused) {
   Resize shrink;
   shrink.axes = {0};
@@ -120,12 +130,13 @@ TEST(ReferenceErrors, BadContentsAreRefused) {
     TestLayer layer = layer_of(refusal.op, refusal.inputs, {});
     for (const std::string& output : refusal.outputs)
       expect_output(layer, tensor_from_text(output));
-    try {
-      run_layer(*reference_entry(cpu_backend(), layer.op.index()), layer, *device);
-      ADD_FAILURE() << name(layer.op) << " accepted " << refusal.inputs.back();
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find(refusal.message), std::string::npos) << error.what();
-    }
+    expect_refused(*reference_entry(cpu_backend(), layer.op.index()), layer, refusal, *device);
+    // What copies by indices must check them, too.
+    for (const std::string_view copy :
+         {"cpu.gather.copy", "cpu.gather_nd.copy", "cpu.scatter_nd.copy"})
+      if (const KernelEntry* entry = find_kernel(cpu_backend(), copy);
+          entry->op == layer.op.index())
+        expect_refused(*entry, layer, refusal, *device);
   }
 }
 
