@@ -15,6 +15,9 @@
 namespace anneal {
 namespace {
 
+// More is hardly meant: a profile with a wild opt size, or a damaged one.
+constexpr double kLargestGuessedInput = 1 << 30;
+
 using SymbolValues = std::vector<std::optional<int64_t>>;
 
 std::vector<InputFlag> flag_per_input(const std::vector<std::string>& names,
@@ -48,6 +51,16 @@ void learn_symbols(const Plan& plan, size_t input, const Dims& dims, SymbolValue
   const Shape& shape = plan.slots[plan.inputs[input]].type.shape;
   for (int axis = 0; axis < std::min(shape.rank(), dims.rank()); ++axis)
     if (const auto symbol = plan.sizes->symbol_index(shape[axis])) values[*symbol] = dims[axis];
+}
+
+void check_guessed_size(const Port& port, const Dims& dims) {
+  double bytes = static_cast<double>(size_of(port.dtype));
+  for (const int64_t dim : dims) bytes *= static_cast<double>(dim);
+  if (bytes > kLargestGuessedInput)
+    fail(Code::kInvalidArgument,
+         fmt::format("input \"{}\" of the sizes that the engine was optimized for, {}, would have "
+                     "{:.1f} GiB: give its sizes with --shapes",
+                     port.name, to_text(dims), bytes / kLargestGuessedInput));
 }
 
 }  // namespace
@@ -85,6 +98,7 @@ std::vector<Tensor> sample_inputs(const Engine& engine, const std::vector<std::s
       const auto given = shape_for(shapes, names[i], names.size());
       const Dims dims =
           given ? *given : plan.sizes->evaluate(plan.slots[plan.inputs[i]].type.shape, values);
+      if (!given) check_guessed_size(engine.inputs()[i], dims);
       tensors[i] = random_sample(engine.inputs()[i].dtype, dims, *flags[i].seed);
     }
     inputs.push_back(std::move(*tensors[i]));

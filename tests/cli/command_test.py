@@ -251,6 +251,10 @@ class Command(unittest.TestCase):
         self.anneal("run", engine, "-i", "a=a.npy", "-i", "b=random", out=["b: f32[5,3]", "y: f32[5,3]"])
         self.anneal("run", engine, "-i", "random", "--shapes", "a:2x3,b:2x3", out="y: f32[2,3]")
         self.anneal("run", engine, "-i", "a=a.npy", "-i", "b=random", "--shapes", "b:2x3", status=2)
+        wild = "a:1000000000x3,b:1000000000x3"
+        self.anneal("build", "m.onnx", "--min-shapes", "a:1x3,b:1x3", "--opt-shapes", wild, "--max-shapes", wild)
+        self.anneal("run", engine, "-i", "random", status=2, says=["11.2 GiB", "--shapes"])
+        self.anneal("run", engine, "-i", "random", "--shapes", "a:2x3,b:2x3", out="y: f32[2,3]")
 
     def test_wrong_inputs(self):
         engine = self.build(ABS)
