@@ -156,6 +156,8 @@ bool GraphImporter::import_outputs(const GraphProto& graph, Scope& scope) {
     }
     if (known.value == ValueId::kNone) {
       complete = false;
+      if (known.state == State::kSequence)
+        unsupported_.add("graph output", scope.prefix + output.name(), "a sequence");
     } else {
       scope.model->graph.mark_output(known.value, scope.prefix + name);
     }
@@ -179,6 +181,7 @@ const GraphImporter::Known& GraphImporter::use(const std::string& name, Scope& s
   if (found == scope.values.end() && scope.outer) {
     Known known = use(name, *scope.outer);
     if (known.value != ValueId::kNone) known.value = capture(known.value, scope);
+    for (ValueId& element : known.sequence) element = capture(element, scope);
     found = scope.values.emplace(name, std::move(known)).first;
   }
   if (found == scope.values.end())
@@ -291,7 +294,8 @@ void GraphImporter::report_bodies(const NodeProto& proto, const std::string& nam
       const std::string inner_name = name + "/" + node_name(inner, i);
       if (is_control_flow(domain, inner.op_type())) {
         report_bodies(inner, inner_name, scope);
-      } else if (!functions_.contains({domain, inner.op_type(), inner.overload()})) {
+      } else if (!functions_.contains({domain, inner.op_type(), inner.overload()}) &&
+                 !is_sequence_operator(inner)) {
         row_of(inner, inner_name, scope);
       }
     }
@@ -302,6 +306,24 @@ void GraphImporter::report_bodies(const NodeProto& proto, const std::string& nam
   }
 }
 
+// False if an input is a sequence where a tensor is wanted, which is reported, or comes from a node
+// that is not supported.
+bool GraphImporter::report_sequences(const NodeProto& proto, const std::string& name,
+                                     bool takes_one, Scope& scope) {
+  bool complete = true;
+  for (int i = 0; i < proto.input_size(); ++i) {
+    if (proto.input(i).empty()) continue;
+    const State state = use(proto.input(i), scope).state;
+    if (state == State::kSequence && !(takes_one && i == 0)) {
+      complete = false;
+      unsupported_.add(describe(proto, opset_of(proto, scope)), name,
+                       "input " + std::to_string(i) + " is a sequence");
+    }
+    complete &= state == State::kImported || state == State::kSequence;
+  }
+  return complete;
+}
+
 void GraphImporter::import_node(const NodeProto& proto, const std::string& name, Scope& scope) {
   const std::string domain = canonical_domain(proto.domain());
   std::vector<ValueId> inputs;
@@ -310,9 +332,11 @@ void GraphImporter::import_node(const NodeProto& proto, const std::string& name,
   if (function != functions_.end()) return call_function(*function->second, proto, name, scope);
 
   const bool controls = is_control_flow(domain, proto.op_type());
-  const OpRow* row = controls ? nullptr : row_of(proto, name, scope);
+  const bool sequences = is_of_sequences(proto, scope);
+  const OpRow* row = controls || sequences ? nullptr : row_of(proto, name, scope);
   if (controls && !complete) report_bodies(proto, name, scope);
-  if ((!controls && !row) || !complete) return define_unsupported(proto, scope);
+  const bool known = report_sequences(proto, name, sequences, scope) && (complete || sequences);
+  if ((!controls && !sequences && !row) || !known) return define_unsupported(proto, scope);
 
   std::vector<std::string> output_names;
   for (const std::string& output : proto.output()) {
@@ -329,8 +353,16 @@ void GraphImporter::import_node(const NodeProto& proto, const std::string& name,
               std::move(output_names));
     if (controls) {
       auto imported = import_control_flow(proto, node, scope);
-      if (!imported) return define_unsupported(proto, scope);
+      if (!imported) {
+        if (!unsupported_.any()) unsupported_.add(what, name, "a result that is a sequence");
+        return define_unsupported(proto, scope);
+      }
       outputs = *std::move(imported);
+    } else if (sequences) {
+      Known result = import_sequence(proto, node, scope);
+      node.expect_all_read();
+      if (proto.output_size() != 1) fail(Code::kInvalidModel, "one output is expected");
+      return define(proto.output(0), std::move(result), scope);
     } else {
       outputs = row->import(node);
     }

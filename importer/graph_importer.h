@@ -53,12 +53,14 @@ class GraphImporter {
   enum class State : uint8_t {
     kImported,  // value is kNone for an argument that a function call leaves out
     kLost,      // what should produce it is not supported, which has been reported
+    kSequence,  // of tensors, which are all known
     kLeftOut,   // an output that a supported node does not compute: reported when used
   };
   struct Known {
     State state = State::kLost;
     ValueId value = ValueId::kNone;
     std::string what = {}, node = {}, reason = {};  // of kLeftOut, for the report
+    std::vector<ValueId> sequence = {};             // of kSequence
   };
   using Opsets = std::map<std::string, int, std::less<>>;
   // Where names are looked up: the graph's, a function call's, or a body's.
@@ -99,9 +101,11 @@ class GraphImporter {
   const Known& use(const std::string& name, Scope& scope);
   ValueId capture(ValueId outer, Scope& scope);
   static bool known_outside(const std::vector<Size>& elements, const Scope& scope);
-  // False if an input comes from a node that is not supported.
+  // False if an input comes from a node that is not supported, or is a sequence.
   bool find_inputs(const anneal_onnx::NodeProto& proto, Scope& scope, std::vector<ValueId>* inputs);
   void define(const std::string& name, Known known, Scope& scope);
+  bool report_sequences(const anneal_onnx::NodeProto& proto, const std::string& name,
+                        bool takes_one, Scope& scope);
   // Reports what the node's bodies need and Anneal does not have.
   void report_bodies(const anneal_onnx::NodeProto& proto, const std::string& name,
                      const Scope& scope);
@@ -111,6 +115,11 @@ class GraphImporter {
                       const Scope& scope);
   void define_unsupported(const anneal_onnx::NodeProto& proto, Scope& scope);
   void check_declared_types(const anneal_onnx::GraphProto& graph);
+
+  // sequences.cc. Whether the node makes or takes a sequence, and what its output is.
+  static bool is_sequence_operator(const anneal_onnx::NodeProto& proto);
+  bool is_of_sequences(const anneal_onnx::NodeProto& proto, Scope& scope);
+  Known import_sequence(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope);
 
   // control_flow.cc. Each gives the values of the node's outputs; none if something in a body is
   // not supported, which has been reported.
