@@ -114,6 +114,18 @@ Facts infer(const If& op, const InferInputs& inputs) {
   return facts;
 }
 
+namespace {
+
+// How many iterations there are, if conditions do not matter.
+Size counted_length(const InferInputs& inputs) {
+  if (!inputs.has(0)) refuse("it is counted and has no trip count");
+  const auto trips = inputs.elements(0);
+  return trips && trips->size() == 1 ? rules::at_least(trips->front(), 0, inputs.sizes())
+                                     : Size::unknown();
+}
+
+}  // namespace
+
 Facts infer(const Loop& op, const InferInputs& inputs) {
   const int carried = require_carried(op.carried, inputs.count() - 2);
   const Signature& body = inputs.body(op.body);
@@ -125,13 +137,14 @@ Facts infer(const Loop& op, const InferInputs& inputs) {
   if (static_cast<int>(body.outputs.size()) < 1 + carried)
     refuse(fmt::format("a body of {} outputs for {} carried values", body.outputs.size(), carried));
   require_one_of(body.outputs[0], DataType::kBool, "body's next condition", inputs.sizes());
+  const Size length = op.counted ? counted_length(inputs) : Size::unknown();
   const Outer outer(inputs);
   Facts facts;
   for (int k = 0; k < carried; ++k)
     facts.push_back(
         carried_fact(inputs.type(2 + k), body.outputs[1 + static_cast<size_t>(k)], outer));
   for (size_t k = 1 + static_cast<size_t>(carried); k < body.outputs.size(); ++k) {
-    Shape shape{Size::unknown()};
+    Shape shape{length};
     for (const Size size : outer.seen(body.outputs[k].shape)) shape.push_back(size);
     facts.push_back(rules::make_fact(body.outputs[k].dtype, shape));
   }

@@ -429,10 +429,14 @@ struct If {
 
 // inputs: [trip count: i64 scalar], [condition: bool scalar], carried values, captures. body:
 // iteration (i64 scalar), condition (bool scalar), carried, captures -> condition, carried,
-// elements. outputs: carried, then the elements of all iterations stacked on a new axis 0.
+// elements. outputs: carried, then the elements of all iterations stacked on a new axis 0. counted:
+// it goes through all iterations of the trip count, whatever the conditions are.
 struct Loop {
   int64_t body = 0, carried = 0;
-  static void fields(auto& op, auto&& f) { f("body", op.body), f("carried", op.carried); }
+  bool counted = false;
+  static void fields(auto& op, auto&& f) {
+    f("body", op.body), f("carried", op.carried), f("counted", op.counted);
+  }
   bool operator==(const Loop&) const = default;
 };
 

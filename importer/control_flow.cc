@@ -84,6 +84,22 @@ void align_numbers(Graph& a, Graph& b) {
   }
 }
 
+// Whether the conditions of a loop, which has a trip count, are true from the first to the last:
+// the body gives back the one it got, or one that is known, its own or a captured one.
+bool stays_true(const Graph& graph, const std::vector<ValueId>& layer_inputs, const Graph& body,
+                size_t carried) {
+  const auto is_true = [](const Graph& of, ValueId id) {
+    const auto& elements = of.value(id).fact.elements;
+    return elements && elements->size() == 1 && elements->front() == Size(1);
+  };
+  if (layer_inputs[1] != ValueId::kNone && !is_true(graph, layer_inputs[1])) return false;
+  const ValueId next = body.outputs()[0].value;
+  if (next == body.inputs()[1] || is_true(body, next)) return true;
+  for (size_t i = 2 + carried; i < layer_inputs.size(); ++i)
+    if (body.inputs()[i] == next) return is_true(graph, layer_inputs[i]);
+  return false;
+}
+
 }  // namespace
 
 bool BranchChoices::takes_then(const NodeProto& node) {
@@ -425,12 +441,14 @@ std::optional<Outputs> GraphImporter::import_loop(const NodeProto& proto, Node& 
   const size_t count = body.graph.outputs().size() - 1;
   std::vector<std::string> names = names_of_outputs(node, count);
   if (first) std::fill(names.begin() + static_cast<ptrdiff_t>(carried), names.end(), "");
+  const bool counted =
+      inputs[0] != ValueId::kNone && stays_true(graph, inputs, body.graph, carried);
   graph.add_body(std::move(body.graph));
-  const LayerId layer =
-      graph.add({.name = node.name(),
-                 .op = Loop{.body = index, .carried = static_cast<int64_t>(carried)},
-                 .inputs = std::move(inputs),
-                 .output_names = std::move(names)});
+  const LayerId layer = graph.add(
+      {.name = node.name(),
+       .op = Loop{.body = index, .carried = static_cast<int64_t>(carried), .counted = counted},
+       .inputs = std::move(inputs),
+       .output_names = std::move(names)});
   Outputs outputs = graph.layer(layer).outputs;
   for (size_t k = carried; first && k < count; ++k) {
     const ValueId element = (*first)[k - carried];

@@ -135,16 +135,25 @@ void PlanRun::finish_carried(const Step& step, const Iteration& state) {
   }
 }
 
-// Room behind the elements stacked so far.
-TensorView PlanRun::next_element(PlanRun& body, size_t output, const Dims& dims, Iteration& state,
-                                 size_t k) {
+// Where element k of this iteration of a Loop goes: its place in the result, or room behind those
+// stacked so far where only the run tells how many there are.
+TensorView PlanRun::next_element(const Step& step, const Dims& dims, Iteration& state, size_t k) {
   auto& [element, buffer] = state.stacked[k];
+  const uint32_t output = step.outputs[state.carried.size() + k];
+  const Slot& slot = plan_.slots[output];
   if (!element) element = dims;
-  const Slot& slot = body.plan().slots[body.plan().outputs[output]];
   if (*element != dims)
     fail(Code::kInvalidArgument,
-         fmt::format("\"{}\" is {} in iteration {}, and was {} before", slot.name, to_text(dims),
-                     state.number, to_text(*element)));
+         fmt::format("\"{}\" is stacked of {} in iteration {}, and of {} before", slot.name,
+                     to_text(dims), state.number, to_text(*element)));
+  if (slot.storage != Storage::kLate) {
+    const Dims& whole = slots_[output].dims;
+    if (state.number >= whole[0] || with_axis(dims, 0, whole[0]) != whole)
+      fail(Code::kInvalidArgument,
+           fmt::format("\"{}\" of {} has no place for {} in iteration {}", slot.name,
+                       to_text(whole), to_text(dims), state.number));
+    return slice_of(slots_[output], 0, state.number);
+  }
   const size_t bytes = bytes_of(slot.type.dtype, dims);
   const size_t used = bytes * static_cast<size_t>(state.length);
   grow(buffer, used, used + bytes);
@@ -166,36 +175,43 @@ Dims PlanRun::dims_of_nothing(const Shape& shape) const {
 void PlanRun::run_loop(const Step& step, const Loop& op, Iteration& state, Team& team) {
   PlanRun& body = *bodies_[static_cast<size_t>(op.body)];
   const auto carried = static_cast<size_t>(op.carried);
-  const bool counted = step.inputs[0] != kNoSlot;
-  const int64_t trips = counted ? value_of<int64_t>(slots_[step.inputs[0]], "trip count") : 0;
-  state.condition = step.inputs[1] == kNoSlot || is_true(slots_[step.inputs[1]]);
+  const bool has_count = step.inputs[0] != kNoSlot;
+  const int64_t trips = has_count ? value_of<int64_t>(slots_[step.inputs[0]], "trip count") : 0;
+  state.condition = op.counted || step.inputs[1] == kNoSlot || is_true(slots_[step.inputs[1]]);
   begin_carried(step, 2, carried, state);
   for (size_t i = 2 + carried; i < step.inputs.size(); ++i)
     body.set_input(i, slots_[step.inputs[i]]);
 
   const size_t first_stacked = 1 + carried;
-  for (; state.condition && (!counted || state.number < trips); ++state.number) {
+  for (; state.condition && (!has_count || state.number < trips); ++state.number) {
     body.set_input(0, scalar_view(DataType::kI64, state.number));
     body.set_input(1, scalar_view(DataType::kBool, state.condition));
     give_carried(body, 2, 1, state);
     for (size_t k = 0; k < state.stacked.size(); ++k)
       if (const auto dims = body.output_dims(first_stacked + k))
-        body.set_output(first_stacked + k, next_element(body, first_stacked + k, *dims, state, k));
+        body.set_output(first_stacked + k, next_element(step, *dims, state, k));
     run_body(body, step, state.number, team);
     for (size_t k = 0; k < state.stacked.size(); ++k) {
       if (body.output_dims(first_stacked + k)) continue;
       const TensorView result = body.output(first_stacked + k);
-      strided_copy(next_element(body, first_stacked + k, result.dims, state, k), result);
+      strided_copy(next_element(step, result.dims, state, k), result);
     }
     take_carried(body, 1, state);
     ++state.length;
-    state.condition = is_true(body.output(0));
+    state.condition = op.counted || is_true(body.output(0));
   }
 
   finish_carried(step, state);
   for (size_t k = 0; k < state.stacked.size(); ++k) {
     auto& [element, buffer] = state.stacked[k];
     const uint32_t output = step.outputs[carried + k];
+    if (plan_.slots[output].storage != Storage::kLate) {
+      if (slots_[output].dims[0] != state.length)
+        fail(Code::kInvalidArgument,
+             fmt::format("\"{}\" of {} is stacked of {} iterations", plan_.slots[output].name,
+                         to_text(slots_[output].dims), state.length));
+      continue;
+    }
     if (!element)
       element =
           dims_of_nothing(body.plan().slots[body.plan().outputs[first_stacked + k]].type.shape);

@@ -109,8 +109,7 @@ class PlanRun {
   void give_carried(PlanRun& body, size_t first_input, size_t first_output, Iteration& state);
   void take_carried(PlanRun& body, size_t first_output, Iteration& state);
   void finish_carried(const Step& step, const Iteration& state);
-  TensorView next_element(PlanRun& body, size_t output, const Dims& dims, Iteration& state,
-                          size_t k);
+  TensorView next_element(const Step& step, const Dims& dims, Iteration& state, size_t k);
   Dims dims_of_nothing(const Shape& shape) const;
 
   const Plan& plan_;

@@ -1,4 +1,5 @@
 // If, Loop and Scan in an engine: bodies as sub-plans, with real sizes.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -135,6 +136,64 @@ TEST(ControlFlow, LoopStopsByCountAndByCondition) {
     EXPECT_THAT(got["seen"], IsEmpty());
     EXPECT_EQ(context.output("seen").dims, Dims({0, 2}));
   }
+}
+
+// What a counted loop stacks has a place before it runs; conditions, which it does not look at, are
+// false here.
+TEST(ControlFlow, CountedLoopsStackInPlace) {
+  const auto net = [](std::string_view trips) {
+    return fmt::format(R"txt(
+size N in 0..16 opt 4
+graph counted(x: f32[N,2])
+  const no: bool[] = {{false}}
+  const v: f32[2] = {{1, 2}}
+  n = SizeTensor() elements=[{}] scalar=true
+  body again(i: i64[], c: bool[], v1: f32[2])
+    w = Pointwise(v1) program="(f32)->(f32) mul($0,2f32)"
+    k = Pointwise(i) program="(i64)->(f32) f32($0)"
+    return c, w, v1 as seen, k
+  end
+  last, seen, numbers = Loop(n, no, v) body=0 carried=1 counted=true
+  s = Softmax(numbers) axis=0
+  return last, seen, numbers, s
+)txt",
+                       trips);
+  };
+  const auto engine = engine_of(build_text(net("N")));
+  for (const Slot& slot : engine->plan().slots) EXPECT_NE(slot.storage, Storage::kLate);
+  ExecutionContext context(engine);
+  for (const int64_t n : {3, 1, 0, 3}) {
+    auto got = run(context, *engine, {random_f32({n, 2}, 1)});
+    EXPECT_EQ(context.output("seen").dims, Dims({n, 2}));
+    EXPECT_EQ(got["last"].front(), static_cast<float>(1 << n));
+    EXPECT_EQ(got["numbers"].size(), static_cast<size_t>(n));
+    if (n == 3) {
+      EXPECT_THAT(got["seen"], ElementsAre(1, 2, 2, 4, 4, 8));
+      EXPECT_THAT(got["numbers"], ElementsAre(0, 1, 2));
+    }
+  }
+  const auto three = engine_of(build_text(net("3")));
+  EXPECT_EQ(three->outputs()[1].dims, Dims({3, 2}));
+  ExecutionContext fixed(three);
+  std::vector<float> seen(12, -1);  // every other element
+  const Tensor x = random_f32({1, 2}, 1);
+  fixed.set_input("x", x.view());
+  fixed.set_output("seen",
+                   {DataType::kF32, {3, 2}, {4, 2}, reinterpret_cast<std::byte*>(seen.data())});
+  fixed.run();
+  EXPECT_THAT(seen, ElementsAre(1, -1, 2, -1, 2, -1, 4, -1, 4, -1, 8, -1));
+}
+
+TEST(ControlFlow, ACountedLoopHasATripCount) {
+  EXPECT_THROW(parse_graph(R"txt(
+graph counted(v: f32[2])
+  body again(i: i64[], c: bool[], v1: f32[2])
+    return c, v1
+  end
+  y = Loop(_, _, v) body=0 carried=1 counted=true
+  return y
+)txt"),
+               Error);
 }
 
 // The carried list grows by one each time, and the body's own sizes with it.

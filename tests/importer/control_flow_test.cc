@@ -125,6 +125,44 @@ TEST(ImportControlFlow, CarriedSizesThatChangeAreSymbols) {
   EXPECT_EQ(sizes.text(graph.value(graph.outputs()[1].value).type().shape), "[all.size0,1,K]");
 }
 
+// How often a Loop runs is known if its trip count is, and if no condition can end it before.
+TEST(ImportControlFlow, StackedResultsHaveTheLengthOfACountedLoop) {
+  enum class Next { kGiven, kOwn, kCaptured, kCarried, kComputed };
+  const auto type_of = [](const std::string& count, const std::string& first, Next next) {
+    ModelBuilder model;
+    model.input("x", {"N", "2"}).input("n", {}, kInt64).input("b", {}, kBool).output("y");
+    model.integers("five", {5}).integers("zero", {0});
+    model.small_integers("yes", {}, kBool, {1}).small_integers("no", {}, kBool, {0});
+    model.node("Shape", {"x"}, {"s"});
+    model.node("Gather", {"s", "zero"}, {"rows"});
+    ModelBuilder loop;
+    loop.input("i", {}, kInt64).input("c", {}, kBool).input("v", {}, kBool);
+    loop.small_integers("true", {}, kBool, {1});
+    const std::string from = next == Next::kGiven      ? "c"
+                             : next == Next::kOwn      ? "true"
+                             : next == Next::kCaptured ? "yes"
+                                                       : "v";
+    loop.node(next == Next::kComputed ? "Not" : "Identity", {from}, {"c2"});
+    loop.node("Not", {"v"}, {"v2"});
+    loop.node("Exp", {"x"}, {"e"});
+    loop.output("c2").output("v2").output("e");
+    set(model.node("Loop", {count, first, "yes"}, {"last", "y"}, "loop"), "body", loop);
+    const Graph graph = import(model);
+    return graph.sizes().text(graph.value(graph.outputs()[0].value).type().shape);
+  };
+  EXPECT_EQ(type_of("five", "", Next::kGiven), "[5,N,2]");
+  EXPECT_EQ(type_of("five", "yes", Next::kOwn), "[5,N,2]");
+  EXPECT_EQ(type_of("five", "yes", Next::kCaptured), "[5,N,2]");
+  EXPECT_EQ(type_of("rows", "", Next::kGiven), "[N,N,2]");
+  const std::string unknown = "[y.size0,N,2]";
+  EXPECT_EQ(type_of("n", "", Next::kGiven), unknown);
+  EXPECT_EQ(type_of("", "yes", Next::kGiven), unknown);
+  EXPECT_EQ(type_of("five", "b", Next::kGiven), unknown);
+  EXPECT_EQ(type_of("five", "no", Next::kGiven), unknown);
+  EXPECT_EQ(type_of("five", "yes", Next::kCarried), unknown);
+  EXPECT_EQ(type_of("five", "yes", Next::kComputed), unknown);
+}
+
 TEST(ImportControlFlow, NodesWaitForWhatTheirBodiesUse) {
   ModelBuilder model;
   model.input("c", {}, kBool).input("x", {"2"}).output("y");
