@@ -128,7 +128,7 @@ void check_lifetimes(const Plan& plan) {
 }
 
 void check_types(const Plan& plan, std::span<const Tensor> weights, SizeTable& sizes) {
-  const auto facts = infer_slots(plan, weights, {}, sizes);
+  const auto facts = infer_slots(plan, weights, sizes);
   for (size_t i = 0; i < plan.slots.size(); ++i) {
     if (!facts[i]) continue;
     const Slot& slot = plan.slots[i];
@@ -214,15 +214,11 @@ int64_t extent(const Dims& dims, const Dims& strides) {
 }
 
 std::vector<std::optional<Fact>> infer_slots(const Plan& plan, std::span<const Tensor> weights,
-                                             std::span<const Dims> dims_of_inputs,
                                              SizeTable& sizes) {
   std::vector<std::optional<Fact>> facts(plan.slots.size());
   std::vector<TensorView> values(plan.slots.size());
-  for (size_t i = 0; i < plan.inputs.size(); ++i) {
-    Fact fact{plan.slots[plan.inputs[i]].type, std::nullopt};
-    if (!dims_of_inputs.empty()) fact.type.shape = shape_of(dims_of_inputs[i]);
-    facts[plan.inputs[i]] = fact;
-  }
+  for (const uint32_t input : plan.inputs)
+    facts[input] = Fact{plan.slots[input].type, std::nullopt};
   for (size_t i = 0; i < plan.slots.size(); ++i) {
     if (plan.slots[i].storage != Storage::kWeight) continue;
     values[i] = weights[plan.slots[i].offset].view();
@@ -252,8 +248,7 @@ std::vector<std::optional<Fact>> infer_slots(const Plan& plan, std::span<const T
           for (size_t i = 0; i < outputs.size(); ++i) {
             const uint32_t output = step.outputs[i];
             facts[output] = seen[output] = std::move(outputs[i]);
-            if (dims_of_inputs.empty())
-              name_unknown_sizes(seen[output]->type.shape, plan.slots[output].type.shape);
+            name_unknown_sizes(seen[output]->type.shape, plan.slots[output].type.shape);
           }
         });
   }

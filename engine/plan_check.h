@@ -12,12 +12,10 @@ namespace anneal {
 // read and by one step, lifetimes cover all uses, arena buffers that live together do not overlap.
 void check_plan(const Plan& plan, std::span<const Tensor> weights);
 
-// Types of all slots as inference derives them step by step from the inputs' types, for the sizes
-// bound in `dims_of_inputs` (one per plan input), or symbolic ones where it is empty. A slot that
-// no step writes and that is neither input nor weight has no type. Fails as infer_layer does,
-// naming the step.
+// Types of all slots as inference derives them step by step from the inputs' types. A slot that no
+// step writes and that is neither input nor weight has no type. Fails as infer_layer does, naming
+// the step.
 std::vector<std::optional<Fact>> infer_slots(const Plan& plan, std::span<const Tensor> weights,
-                                             std::span<const Dims> dims_of_inputs,
                                              SizeTable& sizes);
 
 // Whether every size is known, so that the arena is placed in the plan, not when sizes are bound.
