@@ -26,11 +26,15 @@ bool is_row_major(const Shape& shape, const Shape& strides, SizeTable& sizes) {
   return true;
 }
 
+// Where the counts of elements are only taken to be equal, a kernel compares them.
 std::optional<ViewOf> view_of_reshape(const Graph& graph, const Layer& layer,
                                       const Shape& input_strides) {
+  SizeTable& sizes = graph.sizes();
   const Shape& from = graph.value(layer.inputs[0]).type().shape;
-  if (!is_row_major(from, input_strides, graph.sizes())) return std::nullopt;
-  return ViewOf{graph.sizes().row_major_strides(graph.value(layer.outputs[0]).type().shape), 0};
+  const Shape& to = graph.value(layer.outputs[0]).type().shape;
+  if (!is_row_major(from, input_strides, sizes) || sizes.product(from) != sizes.product(to))
+    return std::nullopt;
+  return ViewOf{sizes.row_major_strides(to), 0};
 }
 
 // A transpose that leaves the order of the axes longer than 1 alone is a reshape.

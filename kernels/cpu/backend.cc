@@ -30,6 +30,7 @@ constexpr KernelFamily kReferences[] = {
 };
 constexpr KernelFamily kFast[] = {
     cpu::copy_entries,                   //
+    cpu::pad_entries,                    //
     cpu::index_tuple_entries,            //
     cpu::tiled_pointwise_entries,        //
     cpu::onednn_conv_entries,            //

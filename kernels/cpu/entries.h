@@ -23,6 +23,7 @@ std::span<const KernelEntry> arg_reduce_entries();
 std::span<const KernelEntry> tiled_quantize_entries();
 std::span<const KernelEntry> recurrent_entries();
 std::span<const KernelEntry> copy_entries();
+std::span<const KernelEntry> pad_entries();
 std::span<const KernelEntry> index_tuple_entries();
 
 // References: readable, and right for every type, stride and epilogue that infer() accepts.

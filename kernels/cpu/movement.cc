@@ -1,5 +1,5 @@
 // Ops that copy elements, by copy plans: "cpu.reshape.copy", "cpu.transpose.blocked",
-// "cpu.slice.copy", "cpu.expand.copy", "cpu.concat.copy", "cpu.pad.copy", "cpu.gather.copy". Where
+// "cpu.slice.copy", "cpu.expand.copy", "cpu.concat.copy", "cpu.gather.copy". Where
 // an op is a view of its input, an epilogue runs as a tape on that view.
 #include <fmt/format.h>
 
@@ -169,7 +169,9 @@ class ReshapeCopy final : public Kernel {
     const TensorView &x = inputs[0], &y = outputs[0];
     const size_t size = size_of(x.dtype);
     const Dims dense = row_major_strides(y.dims);
-    check(count(x.dims) == count(y.dims), "Reshape keeps the number of elements");
+    if (count(x.dims) != count(y.dims))
+      fail(Code::kInvalidArgument, fmt::format("Reshape of {} to {} changes the number of elements",
+                                               to_text(x.dims), to_text(y.dims)));
     if (is_row_major(x)) {
       made->first = CopyPlan(size, y.dims, dense, y.strides);
     } else {
@@ -234,67 +236,6 @@ Made make_concat(const Concat& op, const Request& request) {
   return {std::make_unique<ConcatCopy>(op), {}};
 }
 
-struct PreparedPad final : Prepared {
-  CopyPlan fill, inside;
-  int64_t from = 0, to = 0;  // bytes, where the inside begins
-};
-
-// Fills the output, then copies what lies inside of the padding.
-class PadCopy final : public Kernel {
- public:
-  PadCopy(Dims begins, Dims ends) : begins_(begins), ends_(ends) {}
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs, int) const override {
-    auto made = std::make_unique<PreparedPad>();
-    const TensorView &x = inputs[0], &y = outputs[0];
-    const auto size = static_cast<int64_t>(size_of(x.dtype));
-    Dims dims = x.dims;
-    for (int axis = 0; axis < x.dims.rank(); ++axis) {
-      const int64_t crop_begin = std::min(std::max<int64_t>(-begins_[axis], 0), dims[axis]);
-      const int64_t crop_end =
-          std::min(std::max<int64_t>(-ends_[axis], 0), dims[axis] - crop_begin);
-      dims[axis] -= crop_begin + crop_end;
-      made->from += crop_begin * x.strides[axis] * size;
-      made->to += std::max<int64_t>(begins_[axis], 0) * y.strides[axis] * size;
-    }
-    const bool all = dims == y.dims;
-    if (!all)
-      made->fill = CopyPlan(size_of(x.dtype), y.dims, Dims::filled(y.dims.rank(), 0), y.strides);
-    made->inside = CopyPlan(size_of(x.dtype), dims, x.strides, y.strides);
-    return made;
-  }
-  void launch(const LaunchArgs& args) const override {
-    const auto& p = static_cast<const PreparedPad&>(*args.prepared);
-    static constexpr std::byte kZero[8] = {};
-    const bool has_value = args.inputs.size() > 2 && args.inputs[2].data != nullptr;
-    const std::byte* const value = has_value ? args.inputs[2].data : kZero;
-    std::byte* const y = args.outputs[0].data;
-    if (p.fill.elements() > 0) p.fill.run(value, y, args.team);
-    if (p.inside.elements() > 0) p.inside.run(args.inputs[0].data + p.from, y + p.to, args.team);
-  }
-
- private:
-  Dims begins_, ends_;
-};
-
-Made make_pad(const Pad& op, const Request& request) {
-  if (has_epilogue(request)) return refuse("an epilogue");
-  if (op.mode != PadMode::kConstant) return refuse("only constant padding");
-  const Tensor* pads = request.inputs[1].constant;
-  if (pads == nullptr) return refuse("pads that are not constant");
-  const int rank = request.inputs[0].type.shape.rank();
-  if (pads->count() != 2 * rank) return refuse("pads that do not fit the input");
-  Dims begins, ends;
-  for (int axis = 0; axis < rank; ++axis) {
-    begins.push_back(load_integer(pads->view(), axis));
-    ends.push_back(load_integer(pads->view(), axis + rank));
-    if (begins[axis] == std::numeric_limits<int64_t>::min() ||
-        ends[axis] == std::numeric_limits<int64_t>::min())
-      return refuse("pads that do not fit the input");
-  }
-  return {std::make_unique<PadCopy>(begins, ends), {}};
-}
-
 struct PreparedGather final : Prepared {
   CopyPlan slice;  // for one index
   Dims index_dims, index_strides, to_strides;
@@ -357,7 +298,6 @@ constexpr KernelEntry kEntries[] = {
     entry<Slice, make_slice>("cpu.slice.copy"),
     entry<Expand, make_expand>("cpu.expand.copy"),
     entry<Concat, make_concat>("cpu.concat.copy"),
-    entry<Pad, make_pad>("cpu.pad.copy"),
     entry<Gather, make_gather>("cpu.gather.copy"),
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "anneal/kernels/cpu/entries.h"
+#include "anneal/kernels/cpu/pad.h"
 #include "anneal/kernels/cpu/reference.h"
 
 namespace anneal::cpu {
@@ -15,7 +16,9 @@ void reshape(const Reshape&, const ReferenceArgs& args) {
   const TensorView& x = args.inputs[0];
   const TensorView& y = args.results[0];
   const int64_t elements = count(y.dims);
-  check(count(x.dims) == elements, "Reshape keeps the number of elements");
+  if (count(x.dims) != elements)
+    fail(Code::kInvalidArgument, fmt::format("Reshape of {} to {} changes the number of elements",
+                                             to_text(x.dims), to_text(y.dims)));
   if (is_row_major(x) && is_row_major(y)) {
     copy_elements(row_major_view(x.dtype, {elements}, x.data),
                   row_major_view(y.dtype, {elements}, y.data), args.team);
@@ -80,20 +83,6 @@ void slice(const Slice&, const ReferenceArgs& args) {
   }
   copy_elements(with_offset(x, offset), y, args.team);
 }
-
-// Which element of an axis of `size` is at `position`, that may lie outside; -1: none, a constant.
-int64_t padded_position(PadMode mode, int64_t position, int64_t size) {
-  if (position >= 0 && position < size) return position;
-  if (mode == PadMode::kConstant) return -1;
-  if (size == 0) fail(Code::kInvalidArgument, "Pad: there is nothing to repeat in an empty axis");
-  if (mode == PadMode::kEdge) return position < 0 ? 0 : size - 1;
-  const int64_t period = mode == PadMode::kWrap ? size : std::max<int64_t>(2 * size - 2, 1);
-  const int64_t within = (position % period + period) % period;
-  return within < size ? within : period - within;
-}
-
-// Elements that a negative pad takes away from `size`.
-int64_t cropped(int64_t pad, int64_t size) { return pad >= 0 ? 0 : pad <= -size ? size : -pad; }
 
 // Negative pads crop before the rest is extended.
 void pad(const Pad& op, const ReferenceArgs& args) {

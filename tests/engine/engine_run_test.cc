@@ -290,5 +290,24 @@ TEST(EngineRun, WrongBindingsAreRefusedByName) {
               HasSubstr("with these inputs it is [6,5]"));
 }
 
+// For an odd N the shapes do not hold equally many elements.
+TEST(EngineRun, AReshapeOfOpenSizesIsChecked) {
+  const auto engine = engine_of(build_text(R"txt(
+graph odd(x: f32[N,2], k: f32[K])
+  s = ShapeOf(k) start=0 end=1
+  t = Concat(s, i64{4}) axis=0
+  y = Reshape(x, t)
+  return y
+)txt"));
+  ExecutionContext context(engine);
+  const auto shapes = [&](int64_t n, int64_t k) {
+    return run(context, *engine, {random_f32({n, 2}, 1), random_f32({k}, 2)})["y"].size();
+  };
+  EXPECT_EQ(shapes(6, 3), 12u);
+  EXPECT_THROW(shapes(5, 2), Error);
+  EXPECT_THROW(shapes(5, 3), Error);
+  EXPECT_EQ(shapes(4, 2), 8u);
+}
+
 }  // namespace
 }  // namespace anneal::testing

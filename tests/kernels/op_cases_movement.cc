@@ -42,6 +42,11 @@ std::vector<OpCase> movement_op_cases() {
       {"pad_value_and_crop", Pad{}, {"i32[5,7]", "i64[4]={-1,2,3,-4}", "i32[]={-7}"}},
       {"pad_reflect", Pad{PadMode::kReflect}, {"f32[2,5,3]", "i64[6]={0,2,1,0,4,2}"}},
       {"pad_edge_u8", Pad{PadMode::kEdge}, {"u8[3,5]=0..255", "i64[4]={1,0,2,3}"}},
+      {"pad_reflect_long", Pad{PadMode::kReflect}, {"f32[3,4]", "i64[4]={5,9,7,10}"}},
+      {"pad_reflect_one", Pad{PadMode::kReflect}, {"u8[1,3]", "i64[4]={2,0,1,0}"}},
+      {"pad_crop_and_wrap", Pad{PadMode::kWrap}, {"i64[6,5]", "i64[4]={-2,3,5,-1}"}},
+      {"pad_edge_of_crop", Pad{PadMode::kEdge}, {"f32[2,6,3]", "i64[6]={0,-3,2,1,4,-1}"}},
+      {"pad_an_empty_axis", Pad{}, {"f32[0,3]", "i64[4]={2,1,0,1}", "f32[]={5}"}},
       {"pad_wrap_f16", Pad{PadMode::kWrap}, {"f16[3,5]", "i64[4]={4,0,2,7}"}},
 
       {"expand_rows", Expand{}, {"f32[7]", "i64[2]={23,7}"}},
