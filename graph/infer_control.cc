@@ -90,7 +90,9 @@ Facts infer(const Require&, const InferInputs& inputs) {
   require_one_of(inputs.type(1), DataType::kBool, "condition", inputs.sizes());
   const auto condition = inputs.integers(1);
   if (condition && condition->size() == 1 && condition->front() == 0)
-    refuse("what the engine is built on does not hold: the condition is false");
+    refuse(
+        "the condition that the engine would hold is false with these sizes: build for others "
+        "(--shapes)");
   // What is computed from elements that are known needs no layer: this one would be lost with them.
   return {rules::make_fact(inputs.dtype(0), inputs.shape(0),
                            condition ? inputs.elements(0) : std::nullopt)};

@@ -1,5 +1,7 @@
-// If, Loop and Scan: bodies become graphs beside the graph, and what they use from outside becomes
-// their inputs. A branch whose condition is known is imported as if it stood in the graph itself.
+// Loop and Scan, and what all control flow shares: bodies become graphs beside the graph, and what
+// they use from outside becomes their inputs.
+#include "anneal/importer/control_flow.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -14,23 +16,6 @@ using anneal_onnx::GraphProto;
 using anneal_onnx::NodeProto;
 
 constexpr int kMaxBodyDepth = 32;
-constexpr int kMaxTries = 64;  // of choices between branches
-// A body inside others may be imported again for each way to see the outer ones.
-constexpr int kMaxNodesAgain = 1'000'000;
-
-const GraphProto& graph_attribute(const NodeProto& proto, Node& node, std::string_view name) {
-  node.ignore(name);
-  for (const auto& attribute : proto.attribute())
-    if (attribute.name() == name && attribute.has_g()) return attribute.g();
-  node.invalid("attribute \"" + std::string(name) + "\" is missing");
-}
-
-// The values that a layer of control flow has for each of its outputs.
-std::vector<std::string> names_of_outputs(const Node& node, size_t count) {
-  std::vector<std::string> names;
-  for (size_t k = 0; k < count; ++k) names.push_back(node.output_name(static_cast<int>(k)));
-  return names;
-}
 
 void require_tensors(const Node& node, size_t from, size_t count) {
   for (size_t i = from; i < from + count; ++i) static_cast<void>(node.input(static_cast<int>(i)));
@@ -52,36 +37,11 @@ Shape without_axis(const Shape& shape, int64_t axis) {
   return rest;
 }
 
-bool of_same_ranks(const Graph& a, const Graph& b) {
-  const Signature of_a = a.signature(), of_b = b.signature();
-  for (size_t k = 0; k < of_a.outputs.size(); ++k)
-    if (of_a.outputs[k].shape.rank() != of_b.outputs[k].shape.rank()) return false;
-  return true;
-}
-
-bool is_one(const Shape& shape) {
-  return std::ranges::all_of(shape, [](Size size) { return size == Size(1); });
-}
-
-// Exporters mix a number with a tensor of one element: the one of more axes loses them.
-void align_numbers(Graph& a, Graph& b) {
-  for (size_t k = 0; k < a.outputs().size(); ++k) {
-    const auto shape_in = [&](const Graph& graph) {
-      return graph.value(graph.outputs()[k].value).type().shape;
-    };
-    const Shape of_a = shape_in(a), of_b = shape_in(b);
-    if (of_a.rank() == of_b.rank() || !is_one(of_a) || !is_one(of_b)) continue;
-    Graph& longer = of_a.rank() > of_b.rank() ? a : b;
-    const Graph::Output output = longer.outputs()[k];
-    const std::vector<int64_t> ones(static_cast<size_t>(std::min(of_a.rank(), of_b.rank())), 1);
-    const ValueId shape = longer.add_constant(
-        output.name + "/shape",
-        Tensor::of<int64_t>(DataType::kI64, {static_cast<int64_t>(ones.size())}, ones));
-    const LayerId reshape = longer.add({.name = output.name + "/number",
-                                        .op = Reshape{.allow_zero = true},
-                                        .inputs = {output.value, shape}});
-    longer.replace_output(k, longer.layer(reshape).outputs[0]);
-  }
+// Whether an integer or a condition of one element is surely at least, or surely less than, 1.
+std::optional<bool> at_least_one(const Graph& graph, ValueId value) {
+  const auto& elements = graph.value(value).fact.elements;
+  if (!elements || elements->size() != 1 || !elements->front().known()) return std::nullopt;
+  return elements->front().value() >= 1;
 }
 
 // Whether the conditions of a loop, which has a trip count, are true from the first to the last:
@@ -102,18 +62,17 @@ bool stays_true(const Graph& graph, const std::vector<ValueId>& layer_inputs, co
 
 }  // namespace
 
-bool BranchChoices::takes_then(const NodeProto& node) {
-  for (const auto& [known, takes_then] : choices_)
-    if (known == &node) return takes_then;
-  choices_.emplace_back(&node, true);
-  return true;
+const GraphProto& graph_attribute(const NodeProto& proto, Node& node, std::string_view name) {
+  node.ignore(name);
+  for (const auto& attribute : proto.attribute())
+    if (attribute.name() == name && attribute.has_g()) return attribute.g();
+  node.invalid("attribute \"" + std::string(name) + "\" is missing");
 }
 
-bool BranchChoices::next() {
-  while (!choices_.empty() && !choices_.back().second) choices_.pop_back();
-  if (choices_.empty() || ++tries_ > kMaxTries) return false;
-  choices_.back().second = false;
-  return true;
+std::vector<std::string> names_of_outputs(const Node& node, size_t count) {
+  std::vector<std::string> names;
+  for (size_t k = 0; k < count; ++k) names.push_back(node.output_name(static_cast<int>(k)));
+  return names;
 }
 
 std::optional<Outputs> GraphImporter::import_control_flow(const NodeProto& proto, Node& node,
@@ -145,14 +104,6 @@ void GraphImporter::add_body_input(const GraphProto& proto, int index, const Typ
          body.scope);
 }
 
-// first_node: how many were done before what is about to be done again.
-void GraphImporter::count_again(int first_node) {
-  nodes_again_ += nodes_done_ - first_node;
-  if (nodes_again_ > kMaxNodesAgain)
-    fail(Code::kUnsupported, "nested bodies whose types depend on each other: more than " +
-                                 std::to_string(kMaxNodesAgain) + " nodes imported again");
-}
-
 bool GraphImporter::import_body(const GraphProto& proto, Body& body) {
   for (const NodeProto& node : proto.node())
     for (const std::string& output : node.output())
@@ -160,112 +111,6 @@ bool GraphImporter::import_body(const GraphProto& proto, Body& body) {
   import_initializers(proto, body.scope);
   import_nodes(proto.node(), body.scope);
   return import_outputs(proto, body.scope);
-}
-
-std::optional<Outputs> GraphImporter::import_branch(const GraphProto& branch,
-                                                    const NodeProto& proto, const std::string& name,
-                                                    Scope& scope) {
-  Scope inner{.prefix = name + "/", .opsets = scope.opsets, .model = scope.model, .outer = &scope};
-  inner.attributes = scope.attributes;
-  inner.depth = scope.depth + 1;
-  for (int i = 0; i < proto.output_size(); ++i) {
-    if (proto.output(i).empty()) continue;
-    const auto outer = scope.outer_names.find(proto.output(i));
-    inner.outer_names.emplace(branch.output(i).name(), outer != scope.outer_names.end()
-                                                           ? outer->second
-                                                           : scope.prefix + proto.output(i));
-  }
-  import_initializers(branch, inner);
-  import_nodes(branch.node(), inner);
-  Outputs outputs;
-  for (int i = 0; i < proto.output_size(); ++i) {
-    const Known& known = use(branch.output(i).name(), inner);
-    if (known.value == ValueId::kNone) return std::nullopt;
-    outputs.push_back(known.value);
-  }
-  return outputs;
-}
-
-// The branch in place of the If, with results that are refused where the condition differs.
-std::optional<Outputs> GraphImporter::assume_branch(bool condition, const GraphProto& branch,
-                                                    const NodeProto& proto, Node& node,
-                                                    Scope& scope) {
-  auto outputs = import_branch(branch, proto, node.name(), scope);
-  if (!outputs) return std::nullopt;
-  ValueId holds = node.input(0);
-  if (!condition) {
-    ProgramBuilder builder;
-    const Reg input = builder.input(0, DataType::kBool);
-    const Program negation = builder.finish(builder.apply(Opcode::kNot, input), DataType::kBool);
-    holds = node.layer(Pointwise{negation}, {holds}, "else");
-  }
-  for (size_t k = 0; k < outputs->size(); ++k)
-    (*outputs)[k] =
-        node.layer(Require{}, {(*outputs)[k], holds},
-                   std::string(condition ? "then" : "else") + "_branch_only" + std::to_string(k));
-  return outputs;
-}
-
-bool GraphImporter::import_if_valid(const GraphProto& proto, Body& body,
-                                    std::exception_ptr& error) {
-  try {
-    return import_body(proto, body);
-  } catch (const Error& invalid) {
-    if (invalid.code() != Code::kInvalidModel) throw;
-    error = std::current_exception();
-    return false;
-  }
-}
-
-std::optional<Outputs> GraphImporter::import_if(const NodeProto& proto, Node& node, Scope& scope) {
-  node.expect_inputs(1, 1);
-  const GraphProto& then_branch = graph_attribute(proto, node, "then_branch");
-  const GraphProto& else_branch = graph_attribute(proto, node, "else_branch");
-  for (const GraphProto* branch : {&then_branch, &else_branch})
-    if (branch->output_size() != proto.output_size())
-      node.invalid("a branch of " + std::to_string(branch->output_size()) + " outputs for " +
-                   std::to_string(proto.output_size()) + " of the node");
-  if (const auto condition = node.known_integers(0); condition && condition->size() == 1)
-    return import_branch(condition->front() != 0 ? then_branch : else_branch, proto, node.name(),
-                         scope);
-
-  // Both branches take the captures of both: those of the first come first in the second too.
-  const Unsupported before = unsupported_;
-  const int first_node = nodes_done_;
-  const auto then_body = begin_body(node.name() + "/then", scope);
-  const auto else_body = begin_body(node.name() + "/else", scope);
-  std::exception_ptr then_error, else_error;
-  bool complete = import_if_valid(then_branch, *then_body, then_error);
-  if (!then_error)
-    for (const ValueId value : then_body->scope.captures) capture(value, else_body->scope);
-  complete &= import_if_valid(else_branch, *else_body, else_error);
-  if (then_error && else_error) std::rethrow_exception(then_error);
-  if (then_error || else_error) {
-    unsupported_ = before;
-    count_again(first_node);
-    return assume_branch(!then_error, then_error ? else_branch : then_branch, proto, node, scope);
-  }
-  if (!complete) return std::nullopt;
-  for (const ValueId value : else_body->scope.captures) capture(value, then_body->scope);
-  align_numbers(then_body->graph, else_body->graph);
-  if (!of_same_ranks(then_body->graph, else_body->graph)) {
-    count_again(first_node);
-    const bool takes_then = choices_.takes_then(proto);
-    return assume_branch(takes_then, takes_then ? then_branch : else_branch, proto, node, scope);
-  }
-
-  Graph& graph = node.graph();
-  const auto index = static_cast<int64_t>(graph.bodies().size());
-  const size_t count = then_body->graph.outputs().size();
-  std::vector<ValueId> inputs = {node.input(0)};
-  inputs.insert(inputs.end(), then_body->scope.captures.begin(), then_body->scope.captures.end());
-  graph.add_body(std::move(then_body->graph));
-  graph.add_body(std::move(else_body->graph));
-  const LayerId layer = graph.add({.name = node.name(),
-                                   .op = If{.then_body = index, .else_body = index + 1},
-                                   .inputs = std::move(inputs),
-                                   .output_names = names_of_outputs(node, count)});
-  return graph.layer(layer).outputs;
 }
 
 // Imports a body whose carried values may change their sizes from iteration to iteration: a size
@@ -320,7 +165,7 @@ GraphImporter::Iterated GraphImporter::import_iterated(const GraphProto& proto, 
       // The sizes of the first iteration may be none that the body can have in the others.
       if (error.code() != Code::kInvalidModel || !vary_all()) throw;
       unsupported_ = before;
-      count_again(first_node);
+      choices_.count_again(nodes_done_ - first_node);
       continue;
     }
     bool changed = false;
@@ -342,7 +187,7 @@ GraphImporter::Iterated GraphImporter::import_iterated(const GraphProto& proto, 
     }
     if (!changed) return {std::move(body), ""};
     unsupported_ = before;
-    count_again(first_node);
+    choices_.count_again(nodes_done_ - first_node);
   }
 }
 
@@ -381,11 +226,7 @@ std::optional<Outputs> GraphImporter::import_first_iteration(const GraphProto& p
   import_nodes(proto.node(), inner);
 
   std::vector<ValueId> checks;
-  const auto known = [&](ValueId value) {
-    const auto& elements = node.graph().value(value).fact.elements;
-    return elements && elements->size() == 1 && elements->front().known() &&
-           elements->front().value() >= 1;
-  };
+  const auto known = [&](ValueId value) { return at_least_one(node.graph(), value) == true; };
   if (start.trips != ValueId::kNone) {
     if (!known(start.trips))
       checks.push_back(pointwise(node, "first/is_counted", {start.trips}, DataType::kBool,
@@ -422,9 +263,19 @@ std::optional<Outputs> GraphImporter::import_loop(const NodeProto& proto, Node& 
     for (const ValueId value : start.carried) inputs.push_back(node.graph().value(value).type());
     return inputs;
   };
+  const int first_node = nodes_done_;
   Iterated iterated = import_iterated(body_proto, node, types(), 2, carried, scope, 0);
   std::optional<Outputs> first;  // elements of an iteration before the loop
   if (!iterated.changes_rank.empty()) {
+    const auto is_none = [&](ValueId value) {
+      return value != ValueId::kNone && at_least_one(node.graph(), value) == false;
+    };
+    if (is_none(start.trips) || is_none(start.condition)) {
+      if (static_cast<size_t>(proto.output_size()) > carried)
+        node.unsupported("stacked results of no iteration, where " + iterated.changes_rank);
+      return Outputs(start.carried.begin(), start.carried.end());
+    }
+    choices_.count_again(nodes_done_ - first_node);
     first = import_first_iteration(body_proto, node, start, scope);
     if (!first) return std::nullopt;
     iterated = import_iterated(body_proto, node, types(), 2, carried, scope, 1);
@@ -454,6 +305,9 @@ std::optional<Outputs> GraphImporter::import_loop(const NodeProto& proto, Node& 
     const ValueId element = (*first)[k - carried];
     std::vector<Size> shape = {1};
     for (const Size size : graph.value(element).type().shape) shape.push_back(size);
+    if (static_cast<int>(shape.size()) != graph.value(outputs[k]).type().shape.rank())
+      node.unsupported("elements of stacked result " + std::to_string(k - carried) +
+                       " change their rank");
     const std::string suffix = "stacked" + std::to_string(k);
     const ValueId stack = reshape(node, element, shape, suffix + "/first");
     outputs[k] = node.result(Concat{}, {stack, outputs[k]}, suffix, static_cast<int>(k))[0];

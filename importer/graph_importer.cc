@@ -169,6 +169,7 @@ void GraphImporter::import_nodes(const NodeList& nodes, Scope& scope) {
   for (const int index : node_order(nodes)) {
     if (++nodes_done_ > kMaxNodes)
       fail(Code::kUnsupported, "more than " + std::to_string(kMaxNodes) + " nodes");
+    if (choices_.is_retry()) choices_.count_again(1);
     const NodeProto& proto = nodes[index];
     const std::string name = scope.prefix + node_name(proto, index);
     with_context([&] { return node_context(name, proto); },

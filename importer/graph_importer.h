@@ -27,19 +27,26 @@ namespace anneal {
 
 struct OpRow;
 
-// An If whose branches cannot both be in one graph (results of different rank, or one that the
-// types rule out): one is taken, and the engine refuses inputs that want the other. Which one is
-// right shows only in what follows, so a failed import is tried again with the next choices.
+// An If whose branches have results of different rank, so that they cannot both be in one graph as
+// they are: either they are made alike, or one is taken and the engine refuses inputs that want the
+// other. Which one is right shows only in what follows, so a failed import is tried again with the
+// next choices.
 class BranchChoices {
  public:
-  bool takes_then(const anneal_onnx::NodeProto& node);
-  // The next choices to try; false if there are none.
+  enum class Choice : uint8_t { kAlign, kThen, kElse };  // in the order they are tried
+
+  // first: what is tried first for a node that was not met before.
+  Choice choice(const anneal_onnx::NodeProto& node, Choice first);
+  // The next choices to try; false if there are none, or too much has been tried.
   bool next();
-  bool any() const { return !choices_.empty(); }
+  bool is_retry() const { return tries_ > 0; }
+  // Fails with kUnsupported if there are too many, in all tries together.
+  void count_again(int nodes);
 
  private:
-  std::vector<std::pair<const anneal_onnx::NodeProto*, bool>> choices_;  // in order of need
+  std::vector<std::pair<const anneal_onnx::NodeProto*, Choice>> choices_;  // in order of need
   int tries_ = 0;
+  int nodes_again_ = 0;  // imported more than once
 };
 
 // For one model, once. Does not change the model, which must outlive it.
@@ -121,8 +128,8 @@ class GraphImporter {
   bool is_of_sequences(const anneal_onnx::NodeProto& proto, Scope& scope);
   Known import_sequence(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope);
 
-  // control_flow.cc. Each gives the values of the node's outputs; none if something in a body is
-  // not supported, which has been reported.
+  // control_flow.cc, and branches.cc for If. Each gives the values of the node's outputs; none if
+  // something in a body is not supported, which has been reported.
   std::optional<Outputs> import_control_flow(const anneal_onnx::NodeProto& proto, Node& node,
                                              Scope& scope);
   std::optional<Outputs> import_if(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope);
@@ -140,7 +147,6 @@ class GraphImporter {
   void add_body_input(const anneal_onnx::GraphProto& proto, int index, const Type& type,
                       Body& body);
   bool import_body(const anneal_onnx::GraphProto& proto, Body& body);
-  void count_again(int first_node);
   // The same; a branch that the types rule out gives an error.
   bool import_if_valid(const anneal_onnx::GraphProto& proto, Body& body, std::exception_ptr& error);
   // A body that is run many times; none if something in it is not supported, which has been
@@ -171,7 +177,6 @@ class GraphImporter {
   std::map<FunctionKey, const anneal_onnx::FunctionProto*> functions_;
   Unsupported unsupported_;
   int nodes_done_ = 0;
-  int nodes_again_ = 0;  // of bodies that were imported more than once
   // By name of a Loop or Scan: which axes of each carried value vary.
   std::unordered_map<std::string, std::vector<std::vector<bool>>> varying_;
 };

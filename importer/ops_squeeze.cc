@@ -9,11 +9,17 @@ namespace anneal {
 namespace {
 
 // Without axes every axis of one element goes, and a size that is open decides the rank. It is
-// taken to be another one, which the engine checks: a model that calls it open hardly means 1.
+// taken to be another one, which the engine checks: a model that calls it open hardly means 1. So
+// 1 is not what to optimize for.
 ValueId input_of_open_sizes_not_one(Node& node) {
+  SizeTable& sizes = node.sizes();
   std::vector<Size> open;
-  for (const Size size : node.shape(0))
-    if (!size.known() && node.sizes().range(size).min <= 1) open.push_back(size);
+  for (const Size size : node.shape(0)) {
+    if (size.known() || sizes.range(size).min > 1) continue;
+    open.push_back(size);
+    const auto symbol = sizes.symbol_index(size);
+    if (symbol && sizes.symbols()[*symbol].bounds == Bounds{}) sizes.set_bounds(size, {.opt = 2});
+  }
   if (open.empty()) return node.input(0);
   const ValueId differ =
       pointwise(node, "open_sizes_differ", {node.sizes_value(open, "open_sizes")}, DataType::kI64,

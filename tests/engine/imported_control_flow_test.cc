@@ -21,6 +21,10 @@ void set_body(anneal_onnx::NodeProto& node, const std::string& name, ModelBuilde
   *attribute->mutable_g() = body.graph();
 }
 
+void cast_to_float(ModelBuilder& model, const std::string& from, const std::string& to) {
+  set(model.node("Cast", {from}, {to}), "to", int64_t{anneal_onnx::TensorProto::FLOAT});
+}
+
 std::shared_ptr<const Engine> engine_of_model(const ModelBuilder& model) {
   return engine_of(build(import_bytes(model.bytes(), "").graph, {}));
 }
@@ -61,23 +65,89 @@ TEST(ImportedControlFlow, CarriedValuesMayGetTheirAxesInTheFirstIteration) {
               HasSubstr("runs_at_least_once"));
 }
 
-TEST(ImportedControlFlow, ANumberAndATensorOfOneElementAreAlike) {
+// Exporters mix up true and [true].
+TEST(ImportedControlFlow, TruthsOfDifferentRankAreAlike) {
+  ModelBuilder model;
+  model.input("c", {}, kBool).input("x", {"1"}, kBool).input("z", {}, kBool).output("y");
+  ModelBuilder then_branch, else_branch;
+  then_branch.node("Identity", {"z"}, {"t"});
+  then_branch.output("t");
+  else_branch.node("Not", {"x"}, {"t"});
+  else_branch.output("t");
+  auto& node = model.node("If", {"c"}, {"truth"});
+  set_body(node, "then_branch", then_branch);
+  set_body(node, "else_branch", else_branch);
+  cast_to_float(model, "truth", "y");
+  const auto engine = engine_of_model(model);
+  EXPECT_EQ(engine->outputs()[0].dims.rank(), 0);
+  ExecutionContext context(engine);
+  const Tensor x = Tensor::of<uint8_t>(DataType::kBool, {1}, {{1}});
+  const Tensor z = number(DataType::kBool, 1);
+  EXPECT_THAT(run(context, *engine, {number(DataType::kBool, 1), x, z})["y"], ElementsAre(1));
+  EXPECT_THAT(run(context, *engine, {number(DataType::kBool, 0), x, z})["y"], ElementsAre(0));
+}
+
+// Other numbers keep their rank, which the rest of the model may rely on: a branch is taken.
+TEST(ImportedControlFlow, NumbersKeepTheirRank) {
   ModelBuilder model;
   model.input("c", {}, kBool).input("x", {"1"}).floats("three", {}, {3}).output("y");
   ModelBuilder then_branch, else_branch;
-  then_branch.node("Identity", {"three"}, {"t"});
+  then_branch.node("Identity", {"x"}, {"t"});
   then_branch.output("t");
-  else_branch.node("Neg", {"x"}, {"t"});
+  else_branch.node("Identity", {"three"}, {"t"});
   else_branch.output("t");
   auto& node = model.node("If", {"c"}, {"y"});
   set_body(node, "then_branch", then_branch);
   set_body(node, "else_branch", else_branch);
   const auto engine = engine_of_model(model);
-  EXPECT_EQ(engine->outputs()[0].dims.rank(), 0);
+  EXPECT_EQ(engine->outputs()[0].dims, Dims({1}));
+}
+
+// Where true and [true] are not alike to what follows, a branch is taken after all.
+TEST(ImportedControlFlow, TruthsAreAlikeOnlyWhereThatFits) {
+  ModelBuilder model;
+  model.input("c", {}, kBool).input("x", {"1"}, kBool).input("z", {}, kBool).output("y");
+  ModelBuilder then_branch, else_branch;
+  then_branch.node("Identity", {"x"}, {"t"});
+  then_branch.output("t");
+  else_branch.node("Identity", {"z"}, {"t"});
+  else_branch.output("t");
+  auto& node = model.node("If", {"c"}, {"t"});
+  set_body(node, "then_branch", then_branch);
+  set_body(node, "else_branch", else_branch);
+  set(model.node("Transpose", {"t"}, {"same"}), "perm", std::vector<int64_t>{0});
+  cast_to_float(model, "same", "y");
+  const auto engine = engine_of_model(model);
+  EXPECT_EQ(engine->outputs()[0].dims, Dims({1}));
+}
+
+// Of a loop that does nothing, whatever its body does to ranks.
+TEST(ImportedControlFlow, NoIterationGivesWhatTheLoopBeganWith) {
+  ModelBuilder model;
+  model.input("x", {"2"}).floats("begin", {}, {5}).integers("none", {0}).output("y");
+  ModelBuilder loop;
+  loop.input("i", {}, kInt64).input("c", {}, kBool).input("v", {"?"});
+  loop.output("c2").output("v2");
+  loop.node("Identity", {"c"}, {"c2"});
+  loop.node("Add", {"v", "x"}, {"v2"});
+  set_body(model.node("Loop", {"none", "", "begin"}, {"y"}, "loop"), "body", loop);
+  const auto engine = engine_of_model(model);
   ExecutionContext context(engine);
-  const Tensor x = Tensor::of<float>(DataType::kF32, {1}, {{5}});
-  EXPECT_THAT(run(context, *engine, {number(DataType::kBool, 1), x})["y"], ElementsAre(3));
-  EXPECT_THAT(run(context, *engine, {number(DataType::kBool, 0), x})["y"], ElementsAre(-5));
+  const Tensor x = Tensor::of<float>(DataType::kF32, {2}, {{10, 20}});
+  EXPECT_THAT(run(context, *engine, {x})["y"], ElementsAre(5));
+}
+
+TEST(ImportedControlFlow, StackedElementsOfOtherRankAreUnsupported) {
+  ModelBuilder model;
+  model.input("n", {}, kInt64).input("x", {"2"}).floats("begin", {}, {5}).output("y").output("all");
+  ModelBuilder loop;
+  loop.input("i", {}, kInt64).input("c", {}, kBool).input("v", {"?"});
+  loop.output("c2").output("v2").output("v3");
+  loop.node("Identity", {"c"}, {"c2"});
+  loop.node("Add", {"v", "x"}, {"v2"});
+  loop.node("Identity", {"v"}, {"v3"});
+  set_body(model.node("Loop", {"n", "", "begin"}, {"y", "all"}, "loop"), "body", loop);
+  EXPECT_THAT(error_of([&] { engine_of_model(model); }), HasSubstr("change their rank"));
 }
 
 // The branch that is taken for good gives a constant: that must not hide that the other is wanted.

@@ -3,14 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <functional>
 #include <initializer_list>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "anneal/core/error.h"
 #include "anneal/importer/onnx.pb.h"
+#include "anneal/tests/error_of.h"
 
 namespace anneal {
 
@@ -23,17 +22,6 @@ inline std::vector<std::byte> bytes_of(const google::protobuf::MessageLite& mess
 inline std::vector<std::byte> bytes_of(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
-}
-
-// what() of the Error that call throws, behind its code: "invalid_model: ...". "" if it throws
-// none.
-inline std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return std::string(name(error.code())) + ": " + error.what();
-  }
-  return "";
 }
 
 class ModelBuilder {

@@ -103,7 +103,7 @@ TEST(OpenSizes, SqueezeKeepsThem) {
   EXPECT_THAT(error_of([&] {
                 result_of({"N", "1", "K"}, counted({1, 1, 2}, DataType::kF32), build);
               }),
-              HasSubstr("the condition is false"));
+              HasSubstr("is false with these sizes"));
 }
 
 TEST(OpenSizes, AreFixedByShapesInOrder) {

@@ -1,0 +1,196 @@
+// If. A branch whose condition is known is imported as if it stood in the graph itself; so is one
+// of two that cannot both be bodies of one layer.
+#include <algorithm>
+#include <utility>
+
+#include "anneal/importer/control_flow.h"
+#include "anneal/importer/expression.h"
+#include "anneal/importer/graph_importer.h"
+#include "anneal/importer/onnx.pb.h"
+
+namespace anneal {
+namespace {
+
+using anneal_onnx::GraphProto;
+using anneal_onnx::NodeProto;
+
+constexpr int kMaxTries = 64;
+// A body inside others may be imported again for each way to see the outer ones, and everything for
+// each choice between branches.
+constexpr int kMaxNodesAgain = 1'000'000;
+
+bool of_same_ranks(const Graph& a, const Graph& b) {
+  const Signature of_a = a.signature(), of_b = b.signature();
+  for (size_t k = 0; k < of_a.outputs.size(); ++k)
+    if (of_a.outputs[k].shape.rank() != of_b.outputs[k].shape.rank()) return false;
+  return true;
+}
+
+// Exporters mix up true and [true], as conditions of what comes next, which may be either.
+bool is_one_truth(const Type& type) {
+  return type.dtype == DataType::kBool && (type.shape.rank() == 0 || type.shape == Shape{1});
+}
+
+bool differ_in_truths_alone(const Graph& a, const Graph& b) {
+  const Signature of_a = a.signature(), of_b = b.signature();
+  for (size_t k = 0; k < of_a.outputs.size(); ++k) {
+    const Type &in_a = of_a.outputs[k], &in_b = of_b.outputs[k];
+    if (in_a.shape.rank() != in_b.shape.rank() && !(is_one_truth(in_a) && is_one_truth(in_b)))
+      return false;
+  }
+  return true;
+}
+
+// Makes every [true] true where the other graph has no axis.
+void align_truths(Graph& graph, const Graph& other) {
+  const Signature wanted = other.signature();
+  for (size_t k = 0; k < wanted.outputs.size(); ++k) {
+    const Graph::Output output = graph.outputs()[k];
+    if (wanted.outputs[k].shape.rank() >= graph.value(output.value).type().shape.rank()) continue;
+    const ValueId shape =
+        graph.add_constant(output.name + "/shape", Tensor::of<int64_t>(DataType::kI64, {0}, {}));
+    const LayerId reshape = graph.add({.name = output.name + "/number",
+                                       .op = Reshape{.allow_zero = true},
+                                       .inputs = {output.value, shape}});
+    graph.replace_output(k, graph.layer(reshape).outputs[0]);
+  }
+}
+
+}  // namespace
+
+BranchChoices::Choice BranchChoices::choice(const NodeProto& node, Choice first) {
+  for (const auto& [known, choice] : choices_)
+    if (known == &node) return choice;
+  choices_.emplace_back(&node, first);
+  return first;
+}
+
+bool BranchChoices::next() {
+  if (nodes_again_ > kMaxNodesAgain) return false;
+  while (!choices_.empty() && choices_.back().second == Choice::kElse) choices_.pop_back();
+  if (choices_.empty() || ++tries_ > kMaxTries) return false;
+  Choice& last = choices_.back().second;
+  last = last == Choice::kAlign ? Choice::kThen : Choice::kElse;
+  return true;
+}
+
+void BranchChoices::count_again(int nodes) {
+  nodes_again_ += nodes;
+  if (nodes_again_ > kMaxNodesAgain)
+    fail(Code::kUnsupported, "control flow whose types depend on each other: more than " +
+                                 std::to_string(kMaxNodesAgain) + " nodes imported again");
+}
+
+std::optional<Outputs> GraphImporter::import_branch(const GraphProto& branch,
+                                                    const NodeProto& proto, const std::string& name,
+                                                    Scope& scope) {
+  Scope inner{.prefix = name + "/", .opsets = scope.opsets, .model = scope.model, .outer = &scope};
+  inner.attributes = scope.attributes;
+  inner.depth = scope.depth + 1;
+  for (int i = 0; i < proto.output_size(); ++i) {
+    if (proto.output(i).empty()) continue;
+    const auto outer = scope.outer_names.find(proto.output(i));
+    inner.outer_names.emplace(branch.output(i).name(), outer != scope.outer_names.end()
+                                                           ? outer->second
+                                                           : scope.prefix + proto.output(i));
+  }
+  import_initializers(branch, inner);
+  import_nodes(branch.node(), inner);
+  Outputs outputs;
+  for (int i = 0; i < proto.output_size(); ++i) {
+    const Known& known = use(branch.output(i).name(), inner);
+    if (known.value == ValueId::kNone) return std::nullopt;
+    outputs.push_back(known.value);
+  }
+  return outputs;
+}
+
+// The branch in place of the If, with results that are refused where the condition differs.
+std::optional<Outputs> GraphImporter::assume_branch(bool condition, const GraphProto& branch,
+                                                    const NodeProto& proto, Node& node,
+                                                    Scope& scope) {
+  auto outputs = import_branch(branch, proto, node.name(), scope);
+  if (!outputs) return std::nullopt;
+  ValueId holds = node.input(0);
+  if (!condition) {
+    ProgramBuilder builder;
+    const Reg input = builder.input(0, DataType::kBool);
+    const Program negation = builder.finish(builder.apply(Opcode::kNot, input), DataType::kBool);
+    holds = node.layer(Pointwise{negation}, {holds}, "else");
+  }
+  for (size_t k = 0; k < outputs->size(); ++k)
+    (*outputs)[k] =
+        node.layer(Require{}, {(*outputs)[k], holds},
+                   std::string(condition ? "then" : "else") + "_branch_only" + std::to_string(k));
+  return outputs;
+}
+
+bool GraphImporter::import_if_valid(const GraphProto& proto, Body& body,
+                                    std::exception_ptr& error) {
+  try {
+    return import_body(proto, body);
+  } catch (const Error& invalid) {
+    if (invalid.code() != Code::kInvalidModel) throw;
+    error = std::current_exception();
+    return false;
+  }
+}
+
+std::optional<Outputs> GraphImporter::import_if(const NodeProto& proto, Node& node, Scope& scope) {
+  node.expect_inputs(1, 1);
+  const GraphProto& then_branch = graph_attribute(proto, node, "then_branch");
+  const GraphProto& else_branch = graph_attribute(proto, node, "else_branch");
+  for (const GraphProto* branch : {&then_branch, &else_branch})
+    if (branch->output_size() != proto.output_size())
+      node.invalid("a branch of " + std::to_string(branch->output_size()) + " outputs for " +
+                   std::to_string(proto.output_size()) + " of the node");
+  if (const auto condition = node.known_integers(0); condition && condition->size() == 1)
+    return import_branch(condition->front() != 0 ? then_branch : else_branch, proto, node.name(),
+                         scope);
+
+  // Both branches take the captures of both: those of the first come first in the second too.
+  const Unsupported before = unsupported_;
+  const int first_node = nodes_done_;
+  const auto then_body = begin_body(node.name() + "/then", scope);
+  const auto else_body = begin_body(node.name() + "/else", scope);
+  std::exception_ptr then_error, else_error;
+  bool complete = import_if_valid(then_branch, *then_body, then_error);
+  if (!then_error)
+    for (const ValueId value : then_body->scope.captures) capture(value, else_body->scope);
+  complete &= import_if_valid(else_branch, *else_body, else_error);
+  if (then_error && else_error) std::rethrow_exception(then_error);
+  if (then_error || else_error) {
+    unsupported_ = before;
+    choices_.count_again(nodes_done_ - first_node);
+    return assume_branch(!then_error, then_error ? else_branch : then_branch, proto, node, scope);
+  }
+  if (!complete) return std::nullopt;
+  for (const ValueId value : else_body->scope.captures) capture(value, then_body->scope);
+  if (!of_same_ranks(then_body->graph, else_body->graph)) {
+    using Choice = BranchChoices::Choice;
+    const bool alike = differ_in_truths_alone(then_body->graph, else_body->graph);
+    const Choice choice = choices_.choice(proto, alike ? Choice::kAlign : Choice::kThen);
+    if (choice != Choice::kAlign || !alike) {
+      choices_.count_again(nodes_done_ - first_node);
+      const bool takes_then = choice != Choice::kElse;
+      return assume_branch(takes_then, takes_then ? then_branch : else_branch, proto, node, scope);
+    }
+    align_truths(then_body->graph, else_body->graph);
+    align_truths(else_body->graph, then_body->graph);
+  }
+
+  Graph& graph = node.graph();
+  const auto index = static_cast<int64_t>(graph.bodies().size());
+  const size_t count = then_body->graph.outputs().size();
+  std::vector<ValueId> inputs = {node.input(0)};
+  inputs.insert(inputs.end(), then_body->scope.captures.begin(), then_body->scope.captures.end());
+  graph.add_body(std::move(then_body->graph));
+  graph.add_body(std::move(else_body->graph));
+  const LayerId layer = graph.add({.name = node.name(),
+                                   .op = If{.then_body = index, .else_body = index + 1},
+                                   .inputs = std::move(inputs),
+                                   .output_names = names_of_outputs(node, count)});
+  return graph.layer(layer).outputs;
+}
+
+}  // namespace anneal
