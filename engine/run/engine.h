@@ -126,10 +126,14 @@ class ExecutionContext {
   std::vector<StepTime> profile();
   // Who watches the runs from now on; an empty one: nobody. Plan, memory and results stay the same.
   void observe(const Observer& observer);
-  TensorView output(std::string_view name) const;  // after run()
+  // REQUIRES: the last run() came to its end, and nothing was bound since. Else it fails with
+  // kInvalidArgument.
+  TensorView output(std::string_view name) const;
 
-  size_t memory_bytes() const;  // arena and workspaces
-  size_t arena_bytes() const;   // of activations alone, for the shapes bound; 0 before a run
+  // Everything it holds: arena and workspaces, what is kept for other shapes, staging, and outputs
+  // whose size depends on values.
+  size_t memory_bytes() const;
+  size_t arena_bytes() const;  // of activations alone, for the shapes bound; 0 before a run
 
  private:
   struct State;

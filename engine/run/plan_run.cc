@@ -206,6 +206,8 @@ void PlanRun::infer_late(size_t index, Team& team) {
   const auto take = [&](TensorView& view, uint32_t slot) {
     if (slot == kNoSlot) return;
     as_before = as_before && view.dims == slots_[slot].dims && view.strides == slots_[slot].strides;
+    // At once: a failure before it is prepared again must not leave it with other operands.
+    if (!as_before) state.prepared.reset();
     view = slots_[slot];
   };
   for (size_t k = 0; k < step.inputs.size(); ++k) take(state.inputs[k], step.inputs[k]);
@@ -242,6 +244,7 @@ void PlanRun::run_step(size_t index, Team& team) {
 }
 
 void PlanRun::run(Team& team) {
+  has_run_ = false;
   if (pointers_stale_) resolve_pointers();
   symbols_ = now_->plan.symbols;
   for (size_t i = 0; i < inputs_.size(); ++i)
@@ -258,6 +261,7 @@ void PlanRun::run(Team& team) {
   for (size_t i = 0; i < outputs_.size(); ++i)
     if (outputs_[i].bound && outputs_[i].staged)
       strided_copy(outputs_[i].user, slots_[plan_.outputs[i]]);
+  has_run_ = true;
 }
 
 TensorView PlanRun::output(size_t index) const {

@@ -50,8 +50,10 @@ class PlanRun {
   // REQUIRES: bind() since the last set_input()
   void run(Team& team);
   void profile(Team& team, std::vector<StepTime>& times);  // the same, adding the time of each step
-  bool has_run() const { return now_ && !pointers_stale_; }
-  TensorView output(size_t index) const;  // after run()
+  // Whether the last run() came to its end, and nothing has been bound since. Only then do outputs
+  // stand in memory that is theirs.
+  bool has_run() const { return has_run_ && now_ && !pointers_stale_; }
+  TensorView output(size_t index) const;  // REQUIRES: has_run()
   void observe(const Observer& observer);
   size_t memory_bytes() const;
   size_t arena_bytes() const;  // of activations alone, for the shapes bound, bodies included
@@ -124,6 +126,7 @@ class PlanRun {
   std::span<TensorView> slots_;  // of now_, with data
   std::span<StepState> steps_;   // of now_
   bool pointers_stale_ = true;
+  bool has_run_ = false;
   SymbolValues symbols_;                       // those of now_, and those found during the run
   std::vector<Iteration> iterations_;          // by step
   std::vector<std::unique_ptr<Buffer>> late_;  // by slot

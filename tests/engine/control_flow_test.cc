@@ -7,6 +7,7 @@
 
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/counting_new.h"
+#include "anneal/tests/error_of.h"
 
 namespace anneal::testing {
 namespace {
@@ -21,15 +22,6 @@ Tensor scalar_bool(bool value) {
 }
 Tensor floats(const Dims& dims, const std::vector<float>& values) {
   return Tensor::of<float>(DataType::kF32, dims, values);
-}
-
-std::string error_of_run(ExecutionContext& context) {
-  try {
-    context.run();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 // A branch inside a branch; x and z are captured by one branch each, and pass through.
@@ -347,7 +339,7 @@ graph scan(x: f32[T], z: f32[U])
   const Tensor x = floats({2}, {1, 2}), z = floats({3}, {1, 2, 3});
   context.set_input("x", x.view());
   context.set_input("z", z.view());
-  EXPECT_THAT(error_of_run(context), HasSubstr("lengths of sequences 2 and 3 differ"));
+  EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("lengths of sequences 2 and 3 differ"));
 }
 
 TEST(ControlFlow, LoopInALoopWithOuterSizes) {
@@ -470,7 +462,8 @@ graph assumed(a: bool[], x: f32[2])
               ElementsAre(1, 2));
   const Tensor no = scalar_bool(false);
   context.set_input("a", no.view());
-  EXPECT_THAT(error_of_run(context), HasSubstr("built for a condition that is false now"));
+  EXPECT_THAT(error_of([&] { context.run(); }),
+              HasSubstr("built for a condition that is false now"));
 }
 
 TEST(ControlFlow, ScalarsAreOneValue) {
@@ -486,7 +479,7 @@ graph g(n: i64[K], v: f32[2])
   const Tensor none = tensor_i64({}), v = floats({2}, {1, 2});
   context.set_input("n", none.view());
   context.set_input("v", v.view());
-  EXPECT_THAT(error_of_run(context), HasSubstr("the trip count is i64[0], not one i64"));
+  EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("the trip count is i64[0], not one i64"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/error_of.h"
 
 namespace anneal::testing {
 namespace {
@@ -155,4 +156,35 @@ graph folded(x: f32[6])
 }
 
 }  // namespace
+// What a run left unfinished is nobody's output: its memory may be that of the run before.
+TEST(Late, AfterAFailedRunThereAreNoOutputs) {
+  constexpr std::string_view text = R"txt(
+size N in 1..4096 opt 4
+graph chosen(x: f32[N], place: i64[1])
+  chosen = Gather(x, place) axis=0
+  sum = Pointwise(x, chosen) program="(f32,f32)->(f32) add($0,$1)"
+  found = NonZero(sum)
+  y = Pointwise(found) program="(i64)->(f32) f32($0)"
+  return y
+)txt";
+  const auto engine = engine_of(build_text(text));
+  ExecutionContext context(engine);
+  const auto ones = [](int64_t n) {
+    return Tensor::of<float>(DataType::kF32, {n}, std::vector<float>(static_cast<size_t>(n), 1));
+  };
+  for (const int64_t n : {5, 4096}) run(context, *engine, {ones(n), tensor_i64({0})});
+  EXPECT_THAT(error_of([&] {
+                run(context, *engine, {ones(5), tensor_i64({99})});
+              }),
+              HasSubstr("chosen"));
+  EXPECT_THAT(error_of([&] { context.output("y"); }), HasSubstr("only after run()"));
+  EXPECT_EQ(run(context, *engine, {ones(3), tensor_i64({1})}).at("y"),
+            (std::vector<float>{0, 1, 2}));
+  // The same shapes again: nothing is bound anew.
+  const Tensor wrong = tensor_i64({-7});
+  context.set_input("place", wrong.view());
+  EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("chosen"));
+  EXPECT_THAT(error_of([&] { context.output("y"); }), HasSubstr("only after run()"));
+}
+
 }  // namespace anneal::testing
