@@ -85,7 +85,7 @@ std::vector<std::vector<Tensor>> input_sets(const BenchFlags& flags, const Engin
                                             const std::vector<Tensor>& inputs) {
   std::vector<std::vector<Tensor>> sets = {inputs};
   for (const std::string& shapes : flags.changes) {
-    sets.push_back(sample_inputs(engine, flags.inputs, shapes));
+    sets.push_back(sample_inputs(engine, flags.inputs, shapes, "--change-to"));
     const auto is_like_last = [&](const std::vector<Tensor>& set) {
       return std::equal(set.begin(), set.end(), sets.back().begin(),
                         [](const Tensor& a, const Tensor& b) { return a.dims() == b.dims(); });

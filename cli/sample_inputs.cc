@@ -66,12 +66,12 @@ void check_guessed_size(const Port& port, const Dims& dims) {
 }  // namespace
 
 std::vector<Tensor> sample_inputs(const Engine& engine, const std::vector<std::string>& input_flags,
-                                  const std::string& shapes_flag) {
+                                  const std::string& shapes_flag, std::string_view flag) {
   const Plan& plan = engine.plan();
   const auto names = input_names(engine);
   const auto flags = flag_per_input(names, input_flags);
   const auto shapes = parse_shapes(shapes_flag);
-  check_names(shapes, names, "--shapes");
+  check_names(shapes, names, flag);
 
   SymbolValues values(plan.sizes->symbols().size());
   std::vector<std::optional<Tensor>> tensors(names.size());
