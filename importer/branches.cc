@@ -26,23 +26,15 @@ bool of_same_ranks(const Graph& a, const Graph& b) {
   return true;
 }
 
-// Exporters mix up true and [true], as conditions of what comes next, which may be either.
-bool is_one_truth(const Type& type) {
-  return type.dtype == DataType::kBool && (type.shape.rank() == 0 || type.shape == Shape{1});
+bool is_number(const Shape& shape) { return shape.rank() == 0 || shape == Shape{1}; }
+
+bool is_output(const GraphProto& graph, const std::string& name) {
+  return std::ranges::any_of(graph.output(), [&](const auto& it) { return it.name() == name; });
 }
 
-bool differ_in_truths_alone(const Graph& a, const Graph& b) {
-  const Signature of_a = a.signature(), of_b = b.signature();
-  for (size_t k = 0; k < of_a.outputs.size(); ++k) {
-    const Type &in_a = of_a.outputs[k], &in_b = of_b.outputs[k];
-    if (in_a.shape.rank() != in_b.shape.rank() && !(is_one_truth(in_a) && is_one_truth(in_b)))
-      return false;
-  }
-  return true;
-}
-
-// Makes every [true] true where the other graph has no axis.
-void align_truths(Graph& graph, const Graph& other) {
+// Makes every [1] a number where the other graph has one: exporters mix them up, and what comes
+// next is hardly ever one that they differ for.
+void align_numbers(Graph& graph, const Graph& other) {
   const Signature wanted = other.signature();
   for (size_t k = 0; k < wanted.outputs.size(); ++k) {
     const Graph::Output output = graph.outputs()[k];
@@ -168,15 +160,21 @@ std::optional<Outputs> GraphImporter::import_if(const NodeProto& proto, Node& no
   for (const ValueId value : else_body->scope.captures) capture(value, then_body->scope);
   if (!of_same_ranks(then_body->graph, else_body->graph)) {
     using Choice = BranchChoices::Choice;
-    const bool alike = differ_in_truths_alone(then_body->graph, else_body->graph);
+    const Signature of_then = then_body->graph.signature(), of_else = else_body->graph.signature();
+    bool alike = true;
+    for (int k = 0; k < proto.output_size(); ++k) {
+      const Shape &a = of_then.outputs[k].shape, &b = of_else.outputs[k].shape;
+      const bool is_seen = &scope == &main_ && is_output(model_.graph(), proto.output(k));
+      alike &= a.rank() == b.rank() || (is_number(a) && is_number(b) && !is_seen);
+    }
     const Choice choice = choices_.choice(proto, alike ? Choice::kAlign : Choice::kThen);
     if (choice != Choice::kAlign || !alike) {
       choices_.count_again(nodes_done_ - first_node);
       const bool takes_then = choice != Choice::kElse;
       return assume_branch(takes_then, takes_then ? then_branch : else_branch, proto, node, scope);
     }
-    align_truths(then_body->graph, else_body->graph);
-    align_truths(else_body->graph, then_body->graph);
+    align_numbers(then_body->graph, else_body->graph);
+    align_numbers(else_body->graph, then_body->graph);
   }
 
   Graph& graph = node.graph();

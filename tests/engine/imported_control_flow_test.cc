@@ -65,8 +65,8 @@ TEST(ImportedControlFlow, CarriedValuesMayGetTheirAxesInTheFirstIteration) {
               HasSubstr("runs_at_least_once"));
 }
 
-// Exporters mix up true and [true].
-TEST(ImportedControlFlow, TruthsOfDifferentRankAreAlike) {
+// Exporters mix up numbers and tensors of one element.
+TEST(ImportedControlFlow, ANumberAndATensorOfOneElementAreAlike) {
   ModelBuilder model;
   model.input("c", {}, kBool).input("x", {"1"}, kBool).input("z", {}, kBool).output("y");
   ModelBuilder then_branch, else_branch;
@@ -87,8 +87,8 @@ TEST(ImportedControlFlow, TruthsOfDifferentRankAreAlike) {
   EXPECT_THAT(run(context, *engine, {number(DataType::kBool, 0), x, z})["y"], ElementsAre(0));
 }
 
-// Other numbers keep their rank, which the rest of the model may rely on: a branch is taken.
-TEST(ImportedControlFlow, NumbersKeepTheirRank) {
+// But not where they are seen: a branch is taken.
+TEST(ImportedControlFlow, OutputsKeepTheirRank) {
   ModelBuilder model;
   model.input("c", {}, kBool).input("x", {"1"}).floats("three", {}, {3}).output("y");
   ModelBuilder then_branch, else_branch;
@@ -103,8 +103,8 @@ TEST(ImportedControlFlow, NumbersKeepTheirRank) {
   EXPECT_EQ(engine->outputs()[0].dims, Dims({1}));
 }
 
-// Where true and [true] are not alike to what follows, a branch is taken after all.
-TEST(ImportedControlFlow, TruthsAreAlikeOnlyWhereThatFits) {
+// Nor where what follows wants an axis.
+TEST(ImportedControlFlow, NumbersAreAlikeOnlyWhereThatFits) {
   ModelBuilder model;
   model.input("c", {}, kBool).input("x", {"1"}, kBool).input("z", {}, kBool).output("y");
   ModelBuilder then_branch, else_branch;
