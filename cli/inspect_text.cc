@@ -121,7 +121,8 @@ std::string arena_text(const Plan& plan) {
 
 std::string memory_text(const Plan& plan, std::span<const Tensor> weights) {
   const auto memory = activation_memory(plan, weights);
-  if (!memory) return "";
+  if (!memory)
+    return "activations: the sizes it is best at do not fit it; build with --opt-shapes that do\n";
   return fmt::format("activations take {}{}, {:.2f} of the {} that live at one step\n",
                      bytes_text(memory->arena_bytes),
                      memory->at_best ? " at the sizes it is best at" : "", memory->ratio(),
