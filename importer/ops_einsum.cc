@@ -98,6 +98,52 @@ ValueId transpose(Node& node, const Factor& from, const std::string& to, const s
   return node.layer(Transpose{.permutation = permutation}, {from.value}, name + "/transposed");
 }
 
+// Of axes with one letter the diagonal, as one axis at the end. In [n,n], made longer by n elements
+// and cut into rows of n + 1, the diagonal is the first column.
+Factor diagonals(Node& node, Factor factor, const std::string& name) {
+  for (;;) {
+    const auto twice = std::ranges::find_if(
+        factor.axes, [&](char axis) { return std::ranges::count(factor.axes, axis) > 1; });
+    if (twice == factor.axes.end()) return factor;
+    const char axis = *twice;
+    const auto first = twice - factor.axes.begin();
+    const auto second =
+        static_cast<ptrdiff_t>(factor.axes.find(axis, static_cast<size_t>(first) + 1));
+    const Shape shape = node.graph().value(factor.value).type().shape;
+    const Size n = shape[static_cast<int>(first)];
+    if (const Size m = shape[static_cast<int>(second)]; n.known() && m.known() && n != m)
+      node.invalid(std::string("a diagonal \"") + axis + "\" of " + node.sizes().text(shape));
+    std::string rest;
+    std::vector<int64_t> permutation;
+    std::vector<Size> sizes;
+    for (ptrdiff_t i = 0; i < std::ssize(factor.axes); ++i) {
+      if (i == first || i == second) continue;
+      rest += factor.axes[static_cast<size_t>(i)];
+      permutation.push_back(i);
+      sizes.push_back(shape[static_cast<int>(i)]);
+    }
+    permutation.insert(permutation.end(), {first, second});
+    const std::string step = name + "/diagonal_" + axis;
+    const ValueId square =
+        node.layer(Transpose{.permutation = permutation}, {factor.value}, step + "/transposed");
+    std::vector<Size> pads(2 * sizes.size() + 2, 0);
+    pads.back() = n;
+    sizes.push_back(node.sizes().mul(n, n));
+    const ValueId longer = node.layer(
+        Pad{},
+        {reshape(node, square, sizes, step + "/flat"), node.sizes_value(pads, step + "/pads")},
+        step + "/longer");
+    sizes.back() = n;
+    sizes.push_back(node.sizes().add(n, 1));
+    const ValueId column =
+        node.constant_value(Tensor::of<int64_t>(DataType::kI64, {}, {{0}}), step + "/column");
+    factor.value = node.layer(Gather{.axis = std::ssize(sizes) - 1},
+                              {reshape(node, longer, sizes, step + "/rows"), column}, step);
+
+    factor.axes = rest + axis;
+  }
+}
+
 // Sums over the axes that nobody else needs.
 Factor sum_private_axes(Node& node, const Factor& factor, const std::string& needed,
                         const std::string& name) {
@@ -153,12 +199,9 @@ Outputs import_einsum(Node& node) {
   if (node.input_count() == 0) node.invalid("no inputs");
   node.dtype(0, kFloats | TypeSet{DataType::kI32, DataType::kI64, DataType::kU32, DataType::kU64});
   const Equation equation = read_equation(node);
-  std::vector<std::string> terms = equation.terms;
-  terms.push_back(equation.result);
-  for (const std::string& term : terms)
-    for (const char axis : term)
-      if (std::count(term.begin(), term.end(), axis) > 1)
-        node.unsupported("a diagonal: one letter twice in \"" + term + "\"");
+  for (const char axis : equation.result)
+    if (std::ranges::count(equation.result, axis) > 1)
+      node.invalid(std::string("the result has the axis \"") + axis + "\" twice");
 
   Factor result;
   for (int i = 0; i < node.input_count(); ++i) {
@@ -167,8 +210,8 @@ Outputs import_einsum(Node& node) {
     const auto at = static_cast<size_t>(i);
     std::string later = equation.result;
     for (size_t k = at + 1; k < equation.terms.size(); ++k) later += equation.terms[k];
-    const Factor factor =
-        sum_private_axes(node, {node.input(i), equation.terms[at]}, later + result.axes, name);
+    const Factor whole = diagonals(node, {node.input(i), equation.terms[at]}, name);
+    const Factor factor = sum_private_axes(node, whole, later + result.axes, name);
     if (i == 0) {
       result = factor;
       continue;

@@ -82,6 +82,14 @@ Outputs import_identity(Node& node) {
   return same_value(node.input(0));
 }
 
+// A tensor in place of an optional is one that has an element.
+Outputs import_optional_has_element(Node& node) {
+  node.expect_inputs(0, 1);
+  if (node.has_input(0)) static_cast<void>(node.dtype(0));  // other than a tensor is not supported
+  const uint8_t has_element = node.has_input(0) ? 1 : 0;
+  return {node.result_constant(Tensor::of<uint8_t>(DataType::kBool, {}, {{has_element}}))};
+}
+
 // Inference: x itself, and a mask that keeps everything.
 Outputs dropout(Node& node, DataType mask, std::optional<ValueId> kept = std::nullopt) {
   Outputs outputs = same_value(kept.value_or(node.input(0)));
@@ -192,6 +200,8 @@ constexpr OpRow kRows[] = {
     {"", "Expand", 8, kLatest, import_expand},
     {"", "Flatten", 1, kLatest, import_flatten},
     {"", "Identity", 1, kLatest, import_identity},
+    {"", "OptionalGetElement", 15, kLatest, import_identity},
+    {"", "OptionalHasElement", 15, kLatest, import_optional_has_element},
     {"", "Reshape", 1, 4, import_reshape_attribute},
     {"", "Reshape", 5, kLatest, import_reshape},
     {"", "Shape", 1, 14, import_shape},

@@ -106,6 +106,37 @@ TEST(OpenSizes, SqueezeKeepsThem) {
               HasSubstr("is false with these sizes"));
 }
 
+TEST(OpenSizes, DiagonalsOfEinsum) {
+  const auto build = [](const std::string& equation) {
+    return [equation](ModelBuilder& m) {
+      set(m.node("Einsum", {"x"}, {"y"}, "n"), "equation", equation.c_str());
+    };
+  };
+  const Tensor x = counted({2, 3, 3}, DataType::kF32);
+  using Numbers = std::vector<double>;
+  const std::vector<std::tuple<std::string, Dims, Numbers>> cases = {
+      {"bii->bi", {2, 3}, {1, 5, 9, 10, 14, 18}},
+      {"bii->ib", {3, 2}, {1, 10, 5, 14, 9, 18}},
+      {"...ii->...", {2}, {15, 42}},
+      {"bii", {2}, {15, 42}},
+      {"bii->", {}, {57}},
+  };
+  for (const auto& [equation, dims, numbers] : cases)
+    for (const std::vector<std::string>& sizes :
+         {std::vector<std::string>{"2", "3", "3"}, {"B", "N", "N"}, {"2", "N", "M"}}) {
+      SCOPED_TRACE(equation + " " + sizes[2]);
+      const Tensor y = result_of(sizes, x, build(equation));
+      EXPECT_EQ(y.dims(), dims);
+      EXPECT_EQ(numbers_of(y), numbers);
+    }
+  const Tensor cube = counted({2, 2, 2}, DataType::kF32);
+  EXPECT_EQ(numbers_of(result_of({"N", "N", "N"}, cube, build("iii->i"))), Numbers({1, 8}));
+  EXPECT_THAT(error_of([&] {
+                result_of({"2", "N", "M"}, counted({2, 3, 4}, DataType::kF32), build("bii"));
+              }),
+              HasSubstr("has not as many elements"));
+}
+
 TEST(OpenSizes, AreFixedByShapesInOrder) {
   ModelBuilder model;
   model.input("a", {"N", "?"}).input("b", {"3"}).output("y").output("z");

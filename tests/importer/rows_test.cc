@@ -284,8 +284,10 @@ TEST(Rows, WrongNodes) {
          m.floats("ratio", {}, {0.5F}).small_integers("t", {}, TensorProto::BOOL, {1});
          m.node("Dropout", {"x", "ratio", "t"}, {"y"}, "n");
        }},
-      {17, "a diagonal: one letter twice in \"nchh\"",
-       [](ModelBuilder& m) { set(m.node("Einsum", {"x"}, {"y"}, "n"), "equation", "nchh->nc"); }},
+      {17, "a diagonal \"c\" of",
+       [](ModelBuilder& m) { set(m.node("Einsum", {"x"}, {"y"}, "n"), "equation", "ncch->n"); }},
+      {17, "the result has the axis \"n\" twice",
+       [](ModelBuilder& m) { set(m.node("Einsum", {"x"}, {"y"}, "n"), "equation", "nchw->nn"); }},
       {17, "attribute \"equation\" has too many terms",
        [](ModelBuilder& m) { set(m.node("Einsum", {"x"}, {"y"}, "n"), "equation", "nchw,w->n"); }},
       {17, "the result has an axis \"q\" that no term has",
