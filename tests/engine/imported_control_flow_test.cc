@@ -25,6 +25,20 @@ void cast_to_float(ModelBuilder& model, const std::string& from, const std::stri
   set(model.node("Cast", {from}, {to}), "to", int64_t{anneal_onnx::TensorProto::FLOAT});
 }
 
+ModelBuilder branch(const char* op, const char* input) {
+  ModelBuilder branch;
+  branch.node(op, {input}, {"t"});
+  branch.output("t");
+  return branch;
+}
+
+void add_if(ModelBuilder& model, const char* result, ModelBuilder then_branch,
+            ModelBuilder else_branch) {
+  auto& node = model.node("If", {"c"}, {result});
+  set_body(node, "then_branch", then_branch);
+  set_body(node, "else_branch", else_branch);
+}
+
 std::shared_ptr<const Engine> engine_of_model(const ModelBuilder& model) {
   return engine_of(build(import_bytes(model.bytes(), "").graph, {}));
 }
@@ -69,14 +83,7 @@ TEST(ImportedControlFlow, CarriedValuesMayGetTheirAxesInTheFirstIteration) {
 TEST(ImportedControlFlow, ANumberAndATensorOfOneElementAreAlike) {
   ModelBuilder model;
   model.input("c", {}, kBool).input("x", {"1"}, kBool).input("z", {}, kBool).output("y");
-  ModelBuilder then_branch, else_branch;
-  then_branch.node("Identity", {"z"}, {"t"});
-  then_branch.output("t");
-  else_branch.node("Not", {"x"}, {"t"});
-  else_branch.output("t");
-  auto& node = model.node("If", {"c"}, {"truth"});
-  set_body(node, "then_branch", then_branch);
-  set_body(node, "else_branch", else_branch);
+  add_if(model, "truth", branch("Identity", "z"), branch("Not", "x"));
   cast_to_float(model, "truth", "y");
   const auto engine = engine_of_model(model);
   EXPECT_EQ(engine->outputs()[0].dims.rank(), 0);
@@ -91,14 +98,7 @@ TEST(ImportedControlFlow, ANumberAndATensorOfOneElementAreAlike) {
 TEST(ImportedControlFlow, OutputsKeepTheirRank) {
   ModelBuilder model;
   model.input("c", {}, kBool).input("x", {"1"}).floats("three", {}, {3}).output("y");
-  ModelBuilder then_branch, else_branch;
-  then_branch.node("Identity", {"x"}, {"t"});
-  then_branch.output("t");
-  else_branch.node("Identity", {"three"}, {"t"});
-  else_branch.output("t");
-  auto& node = model.node("If", {"c"}, {"y"});
-  set_body(node, "then_branch", then_branch);
-  set_body(node, "else_branch", else_branch);
+  add_if(model, "y", branch("Identity", "x"), branch("Identity", "three"));
   const auto engine = engine_of_model(model);
   EXPECT_EQ(engine->outputs()[0].dims, Dims({1}));
 }
@@ -107,14 +107,7 @@ TEST(ImportedControlFlow, OutputsKeepTheirRank) {
 TEST(ImportedControlFlow, NumbersAreAlikeOnlyWhereThatFits) {
   ModelBuilder model;
   model.input("c", {}, kBool).input("x", {"1"}, kBool).input("z", {}, kBool).output("y");
-  ModelBuilder then_branch, else_branch;
-  then_branch.node("Identity", {"x"}, {"t"});
-  then_branch.output("t");
-  else_branch.node("Identity", {"z"}, {"t"});
-  else_branch.output("t");
-  auto& node = model.node("If", {"c"}, {"t"});
-  set_body(node, "then_branch", then_branch);
-  set_body(node, "else_branch", else_branch);
+  add_if(model, "t", branch("Identity", "x"), branch("Identity", "z"));
   set(model.node("Transpose", {"t"}, {"same"}), "perm", std::vector<int64_t>{0});
   cast_to_float(model, "same", "y");
   const auto engine = engine_of_model(model);
@@ -154,9 +147,7 @@ TEST(ImportedControlFlow, StackedElementsOfOtherRankAreUnsupported) {
 TEST(ImportedControlFlow, WhatIsRequiredOfConstantsIsChecked) {
   ModelBuilder model;
   model.input("c", {}, kBool).input("x", {"2"}).integers("list", {1, 1}).output("y");
-  ModelBuilder then_branch, else_branch;
-  then_branch.node("Identity", {"list"}, {"t"});
-  then_branch.output("t");
+  ModelBuilder else_branch;
   set(else_branch.node("Concat", {"row", "row"}, {"t"}), "axis", int64_t{0});
   else_branch.output("t");
   auto* row = else_branch.graph().add_initializer();
@@ -166,9 +157,7 @@ TEST(ImportedControlFlow, WhatIsRequiredOfConstantsIsChecked) {
   row->add_dims(2);
   row->add_int64_data(1);
   row->add_int64_data(1);
-  auto& node = model.node("If", {"c"}, {"shape"});
-  set_body(node, "then_branch", then_branch);
-  set_body(node, "else_branch", else_branch);
+  add_if(model, "shape", branch("Identity", "list"), else_branch);
   model.node("Expand", {"x", "shape"}, {"y"});
   const auto engine = engine_of_model(model);
   ExecutionContext context(engine);
@@ -184,14 +173,7 @@ TEST(ImportedControlFlow, WhatIsRequiredOfConstantsIsChecked) {
 TEST(ImportedControlFlow, AConditionMayHaveAxes) {
   ModelBuilder model;
   model.input("c", {"1", "N"}, kBool).input("x", {"2"}).output("y");
-  ModelBuilder then_branch, else_branch;
-  then_branch.node("Neg", {"x"}, {"t"});
-  then_branch.output("t");
-  else_branch.node("Exp", {"x"}, {"t"});
-  else_branch.output("t");
-  auto& node = model.node("If", {"c"}, {"y"});
-  set_body(node, "then_branch", then_branch);
-  set_body(node, "else_branch", else_branch);
+  add_if(model, "y", branch("Neg", "x"), branch("Exp", "x"));
   const auto engine = engine_of_model(model);
   ExecutionContext context(engine);
   const Tensor x = Tensor::of<float>(DataType::kF32, {2}, {{1, 2}});
