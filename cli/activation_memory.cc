@@ -21,18 +21,12 @@ void add(const Plan& plan, std::span<const Tensor> weights, const SymbolValues& 
 
 }  // namespace
 
-std::optional<ActivationMemory> activation_memory(const Plan& plan,
-                                                  std::span<const Tensor> weights) {
+ActivationMemory activation_memory(const Plan& plan, std::span<const Tensor> weights) {
   SymbolValues best;
   for (const SizeSymbol& symbol : plan.sizes->symbols()) best.emplace_back(symbol.bounds.opt);
-  try {
-    ActivationMemory memory;
-    add(plan, weights, best, memory);
-    return memory;
-  } catch (const Error& error) {
-    if (error.code() != Code::kInvalidArgument) throw;
-    return std::nullopt;
-  }
+  ActivationMemory memory;
+  add(plan, weights, best, memory);
+  return memory;
 }
 
 }  // namespace anneal

@@ -1,6 +1,5 @@
 // How much memory a plan's activations take, and how little any placement could take.
 #pragma once
-#include <optional>
 #include <span>
 
 #include "anneal/engine/plan.h"
@@ -15,9 +14,8 @@ struct ActivationMemory {
     return live_bytes == 0 ? 1 : static_cast<double>(arena_bytes) / static_cast<double>(live_bytes);
   }
 };
-// Bodies count, each with its own arena; buffers whose size depends on values do not. None if the
-// sizes that an open plan is best at do not go together.
-std::optional<ActivationMemory> activation_memory(const Plan& plan,
-                                                  std::span<const Tensor> weights);
+// Bodies count, each with its own arena; buffers whose size depends on values do not. Fails with
+// kInvalidArgument if the sizes that an open plan is best at do not go together.
+ActivationMemory activation_memory(const Plan& plan, std::span<const Tensor> weights);
 
 }  // namespace anneal

@@ -85,7 +85,7 @@ std::vector<std::vector<Tensor>> input_sets(const BenchFlags& flags, const Engin
                                             const std::vector<Tensor>& inputs) {
   std::vector<std::vector<Tensor>> sets = {inputs};
   for (const std::string& shapes : flags.changes) {
-    sets.push_back(sample_inputs(engine, flags.inputs, shapes, "--change-to"));
+    sets.push_back(sample_inputs(engine, flags.inputs, shapes, "--change-to").tensors);
     const auto is_like_last = [&](const std::vector<Tensor>& set) {
       return std::equal(set.begin(), set.end(), sets.back().begin(),
                         [](const Tensor& a, const Tensor& b) { return a.dims() == b.dims(); });
@@ -237,10 +237,13 @@ int bench(BenchFlags flags) {
   result.weight_bytes = bytes_of_weights(engine->plan());
 
   if (flags.inputs.empty()) flags.inputs = {"random"};
-  result.inputs = sample_inputs(*engine, flags.inputs, flags.source.shapes.shapes);
+  const SampleInputs samples = sample_inputs(*engine, flags.inputs, flags.source.shapes.shapes);
+  result.inputs = samples.tensors;
   if (!flags.changes.empty()) result.sets = input_sets(flags, *engine, result.inputs);
-  result.measured =
-      measure(engine, result.inputs, options, [&](std::string_view what) { progress.say(what); });
+  result.measured = with_samples(flags.source.path, samples, [&] {
+    return measure(engine, result.inputs, options,
+                   [&](std::string_view what) { progress.say(what); });
+  });
   result.peak_bytes = resident_memory().peak;
   result.latency = latency_of(result.measured.milliseconds);
   result.per_second =

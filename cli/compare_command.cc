@@ -188,9 +188,10 @@ int compare(CompareFlags flags) {
   progress.say(fmt::format("preparing {} ({})", flags.b.path, flags.b.target));
   const auto b = engine_from(flags.b);
   if (flags.inputs.empty()) flags.inputs = {"random"};
-  const std::vector<Tensor> inputs = sample_inputs(*a, flags.inputs, flags.shapes);
+  const SampleInputs samples = sample_inputs(*a, flags.inputs, flags.shapes);
   progress.say("running both");
-  const EngineComparison comparison = compare_engines(a, b, inputs, flags.options);
+  const EngineComparison comparison = with_samples(
+      flags.a.path, samples, [&] { return compare_engines(a, b, samples.tensors, flags.options); });
   progress.clear();
   const auto& tensors = comparison.tensors;
   if (tensors.empty())

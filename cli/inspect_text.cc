@@ -120,22 +120,32 @@ std::string arena_text(const Plan& plan) {
 }
 
 std::string memory_text(const Plan& plan, std::span<const Tensor> weights) {
-  const auto memory = activation_memory(plan, weights);
-  if (!memory)
-    return "activations: the sizes it is best at do not fit it; build with --opt-shapes that do\n";
-  return fmt::format("activations take {}{}, {:.2f} of the {} that live at one step\n",
-                     bytes_text(memory->arena_bytes),
-                     memory->at_best ? " at the sizes it is best at" : "", memory->ratio(),
-                     bytes_text(memory->live_bytes));
+  try {
+    const ActivationMemory memory = activation_memory(plan, weights);
+    return fmt::format("activations take {}{}, {:.2f} of the {} that live at one step\n",
+                       bytes_text(memory.arena_bytes),
+                       memory.at_best ? " at the sizes it is best at" : "", memory.ratio(),
+                       bytes_text(memory.live_bytes));
+  } catch (const Error& error) {
+    if (error.code() != Code::kInvalidArgument) throw;
+    return fmt::format(
+        "activations: the sizes it is best at do not fit it; build with --opt-shapes that do "
+        "({})\n",
+        one_line(error.what()));
+  }
 }
 
 Json memory_json(const Plan& plan, std::span<const Tensor> weights) {
-  const auto memory = activation_memory(plan, weights);
-  if (!memory) return nullptr;
-  return {{"arena_bytes", memory->arena_bytes},
-          {"live_bytes", memory->live_bytes},
-          {"ratio", memory->ratio()},
-          {"at_best_sizes", memory->at_best}};
+  try {
+    const ActivationMemory memory = activation_memory(plan, weights);
+    return {{"arena_bytes", memory.arena_bytes},
+            {"live_bytes", memory.live_bytes},
+            {"ratio", memory.ratio()},
+            {"at_best_sizes", memory.at_best}};
+  } catch (const Error& error) {
+    if (error.code() != Code::kInvalidArgument) throw;
+    return {{"error", error.what()}};
+  }
 }
 
 // The steps of a body stand behind the step that runs it, further in.

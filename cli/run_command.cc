@@ -64,12 +64,15 @@ int run_engine(const RunFlags& flags) {
   if (!flags.observe.empty()) pattern.emplace(flags.observe, "--observe");
   const auto engine = open_engine(flags.engine, flags.engine_options);
   const auto labels = flags.labels.empty() ? std::vector<std::string>() : read_labels(flags.labels);
-  const std::vector<Tensor> inputs = sample_inputs(*engine, flags.inputs, flags.shapes);
+  const SampleInputs samples = sample_inputs(*engine, flags.inputs, flags.shapes);
+  const std::vector<Tensor>& inputs = samples.tensors;
   ContextOptions options;
   options.threads = flags.threads;
   ExecutionContext context(engine, options);
-  for (size_t i = 0; i < inputs.size(); ++i)
-    context.set_input(engine->inputs()[i].name, inputs[i].view());
+  with_samples(flags.engine, samples, [&] {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      context.set_input(engine->inputs()[i].name, inputs[i].view());
+  });
 
   Progress progress(flags.verbose);
   const int warmup = flags.warmup >= 0 ? flags.warmup : flags.iterations > 1 ? 2 : 0;
@@ -82,11 +85,13 @@ int run_engine(const RunFlags& flags) {
       progress.say(fmt::format("run {} of {}", i + warmup + 1, flags.iterations + warmup));
       said = start;
     }
-    if (flags.profile && i >= 0) {
-      profile.add(context.profile());
-    } else {
-      context.run();
-    }
+    with_samples(flags.engine, samples, [&] {
+      if (flags.profile && i >= 0) {
+        profile.add(context.profile());
+      } else {
+        context.run();
+      }
+    });
     if (i >= 0)
       milliseconds.push_back(
           std::chrono::duration<double, std::milli>(Clock::now() - start).count());

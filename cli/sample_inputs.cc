@@ -53,6 +53,13 @@ void learn_symbols(const Plan& plan, size_t input, const Dims& dims, SymbolValue
     if (const auto symbol = plan.sizes->symbol_index(shape[axis])) values[*symbol] = dims[axis];
 }
 
+bool depends_on(const Shape& shape, const std::vector<bool>& symbols, const SizeTable& sizes) {
+  return std::any_of(shape.begin(), shape.end(), [&](Size size) {
+    const auto found = sizes.symbols_in(size);
+    return std::any_of(found.begin(), found.end(), [&](uint32_t one) { return symbols[one]; });
+  });
+}
+
 void check_guessed_size(const Port& port, const Dims& dims) {
   double bytes = static_cast<double>(size_of(port.dtype));
   for (const int64_t dim : dims) bytes *= static_cast<double>(dim);
@@ -65,8 +72,8 @@ void check_guessed_size(const Port& port, const Dims& dims) {
 
 }  // namespace
 
-std::vector<Tensor> sample_inputs(const Engine& engine, const std::vector<std::string>& input_flags,
-                                  const std::string& shapes_flag, std::string_view flag) {
+SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>& input_flags,
+                           const std::string& shapes_flag, std::string_view flag) {
   const Plan& plan = engine.plan();
   const auto names = input_names(engine);
   const auto flags = flag_per_input(names, input_flags);
@@ -89,19 +96,26 @@ std::vector<Tensor> sample_inputs(const Engine& engine, const std::vector<std::s
       learn_symbols(plan, i, *given, values);
     }
   }
-  for (size_t symbol = 0; symbol < values.size(); ++symbol)
-    if (!values[symbol]) values[symbol] = plan.sizes->symbols()[symbol].bounds.opt;
+  std::vector<bool> is_guessed(values.size());
+  for (size_t symbol = 0; symbol < values.size(); ++symbol) {
+    if (values[symbol]) continue;
+    values[symbol] = plan.sizes->symbols()[symbol].bounds.opt;
+    is_guessed[symbol] = true;
+  }
 
-  std::vector<Tensor> inputs;
+  SampleInputs inputs;
   for (size_t i = 0; i < names.size(); ++i) {
     if (!tensors[i]) {
       const auto given = shape_for(shapes, names[i], names.size());
-      const Dims dims =
-          given ? *given : plan.sizes->evaluate(plan.slots[plan.inputs[i]].type.shape, values);
+      const Shape& shape = plan.slots[plan.inputs[i]].type.shape;
+      const Dims dims = given ? *given : plan.sizes->evaluate(shape, values);
       if (!given) check_guessed_size(engine.inputs()[i], dims);
+      if (!given && depends_on(shape, is_guessed, *plan.sizes))
+        inputs.guessed += fmt::format("{}\"{}\" of {}", inputs.guessed.empty() ? "" : ", ",
+                                      names[i], to_text(dims));
       tensors[i] = random_sample(engine.inputs()[i].dtype, dims, *flags[i].seed);
     }
-    inputs.push_back(std::move(*tensors[i]));
+    inputs.tensors.push_back(std::move(*tensors[i]));
   }
   return inputs;
 }

@@ -8,12 +8,32 @@
 
 namespace anneal {
 
-// One tensor per input, in order. Sizes of random inputs that are open come from --shapes, then
-// from files given for other inputs with the same symbol, then from what the engine was optimized
-// for. Fails with kInvalidArgument naming an input that nothing is given for, or what is wrong with
-// the shapes, which are the value of `flag`.
-std::vector<Tensor> sample_inputs(const Engine& engine, const std::vector<std::string>& input_flags,
-                                  const std::string& shapes_flag,
-                                  std::string_view flag = "--shapes");
+struct SampleInputs {
+  std::vector<Tensor> tensors;  // one per input, in order
+  std::string guessed;          // "x" of [1,3,32,32]: those of sizes that nobody gave; or ""
+};
+
+// Sizes of random inputs that are open come from --shapes, then from files given for other inputs
+// with the same symbol, then from what the engine was optimized for. Fails with kInvalidArgument
+// naming an input that nothing is given for, or what is wrong with the shapes, which are the value
+// of `flag`.
+SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>& input_flags,
+                           const std::string& shapes_flag, std::string_view flag = "--shapes");
+
+// Runs body. That its inputs do not fit is told with the file's path, and with the sizes that were
+// guessed.
+template <class Body>
+decltype(auto) with_samples(const std::string& path, const SampleInputs& inputs, Body&& body) {
+  try {
+    return body();
+  } catch (Error& error) {
+    if (error.code() == Code::kInvalidArgument) {
+      if (!inputs.guessed.empty())
+        error.add_context("with guessed sizes, " + inputs.guessed + " (--shapes gives others)");
+      error.add_context(path);
+    }
+    throw;
+  }
+}
 
 }  // namespace anneal

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "anneal/importer/best_sizes.h"
 #include "anneal/importer/graph_inputs.h"
 #include "anneal/importer/onnx.pb.h"
+#include "anneal/importer/required_sizes.h"
 #include "anneal/importer/rows.h"
 #include "anneal/importer/tensor_proto.h"
 
@@ -87,6 +89,8 @@ Graph GraphImporter::import() {
   check(complete, "outputs are incomplete only where something is not supported");
   check_declared_types(proto);
   graph_.erase_unused();
+  fix_required_sizes(graph_);
+  choose_best_sizes(graph_);
   return std::move(graph_);
 }
 

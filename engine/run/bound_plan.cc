@@ -149,6 +149,13 @@ class InferenceCheck {
   std::vector<TensorView> views_;
 };
 
+std::string producer_text(const Plan& plan, uint32_t slot) {
+  for (const Step& step : plan.steps)
+    if (std::find(step.outputs.begin(), step.outputs.end(), slot) != step.outputs.end())
+      return fmt::format("with these inputs, step \"{}\" ({})", step.name, name(step.op));
+  return fmt::format("with these inputs, \"{}\"", plan.slots[slot].name);
+}
+
 void place_views(const Plan& plan, BoundPlan& bound, SizeValues& values) {
   for (size_t i = 0; i < plan.slots.size(); ++i) {
     const Slot& slot = plan.slots[i];
@@ -198,9 +205,12 @@ BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,
     TensorView& view = bound.slots[i];
     view.dtype = slot.type.dtype;
     if (slot.storage == Storage::kLate) continue;
-    view.dims = values.of(slot.type.shape);
-    view.strides = values.of(slot.strides);
-    static_cast<void>(extent(view.dims, view.strides));
+    with_context([&] { return producer_text(plan, static_cast<uint32_t>(i)); },
+                 [&] {
+                   view.dims = values.of(slot.type.shape);
+                   view.strides = values.of(slot.strides);
+                   static_cast<void>(extent(view.dims, view.strides));
+                 });
   }
   const bool fixed = is_static(plan);
   if (!fixed) InferenceCheck(plan, weights, bound, values).run();

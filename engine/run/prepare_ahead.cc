@@ -83,7 +83,7 @@ std::vector<std::vector<Dims>> declared_shapes(const Plan& plan) {
   bool any = false;
   for (size_t i = 0; i < symbols.size(); ++i) {
     if (!of_inputs[i]) continue;
-    if (symbols[i].bounds == Bounds{}) return {};
+    if (symbols[i].bounds == Bounds{.opt = symbols[i].bounds.opt}) return {};
     any = true;
   }
   if (!any) return {};

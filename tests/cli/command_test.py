@@ -42,9 +42,9 @@ def node(op, inputs, outputs, name):
     return b"".join(field(1, i) for i in inputs) + b"".join(field(2, o) for o in outputs) + field(3, name) + field(4, op)
 
 
-def model(nodes, inputs, outputs):
-    graph = (b"".join(field(1, n) for n in nodes) + field(2, "tiny") + b"".join(field(11, i) for i in inputs) +
-             b"".join(field(12, o) for o in outputs))
+def model(nodes, inputs, outputs, initializers=()):
+    graph = (b"".join(field(1, n) for n in nodes) + field(2, "tiny") + b"".join(field(5, i) for i in initializers) +
+             b"".join(field(11, i) for i in inputs) + b"".join(field(12, o) for o in outputs))
     return field(1, 8) + field(2, "command_test") + field(7, graph) + field(8, field(2, 13))
 
 
@@ -255,6 +255,20 @@ class Command(unittest.TestCase):
         self.anneal("build", "m.onnx", "--min-shapes", "a:1x3,b:1x3", "--opt-shapes", wild, "--max-shapes", wild)
         self.anneal("run", engine, "-i", "random", status=2, says=["11.2 GiB", "--shapes"])
         self.anneal("run", engine, "-i", "random", "--shapes", "a:2x3,b:2x3", out="y: f32[2,3]")
+
+    def test_guessed_sizes(self):
+        pool = node("MaxPool", ["x"], ["y"], "pool") + field(5, field(1, "kernel_shape") + field(8, 5) + field(20, 7))
+        self.build(model([pool], [value_info("x", ["N", 2, "W"])], [value_info("y", ["N", 2, "V"])]))
+        self.anneal("run", "m.engine", "-i", "random", out="x: f32[1,2,8]")
+        self.anneal("bench", "m.onnx", "--iterations", 1, "--warmup", 0, out="x: f32[1,2,8]")
+        # No power of two is a number of rows of seven.
+        self.build(model([node("Reshape", ["x", "s"], ["y"], "reshape")], [value_info("x", ["N"])],
+                         [value_info("y", ["M", 7])], [tensor([2], [-1, 7], I64) + field(8, "s")]))
+        says = ['m.engine: with guessed sizes, "x" of [1] (--shapes gives others): ', 'step "reshape" (Reshape)']
+        self.anneal("run", "m.engine", "-i", "random", status=2, says=says)
+        self.anneal("bench", "m.onnx", status=2, says="m.onnx: with guessed sizes")
+        self.anneal("run", "m.engine", "-i", "random", "--shapes", "14", out="y: f32[2,7]")
+        self.anneal("inspect", "m.engine", out='build with --opt-shapes that do (with these inputs, step "reshape"')
 
     def test_wrong_inputs(self):
         engine = self.build(ABS)

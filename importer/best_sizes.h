@@ -1,0 +1,12 @@
+// The values that open sizes of inputs are optimized for where nobody gave any.
+#pragma once
+#include "anneal/graph/graph.h"
+
+namespace anneal {
+
+// Of each symbol of the inputs whose range is still that of Bounds{}: doubles opt, beginning with
+// what it is, until every layer that depends on it accepts its inputs and gives no empty result.
+// Layers that no such value suits decide nothing; a symbol that suits them all keeps its opt.
+void choose_best_sizes(const Graph& graph);
+
+}  // namespace anneal
