@@ -5,7 +5,7 @@
 namespace anneal {
 namespace {
 
-constexpr int kMaxBodyDepth = 32;
+constexpr int kMaxBodyDepth = 128;
 
 Size load_size_of(ByteReader& from, const SizeTable& sizes) {
   const Size size = load_size(from);

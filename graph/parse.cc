@@ -14,7 +14,7 @@
 namespace anneal {
 namespace {
 
-constexpr int kMaxDepth = 64;  // of bodies in bodies
+constexpr int kMaxDepth = 128;  // of bodies in bodies
 
 [[noreturn]] void refuse(std::string why) { fail(Code::kInvalidArgument, std::move(why)); }
 

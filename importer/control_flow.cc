@@ -15,7 +15,7 @@ namespace {
 using anneal_onnx::GraphProto;
 using anneal_onnx::NodeProto;
 
-constexpr int kMaxBodyDepth = 32;
+constexpr int kMaxBodyDepth = 128;
 
 void require_tensors(const Node& node, size_t from, size_t count) {
   for (size_t i = from; i < from + count; ++i) static_cast<void>(node.input(static_cast<int>(i)));

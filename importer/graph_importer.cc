@@ -32,7 +32,12 @@ std::map<std::string, int, std::less<>> opsets_of(const auto& imports) {
     if (import.version() < 1 || import.version() >= kLatest)
       fail(Code::kInvalidModel,
            "opset " + std::to_string(import.version()) + " of domain \"" + import.domain() + "\"");
-    int& version = opsets[canonical_domain(import.domain())];
+    const std::string domain = canonical_domain(import.domain());
+    if (domain.empty() && import.version() > kNewestOpset)
+      fail(Code::kUnsupported, "opset " + std::to_string(import.version()) +
+                                   " of ai.onnx: the newest known is " +
+                                   std::to_string(kNewestOpset));
+    int& version = opsets[domain];
     version = std::max(version, static_cast<int>(import.version()));
   }
   return opsets;

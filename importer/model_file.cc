@@ -17,8 +17,9 @@
 namespace anneal {
 namespace {
 
-// A graph inside an attribute costs three levels of messages.
-constexpr int kMaxMessageDepth = 100;
+// A graph inside an attribute costs three levels of messages. More graphs than control_flow.cc
+// allows are read, so that it can say so.
+constexpr int kMaxMessageDepth = 1000;
 
 struct Signature {
   size_t offset;
@@ -107,10 +108,11 @@ std::unique_ptr<anneal_onnx::ModelProto> parse_model(std::span<const std::byte> 
   const std::string what = foreign({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (!what.empty()) fail(Code::kInvalidModel, "not an ONNX model: " + what);
   if (!whole && model->ir_version() > 0)
-    fail(Code::kInvalidModel,
-         "a damaged or truncated ONNX model: the data ends or makes no sense "
-         "before its end, at " +
-             std::to_string(bytes.size()) + " bytes");
+    fail(
+        Code::kInvalidModel,
+        "a damaged or truncated ONNX model (or one of more than 300 graphs inside each other): the "
+        "data ends or makes no sense before its end, at " +
+            std::to_string(bytes.size()) + " bytes");
   if (whole && model->ir_version() > 0)
     fail(Code::kInvalidModel, "a damaged or truncated ONNX model: it holds no graph");
   fail(Code::kInvalidModel, "not an ONNX model");

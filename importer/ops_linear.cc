@@ -27,22 +27,39 @@ Outputs import_conv(Node& node) {
   return with_bias(node, op, {input, node.input(1)}, 2);
 }
 
+// What is added around the result of a transposed convolution, or, negative, taken from it, where
+// an open size decides. Empty, or one per axis of the result.
+struct Frame {
+  std::vector<Size> begin, end;
+};
+
 // output_shape decides the pads; a negative rest is padding of the output.
-void pad_to_output_shape(Node& node, const std::vector<int64_t>& wanted, AutoPad auto_pad,
-                         Window& window, std::vector<int64_t>& output_padding) {
+Frame pad_to_output_shape(Node& node, const std::vector<int64_t>& wanted, AutoPad auto_pad,
+                          Window& window, std::vector<int64_t>& output_padding) {
   const size_t axes = window.kernel.size();
   // Some exporters write the whole shape, batch and channels included.
   if (wanted.size() != axes && wanted.size() != axes + 2)
     node.invalid("attribute \"output_shape\": " + std::to_string(wanted.size()) + " values");
+  SizeTable& sizes = node.sizes();
+  Frame frame;
   for (size_t i = 0; i < axes; ++i) {
     const Size size = node.shape(0)[static_cast<int>(i) + 2];
-    if (!size.known()) node.unsupported("output_shape on a size known only at run time");
-    const int64_t whole = (size.value() - 1) * window.strides[i] + output_padding[i] +
-                          (window.kernel[i] - 1) * window.dilations[i] + 1;
-    const int64_t total = whole - wanted[wanted.size() - axes + i];
-    if (total < 0) output_padding[i] -= total;
-    set_pads(window, i, std::max<int64_t>(total, 0), auto_pad);
+    const int64_t rest = output_padding[i] + (window.kernel[i] - 1) * window.dilations[i] + 1 -
+                         wanted[wanted.size() - axes + i];
+    const Size total = sizes.add(sizes.mul(sizes.sub(size, 1), window.strides[i]), rest);
+    if (total.known()) {
+      if (total.value() < 0) output_padding[i] -= total.value();
+      set_pads(window, i, std::max<int64_t>(total.value(), 0), auto_pad);
+      continue;
+    }
+    frame.begin.resize(axes + 2, Size(0));
+    frame.end.resize(axes + 2, Size(0));
+    const Size cut = sizes.max(total, 0), half = sizes.floor_div(cut, 2);
+    const Size at_begin = auto_pad == AutoPad::kSameUpper ? half : sizes.sub(cut, half);
+    frame.begin[i + 2] = sizes.sub(0, at_begin);
+    frame.end[i + 2] = sizes.sub(at_begin, total);
   }
+  return frame;
 }
 
 Outputs import_conv_transpose(Node& node) {
@@ -57,9 +74,10 @@ Outputs import_conv_transpose(Node& node) {
   if (output_padding.size() != axes)
     node.invalid("attribute \"output_padding\": " + std::to_string(output_padding.size()) +
                  " values");
+  Frame frame;
   if (const auto wanted = node.find_integers("output_shape")) {
     node.ignore("pads");
-    pad_to_output_shape(node, *wanted, auto_pad, window, output_padding);
+    frame = pad_to_output_shape(node, *wanted, auto_pad, window, output_padding);
   } else if (auto_pad == AutoPad::kNotSet) {
     read_pads(node, window);
   } else {
@@ -78,7 +96,12 @@ Outputs import_conv_transpose(Node& node) {
                          .output_padding = output_padding,
                          .groups = node.integer("group", 1)};
   if (op.groups < 1) node.invalid("attribute \"group\" is " + std::to_string(op.groups));
-  return with_bias(node, op, {node.input(0), node.input(1)}, 2);
+  const std::vector<ValueId> inputs = {node.input(0), node.input(1)};
+  if (frame.begin.empty()) return with_bias(node, op, inputs, 2);
+  std::vector<Size> pads = frame.begin;
+  pads.insert(pads.end(), frame.end.begin(), frame.end.end());
+  const ValueId whole = node.layer(op, inputs, "whole");
+  return with_bias(node, Pad{}, {whole, node.sizes_value(pads, "frame")}, 2);
 }
 
 // Vectors become matrices of one row or one column, and the product loses that axis again.

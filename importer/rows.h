@@ -9,6 +9,8 @@
 namespace anneal {
 
 inline constexpr int kLatest = 1 << 20;
+// Of ai.onnx. In one that comes after it, operators may mean what nobody here knows.
+inline constexpr int kNewestOpset = 28;
 
 struct OpRow {
   std::string_view domain, name;   // "" is ai.onnx

@@ -300,6 +300,20 @@ class Command(unittest.TestCase):
                     self.anneal(*command, status=2, says=f"{name}.engine")
         self.anneal("run", "m.onnx", status=2, says="anneal build m.onnx")
 
+    def test_branches_in_branches(self):
+        inner = graph([node("Neg", ["x"], ["z"], "neg")], [], [field(1, "z")])
+        other = graph([node("Abs", ["x"], ["w"], "abs")], [], [field(1, "w")])
+        for _ in range(128):
+            branch = node("If", ["c"], ["z"], "if")
+            for name, body in (("then_branch", inner), ("else_branch", other)):
+                branch += field(5, field(1, name) + field(6, body) + field(20, 5))
+            inner = graph([branch], [], [field(1, "z")])
+        self.build(model([branch], [value_info("c", [], 9), value_info("x", [2])], [field(1, "z")]))
+        self.anneal("run", "m.engine", "-i", "random", out="z: f32[2]")
+        for flags in ([], ["--plan"], ["--json"]):
+            self.anneal("inspect", "m.engine", *flags, out="If")
+        self.anneal("inspect", "m.onnx", "--graph", out="If")
+
     # --- inspect
 
     def test_inspect(self):

@@ -238,6 +238,26 @@ TEST(ImportControlFlow, LoopsInLoopsAreImportedAFewTimesEach) {
   EXPECT_LT(graph.sizes().symbols().size(), 1000u);
 }
 
+TEST(ImportControlFlow, BodiesMayBeNestedSoFar) {
+  const auto nested = [](int levels) {
+    ModelBuilder inner = body_of("Neg", {"x"}, "z");
+    ModelBuilder other = body_of("Abs", {"x"}, "w");
+    for (int level = 0; level < levels; ++level) {
+      ModelBuilder outer;
+      auto& node = outer.node("If", {"c"}, {"z"});
+      set(node, "then_branch", inner);
+      set(node, "else_branch", other);
+      outer.output("z");
+      inner = outer;
+    }
+    inner.input("c", {}, kBool).input("x", {"2"});
+    return inner;
+  };
+  EXPECT_EQ(error(nested(128)), "");
+  EXPECT_THAT(error(nested(129)), HasSubstr("bodies nested more than 128 deep"));
+  EXPECT_THAT(error(nested(400)), HasSubstr("more than 300 graphs inside each other"));
+}
+
 TEST(ImportControlFlow, MistakesAreNamed) {
   const auto loop_error = [](const std::string& op, const std::vector<std::string>& inputs) {
     ModelBuilder model;

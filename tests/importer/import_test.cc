@@ -216,6 +216,8 @@ TEST(Import, WrongModels) {
       {"0 inputs, 1 expected", [&](ModelBuilder& m) { node(m).set_input(0, ""); }},
       {"the model imports no opset of ai.onnx",
        [](ModelBuilder& m) { m.model.clear_opset_import(); }},
+      {"unsupported: opset 29 of ai.onnx: the newest known is 28",
+       [](ModelBuilder& m) { m.model.mutable_opset_import(0)->set_version(29); }},
       {"opset 0 of domain",
        [](ModelBuilder& m) { m.model.mutable_opset_import(0)->set_version(0); }},
       {"tensor \"w\": 1 elements in float_data, but 2 in shape [2]",

@@ -71,6 +71,22 @@ TEST(OpenSizes, AutoPadWithAStride) {
         }
 }
 
+TEST(OpenSizes, OutputShapeOfATransposedConvolution) {
+  for (const char* const auto_pad : {"NOTSET", "SAME_UPPER", "SAME_LOWER"})
+    for (const int64_t wanted : {5, 6, 9, 12})
+      for (const int64_t stride : {1, 2, 3}) {
+        const auto build = [&](ModelBuilder& m) {
+          m.floats("w", {2, 1, 3, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})
+              .floats("b", {1}, {3});
+          auto& node = m.node("ConvTranspose", {"x", "w", "b"}, {"y"});
+          set(node, "auto_pad", auto_pad);
+          set(node, "strides", std::vector<int64_t>{stride, 2});
+          set(node, "output_shape", std::vector<int64_t>{wanted, 7});
+        };
+        for (const int64_t size : {2, 3, 5}) expect_same_for({2, 2, size, 4}, build);
+      }
+}
+
 TEST(OpenSizes, PaddingOfIntegersIsTheirZeroPoint) {
   const auto build = [](ModelBuilder& m) {
     m.small_integers("w", {1, 1, 3, 3}, TensorProto::INT8, std::vector<int>(9, 1));
