@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <queue>
 #include <utility>
 
@@ -296,7 +297,19 @@ void Graph::erase(LayerId id) {
   layer = Layer();
 }
 
+bool Graph::must_run(const Layer& layer) const {
+  if (std::holds_alternative<Require>(layer.op)) {
+    const auto& condition = value(layer.inputs[0]).fact.elements;
+    return !condition || condition->size() != 1 || condition->front() != Size(1);
+  }
+  return std::ranges::any_of(bodies_of(layer.op), [&](const BodyUse& use) {
+    const Graph& body = bodies_[static_cast<size_t>(use.body)];
+    return std::ranges::any_of(body.layers_, [&](const Layer& one) { return body.must_run(one); });
+  });
+}
+
 void Graph::erase_unused() {
+  for (Graph& body : bodies_) body.erase_unused();
   std::vector<bool> is_output(values_.size()), is_input(values_.size());
   for (const Output& output : outputs_) is_output[index_of(output.value)] = true;
   for (ValueId input : inputs_) is_input[index_of(input)] = true;
@@ -310,7 +323,7 @@ void Graph::erase_unused() {
     candidates.pop_back();
     const Layer& one = layer(id);
     if (std::holds_alternative<std::monostate>(one.op) ||
-        !std::all_of(one.outputs.begin(), one.outputs.end(), unused))
+        !std::all_of(one.outputs.begin(), one.outputs.end(), unused) || must_run(one))
       continue;
     const std::vector<ValueId> inputs = one.inputs;
     erase(id);
@@ -327,10 +340,8 @@ void Graph::erase_unused() {
   std::vector<bool> run(bodies_.size());
   for (const Layer& one : layers_)
     for (const BodyUse& use : bodies_of(one.op)) run[static_cast<size_t>(use.body)] = true;
-  for (size_t i = 0; i < bodies_.size(); ++i) {
+  for (size_t i = 0; i < bodies_.size(); ++i)
     if (!run[i]) bodies_[i] = make_body();
-    bodies_[i].erase_unused();
-  }
 }
 
 Fact Graph::narrowed(const Fact& old, const Fact& inferred) const {
@@ -415,23 +426,49 @@ void Graph::refine_body(const Layer& layer, const BodyUse& use) {
   body.refine();
 }
 
+// By index: where a layer stands among those that are ready.
+std::vector<size_t> Graph::ranks() const {
+  std::vector<size_t> ranks(layers_.size());
+  std::iota(ranks.begin(), ranks.end(), size_t{0});
+  std::vector<bool> visited(layers_.size());
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    if (!std::holds_alternative<Require>(layers_[i].op)) continue;
+    std::vector<size_t> needed = {i};
+    while (!needed.empty()) {
+      const Layer& layer = layers_[needed.back()];
+      needed.pop_back();
+      for (const ValueId input : layer.inputs) {
+        if (input == ValueId::kNone || value(input).producer == LayerId::kNone) continue;
+        const size_t producer = index_of(value(input).producer);
+        if (visited[producer]) continue;
+        visited[producer] = true;
+        ranks[producer] = std::min(ranks[producer], i);
+        needed.push_back(producer);
+      }
+    }
+  }
+  return ranks;
+}
+
 std::vector<LayerId> Graph::order() const {
+  const std::vector<size_t> ranks = this->ranks();
   std::vector<size_t> waiting(layers_.size());
-  std::priority_queue<size_t, std::vector<size_t>, std::greater<>> ready;
+  using Ready = std::pair<size_t, size_t>;  // rank, index
+  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
   for (size_t i = 0; i < layers_.size(); ++i) {
     if (std::holds_alternative<std::monostate>(layers_[i].op)) continue;
     for (ValueId input : layers_[i].inputs)
       waiting[i] += input != ValueId::kNone && value(input).producer != LayerId::kNone;
-    if (waiting[i] == 0) ready.push(i);
+    if (waiting[i] == 0) ready.emplace(ranks[i], i);
   }
   std::vector<LayerId> order;
   while (!ready.empty()) {
-    const size_t next = ready.top();
+    const size_t next = ready.top().second;
     ready.pop();
     order.push_back(static_cast<LayerId>(next));
     for (ValueId output : layers_[next].outputs)
       for (LayerId user : value(output).users)
-        if (--waiting[index_of(user)] == 0) ready.push(index_of(user));
+        if (--waiting[index_of(user)] == 0) ready.emplace(ranks[index_of(user)], index_of(user));
   }
   if (order.size() != layer_count()) fail(Code::kInvalidModel, "the layers form a cycle");
   return order;

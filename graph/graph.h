@@ -84,7 +84,8 @@ class Graph {
   // replace_uses() and swap_names() for each output, then for the layers. REQUIRES: as many
   // outputs.
   void replace_layer(LayerId from, LayerId to);
-  // Layers whose outputs nobody uses, and constants nobody reads. Inputs stay.
+  // Layers whose outputs nobody uses, and constants nobody reads. Inputs stay, and so does a
+  // Require whose condition is not known to hold, with what runs it where it is in a body.
   void erase_unused();
   // Infers everything again, in order; types may only become narrower (an unknown or wider size
   // becomes a known one). For new bounds, or inputs whose sizes got fixed by set_input_shape. A
@@ -113,7 +114,8 @@ class Graph {
   // The fact that refine() would leave: `inferred`, or `old` where that knows more. Fails with
   // kInvalidModel if they contradict each other.
   Fact narrowed(const Fact& old, const Fact& inferred) const;
-  // Topological; among the ready the one added first. Fails with kInvalidModel on a cycle.
+  // Topological; among the ready the one added first, where what a Require needs counts as added
+  // with it: a check comes before what was added behind it. Fails with kInvalidModel on a cycle.
   std::vector<LayerId> order() const;
 
   // Bodies of control flow, by index; they share this graph's size table. One that no layer runs is
@@ -132,8 +134,10 @@ class Graph {
   std::string unique(std::string name, const std::unordered_map<std::string, Id>& taken);
   Facts infer_outputs(const Layer& layer) const;
   void refine_body(const Layer& layer, const BodyUse& use);
+  bool must_run(const Layer& layer) const;  // even if nobody uses its outputs
   // alike: outputs of one shape have the same sizes, also where these are unknown.
   void name_unknown_sizes(Facts& facts, const std::vector<std::string>& names, bool alike) const;
+  std::vector<size_t> ranks() const;
   Graph copy_into(const std::shared_ptr<SizeTable>& sizes) const;
   void erase(LayerId id);
 

@@ -57,7 +57,7 @@ struct ArityOf {
   Arity operator()(const Recurrent& op) const {
     return {3, op.kind == RecurrentKind::kLstm ? 8 : 6};
   }
-  Arity operator()(const Require&) const { return {2, 2}; }
+  Arity operator()(const Require&) const { return {1, 1}; }
   Arity operator()(const If&) const { return {1, kMany}; }
   Arity operator()(const Loop&) const { return {2, kMany}; }
   Arity operator()(const Scan&) const { return {1, kMany}; }

@@ -87,15 +87,13 @@ Fact carried_fact(const Type& begin, const Type& next, const Outer& outer) {
 }  // namespace
 
 Facts infer(const Require&, const InferInputs& inputs) {
-  require_one_of(inputs.type(1), DataType::kBool, "condition", inputs.sizes());
-  const auto condition = inputs.integers(1);
+  require_one_of(inputs.type(0), DataType::kBool, "condition", inputs.sizes());
+  const auto condition = inputs.integers(0);
   if (condition && condition->size() == 1 && condition->front() == 0)
     refuse(
         "the condition that the engine would hold is false with these sizes: build for others "
         "(--shapes)");
-  // What is computed from elements that are known needs no layer: this one would be lost with them.
-  return {rules::make_fact(inputs.dtype(0), inputs.shape(0),
-                           condition ? inputs.elements(0) : std::nullopt)};
+  return {rules::make_fact(inputs.dtype(0), inputs.shape(0), inputs.elements(0))};
 }
 
 Facts infer(const If& op, const InferInputs& inputs) {

@@ -408,8 +408,9 @@ struct BitCast {
   bool operator==(const BitCast&) const = default;
 };
 
-// inputs: x, condition (bool scalar). output: x. Running it fails if the condition does not hold:
-// the engine was built on the assumption that it does.
+// inputs: condition (one bool, of any number of axes). output: the condition. Running it fails if
+// that does not hold: the engine was built on the assumption that it does. Not erased because
+// nobody uses the output, but once the condition is known to hold.
 struct Require {
   static void fields(auto&, auto&&) {}
   bool operator==(const Require&) const = default;

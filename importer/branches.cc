@@ -87,7 +87,7 @@ std::optional<Outputs> GraphImporter::import_branch(const GraphProto& branch,
                                                            : scope.prefix + proto.output(i));
   }
   import_initializers(branch, inner);
-  import_nodes(branch.node(), inner);
+  import_nodes(branch.node(), names_of_outputs(branch), inner);
   Outputs outputs;
   for (int i = 0; i < proto.output_size(); ++i) {
     const Known& known = use(branch.output(i).name(), inner);
@@ -97,12 +97,10 @@ std::optional<Outputs> GraphImporter::import_branch(const GraphProto& branch,
   return outputs;
 }
 
-// The branch in place of the If, with results that are refused where the condition differs.
+// The branch in place of the If, behind a check that the condition wants it.
 std::optional<Outputs> GraphImporter::assume_branch(bool condition, const GraphProto& branch,
                                                     const NodeProto& proto, Node& node,
                                                     Scope& scope) {
-  auto outputs = import_branch(branch, proto, node.name(), scope);
-  if (!outputs) return std::nullopt;
   ValueId holds = node.input(0);
   if (!condition) {
     ProgramBuilder builder;
@@ -110,11 +108,8 @@ std::optional<Outputs> GraphImporter::assume_branch(bool condition, const GraphP
     const Program negation = builder.finish(builder.apply(Opcode::kNot, input), DataType::kBool);
     holds = node.layer(Pointwise{negation}, {holds}, "else");
   }
-  for (size_t k = 0; k < outputs->size(); ++k)
-    (*outputs)[k] =
-        node.layer(Require{}, {(*outputs)[k], holds},
-                   std::string(condition ? "then" : "else") + "_branch_only" + std::to_string(k));
-  return outputs;
+  node.layer(Require{}, {holds}, condition ? "then_branch_only" : "else_branch_only");
+  return import_branch(branch, proto, node.name(), scope);
 }
 
 bool GraphImporter::import_if_valid(const GraphProto& proto, Body& body,

@@ -69,6 +69,12 @@ const GraphProto& graph_attribute(const NodeProto& proto, Node& node, std::strin
   node.invalid("attribute \"" + std::string(name) + "\" is missing");
 }
 
+std::vector<std::string> names_of_outputs(const GraphProto& graph) {
+  std::vector<std::string> names;
+  for (const auto& output : graph.output()) names.push_back(output.name());
+  return names;
+}
+
 std::vector<std::string> names_of_outputs(const Node& node, size_t count) {
   std::vector<std::string> names;
   for (size_t k = 0; k < count; ++k) names.push_back(node.output_name(static_cast<int>(k)));
@@ -109,7 +115,7 @@ bool GraphImporter::import_body(const GraphProto& proto, Body& body) {
     for (const std::string& output : node.output())
       body.model.reserved_names.insert(body.scope.prefix + output);
   import_initializers(proto, body.scope);
-  import_nodes(proto.node(), body.scope);
+  import_nodes(proto.node(), names_of_outputs(proto), body.scope);
   return import_outputs(proto, body.scope);
 }
 
@@ -210,6 +216,17 @@ void GraphImporter::count_iterations_from(int64_t first, const std::string& name
 // of the second iteration; that there is a first is checked while running, unless it is known.
 std::optional<Outputs> GraphImporter::import_first_iteration(const GraphProto& proto, Node& node,
                                                              LoopStart& start, Scope& scope) {
+  const auto require = [&](ValueId holds) { node.layer(Require{}, {holds}, "runs_at_least_once"); };
+  const auto known = [&](ValueId value) { return at_least_one(node.graph(), value) == true; };
+  if (start.trips != ValueId::kNone) {
+    if (!known(start.trips))
+      require(pointwise(node, "first/is_counted", {start.trips}, DataType::kBool,
+                        [](Expressions in) { return !(in[0] < 1); }));
+    start.trips = pointwise(node, "trips_left", {start.trips}, DataType::kI64,
+                            [](Expressions in) { return in[0] - 1; });
+  }
+  if (start.condition != ValueId::kNone && !known(start.condition)) require(start.condition);
+
   Scope inner{.prefix = node.name() + "/first/",
               .opsets = scope.opsets,
               .model = scope.model,
@@ -223,26 +240,12 @@ std::optional<Outputs> GraphImporter::import_first_iteration(const GraphProto& p
   bind(1, node.constant_value(Tensor::of<uint8_t>(DataType::kBool, {}, {{1}}), "first/goes_on"));
   for (size_t k = 0; k < start.carried.size(); ++k) bind(static_cast<int>(2 + k), start.carried[k]);
   import_initializers(proto, inner);
-  import_nodes(proto.node(), inner);
-
-  std::vector<ValueId> checks;
-  const auto known = [&](ValueId value) { return at_least_one(node.graph(), value) == true; };
-  if (start.trips != ValueId::kNone) {
-    if (!known(start.trips))
-      checks.push_back(pointwise(node, "first/is_counted", {start.trips}, DataType::kBool,
-                                 [](Expressions in) { return !(in[0] < 1); }));
-    start.trips = pointwise(node, "trips_left", {start.trips}, DataType::kI64,
-                            [](Expressions in) { return in[0] - 1; });
-  }
-  if (start.condition != ValueId::kNone && !known(start.condition))
-    checks.push_back(start.condition);
+  import_nodes(proto.node(), names_of_outputs(proto), inner);
 
   Outputs outputs;
   for (int i = 0; i < proto.output_size(); ++i) {
-    ValueId value = use(proto.output(i).name(), inner).value;
+    const ValueId value = use(proto.output(i).name(), inner).value;
     if (value == ValueId::kNone) return std::nullopt;
-    for (const ValueId check : checks)
-      value = node.layer(Require{}, {value, check}, "runs_at_least_once" + std::to_string(i));
     outputs.push_back(value);
   }
   start.condition = outputs[0];

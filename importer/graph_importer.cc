@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "anneal/importer/best_sizes.h"
+#include "anneal/importer/control_flow.h"
 #include "anneal/importer/graph_inputs.h"
 #include "anneal/importer/onnx.pb.h"
 #include "anneal/importer/required_sizes.h"
@@ -87,7 +88,7 @@ Graph GraphImporter::import() {
 
   import_initializers(proto, main_);
   import_inputs(proto);
-  import_nodes(proto.node(), main_);
+  import_nodes(proto.node(), names_of_outputs(proto), main_);
   if (proto.output().empty()) fail(Code::kInvalidModel, "the graph has no outputs");
   const bool complete = import_outputs(proto, main_);
   unsupported_.throw_if_any();
@@ -174,8 +175,9 @@ bool GraphImporter::import_outputs(const GraphProto& graph, Scope& scope) {
   return complete;
 }
 
-void GraphImporter::import_nodes(const NodeList& nodes, Scope& scope) {
-  for (const int index : node_order(nodes)) {
+void GraphImporter::import_nodes(const NodeList& nodes, std::span<const std::string> wanted,
+                                 Scope& scope) {
+  for (const int index : node_order(nodes, wanted)) {
     if (++nodes_done_ > kMaxNodes)
       fail(Code::kUnsupported, "more than " + std::to_string(kMaxNodes) + " nodes");
     if (choices_.is_retry()) choices_.count_again(1);
@@ -435,7 +437,10 @@ void GraphImporter::call_function(const FunctionProto& function, const NodeProto
                                                       ? outer->second
                                                       : scope.prefix + call.output(i));
   }
-  import_nodes(function.node(), inner);
+  std::vector<std::string> wanted;
+  for (int i = 0; i < call.output_size(); ++i)
+    if (!call.output(i).empty()) wanted.push_back(function.output(i));
+  import_nodes(function.node(), wanted, inner);
   for (int i = 0; i < call.output_size(); ++i) {
     if (call.output(i).empty()) continue;
     const auto found = inner.values.find(function.output(i));

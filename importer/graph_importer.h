@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -99,7 +100,8 @@ class GraphImporter {
   void import_initializers(const anneal_onnx::GraphProto& graph, Scope& scope);
   // False if an output comes from a node that is not supported.
   bool import_outputs(const anneal_onnx::GraphProto& graph, Scope& scope);
-  void import_nodes(const NodeList& nodes, Scope& scope);
+  // Those that the wanted values need.
+  void import_nodes(const NodeList& nodes, std::span<const std::string> wanted, Scope& scope);
   void import_node(const anneal_onnx::NodeProto& proto, const std::string& name, Scope& scope);
   void call_function(const anneal_onnx::FunctionProto& function, const anneal_onnx::NodeProto& call,
                      const std::string& name, Scope& scope);

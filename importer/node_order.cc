@@ -42,7 +42,7 @@ std::string node_name(const anneal_onnx::NodeProto& node, int index) {
   return node.name().empty() ? node.op_type() + "_" + std::to_string(index) : node.name();
 }
 
-std::vector<int> node_order(const NodeList& nodes) {
+std::vector<int> node_order(const NodeList& nodes, std::span<const std::string> wanted) {
   std::unordered_map<std::string_view, int> producers;
   for (int i = 0; i < nodes.size(); ++i) {
     for (const std::string& output : nodes[i].output()) {
@@ -54,13 +54,14 @@ std::vector<int> node_order(const NodeList& nodes) {
                                       "\" and by node \"" + node_name(nodes[i], i) + "\"");
     }
   }
-  std::vector<std::vector<int>> readers(nodes.size());
+  std::vector<std::vector<int>> readers(nodes.size()), read(nodes.size());
   std::vector<int> waiting_for(nodes.size(), 0);
   for (int i = 0; i < nodes.size(); ++i) {
     for_values_read(nodes[i], [&](const std::string& value) {
       const auto producer = producers.find(value);
       if (producer == producers.end()) return;
       readers[producer->second].push_back(i);
+      read[i].push_back(producer->second);
       ++waiting_for[i];
     });
   }
@@ -79,6 +80,14 @@ std::vector<int> node_order(const NodeList& nodes) {
     if (waiting_for[i] > 0)
       fail(Code::kInvalidModel,
            "the nodes form a cycle; node \"" + node_name(nodes[i], i) + "\" is on or behind it");
+  std::vector<bool> needed(nodes.size());
+  for (const std::string& name : wanted)
+    if (const auto producer = producers.find(name); producer != producers.end())
+      needed[producer->second] = true;
+  for (auto it = order.rbegin(); it != order.rend(); ++it)
+    if (needed[*it])
+      for (const int producer : read[*it]) needed[producer] = true;
+  std::erase_if(order, [&](int node) { return !needed[node]; });
   return order;
 }
 

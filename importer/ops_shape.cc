@@ -91,8 +91,8 @@ Outputs import_optional_has_element(Node& node) {
 }
 
 // Inference: x itself, and a mask that keeps everything.
-Outputs dropout(Node& node, DataType mask, std::optional<ValueId> kept = std::nullopt) {
-  Outputs outputs = same_value(kept.value_or(node.input(0)));
+Outputs dropout(Node& node, DataType mask) {
+  Outputs outputs = same_value(node.input(0));
   if (node.has_output(1))
     outputs.push_back(pointwise_result(
         node, {node.input(0)}, mask,
@@ -120,15 +120,15 @@ Outputs import_dropout_ratio(Node& node) {
   node.ignore("ratio");
   return dropout(node, DataType::kBool);
 }
-// x, where a run does not train, or drops nothing: it fails where something would be random.
-ValueId kept_at_run_time(Node& node) {
+// A run that trains, and drops something, fails: what it gives would be random.
+void require_no_dropping(Node& node) {
   node.dtype(2, kBooleans);
   std::vector<ValueId> inputs = {node.input(2)};
   if (node.has_input(1)) inputs.push_back(node.input(1));
   const ValueId holds = pointwise(node, "holds", inputs, DataType::kBool, [](Expressions in) {
     return in.size() == 2 ? !(in[0] && !(in[1] == 0)) : !in[0];
   });
-  return node.result(Require{}, {node.input(0), reshape(node, holds, {}, "drops_nothing")})[0];
+  node.layer(Require{}, {holds}, "drops_nothing");
 }
 
 Outputs import_dropout(Node& node) {
@@ -138,8 +138,8 @@ Outputs import_dropout(Node& node) {
     const Tensor* training = node.constant(2);
     const bool keeps_all =
         node.constant(1) && numbers_of(*node.constant(1)) == std::vector<double>{0};
-    if (!training && !keeps_all) return dropout(node, DataType::kBool, kept_at_run_time(node));
-    if (!keeps_all && integers_of(*training) != std::vector<int64_t>{0})
+    if (!training && !keeps_all) require_no_dropping(node);
+    if (training && !keeps_all && integers_of(*training) != std::vector<int64_t>{0})
       node.unsupported("training mode: dropout is random");
   }
   return dropout(node, DataType::kBool);

@@ -130,7 +130,7 @@ Outputs split_at_run_time(Node& node, int64_t axis) {
                 {reduced(ReduceKind::kSum, "total"), reduced(ReduceKind::kMin, "smallest"),
                  reshape(node, whole, {}, "whole_scalar")},
                 DataType::kBool, [](Expressions in) { return in[0] == in[2] && !(in[1] < 0); });
-  const ValueId ends = node.layer(Require{}, {sums, holds}, "ends");
+  node.layer(Require{}, {holds}, "parts_fit");
   const ValueId axes = node.integers_value({axis}, "axes");
   const ValueId steps = node.integers_value({1}, "steps");
   Outputs outputs;
@@ -138,7 +138,7 @@ Outputs split_at_run_time(Node& node, int64_t axis) {
   for (int i = 0; i < node.output_count(); ++i) {
     const std::string number = std::to_string(i);
     const ValueId place = node.integers_value({i}, "place" + number);
-    const ValueId to = node.layer(Gather{}, {ends, place}, "end" + number);
+    const ValueId to = node.layer(Gather{}, {sums, place}, "end" + number);
     outputs.push_back(
         node.result(Slice{}, {node.input(0), from, to, axes, steps}, number, i).front());
     from = to;

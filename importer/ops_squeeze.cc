@@ -11,7 +11,7 @@ namespace {
 // Without axes every axis of one element goes, and a size that is open decides the rank. It is
 // taken to be another one, which the engine checks: a model that calls it open hardly means 1. So
 // 1 is not what to optimize for.
-ValueId input_of_open_sizes_not_one(Node& node) {
+void require_open_sizes_not_one(Node& node) {
   SizeTable& sizes = node.sizes();
   std::vector<Size> open;
   for (const Size size : node.shape(0)) {
@@ -20,7 +20,7 @@ ValueId input_of_open_sizes_not_one(Node& node) {
     const auto symbol = sizes.symbol_index(size);
     if (symbol && sizes.symbols()[*symbol].bounds == Bounds{}) sizes.set_bounds(size, {.opt = 2});
   }
-  if (open.empty()) return node.input(0);
+  if (open.empty()) return;
   const ValueId differ =
       pointwise(node, "open_sizes_differ", {node.sizes_value(open, "open_sizes")}, DataType::kI64,
                 [](Expressions in) { return (!(in[0] == 1)).cast(RegisterType::kI64); });
@@ -28,7 +28,7 @@ ValueId input_of_open_sizes_not_one(Node& node) {
                                  {differ, node.integers_value({0}, "axis")}, "all_differ");
   const ValueId holds =
       pointwise(node, "holds", {all}, DataType::kBool, [](Expressions in) { return in[0] == 1; });
-  return node.layer(Require{}, {node.input(0), holds}, "no_open_size_is_1");
+  node.layer(Require{}, {holds}, "no_open_size_is_1");
 }
 
 Outputs reshaped_input(Node& node, const std::vector<Size>& sizes) {
@@ -47,9 +47,8 @@ Outputs squeeze(Node& node, const std::optional<std::vector<int64_t>>& given) {
                    " elements, not 1");
     if (given ? !listed : shape[axis] != Size(1)) kept.push_back(shape[axis]);
   }
-  if (given) return reshaped_input(node, kept);
-  return node.result(Reshape{.allow_zero = true},
-                     {input_of_open_sizes_not_one(node), node.sizes_value(kept, "shape")});
+  if (!given) require_open_sizes_not_one(node);
+  return reshaped_input(node, kept);
 }
 // The number of axes in input 1, where only a run tells which these are: it decides the rank.
 int64_t axis_count(Node& node) {

@@ -1,8 +1,7 @@
 // remove_identity: a layer whose output is its first input, element for element, goes.
 //
 //   y = Pointwise(x) program=$0;  Reshape to the same shape;  Transpose that moves nothing;  Expand
-//   to the same shape;  Concat of one;  Slice of everything;
-//   Require of what is known to hold   =>   x
+//   to the same shape;  Concat of one;  Slice of everything   =>   x
 //
 // Not where the layer has an epilogue, or connects a graph input or constant with a graph output:
 // somebody must write the output.
@@ -24,10 +23,6 @@ bool keeps_order(const Graph& graph, const Layer& layer) {
     const auto& steps = graph.value(layer.inputs[4]).fact.elements;
     return steps && std::all_of(steps->begin(), steps->end(),
                                 [](Size s) { return s.known() && s.value() > 0; });
-  }
-  if (std::holds_alternative<Require>(layer.op)) {
-    const auto& condition = graph.value(layer.inputs[1]).fact.elements;
-    return condition && condition->front().known();  // inference refuses a false one
   }
   return std::holds_alternative<Reshape>(layer.op) || std::holds_alternative<Expand>(layer.op);
 }

@@ -83,7 +83,7 @@ bool moves_only(const Op& op) {
          std::holds_alternative<Pad>(op) || std::holds_alternative<Expand>(op) ||
          std::holds_alternative<Tile>(op) || std::holds_alternative<Gather>(op) ||
          std::holds_alternative<GatherElements>(op) || std::holds_alternative<GatherND>(op) ||
-         std::holds_alternative<ReverseSequence>(op) || std::holds_alternative<Require>(op);
+         std::holds_alternative<ReverseSequence>(op);
 }
 
 class Widener {

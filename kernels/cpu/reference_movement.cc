@@ -122,12 +122,12 @@ void pad(const Pad& op, const ReferenceArgs& args) {
 }
 
 void require(const Require&, const ReferenceArgs& args) {
-  const TensorView& condition = args.inputs[1];
+  const TensorView& condition = args.inputs[0];
   if (count(condition.dims) != 1 || *condition.as<uint8_t>() == 0)
     fail(Code::kInvalidArgument,
          "the engine does not hold what the model does with these inputs: it was built for a "
          "condition that is false now. Give other inputs, or build one for their sizes (--shapes)");
-  copy_elements(args.inputs[0], args.results[0], args.team);
+  copy_elements(condition, args.results[0], args.team);
 }
 
 void expand(const Expand&, const ReferenceArgs& args) {

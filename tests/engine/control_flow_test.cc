@@ -454,16 +454,42 @@ TEST(ControlFlow, AProfileTellsTheStepsOfBodies) {
 TEST(ControlFlow, WhatIsRequiredIsChecked) {
   const auto engine = engine_of(build_text(R"txt(
 graph assumed(a: bool[], x: f32[2])
-  y = Require(x, a)
+  holds = Require(a)
+  y = Pointwise(x) program="(f32)->(f32) neg($0)"
   return y
 )txt"));
   ExecutionContext context(engine);
   EXPECT_THAT(run(context, *engine, {scalar_bool(true), floats({2}, {1, 2})})["y"],
-              ElementsAre(1, 2));
+              ElementsAre(-1, -2));
   const Tensor no = scalar_bool(false);
   context.set_input("a", no.view());
   EXPECT_THAT(error_of([&] { context.run(); }),
               HasSubstr("built for a condition that is false now"));
+}
+
+// In a body it is checked when that runs, even if only shapes of the results are used.
+TEST(ControlFlow, WhatABodyRequiresIsCheckedWhenItRuns) {
+  const auto engine = engine_of(build_text(R"txt(
+graph assumed(c: bool[], a: bool[], x: f32[N])
+  body yes(v: f32[N], b: bool[])
+    holds = Require(b)
+    return v
+  end
+  body no(v: f32[N], b: bool[])
+    return v
+  end
+  r = If(c, x, a)
+  s = ShapeOf(r) start=0 end=1
+  y = Pointwise(s) program="(i64)->(f32) f32($0)"
+  return y
+)txt"));
+  ExecutionContext context(engine);
+  const auto shape = [&](bool condition, bool holds) {
+    return run(context, *engine, {scalar_bool(condition), scalar_bool(holds), floats({2}, {1, 2})});
+  };
+  EXPECT_THAT(shape(true, true)["y"], ElementsAre(2));
+  EXPECT_THAT(shape(false, false)["y"], ElementsAre(2));
+  EXPECT_THAT(error_of([&] { shape(true, false); }), HasSubstr("holds"));
 }
 
 TEST(ControlFlow, ScalarsAreOneValue) {

@@ -169,6 +169,79 @@ TEST(ImportedControlFlow, WhatIsRequiredOfConstantsIsChecked) {
               HasSubstr("then_branch_only"));
 }
 
+// It does not hang on the data, which nobody needs where only sizes are used.
+TEST(ImportedControlFlow, WhatIsRequiredOfSizesIsChecked) {
+  ModelBuilder model;
+  model.input("c", {}, kBool).input("x", {"N", "M"}).output("y");
+  ModelBuilder else_branch;
+  set(else_branch.node("ReduceMax", {"x"}, {"t"}), "keepdims", int64_t{0});
+  else_branch.output("t");
+  add_if(model, "r", branch("Neg", "x"), else_branch);
+  model.node("Size", {"r"}, {"size"});
+  cast_to_float(model, "size", "y");
+  const auto engine = engine_of_model(model);
+  ExecutionContext context(engine);
+  const Tensor x = Tensor::of<float>(DataType::kF32, {2, 1}, {{1, 2}});
+  EXPECT_THAT(run(context, *engine, {number(DataType::kBool, 1), x})["y"], ElementsAre(2));
+  EXPECT_THAT(error_of([&] {
+                run(context, *engine, {number(DataType::kBool, 0), x});
+              }),
+              HasSubstr("then_branch_only"));
+}
+
+TEST(ImportedControlFlow, WhatIsRequiredOfIterationsIsCheckedForShapesToo) {
+  ModelBuilder model;
+  model.input("n", {}, kInt64).input("x", {"2", "3"}).integers("flat", {-1}).output("y");
+  ModelBuilder loop;
+  loop.input("i", {}, kInt64).input("c", {}, kBool).input("v", {"?"});
+  loop.output("c2").output("v2");
+  loop.node("Identity", {"c"}, {"c2"});
+  loop.node("Reshape", {"v", "flat"}, {"v2"});
+  set_body(model.node("Loop", {"n", "", "x"}, {"r"}, "loop"), "body", loop);
+  model.node("Shape", {"r"}, {"s"});
+  cast_to_float(model, "s", "y");
+  const auto engine = engine_of_model(model);
+  ExecutionContext context(engine);
+  const Tensor x = Tensor::of<float>(DataType::kF32, {2, 3}, {{1, 2, 3, 4, 5, 6}});
+  EXPECT_THAT(run(context, *engine, {number(DataType::kI64, 1), x})["y"], ElementsAre(6));
+  EXPECT_THAT(error_of([&] {
+                run(context, *engine, {number(DataType::kI64, 0), x});
+              }),
+              HasSubstr("runs_at_least_once"));
+}
+
+TEST(ImportedControlFlow, TheRankThatSqueezeTakesIsChecked) {
+  ModelBuilder model;
+  model.input("x", {"N", "M"}).output("y");
+  model.node("Squeeze", {"x"}, {"q"}, "squeeze");
+  model.node("Shape", {"q"}, {"s"});
+  model.node("Size", {"s"}, {"rank"});
+  cast_to_float(model, "rank", "y");
+  const auto engine = engine_of_model(model);
+  ExecutionContext context(engine);
+  const Tensor x = Tensor::of<float>(DataType::kF32, {1, 2}, {{1, 2}});
+  EXPECT_THAT(
+      run(context, *engine, {Tensor::of<float>(DataType::kF32, {2, 2}, {{1, 2, 3, 4}})})["y"],
+      ElementsAre(2));
+  EXPECT_THAT(error_of([&] { run(context, *engine, {x}); }),
+              HasSubstr("squeeze/no_open_size_is_1"));
+}
+
+// What nobody needs requires nothing.
+TEST(ImportedControlFlow, OnlyWhatOutputsNeedIsRequired) {
+  ModelBuilder model;
+  model.input("c", {}, kBool).input("x", {"2"}).floats("three", {}, {3}).output("y");
+  ModelBuilder then_branch = branch("Neg", "x"), else_branch = branch("Neg", "three");
+  for (ModelBuilder* one : {&then_branch, &else_branch}) one->node("Frobnicate", {"x"}, {"unused"});
+  add_if(model, "r", then_branch, else_branch);
+  model.node("Exp", {"x"}, {"e"});
+  add_if(model, "y", branch("Neg", "e"), branch("Exp", "e"));
+  const auto engine = engine_of_model(model);
+  ExecutionContext context(engine);
+  const Tensor x = Tensor::of<float>(DataType::kF32, {2}, {{0, 0}});
+  EXPECT_THAT(run(context, *engine, {number(DataType::kBool, 1), x})["y"], ElementsAre(-1, -1));
+}
+
 // A condition of any number of axes is one if it has one element.
 TEST(ImportedControlFlow, AConditionMayHaveAxes) {
   ModelBuilder model;

@@ -118,6 +118,55 @@ graph g(x: f32[3])
   verify(graph);
 }
 
+TEST(Graph, EraseUnusedKeepsWhatIsRequired) {
+  Graph graph = parse_graph(R"g(
+graph g(x: f32[3], a: bool[1], n: i64[])
+  body checks(i: i64[], c: bool[], d: bool[1])
+    e = Pointwise(d) program="(bool)->(bool) not($0)"
+    f = Require(e)
+    return c, i
+  end
+  body idles(i: i64[], c: bool[], d: bool[1])
+    return c, i
+  end
+  const known: bool[] = {true}
+  b = Pointwise(a) program="(bool)->(bool) not($0)"
+  c = Require(b)
+  d = Require(known)
+  e = Loop(n, _, a) body=0
+  f = Loop(n, _, a) body=1
+  return x
+)g");
+  graph.erase_unused();
+  EXPECT_NE(graph.find_value("b"), ValueId::kNone);
+  EXPECT_NE(graph.find_value("c"), ValueId::kNone);
+  EXPECT_EQ(graph.find_value("d"), ValueId::kNone);
+  EXPECT_EQ(graph.layer_count(), 3u);
+  EXPECT_EQ(graph.bodies()[0].layer_count(), 2u);
+  EXPECT_TRUE(graph.bodies()[1].inputs().empty());
+  verify(graph);
+}
+
+// Whatever became of the layers that the condition needs.
+TEST(Graph, ChecksComeBeforeWhatWasAddedBehindThem) {
+  Graph graph = parse_graph(R"g(
+graph g(x: f32[3], a: bool[])
+  b = Pointwise(a) program="(bool)->(bool) not($0)"
+  c = Require(b)
+  d = Pointwise(x) program="(f32)->(f32) neg($0)"
+  return d
+)g");
+  const ValueId b = graph.find_value("b");
+  const LayerId again = graph.add({.name = "again",
+                                   .op = graph.layer(graph.value(b).producer).op,
+                                   .inputs = {graph.find_value("a")}});
+  graph.replace_layer(graph.value(b).producer, again);
+  graph.erase_unused();
+  std::vector<std::string> names;
+  for (const LayerId id : graph.order()) names.push_back(graph.layer(id).name);
+  EXPECT_EQ(names, (std::vector<std::string>{"b", "c", "d"}));
+}
+
 TEST(Graph, EraseUnusedTakesChainsAndConstants) {
   Graph graph = parse_graph(R"g(
 graph g(x: f32[3], unused: f32[3])

@@ -147,7 +147,7 @@ TEST(Import, EverythingUnsupportedIsReportedAtOnce) {
   ModelBuilder model;
   model.input("x", {"2", "3"}).input("axes", {"?"}, anneal_onnx::TensorProto::INT64);
   model.add_tensor("w", {2}, anneal_onnx::TensorProto::FLOAT8E5M2);
-  model.output("y").output("z");
+  model.output("y").output("z").output("d");
   model.node("Frobnicate", {"x"}, {"a"}, "first").set_domain("acme");
   model.node("Frobnicate", {"a"}, {"b"}, "second").set_domain("acme");
   model.node("Squeeze", {"x", "axes"}, {"c"}, "squeeze");

@@ -52,7 +52,8 @@ std::vector<OpCase> movement_op_cases() {
       {"expand_rows", Expand{}, {"f32[7]", "i64[2]={23,7}"}},
       {"expand_both_ways", Expand{}, {"f32[5,1,3]", "i64[2]={7,1}"}},
       {"expand_bool", Expand{}, {"bool[1]", "i64[3]={2,3,5}"}},
-      {"require", Require{}, {"f32[7,3]", "bool[]={1}"}},
+      {"require", Require{}, {"bool[]={1}"}},
+      {"require_of_axes", Require{}, {"bool[1,1]={1}"}},
 
       {"tile", Tile{}, {"f32[3,7]", "i64[2]={2,3}"}},
       {"tile_i64_3d", Tile{}, {"i64[2,1,5]", "i64[3]={1,7,2}"}},
