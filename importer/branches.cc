@@ -7,6 +7,7 @@
 #include "anneal/importer/expression.h"
 #include "anneal/importer/graph_importer.h"
 #include "anneal/importer/onnx.pb.h"
+#include "anneal/importer/rows.h"
 
 namespace anneal {
 namespace {
@@ -28,12 +29,8 @@ bool of_same_ranks(const Graph& a, const Graph& b) {
 
 bool is_number(const Shape& shape) { return shape.rank() == 0 || shape == Shape{1}; }
 
-bool is_output(const GraphProto& graph, const std::string& name) {
-  return std::ranges::any_of(graph.output(), [&](const auto& it) { return it.name() == name; });
-}
-
-// Makes every [1] a number where the other graph has one: exporters mix them up, and what comes
-// next is hardly ever one that they differ for.
+// Makes every [1] a number where the other graph has one: exporters mix them up, and to most of
+// what comes next they are the same.
 void align_numbers(Graph& graph, const Graph& other) {
   const Signature wanted = other.signature();
   for (size_t k = 0; k < wanted.outputs.size(); ++k) {
@@ -50,19 +47,34 @@ void align_numbers(Graph& graph, const Graph& other) {
 
 }  // namespace
 
-BranchChoices::Choice BranchChoices::choice(const NodeProto& node, Choice first) {
-  for (const auto& [known, choice] : choices_)
-    if (known == &node) return choice;
-  choices_.emplace_back(&node, first);
-  return first;
+std::optional<BranchChoices::Choice> BranchChoices::find(const std::string& name) const {
+  const auto found = std::ranges::find(choices_, name, &Tried::name);
+  return found == choices_.end() ? std::nullopt : std::optional(found->now);
+}
+
+BranchChoices::Choice BranchChoices::add(const std::string& name, bool can_align, bool then_first) {
+  Tried added{name, then_first, Choice::kAlign};
+  if (!can_align) added.now = added.branch(true);
+  return choices_.emplace_back(std::move(added)).now;
+}
+
+void BranchChoices::refuse_alignment(const std::string& name) {
+  const auto found = std::ranges::find(choices_, name, &Tried::name);
+  if (found == choices_.end() || found->now != Choice::kAlign) return;
+  found->now = found->branch(true);
+  choices_.erase(found + 1, choices_.end());
+  has_refused_ = true;
 }
 
 bool BranchChoices::next() {
   if (nodes_again_ > kMaxNodesAgain) return false;
-  while (!choices_.empty() && choices_.back().second == Choice::kElse) choices_.pop_back();
+  is_retry_ = true;
+  if (std::exchange(has_refused_, false)) return true;
+  while (!choices_.empty() && choices_.back().now == choices_.back().branch(false))
+    choices_.pop_back();
   if (choices_.empty() || ++tries_ > kMaxTries) return false;
-  Choice& last = choices_.back().second;
-  last = last == Choice::kAlign ? Choice::kThen : Choice::kElse;
+  Tried& last = choices_.back();
+  last.now = last.branch(last.now == Choice::kAlign);
   return true;
 }
 
@@ -71,6 +83,64 @@ void BranchChoices::count_again(int nodes) {
   if (nodes_again_ > kMaxNodesAgain)
     fail(Code::kUnsupported, "control flow whose types depend on each other: more than " +
                                  std::to_string(kMaxNodesAgain) + " nodes imported again");
+}
+
+bool GraphImporter::refuse_open_rank(ValueId value, const std::string& what,
+                                     const std::string& name, const std::string& where,
+                                     Scope& scope) {
+  const auto open = scope.model->open_ranks.find(value);
+  if (open == scope.model->open_ranks.end()) return false;
+  choices_.refuse_alignment(open->second);
+  unsupported_.add(
+      what, name,
+      where + "a number or a tensor of one element, as If \"" + open->second + "\" decides");
+  return true;
+}
+
+std::optional<std::string> GraphImporter::find_open_rank(const NodeProto& proto, const OpRow* row,
+                                                         const std::string& name,
+                                                         const std::vector<ValueId>& inputs,
+                                                         Scope& scope) {
+  std::string passed_on;
+  const std::string& op = proto.op_type();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto open = scope.model->open_ranks.find(inputs[i]);
+    if (open == scope.model->open_ranks.end()) continue;
+    const bool is_onnx = proto.domain().empty() || proto.domain() == "ai.onnx";
+    if ((row && is_elementwise(*row)) ||
+        (is_onnx && (op == "Identity" || (op == "Expand" && i == 0)))) {
+      passed_on = open->second;
+      continue;
+    }
+    const bool ignores = is_onnx && (op == "Size" || ((op == "Reshape" || op == "If") && i == 0) ||
+                                     (op == "Loop" && i < 2));
+    if (!ignores) {
+      refuse_open_rank(inputs[i], op, name, "input " + std::to_string(i) + " is ", scope);
+      return std::nullopt;
+    }
+  }
+  return passed_on;
+}
+
+// As inference sees it where all sizes of the inputs are what to optimize for.
+std::optional<bool> GraphImporter::condition_at_opt(ValueId condition, const Scope& scope) const {
+  const auto of_inputs = graph_.symbols_of_inputs();
+  try {
+    Graph graph = scope.model->graph.clone();
+    SizeTable& sizes = graph.sizes();
+    for (size_t i = 0; i < of_inputs.size(); ++i) {
+      if (!of_inputs[i]) continue;
+      const SizeSymbol symbol = sizes.symbols()[i];
+      const int64_t opt = symbol.bounds.opt;
+      sizes.set_bounds(sizes.symbol(symbol.name), {opt, opt, opt});
+    }
+    graph.refine();
+    const auto& elements = graph.value(condition).fact.elements;
+    if (!elements || elements->size() != 1 || !elements->front().known()) return std::nullopt;
+    return elements->front().value() != 0;
+  } catch (const Error&) {
+    return std::nullopt;  // those sizes do not fit what was chosen before
+  }
 }
 
 std::optional<Outputs> GraphImporter::import_branch(const GraphProto& branch,
@@ -153,16 +223,28 @@ std::optional<Outputs> GraphImporter::import_if(const NodeProto& proto, Node& no
   }
   if (!complete) return std::nullopt;
   for (const ValueId value : else_body->scope.captures) capture(value, then_body->scope);
+  std::vector<std::string> open_ranks;  // by output: the If that leaves it open
+  for (size_t k = 0; k < then_body->graph.outputs().size(); ++k) {
+    open_ranks.emplace_back();
+    for (const Body* body : {then_body.get(), else_body.get()}) {
+      const auto open = body->model.open_ranks.find(body->graph.outputs()[k].value);
+      if (open != body->model.open_ranks.end()) open_ranks[k] = open->second;
+    }
+  }
   if (!of_same_ranks(then_body->graph, else_body->graph)) {
     using Choice = BranchChoices::Choice;
     const Signature of_then = then_body->graph.signature(), of_else = else_body->graph.signature();
     bool alike = true;
-    for (int k = 0; k < proto.output_size(); ++k) {
+    for (size_t k = 0; k < open_ranks.size(); ++k) {
       const Shape &a = of_then.outputs[k].shape, &b = of_else.outputs[k].shape;
-      const bool is_seen = &scope == &main_ && is_output(model_.graph(), proto.output(k));
-      alike &= a.rank() == b.rank() || (is_number(a) && is_number(b) && !is_seen);
+      if (a.rank() == b.rank()) continue;
+      alike &= is_number(a) && is_number(b);
+      open_ranks[k] = node.name();
     }
-    const Choice choice = choices_.choice(proto, alike ? Choice::kAlign : Choice::kThen);
+    auto choice = choices_.find(node.name());
+    if (!choice)
+      choice =
+          choices_.add(node.name(), alike, condition_at_opt(node.input(0), scope).value_or(true));
     if (choice != Choice::kAlign || !alike) {
       choices_.count_again(nodes_done_ - first_node);
       const bool takes_then = choice != Choice::kElse;
@@ -183,7 +265,10 @@ std::optional<Outputs> GraphImporter::import_if(const NodeProto& proto, Node& no
                                    .op = If{.then_body = index, .else_body = index + 1},
                                    .inputs = std::move(inputs),
                                    .output_names = names_of_outputs(node, count)});
-  return graph.layer(layer).outputs;
+  const Outputs outputs = graph.layer(layer).outputs;
+  for (size_t k = 0; k < count; ++k)
+    if (!open_ranks[k].empty()) scope.model->open_ranks.emplace(outputs[k], open_ranks[k]);
+  return outputs;
 }
 
 }  // namespace anneal

@@ -174,6 +174,10 @@ GraphImporter::Iterated GraphImporter::import_iterated(const GraphProto& proto, 
       choices_.count_again(nodes_done_ - first_node);
       continue;
     }
+    const auto& results = body->graph.outputs();
+    for (size_t k = first_output; k < results.size(); ++k)
+      if (refuse_open_rank(results[k].value, "result of a body", results[k].name, "", body->scope))
+        return {};
     bool changed = false;
     for (size_t k = 0; k < carried; ++k) {
       const Type& given = inputs[first_carried + k];
@@ -246,6 +250,8 @@ std::optional<Outputs> GraphImporter::import_first_iteration(const GraphProto& p
   for (int i = 0; i < proto.output_size(); ++i) {
     const ValueId value = use(proto.output(i).name(), inner).value;
     if (value == ValueId::kNone) return std::nullopt;
+    const std::string name = inner.prefix + proto.output(i).name();
+    if (i > 0 && refuse_open_rank(value, "result of a body", name, "", inner)) return std::nullopt;
     outputs.push_back(value);
   }
   start.condition = outputs[0];

@@ -168,6 +168,9 @@ bool GraphImporter::import_outputs(const GraphProto& graph, Scope& scope) {
       complete = false;
       if (known.state == State::kSequence)
         unsupported_.add("graph output", scope.prefix + output.name(), "a sequence");
+    } else if (&scope == &main_ &&
+               refuse_open_rank(known.value, "graph output", output.name(), "", scope)) {
+      complete = false;
     } else {
       scope.model->graph.mark_output(known.value, scope.prefix + name);
     }
@@ -236,7 +239,11 @@ ValueId GraphImporter::capture(ValueId outer, Scope& scope) {
     return captured->second = body.layer(sizes).outputs[0];
   }
   scope.captures.push_back(outer);
-  return captured->second = body.add_input(value.name, value.type());
+  captured->second = body.add_input(value.name, value.type());
+  const auto& open_ranks = scope.outer->model->open_ranks;
+  if (const auto open = open_ranks.find(outer); open != open_ranks.end())
+    scope.model->open_ranks.emplace(captured->second, open->second);
+  return captured->second;
 }
 
 bool GraphImporter::find_inputs(const NodeProto& proto, Scope& scope,
@@ -350,6 +357,9 @@ void GraphImporter::import_node(const NodeProto& proto, const std::string& name,
   const bool known = report_sequences(proto, name, sequences, scope) && (complete || sequences);
   if ((!controls && !sequences && !row) || !known) return define_unsupported(proto, scope);
 
+  const auto open_rank = find_open_rank(proto, row, name, inputs, scope);
+  if (!open_rank) return define_unsupported(proto, scope);
+
   std::vector<std::string> output_names;
   for (const std::string& output : proto.output()) {
     const auto outer = scope.outer_names.find(output);
@@ -386,6 +396,10 @@ void GraphImporter::import_node(const NodeProto& proto, const std::string& name,
     unsupported_.add(what, name, error.what());
     return define_unsupported(proto, scope);
   }
+  for (const ValueId output : outputs)
+    if (!open_rank->empty() && output != ValueId::kNone &&
+        scope.model->graph.value(output).type().shape.rank() == 0)
+      scope.model->open_ranks.emplace(output, *open_rank);
   for (int i = 0; i < proto.output_size(); ++i) {
     if (proto.output(i).empty()) continue;
     const bool computed = i < static_cast<int>(outputs.size()) && outputs[i] != ValueId::kNone;

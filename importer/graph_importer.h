@@ -31,21 +31,34 @@ struct OpRow;
 // An If whose branches have results of different rank, so that they cannot both be in one graph as
 // they are: either they are made alike, or one is taken and the engine refuses inputs that want the
 // other. Which one is right shows only in what follows, so a failed import is tried again with the
-// next choices.
+// next choices. Nodes are known by their names.
 class BranchChoices {
  public:
-  enum class Choice : uint8_t { kAlign, kThen, kElse };  // in the order they are tried
+  enum class Choice : uint8_t { kAlign, kThen, kElse };
 
-  // first: what is tried first for a node that was not met before.
-  Choice choice(const anneal_onnx::NodeProto& node, Choice first);
+  std::optional<Choice> find(const std::string& name) const;
+  // For a node that was not met before: first its results are made alike, if they can be, then the
+  // first branch is tried, then the other one.
+  Choice add(const std::string& name, bool can_align, bool then_first);
+  // Something tells apart what was made alike: the next import takes a branch.
+  void refuse_alignment(const std::string& name);
+  bool has_refused() const { return has_refused_; }
   // The next choices to try; false if there are none, or too much has been tried.
   bool next();
-  bool is_retry() const { return tries_ > 0; }
+  bool is_retry() const { return is_retry_; }
   // Fails with kUnsupported if there are too many, in all tries together.
   void count_again(int nodes);
 
  private:
-  std::vector<std::pair<const anneal_onnx::NodeProto*, Choice>> choices_;  // in order of need
+  struct Tried {
+    std::string name;
+    bool then_first;
+    Choice now;
+    Choice branch(bool first) const { return first == then_first ? Choice::kThen : Choice::kElse; }
+  };
+
+  std::vector<Tried> choices_;  // in order of need
+  bool is_retry_ = false, has_refused_ = false;
   int tries_ = 0;
   int nodes_again_ = 0;  // imported more than once
 };
@@ -145,6 +158,17 @@ class GraphImporter {
   std::optional<Outputs> assume_branch(bool condition, const anneal_onnx::GraphProto& branch,
                                        const anneal_onnx::NodeProto& proto, Node& node,
                                        Scope& scope);
+  // The If that leaves the rank of an input open, if the node's results are numbers because of
+  // that;
+  // "" if there is none; nullopt if the rank makes a difference, which has been reported.
+  std::optional<std::string> find_open_rank(const anneal_onnx::NodeProto& proto, const OpRow* row,
+                                            const std::string& name,
+                                            const std::vector<ValueId>& inputs, Scope& scope);
+  // Whether an If leaves the rank of the value open, which has been reported then.
+  bool refuse_open_rank(ValueId value, const std::string& what, const std::string& name,
+                        const std::string& where, Scope& scope);
+  // The branch of an If that the sizes to optimize for want, if they decide that.
+  std::optional<bool> condition_at_opt(ValueId condition, const Scope& scope) const;
   std::unique_ptr<Body> begin_body(const std::string& name, Scope& scope);
   void add_body_input(const anneal_onnx::GraphProto& proto, int index, const Type& type,
                       Body& body);

@@ -20,11 +20,13 @@ Imported import_model(const anneal_onnx::ModelProto& model, const std::string& f
     if (import.domain().empty() || import.domain() == "ai.onnx") info.opset = import.version();
   BranchChoices choices;
   std::exception_ptr first_error;
+  bool is_of_choice = false;  // the first error, which then says less than the next
   for (;;) {
     try {
       return {GraphImporter(model, folder, options, choices).import(), info};
     } catch (const Error& error) {
-      if (!first_error) first_error = std::current_exception();
+      if (!first_error || is_of_choice) first_error = std::current_exception();
+      is_of_choice = choices.has_refused();
       const bool of_model =
           error.code() == Code::kInvalidModel || error.code() == Code::kUnsupported;
       if (!of_model || !choices.next()) std::rethrow_exception(first_error);

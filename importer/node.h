@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -36,6 +37,9 @@ class Node {
     Graph& graph;
     std::string folder;                              // of external data
     std::unordered_set<std::string> reserved_names;  // of ONNX values: no other value takes them
+    // Numbers that ONNX has as [1] where the If of that name says so: nothing may tell the two
+    // apart.
+    std::unordered_map<ValueId, std::string> open_ranks = {};
   };
 
   Node(Model& model, std::string name, int opset, std::vector<Attribute> attributes,

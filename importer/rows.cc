@@ -1,5 +1,6 @@
 #include "anneal/importer/rows.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace anneal {
@@ -19,6 +20,12 @@ const OpRow* find_row(std::string_view domain, std::string_view name, int opset)
       if (row.name == name && row.domain == domain && row.since <= opset && opset <= row.until)
         return &row;
   return nullptr;
+}
+
+bool is_elementwise(const OpRow& row) {
+  for (const auto rows : {activation_rows(), elementwise_rows(), logical_rows()})
+    if (std::ranges::any_of(rows, [&](const OpRow& one) { return &one == &row; })) return true;
+  return false;
 }
 
 const OpRow* find_row(std::string_view domain, std::string_view name) {

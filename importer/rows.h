@@ -49,6 +49,8 @@ std::span<const OpRow> state_rows();
 
 std::vector<std::span<const OpRow>> all_rows();
 const OpRow* find_row(std::string_view domain, std::string_view name, int opset);
+// Whether it gives each element from one of each input, broadcast. REQUIRES: row is of the table.
+bool is_elementwise(const OpRow& row);
 // A row of any opset: tells an unknown operator from an unknown opset.
 const OpRow* find_row(std::string_view domain, std::string_view name);
 

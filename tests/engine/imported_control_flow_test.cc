@@ -79,22 +79,142 @@ TEST(ImportedControlFlow, CarriedValuesMayGetTheirAxesInTheFirstIteration) {
               HasSubstr("runs_at_least_once"));
 }
 
-// Exporters mix up numbers and tensors of one element.
-TEST(ImportedControlFlow, ANumberAndATensorOfOneElementAreAlike) {
+// Of z, a number, where c holds, and of x, a tensor of one element, where not.
+ModelBuilder number_or_tensor() {
   ModelBuilder model;
   model.input("c", {}, kBool).input("x", {"1"}, kBool).input("z", {}, kBool).output("y");
+  model.floats("two", {2}, {10, 20}).integers("first", {0}).integers("flat", {-1});
   add_if(model, "truth", branch("Identity", "z"), branch("Not", "x"));
-  cast_to_float(model, "truth", "y");
-  const auto engine = engine_of_model(model);
-  EXPECT_EQ(engine->outputs()[0].dims.rank(), 0);
-  ExecutionContext context(engine);
-  const Tensor x = Tensor::of<uint8_t>(DataType::kBool, {1}, {{1}});
-  const Tensor z = number(DataType::kBool, 1);
-  EXPECT_THAT(run(context, *engine, {number(DataType::kBool, 1), x, z})["y"], ElementsAre(1));
-  EXPECT_THAT(run(context, *engine, {number(DataType::kBool, 0), x, z})["y"], ElementsAre(0));
+  return model;
 }
 
-// But not where they are seen: a branch is taken.
+// The first result for each branch; "refused" where running it fails for the branch.
+std::vector<std::string> results_of_branches(const ModelBuilder& model) {
+  const auto engine = engine_of_model(model);
+  ExecutionContext context(engine);
+  const Tensor x = Tensor::of<uint8_t>(DataType::kBool, {1}, {{1}});
+  std::vector<std::string> results;
+  for (const int condition : {1, 0}) {
+    const std::string why = error_of([&] {
+      const auto got = run(context, *engine,
+                           {number(DataType::kBool, condition), x, number(DataType::kBool, 1)});
+      results.push_back(std::to_string(static_cast<int>(got.at("y")[0])));
+    });
+    if (why.find("branch_only") != std::string::npos) results.emplace_back("refused");
+  }
+  return results;
+}
+
+// Exporters mix up numbers and tensors of one element.
+TEST(ImportedControlFlow, ANumberAndATensorOfOneElementAreAlike) {
+  ModelBuilder sum = number_or_tensor();
+  cast_to_float(sum, "truth", "number");
+  sum.node("Add", {"number", "two"}, {"y"});
+  EXPECT_THAT(results_of_branches(sum), ElementsAre("11", "10"));
+
+  ModelBuilder list = number_or_tensor();
+  cast_to_float(list, "truth", "number");
+  list.node("Reshape", {"number", "flat"}, {"y"});
+  EXPECT_THAT(results_of_branches(list), ElementsAre("1", "0"));
+
+  ModelBuilder condition = number_or_tensor();
+  condition.node("Not", {"truth"}, {"lie"});
+  auto& node = condition.node("If", {"lie"}, {"y"});
+  for (const auto& [name, op] :
+       {std::pair("then_branch", "Neg"), std::pair("else_branch", "Abs")}) {
+    ModelBuilder one = branch(op, "two");
+    set_body(node, name, one);
+  }
+  EXPECT_THAT(results_of_branches(condition), ElementsAre("10", "-10"));
+
+  // Where a body uses it, and in a result of another If.
+  ModelBuilder nested = number_or_tensor();
+  add_if(nested, "again", branch("Not", "truth"), branch("Identity", "truth"));
+  cast_to_float(nested, "again", "number");
+  nested.node("Sub", {"number", "two"}, {"y"});
+  EXPECT_THAT(results_of_branches(nested), ElementsAre("-10", "-10"));
+}
+
+// But not where that is seen: a branch is taken, and what wants the other is refused.
+TEST(ImportedControlFlow, NumbersAreNotAlikeWhereTheirRankIsUsed) {
+  const auto expect_refusal = [](const ModelBuilder& model, const std::string& result) {
+    EXPECT_THAT(results_of_branches(model), ElementsAre(result, "refused"));
+  };
+  ModelBuilder output = number_or_tensor();
+  cast_to_float(output, "truth", "y");
+  expect_refusal(output, "1");
+
+  ModelBuilder shape = number_or_tensor();
+  shape.node("Shape", {"truth"}, {"shape"});
+  shape.node("Size", {"shape"}, {"rank"});
+  cast_to_float(shape, "rank", "y");
+  expect_refusal(shape, "0");
+
+  ModelBuilder axis = number_or_tensor();
+  cast_to_float(axis, "truth", "number");
+  axis.node("Unsqueeze", {"number", "first"}, {"y"});
+  expect_refusal(axis, "1");
+
+  ModelBuilder nested = number_or_tensor();
+  add_if(nested, "again", branch("Not", "truth"), branch("Identity", "truth"));
+  cast_to_float(nested, "again", "y");
+  expect_refusal(nested, "0");
+
+  ModelBuilder stacked = number_or_tensor();
+  ModelBuilder loop;
+  loop.input("i", {}, kInt64).input("goes_on", {}, kBool);
+  loop.output("goes_on_2").output("element");
+  loop.node("Identity", {"goes_on"}, {"goes_on_2"});
+  cast_to_float(loop, "truth", "element");
+  stacked.integers("three", {3});
+  set_body(stacked.node("Loop", {"three", ""}, {"y"}, "loop"), "body", loop);
+  expect_refusal(stacked, "1");
+}
+
+// Of many, only the one whose rank is used takes a branch.
+TEST(ImportedControlFlow, OneRankThatIsUsedTakesOneBranch) {
+  ModelBuilder model = number_or_tensor();
+  model.node("Shape", {"truth"}, {"shape"});
+  model.node("Size", {"shape"}, {"rank"});
+  cast_to_float(model, "rank", "number");
+  std::vector<std::string> terms = {"two", "number"};
+  for (int i = 0; i < 12; ++i) {
+    const std::string result = "other" + std::to_string(i);
+    add_if(model, result.c_str(), branch("Identity", "z"), branch("Not", "x"));
+    cast_to_float(model, result, terms.emplace_back(result + "/number"));
+  }
+  model.node("Sum", terms, {"y"});
+  const Graph graph = import_bytes(model.bytes(), "").graph;
+  EXPECT_EQ(graph.bodies().size(), 24u);
+  EXPECT_THAT(results_of_branches(model), ElementsAre("22", "refused"));
+}
+
+// What exporters write for squeeze(1): the branch is taken that the sizes to optimize for want.
+TEST(ImportedControlFlow, TheBranchIsTakenThatTheBestSizesWant) {
+  for (const int64_t best : {1, 3}) {
+    ModelBuilder model;
+    model.input("x", {"N", "M"}).integers("last", {1}).integers("one", {1}).output("y");
+    model.node("Shape", {"x"}, {"shape"});
+    model.node("Gather", {"shape", "last"}, {"size"});
+    model.node("Equal", {"size", "one"}, {"c"});
+    ModelBuilder squeeze;
+    squeeze.node("Squeeze", {"x", "last"}, {"t"});
+    squeeze.output("t");
+    add_if(model, "y", squeeze, branch("Identity", "x"));
+    ImportOptions options;
+    options.bounds["x"] = {.min = {1, 1}, .opt = {2, best}, .max = {4, 8}};
+    const auto engine = engine_of(build(import_bytes(model.bytes(), "", options).graph, {}));
+    EXPECT_EQ(engine->outputs()[0].dims.rank(), best == 1 ? 1 : 2);
+    ExecutionContext context(engine);
+    const auto rows = [&](int64_t columns) {
+      const std::vector<float> numbers(static_cast<size_t>(2 * columns), 1);
+      return run(context, *engine, {Tensor::of<float>(DataType::kF32, {2, columns}, numbers)});
+    };
+    EXPECT_EQ(rows(best)["y"].size(), static_cast<size_t>(2 * best));
+    EXPECT_THAT(error_of([&] { rows(4 - best); }), HasSubstr("branch_only"));
+  }
+}
+
 TEST(ImportedControlFlow, OutputsKeepTheirRank) {
   ModelBuilder model;
   model.input("c", {}, kBool).input("x", {"1"}).floats("three", {}, {3}).output("y");
