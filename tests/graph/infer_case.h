@@ -88,6 +88,8 @@ class InferRunner {
       numbers &= one.find_first_not_of("-0123456789.e") == one.npos;
     if (numbers && (with_values || is_float(dtype))) {
       std::vector<std::string_view> views(elements.begin(), elements.end());
+      if (dtype == DataType::kBool)
+        for (std::string_view& one : views) one = one == "1" ? "true" : "false";
       fill(to, text::tensor_of(dtype, dims_of(to.fact.type.shape), views));
       return {&to.fact, &to.view};
     }

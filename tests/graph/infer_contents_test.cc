@@ -53,6 +53,7 @@ TEST(InferContents, Movement) {
 
 TEST(InferContents, Reductions) {
   check_cases({
+      {"Require", {"bool[1]{1}"}, "bool[1]{1}"},
       {"Reduce", {"i64{N,3,4}", "i64{0}"}, "i64[1]{N + 7}"},
       {"Reduce kind=prod keepdims=false", {"i64{N,3,4}", "i64{0}"}, "i64[]{12*N}"},
       {"Reduce kind=max", {"i64{2,9,4}", "i64{0}"}, "i64[1]{9}"},
