@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "anneal/importer/condition_at_opt.h"
 #include "anneal/importer/control_flow.h"
 #include "anneal/importer/expression.h"
 #include "anneal/importer/graph_importer.h"
@@ -62,7 +63,6 @@ void BranchChoices::refuse_alignment(const std::string& name) {
   const auto found = std::ranges::find(choices_, name, &Tried::name);
   if (found == choices_.end() || found->now != Choice::kAlign) return;
   found->now = found->branch(true);
-  choices_.erase(found + 1, choices_.end());
   has_refused_ = true;
 }
 
@@ -120,27 +120,6 @@ std::optional<std::string> GraphImporter::find_open_rank(const NodeProto& proto,
     }
   }
   return passed_on;
-}
-
-// As inference sees it where all sizes of the inputs are what to optimize for.
-std::optional<bool> GraphImporter::condition_at_opt(ValueId condition, const Scope& scope) const {
-  const auto of_inputs = graph_.symbols_of_inputs();
-  try {
-    Graph graph = scope.model->graph.clone();
-    SizeTable& sizes = graph.sizes();
-    for (size_t i = 0; i < of_inputs.size(); ++i) {
-      if (!of_inputs[i]) continue;
-      const SizeSymbol symbol = sizes.symbols()[i];
-      const int64_t opt = symbol.bounds.opt;
-      sizes.set_bounds(sizes.symbol(symbol.name), {opt, opt, opt});
-    }
-    graph.refine();
-    const auto& elements = graph.value(condition).fact.elements;
-    if (!elements || elements->size() != 1 || !elements->front().known()) return std::nullopt;
-    return elements->front().value() != 0;
-  } catch (const Error&) {
-    return std::nullopt;  // those sizes do not fit what was chosen before
-  }
 }
 
 std::optional<Outputs> GraphImporter::import_branch(const GraphProto& branch,
@@ -243,9 +222,14 @@ std::optional<Outputs> GraphImporter::import_if(const NodeProto& proto, Node& no
     }
     auto choice = choices_.find(node.name());
     if (!choice)
-      choice =
-          choices_.add(node.name(), alike, condition_at_opt(node.input(0), scope).value_or(true));
-    if (choice != Choice::kAlign || !alike) {
+      choice = choices_.add(
+          node.name(), alike,
+          condition_at_opt(node.graph(), node.input(0), graph_.symbols_of_inputs()).value_or(true));
+    if (!alike && choice == Choice::kAlign) {  // a choice made before changed the results
+      choices_.refuse_alignment(node.name());
+      choice = choices_.find(node.name());
+    }
+    if (choice != Choice::kAlign) {
       choices_.count_again(nodes_done_ - first_node);
       const bool takes_then = choice != Choice::kElse;
       return assume_branch(takes_then, takes_then ? then_branch : else_branch, proto, node, scope);

@@ -167,8 +167,6 @@ class GraphImporter {
   // Whether an If leaves the rank of the value open, which has been reported then.
   bool refuse_open_rank(ValueId value, const std::string& what, const std::string& name,
                         const std::string& where, Scope& scope);
-  // The branch of an If that the sizes to optimize for want, if they decide that.
-  std::optional<bool> condition_at_opt(ValueId condition, const Scope& scope) const;
   std::unique_ptr<Body> begin_body(const std::string& name, Scope& scope);
   void add_body_input(const anneal_onnx::GraphProto& proto, int index, const Type& type,
                       Body& body);

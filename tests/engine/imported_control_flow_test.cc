@@ -189,6 +189,21 @@ TEST(ImportedControlFlow, OneRankThatIsUsedTakesOneBranch) {
   EXPECT_THAT(results_of_branches(model), ElementsAre("22", "refused"));
 }
 
+// Found together, so that a model may have many.
+TEST(ImportedControlFlow, ManyRanksThatAreUsedTakeABranchEach) {
+  ModelBuilder model = number_or_tensor();
+  std::vector<std::string> terms = {"two"};
+  for (int i = 0; i < 300; ++i) {
+    const std::string result = "v" + std::to_string(i);
+    add_if(model, result.c_str(), branch("Identity", "z"), branch("Not", "x"));
+    cast_to_float(model, result, result + "/number");
+    model.node("Unsqueeze", {result + "/number", "first"}, {terms.emplace_back(result + "/list")});
+  }
+  set(model.node("Concat", terms, {"all"}), "axis", int64_t{0});
+  set(model.node("ReduceSum", {"all"}, {"y"}), "keepdims", int64_t{0});
+  EXPECT_THAT(results_of_branches(model), ElementsAre("330", "refused"));
+}
+
 // What exporters write for squeeze(1): the branch is taken that the sizes to optimize for want.
 TEST(ImportedControlFlow, TheBranchIsTakenThatTheBestSizesWant) {
   for (const int64_t best : {1, 3}) {
