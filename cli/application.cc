@@ -10,6 +10,7 @@
 
 #include "anneal/cli/commands.h"
 #include "anneal/cli/exit_status.h"
+#include "anneal/cli/printable.h"
 #include "anneal/core/version.h"
 
 namespace anneal {
@@ -31,18 +32,9 @@ memory ran out; 70 an error inside Anneal, which deserves a report.
 Environment: ANNEAL_MAX_ISA=baseline|avx2|avx512|full limits the instruction sets that are used
 (default: full, everything the CPU has).)";
 
-// Names come from files: a control character in one must not reach the terminal.
-std::string printable(std::string_view text) {
-  std::string shown;
-  for (const char c : text)
-    shown += static_cast<unsigned char>(c) < 0x20 && c != '\n' ? fmt::format("\\x{:02x}", c)
-                                                               : std::string(1, c);
-  return shown;
-}
-
 int report(int status, std::string_view text) {
   std::fflush(stdout);
-  fmt::print(stderr, "anneal: error: {}\n", printable(text));
+  fmt::print(stderr, "anneal: error: {}\n", printable(text, LineEnds::kIndented));
   return status;
 }
 

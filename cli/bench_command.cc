@@ -14,6 +14,7 @@
 #include "anneal/cli/open_engine.h"
 #include "anneal/cli/output_path.h"
 #include "anneal/cli/print.h"
+#include "anneal/cli/printable.h"
 #include "anneal/cli/profile_table.h"
 #include "anneal/cli/progress.h"
 #include "anneal/cli/sample_inputs.h"
@@ -136,7 +137,7 @@ Json changes_json(const Engine& engine, const Bench& bench) {
 void print_bench(const BenchFlags& flags, const Engine& engine, const Bench& bench) {
   const auto ms = [](double value) { return milliseconds_text(value); };
   const auto line = [](std::string_view name, const std::string& text) {
-    fmt::print("{:<11} {}\n", name, text);
+    fmt::print("{:<11} {}\n", name, printable(text));
   };
   line("model", fmt::format("{}, {} for {}", flags.source.path,
                             count_text(engine.plan().steps.size(), "step"), engine.plan().target));

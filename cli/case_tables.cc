@@ -69,6 +69,10 @@ std::vector<ToleranceRow> parse_tolerances(std::string_view text, std::string_vi
       columns = fields;
       return;
     }
+    if (fields.size() == 1 && columns.size() > 1)
+      fail(Code::kInvalidArgument,
+           fmt::format("\"{}\" has no tolerance; write the name and the numbers with tabs between",
+                       fields[0]));
     if (fields.size() > columns.size()) fail(Code::kInvalidArgument, "more fields than columns");
     ToleranceRow row;
     for (size_t i = 0; i < columns.size(); ++i) {

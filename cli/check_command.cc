@@ -14,6 +14,7 @@
 #include "anneal/cli/name_pattern.h"
 #include "anneal/cli/output_path.h"
 #include "anneal/cli/print.h"
+#include "anneal/cli/printable.h"
 #include "anneal/cli/process_pool.h"
 #include "anneal/cli/progress.h"
 #include "anneal/cli/run_case.h"
@@ -118,6 +119,7 @@ class CheckRun {
         });
     progress_.clear();
     if (!flags_.json.empty()) report.write(flags_.json);
+    if (flags_.filter.empty()) tell_unused_tolerances();
     return report.finish(flags_.filter.empty()) ? kSuccess : kDifferent;
   }
 
@@ -151,6 +153,13 @@ class CheckRun {
         jobs_.push_back({std::move(name), test, std::move(options)});
       }
     }
+  }
+
+  void tell_unused_tolerances() const {
+    for (const ToleranceRow& row : tables_.tolerances)
+      if (std::none_of(jobs_.begin(), jobs_.end(),
+                       [&](const Job& job) { return names_case(row.name, job.test.name); }))
+        fmt::print(stderr, "anneal: the tolerance of {} names no case\n", printable(row.name));
   }
 
   std::vector<std::string> jobs_names() const {

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "anneal/cli/print.h"
+#include "anneal/cli/printable.h"
 #include "anneal/core/error.h"
 
 namespace anneal {
@@ -59,7 +60,7 @@ void CheckReport::add(size_t i, const CaseResult& result, double seconds) {
                                                      : "FAIL",
                                    name, width_, errors, milliseconds_text(seconds * 1000), why);
     line.erase(line.find_last_not_of(' ') + 1);
-    fmt::print("{}\n", line);
+    fmt::print("{}\n", printable(line, LineEnds::kIndented));
     std::fflush(stdout);
   }
 
@@ -92,7 +93,7 @@ bool CheckReport::finish(bool complete) const {
             return names_case(known.name, name) ||
                    names_case(known.name, name.substr(0, name.find(" (")));
           }))
-        fmt::print(stderr, "anneal: the known failure {} names no case\n", known.name);
+        fmt::print(stderr, "anneal: the known failure {} names no case\n", printable(known.name));
   if (!known_failures_.empty())
     fmt::print("{} of the failures are known, {} are not expected\n", known_, failed_ - known_);
   fmt::print("{} passed, {} failed, {} skipped\n", passed_, failed_, skipped_);

@@ -14,6 +14,7 @@
 #include "anneal/cli/open_engine.h"
 #include "anneal/cli/output_path.h"
 #include "anneal/cli/print.h"
+#include "anneal/cli/printable.h"
 #include "anneal/cli/progress.h"
 #include "anneal/cli/sample_inputs.h"
 #include "anneal/engine/plan.h"
@@ -52,7 +53,8 @@ void complete(CompareFlags& flags) {
 }
 
 std::string name_text(const ComparedTensor& tensor) {
-  return tensor.time == 1 ? tensor.name : fmt::format("{} (time {})", tensor.name, tensor.time);
+  const std::string name = printable(tensor.name);
+  return tensor.time == 1 ? name : fmt::format("{} (time {})", name, tensor.time);
 }
 
 double share_of_scale(const ComparedTensor& tensor) {
@@ -158,8 +160,8 @@ void print_rounding(const std::vector<ComparedTensor>& tensors) {
 void print_differences(const std::vector<ComparedTensor>& tensors, const ComparedTensor& first) {
   fmt::print("{} of {} differ; the first in A's order:\n  {}, {} on {} (in B: {} on {})\n  {}\n",
              std::count_if(tensors.begin(), tensors.end(), differs), tensors.size(),
-             name_text(first), first.step_a, first.kernel_a, first.step_b, first.kernel_b,
-             first.comparison.why);
+             name_text(first), printable(first.step_a), printable(first.kernel_a),
+             printable(first.step_b), printable(first.kernel_b), first.comparison.why);
   print_rounding(tensors);
   if (!first.alone) return;
   const auto fails_alone = [](const ComparedTensor& tensor) {
@@ -176,7 +178,7 @@ void print_differences(const std::vector<ComparedTensor>& tensors, const Compare
       "given B's tensors, {} of A still differ; the first:\n  {}, {} on {}\n  {}\n",
       count_text(static_cast<uint64_t>(std::count_if(tensors.begin(), tensors.end(), fails_alone)),
                  "tensor"),
-      name_text(*wrong), wrong->step_a, wrong->kernel_a, wrong->alone->why);
+      name_text(*wrong), printable(wrong->step_a), printable(wrong->kernel_a), wrong->alone->why);
 }
 
 int compare(CompareFlags flags) {

@@ -9,6 +9,7 @@
 #include "anneal/cli/exit_status.h"
 #include "anneal/cli/inspect_text.h"
 #include "anneal/cli/open_engine.h"
+#include "anneal/cli/printable.h"
 #include "anneal/engine/plan.h"
 #include "anneal/graph/text.h"
 #include "anneal/importer/importer.h"
@@ -30,7 +31,7 @@ int inspect_model(const InspectFlags& flags) {
   if (flags.json) {
     fmt::print("{}", json_text(model_json(imported)));
   } else if (flags.graph) {
-    fmt::print("{}", to_text(imported.graph));
+    fmt::print("{}", printable(to_text(imported.graph), LineEnds::kKept));
   } else {
     fmt::print("{}", model_text(imported));
   }
@@ -46,7 +47,7 @@ int inspect_engine(const InspectFlags& flags) {
   if (flags.json) {
     fmt::print("{}", json_text(engine_json(file)));
   } else if (flags.plan) {
-    for (const Plan& plan : file.plans) fmt::print("{}", to_text(plan));
+    for (const Plan& plan : file.plans) fmt::print("{}", printable(to_text(plan), LineEnds::kKept));
   } else {
     fmt::print("{}", engine_text(file, flags.decisions));
   }

@@ -8,6 +8,7 @@
 
 #include "anneal/cli/activation_memory.h"
 #include "anneal/cli/print.h"
+#include "anneal/cli/printable.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/graph/text.h"
 
@@ -168,9 +169,10 @@ void add_steps(const Plan& plan, const std::string& indent, Rows& rows,
 }
 
 std::string plan_text(const Plan& plan, std::span<const Tensor> weights, bool with_decisions) {
-  std::string text = fmt::format("\nplan for {} (devices {}): {}, arena {}\n", plan.target,
-                                 fmt::join(plan.devices, ", "),
-                                 count_text(plan.steps.size(), "step"), arena_text(plan));
+  std::string text =
+      fmt::format("\nplan for {} (devices {}): {}, arena {}\n", printable(plan.target),
+                  printable(fmt::format("{}", fmt::join(plan.devices, ", "))),
+                  count_text(plan.steps.size(), "step"), arena_text(plan));
   text += ports_text(plan_ports(plan, plan.inputs), plan_ports(plan, plan.outputs));
   text += symbols_text(*plan.sizes);
   text += memory_text(plan, weights);
@@ -230,11 +232,11 @@ Json plan_json(const Plan& plan, std::span<const Tensor> weights) {
 std::string model_text(const Imported& model) {
   const Graph& graph = model.graph;
   const WeightTotals constants = weights_of(graph);
-  std::string text =
-      fmt::format("model {}, opset {}, IR version {}, made by {}\n",
-                  model.info.graph_name.empty() ? "without a name" : model.info.graph_name,
-                  model.info.opset, model.info.ir_version,
-                  model.info.producer.empty() ? "an unnamed program" : model.info.producer);
+  std::string text = fmt::format(
+      "model {}, opset {}, IR version {}, made by {}\n",
+      model.info.graph_name.empty() ? "without a name" : printable(model.info.graph_name),
+      model.info.opset, model.info.ir_version,
+      model.info.producer.empty() ? "an unnamed program" : printable(model.info.producer));
   text += ports_text(graph_inputs(graph), graph_outputs(graph));
   text += symbols_text(graph.sizes());
   text +=
@@ -262,8 +264,8 @@ Json model_json(const Imported& model) {
 std::string engine_text(const EngineFile& file, bool with_decisions) {
   std::string text =
       fmt::format("engine of {}, made by {}\nweights {} in {}, {}\n",
-                  file.model_name.empty() ? "a model without a name" : file.model_name,
-                  file.producer, bytes_text(weight_bytes(file)),
+                  file.model_name.empty() ? "a model without a name" : printable(file.model_name),
+                  printable(file.producer), bytes_text(weight_bytes(file)),
                   count_text(file.weights.size(), "tensor"), count_text(file.plans.size(), "plan"));
   for (const Plan& plan : file.plans) text += plan_text(plan, file.weights, with_decisions);
   return text;

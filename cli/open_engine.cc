@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "anneal/cli/printable.h"
 #include "anneal/core/file.h"
 
 namespace anneal {
@@ -31,7 +32,8 @@ std::shared_ptr<const Engine> open_engine(const std::string& path, const EngineO
     fail(Code::kInvalidArgument,
          fmt::format("{} is a model, not an engine; build one first: anneal build {}", path, path));
   auto engine = Engine::load(path, options);
-  for (const std::string& remark : engine->remarks()) fmt::print(stderr, "anneal: {}\n", remark);
+  for (const std::string& remark : engine->remarks())
+    fmt::print(stderr, "anneal: {}\n", printable(remark));
   return engine;
 }
 

@@ -6,13 +6,15 @@
 #include <filesystem>
 
 #include "anneal/core/error.h"
+#include "anneal/core/file.h"
 
 namespace anneal {
 
 namespace fs = std::filesystem;
 
-void check_output_file(const std::string& path) {
-  if (path.empty()) return;
+void check_output_file(const std::string& given) {
+  if (given.empty()) return;
+  const std::string path = behind_links(given);
   std::error_code error;
   const fs::path folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : ".";
   if (!fs::is_directory(folder, error))

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "anneal/cli/printable.h"
+
 namespace anneal {
 
 std::string bytes_text(uint64_t bytes) {
@@ -23,7 +25,9 @@ std::string milliseconds_text(double value) {
 }
 
 std::string count_text(uint64_t count, std::string_view one) {
-  return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
+  if (count == 1) return fmt::format("1 {}", one);
+  if (one.ends_with("is")) return fmt::format("{} {}es", count, one.substr(0, one.size() - 2));
+  return fmt::format("{} {}s", count, one);
 }
 
 std::string number_text(double value, int digits) {
@@ -44,7 +48,8 @@ std::string one_line(std::string_view text) {
 }
 
 std::string port_text(const Port& port) {
-  return fmt::format("{}: {}[{}]", port.name, name(port.dtype), fmt::join(port.dim_names, ","));
+  return printable(
+      fmt::format("{}: {}[{}]", port.name, name(port.dtype), fmt::join(port.dim_names, ",")));
 }
 
 std::string port_bounds_text(const Port& port) {
@@ -52,7 +57,9 @@ std::string port_bounds_text(const Port& port) {
   return fmt::format("{} to {}", to_text(port.min_dims), to_text(port.max_dims));
 }
 
-std::string table_text(const Rows& rows, const std::vector<bool>& right) {
+std::string table_text(Rows rows, const std::vector<bool>& right) {
+  for (auto& row : rows)
+    for (std::string& cell : row) cell = printable(cell);
   std::vector<size_t> widths(right.size(), 0);
   for (const auto& row : rows)
     for (size_t column = 0; column < row.size(); ++column)

@@ -5,6 +5,8 @@
 
 #include <cstdio>
 
+#include "anneal/cli/printable.h"
+
 namespace anneal {
 
 Progress::Progress(bool verbose)
@@ -20,10 +22,10 @@ void Progress::say(std::string_view what) {
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   if (verbose_) {
-    fmt::print(stderr, "anneal: {:.2f} s: {}\n", seconds, what);
+    fmt::print(stderr, "anneal: {:.2f} s: {}\n", seconds, printable(what));
   } else if (terminal_) {
     std::fflush(stdout);
-    fmt::print(stderr, "\r\033[K{:.70}", what);
+    fmt::print(stderr, "\r\033[K{:.70}", printable(what));
     std::fflush(stderr);
     shown_ = true;
   }

@@ -12,6 +12,7 @@
 #include "anneal/cli/observe.h"
 #include "anneal/cli/open_engine.h"
 #include "anneal/cli/print.h"
+#include "anneal/cli/printable.h"
 #include "anneal/cli/profile_table.h"
 #include "anneal/cli/progress.h"
 #include "anneal/cli/sample_inputs.h"
@@ -56,7 +57,8 @@ void print_top(const Tensor& output, const ScoreLayout& layout,
 }
 
 std::string tensor_text(const std::string& name, const Tensor& tensor) {
-  return fmt::format("{}: {}{}", name, anneal::name(tensor.dtype()), to_text(tensor.dims()));
+  return fmt::format("{}: {}{}", printable(name), anneal::name(tensor.dtype()),
+                     to_text(tensor.dims()));
 }
 
 int run_engine(const RunFlags& flags) {

@@ -91,6 +91,10 @@ SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>&
                                       : open ? std::nullopt
                                              : std::optional(port.dims)};
       tensors[i] = read_sample(flags[i].file, raw);
+      if (given && *given != tensors[i]->dims())
+        fail(Code::kInvalidArgument,
+             fmt::format("{} says {} for input \"{}\", but {} holds {}", flag, to_text(*given),
+                         names[i], flags[i].file, to_text(tensors[i]->dims())));
       learn_symbols(plan, i, tensors[i]->dims(), values);
     } else if (given) {
       learn_symbols(plan, i, *given, values);

@@ -24,13 +24,24 @@ std::string_view name(Code code) {
   return "?";
 }
 
-Error::Error(Code code, std::string message) : code_(code), text_(std::move(message)) {}
+namespace {
+
+// what() ends at the first NUL, and names from files may hold one.
+std::string without_nul(std::string text) {
+  for (size_t at = 0; (at = text.find('\0', at)) != text.npos;) text.replace(at, 1, "\\x00");
+  return text;
+}
+
+}  // namespace
+
+Error::Error(Code code, std::string message)
+    : code_(code), text_(without_nul(std::move(message))) {}
 
 void Error::add_context(std::string_view doing) {
   std::string text;
   text.reserve(doing.size() + 2 + text_.size());
   text.append(doing).append(": ").append(text_);
-  text_ = std::move(text);
+  text_ = without_nul(std::move(text));
 }
 
 void fail(Code code, std::string message) { throw Error(code, std::move(message)); }

@@ -10,12 +10,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "anneal/core/error.h"
 
 namespace anneal {
 namespace {
+
+constexpr int kMaxLinks = 40;
 
 [[noreturn]] void fail_io(std::string_view doing, const std::string& path) {
   fail(Code::kIo, fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)));
@@ -53,13 +56,6 @@ void write_all(const Descriptor& file, std::span<const std::byte> bytes, const s
     }
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
-}
-
-// The file that a symbolic link leads to: the link itself is not what a writer means to replace.
-std::string behind_links(const std::string& path) {
-  const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr),
-                                                         &std::free);
-  return real ? real.get() : path;
 }
 
 void write_in_place(const std::string& path, std::span<const std::byte> bytes) {
@@ -116,6 +112,18 @@ FileBytes map_file(const std::string& path) {
   if (memory == MAP_FAILED) fail_io("map", path);
   return {{static_cast<const std::byte*>(memory), size},
           std::shared_ptr<const void>(memory, [size](void* p) { munmap(p, size); })};
+}
+
+std::string behind_links(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path at = path;
+  for (int links = 0; fs::is_symlink(at, error); ++links) {
+    const fs::path target = fs::read_symlink(at, error);
+    if (error || links == kMaxLinks) return path;
+    at = target.is_absolute() ? target : at.parent_path() / target;
+  }
+  return at.string();
 }
 
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {

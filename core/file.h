@@ -18,6 +18,9 @@ FileBytes read_file(const std::string& path);
 // Mapped read-only and private. A file that shrinks while mapped ends the process: files are
 // replaced by rename, never cut.
 FileBytes map_file(const std::string& path);
+// The file that a path leads to through symbolic links, also where there is none yet; the path
+// itself where links go round in circles.
+std::string behind_links(const std::string& path);
 // Writes a new file beside path, flushes it, renames it over path. On failure path is as before and
 // the new file is gone. Keeps the permissions that a plain write would give. Symbolic links are
 // followed; a device, a pipe or a terminal (/dev/null, /dev/stdout) is written to instead.

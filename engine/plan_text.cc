@@ -4,6 +4,7 @@
 
 #include "anneal/engine/plan.h"
 #include "anneal/graph/text.h"
+#include "anneal/graph/text_rules.h"
 
 namespace anneal {
 namespace {
@@ -61,13 +62,13 @@ void write(fmt::appender to, const Plan& plan, const std::string& indent) {
   const bool is_static = plan.arena_bytes != 0;
   if (is_static) fmt::format_to(to, "{}arena {} bytes\n", indent, plan.arena_bytes);
   for (size_t i = 0; i < plan.slots.size(); ++i)
-    fmt::format_to(to, "{}slot %{} \"{}\" {}\n", indent, i, plan.slots[i].name,
+    fmt::format_to(to, "{}slot %{} {} {}\n", indent, i, text::quoted(plan.slots[i].name),
                    slot_text(plan, plan.slots[i], is_static));
   for (size_t i = 0; i < plan.steps.size(); ++i)
-    fmt::format_to(to, "{}step {} \"{}\" {}\n", indent, i, plan.steps[i].name,
+    fmt::format_to(to, "{}step {} {} {}\n", indent, i, text::quoted(plan.steps[i].name),
                    step_text(plan, plan.steps[i]));
   for (size_t i = 0; i < plan.bodies.size(); ++i) {
-    fmt::format_to(to, "{}body {} \"{}\"\n", indent, i, plan.bodies[i].name);
+    fmt::format_to(to, "{}body {} {}\n", indent, i, text::quoted(plan.bodies[i].name));
     write(to, plan.bodies[i], indent + "  ");
   }
   for (const auto& [stage, subject, text] : plan.decisions)
@@ -79,7 +80,7 @@ void write(fmt::appender to, const Plan& plan, const std::string& indent) {
 std::string to_text(const Plan& plan) {
   fmt::memory_buffer out;
   const fmt::appender to(out);
-  fmt::format_to(to, "plan \"{}\" for {}\n", plan.name, plan.target);
+  fmt::format_to(to, "plan {} for {}\n", text::quoted(plan.name), plan.target);
   for (const SizeSymbol& symbol : plan.sizes->symbols())
     fmt::format_to(to, "size {} in {}..{} opt {}{}\n", symbol.name, symbol.bounds.min,
                    symbol.bounds.max, symbol.bounds.opt, symbol.varies ? " varies" : "");

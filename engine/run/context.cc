@@ -60,7 +60,7 @@ void check_dims(const Port& port, const Dims& dims) {
 
 struct ExecutionContext::State {
   State(std::shared_ptr<const Engine> from, const ContextOptions& options)
-      : engine(std::move(from)),
+      : engine(checked(std::move(from), options)),
         stream(engine->state_->device->make_stream()),
         resources{.weights = engine->state_->file.weights,
                   .device = *engine->state_->device,
@@ -70,6 +70,34 @@ struct ExecutionContext::State {
                   .kept_shapes = std::max(options.kept_shapes, 1)},
         run(engine->state_->plan, resources) {
     if (options.prepare_declared) prepare_declared();
+  }
+
+  static std::shared_ptr<const Engine> checked(std::shared_ptr<const Engine> engine,
+                                               const ContextOptions& options) {
+    if (!engine) fail(Code::kInvalidArgument, "a context is made without an engine");
+    if (options.threads < 0)
+      fail(Code::kInvalidArgument,
+           fmt::format("a context of {} threads; 0 is one per core", options.threads));
+    return engine;
+  }
+
+  // Its own observer is called in the middle of a run.
+  void require_idle() const {
+    if (is_running) fail(Code::kInvalidArgument, "a context is changed by its own observer");
+  }
+
+  // Body is given the threads of one run.
+  template <class Body>
+  void while_running(Body&& body) {
+    require_idle();
+    bind();
+    Team team(resources.threads);
+    struct Running {
+      explicit Running(bool& flag) : is_running(flag) { is_running = true; }
+      ~Running() { is_running = false; }
+      bool& is_running;
+    } running(is_running);
+    body(team);
   }
 
   void prepare_declared() {
@@ -98,6 +126,7 @@ struct ExecutionContext::State {
   std::unique_ptr<Stream> stream;
   RunResources resources;
   PlanRun run;
+  bool is_running = false;
 };
 
 ExecutionContext::ExecutionContext(std::shared_ptr<const Engine> engine,
@@ -107,6 +136,7 @@ ExecutionContext::~ExecutionContext() = default;
 ExecutionContext::ExecutionContext(ExecutionContext&&) noexcept = default;
 
 void ExecutionContext::set_input(std::string_view name, const TensorView& memory) {
+  state_->require_idle();
   const size_t index = require_port(state_->engine->inputs(), name, "input");
   const Port& port = state_->engine->inputs()[index];
   check_memory(port, memory, "input");
@@ -115,6 +145,7 @@ void ExecutionContext::set_input(std::string_view name, const TensorView& memory
 }
 
 void ExecutionContext::set_output(std::string_view name, const TensorView& memory) {
+  state_->require_idle();
   const size_t index = require_port(state_->engine->outputs(), name, "output");
   check_memory(state_->engine->outputs()[index], memory, "output");
   state_->bind();
@@ -132,6 +163,7 @@ void ExecutionContext::set_output(std::string_view name, const TensorView& memor
 }
 
 void ExecutionContext::prepare(std::span<const InputShape> inputs) {
+  state_->require_idle();
   const std::span<const Port> ports = state_->engine->inputs();
   std::vector<std::optional<Dims>> given(ports.size());
   for (const InputShape& input : inputs) {
@@ -156,26 +188,26 @@ void ExecutionContext::prepare(std::span<const InputShape> inputs) {
 }
 
 Dims ExecutionContext::output_dims(std::string_view name) const {
+  state_->require_idle();
   const size_t index = require_port(state_->engine->outputs(), name, "output");
   state_->bind();
   return state_->run.output_dims(index).value_or(state_->engine->outputs()[index].dims);
 }
 
 void ExecutionContext::run() {
-  state_->bind();
-  Team team(state_->resources.threads);
-  state_->run.run(team);
+  state_->while_running([&](Team& team) { state_->run.run(team); });
 }
 
 std::vector<StepTime> ExecutionContext::profile() {
   std::vector<StepTime> times;
-  state_->bind();
-  Team team(state_->resources.threads);
-  state_->run.profile(team, times);
+  state_->while_running([&](Team& team) { state_->run.profile(team, times); });
   return times;
 }
 
-void ExecutionContext::observe(const Observer& observer) { state_->run.observe(observer); }
+void ExecutionContext::observe(const Observer& observer) {
+  state_->require_idle();
+  state_->run.observe(observer);
+}
 
 TensorView ExecutionContext::output(std::string_view name) const {
   const size_t index = require_port(state_->engine->outputs(), name, "output");

@@ -17,8 +17,7 @@ struct EngineFile;
 struct Plan;
 
 // An input or output. Sizes not known before binding are -1 in `dims`; dim_names holds the text of
-// every size
-// ("N", "3", "(H + 1)//2").
+// every size ("N", "3", "(H + 1)//2").
 struct Port {
   std::string name;
   DataType dtype = DataType::kF32;
@@ -101,6 +100,7 @@ using Observer = std::function<void(const Observed&)>;
 // The memory and the bindings of one inference at a time. Not thread-safe; cheap beside its Engine.
 class ExecutionContext {
  public:
+  // Fails with kInvalidArgument without an engine, and on fewer than 0 threads.
   explicit ExecutionContext(std::shared_ptr<const Engine> engine,
                             const ContextOptions& options = {});
   ~ExecutionContext();
@@ -125,6 +125,7 @@ class ExecutionContext {
   // The same, telling the time of each step.
   std::vector<StepTime> profile();
   // Who watches the runs from now on; an empty one: nobody. Plan, memory and results stay the same.
+  // While it is called, whatever would change the context fails with kInvalidArgument.
   void observe(const Observer& observer);
   // REQUIRES: the last run() came to its end, and nothing was bound since. Else it fails with
   // kInvalidArgument.

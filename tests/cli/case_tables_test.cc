@@ -43,6 +43,8 @@ TEST(Tolerances, RefusalsNameTheLine) {
   EXPECT_THAT(refusal([] { parse_tolerances("a\t1\t1\t2\n", "t"); }), HasSubstr("share"));
   EXPECT_THAT(refusal([] { parse_tolerances("a\t1\t1\t1\t1\n", "t"); }), HasSubstr("fields"));
   EXPECT_THAT(refusal([] { parse_tolerances("\t1\n", "t"); }), HasSubstr("no case"));
+  EXPECT_THAT(refusal([] { parse_tolerances("a 1e-2 1e-2\n", "t"); }),
+              HasSubstr("line 1: \"a 1e-2 1e-2\" has no tolerance"));
 }
 
 TEST(ReferenceNoise, IsFoundByColumnName) {

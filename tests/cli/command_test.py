@@ -163,6 +163,12 @@ class Command(unittest.TestCase):
             self.anneal("build", "missing.onnx", flag, "folder", status=2, says="it is a folder")
         self.assertEqual(self.files(), ["m.onnx"])
         self.assertEqual((self.at / "m.onnx").read_bytes(), ABS)
+        os.symlink("folder/later.engine", self.at / "link.engine")  # to a file that is not there yet
+        self.anneal("build", "m.onnx", "-o", "link.engine")
+        self.assertTrue((self.at / "link.engine").is_symlink())
+        self.assertIn("folder/later.engine", self.files())
+        os.symlink("nowhere/m.engine", self.at / "lost.engine")
+        self.anneal("build", "m.onnx", "-o", "lost.engine", status=2, says="no folder nowhere")
         self.anneal("build", "m.onnx", "-o", "/dev/null")
         self.assertTrue(Path("/dev/null").is_char_device())
 
@@ -300,6 +306,18 @@ class Command(unittest.TestCase):
                     self.anneal(*command, status=2, says=f"{name}.engine")
         self.anneal("run", "m.onnx", status=2, says="anneal build m.onnx")
 
+    def test_names_cannot_forge_lines(self):
+        name = "x\nanneal: error: forged\x1b[2J"
+        self.build(model([node("Softmax", [name], ["y"], name)], [value_info(name, [2])], [value_info("y", [2])]))
+        shown = "x\\x0aanneal: error: forged\\x1b[2J"
+        for command in (["run", "m.engine", "-i", "random", "--observe", "."], ["inspect", "m.engine", "--decisions"],
+                        ["inspect", "m.onnx"], ["bench", "m.onnx", "--iterations", 1, "--warmup", 0, "--profile"]):
+            self.assertNotIn("\x1b", self.anneal(*command, out=shown))
+        for command in (["inspect", "m.onnx", "--graph"], ["inspect", "m.engine", "--plan"]):
+            self.assertNotIn("\nanneal", self.anneal(*command, out="forged\\x1b"))
+        self.write("s.onnx", model([node("Strange", [name], ["y"], name)], [value_info(name, [2])], [value_info("y", [2])]))
+        self.anneal("build", "s.onnx", status=3, says=f'"{shown}": not implemented')
+
     def test_branches_in_branches(self):
         inner = graph([node("Neg", ["x"], ["z"], "neg")], [], [field(1, "z")])
         other = graph([node("Abs", ["x"], ["w"], "abs")], [], [field(1, "w")])
@@ -364,8 +382,18 @@ class Command(unittest.TestCase):
         self.assertEqual(cases["deep/strange"]["error"], "unsupported")
         self.assertEqual(self.last_line("all", "--filter", "good|light"), "2 passed, 0 failed, 2 skipped")
 
+        self.write("loose.tsv", "good\t1\nnobody\t1\n")
+        done = subprocess.run([ANNEAL, "check", "all/good", "--tolerances", "loose.tsv"], capture_output=True, text=True,
+                              cwd=self.at)
+        self.assertEqual((done.returncode, done.stderr), (0, "anneal: the tolerance of nobody names no case\n"))
+
         self.write("known.txt", "deep/wrong\tthe 7 is wrong\nall/deep/strange   no such operator\n")
         self.assertEqual(self.last_line("all", "--known-failures", "known.txt"), "2 passed, 2 failed, 0 skipped")
+        self.write("loose.tsv", "good\t1\nnobody\t1\n")
+        done = subprocess.run([ANNEAL, "check", "all/good", "--tolerances", "loose.tsv"], capture_output=True, text=True,
+                              cwd=self.at)
+        self.assertEqual((done.returncode, done.stderr), (0, "anneal: the tolerance of nobody names no case\n"))
+
         self.write("known.txt", "deep/wrong\tx\ndeep/strange\tx\ngood\tit is good\n")
         self.assertEqual(self.last_line("all", "--known-failures", "known.txt", status=1, out="delete its line"),
                          "1 passed, 3 failed, 0 skipped")
@@ -439,6 +467,9 @@ class Command(unittest.TestCase):
         self.anneal("bench", engine, "--shapes", "a:2x3,b:2x3", "--change-to", "a:2x3,b:2x3", status=2,
                     says="--change-to a:2x3,b:2x3")
         self.anneal("bench", engine, "--change-to", "c:2x3", status=2, says='no input "c"')
+        self.write("a.npy", npy([2, 3], range(6)))
+        self.anneal("bench", engine, "-i", "a=a.npy", "-i", "b=random", "--change-to", "a:5x3,b:5x3", status=2,
+                    says='--change-to says [5,3] for input "a", but a.npy holds [2,3]')
 
     def test_bench_refuses(self):
         engine = self.build(ABS)

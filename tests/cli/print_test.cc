@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "anneal/cli/picture.h"
+#include "anneal/cli/printable.h"
 #include "anneal/cli/scores.h"
 #include "anneal/cli/tensor_summary.h"
 
@@ -28,10 +29,22 @@ TEST(Print, CountsAndNumbers) {
   EXPECT_EQ(count_text(0, "step"), "0 steps");
   EXPECT_EQ(count_text(1, "step"), "1 step");
   EXPECT_EQ(count_text(2, "step"), "2 steps");
+  EXPECT_EQ(count_text(1, "axis"), "1 axis");
+  EXPECT_EQ(count_text(4, "axis"), "4 axes");
   EXPECT_EQ(number_text(0.1234567), "0.123457");
   EXPECT_EQ(number_text(0.1234567, 2), "0.12");
   EXPECT_EQ(number_text(-std::numeric_limits<double>::quiet_NaN()), "nan");
   EXPECT_EQ(number_text(-std::numeric_limits<double>::infinity()), "-inf");
+}
+
+TEST(Print, ControlCharactersAreEscaped) {
+  EXPECT_EQ(printable("plain, \xc3\xa4"), "plain, \xc3\xa4");
+  EXPECT_EQ(printable("a\nb\x1b[2J\x7f\xc2\x9b"), "a\\x0ab\\x1b[2J\\x7f\\x9b");
+  const std::string_view error = "list:\n  one\nanneal: error: forged\n";
+  EXPECT_EQ(printable(error, LineEnds::kIndented), "list:\n  one\\x0aanneal: error: forged\\x0a");
+  EXPECT_EQ(printable(error, LineEnds::kKept), error);
+  EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a\\x00b");
+  EXPECT_EQ(table_text({{"a\nb", "c"}}, {false, false}), "a\\x0ab  c\n");
 }
 
 TEST(Print, OneLine) {

@@ -6,9 +6,12 @@
 #include "anneal/engine/run/watch.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/graphs.h"
+#include "anneal/tests/error_of.h"
 
 namespace anneal::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 struct Told {
   std::string step;
@@ -139,6 +142,36 @@ TEST(Observe, TellsSizesThatDependOnValues) {
   const std::vector<Tensor> inputs = {random_f32({3}, 1), tensor_i64({4, 3})};
   const ToldByName told = watch(context, *engine, inputs);
   EXPECT_EQ(told.at("y").values.size(), 12u);
+}
+
+TEST(Observe, TheObserverCannotChangeItsContext) {
+  const auto engine = engine_of(build_text(kConvNet));
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = inputs_for(*engine);
+  const std::string name = engine->inputs()[0].name;
+  const std::function<void()> changes[] = {
+      [&] { context.run(); },
+      [&] { context.profile(); },
+      [&] { context.observe({}); },
+      [&] { context.prepare({}); },
+      [&] { context.set_input(name, inputs[0].view()); },
+  };
+  for (const auto& change : changes) {
+    context.observe([&](const Observed&) { change(); });
+    EXPECT_THAT(error_of([&] { run(context, *engine, inputs); }),
+                HasSubstr("a context is changed by its own observer"));
+    context.observe({});
+  }
+  ExecutionContext fresh(engine);
+  EXPECT_EQ(run(context, *engine, inputs), run(fresh, *engine, inputs));
+}
+
+TEST(Observe, AContextNeedsAnEngineAndThreads) {
+  EXPECT_THAT(error_of([] { ExecutionContext context(nullptr); }),
+              HasSubstr("invalid_argument: a context is made without an engine"));
+  const auto engine = engine_of(build_text(kConvNet));
+  EXPECT_THAT(error_of([&] { ExecutionContext context(engine, {.threads = -1}); }),
+              HasSubstr("invalid_argument: a context of -1 threads"));
 }
 
 TEST(Observe, AnErrorOfTheObserverEndsTheRun) {
