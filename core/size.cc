@@ -41,17 +41,6 @@ void SizeTable::set_bounds(Size symbol, Bounds bounds) {
   it.bounds = bounds;
 }
 
-void SizeTable::set_varies(Size symbol) {
-  const auto index = symbol_index(symbol);
-  check(index.has_value(), "a symbol varies");
-  symbols_[*index].varies = true;
-}
-
-bool SizeTable::varies(Size size) const {
-  const auto found = symbols_in(size);
-  return std::ranges::any_of(found, [&](uint32_t symbol) { return symbols_[symbol].varies; });
-}
-
 bool SizeTable::is_used(Size symbol) const {
   const uint32_t atom = expression_of(symbol).polynomial.terms[0].atoms[0];
   const auto in_atom = [&](const Atom& it) { return it.a == symbol || it.b == symbol; };
@@ -227,6 +216,12 @@ int64_t SizeTable::value_of(const Atom& atom, Values values) const {
   const int64_t a = value_of(atom.a, values), b = value_of(atom.b, values);
   if (atom.kind == AtomKind::kMin) return std::min(a, b);
   if (atom.kind == AtomKind::kMax) return std::max(a, b);
+  if (atom.kind == AtomKind::kBroadcast) {
+    if (a == b || b == 1) return a;
+    if (a == 1) return b;
+    fail(Code::kInvalidArgument,
+         std::to_string(a) + " and " + std::to_string(b) + " do not broadcast");
+  }
   if (b == 0) fail(Code::kInvalidArgument, "is divided by zero");
   const auto quotient = floor_quotient(a, b);
   if (!quotient) fail(Code::kInvalidArgument, "does not fit 64 bits");

@@ -1,11 +1,11 @@
 // SizeTable: the interned size expressions of one graph or plan.
 //
 // Normal form: a sum of products of atoms with integer coefficients; an atom is a symbol or
-// floor_div, min, max of two sizes. Equal normal forms have equal ids. Arithmetic that overflows
-// 64 bits, division by zero, and expressions that grow beyond reason fail with kInvalidModel. An
-// operand that is Size::unknown() makes the result unknown(); text() shows it as "?". Simplifying
-// relies on the symbols' bounds, and on divisors not being 0. Not thread-safe while it is being
-// added to.
+// floor_div, min, max, broadcast of two sizes. Equal normal forms have equal ids. Arithmetic that
+// overflows 64 bits, division by zero, and expressions that grow beyond reason fail with
+// kInvalidModel. An operand that is Size::unknown() makes the result unknown(); text() shows it as
+// "?". Simplifying relies on the symbols' bounds, and on divisors not being 0. Not thread-safe
+// while it is being added to.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -37,9 +37,6 @@ struct Bounds {
 struct SizeSymbol {
   std::string name = {};
   Bounds bounds = {};
-  // It changes within a run, from iteration to iteration of a loop. Where shapes broadcast, it is
-  // not taken to equal another size: it may be 1 this time.
-  bool varies = false;
 };
 
 // A size in a file: a boolean `known`, then the i64 value, or the u32 id of an expression. The
@@ -55,8 +52,6 @@ class SizeTable {
   // REQUIRES: symbol is one. Fails with kInvalidArgument unless min <= opt <= max, or if the bounds
   // become wider when expressions already rely on them.
   void set_bounds(Size symbol, Bounds bounds);
-  void set_varies(Size symbol);                           // REQUIRES: symbol is one
-  bool varies(Size size) const;                           // some symbol in it does
   std::optional<uint32_t> symbol_index(Size size) const;  // nullopt: not a lone symbol
   std::vector<uint32_t> symbols_in(Size size) const;      // ascending, each once
   // Whether every symbol in it is one of `symbols`, which has an entry for each.
@@ -69,6 +64,11 @@ class SizeTable {
   Size ceil_div(Size a, Size b);
   Size min(Size a, Size b);
   Size max(Size a, Size b);
+  // What two sizes of one axis broadcast to, as numpy's do: the other one where one is 1, else the
+  // one that they both are. Fails with kInvalidModel where they surely are neither; a value of it
+  // fails with kInvalidArgument where they are neither. Of unknown sizes it is known where a number
+  // that is not 1 decides.
+  Size broadcast(Size a, Size b);
   Size product(const Shape& shape);
   Shape row_major_strides(const Shape& shape);
   Shape channels_last_strides(const Shape& shape);
@@ -93,7 +93,7 @@ class SizeTable {
   static SizeTable load(ByteReader& from);  // fails with kIncompatiblePlan
 
  private:
-  enum class AtomKind : uint8_t { kSymbol, kFloorDiv, kMin, kMax };
+  enum class AtomKind : uint8_t { kSymbol, kFloorDiv, kMin, kMax, kBroadcast };
   // Of an expression written out as a tree. Limited, so that nothing here runs out of stack or
   // time.
   struct Cost {
@@ -127,8 +127,11 @@ class SizeTable {
   Size divide_by_number(const Polynomial& a, int64_t b);
   Size divide_by_polynomial(const Polynomial& a, const Polynomial& b);
   Size combine(AtomKind kind, Size a, Size b);  // kMin, kMax
+  Size chain(AtomKind kind, std::vector<Size> operands);
   void gather_operands(AtomKind kind, Size size, std::vector<Size>& operands) const;
   bool is_at_most(Size a, Size b) const;  // provably
+  bool is_cut(Size part, Size whole) const;
+  bool may_be_one(Size size) const;
 
   using Values = std::span<const std::optional<int64_t>>;
   int64_t value_of(Size size, Values values) const;

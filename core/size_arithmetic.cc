@@ -9,7 +9,7 @@ namespace anneal {
 namespace {
 
 constexpr size_t kMaxProducts = 20000;
-constexpr size_t kMaxOperands = 64;  // of one min or max
+constexpr size_t kMaxOperands = 64;  // of one min, max or broadcast
 
 bool either_unknown(Size a, Size b) { return a.is_unknown() || b.is_unknown(); }
 bool both_known(Size a, Size b) { return a.known() && b.known(); }
@@ -179,8 +179,7 @@ Size SizeTable::min(Size a, Size b) { return combine(AtomKind::kMin, a, b); }
 
 Size SizeTable::max(Size a, Size b) { return combine(AtomKind::kMax, a, b); }
 
-// Nested min of min is one list of operands, ascending by id with a number last, none of which is
-// provably beyond another; it is stored as min(first, min(second, ...)).
+// Nested min of min is one list of operands, none of which is provably beyond another.
 Size SizeTable::combine(AtomKind kind, Size a, Size b) {
   if (either_unknown(a, b)) return Size::unknown();
   if (both_known(a, b))
@@ -198,9 +197,36 @@ Size SizeTable::combine(AtomKind kind, Size a, Size b) {
     std::erase_if(operands, [&](Size operand) { return replaces(candidate, operand); });
     operands.push_back(candidate);
   }
+  return chain(kind, std::move(operands));
+}
+
+// Operands are all that may be 1, each once: where one surely is not, it is the result.
+Size SizeTable::broadcast(Size a, Size b) {
+  if (a == b || b == Size(1)) return a;
+  if (a == Size(1)) return b;
+  if (both_known(a, b))
+    fail(Code::kInvalidModel, "sizes " + text(a) + " and " + text(b) + " do not broadcast");
+  if (either_unknown(a, b)) {
+    const Size other = a.is_unknown() ? b : a;
+    return may_be_one(other) ? Size::unknown() : other;
+  }
+  if (b.known() || !may_be_one(b)) std::swap(a, b);
+  if (a.known() || !may_be_one(a)) return a;
+  if (is_cut(b, a)) return a;
+  if (is_cut(a, b)) return b;
+  std::vector<Size> operands;
+  gather_operands(AtomKind::kBroadcast, a, operands);
+  gather_operands(AtomKind::kBroadcast, b, operands);
+  if (operands.size() > kMaxOperands) fail_too_large();
+  return chain(AtomKind::kBroadcast, std::move(operands));
+}
+
+// Ascending by id with a number last, each once; stored as min(first, min(second, ...)).
+Size SizeTable::chain(AtomKind kind, std::vector<Size> operands) {
   std::ranges::sort(operands, [](Size x, Size y) {
     return x.known() != y.known() ? y.known() : !x.known() && x.expression() < y.expression();
   });
+  operands.erase(std::unique(operands.begin(), operands.end()), operands.end());
   Size result = operands.back();
   for (size_t i = operands.size() - 1; i-- > 0;)
     result = intern(Atom{kind, 0, operands[i], result, {}});
@@ -214,6 +240,26 @@ void SizeTable::gather_operands(AtomKind kind, Size size, std::vector<Size>& ope
     size = atom->b;
   }
   operands.push_back(size);
+}
+
+// min(whole, 512) is 1 only where `whole` is: they broadcast only where they are equal.
+bool SizeTable::is_cut(Size part, Size whole) const {
+  std::vector<Size> operands;
+  gather_operands(AtomKind::kMin, part, operands);
+  return operands.size() == 2 && operands[0] == whole && operands[1].known() &&
+         operands[1].value() > 1;
+}
+
+// Within its bounds, and of what divides all but the constant.
+bool SizeTable::may_be_one(Size size) const {
+  const Bounds bounds = range(size);
+  if (bounds.min > 1 || bounds.max < 1) return false;
+  if (size.known() || size.is_unknown()) return true;
+  const Polynomial& polynomial = expression_of(size).polynomial;
+  uint64_t common = 0;
+  for (const Term& term : polynomial.terms)
+    if (!term.atoms.empty()) common = std::gcd(common, magnitude(term.coefficient));
+  return (__int128{1} - polynomial.constant_term()) % static_cast<__int128>(common) == 0;
 }
 
 bool SizeTable::is_at_most(Size a, Size b) const {

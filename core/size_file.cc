@@ -32,7 +32,6 @@ void SizeTable::save(ByteWriter& to) const {
     to.number(symbol.bounds.min);
     to.number(symbol.bounds.opt);
     to.number(symbol.bounds.max);
-    to.number<uint8_t>(symbol.varies ? 1 : 0);
   }
   to.number(static_cast<uint32_t>(atoms_.size()));
   for (const Atom& atom : atoms_) {
@@ -57,13 +56,12 @@ void SizeTable::save(ByteWriter& to) const {
 
 SizeTable SizeTable::load(ByteReader& from) {
   SizeTable table;
-  const size_t symbols = from.count(4 + 3 * sizeof(int64_t) + 1);
+  const size_t symbols = from.count(4 + 3 * sizeof(int64_t));
   for (uint32_t index = 0; index < symbols; ++index) {
     SizeSymbol symbol{.name = from.text()};
     symbol.bounds.min = from.number<int64_t>();
     symbol.bounds.opt = from.number<int64_t>();
     symbol.bounds.max = from.number<int64_t>();
-    symbol.varies = from.boolean();
     if (symbol.bounds.min > symbol.bounds.opt || symbol.bounds.opt > symbol.bounds.max)
       from.refuse("bounds of a size that are not min <= opt <= max");
     if (!table.symbol_ids_.emplace(symbol.name, index).second)
@@ -85,7 +83,7 @@ void SizeTable::load_expressions(ByteReader& from) {
   for (size_t id = 0; id < atoms; ++id) {
     Atom atom;
     const auto kind = from.number<uint8_t>();
-    if (kind > static_cast<uint8_t>(AtomKind::kMax)) from.refuse("an unknown kind of size");
+    if (kind > static_cast<uint8_t>(AtomKind::kBroadcast)) from.refuse("an unknown kind of size");
     atom.kind = static_cast<AtomKind>(kind);
     if (atom.kind == AtomKind::kSymbol) {
       atom.symbol = from.number<uint32_t>();
@@ -151,7 +149,8 @@ void SizeTable::validate(ByteReader& from) {
       from.refuse("an expression that is not in normal form");
 }
 
-// min and max are not done again, because bounds may be narrower now than when they were made.
+// min, max and broadcast are not done again, because bounds may be narrower now than when they were
+// made.
 bool SizeTable::is_normal(uint32_t atom_id) {
   const Atom atom = atoms_[atom_id];
   if (atom.kind == AtomKind::kSymbol) return true;

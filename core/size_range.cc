@@ -110,6 +110,8 @@ Bounds SizeTable::range(const Atom& atom) const {
   if (atom.kind == AtomKind::kFloorDiv) return bounds_of(divided(a, b));
   if (atom.kind == AtomKind::kMin)
     return bounds_of({std::min(a.low, b.low), std::min(a.high, b.high)});
+  if (atom.kind == AtomKind::kBroadcast)  // one of the two
+    return bounds_of({std::min(a.low, b.low), std::max(a.high, b.high)});
   return bounds_of({std::max(a.low, b.low), std::max(a.high, b.high)});
 }
 

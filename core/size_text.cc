@@ -1,8 +1,9 @@
 // The text form of sizes.
 //   sum     = ["-"] product {("+" | "-") product}
 //   product = factor {("*" | "//") factor}        from left to right
-//   factor  = number | name | "(" sum ")" | ("min" | "max") "(" sum {"," sum} ")" | "?"
-// A name that is not [A-Za-z_][A-Za-z0-9_.]*, or is min or max, is in quotes, with \" \\ \n inside.
+//   factor  = number | name | "(" sum ")" | VERB "(" sum {"," sum} ")" | "?"
+//   VERB    = "min" | "max" | "broadcast"
+// A name that is not [A-Za-z_][A-Za-z0-9_.]*, or is a verb, is in quotes, with \" \\ \n inside.
 #include <algorithm>
 #include <charconv>
 
@@ -17,7 +18,8 @@ bool continues_name(char c) { return is_letter(c) || is_digit(c) || c == '.'; }
 
 std::string name_text(const std::string& name) {
   const bool plain = !name.empty() && is_letter(name[0]) &&
-                     std::ranges::all_of(name, continues_name) && name != "min" && name != "max";
+                     std::ranges::all_of(name, continues_name) && name != "min" && name != "max" &&
+                     name != "broadcast";
   if (plain) return name;
   std::string text = "\"";
   for (char c : name) {
@@ -138,6 +140,7 @@ class Parser {
     const std::string_view name = text_.substr(start, at_ - start);
     if (name == "min") return operands(&SizeTable::min);
     if (name == "max") return operands(&SizeTable::max);
+    if (name == "broadcast") return operands(&SizeTable::broadcast);
     return table_.symbol(name);
   }
 
@@ -245,7 +248,9 @@ std::string SizeTable::text(const Atom& atom) const {
     words.push_back({operand.known() ? ~0u : symbol.value_or(~0u - 1), text(operand)});
   }
   std::ranges::sort(words);
-  std::string result = atom.kind == AtomKind::kMin ? "min(" : "max(";
+  std::string result = atom.kind == AtomKind::kMin   ? "min("
+                       : atom.kind == AtomKind::kMax ? "max("
+                                                     : "broadcast(";
   for (const Word& word : words) {
     if (&word != &words.front()) result += ", ";
     result += word.text;

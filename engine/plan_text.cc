@@ -82,8 +82,8 @@ std::string to_text(const Plan& plan) {
   const fmt::appender to(out);
   fmt::format_to(to, "plan {} for {}\n", text::quoted(plan.name), plan.target);
   for (const SizeSymbol& symbol : plan.sizes->symbols())
-    fmt::format_to(to, "size {} in {}..{} opt {}{}\n", symbol.name, symbol.bounds.min,
-                   symbol.bounds.max, symbol.bounds.opt, symbol.varies ? " varies" : "");
+    fmt::format_to(to, "size {} in {}..{} opt {}\n", symbol.name, symbol.bounds.min,
+                   symbol.bounds.max, symbol.bounds.opt);
   write(to, plan, "");
   return fmt::to_string(out);
 }

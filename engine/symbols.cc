@@ -25,7 +25,7 @@ SymbolValues solve_symbols(const Plan& plan, std::span<const Dims> dims_of_input
       const Size size = slot.type.shape[axis];
       const auto symbol = plan.sizes->symbol_index(size);
       if (!symbol) continue;
-      const auto& [name, bounds, varies] = plan.sizes->symbols()[*symbol];
+      const auto& [name, bounds] = plan.sizes->symbols()[*symbol];
       if (values[*symbol] && *values[*symbol] != dims[axis])
         wrong(fmt::format("{} is {} here, but {} in input \"{}\"", name, dims[axis],
                           *values[*symbol], said_by[*symbol]));

@@ -183,38 +183,18 @@ Facts infer_layer(const Op& op, std::span<const Program> epilogues, int op_input
   return facts;
 }
 
-Shape broadcast(const Shape& a, const Shape& b, const SizeTable& sizes) {
+Shape broadcast(const Shape& a, const Shape& b, SizeTable& sizes) {
   const Shape& longer = a.rank() >= b.rank() ? a : b;
   const Shape& shorter = a.rank() >= b.rank() ? b : a;
   Shape result = longer;
   const int offset = longer.rank() - shorter.rank();
   for (int axis = 0; axis < shorter.rank(); ++axis) {
-    const Size x = longer[axis + offset], y = shorter[axis];
     Size& to = result[axis + offset];
-    if (x == Size(1)) {
-      to = y;
-    } else if (y == Size(1) || x == y) {
-      to = x;
-    } else if (x.is_unknown() || y.is_unknown()) {
-      // A size that cannot be 1 is the result's, since the other must be 1 or equal to it.
-      const Size other = x.is_unknown() ? y : x;
-      to = !other.is_unknown() && (other.known() || sizes.range(other).min > 1) ? other
-                                                                                : Size::unknown();
-    } else {
-      const Bounds of_x = sizes.range(x), of_y = sizes.range(y);
-      const bool x_may_be_1 = of_x.min <= 1 && of_x.max >= 1;
-      const bool y_may_be_1 = of_y.min <= 1 && of_y.max >= 1;
-      const bool differ = rules::surely_differ(x, y, sizes);
-      if (differ && !x_may_be_1 && !y_may_be_1)
-        refuse(fmt::format("shapes {} and {} do not broadcast", sizes.text(a), sizes.text(b)));
-      if (y.known() || (differ && x_may_be_1) || (x_may_be_1 && !y_may_be_1)) {
-        to = y;
-      } else if (x_may_be_1 && y_may_be_1 && (sizes.varies(x) || sizes.varies(y))) {
-        to = Size::unknown();
-      } else {
-        to = x;
-      }
-    }
+    const Size other = shorter[axis];
+    if (rules::surely_differ(to, other, sizes) && rules::surely_differ(to, 1, sizes) &&
+        rules::surely_differ(other, 1, sizes))
+      refuse(fmt::format("shapes {} and {} do not broadcast", sizes.text(a), sizes.text(b)));
+    to = sizes.broadcast(to, other);
   }
   return result;
 }

@@ -94,8 +94,8 @@ DataType accumulator(DataType dtype);
 Facts infer_layer(const Op& op, std::span<const Program> epilogues, int op_input_count,
                   const InferInputs& inputs, std::span<const Dims> found = {});
 
-// Numpy broadcasting, with sizes: equal sizes, or one of them 1. Two different expressions are
-// taken as equal if neither can be proved to differ (ONNX would fail at run time; so does binding).
-Shape broadcast(const Shape& a, const Shape& b, const SizeTable& sizes);
+// Numpy broadcasting, with sizes: equal sizes, or one of them 1. Of two different expressions, one
+// that cannot be 1 is the result's; if both can, it is SizeTable::broadcast() of them.
+Shape broadcast(const Shape& a, const Shape& b, SizeTable& sizes);
 
 }  // namespace anneal

@@ -236,7 +236,6 @@ class Parser {
       }
       sizes.set_bounds(symbol, bounds);
     }
-    if (line.accept_word("varies")) sizes.set_varies(symbol);
     line.expect_end();
   }
 

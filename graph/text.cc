@@ -209,7 +209,7 @@ std::string to_text(const Graph& graph, Constants constants) {
     const Bounds& bounds = symbol.bounds;
     if (bounds != Bounds())
       text += fmt::format(" in {}..{} opt {}", bounds.min, bounds.max, bounds.opt);
-    text += symbol.varies ? " varies\n" : "\n";
+    text += "\n";
   }
   Writer(graph, constants).write(text, "graph", "");
   return text;

@@ -137,7 +137,6 @@ GraphImporter::Iterated GraphImporter::import_iterated(const GraphProto& proto, 
     const Size size =
         sizes.fresh(node.name() + "/" + proto.input(static_cast<int>(first_carried + k)).name() +
                     ".size" + std::to_string(axis));
-    sizes.set_varies(size);
     inputs[first_carried + k].shape[axis] = size;
   };
   // Imported again because of an outer body, this one begins with what varied before.

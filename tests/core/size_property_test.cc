@@ -40,6 +40,10 @@ const Operation kOperations[] = {
      [](int64_t a, int64_t b) -> Value { return b == 0 ? Value() : -floor_of(-a, b); }},
     {"min", &SizeTable::min, [](int64_t a, int64_t b) -> Value { return std::min(a, b); }},
     {"max", &SizeTable::max, [](int64_t a, int64_t b) -> Value { return std::max(a, b); }},
+    {"broadcast", &SizeTable::broadcast,
+     [](int64_t a, int64_t b) -> Value {
+       return a == b || b == 1 ? Value(a) : a == 1 ? Value(b) : Value();
+     }},
 };
 
 class World {

@@ -240,8 +240,8 @@ graph sizes(a: bool[], x: f32[4])
   EXPECT_EQ(got["z"].size(), 8u);
 
   const auto loop = engine_of(build_text(R"txt(
-size A varies
-size B varies
+size A
+size B
 graph grow(n: i64[], v: f32[1])
   const one: f32[1] = {1}
   body again(i: i64[], c: bool[], a: f32[A], b: f32[B], one1: f32[1])
@@ -261,7 +261,7 @@ graph grow(n: i64[], v: f32[1])
 // A carried value that begins as one number is broadcast by the first iteration.
 TEST(ControlFlow, CarriedValuesAreBroadcast) {
   const auto engine = engine_of(build_text(R"txt(
-size K varies
+size K
 size N in 1..9 opt 5
 graph sum(n: i64[], v: f32[1], w: f32[N])
   body again(i: i64[], c: bool[], v1: f32[K], w1: f32[N])

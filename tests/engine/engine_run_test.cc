@@ -309,5 +309,31 @@ graph odd(x: f32[N,2], k: f32[K])
   EXPECT_EQ(shapes(4, 2), 8u);
 }
 
+// Either of two open sizes may be the 1 that broadcasts, and what is made of the result's shape
+// alone knows that.
+TEST(EngineRun, OpenSizesBroadcastBothWays) {
+  constexpr std::string_view text = R"txt(
+graph both(x: f32[N,2], w: f32[M,2])
+  sum = Pointwise(x, w) program="(f32,f32)->(f32) add($0,$1)"
+  dims = ShapeOf(sum) start=0 end=2
+  wide = Expand(w, dims)
+  total = Reduce(wide, i64{0}) kind=sum keepdims=false
+  y = Softmax(sum) axis=0
+  sizes = Pointwise(dims) program="(i64)->(f32) f32($0)"
+  return y, total, sizes
+)txt";
+  const auto engine = engine_of(build_text(text));
+  ExecutionContext context(engine);
+  for (const auto& [n, m] : {std::pair<int64_t, int64_t>{3, 1}, {1, 3}, {3, 3}, {1, 1}, {0, 1}}) {
+    SCOPED_TRACE(std::to_string(n) + " and " + std::to_string(m));
+    const std::vector<Tensor> inputs = {random_f32({n, 2}, 1), random_f32({m, 2}, 2)};
+    expect_near(run(context, *engine, inputs), reference(text, inputs));
+  }
+  EXPECT_THAT(error_of([&] {
+                run(context, *engine, {random_f32({3, 2}, 1), random_f32({2, 2}, 2)});
+              }),
+              HasSubstr("3 and 2 do not broadcast"));
+}
+
 }  // namespace
 }  // namespace anneal::testing

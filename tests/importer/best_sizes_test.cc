@@ -47,14 +47,14 @@ TEST(BestSizes, GrowUntilNoResultIsEmpty) {
   EXPECT_EQ(best_of(imported(model)), (Best{{"N", 1}, {"H", 8}, {"W", 1}}));
 }
 
-TEST(BestSizes, GrowUntilShapesBroadcast) {
+TEST(BestSizes, GrowUntilShapesAgree) {
   ModelBuilder model;  // halved and doubled again, H and W are what they were if they are even
   model.input("x", {"N", "1", "H", "W"}).output("y").floats("scales", {4}, {1, 1, 2, 2});
   auto& pool = model.node("MaxPool", {"x"}, {"half"});
   set(pool, "kernel_shape", std::vector<int64_t>{1, 1});
   set(pool, "strides", std::vector<int64_t>{2, 2});
   model.node("Resize", {"half", "", "scales"}, {"again"});
-  model.node("Add", {"x", "again"}, {"y"});
+  set(model.node("Concat", {"x", "again"}, {"y"}), "axis", int64_t{1});
   EXPECT_EQ(best_of(imported(model)), (Best{{"N", 1}, {"H", 2}, {"W", 2}}));
 }
 

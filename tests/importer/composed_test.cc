@@ -180,7 +180,7 @@ TEST(Composed, WrongNodes) {
   const auto dft_at = [](int64_t axis) {
     return [=](ModelBuilder& m) { set(m.node("DFT", {"x"}, {"y"}), "axis", axis); };
   };
-  const auto col2im = [](std::vector<int64_t> image, std::vector<int64_t> block) {
+  const auto col2im = [](const std::vector<int64_t>& image, const std::vector<int64_t>& block) {
     return [=](ModelBuilder& m) {
       m.integers("image", image).integers("block", block);
       m.node("Col2Im", {"x", "image", "block"}, {"y"});

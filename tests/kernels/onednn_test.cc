@@ -36,7 +36,8 @@ constexpr bool same_value() {
   if constexpr (std::is_void_v<Ours> || std::is_void_v<Theirs>)
     return std::is_void_v<Ours> && std::is_void_v<Theirs>;
   else
-    return std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> && sizeof(Ours) == sizeof(Theirs);
+    return std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> &&
+           sizeof(Ours) == sizeof(Theirs);  // NOLINT(bugprone-sizeof-expression): of pointers too
 }
 template <class Ours, class Theirs>
 struct SameFunction : std::false_type {};
