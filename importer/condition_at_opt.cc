@@ -25,7 +25,11 @@ class AtOpt {
   Size at(Size size) const {
     if (size.known() || size.is_unknown()) return size;
     const SizeTable& sizes = graph_.sizes();
-    return sizes.is_made_of(size, of_inputs_) ? Size(sizes.range(size).opt) : Size::unknown();
+    const auto is_chosen = [&](uint32_t symbol) {
+      return of_inputs_[symbol] && sizes.symbols()[symbol].bounds != Bounds{};
+    };
+    return std::ranges::all_of(sizes.symbols_in(size), is_chosen) ? Size(sizes.range(size).opt)
+                                                                  : Size::unknown();
   }
 
   const Fact& fact_of(ValueId value) {

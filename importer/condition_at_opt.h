@@ -7,8 +7,9 @@
 
 namespace anneal {
 
-// As far as inference tells from the sizes of the model's inputs; of_inputs: by symbol, whether it
-// is one of theirs. REQUIRES: the layers were added in an order in which they can run.
+// As far as inference tells from the sizes of the model's inputs that somebody chose: those with
+// the default bounds have no best value yet. of_inputs: by symbol, whether it is one of theirs.
+// REQUIRES: the layers were added in an order in which they can run.
 std::optional<bool> condition_at_opt(const Graph& graph, ValueId condition,
                                      const std::vector<bool>& of_inputs);
 
