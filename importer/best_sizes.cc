@@ -62,7 +62,7 @@ class Trial {
   }
 
  private:
-  // A size that a run will find has a symbol of its own; one that has no value is unknown.
+  // A size that a run will find is a symbol of its own; one that has no value is unknown.
   Size at(Size size) {
     if (size.known() || size.is_unknown()) return size;
     const auto [known, is_new] = known_.try_emplace(size.expression(), Size::unknown());
@@ -70,7 +70,8 @@ class Trial {
     const auto symbols = sizes_.symbols_in(size);
     const bool open = std::ranges::any_of(symbols, [&](uint32_t one) { return !values_[one]; });
     try {
-      known->second = open ? own_.fresh("found") : Size(sizes_.evaluate(size, values_));
+      known->second = open ? own_.symbol(std::to_string(size.expression()))
+                           : Size(sizes_.evaluate(size, values_));
     } catch (const Error&) {
     }
     return known->second;

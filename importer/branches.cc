@@ -1,6 +1,7 @@
 // If. A branch whose condition is known is imported as if it stood in the graph itself; so is one
 // of two that cannot both be bodies of one layer.
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "anneal/importer/condition_at_opt.h"
@@ -44,6 +45,28 @@ void align_numbers(Graph& graph, const Graph& other) {
                                        .inputs = {output.value, shape}});
     graph.replace_output(k, graph.layer(reshape).outputs[0]);
   }
+}
+
+bool has_attribute(const NodeProto& node, std::string_view name) {
+  return std::ranges::any_of(node.attribute(), [&](const auto& it) { return it.name() == name; });
+}
+
+bool keeps_reduced_axes(const NodeProto& node) {
+  for (const auto& attribute : node.attribute())
+    if (attribute.name() == "keepdims") return attribute.i() != 0;
+  return true;
+}
+
+// Whether the results, with their shapes, are the same for a number and a tensor of one element.
+bool ignores_rank(const NodeProto& node, size_t input) {
+  const std::string& op = node.op_type();
+  const bool all_axes = node.input_size() == 1 && !has_attribute(node, "axes");
+  if (op == "Size" || op == "Range") return true;
+  if (op == "Squeeze") return all_axes;
+  if (op.starts_with("Reduce")) return all_axes && !keeps_reduced_axes(node);
+  if (op == "CumSum" || op == "OneHot" || op == "Trilu") return input == 1;
+  if (op == "Reshape" || op == "If") return input == 0;
+  return op == "Loop" && input < 2;
 }
 
 }  // namespace
@@ -112,9 +135,7 @@ std::optional<std::string> GraphImporter::find_open_rank(const NodeProto& proto,
       passed_on = open->second;
       continue;
     }
-    const bool ignores = is_onnx && (op == "Size" || ((op == "Reshape" || op == "If") && i == 0) ||
-                                     (op == "Loop" && i < 2));
-    if (!ignores) {
+    if (!is_onnx || !ignores_rank(proto, i)) {
       refuse_open_rank(inputs[i], op, name, "input " + std::to_string(i) + " is ", scope);
       return std::nullopt;
     }

@@ -249,6 +249,23 @@ TEST(ImportedControlFlow, NumbersAreAlikeOnlyWhereThatFits) {
   EXPECT_EQ(engine->outputs()[0].dims, Dims({1}));
 }
 
+// Where the result is the same for both, both branches run.
+TEST(ImportedControlFlow, AnOpenRankIsIgnoredByOperatorsThatMakeItANumber) {
+  for (const char* const op : {"Squeeze", "ReduceSum"}) {
+    ModelBuilder model;
+    model.input("c", {}, kBool).input("x", {"1"}).floats("three", {}, {3}).output("y");
+    add_if(model, "t", branch("Identity", "three"), branch("Neg", "x"));
+    auto& node = model.node(op, {"t"}, {"y"});
+    if (op == std::string("ReduceSum")) set(node, "keepdims", int64_t{0});
+    const auto engine = engine_of_model(model);
+    EXPECT_EQ(engine->outputs()[0].dims.rank(), 0) << op;
+    ExecutionContext context(engine);
+    const Tensor x = Tensor::of<float>(DataType::kF32, {1}, {{5}});
+    EXPECT_THAT(run(context, *engine, {number(DataType::kBool, 1), x})["y"], ElementsAre(3)) << op;
+    EXPECT_THAT(run(context, *engine, {number(DataType::kBool, 0), x})["y"], ElementsAre(-5)) << op;
+  }
+}
+
 // Of a loop that does nothing, whatever its body does to ranks.
 TEST(ImportedControlFlow, NoIterationGivesWhatTheLoopBeganWith) {
   ModelBuilder model;
