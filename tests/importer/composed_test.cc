@@ -23,10 +23,6 @@ Graph import(int opset, const std::vector<std::string>& dims, const Change& buil
   return graph;
 }
 
-std::string output_type(const Graph& graph) {
-  return to_text(graph.value(graph.outputs()[0].value).type(), graph.sizes());
-}
-
 std::vector<double> constant(const Graph& graph, const std::string& name) {
   for (const LayerId id : graph.order())
     for (const ValueId input : graph.layer(id).inputs)

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "anneal/graph/text.h"
 #include "anneal/importer/onnx.pb.h"
 #include "anneal/tests/error_of.h"
 
@@ -22,6 +23,11 @@ inline std::vector<std::byte> bytes_of(const google::protobuf::MessageLite& mess
 inline std::vector<std::byte> bytes_of(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
+}
+
+// "f32[N,3]": that of the first output.
+inline std::string output_type(const Graph& graph) {
+  return to_text(graph.value(graph.outputs()[0].value).type(), graph.sizes());
 }
 
 class ModelBuilder {

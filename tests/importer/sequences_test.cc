@@ -21,10 +21,6 @@ Graph import(const Build& build) {
   return graph;
 }
 
-std::string output_type(const Graph& graph) {
-  return to_text(graph.value(graph.outputs()[0].value).type(), graph.sizes());
-}
-
 TEST(Sequences, PartsAreSlices) {
   const Graph graph = import([](ModelBuilder& m) {
     m.small_integers("size", {}, TensorProto::INT32, {3})
