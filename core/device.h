@@ -2,21 +2,39 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace anneal {
 
 enum class DeviceKind : uint8_t { kCpu = 1, kCuda = 2 };
 
-// Work in order. wait() returns when all of it is done.
+// Work taken down to be put on its stream again, at the same addresses.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+};
+
+// Work in order. What is put on a stream may be done later: host memory that a copy reads or writes
+// stays until wait(), which returns when all work is done and fails with kDevice if some of it did.
+// One thread at a time.
 class Stream {
  public:
   virtual ~Stream() = default;
   virtual void wait() = 0;
+  // Takes down what `work` puts on this stream instead of doing it. Null, with nothing called,
+  // where a device has no such thing.
+  virtual std::unique_ptr<Recording> record(const std::function<void()>& work);
+  virtual void play(const Recording& recording);  // REQUIRES: one of this stream
+  // The time that `work` takes on this stream, alone; waits for it.
+  virtual double microseconds(const std::function<void()>& work);
 };
 
-// Device memory, at least 64-byte aligned. data() may not be readable from the host.
+// Device memory, or host memory for copies, at least 64-byte aligned. data() may not be readable
+// from the host.
 class Buffer {
  public:
   virtual ~Buffer() = default;
@@ -33,9 +51,18 @@ class Device {
   // "cpu:avx512_vnni", "sm_90".
   virtual std::string target() const = 0;
   virtual std::string description() const = 0;  // for people: "Intel Xeon, AVX-512, 2 cores"
+  // Fails with kDevice, telling the bytes asked and free.
   virtual std::unique_ptr<Buffer> allocate(size_t bytes) = 0;
+  // Host memory that copies to and from this device run beside other work.
+  virtual std::unique_ptr<Buffer> allocate_staging(size_t bytes) { return allocate(bytes); }
   virtual std::unique_ptr<Stream> make_stream() = 0;
+  // Between memory of this device and the host, or within either.
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes, Stream& stream) = 0;
+
+  // Makes the functions that kernels made for this device so far launch, all at once: from `image`
+  // if that holds them, else by compiling. Returns the image for an engine file to keep; empty
+  // where there is none. Nothing may be launched before. Fails with kDevice if they cannot be had.
+  virtual std::vector<std::byte> load_code(std::span<const std::byte> image);
 };
 
 }  // namespace anneal

@@ -1,0 +1,94 @@
+// The language of device functions: C++ for NVRTC, and the same text for the host compiler, where
+// every access is checked (host.h). Kernels use what stands here, CUDA's threadIdx, blockIdx,
+// blockDim, gridDim, __syncthreads(), __syncwarp() and __shfl_*_sync(), and nothing else of CUDA.
+//
+// In<T> and Out<T> are operands: p[i] reads, q[i] = v writes, p + n moves the first element.
+// Shared<T> is shared memory, declared with SHARED(T, name, count) or, its size given by the
+// launch, DYNAMIC_SHARED(T, name). load<N>(p, i) and store(q, i, Vec<T, N>) access N elements at
+// once, aligned to all of them. Sizes and indices are i64, or i32 where a kernel knows they fit.
+#pragma once
+
+using i8 = signed char;
+using u8 = unsigned char;
+using i16 = short;
+using u16 = unsigned short;
+using i32 = int;
+using u32 = unsigned int;
+using i64 = long long;
+using u64 = unsigned long long;
+using f32 = float;
+using f64 = double;
+struct h16 {  // IEEE half: storage only
+  u16 bits;
+};
+struct bf16 {
+  u16 bits;
+};
+
+template <class T, int N>
+struct alignas(sizeof(T) * N) Vec {
+  T at[N];
+  __device__ T& operator[](int i) { return at[i]; }
+  __device__ const T& operator[](int i) const { return at[i]; }
+};
+
+#ifndef ANNEAL_ON_HOST
+
+#define KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads) name
+#define SHARED(T, name, count)                                               \
+  __shared__ __align__(16) unsigned char name##_memory[sizeof(T) * (count)]; \
+  const Shared<T> name { reinterpret_cast<T*>(name##_memory) }
+#define DYNAMIC_SHARED(T, name)                                   \
+  extern __shared__ __align__(16) unsigned char dynamic_memory[]; \
+  const Shared<T> name { reinterpret_cast<T*>(dynamic_memory) }
+
+template <class T>
+struct In {
+  const T* data;
+  __device__ const T& operator[](i64 i) const { return data[i]; }
+  __device__ In operator+(i64 n) const { return {data + n}; }
+};
+template <class T>
+struct Out {
+  T* data;
+  __device__ T& operator[](i64 i) const { return data[i]; }
+  __device__ Out operator+(i64 n) const { return {data + n}; }
+};
+template <class T>
+struct Shared {
+  T* data;
+  __device__ T& operator[](i32 i) const { return data[i]; }
+  __device__ Shared operator+(i32 n) const { return {data + n}; }
+};
+template <int N, template <class> class Memory, class T>
+__device__ Vec<T, N> load(Memory<T> from, i64 i) {
+  return *reinterpret_cast<const Vec<T, N>*>(from.data + i);
+}
+template <int N, template <class> class Memory, class T>
+__device__ void store(Memory<T> to, i64 i, const Vec<T, N>& value) {
+  *reinterpret_cast<Vec<T, N>*>(to.data + i) = value;
+}
+
+__device__ inline f32 to_f32(h16 x) {
+  f32 y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+}
+__device__ inline f32 to_f32(bf16 x) { return __uint_as_float(u32(x.bits) << 16); }
+__device__ inline h16 to_h16(f32 x) {  // to the nearest, ties to even; as the next two
+  h16 y;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+  return y;
+}
+__device__ inline h16 to_h16(f64 x) {
+  h16 y;
+  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(y.bits) : "d"(x));
+  return y;
+}
+__device__ inline bf16 to_bf16(f32 x) {
+  bf16 y;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+  return y;
+}
+
+#endif

@@ -1,0 +1,53 @@
+// Programs as text for the device: of a Pointwise op, and of the epilogue that a kernel applies to
+// its accumulators.
+#pragma once
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "anneal/graph/program.h"
+#include "anneal/kernels/cuda/extents.h"
+
+namespace anneal::cuda {
+
+std::string type_text(DataType storage);   // "h16"
+std::string type_text(RegisterType type);  // "f32"
+std::string literal(RegisterType type, uint64_t bits);
+
+struct ProgramText {
+  std::string statements;            // "const f32 r2 = add(r0, r1);" one per line
+  std::vector<std::string> results;  // expressions of the results' storage types
+};
+// input(i): an expression of input i's register type. index(axis): one of type i64. `prefix` begins
+// the names of registers.
+ProgramText text_of(const Program& program, const std::function<std::string(int)>& input,
+                    const std::function<std::string(int)>& index, const std::string& prefix = "r");
+
+// What a kernel with one op output does with an accumulator: the layer's epilogue (or rounding to
+// the output's type), and the stores.
+class StoreText {
+ public:
+  // nullopt, with a reason, if the epilogue does not take accumulators of this type or the op has
+  // several outputs. Asks `extents` for what it needs.
+  static std::optional<StoreText> make(const Request& request, DataType accumulator,
+                                       Extents& extents, std::string& why_not);
+
+  // "struct Store { ...; __device__ void operator()(f32 a, i64 i0, i64 i1) const {...} };": stores
+  // one accumulator at the op output's coordinates.
+  const std::string& definition() const { return definition_; }
+  // Of the kernel's own parameter list: ", In<f32> e2, Out<h16> y0"; then extents.parameters().
+  const std::string& parameters() const { return parameters_; }
+  // An expression that makes a Store of those parameters: "Store{e2, y0, v0}".
+  const std::string& construction() const { return construction_; }
+  // In the order of parameters().
+  void add_arguments(Arguments& arguments, std::span<const TensorView> inputs,
+                     std::span<const TensorView> outputs) const;
+
+ private:
+  std::string definition_, parameters_, construction_;
+  int first_input_ = 0;
+};
+
+}  // namespace anneal::cuda
