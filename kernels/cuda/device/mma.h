@@ -1,0 +1,104 @@
+// Tensor cores and asynchronous copies to shared memory, sm_80 and up. All threads of a warp call
+// ldmatrix and mma together. Fragments are registers of packed elements, laid out as PTX says:
+// with g = lane / 4 and t = lane % 4, of m16n8k16 (k16 of 16-bit elements; k32 of 8-bit elements
+// has four to a register instead of two)
+//   a[0] row g, a[1] row g + 8, columns 2t, 2t + 1; a[2], a[3] the same rows, columns + 8;
+//   b0 rows 2t, 2t + 1 of column g; b1 rows + 8;
+//   c[0], c[1] row g, columns 2t, 2t + 1; c[2], c[3] row g + 8.
+// ldmatrix_x4 reads four 8 x 8 matrices of 16-bit elements (rows of 16 bytes, of any T): lane l
+// gives in `i` the first element of row l % 8 of matrix l / 8, 16-byte aligned, and gets in
+// result[m] of matrix m row g, columns 2t, 2t + 1; with _trans the matrix is transposed first.
+#pragma once
+
+#ifndef ANNEAL_ON_HOST
+
+template <class T>
+__device__ inline u32 shared_address(Shared<T> memory, i32 i) {
+  return static_cast<u32>(__cvta_generic_to_shared(memory.data + i));
+}
+
+template <class T>
+__device__ inline Vec<u32, 4> ldmatrix_x4(Shared<T> from, i32 i) {
+  Vec<u32, 4> m;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(shared_address(from, i))
+               : "memory");
+  return m;
+}
+template <class T>
+__device__ inline Vec<u32, 4> ldmatrix_x4_trans(Shared<T> from, i32 i) {
+  static_assert(sizeof(T) == 2, "only 16-bit elements are transposed");
+  Vec<u32, 4> m;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(shared_address(from, i))
+               : "memory");
+  return m;
+}
+
+#define MMA(shape, types, c, letter)                                                    \
+  asm volatile("mma.sync.aligned." shape ".row.col." types                              \
+               " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"       \
+               : "+" letter(c[0]), "+" letter(c[1]), "+" letter(c[2]), "+" letter(c[3]) \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+
+// c += a * b of elements T: mma_m16n8k16<h16>(c, a, b0, b1), or bf16.
+template <class T>
+__device__ void mma_m16n8k16(Vec<f32, 4>& c, const Vec<u32, 4>& a, u32 b0, u32 b1);
+template <>
+__device__ inline void mma_m16n8k16<h16>(Vec<f32, 4>& c, const Vec<u32, 4>& a, u32 b0, u32 b1) {
+  MMA("m16n8k16", "f32.f16.f16.f32", c, "f");
+}
+template <>
+__device__ inline void mma_m16n8k16<bf16>(Vec<f32, 4>& c, const Vec<u32, 4>& a, u32 b0, u32 b1) {
+  MMA("m16n8k16", "f32.bf16.bf16.f32", c, "f");
+}
+// c += a * b, wrapping: mma_m16n8k32<i8, i8>(c, a, b0, b1), either of them u8.
+template <class A, class B>
+__device__ void mma_m16n8k32(Vec<i32, 4>& c, const Vec<u32, 4>& a, u32 b0, u32 b1);
+template <>
+__device__ inline void mma_m16n8k32<i8, i8>(Vec<i32, 4>& c, const Vec<u32, 4>& a, u32 b0, u32 b1) {
+  MMA("m16n8k32", "s32.s8.s8.s32", c, "r");
+}
+template <>
+__device__ inline void mma_m16n8k32<u8, i8>(Vec<i32, 4>& c, const Vec<u32, 4>& a, u32 b0, u32 b1) {
+  MMA("m16n8k32", "s32.u8.s8.s32", c, "r");
+}
+template <>
+__device__ inline void mma_m16n8k32<i8, u8>(Vec<i32, 4>& c, const Vec<u32, 4>& a, u32 b0, u32 b1) {
+  MMA("m16n8k32", "s32.s8.u8.s32", c, "r");
+}
+template <>
+__device__ inline void mma_m16n8k32<u8, u8>(Vec<i32, 4>& c, const Vec<u32, 4>& a, u32 b0, u32 b1) {
+  MMA("m16n8k32", "s32.u8.u8.s32", c, "r");
+}
+#undef MMA
+
+// Begins to copy `bytes` (4, 8 or 16, aligned to them) from from[j] to to[i]; zeros, without
+// reading, if not `valid`. Done when the calling thread has waited for it; other threads see it
+// after a barrier behind that.
+template <int bytes, class T>
+__device__ inline void copy_async(Shared<T> to, i32 i, In<T> from, i64 j, bool valid = true) {
+  static_assert(bytes == 4 || bytes == 8 || bytes == 16, "what cp.async can copy");
+  if constexpr (bytes == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(shared_address(to, i)), "l"(from.data + j), "r"(valid ? 16 : 0)
+                 : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+                 :
+                 : "r"(shared_address(to, i)), "l"(from.data + j), "n"(bytes),
+                   "r"(valid ? bytes : 0)
+                 : "memory");
+}
+// Ends a group: this thread's copies since the group before.
+__device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until at most the newest `groups` of this thread's groups are under way.
+template <int groups>
+__device__ inline void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
+}
+
+#endif
