@@ -16,10 +16,16 @@ class Extents {
   explicit Extents(const Request& request) : request_(request) {}  // which must outlive text-making
 
   // An expression of type i64.
-  std::string input_dim(int input, int axis) { return number({false, false, input, axis}); }
-  std::string input_stride(int input, int axis) { return number({false, true, input, axis}); }
-  std::string output_dim(int output, int axis) { return number({true, false, output, axis}); }
-  std::string output_stride(int output, int axis) { return number({true, true, output, axis}); }
+  std::string input_dim(int input, int axis) { return dim(false, input, axis); }
+  std::string input_stride(int input, int axis) { return stride(false, input, axis); }
+  std::string output_dim(int output, int axis) { return dim(true, output, axis); }
+  std::string output_stride(int output, int axis) { return stride(true, output, axis); }
+  std::string dim(bool of_output, int operand, int axis) {
+    return number({of_output, false, operand, axis});
+  }
+  std::string stride(bool of_output, int operand, int axis) {
+    return number({of_output, true, operand, axis});
+  }
 
   // What was asked for so far and is not known: ", i64 v0, i64 v1"; and ", v0, v1".
   std::string parameters() const;

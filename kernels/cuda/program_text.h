@@ -15,15 +15,29 @@ namespace anneal::cuda {
 std::string type_text(DataType storage);   // "h16"
 std::string type_text(RegisterType type);  // "f32"
 std::string literal(RegisterType type, uint64_t bits);
+// Texts below call functions of device/program.h, which a FunctionText names in its headers.
+// An element as its register, "op::widen(x[i])", and back: "to_h16(r3)". The value fits.
+std::string loaded(DataType storage, const std::string& element);
+std::string stored(DataType storage, const std::string& value);
 
 struct ProgramText {
-  std::string statements;            // "const f32 r2 = add(r0, r1);" one per line
-  std::vector<std::string> results;  // expressions of the results' storage types
+  std::string statements;              // "const f32 r2 = op::add(r0, r1);" one per line
+  std::vector<std::string> results;    // expressions of the results' storage types
+  std::vector<std::string> registers;  // and of their register types
 };
 // input(i): an expression of input i's register type. index(axis): one of type i64. `prefix` begins
 // the names of registers.
 ProgramText text_of(const Program& program, const std::function<std::string(int)>& input,
                     const std::function<std::string(int)>& index, const std::string& prefix = "r");
+
+// The offset of an operand's element at coordinates of `space`, to which it broadcasts. coordinate(
+// axis): an expression of type i64.
+struct OperandAt {
+  bool output;
+  int index;
+};
+std::string offset_text(const Request& request, Extents& extents, OperandAt at, const Shape& space,
+                        const std::function<std::string(int)>& coordinate);
 
 // What a kernel with one op output does with an accumulator: the layer's epilogue (or rounding to
 // the output's type), and the stores.
@@ -47,7 +61,7 @@ class StoreText {
 
  private:
   std::string definition_, parameters_, construction_;
-  int first_input_ = 0;
+  size_t first_input_ = 0;
 };
 
 }  // namespace anneal::cuda
