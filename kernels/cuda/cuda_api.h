@@ -1,5 +1,5 @@
-// The parts of CUDA's driver API, NVRTC and NVML that are called, declared here under CUDA's own
-// names so that nobody needs a toolkit to build and nothing of CUDA is linked.
+// The parts of CUDA's driver API, NVRTC, NVML, cuBLASLt and cuDNN that are called, declared here
+// under CUDA's own names so that nobody needs a toolkit to build and nothing of CUDA is linked.
 // tests/cuda/cuda_api_test.cc compares with the toolkit's headers where those are.
 #pragma once
 #include <cstddef>
@@ -180,5 +180,26 @@ struct nvmlMemory_t {
   X(nvmlDeviceGetClockInfo, nvmlReturn_t, nvmlDevice_t, nvmlClockType_t, unsigned*)            \
   X(nvmlDeviceGetTemperature, nvmlReturn_t, nvmlDevice_t, nvmlTemperatureSensors_t, unsigned*) \
   X(nvmlDeviceGetPowerUsage, nvmlReturn_t, nvmlDevice_t, unsigned*)
+
+using cublasLtHandle_t = struct cublasLtContext*;
+enum cublasStatus_t : unsigned { CUBLAS_STATUS_SUCCESS = 0 };
+
+// X(function, result, parameters...)
+#define ANNEAL_FOR_EACH_CUBLAS_LT_FUNCTION(X)           \
+  X(cublasLtGetVersion, size_t)                         \
+  X(cublasLtGetStatusName, const char*, cublasStatus_t) \
+  X(cublasLtCreate, cublasStatus_t, cublasLtHandle_t*)  \
+  X(cublasLtDestroy, cublasStatus_t, cublasLtHandle_t)
+
+using cudnnHandle_t = struct cudnnContext*;
+enum cudnnStatus_t : unsigned { CUDNN_STATUS_SUCCESS = 0 };
+
+// X(function, result, parameters...)
+#define ANNEAL_FOR_EACH_CUDNN_FUNCTION(X)            \
+  X(cudnnGetVersion, size_t)                         \
+  X(cudnnGetErrorString, const char*, cudnnStatus_t) \
+  X(cudnnCreate, cudnnStatus_t, cudnnHandle_t*)      \
+  X(cudnnDestroy, cudnnStatus_t, cudnnHandle_t)      \
+  X(cudnnSetStream, cudnnStatus_t, cudnnHandle_t, CUstream)
 
 }  // namespace anneal::cuda

@@ -7,7 +7,9 @@
 
 #include "anneal/kernels/cuda/driver.h"
 // After ours: it defines macros of the functions' names.
+#include <cublasLt.h>
 #include <cuda.h>
+#include <cudnn.h>
 #include <nvrtc.h>
 
 namespace anneal::cuda {
@@ -60,11 +62,13 @@ TEST(CudaApi, DriverFunctions) {
   EXPECT_STREQ(EXPANDED(cuEventElapsedTime), "cuEventElapsedTime_v2");
 }
 
-TEST(CudaApi, NvrtcFunctions) {
+TEST(CudaApi, FunctionsOfTheOtherLibraries) {
 #define X(function, result, ...)                                                                \
   EXPECT_EQ((signature_of<result (*)(__VA_ARGS__)>()), (signature_of<decltype(&::function)>())) \
       << #function;
   ANNEAL_FOR_EACH_NVRTC_FUNCTION(X)
+  ANNEAL_FOR_EACH_CUBLAS_LT_FUNCTION(X)
+  ANNEAL_FOR_EACH_CUDNN_FUNCTION(X)
 #undef X
 }
 
@@ -146,6 +150,8 @@ TEST(CudaApi, TypesAndValues) {
   SAME(CU_EVENT_DISABLE_TIMING);
   SAME(NVRTC_SUCCESS);
   SAME(NVRTC_ERROR_COMPILATION);
+  SAME(CUBLAS_STATUS_SUCCESS);
+  SAME(CUDNN_STATUS_SUCCESS);
 #undef SAME
 }
 
