@@ -1,0 +1,127 @@
+#include "anneal/kernels/cuda/nvrtc.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+
+#include "anneal/core/error.h"
+#include "anneal/kernels/cuda/libraries.h"
+
+namespace anneal::cuda {
+namespace {
+
+// Arithmetic is defined to the bit: a * b + c is not contracted.
+constexpr std::array<const char*, 3> kFlags = {"-std=c++17", "--fmad=false", "-default-device"};
+constexpr const char* kProgramName = "program";
+
+const Nvrtc& nvrtc() {
+  const Opened<Nvrtc>& opened = nvrtc_library();
+  if (!opened.table)
+    fail(anneal::Code::kDevice,
+         fmt::format("device code cannot be compiled without NVRTC, which comes with CUDA 12 or 13 "
+                     "({}): name its folder in ANNEAL_CUDA_LIB_PATH",
+                     opened.why_not));
+  return *opened.table;
+}
+
+void check(nvrtcResult result, std::string_view what) {
+  if (result != NVRTC_SUCCESS)
+    fail(anneal::Code::kDevice,
+         fmt::format("{}: {}", what, nvrtc_library().table->nvrtcGetErrorString(result)));
+}
+
+std::string_view line_of(std::string_view text, size_t number) {
+  for (; number > 1; --number) {
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos) return {};
+    text.remove_prefix(end + 1);
+  }
+  return text.substr(0, text.find('\n'));
+}
+
+// The log, and behind each message "program(12): error: ..." line 12.
+std::string with_lines(std::string_view log, std::string_view program) {
+  std::string text;
+  while (!log.empty()) {
+    const std::string_view line = log.substr(0, log.find('\n'));
+    log.remove_prefix(std::min(log.size(), line.size() + 1));
+    text.append(line).append("\n");
+    const std::string prefix = fmt::format("{}(", kProgramName);
+    size_t number = 0;
+    if (line.starts_with(prefix) &&
+        std::from_chars(line.data() + prefix.size(), line.data() + line.size(), number).ec ==
+            std::errc{})
+      text += fmt::format("    | {}\n", line_of(program, number));
+  }
+  return text;
+}
+
+class NvrtcCompiler final : public Compiler {
+ public:
+  std::vector<std::byte> compile(const std::string& program, int architecture) const override;
+  std::string identity() const override;
+};
+
+std::string NvrtcCompiler::identity() const {
+  int major = 0, minor = 0;
+  check(nvrtc().nvrtcVersion(&major, &minor), "asking NVRTC for its version");
+  return fmt::format("NVRTC {}.{} {}", major, minor, fmt::join(kFlags, " "));
+}
+
+void refuse_unknown_architecture(int architecture) {
+  int count = 0;
+  check(nvrtc().nvrtcGetNumSupportedArchs(&count), "asking NVRTC for its architectures");
+  std::vector<int> known(static_cast<size_t>(std::max(count, 0)));
+  check(nvrtc().nvrtcGetSupportedArchs(known.data()), "asking NVRTC for its architectures");
+  if (std::find(known.begin(), known.end(), architecture) == known.end())
+    fail(anneal::Code::kDevice,
+         fmt::format("{} does not compile for sm_{}, only for sm_{}: use another CUDA version",
+                     nvrtc_compiler().identity(), architecture, fmt::join(known, ", sm_")));
+}
+
+std::vector<std::byte> NvrtcCompiler::compile(const std::string& program, int architecture) const {
+  const Nvrtc& api = nvrtc();
+  refuse_unknown_architecture(architecture);
+  struct Program {
+    const Nvrtc& api;
+    nvrtcProgram handle = nullptr;
+    ~Program() {
+      if (handle != nullptr) api.nvrtcDestroyProgram(&handle);
+    }
+  } made{api};
+  check(api.nvrtcCreateProgram(&made.handle, program.c_str(), kProgramName, 0, nullptr, nullptr),
+        "giving NVRTC a program");
+  const std::string arch = fmt::format("-arch=sm_{}", architecture);
+  std::vector<const char*> options(kFlags.begin(), kFlags.end());
+  options.push_back(arch.c_str());
+  const nvrtcResult result =
+      api.nvrtcCompileProgram(made.handle, static_cast<int>(options.size()), options.data());
+  if (result == NVRTC_ERROR_COMPILATION) {
+    size_t size = 0;
+    check(api.nvrtcGetProgramLogSize(made.handle, &size), "asking NVRTC for its log");
+    std::string log(size, '\0');
+    check(api.nvrtcGetProgramLog(made.handle, log.data()), "asking NVRTC for its log");
+    fail(anneal::Code::kInternal, fmt::format("NVRTC refuses a device program for sm_{}:\n{}",
+                                              architecture, with_lines(log.c_str(), program)));
+  }
+  check(result, fmt::format("compiling a device program for sm_{} with NVRTC", architecture));
+  size_t size = 0;
+  check(api.nvrtcGetCUBINSize(made.handle, &size), "asking NVRTC for machine code");
+  std::vector<std::byte> cubin(size);
+  check(api.nvrtcGetCUBIN(made.handle, reinterpret_cast<char*>(cubin.data())),
+        "asking NVRTC for machine code");
+  return cubin;
+}
+
+}  // namespace
+
+const Compiler& nvrtc_compiler() {
+  static const NvrtcCompiler compiler;
+  return compiler;
+}
+
+}  // namespace anneal::cuda

@@ -1,0 +1,15 @@
+// SHA-256 (FIPS 180-4): names and checks what the cache of compiled programs keeps.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace anneal::cuda {
+
+using Digest = std::array<std::byte, 32>;
+Digest sha256(std::span<const std::byte> bytes);
+std::string hex(const Digest& digest);
+
+}  // namespace anneal::cuda
