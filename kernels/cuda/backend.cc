@@ -1,0 +1,24 @@
+// The CUDA backend's kernels in order of preference: fast ones first, for each op the most general
+// one last.
+#include "anneal/kernels/cuda/backend.h"
+
+#include "anneal/kernels/cuda/device.h"
+#include "anneal/kernels/cuda/entries.h"
+
+namespace anneal {
+namespace {
+
+constexpr std::span<const KernelFamily> kFamilies = {};
+
+constexpr Backend kBackend{DeviceKind::kCuda, cuda::open_device, kFamilies};
+
+}  // namespace
+
+const Backend& cuda_backend() { return kBackend; }
+
+bool is_cuda_target(std::string_view target) {
+  return target.starts_with("sm_") || target == "cuda" || target.starts_with("cuda:") ||
+         target == "emulated";
+}
+
+}  // namespace anneal

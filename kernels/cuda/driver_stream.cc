@@ -1,0 +1,171 @@
+#include "anneal/kernels/cuda/driver_stream.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace anneal::cuda {
+namespace {
+
+// A captured graph, ready to launch.
+class Graph final : public Recording {
+ public:
+  Graph(std::shared_ptr<Context> context, CUstream stream, CUgraph captured)
+      : context_(std::move(context)), stream_(stream) {
+    const Driver& driver = context_->driver();
+    CUresult result = driver.cuGraphInstantiate(&handle_, captured, 0);
+    driver.cuGraphDestroy(captured);
+    context_->check(result, "making a graph of recorded work");
+    result = driver.cuGraphUpload(handle_, stream);
+    if (result != CUDA_SUCCESS) driver.cuGraphExecDestroy(handle_);
+    context_->check(result, "uploading recorded work");
+  }
+  ~Graph() override {
+    const Context::Current current(*context_);
+    context_->driver().cuGraphExecDestroy(handle_);
+  }
+  CUgraphExec handle() const { return handle_; }
+  CUstream stream() const { return stream_; }
+
+ private:
+  const std::shared_ptr<Context> context_;
+  const CUstream stream_;  // that it was taken from
+  CUgraphExec handle_ = nullptr;
+};
+
+class Event {
+ public:
+  explicit Event(Context& context) : context_(context) {
+    context_.check(context_.driver().cuEventCreate(&handle_, CU_EVENT_DEFAULT), "making an event");
+  }
+  ~Event() {
+    const Context::Current current(context_);
+    context_.driver().cuEventDestroy(handle_);
+  }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  CUevent handle() const { return handle_; }
+
+ private:
+  Context& context_;
+  CUevent handle_ = nullptr;
+};
+
+class DriverStream final : public GpuStream {
+ public:
+  explicit DriverStream(std::shared_ptr<Context> context) : context_(std::move(context)) {
+    const auto current = context_->enter();
+    context_->check(context_->driver().cuStreamCreate(&handle_, CU_STREAM_NON_BLOCKING),
+                    "making a stream");
+  }
+  ~DriverStream() override {
+    const Context::Current current(*context_);
+    context_->driver().cuStreamDestroy(handle_);
+  }
+  CUstream handle() const { return handle_; }
+  const Context& context() const { return *context_; }
+
+  void wait() override {
+    const auto current = context_->enter();
+    context_->check(context_->driver().cuStreamSynchronize(handle_),
+                    "doing what was put on a stream (CUDA_LAUNCH_BLOCKING=1 tells which launch)");
+  }
+
+  std::unique_ptr<Recording> record(const std::function<void()>& work) override {
+    const auto current = context_->enter();
+    const Driver& driver = context_->driver();
+    context_->check(driver.cuStreamBeginCapture(handle_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+                    "beginning to record");
+    CUgraph captured = nullptr;
+    try {
+      work();
+    } catch (...) {
+      if (driver.cuStreamEndCapture(handle_, &captured) == CUDA_SUCCESS && captured != nullptr)
+        driver.cuGraphDestroy(captured);
+      throw;
+    }
+    context_->check(driver.cuStreamEndCapture(handle_, &captured), "recording");
+    return std::make_unique<Graph>(context_, handle_, captured);
+  }
+
+  void play(const Recording& recording) override {
+    const auto* const graph = dynamic_cast<const Graph*>(&recording);
+    anneal::check(graph != nullptr && graph->stream() == handle_, "this stream made the recording");
+    const auto current = context_->enter();
+    context_->check(context_->driver().cuGraphLaunch(graph->handle(), handle_),
+                    "launching recorded work");
+  }
+
+  double microseconds(const std::function<void()>& work) override {
+    wait();
+    const auto current = context_->enter();
+    const Driver& driver = context_->driver();
+    const Event start(*context_), end(*context_);
+    context_->check(driver.cuEventRecord(start.handle(), handle_), "taking the time");
+    work();
+    context_->check(driver.cuEventRecord(end.handle(), handle_), "taking the time");
+    wait();
+    float milliseconds = 0;
+    context_->check(driver.cuEventElapsedTime(&milliseconds, start.handle(), end.handle()),
+                    "taking the time");
+    return 1000.0 * static_cast<double>(milliseconds);
+  }
+
+  void launch(const Function& function, const Geometry& geometry, Arguments& arguments) override {
+    anneal::check(function.handle != nullptr, "load_code() comes before the first launch");
+    const auto& loaded = *static_cast<const LoadedFunction*>(function.handle);
+    const auto [gx, gy, gz] = geometry.grid;
+    const auto [bx, by, bz] = geometry.block;
+    if (gx == 0 || gy == 0 || gz == 0) return;
+    refuse_too_large(function, loaded, geometry);
+    const auto current = context_->enter();
+    const CUresult result = context_->driver().cuLaunchKernel(
+        loaded.handle, gx, gy, gz, bx, by, bz, geometry.shared_bytes, handle_,
+        const_cast<void**>(arguments.pointers()), nullptr);
+    if (result != CUDA_SUCCESS)
+      context_->check(result,
+                      fmt::format("launching {} with {}", function.name, text_of(geometry)));
+  }
+
+ private:
+  static std::string text_of(const Geometry& geometry) {
+    const auto& [grid, block, shared] = geometry;
+    return fmt::format("{} x {} x {} blocks of {} x {} x {} threads and {} bytes of shared memory",
+                       grid[0], grid[1], grid[2], block[0], block[1], block[2], shared);
+  }
+
+  // The limits of every CUDA device, and those of the function on this one.
+  static void refuse_too_large(const Function& function, const LoadedFunction& loaded,
+                               const Geometry& geometry) {
+    constexpr uint64_t kMostX = 0x7fffffff, kMostYZ = 65535;
+    const auto& [grid, block, shared] = geometry;
+    const uint64_t threads = uint64_t{block[0]} * block[1] * block[2];
+    const bool in_grid = grid[0] <= kMostX && grid[1] <= kMostYZ && grid[2] <= kMostYZ;
+    const bool in_block = block[0] <= 1024 && block[1] <= 1024 && block[2] <= 64;
+    if (in_grid && in_block && threads > 0 && threads <= loaded.most_threads &&
+        shared <= loaded.most_shared_bytes)
+      return;
+    fail(anneal::Code::kDevice,
+         fmt::format("{} cannot be launched with {}: at most {} x {} x {} blocks of {} threads and "
+                     "{} bytes",
+                     function.name, text_of(geometry), kMostX, kMostYZ, kMostYZ,
+                     loaded.most_threads, loaded.most_shared_bytes));
+  }
+
+  const std::shared_ptr<Context> context_;
+  CUstream handle_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<GpuStream> make_driver_stream(std::shared_ptr<Context> context) {
+  return std::make_unique<DriverStream>(std::move(context));
+}
+
+CUstream handle_of(Stream& stream, const Context& context) {
+  const auto* const mine = dynamic_cast<DriverStream*>(&stream);
+  check(mine != nullptr && &mine->context() == &context, "the stream is of this device");
+  return mine->handle();
+}
+
+}  // namespace anneal::cuda

@@ -1,0 +1,23 @@
+// Work in order on a device behind a driver: launches, copies, recordings, time.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "anneal/kernels/cuda/context.h"
+#include "anneal/kernels/cuda/gpu_device.h"
+
+namespace anneal::cuda {
+
+// What Function::handle points at, on these devices.
+struct LoadedFunction {
+  CUfunction handle = nullptr;
+  uint32_t most_threads = 0;       // in a block
+  uint32_t most_shared_bytes = 0;  // dynamic
+};
+
+std::unique_ptr<GpuStream> make_driver_stream(std::shared_ptr<Context> context);
+
+// REQUIRES: a stream of a device with this context.
+CUstream handle_of(Stream& stream, const Context& context);
+
+}  // namespace anneal::cuda
