@@ -13,8 +13,10 @@ void add(const Plan& plan, std::span<const Tensor> weights, const SymbolValues& 
   for (const uint32_t input : plan.inputs)
     dims.push_back(plan.sizes->evaluate(plan.slots[input].type.shape, best));
   const BoundPlan bound = bind_shapes(plan, weights, dims);
-  memory.arena_bytes += bound.arena_bytes;
-  memory.live_bytes += most_live_bytes(arena_lifetimes(plan, bound));
+  for (size_t device = 0; device < plan.devices.size(); ++device) {
+    memory.arena_bytes += bound.arena_bytes[device];
+    memory.live_bytes += most_live_bytes(arena_lifetimes(plan, bound, device));
+  }
   memory.at_best |= !is_static(plan);
   for (const Plan& body : plan.bodies) add(body, weights, best, memory);
 }

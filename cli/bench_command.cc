@@ -231,10 +231,11 @@ int bench(BenchFlags flags) {
   forget_peak_memory();
   result.before = resident_memory();
   const auto start = Clock::now();
-  const auto engine = open_engine(path, {.device = flags.source.target, .map = flags.source.map});
+  const auto engine =
+      open_engine(path, {.device = device_for(flags.source.target), .map = flags.source.map});
   result.load_milliseconds =
       std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-  result.machine = cpu_backend().open(flags.source.target)->description();
+  result.machine = engine->device();
   result.weight_bytes = bytes_of_weights(engine->plan());
 
   if (flags.inputs.empty()) flags.inputs = {"random"};
@@ -294,8 +295,10 @@ void add_bench_command(CLI::App& application, Action& action) {
       ->type_name("MODEL.onnx|MODEL.engine")
       ->required();
   command
-      ->add_option("--target", source.target,
-                   "Build a model for, or run an engine on: cpu, or cpu:ISA")
+      ->add_option(
+          "--target", source.target,
+          "Build a model for, or run an engine on: cpu, cpu:ISA, sm_90 and the like, emulated; "
+          "of an engine also auto, cuda, cuda:N")
       ->capture_default_str();
   add_shape_flags(*command, source.shapes);
   command

@@ -11,6 +11,7 @@
 #include "anneal/cli/json_file.h"
 #include "anneal/cli/output_path.h"
 #include "anneal/cli/print.h"
+#include "anneal/cli/printable.h"
 #include "anneal/cli/progress.h"
 #include "anneal/core/file.h"
 #include "anneal/engine/build/builder.h"
@@ -40,6 +41,37 @@ void check_outputs(const BuildFlags& flags, const std::string& output) {
   if (fs::equivalent(flags.model, output, error))
     fail(Code::kInvalidArgument,
          fmt::format("-o {} is the model itself; give the engine another name", output));
+}
+
+// How many of a plan's steps run on its device, and what does not and why.
+struct Fallbacks {
+  size_t steps = 0, on_device = 0, transfers = 0;
+  Json layers = Json::array();
+};
+Fallbacks fallbacks_of(const Plan& plan) {
+  Fallbacks result;
+  for (const Step& step : plan.steps) {
+    if (step.kernel == kTransfer) {
+      ++result.transfers;
+      continue;
+    }
+    ++result.steps;
+    result.on_device += step.device + 1u < plan.devices.size() ? 1 : 0;
+  }
+  for (const Decision& decision : plan.decisions)
+    if (decision.stage == kFallback)
+      result.layers.push_back({{"layer", decision.subject}, {"why", decision.text}});
+  return result;
+}
+
+void print_fallbacks(const Plan& plan) {
+  if (plan.devices.size() == 1) return;
+  const Fallbacks fallbacks = fallbacks_of(plan);
+  fmt::print("  {}: {} of {} on it, code {}\n", plan.target, fallbacks.on_device,
+             count_text(fallbacks.steps, "step"), bytes_text(plan.code.size()));
+  for (const Json& layer : fallbacks.layers)
+    fmt::print("    on the CPU: \"{}\": {}\n", printable(layer["layer"].get<std::string>()),
+               printable(layer["why"].get<std::string>()));
 }
 
 uint64_t weight_bytes(const EngineFile& file) {
@@ -98,9 +130,15 @@ int build_engine(const BuildFlags& flags) {
   if (!flags.dump_graph.empty())
     write_file_atomically(flags.dump_graph, std::as_bytes(std::span(graph_text)));
   Json plans = Json::array();
-  for (const Plan& plan : file.plans)
-    plans.push_back(
-        {{"target", plan.target}, {"steps", plan.steps.size()}, {"arena_bytes", plan.arena_bytes}});
+  for (const Plan& plan : file.plans) {
+    Fallbacks fallbacks = fallbacks_of(plan);
+    plans.push_back({{"target", plan.target},
+                     {"steps", plan.steps.size()},
+                     {"arena_bytes", plan.arena_bytes},
+                     {"code_bytes", plan.code.size()},
+                     {"transfers", fallbacks.transfers},
+                     {"on_the_cpu", std::move(fallbacks.layers)}});
+  }
   report["plans"] = std::move(plans);
   report["weight_bytes"] = weight_bytes(file);
   report["engine_bytes"] = bytes.size();
@@ -117,6 +155,7 @@ int build_engine(const BuildFlags& flags) {
   fmt::print("{}: {}, weights {}, file {}, built in {}\n", output, fmt::join(made, ", "),
              bytes_text(weight_bytes(file)), bytes_text(bytes.size()),
              milliseconds_text(milliseconds_since(start)));
+  for (const Plan& plan : file.plans) print_fallbacks(plan);
   return kSuccess;
 }
 
@@ -128,6 +167,8 @@ constexpr const char* kFooter = R"(Examples:
                           --max-shapes x:32x3x224x224
                                                 a range; of one input, what is left out of
                                                 min and max is as in opt
+  anneal build model.onnx --target sm_80,sm_90,cpu
+                                                one file for two kinds of GPU and the CPU
   anneal build model.onnx --skip-pass fuse_epilogue --dump-graph graph.txt
                                                 leave a pass out, see the optimized graph
 
@@ -147,9 +188,10 @@ void add_build_command(CLI::App& application, Action& action) {
                    "The engine file (default: model's name + .engine)")
       ->type_name("FILE");
   command
-      ->add_option(
-          "--target", flags->targets,
-          "What to build for, a list: cpu, or cpu:baseline|avx2|avx512|full (default: cpu)")
+      ->add_option("--target", flags->targets,
+                   "What to build for, a list: cpu, cpu:baseline|avx2|avx512|full, sm_80 and the "
+                   "like (no GPU "
+                   "is needed), emulated (default: cpu)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("LIST");

@@ -15,14 +15,14 @@ std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
            fmt::format("{} is an engine, whose kernels are chosen; give the ONNX model to run the "
                        "reference kernels",
                        source.path));
-    return open_engine(source.path, {.device = source.target, .map = source.map});
+    return open_engine(source.path, {.device = device_for(source.target), .map = source.map});
   }
   BuildOptions options;
   options.reference = reference;
   options.targets = {reference ? "cpu" : source.target};
   if (!reference) options.passes.skip = source.skip_passes;
   auto engine = Engine::make(build(import_model(source.path, source.shapes).graph, options),
-                             {.device = options.targets[0]});
+                             {.device = device_for(options.targets[0])});
   for (const std::string& remark : engine->remarks()) fmt::print(stderr, "anneal: {}\n", remark);
   return engine;
 }

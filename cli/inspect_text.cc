@@ -117,7 +117,23 @@ uint64_t weight_bytes(const EngineFile& file) {
 }
 
 std::string arena_text(const Plan& plan) {
-  return is_static(plan) ? bytes_text(plan.arena_bytes) : "placed when sizes are bound";
+  if (!is_static(plan)) return "placed when sizes are bound";
+  std::string text;
+  for (size_t i = 0; i < plan.devices.size(); ++i)
+    text += fmt::format("{}{}{}", i == 0 ? "" : " and ", bytes_text(plan.arena_bytes[i]),
+                        plan.devices.size() == 1 ? "" : " on " + printable(plan.devices[i]));
+  return text;
+}
+
+// Layers that run on the CPU though the plan is for another device, each with the reason.
+std::string fallbacks_text(const Plan& plan) {
+  Rows rows;
+  for (const Decision& decision : plan.decisions)
+    if (decision.stage == kFallback)
+      rows.push_back({"  " + decision.subject, one_line(decision.text)});
+  if (rows.empty()) return "";
+  return fmt::format("\n{} of {} on the CPU\n{}", count_text(rows.size(), "step"),
+                     printable(plan.target), table_text(rows, {false, false}));
 }
 
 std::string memory_text(const Plan& plan, std::span<const Tensor> weights) {
@@ -181,6 +197,7 @@ std::string plan_text(const Plan& plan, std::span<const Tensor> weights, bool wi
   add_steps(plan, "", rows, kernels);
   text += "\n" + table_text(rows, {false, false, false, false});
   text += "\nkernels\n" + counts_text(kernels);
+  text += fallbacks_text(plan);
   if (!with_decisions) {
     text += fmt::format("\n{} recorded; show with --decisions\n",
                         count_text(plan.decisions.size(), "decision"));
@@ -202,6 +219,7 @@ Json steps_json(const Plan& plan) {
                      {"origins", step.origins},
                      {"op", to_text(step.op, *plan.sizes)},
                      {"kernel", step.kernel},
+                     {"device", plan.devices[step.device]},
                      {"outputs", std::move(outputs)}});
     for (const BodyUse& use : bodies_of(step.op)) {
       const Plan& body = plan.bodies[static_cast<size_t>(use.body)];
@@ -221,6 +239,7 @@ Json plan_json(const Plan& plan, std::span<const Tensor> weights) {
   json["outputs"] = ports_json(plan_ports(plan, plan.outputs));
   json["sizes"] = symbols_json(*plan.sizes);
   json["arena_bytes"] = is_static(plan) ? Json(plan.arena_bytes) : Json(nullptr);
+  json["code_bytes"] = plan.code.size();
   json["activation_memory"] = memory_json(plan, weights);
   json["steps"] = steps_json(plan);
   json["decisions"] = std::move(decisions);

@@ -20,11 +20,29 @@ bool is_engine(const std::string& path) {
 }
 
 void add_device_flags(CLI::App& command, EngineOptions& options) {
-  command.add_option("--device", options.device, "Where to run: cpu, or cpu:ISA")
+  command
+      .add_option("--device", options.device,
+                  "Where to run: cpu, cpu:ISA, cuda, cuda:N, emulated (a GPU's plan on the host, "
+                  "slowly), or auto: a GPU if the engine has a plan for it and one is here")
       ->capture_default_str();
   command.add_flag(
       "!--no-mmap", options.map,
       "Read the engine file instead of mapping it, so that it may change while in use");
+}
+
+void add_context_flags(CLI::App& command, ContextOptions& options) {
+  command
+      .add_option("--memory-limit", options.memory_limit,
+                  "The most GPU memory for activations and workspaces: 512MB, 2GB")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("BYTES");
+  command.add_flag("--wait-each-step", options.wait_each_step,
+                   "On a GPU, finish each step before the next, so that errors name the one that "
+                   "failed; slower");
+}
+
+std::string device_for(const std::string& target) {
+  return target.starts_with("sm_") ? "cuda" : target;
 }
 
 std::shared_ptr<const Engine> open_engine(const std::string& path, const EngineOptions& options) {

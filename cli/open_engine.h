@@ -14,6 +14,10 @@ namespace anneal {
 bool is_engine(const std::string& path);
 
 void add_device_flags(CLI::App& command, EngineOptions& options);  // --device and --no-mmap
+// --memory-limit and --wait-each-step
+void add_context_flags(CLI::App& command, ContextOptions& options);
+// Where to run what was built for a target: "cuda" for "sm_90", else the target itself.
+std::string device_for(const std::string& target);
 
 // Remarks of the engine go to stderr. An ONNX file is refused with the command that builds it.
 std::shared_ptr<const Engine> open_engine(const std::string& path, const EngineOptions& options);

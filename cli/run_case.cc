@@ -1,5 +1,7 @@
 #include "anneal/cli/run_case.h"
 
+#include "anneal/cli/open_engine.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -94,7 +96,7 @@ void run_sets(const TestCase& test, std::span<const DataSet> sets, const ImportO
   auto bytes = std::make_shared<const std::vector<std::byte>>(
       save(build(std::move(imported.graph), build_options)));
   EngineOptions engine_options;
-  engine_options.device = options.target;
+  engine_options.device = device_for(options.target);
   const auto engine = Engine::make(load_engine_file(*bytes, bytes), engine_options);
   for (const DataSet& set : sets)
     run_set(set, engine, options.threads, options.tolerance, arithmetic, result);

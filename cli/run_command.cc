@@ -30,6 +30,7 @@ constexpr int64_t kMostSamplesShown = 8;
 
 struct RunFlags {
   EngineOptions engine_options;
+  ContextOptions context_options;
   std::string engine, shapes, observe, save_folder, labels;
   std::vector<std::string> inputs;
   int threads = 0, iterations = 1, warmup = -1, top = 5;
@@ -68,7 +69,7 @@ int run_engine(const RunFlags& flags) {
   const auto labels = flags.labels.empty() ? std::vector<std::string>() : read_labels(flags.labels);
   const SampleInputs samples = sample_inputs(*engine, flags.inputs, flags.shapes);
   const std::vector<Tensor>& inputs = samples.tensors;
-  ContextOptions options;
+  ContextOptions options = flags.context_options;
   options.threads = flags.threads;
   ExecutionContext context(engine, options);
   with_samples(flags.engine, samples, [&] {
@@ -172,6 +173,7 @@ void add_run_command(CLI::App& application, Action& action) {
       ->capture_default_str()
       ->check(at_least(0));
   add_device_flags(*command, flags->engine_options);
+  add_context_flags(*command, flags->context_options);
   command->add_option("--threads", flags->threads, "Most threads to use; 0: one per core")
       ->capture_default_str()
       ->check(at_least(0));

@@ -32,14 +32,16 @@ struct Slot {
   Type type = {};
   Shape strides = {};  // in elements
   Storage storage = Storage::kArena;
-  uint8_t device = 0;       // index into Plan::devices
+  uint8_t device = 0;       // index into Plan::devices: where its memory is
   uint64_t offset = 0;      // kWeight: entry in the pool. kArena: bytes, if the plan is static
   uint32_t base = kNoSlot;  // kView: the slot it is a part of, never itself a view
   Size base_offset = {};    // kView: elements from the base's first
   uint32_t first_step = 0, last_step = 0;  // kArena: life; of a base, that of all its views
 };
 
-// One kernel launch. inputs and outputs are ordered as in Layer (graph/graph.h).
+// One kernel launch, or what the context does itself: SizeTensor, control flow and transfers.
+// inputs and outputs are ordered as in Layer (graph/graph.h). They lie on the step's device, but
+// for what is_host_value() (graph/op.h), which lies on the last.
 struct Step {
   std::string name = {};                  // of the layer, for profiles and errors
   std::vector<std::string> origins = {};  // ONNX nodes it stands for
@@ -52,6 +54,10 @@ struct Step {
   std::vector<std::byte> tactic = {};
 };
 
+// The kernel of a step that copies between two devices: its op is the identity, its input and
+// output are dense and have the same strides. Its device is the one that is not the CPU.
+inline constexpr std::string_view kTransfer = "transfer";
+
 // Why things are as they are, for people and tools: "fuse_epilogue", "conv1", "joined relu1".
 struct Decision {
   std::string stage, subject, text;
@@ -60,20 +66,25 @@ struct Decision {
 // Stages that tools rely on. Their subject is a value of the model that has no slot.
 inline constexpr std::string_view kInside = "inside";  // text: the step that computes it on the way
 inline constexpr std::string_view kGone = "gone";      // no step computes it
+// The subject is a layer that runs on the CPU though the plan is for another device; text: why.
+inline constexpr std::string_view kFallback = "fallback";
 
 // A plan for one target. `sizes` names every Size in it. A plan whose sizes are all known is
 // static: arena offsets are in its slots; else the context places the arena when shapes are bound.
 struct Plan {
-  std::string target;                // "cpu", "cpu:avx512_vnni", "sm_90"
-  std::vector<std::string> devices;  // used together, preferred first: Device::target() of each
-  std::string name;                  // of the graph
+  std::string target;  // "cpu", "cpu:avx512_vnni", "sm_90"
+  // Used together, preferred first: Device::target() of each. The last is a CPU: inputs, outputs
+  // and late slots lie there.
+  std::vector<std::string> devices;
+  std::string name;  // of the graph
   // Never null. Bodies share the outermost plan's.
   std::shared_ptr<const SizeTable> sizes = std::make_shared<const SizeTable>();
   std::vector<Slot> slots;
   std::vector<uint32_t> inputs, outputs;  // slots of the ports, in the model's order
   std::vector<Step> steps;
-  std::vector<Plan> bodies;  // of control flow, by index
-  uint64_t arena_bytes = 0;  // if static
+  std::vector<Plan> bodies;           // of control flow, by index
+  std::vector<uint64_t> arena_bytes;  // by device, if static
+  std::vector<std::byte> code;        // what Device::load_code() gave; empty for bodies
   std::vector<Decision> decisions;
 };
 

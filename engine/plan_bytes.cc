@@ -153,7 +153,10 @@ Plan load_plan(ByteReader& from, int depth, const Plan* outer) {
   for (Step& step : plan.steps) step = load_step(from, plan);
   plan.bodies.resize(from.count(1));
   for (Plan& body : plan.bodies) body = load_plan(from, depth + 1, &plan);
-  plan.arena_bytes = from.number<uint64_t>();
+  plan.arena_bytes.resize(from.count(sizeof(uint64_t)));
+  for (uint64_t& bytes : plan.arena_bytes) bytes = from.number<uint64_t>();
+  const auto code = from.blob();
+  plan.code.assign(code.begin(), code.end());
   plan.decisions.resize(from.count(3 * sizeof(uint32_t)));
   for (Decision& decision : plan.decisions) decision = {from.text(), from.text(), from.text()};
   return plan;
@@ -172,7 +175,9 @@ void save_plan(ByteWriter& to, const Plan& plan, bool is_body) {
   for (const Step& step : plan.steps) save_step(to, step);
   to.number(static_cast<uint32_t>(plan.bodies.size()));
   for (const Plan& body : plan.bodies) save_plan(to, body, true);
-  to.number(plan.arena_bytes);
+  to.number(static_cast<uint32_t>(plan.arena_bytes.size()));
+  for (const uint64_t bytes : plan.arena_bytes) to.number(bytes);
+  to.blob(plan.code);
   to.number(static_cast<uint32_t>(plan.decisions.size()));
   for (const Decision& decision : plan.decisions) {
     to.text(decision.stage);

@@ -89,6 +89,53 @@ void check_ports(const Plan& plan) {
   check(bound, Storage::kOutput, "outputs");
 }
 
+bool is_dense(const Slot& slot, SizeTable& sizes) {
+  return slot.strides == sizes.row_major_strides(slot.type.shape) ||
+         (slot.type.shape.rank() >= 3 &&
+          slot.strides == sizes.channels_last_strides(slot.type.shape));
+}
+
+// Ports lie on the CPU, views where their bases lie, operands where their step runs.
+void check_devices(const Plan& plan, SizeTable& sizes) {
+  const size_t host = plan.devices.size() - 1;
+  if (!plan.devices[host].starts_with("cpu")) refuse("its last device is no CPU");
+  for (const Slot& slot : plan.slots) {
+    const bool on_host = slot.storage == Storage::kInput || slot.storage == Storage::kOutput ||
+                         slot.storage == Storage::kLate;
+    if ((on_host && slot.device != host) ||
+        (slot.storage == Storage::kView && slot.device != plan.slots[slot.base].device))
+      refuse(fmt::format("slot \"{}\" lies on the wrong device", slot.name));
+  }
+  for (const Step& step : plan.steps) {
+    const auto wrong = [&](std::string_view why) {
+      refuse(fmt::format("step \"{}\" {}", step.name, why));
+    };
+    if (step.kernel == kTransfer) {
+      if (step.inputs.size() != 1 || step.outputs.size() != 1 || step.inputs[0] == kNoSlot)
+        wrong("does not copy one slot to one slot");
+      const Slot &from = plan.slots[step.inputs[0]], &to = plan.slots[step.outputs[0]];
+      const auto* op = std::get_if<Pointwise>(&step.op);
+      if (!op || !op->program.is_identity() || !step.epilogues.empty())
+        wrong("computes while it copies");
+      if (from.device == to.device || (from.device != host && to.device != host) ||
+          step.device != std::min(from.device, to.device))
+        wrong("does not copy between the CPU and its device");
+      if (from.strides != to.strides || from.type != to.type || !is_dense(from, sizes))
+        wrong("copies what is not one piece of memory");
+      continue;
+    }
+    for (size_t i = 0; i < step.inputs.size(); ++i)
+      if (step.inputs[i] != kNoSlot &&
+          plan.slots[step.inputs[i]].device !=
+              (i < step.op_input_count && is_host_value(step.op, static_cast<int>(i))
+                   ? host
+                   : step.device))
+        wrong("reads a slot of another device");
+    for (const uint32_t output : step.outputs)
+      if (plan.slots[output].device != step.device) wrong("writes a slot of another device");
+  }
+}
+
 // Every slot is written once, before it is read; a base counts as written with any of its views.
 void check_order(const Plan& plan) {
   std::vector<bool> written(plan.slots.size()), begun(plan.slots.size());
@@ -157,25 +204,25 @@ Signature signature_of(const Plan& body) {
   return signature;
 }
 
-// Of a static plan: buffers lie in the arena, and those that live together lie apart.
-void check_arena(const Plan& plan) {
-  if (!is_static(plan)) return;
+// Of a static plan: buffers lie in their device's arena, and those that live together lie apart.
+void check_arena(const Plan& plan, size_t device) {
+  const uint64_t arena_bytes = plan.arena_bytes[device];
   struct Region {
     uint64_t begin, end;
     const Slot* slot;
   };
   std::vector<Region> regions;
   for (const Slot& slot : plan.slots) {
-    if (!is_arena_base(slot)) continue;
+    if (!is_arena_base(slot) || slot.device != device) continue;
     const auto bytes =
         static_cast<uint64_t>(extent(dims_of(slot.type.shape), dims_of(slot.strides))) *
         size_of(slot.type.dtype);
-    if (slot.offset % kArenaAlignment != 0 || slot.offset > plan.arena_bytes ||
-        bytes > plan.arena_bytes - slot.offset)
+    if (slot.offset % kArenaAlignment != 0 || slot.offset > arena_bytes ||
+        bytes > arena_bytes - slot.offset)
       refuse(fmt::format("slot \"{}\" lies outside the arena", slot.name));
     regions.push_back({slot.offset, slot.offset + bytes, &slot});
   }
-  if (plan.arena_bytes > kMaxArenaBytes) refuse("its arena is larger than any memory");
+  if (arena_bytes > kMaxArenaBytes) refuse("its arena is larger than any memory");
   std::sort(regions.begin(), regions.end(),
             [](const Region& a, const Region& b) { return a.begin < b.begin; });
   for (size_t i = 0; i < regions.size(); ++i) {
@@ -260,6 +307,8 @@ namespace {
 // sizes: the plan's, and those that inference makes.
 void check_with_bodies(const Plan& plan, std::span<const Tensor> weights, SizeTable& sizes) {
   if (plan.devices.empty()) refuse("it names no device");
+  if (plan.arena_bytes.size() != (is_static(plan) ? plan.devices.size() : 0))
+    refuse("it has more or fewer arenas than devices");
   for (const Slot& slot : plan.slots) check_slot_form(plan, slot);
   check_late_slots(plan, sizes);
   for (const Slot& slot : plan.slots) {
@@ -274,10 +323,15 @@ void check_with_bodies(const Plan& plan, std::span<const Tensor> weights, SizeTa
   } catch (const Error& error) {
     refuse(error.what());
   }
-  check_arena(plan);
+  check_devices(plan, sizes);
+  for (size_t device = 0; is_static(plan) && device < plan.devices.size(); ++device)
+    check_arena(plan, device);
   for (const Plan& body : plan.bodies)
     with_context([&] { return fmt::format("body \"{}\"", body.name); },
-                 [&] { check_with_bodies(body, weights, sizes); });
+                 [&] {
+                   if (body.devices.size() != 1) refuse("it does not run on the CPU alone");
+                   check_with_bodies(body, weights, sizes);
+                 });
 }
 
 }  // namespace

@@ -27,8 +27,14 @@ std::string_view name(Storage storage) {
   return "?";
 }
 
+// " on sm_90", where there are several devices.
+std::string on_device(const Plan& plan, size_t device) {
+  return plan.devices.size() == 1 ? "" : " on " + plan.devices[device];
+}
+
 std::string slot_text(const Plan& plan, const Slot& slot, bool is_static) {
-  std::string text = fmt::format("{} {}", to_text(slot.type, *plan.sizes), name(slot.storage));
+  std::string text = fmt::format("{} {}{}", to_text(slot.type, *plan.sizes), name(slot.storage),
+                                 on_device(plan, slot.device));
   if (slot.storage == Storage::kWeight) text += fmt::format(" {}", slot.offset);
   if (slot.storage == Storage::kArena) {
     if (is_static) text += fmt::format(" at {}", slot.offset);
@@ -51,16 +57,18 @@ std::string step_text(const Plan& plan, const Step& step) {
     inputs += step.inputs[i] == kNoSlot ? fmt::format("{}_", separator)
                                         : fmt::format("{}%{}", separator, step.inputs[i]);
   }
-  std::string text =
-      fmt::format("{} = {}({}) {}", outputs, step.kernel, inputs, to_text(step.op, *plan.sizes));
+  std::string text = fmt::format("{} = {}({}){} {}", outputs, step.kernel, inputs,
+                                 on_device(plan, step.device), to_text(step.op, *plan.sizes));
   for (const Program& program : step.epilogues)
     text += fmt::format(" epilogue=\"{}\"", to_text(program));
   return text;
 }
 
 void write(fmt::appender to, const Plan& plan, const std::string& indent) {
-  const bool is_static = plan.arena_bytes != 0;
-  if (is_static) fmt::format_to(to, "{}arena {} bytes\n", indent, plan.arena_bytes);
+  const bool is_static = !plan.arena_bytes.empty();
+  for (size_t i = 0; i < plan.arena_bytes.size(); ++i)
+    if (plan.arena_bytes[i] != 0)
+      fmt::format_to(to, "{}arena{} {} bytes\n", indent, on_device(plan, i), plan.arena_bytes[i]);
   for (size_t i = 0; i < plan.slots.size(); ++i)
     fmt::format_to(to, "{}slot %{} {} {}\n", indent, i, text::quoted(plan.slots[i].name),
                    slot_text(plan, plan.slots[i], is_static));

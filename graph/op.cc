@@ -50,6 +50,21 @@ std::vector<BodyUse> bodies_of(const Op& op) {
   return {};
 }
 
+bool is_host_value(const Op& op, int input) {
+  return std::visit(
+      [&]<class T>(const T&) {
+        constexpr auto is = []<class... A>() { return (std::is_same_v<T, A> || ...); };
+        if constexpr (is.template operator()<Range>()) return true;
+        if constexpr (is.template operator()<Slice, Resize>()) return input >= 1;
+        if constexpr (is.template operator()<NonMaxSuppression>()) return input >= 2;
+        if constexpr (is.template
+                      operator()<Reshape, Expand, Tile, Pad, TopK, Cumulative, Reduce>())
+          return input == 1;
+        return false;
+      },
+      op);
+}
+
 uint64_t hash(const Op& op) {
   if (std::holds_alternative<std::monostate>(op)) return 0;
   ByteWriter bytes;

@@ -43,6 +43,10 @@ void save(ByteWriter& to, const Op& op);
 Op load_op(ByteReader& from);  // fails with kIncompatiblePlan; enums and counts are checked
 uint64_t hash(const Op& op);
 
+// Whether this input of the op decides shapes, so that shape inference reads it: it lies on the
+// host, whatever device runs the op. A layer's further inputs, those of its epilogues, never do.
+bool is_host_value(const Op& op, int input);
+
 // A body that an op of control flow runs: input `outer + i` of the layer is input `inner + i` of
 // the body, for every capture i.
 struct BodyUse {

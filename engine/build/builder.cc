@@ -7,6 +7,7 @@
 #include "anneal/engine/build/vanished.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/kernels/cpu/backend.h"
+#include "anneal/kernels/cuda/backend.h"
 
 namespace anneal {
 
@@ -19,13 +20,18 @@ EngineFile build(Graph graph, const BuildOptions& options) {
   options.progress("optimizing");
   const auto passes = options.reference ? std::span<const Pass>() : default_pipeline();
   const auto records = run_pipeline(graph, passes, options.passes, options.after_pass);
-  const Backend& backend = options.reference ? cpu_reference_backend() : cpu_backend();
+  const Backend& cpu = options.reference ? cpu_reference_backend() : cpu_backend();
 
   WeightPool weights;
   for (const std::string& target : options.targets) {
     options.progress(fmt::format("choosing kernels for {}", target));
-    const auto device = backend.open(target);
-    Plan plan = emit(graph, backend, *device, weights);
+    const bool is_cuda = is_cuda_target(target);
+    const auto host = cpu.open(is_cuda ? "cpu" : target);
+    const auto card = is_cuda ? cuda_backend().open(target) : nullptr;
+    std::vector<Place> places;
+    if (card) places.push_back({&cuda_backend(), card.get()});
+    places.push_back({&cpu, host.get()});
+    Plan plan = emit(graph, places, weights);
     std::vector<Decision> decisions;
     decisions.reserve(records.size());
     for (const PassRecord& record : records)

@@ -22,31 +22,46 @@ Program identity_program(DataType dtype) {
 class Emitter {
  public:
   // outside: of a body, the symbols that are solvable in the outer graph.
-  Emitter(const Graph& graph, const Backend& backend, Device& device, WeightPool& weights,
+  Emitter(const Graph& graph, std::span<const Place> places, WeightPool& weights,
           std::vector<bool> outside = {})
-      : graph_(graph),
-        backend_(backend),
-        device_(device),
-        weights_(weights),
-        solvable_(std::move(outside)) {}
+      : graph_(graph), places_(places), weights_(weights), solvable_(std::move(outside)) {}
 
   Plan run();
 
  private:
   void add_ports();
-  void emit_layer(const Layer& layer, Layout preferred);
+  void emit_layer(const Layer& layer, const Layouts::OfLayer& choice);
   static bool is_sizes(const Layer& layer);  // of what the run time computes itself
   uint32_t emit_sizes(const Layer& layer);
   bool emit_view(const Layer& layer);
-  void emit_kernel(const Layer& layer, Layout preferred);
+  void emit_kernel(const Layer& layer, size_t place, Layout preferred);
   void emit_control_flow(const Layer& layer);
   void emit_bodies();
   void emit_copy(uint32_t from, uint32_t to, const std::string& name);
+  void emit_transfer(uint32_t from, uint32_t to);
   void emit_missing_outputs();
 
-  uint32_t slot_of(ValueId value);
-  uint32_t new_slot(std::string name, const Type& type, const Shape& strides, Storage storage);
-  uint32_t output_slot(ValueId value);
+  // Where a value lies: one slot per place at most.
+  struct Homes {
+    std::vector<uint32_t> by_place;
+    size_t first = 0;  // where it came from
+  };
+  Homes& homes_of(ValueId value);
+  uint32_t set_home(ValueId value, size_t place, uint32_t slot);
+  uint32_t slot_of(ValueId value, size_t place);
+  // Of the first input of a layer that may be a view: where it lies.
+  size_t place_of(ValueId value);
+  uint32_t new_slot(std::string name, const Type& type, const Shape& strides, Storage storage,
+                    size_t place);
+  uint32_t output_slot(ValueId value, size_t place);
+  // The slot itself, or a row-major copy of it if it is not one piece of memory.
+  uint32_t dense(uint32_t slot);
+  uint32_t row_major(uint32_t slot);
+  size_t host() const { return places_.size() - 1; }
+  Chosen choose(const Layer& layer, const LayerOperands& operands, size_t place) const {
+    return choose_kernel(*places_[place].backend,
+                         request_of(graph_, layer, operands, *places_[place].device));
+  }
   Layout layout_of(ValueId value) const;
   bool is_late(const Type& type) const {
     return depends_on_values(type.shape, graph_.sizes(), solvable_);
@@ -54,46 +69,100 @@ class Emitter {
   Operand operand_of(uint32_t slot, const Tensor* constant) const;
   LayerOperands actual_operands(const Layer& layer, const std::vector<uint32_t>& inputs,
                                 const std::vector<uint32_t>& outputs) const;
-  void add_step(const Layer& layer, const Chosen& chosen, std::vector<uint32_t> inputs,
+  void add_step(const Layer& layer, Chosen chosen, size_t place, std::vector<uint32_t> inputs,
                 std::vector<uint32_t> outputs);
   void note(std::string stage, std::string subject, std::string text) {
     plan_.decisions.push_back({std::move(stage), std::move(subject), std::move(text)});
   }
 
   const Graph& graph_;
-  const Backend& backend_;
-  Device& device_;
+  std::span<const Place> places_;
   WeightPool& weights_;
   Plan plan_;
   Layouts layouts_;
   std::vector<bool> solvable_;
-  std::unordered_map<ValueId, uint32_t> slots_;
+  std::unordered_map<ValueId, Homes> homes_;
   std::unordered_map<ValueId, size_t> direct_outputs_;  // values written straight to a port
   std::unordered_map<std::string, uint32_t> copies_;    // by slot and strides
   std::vector<std::string> unsupported_;
+  std::vector<std::unique_ptr<Kernel>> kernels_;  // those whose code the plan will have
 };
 
 uint32_t Emitter::new_slot(std::string name, const Type& type, const Shape& strides,
-                           Storage storage) {
-  plan_.slots.push_back(
-      {.name = std::move(name), .type = type, .strides = strides, .storage = storage});
+                           Storage storage, size_t place) {
+  plan_.slots.push_back({.name = std::move(name),
+                         .type = type,
+                         .strides = strides,
+                         .storage = storage,
+                         .device = static_cast<uint8_t>(place)});
   return static_cast<uint32_t>(plan_.slots.size() - 1);
 }
 
-uint32_t Emitter::slot_of(ValueId value) {
+Emitter::Homes& Emitter::homes_of(ValueId value) {
+  Homes& homes = homes_[value];
+  homes.by_place.resize(places_.size(), kNoSlot);
+  return homes;
+}
+
+uint32_t Emitter::set_home(ValueId value, size_t place, uint32_t slot) {
+  Homes& homes = homes_of(value);
+  if (std::all_of(homes.by_place.begin(), homes.by_place.end(),
+                  [](uint32_t known) { return known == kNoSlot; }))
+    homes.first = place;
+  return homes.by_place[place] = slot;
+}
+
+uint32_t Emitter::slot_of(ValueId value, size_t place) {
   if (value == ValueId::kNone) return kNoSlot;
-  if (const auto found = slots_.find(value); found != slots_.end()) return found->second;
+  Homes& homes = homes_of(value);
+  if (homes.by_place[place] != kNoSlot) return homes.by_place[place];
   const Tensor* constant = graph_.constant(value);
   const Value& info = graph_.value(value);
-  if (!constant) {
-    check(info.producer != LayerId::kNone, "a value is emitted before it is read");
-    return emit_sizes(graph_.layer(info.producer));
+  if (constant) {
+    const uint32_t slot =
+        new_slot(info.name, info.type(), graph_.sizes().row_major_strides(info.type().shape),
+                 Storage::kWeight, place);
+    plan_.slots[slot].offset = weights_.add(*constant);
+    return set_home(value, place, slot);
   }
-  const uint32_t slot =
-      new_slot(info.name, info.type(), graph_.sizes().row_major_strides(info.type().shape),
-               Storage::kWeight);
-  plan_.slots[slot].offset = weights_.add(*constant);
-  return slots_[value] = slot;
+  if (homes.by_place[homes.first] == kNoSlot) {
+    check(info.producer != LayerId::kNone, "a value is emitted before it is read");
+    emit_sizes(graph_.layer(info.producer));
+    return slot_of(value, place);
+  }
+  const uint32_t from = dense(homes.by_place[homes.first]);
+  const Slot there = plan_.slots[from];
+  const uint32_t here = new_slot(fmt::format("{}/{}", info.name, places_[place].device->target()),
+                                 there.type, there.strides, Storage::kArena, place);
+  emit_transfer(from, here);
+  return homes_of(value).by_place[place] = here;
+}
+
+size_t Emitter::place_of(ValueId value) {
+  if (value == ValueId::kNone || graph_.constant(value)) return host();
+  if (homes_of(value).by_place[homes_of(value).first] == kNoSlot) slot_of(value, host());
+  return homes_of(value).first;
+}
+
+uint32_t Emitter::dense(uint32_t slot) {
+  const Slot& from = plan_.slots[slot];
+  return from.strides == strides_of(from.type, Layout::kChannelsLast, graph_.sizes())
+             ? slot
+             : row_major(slot);
+}
+
+uint32_t Emitter::row_major(uint32_t slot) {
+  const Slot from = plan_.slots[slot];
+  const Shape strides = graph_.sizes().row_major_strides(from.type.shape);
+  if (from.strides == strides) return slot;
+  auto [copy, is_new] =
+      copies_.try_emplace(fmt::format("{}:{}", slot, graph_.sizes().text(strides)), kNoSlot);
+  if (is_new) {
+    copy->second =
+        new_slot(from.name + "/layout", from.type, strides, Storage::kArena, from.device);
+    emit_copy(slot, copy->second, from.name + "/layout");
+  }
+  return copy->second;
 }
 
 Layout Emitter::layout_of(ValueId value) const {
@@ -107,8 +176,8 @@ void Emitter::add_ports() {
     const Value& info = graph_.value(input);
     const uint32_t slot =
         new_slot(info.name, info.type(), graph_.sizes().row_major_strides(info.type().shape),
-                 Storage::kInput);
-    slots_[input] = slot;
+                 Storage::kInput, host());
+    set_home(input, host(), slot);
     plan_.inputs.push_back(slot);
   }
   plan_.sizes = std::make_shared<const SizeTable>(graph_.sizes());
@@ -118,20 +187,22 @@ void Emitter::add_ports() {
     const Type& type = graph_.value(value).type();
     const Shape strides = graph_.sizes().row_major_strides(type.shape);
     plan_.outputs.push_back(
-        new_slot(name, type, strides, is_late(type) ? Storage::kLate : Storage::kOutput));
+        new_slot(name, type, strides, is_late(type) ? Storage::kLate : Storage::kOutput, host()));
     if (graph_.value(value).producer != LayerId::kNone) direct_outputs_.try_emplace(value, i);
   }
 }
 
-uint32_t Emitter::output_slot(ValueId value) {
-  if (const auto direct = direct_outputs_.find(value); direct != direct_outputs_.end())
-    return slots_[value] = plan_.outputs[direct->second];
+uint32_t Emitter::output_slot(ValueId value, size_t place) {
+  if (const auto direct = direct_outputs_.find(value);
+      place == host() && direct != direct_outputs_.end())
+    return set_home(value, place, plan_.outputs[direct->second]);
   const Value& info = graph_.value(value);
   const bool late = is_late(info.type());
   const Layout layout = late ? Layout::kRowMajor : layout_of(value);
-  return slots_[value] =
-             new_slot(info.name, info.type(), strides_of(info.type(), layout, graph_.sizes()),
-                      late ? Storage::kLate : Storage::kArena);
+  const Shape strides = strides_of(info.type(), layout, graph_.sizes());
+  return set_home(
+      value, place,
+      new_slot(info.name, info.type(), strides, late ? Storage::kLate : Storage::kArena, place));
 }
 
 Operand Emitter::operand_of(uint32_t slot, const Tensor* constant) const {
@@ -153,11 +224,11 @@ LayerOperands Emitter::actual_operands(const Layer& layer, const std::vector<uin
 }
 
 bool Emitter::emit_view(const Layer& layer) {
-  if (layer.outputs.size() != 1 || layer.inputs.empty() ||
-      direct_outputs_.contains(layer.outputs[0]))
-    return false;
+  if (layer.outputs.size() != 1 || layer.inputs.empty()) return false;
+  const size_t place = place_of(layer.inputs[0]);
+  if (place == host() && direct_outputs_.contains(layer.outputs[0])) return false;
   const Value& output = graph_.value(layer.outputs[0]);
-  const uint32_t input = slot_of(layer.inputs[0]);
+  const uint32_t input = slot_of(layer.inputs[0], place);
   const Slot from = plan_.slots[input];
   const uint32_t base = from.storage == Storage::kView ? from.base : input;
   if (from.storage == Storage::kLate || is_late(output.type())) return false;
@@ -165,27 +236,29 @@ bool Emitter::emit_view(const Layer& layer) {
   if (output.fact.elements) return false;
   const auto view = view_of(graph_, layer, from.strides);
   if (!view) return false;
-  const uint32_t slot = new_slot(output.name, output.type(), view->strides, Storage::kView);
+  const uint32_t slot = new_slot(output.name, output.type(), view->strides, Storage::kView, place);
   plan_.slots[slot].base = base;
   plan_.slots[slot].base_offset = graph_.sizes().add(from.base_offset, view->offset);
-  slots_[layer.outputs[0]] = slot;
+  set_home(layer.outputs[0], place, slot);
   note("memory", layer.name, "is a view of its input");
   return true;
 }
 
-void Emitter::add_step(const Layer& layer, const Chosen& chosen, std::vector<uint32_t> inputs,
-                       std::vector<uint32_t> outputs) {
+void Emitter::add_step(const Layer& layer, Chosen chosen, size_t place,
+                       std::vector<uint32_t> inputs, std::vector<uint32_t> outputs) {
   for (const auto& [kernel, why] : chosen.refused)
     note("kernel", layer.name, fmt::format("{} refused: {}", kernel, why));
   plan_.steps.push_back({.name = layer.name,
                          .origins = layer.origins,
                          .kernel = std::string(chosen.entry->name),
+                         .device = static_cast<uint8_t>(place),
                          .op = layer.op,
                          .epilogues = layer.epilogues,
                          .op_input_count = static_cast<uint32_t>(layer.op_input_count),
                          .inputs = std::move(inputs),
                          .outputs = std::move(outputs),
                          .tactic = chosen.kernel->tactic()});
+  if (place != host()) kernels_.push_back(std::move(chosen.kernel));
 }
 
 void Emitter::emit_copy(uint32_t from, uint32_t to, const std::string& name) {
@@ -193,44 +266,58 @@ void Emitter::emit_copy(uint32_t from, uint32_t to, const std::string& name) {
       .name = name, .origins = {}, .op = Pointwise{identity_program(plan_.slots[to].type.dtype)}};
   layer.op_input_count = 1;
   LayerOperands operands{{operand_of(from, nullptr)}, {operand_of(to, nullptr)}};
-  Chosen chosen = choose_kernel(backend_, request_of(graph_, layer, operands, device_));
-  check(chosen.entry != nullptr, "a kernel copies any view");
-  add_step(layer, chosen, {from}, {to});
+  const size_t place = plan_.slots[to].device;
+  Chosen chosen = choose(layer, operands, place);
+  if (!chosen.entry)
+    fail(Code::kUnsupported,
+         fmt::format("no kernel for {} copies \"{}\"{}", places_[place].device->target(),
+                     plan_.slots[from].name, refusals_text(chosen)));
+  add_step(layer, std::move(chosen), place, {from}, {to});
+}
+
+void Emitter::emit_transfer(uint32_t from, uint32_t to) {
+  const Slot &source = plan_.slots[from], &target = plan_.slots[to];
+  plan_.steps.push_back(
+      {.name = fmt::format("{}/to_{}", source.name, target.device == host() ? "host" : "device"),
+       .kernel = std::string(kTransfer),
+       .device = std::min(source.device, target.device),
+       .op = Pointwise{identity_program(source.type.dtype)},
+       .op_input_count = 1,
+       .inputs = {from},
+       .outputs = {to}});
 }
 
 // The kernel that is best for ideal layouts, with copies at the edges where its operands lie
 // differently; or the best one for the operands as they are, if no better one is to be had.
-void Emitter::emit_kernel(const Layer& layer, Layout preferred) {
+void Emitter::emit_kernel(const Layer& layer, size_t place, Layout preferred) {
   std::vector<uint32_t> inputs, outputs;
-  for (const ValueId input : layer.inputs) inputs.push_back(slot_of(input));
-  for (const ValueId output : layer.outputs) outputs.push_back(output_slot(output));
+  for (size_t i = 0; i < layer.inputs.size(); ++i)
+    inputs.push_back(slot_of(layer.inputs[i], is_host_value(layer, i) ? host() : place));
+  for (const ValueId output : layer.outputs) outputs.push_back(output_slot(output, place));
   const LayerOperands actual = actual_operands(layer, inputs, outputs);
-  Chosen chosen = choose_kernel(backend_, request_of(graph_, layer, actual, device_));
-  if (!chosen.entry) {
-    std::string why;
-    for (const auto& [kernel, reason] : chosen.refused)
-      why += fmt::format("; {}: {}", kernel, reason);
-    unsupported_.push_back(fmt::format("layer \"{}\" ({}){}", layer.name, name(layer.op),
-                                       why.empty() ? "; no kernel implements it" : why));
-    return;
-  }
+  Chosen chosen = choose(layer, actual, place);
   const LayerOperands ideal = ideal_operands(graph_, layer, preferred);
   const auto is_late_slot = [&](uint32_t slot) {
     return slot != kNoSlot && plan_.slots[slot].storage == Storage::kLate;
   };
   const bool late = std::any_of(inputs.begin(), inputs.end(), is_late_slot) ||
                     std::any_of(outputs.begin(), outputs.end(), is_late_slot);
-  Chosen best =
-      late ? Chosen{} : choose_kernel(backend_, request_of(graph_, layer, ideal, device_));
-  if (!best.entry || best.refused.size() >= chosen.refused.size()) {
-    add_step(layer, chosen, std::move(inputs), std::move(outputs));
+  const Chosen best = late ? Chosen{} : choose(layer, ideal, place);
+  if (!best.entry && !chosen.entry) {
+    unsupported_.push_back(
+        fmt::format("layer \"{}\" ({}){}", layer.name, name(layer.op), refusals_text(chosen)));
+    return;
+  }
+  if (!best.entry || (chosen.entry && best.refused.size() >= chosen.refused.size())) {
+    add_step(layer, std::move(chosen), place, std::move(inputs), std::move(outputs));
     return;
   }
 
   // Start from all ideal, and give back each operand that the kernel takes as it is.
   LayerOperands operands = ideal;
   const auto accepts = [&] {
-    return best.entry->make(request_of(graph_, layer, operands, device_)).kernel != nullptr;
+    return best.entry->make(request_of(graph_, layer, operands, *places_[place].device)).kernel !=
+           nullptr;
   };
   const auto give_back = [&](std::vector<Operand>& mine, const std::vector<Operand>& theirs) {
     for (size_t i = 0; i < mine.size(); ++i) {
@@ -250,8 +337,8 @@ void Emitter::emit_kernel(const Layer& layer, Layout preferred) {
     auto [copy, is_new] = copies_.try_emplace(key, kNoSlot);
     if (is_new) {
       const Slot from = plan_.slots[inputs[i]];
-      copy->second =
-          new_slot(from.name + "/layout", from.type, operands.inputs[i].strides, Storage::kArena);
+      copy->second = new_slot(from.name + "/layout", from.type, operands.inputs[i].strides,
+                              Storage::kArena, from.device);
       emit_copy(inputs[i], copy->second, from.name + "/layout");
       note("layout", layer.name,
            fmt::format("\"{}\" is copied for {}", from.name, best.entry->name));
@@ -263,14 +350,13 @@ void Emitter::emit_kernel(const Layer& layer, Layout preferred) {
     if (operands.outputs[i].strides == actual.outputs[i].strides) continue;
     const Slot to = plan_.slots[outputs[i]];
     const uint32_t own =
-        new_slot(to.name + "/layout", to.type, operands.outputs[i].strides, Storage::kArena);
+        new_slot(to.name + "/layout", to.type, operands.outputs[i].strides, Storage::kArena, place);
     after.emplace_back(own, outputs[i]);
     note("layout", layer.name,
          fmt::format("\"{}\" is copied from the layout of {}", to.name, best.entry->name));
     outputs[i] = own;
   }
-  const Chosen final_choice = choose_kernel(backend_, request_of(graph_, layer, operands, device_));
-  add_step(layer, final_choice, std::move(inputs), std::move(outputs));
+  add_step(layer, choose(layer, operands, place), place, std::move(inputs), std::move(outputs));
   for (const auto& [from, to] : after) emit_copy(from, to, plan_.slots[from].name);
 }
 
@@ -280,64 +366,88 @@ bool Emitter::is_sizes(const Layer& layer) {
 
 uint32_t Emitter::emit_sizes(const Layer& layer) {
   check(is_sizes(layer), "a value is emitted before it is read");
-  plan_.steps.push_back(
-      {.name = layer.name, .origins = layer.origins, .kernel = "sizes", .op = layer.op});
-  const uint32_t slot = output_slot(layer.outputs[0]);
+  plan_.steps.push_back({.name = layer.name,
+                         .origins = layer.origins,
+                         .kernel = "sizes",
+                         .device = static_cast<uint8_t>(host()),
+                         .op = layer.op});
+  const uint32_t slot = output_slot(layer.outputs[0], host());
   plan_.steps.back().outputs = {slot};
   return slot;
 }
 
 // The context runs the bodies itself: no kernel, and no layout but that of ports.
 void Emitter::emit_control_flow(const Layer& layer) {
-  Step step{.name = layer.name, .origins = layer.origins, .kernel = "control_flow", .op = layer.op};
+  Step step{.name = layer.name,
+            .origins = layer.origins,
+            .kernel = "control_flow",
+            .device = static_cast<uint8_t>(host()),
+            .op = layer.op};
   step.op_input_count = static_cast<uint32_t>(layer.op_input_count);
-  for (const ValueId input : layer.inputs) step.inputs.push_back(slot_of(input));
-  for (const ValueId output : layer.outputs) step.outputs.push_back(output_slot(output));
+  for (const ValueId input : layer.inputs) step.inputs.push_back(slot_of(input, host()));
+  for (const ValueId output : layer.outputs) step.outputs.push_back(output_slot(output, host()));
   plan_.steps.push_back(std::move(step));
 }
 
 void Emitter::emit_bodies() {
   for (const Graph& body : graph_.bodies())
-    plan_.bodies.push_back(Emitter(body, backend_, device_, weights_, solvable_).run());
+    plan_.bodies.push_back(Emitter(body, places_.last(1), weights_, solvable_).run());
 }
 
-void Emitter::emit_layer(const Layer& layer, Layout preferred) {
-  if (!bodies_of(layer.op).empty()) return emit_control_flow(layer);
+void Emitter::emit_layer(const Layer& layer, const Layouts::OfLayer& choice) {
+  const auto note_fallback = [&] {
+    if (!choice.why_not_first.empty())
+      note(std::string(kFallback), layer.name,
+           fmt::format("{} runs on {}{}", name(layer.op), places_[choice.place].device->target(),
+                       choice.why_not_first));
+  };
+  if (!bodies_of(layer.op).empty()) {
+    note_fallback();
+    return emit_control_flow(layer);
+  }
   if (is_sizes(layer)) {
     // Nothing goes into sizes, so they could all be there from the start, and would live long. They
     // come before their first reader instead, and not at all where only views read them.
     if (direct_outputs_.contains(layer.outputs[0])) emit_sizes(layer);
     return;
   }
-  if (!emit_view(layer)) emit_kernel(layer, preferred);
+  if (emit_view(layer)) return;
+  note_fallback();
+  emit_kernel(layer, choice.place, choice.layout);
 }
 
 // Outputs that are inputs, constants, or outputs already.
 void Emitter::emit_missing_outputs() {
   for (size_t i = 0; i < graph_.outputs().size(); ++i) {
     const ValueId value = graph_.outputs()[i].value;
-    const uint32_t slot = slot_of(value);
+    if (const size_t place = place_of(value); place != host()) {
+      emit_transfer(row_major(homes_of(value).by_place[place]), plan_.outputs[i]);
+      continue;
+    }
+    const uint32_t slot = slot_of(value, host());
     if (slot != plan_.outputs[i])
       emit_copy(slot, plan_.outputs[i], graph_.outputs()[i].name + "/output");
   }
 }
 
 Plan Emitter::run() {
-  plan_.target = device_.target();
-  plan_.devices = {device_.target()};
+  plan_.target = places_[0].device->target();
+  for (const Place& place : places_) plan_.devices.push_back(place.device->target());
   plan_.name = graph_.name;
-  layouts_ = choose_layouts(graph_, backend_, device_);
   add_ports();
+  layouts_ = choose_layouts(graph_, places_,
+                            [&](ValueId value) { return is_late(graph_.value(value).type()); });
   for (const LayerId id : graph_.order())
     emit_layer(graph_.layer(id), layouts_.of_layer[static_cast<size_t>(id)]);
   if (!unsupported_.empty())
-    fail(Code::kUnsupported, fmt::format("target {} cannot run:\n  {}", device_.target(),
-                                         fmt::join(unsupported_, "\n  ")));
+    fail(Code::kUnsupported,
+         fmt::format("target {} cannot run:\n  {}", plan_.target, fmt::join(unsupported_, "\n  ")));
   emit_missing_outputs();
   emit_bodies();
   plan_.sizes = std::make_shared<const SizeTable>(graph_.sizes());
   share_in_place(plan_);
   place_arena(plan_);
+  if (!kernels_.empty()) plan_.code = places_[0].device->load_code({});
   return std::move(plan_);
 }
 
@@ -351,8 +461,8 @@ void share_sizes(Plan& plan) {
 
 }  // namespace
 
-Plan emit(const Graph& graph, const Backend& backend, Device& device, WeightPool& weights) {
-  Plan plan = Emitter(graph, backend, device, weights).run();
+Plan emit(const Graph& graph, std::span<const Place> places, WeightPool& weights) {
+  Plan plan = Emitter(graph, places, weights).run();
   share_sizes(plan);
   return plan;
 }

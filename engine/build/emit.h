@@ -1,8 +1,8 @@
 // Graph -> Plan for one target: kernels, layouts, views, memory.
 #pragma once
-#include <string>
-#include <vector>
+#include <span>
 
+#include "anneal/engine/build/layout.h"
 #include "anneal/engine/build/weight_pool.h"
 #include "anneal/engine/plan.h"
 #include "anneal/graph/graph.h"
@@ -10,7 +10,9 @@
 
 namespace anneal {
 
-// Fails with kUnsupported naming every layer that no kernel accepts, and why.
-Plan emit(const Graph& graph, const Backend& backend, Device& device, WeightPool& weights);
+// places: preferred first, the last is the CPU. The plan has the code that the first one's kernels
+// launch. Fails with kUnsupported naming every layer that no kernel accepts, and why; as
+// Device::load_code() does.
+Plan emit(const Graph& graph, std::span<const Place> places, WeightPool& weights);
 
 }  // namespace anneal

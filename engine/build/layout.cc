@@ -1,5 +1,11 @@
 #include "anneal/engine/build/layout.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "anneal/graph/infer.h"
+
 namespace anneal {
 
 Shape strides_of(const Type& type, Layout layout, SizeTable& sizes) {
@@ -35,24 +41,119 @@ Request request_of(const Graph& graph, const Layer& layer, const LayerOperands& 
           .tactic = {}};
 }
 
-Layouts choose_layouts(const Graph& graph, const Backend& backend, Device& device) {
+bool is_host_value(const Layer& layer, size_t input) {
+  return static_cast<int>(input) < layer.op_input_count &&
+         is_host_value(layer.op, static_cast<int>(input));
+}
+
+std::string refusals_text(const Chosen& chosen) {
+  std::string text;
+  for (const auto& [kernel, why] : chosen.refused) text += fmt::format("; {}: {}", kernel, why);
+  return text.empty() ? "; no kernel implements it" : text;
+}
+
+namespace {
+
+constexpr int64_t kMostShapeElements = kMaxKnownElements;
+
+// Layers whose results only decide shapes, directly or through others like them. They are small and
+// wanted on the host.
+std::vector<bool> shape_arithmetic(const Graph& graph) {
+  std::vector<bool> is_shape, is_data;  // by value: how it is used
+  const auto mark = [](std::vector<bool>& marks, ValueId id) {
+    if (id == ValueId::kNone) return;
+    if (static_cast<size_t>(id) >= marks.size()) marks.resize(static_cast<size_t>(id) + 1);
+    marks[static_cast<size_t>(id)] = true;
+  };
+  const auto marked = [](const std::vector<bool>& marks, ValueId id) {
+    return static_cast<size_t>(id) < marks.size() && marks[static_cast<size_t>(id)];
+  };
+  const auto is_small = [&](ValueId id) {
+    const Shape& shape = graph.value(id).type().shape;
+    return known(shape) && count(dims_of(shape)) <= kMostShapeElements;
+  };
+  for (const Graph::Output& output : graph.outputs()) mark(is_data, output.value);
+  std::vector<bool> result;
+  const auto& order = graph.order();
+  for (auto id = order.rbegin(); id != order.rend(); ++id) {
+    const Layer& layer = graph.layer(*id);
+    bool for_shapes = !layer.outputs.empty();
+    for (const ValueId output : layer.outputs)
+      for_shapes = for_shapes && marked(is_shape, output) && !marked(is_data, output);
+    for (const ValueId input : layer.inputs)
+      for_shapes = for_shapes && (input == ValueId::kNone || is_small(input));
+    if (for_shapes) {
+      if (static_cast<size_t>(*id) >= result.size()) result.resize(static_cast<size_t>(*id) + 1);
+      result[static_cast<size_t>(*id)] = true;
+    }
+    for (size_t i = 0; i < layer.inputs.size(); ++i)
+      mark(for_shapes || is_host_value(layer, i) ? is_shape : is_data, layer.inputs[i]);
+  }
+  return result;
+}
+
+// What the place's best kernel wants, if it has one.
+struct Preference {
+  bool accepts = false;
+  Layout layout = Layout::kAny;
+  std::string why_not;
+};
+Preference preference_of(const Graph& graph, const Layer& layer, const Place& place,
+                         bool accepts_all) {
+  const auto choose = [&](Layout layout) {
+    const LayerOperands operands = ideal_operands(graph, layer, layout);
+    return choose_kernel(*place.backend, request_of(graph, layer, operands, *place.device));
+  };
+  const Chosen best = choose(Layout::kChannelsLast);
+  if (best.entry && (accepts_all || best.entry->prefers == Layout::kChannelsLast))
+    return {true, best.entry->prefers, {}};
+  const Chosen row_major = choose(Layout::kRowMajor);
+  if (row_major.entry) {
+    const Layout layout = best.entry ? best.entry->prefers : Layout::kRowMajor;
+    return {true, layout, {}};
+  }
+  if (best.entry) return {true, Layout::kChannelsLast, {}};
+  return {false, Layout::kAny, refusals_text(row_major)};
+}
+
+}  // namespace
+
+Layouts choose_layouts(const Graph& graph, std::span<const Place> places,
+                       const std::function<bool(ValueId)>& late) {
   Layouts layouts;
   const auto of_value = [&](ValueId id) -> Layout& {
     const auto index = static_cast<size_t>(id);
     if (index >= layouts.of_value.size()) layouts.of_value.resize(index + 1, Layout::kRowMajor);
     return layouts.of_value[index];
   };
+  const std::vector<bool> for_shapes =
+      places.size() > 1 ? shape_arithmetic(graph) : std::vector<bool>();
   for (const LayerId id : graph.order()) {
     const Layer& layer = graph.layer(id);
-    const LayerOperands operands = ideal_operands(graph, layer, Layout::kChannelsLast);
-    const Chosen chosen = choose_kernel(backend, request_of(graph, layer, operands, device));
-    Layout preferred = chosen.entry ? chosen.entry->prefers : Layout::kAny;
-    if (!bodies_of(layer.op).empty()) preferred = Layout::kRowMajor;  // that of ports
-    if (static_cast<size_t>(id) >= layouts.of_layer.size())
-      layouts.of_layer.resize(static_cast<size_t>(id) + 1, Layout::kAny);
-    layouts.of_layer[static_cast<size_t>(id)] = preferred;
+    const auto index = static_cast<size_t>(id);
+    if (index >= layouts.of_layer.size()) layouts.of_layer.resize(index + 1);
+    Layouts::OfLayer& mine = layouts.of_layer[index];
+    const bool has_bodies = !bodies_of(layer.op).empty();
+    const auto is_late = [&](ValueId value) { return value != ValueId::kNone && late(value); };
+    if (has_bodies)
+      mine.why_not_first = "; control flow runs on the CPU";
+    else if (std::any_of(layer.inputs.begin(), layer.inputs.end(), is_late) ||
+             std::any_of(layer.outputs.begin(), layer.outputs.end(), is_late))
+      mine.why_not_first = "; its sizes depend on values";
+    else if (index < for_shapes.size() && for_shapes[index])
+      mine.why_not_first = "; it only decides shapes";
+    Preference preference;
+    mine.place = mine.why_not_first.empty() ? 0 : places.size() - 1;
+    for (; mine.place < places.size(); ++mine.place) {
+      preference = preference_of(graph, layer, places[mine.place], mine.place + 1 == places.size());
+      if (preference.accepts) break;
+      if (mine.place + 1 < places.size()) mine.why_not_first = std::move(preference.why_not);
+    }
+    mine.place = std::min(mine.place, places.size() - 1);
+    if (mine.place == 0) mine.why_not_first.clear();
+    mine.layout = has_bodies ? Layout::kRowMajor : preference.layout;  // bodies: that of ports
     for (const ValueId output : layer.outputs) {
-      Layout layout = preferred;
+      Layout layout = mine.layout;
       for (const ValueId input : layer.inputs) {
         if (layout != Layout::kAny) break;
         if (input != ValueId::kNone && !graph.constant(input) &&

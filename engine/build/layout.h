@@ -1,5 +1,9 @@
-// Which activations lie channels-last: decided by what the best kernel of each layer prefers.
+// Which device runs each layer, and which activations lie channels-last: decided by what kernels
+// there are, and by what the best one of each layer prefers.
 #pragma once
+#include <functional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "anneal/graph/graph.h"
@@ -19,12 +23,30 @@ LayerOperands ideal_operands(const Graph& graph, const Layer& layer, Layout layo
 Request request_of(const Graph& graph, const Layer& layer, const LayerOperands& operands,
                    Device& device);
 
-// By value id. A layer whose best kernel prefers channels-last makes its outputs so; a layer that
-// does not care follows its first input that has as many axes as its output.
-struct Layouts {
-  std::vector<Layout> of_layer;  // by layer id: what its best kernel prefers
-  std::vector<Layout> of_value;  // by value id: kRowMajor or kChannelsLast
+// A device of the plan, and the kernels for it.
+struct Place {
+  const Backend* backend;
+  Device* device;
 };
-Layouts choose_layouts(const Graph& graph, const Backend& backend, Device& device);
+
+// A layer runs on the first place that has a kernel for it, on the last (the CPU) if its sizes
+// depend on values or if it computes only what others' shapes are made of. One whose best kernel
+// prefers channels-last makes its outputs so; one that does not care follows its first input that
+// has as many axes as its output.
+struct Layouts {
+  struct OfLayer {
+    Layout layout = Layout::kAny;  // what its best kernel prefers
+    size_t place = 0;
+    std::string why_not_first;  // it runs on the last of several places
+  };
+  std::vector<OfLayer> of_layer;  // by layer id
+  std::vector<Layout> of_value;   // by value id: kRowMajor or kChannelsLast
+};
+// late: whether a value's size depends on values.
+Layouts choose_layouts(const Graph& graph, std::span<const Place> places,
+                       const std::function<bool(ValueId)>& late);
+bool is_host_value(const Layer& layer, size_t input);  // as that of its op (graph/op.h)
+// "; cuda.conv.direct: only f32", of each kernel that refused.
+std::string refusals_text(const Chosen& chosen);
 
 }  // namespace anneal

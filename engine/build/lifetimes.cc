@@ -42,7 +42,7 @@ uint32_t reusable_input(const Plan& plan, uint32_t i, const std::vector<uint32_t
     const uint32_t base = base_of(plan, input);
     const bool fits = plan.slots[base].storage == Storage::kArena && last[base] == i &&
                       covers_base(plan, slot) && slot.type.shape == output.type.shape &&
-                      slot.strides == output.strides &&
+                      slot.strides == output.strides && slot.device == output.device &&
                       size_of(slot.type.dtype) == size_of(output.type.dtype);
     const bool read_otherwise =
         std::any_of(step.inputs.begin(), step.inputs.end(),
@@ -77,7 +77,6 @@ void place_arena(Plan& plan) {
       for (const uint32_t slot : *slots)
         if (slot != kNoSlot) first[base_of(plan, slot)] = std::min(first[base_of(plan, slot)], i);
 
-  std::vector<Lifetime> lifetimes;
   std::vector<uint32_t> owners;
   bool all_known = true;
   for (uint32_t i = 0; i < plan.slots.size(); ++i) {
@@ -90,15 +89,22 @@ void place_arena(Plan& plan) {
     owners.push_back(i);
   }
   if (!all_known) return;
-  for (const uint32_t owner : owners) {
-    const Slot& slot = plan.slots[owner];
-    const auto elements =
-        static_cast<uint64_t>(extent(dims_of(slot.type.shape), dims_of(slot.strides)));
-    lifetimes.push_back({elements * size_of(slot.type.dtype), slot.first_step, slot.last_step});
+  plan.arena_bytes.clear();
+  for (size_t device = 0; device < plan.devices.size(); ++device) {
+    std::vector<Lifetime> lifetimes;
+    std::vector<Slot*> slots;
+    for (const uint32_t owner : owners) {
+      Slot& slot = plan.slots[owner];
+      if (slot.device != device) continue;
+      const auto elements =
+          static_cast<uint64_t>(extent(dims_of(slot.type.shape), dims_of(slot.strides)));
+      lifetimes.push_back({elements * size_of(slot.type.dtype), slot.first_step, slot.last_step});
+      slots.push_back(&slot);
+    }
+    const Placement placement = place(lifetimes);
+    for (size_t i = 0; i < slots.size(); ++i) slots[i]->offset = placement.offsets[i];
+    plan.arena_bytes.push_back(placement.total);
   }
-  const Placement placement = place(lifetimes);
-  for (size_t i = 0; i < owners.size(); ++i) plan.slots[owners[i]].offset = placement.offsets[i];
-  plan.arena_bytes = placement.total;
 }
 
 }  // namespace anneal

@@ -171,24 +171,29 @@ void place_views(const Plan& plan, BoundPlan& bound, SizeValues& values) {
 
 void place_arena(const Plan& plan, bool fixed, BoundPlan& bound) {
   bound.arena_bytes = plan.arena_bytes;
-  Placement placement;
-  if (!fixed) {
-    placement = place(arena_lifetimes(plan, bound));
-    bound.arena_bytes = placement.total;
+  if (fixed) {
+    for (size_t i = 0; i < plan.slots.size(); ++i)
+      if (plan.slots[i].storage == Storage::kArena) bound.offsets[i] = plan.slots[i].offset;
+    return;
   }
-  size_t buffer = 0;
-  for (size_t i = 0; i < plan.slots.size(); ++i)
-    if (plan.slots[i].storage == Storage::kArena)
-      bound.offsets[i] = fixed ? plan.slots[i].offset : placement.offsets[buffer++];
+  bound.arena_bytes.resize(plan.devices.size());
+  for (size_t device = 0; device < plan.devices.size(); ++device) {
+    const Placement placement = place(arena_lifetimes(plan, bound, device));
+    bound.arena_bytes[device] = placement.total;
+    size_t buffer = 0;
+    for (size_t i = 0; i < plan.slots.size(); ++i)
+      if (plan.slots[i].storage == Storage::kArena && plan.slots[i].device == device)
+        bound.offsets[i] = placement.offsets[buffer++];
+  }
 }
 
 }  // namespace
 
-std::vector<Lifetime> arena_lifetimes(const Plan& plan, const BoundPlan& bound) {
+std::vector<Lifetime> arena_lifetimes(const Plan& plan, const BoundPlan& bound, size_t device) {
   std::vector<Lifetime> lifetimes;
   for (size_t i = 0; i < plan.slots.size(); ++i) {
     const Slot& slot = plan.slots[i];
-    if (slot.storage == Storage::kArena)
+    if (slot.storage == Storage::kArena && slot.device == device)
       lifetimes.push_back({bytes_of(bound.slots[i]), slot.first_step, slot.last_step});
   }
   return lifetimes;

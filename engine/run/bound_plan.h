@@ -15,7 +15,7 @@ struct BoundPlan {
   std::vector<TensorView> slots;  // dims and strides; no data; late ones are empty
   // By slot, in bytes: of an arena base from the arena's begin, of a view from its base.
   std::vector<uint64_t> offsets;
-  uint64_t arena_bytes = 0;
+  std::vector<uint64_t> arena_bytes;  // by device
 };
 
 // Fails with kInvalidArgument as solve_symbols() does, and where sizes that inference took as equal
@@ -23,7 +23,7 @@ struct BoundPlan {
 BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,
                       std::span<const Dims> dims_of_inputs, const SymbolValues& outer = {});
 
-// The arena's buffers: what bind_shapes() placed, in the order of their slots.
-std::vector<Lifetime> arena_lifetimes(const Plan& plan, const BoundPlan& bound);
+// The buffers of one device's arena: what bind_shapes() placed, in the order of their slots.
+std::vector<Lifetime> arena_lifetimes(const Plan& plan, const BoundPlan& bound, size_t device);
 
 }  // namespace anneal

@@ -61,15 +61,25 @@ void check_dims(const Port& port, const Dims& dims) {
 struct ExecutionContext::State {
   State(std::shared_ptr<const Engine> from, const ContextOptions& options)
       : engine(checked(std::move(from), options)),
-        stream(engine->state_->device->make_stream()),
+        streams(make_streams(engine->state_->devices)),
         resources{.weights = engine->state_->file.weights,
-                  .device = *engine->state_->device,
-                  .stream = *stream,
+                  .devices = engine->state_->devices,
+                  .streams = streams,
+                  .weight_data = engine->state_->weights,
                   .threads = std::min(options.threads > 0 ? options.threads : hardware_threads(),
                                       largest_team()),
-                  .kept_shapes = std::max(options.kept_shapes, 1)},
+                  .kept_shapes = std::max(options.kept_shapes, 1),
+                  .memory_limit = options.memory_limit,
+                  .wait_each_step = options.wait_each_step},
         run(engine->state_->plan, resources) {
     if (options.prepare_declared) prepare_declared();
+  }
+
+  static std::vector<std::unique_ptr<Stream>> make_streams(
+      std::span<const std::unique_ptr<Device>> devices) {
+    std::vector<std::unique_ptr<Stream>> streams;
+    for (const auto& device : devices) streams.push_back(device->make_stream());
+    return streams;
   }
 
   static std::shared_ptr<const Engine> checked(std::shared_ptr<const Engine> engine,
@@ -123,7 +133,7 @@ struct ExecutionContext::State {
   }
 
   std::shared_ptr<const Engine> engine;
-  std::unique_ptr<Stream> stream;
+  std::vector<std::unique_ptr<Stream>> streams;
   RunResources resources;
   PlanRun run;
   bool is_running = false;

@@ -8,16 +8,23 @@
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/engine_state.h"
 #include "anneal/kernels/cpu/backend.h"
+#include "anneal/kernels/cuda/backend.h"
 
 namespace anneal {
 namespace {
 
-constexpr std::string_view kCpu = "cpu";
+constexpr std::string_view kCpu = "cpu", kAuto = "auto";
+
+const Backend& backend_of(std::string_view target) {
+  return is_cuda_target(target) ? cuda_backend() : cpu_backend();
+}
 
 // Whether a plan for `target` can run on `device`: it is for this kind of device and asks for no
 // more than it has.
 bool runs_on(const std::string& target, const Device& device) {
-  if (target == device.target() || target == kCpu) return true;
+  if (target == device.target()) return true;
+  if (is_cuda_target(target) != (device.kind() == DeviceKind::kCuda)) return false;
+  if (device.kind() == DeviceKind::kCuda || target == kCpu) return true;
   try {
     return cpu_backend().open(target) != nullptr;
   } catch (const Error&) {
@@ -25,21 +32,51 @@ bool runs_on(const std::string& target, const Device& device) {
   }
 }
 
+std::string targets_of(const EngineFile& file) {
+  std::string targets;
+  for (const Plan& plan : file.plans) targets += (targets.empty() ? "" : ", ") + plan.target;
+  return targets;
+}
+
+// The plan made for this very device; else, of those that it can run, the last one for less than it
+// is, so that a plan for sm_80 serves sm_86; else the first.
 const Plan& choose_plan(const EngineFile& file, const Device& device) {
   const Plan* chosen = nullptr;
-  std::string targets;
   for (const Plan& plan : file.plans) {
-    targets += (targets.empty() ? "" : ", ") + plan.target;
     if (plan.target == device.target()) return plan;
-    if (!chosen && runs_on(plan.target, device)) chosen = &plan;
+    if (!runs_on(plan.target, device)) continue;
+    const bool better = chosen && device.kind() == DeviceKind::kCuda &&
+                        plan.target.size() == device.target().size() &&
+                        plan.target < device.target() && plan.target > chosen->target;
+    if (!chosen || better) chosen = &plan;
   }
   if (!chosen)
     fail(Code::kIncompatiblePlan,
          fmt::format(
              "the engine holds plans for {}, none of which runs on this device ({}): build it "
              "for target {}",
-             targets, device.description(), device.target()));
+             targets_of(file), device.description(), device.target()));
   return *chosen;
+}
+
+// "auto": a GPU if the engine has a plan for one and it is here, else the CPU.
+std::unique_ptr<Device> open_device(const EngineFile& file, const std::string& wanted,
+                                    std::vector<std::string>& remarks) {
+  if (wanted != kAuto) return backend_of(wanted).open(wanted);
+  const auto has = [&](bool cuda) {
+    return std::any_of(file.plans.begin(), file.plans.end(),
+                       [&](const Plan& plan) { return is_cuda_target(plan.target) == cuda; });
+  };
+  if (!has(true)) return cpu_backend().open(kCpu);
+  try {
+    return cuda_backend().open("cuda");
+  } catch (const Error& error) {
+    if (!has(false))
+      fail(Code::kDevice,
+           fmt::format("the engine holds plans for {} only: {}", targets_of(file), error.what()));
+    remarks.push_back(fmt::format("runs on the CPU: {}", error.what()));
+  }
+  return cpu_backend().open(kCpu);
 }
 
 Port port_of(const Plan& plan, uint32_t index) {
@@ -87,14 +124,15 @@ std::unique_ptr<Kernel> make_kernel(const EngineFile& file, const Plan& plan, co
                   .device = device,
                   .tactic = step.tactic};
   std::string why = "this library has no such kernel";
-  const KernelEntry* entry = find_kernel(cpu_backend(), step.kernel);
+  const Backend& backend = device.kind() == DeviceKind::kCuda ? cuda_backend() : cpu_backend();
+  const KernelEntry* entry = find_kernel(backend, step.kernel);
   if (entry && entry->op == step.op.index()) {
     Made made = entry->make(request);
     if (made.kernel) return std::move(made.kernel);
     why = made.why_not;
   }
   request.tactic = {};
-  Chosen chosen = choose_kernel(cpu_backend(), request);
+  Chosen chosen = choose_kernel(backend, request);
   if (!chosen.kernel)
     fail(Code::kIncompatiblePlan,
          fmt::format("no kernel runs step \"{}\" ({}): {}", step.name, name(step.op), why));
@@ -127,29 +165,94 @@ std::vector<uint32_t> symbols_used(const Plan& plan) {
   return symbols;
 }
 
-LoadedPlan load_plan(const EngineFile& file, const Plan& plan, Device& device,
+// One past the last step of the unbroken run that begins at each step.
+std::vector<size_t> run_ends(const Plan& plan) {
+  const size_t host = plan.devices.size() - 1;
+  std::vector<size_t> ends;
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    size_t end = i;
+    const bool begins = i == 0 || plan.steps[i - 1].device == host;
+    while (begins && end < plan.steps.size() && plan.steps[end].device != host) ++end;
+    ends.push_back(end);
+  }
+  return ends;
+}
+
+// first_device: of the plan's among all devices.
+LoadedPlan load_plan(const EngineFile& file, const Plan& plan,
+                     std::span<const std::unique_ptr<Device>> all_devices, size_t first_device,
                      std::vector<std::string>& remarks) {
+  const auto devices = all_devices.subspan(first_device);
   LoadedPlan loaded;
   loaded.plan = &plan;
+  loaded.first_device = first_device;
   loaded.kernels.reserve(plan.steps.size());
+  loaded.run_end = run_ends(plan);
   for (const Step& step : plan.steps) {
     const auto late = [&](uint32_t slot) {
       return slot != kNoSlot && plan.slots[slot].storage == Storage::kLate;
     };
     loaded.deferred.push_back(std::any_of(step.inputs.begin(), step.inputs.end(), late) ||
                               std::any_of(step.outputs.begin(), step.outputs.end(), late));
-    const bool no_kernel = !bodies_of(step.op).empty() ||
+    const bool no_kernel = !bodies_of(step.op).empty() || step.kernel == kTransfer ||
                            (std::holds_alternative<SizeTensor>(step.op) && step.epilogues.empty());
-    loaded.kernels.push_back(no_kernel ? nullptr : make_kernel(file, plan, step, device, remarks));
+    loaded.kernels.push_back(
+        no_kernel ? nullptr : make_kernel(file, plan, step, *devices[step.device], remarks));
   }
   for (const Plan& body : plan.bodies) {
-    loaded.bodies.push_back(load_plan(file, body, device, remarks));
+    loaded.bodies.push_back(load_plan(file, body, all_devices, all_devices.size() - 1, remarks));
     loaded.bodies.back().outer_symbols = symbols_used(body);
   }
   return loaded;
 }
 
+// Marks the weights that each device reads.
+void mark_weights(const Plan& plan, size_t first_device, std::vector<std::vector<bool>>& used) {
+  for (const Slot& slot : plan.slots)
+    if (slot.storage == Storage::kWeight) used[first_device + slot.device][slot.offset] = true;
+  for (const Plan& body : plan.bodies) mark_weights(body, used.size() - 1, used);
+}
+
+// Each device's weights in one buffer.
+std::unique_ptr<Buffer> upload(std::span<const Tensor> weights, const std::vector<bool>& used,
+                               Device& device, std::vector<std::byte*>& places) {
+  constexpr size_t kAlignment = 256;
+  std::vector<size_t> offsets(weights.size());
+  size_t bytes = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (!used[i]) continue;
+    offsets[i] = bytes;
+    bytes += (weights[i].bytes().size() + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  if (bytes == 0) return nullptr;
+  auto buffer = device.allocate(bytes);
+  const auto stream = device.make_stream();
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (!used[i]) continue;
+    places[i] = buffer->data() + offsets[i];
+    if (!weights[i].bytes().empty())
+      device.copy(places[i], weights[i].bytes().data(), weights[i].bytes().size(), *stream);
+  }
+  stream->wait();
+  return buffer;
+}
+
 }  // namespace
+
+void Engine::load_weights(State& state) {
+  const std::vector<Tensor>& weights = state.file.weights;
+  std::vector<std::vector<bool>> used(state.devices.size(), std::vector<bool>(weights.size()));
+  mark_weights(*state.plan.plan, 0, used);
+  for (size_t i = 0; i < state.devices.size(); ++i) {
+    std::vector<std::byte*> places(weights.size());
+    if (i + 1 == state.devices.size()) {
+      for (size_t k = 0; k < weights.size(); ++k) places[k] = weights[k].view().data;
+    } else {
+      state.weight_buffers.push_back(upload(weights, used[i], *state.devices[i], places));
+    }
+    state.weights.push_back(std::move(places));
+  }
+}
 
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Engine::~Engine() = default;
@@ -163,9 +266,18 @@ std::shared_ptr<const Engine> Engine::load(const std::string& path, const Engine
 std::shared_ptr<const Engine> Engine::make(EngineFile file, const EngineOptions& options) {
   auto state = std::make_unique<State>();
   state->file = std::move(file);
-  state->device = cpu_backend().open(options.device);
-  const Plan& plan = choose_plan(state->file, *state->device);
-  state->plan = load_plan(state->file, plan, *state->device, state->remarks);
+  state->devices.push_back(open_device(state->file, options.device, state->remarks));
+  const Plan& plan = choose_plan(state->file, *state->devices[0]);
+  const bool on_card = state->devices[0]->kind() == DeviceKind::kCuda;
+  if (plan.devices.size() != (on_card ? 2 : 1))
+    fail(Code::kIncompatiblePlan,
+         fmt::format("the plan for {} names {} devices", plan.target, plan.devices.size()));
+  if (on_card) state->devices.push_back(cpu_backend().open(plan.devices[1]));
+  state->plan = load_plan(state->file, plan, state->devices, 0, state->remarks);
+  load_weights(*state);
+  with_context(
+      [&] { return fmt::format("while loading the code of the plan for {}", plan.target); },
+      [&] { state->devices[0]->load_code(plan.code); });
   for (const uint32_t input : plan.inputs) state->inputs.push_back(port_of(plan, input));
   for (const uint32_t output : plan.outputs) state->outputs.push_back(port_of(plan, output));
   return std::shared_ptr<const Engine>(new Engine(std::move(state)));
@@ -174,6 +286,7 @@ std::shared_ptr<const Engine> Engine::make(EngineFile file, const EngineOptions&
 std::span<const Port> Engine::inputs() const { return state_->inputs; }
 std::span<const Port> Engine::outputs() const { return state_->outputs; }
 const Plan& Engine::plan() const { return *state_->plan.plan; }
+std::string Engine::device() const { return state_->devices[0]->description(); }
 std::span<const std::string> Engine::remarks() const { return state_->remarks; }
 
 }  // namespace anneal

@@ -27,8 +27,11 @@ struct Port {
 };
 
 struct EngineOptions {
-  std::string device = "cpu";  // "cpu", "cpu:avx2"; the plan is chosen by it
-  bool map = true;             // false: read the file instead of mapping it
+  // "cpu", "cpu:avx2", "cuda", "cuda:1", "emulated" (the CUDA plan, on the host: for tests); the
+  // plan is chosen by it. "auto": a GPU if the engine has a plan for one and one is here, else the
+  // CPU.
+  std::string device = "auto";
+  bool map = true;  // false: read the file instead of mapping it
 };
 
 // A loaded plan with its kernels. Immutable: share one Engine between any number of threads, give
@@ -43,6 +46,7 @@ class Engine {
   std::span<const Port> inputs() const;
   std::span<const Port> outputs() const;
   const Plan& plan() const;
+  std::string device() const;  // what it runs on, for people: "NVIDIA H100 80GB HBM3, sm_90"
   // Said once at load: steps whose planned kernel was not to be had, and what runs instead.
   std::span<const std::string> remarks() const;
 
@@ -50,6 +54,7 @@ class Engine {
   friend class ExecutionContext;
   struct State;
   explicit Engine(std::unique_ptr<State> state);
+  static void load_weights(State& state);
   std::unique_ptr<State> state_;
 };
 
@@ -59,6 +64,12 @@ struct ContextOptions {
   // run at one of them costs no more than the last. The one used longest ago is forgotten. At least
   // one; all use the same arena.
   int kept_shapes = 8;
+  // The most bytes of a device other than the CPU that the context may hold at once (the engine's
+  // weights are not its own); 0: what there is. Beyond it, binding shapes fails with kDevice.
+  size_t memory_limit = 0;
+  // Whether a device other than the CPU finishes each step before the next, so that its errors name
+  // the step that failed instead of the steps that were under way. Slower.
+  bool wait_each_step = false;
   // Whether the context prepares, when it is made, for the shapes declared at build (opt, max and
   // min; the first kept_shapes of them), so that their first run is like any other. That takes as
   // long as the shape changes of three runs, and an arena for the largest of them. Shapes that were

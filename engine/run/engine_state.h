@@ -1,6 +1,7 @@
 // What an Engine holds. Immutable once made.
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,17 +14,24 @@ namespace anneal {
 // A plan with its kernels, and so its bodies.
 struct LoadedPlan {
   const Plan* plan = nullptr;  // of the file
-  // One per step; null for what the context does itself: SizeTensor and control flow.
+  // One per step; null for what the context does itself: SizeTensor, control flow and transfers.
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<bool> deferred;  // steps with a late operand: prepared while running
+  // By step: one past the last of the unbroken run of steps on a device other than the CPU that it
+  // begins; the step itself if it begins none.
+  std::vector<size_t> run_end;
+  size_t first_device = 0;  // of the plan's devices among the engine's; the others follow
   std::vector<LoadedPlan> bodies;
   std::vector<uint32_t> outer_symbols;  // of a body: all symbols that it and its bodies use
 };
 
 struct Engine::State {
   EngineFile file;
+  // As the outermost plan names them; bodies use the last alone. Before what is made for them.
+  std::vector<std::unique_ptr<Device>> devices;
+  std::vector<std::unique_ptr<Buffer>> weight_buffers;
+  std::vector<std::vector<std::byte*>> weights;  // by device and index; null where nobody reads it
   LoadedPlan plan;
-  std::unique_ptr<Device> device;
   std::vector<Port> inputs, outputs;
   std::vector<std::string> remarks;
 };

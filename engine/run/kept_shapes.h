@@ -22,7 +22,12 @@ struct BoundShapes {
   SymbolValues outer;  // of those that the plan uses, in their order
   BoundPlan plan;
   std::vector<StepState> steps;
-  size_t workspace_bytes = 0;
+  std::vector<size_t> workspace_bytes;  // by device
+  // By step: the unbroken run of steps that it begins on a device that records, at these addresses
+  // of slots.
+  std::vector<std::unique_ptr<Recording>> recordings;
+  std::vector<std::byte*> recorded_addresses;
+  bool has_run = false;
 
   size_t memory_bytes() const;  // without what kernels hold in Prepared
 };

@@ -24,23 +24,47 @@ PlanRun::PlanRun(const LoadedPlan& loaded, const RunResources& resources)
   late_.resize(plan_.slots.size());
   iterations_.resize(plan_.steps.size());
   symbols_.resize(plan_.sizes->symbols().size());
+  arenas_.resize(plan_.devices.size());
+  workspaces_.resize(plan_.devices.size());
 }
 
 PlanRun::~PlanRun() = default;
 
-void PlanRun::ensure(std::unique_ptr<Buffer>& buffer, size_t bytes) {
+std::unique_ptr<Buffer> PlanRun::allocate(size_t index, size_t bytes) {
+  bytes = std::max<size_t>(bytes, 1);
+  return host() != 0 && index == host() ? device(0).allocate_staging(bytes)
+                                        : device(index).allocate(bytes);
+}
+
+void PlanRun::ensure(std::unique_ptr<Buffer>& buffer, size_t bytes, size_t index) {
   if (buffer && buffer->size() >= bytes) return;
   BoundShapes* const bound = std::exchange(now_, nullptr);  // stays so if memory runs out
   buffer.reset();
-  buffer = resources_.device.allocate(std::max<size_t>(bytes, 1));
+  buffer = allocate(index, bytes);
   now_ = bound;
+}
+
+void PlanRun::check_memory_limit(const BoundShapes& bound) const {
+  if (resources_.memory_limit == 0) return;
+  size_t bytes = 0;
+  for (size_t i = 0; i < host(); ++i) {
+    const auto held = [](const std::unique_ptr<Buffer>& buffer) {
+      return buffer ? buffer->size() : 0;
+    };
+    bytes += std::max<size_t>(bound.plan.arena_bytes[i], held(arenas_[i])) +
+             std::max(bound.workspace_bytes[i], held(workspaces_[i]));
+  }
+  if (bytes > resources_.memory_limit)
+    fail(Code::kDevice,
+         fmt::format("these shapes need {} bytes of {} for activations and workspaces, the memory "
+                     "limit is {}",
+                     bytes, device(0).description(), resources_.memory_limit));
 }
 
 // The same, keeping what is used; with room to spare, so that growing step by step costs little.
 void PlanRun::grow(std::unique_ptr<Buffer>& buffer, size_t used, size_t wanted) {
   if (buffer && buffer->size() >= wanted) return;
-  std::unique_ptr<Buffer> larger =
-      resources_.device.allocate(std::max({wanted, used * 2, size_t{1}}));
+  std::unique_ptr<Buffer> larger = allocate(host(), std::max(wanted, used * 2));
   if (used != 0) std::memcpy(larger->data(), buffer->data(), used);
   buffer = std::move(larger);
 }
@@ -64,8 +88,11 @@ void PlanRun::bind(const SymbolValues& outer) {
   now_ = nullptr;
   pointers_stale_ = true;
   if (!bound) bound = make_bound(outer);
-  ensure(arena_, bound->plan.arena_bytes);
-  ensure(workspace_, bound->workspace_bytes);
+  check_memory_limit(*bound);
+  for (size_t i = 0; i < plan_.devices.size(); ++i) {
+    ensure(arenas_[i], bound->plan.arena_bytes[i], i);
+    ensure(workspaces_[i], bound->workspace_bytes[i], i);
+  }
   slots_ = bound->plan.slots;
   steps_ = bound->steps;
   now_ = bound;
@@ -74,7 +101,11 @@ void PlanRun::bind(const SymbolValues& outer) {
 BoundShapes* PlanRun::make_bound(const SymbolValues& outer) {
   auto bound = kept_.make(input_dims_, outer);
   bound->plan = bind_shapes(plan_, resources_.weights, input_dims_, outer);
-  bound->workspace_bytes = 0;
+  bound->workspace_bytes.assign(plan_.devices.size(), 0);
+  bound->recordings.clear();
+  bound->recordings.resize(plan_.steps.size());
+  bound->recorded_addresses.clear();
+  bound->has_run = false;
   bound->steps.resize(plan_.steps.size());
   const std::vector<TensorView>& slots = bound->plan.slots;
   for (size_t i = 0; i < plan_.steps.size(); ++i) {
@@ -88,7 +119,8 @@ BoundShapes* PlanRun::make_bound(const SymbolValues& outer) {
     state.prepared.reset();
     if (loaded_.deferred[i] || !loaded_.kernels[i]) continue;
     prepare_step(i, state);
-    bound->workspace_bytes = std::max(bound->workspace_bytes, state.prepared->workspace_bytes);
+    size_t& most = bound->workspace_bytes[step.device];
+    most = std::max(most, state.prepared->workspace_bytes);
   }
   return kept_.add(std::move(bound));
 }
@@ -100,8 +132,9 @@ std::optional<Dims> PlanRun::output_dims(size_t index) const {
 }
 
 void PlanRun::stage(Binding& binding, const TensorView& wanted) {
-  const bool fits =
-      binding.bound && binding.user.dims == wanted.dims && binding.user.strides == wanted.strides;
+  // What other devices copy from and to stays where it is.
+  const bool fits = host() == 0 && binding.bound && binding.user.dims == wanted.dims &&
+                    binding.user.strides == wanted.strides;
   binding.staged = !fits;
   if (binding.staged)
     ensure(binding.staging,
@@ -129,9 +162,9 @@ void PlanRun::resolve_pointers() {
   const std::vector<uint64_t>& offsets = now_->plan.offsets;
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = plan_.slots[i];
-    if (slot.storage == Storage::kArena) slots_[i].data = arena_->data() + offsets[i];
+    if (slot.storage == Storage::kArena) slots_[i].data = arenas_[slot.device]->data() + offsets[i];
     if (slot.storage == Storage::kWeight)
-      slots_[i].data = resources_.weights[slot.offset].view().data;
+      slots_[i].data = resources_.weight_data[loaded_.first_device + slot.device][slot.offset];
   }
   for (size_t i = 0; i < slots_.size(); ++i)
     if (plan_.slots[i].storage == Storage::kView)
@@ -143,7 +176,21 @@ void PlanRun::resolve_pointers() {
     for (size_t k = 0; k < step.outputs.size(); ++k)
       steps_[i].outputs[k].data = slots_[step.outputs[k]].data;
   }
+  forget_recordings_elsewhere();
   pointers_stale_ = false;
+}
+
+// Recordings hold addresses.
+void PlanRun::forget_recordings_elsewhere() {
+  if (host() == 0) return;
+  std::vector<std::byte*>& recorded = now_->recorded_addresses;
+  const auto is_there = [](const TensorView& slot, std::byte* address) {
+    return slot.data == address;
+  };
+  if (std::equal(slots_.begin(), slots_.end(), recorded.begin(), recorded.end(), is_there)) return;
+  for (auto& recording : now_->recordings) recording.reset();
+  recorded.clear();
+  for (const TensorView& slot : slots_) recorded.push_back(slot.data);
 }
 
 void PlanRun::prepare_step(size_t index, StepState& state) const {
@@ -212,7 +259,7 @@ void PlanRun::infer_late(size_t index, Team& team) {
   };
   for (size_t k = 0; k < step.inputs.size(); ++k) take(state.inputs[k], step.inputs[k]);
   const Kernel* kernel = loaded_.kernels[index].get();
-  if (kernel) state.found = kernel->find(state.inputs, resources_.stream, team);
+  if (kernel) state.found = kernel->find(state.inputs, stream(host()), team);
   if (state.found) inferred = infer_step(state.found->dims);
   for (size_t k = 0; k < step.outputs.size(); ++k) {
     const Type& type = inferred[k].type;
@@ -224,43 +271,93 @@ void PlanRun::infer_late(size_t index, Team& team) {
   for (size_t k = 0; k < step.outputs.size(); ++k) take(state.outputs[k], step.outputs[k]);
   if (!kernel) return;
   if (!as_before) prepare_step(index, state);
-  ensure(workspace_, state.prepared->workspace_bytes);
+  ensure(workspaces_[host()], state.prepared->workspace_bytes);
 }
 
 void PlanRun::run_step(size_t index, Team& team) {
   const Step& step = plan_.steps[index];
   if (run_control_flow(index, team)) return;
   if (loaded_.deferred[index]) infer_late(index, team);
+  if (step.kernel == kTransfer) return transfer(step);
   if (!loaded_.kernels[index]) return run_size_tensor(step);
   StepState& state = steps_[index];
   loaded_.kernels[index]->launch({.inputs = state.inputs,
                                   .outputs = state.outputs,
                                   .prepared = state.prepared.get(),
-                                  .workspace = workspace_->data(),
-                                  .stream = resources_.stream,
+                                  .workspace = workspaces_[step.device]->data(),
+                                  .stream = stream(step.device),
                                   .team = team,
                                   .found = state.found.get()});
   state.found.reset();
 }
 
+void PlanRun::transfer(const Step& step) {
+  const TensorView &from = slots_[step.inputs[0]], &to = slots_[step.outputs[0]];
+  const auto bytes = static_cast<size_t>(extent(from.dims, from.strides)) * size_of(from.dtype);
+  if (bytes != 0) device(step.device).copy(to.data, from.data, bytes, stream(step.device));
+}
+
+void PlanRun::run_here(size_t index, Team& team) {
+  const Step& step = plan_.steps[index];
+  with_context(
+      [&] { return fmt::format("while running step \"{}\" ({})", step.name, name(step.op)); },
+      [&] { spent_.empty() ? run_step(index, team) : run_timed(index, team); });
+}
+
+// The first run at these shapes goes step by step, and errors name the one that fails.
+void PlanRun::run_on_device(size_t begin, size_t end, Team& team) {
+  const auto put = [&] {
+    for (size_t i = begin; i < end; ++i) run_here(i, team);
+  };
+  in_flight_ = {in_flight_ ? in_flight_->first : begin, end - 1};
+  if (resources_.wait_each_step || !spent_.empty()) return put();
+  std::unique_ptr<Recording>& recording = now_->recordings[begin];
+  Stream& on = stream(plan_.steps[begin].device);
+  if (!recording && now_->has_run) recording = on.record(put);
+  recording ? on.play(*recording) : put();
+}
+
+void PlanRun::wait_for_devices() {
+  if (!in_flight_) return;
+  const auto [first, last] = *in_flight_;
+  with_context(
+      [&, first = first, last = last] {
+        return fmt::format("while running steps \"{}\" to \"{}\"", plan_.steps[first].name,
+                           plan_.steps[last].name);
+      },
+      [&] {
+        for (size_t i = 0; i < host(); ++i) stream(i).wait();
+      });
+  in_flight_.reset();
+}
+
 void PlanRun::run(Team& team) {
   has_run_ = false;
+  wait_for_devices();  // after a run that failed
   if (pointers_stale_) resolve_pointers();
   symbols_ = now_->plan.symbols;
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (inputs_[i].staged) strided_copy(slots_[plan_.inputs[i]], inputs_[i].user);
   if (observer_) tell_observer(0);
+  const bool one_by_one = observer_ || resources_.wait_each_step;
   for (size_t i = 0; i < steps_.size(); ++i) {
-    const Step& step = plan_.steps[i];
-    with_context(
-        [&] { return fmt::format("while running step \"{}\" ({})", step.name, name(step.op)); },
-        [&] { spent_.empty() ? run_step(i, team) : run_timed(i, team); });
+    const size_t end = one_by_one && plan_.steps[i].device != host() ? i + 1 : loaded_.run_end[i];
+    if (end > i) {
+      run_on_device(i, end, team);
+      if (one_by_one) wait_for_devices();
+      i = end - 1;
+    } else {
+      // It may read what a copy writes, or write over what a copy still reads.
+      wait_for_devices();
+      run_here(i, team);
+    }
     if (observer_) tell_observer(i + 1);
   }
-  resources_.stream.wait();
+  wait_for_devices();
   for (size_t i = 0; i < outputs_.size(); ++i)
     if (outputs_[i].bound && outputs_[i].staged)
       strided_copy(outputs_[i].user, slots_[plan_.outputs[i]]);
+  now_->has_run = true;
   has_run_ = true;
 }
 
@@ -271,7 +368,9 @@ TensorView PlanRun::output(size_t index) const {
 }
 
 size_t PlanRun::arena_bytes() const {
-  size_t bytes = now_ ? static_cast<size_t>(now_->plan.arena_bytes) : 0;
+  size_t bytes = 0;
+  if (now_)
+    for (const uint64_t of_device : now_->plan.arena_bytes) bytes += of_device;
   for (const auto& body : bodies_) bytes += body->arena_bytes();
   return bytes;
 }
@@ -281,8 +380,8 @@ size_t PlanRun::memory_bytes() const {
   const auto add = [&](const std::unique_ptr<Buffer>& buffer) {
     bytes += buffer ? buffer->size() : 0;
   };
-  add(arena_);
-  add(workspace_);
+  for (const auto& buffer : arenas_) add(buffer);
+  for (const auto& buffer : workspaces_) add(buffer);
   for (const auto& buffer : late_) add(buffer);
   for (const auto& binding : inputs_) add(binding.staging);
   for (const auto& binding : outputs_) add(binding.staging);

@@ -15,10 +15,14 @@ namespace anneal {
 // What all runs of a context share.
 struct RunResources {
   std::span<const Tensor> weights;
-  Device& device;
-  Stream& stream;
+  // By device of the engine; the last is the CPU.
+  std::span<const std::unique_ptr<Device>> devices;
+  std::span<const std::unique_ptr<Stream>> streams;
+  std::span<const std::vector<std::byte*>> weight_data;
   int threads = 1;
   int kept_shapes = 1;
+  size_t memory_limit = 0;  // of devices other than the CPU; 0: none
+  bool wait_each_step = false;
 };
 
 class PlanRun {
@@ -84,18 +88,31 @@ class PlanRun {
     std::vector<Stacked> stacked;
   };
 
-  void ensure(std::unique_ptr<Buffer>& buffer, size_t bytes);
+  // Memory of a device of the plan. That of the CPU is what copies to others are quick from.
+  std::unique_ptr<Buffer> allocate(size_t device, size_t bytes);
+  void ensure(std::unique_ptr<Buffer>& buffer, size_t bytes, size_t device);
+  void ensure(std::unique_ptr<Buffer>& buffer, size_t bytes) { ensure(buffer, bytes, host()); }
+  void check_memory_limit(const BoundShapes& bound) const;
+  size_t host() const { return plan_.devices.size() - 1; }
+  Device& device(size_t index) const { return *resources_.devices[loaded_.first_device + index]; }
+  Stream& stream(size_t index) const { return *resources_.streams[loaded_.first_device + index]; }
   void grow(std::unique_ptr<Buffer>& buffer, size_t used, size_t wanted);
   void stage(Binding& binding, const TensorView& wanted);
   BoundShapes* make_bound(const SymbolValues& outer);
   void resolve_pointers();
+  void forget_recordings_elsewhere();
   void prepare_bodies();
   void prepare_step(size_t index, StepState& state) const;
   void run_step(size_t index, Team& team);
+  void run_here(size_t index, Team& team);  // with its place in errors, timed if times are taken
+  void run_on_device(size_t begin, size_t end, Team& team);
+  void transfer(const Step& step);
+  void wait_for_devices();
   void run_size_tensor(const Step& step);
   void infer_late(size_t index, Team& team);
   void settle(uint32_t slot, const Dims& dims);
   void tell_observer(size_t steps_done);
+  TensorView on_host(uint32_t slot);
   void run_body(PlanRun& body, const Step& step, std::optional<int64_t> iteration, Team& team);
   void start_timing();
   void stop_timing();
@@ -130,7 +147,10 @@ class PlanRun {
   SymbolValues symbols_;                       // those of now_, and those found during the run
   std::vector<Iteration> iterations_;          // by step
   std::vector<std::unique_ptr<Buffer>> late_;  // by slot
-  std::unique_ptr<Buffer> arena_, workspace_;
+  std::vector<std::unique_ptr<Buffer>> arenas_, workspaces_;  // by device
+  // Steps on other devices than the CPU that nobody has waited for: [first, last].
+  std::optional<std::pair<size_t, size_t>> in_flight_;
+  std::vector<std::byte> observed_;  // the host's copy of what an observer is told
   Observer observer_;
   std::vector<std::vector<uint32_t>> watched_;  // slots_by_step(), while there is an observer
   std::vector<LoopIteration> loops_;            // around this body, while there is one

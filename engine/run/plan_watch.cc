@@ -1,6 +1,5 @@
 // Who watches a run and its bodies: observers, and the times of steps.
-#include <chrono>
-
+#include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/plan_run.h"
 #include "anneal/engine/run/watch.h"
 
@@ -13,11 +12,24 @@ void PlanRun::observe(const Observer& observer) {
 }
 
 void PlanRun::tell_observer(size_t steps_done) {
-  resources_.stream.wait();
+  wait_for_devices();
   const Step* step = steps_done == 0 ? nullptr : &plan_.steps[steps_done - 1];
   for (const uint32_t slot : watched_[steps_done])
     observer_({plan_.slots[slot].name, step ? std::string_view(step->name) : "",
-               step ? std::string_view(step->kernel) : "", slots_[slot], loops_});
+               step ? std::string_view(step->kernel) : "", on_host(slot), loops_});
+}
+
+// The slot, or a copy of it that its observer can read.
+TensorView PlanRun::on_host(uint32_t slot) {
+  const size_t index = plan_.slots[slot].device;
+  if (index == host()) return slots_[slot];
+  TensorView view = slots_[slot];
+  const auto bytes = static_cast<size_t>(extent(view.dims, view.strides)) * size_of(view.dtype);
+  observed_.resize(std::max<size_t>(bytes, 1));
+  if (bytes != 0) device(index).copy(observed_.data(), view.data, bytes, stream(index));
+  stream(index).wait();
+  view.data = observed_.data();
+  return view;
 }
 
 // iteration: of a Loop or Scan.
@@ -61,13 +73,11 @@ void PlanRun::run_timed(size_t index, Team& team) {
     return sum;
   };
   const double before = in_bodies();
-  const auto start = std::chrono::steady_clock::now();
-  run_step(index, team);
-  resources_.stream.wait();
-  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
-  spent_[index].microseconds += took.count() - (in_bodies() - before);
+  const double took =
+      stream(plan_.steps[index].device).microseconds([&] { run_step(index, team); });
+  spent_[index].microseconds += took - (in_bodies() - before);
   ++spent_[index].times;
-  spent_in_all_ += took.count();
+  spent_in_all_ += took;
 }
 
 void PlanRun::add_times(std::vector<StepTime>& times) const {
