@@ -31,9 +31,9 @@ unsigned nvmlDeviceGetName(void*, char* text, unsigned size) {
   return 0;
 }
 unsigned nvmlDeviceGetMemoryInfo(void*, unsigned long long* total_free_used) {
-  total_free_used[0] = 1000;
-  total_free_used[1] = 600;
-  total_free_used[2] = 400;
+  total_free_used[0] = 1000ull << 20;
+  total_free_used[1] = 600ull << 20;
+  total_free_used[2] = 400ull << 20;
   return 0;
 }
 unsigned nvmlDeviceGetUtilizationRates(void*, unsigned* gpu_memory) {
