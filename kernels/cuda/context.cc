@@ -36,8 +36,8 @@ Context::Current Context::enter() const {
   if (is_lost_) {
     const std::lock_guard lock(mutex_);
     fail(anneal::Code::kDevice,
-         fmt::format("{} was lost and can be used again only by what is made after all that uses "
-                     "it has ended; it was lost while {}",
+         fmt::format("{} was lost; what uses it must end before it can be opened anew. It was lost "
+                     "while {}",
                      name_, why_lost_));
   }
   return Current(*this);

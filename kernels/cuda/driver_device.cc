@@ -239,8 +239,10 @@ std::vector<std::byte> DriverDeviceImpl::load_code(std::span<const std::byte> im
 
 std::unique_ptr<Device> open_driver_device(const DriverDevice& what) {
   const Driver& driver = what.driver;
-  check(driver, driver.cuInit(0),
-        fmt::format("the driver of {} cannot be used; --device cpu needs none", what.name));
+  if (const CUresult result = driver.cuInit(0); result != CUDA_SUCCESS)
+    fail(anneal::Code::kDevice,
+         fmt::format("{} cannot be opened ({}): use --device cpu or --device emulated", what.name,
+                     error_text(driver, result)));
   int count = 0;
   check(driver, driver.cuDeviceGetCount(&count), "counting devices");
   if (what.ordinal >= count)
