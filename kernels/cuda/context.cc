@@ -6,8 +6,8 @@
 
 namespace anneal::cuda {
 
-Context::Context(const Driver& driver, CUdevice device, std::string name)
-    : driver_(driver), device_(device), name_(std::move(name)) {
+Context::Context(const Driver& driver, CUdevice device, std::string name, std::string (*explain)())
+    : driver_(driver), device_(device), name_(std::move(name)), explain_(explain) {
   cuda::check(driver_, driver_.cuDevicePrimaryCtxRetain(&handle_, device_),
               fmt::format("opening {}", name_));
 }
@@ -23,7 +23,9 @@ int Context::attribute(CUdevice_attribute attribute) const {
 
 void Context::check(CUresult result, std::string_view what) {
   if (result == CUDA_SUCCESS) return;
-  const std::string why = fmt::format("{} on {}: {}", what, name_, error_text(driver_, result));
+  std::string why = fmt::format("{} on {}: {}", what, name_, error_text(driver_, result));
+  const std::string more = explain_ != nullptr ? explain_() : "";
+  if (!more.empty()) why += ": " + more;
   if (is_sticky(result)) {
     const std::lock_guard lock(mutex_);
     if (!is_lost_) why_lost_ = why;

@@ -14,8 +14,9 @@ namespace anneal::cuda {
 // first.
 class Context {
  public:
-  // Fails with kDevice. `name` is how errors call the device: "cuda:0 (NVIDIA A10)".
-  Context(const Driver& driver, CUdevice device, std::string name);
+  // Fails with kDevice. `name` is how errors call the device: "cuda:0 (NVIDIA A10)". `explain`, if
+  // not null, tells more of this thread's last error than the driver can.
+  Context(const Driver& driver, CUdevice device, std::string name, std::string (*explain)());
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -53,6 +54,7 @@ class Context {
   const Driver& driver_;
   const CUdevice device_;
   const std::string name_;
+  std::string (*const explain_)();
   CUcontext handle_ = nullptr;
   std::atomic<bool> is_lost_ = false;
   mutable std::mutex mutex_;

@@ -251,7 +251,8 @@ std::unique_ptr<Device> open_driver_device(const DriverDevice& what) {
   CUdevice device = 0;
   check(driver, driver.cuDeviceGet(&device, what.ordinal), fmt::format("opening {}", what.name));
   auto context = std::make_shared<Context>(
-      driver, device, fmt::format("{} ({})", what.name, text_of_driver(driver, device)));
+      driver, device, fmt::format("{} ({})", what.name, text_of_driver(driver, device)),
+      what.explain);
   const int architecture = 10 * context->attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
                            context->attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   const DeviceSpec* const spec = find_spec(architecture);

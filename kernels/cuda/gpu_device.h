@@ -32,9 +32,10 @@ struct DriverDevice {
   const Driver& driver;
   const Compiler& compiler;
   int ordinal = 0;
-  std::string name;          // of the device, in errors; the driver's name of it is added
-  bool keeps_images = true;  // whether engine files keep what the compiler makes
-  std::string target{};      // empty: that of its architecture
+  std::string name;                    // of the device, in errors; the driver's name of it is added
+  bool keeps_images = true;            // whether engine files keep what the compiler makes
+  std::string target{};                // empty: that of its architecture
+  std::string (*explain)() = nullptr;  // tells more of this thread's last error, or ""
 };
 // Fails with kDevice.
 std::unique_ptr<Device> open_driver_device(const DriverDevice& what);

@@ -292,6 +292,18 @@ TEST_F(DriverDeviceTest, ALostDeviceSaysSoFromThenOn) {
   EXPECT_EQ(device->allocate(1)->size(), 1u) << "one made anew works";
 }
 
+TEST_F(DriverDeviceTest, ErrorsMayBeExplained) {
+  const auto device = open_driver_device(
+      {.driver = fake_driver(), .compiler = compiler_, .name = "emulated", .explain = [] {
+         return std::string("a_1, line 3: x[9] of 8");
+       }});
+  const auto stream = device->make_stream();
+  fake_card().fails["cuStreamSynchronize"] = CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (int i = 0; i < 2; ++i)
+    EXPECT_THAT(error_of([&] { stream->wait(); }),
+                HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS: a_1, line 3: x[9] of 8"));
+}
+
 TEST_F(DriverDeviceTest, EveryErrorIsOneAndLeaksNothing) {
   for (const char* function :
        {"cuMemAlloc", "cuMemHostAlloc", "cuMemcpyAsync", "cuStreamCreate", "cuEventCreate",
