@@ -8,7 +8,12 @@
 namespace anneal {
 namespace {
 
-constexpr std::span<const KernelFamily> kFamilies = {};
+constexpr KernelFamily kFamilies[] = {
+    cuda::conv_depthwise_entries,  //
+    cuda::conv_direct_entries,     //
+    cuda::matmul_simt_entries,     //
+    cuda::pool_entries,            //
+};
 
 constexpr Backend kBackend{DeviceKind::kCuda, cuda::open_device, kFamilies};
 

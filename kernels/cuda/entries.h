@@ -1,5 +1,14 @@
 // The families of CUDA kernels: backend.cc's table lists them in order of preference.
 #pragma once
+#include <span>
+
 #include "anneal/kernels/kernel.h"
 
-namespace anneal::cuda {}  // namespace anneal::cuda
+namespace anneal::cuda {
+
+std::span<const KernelEntry> conv_depthwise_entries();
+std::span<const KernelEntry> conv_direct_entries();
+std::span<const KernelEntry> matmul_simt_entries();
+std::span<const KernelEntry> pool_entries();
+
+}  // namespace anneal::cuda

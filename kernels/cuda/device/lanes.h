@@ -1,0 +1,45 @@
+// Reads of several neighbours at once, and the one operation of sums of products.
+#pragma once
+
+#ifdef ANNEAL_ON_HOST
+#define UNROLL
+#else
+#define UNROLL _Pragma("unroll")
+#endif
+
+// from[i], from[i + 1], ...: in one access if that is aligned.
+template <int N, class T>
+__device__ inline Vec<T, N> load_lanes(In<T> from, i64 i, bool aligned) {
+  if constexpr (N > 1) {
+    if (aligned) return load<N>(from, i);
+  }
+  Vec<T, N> lanes;
+  UNROLL
+  for (int lane = 0; lane < N; ++lane) lanes[lane] = from[i + lane];
+  return lanes;
+}
+
+// a * b + c: rounded once for floats, wrapping for integers.
+__device__ inline f32 multiply_add(f32 a, f32 b, f32 c) { return fmaf(a, b, c); }
+__device__ inline f64 multiply_add(f64 a, f64 b, f64 c) { return fma(a, b, c); }
+template <class T>
+__device__ inline T multiply_add(T a, T b, T c) {
+  return op::add(op::mul(a, b), c);
+}
+
+// A zero point as an element; floats have none but 0.
+template <class T>
+struct Narrow {
+  template <class Acc>
+  __device__ static T of(Acc x) {
+    return T(x);
+  }
+};
+template <>
+struct Narrow<h16> {
+  __device__ static h16 of(f32) { return h16{0}; }
+};
+template <>
+struct Narrow<bf16> {
+  __device__ static bf16 of(f32) { return bf16{0}; }
+};

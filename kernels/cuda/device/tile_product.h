@@ -1,0 +1,212 @@
+// Sums of products on CUDA cores, what MatMul and Conv have in common. A block computes the sums of
+// a tile, rows of side A by columns of side B; pieces of both sides go through shared memory, where
+// one is read while the next is on its way.
+//
+// A side tells where its elements are. Its lines are rows of A, or columns of B:
+//   Element, Index; kLanes neighbours are read at once, along the depth if kAlongDepth, else along
+//   the lines;
+//   Line line(Index i): what is the same for all elements of line i; Deep deep(Index d): for all
+//   elements at depth d; both for any i, d >= 0.
+//   get(Line, Deep): kLanes elements; what lies beyond the depth or in padding gives zero_of().
+//   Acc zero_of(Line): what is taken off each element.
+#pragma once
+
+namespace product {
+
+template <int rows, int columns, int depth, int thread_rows, int thread_columns, int slices,
+          bool lanes_down>
+struct Tile {
+  static constexpr int kRows = rows, kColumns = columns, kDepth = depth;  // of the block
+  static constexpr int kThreadRows = thread_rows, kThreadColumns = thread_columns;
+  // Threads that share sums, each for its part of the depth.
+  static constexpr int kSlices = slices;
+  static constexpr int kDown = rows / thread_rows, kAcross = columns / thread_columns;
+  static constexpr int kSliceThreads = kDown * kAcross, kThreads = kSliceThreads * slices;
+  static constexpr bool kLanesDown = lanes_down;  // the lanes of a warp are rows, else columns
+};
+
+// The elements of one side that a thread brings to shared memory: [depth][line], lines adjacent.
+template <class Tile, class Acc, class Side, int kLines>
+struct Panel {
+  using Index = typename Side::Index;
+  static constexpr int kLanes = Side::kLanes;
+  static constexpr bool kAlongDepth = Side::kAlongDepth;
+  static constexpr int kVector = 16 / sizeof(Acc);
+  static constexpr int kPitch = kLines + kVector, kSize = Tile::kDepth * kPitch;
+  // Neighbouring threads go the fast way; a thread's own elements are steps apart in the slow one.
+  static constexpr int kFast = (kAlongDepth ? Tile::kDepth : kLines) / kLanes;
+  static constexpr int kSlow = kAlongDepth ? kLines : Tile::kDepth;
+  static constexpr int kStep = Tile::kThreads / kFast;
+  static constexpr int kEach = (kSlow + kStep - 1) / kStep;
+  static_assert(Tile::kThreads % kFast == 0 && kFast * kLanes >= 1, "threads go round evenly");
+
+  const Side& side;
+  i32 fast, slow;
+  typename Side::Line lines[kAlongDepth ? kEach : 1];
+  Vec<typename Side::Element, kLanes> values[kEach];
+
+  __device__ Panel(const Side& from, Index first) : side(from) {
+    fast = i32(threadIdx.x) % kFast * kLanes;
+    slow = i32(threadIdx.x) / kFast;
+    if constexpr (kAlongDepth) {
+      UNROLL
+      for (int i = 0; i < kEach; ++i) lines[i] = side.line(first + slow + i * kStep);
+    } else {
+      lines[0] = side.line(first + fast);
+    }
+  }
+  __device__ bool has(int i) const { return kSlow % kStep == 0 || slow + i * kStep < kSlow; }
+
+  __device__ void fetch(Index depth) {
+    if constexpr (kAlongDepth) {
+      const auto deep = side.deep(depth + fast);
+      UNROLL
+      for (int i = 0; i < kEach; ++i)
+        if (has(i)) values[i] = side.get(lines[i], deep);
+    } else {
+      UNROLL
+      for (int i = 0; i < kEach; ++i)
+        if (has(i)) values[i] = side.get(lines[0], side.deep(depth + slow + i * kStep));
+    }
+  }
+
+  __device__ void put(Shared<Acc> to) const {
+    UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      if (!has(i)) continue;
+      const Acc zero = side.zero_of(lines[kAlongDepth ? i : 0]);
+      if constexpr (kAlongDepth) {
+        UNROLL
+        for (int lane = 0; lane < kLanes; ++lane)
+          to[(fast + lane) * kPitch + slow + i * kStep] = op::widen(values[i][lane]) - zero;
+      } else {
+        constexpr int kPart = kLanes < kVector ? kLanes : kVector;
+        UNROLL
+        for (int first = 0; first < kLanes; first += kPart) {
+          Vec<Acc, kPart> part;
+          UNROLL
+          for (int lane = 0; lane < kPart; ++lane)
+            part[lane] = op::widen(values[i][first + lane]) - zero;
+          store(to, (slow + i * kStep) * kPitch + fast + first, part);
+        }
+      }
+    }
+  }
+};
+
+// Which of a block's lines are a thread's: groups of neighbours, so that it reads vectors and the
+// threads of a warp read other banks.
+template <class Acc, int kThreadLines, int kThreadsAlong>
+struct Share {
+  static constexpr int kVector = 16 / sizeof(Acc);
+  static constexpr int kGroup = kThreadLines < kVector ? kThreadLines : kVector;
+  static constexpr int kGroups = kThreadLines / kGroup;
+  __device__ static i32 at(i32 thread, int i) {
+    return i / kGroup * (kThreadsAlong * kGroup) + thread * kGroup + i % kGroup;
+  }
+  __device__ static void read(Shared<Acc> from, i32 thread, Acc (&values)[kThreadLines]) {
+    UNROLL
+    for (int group = 0; group < kGroups; ++group) {
+      const auto part = load<kGroup>(from, at(thread, group * kGroup));
+      UNROLL
+      for (int i = 0; i < kGroup; ++i) values[group * kGroup + i] = part[i];
+    }
+  }
+};
+
+// result.row(Index): what is the same for all columns of a row; result(sum, row, Index column)
+// stores. Only rows below `rows` and columns below `columns` are stored.
+template <class Tile, class Acc, class A, class B, class Result, class Index>
+__device__ void tile_product(const A& a, const B& b, const Result& result, Index first_row,
+                             Index rows, Index first_column, Index columns, Index depth) {
+  using PanelA = Panel<Tile, Acc, A, Tile::kRows>;
+  using PanelB = Panel<Tile, Acc, B, Tile::kColumns>;
+  using Rows = Share<Acc, Tile::kThreadRows, Tile::kDown>;
+  using Columns = Share<Acc, Tile::kThreadColumns, Tile::kAcross>;
+  constexpr int kStage = PanelA::kSize + PanelB::kSize;
+  constexpr int kExchange = Tile::kSlices / 2 * Tile::kRows * Tile::kColumns;
+  SHARED(Acc, memory, kExchange > 2 * kStage ? kExchange : 2 * kStage);
+
+  const i32 slice = i32(threadIdx.x) / Tile::kSliceThreads;
+  const i32 thread = i32(threadIdx.x) % Tile::kSliceThreads;
+  const i32 down = Tile::kLanesDown ? thread % Tile::kDown : thread / Tile::kAcross;
+  const i32 across = Tile::kLanesDown ? thread / Tile::kDown : thread % Tile::kAcross;
+  Acc sums[Tile::kThreadRows][Tile::kThreadColumns];
+  UNROLL
+  for (int r = 0; r < Tile::kThreadRows; ++r) {
+    UNROLL
+    for (int c = 0; c < Tile::kThreadColumns; ++c) sums[r][c] = Acc(0);
+  }
+
+  PanelA panel_a(a, first_row);
+  PanelB panel_b(b, first_column);
+  i32 stage = 0;
+  if (depth > 0) {
+    panel_a.fetch(0);
+    panel_b.fetch(0);
+    panel_a.put(memory);
+    panel_b.put(memory + PanelA::kSize);
+  }
+  __syncthreads();
+  for (Index at = 0; at < depth; at += Tile::kDepth) {
+    const bool more = depth - at > Tile::kDepth;
+    if (more) {
+      panel_a.fetch(at + Tile::kDepth);
+      panel_b.fetch(at + Tile::kDepth);
+    }
+    const Shared<Acc> piece_a = memory + stage * kStage, piece_b = piece_a + PanelA::kSize;
+    UNROLL
+    for (int part = 0; part < Tile::kDepth / Tile::kSlices; ++part) {
+      const i32 k = part * Tile::kSlices + slice;
+      Acc left[Tile::kThreadRows], right[Tile::kThreadColumns];
+      Rows::read(piece_a + k * PanelA::kPitch, down, left);
+      Columns::read(piece_b + k * PanelB::kPitch, across, right);
+      UNROLL
+      for (int r = 0; r < Tile::kThreadRows; ++r) {
+        UNROLL
+        for (int c = 0; c < Tile::kThreadColumns; ++c)
+          sums[r][c] = multiply_add(left[r], right[c], sums[r][c]);
+      }
+    }
+    stage ^= 1;
+    if (more) {
+      panel_a.put(memory + stage * kStage);
+      panel_b.put(memory + stage * kStage + PanelA::kSize);
+    }
+    __syncthreads();
+  }
+
+  if constexpr (Tile::kSlices > 1) {
+    for (int half = Tile::kSlices / 2; half > 0; half /= 2) {
+      const i32 pitch = half * Tile::kSliceThreads;
+      const i32 mine = slice % half * Tile::kSliceThreads + thread;
+      const bool gives = slice >= half && slice < 2 * half;
+      UNROLL
+      for (int i = 0; i < Tile::kThreadRows * Tile::kThreadColumns; ++i)
+        if (gives)
+          memory[i * pitch + mine] = sums[i / Tile::kThreadColumns][i % Tile::kThreadColumns];
+      __syncthreads();
+      UNROLL
+      for (int i = 0; i < Tile::kThreadRows * Tile::kThreadColumns; ++i)
+        if (slice < half) {
+          Acc& sum = sums[i / Tile::kThreadColumns][i % Tile::kThreadColumns];
+          sum = op::add(sum, memory[i * pitch + mine]);
+        }
+      __syncthreads();
+    }
+    if (slice != 0) return;
+  }
+  UNROLL
+  for (int r = 0; r < Tile::kThreadRows; ++r) {
+    const Index row = first_row + Rows::at(down, r);
+    if (row >= rows) continue;
+    const auto at = result.row(row);
+    UNROLL
+    for (int c = 0; c < Tile::kThreadColumns; ++c) {
+      const Index column = first_column + Columns::at(across, c);
+      if (column < columns) result(sums[r][c], at, column);
+    }
+  }
+}
+
+}  // namespace product
