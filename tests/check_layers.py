@@ -53,8 +53,8 @@ VENDORS = [
     (r"archive(_entry)?\.h|CLI/.*|nlohmann/.*", r"cli/.*|report/.*|tests/.*|bench/.*"),
 ]
 
-# The only files with state of the process: the worker budget and the opened libraries.
-PROCESS_STATE = {"core/parallel.cc", "core/library.cc"}
+# The only files with state of the process: the worker budget, the opened libraries, the emulated device.
+PROCESS_STATE = {"core/parallel.cc", "core/library.cc", "kernels/cuda/emulated_driver.cc"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 LOCAL_STATE = re.compile(r"\b(?:static|thread_local)\s+(?!(?:inline\s+)?const(?:expr)?\b)[\w:<>,*&\s]*[\w>*&]\s+[*&]*\w+\s*[=;{]")

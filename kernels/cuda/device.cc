@@ -7,7 +7,9 @@
 
 #include "anneal/core/error.h"
 #include "anneal/kernels/cuda/code_image.h"
+#include "anneal/kernels/cuda/emulated_driver.h"
 #include "anneal/kernels/cuda/gpu_device.h"
+#include "anneal/kernels/cuda/host_compiler.h"
 #include "anneal/kernels/cuda/jit.h"
 #include "anneal/kernels/cuda/libraries.h"
 #include "anneal/kernels/cuda/nvrtc.h"
@@ -90,6 +92,14 @@ Mine& as(Theirs& theirs) {
 }  // namespace
 
 std::unique_ptr<Device> open_device(std::string_view target) {
+  // What it runs is code of this machine, which is never taken from a file.
+  if (target == "emulated")
+    return open_driver_device({.driver = emulated_driver(),
+                               .compiler = host_compiler(),
+                               .name = "emulated",
+                               .keeps_images = false,
+                               .target = "emulated",
+                               .explain = emulated_fault});
   if (target == "cuda") return open_card(0);
   if (target.starts_with("cuda:"))
     if (const auto ordinal = number_of(target.substr(5))) return open_card(*ordinal);

@@ -101,4 +101,87 @@ __device__ inline void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
 }
 
+#else
+
+template <class T>
+inline Vec<u32, 4> emulated_ldmatrix(Shared<T> from, i32 i, bool transposed, emulator::Site site) {
+  Vec<u32, 4> m;
+  emulator::Thread& thread = emulated_thread();
+  const u64 at = from.data + static_cast<u64>(static_cast<i64>(i)) * sizeof(T);
+  thread.api->ldmatrix(thread, from.array, at, transposed, m.at, site);
+  return m;
+}
+template <class T>
+inline Vec<u32, 4> ldmatrix_x4(Shared<T> from, i32 i,
+                               emulator::Site site = emulator::Site::here()) {
+  return emulated_ldmatrix(from, i, false, site);
+}
+template <class T>
+inline Vec<u32, 4> ldmatrix_x4_trans(Shared<T> from, i32 i,
+                                     emulator::Site site = emulator::Site::here()) {
+  static_assert(sizeof(T) == 2, "only 16-bit elements are transposed");
+  return emulated_ldmatrix(from, i, true, site);
+}
+
+template <class A, class B>
+struct EmulatedMma;
+template <>
+struct EmulatedMma<h16, h16> {
+  static constexpr emulator::Mma kKind = emulator::Mma::kF16;
+};
+template <>
+struct EmulatedMma<bf16, bf16> {
+  static constexpr emulator::Mma kKind = emulator::Mma::kBf16;
+};
+template <>
+struct EmulatedMma<i8, i8> {
+  static constexpr emulator::Mma kKind = emulator::Mma::kS8S8;
+};
+template <>
+struct EmulatedMma<u8, i8> {
+  static constexpr emulator::Mma kKind = emulator::Mma::kU8S8;
+};
+template <>
+struct EmulatedMma<i8, u8> {
+  static constexpr emulator::Mma kKind = emulator::Mma::kS8U8;
+};
+template <>
+struct EmulatedMma<u8, u8> {
+  static constexpr emulator::Mma kKind = emulator::Mma::kU8U8;
+};
+template <class T>
+inline void mma_m16n8k16(Vec<f32, 4>& c, const Vec<u32, 4>& a, u32 b0, u32 b1,
+                         emulator::Site site = emulator::Site::here()) {
+  emulator::Thread& thread = emulated_thread();
+  thread.api->mma(thread, EmulatedMma<T, T>::kKind, c.at, a.at, b0, b1, site);
+}
+template <class A, class B>
+inline void mma_m16n8k32(Vec<i32, 4>& c, const Vec<u32, 4>& a, u32 b0, u32 b1,
+                         emulator::Site site = emulator::Site::here()) {
+  emulator::Thread& thread = emulated_thread();
+  thread.api->mma(thread, EmulatedMma<A, B>::kKind, c.at, a.at, b0, b1, site);
+}
+
+// Done when it is waited for and no earlier, so that reading too early shows.
+template <int bytes, class T>
+inline void copy_async(Shared<T> to, i32 i, In<T> from, i64 j, bool valid = true,
+                       emulator::Site site = emulator::Site::here()) {
+  static_assert(bytes == 4 || bytes == 8 || bytes == 16, "what cp.async can copy");
+  const void* source = nullptr;
+  if (valid)
+    source = from.template at<const Vec<T, bytes / int(sizeof(T))> >(EmulatedIndex(j, site));
+  emulator::Thread& thread = emulated_thread();
+  const u64 at = to.data + static_cast<u64>(static_cast<i64>(i)) * sizeof(T);
+  thread.api->copy_async(thread, to.array, at, reinterpret_cast<u64>(source), bytes, site);
+}
+inline void copy_async_commit() {
+  emulator::Thread& thread = emulated_thread();
+  thread.api->copy_async_commit(thread);
+}
+template <int groups>
+inline void copy_async_wait() {
+  emulator::Thread& thread = emulated_thread();
+  thread.api->copy_async_wait(thread, groups);
+}
+
 #endif

@@ -5,7 +5,10 @@
 // In<T> and Out<T> are operands: p[i] reads, q[i] = v writes, p + n moves the first element.
 // Shared<T> is shared memory, declared with SHARED(T, name, count) or, its size given by the
 // launch, DYNAMIC_SHARED(T, name). load<N>(p, i) and store(q, i, Vec<T, N>) access N elements at
-// once, aligned to all of them. Sizes and indices are i64, or i32 where a kernel knows they fit.
+// once, aligned to all of them. atomic_add(q, i, v), atomic_max, atomic_min and atomic_cas(q, i,
+// compare, v) change an element of Out or Shared and return what it was. An element of Shared is
+// read where it is given a type: `const f32 x = s[i];`, neither `auto x` nor max(s[i], s[j]). Sizes
+// and indices are i64, or i32 where a kernel knows they fit.
 #pragma once
 
 using i8 = signed char;
@@ -91,4 +94,23 @@ __device__ inline bf16 to_bf16(f32 x) {
   return y;
 }
 
+template <template <class> class Memory, class T>
+__device__ T atomic_add(Memory<T> to, i64 i, T value) {
+  return atomicAdd(to.data + i, value);
+}
+template <template <class> class Memory, class T>
+__device__ T atomic_max(Memory<T> to, i64 i, T value) {
+  return atomicMax(to.data + i, value);
+}
+template <template <class> class Memory, class T>
+__device__ T atomic_min(Memory<T> to, i64 i, T value) {
+  return atomicMin(to.data + i, value);
+}
+template <template <class> class Memory, class T>
+__device__ T atomic_cas(Memory<T> to, i64 i, T compare, T value) {
+  return atomicCAS(to.data + i, compare, value);
+}
+
+#else
+#include "anneal/kernels/cuda/device/host.h"
 #endif
