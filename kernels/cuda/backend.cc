@@ -13,6 +13,11 @@ constexpr KernelFamily kFamilies[] = {
     cuda::conv_direct_entries,     //
     cuda::matmul_simt_entries,     //
     cuda::pool_entries,            //
+    cuda::pointwise_entries,       //
+    cuda::reduce_entries,          //
+    cuda::softmax_entries,         //
+    cuda::movement_entries,        //
+    cuda::assembly_entries,        //
 };
 
 constexpr Backend kBackend{DeviceKind::kCuda, cuda::open_device, kFamilies};

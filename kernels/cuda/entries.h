@@ -6,9 +6,14 @@
 
 namespace anneal::cuda {
 
+std::span<const KernelEntry> assembly_entries();
 std::span<const KernelEntry> conv_depthwise_entries();
 std::span<const KernelEntry> conv_direct_entries();
 std::span<const KernelEntry> matmul_simt_entries();
+std::span<const KernelEntry> movement_entries();
+std::span<const KernelEntry> pointwise_entries();
 std::span<const KernelEntry> pool_entries();
+std::span<const KernelEntry> reduce_entries();
+std::span<const KernelEntry> softmax_entries();
 
 }  // namespace anneal::cuda

@@ -39,6 +39,10 @@ struct OperandAt {
 std::string offset_text(const Request& request, Extents& extents, OperandAt at, const Shape& space,
                         const std::function<std::string(int)>& coordinate);
 
+// Why the epilogues do not fit inputs and outputs, where the op's outputs are accumulators of these
+// types (see accumulator() of graph/infer.h); empty if they do.
+std::string epilogue_mismatch(const Request& request, std::span<const DataType> accumulators);
+
 // What a kernel with one op output does with an accumulator: the layer's epilogue (or rounding to
 // the output's type), and the stores.
 class StoreText {

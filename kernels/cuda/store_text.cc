@@ -4,33 +4,40 @@
 #include "anneal/kernels/cuda/program_text.h"
 
 namespace anneal::cuda {
-namespace {
-
-// Why the epilogue does not fit the request; empty if it does.
-std::string mismatch(const Request& request, const Program& epilogue, DataType accumulator) {
-  const auto op_inputs = static_cast<size_t>(request.op_input_count);
-  const auto types = epilogue.inputs();
-  const size_t further = types.empty() ? 0 : types.size() - 1;
-  if (op_inputs + further != request.inputs.size() ||
-      epilogue.results().size() != request.outputs.size())
-    return "the layer has other inputs or outputs than its epilogue uses";
-  if (!types.empty() && types[0] != accumulator)
-    return fmt::format("an epilogue of {}, where the kernel has {}", name(types[0]),
-                       name(accumulator));
-  for (size_t i = 0; i < further; ++i) {
-    const Operand& operand = request.inputs[op_inputs + i];
-    if (!operand.present || operand.type.dtype != types[i + 1])
-      return fmt::format("input {} is not what its epilogue wants", op_inputs + i);
-    if (operand.type.shape.rank() > request.outputs[0].type.shape.rank())
-      return fmt::format("input {} does not broadcast to the output", op_inputs + i);
+std::string epilogue_mismatch(const Request& request, std::span<const DataType> accumulators) {
+  const Program none;
+  auto input = static_cast<size_t>(request.op_input_count);
+  size_t output = 0;
+  if (!request.epilogues.empty() && request.epilogues.size() != accumulators.size())
+    return "another number of epilogues than the op has outputs";
+  for (size_t k = 0; k < accumulators.size(); ++k) {
+    const Program& epilogue = request.epilogues.empty() ? none : request.epilogues[k];
+    const size_t results = epilogue.empty() ? 1 : epilogue.results().size();
+    if (output + results > request.outputs.size()) return "fewer outputs than results";
+    if (epilogue.empty()) {
+      const DataType dtype = request.outputs[output++].type.dtype;
+      if (register_type(dtype) != register_type(accumulators[k]))
+        return fmt::format("{} of accumulators of {}", name(dtype), name(accumulators[k]));
+      continue;
+    }
+    const auto types = epilogue.inputs();
+    if (!types.empty() && types[0] != accumulators[k])
+      return fmt::format("an epilogue of {}, where the kernel has {}", name(types[0]),
+                         name(accumulators[k]));
+    for (size_t i = 1; i < types.size(); ++i, ++input) {
+      if (input >= request.inputs.size() || !request.inputs[input].present ||
+          request.inputs[input].type.dtype != types[i] ||
+          request.inputs[input].type.shape.rank() > request.outputs[output].type.shape.rank())
+        return fmt::format("input {} is not what its epilogue wants", input);
+    }
+    for (const Program::Result& result : epilogue.results())
+      if (request.outputs[output++].type.dtype != result.dtype)
+        return fmt::format("output {} is not of the type its epilogue gives", output - 1);
   }
-  for (size_t i = 0; i < request.outputs.size(); ++i)
-    if (request.outputs[i].type.dtype != epilogue.results()[i].dtype)
-      return fmt::format("output {} is not of the type its epilogue gives", i);
+  if (input != request.inputs.size() || output != request.outputs.size())
+    return "more inputs or outputs than the op and its epilogues have";
   return {};
 }
-
-}  // namespace
 
 std::string offset_text(const Request& request, Extents& extents, OperandAt at, const Shape& space,
                         const std::function<std::string(int)>& coordinate) {
@@ -55,21 +62,9 @@ std::string offset_text(const Request& request, Extents& extents, OperandAt at, 
 
 std::optional<StoreText> StoreText::make(const Request& request, DataType accumulator,
                                          Extents& extents, std::string& why_not) {
-  if (request.epilogues.size() > 1) {
-    why_not = "several outputs of the op";
-    return std::nullopt;
-  }
-  const RegisterType type = register_type(accumulator);
-  const bool plain = request.epilogues.empty() || request.epilogues[0].empty();
-  if (!plain) {
-    why_not = mismatch(request, request.epilogues[0], accumulator);
-  } else if (request.outputs.size() != 1) {
-    why_not = "several outputs";
-  } else if (register_type(request.outputs[0].type.dtype) != type) {
-    why_not = fmt::format("{} of accumulators of {}", name(request.outputs[0].type.dtype),
-                          name(accumulator));
-  }
+  why_not = epilogue_mismatch(request, {&accumulator, 1});
   if (!why_not.empty()) return std::nullopt;
+  const bool plain = request.epilogues.empty() || request.epilogues[0].empty();
 
   StoreText store;
   // Without a program, inputs behind the op's are nobody's.
@@ -102,9 +97,8 @@ std::optional<StoreText> StoreText::make(const Request& request, DataType accumu
     fields += declared + "; ";
     names += fmt::format("{}{}{}", names.empty() ? "" : ", ", letter, index);
   };
-  if (!plain)
-    for (int i = request.op_input_count; i < static_cast<int>(request.inputs.size()); ++i)
-      declare("In", 'e', i, request.inputs[static_cast<size_t>(i)].type.dtype);
+  for (int i = request.op_input_count; i < static_cast<int>(request.inputs.size()); ++i)
+    declare("In", 'e', i, request.inputs[static_cast<size_t>(i)].type.dtype);
   for (int i = 0; i < static_cast<int>(request.outputs.size()); ++i) {
     statements +=
         fmt::format("y{}[{}] = {};\n", i, place(true, i), results[static_cast<size_t>(i)]);
@@ -115,7 +109,7 @@ std::optional<StoreText> StoreText::make(const Request& request, DataType accumu
   for (size_t i = 0; i < extents.sources().size(); ++i) fields += fmt::format("i64 v{}; ", i);
   store.definition_ =
       fmt::format("struct Store {{\n{}\n__device__ void operator()({} a{}) const {{\n{}}}\n}};\n",
-                  fields, type_text(type), coordinates, statements);
+                  fields, type_text(register_type(accumulator)), coordinates, statements);
   store.construction_ = fmt::format("Store{{{}{}}}", names, extents.names());
   return store;
 }

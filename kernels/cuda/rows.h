@@ -1,0 +1,54 @@
+// Kernels that make something of each row of their input: of the elements along some axes.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "anneal/kernels/cuda/function_kernel.h"
+
+namespace anneal::cuda {
+
+class Rows {
+ public:
+  static constexpr int kThreads = 256;  // of a block
+
+  // in_row[axis]: of the first input's. Axes of a row that lie behind each other in memory become
+  // one. keeps: whether the output has the axes of a row, too.
+  Rows(Seen& seen, const std::vector<bool>& in_row, bool keeps);
+
+  int threads_per_row() const { return threads_; }  // 1, 32 or kThreads
+  std::optional<int64_t> known_length() const { return known_length_; }
+
+  // "const f32 x = ...;": element `r` of the row at hand.
+  std::string element(const Request& request, Extents& extents) const;
+  // A loop over a thread's share of the row; in `body` there is `r`, of index_type().
+  std::string each(const std::string& body) const;
+  const char* index_type() const { return small_ ? "i32" : "i64"; }
+
+  // `body` is done by all threads of a row. There are x0, store, length, `lane` (a thread's number
+  // among those of the row), and the coordinates i0, i1, ... of the output's axes that are not in
+  // the row.
+  // partial_type: what over_row() combines. needs_elements: rows of none are an error.
+  Made make(const Seen& seen, DataType accumulator, std::string_view family,
+            const std::string& partial_type,
+            const std::function<std::string(const Request&, Extents&)>& body,
+            bool needs_elements = false) const;
+
+ private:
+  struct Axis {
+    bool in_row = false;
+    int output = 0;  // the output's axis, where it is not in a row
+  };
+  std::string offset(const Request& request, Extents& extents, bool in_row) const;
+  std::string coordinates(const Request& request, Extents& extents, bool in_row,
+                          std::string_view number) const;
+  std::vector<std::string> sizes(const Request& request, Extents& extents, bool in_row) const;
+
+  std::vector<Axis> axes_;  // of the input as seen
+  int threads_ = 1;
+  bool small_ = false;
+  std::optional<int64_t> known_length_;
+};
+
+}  // namespace anneal::cuda

@@ -1,0 +1,81 @@
+// "cuda.softmax.rows": Softmax and its logarithm. Rows that fit are kept in registers.
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "anneal/graph/infer.h"
+#include "anneal/kernels/cuda/entries.h"
+#include "anneal/kernels/cuda/program_text.h"
+#include "anneal/kernels/cuda/rows.h"
+
+namespace anneal::cuda {
+namespace {
+
+constexpr int64_t kMostKept = 8;  // elements of a row by one thread
+
+std::string store_text(const Request& request, int axis, const std::string& value) {
+  std::string coordinates;
+  for (int i = 0; i < request.outputs[0].type.shape.rank(); ++i)
+    coordinates += i == axis ? ", r" : fmt::format(", i{}", i);
+  return fmt::format("store({}{});\n", value, coordinates);
+}
+
+// Three times over the row. An output that is the very view of the input is written last.
+std::string read_again_text(const Softmax& op, const Rows& rows, const Request& request,
+                            Extents& extents) {
+  const std::string element = rows.element(request, extents);
+  return fmt::format(
+      "{}most = over_row<{threads}>(most, partial, Largest());\nT sum = 0;\n"
+      "{}sum = over_row<{threads}>(sum, partial, Add());\n{}{}",
+      rows.each(element + "most = op::max(most, x);\n"),
+      rows.each(element + "sum += op::exp(x - most);\n"),
+      op.log ? "const T log_sum = op::log(sum);\n" : "",
+      rows.each(element + store_text(request, static_cast<int>(op.axis),
+                                     op.log ? "x - most - log_sum" : "op::exp(x - most) / sum")),
+      fmt::arg("threads", rows.threads_per_row()));
+}
+
+std::string kept_text(const Softmax& op, const Rows& rows, const Request& request, Extents& extents,
+                      int64_t kept) {
+  const auto each = [&](const std::string& body) {
+    return fmt::format(
+        "#pragma unroll\nfor (int k = 0; k < {0}; ++k) {{\nconst {1} r = lane + k * {2};\n"
+        "if (r < length) {{\n{3}}}\n}}\n",
+        kept, rows.index_type(), rows.threads_per_row(), body);
+  };
+  return fmt::format(
+      "T kept[{kept}];\n{}most = over_row<{threads}>(most, partial, Largest());\nT sum = 0;\n"
+      "{}sum = over_row<{threads}>(sum, partial, Add());\n{}{}",
+      each(rows.element(request, extents) + "kept[k] = x;\nmost = op::max(most, x);\n"),
+      each(op.log ? "kept[k] -= most;\nsum += op::exp(kept[k]);\n"
+                  : "kept[k] = op::exp(kept[k] - most);\nsum += kept[k];\n"),
+      op.log ? "const T log_sum = op::log(sum);\n" : "",
+      each(store_text(request, static_cast<int>(op.axis),
+                      op.log ? "kept[k] - log_sum" : "kept[k] / sum")),
+      fmt::arg("kept", kept), fmt::arg("threads", rows.threads_per_row()));
+}
+
+Made make_softmax(const Softmax& op, const Request& original) {
+  const DataType dtype = original.inputs[0].type.dtype;
+  std::vector<bool> in_row(static_cast<size_t>(original.inputs[0].type.shape.rank()));
+  in_row[static_cast<size_t>(op.axis)] = true;
+  Seen seen(original);
+  const Rows rows(seen, in_row, true);
+  const std::string type = type_text(register_type(dtype));
+  const int threads = rows.threads_per_row();
+  const auto body = [&](const Request& request, Extents& extents) {
+    const int64_t kept = (rows.known_length().value_or(0) + threads - 1) / threads;
+    const std::string begin = fmt::format("using T = {};\nT most = T(-op::inf_f32());\n", type);
+    return begin + (kept > 0 && kept <= kMostKept ? kept_text(op, rows, request, extents, kept)
+                                                  : read_again_text(op, rows, request, extents));
+  };
+  return rows.make(seen, accumulator(dtype), "softmax", type, body);
+}
+
+constexpr KernelEntry kEntries[] = {entry<Softmax, make_softmax>("cuda.softmax.rows")};
+
+}  // namespace
+
+std::span<const KernelEntry> softmax_entries() { return kEntries; }
+
+}  // namespace anneal::cuda
