@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::byte kUntouched{0xa5};
 
-// The memory of one tensor.
+// The memory of one tensor: an image of it on the host, and while it is used a copy on the device.
 class Placed {
  public:
   Placed(DataType dtype, const Dims& dims, Placement placement) {
@@ -36,27 +36,38 @@ class Placed {
       first += reach;
     }
     view_.strides = strides;
-    memory_.assign((static_cast<size_t>(extent) + 8) * size_of(dtype), kUntouched);
-    view_.data = memory_.data() + first * static_cast<int64_t>(size_of(dtype));
+    image_.assign((static_cast<size_t>(extent) + 8) * size_of(dtype), kUntouched);
+    first_ = first * static_cast<int64_t>(size_of(dtype));
   }
-  const TensorView& view() const { return view_; }
+  const TensorView& view() const { return view_; }  // without data
 
   void fill(const Tensor& tensor) {
     for_each([&](std::byte* mine, size_t at, size_t size) {
       std::memcpy(mine, tensor.bytes().data() + at, size);
     });
   }
-  // Forgets what it read, so that what is left untouched shows.
-  Tensor take() {
+  // The view on the device.
+  TensorView upload(Device& device, Stream& stream) {
+    memory_ = device.allocate(image_.size());
+    device.copy(memory_->data(), image_.data(), image_.size(), stream);
+    TensorView view = view_;
+    view.data = memory_->data() + first_;
+    return view;
+  }
+  // What the device has made of it. Leaves the image as it was before it was filled.
+  Tensor take(Device& device, Stream& stream) {
+    device.copy(image_.data(), memory_->data(), image_.size(), stream);
+    stream.wait();
     auto fresh = Tensor::allocate(view_.dtype, view_.dims);
     for_each([&](std::byte* mine, size_t at, size_t size) {
       std::memcpy(fresh.data.data() + at, mine, size);
     });
     for_each([&](std::byte* mine, size_t, size_t size) { std::fill_n(mine, size, kUntouched); });
-    check(std::all_of(memory_.begin(), memory_.end(), [](std::byte b) { return b == kUntouched; }),
+    check(std::all_of(image_.begin(), image_.end(), [](std::byte b) { return b == kUntouched; }),
           "the kernel wrote beside its output");
     return fresh.tensor;
   }
+  void free_device() { memory_.reset(); }
 
  private:
   template <class F>
@@ -66,14 +77,17 @@ class Placed {
     for (int64_t i = 0, elements = count(view_.dims); i < elements; ++i) {
       int64_t offset = 0;
       for (int axis = 0; axis < at.rank(); ++axis) offset += at[axis] * view_.strides[axis];
-      f(view_.data + offset * static_cast<int64_t>(size), static_cast<size_t>(i) * size, size);
+      f(image_.data() + first_ + offset * static_cast<int64_t>(size), static_cast<size_t>(i) * size,
+        size);
       for (int axis = at.rank() - 1; axis >= 0 && ++at[axis] == view_.dims[axis]; --axis)
         at[axis] = 0;
     }
   }
 
   TensorView view_;
-  std::vector<std::byte> memory_;
+  std::vector<std::byte> image_;
+  int64_t first_ = 0;  // where element [0,...,0] is
+  std::unique_ptr<Buffer> memory_;
 };
 
 // Sizes that are symbols make strides that are symbols, as the placement has them.
@@ -86,11 +100,6 @@ Operand operand(const Type& type, const TensorView& view, Placement placement, S
   if (!known(type.shape) && placement == Placement::kChannelsLast)
     result.strides = sizes.channels_last_strides(type.shape);
   return result;
-}
-
-std::vector<TensorView> without_data(std::vector<TensorView> views) {
-  for (TensorView& view : views) view.data = nullptr;
-  return views;
 }
 
 }  // namespace
@@ -170,63 +179,94 @@ const char* name(Placement placement) {
   return "?";
 }
 
-RunResult run_layer(const KernelEntry& entry, const TestLayer& layer, Device& device,
-                    const RunOptions& options) {
+struct MadeLayer::State {
+  Device& device;
+  std::vector<std::optional<Placed>> inputs;
+  std::vector<Placed> outputs;
+  Made made;
+};
+
+MadeLayer::MadeLayer(MadeLayer&&) noexcept = default;
+MadeLayer::~MadeLayer() = default;
+
+MadeLayer::MadeLayer(const KernelEntry& entry, const TestLayer& layer, Device& device,
+                     const RunOptions& options)
+    : state_(new State{device, {}, {}, {}}) {
   SizeTable sizes;
   if (options.sizes) sizes = *options.sizes;
-  std::vector<Placed> memory;
   std::vector<Operand> input_operands, output_operands;
-  std::vector<TensorView> inputs, outputs;
-  memory.reserve(layer.inputs.size() + layer.output_dims.size());
   for (size_t i = 0; i < layer.inputs.size(); ++i) {
     const auto& tensor = layer.inputs[i];
     if (!tensor) {
-      Operand absent;
-      absent.present = false;
-      input_operands.push_back(absent);
-      inputs.emplace_back();
+      input_operands.push_back({.present = false});
+      state_->inputs.emplace_back();
       continue;
     }
     const bool constant = std::count(options.constants.begin(), options.constants.end(), i) > 0;
     const Placement placement = constant ? Placement::kRowMajor : options.placement;
-    memory.emplace_back(tensor->dtype(), tensor->dims(), placement).fill(*tensor);
-    inputs.push_back(memory.back().view());
+    Placed& placed =
+        state_->inputs.emplace_back(std::in_place, tensor->dtype(), tensor->dims(), placement)
+            .value();
+    placed.fill(*tensor);
     const Type type = options.input_types.empty() ? tensor->type() : options.input_types[i];
-    input_operands.push_back(operand(type, inputs.back(), placement, sizes));
+    input_operands.push_back(operand(type, placed.view(), placement, sizes));
     if (constant) input_operands.back().constant = &*tensor;
   }
-  const size_t first_output = memory.size();
   for (size_t i = 0; i < layer.output_dims.size(); ++i) {
-    memory.emplace_back(layer.outputs[i].dtype, layer.output_dims[i], options.placement);
-    outputs.push_back(memory.back().view());
-    output_operands.push_back(operand(layer.outputs[i], outputs.back(), options.placement, sizes));
+    const Placed& placed = state_->outputs.emplace_back(layer.outputs[i].dtype,
+                                                        layer.output_dims[i], options.placement);
+    output_operands.push_back(operand(layer.outputs[i], placed.view(), options.placement, sizes));
   }
+  state_->made = entry.make({layer.op, layer.epilogues, layer.op_input_count, input_operands,
+                             output_operands, sizes, device, options.tactic});
+}
 
-  const Request request{layer.op,       layer.epilogues, layer.op_input_count,
-                        input_operands, output_operands, sizes,
-                        device,         options.tactic};
-  Made made = entry.make(request);
-  if (!made.kernel) return {std::move(made.why_not), {}, {}};
+const std::string& MadeLayer::why_not() const { return state_->made.why_not; }
 
+RunResult MadeLayer::run(int threads) const {
+  Device& device = state_->device;
+  const Kernel& kernel = *state_->made.kernel;
   const auto stream = device.make_stream();
-  Team team(options.threads);
-  const auto found = made.kernel->find(inputs, *stream, team);
-  const auto prepared =
-      made.kernel->prepare(without_data(inputs), without_data(outputs), options.threads);
+  std::vector<TensorView> inputs, outputs, input_shapes, output_shapes;
+  for (auto& input : state_->inputs) {
+    inputs.push_back(input ? input->upload(device, *stream) : TensorView{});
+    input_shapes.push_back(input ? input->view() : TensorView{});
+  }
+  for (Placed& output : state_->outputs) {
+    outputs.push_back(output.upload(device, *stream));
+    output_shapes.push_back(output.view());
+  }
+  Team team(threads);
+  const auto found = kernel.find(inputs, *stream, team);
+  const auto prepared = kernel.prepare(input_shapes, output_shapes, threads);
   constexpr size_t kGuard = 64;
-  const auto workspace = device.allocate(prepared->workspace_bytes + kGuard);
-  std::fill_n(workspace->data(), workspace->size(), kUntouched);
-  made.kernel->launch(
-      {inputs, outputs, prepared.get(), workspace->data(), *stream, team, found.get()});
+  std::vector<std::byte> guarded(prepared->workspace_bytes + kGuard, kUntouched);
+  const auto workspace = device.allocate(guarded.size());
+  device.copy(workspace->data(), guarded.data(), guarded.size(), *stream);
+  kernel.launch({inputs, outputs, prepared.get(), workspace->data(), *stream, team, found.get()});
+  device.copy(guarded.data(), workspace->data(), guarded.size(), *stream);
   stream->wait();
-  const std::byte* guard = workspace->data() + prepared->workspace_bytes;
-  check(std::all_of(guard, guard + kGuard, [](std::byte b) { return b == kUntouched; }),
+  check(std::all_of(guarded.end() - kGuard, guarded.end(),
+                    [](std::byte b) { return b == kUntouched; }),
         "the kernel wrote beyond its workspace");
 
   RunResult result;
-  result.tactic = made.kernel->tactic();
-  for (size_t i = first_output; i < memory.size(); ++i) result.outputs.push_back(memory[i].take());
+  result.tactic = kernel.tactic();
+  for (Placed& output : state_->outputs) {
+    result.outputs.push_back(output.take(device, *stream));
+    output.free_device();
+  }
+  for (auto& input : state_->inputs)
+    if (input) input->free_device();
   return result;
+}
+
+RunResult run_layer(const KernelEntry& entry, const TestLayer& layer, Device& device,
+                    const RunOptions& options) {
+  const MadeLayer made(entry, layer, device, options);
+  if (!made.why_not().empty()) return {made.why_not(), {}, {}};
+  device.load_code({});
+  return made.run(options.threads);
 }
 
 const KernelEntry* reference_entry(const Backend& backend, size_t op) {

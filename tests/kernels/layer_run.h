@@ -1,5 +1,6 @@
 // One layer run by one kernel, with its tensors placed in memory in different ways.
 #pragma once
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -52,8 +53,25 @@ struct RunResult {
   std::vector<std::byte> tactic;
 };
 
-// Makes, prepares and launches the kernel. Fails with kInternal if it wrote beside its outputs or
-// beyond its workspace.
+// A layer placed in memory, with a kernel made for it: so that the code of many is loaded at once.
+class MadeLayer {
+ public:
+  // `layer` and `device` must live. What options point to need not.
+  MadeLayer(const KernelEntry& entry, const TestLayer& layer, Device& device,
+            const RunOptions& options);
+  MadeLayer(MadeLayer&&) noexcept;
+  ~MadeLayer();
+  const std::string& why_not() const;  // of the kernel's maker; then it does not run
+  // Prepares and launches. Fails with kInternal if the kernel wrote beside its outputs or beyond
+  // its workspace. REQUIRES: device.load_code() since it was made.
+  RunResult run(int threads) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Makes, loads and runs one.
 RunResult run_layer(const KernelEntry& entry, const TestLayer& layer, Device& device,
                     const RunOptions& options = {});
 

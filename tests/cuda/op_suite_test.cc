@@ -1,0 +1,154 @@
+// Every op case on every CUDA kernel that accepts it, against the CPU's reference, in all
+// placements, with and without an epilogue, with known and symbolic sizes. The code of many kernels
+// is compiled at once.
+//
+// ANNEAL_OP_CASES: "tenth" (a fixed one of the cases), the name of a case, or not set: all.
+// ANNEAL_OP_KERNELS: what their names begin with; not set: all.
+// ANNEAL_OP_DEVICE: "cuda", "emulated" (the default), or "sm_90": compiled for it, not run.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "anneal/core/bytes.h"
+#include "anneal/core/error.h"
+#include "anneal/kernels/cpu/backend.h"
+#include "anneal/kernels/cuda/backend.h"
+#include "anneal/kernels/cuda/device.h"
+#include "anneal/tests/kernels/op_variants.h"
+#include "anneal/tests/kernels/tensor_text.h"
+
+namespace anneal::testing {
+namespace {
+
+constexpr size_t kFunctionsAtOnce = 400;
+
+std::string setting(const char* name, const char* otherwise) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? otherwise : value;
+}
+
+bool is_chosen(const std::string& name, const std::string& wanted) {
+  if (wanted == "tenth") return hash_bytes(std::as_bytes(std::span(name))) % 10 == 0;
+  return wanted.empty() || wanted == name;
+}
+
+class Batch {
+ public:
+  Batch(const std::string& target, std::string kernels)
+      : device_(cuda_backend().open(target)),
+        runs_(!target.starts_with("sm_")),
+        chosen_(std::move(kernels)) {}
+
+  // Makes the case's kernels, on the device if it is time.
+  void add(const OpCase& each, std::vector<Variants> all) {
+    variants_.push_back(std::move(all));
+    for (const Variants& variants : variants_.back())
+      for (const Variant& way : variants.ways)
+        for (const KernelFamily family : cuda_backend().families)
+          for (const KernelEntry& entry : family())
+            if (entry.op == each.op.index() && entry.name.starts_with(chosen_))
+              add(each, entry, way, variants.wanted);
+    if (cuda::code_of(*device_).functions().size() >= kFunctionsAtOnce) finish();
+  }
+  void finish() {
+    functions_ += cuda::code_of(*device_).functions().size();
+    device_->load_code({});
+    for (const Run& run : waiting_)
+      if (runs_) compare(run);
+    waiting_.clear();
+    variants_.clear();
+  }
+
+  // Whether a kernel accepted the case, and why others did not.
+  const std::map<std::string, std::set<std::string>>& refused() const { return refused_; }
+  const std::set<std::string>& accepted() const { return accepted_; }
+  const std::map<std::string_view, int>& runs_of_kernels() const { return kernels_; }
+  size_t functions() const { return functions_; }
+
+ private:
+  struct Run {
+    std::string name, what;
+    const KernelEntry* entry;
+    Placement placement;
+    const std::vector<Tensor>* wanted;
+    MadeLayer made;
+  };
+
+  void add(const OpCase& each, const KernelEntry& entry, const Variant& way,
+           const std::vector<Tensor>& wanted) {
+    RunOptions options = way.options;
+    for (const Placement placement : kPlacements) {
+      options.placement = placement;
+      MadeLayer made(entry, *way.layer, *device_, options);
+      if (!made.why_not().empty()) {
+        refused_[each.name].insert(fmt::format("{}: {}", entry.name, made.why_not()));
+        continue;
+      }
+      accepted_.insert(each.name);
+      ++kernels_[entry.name];
+      waiting_.push_back({each.name, way.what, &entry, placement, &wanted, std::move(made)});
+    }
+  }
+  void compare(const Run& run) {
+    const auto complain = [&](const std::string& problem) {
+      ADD_FAILURE() << run.entry->name << ", " << run.what << ", " << name(run.placement) << ": "
+                    << problem << "\nagain: ANNEAL_OP_CASES=" << run.name << " cuda_op_suite_test";
+    };
+    try {
+      const RunResult got = run.made.run(1);
+      for (size_t i = 0; i < got.outputs.size(); ++i) {
+        const double tolerance = default_tolerance((*run.wanted)[i].dtype());
+        if (const auto problem = difference(got.outputs[i], (*run.wanted)[i], tolerance))
+          complain(fmt::format("output {}: {}", i, *problem));
+      }
+    } catch (const Error& error) {
+      complain(error.what());
+    }
+  }
+
+  std::unique_ptr<Device> device_;
+  bool runs_;
+  std::string chosen_;
+  std::vector<std::vector<Variants>> variants_;
+  std::vector<Run> waiting_;
+  std::map<std::string, std::set<std::string>> refused_;
+  std::set<std::string> accepted_;
+  std::map<std::string_view, int> kernels_;
+  size_t functions_ = 0;
+};
+
+TEST(CudaOpSuite, AgreesWithReference) {
+  const std::string wanted = setting("ANNEAL_OP_CASES", "");
+  const auto cpu = cpu_backend().open("cpu");
+  const std::string kernels = setting("ANNEAL_OP_KERNELS", "");
+  Batch batch(setting("ANNEAL_OP_DEVICE", "emulated"), kernels);
+  std::set<size_t> with_kernel;
+  for (const KernelFamily family : cuda_backend().families)
+    for (const KernelEntry& entry : family())
+      if (entry.name.starts_with(kernels)) with_kernel.insert(entry.op);
+  size_t chosen = 0;
+  for (const OpCase& each : op_cases()) {
+    if (!is_chosen(each.name, wanted) || !with_kernel.contains(each.op.index())) continue;
+    ++chosen;
+    batch.add(each, variants_of(each, *cpu, true));
+  }
+  batch.finish();
+  EXPECT_GT(chosen, 0u) << "there is no case \"" << wanted << "\"";
+  fmt::print("{} cases, {} functions\n", chosen, batch.functions());
+  for (const auto& [kernel, runs] : batch.runs_of_kernels()) fmt::print("{} {}\n", runs, kernel);
+  for (const auto& [name, reasons] : batch.refused()) {
+    if (batch.accepted().contains(name)) continue;
+    fmt::print("no kernel for {}\n", name);
+    for (const std::string& reason : reasons) fmt::print("  {}\n", reason);
+  }
+  if (!wanted.empty() || !kernels.empty()) return;
+  for (const KernelFamily family : cuda_backend().families)
+    for (const KernelEntry& entry : family())
+      EXPECT_TRUE(batch.runs_of_kernels().contains(entry.name)) << entry.name << " ran no case";
+}
+
+}  // namespace
+}  // namespace anneal::testing
