@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cstring>
 #include <map>
 #include <new>
@@ -12,6 +13,7 @@ namespace anneal::cuda {
 namespace {
 
 emulator::Index3 index_of(uint64_t number, const emulator::Index3& size) {
+  if (number < size.x) return {static_cast<unsigned>(number), 0, 0};
   const uint64_t plane = uint64_t{size.x} * size.y;
   return {static_cast<unsigned>(number % size.x), static_cast<unsigned>(number % plane / size.x),
           static_cast<unsigned>(number / plane)};
@@ -62,20 +64,20 @@ std::optional<EmulatedFault> BlockRunner::run(const EmulatedLaunch& launch) {
   if (fault_) {  // its fibers stand anywhere
     idle_.clear();
     begun_fibers_ = 0;
+    for (State& state : states_) {
+      state.copies.clear();
+      state.groups.clear();
+    }
   }
   return std::move(fault_);
 }
 
 void BlockRunner::run_block() {
   unstarted_ = live_ = threads_;
-  at_barrier_ = ready_count_ = 0;
+  at_barrier_ = at_warp_ = ready_count_ = 0;
   shared_.begin_block(++block_syncs_);
   warp_syncs_.fill(0);
-  for (uint32_t i = 0; i < threads_; ++i) {
-    states_[i].status = Status::kUnstarted;
-    states_[i].copies.clear();
-    states_[i].groups.clear();
-  }
+  for (uint32_t i = 0; i < threads_; ++i) states_[i].status = Status::kUnstarted;
   const size_t fiber = idle_fiber();
   const uint32_t first = *next();
   states_[first].fiber = fiber;
@@ -159,13 +161,14 @@ void BlockRunner::leave(Running& thread, bool ended) {
 
 void BlockRunner::end(Running& thread) {
   State& state = states_[thread.number];
-  finish_copies(thread, state.copies.size());
+  if (!state.copies.empty()) finish_copies(thread, state.copies.size());
+  state.groups.clear();
   state.status = Status::kDone;
   --live_;
   if (live_ != 0 && at_barrier_ == live_ && !barriers_differ_) release_barrier();
   // Those that wait for this thread's warp need not wait for this thread.
   const uint32_t warp = thread.number / kWarp * kWarp;
-  for (uint32_t i = warp; i < warp + kWarp && i < threads_; ++i)
+  for (uint32_t i = warp; at_warp_ != 0 && i < warp + kWarp && i < threads_; ++i)
     if (states_[i].status == Status::kAtWarp) complete_warp(i, thread);
   leave(thread, true);
 }
@@ -204,6 +207,7 @@ void BlockRunner::wait_for_warp(Running& thread, uint32_t mask, const char* what
           site);
   State& state = states_[thread.number];
   state.status = Status::kAtWarp;
+  ++at_warp_;
   state.site = site;
   state.what = what;
   state.mask = mask;
@@ -241,6 +245,7 @@ void BlockRunner::complete_warp(uint32_t any_lane, Running& current) {
     const uint32_t lane = reversed_ ? kWarp - 1 - k : k;
     if ((active >> lane & 1) != 0) make_ready(warp + lane);
   }
+  at_warp_ -= static_cast<uint32_t>(std::popcount(active));
 }
 
 void BlockRunner::finish_copies(Running& thread, size_t count) {

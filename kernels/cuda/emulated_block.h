@@ -111,7 +111,7 @@ class BlockRunner {
   const EmulatedLaunch* launch_ = nullptr;
   std::vector<emulator::Operand> operands_;
   emulator::Index3 block_{};
-  uint32_t threads_ = 0, unstarted_ = 0, live_ = 0, at_barrier_ = 0;
+  uint32_t threads_ = 0, unstarted_ = 0, live_ = 0, at_barrier_ = 0, at_warp_ = 0;
   emulator::Site barrier_{};      // of the first thread that waits
   bool barriers_differ_ = false;  // another waits elsewhere
   uint32_t block_syncs_ = 0;
