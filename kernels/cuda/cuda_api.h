@@ -97,7 +97,6 @@ enum : unsigned { CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2 };
   X(cuDeviceGet, cuDeviceGet, CUdevice*, int)                                                     \
   X(cuDeviceGetName, cuDeviceGetName, char*, int, CUdevice)                                       \
   X(cuDeviceGetAttribute, cuDeviceGetAttribute, int*, CUdevice_attribute, CUdevice)               \
-  X(cuDeviceGetPCIBusId, cuDeviceGetPCIBusId, char*, int, CUdevice)                               \
   X(cuDeviceTotalMem, cuDeviceTotalMem_v2, size_t*, CUdevice)                                     \
   X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, CUcontext*, CUdevice)                     \
   X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, CUdevice)                            \
@@ -132,9 +131,7 @@ enum : unsigned { CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2 };
   X(cuFuncGetAttribute, cuFuncGetAttribute, int*, CUfunction_attribute, CUfunction)               \
   X(cuFuncSetAttribute, cuFuncSetAttribute, CUfunction, CUfunction_attribute, int)                \
   X(cuLaunchKernel, cuLaunchKernel, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, \
-    unsigned, unsigned, CUstream, void**, void**)                                                 \
-  X(cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor,     \
-    int*, CUfunction, int, size_t)
+    unsigned, unsigned, CUstream, void**, void**)
 
 using nvrtcProgram = struct _nvrtcProgram*;
 enum nvrtcResult : unsigned { NVRTC_SUCCESS = 0, NVRTC_ERROR_COMPILATION = 6 };
@@ -173,7 +170,6 @@ struct nvmlMemory_t {
   X(nvmlSystemGetDriverVersion, nvmlReturn_t, char*, unsigned)                                 \
   X(nvmlDeviceGetCount_v2, nvmlReturn_t, unsigned*)                                            \
   X(nvmlDeviceGetHandleByIndex_v2, nvmlReturn_t, unsigned, nvmlDevice_t*)                      \
-  X(nvmlDeviceGetHandleByPciBusId_v2, nvmlReturn_t, const char*, nvmlDevice_t*)                \
   X(nvmlDeviceGetName, nvmlReturn_t, nvmlDevice_t, char*, unsigned)                            \
   X(nvmlDeviceGetMemoryInfo, nvmlReturn_t, nvmlDevice_t, nvmlMemory_t*)                        \
   X(nvmlDeviceGetUtilizationRates, nvmlReturn_t, nvmlDevice_t, nvmlUtilization_t*)             \

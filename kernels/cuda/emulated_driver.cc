@@ -158,12 +158,6 @@ void add_device(Driver& d) {
       if (size > 0) *fmt::format_to_n(name, size - 1, "emulated H100").out = '\0';
     });
   };
-  d.cuDeviceGetPCIBusId = [](char* id, int size, CUdevice device) {
-    return call([&](EmulatedMachine&) {
-      need_device(device);
-      if (size > 0) *fmt::format_to_n(id, size - 1, "0000:00:00.0").out = '\0';
-    });
-  };
   d.cuDeviceGetAttribute = [](int* value, CUdevice_attribute attribute, CUdevice device) {
     return call([&](EmulatedMachine&) {
       need_device(device);
@@ -448,16 +442,6 @@ void add_functions(Driver& d) {
     });
   };
   // By threads alone.
-  d.cuOccupancyMaxActiveBlocksPerMultiprocessor = [](int* blocks, CUfunction function, int threads,
-                                                     size_t shared_bytes) {
-    return within([&](EmulatedContext& c) {
-      as_function(c, function);
-      if (threads < 1 || shared_bytes > kMostShared) refuse(CUDA_ERROR_INVALID_VALUE, "too large");
-      constexpr size_t kReserved = 1024;
-      *blocks =
-          std::min({32, 2048 / threads, static_cast<int>(228 * 1024 / (shared_bytes + kReserved))});
-    });
-  };
 }
 
 }  // namespace
