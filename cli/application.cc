@@ -53,6 +53,7 @@ int parse_and_run(int argc, const char* const* argv) {
   add_eval_command(application, action);
   add_inspect_command(application, action);
   add_passes_command(application, action);
+  add_devices_command(application, action);
   try {
     application.parse(argc, argv);
   } catch (const CLI::Success& help_or_version) {
