@@ -27,7 +27,7 @@ struct BuildFlags {
   std::string model, output, report, dump_graph;
   ShapeFlags shapes;
   std::vector<std::string> targets = {"cpu"}, skip;
-  bool verbose = false, quiet = false;
+  bool allow_fallback = true, verbose = false, quiet = false;
 };
 
 double milliseconds_since(Clock::time_point start) {
@@ -110,6 +110,7 @@ int build_engine(const BuildFlags& flags) {
   BuildOptions options;
   options.targets = flags.targets;
   options.passes.skip = flags.skip;
+  options.allow_fallback = flags.allow_fallback;
   options.progress = [&](std::string_view what) { progress.say(what); };
   options.after_pass = [&](const Pass& pass, const Graph& graph, bool changed,
                            double milliseconds) {
@@ -204,6 +205,8 @@ void add_build_command(CLI::App& application, Action& action) {
       ->type_name("FILE");
   command->add_option("--report", flags->report, "Write times of the build and its passes as JSON")
       ->type_name("FILE");
+  command->add_flag("!--no-fallback", flags->allow_fallback,
+                    "Fail, naming each, if layers would run on the CPU though the target is a GPU");
   command->add_flag("--list-passes", *list_passes, "List the optimizer's passes and end");
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
   command->add_flag("-q,--quiet", flags->quiet, "Print nothing on success");

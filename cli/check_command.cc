@@ -33,7 +33,7 @@ struct CheckFlags {
   std::string tolerances, known_failures, json, filter;
   double rtol = 1e-3, atol = 1e-5, time_limit = 300;
   int jobs = 0, threads = 1;
-  bool verbose = false, quiet = false;
+  bool allow_fallback = true, verbose = false, quiet = false;
 };
 
 // One case for one target, with the tolerance that the tables give it.
@@ -146,7 +146,7 @@ class CheckRun {
         continue;
       }
       for (const std::string& target : flags_.targets) {
-        CaseOptions options{target, flags_.skip, flags_.threads,
+        CaseOptions options{target, flags_.allow_fallback, flags_.skip, flags_.threads,
                             tolerance_for(test.name, flags_, tables_, noise)};
         std::string name = test.name;
         if (flags_.targets.size() > 1) name += fmt::format(" ({})", target);
@@ -238,6 +238,8 @@ void add_check_command(CLI::App& application, Action& action) {
   command->add_option("--threads", flags->threads, "Most threads of one case; 0: one per core")
       ->capture_default_str()
       ->check(at_least(0));
+  command->add_flag("!--no-fallback", flags->allow_fallback,
+                    "A case fails if layers would run on the CPU though the target is a GPU");
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
   command->add_flag("-q,--quiet", flags->quiet, "Print only what is unexpected, and the last line");
   command->footer(kFooter);

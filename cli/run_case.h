@@ -12,6 +12,7 @@ namespace anneal {
 
 struct CaseOptions {
   std::string target = "cpu";
+  bool allow_fallback = true;
   std::vector<std::string> skip_passes;
   int threads = 1;
   Tolerance tolerance;

@@ -316,6 +316,7 @@ void check_with_bodies(const Plan& plan, std::span<const Tensor> weights, SizeTa
     if (slot.storage == Storage::kView) check_view_within_base(plan, slot);
   }
   check_ports(plan);
+  check_devices(plan, sizes);
   check_order(plan);
   check_lifetimes(plan);
   try {
@@ -323,7 +324,6 @@ void check_with_bodies(const Plan& plan, std::span<const Tensor> weights, SizeTa
   } catch (const Error& error) {
     refuse(error.what());
   }
-  check_devices(plan, sizes);
   for (size_t device = 0; is_static(plan) && device < plan.devices.size(); ++device)
     check_arena(plan, device);
   for (const Plan& body : plan.bodies)

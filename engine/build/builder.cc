@@ -47,6 +47,18 @@ std::vector<Optimized> optimize(Graph graph, const BuildOptions& options) {
   return result;
 }
 
+void refuse_fallbacks(const Plan& plan) {
+  std::string layers;
+  for (const Decision& decision : plan.decisions)
+    if (decision.stage == kFallback)
+      layers += fmt::format("\n  layer \"{}\": {}", decision.subject, decision.text);
+  if (!layers.empty())
+    fail(Code::kUnsupported,
+         fmt::format("target {} does not run everything itself, and falling back to the CPU is not "
+                     "allowed:{}",
+                     plan.target, layers));
+}
+
 }  // namespace
 
 EngineFile build(Graph graph, const BuildOptions& options) {
@@ -76,6 +88,7 @@ EngineFile build(Graph graph, const BuildOptions& options) {
       decisions.push_back({std::string(record.pass), record.subject, record.text});
     plan.decisions.insert(plan.decisions.begin(), decisions.begin(), decisions.end());
     record_vanished(values, plan);
+    if (!options.allow_fallback) refuse_fallbacks(plan);
     file.plans.push_back(std::move(plan));
   }
   file.weights = weights.take();

@@ -14,6 +14,8 @@ namespace anneal {
 struct BuildOptions {
   std::vector<std::string> targets = {"cpu"};
   PassOptions passes;
+  bool allow_fallback = true;  // false: fail with kUnsupported, naming each layer that would run on
+                               // the CPU though the target is another device
   bool reference = false;  // no passes, and of each op the reference kernel: what to compare with
   AfterPass after_pass;
   std::function<void(std::string_view what)> progress = [](std::string_view) {};

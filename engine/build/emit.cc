@@ -130,10 +130,15 @@ uint32_t Emitter::slot_of(ValueId value, size_t place) {
     emit_sizes(graph_.layer(info.producer));
     return slot_of(value, place);
   }
-  const uint32_t from = dense(homes.by_place[homes.first]);
+  const uint32_t home = homes.by_place[homes.first];
+  const auto direct = direct_outputs_.find(value);
+  const bool to_port = place == host() && direct != direct_outputs_.end();
+  const uint32_t from = to_port ? row_major(home) : dense(home);
   const Slot there = plan_.slots[from];
-  const uint32_t here = new_slot(fmt::format("{}/{}", info.name, places_[place].device->target()),
-                                 there.type, there.strides, Storage::kArena, place);
+  const uint32_t here =
+      to_port ? plan_.outputs[direct->second]
+              : new_slot(fmt::format("{}/{}", info.name, places_[place].device->target()),
+                         there.type, there.strides, Storage::kArena, place);
   emit_transfer(from, here);
   return homes_of(value).by_place[place] = here;
 }
@@ -420,10 +425,6 @@ void Emitter::emit_layer(const Layer& layer, const Layouts::OfLayer& choice) {
 void Emitter::emit_missing_outputs() {
   for (size_t i = 0; i < graph_.outputs().size(); ++i) {
     const ValueId value = graph_.outputs()[i].value;
-    if (const size_t place = place_of(value); place != host()) {
-      emit_transfer(row_major(homes_of(value).by_place[place]), plan_.outputs[i]);
-      continue;
-    }
     const uint32_t slot = slot_of(value, host());
     if (slot != plan_.outputs[i])
       emit_copy(slot, plan_.outputs[i], graph_.outputs()[i].name + "/output");
