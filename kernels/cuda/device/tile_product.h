@@ -190,7 +190,8 @@ __device__ void tile_product(const A& a, const B& b, const Result& result, Index
       for (int i = 0; i < Tile::kThreadRows * Tile::kThreadColumns; ++i)
         if (slice < half) {
           Acc& sum = sums[i / Tile::kThreadColumns][i % Tile::kThreadColumns];
-          sum = op::add(sum, memory[i * pitch + mine]);
+          const Acc other = memory[i * pitch + mine];
+          sum = op::add(sum, other);
         }
       __syncthreads();
     }

@@ -1,0 +1,308 @@
+// Whole engines on a GPU: the emulated one, or the card that ANNEAL_TEST_DEVICE names ("cuda").
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <thread>
+
+#include "anneal/kernels/cuda/backend.h"
+#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/engine/graphs.h"
+#include "anneal/tests/error_of.h"
+
+namespace anneal::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string test_device() {
+  const char* const device = std::getenv("ANNEAL_TEST_DEVICE");
+  return device ? device : "emulated";
+}
+
+// What engines for the test's device are built for.
+std::string test_target() {
+  const std::string device = test_device();
+  return device == "emulated" ? device : cuda_backend().open(device)->target();
+}
+
+EngineFile build_for(std::string_view text, std::vector<std::string> targets) {
+  BuildOptions options;
+  options.targets = std::move(targets);
+  return build_text(text, options);
+}
+
+std::shared_ptr<const Engine> load_on(const EngineFile& file, const std::string& device) {
+  const auto bytes = std::make_shared<std::vector<std::byte>>(save(file));
+  return Engine::make(load_engine_file(*bytes, bytes), {.device = device});
+}
+
+std::shared_ptr<const Engine> gpu_engine(std::string_view text) {
+  return load_on(build_for(text, {test_target()}), test_device());
+}
+
+void expect_near(const std::map<std::string, std::vector<float>>& got,
+                 const std::map<std::string, std::vector<float>>& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (const auto& [name, values] : wanted) {
+    ASSERT_EQ(got.at(name).size(), values.size()) << name;
+    for (size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(got.at(name)[i], values[i], 1e-4 * (1 + std::abs(values[i])))
+          << name << ", element " << i;
+  }
+}
+
+std::vector<std::string> kernels_on_cpu(const Plan& plan) {
+  std::vector<std::string> kernels;
+  for (const Step& step : plan.steps)
+    if (step.device + 1u == plan.devices.size()) kernels.push_back(step.kernel);
+  return kernels;
+}
+
+TEST(GpuEngine, ANetOfConvolutionsRunsOnTheDeviceAlone) {
+  const auto engine = gpu_engine(kConvNet);
+  EXPECT_THAT(kernels_on_cpu(engine->plan()), ::testing::IsEmpty());
+  EXPECT_THAT(engine->remarks(), ::testing::IsEmpty());
+  ExecutionContext context(engine);
+  // The second run at the same shapes is recorded, the third one played.
+  for (uint32_t seed = 1; seed <= 4; ++seed) {
+    const std::vector<Tensor> inputs = {random_f32({1, 3, 9, 7}, seed)};
+    expect_near(run(context, *engine, inputs), reference(kConvNet, inputs));
+  }
+}
+
+// A Cumulative has no kernel on GPUs: it stands between two layers that have.
+constexpr std::string_view kMixedNet = R"txt(
+graph mixed_net(x: f32[4,6], y: f32[6])
+  const m: f32[6,8] = random(1)
+  a = Pointwise(x, y) program="(f32,f32)->(f32) add($0,$1)"
+  s = Cumulative(a, i64{1})
+  g = MatMul(s, m)
+  b = Pointwise(s) program="(f32)->(f32) mul($0,2f32)"
+  return g, b, a as sums, x as same
+)txt";
+
+TEST(GpuEngine, LayersWithoutAKernelRunOnTheCpuAndSayWhy) {
+  const EngineFile file = build_for(kMixedNet, {test_target()});
+  const Plan& plan = file.plans[0];
+  size_t fallbacks = 0, transfers = 0;
+  for (const Decision& decision : plan.decisions) {
+    if (decision.stage != kFallback) continue;
+    ++fallbacks;
+    EXPECT_EQ(decision.subject, "s");
+    EXPECT_THAT(decision.text, AllOf(HasSubstr("Cumulative"), HasSubstr("no kernel")));
+  }
+  for (const Step& step : plan.steps) transfers += step.kernel == kTransfer ? 1 : 0;
+  EXPECT_EQ(fallbacks, 1u);
+  EXPECT_EQ(transfers,
+            2u /* x, y */ + 2 /* to s and back */ + 3 /* g, b, sums */ - 1 /* a = sums */);
+  const auto engine = load_on(file, test_device());
+  ExecutionContext context(engine);
+  for (uint32_t seed = 1; seed <= 3; ++seed) {
+    const std::vector<Tensor> inputs = {random_f32({4, 6}, seed), random_f32({6}, seed + 9)};
+    expect_near(run(context, *engine, inputs), reference(kMixedNet, inputs));
+  }
+}
+
+TEST(GpuEngine, ShapesComeAndGo) {
+  const auto engine = gpu_engine(kDynamicNet);
+  ExecutionContext context(engine, {.kept_shapes = 2});
+  for (const int64_t batch : {3, 16, 1, 3, 3, 5, 16, 16, 16, 3}) {
+    const std::vector<Tensor> inputs = {random_f32({batch, 6}, static_cast<uint32_t>(batch)),
+                                        random_f32({batch, 6}, 7)};
+    expect_near(run(context, *engine, inputs), reference(kDynamicNet, inputs));
+  }
+}
+
+TEST(GpuEngine, SizesThatValuesDecideStayOnTheCpu) {
+  const auto engine = gpu_engine(kLateNet);
+  ExecutionContext context(engine);
+  for (const int64_t rows : {2, 5}) {
+    const std::vector<Tensor> inputs = {random_f32({3}, 1), tensor_i64({rows, 3})};
+    expect_near(run(context, *engine, inputs), reference(kLateNet, inputs));
+  }
+}
+
+TEST(GpuEngine, BodiesOfControlFlowRunOnTheCpu) {
+  const auto engine = gpu_engine(kBodiesNet);
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = {random_f32({3}, 1), random_f32({5, 3}, 2)};
+  const auto cpu = load_on(build_for(kBodiesNet, {"cpu"}), "cpu");
+  ExecutionContext on_cpu(cpu);
+  const auto wanted = run(on_cpu, *cpu, inputs);
+  for (int i = 0; i < 3; ++i) expect_near(run(context, *engine, inputs), wanted);
+}
+
+TEST(GpuEngine, AnEngineForCardsAndCpusGivesTheSameOnBoth) {
+  const EngineFile file = build_for(kConvNet, {"sm_90", "cpu"});
+  ASSERT_EQ(file.plans.size(), 2u);
+  EXPECT_FALSE(file.plans[0].code.empty());
+  const std::vector<Tensor> inputs = {random_f32({1, 3, 9, 7}, 3)};
+  const auto wanted = reference(kConvNet, inputs);
+  for (const std::string& device : {std::string("cpu"), test_device()}) {
+    const auto engine = load_on(file, device);
+    EXPECT_EQ(engine->plan().target, device == "cpu" ? "cpu" : "sm_90");
+    ExecutionContext context(engine);
+    expect_near(run(context, *engine, inputs), wanted);
+  }
+}
+
+// Of an engine file, code is only as good as its digest says: what does not fit is made again.
+TEST(GpuEngine, CodeThatIsNotTheKernelsOwnIsNotUsed) {
+  EngineFile file = build_for(kConvNet, {"sm_90"});
+  const std::vector<Tensor> inputs = {random_f32({1, 3, 9, 7}, 3)};
+  for (std::byte& byte : std::span(file.plans[0].code).subspan(8)) byte ^= std::byte{0x55};
+  const auto engine = load_on(file, test_device());
+  ExecutionContext context(engine);
+  expect_near(run(context, *engine, inputs), reference(kConvNet, inputs));
+}
+
+TEST(GpuEngine, HalfPrecisionStaysInItsTypes) {
+  constexpr std::string_view kHalfNet = R"txt(
+graph half_net(x: f16[1,8,6,6])
+  const w: f16[16,8,3,3] = random(1)
+  const m: f16[16,10] = random(2)
+  c = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  r = Pointwise(c) program="(f16)->(f16) max($0,0f32)"
+  p = Reduce(r, i64{2,3}) kind=mean keepdims=false
+  g = MatMul(p, m)
+  y = Pointwise(g) program="(f16)->(f32) $0"
+  return y
+)txt";
+  const EngineFile file = build_for(kHalfNet, {"cpu", test_target()});
+  ASSERT_EQ(file.plans.size(), 2u);
+  const auto halves = [](const Plan& plan) {
+    return std::count_if(plan.slots.begin(), plan.slots.end(), [](const Slot& slot) {
+      return slot.type.dtype == DataType::kF16 && slot.storage == Storage::kArena;
+    });
+  };
+  EXPECT_EQ(halves(file.plans[0]), 0);
+  EXPECT_GE(halves(file.plans[1]), 3);
+  const Tensor x = random_f32({1, 8, 6, 6}, 5);
+  Tensor::Fresh half = Tensor::allocate(DataType::kF16, x.dims());
+  for (int64_t i = 0; i < x.count(); ++i)
+    store_scalar(DataType::kF16,
+                 Scalar::of(std::round(x.as<float>()[static_cast<size_t>(i)] * 64) / 64),
+                 half.data.data() + 2 * i);
+  const std::vector<Tensor> inputs = {half.tensor};
+  const auto wanted = reference(kHalfNet, inputs);
+  const auto engine = load_on(file, test_device());
+  ExecutionContext context(engine);
+  const auto got = run(context, *engine, inputs);
+  for (size_t i = 0; i < wanted.at("y").size(); ++i)
+    EXPECT_NEAR(got.at("y")[i], wanted.at("y")[i], 0.03 * (1 + std::abs(wanted.at("y")[i])));
+}
+
+TEST(GpuEngine, WatchedValuesAreThoseOfTheModel) {
+  const auto engine = gpu_engine(kConvNet);
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = {random_f32({1, 3, 9, 7}, 3)};
+  const auto wanted = reference(kConvNet, inputs);
+  std::map<std::string, std::vector<float>> told;
+  context.observe([&](const Observed& observed) {
+    if (observed.value.dtype == DataType::kF32)
+      told[std::string(observed.name)] = elements(observed.value);
+  });
+  static_cast<void>(run(context, *engine, inputs));
+  context.observe({});
+  ASSERT_TRUE(told.contains("s"));
+  expect_near({{"features", told["s"]}}, {{"features", wanted.at("features")}});
+  expect_near(run(context, *engine, inputs), wanted);
+}
+
+TEST(GpuEngine, AProfileNamesEveryStep) {
+  const auto engine = gpu_engine(kConvNet);
+  ExecutionContext context(engine);
+  context.set_input("x", random_f32({1, 3, 9, 7}, 3).view());
+  const std::vector<StepTime> times = context.profile();
+  ASSERT_EQ(times.size(), engine->plan().steps.size());
+  for (const StepTime& time : times) {
+    EXPECT_GE(time.microseconds, 0) << time.step;
+    EXPECT_EQ(time.times, 1) << time.step;
+  }
+}
+
+TEST(GpuEngine, TheMemoryLimitIsKept) {
+  constexpr std::string_view kGrowing = R"txt(
+size N in 1..100000 opt 1
+graph growing(x: f32[N,64])
+  a = Reduce(x, i64{1}) kind=max
+  b = Pointwise(x, a) program="(f32,f32)->(f32) sub($0,$1)"
+  c = Softmax(b) axis=1
+  return c
+)txt";
+  const auto engine = gpu_engine(kGrowing);
+  ExecutionContext context(engine, {.memory_limit = 1 << 20, .prepare_declared = false});
+  const auto run_rows = [&](int64_t rows) {
+    const std::vector<Tensor> inputs = {random_f32({rows, 64}, 1)};
+    expect_near(run(context, *engine, inputs), reference(kGrowing, inputs));
+  };
+  run_rows(10);
+  const std::string error = error_of([&] { run_rows(50000); });
+  EXPECT_THAT(error, AllOf(HasSubstr("the memory limit is 1048576"), HasSubstr("bytes")));
+  run_rows(20);
+}
+
+TEST(GpuEngine, ContextsOnManyThreadsDoNotDisturbEachOther) {
+  const auto engine = gpu_engine(kConvNet);
+  std::vector<std::string> problems(4);
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < problems.size(); ++t)
+    threads.emplace_back([&, t] {
+      try {
+        ExecutionContext context(engine);
+        const std::vector<Tensor> inputs = {random_f32({1, 3, 9, 7}, t)};
+        const auto wanted = reference(kConvNet, inputs);
+        for (int i = 0; i < 3; ++i) {
+          const auto got = run(context, *engine, inputs);
+          for (const auto& [name, values] : wanted)
+            for (size_t k = 0; k < values.size(); ++k)
+              if (std::abs(got.at(name)[k] - values[k]) > 1e-3f) problems[t] = name;
+        }
+      } catch (const std::exception& error) {
+        problems[t] = error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& problem : problems) EXPECT_EQ(problem, "");
+}
+
+TEST(GpuPlan, ForgedTransfersAreRefused) {
+  const EngineFile good = build_for(kMixedNet, {"sm_90"});
+  const auto transfer_of = [](EngineFile& file) -> Step& {
+    for (Step& step : file.plans[0].steps)
+      if (step.kernel == kTransfer) return step;
+    throw std::logic_error("no transfer");
+  };
+  const auto refusal = [&](auto&& forge) {
+    EngineFile file = good;
+    forge(file, transfer_of(file));
+    return error_of([&] { static_cast<void>(load_on(file, "cpu")); });
+  };
+  EXPECT_THAT(refusal([](EngineFile&, Step& step) {
+                step.inputs = {step.inputs[0], step.inputs[0]};
+              }),
+              HasSubstr("copy one slot to one slot"));
+  EXPECT_THAT(refusal([](EngineFile&, Step& step) { step.device = 1; }),
+              HasSubstr("between the CPU and its device"));
+  EXPECT_THAT(refusal([](EngineFile&, Step& step) {
+                step.op = Pointwise{parse_program("(f32)->(f32) neg($0)")};
+              }),
+              HasSubstr("computes while it copies"));
+  EXPECT_THAT(refusal([](EngineFile& file, Step& step) {
+                file.plans[0].slots[step.outputs[0]].device = 1;
+              }),
+              HasSubstr("device"));
+  EXPECT_THAT(
+      refusal([](EngineFile& file, Step& step) { file.plans[0].slots[step.inputs[0]].device = 0; }),
+      HasSubstr("device"));
+  EXPECT_THAT(refusal([](EngineFile& file, Step&) { file.plans[0].arena_bytes.pop_back(); }),
+              HasSubstr("arenas"));
+  EXPECT_THAT(refusal([](EngineFile& file, Step&) { file.plans[0].devices[1] = "sm_90"; }),
+              HasSubstr("no CPU"));
+}
+
+}  // namespace
+}  // namespace anneal::testing
