@@ -1,7 +1,7 @@
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 
-.PHONY: demo build test test-asan test-all bench bench-kernels format lint install deps checks
+.PHONY: demo build test test-asan test-emulated test-tsan test-all gpu-bundle test-gpu-bundle bench bench-kernels format lint install deps checks
 
 build: deps build-release
 
@@ -25,11 +25,27 @@ test: checks build-release
 test-asan: checks build-asan
 	@ctest --preset asan -j $(JOBS)
 
+# Everything on the emulated GPU, under the address and undefined-behaviour sanitizers: the kernels' own
+# text as well as the code around it.
+test-emulated: checks build-asan
+	@ctest --preset emulated -j $(JOBS)
+
 # The sanitizer does not see what libgomp, which oneDNN brings, does to order threads.
 test-tsan: build-tsan
 	@ctest --preset tsan -j $(JOBS)
 
-test-all: test test-asan test-tsan
+test-all: test test-asan test-emulated test-tsan test-gpu-bundle
+
+# What a machine with an NVIDIA card needs to run the GPU suite: docs/gpu.md.
+VERSION := $(shell sed -n 's/^project(anneal VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+
+gpu-bundle: build-release
+	@cmake/deps.sh patchelf python3-onnx
+	@cmake --build --preset release -j $(JOBS) --target anneal_gpu_times
+	@bench/gpu/make_bundle.sh build/release
+
+test-gpu-bundle: gpu-bundle
+	@tests/gpu_bundle_test.py dist/anneal-gpu-$(VERSION).tar.gz
 
 demo: build-release
 	@samples/glyphs/demo.sh
