@@ -15,12 +15,15 @@ constexpr uint64_t kPage = 4096;
 constexpr uint64_t kOffset = 256;
 constexpr size_t kFreedKept = 256;
 
+// Of the mapping: a page that cannot be touched, the bytes, and another such page.
+uint64_t mapped_bytes(uint64_t bytes) {
+  return (kOffset + bytes + kPage - 1) / kPage * kPage + 2 * kPage;
+}
+
 }  // namespace
 
-// A page that cannot be touched, the bytes, and another such page.
 EmulatedMemory::Mapping EmulatedMemory::mapping_of(const Allocation& allocation) {
-  const uint64_t inside = (kOffset + allocation.bytes + kPage - 1) / kPage * kPage;
-  return {host(allocation.begin) - kOffset - kPage, inside + 2 * kPage};
+  return {host(allocation.begin) - kOffset - kPage, mapped_bytes(allocation.bytes)};
 }
 
 EmulatedMemory::~EmulatedMemory() {
@@ -32,7 +35,7 @@ EmulatedMemory::~EmulatedMemory() {
 
 uint64_t EmulatedMemory::allocate(uint64_t bytes) {
   if (bytes > limit_ - used_) return 0;
-  const size_t mapped = mapping_of({device(0), bytes, true}).bytes;
+  const size_t mapped = mapped_bytes(bytes);
   void* const at =
       mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return 0;
