@@ -147,7 +147,10 @@ void BlockRunner::leave(Running& thread, bool ended) {
     return;
   }
   const std::optional<uint32_t> chosen = next();
-  if (!chosen) deadlock(thread);
+  if (!chosen) {
+    fault_ = deadlock();
+    give_up(thread);
+  }
   State& state = states_[*chosen];
   if (state.status == Status::kReady) {
     if (ended) idle_.push_back(own);
@@ -200,11 +203,13 @@ void BlockRunner::release_barrier() {
 void BlockRunner::wait_for_warp(Running& thread, uint32_t mask, const char* what, Complete complete,
                                 void* given, emulator::Site site, bool only_whole_warp) {
   const uint32_t lane = thread.number % kWarp;
-  if ((mask >> lane & 1) == 0)
-    fault(thread, CUDA_ERROR_LAUNCH_FAILED,
-          fmt::format("calls {} with the mask {:#010x}, which does not name its lane {}", what,
-                      mask, lane),
-          site);
+  if ((mask >> lane & 1) == 0) {
+    take_fault(thread, CUDA_ERROR_LAUNCH_FAILED,
+               fmt::format("calls {} with the mask {:#010x}, which does not name its lane {}", what,
+                           mask, lane),
+               site);
+    give_up(thread);
+  }
   State& state = states_[thread.number];
   state.status = Status::kAtWarp;
   ++at_warp_;
@@ -232,11 +237,12 @@ void BlockRunner::complete_warp(uint32_t any_lane, Running& current) {
     active |= 1u << lane;
     given[lane] = state.given;
   }
-  if (example.only_whole_warp && active != kWholeWarp)
-    give_up(current,
-            fault_of(any_lane, CUDA_ERROR_LAUNCH_FAILED,
-                     fmt::format("calls {} in a warp of fewer than 32 threads", example.what),
-                     example.site));
+  if (example.only_whole_warp && active != kWholeWarp) {
+    fault_ = fault_of(any_lane, CUDA_ERROR_LAUNCH_FAILED,
+                      fmt::format("calls {} in a warp of fewer than 32 threads", example.what),
+                      example.site);
+    give_up(current);
+  }
   if (example.complete != nullptr)
     example.complete(*this, given, active);
   else
@@ -291,18 +297,12 @@ EmulatedFault BlockRunner::fault_of(uint32_t thread, CUresult code, const std::s
                       text_of(index_of(thread, launch_->block)), what, place(site))};
 }
 
-void BlockRunner::fault(Running& thread, CUresult code, const std::string& what,
-                        emulator::Site site) {
-  give_up(thread, fault_of(thread.number, code, what, site));
-}
-
-void BlockRunner::give_up(Running& current, EmulatedFault fault) {
-  fault_ = std::move(fault);
+void BlockRunner::give_up(Running& current) {
   switch_fiber(fibers_[states_[current.number].fiber], fibers_.host(), true);
   __builtin_unreachable();
 }
 
-void BlockRunner::deadlock(Running& current) {
+EmulatedFault BlockRunner::deadlock() const {
   std::map<std::pair<std::string, int>, uint32_t> waiting;  // by what and line: how many
   std::map<int, emulator::Site> sites;
   uint32_t done = 0;
@@ -317,9 +317,9 @@ void BlockRunner::deadlock(Running& current) {
   for (const auto& [where, count] : waiting)
     text += fmt::format("{}{} of {} threads wait at {} [{}]", text.empty() ? "" : ", ", count,
                         threads_, where.first, place(sites[where.second]));
-  give_up(current, {CUDA_ERROR_LAUNCH_FAILED,
-                    fmt::format("{}, block {} waits for ever: {}, {} are done",
-                                launch_->function->name, text_of(block_), text, done)});
+  return {CUDA_ERROR_LAUNCH_FAILED,
+          fmt::format("{}, block {} waits for ever: {}, {} are done", launch_->function->name,
+                      text_of(block_), text, done)};
 }
 
 }  // namespace anneal::cuda

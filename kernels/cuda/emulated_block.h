@@ -92,12 +92,16 @@ class BlockRunner {
   void wait_for_block(Running& thread, emulator::Site site);
   void wait_for_warp(Running& thread, uint32_t mask, const char* what, Complete complete,
                      void* given, emulator::Site site, bool only_whole_warp = false);
-  [[noreturn]] void fault(Running& thread, CUresult code, const std::string& what,
-                          emulator::Site site);
-  [[noreturn]] void deadlock(Running& current);
-  [[noreturn]] void give_up(Running& current, EmulatedFault fault);
+  // A fault is taken down, then the block is given up from the thread that runs: its frames stay as
+  // they are, so that nothing in them may own memory.
   EmulatedFault fault_of(uint32_t thread, CUresult code, const std::string& what,
                          emulator::Site site) const;
+  void take_fault(const Running& thread, CUresult code, const std::string& what,
+                  emulator::Site site) {
+    fault_ = fault_of(thread.number, code, what, site);
+  }
+  EmulatedFault deadlock() const;
+  [[noreturn]] void give_up(Running& current);
   std::string place(emulator::Site site) const;
 
   const EmulatedMemory& memory_;

@@ -153,44 +153,53 @@ struct EmulatorCalls {
     const EmulatedMemory& memory = running.runner->memory_;
     const uint64_t address = given.begin == BlockRunner::kUnbound ? at : EmulatedMemory::device(at);
     const bool misaligned = at % bytes != 0;
-    running.runner->fault(
+    running.runner->take_fault(
         running, misaligned ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_ILLEGAL_ADDRESS,
         fmt::format(
             "{} {} bytes: {}{}", access == Access::kRead ? "reads" : "accesses", bytes,
             memory.describe(address),
             misaligned ? fmt::format(", at an address that is no multiple of {}", bytes) : ""),
         site);
+    running.runner->give_up(running);
   }
   static SharedArray* declare_shared(Thread& thread, const void* key, Address bytes,
                                      unsigned element, const char* name, Site site) {
     Running& running = of(thread);
-    std::string why_not;
-    auto* array = running.runner->shared_.declare(key, bytes, element, name, why_not);
-    if (array == nullptr) running.runner->fault(running, CUDA_ERROR_LAUNCH_FAILED, why_not, site);
-    return array;
+    {
+      std::string why_not;
+      auto* array = running.runner->shared_.declare(key, bytes, element, name, why_not);
+      if (array != nullptr) return array;
+      running.runner->take_fault(running, CUDA_ERROR_LAUNCH_FAILED, why_not, site);
+    }
+    running.runner->give_up(running);
   }
-  static void refuse_shared(Running& running, const std::string& wrong, Address at, unsigned bytes,
-                            Site site) {
-    if (wrong.empty()) return;
-    running.runner->fault(
+  // True if there is none.
+  static bool take_shared_fault(const Running& running, const std::string& wrong, Address at,
+                                unsigned bytes, Site site) {
+    if (wrong.empty()) return true;
+    running.runner->take_fault(
         running, at % bytes != 0 ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_LAUNCH_FAILED, wrong,
         site);
+    return false;
   }
   static void shared(Thread& thread, const SharedArray* array, Address at, unsigned bytes,
                      Access access, Site site) {
     Running& running = of(thread);
     BlockRunner& runner = *running.runner;
-    refuse_shared(running,
-                  runner.shared_.access(*array, at, bytes, access, site.line, runner.now(running)),
-                  at, bytes, site);
+    if (!take_shared_fault(
+            running,
+            runner.shared_.access(*array, at, bytes, access, site.line, runner.now(running)), at,
+            bytes, site))
+      runner.give_up(running);
   }
   static void copy_async(Thread& thread, const SharedArray* array, Address to, Address from,
                          unsigned bytes, Site site) {
     Running& running = of(thread);
     BlockRunner& runner = *running.runner;
-    refuse_shared(running,
-                  runner.shared_.begin_copy(*array, to, bytes, site.line, runner.now(running)), to,
-                  bytes, site);
+    if (!take_shared_fault(
+            running, runner.shared_.begin_copy(*array, to, bytes, site.line, runner.now(running)),
+            to, bytes, site))
+      runner.give_up(running);
     runner.states_[running.number].copies.push_back({array, to, from, bytes, site.line});
   }
   static void copy_async_commit(Thread& thread) {
@@ -216,9 +225,11 @@ struct EmulatorCalls {
   static Address shuffle(Thread& thread, Shuffle kind, unsigned mask, Address bits, int operand,
                          int width, Site site) {
     Running& running = of(thread);
-    if (width < 1 || width > 32 || (width & (width - 1)) != 0)
-      running.runner->fault(running, CUDA_ERROR_LAUNCH_FAILED,
-                            fmt::format("shuffles with a width of {}", width), site);
+    if (width < 1 || width > 32 || (width & (width - 1)) != 0) {
+      running.runner->take_fault(running, CUDA_ERROR_LAUNCH_FAILED,
+                                 fmt::format("shuffles with a width of {}", width), site);
+      running.runner->give_up(running);
+    }
     constexpr const char* kNames[] = {"__shfl_sync", "__shfl_up_sync", "__shfl_down_sync",
                                       "__shfl_xor_sync"};
     ShuffleLane lane{

@@ -114,6 +114,18 @@ void switch_fiber(Fiber& from, Fiber& to, [[maybe_unused]] bool ends) {
 #endif
 }
 
+namespace {
+
+// What an abandoned stack marked as not to be touched.
+void forget_marks([[maybe_unused]] const Fiber& fiber) {
+#if defined(__SANITIZE_ADDRESS__)
+  const size_t page = static_cast<size_t>(getpagesize());
+  __asan_unpoison_memory_region(fiber.stack + 2 * page, kBytes - 2 * page);
+#endif
+}
+
+}  // namespace
+
 void fiber_started() {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
@@ -125,6 +137,7 @@ Fibers::~Fibers() {
 #if defined(__SANITIZE_THREAD__)
     if (fiber.sanitizer_state != nullptr) __tsan_destroy_fiber(fiber.sanitizer_state);
 #endif
+    forget_marks(fiber);
     munmap(fiber.stack, kBytes);
   }
 }
@@ -162,11 +175,7 @@ Fiber& Fibers::add() {
 }
 
 void Fibers::prepare(Fiber& fiber, void (*run)()) {
-#if defined(__SANITIZE_ADDRESS__)
-  // What an abandoned stack marked as not to be touched.
-  const size_t page = static_cast<size_t>(getpagesize());
-  __asan_unpoison_memory_region(fiber.stack + 2 * page, kBytes - 2 * page);
-#endif
+  forget_marks(fiber);
   set_start(fiber, run);
 }
 
