@@ -83,12 +83,13 @@ Made make_anchor(AnchorParts parts, const Request& request) {
   return {std::make_unique<AnchorKernel>(std::move(parts)), {}};
 }
 
-Geometry blocks_of(int64_t blocks, int threads) {
+Geometry blocks_of(int64_t blocks, int threads, int shared_bytes) {
   if (blocks > std::numeric_limits<int32_t>::max())
     fail(anneal::Code::kUnsupported, fmt::format("a grid of {} blocks", blocks));
   Geometry geometry;
   geometry.grid[0] = static_cast<uint32_t>(blocks);
   geometry.block[0] = static_cast<uint32_t>(threads);
+  geometry.shared_bytes = static_cast<uint32_t>(shared_bytes);
   return geometry;
 }
 

@@ -54,6 +54,6 @@ class AnchorKernel final : public Kernel {
 Made make_anchor(AnchorParts parts, const Request& request);
 
 // Blocks in one row. Fails with kUnsupported if a grid cannot have as many.
-Geometry blocks_of(int64_t blocks, int threads);
+Geometry blocks_of(int64_t blocks, int threads, int shared_bytes = 0);
 
 }  // namespace anneal::cuda

@@ -10,8 +10,8 @@ namespace {
 
 constexpr KernelFamily kFamilies[] = {
     cuda::conv_depthwise_entries,  //
-    cuda::conv_direct_entries,     //
-    cuda::matmul_simt_entries,     //
+    cuda::conv_entries,            //
+    cuda::matmul_entries,          //
     cuda::pool_entries,            //
     cuda::pointwise_entries,       //
     cuda::reduce_entries,          //

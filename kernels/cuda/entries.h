@@ -8,8 +8,8 @@ namespace anneal::cuda {
 
 std::span<const KernelEntry> assembly_entries();
 std::span<const KernelEntry> conv_depthwise_entries();
-std::span<const KernelEntry> conv_direct_entries();
-std::span<const KernelEntry> matmul_simt_entries();
+std::span<const KernelEntry> conv_entries();
+std::span<const KernelEntry> matmul_entries();
 std::span<const KernelEntry> movement_entries();
 std::span<const KernelEntry> pointwise_entries();
 std::span<const KernelEntry> pool_entries();

@@ -37,7 +37,7 @@ bool fits(const TileConfig& config, size_t accumulator_bytes) {
 
 // In seconds, roughly: what one multiprocessor spends on its blocks.
 double cost(const TileConfig& c, const ProductSizes& sizes, const DeviceSpec& spec) {
-  const int64_t blocks = block_count(c, sizes);
+  const int64_t blocks = block_count(sizes, c.rows, c.columns);
   const int64_t pieces = std::max<int64_t>(ceil_div(sizes.depth, c.depth), 1);
   // That one multiprocessor gets.
   const int64_t most_blocks = std::max<int64_t>(ceil_div(blocks, spec.multiprocessors), 1);
@@ -98,9 +98,8 @@ std::optional<TileConfig> tile_for(const ProductSizes& sizes, const DeviceSpec& 
   return std::nullopt;
 }
 
-int64_t block_count(const TileConfig& config, const ProductSizes& sizes) {
-  return ceil_div(sizes.rows, config.rows) * ceil_div(sizes.columns, config.columns) *
-         sizes.batches;
+int64_t block_count(const ProductSizes& sizes, int rows, int columns) {
+  return ceil_div(sizes.rows, rows) * ceil_div(sizes.columns, columns) * sizes.batches;
 }
 
 }  // namespace anneal::cuda

@@ -35,6 +35,7 @@ std::vector<std::byte> tactic_of(const TileConfig& config);
 std::optional<TileConfig> tile_for(const ProductSizes& sizes, const DeviceSpec& spec,
                                    std::span<const std::byte> tactic);
 
-int64_t block_count(const TileConfig& config, const ProductSizes& sizes);
+// Tiles of so many rows and columns.
+int64_t block_count(const ProductSizes& sizes, int rows, int columns);
 
 }  // namespace anneal::cuda

@@ -1,5 +1,5 @@
 // The numbers of Conv and Pool in the text of their functions, by the names that device/window.h
-// and device/conv_direct.h read.
+// and device/conv_side.h read.
 #pragma once
 #include <array>
 #include <string>

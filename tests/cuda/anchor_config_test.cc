@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "anneal/kernels/cuda/depthwise_config.h"
+#include "anneal/kernels/cuda/mma_config.h"
 #include "anneal/kernels/cuda/tile_config.h"
 
 namespace anneal::cuda {
@@ -52,7 +53,8 @@ TEST(AnchorConfigs, Golden) {
     lines << each.name << '\n';
     for (const int architecture : kArchitectures)
       lines << "  sm_" << architecture << ": "
-            << to_text(choose_tile(each.sizes, *find_spec(architecture))) << '\n';
+            << to_text(choose_tile(each.sizes, *find_spec(architecture))) << "; tensor cores "
+            << to_text(choose_mma(each.sizes, *find_spec(architecture))) << '\n';
   }
   for (const auto& each : depthwise) {
     lines << each.name << '\n';
@@ -69,6 +71,8 @@ TEST(AnchorConfigs, TilesComeBackFromTheirTactics) {
   const DeviceSpec& spec = *find_spec(90);
   for (const TileConfig& config : tile_configs())
     EXPECT_EQ(tile_for({7, 7, 7}, spec, tactic_of(config)), config) << to_text(config);
+  for (const MmaConfig& config : mma_configs())
+    EXPECT_EQ(mma_for({7, 7, 7}, spec, tactic_of(config)), config) << to_text(config);
 }
 
 TEST(AnchorConfigs, DamagedTacticsAreNone) {
@@ -76,18 +80,21 @@ TEST(AnchorConfigs, DamagedTacticsAreNone) {
   const ProductSizes product{7, 7, 7};
   const DepthwiseSizes depthwise{9, 1, 49 * 64, 7, 4};
   auto tile = tactic_of(tile_configs()[0]);
+  auto warps = tactic_of(mma_configs()[0]);
   auto share = tactic_of(DepthwiseConfig{4, 2, true});
   ASSERT_TRUE(depthwise_for(depthwise, spec, share));
-  for (auto* bytes : {&tile, &share}) {
+  for (auto* bytes : {&tile, &warps, &share}) {
     const auto whole = *bytes;
     for (size_t i = 0; i < whole.size(); ++i) {
       *bytes = whole;
       (*bytes)[i] ^= std::byte{0x80};
       EXPECT_FALSE(tile_for(product, spec, *bytes)) << i;
+      EXPECT_FALSE(mma_for(product, spec, *bytes)) << i;
       EXPECT_FALSE(depthwise_for(depthwise, spec, *bytes)) << i;
       *bytes = {whole.begin(), whole.begin() + static_cast<ptrdiff_t>(i) + 1};
       bytes->push_back(std::byte{1});
       EXPECT_FALSE(tile_for(product, spec, *bytes)) << i;
+      EXPECT_FALSE(mma_for(product, spec, *bytes)) << i;
     }
   }
   // Sums of eight bytes do not fit the largest share, nor four channels what has one at a time.

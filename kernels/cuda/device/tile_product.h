@@ -6,8 +6,9 @@
 //   Element, Index; kLanes neighbours are read at once, along the depth if kAlongDepth, else along
 //   the lines;
 //   Line line(Index i): what is the same for all elements of line i; Deep deep(Index d): for all
-//   elements at depth d; both for any i, d >= 0.
-//   get(Line, Deep): kLanes elements; what lies beyond the depth or in padding gives zero_of().
+//   elements at depth d; both for any i, d >= 0. Lines beyond the last are read as the last.
+//   data[offset(Line, Deep)], ...: kLanes elements, together if they are `aligned`. What is not
+//   is_in(Line, Deep) lies beyond the depth or in padding, and counts as zero_of(Line).
 //   Acc zero_of(Line): what is taken off each element.
 #pragma once
 
@@ -24,6 +25,17 @@ struct Tile {
   static constexpr int kSliceThreads = kDown * kAcross, kThreads = kSliceThreads * slices;
   static constexpr bool kLanesDown = lanes_down;  // the lanes of a warp are rows, else columns
 };
+
+template <class Side, class Line, class Deep>
+__device__ auto fetch(const Side& side, const Line& line, const Deep& deep) {
+  if (side.is_in(line, deep))
+    return load_lanes<Side::kLanes>(side.data, side.offset(line, deep), side.aligned);
+  Vec<typename Side::Element, Side::kLanes> none;
+  UNROLL
+  for (int i = 0; i < Side::kLanes; ++i)
+    none[i] = Narrow<typename Side::Element>::of(side.zero_of(line));
+  return none;
+}
 
 // The elements of one side that a thread brings to shared memory: [depth][line], lines adjacent.
 template <class Tile, class Acc, class Side, int kLines>
@@ -62,11 +74,11 @@ struct Panel {
       const auto deep = side.deep(depth + fast);
       UNROLL
       for (int i = 0; i < kEach; ++i)
-        if (has(i)) values[i] = side.get(lines[i], deep);
+        if (has(i)) values[i] = product::fetch(side, lines[i], deep);
     } else {
       UNROLL
       for (int i = 0; i < kEach; ++i)
-        if (has(i)) values[i] = side.get(lines[0], side.deep(depth + slow + i * kStep));
+        if (has(i)) values[i] = product::fetch(side, lines[0], side.deep(depth + slow + i * kStep));
     }
   }
 

@@ -14,10 +14,13 @@ struct Tap {
   __device__ Tap(const Shape& s, I depth) {
     const I taps = I(s.kernel_z) * s.kernel_y * s.kernel_x;
     I tap;
-    if constexpr (Shape::kTapsFirst) {  // channels are neighbours
-      c = depth % s.channels, tap = depth / s.channels;
-    } else {
+    if constexpr (!Shape::kTapsFirst) {
       c = depth / taps, tap = depth % taps;
+    } else if constexpr (Shape::kChannelBlock == 0) {  // channels are neighbours
+      c = depth % s.channels, tap = depth / s.channels;
+    } else {  // some of them, for all elements of the kernel, then the next
+      c = depth % Shape::kChannelBlock, tap = depth / Shape::kChannelBlock % taps;
+      c += depth / Shape::kChannelBlock / taps * Shape::kChannelBlock;
     }
     x = tap % s.kernel_x;
     y = tap / s.kernel_x % s.kernel_y;
@@ -56,18 +59,13 @@ struct Input {
     const I z = tap.z * s.dilation_z, y = tap.y * s.dilation_y, x = tap.x * s.dilation_x;
     return {tap.c * s.x_c + z * s.x_z + y * s.x_y + x * s.x_x, z, y, x, d < s.depth};
   }
-  __device__ Vec<T, lanes> get(const Line& line, const Deep& deep) const {
-    bool is_in = deep.is_in;
-    if constexpr (Shape::kPadded) {  // else every window lies inside
-      is_in = is_in && 0 <= line.z + deep.z && line.z + deep.z < s.in_z;
-      is_in = is_in && 0 <= line.y + deep.y && line.y + deep.y < s.in_y;
-      is_in = is_in && 0 <= line.x + deep.x && line.x + deep.x < s.in_x;
-    }
-    if (is_in) return load_lanes<lanes>(data, line.offset + deep.offset, aligned);
-    Vec<T, lanes> none;
-    UNROLL
-    for (int i = 0; i < lanes; ++i) none[i] = Narrow<T>::of(zero);
-    return none;
+  __device__ bool is_in(const Line& line, const Deep& deep) const {
+    if constexpr (!Shape::kPadded) return deep.is_in;  // every window lies inside
+    const I z = line.z + deep.z, y = line.y + deep.y, x = line.x + deep.x;
+    return deep.is_in && 0 <= z && z < s.in_z && 0 <= y && y < s.in_y && 0 <= x && x < s.in_x;
+  }
+  __device__ I offset(const Line& line, const Deep& deep) const {
+    return line.offset + deep.offset;
   }
   __device__ Acc zero_of(const Line&) const { return zero; }
 };
@@ -106,12 +104,9 @@ struct Weights {
       return {tap.c * s.w_c + tap.z * s.w_z + tap.y * s.w_y + tap.x * s.w_x, d < s.depth};
     }
   }
-  __device__ Vec<T, lanes> get(const Line& line, const Deep& deep) const {
-    if (deep.is_in) return load_lanes<lanes>(data, line.offset + deep.offset, aligned);
-    Vec<T, lanes> none;
-    UNROLL
-    for (int i = 0; i < lanes; ++i) none[i] = Narrow<T>::of(line.zero);
-    return none;
+  __device__ bool is_in(const Line&, const Deep& deep) const { return deep.is_in; }
+  __device__ I offset(const Line& line, const Deep& deep) const {
+    return line.offset + deep.offset;
   }
   __device__ Acc zero_of(const Line& line) const { return line.zero; }
 };

@@ -1,4 +1,5 @@
-// MatMul of all types, strides and sizes on CUDA cores: "cuda.matmul.simt".
+// MatMul on tensor cores, "cuda.matmul.mma", for operands that are read 16 bytes at once; and of
+// all types, strides and sizes on CUDA cores, "cuda.matmul.simt".
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include "anneal/kernels/cuda/anchor_kernel.h"
 #include "anneal/kernels/cuda/entries.h"
 #include "anneal/kernels/cuda/matmul_text.h"
+#include "anneal/kernels/cuda/product_text.h"
 #include "anneal/kernels/cuda/zero_text.h"
 
 namespace anneal::cuda {
@@ -19,24 +21,22 @@ struct SideRead {
 };
 
 SideRead side_read(const Request& request, size_t input, int line_axis, int depth_axis,
-                   int tile_lines, int tile_depth, const ZeroText& zero) {
+                   int64_t most_along_lines, int64_t most, const ZeroText& zero) {
   const Operand& operand = request.inputs[input];
-  const auto most = std::min<int64_t>(16 / static_cast<int64_t>(size_of(operand.type.dtype)), 4);
   SideRead read;
   read.along_depth =
       operand.strides[depth_axis] == Size(1) || !(operand.strides[line_axis] == Size(1));
   const int axis = read.along_depth ? depth_axis : line_axis;
-  const int64_t room = read.along_depth ? tile_depth : tile_lines;
+  if (!read.along_depth) most = std::min(most, most_along_lines);
   read.vectors = {input, axis, 1};
   // The elements of a vector have one zero point.
   if (read.along_depth || !zero.is_per_line())
-    read.vectors.elements =
-        vector_elements(operand, axis, operand.type.shape[axis], std::min(most, room));
+    read.vectors.elements = vector_elements(operand, axis, operand.type.shape[axis], most);
   return read;
 }
 
 // All that decides the text.
-struct Simt {
+struct Texts {
   const Request& request;
   std::string type;  // of sums
   Extents& extents;
@@ -45,11 +45,11 @@ struct Simt {
   const ShapeText& shape;
   const ZeroText &a_zero, &b_zero;
   const SideRead &a, &b;
-  TileConfig tile;
+  const TilingText& tiling;
 };
 
-// A struct Lines of device/matmul_simt.h.
-std::string lines_text(const Simt& s, std::string_view name, const std::string& offset,
+// A struct Lines of device/matmul_side.h.
+std::string lines_text(const Texts& s, std::string_view name, const std::string& offset,
                        const char* line, const ZeroText& zero) {
   return fmt::format(
       "struct {} {{\n  using Index = Shape::Index;\n  const Shape& s;\n{}"
@@ -59,58 +59,63 @@ std::string lines_text(const Simt& s, std::string_view name, const std::string& 
       zero.is_per_line() ? fmt::format("    const i64 i = {};\n", line) : "", zero.value());
 }
 
-std::string side_type(const Simt& s, size_t input, std::string_view lines, const SideRead& read) {
+std::string side_type(const Texts& s, size_t input, std::string_view lines, const SideRead& read) {
   return fmt::format("matmul::Side<{}, {}, Shape::Index, {}, {}, {}>",
                      type_text(s.request.inputs[input].type.dtype), s.type, lines,
                      read.vectors.elements, read.along_depth);
 }
 
-FunctionText text_of(const Simt& s) {
-  FunctionText text{.family = "matmul_simt",
-                    .headers = {"program.h", "lanes.h", "tile_product.h", "matmul_simt.h"},
-                    .text = {}};
-  const TileConfig& tile = s.tile;
+FunctionText text_of(const Texts& s, std::string_view family) {
+  FunctionText text{.family = std::string(family), .headers = s.tiling.headers, .text = {}};
+  text.headers.push_back("matmul_side.h");
   text.text = s.store.definition() + s.shape.definition() +
               lines_text(s, "RowsOfA", s.product.row_offset(), "row % s.m", s.a_zero) +
               lines_text(s, "ColumnsOfB", "    return row * s.b_column;\n", "row", s.b_zero) +
-              s.product.result_definition(s.type) +
-              fmt::format("using Tile = product::Tile<{}, {}, {}, {}, {}, {}, {}>;\n", tile.rows,
-                          tile.columns, tile.depth, tile.thread_rows, tile.thread_columns,
-                          tile.slices, s.product.rows_are_nearest());
+              s.product.result_definition(s.type) + s.tiling.definition;
   text.text += fmt::format(
       "KERNEL($name, {threads})(In<{a}> a, In<{b}> b{a_zero}{b_zero}, i32 aligned{parameters}"
       "{extents}) {{\n"
       "  const Shape s = {made};\n"
-      "  const i64 row_blocks = (s.rows + {rows} - 1) / {rows};\n"
-      "  const i64 column_blocks = (s.columns + {columns} - 1) / {columns};\n"
-      "  i64 rest = blockIdx.x;\n"
-      "  const Shape::Index column = rest % column_blocks * {columns};\n"
-      "  rest /= column_blocks;\n"
-      "  const Shape::Index row = rest % row_blocks * {rows};\n"
-      "  rest /= row_blocks;\n{batch}"
+      "{block}{batch}"
       "  const {side_a} side_a{{a + ({offset_a}), RowsOfA{{s{zeros_a}}}, s.rows, s.depth,"
       " s.a_depth, (aligned & 1) != 0}};\n"
       "  const {side_b} side_b{{b + ({offset_b}), ColumnsOfB{{s{zeros_b}}}, s.columns, s.depth,"
       " s.b_depth, (aligned & 2) != 0}};\n"
-      "  product::tile_product<Tile, {type}>(side_a, side_b, {result}, row, s.rows, column,"
+      "  {function}(side_a, side_b, {result}, row, s.rows, column,"
       " s.columns, s.depth);\n}}\n",
-      fmt::arg("threads", tile.threads()), fmt::arg("a", type_text(s.request.inputs[0].type.dtype)),
+      fmt::arg("threads", s.tiling.threads),
+      fmt::arg("a", type_text(s.request.inputs[0].type.dtype)),
       fmt::arg("b", type_text(s.request.inputs[1].type.dtype)),
       fmt::arg("a_zero", s.a_zero.parameter()), fmt::arg("b_zero", s.b_zero.parameter()),
       fmt::arg("parameters", s.store.parameters()), fmt::arg("extents", s.extents.parameters()),
-      fmt::arg("made", s.shape.construction()), fmt::arg("rows", tile.rows),
-      fmt::arg("columns", tile.columns), fmt::arg("batch", s.product.batch_coordinates()),
+      fmt::arg("made", s.shape.construction()), fmt::arg("block", s.tiling.block()),
+      fmt::arg("function", s.tiling.function), fmt::arg("batch", s.product.batch_coordinates()),
       fmt::arg("side_a", side_type(s, 0, "RowsOfA", s.a)),
       fmt::arg("side_b", side_type(s, 1, "ColumnsOfB", s.b)),
       fmt::arg("offset_a", s.product.batch_offset('a')),
       fmt::arg("offset_b", s.product.batch_offset('b')),
       fmt::arg("zeros_a", s.a_zero.arguments(s.extents)),
-      fmt::arg("zeros_b", s.b_zero.arguments(s.extents)), fmt::arg("type", s.type),
+      fmt::arg("zeros_b", s.b_zero.arguments(s.extents)),
       fmt::arg("result", s.product.result_construction(s.store.construction())));
   return text;
 }
 
-Made make_simt(const MatMul& op, const Request& request) {
+// Nullopt: a tactic that is none of the kernel's.
+std::optional<TilingText> tiling_of(const Request& request, const MatMulText& product, DataType sum,
+                                    bool on_tensor_cores) {
+  ProductSizes sizes = product.sizes();
+  sizes.accumulator_bytes = size_of(sum);
+  const DeviceSpec& spec = spec_of(request.device);
+  if (on_tensor_cores) {
+    const auto config = mma_for(sizes, spec, request.tactic);
+    return config ? std::optional<TilingText>(*config) : std::nullopt;
+  }
+  const auto config = tile_for(sizes, spec, request.tactic);
+  if (!config) return std::nullopt;
+  return TilingText(*config, type_text(register_type(sum)), product.rows_are_nearest());
+}
+
+Made make(const MatMul& op, const Request& request, bool on_tensor_cores) {
   const DataType a = request.inputs[0].type.dtype;
   const DataType sum = size_of(a) == 1 ? DataType::kI32 : accumulator(a);
   const std::string type = type_text(register_type(sum));
@@ -121,43 +126,56 @@ Made make_simt(const MatMul& op, const Request& request) {
   if (!parts.store) return refuse(std::move(why_not));
 
   const MatMulText product(op, request, extents);
-  ProductSizes sizes = product.sizes();
-  sizes.accumulator_bytes = size_of(sum);
-  const auto tile = tile_for(sizes, spec_of(request.device), request.tactic);
-  if (!tile) return refuse("a tactic that is none of this kernel's");
-  parts.tactic = tactic_of(*tile);
+  const auto tiling = tiling_of(request, product, sum, on_tensor_cores);
+  if (!tiling) return refuse("a tactic that is none of this kernel's");
   ShapeText shape(index_type(request));
   product.add_numbers(shape);
   const ZeroText a_zero(request, extents, 2, "a_zero", type);
   const ZeroText b_zero(request, extents, 3, "b_zero", type);
-  const SideRead read_a = side_read(request, 0, product.a_row_axis, product.a_depth_axis,
-                                    tile->rows, tile->depth, a_zero);
+  const int64_t most =
+      on_tensor_cores ? 8 : std::min<int64_t>(16 / static_cast<int64_t>(size_of(a)), 4);
+  const SideRead read_a =
+      side_read(request, 0, product.a_row_axis, product.a_depth_axis, tiling->rows, most, a_zero);
   const SideRead read_b = side_read(request, 1, product.b_column_axis, product.b_depth_axis,
-                                    tile->columns, tile->depth, b_zero);
+                                    tiling->columns, most, b_zero);
+  if (on_tensor_cores && (read_a.vectors.elements != 8 || read_b.vectors.elements != 8))
+    return refuse("operands that cannot be read 16 bytes at once");
   parts.function = code_of(request.device)
                        .add(text_of({request, type, extents, *parts.store, product, shape, a_zero,
-                                     b_zero, read_a, read_b, *tile}));
+                                     b_zero, read_a, read_b, *tiling},
+                                    on_tensor_cores ? "matmul_mma" : "matmul_simt"));
   parts.inputs = {0, 1};
   if (a_zero.is_present()) parts.inputs.push_back(2);
   if (b_zero.is_present()) parts.inputs.push_back(3);
   parts.vectors = {read_a.vectors, read_b.vectors};
   parts.sources = extents.sources();
-  parts.geometry = [tile = *tile, joined = product.first_joined()](
+  parts.tactic = tiling->tactic;
+  parts.geometry = [rows = tiling->rows, columns = tiling->columns, threads = tiling->threads,
+                    bytes = tiling->shared_bytes, joined = product.first_joined()](
                        std::span<const TensorView>, std::span<const TensorView> outputs) {
     const ProductSizes now = product_sizes(outputs[0].dims, joined);
-    return blocks_of(block_count(tile, now), tile.threads());
+    return blocks_of(block_count(now, rows, columns), threads, bytes);
   };
   return make_anchor(std::move(parts), request);
+}
+
+Made make_simt(const MatMul& op, const Request& request) { return make(op, request, false); }
+
+Made make_mma(const MatMul& op, const Request& request) {
+  const DataType a = request.inputs[0].type.dtype;
+  if (a != DataType::kF16 && a != DataType::kBF16) return refuse("only f16 and bf16");
+  return make(op, request, true);
 }
 
 // Rows of a and of the result are read and written whole where they are adjacent; a layout that
 // would part them has nothing to offer.
 constexpr KernelEntry kEntries[] = {
+    entry<MatMul, make_mma>("cuda.matmul.mma", Layout::kRowMajor),
     entry<MatMul, make_simt>("cuda.matmul.simt", Layout::kRowMajor),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> matmul_simt_entries() { return kEntries; }
+std::span<const KernelEntry> matmul_entries() { return kEntries; }
 
 }  // namespace anneal::cuda

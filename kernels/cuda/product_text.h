@@ -1,0 +1,27 @@
+// How a product is cut into tiles, in the text of its function: on CUDA cores or on tensor cores.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "anneal/kernels/cuda/mma_config.h"
+#include "anneal/kernels/cuda/tile_config.h"
+
+namespace anneal::cuda {
+
+struct TilingText {
+  TilingText(const TileConfig& config, std::string_view accumulator, bool lanes_down);
+  explicit TilingText(const MmaConfig& config);
+
+  std::vector<std::string_view> headers;  // besides those of the sides
+  std::string definition;                 // "using Tile = ...;"
+  std::string function;                   // "product::tile_product<Tile, f32>"
+  int rows, columns, threads;
+  int shared_bytes = 0;  // dynamic
+  std::vector<std::byte> tactic;
+
+  // Statements that take blockIdx apart into `column`, `row` and `rest`, the product of the batch.
+  std::string block() const;
+};
+
+}  // namespace anneal::cuda

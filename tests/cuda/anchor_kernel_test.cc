@@ -1,0 +1,249 @@
+// Products, convolutions and pools on the emulated device in ways that the op suite has not: by
+// every configuration that could be chosen, and off the alignment of vectors.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "anneal/core/bytes.h"
+#include "anneal/kernels/cpu/backend.h"
+#include "anneal/kernels/cuda/backend.h"
+#include "anneal/kernels/cuda/depthwise_config.h"
+#include "anneal/kernels/cuda/mma_config.h"
+#include "anneal/kernels/cuda/tile_config.h"
+#include "anneal/tests/kernels/layer_run.h"
+#include "anneal/tests/kernels/tensor_text.h"
+
+namespace anneal::testing {
+namespace {
+
+struct Way {
+  std::string name, kernel;
+  Op op;
+  std::vector<std::string> inputs;
+  bool channels_last = false;
+  int64_t offset = 0;  // of the first element of each input, in elements
+  std::vector<std::byte> tactic = {};
+};
+
+class AnchorKernels : public ::testing::Test {
+ protected:
+  // Makes all, compiles them at once, and compares each with the reference.
+  void expect_agreement(const std::vector<Way>& ways) {
+    std::vector<Run> runs;
+    for (const Way& way : ways) runs.push_back(make(way));
+    device_->load_code({});
+    for (size_t i = 0; i < ways.size(); ++i) {
+      const auto wanted =
+          run_layer(*reference_entry(cpu_backend(), ways[i].op.index()), runs[i].layer, *cpu_);
+      const Tensor got = run(runs[i]);
+      const auto problem = difference(got, wanted.outputs[0], default_tolerance(got.dtype()));
+      EXPECT_FALSE(problem) << ways[i].name << ": " << *problem;
+    }
+  }
+
+ private:
+  struct Run {
+    TestLayer layer;
+    std::vector<std::unique_ptr<Buffer>> buffers;
+    std::vector<TensorView> inputs;
+    TensorView output;
+    std::unique_ptr<Kernel> kernel;
+  };
+
+  // Outputs are row-major, so that their bytes are the tensor's.
+  TensorView place(Run& run, DataType dtype, const Dims& dims, const Dims& strides,
+                   int64_t offset) {
+    const auto size = static_cast<int64_t>(size_of(dtype));
+    run.buffers.push_back(device_->allocate(static_cast<size_t>((count(dims) + offset) * size)));
+    return {dtype, dims, strides, run.buffers.back()->data() + offset * size};
+  }
+
+  Run make(const Way& way) {
+    Run run;
+    run.layer.op = way.op;
+    std::vector<Operand> operands;
+    const auto stream = device_->make_stream();
+    for (const std::string& text : way.inputs) {
+      const Tensor tensor = tensor_from_text(text, 7 + run.inputs.size());
+      run.layer.inputs.emplace_back(tensor);
+      const Dims& dims = tensor.dims();
+      const bool last = way.channels_last && run.inputs.empty();
+      const Dims strides = last ? channels_last_strides(dims) : row_major_strides(dims);
+      TensorView view = place(run, tensor.dtype(), dims, strides, way.offset);
+      auto bytes = Tensor::allocate(tensor.dtype(), dims);
+      TensorView host{tensor.dtype(), dims, strides, bytes.data.data()};
+      copy(tensor.view(), host);
+      device_->copy(view.data, host.data, bytes.data.size(), *stream);
+      stream->wait();
+      run.inputs.push_back(view);
+      operands.push_back({.type = tensor.type(), .strides = shape_of(strides)});
+    }
+    run.layer.op_input_count = static_cast<int>(way.inputs.size());
+    SizeTable sizes;
+    const Type type = infer_with(run.layer, own_types(run.layer), sizes)[0].type;
+    const Dims dims = dims_of(type.shape);
+    run.layer.outputs = {type};
+    run.layer.output_dims = {dims};
+    run.output = place(run, type.dtype, dims, row_major_strides(dims), 0);
+    const Operand output{.type = type, .strides = shape_of(run.output.strides)};
+    Made made = find_kernel(cuda_backend(), way.kernel)
+                    ->make({way.op,
+                            {},
+                            run.layer.op_input_count,
+                            operands,
+                            {&output, 1},
+                            sizes,
+                            *device_,
+                            way.tactic});
+    EXPECT_EQ(made.why_not, "") << way.name;
+    check(made.kernel != nullptr, "the kernel accepts the layer");
+    if (!way.tactic.empty()) {
+      EXPECT_EQ(made.kernel->tactic(), way.tactic) << way.name;
+    }
+    run.kernel = std::move(made.kernel);
+    return run;
+  }
+
+  static void copy(const TensorView& from, const TensorView& to) {
+    const auto size = static_cast<int64_t>(size_of(from.dtype));
+    Dims at = Dims::filled(from.dims.rank(), 0);
+    for (int64_t i = 0, elements = count(from.dims); i < elements; ++i) {
+      int64_t source = 0, target = 0;
+      for (int axis = 0; axis < at.rank(); ++axis) {
+        source += at[axis] * from.strides[axis];
+        target += at[axis] * to.strides[axis];
+      }
+      std::copy_n(from.data + source * size, size, to.data + target * size);
+      for (int axis = at.rank() - 1; axis >= 0 && ++at[axis] == from.dims[axis]; --axis)
+        at[axis] = 0;
+    }
+  }
+
+  Tensor run(const Run& run) {
+    const auto stream = device_->make_stream();
+    const auto prepared = run.kernel->prepare(run.inputs, {&run.output, 1}, 1);
+    Team team(1);
+    run.kernel->launch({run.inputs, {&run.output, 1}, prepared.get(), nullptr, *stream, team});
+    auto result = Tensor::allocate(run.output.dtype, run.output.dims);
+    device_->copy(result.data.data(), run.output.data, result.data.size(), *stream);
+    stream->wait();
+    return result.tensor;
+  }
+
+  std::unique_ptr<Device> cpu_ = cpu_backend().open("cpu");
+  std::unique_ptr<Device> device_ = cuda_backend().open("emulated");
+};
+
+Conv conv(int64_t stride, int64_t pad, int64_t groups = 1) {
+  return {{stride, stride}, {pad, pad}, {pad, pad}, {1, 1}, groups};
+}
+
+TEST_F(AnchorKernels, EveryTile) {
+  std::vector<Way> ways;
+  for (const cuda::TileConfig& tile : cuda::tile_configs()) {
+    const auto tactic = tactic_of(tile);
+    const std::string name = to_text(tile);
+    ways.push_back({name, "cuda.matmul.simt", MatMul{}, {"f32[37,44]", "f32[44,36]"}});
+    ways.back().tactic = tactic;
+    ways.push_back({"transposed, " + name,
+                    "cuda.matmul.simt",
+                    MatMul{true, true},
+                    {"f16[45,132]", "f16[131,45]"}});
+    ways.back().tactic = tactic;
+    ways.push_back(
+        {"conv, " + name, "cuda.conv.direct", conv(1, 1), {"f32[1,8,7,5]", "f32[19,8,3,3]"}, true});
+    ways.back().tactic = tactic;
+    if (tile.thread_rows * tile.thread_columns > 16) continue;
+    ways.push_back({"f64, " + name, "cuda.matmul.simt", MatMul{}, {"f64[37,44]", "f64[44,36]"}});
+    ways.back().tactic = tactic;
+  }
+  expect_agreement(ways);
+}
+
+TEST_F(AnchorKernels, EveryTileOfTensorCores) {
+  std::vector<Way> ways;
+  for (const cuda::MmaConfig& tile : cuda::mma_configs()) {
+    const auto tactic = tactic_of(tile);
+    const std::string name = to_text(tile);
+    const auto add = [&](const char* what, const char* kernel, Op op,
+                         std::vector<std::string> inputs, bool channels_last = false) {
+      ways.push_back({what + name, kernel, std::move(op), std::move(inputs), channels_last});
+      ways.back().tactic = tactic;
+    };
+    add("", "cuda.matmul.mma", MatMul{}, {"f16[37,200]", "f16[200,136]"});
+    add("transposed, ", "cuda.matmul.mma", MatMul{true, true}, {"bf16[72,136]", "bf16[37,72]"});
+    add("conv, ", "cuda.conv.mma", conv(1, 1), {"f16[1,64,7,5]", "f16[19,64,3,3]"}, true);
+    add("conv 1x1, ", "cuda.conv.mma", conv(2, 0), {"f16[1,40,9,7]", "f16[33,40,1,1]"}, true);
+  }
+  expect_agreement(ways);
+}
+
+TEST_F(AnchorKernels, EveryShareOfDepthwise) {
+  std::vector<Way> ways;
+  for (const int channels : {1, 2, 4})
+    for (const int columns : {1, 2, 4})
+      for (const int stride : {1, 2}) {
+        const cuda::DepthwiseConfig config{channels, columns, true};
+        ways.push_back({fmt::format("{}, stride {}", to_text(config), stride),
+                        "cuda.conv.depthwise",
+                        conv(stride, 1, 12),
+                        {"f32[1,12,7,9]", "f32[12,1,3,3]"},
+                        true});
+        ways.back().tactic = tactic_of(config);
+      }
+  ways.push_back({"weights in memory",
+                  "cuda.conv.depthwise",
+                  conv(1, 1, 12),
+                  {"f32[1,12,7,9]", "f32[12,1,3,3]"},
+                  true});
+  ways.back().tactic = tactic_of(cuda::DepthwiseConfig{1, 1, false});
+  ways.push_back({"a large kernel",
+                  "cuda.conv.depthwise",
+                  conv(1, 4, 5),
+                  {"f32[1,5,9,13]", "f32[5,1,9,9]"},
+                  true});
+  expect_agreement(ways);
+}
+
+TEST_F(AnchorKernels, OffTheAlignmentOfVectors) {
+  Pool pool;
+  pool.kind = PoolKind::kAverage;
+  pool.kernel = {3, 3}, pool.strides = {2, 2}, pool.dilations = {1, 1};
+  pool.pads_begin = pool.pads_end = {1, 1};
+  std::vector<Way> ways;
+  for (const int64_t offset : {0, 1, 2, 3}) {
+    const auto add = [&](const char* kernel, Op op, std::vector<std::string> inputs) {
+      ways.push_back({fmt::format("{}, {} elements off", kernel, offset), kernel, std::move(op),
+                      std::move(inputs), true, offset});
+    };
+    add("cuda.pool.window", pool, {"f32[1,12,7,5]"});
+    add("cuda.conv.depthwise", conv(1, 1, 12), {"f32[1,12,7,9]", "f32[12,1,3,3]"});
+    add("cuda.conv.direct", conv(1, 1), {"f32[1,12,5,7]", "f32[9,12,3,3]"});
+    add("cuda.conv.direct", conv(1, 0), {"i8[1,12,5,7]=-9..9", "i8[9,12,1,1]=-9..9"});
+    add("cuda.conv.mma", conv(1, 1), {"f16[1,24,5,7]", "f16[9,24,3,3]"});
+    add("cuda.conv.mma", conv(1, 0), {"f16[1,24,5,7]", "f16[9,24,1,1]"});
+    add("cuda.matmul.simt", MatMul{}, {"f32[9,12]", "f32[12,8]"});
+    add("cuda.matmul.mma", MatMul{}, {"f16[9,24]", "f16[24,8]"});
+  }
+  expect_agreement(ways);
+}
+
+TEST_F(AnchorKernels, ATacticOfAnotherKernelIsRefused) {
+  const auto tile = tactic_of(cuda::tile_configs()[0]);
+  const auto warps = tactic_of(cuda::mma_configs()[0]);
+  const TensorView x = row_major_view(DataType::kF16, {16, 16}, nullptr);
+  const Operand operand{.type = {x.dtype, shape_of(x.dims)}, .strides = shape_of(x.strides)};
+  const Operand inputs[] = {operand, operand};
+  const SizeTable sizes;
+  const auto device = cuda_backend().open("sm_90");
+  const Op op = MatMul{};
+  for (const auto& [kernel, tactic] :
+       {std::pair("cuda.matmul.mma", tile), std::pair("cuda.matmul.simt", warps)}) {
+    const Made made = find_kernel(cuda_backend(), kernel)
+                          ->make({op, {}, 2, inputs, {&operand, 1}, sizes, *device, tactic});
+    EXPECT_EQ(made.kernel, nullptr) << kernel;
+    EXPECT_EQ(made.why_not, "a tactic that is none of this kernel's");
+  }
+}
+
+}  // namespace
+}  // namespace anneal::testing
