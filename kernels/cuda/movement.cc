@@ -3,14 +3,11 @@
 // "cuda.reshape.strided". Integer inputs that decide shapes are constants or not read at all.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <optional>
-
 #include "anneal/graph/infer.h"
 #include "anneal/kernels/cuda/elementwise.h"
 #include "anneal/kernels/cuda/entries.h"
-#include "anneal/kernels/cuda/function_kernel.h"
 #include "anneal/kernels/cuda/program_text.h"
+#include "anneal/kernels/cuda/tiled_copy.h"
 
 namespace anneal::cuda {
 namespace {
@@ -95,115 +92,8 @@ Made make_transpose(const Transpose& op, const Request& request) {
   return make_copy(transposed(op, request), "transpose");
 }
 
-// Tiles of kTile x kTile: read along the input's fastest axis, written along the output's.
-constexpr int kTile = 32;
-constexpr int kRows = 8;  // of a tile at once
-
-class TiledTranspose final : public FunctionKernel {
- public:
-  TiledTranspose(Parts parts, int across) : FunctionKernel(std::move(parts)), across_(across) {}
-
- protected:
-  Geometry geometry(Views, Views outputs) const override {
-    const Dims& dims = outputs[0].dims;
-    int64_t tiles = 1;
-    for (int axis = 0; axis < dims.rank(); ++axis) {
-      const bool tiled = axis == across_ || axis + 1 == dims.rank();
-      tiles *= tiled ? (dims[axis] + kTile - 1) / kTile : dims[axis];
-    }
-    return {.grid = {blocks(tiles * kTile * kRows, kTile * kRows), 1, 1},
-            .block = {kTile, kRows, 1}};
-  }
-
- private:
-  int across_;
-};
-
-// The axis of the space along which the input's elements are next to each other.
-std::optional<int> fastest_axis(const Operand& input) {
-  for (int axis = 0; axis < input.type.shape.rank(); ++axis)
-    if (input.strides[axis] == Size(1) && !(input.type.shape[axis] == Size(1))) return axis;
-  return std::nullopt;
-}
-
-std::string tiled_text(const Request& request, const StoreText& store, Extents& extents, int p) {
-  const Shape& space = request.outputs[0].type.shape;
-  const int q = space.rank() - 1;
-  const std::vector<std::string> dims = output_dims(request, extents, 0);
-  std::vector<std::string> tiles = dims;
-  for (const int axis : {p, q})
-    tiles[static_cast<size_t>(axis)] =
-        fmt::format("(({} + {}) / {})", dims[static_cast<size_t>(axis)], kTile - 1, kTile);
-  std::string block;  // coordinates: of tiles along p and q, else of elements
-  for (int axis = q; axis > 0; --axis)
-    block += fmt::format("const i64 b{0} = rest % {1};\nrest /= {1};\n", axis,
-                         tiles[static_cast<size_t>(axis)]);
-  const auto at = [&](int axis) {
-    return axis == p ? std::string("ip") : axis == q ? "iq" : fmt::format("b{}", axis);
-  };
-  std::string coordinates;
-  for (int axis = 0; axis <= q; ++axis) coordinates += ", " + at(axis);
-  const DataType dtype = request.inputs[0].type.dtype;
-  const std::string from = offset_text(request, extents, {false, 0}, space, at);
-  return fmt::format(
-      R"({definition}
-KERNEL($name, {threads})({inputs}{stores}{extents}) {{
-  SHARED({type}, tile, {tile} * ({tile} + 1));
-  const Store store = {construction};
-  for (i64 block = blockIdx.x; block < {blocks}; block += gridDim.x) {{
-    i64 rest = block;
-    {block}
-    const i64 b0 = rest;
-    __syncthreads();
-    for (i32 row = threadIdx.y; row < {tile}; row += {rows}) {{
-      const i64 ip = b{p} * {tile} + threadIdx.x, iq = b{q} * {tile} + row;
-      if (ip < {p_size} && iq < {q_size}) tile[row * ({tile} + 1) + i32(threadIdx.x)] = x0[{from}];
-    }}
-    __syncthreads();
-    for (i32 row = threadIdx.y; row < {tile}; row += {rows}) {{
-      const i64 ip = b{p} * {tile} + row, iq = b{q} * {tile} + threadIdx.x;
-      if (ip < {p_size} && iq < {q_size})
-        store({value}{coordinates});
-    }}
-  }}
-}}
-)",
-      fmt::arg("definition", store.definition()), fmt::arg("threads", kTile * kRows),
-      fmt::arg("inputs", input_parameters(request, 1)), fmt::arg("stores", store.parameters()),
-      fmt::arg("extents", extents.parameters()), fmt::arg("type", type_text(dtype)),
-      fmt::arg("tile", kTile), fmt::arg("rows", kRows),
-      fmt::arg("construction", store.construction()), fmt::arg("blocks", product(tiles)),
-      fmt::arg("block", block), fmt::arg("p", p), fmt::arg("q", q),
-      fmt::arg("p_size", dims[static_cast<size_t>(p)]),
-      fmt::arg("q_size", dims[static_cast<size_t>(q)]), fmt::arg("from", from),
-      fmt::arg("value",
-               loaded(dtype, fmt::format("tile[i32(threadIdx.x) * ({} + 1) + row]", kTile))),
-      fmt::arg("coordinates", coordinates));
-}
-
-Made make_tiled_transpose(const Transpose& op, const Request& original) {
-  Seen seen = transposed(op, original);
-  if (!has_epilogue(original)) seen.as_bits();
-  seen.merge_axes();
-  const Request request = seen.request();
-  const Operand &x = request.inputs[0], &y = request.outputs[0];
-  const int last = y.type.shape.rank() - 1;
-  const auto fastest = fastest_axis(x);
-  if (!fastest || *fastest == last || x.type.shape.rank() != y.type.shape.rank())
-    return refuse("the output's last axis is not another than the one the input is dense along");
-  for (const int axis : {*fastest, last}) {
-    const Size size = y.type.shape[axis];
-    if (size.known() && size.value() < kRows) return refuse("an axis too short for tiles");
-  }
-  Extents extents(request);
-  std::string why_not;
-  const auto store = StoreText::make(request, accumulator(x.type.dtype), extents, why_not);
-  if (!store) return refuse(std::move(why_not));
-  std::string text = tiled_text(request, *store, extents, *fastest);
-  FunctionText function{"transpose", {"program.h"}, std::move(text)};
-  return {std::make_unique<TiledTranspose>(parts_of(request, seen, extents, std::move(function)),
-                                           *fastest),
-          {}};
+Made make_tiled_transpose(const Transpose& op, const Request& request) {
+  return make_tiled_copy(transposed(op, request), "transpose");
 }
 
 constexpr KernelEntry kEntries[] = {

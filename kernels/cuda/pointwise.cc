@@ -1,15 +1,25 @@
-// "cuda.pointwise.strided": a program over operands of any strides.
+// "cuda.pointwise.tiled": a copy to other strides. "cuda.pointwise.strided": a program over
+// operands of any strides.
 #include "anneal/kernels/cuda/elementwise.h"
 #include "anneal/kernels/cuda/entries.h"
+#include "anneal/kernels/cuda/tiled_copy.h"
 
 namespace anneal::cuda {
 namespace {
+
+Made make_tiled(const Pointwise& op, const Request& request) {
+  if (!op.program.is_identity()) return refuse("a program that computes something");
+  return make_tiled_copy(Seen(request), "pointwise");
+}
 
 Made make_pointwise(const Pointwise& op, const Request& request) {
   return make_elementwise(op.program, Seen(request), "pointwise");
 }
 
-constexpr KernelEntry kEntries[] = {entry<Pointwise, make_pointwise>("cuda.pointwise.strided")};
+constexpr KernelEntry kEntries[] = {
+    entry<Pointwise, make_tiled>("cuda.pointwise.tiled"),
+    entry<Pointwise, make_pointwise>("cuda.pointwise.strided"),
+};
 
 }  // namespace
 

@@ -61,15 +61,16 @@ Rows::Rows(Seen& seen, const std::vector<bool>& in_row, bool keeps) {
   const Shape& shape = rows_of.type.shape;
   small_ = seen.is_small(shape);
   int64_t length = 1, rows = 1;
-  bool is_known = true, columns = false;
+  known_length_ = 1;
+  bool columns = false;
   for (int axis = 0; axis < shape.rank(); ++axis) {
     const Axis& own = axes_[static_cast<size_t>(axis)];
     (own.in_row ? length : rows) *= std::max<int64_t>(request.sizes.range(shape[axis]).opt, 1);
-    if (own.in_row && !shape[axis].known()) is_known = false;
+    if (own.in_row && !shape[axis].known()) known_length_.reset();
+    if (own.in_row && known_length_) *known_length_ *= shape[axis].value();
     if (!own.in_row && rows_of.strides[axis] == Size(1) && !(shape[axis] == Size(1)))
       columns = true;
   }
-  if (is_known) known_length_ = length;
   if (length < kWorthWarp || (columns && rows >= kManyRows)) {
     threads_ = 1;
   } else if (length >= kWorthBlock || (length >= kWorthBlockOfFewRows && rows < kManyRows)) {

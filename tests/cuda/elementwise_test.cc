@@ -1,5 +1,5 @@
 // Elementwise kernels where tensors lie in memory as the op suite has them not: off the alignment
-// of vectors, and in place.
+// of vectors, in place, and one channels-last while the others are row-major.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -16,6 +16,7 @@ struct Way {
   const char* name;
   int64_t input_offset = 0, output_offset = 0;  // of the first element, in elements
   bool in_place = false;
+  bool input_last = false, output_last = false;  // the channels, of the first input and the output
 };
 void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
 
@@ -42,13 +43,30 @@ class Elementwise : public ::testing::TestWithParam<Way> {
     std::unique_ptr<Buffer> buffer;
     TensorView view;
   };
-  Place place(DataType dtype, const Dims& dims, int64_t offset) {
+  Place place(DataType dtype, const Dims& dims, int64_t offset, bool channels_last) {
     const size_t size = size_of(dtype);
     const auto elements = static_cast<size_t>(count(dims) + offset);
     Place placed{device_->allocate(elements * size), {}};
     placed.view = row_major_view(dtype, dims, placed.buffer->data());
+    if (channels_last) placed.view.strides = channels_last_strides(dims);
     placed.view.data += offset * static_cast<int64_t>(size);
     return placed;
+  }
+  // The bytes of a row-major tensor in the order of the view's strides, or back.
+  std::vector<std::byte> in_order(std::span<const std::byte> bytes, const TensorView& view,
+                                  bool back) {
+    const size_t size = size_of(view.dtype);
+    std::vector<std::byte> result(bytes.size());
+    Dims at = Dims::filled(view.dims.rank(), 0);
+    for (size_t i = 0; i < bytes.size(); i += size) {
+      size_t place = 0;
+      for (int axis = 0; axis < at.rank(); ++axis)
+        place += static_cast<size_t>(at[axis] * view.strides[axis]) * size;
+      std::memcpy(result.data() + (back ? i : place), bytes.data() + (back ? place : i), size);
+      for (int axis = at.rank() - 1; axis >= 0 && ++at[axis] == view.dims[axis]; --axis)
+        at[axis] = 0;
+    }
+    return result;
   }
 
   Tensor run(const std::string& kernel_name, const TestLayer& layer) {
@@ -58,17 +76,20 @@ class Elementwise : public ::testing::TestWithParam<Way> {
     std::vector<Operand> in_operands;
     std::vector<TensorView> inputs;
     for (const auto& input : layer.inputs) {
-      places.push_back(place(input->dtype(), input->dims(), inputs.empty() ? way.input_offset : 0));
+      const bool first = inputs.empty();
+      places.push_back(place(input->dtype(), input->dims(), first ? way.input_offset : 0,
+                             first && way.input_last));
       inputs.push_back(places.back().view);
-      device_->copy(inputs.back().data, input->bytes().data(), input->bytes().size(), *stream);
-      in_operands.push_back(
-          {.type = input->type(), .strides = shape_of(row_major_strides(input->dims()))});
+      const auto bytes = in_order(input->bytes(), inputs.back(), false);
+      device_->copy(inputs.back().data, bytes.data(), bytes.size(), *stream);
+      stream->wait();
+      in_operands.push_back({.type = input->type(), .strides = shape_of(inputs.back().strides)});
     }
     const Type type = layer.outputs[0];
     const Dims dims = layer.output_dims[0];
-    places.push_back(place(type.dtype, dims, way.output_offset));
+    places.push_back(place(type.dtype, dims, way.output_offset, way.output_last));
     const TensorView output = way.in_place ? inputs[0] : places.back().view;
-    const Operand out_operand{.type = type, .strides = shape_of(row_major_strides(dims))};
+    const Operand out_operand{.type = type, .strides = shape_of(output.strides)};
     const SizeTable sizes;
     const Made made = find_kernel(cuda_backend(), kernel_name)
                           ->make({layer.op,
@@ -84,10 +105,10 @@ class Elementwise : public ::testing::TestWithParam<Way> {
     const auto prepared = made.kernel->prepare(inputs, {&output, 1}, 1);
     Team team(1);
     made.kernel->launch({inputs, {&output, 1}, prepared.get(), nullptr, *stream, team});
-    auto result = Tensor::allocate(type.dtype, dims);
-    device_->copy(result.data.data(), output.data, result.data.size(), *stream);
+    std::vector<std::byte> bytes(static_cast<size_t>(count(dims)) * size_of(type.dtype));
+    device_->copy(bytes.data(), output.data, bytes.size(), *stream);
     stream->wait();
-    return result.tensor;
+    return Tensor::of<std::byte>(type.dtype, dims, in_order(bytes, output, true));
   }
 
   std::unique_ptr<Device> cpu_ = cpu_backend().open("cpu");
@@ -116,14 +137,21 @@ TEST_P(Elementwise, Softmax) {
 }
 TEST_P(Elementwise, Copy) {
   const Op op = Pointwise{parse_program("(u8)->(u8) $0")};
-  expect_agreement(op, "cuda.pointwise.strided", {"u8[7,1203]=0..255"});
+  expect_agreement(op, "cuda.pointwise.strided", {"u8[3,7,1203]=0..255"});
+}
+TEST_P(Elementwise, CopyBetweenLayouts) {
+  const Op op = Pointwise{parse_program("(f16)->(f16) $0")};
+  if (GetParam().input_last != GetParam().output_last)
+    expect_agreement(op, "cuda.pointwise.tiled", {"f16[2,35,9,11]"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, Elementwise,
                          ::testing::Values(Way{"Aligned"}, Way{"InputOff", 1, 0},
                                            Way{"OutputOff", 0, 3}, Way{"BothOff", 2, 2},
                                            Way{"InPlace", 0, 0, true},
-                                           Way{"InPlaceOff", 1, 1, true}),
+                                           Way{"InPlaceOff", 1, 1, true},
+                                           Way{"FromChannelsLast", 0, 0, false, true, false},
+                                           Way{"ToChannelsLast", 0, 0, false, false, true}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
