@@ -4,7 +4,7 @@
 //
 // ANNEAL_OP_CASES: "tenth" (a fixed one of the cases), the name of a case, or not set: all.
 // ANNEAL_OP_KERNELS: what their names begin with; not set: all.
-// ANNEAL_OP_DEVICE: "cuda", "emulated" (the default), or "sm_90": compiled for it, not run.
+// ANNEAL_TEST_DEVICE: "cuda", "emulated" (the default), or "sm_90": compiled for it, not run.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -124,7 +124,7 @@ TEST(CudaOpSuite, AgreesWithReference) {
   const std::string wanted = setting("ANNEAL_OP_CASES", "");
   const auto cpu = cpu_backend().open("cpu");
   const std::string kernels = setting("ANNEAL_OP_KERNELS", "");
-  Batch batch(setting("ANNEAL_OP_DEVICE", "emulated"), kernels);
+  Batch batch(setting("ANNEAL_TEST_DEVICE", "emulated"), kernels);
   std::set<size_t> with_kernel;
   for (const KernelFamily family : cuda_backend().families)
     for (const KernelEntry& entry : family())
@@ -138,7 +138,11 @@ TEST(CudaOpSuite, AgreesWithReference) {
   batch.finish();
   EXPECT_GT(chosen, 0u) << "there is no case \"" << wanted << "\"";
   fmt::print("{} cases, {} functions\n", chosen, batch.functions());
-  for (const auto& [kernel, runs] : batch.runs_of_kernels()) fmt::print("{} {}\n", runs, kernel);
+  RecordProperty("cases", static_cast<int>(chosen));
+  for (const auto& [kernel, runs] : batch.runs_of_kernels()) {
+    fmt::print("{} {}\n", runs, kernel);
+    RecordProperty(std::string(kernel), runs);
+  }
   for (const auto& [name, reasons] : batch.refused()) {
     if (batch.accepted().contains(name)) continue;
     fmt::print("no kernel for {}\n", name);
