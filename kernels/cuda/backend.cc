@@ -16,6 +16,7 @@ constexpr KernelFamily kFamilies[] = {
     cuda::pointwise_entries,       //
     cuda::reduce_entries,          //
     cuda::softmax_entries,         //
+    cuda::normalize_entries,       //
     cuda::movement_entries,        //
     cuda::assembly_entries,        //
 };

@@ -11,6 +11,7 @@ std::span<const KernelEntry> conv_depthwise_entries();
 std::span<const KernelEntry> conv_entries();
 std::span<const KernelEntry> matmul_entries();
 std::span<const KernelEntry> movement_entries();
+std::span<const KernelEntry> normalize_entries();
 std::span<const KernelEntry> pointwise_entries();
 std::span<const KernelEntry> pool_entries();
 std::span<const KernelEntry> reduce_entries();

@@ -41,12 +41,13 @@ class RowKernel final : public FunctionKernel {
 
 }  // namespace
 
-Rows::Rows(Seen& seen, const std::vector<bool>& in_row, bool keeps) {
+Rows::Rows(Seen& seen, const std::vector<bool>& in_row, bool keeps, bool merges) {
   Look look;
   const Operand x = seen.request().inputs[0];
   for (int axis = 0, output = 0; axis < x.type.shape.rank(); ++axis) {
     const bool reduced = in_row[static_cast<size_t>(axis)];
-    if (reduced && !axes_.empty() && axes_.back().in_row && seen.lie_behind(x, axis - 1, axis)) {
+    if (merges && reduced && !axes_.empty() && axes_.back().in_row &&
+        seen.lie_behind(x, axis - 1, axis)) {
       look.axes.back().of.push_back(axis);
     } else {
       look.axes.push_back({.of = {axis}});

@@ -13,14 +13,15 @@ class Rows {
  public:
   static constexpr int kThreads = 256;  // of a block
 
-  // in_row[axis]: of the first input's. Axes of a row that lie behind each other in memory become
-  // one. keeps: whether the output has the axes of a row, too.
-  Rows(Seen& seen, const std::vector<bool>& in_row, bool keeps);
+  // in_row[axis]: of the first input's. keeps: whether the output has the axes of a row, too.
+  // merges: axes of a row that lie behind each other in memory become one.
+  Rows(Seen& seen, const std::vector<bool>& in_row, bool keeps, bool merges = true);
 
   int threads_per_row() const { return threads_; }  // 1, 32 or kThreads
   std::optional<int64_t> known_length() const { return known_length_; }
 
-  // "const f32 x = ...;": element `r` of the row at hand.
+  // "const f32 x = ...;": element `r` of the row at hand, and its coordinates j0, j1, ... on the
+  // axes of a row, as they are after merging.
   std::string element(const Request& request, Extents& extents) const;
   // A loop over a thread's share of the row; in `body` there is `r`, of index_type().
   std::string each(const std::string& body) const;

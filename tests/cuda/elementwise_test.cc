@@ -1,5 +1,5 @@
-// Elementwise kernels where tensors lie in memory as the op suite has them not: off the alignment
-// of vectors, in place, and one channels-last while the others are row-major.
+// Elementwise kernels, and those of rows, where tensors lie in memory as the op suite has them not:
+// off the alignment of vectors, in place, and one channels-last while the others are row-major.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -134,6 +134,10 @@ TEST_P(Elementwise, Scalars) {
 TEST_P(Elementwise, Softmax) {
   expect_agreement(Softmax{1}, "cuda.softmax.rows", {"f32[5,129]=-9..9"});
   expect_agreement(Softmax{1}, "cuda.softmax.rows", {"f32[2,4001]=-9..9"});
+}
+TEST_P(Elementwise, Normalize) {
+  expect_agreement(Normalize{{1}}, "cuda.normalize.rows", {"f32[5,129]=90..99"});
+  expect_agreement(Normalize{{0, 2}}, "cuda.normalize.rows", {"f16[2,35,99]"});
 }
 TEST_P(Elementwise, Copy) {
   const Op op = Pointwise{parse_program("(u8)->(u8) $0")};

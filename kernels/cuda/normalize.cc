@@ -1,0 +1,57 @@
+// "cuda.normalize.rows".
+#include <fmt/format.h>
+
+#include <bit>
+#include <vector>
+
+#include "anneal/graph/infer.h"
+#include "anneal/kernels/cuda/entries.h"
+#include "anneal/kernels/cuda/program_text.h"
+#include "anneal/kernels/cuda/rows.h"
+
+namespace anneal::cuda {
+namespace {
+
+// Everything is of differences from an element of the row, so that a large mean costs no digits.
+// The pivot is read by all threads before any writes, for the output may be the very view of the
+// input.
+Made make_normalize(const Normalize& op, const Request& original) {
+  const DataType dtype = original.inputs[0].type.dtype;
+  const int rank = original.inputs[0].type.shape.rank();
+  std::vector<bool> in_row(static_cast<size_t>(rank));
+  for (const int64_t axis : op.axes) in_row[static_cast<size_t>(axis)] = true;
+  Seen seen(original);
+  const Rows rows(seen, in_row, true, false);
+  const std::string type = type_text(register_type(dtype));
+  const auto body = [&](const Request& request, Extents& extents) {
+    const std::string element = rows.element(request, extents);
+    const auto sum_of = [&](const char* name, const char* value) {
+      return fmt::format("T {0} = 0;\n{1}{0} = over_row<{2}>({0}, partial, Add());\n", name,
+                         rows.each(fmt::format("{}{} += {};\n", element, name, value)),
+                         rows.threads_per_row());
+    };
+    std::string text = fmt::format("using T = {};\n", type);
+    if (op.subtract_mean) {
+      text += fmt::format("T pivot = 0;\nif (length > 0) pivot = {};\n", loaded(dtype, "x0[base]"));
+      text += sum_of("sum", "x - pivot") + "const T mean = sum / T(length);\n";
+    } else {
+      text += "const T pivot = 0, mean = 0;\n";
+    }
+    text += sum_of("squares", "(x - pivot - mean) * (x - pivot - mean)");
+    text += fmt::format("const T deviation = op::sqrt(squares / T(length) + T({}));\n",
+                        literal(RegisterType::kF32, std::bit_cast<uint32_t>(op.epsilon)));
+    std::string store = "store((x - pivot - mean) / deviation";
+    for (int axis = 0; axis < rank; ++axis)
+      store += fmt::format(", {}{}", in_row[static_cast<size_t>(axis)] ? 'j' : 'i', axis);
+    return text + rows.each(element + store + ");\n");
+  };
+  return rows.make(seen, accumulator(dtype), "normalize", type, body);
+}
+
+constexpr KernelEntry kEntries[] = {entry<Normalize, make_normalize>("cuda.normalize.rows")};
+
+}  // namespace
+
+std::span<const KernelEntry> normalize_entries() { return kEntries; }
+
+}  // namespace anneal::cuda
