@@ -147,11 +147,11 @@ struct EmulatorCalls {
   using Running = BlockRunner::Running;
   static Running& of(Thread& thread) { return BlockRunner::of(thread); }
 
-  static void operand(Thread& thread, const emulator::Operand& given, Address at, unsigned bytes,
-                      Access access, Site site) {
+  static void operand(Thread& thread, Address begin, Address at, unsigned bytes, Access access,
+                      Site site) {
     Running& running = of(thread);
     const EmulatedMemory& memory = running.runner->memory_;
-    const uint64_t address = given.begin == BlockRunner::kUnbound ? at : EmulatedMemory::device(at);
+    const uint64_t address = begin == BlockRunner::kUnbound ? at : EmulatedMemory::device(at);
     const bool misaligned = at % bytes != 0;
     running.runner->take_fault(
         running, misaligned ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_ILLEGAL_ADDRESS,

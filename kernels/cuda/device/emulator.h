@@ -40,8 +40,8 @@ struct Thread;
 
 // Those marked * return only if there was no fault.
 struct Api {
-  // * An access that the quick check refused.
-  void (*operand)(Thread&, const Operand&, Address at, unsigned bytes, Access, Site);
+  // * An access that the quick check refused; `begin` is the operand's.
+  void (*operand)(Thread&, Address begin, Address at, unsigned bytes, Access, Site);
   // `key` tells declarations apart, null is dynamic memory, whose size the launch gives. *
   SharedArray* (*declare_shared)(Thread&, const void* key, Address bytes, unsigned element,
                                  const char* name, Site);

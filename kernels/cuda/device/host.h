@@ -17,6 +17,21 @@ EMULATED_INLINE emulator::Thread& emulated_thread() {
 #define blockDim (emulated_thread().block_size)
 #define gridDim (emulated_thread().grid_size)
 
+// Accesses that the quick checks refuse; out of the way of those that are good.
+__attribute__((noinline, cold)) static void emulated_refuse(u64 begin, u64 address, u32 bytes,
+                                                            emulator::Access access,
+                                                            emulator::Site site) {
+  emulator::Thread& thread = emulated_thread();
+  thread.api->operand(thread, begin, address, bytes, access, site);
+}
+__attribute__((noinline, cold)) static void emulated_refuse(const emulator::SharedArray* array,
+                                                            u64 address, u32 bytes,
+                                                            emulator::Access access,
+                                                            emulator::Site site) {
+  emulator::Thread& thread = emulated_thread();
+  thread.api->shared(thread, array, address, bytes, access, site);
+}
+
 // An index, and the line it stands in.
 struct EmulatedIndex {
   i64 value;
@@ -34,10 +49,8 @@ struct EmulatedOperand : emulator::Operand {
     bool good = offset < bytes;
     if constexpr (sizeof(Element) > sizeof(T))
       good = good && bytes - offset >= sizeof(Element) && address % alignof(Element) == 0;
-    if (__builtin_expect(!good, 0)) {
-      emulator::Thread& thread = emulated_thread();
-      thread.api->operand(thread, *this, address, sizeof(Element), access, i.site);
-    }
+    if (__builtin_expect(!good, 0))
+      emulated_refuse(begin, address, sizeof(Element), access, i.site);
     return reinterpret_cast<Element*>(address);
   }
 };
@@ -100,10 +113,8 @@ struct Shared {
     const u64 offset = address - begin;
     bool good = offset < bytes && bytes - offset >= sizeof(Element);
     if constexpr (sizeof(Element) > sizeof(T)) good = good && address % alignof(Element) == 0;
-    if (__builtin_expect(!good, 0)) {
-      emulator::Thread& thread = emulated_thread();
-      thread.api->shared(thread, array, address, sizeof(Element), access, i.site);
-    }
+    if (__builtin_expect(!good, 0))
+      emulated_refuse(array, address, sizeof(Element), access, i.site);
     return {reinterpret_cast<Element*>(address), array, i.site};
   }
   EMULATED_INLINE EmulatedElement<T> operator[](EmulatedIndex i) const {
