@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace anneal::cuda {
@@ -23,6 +24,7 @@ void EmulatedShared::begin_block(uint32_t block_syncs) {
 emulator::SharedArray* EmulatedShared::declare(const void* key, uint64_t bytes, uint32_t element,
                                                const char* name, std::string& why_not) {
   const bool dynamic = key == nullptr;
+  const int granule = std::countr_zero(element);
   if (dynamic) bytes = dynamic_bytes_;
   for (int i = 0; i < count_; ++i) {
     Array& known = arrays_[i];
@@ -31,9 +33,9 @@ emulator::SharedArray* EmulatedShared::declare(const void* key, uint64_t bytes, 
       why_not = fmt::format("declares {} with {} and with {} bytes", name, known.bytes, bytes);
       return nullptr;
     }
-    if (element < known.granule) {  // another view of dynamic memory
-      known.granule = element;
-      known.cells.assign(bytes / element + 1, Cell{});
+    if (granule < known.granule) {  // another view of dynamic memory
+      known.granule = granule;
+      known.cells.assign((bytes >> granule) + 1, Cell{});
     }
     return &known;
   }
@@ -56,8 +58,8 @@ emulator::SharedArray* EmulatedShared::declare(const void* key, uint64_t bytes, 
   array.bytes = bytes;
   array.name = name;
   array.key = key;
-  array.granule = element;
-  array.cells.assign(bytes / element + 1, Cell{});
+  array.granule = granule;
+  array.cells.assign((bytes >> granule) + 1, Cell{});
   used_ = offset + bytes;
   std::memset(reinterpret_cast<void*>(array.begin), 0xff, bytes);
   return &array;
@@ -73,20 +75,15 @@ std::string EmulatedShared::out_of_bounds(const Array& array, uint64_t at, uint3
   if (from < 0 || from + bytes > size)
     return fmt::format("{} bytes at byte {} of shared {}, which has {}", bytes, from, array.name,
                        size);
-  if (at % bytes != 0)
+  if ((at & (bytes - 1)) != 0)
     return fmt::format("{} bytes at byte {} of shared {}, which is not aligned", bytes, from,
                        array.name);
   return "";
 }
 
-std::string EmulatedShared::read(Cell& cell, int line, const Moment& now) {
-  if (cell.under_way)
-    return fmt::format("thread {} began a copy to it in line {} and has not waited for it",
-                       cell.written.thread, cell.written_line);
-  if (cell.written.block_syncs < first_sync_) return "nobody has written it";
-  if (!now.follows(cell.written))
-    return fmt::format("thread {} wrote it in line {} with no barrier in between",
-                       cell.written.thread, cell.written_line);
+bool EmulatedShared::read(Cell& cell, int line, const Moment& now) const {
+  if (cell.under_way || cell.written.block_syncs < first_sync_ || !now.follows(cell.written))
+    return false;
   if (cell.read.block_syncs != now.block_syncs) {
     cell.many = cell.many_warps = false;
   } else if (cell.read.thread / 32 != now.thread / 32) {
@@ -98,28 +95,39 @@ std::string EmulatedShared::read(Cell& cell, int line, const Moment& now) {
   }
   cell.read = now;
   cell.read_line = static_cast<uint16_t>(line);
-  return "";
+  return true;
 }
 
-std::string EmulatedShared::write(Cell& cell, bool atomic, int line, const Moment& now) {
-  if (cell.under_way)
-    return fmt::format("thread {} began a copy to it in line {} and has not waited for it",
-                       cell.written.thread, cell.written_line);
-  if (atomic && cell.written.block_syncs < first_sync_) return "nobody has written it";
-  const bool written = cell.written.block_syncs >= first_sync_;
-  if (written && !now.follows(cell.written) && !(atomic && cell.atomic))
-    return fmt::format("thread {} wrote it in line {} with no barrier in between",
-                       cell.written.thread, cell.written_line);
+bool EmulatedShared::write(Cell& cell, bool atomic, int line, const Moment& now) const {
+  if (cell.under_way) return false;
+  if (cell.written.block_syncs < first_sync_) {
+    if (atomic) return false;
+  } else if (!now.follows(cell.written) && !(atomic && cell.atomic)) {
+    return false;
+  }
   if (cell.read.block_syncs == now.block_syncs) {
     const bool others = cell.many && cell.read.warp_syncs == now.warp_syncs;
-    if (cell.many_warps || others || !now.follows(cell.read))
-      return fmt::format("thread {} read it in line {} with no barrier in between",
-                         cell.read.thread, cell.read_line);
+    if (cell.many_warps || others || !now.follows(cell.read)) return false;
   }
   cell.written = now;
   cell.written_line = static_cast<uint16_t>(line);
   cell.atomic = atomic;
-  return "";
+  return true;
+}
+
+std::string EmulatedShared::why_not(const Cell& cell, emulator::Access access,
+                                    const Moment& now) const {
+  if (cell.under_way)
+    return fmt::format("thread {} began a copy to it in line {} and has not waited for it",
+                       cell.written.thread, cell.written_line);
+  const bool written = cell.written.block_syncs >= first_sync_;
+  const bool both_atomic = access == emulator::Access::kAtomic && cell.atomic;
+  if (written && !now.follows(cell.written) && !both_atomic)
+    return fmt::format("thread {} wrote it in line {} with no barrier in between",
+                       cell.written.thread, cell.written_line);
+  if (access != emulator::Access::kWrite && !written) return "nobody has written it";
+  return fmt::format("thread {} read it in line {} with no barrier in between", cell.read.thread,
+                     cell.read_line);
 }
 
 std::string EmulatedShared::access(const emulator::SharedArray& given, uint64_t at, uint32_t bytes,
@@ -132,14 +140,14 @@ std::string EmulatedShared::access(const emulator::SharedArray& given, uint64_t 
     return fmt::format("{} {}", verb, wrong);
   if (!checks_) return "";
   const uint64_t from = at - array.begin;
-  for (uint64_t i = from / array.granule; i * array.granule < from + bytes; ++i) {
+  const uint64_t last = (from + bytes - 1) >> array.granule;
+  for (uint64_t i = from >> array.granule; i <= last; ++i) {
     Cell& cell = array.cells[i];
-    const std::string wrong = access == emulator::Access::kRead
-                                  ? read(cell, line, now)
-                                  : write(cell, access == emulator::Access::kAtomic, line, now);
-    if (!wrong.empty())
-      return fmt::format("{} {} bytes at byte {} of shared {}, but {}", verb, bytes, from,
-                         array.name, wrong);
+    const bool reads = access == emulator::Access::kRead;
+    if (reads ? read(cell, line, now) : write(cell, access == emulator::Access::kAtomic, line, now))
+      continue;
+    return fmt::format("{} {} bytes at byte {} of shared {}, but {}", verb, bytes, from, array.name,
+                       why_not(cell, access, now));
   }
   return "";
 }
@@ -152,7 +160,7 @@ std::string EmulatedShared::begin_copy(const emulator::SharedArray& given, uint6
   if (!checks_) return "";
   Array& array = of(given);
   const uint64_t from = at - array.begin;
-  for (uint64_t i = from / array.granule; i * array.granule < from + bytes; ++i)
+  for (uint64_t i = from >> array.granule; i <= (from + bytes - 1) >> array.granule; ++i)
     array.cells[i].under_way = true;
   return "";
 }
@@ -162,7 +170,7 @@ void EmulatedShared::end_copy(const emulator::SharedArray& given, uint64_t at, u
   if (!checks_) return;
   Array& array = of(given);
   const uint64_t from = at - array.begin;
-  for (uint64_t i = from / array.granule; i * array.granule < from + bytes; ++i) {
+  for (uint64_t i = from >> array.granule; i <= (from + bytes - 1) >> array.granule; ++i) {
     Cell& cell = array.cells[i];
     cell.under_way = false;
     cell.written = now;

@@ -58,14 +58,16 @@ class EmulatedShared {
   };
   struct Array : emulator::SharedArray {
     const void* key;
-    uint32_t granule;  // bytes to a cell
+    int granule;  // a cell is 1 << granule bytes
     std::vector<Cell> cells;
   };
 
   Array& of(const emulator::SharedArray& array);
   std::string out_of_bounds(const Array& array, uint64_t at, uint32_t bytes) const;
-  std::string read(Cell& cell, int line, const Moment& now);
-  std::string write(Cell& cell, bool atomic, int line, const Moment& now);
+  // False if it may not; then why_not() says why.
+  bool read(Cell& cell, int line, const Moment& now) const;
+  bool write(Cell& cell, bool atomic, int line, const Moment& now) const;
+  std::string why_not(const Cell& cell, emulator::Access access, const Moment& now) const;
 
   std::vector<std::byte> memory_;
   std::array<Array, kMostArrays> arrays_;

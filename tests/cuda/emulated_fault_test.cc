@@ -110,6 +110,20 @@ const std::vector<Case>& cases() {
        "  y[threadIdx.x] = s[threadIdx.x ^ 32];\n",
        CUDA_ERROR_LAUNCH_FAILED,
        {"of shared s, but ", "[line 5: "}},
+      {"a read beside atomics",
+       "  SHARED(i32, s, 1);\n"
+       "  if (threadIdx.x == 0) s[0] = 0;\n"
+       "  __syncthreads();\n"
+       "  atomic_add(s, 0, 1);\n"
+       "  y[threadIdx.x] = s[0];\n",
+       CUDA_ERROR_LAUNCH_FAILED,
+       {"thread (1, 0, 0) accesses 4 bytes at byte 0 of shared s, but thread 0 read it in line 6",
+        "[line 5: "}},
+      {"an atomic on what nobody wrote",
+       "  SHARED(i32, s, 1);\n"
+       "  atomic_add(s, 0, 1);\n",
+       CUDA_ERROR_LAUNCH_FAILED,
+       {"accesses 4 bytes at byte 0 of shared s, but nobody has written it", "[line 3: "}},
       {"half a block at a barrier",
        "  if (threadIdx.x < 16)\n"
        "    __syncthreads();\n"
