@@ -79,6 +79,22 @@ DataType coarser(DataType a, DataType b) {
   return a;
 }
 
+// REQUIRES: `from` is dense, and of the same dims.
+void convert(const TensorView& to, const TensorView& from) {
+  const std::byte* next = from.data;
+  for_each_element(to, [&](std::byte* at) {
+    write_element(to.dtype, at, read_element(from.dtype, next));
+    next += size_of(from.dtype);
+  });
+}
+
+Tensor as_f32(const TensorView& view) {
+  const Tensor dense = dense_copy(view);
+  const Tensor::Fresh wide = Tensor::allocate(DataType::kF32, view.dims);
+  convert(wide.tensor.view(), dense.view());
+  return wide.tensor;
+}
+
 struct Kept {
   Tensor tensor;
   std::string step, kernel;
@@ -192,8 +208,11 @@ class Comparer {
       compared_.at(key).alone =
           compare(key, got, expected, std::min(arithmetic_, Arithmetic::kFloat), coarsest);
       // What comes from no step is memory of the caller, or weights.
-      if (!observed.step.empty() && got.dtype == expected.dtype && got.dims == expected.dims)
+      if (observed.step.empty() || got.dims != expected.dims) return;
+      if (got.dtype == expected.dtype)
         strided_copy(got, expected);
+      else if (is_float(got.dtype) && is_float(expected.dtype))
+        convert(got, expected);
     });
   }
 
@@ -203,6 +222,9 @@ class Comparer {
     Tolerance tolerance = tolerance_of(
         coarsest, options_, got.dims == expected.dims ? tensor_error(got, expected).scale : 0);
     tolerance.ranked = outputs_.contains(key.first);
+    // Half precision between layers is each target's own choice.
+    if (got.dtype != expected.dtype && is_float(got.dtype) && is_float(expected.dtype))
+      return compare_output(as_f32(got).view(), as_f32(expected).view(), tolerance, arithmetic);
     return compare_output(got, expected, tolerance, arithmetic);
   }
 

@@ -113,6 +113,7 @@ class PlanRun {
   void settle(uint32_t slot, const Dims& dims);
   void tell_observer(size_t steps_done);
   TensorView on_host(uint32_t slot);
+  void give_back(uint32_t slot, const TensorView& here);
   void run_body(PlanRun& body, const Step& step, std::optional<int64_t> iteration, Team& team);
   void start_timing();
   void stop_timing();

@@ -14,9 +14,14 @@ void PlanRun::observe(const Observer& observer) {
 void PlanRun::tell_observer(size_t steps_done) {
   wait_for_devices();
   const Step* step = steps_done == 0 ? nullptr : &plan_.steps[steps_done - 1];
-  for (const uint32_t slot : watched_[steps_done])
+  for (const uint32_t slot : watched_[steps_done]) {
+    // It was told where it comes from.
+    if (step && step->kernel == kTransfer && slot == step->outputs[0]) continue;
+    const TensorView here = on_host(slot);
     observer_({plan_.slots[slot].name, step ? std::string_view(step->name) : "",
-               step ? std::string_view(step->kernel) : "", on_host(slot), loops_});
+               step ? std::string_view(step->kernel) : "", here, loops_});
+    if (step && here.data != slots_[slot].data) give_back(slot, here);
+  }
 }
 
 // The slot, or a copy of it that its observer can read.
@@ -30,6 +35,14 @@ TensorView PlanRun::on_host(uint32_t slot) {
   stream(index).wait();
   view.data = observed_.data();
   return view;
+}
+
+// What an observer wrote into its copy.
+void PlanRun::give_back(uint32_t slot, const TensorView& here) {
+  const size_t index = plan_.slots[slot].device;
+  const auto bytes = static_cast<size_t>(extent(here.dims, here.strides)) * size_of(here.dtype);
+  if (bytes != 0) device(index).copy(slots_[slot].data, here.data, bytes, stream(index));
+  stream(index).wait();
 }
 
 // iteration: of a Loop or Scan.
