@@ -37,7 +37,7 @@ test-tsan: build-tsan
 test-all: test test-asan test-emulated test-tsan test-gpu-bundle
 
 # What a machine with an NVIDIA card needs to run the GPU suite: docs/gpu.md.
-VERSION := $(shell sed -n 's/^project(anneal VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+VERSION := $(shell sed -n 's/^project.anneal VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
 gpu-bundle: build-release
 	@cmake/deps.sh patchelf python3-onnx

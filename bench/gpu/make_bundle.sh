@@ -12,16 +12,17 @@ version=$(sed -n 's/^project(anneal VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 name=anneal-gpu-$version
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
+trap 'echo "line $LINENO failed" >&2' ERR
 root=$stage/$name
 mkdir -p "$root"/{bin,lib,licenses,models,engines} dist
 
-install -s "$build"/bin/anneal "$build"/bin/anneal_gpu_times "$build"/tests/bin/gpu_test \
-  "$build"/tests/bin/cuda_op_suite_test "$root/bin"
+programs=("$build"/bin/{anneal,anneal_gpu_times} "$build"/tests/bin/{gpu_test,cuda_op_suite_test})
+install -s "${programs[@]}" "$root/bin"
 install bench/gpu/run_bundle.sh "$root/run.sh"
 { echo "$version"; git rev-parse HEAD 2>/dev/null || true; git status --porcelain | head -n 1; } >"$root/VERSION"
 
 # All but the C library's own parts, which must be the machine's.
-ldd "$root"/bin/* | awk '$2 == "=>" { print $3 }' | sort -u |
+ldd "${programs[@]}" | awk '$2 == "=>" { print $3 }' | sort -u |
   grep -v -E '/(libc|libm|libdl|libpthread|librt|ld-linux-x86-64)\.so' | while read -r library; do
   case $(basename "$library") in
     libcuda* | libnv* | libcublas* | libcudnn*) echo "$library is NVIDIA's" >&2; exit 1 ;;
