@@ -25,6 +25,9 @@ namespace {
 
 constexpr size_t kFunctionsAtOnce = 400;
 
+// Takes only input and output of different strides, which elementwise_test.cc gives it.
+constexpr std::string_view kWithoutCase = "cuda.pointwise.tiled";
+
 std::string setting(const char* name, const char* otherwise) {
   const char* const value = std::getenv(name);
   return value == nullptr ? otherwise : value;
@@ -151,7 +154,8 @@ TEST(CudaOpSuite, AgreesWithReference) {
   if (!wanted.empty() || !kernels.empty()) return;
   for (const KernelFamily family : cuda_backend().families)
     for (const KernelEntry& entry : family())
-      EXPECT_TRUE(batch.runs_of_kernels().contains(entry.name)) << entry.name << " ran no case";
+      EXPECT_NE(batch.runs_of_kernels().contains(entry.name), entry.name == kWithoutCase)
+          << entry.name;
 }
 
 }  // namespace
