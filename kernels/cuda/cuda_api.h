@@ -4,17 +4,18 @@
 #pragma once
 #include <cstddef>
 
+// NOLINTBEGIN(readability-identifier-naming)
 namespace anneal::cuda {
 
 using CUdevice = int;
 using CUdeviceptr = unsigned long long;
-using CUcontext = struct CUctx_st*;
-using CUmodule = struct CUmod_st*;
-using CUfunction = struct CUfunc_st*;
-using CUstream = struct CUstream_st*;
-using CUevent = struct CUevent_st*;
-using CUgraph = struct CUgraph_st*;
-using CUgraphExec = struct CUgraphExec_st*;
+using CUcontext = struct CUcontextObject*;
+using CUmodule = struct CUmoduleObject*;
+using CUfunction = struct CUfunctionObject*;
+using CUstream = struct CUstreamObject*;
+using CUevent = struct CUeventObject*;
+using CUgraph = struct CUgraphObject*;
+using CUgraphExec = struct CUgraphExecObject*;
 
 enum CUresult : unsigned {
   CUDA_SUCCESS = 0,
@@ -133,7 +134,7 @@ enum : unsigned { CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2 };
   X(cuLaunchKernel, cuLaunchKernel, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, \
     unsigned, unsigned, CUstream, void**, void**)
 
-using nvrtcProgram = struct _nvrtcProgram*;
+using nvrtcProgram = struct nvrtcProgramObject*;
 enum nvrtcResult : unsigned { NVRTC_SUCCESS = 0, NVRTC_ERROR_COMPILATION = 6 };
 
 // X(function, result, parameters...)
@@ -151,7 +152,7 @@ enum nvrtcResult : unsigned { NVRTC_SUCCESS = 0, NVRTC_ERROR_COMPILATION = 6 };
   X(nvrtcGetProgramLogSize, nvrtcResult, nvrtcProgram, size_t*)                    \
   X(nvrtcGetProgramLog, nvrtcResult, nvrtcProgram, char*)
 
-using nvmlDevice_t = struct nvmlDevice_st*;
+using nvmlDevice_t = struct nvmlDeviceObject*;
 enum nvmlReturn_t : unsigned { NVML_SUCCESS = 0 };
 enum nvmlClockType_t : unsigned { NVML_CLOCK_SM = 1, NVML_CLOCK_MEM = 2 };
 enum nvmlTemperatureSensors_t : unsigned { NVML_TEMPERATURE_GPU = 0 };
@@ -177,7 +178,7 @@ struct nvmlMemory_t {
   X(nvmlDeviceGetTemperature, nvmlReturn_t, nvmlDevice_t, nvmlTemperatureSensors_t, unsigned*) \
   X(nvmlDeviceGetPowerUsage, nvmlReturn_t, nvmlDevice_t, unsigned*)
 
-using cublasLtHandle_t = struct cublasLtContext*;
+using cublasLtHandle_t = struct cublasLtObject*;
 enum cublasStatus_t : unsigned { CUBLAS_STATUS_SUCCESS = 0 };
 
 // X(function, result, parameters...)
@@ -187,7 +188,7 @@ enum cublasStatus_t : unsigned { CUBLAS_STATUS_SUCCESS = 0 };
   X(cublasLtCreate, cublasStatus_t, cublasLtHandle_t*)  \
   X(cublasLtDestroy, cublasStatus_t, cublasLtHandle_t)
 
-using cudnnHandle_t = struct cudnnContext*;
+using cudnnHandle_t = struct cudnnObject*;
 enum cudnnStatus_t : unsigned { CUDNN_STATUS_SUCCESS = 0 };
 
 // X(function, result, parameters...)
@@ -199,3 +200,4 @@ enum cudnnStatus_t : unsigned { CUDNN_STATUS_SUCCESS = 0 };
   X(cudnnSetStream, cudnnStatus_t, cudnnHandle_t, CUstream)
 
 }  // namespace anneal::cuda
+// NOLINTEND(readability-identifier-naming)

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <unordered_map>
 #include <utility>
 
@@ -36,7 +37,8 @@ class DeviceBuffer final : public Buffer {
     const Context::Current current(*context_);
     context_->driver().cuMemFree(data_);
   }
-  std::byte* data() override { return reinterpret_cast<std::byte*>(data_); }
+  // A CUdeviceptr is an address that the host can hold.
+  std::byte* data() override { return std::bit_cast<std::byte*>(data_); }
   size_t size() const override { return size_; }
 
  private:

@@ -141,10 +141,12 @@ Opened<Nvrtc> open_nvrtc() {
 
 std::vector<std::string> places_of(const std::string& name) {
   std::vector<std::string> places;
-  for (const std::string& folder : folders_of_setting()) add_if_there(folder + "/" + name, places);
+  for (const std::string& folder : folders_of_setting())
+    add_if_there(fmt::format("{}/{}", folder, name), places);
   places.push_back(name);
   add_if_there("/usr/local/cuda/lib64/" + name, places);
-  for (const std::string& folder : folders_of_pip()) add_if_there(folder + "/" + name, places);
+  for (const std::string& folder : folders_of_pip())
+    add_if_there(fmt::format("{}/{}", folder, name), places);
   return places;
 }
 

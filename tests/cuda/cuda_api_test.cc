@@ -26,9 +26,7 @@ std::string passing_of() {
       return "p" + constant + "?";
     else
       return "p" + constant + passing_of<Plain>();
-  } else if constexpr (std::is_enum_v<T>) {
-    return "i" + std::to_string(sizeof(T));
-  } else if constexpr (std::is_integral_v<T>) {
+  } else if constexpr (std::is_enum_v<T> || std::is_integral_v<T>) {
     return "i" + std::to_string(sizeof(T));
   } else {
     static_assert(std::is_floating_point_v<T>);

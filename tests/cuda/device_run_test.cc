@@ -154,7 +154,8 @@ TEST_F(DeviceRunTest, SharedMemoryBeyond48KiB) {
   };
   const auto most = static_cast<uint32_t>(spec_of(*device_).shared_bytes_per_block);
   run(most);
-  EXPECT_EQ(download(*y)[0], static_cast<float>(most / 4));
+  const uint32_t count = most / 4;
+  EXPECT_EQ(download(*y)[0], static_cast<float>(count));
   EXPECT_THAT(error_of([&] { run(1 << 20); }),
               StartsWith("device: " + sum->name + " cannot be launched with "));
 }

@@ -167,7 +167,7 @@ TEST_F(DriverDeviceTest, TakesFromAnImageWhatFits) {
     const auto device = open();
     std::vector<std::shared_ptr<const Function>> functions;
     for (const auto& family : families) functions.push_back(code_of(*device).add(text(family)));
-    const auto image = device->load_code({});
+    auto image = device->load_code({});
     compiler_.compiled.clear();
     return image;
   };

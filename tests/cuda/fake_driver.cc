@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <fmt/format.h>
 
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 
@@ -127,7 +128,7 @@ Driver make_driver() {
   };
   d.cuMemFree = [](CUdeviceptr data) {
     --fake_card().live["memory"];
-    std::free(reinterpret_cast<void*>(data));
+    std::free(std::bit_cast<void*>(data));
     return CUDA_SUCCESS;
   };
   d.cuMemHostAlloc = [](void** data, size_t bytes, unsigned) {

@@ -6,6 +6,7 @@ namespace {
 int the_card;
 }
 
+// NOLINTBEGIN(readability-identifier-naming)
 extern "C" {
 const char* nvmlErrorString(unsigned result) { return result == 3 ? "Not Supported" : "Success"; }
 unsigned nvmlInit_v2() { return 0; }
@@ -47,3 +48,4 @@ unsigned nvmlDeviceGetTemperature(void*, unsigned, unsigned* celsius) {
 }
 unsigned nvmlDeviceGetPowerUsage(void*, unsigned*) { return 3; }
 }
+// NOLINTEND(readability-identifier-naming)
