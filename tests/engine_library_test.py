@@ -8,12 +8,14 @@ optimizer: a check that accepts libbuilder checks nothing.
 import re
 import subprocess
 import sys
-from os.path import basename
+import tempfile
+from os.path import basename, getsize
 
 from sources import sources
 
 MAY_NEED = ("libc.so", "libm.so", "libstdc++.so", "libgcc_s.so", "libhwy.so", "ld-linux")
 ABOVE_ENGINE = ("importer/", "optimizer/", "engine/data/", "engine/build/", "engine/tune/", "cli/", "report/")
+MOST_STRIPPED_BYTES = 5_000_000
 OURS = re.compile(r"anneal_|_Z(T[ISVT]|Th.*_|Tv.*_|Tc.*_|Z|GV|GVZ)?N[VKRO]*6anneal")
 
 
@@ -36,6 +38,12 @@ def source_files(library):
     return set(re.findall(r"\bFILE\s+LOCAL\s+DEFAULT\s+ABS\s+(\S+)", output("readelf", "-sW", library)))
 
 
+def stripped_bytes(library):
+    with tempfile.NamedTemporaryFile() as copy:
+        output("strip", "-o", copy.name, library)
+        return getsize(copy.name)
+
+
 def excess(library):
     """Everything in this library that libengine must not have."""
     found = [f"needs {name}" for name in needed(library) if not name.startswith(MAY_NEED)]
@@ -52,6 +60,9 @@ def excess(library):
 
 def main(engine, builder):
     problems = [f"libengine {problem}" for problem in excess(engine)]
+    stripped = stripped_bytes(engine)
+    if stripped >= MOST_STRIPPED_BYTES:
+        problems.append(f"libengine takes {stripped} bytes when it is stripped")
     if not source_files(engine) & {"version.cc"}:
         problems.append("libengine does not name its sources: was it stripped?")
     for library in (engine, builder):
@@ -68,7 +79,7 @@ def main(engine, builder):
 
     for problem in problems:
         print(problem)
-    print(f"libengine needs {' '.join(needed(engine))}; shows {len(exported(engine))} symbols; "
+    print(f"libengine takes {stripped / 1e6:.2f} MB stripped, needs {' '.join(needed(engine))}; shows {len(exported(engine))} symbols; "
           f"libbuilder shows {len(exported(builder))}")
     return 1 if problems else 0
 
