@@ -60,7 +60,7 @@ def check_report(root, folder):
             print(f"{part['exit_status']:4} {part['seconds']:4} s  {name}")
             if part["exit_status"] != 0:
                 problems.append(f"{name}: {part.get('printed', '')[-2000:]}")
-    for part in ("machine", "devices", "device_tests", "op_suite", "kernel_times"):
+    for part in ("machine", "devices", "device_tests", "op_suite_tenth", "kernel_times"):
         if part not in report:
             problems.append(f"the report has no {part}")
     if not any(name.startswith("model ") for name in report):

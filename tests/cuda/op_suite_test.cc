@@ -2,12 +2,14 @@
 // placements, with and without an epilogue, with known and symbolic sizes. The code of many kernels
 // is compiled at once.
 //
-// ANNEAL_OP_CASES: "tenth" (a fixed one of the cases), the name of a case, or not set: all.
+// ANNEAL_OP_CASES: "tenth" (a fixed one of the cases), "2/8" (the second of eight shares), the name
+// of a case, or not set: all.
 // ANNEAL_OP_KERNELS: what their names begin with; not set: all.
 // ANNEAL_TEST_DEVICE: "cuda", "emulated" (the default), or "sm_90": compiled for it, not run.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -34,8 +36,20 @@ std::string setting(const char* name, const char* otherwise) {
 }
 
 bool is_chosen(const std::string& name, const std::string& wanted) {
-  if (wanted == "tenth") return hash_bytes(std::as_bytes(std::span(name))) % 10 == 0;
+  const uint64_t digest = hash_bytes(std::as_bytes(std::span(name)));
+  if (wanted == "tenth") return digest % 10 == 0;
+  unsigned share = 0, shares = 0;
+  if (std::sscanf(wanted.c_str(), "%u/%u", &share, &shares) == 2 && shares > 0)
+    return digest / 10 % shares == share % shares;
   return wanted.empty() || wanted == name;
+}
+
+std::set<size_t> ops_with_kernel(const std::string& kernels) {
+  std::set<size_t> ops;
+  for (const KernelFamily family : cuda_backend().families)
+    for (const KernelEntry& entry : family())
+      if (entry.name.starts_with(kernels)) ops.insert(entry.op);
+  return ops;
 }
 
 class Batch {
@@ -45,8 +59,12 @@ class Batch {
         runs_(!target.starts_with("sm_")),
         chosen_(std::move(kernels)) {}
 
-  // Makes the case's kernels, on the device if it is time.
+  // Makes the case's kernels; runs all that were made if it is time.
   void add(const OpCase& each, std::vector<Variants> all) {
+    make(each, std::move(all));
+    if (cuda::code_of(*device_).functions().size() >= kFunctionsAtOnce) finish();
+  }
+  void make(const OpCase& each, std::vector<Variants> all) {
     variants_.push_back(std::move(all));
     for (const Variants& variants : variants_.back())
       for (const Variant& way : variants.ways)
@@ -54,13 +72,17 @@ class Batch {
           for (const KernelEntry& entry : family())
             if (entry.op == each.op.index() && entry.name.starts_with(chosen_))
               add(each, entry, way, variants.wanted);
-    if (cuda::code_of(*device_).functions().size() >= kFunctionsAtOnce) finish();
   }
   void finish() {
     functions_ += cuda::code_of(*device_).functions().size();
     device_->load_code({});
     for (const Run& run : waiting_)
       if (runs_) compare(run);
+    drop();
+  }
+
+  // Forgets what was made.
+  void drop() {
     waiting_.clear();
     variants_.clear();
   }
@@ -128,10 +150,7 @@ TEST(CudaOpSuite, AgreesWithReference) {
   const auto cpu = cpu_backend().open("cpu");
   const std::string kernels = setting("ANNEAL_OP_KERNELS", "");
   Batch batch(setting("ANNEAL_TEST_DEVICE", "emulated"), kernels);
-  std::set<size_t> with_kernel;
-  for (const KernelFamily family : cuda_backend().families)
-    for (const KernelEntry& entry : family())
-      if (entry.name.starts_with(kernels)) with_kernel.insert(entry.op);
+  const std::set<size_t> with_kernel = ops_with_kernel(kernels);
   size_t chosen = 0;
   for (const OpCase& each : op_cases()) {
     if (!is_chosen(each.name, wanted) || !with_kernel.contains(each.op.index())) continue;
@@ -151,7 +170,18 @@ TEST(CudaOpSuite, AgreesWithReference) {
     fmt::print("no kernel for {}\n", name);
     for (const std::string& reason : reasons) fmt::print("  {}\n", reason);
   }
-  if (!wanted.empty() || !kernels.empty()) return;
+}
+
+// Made only: nothing is compiled.
+TEST(CudaOpSuite, EveryKernelAcceptsACase) {
+  const auto cpu = cpu_backend().open("cpu");
+  Batch batch("sm_90", "");
+  const std::set<size_t> with_kernel = ops_with_kernel("");
+  for (const OpCase& each : op_cases()) {
+    if (!with_kernel.contains(each.op.index())) continue;
+    batch.make(each, variants_of(each, *cpu, true));
+    batch.drop();
+  }
   for (const KernelFamily family : cuda_backend().families)
     for (const KernelEntry& entry : family())
       EXPECT_NE(batch.runs_of_kernels().contains(entry.name), entry.name == kWithoutCase)
