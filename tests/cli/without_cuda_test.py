@@ -6,9 +6,9 @@ NVIDIA's libraries are hidden by ANNEAL_CUDA=0, and, where this process may moun
 Arguments: the command `anneal`, a model.
 """
 
-import ctypes.util
 import glob
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -73,8 +73,10 @@ class WithoutCuda(unittest.TestCase):
 
 
 def may_hide():
-    """Not what the loader finds by itself."""
-    elsewhere = any(ctypes.util.find_library(name) for name in ("cuda", "nvrtc", "cublasLt", "cudnn", "nvidia-ml"))
+    """Whether all that the loader finds by itself lies in the toolkit's folders, and this process may mount."""
+    known = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout
+    paths = re.findall(r"lib(?:cuda|nvrtc|cublasLt|cudnn|nvidia-ml)\.so.* => (.*)", known)
+    elsewhere = [path for path in paths if not os.path.realpath(path).startswith("/usr/local/cuda")]
     return not elsewhere and subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
 
 
