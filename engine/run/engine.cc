@@ -248,7 +248,11 @@ void Engine::load_weights(State& state) {
     if (i + 1 == state.devices.size()) {
       for (size_t k = 0; k < weights.size(); ++k) places[k] = weights[k].view().data;
     } else {
-      state.weight_buffers.push_back(upload(weights, used[i], *state.devices[i], places));
+      with_context(
+          [] { return "while loading the weights"; },
+          [&] {
+            state.weight_buffers.push_back(upload(weights, used[i], *state.devices[i], places));
+          });
     }
     state.weights.push_back(std::move(places));
   }

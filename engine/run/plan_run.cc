@@ -11,6 +11,23 @@
 
 namespace anneal {
 
+namespace {
+
+// "step \"conv1\" (Conv)": at which most bytes of all arenas live.
+std::string fullest_step(const Plan& plan, const BoundPlan& bound) {
+  std::vector<uint64_t> live(plan.steps.size() + 1);
+  for (size_t device = 0; device < plan.devices.size(); ++device)
+    for (const Lifetime& life : arena_lifetimes(plan, bound, device))
+      for (size_t step = life.first; step <= life.last && step < live.size(); ++step)
+        live[step] += life.bytes;
+  const auto step = static_cast<size_t>(std::max_element(live.begin(), live.end()) - live.begin());
+  return step < plan.steps.size()
+             ? fmt::format("step \"{}\" ({})", plan.steps[step].name, name(plan.steps[step].op))
+             : "no step";
+}
+
+}  // namespace
+
 PlanRun::PlanRun(const LoadedPlan& loaded, const RunResources& resources)
     : plan_(*loaded.plan),
       loaded_(loaded),
@@ -88,11 +105,17 @@ void PlanRun::bind(const SymbolValues& outer) {
   now_ = nullptr;
   pointers_stale_ = true;
   if (!bound) bound = make_bound(outer);
-  check_memory_limit(*bound);
-  for (size_t i = 0; i < plan_.devices.size(); ++i) {
-    ensure(arenas_[i], bound->plan.arena_bytes[i], i);
-    ensure(workspaces_[i], bound->workspace_bytes[i], i);
-  }
+  const auto making_room = [&] {
+    return fmt::format("while making room for activations, the most of them at {}",
+                       fullest_step(plan_, bound->plan));
+  };
+  with_context(making_room, [&] {
+    check_memory_limit(*bound);
+    for (size_t i = 0; i < plan_.devices.size(); ++i) {
+      ensure(arenas_[i], bound->plan.arena_bytes[i], i);
+      ensure(workspaces_[i], bound->workspace_bytes[i], i);
+    }
+  });
   slots_ = bound->plan.slots;
   steps_ = bound->steps;
   now_ = bound;

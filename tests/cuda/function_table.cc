@@ -2,16 +2,18 @@
 // of a card: for each family of functions the most registers of a thread, bytes of its stack
 // (spilled registers, local arrays) and bytes of a block's fixed shared memory.
 //
-//   function_table [--every N] [--functions] [sm_80 ...]
+//   function_table [--cases N] [--functions] [sm_80 ...]
 //
-// --every N takes each Nth op case only; --functions prints a line for each function, too. Ends
-// with 1 if one does not compile, with 77 if there is no NVRTC.
+// --cases N: of each kernel only the first N op cases that it accepts, with all their epilogues,
+// known and symbolic sizes; --functions prints a line for each function, too. Ends with 1 if one
+// does not compile, with 77 if there is no NVRTC.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,11 +32,12 @@ namespace {
 
 using testing::MadeLayer;
 using testing::OpCase;
+using testing::Placement;
 
 constexpr size_t kFunctionsOfProgram = 64;
 
 struct Options {
-  size_t every = 1;
+  size_t cases = ~size_t{0};  // of each kernel
   bool functions = false;
   std::vector<std::string> targets;
 };
@@ -45,8 +48,8 @@ Options parse(int count, char** arguments) {
     const std::string argument = arguments[i];
     if (argument == "--functions")
       options.functions = true;
-    else if (argument == "--every" && i + 1 < count)
-      options.every = std::max<size_t>(1, std::strtoul(arguments[++i], nullptr, 10));
+    else if (argument == "--cases" && i + 1 < count)
+      options.cases = std::max<size_t>(1, std::strtoul(arguments[++i], nullptr, 10));
     else
       options.targets.push_back(argument);
   }
@@ -57,23 +60,29 @@ Options parse(int count, char** arguments) {
 }
 
 // What kernels of this device make of the op cases; they hold the functions.
-std::vector<MadeLayer> kernels_of(Device& device, size_t every) {
+std::vector<MadeLayer> kernels_of(Device& device, size_t most_cases) {
   const auto cpu = cpu_backend().open("cpu");
   std::vector<MadeLayer> made;
-  size_t number = 0;
+  std::map<std::string_view, std::set<std::string>> cases;  // by kernel
   for (const OpCase& each : testing::op_cases()) {
-    if (number++ % every != 0) continue;
     std::vector<const KernelEntry*> entries;
     for (const KernelFamily family : cuda_backend().families)
       for (const KernelEntry& entry : family())
-        if (entry.op == each.op.index()) entries.push_back(&entry);
+        if (entry.op == each.op.index() && cases[entry.name].size() < most_cases)
+          entries.push_back(&entry);
     if (entries.empty()) continue;
-    for (const testing::Variants& variants : testing::variants_of(each, *cpu))
+    for (const testing::Variants& variants : testing::variants_of(each, *cpu, true))
       for (const testing::Variant& way : variants.ways)
-        for (const KernelEntry* entry : entries) {
-          MadeLayer layer(*entry, *way.layer, device, way.options);
-          if (layer.why_not().empty()) made.push_back(std::move(layer));
-        }
+        for (const KernelEntry* entry : entries)
+          for (const Placement placement : {Placement::kRowMajor, Placement::kChannelsLast}) {
+            testing::RunOptions options = way.options;
+            options.placement = placement;
+            MadeLayer layer(*entry, *way.layer, device, options);
+            if (!layer.why_not().empty()) continue;
+            cases[entry->name].insert(each.name);
+            made.push_back(std::move(layer));
+            break;
+          }
   }
   return made;
 }
@@ -86,7 +95,7 @@ struct Most {
 bool measure(const std::string& target, const Options& options,
              std::map<std::string, Most>& table) {
   const auto device = open_device(target);
-  const auto kernels = kernels_of(*device, options.every);
+  const auto kernels = kernels_of(*device, options.cases);
   const auto functions = code_of(*device).functions();
   std::map<std::string, std::string> families;
   for (const auto& function : functions) families[function->name] = function->text.family;
