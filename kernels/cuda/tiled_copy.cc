@@ -80,8 +80,10 @@ KERNEL($name, {threads})({inputs}{stores}{extents}) {{
     __syncthreads();
     for (i32 row = threadIdx.y; row < {tile}; row += {rows}) {{
       const i64 ip = b{p} * {tile} + row, iq = b{q} * {tile} + threadIdx.x;
-      if (ip < {p_size} && iq < {q_size})
+      if (ip < {p_size} && iq < {q_size}) {{
+        const {type} element = tile[i32(threadIdx.x) * ({tile} + 1) + row];
         store({value}{coordinates});
+      }}
     }}
   }}
 }}
@@ -94,9 +96,7 @@ KERNEL($name, {threads})({inputs}{stores}{extents}) {{
       fmt::arg("block", block), fmt::arg("p", p), fmt::arg("q", q),
       fmt::arg("p_size", dims[static_cast<size_t>(p)]),
       fmt::arg("q_size", dims[static_cast<size_t>(q)]), fmt::arg("from", from),
-      fmt::arg("value",
-               loaded(dtype, fmt::format("tile[i32(threadIdx.x) * ({} + 1) + row]", kTile))),
-      fmt::arg("coordinates", coordinates));
+      fmt::arg("value", loaded(dtype, "element")), fmt::arg("coordinates", coordinates));
 }
 
 }  // namespace

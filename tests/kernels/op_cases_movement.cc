@@ -14,6 +14,7 @@ std::vector<OpCase> movement_op_cases() {
       {"transpose_nchw_nhwc", Transpose{{0, 2, 3, 1}}, {"f32[2,3,7,9]"}},
       {"transpose_heads", Transpose{{0, 2, 1, 3}}, {"f16[1,7,3,8]"}},
       {"transpose_i8_reversed", Transpose{{2, 1, 0}}, {"i8[5,7,9]"}},
+      {"transpose_bool", Transpose{{0, 2, 1}}, {"bool[2,9,23]"}},
       {"transpose_f64", Transpose{{1, 0, 2}}, {"f64[3,5,2]"}},
       {"transpose_rank_8", Transpose{{7, 6, 5, 4, 3, 2, 1, 0}}, {"f32[1,2,3,1,2,2,1,3]"}},
 
