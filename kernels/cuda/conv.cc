@@ -164,9 +164,10 @@ Made make(const Conv& op, const Request& request, bool on_tensor_cores) {
   const int64_t most =
       on_tensor_cores ? 8 : std::min<int64_t>(16 / static_cast<int64_t>(size_of(x.type.dtype)), 4);
   const int64_t x_lanes = taps_first ? vector_elements(x, 1, channels, most) : 1;
-  const int64_t w_lanes = linear ? linear_elements(w, most) : 1;
+  int64_t w_lanes = linear ? linear_elements(w, most) : 1;
   if (on_tensor_cores && x_lanes != 8)
     return refuse("channels that cannot be read 16 bytes at once");
+  if (on_tensor_cores && w_lanes != 8) w_lanes = 1;  // which is what its panels are filled by
   parts.vectors = {{.input = 0, .axis = 1, .elements = x_lanes},
                    {.input = 1, .elements = w_lanes, .is_linear = true}};
   constexpr int64_t kChannelBlock = 32;

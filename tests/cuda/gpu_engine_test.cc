@@ -106,6 +106,26 @@ TEST(GpuEngine, LayersWithoutAKernelRunOnTheCpuAndSayWhy) {
   }
 }
 
+// Weights that are a view of 16 of 20 channels: vectors of 4, where tensor cores read 8.
+constexpr std::string_view kSlicedWeights = R"txt(
+graph sliced_weights(x: f32[1,16,5,7], w: f32[8,20,1,1])
+  a = Pointwise(x) program="(f32)->(f16) rint($0)"
+  b = Pointwise(w) program="(f32)->(f16) rint($0)"
+  v = Slice(b, i64{0}, i64{16}, i64{1}, i64{1})
+  c = Conv(a, v) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  y = Pointwise(c) program="(f16)->(f32) $0"
+  return y
+)txt";
+
+TEST(GpuEngine, WeightsMayBeAViewOfWhatIsComputed) {
+  const auto engine = gpu_engine(kSlicedWeights);
+  EXPECT_THAT(engine->plan().steps,
+              ::testing::Contains(::testing::Field(&Step::kernel, "cuda.conv.mma")));
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = {random_f32({1, 16, 5, 7}, 1), random_f32({8, 20, 1, 1}, 2)};
+  expect_near(run(context, *engine, inputs), reference(kSlicedWeights, inputs));
+}
+
 TEST(GpuEngine, ShapesComeAndGo) {
   const auto engine = gpu_engine(kDynamicNet);
   ExecutionContext context(engine, {.kept_shapes = 2});
