@@ -187,11 +187,15 @@ bool DriverDeviceImpl::load(const CodePart& part,
   auto module = std::make_unique<Module>(context_, part.cubin, result);
   if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE) return false;
   context_->check(result, "loading device code");
+  // All of them before any is known: a module that lacks one is unloaded again.
+  std::vector<LoadedFunction> found;
+  for (const auto& function : functions)
+    if (function->handle == nullptr) found.push_back(module->function(function->name));
+  modules_.push_back(std::move(module));
+  auto next = found.begin();
   for (const auto& function : functions)
     if (function->handle == nullptr)
-      function->handle =
-          &loaded_.insert_or_assign(function->name, module->function(function->name)).first->second;
-  modules_.push_back(std::move(module));
+      function->handle = &loaded_.insert_or_assign(function->name, *next++).first->second;
   return true;
 }
 
@@ -208,9 +212,11 @@ CodePart DriverDeviceImpl::compile(const std::vector<std::shared_ptr<Function>>&
 std::vector<std::byte> DriverDeviceImpl::load_code(std::span<const std::byte> image) {
   const std::lock_guard lock(mutex_);
   const auto functions = code().functions();
-  for (const auto& function : functions)
+  for (const auto& function : functions) {
+    if (function->handle != nullptr) continue;  // and other threads may be launching it
     if (const auto known = loaded_.find(function->name); known != loaded_.end())
       function->handle = &known->second;
+  }
   const auto lacking = [&] {
     std::vector<std::shared_ptr<Function>> found;
     for (const auto& function : functions)

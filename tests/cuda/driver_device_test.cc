@@ -1,6 +1,8 @@
 // A device behind a driver: what it asks of the driver, and what becomes of the driver's errors.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "anneal/kernels/cuda/code_image.h"
 #include "anneal/kernels/cuda/device.h"
 #include "anneal/kernels/cuda/gpu_device.h"
@@ -32,6 +34,13 @@ class DriverDeviceTest : public testing::Test {
                                .compiler = compiler_,
                                .ordinal = ordinal,
                                .name = "cuda:" + std::to_string(ordinal)});
+  }
+  // The image of functions of these families.
+  std::vector<std::byte> open_and_compile(const std::vector<std::string>& families) {
+    const auto device = open();
+    std::vector<std::shared_ptr<const Function>> functions;
+    for (const auto& family : families) functions.push_back(code_of(*device).add(text(family)));
+    return device->load_code({});
   }
   // A launch with one parameter.
   static void launch_one(Stream& stream, const Function& function, const Geometry& geometry,
@@ -164,12 +173,7 @@ TEST_F(DriverDeviceTest, TakesFromAnImageWhatFits) {
   const auto image_of = [&](int major, int minor, const std::vector<std::string>& families) {
     fake_card().major = major;
     fake_card().minor = minor;
-    const auto device = open();
-    std::vector<std::shared_ptr<const Function>> functions;
-    for (const auto& family : families) functions.push_back(code_of(*device).add(text(family)));
-    auto image = device->load_code({});
-    compiler_.compiled.clear();
-    return image;
+    return open_and_compile(families);
   };
   struct Case {
     std::string what;
@@ -197,6 +201,24 @@ TEST_F(DriverDeviceTest, TakesFromAnImageWhatFits) {
   }
   EXPECT_THAT(error_of([&] { open()->load_code(std::vector<std::byte>(40)); }),
               StartsWith("incompatible_plan: "));
+}
+
+TEST_F(DriverDeviceTest, NothingOfAnImageThatLacksAFunctionIsUsed) {
+  const auto device = open();
+  const auto a = code_of(*device).add(text("a")), b = code_of(*device).add(text("b"));
+  auto parts = parts_of(open_and_compile({"a", "b"}));
+  ASSERT_EQ(parts.size(), 1u);
+  const auto name = std::as_bytes(std::span(b->name));
+  auto& cubin = parts[0].cubin;
+  for (auto at = cubin.begin();
+       (at = std::search(at, cubin.end(), name.begin(), name.end())) != cubin.end();)
+    *at = std::byte{'x'};
+  EXPECT_THAT(error_of([&] { device->load_code(code_image(parts)); }),
+              HasSubstr("looking for function " + b->name));
+  compiler_.compiled.clear();
+  device->load_code({});
+  ASSERT_EQ(compiler_.compiled.size(), 1u);
+  EXPECT_THAT(compiler_.compiled[0], testing::AllOf(HasSubstr(a->name), HasSubstr(b->name)));
 }
 
 TEST_F(DriverDeviceTest, KeepsNoImageOfTheHost) {
