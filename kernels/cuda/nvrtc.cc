@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <string_view>
 
 #include "anneal/core/error.h"
@@ -69,7 +70,10 @@ class NvrtcCompiler final : public Compiler {
 std::string NvrtcCompiler::identity() const {
   int major = 0, minor = 0;
   check(nvrtc().nvrtcVersion(&major, &minor), "asking NVRTC for its version");
-  return fmt::format("NVRTC {}.{} {}", major, minor, fmt::join(kFlags, " "));
+  // Updates of a version, which may compile otherwise, do not tell themselves apart.
+  std::error_code ignored;
+  const auto bytes = std::filesystem::file_size(nvrtc_library().path, ignored);
+  return fmt::format("NVRTC {}.{} of {} bytes {}", major, minor, bytes, fmt::join(kFlags, " "));
 }
 
 void refuse_unknown_architecture(int architecture) {
