@@ -7,6 +7,7 @@
 #
 # Parts: facts engines models tests op_suite times sanitizer (default: all).
 set -uo pipefail
+shopt -s nullglob
 here=$(cd "$(dirname "$0")" && pwd)
 device=cuda out=gpu-report.json parts=()
 while [ $# -gt 0 ]; do
