@@ -24,7 +24,7 @@ struct BoundShapes {
   std::vector<StepState> steps;
   std::vector<size_t> workspace_bytes;  // by device
   // By step: the unbroken run of steps that it begins on a device that records, at these addresses
-  // of slots.
+  // of slots and then of workspaces.
   std::vector<std::unique_ptr<Recording>> recordings;
   std::vector<std::byte*> recorded_addresses;
   bool has_run = false;

@@ -207,13 +207,16 @@ void PlanRun::resolve_pointers() {
 void PlanRun::forget_recordings_elsewhere() {
   if (host() == 0) return;
   std::vector<std::byte*>& recorded = now_->recorded_addresses;
-  const auto is_there = [](const TensorView& slot, std::byte* address) {
-    return slot.data == address;
+  const size_t count = slots_.size() + workspaces_.size();
+  const auto address = [&](size_t i) {
+    return i < slots_.size() ? slots_[i].data : workspaces_[i - slots_.size()]->data();
   };
-  if (std::equal(slots_.begin(), slots_.end(), recorded.begin(), recorded.end(), is_there)) return;
+  bool are_there = recorded.size() == count;
+  for (size_t i = 0; are_there && i < count; ++i) are_there = recorded[i] == address(i);
+  if (are_there) return;
   for (auto& recording : now_->recordings) recording.reset();
   recorded.clear();
-  for (const TensorView& slot : slots_) recorded.push_back(slot.data);
+  for (size_t i = 0; i < count; ++i) recorded.push_back(address(i));
 }
 
 void PlanRun::prepare_step(size_t index, StepState& state) const {
@@ -327,13 +330,14 @@ void PlanRun::run_here(size_t index, Team& team) {
       [&] { spent_.empty() ? run_step(index, team) : run_timed(index, team); });
 }
 
-// The first run at these shapes goes step by step, and errors name the one that fails.
+// The first run at these shapes goes step by step, and errors name the one that fails. So does one
+// that is watched: recordings are of whole runs of steps.
 void PlanRun::run_on_device(size_t begin, size_t end, Team& team) {
   const auto put = [&] {
     for (size_t i = begin; i < end; ++i) run_here(i, team);
   };
   in_flight_ = {in_flight_ ? in_flight_->first : begin, end - 1};
-  if (resources_.wait_each_step || !spent_.empty()) return put();
+  if (observer_ || resources_.wait_each_step || !spent_.empty()) return put();
   std::unique_ptr<Recording>& recording = now_->recordings[begin];
   Stream& on = stream(plan_.steps[begin].device);
   if (!recording && now_->has_run) recording = on.record(put);

@@ -235,6 +235,29 @@ TEST(GpuEngine, WatchedValuesAreThoseOfTheModel) {
   expect_near(run(context, *engine, inputs), wanted);
 }
 
+// Recordings are of all steps of a run, and one that is watched goes step by step.
+TEST(GpuEngine, WatchedRunsAndRecordedOnesDoNotMix) {
+  for (const std::string_view text : {kConvNet, kMixedNet}) {
+    const auto engine = gpu_engine(text);
+    ExecutionContext context(engine);
+    uint32_t seed = 0;
+    for (const bool watched : {false, true, true, false, false, true, false, true, true, false}) {
+      std::vector<Tensor> inputs;
+      for (const Port& port : engine->inputs()) inputs.push_back(random_f32(port.dims, ++seed));
+      const auto wanted = reference(text, inputs);
+      std::map<std::string, std::vector<float>> told;
+      const auto tell = [&](const Observed& observed) {
+        if (observed.value.dtype == DataType::kF32)
+          told[std::string(observed.name)] = elements(observed.value);
+      };
+      context.observe(watched ? Observer(tell) : Observer());
+      expect_near(run(context, *engine, inputs), wanted);
+      for (const auto& [name, values] : wanted)
+        if (told.contains(name)) expect_near({{name, told[name]}}, {{name, values}});
+    }
+  }
+}
+
 TEST(GpuEngine, AProfileNamesEveryStep) {
   const auto engine = gpu_engine(kConvNet);
   ExecutionContext context(engine);
