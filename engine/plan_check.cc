@@ -95,6 +95,21 @@ bool is_dense(const Slot& slot, SizeTable& sizes) {
           slot.strides == sizes.channels_last_strides(slot.type.shape));
 }
 
+// What the context computes from values, or from sizes that values decide, is on the CPU.
+void check_is_for_device(const Plan& plan, const Step& step) {
+  const auto refuse_step = [&](std::string_view why) {
+    refuse(fmt::format("step \"{}\" {}", step.name, why));
+  };
+  if (!bodies_of(step.op).empty() || std::holds_alternative<SizeTensor>(step.op))
+    refuse_step("is for the CPU alone");
+  const auto is_late = [&](uint32_t slot) {
+    return slot != kNoSlot && plan.slots[slot].storage == Storage::kLate;
+  };
+  if (std::any_of(step.inputs.begin(), step.inputs.end(), is_late) ||
+      std::any_of(step.outputs.begin(), step.outputs.end(), is_late))
+    refuse_step("is not on the CPU, but has a late slot");
+}
+
 // Ports lie on the CPU, views where their bases lie, operands where their step runs.
 void check_devices(const Plan& plan, SizeTable& sizes) {
   const size_t host = plan.devices.size() - 1;
@@ -110,6 +125,7 @@ void check_devices(const Plan& plan, SizeTable& sizes) {
     const auto wrong = [&](std::string_view why) {
       refuse(fmt::format("step \"{}\" {}", step.name, why));
     };
+    if (step.device != host) check_is_for_device(plan, step);
     if (step.kernel == kTransfer) {
       if (step.inputs.size() != 1 || step.outputs.size() != 1 || step.inputs[0] == kNoSlot)
         wrong("does not copy one slot to one slot");

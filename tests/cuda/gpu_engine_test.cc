@@ -350,5 +350,34 @@ TEST(GpuPlan, ForgedTransfersAreRefused) {
               HasSubstr("no CPU"));
 }
 
+// Of a step that copies to the device, what it writes made late; of SizeTensor, run elsewhere.
+TEST(GpuPlan, WhatValuesDecideIsRefusedOnADevice) {
+  const auto refusal = [&](std::string_view text, auto&& forge) {
+    EngineFile file = build_for(text, {"sm_90"});
+    forge(file.plans[0]);
+    return error_of([&] { static_cast<void>(load_on(file, "cpu")); });
+  };
+  EXPECT_THAT(refusal(kMixedNet,
+                      [](Plan& plan) {
+                        for (const Step& step : plan.steps)
+                          if (step.kernel == kTransfer && plan.slots[step.outputs[0]].device == 1)
+                            plan.slots[step.outputs[0]].storage = Storage::kLate;
+                      }),
+              HasSubstr("has a late slot"));
+  constexpr std::string_view kSizes = R"txt(
+size N in 1..9 opt 2
+graph sizes(x: f32[N,4])
+  s = SizeTensor() elements=[N,4]
+  y = Pointwise(x) program="(f32)->(f32) neg($0)"
+  return y, s
+)txt";
+  EXPECT_THAT(refusal(kSizes,
+                      [](Plan& plan) {
+                        for (Step& step : plan.steps)
+                          if (std::holds_alternative<SizeTensor>(step.op)) step.device = 0;
+                      }),
+              HasSubstr("is for the CPU alone"));
+}
+
 }  // namespace
 }  // namespace anneal::testing
