@@ -358,9 +358,32 @@ void PlanRun::wait_for_devices() {
   in_flight_.reset();
 }
 
+// What a failed run has left on streams is over before memory that it uses can go.
+void PlanRun::give_up_in_flight() {
+  if (!in_flight_) return;
+  in_flight_.reset();
+  for (size_t i = 0; i < host(); ++i) {
+    try {
+      stream(i).wait();
+    } catch (const Error&) {
+      // The error that ended the run is told instead; a device that is lost says so again.
+    }
+  }
+}
+
 void PlanRun::run(Team& team) {
   has_run_ = false;
-  wait_for_devices();  // after a run that failed
+  try {
+    run_steps(team);
+  } catch (...) {
+    give_up_in_flight();
+    throw;
+  }
+  now_->has_run = true;
+  has_run_ = true;
+}
+
+void PlanRun::run_steps(Team& team) {
   if (pointers_stale_) resolve_pointers();
   symbols_ = now_->plan.symbols;
   for (size_t i = 0; i < inputs_.size(); ++i)
@@ -384,8 +407,6 @@ void PlanRun::run(Team& team) {
   for (size_t i = 0; i < outputs_.size(); ++i)
     if (outputs_[i].bound && outputs_[i].staged)
       strided_copy(outputs_[i].user, slots_[plan_.outputs[i]]);
-  now_->has_run = true;
-  has_run_ = true;
 }
 
 TensorView PlanRun::output(size_t index) const {

@@ -108,6 +108,8 @@ class PlanRun {
   void run_on_device(size_t begin, size_t end, Team& team);
   void transfer(const Step& step);
   void wait_for_devices();
+  void give_up_in_flight();
+  void run_steps(Team& team);
   void run_size_tensor(const Step& step);
   void infer_late(size_t index, Team& team);
   void settle(uint32_t slot, const Dims& dims);
