@@ -75,6 +75,12 @@ EngineFile build(Graph graph, const BuildOptions& options) {
   for (const std::string& target : options.targets) {
     options.progress(fmt::format("choosing kernels for {}", target));
     const bool is_cuda = is_cuda_target(target);
+    if (!is_cuda && !target.starts_with("cpu"))
+      fail(
+          Code::kInvalidArgument,
+          fmt::format("\"{}\" is no target: use cpu, cpu:avx2 and the like, sm_80 and the like, or "
+                      "emulated",
+                      target));
     const Optimized& optimized = graphs.size() > 1 && is_cuda ? graphs[1] : graphs[0];
     const auto host = cpu.open(is_cuda ? "cpu" : target);
     const auto card = is_cuda ? cuda_backend().open(target) : nullptr;

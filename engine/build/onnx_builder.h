@@ -10,8 +10,11 @@
 namespace anneal {
 
 struct OnnxBuildOptions {
-  std::vector<std::string> targets = {"cpu"};  // one plan each: "cpu", "cpu:avx2"
+  std::vector<std::string> targets = {"cpu"};  // one plan each: "cpu", "cpu:avx2", "sm_90"
   std::vector<std::string> skip_passes;        // by name, see `anneal passes`
+  // false: fail with kUnsupported, naming each layer that would run on the CPU though the target is
+  // a GPU
+  bool allow_fallback = true;
   // By input name, for inputs of unknown size: the least and largest shape to accept, and the one
   // to optimize for.
   struct InputBounds {

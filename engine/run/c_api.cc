@@ -134,6 +134,23 @@ anneal_code anneal_context_make(const anneal_engine* engine, int32_t threads,
   });
 }
 
+anneal_code anneal_context_make_with(const anneal_engine* engine,
+                                     const anneal_context_options* options,
+                                     anneal_context** context, anneal_error* error) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    require(options, "options");
+    require(context, "context");
+    if (options->size != sizeof(anneal_context_options))
+      anneal::fail(anneal::Code::kInvalidArgument,
+                   "options are not of this version: set size to sizeof(anneal_context_options)");
+    *context = new anneal_context{
+        anneal::ExecutionContext(engine->engine, {.threads = options->threads,
+                                                  .memory_limit = options->memory_limit,
+                                                  .wait_each_step = options->wait_each_step != 0})};
+  });
+}
+
 void anneal_context_free(anneal_context* context) { delete context; }
 
 anneal_code anneal_context_set_input(anneal_context* context, const char* name,

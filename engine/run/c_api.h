@@ -75,7 +75,8 @@ typedef struct anneal_context anneal_context;
 
 const char* anneal_version(void);
 
-/* device: "cpu", "cpu:avx2"; null: "cpu". */
+/* device: "cpu", "cpu:avx2", "cuda", "cuda:1", "emulated" (a GPU's plan on the host, slowly),
+ * "auto" (a GPU if the engine has a plan for one and one is here, else the CPU); null: "cpu". */
 anneal_code anneal_engine_load(const char* path, const char* device, anneal_engine** engine,
                                anneal_error* error);
 /* Contexts made of it stay valid. Null is allowed. */
@@ -90,6 +91,15 @@ anneal_port anneal_engine_output(const anneal_engine* engine, int32_t index);
  * that were declared when the engine was built. */
 anneal_code anneal_context_make(const anneal_engine* engine, int32_t threads,
                                 anneal_context** context, anneal_error* error);
+typedef struct {
+  uint64_t size;          /* sizeof(anneal_context_options); what a later version adds is 0 */
+  int32_t threads;        /* as for anneal_context_make() */
+  int32_t wait_each_step; /* not 0: on a GPU, errors name the step that failed; slower */
+  uint64_t memory_limit;  /* most bytes of a GPU for activations and workspaces; 0: no limit */
+} anneal_context_options;
+anneal_code anneal_context_make_with(const anneal_engine* engine,
+                                     const anneal_context_options* options,
+                                     anneal_context** context, anneal_error* error);
 void anneal_context_free(anneal_context* context); /* null is allowed */
 /* The memory stays the caller's and must outlive the run. Any strides. */
 anneal_code anneal_context_set_input(anneal_context* context, const char* name,

@@ -62,7 +62,15 @@ const Plan& choose_plan(const EngineFile& file, const Device& device) {
 // "auto": a GPU if the engine has a plan for one and it is here, else the CPU.
 std::unique_ptr<Device> open_device(const EngineFile& file, const std::string& wanted,
                                     std::vector<std::string>& remarks) {
-  if (wanted != kAuto) return backend_of(wanted).open(wanted);
+  if (wanted != kAuto) {
+    if (!is_cuda_target(wanted) && !wanted.starts_with(kCpu))
+      fail(
+          Code::kInvalidArgument,
+          fmt::format("\"{}\" is no device: use auto, cpu, cpu:avx2 and the like, cuda, cuda:1 and "
+                      "the like, or emulated",
+                      wanted));
+    return backend_of(wanted).open(wanted);
+  }
   const auto has = [&](bool cuda) {
     return std::any_of(file.plans.begin(), file.plans.end(),
                        [&](const Plan& plan) { return is_cuda_target(plan.target) == cuda; });

@@ -48,6 +48,25 @@ class CApi : public ::testing::Test {
   anneal_error error_{};
 };
 
+TEST_F(CApi, ContextsAreMadeWithOptions) {
+  anneal_context* context = nullptr;
+  anneal_context_options options = {};
+  EXPECT_EQ(anneal_context_make_with(engine_, &options, &context, &error_),
+            ANNEAL_INVALID_ARGUMENT);
+  EXPECT_STREQ(error_.text,
+               "options are not of this version: set size to sizeof(anneal_context_options)");
+  options = {.size = sizeof(options), .threads = 1, .wait_each_step = 1, .memory_limit = 1 << 20};
+  EXPECT_EQ(anneal_context_make_with(engine_, &options, &context, &error_), ANNEAL_OK)
+      << error_.text;
+  anneal_context_free(context);
+  anneal_engine* other = nullptr;
+  EXPECT_EQ(anneal_engine_load(path_.c_str(), "gpu", &other, &error_), ANNEAL_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(error_.text).find("\"gpu\" is no device: use auto, cpu,"),
+            std::string::npos);
+  EXPECT_EQ(anneal_engine_load(path_.c_str(), "auto", &other, &error_), ANNEAL_OK) << error_.text;
+  anneal_engine_free(other);
+}
+
 TEST_F(CApi, RunsAnEngine) {
   ASSERT_EQ(anneal_engine_input_count(engine_), 2);
   ASSERT_EQ(anneal_engine_output_count(engine_), 2);
