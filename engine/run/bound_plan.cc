@@ -160,8 +160,9 @@ void place_views(const Plan& plan, BoundPlan& bound, SizeValues& values) {
   for (size_t i = 0; i < plan.slots.size(); ++i) {
     const Slot& slot = plan.slots[i];
     if (slot.storage != Storage::kView) continue;
-    const int64_t offset = values.of(slot.base_offset);
     const TensorView &view = bound.slots[i], &base = bound.slots[slot.base];
+    if (count(view.dims) == 0) continue;  // it begins nowhere
+    const int64_t offset = values.of(slot.base_offset);
     if (offset < 0 || offset > extent(base.dims, base.strides) - extent(view.dims, view.strides))
       fail(Code::kInvalidArgument,
            fmt::format("with these inputs \"{}\" reaches beyond its memory", slot.name));

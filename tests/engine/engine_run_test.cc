@@ -335,5 +335,22 @@ graph both(x: f32[N,2], w: f32[M,2])
               HasSubstr("3 and 2 do not broadcast"));
 }
 
+TEST(EngineRun, AnEmptyBatchMayBeSliced) {
+  constexpr std::string_view kSliced = R"txt(
+size N in 0..5 opt 2
+graph sliced(x: f32[N,8])
+  a = Pointwise(x) program="(f32)->(f32) exp($0)"
+  s = Slice(a, i64{2}, i64{3}, i64{1}, i64{1})
+  z = Softmax(s) axis=1
+  return z
+)txt";
+  const auto engine = engine_of(build_text(kSliced));
+  ExecutionContext context(engine);
+  for (const int64_t batch : {3, 0, 2, 0}) {
+    const std::vector<Tensor> inputs = {random_f32({batch, 8}, 1)};
+    EXPECT_EQ(run(context, *engine, inputs).at("z").size(), static_cast<size_t>(batch));
+  }
+}
+
 }  // namespace
 }  // namespace anneal::testing
