@@ -28,9 +28,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "anneal host code";
 
-// Little is gained by optimising more: most of the time goes into checks and calls.
 constexpr const char* kFlags[] = {"-std=c++17",
-                                  "-O1",
                                   "-fPIC",
                                   "-shared",
                                   "-w",
@@ -43,9 +41,16 @@ constexpr const char* kFlags[] = {"-std=c++17",
                                   "-fvisibility=hidden",
                                   "-Wl,--as-needed"};
 #if defined(__SANITIZE_ADDRESS__)
-constexpr const char* kSanitizers[] = {
-    "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize=null,object-size,vptr",
-    "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g1"};
+// Optimising what the sanitizers have grown takes longer than running it as it is.
+constexpr const char* kSanitizers[] = {"-O0",
+                                       "-fsanitize=address,undefined,float-cast-overflow",
+                                       "-fno-sanitize=null,object-size,vptr",
+                                       "-fno-sanitize-recover=all",
+                                       "-fno-omit-frame-pointer",
+                                       "-g1"};
+#else
+// Little is gained by optimising more: most of the time goes into checks and calls.
+constexpr const char* kOptimization = "-O1";
 #endif
 
 std::string variable(const char* name) {
@@ -93,6 +98,8 @@ std::vector<std::string> flags() {
   if (current_isa() >= Isa::kAvx2) all.insert(all.end(), {"-mavx2", "-mfma"});
 #if defined(__SANITIZE_ADDRESS__)
   all.insert(all.end(), std::begin(kSanitizers), std::end(kSanitizers));
+#else
+  all.emplace_back(kOptimization);
 #endif
   all.push_back(fmt::format("-DANNEAL_CHECK_SHARED={}", checks_shared() ? 1 : 0));
   return all;
