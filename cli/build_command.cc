@@ -175,7 +175,8 @@ constexpr const char* kFooter = R"(Examples:
 
 A name may be left out where the model has one input: --shapes 1x3x224x224.
 Exit status: 0 built; 2 wrong arguments or a damaged model; 3 the model needs something that Anneal
-does not support, all of it is listed. On failure the engine file is as it was before.)";
+does not support, all of it is listed; 4 a library for the target, like NVRTC, is missing or failed.
+On failure the engine file is as it was before.)";
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "anneal/cli/at_least.h"
 #include "anneal/cli/printable.h"
 #include "anneal/core/file.h"
 
@@ -33,8 +34,9 @@ void add_device_flags(CLI::App& command, EngineOptions& options) {
 void add_context_flags(CLI::App& command, ContextOptions& options) {
   command
       .add_option("--memory-limit", options.memory_limit,
-                  "The most GPU memory for activations and workspaces: 512MB, 2GB")
+                  "The most GPU memory for activations and workspaces: 512MB, 2GB (of 1024 each)")
       ->transform(CLI::AsSizeValue(false))
+      ->check(at_least(1))
       ->type_name("BYTES");
   command.add_flag("--wait-each-step", options.wait_each_step,
                    "On a GPU, finish each step before the next, so that errors name the one that "

@@ -143,7 +143,8 @@ constexpr const char* kFooter = R"(Examples:
 
 A file is .npy, .pb (an ONNX TensorProto), idx (by its name: *-ubyte, *.idx) or else raw bytes.
 Random floats are in [0,1), random integers in 0..9.
-Exit status: 0 ran; 2 wrong arguments, or an input or engine that is damaged or does not fit.)";
+Exit status: 0 ran; 2 wrong arguments, or an input or engine that is damaged or does not fit; 4 the
+device is not here, failed, or has too little memory.)";
 
 }  // namespace
 

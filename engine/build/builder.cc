@@ -63,6 +63,10 @@ void refuse_fallbacks(const Plan& plan) {
 
 EngineFile build(Graph graph, const BuildOptions& options) {
   if (options.targets.empty()) fail(Code::kInvalidArgument, "no target to build for");
+  for (size_t i = 1; i < options.targets.size(); ++i)
+    if (std::find(options.targets.begin(), options.targets.begin() + static_cast<ptrdiff_t>(i),
+                  options.targets[i]) != options.targets.begin() + static_cast<ptrdiff_t>(i))
+      fail(Code::kInvalidArgument, fmt::format("target {} is given twice", options.targets[i]));
   EngineFile file;
   file.producer = fmt::format("anneal {}", version());
   file.model_name = graph.name;

@@ -15,10 +15,6 @@ namespace {
 
 constexpr std::string_view kCpu = "cpu", kAuto = "auto";
 
-const Backend& backend_of(std::string_view target) {
-  return is_cuda_target(target) ? cuda_backend() : cpu_backend();
-}
-
 // Whether a plan for `target` can run on `device`: it is for this kind of device and asks for no
 // more than it has.
 bool runs_on(const std::string& target, const Device& device) {
@@ -69,19 +65,30 @@ std::unique_ptr<Device> open_device(const EngineFile& file, const std::string& w
           fmt::format("\"{}\" is no device: use auto, cpu, cpu:avx2 and the like, cuda, cuda:1 and "
                       "the like, or emulated",
                       wanted));
-    return backend_of(wanted).open(wanted);
+    if (!is_cuda_target(wanted)) return cpu_backend().open(wanted);
   }
   const auto has = [&](bool cuda) {
     return std::any_of(file.plans.begin(), file.plans.end(),
                        [&](const Plan& plan) { return is_cuda_target(plan.target) == cuda; });
   };
+  const std::string_view elsewhere = has(false)
+                                         ? "device cpu runs the engine on the CPU"
+                                         : "device emulated runs the engine on the CPU, slowly";
+  if (wanted != kAuto) {
+    try {
+      return cuda_backend().open(wanted);
+    } catch (const Error& error) {
+      if (error.code() != Code::kDevice) throw;
+      fail(Code::kDevice, fmt::format("{}; {}", error.what(), elsewhere));
+    }
+  }
   if (!has(true)) return cpu_backend().open(kCpu);
   try {
     return cuda_backend().open("cuda");
   } catch (const Error& error) {
     if (!has(false))
-      fail(Code::kDevice,
-           fmt::format("the engine holds plans for {} only: {}", targets_of(file), error.what()));
+      fail(Code::kDevice, fmt::format("the engine holds plans for {} only: {}; {}",
+                                      targets_of(file), error.what(), elsewhere));
     remarks.push_back(fmt::format("runs on the CPU: {}", error.what()));
   }
   return cpu_backend().open(kCpu);

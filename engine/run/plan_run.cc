@@ -13,13 +13,12 @@ namespace anneal {
 
 namespace {
 
-// "step \"conv1\" (Conv)": at which most bytes of all arenas live.
+// "step \"conv1\" (Conv)": at which most bytes of the first device's arena live.
 std::string fullest_step(const Plan& plan, const BoundPlan& bound) {
   std::vector<uint64_t> live(plan.steps.size() + 1);
-  for (size_t device = 0; device < plan.devices.size(); ++device)
-    for (const Lifetime& life : arena_lifetimes(plan, bound, device))
-      for (size_t step = life.first; step <= life.last && step < live.size(); ++step)
-        live[step] += life.bytes;
+  for (const Lifetime& life : arena_lifetimes(plan, bound, 0))
+    for (size_t step = life.first; step <= life.last && step < live.size(); ++step)
+      live[step] += life.bytes;
   const auto step = static_cast<size_t>(std::max_element(live.begin(), live.end()) - live.begin());
   return step < plan.steps.size()
              ? fmt::format("step \"{}\" ({})", plan.steps[step].name, name(plan.steps[step].op))
@@ -339,22 +338,26 @@ void PlanRun::run_on_device(size_t begin, size_t end, Team& team) {
   in_flight_ = {in_flight_ ? in_flight_->first : begin, end - 1};
   if (observer_ || resources_.wait_each_step || !spent_.empty()) return put();
   std::unique_ptr<Recording>& recording = now_->recordings[begin];
+  if (!recording && !now_->has_run) return put();
   Stream& on = stream(plan_.steps[begin].device);
-  if (!recording && now_->has_run) recording = on.record(put);
-  recording ? on.play(*recording) : put();
+  with_context([&] { return in_flight_text(); },
+               [&] {
+                 if (!recording) recording = on.record(put);
+                 recording ? on.play(*recording) : put();
+               });
+}
+
+std::string PlanRun::in_flight_text() const {
+  return fmt::format("while running steps \"{}\" to \"{}\"", plan_.steps[in_flight_->first].name,
+                     plan_.steps[in_flight_->second].name);
 }
 
 void PlanRun::wait_for_devices() {
   if (!in_flight_) return;
-  const auto [first, last] = *in_flight_;
-  with_context(
-      [&, first = first, last = last] {
-        return fmt::format("while running steps \"{}\" to \"{}\"", plan_.steps[first].name,
-                           plan_.steps[last].name);
-      },
-      [&] {
-        for (size_t i = 0; i < host(); ++i) stream(i).wait();
-      });
+  with_context([&] { return in_flight_text(); },
+               [&] {
+                 for (size_t i = 0; i < host(); ++i) stream(i).wait();
+               });
   in_flight_.reset();
 }
 

@@ -108,6 +108,7 @@ class PlanRun {
   void run_on_device(size_t begin, size_t end, Team& team);
   void transfer(const Step& step);
   void wait_for_devices();
+  std::string in_flight_text() const;  // REQUIRES: in_flight_
   void give_up_in_flight();
   void run_steps(Team& team);
   void run_size_tensor(const Step& step);

@@ -73,9 +73,7 @@ std::unique_ptr<Device> open_offline(int architecture) {
 std::unique_ptr<Device> open_card(int ordinal) {
   const Opened<Driver>& library = driver_library();
   if (!library.table)
-    fail(anneal::Code::kDevice,
-         fmt::format("there is no CUDA driver here ({}): use --device cpu or --device emulated",
-                     library.why_not));
+    fail(anneal::Code::kDevice, fmt::format("there is no CUDA driver here ({})", library.why_not));
   return open_driver_device({.driver = *library.table,
                              .compiler = nvrtc_compiler(),
                              .ordinal = ordinal,

@@ -249,8 +249,7 @@ std::unique_ptr<Device> open_driver_device(const DriverDevice& what) {
   const Driver& driver = what.driver;
   if (const CUresult result = driver.cuInit(0); result != CUDA_SUCCESS)
     fail(anneal::Code::kDevice,
-         fmt::format("{} cannot be opened ({}): use --device cpu or --device emulated", what.name,
-                     error_text(driver, result)));
+         fmt::format("{} cannot be opened ({})", what.name, error_text(driver, result)));
   int count = 0;
   check(driver, driver.cuDeviceGetCount(&count), "counting devices");
   if (what.ordinal >= count)

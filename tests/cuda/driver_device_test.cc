@@ -74,9 +74,7 @@ TEST_F(DriverDeviceTest, IsNotHere) {
   fake_card().fails["cuDevicePrimaryCtxRetain"] = CUDA_ERROR_OUT_OF_MEMORY;
   EXPECT_EQ(error_of([&] { open(); }), "device: opening cuda:0 (Made-up): CUDA error 2");
   fake_card().fails["cuInit"] = CUDA_ERROR_NO_DEVICE;
-  EXPECT_EQ(error_of([&] { open(); }),
-            "device: cuda:0 cannot be opened (CUDA_ERROR_NO_DEVICE): use --device cpu or --device "
-            "emulated");
+  EXPECT_EQ(error_of([&] { open(); }), "device: cuda:0 cannot be opened (CUDA_ERROR_NO_DEVICE)");
 }
 
 TEST_F(DriverDeviceTest, MemoryAndCopies) {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "anneal/kernels/cuda/backend.h"
+#include "anneal/kernels/cuda/device.h"
 #include "anneal/kernels/cuda/libraries.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/graphs.h"
@@ -313,6 +314,46 @@ TEST(GpuEngine, ContextsOnManyThreadsDoNotDisturbEachOther) {
     });
   for (std::thread& thread : threads) thread.join();
   for (const std::string& problem : problems) EXPECT_EQ(problem, "");
+}
+
+// A fault of anybody in the process takes the device's context from all who share it.
+TEST(GpuEngine, ALostDeviceIsAnErrorAndComesBack) {
+  if (test_device() != "emulated") GTEST_SKIP() << "it would take the card from other programs";
+  const std::vector<Tensor> inputs = {random_f32({1, 3, 9, 7}, 3)};
+  const auto wanted = reference(kConvNet, inputs);
+  const EngineFile file = build_for(kConvNet, {"emulated", "cpu"});
+  {
+    const auto engine = load_on(file, "emulated");
+    ExecutionContext context(engine);
+    expect_near(run(context, *engine, inputs), wanted);
+    {
+      const auto device = cuda_backend().open("emulated");
+      const auto faulty = cuda::code_of(*device).add(
+          {"faulty", {}, "KERNEL($name, 32)(Out<f32> y, i64 n) { y[n + threadIdx.x] = 1; }"});
+      static_cast<void>(device->load_code({}));
+      const auto memory = device->allocate(64);
+      const auto stream = device->make_stream();
+      cuda::Arguments arguments;
+      arguments.add(memory->data());
+      arguments.add(int64_t{1} << 30);
+      const std::string fault = error_of([&] {
+        cuda::launch(*stream, *faulty, {.grid = {1, 1, 1}, .block = {32, 1, 1}}, arguments);
+        stream->wait();
+      });
+      EXPECT_THAT(fault, AllOf(HasSubstr("device: "), HasSubstr("faulty_"), HasSubstr("line 1")));
+    }
+    for (int i = 0; i < 2; ++i) {
+      const std::string error = error_of([&] { static_cast<void>(run(context, *engine, inputs)); });
+      EXPECT_THAT(error, AllOf(HasSubstr("device: "), HasSubstr("step")));
+    }
+    // The CPU's plan of the same file is not concerned.
+    const auto cpu = load_on(file, "cpu");
+    ExecutionContext on_cpu(cpu);
+    expect_near(run(on_cpu, *cpu, inputs), wanted);
+  }
+  const auto engine = load_on(file, "emulated");
+  ExecutionContext context(engine);
+  expect_near(run(context, *engine, inputs), wanted);
 }
 
 TEST(GpuPlan, ForgedTransfersAreRefused) {
