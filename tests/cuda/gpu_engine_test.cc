@@ -262,7 +262,8 @@ TEST(GpuEngine, WatchedRunsAndRecordedOnesDoNotMix) {
 TEST(GpuEngine, AProfileNamesEveryStep) {
   const auto engine = gpu_engine(kConvNet);
   ExecutionContext context(engine);
-  context.set_input("x", random_f32({1, 3, 9, 7}, 3).view());
+  const Tensor input = random_f32({1, 3, 9, 7}, 3);
+  context.set_input("x", input.view());
   const std::vector<StepTime> times = context.profile();
   ASSERT_EQ(times.size(), engine->plan().steps.size());
   for (const StepTime& time : times) {
