@@ -89,7 +89,8 @@ double flops_of(const Plan& plan, const Step& step) {
   }
   if (!std::holds_alternative<Conv>(step.op)) return 0;
   const Dims w = dims(step.inputs[1]);
-  return 2 * outputs * static_cast<double>(count(w) / w[0]);
+  const int64_t window = count(w) / w[0];
+  return 2 * outputs * static_cast<double>(window);
 }
 
 Json measured(const Case& each, const std::string& device) {
