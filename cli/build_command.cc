@@ -112,14 +112,15 @@ int build_engine(const BuildFlags& flags) {
   options.passes.skip = flags.skip;
   options.allow_fallback = flags.allow_fallback;
   options.progress = [&](std::string_view what) { progress.say(what); };
-  options.after_pass = [&](const Pass& pass, const Graph& graph, bool changed,
-                           double milliseconds) {
-    progress.say(pass.name);
-    passes.push_back({{"name", pass.name},
-                      {"changed", changed},
-                      {"milliseconds", milliseconds},
-                      {"layers", graph.layer_count()}});
-    if (!flags.dump_graph.empty() && pass.name == last) graph_text = to_text(graph);
+  options.after_pass = [&](const PassEvent& event) {
+    progress.say(event.pass.name);
+    passes.push_back({{"name", event.pass.name},
+                      {"exact", event.pass.exact},
+                      {"changed", event.changed},
+                      {"rewrites", event.rewrites},
+                      {"milliseconds", event.milliseconds},
+                      {"layers", event.graph.layer_count()}});
+    if (!flags.dump_graph.empty() && event.pass.name == last) graph_text = to_text(event.graph);
   };
   const auto build_start = Clock::now();
   const EngineFile file = build(std::move(imported.graph), options);

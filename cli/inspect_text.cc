@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "anneal/cli/activation_memory.h"
@@ -125,6 +126,12 @@ std::string arena_text(const Plan& plan) {
   return text;
 }
 
+// What a run has less of, as a negative number; empty if nothing changes.
+std::string saved_text(int64_t saved) { return saved == 0 ? "" : fmt::format("{:+}", -saved); }
+std::string signed_bytes_text(int64_t bytes) {
+  return (bytes < 0 ? "-" : "+") + bytes_text(static_cast<uint64_t>(std::abs(bytes)));
+}
+
 // Layers that run on the CPU though the plan is for another device, each with the reason.
 std::string fallbacks_text(const Plan& plan) {
   Rows rows;
@@ -203,10 +210,13 @@ std::string plan_text(const Plan& plan, std::span<const Tensor> weights, bool wi
                         count_text(plan.decisions.size(), "decision"));
     return text;
   }
-  rows = {{"stage", "subject", "decision"}};
+  rows = {{"stage", "subject", "decision", "launches", "traffic"}};
   for (const Decision& decision : plan.decisions)
-    rows.push_back({decision.stage, decision.subject, one_line(decision.text)});
-  return text + "\n" + table_text(rows, {false, false, false});
+    rows.push_back({decision.stage, decision.subject,
+                    (decision.refused ? "refused: " : "") + one_line(decision.text),
+                    saved_text(decision.saved_launches),
+                    decision.saved_bytes == 0 ? "" : signed_bytes_text(-decision.saved_bytes)});
+  return text + "\n" + table_text(rows, {false, false, false, true, true});
 }
 
 Json steps_json(const Plan& plan) {
@@ -232,8 +242,12 @@ Json steps_json(const Plan& plan) {
 Json plan_json(const Plan& plan, std::span<const Tensor> weights) {
   Json decisions = Json::array();
   for (const Decision& decision : plan.decisions)
-    decisions.push_back(
-        {{"stage", decision.stage}, {"subject", decision.subject}, {"text", decision.text}});
+    decisions.push_back({{"stage", decision.stage},
+                         {"subject", decision.subject},
+                         {"text", decision.text},
+                         {"refused", decision.refused},
+                         {"saved_launches", decision.saved_launches},
+                         {"saved_bytes", decision.saved_bytes}});
   Json json = {{"target", plan.target}, {"devices", plan.devices}};
   json["inputs"] = ports_json(plan_ports(plan, plan.inputs));
   json["outputs"] = ports_json(plan_ports(plan, plan.outputs));

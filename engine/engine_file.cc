@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kMagic =
     "\x89"
     "ANNEAL\n";
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr size_t kSectionAlignment = 64;
 constexpr size_t kWeightsAlignment = 4096;
 constexpr size_t kWeightAlignment = 64;

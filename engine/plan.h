@@ -59,8 +59,12 @@ struct Step {
 inline constexpr std::string_view kTransfer = "transfer";
 
 // Why things are as they are, for people and tools: "fuse_epilogue", "conv1", "joined relu1".
+// refused: a match that was left as it is. saved: per run, at the sizes that the plan is optimized
+// for; what a decision costs is negative.
 struct Decision {
   std::string stage, subject, text;
+  bool refused = false;
+  int64_t saved_launches = 0, saved_bytes = 0;
   bool operator==(const Decision&) const = default;
 };
 // Stages that tools rely on. Their subject is a value of the model that has no slot.

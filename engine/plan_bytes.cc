@@ -157,8 +157,11 @@ Plan load_plan(ByteReader& from, int depth, const Plan* outer) {
   for (uint64_t& bytes : plan.arena_bytes) bytes = from.number<uint64_t>();
   const auto code = from.blob();
   plan.code.assign(code.begin(), code.end());
-  plan.decisions.resize(from.count(3 * sizeof(uint32_t)));
-  for (Decision& decision : plan.decisions) decision = {from.text(), from.text(), from.text()};
+  plan.decisions.resize(from.count(3 * sizeof(uint32_t) + 1 + 2 * sizeof(int64_t)));
+  for (Decision& decision : plan.decisions)
+    decision = {
+        from.text(),           from.text(), from.text(), from.boolean(), from.number<int64_t>(),
+        from.number<int64_t>()};
   return plan;
 }
 
@@ -183,6 +186,9 @@ void save_plan(ByteWriter& to, const Plan& plan, bool is_body) {
     to.text(decision.stage);
     to.text(decision.subject);
     to.text(decision.text);
+    to.number(static_cast<uint8_t>(decision.refused));
+    to.number(decision.saved_launches);
+    to.number(decision.saved_bytes);
   }
 }
 

@@ -64,6 +64,12 @@ std::string step_text(const Plan& plan, const Step& step) {
   return text;
 }
 
+std::string saving_text(const Decision& decision) {
+  if (decision.saved_launches == 0 && decision.saved_bytes == 0) return "";
+  return fmt::format(" (saves {} launches, {} bytes)", decision.saved_launches,
+                     decision.saved_bytes);
+}
+
 void write(fmt::appender to, const Plan& plan, const std::string& indent) {
   const bool is_static = !plan.arena_bytes.empty();
   for (size_t i = 0; i < plan.arena_bytes.size(); ++i)
@@ -79,8 +85,9 @@ void write(fmt::appender to, const Plan& plan, const std::string& indent) {
     fmt::format_to(to, "{}body {} {}\n", indent, i, text::quoted(plan.bodies[i].name));
     write(to, plan.bodies[i], indent + "  ");
   }
-  for (const auto& [stage, subject, text] : plan.decisions)
-    fmt::format_to(to, "{}decision {}: {}: {}\n", indent, stage, subject, text);
+  for (const Decision& decision : plan.decisions)
+    fmt::format_to(to, "{}decision {}: {}: {}{}{}\n", indent, decision.stage, decision.subject,
+                   decision.refused ? "refused: " : "", decision.text, saving_text(decision));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace anneal {
 namespace {
 
-bool fold(Graph& graph, LayerId id, const PassOptions& options) {
+bool fold(Graph& graph, LayerId id, PassRun& run) {
   const Layer& layer = graph.layer(id);
   if (layer.inputs.empty() || !bodies_of(layer.op).empty()) return false;
   uint64_t bytes = 0;
@@ -24,8 +24,8 @@ bool fold(Graph& graph, LayerId id, const PassOptions& options) {
     if (!known(type.shape)) continue;  // a size that depends on values, which are known
     bytes += static_cast<uint64_t>(count(dims_of(type.shape))) * size_of(type.dtype);
   }
-  if (bytes > options.fold_budget_bytes) {
-    options.record(layer.name, "constant, but larger than the budget for folding");
+  if (bytes > run.options.fold_budget_bytes) {
+    run.refused(layer.name, "constant, but larger than the budget for folding");
     return false;
   }
   std::vector<const Tensor*> inputs;
@@ -37,14 +37,14 @@ bool fold(Graph& graph, LayerId id, const PassOptions& options) {
     graph.swap_names(folded, outputs[i]);
     graph.replace_uses(outputs[i], folded);
   }
-  options.record(layer.name, "computed while building");
+  run.did(layer.name, "computed while building");
   return true;
 }
 
 }  // namespace
 
-bool fold_constants(Graph& graph, const PassOptions& options) {
-  const bool changed = sweep(graph, options, fold);
+bool fold_constants(Graph& graph, PassRun& run) {
+  const bool changed = sweep(graph, run, fold);
   if (changed) graph.refine();  // contents that became known may narrow sizes
   return changed;
 }

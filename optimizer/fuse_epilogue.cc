@@ -28,7 +28,7 @@ Program store_program(const Layer& anchor, DataType dtype) {
   return builder.finish(accumulated, dtype);
 }
 
-bool fuse(Graph& graph, LayerId id, const PassOptions& options) {
+bool fuse(Graph& graph, LayerId id, PassRun& run) {
   const Layer& anchor = graph.layer(id);
   if (!is_anchor(anchor.op) || anchor.outputs.size() != 1) return false;
   const ValueId between = anchor.outputs[0];
@@ -56,6 +56,7 @@ bool fuse(Graph& graph, LayerId id, const PassOptions& options) {
   const auto& more = graph.layer(user).origins;
   origins.insert(origins.end(), more.begin(), more.end());
   const std::string anchor_name = anchor.name, joined_name = graph.layer(user).name;
+  const Saving saved = saving_of(graph, between);
   const LayerId fused = graph.add({.name = anchor_name,
                                    .op = anchor.op,
                                    .inputs = std::move(inputs),
@@ -64,12 +65,12 @@ bool fuse(Graph& graph, LayerId id, const PassOptions& options) {
                                    .origins = std::move(origins)});
   graph.replace_layer(user, fused);
   graph.swap_names(id, fused);
-  options.record(anchor_name, fmt::format("joined \"{}\"", joined_name));
+  run.did(anchor_name, fmt::format("joined \"{}\"", joined_name), saved);
   return true;
 }
 
 }  // namespace
 
-bool fuse_epilogue(Graph& graph, const PassOptions& options) { return sweep(graph, options, fuse); }
+bool fuse_epilogue(Graph& graph, PassRun& run) { return sweep(graph, run, fuse); }
 
 }  // namespace anneal

@@ -14,7 +14,7 @@
 namespace anneal {
 namespace {
 
-bool fuse(Graph& graph, LayerId id, const PassOptions& options) {
+bool fuse(Graph& graph, LayerId id, PassRun& run) {
   const auto* first = op_as<Pointwise>(graph, id);
   if (!first || first->program.results().size() != 1 || !graph.layer(id).epilogues.empty())
     return false;
@@ -32,19 +32,18 @@ bool fuse(Graph& graph, LayerId id, const PassOptions& options) {
   const auto& more = graph.layer(user).origins;
   origins.insert(origins.end(), more.begin(), more.end());
   const std::string joined_name = graph.layer(id).name;
+  const Saving saved = saving_of(graph, between);
   const LayerId fused = graph.add({.name = graph.layer(user).name,
                                    .op = Pointwise{joined->program},
                                    .inputs = joined->inputs,
                                    .origins = std::move(origins)});
   graph.replace_layer(user, fused);
-  options.record(graph.layer(fused).name, fmt::format("joined \"{}\"", joined_name));
+  run.did(graph.layer(fused).name, fmt::format("joined \"{}\"", joined_name), saved);
   return true;
 }
 
 }  // namespace
 
-bool fuse_pointwise(Graph& graph, const PassOptions& options) {
-  return sweep(graph, options, fuse);
-}
+bool fuse_pointwise(Graph& graph, PassRun& run) { return sweep(graph, run, fuse); }
 
 }  // namespace anneal

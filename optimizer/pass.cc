@@ -8,41 +8,76 @@
 namespace anneal {
 namespace {
 
-void check_skipped(std::span<const Pass> passes, const PassOptions& options) {
-  for (const std::string& skipped : options.skip) {
+bool names(const std::vector<std::string>& list, const Pass& pass) {
+  return std::find(list.begin(), list.end(), pass.name) != list.end();
+}
+
+void check_names(std::span<const Pass> passes, const std::vector<std::string>& list,
+                 std::string_view purpose) {
+  for (const std::string& wanted : list) {
     if (std::any_of(passes.begin(), passes.end(),
-                    [&](const Pass& pass) { return pass.name == skipped; }))
+                    [&](const Pass& pass) { return pass.name == wanted; }))
       continue;
-    std::string names;
+    std::string known;
     for (const Pass& pass : passes)
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", pass.name);
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", pass.name);
     fail(Code::kInvalidArgument,
-         fmt::format("there is no pass \"{}\" to skip; there are {}", skipped, names));
+         fmt::format("there is no pass \"{}\" to {}; there are {}", wanted, purpose, known));
   }
 }
 
 // On the graph and on its bodies.
-bool run(const Pass& pass, Graph& graph, const PassOptions& options) {
-  bool changed = pass.run(graph, options);
+bool run(const Pass& pass, Graph& graph, PassRun& run_of) {
+  bool changed = pass.run(graph, run_of);
   graph.erase_unused();
-  for (Graph& body : graph.bodies()) changed |= run(pass, body, options);
+  for (Graph& body : graph.bodies()) changed |= run(pass, body, run_of);
   return changed;
+}
+
+std::string_view why_skipped(const Pass& pass, const PassOptions& options) {
+  if (names(options.skip, pass)) return "skipped";
+  if (!options.only.empty() && !names(options.only, pass)) return "skipped: not among those wanted";
+  if (options.exact && !pass.exact) return "skipped: it may change numerics";
+  return {};
 }
 
 }  // namespace
 
-bool sweep(Graph& graph, const PassOptions& options,
-           bool (*rule)(Graph&, LayerId, const PassOptions&)) {
+Saving saving_of(const Graph& graph, ValueId between) {
+  const Type& type = graph.value(between).type();
+  if (type.container != Container::kTensor || type.dtype == DataType::kString) return {1, 0};
+  int64_t bytes = static_cast<int64_t>(size_of(type.dtype));
+  for (const Size size : type.shape) bytes *= graph.sizes().range(size).opt;
+  return {1, 2 * bytes};
+}
+
+void PassRun::begin(std::string_view pass) {
+  pass_ = pass;
+  refusals_.clear();
+}
+
+void PassRun::did(std::string subject, std::string text, Saving saved) {
+  ++rewrites_;
+  records_.push_back({pass_, std::move(subject), std::move(text), false, saved});
+}
+
+void PassRun::refused(std::string subject, std::string text) {
+  if (!refusals_.emplace(subject, text).second) return;
+  records_.push_back({pass_, std::move(subject), std::move(text), true, {}});
+}
+
+bool sweep(Graph& graph, PassRun& run, bool (*rule)(Graph&, LayerId, PassRun&)) {
   bool any = false;
   for (bool changed = true; changed; any |= changed) {
     changed = false;
     for (const LayerId id : graph.order()) {
+      if (!run.may_rewrite()) break;
       const Layer& layer = graph.layer(id);
       const bool used =
           std::any_of(layer.outputs.begin(), layer.outputs.end(), [&](ValueId output) {
             return !graph.value(output).users.empty() || graph.is_output(output);
           });
-      if (used && rule(graph, id, options)) changed = true;
+      if (used && rule(graph, id, run)) changed = true;
     }
     if (changed) graph.erase_unused();
   }
@@ -51,30 +86,29 @@ bool sweep(Graph& graph, const PassOptions& options,
 
 std::vector<PassRecord> run_pipeline(Graph& graph, std::span<const Pass> passes,
                                      const PassOptions& options, const AfterPass& after_pass) {
-  check_skipped(passes, options);
-  std::vector<PassRecord> records;
+  check_names(passes, options.skip, "skip");
+  check_names(passes, options.only, "run");
+  PassRun pass_run(options);
   for (const Pass& pass : passes) {
-    if (std::find(options.skip.begin(), options.skip.end(), pass.name) != options.skip.end()) {
-      records.push_back({pass.name, "", "skipped"});
+    pass_run.begin(pass.name);
+    if (const std::string_view why = why_skipped(pass, options); !why.empty()) {
+      pass_run.refused("", std::string(why));
       continue;
     }
-    PassOptions recording = options;
-    recording.record = [&](std::string subject, std::string text) {
-      options.record(subject, text);
-      records.push_back({pass.name, std::move(subject), std::move(text)});
-    };
+    if (!pass_run.may_rewrite()) break;
+    const uint64_t before = pass_run.rewrites();
     const auto start = std::chrono::steady_clock::now();
     const bool changed =
         with_context([&] { return fmt::format("while running pass {}", pass.name); },
                      [&] {
-                       const bool did = run(pass, graph, recording);
+                       const bool did = run(pass, graph, pass_run);
                        verify(graph);
                        return did;
                      });
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    if (after_pass) after_pass(pass, graph, changed, took.count());
+    if (after_pass) after_pass({pass, graph, changed, pass_run.rewrites() - before, took.count()});
   }
-  return records;
+  return pass_run.take_records();
 }
 
 }  // namespace anneal

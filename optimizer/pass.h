@@ -2,45 +2,102 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "anneal/graph/graph.h"
 
 namespace anneal {
 
-// What passes tell: "joined relu1" about "conv1".
+// What a rewrite saves in each run, at the sizes to optimize for; what it costs is negative.
+struct Saving {
+  int64_t launches = 0;
+  int64_t bytes = 0;  // of memory read or written
+};
+// Of a value that is neither written nor read any more, and of the launch that made it.
+Saving saving_of(const Graph& graph, ValueId between);
+
+// What passes tell: "joined relu1" about "conv1"; or, refused, why a match was left as it is.
 struct PassRecord {
   std::string_view pass;
   std::string subject, text;
+  bool refused = false;
+  Saving saved = {};
 };
+
+// Asked about a layer as it would be (its inputs are the graph's; outputs and name are not read):
+// why a target would run it on no better kernel than its fallback, each kernel's reason in it;
+// empty if every target has a kernel of its own for it.
+using AskTargets = std::function<std::string(const Graph& graph, const NewLayer& layer)>;
 
 struct PassOptions {
   uint64_t fold_budget_bytes = 16 << 20;  // largest constant that folding may create
   bool half_is_native = false;            // a target computes in f16 and bf16: they stay
-  std::vector<std::string> skip;          // passes not to run, by name
-  std::function<void(std::string subject, std::string text)> record = [](const std::string&,
-                                                                         const std::string&) {};
+  bool exact = false;                     // leave out the passes that may change numerics
+  std::vector<std::string> skip = {};     // passes not to run, by name
+  std::vector<std::string> only = {};     // if not empty: all others are skipped
+  // Rewrites of the whole pipeline; what comes after them is left undone. For finding the one that
+  // does harm.
+  uint64_t rewrite_limit = std::numeric_limits<uint64_t>::max();
+  AskTargets ask_targets = {};  // empty: every layer is welcome
+};
+
+// One run of the pipeline as its passes see it: what they may still do, and where they tell what
+// they did.
+class PassRun {
+ public:
+  explicit PassRun(const PassOptions& options) : options(options) {}
+  const PassOptions& options;
+
+  // Whether one more rewrite is allowed. A rule asks before it changes anything, sweep() for it.
+  bool may_rewrite() const { return rewrites_ < options.rewrite_limit; }
+  // A rewrite was done.
+  void did(std::string subject, std::string text, Saving saved = {});
+  // A match was left as it is. Told once, however often it is met.
+  void refused(std::string subject, std::string text);
+  std::string ask_targets(const Graph& graph, const NewLayer& layer) const {
+    return options.ask_targets ? options.ask_targets(graph, layer) : std::string();
+  }
+
+  void begin(std::string_view pass);  // what follows is told of this pass
+  uint64_t rewrites() const { return rewrites_; }
+  std::vector<PassRecord> take_records() { return std::move(records_); }
+
+ private:
+  std::string_view pass_;
+  uint64_t rewrites_ = 0;
+  std::vector<PassRecord> records_;
+  std::set<std::pair<std::string, std::string>> refusals_;
 };
 
 struct Pass {
   std::string_view name;
   std::string_view summary;  // one line, for --list-passes
   bool exact;  // false: may change numerics beyond what docs/graph_text.md calls equal
-  bool (*run)(Graph&, const PassOptions&);  // whether it changed the graph
+  bool (*run)(Graph&, PassRun&);  // whether it changed the graph
 };
 
-// Calls the rule on each live layer, in order, until nothing changes.
-bool sweep(Graph& graph, const PassOptions& options,
-           bool (*rule)(Graph&, LayerId, const PassOptions&));
+// Calls the rule on each live layer, in order, until nothing changes. A rule that returns true did
+// one rewrite, and told so.
+bool sweep(Graph& graph, PassRun& run, bool (*rule)(Graph&, LayerId, PassRun&));
 
 std::span<const Pass> default_pipeline();  // the table of contents: pipeline.cc
+
+struct PassEvent {
+  const Pass& pass;
+  const Graph& graph;
+  bool changed;
+  uint64_t rewrites;
+  double milliseconds;
+};
+using AfterPass = std::function<void(const PassEvent&)>;
 // After every pass: erase_unused(), verify(), and after_pass for dumps and timing. Fails with
-// kInvalidArgument if options.skip names no pass.
-using AfterPass =
-    std::function<void(const Pass& pass, const Graph& graph, bool changed, double milliseconds)>;
+// kInvalidArgument if options.skip or options.only names no pass.
 std::vector<PassRecord> run_pipeline(Graph& graph, std::span<const Pass> passes,
                                      const PassOptions& options, const AfterPass& after_pass = {});
 

@@ -4,12 +4,12 @@
 
 namespace anneal {
 
-bool solve_sizes(Graph& graph, const PassOptions& options);
-bool fold_constants(Graph& graph, const PassOptions& options);
-bool solve_indices(Graph& graph, const PassOptions& options);
-bool widen_half(Graph& graph, const PassOptions& options);
-bool remove_identity(Graph& graph, const PassOptions& options);
-bool fuse_pointwise(Graph& graph, const PassOptions& options);
-bool fuse_epilogue(Graph& graph, const PassOptions& options);
+bool solve_sizes(Graph& graph, PassRun& run);
+bool fold_constants(Graph& graph, PassRun& run);
+bool solve_indices(Graph& graph, PassRun& run);
+bool widen_half(Graph& graph, PassRun& run);
+bool remove_identity(Graph& graph, PassRun& run);
+bool fuse_pointwise(Graph& graph, PassRun& run);
+bool fuse_epilogue(Graph& graph, PassRun& run);
 
 }  // namespace anneal

@@ -27,7 +27,7 @@ bool keeps_order(const Graph& graph, const Layer& layer) {
   return std::holds_alternative<Reshape>(layer.op) || std::holds_alternative<Expand>(layer.op);
 }
 
-bool remove(Graph& graph, LayerId id, const PassOptions& options) {
+bool remove(Graph& graph, LayerId id, PassRun& run) {
   const Layer& layer = graph.layer(id);
   if (layer.outputs.size() != 1 || layer.inputs.empty() || !layer.epilogues.empty()) return false;
   const ValueId input = layer.inputs[0], output = layer.outputs[0];
@@ -35,15 +35,13 @@ bool remove(Graph& graph, LayerId id, const PassOptions& options) {
     return false;
   if (!keeps_order(graph, layer)) return false;
   if (graph.is_output(output) && producer(graph, input) == LayerId::kNone) return false;
-  options.record(layer.name, "changes nothing");
+  run.did(layer.name, "changes nothing");
   graph.replace_uses(output, input);
   return true;
 }
 
 }  // namespace
 
-bool remove_identity(Graph& graph, const PassOptions& options) {
-  return sweep(graph, options, remove);
-}
+bool remove_identity(Graph& graph, PassRun& run) { return sweep(graph, run, remove); }
 
 }  // namespace anneal

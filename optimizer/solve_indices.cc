@@ -147,7 +147,7 @@ bool write_box(Graph& graph, LayerId id, const IndexBox& box) {
   return rewrite.finish(replace_box(rewrite, x, inner, box, smaller));
 }
 
-bool solve(Graph& graph, LayerId id, const PassOptions& options) {
+bool solve(Graph& graph, LayerId id, PassRun& run) {
   const Layer& layer = graph.layer(id);
   if (!layer.epilogues.empty() || layer.inputs.size() < 2 || layer.inputs.size() > 3) return false;
   const Tensor* indices =
@@ -180,14 +180,12 @@ bool solve(Graph& graph, LayerId id, const PassOptions& options) {
     box = box_of_elements(*indices, static_cast<int>(op->axis), shape, graph.sizes());
     solved = box && write_box(graph, id, *box);
   }
-  if (solved) options.record(name, "its indices describe a slice");
+  if (solved) run.did(name, "its indices describe a slice");
   return solved;
 }
 
 }  // namespace
 
-bool solve_indices(Graph& graph, const PassOptions& options) {
-  return sweep(graph, options, solve);
-}
+bool solve_indices(Graph& graph, PassRun& run) { return sweep(graph, run, solve); }
 
 }  // namespace anneal

@@ -41,7 +41,7 @@ bool decided_by_inputs(const Graph& graph, const std::vector<Size>& elements) {
                      [&](Size element) { return graph.sizes().is_made_of(element, decided); });
 }
 
-bool solve(Graph& graph, LayerId id, const PassOptions& options) {
+bool solve(Graph& graph, LayerId id, PassRun& run) {
   if (op_as<SizeTensor>(graph, id) && graph.layer(id).epilogues.empty()) {
     const auto& elements = op_as<SizeTensor>(graph, id)->elements;
     if (!std::all_of(elements.begin(), elements.end(), [](Size size) { return size.known(); }))
@@ -73,7 +73,7 @@ bool solve(Graph& graph, LayerId id, const PassOptions& options) {
     } else {
       continue;
     }
-    options.record(value.name, "is known while building");
+    run.did(value.name, "is known while building");
     graph.swap_names(solved, output);
     graph.replace_uses(output, solved);
     changed = true;
@@ -83,6 +83,6 @@ bool solve(Graph& graph, LayerId id, const PassOptions& options) {
 
 }  // namespace
 
-bool solve_sizes(Graph& graph, const PassOptions& options) { return sweep(graph, options, solve); }
+bool solve_sizes(Graph& graph, PassRun& run) { return sweep(graph, run, solve); }
 
 }  // namespace anneal

@@ -88,11 +88,12 @@ bool moves_only(const Op& op) {
 
 class Widener {
  public:
-  Widener(Graph& graph, const PassOptions& options) : graph_(graph), options_(options) {}
+  Widener(Graph& graph, PassRun& run) : graph_(graph), run_(run) {}
 
   bool run() {
     bool changed = false;
-    for (const LayerId id : graph_.order()) changed |= visit(id);
+    for (const LayerId id : graph_.order())
+      if (run_.may_rewrite()) changed |= visit(id);
     return changed;
   }
 
@@ -180,18 +181,18 @@ class Widener {
       graph_.swap_names(old, now);
     }
     graph_.swap_names(id, wide_layer);
-    options_.record(layer.name, "computes in f32 between f32");
+    run_.did(layer.name, "computes in f32 between f32");
   }
 
   Graph& graph_;
-  const PassOptions& options_;
+  PassRun& run_;
   std::unordered_map<ValueId, ValueId> wide_;  // the f32 value that a half one comes from, or twin
 };
 
 }  // namespace
 
-bool widen_half(Graph& graph, const PassOptions& options) {
-  return !options.half_is_native && Widener(graph, options).run();
+bool widen_half(Graph& graph, PassRun& run) {
+  return !run.options.half_is_native && Widener(graph, run).run();
 }
 
 }  // namespace anneal

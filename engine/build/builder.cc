@@ -95,7 +95,8 @@ EngineFile build(Graph graph, const BuildOptions& options) {
     std::vector<Decision> decisions;
     decisions.reserve(optimized.records.size());
     for (const PassRecord& record : optimized.records)
-      decisions.push_back({std::string(record.pass), record.subject, record.text});
+      decisions.push_back({std::string(record.pass), record.subject, record.text, record.refused,
+                           record.saved.launches, record.saved.bytes});
     plan.decisions.insert(plan.decisions.begin(), decisions.begin(), decisions.end());
     record_vanished(values, plan);
     if (!options.allow_fallback) refuse_fallbacks(plan);

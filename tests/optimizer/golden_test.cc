@@ -112,16 +112,14 @@ TEST_P(Golden, BeforeAndAfter) {
     const Graph before = graph.clone();
     const Pass only[] = {pass};
     bool changed = false;
-    run_pipeline(graph, only, {},
-                 [&](const Pass&, const Graph&, bool did, double) { changed = did; });
+    run_pipeline(graph, only, {}, [&](const PassEvent& event) { changed = event.changed; });
     EXPECT_EQ(to_text(graph, Constants::kWhole),
               to_text(parse_graph(each.after), Constants::kWhole));
     const std::string once = to_text(graph, Constants::kWhole);
     changed_cases += changed;
     EXPECT_EQ(changed, once != to_text(before, Constants::kWhole));
     expect_same_results(before, graph, pass.exact);
-    run_pipeline(graph, only, {},
-                 [&](const Pass&, const Graph&, bool did, double) { changed = did; });
+    run_pipeline(graph, only, {}, [&](const PassEvent& event) { changed = event.changed; });
     EXPECT_FALSE(changed) << "a second run changes something";
     EXPECT_EQ(to_text(graph, Constants::kWhole), once);
   }
