@@ -7,6 +7,7 @@
 
 #include "anneal/engine/build/layout.h"
 #include "anneal/engine/build/lifetimes.h"
+#include "anneal/engine/build/placement.h"
 #include "anneal/engine/build/views.h"
 #include "anneal/engine/symbols.h"
 
@@ -30,14 +31,16 @@ class Emitter {
 
  private:
   void add_ports();
-  void emit_layer(const Layer& layer, const Layouts::OfLayer& choice);
+  void emit_layer(LayerId id, const Layouts::OfLayer& choice);
   static bool is_sizes(const Layer& layer);  // of what the run time computes itself
   uint32_t emit_sizes(const Layer& layer);
-  bool emit_view(const Layer& layer);
+  bool emit_view(LayerId id);
+  bool emit_in_place(LayerId id);
   void emit_kernel(const Layer& layer, size_t place, Layout preferred);
   void emit_control_flow(const Layer& layer);
   void emit_bodies();
-  void emit_copy(uint32_t from, uint32_t to, const std::string& name);
+  void emit_copy(uint32_t from, uint32_t to, const std::string& name,
+                 std::vector<std::string> origins = {});
   void emit_transfer(uint32_t from, uint32_t to);
   void emit_missing_outputs();
 
@@ -53,7 +56,15 @@ class Emitter {
   size_t place_of(ValueId value);
   uint32_t new_slot(std::string name, const Type& type, const Shape& strides, Storage storage,
                     size_t place);
+  // Where a layer writes the value: its port, a part of another value, or memory of its own.
   uint32_t output_slot(ValueId value, size_t place);
+  // The part of a base slot where a value that is inside others lies.
+  struct Region {
+    uint32_t base = kNoSlot;
+    ViewOf view;
+  };
+  Region region_of(ValueId value, size_t place);
+  uint32_t view_slot(const std::string& name, const Type& type, const ViewOf& view, uint32_t of);
   // The slot itself, or a row-major copy of it if it is not one piece of memory.
   uint32_t dense(uint32_t slot);
   uint32_t row_major(uint32_t slot);
@@ -80,6 +91,7 @@ class Emitter {
   WeightPool& weights_;
   Plan plan_;
   Layouts layouts_;
+  Placement placement_;
   std::vector<bool> solvable_;
   std::unordered_map<ValueId, Homes> homes_;
   std::unordered_map<ValueId, size_t> direct_outputs_;  // values written straight to a port
@@ -197,7 +209,36 @@ void Emitter::add_ports() {
   }
 }
 
+uint32_t Emitter::view_slot(const std::string& name, const Type& type, const ViewOf& view,
+                            uint32_t of) {
+  const Slot from = plan_.slots[of];
+  const uint32_t slot = new_slot(name, type, view.strides, Storage::kView, from.device);
+  plan_.slots[slot].base = from.storage == Storage::kView ? from.base : of;
+  plan_.slots[slot].base_offset = graph_.sizes().add(from.base_offset, view.offset);
+  return slot;
+}
+
+Emitter::Region Emitter::region_of(ValueId value, size_t place) {
+  const auto inside = placement_.inside.find(value);
+  if (inside == placement_.inside.end()) {
+    const uint32_t base = output_slot(value, place);
+    return {base, {plan_.slots[base].strides, 0}};
+  }
+  const Layer& by = graph_.layer(inside->second.by);
+  const Region whole = region_of(by.outputs[0], place);
+  const auto within = operand_within(graph_, by, inside->second.operand, whole.view.strides);
+  check(within.has_value(), "what is placed within another value has a place there");
+  return {whole.base, {within->strides, graph_.sizes().add(whole.view.offset, within->offset)}};
+}
+
 uint32_t Emitter::output_slot(ValueId value, size_t place) {
+  if (const uint32_t slot = homes_of(value).by_place[place]; slot != kNoSlot) return slot;
+  if (placement_.inside.contains(value)) {
+    const Region region = region_of(value, place);
+    return set_home(
+        value, place,
+        view_slot(graph_.value(value).name, graph_.value(value).type(), region.view, region.base));
+  }
   if (const auto direct = direct_outputs_.find(value);
       place == host() && direct != direct_outputs_.end())
     return set_home(value, place, plan_.outputs[direct->second]);
@@ -228,23 +269,23 @@ LayerOperands Emitter::actual_operands(const Layer& layer, const std::vector<uin
   return operands;
 }
 
-bool Emitter::emit_view(const Layer& layer) {
+bool Emitter::emit_view(LayerId id) {
+  const Layer& layer = graph_.layer(id);
   if (layer.outputs.size() != 1 || layer.inputs.empty()) return false;
+  if (placement_.inside.contains(layer.outputs[0])) return false;
   const size_t place = place_of(layer.inputs[0]);
   if (place == host() && direct_outputs_.contains(layer.outputs[0])) return false;
   const Value& output = graph_.value(layer.outputs[0]);
   const uint32_t input = slot_of(layer.inputs[0], place);
   const Slot from = plan_.slots[input];
-  const uint32_t base = from.storage == Storage::kView ? from.base : input;
   if (from.storage == Storage::kLate || is_late(output.type())) return false;
   // A plan has no step for a view, so what inference carries through the layer would be lost.
   if (output.fact.elements) return false;
-  const auto view = view_of(graph_, layer, from.strides);
+  const auto view =
+      view_of(graph_, layer, from.strides,
+              placement_.moved_views.contains(id) ? Moved::kIsView : Moved::kNeedsKernel);
   if (!view) return false;
-  const uint32_t slot = new_slot(output.name, output.type(), view->strides, Storage::kView, place);
-  plan_.slots[slot].base = base;
-  plan_.slots[slot].base_offset = graph_.sizes().add(from.base_offset, view->offset);
-  set_home(layer.outputs[0], place, slot);
+  set_home(layer.outputs[0], place, view_slot(output.name, output.type(), *view, input));
   note("memory", layer.name, "is a view of its input");
   return true;
 }
@@ -266,9 +307,11 @@ void Emitter::add_step(const Layer& layer, Chosen chosen, size_t place,
   if (place != host()) kernels_.push_back(std::move(chosen.kernel));
 }
 
-void Emitter::emit_copy(uint32_t from, uint32_t to, const std::string& name) {
-  Layer layer{
-      .name = name, .origins = {}, .op = Pointwise{identity_program(plan_.slots[to].type.dtype)}};
+void Emitter::emit_copy(uint32_t from, uint32_t to, const std::string& name,
+                        std::vector<std::string> origins) {
+  Layer layer{.name = name,
+              .origins = std::move(origins),
+              .op = Pointwise{identity_program(plan_.slots[to].type.dtype)}};
   layer.op_input_count = 1;
   LayerOperands operands{{operand_of(from, nullptr)}, {operand_of(to, nullptr)}};
   const size_t place = plan_.slots[to].device;
@@ -399,7 +442,39 @@ void Emitter::emit_bodies() {
     plan_.bodies.push_back(Emitter(body, places_.last(1), weights_, solvable_).run());
 }
 
-void Emitter::emit_layer(const Layer& layer, const Layouts::OfLayer& choice) {
+// What was written where the layer's output lies is done; the rest is copied there.
+bool Emitter::emit_in_place(LayerId id) {
+  const Layer& layer = graph_.layer(id);
+  std::optional<size_t> placed;
+  std::vector<size_t> copied;
+  for (size_t i = 0; i < layer.inputs.size(); ++i) {
+    const auto inside = placement_.inside.find(layer.inputs[i]);
+    if (inside != placement_.inside.end() && inside->second.by == id && inside->second.operand == i)
+      placed = i;
+    else
+      copied.push_back(i);
+  }
+  if (!placed) return false;
+  if (!std::holds_alternative<Concat>(layer.op)) copied.clear();
+  const size_t place = homes_of(layer.inputs[*placed]).first;
+  const Region whole = region_of(layer.outputs[0], place);
+  for (const size_t i : copied) {
+    const Value& operand = graph_.value(layer.inputs[i]);
+    if (operand.type().shape[static_cast<int>(std::get<Concat>(layer.op).axis)] == Size(0))
+      continue;
+    auto within = operand_within(graph_, layer, i, whole.view.strides);
+    check(within.has_value(), "every operand of a concat has its place");
+    within->offset = graph_.sizes().add(whole.view.offset, within->offset);
+    const std::string name = fmt::format("{}/copy{}", layer.name, i);
+    const uint32_t from = slot_of(layer.inputs[i], place);
+    emit_copy(from, view_slot(name, operand.type(), *within, whole.base), name, layer.origins);
+  }
+  output_slot(layer.outputs[0], place);
+  return true;
+}
+
+void Emitter::emit_layer(LayerId id, const Layouts::OfLayer& choice) {
+  const Layer& layer = graph_.layer(id);
   const auto note_fallback = [&] {
     if (!choice.why_not_first.empty())
       note(std::string(kFallback), layer.name,
@@ -416,7 +491,7 @@ void Emitter::emit_layer(const Layer& layer, const Layouts::OfLayer& choice) {
     if (direct_outputs_.contains(layer.outputs[0])) emit_sizes(layer);
     return;
   }
-  if (emit_view(layer)) return;
+  if (emit_in_place(id) || emit_view(id)) return;
   note_fallback();
   emit_kernel(layer, choice.place, choice.layout);
 }
@@ -438,8 +513,12 @@ Plan Emitter::run() {
   add_ports();
   layouts_ = choose_layouts(graph_, places_,
                             [&](ValueId value) { return is_late(graph_.value(value).type()); });
+  placement_ = place_values({graph_, places_, layouts_,
+                             [&](ValueId value) { return is_late(graph_.value(value).type()); },
+                             [&](ValueId value) { return direct_outputs_.contains(value); }});
+  plan_.decisions = std::move(placement_.decisions);
   for (const LayerId id : graph_.order())
-    emit_layer(graph_.layer(id), layouts_.of_layer[static_cast<size_t>(id)]);
+    emit_layer(id, layouts_.of_layer[static_cast<size_t>(id)]);
   if (!unsupported_.empty())
     fail(Code::kUnsupported,
          fmt::format("target {} cannot run:\n  {}", plan_.target, fmt::join(unsupported_, "\n  ")));

@@ -1,4 +1,5 @@
-// Layers that only look at memory differently: their outputs are views, and no kernel runs.
+// Layers that only look at memory differently: their outputs are views of their inputs, or their
+// inputs are written where the output lies, and no kernel runs.
 #pragma once
 #include <optional>
 
@@ -6,15 +7,29 @@
 
 namespace anneal {
 
-// Strides and first element of a layer's output within its first input.
+// Strides and first element of one value within the memory of another.
 struct ViewOf {
   Shape strides;
   Size offset;
 };
 
-// Reshape of dense row-major memory, Transpose that moves only axes of size 1, Slice with known
-// starts and positive steps; nullopt if the layer needs a kernel. input_strides: of the layer's
-// first input.
-std::optional<ViewOf> view_of(const Graph& graph, const Layer& layer, const Shape& input_strides);
+// The strides with which memory that holds `from` with `strides` holds `to`, its elements in
+// row-major order unmoved; nullopt if they would have to move, or if the counts of elements are not
+// provably equal.
+std::optional<Shape> reshaped_strides(const Shape& from, const Shape& strides, const Shape& to,
+                                      SizeTable& sizes);
+
+// Whether a Transpose that changes the order of axes longer than 1 may be a view.
+enum class Moved : uint8_t { kNeedsKernel, kIsView };
+
+// The layer's output within its first input, which has these strides: of Reshape, Transpose, and
+// Slice with known starts and positive steps; nullopt if the layer needs a kernel.
+std::optional<ViewOf> view_of(const Graph& graph, const Layer& layer, const Shape& input_strides,
+                              Moved moved = Moved::kNeedsKernel);
+
+// An input of Concat, Reshape or Transpose within the layer's output, which has these strides, so
+// that nothing is left to do once the input is written there; nullopt if there is no such place.
+std::optional<ViewOf> operand_within(const Graph& graph, const Layer& layer, size_t operand,
+                                     const Shape& output_strides);
 
 }  // namespace anneal

@@ -21,6 +21,23 @@ std::vector<std::vector<uint32_t>> slots_by_step(const Plan& plan) {
       writers[base_of(output)].push_back({output, step});
       has_step[output] = true;
     }
+  // A base that steps write only in parts is whole after the last of them. What covers all of it
+  // behind that writes over it.
+  const auto covers_base = [&](const Slot& slot) {
+    const Slot& base = plan.slots[slot.base];
+    return slot.base_offset == Size(0) && slot.type.shape == base.type.shape &&
+           slot.strides == base.strides;
+  };
+  for (uint32_t base = 0; base < plan.slots.size(); ++base) {
+    if (plan.slots[base].storage == Storage::kView || has_step[base] || writers[base].empty())
+      continue;
+    uint32_t last = writers[base][0].step;
+    for (size_t i = 1; i < writers[base].size(); ++i) {
+      if (covers_base(plan.slots[writers[base][i].slot])) break;
+      last = writers[base][i].step;
+    }
+    slots[last + 1].push_back(base);
+  }
   // Where a base is written over in place, a view is of the slot emitted last before it: slots lie
   // in the order in which their layers were emitted, but for ports, which come first.
   for (uint32_t view = 0; view < plan.slots.size(); ++view) {
