@@ -1,12 +1,17 @@
-// fuse_epilogue: an elementwise layer becomes the epilogue of the layer that it alone reads.
+// fuse_epilogue: an elementwise layer becomes the epilogue of a layer that it reads.
 //
 //   c = Conv(x, w); y = Pointwise(c, b) program=add   =>   y = Conv(x, w; b) epilogue=add($0,$1)
 //
-// For Conv, ConvTranspose and MatMul, whose kernels apply a program to their accumulators. Not when
-// the shapes differ: the layer's other inputs would enlarge the output. The rounding of the
-// accumulator to the anchor's type stays as an instruction, so results do not change. Runs after
-// fuse_pointwise, so that a whole chain moves at once.
+// For ops that compute their elements one by one and have kernels that apply a program to them. Not
+// when the shapes differ: the layer's other inputs would enlarge the output. What others read of
+// the op stays as a further result, unless the layer's other inputs need it first. Of several ops
+// that could take the layer, the one that nobody else reads does, then the one that runs last, so
+// that the others have run. The rounding of the accumulator to the op's type stays as an
+// instruction, so results do not change. Runs after fuse_pointwise, so that a whole chain moves at
+// once.
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "anneal/optimizer/join_programs.h"
 #include "anneal/optimizer/passes.h"
@@ -15,56 +20,91 @@
 namespace anneal {
 namespace {
 
-bool is_anchor(const Op& op) {
-  return std::holds_alternative<Conv>(op) || std::holds_alternative<ConvTranspose>(op) ||
-         std::holds_alternative<MatMul>(op);
+template <class... T>
+bool is_any(const Op& op) {
+  return (std::holds_alternative<T>(op) || ...);
 }
 
-// What the anchor does to its accumulator today: its epilogue, or the rounding of its store.
-Program store_program(const Layer& anchor, DataType dtype) {
-  if (!anchor.epilogues.empty() && !anchor.epilogues[0].empty()) return anchor.epilogues[0];
-  ProgramBuilder builder;
-  const Reg accumulated = builder.input(0, accumulator(dtype));
-  return builder.finish(accumulated, dtype);
+bool takes_epilogue(const Graph& graph, const Layer& layer) {
+  if (layer.epilogues.size() > 1) return false;
+  if (is_any<Conv, ConvTranspose, MatMul>(layer.op)) return true;
+  const DataType dtype = graph.value(layer.outputs[0]).type().dtype;
+  if (!is_float(dtype) || dtype == DataType::kF64) return false;
+  if (const auto* pool = std::get_if<Pool>(&layer.op)) return !pool->with_indices;
+  return is_any<Softmax, Normalize, Reduce, Resize>(layer.op);
+}
+
+struct Host {
+  LayerId id = LayerId::kNone;
+  std::vector<ValueId> kept;
+};
+
+// Whether the layer can take the elementwise one that reads its output.
+std::optional<Host> host_of(const Graph& graph, ValueId read, LayerId by) {
+  const LayerId id = producer(graph, read);
+  if (id == LayerId::kNone || !takes_epilogue(graph, graph.layer(id))) return std::nullopt;
+  const Shape& shape = graph.value(graph.layer(by).outputs[0]).type().shape;
+  if (graph.value(read).type().shape != shape) return std::nullopt;
+  Host host{id, outputs_kept(graph, id, by)};
+  if (!host.kept.empty() && depends_otherwise(graph, by, id)) return std::nullopt;
+  return host;
+}
+
+// The best of them; kNone as its id if there is none.
+Host choose_host(const Graph& graph, LayerId by) {
+  std::vector<Host> hosts;
+  for (const ValueId input : graph.layer(by).inputs) {
+    auto host = host_of(graph, input, by);
+    if (!host || std::any_of(hosts.begin(), hosts.end(),
+                             [&](const Host& other) { return other.id == host->id; }))
+      continue;
+    hosts.push_back(std::move(*host));
+  }
+  if (std::any_of(hosts.begin(), hosts.end(), [](const Host& host) { return host.kept.empty(); }))
+    std::erase_if(hosts, [](const Host& host) { return !host.kept.empty(); });
+  if (hosts.empty()) return {};
+  if (hosts.size() == 1) return hosts[0];
+  const std::vector<LayerId> order = graph.order();
+  const auto place = [&](const Host& host) {
+    return std::find(order.begin(), order.end(), host.id) - order.begin();
+  };
+  return *std::max_element(hosts.begin(), hosts.end(),
+                           [&](const Host& a, const Host& b) { return place(a) < place(b); });
 }
 
 bool fuse(Graph& graph, LayerId id, PassRun& run) {
-  const Layer& anchor = graph.layer(id);
-  if (!is_anchor(anchor.op) || anchor.outputs.size() != 1) return false;
-  const ValueId between = anchor.outputs[0];
-  const LayerId user = sole_user(graph, between);
-  const auto* pointwise = op_as<Pointwise>(graph, user);
-  if (!pointwise || pointwise->program.results().size() != 1 ||
-      !graph.layer(user).epilogues.empty())
-    return false;
-  if (graph.value(between).type().shape != graph.value(graph.layer(user).outputs[0]).type().shape)
-    return false;
+  const auto* pointwise = op_as<Pointwise>(graph, id);
+  if (!pointwise || !graph.layer(id).epilogues.empty()) return false;
+  const Host host = choose_host(graph, id);
+  if (host.id == LayerId::kNone) return false;
 
-  const auto op_inputs = static_cast<size_t>(anchor.op_input_count);
-  std::vector<ValueId> of_anchor = {ValueId::kNone};  // the accumulator
-  of_anchor.insert(of_anchor.end(), anchor.inputs.begin() + anchor.op_input_count,
-                   anchor.inputs.end());
-  const auto joined =
-      join_programs(store_program(anchor, graph.value(between).type().dtype), of_anchor,
-                    pointwise->program, graph.layer(user).inputs, between);
-  if (!joined) return false;
-
-  std::vector<ValueId> inputs(anchor.inputs.begin(),
-                              anchor.inputs.begin() + static_cast<ptrdiff_t>(op_inputs));
-  inputs.insert(inputs.end(), joined->inputs.begin() + 1, joined->inputs.end());
-  std::vector<std::string> origins = anchor.origins;
-  const auto& more = graph.layer(user).origins;
-  origins.insert(origins.end(), more.begin(), more.end());
-  const std::string anchor_name = anchor.name, joined_name = graph.layer(user).name;
-  const Saving saved = saving_of(graph, between);
-  const LayerId fused = graph.add({.name = anchor_name,
-                                   .op = anchor.op,
-                                   .inputs = std::move(inputs),
-                                   .epilogues = {joined->program},
-                                   .op_input_count = anchor.op_input_count,
-                                   .origins = std::move(origins)});
-  graph.replace_layer(user, fused);
-  graph.swap_names(id, fused);
+  const Layer &anchor = graph.layer(host.id), &layer = graph.layer(id);
+  const DataType dtype = graph.value(anchor.outputs[0]).type().dtype;
+  const Program stores = store_program(anchor, dtype);
+  auto joined = join_programs({stores, epilogue_inputs(anchor), anchor.outputs},
+                              {pointwise->program, layer.inputs, layer.outputs}, host.kept);
+  if (!joined) {
+    run.refused(anchor.name, fmt::format("\"{}\" would make its epilogue too long", layer.name));
+    return false;
+  }
+  NewLayer added{.name = anchor.name,
+                 .op = anchor.op,
+                 .inputs = {anchor.inputs.begin(), anchor.inputs.begin() + anchor.op_input_count},
+                 .epilogues = {std::move(joined->program)},
+                 .op_input_count = anchor.op_input_count,
+                 .origins = anchor.origins};
+  added.inputs.insert(added.inputs.end(), joined->inputs.begin() + 1, joined->inputs.end());
+  added.origins.insert(added.origins.end(), layer.origins.begin(), layer.origins.end());
+  if (const std::string why_not = run.ask_targets(graph, added); !why_not.empty()) {
+    run.refused(anchor.name, fmt::format("not joined with \"{}\": {}", layer.name, why_not));
+    return false;
+  }
+  const std::string anchor_name = anchor.name, joined_name = layer.name;
+  Saving saved = saving_of(graph, anchor.outputs[0]);
+  if (!host.kept.empty()) saved.bytes /= 2;
+  const LayerId fused = graph.add(std::move(added));
+  take_over(graph, joined->outputs, fused);
+  graph.swap_names(host.id, fused);
   run.did(anchor_name, fmt::format("joined \"{}\"", joined_name), saved);
   return true;
 }

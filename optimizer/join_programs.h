@@ -1,4 +1,4 @@
-// Joining a Pointwise layer's program behind another program.
+// Joining a Pointwise layer's program with another program.
 #pragma once
 #include <optional>
 #include <span>
@@ -8,18 +8,33 @@
 
 namespace anneal {
 
-struct JoinedProgram {
-  Program program;
-  std::vector<ValueId> inputs;  // of the joined program; kNone stands for an accumulator
+// A program with the values that it reads and gives. kNone stands for an accumulator.
+struct Stage {
+  const Program& program;
+  std::span<const ValueId> inputs, outputs;
 };
 
-// The consumer's program with the producer's single result in place of every input that is
-// `between`. Inputs that are the same value become one. nullopt if the result would have more than
-// 32 inputs or 512 instructions.
-std::optional<JoinedProgram> join_programs(const Program& producer,
-                                           std::span<const ValueId> producer_inputs,
-                                           const Program& consumer,
-                                           std::span<const ValueId> consumer_inputs,
-                                           ValueId between);
+struct JoinedProgram {
+  Program program;
+  std::vector<ValueId> inputs;   // of the joined program
+  std::vector<ValueId> outputs;  // whose place its results take: the kept ones, then the consumer's
+};
+
+// The consumer's program, with the producer's results in place of the inputs that are its outputs.
+// kept: those of the producer's outputs that stay results. Inputs that are the same value become
+// one. nullopt if it would have more than 32 inputs, 8 results or 512 instructions.
+std::optional<JoinedProgram> join_programs(const Stage& producer, const Stage& consumer,
+                                           std::span<const ValueId> kept);
+
+// Of a layer with one op output: what it does to its accumulator today, its epilogue or the
+// rounding of its store, and the values that it reads.
+Program store_program(const Layer& layer, DataType dtype);
+std::vector<ValueId> epilogue_inputs(const Layer& layer);
+
+// Those of a layer's outputs that somebody other than `reader` reads, or that the graph gives.
+std::vector<ValueId> outputs_kept(const Graph& graph, LayerId layer, LayerId reader);
+
+// The outputs of `by` take the place of values, in order.
+void take_over(Graph& graph, std::span<const ValueId> values, LayerId by);
 
 }  // namespace anneal

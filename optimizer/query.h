@@ -12,5 +12,12 @@ inline LayerId producer(const Graph& graph, ValueId value) { return graph.value(
 // The only layer that reads the value, however often; kNone if there is none, are several, or it is
 // a graph output.
 LayerId sole_user(const Graph& graph, ValueId value);
+// The layers that read the value, each once, in no order.
+std::vector<LayerId> users_of(const Graph& graph, ValueId value);
+// Whether computing any of the layer's inputs but those that `except` gives takes what `except`
+// gives.
+bool depends_otherwise(const Graph& graph, LayerId layer, LayerId except);
+// Elements of the value at the sizes to optimize for.
+int64_t element_count(const Graph& graph, ValueId value);
 
 }  // namespace anneal
