@@ -11,5 +11,6 @@ bool widen_half(Graph& graph, PassRun& run);
 bool remove_identity(Graph& graph, PassRun& run);
 bool fuse_pointwise(Graph& graph, PassRun& run);
 bool fuse_epilogue(Graph& graph, PassRun& run);
+bool fold_scale(Graph& graph, PassRun& run);
 
 }  // namespace anneal

@@ -16,8 +16,9 @@ constexpr Pass kPipeline[] = {
      kInexact, widen_half},
     {"remove_identity", "layers that change nothing go", kExact, remove_identity},
     {"fuse_pointwise", "elementwise layers in a row become one", kExact, fuse_pointwise},
-    {"fuse_epilogue", "elementwise layers join the convolution or matrix product before them",
-     kExact, fuse_epilogue},
+    {"fuse_epilogue", "elementwise layers join the layer before them", kExact, fuse_epilogue},
+    {"fold_scale", "constant factors of what a layer gives or takes go into its weights", kInexact,
+     fold_scale},
 };
 
 }  // namespace

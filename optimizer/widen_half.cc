@@ -11,6 +11,7 @@
 
 #include "anneal/optimizer/passes.h"
 #include "anneal/optimizer/query.h"
+#include "anneal/optimizer/rewrite_program.h"
 
 namespace anneal {
 namespace {
@@ -21,55 +22,14 @@ DataType widened(DataType dtype) { return is_half(dtype) ? DataType::kF32 : dtyp
 // Without loads, stores and roundings of half precision.
 Program widened(const Program& program) {
   if (program.empty()) return program;
-  ProgramBuilder builder;
-  const auto inputs = program.inputs();
-  for (size_t i = 0; i < inputs.size(); ++i) builder.input(static_cast<int>(i), widened(inputs[i]));
-  std::vector<Reg> regs;
-  for (const Instruction& one : program.code()) {
-    const auto operand = [&](size_t i) { return regs[one.operands[i]]; };
-    const auto dtype = static_cast<DataType>(one.immediate);
-    switch (one.opcode) {
-      case Opcode::kInput:
-        regs.push_back(
-            builder.input(static_cast<int>(one.immediate), widened(inputs[one.immediate])));
-        break;
-      case Opcode::kConstant:
-        if (one.type == RegisterType::kF32) {
-          regs.push_back(builder.constant(Scalar{one.immediate}.as<float>()));
-        } else if (one.type == RegisterType::kF64) {
-          regs.push_back(builder.constant(Scalar{one.immediate}.as<double>()));
-        } else {
-          const bool narrow = one.type == RegisterType::kI32;
-          regs.push_back(
-              builder.constant(one.type, narrow ? int64_t{Scalar{one.immediate}.as<int32_t>()}
-                                                : Scalar{one.immediate}.as<int64_t>()));
-        }
-        break;
-      case Opcode::kIndex:
-        regs.push_back(builder.index(static_cast<int>(one.immediate)));
-        break;
-      case Opcode::kCast:
-        regs.push_back(builder.cast(operand(0), one.type));
-        break;
-      case Opcode::kRound:
-        regs.push_back(is_half(dtype) ? operand(0) : builder.round(operand(0), dtype));
-        break;
-      case Opcode::kSaturate:
-        regs.push_back(builder.saturate(operand(0), dtype));
-        break;
-      case Opcode::kSelect:
-        regs.push_back(builder.select(operand(0), operand(1), operand(2)));
-        break;
-      default:
-        regs.push_back(operand_count(one.opcode) == 1
-                           ? builder.apply(one.opcode, operand(0))
-                           : builder.apply(one.opcode, operand(0), operand(1)));
-    }
-  }
-  std::vector<std::pair<Reg, DataType>> results;
-  for (const Program::Result& result : program.results())
-    results.emplace_back(regs[result.reg], widened(result.dtype));
-  return builder.finish(results);
+  return rewrite_program(
+      program, [](DataType dtype) { return widened(dtype); },
+      [&](ProgramBuilder&, size_t reg, std::span<const Reg> regs) -> std::optional<Reg> {
+        const Instruction& one = program.code()[reg];
+        if (one.opcode == Opcode::kRound && is_half(static_cast<DataType>(one.immediate)))
+          return regs[one.operands[0]];
+        return std::nullopt;
+      });
 }
 
 Program conversion(DataType from, DataType to) {

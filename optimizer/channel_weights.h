@@ -1,0 +1,39 @@
+// Constant weights of a Conv, ConvTranspose or MatMul, by the channels that they read and write.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "anneal/graph/graph.h"
+
+namespace anneal {
+
+// The weights as [outer][i][j][inner], where i and j tell the channels.
+struct ChannelWeights {
+  size_t input = 0;  // of the layer: the weights; data_input: what they are multiplied with
+  size_t data_input = 0;
+  int64_t outer = 1, i_count = 1, j_count = 1, inner = 1;
+  std::function<int64_t(int64_t i, int64_t j)> reads, writes;
+  int64_t read_count = 0, written_count = 0;  // of channels
+  int data_axis = 0, result_axis = 0;         // that are channels, in the data's and result's shape
+};
+
+// nullopt: another op, or no constant float weights.
+std::optional<ChannelWeights> channel_weights(const Graph& graph, LayerId id);
+
+// One number per channel: the tensor, broadcast to a shape of this rank, differs along `axis` only.
+std::optional<std::vector<double>> per_channel_values(const Tensor& tensor, int rank, int axis,
+                                                      int64_t count);
+
+// The weights, each multiplied by the factor of the channel it writes (or reads), rounded once.
+// Fails softly: `why_not` tells which channel leaves what a 16-bit type can say.
+std::optional<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights& layout,
+                                     const std::vector<double>& factors, bool by_read,
+                                     std::string& why_not);
+
+// What a constant added to each channel read adds to each channel written.
+std::vector<double> sums_of_shift(const Tensor& weights, const ChannelWeights& layout,
+                                  const std::vector<double>& shift);
+
+}  // namespace anneal

@@ -1,0 +1,34 @@
+// Building a program again, with changes.
+#pragma once
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "anneal/core/parallel.h"
+#include "anneal/graph/graph.h"
+#include "anneal/graph/program.h"
+
+namespace anneal {
+
+// The same instruction in another program, where regs[i] stands for register i of its own. Inputs
+// keep their numbers. REQUIRES: for an input, its storage type.
+Reg copy_instruction(ProgramBuilder& builder, const Instruction& instruction,
+                     std::span<const Reg> regs, DataType storage = DataType::kF32);
+
+// What takes the place of register `reg`, where regs are those made so far; nullopt: a copy.
+using Replacement =
+    FunctionRef<std::optional<Reg>(ProgramBuilder& builder, size_t reg, std::span<const Reg> regs)>;
+// storage: the types of inputs and results in place of the program's. Inputs stay, used or not.
+Program rewrite_program(const Program& program, Replacement replacement);
+Program rewrite_program(const Program& program, FunctionRef<DataType(DataType)> storage,
+                        Replacement replacement);
+
+// How often each register is an operand or a result.
+std::vector<int> use_counts(const Program& program);
+
+// Without the inputs that no instruction reads, in the program and the list of values beside it;
+// the first `fixed` of them stay. REQUIRES: inputs.size() == program.inputs().size()
+Program drop_unused_inputs(const Program& program, std::vector<ValueId>& inputs, size_t fixed);
+
+}  // namespace anneal
