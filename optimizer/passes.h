@@ -9,6 +9,7 @@ bool fold_constants(Graph& graph, PassRun& run);
 bool solve_indices(Graph& graph, PassRun& run);
 bool widen_half(Graph& graph, PassRun& run);
 bool remove_identity(Graph& graph, PassRun& run);
+bool fuse_normalize(Graph& graph, PassRun& run);
 bool fuse_pointwise(Graph& graph, PassRun& run);
 bool fuse_epilogue(Graph& graph, PassRun& run);
 bool fold_scale(Graph& graph, PassRun& run);

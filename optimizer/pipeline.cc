@@ -15,6 +15,8 @@ constexpr Pass kPipeline[] = {
     {"widen_half", "f16 and bf16 between layers become f32 where no target computes in them",
      kInexact, widen_half},
     {"remove_identity", "layers that change nothing go", kExact, remove_identity},
+    {"fuse_normalize", "normalizations that are written out become one layer", kInexact,
+     fuse_normalize},
     {"fuse_pointwise", "elementwise layers in a row become one", kExact, fuse_pointwise},
     {"fuse_epilogue", "elementwise layers join the layer before them", kExact, fuse_epilogue},
     {"fold_scale", "constant factors of what a layer gives or takes go into its weights", kInexact,

@@ -58,6 +58,20 @@ Program rewrite_program(const Program& program, Replacement replacement) {
       program, [](DataType dtype) { return dtype; }, replacement);
 }
 
+Program without_half_rounding(const Program& program) {
+  const auto code = program.code();
+  return rewrite_program(
+      program, [&](ProgramBuilder&, size_t reg, std::span<const Reg> regs) -> std::optional<Reg> {
+        const auto dtype = static_cast<DataType>(code[reg].immediate);
+        if (code[reg].opcode != Opcode::kRound ||
+            (dtype != DataType::kF16 && dtype != DataType::kBF16))
+          return std::nullopt;
+        const Reg from = regs[code[reg].operands[0]];
+        // A cast of f64 that rounds at once keeps being one.
+        return from.type == code[reg].type ? std::optional(from) : std::nullopt;
+      });
+}
+
 std::vector<int> use_counts(const Program& program) {
   std::vector<int> uses(program.code().size());
   for (const Instruction& one : program.code())

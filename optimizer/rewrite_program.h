@@ -24,6 +24,9 @@ Program rewrite_program(const Program& program, Replacement replacement);
 Program rewrite_program(const Program& program, FunctionRef<DataType(DataType)> storage,
                         Replacement replacement);
 
+// Without the roundings to f16 and bf16, but for those of the results.
+Program without_half_rounding(const Program& program);
+
 // How often each register is an operand or a result.
 std::vector<int> use_counts(const Program& program);
 

@@ -1,0 +1,26 @@
+// What a chain of Pointwise layers computes, as one program, however it is cut into layers.
+#pragma once
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "anneal/graph/graph.h"
+
+namespace anneal {
+
+struct Composition {
+  Program program;              // of one result
+  std::vector<ValueId> leaves;  // its inputs
+};
+
+// How `value` is computed from `stops`, through Pointwise layers without epilogues. What does not
+// depend on them is a leaf too, unless it is a constant of one element, which becomes a number.
+// nullopt if nothing depends on them, or too much is in between.
+std::optional<Composition> compose(const Graph& graph, ValueId value,
+                                   std::span<const ValueId> stops);
+
+// The values from which `value` is computed by Pointwise layers, itself first; nearer ones come
+// first. No more than 64.
+std::vector<ValueId> elementwise_ancestors(const Graph& graph, ValueId value);
+
+}  // namespace anneal
