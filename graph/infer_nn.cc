@@ -74,6 +74,24 @@ void require_zero_point(const InferInputs& inputs, int i, Size size) {
         fmt::format("zero point of shape {} for {} channels", sizes.text(shape), sizes.text(size)));
 }
 
+// One output of this shape, or one for each part of this axis.
+Facts split_outputs(const std::vector<int64_t>& split, DataType dtype, Shape shape, int axis,
+                    SizeTable& sizes) {
+  if (split.empty()) return {rules::make_fact(dtype, shape)};
+  Facts facts;
+  Size sum(0);
+  for (const int64_t part : split) {
+    if (part < 1) refuse(fmt::format("split in a part of {}", part));
+    sum = sizes.add(sum, part);
+  }
+  rules::agree(shape[axis], sum, sizes, "size to split and sum of split");
+  for (const int64_t part : split) {
+    shape[axis] = part;
+    facts.push_back(rules::make_fact(dtype, shape));
+  }
+  return facts;
+}
+
 }  // namespace
 
 Facts infer(const Conv& op, const InferInputs& inputs) {
@@ -99,7 +117,8 @@ Facts infer(const Conv& op, const InferInputs& inputs) {
     shape.push_back(
         windows(padded, reach(w[i + 2], op.dilations[at], sizes), op.strides[at], sizes));
   }
-  return {rules::make_fact(dtype, shape)};
+  if (!op.split.empty() && op.groups != 1) refuse(fmt::format("split of {} groups", op.groups));
+  return split_outputs(op.split, dtype, shape, 1, sizes);
 }
 
 Facts infer(const ConvTranspose& op, const InferInputs& inputs) {
@@ -147,7 +166,7 @@ Facts infer(const MatMul& op, const InferInputs& inputs) {
   Shape shape = broadcast(leading(a), leading(b), sizes);
   shape.push_back(rows);
   shape.push_back(columns);
-  return {rules::make_fact(dtype, shape)};
+  return split_outputs(op.split, dtype, shape, shape.rank() - 1, sizes);
 }
 
 Facts infer(const Pool& op, const InferInputs& inputs) {

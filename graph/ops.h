@@ -63,9 +63,11 @@ struct Pointwise {
 struct Conv {
   std::vector<int64_t> strides{}, pads_begin{}, pads_end{}, dilations{};  // one per spatial axis
   int64_t groups = 1;
+  // Not empty, and then of one group: as many outputs, each of the next so many of the K channels.
+  std::vector<int64_t> split{};
   static void fields(auto& op, auto&& f) {
     f("strides", op.strides), f("pads_begin", op.pads_begin), f("pads_end", op.pads_end);
-    f("dilations", op.dilations), f("groups", op.groups);
+    f("dilations", op.dilations), f("groups", op.groups), f("split", op.split);
   }
   bool operator==(const Conv&) const = default;
 };
@@ -86,8 +88,9 @@ struct ConvTranspose {
 // column of b). Leading axes broadcast; both ranks >= 2. transpose_* swaps the last two axes first.
 struct MatMul {
   bool transpose_a = false, transpose_b = false;
+  std::vector<int64_t> split{};  // not empty: as many outputs, each of the next so many columns
   static void fields(auto& op, auto&& f) {
-    f("transpose_a", op.transpose_a), f("transpose_b", op.transpose_b);
+    f("transpose_a", op.transpose_a), f("transpose_b", op.transpose_b), f("split", op.split);
   }
   bool operator==(const MatMul&) const = default;
 };

@@ -82,12 +82,13 @@ double bytes_of(const Plan& plan, const std::vector<uint32_t>& slots) {
 // Multiplications and additions of a product or a convolution.
 double flops_of(const Plan& plan, const Step& step) {
   const auto dims = [&](uint32_t slot) { return dims_of(plan.slots[slot].type.shape); };
-  const auto outputs = static_cast<double>(count(dims(step.outputs[0])));
+  if (!std::holds_alternative<MatMul>(step.op) && !std::holds_alternative<Conv>(step.op)) return 0;
+  double outputs = 0;
+  for (const uint32_t output : step.outputs) outputs += static_cast<double>(count(dims(output)));
   if (std::holds_alternative<MatMul>(step.op)) {
     const Dims a = dims(step.inputs[0]);
     return 2 * outputs * static_cast<double>(a[a.rank() - 1]);
   }
-  if (!std::holds_alternative<Conv>(step.op)) return 0;
   const Dims w = dims(step.inputs[1]);
   const int64_t window = count(w) / w[0];
   return 2 * outputs * static_cast<double>(window);

@@ -1,6 +1,8 @@
 // The one wrapper around every reference kernel: a reference is written once, as "compute results",
 // and the wrapper gives it epilogues.
 #pragma once
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,6 +25,29 @@ struct ReferenceArgs {
   Found* found;  // of a FindingReference: what it found
   bool has(size_t i) const { return i < inputs.size() && inputs[i].data != nullptr; }
 };
+
+// For products whose outputs each have a part of the weights' columns: f(args of one output) for
+// each. `axis` of input 1, and that of input 3 if it has more than one element, is cut into the
+// outputs' sizes of `result_axis`.
+template <class F>
+void for_parts(const ReferenceArgs& args, int axis, int result_axis, F f) {
+  std::array<TensorView, 4> inputs;
+  check(args.inputs.size() <= inputs.size(), "a product has at most four inputs");
+  std::copy(args.inputs.begin(), args.inputs.end(), inputs.begin());
+  for (const TensorView& result : args.results) {
+    const int64_t size = result.dims[result_axis];
+    ReferenceArgs part = args;
+    part.inputs = std::span(inputs).first(args.inputs.size());
+    part.results = {&result, 1};
+    inputs[1].dims[axis] = size;
+    const bool zeros = args.has(3) && count(args.inputs[3].dims) > 1;
+    if (zeros) inputs[3].dims[inputs[3].dims.rank() - 1] = size;
+    f(part);
+    inputs[1] = with_offset(inputs[1], size * inputs[1].strides[axis]);
+    if (zeros)
+      inputs[3] = with_offset(inputs[3], size * inputs[3].strides[inputs[3].dims.rank() - 1]);
+  }
+}
 
 class ReferenceKernel : public Kernel {
  public:

@@ -101,7 +101,7 @@ void conv(const Conv& op, const ReferenceArgs& args) {
   });
 }
 
-void conv(const Conv& op, const ReferenceArgs& args) {
+void conv_of_types(const Conv& op, const ReferenceArgs& args) {
   const DataType x = args.inputs[0].dtype, w = args.inputs[1].dtype;
   using I8 = Element<DataType::kI8, int8_t, int8_t>;
   using U8 = Element<DataType::kU8, uint8_t, uint8_t>;
@@ -112,6 +112,10 @@ void conv(const Conv& op, const ReferenceArgs& args) {
     return w == DataType::kI8 ? conv<U8, I8, I32>(op, args) : conv<U8, U8, I32>(op, args);
   }
   visit_float(x, [&]<class E>(E) { conv<E, E, E>(op, args); });
+}
+
+void conv(const Conv& op, const ReferenceArgs& args) {
+  for_parts(args, 0, 1, [&](const ReferenceArgs& part) { conv_of_types(op, part); });
 }
 
 // Input element i adds to output element i * stride - pad + tap * dilation of each axis.

@@ -78,7 +78,7 @@ void matmul(const MatMul& op, const ReferenceArgs& args) {
   });
 }
 
-void matmul(const MatMul& op, const ReferenceArgs& args) {
+void matmul_of_types(const MatMul& op, const ReferenceArgs& args) {
   const DataType a = args.inputs[0].dtype, b = args.inputs[1].dtype;
   using I8 = Element<DataType::kI8, int8_t, int8_t>;
   using U8 = Element<DataType::kU8, uint8_t, uint8_t>;
@@ -90,6 +90,12 @@ void matmul(const MatMul& op, const ReferenceArgs& args) {
   } else {
     visit_dtype(a, [&]<class E>(E) { matmul<E, E, E>(op, args); });
   }
+}
+
+void matmul(const MatMul& op, const ReferenceArgs& args) {
+  const int rank = args.inputs[1].dims.rank();
+  for_parts(args, op.transpose_b ? rank - 2 : rank - 1, args.results[0].dims.rank() - 1,
+            [&](const ReferenceArgs& part) { matmul_of_types(op, part); });
 }
 
 constexpr KernelEntry kEntries[] = {reference<MatMul, matmul>("cpu.matmul.reference")};

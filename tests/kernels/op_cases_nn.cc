@@ -7,6 +7,12 @@ Conv conv2(int64_t stride, int64_t pad, int64_t dilation = 1, int64_t groups = 1
   return {{stride, stride}, {pad, pad}, {pad, pad}, {dilation, dilation}, groups};
 }
 
+Conv split2(int64_t stride, int64_t pad, std::vector<int64_t> split) {
+  Conv op = conv2(stride, pad);
+  op.split = std::move(split);
+  return op;
+}
+
 ConvTranspose back2(int64_t stride, int64_t pad, int64_t output_padding, int64_t groups = 1) {
   return {
       {stride, stride}, {pad, pad}, {pad, pad}, {1, 1}, {output_padding, output_padding}, groups};
@@ -82,6 +88,21 @@ std::vector<OpCase> conv_cases() {
       {"conv_u8_u8_depthwise",
        conv2(1, 1, 1, 7),
        {"u8[1,7,7,7]=0..255", "const u8[7,1,3,3]=0..255", "u8[]={255}", "u8[]={1}"}},
+      {"conv_split_1x1", split2(1, 0, {7, 23, 1}), {"f32[1,27,5,3]", "const f32[31,27,1,1]"}},
+      {"conv_split_1x1_wide", split2(1, 0, {64, 96}), {"f32[2,129,3,5]", "const f32[160,129,1,1]"}},
+      {"conv_split_1x1_stride_2", split2(2, 0, {3, 4}), {"f32[2,23,7,9]", "const f32[7,23,1,1]"}},
+      {"conv_split_3x3", split2(1, 1, {16, 33}), {"f32[2,5,9,13]", "const f32[49,5,3,3]"}},
+      {"conv_split_one", split2(1, 1, {7}), {"f32[1,5,9,3]", "const f32[7,5,3,3]"}},
+      {"conv_split_1d",
+       Conv{{1}, {2}, {2}, {1}, 1, {1, 1, 3}},
+       {"f32[2,7,129]", "const f32[5,7,5]"}},
+      {"conv_split_f16", split2(1, 1, {16, 24, 8}), {"f16[1,40,9,7]", "const f16[48,40,3,3]"}},
+      {"conv_split_bf16_1x1", split2(1, 0, {7, 25}), {"bf16[2,40,5,7]", "const bf16[32,40,1,1]"}},
+      {"conv_split_f64", split2(1, 1, {2, 3}), {"f64[1,3,7,9]", "const f64[5,3,3,3]"}},
+      {"conv_split_no_batch", split2(1, 1, {2, 3}), {"f32[0,3,7,7]", "const f32[5,3,3,3]"}},
+      {"conv_split_u8_i8_per_channel",
+       split2(1, 0, {3, 20}),
+       {"u8[1,27,5,5]=0..255", "const i8[23,27,1,1]=-128..127", "u8[]={131}", "i8[23]=-128..127"}},
 
       {"conv_transpose_2x2_stride_2", back2(2, 0, 0), {"f32[1,7,5,9]", "const f32[7,3,2,2]"}},
       {"conv_transpose_3x3", back2(2, 1, 1), {"f32[2,5,7,3]", "const f32[5,7,3,3]"}},
@@ -132,6 +153,20 @@ std::vector<OpCase> matmul_cases() {
        MatMul{false, true},
        {"i8[3,23]=-128..127", "const i8[5,23]=-128..127", "i8[3]={1,-2,3}",
         "i8[5]={5,4,3,2,-128}"}},
+      {"matmul_split", MatMul{false, false, {64, 1, 64}}, {"f32[27,23]", "const f32[23,129]"}},
+      {"matmul_split_vector", MatMul{false, false, {5, 18}}, {"f32[1,129]", "const f32[129,23]"}},
+      {"matmul_split_large",
+       MatMul{false, true, {96, 96, 65}},
+       {"f32[2,33,129]", "const f32[257,129]"}},
+      {"matmul_split_batch", MatMul{true, false, {4, 5}}, {"f32[2,3,5,7]", "f32[2,3,5,9]"}},
+      {"matmul_split_no_depth", MatMul{false, false, {2, 3}}, {"f32[3,0]", "f32[0,5]"}},
+      {"matmul_split_f16", MatMul{false, false, {24, 40, 8}}, {"f16[2,33,40]", "const f16[40,72]"}},
+      {"matmul_split_bf16", MatMul{false, true, {23, 4}}, {"bf16[7,24]", "const bf16[27,24]"}},
+      {"matmul_split_f64", MatMul{false, false, {2, 3}}, {"f64[7,23]", "f64[23,5]"}},
+      {"matmul_split_i64", MatMul{false, false, {2, 3}}, {"i64[3,7]", "i64[7,5]"}},
+      {"matmul_split_i8_zero_points",
+       MatMul{false, true, {3, 20}},
+       {"i8[3,23]=-128..127", "const i8[23,23]=-128..127", "i8[3]={1,-2,3}", "i8[23]=-128..127"}},
       {"matmul_u8_u8_batch", MatMul{}, {"u8[2,3,7]=0..255", "u8[2,7,5]=0..255"}},
   };
 }

@@ -68,18 +68,30 @@ Epilogue requantize(const Op& op, DataType of, const Dims& dims) {
   return {b.finish(results), {filled(DataType::kF32, channels(op, dims), 9)}};
 }
 
-const std::pair<std::string, MakeEpilogue> kEpilogues[] = {{"no epilogue", none},
-                                                           {"bias_relu", bias_relu},
-                                                           {"residual_index", residual_index},
-                                                           {"requantize", requantize}};
+// The outputs of an op take turns.
+struct Epilogues {
+  std::string name;
+  std::vector<MakeEpilogue> turns;
+};
+std::vector<Epilogues> epilogues_for(const OpCase& each) {
+  std::vector<Epilogues> all = {{"no epilogue", {none}},
+                                {"bias_relu", {bias_relu}},
+                                {"residual_index", {residual_index}},
+                                {"requantize", {requantize}}};
+  const auto* conv = std::get_if<Conv>(&each.op);
+  const auto* product = std::get_if<MatMul>(&each.op);
+  if ((conv && !conv->split.empty()) || (product && !product->split.empty()))
+    all.push_back({"different epilogues", {requantize, none, residual_index}});
+  return all;
+}
 
 struct Built {
   TestLayer layer;
   std::vector<int> constants;
 };
 
-Built build(const OpCase& each, MakeEpilogue make_epilogue, const KernelEntry& reference,
-            Device& device) {
+Built build(const OpCase& each, const std::vector<MakeEpilogue>& turns,
+            const KernelEntry& reference, Device& device) {
   Built built{{each.op}, {}};
   TestLayer& layer = built.layer;
   constexpr std::string_view kConstant = "const ";
@@ -94,11 +106,12 @@ Built build(const OpCase& each, MakeEpilogue make_epilogue, const KernelEntry& r
   }
   layer.op_input_count = static_cast<int>(layer.inputs.size());
   for (const Fact& fact : run_time_facts(layer, reference, device)) {
-    Epilogue epilogue = make_epilogue(each.op, fact.type.dtype, dims_of(fact.type.shape));
+    const MakeEpilogue make = turns[layer.epilogues.size() % turns.size()];
+    Epilogue epilogue = make(each.op, fact.type.dtype, dims_of(fact.type.shape));
     layer.epilogues.push_back(std::move(epilogue.program));
     for (Tensor& input : epilogue.inputs) layer.inputs.emplace_back(std::move(input));
   }
-  if (make_epilogue == none) layer.epilogues.clear();
+  if (turns == std::vector<MakeEpilogue>{none}) layer.epilogues.clear();
   for (const Fact& fact : run_time_facts(layer, reference, device)) {
     layer.outputs.push_back(fact.type);
     layer.output_dims.push_back(dims_of(fact.type.shape));
@@ -150,8 +163,8 @@ std::vector<Variants> variants_of(const OpCase& each, Device& cpu, bool constant
   const KernelEntry* reference = reference_entry(cpu_backend(), each.op.index());
   check(reference != nullptr, "every op of a case has a reference");
   std::vector<Variants> all;
-  for (const auto& [epilogue, make_epilogue] : kEpilogues) {
-    Built built = build(each, make_epilogue, *reference, cpu);
+  for (const auto& [epilogue, turns] : epilogues_for(each)) {
+    Built built = build(each, turns, *reference, cpu);
     RunResult wanted = run_layer(*reference, built.layer, cpu);
     if (!wanted.why_not.empty())
       fail(Code::kInternal,
