@@ -10,6 +10,7 @@
 #include "anneal/core/bytes.h"
 #include "anneal/core/error.h"
 #include "anneal/graph/program_rules.h"
+#include "anneal/graph/program_simplify.h"
 
 namespace anneal {
 namespace {
@@ -260,8 +261,7 @@ Reg ProgramBuilder::emit(Instruction instruction) {
   return {index, instruction.type};
 }
 
-// A register that has the value of `instruction` already, or the constant that it is. Only what
-// holds for every value, NaN and -0 included.
+// A register that has the value of `instruction` already, or a simpler instruction that has it.
 std::optional<Reg> ProgramBuilder::simplify(const Instruction& instruction) {
   const auto count = static_cast<size_t>(operand_count(instruction.opcode));
   if (count == 0) return std::nullopt;
@@ -279,24 +279,12 @@ std::optional<Reg> ProgramBuilder::simplify(const Instruction& instruction) {
         instruction.type,
         evaluate(instruction, std::span(values).first(count), std::span(types).first(count))));
 
-  const Reg first{instruction.operands[0], types[0]};
-  switch (instruction.opcode) {
-    case Opcode::kCast:
-      if (first.type == instruction.type) return first;
-      return std::nullopt;
-    case Opcode::kRound:
-    case Opcode::kSaturate:
-      if (fits(first, static_cast<DataType>(instruction.immediate))) return first;
-      return std::nullopt;
-    case Opcode::kSelect: {
-      const bool decided = code_[first.index].opcode == Opcode::kConstant;
-      const bool same = instruction.operands[1] == instruction.operands[2];
-      if (!decided && !same) return std::nullopt;
-      return Reg{instruction.operands[same || values[0].bits != 0 ? 1 : 2], instruction.type};
-    }
-    default:
-      return std::nullopt;
+  if (instruction.opcode == Opcode::kRound || instruction.opcode == Opcode::kSaturate) {
+    const Reg first{instruction.operands[0], types[0]};
+    if (fits(first, static_cast<DataType>(instruction.immediate))) return first;
+    return std::nullopt;
   }
+  return anneal::simplify(*this, code_, instruction);
 }
 
 // A total order of registers by what they compute, not by when they were made; constants come last.

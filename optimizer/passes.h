@@ -8,6 +8,8 @@ bool solve_sizes(Graph& graph, PassRun& run);
 bool fold_constants(Graph& graph, PassRun& run);
 bool solve_indices(Graph& graph, PassRun& run);
 bool widen_half(Graph& graph, PassRun& run);
+bool merge_duplicates(Graph& graph, PassRun& run);
+bool inline_scalars(Graph& graph, PassRun& run);
 bool remove_identity(Graph& graph, PassRun& run);
 bool fuse_normalize(Graph& graph, PassRun& run);
 bool fuse_pointwise(Graph& graph, PassRun& run);

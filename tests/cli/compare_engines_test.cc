@@ -104,7 +104,7 @@ constexpr std::string_view kRounded = R"txt(
 graph rounded(x: f32[4])
   const s: f32[] = {1}
   const z: u8[] = {0}
-  a = Pointwise(x) program="(f32)->(f32) mul($0,1f32)"
+  a = Pointwise(x) program="(f32)->(f32) mul($0,2f32)"
   q = Quantize(a, s, z) axis=0 dtype=u8
   d = Dequantize(q, s, z) axis=0
   y = Pointwise(d) program="(f32)->(f32) mul($0,10f32)"
@@ -113,14 +113,14 @@ graph rounded(x: f32[4])
 
 TEST(CompareEngines, TellsAFlipAtATieFromADifference) {
   const auto b = engine(kRounded);
-  const std::vector<Tensor> inputs = {Tensor::of<float>(DataType::kF32, {4}, {{2.5f, 7, 4.5f, 9}})};
+  const std::vector<Tensor> inputs = {Tensor::of<float>(DataType::kF32, {4}, {{1.25f, 3.5f, 2.25f, 4.5f}})};
   const auto quantized = [&](std::string_view factor) {
-    const auto a = engine(replaced(kRounded, "$0,1f32", factor));
+    const auto a = engine(replaced(kRounded, "$0,2f32", factor));
     for (ComparedTensor& tensor : compare_engines(a, b, inputs, {}).tensors)
       if (tensor.name == "q") return tensor;
     throw std::runtime_error("no tensor q");
   };
-  const ComparedTensor flipped = quantized("$0,1.0000001f32");
+  const ComparedTensor flipped = quantized("$0,2.0000002f32");
   ASSERT_TRUE(flipped.rounding);
   EXPECT_EQ(flipped.rounding->differing, 2);
   EXPECT_EQ(flipped.rounding->at_ties, 2);
@@ -128,11 +128,11 @@ TEST(CompareEngines, TellsAFlipAtATieFromADifference) {
   EXPECT_LT(flipped.rounding->widest_tie, 1e-6);
   EXPECT_EQ(flipped.alone->why, "") << "of what B rounds A makes the same";
 
-  const ComparedTensor wrong = quantized("$0,1.3f32");
+  const ComparedTensor wrong = quantized("$0,2.6f32");
   EXPECT_EQ(wrong.rounding->differing, 4);
   EXPECT_EQ(wrong.rounding->at_ties, 0);
   EXPECT_EQ(wrong.rounding->most_quanta, 3);
-  EXPECT_EQ(quantized("$0,1f32").rounding->differing, 0);
+  EXPECT_EQ(quantized("$0,2f32").rounding->differing, 0);
 }
 
 TEST(CompareEngines, RoundingWithoutItsSourceIsAtNoTie) {
