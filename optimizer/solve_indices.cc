@@ -8,80 +8,17 @@
 // indices that may be out of range, which must fail while running; not for a scatter that reduces
 // or that leaves gaps. Runs after fold_constants, which makes indices constant, and before
 // remove_identity, which takes the Reshapes that change nothing.
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "anneal/optimizer/index_box.h"
 #include "anneal/optimizer/passes.h"
 #include "anneal/optimizer/query.h"
+#include "anneal/optimizer/rewrite.h"
 
 namespace anneal {
 namespace {
 
 using Integers = std::vector<int64_t>;
-
-// Layers in the place of one.
-class Rewrite {
- public:
-  Rewrite(Graph& graph, LayerId id) : graph_(graph), id_(id) {}
-
-  const Shape& shape(ValueId value) const { return graph_.value(value).type().shape; }
-
-  ValueId slice(ValueId x, const Integers& starts, const Integers& ends, const Integers& axes,
-                const Integers& steps) {
-    const std::string name = fmt::format("{}/slice{}", graph_.layer(id_).name, ++slices_);
-    return add(
-        name, Slice{},
-        {x, list(starts, name, 1), list(ends, name, 2), list(axes, name, 3), list(steps, name, 4)});
-  }
-
-  ValueId slice(ValueId x, int64_t axis, int64_t start, int64_t end) {
-    return slice(x, {start}, {end}, {axis}, {1});
-  }
-
-  // One unknown size is left for Reshape to find; kNone if there are more.
-  ValueId reshape(ValueId x, const Shape& to) {
-    Integers sizes;
-    for (const Size size : to) sizes.push_back(size.known() ? size.value() : -1);
-    const auto unknown = std::count(sizes.begin(), sizes.end(), -1);
-    const bool nothing = std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
-    if (unknown > 1 || (unknown == 1 && nothing)) return ValueId::kNone;
-    const std::string name = graph_.layer(id_).name + "/reshape";
-    return add(name, Reshape{true}, {x, list(sizes, name, 1)});
-  }
-
-  ValueId concat(std::vector<ValueId> parts, int64_t axis) {
-    return add(graph_.layer(id_).name + "/concat", Concat{axis}, std::move(parts));
-  }
-
-  // False, and the layer stays, if inference cannot prove that the type is the same.
-  bool finish(ValueId result) {
-    const ValueId output = graph_.layer(id_).outputs[0];
-    if (result == ValueId::kNone || graph_.value(result).type() != graph_.value(output).type())
-      return false;
-    graph_.replace_layer(id_, graph_.value(result).producer);
-    return true;
-  }
-
- private:
-  ValueId add(const std::string& name, Op op, std::vector<ValueId> inputs) {
-    const LayerId added = graph_.add({.name = name,
-                                      .op = std::move(op),
-                                      .inputs = std::move(inputs),
-                                      .origins = graph_.layer(id_).origins});
-    return graph_.layer(added).outputs[0];
-  }
-  ValueId list(const Integers& values, const std::string& layer, int argument) {
-    const Dims dims = {static_cast<int64_t>(values.size())};
-    return graph_.add_constant(fmt::format("{}.in{}", layer, argument),
-                               Tensor::of<int64_t>(DataType::kI64, dims, values));
-  }
-
-  Graph& graph_;
-  LayerId id_;
-  int slices_ = 0;
-};
 
 bool covers(const IndexBox& box, size_t i, Size size) {
   return box.starts[i] == 0 && box.steps[i] == 1 && size == Size(box.counts[i]);

@@ -113,7 +113,8 @@ graph rounded(x: f32[4])
 
 TEST(CompareEngines, TellsAFlipAtATieFromADifference) {
   const auto b = engine(kRounded);
-  const std::vector<Tensor> inputs = {Tensor::of<float>(DataType::kF32, {4}, {{1.25f, 3.5f, 2.25f, 4.5f}})};
+  const std::vector<Tensor> inputs = {
+      Tensor::of<float>(DataType::kF32, {4}, {{1.25f, 3.5f, 2.25f, 4.5f}})};
   const auto quantized = [&](std::string_view factor) {
     const auto a = engine(replaced(kRounded, "$0,2f32", factor));
     for (ComparedTensor& tensor : compare_engines(a, b, inputs, {}).tensors)

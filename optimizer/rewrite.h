@@ -1,0 +1,44 @@
+// Layers in the place of others.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "anneal/graph/graph.h"
+
+namespace anneal {
+
+// Adds the layers that take the place of layer `id`, named after it, and puts the last of them
+// there. Layers added in vain are unused, and go with the next erase_unused().
+class Rewrite {
+ public:
+  // origins: of the layers that are added; those of layer `id` if there are none.
+  Rewrite(Graph& graph, LayerId id, std::vector<std::string> origins = {});
+
+  const Shape& shape(ValueId value) const { return graph_.value(value).type().shape; }
+
+  // A layer "ID/STEM" of one output, without epilogue.
+  ValueId add(std::string_view stem, Op op, std::vector<ValueId> inputs);
+  // An i64 constant for argument `argument` of the layer "ID/STEM".
+  ValueId list(std::string_view stem, int argument, const std::vector<int64_t>& values);
+  ValueId slice(ValueId x, const std::vector<int64_t>& starts, const std::vector<int64_t>& ends,
+                const std::vector<int64_t>& axes, const std::vector<int64_t>& steps);
+  ValueId slice(ValueId x, int64_t axis, int64_t start, int64_t end);
+  // kNone if the sizes are neither known but for one nor decided by the graph's inputs.
+  ValueId reshape(ValueId x, const Shape& to);
+  ValueId transpose(ValueId x, const std::vector<int64_t>& permutation);
+  ValueId concat(std::vector<ValueId> parts, int64_t axis);
+
+  // The result, which may have been there before, takes the place of the layer's only output.
+  // False, and the layer stays, if inference cannot prove that the type is the same, if the result
+  // is kNone, or if an output of the graph would be one of its inputs or constants.
+  bool finish(ValueId result);
+
+ private:
+  Graph& graph_;
+  LayerId id_;
+  std::vector<std::string> origins_;
+  int slices_ = 0;
+};
+
+}  // namespace anneal
