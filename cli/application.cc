@@ -45,6 +45,7 @@ int parse_and_run(int argc, const char* const* argv) {
   application.footer(kFooter);
   application.require_subcommand(0, 1);
   Action action;
+  add_bisect_command(application, action);
   add_build_command(application, action);
   add_run_command(application, action);
   add_check_command(application, action);

@@ -10,6 +10,7 @@
 #include "anneal/cli/import_model.h"
 #include "anneal/cli/json_file.h"
 #include "anneal/cli/output_path.h"
+#include "anneal/cli/pass_flags.h"
 #include "anneal/cli/print.h"
 #include "anneal/cli/printable.h"
 #include "anneal/cli/progress.h"
@@ -24,9 +25,10 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 struct BuildFlags {
-  std::string model, output, report, dump_graph;
+  std::string model, output, report, dump_graph, dump_passes;
   ShapeFlags shapes;
-  std::vector<std::string> targets = {"cpu"}, skip;
+  std::vector<std::string> targets = {"cpu"};
+  PassOptions passes;
   bool allow_fallback = true, verbose = false, quiet = false;
 };
 
@@ -81,12 +83,38 @@ uint64_t weight_bytes(const EngineFile& file) {
 }
 
 // The pass after which the graph is as it will be built.
-std::string_view last_pass(const std::vector<std::string>& skip) {
+std::string_view last_pass(const PassOptions& options) {
   std::string_view last;
   for (const Pass& pass : default_pipeline())
-    if (std::find(skip.begin(), skip.end(), pass.name) == skip.end()) last = pass.name;
+    if (why_left_out(pass, options).empty()) last = pass.name;
   return last;
 }
+
+// The graph as text after each pass that changed something: DIR/TARGETS/03-fold_constants.txt.
+class PassDump {
+ public:
+  PassDump(std::string folder, const Graph& imported) : folder_(std::move(folder)) {
+    if (!folder_.empty()) write(folder_ + "/00-imported.txt", imported);
+  }
+  void add(const PassEvent& event, std::string_view targets) {
+    if (folder_.empty()) return;
+    const auto passes = default_pipeline();
+    const auto number =
+        std::find_if(passes.begin(), passes.end(),
+                     [&](const Pass& pass) { return pass.name == event.pass.name; }) -
+        passes.begin() + 1;
+    write(fmt::format("{}/{}/{:02}-{}.txt", folder_, targets, number, event.pass.name),
+          event.graph);
+  }
+
+ private:
+  static void write(const std::string& path, const Graph& graph) {
+    make_output_folder(fs::path(path).parent_path().string());
+    const std::string text = to_text(graph);
+    write_file_atomically(path, std::as_bytes(std::span(text)));
+  }
+  std::string folder_;
+};
 
 int build_engine(const BuildFlags& flags) {
   if (flags.model.empty())
@@ -105,22 +133,25 @@ int build_engine(const BuildFlags& flags) {
 
   std::string graph_text;
   Json passes = Json::array();
-  const std::string_view last = last_pass(flags.skip);
+  const std::string_view last = last_pass(flags.passes);
   if (!flags.dump_graph.empty() && last.empty()) graph_text = to_text(imported.graph);
+  PassDump dump(flags.dump_passes, imported.graph);
   BuildOptions options;
   options.targets = flags.targets;
-  options.passes.skip = flags.skip;
+  options.passes = flags.passes;
   options.allow_fallback = flags.allow_fallback;
   options.progress = [&](std::string_view what) { progress.say(what); };
-  options.after_pass = [&](const PassEvent& event) {
+  options.after_pass = [&](const PassEvent& event, std::string_view targets) {
     progress.say(event.pass.name);
     passes.push_back({{"name", event.pass.name},
+                      {"targets", targets},
                       {"exact", event.pass.exact},
                       {"changed", event.changed},
                       {"rewrites", event.rewrites},
                       {"milliseconds", event.milliseconds},
                       {"layers", event.graph.layer_count()}});
     if (!flags.dump_graph.empty() && event.pass.name == last) graph_text = to_text(event.graph);
+    if (event.changed) dump.add(event, targets);
   };
   const auto build_start = Clock::now();
   const EngineFile file = build(std::move(imported.graph), options);
@@ -199,12 +230,13 @@ void add_build_command(CLI::App& application, Action& action) {
       ->allow_extra_args(false)
       ->type_name("LIST");
   add_shape_flags(*command, flags->shapes);
-  command->add_option("--skip-pass", flags->skip, "Leave out optimizer passes (see anneal passes)")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("NAME,...");
+  add_pass_flags(*command, flags->passes);
   command->add_option("--dump-graph", flags->dump_graph, "Write the optimized graph as text")
       ->type_name("FILE");
+  command
+      ->add_option("--dump-passes", flags->dump_passes,
+                   "Write the graph as text after each pass that changed it, into this folder")
+      ->type_name("DIR");
   command->add_option("--report", flags->report, "Write times of the build and its passes as JSON")
       ->type_name("FILE");
   command->add_flag("!--no-fallback", flags->allow_fallback,

@@ -34,14 +34,14 @@ bool run(const Pass& pass, Graph& graph, PassRun& run_of) {
   return changed;
 }
 
-std::string_view why_skipped(const Pass& pass, const PassOptions& options) {
+}  // namespace
+
+std::string_view why_left_out(const Pass& pass, const PassOptions& options) {
   if (names(options.skip, pass)) return "skipped";
   if (!options.only.empty() && !names(options.only, pass)) return "skipped: not among those wanted";
   if (options.exact && !pass.exact) return "skipped: it may change numerics";
   return {};
 }
-
-}  // namespace
 
 Saving saving_of(const Graph& graph, ValueId between) {
   const Type& type = graph.value(between).type();
@@ -91,7 +91,7 @@ std::vector<PassRecord> run_pipeline(Graph& graph, std::span<const Pass> passes,
   PassRun pass_run(options);
   for (const Pass& pass : passes) {
     pass_run.begin(pass.name);
-    if (const std::string_view why = why_skipped(pass, options); !why.empty()) {
+    if (const std::string_view why = why_left_out(pass, options); !why.empty()) {
       pass_run.refused("", std::string(why));
       continue;
     }

@@ -5,44 +5,47 @@
 #include <algorithm>
 
 #include "anneal/core/version.h"
+#include "anneal/engine/build/ask_targets.h"
 #include "anneal/engine/build/emit.h"
 #include "anneal/engine/build/vanished.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/kernels/cpu/backend.h"
-#include "anneal/kernels/cuda/backend.h"
 
 namespace anneal {
 
 namespace {
 
+// The graph as targets of one kind want it.
 struct Optimized {
   Graph graph;
   std::vector<PassRecord> records;
 };
 
-bool has_half(const Graph& graph) {
-  for (const LayerId id : graph.order())
-    for (const ValueId output : graph.layer(id).outputs) {
-      const DataType dtype = graph.value(output).type().dtype;
-      if (dtype == DataType::kF16 || dtype == DataType::kBF16) return true;
-    }
-  return std::any_of(graph.bodies().begin(), graph.bodies().end(), has_half);
-}
-
-// One for all targets; or, of a model with half precision for both kinds, one for CPUs, which
-// compute in f32, and one for GPUs, which compute in half precision.
-std::vector<Optimized> optimize(Graph graph, const BuildOptions& options) {
-  const auto passes = options.reference ? std::span<const Pass>() : default_pipeline();
-  const auto is_cuda = [](const std::string& target) { return is_cuda_target(target); };
-  const bool any_cuda = std::any_of(options.targets.begin(), options.targets.end(), is_cuda);
-  const bool all_cuda = std::all_of(options.targets.begin(), options.targets.end(), is_cuda);
+// One graph for the CPUs, which compute half precision in f32, and one for the GPUs, where there
+// are both.
+std::vector<Optimized> optimize(Graph graph, const BuildOptions& options,
+                                const std::vector<Target>& targets) {
   std::vector<Optimized> result;
-  if (any_cuda && !all_cuda && has_half(graph)) result.push_back({graph.clone(), {}});
-  result.push_back({std::move(graph), {}});
-  for (size_t i = 0; i < result.size(); ++i) {
-    PassOptions pass_options = options.passes;
-    if (result.size() > 1 ? i == 1 : any_cuda) pass_options.half_is_native = true;
-    result[i].records = run_pipeline(result[i].graph, passes, pass_options, options.after_pass);
+  for (const bool for_cuda : {false, true}) {
+    std::vector<const Target*> kind;
+    std::string names;
+    for (const Target& target : targets)
+      if (target.is_cuda == for_cuda) {
+        kind.push_back(&target);
+        names += (names.empty() ? "" : ",") + target.name;
+      }
+    if (kind.empty()) continue;
+    const bool is_last = for_cuda || kind.size() == targets.size();
+    result.push_back({is_last ? std::move(graph) : graph.clone(), {}});
+    PassOptions passes = options.passes;
+    passes.half_is_native = for_cuda;
+    passes.ask_targets = ask_targets(std::move(kind));
+    AfterPass after_pass;
+    if (options.after_pass)
+      after_pass = [&](const PassEvent& event) { options.after_pass(event, names); };
+    result.back().records = run_pipeline(
+        result.back().graph, options.reference ? std::span<const Pass>() : default_pipeline(),
+        passes, after_pass);
   }
   return result;
 }
@@ -72,26 +75,16 @@ EngineFile build(Graph graph, const BuildOptions& options) {
   file.model_name = graph.name;
   const std::vector<NamedValue> values = named_values(graph);
   options.progress("optimizing");
-  const std::vector<Optimized> graphs = optimize(std::move(graph), options);
   const Backend& cpu = options.reference ? cpu_reference_backend() : cpu_backend();
+  std::vector<Target> targets;
+  for (const std::string& name : options.targets) targets.push_back(open_target(name, cpu));
+  const std::vector<Optimized> graphs = optimize(std::move(graph), options, targets);
 
   WeightPool weights;
-  for (const std::string& target : options.targets) {
-    options.progress(fmt::format("choosing kernels for {}", target));
-    const bool is_cuda = is_cuda_target(target);
-    if (!is_cuda && !target.starts_with("cpu"))
-      fail(
-          Code::kInvalidArgument,
-          fmt::format("\"{}\" is no target: use cpu, cpu:avx2 and the like, sm_80 and the like, or "
-                      "emulated",
-                      target));
-    const Optimized& optimized = graphs.size() > 1 && is_cuda ? graphs[1] : graphs[0];
-    const auto host = cpu.open(is_cuda ? "cpu" : target);
-    const auto card = is_cuda ? cuda_backend().open(target) : nullptr;
-    std::vector<Place> places;
-    if (card) places.push_back({&cuda_backend(), card.get()});
-    places.push_back({&cpu, host.get()});
-    Plan plan = emit(optimized.graph, places, weights);
+  for (const Target& target : targets) {
+    options.progress(fmt::format("choosing kernels for {}", target.name));
+    const Optimized& optimized = graphs[graphs.size() > 1 && target.is_cuda ? 1 : 0];
+    Plan plan = emit(optimized.graph, target.places, weights);
     std::vector<Decision> decisions;
     decisions.reserve(optimized.records.size());
     for (const PassRecord& record : optimized.records)

@@ -62,10 +62,10 @@ def npy(dims, values, descr="<f4", form="f"):
 ABS = model([node("Abs", ["x"], ["y"], "abs")], [value_info("x", [2, 3])], [value_info("y", [2, 3])])
 ADD = model([node("Add", ["a", "b"], ["y"], "add")], [value_info("a", ["N", 3]), value_info("b", ["N", 3])],
             [value_info("y", ["N", 3])])
-# The softmax keeps a and b apart from it; a and b become one step.
+# A sum along an axis keeps what stands before and behind it apart; abs and neg become one step.
 CHAIN = model([node("Abs", ["x"], ["a"], "abs"), node("Neg", ["a"], ["p/b"], "neg"),
-               node("Softmax", ["p/b"], ["p:b"], "softmax"), node("Sqrt", ["p:b"], ["y"], "sqrt")],
-              [value_info("x", [2, 3])], [value_info("y", [2, 3])])
+               node("CumSum", ["p/b", "axis"], ["p:b"], "sum"), node("Exp", ["p:b"], ["y"], "exp")],
+              [value_info("x", [2, 3])], [value_info("y", [2, 3])], [tensor([], [1], I64) + field(8, "axis")])
 
 def graph(nodes, inputs, outputs):
     return (b"".join(field(1, n) for n in nodes) + field(2, "body") + b"".join(field(11, i) for i in inputs) +
@@ -122,8 +122,9 @@ class Command(unittest.TestCase):
     def test_help_and_version(self):
         self.anneal("--version", out="anneal ")
         for arguments in [[], ["--help"]]:
-            self.anneal(*arguments, out=["bench", "build", "run", "check", "compare", "eval", "inspect", "Exit status: 0"])
-        for command in ["bench", "build", "run", "check", "compare", "eval", "inspect"]:
+            self.anneal(*arguments, out=["bench", "bisect", "build", "run", "check", "compare", "eval", "inspect",
+                                          "Exit status: 0"])
+        for command in ["bench", "bisect", "build", "run", "check", "compare", "eval", "inspect"]:
             self.anneal(command, "--help", out=["Examples:", f"anneal {command} ", "Exit status"])
         passes = self.anneal("passes")
         self.assertEqual(passes, self.anneal("build", "--list-passes"))
@@ -483,6 +484,31 @@ class Command(unittest.TestCase):
         self.anneal("bench", engine, "--json", "nowhere/r.json", status=2, says="no folder nowhere")
         self.anneal("bench", engine, "-i", "x=missing.npy", status=2, says="missing.npy")
         self.anneal("bench", "m.onnx", "--shapes", "y:2x3", status=2, says='no such input')
+
+    # --- bisect
+
+    def test_bisect(self):
+        self.write("m.onnx", CHAIN)
+        self.anneal("bisect", "m.onnx", "--json", "b.json", out="no rewrite does harm")
+        self.assertIsNone(json.loads((self.at / "b.json").read_text())["harm"])
+        self.anneal("bisect", "m.onnx", "--target", "emulated", "--exact", "-i", "random:3", out="no rewrite does harm")
+        self.anneal("bisect", "m.onnx", "--skip-pass", "nope", status=2, says='no pass "nope"')
+        self.anneal("bisect", "missing.onnx", status=2, says="missing.onnx")
+        self.anneal("bisect", "m.onnx", "--target", "gpu", status=2, says='"gpu" is no target')
+
+    def test_passes_of_a_build(self):
+        self.write("m.onnx", CHAIN)
+        self.anneal("build", "m.onnx", "--dump-passes", "dump", "--report", "r.json")
+        dumped = sorted(str(p.relative_to(self.at / "dump")) for p in (self.at / "dump").rglob("*.txt"))
+        changed = [p["name"] for p in json.loads((self.at / "r.json").read_text())["passes"] if p["changed"]]
+        self.assertIn("fuse_pointwise", changed)
+        self.assertEqual([d.split("-")[-1][:-4] for d in dumped], ["imported"] + changed)
+        self.anneal("build", "m.onnx", "--only-passes", "fold_constants", "--report", "r.json")
+        self.assertEqual([p["name"] for p in json.loads((self.at / "r.json").read_text())["passes"]], ["fold_constants"])
+        self.anneal("build", "m.onnx", "--exact", "--report", "r.json")
+        self.assertTrue(all(p["exact"] for p in json.loads((self.at / "r.json").read_text())["passes"]))
+        self.anneal("inspect", "m.engine", "--decisions", out="skipped: it may change numerics")
+        self.anneal("build", "m.onnx", "--only-passes", "nope", status=2, says='no pass "nope" to run')
 
     # --- compare
 

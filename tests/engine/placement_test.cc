@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "anneal/engine/build/views.h"
-#include "build_and_run.h"
+#include "anneal/tests/engine/build_and_run.h"
 
 namespace anneal::testing {
 namespace {

@@ -1,0 +1,18 @@
+#include "anneal/cli/pass_flags.h"
+
+namespace anneal {
+
+void add_pass_flags(CLI::App& command, PassOptions& options) {
+  command.add_option("--skip-pass", options.skip, "Leave out optimizer passes (see anneal passes)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAME,...");
+  command.add_option("--only-passes", options.only, "Run these optimizer passes and no others")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAME,...");
+  command.add_flag("--exact", options.exact,
+                   "Leave out the passes that may change the last bits of results");
+}
+
+}  // namespace anneal

@@ -1,0 +1,130 @@
+#include "anneal/engine/build/ask_targets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "anneal/kernels/cuda/backend.h"
+
+namespace anneal {
+namespace {
+
+// The types of a layer's outputs as it would be; nullopt if its sizes depend on values.
+std::optional<std::vector<Type>> output_types(const Graph& graph, const NewLayer& layer,
+                                              int op_input_count) {
+  std::vector<InferInput> inputs;
+  std::vector<TensorView> values;
+  values.reserve(layer.inputs.size());
+  for (const ValueId id : layer.inputs) {
+    if (id == ValueId::kNone) {
+      inputs.push_back({});
+      continue;
+    }
+    const Tensor* constant = graph.constant(id);
+    if (constant) values.push_back(constant->view());
+    inputs.push_back({&graph.value(id).fact, constant ? &values.back() : nullptr});
+  }
+  std::vector<Type> types;
+  for (const Fact& fact :
+       infer_layer(layer.op, layer.epilogues, op_input_count, InferInputs(inputs, graph.sizes()))) {
+    for (const Size size : fact.type.shape)
+      if (size.is_unknown()) return std::nullopt;
+    types.push_back(fact.type);
+  }
+  return types;
+}
+
+bool is_reference(const Backend& backend, const KernelEntry& entry) {
+  const KernelEntry* last = nullptr;
+  for (const KernelFamily family : backend.families)
+    for (const KernelEntry& other : family())
+      if (other.op == entry.op) last = &other;
+  return backend.kind == DeviceKind::kCpu && last == &entry;
+}
+
+class Asked {
+ public:
+  Asked(const Graph& graph, const NewLayer& layer, const std::vector<Type>& outputs,
+        int op_input_count)
+      : graph_(graph), layer_(layer), outputs_(outputs), op_input_count_(op_input_count) {}
+
+  // Empty if the place has a kernel of its own in one of the layouts, else why not.
+  std::string refusal_of(const Place& place) const {
+    std::string why_not;
+    for (const Layout layout : {Layout::kChannelsLast, Layout::kRowMajor}) {
+      const LayerOperands operands = operands_in(layout);
+      const Chosen chosen = choose_kernel(*place.backend, {.op = layer_.op,
+                                                           .epilogues = layer_.epilogues,
+                                                           .op_input_count = op_input_count_,
+                                                           .inputs = operands.inputs,
+                                                           .outputs = operands.outputs,
+                                                           .sizes = graph_.sizes(),
+                                                           .device = *place.device,
+                                                           .tactic = {}});
+      if (chosen.entry && !is_reference(*place.backend, *chosen.entry)) return {};
+      why_not = refusals_text(chosen);
+    }
+    return place.device->target() + why_not;
+  }
+
+ private:
+  LayerOperands operands_in(Layout layout) const {
+    LayerOperands operands;
+    for (const ValueId id : layer_.inputs) {
+      if (id == ValueId::kNone) {
+        operands.inputs.push_back({.present = false});
+        continue;
+      }
+      const Tensor* constant = graph_.constant(id);
+      const Type& type = graph_.value(id).type();
+      operands.inputs.push_back(
+          {.type = type,
+           .strides = strides_of(type, constant ? Layout::kRowMajor : layout, graph_.sizes()),
+           .constant = constant});
+    }
+    for (const Type& type : outputs_)
+      operands.outputs.push_back(
+          {.type = type, .strides = strides_of(type, layout, graph_.sizes())});
+    return operands;
+  }
+
+  const Graph& graph_;
+  const NewLayer& layer_;
+  const std::vector<Type>& outputs_;
+  int op_input_count_;
+};
+
+}  // namespace
+
+Target open_target(const std::string& name, const Backend& cpu) {
+  Target target{name, is_cuda_target(name), {}, {}};
+  if (!target.is_cuda && !name.starts_with("cpu"))
+    fail(Code::kInvalidArgument,
+         fmt::format("\"{}\" is no target: use cpu, cpu:avx2 and the like, sm_80 and the like, or "
+                     "emulated",
+                     name));
+  if (target.is_cuda) {
+    target.devices.push_back(cuda_backend().open(name));
+    target.places.push_back({&cuda_backend(), target.devices[0].get()});
+  }
+  target.devices.push_back(cpu.open(target.is_cuda ? "cpu" : name));
+  target.places.push_back({&cpu, target.devices.back().get()});
+  return target;
+}
+
+AskTargets ask_targets(std::vector<const Target*> targets) {
+  return [targets = std::move(targets)](const Graph& graph, const NewLayer& layer) -> std::string {
+    const int op_input_count =
+        layer.op_input_count < 0 ? static_cast<int>(layer.inputs.size()) : layer.op_input_count;
+    const auto outputs = output_types(graph, layer, op_input_count);
+    if (!outputs) return "its sizes depend on values";
+    const Asked asked(graph, layer, *outputs, op_input_count);
+    for (const Target* target : targets)
+      if (std::string why_not = asked.refusal_of(target->places[0]); !why_not.empty())
+        return why_not;
+    return {};
+  };
+}
+
+}  // namespace anneal
