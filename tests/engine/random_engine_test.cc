@@ -1,0 +1,59 @@
+// Random graphs as engines: with and without passes they give what the reference gives.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/optimizer/random_graph.h"
+
+namespace anneal::testing {
+namespace {
+
+constexpr uint32_t kGraphs = 600, kShards = 6;
+
+// f32 outputs only: half precision is kept in f32 between layers on a CPU, and rounded at ports.
+void expect_results(const Graph& graph, const std::vector<Tensor>& inputs,
+                    const std::vector<Tensor>& want, const BuildOptions& options) {
+  const auto engine = engine_of(build(graph.clone(), options));
+  ExecutionContext context(engine);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    context.set_input(engine->inputs()[i].name, inputs[i].view());
+  context.run();
+  for (size_t i = 0; i < want.size(); ++i) {
+    const std::vector<float> got = elements(context.output(graph.outputs()[i].name));
+    const std::vector<float> expected = elements(want[i].view());
+    ASSERT_EQ(got.size(), expected.size());
+    float largest = 1;
+    for (const float value : expected)
+      if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+    for (size_t e = 0; e < expected.size(); ++e) {
+      const bool equal = got[e] == expected[e] || (std::isnan(got[e]) && std::isnan(expected[e]));
+      ASSERT_TRUE(equal || std::abs(got[e] - expected[e]) <= 3e-4f * largest)
+          << "output " << i << " at " << e << ": " << got[e] << " instead of " << expected[e]
+          << "\n"
+          << to_text(graph) << to_text(engine->plan());
+    }
+  }
+}
+
+class RandomEngines : public ::testing::TestWithParam<uint32_t> {};
+
+TEST_P(RandomEngines, GiveWhatTheReferenceGives) {
+  for (uint32_t seed = GetParam(); seed < kGraphs; seed += kShards) {
+    SCOPED_TRACE(seed);
+    const Graph graph = random_graph(seed);
+    if (graph.value(graph.inputs()[0]).type().dtype != DataType::kF32) continue;
+    const std::vector<Tensor> inputs = random_inputs(graph, seed);
+    const std::vector<Tensor> want = evaluate(graph, inputs);
+    expect_results(graph, inputs, want, {});
+    BuildOptions as_it_is;
+    as_it_is.passes.rewrite_limit = 0;
+    expect_results(graph, inputs, want, as_it_is);
+    if (HasFatalFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shards, RandomEngines, ::testing::Range(0u, kShards));
+
+}  // namespace
+}  // namespace anneal::testing

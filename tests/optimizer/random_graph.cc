@@ -1,0 +1,380 @@
+#include "anneal/tests/optimizer/random_graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+namespace anneal::testing {
+namespace {
+
+Tensor random_tensor(DataType dtype, const Dims& dims, std::mt19937& random, double scale) {
+  std::normal_distribution<float> normal(0, static_cast<float>(scale));
+  Tensor::Fresh fresh = Tensor::allocate(dtype, dims);
+  const RegisterType f32 = RegisterType::kF32;
+  for (int64_t i = 0; i < count(dims); ++i) {
+    Scalar value = Scalar::of(normal(random));
+    const Instruction round{Opcode::kRound, f32, {0, 0, 0}, static_cast<uint64_t>(dtype)};
+    if (dtype != DataType::kF32) value = evaluate(round, std::span(&value, 1), std::span(&f32, 1));
+    store_scalar(dtype, value, fresh.data.data() + static_cast<size_t>(i) * size_of(dtype));
+  }
+  return fresh.tensor;
+}
+
+class Maker {
+ public:
+  explicit Maker(uint32_t seed) : random_(seed) {
+    dtype_ = pick(10) == 0 ? DataType::kF16 : DataType::kF32;
+    graph_.name = fmt::format("random{}", seed);
+  }
+
+  Graph make() {
+    const int inputs = 1 + static_cast<int>(pick(2));
+    for (int i = 0; i < inputs; ++i) {
+      Shape shape;
+      const int rank = 2 + static_cast<int>(pick(3));
+      for (int axis = 0; axis < rank; ++axis)
+        shape.push_back(static_cast<int64_t>(axis == 0 ? 1 + pick(2) : 2 + pick(5)));
+      values_.push_back(graph_.add_input(fmt::format("x{}", i), {dtype_, shape}));
+    }
+    const int steps = 4 + static_cast<int>(pick(17));
+    for (int i = 0; i < steps; ++i) step();
+    const int outputs = 1 + static_cast<int>(pick(3));
+    for (int i = 0; i < outputs; ++i)
+      graph_.mark_output(i == 0 ? values_.back() : any(), fmt::format("y{}", i));
+    graph_.erase_unused();
+    return std::move(graph_);
+  }
+
+ private:
+  uint32_t pick(uint32_t below) { return static_cast<uint32_t>(random_() % below); }
+  bool often() { return pick(3) != 0; }
+  // Later values more often, so that graphs are deep as well as wide.
+  ValueId any() {
+    const size_t from = often() ? values_.size() - std::min<size_t>(values_.size(), 4) : 0;
+    return values_[from + pick(static_cast<uint32_t>(values_.size() - from))];
+  }
+  ValueId any_of_rank(int least) {
+    for (int tries = 0; tries < 12; ++tries)
+      if (const ValueId value = any(); shape(value).rank() >= least) return value;
+    return ValueId::kNone;
+  }
+  Dims shape(ValueId value) const { return dims_of(graph_.value(value).type().shape); }
+  ValueId constant(const Dims& dims, double scale = 1) {
+    return graph_.add_constant("c", random_tensor(dtype_, dims, random_, scale));
+  }
+  ValueId integers(const std::vector<int64_t>& values) {
+    return graph_.add_constant(
+        "n", Tensor::of<int64_t>(DataType::kI64, {static_cast<int64_t>(values.size())}, values));
+  }
+  ValueId add(Op op, std::vector<ValueId> inputs) {
+    const LayerId id = graph_.add({.name = "l", .op = std::move(op), .inputs = std::move(inputs)});
+    return graph_.layer(id).outputs[0];
+  }
+  template <class Formula>
+  ValueId pointwise(std::vector<ValueId> inputs, Formula formula) {
+    ProgramBuilder builder;
+    std::vector<Reg> regs;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      regs.push_back(builder.input(static_cast<int>(i), dtype_));
+    const Reg result = formula(builder, regs);
+    return add(Pointwise{builder.finish(result, dtype_)}, std::move(inputs));
+  }
+  ValueId unary(ValueId x) {
+    const uint32_t kind = pick(10);
+    return pointwise({x}, [&](ProgramBuilder& b, const std::vector<Reg>& in) -> Reg {
+      const Reg half = b.constant(0.5f), one = b.constant(1.f), x = in[0];
+      switch (kind) {
+        case 0:
+          return b.apply(Opcode::kTanh, x);
+        case 1:
+          return b.apply(Opcode::kMul, x, b.apply(Opcode::kSigmoid, x));
+        case 2:
+          return b.apply(Opcode::kMax, x, b.constant(0.f));
+        case 3:
+          return b.apply(Opcode::kMul, x, one);
+        case 4:
+          return b.apply(Opcode::kSqrt, b.apply(Opcode::kAdd, b.apply(Opcode::kAbs, x), one));
+        case 5:
+          return b.apply(Opcode::kNeg, x);
+        case 6:
+          return b.apply(
+              Opcode::kMul, b.apply(Opcode::kMul, x, half),
+              b.apply(Opcode::kAdd, one,
+                      b.apply(Opcode::kErf, b.apply(Opcode::kMul, x, b.constant(0.70710678f)))));
+        case 7:
+          return b.apply(Opcode::kMin, b.apply(Opcode::kMax, x, b.constant(-3.f)), b.constant(3.f));
+        case 8:
+          return b.apply(Opcode::kDiv, x, b.constant(3.f));
+        default:
+          return b.apply(Opcode::kAdd, x, b.constant(0.25f));
+      }
+    });
+  }
+  ValueId binary(Opcode opcode, ValueId a, ValueId b) {
+    return pointwise({a, b}, [&](ProgramBuilder& builder, const std::vector<Reg>& in) {
+      return builder.apply(opcode, in[0], in[1]);
+    });
+  }
+  // A constant that broadcasts along some axes of the value.
+  ValueId beside(ValueId value, double scale = 0.5) {
+    Dims dims = shape(value);
+    for (int axis = 0; axis < dims.rank(); ++axis)
+      if (often()) dims[axis] = 1;
+    if (pick(4) == 0) dims = {};
+    return constant(dims, scale);
+  }
+  ValueId per_channel(ValueId value, double scale) {
+    Dims dims = Dims::filled(shape(value).rank() - 1, 1);
+    dims[0] = shape(value)[1];
+    return constant(dims, scale);
+  }
+  // Keeps what grew in bounds.
+  void keep(ValueId value) { values_.push_back(value); }
+
+  ValueId conv(ValueId x, int64_t channels, int64_t kernel, int64_t stride) {
+    const int spatial = shape(x).rank() - 2;
+    Dims dims{channels, shape(x)[1]};
+    for (int i = 0; i < spatial; ++i) dims.push_back(kernel);
+    const std::vector<int64_t> pads(static_cast<size_t>(spatial), kernel / 2);
+    const std::vector<int64_t> ones(static_cast<size_t>(spatial), 1);
+    return add(Conv{.strides = std::vector<int64_t>(static_cast<size_t>(spatial), stride),
+                    .pads_begin = pads,
+                    .pads_end = pads,
+                    .dilations = ones},
+               {x, constant(dims, 0.3)});
+  }
+  ValueId last_axis_mean(ValueId x) {
+    return add(Reduce{.kind = ReduceKind::kMean, .keepdims = true},
+               {x, integers({shape(x).rank() - 1})});
+  }
+  static bool equal_but_one(const Dims& a, const Dims& b, int axis) {
+    for (int i = 0; i < a.rank(); ++i)
+      if (i != axis && a[i] != b[i]) return false;
+    return a.rank() == b.rank();
+  }
+
+  void step() {
+    switch (pick(20)) {
+      case 0:
+      case 1:
+        return keep(unary(any()));
+      case 2: {
+        const ValueId x = any();
+        const Opcode ops[] = {Opcode::kAdd, Opcode::kSub, Opcode::kMul, Opcode::kMax};
+        return keep(binary(ops[pick(4)], x, beside(x)));
+      }
+      case 3: {
+        const ValueId a = any(), b = any();
+        if (shape(a) == shape(b)) keep(binary(Opcode::kAdd, a, b));
+        return;
+      }
+      case 4: {
+        const ValueId x = any_of_rank(3);
+        if (x == ValueId::kNone) return;
+        ValueId y = conv(x, 2 + pick(4), 1 + 2 * pick(2), 1 + pick(2));
+        if (often()) y = binary(Opcode::kMul, y, per_channel(y, 0.5));
+        if (often()) y = binary(Opcode::kAdd, y, per_channel(y, 0.5));
+        return keep(often() ? unary(y) : y);
+      }
+      case 5:
+        return siblings();
+      case 6: {
+        const ValueId x = any_of_rank(2);
+        const Dims dims = shape(x);
+        ValueId y = add(MatMul{}, {x, constant({dims[dims.rank() - 1], 2 + pick(5)}, 0.3)});
+        if (often()) y = binary(Opcode::kAdd, y, constant({shape(y)[dims.rank() - 1]}, 0.5));
+        return keep(y);
+      }
+      case 7: {
+        const ValueId x = any_of_rank(3);
+        if (x == ValueId::kNone) return;
+        const auto spatial = static_cast<size_t>(shape(x).rank() - 2);
+        for (int axis = 2; axis < shape(x).rank(); ++axis)
+          if (shape(x)[axis] < 2) return;
+        const std::vector<int64_t> twos(spatial, 2), none(spatial, 0), ones(spatial, 1);
+        return keep(add(Pool{.kind = often() ? PoolKind::kMax : PoolKind::kAverage,
+                             .kernel = twos,
+                             .strides = often() ? twos : ones,
+                             .pads_begin = none,
+                             .pads_end = none,
+                             .dilations = ones},
+                        {x}));
+      }
+      case 8: {
+        const ValueId x = any();
+        return keep(add(Softmax{.axis = shape(x).rank() - 1, .log = pick(4) == 0}, {x}));
+      }
+      case 9:
+        return normalize();
+      case 10: {
+        const ValueId x = any();
+        const ReduceKind kinds[] = {ReduceKind::kSum, ReduceKind::kMean, ReduceKind::kMax};
+        const ReduceKind kind = kinds[pick(3)];
+        const ValueId axes = integers({pick(static_cast<uint32_t>(shape(x).rank()))});
+        ValueId y = add(Reduce{.kind = kind, .keepdims = true}, {often() ? x : unary(x), axes});
+        if (often()) y = unary(y);
+        return keep(often() && !graph_.is_output(x) ? binary(Opcode::kSub, x, y) : y);
+      }
+      case 11:
+      case 12:
+        return transposed();
+      case 13: {
+        const ValueId x = any();
+        std::vector<int64_t> to;
+        for (const int64_t dim : shape(x)) to.push_back(dim);
+        if (to.size() > 2 && often()) {
+          to[1] *= to[0];
+          to.erase(to.begin());
+        } else if (to.size() < 5) {
+          to.insert(to.begin() + pick(static_cast<uint32_t>(to.size())), 1);
+        }
+        return keep(add(Reshape{}, {x, integers(to)}));
+      }
+      case 14: {
+        const ValueId a = any(), b = any();
+        const int axis = static_cast<int>(pick(static_cast<uint32_t>(shape(a).rank())));
+        if (!equal_but_one(shape(a), shape(b), axis) || shape(a)[axis] + shape(b)[axis] > 24)
+          return;
+        return keep(add(Concat{.axis = axis}, {a, b}));
+      }
+      case 15:
+        return parts();
+      case 16: {
+        const ValueId x = any();
+        if (shape(x).rank() < 3) return;
+        std::vector<int64_t> pads(static_cast<size_t>(2 * shape(x).rank()), 0);
+        pads[pads.size() / 2 - 1] = pick(2);
+        pads.back() = 1;
+        const ValueId padded = add(Pad{}, {x, integers(pads)});
+        return keep(often() ? conv(padded, 3, 1 + 2 * pick(2), 1) : padded);
+      }
+      case 17:
+        return attention();
+      case 18: {
+        const ValueId x = any_of_rank(4);
+        if (x == ValueId::kNone || shape(x).rank() != 4 || count(shape(x)) > 400) return;
+        const int64_t kernel = 2 + pick(2);
+        return keep(add(ConvTranspose{.strides = {2, 2},
+                                      .pads_begin = {0, 0},
+                                      .pads_end = {0, 0},
+                                      .dilations = {1, 1},
+                                      .output_padding = {0, 0}},
+                        {x, constant({shape(x)[1], 3, kernel, kernel}, 0.3)}));
+      }
+      default: {  // the same once more
+        const ValueId x = any();
+        ProgramBuilder builder;
+        const Reg in = builder.input(0, dtype_);
+        const Program program = builder.finish(builder.apply(Opcode::kTanh, in), dtype_);
+        keep(add(Pointwise{program}, {x}));
+        return keep(add(Pointwise{program}, {x}));
+      }
+    }
+  }
+
+  void siblings() {
+    const ValueId x = any_of_rank(3);
+    if (x == ValueId::kNone) return;
+    std::vector<ValueId> parts;
+    const bool is_conv = often();
+    for (uint32_t i = 0, n = 2 + pick(2); i < n; ++i) {
+      ValueId y;
+      if (is_conv) {
+        y = conv(x, 1 + pick(4), i == 2 ? 3 : 1, 1);
+        if (often()) y = binary(Opcode::kAdd, y, per_channel(y, 0.5));
+      } else {
+        y = add(MatMul{}, {x, constant({shape(x)[shape(x).rank() - 1], 2 + pick(4)}, 0.3)});
+      }
+      if (often()) y = unary(y);
+      keep(y);
+      parts.push_back(y);
+    }
+    if (often()) keep(add(Concat{.axis = is_conv ? 1 : shape(x).rank() - 1}, std::move(parts)));
+  }
+
+  // Written out, as exporters do.
+  void normalize() {
+    const ValueId x = any();
+    if (shape(x)[shape(x).rank() - 1] < 2) return;
+    const bool subtract = often();
+    const ValueId centred = subtract ? binary(Opcode::kSub, x, last_axis_mean(x)) : x;
+    const ValueId squares = binary(Opcode::kMul, centred, centred);
+    const ValueId deviation =
+        pointwise({last_axis_mean(squares)}, [](ProgramBuilder& b, const std::vector<Reg>& in) {
+          return b.apply(Opcode::kSqrt, b.apply(Opcode::kAdd, in[0], b.constant(0.1f)));
+        });
+    ValueId y = binary(Opcode::kDiv, centred, deviation);
+    const Dims last = {shape(x)[shape(x).rank() - 1]};
+    if (often()) y = binary(Opcode::kMul, y, constant(last));
+    if (often()) y = binary(Opcode::kAdd, y, constant(last));
+    keep(y);
+  }
+
+  void transposed() {
+    const ValueId x = any();
+    std::vector<int64_t> permutation(static_cast<size_t>(shape(x).rank()));
+    std::iota(permutation.begin(), permutation.end(), int64_t{0});
+    std::shuffle(permutation.begin(), permutation.end(), random_);
+    const ValueId y = add(Transpose{permutation}, {x});
+    if (often()) return keep(y);
+    std::vector<int64_t> back(permutation.size());
+    for (size_t i = 0; i < back.size(); ++i)
+      back[static_cast<size_t>(permutation[i])] = static_cast<int64_t>(i);
+    keep(add(Transpose{back}, {unary(y)}));
+  }
+
+  void parts() {
+    const ValueId x = any();
+    const auto axis = pick(static_cast<uint32_t>(shape(x).rank()));
+    const int64_t size = shape(x)[static_cast<int>(axis)];
+    if (size < 2) return;
+    const int64_t middle = 1 + pick(static_cast<uint32_t>(size - 1));
+    const auto slice = [&](int64_t begin, int64_t end) {
+      return add(Slice{}, {x, integers({begin}), integers({end}), integers({axis}), integers({1})});
+    };
+    const ValueId a = slice(0, middle), b = slice(middle, size);
+    keep(a);
+    keep(b);
+    if (often()) keep(add(Concat{.axis = axis}, {a, often() ? b : unary(b)}));
+  }
+
+  void attention() {
+    const ValueId x = any();
+    if (shape(x).rank() != 3) return;
+    const int64_t batch = shape(x)[0], length = shape(x)[1], width = shape(x)[2];
+    const auto heads = [&](std::vector<int64_t> permutation) {
+      const ValueId projected = add(MatMul{}, {x, constant({width, 4}, 0.5)});
+      const ValueId split = add(Reshape{}, {projected, integers({batch, length, 2, 2})});
+      return add(Transpose{std::move(permutation)}, {split});
+    };
+    const ValueId q = heads({0, 2, 1, 3}), k = heads({0, 2, 3, 1}), v = heads({0, 2, 1, 3});
+    ValueId scores = binary(Opcode::kMul, add(MatMul{}, {q, k}), constant({}, 0.7));
+    if (often()) scores = binary(Opcode::kAdd, scores, constant({1, 1, length, length}));
+    const ValueId weights = add(Softmax{.axis = 3}, {scores});
+    const ValueId y = add(Transpose{{0, 2, 1, 3}}, {add(MatMul{}, {weights, v})});
+    keep(add(Reshape{}, {y, integers({batch, length, 4})}));
+  }
+
+  Graph graph_;
+  std::mt19937 random_;
+  DataType dtype_;
+  std::vector<ValueId> values_;
+};
+
+}  // namespace
+
+Graph random_graph(uint32_t seed) { return Maker(seed).make(); }
+
+std::vector<Tensor> random_inputs(const Graph& graph, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<Tensor> inputs;
+  for (const ValueId input : graph.inputs()) {
+    const Type& type = graph.value(input).type();
+    inputs.push_back(random_tensor(type.dtype, dims_of(type.shape), random, 1));
+  }
+  return inputs;
+}
+
+}  // namespace anneal::testing
