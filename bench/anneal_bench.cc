@@ -37,7 +37,16 @@ constexpr std::string_view kLayers[] = {
     "pads_end=[1,1] dilations=[1,1] groups=32",
     "x: f32[1,256,28,28]|y = Conv(x, f32[256,16,3,3]) strides=[1,1] pads_begin=[1,1] "
     "pads_end=[1,1] dilations=[1,1] groups=16",
+    "x: f32[1,192,28,28]|y, z, w = Conv(x, f32[176,192,1,1]) strides=[1,1] pads_begin=[0,0] "
+    "pads_end=[0,0] dilations=[1,1] split=[64,96,16]",
+    "x: f32[1,192,28,28]|y = Conv(x, f32[64,192,1,1]) strides=[1,1] pads_begin=[0,0] "
+    "pads_end=[0,0] dilations=[1,1]",
+    "x: f32[1,192,28,28]|y = Conv(x, f32[96,192,1,1]) strides=[1,1] pads_begin=[0,0] "
+    "pads_end=[0,0] dilations=[1,1]",
+    "x: f32[1,192,28,28]|y = Conv(x, f32[16,192,1,1]) strides=[1,1] pads_begin=[0,0] "
+    "pads_end=[0,0] dilations=[1,1]",
     "x: f32[128,768]|y = MatMul(x, f32[768,768])",
+    "x: f32[128,768]|y, z, w = MatMul(x, f32[768,2304]) split=[768,768,768]",
     "x: f32[1,1024]|y = MatMul(x, f32[1024,1000])",
     "x: f32[1,64,112,112]|y = Pool(x) kernel=[3,3] strides=[2,2] pads_begin=[0,0] pads_end=[0,0] "
     "dilations=[1,1]",

@@ -1,4 +1,5 @@
 // "cpu.conv.nhwc".
+#include <algorithm>
 #include <optional>
 
 #include "anneal/kernels/cpu/conv_gemm.h"
@@ -16,13 +17,13 @@ struct PreparedConv final : Prepared {
 
 class NhwcConv final : public Kernel {
  public:
-  NhwcConv(const Conv& op, const Request& request, Epilogue epilogue)
+  NhwcConv(const Conv& op, const Request& request, Epilogues epilogues)
       : op_(op),
         op_inputs_(static_cast<size_t>(request.op_input_count)),
         int8_(is_8bit(request.inputs[0].type.dtype)),
         gemm_(request.inputs[0].type.dtype, isa_of(request.device)),
         load_(load_block(isa_of(request.device))),
-        epilogue_(std::move(epilogue)) {
+        epilogues_(std::move(epilogues)) {
     const Tensor* w = request.inputs[1].constant;
     const bool has_zero = request.op_input_count > 3 && request.inputs[3].present;
     const Tensor* zero = has_zero ? request.inputs[3].constant : nullptr;
@@ -41,12 +42,12 @@ class NhwcConv final : public Kernel {
     const TensorView& y = outputs[0];
     auto made = std::make_unique<PreparedConv>();
     PreparedConv& p = *made;
-    p.plan.space = epilogue_.pixel_space(inputs, outputs);
+    p.plan.spaces = epilogues_.pixel_spaces(inputs, outputs);
     if (count(y.dims) == 0) return made;
     p.plan.weights = weights_of(inputs[1], zero_point(inputs, 3));
     p.plan.window = Window(op_, inputs[1].dims, 2, y.dims);
     p.plan.x = ChannelsLast(inputs[0]);
-    gemm_.finish(p.plan, epilogue_, y, threads);
+    gemm_.finish(p.plan, epilogues_, y, threads);
     p.packed_at = p.plan.x.staged_bytes();
     p.columns_at = p.packed_at + (packed_ ? 0 : p.plan.weights.bytes());
     p.parts_at = p.columns_at + p.plan.columns_bytes;
@@ -56,7 +57,7 @@ class NhwcConv final : public Kernel {
 
   void launch(const LaunchArgs& args) const override {
     const auto& p = static_cast<const PreparedConv&>(*args.prepared);
-    if (p.plan.space.rows() * p.plan.space.columns() == 0) return;
+    if (count(args.outputs[0].dims) == 0) return;
     ConvOperands operands;
     operands.x = args.inputs[0].data;
     operands.x_dtype = args.inputs[0].dtype;
@@ -76,7 +77,7 @@ class NhwcConv final : public Kernel {
                               args.workspace + p.packed_at);
       });
     }
-    gemm_.run(p.plan, epilogue_, operands, args);
+    gemm_.run(p.plan, epilogues_, operands, args);
   }
 
  private:
@@ -110,7 +111,7 @@ class NhwcConv final : public Kernel {
   bool int8_;
   ConvGemm gemm_;
   LoadBlock load_;
-  Epilogue epilogue_;
+  Epilogues epilogues_;
   std::optional<Tensor> packed_;  // the weights, if they are constants
 };
 
@@ -122,9 +123,10 @@ Made make_nhwc(const Conv& op, const Request& request) {
   const int rank = request.inputs[0].type.shape.rank();
   if (rank < 3 || rank > 5) return refuse("only one to three spatial axes");
   std::string why_not;
-  auto epilogue = Epilogue::make(request, int8 ? DataType::kI32 : DataType::kF32, why_not);
-  if (!epilogue) return refuse(std::move(why_not));
-  return {std::make_unique<NhwcConv>(op, request, std::move(*epilogue)), {}};
+  auto epilogues = Epilogues::make(request, int8 ? DataType::kI32 : DataType::kF32,
+                                   std::max<size_t>(op.split.size(), 1), why_not);
+  if (!epilogues) return refuse(std::move(why_not));
+  return {std::make_unique<NhwcConv>(op, request, std::move(*epilogues)), {}};
 }
 
 constexpr KernelEntry kEntries[] = {

@@ -51,13 +51,13 @@ bool ConvGemm::reads_directly(const ConvPlan& p) const {
          (stride % 4096 != 0 || p.blocks.rows < 8);
 }
 
-void ConvGemm::finish(ConvPlan& p, const Epilogue& epilogue, const TensorView& y,
+void ConvGemm::finish(ConvPlan& p, const Epilogues& epilogues, const TensorView& y,
                       int threads) const {
   p.blocks = GemmBlocks(kernels_, p.window.outputs(), p.weights.group_outputs,
                         p.weights.layout.lanes(), p.x.images * p.weights.groups, threads);
   p.a_is_direct = reads_directly(p);
   p.c_is_direct =
-      kernels_.kind == GemmKind::kF32 && epilogue.is_copy() && rows_are_even(y, p.c_row);
+      kernels_.kind == GemmKind::kF32 && epilogues.is_copy() && rows_are_even(y, p.c_row);
   if (kernels_.kind == GemmKind::kU8S8)
     p.columns_bytes = align_up(static_cast<size_t>(p.weights.layout.padded_columns()) * 8 *
                                static_cast<size_t>(p.weights.groups));
@@ -67,7 +67,7 @@ void ConvGemm::finish(ConvPlan& p, const Epilogue& epilogue, const TensorView& y
   const size_t c_bytes = align_up(rows * static_cast<size_t>(p.blocks.columns) * 4);
   p.sums_at = p.c_at + (p.c_is_direct ? 0 : c_bytes);
   p.tape_at = p.sums_at + align_up(rows * 4);
-  p.part_bytes = align_up(p.tape_at + epilogue.scratch_bytes());
+  p.part_bytes = align_up(p.tape_at + epilogues.scratch_bytes());
 }
 
 bool ConvGemm::compensate(const ConvPlan& p, const ConvOperands& operands) const {
@@ -89,21 +89,21 @@ bool ConvGemm::compensate(const ConvPlan& p, const ConvOperands& operands) const
   return any;
 }
 
-void ConvGemm::run(const ConvPlan& p, const Epilogue& epilogue, const ConvOperands& operands,
+void ConvGemm::run(const ConvPlan& p, const Epilogues& epilogues, const ConvOperands& operands,
                    const LaunchArgs& args) const {
   const bool has_w_zero = kernels_.kind == GemmKind::kU8S8 && compensate(p, operands);
   WorkspaceParts parts(operands.parts, p.part_bytes);
   const auto run = [&](int64_t begin, int64_t end) {
     const WorkspaceParts::Part part(parts);
     for (int64_t item = begin; item < end; ++item)
-      run_block(p, epilogue, operands, args, has_w_zero, item, part.data());
+      run_block(p, epilogues, operands, args, has_w_zero, item, part.data());
   };
   args.team.for_ranges(p.x.images * p.weights.groups * p.blocks.count(), 1, run);
 }
 
-void ConvGemm::run_block(const ConvPlan& p, const Epilogue& epilogue, const ConvOperands& operands,
-                         const LaunchArgs& args, bool has_w_zero, int64_t item,
-                         std::byte* memory) const {
+void ConvGemm::run_block(const ConvPlan& p, const Epilogues& epilogues,
+                         const ConvOperands& operands, const LaunchArgs& args, bool has_w_zero,
+                         int64_t item, std::byte* memory) const {
   const ConvWeights& weights = p.weights;
   const PackLayout& layout = weights.layout;
   const int64_t within = item % p.blocks.count();
@@ -147,8 +147,8 @@ void ConvGemm::run_block(const ConvPlan& p, const Epilogue& epilogue, const Conv
   };
   run_lanes(kernels_, layout, p.blocks.lanes, panel, sums, block, left);
   if (!p.c_is_direct)
-    epilogue.run(p.space, args, block.c, block.c_stride, image * p.window.outputs() + first_row,
-                 rows, output, columns, memory + p.tape_at);
+    epilogues.run(p.spaces, args, block.c, block.c_stride, image * p.window.outputs() + first_row,
+                  rows, output, columns, memory + p.tape_at);
 }
 
 }  // namespace anneal::cpu

@@ -25,7 +25,7 @@ struct ConvWeights {
 
 // Everything known of one convolution before it runs.
 struct ConvPlan {
-  TapeSpace space;
+  Epilogues::Spaces spaces;
   Window window;
   ChannelsLast x;
   ConvWeights weights;
@@ -53,15 +53,15 @@ class ConvGemm {
   const GemmKernels& kernels() const { return kernels_; }
 
   // plan.space, window, x and weights are there already.
-  void finish(ConvPlan& plan, const Epilogue& epilogue, const TensorView& y, int threads) const;
-  void run(const ConvPlan& plan, const Epilogue& epilogue, const ConvOperands& operands,
+  void finish(ConvPlan& plan, const Epilogues& epilogues, const TensorView& y, int threads) const;
+  void run(const ConvPlan& plan, const Epilogues& epilogues, const ConvOperands& operands,
            const LaunchArgs& args) const;
 
  private:
   struct Block;
   bool reads_directly(const ConvPlan& plan) const;
   bool compensate(const ConvPlan& plan, const ConvOperands& operands) const;
-  void run_block(const ConvPlan& plan, const Epilogue& epilogue, const ConvOperands& operands,
+  void run_block(const ConvPlan& plan, const Epilogues& epilogues, const ConvOperands& operands,
                  const LaunchArgs& args, bool has_w_zero, int64_t item, std::byte* memory) const;
 
   GemmKernels kernels_;

@@ -57,7 +57,7 @@ class PhasedTranspose final : public Kernel {
         op_inputs_(static_cast<size_t>(request.op_input_count)),
         gemm_(DataType::kF32, isa_of(request.device)),
         load_(load_block(isa_of(request.device))),
-        epilogue_(std::move(epilogue)) {
+        epilogues_(std::move(epilogue)) {
     const Tensor* w = request.inputs[1].constant;
     if (w == nullptr) return;
     size_t bytes = 0;
@@ -122,7 +122,7 @@ class PhasedTranspose final : public Kernel {
       aim(args.inputs, phase.input_offsets, phase.inputs);
       aim(args.outputs, phase.output_offsets, phase.outputs);
       gemm_.run(
-          phase.plan, epilogue_, operands,
+          phase.plan, epilogues_, operands,
           {phase.inputs, phase.outputs, args.prepared, args.workspace, args.stream, args.team});
     }
   }
@@ -219,7 +219,7 @@ class PhasedTranspose final : public Kernel {
     if (count(phase.outputs[0].dims) == 0) return phase;
     TapeSpace::Axes space{{0}, 1};
     for (int axis = 2; axis < rank; ++axis) space.rows.push_back(axis);
-    plan.space = epilogue_.space(phase.inputs, phase.outputs, space);
+    plan.spaces = epilogues_.spaces(phase.inputs, phase.outputs, space);
     plan.x = ChannelsLast(inputs[0]);
     plan.window.out = spatial_of(phase.outputs[0].dims, 2, rank - 2, 1);
     plan.window.kernel = plan.window.stride = plan.window.dilation = {1, 1, 1};
@@ -231,7 +231,7 @@ class PhasedTranspose final : public Kernel {
       plan.window.pad[at] = axis.pad;
       plan.window.dilation[at] = axis.dilation;
     }
-    gemm_.finish(plan, epilogue_, phase.outputs[0], threads);
+    gemm_.finish(plan, epilogues_, phase.outputs[0], threads);
     return phase;
   }
 
@@ -239,7 +239,7 @@ class PhasedTranspose final : public Kernel {
   size_t op_inputs_;
   ConvGemm gemm_;
   LoadBlock load_;
-  Epilogue epilogue_;
+  Epilogues epilogues_;
   std::optional<Tensor> packed_;  // the weights of all phases, if they are constants
 };
 

@@ -1,18 +1,20 @@
-// The epilogue of a layer with one op output, applied by its kernel to blocks of accumulators.
+// The epilogues of a layer, applied by its kernel to blocks of accumulators.
 #pragma once
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "anneal/kernels/cpu/tape_space.h"
 #include "anneal/kernels/kernel.h"
 
 namespace anneal::cpu {
 
+// Of one op output.
 class Epilogue {
  public:
-  // nullopt, with a reason, if it does not take accumulators of this type (f32, i32) or cannot be
-  // made into a tape. Without a program it rounds to the type of the output.
+  // Of the only one. nullopt, with a reason, if it does not take accumulators of this type (f32,
+  // i32) or cannot be made into a tape. Without a program it rounds to the type of the output.
   static std::optional<Epilogue> make(const Request& request, DataType accumulators,
                                       std::string& why_not);
 
@@ -22,7 +24,8 @@ class Epilogue {
   // Rows and columns of blocks are axes of the outputs.
   TapeSpace space(std::span<const TensorView> inputs, std::span<const TensorView> outputs,
                   const TapeSpace::Axes& axes) const {
-    return TapeSpace::of_accumulators(tape_, inputs.subspan(op_inputs_), outputs, axes);
+    return TapeSpace::of_accumulators(tape_, inputs.subspan(first_input_, input_count_),
+                                      outputs.subspan(first_output_, output_count_), axes);
   }
   // The same of [N, C, spatial axes]: rows are pixels, columns channels.
   TapeSpace pixel_space(std::span<const TensorView> inputs,
@@ -34,11 +37,48 @@ class Epilogue {
            std::byte* scratch) const;
 
  private:
-  Epilogue(Tape tape, bool is_copy, const Request& request);
+  friend class Epilogues;
+  Epilogue(Tape tape, bool is_copy, RunTape run_tape)
+      : tape_(std::move(tape)), is_copy_(is_copy), run_tape_(run_tape) {}
+  // Of an op output whose further inputs and outputs are the layer's from these on, which are moved
+  // behind them.
+  static std::optional<Epilogue> make(const Request& request, const Program* program,
+                                      DataType accumulators, size_t& input, size_t& output,
+                                      std::string& why_not);
   Tape tape_;
   bool is_copy_;
-  size_t op_inputs_;
+  size_t first_input_ = 0, input_count_ = 0, first_output_ = 0, output_count_ = 0;
   RunTape run_tape_;
+};
+
+// Of op outputs that lie side by side in the columns of the accumulators.
+class Epilogues {
+ public:
+  // As Epilogue::make().
+  static std::optional<Epilogues> make(const Request& request, DataType accumulators,
+                                       size_t op_outputs, std::string& why_not);
+  Epilogues(Epilogue only) { all_.push_back(std::move(only)); }
+
+  // Whether accumulators are the only output as they are.
+  bool is_copy() const { return all_.size() == 1 && all_[0].is_copy(); }
+  size_t scratch_bytes() const;
+  // One space for each op output.
+  using Spaces = std::vector<TapeSpace>;
+  Spaces spaces(std::span<const TensorView> inputs, std::span<const TensorView> outputs,
+                const TapeSpace::Axes& axes) const;
+  Spaces pixel_spaces(std::span<const TensorView> inputs,
+                      std::span<const TensorView> outputs) const {
+    return spaces(inputs, outputs, TapeSpace::Axes::of_pixels(outputs[0].dims.rank()));
+  }
+  // Columns are counted through all of them.
+  void run(const Spaces& spaces, const LaunchArgs& args, const std::byte* accumulators,
+           int64_t accumulator_stride, int64_t row, int64_t rows, int64_t column, int64_t columns,
+           std::byte* scratch) const;
+
+ private:
+  friend class Epilogue;
+  Epilogues() = default;
+  std::vector<Epilogue> all_;
 };
 
 }  // namespace anneal::cpu

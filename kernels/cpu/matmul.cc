@@ -45,8 +45,8 @@ BatchOffsets batch_offsets(const Dims& batches, const Dims& dims, const Dims& st
 }
 
 struct PreparedMatMul final : Prepared {
-  explicit PreparedMatMul(TapeSpace made) : space(std::move(made)) {}
-  TapeSpace space;
+  explicit PreparedMatMul(Epilogues::Spaces made) : spaces(std::move(made)) {}
+  Epilogues::Spaces spaces;
   int64_t m = 0, n = 0, k = 0, batches = 1;
   int64_t a_row = 0, a_k = 0, c_row = 0;
   BatchOffsets a_batch, b_batch, b_matrix, c_batch;
@@ -63,13 +63,13 @@ struct PreparedMatMul final : Prepared {
 
 class PackedMatMul final : public Kernel {
  public:
-  PackedMatMul(const MatMul& op, const Request& request, Epilogue epilogue)
+  PackedMatMul(const MatMul& op, const Request& request, Epilogues epilogues)
       : op_(op),
         op_inputs_(static_cast<size_t>(request.op_input_count)),
         int8_(is_8bit(request.inputs[0].type.dtype)),
         kernels_(int8_ ? int8_gemm(isa_of(request.device)) : f32_gemm(isa_of(request.device))),
         load_(load_block(isa_of(request.device))),
-        epilogue_(std::move(epilogue)) {
+        epilogues_(std::move(epilogues)) {
     const Tensor* b = request.inputs[1].constant;
     const bool has_zero = request.op_input_count > 3 && request.inputs[3].present;
     const Tensor* zero = has_zero ? request.inputs[3].constant : nullptr;
@@ -95,9 +95,9 @@ class PackedMatMul final : public Kernel {
     const int rank = y.dims.rank();
     TapeSpace::Axes axes{{}, rank - 1};
     for (int axis = 0; axis < rank - 1; ++axis) axes.rows.push_back(axis);
-    auto made = std::make_unique<PreparedMatMul>(epilogue_.space(inputs, outputs, axes));
+    auto made = std::make_unique<PreparedMatMul>(epilogues_.spaces(inputs, outputs, axes));
     PreparedMatMul& p = *made;
-    p.m = y.dims[rank - 2], p.n = y.dims[rank - 1], p.k = a.dims[a.dims.rank() - 1];
+    p.m = y.dims[rank - 2], p.n = b.dims[b.dims.rank() - 1], p.k = a.dims[a.dims.rank() - 1];
     const Dims batches = part(y.dims, 0, rank - 2);
     p.batches = count(batches);
     if (count(y.dims) == 0) return made;
@@ -109,19 +109,19 @@ class PackedMatMul final : public Kernel {
     p.b_matrix = batch_offsets(batches, b.dims, matrix_strides(b.dims));
     p.b_matrices = matrices_of(b.dims);
     std::tie(p.layout, p.b) = right_side(b, zero_point(inputs, 3));
+    p.c_is_direct = !int8_ && epilogues_.is_copy() && y.strides[rank - 1] == 1;
     join_batches(p);
 
     const auto lane = static_cast<int64_t>(kernels_.elements_per_lane);
     p.blocks = GemmBlocks(kernels_, p.m, p.n, p.layout.lanes(), p.batches, threads);
     p.a_is_direct = reads_directly(a.dtype, p);
-    p.c_is_direct = !int8_ && epilogue_.is_copy() && y.strides[rank - 1] == 1;
     lay_out(p, lane, threads);
     return made;
   }
 
   void launch(const LaunchArgs& args) const override {
     const auto& p = static_cast<const PreparedMatMul&>(*args.prepared);
-    if (p.space.rows() * p.space.columns() == 0) return;
+    if (count(args.outputs[0].dims) == 0) return;
     const std::byte* packed = packed_ ? packed_->bytes().data() : args.workspace + p.packed_at;
     if (!packed_) pack_right_side(p, args);
     const bool has_b_zero =
@@ -162,13 +162,14 @@ class PackedMatMul final : public Kernel {
     return source;
   }
 
-  // Batches that share one b, and whose rows lie behind each other in a and c, are rows.
+  // Batches that share one b, and whose rows lie behind each other in a, and in c where the product
+  // writes it itself, are rows.
   static void join_batches(PreparedMatMul& p) {
     for (int axis = p.a_batch.dims.rank() - 1; axis >= 0; --axis) {
       const int64_t size = p.a_batch.dims[axis];
       if (size == 1) continue;
       if (p.b_batch.strides[axis] != 0 || p.a_batch.strides[axis] != p.a_row * p.m ||
-          p.c_batch.strides[axis] != p.c_row * p.m)
+          (p.c_is_direct && p.c_batch.strides[axis] != p.c_row * p.m))
         return;
       p.m *= size;
       p.batches /= size;
@@ -201,7 +202,7 @@ class PackedMatMul final : public Kernel {
     p.sums_at =
         p.c_at + (p.c_is_direct ? 0 : align_up(rows * static_cast<size_t>(p.blocks.columns) * 4));
     p.tape_at = p.sums_at + align_up(rows * 4);
-    p.part_bytes = align_up(p.tape_at + epilogue_.scratch_bytes());
+    p.part_bytes = align_up(p.tape_at + epilogues_.scratch_bytes());
     p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
   }
 
@@ -300,8 +301,8 @@ class PackedMatMul final : public Kernel {
     };
     run_lanes(kernels_, p.layout, p.blocks.lanes, panel, sums, block, left);
     if (!p.c_is_direct)
-      epilogue_.run(p.space, args, block.c, block.c_stride, batch * p.m + first_row, rows,
-                    first_column, columns, memory + p.tape_at);
+      epilogues_.run(p.spaces, args, block.c, block.c_stride, batch * p.m + first_row, rows,
+                     first_column, columns, memory + p.tape_at);
   }
 
   // The zero point at this position, if there is one.
@@ -314,7 +315,7 @@ class PackedMatMul final : public Kernel {
   bool int8_;
   GemmKernels kernels_;
   LoadBlock load_;
-  Epilogue epilogue_;
+  Epilogues epilogues_;
   std::optional<Tensor> packed_;  // b, if it is a constant
 };
 
@@ -329,9 +330,10 @@ Made make_packed(const MatMul& op, const Request& request) {
       if (!size.known() || size.value() != 1) return refuse("a zero point per row");
   }
   std::string why_not;
-  auto epilogue = Epilogue::make(request, int8 ? DataType::kI32 : DataType::kF32, why_not);
-  if (!epilogue) return refuse(std::move(why_not));
-  return {std::make_unique<PackedMatMul>(op, request, std::move(*epilogue)), {}};
+  auto epilogues = Epilogues::make(request, int8 ? DataType::kI32 : DataType::kF32,
+                                   std::max<size_t>(op.split.size(), 1), why_not);
+  if (!epilogues) return refuse(std::move(why_not));
+  return {std::make_unique<PackedMatMul>(op, request, std::move(*epilogues)), {}};
 }
 
 constexpr KernelEntry kEntries[] = {

@@ -16,7 +16,7 @@ using onednn::Pieces;
 // Everything about a layer that does not depend on how many images there are.
 struct ConvLayer {
   const Conv& op;
-  TensorView x, w, y;  // of one image
+  TensorView x, w, y;  // of one image; y: all outputs side by side
   int32_t x_zero = 0;
   bool is_copy = false;  // no epilogue
 };
@@ -29,7 +29,7 @@ Dims tail(const Dims& dims, int first) {
 
 class OneDnnConv final : public Kernel {
  public:
-  explicit OneDnnConv(Epilogue epilogue) : epilogue_(std::move(epilogue)) {}
+  explicit OneDnnConv(Epilogues epilogues) : epilogues_(std::move(epilogues)) {}
 
   // Empty, or why oneDNN should not do it.
   std::string build(const ConvLayer& layer) {
@@ -53,11 +53,11 @@ class OneDnnConv final : public Kernel {
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
                                     std::span<const TensorView> outputs,
                                     int threads) const override {
-    return pieces_.prepare_images(inputs, outputs, is_staged_, epilogue_, threads);
+    return pieces_.prepare_images(inputs, outputs, is_staged_, epilogues_, threads);
   }
 
   void launch(const LaunchArgs& args) const override {
-    pieces_.run(static_cast<const onednn::PreparedPieces&>(*args.prepared), epilogue_, args);
+    pieces_.run(static_cast<const onednn::PreparedPieces&>(*args.prepared), epilogues_, args);
   }
 
  private:
@@ -171,7 +171,7 @@ class OneDnnConv final : public Kernel {
 
   static constexpr int64_t kLeastPixels = 48;  // less would read the weights too often
 
-  Epilogue epilogue_;
+  Epilogues epilogues_;
   Pieces pieces_;
   bool is_staged_ = false;
 };
@@ -208,6 +208,7 @@ Made make_onednn(const Conv& op, const Request& request) {
     return refuse("only one to three spatial axes");
   ConvLayer layer{op, *x_view, inputs[1].constant->view(), *y_view};
   layer.x.dims[0] = layer.y.dims[0] = 1;
+  layer.y.dims[1] = layer.w.dims[0];
   if (count(layer.y.dims) * count(layer.w.dims) * count(layer.x.dims) == 0)
     return refuse("nothing to compute");
   for (size_t axis = 0; axis < op.strides.size(); ++axis)
@@ -221,10 +222,11 @@ Made make_onednn(const Conv& op, const Request& request) {
   if (!onednn::has_avx512() && count(tail(layer.w.dims, 2)) > kMostTapsWithAvx2)
     return refuse("windows of more than 1024 taps with AVX2");
   if (has(2)) layer.x_zero = load_zero_point(inputs[2].constant->view());
-  auto epilogue = Epilogue::make(request, int8 ? DataType::kI32 : DataType::kF32, why_not);
-  if (!epilogue) return refuse(std::move(why_not));
-  layer.is_copy = epilogue->is_copy();
-  auto kernel = std::make_unique<OneDnnConv>(std::move(*epilogue));
+  auto epilogues = Epilogues::make(request, int8 ? DataType::kI32 : DataType::kF32,
+                                   std::max<size_t>(op.split.size(), 1), why_not);
+  if (!epilogues) return refuse(std::move(why_not));
+  layer.is_copy = epilogues->is_copy();
+  auto kernel = std::make_unique<OneDnnConv>(std::move(*epilogues));
   why_not = kernel->build(layer);
   if (!why_not.empty()) return refuse(std::move(why_not));
   return {std::move(kernel), {}};

@@ -14,7 +14,7 @@ using onednn::Piece;
 
 class OneDnnMatMul final : public Kernel {
  public:
-  explicit OneDnnMatMul(Epilogue epilogue) : epilogue_(std::move(epilogue)) {}
+  explicit OneDnnMatMul(Epilogues epilogues) : epilogues_(std::move(epilogues)) {}
 
   // a: as it is multiplied; b: one matrix. Empty, or why oneDNN should not do it.
   std::string build(const TensorView& a, const TensorView& b, const TensorView& y, int32_t a_zero) {
@@ -36,7 +36,7 @@ class OneDnnMatMul final : public Kernel {
     is_staged_ =
         !step || (product.int8 && *step != k);  // 8-bit products of rows with gaps are slow
     const int64_t row = is_staged_ ? k : *step;
-    pieces_.write_directly(epilogue_.is_copy(), onednn::row_step(y, 0, y.dims.rank() - 1), cut);
+    pieces_.write_directly(epilogues_.is_copy(), onednn::row_step(y, 0, y.dims.rank() - 1), cut);
     const Dims b_strides{b.strides[b.dims.rank() - 2], b.strides[b.dims.rank() - 1]};
     const auto b_size = size_of(b.dtype);
     std::vector<MatMulShape> seen;
@@ -79,19 +79,19 @@ class OneDnnMatMul final : public Kernel {
     TapeSpace::Axes axes{{}, y.dims.rank() - 1};
     for (int axis = 0; axis < y.dims.rank() - 1; ++axis) axes.rows.push_back(axis);
     auto made = std::make_unique<onednn::PreparedPieces>();
-    made->space = epilogue_.space(inputs, outputs, axes);
+    made->spaces = epilogues_.spaces(inputs, outputs, axes);
     made->images = 1;
     size_t staged_bytes = 0;
     if (is_staged_) {
       made->staging = CopyPlan(size_of(a.dtype), a.dims, a.strides, row_major_strides(a.dims));
       staged_bytes = static_cast<size_t>(count(a.dims)) * size_of(a.dtype);
     }
-    pieces_.finish(*made, staged_bytes, epilogue_, threads);
+    pieces_.finish(*made, staged_bytes, epilogues_, threads);
     return made;
   }
 
   void launch(const LaunchArgs& args) const override {
-    pieces_.run(static_cast<const onednn::PreparedPieces&>(*args.prepared), epilogue_, args);
+    pieces_.run(static_cast<const onednn::PreparedPieces&>(*args.prepared), epilogues_, args);
   }
 
   bool transpose_a = false;
@@ -99,7 +99,7 @@ class OneDnnMatMul final : public Kernel {
  private:
   static constexpr int64_t kLeastRows = 48;  // less would read the weights too often
 
-  Epilogue epilogue_;
+  Epilogues epilogues_;
   onednn::Pieces pieces_;
   bool is_staged_ = false;
 };
@@ -122,7 +122,7 @@ Made make_onednn(const MatMul& op, const Request& request) {
   if (has(3) && (inputs[3].constant == nullptr || !is_zero(*inputs[3].constant)))
     return refuse("weights with a zero point");
   auto a_view = onednn::known_view(inputs[0]);
-  const auto y_view = onednn::known_view(request.outputs[0]);
+  auto y_view = onednn::known_view(request.outputs[0]);
   if (!a_view || !y_view || !inputs[0].type.shape[0].known())
     return refuse("sizes that are not known before it runs");
   TensorView b_view = inputs[1].constant->view();
@@ -131,13 +131,15 @@ Made make_onednn(const MatMul& op, const Request& request) {
   const int rank = b_view.dims.rank();
   if (count(b_view.dims) != b_view.dims[rank - 2] * b_view.dims[rank - 1])
     return refuse("a batch of right sides");
+  y_view->dims[y_view->dims.rank() - 1] = b_view.dims[rank - 1];  // all outputs side by side
   if (count(a_view->dims) * count(b_view.dims) == 0) return refuse("nothing to compute");
   std::string why_not = onednn::why_unavailable(request.device);
   if (!why_not.empty()) return refuse(std::move(why_not));
   if (int8 && !onednn::has_vnni()) return refuse("8-bit operands need AVX-512 VNNI");
-  auto epilogue = Epilogue::make(request, int8 ? DataType::kI32 : DataType::kF32, why_not);
-  if (!epilogue) return refuse(std::move(why_not));
-  auto kernel = std::make_unique<OneDnnMatMul>(std::move(*epilogue));
+  auto epilogues = Epilogues::make(request, int8 ? DataType::kI32 : DataType::kF32,
+                                   std::max<size_t>(op.split.size(), 1), why_not);
+  if (!epilogues) return refuse(std::move(why_not));
+  auto kernel = std::make_unique<OneDnnMatMul>(std::move(*epilogues));
   kernel->transpose_a = op.transpose_a;
   why_not = kernel->build(*a_view, b_view, *y_view,
                           has(2) ? load_zero_point(inputs[2].constant->view()) : 0);

@@ -88,14 +88,14 @@ void Pieces::add(Piece piece, const std::byte* weights, bool& packs) {
   pieces_.push_back(piece);
 }
 
-void Pieces::finish(PreparedPieces& p, size_t staged_bytes, const Epilogue& epilogue,
+void Pieces::finish(PreparedPieces& p, size_t staged_bytes, const Epilogues& epilogues,
                     int threads) const {
   size_t scratch = 0;
   for (const auto& primitive : primitives_) scratch = std::max(scratch, primitive->scratch_bytes());
   p.parts_at = align_up(staged_bytes);
   p.scratch_at = is_direct_ ? 0 : align_up(static_cast<size_t>(largest_) * 4);
   p.tape_at = p.scratch_at + align_up(scratch);
-  p.part_bytes = align_up(p.tape_at + epilogue.scratch_bytes());
+  p.part_bytes = align_up(p.tape_at + epilogues.scratch_bytes());
   const int64_t items = p.images * static_cast<int64_t>(pieces_.size());
   const auto lanes = static_cast<size_t>(std::min<int64_t>(threads, items));
   p.workspace_bytes = p.parts_at + p.part_bytes * lanes;
@@ -106,11 +106,11 @@ void Pieces::finish(PreparedPieces& p, size_t staged_bytes, const Epilogue& epil
 
 std::unique_ptr<PreparedPieces> Pieces::prepare_images(std::span<const TensorView> inputs,
                                                        std::span<const TensorView> outputs,
-                                                       bool is_staged, const Epilogue& epilogue,
+                                                       bool is_staged, const Epilogues& epilogues,
                                                        int threads) const {
   const TensorView &x = inputs[0], &y = outputs[0];
   auto made = std::make_unique<PreparedPieces>();
-  made->space = epilogue.pixel_space(inputs, outputs);
+  made->spaces = epilogues.pixel_spaces(inputs, outputs);
   made->images = y.dims[0];
   made->x_image = x.strides[0];
   made->y_image = y.strides[0];
@@ -121,11 +121,12 @@ std::unique_ptr<PreparedPieces> Pieces::prepare_images(std::span<const TensorVie
     made->x_image = dense[0];
     staged_bytes = static_cast<size_t>(count(x.dims)) * size_of(x.dtype);
   }
-  finish(*made, staged_bytes, epilogue, threads);
+  finish(*made, staged_bytes, epilogues, threads);
   return made;
 }
 
-void Pieces::run(const PreparedPieces& p, const Epilogue& epilogue, const LaunchArgs& args) const {
+void Pieces::run(const PreparedPieces& p, const Epilogues& epilogues,
+                 const LaunchArgs& args) const {
   const std::byte* x = args.inputs[0].data;
   if (p.staging) {
     p.staging->run(x, args.workspace, args.team);
@@ -149,8 +150,8 @@ void Pieces::run(const PreparedPieces& p, const Epilogue& epilogue, const Launch
       calls[piece.primitive].run(x + image * p.x_image * x_size + piece.x_offset, weights, y,
                                  part.data() + p.scratch_at);
       if (!is_direct_)
-        epilogue.run(p.space, args, y, piece.columns, image * rows + piece.row, piece.rows,
-                     piece.column, piece.columns, part.data() + p.tape_at);
+        epilogues.run(p.spaces, args, y, piece.columns, image * rows + piece.row, piece.rows,
+                      piece.column, piece.columns, part.data() + p.tape_at);
     }
   });
 }

@@ -70,7 +70,7 @@ struct Piece {
 
 // How images lie, known when shapes are.
 struct PreparedPieces : Prepared {
-  TapeSpace space;
+  Epilogues::Spaces spaces;
   int64_t images = 0;
   int64_t x_image = 0, y_image = 0;  // elements from image to image
   std::optional<CopyPlan> staging;   // of x, to the workspace
@@ -94,15 +94,16 @@ class Pieces {
     is_direct_ = is_copy && y_step == cut.piece_columns;
   }
 
-  // staged_bytes: of x, if it is staged. space, images and the distances are set already.
-  void finish(PreparedPieces& prepared, size_t staged_bytes, const Epilogue& epilogue,
+  // staged_bytes: of x, if it is staged. spaces, images and the distances are set already.
+  void finish(PreparedPieces& prepared, size_t staged_bytes, const Epilogues& epilogues,
               int threads) const;
   // For images [N, C, spatial axes], which are copied with adjacent channels first if is_staged.
   std::unique_ptr<PreparedPieces> prepare_images(std::span<const TensorView> inputs,
                                                  std::span<const TensorView> outputs,
-                                                 bool is_staged, const Epilogue& epilogue,
+                                                 bool is_staged, const Epilogues& epilogues,
                                                  int threads) const;
-  void run(const PreparedPieces& prepared, const Epilogue& epilogue, const LaunchArgs& args) const;
+  void run(const PreparedPieces& prepared, const Epilogues& epilogues,
+           const LaunchArgs& args) const;
 
  private:
   void add(Piece piece, const std::byte* weights, bool& packs);

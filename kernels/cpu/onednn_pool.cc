@@ -12,7 +12,7 @@ constexpr int64_t kMostTaps = 25;
 
 class OneDnnPool final : public Kernel {
  public:
-  explicit OneDnnPool(Epilogue epilogue) : epilogue_(std::move(epilogue)) {}
+  explicit OneDnnPool(Epilogues epilogues) : epilogues_(std::move(epilogues)) {}
 
   // x, y: of one image. Empty, or why oneDNN should not do it.
   std::string build(const Pool& op, const TensorView& x, const TensorView& y) {
@@ -27,7 +27,7 @@ class OneDnnPool final : public Kernel {
     product.least_rows = (pad + op.strides[0] - 1) / op.strides[0] + 1;
     product.elements = count(y.dims);
     const onednn::Cut cut = onednn::cut(product);
-    pieces_.write_directly(epilogue_.is_copy(), onednn::row_step(y, 2, 1), cut);
+    pieces_.write_directly(epilogues_.is_copy(), onednn::row_step(y, 2, 1), cut);
 
     onednn::PoolShape shape;
     shape.kernel = Dims(std::span<const int64_t>(op.kernel));
@@ -69,15 +69,15 @@ class OneDnnPool final : public Kernel {
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
                                     std::span<const TensorView> outputs,
                                     int threads) const override {
-    return pieces_.prepare_images(inputs, outputs, is_staged_, epilogue_, threads);
+    return pieces_.prepare_images(inputs, outputs, is_staged_, epilogues_, threads);
   }
 
   void launch(const LaunchArgs& args) const override {
-    pieces_.run(static_cast<const onednn::PreparedPieces&>(*args.prepared), epilogue_, args);
+    pieces_.run(static_cast<const onednn::PreparedPieces&>(*args.prepared), epilogues_, args);
   }
 
  private:
-  Epilogue epilogue_;
+  Epilogues epilogues_;
   onednn::Pieces pieces_;
   bool is_staged_ = false;
 };
