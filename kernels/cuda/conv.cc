@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "anneal/kernels/cuda/anchor_kernel.h"
 #include "anneal/kernels/cuda/conv_text.h"
@@ -14,9 +15,11 @@ namespace anneal::cuda {
 namespace {
 
 // Rows are output pixels, columns the output channels of a group, batches groups.
-ProductSizes product_sizes(const Dims& y, int64_t groups) {
+ProductSizes product_sizes(const Dims& y, int64_t groups, const std::vector<int64_t>& split) {
   ProductSizes sizes{y[0], y[1] / groups, 0, groups};
   for (int axis = 2; axis < y.rank(); ++axis) sizes.rows *= y[axis];
+  sizes.split = split;
+  if (!split.empty()) sizes.columns = std::accumulate(split.begin(), split.end(), int64_t{0});
   return sizes;
 }
 
@@ -26,7 +29,7 @@ ProductSizes product_sizes(const Conv& op, const Request& request) {
     for (const Size size : shape) dims.push_back(request.sizes.range(size).opt);
     return dims;
   };
-  ProductSizes sizes = product_sizes(opt(request.outputs[0].type.shape), op.groups);
+  ProductSizes sizes = product_sizes(opt(request.outputs[0].type.shape), op.groups, op.split);
   const Dims w = opt(request.inputs[1].type.shape);
   sizes.depth = count(w) / std::max<int64_t>(w[0], 1);
   sizes.accumulator_bytes = size_of(conv_accumulator(request));
@@ -58,6 +61,7 @@ int64_t linear_elements(const Operand& w, int64_t most) {
 
 struct Texts {
   const Request& request;
+  const Conv& op;
   std::string type;  // of sums
   const Extents& extents;
   const StoreText& store;
@@ -80,27 +84,32 @@ FunctionText text_of(const Texts& d, std::string_view family) {
       "  __device__ void operator()({} sum, const Shape::Pixel& at, Index k) const {{\n"
       "    store(sum, {});\n  }}\n}};\n",
       d.type, coordinates_text(rank, "first + k", "at."));
+  // Of one group: `rest` is 0.
+  const bool is_split = !d.op.split.empty();
+  const std::string block = d.tiling.block(d.op.split) + "  const i64 group = rest;\n";
   text.text += fmt::format(
       "KERNEL($name, {threads})(In<{x}> x, In<{w}> w{x_zero}{w_zero}, i32 aligned{parameters}"
       "{extents}) {{\n"
       "  const Shape s = {made};\n"
-      "{block}  const i64 group = rest;\n"
+      "{block}"
       "  const conv::Input<{x}, {type}, Shape, {x_lanes}> input{{\n"
       "      x + group * s.channels * s.x_c, s, {x_zero_value}, (aligned & 1) != 0}};\n"
       "  const i64 first = group * s.columns;\n"
       "  const conv::Weights<{w}, {type}, Shape, Zeros, {w_lanes}> weights{{\n"
       "      w + first * s.w_k, s, {zeros}, (aligned & 2) != 0}};\n"
-      "  {function}(input, weights, Result{{s, {store}, first}}, row,"
-      " s.rows, column, s.columns, s.depth);\n}}\n",
+      "  {function}(input, weights, Result{{s, {store}, {first_stored}}}, row,"
+      " s.rows, column, {end}, s.depth);\n}}\n",
       fmt::arg("threads", d.tiling.threads),
       fmt::arg("x", type_text(d.request.inputs[0].type.dtype)),
       fmt::arg("w", type_text(d.request.inputs[1].type.dtype)),
       fmt::arg("x_zero", d.x_zero.parameter()), fmt::arg("w_zero", d.w_zero.parameter()),
       fmt::arg("parameters", d.store.parameters()), fmt::arg("extents", d.extents.parameters()),
-      fmt::arg("made", d.shape.construction()), fmt::arg("block", d.tiling.block()),
-      fmt::arg("function", d.tiling.function), fmt::arg("type", d.type),
-      fmt::arg("x_lanes", d.x_lanes), fmt::arg("x_zero_value", d.x_zero.value()),
-      fmt::arg("w_lanes", d.w_lanes), fmt::arg("zeros", weight_zeros(d.w_zero, d.extents, "first")),
+      fmt::arg("made", d.shape.construction()), fmt::arg("block", block),
+      fmt::arg("first_stored", is_split ? "-i64(part_begin)" : "first"),
+      fmt::arg("end", is_split ? "part_end" : "s.columns"), fmt::arg("function", d.tiling.function),
+      fmt::arg("type", d.type), fmt::arg("x_lanes", d.x_lanes),
+      fmt::arg("x_zero_value", d.x_zero.value()), fmt::arg("w_lanes", d.w_lanes),
+      fmt::arg("zeros", weight_zeros(d.w_zero, d.extents, "first")),
       fmt::arg("store", d.store.construction()));
   return text;
 }
@@ -131,7 +140,11 @@ void add_product(ShapeText& shape, Extents& extents, const Conv& op, const Reque
     decode += fmt::format("    at.{0} = rest % out_{0};\n    rest /= out_{0};\n", "zyx"[i]);
   }
   shape.number("rows", pixels);
-  shape.number("columns", fmt::format("{} / {}", extents.output_dim(0, 1), op.groups));
+  if (op.split.empty()) {
+    shape.number("columns", fmt::format("{} / {}", extents.output_dim(0, 1), op.groups));
+  } else {
+    shape.number("columns", std::accumulate(op.split.begin(), op.split.end(), int64_t{0}));
+  }
   shape.number("channels", extents.input_dim(1, 1));
   shape.number("depth", taps);
   shape.add(
@@ -149,7 +162,8 @@ Made make(const Conv& op, const Request& request, bool on_tensor_cores) {
   const std::string type = type_text(register_type(sum));
   Extents extents(request);
   AnchorParts parts;
-  parts.store = StoreText::make(request, sum, extents, why_not);
+  parts.store =
+      StoreText::make(request, sum, extents, why_not, std::max<size_t>(op.split.size(), 1));
   if (!parts.store) return refuse(std::move(why_not));
   const auto tiling = tiling_of(op, request, type, on_tensor_cores);
   if (!tiling) return refuse("a tactic that is none of this kernel's");
@@ -182,8 +196,8 @@ Made make(const Conv& op, const Request& request, bool on_tensor_cores) {
   const ZeroText x_zero(request, extents, 2, "x_zero", type);
   const ZeroText w_zero(request, extents, 3, "w_zero", type);
   parts.function = code_of(request.device)
-                       .add(text_of({request, type, extents, *parts.store, shape, x_zero, w_zero,
-                                     x_lanes, w_lanes, *tiling},
+                       .add(text_of({request, op, type, extents, *parts.store, shape, x_zero,
+                                     w_zero, x_lanes, w_lanes, *tiling},
                                     on_tensor_cores ? "conv_mma" : "conv_direct"));
   parts.inputs = {0, 1};
   if (x_zero.is_present()) parts.inputs.push_back(2);
@@ -191,9 +205,9 @@ Made make(const Conv& op, const Request& request, bool on_tensor_cores) {
   parts.sources = extents.sources();
   parts.tactic = tiling->tactic;
   parts.geometry = [rows = tiling->rows, columns = tiling->columns, threads = tiling->threads,
-                    bytes = tiling->shared_bytes, groups = op.groups](
+                    bytes = tiling->shared_bytes, groups = op.groups, split = op.split](
                        std::span<const TensorView>, std::span<const TensorView> outputs) {
-    const ProductSizes now = product_sizes(outputs[0].dims, groups);
+    const ProductSizes now = product_sizes(outputs[0].dims, groups, split);
     return blocks_of(block_count(now, rows, columns), threads, bytes);
   };
   return make_anchor(std::move(parts), request);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "anneal/graph/infer.h"
 #include "anneal/kernels/cuda/anchor_kernel.h"
@@ -38,6 +39,7 @@ SideRead side_read(const Request& request, size_t input, int line_axis, int dept
 // All that decides the text.
 struct Texts {
   const Request& request;
+  const MatMul& op;
   std::string type;  // of sums
   Extents& extents;
   const StoreText& store;
@@ -82,13 +84,14 @@ FunctionText text_of(const Texts& s, std::string_view family) {
       "  const {side_b} side_b{{b + ({offset_b}), ColumnsOfB{{s{zeros_b}}}, s.columns, s.depth,"
       " s.b_depth, (aligned & 2) != 0}};\n"
       "  {function}(side_a, side_b, {result}, row, s.rows, column,"
-      " s.columns, s.depth);\n}}\n",
+      " {end}, s.depth);\n}}\n",
       fmt::arg("threads", s.tiling.threads),
       fmt::arg("a", type_text(s.request.inputs[0].type.dtype)),
       fmt::arg("b", type_text(s.request.inputs[1].type.dtype)),
       fmt::arg("a_zero", s.a_zero.parameter()), fmt::arg("b_zero", s.b_zero.parameter()),
       fmt::arg("parameters", s.store.parameters()), fmt::arg("extents", s.extents.parameters()),
-      fmt::arg("made", s.shape.construction()), fmt::arg("block", s.tiling.block()),
+      fmt::arg("made", s.shape.construction()), fmt::arg("block", s.tiling.block(s.op.split)),
+      fmt::arg("end", s.op.split.empty() ? "s.columns" : "part_end"),
       fmt::arg("function", s.tiling.function), fmt::arg("batch", s.product.batch_coordinates()),
       fmt::arg("side_a", side_type(s, 0, "RowsOfA", s.a)),
       fmt::arg("side_b", side_type(s, 1, "ColumnsOfB", s.b)),
@@ -122,7 +125,8 @@ Made make(const MatMul& op, const Request& request, bool on_tensor_cores) {
   Extents extents(request);
   std::string why_not;
   AnchorParts parts;
-  parts.store = StoreText::make(request, sum, extents, why_not);
+  parts.store =
+      StoreText::make(request, sum, extents, why_not, std::max<size_t>(op.split.size(), 1));
   if (!parts.store) return refuse(std::move(why_not));
 
   const MatMulText product(op, request, extents);
@@ -136,13 +140,16 @@ Made make(const MatMul& op, const Request& request, bool on_tensor_cores) {
       on_tensor_cores ? 8 : std::min<int64_t>(16 / static_cast<int64_t>(size_of(a)), 4);
   const SideRead read_a =
       side_read(request, 0, product.a_row_axis, product.a_depth_axis, tiling->rows, most, a_zero);
+  // Vectors along the columns begin where an output's tiles do.
+  int64_t along_columns = tiling->columns, column = 0;
+  for (const int64_t part : op.split) along_columns = std::gcd(along_columns, column += part);
   const SideRead read_b = side_read(request, 1, product.b_column_axis, product.b_depth_axis,
-                                    tiling->columns, most, b_zero);
+                                    along_columns, most, b_zero);
   if (on_tensor_cores && (read_a.vectors.elements != 8 || read_b.vectors.elements != 8))
     return refuse("operands that cannot be read 16 bytes at once");
   parts.function = code_of(request.device)
-                       .add(text_of({request, type, extents, *parts.store, product, shape, a_zero,
-                                     b_zero, read_a, read_b, *tiling},
+                       .add(text_of({request, op, type, extents, *parts.store, product, shape,
+                                     a_zero, b_zero, read_a, read_b, *tiling},
                                     on_tensor_cores ? "matmul_mma" : "matmul_simt"));
   parts.inputs = {0, 1};
   if (a_zero.is_present()) parts.inputs.push_back(2);
@@ -151,9 +158,10 @@ Made make(const MatMul& op, const Request& request, bool on_tensor_cores) {
   parts.sources = extents.sources();
   parts.tactic = tiling->tactic;
   parts.geometry = [rows = tiling->rows, columns = tiling->columns, threads = tiling->threads,
-                    bytes = tiling->shared_bytes, joined = product.first_joined()](
-                       std::span<const TensorView>, std::span<const TensorView> outputs) {
-    const ProductSizes now = product_sizes(outputs[0].dims, joined);
+                    bytes = tiling->shared_bytes, joined = product.first_joined(),
+                    split = op.split](std::span<const TensorView>,
+                                      std::span<const TensorView> outputs) {
+    const ProductSizes now = product_sizes(outputs[0].dims, joined, split);
     return blocks_of(block_count(now, rows, columns), threads, bytes);
   };
   return make_anchor(std::move(parts), request);

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <numeric>
 
 namespace anneal::cuda {
 
 MatMulText::MatMulText(const MatMul& op, const Request& request, Extents& extents)
-    : request_(request), extents_(extents), rank_(request.outputs[0].type.shape.rank()) {
+    : request_(request),
+      split_(op.split),
+      extents_(extents),
+      rank_(request.outputs[0].type.shape.rank()) {
   const Shape &a = request.inputs[0].type.shape, &b = request.inputs[1].type.shape;
   a_row_axis = a.rank() - (op.transpose_a ? 1 : 2);
   a_depth_axis = a.rank() - (op.transpose_a ? 2 : 1);
@@ -25,7 +29,7 @@ ProductSizes MatMulText::sizes() const {
   Dims opt;
   for (const Size size : request_.outputs[0].type.shape)
     opt.push_back(request_.sizes.range(size).opt);
-  ProductSizes sizes = product_sizes(opt, first_joined_);
+  ProductSizes sizes = product_sizes(opt, first_joined_, split_);
   sizes.depth = request_.sizes.range(request_.inputs[0].type.shape[a_depth_axis]).opt;
   return sizes;
 }
@@ -37,11 +41,13 @@ bool MatMulText::rows_are_nearest() const {
   return std::abs(row.value()) < std::abs(column.value());
 }
 
-ProductSizes product_sizes(const Dims& y, int first_joined) {
+ProductSizes product_sizes(const Dims& y, int first_joined, const std::vector<int64_t>& split) {
   const int rank = y.rank();
   ProductSizes sizes{y[rank - 2], y[rank - 1], 0, 1};
   for (int axis = 0; axis < rank - 2; ++axis)
     (axis < first_joined ? sizes.batches : sizes.rows) *= y[axis];
+  sizes.split = split;
+  if (!split.empty()) sizes.columns = std::accumulate(split.begin(), split.end(), int64_t{0});
   return sizes;
 }
 
@@ -68,7 +74,11 @@ void MatMulText::add_numbers(ShapeText& shape) const {
     if (axis >= first_joined_) rows += " * " + size;
   }
   shape.number("rows", rows);
-  shape.number("columns", extents_.output_dim(0, rank_ - 1));
+  if (is_split()) {
+    shape.number("columns", std::accumulate(split_.begin(), split_.end(), int64_t{0}));
+  } else {
+    shape.number("columns", extents_.output_dim(0, rank_ - 1));
+  }
   shape.number("depth", extents_.input_dim(0, a_depth_axis));
   shape.number("a_row", extents_.input_stride(0, a_row_axis));
   shape.number("a_depth", extents_.input_stride(0, a_depth_axis));
@@ -114,18 +124,19 @@ std::string MatMulText::result_definition(std::string_view accumulator) const {
     coordinates += fmt::format("at.i{}, ", axis);
   const std::string_view m = decode.empty() ? "rest" : "rest % s.m";
   if (!decode.empty()) decode = "    rest /= s.m;\n" + decode;
+  if (is_split()) batch = "  i64 begin;\n" + batch;
   return fmt::format(
       "struct Result {{\n  using Index = Shape::Index;\n  const Shape& s;\n  Store store;\n{0}"
       "  struct At {{\n    i64 m;\n{1}  }};\n"
       "  __device__ At row(Index rest) const {{\n    At at{{}};\n    at.m = {2};\n{3}"
       "    return at;\n  }}\n"
       "  __device__ void operator()({4} sum, const At& at, Index column) const {{\n"
-      "    store(sum, {5}at.m, i64(column));\n  }}\n}};\n",
-      batch, own, m, decode, accumulator, coordinates);
+      "    store(sum, {5}at.m, i64(column){6});\n  }}\n}};\n",
+      batch, own, m, decode, accumulator, coordinates, is_split() ? " - begin" : "");
 }
 
 std::string MatMulText::result_construction(const std::string& store) const {
-  std::string text = "Result{s, " + store;
+  std::string text = "Result{s, " + store + (is_split() ? ", part_begin" : "");
   for (int axis = 0; axis < first_joined_; ++axis) text += fmt::format(", i{}", axis);
   return text + "}";
 }

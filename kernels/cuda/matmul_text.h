@@ -2,6 +2,7 @@
 // and a product of the batch begin.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "anneal/graph/ops.h"
 #include "anneal/kernels/cuda/extents.h"
@@ -33,16 +34,18 @@ class MatMulText {
   std::string row_offset() const;
   // "struct Result", which device/tile_product.h tells about, and what makes one of a Store.
   std::string result_definition(std::string_view accumulator) const;
+  bool is_split() const { return !split_.empty(); }
   std::string result_construction(const std::string& store) const;
 
  private:
   std::string leading_stride(char operand, int axis) const;
   const Request& request_;
+  const std::vector<int64_t>& split_;
   Extents& extents_;
   int rank_, first_joined_;
 };
 
-// Of an output with these dims; the depth is not told by it, and 0.
-ProductSizes product_sizes(const Dims& y, int first_joined);
+// Of an output with these dims, or the first of several; the depth is not told by it, and 0.
+ProductSizes product_sizes(const Dims& y, int first_joined, const std::vector<int64_t>& split);
 
 }  // namespace anneal::cuda

@@ -26,16 +26,43 @@ TilingText::TilingText(const MmaConfig& c)
       shared_bytes(c.stage_bytes()),
       tactic(tactic_of(c)) {}
 
-std::string TilingText::block() const {
-  return fmt::format(
+std::string TilingText::block(std::span<const int64_t> split) const {
+  const std::string row_of_block = fmt::format(
       "  const i64 row_blocks = s.rows > 0 ? (s.rows + {0} - 1) / {0} : 1;\n"
-      "  const i64 column_blocks = s.columns > 0 ? (s.columns + {1} - 1) / {1} : 1;\n"
-      "  i64 rest = blockIdx.x;\n"
-      "  const Shape::Index column = rest % column_blocks * {1};\n"
-      "  rest /= column_blocks;\n"
       "  const Shape::Index row = rest % row_blocks * {0};\n"
       "  rest /= row_blocks;\n",
-      rows, columns);
+      rows);
+  if (split.empty())
+    return fmt::format(
+        "  const i64 column_blocks = s.columns > 0 ? (s.columns + {0} - 1) / {0} : 1;\n"
+        "  i64 rest = blockIdx.x;\n"
+        "  const Shape::Index column = rest % column_blocks * {0};\n"
+        "  rest /= column_blocks;\n{1}",
+        columns, row_of_block);
+  // From the last part to the first: "block < 2 ? 0 : block < 5 ? 1 : 2".
+  std::string part, begin, end, first_block;
+  int64_t column = 0, block = 0;
+  const auto choose = [&](std::string& text, int64_t value, bool is_last) {
+    text += is_last ? fmt::format("{}", value) : fmt::format("block < {} ? {} : ", block, value);
+  };
+  for (size_t i = 0; i < split.size(); ++i) {
+    const bool is_last = i + 1 == split.size();
+    const int64_t from = block;
+    block += (split[i] + columns - 1) / columns;
+    choose(part, static_cast<int64_t>(i), is_last);
+    choose(begin, column, is_last);
+    choose(first_block, from, is_last);
+    column += split[i];
+    choose(end, column, is_last);
+  }
+  return fmt::format(
+      "  i64 rest = blockIdx.x;\n"
+      "  const i32 block = i32(rest % {0});\n"
+      "  rest /= {0};\n"
+      "  [[maybe_unused]] const i32 part = {1};\n"
+      "  const Shape::Index part_begin = {2}, part_end = {3};\n"
+      "  const Shape::Index column = part_begin + Shape::Index(block - ({4})) * {5};\n{6}",
+      block, part, begin, end, first_block, columns, row_of_block);
 }
 
 }  // namespace anneal::cuda

@@ -1,5 +1,7 @@
 // How a product is cut into tiles, in the text of its function: on CUDA cores or on tensor cores.
 #pragma once
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +23,9 @@ struct TilingText {
   std::vector<std::byte> tactic;
 
   // Statements that take blockIdx apart into `column`, `row` and `rest`, the product of the batch.
-  std::string block() const;
+  // split: columns of each output, or empty. Then `part` is the block's output, whose columns are
+  // [part_begin, part_end).
+  std::string block(std::span<const int64_t> split) const;
 };
 
 }  // namespace anneal::cuda

@@ -43,21 +43,23 @@ std::string offset_text(const Request& request, Extents& extents, OperandAt at, 
 // types (see accumulator() of graph/infer.h); empty if they do.
 std::string epilogue_mismatch(const Request& request, std::span<const DataType> accumulators);
 
-// What a kernel with one op output does with an accumulator: the layer's epilogue (or rounding to
-// the output's type), and the stores.
+// What a kernel does with an accumulator: the epilogue of its op output (or rounding to the
+// output's type), and the stores.
 class StoreText {
  public:
-  // nullopt, with a reason, if the epilogue does not take accumulators of this type or the op has
-  // several outputs. Asks `extents` for what it needs.
+  // nullopt, with a reason, if an epilogue does not take accumulators of this type or the op has
+  // another number of outputs. Asks `extents` for what it needs.
   static std::optional<StoreText> make(const Request& request, DataType accumulator,
-                                       Extents& extents, std::string& why_not);
+                                       Extents& extents, std::string& why_not,
+                                       size_t op_outputs = 1);
 
   // "struct Store { ...; __device__ void operator()(f32 a, i64 i0, i64 i1) const {...} };": stores
   // one accumulator at the op output's coordinates.
   const std::string& definition() const { return definition_; }
   // Of the kernel's own parameter list: ", In<f32> e2, Out<h16> y0"; then extents.parameters().
   const std::string& parameters() const { return parameters_; }
-  // An expression that makes a Store of those parameters: "Store{e2, y0, v0}".
+  // An expression that makes a Store of those parameters: "Store{e2, y0, v0}". Of several op
+  // outputs, `part` (i32) is which one accumulators belong to: "Store{y0, y1, v0, part}".
   const std::string& construction() const { return construction_; }
   // In the order of parameters().
   void add_arguments(Arguments& arguments, std::span<const TensorView> inputs,

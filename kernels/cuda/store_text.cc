@@ -61,34 +61,55 @@ std::string offset_text(const Request& request, Extents& extents, OperandAt at, 
 }
 
 std::optional<StoreText> StoreText::make(const Request& request, DataType accumulator,
-                                         Extents& extents, std::string& why_not) {
-  why_not = epilogue_mismatch(request, {&accumulator, 1});
+                                         Extents& extents, std::string& why_not,
+                                         size_t op_outputs) {
+  const std::vector<DataType> accumulators(op_outputs, accumulator);
+  why_not = epilogue_mismatch(request, accumulators);
   if (!why_not.empty()) return std::nullopt;
-  const bool plain = request.epilogues.empty() || request.epilogues[0].empty();
-
   StoreText store;
   // Without a program, inputs behind the op's are nobody's.
+  const bool plain = request.epilogues.empty() || (op_outputs == 1 && request.epilogues[0].empty());
   store.first_input_ = plain ? request.inputs.size() : static_cast<size_t>(request.op_input_count);
-  const Shape& shape = request.outputs[0].type.shape;
   const auto coordinate = [](int axis) { return fmt::format("i{}", axis); };
-  const auto place = [&](bool output, int index) {
-    return offset_text(request, extents, {output, index}, shape, coordinate);
+  int operand = request.op_input_count, output = 0;  // the next of an op output
+  const auto statements_of = [&](size_t part) {
+    const Shape& shape = request.outputs[static_cast<size_t>(output)].type.shape;
+    const auto place = [&](bool is_output, int index) {
+      return offset_text(request, extents, {is_output, index}, shape, coordinate);
+    };
+    const Program* program = plain ? nullptr : &request.epilogues[part];
+    std::string statements;
+    std::vector<std::string> results;
+    if (program == nullptr || program->empty()) {
+      results = {stored(request.outputs[static_cast<size_t>(output)].type.dtype, "a")};
+    } else {
+      const auto input = [&](int i) {
+        if (i == 0) return std::string("a");
+        const int at = operand + i - 1;
+        return loaded(request.inputs[static_cast<size_t>(at)].type.dtype,
+                      fmt::format("e{}[{}]", at, place(false, at)));
+      };
+      ProgramText text = text_of(*program, input, coordinate);
+      statements = std::move(text.statements);
+      results = std::move(text.results);
+      operand += static_cast<int>(program->inputs().size()) - 1;
+    }
+    for (const std::string& result : results) {
+      statements += fmt::format("y{}[{}] = {};\n", output, place(true, output), result);
+      ++output;
+    }
+    return statements;
   };
   std::string statements;
-  std::vector<std::string> results;
-  if (plain) {
-    results = {stored(request.outputs[0].type.dtype, "a")};
-  } else {
-    const auto input = [&](int i) {
-      if (i == 0) return std::string("a");
-      const int operand = request.op_input_count + i - 1;
-      return loaded(request.inputs[static_cast<size_t>(operand)].type.dtype,
-                    fmt::format("e{}[{}]", operand, place(false, operand)));
-    };
-    ProgramText program = text_of(request.epilogues[0], input, coordinate);
-    statements = std::move(program.statements);
-    results = std::move(program.results);
+  for (size_t part = 0; part < op_outputs; ++part) {
+    if (op_outputs == 1) {
+      statements = statements_of(part);
+    } else {
+      statements += fmt::format("{}if (part == {}) {{\n{}}}", part == 0 ? "" : " else ", part,
+                                statements_of(part));
+    }
   }
+
   std::string fields, names;
   const auto declare = [&](const char* memory, char letter, int index, DataType dtype) {
     const std::string declared =
@@ -99,18 +120,18 @@ std::optional<StoreText> StoreText::make(const Request& request, DataType accumu
   };
   for (int i = request.op_input_count; i < static_cast<int>(request.inputs.size()); ++i)
     declare("In", 'e', i, request.inputs[static_cast<size_t>(i)].type.dtype);
-  for (int i = 0; i < static_cast<int>(request.outputs.size()); ++i) {
-    statements +=
-        fmt::format("y{}[{}] = {};\n", i, place(true, i), results[static_cast<size_t>(i)]);
+  for (int i = 0; i < static_cast<int>(request.outputs.size()); ++i)
     declare("Out", 'y', i, request.outputs[static_cast<size_t>(i)].type.dtype);
-  }
   std::string coordinates;
-  for (int axis = 0; axis < shape.rank(); ++axis) coordinates += fmt::format(", i64 i{}", axis);
+  for (int axis = 0; axis < request.outputs[0].type.shape.rank(); ++axis)
+    coordinates += fmt::format(", i64 i{}", axis);
   for (size_t i = 0; i < extents.sources().size(); ++i) fields += fmt::format("i64 v{}; ", i);
+  if (op_outputs > 1) fields += "i32 part; ";
   store.definition_ =
       fmt::format("struct Store {{\n{}\n__device__ void operator()({} a{}) const {{\n{}}}\n}};\n",
                   fields, type_text(register_type(accumulator)), coordinates, statements);
-  store.construction_ = fmt::format("Store{{{}{}}}", names, extents.names());
+  store.construction_ =
+      fmt::format("Store{{{}{}{}}}", names, extents.names(), op_outputs > 1 ? ", part" : "");
   return store;
 }
 

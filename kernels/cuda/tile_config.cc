@@ -98,8 +98,15 @@ std::optional<TileConfig> tile_for(const ProductSizes& sizes, const DeviceSpec& 
   return std::nullopt;
 }
 
+int64_t column_blocks(const ProductSizes& sizes, int columns) {
+  if (sizes.split.empty()) return ceil_div(sizes.columns, columns);
+  int64_t blocks = 0;
+  for (const int64_t part : sizes.split) blocks += ceil_div(part, columns);
+  return blocks;
+}
+
 int64_t block_count(const ProductSizes& sizes, int rows, int columns) {
-  return ceil_div(sizes.rows, rows) * ceil_div(sizes.columns, columns) * sizes.batches;
+  return ceil_div(sizes.rows, rows) * column_blocks(sizes, columns) * sizes.batches;
 }
 
 }  // namespace anneal::cuda

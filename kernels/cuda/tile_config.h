@@ -23,6 +23,8 @@ struct TileConfig {
 struct ProductSizes {
   int64_t rows = 0, columns = 0, depth = 0, batches = 1;
   size_t accumulator_bytes = 4;
+  std::vector<int64_t> split =
+      {};  // columns of each output, if there are several: no tile has two's
 };
 
 std::span<const TileConfig> tile_configs();
@@ -36,6 +38,7 @@ std::optional<TileConfig> tile_for(const ProductSizes& sizes, const DeviceSpec& 
                                    std::span<const std::byte> tactic);
 
 // Tiles of so many rows and columns.
+int64_t column_blocks(const ProductSizes& sizes, int columns);
 int64_t block_count(const ProductSizes& sizes, int rows, int columns);
 
 }  // namespace anneal::cuda

@@ -75,6 +75,14 @@ TEST(AnchorConfigs, TilesComeBackFromTheirTactics) {
     EXPECT_EQ(mma_for({7, 7, 7}, spec, tactic_of(config)), config) << to_text(config);
 }
 
+TEST(AnchorConfigs, NoTileHasColumnsOfTwoOutputs) {
+  ProductSizes sizes{.rows = 65, .columns = 50, .depth = 7, .batches = 2};
+  EXPECT_EQ(block_count(sizes, 64, 32), 2 * 2 * 2);
+  sizes.split = {33, 1, 16};
+  EXPECT_EQ(column_blocks(sizes, 32), 2 + 1 + 1);
+  EXPECT_EQ(block_count(sizes, 64, 32), 2 * 4 * 2);
+}
+
 TEST(AnchorConfigs, DamagedTacticsAreNone) {
   const DeviceSpec& spec = *find_spec(90);
   const ProductSizes product{7, 7, 7};

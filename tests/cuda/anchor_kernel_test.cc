@@ -34,9 +34,11 @@ class AnchorKernels : public ::testing::Test {
     for (size_t i = 0; i < ways.size(); ++i) {
       const auto wanted =
           run_layer(*reference_entry(cpu_backend(), ways[i].op.index()), runs[i].layer, *cpu_);
-      const Tensor got = run(runs[i]);
-      const auto problem = difference(got, wanted.outputs[0], default_tolerance(got.dtype()));
-      EXPECT_FALSE(problem) << ways[i].name << ": " << *problem;
+      for (size_t k = 0; k < runs[i].outputs.size(); ++k) {
+        const Tensor got = run(runs[i], k);
+        const auto problem = difference(got, wanted.outputs[k], default_tolerance(got.dtype()));
+        EXPECT_FALSE(problem) << ways[i].name << ", output " << k << ": " << *problem;
+      }
     }
   }
 
@@ -44,8 +46,7 @@ class AnchorKernels : public ::testing::Test {
   struct Run {
     TestLayer layer;
     std::vector<std::unique_ptr<Buffer>> buffers;
-    std::vector<TensorView> inputs;
-    TensorView output;
+    std::vector<TensorView> inputs, outputs;
     std::unique_ptr<Kernel> kernel;
   };
 
@@ -79,18 +80,20 @@ class AnchorKernels : public ::testing::Test {
     }
     run.layer.op_input_count = static_cast<int>(way.inputs.size());
     SizeTable sizes;
-    const Type type = infer_with(run.layer, own_types(run.layer), sizes)[0].type;
-    const Dims dims = dims_of(type.shape);
-    run.layer.outputs = {type};
-    run.layer.output_dims = {dims};
-    run.output = place(run, type.dtype, dims, row_major_strides(dims), 0);
-    const Operand output{.type = type, .strides = shape_of(run.output.strides)};
+    std::vector<Operand> results;
+    for (const Fact& fact : infer_with(run.layer, own_types(run.layer), sizes)) {
+      const Dims dims = dims_of(fact.type.shape);
+      run.layer.outputs.push_back(fact.type);
+      run.layer.output_dims.push_back(dims);
+      run.outputs.push_back(place(run, fact.type.dtype, dims, row_major_strides(dims), 0));
+      results.push_back({.type = fact.type, .strides = shape_of(run.outputs.back().strides)});
+    }
     Made made = find_kernel(cuda_backend(), way.kernel)
                     ->make({way.op,
                             {},
                             run.layer.op_input_count,
                             operands,
-                            {&output, 1},
+                            results,
                             sizes,
                             *device_,
                             way.tactic});
@@ -118,13 +121,14 @@ class AnchorKernels : public ::testing::Test {
     }
   }
 
-  Tensor run(const Run& run) {
+  Tensor run(const Run& run, size_t output) {
     const auto stream = device_->make_stream();
-    const auto prepared = run.kernel->prepare(run.inputs, {&run.output, 1}, 1);
+    const auto prepared = run.kernel->prepare(run.inputs, run.outputs, 1);
     Team team(1);
-    run.kernel->launch({run.inputs, {&run.output, 1}, prepared.get(), nullptr, *stream, team});
-    auto result = Tensor::allocate(run.output.dtype, run.output.dims);
-    device_->copy(result.data.data(), run.output.data, result.data.size(), *stream);
+    run.kernel->launch({run.inputs, run.outputs, prepared.get(), nullptr, *stream, team});
+    const TensorView& from = run.outputs[output];
+    auto result = Tensor::allocate(from.dtype, from.dims);
+    device_->copy(result.data.data(), from.data, result.data.size(), *stream);
     stream->wait();
     return result.tensor;
   }
@@ -152,6 +156,12 @@ TEST_F(AnchorKernels, EveryTile) {
     ways.push_back(
         {"conv, " + name, "cuda.conv.direct", conv(1, 1), {"f32[1,8,7,5]", "f32[19,8,3,3]"}, true});
     ways.back().tactic = tactic;
+    // Outputs that end within a tile, and vectors of columns that begin where they do.
+    ways.push_back({"split, " + name,
+                    "cuda.matmul.simt",
+                    MatMul{false, false, {34, 2, 100}},
+                    {"f32[37,44]", "f32[44,136]"}});
+    ways.back().tactic = tactic;
     if (tile.thread_rows * tile.thread_columns > 16) continue;
     ways.push_back({"f64, " + name, "cuda.matmul.simt", MatMul{}, {"f64[37,44]", "f64[44,36]"}});
     ways.back().tactic = tactic;
@@ -171,6 +181,11 @@ TEST_F(AnchorKernels, EveryTileOfTensorCores) {
     };
     add("", "cuda.matmul.mma", MatMul{}, {"f16[37,200]", "f16[200,136]"});
     add("transposed, ", "cuda.matmul.mma", MatMul{true, true}, {"bf16[72,136]", "bf16[37,72]"});
+    add("split, ", "cuda.matmul.mma", MatMul{false, false, {72, 8, 56}},
+        {"f16[37,72]", "f16[72,136]"});
+    Conv split = conv(1, 0);
+    split.split = {19, 1, 13};
+    add("conv, split, ", "cuda.conv.mma", split, {"f16[1,64,7,5]", "f16[33,64,1,1]"}, true);
     add("conv, ", "cuda.conv.mma", conv(1, 1), {"f16[1,64,7,5]", "f16[19,64,3,3]"}, true);
     add("conv 1x1, ", "cuda.conv.mma", conv(2, 0), {"f16[1,40,9,7]", "f16[33,40,1,1]"}, true);
   }
