@@ -17,5 +17,7 @@ bool fuse_normalize(Graph& graph, PassRun& run);
 bool fuse_pointwise(Graph& graph, PassRun& run);
 bool fuse_epilogue(Graph& graph, PassRun& run);
 bool fold_scale(Graph& graph, PassRun& run);
+bool drop_rounding(Graph& graph, PassRun& run);
+bool name_activations(Graph& graph, PassRun& run);
 
 }  // namespace anneal

@@ -28,6 +28,9 @@ constexpr Pass kPipeline[] = {
     {"fuse_epilogue", "elementwise layers join the layer before them", kExact, fuse_epilogue},
     {"fold_scale", "constant factors of what a layer gives or takes go into its weights", kInexact,
      fold_scale},
+    {"drop_rounding", "16-bit roundings between joined operations go", kInexact, drop_rounding},
+    {"name_activations", "activation functions take their shortest spelling", kInexact,
+     name_activations},
 };
 
 }  // namespace

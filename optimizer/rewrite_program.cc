@@ -59,12 +59,16 @@ Program rewrite_program(const Program& program, Replacement replacement) {
 }
 
 Program without_half_rounding(const Program& program) {
+  return without_half_rounding(program, [](size_t) { return true; });
+}
+
+Program without_half_rounding(const Program& program, FunctionRef<bool(size_t reg)> may_drop) {
   const auto code = program.code();
   return rewrite_program(
       program, [&](ProgramBuilder&, size_t reg, std::span<const Reg> regs) -> std::optional<Reg> {
         const auto dtype = static_cast<DataType>(code[reg].immediate);
         if (code[reg].opcode != Opcode::kRound ||
-            (dtype != DataType::kF16 && dtype != DataType::kBF16))
+            (dtype != DataType::kF16 && dtype != DataType::kBF16) || !may_drop(reg))
           return std::nullopt;
         const Reg from = regs[code[reg].operands[0]];
         // A cast of f64 that rounds at once keeps being one.
@@ -72,12 +76,28 @@ Program without_half_rounding(const Program& program) {
       });
 }
 
-std::vector<int> use_counts(const Program& program) {
-  std::vector<int> uses(program.code().size());
-  for (const Instruction& one : program.code())
-    for (int i = 0; i < operand_count(one.opcode); ++i) ++uses[one.operands[i]];
-  for (const Program::Result& result : program.results()) ++uses[result.reg];
-  return uses;
+bool rewrite_programs(Graph& graph, LayerId id, FunctionRef<Program(const Program&)> rewrite) {
+  const Layer& layer = graph.layer(id);
+  NewLayer added{.name = layer.name,
+                 .op = layer.op,
+                 .inputs = layer.inputs,
+                 .epilogues = layer.epilogues,
+                 .op_input_count = layer.op_input_count,
+                 .origins = layer.origins};
+  bool changed = false;
+  const auto apply = [&](Program& program) {
+    if (program.empty()) return;
+    Program other = rewrite(program);
+    changed = changed || !(other == program);
+    program = std::move(other);
+  };
+  if (auto* pointwise = std::get_if<Pointwise>(&added.op)) apply(pointwise->program);
+  for (Program& epilogue : added.epilogues) apply(epilogue);
+  if (!changed) return false;
+  for (const ValueId output : layer.outputs)
+    added.output_types.push_back(graph.value(output).type());
+  graph.replace_layer(id, graph.add(std::move(added)));
+  return true;
 }
 
 Program drop_unused_inputs(const Program& program, std::vector<ValueId>& inputs, size_t fixed) {

@@ -26,9 +26,12 @@ Program rewrite_program(const Program& program, FunctionRef<DataType(DataType)> 
 
 // Without the roundings to f16 and bf16, but for those of the results.
 Program without_half_rounding(const Program& program);
+// Where `may_drop` says so of the register.
+Program without_half_rounding(const Program& program, FunctionRef<bool(size_t reg)> may_drop);
 
-// How often each register is an operand or a result.
-std::vector<int> use_counts(const Program& program);
+// Puts a layer with other programs, Pointwise or epilogues, in the place of the layer if `rewrite`
+// changes any. REQUIRES: it keeps the types of inputs and results.
+bool rewrite_programs(Graph& graph, LayerId id, FunctionRef<Program(const Program&)> rewrite);
 
 // Without the inputs that no instruction reads, in the program and the list of values beside it;
 // the first `fixed` of them stay. REQUIRES: inputs.size() == program.inputs().size()
