@@ -237,7 +237,7 @@ class Fold {
 };
 
 bool fold(Graph& graph, LayerId id, PassRun& run) {
-  if (graph.layer(id).epilogues.size() > 1) return false;
+  if (op_output_count(graph.layer(id)) != 1) return false;
   const auto layout = channel_weights(graph, id);
   if (!layout) return false;
   Fold fold(graph, id, run, *layout);

@@ -25,13 +25,17 @@ bool is_any(const Op& op) {
   return (std::holds_alternative<T>(op) || ...);
 }
 
-bool takes_epilogue(const Graph& graph, const Layer& layer) {
-  if (layer.epilogues.size() > 1) return false;
+// What only moves elements is asked to take an epilogue where targets can be asked: some have no
+// program in their copies. Not what may be a view, which costs nothing as it is.
+bool takes_epilogue(const Graph& graph, const Layer& layer, bool targets_answer) {
+  if (op_output_count(layer) != 1) return false;
   if (is_any<Conv, ConvTranspose, MatMul>(layer.op)) return true;
   const DataType dtype = graph.value(layer.outputs[0]).type().dtype;
   if (!is_float(dtype) || dtype == DataType::kF64) return false;
-  if (const auto* pool = std::get_if<Pool>(&layer.op)) return !pool->with_indices;
-  return is_any<Softmax, Normalize, Reduce, Resize>(layer.op);
+  if (is_any<Gather, GatherElements, GatherND, Pad, Tile, Cumulative, GridSample, RoiAlign>(
+          layer.op))
+    return targets_answer;
+  return is_any<Pool, Softmax, Normalize, Reduce, Resize>(layer.op);
 }
 
 struct Host {
@@ -40,9 +44,10 @@ struct Host {
 };
 
 // Whether the layer can take the elementwise one that reads its output.
-std::optional<Host> host_of(const Graph& graph, ValueId read, LayerId by) {
+std::optional<Host> host_of(const Graph& graph, ValueId read, LayerId by, bool targets_answer) {
   const LayerId id = producer(graph, read);
-  if (id == LayerId::kNone || !takes_epilogue(graph, graph.layer(id))) return std::nullopt;
+  if (id == LayerId::kNone || !takes_epilogue(graph, graph.layer(id), targets_answer))
+    return std::nullopt;
   const Shape& shape = graph.value(graph.layer(by).outputs[0]).type().shape;
   if (graph.value(read).type().shape != shape) return std::nullopt;
   Host host{id, outputs_kept(graph, id, by)};
@@ -51,10 +56,10 @@ std::optional<Host> host_of(const Graph& graph, ValueId read, LayerId by) {
 }
 
 // The best of them; kNone as its id if there is none.
-Host choose_host(const Graph& graph, LayerId by) {
+Host choose_host(const Graph& graph, LayerId by, bool targets_answer) {
   std::vector<Host> hosts;
   for (const ValueId input : graph.layer(by).inputs) {
-    auto host = host_of(graph, input, by);
+    auto host = host_of(graph, input, by, targets_answer);
     if (!host || std::any_of(hosts.begin(), hosts.end(),
                              [&](const Host& other) { return other.id == host->id; }))
       continue;
@@ -75,7 +80,7 @@ Host choose_host(const Graph& graph, LayerId by) {
 bool fuse(Graph& graph, LayerId id, PassRun& run) {
   const auto* pointwise = op_as<Pointwise>(graph, id);
   if (!pointwise || !graph.layer(id).epilogues.empty()) return false;
-  const Host host = choose_host(graph, id);
+  const Host host = choose_host(graph, id, static_cast<bool>(run.options.ask_targets));
   if (host.id == LayerId::kNone) return false;
 
   const Layer &anchor = graph.layer(host.id), &layer = graph.layer(id);
@@ -95,7 +100,7 @@ bool fuse(Graph& graph, LayerId id, PassRun& run) {
                  .origins = anchor.origins};
   added.inputs.insert(added.inputs.end(), joined->inputs.begin() + 1, joined->inputs.end());
   added.origins.insert(added.origins.end(), layer.origins.begin(), layer.origins.end());
-  if (const std::string why_not = run.ask_targets(graph, added); !why_not.empty()) {
+  if (const std::string why_not = why_not_joined(graph, run, host.id, added); !why_not.empty()) {
     run.refused(anchor.name, fmt::format("not joined with \"{}\": {}", layer.name, why_not));
     return false;
   }

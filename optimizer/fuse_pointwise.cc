@@ -95,7 +95,7 @@ bool join(Graph& graph, LayerId first, LayerId second, std::span<const ValueId> 
                  .inputs = std::move(joined->inputs),
                  .origins = a.origins};
   added.origins.insert(added.origins.end(), b.origins.begin(), b.origins.end());
-  if (const std::string why_not = run.ask_targets(graph, added); !why_not.empty()) {
+  if (const std::string why_not = why_not_joined(graph, run, second, added); !why_not.empty()) {
     run.refused(b.name, fmt::format("not joined with \"{}\": {}", a.name, why_not));
     return false;
   }

@@ -81,6 +81,19 @@ std::vector<ValueId> outputs_kept(const Graph& graph, LayerId layer, LayerId rea
   return kept;
 }
 
+std::string why_not_joined(const Graph& graph, const PassRun& run, LayerId id,
+                           const NewLayer& joined) {
+  std::string why_not = run.ask_targets(graph, joined);
+  if (why_not.empty()) return why_not;
+  const Layer& layer = graph.layer(id);
+  const NewLayer now{.name = layer.name,
+                     .op = layer.op,
+                     .inputs = layer.inputs,
+                     .epilogues = layer.epilogues,
+                     .op_input_count = layer.op_input_count};
+  return run.ask_targets(graph, now).empty() ? why_not : std::string();
+}
+
 void take_over(Graph& graph, std::span<const ValueId> values, LayerId by) {
   check(values.size() == graph.layer(by).outputs.size(), "an output for each value");
   for (size_t i = 0; i < values.size(); ++i) {

@@ -2,9 +2,10 @@
 #pragma once
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
-#include "anneal/graph/graph.h"
+#include "anneal/optimizer/pass.h"
 
 namespace anneal {
 
@@ -33,6 +34,11 @@ std::vector<ValueId> epilogue_inputs(const Layer& layer);
 
 // Those of a layer's outputs that somebody other than `reader` reads, or that the graph gives.
 std::vector<ValueId> outputs_kept(const Graph& graph, LayerId layer, LayerId reader);
+
+// Why a target would run `joined` on no kernel of its own, though it has one for layer `id` as it
+// is; empty if none would.
+std::string why_not_joined(const Graph& graph, const PassRun& run, LayerId id,
+                           const NewLayer& joined);
 
 // The outputs of `by` take the place of values, in order.
 void take_over(Graph& graph, std::span<const ValueId> values, LayerId by);

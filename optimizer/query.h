@@ -9,6 +9,10 @@ const T* op_as(const Graph& graph, LayerId id) {
   return id == LayerId::kNone ? nullptr : std::get_if<T>(&graph.layer(id).op);
 }
 inline LayerId producer(const Graph& graph, ValueId value) { return graph.value(value).producer; }
+// How many results the op gives, before epilogues.
+inline size_t op_output_count(const Layer& layer) {
+  return layer.epilogues.empty() ? layer.outputs.size() : layer.epilogues.size();
+}
 // The only layer that reads the value, however often; kNone if there is none, are several, or it is
 // a graph output.
 LayerId sole_user(const Graph& graph, ValueId value);

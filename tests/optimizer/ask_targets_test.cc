@@ -1,0 +1,66 @@
+// What targets say of a joined layer decides whether it is made.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "anneal/graph/text.h"
+#include "anneal/optimizer/passes.h"
+
+namespace anneal {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::string_view kGraph = R"txt(
+graph g(x: f32[5,6], i: i64[3], w: f32[6,4])
+  a = Gather(x, i)
+  b = Pointwise(a) program="(f32)->(f32) exp($0)"
+  c = MatMul(b, w)
+  d = Pointwise(c) program="(f32)->(f32) tanh($0)"
+  return d
+)txt";
+
+std::vector<PassRecord> run(Graph& graph, AskTargets ask) {
+  PassOptions options;
+  options.only = {"fuse_epilogue"};
+  options.ask_targets = std::move(ask);
+  return run_pipeline(graph, default_pipeline(), options);
+}
+
+bool has_epilogue(const NewLayer& layer) { return !layer.epilogues.empty(); }
+
+TEST(AskTargets, UnaskedOnlyWhatComputesTakesAnEpilogue) {
+  Graph graph = parse_graph(kGraph);
+  run(graph, {});
+  EXPECT_EQ(graph.layer_count(), 3u);
+}
+
+TEST(AskTargets, WelcomeOnesAreJoined) {
+  Graph graph = parse_graph(kGraph);
+  run(graph, [](const Graph&, const NewLayer&) { return std::string(); });
+  EXPECT_EQ(graph.layer_count(), 2u);
+}
+
+TEST(AskTargets, ARefusalIsRecordedWithItsReason) {
+  Graph graph = parse_graph(kGraph);
+  const auto records = run(graph, [](const Graph&, const NewLayer& layer) {
+    return std::holds_alternative<Gather>(layer.op) && has_epilogue(layer) ? "cpu: an epilogue"
+                                                                           : std::string();
+  });
+  EXPECT_EQ(graph.layer_count(), 3u);
+  bool told = false;
+  for (const PassRecord& record : records)
+    if (record.subject == "a" && record.refused) {
+      told = true;
+      EXPECT_THAT(record.text, HasSubstr("not joined with \"b\": cpu: an epilogue"));
+    }
+  EXPECT_TRUE(told);
+}
+
+TEST(AskTargets, WhatHasNoKernelAnywayIsJoined) {
+  Graph graph = parse_graph(kGraph);
+  run(graph, [](const Graph&, const NewLayer&) { return std::string("no kernel at all"); });
+  EXPECT_EQ(graph.layer_count(), 2u);
+}
+
+}  // namespace
+}  // namespace anneal
