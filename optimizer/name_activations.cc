@@ -23,7 +23,8 @@ namespace anneal {
 namespace {
 
 constexpr size_t kMaxInstructions = 128;
-constexpr double kTolerance = 3e-6;  // of 1 + |x|
+constexpr double kTolerance = 3e-6;  // of |x|
+constexpr double kAtZero = 5e-7;
 const double kTanhScale = 2 * std::sqrt(2 / std::numbers::pi);
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
@@ -88,9 +89,11 @@ constexpr Activation kActivations[] = {
      }},
 };
 
-// Where functions are asked: dense where they bend, and far out.
+// Where functions are asked: dense where they bend, near 0, and far out, where what is clamped
+// differs.
 std::vector<float> points() {
-  std::vector<float> all = {-40, -20, 0, 20, 40};
+  std::vector<float> all = {-40, -20, -1e-3F, 0, 1e-3F, 20, 40};
+  for (const float far : {80.0F, 300.0F, 7e4F, 1e10F, 1e30F}) all.insert(all.end(), {far, -far});
   for (int i = -48; i <= 48; ++i) all.push_back(static_cast<float>(i) * 0.21F);
   return all;
 }
@@ -119,7 +122,7 @@ bool follows(const std::vector<float>& at, const std::vector<Scalar>& values,
   for (size_t i = 0; i < at.size(); ++i) {
     const double want = wanted(static_cast<double>(at[i]));
     const double got = static_cast<double>(values[i].as<float>());
-    if (!(std::abs(want - got) <= kTolerance * (1 + std::abs(static_cast<double>(at[i])))))
+    if (!(std::abs(want - got) <= kAtZero + kTolerance * std::abs(static_cast<double>(at[i]))))
       return false;
   }
   return true;
