@@ -23,9 +23,10 @@ struct ArityOf {
   Arity operator()(const ConvTranspose&) const { return {2, 2}; }
   Arity operator()(const MatMul&) const { return {2, 4}; }
   Arity operator()(const Pool&) const { return {1, 1}; }
-  Arity operator()(const Softmax&) const { return {1, 1}; }
+  Arity operator()(const Attention& op) const { return {3, op.score.empty() ? 3 : kMany}; }
+  Arity operator()(const Softmax& op) const { return {1, op.map.empty() ? 1 : kMany}; }
   Arity operator()(const Normalize&) const { return {1, 1}; }
-  Arity operator()(const Reduce&) const { return {2, 2}; }
+  Arity operator()(const Reduce& op) const { return {2, op.map.empty() ? 2 : kMany}; }
   Arity operator()(const ArgReduce&) const { return {1, 1}; }
   Arity operator()(const Cumulative&) const { return {2, 2}; }
   Arity operator()(const TopK&) const { return {2, 2}; }

@@ -206,10 +206,45 @@ Facts infer(const Pool& op, const InferInputs& inputs) {
   return facts;
 }
 
-Facts infer(const Softmax& op, const InferInputs& inputs) {
+Facts infer(const Attention& op, const InferInputs& inputs) {
+  SizeTable& sizes = inputs.sizes();
   rules::require_float(inputs, 0);
-  rules::require_axis(op.axis, inputs.shape(0).rank());
-  return {rules::make_fact(inputs.dtype(0), inputs.shape(0))};
+  const Shape &q = inputs.shape(0), &k = inputs.shape(1), &v = inputs.shape(2);
+  for (int i = 0; i < 3; ++i) {
+    rules::require_dtype(inputs, i, inputs.dtype(0));
+    if (inputs.shape(i).rank() != 4)
+      refuse(fmt::format("input {} has rank {}, not 4", i, inputs.shape(i).rank()));
+  }
+  const Size batch =
+      rules::agree(rules::agree(q[0], k[0], sizes, "batches"), v[0], sizes, "batches");
+  const Size groups = rules::agree(k[1], v[1], sizes, "heads of k and v"), heads = q[1];
+  if (groups.known() && heads.known() &&
+      (groups.value() == 0 ? heads.value() != 0 : heads.value() % groups.value() != 0))
+    refuse(fmt::format("{} heads of q for {} of k", heads.value(), groups.value()));
+  rules::agree(q[3], k[3], sizes, "inner sizes of q and k");
+  const Size keys = rules::agree(k[2], v[2], sizes, "numbers of keys and values");
+  if (!op.score.empty()) {
+    const DataType scores = accumulator(inputs.dtype(0));
+    if (op.score.results().size() != 1 || !is_float(op.score.results()[0].dtype) ||
+        accumulator(op.score.results()[0].dtype) != scores)
+      refuse(fmt::format("a score that is not one result to be accumulated in {}", name(scores)));
+    const Fact products{{scores, {batch, heads, q[2], keys}, Container::kTensor}, std::nullopt};
+    std::vector<InferInput> taken{{&products, nullptr}};
+    for (const InferInput& further : inputs.all().subspan(3)) taken.push_back(further);
+    with_context([] { return "score"; },
+                 [&] {
+                   return rules::apply_program(op.score, products.type.shape,
+                                               InferInputs(taken, sizes));
+                 });
+  }
+  return {rules::make_fact(inputs.dtype(0), {batch, heads, q[2], v[3]})};
+}
+
+Facts infer(const Softmax& op, const InferInputs& inputs) {
+  const Type x = rules::apply_map(op.map, inputs, 1).type;
+  if (!is_float(x.dtype)) refuse(fmt::format("input 0 is {}, not a float type", name(x.dtype)));
+  rules::require_axis(op.axis, x.shape.rank());
+  return {rules::make_fact(x.dtype, x.shape)};
 }
 
 Facts infer(const Normalize& op, const InferInputs& inputs) {

@@ -373,6 +373,20 @@ Facts apply_program(const Program& program, const Shape& shape, const InferInput
   return facts;
 }
 
+Fact apply_map(const Program& map, const InferInputs& inputs, int further) {
+  if (map.empty()) return make_fact(inputs.dtype(0), inputs.shape(0), inputs.elements(0));
+  if (map.results().size() != 1) refuse(fmt::format("a map with {} results", map.results().size()));
+  std::vector<InferInput> taken{inputs.all()[0]};
+  Shape shape = inputs.shape(0);
+  for (int i = further; i < inputs.count(); ++i) {
+    taken.push_back(inputs.all()[static_cast<size_t>(i)]);
+    shape = broadcast(shape, inputs.shape(i), inputs.sizes());
+  }
+  return with_context(
+      [] { return "map"; },
+      [&] { return apply_program(map, shape, InferInputs(taken, inputs.sizes()))[0]; });
+}
+
 }  // namespace rules
 
 Facts infer(const Pointwise& op, const InferInputs& inputs) {

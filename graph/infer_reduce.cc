@@ -36,11 +36,11 @@ Size combine(ReduceKind kind, Size a, Size b, DataType dtype, SizeTable& sizes) 
   return fits ? result : Size::unknown();
 }
 
-Elements reduced_elements(const Reduce& op, const InferInputs& inputs,
+Elements reduced_elements(const Reduce& op, const Fact& reduced, SizeTable& sizes,
                           const std::vector<bool>& chosen) {
-  const Elements elements = inputs.elements(0);
-  const Shape& x = inputs.shape(0);
-  const DataType dtype = inputs.dtype(0);
+  const Elements& elements = reduced.elements;
+  const Shape& x = reduced.type.shape;
+  const DataType dtype = reduced.type.dtype;
   if (!elements || elements->empty() || !known(x) || is_float(dtype) ||
       op.kind == ReduceKind::kMean)
     return std::nullopt;
@@ -56,19 +56,20 @@ Elements reduced_elements(const Reduce& op, const InferInputs& inputs,
   rules::move_elements(elements, x, [&](const Dims& at) {
     std::optional<Size>& result = results[static_cast<size_t>(rules::flat_index(at, strides))];
     const Size element = (*elements)[next];
-    result = result ? combine(op.kind, *result, element, dtype, inputs.sizes()) : element;
+    result = result ? combine(op.kind, *result, element, dtype, sizes) : element;
     return next++;
   });
-  std::vector<Size> sizes;
-  sizes.reserve(results.size());
-  for (const auto& result : results) sizes.push_back(result.value_or(Size::unknown()));
-  return sizes;
+  std::vector<Size> contents;
+  contents.reserve(results.size());
+  for (const auto& result : results) contents.push_back(result.value_or(Size::unknown()));
+  return contents;
 }
 
 }  // namespace
 
 Facts infer(const Reduce& op, const InferInputs& inputs) {
-  const Type& x = inputs.type(0);
+  const Fact reduced = rules::apply_map(op.map, inputs, 2);
+  const Type& x = reduced.type;
   const bool extreme = op.kind == ReduceKind::kMax || op.kind == ReduceKind::kMin;
   if (x.dtype == DataType::kString || (!extreme && !accumulates(x.dtype)))
     refuse(fmt::format("a reduction of {}", name(x.dtype)));
@@ -78,9 +79,9 @@ Facts infer(const Reduce& op, const InferInputs& inputs) {
   Shape shape;
   if (!axes) {
     if (op.keepdims) return {rules::make_fact(x.dtype, Shape::filled(rank, Size::unknown()))};
-    const int reduced = rules::list_length(inputs, 1, "axes");
-    if (reduced > rank) refuse(fmt::format("{} axes of a tensor of rank {}", reduced, rank));
-    return {rules::make_fact(x.dtype, Shape::filled(rank - reduced, Size::unknown()))};
+    const int count = rules::list_length(inputs, 1, "axes");
+    if (count > rank) refuse(fmt::format("{} axes of a tensor of rank {}", count, rank));
+    return {rules::make_fact(x.dtype, Shape::filled(rank - count, Size::unknown()))};
   }
   const std::vector<bool> chosen = rules::resolve_axes(*axes, rank);
   for (int axis = 0; axis < rank; ++axis) {
@@ -90,7 +91,7 @@ Facts infer(const Reduce& op, const InferInputs& inputs) {
       shape.push_back(1);
     }
   }
-  return {rules::make_fact(x.dtype, shape, reduced_elements(op, inputs, chosen))};
+  return {rules::make_fact(x.dtype, shape, reduced_elements(op, reduced, inputs.sizes(), chosen))};
 }
 
 Facts infer(const ArgReduce& op, const InferInputs& inputs) {
@@ -138,6 +139,7 @@ Facts infer(const Cumulative& op, const InferInputs& inputs) {
 Facts infer(const TopK& op, const InferInputs& inputs) {
   const Type& x = inputs.type(0);
   if (!rules::is_numeric(x.dtype)) refuse(fmt::format("the largest of {}", name(x.dtype)));
+  if (op.of != TopKOf::kValues) rules::require_float(inputs, 0);
   const int axis = rules::require_axis(op.axis, x.shape.rank());
   rules::require_dtype(inputs, 1, DataType::kI64);
   rules::require_scalar(inputs, 1, "k");

@@ -32,6 +32,11 @@ struct EnumNames<CumulativeKind> {
   static constexpr std::string_view names[] = {"sum", "prod"};
 };
 template <>
+struct EnumNames<TopKOf> {
+  static constexpr auto last = TopKOf::kLogSoftmax;
+  static constexpr std::string_view names[] = {"values", "softmax", "log_softmax"};
+};
+template <>
 struct EnumNames<PadMode> {
   static constexpr auto last = PadMode::kWrap;
   static constexpr std::string_view names[] = {"constant", "reflect", "edge", "wrap"};

@@ -19,6 +19,7 @@ namespace anneal {
 enum class PoolKind : uint8_t { kMax, kAverage, kLp };
 enum class ReduceKind : uint8_t { kSum, kMean, kMax, kMin, kProd };
 enum class CumulativeKind : uint8_t { kSum, kProd };
+enum class TopKOf : uint8_t { kValues, kSoftmax, kLogSoftmax };
 enum class PadMode : uint8_t { kConstant, kReflect, kEdge, kWrap };
 enum class ScatterReduction : uint8_t { kNone, kAdd, kMul, kMax, kMin };
 enum class ResizeMode : uint8_t { kNearest, kLinear, kCubic };
@@ -115,11 +116,27 @@ struct Pool {
   bool operator==(const Pool&) const = default;
 };
 
-// inputs: x
+// inputs: q[B,H,L,D], k[B,G,S,D], v[B,G,S,E], [further inputs of score]. output: y[B,H,L,E], which
+// is softmax(score(q k^T, further...)) v, the softmax over S. H is a multiple of G: head h of q
+// goes with head h / (H / G) of k and v. score: of one result; its input 0 is the accumulator of q
+// k^T, further inputs broadcast to [B,H,L,S], whose axes index() counts; empty: the scores as they
+// are. A row that sees nothing, whose scores are all -inf, gives NaN, or 0 if hidden_is_zero.
+// Weights are not rounded to 16 bits before they meet v.
+struct Attention {
+  Program score{};
+  bool hidden_is_zero = false;
+  static void fields(auto& op, auto&& f) {
+    f("score", op.score), f("hidden_is_zero", op.hidden_is_zero);
+  }
+  bool operator==(const Attention&) const = default;
+};
+
+// inputs: x, [further inputs of map]. Of map(x, further...) as in Reduce.
 struct Softmax {
   int64_t axis = 0;
   bool log = false;
-  static void fields(auto& op, auto&& f) { f("axis", op.axis), f("log", op.log); }
+  Program map{};
+  static void fields(auto& op, auto&& f) { f("axis", op.axis), f("log", op.log), f("map", op.map); }
   bool operator==(const Softmax&) const = default;
 };
 
@@ -135,11 +152,17 @@ struct Normalize {
   bool operator==(const Normalize&) const = default;
 };
 
-// inputs: x, axes. An empty list of axes reduces none. kMax and kMin of bool are any and all.
+// inputs: x, axes, [further inputs of map]. An empty list of axes reduces none. kMax and kMin of
+// bool are any and all. map: a program of one result that is applied to x and the further inputs,
+// which broadcast against each other, before anything is reduced; axes and index() count in the
+// shape that they have together, and its result's type is the one reduced. Empty: x itself.
 struct Reduce {
   ReduceKind kind = ReduceKind::kSum;
   bool keepdims = true;
-  static void fields(auto& op, auto&& f) { f("kind", op.kind), f("keepdims", op.keepdims); }
+  Program map{};
+  static void fields(auto& op, auto&& f) {
+    f("kind", op.kind), f("keepdims", op.keepdims), f("map", op.map);
+  }
   bool operator==(const Reduce&) const = default;
 };
 
@@ -166,12 +189,14 @@ struct Cumulative {
   bool operator==(const Cumulative&) const = default;
 };
 
-// inputs: x, k[1]. outputs: values, indices (i64). Of equals the lower index comes first.
+// inputs: x, k[1]. outputs: values, indices (i64). Of equals the lower index comes first. of: what
+// the values are, of x or of its softmax along the axis; x alone decides their order.
 struct TopK {
   int64_t axis = 0;
   bool largest = true, sorted = true;
+  TopKOf of = TopKOf::kValues;
   static void fields(auto& op, auto&& f) {
-    f("axis", op.axis), f("largest", op.largest), f("sorted", op.sorted);
+    f("axis", op.axis), f("largest", op.largest), f("sorted", op.sorted), f("of", op.of);
   }
   bool operator==(const TopK&) const = default;
 };
@@ -463,6 +488,7 @@ struct Scan {
   X(ConvTranspose)            \
   X(MatMul)                   \
   X(Pool)                     \
+  X(Attention)                \
   X(Softmax)                  \
   X(Normalize)                \
   X(Reduce)                   \

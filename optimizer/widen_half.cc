@@ -32,6 +32,19 @@ Program widened(const Program& program) {
       });
 }
 
+// Those that an op holds: of a Pointwise, or applied to what the op reads.
+void widen_programs(Op& op) {
+  std::visit(
+      []<class T>(T& known) {
+        if constexpr (!std::is_same_v<T, std::monostate>)
+          T::fields(known, [](const char*, auto& value) {
+            if constexpr (std::is_same_v<std::decay_t<decltype(value)>, Program>)
+              value = widened(value);
+          });
+      },
+      op);
+}
+
 Program conversion(DataType from, DataType to) {
   ProgramBuilder builder;
   return builder.finish(builder.input(0, from), to);
@@ -117,8 +130,7 @@ class Widener {
                    .inputs = {},
                    .op_input_count = layer.op_input_count,
                    .origins = layer.origins};
-    if (auto* pointwise = std::get_if<Pointwise>(&added.op))
-      pointwise->program = anneal::widened(pointwise->program);
+    widen_programs(added.op);
     for (const ValueId input : layer.inputs) added.inputs.push_back(wide(input));
     for (const Program& program : layer.epilogues)
       added.epilogues.push_back(anneal::widened(program));

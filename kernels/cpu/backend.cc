@@ -15,6 +15,7 @@ constexpr KernelFamily kReferences[] = {
     cpu::reference_pointwise_entries,    //
     cpu::reference_conv_entries,         //
     cpu::reference_matmul_entries,       //
+    cpu::reference_attention_entries,    //
     cpu::reference_pool_entries,         //
     cpu::reference_norm_entries,         //
     cpu::reference_reduce_entries,       //

@@ -30,6 +30,7 @@ std::span<const KernelEntry> index_tuple_entries();
 std::span<const KernelEntry> reference_pointwise_entries();
 std::span<const KernelEntry> reference_conv_entries();
 std::span<const KernelEntry> reference_matmul_entries();
+std::span<const KernelEntry> reference_attention_entries();
 std::span<const KernelEntry> reference_pool_entries();
 std::span<const KernelEntry> reference_norm_entries();
 std::span<const KernelEntry> reference_reduce_entries();

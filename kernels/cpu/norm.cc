@@ -236,6 +236,7 @@ Made make(const Recipe& recipe, const Request& request) {
 }
 
 Made make_softmax(const Softmax& op, const Request& request) {
+  if (!op.map.empty()) return refuse("a map");
   Recipe recipe;
   recipe.softmax = true;
   recipe.log = op.log;

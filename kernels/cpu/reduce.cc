@@ -135,6 +135,7 @@ class FoldingReduce final : public Kernel {
 };
 
 Made make_folding(const Reduce& op, const Request& request) {
+  if (!op.map.empty()) return refuse("a map");
   const Type& x = request.inputs[0].type;
   if (x.dtype != DataType::kF32 && x.dtype != DataType::kF16 && x.dtype != DataType::kBF16)
     return refuse("only f32, f16 and bf16");

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "anneal/kernels/cpu/entries.h"
-#include "anneal/kernels/cpu/reference.h"
+#include "anneal/kernels/cpu/reference_map.h"
 
 namespace anneal::cpu {
 namespace {
@@ -13,8 +13,9 @@ namespace {
 // body(group, offsets): for each group of elements that belong together; group walks (x, y)
 // offsets that add to `offsets`.
 template <class Body>
-void for_groups(const ReferenceArgs& args, const std::array<bool, kMaxRank>& reduced, Body body) {
-  const TensorView &x = args.inputs[0], &y = args.results[0];
+void for_groups(const ReferenceArgs& args, const TensorView& x,
+                const std::array<bool, kMaxRank>& reduced, Body body) {
+  const TensorView& y = args.results[0];
   const auto split = split_axes<2>(y.dims, {x.strides, y.strides}, reduced);
   const int64_t grain = kGrain / (split.reduced.count() + 1) + 1;
   args.team.for_ranges(split.kept.count(), grain, [&](int64_t begin, int64_t end) {
@@ -22,14 +23,22 @@ void for_groups(const ReferenceArgs& args, const std::array<bool, kMaxRank>& red
   });
 }
 
+size_t softmax_scratch(const Softmax& op, std::span<const TensorView> inputs,
+                       std::span<const TensorView>) {
+  return op.map.empty() ? 0 : mapped_bytes(op.map, mapped_dims(inputs, 1), inputs.size());
+}
+
 void softmax(const Softmax& op, const ReferenceArgs& args) {
   std::array<bool, kMaxRank> reduced{};
   reduced[op.axis] = true;
-  const std::byte* x = args.inputs[0].data;
-  visit_float(args.inputs[0].dtype, [&]<class E>(E) {
+  const TensorView of = op.map.empty() ? args.inputs[0]
+                                       : mapped(op.map, mapped_dims(args.inputs, 1), args.inputs[0],
+                                                args.inputs.subspan(1), args.scratch, args.team);
+  const std::byte* x = of.data;
+  visit_float(of.dtype, [&]<class E>(E) {
     using Acc = typename E::Acc;
     const Result<Acc> out(args.results[0]);
-    for_groups(args, reduced, [&](const Walk<2>& group, const auto& base) {
+    for_groups(args, of, reduced, [&](const Walk<2>& group, const auto& base) {
       double maximum = -std::numeric_limits<double>::infinity(), sum = 0;
       group.for_elements([&](const auto& at) {
         maximum = std::max<double>(maximum, E::load(x, base[0] + at[0]));
@@ -53,7 +62,7 @@ void normalize(const Normalize& op, const ReferenceArgs& args) {
   visit_float(args.inputs[0].dtype, [&]<class E>(E) {
     using Acc = typename E::Acc;
     const Result<Acc> out(args.results[0]);
-    for_groups(args, reduced, [&](const Walk<2>& group, const auto& base) {
+    for_groups(args, args.inputs[0], reduced, [&](const Walk<2>& group, const auto& base) {
       const auto elements = static_cast<double>(group.count());
       double mean = 0, variance = 0;
       if (op.subtract_mean) {
@@ -74,7 +83,7 @@ void normalize(const Normalize& op, const ReferenceArgs& args) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    reference<Softmax, softmax>("cpu.softmax.reference"),
+    reference<Softmax, softmax, softmax_scratch>("cpu.softmax.reference"),
     reference<Normalize, normalize>("cpu.normalize.reference"),
 };
 

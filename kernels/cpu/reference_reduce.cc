@@ -2,10 +2,11 @@
 // once. A maximum or minimum of elements with a NaN among them is NaN.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 
 #include "anneal/kernels/cpu/entries.h"
-#include "anneal/kernels/cpu/reference.h"
+#include "anneal/kernels/cpu/reference_map.h"
 
 namespace anneal::cpu {
 namespace {
@@ -81,8 +82,16 @@ typename E::Acc reduce_group(ReduceKind kind, const Walk<1>& group, const std::b
   return kind == ReduceKind::kMean ? mean<Acc>(result, group.count()) : static_cast<Acc>(result);
 }
 
+size_t reduce_scratch(const Reduce& op, std::span<const TensorView> inputs,
+                      std::span<const TensorView>) {
+  return op.map.empty() ? 0 : mapped_bytes(op.map, mapped_dims(inputs, 2), inputs.size());
+}
+
 void reduce(const Reduce& op, const ReferenceArgs& args) {
-  const TensorView &x = args.inputs[0], &y = args.results[0];
+  const TensorView x = op.map.empty() ? args.inputs[0]
+                                      : mapped(op.map, mapped_dims(args.inputs, 2), args.inputs[0],
+                                               args.inputs.subspan(2), args.scratch, args.team);
+  const TensorView& y = args.results[0];
   const int rank = x.dims.rank();
   const TensorView axes = args.has(1) ? args.inputs[1] : TensorView{};
   Axes reduced{};
@@ -168,6 +177,23 @@ size_t top_k_scratch(const TopK& op, std::span<const TensorView> inputs,
   return static_cast<size_t>(inputs[0].dims[static_cast<int>(op.axis)]) * sizeof(int64_t);
 }
 
+// What softmax makes of an element of a line.
+class LineSoftmax {
+ public:
+  template <class Value>
+  LineSoftmax(int64_t size, const Value& value) {
+    for (int64_t i = 0; i < size; ++i) most_ = std::max<double>(most_, value(i));
+    for (int64_t i = 0; i < size; ++i) sum_ += std::exp(static_cast<double>(value(i)) - most_);
+  }
+  double operator()(double value, bool log) const {
+    const double shifted = value - most_;
+    return log ? shifted - std::log(sum_) : std::exp(shifted) / sum_;
+  }
+
+ private:
+  double most_ = -std::numeric_limits<double>::infinity(), sum_ = 0;
+};
+
 // One line after the other, by a sort of its positions; NaN counts as larger than everything.
 void top_k(const TopK& op, const ReferenceArgs& args) {
   const TensorView &x = args.inputs[0], &values = args.results[0], &indices = args.results[1];
@@ -177,7 +203,8 @@ void top_k(const TopK& op, const ReferenceArgs& args) {
   const auto outer = lines(x, axis, values.strides, indices.strides);
   auto* order = reinterpret_cast<int64_t*>(args.scratch);
   visit_dtype(x.dtype, [&]<class E>(E) {
-    const Result<typename E::Acc> out(values);
+    using Acc = typename E::Acc;
+    const Result<Acc> out(values);
     outer.for_elements([&](const auto& at) {
       const auto value = [&](int64_t i) { return E::load(x.data, at[0] + i * step); };
       const auto before = [&](int64_t i, int64_t j) {
@@ -189,8 +216,12 @@ void top_k(const TopK& op, const ReferenceArgs& args) {
       };
       for (int64_t i = 0; i < size; ++i) order[i] = i;
       std::partial_sort(order, order + k, order + size, before);
+      const LineSoftmax softmax(op.of == TopKOf::kValues ? 0 : size, value);
+      const bool log = op.of == TopKOf::kLogSoftmax;
       for (int64_t i = 0; i < k; ++i) {
-        out.put(at[1] + i * values.strides[axis], value(order[i]));
+        const Acc picked = value(order[i]);
+        out.put(at[1] + i * values.strides[axis],
+                op.of == TopKOf::kValues ? picked : static_cast<Acc>(softmax(picked, log)));
         indices.as<int64_t>()[at[2] + i * indices.strides[axis]] = order[i];
       }
     });
@@ -198,7 +229,7 @@ void top_k(const TopK& op, const ReferenceArgs& args) {
 }
 
 constexpr KernelEntry kEntries[] = {
-    reference<Reduce, reduce>("cpu.reduce.reference"),
+    reference<Reduce, reduce, reduce_scratch>("cpu.reduce.reference"),
     reference<ArgReduce, arg_reduce>("cpu.arg_reduce.reference"),
     reference<Cumulative, cumulative>("cpu.cumulative.reference"),
     reference<TopK, top_k, top_k_scratch>("cpu.topk.reference"),

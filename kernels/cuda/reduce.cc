@@ -45,6 +45,7 @@ std::string result_text(ReduceKind kind, DataType dtype) {
 }
 
 Made make_reduce(const Reduce& op, const Request& original) {
+  if (!op.map.empty()) return refuse("a map");
   const DataType dtype = original.inputs[0].type.dtype;
   const bool extreme = op.kind == ReduceKind::kMax || op.kind == ReduceKind::kMin;
   if (dtype == DataType::kBool && !extreme) return refuse("a sum or product of bool");

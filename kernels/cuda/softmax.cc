@@ -56,6 +56,7 @@ std::string kept_text(const Softmax& op, const Rows& rows, const Request& reques
 }
 
 Made make_softmax(const Softmax& op, const Request& original) {
+  if (!op.map.empty()) return refuse("a map");
   const DataType dtype = original.inputs[0].type.dtype;
   std::vector<bool> in_row(static_cast<size_t>(original.inputs[0].type.shape.rank()));
   in_row[static_cast<size_t>(op.axis)] = true;

@@ -160,11 +160,47 @@ TEST(Infer, NormalizationAndSoftmax) {
       {"Softmax axis=2", {"f32[N,3]"}, "error: axis 2 of a tensor of rank 2"},
       {"Softmax axis=-1", {"f32[N,3]"}, "error: axis -1"},
       {"Softmax", {"i32[3]"}, "error: not a float type"},
+      {"Softmax axis=1 map=\"(f32,f32)->(f16) round_f16(add($0,$1))\"",
+       {"f32[N,1]", "f32[3]"},
+       "f16[N,3]"},
+      {"Softmax map=\"(f32)->(i32) i32($0)\"", {"f32[3]"}, "error: is i32, not a float type"},
+      {"Softmax map=\"(f32)->(f32,f32) $0, neg($0)\"", {"f32[3]"}, "error: a map with 2 results"},
+      {"Softmax", {"f32[3]", "f32[3]"}, "error: 2 inputs for Softmax"},
       {"Normalize axes=[1,2]", {"f16[N,3,4]"}, "f16[N,3,4]"},
       {"Normalize axes=[2,1]", {"f16[N,3,4]"}, "error: not ascending"},
       {"Normalize axes=[1,1]", {"f16[N,3,4]"}, "error: not ascending"},
       {"Normalize axes=[3]", {"f16[N,3,4]"}, "error: axis 3"},
       {"Normalize", {"f16[N,3,4]"}, "error: no axes"},
+  });
+}
+
+TEST(Infer, Attention) {
+  const std::string mask = "Attention score=\"(f32,f32)->(f32) add($0,$1)\"";
+  check_cases({
+      {"Attention", {"f32[N,8,L,64]", "f32[N,8,S,64]", "f32[N,8,S,32]"}, "f32[N,8,L,32]"},
+      {"Attention", {"f16[N,H,L,64]", "f16[2,G,S,64]", "f16[N,G,9,64]"}, "f16[2,H,L,64]"},
+      {"Attention", {"f32[1,8,L,64]", "f32[1,2,S,64]", "f32[1,2,S,64]"}, "f32[1,8,L,64]"},
+      {"Attention",
+       {"f32[1,8,3,64]", "f32[1,3,S,64]", "f32[1,3,S,64]"},
+       "error: 8 heads of q for 3"},
+      {"Attention",
+       {"f32[1,8,3,64]", "f32[1,0,S,64]", "f32[1,0,S,64]"},
+       "error: 8 heads of q for 0"},
+      {"Attention", {"f32[1,8,3,64]", "f32[1,8,5,32]", "f32[1,8,5,64]"}, "error: inner sizes"},
+      {"Attention", {"f32[1,8,3,64]", "f32[1,8,5,64]", "f32[1,8,6,64]"}, "error: numbers of keys"},
+      {"Attention", {"f32[1,8,3,64]", "f32[1,8,5,64]", "f16[1,8,5,64]"}, "error: input 2 is f16"},
+      {"Attention", {"f32[8,3,64]", "f32[8,5,64]", "f32[8,5,64]"}, "error: input 0 has rank 3"},
+      {"Attention", {"i32[1,1,3,4]", "i32[1,1,3,4]", "i32[1,1,3,4]"}, "error: not a float type"},
+      {mask, {"f16[1,8,3,64]", "f16[1,8,5,64]", "f16[1,8,5,64]", "f32[3,5]"}, "f16[1,8,3,64]"},
+      {mask,
+       {"f32[1,8,3,64]", "f32[1,8,5,64]", "f32[1,8,5,64]"},
+       "error: 1 inputs for a program of 2"},
+      {mask,
+       {"f32[1,8,3,64]", "f32[1,8,5,64]", "f32[1,8,5,64]", "f32[4,5]"},
+       "error: input 1 of shape [4,5] does not broadcast"},
+      {"Attention score=\"(f32)->(i32) i32($0)\"",
+       {"f32[1,8,3,64]", "f32[1,8,5,64]", "f32[1,8,5,64]"},
+       "error: a score that is not one result"},
   });
 }
 
@@ -230,6 +266,11 @@ TEST(Infer, Reductions) {
       {"Reduce kind=max", {"bool[2,3]", "i64{0}"}, "bool[1,3]"},
       {"Reduce keepdims=false", {"f32[N,3]", "i64[K]"}, "error: the rank depends on it"},
       {"Reduce", {"f32[N,3]", "i64{2}"}, "error: axis 2"},
+      {"Reduce map=\"(f32,f32)->(i32) i32(mul($0,$1))\"",
+       {"f32[N,1]", "i64{1}", "f32[2,1,3]"},
+       "i32[2,1,3]"},
+      {"Reduce map=\"(f32,f32)->(f32) mul($0,$1)\"", {"f32[3]", "i64{0}"}, "error: of 2"},
+      {"Reduce", {"f32[3]", "i64{0}", "f32[3]"}, "error: 3 inputs for Reduce"},
       {"Reduce", {"f32[N,3]", "i64{1,-1}"}, "error: given twice"},
       {"Reduce", {"f32[N,3]", "i32{1}"}, "error: input 1 is i32, not i64"},
       {"Reduce", {"bool[2]", "i64{0}"}, "error: a reduction of bool"},
@@ -251,6 +292,8 @@ TEST(Infer, Reductions) {
       {"TopK axis=1", {"f32[N,10]", "i64{-1}"}, "error: a negative k"},
       {"TopK axis=1", {"f32[N,10]", "i64{5,5}"}, "error: no scalar"},
       {"TopK axis=2", {"f32[N,10]", "i64{5}"}, "error: axis 2"},
+      {"TopK axis=1 of=softmax", {"f16[N,10]", "i64{5}"}, "f16[N,5]; i64[N,5]"},
+      {"TopK axis=1 of=softmax", {"i32[N,10]", "i64{5}"}, "error: not a float type"},
   });
 }
 
