@@ -51,6 +51,10 @@ constexpr std::string_view kLayers[] = {
     "x: f32[1,64,112,112]|y = Pool(x) kernel=[3,3] strides=[2,2] pads_begin=[0,0] pads_end=[0,0] "
     "dilations=[1,1]",
     "x: f32[12,128,128]|y = Softmax(x) axis=2",
+    "q: f32[1,12,128,64], k: f32[1,12,128,64], v: f32[1,12,128,64], m: f32[1,1,1,128]|"
+    "y = Attention(q, k, v, m) score=\"(f32,f32)->(f32) add(mul($0,0.125f32),$1)\"",
+    "q: f32[1,3,197,64], k: f32[1,3,197,64], v: f32[1,3,197,64]|"
+    "y = Attention(q, k, v) score=\"(f32)->(f32) mul($0,0.125f32)\"",
     "x: f32[128,768]|y = Normalize(x) axes=[1]",
     "x: f32[1,1280,7,7]|y = Reduce(x, i64{2, 3}) kind=mean",
     "x: f32[1,64,56,56]|y = Pointwise(x) program=\"(f32)->(f32) mul($0,sigmoid($0))\"",

@@ -38,6 +38,7 @@ constexpr KernelFamily kFast[] = {
     cpu::onednn_matmul_entries,          //
     cpu::onednn_pool_entries,            //
     cpu::packed_matmul_entries,          //
+    cpu::packed_attention_entries,       //
     cpu::direct_conv_entries,            //
     cpu::nhwc_conv_entries,              //
     cpu::phased_conv_transpose_entries,  //

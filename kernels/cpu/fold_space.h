@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "anneal/core/parallel.h"
 #include "anneal/core/tensor.h"
 #include "anneal/kernels/cpu/fold.h"
 #include "anneal/kernels/cpu/tape_space.h"
@@ -32,10 +33,20 @@ class FoldSpace {
   const Dims& kept_axes() const { return kept_axes_; }
   const Dims& folded_axes() const { return folded_axes_; }
 
+  // How far apart the rows of a block of columns are that is not read from memory.
+  int64_t column_pitch() const { return std::min(columns_, kColumns); }
+
+  // Makes a block of elements that are nowhere in memory: rows numbered through the axes that stay,
+  // then the folded ones; columns along the column axis, or else the last folded one. Rows are
+  // column_pitch() apart, or else last_size().
+  using Make =
+      FunctionRef<void(int64_t row, int64_t rows, int64_t column, int64_t columns, float* to)>;
   struct Source {
     const TensorView& x;
     LoadBlock load;
-    float* buffer;  // of kBlock
+    float* buffer;               // of kBlock
+    const Make* make = nullptr;  // in place of x
+    mutable int64_t held = -1;   // the block that is in the buffer, if it is a whole group
   };
   // f(x, rows, columns, first): blocks of a group without a column axis, dense; `first` is the
   // number of their first element. A block has several rows only if it has all columns.
@@ -46,6 +57,11 @@ class FoldSpace {
   void for_columns(const Source& source, int64_t group, int64_t column, int64_t count, F f) const;
 
  private:
+  template <class F>
+  void make_rows(const Source& source, int64_t group, F f) const;
+  template <class F>
+  void make_columns(const Source& source, int64_t group, int64_t column, int64_t count, F f) const;
+
   struct Walked {
     Dims dims, strides;
     int64_t offset(int64_t number) const {
@@ -74,8 +90,43 @@ class FoldSpace {
 };
 
 template <class F>
+void FoldSpace::make_rows(const Source& source, int64_t group, F f) const {
+  const int64_t width = last_size(), rows = group_size_ / width, first = group * rows;
+  if (group_size_ <= kBlock) {
+    if (source.held != group) (*source.make)(first, rows, 0, width, source.buffer);
+    source.held = group;
+    return f(static_cast<const float*>(source.buffer), rows, width, int64_t{0});
+  }
+  const int64_t row_step = std::max<int64_t>(kBlock / width, 1), step = std::min(width, kBlock);
+  for (int64_t row = 0; row < rows; row += row_step) {
+    for (int64_t column = 0; column < width; column += step) {
+      const int64_t height = std::min(row_step, rows - row),
+                    length = std::min(step, width - column);
+      (*source.make)(first + row, height, column, length, source.buffer);
+      f(static_cast<const float*>(source.buffer), height, length, row * width + column);
+    }
+  }
+}
+
+template <class F>
+void FoldSpace::make_columns(const Source& source, int64_t group, int64_t column, int64_t count,
+                             F f) const {
+  const int64_t pitch = column_pitch();
+  const int64_t row_step = std::min({group_size_, kRows, kBlock / pitch});
+  const int64_t number = group * columns_ + column;
+  for (int64_t row = 0; row < group_size_; row += row_step) {
+    const int64_t rows = std::min(row_step, group_size_ - row);
+    if (source.held != number)
+      (*source.make)(group * group_size_ + row, rows, column, count, source.buffer);
+    if (rows == group_size_) source.held = number;
+    f(FoldBlock{source.buffer, pitch, rows, count}, row);
+  }
+}
+
+template <class F>
 void FoldSpace::for_rows(const Source& source, int64_t group, F f) const {
   if (group_size_ == 0) return;
+  if (source.make != nullptr) return make_rows(source, group, f);
   const int64_t base = kept_.offset(group);
   const int64_t width = folded_.size(0), height = folded_.size(1);
   const int64_t column_step = std::min(width, kBlock);
@@ -106,6 +157,7 @@ template <class F>
 void FoldSpace::for_columns(const Source& source, int64_t group, int64_t column, int64_t count,
                             F f) const {
   if (group_size_ == 0) return;
+  if (source.make != nullptr) return make_columns(source, group, column, count, f);
   const int64_t base = kept_.offset(group) + column;
   const int64_t height = folded_.size(0), row_stride = folded_.stride(0);
   const int64_t row_step = std::min({height, kRows, kBlock / count});

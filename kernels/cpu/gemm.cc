@@ -33,9 +33,43 @@ void for_k(const PackSource& source, F f) {
   }
 }
 
+// out[k * pitch + column] = in[column * step + k], by squares.
+void transpose_columns(const float* in, int64_t step, int64_t columns, int64_t depth, float* out,
+                       int64_t pitch) {
+  using Vector = float __attribute__((vector_size(16), aligned(4), may_alias));
+  const auto at = [](auto* p) { return reinterpret_cast<const Vector*>(p); };
+  int64_t column = 0;
+  for (; column + 4 <= columns; column += 4, in += 4 * step, out += 4) {
+    int64_t k = 0;
+    for (; k + 4 <= depth; k += 4) {
+      const Vector a = *at(in + k), b = *at(in + step + k), c = *at(in + 2 * step + k),
+                   d = *at(in + 3 * step + k);
+      const Vector ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+      const Vector ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+      const Vector cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+      const Vector cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+      const Vector rows[4] = {__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5),
+                              __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+                              __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
+                              __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
+      for (int64_t row = 0; row < 4; ++row)
+        *reinterpret_cast<Vector*>(out + (k + row) * pitch) = rows[row];
+    }
+    for (; k < depth; ++k)
+      for (int64_t i = 0; i < 4; ++i) out[k * pitch + i] = in[i * step + k];
+  }
+  for (; column < columns; ++column, in += step, ++out)
+    for (int64_t k = 0; k < depth; ++k) out[k * pitch] = in[k];
+}
+
 void pack_f32(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
               std::byte* to) {
   const int64_t step = source.column_stride;
+  if (source.dtype == DataType::kF32 && step != 1 && source.k_dims.rank() == 1 &&
+      source.k_strides[0] == 1)
+    return transpose_columns(reinterpret_cast<const float*>(source.data) + first * step, step,
+                             width, source.k_dims[0], reinterpret_cast<float*>(to),
+                             layout.tile_columns);
   for_k(source, [&](int64_t k, int64_t offset) {
     auto* out = reinterpret_cast<float*>(to) + k * layout.tile_columns;
     offset += first * step;

@@ -4,7 +4,7 @@
 #include "anneal/kernels/cpu/device.h"
 #include "anneal/kernels/cpu/entries.h"
 #include "anneal/kernels/cpu/epilogue.h"
-#include "anneal/kernels/cpu/fold_space.h"
+#include "anneal/kernels/cpu/fold_map.h"
 #include "anneal/kernels/cpu/workspace.h"
 
 namespace anneal::cpu {
@@ -13,6 +13,7 @@ namespace {
 struct PreparedNorm final : Prepared {
   TapeSpace space;
   FoldSpace fold;
+  FoldMap::Space map;
   int64_t column_blocks = 1;
   int64_t batch = 1;  // groups of one item
 };
@@ -39,10 +40,12 @@ struct Recipe {
 
 class NormKernel final : public Kernel {
  public:
-  NormKernel(const Recipe& recipe, const Request& request, Epilogue epilogue)
+  NormKernel(const Recipe& recipe, const Request& request, std::optional<FoldMap> map,
+             Epilogue epilogue)
       : recipe_(recipe),
         loops_(fold_loops(isa_of(request.device))),
         load_(load_block(isa_of(request.device))),
+        map_(std::move(map)),
         epilogue_(std::move(epilogue)) {}
 
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
@@ -50,7 +53,8 @@ class NormKernel final : public Kernel {
                                     int threads) const override {
     auto made = std::make_unique<PreparedNorm>();
     PreparedNorm& p = *made;
-    p.fold = FoldSpace(inputs[0], recipe_.axes);
+    if (map_) p.map = map_->space(inputs, recipe_.axes);
+    p.fold = FoldSpace(map_ ? p.map.whole : inputs[0], recipe_.axes);
     TapeSpace::Axes axes{p.fold.kept_axes(), p.fold.column_axis()};
     Dims folded = p.fold.folded_axes();
     for (int i = 0; i < folded.rank(); ++i) {
@@ -70,27 +74,47 @@ class NormKernel final : public Kernel {
   }
 
   void launch(const LaunchArgs& args) const override {
-    const auto& p = static_cast<const PreparedNorm&>(*args.prepared);
+    auto& p = static_cast<PreparedNorm&>(*args.prepared);
+    if (map_) map_->aim(p.map, args.inputs);
     if (p.space.rows() * p.space.columns() == 0) return;
     WorkspaceParts parts(args.workspace, part_bytes());
     const int64_t grain = 1 + FoldSpace::kBlock / (p.fold.group_size() + 1);
     if (p.fold.column_axis() >= 0) {
       args.team.for_ranges(p.fold.groups() * p.column_blocks, 1, [&](int64_t begin, int64_t end) {
         const WorkspaceParts::Part part(parts);
-        for (int64_t i = begin; i < end; ++i)
-          columns(p, args, i / p.column_blocks, i % p.column_blocks, part.data());
+        with_source(p, args, part.data(), [&](const FoldSpace::Source& source) {
+          for (int64_t i = begin; i < end; ++i)
+            columns(p, args, i / p.column_blocks, i % p.column_blocks, part.data(), source);
+        });
       });
       return;
     }
     args.team.for_ranges(p.fold.groups(), grain, [&](int64_t begin, int64_t end) {
       const WorkspaceParts::Part part(parts);
-      for (int64_t group = begin; group < end; group += p.batch)
-        rows(p, args, group, std::min(group + p.batch, end), part.data());
+      with_source(p, args, part.data(), [&](const FoldSpace::Source& source) {
+        for (int64_t group = begin; group < end; group += p.batch)
+          rows(p, args, group, std::min(group + p.batch, end), part.data(), source);
+      });
     });
   }
 
  private:
-  size_t part_bytes() const { return align_up(sizeof(Memory)) + epilogue_.scratch_bytes(); }
+  size_t part_bytes() const {
+    return align_up(sizeof(Memory)) +
+           std::max(epilogue_.scratch_bytes(), map_ ? map_->scratch_bytes() : 0);
+  }
+  // Runs body(source) with what is folded.
+  template <class Body>
+  void with_source(const PreparedNorm& p, const LaunchArgs& args, std::byte* part,
+                   Body body) const {
+    float* const buffer = reinterpret_cast<Memory*>(part)->input;
+    if (!map_) return body(FoldSpace::Source{args.inputs[0], load_, buffer});
+    const auto run = [&](int64_t row, int64_t rows, int64_t column, int64_t columns, float* to) {
+      map_->run(p.map, row, rows, column, columns, to, tape_scratch(part));
+    };
+    const FoldSpace::Make make(run);
+    body(FoldSpace::Source{p.map.whole, load_, buffer, &make});
+  }
   std::byte* tape_scratch(std::byte* part) const { return part + align_up(sizeof(Memory)); }
 
   struct Numbers {
@@ -132,9 +156,8 @@ class NormKernel final : public Kernel {
   }
 
   void rows(const PreparedNorm& p, const LaunchArgs& args, int64_t first, int64_t end,
-            std::byte* part) const {
+            std::byte* part, const FoldSpace::Source& source) const {
     auto& memory = *reinterpret_cast<Memory*>(part);
-    const FoldSpace::Source source{args.inputs[0], load_, memory.input};
     const int64_t elements = p.fold.group_size();
     const int64_t width = p.fold.last_size(), rows_of_group = elements / width;
     for (int64_t group = first; group < end; ++group) {
@@ -185,9 +208,8 @@ class NormKernel final : public Kernel {
   }
 
   void columns(const PreparedNorm& p, const LaunchArgs& args, int64_t group, int64_t block_index,
-               std::byte* part) const {
+               std::byte* part, const FoldSpace::Source& source) const {
     auto& memory = *reinterpret_cast<Memory*>(part);
-    const FoldSpace::Source source{args.inputs[0], load_, memory.input};
     const int64_t column = block_index * FoldSpace::kColumns;
     const int64_t count = std::min(FoldSpace::kColumns, p.fold.columns() - column);
     const int64_t elements = p.fold.group_size();
@@ -220,28 +242,33 @@ class NormKernel final : public Kernel {
   Recipe recipe_;
   FoldLoops loops_;
   LoadBlock load_;
+  std::optional<FoldMap> map_;
   Epilogue epilogue_;
 };
 
-Made make(const Recipe& recipe, const Request& request) {
+Made make(const Recipe& recipe, const Request& request, const Program& applied = {}) {
   const DataType x = request.inputs[0].type.dtype;
-  if (x != DataType::kF32 && x != DataType::kF16 && x != DataType::kBF16)
+  std::string why_not;
+  std::optional<FoldMap> map;
+  if (!applied.empty()) {
+    map = FoldMap::make(applied, 1, request, why_not);
+    if (!map) return refuse(std::move(why_not));
+  } else if (x != DataType::kF32 && x != DataType::kF16 && x != DataType::kBF16) {
     return refuse("only f32, f16 and bf16");
+  }
   if (std::none_of(recipe.axes.begin(), recipe.axes.end(), [](bool folded) { return folded; }))
     return refuse("no axes");
-  std::string why_not;
   auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
   if (!epilogue) return refuse(std::move(why_not));
-  return {std::make_unique<NormKernel>(recipe, request, std::move(*epilogue)), {}};
+  return {std::make_unique<NormKernel>(recipe, request, std::move(map), std::move(*epilogue)), {}};
 }
 
 Made make_softmax(const Softmax& op, const Request& request) {
-  if (!op.map.empty()) return refuse("a map");
   Recipe recipe;
   recipe.softmax = true;
   recipe.log = op.log;
   recipe.axes[static_cast<size_t>(op.axis)] = true;
-  return make(recipe, request);
+  return make(recipe, request, op.map);
 }
 
 Made make_normalize(const Normalize& op, const Request& request) {

@@ -3,7 +3,7 @@
 #include "anneal/kernels/cpu/element.h"
 #include "anneal/kernels/cpu/entries.h"
 #include "anneal/kernels/cpu/epilogue.h"
-#include "anneal/kernels/cpu/fold_space.h"
+#include "anneal/kernels/cpu/fold_map.h"
 #include "anneal/kernels/cpu/workspace.h"
 
 namespace anneal::cpu {
@@ -12,6 +12,7 @@ namespace {
 struct PreparedReduce final : Prepared {
   TapeSpace space;
   FoldSpace fold;
+  FoldMap::Space map;
   int64_t column_blocks = 1;
 };
 
@@ -24,11 +25,12 @@ struct Memory {
 class FoldingReduce final : public Kernel {
  public:
   FoldingReduce(const Reduce& op, const FoldSpace::Axes& axes, const Request& request,
-                Epilogue epilogue)
+                std::optional<FoldMap> map, Epilogue epilogue)
       : op_(op),
         axes_(axes),
         loops_(fold_loops(isa_of(request.device))),
         load_(load_block(isa_of(request.device))),
+        map_(std::move(map)),
         epilogue_(std::move(epilogue)) {}
 
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
@@ -36,7 +38,8 @@ class FoldingReduce final : public Kernel {
                                     int threads) const override {
     auto made = std::make_unique<PreparedReduce>();
     PreparedReduce& p = *made;
-    p.fold = FoldSpace(inputs[0], axes_);
+    if (map_) p.map = map_->space(inputs, axes_);
+    p.fold = FoldSpace(map_ ? p.map.whole : inputs[0], axes_);
     TapeSpace::Axes axes;
     for (const int64_t axis : p.fold.kept_axes()) axes.rows.push_back(of_output(axis));
     if (p.fold.column_axis() >= 0) axes.columns = static_cast<int>(of_output(p.fold.column_axis()));
@@ -48,7 +51,8 @@ class FoldingReduce final : public Kernel {
   }
 
   void launch(const LaunchArgs& args) const override {
-    const auto& p = static_cast<const PreparedReduce&>(*args.prepared);
+    auto& p = static_cast<PreparedReduce&>(*args.prepared);
+    if (map_) map_->aim(p.map, args.inputs);
     if (p.space.rows() * p.space.columns() == 0) return;
     WorkspaceParts parts(args.workspace, part_bytes());
     if (p.fold.column_axis() >= 0) {
@@ -68,7 +72,22 @@ class FoldingReduce final : public Kernel {
   }
 
  private:
-  size_t part_bytes() const { return align_up(sizeof(Memory)) + epilogue_.scratch_bytes(); }
+  size_t part_bytes() const {
+    return align_up(sizeof(Memory)) +
+           std::max(epilogue_.scratch_bytes(), map_ ? map_->scratch_bytes() : 0);
+  }
+  // Runs body(source) with what is folded.
+  template <class Body>
+  void with_source(const PreparedReduce& p, const LaunchArgs& args, std::byte* part,
+                   Body body) const {
+    float* const buffer = reinterpret_cast<Memory*>(part)->input;
+    if (!map_) return body(FoldSpace::Source{args.inputs[0], load_, buffer});
+    const auto run = [&](int64_t row, int64_t rows, int64_t column, int64_t columns, float* to) {
+      map_->run(p.map, row, rows, column, columns, to, tape_scratch(part));
+    };
+    const FoldSpace::Make make(run);
+    body(FoldSpace::Source{p.map.whole, load_, buffer, &make});
+  }
   std::byte* tape_scratch(std::byte* part) const { return part + align_up(sizeof(Memory)); }
 
   // Where an axis that stays is in the output.
@@ -99,28 +118,30 @@ class FoldingReduce final : public Kernel {
   void rows(const PreparedReduce& p, const LaunchArgs& args, int64_t first, int64_t end,
             std::byte* part) const {
     auto& memory = *reinterpret_cast<Memory*>(part);
-    const FoldSpace::Source source{args.inputs[0], load_, memory.input};
-    for (int64_t group = first; group < end; ++group) {
-      double total = start_of(fold());
-      p.fold.for_rows(source, group, [&](const float* x, int64_t rows, int64_t columns, int64_t) {
-        total = combined(fold(), total, loops_.row(fold(), x, rows * columns, 0));
-      });
-      memory.part[group - first] = result(total, p.fold.group_size());
-    }
+    with_source(p, args, part, [&](const FoldSpace::Source& source) {
+      for (int64_t group = first; group < end; ++group) {
+        double total = start_of(fold());
+        p.fold.for_rows(source, group, [&](const float* x, int64_t rows, int64_t columns, int64_t) {
+          total = combined(fold(), total, loops_.row(fold(), x, rows * columns, 0));
+        });
+        memory.part[group - first] = result(total, p.fold.group_size());
+      }
+    });
     epilogue_.run(p.space, args, memory.part, 1, first, end - first, 0, 1, tape_scratch(part));
   }
 
   void columns(const PreparedReduce& p, const LaunchArgs& args, int64_t group, int64_t block_index,
                std::byte* part) const {
     auto& memory = *reinterpret_cast<Memory*>(part);
-    const FoldSpace::Source source{args.inputs[0], load_, memory.input};
     const int64_t column = block_index * FoldSpace::kColumns;
     const int64_t count = std::min(FoldSpace::kColumns, p.fold.columns() - column);
     std::fill(memory.totals, memory.totals + count, double{start_of(fold())});
-    p.fold.for_columns(source, group, column, count, [&](const FoldBlock& block, int64_t) {
-      loops_.columns(fold(), block, nullptr, memory.part);
-      for (int64_t i = 0; i < count; ++i)
-        memory.totals[i] = combined(fold(), memory.totals[i], memory.part[i]);
+    with_source(p, args, part, [&](const FoldSpace::Source& source) {
+      p.fold.for_columns(source, group, column, count, [&](const FoldBlock& block, int64_t) {
+        loops_.columns(fold(), block, nullptr, memory.part);
+        for (int64_t i = 0; i < count; ++i)
+          memory.totals[i] = combined(fold(), memory.totals[i], memory.part[i]);
+      });
     });
     for (int64_t i = 0; i < count; ++i)
       memory.part[i] = result(memory.totals[i], p.fold.group_size());
@@ -131,19 +152,33 @@ class FoldingReduce final : public Kernel {
   FoldSpace::Axes axes_;
   FoldLoops loops_;
   LoadBlock load_;
+  std::optional<FoldMap> map_;
   Epilogue epilogue_;
 };
 
+// The number of axes of what is folded.
+int rank_of(const Reduce& op, const Request& request) {
+  int rank = request.inputs[0].type.shape.rank();
+  for (int i = 2; !op.map.empty() && i < request.op_input_count; ++i)
+    rank = std::max(rank, request.inputs[static_cast<size_t>(i)].type.shape.rank());
+  return rank;
+}
+
 Made make_folding(const Reduce& op, const Request& request) {
-  if (!op.map.empty()) return refuse("a map");
   const Type& x = request.inputs[0].type;
-  if (x.dtype != DataType::kF32 && x.dtype != DataType::kF16 && x.dtype != DataType::kBF16)
+  std::string why_not;
+  std::optional<FoldMap> map;
+  if (!op.map.empty()) {
+    map = FoldMap::make(op.map, 2, request, why_not);
+    if (!map) return refuse(std::move(why_not));
+  } else if (x.dtype != DataType::kF32 && x.dtype != DataType::kF16 && x.dtype != DataType::kBF16) {
     return refuse("only f32, f16 and bf16");
+  }
   FoldSpace::Axes axes{};
   if (request.op_input_count > 1 && request.inputs[1].present) {
     const Tensor* constant = request.inputs[1].constant;
     if (constant == nullptr) return refuse("axes that are not constant");
-    const int rank = x.shape.rank();
+    const int rank = rank_of(op, request);
     for (int64_t i = 0; i < constant->count(); ++i) {
       const int64_t axis = load_integer(constant->view(), i);
       if (axis < -rank || axis >= rank) return refuse("axes that the input does not have");
@@ -152,10 +187,10 @@ Made make_folding(const Reduce& op, const Request& request) {
   }
   if (std::none_of(axes.begin(), axes.end(), [](bool folded) { return folded; }))
     return refuse("no axes");
-  std::string why_not;
   auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
   if (!epilogue) return refuse(std::move(why_not));
-  return {std::make_unique<FoldingReduce>(op, axes, request, std::move(*epilogue)), {}};
+  return {std::make_unique<FoldingReduce>(op, axes, request, std::move(map), std::move(*epilogue)),
+          {}};
 }
 
 constexpr KernelEntry kEntries[] = {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "anneal/graph/infer.h"
 #include "anneal/kernels/cpu/workspace.h"
 
 namespace anneal::cpu {
@@ -26,6 +27,15 @@ Dims mapped_dims(std::span<const TensorView> inputs, size_t further) {
     dims = both;
   }
   return dims;
+}
+
+Program widened_result(const Program& program) {
+  ProgramBuilder builder;
+  std::vector<Reg> inputs;
+  for (size_t i = 0; i < program.inputs().size(); ++i)
+    inputs.push_back(builder.input(static_cast<int>(i), program.inputs()[i]));
+  return builder.finish(builder.inline_program(program, inputs)[0],
+                        accumulator(program.results()[0].dtype));
 }
 
 size_t mapped_bytes(const Program& program, const Dims& dims, size_t inputs) {

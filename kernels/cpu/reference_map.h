@@ -15,4 +15,7 @@ size_t mapped_bytes(const Program& program, const Dims& dims, size_t inputs);
 TensorView mapped(const Program& program, const Dims& dims, const TensorView& x,
                   std::span<const TensorView> further, std::byte* scratch, Team& team);
 
+// The same program with its only result in the register's type, rounded as it was.
+Program widened_result(const Program& program);
+
 }  // namespace anneal::cpu

@@ -119,6 +119,13 @@ TapeSpace TapeSpace::of_accumulators(const Tape& tape, std::span<const TensorVie
   return space;
 }
 
+TapeSpace TapeSpace::of_blocks(const Tape& tape, std::span<const TensorView> inputs,
+                               std::span<const TensorView> outputs, const Axes& axes) {
+  TapeSpace space(tape, inputs, outputs, axes, false);
+  space.join_rows();
+  return space;
+}
+
 void TapeSpace::run(RunTape run_tape, const Tape& tape, const Operands& operands, int64_t row_begin,
                     int64_t row_end, int64_t column_begin, int64_t column_end,
                     std::byte* scratch) const {

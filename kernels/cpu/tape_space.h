@@ -33,6 +33,9 @@ class TapeSpace {
   // Rows are numbered through the row axes, the last one fastest.
   static TapeSpace of_accumulators(const Tape& tape, std::span<const TensorView> inputs,
                                    std::span<const TensorView> outputs, const Axes& axes);
+  // The same of a tape that reads all its inputs, for blocks that are not of the whole space.
+  static TapeSpace of_blocks(const Tape& tape, std::span<const TensorView> inputs,
+                             std::span<const TensorView> outputs, const Axes& axes);
 
   int64_t rows() const { return rows_; }
   int64_t columns() const { return columns_; }

@@ -1,0 +1,298 @@
+// Attention by blocks of rows of q on register tiles: "cpu.attention.packed".
+//
+// For each batch and head of k: k^T and v are packed into panels. For each block of rows: all their
+// scores, the score's program, exponentials in place, and their product with v, which is divided by
+// the sums at the end. A block of scores stays in the second-level cache.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "anneal/kernels/cpu/device.h"
+#include "anneal/kernels/cpu/entries.h"
+#include "anneal/kernels/cpu/epilogue.h"
+#include "anneal/kernels/cpu/fold.h"
+#include "anneal/kernels/cpu/gemm.h"
+#include "anneal/kernels/cpu/reference_map.h"
+#include "anneal/kernels/cpu/workspace.h"
+
+namespace anneal::cpu {
+namespace {
+
+constexpr int64_t kScoreBytes = 192 << 10;  // of a block
+constexpr int64_t kMostRowTiles = 4;
+constexpr int64_t kLanes = 512;  // of scores that meet v at a time
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+struct PreparedAttention final : Prepared {
+  TapeSpace score, output;
+  int64_t heads = 0, groups = 0, queries = 0, keys = 0, depth = 0, width = 0, batches = 0;
+  int64_t group_rows = 0;                         // of all heads that share one of k
+  int64_t pitch = 0;                              // of a row of scores, elements
+  int64_t block_rows = 1, blocks = 1, parts = 1;  // blocks of a group, in so many parts
+  bool q_is_direct = false, y_is_direct = false;
+  PackLayout k_layout, v_layout;
+  // Byte offsets: of a group's packed v, and within a thread's part.
+  size_t group_bytes = 0, packed_at = 0, q_at = 0, scores_at = 0, result_at = 0, sums_at = 0,
+         tape_at = 0, part_bytes = 0, parts_at = 0;
+};
+
+class PackedAttention final : public Kernel {
+ public:
+  PackedAttention(const Attention& op, const Request& request, std::optional<Tape> score,
+                  Epilogue epilogue)
+      : hidden_is_zero_(op.hidden_is_zero),
+        op_inputs_(static_cast<size_t>(request.op_input_count)),
+        kernels_(f32_gemm(isa_of(request.device))),
+        loops_(fold_loops(isa_of(request.device))),
+        load_(load_block(isa_of(request.device))),
+        run_tape_(run_tape(isa_of(request.device))),
+        score_(std::move(score)),
+        epilogue_(std::move(epilogue)) {}
+
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs,
+                                    int threads) const override {
+    auto made = std::make_unique<PreparedAttention>();
+    PreparedAttention& p = *made;
+    const TensorView &q = inputs[0], &k = inputs[1], &v = inputs[2], &y = outputs[0];
+    p.batches = q.dims[0], p.heads = q.dims[1], p.queries = q.dims[2], p.depth = q.dims[3];
+    p.groups = k.dims[1], p.keys = k.dims[2], p.width = v.dims[3];
+    p.output = epilogue_.space(inputs, outputs, {{0, 1, 2}, 3});
+    if (count(y.dims) == 0) return made;
+    p.group_rows = p.heads / p.groups * p.queries;
+    p.k_layout = PackLayout(kernels_, p.depth, p.keys);
+    p.v_layout = PackLayout(kernels_, p.keys, p.width);
+    p.pitch = p.k_layout.padded_columns();
+    // Rows a multiple of 4 KiB apart would push each other out of the first-level cache.
+    if (p.pitch % 1024 == 0) p.pitch += 16;
+    const int64_t tile = kernels_.tile_rows;
+    const int64_t tiles = std::clamp<int64_t>(kScoreBytes / (tile * p.pitch * 4), 1, kMostRowTiles);
+    // Blocks are of one head's rows.
+    const int64_t per_head = ceil_div(p.queries, tile * tiles);
+    p.block_rows = ceil_div(p.queries, per_head);
+    p.blocks = p.heads / p.groups * per_head;
+    const int64_t items = p.batches * p.groups;
+    if (items < 2 * threads && threads > 1)
+      p.parts = std::min(p.blocks, ceil_div(4 * threads, items));
+    if (score_)
+      p.score = TapeSpace::of_accumulators(*score_, inputs.subspan(3, op_inputs_ - 3),
+                                           std::array{scores_view(p, nullptr)}, {{0, 1, 2}, 3});
+    p.q_is_direct = q.dtype == DataType::kF32 && q.strides[3] == 1 &&
+                    (q.strides[2] * 4 % 4096 != 0 || p.block_rows < 8);
+    p.y_is_direct = epilogue_.is_copy() && y.strides[3] == 1;
+    lay_out(p, threads);
+    return made;
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    const auto& p = static_cast<const PreparedAttention&>(*args.prepared);
+    if (p.output.rows() * p.output.columns() == 0) return;
+    const int64_t groups = p.batches * p.groups;
+    WorkspaceParts parts(args.workspace + p.parts_at, p.part_bytes);
+    if (p.parts == 1) {
+      args.team.for_ranges(groups, 1, [&](int64_t begin, int64_t end) {
+        const WorkspaceParts::Part part(parts);
+        for (int64_t group = begin; group < end; ++group) {
+          pack_group(p, args, group, 0, panels(p), part.data() + p.packed_at);
+          for (int64_t block = 0; block < p.blocks; ++block)
+            run_block(p, args, group, block, part.data() + p.packed_at, part.data());
+        }
+      });
+      return;
+    }
+    args.team.for_ranges(groups * panels(p), 4, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t group = i / panels(p), panel = i % panels(p);
+        pack_group(p, args, group, panel, panel + 1, packed_of(p, args, group));
+      }
+    });
+    args.team.for_ranges(groups * p.parts, 1, [&](int64_t begin, int64_t end) {
+      const WorkspaceParts::Part part(parts);
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t group = i / p.parts, of_group = i % p.parts;
+        for (int64_t block = p.blocks * of_group / p.parts;
+             block < p.blocks * (of_group + 1) / p.parts; ++block)
+          run_block(p, args, group, block, packed_of(p, args, group), part.data());
+      }
+    });
+  }
+
+ private:
+  // All scores as the score's program sees them: every head's block lies in the same memory.
+  static TensorView scores_view(const PreparedAttention& p, std::byte* data) {
+    return {DataType::kF32, {p.batches, p.heads, p.queries, p.keys}, {0, 0, p.pitch, 1}, data};
+  }
+  static int64_t panels(const PreparedAttention& p) {
+    return p.k_layout.panels() + p.v_layout.panels();
+  }
+  static std::byte* packed_of(const PreparedAttention& p, const LaunchArgs& args, int64_t group) {
+    return args.workspace + group * static_cast<int64_t>(p.group_bytes);
+  }
+
+  void lay_out(PreparedAttention& p, int threads) const {
+    const auto rows = static_cast<size_t>(p.block_rows);
+    p.group_bytes = p.k_layout.bytes() + p.v_layout.bytes();
+    p.q_at = p.parts == 1 ? p.group_bytes : 0;
+    p.scores_at = p.q_at + (p.q_is_direct ? 0 : align_up(rows * static_cast<size_t>(p.depth) * 4));
+    p.result_at = p.scores_at + align_up(rows * static_cast<size_t>(p.pitch) * 4);
+    const auto width = static_cast<size_t>(p.v_layout.padded_columns());
+    p.sums_at = p.result_at + (p.y_is_direct ? 0 : align_up(rows * width * 4));
+    p.tape_at = p.sums_at + align_up(rows * 4);
+    p.part_bytes = align_up(
+        p.tape_at + std::max(epilogue_.scratch_bytes(), score_ ? score_->scratch_bytes() : 0));
+    p.parts_at = p.parts == 1 ? 0 : p.group_bytes * static_cast<size_t>(p.batches * p.groups);
+    p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
+  }
+
+  // Panels [begin, end) of a group: those of k^T, then those of v.
+  void pack_group(const PreparedAttention& p, const LaunchArgs& args, int64_t group, int64_t begin,
+                  int64_t end, std::byte* to) const {
+    const auto source = [&](const TensorView& view, int along_k, int columns) {
+      PackSource result;
+      result.dtype = view.dtype;
+      const int64_t offset =
+          group / p.groups * view.strides[0] + group % p.groups * view.strides[1];
+      result.data = view.data + offset * static_cast<int64_t>(size_of(view.dtype));
+      result.column_stride = view.strides[columns];
+      result.k_dims = {view.dims[along_k]};
+      result.k_strides = {view.strides[along_k]};
+      return result;
+    };
+    const PackSource k = source(args.inputs[1], 3, 2), v = source(args.inputs[2], 2, 3);
+    const int64_t of_k = p.k_layout.panels();
+    for (int64_t panel = begin; panel < end; ++panel) {
+      if (panel < of_k) {
+        pack_panel(p.k_layout, k, panel, to);
+      } else {
+        pack_panel(p.v_layout, v, panel - of_k, to + p.k_layout.bytes());
+      }
+    }
+  }
+
+  void run_block(const PreparedAttention& p, const LaunchArgs& args, int64_t group, int64_t number,
+                 const std::byte* packed, std::byte* memory) const {
+    const int64_t per_head = p.blocks / (p.heads / p.groups);
+    const int64_t batch = group / p.groups;
+    const int64_t head = group % p.groups * (p.heads / p.groups) + number / per_head;
+    const int64_t first = number % per_head * p.block_rows;
+    const int64_t rows = std::min(p.block_rows, p.queries - first);
+    if (rows <= 0) return;
+    auto* const scores = reinterpret_cast<float*>(memory + p.scores_at);
+
+    GemmBlock block;
+    block.rows = rows, block.columns = p.keys;
+    block.c = memory + p.scores_at, block.c_stride = p.pitch, block.c_is_padded = true;
+    const TensorView& q = args.inputs[0];
+    const std::byte* const from =
+        q.data + (batch * q.strides[0] + head * q.strides[1] + first * q.strides[2]) *
+                     static_cast<int64_t>(size_of(q.dtype));
+    if (!p.q_is_direct) {
+      const TapePort port{const_cast<std::byte*>(from), 0, q.strides[2], q.strides[3]};
+      load_(q.dtype, port, memory + p.q_at, p.depth, rows, p.depth);
+    }
+    const auto rows_of_q = [&](int64_t k, int64_t) -> std::pair<const std::byte*, int64_t> {
+      return p.q_is_direct
+                 ? std::pair{from + k * 4, q.strides[2] * 4}
+                 : std::pair{static_cast<const std::byte*>(memory + p.q_at) + k * 4, p.depth * 4};
+    };
+    run_lanes(kernels_, p.k_layout, std::max<int64_t>(p.depth, 1), packed, {}, block, rows_of_q);
+    if (score_ && p.keys > 0) run_score(p, args, batch * p.heads + head, first, rows, memory);
+
+    auto* const sums = reinterpret_cast<float*>(memory + p.sums_at);
+    for (int64_t row = 0; row < rows; ++row) sums[row] = exponentials(p, scores + row * p.pitch);
+
+    GemmBlock result;
+    result.rows = rows, result.columns = p.width;
+    const TensorView& y = args.outputs[0];
+    if (p.y_is_direct) {
+      result.c = y.data + (batch * y.strides[0] + head * y.strides[1] + first * y.strides[2]) * 4;
+      result.c_stride = y.strides[2];
+    } else {
+      result.c = memory + p.result_at;
+      result.c_stride = p.v_layout.padded_columns();
+      result.c_is_padded = true;
+    }
+    const auto rows_of_scores = [&](int64_t k, int64_t) -> std::pair<const std::byte*, int64_t> {
+      return {memory + p.scores_at + k * 4, p.pitch * 4};
+    };
+    run_lanes(kernels_, p.v_layout, kLanes, packed + p.k_layout.bytes(), {}, result,
+              rows_of_scores);
+    auto* const out = reinterpret_cast<float*>(result.c);
+    for (int64_t row = 0; row < rows; ++row) {
+      float* const line = out + row * result.c_stride;
+      loops_.map_row(Map::kAffine, line, p.width, 0, sums[row], 0, line);
+    }
+    if (!p.y_is_direct)
+      epilogue_.run(p.output, args, result.c, result.c_stride,
+                    (batch * p.heads + head) * p.queries + first, rows, 0, p.width,
+                    memory + p.tape_at);
+  }
+
+  void run_score(const PreparedAttention& p, const LaunchArgs& args, int64_t head, int64_t first,
+                 int64_t rows, std::byte* memory) const {
+    std::byte* const scores = memory + p.scores_at;
+    const TensorView whole = scores_view(p, scores - first * p.pitch * 4);
+    const TapeSpace::Operands operands{
+        args.inputs.subspan(3, op_inputs_ - 3), {&whole, 1}, scores, p.pitch};
+    const int64_t row = head * p.queries + first;
+    p.score.run(run_tape_, *score_, operands, row, row + rows, 0, p.keys, memory + p.tape_at);
+  }
+
+  double fold(Fold how, const float* row, int64_t n) const {
+    constexpr int64_t kMost = 1 << 16;
+    double total = start_of(how);
+    for (int64_t i = 0; i < n; i += kMost)
+      total = combined(how, total, loops_.row(how, row + i, std::min(kMost, n - i), 0));
+    return total;
+  }
+
+  // A row of scores becomes exponentials; what to multiply with in the end.
+  float exponentials(const PreparedAttention& p, float* row) const {
+    if (p.keys == 0) return 0;
+    const auto most = static_cast<float>(fold(Fold::kMax, row, p.keys));
+    if (hidden_is_zero_ && most == -std::numeric_limits<float>::infinity()) {
+      std::fill(row, row + p.keys, 0.0f);
+      return 0;
+    }
+    loops_.map_row(Map::kExp, row, p.keys, most, 1, 0, row);
+    return static_cast<float>(1 / fold(Fold::kSum, row, p.keys));
+  }
+
+  bool hidden_is_zero_;
+  size_t op_inputs_;
+  GemmKernels kernels_;
+  FoldLoops loops_;
+  LoadBlock load_;
+  RunTape run_tape_;
+  std::optional<Tape> score_;
+  Epilogue epilogue_;
+};
+
+Made make_packed(const Attention& op, const Request& request) {
+  const DataType dtype = request.inputs[0].type.dtype;
+  if (dtype != DataType::kF32 && dtype != DataType::kF16 && dtype != DataType::kBF16)
+    return refuse("only f32, f16 and bf16");
+  std::string why_not;
+  std::optional<Tape> score;
+  if (!op.score.empty()) {
+    score = Tape::compile(widened_result(op.score), why_not);
+    if (!score) return refuse(std::move(why_not));
+  }
+  auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
+  if (!epilogue) return refuse(std::move(why_not));
+  return {std::make_unique<PackedAttention>(op, request, std::move(score), std::move(*epilogue)),
+          {}};
+}
+
+constexpr KernelEntry kEntries[] = {
+    entry<Attention, make_packed>("cpu.attention.packed"),
+};
+
+}  // namespace
+
+std::span<const KernelEntry> packed_attention_entries() { return kEntries; }
+
+}  // namespace anneal::cpu
