@@ -75,6 +75,22 @@ TEST(GpuEngine, ANetOfConvolutionsRunsOnTheDeviceAlone) {
   }
 }
 
+TEST(GpuEngine, SiblingsOfABlockAreOneLayer) {
+  const auto engine = gpu_engine(kInceptionBlock);
+  std::vector<std::vector<int64_t>> splits;
+  for (const Step& step : engine->plan().steps)
+    if (const auto* conv = std::get_if<Conv>(&step.op)) splits.push_back(conv->split);
+  EXPECT_THAT(splits,
+              ::testing::UnorderedElementsAre(std::vector<int64_t>{16, 12, 8}, ::testing::IsEmpty(),
+                                              ::testing::IsEmpty(), ::testing::IsEmpty()));
+  EXPECT_THAT(kernels_on_cpu(engine->plan()), ::testing::IsEmpty());
+  ExecutionContext context(engine);
+  for (uint32_t seed = 1; seed <= 3; ++seed) {
+    const std::vector<Tensor> inputs = {random_f32({1, 24, 9, 7}, seed)};
+    expect_near(run(context, *engine, inputs), reference(kInceptionBlock, inputs));
+  }
+}
+
 // A Cumulative has no kernel on GPUs: it stands between two layers that have.
 constexpr std::string_view kMixedNet = R"txt(
 graph mixed_net(x: f32[4,6], y: f32[6])

@@ -23,6 +23,57 @@ graph conv_net(x: f32[1,3,9,7])
   return q as y, s as features
 )txt";
 
+// A block of GoogLeNet: four branches, three of which begin with a 1x1 convolution of one input.
+inline constexpr std::string_view kInceptionBlock = R"txt(
+graph inception_block(x: f32[1,24,9,7])
+  const w_single: f32[16,24,1,1] = random(1)
+  const b_single: f32[16,1,1] = random(2)
+  const w_reduce3: f32[12,24,1,1] = random(3)
+  const b_reduce3: f32[12,1,1] = random(4)
+  const w_wide3: f32[20,12,3,3] = random(5)
+  const b_wide3: f32[20,1,1] = random(6)
+  const w_reduce5: f32[8,24,1,1] = random(7)
+  const b_reduce5: f32[8,1,1] = random(8)
+  const w_wide5: f32[9,8,5,5] = random(9)
+  const b_wide5: f32[9,1,1] = random(10)
+  const w_pooled: f32[8,24,1,1] = random(11)
+  const b_pooled: f32[8,1,1] = random(12)
+  c_single = Conv(x, w_single) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  single = Pointwise(c_single, b_single) program="(f32,f32)->(f32) max(add($0,$1),0f32)"
+  c_reduce3 = Conv(x, w_reduce3) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  reduce3 = Pointwise(c_reduce3, b_reduce3) program="(f32,f32)->(f32) max(add($0,$1),0f32)"
+  c_wide3 = Conv(reduce3, w_wide3) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  wide3 = Pointwise(c_wide3, b_wide3) program="(f32,f32)->(f32) max(add($0,$1),0f32)"
+  c_reduce5 = Conv(x, w_reduce5) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  reduce5 = Pointwise(c_reduce5, b_reduce5) program="(f32,f32)->(f32) max(add($0,$1),0f32)"
+  c_wide5 = Conv(reduce5, w_wide5) strides=[1,1] pads_begin=[2,2] pads_end=[2,2] dilations=[1,1]
+  wide5 = Pointwise(c_wide5, b_wide5) program="(f32,f32)->(f32) max(add($0,$1),0f32)"
+  m = Pool(x) kind=max kernel=[3,3] strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  c_pooled = Conv(m, w_pooled) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  pooled = Pointwise(c_pooled, b_pooled) program="(f32,f32)->(f32) max(add($0,$1),0f32)"
+  y = Concat(single, wide3, wide5, pooled) axis=1
+  return y
+)txt";
+
+// A block of SqueezeNet: a 1x1 and a 3x3 convolution of one input.
+inline constexpr std::string_view kFireBlock = R"txt(
+graph fire_block(x: f32[1,24,9,7])
+  const w_squeeze: f32[8,24,1,1] = random(1)
+  const b_squeeze: f32[8,1,1] = random(2)
+  const w_expand1: f32[16,8,1,1] = random(3)
+  const b_expand1: f32[16,1,1] = random(4)
+  const w_expand3: f32[16,8,3,3] = random(5)
+  const b_expand3: f32[16,1,1] = random(6)
+  c_squeeze = Conv(x, w_squeeze) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  squeeze = Pointwise(c_squeeze, b_squeeze) program="(f32,f32)->(f32) max(add($0,$1),0f32)"
+  c_expand1 = Conv(squeeze, w_expand1) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  expand1 = Pointwise(c_expand1, b_expand1) program="(f32,f32)->(f32) max(add($0,$1),0f32)"
+  c_expand3 = Conv(squeeze, w_expand3) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  expand3 = Pointwise(c_expand3, b_expand3) program="(f32,f32)->(f32) max(add($0,$1),0f32)"
+  y = Concat(expand1, expand3) axis=1
+  return y
+)txt";
+
 // The batch is a symbol; the output's batch is twice it.
 inline constexpr std::string_view kDynamicNet = R"txt(
 size N in 1..16 opt 4
