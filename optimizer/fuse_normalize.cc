@@ -161,7 +161,9 @@ bool depends_on_normal_alone(const Match& match) {
   Probes probes;
   int finite = 0;
   for (int i = 0; i < 2 * kProbes; ++i) {
-    const double variance = std::pow(10, i % 2 == 0 ? probes.next(-7, 1) : probes.next(0, 6));
+    // Also where all elements are equal: without an epsilon that is 0 / 0, which y may catch.
+    const double variance =
+        i == 0 ? 0 : std::pow(10, i % 2 == 0 ? probes.next(-7, 1) : probes.next(0, 6));
     const double root = std::sqrt(variance);
     const bool has_mean = match.mean.value != ValueId::kNone;
     const double m = has_mean ? probes.next(-1, 1) * root : 0;
