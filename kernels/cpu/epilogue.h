@@ -1,5 +1,6 @@
 // The epilogues of a layer, applied by its kernel to blocks of accumulators.
 #pragma once
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
@@ -59,8 +60,11 @@ class Epilogues {
                                        size_t op_outputs, std::string& why_not);
   Epilogues(Epilogue only) { all_.push_back(std::move(only)); }
 
-  // Whether accumulators are the only output as they are.
-  bool is_copy() const { return all_.size() == 1 && all_[0].is_copy(); }
+  // Whether accumulators are the only output as they are; and whether they are those of several.
+  bool is_copy() const { return all_.size() == 1 && are_copies(); }
+  bool are_copies() const {
+    return std::all_of(all_.begin(), all_.end(), [](const Epilogue& e) { return e.is_copy(); });
+  }
   size_t scratch_bytes() const;
   // One space for each op output.
   using Spaces = std::vector<TapeSpace>;

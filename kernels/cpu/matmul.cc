@@ -4,6 +4,7 @@
 #include <optional>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "anneal/kernels/cpu/device.h"
 #include "anneal/kernels/cpu/entries.h"
@@ -44,17 +45,24 @@ BatchOffsets batch_offsets(const Dims& batches, const Dims& dims, const Dims& st
   return offsets;
 }
 
+// Where an output that the product writes itself lies, and its columns.
+struct DirectOutput {
+  int64_t begin = 0, end = 0, row = 0;
+  BatchOffsets batch;
+};
+
 struct PreparedMatMul final : Prepared {
   explicit PreparedMatMul(Epilogues::Spaces made) : spaces(std::move(made)) {}
   Epilogues::Spaces spaces;
   int64_t m = 0, n = 0, k = 0, batches = 1;
-  int64_t a_row = 0, a_k = 0, c_row = 0;
-  BatchOffsets a_batch, b_batch, b_matrix, c_batch;
+  int64_t a_row = 0, a_k = 0;
+  BatchOffsets a_batch, b_batch, b_matrix;
   PackLayout layout;
   PackSource b;  // of the first matrix, without data
   int64_t b_matrices = 1;
   GemmBlocks blocks;
   bool a_is_direct = false, c_is_direct = false;
+  std::vector<DirectOutput> c;  // all of them, if c_is_direct
   // Byte offsets: shared in the workspace, the others in a thread's part.
   size_t packed_at = 0, columns_at = 0, parts_at = 0, part_bytes = 0;
   size_t c_at = 0, sums_at = 0, tape_at = 0;
@@ -102,14 +110,12 @@ class PackedMatMul final : public Kernel {
     p.batches = count(batches);
     if (count(y.dims) == 0) return made;
     p.a_row = a.strides[a.dims.rank() - 2], p.a_k = a.strides[a.dims.rank() - 1];
-    p.c_row = y.strides[rank - 2];
     p.a_batch = batch_offsets(batches, a.dims, a.strides);
     p.b_batch = batch_offsets(batches, b.dims, b.strides);
-    p.c_batch = batch_offsets(batches, y.dims, y.strides);
     p.b_matrix = batch_offsets(batches, b.dims, matrix_strides(b.dims));
     p.b_matrices = matrices_of(b.dims);
     std::tie(p.layout, p.b) = right_side(b, zero_point(inputs, 3));
-    p.c_is_direct = !int8_ && epilogues_.is_copy() && y.strides[rank - 1] == 1;
+    write_directly(p, outputs, batches);
     join_batches(p);
 
     const auto lane = static_cast<int64_t>(kernels_.elements_per_lane);
@@ -162,6 +168,23 @@ class PackedMatMul final : public Kernel {
     return source;
   }
 
+  // The product writes its sums to the outputs if nothing is to be done to them, and each output
+  // begins where a panel does.
+  void write_directly(PreparedMatMul& p, std::span<const TensorView> outputs,
+                      const Dims& batches) const {
+    p.c_is_direct = !int8_ && epilogues_.are_copies();
+    int64_t begin = 0;
+    for (const TensorView& y : outputs) {
+      const int rank = y.dims.rank();
+      p.c_is_direct =
+          p.c_is_direct && y.strides[rank - 1] == 1 && begin % p.layout.tile_columns == 0;
+      if (!p.c_is_direct) return p.c.clear();
+      const int64_t end = begin + y.dims[rank - 1];
+      p.c.push_back({begin, end, y.strides[rank - 2], batch_offsets(batches, y.dims, y.strides)});
+      begin = end;
+    }
+  }
+
   // Batches that share one b, and whose rows lie behind each other in a, and in c where the product
   // writes it itself, are rows.
   static void join_batches(PreparedMatMul& p) {
@@ -169,12 +192,13 @@ class PackedMatMul final : public Kernel {
       const int64_t size = p.a_batch.dims[axis];
       if (size == 1) continue;
       if (p.b_batch.strides[axis] != 0 || p.a_batch.strides[axis] != p.a_row * p.m ||
-          (p.c_is_direct && p.c_batch.strides[axis] != p.c_row * p.m))
+          std::any_of(p.c.begin(), p.c.end(),
+                      [&](const DirectOutput& c) { return c.batch.strides[axis] != c.row * p.m; }))
         return;
       p.m *= size;
       p.batches /= size;
-      for (BatchOffsets* offsets : {&p.a_batch, &p.b_batch, &p.b_matrix, &p.c_batch})
-        offsets->dims[axis] = 1;
+      for (BatchOffsets* offsets : {&p.a_batch, &p.b_batch, &p.b_matrix}) offsets->dims[axis] = 1;
+      for (DirectOutput& c : p.c) c.batch.dims[axis] = 1;
     }
   }
 
@@ -280,16 +304,6 @@ class PackedMatMul final : public Kernel {
     const std::byte* panel = packed + matrix * static_cast<int64_t>(p.layout.bytes()) +
                              first_column / p.layout.tile_columns * p.layout.panel_bytes();
 
-    GemmBlock block;
-    block.rows = rows, block.columns = columns;
-    if (p.c_is_direct) {
-      block.c = args.outputs[0].data + (p.c_batch(batch) + first_row * p.c_row + first_column) * 4;
-      block.c_stride = p.c_row;
-    } else {
-      block.c = memory + p.c_at;
-      block.c_stride = p.blocks.columns;
-      block.c_is_padded = true;
-    }
     BlockSums sums{.rows = reinterpret_cast<int32_t*>(memory + p.sums_at),
                    .has_b_zero = has_b_zero};
     if (kernels_.kind == GemmKind::kU8S8) sums.columns = columns_of(p, args, matrix) + first_column;
@@ -299,10 +313,28 @@ class PackedMatMul final : public Kernel {
       fetch_rows(p, args, a, rows, k, elements, memory);
       return {memory, p.a_pitch};
     };
+    GemmBlock block;
+    block.rows = rows;
+    for (size_t i = 0; i < p.c.size(); ++i) {
+      const DirectOutput& c = p.c[i];
+      const int64_t from = std::max(first_column, c.begin);
+      block.columns = std::min(first_column + columns, c.end) - from;
+      if (block.columns <= 0) continue;
+      const int64_t offset = c.batch(batch) + first_row * c.row + from - c.begin;
+      block.c = args.outputs[i].data + offset * 4;
+      block.c_stride = c.row;
+      const int64_t panels = (from - first_column) / p.layout.tile_columns;
+      run_lanes(kernels_, p.layout, p.blocks.lanes, panel + panels * p.layout.panel_bytes(), sums,
+                block, left);
+    }
+    if (p.c_is_direct) return;
+    block.columns = columns;
+    block.c = memory + p.c_at;
+    block.c_stride = p.blocks.columns;
+    block.c_is_padded = true;
     run_lanes(kernels_, p.layout, p.blocks.lanes, panel, sums, block, left);
-    if (!p.c_is_direct)
-      epilogues_.run(p.spaces, args, block.c, block.c_stride, batch * p.m + first_row, rows,
-                     first_column, columns, memory + p.tape_at);
+    epilogues_.run(p.spaces, args, block.c, block.c_stride, batch * p.m + first_row, rows,
+                   first_column, columns, memory + p.tape_at);
   }
 
   // The zero point at this position, if there is one.
