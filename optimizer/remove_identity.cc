@@ -47,7 +47,8 @@ bool keeps_positions(const Graph& graph, const Resize& op, const Layer& layer) {
 bool reduces_single_elements(const Graph& graph, const Layer& layer) {
   const auto& axes = graph.value(layer.inputs[1]).fact.elements;
   const Shape& shape = graph.value(layer.inputs[0]).type().shape;
-  return axes && std::ranges::all_of(*axes, [&](Size axis) {
+  return std::get<Reduce>(layer.op).map.empty() && axes &&
+         std::ranges::all_of(*axes, [&](Size axis) {
            if (!axis.known()) return false;
            const int64_t at = axis.value() < 0 ? axis.value() + shape.rank() : axis.value();
            return shape[static_cast<int>(at)] == Size(1);

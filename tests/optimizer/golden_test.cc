@@ -1,6 +1,7 @@
 // Pass tests are text: tests/golden/passes/NAME.txt holds cases separated by a line "====", each a
 // graph before and after, separated by "---- NAME". Every case is compared, run a second time
-// (which must change nothing), and executed on the reference before and after with random inputs.
+// (which must change nothing), and executed on the reference before and after with random inputs. A
+// line "# no target has a kernel for OP" makes it so.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -46,9 +47,23 @@ std::vector<Case> cases_of(const Pass& pass) {
   return cases;
 }
 
+AskTargets targets_of(const Case& each) {
+  constexpr std::string_view kLine = "# no target has a kernel for ";
+  const size_t at = each.before.find(kLine);
+  if (at == std::string::npos) return {};
+  const size_t begin = at + kLine.size();
+  const std::string op = each.before.substr(begin, each.before.find('\n', begin) - begin);
+  return [op](const Graph&, const NewLayer& layer) {
+    return name(layer.op) == op ? "no kernel for " + op : std::string();
+  };
+}
+
 // Cases of targets that compute in f16 say so in a comment.
 PassOptions options_of(const Case& each) {
-  return {.half_is_native = each.before.find("# where half is native") != std::string::npos};
+  PassOptions options;
+  options.half_is_native = each.before.find("# where half is native") != std::string::npos;
+  options.ask_targets = targets_of(each);
+  return options;
 }
 
 Dims dims_for(const Graph& graph, const Type& type) {
