@@ -10,9 +10,9 @@
 //
 // A chain is followed up through what other layers read, too; then it is rewritten only if that
 // takes no more layers and transposes than the part that nobody else reads. Sizes may be symbols
-// that divide each other. Of an operand of MatMul that another transpose must stay in front of, the
-// swap of the last two axes moves into the flag where that leaves the innermost axis in place:
-// rows stay contiguous. Runs behind remove_identity.
+// that divide each other, but a reshape whose sizes only a run tells stays. Of an operand of MatMul
+// that another transpose must stay in front of, the swap of the last two axes moves into the flag
+// where that leaves the innermost axis in place: rows stay contiguous. Runs behind remove_identity.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ constexpr size_t kLongestChain = 16;
 
 bool is_move(const Graph& graph, LayerId id) {
   return (op_as<Reshape>(graph, id) || op_as<Transpose>(graph, id)) &&
-         graph.layer(id).epilogues.empty();
+         graph.layer(id).epilogues.empty() && !finds_sizes(graph, id);
 }
 
 // Moves in a row, the last one first.

@@ -96,7 +96,7 @@ ValueId apply(Graph& graph, Rewrite& rewrite, ValueId x, const Cut& cut) {
 bool slice_of_slice(Graph& graph, LayerId id, PassRun& run) {
   const LayerId inner = producer(graph, graph.layer(id).inputs[0]);
   const auto first = cut_of(graph, inner), second = cut_of(graph, id);
-  if (!first || !second) return false;
+  if (!first || !second || finds_sizes(graph, inner)) return false;
   Cut both(first->from);
   both.counts = second->counts;
   for (size_t i = 0; i < both.starts.size(); ++i) {
@@ -212,8 +212,8 @@ bool concat_of_slices(Graph& graph, LayerId id, PassRun& run) {
     const LayerId a = producer(graph, layer.inputs[i]), b = producer(graph, layer.inputs[i + 1]);
     auto first = cut_of(graph, a);
     const auto second = cut_of(graph, b);
-    if (!first || !second || graph.layer(a).inputs[0] != graph.layer(b).inputs[0] ||
-        !continues(*first, *second, along))
+    if (!first || !second || finds_sizes(graph, a) || finds_sizes(graph, b) ||
+        graph.layer(a).inputs[0] != graph.layer(b).inputs[0] || !continues(*first, *second, along))
       continue;
     Size& count = first->counts[static_cast<int>(along)];
     count = graph.sizes().add(count, second->counts[static_cast<int>(along)]);

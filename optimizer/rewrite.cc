@@ -7,6 +7,12 @@
 
 namespace anneal {
 
+bool finds_sizes(const Graph& graph, LayerId id) {
+  return std::ranges::any_of(graph.infer_outputs(id), [](const Fact& fact) {
+    return std::ranges::any_of(fact.type.shape, &Size::is_unknown);
+  });
+}
+
 Rewrite::Rewrite(Graph& graph, LayerId id, std::vector<std::string> origins)
     : graph_(graph),
       id_(id),

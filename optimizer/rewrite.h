@@ -8,6 +8,10 @@
 
 namespace anneal {
 
+// Whether only a run of the layer tells some size of its outputs: the symbol of that size, which
+// others may mention, would have no value without the layer.
+bool finds_sizes(const Graph& graph, LayerId id);
+
 // Adds the layers that take the place of layer `id`, named after it, and puts the last of them
 // there. Layers added in vain are unused, and go with the next erase_unused().
 class Rewrite {
