@@ -12,6 +12,7 @@ constexpr KernelFamily kFamilies[] = {
     cuda::conv_depthwise_entries,  //
     cuda::conv_entries,            //
     cuda::matmul_entries,          //
+    cuda::attention_entries,       //
     cuda::pool_entries,            //
     cuda::pointwise_entries,       //
     cuda::reduce_entries,          //

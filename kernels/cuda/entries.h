@@ -7,6 +7,7 @@
 namespace anneal::cuda {
 
 std::span<const KernelEntry> assembly_entries();
+std::span<const KernelEntry> attention_entries();
 std::span<const KernelEntry> conv_depthwise_entries();
 std::span<const KernelEntry> conv_entries();
 std::span<const KernelEntry> matmul_entries();

@@ -45,8 +45,11 @@ std::string result_text(ReduceKind kind, DataType dtype) {
 }
 
 Made make_reduce(const Reduce& op, const Request& original) {
-  if (!op.map.empty()) return refuse("a map");
-  const DataType dtype = original.inputs[0].type.dtype;
+  const DataType dtype = op.map.empty() ? original.inputs[0].type.dtype : op.map.results()[0].dtype;
+  std::string why_not;
+  std::vector<int> inputs = {0};
+  if (!op.map.empty()) inputs = mapped_inputs(original, 2, why_not);
+  if (inputs.empty()) return refuse(std::move(why_not));
   const bool extreme = op.kind == ReduceKind::kMax || op.kind == ReduceKind::kMin;
   if (dtype == DataType::kBool && !extreme) return refuse("a sum or product of bool");
   const auto axes = integers(original.inputs[1]);
@@ -57,8 +60,8 @@ Made make_reduce(const Reduce& op, const Request& original) {
     if (axis < -rank || axis >= rank) return refuse("axes that the input does not have");
     reduced[static_cast<size_t>(axis < 0 ? axis + rank : axis)] = true;
   }
-  Seen seen(original, {0});
-  const Rows rows(seen, reduced, op.keepdims);
+  Seen seen(original, std::move(inputs));
+  const Rows rows(seen, reduced, op.keepdims, op.map.empty());
   const std::string type =
       dtype == DataType::kBool ? "i32" : type_text(register_type(accumulator(dtype)));
   const auto body = [&](const Request& request, Extents& extents) {
@@ -71,7 +74,7 @@ Made make_reduce(const Reduce& op, const Request& original) {
         "using T = {};\nT value = {};\n{}value = over_row<{}>(value, partial, {}());\n{}"
         "if (lane == 0) store({}{});\n",
         type, start_text(op.kind, dtype),
-        rows.each(rows.element(request, extents) +
+        rows.each(rows.element(request, extents, op.map) +
                   fmt::format("value = {}()(value, T(x));\n", combining(op.kind))),
         rows.threads_per_row(), combining(op.kind), zeros, result_text(op.kind, dtype),
         coordinates);

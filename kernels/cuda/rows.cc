@@ -41,6 +41,23 @@ class RowKernel final : public FunctionKernel {
 
 }  // namespace
 
+std::vector<int> mapped_inputs(const Request& request, int further, std::string& why_not) {
+  std::vector<int> inputs = {0};
+  const Shape& x = request.inputs[0].type.shape;
+  for (int i = further; i < request.op_input_count; ++i) {
+    inputs.push_back(i);
+    const Shape& shape = request.inputs[static_cast<size_t>(i)].type.shape;
+    const int missing = x.rank() - shape.rank();
+    bool fits = missing >= 0;
+    for (int axis = 0; fits && axis < shape.rank(); ++axis)
+      fits = shape[axis] == Size(1) || shape[axis] == x[missing + axis];
+    if (fits) continue;
+    why_not = "a map that enlarges its first input";
+    return {};
+  }
+  return inputs;
+}
+
 Rows::Rows(Seen& seen, const std::vector<bool>& in_row, bool keeps, bool merges) {
   Look look;
   const Operand x = seen.request().inputs[0];
@@ -117,8 +134,21 @@ std::string Rows::offset(const Request& request, Extents& extents, bool in_row) 
   return sum.empty() ? "0" : sum;
 }
 
-std::string Rows::element(const Request& request, Extents& extents) const {
+std::string Rows::element(const Request& request, Extents& extents, const Program& map) const {
   const DataType dtype = request.inputs[0].type.dtype;
+  if (!map.empty()) {
+    const auto coordinate = [](int axis) { return fmt::format("i64(j{})", axis); };
+    const auto input = [&](int i) {
+      return loaded(request.inputs[static_cast<size_t>(i)].type.dtype,
+                    fmt::format("x{}[{}]", i,
+                                offset_text(request, extents, {false, i},
+                                            request.inputs[0].type.shape, coordinate)));
+    };
+    const ProgramText program = text_of(map, input, coordinate, "m");
+    return coordinates(request, extents, true, "r") + program.statements +
+           fmt::format("const {} x = {};\n", type_text(register_type(map.results()[0].dtype)),
+                       program.registers[0]);
+  }
   return coordinates(request, extents, true, "r") +
          fmt::format("const {} x = {};\n", type_text(register_type(dtype)),
                      loaded(dtype, "x0[base + " + offset(request, extents, true) + "]"));

@@ -9,6 +9,10 @@
 
 namespace anneal::cuda {
 
+// The inputs of an op with a map as a Seen takes them: x, and those from `further` on. Empty, with
+// a reason, if the others enlarge x.
+std::vector<int> mapped_inputs(const Request& request, int further, std::string& why_not);
+
 class Rows {
  public:
   static constexpr int kThreads = 256;  // of a block
@@ -22,7 +26,9 @@ class Rows {
 
   // "const f32 x = ...;": element `r` of the row at hand, and its coordinates j0, j1, ... on the
   // axes of a row, as they are after merging.
-  std::string element(const Request& request, Extents& extents) const;
+  // With a map, what that makes of the first input, which has all axes, and of all others;
+  // REQUIRES: axes were not merged.
+  std::string element(const Request& request, Extents& extents, const Program& map = {}) const;
   // A loop over a thread's share of the row; in `body` there is `r`, of index_type().
   std::string each(const std::string& body) const;
   const char* index_type() const { return small_ ? "i32" : "i64"; }

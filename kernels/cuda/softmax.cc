@@ -23,7 +23,7 @@ std::string store_text(const Request& request, int axis, const std::string& valu
 // Three times over the row. An output that is the very view of the input is written last.
 std::string read_again_text(const Softmax& op, const Rows& rows, const Request& request,
                             Extents& extents) {
-  const std::string element = rows.element(request, extents);
+  const std::string element = rows.element(request, extents, op.map);
   return fmt::format(
       "{}most = over_row<{threads}>(most, partial, Largest());\nT sum = 0;\n"
       "{}sum = over_row<{threads}>(sum, partial, Add());\n{}{}",
@@ -46,7 +46,7 @@ std::string kept_text(const Softmax& op, const Rows& rows, const Request& reques
   return fmt::format(
       "T kept[{kept}];\n{}most = over_row<{threads}>(most, partial, Largest());\nT sum = 0;\n"
       "{}sum = over_row<{threads}>(sum, partial, Add());\n{}{}",
-      each(rows.element(request, extents) + "kept[k] = x;\nmost = op::max(most, x);\n"),
+      each(rows.element(request, extents, op.map) + "kept[k] = x;\nmost = op::max(most, x);\n"),
       each(op.log ? "kept[k] -= most;\nsum += op::exp(kept[k]);\n"
                   : "kept[k] = op::exp(kept[k] - most);\nsum += kept[k];\n"),
       op.log ? "const T log_sum = op::log(sum);\n" : "",
@@ -56,12 +56,14 @@ std::string kept_text(const Softmax& op, const Rows& rows, const Request& reques
 }
 
 Made make_softmax(const Softmax& op, const Request& original) {
-  if (!op.map.empty()) return refuse("a map");
-  const DataType dtype = original.inputs[0].type.dtype;
+  const DataType dtype = op.map.empty() ? original.inputs[0].type.dtype : op.map.results()[0].dtype;
+  std::string why_not;
+  const std::vector<int> inputs = mapped_inputs(original, 1, why_not);
+  if (inputs.empty()) return refuse(std::move(why_not));
   std::vector<bool> in_row(static_cast<size_t>(original.inputs[0].type.shape.rank()));
   in_row[static_cast<size_t>(op.axis)] = true;
-  Seen seen(original);
-  const Rows rows(seen, in_row, true);
+  Seen seen(original, inputs);
+  const Rows rows(seen, in_row, true, op.map.empty());
   const std::string type = type_text(register_type(dtype));
   const int threads = rows.threads_per_row();
   const auto body = [&](const Request& request, Extents& extents) {
