@@ -1,0 +1,44 @@
+// What is left of a graph's layers in a plan, and that the engine gives what the reference gives.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/optimizer/random_graph.h"
+
+namespace anneal::testing {
+
+using StepsByOp = std::map<std::string, size_t>;
+
+// Transfers count under their own name.
+inline StepsByOp steps_by_op(const Plan& plan) {
+  StepsByOp steps;
+  for (const Step& step : plan.steps)
+    ++steps[std::string(step.kernel == kTransfer ? kTransfer : name(step.op))];
+  return steps;
+}
+
+inline void expect_steps(const Graph& graph, const std::string& target, const StepsByOp& expected) {
+  BuildOptions options;
+  options.targets = {target};
+  const EngineFile file = build(graph.clone(), options);
+  EXPECT_EQ(steps_by_op(file.plans[0]), expected) << to_text(file.plans[0]);
+
+  const auto bytes = std::make_shared<std::vector<std::byte>>(save(file));
+  const auto engine = Engine::make(load_engine_file(*bytes, bytes), {.device = target});
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = random_inputs(graph, 1);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    context.set_input(engine->inputs()[i].name, inputs[i].view());
+  context.run();
+  const std::vector<float> got = elements(context.output(graph.outputs()[0].name));
+  const std::vector<float> want = elements(evaluate(graph, inputs)[0].view());
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i)
+    ASSERT_NEAR(got[i], want[i], 1e-3 * (1 + std::abs(want[i]))) << i;
+}
+
+}  // namespace anneal::testing
