@@ -3,7 +3,9 @@
 namespace anneal {
 
 void add_pass_flags(CLI::App& command, PassOptions& options) {
-  command.add_option("--skip-pass", options.skip, "Leave out optimizer passes (see anneal passes)")
+  command
+      .add_option("--skip-pass", options.skip,
+                  "Leave out optimizer passes (see anneal passes), or all")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("NAME,...");

@@ -25,16 +25,18 @@ bool is_any(const Op& op) {
   return (std::holds_alternative<T>(op) || ...);
 }
 
-// What only moves elements is asked to take an epilogue where targets can be asked: some have no
-// program in their copies. Not what may be a view, which costs nothing as it is.
+// Ops whose kernels on some targets take no epilogue, or that have none there. Not those that may
+// be views, which cost nothing as they are.
+bool must_be_welcome(const Op& op) {
+  return is_any<Gather, GatherElements, GatherND, Pad, Tile, Cumulative, GridSample, RoiAlign>(op);
+}
+
 bool takes_epilogue(const Graph& graph, const Layer& layer, bool targets_answer) {
   if (op_output_count(layer) != 1) return false;
   if (is_any<Conv, ConvTranspose, MatMul>(layer.op)) return true;
   const DataType dtype = graph.value(layer.outputs[0]).type().dtype;
   if (!is_float(dtype) || dtype == DataType::kF64) return false;
-  if (is_any<Gather, GatherElements, GatherND, Pad, Tile, Cumulative, GridSample, RoiAlign>(
-          layer.op))
-    return targets_answer;
+  if (must_be_welcome(layer.op)) return targets_answer;
   return is_any<Pool, Softmax, Normalize, Reduce, Resize>(layer.op);
 }
 
@@ -100,7 +102,11 @@ bool fuse(Graph& graph, LayerId id, PassRun& run) {
                  .origins = anchor.origins};
   added.inputs.insert(added.inputs.end(), joined->inputs.begin() + 1, joined->inputs.end());
   added.origins.insert(added.origins.end(), layer.origins.begin(), layer.origins.end());
-  if (const std::string why_not = why_not_joined(graph, run, host.id, added); !why_not.empty()) {
+  // A reference kernel would interpret the program, element by element.
+  if (const std::string why_not = must_be_welcome(anchor.op)
+                                      ? run.ask_targets(graph, added)
+                                      : why_not_joined(graph, run, host.id, added);
+      !why_not.empty()) {
     run.refused(anchor.name, fmt::format("not joined with \"{}\": {}", layer.name, why_not));
     return false;
   }

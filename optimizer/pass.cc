@@ -12,9 +12,10 @@ bool names(const std::vector<std::string>& list, const Pass& pass) {
   return std::find(list.begin(), list.end(), pass.name) != list.end();
 }
 
-void check_names(std::span<const Pass> passes, const std::vector<std::string>& list,
-                 std::string_view purpose) {
+void check_names(std::span<const Pass> passes, const PassOptions& options,
+                 const std::vector<std::string>& list, std::string_view purpose) {
   for (const std::string& wanted : list) {
+    if (&list == &options.skip && wanted == kAllPasses) continue;
     if (std::any_of(passes.begin(), passes.end(),
                     [&](const Pass& pass) { return pass.name == wanted; }))
       continue;
@@ -37,7 +38,9 @@ bool run(const Pass& pass, Graph& graph, PassRun& run_of) {
 }  // namespace
 
 std::string_view why_left_out(const Pass& pass, const PassOptions& options) {
-  if (names(options.skip, pass)) return "skipped";
+  const bool all =
+      std::find(options.skip.begin(), options.skip.end(), kAllPasses) != options.skip.end();
+  if (all || names(options.skip, pass)) return "skipped";
   if (!options.only.empty() && !names(options.only, pass)) return "skipped: not among those wanted";
   if (options.exact && !pass.exact) return "skipped: it may change numerics";
   return {};
@@ -86,8 +89,8 @@ bool sweep(Graph& graph, PassRun& run, bool (*rule)(Graph&, LayerId, PassRun&)) 
 
 std::vector<PassRecord> run_pipeline(Graph& graph, std::span<const Pass> passes,
                                      const PassOptions& options, const AfterPass& after_pass) {
-  check_names(passes, options.skip, "skip");
-  check_names(passes, options.only, "run");
+  check_names(passes, options, options.skip, "skip");
+  check_names(passes, options, options.only, "run");
   PassRun pass_run(options);
   for (const Pass& pass : passes) {
     pass_run.begin(pass.name);

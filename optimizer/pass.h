@@ -35,6 +35,9 @@ struct PassRecord {
 // empty if every target has a kernel of its own for it.
 using AskTargets = std::function<std::string(const Graph& graph, const NewLayer& layer)>;
 
+// In PassOptions::skip: every pass.
+inline constexpr std::string_view kAllPasses = "all";
+
 struct PassOptions {
   uint64_t fold_budget_bytes = 16 << 20;  // largest constant that folding may create
   bool half_is_native = false;            // a target computes in f16 and bf16: they stay

@@ -508,6 +508,8 @@ class Command(unittest.TestCase):
         self.anneal("build", "m.onnx", "--exact", "--report", "r.json")
         self.assertTrue(all(p["exact"] for p in json.loads((self.at / "r.json").read_text())["passes"]))
         self.anneal("inspect", "m.engine", "--decisions", out="skipped: it may change numerics")
+        self.anneal("build", "m.onnx", "--skip-pass", "all", "--report", "r.json")
+        self.assertEqual(json.loads((self.at / "r.json").read_text())["passes"], [])
         self.anneal("build", "m.onnx", "--only-passes", "nope", status=2, says='no pass "nope" to run')
 
     # --- compare

@@ -56,10 +56,16 @@ TEST(AskTargets, ARefusalIsRecordedWithItsReason) {
   EXPECT_TRUE(told);
 }
 
-TEST(AskTargets, WhatHasNoKernelAnywayIsJoined) {
+// A product without a kernel of its own is no worse off with an epilogue; what moves elements on a
+// reference kernel would interpret it.
+TEST(AskTargets, OfWhatHasNoKernelAnywayOnlyWhatComputesIsJoined) {
   Graph graph = parse_graph(kGraph);
   run(graph, [](const Graph&, const NewLayer&) { return std::string("no kernel at all"); });
-  EXPECT_EQ(graph.layer_count(), 2u);
+  EXPECT_EQ(graph.layer_count(), 3u);
+  for (const LayerId id : graph.order()) {
+    const Layer& layer = graph.layer(id);
+    EXPECT_EQ(layer.epilogues.empty(), !std::holds_alternative<MatMul>(layer.op)) << layer.name;
+  }
 }
 
 }  // namespace
