@@ -54,6 +54,7 @@ void check_view_within_base(const Plan& plan, const Slot& slot) {
       !known(base.type.shape) || !known(base.strides))
     return;  // checked with real sizes when shapes are bound
   const int64_t view = extent(dims_of(slot.type.shape), dims_of(slot.strides));
+  if (view == 0) return;  // it begins nowhere
   const int64_t room = extent(dims_of(base.type.shape), dims_of(base.strides));
   if (slot.base_offset.value() > room - view)
     refuse(fmt::format("slot \"{}\" reaches beyond its base", slot.name));

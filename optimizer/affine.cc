@@ -1,6 +1,7 @@
 #include "anneal/optimizer/affine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <variant>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct Part {
   Kind kind = Kind::kOther;
   Reg factor, shift;  // kFree: the value is in shift
 };
+
+constexpr double kMostAdded = 1 << 17;
 
 bool is_half(uint64_t immediate) {
   const auto dtype = static_cast<DataType>(immediate);
@@ -55,6 +58,16 @@ class Analysis {
     if (std::any_of(operands.begin(), operands.end(),
                     [&](uint16_t reg) { return parts_[reg].kind == Kind::kOther; }))
       return {};
+    // Adding and taking away a large number rounds: that is what it is for.
+    for (const uint16_t reg : operands) {
+      const Instruction& operand = program_.code()[reg];
+      const bool adds = one.opcode == Opcode::kAdd || one.opcode == Opcode::kSub;
+      if (!adds || operand.opcode != Opcode::kConstant) continue;
+      const double value = operand.type == RegisterType::kF64
+                               ? Scalar{operand.immediate}.as<double>()
+                               : static_cast<double>(Scalar{operand.immediate}.as<float>());
+      if (!(std::abs(value) < kMostAdded)) return {};
+    }
     return count == 1 ? unary(one.opcode, parts_[one.operands[0]], one)
                       : binary(one.opcode, parts_[one.operands[0]], parts_[one.operands[1]]);
   }

@@ -238,6 +238,9 @@ std::optional<WeightRule> weight_rule(const Graph& graph, const AttentionPattern
       const auto place = std::find(layer.inputs.begin(), layer.inputs.end(), weights);
       const auto at = static_cast<size_t>(place - layer.inputs.begin());
       const DataType to = program.results()[0].dtype;
+      if (!is_float(to) || !std::all_of(program.inputs().begin(), program.inputs().end(),
+                                        [](DataType dtype) { return is_float(dtype); }))
+        return std::nullopt;
       const auto is = [&](Hidden hidden) {
         return program == weight_program(program.inputs(), at, to, hidden);
       };

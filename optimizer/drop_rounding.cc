@@ -18,32 +18,8 @@
 namespace anneal {
 namespace {
 
-bool is_smooth(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::kCast:
-    case Opcode::kSaturate:
-    case Opcode::kSign:
-    case Opcode::kCeil:
-    case Opcode::kFloor:
-    case Opcode::kRoundEven:
-    case Opcode::kTrunc:
-    case Opcode::kMod:
-    case Opcode::kRem:
-    case Opcode::kEqual:
-    case Opcode::kLess:
-    case Opcode::kLessEqual:
-      return false;
-    default:
-      return true;
-  }
-}
-
 Program with_last_rounding(const Program& program) {
-  const auto code = program.code();
-  std::vector<bool> decides(code.size());
-  for (const Instruction& one : code)
-    for (int i = 0; i < operand_count(one.opcode) && !is_smooth(one.opcode); ++i)
-      decides[one.operands[i]] = true;
+  const std::vector<bool> decides = deciding_registers(program);
   return without_half_rounding(program, [&](size_t reg) { return !decides[reg]; });
 }
 

@@ -116,6 +116,7 @@ bool fuse(Graph& graph, LayerId id, PassRun& run) {
   const LayerId fused = graph.add(std::move(added));
   take_over(graph, joined->outputs, fused);
   graph.swap_names(host.id, fused);
+  graph.erase_unused();  // or the next rule would take the dead layer for a reader
   run.did(anchor_name, fmt::format("joined \"{}\"", joined_name), saved);
   return true;
 }

@@ -201,7 +201,24 @@ std::vector<double> epsilons(const Program& program) {
   return found;
 }
 
+// A variance that is kept from being too small is not one that has something added.
+bool is_clamped(const Program& program) {
+  const auto code = program.code();
+  return std::any_of(code.begin(), code.end(), [&](const Instruction& one) {
+    if (one.opcode != Opcode::kMin && one.opcode != Opcode::kMax) return false;
+    return std::any_of(one.operands.begin(), one.operands.begin() + 2, [&](uint16_t reg) {
+      const Instruction& operand = code[reg];
+      if (operand.opcode != Opcode::kConstant) return false;
+      const double value = operand.type == RegisterType::kF64
+                               ? Scalar{operand.immediate}.as<double>()
+                               : Scalar{operand.immediate}.as<float>();
+      return value > 0 && value < kMaxEpsilon;
+    });
+  });
+}
+
 bool settle_epsilon(Match& match) {
+  if (is_clamped(match.y.program)) return false;
   for (const double epsilon : epsilons(match.y.program)) {
     match.epsilon = epsilon;
     // The one near 1 - epsilon for which the root is 1 exactly leaves the shortest program.

@@ -25,6 +25,7 @@ namespace {
 constexpr size_t kMaxInstructions = 128;
 constexpr double kTolerance = 3e-6;  // of |x|
 constexpr double kAtZero = 5e-7;
+constexpr float kLeastNumber = 1e-3F;
 const double kTanhScale = 2 * std::sqrt(2 / std::numbers::pi);
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
@@ -156,6 +157,7 @@ class Finder {
       else if (reg > source)
         evaluate_at(reg, values, varies);
       if (!varies[reg] || one.type != RegisterType::kF32) continue;
+      if (is_guarded(source, reg)) continue;
       for (const Activation& activation : kActivations)
         if (follows(at_, values[reg], activation.value))
           found.push_back({reg, source, &activation});
@@ -164,6 +166,38 @@ class Finder {
   }
 
  private:
+  // What no sample of values tells from a function but its author meant: a choice, a clamp at a
+  // number that is not whole, a number too small to be part of an activation.
+  bool is_guarded(size_t source, size_t reg) const {
+    std::vector<bool> needed(code_.size());
+    needed[reg] = true;
+    for (size_t i = reg + 1; i-- > source + 1;) {
+      if (!needed[i]) continue;
+      const Instruction& one = code_[i];
+      switch (one.opcode) {
+        case Opcode::kSelect:
+        case Opcode::kIsNan:
+        case Opcode::kIsInf:
+        case Opcode::kEqual:
+        case Opcode::kLess:
+        case Opcode::kLessEqual:
+          return true;
+        default:
+          break;
+      }
+      const bool clamps = one.opcode == Opcode::kMin || one.opcode == Opcode::kMax;
+      for (int k = 0; k < operand_count(one.opcode); ++k) {
+        const Instruction& operand = code_[one.operands[static_cast<size_t>(k)]];
+        needed[one.operands[static_cast<size_t>(k)]] = true;
+        if (operand.opcode != Opcode::kConstant || operand.type != RegisterType::kF32) continue;
+        const float number = std::abs(Scalar{operand.immediate}.as<float>());
+        if ((number != 0 && number < kLeastNumber) || (clamps && number != std::trunc(number)))
+          return true;
+      }
+    }
+    return false;
+  }
+
   void evaluate_at(size_t reg, std::vector<std::vector<Scalar>>& values,
                    std::vector<bool>& varies) const {
     const Instruction& one = code_[reg];

@@ -19,14 +19,16 @@ namespace {
 bool is_half(DataType dtype) { return dtype == DataType::kF16 || dtype == DataType::kBF16; }
 DataType widened(DataType dtype) { return is_half(dtype) ? DataType::kF32 : dtype; }
 
-// Without loads, stores and roundings of half precision.
+// Without loads, stores and roundings of half precision, but for roundings that decide something.
 Program widened(const Program& program) {
   if (program.empty()) return program;
+  const std::vector<bool> decides = deciding_registers(program);
   return rewrite_program(
       program, [](DataType dtype) { return widened(dtype); },
       [&](ProgramBuilder&, size_t reg, std::span<const Reg> regs) -> std::optional<Reg> {
         const Instruction& one = program.code()[reg];
-        if (one.opcode == Opcode::kRound && is_half(static_cast<DataType>(one.immediate)))
+        if (one.opcode == Opcode::kRound && is_half(static_cast<DataType>(one.immediate)) &&
+            !decides[reg])
           return regs[one.operands[0]];
         return std::nullopt;
       });

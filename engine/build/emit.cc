@@ -465,7 +465,7 @@ bool Emitter::emit_in_place(LayerId id) {
     auto within = operand_within(graph_, layer, i, whole.view.strides);
     check(within.has_value(), "every operand of a concat has its place");
     within->offset = graph_.sizes().add(whole.view.offset, within->offset);
-    const std::string name = fmt::format("{}/copy{}", layer.name, i);
+    const std::string name = fmt::format("{}/copy of {}", layer.name, operand.name);
     const uint32_t from = slot_of(layer.inputs[i], place);
     emit_copy(from, view_slot(name, operand.type(), *within, whole.base), name, layer.origins);
   }

@@ -180,6 +180,9 @@ class Placer {
   void place_operands(LayerId id, const Layer& layer) {
     const ValueId whole = layer.outputs[0];
     if (question_.late(whole) || graph_.value(whole).fact.elements) return;
+    // A view of a size that values decide has no place before they are there.
+    if (std::any_of(layer.inputs.begin(), layer.inputs.end(), question_.late))
+      return note(layer, "its operands have sizes that depend on values", true);
     bool all = true;
     for (size_t i = 0; i < layer.inputs.size(); ++i) {
       std::string why_not;
