@@ -103,6 +103,7 @@ bool join(Graph& graph, LayerId first, LayerId second, std::span<const ValueId> 
   const LayerId fused = graph.add(std::move(added));
   take_over(graph, joined->outputs, fused);
   graph.swap_names(second, fused);
+  graph.erase_unused();  // or the next rule would take a dead layer for a reader
   run.did(subject, fmt::format("joined \"{}\"", joined_name), saved);
   return true;
 }
@@ -141,6 +142,13 @@ bool reads_all_of(const Graph& graph, LayerId id, LayerId other) {
   });
 }
 
+bool reads_from(const Graph& graph, LayerId layer, LayerId from) {
+  const auto& inputs = graph.layer(layer).inputs;
+  return std::any_of(inputs.begin(), inputs.end(), [&](ValueId input) {
+    return input != ValueId::kNone && producer(graph, input) == from;
+  });
+}
+
 bool join_with_sibling(Graph& graph, LayerId id, PassRun& run) {
   if (is_shape_arithmetic(graph, id)) return false;
   const Shape shape = shape_of(graph, id);
@@ -148,7 +156,8 @@ bool join_with_sibling(Graph& graph, LayerId id, PassRun& run) {
     if (graph.constant(input) || graph.value(input).type().shape != shape) continue;
     for (const LayerId other : users_of(graph, input)) {
       if (other == id || !program_of(graph, other) || shape_of(graph, other) != shape ||
-          is_shape_arithmetic(graph, other) ||
+          is_shape_arithmetic(graph, other) || reads_from(graph, id, other) ||
+          reads_from(graph, other, id) ||
           (!reads_all_of(graph, id, other) && !reads_all_of(graph, other, id)) ||
           depends_otherwise(graph, id, other) || depends_otherwise(graph, other, id))
         continue;

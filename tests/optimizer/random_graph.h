@@ -11,7 +11,7 @@ namespace anneal::testing {
 // one to three outputs. Values stay below about 100, and every function in it is continuous, so
 // that rounding differences stay small.
 Graph random_graph(uint32_t seed);
-// One per input of the graph, normally distributed.
+// One per input of the graph, normally distributed, with a deviation that depends on the seed.
 std::vector<Tensor> random_inputs(const Graph& graph, uint32_t seed);
 
 }  // namespace anneal::testing
