@@ -16,10 +16,6 @@ constexpr uint64_t kMaxArenaBytes = uint64_t{1} << 46;
 
 bool is_arena_base(const Slot& slot) { return slot.storage == Storage::kArena; }
 
-uint32_t base_of(const Plan& plan, uint32_t index) {
-  return plan.slots[index].storage == Storage::kView ? plan.slots[index].base : index;
-}
-
 void check_slot_form(const Plan& plan, const Slot& slot) {
   const auto bad = [&](std::string_view why) {
     refuse(fmt::format("slot \"{}\" {}", slot.name, why));
@@ -252,6 +248,17 @@ void check_arena(const Plan& plan, size_t device) {
 }
 
 }  // namespace
+
+uint32_t base_of(const Plan& plan, uint32_t index) {
+  return plan.slots[index].storage == Storage::kView ? plan.slots[index].base : index;
+}
+
+bool covers_base(const Plan& plan, const Slot& slot) {
+  if (slot.storage != Storage::kView) return true;
+  const Slot& base = plan.slots[slot.base];
+  return slot.base_offset == Size(0) && slot.type.shape == base.type.shape &&
+         slot.strides == base.strides;
+}
 
 bool is_static(const Plan& plan) {
   return std::all_of(plan.slots.begin(), plan.slots.end(), [](const Slot& slot) {

@@ -18,6 +18,11 @@ void check_plan(const Plan& plan, std::span<const Tensor> weights);
 std::vector<std::optional<Fact>> infer_slots(const Plan& plan, std::span<const Tensor> weights,
                                              SizeTable& sizes);
 
+// The slot whose memory this one is, or is a part of.
+uint32_t base_of(const Plan& plan, uint32_t slot);
+// Whether the slot is no view, or one of all of its base as that is.
+bool covers_base(const Plan& plan, const Slot& slot);
+
 // Whether every size is known, so that the arena is placed in the plan, not when sizes are bound.
 bool is_static(const Plan& plan);
 

@@ -43,57 +43,25 @@ bool is_reference(const Backend& backend, const KernelEntry& entry) {
   return backend.kind == DeviceKind::kCpu && last == &entry;
 }
 
-class Asked {
- public:
-  Asked(const Graph& graph, const NewLayer& layer, const std::vector<Type>& outputs,
-        int op_input_count)
-      : graph_(graph), layer_(layer), outputs_(outputs), op_input_count_(op_input_count) {}
-
-  // Empty if the place has a kernel of its own in one of the layouts, else why not.
-  std::string refusal_of(const Place& place) const {
-    std::string why_not;
-    for (const Layout layout : {Layout::kChannelsLast, Layout::kRowMajor}) {
-      const LayerOperands operands = operands_in(layout);
-      const Chosen chosen = choose_kernel(*place.backend, {.op = layer_.op,
-                                                           .epilogues = layer_.epilogues,
-                                                           .op_input_count = op_input_count_,
-                                                           .inputs = operands.inputs,
-                                                           .outputs = operands.outputs,
-                                                           .sizes = graph_.sizes(),
-                                                           .device = *place.device,
-                                                           .tactic = {}});
-      if (chosen.entry && !is_reference(*place.backend, *chosen.entry)) return {};
-      why_not = refusals_text(chosen);
-    }
-    return place.device->target() + why_not;
+// Empty if the place has a kernel of its own in one of the layouts, else why not.
+std::string refusal_of(const Place& place, const Graph& graph, const NewLayer& layer,
+                       const std::vector<Type>& outputs, int op_input_count) {
+  std::string why_not;
+  for (const Layout layout : {Layout::kChannelsLast, Layout::kRowMajor}) {
+    const LayerOperands operands = ideal_operands(graph, layer.inputs, outputs, layout);
+    const Chosen chosen = choose_kernel(*place.backend, {.op = layer.op,
+                                                         .epilogues = layer.epilogues,
+                                                         .op_input_count = op_input_count,
+                                                         .inputs = operands.inputs,
+                                                         .outputs = operands.outputs,
+                                                         .sizes = graph.sizes(),
+                                                         .device = *place.device,
+                                                         .tactic = {}});
+    if (chosen.entry && !is_reference(*place.backend, *chosen.entry)) return {};
+    why_not = refusals_text(chosen);
   }
-
- private:
-  LayerOperands operands_in(Layout layout) const {
-    LayerOperands operands;
-    for (const ValueId id : layer_.inputs) {
-      if (id == ValueId::kNone) {
-        operands.inputs.push_back({.present = false});
-        continue;
-      }
-      const Tensor* constant = graph_.constant(id);
-      const Type& type = graph_.value(id).type();
-      operands.inputs.push_back(
-          {.type = type,
-           .strides = strides_of(type, constant ? Layout::kRowMajor : layout, graph_.sizes()),
-           .constant = constant});
-    }
-    for (const Type& type : outputs_)
-      operands.outputs.push_back(
-          {.type = type, .strides = strides_of(type, layout, graph_.sizes())});
-    return operands;
-  }
-
-  const Graph& graph_;
-  const NewLayer& layer_;
-  const std::vector<Type>& outputs_;
-  int op_input_count_;
-};
+  return place.device->target() + why_not;
+}
 
 }  // namespace
 
@@ -119,9 +87,10 @@ AskTargets ask_targets(std::vector<const Target*> targets) {
         layer.op_input_count < 0 ? static_cast<int>(layer.inputs.size()) : layer.op_input_count;
     const auto outputs = output_types(graph, layer, op_input_count);
     if (!outputs) return "its sizes depend on values";
-    const Asked asked(graph, layer, *outputs, op_input_count);
     for (const Target* target : targets)
-      if (std::string why_not = asked.refusal_of(target->places[0]); !why_not.empty())
+      if (std::string why_not =
+              refusal_of(target->places[0], graph, layer, *outputs, op_input_count);
+          !why_not.empty())
         return why_not;
     return {};
   };

@@ -14,19 +14,30 @@ Shape strides_of(const Type& type, Layout layout, SizeTable& sizes) {
              : sizes.row_major_strides(type.shape);
 }
 
-LayerOperands ideal_operands(const Graph& graph, const Layer& layer, Layout layout) {
-  const auto operand = [&](ValueId id) -> Operand {
-    if (id == ValueId::kNone) return {.present = false};
+LayerOperands ideal_operands(const Graph& graph, std::span<const ValueId> inputs,
+                             std::span<const Type> outputs, Layout layout) {
+  LayerOperands operands;
+  for (const ValueId id : inputs) {
+    if (id == ValueId::kNone) {
+      operands.inputs.push_back({.present = false});
+      continue;
+    }
     const Type& type = graph.value(id).type();
     const Tensor* constant = graph.constant(id);
-    return {.type = type,
-            .strides = strides_of(type, constant ? Layout::kRowMajor : layout, graph.sizes()),
-            .constant = constant};
-  };
-  LayerOperands operands;
-  for (const ValueId id : layer.inputs) operands.inputs.push_back(operand(id));
-  for (const ValueId id : layer.outputs) operands.outputs.push_back(operand(id));
+    operands.inputs.push_back(
+        {.type = type,
+         .strides = strides_of(type, constant ? Layout::kRowMajor : layout, graph.sizes()),
+         .constant = constant});
+  }
+  for (const Type& type : outputs)
+    operands.outputs.push_back({.type = type, .strides = strides_of(type, layout, graph.sizes())});
   return operands;
+}
+
+LayerOperands ideal_operands(const Graph& graph, const Layer& layer, Layout layout) {
+  std::vector<Type> outputs;
+  for (const ValueId id : layer.outputs) outputs.push_back(graph.value(id).type());
+  return ideal_operands(graph, layer.inputs, outputs, layout);
 }
 
 Request request_of(const Graph& graph, const Layer& layer, const LayerOperands& operands,

@@ -20,6 +20,8 @@ struct LayerOperands {
   std::vector<Operand> inputs, outputs;
 };
 LayerOperands ideal_operands(const Graph& graph, const Layer& layer, Layout layout);
+LayerOperands ideal_operands(const Graph& graph, std::span<const ValueId> inputs,
+                             std::span<const Type> outputs, Layout layout);
 Request request_of(const Graph& graph, const Layer& layer, const LayerOperands& operands,
                    Device& device);
 

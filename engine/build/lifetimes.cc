@@ -8,10 +8,6 @@
 namespace anneal {
 namespace {
 
-uint32_t base_of(const Plan& plan, uint32_t slot) {
-  return plan.slots[slot].storage == Storage::kView ? plan.slots[slot].base : slot;
-}
-
 std::vector<uint32_t> last_uses(const Plan& plan) {
   std::vector<uint32_t> last(plan.slots.size(), 0);
   for (uint32_t i = 0; i < plan.steps.size(); ++i) {
@@ -20,13 +16,6 @@ std::vector<uint32_t> last_uses(const Plan& plan) {
     for (const uint32_t output : plan.steps[i].outputs) last[base_of(plan, output)] = i;
   }
   return last;
-}
-
-bool covers_base(const Plan& plan, const Slot& slot) {
-  if (slot.storage != Storage::kView) return true;
-  const Slot& base = plan.slots[slot.base];
-  return slot.base_offset == Size(0) && slot.type.shape == base.type.shape &&
-         slot.strides == base.strides;
 }
 
 // The base that step i may write its output over; kNoSlot if there is none.

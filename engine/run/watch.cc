@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
+#include "anneal/engine/plan_check.h"
+
 namespace anneal {
 
 std::vector<std::vector<uint32_t>> slots_by_step(const Plan& plan) {
   std::vector<std::vector<uint32_t>> slots(plan.steps.size() + 1);
-  const auto base_of = [&](uint32_t slot) {
-    return plan.slots[slot].storage == Storage::kView ? plan.slots[slot].base : slot;
-  };
   struct Written {
     uint32_t slot, step;
   };
@@ -18,22 +17,17 @@ std::vector<std::vector<uint32_t>> slots_by_step(const Plan& plan) {
     for (const uint32_t output : plan.steps[step].outputs) {
       if (output == kNoSlot) continue;
       slots[step + 1].push_back(output);
-      writers[base_of(output)].push_back({output, step});
+      writers[base_of(plan, output)].push_back({output, step});
       has_step[output] = true;
     }
   // A base that steps write only in parts is whole after the last of them. What covers all of it
   // behind that writes over it.
-  const auto covers_base = [&](const Slot& slot) {
-    const Slot& base = plan.slots[slot.base];
-    return slot.base_offset == Size(0) && slot.type.shape == base.type.shape &&
-           slot.strides == base.strides;
-  };
   for (uint32_t base = 0; base < plan.slots.size(); ++base) {
     if (plan.slots[base].storage == Storage::kView || has_step[base] || writers[base].empty())
       continue;
     uint32_t last = writers[base][0].step;
     for (size_t i = 1; i < writers[base].size(); ++i) {
-      if (covers_base(plan.slots[writers[base][i].slot])) break;
+      if (covers_base(plan, plan.slots[writers[base][i].slot])) break;
       last = writers[base][i].step;
     }
     slots[last + 1].push_back(base);

@@ -108,12 +108,9 @@ class NormKernel final : public Kernel {
   void with_source(const PreparedNorm& p, const LaunchArgs& args, std::byte* part,
                    Body body) const {
     float* const buffer = reinterpret_cast<Memory*>(part)->input;
-    if (!map_) return body(FoldSpace::Source{args.inputs[0], load_, buffer});
-    const auto run = [&](int64_t row, int64_t rows, int64_t column, int64_t columns, float* to) {
-      map_->run(p.map, row, rows, column, columns, to, tape_scratch(part));
-    };
-    const FoldSpace::Make make(run);
-    body(FoldSpace::Source{p.map.whole, load_, buffer, &make});
+    const FoldSpace::Source plain{args.inputs[0], load_, buffer};
+    if (!map_) return body(plain);
+    map_->with_source(p.map, plain, tape_scratch(part), body);
   }
   std::byte* tape_scratch(std::byte* part) const { return part + align_up(sizeof(Memory)); }
 
