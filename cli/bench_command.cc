@@ -13,6 +13,7 @@
 #include "anneal/cli/measure.h"
 #include "anneal/cli/open_engine.h"
 #include "anneal/cli/output_path.h"
+#include "anneal/cli/pass_flags.h"
 #include "anneal/cli/print.h"
 #include "anneal/cli/printable.h"
 #include "anneal/cli/profile_table.h"
@@ -301,12 +302,7 @@ void add_bench_command(CLI::App& application, Action& action) {
           "of an engine also auto, cuda, cuda:N")
       ->capture_default_str();
   add_shape_flags(*command, source.shapes);
-  command
-      ->add_option("--skip-pass", source.skip_passes,
-                   "Of a model: leave out optimizer passes (see anneal passes)")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("NAME,...");
+  add_pass_flags(*command, source.passes);
   command->add_flag("!--no-mmap", source.map, "Read an engine file instead of mapping it");
   command->add_option("-i,--input", flags->inputs, "What an input is fed, as for anneal run")
       ->allow_extra_args(false)

@@ -37,7 +37,7 @@ void write_all(int fd, std::span<const std::byte> bytes) {
 void build_into(int fd, const EngineSource& source) {
   BuildOptions options;
   options.targets = {source.target};
-  options.passes.skip = source.skip_passes;
+  options.passes = source.passes;
   write_all(fd, save(build(import_model(source.path, source.shapes).graph, options)));
 }
 

@@ -13,6 +13,7 @@
 #include "anneal/cli/exit_status.h"
 #include "anneal/cli/name_pattern.h"
 #include "anneal/cli/output_path.h"
+#include "anneal/cli/pass_flags.h"
 #include "anneal/cli/print.h"
 #include "anneal/cli/printable.h"
 #include "anneal/cli/process_pool.h"
@@ -29,7 +30,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct CheckFlags {
-  std::vector<std::string> paths, targets = {"cpu"}, skip;
+  std::vector<std::string> paths, targets = {"cpu"};
+  PassOptions passes;
   std::string tolerances, known_failures, json, filter;
   double rtol = 1e-3, atol = 1e-5, time_limit = 300;
   int jobs = 0, threads = 1;
@@ -146,7 +148,7 @@ class CheckRun {
         continue;
       }
       for (const std::string& target : flags_.targets) {
-        CaseOptions options{target, flags_.allow_fallback, flags_.skip, flags_.threads,
+        CaseOptions options{target, flags_.allow_fallback, flags_.passes, flags_.threads,
                             tolerance_for(test.name, flags_, tables_, noise)};
         std::string name = test.name;
         if (flags_.targets.size() > 1) name += fmt::format(" ({})", target);
@@ -231,10 +233,7 @@ void add_check_command(CLI::App& application, Action& action) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("LIST");
-  command->add_option("--skip-pass", flags->skip, "Leave out optimizer passes (see anneal passes)")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("NAME,...");
+  add_pass_flags(*command, flags->passes);
   command->add_option("--threads", flags->threads, "Most threads of one case; 0: one per core")
       ->capture_default_str()
       ->check(at_least(0));

@@ -13,6 +13,7 @@
 #include "anneal/cli/json_file.h"
 #include "anneal/cli/open_engine.h"
 #include "anneal/cli/output_path.h"
+#include "anneal/cli/pass_flags.h"
 #include "anneal/cli/print.h"
 #include "anneal/cli/printable.h"
 #include "anneal/cli/progress.h"
@@ -25,7 +26,8 @@ namespace {
 struct CompareFlags {
   EngineSource a, b;
   std::string shapes, json;
-  std::vector<std::string> inputs, skip;
+  std::vector<std::string> inputs;
+  PassOptions passes;
   CompareOptions options;
   int top = 10;
   bool reference = false, map = true, verbose = false;
@@ -46,7 +48,7 @@ void complete(CompareFlags& flags) {
   if (flags.reference) flags.b.target = kReferenceTarget;
   for (EngineSource* side : {&flags.a, &flags.b}) {
     if (side->target.empty()) side->target = "cpu";
-    side->skip_passes = flags.skip;
+    side->passes = flags.passes;
     side->shapes.shapes = flags.shapes;
     side->map = flags.map;
   }
@@ -270,10 +272,7 @@ void add_compare_command(CLI::App& application, Action& action) {
       ->add_option("--shapes", flags->shapes,
                    "Sizes of inputs that the model or engine leaves open")
       ->type_name("NAME:1x3x224x224,...");
-  command->add_option("--skip-pass", flags->skip, "Leave out optimizer passes (see anneal passes)")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("NAME,...");
+  add_pass_flags(*command, flags->passes);
   command->add_option("--rtol", flags->options.rtol, "Relative tolerance")->check(at_least(0));
   command->add_option("--atol", flags->options.atol, "Absolute tolerance")->check(at_least(0));
   command->add_option("--top", flags->top, "Tensors to show, those that differ most first")

@@ -20,7 +20,7 @@ std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
   BuildOptions options;
   options.reference = reference;
   options.targets = {reference ? "cpu" : source.target};
-  if (!reference) options.passes.skip = source.skip_passes;
+  if (!reference) options.passes = source.passes;
   auto engine = Engine::make(build(import_model(source.path, source.shapes).graph, options),
                              {.device = device_for(options.targets[0])});
   for (const std::string& remark : engine->remarks()) fmt::print(stderr, "anneal: {}\n", remark);

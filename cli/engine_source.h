@@ -6,6 +6,7 @@
 
 #include "anneal/cli/import_model.h"
 #include "anneal/engine/run/engine.h"
+#include "anneal/optimizer/pass.h"
 
 namespace anneal {
 
@@ -15,8 +16,8 @@ inline constexpr std::string_view kReferenceTarget = "reference";
 struct EngineSource {
   std::string path;
   std::string target = "cpu";  // of a model: what to build for; of an engine: where to run it
-  std::vector<std::string> skip_passes = {};  // of a model, unless for the reference
-  ShapeFlags shapes = {};                     // of a model
+  PassOptions passes = {};     // of a model, unless for the reference
+  ShapeFlags shapes = {};      // of a model
   bool map = true;
 };
 

@@ -92,7 +92,7 @@ void run_sets(const TestCase& test, std::span<const DataSet> sets, const ImportO
   const Arithmetic arithmetic = arithmetic_of(imported.graph);
   BuildOptions build_options;
   build_options.targets = {options.target};
-  build_options.passes.skip = options.skip_passes;
+  build_options.passes = options.passes;
   build_options.allow_fallback = options.allow_fallback;
   auto bytes = std::make_shared<const std::vector<std::byte>>(
       save(build(std::move(imported.graph), build_options)));

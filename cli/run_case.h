@@ -7,13 +7,14 @@
 
 #include "anneal/cli/compare_outputs.h"
 #include "anneal/cli/test_cases.h"
+#include "anneal/optimizer/pass.h"
 
 namespace anneal {
 
 struct CaseOptions {
   std::string target = "cpu";
   bool allow_fallback = true;
-  std::vector<std::string> skip_passes;
+  PassOptions passes;
   int threads = 1;
   Tolerance tolerance;
 };

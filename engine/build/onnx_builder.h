@@ -11,7 +11,9 @@ namespace anneal {
 
 struct OnnxBuildOptions {
   std::vector<std::string> targets = {"cpu"};  // one plan each: "cpu", "cpu:avx2", "sm_90"
-  std::vector<std::string> skip_passes;        // by name, see `anneal passes`
+  // By name, see `anneal passes`: not to run ("all": none is); if not empty, the only ones to run.
+  std::vector<std::string> skip_passes, only_passes;
+  bool exact = false;  // leave out the passes that may change the last bits of results
   // false: fail with kUnsupported, naming each layer that would run on the CPU though the target is
   // a GPU
   bool allow_fallback = true;

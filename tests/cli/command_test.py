@@ -421,6 +421,8 @@ class Command(unittest.TestCase):
         self.anneal("check", "good", "--filter", "(", status=2, says="regular expression")
         self.anneal("check", "good", "--filter", "nothing", status=2, says="matches none")
         self.anneal("check", "good", "--skip-pass", "no_such_pass", status=1, out="no_such_pass")
+        self.anneal("check", "good", "--only-passes", "nope", status=1, out='no pass "nope" to run')
+        self.anneal("check", "good", "--exact", out="1 passed")
         self.write("known.txt", "good\n")
         self.anneal("check", "good", "--known-failures", "known.txt", status=2, says="line 1")
 
@@ -472,6 +474,11 @@ class Command(unittest.TestCase):
         self.anneal("bench", engine, "-i", "a=a.npy", "-i", "b=random", "--change-to", "a:5x3,b:5x3", status=2,
                     says='--change-to says [5,3] for input "a", but a.npy holds [2,3]')
 
+    def test_bench_with_passes_chosen(self):
+        self.write("chain.onnx", CHAIN)
+        self.anneal("bench", "chain.onnx", "--iterations", 3, "--only-passes", "fold_constants", out="4 steps")
+        self.anneal("bench", "chain.onnx", "--iterations", 3, "--exact", out="3 steps")
+
     def test_bench_refuses(self):
         engine = self.build(ABS)
         self.write("s.onnx", STRANGE)
@@ -484,6 +491,7 @@ class Command(unittest.TestCase):
         self.anneal("bench", engine, "--json", "nowhere/r.json", status=2, says="no folder nowhere")
         self.anneal("bench", engine, "-i", "x=missing.npy", status=2, says="missing.npy")
         self.anneal("bench", "m.onnx", "--shapes", "y:2x3", status=2, says='no such input')
+        self.anneal("bench", "m.onnx", "--only-passes", "nope", status=2, says='no pass "nope" to run')
 
     # --- bisect
 
@@ -530,6 +538,8 @@ class Command(unittest.TestCase):
         self.anneal("compare", "m.engine", "m.engine", "--rtol", 0, "--atol", 0, out=["exact", "all of them agree"])
         self.anneal("compare", "m.engine", "m.onnx", "--reference", "-i", "x=random:3", "--no-mmap", out="only in B")
         self.anneal("compare", "m.onnx", "--skip-pass", "fuse_pointwise", out="4 tensors in both")
+        self.anneal("compare", "m.onnx", "--only-passes", "fold_constants", out="4 tensors in both")
+        self.anneal("compare", "m.onnx", "--exact", out="all of them agree")
         self.anneal("compare", "add.onnx", "--shapes", "a:2x3,b:2x3", out="f32[2,3]")
         self.anneal("compare", "m.onnx", "--target-a", "cpu:baseline", "--target-b", "cpu", out="(cpu:baseline)")
         self.anneal("compare", "m.engine", status=2, says="say what to compare it with")
