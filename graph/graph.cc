@@ -26,19 +26,6 @@ Fact fact_of(const Tensor& tensor) {
   return rules::make_fact(tensor.dtype(), fact.type.shape, std::move(elements));
 }
 
-// The value that the bounds leave a size, if it is a single one.
-Size pinned(Size size, const SizeTable& sizes) {
-  if (size.known() || size.is_unknown()) return size;
-  const Bounds range = sizes.range(size);
-  return range.min == range.max ? Size(range.min) : size;
-}
-
-Shape pinned(const Shape& shape, const SizeTable& sizes) {
-  Shape result;
-  for (const Size& size : shape) result.push_back(pinned(size, sizes));
-  return result;
-}
-
 std::string described(const Layer& layer) {
   return fmt::format("layer \"{}\" ({})", layer.name, name(layer.op));
 }
@@ -393,11 +380,11 @@ void Graph::set_input_shape(ValueId input, const Shape& shape) {
 void Graph::refine() {
   for (ValueId input : inputs_) {
     Type& type = mutable_value(input).fact.type;
-    type.shape = pinned(type.shape, *sizes_);
+    type.shape = rules::pinned(type.shape, *sizes_);
   }
   for (LayerId id : order()) {
     if (auto* tensor = std::get_if<SizeTensor>(&mutable_layer(id).op))
-      for (Size& size : tensor->elements) size = pinned(size, *sizes_);
+      for (Size& size : tensor->elements) size = rules::pinned(size, *sizes_);
     const Layer& one = layer(id);
     for (const BodyUse& use : bodies_of(one.op)) refine_body(one, use);
     const Facts facts = infer_outputs(id);
@@ -407,7 +394,7 @@ void Graph::refine() {
                    for (size_t k = 0; k < facts.size(); ++k) {
                      Fact& fact = mutable_value(one.outputs[k]).fact;
                      fact = narrowed(fact, facts[k]);
-                     fact.type.shape = pinned(fact.type.shape, *sizes_);
+                     fact.type.shape = rules::pinned(fact.type.shape, *sizes_);
                    }
                  });
   }

@@ -144,8 +144,10 @@ Facts infer(const Op& op, const InferInputs& inputs) {
   return facts;
 }
 
-Facts infer_layer(const Op& op, std::span<const Program> epilogues, int op_input_count,
-                  const InferInputs& inputs, std::span<const Dims> found) {
+namespace {
+
+Facts infer_with_epilogues(const Op& op, std::span<const Program> epilogues, int op_input_count,
+                           const InferInputs& inputs, std::span<const Dims> found) {
   if (op_input_count < 0 || op_input_count > inputs.count())
     refuse(fmt::format("{} of {} inputs are the op's", op_input_count, inputs.count()));
   Facts of_op = infer(op, inputs.first(op_input_count));
@@ -181,6 +183,15 @@ Facts infer_layer(const Op& op, std::span<const Program> epilogues, int op_input
     facts.insert(facts.end(), results.begin(), results.end());
   }
   if (!further.empty()) refuse(fmt::format("{} inputs that no epilogue takes", further.size()));
+  return facts;
+}
+
+}  // namespace
+
+Facts infer_layer(const Op& op, std::span<const Program> epilogues, int op_input_count,
+                  const InferInputs& inputs, std::span<const Dims> found) {
+  Facts facts = infer_with_epilogues(op, epilogues, op_input_count, inputs, found);
+  for (Fact& fact : facts) fact.type.shape = rules::pinned(fact.type.shape, inputs.sizes());
   return facts;
 }
 

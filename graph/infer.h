@@ -90,7 +90,7 @@ DataType accumulator(DataType dtype);
 // A whole layer: infer(op) on the first inputs, then each epilogue on the output it belongs to,
 // with its further inputs after the op's own. epilogues is empty, or holds one (possibly empty)
 // program per output of the op. found: the sizes of the op's outputs where a kernel has found them,
-// which only ops with sizes that infer() leaves unknown have.
+// which only ops with sizes that infer() leaves unknown have. Bounds of one value give that size.
 Facts infer_layer(const Op& op, std::span<const Program> epilogues, int op_input_count,
                   const InferInputs& inputs, std::span<const Dims> found = {});
 

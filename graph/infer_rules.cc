@@ -82,6 +82,18 @@ bool surely_differ(Size a, Size b, const SizeTable& sizes) {
   return of_a.max < of_b.min || of_b.max < of_a.min;
 }
 
+Size pinned(Size size, const SizeTable& sizes) {
+  if (size.known() || size.is_unknown()) return size;
+  const Bounds range = sizes.range(size);
+  return range.min == range.max ? Size(range.min) : size;
+}
+
+Shape pinned(const Shape& shape, const SizeTable& sizes) {
+  Shape result;
+  for (const Size& size : shape) result.push_back(pinned(size, sizes));
+  return result;
+}
+
 Size agree(Size a, Size b, const SizeTable& sizes, std::string_view what) {
   if (surely_differ(a, b, sizes))
     refuse(fmt::format("{} {} and {} differ", what, sizes.text(a), sizes.text(b)));

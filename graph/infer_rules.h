@@ -34,6 +34,9 @@ void require_scalar(const InferInputs& inputs, int i, std::string_view what);
 // Two sizes that must be equal, as far as can be proved. The better known of the two.
 Size agree(Size a, Size b, const SizeTable& sizes, std::string_view what);
 bool surely_differ(Size a, Size b, const SizeTable& sizes);
+// The value that the bounds leave a size, if it is a single one.
+Size pinned(Size size, const SizeTable& sizes);
+Shape pinned(const Shape& shape, const SizeTable& sizes);
 Size at_least(Size size, int64_t low, SizeTable& sizes);  // max(size, low), where it is not proved
 Size at_most(Size size, Size high, SizeTable& sizes);
 

@@ -69,6 +69,27 @@ TEST(EngineRun, SizesChangeFromRunToRun) {
   }
 }
 
+// min(N + 1, 2) is 1 or 2, so its half, rounded up, is 1: for the graph that had M found to be 4,
+// and for whoever infers a step of the plan.
+TEST(EngineRun, SizesOfOnePossibleValue) {
+  Graph graph = parse_graph(R"txt(
+graph g(x: f32[N,M])
+  const w: f32[4,2] = {1, 2, 3, 4, 5, 6, 7, 8}
+  p = Pad(x, i64{1, 0, 0, 0})
+  y = Slice(p, i64{0}, i64{2}, i64{0}, i64{2})
+  z = MatMul(y, w)
+  return z, y
+)txt");
+  graph.refine();
+  EXPECT_EQ(graph.value(graph.find_value("y")).type().shape[0], Size(1));
+  const auto engine = engine_of(build(graph.clone(), {}));
+  ExecutionContext context(engine);
+  for (const int64_t rows : {0, 1, 3}) {
+    const std::vector<Tensor> inputs = {random_f32({rows, 4}, 1)};
+    EXPECT_EQ(run(context, *engine, inputs).at("z"), std::vector<float>(2)) << rows;
+  }
+}
+
 // Shape arithmetic in i32 is not solved while building, and parts of it only look at memory.
 TEST(EngineRun, SizesGoThroughWhatWouldBeAView) {
   const std::string_view net = R"txt(
