@@ -113,7 +113,10 @@ std::optional<std::vector<Size>> Node::contents(int index) const {
 
 std::optional<std::vector<Size>> Node::known_sizes(int index) const {
   auto sizes = contents(index);
-  if (sizes && std::any_of(sizes->begin(), sizes->end(), [](Size s) { return s.is_unknown(); }))
+  const std::vector<bool> of_inputs = graph().symbols_of_inputs();
+  if (sizes && std::any_of(sizes->begin(), sizes->end(), [&](Size size) {
+        return size.is_unknown() || !this->sizes().is_made_of(size, of_inputs);
+      }))
     return std::nullopt;
   return sizes;
 }

@@ -64,7 +64,9 @@ class Node {
   const Tensor* constant(int index) const;                           // null if absent or computed
   // The contents of an integer input, as far as they are known while importing.
   std::optional<std::vector<Size>> contents(int index) const;
-  std::optional<std::vector<Size>> known_sizes(int index) const;  // none is unknown
+  // As expressions of the sizes of the graph's inputs: what they come from need not run. Empty if
+  // one is unknown, or a size that only the run of a layer tells.
+  std::optional<std::vector<Size>> known_sizes(int index) const;
   std::optional<std::vector<int64_t>> known_integers(int index) const;
   // Throw kUnsupported with `what` ("axes") if the contents are known only at run time.
   std::vector<int64_t> integers_of_input(int index, std::string_view what) const;

@@ -153,6 +153,39 @@ TEST(OpenSizes, DiagonalsOfEinsum) {
               HasSubstr("has not as many elements"));
 }
 
+// Of 1, 2, 3, 4 one is greater than 3.5; nothing reads which, but that they are one in number.
+TEST(OpenSizes, ThatOnlyValuesDecide) {
+  const auto counted_by = [](const std::vector<std::string>& of_count, const Build& build) {
+    ModelBuilder model(18);
+    model.input("x", {"N"}).output("y");
+    model.floats("limit", {}, {3.5F}).integers("axis", {0}).integers("second", {1});
+    model.node("Greater", {"x", "limit"}, {"mask"});
+    model.node("NonZero", {"mask"}, {"found"});
+    model.node("Shape", {"found"}, {"shape"});
+    model.node("Gather", {"shape", "second"}, {"count"});
+    set(model.node("Concat", of_count, {"sizes"}), "axis", int64_t{0});
+    build(model);
+    const Graph graph = import_bytes(model.bytes(), "").graph;
+    verify(graph);
+    return evaluate(graph, {{counted({4}, DataType::kF32)}})[0];
+  };
+  using Numbers = std::vector<double>;
+  const Tensor part = counted_by({"count", "three"}, [](ModelBuilder& m) {
+    m.integers("three", {3}).node("Split", {"x", "sizes"}, {"first", "y"});
+  });
+  EXPECT_EQ(numbers_of(part), Numbers({2, 3, 4}));
+  const Tensor padded = counted_by({"count", "count"}, [](ModelBuilder& m) {
+    m.node("Pad", {"x", "sizes", "", "axis"}, {"y"});
+  });
+  EXPECT_EQ(numbers_of(padded), Numbers({0, 1, 2, 3, 4, 0}));
+  const Tensor resized = counted_by({"count", "four"}, [](ModelBuilder& m) {
+    m.integers("two_rows", {2, 2}).integers("four", {4});
+    m.node("Reshape", {"x", "two_rows"}, {"square"});
+    set(m.node("Resize", {"square", "", "", "sizes"}, {"y"}), "axes", std::vector<int64_t>{1, 0});
+  });
+  EXPECT_EQ(resized.dims(), Dims({4, 1}));
+}
+
 TEST(OpenSizes, AreFixedByShapesInOrder) {
   ModelBuilder model;
   model.input("a", {"N", "?"}).input("b", {"3"}).output("y").output("z");
