@@ -33,6 +33,7 @@ ProductSizes product_sizes(const Conv& op, const Request& request) {
   const Dims w = opt(request.inputs[1].type.shape);
   sizes.depth = count(w) / std::max<int64_t>(w[0], 1);
   sizes.accumulator_bytes = size_of(conv_accumulator(request));
+  sizes.element_bytes = size_of(request.inputs[0].type.dtype);
   return sizes;
 }
 
@@ -121,7 +122,8 @@ std::optional<TilingText> tiling_of(const Conv& op, const Request& request, std:
   const DeviceSpec& spec = spec_of(request.device);
   if (on_tensor_cores) {
     const auto config = mma_for(sizes, spec, request.tactic);
-    return config ? std::optional<TilingText>(*config) : std::nullopt;
+    if (!config) return std::nullopt;
+    return TilingText(*config, sizes.element_bytes);
   }
   const auto config = tile_for(sizes, spec, request.tactic);
   if (!config) return std::nullopt;
@@ -175,13 +177,16 @@ Made make(const Conv& op, const Request& request, bool on_tensor_cores) {
   const bool taps_first = is_channels_first_in_memory(x);
   const bool linear = is_linear(w, taps_first);
   const Size channels = w.type.shape[1];
-  const int64_t most =
-      on_tensor_cores ? 8 : std::min<int64_t>(16 / static_cast<int64_t>(size_of(x.type.dtype)), 4);
+  const int64_t in_vector = 16 / static_cast<int64_t>(size_of(x.type.dtype));
+  const int64_t most = on_tensor_cores ? in_vector : std::min<int64_t>(in_vector, 4);
   const int64_t x_lanes = taps_first ? vector_elements(x, 1, channels, most) : 1;
   int64_t w_lanes = linear ? linear_elements(w, most) : 1;
-  if (on_tensor_cores && x_lanes != 8)
-    return refuse("channels that cannot be read 16 bytes at once");
-  if (on_tensor_cores && w_lanes != 8) w_lanes = 1;  // which is what its panels are filled by
+  const bool bytes = on_tensor_cores && in_vector == 16;
+  const int64_t least = bytes ? 4 : in_vector;
+  if (on_tensor_cores && x_lanes < least)
+    return refuse(bytes ? "channels that cannot be read 4 bytes at once"
+                        : "channels that cannot be read 16 bytes at once");
+  if (on_tensor_cores && w_lanes < least) w_lanes = 1;
   parts.vectors = {{.input = 0, .axis = 1, .elements = x_lanes},
                    {.input = 1, .elements = w_lanes, .is_linear = true}};
   constexpr int64_t kChannelBlock = 32;
@@ -195,6 +200,7 @@ Made make(const Conv& op, const Request& request, bool on_tensor_cores) {
   shape.number("kChannelBlock", in_blocks ? kChannelBlock : 0);
   const ZeroText x_zero(request, extents, 2, "x_zero", type);
   const ZeroText w_zero(request, extents, 3, "w_zero", type);
+  shape.flag("kInputHasZero", x_zero.is_present());
   parts.function = code_of(request.device)
                        .add(text_of({request, op, type, extents, *parts.store, shape, x_zero,
                                      w_zero, x_lanes, w_lanes, *tiling},
@@ -217,7 +223,8 @@ Made make_direct(const Conv& op, const Request& request) { return make(op, reque
 
 Made make_mma(const Conv& op, const Request& request) {
   const DataType x = request.inputs[0].type.dtype;
-  if (x != DataType::kF16 && x != DataType::kBF16) return refuse("only f16 and bf16");
+  if (x != DataType::kF16 && x != DataType::kBF16 && size_of(x) != 1)
+    return refuse("only f16, bf16 and 8 bits");
   return make(op, request, true);
 }
 

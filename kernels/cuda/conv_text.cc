@@ -33,9 +33,9 @@ void add_conv(ShapeText& shape, Extents& extents, const Conv& op, const Request&
 std::string weight_zeros_definition(const ZeroText& zero, const Extents& extents,
                                     std::string_view accumulator) {
   return fmt::format(
-      "struct Zeros {{\n  i64 first;\n{}"
+      "struct Zeros {{\n  static constexpr bool kHasZero = {};\n  i64 first;\n{}"
       "  __device__ {} of(i64 k) const {{\n{}    return {};\n  }}\n}};\n",
-      zero.members(extents), accumulator,
+      zero.is_present(), zero.members(extents), accumulator,
       zero.is_per_line() ? "    const i64 i = first + k;\n" : "", zero.value());
 }
 

@@ -15,14 +15,15 @@
 namespace anneal::cuda {
 namespace {
 
-// How one side comes to shared memory: along the axis whose neighbours are adjacent.
+// How one side comes to shared memory: along the axis whose neighbours are adjacent. apart: no
+// vector along the lines, for each line has its zero point.
 struct SideRead {
   bool along_depth = true;
   VectorRead vectors = {};
 };
 
 SideRead side_read(const Request& request, size_t input, int line_axis, int depth_axis,
-                   int64_t most_along_lines, int64_t most, const ZeroText& zero) {
+                   int64_t most_along_lines, int64_t most, bool apart) {
   const Operand& operand = request.inputs[input];
   SideRead read;
   read.along_depth =
@@ -30,8 +31,7 @@ SideRead side_read(const Request& request, size_t input, int line_axis, int dept
   const int axis = read.along_depth ? depth_axis : line_axis;
   if (!read.along_depth) most = std::min(most, most_along_lines);
   read.vectors = {input, axis, 1};
-  // The elements of a vector have one zero point.
-  if (read.along_depth || !zero.is_per_line())
+  if (read.along_depth || !apart)
     read.vectors.elements = vector_elements(operand, axis, operand.type.shape[axis], most);
   return read;
 }
@@ -54,10 +54,11 @@ struct Texts {
 std::string lines_text(const Texts& s, std::string_view name, const std::string& offset,
                        const char* line, const ZeroText& zero) {
   return fmt::format(
-      "struct {} {{\n  using Index = Shape::Index;\n  const Shape& s;\n{}"
+      "struct {} {{\n  using Index = Shape::Index;\n  static constexpr bool kHasZero = {};\n"
+      "  const Shape& s;\n{}"
       "  __device__ Index offset(Index row) const {{\n{}  }}\n"
       "  __device__ {} zero(Index row) const {{\n{}    return {};\n  }}\n}};\n",
-      name, zero.members(s.extents), offset, s.type,
+      name, zero.is_present(), zero.members(s.extents), offset, s.type,
       zero.is_per_line() ? fmt::format("    const i64 i = {};\n", line) : "", zero.value());
 }
 
@@ -108,10 +109,12 @@ std::optional<TilingText> tiling_of(const Request& request, const MatMulText& pr
                                     bool on_tensor_cores) {
   ProductSizes sizes = product.sizes();
   sizes.accumulator_bytes = size_of(sum);
+  sizes.element_bytes = size_of(request.inputs[0].type.dtype);
   const DeviceSpec& spec = spec_of(request.device);
   if (on_tensor_cores) {
     const auto config = mma_for(sizes, spec, request.tactic);
-    return config ? std::optional<TilingText>(*config) : std::nullopt;
+    if (!config) return std::nullopt;
+    return TilingText(*config, sizes.element_bytes);
   }
   const auto config = tile_for(sizes, spec, request.tactic);
   if (!config) return std::nullopt;
@@ -136,17 +139,24 @@ Made make(const MatMul& op, const Request& request, bool on_tensor_cores) {
   product.add_numbers(shape);
   const ZeroText a_zero(request, extents, 2, "a_zero", type);
   const ZeroText b_zero(request, extents, 3, "b_zero", type);
-  const int64_t most =
-      on_tensor_cores ? 8 : std::min<int64_t>(16 / static_cast<int64_t>(size_of(a)), 4);
+  const int64_t in_vector = 16 / static_cast<int64_t>(size_of(a));
+  const int64_t most = on_tensor_cores ? in_vector : std::min<int64_t>(in_vector, 4);
+  // Bytes are read along the lines in squares of 4 by 4.
+  const bool bytes = on_tensor_cores && size_of(a) == 1;
+  const auto along_lines = [&](int64_t lines) { return bytes ? std::gcd(lines, 4) : lines; };
   const SideRead read_a =
-      side_read(request, 0, product.a_row_axis, product.a_depth_axis, tiling->rows, most, a_zero);
+      side_read(request, 0, product.a_row_axis, product.a_depth_axis, along_lines(tiling->rows),
+                most, !on_tensor_cores && a_zero.is_per_line());
   // Vectors along the columns begin where an output's tiles do.
   int64_t along_columns = tiling->columns, column = 0;
   for (const int64_t part : op.split) along_columns = std::gcd(along_columns, column += part);
-  const SideRead read_b = side_read(request, 1, product.b_column_axis, product.b_depth_axis,
-                                    along_columns, most, b_zero);
-  if (on_tensor_cores && (read_a.vectors.elements != 8 || read_b.vectors.elements != 8))
-    return refuse("operands that cannot be read 16 bytes at once");
+  const SideRead read_b =
+      side_read(request, 1, product.b_column_axis, product.b_depth_axis, along_lines(along_columns),
+                most, !on_tensor_cores && b_zero.is_per_line());
+  const int64_t least = bytes ? 4 : in_vector;
+  if (on_tensor_cores && std::min(read_a.vectors.elements, read_b.vectors.elements) < least)
+    return refuse(bytes ? "operands that cannot be read 4 bytes at once"
+                        : "operands that cannot be read 16 bytes at once");
   parts.function = code_of(request.device)
                        .add(text_of({request, op, type, extents, *parts.store, product, shape,
                                      a_zero, b_zero, read_a, read_b, *tiling},
@@ -171,7 +181,8 @@ Made make_simt(const MatMul& op, const Request& request) { return make(op, reque
 
 Made make_mma(const MatMul& op, const Request& request) {
   const DataType a = request.inputs[0].type.dtype;
-  if (a != DataType::kF16 && a != DataType::kBF16) return refuse("only f16 and bf16");
+  if (a != DataType::kF16 && a != DataType::kBF16 && size_of(a) != 1)
+    return refuse("only f16, bf16 and 8 bits");
   return make(op, request, true);
 }
 

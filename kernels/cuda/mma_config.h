@@ -12,7 +12,8 @@
 namespace anneal::cuda {
 
 struct MmaConfig {
-  int rows = 0, columns = 0, depth = 0;  // of a block
+  int rows = 0, columns = 0;  // of a block
+  int depth = 0;              // of elements of 16 bits; twice as deep of those of 8
   int warps_down = 0, warps_across = 0;
   int stages = 0;
   int threads() const { return 32 * warps_down * warps_across; }

@@ -15,10 +15,11 @@ TilingText::TilingText(const TileConfig& c, std::string_view accumulator, bool l
       threads(c.threads()),
       tactic(tactic_of(c)) {}
 
-TilingText::TilingText(const MmaConfig& c)
+TilingText::TilingText(const MmaConfig& c, size_t element_bytes)
     : headers{"program.h", "lanes.h", "mma.h", "tile_product.h", "mma_product.h"},
       definition(fmt::format("using Tile = product::WarpTile<{}, {}, {}, {}, {}, {}>;\n", c.rows,
-                             c.columns, c.depth, c.warps_down, c.warps_across, c.stages)),
+                             c.columns, static_cast<size_t>(c.depth) * 2 / element_bytes,
+                             c.warps_down, c.warps_across, c.stages)),
       function("product::mma_product<Tile>"),
       rows(c.rows),
       columns(c.columns),

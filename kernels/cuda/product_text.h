@@ -13,7 +13,7 @@ namespace anneal::cuda {
 
 struct TilingText {
   TilingText(const TileConfig& config, std::string_view accumulator, bool lanes_down);
-  explicit TilingText(const MmaConfig& config);
+  TilingText(const MmaConfig& config, size_t element_bytes);
 
   std::vector<std::string_view> headers;  // besides those of the sides
   std::string definition;                 // "using Tile = ...;"

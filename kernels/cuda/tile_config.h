@@ -24,7 +24,8 @@ struct ProductSizes {
   int64_t rows = 0, columns = 0, depth = 0, batches = 1;
   size_t accumulator_bytes = 4;
   std::vector<int64_t> split =
-      {};  // columns of each output, if there are several: no tile has two's
+      {};                    // columns of each output, if there are several: no tile has two's
+  size_t element_bytes = 2;  // of what tensor cores multiply
 };
 
 std::span<const TileConfig> tile_configs();

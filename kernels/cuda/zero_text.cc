@@ -2,9 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "anneal/kernels/cuda/program_text.h"
 
 namespace anneal::cuda {
+namespace {
+
+bool is_always_zero(const Operand& operand) {
+  if (operand.constant == nullptr) return false;
+  return std::ranges::all_of(operand.constant->bytes(),
+                             [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+}  // namespace
 
 bool has_input(const Request& request, int input) {
   return input < request.op_input_count && request.inputs[static_cast<size_t>(input)].present;
@@ -13,7 +24,8 @@ bool has_input(const Request& request, int input) {
 ZeroText::ZeroText(const Request& request, Extents& extents, int input, std::string_view name,
                    std::string_view accumulator)
     : name_(name), value_(fmt::format("{}(0)", accumulator)) {
-  if (!has_input(request, input)) return;
+  if (!has_input(request, input) || is_always_zero(request.inputs[static_cast<size_t>(input)]))
+    return;
   const Type& type = request.inputs[static_cast<size_t>(input)].type;
   declaration_ = fmt::format("In<{}> {}", type_text(type.dtype), name);
   parameter_ = ", " + declaration_;

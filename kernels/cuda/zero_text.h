@@ -7,7 +7,8 @@
 
 namespace anneal::cuda {
 
-// An input of zero points: a scalar, or one per line of an operand. If it is not there, zero.
+// An input of zero points: a scalar, or one per line of an operand. If it is not there, or constant
+// zeros, zero.
 class ZeroText {
  public:
   // name: of the parameter. accumulator: "i32".

@@ -28,6 +28,8 @@ TEST(AnchorConfigs, Golden) {
       {"12 matmuls 197 x 197 x 64", {197, 64, 197, 12}},
       {"matmul f64 512 x 512 x 512", {512, 512, 512, 1, 8}},
       {"matmul of nothing", {0, 5, 3}},
+      {"matmul of bytes 197 x 768 x 768",
+       {.rows = 197, .columns = 768, .depth = 768, .element_bytes = 1}},
       {"conv 3 -> 64, 7x7, 112 x 112", {112 * 112, 64, 147}},
       {"conv 16 -> 96, 1x1, 112 x 112", {112 * 112, 96, 16}},
       {"conv 96 -> 16, 1x1, 56 x 56", {56 * 56, 16, 96}},

@@ -188,6 +188,13 @@ TEST_F(AnchorKernels, EveryTileOfTensorCores) {
     add("conv, split, ", "cuda.conv.mma", split, {"f16[1,64,7,5]", "f16[33,64,1,1]"}, true);
     add("conv, ", "cuda.conv.mma", conv(1, 1), {"f16[1,64,7,5]", "f16[19,64,3,3]"}, true);
     add("conv 1x1, ", "cuda.conv.mma", conv(2, 0), {"f16[1,40,9,7]", "f16[33,40,1,1]"}, true);
+    // Bytes in squares along the lines; in vectors of 16 and 8; with zero points.
+    add("bytes, ", "cuda.matmul.mma", MatMul{true, false},
+        {"u8[152,36]=0..255", "i8[152,136]=-128..127"});
+    add("bytes along the depth, ", "cuda.matmul.mma", MatMul{false, true},
+        {"i8[37,288]=-128..127", "u8[133,288]=0..255", "i8[]={7}", "u8[133]=0..255"});
+    add("conv of bytes, ", "cuda.conv.mma", conv(1, 1),
+        {"u8[1,24,7,5]=0..255", "i8[19,24,3,3]=-128..127", "u8[]={131}", "i8[19]=-128..127"}, true);
   }
   expect_agreement(ways);
 }
@@ -238,6 +245,8 @@ TEST_F(AnchorKernels, OffTheAlignmentOfVectors) {
     add("cuda.conv.mma", conv(1, 0), {"f16[1,24,5,7]", "f16[9,24,1,1]"});
     add("cuda.matmul.simt", MatMul{}, {"f32[9,12]", "f32[12,8]"});
     add("cuda.matmul.mma", MatMul{}, {"f16[9,24]", "f16[24,8]"});
+    add("cuda.matmul.mma", MatMul{}, {"i8[9,24]=-9..9", "u8[24,8]=0..9"});
+    add("cuda.conv.mma", conv(1, 1), {"i8[1,20,5,7]=-9..9", "i8[9,20,3,3]=-9..9", "i8[]={5}"});
   }
   expect_agreement(ways);
 }

@@ -35,6 +35,8 @@ struct Input {
   using I = Index;
   static constexpr int kLanes = lanes;
   static constexpr bool kAlongDepth = Shape::kTapsFirst;
+  static constexpr bool kHasZero = Shape::kInputHasZero;
+  static constexpr bool kOutsideIsZero = kHasZero && Shape::kPadded;
   struct Line {  // of the window's first element
     I offset, z, y, x;
   };
@@ -70,7 +72,7 @@ struct Input {
   __device__ Acc zero_of(const Line&) const { return zero; }
 };
 
-// Zeros: Acc of(Index k), the zero point of a channel of the group.
+// Zeros: Acc of(Index k), the zero point of a channel of the group; kHasZero: if there is one.
 template <class T, class Acc, class Shape, class Zeros, int lanes>
 struct Weights {
   using Element = T;
@@ -78,6 +80,7 @@ struct Weights {
   using I = Index;
   static constexpr int kLanes = lanes;
   static constexpr bool kAlongDepth = true;
+  static constexpr bool kHasZero = Zeros::kHasZero, kOutsideIsZero = false;
   struct Line {
     I offset;
     Acc zero;

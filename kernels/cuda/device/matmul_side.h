@@ -3,13 +3,14 @@
 
 namespace matmul {
 
-// Lines tells where line i begins, offset(i), and its zero point, zero(i).
+// Lines tells where line i begins, offset(i), and its zero point, zero(i); kHasZero: if it has one.
 template <class T, class Acc, class I, class Lines, int lanes, bool along_depth>
 struct Side {
   using Element = T;
   using Index = I;
   static constexpr int kLanes = lanes;
   static constexpr bool kAlongDepth = along_depth;
+  static constexpr bool kHasZero = Lines::kHasZero, kOutsideIsZero = false;
   struct Line {
     I offset;
     Acc zero;

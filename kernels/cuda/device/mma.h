@@ -8,6 +8,9 @@
 // ldmatrix_x4 reads four 8 x 8 matrices of 16-bit elements (rows of 16 bytes, of any T): lane l
 // gives in `i` the first element of row l % 8 of matrix l / 8, 16-byte aligned, and gets in
 // result[m] of matrix m row g, columns 2t, 2t + 1; with _trans the matrix is transposed first.
+// shared_as<To>(s) is the same memory as elements of another type of the same size;
+// byte_permute(a, b, selector) takes byte i of the result from a (0 to 3) or b (4 to 7), as digit i
+// of the selector says.
 #pragma once
 
 #ifndef ANNEAL_ON_HOST
@@ -35,6 +38,14 @@ __device__ inline Vec<u32, 4> ldmatrix_x4_trans(Shared<T> from, i32 i) {
                : "r"(shared_address(from, i))
                : "memory");
   return m;
+}
+
+template <class To, class From>
+__device__ inline Shared<To> shared_as(Shared<From> memory) {
+  return {reinterpret_cast<To*>(memory.data)};
+}
+__device__ inline u32 byte_permute(u32 a, u32 b, u32 selector) {
+  return __byte_perm(a, b, selector);
 }
 
 #define MMA(shape, types, c, letter)                                                    \
@@ -123,6 +134,19 @@ inline Vec<u32, 4> ldmatrix_x4_trans(Shared<T> from, i32 i,
   return emulated_ldmatrix(from, i, true, site);
 }
 
+template <class To, class From>
+inline Shared<To> shared_as(Shared<From> memory) {
+  return {memory.data, memory.begin, memory.bytes, memory.array};
+}
+inline u32 byte_permute(u32 a, u32 b, u32 selector) {
+  u32 bytes = 0;
+  for (u32 i = 0; i < 4; ++i) {
+    const u32 from = selector >> 4 * i & 7;
+    bytes |= ((from < 4 ? a : b) >> 8 * (from % 4) & 0xff) << 8 * i;
+  }
+  return bytes;
+}
+
 template <class A, class B>
 struct EmulatedMma;
 template <>
@@ -185,3 +209,17 @@ inline void copy_async_wait() {
 }
 
 #endif
+
+// Byte j of row i to byte i of row j.
+template <class T>
+__device__ inline void transpose_bytes(Vec<T, 4> (&rows)[4]) {
+  static_assert(sizeof(T) == 1, "of bytes");
+  const u32 a = __builtin_bit_cast(u32, rows[0]), b = __builtin_bit_cast(u32, rows[1]),
+            c = __builtin_bit_cast(u32, rows[2]), d = __builtin_bit_cast(u32, rows[3]);
+  const u32 low_ab = byte_permute(a, b, 0x5140), low_cd = byte_permute(c, d, 0x5140),
+            high_ab = byte_permute(a, b, 0x7362), high_cd = byte_permute(c, d, 0x7362);
+  rows[0] = __builtin_bit_cast(Vec<T, 4>, byte_permute(low_ab, low_cd, 0x5410));
+  rows[1] = __builtin_bit_cast(Vec<T, 4>, byte_permute(low_ab, low_cd, 0x7632));
+  rows[2] = __builtin_bit_cast(Vec<T, 4>, byte_permute(high_ab, high_cd, 0x5410));
+  rows[3] = __builtin_bit_cast(Vec<T, 4>, byte_permute(high_ab, high_cd, 0x7632));
+}

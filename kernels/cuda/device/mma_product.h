@@ -1,6 +1,13 @@
-// Sums of products on tensor cores: tile_product.h's sides and result, for elements of 16 bits. A
-// block's pieces of both sides go through several stages of shared memory, filled while earlier
-// ones are multiplied; each warp multiplies its part of the tile.
+// Sums of products on tensor cores: tile_product.h's sides and result, for elements of 16 bits,
+// whose sums are f32, and of 8 bits, signed or not on either side, whose sums are i32. A block's
+// pieces of both sides go through several stages of shared memory, filled while earlier ones are
+// multiplied; each warp multiplies its part of the tile.
+//
+// Elements are multiplied as they are, zero points taken off the sums: sum of (a - za)(b - zb) is
+// sum of ab - za * sum of b - zb * sum of a + za * zb * depth. Beside what tile_product.h asks for,
+// a side tells
+//   kHasZero: whether zero_of() may be other than 0;
+//   kOutsideIsZero: what is not is_in() is read as zero_of(Line), else as 0.
 #pragma once
 
 namespace product {
@@ -16,162 +23,336 @@ struct WarpTile {
                 "whole fragments");
 };
 
-// One side in a stage: rows of kWide elements, [line][depth] if it is read along the depth, else
-// [depth][line], in vectors of 8 whose places in a row change from row to row, so that the 8 rows
-// that ldmatrix reads at once lie in different banks.
+template <class T>
+struct SumOf {
+  using Type = i32;
+};
+template <>
+struct SumOf<h16> {
+  using Type = f32;
+};
+template <>
+struct SumOf<bf16> {
+  using Type = f32;
+};
+
+// Rows of `wide` elements in vectors of 16 bytes, whose places in a row change from row to row, so
+// that the 8 rows that ldmatrix reads at once lie in different banks.
+template <class T, int wide>
+struct Swizzle {
+  static constexpr int kVector = 16 / sizeof(T), kVectors = wide / kVector;
+  __device__ static i32 place(i32 high, i32 vector) {
+    constexpr int kMask = (kVectors < 8 ? kVectors : 8) - 1;
+    constexpr int kRowsInLine = kVectors < 8 ? 8 / kVectors : 1;  // of all banks
+    return high * wide + (vector ^ (high / kRowsInLine & kMask)) * kVector;
+  }
+};
+
+// One side in a stage: [line][depth] if it is read along the depth, else [depth][line].
 template <class Tile, class Side, int kLines>
 struct StagedPanel {
   using Index = typename Side::Index;
+  using Element = typename Side::Element;
   static constexpr bool kAlongDepth = Side::kAlongDepth;
   static constexpr int kWide = kAlongDepth ? Tile::kDepth : kLines;
   static constexpr int kHigh = kAlongDepth ? kLines : Tile::kDepth;
   static constexpr int kSize = kWide * kHigh;
-  static constexpr int kVectors = kWide / 8;
-  static constexpr int kStep = Tile::kThreads / kVectors;
+  using Places = Swizzle<Element, kWide>;
+  static constexpr int kVector = Places::kVector;
+  static constexpr int kPieces = kVector / Side::kLanes;  // of a vector, each read at once
+  static constexpr int kStep = Tile::kThreads / Places::kVectors;
   static constexpr int kEach = (kHigh + kStep - 1) / kStep;
-  static_assert(Tile::kThreads % kVectors == 0, "threads go round evenly");
+  static_assert(Tile::kThreads % Places::kVectors == 0, "threads go round evenly");
+  static_assert(kAlongDepth || (sizeof(Element) == 2 && kPieces == 1), "what can be transposed");
 
   const Side& side;
   i32 vector, high;
   typename Side::Line lines[kAlongDepth ? kEach : 1];
 
-  __device__ static i32 place(i32 high, i32 vector) {
-    constexpr int kMask = (kVectors < 8 ? kVectors : 8) - 1;
-    constexpr int kRowsInLine = kVectors < 8 ? 8 / kVectors : 1;  // of all banks
-    return high * kWide + (vector ^ (high / kRowsInLine & kMask)) * 8;
-  }
-
   __device__ StagedPanel(const Side& from, Index first) : side(from) {
-    vector = i32(threadIdx.x) % kVectors;
-    high = i32(threadIdx.x) / kVectors;
+    vector = i32(threadIdx.x) % Places::kVectors;
+    high = i32(threadIdx.x) / Places::kVectors;
     if constexpr (kAlongDepth) {
       UNROLL
       for (int i = 0; i < kEach; ++i) lines[i] = side.line(first + high + i * kStep);
     } else {
-      lines[0] = side.line(first + vector * 8);
+      lines[0] = side.line(first + vector * kVector);
     }
   }
+  __device__ static i32 place(i32 high, i32 vector) { return Places::place(high, vector); }
+  __device__ bool has(int i) const { return kHigh % kStep == 0 || high + i * kStep < kHigh; }
 
-  // Begins to fill a stage with what is at this depth.
-  __device__ void fill(Shared<typename Side::Element> to, Index depth) const {
-    if constexpr (kAlongDepth && Side::kLanes == 8) {
-      const auto deep = side.deep(depth + vector * 8);
+  // Begins to fill a stage with what is at this depth; put() ends it.
+  __device__ void begin(Shared<Element> to, Index depth) {
+    if constexpr (kAlongDepth) {
       UNROLL
-      for (int i = 0; i < kEach; ++i)
-        if (kHigh % kStep == 0 || high + i * kStep < kHigh)
-          copy(to, place(high + i * kStep, vector), lines[i], deep);
-    } else if constexpr (kAlongDepth) {
-      UNROLL
-      for (int lane = 0; lane < 8; ++lane) {
-        const auto deep = side.deep(depth + vector * 8 + lane);
+      for (int piece = 0; piece < kPieces; ++piece) {
+        const auto deep = side.deep(depth + vector * kVector + piece * Side::kLanes);
         UNROLL
         for (int i = 0; i < kEach; ++i)
-          if (kHigh % kStep == 0 || high + i * kStep < kHigh)
-            to[place(high + i * kStep, vector) + lane] = product::fetch(side, lines[i], deep)[0];
+          if (has(i))
+            copy(to, place(high + i * kStep, vector) + piece * Side::kLanes, lines[i], deep);
       }
     } else {
       UNROLL
       for (int i = 0; i < kEach; ++i)
-        if (kHigh % kStep == 0 || high + i * kStep < kHigh)
+        if (has(i))
           copy(to, place(high + i * kStep, vector), lines[0], side.deep(depth + high + i * kStep));
     }
   }
+  __device__ void put(Shared<Element>) const {}
 
  private:
-  __device__ void copy(Shared<typename Side::Element> to, i32 at, const typename Side::Line& line,
+  __device__ void copy(Shared<Element> to, i32 at, const typename Side::Line& line,
                        const typename Side::Deep& deep) const {
+    constexpr int kLanes = Side::kLanes, kBytes = kLanes * sizeof(Element);
     const bool is_in = side.is_in(line, deep);
-    const i64 from = is_in ? i64(side.offset(line, deep)) : 0;
-    if (side.aligned)
-      copy_async<16>(to, at, side.data, from, is_in);
-    else
-      store(to, at, product::fetch(side, line, deep));
+    if constexpr (kBytes >= 4) {
+      if (side.aligned && (is_in || !Side::kOutsideIsZero)) {
+        copy_async<kBytes>(to, at, side.data, is_in ? i64(side.offset(line, deep)) : 0, is_in);
+        return;
+      }
+    }
+    if (is_in) {
+      store(to, at, load_lanes<kLanes>(side.data, side.offset(line, deep), false));
+      return;
+    }
+    Vec<Element, kLanes> outside{};
+    if constexpr (Side::kOutsideIsZero) {
+      UNROLL
+      for (int lane = 0; lane < kLanes; ++lane)
+        outside[lane] = Narrow<Element>::of(side.zero_of(line));
+    }
+    store(to, at, outside);
   }
+};
+
+// A side of bytes that is read along the lines: [line][depth] all the same, for nothing transposes
+// bytes on their way from shared memory. Threads turn squares of 4 by 4 on the way there.
+template <class Tile, class Side, int kLines>
+struct TurnedPanel {
+  using Index = typename Side::Index;
+  using Element = typename Side::Element;
+  static constexpr bool kAlongDepth = true;  // in shared memory
+  static constexpr int kSize = Tile::kDepth * kLines;
+  using Places = Swizzle<Element, Tile::kDepth>;
+  // Neighbouring threads: the squares of a vector, then of the lines, then of the depth.
+  static constexpr int kAcross = kLines / 4, kSquares = Tile::kDepth / 4 * kAcross;
+  static constexpr int kStep = Tile::kThreads / (4 * kAcross);  // vectors
+  static constexpr int kEach = kSquares / Tile::kThreads;
+  static_assert(sizeof(Element) == 1 && Side::kLanes == 4 && !Side::kOutsideIsZero, "squares");
+  static_assert(kEach * Tile::kThreads == kSquares && kStep >= 1, "threads go round evenly");
+
+  const Side& side;
+  i32 line, vector, square;
+  typename Side::Line first_line;
+  Vec<Element, 4> values[kEach][4];
+
+  __device__ TurnedPanel(const Side& from, Index first) : side(from) {
+    square = i32(threadIdx.x) % 4;
+    line = i32(threadIdx.x) / 4 % kAcross * 4;
+    vector = i32(threadIdx.x) / 4 / kAcross;
+    first_line = side.line(first + line);
+  }
+  __device__ static i32 place(i32 high, i32 vector) { return Places::place(high, vector); }
+
+  __device__ void begin(Shared<Element>, Index depth) {
+    UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      UNROLL
+      for (int row = 0; row < 4; ++row) {
+        const auto deep = side.deep(depth + (vector + i * kStep) * 16 + square * 4 + row);
+        values[i][row] = Vec<Element, 4>{};
+        if (side.is_in(first_line, deep))
+          values[i][row] = load_lanes<4>(side.data, side.offset(first_line, deep), side.aligned);
+      }
+    }
+  }
+  __device__ void put(Shared<Element> to) {
+    UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      transpose_bytes(values[i]);
+      UNROLL
+      for (int row = 0; row < 4; ++row)
+        store(to, place(line + row, vector + i * kStep) + square * 4, values[i][row]);
+    }
+  }
+};
+
+template <class Tile, class Side, int kLines, bool is_turned>
+struct PanelOf {
+  using Type = StagedPanel<Tile, Side, kLines>;
+};
+template <class Tile, class Side, int kLines>
+struct PanelOf<Tile, Side, kLines, true> {
+  using Type = TurnedPanel<Tile, Side, kLines>;
+};
+template <class Tile, class Side, int kLines>
+using panel_of = typename PanelOf<Tile, Side, kLines,
+                                  !Side::kAlongDepth && sizeof(typename Side::Element) == 1>::Type;
+
+template <class A, class B, class Sum>
+__device__ void multiply(Vec<Sum, 4>& c, const Vec<u32, 4>& a, u32 b0, u32 b1) {
+  if constexpr (sizeof(A) == 1)
+    mma_m16n8k32<A, B>(c, a, b0, b1);
+  else
+    mma_m16n8k16<A>(c, a, b0, b1);
+}
+
+// Sums of the elements of each line beside the products, by multiplying with ones: what the zero
+// points of the other side are taken off by.
+template <class Side, class Other, int count>
+struct LineSums {
+  static constexpr bool kAny = Other::kHasZero;
+  static constexpr u32 kOnes = 0x01010101;
+  Vec<i32, 4> sums[kAny ? count : 1] = {};
 };
 
 template <class Tile, class A, class B, class Result, class Index>
 __device__ void mma_product(const A& a, const B& b, const Result& result, Index first_row,
                             Index rows, Index first_column, Index columns, Index depth) {
   using T = typename A::Element;
-  using PanelA = StagedPanel<Tile, A, Tile::kRows>;
-  using PanelB = StagedPanel<Tile, B, Tile::kColumns>;
+  using U = typename B::Element;
+  using Sum = typename SumOf<T>::Type;
+  using PanelA = panel_of<Tile, A, Tile::kRows>;
+  using PanelB = panel_of<Tile, B, Tile::kColumns>;
+  static_assert(sizeof(T) == sizeof(U) && !B::kOutsideIsZero, "what is multiplied here");
   constexpr int kStage = PanelA::kSize + PanelB::kSize;
+  constexpr int kVector = 16 / sizeof(T);
   constexpr int kDown = Tile::kWarpRows / 16, kAcross = Tile::kWarpColumns / 8;
   DYNAMIC_SHARED(T, stages);
 
   const i32 lane = i32(threadIdx.x) % 32, warp = i32(threadIdx.x) / 32;
   const i32 warp_row = warp / Tile::kWarpsAcross * Tile::kWarpRows;
   const i32 warp_column = warp % Tile::kWarpsAcross * Tile::kWarpColumns;
-  Vec<f32, 4> sums[kDown][kAcross];
+  Vec<Sum, 4> sums[kDown][kAcross];
   UNROLL
   for (int r = 0; r < kDown; ++r) {
     UNROLL
-    for (int c = 0; c < kAcross; ++c) sums[r][c] = Vec<f32, 4>{{0, 0, 0, 0}};
+    for (int c = 0; c < kAcross; ++c) sums[r][c] = Vec<Sum, 4>{{0, 0, 0, 0}};
   }
+  LineSums<A, B, kDown> of_rows;
+  LineSums<B, A, kAcross> of_columns;
 
-  const PanelA panel_a(a, first_row);
-  const PanelB panel_b(b, first_column);
-  const auto fill = [&](i32 stage, Index at) {
+  PanelA panel_a(a, first_row);
+  PanelB panel_b(b, first_column);
+  const auto place_a = [&](i32 stage) { return stages + stage * kStage; };
+  const auto place_b = [&](i32 stage) {
+    return shared_as<U>(stages + (stage * kStage + PanelA::kSize));
+  };
+  const auto begin = [&](i32 stage, Index at) {
     if (at < depth) {
-      panel_a.fill(stages + stage * kStage, at);
-      panel_b.fill(stages + (stage * kStage + PanelA::kSize), at);
+      panel_a.begin(place_a(stage), at);
+      panel_b.begin(place_b(stage), at);
     }
     copy_async_commit();
   };
+  const auto put = [&](i32 stage, Index at) {
+    if (at < depth) {
+      panel_a.put(place_a(stage));
+      panel_b.put(place_b(stage));
+    }
+  };
   UNROLL
-  for (int stage = 0; stage < Tile::kStages - 1; ++stage) fill(stage, Index(stage) * Tile::kDepth);
+  for (int stage = 0; stage < Tile::kStages - 1; ++stage) {
+    begin(stage, Index(stage) * Tile::kDepth);
+    put(stage, Index(stage) * Tile::kDepth);
+  }
   i32 now = 0;
   for (Index at = 0; at < depth; at += Tile::kDepth) {
     copy_async_wait<Tile::kStages - 2>();
     __syncthreads();  // this stage is there for all, and all are done with the one before
     const i32 free = now == 0 ? Tile::kStages - 1 : now - 1;
-    fill(free, at + Index(Tile::kStages - 1) * Tile::kDepth);
-    const Shared<T> piece_a = stages + now * kStage, piece_b = piece_a + PanelA::kSize;
+    const Index next = at + Index(Tile::kStages - 1) * Tile::kDepth;
+    begin(free, next);
+    const Shared<T> piece_a = place_a(now);
+    const Shared<U> piece_b = place_b(now);
     UNROLL
-    for (int k = 0; k < Tile::kDepth; k += 16) {
+    for (int k = 0; k < Tile::kDepth / kVector; k += 2) {
       Vec<u32, 4> left[kDown];
       UNROLL
       for (int r = 0; r < kDown; ++r)
-        if constexpr (A::kAlongDepth)
+        if constexpr (PanelA::kAlongDepth)
           left[r] =
-              ldmatrix_x4(piece_a, PanelA::place(warp_row + r * 16 + lane % 16, k / 8 + lane / 16));
+              ldmatrix_x4(piece_a, PanelA::place(warp_row + r * 16 + lane % 16, k + lane / 16));
         else
-          left[r] = ldmatrix_x4_trans(piece_a, PanelA::place(k + lane / 16 * 8 + lane % 8,
+          left[r] = ldmatrix_x4_trans(piece_a, PanelA::place(k * 8 + lane / 16 * 8 + lane % 8,
                                                              warp_row / 8 + r * 2 + lane / 8 % 2));
+      if constexpr (of_rows.kAny) {
+        UNROLL
+        for (int r = 0; r < kDown; ++r)
+          multiply<T, U>(of_rows.sums[r], left[r], of_rows.kOnes, of_rows.kOnes);
+      }
       UNROLL
       for (int c = 0; c < kAcross; c += 2) {
         // Two columns of fragments: of both the first 8 of the depth, then the last.
         Vec<u32, 4> right;
         const i32 column = warp_column + c * 8;
-        if constexpr (B::kAlongDepth)
-          right = ldmatrix_x4(
-              piece_b, PanelB::place(column + lane / 16 * 8 + lane % 8, k / 8 + lane / 8 % 2));
+        if constexpr (PanelB::kAlongDepth)
+          right = ldmatrix_x4(piece_b,
+                              PanelB::place(column + lane / 16 * 8 + lane % 8, k + lane / 8 % 2));
         else
-          right = ldmatrix_x4_trans(piece_b, PanelB::place(k + lane % 16, column / 8 + lane / 16));
+          right =
+              ldmatrix_x4_trans(piece_b, PanelB::place(k * 8 + lane % 16, column / 8 + lane / 16));
         UNROLL
         for (int r = 0; r < kDown; ++r) {
-          mma_m16n8k16<T>(sums[r][c], left[r], right[0], right[1]);
-          mma_m16n8k16<T>(sums[r][c + 1], left[r], right[2], right[3]);
+          multiply<T, U>(sums[r][c], left[r], right[0], right[1]);
+          multiply<T, U>(sums[r][c + 1], left[r], right[2], right[3]);
+        }
+        if constexpr (of_columns.kAny) {
+          constexpr u32 kOnes = of_columns.kOnes;
+          const Vec<u32, 4> ones{{kOnes, kOnes, kOnes, kOnes}};
+          multiply<T, U>(of_columns.sums[c], ones, right[0], right[1]);
+          multiply<T, U>(of_columns.sums[c + 1], ones, right[2], right[3]);
         }
       }
     }
+    put(free, next);
     now = now + 1 == Tile::kStages ? 0 : now + 1;
   }
   copy_async_wait<0>();
+  if constexpr (A::kHasZero || B::kHasZero) {
+    // Of which neither side was 0 because it lies outside.
+    const Index multiplied =
+        A::kOutsideIsZero ? (depth + Tile::kDepth - 1) / Tile::kDepth * Tile::kDepth : depth;
+    i32 zeros_a[kDown][2];
+    UNROLL
+    for (int r = 0; r < kDown; ++r) {
+      UNROLL
+      for (int half = 0; half < 2; ++half)
+        zeros_a[r][half] = a.zero_of(a.line(first_row + warp_row + r * 16 + half * 8 + lane / 4));
+    }
+    UNROLL
+    for (int c = 0; c < kAcross; ++c) {
+      UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const i32 zero_b =
+            b.zero_of(b.line(first_column + warp_column + c * 8 + lane % 4 * 2 + i % 2));
+        const i32 of_column = of_columns.kAny ? of_columns.sums[of_columns.kAny ? c : 0][i] : 0;
+        const i32 less = op::sub(of_column, op::mul(zero_b, i32(multiplied)));
+        UNROLL
+        for (int r = 0; r < kDown; ++r) {
+          const i32 of_row = of_rows.kAny ? of_rows.sums[of_rows.kAny ? r : 0][i] : 0;
+          const i32 taken = op::add(op::mul(zeros_a[r][i / 2], less), op::mul(zero_b, of_row));
+          sums[r][c][i] = op::sub(sums[r][c][i], taken);
+        }
+      }
+    }
+  }
 
   // Through shared memory, 16 rows of each warp at a time, so that the lanes of a warp store
   // neighbours.
   constexpr int kPitch = Tile::kWarpColumns + 4;
-  SHARED(f32, exchange, Tile::kThreads / 32 * 16 * kPitch);
-  const Shared<f32> mine = exchange + warp * 16 * kPitch;
+  SHARED(Sum, exchange, Tile::kThreads / 32 * 16 * kPitch);
+  const Shared<Sum> mine = exchange + warp * 16 * kPitch;
   UNROLL
   for (int r = 0; r < kDown; ++r) {
     __syncwarp();
     UNROLL
     for (int c = 0; c < kAcross; ++c) {
       const i32 column = c * 8 + lane % 4 * 2;
-      store(mine, lane / 4 * kPitch + column, Vec<f32, 2>{{sums[r][c][0], sums[r][c][1]}});
-      store(mine, (lane / 4 + 8) * kPitch + column, Vec<f32, 2>{{sums[r][c][2], sums[r][c][3]}});
+      store(mine, lane / 4 * kPitch + column, Vec<Sum, 2>{{sums[r][c][0], sums[r][c][1]}});
+      store(mine, (lane / 4 + 8) * kPitch + column, Vec<Sum, 2>{{sums[r][c][2], sums[r][c][3]}});
     }
     __syncwarp();
     for (int i = 0; i < 16; ++i) {
@@ -180,7 +361,7 @@ __device__ void mma_product(const A& a, const B& b, const Result& result, Index 
       const auto at = result.row(row);
       for (int c = lane; c < Tile::kWarpColumns; c += 32) {
         const Index column = first_column + warp_column + c;
-        if (column < columns) result(f32(mine[i * kPitch + c]), at, column);
+        if (column < columns) result(Sum(mine[i * kPitch + c]), at, column);
       }
     }
   }
