@@ -5,14 +5,16 @@
 //   p = Pad(x, ..., -inf); y = Pool(p) kind=max      =>   y = Pool(x) with these pads
 //
 // For constant pads of the spatial axes that crop nothing. The padding is what the layer itself
-// takes beyond the edge: zero for Conv (its zero point, if it has one) and the sum of powers; for
-// an average, zero that counts in the divisor, and then either the pool counts its own pads, too,
-// or it has none; for a maximum, -inf or the smallest integer. Not while a layer that cannot take
-// it reads the padded value as well: the padding would be done all the same. Not where a target has
-// no kernel for it.
+// takes beyond the edge: zero for Conv (its zero point, if it has one), whose float weights must be
+// constant and finite, as zero times infinity is NaN; zero for the sum of powers; for an average,
+// zero that counts in the divisor, and then either the pool counts its own pads, too, or it has
+// none; for a maximum, -inf or the smallest integer. Not while a layer that cannot take it reads
+// the padded value as well: the padding would be done all the same. Not where a target has no
+// kernel for it.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "anneal/optimizer/passes.h"
@@ -81,6 +83,23 @@ void add_pads(const Padding& padding, std::vector<int64_t>& begin, std::vector<i
   }
 }
 
+// Whether zero times each weight is zero.
+bool are_finite(const Graph& graph, ValueId weights) {
+  const DataType dtype = graph.value(weights).type().dtype;
+  if (!is_float(dtype)) return true;
+  const Tensor* constant = graph.constant(weights);
+  if (!constant) return false;
+  const RegisterType type = register_type(dtype);
+  for (int64_t i = 0; i < constant->count(); ++i) {
+    const std::byte* at = constant->bytes().data() + static_cast<size_t>(i) * size_of(dtype);
+    const Scalar value = load_scalar(dtype, at);
+    if (!(type == RegisterType::kF64 ? std::isfinite(value.as<double>())
+                                     : std::isfinite(value.as<float>())))
+      return false;
+  }
+  return true;
+}
+
 std::optional<Op> padded(const Graph& graph, const Layer& layer, Conv op, const Padding& padding) {
   double neutral = 0;
   if (layer.op_input_count > 2 && layer.inputs[2] != ValueId::kNone) {
@@ -91,7 +110,7 @@ std::optional<Op> padded(const Graph& graph, const Layer& layer, Conv op, const 
                          zero_point->dtype(),
                          load_scalar(zero_point->dtype(), zero_point->bytes().data())});
   }
-  if (as_double(padding) != neutral) return std::nullopt;
+  if (as_double(padding) != neutral || !are_finite(graph, layer.inputs[1])) return std::nullopt;
   add_pads(padding, op.pads_begin, op.pads_end);
   return op;
 }
