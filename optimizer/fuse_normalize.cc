@@ -8,13 +8,16 @@
 // part is spelled and cut into layers does not matter: v and y are composed as programs of x, m and
 // v, and asked at many points whether v is the mean of (x - m)^2 or x^2, and whether y depends on
 // x, m and v through (x - m) / sqrt(variance + e) alone. Then y is its program where m is 0 and the
-// root 1. Changes numerics: statistics are summed in f32 in another order, and 16-bit roundings in
-// between go. Runs before fuse_pointwise, which would join y with what is behind it.
+// root 1. What replaces NaN or infinities is no part of it, before nor behind. Changes numerics:
+// statistics are summed in f32 in another order, squares that overflow need not make an infinity of
+// them, and 16-bit roundings in between go. Runs before fuse_pointwise, which would join y with
+// what is behind it.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "anneal/optimizer/compose.h"
 #include "anneal/optimizer/passes.h"
@@ -27,6 +30,8 @@ namespace {
 
 constexpr int kProbes = 24;
 constexpr double kMaxEpsilon = 0.5;
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The mean over axes that stay with size 1, times `count`.
 struct Mean {
@@ -84,16 +89,20 @@ bool computes(const Graph& graph, ValueId value, ValueId x, ValueId m, F wanted)
   const Program program = without_half_rounding(composed->program);
   const bool rounds =
       program.results()[0].dtype != DataType::kF32 && program.results()[0].dtype != DataType::kF64;
+  const auto is_wanted = [&](double at_x, double at_m, double absolute) {
+    std::vector<double> inputs;
+    for (const ValueId leaf : composed->leaves) inputs.push_back(leaf == x ? at_x : at_m);
+    return is_near(wanted(at_x, at_m), run_at(program, inputs)[0], rounds ? 1e-2 : 1e-5, absolute);
+  };
+  // What drops or replaces them comes before the normalization.
+  for (const double strange : {kNan, kInfinity, -kInfinity})
+    if (!is_wanted(strange, 1, 0) || !is_wanted(strange, strange, 0)) return false;
   Probes probes;
   for (int i = 0; i < kProbes; ++i) {
     // Far out as well, as far as f16 holds squares: what clamps is a square only near 0.
     const double scale = std::pow(10, probes.next(-1, rounds ? 1.5 : 4));
     const double at_x = probes.next(-3, 3) * scale, at_m = probes.next(-2, 2) * scale;
-    std::vector<double> inputs;
-    for (const ValueId leaf : composed->leaves) inputs.push_back(leaf == x ? at_x : at_m);
-    if (!is_near(wanted(at_x, at_m), run_at(program, inputs)[0], rounds ? 1e-2 : 1e-5,
-                 1e-5 * std::min(1.0, scale * scale)))
-      return false;
+    if (!is_wanted(at_x, at_m, 1e-5 * std::min(1.0, scale * scale))) return false;
   }
   return true;
 }
@@ -158,31 +167,40 @@ bool depends_on_normal_alone(const Match& match) {
   const Program epilogue = without_half_rounding(match.epilogue);
   const DataType stored = y.results()[0].dtype;
   const bool rounds = stored != DataType::kF32 && stored != DataType::kF64;
+  const bool has_mean = match.mean.value != ValueId::kNone;
   Probes probes;
   int finite = 0;
-  for (int i = 0; i < 2 * kProbes; ++i) {
-    // Also where all elements are equal: without an epsilon that is 0 / 0, which y may catch.
-    const double variance =
-        i == 0 ? 0 : std::pow(10, i % 2 == 0 ? probes.next(-7, 1) : probes.next(0, 6));
-    const double root = std::sqrt(variance);
-    const bool has_mean = match.mean.value != ValueId::kNone;
-    const double m = has_mean ? probes.next(-1, 1) * root : 0;
-    const double x = m + probes.next(-3, 3) * root;
-    const double normal = (x - m) / std::sqrt(variance + match.epsilon);
+  // statistic: the mean of squares, less the mean or not, as y reads it.
+  const auto is_wanted = [&](double x, double m, double statistic, double normal) {
     std::vector<double> at, at_normal;
     for (const ValueId leaf : match.y.leaves) {
       double value = probes.next(-2, 2);
       if (leaf == match.x) value = x;
       if (leaf == match.mean.value) value = m * match.mean.count;
-      if (leaf == match.variance.value)
-        value = (match.kind == Variance::kSquaresLessMean ? variance + m * m : variance) *
-                match.variance.count;
+      if (leaf == match.variance.value) value = statistic * match.variance.count;
       at.push_back(value);
       at_normal.push_back(leaf == match.x ? normal : value);
     }
-    const double want = run_at(y, at)[0], got = run_at(epilogue, at_normal)[0];
-    if (!is_near(want, got, rounds ? 1e-2 : 1e-4, 1e-4)) return false;
+    const double want = run_at(y, at)[0];
     finite += std::isfinite(want);
+    return is_near(want, run_at(epilogue, at_normal)[0], rounds ? 1e-2 : 1e-4, 1e-4);
+  };
+  // An element that is NaN or infinite, and another one of its row.
+  for (const double strange : {kNan, kInfinity, -kInfinity}) {
+    const double statistic = match.kind == Variance::kCentered ? kNan : strange * strange;
+    const double beside = has_mean || std::isnan(strange) ? kNan : 0;
+    if (!is_wanted(strange, strange, statistic, kNan) || !is_wanted(1, strange, statistic, beside))
+      return false;
+  }
+  for (int i = 0; i < 2 * kProbes; ++i) {
+    // Also where all elements are equal: without an epsilon that is 0 / 0, which y may catch.
+    const double variance =
+        i == 0 ? 0 : std::pow(10, i % 2 == 0 ? probes.next(-7, 1) : probes.next(0, 6));
+    const double root = std::sqrt(variance);
+    const double m = has_mean ? probes.next(-1, 1) * root : 0;
+    const double x = m + probes.next(-3, 3) * root;
+    const double squares = match.kind == Variance::kSquaresLessMean ? variance + m * m : variance;
+    if (!is_wanted(x, m, squares, (x - m) / std::sqrt(variance + match.epsilon))) return false;
   }
   return finite >= kProbes;
 }

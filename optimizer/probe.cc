@@ -55,7 +55,8 @@ double Probes::next(double low, double high) {
 
 bool is_near(double want, double got, double relative, double absolute) {
   if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got);
-  return want == got || std::abs(want - got) <= std::abs(want) * relative + absolute;
+  if (std::isinf(want) || std::isinf(got)) return want == got;
+  return std::abs(want - got) <= std::abs(want) * relative + absolute;
 }
 
 }  // namespace anneal

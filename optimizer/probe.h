@@ -20,7 +20,8 @@ class Probes {
   uint64_t state_ = 1;
 };
 
-// Whether two numbers are the same within |want| * relative + absolute; NaN is as NaN.
+// Whether two numbers are the same within |want| * relative + absolute; NaN is as NaN, and an
+// infinity as itself alone.
 bool is_near(double want, double got, double relative, double absolute);
 
 }  // namespace anneal
