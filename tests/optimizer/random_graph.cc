@@ -3,18 +3,37 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <random>
+
+#include "anneal/tests/optimizer/random_functions.h"
 
 namespace anneal::testing {
 namespace {
 
-Tensor random_tensor(DataType dtype, const Dims& dims, std::mt19937& random, double scale) {
+// Out of the ordinary: of these, those whose bits are set in `kinds`.
+constexpr float kStrange[] = {std::numeric_limits<float>::quiet_NaN(),
+                              std::numeric_limits<float>::infinity(),
+                              -std::numeric_limits<float>::infinity(),
+                              0.f,
+                              -0.f,
+                              1e-40f,
+                              3e38f,
+                              -3e38f};
+constexpr uint32_t kNanAndInfinities = 0b111;
+
+// strange: of which kinds every fifth element is, on average.
+Tensor random_tensor(DataType dtype, const Dims& dims, std::mt19937& random, double scale,
+                     uint32_t strange = 0) {
   std::normal_distribution<float> normal(0, static_cast<float>(scale));
   Tensor::Fresh fresh = Tensor::allocate(dtype, dims);
   const RegisterType f32 = RegisterType::kF32;
   for (int64_t i = 0; i < count(dims); ++i) {
-    Scalar value = Scalar::of(normal(random));
+    float number = normal(random);
+    const uint32_t kind = strange == 0 ? 8 : random() % 40;
+    if (kind < 8 && (strange >> kind) % 2 == 1) number = kStrange[kind];
+    Scalar value = Scalar::of(number);
     const Instruction round{Opcode::kRound, f32, {0, 0, 0}, static_cast<uint64_t>(dtype)};
     if (dtype != DataType::kF32) value = evaluate(round, std::span(&value, 1), std::span(&f32, 1));
     store_scalar(dtype, value, fresh.data.data() + static_cast<size_t>(i) * size_of(dtype));
@@ -24,7 +43,7 @@ Tensor random_tensor(DataType dtype, const Dims& dims, std::mt19937& random, dou
 
 class Maker {
  public:
-  explicit Maker(uint32_t seed) : random_(seed) {
+  Maker(uint32_t seed, Flavour flavour) : random_(seed), flavour_(flavour) {
     dtype_ = pick(10) == 0 ? DataType::kF16 : DataType::kF32;
     graph_.name = fmt::format("random{}", seed);
   }
@@ -48,6 +67,9 @@ class Maker {
   }
 
  private:
+  uint32_t strange_kinds() {
+    return flavour_ == Flavour::kNonFinite ? kNanAndInfinities : pick(256);
+  }
   uint32_t pick(uint32_t below) { return static_cast<uint32_t>(random_() % below); }
   bool often() { return pick(3) != 0; }
   // Later values more often, so that graphs are deep as well as wide.
@@ -62,7 +84,8 @@ class Maker {
   }
   Dims shape(ValueId value) const { return dims_of(graph_.value(value).type().shape); }
   ValueId constant(const Dims& dims, double scale = 1) {
-    return graph_.add_constant("c", random_tensor(dtype_, dims, random_, scale));
+    const uint32_t strange = flavour_ != Flavour::kTame && pick(8) == 0 ? strange_kinds() : 0;
+    return graph_.add_constant("c", random_tensor(dtype_, dims, random_, scale, strange));
   }
   ValueId integers(const std::vector<int64_t>& values) {
     return graph_.add_constant(
@@ -82,42 +105,12 @@ class Maker {
     return add(Pointwise{builder.finish(result, dtype_)}, std::move(inputs));
   }
   ValueId unary(ValueId x) {
-    const uint32_t kind = pick(12);
-    return pointwise({x}, [&](ProgramBuilder& b, const std::vector<Reg>& in) -> Reg {
-      const Reg half = b.constant(0.5f), one = b.constant(1.f), x = in[0];
-      switch (kind) {
-        case 0:
-          return b.apply(Opcode::kTanh, x);
-        case 1:
-          return b.apply(Opcode::kMul, x, b.apply(Opcode::kSigmoid, x));
-        case 2:
-          return b.apply(Opcode::kMax, x, b.constant(0.f));
-        case 3:
-          return b.apply(Opcode::kMul, x, one);
-        case 4:
-          return b.apply(Opcode::kSqrt, b.apply(Opcode::kAdd, b.apply(Opcode::kAbs, x), one));
-        case 5:
-          return b.apply(Opcode::kNeg, x);
-        case 6:
-          return b.apply(
-              Opcode::kMul, b.apply(Opcode::kMul, x, half),
-              b.apply(Opcode::kAdd, one,
-                      b.apply(Opcode::kErf, b.apply(Opcode::kMul, x, b.constant(0.70710678f)))));
-        case 7:
-          return b.apply(Opcode::kMin, b.apply(Opcode::kMax, x, b.constant(-3.f)), b.constant(3.f));
-        case 8:
-          return b.apply(Opcode::kDiv, x, b.constant(3.f));
-        case 9:  // kept from -inf
-          return b.apply(Opcode::kLog,
-                         b.apply(Opcode::kMax, b.apply(Opcode::kSigmoid, x), b.constant(1e-4f)));
-        case 10:  // softplus that does not overflow
-          return b.apply(
-              Opcode::kAdd, b.apply(Opcode::kMax, x, b.constant(0.f)),
-              b.apply(Opcode::kLog1p,
-                      b.apply(Opcode::kExp, b.apply(Opcode::kNeg, b.apply(Opcode::kAbs, x)))));
-        default:
-          return b.apply(Opcode::kAdd, x, b.constant(0.25f));
-      }
+    const bool wild = flavour_ != Flavour::kTame && pick(2) == 0;
+    const uint32_t kind = pick(!wild                             ? kTameFunctions
+                               : flavour_ == Flavour::kNonFinite ? kAskingFunctions
+                                                                 : kWildFunctions);
+    return pointwise({x}, [&](ProgramBuilder& builder, const std::vector<Reg>& in) {
+      return wild ? wild_function(builder, kind, in[0]) : tame_function(builder, kind, in[0]);
     });
   }
   ValueId binary(Opcode opcode, ValueId a, ValueId b) {
@@ -163,7 +156,24 @@ class Maker {
     return a.rank() == b.rank();
   }
 
+  // Which of two, as a third says by a layer of its own.
+  void choice() {
+    const ValueId x = any(), other = any();
+    const ValueId y = shape(x) == shape(other) ? other : beside(x);
+    const Opcode tests[] = {Opcode::kIsNan, Opcode::kIsInf};
+    const Opcode test = tests[pick(2)];
+    ProgramBuilder asking, choosing;
+    const Reg asked = asking.input(0, dtype_);
+    const ValueId mask =
+        add(Pointwise{asking.finish(asking.apply(test, asked), DataType::kBool)}, {x});
+    const Reg condition = choosing.input(0, DataType::kBool);
+    const Reg yes = choosing.input(1, dtype_), no = choosing.input(2, dtype_);
+    keep(add(Pointwise{choosing.finish(choosing.select(condition, yes, no), dtype_)},
+             often() ? std::vector{mask, y, x} : std::vector{mask, x, y}));
+  }
+
   void step() {
+    if (flavour_ != Flavour::kTame && pick(10) == 0) return choice();
     switch (pick(20)) {
       case 0:
       case 1:
@@ -220,7 +230,10 @@ class Maker {
         const ValueId x = any();
         const ReduceKind kinds[] = {ReduceKind::kSum, ReduceKind::kMean, ReduceKind::kMax};
         const ReduceKind kind = kinds[pick(3)];
-        const ValueId axes = integers({pick(static_cast<uint32_t>(shape(x).rank()))});
+        const auto axis = pick(static_cast<uint32_t>(shape(x).rank()));
+        // Which zero the sum of one zero is, is not defined.
+        if (flavour_ == Flavour::kAnyValues && shape(x)[static_cast<int>(axis)] == 1) return;
+        const ValueId axes = integers({axis});
         ValueId y = add(Reduce{.kind = kind, .keepdims = true}, {often() ? x : unary(x), axes});
         if (often()) y = unary(y);
         return keep(often() && !graph_.is_output(x) ? binary(Opcode::kSub, x, y) : y);
@@ -367,22 +380,26 @@ class Maker {
 
   Graph graph_;
   std::mt19937 random_;
+  Flavour flavour_;
   DataType dtype_;
   std::vector<ValueId> values_;
 };
 
 }  // namespace
 
-Graph random_graph(uint32_t seed) { return Maker(seed).make(); }
+Graph random_graph(uint32_t seed, Flavour flavour) { return Maker(seed, flavour).make(); }
 
-std::vector<Tensor> random_inputs(const Graph& graph, uint32_t seed) {
+std::vector<Tensor> random_inputs(const Graph& graph, uint32_t seed, Flavour flavour) {
   std::mt19937 random(seed);
   std::vector<Tensor> inputs;
   for (const ValueId input : graph.inputs()) {
     const Type& type = graph.value(input).type();
     // Now and then far from 1, where clamps and small numbers show.
+    const uint32_t strange = flavour == Flavour::kAnyValues   ? random() % 256
+                             : flavour == Flavour::kNonFinite ? kNanAndInfinities
+                                                              : 0;
     const double scale = seed % 8 == 0 ? 12 : seed % 8 == 1 ? 1e-3 : 1;
-    inputs.push_back(random_tensor(type.dtype, dims_of(type.shape), random, scale));
+    inputs.push_back(random_tensor(type.dtype, dims_of(type.shape), random, scale, strange));
   }
   return inputs;
 }

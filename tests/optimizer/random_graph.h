@@ -7,11 +7,19 @@
 
 namespace anneal::testing {
 
+enum class Flavour : uint8_t {
+  kTame,       // values stay below about 100, and every function is continuous, so that rounding
+               // differences stay small
+  kNonFinite,  // the same, with NaN and infinities among them and functions that ask for them
+  kAnyValues,  // NaN, infinities, huge numbers and zeros of both signs, and functions that tell
+               // them from each other
+};
+
 // The same seed gives the same graph: 4 to 20 layers or idioms of f32 (of f16, one graph in ten),
-// one to three outputs. Values stay below about 100, and every function in it is continuous, so
-// that rounding differences stay small.
-Graph random_graph(uint32_t seed);
+// one to three outputs.
+Graph random_graph(uint32_t seed, Flavour flavour = Flavour::kTame);
 // One per input of the graph, normally distributed, with a deviation that depends on the seed.
-std::vector<Tensor> random_inputs(const Graph& graph, uint32_t seed);
+std::vector<Tensor> random_inputs(const Graph& graph, uint32_t seed,
+                                  Flavour flavour = Flavour::kTame);
 
 }  // namespace anneal::testing
