@@ -3,6 +3,7 @@
 #include "anneal/kernels/cpu/entries.h"
 #include "anneal/kernels/cpu/reference.h"
 #include "anneal/kernels/cpu/tape_kernel.h"
+#include "anneal/kernels/quantize_program.h"
 
 namespace anneal::cpu {
 namespace {
@@ -45,62 +46,23 @@ class QuantizeTape final : public TapeKernel {
   bool has_zero_;
 };
 
-bool is_narrow_integer(DataType dtype) { return is_integer(dtype) && size_of(dtype) <= 2; }
-bool is_narrow_float(DataType dtype) {
-  return dtype == DataType::kF32 || dtype == DataType::kF16 || dtype == DataType::kBF16;
-}
-bool has_zero_point(const Request& request) {
-  return request.op_input_count > 2 && request.inputs[2].present;
-}
-
-Made make_tape(ProgramBuilder& builder, Reg value, const Request& request, int64_t axis) {
-  std::string why_not = epilogue_mismatch(request);
+template <class T>
+Made make_tape(const T& op, const Request& request) {
+  std::string why_not;
+  ProgramBuilder builder;
+  const auto value = append(builder, op, request, why_not);
+  if (!value) return refuse(std::move(why_not));
+  why_not = epilogue_mismatch(request);
   if (!why_not.empty()) return refuse(std::move(why_not));
   const bool has_zero = has_zero_point(request);
-  auto tape = Tape::compile(with_epilogue(builder, value, request, has_zero ? 3 : 2), why_not);
+  auto tape = Tape::compile(with_epilogue(builder, *value, request, has_zero ? 3 : 2), why_not);
   if (!tape) return refuse(std::move(why_not));
-  return {std::make_unique<QuantizeTape>(std::move(*tape), request, axis, has_zero), {}};
-}
-
-// Every step is exact or rounded as the op says: quotients beyond 2^24, where adding a zero point
-// rounds, saturate anyway.
-Made make_quantize(const Quantize& op, const Request& request) {
-  const DataType x = request.inputs[0].type.dtype, scale = request.inputs[1].type.dtype;
-  if (op.block_size != 0) return refuse("a scale per block");
-  if (!is_narrow_float(scale) || !(is_narrow_float(x) || x == DataType::kI32))
-    return refuse("only f32, f16, bf16 and i32");
-  if (!is_narrow_integer(op.dtype)) return refuse("only to 8 and 16 bits");
-  ProgramBuilder builder;
-  const Reg number = builder.cast(builder.input(0, x), RegisterType::kF32);
-  Reg quotient = builder.apply(Opcode::kRoundEven,
-                               builder.apply(Opcode::kDiv, number, builder.input(1, scale)));
-  if (has_zero_point(request)) {
-    const Reg zero = builder.input(2, request.inputs[2].type.dtype);
-    quotient = builder.apply(Opcode::kAdd, quotient, builder.cast(zero, RegisterType::kF32));
-  }
-  return make_tape(builder, builder.saturate(quotient, op.dtype), request, op.axis);
-}
-
-Made make_dequantize(const Dequantize& op, const Request& request) {
-  const DataType x = request.inputs[0].type.dtype, scale = request.inputs[1].type.dtype;
-  if (op.block_size != 0) return refuse("a scale per block");
-  if (!is_narrow_float(scale)) return refuse("only to f32, f16 and bf16");
-  if (!is_narrow_integer(x) && (x != DataType::kI32 || has_zero_point(request)))
-    return refuse("only from 8 and 16 bits, and i32 without a zero point");
-  ProgramBuilder builder;
-  Reg number = builder.cast(builder.input(0, x), RegisterType::kI32);
-  const Reg factor = builder.input(1, scale);
-  if (has_zero_point(request)) {
-    const Reg zero = builder.input(2, request.inputs[2].type.dtype);
-    number = builder.apply(Opcode::kSub, number, builder.cast(zero, RegisterType::kI32));
-  }
-  const Reg value = builder.apply(Opcode::kMul, builder.cast(number, RegisterType::kF32), factor);
-  return make_tape(builder, value, request, op.axis);
+  return {std::make_unique<QuantizeTape>(std::move(*tape), request, op.axis, has_zero), {}};
 }
 
 constexpr KernelEntry kEntries[] = {
-    entry<Quantize, make_quantize>("cpu.quantize.tiled"),
-    entry<Dequantize, make_dequantize>("cpu.dequantize.tiled"),
+    entry<Quantize, make_tape<Quantize>>("cpu.quantize.tiled"),
+    entry<Dequantize, make_tape<Dequantize>>("cpu.dequantize.tiled"),
 };
 
 }  // namespace

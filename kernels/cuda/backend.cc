@@ -15,6 +15,7 @@ constexpr KernelFamily kFamilies[] = {
     cuda::attention_entries,       //
     cuda::pool_entries,            //
     cuda::pointwise_entries,       //
+    cuda::quantize_entries,        //
     cuda::reduce_entries,          //
     cuda::softmax_entries,         //
     cuda::normalize_entries,       //

@@ -1,6 +1,7 @@
 // Conv as a product (implicit GEMM): what a tile needs of the input is gathered on its way to
-// shared memory. On tensor cores, "cuda.conv.mma", for channels that are read 16 bytes at once; and
-// of all types, strides and sizes on CUDA cores, "cuda.conv.direct".
+// shared memory. On tensor cores, "cuda.conv.mma", for channels of 16 bits that are read 16 bytes
+// at once and of 8 bits that are read 4 at once; and of all types, strides and sizes on CUDA cores,
+// "cuda.conv.direct".
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -15,6 +15,7 @@ std::span<const KernelEntry> movement_entries();
 std::span<const KernelEntry> normalize_entries();
 std::span<const KernelEntry> pointwise_entries();
 std::span<const KernelEntry> pool_entries();
+std::span<const KernelEntry> quantize_entries();
 std::span<const KernelEntry> reduce_entries();
 std::span<const KernelEntry> softmax_entries();
 

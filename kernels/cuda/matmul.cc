@@ -1,5 +1,6 @@
-// MatMul on tensor cores, "cuda.matmul.mma", for operands that are read 16 bytes at once; and of
-// all types, strides and sizes on CUDA cores, "cuda.matmul.simt".
+// MatMul on tensor cores, "cuda.matmul.mma", for operands of 16 bits that are read 16 bytes at once
+// and of 8 bits that are read 4 at once; and of all types, strides and sizes on CUDA cores,
+// "cuda.matmul.simt".
 #include <fmt/format.h>
 
 #include <algorithm>
