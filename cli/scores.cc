@@ -12,7 +12,7 @@
 
 namespace anneal {
 
-std::optional<ScoreLayout> score_layout(DataType dtype, const Dims& dims) {
+std::optional<ScoreLayout> score_layout(DataType dtype, const Dims& dims, int64_t least) {
   if (!is_float(dtype) || dims.rank() == 0 || count(dims) == 0) return std::nullopt;
   ScoreLayout layout;
   for (int axis = 0; axis < dims.rank(); ++axis) {
@@ -23,7 +23,7 @@ std::optional<ScoreLayout> score_layout(DataType dtype, const Dims& dims) {
       layout.classes = dims[axis];
     }
   }
-  if (layout.classes < 10) return std::nullopt;
+  if (layout.classes < least) return std::nullopt;
   return layout;
 }
 

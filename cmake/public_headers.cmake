@@ -12,4 +12,7 @@ set(ANNEAL_ENGINE_PUBLIC_HEADERS
 
 set(ANNEAL_BUILDER_PUBLIC_HEADERS
   ${PROJECT_BINARY_DIR}/include/anneal/engine/build/onnx_builder.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/data/batch_reader.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/data/data_format.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/data/dataset.h
 )

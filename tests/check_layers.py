@@ -50,7 +50,9 @@ VENDORS = [
     (r"(cuda|cudnn|cublas|cublasLt|nvrtc|nvml|nvToolsExt).*\.h", r"kernels/cuda/.*|tests/.*|bench/gpu/.*"),
     (r"dnnl.*|oneapi/.*", r"kernels/cpu/.*|tests/.*"),
     (r"hwy/.*", r"core/.*|kernels/cpu/.*|tests/.*|bench/.*"),
-    (r"archive(_entry)?\.h|CLI/.*|nlohmann/.*", r"cli/.*|report/.*|tests/.*|bench/.*"),
+    (r"archive(_entry)?\.h|CLI/.*", r"cli/.*|report/.*|tests/.*|bench/.*"),
+    (r"nlohmann/.*", r"cli/.*|engine/data/.*|report/.*|tests/.*|bench/.*"),
+    (r"jpeglib\.h|jerror\.h|png\.h|zlib\.h", r"engine/data/.*|tests/.*"),
 ]
 
 # The only files with state of the process: the worker budget, the opened libraries, the emulated device.

@@ -4,9 +4,11 @@
 
 #include <cstring>
 #include <string_view>
+#include <vector>
 
 #include "anneal/core/file.h"
 #include "anneal/engine/data/idx.h"
+#include "anneal/engine/data/inflate.h"
 #include "anneal/engine/data/npy.h"
 #include "anneal/importer/tensor_file.h"
 
@@ -32,21 +34,35 @@ Tensor read_raw(std::span<const std::byte> bytes, const RawFormat& raw) {
   return read.tensor;
 }
 
+std::string_view without_gz(std::string_view path) {
+  if (path.ends_with(".gz")) path.remove_suffix(3);
+  return path;
+}
+
+bool has_idx_name(std::string_view path) {
+  return path.ends_with("-ubyte") || path.ends_with(".idx");
+}
+
 }  // namespace
 
 Tensor read_sample(const std::string& path, const RawFormat& raw) {
   const FileBytes file = read_file(path);
-  const std::string_view file_name = path;
   return with_context([&] { return fmt::format("while reading {}", path); },
                       [&] {
-                        if (is_npy(file.bytes) || file_name.ends_with(".npy"))
-                          return read_npy(file.bytes);
-                        if (file_name.ends_with(".pb"))
-                          return load_tensor_proto(file.bytes, nullptr);
-                        if (file_name.ends_with("-ubyte") || file_name.ends_with(".idx"))
-                          return read_idx(file.bytes);
-                        return read_raw(file.bytes, raw);
+                        const std::string_view file_name = without_gz(path);
+                        std::vector<std::byte> unpacked;
+                        std::span<const std::byte> bytes = file.bytes;
+                        if (file_name != path) bytes = unpacked = gunzip(bytes);
+                        if (is_npy(bytes) || file_name.ends_with(".npy")) return read_npy(bytes);
+                        if (file_name.ends_with(".pb")) return load_tensor_proto(bytes, nullptr);
+                        if (has_idx_name(file_name)) return read_idx(bytes);
+                        return read_raw(bytes, raw);
                       });
+}
+
+bool has_array_name(std::string_view path) {
+  const std::string_view file_name = without_gz(path);
+  return file_name.ends_with(".npy") || file_name.ends_with(".npz") || has_idx_name(file_name);
 }
 
 }  // namespace anneal

@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "anneal/core/tensor.h"
 
@@ -14,7 +15,11 @@ struct RawFormat {
 };
 
 // The format is told by the first bytes (.npy) or the name: *.npy, *.pb, *idx?-ubyte or *.idx; all
-// else is raw, row-major and little-endian. Fails with kIo or kInvalidArgument, naming the file.
+// else is raw, row-major and little-endian. With .gz behind its name a file is unpacked. Fails with
+// kIo or kInvalidArgument, naming the file.
 Tensor read_sample(const std::string& path, const RawFormat& raw);
+
+// By its name: .npy, .npz or idx, also with .gz.
+bool has_array_name(std::string_view path);
 
 }  // namespace anneal

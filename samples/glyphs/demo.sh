@@ -12,8 +12,8 @@ echo "== $here/glyphs.onnx, a small convolutional network that reads 47 characte
 "$anneal" build "$here/glyphs.onnx" -o "$engine"
 echo
 echo "== The engine reads the test pictures, rendered from fonts that it never saw in training:"
-"$anneal" eval "$engine" --images "$here/test-images.idx3-ubyte" --labels "$here/test-labels.idx1-ubyte" \
-  --classes "$here/labels.txt" --batch 16 --show 3
+"$anneal" eval "$engine" --data "$here/test-images.idx3-ubyte" --labels "$here/test-labels.idx1-ubyte" \
+  --scale 1/255 --classes "$here/labels.txt" --batch 16 --show 3
 echo
 cat <<EOF
 Next:

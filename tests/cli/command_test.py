@@ -561,13 +561,29 @@ class Command(unittest.TestCase):
         self.write("i.idx3-ubyte", b"\0\0\x08\3" + struct.pack(">3I", 3, 2, 5) + bytes(sum(pictures, [])))
         self.write("l.idx1-ubyte", b"\0\0\x08\1" + struct.pack(">I", 3) + bytes([3, 7, 1]))
         self.write("names.txt", "\n".join("zero one two three four five six seven eight nine".split()) + "\n")
-        files = ["--images", "i.idx3-ubyte", "--labels", "l.idx1-ubyte"]
-        self.anneal("eval", engine, *files, "--classes", "names.txt", "--show", 3, "--batch", 2,
-                    out=["66.67 %", "three, right", "zero, but it is one", "pictures/s"])
+        files = ["--data", "i.idx3-ubyte", "--labels", "l.idx1-ubyte"]
+        self.anneal("eval", engine, *files, "--classes", "names.txt", "--show", 3, "--batch", 2, "--scale", "1/255",
+                    "--json", "e.json", out=["66.67 %", "three, right", "zero, but it is one", "samples/s"])
+        written = json.loads((self.at / "e.json").read_text())
+        self.assertEqual(written["top1_right"], 2)
+        self.assertEqual([one["classes"][0] for one in written["predictions"]], [3, 7, 0])
+        self.anneal("eval", "m.onnx", *files, "--against", "e.json", out=["net loss 0 of 3", "3 of 3"])
+        self.anneal("eval", "m.onnx", *files, "--scale", -1, "--against", "e.json",
+                    out=["33.33 %", "net loss 1 of 3 samples (lost 2, gained 1)", "0 of 3 have the same"])
+        self.anneal("eval", engine, *files, "--samples", "first:1", out=["samples  1", "100.00 %"])
+        self.write("dataset.json", '{"scale": "1/255", "labels": "l.idx1-ubyte"}')
+        self.anneal("eval", engine, "--data", "i.idx3-ubyte", out=["66.67 %"])
+        self.write("dataset.json", '{"resise": 3}')
+        self.anneal("eval", engine, *files, status=2, says="dataset.json: there is no key \"resise\"")
+        self.write("dataset.json", "{}")
         self.write("short.idx1-ubyte", b"\0\0\x08\1" + struct.pack(">I", 2) + bytes([3, 7]))
         self.anneal("eval", engine, *files[:2], "--labels", "short.idx1-ubyte", status=2, says="2 labels")
-        self.anneal("eval", engine, "--images", "l.idx1-ubyte", "--labels", "l.idx1-ubyte", status=2, says="3 axes")
-        self.anneal("eval", self.build(ABS, "abs"), *files, status=2, says="pixels")
+        self.anneal("eval", engine, *files[:2], status=2, says="no labels")
+        self.anneal("eval", engine, *files, "--label-offset", 5, status=2, says="has 10 classes")
+        self.anneal("eval", engine, *files, "--batch", 0, status=2, says="--batch")
+        self.anneal("eval", engine, *files, "--std", "1,0", status=2, says="--std")
+        self.anneal("eval", engine, "--data", "nowhere", status=2, says="nowhere")
+        self.anneal("eval", self.build(ABS, "abs"), *files, status=2, says="does not fit the input")
 
 
 if __name__ == "__main__":

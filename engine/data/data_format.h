@@ -1,0 +1,58 @@
+// What data is and how it becomes the input of a network: docs/data.md has every key.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "anneal/core/shape.h"
+#include "anneal/core/tensor.h"
+
+namespace anneal {
+
+enum class DataKind : uint8_t { kAuto, kImages, kArrays, kTensors, kRaw };
+enum class ResizeFilter : uint8_t { kBilinear, kBicubic, kNearest };
+enum class ChannelOrder : uint8_t { kRgb, kBgr, kGrey };
+enum class ImageLayout : uint8_t { kChannelsFirst, kChannelsLast };
+
+struct DataFormat {
+  DataKind kind = DataKind::kAuto;         // by the names of the files
+  std::string file;                        // within the folder: the one that holds the data
+  std::string input;                       // that the data feeds; empty: the only one
+  std::optional<DataType> dtype;           // of raw files
+  std::optional<Dims> shape;               // of a sample in a raw file, without the batch
+  std::optional<ImageLayout> data_layout;  // of arrays and raw files that hold pictures
+
+  std::string labels;  // file; "none"; empty: labels.csv if it is there
+  std::string file_column = "file", label_column = "class_index";
+  int64_t label_offset = 0;  // added to every label
+
+  std::optional<int64_t> resize_shorter;  // of the sides, in pixels; the aspect ratio stays
+  std::optional<Dims> resize_exact;       // {height, width}
+  ResizeFilter filter = ResizeFilter::kBilinear;
+  bool antialias = true;     // as Pillow and torchvision do
+  std::optional<Dims> crop;  // {height, width}, of the centre
+  std::optional<ChannelOrder> channels;
+  std::optional<ImageLayout> layout;  // of the input; unset: what its shape says
+
+  // x = (value * scale - mean) / std + offset; one number, or one per channel; empty: 1, 0, 1, 0.
+  std::vector<double> scale, mean, std, offset;
+};
+
+// A key of dataset.json, which is a flag of the command as well.
+struct DataKey {
+  std::string_view name, value, meaning;  // "label_column", "NAME", for people
+  void (*set)(DataFormat& format, const std::string& text);
+};
+std::span<const DataKey> data_keys();
+// Sets what a key of that name says. Fails with kInvalidArgument, quoting both.
+void set_data_key(DataFormat& format, std::string_view key, const std::string& text);
+
+// The JSON object `text`. Fails with kInvalidArgument naming the key.
+DataFormat parse_data_format(std::string_view text);
+// Of the dataset.json in a folder or beside a file; the defaults if there is none.
+DataFormat find_data_format(const std::string& path);
+
+}  // namespace anneal

@@ -1,0 +1,62 @@
+// Samples to calibrate, tune and judge a network with: from files, or an application's own.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "anneal/core/error.h"
+#include "anneal/core/tensor.h"
+#include "anneal/engine/data/data_format.h"
+
+namespace anneal {
+
+// An input of the network that samples are made for. Sizes that are open are -1; axis 0 is the
+// batch where there is one.
+struct DataInput {
+  std::string name;
+  DataType dtype = DataType::kF32;
+  Dims dims;
+};
+
+// What one sample feeds to one input: of the input's type, dense, with its axis of the batch (of
+// size 1, unless the data itself comes in batches).
+struct SampleTensor {
+  std::string input;
+  Tensor tensor;
+};
+
+// Immutable once made: every function may be called from several threads at a time. Applications
+// may implement it over whatever they have.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;
+  // REQUIRES (all three): 0 <= i < size(). Names are unique: subsets and comparisons go by them.
+  virtual std::string name(int64_t i) const = 0;
+  virtual std::optional<int64_t> label(int64_t i) const = 0;
+  // One tensor per input. Reads and decodes anew each time. Throws Error; those of open_dataset()
+  // name the file and what can be done about it.
+  virtual std::vector<SampleTensor> read(int64_t i) const = 0;
+};
+
+// A folder of images, arrays or tensors, or one file of them: docs/data.md. Fails with kIo or
+// kInvalidArgument on what cannot be read, has no samples, or does not fit the inputs as far as
+// that shows without reading every sample.
+std::shared_ptr<const Dataset> open_dataset(const std::string& path, const DataFormat& format,
+                                            std::span<const DataInput> inputs);
+
+// Some of the samples, in their order: "first:100"; "drawn:100", the 100 with the smallest hashes,
+// and "undrawn:100", all others; "part:2/5", those whose hash mod 5 is 1; "part:2-5/5". Several,
+// separated by commas, are applied one after the other. Depends on names alone, not on their order
+// (but for "first"). Fails with kInvalidArgument, also if nothing is left.
+std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> samples,
+                                      std::string_view which);
+// What draws and parts go by: FNV-1a of 64 bits, its bits mixed by MurmurHash3's finalizer. Will
+// not change.
+uint64_t sample_hash(std::string_view name);
+
+}  // namespace anneal

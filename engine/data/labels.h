@@ -1,0 +1,26 @@
+// Which samples there are and of which class, as a file beside the data says.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "anneal/engine/data/data_format.h"
+
+namespace anneal {
+
+struct Labels {
+  std::string path;                // empty: there are none
+  std::vector<std::string> files;  // empty, or one per sample
+  std::vector<int64_t> values;     // one per sample, label_offset added
+};
+
+// Of format.labels, which may be relative to the folder; if that is empty, of labels.csv in the
+// folder if it is there. Fails naming the file.
+Labels find_labels(const std::string& folder, const DataFormat& format);
+// The same of an array: one axis, integers. what: for the error.
+std::vector<int64_t> labels_of(const Tensor& array, const DataFormat& format,
+                               std::string_view what);
+// Fails if there are labels, but not for `samples` samples.
+void check_label_count(const Labels& labels, int64_t samples);
+
+}  // namespace anneal

@@ -1,0 +1,163 @@
+#include "anneal/engine/data/row_samples.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "anneal/core/file.h"
+#include "anneal/engine/data/file_samples.h"
+#include "anneal/engine/data/fit.h"
+#include "anneal/engine/data/inflate.h"
+#include "anneal/engine/data/labels.h"
+#include "anneal/engine/data/npz.h"
+#include "anneal/engine/data/sample_file.h"
+
+namespace anneal {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
+
+struct FedArray {
+  DataInput input;
+  Tensor array;  // axis 0 counts the samples
+};
+
+class RowDataset : public Dataset {
+ public:
+  RowDataset(std::string path, DataFormat format, std::vector<FedArray> arrays, Labels labels)
+      : path_(std::move(path)),
+        format_(std::move(format)),
+        arrays_(std::move(arrays)),
+        labels_(std::move(labels.values)) {}
+  int64_t size() const override { return arrays_[0].array.dims()[0]; }
+  std::string name(int64_t i) const override { return fmt::format("{}", i); }
+  std::optional<int64_t> label(int64_t i) const override {
+    if (labels_.empty()) return std::nullopt;
+    return labels_[static_cast<size_t>(i)];
+  }
+  std::vector<SampleTensor> read(int64_t i) const override {
+    return with_context(
+        [&] { return fmt::format("while reading {}, sample {}", path_, i); },
+        [&] {
+          std::vector<SampleTensor> tensors;
+          for (const auto& [input, array] : arrays_)
+            tensors.push_back({input.name, fit_array(row(array, i), input, format_, Batched::kNo)});
+          return tensors;
+        });
+  }
+
+ private:
+  Tensor row(const Tensor& array, int64_t i) const {
+    Dims dims;
+    for (int axis = 1; axis < array.dims().rank(); ++axis) dims.push_back(array.dims()[axis]);
+    const size_t bytes = array.bytes().size() / static_cast<size_t>(size());
+    return {array.dtype(), dims, std::make_shared<Tensor>(array),
+            array.bytes().subspan(static_cast<size_t>(i) * bytes, bytes)};
+  }
+
+  std::string path_;
+  DataFormat format_;
+  std::vector<FedArray> arrays_;
+  std::vector<int64_t> labels_;
+};
+
+Tensor read_raw_rows(const std::string& path, const DataFormat& format) {
+  if (!format.dtype || !format.shape)
+    refuse(
+        fmt::format("{} is taken for raw samples (by its name it is no picture, .npy, .npz, .pb "
+                    "or idx file); say with dtype and shape what one is: dtype u8, shape 32x32x3",
+                    path));
+  FileBytes file = path.ends_with(".gz") ? read_file(path) : map_file(path);
+  if (path.ends_with(".gz")) {
+    auto contents = std::make_shared<std::vector<std::byte>>(with_context(
+        [&] { return fmt::format("while reading {}", path); }, [&] { return gunzip(file.bytes); }));
+    file = {*contents, contents};
+  }
+  const size_t sample = static_cast<size_t>(count(*format.shape)) * size_of(*format.dtype);
+  if (file.bytes.empty() || file.bytes.size() % sample != 0)
+    refuse(
+        fmt::format("{} has {} bytes, which are no whole number of samples of {}{}, {} bytes "
+                    "each",
+                    path, file.bytes.size(), name(*format.dtype), to_text(*format.shape), sample));
+  Dims dims = {static_cast<int64_t>(file.bytes.size() / sample)};
+  for (const int64_t size : *format.shape) dims.push_back(size);
+  if (*format.dtype == DataType::kBool) {
+    auto copy = Tensor::allocate(DataType::kBool, dims);
+    std::transform(file.bytes.begin(), file.bytes.end(), copy.data.begin(),
+                   [](std::byte byte) { return static_cast<std::byte>(byte != std::byte{0}); });
+    return copy.tensor;
+  }
+  return {*format.dtype, dims, file.owner, file.bytes};
+}
+
+// Arrays by the names of the inputs, or the only one for the only input; that of the labels apart.
+std::vector<FedArray> read_archive(const std::string& path, const DataFormat& format,
+                                   std::span<const DataInput> inputs, Labels& labels) {
+  const FileBytes file = read_file(path);
+  auto arrays = with_context([&] { return fmt::format("while reading {}", path); },
+                             [&] { return read_npz(file.bytes); });
+  const auto wants = [&](const std::string& name) {
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [&](const DataInput& input) { return input.name == name; });
+  };
+  std::vector<NamedArray> fed;
+  for (NamedArray& one : arrays) {
+    if (one.name == format.label_column && !wants(one.name)) {
+      if (!format.labels.empty()) continue;
+      labels = {path, {}, labels_of(one.array, format, fmt::format("{}: {}", path, one.name))};
+    } else {
+      fed.push_back(std::move(one));
+    }
+  }
+  if (fed.size() == 1 && (inputs.size() == 1 || !format.input.empty()))
+    return {{fed_input(format, inputs), fed[0].array}};
+  std::vector<FedArray> found;
+  std::string names;
+  for (const NamedArray& one : fed) names += (names.empty() ? "" : ", ") + one.name;
+  for (const DataInput& input : inputs) {
+    const auto one = std::find_if(fed.begin(), fed.end(),
+                                  [&](const NamedArray& each) { return each.name == input.name; });
+    if (one == fed.end())
+      refuse(fmt::format("{} has no array for the input \"{}\", only {}", path, input.name, names));
+    found.push_back({input, one->array});
+  }
+  for (const NamedArray& one : fed)
+    if (!wants(one.name))
+      refuse(
+          fmt::format("{}: the array \"{}\" is for no input; label_column names the array of the "
+                      "labels",
+                      path, one.name));
+  return found;
+}
+
+}  // namespace
+
+std::shared_ptr<const Dataset> dataset_of_rows(const std::string& folder, const std::string& path,
+                                               const DataFormat& format,
+                                               std::span<const DataInput> inputs) {
+  Labels labels = find_labels(folder, format);
+  std::vector<FedArray> arrays;
+  if (path.ends_with(".npz")) {
+    arrays = read_archive(path, format, inputs, labels);
+  } else {
+    const bool raw = format.kind == DataKind::kRaw || !has_array_name(path);
+    arrays.push_back(
+        {fed_input(format, inputs), raw ? read_raw_rows(path, format) : read_sample(path, {})});
+  }
+  for (const auto& [input, array] : arrays) {
+    if (array.dims().rank() == 0 || array.count() == 0)
+      refuse(fmt::format("{} holds no samples for the input \"{}\": its array is {}", path,
+                         input.name, to_text(array.dims())));
+    if (array.dims()[0] != arrays[0].array.dims()[0])
+      refuse(fmt::format("{} has {} samples for the input \"{}\" and {} for \"{}\"", path,
+                         arrays[0].array.dims()[0], arrays[0].input.name, array.dims()[0],
+                         input.name));
+  }
+  check_label_count(labels, arrays[0].array.dims()[0]);
+  auto samples = std::make_shared<RowDataset>(path, format, std::move(arrays), std::move(labels));
+  samples->read(0);
+  return samples;
+}
+
+}  // namespace anneal
