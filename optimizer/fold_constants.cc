@@ -2,12 +2,15 @@
 //
 //   y = Pointwise(1, 2) program=add   =>   const y = 3
 //
-// Not when the results would be larger than PassOptions::fold_budget_bytes: then the layer runs
-// each time, and the engine file stays small.
+// A Dequantize of 8 and 16 bits stays, for integer_products to see; lower_quantize computes those
+// that are left. Not when the results would be larger than PassOptions::fold_budget_bytes: then the
+// layer runs each time, and the engine file stays small.
 #include <algorithm>
 
 #include "anneal/optimizer/evaluate.h"
 #include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/query.h"
+#include "anneal/optimizer/scaling.h"
 
 namespace anneal {
 namespace {
@@ -15,6 +18,7 @@ namespace {
 bool fold(Graph& graph, LayerId id, PassRun& run) {
   const Layer& layer = graph.layer(id);
   if (layer.inputs.empty() || !bodies_of(layer.op).empty()) return false;
+  if (op_as<Dequantize>(graph, id) && scaling_of(graph, id)) return false;
   uint64_t bytes = 0;
   for (const ValueId input : layer.inputs)
     if (input != ValueId::kNone && !graph.constant(input)) return false;

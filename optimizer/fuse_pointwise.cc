@@ -8,8 +8,10 @@
 // A layer joins one that reads it; what others read of it stays as a result, unless the reader's
 // other inputs need that first. Layers that read the same values and do not need each other share
 // the reading. A producer that broadcasts to a larger shape is computed again for each element
-// there: only a few cheap instructions, and only where the elements are few or hardly more. Every
-// rounding step of both programs stays, so results do not change.
+// there: only a few cheap instructions, and only where the elements are few or hardly more. A layer
+// that makes its values smaller stays with the convolution or the like that makes them, where it
+// will be an epilogue, if its reader goes with another one: what lies between is the smaller value.
+// Every rounding step of both programs stays, so results do not change.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -108,12 +110,36 @@ bool join(Graph& graph, LayerId first, LayerId second, std::span<const ValueId> 
   return true;
 }
 
+// Whether the layer stores fewer bytes than it reads from one that is not elementwise, which alone
+// it reads at full size, and the reader reads such values of others, too.
+bool narrows_for_another(const Graph& graph, LayerId id, LayerId reader, ValueId between) {
+  const Shape& shape = graph.value(between).type().shape;
+  const auto is_large = [&](ValueId value) {
+    return value != between && !graph.constant(value) && graph.value(value).type().shape == shape;
+  };
+  const auto& inputs = graph.layer(id).inputs;
+  const auto wide = std::find_if(inputs.begin(), inputs.end(), is_large);
+  if (wide == inputs.end() || std::find_if(wide + 1, inputs.end(), is_large) != inputs.end())
+    return false;
+  const LayerId made_by = producer(graph, *wide);
+  if (made_by == LayerId::kNone || program_of(graph, made_by) || sole_user(graph, *wide) != id ||
+      size_of(graph.value(between).type().dtype) >= size_of(graph.value(*wide).type().dtype))
+    return false;
+  const auto& others = graph.layer(reader).inputs;
+  return std::any_of(others.begin(), others.end(), is_large);
+}
+
 bool join_with_reader(Graph& graph, LayerId id, LayerId reader, ValueId between, PassRun& run) {
   const Layer& layer = graph.layer(id);
   const std::vector<ValueId> kept = outputs_kept(graph, id, reader);
   if (!kept.empty() && (is_shape_arithmetic(graph, id) || is_shape_arithmetic(graph, reader) ||
                         depends_otherwise(graph, reader, id)))
     return false;
+  if (narrows_for_another(graph, id, reader, between)) {
+    run.refused(layer.name,
+                fmt::format("its smaller results are what \"{}\" reads", graph.layer(reader).name));
+    return false;
+  }
   Saving saved = saving_of(graph, between);
   if (!kept.empty()) saved.bytes /= 2;
   if (shape_of(graph, id) != shape_of(graph, reader)) {

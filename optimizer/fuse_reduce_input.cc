@@ -37,8 +37,8 @@ std::optional<Reader> reader_of(const Graph& graph, LayerId id) {
 
 Op with_map(const Op& op, Program map) {
   Op result = op;
-  if (auto* reduce = std::get_if<Reduce>(&result)) reduce->map = std::move(map);
-  if (auto* softmax = std::get_if<Softmax>(&result)) softmax->map = std::move(map);
+  auto* reduce = std::get_if<Reduce>(&result);
+  (reduce ? reduce->map : std::get<Softmax>(result).map) = std::move(map);
   return result;
 }
 

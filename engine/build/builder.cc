@@ -23,7 +23,7 @@ struct Optimized {
 
 // One graph for the CPUs, which compute half precision in f32, and one for the GPUs, where there
 // are both.
-std::vector<Optimized> optimize(Graph graph, const BuildOptions& options,
+std::vector<Optimized> optimize(const Graph& graph, const BuildOptions& options,
                                 const std::vector<Target>& targets) {
   std::vector<Optimized> result;
   for (const bool for_cuda : {false, true}) {
@@ -35,8 +35,7 @@ std::vector<Optimized> optimize(Graph graph, const BuildOptions& options,
         names += (names.empty() ? "" : ",") + target.name;
       }
     if (kind.empty()) continue;
-    const bool is_last = for_cuda || kind.size() == targets.size();
-    result.push_back({is_last ? std::move(graph) : graph.clone(), {}});
+    result.push_back({graph.clone(), {}});
     PassOptions passes = options.passes;
     passes.half_is_native = for_cuda;
     passes.ask_targets = ask_targets(std::move(kind));
@@ -78,7 +77,8 @@ EngineFile build(Graph graph, const BuildOptions& options) {
   const Backend& cpu = options.reference ? cpu_reference_backend() : cpu_backend();
   std::vector<Target> targets;
   for (const std::string& name : options.targets) targets.push_back(open_target(name, cpu));
-  const std::vector<Optimized> graphs = optimize(std::move(graph), options, targets);
+  const std::vector<Optimized> graphs = optimize(graph, options, targets);
+  graph = Graph();  // the weights that passes replaced
 
   WeightPool weights;
   for (const Target& target : targets) {

@@ -56,7 +56,7 @@ std::string MatMulText::leading_stride(char operand, int axis) const {
   const Operand& of = request_.inputs[static_cast<size_t>(input)];
   const int own = axis - (rank_ - of.type.shape.rank());
   if (own < 0 || of.type.shape[own] == Size(1)) return "0";
-  const std::string stride = extents_.input_stride(input, own);
+  std::string stride = extents_.input_stride(input, own);
   const Size size = of.type.shape[own];
   if (size.known() || size == request_.outputs[0].type.shape[axis]) return stride;
   return fmt::format("({} == 1 ? i64(0) : {})", extents_.input_dim(input, own), stride);

@@ -1,0 +1,124 @@
+// integer_products: a product of dequantized operands is one of their integers, scaled afterwards.
+//
+//   y = Conv(Dequantize(a, s, z), Dequantize(w, t, u)) epilogue=f($0)
+//     =>   y = Conv(a, w, z, u; s*t) epilogue=f(mul(f32($0),$1))
+//
+// Convolutions and matrix products of 8-bit operands with constant scales: one for the data, one or
+// one for each channel or column for the weights. The sum is exact in 32 bits; s*t is rounded once.
+// Changes numerics: the roundings of a float sum go. Not where a target has no kernel for it.
+#include <fmt/format.h>
+
+#include "anneal/optimizer/join_programs.h"
+#include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/query.h"
+#include "anneal/optimizer/scaling.h"
+
+namespace anneal {
+namespace {
+
+bool is_8bit(DataType dtype) { return is_integer(dtype) && size_of(dtype) == 1; }
+
+// What a product asks of its operands.
+struct Product {
+  int64_t weight_axis = 0;  // of the second operand: its channels or columns
+  int result_axis = 0;      // those of the result
+};
+
+std::optional<Product> product_at(const Graph& graph, LayerId id) {
+  const Layer& layer = graph.layer(id);
+  if (op_output_count(layer) != 1 || layer.op_input_count != 2) return std::nullopt;
+  const int64_t b_rank = graph.value(layer.inputs[1]).type().shape.rank();
+  const int rank = graph.infer_outputs(id)[0].type.shape.rank();
+  if (op_as<Conv>(graph, id)) return Product{0, 1};
+  const auto* product = op_as<MatMul>(graph, id);
+  if (!product) return std::nullopt;
+  return Product{b_rank - (product->transpose_b ? 2 : 1), rank - 1};
+}
+
+// s*t for each channel, in the shape that broadcasts to the result.
+Tensor product_scales(const Scaling& a, const Scaling& w, int rank, int result_axis) {
+  Dims dims;
+  if (!w.per_tensor()) {
+    dims.push_back(static_cast<int64_t>(w.scales.size()));
+    for (int axis = result_axis + 1; axis < rank; ++axis) dims.push_back(1);
+  }
+  std::vector<float> scales;
+  for (const float scale : w.scales)
+    scales.push_back(static_cast<float>(double{a.scales[0]} * double{scale}));
+  return Tensor::of<float>(DataType::kF32, dims, scales);
+}
+
+// The stores of `layer`, of i32 sums that are scaled first; `inputs` gets what they read. scales:
+// what to multiply with, where that is not one number.
+Program scaled_stores(const Graph& graph, const Layer& layer, const Tensor& scales,
+                      ValueId scales_value, std::vector<ValueId>& inputs) {
+  const Program stores = store_program(layer, graph.value(layer.outputs[0]).type().dtype);
+  const std::vector<ValueId> further = epilogue_inputs(layer);
+  ProgramBuilder builder;
+  const Reg sum = builder.cast(builder.input(0, DataType::kI32), RegisterType::kF32);
+  int next = 1;
+  const auto read = [&](ValueId value, DataType dtype) {
+    inputs.push_back(value);
+    return builder.input(next++, dtype);
+  };
+  const Reg scale = scales.count() == 1 ? builder.constant(scales.as<float>()[0])
+                                        : read(scales_value, DataType::kF32);
+  std::vector<Reg> regs = {builder.apply(Opcode::kMul, sum, scale)};
+  for (size_t i = 1; i < further.size(); ++i) regs.push_back(read(further[i], stores.inputs()[i]));
+  const std::vector<Reg> results = builder.inline_program(stores, regs);
+  std::vector<std::pair<Reg, DataType>> stored;
+  for (size_t i = 0; i < results.size(); ++i)
+    stored.emplace_back(results[i], stores.results()[i].dtype);
+  return builder.finish(stored);
+}
+
+bool compute_in_integers(Graph& graph, LayerId id, PassRun& run) {
+  const auto product = product_at(graph, id);
+  if (!product) return false;
+  const Layer& layer = graph.layer(id);
+  const auto a = dequantized(graph, layer.inputs[0]);
+  if (!a) return false;
+  const auto w = dequantized(graph, layer.inputs[1]);
+  if (!w) return false;
+  const auto refuse = [&](std::string_view why) {
+    run.refused(layer.name, fmt::format("stays a product of floats: {}", why));
+    return false;
+  };
+  if (!is_8bit(a->scaling.integer) || !is_8bit(w->scaling.integer))
+    return refuse("its operands have 16 bits");
+  if (!a->scaling.per_tensor()) return refuse("what it reads has a scale for each channel");
+  if (!w->scaling.per_tensor() && w->scaling.axis != product->weight_axis)
+    return refuse("the scales of its weights are not those of its results");
+
+  const int rank = graph.value(layer.outputs[0]).type().shape.rank();
+  const Tensor scales = product_scales(a->scaling, w->scaling, rank, product->result_axis);
+  const ValueId scales_value =
+      scales.count() == 1 ? ValueId::kNone : graph.add_constant(layer.name + "/scales", scales);
+  NewLayer added{
+      .name = layer.name,
+      .op = layer.op,
+      .inputs = {a->integers, w->integers, add_zeros(graph, layer.name + "/data", a->scaling),
+                 add_zeros(graph, layer.name + "/weights", w->scaling)},
+      .origins = layer.origins};
+  while (added.inputs.back() == ValueId::kNone) added.inputs.pop_back();
+  added.op_input_count = static_cast<int>(added.inputs.size());
+  added.epilogues = {scaled_stores(graph, layer, scales, scales_value, added.inputs)};
+  for (const ValueId output : layer.outputs)
+    added.output_types.push_back(graph.value(output).type());
+  if (const std::string why = run.ask_targets(graph, added); !why.empty()) return refuse(why);
+
+  const std::string name = layer.name;
+  const Saving saved = saving_of(graph, layer.inputs[0]);
+  graph.replace_layer(id, graph.add(std::move(added)));
+  run.did(name,
+          fmt::format("accumulates {} * {} in integers", anneal::name(a->scaling.integer),
+                      anneal::name(w->scaling.integer)),
+          saved);
+  return true;
+}
+
+}  // namespace
+
+bool integer_products(Graph& graph, PassRun& run) { return sweep(graph, run, compute_in_integers); }
+
+}  // namespace anneal
