@@ -1,14 +1,17 @@
 // fold_scale: constants that multiply what a convolution or matrix product gives or takes go into
 // its weights; of what they add, one constant per channel is left.
 //
-//   y = Conv(x, w; s, t) epilogue=f(add(mul($0,$1),$2))   =>   y = Conv(x, w*s; t)
-//   epilogue=f(add($0,$1)) a = Pointwise(x, s) program=mul($0,$1); y = MatMul(a, w)   =>   y =
-//   MatMul(x, s*w)
+//   y = Conv(x, w; s, t) epilogue=f(add(mul($0,$1),$2))
+//     =>   y = Conv(x, w*s; t) epilogue=f(add($0,$1))
+//   c = Conv(x, w); y = Pointwise(c, s, t) program=add(mul($0,$1),$2)
+//     =>   y = Conv(x, w*s; t) epilogue=add($0,$1)
+//   a = Pointwise(x, s) program=mul($0,$1); y = MatMul(a, w)   =>   y = MatMul(x, s*w)
 //
-// For float weights that are constant and this layer's own. What precedes a convolution may add
-// something only where nothing is padded, and is taken only if nobody else reads it. Changes
-// numerics: weights are rounded again, once; in 16 bits not where that would lose them. Runs after
-// fuse_epilogue, so that each layer has all of its affine part in its epilogue.
+// For float weights that are constant and this layer's own. Elementwise layers behind it count as
+// its epilogue as long as they only multiply and add constants, and each is read by the next alone.
+// What precedes a convolution may add something only where nothing is padded, and is taken only if
+// nobody else reads it. Changes numerics: weights are rounded again, once; in 16 bits not where
+// that would lose them. Runs before the precision passes, for which weights are what they will be.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -57,10 +60,19 @@ Program with_shift(const Program& program, size_t x, size_t reg, const Tensor& s
       });
 }
 
-// A layer in the place of another with other inputs, weights and epilogue.
+// What a layer does to its accumulators, and the elementwise layers behind it that count to it.
+struct Stores {
+  Program program;
+  std::vector<ValueId> further;      // its inputs; the accumulator is kNone
+  LayerId end = LayerId::kNone;      // the last of them
+  std::vector<std::string> origins;  // of all
+};
+
+// A layer in the place of another, with other inputs, weights and epilogue.
 void replace(Graph& graph, LayerId id, std::vector<ValueId> inputs, Program epilogue,
-             std::vector<std::string> origins) {
+             const Stores& stores) {
   const Layer& layer = graph.layer(id);
+  const std::vector<ValueId> replaced = graph.layer(stores.end).outputs;
   ProgramBuilder builder;
   const DataType dtype = graph.value(inputs[0]).type().dtype;
   const bool only_stores = epilogue == builder.finish(builder.input(0, accumulator(dtype)), dtype);
@@ -68,11 +80,12 @@ void replace(Graph& graph, LayerId id, std::vector<ValueId> inputs, Program epil
                  .op = layer.op,
                  .inputs = std::move(inputs),
                  .op_input_count = layer.op_input_count,
-                 .origins = std::move(origins)};
+                 .origins = stores.origins};
   if (!only_stores) added.epilogues = {std::move(epilogue)};
-  for (const ValueId output : layer.outputs)
-    added.output_types.push_back(graph.value(output).type());
-  graph.replace_layer(id, graph.add(std::move(added)));
+  for (const ValueId output : replaced) added.output_types.push_back(graph.value(output).type());
+  const LayerId by = graph.add(std::move(added));
+  take_over(graph, replaced, by);
+  graph.swap_names(id, by);
 }
 
 class Fold {
@@ -80,14 +93,15 @@ class Fold {
   Fold(Graph& graph, LayerId id, PassRun& run, const ChannelWeights& layout)
       : graph_(graph), id_(id), run_(run), layout_(layout), layer_(graph.layer(id)) {
     weights_ = layer_.inputs[layout.input];
-    further_ = epilogue_inputs(layer_);
   }
 
-  // a*$0 + b in the epilogue.
+  // a*$0 + b in the epilogue, or in what counts to it.
   bool after() {
-    if (layer_.epilogues.empty() || layer_.epilogues[0].empty()) return false;
-    const Program& program = layer_.epilogues[0];
-    const auto affine = affine_part(program, 0, constants_of(graph_, further_), graph_.sizes());
+    Stores stores = own_stores();
+    while (take_reader(stores)) continue;
+    const Program& program = stores.program;
+    const auto affine =
+        affine_part(program, 0, constants_of(graph_, stores.further), graph_.sizes());
     if (!affine) return false;
     Program shifted = with_shift(program, 0, affine->reg, affine->shift);
     const bool unscaled = uniform_value(affine->factor) == 1;
@@ -98,11 +112,10 @@ class Fold {
     if (!factors) return refuse("its results are scaled by position, not by channel");
     ValueId weights = weights_;
     if (!unscaled && !scale(*factors, false, weights)) return false;
-    std::vector<ValueId> further = further_;
-    if (shifted.inputs().size() > further.size())
-      further.push_back(graph_.add_constant(layer_.name + "/shift", affine->shift));
-    finish(layer_.inputs[layout_.data_input], weights, std::move(shifted), std::move(further),
-           layer_.origins);
+    if (shifted.inputs().size() > stores.further.size())
+      stores.further.push_back(graph_.add_constant(layer_.name + "/shift", affine->shift));
+    stores.program = std::move(shifted);
+    finish(layer_.inputs[layout_.data_input], weights, std::move(stores));
     run_.did(name_, unscaled ? "its constants became one" : "its weights are scaled");
     return true;
   }
@@ -130,6 +143,38 @@ class Fold {
   }
 
  private:
+  Stores own_stores() const {
+    return {store_program(layer_, graph_.value(layer_.outputs[0]).type().dtype),
+            epilogue_inputs(layer_), id_, layer_.origins};
+  }
+
+  // Adds the layer that alone reads what is stored, if it only multiplies and adds constants.
+  bool take_reader(Stores& stores) const {
+    const Layer& end = graph_.layer(stores.end);
+    if (end.outputs.size() != 1) return false;
+    const ValueId stored = end.outputs[0];
+    const LayerId reader = sole_user(graph_, stored);
+    const auto* pointwise = op_as<Pointwise>(graph_, reader);
+    if (!pointwise) return false;
+    const Layer& layer = graph_.layer(reader);
+    const Program& program = pointwise->program;
+    if (!layer.epilogues.empty() || layer.outputs.size() != 1 ||
+        graph_.value(stored).type() != graph_.value(layer.outputs[0]).type())
+      return false;
+    const auto at = std::ranges::find(layer.inputs, stored) - layer.inputs.begin();
+    const auto affine = affine_part(program, static_cast<size_t>(at),
+                                    constants_of(graph_, layer.inputs), graph_.sizes());
+    if (!affine || affine->reg != program.results()[0].reg) return false;
+    auto joined = join_programs({stores.program, stores.further, end.outputs},
+                                {program, layer.inputs, layer.outputs}, {});
+    if (!joined) return false;
+    stores.program = std::move(joined->program);
+    stores.further = std::move(joined->inputs);
+    stores.end = reader;
+    stores.origins.insert(stores.origins.end(), layer.origins.begin(), layer.origins.end());
+    return true;
+  }
+
   bool take(const Layer& scaling, ValueId x, ValueId data, const Affine& affine) {
     const int rank = graph_.value(data).type().shape.rank();
     const auto values = [&](const Tensor& tensor) {
@@ -142,18 +187,16 @@ class Fold {
       return refuse("what it reads is shifted, and then padded with zeros");
     const Tensor& old_weights = *graph_.constant(weights_);
     if (shifts && layout_.outer != 1) return refuse("what it reads is shifted, for many matrices");
-    Program program = store_program(layer_, graph_.value(layer_.outputs[0]).type().dtype);
-    std::vector<ValueId> further = further_;
+    Stores stores = own_stores();
     ValueId weights = weights_;
     if (!scale(*factors, true, weights)) return false;
-    if (shifts) {
-      program = add_first(program, sums_of_shift(old_weights, layout_, *shift), further);
-    }
-    std::vector<std::string> origins = scaling.origins;
-    origins.insert(origins.end(), layer_.origins.begin(), layer_.origins.end());
+    if (shifts)
+      stores.program =
+          add_first(stores.program, sums_of_shift(old_weights, layout_, *shift), stores.further);
+    stores.origins.insert(stores.origins.begin(), scaling.origins.begin(), scaling.origins.end());
     const Saving saved = saving_of(graph_, data);
     const std::string scaling_name = scaling.name;
-    finish(x, weights, std::move(program), std::move(further), std::move(origins));
+    finish(x, weights, std::move(stores));
     run_.did(name_, fmt::format("its weights took \"{}\"", scaling_name), saved);
     return true;
   }
@@ -208,16 +251,15 @@ class Fold {
     return true;
   }
 
-  void finish(ValueId data, ValueId weights, Program program, std::vector<ValueId> further,
-              std::vector<std::string> origins) {
+  void finish(ValueId data, ValueId weights, Stores stores) {
     name_ = layer_.name;
-    program = drop_unused_inputs(program, further, 1);
+    Program program = drop_unused_inputs(stores.program, stores.further, 1);
     std::vector<ValueId> inputs(layer_.inputs.begin(),
                                 layer_.inputs.begin() + layer_.op_input_count);
     inputs[layout_.data_input] = data;
     inputs[layout_.input] = weights;
-    inputs.insert(inputs.end(), further.begin() + 1, further.end());
-    replace(graph_, id_, std::move(inputs), std::move(program), std::move(origins));
+    inputs.insert(inputs.end(), stores.further.begin() + 1, stores.further.end());
+    replace(graph_, id_, std::move(inputs), std::move(program), stores);
   }
 
   bool refuse(const std::string& reason) {
@@ -232,7 +274,6 @@ class Fold {
   const ChannelWeights& layout_;
   const Layer& layer_;
   ValueId weights_;
-  std::vector<ValueId> further_;  // inputs of the epilogue; the accumulator is kNone
   std::string name_;
 };
 
