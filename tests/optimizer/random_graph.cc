@@ -41,6 +41,8 @@ Tensor random_tensor(DataType dtype, const Dims& dims, std::mt19937& random, dou
   return fresh.tensor;
 }
 
+constexpr int64_t kOpen = -1;
+
 class Maker {
  public:
   Maker(uint32_t seed, Flavour flavour) : random_(seed), flavour_(flavour) {
@@ -55,6 +57,7 @@ class Maker {
       const int rank = 2 + static_cast<int>(pick(3));
       for (int axis = 0; axis < rank; ++axis)
         shape.push_back(static_cast<int64_t>(axis == 0 ? 1 + pick(2) : 2 + pick(5)));
+      if (flavour_ == Flavour::kOpenSizes) open_sizes_of(shape);
       values_.push_back(graph_.add_input(fmt::format("x{}", i), {dtype_, shape}));
     }
     const int steps = 4 + static_cast<int>(pick(17));
@@ -67,6 +70,22 @@ class Maker {
   }
 
  private:
+  // N, or W, or both.
+  void open_sizes_of(Shape& shape) {
+    const uint32_t which = pick(3);
+    SizeTable& sizes = graph_.sizes();
+    const auto open = [&](int axis, std::string_view name, Bounds bounds) {
+      const bool is_new = std::ranges::none_of(
+          sizes.symbols(), [&](const SizeSymbol& symbol) { return symbol.name == name; });
+      shape[axis] = sizes.symbol(name);
+      if (is_new) sizes.set_bounds(shape[axis], bounds);
+    };
+    if (which != 1) open(0, "N", {1, 2, 6});
+    if (which != 0) open(shape.rank() - 1, "W", {2, 4, 9});
+  }
+  bool is_strange() const {
+    return flavour_ == Flavour::kNonFinite || flavour_ == Flavour::kAnyValues;
+  }
   uint32_t strange_kinds() {
     return flavour_ == Flavour::kNonFinite ? kNanAndInfinities : pick(256);
   }
@@ -82,9 +101,24 @@ class Maker {
       if (const ValueId value = any(); shape(value).rank() >= least) return value;
     return ValueId::kNone;
   }
-  Dims shape(ValueId value) const { return dims_of(graph_.value(value).type().shape); }
+  const Shape& sizes(ValueId value) const { return graph_.value(value).type().shape; }
+  // With kOpen for sizes that are open.
+  Dims shape(ValueId value) const {
+    Dims dims;
+    for (const Size size : sizes(value)) dims.push_back(size.known() ? size.value() : kOpen);
+    return dims;
+  }
+  bool is_open(ValueId value, int axis) const { return !sizes(value)[axis].known(); }
+  int64_t least(ValueId value, int axis) const {
+    return graph_.sizes().range(sizes(value)[axis]).min;
+  }
+  int64_t most_elements(ValueId value) const {
+    int64_t total = 1;
+    for (const Size size : sizes(value)) total *= graph_.sizes().range(size).max;
+    return total;
+  }
   ValueId constant(const Dims& dims, double scale = 1) {
-    const uint32_t strange = flavour_ != Flavour::kTame && pick(8) == 0 ? strange_kinds() : 0;
+    const uint32_t strange = is_strange() && pick(8) == 0 ? strange_kinds() : 0;
     return graph_.add_constant("c", random_tensor(dtype_, dims, random_, scale, strange));
   }
   ValueId integers(const std::vector<int64_t>& values) {
@@ -105,7 +139,7 @@ class Maker {
     return add(Pointwise{builder.finish(result, dtype_)}, std::move(inputs));
   }
   ValueId unary(ValueId x) {
-    const bool wild = flavour_ != Flavour::kTame && pick(2) == 0;
+    const bool wild = is_strange() && pick(2) == 0;
     const uint32_t kind = pick(!wild                             ? kTameFunctions
                                : flavour_ == Flavour::kNonFinite ? kAskingFunctions
                                                                  : kWildFunctions);
@@ -122,19 +156,20 @@ class Maker {
   ValueId beside(ValueId value, double scale = 0.5) {
     Dims dims = shape(value);
     for (int axis = 0; axis < dims.rank(); ++axis)
-      if (often()) dims[axis] = 1;
+      if (often() || dims[axis] == kOpen) dims[axis] = 1;
     if (pick(4) == 0) dims = {};
     return constant(dims, scale);
   }
   ValueId per_channel(ValueId value, double scale) {
     Dims dims = Dims::filled(shape(value).rank() - 1, 1);
-    dims[0] = shape(value)[1];
+    if (!is_open(value, 1)) dims[0] = shape(value)[1];
     return constant(dims, scale);
   }
   // Keeps what grew in bounds.
   void keep(ValueId value) { values_.push_back(value); }
 
   ValueId conv(ValueId x, int64_t channels, int64_t kernel, int64_t stride) {
+    if (is_open(x, 1)) return unary(x);
     const int spatial = shape(x).rank() - 2;
     Dims dims{channels, shape(x)[1]};
     for (int i = 0; i < spatial; ++i) dims.push_back(kernel);
@@ -146,20 +181,87 @@ class Maker {
                     .dilations = ones},
                {x, constant(dims, 0.3)});
   }
+  ValueId size_of_axis(ValueId x, int64_t axis) { return add(ShapeOf{axis, axis + 1}, {x}); }
+  ValueId half_of(ValueId x, int64_t axis) {
+    ProgramBuilder builder;
+    const Reg size = builder.input(0, DataType::kI64);
+    const Reg two = builder.constant(RegisterType::kI64, int64_t{2});
+    return add(Pointwise{builder.finish(builder.apply(Opcode::kDiv, size, two), DataType::kI64)},
+               {size_of_axis(x, axis)});
+  }
+  // A list of products of the value's sizes, one for each group of its axes: numbers if they are
+  // known; else, where one may be left, with a -1, as expressions, or computed as exporters do.
+  ValueId list_of_sizes(ValueId x, const std::vector<std::vector<int>>& groups,
+                        bool may_leave_one = false) {
+    std::vector<Size> products;
+    for (const std::vector<int>& group : groups) {
+      Size product = 1;
+      for (const int axis : group) product = graph_.sizes().mul(product, sizes(x)[axis]);
+      products.push_back(product);
+    }
+    const auto open = std::ranges::count_if(products, [](Size size) { return !size.known(); });
+    if (open == 0 || (open == 1 && may_leave_one && often())) {
+      std::vector<int64_t> numbers;
+      for (const Size size : products) numbers.push_back(size.known() ? size.value() : -1);
+      return integers(numbers);
+    }
+    if (pick(3) == 0) return add(SizeTensor{.elements = products}, {});
+    std::vector<ValueId> parts;
+    for (const std::vector<int>& group : groups) {
+      ValueId part = group.empty() ? integers({1}) : size_of_axis(x, group[0]);
+      for (size_t i = 1; i < group.size(); ++i)
+        part = add(Pointwise{parse_program("(i64,i64)->(i64) mul($0,$1)")},
+                   {part, size_of_axis(x, group[i])});
+      parts.push_back(part);
+    }
+    return add(Concat{.axis = 0}, std::move(parts));
+  }
+  // What is made of sizes that only a run knows.
+  void sized() {
+    const ValueId x = any(), other = any();
+    const auto axis = pick(static_cast<uint32_t>(shape(x).rank()));
+    std::vector<std::vector<int>> axes(static_cast<size_t>(shape(x).rank()));
+    for (size_t i = 0; i < axes.size(); ++i) axes[i] = {static_cast<int>(i)};
+    switch (pick(4)) {
+      case 0: {
+        const ValueId mean = add(Reduce{.kind = ReduceKind::kMean}, {x, integers({axis})});
+        return keep(add(Expand{}, {mean, list_of_sizes(x, axes)}));
+      }
+      case 1: {  // as far as another value goes, which may be further
+        const auto of = pick(static_cast<uint32_t>(shape(other).rank()));
+        return keep(add(Slice{}, {x, integers({0}), size_of_axis(other, of), integers({axis}),
+                                  integers({1 + pick(2)})}));
+      }
+      case 2: {  // divided by a size
+        const ValueId size = size_of_axis(x, axis);
+        ProgramBuilder builder;
+        const Reg dividend = builder.input(0, dtype_);
+        const Reg divisor = builder.cast(builder.input(1, DataType::kI64), RegisterType::kF32);
+        const Program program = builder.finish(
+            builder.round(builder.apply(Opcode::kDiv, dividend, divisor), dtype_), dtype_);
+        return keep(add(Pointwise{program}, {x, size}));
+      }
+      default:
+        if (most_elements(x) > 2000) return;
+        axes.insert(axes.begin(), std::vector<int>{});
+        axes[0] = {static_cast<int>(axis)};
+        return keep(add(Expand{}, {x, list_of_sizes(x, axes)}));
+    }
+  }
   ValueId last_axis_mean(ValueId x) {
     return add(Reduce{.kind = ReduceKind::kMean, .keepdims = true},
                {x, integers({shape(x).rank() - 1})});
   }
-  static bool equal_but_one(const Dims& a, const Dims& b, int axis) {
+  static bool equal_but_one(const Shape& a, const Shape& b, int axis) {
     for (int i = 0; i < a.rank(); ++i)
-      if (i != axis && a[i] != b[i]) return false;
+      if (i != axis && !(a[i] == b[i])) return false;
     return a.rank() == b.rank();
   }
 
   // Which of two, as a third says by a layer of its own.
   void choice() {
     const ValueId x = any(), other = any();
-    const ValueId y = shape(x) == shape(other) ? other : beside(x);
+    const ValueId y = sizes(x) == sizes(other) ? other : beside(x);
     const Opcode tests[] = {Opcode::kIsNan, Opcode::kIsInf};
     const Opcode test = tests[pick(2)];
     ProgramBuilder asking, choosing;
@@ -173,7 +275,8 @@ class Maker {
   }
 
   void step() {
-    if (flavour_ != Flavour::kTame && pick(10) == 0) return choice();
+    if (is_strange() && pick(10) == 0) return choice();
+    if (flavour_ == Flavour::kOpenSizes && pick(6) == 0) return sized();
     switch (pick(20)) {
       case 0:
       case 1:
@@ -185,7 +288,7 @@ class Maker {
       }
       case 3: {
         const ValueId a = any(), b = any();
-        if (shape(a) == shape(b)) keep(binary(Opcode::kAdd, a, b));
+        if (sizes(a) == sizes(b)) keep(binary(Opcode::kAdd, a, b));
         return;
       }
       case 4: {
@@ -201,6 +304,7 @@ class Maker {
       case 6: {
         const ValueId x = any_of_rank(2);
         const Dims dims = shape(x);
+        if (dims[dims.rank() - 1] == kOpen) return;
         ValueId y = add(MatMul{}, {x, constant({dims[dims.rank() - 1], 2 + pick(5)}, 0.3)});
         if (often()) y = binary(Opcode::kAdd, y, constant({shape(y)[dims.rank() - 1]}, 0.5));
         return keep(y);
@@ -210,7 +314,7 @@ class Maker {
         if (x == ValueId::kNone) return;
         const auto spatial = static_cast<size_t>(shape(x).rank() - 2);
         for (int axis = 2; axis < shape(x).rank(); ++axis)
-          if (shape(x)[axis] < 2) return;
+          if (least(x, axis) < 2) return;
         const std::vector<int64_t> twos(spatial, 2), none(spatial, 0), ones(spatial, 1);
         return keep(add(Pool{.kind = often() ? PoolKind::kMax : PoolKind::kAverage,
                              .kernel = twos,
@@ -243,20 +347,21 @@ class Maker {
         return transposed();
       case 13: {
         const ValueId x = any();
-        std::vector<int64_t> to;
-        for (const int64_t dim : shape(x)) to.push_back(dim);
+        std::vector<std::vector<int>> to(static_cast<size_t>(shape(x).rank()));
+        for (size_t axis = 0; axis < to.size(); ++axis) to[axis] = {static_cast<int>(axis)};
         if (to.size() > 2 && often()) {
-          to[1] *= to[0];
+          to[1] = {0, 1};
           to.erase(to.begin());
         } else if (to.size() < 5) {
-          to.insert(to.begin() + pick(static_cast<uint32_t>(to.size())), 1);
+          to.insert(to.begin() + pick(static_cast<uint32_t>(to.size())), std::vector<int>{});
         }
-        return keep(add(Reshape{}, {x, integers(to)}));
+        return keep(add(Reshape{}, {x, list_of_sizes(x, to, true)}));
       }
       case 14: {
         const ValueId a = any(), b = any();
         const int axis = static_cast<int>(pick(static_cast<uint32_t>(shape(a).rank())));
-        if (!equal_but_one(shape(a), shape(b), axis) || shape(a)[axis] + shape(b)[axis] > 24)
+        if (!equal_but_one(sizes(a), sizes(b), axis) || shape(a)[axis] + shape(b)[axis] > 24 ||
+            most_elements(a) > 4000)
           return;
         return keep(add(Concat{.axis = axis}, {a, b}));
       }
@@ -275,7 +380,8 @@ class Maker {
         return attention();
       case 18: {
         const ValueId x = any_of_rank(4);
-        if (x == ValueId::kNone || shape(x).rank() != 4 || count(shape(x)) > 400) return;
+        if (x == ValueId::kNone || shape(x).rank() != 4 || is_open(x, 1) || most_elements(x) > 4000)
+          return;
         const int64_t kernel = 2 + pick(2);
         return keep(add(ConvTranspose{.strides = {2, 2},
                                       .pads_begin = {0, 0},
@@ -306,6 +412,7 @@ class Maker {
         y = conv(x, 1 + pick(4), i == 2 ? 3 : 1, 1);
         if (often()) y = binary(Opcode::kAdd, y, per_channel(y, 0.5));
       } else {
+        if (is_open(x, shape(x).rank() - 1)) return;
         y = add(MatMul{}, {x, constant({shape(x)[shape(x).rank() - 1], 2 + pick(4)}, 0.3)});
       }
       if (often()) y = unary(y);
@@ -318,7 +425,7 @@ class Maker {
   // Written out, as exporters do.
   void normalize() {
     const ValueId x = any();
-    if (shape(x)[shape(x).rank() - 1] < 2) return;
+    if (least(x, shape(x).rank() - 1) < 2) return;
     const bool subtract = often();
     const ValueId centred = subtract ? binary(Opcode::kSub, x, last_axis_mean(x)) : x;
     const ValueId squares = binary(Opcode::kMul, centred, centred);
@@ -327,7 +434,8 @@ class Maker {
           return b.apply(Opcode::kSqrt, b.apply(Opcode::kAdd, in[0], b.constant(0.1f)));
         });
     ValueId y = binary(Opcode::kDiv, centred, deviation);
-    const Dims last = {shape(x)[shape(x).rank() - 1]};
+    const int axis = shape(x).rank() - 1;
+    const Dims last = {is_open(x, axis) ? 1 : shape(x)[axis]};
     if (often()) y = binary(Opcode::kMul, y, constant(last));
     if (often()) y = binary(Opcode::kAdd, y, constant(last));
     keep(y);
@@ -349,13 +457,17 @@ class Maker {
   void parts() {
     const ValueId x = any();
     const auto axis = pick(static_cast<uint32_t>(shape(x).rank()));
-    const int64_t size = shape(x)[static_cast<int>(axis)];
+    const int64_t size = least(x, static_cast<int>(axis));
     if (size < 2) return;
-    const int64_t middle = 1 + pick(static_cast<uint32_t>(size - 1));
-    const auto slice = [&](int64_t begin, int64_t end) {
-      return add(Slice{}, {x, integers({begin}), integers({end}), integers({axis}), integers({1})});
+    const bool open = is_open(x, static_cast<int>(axis));
+    const int64_t at = 1 + pick(static_cast<uint32_t>(size - 1));
+    const ValueId middle =
+        open && often() ? half_of(x, axis) : integers({open && often() ? -at : at});
+    const ValueId end = open && often() ? size_of_axis(x, axis) : integers({INT32_MAX});
+    const auto slice = [&](ValueId begin, ValueId end) {
+      return add(Slice{}, {x, begin, end, integers({axis}), integers({1})});
     };
-    const ValueId a = slice(0, middle), b = slice(middle, size);
+    const ValueId a = slice(integers({0}), middle), b = slice(middle, end);
     keep(a);
     keep(b);
     if (often()) keep(add(Concat{.axis = axis}, {a, often() ? b : unary(b)}));
@@ -364,18 +476,20 @@ class Maker {
   void attention() {
     const ValueId x = any();
     if (shape(x).rank() != 3) return;
-    const int64_t batch = shape(x)[0], length = shape(x)[1], width = shape(x)[2];
+    const int64_t length = shape(x)[1], width = shape(x)[2];
+    if (width == kOpen) return;
     const auto heads = [&](std::vector<int64_t> permutation) {
       const ValueId projected = add(MatMul{}, {x, constant({width, 4}, 0.5)});
-      const ValueId split = add(Reshape{}, {projected, integers({batch, length, 2, 2})});
+      const ValueId split = add(Reshape{}, {projected, integers({0, 0, 2, 2})});
       return add(Transpose{std::move(permutation)}, {split});
     };
     const ValueId q = heads({0, 2, 1, 3}), k = heads({0, 2, 3, 1}), v = heads({0, 2, 1, 3});
     ValueId scores = binary(Opcode::kMul, add(MatMul{}, {q, k}), constant({}, 0.7));
-    if (often()) scores = binary(Opcode::kAdd, scores, constant({1, 1, length, length}));
+    if (often() && length != kOpen)
+      scores = binary(Opcode::kAdd, scores, constant({1, 1, length, length}));
     const ValueId weights = add(Softmax{.axis = 3}, {scores});
     const ValueId y = add(Transpose{{0, 2, 1, 3}}, {add(MatMul{}, {weights, v})});
-    keep(add(Reshape{}, {y, integers({batch, length, 4})}));
+    keep(add(Reshape{}, {y, list_of_sizes(y, {{0}, {1}, {2, 3}}, true)}));
   }
 
   Graph graph_;
@@ -389,7 +503,13 @@ class Maker {
 
 Graph random_graph(uint32_t seed, Flavour flavour) { return Maker(seed, flavour).make(); }
 
-std::vector<Tensor> random_inputs(const Graph& graph, uint32_t seed, Flavour flavour) {
+std::vector<Tensor> random_inputs(const Graph& graph, uint32_t seed, Flavour flavour,
+                                  uint32_t binding) {
+  std::vector<std::optional<int64_t>> symbols;
+  for (const SizeSymbol& symbol : graph.sizes().symbols()) {
+    const Bounds& bounds = symbol.bounds;
+    symbols.emplace_back(binding == 0 ? bounds.opt : binding == 1 ? bounds.min : bounds.max);
+  }
   std::mt19937 random(seed);
   std::vector<Tensor> inputs;
   for (const ValueId input : graph.inputs()) {
@@ -399,7 +519,8 @@ std::vector<Tensor> random_inputs(const Graph& graph, uint32_t seed, Flavour fla
                              : flavour == Flavour::kNonFinite ? kNanAndInfinities
                                                               : 0;
     const double scale = seed % 8 == 0 ? 12 : seed % 8 == 1 ? 1e-3 : 1;
-    inputs.push_back(random_tensor(type.dtype, dims_of(type.shape), random, scale, strange));
+    inputs.push_back(random_tensor(type.dtype, graph.sizes().evaluate(type.shape, symbols), random,
+                                   scale, strange));
   }
   return inputs;
 }

@@ -13,13 +13,15 @@ enum class Flavour : uint8_t {
   kNonFinite,  // the same, with NaN and infinities among them and functions that ask for them
   kAnyValues,  // NaN, infinities, huge numbers and zeros of both signs, and functions that tell
                // them from each other
+  kOpenSizes,  // tame numbers; axes of inputs are N or W, and layers compute with these
 };
 
 // The same seed gives the same graph: 4 to 20 layers or idioms of f32 (of f16, one graph in ten),
 // one to three outputs.
 Graph random_graph(uint32_t seed, Flavour flavour = Flavour::kTame);
 // One per input of the graph, normally distributed, with a deviation that depends on the seed.
+// binding: open sizes are those to optimize for (0), the smallest (1) or the largest (2).
 std::vector<Tensor> random_inputs(const Graph& graph, uint32_t seed,
-                                  Flavour flavour = Flavour::kTame);
+                                  Flavour flavour = Flavour::kTame, uint32_t binding = 0);
 
 }  // namespace anneal::testing
