@@ -56,8 +56,13 @@ int vector_width(const Request& request, const Shape& space) {
 
 class Writer {
  public:
-  Writer(const Program& program, const Request& request, Extents& extents, const Shape& space)
-      : program_(program), request_(request), extents_(extents), space_(space) {}
+  Writer(const Program& program, const Request& request, Extents& extents, const Shape& space,
+         bool looks_up)
+      : program_(program),
+        request_(request),
+        extents_(extents),
+        space_(space),
+        looks_up_(looks_up) {}
 
   // What is done at coordinates i0, i1, ...
   std::string one() {
@@ -111,6 +116,11 @@ class Writer {
   }
   Text elements() {
     Text text;
+    if (looks_up_) {
+      text.results = {fmt::format("{}(table[u8({})])", type_text(request_.outputs[0].type.dtype),
+                                  input(0, text.loads))};
+      return text;
+    }
     const auto index = [&](int axis) {
       const bool inner = width_ > 1 && axis + 1 == space_.rank();
       return inner ? coordinate(axis) + " + e" : coordinate(axis);
@@ -146,12 +156,15 @@ class Writer {
   const Request& request_;
   Extents& extents_;
   const Shape& space_;
+  bool looks_up_;
   int width_ = 1;
 };
 
 class Elementwise final : public FunctionKernel {
  public:
-  Elementwise(Parts parts, int width) : FunctionKernel(std::move(parts)), width_(width) {}
+  Elementwise(Parts parts, int width, std::vector<std::byte> tactic = {})
+      : FunctionKernel(std::move(parts)), width_(width), tactic_(std::move(tactic)) {}
+  std::vector<std::byte> tactic() const override { return tactic_; }
 
  protected:
   Geometry geometry(Views, Views outputs) const override {
@@ -175,11 +188,18 @@ class Elementwise final : public FunctionKernel {
 
  private:
   int width_;
+  std::vector<std::byte> tactic_;
 };
 
-}  // namespace
+// A table of shared memory.
+std::string table_text(const ByteTable& table) {
+  return fmt::format(
+      "static const u8 values[256] = {{{}}};\nSHARED(u8, table, 256);\n"
+      "for (i32 i = threadIdx.x; i < 256; i += {}) table[i] = values[i];\n__syncthreads();\n",
+      fmt::join(table, ","), kThreads);
+}
 
-Made make_elementwise(const Program& program, Seen seen, std::string_view family) {
+Made make(const Program& program, const ByteTable* table, Seen seen, std::string_view family) {
   std::vector<DataType> accumulators;
   for (const Program::Result& result : program.results())
     accumulators.push_back(seen.request().epilogues.empty() ? result.dtype
@@ -193,9 +213,10 @@ Made make_elementwise(const Program& program, Seen seen, std::string_view family
   const bool small = seen.is_small(space);
   Extents extents(request);
   const int width = vector_width(request, space);
-  Writer writer(program, request, extents, space);
+  Writer writer(program, request, extents, space, table != nullptr);
   std::vector<std::string> dims = output_dims(request, extents, 0);
-  std::string loops = "const i64 count = " + product(dims) + ";\n" + std::string(thread_numbers());
+  std::string loops = table != nullptr ? table_text(*table) : "";
+  loops += "const i64 count = " + product(dims) + ";\n" + std::string(thread_numbers());
   if (width > 1) {
     auto vectors = dims;
     vectors.back() = fmt::format("({} / {})", dims.back(), width);
@@ -218,8 +239,21 @@ Made make_elementwise(const Program& program, Seen seen, std::string_view family
                     {"program.h"},
                     fmt::format("KERNEL($name, {})({}{}) {{\n{}}}\n", kThreads, parameters,
                                 extents.parameters(), loops)};
-  return {std::make_unique<Elementwise>(parts_of(request, seen, extents, std::move(text)), width),
+  return {std::make_unique<Elementwise>(
+              parts_of(request, seen, extents, std::move(text)), width,
+              table != nullptr ? tactic_of(*table) : std::vector<std::byte>{}),
           {}};
+}
+
+}  // namespace
+
+Made make_elementwise(const Program& program, Seen seen, std::string_view family) {
+  return make(program, nullptr, std::move(seen), family);
+}
+
+Made make_lookup(const Program& program, const ByteTable& table, Seen seen,
+                 std::string_view family) {
+  return make(program, &table, std::move(seen), family);
 }
 
 std::string store_call(const std::string& value, int rank) {

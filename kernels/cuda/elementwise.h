@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 
+#include "anneal/kernels/byte_table.h"
 #include "anneal/kernels/cuda/extents.h"
 #include "anneal/kernels/cuda/seen.h"
 
@@ -10,6 +11,9 @@ namespace anneal::cuda {
 
 // Applies `program` to the op's inputs, and the epilogues to its results. Merges axes first.
 Made make_elementwise(const Program& program, Seen seen, std::string_view family);
+// Looks up what a program of one input of 8 bits gives, in shared memory.
+Made make_lookup(const Program& program, const ByteTable& table, Seen seen,
+                 std::string_view family);
 
 // One thread per element of the op's output. `body` is what it does at coordinates i0, i1, ...: it
 // ends with a call of store(accumulator, i0, i1, ...). Inputs are x0, x1, ...
