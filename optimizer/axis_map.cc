@@ -122,6 +122,36 @@ Shape AxisMap::shape_of(const std::vector<Atoms>& axes) const {
   return shape;
 }
 
+bool AxisMap::refinement(const std::function<bool(size_t, size_t)>& alike, Shape& shape,
+                         Parts& of_source, Parts& of_result) const {
+  const auto axis_of = [](const std::vector<Atoms>& axes, int atom) {
+    size_t axis = 0;
+    while (std::ranges::find(axes[axis], atom) == axes[axis].end()) ++axis;
+    return axis;
+  };
+  std::vector<Atoms> groups;
+  for (const int atom : in_order(source_)) {
+    const int last = groups.empty() ? atom : groups.back().back();
+    if (groups.empty() || axis_of(source_, last) != axis_of(source_, atom) ||
+        !alike(axis_of(result_, last), axis_of(result_, atom)))
+      groups.emplace_back();
+    groups.back().push_back(atom);
+  }
+  if (groups.empty() || groups.size() > static_cast<size_t>(kMaxRank)) return false;
+  shape = shape_of(groups);
+  of_source.assign(source_.size(), {});
+  of_result.assign(result_.size(), {});
+  for (size_t i = 0; i < groups.size(); ++i) {
+    of_source[axis_of(source_, groups[i][0])].push_back(static_cast<int>(i));
+    for (const int atom : groups[i]) {
+      std::vector<int>& parts = of_result[axis_of(result_, atom)];
+      if (parts.empty() || parts.back() != static_cast<int>(i))
+        parts.push_back(static_cast<int>(i));
+    }
+  }
+  return true;
+}
+
 std::optional<AxisMap::Route> AxisMap::route() const {
   const Atoms from = in_order(source_), to = in_order(result_);
   if (from == to) return Route{.last = shape_of(source_) != shape_of(result_)};

@@ -23,6 +23,7 @@ bool integer_products(Graph& graph, PassRun& run);
 bool lower_quantize(Graph& graph, PassRun& run);
 bool fuse_pointwise(Graph& graph, PassRun& run);
 bool fuse_attention(Graph& graph, PassRun& run);
+bool push_reshape(Graph& graph, PassRun& run);
 bool fuse_epilogue(Graph& graph, PassRun& run);
 bool fuse_reduce_input(Graph& graph, PassRun& run);
 bool fuse_softmax(Graph& graph, PassRun& run);

@@ -41,6 +41,8 @@ constexpr Pass kPipeline[] = {
     {"fuse_pointwise", "elementwise layers in a row become one", kExact, fuse_pointwise},
     {"fuse_softmax", "logarithms and largest elements of a softmax are made with it", kInexact,
      fuse_softmax},
+    {"push_reshape", "elementwise layers move to the normalization before a reshape", kExact,
+     push_reshape},
     {"fuse_epilogue", "elementwise layers join the layer before them", kExact, fuse_epilogue},
     {"fuse_reduce_input", "elementwise layers join the reduction or softmax that reads them",
      kExact, fuse_reduce_input},

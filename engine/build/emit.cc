@@ -73,7 +73,6 @@ class Emitter {
     return choose_kernel(*places_[place].backend,
                          request_of(graph_, layer, operands, *places_[place].device));
   }
-  Layout layout_of(ValueId value) const;
   bool is_late(const Type& type) const {
     return depends_on_values(type.shape, graph_.sizes(), solvable_);
   }
@@ -182,11 +181,6 @@ uint32_t Emitter::row_major(uint32_t slot) {
   return copy->second;
 }
 
-Layout Emitter::layout_of(ValueId value) const {
-  const auto index = static_cast<size_t>(value);
-  return index < layouts_.of_value.size() ? layouts_.of_value[index] : Layout::kRowMajor;
-}
-
 // Ports are row-major. A value that is an output and comes from a kernel is written there directly.
 void Emitter::add_ports() {
   for (const ValueId input : graph_.inputs()) {
@@ -244,8 +238,8 @@ uint32_t Emitter::output_slot(ValueId value, size_t place) {
     return set_home(value, place, plan_.outputs[direct->second]);
   const Value& info = graph_.value(value);
   const bool late = is_late(info.type());
-  const Layout layout = late ? Layout::kRowMajor : layout_of(value);
-  const Shape strides = strides_of(info.type(), layout, graph_.sizes());
+  const Shape strides = late ? graph_.sizes().row_major_strides(info.type().shape)
+                             : layouts_.strides_of_value(graph_, value);
   return set_home(
       value, place,
       new_slot(info.name, info.type(), strides, late ? Storage::kLate : Storage::kArena, place));

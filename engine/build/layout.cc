@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "anneal/engine/build/views.h"
 #include "anneal/graph/infer.h"
 
 namespace anneal {
@@ -127,7 +128,49 @@ Preference preference_of(const Graph& graph, const Layer& layer, const Place& pl
   return {false, Layout::kAny, refusals_text(row_major)};
 }
 
+// Of a Reshape's output if its elements stay where the input has them; empty if they do not.
+std::optional<Shape> strides_behind(const Graph& graph, LayerId id, const Shape& strides) {
+  if (id == LayerId::kNone) return std::nullopt;
+  const Layer& layer = graph.layer(id);
+  if (!std::holds_alternative<Reshape>(layer.op) || !layer.epilogues.empty()) return std::nullopt;
+  return reshaped_strides(graph.value(layer.inputs[0]).type().shape, strides,
+                          graph.value(layer.outputs[0]).type().shape, graph.sizes());
+}
+
+// Where the layer's first input has its elements, if that is channels-last memory with axes cut,
+// and all that read the output join them again.
+std::optional<Shape> strides_between(const Graph& graph, const Layer& layer, ValueId output,
+                                     const Layouts& layouts) {
+  if (layer.inputs.empty() || layer.inputs[0] == ValueId::kNone || graph.is_output(output))
+    return std::nullopt;
+  const Value& input = graph.value(layer.inputs[0]);
+  const Type& type = graph.value(output).type();
+  const auto& users = graph.value(output).users;
+  if (input.producer == LayerId::kNone || input.type().shape != type.shape || users.empty())
+    return std::nullopt;
+  const Layer& before = graph.layer(input.producer);
+  const auto strides = before.inputs.empty() || before.inputs[0] == ValueId::kNone
+                           ? std::nullopt
+                           : strides_behind(graph, input.producer,
+                                            layouts.strides_of_value(graph, before.inputs[0]));
+  if (!strides || *strides == graph.sizes().row_major_strides(type.shape)) return std::nullopt;
+  for (const LayerId user : users) {
+    const auto behind = strides_behind(graph, user, *strides);
+    if (!behind || *behind != strides_of(graph.value(graph.layer(user).outputs[0]).type(),
+                                         Layout::kChannelsLast, graph.sizes()))
+      return std::nullopt;
+  }
+  return strides;
+}
+
 }  // namespace
+
+Shape Layouts::strides_of_value(const Graph& graph, ValueId id) const {
+  if (const auto known = between.find(id); known != between.end()) return known->second;
+  const auto index = static_cast<size_t>(id);
+  return strides_of(graph.value(id).type(),
+                    index < of_value.size() ? of_value[index] : Layout::kRowMajor, graph.sizes());
+}
 
 Layouts choose_layouts(const Graph& graph, std::span<const Place> places,
                        const std::function<bool(ValueId)>& late) {
@@ -170,6 +213,14 @@ Layouts choose_layouts(const Graph& graph, std::span<const Place> places,
         if (input != ValueId::kNone && !graph.constant(input) &&
             graph.value(input).type().shape.rank() == graph.value(output).type().shape.rank())
           layout = of_value(input);
+      }
+      if (!layer.inputs.empty() && layouts.between.contains(layer.inputs[0])) {
+        layout = Layout::kChannelsLast;
+      } else if (mine.layout == Layout::kAny && !is_view_op(layer.op) && !is_late(output)) {
+        if (auto strides = strides_between(graph, layer, output, layouts)) {
+          layouts.between.emplace(output, std::move(*strides));
+          layout = Layout::kRowMajor;
+        }
       }
       of_value(output) = layout == Layout::kChannelsLast ? layout : Layout::kRowMajor;
     }

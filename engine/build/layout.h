@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "anneal/graph/graph.h"
@@ -34,15 +35,18 @@ struct Place {
 // A layer runs on the first place that has a kernel for it, on the last (the CPU) if its sizes
 // depend on values or if it computes only what others' shapes are made of. One whose best kernel
 // prefers channels-last makes its outputs so; one that does not care follows its first input that
-// has as many axes as its output.
+// has as many axes as its output. Between a Reshape that cuts the axes of a channels-last value and
+// one that joins them again, such a layer leaves the elements in their order.
 struct Layouts {
   struct OfLayer {
     Layout layout = Layout::kAny;  // what its best kernel prefers
     size_t place = 0;
     std::string why_not_first;  // it runs on the last of several places
   };
-  std::vector<OfLayer> of_layer;  // by layer id
-  std::vector<Layout> of_value;   // by value id: kRowMajor or kChannelsLast
+  std::vector<OfLayer> of_layer;               // by layer id
+  std::vector<Layout> of_value;                // by value id: kRowMajor or kChannelsLast
+  std::unordered_map<ValueId, Shape> between;  // strides of values between two such Reshapes
+  Shape strides_of_value(const Graph& graph, ValueId id) const;
 };
 // late: whether a value's size depends on values.
 Layouts choose_layouts(const Graph& graph, std::span<const Place> places,

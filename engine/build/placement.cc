@@ -12,11 +12,6 @@ namespace {
 // Values inside values inside values: as deep as this, so that hostile graphs end soon.
 constexpr int kMostNested = 64;
 
-bool is_view_op(const Op& op) {
-  return std::holds_alternative<Reshape>(op) || std::holds_alternative<Transpose>(op) ||
-         std::holds_alternative<Slice>(op);
-}
-
 // The axis along which elements lie side by side; -1 if there is none.
 int unit_axis(const Shape& shape, const Shape& strides) {
   for (int axis = 0; axis < shape.rank(); ++axis)
@@ -50,11 +45,8 @@ class Placer {
   Shape strides_of_value(ValueId id) const {
     const auto known = strides_.find(id);
     if (known != strides_.end()) return known->second;
-    const auto index = static_cast<size_t>(id);
-    const auto& layouts = question_.layouts.of_value;
-    const bool row_major = is_port(id) || index >= layouts.size();
-    return strides_of(graph_.value(id).type(), row_major ? Layout::kRowMajor : layouts[index],
-                      graph_.sizes());
+    return is_port(id) ? graph_.sizes().row_major_strides(graph_.value(id).type().shape)
+                       : question_.layouts.strides_of_value(graph_, id);
   }
   size_t place_of(LayerId id) const {
     return question_.layouts.of_layer[static_cast<size_t>(id)].place;

@@ -91,6 +91,14 @@ bool has_no_elements(const Graph& graph, const Layer& layer) {
   return false;
 }
 
+// Where symbols are in them: whether it is a part of the other.
+bool is_less(Size a, Size b, SizeTable& sizes) {
+  if (a.known() && b.known()) return a.value() < b.value();
+  if (a == Size(0)) return false;
+  const Size times = sizes.floor_div(b, a);
+  return times != Size(1) && !times.is_unknown() && sizes.mul(times, a) == b;
+}
+
 // Axes that are not of size 1, outermost first.
 std::vector<int> long_axes(const Shape& shape) {
   std::vector<int> axes;
@@ -100,6 +108,11 @@ std::vector<int> long_axes(const Shape& shape) {
 }
 
 }  // namespace
+
+bool is_view_op(const Op& op) {
+  return std::holds_alternative<Reshape>(op) || std::holds_alternative<Transpose>(op) ||
+         std::holds_alternative<Slice>(op);
+}
 
 std::optional<Shape> reshaped_strides(const Shape& from, const Shape& strides, const Shape& to,
                                       SizeTable& sizes) {
@@ -118,8 +131,7 @@ std::optional<Shape> reshaped_strides(const Shape& from, const Shape& strides, c
     while (elements != wanted) {
       // The smaller side grows; of two that cannot be compared, ours while it can.
       const bool grow_wanted =
-          k != theirs.rend() && (end == ours.rend() || (elements.known() && wanted.known() &&
-                                                        wanted.value() < elements.value()));
+          k != theirs.rend() && (end == ours.rend() || is_less(wanted, elements, sizes));
       if (grow_wanted) {
         wanted = sizes.mul(wanted, to[*k++]);
       } else if (end != ours.rend()) {
@@ -140,7 +152,11 @@ std::optional<Shape> reshaped_strides(const Shape& from, const Shape& strides, c
   // Nobody takes a step along an axis of size 1; it gets the stride that dense memory would have.
   for (int axis = to.rank() - 2; axis >= 0; --axis)
     if (to[axis] == Size(1)) result[axis] = sizes.mul(result[axis + 1], to[axis + 1]);
-  return result;
+  if (to.rank() < 3) return result;
+  const Shape channels_last = sizes.channels_last_strides(to);
+  const bool is_channels_last = std::all_of(
+      theirs.begin(), theirs.end(), [&](int axis) { return result[axis] == channels_last[axis]; });
+  return is_channels_last ? channels_last : result;
 }
 
 std::optional<ViewOf> view_of(const Graph& graph, const Layer& layer, const Shape& input_strides,

@@ -13,6 +13,9 @@ struct ViewOf {
   Size offset;
 };
 
+// Reshape, Transpose or Slice.
+bool is_view_op(const Op& op);
+
 // The strides with which memory that holds `from` with `strides` holds `to`, its elements in
 // row-major order unmoved; nullopt if they would have to move, or if the counts of elements are not
 // provably equal.

@@ -21,13 +21,18 @@ class FoldSpace {
 
   using Axes = std::array<bool, kMaxRank>;
   FoldSpace() = default;
-  FoldSpace(const TensorView& x, const Axes& folded);
+  // wide: whether several columns may be of one group.
+  FoldSpace(const TensorView& x, const Axes& folded, bool wide = false);
 
-  // Groups are numbered through the axes that stay, row-major, but for the column axis.
+  // Groups are numbered through the axes that stay, row-major, but for the column axis; elements of
+  // a group through the folded axes in the order of memory.
   int64_t groups() const { return groups_; }
   int64_t group_size() const { return group_size_; }
   int column_axis() const { return column_axis_; }  // -1: groups are rows
   int64_t columns() const { return columns_; }
+  // So many columns beside each other are one group: the columns are two axes, the column axis,
+  // which is folded, and the one before it, which stays. group_size() is that of one column.
+  int64_t columns_per_group() const { return columns_per_group_; }
   // Elements of a group that lie along its last folded axis.
   int64_t last_size() const { return folded_.dims[folded_.dims.rank() - 1]; }
   const Dims& kept_axes() const { return kept_axes_; }
@@ -86,7 +91,7 @@ class FoldSpace {
   Walked kept_, folded_;
   Dims kept_axes_, folded_axes_;
   int column_axis_ = -1;
-  int64_t groups_ = 1, group_size_ = 1, columns_ = 1;
+  int64_t groups_ = 1, group_size_ = 1, columns_ = 1, columns_per_group_ = 1;
 };
 
 template <class F>

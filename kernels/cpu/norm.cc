@@ -1,4 +1,5 @@
 // Softmax and Normalize from folds: "cpu.softmax.simd", "cpu.normalize.simd".
+#include <algorithm>
 #include <cmath>
 
 #include "anneal/kernels/cpu/device.h"
@@ -14,9 +15,33 @@ struct PreparedNorm final : Prepared {
   TapeSpace space;
   FoldSpace fold;
   FoldMap::Space map;
-  int64_t column_blocks = 1;
-  int64_t batch = 1;  // groups of one item
+  int64_t block_columns = FoldSpace::kColumns, column_blocks = 1;
+  bool joined = true;  // columns of several groups are one axis of the epilogue's space
+  int64_t batch = 1;   // groups of one item
 };
+
+// With axis `axis` and the one before it as one; false if they are not one in memory.
+bool join_axes(std::vector<TensorView>& views, int axis, int rank) {
+  for (TensorView& view : views) {
+    const int inner = axis - (rank - view.dims.rank());
+    if (inner < 1) {
+      if (inner == 0 && view.dims[0] != 1) return false;
+      if (inner < 0) continue;
+    } else {
+      const int64_t outer_size = view.dims[inner - 1], size = view.dims[inner];
+      if ((outer_size == 1) != (size == 1)) return false;
+      if (size > 1 && view.strides[inner - 1] != view.strides[inner] * size) return false;
+    }
+    TensorView joined{view.dtype, {}, {}, view.data};
+    for (int i = 0; i < view.dims.rank(); ++i) {
+      if (i == inner - 1) continue;
+      joined.dims.push_back(i == inner && i > 0 ? view.dims[i - 1] * view.dims[i] : view.dims[i]);
+      joined.strides.push_back(view.strides[i]);
+    }
+    view = joined;
+  }
+  return true;
+}
 
 // What a thread works with.
 struct Memory {
@@ -46,7 +71,8 @@ class NormKernel final : public Kernel {
         loops_(fold_loops(isa_of(request.device))),
         load_(load_block(isa_of(request.device))),
         map_(std::move(map)),
-        epilogue_(std::move(epilogue)) {}
+        epilogue_(std::move(epilogue)),
+        counts_(std::ranges::any_of(request.epilogues, &Program::uses_index)) {}
 
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
                                     std::span<const TensorView> outputs,
@@ -54,7 +80,12 @@ class NormKernel final : public Kernel {
     auto made = std::make_unique<PreparedNorm>();
     PreparedNorm& p = *made;
     if (map_) p.map = map_->space(inputs, recipe_.axes);
-    p.fold = FoldSpace(map_ ? p.map.whole : inputs[0], recipe_.axes);
+    p.fold = FoldSpace(map_ ? p.map.whole : inputs[0], recipe_.axes, !recipe_.softmax);
+    if (p.fold.columns_per_group() > 1) {
+      prepare_groups(p, inputs, outputs);
+      p.workspace_bytes = part_bytes() * static_cast<size_t>(threads);
+      return made;
+    }
     TapeSpace::Axes axes{p.fold.kept_axes(), p.fold.column_axis()};
     Dims folded = p.fold.folded_axes();
     for (int i = 0; i < folded.rank(); ++i) {
@@ -66,7 +97,7 @@ class NormKernel final : public Kernel {
     }
     p.space = epilogue_.space(inputs, outputs, axes);
     if (count(outputs[0].dims) == 0) return made;
-    p.column_blocks = (p.fold.columns() + FoldSpace::kColumns - 1) / FoldSpace::kColumns;
+    p.column_blocks = (p.fold.columns() + p.block_columns - 1) / p.block_columns;
     const bool short_rows = p.fold.column_axis() < 0 && folded.rank() == 1;
     if (short_rows) p.batch = std::max<int64_t>(FoldSpace::kBlock / 2 / p.fold.group_size(), 1);
     p.workspace_bytes = part_bytes() * static_cast<size_t>(threads);
@@ -99,6 +130,23 @@ class NormKernel final : public Kernel {
   }
 
  private:
+  // Of groups that are several columns each; a block has whole groups.
+  void prepare_groups(PreparedNorm& p, std::span<const TensorView> inputs,
+                      std::span<const TensorView> outputs) const {
+    const int columns = p.fold.column_axis(), rank = outputs[0].dims.rank();
+    std::vector<TensorView> ins(inputs.begin(), inputs.end()), outs(outputs.begin(), outputs.end());
+    p.joined = !counts_ && join_axes(ins, columns, rank) && join_axes(outs, columns, rank);
+    TapeSpace::Axes axes{{}, p.joined ? columns - 1 : columns};
+    const auto add_row = [&](int64_t axis) {
+      axes.rows.push_back(p.joined && axis > columns ? axis - 1 : axis);
+    };
+    for (const int64_t axis : p.fold.kept_axes().span()) add_row(axis);
+    if (!p.joined) add_row(columns - 1);
+    for (const int64_t axis : p.fold.folded_axes().span()) add_row(axis);
+    p.space = p.joined ? epilogue_.space(ins, outs, axes) : epilogue_.space(inputs, outputs, axes);
+    p.block_columns = FoldSpace::kColumns / p.fold.columns_per_group() * p.fold.columns_per_group();
+    p.column_blocks = (p.fold.columns() + p.block_columns - 1) / p.block_columns;
+  }
   size_t part_bytes() const {
     return align_up(sizeof(Memory)) +
            std::max(epilogue_.scratch_bytes(), map_ ? map_->scratch_bytes() : 0);
@@ -204,11 +252,37 @@ class NormKernel final : public Kernel {
     });
   }
 
+  // Each column's number becomes that of its group: the sum, or the mean, of its columns'.
+  static void combine_columns(const PreparedNorm& p, double* numbers, int64_t count, bool mean) {
+    const int64_t width = p.fold.columns_per_group();
+    for (int64_t first = 0; width > 1 && first < count; first += width) {
+      double sum = 0;
+      for (int64_t i = 0; i < width; ++i) sum += numbers[first + i];
+      if (mean) sum /= static_cast<double>(width);
+      std::fill(numbers + first, numbers + first + width, sum);
+    }
+  }
+
+  void store_columns(const PreparedNorm& p, const LaunchArgs& args, const Memory& memory,
+                     int64_t group, int64_t element, int64_t rows, int64_t column, int64_t count,
+                     std::byte* scratch) const {
+    const int64_t elements = p.fold.group_size(), width = p.fold.columns_per_group();
+    if (p.joined)
+      return epilogue_.run(p.space, args, memory.output, count, group * elements + element, rows,
+                           column, count, scratch);
+    const int64_t outer = p.fold.columns() / width;
+    for (int64_t first = 0; first < count; first += width) {
+      const int64_t number = group * outer + (column + first) / width;
+      epilogue_.run(p.space, args, memory.output + first, count, number * elements + element, rows,
+                    0, width, scratch);
+    }
+  }
+
   void columns(const PreparedNorm& p, const LaunchArgs& args, int64_t group, int64_t block_index,
                std::byte* part, const FoldSpace::Source& source) const {
     auto& memory = *reinterpret_cast<Memory*>(part);
-    const int64_t column = block_index * FoldSpace::kColumns;
-    const int64_t count = std::min(FoldSpace::kColumns, p.fold.columns() - column);
+    const int64_t column = block_index * p.block_columns;
+    const int64_t count = std::min(p.block_columns, p.fold.columns() - column);
     const int64_t elements = p.fold.group_size();
     std::fill(memory.shift, memory.shift + count, 0.0f);
     std::fill(memory.start, memory.start + count, 0.0);
@@ -219,20 +293,22 @@ class NormKernel final : public Kernel {
       fold_columns(p, source, memory, group, column, count, Fold::kDifferences);
       for (int64_t i = 0; i < count; ++i)
         memory.start[i] = memory.shift[i] + memory.totals[i] / static_cast<double>(elements);
+      combine_columns(p, memory.start, count, true);
     }
     for (int64_t i = 0; i < count; ++i) memory.shift[i] = static_cast<float>(memory.start[i]);
     fold_columns(p, source, memory, group, column, count,
                  recipe_.softmax ? Fold::kExp : Fold::kSquares);
+    combine_columns(p, memory.totals, count, false);
     for (int64_t i = 0; i < count; ++i) {
-      const Numbers n = numbers(memory.start[i], memory.totals[i], elements);
+      const Numbers n =
+          numbers(memory.start[i], memory.totals[i], elements * p.fold.columns_per_group());
       memory.scale[i] = n.scale;
       memory.offset[i] = n.offset;
     }
     p.fold.for_columns(source, group, column, count, [&](const FoldBlock& block, int64_t element) {
       loops_.map_columns(recipe_.map(), block, memory.shift, memory.scale, memory.offset,
                          memory.output);
-      epilogue_.run(p.space, args, memory.output, count, group * elements + element, block.rows,
-                    column, count, tape_scratch(part));
+      store_columns(p, args, memory, group, element, block.rows, column, count, tape_scratch(part));
     });
   }
 
@@ -241,6 +317,7 @@ class NormKernel final : public Kernel {
   LoadBlock load_;
   std::optional<FoldMap> map_;
   Epilogue epilogue_;
+  bool counts_;  // along axes of the output
 };
 
 Made make(const Recipe& recipe, const Request& request, const Program& applied = {}) {

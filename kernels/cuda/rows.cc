@@ -107,13 +107,19 @@ std::vector<std::string> Rows::sizes(const Request& request, Extents& extents, b
 }
 
 // The coordinates that `number` of a row, or of an element of one, has: j0, j1, ... for the axes of
-// the input as seen.
+// the input as seen. Elements of a row are numbered along the axis that is adjacent in memory
+// first.
 std::string Rows::coordinates(const Request& request, Extents& extents, bool in_row,
                               std::string_view number) const {
   std::vector<int> axes;
   for (int axis = 0; axis < request.inputs[0].type.shape.rank(); ++axis)
     if (axes_[static_cast<size_t>(axis)].in_row == in_row) axes.push_back(axis);
   if (axes.empty()) return {};
+  const Operand& x = request.inputs[0];
+  if (in_row)
+    std::ranges::stable_partition(axes, [&](int axis) {
+      return x.strides[axis] != Size(1) || x.type.shape[axis] == Size(1);
+    });
   const std::string rest = in_row ? "rest_of_row" : "rest";
   std::string text;
   if (axes.size() > 1) text += fmt::format("{0} {1} = {0}({2});\n", index_type(), rest, number);

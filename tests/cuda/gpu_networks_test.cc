@@ -23,5 +23,13 @@ TEST(GpuNetworks, Bert) {
                {{"Attention", 2}, {"MatMul", 8}, {"Normalize", 4}, {"transfer", 3}});
 }
 
+// Its scale, shift and SiLU included; no copy around it, though convolutions may lie channels-last.
+TEST(GpuNetworks, GroupNorm) {
+  for (const GroupNormStyle style :
+       {GroupNormStyle::kOp, GroupNormStyle::kInstance, GroupNormStyle::kWrittenOut})
+    expect_steps(group_norm_block(style), "emulated",
+                 {{"Conv", 3}, {"Normalize", 2}, {"Reduce", 1}, {"transfer", 2}});
+}
+
 }  // namespace
 }  // namespace anneal::testing

@@ -105,7 +105,7 @@ class Batch {
   void add(const OpCase& each, const KernelEntry& entry, const Variant& way,
            const std::vector<Tensor>& wanted) {
     RunOptions options = way.options;
-    for (const Placement placement : kPlacements) {
+    for (const Placement placement : placements_of(*way.layer)) {
       options.placement = placement;
       MadeLayer made(entry, *way.layer, *device_, options);
       if (!made.why_not().empty()) {

@@ -23,5 +23,12 @@ TEST(Networks, Bert) {
   expect_steps(bert(2), "cpu", {{"Attention", 2}, {"MatMul", 8}, {"Normalize", 4}});
 }
 
+// Its scale, shift and SiLU included; no copy around it, though convolutions may lie channels-last.
+TEST(Networks, GroupNorm) {
+  for (const GroupNormStyle style :
+       {GroupNormStyle::kOp, GroupNormStyle::kInstance, GroupNormStyle::kWrittenOut})
+    expect_steps(group_norm_block(style), "cpu", {{"Conv", 3}, {"Normalize", 2}, {"Reduce", 1}});
+}
+
 }  // namespace
 }  // namespace anneal::testing

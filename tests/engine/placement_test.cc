@@ -211,6 +211,34 @@ graph empty(a: f32[2,4], b: f32[0,4], c: f32[2,4])
   expect_near(run(context, *engine, inputs), reference(kEmpty, inputs));
 }
 
+// What a convolution wrote channels-last is normalized in groups and read by another one: no copy.
+TEST(Placement, CutChannelsStayInTheirOrder) {
+  constexpr std::string_view kGroups = R"txt(
+size N in 1..4 opt 2
+size H in 1..9 opt 5
+size W in 1..9 opt 4
+graph groups(x: f32[N,8,H,W])
+  const w: f32[12,8,1,1] = random(1)
+  const v: f32[7,12,3,3] = random(2)
+  a = Conv(x, w) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  s = SizeTensor() elements=[N,4,3,H*W]
+  r = Reshape(a, s)
+  n = Normalize(r) axes=[2,3]
+  t = SizeTensor() elements=[N,12,H,W]
+  b = Reshape(n, t)
+  y = Conv(b, v) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  return y
+)txt";
+  const EngineFile file = build_as_it_is(kGroups);
+  EXPECT_EQ(file.plans[0].steps.size(), 3u) << to_text(file.plans[0]);
+  const auto engine = engine_of(file);
+  ExecutionContext context(engine);
+  for (const Dims& dims : {Dims{2, 8, 5, 4}, Dims{1, 8, 1, 1}, Dims{3, 8, 9, 7}}) {
+    const std::vector<Tensor> inputs = {random_f32(dims, 1)};
+    expect_near(run(context, *engine, inputs), reference(kGroups, inputs));
+  }
+}
+
 TEST(Views, ReshapesOfStridedMemory) {
   SizeTable sizes;
   const auto strides = [&](const Shape& from, const Shape& of, const Shape& to) {
@@ -227,6 +255,12 @@ TEST(Views, ReshapesOfStridedMemory) {
   const Size n = sizes.symbol("N"), m = sizes.symbol("M");
   EXPECT_EQ(strides({n, 12}, {24, 1}, {n, 3, 4}), "[24,4,1]");
   EXPECT_EQ(strides({sizes.mul(n, m), 3}, {5, 1}, {n, m, 3}), "[5*M,5,1]");
+  // Channels-last memory with axes cut and joined.
+  EXPECT_EQ(
+      strides({1, 6, n, m}, sizes.channels_last_strides({1, 6, n, m}), {2, 3, sizes.mul(n, m)}),
+      "[3,1,6]");
+  EXPECT_EQ(strides({2, 3, sizes.mul(n, m)}, {3, 1, 6}, {1, 6, n, m}), "[6*N*M,1,6*M,6]");
+  EXPECT_EQ(strides({2, 3, sizes.mul(n, m)}, {3, 1, 6}, {2, sizes.mul(3, n), m}), "none");
 }
 
 }  // namespace

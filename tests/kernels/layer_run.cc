@@ -27,6 +27,17 @@ class Placed {
       }
       first = 5;
     }
+    if (placement == Placement::kCut && dims.rank() >= 3) {
+      const int outer = dims.rank() == 3 ? 0 : 1;
+      int64_t step = dims[outer] * dims[outer + 1];
+      strides[outer + 1] = 1;
+      strides[outer] = dims[outer + 1];
+      for (int axis = dims.rank() - 1; axis >= 0; --axis) {
+        if (axis == outer || axis == outer + 1) continue;
+        strides[axis] = step;
+        step *= dims[axis];
+      }
+    }
     int64_t extent = first + 1;
     for (int axis = 0; axis < dims.rank(); ++axis) {
       const int64_t reach = std::max<int64_t>(dims[axis] - 1, 0) * strides[axis];
@@ -175,6 +186,8 @@ const char* name(Placement placement) {
       return "padded";
     case Placement::kReversed:
       return "reversed";
+    case Placement::kCut:
+      return "cut";
   }
   return "?";
 }

@@ -35,6 +35,7 @@ enum class Placement {
   kChannelsLast,
   kPadded,    // gaps between elements and behind every row
   kReversed,  // negative strides
+  kCut,  // axes 1 and 2 (of three axes 0 and 1) fastest: channels-last, with channels in groups
 };
 const char* name(Placement placement);
 

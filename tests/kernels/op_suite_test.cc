@@ -25,7 +25,7 @@ class OpSuite : public ::testing::TestWithParam<OpCase> {
     const TestLayer& layer = *way.layer;
     const std::string& what = way.what;
     RunOptions options = way.options;
-    for (const Placement placement : kPlacements) {
+    for (const Placement placement : placements_of(layer)) {
       options.placement = placement;
       options.threads = 1;
       options.tactic = {};

@@ -195,4 +195,14 @@ std::vector<Variants> variants_of(const OpCase& each, Device& cpu, bool constant
   return all;
 }
 
+std::vector<Placement> placements_of(const TestLayer& layer) {
+  bool is_deep =
+      std::ranges::any_of(layer.outputs, [](const Type& type) { return type.shape.rank() >= 3; });
+  for (const auto& input : layer.inputs) is_deep |= input && input->dims().rank() >= 3;
+  std::vector<Placement> placements = {Placement::kRowMajor, Placement::kPadded,
+                                       Placement::kReversed};
+  if (is_deep) placements.insert(placements.end(), {Placement::kChannelsLast, Placement::kCut});
+  return placements;
+}
+
 }  // namespace anneal::testing

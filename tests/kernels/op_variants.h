@@ -27,7 +27,7 @@ struct Variants {
 // for kernels that know what decides shapes when they are made. Fails if the reference refuses.
 std::vector<Variants> variants_of(const OpCase& each, Device& cpu, bool constant_integers = false);
 
-inline constexpr Placement kPlacements[] = {Placement::kRowMajor, Placement::kChannelsLast,
-                                            Placement::kPadded, Placement::kReversed};
+// Where its tensors may lie, without those that make no difference below three axes.
+std::vector<Placement> placements_of(const TestLayer& layer);
 
 }  // namespace anneal::testing

@@ -164,7 +164,60 @@ ValueId self_attention(Network& net, const std::string& name, ValueId x, ValueId
                     width);
 }
 
+ValueId group_norm(Network& net, const std::string& name, ValueId x, GroupNormStyle style) {
+  const int64_t batch = net.size(x, 0), channels = net.size(x, 1), groups = 4;
+  const ValueId grouped = net.reshape(name + ".groups", x, {batch, groups, -1});
+  const auto normalize = [&] {
+    return net.layer(name + ".normal", Normalize{.axes = {2}}, {grouped});
+  };
+  ValueId normal = ValueId::kNone;
+  switch (style) {
+    case GroupNormStyle::kOp:
+      normal = normalize();
+      break;
+    case GroupNormStyle::kInstance:
+      normal = net.pointwise(name + ".affine", "(f32,f32,f32)->(f32) add(mul($0,$1),$2)",
+                             {normalize(), net.weights(name + ".ones", {groups, 1}, 0, 1),
+                              net.weights(name + ".zeros", {groups, 1}, 0)});
+      break;
+    case GroupNormStyle::kWrittenOut: {
+      const auto mean = [&](const std::string& part, ValueId of) {
+        return net.layer(name + part, Reduce{.kind = ReduceKind::kMean},
+                         {of, net.integers(name + part + ".axes", {2})});
+      };
+      const ValueId centred = net.pointwise(name + ".sub", "(f32,f32)->(f32) sub($0,$1)",
+                                            {grouped, mean(".mean", grouped)});
+      const ValueId squares = net.pointwise(name + ".square", "(f32)->(f32) mul($0,$0)", {centred});
+      const ValueId deviation =
+          net.pointwise(name + ".sqrt", "(f32)->(f32) sqrt(add($0,9.99999975e-06f32))",
+                        {mean(".variance", squares)});
+      normal = net.pointwise(name + ".div", "(f32,f32)->(f32) div($0,$1)", {centred, deviation});
+      break;
+    }
+  }
+  const ValueId whole =
+      net.reshape(name + ".whole", normal, {batch, channels, net.size(x, 2), net.size(x, 3)});
+  const ValueId scaled = net.pointwise(name + ".scale", "(f32,f32)->(f32) mul($0,$1)",
+                                       {whole, net.weights(name + ".w", {channels, 1, 1}, 0.1, 1)});
+  return net.add(name + ".shift", scaled, net.weights(name + ".b", {channels, 1, 1}, 0.1));
+}
+
+ValueId silu(Network& net, const std::string& name, ValueId x) {
+  const ValueId gate = net.pointwise(name + ".sigmoid", "(f32)->(f32) sigmoid($0)", {x});
+  return net.pointwise(name + ".mul", "(f32,f32)->(f32) mul($0,$1)", {x, gate});
+}
+
 }  // namespace
+
+Graph group_norm_block(GroupNormStyle style) {
+  Network net("group_norm_block");
+  const ValueId x = net.conv("conv_in", net.input("x", {2, 8, 7, 5}), 12, 3);
+  const ValueId a = silu(net, "silu1", group_norm(net, "norm1", x, style));
+  const ValueId b =
+      silu(net, "silu2", group_norm(net, "norm2", net.conv("conv1", a, 12, 3), style));
+  const ValueId y = net.add("residual", net.conv("conv2", b, 12, 3), x);
+  return net.finish(net.reshape("flat", net.spatial_mean("mean", y), {2, 12}));
+}
 
 Graph squeezenet() {
   Network net("squeezenet");

@@ -14,4 +14,11 @@ Graph googlenet();
 // PyTorch exports them: x f32[2,6,32], mask f32[2,1,1,6], 4 heads.
 Graph bert(int layers);
 
+// A residual block with group normalization (https://arxiv.org/abs/1803.08494) and SiLU, as
+// diffusion models have it, and a mean of each channel: x f32[2,8,7,5], 4 groups of 3 channels. As
+// ONNX's GroupNormalization is imported; as PyTorch exports it, by way of InstanceNormalization
+// with a scale of ones and a bias of zeros; or with mean and variance written out.
+enum class GroupNormStyle { kOp, kInstance, kWrittenOut };
+Graph group_norm_block(GroupNormStyle style);
+
 }  // namespace anneal::testing
