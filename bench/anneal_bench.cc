@@ -59,6 +59,9 @@ constexpr std::string_view kLayers[] = {
     "x: f32[1,1280,7,7]|y = Reduce(x, i64{2, 3}) kind=mean",
     "x: f32[1,64,56,56]|y = Pointwise(x) program=\"(f32)->(f32) mul($0,sigmoid($0))\"",
     "x: f32[1,64,56,56]|y = Pointwise(x) program=\"(f32)->(f32) pow($0,2.4f32)\"",
+    "x: i8[1,64,56,56]|y = Pointwise(x) program=\"(i8)->(i8) max($0,3i32)\"",
+    "x: i8[1,64,56,56]|y = Pointwise(x) program=\"(i8)->(u8) "
+    "saturate_u8(rint(mul(sigmoid(mul(f32($0),0.05f32)),255f32)))\"",
     "x: f32[64,56,56]|y = Transpose(x) permutation=[1,2,0]",
     "x: f32[1,32,64,64]|y = Resize(x, i64{128, 128}) mode=linear axes=[2,3]",
     "x: f32[1,32,64,64]|y = Quantize(x, f32[], u8[])",

@@ -40,15 +40,22 @@ struct Block {
   int64_t rows, columns, row_from, row_to, column_from, column_to;
 };
 
-template <class T>
-void copy_rows(const Block& b, const T* from, T* to) {
+struct Same {
+  template <class T>
+  T operator()(T x) const {
+    return x;
+  }
+};
+
+template <class T, class Map>
+void copy_rows(const Block& b, const T* from, T* to, Map map) {
   for (int64_t row = 0; row < b.rows; ++row, from += b.row_from, to += b.row_to)
-    for (int64_t i = 0; i < b.columns; ++i) to[i * b.column_to] = from[i * b.column_from];
+    for (int64_t i = 0; i < b.columns; ++i) to[i * b.column_to] = map(from[i * b.column_from]);
 }
 
 // Square by square, so that both views are read and written in whole cache lines.
-template <class T>
-void copy_squares(const Block& b, const T* from, T* to) {
+template <class T, class Map>
+void copy_squares(const Block& b, const T* from, T* to, Map map) {
   for (int64_t row = 0; row < b.rows; row += kSide) {
     for (int64_t column = 0; column < b.columns; column += kSide) {
       const Block square{std::min(kSide, b.rows - row),
@@ -58,7 +65,7 @@ void copy_squares(const Block& b, const T* from, T* to) {
                          b.column_from,
                          b.column_to};
       copy_rows(square, from + row * b.row_from + column * b.column_from,
-                to + row * b.row_to + column * b.column_to);
+                to + row * b.row_to + column * b.column_to, map);
     }
   }
 }
@@ -68,13 +75,20 @@ void copy_block(const Block& b, const std::byte* from, std::byte* to) {
   const auto* in = reinterpret_cast<const T*>(from);
   auto* out = reinterpret_cast<T*>(to);
   if (b.column_from == 1 && b.column_to == 1) {
-    if (b.columns * static_cast<int64_t>(sizeof(T)) < 64) return copy_rows(b, in, out);
+    if (b.columns * static_cast<int64_t>(sizeof(T)) < 64) return copy_rows(b, in, out, Same());
     for (int64_t row = 0; row < b.rows; ++row)
       std::memcpy(out + row * b.row_to, in + row * b.row_from,
                   static_cast<size_t>(b.columns) * sizeof(T));
     return;
   }
-  copy_squares(b, in, out);
+  copy_squares(b, in, out, Same());
+}
+
+void look_up_block(const Block& b, const ByteLookup& lookup, const uint8_t* in, uint8_t* out) {
+  if (b.column_from != 1 || b.column_to != 1)
+    return copy_squares(b, in, out, [&](uint8_t x) { return lookup.table[x]; });
+  for (int64_t row = 0; row < b.rows; ++row)
+    lookup.look_up(lookup.table, in + row * b.row_from, out + row * b.row_to, b.columns);
 }
 
 }  // namespace
@@ -116,7 +130,8 @@ CopyPlan::CopyPlan(size_t element_size, const Dims& dims, const Dims& from, cons
   items_ = count(outer_) * blocks_;
 }
 
-void CopyPlan::run(const std::byte* from, std::byte* to, int64_t begin, int64_t end) const {
+void CopyPlan::run(const std::byte* from, std::byte* to, int64_t begin, int64_t end,
+                   const ByteLookup* lookup) const {
   const auto size = static_cast<int64_t>(element_size_);
   for (int64_t item = begin; item < end; ++item) {
     const int64_t row = item % blocks_ * rows_of_item_;
@@ -135,6 +150,11 @@ void CopyPlan::run(const std::byte* from, std::byte* to, int64_t begin, int64_t 
                       column_to_};
     const std::byte* const in = from + from_offset * size;
     std::byte* const out = to + to_offset * size;
+    if (lookup != nullptr) {
+      look_up_block(block, *lookup, reinterpret_cast<const uint8_t*>(in),
+                    reinterpret_cast<uint8_t*>(out));
+      continue;
+    }
     switch (element_size_) {
       case 1:
         copy_block<uint8_t>(block, in, out);
@@ -151,10 +171,11 @@ void CopyPlan::run(const std::byte* from, std::byte* to, int64_t begin, int64_t 
   }
 }
 
-void CopyPlan::run(const std::byte* from, std::byte* to, Team& team) const {
+void CopyPlan::run(const std::byte* from, std::byte* to, Team& team,
+                   const ByteLookup* lookup) const {
   const int64_t elements_of_item = rows_of_item_ * columns_;
   team.for_ranges(items_, 1 + kItem / std::max<int64_t>(elements_of_item, 1),
-                  [&](int64_t begin, int64_t end) { run(from, to, begin, end); });
+                  [&](int64_t begin, int64_t end) { run(from, to, begin, end, lookup); });
 }
 
 }  // namespace anneal::cpu

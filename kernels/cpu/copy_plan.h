@@ -1,12 +1,20 @@
-// Copying elements between two strided views of the same dims, whatever their order in memory.
+// Copying elements between two strided views of the same dims, whatever their order in memory; or,
+// of bytes, what a table gives for them.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
 #include "anneal/core/parallel.h"
 #include "anneal/core/shape.h"
+#include "anneal/kernels/cpu/byte_lookup.h"
 
 namespace anneal::cpu {
+
+// REQUIRES: elements of one byte.
+struct ByteLookup {
+  const uint8_t* table;
+  LookUpBytes look_up;
+};
 
 class CopyPlan {
  public:
@@ -15,11 +23,13 @@ class CopyPlan {
   CopyPlan(size_t element_size, const Dims& dims, const Dims& from, const Dims& to);
 
   int64_t elements() const { return elements_; }
-  void run(const std::byte* from, std::byte* to) const { run(from, to, 0, items_); }
-  void run(const std::byte* from, std::byte* to, Team& team) const;
+  void run(const std::byte* from, std::byte* to) const { run(from, to, 0, items_, nullptr); }
+  void run(const std::byte* from, std::byte* to, Team& team,
+           const ByteLookup* lookup = nullptr) const;
 
  private:
-  void run(const std::byte* from, std::byte* to, int64_t begin, int64_t end) const;
+  void run(const std::byte* from, std::byte* to, int64_t begin, int64_t end,
+           const ByteLookup* lookup) const;
 
   size_t element_size_ = 1;
   int64_t elements_ = 0, items_ = 0;

@@ -1,10 +1,44 @@
-// Pointwise by a tape: "cpu.pointwise.tiled".
+// Pointwise by a table, "cpu.pointwise.table", or a tape, "cpu.pointwise.tiled".
+#include "anneal/kernels/byte_table.h"
+#include "anneal/kernels/cpu/copy_plan.h"
 #include "anneal/kernels/cpu/device.h"
 #include "anneal/kernels/cpu/entries.h"
 #include "anneal/kernels/cpu/tape_kernel.h"
 
 namespace anneal::cpu {
 namespace {
+
+struct PreparedLookup final : Prepared {
+  CopyPlan plan;
+};
+
+class TablePointwise final : public Kernel {
+ public:
+  TablePointwise(const ByteTable& table, Isa isa) : table_(table), look_up_(look_up_bytes(isa)) {}
+  std::vector<std::byte> tactic() const override { return tactic_of(table_); }
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs, int) const override {
+    auto made = std::make_unique<PreparedLookup>();
+    made->plan = CopyPlan(1, outputs[0].dims, inputs[0].strides, outputs[0].strides);
+    return made;
+  }
+  void launch(const LaunchArgs& args) const override {
+    const ByteLookup lookup{table_.data(), look_up_};
+    static_cast<const PreparedLookup*>(args.prepared)
+        ->plan.run(args.inputs[0].data, args.outputs[0].data, args.team, &lookup);
+  }
+
+ private:
+  ByteTable table_;
+  LookUpBytes look_up_;
+};
+
+Made make_table(const Pointwise& op, const Request& request) {
+  std::string why_not;
+  const auto table = byte_table(op.program, request, why_not);
+  if (!table) return refuse(std::move(why_not));
+  return {std::make_unique<TablePointwise>(*table, isa_of(request.device)), {}};
+}
 
 class TiledPointwise final : public TapeKernel {
  public:
@@ -27,6 +61,7 @@ Made make_tiled(const Pointwise& op, const Request& request) {
 }
 
 constexpr KernelEntry kEntries[] = {
+    entry<Pointwise, make_table>("cpu.pointwise.table"),
     entry<Pointwise, make_tiled>("cpu.pointwise.tiled"),
 };
 
