@@ -97,19 +97,23 @@ Image resize_columns(const Image& image, int64_t height, ResizeFilter filter, bo
   return resized;
 }
 
+// The position is summed up step by step, as Pillow does, which decides ties.
+std::vector<int64_t> nearest_pixels(int64_t from, int64_t to) {
+  const double step = static_cast<double>(from) / static_cast<double>(to);
+  std::vector<int64_t> pixels;
+  for (double at = step * 0.5; static_cast<int64_t>(pixels.size()) < to; at += step)
+    pixels.push_back(std::min(static_cast<int64_t>(at), from - 1));
+  return pixels;
+}
+
 Image resize_nearest(const Image& image, const Dims& size) {
   Image resized = blank_image(size[0], size[1], image.channels);
-  const auto source = [](int64_t i, int64_t from, int64_t to) {
-    const double at =
-        (static_cast<double>(i) + 0.5) * static_cast<double>(from) / static_cast<double>(to);
-    return std::min(static_cast<int64_t>(at), from - 1);
-  };
+  const auto columns = nearest_pixels(image.width, size[1]);
   uint8_t* to = resized.pixels.data();
-  for (int64_t y = 0; y < size[0]; ++y)
-    for (int64_t x = 0; x < size[1]; ++x, to += image.channels) {
-      const int64_t at =
-          source(y, image.height, size[0]) * image.width + source(x, image.width, size[1]);
-      std::copy_n(image.pixels.data() + at * image.channels, image.channels, to);
+  for (const int64_t y : nearest_pixels(image.height, size[0]))
+    for (const int64_t x : columns) {
+      std::copy_n(image.pixels.data() + (y * image.width + x) * image.channels, image.channels, to);
+      to += image.channels;
     }
   return resized;
 }
