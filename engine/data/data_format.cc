@@ -229,11 +229,16 @@ DataFormat find_data_format(const std::string& path) {
   const std::string json = (folder / "dataset.json").string();
   if (!fs::exists(json, ignored)) return {};
   const FileBytes file = read_file(json);
-  return with_context([&] { return fmt::format("while reading {}", json); },
-                      [&] {
-                        return parse_data_format(
-                            {reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()});
-                      });
+  DataFormat format =
+      with_context([&] { return fmt::format("while reading {}", json); },
+                   [&] {
+                     return parse_data_format(
+                         {reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()});
+                   });
+  // Names in it are of files beside it, not of those where the command stands.
+  const fs::path labels = folder / format.labels;
+  if (!format.labels.empty() && fs::exists(labels, ignored)) format.labels = labels.string();
+  return format;
 }
 
 }  // namespace anneal

@@ -152,7 +152,8 @@ std::string zip_of(const std::vector<std::pair<std::string, std::string>>& membe
     put(table, deflate ? 8 : 0, 2);
     put(table, 0, 4);
     table += sizes;
-    put(table, 0, 12);
+    put(table, 0, 8);
+    put(table, 0, 4);
     put(table, at, 4);
     table += name;
   }
