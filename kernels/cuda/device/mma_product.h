@@ -62,12 +62,15 @@ struct StagedPanel {
   static constexpr int kPieces = kVector / Side::kLanes;  // of a vector, each read at once
   static constexpr int kStep = Tile::kThreads / Places::kVectors;
   static constexpr int kEach = (kHigh + kStep - 1) / kStep;
+  // What is gathered from here and there goes through registers, and to shared memory as vectors.
+  static constexpr bool kGathers = Side::kLanes * sizeof(Element) < 4;
   static_assert(Tile::kThreads % Places::kVectors == 0, "threads go round evenly");
   static_assert(kAlongDepth || (sizeof(Element) == 2 && kPieces == 1), "what can be transposed");
 
   const Side& side;
   i32 vector, high;
   typename Side::Line lines[kAlongDepth ? kEach : 1];
+  Vec<Element, kVector> gathered[kGathers ? kEach : 1];
 
   __device__ StagedPanel(const Side& from, Index first) : side(from) {
     vector = i32(threadIdx.x) % Places::kVectors;
@@ -90,7 +93,9 @@ struct StagedPanel {
         const auto deep = side.deep(depth + vector * kVector + piece * Side::kLanes);
         UNROLL
         for (int i = 0; i < kEach; ++i)
-          if (has(i))
+          if constexpr (kGathers)
+            gather(gathered[i], piece, lines[i], deep);
+          else if (has(i))
             copy(to, place(high + i * kStep, vector) + piece * Side::kLanes, lines[i], deep);
       }
     } else {
@@ -100,30 +105,40 @@ struct StagedPanel {
           copy(to, place(high + i * kStep, vector), lines[0], side.deep(depth + high + i * kStep));
     }
   }
-  __device__ void put(Shared<Element>) const {}
+  __device__ void put(Shared<Element> to) const {
+    if constexpr (kGathers) {
+      UNROLL
+      for (int i = 0; i < kEach; ++i)
+        if (has(i)) store(to, place(high + i * kStep, vector), gathered[i]);
+    }
+  }
 
  private:
-  __device__ void copy(Shared<Element> to, i32 at, const typename Side::Line& line,
-                       const typename Side::Deep& deep) const {
-    constexpr int kLanes = Side::kLanes, kBytes = kLanes * sizeof(Element);
-    const bool is_in = side.is_in(line, deep);
-    if constexpr (kBytes >= 4) {
-      if (side.aligned && (is_in || !Side::kOutsideIsZero)) {
-        copy_async<kBytes>(to, at, side.data, is_in ? i64(side.offset(line, deep)) : 0, is_in);
-        return;
-      }
-    }
-    if (is_in) {
-      store(to, at, load_lanes<kLanes>(side.data, side.offset(line, deep), false));
-      return;
-    }
-    Vec<Element, kLanes> outside{};
+  __device__ auto lanes_of(const typename Side::Line& line, const typename Side::Deep& deep) const {
+    if (side.is_in(line, deep))
+      return load_lanes<Side::kLanes>(side.data, side.offset(line, deep), false);
+    Vec<Element, Side::kLanes> outside{};
     if constexpr (Side::kOutsideIsZero) {
       UNROLL
-      for (int lane = 0; lane < kLanes; ++lane)
+      for (int lane = 0; lane < Side::kLanes; ++lane)
         outside[lane] = Narrow<Element>::of(side.zero_of(line));
     }
-    store(to, at, outside);
+    return outside;
+  }
+  __device__ void gather(Vec<Element, kVector>& to, int piece, const typename Side::Line& line,
+                         const typename Side::Deep& deep) const {
+    const auto lanes = lanes_of(line, deep);
+    UNROLL
+    for (int lane = 0; lane < Side::kLanes; ++lane) to[piece * Side::kLanes + lane] = lanes[lane];
+  }
+  __device__ void copy(Shared<Element> to, i32 at, const typename Side::Line& line,
+                       const typename Side::Deep& deep) const {
+    const bool is_in = side.is_in(line, deep);
+    if (side.aligned && (is_in || !Side::kOutsideIsZero))
+      copy_async<Side::kLanes * sizeof(Element)>(to, at, side.data,
+                                                 is_in ? i64(side.offset(line, deep)) : 0, is_in);
+    else
+      store(to, at, lanes_of(line, deep));
   }
 };
 
