@@ -48,6 +48,7 @@ int parse_and_run(int argc, const char* const* argv) {
   add_bisect_command(application, action);
   add_build_command(application, action);
   add_run_command(application, action);
+  add_calibrate_command(application, action);
   add_check_command(application, action);
   add_bench_command(application, action);
   add_compare_command(application, action);

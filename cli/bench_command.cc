@@ -14,6 +14,7 @@
 #include "anneal/cli/open_engine.h"
 #include "anneal/cli/output_path.h"
 #include "anneal/cli/pass_flags.h"
+#include "anneal/cli/precision_flags.h"
 #include "anneal/cli/print.h"
 #include "anneal/cli/printable.h"
 #include "anneal/cli/profile_table.h"
@@ -34,6 +35,7 @@ constexpr int kProfiledRuns = 10;
 
 struct BenchFlags {
   EngineSource source;
+  PrecisionFlags precision;
   std::vector<std::string> inputs, changes;
   std::string warmup = "200ms", json;
   double duration = 3;
@@ -222,6 +224,7 @@ int bench(BenchFlags flags) {
 
   Bench result;
   std::optional<BuiltApart> built;
+  flags.source.passes.precision = precision_options(flags.precision);
   std::string path = flags.source.path;
   if (!is_engine(path)) {
     progress.say("building");
@@ -302,6 +305,7 @@ void add_bench_command(CLI::App& application, Action& action) {
           "of an engine also auto, cuda, cuda:N")
       ->capture_default_str();
   add_shape_flags(*command, source.shapes);
+  add_precision_flags(*command, flags->precision);
   add_pass_flags(*command, source.passes);
   command->add_flag("!--no-mmap", source.map, "Read an engine file instead of mapping it");
   command->add_option("-i,--input", flags->inputs, "What an input is fed, as for anneal run")

@@ -11,6 +11,7 @@
 #include "anneal/cli/json_file.h"
 #include "anneal/cli/output_path.h"
 #include "anneal/cli/pass_flags.h"
+#include "anneal/cli/precision_flags.h"
 #include "anneal/cli/print.h"
 #include "anneal/cli/printable.h"
 #include "anneal/cli/progress.h"
@@ -29,6 +30,7 @@ struct BuildFlags {
   ShapeFlags shapes;
   std::vector<std::string> targets = {"cpu"};
   PassOptions passes;
+  PrecisionFlags precision;
   bool allow_fallback = true, verbose = false, quiet = false;
 };
 
@@ -139,6 +141,7 @@ int build_engine(const BuildFlags& flags) {
   BuildOptions options;
   options.targets = flags.targets;
   options.passes = flags.passes;
+  options.passes.precision = precision_options(flags.precision);
   options.allow_fallback = flags.allow_fallback;
   options.progress = [&](std::string_view what) { progress.say(what); };
   options.after_pass = [&](const PassEvent& event, std::string_view targets) {
@@ -230,6 +233,7 @@ void add_build_command(CLI::App& application, Action& action) {
       ->allow_extra_args(false)
       ->type_name("LIST");
   add_shape_flags(*command, flags->shapes);
+  add_precision_flags(*command, flags->precision);
   add_pass_flags(*command, flags->passes);
   command->add_option("--dump-graph", flags->dump_graph, "Write the optimized graph as text")
       ->type_name("FILE");

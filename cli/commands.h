@@ -11,6 +11,7 @@ using Action = std::function<int()>;
 void add_bench_command(CLI::App& application, Action& action);
 void add_bisect_command(CLI::App& application, Action& action);
 void add_build_command(CLI::App& application, Action& action);
+void add_calibrate_command(CLI::App& application, Action& action);
 void add_run_command(CLI::App& application, Action& action);
 void add_check_command(CLI::App& application, Action& action);
 void add_compare_command(CLI::App& application, Action& action);

@@ -14,6 +14,7 @@
 #include "anneal/cli/open_engine.h"
 #include "anneal/cli/output_path.h"
 #include "anneal/cli/pass_flags.h"
+#include "anneal/cli/precision_flags.h"
 #include "anneal/cli/print.h"
 #include "anneal/cli/printable.h"
 #include "anneal/cli/progress.h"
@@ -28,6 +29,7 @@ struct CompareFlags {
   std::string shapes, json;
   std::vector<std::string> inputs;
   PassOptions passes;
+  PrecisionFlags precision;
   CompareOptions options;
   int top = 10;
   bool reference = false, map = true, verbose = false;
@@ -46,6 +48,7 @@ void complete(CompareFlags& flags) {
     fail(Code::kInvalidArgument,
          fmt::format("--reference and --target-b {} contradict each other", flags.b.target));
   if (flags.reference) flags.b.target = kReferenceTarget;
+  flags.passes.precision = precision_options(flags.precision);
   for (EngineSource* side : {&flags.a, &flags.b}) {
     if (side->target.empty()) side->target = "cpu";
     side->passes = flags.passes;
@@ -272,6 +275,7 @@ void add_compare_command(CLI::App& application, Action& action) {
       ->add_option("--shapes", flags->shapes,
                    "Sizes of inputs that the model or engine leaves open")
       ->type_name("NAME:1x3x224x224,...");
+  add_precision_flags(*command, flags->precision);
   add_pass_flags(*command, flags->passes);
   command->add_option("--rtol", flags->options.rtol, "Relative tolerance")->check(at_least(0));
   command->add_option("--atol", flags->options.atol, "Absolute tolerance")->check(at_least(0));

@@ -15,6 +15,7 @@
 #include "anneal/cli/open_engine.h"
 #include "anneal/cli/output_path.h"
 #include "anneal/cli/picture.h"
+#include "anneal/cli/precision_flags.h"
 #include "anneal/cli/print.h"
 #include "anneal/cli/printable.h"
 #include "anneal/cli/progress.h"
@@ -29,6 +30,7 @@ constexpr size_t kPicturesBeside = 3;  // of 32 characters each
 struct EvalFlags {
   EngineOptions engine_options;
   ShapeFlags shapes;
+  PrecisionFlags precision;
   DataFlags data;
   ClassifyOptions classify;
   std::string engine, against, classes, json;
@@ -93,9 +95,12 @@ Classified run(const std::string& path, const EvalFlags& flags, Progress& progre
                std::shared_ptr<const Dataset>& samples) {
   progress.say(fmt::format("preparing {}", path));
   const std::string& device = flags.engine_options.device;
+  PassOptions passes;
+  passes.precision = precision_options(flags.precision);
   const auto engine = is_engine(path) ? open_engine(path, flags.engine_options)
                                       : engine_from({.path = path,
                                                      .target = device == "auto" ? "cpu" : device,
+                                                     .passes = passes,
                                                      .shapes = flags.shapes});
   samples = open_data(flags.data, data_inputs(*engine));
   return with_context([&] { return path; },
@@ -277,6 +282,7 @@ void add_eval_command(CLI::App& application, Action& action) {
   command->add_option("model", flags->engine, "The engine, or an ONNX model to build in memory")
       ->type_name("ENGINE|MODEL.onnx")
       ->required();
+  add_precision_flags(*command, flags->precision);
   add_data_flags(*command, flags->data);
   command
       ->add_option("--against", flags->against,

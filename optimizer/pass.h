@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "anneal/graph/graph.h"
+#include "anneal/optimizer/precision.h"
 
 namespace anneal {
 
@@ -47,6 +48,7 @@ struct PassOptions {
   // Rewrites of the whole pipeline; what comes after them is left undone. For finding the one that
   // does harm.
   uint64_t rewrite_limit = std::numeric_limits<uint64_t>::max();
+  PrecisionOptions precision = {};
   AskTargets ask_targets = {};  // empty: every layer is welcome
 };
 

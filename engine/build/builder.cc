@@ -10,6 +10,7 @@
 #include "anneal/engine/build/vanished.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/kernels/cpu/backend.h"
+#include "anneal/optimizer/fingerprint.h"
 
 namespace anneal {
 
@@ -72,6 +73,7 @@ EngineFile build(Graph graph, const BuildOptions& options) {
   EngineFile file;
   file.producer = fmt::format("anneal {}", version());
   file.model_name = graph.name;
+  if (options.passes.precision.ranges) check_belongs(*options.passes.precision.ranges, graph);
   const std::vector<NamedValue> values = named_values(graph);
   options.progress("optimizing");
   const Backend& cpu = options.reference ? cpu_reference_backend() : cpu_backend();

@@ -8,123 +8,22 @@ import json
 import os
 import struct
 import subprocess
-import sys
-import tempfile
 import unittest
 from pathlib import Path
 
-ANNEAL = sys.argv.pop(1)
-F32, I64 = 1, 7
+import command_case
+from command_case import ABS, ADD, ANNEAL, CHAIN, I64, SCAN, STRANGE, field, graph, model, node, npy, tensor, value_info
 
 
-def varint(value):
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes(out) + bytes([value])
-
-
-def field(number, value):
-    """One protobuf field: an int, or bytes, or text."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    value = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def value_info(name, dims, dtype=F32):
-    sizes = b"".join(field(1, field(2 if isinstance(d, str) else 1, d)) for d in dims)
-    return field(1, name) + field(2, field(1, field(1, dtype) + field(2, sizes)))
-
-
-def node(op, inputs, outputs, name):
-    return b"".join(field(1, i) for i in inputs) + b"".join(field(2, o) for o in outputs) + field(3, name) + field(4, op)
-
-
-def model(nodes, inputs, outputs, initializers=()):
-    graph = (b"".join(field(1, n) for n in nodes) + field(2, "tiny") + b"".join(field(5, i) for i in initializers) +
-             b"".join(field(11, i) for i in inputs) + b"".join(field(12, o) for o in outputs))
-    return field(1, 8) + field(2, "command_test") + field(7, graph) + field(8, field(2, 13))
-
-
-def tensor(dims, values, dtype=F32):
-    form = {F32: "f", I64: "q"}[dtype]
-    return (b"".join(field(1, d) for d in dims) + field(2, dtype) +
-            field(9, struct.pack(f"<{len(values)}{form}", *values)))
-
-
-def npy(dims, values, descr="<f4", form="f"):
-    header = repr({"descr": descr, "fortran_order": False, "shape": tuple(dims)}).encode() + b"\n"
-    return b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + struct.pack(f"<{len(values)}{form}", *values)
-
-
-ABS = model([node("Abs", ["x"], ["y"], "abs")], [value_info("x", [2, 3])], [value_info("y", [2, 3])])
-ADD = model([node("Add", ["a", "b"], ["y"], "add")], [value_info("a", ["N", 3]), value_info("b", ["N", 3])],
-            [value_info("y", ["N", 3])])
-# A sum along an axis keeps what stands before and behind it apart; abs and neg become one step.
-CHAIN = model([node("Abs", ["x"], ["a"], "abs"), node("Neg", ["a"], ["p/b"], "neg"),
-               node("CumSum", ["p/b", "axis"], ["p:b"], "sum"), node("Exp", ["p:b"], ["y"], "exp")],
-              [value_info("x", [2, 3])], [value_info("y", [2, 3])], [tensor([], [1], I64) + field(8, "axis")])
-
-def graph(nodes, inputs, outputs):
-    return (b"".join(field(1, n) for n in nodes) + field(2, "body") + b"".join(field(11, i) for i in inputs) +
-            b"".join(field(12, o) for o in outputs))
-
-
-ROW = graph([node("Softmax", ["x1"], ["s"], "softmax"), node("ReduceSum", ["s"], ["t"], "sum"),
-             node("Add", ["s", "t"], ["z"], "add")], [value_info("x1", [3])], [value_info("z", [3])])
-SCAN = model([node("Scan", ["x"], ["y"], "rows") + field(5, field(1, "body") + field(6, ROW) + field(20, 5)) +
-              field(5, field(1, "num_scan_inputs") + field(3, 1) + field(20, 2))],
-             [value_info("x", [2, 3])], [value_info("y", [2, 3])])
-STRANGE = model([node("NoSuchOperator", ["x"], ["y"], "strange")], [value_info("x", [2])], [value_info("y", [2])])
-
-
-class Command(unittest.TestCase):
-    def setUp(self):
-        self.scratch = tempfile.TemporaryDirectory(prefix="anneal-command-")
-        self.addCleanup(self.scratch.cleanup)
-        self.at = Path(self.scratch.name)
-
-    def anneal(self, *arguments, status=0, says=(), out=(), env=None):
-        done = subprocess.run([ANNEAL, *map(str, arguments)], capture_output=True, text=True, cwd=self.at,
-                              env={**os.environ, **(env or {})}, timeout=120)
-        told = f"anneal {' '.join(map(str, arguments))}\n{done.stdout}{done.stderr}"
-        self.assertEqual(done.returncode, status, told)
-        if status == 0:
-            self.assertEqual(done.stderr, "", told)
-        if status not in (0, 1):
-            lines = done.stderr.rstrip("\n")
-            self.assertTrue(lines.startswith("anneal: error: "), told)
-            self.assertNotIn("internal", lines, told)
-        for text in [says] if isinstance(says, str) else says:
-            self.assertIn(text, done.stderr, told)
-        for text in [out] if isinstance(out, str) else out:
-            self.assertIn(text, done.stdout, told)
-        return done.stdout
-
-    def write(self, name, content):
-        path = self.at / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    def build(self, content, name="m"):
-        self.write(f"{name}.onnx", content)
-        self.anneal("build", f"{name}.onnx")
-        return f"{name}.engine"
-
-    def files(self):
-        return sorted(str(p.relative_to(self.at)) for p in self.at.rglob("*") if p.is_file())
-
+class Command(command_case.Command):
     # --- help
 
     def test_help_and_version(self):
         self.anneal("--version", out="anneal ")
         for arguments in [[], ["--help"]]:
-            self.anneal(*arguments, out=["bench", "bisect", "build", "run", "check", "compare", "eval", "inspect",
+            self.anneal(*arguments, out=["bench", "bisect", "build", "calibrate", "run", "check", "compare", "eval", "inspect",
                                           "Exit status: 0"])
-        for command in ["bench", "bisect", "build", "run", "check", "compare", "eval", "inspect"]:
+        for command in ["bench", "bisect", "build", "calibrate", "run", "check", "compare", "eval", "inspect"]:
             self.anneal(command, "--help", out=["Examples:", f"anneal {command} ", "Exit status"])
         passes = self.anneal("passes")
         self.assertEqual(passes, self.anneal("build", "--list-passes"))
@@ -549,41 +448,6 @@ class Command(unittest.TestCase):
         self.anneal("compare", "m.onnx", "--json", "nowhere/d.json", status=2, says="no folder nowhere")
         self.anneal("compare", "m.onnx", "missing.onnx", status=2, says="missing.onnx")
         self.anneal("compare", "m.onnx", "--skip-pass", "no_such_pass", status=2, says="no_such_pass")
-
-    # --- eval
-
-    def test_eval(self):
-        graph = model([node("Flatten", ["image"], ["scores"], "flat")], [value_info("image", ["N", 1, 2, 5])],
-                      [value_info("scores", ["N", 10])])
-        engine = self.build(graph)
-        # Three pictures of ten pixels each; the brightest pixel is the class.
-        pictures = [[200 if i == c else 10 for i in range(10)] for c in (3, 7, 0)]
-        self.write("i.idx3-ubyte", b"\0\0\x08\3" + struct.pack(">3I", 3, 2, 5) + bytes(sum(pictures, [])))
-        self.write("l.idx1-ubyte", b"\0\0\x08\1" + struct.pack(">I", 3) + bytes([3, 7, 1]))
-        self.write("names.txt", "\n".join("zero one two three four five six seven eight nine".split()) + "\n")
-        files = ["--data", "i.idx3-ubyte", "--labels", "l.idx1-ubyte"]
-        self.anneal("eval", engine, *files, "--classes", "names.txt", "--show", 3, "--batch", 2, "--scale", "1/255",
-                    "--json", "e.json", out=["66.67 %", "three, right", "zero, but it is one", "samples/s"])
-        written = json.loads((self.at / "e.json").read_text())
-        self.assertEqual(written["top1_right"], 2)
-        self.assertEqual([one["classes"][0] for one in written["predictions"]], [3, 7, 0])
-        self.anneal("eval", "m.onnx", *files, "--against", "e.json", out=["net loss 0 of 3", "3 of 3"])
-        self.anneal("eval", "m.onnx", *files, "--scale", -1, "--against", "e.json",
-                    out=["33.33 %", "net loss 1 of 3 samples (lost 2, gained 1)", "0 of 3 have the same"])
-        self.anneal("eval", engine, *files, "--samples", "first:1", out=["samples  1", "100.00 %"])
-        self.write("dataset.json", '{"scale": "1/255", "labels": "l.idx1-ubyte"}')
-        self.anneal("eval", engine, "--data", "i.idx3-ubyte", out=["66.67 %"])
-        self.write("dataset.json", '{"resise": 3}')
-        self.anneal("eval", engine, *files, status=2, says="dataset.json: there is no key \"resise\"")
-        self.write("dataset.json", "{}")
-        self.write("short.idx1-ubyte", b"\0\0\x08\1" + struct.pack(">I", 2) + bytes([3, 7]))
-        self.anneal("eval", engine, *files[:2], "--labels", "short.idx1-ubyte", status=2, says="2 labels")
-        self.anneal("eval", engine, *files[:2], status=2, says="no labels")
-        self.anneal("eval", engine, *files, "--label-offset", 5, status=2, says="has 10 classes")
-        self.anneal("eval", engine, *files, "--batch", 0, status=2, says="--batch")
-        self.anneal("eval", engine, *files, "--std", "1,0", status=2, says="--std")
-        self.anneal("eval", engine, "--data", "nowhere", status=2, says="nowhere")
-        self.anneal("eval", self.build(ABS, "abs"), *files, status=2, says="does not fit the input")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 // Pass tests are text: tests/golden/passes/NAME.txt holds cases separated by a line "====", each a
 // graph before and after, separated by "---- NAME". Every case is compared, run a second time
 // (which must change nothing), and executed on the reference before and after with random inputs. A
-// line "# no target has a kernel for OP" makes it so.
+// line "# no target has a kernel for OP" makes it so; lines "# int8", "# symmetric",
+// "# range NAME MIN MAX" and "# layer REGEX TYPE" are the PrecisionOptions.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -58,11 +60,33 @@ AskTargets targets_of(const Case& each) {
   };
 }
 
+PrecisionOptions precision_of(const Case& each) {
+  PrecisionOptions options;
+  CalibrationTable table;
+  std::istringstream lines(each.before);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string hash, what, name, type;
+    TensorRange range;
+    words >> hash >> what;
+    if (hash != "#") continue;
+    options.int8 |= what == "int8";
+    options.symmetric |= what == "symmetric";
+    if (what == "range" && words >> name >> range.min >> range.max) table.tensors[name] = range;
+    if (what == "layer" && words >> name >> type)
+      options.layers.push_back({name, type == "int8" ? Precision::kI8 : Precision::kF32});
+  }
+  if (!table.tensors.empty())
+    options.ranges = std::make_shared<const CalibrationTable>(std::move(table));
+  return options;
+}
+
 // Cases of targets that compute in f16 say so in a comment.
 PassOptions options_of(const Case& each) {
   PassOptions options;
   options.half_is_native = each.before.find("# where half is native") != std::string::npos;
   options.ask_targets = targets_of(each);
+  options.precision = precision_of(each);
   return options;
 }
 
@@ -91,18 +115,27 @@ Tensor random_tensor(DataType dtype, const Dims& dims, std::mt19937& random) {
   return fresh.tensor;
 }
 
-// Within what storing in half precision may cost.
-void expect_near(const Tensor& want, const Tensor& got) {
+// Within what storing in half precision may cost; where layers become int8, within 3 % of the
+// largest magnitude.
+void expect_near(const Tensor& want, const Tensor& got, bool int8) {
   ASSERT_EQ(want.type(), got.type());
   const auto value = [](const Tensor& tensor, int64_t i) {
     const std::byte* at = tensor.view().data + static_cast<size_t>(i) * size_of(tensor.dtype());
     return static_cast<double>(load_scalar(tensor.dtype(), at).as<float>());
   };
-  for (int64_t i = 0; i < want.count(); ++i)
-    EXPECT_NEAR(value(got, i), value(want, i), 0.02 + 0.02 * std::abs(value(want, i))) << i;
+  double slack = 0.02;
+  for (int64_t i = 0; int8 && i < want.count(); ++i)
+    if (std::isfinite(value(want, i))) slack = std::max(slack, 0.03 * std::abs(value(want, i)));
+  for (int64_t i = 0; i < want.count(); ++i) {
+    const double expected = value(want, i);
+    if (std::isfinite(expected))
+      EXPECT_NEAR(value(got, i), expected, slack + 0.02 * std::abs(expected)) << i;
+    else
+      EXPECT_THAT(value(got, i), testing::NanSensitiveDoubleEq(expected)) << i;
+  }
 }
 
-void expect_same_results(const Graph& before, const Graph& after, bool exact) {
+void expect_same_results(const Graph& before, const Graph& after, bool exact, bool int8) {
   std::mt19937 random(1);
   std::vector<Tensor> inputs;
   for (const ValueId input : before.inputs()) {
@@ -113,7 +146,7 @@ void expect_same_results(const Graph& before, const Graph& after, bool exact) {
   ASSERT_EQ(want.size(), got.size());
   for (size_t i = 0; i < want.size(); ++i)
     if (!exact && is_float(want[i].dtype())) {
-      expect_near(want[i], got[i]);
+      expect_near(want[i], got[i], int8);
     } else
       EXPECT_TRUE(want[i] == got[i]) << "output " << i << " differs; the pass claims to be exact";
 }
@@ -139,7 +172,8 @@ TEST_P(Golden, BeforeAndAfter) {
     const std::string once = to_text(graph, Constants::kWhole);
     changed_cases += changed;
     EXPECT_EQ(changed, once != to_text(before, Constants::kWhole));
-    expect_same_results(before, graph, pass.exact);
+    expect_same_results(before, graph, pass.exact,
+                        options.precision.int8 || !options.precision.layers.empty());
     run_pipeline(graph, only, options, [&](const PassEvent& event) { changed = event.changed; });
     EXPECT_FALSE(changed) << "a second run changes something";
     EXPECT_EQ(to_text(graph, Constants::kWhole), once);

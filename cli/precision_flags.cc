@@ -1,0 +1,72 @@
+#include "anneal/cli/precision_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "anneal/core/error.h"
+#include "anneal/core/file.h"
+
+namespace anneal {
+namespace {
+
+LayerPrecision layer_precision(const std::string& text) {
+  const size_t at = text.rfind('=');
+  for (const Precision precision : {Precision::kF32, Precision::kI8})
+    if (at != std::string::npos && text.substr(at + 1) == name(precision))
+      return {text.substr(0, at), precision};
+  fail(Code::kInvalidArgument,
+       fmt::format("--layer-precision \"{}\": REGEX=f32 or REGEX=int8 is expected", text));
+}
+
+}  // namespace
+
+void add_precision_flags(CLI::App& command, PrecisionFlags& flags) {
+  const std::string group = "Precision (docs/quantization.md)";
+  command
+      .add_flag(
+          "--int8", flags.int8,
+          "Compute convolutions and products in 8 bits where the calibration table has ranges")
+      ->group(group);
+  command.add_option("--calibration", flags.calibration, "The table that anneal calibrate wrote")
+      ->type_name("FILE")
+      ->group(group);
+  command
+      .add_option("--layer-precision", flags.layers,
+                  "What the layers that match compute in: f32 or int8; the first that matches "
+                  "counts")
+      ->allow_extra_args(false)
+      ->type_name("REGEX=TYPE")
+      ->group(group);
+  command.add_flag("--symmetric", flags.symmetric, "With zero points of 0 only")->group(group);
+}
+
+CalibrationTable read_calibration_table(const std::string& path) {
+  const FileBytes file = read_file(path);
+  return with_context([&] { return fmt::format("while reading {}", path); },
+                      [&] {
+                        return parse_calibration_table(
+                            {reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()});
+                      });
+}
+
+PrecisionOptions precision_options(const PrecisionFlags& flags) {
+  PrecisionOptions options;
+  options.int8 = flags.int8;
+  options.symmetric = flags.symmetric;
+  for (const std::string& layer : flags.layers) options.layers.push_back(layer_precision(layer));
+  const bool wants_int8 =
+      flags.int8 || std::ranges::any_of(options.layers, [](const LayerPrecision& layer) {
+        return layer.precision == Precision::kI8;
+      });
+  if (wants_int8 && flags.calibration.empty())
+    fail(Code::kInvalidArgument,
+         "int8 wants the ranges of tensors: anneal calibrate MODEL --data SAMPLES -o ranges.txt, "
+         "then --calibration ranges.txt");
+  if (!flags.calibration.empty())
+    options.ranges =
+        std::make_shared<const CalibrationTable>(read_calibration_table(flags.calibration));
+  return options;
+}
+
+}  // namespace anneal

@@ -1,0 +1,26 @@
+// What a command that builds a model computes its layers in.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "anneal/optimizer/precision.h"
+
+namespace anneal {
+
+struct PrecisionFlags {
+  bool int8 = false, symmetric = false;
+  std::vector<std::string> layers;  // "REGEX=int8"
+  std::string calibration;          // the file; empty: none
+};
+
+// --int8, --symmetric, --layer-precision, --calibration.
+void add_precision_flags(CLI::App& command, PrecisionFlags& flags);
+
+// Reads the table. Fails with kInvalidArgument or kIo, also if int8 is asked for without ranges.
+PrecisionOptions precision_options(const PrecisionFlags& flags);
+
+// A calibration table, the file named in errors.
+CalibrationTable read_calibration_table(const std::string& path);
+
+}  // namespace anneal

@@ -1,0 +1,168 @@
+#include "anneal/engine/tune/calibrate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "anneal/engine/build/ask_targets.h"
+#include "anneal/engine/build/builder.h"
+#include "anneal/engine/data/batch_reader.h"
+#include "anneal/engine/data/elements.h"
+#include "anneal/engine/run/engine.h"
+#include "anneal/kernels/cpu/backend.h"
+#include "anneal/optimizer/fingerprint.h"
+#include "anneal/optimizer/quantizable.h"
+
+namespace anneal {
+namespace {
+
+constexpr std::string_view kFirstOfPrecision = "insert_quantize";
+constexpr const char* kDevice = "cpu";
+
+// As insert_quantize will see it.
+Graph prepared(const Graph& model, const PassOptions& passes) {
+  Graph graph = model.clone();
+  PassOptions options = passes;
+  options.precision = {};
+  const Target target = open_target(kDevice, cpu_backend());
+  options.ask_targets = ask_targets({&target});
+  const std::span<const Pass> all = default_pipeline();
+  const auto first = std::ranges::find(all, kFirstOfPrecision, &Pass::name);
+  std::erase_if(options.skip, [&](const std::string& name) {
+    return std::find_if(all.begin(), first, [&](const Pass& pass) { return pass.name == name; }) ==
+               first &&
+           name != kAllPasses;
+  });
+  std::erase_if(options.only, [&](const std::string& name) {
+    return std::find_if(all.begin(), first, [&](const Pass& pass) { return pass.name == name; }) ==
+           first;
+  });
+  run_pipeline(graph, all.first(static_cast<size_t>(first - all.begin())), options);
+  return graph;
+}
+
+struct Watched {
+  std::string name;    // of the value
+  std::string output;  // of the engine, or the input of this name
+  bool is_input = false;
+  Histogram values;
+};
+
+// An engine that gives all values to calibrate as outputs.
+struct Observing {
+  std::shared_ptr<const Engine> engine;
+  std::vector<Watched> watched;
+};
+
+Observing observing(Graph graph, const PassOptions& passes) {
+  Observing result;
+  for (const ValueId value : values_to_calibrate(graph)) {
+    const std::string name = graph.value(value).name;
+    if (graph.value(value).type().dtype != DataType::kF32) continue;
+    const auto& inputs = graph.inputs();
+    const bool is_input = std::ranges::find(inputs, value) != inputs.end();
+    std::string output = name;
+    if (!is_input) {
+      const auto taken = [&](const Graph::Output& other) { return other.name == output; };
+      while (std::ranges::any_of(graph.outputs(), taken)) output += "/calibrated";
+      graph.mark_output(value, output);
+    }
+    result.watched.push_back({name, output, is_input, {}});
+  }
+  BuildOptions options;
+  options.passes = passes;
+  options.passes.precision = {};
+  result.engine = Engine::make(build(std::move(graph), options), {.device = kDevice});
+  return result;
+}
+
+// The elements of the view in whatever order, if nothing lies between them.
+std::optional<std::span<const float>> in_any_order(const TensorView& view) {
+  std::vector<std::pair<int64_t, int64_t>> axes;  // stride, size
+  for (int i = 0; i < view.dims.rank(); ++i)
+    if (view.dims[i] != 1) axes.emplace_back(view.strides[i], view.dims[i]);
+  std::sort(axes.begin(), axes.end());
+  int64_t dense = 1;
+  for (const auto& [stride, size] : axes) {
+    if (stride != dense) return std::nullopt;
+    dense *= size;
+  }
+  return std::span(reinterpret_cast<const float*>(view.data), static_cast<size_t>(dense));
+}
+
+void add(Watched& watched, const TensorView& view, const std::string& sample) {
+  if (const auto values = in_any_order(view)) {
+    watched.values.add(*values);
+  } else {
+    const Tensor dense = dense_copy(view);
+    watched.values.add(dense.as<float>());
+  }
+  if (watched.values.not_finite() > 0)
+    fail(Code::kInvalidArgument,
+         fmt::format("sample \"{}\": tensor \"{}\" has values that are NaN or infinite; leave the "
+                     "sample out, or mend what it is made of",
+                     sample, watched.name));
+}
+
+void run(Observing& observing, const std::shared_ptr<const Dataset>& samples,
+         const CalibrationOptions& options) {
+  ContextOptions context_options;
+  context_options.threads = options.threads;
+  ExecutionContext context(observing.engine, context_options);
+  BatchReader reader(samples, {.batch = 1, .threads = options.threads, .ahead = 4});
+  while (const auto batch = reader.next()) {
+    const std::string sample = samples->name(batch->first);
+    for (const SampleTensor& each : batch->tensors)
+      context.set_input(each.input, each.tensor.view());
+    context.run();
+    for (Watched& watched : observing.watched) {
+      if (!watched.is_input) {
+        add(watched, context.output(watched.output), sample);
+        continue;
+      }
+      for (const SampleTensor& each : batch->tensors)
+        if (each.input == watched.name) add(watched, each.tensor.view(), sample);
+    }
+    options.progress(batch->first + batch->count, samples->size());
+  }
+}
+
+}  // namespace
+
+std::vector<DataInput> calibration_inputs(const Graph& model) {
+  std::vector<DataInput> inputs;
+  for (const ValueId input : model.inputs()) {
+    const Value& value = model.value(input);
+    Dims dims;
+    for (const Size size : value.type().shape) dims.push_back(size.known() ? size.value() : -1);
+    inputs.push_back({value.name, value.type().dtype, dims});
+  }
+  return inputs;
+}
+
+Calibration calibrate(const Graph& model, std::shared_ptr<const Dataset> samples,
+                      const CalibrationOptions& options) {
+  if (samples->size() == 0) fail(Code::kInvalidArgument, "there are no samples to calibrate with");
+  Observing observed = observing(prepared(model, options.passes), options.passes);
+  if (observed.watched.empty())
+    fail(Code::kInvalidArgument,
+         "the model has nothing to calibrate: no convolution or product of f32 by constant weights "
+         "that is not quantized already");
+  run(observed, samples, options);
+  Calibration result;
+  result.table.model = model.name;
+  result.table.fingerprint = fingerprint(model);
+  result.table.samples = samples->size();
+  for (const Watched& watched : observed.watched) {
+    const TensorRange range = choose_range(watched.values, options.range);
+    if (watched.values.width() == 0)
+      result.remarks.push_back(fmt::format("tensor \"{}\" was 0 in all samples", watched.name));
+    else if (range.seen_min == range.seen_max)
+      result.remarks.push_back(
+          fmt::format("tensor \"{}\" was {} in all samples", watched.name, range.seen_min));
+    result.table.tensors[watched.name] = range;
+  }
+  return result;
+}
+
+}  // namespace anneal

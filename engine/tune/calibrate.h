@@ -1,0 +1,39 @@
+// Calibration: a model runs over samples, and the ranges of what its 8-bit layers would read are
+// written down.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "anneal/engine/data/dataset.h"
+#include "anneal/engine/tune/choose_range.h"
+#include "anneal/graph/graph.h"
+#include "anneal/optimizer/calibration_table.h"
+#include "anneal/optimizer/pass.h"
+
+namespace anneal {
+
+struct CalibrationOptions {
+  RangeOptions range;
+  PassOptions passes;  // those of the build that follows, but for the precision
+  int threads = 0;     // of an inference, and of reading samples each; 0: one per core
+  std::function<void(int64_t done, int64_t all)> progress = [](int64_t, int64_t) {};
+};
+
+struct Calibration {
+  CalibrationTable table;
+  std::vector<std::string> remarks;  // tensors that are always 0, channels that are, for people
+};
+
+// What the model must be fed: its inputs, with the sizes that the engine for calibration has.
+std::vector<DataInput> calibration_inputs(const Graph& model);
+
+// Runs the model in f32 on the CPU, once over the samples, one at a time. Memory: that of an
+// inference that keeps what is calibrated, and a histogram of 64 KiB per tensor. Fails with
+// kInvalidArgument naming the sample and the tensor if a value is not finite, and as reading
+// samples and building do.
+Calibration calibrate(const Graph& model, std::shared_ptr<const Dataset> samples,
+                      const CalibrationOptions& options);
+
+}  // namespace anneal

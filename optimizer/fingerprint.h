@@ -1,0 +1,18 @@
+// Which model a calibration table belongs to.
+#pragma once
+#include <cstdint>
+
+#include "anneal/graph/graph.h"
+#include "anneal/optimizer/calibration_table.h"
+
+namespace anneal {
+
+// Of a graph as imported: layers, ops, names and the bytes of constants, but no sizes of inputs.
+// Never 0.
+uint64_t fingerprint(const Graph& graph);
+
+// Fails with kInvalidArgument, saying what to do, if the table was made for another model, or names
+// tensors none of which the model has.
+void check_belongs(const CalibrationTable& table, const Graph& model);
+
+}  // namespace anneal

@@ -1,0 +1,174 @@
+// insert_quantize: what 8-bit layers read is quantized, by calibrated ranges.
+//
+//   y = Conv(x, w)   =>   q = Quantize(x, s, z); v = Dequantize(q, s, z)
+//                         y = Conv(v, Dequantize(8-bit w, one scale per channel))
+//
+// Convolutions and products by constant weights, where PrecisionOptions allow or ask for int8 and
+// the table has the range of what they read. Activations are u8 over the range, which is widened to
+// hold 0, or, if zero points shall be 0, u8 where nothing is negative and i8 else. Weights are i8
+// from -127 to 127, without zero points. Elementwise layers and those that move elements read the
+// quantized value as well, so that one is stored, not two; a residual sum so reads 8 bits of its
+// skip branch, and of the convolution before it the sums. Changes numerics.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/quantizable.h"
+#include "anneal/optimizer/quantized_weights.h"
+#include "anneal/optimizer/query.h"
+#include "anneal/optimizer/scaling.h"
+
+namespace anneal {
+namespace {
+
+// Layers that may read a value dequantized because others need it quantized.
+bool does_not_mind(const Graph& graph, LayerId id) {
+  return op_as<Pointwise>(graph, id) || op_as<Concat>(graph, id) || op_as<Reshape>(graph, id) ||
+         op_as<Transpose>(graph, id) || op_as<Slice>(graph, id) || op_as<Pool>(graph, id) ||
+         op_as<Pad>(graph, id) || op_as<Expand>(graph, id) || op_as<Resize>(graph, id) ||
+         op_as<Reduce>(graph, id);
+}
+
+class Inserter {
+ public:
+  Inserter(Graph& graph, PassRun& run)
+      : graph_(graph), run_(run), options_(run.options.precision), asked_(options_.layers) {}
+
+  bool run() {
+    bool changed = false;
+    for (const LayerId id : graph_.order())
+      if (run_.may_rewrite()) changed |= visit(id);
+    return changed;
+  }
+
+ private:
+  bool visit(LayerId id) {
+    const auto layer = quantizable(graph_, id);
+    if (!layer) return false;
+    const std::string name = graph_.layer(id).name;
+    const auto asked = asked_.of(graph_.layer(id));
+    if (asked ? *asked != Precision::kI8 : !options_.int8) {
+      if (asked && options_.int8)
+        run_.refused(name, fmt::format("is {}, as was asked", anneal::name(*asked)));
+      return false;
+    }
+    const Tensor weights = *graph_.constant(layer->weights);
+    if (const std::string why = why_not_quantized(weights, layer->channel_axis); !why.empty()) {
+      run_.refused(name, "stays float: " + why);
+      return false;
+    }
+    const ValueId data = dequantized_data(name, layer->data);
+    if (data == ValueId::kNone) return false;
+    std::vector<ValueId> inputs = graph_.layer(id).inputs;
+    inputs[0] = data;
+    inputs[1] = dequantized_weights(name, layer->weights, weights, layer->channel_axis);
+    const Layer& old = graph_.layer(id);
+    NewLayer added{.name = old.name,
+                   .op = old.op,
+                   .inputs = std::move(inputs),
+                   .epilogues = old.epilogues,
+                   .op_input_count = old.op_input_count,
+                   .origins = old.origins};
+    for (const ValueId output : old.outputs)
+      added.output_types.push_back(graph_.value(output).type());
+    graph_.replace_layer(id, graph_.add(std::move(added)));
+    run_.did(name, asked ? "is int8, as was asked" : "is int8");
+    return true;
+  }
+
+  // kNone, and the reason is told, if there is no range for it.
+  ValueId dequantized_data(const std::string& layer, ValueId value) {
+    if (op_as<Dequantize>(graph_, producer(graph_, value))) return value;
+    if (const auto made = dequantized_.find(value); made != dequantized_.end()) return made->second;
+    const std::string name = graph_.value(value).name;
+    if (graph_.value(value).type().dtype != DataType::kF32) {
+      run_.refused(layer, fmt::format("stays float: what it reads, \"{}\", is no f32", name));
+      return ValueId::kNone;
+    }
+    const TensorRange* range = nullptr;
+    if (options_.ranges) {
+      const auto found = options_.ranges->tensors.find(name);
+      if (found != options_.ranges->tensors.end()) range = &found->second;
+    }
+    if (!range) {
+      run_.refused(layer, fmt::format("stays float: the calibration table has no range for what "
+                                      "it reads, \"{}\"",
+                                      name));
+      return ValueId::kNone;
+    }
+    return dequantized_[value] = quantize(value, scaling_for(*range, options_.symmetric));
+  }
+
+  // The value behind Quantize and Dequantize, and its readers that do not mind behind them.
+  ValueId quantize(ValueId value, const Scaling& scaling) {
+    const std::string name = graph_.value(value).name;
+    const std::vector<LayerId> readers = users_of(graph_, value);
+    std::vector<ValueId> inputs = {value, add_scales(graph_, name, scaling),
+                                   add_zeros(graph_, name, scaling)};
+    if (inputs.back() == ValueId::kNone) inputs.pop_back();
+    const auto add = [&](const char* stem, Op op) {
+      const LayerId made_by = producer(graph_, value);
+      NewLayer added{.name = name + stem, .op = std::move(op), .inputs = inputs};
+      if (made_by != LayerId::kNone) added.origins = graph_.layer(made_by).origins;
+      return graph_.layer(graph_.add(std::move(added))).outputs[0];
+    };
+    inputs[0] = add("/quantized", Quantize{.dtype = scaling.integer});
+    const ValueId back = add("/dequantized", Dequantize{});
+    for (const LayerId reader : readers)
+      if (does_not_mind(graph_, reader)) read_instead(reader, value, back);
+    return back;
+  }
+
+  void read_instead(LayerId id, ValueId from, ValueId to) {
+    const Layer& layer = graph_.layer(id);
+    NewLayer added{.name = layer.name,
+                   .op = layer.op,
+                   .inputs = layer.inputs,
+                   .epilogues = layer.epilogues,
+                   .op_input_count = layer.op_input_count,
+                   .origins = layer.origins};
+    std::ranges::replace(added.inputs, from, to);
+    for (const ValueId output : layer.outputs)
+      added.output_types.push_back(graph_.value(output).type());
+    graph_.replace_layer(id, graph_.add(std::move(added)));
+  }
+
+  ValueId dequantized_weights(const std::string& layer, ValueId value, const Tensor& weights,
+                              int64_t axis) {
+    const auto made = weights_.find(value);
+    if (made != weights_.end() && made->second.axis == axis) return made->second.value;
+    const QuantizedWeights quantized = quantize_weights(weights, axis);
+    const std::string name = graph_.value(value).name;
+    const ValueId integers = graph_.add_constant(name + "/quantized", quantized.integers);
+    const LayerId back =
+        graph_.add({.name = name + "/dequantized",
+                    .op = Dequantize{.axis = axis},
+                    .inputs = {integers, add_scales(graph_, name, quantized.scaling)},
+                    .origins = {layer}});
+    weights_[value] = {axis, graph_.layer(back).outputs[0]};
+    return weights_[value].value;
+  }
+
+  Graph& graph_;
+  PassRun& run_;
+  const PrecisionOptions& options_;
+  LayerPrecisions asked_;
+  struct Weights {
+    int64_t axis = 0;
+    ValueId value = ValueId::kNone;
+  };
+  std::unordered_map<ValueId, Weights> weights_;
+  std::unordered_map<ValueId, ValueId> dequantized_;
+};
+
+}  // namespace
+
+bool insert_quantize(Graph& graph, PassRun& run) {
+  const PrecisionOptions& options = run.options.precision;
+  if (!options.int8 && options.layers.empty()) return false;
+  return Inserter(graph, run).run();
+}
+
+}  // namespace anneal

@@ -1,0 +1,29 @@
+// What a model's layers may be computed in.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "anneal/optimizer/calibration_table.h"
+
+namespace anneal {
+
+enum class Precision { kF32, kF16, kBF16, kI8 };
+std::string_view name(Precision precision);  // "int8"
+
+// Layers that the pattern, a regular expression, matches as a whole: their names, or those of the
+// ONNX nodes they come from.
+struct LayerPrecision {
+  std::string pattern;
+  Precision precision = Precision::kF32;
+};
+
+struct PrecisionOptions {
+  // Beside the model's own precision. bf16 is taken where both are.
+  bool f16 = false, bf16 = false, int8 = false;
+  bool symmetric = false;                            // of int8: zero points of activations are 0
+  std::vector<LayerPrecision> layers{};              // the first that matches decides
+  std::shared_ptr<const CalibrationTable> ranges{};  // null: none
+};
+
+}  // namespace anneal

@@ -1,0 +1,26 @@
+// Ranges and weights as integers of 8 bits.
+#pragma once
+#include <string>
+
+#include "anneal/core/tensor.h"
+#include "anneal/optimizer/calibration_table.h"
+#include "anneal/optimizer/scaling.h"
+
+namespace anneal {
+
+// Of one scale. The range is widened to hold 0, which gets an integer of its own. symmetric: the
+// zero point is 0. A range of one point gives scale 1.
+Scaling scaling_for(const TensorRange& range, bool symmetric);
+
+struct QuantizedWeights {
+  Tensor integers;  // i8
+  Scaling scaling;  // one for each position of the axis, zero points 0
+};
+// REQUIRES: weights are f32 and finite. q = round_half_even(w / scale), where the largest magnitude
+// of a channel becomes 127; a channel of zeros has scale 1.
+QuantizedWeights quantize_weights(const Tensor& weights, int64_t axis);
+
+// Why a product by these f32 weights cannot be computed in integers; empty if it can.
+std::string why_not_quantized(const Tensor& weights, int64_t axis);
+
+}  // namespace anneal

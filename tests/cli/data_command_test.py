@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Runs the commands that read samples as a user would: eval and calibrate, and builds by what they find.
+
+Arguments: the command `anneal`, and optionally unittest's.
+"""
+
+import json
+import struct
+import unittest
+
+import command_case
+from command_case import ABS, field, model, node, npy, tensor, value_info
+
+
+class DataCommand(command_case.Command):
+    # --- eval
+
+    def test_eval(self):
+        graph = model([node("Flatten", ["image"], ["scores"], "flat")], [value_info("image", ["N", 1, 2, 5])],
+                      [value_info("scores", ["N", 10])])
+        engine = self.build(graph)
+        # Three pictures of ten pixels each; the brightest pixel is the class.
+        pictures = [[200 if i == c else 10 for i in range(10)] for c in (3, 7, 0)]
+        self.write("i.idx3-ubyte", b"\0\0\x08\3" + struct.pack(">3I", 3, 2, 5) + bytes(sum(pictures, [])))
+        self.write("l.idx1-ubyte", b"\0\0\x08\1" + struct.pack(">I", 3) + bytes([3, 7, 1]))
+        self.write("names.txt", "\n".join("zero one two three four five six seven eight nine".split()) + "\n")
+        files = ["--data", "i.idx3-ubyte", "--labels", "l.idx1-ubyte"]
+        self.anneal("eval", engine, *files, "--classes", "names.txt", "--show", 3, "--batch", 2, "--scale", "1/255",
+                    "--json", "e.json", out=["66.67 %", "three, right", "zero, but it is one", "samples/s"])
+        written = json.loads((self.at / "e.json").read_text())
+        self.assertEqual(written["top1_right"], 2)
+        self.assertEqual([one["classes"][0] for one in written["predictions"]], [3, 7, 0])
+        self.anneal("eval", "m.onnx", *files, "--against", "e.json", out=["net loss 0 of 3", "3 of 3"])
+        self.anneal("eval", "m.onnx", *files, "--scale", -1, "--against", "e.json",
+                    out=["33.33 %", "net loss 1 of 3 samples (lost 2, gained 1)", "0 of 3 have the same"])
+        self.anneal("eval", engine, *files, "--samples", "first:1", out=["samples  1", "100.00 %"])
+        self.write("dataset.json", '{"scale": "1/255", "labels": "l.idx1-ubyte"}')
+        self.anneal("eval", engine, "--data", "i.idx3-ubyte", out=["66.67 %"])
+        self.write("dataset.json", '{"resise": 3}')
+        self.anneal("eval", engine, *files, status=2, says="dataset.json: there is no key \"resise\"")
+        self.write("dataset.json", "{}")
+        self.write("short.idx1-ubyte", b"\0\0\x08\1" + struct.pack(">I", 2) + bytes([3, 7]))
+        self.anneal("eval", engine, *files[:2], "--labels", "short.idx1-ubyte", status=2, says="2 labels")
+        self.anneal("eval", engine, *files[:2], status=2, says="no labels")
+        self.anneal("eval", engine, *files, "--label-offset", 5, status=2, says="has 10 classes")
+        self.anneal("eval", engine, *files, "--batch", 0, status=2, says="--batch")
+        self.anneal("eval", engine, *files, "--std", "1,0", status=2, says="--std")
+        self.anneal("eval", engine, "--data", "nowhere", status=2, says="nowhere")
+        self.anneal("eval", self.build(ABS, "abs"), *files, status=2, says="does not fit the input")
+
+    # --- calibrate
+
+    def test_calibrate(self):
+        weights = field(8, "w") + tensor([4, 2], [1, -2, 3, 4, -5, 6, 7, 8])
+        self.write("m.onnx", model([node("MatMul", ["x", "w"], ["y"], "product"), node("Relu", ["y"], ["z"], "relu")],
+                                   [value_info("x", ["N", 4])], [value_info("z", ["N", 2])], [weights]))
+        self.write("x.npy", npy([3, 4], [-1, 2, 3, 4, 0.5, -1.5, 2, 1, 4, 0, 1, 3]))
+        self.anneal("calibrate", "m.onnx", "--data", "x.npy", "--method", "minmax", out="m.ranges: ranges of 1 tensor over 3 samples")
+        table = (self.at / "m.ranges").read_text()
+        self.assertIn('-1.5 4 -1.5 4 minmax "x"', table)
+        self.anneal("build", "m.onnx", "--int8", "--calibration", "m.ranges", "-o", "q.engine")
+        self.anneal("inspect", "q.engine", "--decisions", out=["i8", "is int8"])
+        self.anneal("compare", "m.onnx", "--int8", "--calibration", "m.ranges", "--rtol", 0.05, "--atol", 0.05, out="all of them agree")
+        self.anneal("bench", "m.onnx", "--int8", "--calibration", "m.ranges", "--iterations", 3, out="steps")
+        self.anneal("build", "m.onnx", "--layer-precision", "prod.*=int8", "--calibration", "m.ranges", "-o", "q.engine")
+        self.anneal("inspect", "q.engine", "--decisions", out=["is int8, as was asked"])
+        self.anneal("build", "m.onnx", "--int8", "--layer-precision", "product=f32", "--calibration", "m.ranges", "-o", "q.engine")
+        self.anneal("inspect", "q.engine", "--decisions", out=["is f32, as was asked"])
+        self.anneal("build", "m.onnx", "--int8", status=2, says="anneal calibrate")
+        self.anneal("build", "m.onnx", "--int8", "--calibration", "x.npy", status=2, says="x.npy: line 1: no calibration table")
+        self.anneal("build", "m.onnx", "--layer-precision", "a=i4", status=2, says="REGEX=f32 or REGEX=int8")
+        self.anneal("build", "m.onnx", "--layer-precision", "(=int8", "--calibration", "m.ranges", status=2, says="no regular expression")
+        other = field(8, "w") + tensor([4, 2], [1, -2, 3, 4, -5, 6, 7, 9])
+        self.write("o.onnx", model([node("MatMul", ["x", "w"], ["y"], "product")], [value_info("x", ["N", 4])],
+                                   [value_info("y", ["N", 2])], [other]))
+        self.anneal("build", "o.onnx", "--int8", "--calibration", "m.ranges", status=2, says="made for another model")
+        self.write("bad.npy", npy([2, 4], [0, 0, 0, 0, 1, float("nan"), 0, 0]))
+        self.anneal("calibrate", "m.onnx", "--data", "bad.npy", status=2, says=['tensor "x"', "NaN"])
+        self.assertEqual((self.at / "m.ranges").read_text(), table)
+        self.anneal("calibrate", "m.onnx", "--data", "x.npy", "--method", "kl", status=2, says="minmax, entropy")
+        self.anneal("calibrate", "m.onnx", "--data", "x.npy", "-o", "nowhere/r", status=2, says="no folder nowhere")
+        self.write("abs.onnx", ABS)
+        self.anneal("calibrate", "abs.onnx", "--data", "x.npy", status=2)
+
+
+if __name__ == "__main__":
+    unittest.main()

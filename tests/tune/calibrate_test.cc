@@ -1,0 +1,172 @@
+// Calibration of small networks, and the engines that are built by its tables.
+#include "anneal/engine/tune/calibrate.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "anneal/engine/build/builder.h"
+#include "anneal/engine/data/elements.h"
+#include "anneal/engine/plan.h"
+#include "anneal/engine/run/engine.h"
+#include "anneal/graph/text.h"
+#include "anneal/tests/error_of.h"
+
+namespace anneal {
+namespace {
+
+// Normal numbers for the input "x"; sample `bad` holds a NaN.
+class NormalSamples : public Dataset {
+ public:
+  NormalSamples(int64_t size, Dims dims, int64_t bad = -1) : size_(size), dims_(dims), bad_(bad) {}
+  int64_t size() const override { return size_; }
+  std::string name(int64_t i) const override { return fmt::format("sample {}", i); }
+  std::optional<int64_t> label(int64_t) const override { return std::nullopt; }
+  std::vector<SampleTensor> read(int64_t i) const override {
+    Tensor::Fresh fresh = Tensor::allocate(DataType::kF32, dims_);
+    std::mt19937 random(static_cast<unsigned>(i));
+    std::normal_distribution<float> normal;
+    auto* values = reinterpret_cast<float*>(fresh.data.data());
+    for (int64_t k = 0; k < count(dims_); ++k) values[k] = normal(random);
+    if (i == bad_) values[0] = std::numeric_limits<float>::quiet_NaN();
+    return {{"x", fresh.tensor}};
+  }
+
+ private:
+  int64_t size_;
+  Dims dims_;
+  int64_t bad_;
+};
+
+Graph network() {
+  return parse_graph(R"G(graph g(x: f32[1,3,8,8])
+  const w: f32[4,3,3,3] = random(1)
+  const v: f32[4,4,1,1] = random(2)
+  const s: f32[4,1,1] = {0.5, 2, 1, -1}
+  const f: f32[16,5] = random(3)
+  a = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  n = Pointwise(a, s) program="(f32,f32)->(f32) mul($0,$1)"
+  r = Pointwise(n) program="(f32)->(f32) max($0,0f32)"
+  b = Conv(r, v) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  d = Pointwise(b, r) program="(f32,f32)->(f32) max(add($0,$1),0f32)"
+  p = Pool(d) kernel=[4,4] strides=[4,4] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  t = Reshape(p, i64{1,16})
+  y = MatMul(t, f)
+  return y
+)G");
+}
+
+Tensor result_of(const Graph& graph, const BuildOptions& options, const Tensor& x) {
+  ExecutionContext context(Engine::make(build(graph.clone(), options), {.device = "cpu"}));
+  context.set_input("x", x.view());
+  context.run();
+  return dense_copy(context.output("y"));
+}
+
+TEST(Calibrate, FindsTheRangesOfWhatConvolutionsAndProductsRead) {
+  const auto samples = std::make_shared<NormalSamples>(20, Dims{1, 3, 8, 8});
+  int64_t told = 0;
+  CalibrationOptions options;
+  options.range.method = RangeMethod::kMinMax;
+  options.progress = [&](int64_t done, int64_t) { told = done; };
+  const CalibrationTable table = calibrate(network(), samples, options).table;
+  EXPECT_EQ(told, 20);
+  EXPECT_EQ(table.samples, 20);
+  ASSERT_EQ(table.tensors.size(), 3u);
+  float low = 0, high = 0;
+  for (int64_t i = 0; i < 20; ++i)
+    for (const float value : samples->read(i)[0].tensor.as<float>()) {
+      low = std::min(low, value);
+      high = std::max(high, value);
+    }
+  EXPECT_EQ(table.tensors.at("x").min, low);
+  EXPECT_EQ(table.tensors.at("x").max, high);
+  EXPECT_EQ(table.tensors.at("r").min, 0);
+  EXPECT_GT(table.tensors.at("r").max, 5);
+}
+
+TEST(Calibrate, TheSameForAnyNumberOfThreads) {
+  const auto samples = std::make_shared<NormalSamples>(5, Dims{1, 3, 8, 8});
+  CalibrationOptions one, two;
+  one.threads = 1;
+  two.threads = 2;
+  EXPECT_EQ(calibrate(network(), samples, one).table, calibrate(network(), samples, two).table);
+}
+
+TEST(Calibrate, AnEngineByTheTableRunsInIntegersAndIsNear) {
+  const auto samples = std::make_shared<NormalSamples>(50, Dims{1, 3, 8, 8});
+  for (const bool symmetric : {false, true}) {
+    CalibrationOptions calibration;
+    calibration.range.symmetric = symmetric;
+    BuildOptions options, quantized;
+    quantized.passes.precision.int8 = true;
+    quantized.passes.precision.symmetric = symmetric;
+    quantized.passes.precision.ranges =
+        std::make_shared<const CalibrationTable>(calibrate(network(), samples, calibration).table);
+    const EngineFile file = build(network(), quantized);
+    int64_t products = 0;
+    for (const Step& step : file.plans[0].steps)
+      if (std::holds_alternative<Conv>(step.op) || std::holds_alternative<MatMul>(step.op)) {
+        const DataType dtype = file.plans[0].slots[step.inputs[0]].type.dtype;
+        EXPECT_EQ(size_of(dtype), 1u) << step.name;
+        ++products;
+      }
+    EXPECT_EQ(products, 3);
+    double error = 0, signal = 0;
+    for (int64_t i = 50; i < 60; ++i) {
+      const Tensor x = samples->read(i)[0].tensor;
+      const Tensor want = result_of(network(), options, x);
+      const Tensor got = result_of(network(), quantized, x);
+      for (int64_t k = 0; k < want.count(); ++k) {
+        const double value = want.as<float>()[static_cast<size_t>(k)];
+        const double difference = value - got.as<float>()[static_cast<size_t>(k)];
+        error += difference * difference;
+        signal += value * value;
+      }
+    }
+    EXPECT_LT(error, 0.001 * signal) << (symmetric ? "symmetric" : "asymmetric");
+  }
+}
+
+TEST(Calibrate, NamesSampleAndTensorOfWhatIsNotFinite) {
+  const auto samples = std::make_shared<NormalSamples>(5, Dims{1, 3, 8, 8}, 3);
+  EXPECT_THAT(error_of([&] { calibrate(network(), samples, {}); }),
+              testing::AllOf(testing::HasSubstr("sample \"sample 3\""),
+                             testing::HasSubstr("tensor \"x\"")));
+}
+
+TEST(Calibrate, RefusesWhatHasNothingToCalibrate) {
+  const Graph graph = parse_graph(
+      "graph g(x: f32[2])\n  y = Pointwise(x) program=\"(f32)->(f32) neg($0)\"\n  return y\n");
+  EXPECT_THAT(error_of([&] { calibrate(graph, std::make_shared<NormalSamples>(2, Dims{2}), {}); }),
+              testing::HasSubstr("nothing to calibrate"));
+  EXPECT_THAT(error_of([&] {
+                calibrate(network(), std::make_shared<NormalSamples>(0, Dims{1, 3, 8, 8}), {});
+              }),
+              testing::HasSubstr("no samples"));
+}
+
+TEST(Calibrate, TellsOfWhatIsAlwaysZero) {
+  const Graph graph = parse_graph(R"G(graph g(x: f32[1,3])
+  const w: f32[3,3] = random(1)
+  z = Pointwise(x) program="(f32)->(f32) min(max($0,0f32),0f32)"
+  y = MatMul(z, w)
+  return y
+)G");
+  const Calibration found = calibrate(graph, std::make_shared<NormalSamples>(3, Dims{1, 3}), {});
+  ASSERT_EQ(found.remarks.size(), 1u);
+  EXPECT_THAT(found.remarks[0], testing::HasSubstr("\"z\" was 0"));
+  BuildOptions options;
+  options.passes.precision.int8 = true;
+  options.passes.precision.ranges = std::make_shared<const CalibrationTable>(found.table);
+  const Tensor x = NormalSamples(1, Dims{1, 3}).read(0)[0].tensor;
+  for (const float value : result_of(graph, options, x).as<float>()) EXPECT_EQ(value, 0);
+}
+
+}  // namespace
+}  // namespace anneal

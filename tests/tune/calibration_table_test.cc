@@ -1,0 +1,74 @@
+#include "anneal/optimizer/calibration_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "anneal/graph/text.h"
+#include "anneal/optimizer/fingerprint.h"
+#include "anneal/tests/error_of.h"
+
+namespace anneal {
+namespace {
+
+CalibrationTable example() {
+  CalibrationTable table{.model = "a \"model\"", .fingerprint = 0x12ab, .samples = 3};
+  table.tensors["conv_1"] = {-1.5F, 2.7182817F, -3, 3, "mse"};
+  table.tensors["with space \\ \"quote\"\n"] = {0, 1e-30F, 0, 3e38F, "minmax"};
+  return table;
+}
+
+TEST(CalibrationTable, ComesBackFromText) {
+  EXPECT_EQ(parse_calibration_table(to_text(example())), example());
+}
+
+TEST(CalibrationTable, IsEditedByHand) {
+  const CalibrationTable table = parse_calibration_table(
+      "# mine\r\n\r\nanneal calibration 1\n#more\n  0 1 0 2 by-hand \"x\"  \n");
+  ASSERT_EQ(table.tensors.size(), 1u);
+  EXPECT_EQ(table.tensors.at("x"), (TensorRange{0, 1, 0, 2, "by-hand"}));
+  EXPECT_EQ(table.fingerprint, 0u);
+}
+
+TEST(CalibrationTable, RefusesWhatItIsNot) {
+  const auto refusal = [](const std::string& lines) {
+    return error_of([&] { parse_calibration_table("anneal calibration 1\n" + lines); });
+  };
+  EXPECT_THAT(error_of([] { parse_calibration_table(""); }), testing::HasSubstr("empty"));
+  EXPECT_THAT(error_of([] { parse_calibration_table("\xff\xd8"); }), testing::HasSubstr("line 1"));
+  EXPECT_THAT(refusal("0 1 0 1 mse"), testing::HasSubstr("line 2: a name in quotes"));
+  EXPECT_THAT(refusal("0 x 0 1 mse \"a\""), testing::HasSubstr("\"x\""));
+  EXPECT_THAT(refusal("0 nan 0 1 mse \"a\""), testing::HasSubstr("finite"));
+  EXPECT_THAT(refusal("0 1e99 0 1 mse \"a\""), testing::HasSubstr("1e99"));
+  EXPECT_THAT(refusal("2 1 0 1 mse \"a\""), testing::HasSubstr("begins at 2"));
+  EXPECT_THAT(refusal("0 1 0 1 mse \"a"), testing::HasSubstr("not closed"));
+  EXPECT_THAT(refusal("0 1 0 1 mse \"a\\x1\""), testing::HasSubstr("hexadecimal"));
+  EXPECT_THAT(refusal("0 1 0 1 mse \"a\" b"), testing::HasSubstr("more than is wanted"));
+  EXPECT_THAT(refusal("0 1 0 1 mse \"a\"\n0 1 0 1 mse \"a\""),
+              testing::HasSubstr("line 3: tensor \"a\" is there twice"));
+  EXPECT_THAT(refusal("model \"a\" xyz"), testing::HasSubstr("\"xyz\""));
+}
+
+TEST(CalibrationTable, BelongsToItsModel) {
+  const Graph graph = parse_graph(
+      "graph g(x: f32[2,2])\n  const w: f32[2,2] = {1, 2, 3, 4}\n  y = MatMul(x, w)\n"
+      "  return y\n");
+  const Graph other = parse_graph(
+      "graph h(x: f32[2,2])\n  const w: f32[2,2] = {1, 2, 3, 5}\n  y = MatMul(x, w)\n"
+      "  return y\n");
+  EXPECT_NE(fingerprint(graph), fingerprint(other));
+  CalibrationTable table;
+  table.tensors["x"] = {0, 1, 0, 1, "mse"};
+  table.fingerprint = fingerprint(graph);
+  check_belongs(table, graph);
+  EXPECT_THAT(error_of([&] { check_belongs(table, other); }),
+              testing::HasSubstr("was made for another model"));
+  table.fingerprint = 0;
+  check_belongs(table, other);
+  table.tensors.clear();
+  table.tensors["z"] = {0, 1, 0, 1, "mse"};
+  EXPECT_THAT(error_of([&] { check_belongs(table, graph); }),
+              testing::HasSubstr("none of its 1 tensors"));
+}
+
+}  // namespace
+}  // namespace anneal
