@@ -262,8 +262,8 @@ void add_compare_command(CLI::App& application, Action& action) {
       ->type_name("B");
   command
       ->add_option("--target-a", flags->a.target,
-                   "Build the model A for, or run the engine A on: cpu, cpu:ISA, or reference "
-                   "(default: cpu)")
+                   "Build the model A for, or run the engine A on: cpu, cpu:ISA, reference, or "
+                   "reference-kernels (default: cpu)")
       ->type_name("TARGET");
   command->add_option("--target-b", flags->b.target, "The same of B")->type_name("TARGET");
   command->add_flag("--reference", flags->reference,

@@ -9,8 +9,9 @@ namespace anneal {
 
 std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
   const bool reference = source.target == kReferenceTarget;
+  const bool reference_kernels = source.target == kReferenceKernelsTarget;
   if (is_engine(source.path)) {
-    if (reference)
+    if (reference || reference_kernels)
       fail(Code::kInvalidArgument,
            fmt::format("{} is an engine, whose kernels are chosen; give the ONNX model to run the "
                        "reference kernels",
@@ -19,7 +20,8 @@ std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
   }
   BuildOptions options;
   options.reference = reference;
-  options.targets = {reference ? "cpu" : source.target};
+  options.reference_kernels = reference_kernels;
+  options.targets = {reference || reference_kernels ? "cpu" : source.target};
   if (!reference) options.passes = source.passes;
   auto engine = Engine::make(build(import_model(source.path, source.shapes).graph, options),
                              {.device = device_for(options.targets[0])});

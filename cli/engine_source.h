@@ -12,6 +12,8 @@ namespace anneal {
 
 // As a target of a model: no passes and only the reference kernels.
 inline constexpr std::string_view kReferenceTarget = "reference";
+// All passes, and only the reference kernels.
+inline constexpr std::string_view kReferenceKernelsTarget = "reference-kernels";
 
 struct EngineSource {
   std::string path;

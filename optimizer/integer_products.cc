@@ -2,9 +2,12 @@
 //
 //   y = Conv(Dequantize(a, s, z), Dequantize(w, t, u)) epilogue=f($0)
 //     =>   y = Conv(a, w, z, u; s*t) epilogue=f(mul(f32($0),$1))
+//   y = Reduce(Dequantize(a, s, z), axes) kind=mean
+//     =>   y = Reduce(a, axes) kind=sum map=f32(sub(i32($0),z)) epilogue=mul($0,s/n)
 //
 // Convolutions and matrix products of 8-bit operands with constant scales: one for the data, one or
 // one for each channel or column for the weights. The sum is exact in 32 bits; s*t is rounded once.
+// Sums and means likewise, of as many elements as f32 adds up exactly, in whatever order.
 // Changes numerics: the roundings of a float sum go. Not where a target has no kernel for it.
 #include <fmt/format.h>
 
@@ -48,14 +51,14 @@ Tensor product_scales(const Scaling& a, const Scaling& w, int rank, int result_a
   return Tensor::of<float>(DataType::kF32, dims, scales);
 }
 
-// The stores of `layer`, of i32 sums that are scaled first; `inputs` gets what they read. scales:
-// what to multiply with, where that is not one number.
-Program scaled_stores(const Graph& graph, const Layer& layer, const Tensor& scales,
+// The stores of `layer`, of sums of this type that are scaled first; `inputs` gets what they read.
+// scales: what to multiply with, where that is not one number.
+Program scaled_stores(const Graph& graph, const Layer& layer, DataType sums, const Tensor& scales,
                       ValueId scales_value, std::vector<ValueId>& inputs) {
   const Program stores = store_program(layer, graph.value(layer.outputs[0]).type().dtype);
   const std::vector<ValueId> further = epilogue_inputs(layer);
   ProgramBuilder builder;
-  const Reg sum = builder.cast(builder.input(0, DataType::kI32), RegisterType::kF32);
+  const Reg sum = builder.cast(builder.input(0, sums), RegisterType::kF32);
   int next = 1;
   const auto read = [&](ValueId value, DataType dtype) {
     inputs.push_back(value);
@@ -102,7 +105,8 @@ bool compute_in_integers(Graph& graph, LayerId id, PassRun& run) {
       .origins = layer.origins};
   while (added.inputs.back() == ValueId::kNone) added.inputs.pop_back();
   added.op_input_count = static_cast<int>(added.inputs.size());
-  added.epilogues = {scaled_stores(graph, layer, scales, scales_value, added.inputs)};
+  added.epilogues = {
+      scaled_stores(graph, layer, DataType::kI32, scales, scales_value, added.inputs)};
   for (const ValueId output : layer.outputs)
     added.output_types.push_back(graph.value(output).type());
   if (const std::string why = run.ask_targets(graph, added); !why.empty()) return refuse(why);
@@ -117,8 +121,67 @@ bool compute_in_integers(Graph& graph, LayerId id, PassRun& run) {
   return true;
 }
 
+// Integers whose sum of 8-bit differences is exact in f32.
+constexpr int64_t kMostSummed = (int64_t{1} << 24) / 255;
+
+// How many elements the layer adds up for each result; nullopt if that is not known.
+std::optional<int64_t> summed(const Graph& graph, LayerId id) {
+  const Layer& layer = graph.layer(id);
+  const Shape& shape = graph.value(layer.inputs[0]).type().shape;
+  const Tensor* axes = graph.constant(layer.inputs[1]);
+  if (!axes) return std::nullopt;
+  int64_t elements = 1;
+  for (const int64_t axis : axes->as<int64_t>()) {
+    const Size size = shape[static_cast<int>(axis < 0 ? axis + shape.rank() : axis)];
+    if (!size.known()) return std::nullopt;
+    elements *= size.value();
+  }
+  return elements;
+}
+
+bool sum_integers(Graph& graph, LayerId id, PassRun& run) {
+  const auto* reduce = op_as<Reduce>(graph, id);
+  if (!reduce || !reduce->map.empty() ||
+      (reduce->kind != ReduceKind::kSum && reduce->kind != ReduceKind::kMean))
+    return false;
+  const Layer& layer = graph.layer(id);
+  const auto x = dequantized(graph, layer.inputs[0]);
+  const auto elements = x ? summed(graph, id) : std::nullopt;
+  if (!elements || *elements < 1 || *elements > kMostSummed || !x->scaling.per_tensor() ||
+      !is_8bit(x->scaling.integer))
+    return false;
+  ProgramBuilder map;
+  Reg integer = map.cast(map.input(0, x->scaling.integer), RegisterType::kI32);
+  if (x->scaling.has_zeros())
+    integer = map.apply(Opcode::kSub, integer,
+                        map.constant(RegisterType::kI32, int64_t{x->scaling.zeros[0]}));
+  NewLayer added{.name = layer.name,
+                 .op = Reduce{ReduceKind::kSum, reduce->keepdims,
+                              map.finish(map.cast(integer, RegisterType::kF32), DataType::kF32)},
+                 .inputs = {x->integers, layer.inputs[1]},
+                 .op_input_count = 2,
+                 .origins = layer.origins};
+  const bool is_mean = reduce->kind == ReduceKind::kMean;
+  const double scale = double{x->scaling.scales[0]} / (is_mean ? double(*elements) : 1.0);
+  added.epilogues = {
+      scaled_stores(graph, layer, DataType::kF32,
+                    Tensor::of<float>(DataType::kF32, {}, std::vector{static_cast<float>(scale)}),
+                    ValueId::kNone, added.inputs)};
+  for (const ValueId output : layer.outputs)
+    added.output_types.push_back(graph.value(output).type());
+  if (!run.ask_targets(graph, added).empty()) return false;
+  const std::string name = layer.name;
+  graph.replace_layer(id, graph.add(std::move(added)));
+  run.did(name, "adds integers up");
+  return true;
+}
+
+bool compute(Graph& graph, LayerId id, PassRun& run) {
+  return compute_in_integers(graph, id, run) || sum_integers(graph, id, run);
+}
+
 }  // namespace
 
-bool integer_products(Graph& graph, PassRun& run) { return sweep(graph, run, compute_in_integers); }
+bool integer_products(Graph& graph, PassRun& run) { return sweep(graph, run, compute); }
 
 }  // namespace anneal

@@ -81,6 +81,8 @@ EngineFile build(Graph graph, const BuildOptions& options) {
   for (const std::string& name : options.targets) targets.push_back(open_target(name, cpu));
   const std::vector<Optimized> graphs = optimize(graph, options, targets);
   graph = Graph();  // the weights that passes replaced
+  if (options.reference_kernels)
+    for (Target& target : targets) target = open_target(target.name, cpu_reference_backend());
 
   WeightPool weights;
   for (const Target& target : targets) {

@@ -17,6 +17,9 @@ struct BuildOptions {
   bool allow_fallback = true;  // false: fail with kUnsupported, naming each layer that would run on
                                // the CPU though the target is another device
   bool reference = false;  // no passes, and of each op the reference kernel: what to compare with
+  // All passes, but of each op the reference kernel of the CPU: to tell kernels and passes apart.
+  // REQUIRES: CPU targets.
+  bool reference_kernels = false;
   // After each pass, once for CPUs and once for GPUs if there are both; targets: "sm_80,sm_90".
   std::function<void(const PassEvent& event, std::string_view targets)> after_pass;
   std::function<void(std::string_view what)> progress = [](std::string_view) {};
