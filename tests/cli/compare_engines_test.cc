@@ -26,6 +26,13 @@ std::shared_ptr<const Engine> engine(std::string_view text) {
   return testing::engine_of(testing::build_text(text));
 }
 
+// No tensor goes into another layer.
+std::shared_ptr<const Engine> unfused(std::string_view text) {
+  BuildOptions options;
+  options.passes.skip = {std::string(kAllPasses)};
+  return testing::engine_of(testing::build_text(text, options));
+}
+
 std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
   std::string result(text);
   result.replace(result.find(from), from.size(), to);
@@ -79,11 +86,8 @@ graph row(x: f32[2,30])
 )txt";
 
 TEST(CompareEngines, NamesTheFirstDifference) {
-  BuildOptions options;  // no tensor goes into another layer
-  options.passes.skip = {std::string(kAllPasses)};
-  const auto a =
-      testing::engine_of(testing::build_text(replaced(kRow, "3f32", "3.01f32"), options));
-  const auto b = testing::engine_of(testing::build_text(kRow, options));
+  const auto a = unfused(replaced(kRow, "3f32", "3.01f32"));
+  const auto b = unfused(kRow);
   const std::vector<Tensor> inputs = {testing::random_f32({2, 30}, 1)};
   const EngineComparison comparison = compare_engines(a, b, inputs, {});
   ASSERT_EQ(comparison.tensors.size(), 4u);
@@ -116,11 +120,11 @@ graph rounded(x: f32[4])
 )txt";
 
 TEST(CompareEngines, TellsAFlipAtATieFromADifference) {
-  const auto b = engine(kRounded);
+  const auto b = unfused(kRounded);
   const std::vector<Tensor> inputs = {
       Tensor::of<float>(DataType::kF32, {4}, {{1.25f, 3.5f, 2.25f, 4.5f}})};
   const auto quantized = [&](std::string_view factor) {
-    const auto a = engine(replaced(kRounded, "$0,2f32", factor));
+    const auto a = unfused(replaced(kRounded, "$0,2f32", factor));
     for (ComparedTensor& tensor : compare_engines(a, b, inputs, {}).tensors)
       if (tensor.name == "q") return tensor;
     throw std::runtime_error("no tensor q");

@@ -79,11 +79,13 @@ TEST(Calibrate, FindsTheRangesOfWhatConvolutionsAndProductsRead) {
   EXPECT_EQ(table.samples, 20);
   ASSERT_EQ(table.tensors.size(), 3u);
   float low = 0, high = 0;
-  for (int64_t i = 0; i < 20; ++i)
-    for (const float value : samples->read(i)[0].tensor.as<float>()) {
+  for (int64_t i = 0; i < 20; ++i) {
+    const Tensor x = samples->read(i)[0].tensor;
+    for (const float value : x.as<float>()) {
       low = std::min(low, value);
       high = std::max(high, value);
     }
+  }
   EXPECT_EQ(table.tensors.at("x").min, low);
   EXPECT_EQ(table.tensors.at("x").max, high);
   EXPECT_EQ(table.tensors.at("r").min, 0);
@@ -165,7 +167,8 @@ TEST(Calibrate, TellsOfWhatIsAlwaysZero) {
   options.passes.precision.int8 = true;
   options.passes.precision.ranges = std::make_shared<const CalibrationTable>(found.table);
   const Tensor x = NormalSamples(1, Dims{1, 3}).read(0)[0].tensor;
-  for (const float value : result_of(graph, options, x).as<float>()) EXPECT_EQ(value, 0);
+  const Tensor y = result_of(graph, options, x);
+  for (const float value : y.as<float>()) EXPECT_EQ(value, 0);
 }
 
 }  // namespace
