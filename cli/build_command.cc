@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "anneal/cli/commands.h"
+#include "anneal/cli/data_flags.h"
 #include "anneal/cli/exit_status.h"
 #include "anneal/cli/import_model.h"
 #include "anneal/cli/json_file.h"
@@ -17,6 +18,7 @@
 #include "anneal/cli/progress.h"
 #include "anneal/core/file.h"
 #include "anneal/engine/build/builder.h"
+#include "anneal/engine/tune/calibrate.h"
 #include "anneal/graph/text.h"
 
 namespace anneal {
@@ -31,6 +33,7 @@ struct BuildFlags {
   std::vector<std::string> targets = {"cpu"};
   PassOptions passes;
   PrecisionFlags precision;
+  DataFlags data;  // to calibrate with; none: no path
   bool allow_fallback = true, verbose = false, quiet = false;
 };
 
@@ -118,6 +121,25 @@ class PassDump {
   std::string folder_;
 };
 
+// Sets the ranges of tensors to what the samples of --calibrate say.
+void calibrate_with(const BuildFlags& flags, const Graph& model, PassOptions& passes,
+                    Progress& progress) {
+  if (passes.precision.ranges)
+    fail(Code::kInvalidArgument,
+         "--calibrate and --calibration contradict each other: one makes ranges, one has them");
+  CalibrationOptions options;
+  options.passes = passes;
+  options.range.symmetric = passes.precision.symmetric;
+  options.progress = [&](int64_t done, int64_t all) {
+    progress.say(fmt::format("calibrating: {} of {} samples", done, all));
+  };
+  Calibration found = calibrate(model, open_data(flags.data, calibration_inputs(model)), options);
+  passes.precision.ranges = std::make_shared<const CalibrationTable>(std::move(found.table));
+  progress.clear();
+  for (const std::string& remark : found.remarks)
+    fmt::print(stderr, "anneal: {}\n", printable(remark));
+}
+
 int build_engine(const BuildFlags& flags) {
   if (flags.model.empty())
     fail(Code::kInvalidArgument, "build needs a model: anneal build model.onnx -o model.engine");
@@ -141,7 +163,8 @@ int build_engine(const BuildFlags& flags) {
   BuildOptions options;
   options.targets = flags.targets;
   options.passes = flags.passes;
-  options.passes.precision = precision_options(flags.precision);
+  options.passes.precision = precision_options(flags.precision, !flags.data.data.empty());
+  if (!flags.data.data.empty()) calibrate_with(flags, imported.graph, options.passes, progress);
   options.allow_fallback = flags.allow_fallback;
   options.progress = [&](std::string_view what) { progress.say(what); };
   options.after_pass = [&](const PassEvent& event, std::string_view targets) {
@@ -205,6 +228,8 @@ constexpr const char* kFooter = R"(Examples:
                                                 min and max is as in opt
   anneal build model.onnx --target sm_80,sm_90,cpu
                                                 one file for two kinds of GPU and the CPU
+  anneal build model.onnx --int8 --calibrate pictures --samples drawn:100
+                                                8 bits by the ranges that 100 of the samples show
   anneal build model.onnx --skip-pass fuse_epilogue --dump-graph graph.txt
                                                 leave a pass out, see the optimized graph
 
@@ -234,6 +259,7 @@ void add_build_command(CLI::App& application, Action& action) {
       ->type_name("LIST");
   add_shape_flags(*command, flags->shapes);
   add_precision_flags(*command, flags->precision);
+  add_data_flags(*command, flags->data, "--calibrate");
   add_pass_flags(*command, flags->passes);
   command->add_option("--dump-graph", flags->dump_graph, "Write the optimized graph as text")
       ->type_name("FILE");

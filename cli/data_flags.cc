@@ -8,14 +8,14 @@
 
 namespace anneal {
 
-void add_data_flags(CLI::App& command, DataFlags& flags) {
+void add_data_flags(CLI::App& command, DataFlags& flags, const std::string& flag) {
   const std::string group = "Data (docs/data.md)";
   command
-      .add_option("--data", flags.data,
+      .add_option(flag, flags.data,
                   "Folder of images, arrays (.npy) or tensors (.pb), or a file of samples (.npy, "
                   ".npz, idx, raw); dataset.json beside them says what the flags below say")
       ->type_name("PATH")
-      ->required()
+      ->required(flag == "--data")
       ->group(group);
   command
       .add_option("--samples", flags.samples,

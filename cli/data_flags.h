@@ -16,8 +16,9 @@ struct DataFlags {
   int threads = 0;                    // that read
 };
 
-// --data and --samples, and --mean and the like: every key of dataset.json, with - for _.
-void add_data_flags(CLI::App& command, DataFlags& flags);
+// --data, or a flag of another name and then not required; --samples, and --mean and the like:
+// every key of dataset.json, with - for _.
+void add_data_flags(CLI::App& command, DataFlags& flags, const std::string& flag = "--data");
 
 // What dataset.json says and then the flags; the samples that --samples names. Fails with
 // kInvalidArgument or kIo.

@@ -50,7 +50,7 @@ CalibrationTable read_calibration_table(const std::string& path) {
                       });
 }
 
-PrecisionOptions precision_options(const PrecisionFlags& flags) {
+PrecisionOptions precision_options(const PrecisionFlags& flags, bool will_calibrate) {
   PrecisionOptions options;
   options.int8 = flags.int8;
   options.symmetric = flags.symmetric;
@@ -59,10 +59,10 @@ PrecisionOptions precision_options(const PrecisionFlags& flags) {
       flags.int8 || std::ranges::any_of(options.layers, [](const LayerPrecision& layer) {
         return layer.precision == Precision::kI8;
       });
-  if (wants_int8 && flags.calibration.empty())
+  if (wants_int8 && flags.calibration.empty() && !will_calibrate)
     fail(Code::kInvalidArgument,
-         "int8 wants the ranges of tensors: anneal calibrate MODEL --data SAMPLES -o ranges.txt, "
-         "then --calibration ranges.txt");
+         "int8 wants the ranges of tensors: anneal calibrate MODEL --data SAMPLES -o model.ranges, "
+         "then --calibration model.ranges; or anneal build --calibrate SAMPLES");
   if (!flags.calibration.empty())
     options.ranges =
         std::make_shared<const CalibrationTable>(read_calibration_table(flags.calibration));

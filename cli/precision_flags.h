@@ -17,8 +17,9 @@ struct PrecisionFlags {
 // --int8, --symmetric, --layer-precision, --calibration.
 void add_precision_flags(CLI::App& command, PrecisionFlags& flags);
 
-// Reads the table. Fails with kInvalidArgument or kIo, also if int8 is asked for without ranges.
-PrecisionOptions precision_options(const PrecisionFlags& flags);
+// Reads the table. Fails with kInvalidArgument or kIo, also if int8 is asked for without ranges,
+// unless the command will calibrate.
+PrecisionOptions precision_options(const PrecisionFlags& flags, bool will_calibrate = false);
 
 // A calibration table, the file named in errors.
 CalibrationTable read_calibration_table(const std::string& path);
