@@ -31,8 +31,12 @@ def main(build, compiler, build_type):
         call("cmake", "-G", "Ninja", "-S", f"{ROOT}/tests/consumer", "-B", tree, f"-DCMAKE_PREFIX_PATH={prefix}",
              f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_BUILD_TYPE={build_type}")
         call("cmake", "--build", tree)
-        call(f"{tree}/consumer_build", f"{ROOT}/samples/glyphs/glyphs.onnx", f"{scratch}/glyphs.engine")
+        call(f"{tree}/consumer_build", f"{ROOT}/samples/glyphs/glyphs.onnx", f"{scratch}/glyphs.engine",
+             f"{scratch}/glyphs_int8.engine")
         print(call(f"{tree}/consumer", f"{scratch}/glyphs.engine"), end="")
+        if "is int8" not in call(f"{prefix}/bin/anneal", "inspect", f"{scratch}/glyphs_int8.engine", "--decisions"):
+            print("the program's second engine must have int8 layers")
+            return 1
         needed = call("readelf", "-d", f"{tree}/consumer")
         if "libbuilder" in needed or "libengine" not in needed:
             print("a program that links anneal::engine must need libengine and not libbuilder:", needed, sep="\n")

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "anneal/core/shape.h"
+#include "anneal/optimizer/precision.h"
 
 namespace anneal {
 
@@ -13,7 +14,8 @@ struct OnnxBuildOptions {
   std::vector<std::string> targets = {"cpu"};  // one plan each: "cpu", "cpu:avx2", "sm_90"
   // By name, see `anneal passes`: not to run ("all": none is); if not empty, the only ones to run.
   std::vector<std::string> skip_passes, only_passes;
-  bool exact = false;  // leave out the passes that may change the last bits of results
+  bool exact = false;          // leave out the passes that may change the last bits of results
+  PrecisionOptions precision;  // int8 wants ranges: engine/tune/onnx_calibration.h
   // false: fail with kUnsupported, naming each layer that would run on the CPU though the target is
   // a GPU
   bool allow_fallback = true;

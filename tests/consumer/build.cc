@@ -1,13 +1,37 @@
-// A program that builds engines: links anneal::builder.
-#include <anneal/engine/build/onnx_builder.h>
+// A program that builds engines, one of them in 8 bits: links anneal::builder.
+#include <anneal/engine/tune/onnx_calibration.h>
 
 #include <iostream>
 
+// Pictures that the program makes itself.
+class Stripes : public anneal::Dataset {
+ public:
+  explicit Stripes(std::string input) : input_(std::move(input)) {}
+  int64_t size() const override { return 8; }
+  std::string name(int64_t i) const override { return "stripes " + std::to_string(i); }
+  std::optional<int64_t> label(int64_t) const override { return std::nullopt; }
+  std::vector<anneal::SampleTensor> read(int64_t i) const override {
+    std::vector<float> pixels(32 * 32);
+    for (size_t k = 0; k < pixels.size(); ++k)
+      pixels[k] = (k / (1 + static_cast<size_t>(i))) % 2 == 0 ? 1.0f : 0.0f;
+    return {{input_, anneal::Tensor::of<float>(anneal::DataType::kF32, {1, 1, 32, 32}, pixels)}};
+  }
+
+ private:
+  std::string input_;
+};
+
 int main(int, char** argv) {
   try {
-    anneal::build_engine(
-        argv[1], argv[2],
-        {.input_bounds = {{"image", {{1, 1, 32, 32}, {1, 1, 32, 32}, {8, 1, 32, 32}}}}});
+    anneal::OnnxBuildOptions options;
+    options.input_bounds["image"] = {{1, 1, 32, 32}, {1, 1, 32, 32}, {8, 1, 32, 32}};
+    anneal::build_engine(argv[1], argv[2], options);
+
+    const auto samples = std::make_shared<Stripes>(anneal::onnx_inputs(argv[1])[0].name);
+    options.precision.int8 = true;
+    options.precision.ranges = std::make_shared<anneal::CalibrationTable>(
+        anneal::calibrate_onnx(argv[1], samples, {.input_bounds = options.input_bounds}));
+    anneal::build_engine(argv[1], argv[3], options);
   } catch (const anneal::Error& error) {
     std::cerr << error.what() << "\n";
     return 1;

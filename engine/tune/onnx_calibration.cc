@@ -1,0 +1,34 @@
+#include "anneal/engine/tune/onnx_calibration.h"
+
+#include <fmt/format.h>
+
+#include "anneal/engine/tune/calibrate.h"
+#include "anneal/importer/importer.h"
+
+namespace anneal {
+
+std::vector<DataInput> onnx_inputs(const std::string& onnx_path) {
+  return calibration_inputs(import_file(onnx_path, {}).graph);
+}
+
+CalibrationTable calibrate_onnx(const std::string& onnx_path,
+                                std::shared_ptr<const Dataset> samples,
+                                const OnnxCalibrationOptions& options) {
+  const auto method = range_method(options.method);
+  if (!method)
+    fail(
+        Code::kInvalidArgument,
+        fmt::format("there is no calibration method \"{}\"; there are minmax, entropy, percentile, "
+                    "mse and auto",
+                    options.method));
+  ImportOptions import;
+  for (const auto& [name, bounds] : options.input_bounds)
+    import.bounds[name] = {bounds.min, bounds.opt, bounds.max};
+  CalibrationOptions calibration;
+  calibration.range = {*method, options.percentile, options.symmetric};
+  calibration.threads = options.threads;
+  calibration.progress = options.progress;
+  return calibrate(import_file(onnx_path, import).graph, std::move(samples), calibration).table;
+}
+
+}  // namespace anneal
