@@ -1,7 +1,7 @@
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 
-.PHONY: demo build test test-asan test-emulated test-tsan test-all gpu-bundle test-gpu-bundle bench bench-kernels format lint install deps checks
+.PHONY: demo build test test-asan test-emulated test-tsan test-integer-bits test-all gpu-bundle test-gpu-bundle bench bench-kernels format lint install deps checks
 
 build: deps build-release
 
@@ -34,7 +34,11 @@ test-emulated: checks build-asan
 test-tsan: build-tsan
 	@ctest --preset tsan -j $(JOBS)
 
-test-all: test test-asan test-emulated test-tsan test-gpu-bundle
+test-all: test test-asan test-emulated test-tsan test-gpu-bundle test-integer-bits
+
+# The integers of large quantized models on the emulated GPU, too.
+test-integer-bits: build-release
+	@tests/integer_bits_test.py build/release/bin/anneal ../shared/data/models || [ $$? -eq 77 ]
 
 # What a machine with an NVIDIA card needs to run the GPU suite: docs/gpu.md.
 VERSION := $(shell sed -n 's/^project.anneal VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
