@@ -28,7 +28,8 @@ bool is_any(const Op& op) {
 // Ops whose kernels on some targets take no epilogue, or that have none there. Not those that may
 // be views, which cost nothing as they are.
 bool must_be_welcome(const Op& op) {
-  return is_any<Gather, GatherElements, GatherND, Pad, Tile, Cumulative, GridSample, RoiAlign>(op);
+  return is_any<Attention, Gather, GatherElements, GatherND, Pad, Tile, Cumulative, GridSample,
+                RoiAlign>(op);
 }
 
 bool takes_epilogue(const Graph& graph, const Layer& layer, bool targets_answer) {

@@ -1,6 +1,7 @@
 // unify_scales: values that are concatenated, or of which maxima are taken, get one scale.
 //
 //   c = Concat(a, b); Quantize(a, s), Quantize(b, t), Quantize(c, u)   =>   all three by one scale
+//   c = Concat(a, b); m = Pool(a); Quantize(c, s), Quantize(m, t)      =>   both by one scale
 //
 // Then what move_quantize moves is the same integers, and none is quantized twice. For scales that
 // insert_quantize chose; those of the model stay. The range is the union of theirs. An operand
@@ -61,7 +62,8 @@ class Unifier {
     return value;
   }
 
-  // The quantized value that `value` is elements of, moved: itself, or one that only moves on.
+  // The quantized value that `value` is elements of, moved: itself, or one that only moves on; else
+  // the value that these elements come from.
   ValueId origin(ValueId value) const {
     for (;;) {
       if (const auto back = dequantized(graph_, value); back) {
@@ -70,7 +72,7 @@ class Unifier {
       }
       if (groups_.contains(value)) return value;
       const LayerId id = producer(graph_, value);
-      if (!op_as<Reshape>(graph_, id) && !op_as<Transpose>(graph_, id)) return ValueId::kNone;
+      if (!op_as<Reshape>(graph_, id) && !op_as<Transpose>(graph_, id)) return value;
       value = graph_.layer(id).inputs[0];
     }
   }
@@ -82,8 +84,13 @@ class Unifier {
       return;
     const ValueId result = graph_.layer(id).outputs[0];
     if (!groups_.contains(result)) return;
-    for (const ValueId input : graph_.layer(id).inputs)
-      if (const ValueId from = origin(input); from != ValueId::kNone) link(from, result);
+    for (const ValueId input : graph_.layer(id).inputs) {
+      const ValueId from = origin(input);
+      if (groups_.contains(from))
+        link(from, result);
+      else if (const auto [first, is_new] = goes_to_.try_emplace(from, result); !is_new)
+        link(first->second, result);
+    }
   }
 
   void link(ValueId part, ValueId whole) {
@@ -153,6 +160,7 @@ class Unifier {
   const PrecisionOptions& options_;
   std::map<ValueId, ValueId> groups_;  // each value's parent; a root is its own
   std::map<ValueId, TensorRange> ranges_;
+  std::map<ValueId, ValueId> goes_to_;  // of values not quantized: where they are moved to first
 };
 
 }  // namespace
