@@ -87,7 +87,7 @@ class Pusher {
   }
   int64_t before(int64_t axis) const { return p_[static_cast<size_t>(axis)]; }
 
-  std::optional<Pushed> through(const auto&, Pushed) const { return std::nullopt; }
+  std::optional<Pushed> through(const auto&, const Pushed&) const { return std::nullopt; }
 
   std::optional<Pushed> through(const Pointwise& op, Pushed pushed) const {
     const int rank = graph_.value(layer_.outputs[0]).type().shape.rank();

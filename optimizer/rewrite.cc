@@ -13,10 +13,8 @@ bool finds_sizes(const Graph& graph, LayerId id) {
   });
 }
 
-Rewrite::Rewrite(Graph& graph, LayerId id, std::vector<std::string> origins)
-    : graph_(graph),
-      id_(id),
-      origins_(origins.empty() ? graph.layer(id).origins : std::move(origins)) {}
+Rewrite::Rewrite(Graph& graph, LayerId id, const std::vector<std::string>& origins)
+    : graph_(graph), id_(id), origins_(origins.empty() ? graph.layer(id).origins : origins) {}
 
 ValueId Rewrite::add(std::string_view stem, Op op, std::vector<ValueId> inputs) {
   const LayerId added = graph_.add({.name = fmt::format("{}/{}", graph_.layer(id_).name, stem),

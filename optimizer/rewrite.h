@@ -17,7 +17,7 @@ bool finds_sizes(const Graph& graph, LayerId id);
 class Rewrite {
  public:
   // origins: of the layers that are added; those of layer `id` if there are none.
-  Rewrite(Graph& graph, LayerId id, std::vector<std::string> origins = {});
+  Rewrite(Graph& graph, LayerId id, const std::vector<std::string>& origins = {});
 
   const Shape& shape(ValueId value) const { return graph_.value(value).type().shape; }
 

@@ -140,7 +140,7 @@ std::vector<DataInput> calibration_inputs(const Graph& model) {
   return inputs;
 }
 
-Calibration calibrate(const Graph& model, std::shared_ptr<const Dataset> samples,
+Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& samples,
                       const CalibrationOptions& options) {
   if (samples->size() == 0) fail(Code::kInvalidArgument, "there are no samples to calibrate with");
   Observing observed = observing(prepared(model, options.passes), options.passes);

@@ -33,7 +33,7 @@ std::vector<DataInput> calibration_inputs(const Graph& model);
 // inference that keeps what is calibrated, and a histogram of 64 KiB per tensor. Fails with
 // kInvalidArgument naming the sample and the tensor if a value is not finite, and as reading
 // samples and building do.
-Calibration calibrate(const Graph& model, std::shared_ptr<const Dataset> samples,
+Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& samples,
                       const CalibrationOptions& options);
 
 }  // namespace anneal

@@ -95,7 +95,7 @@ void Histogram::double_width() {
   for (int i = -kBinsPerSide; i < kBinsPerSide; ++i) {
     // Rounds down, so that -1 and -2 become -1.
     const int at = i >= 0 ? i / 2 : -((1 - i) / 2);
-    wider[static_cast<size_t>(at + kBinsPerSide)] += bins_[static_cast<size_t>(i + kBinsPerSide)];
+    wider[place(at)] += bins_[place(i)];
   }
   bins_ = std::move(wider);
   width_ *= 2;

@@ -25,15 +25,17 @@ class Histogram {
   float max() const { return max_; }
   double width() const { return width_; }  // of a bin; 0 before a value other than 0
   // Of values in [i, i + 1) * width, zeros left out. REQUIRES: -kBinsPerSide <= i < kBinsPerSide
-  int64_t bin(int i) const {
-    return bins_.empty() ? 0 : bins_[static_cast<size_t>(i + kBinsPerSide)];
-  }
+  int64_t bin(int i) const { return bins_.empty() ? 0 : bins_[place(i)]; }
   // Of magnitudes in [i, i + 1) * width, zeros left out. REQUIRES: 0 <= i < kBinsPerSide
   int64_t magnitudes(int i) const { return bin(i) + bin(-1 - i); }
   // Bins per side that reach the largest magnitude.
   int used_bins() const;
 
  private:
+  static size_t place(int i) {
+    const int at = i + kBinsPerSide;
+    return static_cast<size_t>(at);
+  }
   void widen_for(float magnitude);
   void double_width();
 

@@ -12,7 +12,7 @@ std::vector<DataInput> onnx_inputs(const std::string& onnx_path) {
 }
 
 CalibrationTable calibrate_onnx(const std::string& onnx_path,
-                                std::shared_ptr<const Dataset> samples,
+                                const std::shared_ptr<const Dataset>& samples,
                                 const OnnxCalibrationOptions& options) {
   const auto method = range_method(options.method);
   if (!method)
@@ -28,7 +28,7 @@ CalibrationTable calibrate_onnx(const std::string& onnx_path,
   calibration.range = {*method, options.percentile, options.symmetric};
   calibration.threads = options.threads;
   calibration.progress = options.progress;
-  return calibrate(import_file(onnx_path, import).graph, std::move(samples), calibration).table;
+  return calibrate(import_file(onnx_path, import).graph, samples, calibration).table;
 }
 
 }  // namespace anneal

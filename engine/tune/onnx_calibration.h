@@ -36,7 +36,7 @@ std::vector<DataInput> onnx_inputs(const std::string& onnx_path);
 // does, as reading the samples does, and with kInvalidArgument on values that are not finite,
 // naming sample and tensor, and on a method that there is not.
 CalibrationTable calibrate_onnx(const std::string& onnx_path,
-                                std::shared_ptr<const Dataset> samples,
+                                const std::shared_ptr<const Dataset>& samples,
                                 const OnnxCalibrationOptions& options = {});
 
 }  // namespace anneal

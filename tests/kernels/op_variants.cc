@@ -163,7 +163,8 @@ std::vector<Variants> variants_of(const OpCase& each, Device& cpu, bool constant
   const KernelEntry* reference = reference_entry(cpu_backend(), each.op.index());
   check(reference != nullptr, "every op of a case has a reference");
   std::vector<Variants> all;
-  for (const auto& [epilogue, turns] : epilogues_for(each)) {
+  for (const auto& [name, turns] : epilogues_for(each)) {
+    const std::string& epilogue = name;  // lambdas capture no structured bindings
     Built built = build(each, turns, *reference, cpu);
     RunResult wanted = run_layer(*reference, built.layer, cpu);
     if (!wanted.why_not.empty())
