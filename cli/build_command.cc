@@ -124,6 +124,9 @@ class PassDump {
 // Sets the ranges of tensors to what the samples of --calibrate say.
 void calibrate_with(const BuildFlags& flags, const Graph& model, PassOptions& passes,
                     Progress& progress) {
+  const bool wants_int8 = passes.precision.int8 || !passes.precision.layers.empty();
+  if (!wants_int8)
+    fail(Code::kInvalidArgument, "--calibrate finds ranges for 8 bits: give --int8 as well");
   if (passes.precision.ranges)
     fail(Code::kInvalidArgument,
          "--calibrate and --calibration contradict each other: one makes ranges, one has them");

@@ -91,12 +91,13 @@ void print_pictures(const Dataset& samples, const Classified& result,
   }
 }
 
-Classified run(const std::string& path, const EvalFlags& flags, Progress& progress,
-               std::shared_ptr<const Dataset>& samples) {
+// precision: of a model, which is built.
+Classified run(const std::string& path, const EvalFlags& flags, const PrecisionFlags& precision,
+               Progress& progress, std::shared_ptr<const Dataset>& samples) {
   progress.say(fmt::format("preparing {}", path));
   const std::string& device = flags.engine_options.device;
   PassOptions passes;
-  passes.precision = precision_options(flags.precision);
+  passes.precision = precision_options(precision);
   const auto engine = is_engine(path) ? open_engine(path, flags.engine_options)
                                       : engine_from({.path = path,
                                                      .target = device == "auto" ? "cpu" : device,
@@ -185,7 +186,7 @@ Json compare(const Classified& result, const EvalFlags& flags, Progress& progres
   std::shared_ptr<const Dataset> samples;
   const Classified other = flags.against.ends_with(".json")
                                ? read_predictions(flags.against)
-                               : run(flags.against, flags, progress, samples);
+                               : run(flags.against, flags, {}, progress, samples);
   progress.clear();
   const auto reference = paired(result, other, flags.against);
   std::vector<bool> right, reference_right;
@@ -238,7 +239,7 @@ int evaluate(const EvalFlags& flags) {
       flags.classes.empty() ? std::vector<std::string>() : read_labels(flags.classes);
   Progress progress(flags.verbose);
   std::shared_ptr<const Dataset> samples;
-  const Classified result = run(flags.engine, flags, progress, samples);
+  const Classified result = run(flags.engine, flags, flags.precision, progress, samples);
   progress.clear();
   const Counts counts = counts_of(result.predictions);
   if (counts.labelled == 0 && flags.against.empty() && flags.json.empty() && flags.show == 0)

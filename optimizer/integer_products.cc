@@ -8,8 +8,12 @@
 // Convolutions and matrix products of 8-bit operands with constant scales: one for the data, one or
 // one for each channel or column for the weights. The sum is exact in 32 bits; s*t is rounded once.
 // Sums and means likewise, of as many elements as f32 adds up exactly, in whatever order.
+// Not where so many products may not fit.
 // Changes numerics: the roundings of a float sum go. Not where a target has no kernel for it.
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
 
 #include "anneal/optimizer/join_programs.h"
 #include "anneal/optimizer/passes.h"
@@ -36,6 +40,27 @@ std::optional<Product> product_at(const Graph& graph, LayerId id) {
   const auto* product = op_as<MatMul>(graph, id);
   if (!product) return std::nullopt;
   return Product{b_rank - (product->transpose_b ? 2 : 1), rank - 1};
+}
+
+// The largest magnitude that an integer has, less its zero point.
+int64_t most(const Scaling& scaling) {
+  const int64_t low = is_signed_integer(scaling.integer) ? -128 : 0;
+  int64_t most = 0;
+  for (const int64_t zero : scaling.zeros) most = std::max({most, zero - low, low + 255 - zero});
+  return most;
+}
+
+// How many products a sum has; 0 if only a run tells.
+int64_t products_of(const Graph& graph, ValueId weights, int64_t channel_axis, bool is_conv) {
+  const Shape& shape = graph.value(weights).type().shape;
+  int64_t products = 1;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const bool is_batch = !is_conv && axis < shape.rank() - 2;
+    if (axis == channel_axis || is_batch) continue;
+    if (!shape[axis].known()) return 0;
+    products *= shape[axis].value();
+  }
+  return products;
 }
 
 // s*t for each channel, in the shape that broadcasts to the result.
@@ -93,6 +118,10 @@ bool compute_in_integers(Graph& graph, LayerId id, PassRun& run) {
   if (!w->scaling.per_tensor() && w->scaling.axis != product->weight_axis)
     return refuse("the scales of its weights are not those of its results");
 
+  const int64_t products =
+      products_of(graph, w->integers, product->weight_axis, op_as<Conv>(graph, id) != nullptr);
+  if (products > std::numeric_limits<int32_t>::max() / (most(a->scaling) * most(w->scaling)))
+    return refuse("so many products may not fit a sum of 32 bits");
   const int rank = graph.value(layer.outputs[0]).type().shape.rank();
   const Tensor scales = product_scales(a->scaling, w->scaling, rank, product->result_axis);
   const ValueId scales_value =

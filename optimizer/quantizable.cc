@@ -7,6 +7,11 @@
 #include "anneal/optimizer/query.h"
 
 namespace anneal {
+namespace {
+
+constexpr size_t kLongestName = 4096;  // the library's matching recurses for each character
+
+}  // namespace
 
 std::string_view name(Precision precision) {
   switch (precision) {
@@ -62,7 +67,7 @@ LayerPrecisions::LayerPrecisions(const std::vector<LayerPrecision>& layers) {
 std::optional<Precision> LayerPrecisions::of(const Layer& layer) const {
   for (const Rule& rule : rules_) {
     const auto matches = [&](const std::string& name) {
-      return std::regex_match(name, rule.pattern);
+      return name.size() <= kLongestName && std::regex_match(name, rule.pattern);
     };
     if (matches(layer.name) || std::ranges::any_of(layer.origins, matches)) return rule.precision;
   }

@@ -20,8 +20,8 @@ std::optional<Quantizable> quantizable(const Graph& graph, LayerId id);
 // whose ranges insert_quantize wants.
 std::vector<ValueId> values_to_calibrate(const Graph& graph);
 
-// What PrecisionOptions::layers say. Fails with kInvalidArgument on a pattern that is no regular
-// expression.
+// What PrecisionOptions::layers say; no pattern matches a name of more than 4096 characters. Fails
+// with kInvalidArgument on a pattern that is no regular expression.
 class LayerPrecisions {
  public:
   explicit LayerPrecisions(const std::vector<LayerPrecision>& layers);

@@ -37,16 +37,13 @@ class Unifier {
   }
 
  private:
-  // Values that are quantized as the table says, by which insert_quantize went, and read
-  // dequantized alone.
+  // Values that the table names: insert_quantize quantized them, for their scales are none of the
+  // model's own. Those that are read dequantized alone.
   void find_quantized(LayerId id) {
     if (!op_as<Quantize>(graph_, id)) return;
     const ValueId value = graph_.layer(id).inputs[0];
     const auto known = options_.ranges->tensors.find(graph_.value(value).name);
-    const auto scaling = scaling_of(graph_, id);
-    if (known == options_.ranges->tensors.end() || !scaling ||
-        *scaling != scaling_for(known->second, options_.symmetric))
-      return;
+    if (known == options_.ranges->tensors.end() || !scaling_of(graph_, id)) return;
     const ValueId integers = graph_.layer(id).outputs[0];
     const auto readers = users_of(graph_, integers);
     if (graph_.is_output(integers) || !std::ranges::all_of(readers, [&](LayerId reader) {
@@ -55,6 +52,7 @@ class Unifier {
       return;
     groups_.emplace(value, value);
     ranges_.emplace(value, known->second);
+    finest_.emplace(value, scale_of(known->second));
   }
 
   ValueId find(ValueId value) const {
@@ -100,7 +98,8 @@ class Unifier {
     both.min = std::min(both.min, ranges_[b].min);
     both.max = std::max(both.max, ranges_[b].max);
     const float unified = scale_of(both);
-    const float coarser = unified / std::min(scale_of(ranges_[a]), scale_of(ranges_[b]));
+    const float finest = std::min(finest_[a], finest_[b]);
+    const float coarser = unified / finest;
     if (coarser > kMostCoarser) {
       run_.refused(graph_.value(part).name,
                    fmt::format("keeps its own scale: that of \"{}\" with it would be {:.1f} times "
@@ -110,6 +109,7 @@ class Unifier {
     }
     groups_[a] = b;
     ranges_[b] = both;
+    finest_[b] = finest;
   }
   float scale_of(const TensorRange& range) const {
     return scaling_for(range, options_.symmetric).scales[0];
@@ -123,9 +123,6 @@ class Unifier {
       if (!op_as<Quantize>(graph_, user)) continue;
       const auto now = scaling_of(graph_, user);
       if (!now || *now == scaling) continue;
-      if (*now != scaling_for(options_.ranges->tensors.find(graph_.value(value).name)->second,
-                              options_.symmetric))
-        continue;
       requantize(user, value, scaling);
       changed = true;
     }
@@ -160,6 +157,7 @@ class Unifier {
   const PrecisionOptions& options_;
   std::map<ValueId, ValueId> groups_;  // each value's parent; a root is its own
   std::map<ValueId, TensorRange> ranges_;
+  std::map<ValueId, float> finest_;     // of the scales that a group's values had
   std::map<ValueId, ValueId> goes_to_;  // of values not quantized: where they are moved to first
 };
 

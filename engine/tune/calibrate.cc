@@ -37,6 +37,7 @@ Graph prepared(const Graph& model, const PassOptions& passes) {
     return std::find_if(all.begin(), first, [&](const Pass& pass) { return pass.name == name; }) ==
            first;
   });
+  if (!passes.only.empty() && options.only.empty()) options.skip = {std::string(kAllPasses)};
   run_pipeline(graph, all.first(static_cast<size_t>(first - all.begin())), options);
   return graph;
 }

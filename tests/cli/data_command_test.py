@@ -70,6 +70,7 @@ class DataCommand(command_case.Command):
         self.anneal("inspect", "q.engine", "--decisions", out="is int8")
         self.anneal("build", "m.onnx", "--int8", "--calibrate", "x.npy", "--calibration", "m.ranges", status=2, says="contradict")
         self.anneal("build", "m.onnx", "--int8", "--calibrate", "nowhere", status=2, says="nowhere")
+        self.anneal("build", "m.onnx", "--calibrate", "x.npy", status=2, says="give --int8")
         self.anneal("build", "m.onnx", "--int8", status=2, says="anneal calibrate")
         self.anneal("build", "m.onnx", "--int8", "--calibration", "x.npy", status=2, says="x.npy: line 1: no calibration table")
         self.anneal("build", "m.onnx", "--layer-precision", "a=i4", status=2, says="REGEX=f32 or REGEX=int8")

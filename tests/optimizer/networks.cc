@@ -35,9 +35,10 @@ class Network {
     return pointwise(name, "(f32)->(f32) max($0,0f32)", {x});
   }
   ValueId weights(const std::string& name, const Dims& dims, double deviation, double mean = 0) {
-    std::normal_distribution<float> normal(static_cast<float>(mean), static_cast<float>(deviation));
+    std::normal_distribution<float> normal;
     std::vector<float> values(static_cast<size_t>(count(dims)));
-    for (float& value : values) value = normal(random_);
+    for (float& value : values)
+      value = normal(random_) * static_cast<float>(deviation) + static_cast<float>(mean);
     return graph_.add_constant(name, Tensor::of<float>(DataType::kF32, dims, values));
   }
   ValueId integers(const std::string& name, const std::vector<int64_t>& values) {
