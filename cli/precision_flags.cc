@@ -12,17 +12,29 @@ namespace {
 
 LayerPrecision layer_precision(const std::string& text) {
   const size_t at = text.rfind('=');
-  for (const Precision precision : {Precision::kF32, Precision::kI8})
+  for (const Precision precision :
+       {Precision::kF32, Precision::kF16, Precision::kBF16, Precision::kI8})
     if (at != std::string::npos && text.substr(at + 1) == name(precision))
       return {text.substr(0, at), precision};
   fail(Code::kInvalidArgument,
-       fmt::format("--layer-precision \"{}\": REGEX=f32 or REGEX=int8 is expected", text));
+       fmt::format("--layer-precision \"{}\": REGEX=f32, f16, bf16 or int8 is expected", text));
 }
 
 }  // namespace
 
 void add_precision_flags(CLI::App& command, PrecisionFlags& flags) {
   const std::string group = "Precision (docs/quantization.md)";
+  command
+      .add_flag("--fp16", flags.f16,
+                "Store what convolutions and products read, and their weights, in f16 where its "
+                "range suffices")
+      ->group(group);
+  command.add_flag("--bf16", flags.bf16, "The same in bf16; with --fp16: instead of f16")
+      ->group(group);
+  command
+      .add_flag("--best", flags.best,
+                "Whatever is fastest: --int8 if there is a calibration table, and --fp16")
+      ->group(group);
   command
       .add_flag(
           "--int8", flags.int8,
@@ -33,8 +45,8 @@ void add_precision_flags(CLI::App& command, PrecisionFlags& flags) {
       ->group(group);
   command
       .add_option("--layer-precision", flags.layers,
-                  "What the layers that match compute in: f32 or int8; the first that matches "
-                  "counts")
+                  "What the layers that match compute in: f32, f16, bf16 or int8; the first "
+                  "that matches counts")
       ->allow_extra_args(false)
       ->type_name("REGEX=TYPE")
       ->group(group);
@@ -52,7 +64,9 @@ CalibrationTable read_calibration_table(const std::string& path) {
 
 PrecisionOptions precision_options(const PrecisionFlags& flags, bool will_calibrate) {
   PrecisionOptions options;
-  options.int8 = flags.int8;
+  options.int8 = flags.int8 || (flags.best && !flags.calibration.empty());
+  options.bf16 = flags.bf16;
+  options.f16 = flags.f16 || (flags.best && !flags.bf16);
   options.symmetric = flags.symmetric;
   for (const std::string& layer : flags.layers) options.layers.push_back(layer_precision(layer));
   const bool wants_int8 =

@@ -9,12 +9,12 @@
 namespace anneal {
 
 struct PrecisionFlags {
-  bool int8 = false, symmetric = false;
+  bool f16 = false, bf16 = false, int8 = false, best = false, symmetric = false;
   std::vector<std::string> layers;  // "REGEX=int8"
   std::string calibration;          // the file; empty: none
 };
 
-// --int8, --symmetric, --layer-precision, --calibration.
+// --fp16, --bf16, --int8, --best, --symmetric, --layer-precision, --calibration.
 void add_precision_flags(CLI::App& command, PrecisionFlags& flags);
 
 // Reads the table. Fails with kInvalidArgument or kIo, also if int8 is asked for without ranges,

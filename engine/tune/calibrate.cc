@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "anneal/engine/build/ask_targets.h"
 #include "anneal/engine/build/builder.h"
@@ -42,12 +44,58 @@ Graph prepared(const Graph& model, const PassOptions& passes) {
   return graph;
 }
 
+// The least and the largest of a tensor's finite elements: a mask's infinities are meant.
+struct Extremes {
+  float min = std::numeric_limits<float>::infinity(), max = -min;
+
+  void add(std::span<const float> values) {
+    for (const float value : values) {
+      if (!std::isfinite(value)) continue;
+      min = std::min(min, value);
+      max = std::max(max, value);
+    }
+  }
+};
+
 struct Watched {
   std::string name;    // of the value
   std::string output;  // of the engine, or the input of this name
   bool is_input = false;
+  bool is_quantized = false;  // a range is chosen; else only extremes are known
   Histogram values;
+  Extremes extremes;
+
+  void add(std::span<const float> added) {
+    if (is_quantized)
+      values.add(added);
+    else
+      extremes.add(added);
+  }
 };
+
+// What engines without 8 bits keep in memory, by the names of the prepared graph's values: their
+// extremes decide what 16 bits can hold.
+std::vector<ValueId> stored_values(const Graph& prepared, const PassOptions& passes) {
+  Graph graph = prepared.clone();
+  PassOptions options = passes;
+  options.precision = {};
+  const Target target = open_target(kDevice, cpu_backend());
+  options.ask_targets = ask_targets({&target});
+  run_pipeline(graph, default_pipeline(), options);
+  std::vector<ValueId> values(graph.inputs().size());
+  std::ranges::transform(graph.inputs(), values.begin(), [&](ValueId input) {
+    return prepared.find_value(graph.value(input).name);
+  });
+  for (const LayerId id : graph.order())
+    for (const ValueId output : graph.layer(id).outputs)
+      values.push_back(prepared.find_value(graph.value(output).name));
+  std::erase_if(values, [&](ValueId value) {
+    return value == ValueId::kNone || prepared.constant(value) ||
+           prepared.value(value).type().container != Container::kTensor ||
+           prepared.value(value).type().dtype != DataType::kF32;
+  });
+  return values;
+}
 
 // An engine that gives all values to calibrate as outputs.
 struct Observing {
@@ -57,18 +105,24 @@ struct Observing {
 
 Observing observing(Graph graph, const PassOptions& passes) {
   Observing result;
-  for (const ValueId value : values_to_calibrate(graph)) {
+  const std::vector<ValueId> quantized = values_to_calibrate(graph);
+  std::vector<ValueId> values = quantized;
+  for (const ValueId value : stored_values(graph, passes))
+    if (std::ranges::find(values, value) == values.end()) values.push_back(value);
+  for (const ValueId value : values) {
     const std::string name = graph.value(value).name;
     if (graph.value(value).type().dtype != DataType::kF32) continue;
     const auto& inputs = graph.inputs();
-    const bool is_input = std::ranges::find(inputs, value) != inputs.end();
-    std::string output = name;
-    if (!is_input) {
-      const auto taken = [&](const Graph::Output& other) { return other.name == output; };
-      while (std::ranges::any_of(graph.outputs(), taken)) output += "/calibrated";
-      graph.mark_output(value, output);
+    Watched watched;
+    watched.name = watched.output = name;
+    watched.is_input = std::ranges::find(inputs, value) != inputs.end();
+    watched.is_quantized = std::ranges::find(quantized, value) != quantized.end();
+    if (!watched.is_input) {
+      const auto taken = [&](const Graph::Output& other) { return other.name == watched.output; };
+      while (std::ranges::any_of(graph.outputs(), taken)) watched.output += "/calibrated";
+      graph.mark_output(value, watched.output);
     }
-    result.watched.push_back({name, output, is_input, {}});
+    result.watched.push_back(std::move(watched));
   }
   BuildOptions options;
   options.passes = passes;
@@ -93,10 +147,10 @@ std::optional<std::span<const float>> in_any_order(const TensorView& view) {
 
 void add(Watched& watched, const TensorView& view, const std::string& sample) {
   if (const auto values = in_any_order(view)) {
-    watched.values.add(*values);
+    watched.add(*values);
   } else {
     const Tensor dense = dense_copy(view);
-    watched.values.add(dense.as<float>());
+    watched.add(dense.as<float>());
   }
   if (watched.values.not_finite() > 0)
     fail(Code::kInvalidArgument,
@@ -145,7 +199,7 @@ Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& 
                       const CalibrationOptions& options) {
   if (samples->size() == 0) fail(Code::kInvalidArgument, "there are no samples to calibrate with");
   Observing observed = observing(prepared(model, options.passes), options.passes);
-  if (observed.watched.empty())
+  if (std::ranges::none_of(observed.watched, &Watched::is_quantized))
     fail(Code::kInvalidArgument,
          "the model has nothing to calibrate: no convolution or product of f32 by constant weights "
          "that is not quantized already");
@@ -155,6 +209,11 @@ Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& 
   result.table.fingerprint = fingerprint(model);
   result.table.samples = samples->size();
   for (const Watched& watched : observed.watched) {
+    if (!watched.is_quantized) {
+      const auto [min, max] = watched.extremes;
+      if (min <= max) result.table.tensors[watched.name] = {min, max, min, max, "minmax"};
+      continue;
+    }
     const TensorRange range = choose_range(watched.values, options.range);
     if (watched.values.width() == 0)
       result.remarks.push_back(fmt::format("tensor \"{}\" was 0 in all samples", watched.name));

@@ -1,5 +1,5 @@
 // Calibration: a model runs over samples, and the ranges of what its 8-bit layers would read are
-// written down.
+// written down, with the extremes of all that engines without 8 bits store.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -31,8 +31,8 @@ std::vector<DataInput> calibration_inputs(const Graph& model);
 
 // Runs the model in f32 on the CPU, once over the samples, one at a time. Memory: that of an
 // inference that keeps what is calibrated, and a histogram of 64 KiB per tensor. Fails with
-// kInvalidArgument naming the sample and the tensor if a value is not finite, and as reading
-// samples and building do.
+// kInvalidArgument naming the sample and the tensor if a value that would be quantized is not
+// finite, and as reading samples and building do.
 Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& samples,
                       const CalibrationOptions& options);
 

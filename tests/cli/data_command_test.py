@@ -55,7 +55,7 @@ class DataCommand(command_case.Command):
         self.write("m.onnx", model([node("MatMul", ["x", "w"], ["y"], "product"), node("Relu", ["y"], ["z"], "relu")],
                                    [value_info("x", ["N", 4])], [value_info("z", ["N", 2])], [weights]))
         self.write("x.npy", npy([3, 4], [-1, 2, 3, 4, 0.5, -1.5, 2, 1, 4, 0, 1, 3]))
-        self.anneal("calibrate", "m.onnx", "--data", "x.npy", "--method", "minmax", out="m.ranges: ranges of 1 tensor over 3 samples")
+        self.anneal("calibrate", "m.onnx", "--data", "x.npy", "--method", "minmax", out="m.ranges: ranges of 2 tensors over 3 samples")
         table = (self.at / "m.ranges").read_text()
         self.assertIn('-1.5 4 -1.5 4 minmax "x"', table)
         self.anneal("build", "m.onnx", "--int8", "--calibration", "m.ranges", "-o", "q.engine")
@@ -73,8 +73,20 @@ class DataCommand(command_case.Command):
         self.anneal("build", "m.onnx", "--calibrate", "x.npy", status=2, says="give --int8")
         self.anneal("build", "m.onnx", "--int8", status=2, says="anneal calibrate")
         self.anneal("build", "m.onnx", "--int8", "--calibration", "x.npy", status=2, says="x.npy: line 1: no calibration table")
-        self.anneal("build", "m.onnx", "--layer-precision", "a=i4", status=2, says="REGEX=f32 or REGEX=int8")
+        self.anneal("build", "m.onnx", "--layer-precision", "a=i4", status=2, says="REGEX=f32, f16, bf16 or int8")
         self.anneal("build", "m.onnx", "--layer-precision", "(=int8", "--calibration", "m.ranges", status=2, says="no regular expression")
+        for flag in "--fp16", "--bf16", "--best":
+            self.anneal("compare", "m.onnx", flag, "--rtol", 0.02, "--atol", 0.02, out="all of them agree")
+        self.anneal("build", "m.onnx", "--fp16", "--target", "sm_90", "-o", "h.engine")
+        self.anneal("inspect", "h.engine", "--decisions", out=["f16[", "computes with operands of f16"])
+        self.anneal("build", "m.onnx", "--layer-precision", "product=bf16", "--target", "sm_90", "-o", "h.engine")
+        self.anneal("inspect", "h.engine", "--decisions", out=["bf16[", "computes with operands of bf16"])
+        self.anneal("build", "m.onnx", "--best", "--calibration", "m.ranges", "-o", "q.engine")
+        self.anneal("inspect", "q.engine", "--decisions", out=["i8", "is int8"])
+        large = self.at / "large.ranges"
+        large.write_text(table.replace('-1.5 4 -1.5 4 minmax "x"', '-1.5 4 -1.5 40000 minmax "x"'))
+        self.anneal("build", "m.onnx", "--fp16", "--calibration", "large.ranges", "-o", "h.engine")
+        self.anneal("inspect", "h.engine", "--decisions", out=["stays f32: of what it reads", "reached 40000"])
         other = field(8, "w") + tensor([4, 2], [1, -2, 3, 4, -5, 6, 7, 9])
         self.write("o.onnx", model([node("MatMul", ["x", "w"], ["y"], "product")], [value_info("x", ["N", 4])],
                                    [value_info("y", ["N", 2])], [other]))

@@ -1,7 +1,8 @@
 // Pass tests are text: tests/golden/passes/NAME.txt holds cases separated by a line "====", each a
 // graph before and after, separated by "---- NAME". Every case is compared, run a second time
 // (which must change nothing), and executed on the reference before and after with random inputs. A
-// line "# no target has a kernel for OP" makes it so; lines "# int8", "# symmetric",
+// line "# no target has a kernel for OP" makes it so; lines "# int8", "# f16", "# bf16", "#
+// symmetric",
 // "# range NAME MIN MAX" and "# layer REGEX TYPE" are the PrecisionOptions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,10 +72,17 @@ PrecisionOptions precision_of(const Case& each) {
     words >> hash >> what;
     if (hash != "#") continue;
     options.int8 |= what == "int8";
+    options.f16 |= what == "f16";
+    options.bf16 |= what == "bf16";
     options.symmetric |= what == "symmetric";
-    if (what == "range" && words >> name >> range.min >> range.max) table.tensors[name] = range;
+    if (what == "range" && words >> name >> range.min >> range.max) {
+      range.seen_min = range.min, range.seen_max = range.max;
+      table.tensors[name] = range;
+    }
     if (what == "layer" && words >> name >> type)
-      options.layers.push_back({name, type == "int8" ? Precision::kI8 : Precision::kF32});
+      for (const Precision each :
+           {Precision::kF32, Precision::kF16, Precision::kBF16, Precision::kI8})
+        if (type == anneal::name(each)) options.layers.push_back({name, each});
   }
   if (!table.tensors.empty())
     options.ranges = std::make_shared<const CalibrationTable>(std::move(table));
@@ -172,8 +180,9 @@ TEST_P(Golden, BeforeAndAfter) {
     const std::string once = to_text(graph, Constants::kWhole);
     changed_cases += changed;
     EXPECT_EQ(changed, once != to_text(before, Constants::kWhole));
-    expect_same_results(before, graph, pass.exact,
-                        options.precision.int8 || !options.precision.layers.empty());
+    expect_same_results(
+        before, graph, pass.exact,
+        options.precision.int8 || options.precision.bf16 || !options.precision.layers.empty());
     run_pipeline(graph, only, options, [&](const PassEvent& event) { changed = event.changed; });
     EXPECT_FALSE(changed) << "a second run changes something";
     EXPECT_EQ(to_text(graph, Constants::kWhole), once);

@@ -77,7 +77,10 @@ TEST(Calibrate, FindsTheRangesOfWhatConvolutionsAndProductsRead) {
   const CalibrationTable table = calibrate(network(), samples, options).table;
   EXPECT_EQ(told, 20);
   EXPECT_EQ(table.samples, 20);
-  ASSERT_EQ(table.tensors.size(), 3u);
+  // What the three read (a Reshape of the pooling), the pooling, what it reads, and the result.
+  ASSERT_EQ(table.tensors.size(), 6u);
+  EXPECT_EQ(table.tensors.at("y").seen_min, table.tensors.at("y").min);
+  EXPECT_EQ(table.tensors.at("d").seen_min, 0);
   float low = 0, high = 0;
   for (int64_t i = 0; i < 20; ++i) {
     const Tensor x = samples->read(i)[0].tensor;

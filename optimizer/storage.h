@@ -1,0 +1,43 @@
+// What the values of a graph are stored in, where 16 bits are allowed, and what its products are
+// computed in.
+#pragma once
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "anneal/graph/graph.h"
+#include "anneal/optimizer/precision.h"
+
+namespace anneal {
+
+// How a layer meets 16-bit values.
+enum class Role {
+  kProduct,  // its operands are of one float type, and it adds up in f32
+  kReads,    // takes each of its operands as it is stored, and computes in f32
+  kMoves,    // hands elements on as they are
+  kFixed     // reads and gives f32 only
+};
+Role role_of(const Graph& graph, LayerId id);
+
+// The op's inputs that share its data's type, and those whose types a program tells: of the op
+// itself, as the op's input and the program's.
+struct DataInputs {
+  std::vector<size_t> data;
+  std::vector<std::pair<size_t, int>> of_program;
+};
+DataInputs data_inputs(const Layer& layer);
+
+struct Storage {
+  std::unordered_map<ValueId, DataType> values;    // f32 ones that become f16 or bf16
+  std::unordered_map<LayerId, DataType> products;  // those of f32 that shall compute in 16 bits
+  struct Reason {
+    std::string subject, text;  // a layer, and why it, or what it gives, stays f32
+  };
+  std::vector<Reason> reasons;
+};
+
+// Values that no 16-bit product reads, even by way of others, stay f32; so do those whose range or
+// rounding would do harm: docs/quantization.md has the rules.
+Storage choose_storage(const Graph& graph, const PrecisionOptions& options);
+
+}  // namespace anneal

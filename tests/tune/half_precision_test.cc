@@ -1,0 +1,124 @@
+// Engines with 16 bits from f32 models: what they keep of them, and what stays f32.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "anneal/core/float16.h"
+#include "anneal/engine/plan.h"
+#include "anneal/tests/engine/build_and_run.h"
+
+namespace anneal::testing {
+namespace {
+
+BuildOptions with_f16() {
+  BuildOptions options;
+  options.passes.precision.f16 = true;
+  return options;
+}
+
+void add_range(BuildOptions& options, const std::string& tensor, float min, float max) {
+  CalibrationTable table;
+  if (options.passes.precision.ranges) table = *options.passes.precision.ranges;
+  table.tensors[tensor] = {min, max, min, max, "by hand"};
+  options.passes.precision.ranges = std::make_shared<const CalibrationTable>(std::move(table));
+}
+
+std::vector<float> run_file(const EngineFile& file, const std::vector<Tensor>& inputs) {
+  const auto engine = engine_of(file);
+  ExecutionContext context(engine);
+  return run(context, *engine, inputs).begin()->second;
+}
+
+std::string decisions(const EngineFile& file) {
+  std::string text;
+  for (const Decision& each : file.plans[0].decisions)
+    if (each.stage == "assign_precision") text += each.subject + ": " + each.text + "\n";
+  return text;
+}
+
+void expect_near(const std::vector<float>& got, const std::vector<float>& want, double relative) {
+  ASSERT_EQ(got.size(), want.size());
+  float most = 0;
+  for (const float value : want) most = std::max(most, std::abs(value));
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], relative * most) << i;
+}
+
+// Sums of the first product reach millions.
+constexpr const char* kLargeNorm = R"G(graph g(x: f32[4,32])
+  const w: f32[32,32] = random(1)
+  const v: f32[32,32] = random(2)
+  const u: f32[32,8] = random(3)
+  a = MatMul(x, w)
+  l = Pointwise(a) program="(f32)->(f32) mul($0,300000f32)"
+  n = Normalize(l) axes=[1]
+  m = MatMul(n, v)
+  r = Pointwise(m) program="(f32)->(f32) max($0,0f32)"
+  y = MatMul(r, u)
+  return y
+)G";
+
+TEST(HalfPrecision, ALayerNormOverWhatF16CannotHoldIsRight) {
+  const std::vector<Tensor> inputs = {random_f32({4, 32}, 1)};
+  const auto want = reference(kLargeNorm, inputs).at("y");
+  EngineFile file = build_text(kLargeNorm, with_f16());
+  expect_near(run_file(file, inputs), want, 0.01);
+  EXPECT_THAT(decisions(file), ::testing::HasSubstr("stores f32: it is normalized"));
+
+  BuildOptions options = with_f16();
+  add_range(options, "l", -2e6f, 2e6f);
+  add_range(options, "x", -3, 3);
+  add_range(options, "n", -4, 4);
+  add_range(options, "r", 0, 30);
+  file = build_text(kLargeNorm, options);
+  expect_near(run_file(file, inputs), want, 0.01);
+  EXPECT_THAT(decisions(file), ::testing::HasSubstr("\"l\" reached 2e+06, and f16 ends at 65504"));
+  EXPECT_THAT(decisions(file), ::testing::HasSubstr("m: computes with operands of f16"));
+}
+
+TEST(HalfPrecision, ATableLetsNormsReadF16) {
+  BuildOptions options = with_f16();
+  add_range(options, "a", -3, 3);
+  const auto text = R"G(graph g(x: f32[4,32])
+  const w: f32[32,32] = random(1)
+  a = MatMul(x, w)
+  n = Normalize(a) axes=[1]
+  y = MatMul(n, w)
+  return y
+)G";
+  EXPECT_THAT(decisions(build_text(text, options)),
+              ::testing::HasSubstr("a: computes with operands of f16, stores f16"));
+  EXPECT_THAT(decisions(build_text(text, with_f16())), ::testing::HasSubstr("a: stores f32"));
+}
+
+// What the CPU stores has f16's values.
+TEST(HalfPrecision, TheCpuRoundsWhatItStores) {
+  std::string text = R"G(graph g(x: f32[4,16])
+  const w: f32[16,16] = random(1)
+  const v: f32[16,16] = IDENTITY
+  a = MatMul(x, w)
+  r = Pointwise(a) program="(f32)->(f32) tanh($0)"
+  y = MatMul(r, v)
+  return y
+)G";
+  std::string identity;
+  for (int i = 0; i < 256; ++i)
+    identity += fmt::format("{}{}", i == 0 ? "{" : ", ", i % 17 == 0 ? 1 : 0);
+  text.replace(text.find("IDENTITY"), 8, identity + "}");
+  const std::vector<Tensor> inputs = {random_f32({4, 16}, 1)};
+  int rounded = 0;
+  for (const float value : run_file(build_text(text), inputs))
+    rounded += to_f32(to_f16(value)) != value;
+  EXPECT_GT(rounded, 32);
+  for (const float value : run_file(build_text(text, with_f16()), inputs))
+    EXPECT_EQ(to_f32(to_f16(value)), value);
+  BuildOptions bf16;
+  bf16.passes.precision.bf16 = true;
+  for (const float value : run_file(build_text(text, bf16), inputs))
+    EXPECT_EQ(to_f32(to_bf16(value)), value);
+}
+
+}  // namespace
+}  // namespace anneal::testing
