@@ -77,6 +77,13 @@ PrecisionOptions precision_options(const PrecisionFlags& flags, bool will_calibr
     fail(Code::kInvalidArgument,
          "int8 wants the ranges of tensors: anneal calibrate MODEL --data SAMPLES -o model.ranges, "
          "then --calibration model.ranges; or anneal build --calibrate SAMPLES");
+  const bool any = options.int8 || options.f16 || options.bf16 || !options.layers.empty();
+  if (!flags.calibration.empty() && !any)
+    fail(Code::kInvalidArgument,
+         "--calibration has ranges for lower precisions, but none was asked for: give --int8, "
+         "--fp16, --bf16 or --best as well");
+  if (flags.symmetric && !options.int8 && !wants_int8 && !will_calibrate)
+    fail(Code::kInvalidArgument, "--symmetric is about 8 bits: give --int8 as well");
   if (!flags.calibration.empty())
     options.ranges =
         std::make_shared<const CalibrationTable>(read_calibration_table(flags.calibration));

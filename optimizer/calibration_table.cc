@@ -106,6 +106,9 @@ void parse_tensor(Words& words, CalibrationTable& table) {
   }
   if (range.min > range.max)
     words.refuse(fmt::format("the range begins at {} and ends at {}", range.min, range.max));
+  if (range.seen_min > range.seen_max)
+    words.refuse(
+        fmt::format("the extremes begin at {} and end at {}", range.seen_min, range.seen_max));
   range.method = words.word();
   const std::string name = words.name();
   if (!table.tensors.emplace(name, range).second)
@@ -120,6 +123,7 @@ void parse_line(Words& words, std::string_view line, CalibrationTable& table) {
   } else if (line.starts_with("samples ")) {
     words.word();
     table.samples = words.number<int64_t>();
+    if (table.samples < 0) words.refuse("fewer than 0 samples");
   } else {
     parse_tensor(words, table);
   }

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "anneal/core/bytes.h"
-#include "anneal/graph/text.h"
+#include "anneal/optimizer/query.h"
 
 namespace anneal {
 namespace {
@@ -14,29 +14,34 @@ uint32_t add(uint32_t sum, std::string_view text) {
   return crc32c(std::as_bytes(std::span(text)), crc32c(std::as_bytes(std::span("\n", 1)), sum));
 }
 
-// Of names and ops in `structure`, of constants in `weights`.
-void add(const Graph& graph, uint32_t& structure, uint32_t& weights) {
+bool is_product(const Graph& graph, LayerId id) {
+  return op_as<Conv>(graph, id) || op_as<ConvTranspose>(graph, id) || op_as<MatMul>(graph, id);
+}
+
+// Sizes and lists of them, which the shapes that a model is imported for decide, are no weights.
+bool is_weight(const Tensor& tensor) {
+  const bool is_byte = is_integer(tensor.dtype()) && size_of(tensor.dtype()) == 1;
+  return (is_float(tensor.dtype()) || is_byte) && tensor.count() > 1;
+}
+
+void add(const Graph& graph, uint32_t& names, uint32_t& weights) {
   for (const LayerId id : graph.order()) {
     const Layer& layer = graph.layer(id);
-    structure = add(structure, layer.name);
-    structure = add(structure, name(layer.op));
-    for (const ValueId output : layer.outputs) structure = add(structure, graph.value(output).name);
+    if (is_product(graph, id)) names = add(names, layer.name);
     for (const ValueId input : layer.inputs) {
-      if (input == ValueId::kNone) continue;
-      const Tensor* constant = graph.constant(input);
-      if (constant && constant->dtype() != DataType::kString)
-        weights = crc32c(constant->bytes(), weights);
+      const Tensor* constant = input == ValueId::kNone ? nullptr : graph.constant(input);
+      if (constant && is_weight(*constant)) weights = crc32c(constant->bytes(), weights);
     }
   }
-  for (const Graph& body : graph.bodies()) add(body, structure, weights);
+  for (const Graph& body : graph.bodies()) add(body, names, weights);
 }
 
 }  // namespace
 
 uint64_t fingerprint(const Graph& graph) {
-  uint32_t structure = 0, weights = 0;
-  add(graph, structure, weights);
-  return std::max<uint64_t>(uint64_t{structure} << 32 | weights, 1);
+  uint32_t names = 0, weights = 0;
+  add(graph, names, weights);
+  return std::max<uint64_t>(uint64_t{names} << 32 | weights, 1);
 }
 
 void check_belongs(const CalibrationTable& table, const Graph& model) {

@@ -7,8 +7,8 @@
 
 namespace anneal {
 
-// Of a graph as imported: layers, ops, names and the bytes of constants, but no sizes of inputs.
-// Never 0.
+// Of a graph as imported: the names of convolutions and products, and the weights. The same for
+// whatever shapes the model was imported for. Never 0.
 uint64_t fingerprint(const Graph& graph);
 
 // Fails with kInvalidArgument, saying what to do, if the table was made for another model, or names

@@ -10,6 +10,7 @@
 
 #include "anneal/optimizer/passes.h"
 #include "anneal/optimizer/query.h"
+#include "anneal/optimizer/rewrite.h"
 #include "anneal/optimizer/rewrite_program.h"
 
 namespace anneal {
@@ -99,12 +100,8 @@ bool fuse_top(Graph& graph, LayerId id, PassRun& run) {
     run.refused(layer.name, fmt::format("\"{}\" has a map", graph.layer(before).name));
     return false;
   }
-  NewLayer added{.name = layer.name,
-                 .op = layer.op,
-                 .inputs = layer.inputs,
-                 .epilogues = layer.epilogues,
-                 .op_input_count = layer.op_input_count,
-                 .origins = graph.layer(before).origins};
+  NewLayer added = copy_of(graph, id);
+  added.origins = graph.layer(before).origins;
   const std::string today = run.ask_targets(graph, added);
   std::get<TopK>(added.op).of = softmax->log ? TopKOf::kLogSoftmax : TopKOf::kSoftmax;
   added.inputs[0] = graph.layer(before).inputs[0];

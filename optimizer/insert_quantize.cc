@@ -18,6 +18,7 @@
 #include "anneal/optimizer/quantizable.h"
 #include "anneal/optimizer/quantized_weights.h"
 #include "anneal/optimizer/query.h"
+#include "anneal/optimizer/rewrite.h"
 #include "anneal/optimizer/scaling.h"
 
 namespace anneal {
@@ -45,13 +46,17 @@ class Inserter {
 
  private:
   bool visit(LayerId id) {
-    const auto layer = quantizable(graph_, id);
-    if (!layer) return false;
+    if (!is_float_product(graph_, id)) return false;
     const std::string name = graph_.layer(id).name;
     const auto asked = asked_.of(graph_.layer(id));
     if (asked ? *asked != Precision::kI8 : !options_.int8) {
       if (asked && options_.int8)
         run_.refused(name, fmt::format("is {}, as was asked", anneal::name(*asked)));
+      return false;
+    }
+    const auto layer = quantizable(graph_, id);
+    if (!layer) {
+      run_.refused(name, "stays float: " + why_not_quantizable(graph_, id));
       return false;
     }
     const Tensor weights = *graph_.constant(layer->weights);
@@ -61,18 +66,10 @@ class Inserter {
     }
     const ValueId data = dequantized_data(name, layer->data);
     if (data == ValueId::kNone) return false;
-    std::vector<ValueId> inputs = graph_.layer(id).inputs;
-    inputs[0] = data;
-    inputs[1] = dequantized_weights(name, layer->weights, weights, layer->channel_axis);
-    const Layer& old = graph_.layer(id);
-    NewLayer added{.name = old.name,
-                   .op = old.op,
-                   .inputs = std::move(inputs),
-                   .epilogues = old.epilogues,
-                   .op_input_count = old.op_input_count,
-                   .origins = old.origins};
-    for (const ValueId output : old.outputs)
-      added.output_types.push_back(graph_.value(output).type());
+    const ValueId back = dequantized_weights(name, layer->weights, weights, layer->channel_axis);
+    NewLayer added = copy_of(graph_, id);
+    added.inputs[0] = data;
+    added.inputs[1] = back;
     graph_.replace_layer(id, graph_.add(std::move(added)));
     run_.did(name, asked ? "is int8, as was asked" : "is int8");
     return true;
@@ -122,16 +119,8 @@ class Inserter {
   }
 
   void read_instead(LayerId id, ValueId from, ValueId to) {
-    const Layer& layer = graph_.layer(id);
-    NewLayer added{.name = layer.name,
-                   .op = layer.op,
-                   .inputs = layer.inputs,
-                   .epilogues = layer.epilogues,
-                   .op_input_count = layer.op_input_count,
-                   .origins = layer.origins};
+    NewLayer added = copy_of(graph_, id);
     std::ranges::replace(added.inputs, from, to);
-    for (const ValueId output : layer.outputs)
-      added.output_types.push_back(graph_.value(output).type());
     graph_.replace_layer(id, graph_.add(std::move(added)));
   }
 

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "anneal/optimizer/join_programs.h"
@@ -76,6 +77,11 @@ Tensor product_scales(const Scaling& a, const Scaling& w, int rank, int result_a
   return Tensor::of<float>(DataType::kF32, dims, scales);
 }
 
+// Whether products of scales neither overflowed nor lost places.
+bool are_exact_enough(std::span<const float> scales) {
+  return std::ranges::all_of(scales, [](float scale) { return std::isnormal(scale); });
+}
+
 // The stores of `layer`, of sums of this type that are scaled first; `inputs` gets what they read.
 // scales: what to multiply with, where that is not one number.
 Program scaled_stores(const Graph& graph, const Layer& layer, DataType sums, const Tensor& scales,
@@ -124,6 +130,8 @@ bool compute_in_integers(Graph& graph, LayerId id, PassRun& run) {
     return refuse("so many products may not fit a sum of 32 bits");
   const int rank = graph.value(layer.outputs[0]).type().shape.rank();
   const Tensor scales = product_scales(a->scaling, w->scaling, rank, product->result_axis);
+  if (!are_exact_enough(scales.as<float>()))
+    return refuse("a product of its scales is beyond what f32 holds");
   const ValueId scales_value =
       scales.count() == 1 ? ValueId::kNone : graph.add_constant(layer.name + "/scales", scales);
   NewLayer added{

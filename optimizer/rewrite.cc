@@ -13,6 +13,19 @@ bool finds_sizes(const Graph& graph, LayerId id) {
   });
 }
 
+NewLayer copy_of(const Graph& graph, LayerId id) {
+  const Layer& layer = graph.layer(id);
+  NewLayer copy{.name = layer.name,
+                .op = layer.op,
+                .inputs = layer.inputs,
+                .epilogues = layer.epilogues,
+                .op_input_count = layer.op_input_count,
+                .origins = layer.origins};
+  for (const ValueId output : layer.outputs)
+    copy.output_types.push_back(graph.value(output).type());
+  return copy;
+}
+
 Rewrite::Rewrite(Graph& graph, LayerId id, const std::vector<std::string>& origins)
     : graph_(graph), id_(id), origins_(origins.empty() ? graph.layer(id).origins : origins) {}
 

@@ -12,6 +12,10 @@ namespace anneal {
 // others may mention, would have no value without the layer.
 bool finds_sizes(const Graph& graph, LayerId id);
 
+// A layer like `id`, with outputs of the same types and names of their own, to be changed and
+// added.
+NewLayer copy_of(const Graph& graph, LayerId id);
+
 // Adds the layers that take the place of layer `id`, named after it, and puts the last of them
 // there. Layers added in vain are unused, and go with the next erase_unused().
 class Rewrite {

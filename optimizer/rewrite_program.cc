@@ -1,5 +1,7 @@
 #include "anneal/optimizer/rewrite_program.h"
 
+#include "anneal/optimizer/rewrite.h"
+
 namespace anneal {
 
 Reg copy_instruction(ProgramBuilder& builder, const Instruction& instruction,
@@ -120,13 +122,7 @@ Program without_half_rounding(const Program& program, FunctionRef<bool(size_t re
 }
 
 bool rewrite_programs(Graph& graph, LayerId id, FunctionRef<Program(const Program&)> rewrite) {
-  const Layer& layer = graph.layer(id);
-  NewLayer added{.name = layer.name,
-                 .op = layer.op,
-                 .inputs = layer.inputs,
-                 .epilogues = layer.epilogues,
-                 .op_input_count = layer.op_input_count,
-                 .origins = layer.origins};
+  NewLayer added = copy_of(graph, id);
   bool changed = false;
   const auto apply = [&](Program& program) {
     if (program.empty()) return;
@@ -137,8 +133,6 @@ bool rewrite_programs(Graph& graph, LayerId id, FunctionRef<Program(const Progra
   if (auto* pointwise = std::get_if<Pointwise>(&added.op)) apply(pointwise->program);
   for (Program& epilogue : added.epilogues) apply(epilogue);
   if (!changed) return false;
-  for (const ValueId output : layer.outputs)
-    added.output_types.push_back(graph.value(output).type());
   graph.replace_layer(id, graph.add(std::move(added)));
   return true;
 }

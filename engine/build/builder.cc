@@ -10,7 +10,7 @@
 #include "anneal/engine/build/vanished.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/kernels/cpu/backend.h"
-#include "anneal/optimizer/fingerprint.h"
+#include "anneal/optimizer/quantizable.h"
 
 namespace anneal {
 
@@ -73,7 +73,7 @@ EngineFile build(Graph graph, const BuildOptions& options) {
   EngineFile file;
   file.producer = fmt::format("anneal {}", version());
   file.model_name = graph.name;
-  if (options.passes.precision.ranges) check_belongs(*options.passes.precision.ranges, graph);
+  check_precision(options.passes, graph);
   const std::vector<NamedValue> values = named_values(graph);
   options.progress("optimizing");
   const Backend& cpu = options.reference ? cpu_reference_backend() : cpu_backend();

@@ -45,6 +45,8 @@ TEST(CalibrationTable, RefusesWhatItIsNot) {
   EXPECT_THAT(refusal("0 1 0 1 mse \"a\" b"), testing::HasSubstr("more than is wanted"));
   EXPECT_THAT(refusal("0 1 0 1 mse \"a\"\n0 1 0 1 mse \"a\""),
               testing::HasSubstr("line 3: tensor \"a\" is there twice"));
+  EXPECT_THAT(refusal("0 1 3 2 mse \"a\""), testing::HasSubstr("extremes begin at 3"));
+  EXPECT_THAT(refusal("samples -5"), testing::HasSubstr("fewer than 0"));
   EXPECT_THAT(refusal("model \"a\" xyz"), testing::HasSubstr("\"xyz\""));
 }
 

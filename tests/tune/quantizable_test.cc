@@ -1,0 +1,89 @@
+// What is told about layers that stay f32, and what is refused before anything is built.
+#include "anneal/optimizer/quantizable.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "anneal/graph/text.h"
+#include "anneal/optimizer/fingerprint.h"
+#include "anneal/tests/error_of.h"
+
+namespace anneal {
+namespace {
+
+Graph network() {
+  return parse_graph(R"G(graph g(x: f32[1,2,4,4], m: f32[2,2])
+  const w: f32[2,3,2,2] = random(1)
+  const k: f32[2,2] = {1, 2, 3, 4}
+  t = ConvTranspose(x, w) strides=[2,2] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1] output_padding=[0,0]
+  a = MatMul(m, k)
+  b = MatMul(a, m)
+  c = MatMul(k, b)
+  return t, c
+)G");
+}
+
+std::vector<PassRecord> records_of(Graph graph, const PrecisionOptions& precision) {
+  PassOptions options;
+  options.precision = precision;
+  const auto passes = default_pipeline();
+  const auto pass = std::ranges::find(passes, "insert_quantize", &Pass::name);
+  return run_pipeline(graph, passes.subspan(static_cast<size_t>(pass - passes.begin()), 1),
+                      options);
+}
+
+TEST(Quantizable, EveryProductThatStaysF32IsToldWithItsReason) {
+  PrecisionOptions precision;
+  precision.int8 = true;
+  std::vector<std::string> told;
+  for (const PassRecord& record : records_of(network(), precision)) {
+    EXPECT_TRUE(record.refused);
+    told.push_back(record.subject + " " + record.text);
+  }
+  EXPECT_THAT(told,
+              testing::ElementsAre(
+                  "t stays float: there is no transposed convolution in 8 bits",
+                  "a stays float: the calibration table has no range for what it reads, \"m\"",
+                  "b stays float: both operands are computed",
+                  "c stays float: its constant is on the left"));
+}
+
+TEST(CheckPrecision, RefusesPatternsThatMatchNothing) {
+  PassOptions options;
+  options.precision.layers = {{"a|b", Precision::kF32}, {"conv.*", Precision::kF16}};
+  EXPECT_THAT(error_of([&] { check_precision(options, network()); }),
+              testing::HasSubstr("\"conv.*\" matches no layer"));
+  options.precision.layers.pop_back();
+  check_precision(options, network());
+}
+
+TEST(CheckPrecision, RefusesLowPrecisionAndExactResultsAtOnce) {
+  PassOptions options;
+  options.exact = true;
+  check_precision(options, network());
+  options.precision.layers = {{"a", Precision::kF32}};
+  check_precision(options, network());
+  options.precision.bf16 = true;
+  EXPECT_THAT(error_of([&] { check_precision(options, network()); }),
+              testing::HasSubstr("choose one"));
+}
+
+// Lists of sizes are no weights; other weights, or products, make another model.
+TEST(Fingerprint, DoesNotDependOnSizes) {
+  const auto model = [](const char* sizes, const char* weight) {
+    return fingerprint(
+        parse_graph(fmt::format("graph g(x: f32[12])\n  const k: f32[2,2] = {{1, 2, 3, {1}}}\n  r "
+                                "= Reshape(x, i64{{{0}}})\n"
+                                "  y = MatMul(r, k)\n  return y\n",
+                                sizes, weight)));
+  };
+  EXPECT_EQ(model("6,2", "4"), model("3,2,2", "4"));
+  EXPECT_NE(model("6,2", "4"), model("6,2", "5"));
+}
+
+}  // namespace
+}  // namespace anneal
