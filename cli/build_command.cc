@@ -132,6 +132,7 @@ void calibrate_with(const BuildFlags& flags, const Graph& model, PassOptions& pa
          "--calibrate and --calibration contradict each other: one makes ranges, one has them");
   CalibrationOptions options;
   options.passes = passes;
+  options.data_threads = flags.data.threads;
   options.range.symmetric = passes.precision.symmetric;
   options.progress = [&](int64_t done, int64_t all) {
     progress.say(fmt::format("calibrating: {} of {} samples", done, all));

@@ -42,6 +42,7 @@ int calibrate_model(const CalibrateFlags& flags) {
          fmt::format("--method {}: there are minmax, entropy, percentile, mse and auto",
                      flags.method));
   options.range.method = *method;
+  options.data_threads = flags.data.threads;
   Progress progress(flags.verbose);
   progress.say(fmt::format("reading {}", flags.model));
   const Imported imported = import_model(flags.model, flags.shapes);

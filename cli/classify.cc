@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <utility>
 
 #include "anneal/cli/print.h"
 #include "anneal/engine/data/batch_reader.h"
 #include "anneal/engine/data/elements.h"
+#include "anneal/engine/tune/batches.h"
 
 namespace anneal {
 namespace {
@@ -17,49 +17,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 [[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
-
-const SampleTensor& tensor_for(const std::vector<SampleTensor>& tensors, const Port& port) {
-  for (const SampleTensor& one : tensors)
-    if (one.input == port.name) return one;
-  refuse(fmt::format("the data has nothing for the input \"{}\"", port.name));
-}
-
-// Samples per run. Those of the data may themselves be batches of what the engine wants.
-int64_t batch_size(const Engine& engine, const std::vector<SampleTensor>& sample, int64_t wanted) {
-  int64_t batch = std::max<int64_t>(wanted, 1);
-  for (const Port& port : engine.inputs()) {
-    const Dims& dims = tensor_for(sample, port).tensor.dims();
-    if (dims.rank() == 0 || dims.rank() != port.dims.rank() || dims[0] < 1) {
-      if (wanted > 1)
-        refuse(fmt::format("--batch {}: the input {} has no batch", wanted, port_text(port)));
-      return 1;
-    }
-    const int64_t rows = dims[0];
-    if (port.dims[0] == -1) {
-      const int64_t most = std::max<int64_t>(port.max_dims[0] / rows, 1);
-      if (wanted > most)
-        refuse(
-            fmt::format("--batch {}: the engine was built for batches of up to {}", wanted, most));
-      batch = std::max(batch, (port.min_dims[0] + rows - 1) / rows);
-    } else if (wanted > 0 && wanted * rows != port.dims[0]) {
-      refuse(fmt::format("--batch {}: the engine was built for batches of {}", wanted,
-                         port.dims[0] / rows));
-    } else {
-      batch = std::max<int64_t>(port.dims[0] / rows, 1);
-    }
-  }
-  return batch;
-}
-
-// With zeros for the samples that a last batch lacks, so that its shape is that of the others.
-Tensor padded(const Tensor& tensor, int64_t samples, int64_t batch) {
-  if (samples == batch || tensor.dims().rank() == 0) return tensor;
-  Dims dims = tensor.dims();
-  dims[0] = dims[0] / samples * batch;
-  auto whole = Tensor::allocate(tensor.dtype(), dims);
-  std::memcpy(whole.data.data(), tensor.bytes().data(), tensor.bytes().size());
-  return whole.tensor;
-}
 
 const Port& score_port(const Engine& engine, const std::string& name) {
   for (const Port& port : engine.outputs())
@@ -84,11 +41,8 @@ Classified classify(const std::shared_ptr<const Engine>& engine,
   BatchReader reader(samples, {.batch = result.batch, .threads = options.data_threads});
   bool first = true;
   while (const auto batch = reader.next()) {
-    std::vector<Tensor> inputs;
-    for (const Port& port : engine->inputs()) {
-      inputs.push_back(padded(tensor_for(batch->tensors, port).tensor, batch->count, result.batch));
-      context.set_input(port.name, inputs.back().view());
-    }
+    const auto inputs = fed(*engine, batch->tensors, batch->count, result.batch);
+    for (const SampleTensor& input : inputs) context.set_input(input.input, input.tensor.view());
     // The first run of a context places its memory; it is not what a batch takes.
     if (std::exchange(first, false)) context.run();
     const auto start = Clock::now();

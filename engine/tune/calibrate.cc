@@ -11,6 +11,7 @@
 #include "anneal/engine/data/batch_reader.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/run/engine.h"
+#include "anneal/engine/tune/batches.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/optimizer/fingerprint.h"
 #include "anneal/optimizer/quantizable.h"
@@ -154,7 +155,7 @@ void add(Watched& watched, const TensorView& view, const std::string& sample) {
   }
   if (watched.values.not_finite() > 0)
     fail(Code::kInvalidArgument,
-         fmt::format("sample \"{}\": tensor \"{}\" has values that are NaN or infinite; leave the "
+         fmt::format("{}: tensor \"{}\" has values that are NaN or infinite; leave the "
                      "sample out, or mend what it is made of",
                      sample, watched.name));
 }
@@ -164,18 +165,24 @@ void run(Observing& observing, const std::shared_ptr<const Dataset>& samples,
   ContextOptions context_options;
   context_options.threads = options.threads;
   ExecutionContext context(observing.engine, context_options);
-  BatchReader reader(samples, {.batch = 1, .threads = options.threads, .ahead = 4});
+  const int64_t size = batch_size(*observing.engine, samples->read(0), 0);
+  BatchReader reader(
+      samples,
+      {.batch = size, .threads = options.data_threads, .ahead = std::max<int64_t>(4 / size, 1)});
   while (const auto batch = reader.next()) {
-    const std::string sample = samples->name(batch->first);
-    for (const SampleTensor& each : batch->tensors)
-      context.set_input(each.input, each.tensor.view());
+    const std::string sample =
+        batch->count == 1 ? fmt::format("sample \"{}\"", samples->name(batch->first))
+                          : fmt::format("samples \"{}\" to \"{}\"", samples->name(batch->first),
+                                        samples->name(batch->first + batch->count - 1));
+    const auto inputs = fed(*observing.engine, batch->tensors, batch->count, size);
+    for (const SampleTensor& each : inputs) context.set_input(each.input, each.tensor.view());
     context.run();
     for (Watched& watched : observing.watched) {
       if (!watched.is_input) {
         add(watched, context.output(watched.output), sample);
         continue;
       }
-      for (const SampleTensor& each : batch->tensors)
+      for (const SampleTensor& each : inputs)
         if (each.input == watched.name) add(watched, each.tensor.view(), sample);
     }
     options.progress(batch->first + batch->count, samples->size());
@@ -198,11 +205,17 @@ std::vector<DataInput> calibration_inputs(const Graph& model) {
 Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& samples,
                       const CalibrationOptions& options) {
   if (samples->size() == 0) fail(Code::kInvalidArgument, "there are no samples to calibrate with");
+  if (const double percent = options.range.percentile; !(percent >= 50 && percent <= 100))
+    fail(Code::kInvalidArgument, fmt::format("a percentile of {}: 50 to 100 is wanted", percent));
   Observing observed = observing(prepared(model, options.passes), options.passes);
   if (std::ranges::none_of(observed.watched, &Watched::is_quantized))
     fail(Code::kInvalidArgument,
          "the model has nothing to calibrate: no convolution or product of f32 by constant weights "
-         "that is not quantized already");
+         "that is not quantized already" +
+             std::string(model.bodies().empty()
+                             ? ""
+                             : ", but for what is in branches of If and bodies of loops, where "
+                               "ranges are not taken"));
   run(observed, samples, options);
   Calibration result;
   result.table.model = model.name;

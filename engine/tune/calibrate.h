@@ -16,8 +16,9 @@ namespace anneal {
 
 struct CalibrationOptions {
   RangeOptions range;
-  PassOptions passes;  // those of the build that follows, but for the precision
-  int threads = 0;     // of an inference, and of reading samples each; 0: one per core
+  PassOptions passes;    // those of the build that follows, but for the precision
+  int threads = 0;       // of an inference; 0: one per core
+  int data_threads = 0;  // that read samples; 0: one per core
   std::function<void(int64_t done, int64_t all)> progress = [](int64_t, int64_t) {};
 };
 
@@ -29,10 +30,11 @@ struct Calibration {
 // What the model must be fed: its inputs, with the sizes that the engine for calibration has.
 std::vector<DataInput> calibration_inputs(const Graph& model);
 
-// Runs the model in f32 on the CPU, once over the samples, one at a time. Memory: that of an
-// inference that keeps what is calibrated, and a histogram of 64 KiB per tensor. Fails with
-// kInvalidArgument naming the sample and the tensor if a value that would be quantized is not
-// finite, and as reading samples and building do.
+// Runs the model in f32 on the CPU, once over the samples, one at a time or in batches of what the
+// model is fixed to; a last batch that lacks samples has some twice. Memory: that of an inference
+// that keeps what is calibrated, and a histogram of 64 KiB per tensor. Fails with kInvalidArgument
+// naming the sample and the tensor if a value that would be quantized is not finite, and as reading
+// samples and building do.
 Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& samples,
                       const CalibrationOptions& options);
 

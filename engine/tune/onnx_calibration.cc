@@ -27,6 +27,7 @@ CalibrationTable calibrate_onnx(const std::string& onnx_path,
   CalibrationOptions calibration;
   calibration.range = {*method, options.percentile, options.symmetric};
   calibration.threads = options.threads;
+  calibration.data_threads = options.data_threads;
   calibration.progress = options.progress;
   return calibrate(import_file(onnx_path, import).graph, samples, calibration).table;
 }

@@ -24,7 +24,8 @@ struct OnnxCalibrationOptions {
   std::string method = "auto";  // "minmax", "entropy", "percentile", "mse": docs/quantization.md
   double percentile = 99.99;    // of the method of that name
   bool symmetric = false;       // as PrecisionOptions::symmetric will be
-  int threads = 0;              // of an inference, and of reading samples each; 0: one per core
+  int threads = 0;              // of an inference; 0: one per core
+  int data_threads = 0;         // that read samples; 0: one per core
   std::map<std::string, OnnxBuildOptions::InputBounds> input_bounds;  // of the build that follows
   std::function<void(int64_t done, int64_t all)> progress = [](int64_t, int64_t) {};
 };
@@ -32,9 +33,9 @@ struct OnnxCalibrationOptions {
 // What samples are made for: the model's inputs.
 std::vector<DataInput> onnx_inputs(const std::string& onnx_path);
 
-// Runs the model in f32 on the CPU over the samples, once, one at a time. Fails as build_engine()
-// does, as reading the samples does, and with kInvalidArgument on values that are not finite,
-// naming sample and tensor, and on a method that there is not.
+// Runs the model in f32 on the CPU over the samples, once, as calibrate() does. Fails as
+// build_engine() does, as reading the samples does, and with kInvalidArgument on values that are
+// not finite, naming sample and tensor, and on a method that there is not.
 CalibrationTable calibrate_onnx(const std::string& onnx_path,
                                 const std::shared_ptr<const Dataset>& samples,
                                 const OnnxCalibrationOptions& options = {});

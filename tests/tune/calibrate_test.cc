@@ -95,6 +95,39 @@ TEST(Calibrate, FindsTheRangesOfWhatConvolutionsAndProductsRead) {
   EXPECT_GT(table.tensors.at("r").max, 5);
 }
 
+TEST(Calibrate, FeedsBatchesToAModelOfAFixedBatch) {
+  const auto samples = std::make_shared<NormalSamples>(10, Dims{1, 2});
+  const auto model = [](int64_t batch) {
+    return parse_graph(fmt::format(
+        "graph g(x: f32[{},2])\n  const w: f32[2,2] = {{1, 2, 3, -4}}\n  y = MatMul(x, w)\n"
+        "  return y\n",
+        batch));
+  };
+  CalibrationOptions options;
+  options.range.method = RangeMethod::kMinMax;
+  const CalibrationTable one = calibrate(model(1), samples, options).table;
+  const CalibrationTable four = calibrate(model(4), samples, options).table;
+  EXPECT_EQ(four.samples, 10);
+  EXPECT_EQ(four, one);
+}
+
+TEST(Calibrate, NamesTheBatchWithABadValue) {
+  const auto samples = std::make_shared<NormalSamples>(10, Dims{1, 2}, 6);
+  const Graph model = parse_graph(
+      "graph g(x: f32[4,2])\n  const w: f32[2,2] = {1, 2, 3, -4}\n  y = MatMul(x, w)\n"
+      "  return y\n");
+  EXPECT_THAT(error_of([&] { calibrate(model, samples, {}); }),
+              testing::HasSubstr("samples \"sample 4\" to \"sample 7\": tensor \"x\""));
+}
+
+TEST(Calibrate, WantsAPercentile) {
+  CalibrationOptions options;
+  options.range.percentile = std::nan("");
+  const auto samples = std::make_shared<NormalSamples>(1, Dims{1, 3, 8, 8});
+  EXPECT_THAT(error_of([&] { calibrate(network(), samples, options); }),
+              testing::HasSubstr("percentile of nan"));
+}
+
 TEST(Calibrate, TheSameForAnyNumberOfThreads) {
   const auto samples = std::make_shared<NormalSamples>(5, Dims{1, 3, 8, 8});
   CalibrationOptions one, two;
