@@ -4,10 +4,13 @@
 //     =>   y = Conv(a, w, z, u; s*t) epilogue=f(mul(f32($0),$1))
 //   y = Reduce(Dequantize(a, s, z), axes) kind=mean
 //     =>   y = Reduce(a, axes) kind=sum map=f32(sub(i32($0),z)) epilogue=mul($0,s/n)
+//   y = Pool(Dequantize(a, s, z)) kind=average
+//     =>   y = Pool(Pointwise(a) program=f32(sub(i32($0),z))) kind=average epilogue=mul($0,s)
 //
 // Convolutions and matrix products of 8-bit operands with constant scales: one for the data, one or
 // one for each channel or column for the weights. The sum is exact in 32 bits; s*t is rounded once.
-// Sums and means likewise, of as many elements as f32 adds up exactly, in whatever order.
+// Sums, means and average pools likewise, of as many elements as f32 adds up exactly, in whatever
+// order; pools read the integers as f32, made by a layer before them.
 // Not where so many products may not fit.
 // Changes numerics: the roundings of a float sum go. Not where a target has no kernel for it.
 #include <fmt/format.h>
@@ -19,6 +22,7 @@
 #include "anneal/optimizer/join_programs.h"
 #include "anneal/optimizer/passes.h"
 #include "anneal/optimizer/query.h"
+#include "anneal/optimizer/rewrite.h"
 #include "anneal/optimizer/scaling.h"
 
 namespace anneal {
@@ -176,6 +180,16 @@ std::optional<int64_t> summed(const Graph& graph, LayerId id) {
   return elements;
 }
 
+// f32 numbers of integers, less their zero point.
+Program as_numbers(const Scaling& scaling) {
+  ProgramBuilder builder;
+  Reg integer = builder.cast(builder.input(0, scaling.integer), RegisterType::kI32);
+  if (scaling.has_zeros())
+    integer = builder.apply(Opcode::kSub, integer,
+                            builder.constant(RegisterType::kI32, int64_t{scaling.zeros[0]}));
+  return builder.finish(builder.cast(integer, RegisterType::kF32), DataType::kF32);
+}
+
 bool sum_integers(Graph& graph, LayerId id, PassRun& run) {
   const auto* reduce = op_as<Reduce>(graph, id);
   if (!reduce || !reduce->map.empty() ||
@@ -187,14 +201,8 @@ bool sum_integers(Graph& graph, LayerId id, PassRun& run) {
   if (!elements || *elements < 1 || *elements > kMostSummed || !x->scaling.per_tensor() ||
       !is_8bit(x->scaling.integer))
     return false;
-  ProgramBuilder map;
-  Reg integer = map.cast(map.input(0, x->scaling.integer), RegisterType::kI32);
-  if (x->scaling.has_zeros())
-    integer = map.apply(Opcode::kSub, integer,
-                        map.constant(RegisterType::kI32, int64_t{x->scaling.zeros[0]}));
   NewLayer added{.name = layer.name,
-                 .op = Reduce{ReduceKind::kSum, reduce->keepdims,
-                              map.finish(map.cast(integer, RegisterType::kF32), DataType::kF32)},
+                 .op = Reduce{ReduceKind::kSum, reduce->keepdims, as_numbers(x->scaling)},
                  .inputs = {x->integers, layer.inputs[1]},
                  .op_input_count = 2,
                  .origins = layer.origins};
@@ -213,8 +221,33 @@ bool sum_integers(Graph& graph, LayerId id, PassRun& run) {
   return true;
 }
 
+bool average_integers(Graph& graph, LayerId id, PassRun& run) {
+  const auto* pool = op_as<Pool>(graph, id);
+  if (!pool || pool->kind != PoolKind::kAverage) return false;
+  const Layer& layer = graph.layer(id);
+  const auto x = dequantized(graph, layer.inputs[0]);
+  int64_t window = 1;
+  for (const int64_t size : pool->kernel) window *= size;
+  if (!x || window > kMostSummed || !x->scaling.per_tensor() || !is_8bit(x->scaling.integer))
+    return false;
+  const std::string name = layer.name;
+  const LayerId numbers = graph.add({.name = name + "/numbers",
+                                     .op = Pointwise{as_numbers(x->scaling)},
+                                     .inputs = {x->integers},
+                                     .origins = layer.origins});
+  NewLayer added = copy_of(graph, id);
+  added.inputs = {graph.layer(numbers).outputs[0]};
+  added.epilogues = {scaled_stores(graph, graph.layer(id), DataType::kF32,
+                                   Tensor::of<float>(DataType::kF32, {}, x->scaling.scales),
+                                   ValueId::kNone, added.inputs)};
+  graph.replace_layer(id, graph.add(std::move(added)));
+  run.did(name, "averages integers");
+  return true;
+}
+
 bool compute(Graph& graph, LayerId id, PassRun& run) {
-  return compute_in_integers(graph, id, run) || sum_integers(graph, id, run);
+  return compute_in_integers(graph, id, run) || sum_integers(graph, id, run) ||
+         average_integers(graph, id, run);
 }
 
 }  // namespace

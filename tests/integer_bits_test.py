@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 # Kernels whose sums or functions of floats may be rounded in another order.
-FLOAT_KERNELS = ("softmax", "resize", "normalize", "attention", "pool.simd", "pool.average")
+FLOAT_KERNELS = ("softmax", "resize", "normalize", "attention")
 SMALL = ("kws", "resnet8", "mobilenet_v1")
 SIDES = [("cpu:baseline", {}), ("cpu:avx2", {}), ("cpu:avx512", {}), ("cpu", {"ANNEAL_ONEDNN": "0"}),
          ("reference-kernels", {}), ("emulated", {})]

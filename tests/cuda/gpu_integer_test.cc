@@ -123,6 +123,40 @@ TEST_P(GpuIntegers, EveryLayerRunsOnTheDeviceWithTheBitsOfTheCpu) {
   }
 }
 
+// A quarter of the averages of four lie between two integers, where the order of a sum of floats
+// would decide.
+TEST(GpuIntegerAverages, AreTheBitsOfTheCpu) {
+  constexpr std::string_view kNet = R"txt(
+graph averages(x: f32[2,5,17,19])
+  const s: f32[] = {0.1}
+  const z: u8[] = {121}
+  q = Quantize(x, s, z) dtype=u8
+  d = Dequantize(q, s, z)
+  a = Pool(d) kind=average kernel=[2,2] strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  b = Pool(d) kind=average kernel=[3,3] strides=[2,2] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  qa = Quantize(a, s, z) dtype=u8
+  qb = Quantize(b, s, z) dtype=u8
+  return qa as even, qb as padded
+)txt";
+  const char* const named = std::getenv("ANNEAL_TEST_DEVICE");
+  const std::string device = named ? named : "emulated";
+  BuildOptions options;
+  options.targets = {device == "emulated" ? device : cuda_backend().open(device)->target()};
+  const EngineFile file = build_text(kNet, options);
+  const auto bytes = std::make_shared<std::vector<std::byte>>(save(file));
+  const auto engine = Engine::make(load_engine_file(*bytes, bytes), {.device = device});
+  const auto on_cpu = engine_of(build_text(kNet));
+  BuildOptions baseline;
+  baseline.targets = {"cpu:baseline"};
+  const auto on_baseline = Engine::make(build_text(kNet, baseline), {.device = "cpu:baseline"});
+  ExecutionContext context(engine), cpu_context(on_cpu), baseline_context(on_baseline);
+  const Tensor x = random_f32({2, 5, 17, 19}, 1);
+  const auto got = outputs_of(context, *engine, x);
+  EXPECT_EQ(got, outputs_of(cpu_context, *on_cpu, x));
+  EXPECT_EQ(got, outputs_of(baseline_context, *on_baseline, x));
+  EXPECT_GT(std::set<std::byte>(got[0].begin(), got[0].end()).size(), 20u);
+}
+
 INSTANTIATE_TEST_SUITE_P(, GpuIntegers, ::testing::Bool(),
                          [](const auto& param) { return param.param ? "fused" : "as_they_stand"; });
 
