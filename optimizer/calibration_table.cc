@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -12,6 +14,7 @@ namespace anneal {
 namespace {
 
 constexpr std::string_view kFirstLine = "anneal calibration 1";
+constexpr std::string_view kLargest = "largest", kMse = "mse";  // scales of weights
 
 // '"' and '\' get a '\' before them; control characters are \xNN.
 std::string quoted(std::string_view name) {
@@ -32,14 +35,20 @@ class Words {
   Words(std::string_view line, int number) : rest_(line), number_(number) { skip_spaces(); }
 
   bool at_end() const { return rest_.empty(); }
+  std::string_view next() const { return rest_.substr(0, rest_.find_first_of(" \t")); }
 
   std::string_view word() {
-    const size_t size = rest_.find_first_of(" \t");
-    const std::string_view found = rest_.substr(0, size);
+    const std::string_view found = next();
     if (found.empty()) refuse("it ends too soon");
     rest_.remove_prefix(found.size());
     skip_spaces();
     return found;
+  }
+
+  float finite(std::string_view what) {
+    const auto value = number<float>();
+    if (!std::isfinite(value)) refuse(fmt::format("{} must be finite", what));
+    return value;
   }
 
   template <class T>
@@ -100,10 +109,8 @@ class Words {
 
 void parse_tensor(Words& words, CalibrationTable& table) {
   TensorRange range;
-  for (float* number : {&range.min, &range.max, &range.seen_min, &range.seen_max}) {
-    *number = words.number<float>();
-    if (!std::isfinite(*number)) words.refuse("a range must be finite");
-  }
+  for (float* number : {&range.min, &range.max, &range.seen_min, &range.seen_max})
+    *number = words.finite("a range");
   if (range.min > range.max)
     words.refuse(fmt::format("the range begins at {} and ends at {}", range.min, range.max));
   if (range.seen_min > range.seen_max)
@@ -115,19 +122,94 @@ void parse_tensor(Words& words, CalibrationTable& table) {
     words.refuse(fmt::format("tensor \"{}\" is there twice", name));
 }
 
-void parse_line(Words& words, std::string_view line, CalibrationTable& table) {
-  if (line.starts_with("model ")) {
-    words.word();
-    table.model = words.name();
-    table.fingerprint = words.number<uint64_t>(16);
-  } else if (line.starts_with("samples ")) {
-    words.word();
-    table.samples = words.number<int64_t>();
-    if (table.samples < 0) words.refuse("fewer than 0 samples");
-  } else {
+void parse_layer(Words& words, CalibrationTable& table) {
+  const std::string name = words.name();
+  const std::string_view scales = words.word();
+  if (scales != kLargest && scales != kMse)
+    words.refuse(fmt::format("scales of weights are {} or {}, not \"{}\"", kLargest, kMse, scales));
+  LayerQuantization layer{.fits_weights = scales == kMse};
+  if (!words.at_end()) {
+    layer.error_by_ranges = words.finite("an error");
+    layer.error = words.finite("an error");
+  }
+  if (!table.layers.emplace(name, layer).second)
+    words.refuse(fmt::format("layer \"{}\" is there twice", name));
+}
+
+void parse_bias(Words& words, CalibrationTable& table) {
+  const std::string name = words.name();
+  std::vector<float> bias;
+  do {
+    bias.push_back(words.finite("a bias"));
+  } while (!words.at_end());
+  if (!table.biases.emplace(name, std::move(bias)).second)
+    words.refuse(fmt::format("the bias of layer \"{}\" is there twice", name));
+}
+
+void parse_exponents(Words& words, CalibrationTable& table) {
+  const std::string name = words.name();
+  std::vector<int> exponents;
+  do {
+    const int exponent = words.number<int>();
+    constexpr int kMost = CalibrationTable::kMostExponent;
+    if (exponent < -kMost || exponent > kMost)
+      words.refuse(fmt::format("exponents are from -{0} to {0}", kMost));
+    exponents.push_back(exponent);
+  } while (!words.at_end());
+  if (!table.exponents.emplace(name, std::move(exponents)).second)
+    words.refuse(fmt::format("tensor \"{}\" is equalized twice", name));
+}
+
+void parse_model(Words& words, CalibrationTable& table) {
+  table.model = words.name();
+  table.fingerprint = words.number<uint64_t>(16);
+}
+
+void parse_samples(Words& words, CalibrationTable& table) {
+  table.samples = words.number<int64_t>();
+  if (table.samples < 0) words.refuse("fewer than 0 samples");
+}
+
+struct Line {
+  std::string_view first_word;
+  void (*parse)(Words&, CalibrationTable&);  // what follows it
+};
+constexpr std::array<Line, 5> kLines = {{{"model", parse_model},
+                                         {"samples", parse_samples},
+                                         {"layer", parse_layer},
+                                         {"bias", parse_bias},
+                                         {"equalize", parse_exponents}}};
+
+void parse_line(Words& words, CalibrationTable& table) {
+  const auto known = std::ranges::find(kLines, words.next(), &Line::first_word);
+  if (known == kLines.end()) {
     parse_tensor(words, table);
+  } else {
+    words.word();
+    known->parse(words, table);
   }
   if (!words.at_end()) words.refuse("there is more than is wanted");
+}
+
+// A section's heading, if there is anything below it.
+void add_heading(std::string& text, bool any, std::string_view heading) {
+  if (any) text += fmt::format("# {}\n", heading);
+}
+
+void add_layers(const CalibrationTable& table, std::string& text) {
+  add_heading(
+      text, !table.layers.empty(),
+      "layer  name  scales of its weights  error by ranges alone  error as it is quantized");
+  for (const auto& [name, layer] : table.layers)
+    text += fmt::format("layer {} {} {} {}\n", quoted(name), layer.fits_weights ? kMse : kLargest,
+                        layer.error_by_ranges, layer.error);
+  add_heading(text, !table.biases.empty(), "bias  layer  added to each channel of its results");
+  for (const auto& [name, bias] : table.biases)
+    text += fmt::format("bias {} {}\n", quoted(name), fmt::join(bias, " "));
+  add_heading(text, !table.exponents.empty(),
+              "equalize  tensor  the power of two that each of its channels is multiplied by");
+  for (const auto& [name, exponents] : table.exponents)
+    text += fmt::format("equalize {} {}\n", quoted(name), fmt::join(exponents, " "));
 }
 
 }  // namespace
@@ -139,6 +221,7 @@ std::string to_text(const CalibrationTable& table) {
   for (const auto& [name, range] : table.tensors)
     text += fmt::format("{} {} {} {} {} {}\n", range.min, range.max, range.seen_min, range.seen_max,
                         range.method, quoted(name));
+  add_layers(table, text);
   return text;
 }
 
@@ -153,7 +236,7 @@ CalibrationTable parse_calibration_table(std::string_view text) {
     Words words(line, number);
     if (words.at_end() || line.starts_with('#')) continue;
     if (begun) {
-      parse_line(words, line, table);
+      parse_line(words, table);
     } else if (line == kFirstLine) {
       begun = true;
     } else {

@@ -6,14 +6,18 @@
 // Convolutions and products by constant weights, where PrecisionOptions allow or ask for int8 and
 // the table has the range of what they read. Activations are u8 over the range, which is widened to
 // hold 0, or, if zero points shall be 0, u8 where nothing is negative and i8 else. Weights are i8
-// from -127 to 127, without zero points. Elementwise layers and those that move elements read the
-// quantized value as well, so that one is stored, not two; a residual sum so reads 8 bits of its
-// skip branch, and of the convolution before it the sums. Changes numerics.
+// from -127 to 127, without zero points; where the table says so, by scales fitted to them, and
+// with a bias added to what the layer accumulates. Elementwise layers and those that move elements
+// read the quantized value as well, so that one is stored, not two; a residual sum so reads 8 bits
+// of its skip branch, and of the convolution before it the sums. Changes numerics.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <compare>
+#include <map>
 #include <unordered_map>
 
+#include "anneal/optimizer/layer_bias.h"
 #include "anneal/optimizer/passes.h"
 #include "anneal/optimizer/quantizable.h"
 #include "anneal/optimizer/quantized_weights.h"
@@ -66,12 +70,54 @@ class Inserter {
     }
     const ValueId data = dequantized_data(name, layer->data);
     if (data == ValueId::kNone) return false;
-    const ValueId back = dequantized_weights(name, layer->weights, weights, layer->channel_axis);
+    const LayerQuantization how = quantization_of(name);
+    const ValueId back =
+        dequantized_weights(name, {layer->weights, layer->channel_axis, how.fits_weights}, weights);
     NewLayer added = copy_of(graph_, id);
     added.inputs[0] = data;
     added.inputs[1] = back;
+    const bool is_biased = add_bias(id, added);
     graph_.replace_layer(id, graph_.add(std::move(added)));
-    run_.did(name, asked ? "is int8, as was asked" : "is int8");
+    run_.did(name,
+             fmt::format("is int8{}{}", asked ? ", as was asked" : "", described(how, is_biased)));
+    return true;
+  }
+
+  LayerQuantization quantization_of(const std::string& layer) const {
+    if (!options_.ranges) return {};
+    const auto found = options_.ranges->layers.find(layer);
+    return found == options_.ranges->layers.end() ? LayerQuantization{} : found->second;
+  }
+
+  static std::string described(const LayerQuantization& how, bool is_biased) {
+    std::string text;
+    if (how.fits_weights) text += ", scales fitted to its weights";
+    if (is_biased) text += ", its bias corrected";
+    if (how.error > 0)
+      text += fmt::format("; the error is {:.2g} of its results' mean square", how.error);
+    if (how.error > 0 && how.error != how.error_by_ranges)
+      text += fmt::format(", {:.2g} by ranges alone", how.error_by_ranges);
+    return text;
+  }
+
+  // Whether the table has a bias for layer `id`, which `added` then adds.
+  bool add_bias(LayerId id, NewLayer& added) {
+    if (!options_.ranges) return false;
+    const auto found = options_.ranges->biases.find(added.name);
+    if (found == options_.ranges->biases.end()) return false;
+    const std::vector<float>& bias = found->second;
+    const int64_t channels = result_channels(graph_, id);
+    if (static_cast<int64_t>(bias.size()) != channels) {
+      run_.refused(added.name,
+                   fmt::format("does without the bias in the calibration table: that has {} "
+                               "numbers, its results have {} channels",
+                               bias.size(), channels));
+      return false;
+    }
+    Stores stores = stores_with_bias(graph_, id, bias);
+    added.epilogues = {std::move(stores.program)};
+    added.inputs.resize(static_cast<size_t>(added.op_input_count));
+    added.inputs.insert(added.inputs.end(), stores.inputs.begin() + 1, stores.inputs.end());
     return true;
   }
 
@@ -124,31 +170,32 @@ class Inserter {
     graph_.replace_layer(id, graph_.add(std::move(added)));
   }
 
-  ValueId dequantized_weights(const std::string& layer, ValueId value, const Tensor& weights,
-                              int64_t axis) {
-    const auto made = weights_.find(value);
-    if (made != weights_.end() && made->second.axis == axis) return made->second.value;
-    const QuantizedWeights quantized = quantize_weights(weights, axis);
-    const std::string name = graph_.value(value).name;
+  struct Weights {
+    ValueId value = ValueId::kNone;
+    int64_t axis = 0;
+    bool are_fitted = false;
+    auto operator<=>(const Weights&) const = default;
+  };
+  ValueId dequantized_weights(const std::string& layer, const Weights& wanted,
+                              const Tensor& weights) {
+    const auto [made, is_new] = weights_.try_emplace(wanted);
+    if (!is_new) return made->second;
+    const QuantizedWeights quantized = quantize_weights(weights, wanted.axis, wanted.are_fitted);
+    const std::string name = graph_.value(wanted.value).name;
     const ValueId integers = graph_.add_constant(name + "/quantized", quantized.integers);
     const LayerId back =
         graph_.add({.name = name + "/dequantized",
-                    .op = Dequantize{.axis = axis},
+                    .op = Dequantize{.axis = wanted.axis},
                     .inputs = {integers, add_scales(graph_, name, quantized.scaling)},
                     .origins = {layer}});
-    weights_[value] = {axis, graph_.layer(back).outputs[0]};
-    return weights_[value].value;
+    return made->second = graph_.layer(back).outputs[0];
   }
 
   Graph& graph_;
   PassRun& run_;
   const PrecisionOptions& options_;
   LayerPrecisions asked_;
-  struct Weights {
-    int64_t axis = 0;
-    ValueId value = ValueId::kNone;
-  };
-  std::unordered_map<ValueId, Weights> weights_;
+  std::map<Weights, ValueId> weights_;  // dequantized
   std::unordered_map<ValueId, ValueId> dequantized_;
 };
 

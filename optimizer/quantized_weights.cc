@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
+
+#include "anneal/optimizer/fit_weights.h"
 
 namespace anneal {
 namespace {
@@ -46,30 +49,36 @@ Scaling scaling_for(const TensorRange& range, bool symmetric) {
   return scaling;
 }
 
-QuantizedWeights quantize_weights(const Tensor& weights, int64_t axis) {
+QuantizedWeights quantize_weights(const Tensor& weights, int64_t axis, bool fitted) {
   const Dims& dims = weights.dims();
   int64_t inner = 1;
   for (int i = static_cast<int>(axis) + 1; i < dims.rank(); ++i) inner *= dims[i];
   const int64_t channels = dims[static_cast<int>(axis)];
   const auto values = weights.as<float>();
-  const auto channel_of = [&](size_t i) {
-    return static_cast<size_t>(static_cast<int64_t>(i) / inner % channels);
-  };
-  std::vector<float> largest(static_cast<size_t>(channels));
-  for (size_t i = 0; i < values.size(); ++i) {
-    float& most = largest[channel_of(i)];
-    most = std::max(most, std::abs(values[i]));
-  }
   Scaling scaling;
   scaling.integer = DataType::kI8;
   scaling.axis = channels > 1 ? axis : 0;
-  for (const float most : largest) scaling.scales.push_back(scale_of(most, kMostI8));
   scaling.zeros = {0};
   Tensor::Fresh fresh = Tensor::allocate(DataType::kI8, dims);
   auto* integers = reinterpret_cast<int8_t*>(fresh.data.data());
-  for (size_t i = 0; i < values.size(); ++i) {
-    const double q = std::nearbyint(values[i] / scaling.scales[channel_of(i)]);
-    integers[i] = static_cast<int8_t>(std::clamp(q, -kMostI8, kMostI8));
+  const int64_t row = channels * inner;
+  const auto for_each = [&](int64_t channel, const auto& body) {
+    for (int64_t begin = channel * inner; begin < weights.count(); begin += row)
+      for (int64_t i = begin; i < begin + inner; ++i) body(static_cast<size_t>(i));
+  };
+  std::vector<float> own;  // the weights of one channel
+  for (int64_t channel = 0; channel < channels; ++channel) {
+    own.clear();
+    for_each(channel, [&](size_t i) { own.push_back(values[i]); });
+    float most = 0;
+    for (const float value : own) most = std::max(most, std::abs(value));
+    float scale = scale_of(most, kMostI8);
+    if (fitted) scale = fitted_scale(own, scale);
+    scaling.scales.push_back(scale);
+    for_each(channel, [&](size_t i) {
+      const double q = std::nearbyint(values[i] / scale);
+      integers[i] = static_cast<int8_t>(std::clamp(q, -kMostI8, kMostI8));
+    });
   }
   return {fresh.tensor, std::move(scaling)};
 }

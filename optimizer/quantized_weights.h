@@ -17,8 +17,9 @@ struct QuantizedWeights {
   Scaling scaling;  // one for each position of the axis, zero points 0
 };
 // REQUIRES: weights are f32 and finite. q = round_half_even(w / scale), where the largest magnitude
-// of a channel becomes 127; a channel of zeros has scale 1.
-QuantizedWeights quantize_weights(const Tensor& weights, int64_t axis);
+// of a channel becomes 127, or, fitted, by the scale of least error (fit_weights.h); a channel of
+// zeros has scale 1.
+QuantizedWeights quantize_weights(const Tensor& weights, int64_t axis, bool fitted);
 
 // Why a product by these f32 weights cannot be computed in integers; empty if it can.
 std::string why_not_quantized(const Tensor& weights, int64_t axis);

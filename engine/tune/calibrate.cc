@@ -8,10 +8,9 @@
 
 #include "anneal/engine/build/ask_targets.h"
 #include "anneal/engine/build/builder.h"
-#include "anneal/engine/data/batch_reader.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/run/engine.h"
-#include "anneal/engine/tune/batches.h"
+#include "anneal/engine/tune/run_samples.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/optimizer/fingerprint.h"
 #include "anneal/optimizer/quantizable.h"
@@ -21,6 +20,7 @@ namespace {
 
 constexpr std::string_view kFirstOfPrecision = "insert_quantize";
 constexpr const char* kDevice = "cpu";
+constexpr int64_t kMostMeasured = 100;  // samples that layers' errors are measured on
 
 // As insert_quantize will see it.
 Graph prepared(const Graph& model, const PassOptions& passes) {
@@ -162,30 +162,31 @@ void add(Watched& watched, const TensorView& view, const std::string& sample) {
 
 void run(Observing& observing, const std::shared_ptr<const Dataset>& samples,
          const CalibrationOptions& options) {
-  ContextOptions context_options;
-  context_options.threads = options.threads;
-  ExecutionContext context(observing.engine, context_options);
-  const int64_t size = batch_size(*observing.engine, samples->read(0), 0);
-  BatchReader reader(
-      samples,
-      {.batch = size, .threads = options.data_threads, .ahead = std::max<int64_t>(4 / size, 1)});
-  while (const auto batch = reader.next()) {
-    const std::string sample =
-        batch->count == 1 ? fmt::format("sample \"{}\"", samples->name(batch->first))
-                          : fmt::format("samples \"{}\" to \"{}\"", samples->name(batch->first),
-                                        samples->name(batch->first + batch->count - 1));
-    const auto inputs = fed(*observing.engine, batch->tensors, batch->count, size);
-    for (const SampleTensor& each : inputs) context.set_input(each.input, each.tensor.view());
-    context.run();
-    for (Watched& watched : observing.watched) {
-      if (!watched.is_input) {
-        add(watched, context.output(watched.output), sample);
-        continue;
-      }
-      for (const SampleTensor& each : inputs)
-        if (each.input == watched.name) add(watched, each.tensor.view(), sample);
-    }
-    options.progress(batch->first + batch->count, samples->size());
+  run_samples(observing.engine, samples, {options.threads, options.data_threads},
+              [&](const SampleRun& run) {
+                for (Watched& watched : observing.watched) {
+                  if (!watched.is_input) {
+                    add(watched, run.context.output(watched.output), run.samples);
+                    continue;
+                  }
+                  for (const SampleTensor& each : run.inputs)
+                    if (each.input == watched.name) add(watched, each.tensor.view(), run.samples);
+                }
+                options.progress(run.done, samples->size());
+              });
+}
+
+// Measures what quantizing by the table's ranges costs each layer, and chooses how to.
+void choose_for_layers(const Graph& graph, const std::shared_ptr<const Dataset>& samples,
+                       const CalibrationOptions& options, CalibrationTable& table) {
+  if (options.choices.fitted_weights == Use::kOff && options.choices.bias == Use::kOff) return;
+  const auto errors =
+      measure_layer_errors(graph, table, options.range.symmetric, options.passes, samples,
+                           {options.threads, options.data_threads, kMostMeasured});
+  for (const auto& [name, layer] : errors) {
+    ChosenQuantization chosen = choose_quantization(layer, options.choices);
+    table.layers[name] = chosen.layer;
+    if (!chosen.bias.empty()) table.biases[name] = std::move(chosen.bias);
   }
 }
 
@@ -207,7 +208,8 @@ Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& 
   if (samples->size() == 0) fail(Code::kInvalidArgument, "there are no samples to calibrate with");
   if (const double percent = options.range.percentile; !(percent >= 50 && percent <= 100))
     fail(Code::kInvalidArgument, fmt::format("a percentile of {}: 50 to 100 is wanted", percent));
-  Observing observed = observing(prepared(model, options.passes), options.passes);
+  const Graph graph = prepared(model, options.passes);
+  Observing observed = observing(graph.clone(), options.passes);
   if (std::ranges::none_of(observed.watched, &Watched::is_quantized))
     fail(Code::kInvalidArgument,
          "the model has nothing to calibrate: no convolution or product of f32 by constant weights "
@@ -235,6 +237,7 @@ Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& 
           fmt::format("tensor \"{}\" was {} in all samples", watched.name, range.seen_min));
     result.table.tensors[watched.name] = range;
   }
+  choose_for_layers(graph, samples, options, result.table);
   return result;
 }
 

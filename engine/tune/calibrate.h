@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "anneal/engine/data/dataset.h"
+#include "anneal/engine/tune/choose_quantization.h"
 #include "anneal/engine/tune/choose_range.h"
 #include "anneal/graph/graph.h"
 #include "anneal/optimizer/calibration_table.h"
@@ -16,6 +17,7 @@ namespace anneal {
 
 struct CalibrationOptions {
   RangeOptions range;
+  QuantizationChoices choices;
   PassOptions passes;    // those of the build that follows, but for the precision
   int threads = 0;       // of an inference; 0: one per core
   int data_threads = 0;  // that read samples; 0: one per core
@@ -31,10 +33,11 @@ struct Calibration {
 std::vector<DataInput> calibration_inputs(const Graph& model);
 
 // Runs the model in f32 on the CPU, once over the samples, one at a time or in batches of what the
-// model is fixed to; a last batch that lacks samples has some twice. Memory: that of an inference
-// that keeps what is calibrated, and a histogram of 64 KiB per tensor. Fails with kInvalidArgument
-// naming the sample and the tensor if a value that would be quantized is not finite, and as reading
-// samples and building do.
+// model is fixed to; a last batch that lacks samples has some twice. Then over the first 100 again,
+// to measure the errors of layers, unless the choices leave nothing to measure. Memory: that of an
+// inference that keeps what is calibrated, and a histogram of 64 KiB per tensor. Fails with
+// kInvalidArgument naming the sample and the tensor if a value that would be quantized is not
+// finite, and as reading samples and building do.
 Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& samples,
                       const CalibrationOptions& options);
 

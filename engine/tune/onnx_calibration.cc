@@ -26,6 +26,8 @@ CalibrationTable calibrate_onnx(const std::string& onnx_path,
     import.bounds[name] = {bounds.min, bounds.opt, bounds.max};
   CalibrationOptions calibration;
   calibration.range = {*method, options.percentile, options.symmetric};
+  calibration.choices = {parse_use("fit_weights", options.fit_weights),
+                         parse_use("correct_bias", options.correct_bias)};
   calibration.threads = options.threads;
   calibration.data_threads = options.data_threads;
   calibration.progress = options.progress;

@@ -24,8 +24,10 @@ struct OnnxCalibrationOptions {
   std::string method = "auto";  // "minmax", "entropy", "percentile", "mse": docs/quantization.md
   double percentile = 99.99;    // of the method of that name
   bool symmetric = false;       // as PrecisionOptions::symmetric will be
-  int threads = 0;              // of an inference; 0: one per core
-  int data_threads = 0;         // that read samples; 0: one per core
+  // "on", "off", or "auto": where it makes the measured error less (docs/quantization.md)
+  std::string fit_weights = "auto", correct_bias = "auto";
+  int threads = 0;       // of an inference; 0: one per core
+  int data_threads = 0;  // that read samples; 0: one per core
   std::map<std::string, OnnxBuildOptions::InputBounds> input_bounds;  // of the build that follows
   std::function<void(int64_t done, int64_t all)> progress = [](int64_t, int64_t) {};
 };

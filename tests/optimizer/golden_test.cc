@@ -3,7 +3,8 @@
 // (which must change nothing), and executed on the reference before and after with random inputs. A
 // line "# no target has a kernel for OP" makes it so; lines "# int8", "# f16", "# bf16", "#
 // symmetric",
-// "# range NAME MIN MAX" and "# layer REGEX TYPE" are the PrecisionOptions.
+// "# range NAME MIN MAX" and "# layer REGEX TYPE" are the PrecisionOptions; what follows "# table "
+// is a line of the calibration table.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,9 +62,19 @@ AskTargets targets_of(const Case& each) {
   };
 }
 
+// Its lines that begin with "# table ".
+CalibrationTable table_of(const Case& each) {
+  constexpr std::string_view kBefore = "# table ";
+  std::string text = "anneal calibration 1\n";
+  std::istringstream lines(each.before);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(kBefore)) text += line.substr(kBefore.size()) + "\n";
+  return parse_calibration_table(text);
+}
+
 PrecisionOptions precision_of(const Case& each) {
   PrecisionOptions options;
-  CalibrationTable table;
+  CalibrationTable table = table_of(each);
   std::istringstream lines(each.before);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
@@ -84,7 +95,7 @@ PrecisionOptions precision_of(const Case& each) {
            {Precision::kF32, Precision::kF16, Precision::kBF16, Precision::kI8})
         if (type == anneal::name(each)) options.layers.push_back({name, each});
   }
-  if (!table.tensors.empty())
+  if (table != CalibrationTable{})
     options.ranges = std::make_shared<const CalibrationTable>(std::move(table));
   return options;
 }

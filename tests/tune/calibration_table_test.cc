@@ -14,6 +14,10 @@ CalibrationTable example() {
   CalibrationTable table{.model = "a \"model\"", .fingerprint = 0x12ab, .samples = 3};
   table.tensors["conv_1"] = {-1.5F, 2.7182817F, -3, 3, "mse"};
   table.tensors["with space \\ \"quote\"\n"] = {0, 1e-30F, 0, 3e38F, "minmax"};
+  table.layers["conv"] = {true, 0.25F, 0.125F};
+  table.layers["product \"q\""] = {false, 0, 0};
+  table.biases["conv"] = {0.1F, -2e-30F, 0};
+  table.exponents["conv_1"] = {0, -3, 30};
   return table;
 }
 
@@ -27,6 +31,9 @@ TEST(CalibrationTable, IsEditedByHand) {
   ASSERT_EQ(table.tensors.size(), 1u);
   EXPECT_EQ(table.tensors.at("x"), (TensorRange{0, 1, 0, 2, "by-hand"}));
   EXPECT_EQ(table.fingerprint, 0u);
+  EXPECT_TRUE(table.layers.empty() && table.biases.empty() && table.exponents.empty());
+  EXPECT_EQ(parse_calibration_table("anneal calibration 1\nlayer \"c\" mse\n").layers.at("c"),
+            (LayerQuantization{.fits_weights = true}));
 }
 
 TEST(CalibrationTable, RefusesWhatItIsNot) {
@@ -47,6 +54,23 @@ TEST(CalibrationTable, RefusesWhatItIsNot) {
               testing::HasSubstr("line 3: tensor \"a\" is there twice"));
   EXPECT_THAT(refusal("0 1 3 2 mse \"a\""), testing::HasSubstr("extremes begin at 3"));
   EXPECT_THAT(refusal("samples -5"), testing::HasSubstr("fewer than 0"));
+  EXPECT_THAT(refusal("layer \"a\""), testing::HasSubstr("too soon"));
+  EXPECT_THAT(refusal("layer mse"), testing::HasSubstr("a name in quotes"));
+  EXPECT_THAT(refusal("layer \"a\" least"), testing::HasSubstr("not \"least\""));
+  EXPECT_THAT(refusal("layer \"a\" mse 0.1"), testing::HasSubstr("too soon"));
+  EXPECT_THAT(refusal("layer \"a\" mse 0.1 inf"), testing::HasSubstr("finite"));
+  EXPECT_THAT(refusal("layer \"a\" mse 1 2 3"), testing::HasSubstr("more than is wanted"));
+  EXPECT_THAT(refusal("layer \"a\" mse\nlayer \"a\" mse"), testing::HasSubstr("line 3: layer"));
+  EXPECT_THAT(refusal("bias \"a\""), testing::HasSubstr("too soon"));
+  EXPECT_THAT(refusal("bias \"a\" 1 nan"), testing::HasSubstr("finite"));
+  EXPECT_THAT(refusal("bias \"a\" 1 b"), testing::HasSubstr("\"b\""));
+  EXPECT_THAT(refusal("bias \"a\" 1\nbias \"a\" 1"), testing::HasSubstr("is there twice"));
+  EXPECT_THAT(refusal("equalize \"a\""), testing::HasSubstr("too soon"));
+  EXPECT_THAT(refusal("equalize \"a\" 0.5"), testing::HasSubstr("\"0.5\""));
+  EXPECT_THAT(refusal("equalize \"a\" 0 31"), testing::HasSubstr("from -30 to 30"));
+  EXPECT_THAT(refusal("equalize \"a\" -2147483648"), testing::HasSubstr("from -30 to 30"));
+  EXPECT_THAT(refusal("equalize \"a\" 99999999999"), testing::HasSubstr("99999999999"));
+  EXPECT_THAT(refusal("equalize \"a\" 1\nequalize \"a\" 1"), testing::HasSubstr("twice"));
   EXPECT_THAT(refusal("model \"a\" xyz"), testing::HasSubstr("\"xyz\""));
 }
 

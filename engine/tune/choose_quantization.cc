@@ -1,0 +1,77 @@
+#include "anneal/engine/tune/choose_quantization.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "anneal/core/error.h"
+
+namespace anneal {
+namespace {
+
+constexpr std::array<std::pair<Use, std::string_view>, 3> kNames = {
+    {{Use::kOff, "off"}, {Use::kOn, "on"}, {Use::kAuto, "auto"}}};
+
+double mean_of_channels(const ChannelErrors& errors, const auto& of_channel) {
+  double sum = 0;
+  for (size_t i = 0; i < errors.squares.size(); ++i) sum += of_channel(i);
+  return sum / static_cast<double>(errors.squares.size());
+}
+
+// One way to quantize a layer.
+struct Candidate {
+  const ChannelErrors* errors = nullptr;
+  bool is_fitted = false, has_bias = false;
+  double error = 0;
+};
+
+// The better of the two, bias or none, of these scales.
+Candidate best(const LayerErrors& layer, bool is_fitted, Use bias) {
+  const ChannelErrors& errors = is_fitted ? layer.fitted : layer.largest;
+  Candidate found{&errors, is_fitted, false, error_of(errors)};
+  if (bias == Use::kOff || !layer.takes_bias || !layer.has_two_batches) return found;
+  const double without = error_without_bias(errors);
+  if (bias == Use::kAuto && without >= found.error) return found;
+  return {&errors, is_fitted, true, without};
+}
+
+}  // namespace
+
+Use parse_use(std::string_view option, std::string_view text) {
+  for (const auto& [use, name] : kNames)
+    if (text == name) return use;
+  fail(Code::kInvalidArgument, fmt::format("{} {}: there are on, off and auto", option, text));
+}
+
+double error_of(const ChannelErrors& errors) {
+  return mean_of_channels(errors, [&](size_t i) { return errors.squares[i]; });
+}
+
+double error_without_bias(const ChannelErrors& errors) {
+  return mean_of_channels(errors, [&](size_t i) {
+    const double a = errors.means[0][i], b = errors.means[1][i];
+    return errors.squares[i] - 2 * a * b + (a * a + b * b) / 2;
+  });
+}
+
+ChosenQuantization choose_quantization(const LayerErrors& errors,
+                                       const QuantizationChoices& choices) {
+  Candidate chosen = best(errors, choices.fitted_weights == Use::kOn, choices.bias);
+  if (choices.fitted_weights == Use::kAuto)
+    if (const Candidate fitted = best(errors, true, choices.bias); fitted.error < chosen.error)
+      chosen = fitted;
+  const double square = errors.result_square;
+  const auto relative = [&](double error) {
+    return square > 0 ? static_cast<float>(error / square) : 0.0F;
+  };
+  ChosenQuantization result;
+  result.layer = {chosen.is_fitted, relative(error_of(errors.largest)), relative(chosen.error)};
+  if (!chosen.has_bias) return result;
+  const auto& [first, second] = chosen.errors->means;
+  for (size_t i = 0; i < first.size(); ++i)
+    result.bias.push_back(static_cast<float>(-(first[i] + second[i]) / 2));
+  return result;
+}
+
+}  // namespace anneal

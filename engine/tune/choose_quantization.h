@@ -1,0 +1,37 @@
+// From the errors that were measured to how a layer is quantized.
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "anneal/engine/tune/layer_errors.h"
+#include "anneal/optimizer/calibration_table.h"
+
+namespace anneal {
+
+enum class Use {
+  kOff,
+  kOn,
+  kAuto,  // where it makes the measured error less
+};
+// "on", "off", "auto". Fails with kInvalidArgument, naming the option, on another text.
+Use parse_use(std::string_view option, std::string_view text);
+
+struct QuantizationChoices {
+  Use fitted_weights = Use::kAuto, bias = Use::kAuto;
+};
+
+struct ChosenQuantization {
+  LayerQuantization layer;
+  std::vector<float> bias;  // empty: none
+};
+
+// The mean squared error of the results that is left if the mean error of each channel is taken
+// back. As others would see it: the mean of one half of the batches taken from the other half.
+// Above the error as it is where the means are chance. REQUIRES: two batches
+double error_without_bias(const ChannelErrors& errors);
+double error_of(const ChannelErrors& errors);  // as it is
+
+ChosenQuantization choose_quantization(const LayerErrors& errors,
+                                       const QuantizationChoices& choices);
+
+}  // namespace anneal
