@@ -19,6 +19,7 @@
 #include "anneal/optimizer/join_programs.h"
 #include "anneal/optimizer/passes.h"
 #include "anneal/optimizer/query.h"
+#include "anneal/optimizer/round_weights.h"
 #include "anneal/optimizer/storage.h"
 
 namespace anneal {
@@ -66,8 +67,9 @@ class Assigner {
     return graph_.layer(graph_.add(std::move(added))).outputs[0];
   }
 
-  // The value as an operand of that type: what is stored so already, a constant, or a cast.
-  ValueId as(ValueId id, DataType to) {
+  // The value as an operand, of that type, of a layer: what is stored so already, a constant, or a
+  // cast.
+  ValueId as(ValueId id, DataType to, LayerId reader) {
     if (id == ValueId::kNone || !is_short_float(dtype(id)) || dtype(id) == to) return id;
     if (const ValueId now = as_stored(id); dtype(now) == to) return now;
     if (to == DataType::kF32 || (!native_ && stored(id) == to)) return id;
@@ -75,7 +77,7 @@ class Assigner {
     if (!is_new) return made->second;
     const std::string name = graph_.value(id).name + "/" + std::string(anneal::name(to));
     if (const Tensor* constant = graph_.constant(id))
-      return made->second = add_constant(id, name, *constant, to);
+      return made->second = add_constant(id, name, rounded(id, *constant, to, reader), to);
     ProgramBuilder builder;
     const Reg rounded = builder.round(builder.input(0, dtype(id)), to);
     const ValueId cast = add_program(name, builder.finish(rounded, type_of(to)), id);
@@ -86,20 +88,33 @@ class Assigner {
   // What a value of that precision has as its type.
   DataType type_of(DataType to) const { return native_ ? to : DataType::kF32; }
 
-  // The constant itself if it is rounded as it is.
-  ValueId add_constant(ValueId id, const std::string& name, const Tensor& tensor, DataType to) {
-    const DataType type = type_of(to);
-    Tensor::Fresh fresh = Tensor::allocate(type, tensor.dims());
+  // In f32. Weights are rounded together, by the channels of the first layer that reads them.
+  Tensor rounded(ValueId id, const Tensor& tensor, DataType to, LayerId reader) const {
+    const auto layout = channel_weights(graph_, reader);
+    if (layout && graph_.layer(reader).inputs[layout->input] == id)
+      return round_weights(tensor, *layout, to);
+    Tensor::Fresh fresh = Tensor::allocate(DataType::kF32, tensor.dims());
     const std::span<const float> values = tensor.as<float>();
-    const Instruction round{
-        Opcode::kRound, RegisterType::kF32, {0, 0, 0}, static_cast<uint64_t>(to)};
+    for (size_t i = 0; i < values.size(); ++i)
+      store_scalar(DataType::kF32, round(Scalar::of(values[i]), to),
+                   fresh.data.data() + i * sizeof(float));
+    return fresh.tensor;
+  }
+  static Scalar round(Scalar value, DataType to) {
     const RegisterType f32 = RegisterType::kF32;
-    for (size_t i = 0; i < values.size(); ++i) {
-      const Scalar value = Scalar::of(values[i]);
-      store_scalar(type, evaluate(round, std::span(&value, 1), std::span(&f32, 1)),
-                   fresh.data.data() + i * size_of(type));
-    }
-    return fresh.tensor == tensor ? id : graph_.add_constant(name, fresh.tensor);
+    const Instruction one{Opcode::kRound, f32, {0, 0, 0}, static_cast<uint64_t>(to)};
+    return evaluate(one, std::span(&value, 1), std::span(&f32, 1));
+  }
+
+  // The constant itself if it is rounded as it is.
+  ValueId add_constant(ValueId id, const std::string& name, const Tensor& rounded, DataType to) {
+    if (rounded == *graph_.constant(id) && !native_) return id;
+    if (!native_) return graph_.add_constant(name, rounded);
+    Tensor::Fresh fresh = Tensor::allocate(to, rounded.dims());
+    const std::span<const float> values = rounded.as<float>();
+    for (size_t i = 0; i < values.size(); ++i)
+      store_scalar(to, Scalar::of(values[i]), fresh.data.data() + i * size_of(to));
+    return graph_.add_constant(name, fresh.tensor);
   }
 
   // With inputs as they are stored now, and results as they shall be; `results` is empty: as today.
@@ -154,7 +169,7 @@ class Assigner {
       if (role == Role::kReads && !inputs.data.empty() && layer.inputs[0] != ValueId::kNone &&
           is_short_float(dtype(layer.inputs[0])))
         data = native_ ? dtype(as_stored(layer.inputs[0])) : stored(layer.inputs[0]);
-      for (const size_t i : inputs.data) added.inputs[i] = as(layer.inputs[i], data);
+      for (const size_t i : inputs.data) added.inputs[i] = as(layer.inputs[i], data, id);
       for (const auto& [input, number] : inputs.of_program)
         added.inputs[input] = as_stored(layer.inputs[input]);
     }

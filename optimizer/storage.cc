@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <unordered_set>
 
 #include "anneal/core/float16.h"
 #include "anneal/optimizer/channel_weights.h"
@@ -158,6 +159,7 @@ class Chooser {
       changed = false;
       for (const LayerId id : order_) changed |= mark_grown(id);
     }
+    mark_first();
     for (const LayerId id : order_)
       if (role_of(graph_, id) == Role::kProduct) choose_product(id);
     find_leading();
@@ -174,6 +176,7 @@ class Chooser {
     std::string imprecise;  // may be cast for a product, but is not stored in 16 bits
     bool is_known = false;  // samples showed it
     bool leads = false;     // to a 16-bit product
+    bool is_fine = false;   // f32 is left for what reads it, too
   };
 
   const Type& type(ValueId id) const { return graph_.value(id).type(); }
@@ -349,6 +352,43 @@ class Chooser {
     return changed;
   }
 
+  bool is_depthwise(LayerId id) const {
+    const Layer& layer = graph_.layer(id);
+    const auto* conv = std::get_if<Conv>(&layer.op);
+    return conv && conv->groups > 1 && type(layer.inputs[1]).shape[1] == 1;
+  }
+  // No pattern asks for 16 bits.
+  bool may_be_f32(LayerId id) const {
+    const auto asked = asked_.of(graph_.layer(id));
+    return !asked || *asked == Precision::kF32 || *asked == Precision::kI8;
+  }
+
+  // What the first products give, where depthwise convolutions read it and nothing else. Those take
+  // differences of neighbours, which hardly differ so near to a picture, and large weights make
+  // them as large as what other channels hold: most of the error of such a network comes from here.
+  void mark_first() {
+    std::unordered_set<ValueId> computed;  // from what products gave
+    for (const LayerId id : order_) {
+      const Layer& layer = graph_.layer(id);
+      const bool is_product = is_any<Conv, ConvTranspose, MatMul, Attention>(layer.op);
+      const bool is_first = std::ranges::none_of(
+          layer.inputs, [&](ValueId input) { return computed.contains(input); });
+      if (is_product || !is_first) computed.insert(layer.outputs.begin(), layer.outputs.end());
+      if (!is_product || !is_first || !may_be_f32(id)) continue;
+      const ValueId output = layer.outputs[0];
+      const auto& users = graph_.value(output).users;
+      const auto may_read_f32 = [&](LayerId user) {
+        return is_depthwise(user) && graph_.layer(user).inputs[0] == output && may_be_f32(user);
+      };
+      if (layer.outputs.size() == 1 && is_f32(output) && !users.empty() &&
+          std::ranges::all_of(users, may_read_f32) &&
+          std::ranges::any_of(users, [&](LayerId user) { return is_half(halves_.at(user)); })) {
+        mark(output).is_fine = true;
+        mark(output).imprecise = "depthwise convolutions read what the first layer gives";
+      }
+    }
+  }
+
   void stays(LayerId id, std::string text) {
     storage_.reasons.push_back({graph_.layer(id).name, std::move(text)});
   }
@@ -370,6 +410,8 @@ class Chooser {
     for (const size_t i : data) {
       const ValueId input = layer.inputs[i];
       if (!is_f32(input)) continue;
+      if (mark(input).is_fine)
+        return stays(id, "stays f32: it is depthwise and reads what the first layer gives");
       if (const Tensor* constant = graph_.constant(input)) {
         if (const std::string why = why_weights_suffer(graph_, id, *constant, half); !why.empty())
           return stays(id, "stays f32: " + why);

@@ -1,0 +1,15 @@
+// Weights in 16 bits, rounded together: errors of one output channel cancel out.
+#pragma once
+#include "anneal/core/tensor.h"
+#include "anneal/optimizer/channel_weights.h"
+
+namespace anneal {
+
+// The f32 weights as numbers of `half` (kF16 or kBF16), still in f32: each one of its two
+// neighbours there, itself if it is one. Of those about in the middle as many are rounded up as
+// lets the errors of each window of an output channel, and of the channel, add up to little: inputs
+// have much in common, above all if none is negative, and what they have in common is multiplied
+// with that sum. Infinities and NaN stay. REQUIRES: `layout` is that of `weights`.
+Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataType half);
+
+}  // namespace anneal

@@ -1,0 +1,124 @@
+#include "anneal/optimizer/round_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "anneal/core/float16.h"
+#include "anneal/graph/text.h"
+
+namespace anneal {
+namespace {
+
+float nearest(float value, DataType half) {
+  return half == DataType::kF16 ? to_f32(to_f16(value)) : to_f32(to_bf16(value));
+}
+
+struct Product {
+  Graph graph;
+  Tensor weights;
+  ChannelWeights layout;
+};
+
+Product product(const std::string& text) {
+  Graph graph = parse_graph(text);
+  const LayerId id = graph.order()[0];
+  const ChannelWeights layout = *channel_weights(graph, id);
+  const Tensor weights = *graph.constant(graph.layer(id).inputs[layout.input]);
+  return {std::move(graph), weights, layout};
+}
+
+Product convolution() {
+  return product(R"txt(graph g(x: f32[1,32,4,4])
+  const w: f32[16,32,3,3] = random(1)
+  y = Conv(x, w) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  return y
+)txt");
+}
+Product matrix() {
+  return product(R"txt(graph g(x: f32[2,300])
+  const w: f32[300,24] = random(2)
+  y = MatMul(x, w)
+  return y
+)txt");
+}
+
+// The error of each result, as a root of mean squares over inputs: halves of a normal distribution,
+// as a ReLU makes them.
+double error_of(const Tensor& rounded, const Product& exact) {
+  std::mt19937 random(1);
+  std::normal_distribution<double> normal;
+  const ChannelWeights& layout = exact.layout;
+  double squares = 0;
+  for (int sample = 0; sample < 50; ++sample) {
+    std::vector<double> results(static_cast<size_t>(layout.written_count));
+    size_t at = 0;
+    std::vector<double> inputs(static_cast<size_t>(layout.read_count * layout.inner));
+    for (double& input : inputs) input = std::max(normal(random), 0.0);
+    for (int64_t i = 0; i < layout.i_count; ++i)
+      for (int64_t j = 0; j < layout.j_count; ++j)
+        for (int64_t k = 0; k < layout.inner; ++k, ++at)
+          results[static_cast<size_t>(layout.writes(i, j))] +=
+              inputs[static_cast<size_t>(layout.reads(i, j) * layout.inner + k)] *
+              (double{rounded.as<float>()[at]} - exact.weights.as<float>()[at]);
+    for (const double result : results) squares += result * result;
+  }
+  return std::sqrt(squares);
+}
+
+Tensor rounded_one_by_one(const Tensor& weights, DataType half) {
+  std::vector<float> values(weights.as<float>().begin(), weights.as<float>().end());
+  for (float& value : values) value = nearest(value, half);
+  return Tensor::of<float>(DataType::kF32, weights.dims(), values);
+}
+
+class RoundWeights : public ::testing::TestWithParam<DataType> {};
+
+TEST_P(RoundWeights, EachIsOneOfItsTwoNeighbours) {
+  for (const Product& each : {convolution(), matrix()}) {
+    const Tensor rounded = round_weights(each.weights, each.layout, GetParam());
+    const double unit = GetParam() == DataType::kF16 ? 0x1p-10 : 0x1p-7;
+    for (size_t i = 0; i < each.weights.as<float>().size(); ++i) {
+      const float weight = each.weights.as<float>()[i], to = rounded.as<float>()[i];
+      EXPECT_EQ(nearest(to, GetParam()), to) << i;
+      EXPECT_LT(std::abs(double{to} - weight), std::ldexp(unit, std::ilogb(weight))) << i;
+    }
+    const Tensor again = round_weights(rounded, each.layout, GetParam());
+    EXPECT_TRUE(again == rounded) << "what is exact moved";
+  }
+}
+
+// Without what inputs have in common a share of sqrt(1 - 1 / pi) = 0.83 is left.
+TEST_P(RoundWeights, WhatInputsHaveInCommonCostsLittle) {
+  for (const Product& each : {convolution(), matrix()}) {
+    const Tensor rounded = round_weights(each.weights, each.layout, GetParam());
+    const double alone = error_of(rounded_one_by_one(each.weights, GetParam()), each);
+    EXPECT_GT(error_of(rounded, each), 0);
+    EXPECT_LT(error_of(rounded, each), alone * 0.92);
+  }
+}
+
+TEST_P(RoundWeights, WhatIsNotFiniteAndWhatIsNextToItStays) {
+  Product each = matrix();
+  std::vector<float> values(each.weights.as<float>().begin(), each.weights.as<float>().end());
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const float largest = GetParam() == DataType::kF16 ? 65504.0f : 0x1.fep127f;
+  values[0] = kInfinity, values[24] = std::nanf(""), values[48] = -kInfinity;
+  values[72] = std::nextafter(largest, kInfinity);
+  each.weights = Tensor::of<float>(DataType::kF32, each.weights.dims(), values);
+  const Tensor rounded = round_weights(each.weights, each.layout, GetParam());
+  EXPECT_EQ(rounded.as<float>()[0], kInfinity);
+  EXPECT_TRUE(std::isnan(rounded.as<float>()[24]));
+  EXPECT_EQ(rounded.as<float>()[48], -kInfinity);
+  EXPECT_EQ(rounded.as<float>()[72], largest);
+  for (size_t i = 96; i < values.size(); i += 24)
+    EXPECT_TRUE(std::isfinite(rounded.as<float>()[i]));
+}
+
+INSTANTIATE_TEST_SUITE_P(, RoundWeights, ::testing::Values(DataType::kF16, DataType::kBF16),
+                         [](const auto& param) { return std::string(name(param.param)); });
+
+}  // namespace
+}  // namespace anneal
