@@ -124,9 +124,6 @@ class PassDump {
 // Sets the ranges of tensors to what the samples of --calibrate say.
 void calibrate_with(const BuildFlags& flags, const Graph& model, PassOptions& passes,
                     Progress& progress) {
-  const bool wants_int8 = passes.precision.int8 || !passes.precision.layers.empty();
-  if (!wants_int8)
-    fail(Code::kInvalidArgument, "--calibrate finds ranges for 8 bits: give --int8 as well");
   if (passes.precision.ranges)
     fail(Code::kInvalidArgument,
          "--calibrate and --calibration contradict each other: one makes ranges, one has them");
@@ -234,6 +231,8 @@ constexpr const char* kFooter = R"(Examples:
                                                 one file for two kinds of GPU and the CPU
   anneal build model.onnx --int8 --calibrate pictures --samples drawn:100
                                                 8 bits by the ranges that 100 of the samples show
+  anneal build model.onnx --best --calibrate pictures
+                                                8 bits, and 16 where those do not do
   anneal build model.onnx --skip-pass fuse_epilogue --dump-graph graph.txt
                                                 leave a pass out, see the optimized graph
 

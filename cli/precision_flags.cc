@@ -33,7 +33,7 @@ void add_precision_flags(CLI::App& command, PrecisionFlags& flags) {
       ->group(group);
   command
       .add_flag("--best", flags.best,
-                "Whatever is fastest: --int8 if there is a calibration table, and --fp16")
+                "Whatever is fastest: --fp16, and --int8 if there are samples or a table for it")
       ->group(group);
   command
       .add_flag(
@@ -64,7 +64,8 @@ CalibrationTable read_calibration_table(const std::string& path) {
 
 PrecisionOptions precision_options(const PrecisionFlags& flags, bool will_calibrate) {
   PrecisionOptions options;
-  options.int8 = flags.int8 || (flags.best && !flags.calibration.empty());
+  const bool has_ranges = will_calibrate || !flags.calibration.empty();
+  options.int8 = flags.int8 || (flags.best && has_ranges);
   options.bf16 = flags.bf16;
   options.f16 = flags.f16 || (flags.best && !flags.bf16);
   options.symmetric = flags.symmetric;
@@ -73,16 +74,17 @@ PrecisionOptions precision_options(const PrecisionFlags& flags, bool will_calibr
       flags.int8 || std::ranges::any_of(options.layers, [](const LayerPrecision& layer) {
         return layer.precision == Precision::kI8;
       });
-  if (wants_int8 && flags.calibration.empty() && !will_calibrate)
+  if (wants_int8 && !has_ranges)
     fail(Code::kInvalidArgument,
          "int8 wants the ranges of tensors: anneal calibrate MODEL --data SAMPLES -o model.ranges, "
          "then --calibration model.ranges; or anneal build --calibrate SAMPLES");
   const bool any = options.int8 || options.f16 || options.bf16 || !options.layers.empty();
-  if (!flags.calibration.empty() && !any)
+  if (has_ranges && !any)
     fail(Code::kInvalidArgument,
-         "--calibration has ranges for lower precisions, but none was asked for: give --int8, "
-         "--fp16, --bf16 or --best as well");
-  if (flags.symmetric && !options.int8 && !wants_int8 && !will_calibrate)
+         fmt::format("{} is for lower precisions, but none was asked for: give --int8, --fp16, "
+                     "--bf16 or --best as well",
+                     will_calibrate ? "--calibrate" : "--calibration"));
+  if (flags.symmetric && !options.int8 && !wants_int8)
     fail(Code::kInvalidArgument, "--symmetric is about 8 bits: give --int8 as well");
   if (!flags.calibration.empty())
     options.ranges =
