@@ -28,6 +28,8 @@ constexpr float kSoftmaxError = 0x1p-6f;
 constexpr double kWeightsError = 0x1p-8;
 // Channels so much weaker than the strongest one do not count.
 constexpr double kWeakChannel = 0x1p-10;
+// A product with fewer weights is not worth a step that casts what it reads.
+constexpr int64_t kWeightsWorthACast = 1 << 20;
 
 bool is_half(DataType dtype) { return dtype == DataType::kF16 || dtype == DataType::kBF16; }
 
@@ -159,6 +161,7 @@ class Chooser {
       changed = false;
       for (const LayerId id : order_) changed |= mark_grown(id);
     }
+    mark_made();
     mark_first();
     for (const LayerId id : order_)
       if (role_of(graph_, id) == Role::kProduct) choose_product(id);
@@ -173,10 +176,12 @@ class Chooser {
   struct Mark {
     Growth growth;  // of f16's range: no cast to it either
     std::string out_of_range;
-    std::string imprecise;  // may be cast for a product, but is not stored in 16 bits
-    bool is_known = false;  // samples showed it
-    bool leads = false;     // to a 16-bit product
-    bool is_fine = false;   // f32 is left for what reads it, too
+    std::string imprecise;     // may be cast for a product, but is not stored in 16 bits
+    bool is_known = false;     // samples showed it
+    bool leads = false;        // to a 16-bit product
+    bool is_fine = false;      // f32 is left for what reads it, too
+    bool is_computed = false;  // not of the model's inputs alone
+    bool is_port = false;      // or comes from a layer that has no 16 bits
   };
 
   const Type& type(ValueId id) const { return graph_.value(id).type(); }
@@ -352,6 +357,41 @@ class Chooser {
     return changed;
   }
 
+  void mark_made() {
+    for (const LayerId id : order_)
+      for (const ValueId output : graph_.layer(id).outputs) {
+        const Role role = role_of(graph_, id);
+        mark(output).is_computed |= role != Role::kMoves;
+        mark(output).is_port |= role == Role::kFixed || graph_.is_output(output);
+      }
+  }
+
+  // An input of the model, in whatever order or put together with others, is cast once; parts of it
+  // would be cast one by one.
+  bool is_whole_input(ValueId id) const {
+    for (LayerId made_by = producer(graph_, id); made_by != LayerId::kNone;
+         made_by = producer(graph_, id)) {
+      const Layer& layer = graph_.layer(made_by);
+      if (is_any<Concat>(layer.op)) return true;
+      if (!is_any<Reshape, Transpose>(layer.op)) return false;
+      id = layer.inputs[0];
+    }
+    return true;
+  }
+
+  // Whether 16-bit operands would cost a step that is not worth it.
+  bool is_cast_for_little(LayerId id, ValueId input) {
+    const Mark& of = mark(input);
+    const bool is_f32 =
+        of.is_port || !of.imprecise.empty() || (!of.is_computed && !is_whole_input(input));
+    if (!is_f32) return false;
+    int64_t weights = 0;
+    for (const size_t i : data_inputs(graph_.layer(id)).data)
+      if (const Tensor* constant = graph_.constant(graph_.layer(id).inputs[i]))
+        weights = std::max(weights, constant->count());
+    return weights < kWeightsWorthACast;
+  }
+
   bool is_depthwise(LayerId id) const {
     const Layer& layer = graph_.layer(id);
     const auto* conv = std::get_if<Conv>(&layer.op);
@@ -417,6 +457,11 @@ class Chooser {
           return stays(id, "stays f32: " + why);
       } else if (half == DataType::kF16 && mark(input).growth.any()) {
         return stays(id, "stays f32: of what it reads, " + mark(input).out_of_range);
+      } else if (may_be_f32(id) && is_cast_for_little(id, input)) {
+        return stays(id,
+                     fmt::format("stays f32: \"{}\", which it reads, is f32, and a cast of its own "
+                                 "would not pay",
+                                 name_of(input)));
       }
     }
     storage_.products[id] = half;
