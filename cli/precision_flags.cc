@@ -50,6 +50,14 @@ void add_precision_flags(CLI::App& command, PrecisionFlags& flags) {
       ->allow_extra_args(false)
       ->type_name("REGEX=TYPE")
       ->group(group);
+  command
+      .add_option("--max-layer-error", flags.max_layer_error,
+                  "Of --int8: a layer whose error in the table is more, as a share of its results' "
+                  "mean square, stays f32")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("SHARE")
+      ->group(group);
   command.add_flag("--symmetric", flags.symmetric, "With zero points of 0 only")->group(group);
 }
 
@@ -69,6 +77,7 @@ PrecisionOptions precision_options(const PrecisionFlags& flags, bool will_calibr
   options.bf16 = flags.bf16;
   options.f16 = flags.f16 || (flags.best && !flags.bf16);
   options.symmetric = flags.symmetric;
+  options.max_layer_error = flags.max_layer_error;
   for (const std::string& layer : flags.layers) options.layers.push_back(layer_precision(layer));
   const bool wants_int8 =
       flags.int8 || std::ranges::any_of(options.layers, [](const LayerPrecision& layer) {

@@ -10,11 +10,13 @@ namespace anneal {
 
 struct PrecisionFlags {
   bool f16 = false, bf16 = false, int8 = false, best = false, symmetric = false;
+  float max_layer_error = PrecisionOptions().max_layer_error;
   std::vector<std::string> layers;  // "REGEX=int8"
   std::string calibration;          // the file; empty: none
 };
 
-// --fp16, --bf16, --int8, --best, --symmetric, --layer-precision, --calibration.
+// --fp16, --bf16, --int8, --best, --symmetric, --layer-precision, --max-layer-error,
+// --calibration.
 void add_precision_flags(CLI::App& command, PrecisionFlags& flags);
 
 // Reads the table. Fails with kInvalidArgument or kIo, also if int8 is asked for without ranges,

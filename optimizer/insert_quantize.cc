@@ -68,9 +68,15 @@ class Inserter {
       run_.refused(name, "stays float: " + why);
       return false;
     }
+    const LayerQuantization how = quantization_of(name);
+    if (!asked && how.error > options_.max_layer_error) {
+      run_.refused(name, fmt::format("stays float: its error in 8 bits would be {:.2g} of its "
+                                     "results' mean square, more than {:.2g}",
+                                     how.error, options_.max_layer_error));
+      return false;
+    }
     const ValueId data = dequantized_data(name, layer->data);
     if (data == ValueId::kNone) return false;
-    const LayerQuantization how = quantization_of(name);
     const ValueId back =
         dequantized_weights(name, {layer->weights, layer->channel_axis, how.fits_weights}, weights);
     NewLayer added = copy_of(graph_, id);

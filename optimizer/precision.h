@@ -21,7 +21,9 @@ struct LayerPrecision {
 struct PrecisionOptions {
   // Beside the model's own precision. bf16 is taken where both are.
   bool f16 = false, bf16 = false, int8 = false;
-  bool symmetric = false;                            // of int8: zero points of activations are 0
+  bool symmetric = false;  // of int8: zero points of activations are 0
+  // Layers whose error in 8 bits, as the table has it, is more stay f32 unless asked for by name.
+  float max_layer_error = 1e-3F;
   std::vector<LayerPrecision> layers{};              // the first that matches decides
   std::shared_ptr<const CalibrationTable> ranges{};  // null: none
 };

@@ -52,6 +52,26 @@ TEST(Quantizable, EveryProductThatStaysF32IsToldWithItsReason) {
                   "c stays float: its constant is on the left"));
 }
 
+TEST(Quantizable, ALayerWhoseErrorIsTooLargeStaysF32UnlessItIsAskedFor) {
+  auto table = std::make_shared<CalibrationTable>();
+  table->tensors["m"] = {-1, 1, -1, 1, "minmax"};
+  table->layers["a"] = {.error_by_ranges = 0.02F, .error = 0.01F};
+  PrecisionOptions precision;
+  precision.int8 = true;
+  precision.ranges = table;
+  const auto told_of_a = [&] {
+    for (const PassRecord& record : records_of(network(), precision))
+      if (record.subject == "a") return record.text;
+    return std::string();
+  };
+  EXPECT_THAT(told_of_a(), testing::StartsWith("stays float: its error in 8 bits would be 0.01"));
+  precision.max_layer_error = 0.1F;
+  EXPECT_THAT(told_of_a(), testing::StartsWith("is int8"));
+  precision.max_layer_error = 0.001F;
+  precision.layers = {{"a", Precision::kI8}};
+  EXPECT_THAT(told_of_a(), testing::StartsWith("is int8, as was asked"));
+}
+
 TEST(CheckPrecision, RefusesPatternsThatMatchNothing) {
   PassOptions options;
   options.precision.layers = {{"a|b", Precision::kF32}, {"conv.*", Precision::kF16}};
