@@ -36,6 +36,7 @@ class Histogram {
     const int at = i + kBinsPerSide;
     return static_cast<size_t>(at);
   }
+  void count_finite(std::span<const float> values);  // REQUIRES: finite, inside the bins
   void widen_for(float magnitude);
   void double_width();
 
