@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <map>
+#include <set>
 
 #include "anneal/engine/build/ask_targets.h"
 #include "anneal/engine/build/builder.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/run/engine.h"
+#include "anneal/engine/tune/finite_range.h"
 #include "anneal/engine/tune/run_samples.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/optimizer/fingerprint.h"
@@ -45,32 +47,22 @@ Graph prepared(const Graph& model, const PassOptions& passes) {
   return graph;
 }
 
-// The least and the largest of a tensor's finite elements: a mask's infinities are meant.
-struct Extremes {
-  float min = std::numeric_limits<float>::infinity(), max = -min;
-
-  void add(std::span<const float> values) {
-    for (const float value : values) {
-      if (!std::isfinite(value)) continue;
-      min = std::min(min, value);
-      max = std::max(max, value);
-    }
-  }
-};
-
 struct Watched {
-  std::string name;    // of the value
-  std::string output;  // of the engine, or the input of this name
+  std::string name;     // of the value
+  std::string seen_as;  // the tensor of the engine that is observed
   bool is_input = false;
   bool is_quantized = false;  // a range is chosen; else only extremes are known
   Histogram values;
-  Extremes extremes;
+  FiniteRange extremes;  // a mask's infinities are meant
 
   void add(std::span<const float> added) {
-    if (is_quantized)
+    if (is_quantized) {
       values.add(added);
-    else
-      extremes.add(added);
+      return;
+    }
+    const FiniteRange range = finite_range(added);
+    extremes.min = std::min(extremes.min, range.min);
+    extremes.max = std::max(extremes.max, range.max);
   }
 };
 
@@ -98,12 +90,30 @@ std::vector<ValueId> stored_values(const Graph& prepared, const PassOptions& pas
   return values;
 }
 
-// An engine that gives all values to calibrate as outputs.
+// An engine that keeps all values to calibrate in memory.
 struct Observing {
   std::shared_ptr<const Engine> engine;
   std::vector<Watched> watched;
 };
 
+EngineFile build_f32(Graph graph, const PassOptions& passes) {
+  BuildOptions options;
+  options.passes = passes;
+  options.passes.precision = {};
+  return build(std::move(graph), options);
+}
+
+// The names of f32 values that have memory while the plan runs.
+std::set<std::string_view> kept_by(const Plan& plan) {
+  std::set<std::string_view> names;
+  for (const Slot& slot : plan.slots)
+    if (slot.type.container == Container::kTensor && slot.type.dtype == DataType::kF32)
+      names.insert(slot.name);
+  return names;
+}
+
+// Values that fusing would leave no memory become outputs; of most engines none, so that what runs
+// is what will run.
 Observing observing(Graph graph, const PassOptions& passes) {
   Observing result;
   const std::vector<ValueId> quantized = values_to_calibrate(graph);
@@ -111,24 +121,28 @@ Observing observing(Graph graph, const PassOptions& passes) {
   for (const ValueId value : stored_values(graph, passes))
     if (std::ranges::find(values, value) == values.end()) values.push_back(value);
   for (const ValueId value : values) {
-    const std::string name = graph.value(value).name;
     if (graph.value(value).type().dtype != DataType::kF32) continue;
     const auto& inputs = graph.inputs();
     Watched watched;
-    watched.name = watched.output = name;
+    watched.name = watched.seen_as = graph.value(value).name;
     watched.is_input = std::ranges::find(inputs, value) != inputs.end();
     watched.is_quantized = std::ranges::find(quantized, value) != quantized.end();
-    if (!watched.is_input) {
-      const auto taken = [&](const Graph::Output& other) { return other.name == watched.output; };
-      while (std::ranges::any_of(graph.outputs(), taken)) watched.output += "/calibrated";
-      graph.mark_output(value, watched.output);
-    }
     result.watched.push_back(std::move(watched));
   }
-  BuildOptions options;
-  options.passes = passes;
-  options.passes.precision = {};
-  result.engine = Engine::make(build(std::move(graph), options), {.device = kDevice});
+  EngineFile file;
+  for (bool all_kept = false; !all_kept;) {
+    file = build_f32(graph.clone(), passes);
+    const std::set<std::string_view> kept = kept_by(file.plans[0]);
+    all_kept = true;
+    for (Watched& watched : result.watched) {
+      if (watched.is_input || kept.contains(watched.seen_as)) continue;
+      const auto taken = [&](const Graph::Output& other) { return other.name == watched.seen_as; };
+      while (std::ranges::any_of(graph.outputs(), taken)) watched.seen_as += "/calibrated";
+      graph.mark_output(graph.find_value(watched.name), watched.seen_as);
+      all_kept = false;
+    }
+  }
+  result.engine = Engine::make(std::move(file), {.device = kDevice});
   return result;
 }
 
@@ -146,34 +160,41 @@ std::optional<std::span<const float>> in_any_order(const TensorView& view) {
   return std::span(reinterpret_cast<const float*>(view.data), static_cast<size_t>(dense));
 }
 
-void add(Watched& watched, const TensorView& view, const std::string& sample) {
+void add(Watched& watched, const TensorView& view) {
   if (const auto values = in_any_order(view)) {
     watched.add(*values);
   } else {
     const Tensor dense = dense_copy(view);
     watched.add(dense.as<float>());
   }
-  if (watched.values.not_finite() > 0)
-    fail(Code::kInvalidArgument,
-         fmt::format("{}: tensor \"{}\" has values that are NaN or infinite; leave the "
-                     "sample out, or mend what it is made of",
-                     sample, watched.name));
+}
+
+void check_finite(const std::vector<Watched>& all, const std::string& sample) {
+  for (const Watched& watched : all)
+    if (watched.values.not_finite() > 0)
+      fail(Code::kInvalidArgument,
+           fmt::format("{}: tensor \"{}\" has values that are NaN or infinite; leave the "
+                       "sample out, or mend what it is made of",
+                       sample, watched.name));
 }
 
 void run(Observing& observing, const std::shared_ptr<const Dataset>& samples,
          const CalibrationOptions& options) {
-  run_samples(observing.engine, samples, {options.threads, options.data_threads},
-              [&](const SampleRun& run) {
-                for (Watched& watched : observing.watched) {
-                  if (!watched.is_input) {
-                    add(watched, run.context.output(watched.output), run.samples);
-                    continue;
-                  }
-                  for (const SampleTensor& each : run.inputs)
-                    if (each.input == watched.name) add(watched, each.tensor.view(), run.samples);
-                }
-                options.progress(run.done, samples->size());
-              });
+  std::map<std::string_view, Watched*> computed;
+  for (Watched& watched : observing.watched)
+    if (!watched.is_input) computed[watched.seen_as] = &watched;
+  SampleRunOptions run_options{options.threads, options.data_threads};
+  run_options.observer = [&](const Observed& observed) {
+    const auto found = computed.find(observed.name);
+    if (found != computed.end() && observed.iterations.empty()) add(*found->second, observed.value);
+  };
+  run_samples(observing.engine, samples, run_options, [&](const SampleRun& run) {
+    for (Watched& watched : observing.watched)
+      for (const SampleTensor& each : run.inputs)
+        if (watched.is_input && each.input == watched.name) add(watched, each.tensor.view());
+    check_finite(observing.watched, run.samples);
+    options.progress(run.done, samples->size());
+  });
 }
 
 // Measures what quantizing by the table's ranges costs each layer, and chooses how to.
@@ -225,7 +246,7 @@ Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& 
   result.table.samples = samples->size();
   for (const Watched& watched : observed.watched) {
     if (!watched.is_quantized) {
-      const auto [min, max] = watched.extremes;
+      const auto [count, min, max] = watched.extremes;
       if (min <= max) result.table.tensors[watched.name] = {min, max, min, max, "minmax"};
       continue;
     }

@@ -7,7 +7,7 @@
 namespace anneal {
 
 struct FiniteRange {
-  int64_t count = 0;  // of finite elements
+  int64_t count = 0;                                               // of finite elements
   float min = std::numeric_limits<float>::infinity(), max = -min;  // if there are any
 };
 FiniteRange finite_range(std::span<const float> values);

@@ -22,7 +22,8 @@ double width_for(float magnitude) {
   return std::ldexp(1.0, exponent) / Histogram::kBinsPerSide;
 }
 
-// Elements that are looked at together, by loops of known length, which the compiler makes vectors of.
+// Elements that are looked at together, by loops of known length, which the compiler makes vectors
+// of.
 constexpr size_t kLanes = 16, kBlock = 256;
 // Bins of both sides, and what zeros are counted into beside them.
 constexpr size_t kPlaces = size_t{2} * Histogram::kBinsPerSide + kLanes;
