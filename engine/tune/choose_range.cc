@@ -46,53 +46,57 @@ std::vector<double> magnitudes(const Histogram& values) {
   return counts;
 }
 
-// The first `kept` bins, what lies beyond added to the last, against the same as kLevels levels
-// would have it: each level's count spread evenly over its bins that hold anything.
-double divergence(const std::vector<double>& counts, size_t kept, double beyond,
-                  std::vector<double>& scratch) {
-  scratch.assign(kept, 0);
-  for (int level = 0; level < kLevels; ++level) {
-    const size_t begin = kept * static_cast<size_t>(level) / kLevels;
-    const size_t end = kept * static_cast<size_t>(level + 1) / kLevels;
-    double sum = 0;
-    int held = 0;
-    for (size_t i = begin; i < end; ++i) {
-      sum += counts[i];
-      held += counts[i] > 0 || (i + 1 == kept && beyond > 0) ? 1 : 0;
+double x_log_x(double x) { return x > 0 ? x * std::log(x) : 0; }
+
+// The divergence of a distribution over bins from what kLevels levels make of it, for any number of
+// bins that are kept, by sums over the first bins.
+class Divergence {
+ public:
+  explicit Divergence(const std::vector<double>& counts) : counts_(counts) {
+    for (const double count : counts) {
+      sums_.push_back(sums_.back() + count);
+      logs_.push_back(logs_.back() + x_log_x(count));
+      held_.push_back(held_.back() + (count > 0 ? 1 : 0));
     }
-    for (size_t i = begin; i < end; ++i)
-      if (counts[i] > 0 || (i + 1 == kept && beyond > 0)) scratch[i] = sum / held;
   }
-  double p_total = beyond, q_total = 0;
-  for (size_t i = 0; i < kept; ++i) {
-    p_total += counts[i];
-    q_total += scratch[i];
+
+  // The first `kept` bins, what lies beyond added to the last, against the same as levels would
+  // have it: each level's count spread evenly over its bins that hold anything.
+  double at(size_t kept) const {
+    const double inside = sums_[kept], all = sums_.back(), beyond = all - inside;
+    if (inside == 0) return std::numeric_limits<double>::infinity();
+    double sum = logs_[kept - 1] + x_log_x(counts_[kept - 1] + beyond) - all * std::log(all);
+    for (int level = 0; level < kLevels; ++level) {
+      const size_t begin = kept * static_cast<size_t>(level) / kLevels;
+      const size_t end = kept * static_cast<size_t>(level + 1) / kLevels;
+      const double clamped = end == kept ? beyond : 0;
+      const double own = sums_[end] - sums_[begin];
+      if (own + clamped == 0) continue;
+      const bool holds_clamped_alone = clamped > 0 && counts_[end - 1] == 0;
+      const int held = held_[end] - held_[begin] + (holds_clamped_alone ? 1 : 0);
+      // A level that holds nothing but what was clamped into it.
+      sum -= (own + clamped) * std::log(std::max(own / held / inside, 1e-12));
+    }
+    return sum / all;
   }
-  if (q_total == 0) return std::numeric_limits<double>::infinity();
-  double sum = 0;
-  for (size_t i = 0; i < kept; ++i) {
-    const double p = (counts[i] + (i + 1 == kept ? beyond : 0)) / p_total;
-    if (p == 0) continue;
-    // A level that holds nothing but what was clamped into it.
-    const double q = std::max(scratch[i] / q_total, 1e-12);
-    sum += p * std::log(p / q);
-  }
-  return sum;
-}
+
+ private:
+  const std::vector<double>& counts_;
+  std::vector<double> sums_{0}, logs_{0};
+  std::vector<int> held_{0};
+};
 
 // TensorRT's rule: the threshold of least Kullback-Leibler divergence of the magnitudes.
 Range by_entropy(const Histogram& values) {
   const std::vector<double> counts = magnitudes(values);
   const size_t bins = counts.size();
   if (bins <= kLevels) return extremes(values);
-  std::vector<double> beyond(bins + 1);
-  for (size_t i = bins; i-- > 0;) beyond[i] = beyond[i + 1] + counts[i];
+  const Divergence divergence(counts);
   const size_t step = std::max<size_t>(bins / kEntropyBins, 1);
-  std::vector<double> scratch;
   size_t best = bins;
   double least = std::numeric_limits<double>::infinity();
   for (size_t kept = kLevels; kept <= bins; kept += step) {
-    const double found = divergence(counts, kept, beyond[kept], scratch);
+    const double found = divergence.at(kept);
     if (found < least) {
       least = found;
       best = kept;
