@@ -129,4 +129,5 @@ def main():
     path.write_text(json.dumps(report, indent=1) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

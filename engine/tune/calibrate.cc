@@ -9,7 +9,6 @@
 
 #include "anneal/engine/build/ask_targets.h"
 #include "anneal/engine/build/builder.h"
-#include "anneal/engine/data/elements.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/tune/finite_range.h"
 #include "anneal/engine/tune/run_samples.h"
@@ -146,27 +145,28 @@ Observing observing(Graph graph, const PassOptions& passes) {
   return result;
 }
 
-// The elements of the view in whatever order, if nothing lies between them.
-std::optional<std::span<const float>> in_any_order(const TensorView& view) {
+// The elements of the view in the order in which they lie, which is as good as any: where they are,
+// or in `gathered` if others lie between them.
+std::span<const float> elements_of(const TensorView& view, std::vector<float>& gathered) {
   std::vector<std::pair<int64_t, int64_t>> axes;  // stride, size
   for (int i = 0; i < view.dims.rank(); ++i)
     if (view.dims[i] != 1) axes.emplace_back(view.strides[i], view.dims[i]);
-  std::sort(axes.begin(), axes.end());
-  int64_t dense = 1;
-  for (const auto& [stride, size] : axes) {
-    if (stride != dense) return std::nullopt;
-    dense *= size;
+  std::ranges::sort(axes);
+  size_t run = 1, inner = 0;
+  for (; inner < axes.size() && axes[inner].first == static_cast<int64_t>(run); ++inner)
+    run *= static_cast<size_t>(axes[inner].second);
+  const auto* const first = reinterpret_cast<const float*>(view.data);
+  if (inner == axes.size()) return {first, run};
+  gathered.clear();
+  std::vector<int64_t> at(axes.size());
+  for (int64_t runs = count(view.dims) / static_cast<int64_t>(run); runs > 0; --runs) {
+    int64_t offset = 0;
+    for (size_t axis = inner; axis < axes.size(); ++axis) offset += at[axis] * axes[axis].first;
+    gathered.insert(gathered.end(), first + offset, first + offset + run);
+    for (size_t axis = inner; axis < axes.size() && ++at[axis] == axes[axis].second; ++axis)
+      at[axis] = 0;
   }
-  return std::span(reinterpret_cast<const float*>(view.data), static_cast<size_t>(dense));
-}
-
-void add(Watched& watched, const TensorView& view) {
-  if (const auto values = in_any_order(view)) {
-    watched.add(*values);
-  } else {
-    const Tensor dense = dense_copy(view);
-    watched.add(dense.as<float>());
-  }
+  return gathered;
 }
 
 void check_finite(const std::vector<Watched>& all, const std::string& sample) {
@@ -183,15 +183,17 @@ void run(Observing& observing, const std::shared_ptr<const Dataset>& samples,
   std::map<std::string_view, Watched*> computed;
   for (Watched& watched : observing.watched)
     if (!watched.is_input) computed[watched.seen_as] = &watched;
+  std::vector<float> gathered;
   SampleRunOptions run_options{options.threads, options.data_threads};
   run_options.observer = [&](const Observed& observed) {
     const auto found = computed.find(observed.name);
-    if (found != computed.end() && observed.iterations.empty()) add(*found->second, observed.value);
+    if (found != computed.end() && observed.iterations.empty())
+      found->second->add(elements_of(observed.value, gathered));
   };
   run_samples(observing.engine, samples, run_options, [&](const SampleRun& run) {
     for (Watched& watched : observing.watched)
       for (const SampleTensor& each : run.inputs)
-        if (watched.is_input && each.input == watched.name) add(watched, each.tensor.view());
+        if (watched.is_input && each.input == watched.name) watched.add(each.tensor.as<float>());
     check_finite(observing.watched, run.samples);
     options.progress(run.done, samples->size());
   });
