@@ -13,6 +13,7 @@
 #include "anneal/engine/plan.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/graph/text.h"
+#include "anneal/optimizer/evaluate.h"
 #include "anneal/tests/error_of.h"
 #include "anneal/tests/tune/normal_samples.h"
 
@@ -69,6 +70,43 @@ TEST(Calibrate, FindsTheRangesOfWhatConvolutionsAndProductsRead) {
   EXPECT_EQ(table.tensors.at("x").max, high);
   EXPECT_EQ(table.tensors.at("r").min, 0);
   EXPECT_GT(table.tensors.at("r").max, 5);
+}
+
+// a and b lie between each other's elements, in the memory of the concat.
+TEST(Calibrate, SeesPartsOfAConcatByThemselves) {
+  const Graph graph = parse_graph(R"G(graph g(x: f32[1,3,8,8])
+  const w: f32[16,3,3,3] = random(1)
+  const v: f32[16,3,1,1] = random(2)
+  const u: f32[4,32,1,1] = random(3)
+  const t: f32[4,16,1,1] = random(4)
+  a = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  b = Conv(x, v) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  k = Concat(a, b) axis=1
+  c = Conv(k, u) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  d = Conv(a, t) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  y = Pointwise(c, d) program="(f32,f32)->(f32) add($0,$1)"
+  return y
+)G");
+  const auto samples = std::make_shared<NormalSamples>(3, Dims{1, 3, 8, 8});
+  CalibrationOptions options;
+  options.range.method = RangeMethod::kMinMax;
+  const CalibrationTable table = calibrate(graph, samples, options).table;
+  Graph parts = graph.clone();
+  for (const char* const name : {"a", "b"}) parts.mark_output(parts.find_value(name), name);
+  for (const size_t output : {size_t{1}, size_t{2}}) {
+    float low = 0, high = 0;
+    for (int64_t i = 0; i < 3; ++i) {
+      const std::vector<Tensor> inputs = {samples->read(i)[0].tensor};
+      const Tensor part = evaluate(parts, inputs)[output];
+      for (const float value : part.as<float>()) {
+        low = std::min(low, value);
+        high = std::max(high, value);
+      }
+    }
+    const TensorRange& seen = table.tensors.at(parts.outputs()[output].name);
+    EXPECT_NEAR(seen.seen_min, low, 1e-4);
+    EXPECT_NEAR(seen.seen_max, high, 1e-4);
+  }
 }
 
 TEST(Calibrate, FeedsBatchesToAModelOfAFixedBatch) {

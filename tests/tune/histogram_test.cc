@@ -70,6 +70,23 @@ TEST(Histogram, AddsUp) {
   expect_equal(second, empty);
 }
 
+// Elements are looked at in blocks; of whatever size, the counts are those of one at a time.
+TEST(Histogram, CountsBlocksAsSingleValues) {
+  for (const size_t size : {1, 7, 15, 16, 23, 255, 256, 257, 300, 1000}) {
+    SCOPED_TRACE(size);
+    std::vector<float> values = random_values(size, 2, 5);
+    for (size_t i = 0; i < size; i += 3) values[i] = i % 2 == 0 ? 0.0f : -0.0f;
+    for (const bool all_finite : {true, false}) {
+      if (!all_finite) values[size / 2] = std::numeric_limits<float>::quiet_NaN();
+      Histogram together, single;
+      together.add(values);
+      for (const float& value : values) single.add(std::span(&value, 1));
+      expect_equal(together, single);
+      EXPECT_EQ(together.not_finite(), single.not_finite());
+    }
+  }
+}
+
 TEST(Histogram, BeginsFromAnySize) {
   for (const float size : {std::numeric_limits<float>::max(), std::numeric_limits<float>::min(),
                            std::numeric_limits<float>::denorm_min(), 4096.0F}) {
