@@ -24,7 +24,8 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 struct CalibrateFlags {
-  std::string model, output, method = "auto", fit_weights = "auto", correct_bias = "auto";
+  std::string model, output, method = "auto", fit_weights = "auto", correct_bias = "auto",
+                             equalize = "auto";
   ShapeFlags shapes;
   DataFlags data;
   CalibrationOptions options;
@@ -43,7 +44,8 @@ int calibrate_model(const CalibrateFlags& flags) {
                      flags.method));
   options.range.method = *method;
   options.choices = {parse_use("--fit-weights", flags.fit_weights),
-                     parse_use("--correct-bias", flags.correct_bias)};
+                     parse_use("--correct-bias", flags.correct_bias),
+                     parse_use("--equalize", flags.equalize)};
   options.data_threads = flags.data.threads;
   Progress progress(flags.verbose);
   progress.say(fmt::format("reading {}", flags.model));
@@ -107,6 +109,8 @@ void add_calibrate_command(CLI::App& application, Action& action) {
              "Scales by which rounding a layer's weights costs least");
   add_choice("--correct-bias", flags->correct_bias,
              "Give back to each channel what quantizing takes from its mean");
+  add_choice("--equalize", flags->equalize,
+             "Powers of two that bring channels nearer to each other, between products");
   add_shape_flags(*command, flags->shapes);
   add_pass_flags(*command, flags->options.passes);
   add_data_flags(*command, flags->data);

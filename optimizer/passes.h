@@ -18,6 +18,7 @@ bool compose_moves(Graph& graph, PassRun& run);
 bool compose_slices(Graph& graph, PassRun& run);
 bool merge_duplicates(Graph& graph, PassRun& run);
 bool fuse_normalize(Graph& graph, PassRun& run);
+bool equalize_channels(Graph& graph, PassRun& run);
 bool insert_quantize(Graph& graph, PassRun& run);
 bool unify_scales(Graph& graph, PassRun& run);
 bool move_quantize(Graph& graph, PassRun& run);

@@ -34,6 +34,8 @@ constexpr Pass kPipeline[] = {
      fuse_attention},
     {"fold_scale", "constant factors of what a layer gives or takes go into its weights", kInexact,
      fold_scale},
+    {"equalize_channels", "channels get magnitudes nearer to each other, by powers of two", kExact,
+     equalize_channels},
     {"insert_quantize", "what 8-bit layers read is quantized by calibrated ranges", kInexact,
      insert_quantize},
     {"unify_scales", "what is put together gets one scale", kInexact, unify_scales},

@@ -10,6 +10,7 @@
 #include "anneal/engine/build/ask_targets.h"
 #include "anneal/engine/build/builder.h"
 #include "anneal/engine/run/engine.h"
+#include "anneal/engine/tune/choose_exponents.h"
 #include "anneal/engine/tune/finite_range.h"
 #include "anneal/engine/tune/run_samples.h"
 #include "anneal/kernels/cpu/backend.h"
@@ -19,11 +20,12 @@
 namespace anneal {
 namespace {
 
-constexpr std::string_view kFirstOfPrecision = "insert_quantize";
+constexpr std::string_view kFirstOfPrecision = "equalize_channels";
 constexpr const char* kDevice = "cpu";
-constexpr int64_t kMostMeasured = 100;  // samples that layers' errors are measured on
+// Samples that channels' magnitudes, and layers' errors, are measured on.
+constexpr int64_t kMostLookedAt = 32, kMostMeasured = 100;
 
-// As insert_quantize will see it.
+// As the first pass that a table decides about will see it.
 Graph prepared(const Graph& model, const PassOptions& passes) {
   Graph graph = model.clone();
   PassOptions options = passes;
@@ -199,6 +201,21 @@ void run(Observing& observing, const std::shared_ptr<const Dataset>& samples,
   });
 }
 
+// Chooses what channels are multiplied by, and does it.
+void equalize(Graph& graph, const std::shared_ptr<const Dataset>& samples,
+              const CalibrationOptions& options, CalibrationTable& table) {
+  const auto pass = std::ranges::find(default_pipeline(), kFirstOfPrecision, &Pass::name);
+  if (!why_left_out(*pass, options.passes).empty()) return;
+  table.exponents = choose_exponents(graph,
+                                     {options.choices.equalized, options.range.symmetric,
+                                      options.choices.fitted_weights != Use::kOff},
+                                     options.passes, samples,
+                                     {options.threads, options.data_threads, kMostLookedAt});
+  PassOptions passes;
+  passes.precision.ranges = std::make_shared<const CalibrationTable>(table);
+  run_pipeline(graph, std::span(&*pass, 1), passes);
+}
+
 // Measures what quantizing by the table's ranges costs each layer, and chooses how to.
 void choose_for_layers(const Graph& graph, const std::shared_ptr<const Dataset>& samples,
                        const CalibrationOptions& options, CalibrationTable& table) {
@@ -231,7 +248,9 @@ Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& 
   if (samples->size() == 0) fail(Code::kInvalidArgument, "there are no samples to calibrate with");
   if (const double percent = options.range.percentile; !(percent >= 50 && percent <= 100))
     fail(Code::kInvalidArgument, fmt::format("a percentile of {}: 50 to 100 is wanted", percent));
-  const Graph graph = prepared(model, options.passes);
+  Calibration result;
+  Graph graph = prepared(model, options.passes);
+  equalize(graph, samples, options, result.table);
   Observing observed = observing(graph.clone(), options.passes);
   if (std::ranges::none_of(observed.watched, &Watched::is_quantized))
     fail(Code::kInvalidArgument,
@@ -242,7 +261,6 @@ Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& 
                              : ", but for what is in branches of If and bodies of loops, where "
                                "ranges are not taken"));
   run(observed, samples, options);
-  Calibration result;
   result.table.model = model.name;
   result.table.fingerprint = fingerprint(model);
   result.table.samples = samples->size();

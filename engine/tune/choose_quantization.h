@@ -17,7 +17,7 @@ enum class Use {
 Use parse_use(std::string_view option, std::string_view text);
 
 struct QuantizationChoices {
-  Use fitted_weights = Use::kAuto, bias = Use::kAuto;
+  Use fitted_weights = Use::kAuto, bias = Use::kAuto, equalized = Use::kAuto;
 };
 
 struct ChosenQuantization {

@@ -5,6 +5,7 @@
 
 #include "anneal/engine/build/builder.h"
 #include "anneal/engine/data/elements.h"
+#include "anneal/engine/tune/channel_reduction.h"
 #include "anneal/optimizer/channel_weights.h"
 #include "anneal/optimizer/layer_bias.h"
 #include "anneal/optimizer/quantizable.h"
@@ -15,13 +16,7 @@
 namespace anneal {
 namespace {
 
-// Programs of what is measured: of a result, and of it and that in 8 bits.
-Program square() {
-  ProgramBuilder builder;
-  const Reg x = builder.input(0, DataType::kF32);
-  return builder.finish(builder.apply(Opcode::kMul, x, x), DataType::kF32);
-}
-
+// What is measured of a result and of that in 8 bits.
 Program difference(bool squared) {
   ProgramBuilder builder;
   const Reg exact = builder.input(0, DataType::kF32), rounded = builder.input(1, DataType::kF32);
@@ -72,8 +67,8 @@ class Measuring {
           mean(id, name + stem + "/mean", difference(false), {result, rounded}),
           mean(id, name + stem + "/square", difference(true), {result, rounded})};
     };
-    return Outputs{name, mean(id, name + "/measured", square(), {result}), only_adds(graph_, id),
-                   errors("/largest", false), errors("/fitted", true)};
+    return Outputs{name, mean(id, name + "/measured", square_program(), {result}),
+                   only_adds(graph_, id), errors("/largest", false), errors("/fitted", true)};
   }
 
   ValueId in_8_bits(ValueId value, const Scaling& scaling) {
@@ -108,23 +103,10 @@ class Measuring {
     return graph_.layer(graph_.add(std::move(added))).outputs[0];
   }
 
-  // The output of the engine that is the mean, per channel of the layer's results, of the program.
   std::string mean(LayerId id, const std::string& name, Program program,
                    std::vector<ValueId> inputs) {
-    const int channel_axis = channel_weights(graph_, id)->result_axis;
-    std::vector<int64_t> axes;
-    for (int axis = 0; axis < graph_.value(inputs[0]).type().shape.rank(); ++axis)
-      if (axis != channel_axis) axes.push_back(axis);
-    const Dims dims{static_cast<int64_t>(axes.size())};
-    inputs.insert(
-        inputs.begin() + 1,
-        graph_.add_constant(name + "/axes", Tensor::of<int64_t>(DataType::kI64, dims, axes)));
-    const LayerId added = graph_.add({.name = name,
-                                      .op = Reduce{ReduceKind::kMean, false, std::move(program)},
-                                      .inputs = std::move(inputs)});
-    const ValueId value = graph_.layer(added).outputs[0];
-    graph_.mark_output(value, graph_.value(value).name);
-    return graph_.value(value).name;
+    return add_channel_reduction(graph_, name, ReduceKind::kMean, std::move(program),
+                                 std::move(inputs), channel_weights(graph_, id)->result_axis);
   }
 
   Graph& graph_;

@@ -27,7 +27,8 @@ CalibrationTable calibrate_onnx(const std::string& onnx_path,
   CalibrationOptions calibration;
   calibration.range = {*method, options.percentile, options.symmetric};
   calibration.choices = {parse_use("fit_weights", options.fit_weights),
-                         parse_use("correct_bias", options.correct_bias)};
+                         parse_use("correct_bias", options.correct_bias),
+                         parse_use("equalize", options.equalize)};
   calibration.threads = options.threads;
   calibration.data_threads = options.data_threads;
   calibration.progress = options.progress;

@@ -25,7 +25,7 @@ struct OnnxCalibrationOptions {
   double percentile = 99.99;    // of the method of that name
   bool symmetric = false;       // as PrecisionOptions::symmetric will be
   // "on", "off", or "auto": where it makes the measured error less (docs/quantization.md)
-  std::string fit_weights = "auto", correct_bias = "auto";
+  std::string fit_weights = "auto", correct_bias = "auto", equalize = "auto";
   int threads = 0;       // of an inference; 0: one per core
   int data_threads = 0;  // that read samples; 0: one per core
   std::map<std::string, OnnxBuildOptions::InputBounds> input_bounds;  // of the build that follows

@@ -1,0 +1,27 @@
+#include "anneal/engine/tune/channel_reduction.h"
+
+namespace anneal {
+
+std::string add_channel_reduction(Graph& graph, const std::string& name, ReduceKind kind,
+                                  Program program, std::vector<ValueId> inputs, int channel_axis) {
+  std::vector<int64_t> axes;
+  for (int axis = 0; axis < graph.value(inputs[0]).type().shape.rank(); ++axis)
+    if (axis != channel_axis) axes.push_back(axis);
+  const Dims dims{static_cast<int64_t>(axes.size())};
+  const ValueId over =
+      graph.add_constant(name + "/axes", Tensor::of<int64_t>(DataType::kI64, dims, axes));
+  inputs.insert(inputs.begin() + 1, over);
+  const LayerId added = graph.add(
+      {.name = name, .op = Reduce{kind, false, std::move(program)}, .inputs = std::move(inputs)});
+  const ValueId value = graph.layer(added).outputs[0];
+  graph.mark_output(value, graph.value(value).name);
+  return graph.value(value).name;
+}
+
+Program square_program() {
+  ProgramBuilder builder;
+  const Reg x = builder.input(0, DataType::kF32);
+  return builder.finish(builder.apply(Opcode::kMul, x, x), DataType::kF32);
+}
+
+}  // namespace anneal

@@ -1,0 +1,338 @@
+#include "anneal/engine/tune/choose_exponents.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <unordered_map>
+
+#include "anneal/engine/build/builder.h"
+#include "anneal/engine/data/elements.h"
+#include "anneal/engine/tune/channel_reduction.h"
+#include "anneal/optimizer/channel_weights.h"
+#include "anneal/optimizer/quantizable.h"
+#include "anneal/optimizer/quantized_weights.h"
+#include "anneal/optimizer/scalable_channels.h"
+
+namespace anneal {
+namespace {
+
+constexpr double kWorthIt = 0.5;  // of the error that is left, to change a graph for
+// How much of a channel's spread the factors take from the data, the rest from the weights; and how
+// far beyond the widest channel they may go, as a power of two.
+constexpr double kShares[] = {0.5, 0.75, 1};
+constexpr double kBeyond[] = {0, 0.25, 0.5};
+
+// Of each channel of a value, over all samples.
+struct Magnitudes {
+  std::vector<double> least, most, square;
+};
+
+// A product that takes factors back, and what it reads and gives.
+struct Reader {
+  ChannelWeights layout;
+  Tensor weights;
+  int64_t weights_axis = 0;
+  ValueId data = ValueId::kNone, result = ValueId::kNone;
+};
+
+// Of each channel that the weights read: the sum of their squares.
+std::vector<double> squares_by_read(const Reader& reader) {
+  const auto values = reader.weights.as<float>();
+  const ChannelWeights& layout = reader.layout;
+  std::vector<double> squares(static_cast<size_t>(layout.read_count));
+  size_t at = 0;
+  for (int64_t o = 0; o < layout.outer; ++o)
+    for (int64_t i = 0; i < layout.i_count; ++i)
+      for (int64_t j = 0; j < layout.j_count; ++j) {
+        double& sum = squares[static_cast<size_t>(layout.reads(i, j))];
+        for (int64_t k = 0; k < layout.inner; ++k, ++at) sum += double{values[at]} * values[at];
+      }
+  return squares;
+}
+
+struct Component {
+  ValueId tensor = ValueId::kNone;  // that the writer gives
+  int64_t channels = 0;
+  int axis = 0;
+  std::vector<Reader> readers;
+};
+
+std::optional<Reader> reader_at(const Graph& graph, LayerId id) {
+  const auto layer = quantizable(graph, id);
+  auto layout = channel_weights(graph, id);
+  if (!layer || !layout) return std::nullopt;
+  const Tensor& weights = *graph.constant(layer->weights);
+  if (!why_not_quantized(weights, layer->channel_axis).empty()) return std::nullopt;
+  return Reader{std::move(*layout), weights, layer->channel_axis, layer->data,
+                graph.layer(id).outputs[0]};
+}
+
+std::vector<Component> components_of(const Graph& graph) {
+  std::vector<Component> components;
+  for (const LayerId id : graph.order()) {
+    const auto channels = scalable_channels(graph, id);
+    if (!channels || !quantizable(graph, id)) continue;
+    Component component{graph.layer(id).outputs[0], channels->count, channels->axis, {}};
+    for (const LayerId reader : channels->readers)
+      if (auto found = reader_at(graph, reader)) component.readers.push_back(std::move(*found));
+    if (!component.readers.empty()) components.push_back(std::move(component));
+  }
+  return components;
+}
+
+// Runs a graph over samples for the magnitudes of some of its values.
+class Measurement {
+ public:
+  explicit Measurement(const Graph& graph) : graph_(graph.clone()) {}
+
+  void add(ValueId value, int axis) {
+    if (outputs_.contains(value)) return;
+    const std::string name = graph_.value(value).name;
+    const auto reduce = [&](const char* stem, ReduceKind kind, Program program) {
+      return add_channel_reduction(graph_, name + stem, kind, std::move(program), {value}, axis);
+    };
+    outputs_[value] = {reduce("/least", ReduceKind::kMin, {}),
+                       reduce("/most", ReduceKind::kMax, {}),
+                       reduce("/square", ReduceKind::kMean, square_program())};
+  }
+
+  void run(const PassOptions& passes, const std::shared_ptr<const Dataset>& samples,
+           const SampleRunOptions& options) {
+    BuildOptions build_options;
+    build_options.passes = passes;
+    build_options.passes.precision = {};
+    const auto engine = Engine::make(build(std::move(graph_), build_options), {.device = "cpu"});
+    int64_t runs = 0;
+    run_samples(engine, samples, options, [&](const SampleRun& run) {
+      take(run.context);
+      ++runs;
+    });
+    for (auto& [value, magnitudes] : magnitudes_)
+      for (double& square : magnitudes.square) square /= static_cast<double>(runs);
+  }
+
+  const Magnitudes& of(ValueId value) const { return magnitudes_.at(value); }
+
+ private:
+  struct Outputs {
+    std::string least, most, square;
+  };
+
+  void take(const ExecutionContext& context) {
+    const auto join = [&](std::vector<double>& known, const std::string& output,
+                          const auto& joined) {
+      const Tensor dense = dense_copy(context.output(output));
+      const auto values = dense.as<float>();
+      if (known.empty())
+        known.assign(values.begin(), values.end());
+      else
+        for (size_t i = 0; i < known.size(); ++i) known[i] = joined(known[i], double{values[i]});
+    };
+    for (const auto& [value, outputs] : outputs_) {
+      Magnitudes& known = magnitudes_[value];
+      join(known.least, outputs.least, [](double a, double b) { return std::min(a, b); });
+      join(known.most, outputs.most, [](double a, double b) { return std::max(a, b); });
+      join(known.square, outputs.square, [](double a, double b) { return a + b; });
+    }
+  }
+
+  Graph graph_;
+  std::unordered_map<ValueId, Outputs> outputs_;
+  std::unordered_map<ValueId, Magnitudes> magnitudes_;
+};
+
+// Of each channel of what a product gives: how much an error in it counts.
+using Importance = std::vector<double>;
+
+// The error of one product's results that rounding its data and its weights makes, over their mean
+// square, if channel c of the data is multiplied by factors[c].
+double error_of(const Reader& reader, const Magnitudes& data, const Magnitudes& result,
+                const Importance& importance, const std::vector<double>& factors,
+                const ExponentOptions& options) {
+  TensorRange range;
+  std::vector<double> inverses;
+  for (size_t c = 0; c < factors.size(); ++c) {
+    range.min = std::min(range.min, static_cast<float>(factors[c] * data.least[c]));
+    range.max = std::max(range.max, static_cast<float>(factors[c] * data.most[c]));
+    inverses.push_back(1 / factors[c]);
+  }
+  const double step = scaling_for(range, options.symmetric).scales[0];
+  std::string why_not;
+  const auto weights = scaled_weights(reader.weights, reader.layout, inverses, true, why_not);
+  if (!weights) return std::numeric_limits<double>::infinity();
+  const QuantizedWeights rounded =
+      quantize_weights(*weights, reader.weights_axis, options.fits_weights);
+  const auto values = weights->as<float>();
+  const auto integers = rounded.integers.as<int8_t>();
+  const ChannelWeights& layout = reader.layout;
+  std::vector<double> errors(static_cast<size_t>(layout.written_count));
+  size_t at = 0;
+  for (int64_t o = 0; o < layout.outer; ++o)
+    for (int64_t i = 0; i < layout.i_count; ++i)
+      for (int64_t j = 0; j < layout.j_count; ++j) {
+        const auto read = static_cast<size_t>(layout.reads(i, j));
+        const auto written = static_cast<size_t>(layout.writes(i, j));
+        const double square = factors[read] * factors[read] * data.square[read];
+        for (int64_t k = 0; k < layout.inner; ++k, ++at) {
+          const double weight = values[at];
+          const double lost = weight - integers[at] * double{rounded.scaling.scales[written]};
+          // A channel that is 0 is so in 8 bits, too.
+          if (square > 0)
+            errors[written] += step * step / 12 * weight * weight + lost * lost * square;
+        }
+      }
+  double error = 0, square = 0;
+  for (size_t i = 0; i < errors.size(); ++i) {
+    error += errors[i] * importance[i];
+    square += result.square[i] * importance[i];
+  }
+  return square > 0 ? error / square : 0;
+}
+
+class Choice {
+ public:
+  // importances: of each reader's results.
+  Choice(const Component& component, const Measurement& measured,
+         std::vector<Importance> importances, const ExponentOptions& options)
+      : component_(component),
+        measured_(measured),
+        importances_(std::move(importances)),
+        options_(options) {
+    const auto channels = static_cast<size_t>(component.channels);
+    largest_.resize(channels);
+    weights_.resize(channels);
+    for (const Reader& reader : component.readers) take(reader);
+  }
+
+  // Empty: none is better by enough.
+  std::vector<int> best() const {
+    std::vector<int> best(largest_.size());
+    double least = error(best);
+    if (!std::isfinite(least)) return {};
+    least *= options_.use == Use::kAuto ? kWorthIt : 1;
+    bool found = false;
+    for (const double share : kShares)
+      for (const double beyond : kBeyond) {
+        if (only_shares_fully() && share < 1) continue;
+        const std::vector<int> exponents = shared(share, beyond);
+        const double error_now = error(exponents);
+        if (error_now >= least) continue;
+        least = error_now;
+        best = exponents;
+        found = true;
+      }
+    return found ? best : std::vector<int>();
+  }
+
+ private:
+  void take(const Reader& reader) {
+    const Magnitudes& data = measured_.of(reader.data);
+    for (size_t c = 0; c < largest_.size(); ++c)
+      largest_[c] = std::max({largest_[c], -data.least[c], data.most[c]});
+    const auto values = reader.weights.as<float>();
+    const ChannelWeights& layout = reader.layout;
+    size_t at = 0;
+    for (int64_t o = 0; o < layout.outer; ++o)
+      for (int64_t i = 0; i < layout.i_count; ++i)
+        for (int64_t j = 0; j < layout.j_count; ++j) {
+          double& most = weights_[static_cast<size_t>(layout.reads(i, j))];
+          for (int64_t k = 0; k < layout.inner; ++k, ++at)
+            most = std::max(most, double{std::abs(values[at])});
+        }
+  }
+
+  // Whether each result is of one channel, as depthwise: a scale per result takes any factor.
+  bool only_shares_fully() const {
+    return std::ranges::all_of(component_.readers, [](const Reader& reader) {
+      return reader.layout.j_count == 1 && reader.layout.outer == 1 &&
+             reader.layout.read_count == reader.layout.i_count;
+    });
+  }
+
+  // Channel c by 2^exponents[c]: near (widest data / its data)^share * (its weights / the largest
+  // weights)^(1 - share).
+  std::vector<int> shared(double share, double beyond) const {
+    const double widest = std::ranges::max(largest_), heaviest = std::ranges::max(weights_);
+    std::vector<int> exponents(largest_.size());
+    std::map<int, int> counts;
+    for (size_t c = 0; c < exponents.size(); ++c) {
+      if (largest_[c] == 0 || weights_[c] == 0) continue;
+      const double factor =
+          share * std::log2(widest / largest_[c]) + (1 - share) * std::log2(weights_[c] / heaviest);
+      exponents[c] = static_cast<int>(std::floor(factor + beyond + 1e-6));
+      ++counts[exponents[c]];
+    }
+    // Most channels stay as they are.
+    const auto usual =
+        std::ranges::max_element(counts, {}, [](const auto& exponent) { return exponent.second; });
+    for (size_t c = 0; c < exponents.size(); ++c)
+      if (largest_[c] != 0 && weights_[c] != 0)
+        exponents[c] = std::clamp(exponents[c] - usual->first, -CalibrationTable::kMostExponent,
+                                  CalibrationTable::kMostExponent);
+    return exponents;
+  }
+
+  double error(const std::vector<int>& exponents) const {
+    std::vector<double> factors;
+    for (const int exponent : exponents) factors.push_back(std::ldexp(1.0, exponent));
+    double sum = 0;
+    for (size_t i = 0; i < importances_.size(); ++i) {
+      const Reader& reader = component_.readers[i];
+      sum += error_of(reader, measured_.of(reader.data), measured_.of(reader.result),
+                      importances_[i], factors, options_);
+    }
+    return sum;
+  }
+
+  const Component& component_;
+  const Measurement& measured_;
+  std::vector<Importance> importances_;
+  const ExponentOptions& options_;
+  std::vector<double> largest_,
+      weights_;  // magnitudes of each channel's data, and of what reads it
+};
+
+// An error counts by the weights that read it, if they alone do: so much as is left of it when
+// factors, of this calibration or of whoever trained the model, are taken back.
+std::vector<Importance> importances_of(const Component& component,
+                                       const std::vector<Component>& all) {
+  std::vector<Importance> importances;
+  for (const Reader& reader : component.readers) {
+    Importance importance(static_cast<size_t>(reader.layout.written_count));
+    const auto reads = std::ranges::find(all, reader.result, &Component::tensor);
+    if (reads == all.end()) std::ranges::fill(importance, 1);
+    for (size_t i = 0; reads != all.end() && i < reads->readers.size(); ++i) {
+      const std::vector<double> squares = squares_by_read(reads->readers[i]);
+      std::ranges::transform(importance, squares, importance.begin(), std::plus<>());
+    }
+    importances.push_back(std::move(importance));
+  }
+  return importances;
+}
+
+}  // namespace
+
+std::map<std::string, std::vector<int>, std::less<>> choose_exponents(
+    const Graph& graph, const ExponentOptions& exponents, const PassOptions& passes,
+    const std::shared_ptr<const Dataset>& samples, const SampleRunOptions& options) {
+  std::map<std::string, std::vector<int>, std::less<>> chosen;
+  if (exponents.use == Use::kOff) return chosen;
+  const std::vector<Component> components = components_of(graph);
+  if (components.empty()) return chosen;
+  Measurement measured(graph);
+  for (const Component& component : components)
+    for (const Reader& reader : component.readers) {
+      measured.add(reader.data, component.axis);
+      measured.add(reader.result, reader.layout.result_axis);
+    }
+  measured.run(passes, samples, options);
+  for (const Component& component : components)
+    if (auto found =
+            Choice(component, measured, importances_of(component, components), exponents).best();
+        !found.empty())
+      chosen[graph.value(component.tensor).name] = std::move(found);
+  return chosen;
+}
+
+}  // namespace anneal

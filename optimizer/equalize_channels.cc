@@ -1,0 +1,61 @@
+// equalize_channels: channels that differ much in magnitude are brought nearer to each other.
+//
+//   c = Conv(x, w; b) epilogue=add($0,$1); r = Pointwise(c) program=min(max($0,0),6)
+//   y = Conv(r, v)
+//     =>   c = Conv(x, w*f; b*f) epilogue=add($0,$1)
+//          r = Pointwise(c, 6*f) program=min(max($0,0),$1); y = Conv(r, v/f)
+//
+// By the powers of two that the calibration table has for the tensor c, one for each channel: for
+// one scale of 8 bits that all channels share. Where all that reads c, by way of layers that answer
+// f*y to f*x, are convolutions and products by constant weights; bounds and addends are multiplied,
+// too. Exact: powers of two round nothing, and what would leave the normal numbers stays. Ranges in
+// the table are of the values so made, "c/equalized" and "r/equalized".
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/query.h"
+#include "anneal/optimizer/scalable_channels.h"
+
+namespace anneal {
+namespace {
+
+// Why the tensor's channels cannot be multiplied so; empty if they were.
+std::string why_not_equalized(Graph& graph, const std::string& tensor,
+                              const std::vector<int>& exponents) {
+  const ValueId value = graph.find_value(tensor);
+  if (value == ValueId::kNone) return "there is no such tensor";
+  const LayerId writer = producer(graph, value);
+  const auto channels = writer == LayerId::kNone ? std::nullopt : scalable_channels(graph, writer);
+  if (!channels)
+    return "it is not made by a convolution or product, or read by something that would not take "
+           "the factors back";
+  if (channels->count != static_cast<int64_t>(exponents.size()))
+    return fmt::format("it has {} channels, the table {} exponents", channels->count,
+                       exponents.size());
+  return scale_channels(graph, *channels, exponents)
+             ? ""
+             : "a weight or constant would leave the normal numbers";
+}
+
+}  // namespace
+
+bool equalize_channels(Graph& graph, PassRun& run) {
+  const auto& table = run.options.precision.ranges;
+  if (!table) return false;
+  bool changed = false;
+  for (const auto& [tensor, exponents] : table->exponents) {
+    if (!run.may_rewrite()) break;
+    if (const std::string why = why_not_equalized(graph, tensor, exponents); !why.empty()) {
+      run.refused(tensor, "is not equalized: " + why);
+      continue;
+    }
+    const auto [least, most] = std::ranges::minmax(exponents);
+    run.did(tensor, fmt::format("its channels are multiplied by 2^{} to 2^{}", least, most));
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace anneal

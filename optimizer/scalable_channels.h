@@ -1,0 +1,31 @@
+// Channels between products that can be multiplied by powers of two without changing an answer.
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "anneal/graph/graph.h"
+
+namespace anneal {
+
+// What a layer's results go through until products take them up.
+struct ScalableChannels {
+  LayerId writer = LayerId::kNone;  // a Conv or MatMul by constant weights
+  int axis = 0;                     // of all values: the channels
+  int64_t count = 0;                // of channels
+  std::vector<LayerId> between;     // Pointwise layers, poolings and reductions, in order
+  std::vector<LayerId> readers;     // Conv and MatMul layers by constant weights
+};
+
+// nullopt: the layer is no such writer, or something that reads its results, by way of layers for
+// which f * x means f * y, is no such reader.
+std::optional<ScalableChannels> scalable_channels(const Graph& graph, LayerId writer);
+
+// Multiplies channel i by 2^exponents[i] in what the writer gives, and by its inverse in what the
+// readers' weights make of it. The answers stay the same to the bit. The values in between, which
+// do not, are called NAME/equalized. False, and nothing changes, where a weight or a constant would
+// leave the normal numbers. REQUIRES: exponents.size() == channels.count
+bool scale_channels(Graph& graph, const ScalableChannels& channels, std::span<const int> exponents);
+
+}  // namespace anneal
