@@ -18,12 +18,14 @@ constexpr float kLeastScale = 1e-30F;  // quotients by it are finite
 // The integer nearest to the quotient, ties to even: 1.5 * 2^23 leaves no bits for a fraction.
 float rounded(float weight, float per_scale) {
   constexpr float kNoFraction = 12582912;
-  return (std::clamp(weight * per_scale, -kMost, kMost) + kNoFraction) - kNoFraction;
+  const float steps = weight * per_scale;
+  const float most = steps < kMost ? steps : kMost;
+  return ((most > -kMost ? most : -kMost) + kNoFraction) - kNoFraction;
 }
 
 // The error as far as it is below `enough`, nearly: quotients are products.
 double estimated_error(std::span<const float> weights, float scale, double enough) {
-  constexpr size_t kLanes = 8, kBlock = 512;
+  constexpr size_t kLanes = 8, kBlock = 128;
   const float per_scale = 1 / scale;
   double sum = 0;
   for (size_t begin = 0; begin < weights.size() && sum < enough; begin += kBlock) {
@@ -79,7 +81,7 @@ float fitted_scale(std::span<const float> weights, float largest) {
     best = scale;
     return true;
   };
-  for (int steps = kLeastSteps; steps <= kMostSteps; ++steps)
+  for (int steps = kLeastSteps; steps <= kMostSteps; steps += steps < kMost ? 1 : 2)
     consider(largest * kMost / static_cast<float>(steps));
   for (int i = 0; i < kMostRefinements; ++i)
     if (!consider(least_squares_scale(weights, best))) break;

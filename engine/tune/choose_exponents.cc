@@ -148,8 +148,8 @@ using Importance = std::vector<double>;
 // The error of one product's results that rounding its data and its weights makes, over their mean
 // square, if channel c of the data is multiplied by factors[c].
 double error_of(const Reader& reader, const Magnitudes& data, const Magnitudes& result,
-                const Importance& importance, const std::vector<double>& factors,
-                const ExponentOptions& options) {
+                const Importance& importance, const std::vector<double>& factors, bool symmetric,
+                bool fits_weights) {
   TensorRange range;
   std::vector<double> inverses;
   for (size_t c = 0; c < factors.size(); ++c) {
@@ -157,12 +157,11 @@ double error_of(const Reader& reader, const Magnitudes& data, const Magnitudes& 
     range.max = std::max(range.max, static_cast<float>(factors[c] * data.most[c]));
     inverses.push_back(1 / factors[c]);
   }
-  const double step = scaling_for(range, options.symmetric).scales[0];
+  const double step = scaling_for(range, symmetric).scales[0];
   std::string why_not;
   const auto weights = scaled_weights(reader.weights, reader.layout, inverses, true, why_not);
   if (!weights) return std::numeric_limits<double>::infinity();
-  const QuantizedWeights rounded =
-      quantize_weights(*weights, reader.weights_axis, options.fits_weights);
+  const QuantizedWeights rounded = quantize_weights(*weights, reader.weights_axis, fits_weights);
   const auto values = weights->as<float>();
   const auto integers = rounded.integers.as<int8_t>();
   const ChannelWeights& layout = reader.layout;
@@ -205,24 +204,25 @@ class Choice {
     for (const Reader& reader : component.readers) take(reader);
   }
 
-  // Empty: none is better by enough.
+  // Empty: none is better by enough. Candidates are compared by weights with scales of their
+  // largest magnitudes, which are quick to find; the best then as it will be.
   std::vector<int> best() const {
-    std::vector<int> best(largest_.size());
-    double least = error(best);
-    if (!std::isfinite(least)) return {};
-    least *= options_.use == Use::kAuto ? kWorthIt : 1;
-    bool found = false;
+    std::vector<int> best;
+    double least = std::numeric_limits<double>::infinity();
     for (const double share : kShares)
       for (const double beyond : kBeyond) {
         if (only_shares_fully() && share < 1) continue;
-        const std::vector<int> exponents = shared(share, beyond);
-        const double error_now = error(exponents);
-        if (error_now >= least) continue;
-        least = error_now;
-        best = exponents;
-        found = true;
+        std::vector<int> exponents = shared(share, beyond);
+        const double found = error(exponents, false);
+        if (found >= least) continue;
+        least = found;
+        best = std::move(exponents);
       }
-    return found ? best : std::vector<int>();
+    if (best.empty()) return best;
+    const double now = error(std::vector<int>(best.size()), options_.fits_weights);
+    const double enough = options_.use == Use::kAuto ? kWorthIt * now : now;
+    if (error(best, options_.fits_weights) >= enough) best.clear();
+    return best;
   }
 
  private:
@@ -273,14 +273,14 @@ class Choice {
     return exponents;
   }
 
-  double error(const std::vector<int>& exponents) const {
+  double error(const std::vector<int>& exponents, bool fits_weights) const {
     std::vector<double> factors;
     for (const int exponent : exponents) factors.push_back(std::ldexp(1.0, exponent));
     double sum = 0;
     for (size_t i = 0; i < importances_.size(); ++i) {
       const Reader& reader = component_.readers[i];
       sum += error_of(reader, measured_.of(reader.data), measured_.of(reader.result),
-                      importances_[i], factors, options_);
+                      importances_[i], factors, options_.symmetric, fits_weights);
     }
     return sum;
   }
