@@ -88,11 +88,32 @@ class Assigner {
   // What a value of that precision has as its type.
   DataType type_of(DataType to) const { return native_ ? to : DataType::kF32; }
 
-  // In f32. Weights are rounded together, by the channels of the first layer that reads them.
+  // What the channels of these weights are divided by before they are rounded; empty: nothing. Only
+  // in bf16, which has 8 digits.
+  std::vector<double> scales_of(ValueId id, DataType to, LayerId reader) const {
+    const auto layout = channel_weights(graph_, reader);
+    const Layer& layer = graph_.layer(reader);
+    if (to != DataType::kBF16 || !layout || layer.inputs[layout->input] != id ||
+        layer.outputs.size() != 1 || graph_.value(id).users.size() != 1 ||
+        dtype(id) != DataType::kF32)
+      return {};
+    return weight_scales(*graph_.constant(id), *layout, to);
+  }
+
+  // In f32. Weights are rounded together, by the channels of the first layer that reads them; where
+  // types stay f32 they are multiplied with their scales at once.
   Tensor rounded(ValueId id, const Tensor& tensor, DataType to, LayerId reader) const {
     const auto layout = channel_weights(graph_, reader);
-    if (layout && graph_.layer(reader).inputs[layout->input] == id)
-      return round_weights(tensor, *layout, to);
+    if (layout && graph_.layer(reader).inputs[layout->input] == id) {
+      const std::vector<double> scales = scales_of(id, to, reader);
+      if (scales.empty()) return round_weights(tensor, *layout, to);
+      std::vector<double> inverse;
+      for (const double scale : scales) inverse.push_back(1 / scale);
+      std::string none;
+      const Tensor divided = *scaled_weights(tensor, *layout, inverse, false, none);
+      const Tensor made = round_weights(divided, *layout, to);
+      return native_ ? made : *scaled_weights(made, *layout, scales, false, none);
+    }
     Tensor::Fresh fresh = Tensor::allocate(DataType::kF32, tensor.dims());
     const std::span<const float> values = tensor.as<float>();
     for (size_t i = 0; i < values.size(); ++i)
@@ -100,6 +121,34 @@ class Assigner {
                    fresh.data.data() + i * sizeof(float));
     return fresh.tensor;
   }
+
+  // The layer with sums that are multiplied with the scales of its weights.
+  Layer with_scales(LayerId id, DataType product) {
+    Layer layer = graph_.layer(id);
+    const auto layout = channel_weights(graph_, id);
+    if (!native_ || !layout) return layer;
+    const std::vector<double> scales = scales_of(layer.inputs[layout->input], product, id);
+    if (scales.empty()) return layer;
+    const int rank = graph_.value(layer.outputs[0]).type().shape.rank();
+    std::vector<int64_t> dims(static_cast<size_t>(rank - layout->result_axis), 1);
+    dims[0] = static_cast<int64_t>(scales.size());
+    const std::vector<float> factors(scales.begin(), scales.end());
+    ProgramBuilder builder;
+    const Program today = layer.epilogues.empty() ? Program() : layer.epilogues[0];
+    const auto count = static_cast<int>(std::max<size_t>(today.inputs().size(), 1));
+    std::vector<Reg> given = {builder.apply(Opcode::kMul, builder.input(0, DataType::kF32),
+                                            builder.input(count, DataType::kF32))};
+    for (int i = 1; i < count; ++i)
+      given.push_back(builder.input(i, today.inputs()[static_cast<size_t>(i)]));
+    layer.epilogues = {today.empty() ? builder.finish(given[0], DataType::kF32)
+                                     : builder.finish(builder.inline_program(today, given)[0],
+                                                      today.results()[0].dtype)};
+    layer.inputs.push_back(
+        graph_.add_constant(graph_.value(layer.inputs[layout->input]).name + "/scales",
+                            Tensor::of<float>(DataType::kF32, Dims(dims), factors)));
+    return layer;
+  }
+
   static Scalar round(Scalar value, DataType to) {
     const RegisterType f32 = RegisterType::kF32;
     const Instruction one{Opcode::kRound, f32, {0, 0, 0}, static_cast<uint64_t>(to)};
@@ -153,7 +202,7 @@ class Assigner {
 
   // The layer with operands of type `product`, f32: as they are.
   Layered made(LayerId id, DataType product) {
-    const Layer layer = graph_.layer(id);
+    const Layer layer = is_half(product) ? with_scales(id, product) : graph_.layer(id);
     const Role role = role_of(graph_, id);
     NewLayer added{.name = layer.name,
                    .op = layer.op,

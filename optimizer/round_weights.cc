@@ -1,5 +1,6 @@
 #include "anneal/optimizer/round_weights.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <span>
@@ -25,6 +26,59 @@ uint16_t bits_of(float value, DataType half) {
 }
 float from_bits(uint16_t bits, DataType half) {
   return half == DataType::kF16 ? to_f32(Float16{bits}) : to_f32(BFloat16{bits});
+}
+
+// Of what channels are made of: windows begin at these places.
+using Windows = std::vector<size_t>;
+
+// Where the windows of each channel begin, `outer` times.
+std::vector<Windows> windows_of(const ChannelWeights& layout) {
+  std::vector<Windows> begins(static_cast<size_t>(layout.outer * layout.written_count));
+  size_t at = 0;
+  for (int64_t outer = 0; outer < layout.outer; ++outer)
+    for (int64_t i = 0; i < layout.i_count; ++i)
+      for (int64_t j = 0; j < layout.j_count; ++j, at += static_cast<size_t>(layout.inner))
+        begins[static_cast<size_t>(outer * layout.written_count + layout.writes(i, j))].push_back(
+            at);
+  return begins;
+}
+
+// Channels of more weights gain little by a scale.
+constexpr size_t kFewWeights = 64;
+
+// To 12 digits, so that its products with numbers of 8 digits, or 11, are exact.
+double to_12_digits(double value) {
+  int exponent = 0;
+  const double fraction = std::frexp(value, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, 12)), exponent - 12);
+}
+
+double scale_for(std::span<const float> channel, DataType half) {
+  double most = 0;
+  for (const float weight : channel) most = std::max(most, std::abs(double{weight}));
+  if (!std::isfinite(most) || most < 0x1p-100) return 1;
+  const auto error = [&](double scale) {
+    double squares = 0;
+    for (const float weight : channel) {
+      const auto divided = static_cast<float>(weight / scale);
+      const double off = from_bits(bits_of(divided, half), half) * scale - weight;
+      squares += off * off;
+    }
+    return squares;
+  };
+  double best = 1, least = error(1) / 2;
+  const int digits = half == DataType::kF16 ? 11 : 8;
+  const int end = 1 << digits;
+  // The largest weight becomes each of the numbers that there are between a power of two and the
+  // next.
+  for (int largest = end / 2; largest < end; ++largest) {
+    const double scale = to_12_digits(most / largest);
+    if (const double found = error(scale); found < least) {
+      least = found;
+      best = scale;
+    }
+  }
+  return best;
 }
 
 // The weights of one output channel, being rounded.
@@ -92,26 +146,37 @@ Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataTy
   Tensor::Fresh fresh = Tensor::allocate(DataType::kF32, weights.dims());
   const std::span<float> rounded(reinterpret_cast<float*>(fresh.data.data()), values.size());
   const auto inner = static_cast<size_t>(layout.inner);
+  const std::vector<Windows> channels = windows_of(layout);
   Team team(hardware_threads());
-  size_t at = 0;
-  for (int64_t outer = 0; outer < layout.outer; ++outer) {
-    // Of each channel, where its windows begin.
-    std::vector<std::vector<size_t>> begins(static_cast<size_t>(layout.written_count));
-    for (int64_t i = 0; i < layout.i_count; ++i)
-      for (int64_t j = 0; j < layout.j_count; ++j, at += inner)
-        begins[static_cast<size_t>(layout.writes(i, j))].push_back(at);
-    team.for_ranges(layout.written_count, 1, [&](int64_t begin, int64_t end) {
-      Channel channel(half);
-      for (int64_t c = begin; c < end; ++c) {
-        const std::vector<size_t>& windows = begins[static_cast<size_t>(c)];
-        for (size_t window = 0; window < windows.size(); ++window)
-          for (size_t k = windows[window]; k < windows[window] + inner; ++k)
-            channel.add(k, values[k], window);
-        channel.round_to(rounded, windows.size());
-      }
-    });
-  }
+  team.for_ranges(static_cast<int64_t>(channels.size()), 1, [&](int64_t begin, int64_t end) {
+    Channel channel(half);
+    for (int64_t c = begin; c < end; ++c) {
+      const Windows& windows = channels[static_cast<size_t>(c)];
+      for (size_t window = 0; window < windows.size(); ++window)
+        for (size_t k = windows[window]; k < windows[window] + inner; ++k)
+          channel.add(k, values[k], window);
+      channel.round_to(rounded, windows.size());
+    }
+  });
   return fresh.tensor;
+}
+
+std::vector<double> weight_scales(const Tensor& weights, const ChannelWeights& layout,
+                                  DataType half) {
+  const auto inner = static_cast<size_t>(layout.inner);
+  std::vector<double> scales;
+  if (layout.outer != 1) return scales;
+  for (const Windows& windows : windows_of(layout)) {
+    if (windows.size() * inner > kFewWeights) return {};
+    std::vector<float> channel;
+    for (const size_t window : windows) {
+      const std::span<const float> of_window = weights.as<float>().subspan(window, inner);
+      channel.insert(channel.end(), of_window.begin(), of_window.end());
+    }
+    scales.push_back(scale_for(channel, half));
+  }
+  if (std::ranges::all_of(scales, [](double scale) { return scale == 1; })) return {};
+  return scales;
 }
 
 }  // namespace anneal

@@ -1,5 +1,7 @@
 // Weights in 16 bits, rounded together: errors of one output channel cancel out.
 #pragma once
+#include <vector>
+
 #include "anneal/core/tensor.h"
 #include "anneal/optimizer/channel_weights.h"
 
@@ -11,5 +13,12 @@ namespace anneal {
 // have much in common, above all if none is negative, and what they have in common is multiplied
 // with that sum. Infinities and NaN stay. REQUIRES: `layout` is that of `weights`.
 Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataType half);
+
+// What each output channel's weights should be divided by before they are rounded, and its sums be
+// multiplied with: 1, unless that halves the squared error of rounding or does better. Empty: 1 for
+// all, or a channel has more than 64 weights, some of which every scale hits badly. Products with
+// numbers of `half` are numbers of f32. REQUIRES: as above
+std::vector<double> weight_scales(const Tensor& weights, const ChannelWeights& layout,
+                                  DataType half);
 
 }  // namespace anneal

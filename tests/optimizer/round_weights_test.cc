@@ -117,6 +117,57 @@ TEST_P(RoundWeights, WhatIsNotFiniteAndWhatIsNextToItStays) {
     EXPECT_TRUE(std::isfinite(rounded.as<float>()[i]));
 }
 
+Product depthwise(const std::vector<float>& weights) {
+  Product each = product(R"txt(graph g(x: f32[1,8,4,4])
+  const w: f32[8,1,3,3] = random(1)
+  y = Conv(x, w) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1] groups=8
+  return y
+)txt");
+  if (!weights.empty())
+    each.weights = Tensor::of<float>(DataType::kF32, each.weights.dims(), weights);
+  return each;
+}
+
+TEST(WeightScales, FindAGridThatWeightsLieOn) {
+  std::vector<float> weights;
+  for (int i = 0; i < 72; ++i)
+    weights.push_back(static_cast<float>((i * 37 % 311 - 155) * (0.013 + 0.001 * (i / 9))));
+  const Product each = depthwise(weights);
+  const auto scales = weight_scales(each.weights, each.layout, DataType::kBF16);
+  ASSERT_EQ(scales.size(), 8u);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const double scale = scales[i / 9];
+    const double rounded = nearest(static_cast<float>(weights[i] / scale), DataType::kBF16) * scale;
+    EXPECT_EQ(static_cast<float>(rounded), rounded) << "no number of f32";
+    EXPECT_NEAR(rounded, weights[i], 0x1p-12 * std::abs(weights[i])) << i;
+  }
+}
+
+TEST(WeightScales, HalveTheSquaredErrorOfFewWeightsOrLeaveThem) {
+  const Product each = depthwise({});
+  const auto scales = weight_scales(each.weights, each.layout, DataType::kBF16);
+  ASSERT_EQ(scales.size(), 8u);
+  for (size_t channel = 0; channel < 8; ++channel) {
+    double before = 0, after = 0;
+    for (size_t i = 9 * channel; i < 9 * channel + 9; ++i) {
+      const float weight = each.weights.as<float>()[i];
+      const auto divided = static_cast<float>(weight / scales[channel]);
+      before += std::pow(nearest(weight, DataType::kBF16) - weight, 2);
+      after += std::pow(nearest(divided, DataType::kBF16) * scales[channel] - weight, 2);
+    }
+    EXPECT_TRUE(scales[channel] == 1 || after < before / 2) << channel;
+  }
+}
+
+TEST(WeightScales, AreNoneForManyWeightsAndForExactOnes) {
+  const Product many = convolution();
+  EXPECT_TRUE(weight_scales(many.weights, many.layout, DataType::kBF16).empty());
+  for (const float weight : {0.0f, 1.5f, 0x1p-120f, std::numeric_limits<float>::infinity()}) {
+    const Product each = depthwise(std::vector<float>(72, weight));
+    EXPECT_TRUE(weight_scales(each.weights, each.layout, DataType::kBF16).empty()) << weight;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(, RoundWeights, ::testing::Values(DataType::kF16, DataType::kBF16),
                          [](const auto& param) { return std::string(name(param.param)); });
 
