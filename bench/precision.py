@@ -7,7 +7,8 @@
 Each model is calibrated on 100 of its samples, drawn by the hashes of their names, and judged on the others by
 `anneal eval --against`. A table for docs/quantization.md goes to stdout, raw numbers to
 bench/results/DATE-precision.json, or to --json FILE. The variants but for `f16`, `bf16`, `best` and `int8` hold
-some layers of an int8 engine in f32, or have other calibration flags: what rules for layers would buy.
+some layers of an int8 engine in f32, or have other calibration flags: what rules for layers would buy, and what each
+of the calibration's means does (`ranges`: none of them).
 """
 
 import argparse
@@ -38,6 +39,9 @@ VARIANTS = {
     "bf16": (None, ["--bf16"], None),
     "best": ([], ["--best"], None),
     "int8": ([], ["--int8"], None),
+    **{name: (sum((["--" + flag, "off"] for flag in off), []), ["--int8"], None)
+       for name, off in {"ranges": ("fit-weights", "correct-bias", "equalize"), "fitted": ("correct-bias", "equalize"),
+                         "biased": ("fit-weights", "equalize"), "not-equalized": ("equalize",)}.items()},
     "symmetric": (["--symmetric"], ["--int8", "--symmetric"], None),
     **{method: (["--method", method], ["--int8"], None) for method in ("minmax", "entropy", "percentile", "mse")},
     **{f"{kept}-f32": ([], ["--int8"], kept) for kept in ("first", "last", "depthwise")},
