@@ -22,10 +22,7 @@ namespace anneal {
 namespace {
 
 // Why the tensor's channels cannot be multiplied so; empty if they were.
-std::string why_not_equalized(Graph& graph, const std::string& tensor,
-                              const std::vector<int>& exponents) {
-  const ValueId value = graph.find_value(tensor);
-  if (value == ValueId::kNone) return "there is no such tensor";
+std::string why_not_equalized(Graph& graph, ValueId value, const std::vector<int>& exponents) {
   const LayerId writer = producer(graph, value);
   const auto channels = writer == LayerId::kNone ? std::nullopt : scalable_channels(graph, writer);
   if (!channels)
@@ -47,7 +44,9 @@ bool equalize_channels(Graph& graph, PassRun& run) {
   bool changed = false;
   for (const auto& [tensor, exponents] : table->exponents) {
     if (!run.may_rewrite()) break;
-    if (const std::string why = why_not_equalized(graph, tensor, exponents); !why.empty()) {
+    const ValueId value = graph.find_value(tensor);
+    if (value == ValueId::kNone) continue;  // of another body, or equalized already
+    if (const std::string why = why_not_equalized(graph, value, exponents); !why.empty()) {
       run.refused(tensor, "is not equalized: " + why);
       continue;
     }

@@ -4,11 +4,8 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <unordered_map>
 
-#include "anneal/engine/build/builder.h"
-#include "anneal/engine/data/elements.h"
-#include "anneal/engine/tune/channel_reduction.h"
+#include "anneal/engine/tune/channel_magnitudes.h"
 #include "anneal/optimizer/channel_weights.h"
 #include "anneal/optimizer/quantizable.h"
 #include "anneal/optimizer/quantized_weights.h"
@@ -22,11 +19,6 @@ constexpr double kWorthIt = 0.5;  // of the error that is left, to change a grap
 // far beyond the widest channel they may go, as a power of two.
 constexpr double kShares[] = {0.5, 0.75, 1};
 constexpr double kBeyond[] = {0, 0.25, 0.5};
-
-// Of each channel of a value, over all samples.
-struct Magnitudes {
-  std::vector<double> least, most, square;
-};
 
 // A product that takes factors back, and what it reads and gives.
 struct Reader {
@@ -81,67 +73,6 @@ std::vector<Component> components_of(const Graph& graph) {
   return components;
 }
 
-// Runs a graph over samples for the magnitudes of some of its values.
-class Measurement {
- public:
-  explicit Measurement(const Graph& graph) : graph_(graph.clone()) {}
-
-  void add(ValueId value, int axis) {
-    if (outputs_.contains(value)) return;
-    const std::string name = graph_.value(value).name;
-    const auto reduce = [&](const char* stem, ReduceKind kind, Program program) {
-      return add_channel_reduction(graph_, name + stem, kind, std::move(program), {value}, axis);
-    };
-    outputs_[value] = {reduce("/least", ReduceKind::kMin, {}),
-                       reduce("/most", ReduceKind::kMax, {}),
-                       reduce("/square", ReduceKind::kMean, square_program())};
-  }
-
-  void run(const PassOptions& passes, const std::shared_ptr<const Dataset>& samples,
-           const SampleRunOptions& options) {
-    BuildOptions build_options;
-    build_options.passes = passes;
-    build_options.passes.precision = {};
-    const auto engine = Engine::make(build(std::move(graph_), build_options), {.device = "cpu"});
-    int64_t runs = 0;
-    run_samples(engine, samples, options, [&](const SampleRun& run) {
-      take(run.context);
-      ++runs;
-    });
-    for (auto& [value, magnitudes] : magnitudes_)
-      for (double& square : magnitudes.square) square /= static_cast<double>(runs);
-  }
-
-  const Magnitudes& of(ValueId value) const { return magnitudes_.at(value); }
-
- private:
-  struct Outputs {
-    std::string least, most, square;
-  };
-
-  void take(const ExecutionContext& context) {
-    const auto join = [&](std::vector<double>& known, const std::string& output,
-                          const auto& joined) {
-      const Tensor dense = dense_copy(context.output(output));
-      const auto values = dense.as<float>();
-      if (known.empty())
-        known.assign(values.begin(), values.end());
-      else
-        for (size_t i = 0; i < known.size(); ++i) known[i] = joined(known[i], double{values[i]});
-    };
-    for (const auto& [value, outputs] : outputs_) {
-      Magnitudes& known = magnitudes_[value];
-      join(known.least, outputs.least, [](double a, double b) { return std::min(a, b); });
-      join(known.most, outputs.most, [](double a, double b) { return std::max(a, b); });
-      join(known.square, outputs.square, [](double a, double b) { return a + b; });
-    }
-  }
-
-  Graph graph_;
-  std::unordered_map<ValueId, Outputs> outputs_;
-  std::unordered_map<ValueId, Magnitudes> magnitudes_;
-};
-
 // Of each channel of what a product gives: how much an error in it counts.
 using Importance = std::vector<double>;
 
@@ -192,7 +123,7 @@ double error_of(const Reader& reader, const Magnitudes& data, const Magnitudes& 
 class Choice {
  public:
   // importances: of each reader's results.
-  Choice(const Component& component, const Measurement& measured,
+  Choice(const Component& component, const ChannelMagnitudes& measured,
          std::vector<Importance> importances, const ExponentOptions& options)
       : component_(component),
         measured_(measured),
@@ -214,14 +145,14 @@ class Choice {
         if (only_shares_fully() && share < 1) continue;
         std::vector<int> exponents = shared(share, beyond);
         const double found = error(exponents, false);
-        if (found >= least) continue;
+        if (!(found < least)) continue;
         least = found;
         best = std::move(exponents);
       }
     if (best.empty()) return best;
     const double now = error(std::vector<int>(best.size()), options_.fits_weights);
     const double enough = options_.use == Use::kAuto ? kWorthIt * now : now;
-    if (error(best, options_.fits_weights) >= enough) best.clear();
+    if (!(error(best, options_.fits_weights) < enough)) best.clear();
     return best;
   }
 
@@ -255,6 +186,7 @@ class Choice {
   std::vector<int> shared(double share, double beyond) const {
     const double widest = std::ranges::max(largest_), heaviest = std::ranges::max(weights_);
     std::vector<int> exponents(largest_.size());
+    if (!std::isfinite(widest)) return exponents;  // the ranges will tell of it
     std::map<int, int> counts;
     for (size_t c = 0; c < exponents.size(); ++c) {
       if (largest_[c] == 0 || weights_[c] == 0) continue;
@@ -286,7 +218,7 @@ class Choice {
   }
 
   const Component& component_;
-  const Measurement& measured_;
+  const ChannelMagnitudes& measured_;
   std::vector<Importance> importances_;
   const ExponentOptions& options_;
   std::vector<double> largest_,
@@ -320,7 +252,7 @@ std::map<std::string, std::vector<int>, std::less<>> choose_exponents(
   if (exponents.use == Use::kOff) return chosen;
   const std::vector<Component> components = components_of(graph);
   if (components.empty()) return chosen;
-  Measurement measured(graph);
+  ChannelMagnitudes measured(graph);
   for (const Component& component : components)
     for (const Reader& reader : component.readers) {
       measured.add(reader.data, component.axis);
