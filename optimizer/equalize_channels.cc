@@ -5,11 +5,16 @@
 //     =>   c = Conv(x, w*f; b*f) epilogue=add($0,$1)
 //          r = Pointwise(c, 6*f) program=min(max($0,0),$1); y = Conv(r, v/f)
 //
-// By the powers of two that the calibration table has for the tensor c, one for each channel: for
-// one scale of 8 bits that all channels share. Where all that reads c, by way of layers that answer
-// f*y to f*x, are convolutions and products by constant weights; bounds and addends are multiplied,
-// too. Exact: powers of two round nothing, and what would leave the normal numbers stays. Ranges in
-// the table are of the values so made, "c/equalized" and "r/equalized".
+//   r = Pointwise(c) program=mul($0,sigmoid($0)); y = Conv(r, v)
+//     =>   e = Pointwise(r, f) program=mul($0,$1); y = Conv(e, v/f)
+//
+// By the powers of two that the calibration table has for the tensor c, or r, one for each channel:
+// for one scale of 8 bits that all channels share. The first where all that reads c, by way of
+// layers that answer f*y to f*x, are convolutions and products by constant weights; bounds and
+// addends are multiplied, too. Else the second, whose multiplication joins the layer that makes r;
+// what else reads r is as before. Exact: powers of two round nothing, and where a weight or
+// constant would leave the normal numbers all stays. Ranges in the table are of the values so made,
+// "c/equalized" and "r/equalized".
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,10 +29,9 @@ namespace {
 // Why the tensor's channels cannot be multiplied so; empty if they were.
 std::string why_not_equalized(Graph& graph, ValueId value, const std::vector<int>& exponents) {
   const LayerId writer = producer(graph, value);
-  const auto channels = writer == LayerId::kNone ? std::nullopt : scalable_channels(graph, writer);
-  if (!channels)
-    return "it is not made by a convolution or product, or read by something that would not take "
-           "the factors back";
+  auto channels = writer == LayerId::kNone ? std::nullopt : scalable_channels(graph, writer);
+  if (!channels) channels = scalable_reads(graph, value);
+  if (!channels) return "no convolution or product by constant weights reads it";
   if (channels->count != static_cast<int64_t>(exponents.size()))
     return fmt::format("it has {} channels, the table {} exponents", channels->count,
                        exponents.size());

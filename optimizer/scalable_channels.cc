@@ -63,6 +63,7 @@ class Search {
     found_.axis = layout->result_axis;
     found_.count = layout->written_count;
     const ValueId result = graph_.layer(writer).outputs[0];
+    found_.value = result;
     rank_ = graph_.value(result).type().shape.rank();
     if (!is_homogeneous(writer)) return std::nullopt;
     values_.insert(result);
@@ -80,6 +81,25 @@ class Search {
     if (!std::ranges::all_of(found_.between, [&](LayerId id) { return is_homogeneous(id); }) ||
         !std::ranges::all_of(found_.readers, [&](LayerId id) { return is_reader(id); }))
       return std::nullopt;
+    return std::move(found_);
+  }
+
+  std::optional<ScalableChannels> reads_of(ValueId value) {
+    const Type& type = graph_.value(value).type();
+    if (!is_float(graph_, value) || graph_.constant(value)) return std::nullopt;
+    found_.value = value;
+    rank_ = type.shape.rank();
+    values_.insert(value);
+    for (const LayerId user : users_of(graph_, value)) {
+      const auto layout = product_at(graph_, user);
+      if (!layout || graph_.layer(user).inputs[layout->data_input] != value) continue;
+      if (found_.readers.empty()) {
+        found_.axis = layout->data_axis;
+        found_.count = layout->read_count;
+      }
+      if (is_reader(user)) found_.readers.push_back(user);
+    }
+    if (found_.readers.empty()) return std::nullopt;
     return std::move(found_);
   }
 
@@ -191,20 +211,24 @@ class Scaling {
   }
 
   bool apply() {
-    values_.insert(graph_.layer(channels_.writer).outputs[0]);
+    values_.insert(channels_.value);
     for (const LayerId id : channels_.between) values_.insert(graph_.layer(id).outputs[0]);
-    const auto written = weights(channels_.writer, factors_, false);
-    if (!written || !add_programs()) return false;
+    const bool has_writer = channels_.writer != LayerId::kNone;
+    const auto written = has_writer ? weights(channels_.writer, factors_, false) : std::nullopt;
+    if (has_writer && (!written || !add_programs())) return false;
     std::vector<Tensor> read;
     for (const LayerId reader : channels_.readers) {
       auto scaled = weights(reader, inverses_, true);
       if (!scaled) return false;
       read.push_back(std::move(*scaled));
     }
-    size_t next = 0;
-    rewrite(channels_.writer, programs_[next++], &*written);
-    for (const LayerId id : channels_.between) rewrite(id, programs_[next++], nullptr);
-    for (size_t i = 0; i < read.size(); ++i) reread(channels_.readers[i], read[i]);
+    if (has_writer) {
+      size_t next = 0;
+      rewrite(channels_.writer, programs_[next++], &*written);
+      for (const LayerId id : channels_.between) rewrite(id, programs_[next++], nullptr);
+    }
+    const ValueId instead = has_writer ? ValueId::kNone : multiplied();
+    for (size_t i = 0; i < read.size(); ++i) reread(channels_.readers[i], read[i], instead);
     return true;
   }
 
@@ -286,9 +310,33 @@ class Scaling {
     }
   }
 
-  void reread(LayerId id, const Tensor& weights) {
+  // The value times the factors, by a layer of its own.
+  ValueId multiplied() {
+    const Value& value = graph_.value(channels_.value);
+    const std::string name = value.name + "/equalized";
+    Dims dims{static_cast<int64_t>(factors_.size())};
+    while (dims.rank() < value.type().shape.rank() - channels_.axis) dims.push_back(1);
+    const std::vector<float> factors(factors_.begin(), factors_.end());
+    const ValueId constant =
+        graph_.add_constant(name + "/factors", Tensor::of<float>(DataType::kF32, dims, factors));
+    ProgramBuilder builder;
+    const Reg product = builder.apply(Opcode::kMul, builder.input(0, DataType::kF32),
+                                      builder.input(1, DataType::kF32));
+    NewLayer added{.name = name,
+                   .op = Pointwise{builder.finish(product, DataType::kF32)},
+                   .inputs = {channels_.value, constant},
+                   .output_names = {name}};
+    if (const LayerId maker = producer(graph_, channels_.value); maker != LayerId::kNone)
+      added.origins = graph_.layer(maker).origins;
+    return graph_.layer(graph_.add(std::move(added))).outputs[0];
+  }
+
+  // data: that it reads instead; kNone: as before.
+  void reread(LayerId id, const Tensor& weights, ValueId data) {
     NewLayer added = copy_of(graph_, id);
-    added.inputs[channel_weights(graph_, id)->input] = equalized(id, weights);
+    const ChannelWeights layout = *channel_weights(graph_, id);
+    if (data != ValueId::kNone) added.inputs[layout.data_input] = data;
+    added.inputs[layout.input] = equalized(id, weights);
     graph_.replace_layer(id, graph_.add(std::move(added)));
   }
 
@@ -308,6 +356,10 @@ class Scaling {
 
 std::optional<ScalableChannels> scalable_channels(const Graph& graph, LayerId writer) {
   return Search(graph).from(writer);
+}
+
+std::optional<ScalableChannels> scalable_reads(const Graph& graph, ValueId value) {
+  return Search(graph).reads_of(value);
 }
 
 bool scale_channels(Graph& graph, const ScalableChannels& channels,

@@ -9,9 +9,11 @@
 
 namespace anneal {
 
-// What a layer's results go through until products take them up.
+// What a layer's results go through until products take them up; or, without a writer, a value that
+// is multiplied on its way to the products that read it.
 struct ScalableChannels {
-  LayerId writer = LayerId::kNone;  // a Conv or MatMul by constant weights
+  LayerId writer = LayerId::kNone;  // a Conv or MatMul by constant weights; kNone: a layer is added
+  ValueId value = ValueId::kNone;   // that the writer gives, or that is multiplied for the readers
   int axis = 0;                     // of all values: the channels
   int64_t count = 0;                // of channels
   std::vector<LayerId> between;     // Pointwise layers, poolings and reductions, in order
@@ -22,10 +24,16 @@ struct ScalableChannels {
 // which f * x means f * y, is no such reader.
 std::optional<ScalableChannels> scalable_channels(const Graph& graph, LayerId writer);
 
-// Multiplies channel i by 2^exponents[i] in what the writer gives, and by its inverse in what the
-// readers' weights make of it. The answers stay the same to the bit. The values in between, which
-// do not, are called NAME/equalized. False, and nothing changes, where a weight or a constant would
-// leave the normal numbers. REQUIRES: exponents.size() == channels.count
+// Of any value, for those of its readers that are products; what else reads it stays as it is.
+// nullopt: there is no such reader.
+std::optional<ScalableChannels> scalable_reads(const Graph& graph, ValueId value);
+
+// Multiplies channel i by 2^exponents[i] in what the writer gives, or in what is read in place of
+// the value, and by its inverse in what the readers' weights make of it. The answers stay the same
+// to the bit, as long as data times factors are normal numbers. The values in between, which do
+// not, are called NAME/equalized. False, and nothing changes, where a weight or a constant would
+// leave the normal numbers. REQUIRES: exponents.size()
+// == channels.count
 bool scale_channels(Graph& graph, const ScalableChannels& channels, std::span<const int> exponents);
 
 }  // namespace anneal

@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
+#include <span>
 
 #include "anneal/engine/build/ask_targets.h"
 #include "anneal/engine/build/builder.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/tune/choose_exponents.h"
-#include "anneal/engine/tune/finite_range.h"
+#include "anneal/engine/tune/layer_errors.h"
+#include "anneal/engine/tune/measure_ranges.h"
 #include "anneal/engine/tune/run_samples.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/optimizer/fingerprint.h"
@@ -22,8 +23,10 @@ namespace {
 
 constexpr std::string_view kFirstOfPrecision = "equalize_channels";
 constexpr const char* kDevice = "cpu";
-// Samples that channels' magnitudes, and layers' errors, are measured on.
+// Samples on which channels' magnitudes, and layers' errors, are measured.
 constexpr int64_t kMostLookedAt = 32, kMostMeasured = 100;
+// What the errors by channel of a tensor's readers must be to look at it, and what may be left.
+constexpr double kWorthEqualizing = 5e-3, kWorthIt = 0.5;
 
 // As the first pass that a table decides about will see it.
 Graph prepared(const Graph& model, const PassOptions& passes) {
@@ -48,187 +51,101 @@ Graph prepared(const Graph& model, const PassOptions& passes) {
   return graph;
 }
 
-struct Watched {
-  std::string name;     // of the value
-  std::string seen_as;  // the tensor of the engine that is observed
-  bool is_input = false;
-  bool is_quantized = false;  // a range is chosen; else only extremes are known
-  Histogram values;
-  FiniteRange extremes;  // a mask's infinities are meant
+// What calibrate() does step by step.
+class Calibrator {
+ public:
+  Calibrator(const std::shared_ptr<const Dataset>& samples, const CalibrationOptions& options)
+      : samples_(samples), options_(options) {}
 
-  void add(std::span<const float> added) {
-    if (is_quantized) {
-      values.add(added);
-      return;
-    }
-    const FiniteRange range = finite_range(added);
-    extremes.min = std::min(extremes.min, range.min);
-    extremes.max = std::max(extremes.max, range.max);
+  MeasuredRanges ranges(const Graph& graph, int64_t most,
+                        const std::function<void(int64_t done)>& progress) const {
+    return measure_ranges(graph, options_.range, options_.passes, samples_, run_options(most),
+                          progress);
   }
-};
 
-// What engines without 8 bits keep in memory, by the names of the prepared graph's values: their
-// extremes decide what 16 bits can hold.
-std::vector<ValueId> stored_values(const Graph& prepared, const PassOptions& passes) {
-  Graph graph = prepared.clone();
-  PassOptions options = passes;
-  options.precision = {};
-  const Target target = open_target(kDevice, cpu_backend());
-  options.ask_targets = ask_targets({&target});
-  run_pipeline(graph, default_pipeline(), options);
-  std::vector<ValueId> values(graph.inputs().size());
-  std::ranges::transform(graph.inputs(), values.begin(), [&](ValueId input) {
-    return prepared.find_value(graph.value(input).name);
-  });
-  for (const LayerId id : graph.order())
-    for (const ValueId output : graph.layer(id).outputs)
-      values.push_back(prepared.find_value(graph.value(output).name));
-  std::erase_if(values, [&](ValueId value) {
-    return value == ValueId::kNone || prepared.constant(value) ||
-           prepared.value(value).type().container != Container::kTensor ||
-           prepared.value(value).type().dtype != DataType::kF32;
-  });
-  return values;
-}
-
-// An engine that keeps all values to calibrate in memory.
-struct Observing {
-  std::shared_ptr<const Engine> engine;
-  std::vector<Watched> watched;
-};
-
-EngineFile build_f32(Graph graph, const PassOptions& passes) {
-  BuildOptions options;
-  options.passes = passes;
-  options.passes.precision = {};
-  return build(std::move(graph), options);
-}
-
-// The names of f32 values that have memory while the plan runs.
-std::set<std::string_view> kept_by(const Plan& plan) {
-  std::set<std::string_view> names;
-  for (const Slot& slot : plan.slots)
-    if (slot.type.container == Container::kTensor && slot.type.dtype == DataType::kF32)
-      names.insert(slot.name);
-  return names;
-}
-
-// Values that fusing would leave no memory become outputs; of most engines none, so that what runs
-// is what will run.
-Observing observing(Graph graph, const PassOptions& passes) {
-  Observing result;
-  const std::vector<ValueId> quantized = values_to_calibrate(graph);
-  std::vector<ValueId> values = quantized;
-  for (const ValueId value : stored_values(graph, passes))
-    if (std::ranges::find(values, value) == values.end()) values.push_back(value);
-  for (const ValueId value : values) {
-    if (graph.value(value).type().dtype != DataType::kF32) continue;
-    const auto& inputs = graph.inputs();
-    Watched watched;
-    watched.name = watched.seen_as = graph.value(value).name;
-    watched.is_input = std::ranges::find(inputs, value) != inputs.end();
-    watched.is_quantized = std::ranges::find(quantized, value) != quantized.end();
-    result.watched.push_back(std::move(watched));
+  // What quantizing by the table's ranges costs each layer.
+  std::map<std::string, LayerErrors> errors(const Graph& graph, const CalibrationTable& table,
+                                            int64_t most) const {
+    return measure_layer_errors(graph, table, options_.range.symmetric, options_.passes, samples_,
+                                run_options(most));
   }
-  EngineFile file;
-  for (bool all_kept = false; !all_kept;) {
-    file = build_f32(graph.clone(), passes);
-    const std::set<std::string_view> kept = kept_by(file.plans[0]);
-    all_kept = true;
-    for (Watched& watched : result.watched) {
-      if (watched.is_input || kept.contains(watched.seen_as)) continue;
-      const auto taken = [&](const Graph::Output& other) { return other.name == watched.seen_as; };
-      while (std::ranges::any_of(graph.outputs(), taken)) watched.seen_as += "/calibrated";
-      graph.mark_output(graph.find_value(watched.name), watched.seen_as);
-      all_kept = false;
+
+  void choose_for_layers(const Graph& graph, CalibrationTable& table) const {
+    for (const auto& [name, layer] : errors(graph, table, kMostMeasured)) {
+      ChosenQuantization chosen = choose_quantization(layer, options_.choices);
+      table.layers[name] = chosen.layer;
+      if (!chosen.bias.empty()) table.biases[name] = std::move(chosen.bias);
     }
   }
-  result.engine = Engine::make(std::move(file), {.device = kDevice});
-  return result;
-}
 
-// The elements of the view in the order in which they lie, which is as good as any: where they are,
-// or in `gathered` if others lie between them.
-std::span<const float> elements_of(const TensorView& view, std::vector<float>& gathered) {
-  std::vector<std::pair<int64_t, int64_t>> axes;  // stride, size
-  for (int i = 0; i < view.dims.rank(); ++i)
-    if (view.dims[i] != 1) axes.emplace_back(view.strides[i], view.dims[i]);
-  std::ranges::sort(axes);
-  size_t run = 1, inner = 0;
-  for (; inner < axes.size() && axes[inner].first == static_cast<int64_t>(run); ++inner)
-    run *= static_cast<size_t>(axes[inner].second);
-  const auto* const first = reinterpret_cast<const float*>(view.data);
-  if (inner == axes.size()) return {first, run};
-  gathered.clear();
-  std::vector<int64_t> at(axes.size());
-  for (int64_t runs = count(view.dims) / static_cast<int64_t>(run); runs > 0; --runs) {
-    int64_t offset = 0;
-    for (size_t axis = inner; axis < axes.size(); ++axis) offset += at[axis] * axes[axis].first;
-    gathered.insert(gathered.end(), first + offset, first + offset + run);
-    for (size_t axis = inner; axis < axes.size() && ++at[axis] == axes[axis].second; ++axis)
-      at[axis] = 0;
+  // Chooses what channels are multiplied by, and does it. Automatically: of layers whose error is
+  // large, where it gets less than half, both measured on some samples.
+  void equalize(Graph& graph, CalibrationTable& table) const {
+    const auto pass = std::ranges::find(default_pipeline(), kFirstOfPrecision, &Pass::name);
+    const Use use = options_.choices.equalized;
+    if (use == Use::kOff || !why_left_out(*pass, options_.passes).empty()) return;
+    ExponentOptions exponents{use, options_.range.symmetric, fits_weights()};
+    std::map<std::string, double> before;
+    if (use == Use::kAuto) {
+      before = errors_by_channel(graph);
+      exponents.may_equalize = [&](std::span<const std::string> readers) {
+        return sum_of(before, readers) > kWorthEqualizing;
+      };
+    }
+    auto chosen =
+        choose_exponents(graph, exponents, options_.passes, samples_, run_options(kMostLookedAt));
+    if (use == Use::kAuto && !chosen.empty()) {
+      const auto after = errors_by_channel(equalized(graph, chosen));
+      std::erase_if(chosen, [&](const auto& each) {
+        const auto& readers = each.second.readers;
+        return sum_of(after, readers) > kWorthIt * sum_of(before, readers);
+      });
+    }
+    for (const auto& [tensor, each] : chosen) table.exponents[tensor] = each.exponents;
+    graph = equalized(graph, chosen);
   }
-  return gathered;
-}
 
-void check_finite(const std::vector<Watched>& all, const std::string& sample) {
-  for (const Watched& watched : all)
-    if (watched.values.not_finite() > 0)
-      fail(Code::kInvalidArgument,
-           fmt::format("{}: tensor \"{}\" has values that are NaN or infinite; leave the "
-                       "sample out, or mend what it is made of",
-                       sample, watched.name));
-}
+ private:
+  using Chosen = std::map<std::string, ChosenExponents, std::less<>>;
 
-void run(Observing& observing, const std::shared_ptr<const Dataset>& samples,
-         const CalibrationOptions& options) {
-  std::map<std::string_view, Watched*> computed;
-  for (Watched& watched : observing.watched)
-    if (!watched.is_input) computed[watched.seen_as] = &watched;
-  std::vector<float> gathered;
-  SampleRunOptions run_options{options.threads, options.data_threads};
-  run_options.observer = [&](const Observed& observed) {
-    const auto found = computed.find(observed.name);
-    if (found != computed.end() && observed.iterations.empty())
-      found->second->add(elements_of(observed.value, gathered));
-  };
-  run_samples(observing.engine, samples, run_options, [&](const SampleRun& run) {
-    for (Watched& watched : observing.watched)
-      for (const SampleTensor& each : run.inputs)
-        if (watched.is_input && each.input == watched.name) watched.add(each.tensor.as<float>());
-    check_finite(observing.watched, run.samples);
-    options.progress(run.done, samples->size());
-  });
-}
-
-// Chooses what channels are multiplied by, and does it.
-void equalize(Graph& graph, const std::shared_ptr<const Dataset>& samples,
-              const CalibrationOptions& options, CalibrationTable& table) {
-  const auto pass = std::ranges::find(default_pipeline(), kFirstOfPrecision, &Pass::name);
-  if (!why_left_out(*pass, options.passes).empty()) return;
-  table.exponents = choose_exponents(graph,
-                                     {options.choices.equalized, options.range.symmetric,
-                                      options.choices.fitted_weights != Use::kOff},
-                                     options.passes, samples,
-                                     {options.threads, options.data_threads, kMostLookedAt});
-  PassOptions passes;
-  passes.precision.ranges = std::make_shared<const CalibrationTable>(table);
-  run_pipeline(graph, std::span(&*pass, 1), passes);
-}
-
-// Measures what quantizing by the table's ranges costs each layer, and chooses how to.
-void choose_for_layers(const Graph& graph, const std::shared_ptr<const Dataset>& samples,
-                       const CalibrationOptions& options, CalibrationTable& table) {
-  if (options.choices.fitted_weights == Use::kOff && options.choices.bias == Use::kOff) return;
-  const auto errors =
-      measure_layer_errors(graph, table, options.range.symmetric, options.passes, samples,
-                           {options.threads, options.data_threads, kMostMeasured});
-  for (const auto& [name, layer] : errors) {
-    ChosenQuantization chosen = choose_quantization(layer, options.choices);
-    table.layers[name] = chosen.layer;
-    if (!chosen.bias.empty()) table.biases[name] = std::move(chosen.bias);
+  SampleRunOptions run_options(int64_t most) const {
+    return {options_.threads, options_.data_threads, most};
   }
-}
+
+  bool fits_weights() const { return options_.choices.fitted_weights != Use::kOff; }
+
+  // Of each layer, by ranges of the few samples that it is measured on.
+  std::map<std::string, double> errors_by_channel(const Graph& graph) const {
+    CalibrationTable table;
+    table.tensors = ranges(graph, kMostLookedAt, [](int64_t) {}).tensors;
+    std::map<std::string, double> found;
+    for (const auto& [name, layer] : errors(graph, table, kMostLookedAt))
+      found[name] = error_by_channel(layer, fits_weights());
+    return found;
+  }
+
+  static double sum_of(const std::map<std::string, double>& errors,
+                       std::span<const std::string> layers) {
+    double sum = 0;
+    for (const std::string& layer : layers)
+      if (const auto found = errors.find(layer); found != errors.end()) sum += found->second;
+    return sum;
+  }
+
+  static Graph equalized(const Graph& graph, const Chosen& chosen) {
+    CalibrationTable table;
+    for (const auto& [tensor, each] : chosen) table.exponents[tensor] = each.exponents;
+    PassOptions passes;
+    passes.precision.ranges = std::make_shared<const CalibrationTable>(std::move(table));
+    const auto pass = std::ranges::find(default_pipeline(), kFirstOfPrecision, &Pass::name);
+    Graph made = graph.clone();
+    run_pipeline(made, std::span(&*pass, 1), passes);
+    return made;
+  }
+
+  const std::shared_ptr<const Dataset>& samples_;
+  const CalibrationOptions& options_;
+};
 
 }  // namespace
 
@@ -248,11 +165,8 @@ Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& 
   if (samples->size() == 0) fail(Code::kInvalidArgument, "there are no samples to calibrate with");
   if (const double percent = options.range.percentile; !(percent >= 50 && percent <= 100))
     fail(Code::kInvalidArgument, fmt::format("a percentile of {}: 50 to 100 is wanted", percent));
-  Calibration result;
   Graph graph = prepared(model, options.passes);
-  equalize(graph, samples, options, result.table);
-  Observing observed = observing(graph.clone(), options.passes);
-  if (std::ranges::none_of(observed.watched, &Watched::is_quantized))
+  if (values_to_calibrate(graph).empty())
     fail(Code::kInvalidArgument,
          "the model has nothing to calibrate: no convolution or product of f32 by constant weights "
          "that is not quantized already" +
@@ -260,25 +174,18 @@ Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& 
                              ? ""
                              : ", but for what is in branches of If and bodies of loops, where "
                                "ranges are not taken"));
-  run(observed, samples, options);
-  result.table.model = model.name;
-  result.table.fingerprint = fingerprint(model);
-  result.table.samples = samples->size();
-  for (const Watched& watched : observed.watched) {
-    if (!watched.is_quantized) {
-      const auto [count, min, max] = watched.extremes;
-      if (min <= max) result.table.tensors[watched.name] = {min, max, min, max, "minmax"};
-      continue;
-    }
-    const TensorRange range = choose_range(watched.values, options.range);
-    if (watched.values.width() == 0)
-      result.remarks.push_back(fmt::format("tensor \"{}\" was 0 in all samples", watched.name));
-    else if (range.seen_min == range.seen_max)
-      result.remarks.push_back(
-          fmt::format("tensor \"{}\" was {} in all samples", watched.name, range.seen_min));
-    result.table.tensors[watched.name] = range;
-  }
-  choose_for_layers(graph, samples, options, result.table);
+  const Calibrator calibrator(samples, options);
+  Calibration result;
+  CalibrationTable& table = result.table;
+  calibrator.equalize(graph, table);
+  MeasuredRanges ranges =
+      calibrator.ranges(graph, 0, [&](int64_t done) { options.progress(done, samples->size()); });
+  table.model = model.name;
+  table.fingerprint = fingerprint(model);
+  table.samples = samples->size();
+  table.tensors = std::move(ranges.tensors);
+  result.remarks = std::move(ranges.remarks);
+  calibrator.choose_for_layers(graph, table);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <unordered_set>
 
 #include "anneal/engine/tune/channel_magnitudes.h"
 #include "anneal/optimizer/channel_weights.h"
@@ -22,6 +23,7 @@ constexpr double kBeyond[] = {0, 0.25, 0.5};
 
 // A product that takes factors back, and what it reads and gives.
 struct Reader {
+  std::string name;
   ChannelWeights layout;
   Tensor weights;
   int64_t weights_axis = 0;
@@ -44,7 +46,7 @@ std::vector<double> squares_by_read(const Reader& reader) {
 }
 
 struct Component {
-  ValueId tensor = ValueId::kNone;  // that the writer gives
+  ValueId tensor = ValueId::kNone;  // that the writer gives, or that is multiplied for the readers
   int64_t channels = 0;
   int axis = 0;
   std::vector<Reader> readers;
@@ -56,22 +58,44 @@ std::optional<Reader> reader_at(const Graph& graph, LayerId id) {
   if (!layer || !layout) return std::nullopt;
   const Tensor& weights = *graph.constant(layer->weights);
   if (!why_not_quantized(weights, layer->channel_axis).empty()) return std::nullopt;
-  return Reader{std::move(*layout), weights, layer->channel_axis, layer->data,
-                graph.layer(id).outputs[0]};
+  return Reader{graph.layer(id).name, std::move(*layout), weights,
+                layer->channel_axis,  layer->data,        graph.layer(id).outputs[0]};
 }
 
-std::vector<Component> components_of(const Graph& graph) {
-  std::vector<Component> components;
-  for (const LayerId id : graph.order()) {
-    const auto channels = scalable_channels(graph, id);
-    if (!channels || !quantizable(graph, id)) continue;
-    Component component{graph.layer(id).outputs[0], channels->count, channels->axis, {}};
-    for (const LayerId reader : channels->readers)
-      if (auto found = reader_at(graph, reader)) component.readers.push_back(std::move(*found));
-    if (!component.readers.empty()) components.push_back(std::move(component));
-  }
-  return components;
+std::vector<std::string> names_of_readers(const Component& component) {
+  std::vector<std::string> names;
+  for (const Reader& reader : component.readers) names.push_back(reader.name);
+  return names;
 }
+
+// Those of writers, then, of what other products read, those that take a layer of their own.
+class Components {
+ public:
+  explicit Components(const Graph& graph) : graph_(graph) {
+    for (const LayerId id : graph.order())
+      if (quantizable(graph, id)) add(scalable_channels(graph, id));
+    for (const LayerId id : graph.order()) {
+      const auto layer = quantizable(graph, id);
+      if (layer && !readers_.contains(id)) add(scalable_reads(graph, layer->data));
+    }
+  }
+  std::vector<Component> take() { return std::move(components_); }
+
+ private:
+  void add(const std::optional<ScalableChannels>& channels) {
+    if (!channels) return;
+    Component component{channels->value, channels->count, channels->axis, {}};
+    for (const LayerId reader : channels->readers) {
+      readers_.insert(reader);
+      if (auto found = reader_at(graph_, reader)) component.readers.push_back(std::move(*found));
+    }
+    if (!component.readers.empty()) components_.push_back(std::move(component));
+  }
+
+  const Graph& graph_;
+  std::vector<Component> components_;
+  std::unordered_set<LayerId> readers_;
+};
 
 // Of each channel of what a product gives: how much an error in it counts.
 using Importance = std::vector<double>;
@@ -245,25 +269,30 @@ std::vector<Importance> importances_of(const Component& component,
 
 }  // namespace
 
-std::map<std::string, std::vector<int>, std::less<>> choose_exponents(
+std::map<std::string, ChosenExponents, std::less<>> choose_exponents(
     const Graph& graph, const ExponentOptions& exponents, const PassOptions& passes,
     const std::shared_ptr<const Dataset>& samples, const SampleRunOptions& options) {
-  std::map<std::string, std::vector<int>, std::less<>> chosen;
+  std::map<std::string, ChosenExponents, std::less<>> chosen;
   if (exponents.use == Use::kOff) return chosen;
-  const std::vector<Component> components = components_of(graph);
-  if (components.empty()) return chosen;
+  const std::vector<Component> all = Components(graph).take();
+  std::vector<const Component*> looked_at;
+  for (const Component& component : all)
+    if (!exponents.may_equalize || exponents.may_equalize(names_of_readers(component)))
+      looked_at.push_back(&component);
+  if (looked_at.empty()) return chosen;
   ChannelMagnitudes measured(graph);
-  for (const Component& component : components)
-    for (const Reader& reader : component.readers) {
-      measured.add(reader.data, component.axis);
+  for (const Component* component : looked_at)
+    for (const Reader& reader : component->readers) {
+      measured.add(reader.data, component->axis);
       measured.add(reader.result, reader.layout.result_axis);
     }
   measured.run(passes, samples, options);
-  for (const Component& component : components)
+  for (const Component* component : looked_at)
     if (auto found =
-            Choice(component, measured, importances_of(component, components), exponents).best();
+            Choice(*component, measured, importances_of(*component, all), exponents).best();
         !found.empty())
-      chosen[graph.value(component.tensor).name] = std::move(found);
+      chosen[graph.value(component->tensor).name] = {std::move(found),
+                                                     names_of_readers(*component)};
   return chosen;
 }
 

@@ -55,6 +55,14 @@ double error_without_bias(const ChannelErrors& errors) {
   });
 }
 
+double error_by_channel(const LayerErrors& errors, bool fitted) {
+  const ChannelErrors& of = fitted ? errors.fitted : errors.largest;
+  return mean_of_channels(of, [&](size_t i) {
+    const double square = errors.result_squares[i];
+    return of.squares[i] < square ? of.squares[i] / square : of.squares[i] > 0 ? 1.0 : 0.0;
+  });
+}
+
 ChosenQuantization choose_quantization(const LayerErrors& errors,
                                        const QuantizationChoices& choices) {
   Candidate chosen = best(errors, choices.fitted_weights == Use::kOn, choices.bias);

@@ -30,6 +30,9 @@ struct ChosenQuantization {
 // Above the error as it is where the means are chance. REQUIRES: two batches
 double error_without_bias(const ChannelErrors& errors);
 double error_of(const ChannelErrors& errors);  // as it is
+// The mean over the channels of the share of a channel's own mean square that its error is, 1 at
+// most: the same whatever the channels are multiplied by. fitted: with fitted scales.
+double error_by_channel(const LayerErrors& errors, bool fitted);
 
 ChosenQuantization choose_quantization(const LayerErrors& errors,
                                        const QuantizationChoices& choices);

@@ -158,6 +158,7 @@ class Sums {
       divide(squares, batches_);
       for (const double channel : squares)
         errors.result_square += channel / static_cast<double>(squares.size());
+      errors.result_squares = std::move(squares);
     }
     return std::move(errors_);
   }

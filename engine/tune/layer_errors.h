@@ -27,6 +27,7 @@ struct LayerErrors {
   bool has_two_batches = false;   // were measured
   double result_square = 0;       // the mean square of the results themselves
   ChannelErrors largest, fitted;  // by the scales of its weights
+  std::vector<double> result_squares{};  // of each channel of the results
 };
 
 // By the names of the layers that can be quantized and whose data has a range. The graph is one

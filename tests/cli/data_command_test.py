@@ -67,7 +67,7 @@ class DataCommand(command_case.Command):
         self.anneal("build", "m.onnx", "--int8", "--calibration", "b.ranges", "-o", "q.engine")
         self.anneal("inspect", "q.engine", "--decisions", out="is int8, its bias corrected")
         self.anneal("calibrate", "m.onnx", "--data", "x.npy", "--fit-weights", "off", "--correct-bias", "off", "-o", "b.ranges")
-        self.assertNotIn("layer", (self.at / "b.ranges").read_text())
+        self.assertIn('layer "product" largest', (self.at / "b.ranges").read_text())  # errors are measured all the same
         self.anneal("calibrate", "m.onnx", "--data", "x.npy", "--equalize", "2", status=2, says="--equalize 2: there are on, off and auto")
         self.anneal("calibrate", "m.onnx", "--data", "x.npy", "--fit-weights", "often", status=2, says="--fit-weights often: there are on, off and auto")
         self.anneal("compare", "m.onnx", "--int8", "--calibration", "m.ranges", "--rtol", 0.05, "--atol", 0.05, out="all of them agree")

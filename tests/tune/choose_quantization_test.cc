@@ -83,5 +83,16 @@ TEST(LayerErrors, AreThoseOfAKnownRounding) {
   EXPECT_GT(c.result_square, 4);
 }
 
+// A channel's error counts by its own magnitude, and as all of it at most.
+TEST(ChooseQuantization, ErrorsByChannelDoNotDependOnFactors) {
+  LayerErrors errors;
+  errors.fitted.squares = {1, 200, 3, 0};
+  errors.result_squares = {100, 100, 0, 5};
+  EXPECT_DOUBLE_EQ(error_by_channel(errors, true), (0.01 + 1 + 1 + 0) / 4);
+  errors.fitted.squares[0] *= 1024;
+  errors.result_squares[0] *= 1024;
+  EXPECT_DOUBLE_EQ(error_by_channel(errors, true), (0.01 + 1 + 1 + 0) / 4);
+}
+
 }  // namespace
 }  // namespace anneal

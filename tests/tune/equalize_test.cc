@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "anneal/engine/build/builder.h"
 #include "anneal/engine/data/elements.h"
@@ -121,6 +122,37 @@ TEST_P(Equalize, ATableThatEqualizesChangesNoBitInF32) {
   const auto want = results(wide, {}, *samples_);
   const auto got = results(wide, {.ranges = equalized}, *samples_);
   for (size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(want[i] == got[i]);
+}
+
+// SiLU answers nothing simple to f * x: what is read is multiplied by a layer of its own. Some
+// channels are wide, and the depthwise convolution takes no less of the others.
+TEST(EqualizeReads, MultipliesWhatAnyLayerMakes) {
+  const Graph graph = parse_graph(std::string(kStem) + R"G(
+  const wide: f32[16,1,1] = {1, 1, 1, 90, 1, 1, 1, 1, 50, 1, 1, 1, 1, 1, 1, 1}
+  s1 = Pointwise(c1, wide) program="(f32,f32)->(f32) mul(mul($0,$1),sigmoid(mul($0,$1)))"
+  c2 = Conv(s1, d; e) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1] groups=16 epilogue="(f32,f32)->(f32) add($0,$1)"
+  r2 = Pointwise(c2) program="(f32)->(f32) tanh(mul($0,0.05f32))"
+  t1 = Pointwise(s1) program="(f32)->(f32) tanh(mul($0,0.05f32))"
+  y = Concat(r2, t1) axis=1
+  return y
+)G");
+  const auto samples = std::make_shared<NormalSamples>(40, Dims{1, 3, 12, 12});
+  std::map<Use, std::shared_ptr<const CalibrationTable>> tables;
+  std::map<Use, double> errors;
+  const auto exact = results(graph, {}, *samples);
+  for (const Use use : {Use::kOff, Use::kAuto}) {
+    CalibrationOptions options;
+    options.choices.equalized = use;
+    tables[use] =
+        std::make_shared<const CalibrationTable>(calibrate(graph, samples, options).table);
+    errors[use] = error(
+        exact,
+        results(graph, {.int8 = true, .max_layer_error = 1, .ranges = tables[use]}, *samples));
+  }
+  EXPECT_TRUE(tables[Use::kAuto]->exponents.contains("s1"));
+  EXPECT_LT(errors[Use::kAuto], errors[Use::kOff] / 4);
+  const auto got = results(graph, {.ranges = tables[Use::kAuto]}, *samples);
+  for (size_t i = 0; i < exact.size(); ++i) EXPECT_TRUE(exact[i] == got[i]);
 }
 
 INSTANTIATE_TEST_SUITE_P(Activations, Equalize, testing::Values(kRelus, kClips),
