@@ -115,6 +115,15 @@ TEST_P(Equalize, BringsBackWhatWideningTakes) {
   EXPECT_LT(found, 1.5 * before);
 }
 
+TEST_P(Equalize, WhatIsEqualizedStaysAsItIs) {
+  Graph graph = widened(network_);
+  PassOptions options;
+  options.precision.ranges = table(graph, Use::kAuto);
+  options.only = {"equalize_channels"};
+  run_pipeline(graph, default_pipeline(), options);
+  EXPECT_TRUE(table(graph, Use::kAuto)->exponents.empty());
+}
+
 TEST_P(Equalize, ATableThatEqualizesChangesNoBitInF32) {
   const Graph wide = widened(network_);
   const auto equalized = table(wide, Use::kOn);
