@@ -51,6 +51,11 @@ Graph prepared(const Graph& model, const PassOptions& passes) {
   return graph;
 }
 
+bool has_values_to_calibrate(const Graph& graph) {
+  return !values_to_calibrate(graph).empty() ||
+         std::ranges::any_of(graph.bodies(), has_values_to_calibrate);
+}
+
 // What calibrate() does step by step.
 class Calibrator {
  public:
@@ -166,14 +171,10 @@ Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& 
   if (const double percent = options.range.percentile; !(percent >= 50 && percent <= 100))
     fail(Code::kInvalidArgument, fmt::format("a percentile of {}: 50 to 100 is wanted", percent));
   Graph graph = prepared(model, options.passes);
-  if (values_to_calibrate(graph).empty())
+  if (!has_values_to_calibrate(graph))
     fail(Code::kInvalidArgument,
          "the model has nothing to calibrate: no convolution or product of f32 by constant weights "
-         "that is not quantized already" +
-             std::string(model.bodies().empty()
-                             ? ""
-                             : ", but for what is in branches of If and bodies of loops, where "
-                               "ranges are not taken"));
+         "that is not quantized already");
   const Calibrator calibrator(samples, options);
   Calibration result;
   CalibrationTable& table = result.table;

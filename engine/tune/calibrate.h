@@ -26,7 +26,7 @@ struct CalibrationOptions {
 
 struct Calibration {
   CalibrationTable table;
-  std::vector<std::string> remarks;  // tensors that are always 0, channels that are, for people
+  std::vector<std::string> remarks;  // tensors that are always 0, or were never seen, for people
 };
 
 // What the model must be fed: its inputs, with the sizes that the engine for calibration has.
@@ -34,8 +34,9 @@ std::vector<DataInput> calibration_inputs(const Graph& model);
 
 // Runs the model in f32 on the CPU, once over the samples, one at a time or in batches of what the
 // model is fixed to; a last batch that lacks samples has some twice. Then over the first 100 again,
-// to measure the errors of layers, unless the choices leave nothing to measure. Memory: that of an
-// inference that keeps what is calibrated, and a histogram of 64 KiB per tensor. Fails with
+// to measure the errors of layers, and before it over the first 32, to see whether equalizing pays.
+// In branches and loop bodies ranges are found, errors not measured. Memory: that of an inference
+// that keeps what is calibrated, and a histogram of 64 KiB per tensor. Fails with
 // kInvalidArgument naming the sample and the tensor if a value that would be quantized is not
 // finite, and as reading samples and building do.
 Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& samples,

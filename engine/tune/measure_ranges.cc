@@ -21,6 +21,7 @@ struct Watched {
   std::string name;     // of the value
   std::string seen_as;  // the tensor of the engine that is observed
   bool is_input = false;
+  bool is_in_body = false;    // of an If or a loop: seen where it runs, and has memory
   bool is_quantized = false;  // a range is chosen; else only extremes are known
   Histogram values;
   FiniteRange extremes;  // a mask's infinities are meant
@@ -82,6 +83,21 @@ std::set<std::string_view> kept_by(const Plan& plan) {
   return names;
 }
 
+// What 8-bit layers in bodies, and in their bodies, would read.
+void add_of_bodies(const Graph& graph, std::vector<Watched>& all) {
+  for (const Graph& body : graph.bodies()) {
+    for (const ValueId value : values_to_calibrate(body)) {
+      Watched watched;
+      watched.name = watched.seen_as = body.value(value).name;
+      watched.is_in_body = watched.is_quantized = true;
+      const bool is_f32 = body.value(value).type().dtype == DataType::kF32;
+      if (is_f32 && std::ranges::find(all, watched.name, &Watched::name) == all.end())
+        all.push_back(std::move(watched));
+    }
+    add_of_bodies(body, all);
+  }
+}
+
 // Values that fusing would leave no memory become outputs; of most engines none, so that what runs
 // is what will run.
 Observing observing(Graph graph, const PassOptions& passes) {
@@ -99,13 +115,14 @@ Observing observing(Graph graph, const PassOptions& passes) {
     watched.is_quantized = std::ranges::find(quantized, value) != quantized.end();
     result.watched.push_back(std::move(watched));
   }
+  add_of_bodies(graph, result.watched);
   EngineFile file;
   for (bool all_kept = false; !all_kept;) {
     file = build_f32(graph.clone(), passes);
     const std::set<std::string_view> kept = kept_by(file.plans[0]);
     all_kept = true;
     for (Watched& watched : result.watched) {
-      if (watched.is_input || kept.contains(watched.seen_as)) continue;
+      if (watched.is_input || watched.is_in_body || kept.contains(watched.seen_as)) continue;
       const auto taken = [&](const Graph::Output& other) { return other.name == watched.seen_as; };
       while (std::ranges::any_of(graph.outputs(), taken)) watched.seen_as += "/calibrated";
       graph.mark_output(graph.find_value(watched.name), watched.seen_as);
@@ -157,8 +174,7 @@ void run(Observing& observing, const std::shared_ptr<const Dataset>& samples,
   std::vector<float> gathered;
   options.observer = [&](const Observed& observed) {
     const auto found = computed.find(observed.name);
-    if (found != computed.end() && observed.iterations.empty())
-      found->second->add(elements_of(observed.value, gathered));
+    if (found != computed.end()) found->second->add(elements_of(observed.value, gathered));
   };
   run_samples(observing.engine, samples, options, [&](const SampleRun& run) {
     for (Watched& watched : observing.watched)
@@ -183,6 +199,12 @@ MeasuredRanges measure_ranges(const Graph& graph, const RangeOptions& range,
     if (!watched.is_quantized) {
       const auto [count, min, max] = watched.extremes;
       if (min <= max) result.tensors[watched.name] = {min, max, min, max, "minmax"};
+      continue;
+    }
+    if (watched.values.count() == 0) {
+      result.remarks.push_back(fmt::format(
+          "tensor \"{}\", in a branch or a loop, was in no sample: what reads it stays f32",
+          watched.name));
       continue;
     }
     const TensorRange found = choose_range(watched.values, range);

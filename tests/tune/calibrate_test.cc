@@ -126,6 +126,48 @@ TEST(Calibrate, FeedsBatchesToAModelOfAFixedBatch) {
   EXPECT_EQ(four.layers.at("y").fits_weights, one.layers.at("y").fits_weights);
 }
 
+// The else branch never runs: what is in it stays f32, and that is told.
+TEST(Calibrate, FindsRangesInBranches) {
+  const Graph model = parse_graph(R"G(graph g(x: f32[2,2])
+  const zero: f32[] = {0}
+  body then(x1: f32[2,2])
+    const w: f32[2,2] = {1, 2, 3, -4}
+    r = Pointwise(x1) program="(f32)->(f32) mul($0,$0)"
+    y1 = MatMul(r, w)
+    return y1
+  end
+  body else(x1: f32[2,2])
+    const v: f32[2,2] = {1, 2, 3, -4}
+    s = Pointwise(x1) program="(f32)->(f32) tanh($0)"
+    y2 = MatMul(s, v)
+    return y2
+  end
+  m = Reduce(x, i64{0,1}) kind=max keepdims=false
+  c = Pointwise(m, zero) program="(f32,f32)->(bool) lt($1,add($0,100f32))"
+  y = If(c, x)
+  return y
+)G");
+  const auto samples = std::make_shared<NormalSamples>(20, Dims{2, 2});
+  const Calibration found = calibrate(model, samples, {});
+  ASSERT_TRUE(found.table.tensors.contains("r"));
+  EXPECT_EQ(found.table.tensors.at("r").min, 0);
+  EXPECT_GT(found.table.tensors.at("r").max, 1);
+  EXPECT_FALSE(found.table.tensors.contains("s"));
+  EXPECT_THAT(
+      found.remarks,
+      testing::ElementsAre(testing::HasSubstr("\"s\", in a branch or a loop, was in no sample")));
+  BuildOptions options;
+  options.passes.precision.int8 = true;
+  options.passes.precision.ranges = std::make_shared<const CalibrationTable>(found.table);
+  int64_t in_integers = 0;
+  const EngineFile file = build(model.clone(), options);
+  for (const Plan& body : file.plans[0].bodies)
+    for (const Step& step : body.steps)
+      if (std::holds_alternative<MatMul>(step.op))
+        in_integers += body.slots[step.inputs[0]].type.dtype == DataType::kU8 ? 1 : 0;
+  EXPECT_EQ(in_integers, 1);
+}
+
 TEST(Calibrate, NamesTheBatchWithABadValue) {
   const auto samples = std::make_shared<NormalSamples>(10, Dims{1, 2}, 6);
   const Graph model = parse_graph(
