@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <span>
 
 #include "anneal/engine/build/ask_targets.h"
@@ -75,8 +76,18 @@ class Calibrator {
                                 run_options(most));
   }
 
-  void choose_for_layers(const Graph& graph, CalibrationTable& table) const {
+  // remarks: gets channels that are always 0.
+  void choose_for_layers(const Graph& graph, CalibrationTable& table,
+                         std::vector<std::string>& remarks) const {
+    std::set<std::string> told;
     for (const auto& [name, layer] : errors(graph, table, kMostMeasured)) {
+      const auto dead = std::ranges::count(layer.data_squares, 0);
+      const auto channels = static_cast<int64_t>(layer.data_squares.size());
+      if (dead > 0 && dead < channels && told.insert(layer.data).second)
+        remarks.push_back(
+            fmt::format("tensor \"{}\": {} of its {} channels were 0 in all samples "
+                        "that errors were measured on",
+                        layer.data, dead, channels));
       ChosenQuantization chosen = choose_quantization(layer, options_.choices);
       table.layers[name] = chosen.layer;
       if (!chosen.bias.empty()) table.biases[name] = std::move(chosen.bias);
@@ -186,7 +197,7 @@ Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& 
   table.samples = samples->size();
   table.tensors = std::move(ranges.tensors);
   result.remarks = std::move(ranges.remarks);
-  calibrator.choose_for_layers(graph, table);
+  calibrator.choose_for_layers(graph, table, result.remarks);
   return result;
 }
 

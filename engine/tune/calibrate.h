@@ -26,7 +26,7 @@ struct CalibrationOptions {
 
 struct Calibration {
   CalibrationTable table;
-  std::vector<std::string> remarks;  // tensors that are always 0, or were never seen, for people
+  std::vector<std::string> remarks;  // tensors and channels that are always 0, for people
 };
 
 // What the model must be fed: its inputs, with the sizes that the engine for calibration has.

@@ -27,7 +27,7 @@ Program difference(bool squared) {
 
 // The names of the engine's outputs for one layer.
 struct Outputs {
-  std::string layer, result_square;
+  std::string layer, data, result_square, data_square;
   bool takes_bias = false;
   struct Errors {
     std::string mean, square;
@@ -67,8 +67,15 @@ class Measuring {
           mean(id, name + stem + "/mean", difference(false), {result, rounded}),
           mean(id, name + stem + "/square", difference(true), {result, rounded})};
     };
-    return Outputs{name, mean(id, name + "/measured", square_program(), {result}),
-                   only_adds(graph_, id), errors("/largest", false), errors("/fitted", true)};
+    return Outputs{
+        name,
+        graph_.value(layer->data).name,
+        mean(id, name + "/measured", square_program(), {result}),
+        add_channel_reduction(graph_, name + "/data", ReduceKind::kMean, square_program(),
+                              {layer->data}, channel_weights(graph_, id)->data_axis),
+        only_adds(graph_, id),
+        errors("/largest", false),
+        errors("/fitted", true)};
   }
 
   ValueId in_8_bits(ValueId value, const Scaling& scaling) {
@@ -143,7 +150,9 @@ class Sums {
       errors.has_two_batches = batches_ > 1;
       add_errors(errors.largest, each.largest);
       add_errors(errors.fitted, each.fitted);
-      anneal::add(result_squares_[each.layer], context.output(each.result_square));
+      errors.data = each.data;
+      anneal::add(errors.result_squares, context.output(each.result_square));
+      anneal::add(errors.data_squares, context.output(each.data_square));
     }
   }
 
@@ -154,11 +163,10 @@ class Sums {
         divide(each->means[1], batches_ / 2);
         divide(each->squares, batches_);
       }
-      std::vector<double>& squares = result_squares_[name];
-      divide(squares, batches_);
-      for (const double channel : squares)
-        errors.result_square += channel / static_cast<double>(squares.size());
-      errors.result_squares = std::move(squares);
+      divide(errors.result_squares, batches_);
+      divide(errors.data_squares, batches_);
+      for (const double channel : errors.result_squares)
+        errors.result_square += channel / static_cast<double>(errors.result_squares.size());
     }
     return std::move(errors_);
   }
@@ -167,7 +175,6 @@ class Sums {
   std::vector<Outputs> outputs_;
   int64_t batches_ = 0;
   std::map<std::string, LayerErrors> errors_;
-  std::map<std::string, std::vector<double>> result_squares_;
 };
 
 }  // namespace

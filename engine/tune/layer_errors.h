@@ -28,6 +28,8 @@ struct LayerErrors {
   double result_square = 0;       // the mean square of the results themselves
   ChannelErrors largest, fitted;  // by the scales of its weights
   std::vector<double> result_squares{};  // of each channel of the results
+  std::string data{};                    // the tensor that the layer reads
+  std::vector<double> data_squares{};    // the mean square of each of its channels
 };
 
 // By the names of the layers that can be quantized and whose data has a range. The graph is one

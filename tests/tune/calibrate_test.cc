@@ -126,6 +126,17 @@ TEST(Calibrate, FeedsBatchesToAModelOfAFixedBatch) {
   EXPECT_EQ(four.layers.at("y").fits_weights, one.layers.at("y").fits_weights);
 }
 
+TEST(Calibrate, TellsOfDeadChannels) {
+  const Graph model = parse_graph(
+      "graph g(x: f32[4,2])\n  const w: f32[2,3] = {1, -0.0, 3, -4, 0, 1}\n"
+      "  const v: f32[3,2] = random(1)\n  a = MatMul(x, w)\n"
+      "  r = Pointwise(a) program=\"(f32)->(f32) max($0,0f32)\"\n  y = MatMul(r, v)\n  return y\n");
+  const auto samples = std::make_shared<NormalSamples>(12, Dims{4, 2});
+  EXPECT_THAT(
+      calibrate(model, samples, {}).remarks,
+      testing::ElementsAre(testing::StartsWith("tensor \"r\": 1 of its 3 channels were 0")));
+}
+
 // The else branch never runs: what is in it stays f32, and that is told.
 TEST(Calibrate, FindsRangesInBranches) {
   const Graph model = parse_graph(R"G(graph g(x: f32[2,2])
