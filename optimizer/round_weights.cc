@@ -56,7 +56,8 @@ double to_12_digits(double value) {
 double scale_for(std::span<const float> channel, DataType half) {
   double most = 0;
   for (const float weight : channel) most = std::max(most, std::abs(double{weight}));
-  if (!std::isfinite(most) || most < 0x1p-100) return 1;
+  // Beyond these, what is divided, or multiplied again, could leave f32's normal numbers.
+  if (most < 0x1p-100 || most > 0x1p100) return 1;
   const auto error = [&](double scale) {
     double squares = 0;
     for (const float weight : channel) {
@@ -173,6 +174,10 @@ std::vector<double> weight_scales(const Tensor& weights, const ChannelWeights& l
       const std::span<const float> of_window = weights.as<float>().subspan(window, inner);
       channel.insert(channel.end(), of_window.begin(), of_window.end());
     }
+    const auto fits = [half](float weight) {
+      return std::isfinite(from_bits(bits_of(weight, half), half));
+    };
+    if (!std::ranges::all_of(channel, fits)) return {};
     scales.push_back(scale_for(channel, half));
   }
   if (std::ranges::all_of(scales, [](double scale) { return scale == 1; })) return {};

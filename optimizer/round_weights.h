@@ -16,8 +16,9 @@ Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataTy
 
 // What each output channel's weights should be divided by before they are rounded, and its sums be
 // multiplied with: 1, unless that halves the squared error of rounding or does better. Empty: 1 for
-// all, or a channel has more than 64 weights, some of which every scale hits badly. Products with
-// numbers of `half` are numbers of f32. REQUIRES: as above
+// all, or a channel has more than 64 weights, some of which every scale hits badly, or a weight
+// that is no finite number of `half`. Products with numbers of `half` are numbers of f32, and so
+// finite for weights that were divided and rounded. REQUIRES: as above
 std::vector<double> weight_scales(const Tensor& weights, const ChannelWeights& layout,
                                   DataType half);
 

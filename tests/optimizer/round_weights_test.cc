@@ -128,10 +128,16 @@ Product depthwise(const std::vector<float>& weights) {
   return each;
 }
 
-TEST(WeightScales, FindAGridThatWeightsLieOn) {
+// Integers of 9 digits times a number per channel.
+std::vector<float> on_a_grid() {
   std::vector<float> weights;
   for (int i = 0; i < 72; ++i)
     weights.push_back(static_cast<float>((i * 37 % 311 - 155) * (0.013 + 0.001 * (i / 9))));
+  return weights;
+}
+
+TEST(WeightScales, FindAGridThatWeightsLieOn) {
+  const std::vector<float> weights = on_a_grid();
   const Product each = depthwise(weights);
   const auto scales = weight_scales(each.weights, each.layout, DataType::kBF16);
   ASSERT_EQ(scales.size(), 8u);
@@ -166,6 +172,28 @@ TEST(WeightScales, AreNoneForManyWeightsAndForExactOnes) {
     const Product each = depthwise(std::vector<float>(72, weight));
     EXPECT_TRUE(weight_scales(each.weights, each.layout, DataType::kBF16).empty()) << weight;
   }
+}
+
+TEST(WeightScales, AreNoneBesideAWeightThatIsNotFinite) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const float bad : {kInf, -kInf, std::nanf(""), std::numeric_limits<float>::max()}) {
+    std::vector<float> weights = on_a_grid();
+    weights[40] = bad;
+    const Product each = depthwise(weights);
+    EXPECT_TRUE(weight_scales(each.weights, each.layout, DataType::kBF16).empty()) << bad;
+  }
+}
+
+TEST(WeightScales, LeaveWhatTheyCouldBringBeyondF32) {
+  std::vector<float> weights = on_a_grid();
+  float most = 0;
+  for (size_t i = 0; i < 9; ++i) most = std::max(most, std::abs(weights[i]));
+  for (size_t i = 0; i < 9; ++i) weights[i] = weights[i] / most * 3.385e38F;
+  const Product each = depthwise(weights);
+  const auto scales = weight_scales(each.weights, each.layout, DataType::kBF16);
+  ASSERT_EQ(scales.size(), 8u);
+  EXPECT_EQ(scales[0], 1);
+  EXPECT_NE(scales[1], 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(, RoundWeights, ::testing::Values(DataType::kF16, DataType::kBF16),

@@ -93,6 +93,23 @@ TEST(HalfPrecision, ATableLetsNormsReadF16) {
   EXPECT_THAT(decisions(build_text(text, with_f16())), ::testing::HasSubstr("a: stores f32"));
 }
 
+// One weight is not finite, and those of the other channels lie on grids that scales would meet.
+TEST(HalfPrecision, Bf16KeepsWhatIsNotFinite) {
+  for (const char* bad : {"inf", "nan"}) {
+    std::string text = R"G(graph g(x: f32[4,3])
+  const w: f32[3,2] = {BAD, 0.37, 1, 0.74, 2, 2.59}
+  y = MatMul(x, w)
+  return y
+)G";
+    text.replace(text.find("BAD"), 3, bad);
+    BuildOptions options;
+    options.passes.precision.bf16 = true;
+    const auto got = run_file(build_text(text, options), {random_f32({4, 3}, 1)});
+    ASSERT_EQ(got.size(), 8u);
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(std::isfinite(got[i]), i % 2 == 1) << i;
+  }
+}
+
 // What the CPU stores has f16's values.
 TEST(HalfPrecision, TheCpuRoundsWhatItStores) {
   std::string text = R"G(graph g(x: f32[4,16])
