@@ -1,6 +1,24 @@
 #include "anneal/engine/tune/channel_reduction.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 namespace anneal {
+namespace {
+
+// `name`, or NAME.2 and so on: outputs may have names that no value has.
+std::string free_output_name(const Graph& graph, const std::string& name) {
+  const auto is_taken = [&](const std::string& wanted) {
+    return std::ranges::find(graph.outputs(), wanted, &Graph::Output::name) !=
+           graph.outputs().end();
+  };
+  std::string found = name;
+  for (int suffix = 2; is_taken(found); ++suffix) found = fmt::format("{}.{}", name, suffix);
+  return found;
+}
+
+}  // namespace
 
 std::string add_channel_reduction(Graph& graph, const std::string& name, ReduceKind kind,
                                   Program program, std::vector<ValueId> inputs, int channel_axis) {
@@ -14,8 +32,9 @@ std::string add_channel_reduction(Graph& graph, const std::string& name, ReduceK
   const LayerId added = graph.add(
       {.name = name, .op = Reduce{kind, false, std::move(program)}, .inputs = std::move(inputs)});
   const ValueId value = graph.layer(added).outputs[0];
-  graph.mark_output(value, graph.value(value).name);
-  return graph.value(value).name;
+  std::string output = free_output_name(graph, graph.value(value).name);
+  graph.mark_output(value, output);
+  return output;
 }
 
 Program square_program() {

@@ -7,8 +7,9 @@
 
 namespace anneal {
 
-// Adds an output, and gives its name: the program of the inputs, reduced over all axes of the first
-// but `channel_axis`, so one number per channel. An empty program: the first input itself.
+// Adds an output, and gives its name, which is `name` or begins so: the program of the inputs,
+// reduced over all axes of the first but `channel_axis`, so one number per channel. An empty
+// program: the first input itself.
 std::string add_channel_reduction(Graph& graph, const std::string& name, ReduceKind kind,
                                   Program program, std::vector<ValueId> inputs, int channel_axis);
 

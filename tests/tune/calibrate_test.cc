@@ -179,6 +179,22 @@ TEST(Calibrate, FindsRangesInBranches) {
   EXPECT_EQ(in_integers, 1);
 }
 
+// A model's outputs may be named as what is measured would be.
+TEST(Calibrate, TakesOutputsOfAnyName) {
+  const Graph model = parse_graph(R"G(graph g(x: f32[1,3,8,8])
+  const w: f32[4,3,3,3] = random(1)
+  const v: f32[4,4,1,1] = random(2)
+  c = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  r = Pointwise(c) program="(f32)->(f32) max($0,0f32)"
+  y = Conv(r, v) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  return y, x as "c/measured", r as "c/largest/mean", x as "r/most"
+)G");
+  CalibrationOptions options;
+  options.choices.equalized = Use::kOn;
+  const auto samples = std::make_shared<NormalSamples>(5, Dims{1, 3, 8, 8});
+  EXPECT_EQ(calibrate(model, samples, options).table.layers.size(), 2u);
+}
+
 TEST(Calibrate, NamesTheBatchWithABadValue) {
   const auto samples = std::make_shared<NormalSamples>(10, Dims{1, 2}, 6);
   const Graph model = parse_graph(
