@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "anneal/core/error.h"
@@ -13,10 +16,19 @@ namespace {
 constexpr std::array<std::pair<Use, std::string_view>, 3> kNames = {
     {{Use::kOff, "off"}, {Use::kOn, "on"}, {Use::kAuto, "auto"}}};
 
+// Infinite where a channel has no number, so that any way that was measured is better.
 double mean_of_channels(const ChannelErrors& errors, const auto& of_channel) {
   double sum = 0;
   for (size_t i = 0; i < errors.squares.size(); ++i) sum += of_channel(i);
-  return sum / static_cast<double>(errors.squares.size());
+  const double mean = sum / static_cast<double>(errors.squares.size());
+  return std::isfinite(mean) ? mean : std::numeric_limits<double>::infinity();
+}
+
+// The share of a mean square that an error is: all of it where one of them cannot be told.
+double share_of(double square, double error) {
+  if (error == 0) return 0;
+  const double share = error / square;
+  return std::isfinite(square) && share <= double{std::numeric_limits<float>::max()} ? share : 1;
 }
 
 // One way to quantize a layer.
@@ -32,7 +44,7 @@ Candidate best(const LayerErrors& layer, bool is_fitted, Use bias) {
   Candidate found{&errors, is_fitted, false, error_of(errors)};
   if (bias == Use::kOff || !layer.takes_bias || !layer.has_two_batches) return found;
   const double without = error_without_bias(errors);
-  if (bias == Use::kAuto && without >= found.error) return found;
+  if (!std::isfinite(without) || (bias == Use::kAuto && without >= found.error)) return found;
   return {&errors, is_fitted, true, without};
 }
 
@@ -58,8 +70,7 @@ double error_without_bias(const ChannelErrors& errors) {
 double error_by_channel(const LayerErrors& errors, bool fitted) {
   const ChannelErrors& of = fitted ? errors.fitted : errors.largest;
   return mean_of_channels(of, [&](size_t i) {
-    const double square = errors.result_squares[i];
-    return of.squares[i] < square ? of.squares[i] / square : of.squares[i] > 0 ? 1.0 : 0.0;
+    return std::min(share_of(errors.result_squares[i], of.squares[i]), 1.0);
   });
 }
 
@@ -69,9 +80,8 @@ ChosenQuantization choose_quantization(const LayerErrors& errors,
   if (choices.fitted_weights == Use::kAuto)
     if (const Candidate fitted = best(errors, true, choices.bias); fitted.error < chosen.error)
       chosen = fitted;
-  const double square = errors.result_square;
   const auto relative = [&](double error) {
-    return square > 0 ? static_cast<float>(error / square) : 0.0F;
+    return static_cast<float>(share_of(errors.result_square, error));
   };
   ChosenQuantization result;
   result.layer = {chosen.is_fitted, relative(error_of(errors.largest)), relative(chosen.error)};

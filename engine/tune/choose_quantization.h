@@ -27,13 +27,16 @@ struct ChosenQuantization {
 
 // The mean squared error of the results that is left if the mean error of each channel is taken
 // back. As others would see it: the mean of one half of the batches taken from the other half.
-// Above the error as it is where the means are chance. REQUIRES: two batches
+// Above the error as it is where the means are chance; infinite where results were beyond what can
+// be measured. REQUIRES: two batches
 double error_without_bias(const ChannelErrors& errors);
-double error_of(const ChannelErrors& errors);  // as it is
+double error_of(const ChannelErrors& errors);  // as it is; infinite as above
 // The mean over the channels of the share of a channel's own mean square that its error is, 1 at
 // most: the same whatever the channels are multiplied by. fitted: with fitted scales.
 double error_by_channel(const LayerErrors& errors, bool fitted);
 
+// All is finite: an error that cannot be measured is 1, so that the layer stays f32, and no bias is
+// made of it.
 ChosenQuantization choose_quantization(const LayerErrors& errors,
                                        const QuantizationChoices& choices);
 

@@ -195,6 +195,37 @@ TEST(Calibrate, TakesOutputsOfAnyName) {
   EXPECT_EQ(calibrate(model, samples, options).table.layers.size(), 2u);
 }
 
+// Squares of what the convolution gives are beyond f32.
+TEST(Calibrate, ALayerWhoseErrorCannotBeMeasuredStaysF32) {
+  const Graph model = parse_graph(R"G(graph g(x: f32[4,2])
+  const w: f32[2,3] = {1e25, 2e25, 3e25, -4e25, 0.5e25, 1e25}
+  const v: f32[3,2] = random(1)
+  a = MatMul(x, w)
+  t = Pointwise(a) program="(f32)->(f32) tanh($0)"
+  y = MatMul(t, v)
+  return y
+)G");
+  for (const Use use : {Use::kOn, Use::kAuto}) {
+    CalibrationOptions calibration;
+    calibration.choices = {use, use, use};
+    const CalibrationTable table =
+        calibrate(model, std::make_shared<NormalSamples>(40, Dims{4, 2}), calibration).table;
+    EXPECT_EQ(table.layers.at("a").error, 1);
+    EXPECT_FALSE(table.biases.contains("a"));
+    EXPECT_LT(table.layers.at("y").error, 1e-3);
+    EXPECT_EQ(parse_calibration_table(to_text(table)), table);
+    BuildOptions options;
+    options.passes.precision.int8 = true;
+    options.passes.precision.ranges = std::make_shared<const CalibrationTable>(table);
+    const EngineFile file = build(model.clone(), options);
+    for (const Step& step : file.plans[0].steps)
+      if (std::holds_alternative<MatMul>(step.op)) {
+        const DataType dtype = file.plans[0].slots[step.inputs[0]].type.dtype;
+        EXPECT_EQ(dtype == DataType::kF32, step.name == "a") << step.name;
+      }
+  }
+}
+
 TEST(Calibrate, NamesTheBatchWithABadValue) {
   const auto samples = std::make_shared<NormalSamples>(10, Dims{1, 2}, 6);
   const Graph model = parse_graph(

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "anneal/graph/text.h"
 #include "anneal/tests/error_of.h"
@@ -45,6 +46,39 @@ TEST(ChooseQuantization, MeansThatAreChanceGiveNoBias) {
   once.has_two_batches = true;
   once.takes_bias = false;
   EXPECT_TRUE(choose_quantization(once, {Use::kAuto, Use::kOn}).bias.empty());
+}
+
+// Squares of f32 overflow, and differences of infinities are no numbers.
+TEST(ChooseQuantization, WhatCannotBeMeasuredIsAllOfTheSquare) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const ChannelErrors fine{{{{1}, {1}}}, {2}};
+  for (const double bad : {kInf, std::nan("")}) {
+    const ChannelErrors worse{{{{bad}, {bad}}}, {bad}};
+    for (const Use use : {Use::kOff, Use::kOn, Use::kAuto}) {
+      const ChosenQuantization neither = choose_quantization(errors(worse, worse), {use, use});
+      EXPECT_EQ(neither.layer.error_by_ranges, 1);
+      EXPECT_EQ(neither.layer.error, 1);
+      EXPECT_TRUE(neither.bias.empty());
+    }
+    const ChosenQuantization fitted = choose_quantization(errors(worse, fine), {});
+    EXPECT_EQ(fitted.layer, (LayerQuantization{true, 1, 0.25F}));
+    EXPECT_EQ(fitted.bias, std::vector<float>{-1});
+    LayerErrors of_no_size = errors(fine, fine);
+    of_no_size.result_square = bad;
+    EXPECT_EQ(choose_quantization(of_no_size, {}).layer.error, 1);
+
+    LayerErrors by_channel = errors(worse, fine);
+    by_channel.result_squares = {8};
+    EXPECT_EQ(error_by_channel(by_channel, false), 1);
+    EXPECT_EQ(error_by_channel(by_channel, true), 0.25);
+    by_channel.result_squares = {bad};
+    EXPECT_EQ(error_by_channel(by_channel, true), 1);
+  }
+  LayerErrors silent = errors(fine, fine);
+  for (const double square : {0.0, 1e-300}) {
+    silent.result_square = square;
+    EXPECT_EQ(choose_quantization(silent, {}).layer.error, 1) << square;
+  }
 }
 
 TEST(ChooseQuantization, NamesWhatIsNoUse) {
