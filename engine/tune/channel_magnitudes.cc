@@ -9,14 +9,15 @@
 namespace anneal {
 
 void ChannelMagnitudes::add(ValueId value, int channel_axis) {
-  if (outputs_.contains(value)) return;
+  if (outputs_.contains({value, channel_axis})) return;
   const std::string name = graph_.value(value).name;
   const auto reduce = [&](const char* stem, ReduceKind kind, Program program) {
     return add_channel_reduction(graph_, name + stem, kind, std::move(program), {value},
                                  channel_axis);
   };
-  outputs_[value] = {reduce("/least", ReduceKind::kMin, {}), reduce("/most", ReduceKind::kMax, {}),
-                     reduce("/square", ReduceKind::kMean, square_program())};
+  outputs_[{value, channel_axis}] = {reduce("/least", ReduceKind::kMin, {}),
+                                     reduce("/most", ReduceKind::kMax, {}),
+                                     reduce("/square", ReduceKind::kMean, square_program())};
 }
 
 void ChannelMagnitudes::run(const PassOptions& passes,
@@ -31,7 +32,7 @@ void ChannelMagnitudes::run(const PassOptions& passes,
     take(run.context);
     ++runs;
   });
-  for (auto& [value, magnitudes] : magnitudes_)
+  for (auto& [channels, magnitudes] : magnitudes_)
     for (double& square : magnitudes.square) square /= static_cast<double>(runs);
 }
 
@@ -44,8 +45,8 @@ void ChannelMagnitudes::take(const ExecutionContext& context) {
     else
       for (size_t i = 0; i < known.size(); ++i) known[i] = joined(known[i], double{values[i]});
   };
-  for (const auto& [value, outputs] : outputs_) {
-    Magnitudes& known = magnitudes_[value];
+  for (const auto& [channels, outputs] : outputs_) {
+    Magnitudes& known = magnitudes_[channels];
     join(known.least, outputs.least, [](double a, double b) { return std::min(a, b); });
     join(known.most, outputs.most, [](double a, double b) { return std::max(a, b); });
     join(known.square, outputs.square, [](double a, double b) { return a + b; });

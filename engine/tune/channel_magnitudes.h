@@ -1,8 +1,9 @@
 // How large the channels of values are, measured on samples.
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "anneal/engine/data/dataset.h"
@@ -17,7 +18,8 @@ struct Magnitudes {
   std::vector<double> least, most, square;
 };
 
-// Runs a graph in f32 for the magnitudes of some of its values.
+// Runs a graph in f32 for the magnitudes of some of its values. Layers may disagree about which
+// axis of a value are its channels: each has magnitudes of its own.
 class ChannelMagnitudes {
  public:
   explicit ChannelMagnitudes(const Graph& graph) : graph_(graph.clone()) {}
@@ -26,17 +28,21 @@ class ChannelMagnitudes {
   // Fails as building and run_samples() do.
   void run(const PassOptions& passes, const std::shared_ptr<const Dataset>& samples,
            const SampleRunOptions& options);
-  const Magnitudes& of(ValueId value) const { return magnitudes_.at(value); }
+  // REQUIRES: this was added, and run() called
+  const Magnitudes& of(ValueId value, int channel_axis) const {
+    return magnitudes_.at({value, channel_axis});
+  }
 
  private:
+  using Channels = std::pair<ValueId, int>;  // a value and its axis
   struct Outputs {
     std::string least, most, square;
   };
   void take(const ExecutionContext& context);
 
   Graph graph_;
-  std::unordered_map<ValueId, Outputs> outputs_;
-  std::unordered_map<ValueId, Magnitudes> magnitudes_;
+  std::map<Channels, Outputs> outputs_;
+  std::map<Channels, Magnitudes> magnitudes_;
 };
 
 }  // namespace anneal

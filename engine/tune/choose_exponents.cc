@@ -182,7 +182,7 @@ class Choice {
 
  private:
   void take(const Reader& reader) {
-    const Magnitudes& data = measured_.of(reader.data);
+    const Magnitudes& data = measured_.of(reader.data, component_.axis);
     for (size_t c = 0; c < largest_.size(); ++c)
       largest_[c] = std::max({largest_[c], -data.least[c], data.most[c]});
     const auto values = reader.weights.as<float>();
@@ -235,8 +235,9 @@ class Choice {
     double sum = 0;
     for (size_t i = 0; i < importances_.size(); ++i) {
       const Reader& reader = component_.readers[i];
-      sum += error_of(reader, measured_.of(reader.data), measured_.of(reader.result),
-                      importances_[i], factors, options_.symmetric, fits_weights);
+      sum += error_of(reader, measured_.of(reader.data, component_.axis),
+                      measured_.of(reader.result, reader.layout.result_axis), importances_[i],
+                      factors, options_.symmetric, fits_weights);
     }
     return sum;
   }
@@ -256,7 +257,10 @@ std::vector<Importance> importances_of(const Component& component,
   std::vector<Importance> importances;
   for (const Reader& reader : component.readers) {
     Importance importance(static_cast<size_t>(reader.layout.written_count));
-    const auto reads = std::ranges::find(all, reader.result, &Component::tensor);
+    const auto reads = std::ranges::find_if(all, [&](const Component& other) {
+      return other.tensor == reader.result && other.axis == reader.layout.result_axis &&
+             other.channels == reader.layout.written_count;
+    });
     if (reads == all.end()) std::ranges::fill(importance, 1);
     for (size_t i = 0; reads != all.end() && i < reads->readers.size(); ++i) {
       const std::vector<double> squares = squares_by_read(reads->readers[i]);
