@@ -70,9 +70,9 @@ double rounding_error(std::span<const float> weights, float scale) {
   return sum;
 }
 
-float fitted_scale(std::span<const float> weights, float largest) {
-  float best = largest;
-  double least = estimated_error(weights, largest, std::numeric_limits<double>::infinity());
+float fitted_scale(std::span<const float> weights, float by_largest) {
+  float best = by_largest;
+  double least = estimated_error(weights, by_largest, std::numeric_limits<double>::infinity());
   const auto consider = [&](float scale) {
     if (!(scale >= kLeastScale)) return false;
     const double found = estimated_error(weights, scale, least);
@@ -82,10 +82,10 @@ float fitted_scale(std::span<const float> weights, float largest) {
     return true;
   };
   for (int steps = kLeastSteps; steps <= kMostSteps; steps += steps < kMost ? 1 : 2)
-    consider(largest * kMost / static_cast<float>(steps));
+    consider(by_largest * kMost / static_cast<float>(steps));
   for (int i = 0; i < kMostRefinements; ++i)
     if (!consider(least_squares_scale(weights, best))) break;
-  return rounding_error(weights, best) < rounding_error(weights, largest) ? best : largest;
+  return rounding_error(weights, best) < rounding_error(weights, by_largest) ? best : by_largest;
 }
 
 }  // namespace anneal
