@@ -10,8 +10,7 @@
 namespace anneal {
 namespace {
 
-double load(const Tensor& tensor, int64_t i) {
-  const auto at = static_cast<size_t>(i);
+double load(const Tensor& tensor, size_t at) {
   switch (tensor.dtype()) {
     case DataType::kF64:
       return tensor.as<double>()[at];
@@ -25,8 +24,7 @@ double load(const Tensor& tensor, int64_t i) {
 }
 
 // The value as it is stored.
-double store(DataType dtype, double value, std::byte* data, int64_t i) {
-  const auto at = static_cast<size_t>(i);
+double store(DataType dtype, double value, std::byte* data, size_t at) {
   switch (dtype) {
     case DataType::kF64:
       return reinterpret_cast<double*>(data)[at] = value;
@@ -121,8 +119,7 @@ std::optional<std::vector<double>> per_channel_values(const Tensor& tensor, int 
     if (tensor.dims()[i] != 1 && (i + missing != axis || tensor.dims()[i] != count))
       return std::nullopt;
   std::vector<double> values(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i)
-    values[static_cast<size_t>(i)] = load(tensor, tensor.count() == 1 ? 0 : i);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = load(tensor, tensor.count() == 1 ? 0 : i);
   return values;
 }
 
@@ -131,26 +128,17 @@ std::optional<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights
                                      std::string& why_not) {
   // In 16 bits, what is far below the largest weight of its channel may be lost, but not more.
   constexpr double kSmallestHalf = 0x1p-10;
-  const auto& channel_of = by_read ? layout.reads : layout.writes;
   Tensor::Fresh fresh = Tensor::allocate(weights.dtype(), weights.dims());
   std::vector<double> largest(static_cast<size_t>(layout.written_count));
-  int64_t at = 0;
-  for (int64_t o = 0; o < layout.outer; ++o) {
-    for (int64_t i = 0; i < layout.i_count; ++i) {
-      for (int64_t j = 0; j < layout.j_count; ++j) {
-        const double factor = factors[static_cast<size_t>(channel_of(i, j))];
-        double& most = largest[static_cast<size_t>(layout.writes(i, j))];
-        for (int64_t k = 0; k < layout.inner; ++k, ++at) {
-          const double scaled = load(weights, at) * factor;
-          most = std::max(most, std::abs(scaled));
-          if (!std::isfinite(store(weights.dtype(), scaled, fresh.data.data(), at))) {
-            why_not =
-                fmt::format("scaled weights would leave the range of {}", name(weights.dtype()));
-            return std::nullopt;
-          }
-        }
-      }
-    }
+  bool is_finite = true;
+  for_each_weight(layout, [&](size_t at, size_t read, size_t written) {
+    const double scaled = load(weights, at) * factors[by_read ? read : written];
+    largest[written] = std::max(largest[written], std::abs(scaled));
+    is_finite &= std::isfinite(store(weights.dtype(), scaled, fresh.data.data(), at));
+  });
+  if (!is_finite) {
+    why_not = fmt::format("scaled weights would leave the range of {}", name(weights.dtype()));
+    return std::nullopt;
   }
   if (weights.dtype() == DataType::kF16 &&
       std::any_of(largest.begin(), largest.end(),
@@ -164,12 +152,9 @@ std::optional<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights
 std::vector<double> sums_of_shift(const Tensor& weights, const ChannelWeights& layout,
                                   const std::vector<double>& shift) {
   std::vector<double> sums(static_cast<size_t>(layout.written_count));
-  int64_t at = 0;
-  for (int64_t i = 0; i < layout.i_count; ++i)
-    for (int64_t j = 0; j < layout.j_count; ++j)
-      for (int64_t k = 0; k < layout.inner; ++k, ++at)
-        sums[static_cast<size_t>(layout.writes(i, j))] +=
-            load(weights, at) * shift[static_cast<size_t>(layout.reads(i, j))];
+  for_each_weight(layout, [&](size_t at, size_t read, size_t written) {
+    sums[written] += load(weights, at) * shift[read];
+  });
   return sums;
 }
 

@@ -19,6 +19,19 @@ struct ChannelWeights {
   int data_axis = 0, result_axis = 0;         // that are channels, in the data's and result's shape
 };
 
+// Calls f(at, read, written) for each weight, in their order: where it lies, and its channels.
+template <class F>
+void for_each_weight(const ChannelWeights& layout, F&& f) {
+  size_t at = 0;
+  for (int64_t o = 0; o < layout.outer; ++o)
+    for (int64_t i = 0; i < layout.i_count; ++i)
+      for (int64_t j = 0; j < layout.j_count; ++j) {
+        const auto read = static_cast<size_t>(layout.reads(i, j));
+        const auto written = static_cast<size_t>(layout.writes(i, j));
+        for (int64_t k = 0; k < layout.inner; ++k) f(at++, read, written);
+      }
+}
+
 // nullopt: another op, or no constant float weights.
 std::optional<ChannelWeights> channel_weights(const Graph& graph, LayerId id);
 

@@ -60,16 +60,10 @@ std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& wei
     power[channel] += double{value} * value;
     lost[channel] += error * error;
   };
-  if (layout) {
-    size_t at = 0;
-    for (int64_t o = 0; o < layout->outer; ++o)
-      for (int64_t i = 0; i < layout->i_count; ++i)
-        for (int64_t j = 0; j < layout->j_count; ++j)
-          for (int64_t k = 0; k < layout->inner; ++k)
-            add(static_cast<size_t>(layout->writes(i, j)), values[at++]);
-  } else {
+  if (layout)
+    for_each_weight(*layout, [&](size_t at, size_t, size_t written) { add(written, values[at]); });
+  else
     for (const float value : values) add(0, value);
-  }
   const double strongest = *std::max_element(power.begin(), power.end());
   size_t harmed = 0;
   for (size_t c = 0; c < channels; ++c)

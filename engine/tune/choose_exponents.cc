@@ -15,7 +15,8 @@
 namespace anneal {
 namespace {
 
-constexpr double kWorthIt = 0.5;  // of the error that is left, to change a graph for
+// Of a tensor's readers' errors: what may be left for kAuto to change a graph.
+constexpr double kMostErrorLeft = 0.5;
 // How much of a channel's spread the factors take from the data, the rest from the weights; and how
 // far beyond the widest channel they may go, as a power of two.
 constexpr double kShares[] = {0.5, 0.75, 1};
@@ -33,15 +34,10 @@ struct Reader {
 // Of each channel that the weights read: the sum of their squares.
 std::vector<double> squares_by_read(const Reader& reader) {
   const auto values = reader.weights.as<float>();
-  const ChannelWeights& layout = reader.layout;
-  std::vector<double> squares(static_cast<size_t>(layout.read_count));
-  size_t at = 0;
-  for (int64_t o = 0; o < layout.outer; ++o)
-    for (int64_t i = 0; i < layout.i_count; ++i)
-      for (int64_t j = 0; j < layout.j_count; ++j) {
-        double& sum = squares[static_cast<size_t>(layout.reads(i, j))];
-        for (int64_t k = 0; k < layout.inner; ++k, ++at) sum += double{values[at]} * values[at];
-      }
+  std::vector<double> squares(static_cast<size_t>(reader.layout.read_count));
+  for_each_weight(reader.layout, [&](size_t at, size_t read, size_t) {
+    squares[read] += double{values[at]} * values[at];
+  });
   return squares;
 }
 
@@ -106,11 +102,12 @@ double error_of(const Reader& reader, const Magnitudes& data, const Magnitudes& 
                 const Importance& importance, const std::vector<double>& factors, bool symmetric,
                 bool fits_weights) {
   TensorRange range;
-  std::vector<double> inverses;
+  std::vector<double> inverses, squares;  // of each channel; of its data times the factor
   for (size_t c = 0; c < factors.size(); ++c) {
     range.min = std::min(range.min, static_cast<float>(factors[c] * data.least[c]));
     range.max = std::max(range.max, static_cast<float>(factors[c] * data.most[c]));
     inverses.push_back(1 / factors[c]);
+    squares.push_back(factors[c] * factors[c] * data.square[c]);
   }
   const double step = scaling_for(range, symmetric).scales[0];
   std::string why_not;
@@ -119,23 +116,13 @@ double error_of(const Reader& reader, const Magnitudes& data, const Magnitudes& 
   const QuantizedWeights rounded = quantize_weights(*weights, reader.weights_axis, fits_weights);
   const auto values = weights->as<float>();
   const auto integers = rounded.integers.as<int8_t>();
-  const ChannelWeights& layout = reader.layout;
-  std::vector<double> errors(static_cast<size_t>(layout.written_count));
-  size_t at = 0;
-  for (int64_t o = 0; o < layout.outer; ++o)
-    for (int64_t i = 0; i < layout.i_count; ++i)
-      for (int64_t j = 0; j < layout.j_count; ++j) {
-        const auto read = static_cast<size_t>(layout.reads(i, j));
-        const auto written = static_cast<size_t>(layout.writes(i, j));
-        const double square = factors[read] * factors[read] * data.square[read];
-        for (int64_t k = 0; k < layout.inner; ++k, ++at) {
-          const double weight = values[at];
-          const double lost = weight - integers[at] * double{rounded.scaling.scales[written]};
-          // A channel that is 0 is so in 8 bits, too.
-          if (square > 0)
-            errors[written] += step * step / 12 * weight * weight + lost * lost * square;
-        }
-      }
+  std::vector<double> errors(static_cast<size_t>(reader.layout.written_count));
+  for_each_weight(reader.layout, [&](size_t at, size_t read, size_t written) {
+    if (!(squares[read] > 0)) return;  // a channel that is 0 is so in 8 bits, too
+    const double weight = values[at];
+    const double lost = weight - integers[at] * double{rounded.scaling.scales[written]};
+    errors[written] += step * step / 12 * weight * weight + lost * lost * squares[read];
+  });
   double error = 0, square = 0;
   for (size_t i = 0; i < errors.size(); ++i) {
     error += errors[i] * importance[i];
@@ -175,7 +162,7 @@ class Choice {
       }
     if (best.empty()) return best;
     const double now = error(std::vector<int>(best.size()), options_.fits_weights);
-    const double enough = options_.use == Use::kAuto ? kWorthIt * now : now;
+    const double enough = options_.use == Use::kAuto ? kMostErrorLeft * now : now;
     if (!(error(best, options_.fits_weights) < enough)) best.clear();
     return best;
   }
@@ -186,15 +173,9 @@ class Choice {
     for (size_t c = 0; c < largest_.size(); ++c)
       largest_[c] = std::max({largest_[c], -data.least[c], data.most[c]});
     const auto values = reader.weights.as<float>();
-    const ChannelWeights& layout = reader.layout;
-    size_t at = 0;
-    for (int64_t o = 0; o < layout.outer; ++o)
-      for (int64_t i = 0; i < layout.i_count; ++i)
-        for (int64_t j = 0; j < layout.j_count; ++j) {
-          double& most = weights_[static_cast<size_t>(layout.reads(i, j))];
-          for (int64_t k = 0; k < layout.inner; ++k, ++at)
-            most = std::max(most, double{std::abs(values[at])});
-        }
+    for_each_weight(reader.layout, [&](size_t at, size_t read, size_t) {
+      weights_[read] = std::max(weights_[read], double{std::abs(values[at])});
+    });
   }
 
   // Whether each result is of one channel, as depthwise: a scale per result takes any factor.
