@@ -157,13 +157,13 @@ class Inserter {
     std::vector<ValueId> inputs = {value, add_scales(graph_, name, scaling),
                                    add_zeros(graph_, name, scaling)};
     if (inputs.back() == ValueId::kNone) inputs.pop_back();
-    const auto add = [&](const char* stem, Op op) {
+    const auto add = [&](std::string_view stem, Op op) {
       const LayerId made_by = producer(graph_, value);
-      NewLayer added{.name = name + stem, .op = std::move(op), .inputs = inputs};
+      NewLayer added{.name = name + std::string(stem), .op = std::move(op), .inputs = inputs};
       if (made_by != LayerId::kNone) added.origins = graph_.layer(made_by).origins;
       return graph_.layer(graph_.add(std::move(added))).outputs[0];
     };
-    inputs[0] = add("/quantized", Quantize{.dtype = scaling.integer});
+    inputs[0] = add(kQuantizedStem, Quantize{.dtype = scaling.integer});
     const ValueId back = add("/dequantized", Dequantize{});
     for (const LayerId reader : readers)
       if (does_not_mind(graph_, reader)) read_instead(reader, value, back);

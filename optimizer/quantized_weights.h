@@ -1,12 +1,16 @@
 // Ranges and weights as integers of 8 bits.
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "anneal/core/tensor.h"
 #include "anneal/optimizer/calibration_table.h"
 #include "anneal/optimizer/scaling.h"
 
 namespace anneal {
+
+// What the names of Quantize layers end on that insert_quantize adds, behind that of the tensor.
+inline constexpr std::string_view kQuantizedStem = "/quantized";
 
 // Of one scale. The range is widened to hold 0, which gets an integer of its own. symmetric: the
 // zero point is 0. A range of one point gives scale 1.

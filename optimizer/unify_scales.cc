@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "anneal/optimizer/passes.h"
 #include "anneal/optimizer/quantized_weights.h"
@@ -37,19 +38,23 @@ class Unifier {
   }
 
  private:
-  // Values that the table names: insert_quantize quantized them, for their scales are none of the
-  // model's own. Those that are read dequantized alone.
+  // Values that insert_quantize quantized, by the name that it gives: the table names others, too,
+  // that the model may quantize by scales of its own. Those that are read dequantized alone.
   void find_quantized(LayerId id) {
     if (!op_as<Quantize>(graph_, id)) return;
     const ValueId value = graph_.layer(id).inputs[0];
-    const auto known = options_.ranges->tensors.find(graph_.value(value).name);
-    if (known == options_.ranges->tensors.end() || !scaling_of(graph_, id)) return;
+    const std::string& tensor = graph_.value(value).name;
+    const auto known = options_.ranges->tensors.find(tensor);
+    if (known == options_.ranges->tensors.end() || !scaling_of(graph_, id) ||
+        !graph_.layer(id).name.starts_with(tensor + std::string(kQuantizedStem)))
+      return;
     const ValueId integers = graph_.layer(id).outputs[0];
     const auto readers = users_of(graph_, integers);
     if (graph_.is_output(integers) || !std::ranges::all_of(readers, [&](LayerId reader) {
           return op_as<Dequantize>(graph_, reader);
         }))
       return;
+    inserted_.insert(id);
     groups_.emplace(value, value);
     ranges_.emplace(value, known->second);
     finest_.emplace(value, scale_of(known->second));
@@ -120,9 +125,7 @@ class Unifier {
     const Scaling scaling = scaling_for(range, options_.symmetric);
     bool changed = false;
     for (const LayerId user : users_of(graph_, value)) {
-      if (!op_as<Quantize>(graph_, user)) continue;
-      const auto now = scaling_of(graph_, user);
-      if (!now || *now == scaling) continue;
+      if (!inserted_.contains(user) || scaling_of(graph_, user) == scaling) continue;
       requantize(user, value, scaling);
       changed = true;
     }
@@ -155,6 +158,7 @@ class Unifier {
   Graph& graph_;
   PassRun& run_;
   const PrecisionOptions& options_;
+  std::set<LayerId> inserted_;
   std::map<ValueId, ValueId> groups_;  // each value's parent; a root is its own
   std::map<ValueId, TensorRange> ranges_;
   std::map<ValueId, float> finest_;     // of the scales that a group's values had
