@@ -100,9 +100,10 @@ struct LoopIteration {
 // A tensor of the engine as it is, told during a run right after the step that gives it its values.
 // A fused value has no memory and is told by none.
 struct Observed {
-  std::string_view name;          // of the value in the model
-  std::string_view step, kernel;  // empty: a view of an input or a weight, told before all steps
-  TensorView value;               // during the call only: its memory is used again
+  std::string_view name;  // of the value in the model
+  // Empty: told before all steps: an input of a body, or a view of an input or a weight.
+  std::string_view step, kernel;
+  TensorView value;  // during the call only: its memory is used again
   // Of a tensor in a body: the loops around it, outermost first; during the call only.
   std::span<const LoopIteration> iterations = {};
 };

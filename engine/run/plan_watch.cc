@@ -8,7 +8,13 @@ namespace anneal {
 void PlanRun::observe(const Observer& observer) {
   observer_ = observer;
   watched_ = observer ? slots_by_step(plan_) : decltype(watched_)();
-  for (const auto& body : bodies_) body->observe(observer);
+  for (const auto& body : bodies_) {
+    body->observe(observer);
+    // What a body is given has no other step that would tell it: a loop's state, above all.
+    if (observer)
+      body->watched_[0].insert(body->watched_[0].begin(), body->plan_.inputs.begin(),
+                               body->plan_.inputs.end());
+  }
 }
 
 void PlanRun::tell_observer(size_t steps_done) {

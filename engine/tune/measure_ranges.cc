@@ -87,12 +87,17 @@ std::set<std::string_view> kept_by(const Plan& plan) {
 void add_of_bodies(const Graph& graph, std::vector<Watched>& all) {
   for (const Graph& body : graph.bodies()) {
     for (const ValueId value : values_to_calibrate(body)) {
+      if (body.value(value).type().dtype != DataType::kF32) continue;
+      const std::string& name = body.value(value).name;
+      const auto known = std::ranges::find(all, name, &Watched::name);
+      if (known != all.end()) {
+        known->is_quantized = true;  // a value that is captured under its own name
+        continue;
+      }
       Watched watched;
-      watched.name = watched.seen_as = body.value(value).name;
+      watched.name = watched.seen_as = name;
       watched.is_in_body = watched.is_quantized = true;
-      const bool is_f32 = body.value(value).type().dtype == DataType::kF32;
-      if (is_f32 && std::ranges::find(all, watched.name, &Watched::name) == all.end())
-        all.push_back(std::move(watched));
+      all.push_back(std::move(watched));
     }
     add_of_bodies(body, all);
   }

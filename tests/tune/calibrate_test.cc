@@ -226,6 +226,31 @@ TEST(Calibrate, ALayerWhoseErrorCannotBeMeasuredStaysF32) {
   }
 }
 
+// What a loop carries from one iteration to the next, and is given before the first.
+TEST(Calibrate, FindsRangesOfTheStateOfLoops) {
+  const Graph model = parse_graph(R"G(graph g(x: f32[2,2])
+  const count: i64[] = {3}
+  const go: bool[] = {true}
+  body step(i: i64[], c: bool[], s: f32[2,2])
+    const w: f32[2,2] = {2, 0, 0, 2}
+    p = MatMul(s, w)
+    return c, p
+  end
+  y = Loop(count, go, x) body=0 carried=1
+  return y
+)G");
+  const auto samples = std::make_shared<NormalSamples>(20, Dims{2, 2});
+  CalibrationOptions options;
+  options.range.method = RangeMethod::kMinMax;
+  const Calibration found = calibrate(model, samples, options);
+  EXPECT_THAT(found.remarks, testing::IsEmpty());
+  float most = 0;
+  for (int64_t i = 0; i < 20; ++i)
+    for (const float value : samples->read(i)[0].tensor.as<float>()) most = std::max(most, value);
+  ASSERT_TRUE(found.table.tensors.contains("s"));
+  EXPECT_EQ(found.table.tensors.at("s").max, 4 * most);
+}
+
 TEST(Calibrate, NamesTheBatchWithABadValue) {
   const auto samples = std::make_shared<NormalSamples>(10, Dims{1, 2}, 6);
   const Graph model = parse_graph(
