@@ -138,7 +138,7 @@ void calibrate_with(const BuildFlags& flags, const Graph& model, PassOptions& pa
   passes.precision.ranges = std::make_shared<const CalibrationTable>(std::move(found.table));
   progress.clear();
   for (const std::string& remark : found.remarks)
-    fmt::print(stderr, "anneal: {}\n", printable(remark));
+    if (!flags.quiet) fmt::print(stderr, "anneal: {}\n", printable(remark));
 }
 
 int build_engine(const BuildFlags& flags) {

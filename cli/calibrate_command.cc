@@ -60,7 +60,7 @@ int calibrate_model(const CalibrateFlags& flags) {
   write_file_atomically(output, std::as_bytes(std::span(text)));
   progress.clear();
   for (const std::string& remark : calibration.remarks)
-    fmt::print(stderr, "anneal: {}\n", printable(remark));
+    if (!flags.quiet) fmt::print(stderr, "anneal: {}\n", printable(remark));
   if (flags.quiet) return kSuccess;
   const std::chrono::duration<double, std::milli> took = Clock::now() - start;
   fmt::print("{}: ranges of {} over {}, in {}\n", output,

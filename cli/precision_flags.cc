@@ -78,6 +78,8 @@ PrecisionOptions precision_options(const PrecisionFlags& flags, bool will_calibr
   options.f16 = flags.f16 || (flags.best && !flags.bf16);
   options.symmetric = flags.symmetric;
   options.max_layer_error = flags.max_layer_error;
+  if (!(flags.max_layer_error >= 0))
+    fail(Code::kInvalidArgument, "--max-layer-error: a number of at least 0 is expected");
   for (const std::string& layer : flags.layers) options.layers.push_back(layer_precision(layer));
   const bool wants_int8 =
       flags.int8 || std::ranges::any_of(options.layers, [](const LayerPrecision& layer) {

@@ -170,12 +170,18 @@ void parse_samples(Words& words, CalibrationTable& table) {
   if (table.samples < 0) words.refuse("fewer than 0 samples");
 }
 
+void parse_zero_points(Words& words, CalibrationTable& table) {
+  if (words.number<int>() != 0) words.refuse("zero points are to be 0, or the line is left out");
+  table.symmetric = true;
+}
+
 struct Line {
   std::string_view first_word;
   void (*parse)(Words&, CalibrationTable&);  // what follows it
 };
-constexpr std::array<Line, 5> kLines = {{{"model", parse_model},
+constexpr std::array<Line, 6> kLines = {{{"model", parse_model},
                                          {"samples", parse_samples},
+                                         {"zero-points", parse_zero_points},
                                          {"layer", parse_layer},
                                          {"bias", parse_bias},
                                          {"equalize", parse_exponents}}};
@@ -217,6 +223,7 @@ void add_layers(const CalibrationTable& table, std::string& text) {
 std::string to_text(const CalibrationTable& table) {
   std::string text = fmt::format("{}\nmodel {} {:016x}\nsamples {}\n", kFirstLine,
                                  quoted(table.model), table.fingerprint, table.samples);
+  if (table.symmetric) text += "zero-points 0\n";
   text += "# min  max  smallest seen  largest seen  method  tensor\n";
   for (const auto& [name, range] : table.tensors)
     text += fmt::format("{} {} {} {} {} {}\n", range.min, range.max, range.seen_min, range.seen_max,

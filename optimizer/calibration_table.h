@@ -4,6 +4,7 @@
 //   anneal calibration 1
 //   model "mobilenet_v2" 1f2e3d4c5b6a7988
 //   samples 100
+//   zero-points 0
 //   # min  max  smallest seen  largest seen  method  tensor
 //   0 5.87 0 6 mse "relu_3"
 //   # layer  name  scales of its weights  error by ranges alone  error as it is quantized
@@ -31,7 +32,7 @@ struct TensorRange {
 struct LayerQuantization {
   bool fits_weights = false;  // scales of least squared error; else by the largest magnitudes
   // The mean squared error of the layer's results over their mean square, for the same inputs: by
-  // ranges alone, and as this says. For people; 0 if not measured.
+  // ranges alone, for people; and as this says, by which insert_quantize decides. 0: not measured.
   float error_by_ranges = 0, error = 0;
   bool operator==(const LayerQuantization&) const = default;
 };
@@ -41,6 +42,7 @@ struct CalibrationTable {
   std::string model{};       // its name
   uint64_t fingerprint = 0;  // of the imported graph; 0: of no certain one
   int64_t samples = 0;
+  bool symmetric = false;                                     // made for zero points of 0
   std::map<std::string, TensorRange, std::less<>> tensors{};  // by the value's name in the model
   // By the layer's name. One that is missing has scales by the largest magnitudes.
   std::map<std::string, LayerQuantization, std::less<>> layers{};
@@ -54,8 +56,9 @@ struct CalibrationTable {
 
 // Sorted by name; parse_calibration_table() gives the same table back.
 std::string to_text(const CalibrationTable& table);
-// Blank lines, and what follows a '#' at the start of a line, are skipped; the lines model and
-// samples may be missing. Fails with kInvalidArgument, naming the line.
+// Blank lines, and what follows a '#' at the start of a line, are skipped; the lines model, samples
+// and zero-points (there if they are to be 0) may be missing. Fails with kInvalidArgument, naming
+// the line.
 CalibrationTable parse_calibration_table(std::string_view text);
 
 }  // namespace anneal

@@ -110,9 +110,43 @@ const std::string* LayerPrecisions::unmatched(const Graph& graph) const {
   return nullptr;
 }
 
+namespace {
+
+// Passes name what they add after what it stands for.
+bool has_layer_for(const Graph& graph, const std::string& name) {
+  return std::ranges::any_of(graph.order(),
+                             [&](LayerId id) { return name.starts_with(graph.layer(id).name); }) ||
+         std::ranges::any_of(graph.bodies(),
+                             [&](const Graph& body) { return has_layer_for(body, name); });
+}
+
+void check_layers(const CalibrationTable& table, const Graph& model) {
+  const auto check_name = [&](const std::string& name) {
+    if (!has_layer_for(model, name))
+      fail(
+          Code::kInvalidArgument,
+          fmt::format("the calibration table has a line for layer \"{}\", which the model does not "
+                      "have",
+                      name));
+  };
+  for (const auto& [name, layer] : table.layers) check_name(name);
+  for (const auto& [name, bias] : table.biases) check_name(name);
+}
+
+}  // namespace
+
 void check_precision(const PassOptions& options, const Graph& model) {
   const PrecisionOptions& precision = options.precision;
-  if (precision.ranges) check_belongs(*precision.ranges, model);
+  if (precision.ranges) {
+    const CalibrationTable& table = *precision.ranges;
+    check_belongs(table, model);
+    if (table.fingerprint != 0) check_layers(table, model);
+    if (precision.int8 && !table.layers.empty() && table.symmetric != precision.symmetric)
+      fail(Code::kInvalidArgument,
+           fmt::format("the calibration table was made {} --symmetric, and its errors measured so: "
+                       "build likewise, or calibrate again",
+                       table.symmetric ? "with" : "without"));
+  }
   const LayerPrecisions layers(precision.layers);
   const bool is_lower = precision.f16 || precision.bf16 || precision.int8 ||
                         std::ranges::any_of(precision.layers, [](const LayerPrecision& layer) {

@@ -195,6 +195,7 @@ Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& 
   table.model = model.name;
   table.fingerprint = fingerprint(model);
   table.samples = samples->size();
+  table.symmetric = options.range.symmetric;
   table.tensors = std::move(ranges.tensors);
   result.remarks = std::move(ranges.remarks);
   calibrator.choose_for_layers(graph, table, result.remarks);

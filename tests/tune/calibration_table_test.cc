@@ -11,7 +11,8 @@ namespace anneal {
 namespace {
 
 CalibrationTable example() {
-  CalibrationTable table{.model = "a \"model\"", .fingerprint = 0x12ab, .samples = 3};
+  CalibrationTable table{
+      .model = "a \"model\"", .fingerprint = 0x12ab, .samples = 3, .symmetric = true};
   table.tensors["conv_1"] = {-1.5F, 2.7182817F, -3, 3, "mse"};
   table.tensors["with space \\ \"quote\"\n"] = {0, 1e-30F, 0, 3e38F, "minmax"};
   table.layers["conv"] = {true, 0.25F, 0.125F};
@@ -53,6 +54,7 @@ TEST(CalibrationTable, RefusesWhatItIsNot) {
   EXPECT_THAT(refusal("0 1 0 1 mse \"a\"\n0 1 0 1 mse \"a\""),
               testing::HasSubstr("line 3: tensor \"a\" is there twice"));
   EXPECT_THAT(refusal("0 1 3 2 mse \"a\""), testing::HasSubstr("extremes begin at 3"));
+  EXPECT_THAT(refusal("zero-points 3"), testing::HasSubstr("zero points are to be 0"));
   EXPECT_THAT(refusal("samples -5"), testing::HasSubstr("fewer than 0"));
   EXPECT_THAT(refusal("layer \"a\""), testing::HasSubstr("too soon"));
   EXPECT_THAT(refusal("layer mse"), testing::HasSubstr("a name in quotes"));

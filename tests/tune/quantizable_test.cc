@@ -92,6 +92,24 @@ TEST(CheckPrecision, RefusesLowPrecisionAndExactResultsAtOnce) {
               testing::HasSubstr("choose one"));
 }
 
+TEST(CheckPrecision, RefusesTablesThatDoNotFitTheBuild) {
+  auto table = std::make_shared<CalibrationTable>();
+  table->fingerprint = fingerprint(network());
+  table->tensors["m"] = {-1, 1, -1, 1, "minmax"};
+  table->layers["a/product"] = {};
+  PassOptions options;
+  options.precision.int8 = true;
+  options.precision.ranges = table;
+  check_precision(options, network());
+  options.precision.symmetric = true;
+  EXPECT_THAT(error_of([&] { check_precision(options, network()); }),
+              testing::HasSubstr("was made without --symmetric"));
+  options.precision.symmetric = false;
+  table->biases["xyzzy"] = {1};
+  EXPECT_THAT(error_of([&] { check_precision(options, network()); }),
+              testing::HasSubstr("a line for layer \"xyzzy\", which the model does not have"));
+}
+
 // Lists of sizes are no weights; other weights, or products, make another model.
 TEST(Fingerprint, DoesNotDependOnSizes) {
   const auto model = [](const char* sizes, const char* weight) {
