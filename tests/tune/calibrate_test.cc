@@ -245,8 +245,10 @@ TEST(Calibrate, FindsRangesOfTheStateOfLoops) {
   const Calibration found = calibrate(model, samples, options);
   EXPECT_THAT(found.remarks, testing::IsEmpty());
   float most = 0;
-  for (int64_t i = 0; i < 20; ++i)
-    for (const float value : samples->read(i)[0].tensor.as<float>()) most = std::max(most, value);
+  for (int64_t i = 0; i < 20; ++i) {
+    const Tensor x = samples->read(i)[0].tensor;
+    for (const float value : x.as<float>()) most = std::max(most, value);
+  }
   ASSERT_TRUE(found.table.tensors.contains("s"));
   EXPECT_EQ(found.table.tensors.at("s").max, 4 * most);
 }
