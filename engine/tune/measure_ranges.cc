@@ -178,6 +178,8 @@ void run(Observing& observing, const std::shared_ptr<const Dataset>& samples,
     if (!watched.is_input) computed[watched.seen_as] = &watched;
   std::vector<float> gathered;
   options.observer = [&](const Observed& observed) {
+    // A body may call something else by the name of a value outside.
+    if (observed.value.dtype != DataType::kF32) return;
     const auto found = computed.find(observed.name);
     if (found != computed.end()) found->second->add(elements_of(observed.value, gathered));
   };

@@ -253,6 +253,26 @@ TEST(Calibrate, FindsRangesOfTheStateOfLoops) {
   EXPECT_EQ(found.table.tensors.at("s").max, 4 * most);
 }
 
+// The body's number would be 1000 if its bits were those of an f32.
+TEST(Calibrate, TakesNoNumberOfAnotherTypeForAFloat) {
+  const Graph model = parse_graph(R"G(graph g(x: f32[2,2])
+  const w: f32[2,2] = {1, 2, 3, -4}
+  const n: i64[] = {1148846080}
+  const count: i64[] = {1}
+  const go: bool[] = {true}
+  body step(i: i64[], c: bool[], r: i64[])
+    t = Pointwise(r) program="(i64)->(i64) add($0,1i64)"
+    return c, t
+  end
+  r = Pointwise(x) program="(f32)->(f32) max($0,0f32)"
+  y = MatMul(r, w)
+  k = Loop(count, go, n) body=0 carried=1
+  return y, k
+)G");
+  const auto samples = std::make_shared<NormalSamples>(5, Dims{2, 2});
+  EXPECT_LT(calibrate(model, samples, {}).table.tensors.at("r").seen_max, 100);
+}
+
 TEST(Calibrate, NamesTheBatchWithABadValue) {
   const auto samples = std::make_shared<NormalSamples>(10, Dims{1, 2}, 6);
   const Graph model = parse_graph(
