@@ -63,7 +63,7 @@ $(BENCH_VENV)/ready: bench/requirements.txt
 	@python3 -m venv $(BENCH_VENV)
 	@$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check -r $< || \
 	  { echo "not to be had for this Python; taking the newest" >&2; \
-	    $(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check onnxruntime numpy onnx; }
+	    $(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check numpy onnx onnxruntime openvino; }
 	@touch $@
 
 bench: build-release $(BENCH_VENV)/ready
