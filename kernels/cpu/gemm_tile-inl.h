@@ -3,6 +3,11 @@
 //   using Vector, Number (f32 or i32); kRows, kVectors, kLanes (per vector);
 //   zero(), load(p), broadcast(p), dot(sum, a, b), load_sum(p), store_sum(p, sum).
 
+// How far ahead in the panels, which lie one behind the other: with AVX-512 some 500 cycles of
+// work, as long as a line takes from memory. The processor itself does not fetch beyond a page of 4
+// KiB.
+constexpr int64_t kPrefetchBytes = 8192;
+
 // kUsed: vectors of a panel's row that are needed; the last panel may need fewer than it has.
 // kPanels: side by side, where so few rows would leave the processor waiting for its own sums.
 template <class Dot, int kRows, int kUsed, int kPanels = 1>
@@ -33,6 +38,13 @@ void gemm_tile(const GemmBlock& block, const std::byte* a, const std::byte* b,
   for (int i = 0; i < kPanels; ++i) panels[i] = b + i * block.panel_stride;
   for (int64_t lane = block.lanes; lane > 0; --lane) {
     typename Dot::Vector columns[kVectors];
+    // A few rows wait for nothing but memory, and several streams hide that themselves.
+    if constexpr (kPanels == 1) {
+#pragma GCC unroll 8
+      for (int at = 0; at < Dot::kVectors * kLanes * 4; at += 64)
+        __builtin_prefetch(b + at + kPrefetchBytes);
+      b += Dot::kVectors * kLanes * 4;
+    }
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v)
       columns[v] = Dot::load(panels[v / kUsed] + v % kUsed * kLanes * 4);
