@@ -18,6 +18,14 @@ const KernelEntry* find_kernel(const Backend& backend, std::string_view name) {
   return nullptr;
 }
 
+bool is_reference(const Backend& backend, const KernelEntry& entry) {
+  const KernelEntry* last = nullptr;
+  for (const KernelFamily family : backend.families)
+    for (const KernelEntry& other : family())
+      if (other.op == entry.op) last = &other;
+  return backend.kind == DeviceKind::kCpu && last == &entry;
+}
+
 Chosen choose_kernel(const Backend& backend, const Request& request) {
   Chosen chosen;
   for (const KernelFamily family : backend.families) {

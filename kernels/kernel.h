@@ -35,6 +35,8 @@ struct Request {
   const SizeTable& sizes;
   Device& device;
   std::span<const std::byte> tactic;  // empty while building: choose; from a plan: obey, or refuse
+  // A clock or a plan chooses the kernel: do not refuse because another one is faster.
+  bool at_any_speed = false;
 };
 
 // Per-shape work of one context: geometry, packed buffers, third-party primitives.
@@ -115,6 +117,8 @@ struct Backend {
 
 const KernelEntry* find_kernel(const Backend& backend,
                                std::string_view name);  // null if there is none
+// Whether it is the reference of its op.
+bool is_reference(const Backend& backend, const KernelEntry& entry);
 // The first entry that makes a kernel for the request, and why each before it refused.
 struct Chosen {
   const KernelEntry* entry = nullptr;  // null: all refused

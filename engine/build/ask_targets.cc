@@ -35,14 +35,6 @@ std::optional<std::vector<Type>> output_types(const Graph& graph, const NewLayer
   return types;
 }
 
-bool is_reference(const Backend& backend, const KernelEntry& entry) {
-  const KernelEntry* last = nullptr;
-  for (const KernelFamily family : backend.families)
-    for (const KernelEntry& other : family())
-      if (other.op == entry.op) last = &other;
-  return backend.kind == DeviceKind::kCpu && last == &entry;
-}
-
 // Empty if the place has a kernel of its own in one of the layouts, else why not.
 std::string refusal_of(const Place& place, const Graph& graph, const NewLayer& layer,
                        const std::vector<Type>& outputs, int op_input_count) {

@@ -216,7 +216,7 @@ Made make_onednn(const Conv& op, const Request& request) {
   std::string why_not = onednn::why_unavailable(request.device);
   if (!why_not.empty()) return refuse(std::move(why_not));
   if (int8 && !onednn::has_vnni()) return refuse("8-bit operands need AVX-512 VNNI");
-  if (!int8 && is_own_grouped(op, layer.w.dims))
+  if (!request.at_any_speed && !int8 && is_own_grouped(op, layer.w.dims))
     return refuse("our own convolutions of small groups are faster");
   // Up to 11 times slower than ours.
   if (!onednn::has_avx512() && count(tail(layer.w.dims, 2)) > kMostTapsWithAvx2)
