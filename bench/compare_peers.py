@@ -6,10 +6,10 @@
     make bench FLAGS=--quick
 
 Networks with an open batch are run with each of --batches, all others with the sizes of their data. All peers get the
-same files, inputs and threads, and know the sizes beforehand; in bf16, Anneal is built with --bf16 and OpenVINO is told
-to compute so, while ONNX Runtime, which cannot on x86, computes in f32. A, B, C, D are measured in turn, A B C D A B
-C D ...; a round gives one ratio of medians to each, and a speed is the median of all rounds: how many times as fast
-as ONNX Runtime. Columns: Anneal (with oneDNN if it is installed), `own` (without it), OpenVINO.
+same files, inputs and threads; in bf16, Anneal is built with --bf16 and OpenVINO is told to compute so, while ONNX
+Runtime, which cannot on x86, computes in f32. A, B, C, D are measured in turn, A B C D A B C D ...; a round gives one
+ratio of medians to each, and a speed is the median of all rounds: how many times as fast as ONNX Runtime. Columns:
+Anneal (with oneDNN if it is installed), `own` (without it), OpenVINO.
 
 Outputs are compared with ONNX Runtime's first. Memory (`MB`) is the peak of the resident memory of a fresh process
 during load and one inference, less what was resident before; `first` is the time from a cold file to the first answer

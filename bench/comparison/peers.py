@@ -13,7 +13,6 @@ import tempfile
 from pathlib import Path
 
 import numpy
-import onnx
 
 from comparison import machine
 
@@ -35,16 +34,6 @@ class Work:
         for i, (name, value) in enumerate(self.feeds.items()):
             numpy.save(self.folder / f"input_{i}.npy", value)
             self.arguments += ["--input", f"{name}={self.folder}/input_{i}.npy"]
-
-    def open_sizes(self):
-        """Symbols of the inputs' open sizes with what the inputs make of them."""
-        sizes = {}
-        for each in onnx.load(str(self.case.model.path), load_external_data=False).graph.input:
-            if each.name in self.feeds:
-                for size, known in zip(each.type.tensor_type.shape.dim, self.feeds[each.name].shape):
-                    if size.dim_param:
-                        sizes[size.dim_param] = known
-        return sizes
 
     def shapes(self):
         return ",".join(f"{name}:{'x'.join(map(str, value.shape))}" for name, value in self.feeds.items())
@@ -116,8 +105,7 @@ class Other:
         self.process = subprocess.Popen([sys.executable, Path(__file__).parent / "worker.py"], text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         return self.ask({"engine": self.name, "model": str(case.model.path), "type": case.type, "threads": threads,
-                         "inputs": list(work.feeds), "feeds": str(work.folder / "feeds.npz"),
-                         "open_sizes": work.open_sizes()})
+                         "inputs": list(work.feeds), "feeds": str(work.folder / "feeds.npz")})
 
     def ask(self, wanted):
         print(json.dumps(wanted), file=self.process.stdin, flush=True)
