@@ -36,12 +36,15 @@ from comparison.peers import Anneal, Other, PeerError, Work
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs/images/cpu-speed.svg"
+TIMINGS = ROOT / "build/bench.timings"
 PEERS = ("anneal", "anneal_own", "onnxruntime", "openvino")
 REPEATS = 2  # of a round that others disturbed
 
 
-def make_peer(name, command):
-    return Anneal(command, has_onednn=name == "anneal") if name.startswith("anneal") else Other(name)
+def make_peer(name, flags):
+    if not name.startswith("anneal"):
+        return Other(name)
+    return Anneal(flags.anneal, has_onednn=name == "anneal", timings=TIMINGS if flags.time_kernels else None)
 
 
 def load_all(peers, work, threads, stack):
@@ -116,6 +119,7 @@ def parse_flags():
     parser.add_argument("--rounds", type=int, help="how often all are measured in turn (default: 5)")
     parser.add_argument("--seconds", type=float, help="of one measurement (default: 0.4)")
     parser.add_argument("--quick", action="store_true", help="1 thread, batch 1, 2 rounds of 0.15 s, unless told")
+    parser.add_argument("--time-kernels", action="store_true", help="Anneal's are chosen by their times, not by heuristics")
     parser.add_argument("--json", type=Path, default=ROOT / "build/bench.json", help="(default: build/bench.json)")
     parser.add_argument("--record", action="store_true",
                         help="to bench/results/cpu-DATE.json instead, and draw docs/images/cpu-speed.svg from it")
@@ -148,7 +152,8 @@ def describe(flags):
             "versions": {"anneal": version, "commit": output_of("git", "describe", "--always", "--dirty"),
                          **{name: metadata.version(name) for name in ("onnxruntime", "openvino", "numpy")},
                          "python": platform.python_version(), "kernel": platform.release()},
-            "command": " ".join(sys.argv), "rounds": flags.rounds, "seconds": flags.seconds}
+            "command": " ".join(sys.argv), "time_kernels": flags.time_kernels,
+            "rounds": flags.rounds, "seconds": flags.seconds}
 
 
 def measure_all(cases, flags):
@@ -158,7 +163,7 @@ def measure_all(cases, flags):
         with tempfile.TemporaryDirectory(prefix="anneal-bench-") as folder:
             work = Work(case, folder)
             for threads in flags.threads:
-                found.append(compare(work, threads, [make_peer(name, flags.anneal) for name in flags.peers], flags))
+                found.append(compare(work, threads, [make_peer(name, flags) for name in flags.peers], flags))
                 print("\n       ".join([results.line(found[-1]), *results.notes(found[-1])]), flush=True)
     return found
 

@@ -40,10 +40,13 @@ class Work:
 
 
 class Anneal:
-    """Runs the command. Engines are built once for a case, with its sizes fixed, and no time for building counts."""
+    """Runs the command. Engines are built with the sizes of the case fixed; the time for that does not count.
 
-    def __init__(self, command, has_onednn=True):
-        self.command = command
+    With a file of `timings` kernels are chosen by their times (`--time-kernels`), else by heuristics.
+    """
+
+    def __init__(self, command, has_onednn=True, timings=None):
+        self.command, self.timings = command, timings
         self.name = "anneal" if has_onednn else "anneal_own"
         self.environment = os.environ | ({} if has_onednn else {"ANNEAL_ONEDNN": "0"})
 
@@ -56,10 +59,7 @@ class Anneal:
     def load(self, work, threads):
         self.work, self.threads = work, threads
         self.engine = work.folder / f"{self.name}.engine"
-        if not self.engine.exists():
-            precision = ["--bf16"] if work.case.type == "bf16" else []
-            shapes = ["--shapes", work.shapes()] if work.case.batch else []
-            self.call("build", work.case.model.path, "-o", self.engine, "--quiet", *precision, *shapes)
+        self.build(work, threads)
         machine.evict(self.engine)
         found = self.bench("--warmup", "0", "--iterations", "1")
         memory = found["memory_bytes"]
@@ -68,6 +68,14 @@ class Anneal:
                 + found["first_inference_milliseconds"],
                 "memory_bytes": memory["peak_resident"] - memory["resident_before_load"],
                 "resident_bytes": memory["peak_resident"]}
+
+    def build(self, work, threads):
+        flags = ["--bf16"] if work.case.type == "bf16" else []
+        if work.case.batch:
+            flags += ["--shapes", work.shapes()]
+        if self.timings:
+            flags += ["--time-kernels", "--timing-cache", self.timings, "--time-threads", threads]
+        self.call("build", work.case.model.path, "-o", self.engine, "--quiet", *flags)
 
     def bench(self, *flags):
         report = self.work.folder / "bench.json"
