@@ -35,20 +35,30 @@ std::optional<std::vector<Type>> output_types(const Graph& graph, const NewLayer
   return types;
 }
 
+bool is_reference(const Backend& backend, const KernelEntry& entry) {
+  const KernelEntry* last = nullptr;
+  for (const KernelFamily family : backend.families)
+    for (const KernelEntry& other : family())
+      if (other.op == entry.op) last = &other;
+  return backend.kind == DeviceKind::kCpu && last == &entry;
+}
+
 // Empty if the place has a kernel of its own in one of the layouts, else why not.
 std::string refusal_of(const Place& place, const Graph& graph, const NewLayer& layer,
                        const std::vector<Type>& outputs, int op_input_count) {
   std::string why_not;
   for (const Layout layout : {Layout::kChannelsLast, Layout::kRowMajor}) {
     const LayerOperands operands = ideal_operands(graph, layer.inputs, outputs, layout);
-    const Chosen chosen = choose_kernel(*place.backend, {.op = layer.op,
-                                                         .epilogues = layer.epilogues,
-                                                         .op_input_count = op_input_count,
-                                                         .inputs = operands.inputs,
-                                                         .outputs = operands.outputs,
-                                                         .sizes = graph.sizes(),
-                                                         .device = *place.device,
-                                                         .tactic = {}});
+    const Chosen chosen = choose_kernel(*place.backend,
+                                        {.op = layer.op,
+                                         .epilogues = layer.epilogues,
+                                         .op_input_count = op_input_count,
+                                         .inputs = operands.inputs,
+                                         .outputs = operands.outputs,
+                                         .sizes = graph.sizes(),
+                                         .device = *place.device,
+                                         .tactic = {}},
+                                        place.kernels);
     if (chosen.entry && !is_reference(*place.backend, *chosen.entry)) return {};
     why_not = refusals_text(chosen);
   }
@@ -57,7 +67,7 @@ std::string refusal_of(const Place& place, const Graph& graph, const NewLayer& l
 
 }  // namespace
 
-Target open_target(const std::string& name, const Backend& cpu) {
+Target open_target(const std::string& name, const Backend& cpu, const KernelOptions& kernels) {
   Target target{name, is_cuda_target(name), {}, {}};
   if (!target.is_cuda && !name.starts_with("cpu"))
     fail(Code::kInvalidArgument,
@@ -66,10 +76,10 @@ Target open_target(const std::string& name, const Backend& cpu) {
                      name));
   if (target.is_cuda) {
     target.devices.push_back(cuda_backend().open(name));
-    target.places.push_back({&cuda_backend(), target.devices[0].get()});
+    target.places.push_back({&cuda_backend(), target.devices[0].get(), kernels});
   }
   target.devices.push_back(cpu.open(target.is_cuda ? "cpu" : name));
-  target.places.push_back({&cpu, target.devices.back().get()});
+  target.places.push_back({&cpu, target.devices.back().get(), kernels});
   return target;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 #include <span>
 
-#include "anneal/engine/build/kernel_timer.h"
 #include "anneal/engine/build/layout.h"
 #include "anneal/engine/build/weight_pool.h"
 #include "anneal/engine/plan.h"
@@ -13,9 +12,7 @@ namespace anneal {
 
 // places: preferred first, the last is the CPU. The plan has the code that the first one's kernels
 // launch. Fails with kUnsupported naming every layer that no kernel accepts, and why; as
-// Device::load_code() does. timer: chooses between the CPU's kernels for each layer where they
-// lie; null: the order of their table does.
-Plan emit(const Graph& graph, std::span<const Place> places, WeightPool& weights,
-          KernelTimer* timer = nullptr);
+// Device::load_code() does.
+Plan emit(const Graph& graph, std::span<const Place> places, WeightPool& weights);
 
 }  // namespace anneal

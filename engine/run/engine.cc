@@ -137,8 +137,7 @@ std::unique_ptr<Kernel> make_kernel(const EngineFile& file, const Plan& plan, co
                   .outputs = outputs,
                   .sizes = *plan.sizes,
                   .device = device,
-                  .tactic = step.tactic,
-                  .at_any_speed = true};
+                  .tactic = step.tactic};
   std::string why = "this library has no such kernel";
   const Backend& backend = device.kind() == DeviceKind::kCuda ? cuda_backend() : cpu_backend();
   const KernelEntry* entry = find_kernel(backend, step.kernel);
@@ -148,8 +147,8 @@ std::unique_ptr<Kernel> make_kernel(const EngineFile& file, const Plan& plan, co
     why = made.why_not;
   }
   request.tactic = {};
-  request.at_any_speed = false;
-  Chosen chosen = choose_kernel(backend, request);
+  // The plan does not say whether it was built to be exact.
+  Chosen chosen = choose_kernel(backend, request, {.exact = true});
   if (!chosen.kernel)
     fail(Code::kIncompatiblePlan,
          fmt::format("no kernel runs step \"{}\" ({}): {}", step.name, name(step.op), why));
