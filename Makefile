@@ -54,20 +54,26 @@ test-gpu-bundle: gpu-bundle
 demo: build-release
 	@samples/glyphs/demo.sh
 
-# Whole models against ONNX Runtime from PyPI; FLAGS are those of the script.
+# Whole networks against ONNX Runtime and OpenVINO from PyPI; FLAGS are those of the script. Without any, the
+# numbers are kept and the picture that README shows is drawn again.
 BENCH_VENV := build/bench-venv
-MODELS ?= $(or $(wildcard ../shared/data/models),samples/glyphs/glyphs.onnx)
+BENCH_NETS := build/bench-nets
+MODELS ?= $(BENCH_NETS) $(wildcard ../shared/data/models)
 
 $(BENCH_VENV)/ready: bench/requirements.txt
 	@cmake/deps.sh python3-venv
 	@python3 -m venv $(BENCH_VENV)
 	@$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check -r $< || \
 	  { echo "not to be had for this Python; taking the newest" >&2; \
-	    $(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check onnxruntime numpy onnx; }
+	    $(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check numpy onnx onnxruntime openvino; }
 	@touch $@
 
-bench: build-release $(BENCH_VENV)/ready
-	@$(BENCH_VENV)/bin/python bench/compare_onnxruntime.py $(FLAGS) $(MODELS)
+$(BENCH_NETS)/ready: bench/make_models.py $(wildcard bench/nets/*.py) $(BENCH_VENV)/ready
+	@$(BENCH_VENV)/bin/python bench/make_models.py $(BENCH_NETS)
+	@touch $@
+
+bench: build-release $(BENCH_NETS)/ready
+	@$(BENCH_VENV)/bin/python bench/compare_peers.py $(or $(FLAGS),--record) $(MODELS)
 
 # Every CPU kernel against its op's reference.
 bench-kernels: build-release

@@ -21,6 +21,7 @@
 #include "anneal/cli/progress.h"
 #include "anneal/cli/sample_inputs.h"
 #include "anneal/cli/shape_changes.h"
+#include "anneal/cli/timing_flags.h"
 #include "anneal/core/parallel.h"
 #include "anneal/core/version.h"
 #include "anneal/engine/plan.h"
@@ -225,7 +226,14 @@ int bench(BenchFlags flags) {
   Bench result;
   std::optional<BuiltApart> built;
   flags.source.passes.precision = precision_options(flags.precision);
+  flags.source.timing.threads = flags.threads;
+  check_timing_cache(flags.source.timing);
   std::string path = flags.source.path;
+  if (is_engine(path) && (flags.source.timing.measure || !flags.source.timing.cache.empty()))
+    fail(Code::kInvalidArgument,
+         fmt::format("{} is an engine, whose kernels are chosen: --time-kernels and --timing-cache "
+                     "are for models",
+                     path));
   if (!is_engine(path)) {
     progress.say("building");
     built.emplace(flags.source);
@@ -307,7 +315,7 @@ void add_bench_command(CLI::App& application, Action& action) {
   add_shape_flags(*command, source.shapes);
   add_precision_flags(*command, flags->precision);
   add_pass_flags(*command, source.passes);
-  add_kernel_flags(*command, source.skip_kernels);
+  add_timing_flags(*command, source.timing);
   command->add_flag("!--no-mmap", source.map, "Read an engine file instead of mapping it");
   command->add_option("-i,--input", flags->inputs, "What an input is fed, as for anneal run")
       ->allow_extra_args(false)

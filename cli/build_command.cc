@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "anneal/cli/at_least.h"
 #include "anneal/cli/commands.h"
 #include "anneal/cli/data_flags.h"
 #include "anneal/cli/exit_status.h"
@@ -16,6 +17,7 @@
 #include "anneal/cli/print.h"
 #include "anneal/cli/printable.h"
 #include "anneal/cli/progress.h"
+#include "anneal/cli/timing_flags.h"
 #include "anneal/core/file.h"
 #include "anneal/engine/build/builder.h"
 #include "anneal/engine/tune/calibrate.h"
@@ -32,8 +34,8 @@ struct BuildFlags {
   ShapeFlags shapes;
   std::vector<std::string> targets = {"cpu"};
   PassOptions passes;
-  std::vector<std::string> skip_kernels;
   PrecisionFlags precision;
+  KernelTiming timing;
   DataFlags data;  // to calibrate with; none: no path
   bool allow_fallback = true, verbose = false, quiet = false;
 };
@@ -45,6 +47,7 @@ double milliseconds_since(Clock::time_point start) {
 // Before the work, not after it.
 void check_outputs(const BuildFlags& flags, const std::string& output) {
   for (const std::string& path : {output, flags.report, flags.dump_graph}) check_output_file(path);
+  check_timing_cache(flags.timing);
   std::error_code error;
   if (fs::equivalent(flags.model, output, error))
     fail(Code::kInvalidArgument,
@@ -167,7 +170,7 @@ int build_engine(const BuildFlags& flags) {
   options.passes = flags.passes;
   options.passes.precision = precision_options(flags.precision, !flags.data.data.empty());
   if (!flags.data.data.empty()) calibrate_with(flags, imported.graph, options.passes, progress);
-  options.skip_kernels = flags.skip_kernels;
+  options.timing = flags.timing;
   options.allow_fallback = flags.allow_fallback;
   options.progress = [&](std::string_view what) { progress.say(what); };
   options.after_pass = [&](const PassEvent& event, std::string_view targets) {
@@ -235,6 +238,9 @@ constexpr const char* kFooter = R"(Examples:
                                                 8 bits by the ranges that 100 of the samples show
   anneal build model.onnx --best --calibrate pictures
                                                 8 bits, and 16 where those do not do
+  anneal build model.onnx --time-kernels --timing-cache here.timings --time-threads 1
+                                                kernels by their times with one thread; built
+                                                again with the file, nothing is timed
   anneal build model.onnx --skip-pass fuse_epilogue --dump-graph graph.txt
                                                 leave a pass out, see the optimized graph
 
@@ -266,7 +272,12 @@ void add_build_command(CLI::App& application, Action& action) {
   add_precision_flags(*command, flags->precision);
   add_data_flags(*command, flags->data, "--calibrate");
   add_pass_flags(*command, flags->passes);
-  add_kernel_flags(*command, flags->skip_kernels);
+  add_timing_flags(*command, flags->timing);
+  command
+      ->add_option("--time-threads", flags->timing.threads,
+                   "Threads that the engine will run with, for --time-kernels; 0: one per core")
+      ->capture_default_str()
+      ->check(at_least(0));
   command->add_option("--dump-graph", flags->dump_graph, "Write the optimized graph as text")
       ->type_name("FILE");
   command

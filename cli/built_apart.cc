@@ -38,7 +38,7 @@ void build_into(int fd, const EngineSource& source) {
   BuildOptions options;
   options.targets = {source.target};
   options.passes = source.passes;
-  options.skip_kernels = source.skip_kernels;
+  options.timing = source.timing;
   write_all(fd, save(build(import_model(source.path, source.shapes).graph, options)));
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "anneal/cli/open_engine.h"
-#include "anneal/engine/build/builder.h"
 
 namespace anneal {
 
@@ -21,9 +20,9 @@ std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
   BuildOptions options;
   options.reference = reference;
   options.reference_kernels = reference_kernels;
+  options.timing = source.timing;
   options.targets = {reference || reference_kernels ? "cpu" : source.target};
   if (!reference) options.passes = source.passes;
-  if (!reference && !reference_kernels) options.skip_kernels = source.skip_kernels;
   auto engine = Engine::make(build(import_model(source.path, source.shapes).graph, options),
                              {.device = device_for(options.targets[0])});
   for (const std::string& remark : engine->remarks()) fmt::print(stderr, "anneal: {}\n", remark);

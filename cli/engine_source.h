@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "anneal/cli/import_model.h"
+#include "anneal/engine/build/builder.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/optimizer/pass.h"
 
@@ -19,8 +20,8 @@ struct EngineSource {
   std::string path;
   std::string target = "cpu";  // of a model: what to build for; of an engine: where to run it
   PassOptions passes = {};     // of a model, unless for the reference
-  std::vector<std::string> skip_kernels = {};  // likewise
-  ShapeFlags shapes = {};                      // of a model
+  ShapeFlags shapes = {};      // of a model
+  KernelTiming timing = {};    // of a model
   bool map = true;
 };
 

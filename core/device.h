@@ -51,6 +51,9 @@ class Device {
   // "cpu:avx512_vnni", "sm_90".
   virtual std::string target() const = 0;
   virtual std::string description() const = 0;  // for people: "Intel Xeon, AVX-512, 2 cores"
+  // What times measured on this device hold for: the processor's model, the instruction set, and
+  // the libraries that kernels call with their versions.
+  virtual std::string machine() const { return description(); }
   // Fails with kDevice, telling the bytes asked and free.
   virtual std::unique_ptr<Buffer> allocate(size_t bytes) = 0;
   // Host memory that copies to and from this device run beside other work.

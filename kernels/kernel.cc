@@ -1,17 +1,6 @@
 #include "anneal/kernels/kernel.h"
 
-#include <algorithm>
-
 namespace anneal {
-namespace {
-
-std::string_view why_left_out(const KernelEntry& entry, const KernelOptions& options) {
-  if (std::ranges::find(options.skip, entry.name) != options.skip.end()) return "skipped";
-  if (options.exact && !entry.exact) return "skipped: it may change numerics";
-  return {};
-}
-
-}  // namespace
 
 std::unique_ptr<Prepared> Kernel::prepare(std::span<const TensorView>, std::span<const TensorView>,
                                           int) const {
@@ -29,13 +18,20 @@ const KernelEntry* find_kernel(const Backend& backend, std::string_view name) {
   return nullptr;
 }
 
-Chosen choose_kernel(const Backend& backend, const Request& request, const KernelOptions& options) {
+bool is_reference(const Backend& backend, const KernelEntry& entry) {
+  const KernelEntry* last = nullptr;
+  for (const KernelFamily family : backend.families)
+    for (const KernelEntry& other : family())
+      if (other.op == entry.op) last = &other;
+  return backend.kind == DeviceKind::kCpu && last == &entry;
+}
+
+Chosen choose_kernel(const Backend& backend, const Request& request) {
   Chosen chosen;
   for (const KernelFamily family : backend.families) {
     for (const KernelEntry& entry : family()) {
       if (entry.op != request.op.index()) continue;
-      const std::string_view left_out = why_left_out(entry, options);
-      Made made = left_out.empty() ? entry.make(request) : refuse(std::string(left_out));
+      Made made = entry.make(request);
       if (made.kernel) {
         chosen.entry = &entry;
         chosen.kernel = std::move(made.kernel);

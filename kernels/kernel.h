@@ -35,6 +35,8 @@ struct Request {
   const SizeTable& sizes;
   Device& device;
   std::span<const std::byte> tactic;  // empty while building: choose; from a plan: obey, or refuse
+  // A clock or a plan chooses the kernel: do not refuse because another one is faster.
+  bool at_any_speed = false;
 };
 
 // Per-shape work of one context: geometry, packed buffers, third-party primitives.
@@ -96,13 +98,11 @@ struct KernelEntry {
   size_t op;              // op_index of the struct it implements
   Layout prefers;
   Made (*make)(const Request&);
-  bool exact = true;  // false: sums are not those of the op's products, so last bits differ
 };
 template <class T, Made (*make)(const T&, const Request&)>
-constexpr KernelEntry entry(std::string_view name, Layout prefers = Layout::kAny,
-                            bool exact = true) {
+constexpr KernelEntry entry(std::string_view name, Layout prefers = Layout::kAny) {
   return {name, op_index<T>, prefers,
-          [](const Request& request) { return make(std::get<T>(request.op), request); }, exact};
+          [](const Request& request) { return make(std::get<T>(request.op), request); }};
 }
 
 // A kind of device and its kernels, best first for each op. The CPU's last for each op is the
@@ -117,18 +117,14 @@ struct Backend {
 
 const KernelEntry* find_kernel(const Backend& backend,
                                std::string_view name);  // null if there is none
-// Which kernels are not asked.
-struct KernelOptions {
-  bool exact = false;                  // those that are not exact
-  std::vector<std::string> skip = {};  // these
-};
+// Whether it is the reference of its op.
+bool is_reference(const Backend& backend, const KernelEntry& entry);
 // The first entry that makes a kernel for the request, and why each before it refused.
 struct Chosen {
   const KernelEntry* entry = nullptr;  // null: all refused
   std::unique_ptr<Kernel> kernel;
   std::vector<std::pair<std::string_view, std::string>> refused;
 };
-Chosen choose_kernel(const Backend& backend, const Request& request,
-                     const KernelOptions& options = {});
+Chosen choose_kernel(const Backend& backend, const Request& request);
 
 }  // namespace anneal

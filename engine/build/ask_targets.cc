@@ -35,30 +35,20 @@ std::optional<std::vector<Type>> output_types(const Graph& graph, const NewLayer
   return types;
 }
 
-bool is_reference(const Backend& backend, const KernelEntry& entry) {
-  const KernelEntry* last = nullptr;
-  for (const KernelFamily family : backend.families)
-    for (const KernelEntry& other : family())
-      if (other.op == entry.op) last = &other;
-  return backend.kind == DeviceKind::kCpu && last == &entry;
-}
-
 // Empty if the place has a kernel of its own in one of the layouts, else why not.
 std::string refusal_of(const Place& place, const Graph& graph, const NewLayer& layer,
                        const std::vector<Type>& outputs, int op_input_count) {
   std::string why_not;
   for (const Layout layout : {Layout::kChannelsLast, Layout::kRowMajor}) {
     const LayerOperands operands = ideal_operands(graph, layer.inputs, outputs, layout);
-    const Chosen chosen = choose_kernel(*place.backend,
-                                        {.op = layer.op,
-                                         .epilogues = layer.epilogues,
-                                         .op_input_count = op_input_count,
-                                         .inputs = operands.inputs,
-                                         .outputs = operands.outputs,
-                                         .sizes = graph.sizes(),
-                                         .device = *place.device,
-                                         .tactic = {}},
-                                        place.kernels);
+    const Chosen chosen = choose_kernel(*place.backend, {.op = layer.op,
+                                                         .epilogues = layer.epilogues,
+                                                         .op_input_count = op_input_count,
+                                                         .inputs = operands.inputs,
+                                                         .outputs = operands.outputs,
+                                                         .sizes = graph.sizes(),
+                                                         .device = *place.device,
+                                                         .tactic = {}});
     if (chosen.entry && !is_reference(*place.backend, *chosen.entry)) return {};
     why_not = refusals_text(chosen);
   }
@@ -67,7 +57,7 @@ std::string refusal_of(const Place& place, const Graph& graph, const NewLayer& l
 
 }  // namespace
 
-Target open_target(const std::string& name, const Backend& cpu, const KernelOptions& kernels) {
+Target open_target(const std::string& name, const Backend& cpu) {
   Target target{name, is_cuda_target(name), {}, {}};
   if (!target.is_cuda && !name.starts_with("cpu"))
     fail(Code::kInvalidArgument,
@@ -76,10 +66,10 @@ Target open_target(const std::string& name, const Backend& cpu, const KernelOpti
                      name));
   if (target.is_cuda) {
     target.devices.push_back(cuda_backend().open(name));
-    target.places.push_back({&cuda_backend(), target.devices[0].get(), kernels});
+    target.places.push_back({&cuda_backend(), target.devices[0].get()});
   }
   target.devices.push_back(cpu.open(target.is_cuda ? "cpu" : name));
-  target.places.push_back({&cpu, target.devices.back().get(), kernels});
+  target.places.push_back({&cpu, target.devices.back().get()});
   return target;
 }
 

@@ -4,13 +4,14 @@
 
 #include <algorithm>
 
+#include "anneal/core/parallel.h"
 #include "anneal/core/version.h"
 #include "anneal/engine/build/ask_targets.h"
 #include "anneal/engine/build/emit.h"
+#include "anneal/engine/build/kernel_timer.h"
 #include "anneal/engine/build/vanished.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/kernels/cpu/backend.h"
-#include "anneal/kernels/cuda/backend.h"
 #include "anneal/optimizer/quantizable.h"
 
 namespace anneal {
@@ -51,17 +52,6 @@ std::vector<Optimized> optimize(const Graph& graph, const BuildOptions& options,
   return result;
 }
 
-KernelOptions kernel_options(const BuildOptions& options) {
-  for (const std::string& name : options.skip_kernels)
-    if (!find_kernel(cpu_backend(), name) && !find_kernel(cuda_backend(), name))
-      fail(Code::kInvalidArgument,
-           fmt::format(
-               "there is no kernel \"{}\" to skip; anneal inspect ENGINE shows which ones an "
-               "engine runs",
-               name));
-  return {.exact = options.passes.exact, .skip = options.skip_kernels};
-}
-
 void refuse_fallbacks(const Plan& plan) {
   std::string layers;
   for (const Decision& decision : plan.decisions)
@@ -74,6 +64,19 @@ void refuse_fallbacks(const Plan& plan) {
                      plan.target, layers));
 }
 
+// Null unless times choose kernels.
+std::unique_ptr<KernelTimer> timer_for(const KernelTiming& timing) {
+  if (!timing.measure && timing.cache.empty()) return nullptr;
+  const int threads = timing.threads > 0 ? timing.threads : hardware_threads();
+  if (threads > largest_team())
+    fail(Code::kInvalidArgument,
+         fmt::format("kernels cannot be timed with {} threads: this process has {}", threads,
+                     largest_team()));
+  TimingCache known = timing.cache.empty() ? TimingCache() : read_timing_cache(timing.cache);
+  return std::make_unique<KernelTimer>(std::move(known),
+                                       KernelTimer::Options{timing.measure, threads});
+}
+
 }  // namespace
 
 EngineFile build(Graph graph, const BuildOptions& options) {
@@ -82,6 +85,7 @@ EngineFile build(Graph graph, const BuildOptions& options) {
     if (std::find(options.targets.begin(), options.targets.begin() + static_cast<ptrdiff_t>(i),
                   options.targets[i]) != options.targets.begin() + static_cast<ptrdiff_t>(i))
       fail(Code::kInvalidArgument, fmt::format("target {} is given twice", options.targets[i]));
+  const std::unique_ptr<KernelTimer> timer = timer_for(options.timing);
   EngineFile file;
   file.producer = fmt::format("anneal {}", version());
   file.model_name = graph.name;
@@ -89,10 +93,8 @@ EngineFile build(Graph graph, const BuildOptions& options) {
   const std::vector<NamedValue> values = named_values(graph);
   options.progress("optimizing");
   const Backend& cpu = options.reference ? cpu_reference_backend() : cpu_backend();
-  const KernelOptions kernels = kernel_options(options);
   std::vector<Target> targets;
-  for (const std::string& name : options.targets)
-    targets.push_back(open_target(name, cpu, kernels));
+  for (const std::string& name : options.targets) targets.push_back(open_target(name, cpu));
   const std::vector<Optimized> graphs = optimize(graph, options, targets);
   graph = Graph();  // the weights that passes replaced
   if (options.reference_kernels)
@@ -102,7 +104,11 @@ EngineFile build(Graph graph, const BuildOptions& options) {
   for (const Target& target : targets) {
     options.progress(fmt::format("choosing kernels for {}", target.name));
     const Optimized& optimized = graphs[graphs.size() > 1 && target.is_cuda ? 1 : 0];
-    Plan plan = emit(optimized.graph, target.places, weights);
+    Plan plan = emit(optimized.graph, target.places, weights, timer.get());
+    if (timer && target.is_cuda)
+      plan.decisions.push_back(
+          {std::string(kTiming), plan.name,
+           fmt::format("kernels for {} are not timed, only the CPU's", target.name), true});
     std::vector<Decision> decisions;
     decisions.reserve(optimized.records.size());
     for (const PassRecord& record : optimized.records)
@@ -113,6 +119,8 @@ EngineFile build(Graph graph, const BuildOptions& options) {
     if (!options.allow_fallback) refuse_fallbacks(plan);
     file.plans.push_back(std::move(plan));
   }
+  if (timer && !options.timing.cache.empty() && !timer->measured().empty())
+    add_to_timing_cache(options.timing.cache, timer->measured());
   file.weights = weights.take();
   for (const Plan& plan : file.plans) {
     try {

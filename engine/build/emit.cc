@@ -24,8 +24,12 @@ class Emitter {
  public:
   // outside: of a body, the symbols that are solvable in the outer graph.
   Emitter(const Graph& graph, std::span<const Place> places, WeightPool& weights,
-          std::vector<bool> outside = {})
-      : graph_(graph), places_(places), weights_(weights), solvable_(std::move(outside)) {}
+          KernelTimer* timer, std::vector<bool> outside = {})
+      : graph_(graph),
+        places_(places),
+        weights_(weights),
+        timer_(timer),
+        solvable_(std::move(outside)) {}
 
   Plan run();
 
@@ -70,7 +74,8 @@ class Emitter {
   uint32_t row_major(uint32_t slot);
   size_t host() const { return places_.size() - 1; }
   Chosen choose(const Layer& layer, const LayerOperands& operands, size_t place) const {
-    return choose_kernel(places_[place], graph_, layer, operands);
+    return choose_kernel(*places_[place].backend,
+                         request_of(graph_, layer, operands, *places_[place].device));
   }
   bool is_late(const Type& type) const {
     return depends_on_values(type.shape, graph_.sizes(), solvable_);
@@ -78,6 +83,9 @@ class Emitter {
   Operand operand_of(uint32_t slot, const Tensor* constant) const;
   LayerOperands actual_operands(const Layer& layer, const std::vector<uint32_t>& inputs,
                                 const std::vector<uint32_t>& outputs) const;
+  // Of the CPU's kernels that take the operands as they are.
+  void choose_by_time(const Layer& layer, const LayerOperands& operands, size_t place,
+                      Chosen& chosen);
   void add_step(const Layer& layer, Chosen chosen, size_t place, std::vector<uint32_t> inputs,
                 std::vector<uint32_t> outputs);
   void note(std::string stage, std::string subject, std::string text) {
@@ -87,6 +95,7 @@ class Emitter {
   const Graph& graph_;
   std::span<const Place> places_;
   WeightPool& weights_;
+  KernelTimer* timer_;
   Plan plan_;
   Layouts layouts_;
   Placement placement_;
@@ -283,6 +292,15 @@ bool Emitter::emit_view(LayerId id) {
   return true;
 }
 
+void Emitter::choose_by_time(const Layer& layer, const LayerOperands& operands, size_t place,
+                             Chosen& chosen) {
+  if (timer_ == nullptr || place != host()) return;
+  if (auto decision = timer_->choose(*places_[place].backend,
+                                     request_of(graph_, layer, operands, *places_[place].device),
+                                     layer.name, chosen))
+    plan_.decisions.push_back(std::move(*decision));
+}
+
 void Emitter::add_step(const Layer& layer, Chosen chosen, size_t place,
                        std::vector<uint32_t> inputs, std::vector<uint32_t> outputs) {
   for (const auto& [kernel, why] : chosen.refused)
@@ -350,6 +368,7 @@ void Emitter::emit_kernel(const Layer& layer, size_t place, Layout preferred) {
     return;
   }
   if (!best.entry || (chosen.entry && best.refused.size() >= chosen.refused.size())) {
+    if (!late) choose_by_time(layer, actual, place, chosen);
     add_step(layer, std::move(chosen), place, std::move(inputs), std::move(outputs));
     return;
   }
@@ -397,7 +416,9 @@ void Emitter::emit_kernel(const Layer& layer, size_t place, Layout preferred) {
          fmt::format("\"{}\" is copied from the layout of {}", to.name, best.entry->name));
     outputs[i] = own;
   }
-  add_step(layer, choose(layer, operands, place), place, std::move(inputs), std::move(outputs));
+  chosen = choose(layer, operands, place);
+  choose_by_time(layer, operands, place, chosen);
+  add_step(layer, std::move(chosen), place, std::move(inputs), std::move(outputs));
   for (const auto& [from, to] : after) emit_copy(from, to, plan_.slots[from].name);
 }
 
@@ -432,7 +453,7 @@ void Emitter::emit_control_flow(const Layer& layer) {
 
 void Emitter::emit_bodies() {
   for (const Graph& body : graph_.bodies())
-    plan_.bodies.push_back(Emitter(body, places_.last(1), weights_, solvable_).run());
+    plan_.bodies.push_back(Emitter(body, places_.last(1), weights_, timer_, solvable_).run());
 }
 
 // What was written where the layer's output lies is done; the rest is copied there.
@@ -534,8 +555,9 @@ void share_sizes(Plan& plan) {
 
 }  // namespace
 
-Plan emit(const Graph& graph, std::span<const Place> places, WeightPool& weights) {
-  Plan plan = Emitter(graph, places, weights).run();
+Plan emit(const Graph& graph, std::span<const Place> places, WeightPool& weights,
+          KernelTimer* timer) {
+  Plan plan = Emitter(graph, places, weights, timer).run();
   share_sizes(plan);
   return plan;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <span>
 
+#include "anneal/engine/build/kernel_timer.h"
 #include "anneal/engine/build/layout.h"
 #include "anneal/engine/build/weight_pool.h"
 #include "anneal/engine/plan.h"
@@ -12,7 +13,9 @@ namespace anneal {
 
 // places: preferred first, the last is the CPU. The plan has the code that the first one's kernels
 // launch. Fails with kUnsupported naming every layer that no kernel accepts, and why; as
-// Device::load_code() does.
-Plan emit(const Graph& graph, std::span<const Place> places, WeightPool& weights);
+// Device::load_code() does. timer: chooses between the CPU's kernels for each layer where they
+// lie; null: the order of their table does.
+Plan emit(const Graph& graph, std::span<const Place> places, WeightPool& weights,
+          KernelTimer* timer = nullptr);
 
 }  // namespace anneal

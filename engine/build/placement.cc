@@ -127,7 +127,9 @@ class Placer {
     Operand& operand = pick(operands);
     if (operand.strides == strides) return {};
     const Shape ideal = operand.strides;
-    const auto choose = [&] { return choose_kernel(place, graph_, layer, operands); };
+    const auto choose = [&] {
+      return choose_kernel(*place.backend, request_of(graph_, layer, operands, *place.device));
+    };
     const Chosen best = choose();
     const bool same_runs =
         unit_axis(operand.type.shape, ideal) == unit_axis(operand.type.shape, strides);

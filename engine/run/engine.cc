@@ -137,7 +137,8 @@ std::unique_ptr<Kernel> make_kernel(const EngineFile& file, const Plan& plan, co
                   .outputs = outputs,
                   .sizes = *plan.sizes,
                   .device = device,
-                  .tactic = step.tactic};
+                  .tactic = step.tactic,
+                  .at_any_speed = true};
   std::string why = "this library has no such kernel";
   const Backend& backend = device.kind() == DeviceKind::kCuda ? cuda_backend() : cpu_backend();
   const KernelEntry* entry = find_kernel(backend, step.kernel);
@@ -147,8 +148,8 @@ std::unique_ptr<Kernel> make_kernel(const EngineFile& file, const Plan& plan, co
     why = made.why_not;
   }
   request.tactic = {};
-  // The plan does not say whether it was built to be exact.
-  Chosen chosen = choose_kernel(backend, request, {.exact = true});
+  request.at_any_speed = false;
+  Chosen chosen = choose_kernel(backend, request);
   if (!chosen.kernel)
     fail(Code::kIncompatiblePlan,
          fmt::format("no kernel runs step \"{}\" ({}): {}", step.name, name(step.op), why));

@@ -249,7 +249,7 @@ Made make_grouped(const Conv& op, const Request& request) {
       group.outputs > kMostOfGroup)
     return refuse("groups of many channels, or none");
   const int64_t lanes = run_grouped(isa_of(request.device)).lanes;
-  if (lanes == 1 && group.inputs * group.outputs > kMostProductsOfOneLane)
+  if (!request.at_any_speed && lanes == 1 && group.inputs * group.outputs > kMostProductsOfOneLane)
     return refuse("a product of matrices is faster without vectors");
   auto lookup = lookup_of(group, channels, lanes);
   if (lookup.empty()) return refuse("groups of many more input channels than output channels");

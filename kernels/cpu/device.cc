@@ -4,10 +4,12 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <optional>
 
 #include "anneal/core/error.h"
 #include "anneal/core/parallel.h"
+#include "anneal/kernels/cpu/onednn.h"
 
 namespace anneal::cpu {
 namespace {
@@ -34,6 +36,17 @@ class HostBuffer final : public Buffer {
   size_t size_;
 };
 
+// As Linux names it.
+std::string processor_model() {
+  std::ifstream lines("/proc/cpuinfo");
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("model name")) continue;
+    const size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "x86-64";
+}
+
 // Every launch has ended when it returns.
 class HostStream final : public Stream {
  public:
@@ -50,6 +63,14 @@ std::optional<Isa> isa_from_name(std::string_view text) {
 
 std::string CpuDevice::description() const {
   return fmt::format("x86-64, {} instructions, {} cores", name(isa_), hardware_threads());
+}
+
+// "AMD EPYC 9B45, full, oneDNN 2.6.3"
+std::string CpuDevice::machine() const {
+  const std::string onednn = onednn::why_unavailable(*this).empty()
+                                 ? fmt::format("oneDNN {}", onednn::version())
+                                 : "no oneDNN";
+  return fmt::format("{}, {}, {}", processor_model(), name(isa_), onednn);
 }
 
 std::unique_ptr<Buffer> CpuDevice::allocate(size_t bytes) {

@@ -17,6 +17,7 @@ class CpuDevice final : public Device {
   DeviceKind kind() const override { return DeviceKind::kCpu; }
   std::string target() const override { return target_; }
   std::string description() const override;
+  std::string machine() const override;
   std::unique_ptr<Buffer> allocate(size_t bytes) override;
   std::unique_ptr<Stream> make_stream() override;
   void copy(std::byte* to, const std::byte* from, size_t bytes, Stream& stream) override;

@@ -263,6 +263,11 @@ std::string why_unavailable(const Device& device) {
   return {};
 }
 
+std::string version() {
+  const Version& version = *api().dnnl_version();
+  return fmt::format("{}.{}.{}", version.major, version.minor, version.patch);
+}
+
 bool has_avx512() { return (opened().isa & kIsaAvx512) == kIsaAvx512; }
 bool has_vnni() { return (opened().isa & kIsaVnni) == kIsaVnni; }
 

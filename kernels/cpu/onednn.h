@@ -25,6 +25,7 @@ namespace anneal::cpu::onednn {
 
 // Why kernels of this device cannot use oneDNN; empty if they can. Opens it when first asked.
 std::string why_unavailable(const Device& device);
+std::string version();  // "2.6.3". REQUIRES: available
 // Of the instruction sets it may use. REQUIRES: available
 bool has_avx512();
 bool has_vnni();

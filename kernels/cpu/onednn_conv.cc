@@ -19,6 +19,7 @@ struct ConvLayer {
   TensorView x, w, y;  // of one image; y: all outputs side by side
   int32_t x_zero = 0;
   bool is_copy = false;  // no epilogue
+  bool at_any_speed = false;
 };
 
 Dims tail(const Dims& dims, int first) {
@@ -76,6 +77,7 @@ class OneDnnConv final : public Kernel {
     onednn::Product product = product_of(layer);
     product.rows = pieces_.rows;
     product.least_rows = kLeastPixels;
+    product.at_any_speed = layer.at_any_speed;
     why_not = onednn::why_own_product(product);
     if (!why_not.empty()) return false;
     const onednn::Cut cut = onednn::cut(product);
@@ -216,7 +218,7 @@ Made make_onednn(const Conv& op, const Request& request) {
   std::string why_not = onednn::why_unavailable(request.device);
   if (!why_not.empty()) return refuse(std::move(why_not));
   if (int8 && !onednn::has_vnni()) return refuse("8-bit operands need AVX-512 VNNI");
-  if (!int8 && is_own_grouped(op, layer.w.dims))
+  if (!request.at_any_speed && !int8 && is_own_grouped(op, layer.w.dims))
     return refuse("our own convolutions of small groups are faster");
   // Up to 11 times slower than ours.
   if (!onednn::has_avx512() && count(tail(layer.w.dims, 2)) > kMostTapsWithAvx2)
@@ -226,6 +228,7 @@ Made make_onednn(const Conv& op, const Request& request) {
                                    std::max<size_t>(op.split.size(), 1), why_not);
   if (!epilogues) return refuse(std::move(why_not));
   layer.is_copy = epilogues->is_copy();
+  layer.at_any_speed = request.at_any_speed;
   auto kernel = std::make_unique<OneDnnConv>(std::move(*epilogues));
   why_not = kernel->build(layer);
   if (!why_not.empty()) return refuse(std::move(why_not));

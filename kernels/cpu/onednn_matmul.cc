@@ -17,7 +17,8 @@ class OneDnnMatMul final : public Kernel {
   explicit OneDnnMatMul(Epilogues epilogues) : epilogues_(std::move(epilogues)) {}
 
   // a: as it is multiplied; b: one matrix. Empty, or why oneDNN should not do it.
-  std::string build(const TensorView& a, const TensorView& b, const TensorView& y, int32_t a_zero) {
+  std::string build(const TensorView& a, const TensorView& b, const TensorView& y, int32_t a_zero,
+                    bool at_any_speed) {
     const int last = a.dims.rank() - 1;
     const int64_t k = a.dims[last], n = y.dims[y.dims.rank() - 1];
     onednn::Product product;
@@ -28,6 +29,7 @@ class OneDnnMatMul final : public Kernel {
     product.elements = product.rows * n;
     product.operations = 2 * product.elements * k;
     product.weight_bytes = n * k * static_cast<int64_t>(size_of(b.dtype));
+    product.at_any_speed = at_any_speed;
     std::string why_not = onednn::why_own_product(product);
     if (!why_not.empty()) return why_not;
     const onednn::Cut cut = onednn::cut(product);
@@ -141,8 +143,9 @@ Made make_onednn(const MatMul& op, const Request& request) {
   if (!epilogues) return refuse(std::move(why_not));
   auto kernel = std::make_unique<OneDnnMatMul>(std::move(*epilogues));
   kernel->transpose_a = op.transpose_a;
-  why_not = kernel->build(*a_view, b_view, *y_view,
-                          has(2) ? load_zero_point(inputs[2].constant->view()) : 0);
+  why_not =
+      kernel->build(*a_view, b_view, *y_view,
+                    has(2) ? load_zero_point(inputs[2].constant->view()) : 0, request.at_any_speed);
   if (!why_not.empty()) return refuse(std::move(why_not));
   return {std::move(kernel), {}};
 }

@@ -19,7 +19,7 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 }  // namespace
 
 std::string why_own_product(const Product& product) {
-  if (product.int8) return {};
+  if (product.int8 || product.at_any_speed) return {};
   if (!has_avx512()) return "our own products are no slower with AVX2";
   if (product.rows < kLeastProductRows) return "our own products of few rows are faster";
   return {};

@@ -24,6 +24,7 @@ struct Product {
   int64_t operations = 0;     // multiplications and additions
   int64_t weight_bytes = 0;
   bool int8 = false;
+  bool at_any_speed = false;  // as in Request
 };
 // Why our own kernel is to multiply, if it is: it is faster where weights, packed for it, are read
 // once for few rows, and no slower with AVX2.

@@ -12,6 +12,7 @@
 
 #include "anneal/core/isa.h"
 #include "anneal/graph/program.h"
+#include "anneal/kernels/cpu/chain.h"
 
 namespace anneal::cpu {
 
@@ -68,6 +69,7 @@ class Tape {
   std::span<const int> index_axes() const { return index_axes_; }
   std::span<const size_t> slot_offsets() const { return slot_offsets_; }
   size_t scratch_bytes() const { return scratch_bytes_; }  // per thread; a multiple of 64
+  const Chain* chain() const { return chain_ ? &*chain_ : nullptr; }  // the same, if it is one
 
  private:
   std::vector<TapeStep> steps_;
@@ -77,6 +79,7 @@ class Tape {
   std::vector<int> index_axes_;
   std::vector<size_t> slot_offsets_;
   size_t scratch_bytes_ = 0;
+  std::optional<Chain> chain_;
 };
 
 // A rows x columns block of one operand. Strides count elements. For an index port data is null and
@@ -88,13 +91,11 @@ struct TapePort {
   int64_t row_stride, column_stride;
 };
 
-// Lanes that a block of this shape takes in a tile; run_tape() wants at most kTileLanes.
-int64_t tile_lanes(int64_t rows, int64_t columns);
 // Rows of a block with so many columns (<= kTileLanes) that fit in a tile; at least 1.
 int64_t tile_rows(int64_t columns);
 
-// Runs the tape over one block. sinks[i] is where result i goes; one that is the same memory as an
-// input port, element for element, is allowed.
+// Runs the tape over one block of any size. sinks[i] is where result i goes; one that is the same
+// memory as an input port, element for element, is allowed.
 using RunTape = void (*)(const Tape& tape, int64_t rows, int64_t columns,
                          std::span<const TapePort> ports, std::span<const TapePort> sinks,
                          std::byte* scratch);

@@ -213,9 +213,40 @@ void load_lanes(DataType storage, const TapePort& port, std::byte* lanes, int64_
   load_block(storage, port, lanes, pitch, rows, columns);
 }
 
+// In chain_run.cc. False: the chain takes no block of such ports.
+bool run_chain(const Chain& chain, int64_t rows, int64_t columns, std::span<const TapePort> ports,
+               const TapePort& sink);
+
 void run_block(const Tape& tape, int64_t rows, int64_t columns, std::span<const TapePort> ports,
                std::span<const TapePort> sinks, std::byte* scratch) {
-  Block(tape, rows, columns, ports, sinks, scratch).run();
+  if (tape.chain() != nullptr && run_chain(*tape.chain(), rows, columns, ports, sinks[0])) return;
+  const int64_t tile_columns = std::min<int64_t>(columns, kTileLanes);
+  const int64_t height = tile_rows(tile_columns);
+  if (rows <= height && columns <= tile_columns)
+    return Block(tape, rows, columns, ports, sinks, scratch).run();
+  std::array<TapePort, kMaxTapePorts> from, to;
+  const auto move = [](std::span<const TapePort> all, TapePort* moved, int64_t row, int64_t column,
+                       auto size) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      const int64_t offset = row * all[i].row_stride + column * all[i].column_stride;
+      moved[i] = all[i];
+      if (all[i].data == nullptr) {
+        moved[i].first += offset;
+      } else {
+        moved[i].data += offset * static_cast<int64_t>(size(i));
+      }
+    }
+  };
+  const auto size_in = [&](size_t i) { return size_of(tape.input_types()[i]); };
+  const auto size_out = [&](size_t i) { return size_of(tape.results()[i].storage); };
+  for (int64_t row = 0; row < rows; row += height)
+    for (int64_t column = 0; column < columns; column += tile_columns) {
+      move(ports, from.data(), row, column, size_in);
+      move(sinks, to.data(), row, column, size_out);
+      Block(tape, std::min(height, rows - row), std::min(tile_columns, columns - column),
+            std::span(from).first(ports.size()), std::span(to).first(sinks.size()), scratch)
+          .run();
+    }
 }
 
 }  // namespace anneal::cpu::HWY_NAMESPACE
@@ -223,10 +254,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace anneal::cpu {
-
-int64_t tile_lanes(int64_t rows, int64_t columns) {
-  return rows == 1 || has_long_rows(columns) ? rows * padded(columns) : padded(rows * columns);
-}
 
 int64_t tile_rows(int64_t columns) {
   return has_long_rows(columns) ? kTileLanes / padded(columns) : kTileLanes / columns;

@@ -154,34 +154,28 @@ void TapeSpace::run(RunTape run_tape, const Tape& tape, const Operands& operands
 
   const auto accumulator_size =
       with_accumulators_ ? static_cast<int64_t>(size_of(tape.input_types()[0])) : 0;
-  const int64_t column_step = std::min<int64_t>(column_end - column_begin, kTileLanes);
-  const int64_t row_step = tile_rows(column_step);
+  const size_t output_count = operands.outputs.size();
+  const size_t index_count = tape.index_axes().size();
+  const size_t port_count = first_input + input_count_ + index_count;
   for (int64_t row = row_begin; row < row_end;) {
-    int64_t count = std::min(row_end - row, row_step);
+    int64_t count = row_end - row;
     if (row_axes > 0) count = std::min(count, row_dims_[last] - index[last]);
-    for (int64_t column = column_begin; column < column_end; column += column_step) {
-      if (with_accumulators_) {
-        const int64_t at =
-            (row - row_begin) * operands.accumulator_stride + (column - column_begin);
-        ports[0] = {const_cast<std::byte*>(operands.accumulators) + at * accumulator_size, 0,
-                    operands.accumulator_stride, 1};
-      }
-      for (size_t i = 0; i < input_count_; ++i)
-        aim(ports[first_input + i], operands.inputs[i], strides_[i], column);
-      const size_t output_count = operands.outputs.size();
-      for (size_t i = 0; i < output_count; ++i)
-        aim(sinks[i], operands.outputs[i], strides_[input_count_ + i], column);
-      const size_t index_count = tape.index_axes().size();
-      for (size_t i = 0; i < index_count; ++i) {
-        const Strides& strides = strides_[input_count_ + output_count + i];
-        ports[first_input + input_count_ + i] = {nullptr, offset(strides, column),
-                                                 row_axes > 0 ? strides.rows[last] : 0,
-                                                 strides.columns};
-      }
-      const size_t port_count = first_input + input_count_ + index_count;
-      run_tape(tape, count, std::min(column_step, column_end - column),
-               std::span(ports).first(port_count), std::span(sinks).first(output_count), scratch);
+    if (with_accumulators_)
+      ports[0] = {const_cast<std::byte*>(operands.accumulators) +
+                      (row - row_begin) * operands.accumulator_stride * accumulator_size,
+                  0, operands.accumulator_stride, 1};
+    for (size_t i = 0; i < input_count_; ++i)
+      aim(ports[first_input + i], operands.inputs[i], strides_[i], column_begin);
+    for (size_t i = 0; i < output_count; ++i)
+      aim(sinks[i], operands.outputs[i], strides_[input_count_ + i], column_begin);
+    for (size_t i = 0; i < index_count; ++i) {
+      const Strides& strides = strides_[input_count_ + output_count + i];
+      ports[first_input + input_count_ + i] = {nullptr, offset(strides, column_begin),
+                                               row_axes > 0 ? strides.rows[last] : 0,
+                                               strides.columns};
     }
+    run_tape(tape, count, column_end - column_begin, std::span(ports).first(port_count),
+             std::span(sinks).first(output_count), scratch);
     row += count;
     if (row_axes == 0) continue;
     index[last] += count;

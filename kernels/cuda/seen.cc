@@ -142,8 +142,8 @@ void Seen::as_bits() {
 }
 
 Request Seen::request() const {
-  return {request_.op, request_.epilogues, op_input_count_, inputs_, outputs_,
-          sizes_,      request_.device,    request_.tactic};
+  return {request_.op,     request_.epilogues, op_input_count_,      inputs_, outputs_, sizes_,
+          request_.device, request_.tactic,    request_.at_any_speed};
 }
 
 bool Seen::is_small(const Shape& shape) const {

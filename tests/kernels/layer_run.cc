@@ -231,7 +231,7 @@ MadeLayer::MadeLayer(const KernelEntry& entry, const TestLayer& layer, Device& d
     output_operands.push_back(operand(layer.outputs[i], placed.view(), options.placement, sizes));
   }
   state_->made = entry.make({layer.op, layer.epilogues, layer.op_input_count, input_operands,
-                             output_operands, sizes, device, options.tactic});
+                             output_operands, sizes, device, options.tactic, options.at_any_speed});
 }
 
 const std::string& MadeLayer::why_not() const { return state_->made.why_not; }

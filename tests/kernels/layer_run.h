@@ -46,6 +46,7 @@ struct RunOptions {
   const SizeTable* sizes = nullptr;    // of symbols in input_types and outputs
   std::vector<Type> input_types = {};  // empty: the inputs' own
   std::span<const std::byte> tactic = {};
+  bool at_any_speed = false;
 };
 
 struct RunResult {

@@ -246,10 +246,12 @@ TEST(OneDnn, StartsNoThreadsAndLeavesOpenMpAsItWas) {
   set(before);
 }
 
-std::string why_not(Op op, const std::vector<std::string_view>& inputs) {
+std::string why_not(Op op, const std::vector<std::string_view>& inputs, bool at_any_speed = false) {
   const bool product = std::holds_alternative<MatMul>(op);
+  RunOptions options;
+  options.at_any_speed = at_any_speed;
   return run_on(product ? "cpu.matmul.onednn" : "cpu.conv.onednn",
-                layer_of(std::move(op), inputs, ""))
+                layer_of(std::move(op), inputs, ""), options)
       .why_not;
 }
 
@@ -270,6 +272,15 @@ TEST(OneDnn, RefusesWhatItCannotDoExactly) {
   if (cpu::onednn::has_vnni()) {
     EXPECT_EQ(why_not(conv2(1, 0), {"u8[1,7,5,5]", "i8[3,7,1,1]", "-", "i8[3]={0,0,0}"}), "");
   }
+}
+
+TEST(OneDnn, RefusesNothingForSpeedIfAClockChooses) {
+  NEEDS_ONEDNN();
+  const Op grouped = conv2(1, 0, 2);
+  EXPECT_NE(why_not(MatMul{}, {"f32[3,5]", "f32[5,7]"}), "");
+  EXPECT_NE(why_not(grouped, {"f32[1,6,5,5]", "f32[4,3,1,1]"}), "");
+  EXPECT_EQ(why_not(MatMul{}, {"f32[3,5]", "f32[5,7]"}, true), "");
+  EXPECT_EQ(why_not(grouped, {"f32[1,6,5,5]", "f32[4,3,1,1]"}, true), "");
 }
 
 TEST(OneDnn, MaximaAreThoseOfBytesAlone) {

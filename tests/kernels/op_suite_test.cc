@@ -25,6 +25,7 @@ class OpSuite : public ::testing::TestWithParam<OpCase> {
     const TestLayer& layer = *way.layer;
     const std::string& what = way.what;
     RunOptions options = way.options;
+    options.at_any_speed = true;
     for (const Placement placement : placements_of(layer)) {
       options.placement = placement;
       options.threads = 1;
