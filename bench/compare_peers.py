@@ -31,7 +31,7 @@ from importlib import metadata
 from pathlib import Path
 
 import draw_speeds
-from comparison import machine, models, results
+from comparison import machine, models, results, table
 from comparison.peers import Anneal, Other, PeerError, Work
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -119,7 +119,8 @@ def parse_flags():
     parser.add_argument("--rounds", type=int, help="how often all are measured in turn (default: 5)")
     parser.add_argument("--seconds", type=float, help="of one measurement (default: 0.4)")
     parser.add_argument("--quick", action="store_true", help="1 thread, batch 1, 2 rounds of 0.15 s, unless told")
-    parser.add_argument("--time-kernels", action="store_true", help="Anneal's are chosen by their times, not by heuristics")
+    parser.add_argument("--time-kernels", action="store_true",
+                        help="Anneal's are chosen by their times instead of by heuristics")
     parser.add_argument("--json", type=Path, default=ROOT / "build/bench.json", help="(default: build/bench.json)")
     parser.add_argument("--record", action="store_true",
                         help="to bench/results/cpu-DATE.json instead, and draw docs/images/cpu-speed.svg from it")
@@ -164,7 +165,7 @@ def measure_all(cases, flags):
             work = Work(case, folder)
             for threads in flags.threads:
                 found.append(compare(work, threads, [make_peer(name, flags) for name in flags.peers], flags))
-                print("\n       ".join([results.line(found[-1]), *results.notes(found[-1])]), flush=True)
+                print("\n       ".join([table.line(found[-1]), *table.notes(found[-1])]), flush=True)
     return found
 
 
@@ -183,12 +184,12 @@ def main():
     report = describe(flags)
     versions = report["versions"]
     print(f"Anneal {versions['anneal']}, ONNX Runtime {versions['onnxruntime']}, OpenVINO {versions['openvino']}; "
-          f"{report['machine']}, {report['cores']} cores; {flags.rounds} rounds of {flags.seconds} s\n{results.HEADER}",
+          f"{report['machine']}, {report['cores']} cores; {flags.rounds} rounds of {flags.seconds} s\n{table.HEADER}",
           flush=True)
     report["results"] = measure_all(cases, flags)
     report["geometric_means"] = results.geometric_means(report["results"])
     report["busy"] = any(result["busy"] for result in report["results"])
-    print("\n".join(results.mean_lines(report["geometric_means"])))
+    print("\n".join([*table.memory_lines(report["results"]), *table.mean_lines(report["geometric_means"])]))
     if report["busy"]:
         print("* the machine was BUSY: other processes took cores meanwhile, so these are no results")
     save(report, flags)

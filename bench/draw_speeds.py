@@ -96,9 +96,8 @@ def legend(y):
 
 
 def instructions(report):
-    found = set(report["instructions"])
-    words = {"avx512f": "AVX-512", "avx512_vnni": "VNNI", "avx512_bf16": "BF16"} if "avx512f" in found else {"avx2": "AVX2"}
-    return " ".join(words[each] for each in words if each in found)
+    words = {"avx512f": "AVX-512", "avx512_vnni": "VNNI", "avx512_bf16": "BF16"}
+    return " ".join(words[each] for each in words if each in report["instructions"]) or "AVX2"
 
 
 def picture(report):
@@ -110,8 +109,9 @@ def picture(report):
     scale = max(2, math.ceil(min(largest, LARGEST)))
     versions = report["versions"]
     parts = [text(20, 34, "Speed relative to ONNX Runtime, one inference at a time", 18, INK, weight="bold"),
-             text(20, 54, f"Bars: Anneal {versions['anneal']}. ONNX Runtime {versions['onnxruntime']} is 1x; higher is faster. "
-                  f"{report['machine']}, {report['cores']} cores, {instructions(report)}; {report['date'][:10]}", 12, FAINT),
+             text(20, 54, f"Bars: Anneal {versions['anneal']}. ONNX Runtime {versions['onnxruntime']} is 1x; higher is "
+                  f"faster. {report['machine']}, {report['cores']} cores, {instructions(report)}; {report['date'][:10]}",
+                  12, FAINT),
              *legend(80)]
     y = 102
     for threads, found, height, step in panels:
