@@ -9,12 +9,14 @@ Networks with an open batch are run with each of --batches, all others with the 
 same files, inputs and threads; in bf16, Anneal is built with --bf16 and OpenVINO is told to compute so, while ONNX
 Runtime, which cannot on x86, computes in f32. A, B, C, D are measured in turn, A B C D A B C D ...; a round gives one
 ratio of medians to each, and a speed is the median of all rounds: how many times as fast as ONNX Runtime. Columns:
-Anneal (with oneDNN if it is installed), `own` (without it), OpenVINO.
+Anneal (with oneDNN if it is installed), the spread of its rounds, `best` (its shortest run of all to ONNX Runtime's,
+for a machine that is not quiet), `own` (without oneDNN), OpenVINO.
 
 Outputs are compared with ONNX Runtime's first. Memory (`MB`) is the peak of the resident memory of a fresh process
 during load and one inference, less what was resident before; `first` is the time from a cold file to the first answer
 in that process, in ms. Rounds on a busy machine are repeated; what stays so is marked '*' and is no result. Where
-Anneal is slower than ONNX Runtime, the steps that take most of its time follow. The exit status is 1 if outputs differ.
+Anneal is slower than ONNX Runtime, the steps that take most of its time follow. The exit status is 1 if outputs
+differ.
 """
 
 import argparse
@@ -31,7 +33,7 @@ from importlib import metadata
 from pathlib import Path
 
 import draw_speeds
-from comparison import machine, models, results, table
+from comparison import machine, models, outputs, results, table
 from comparison.peers import Anneal, Other, PeerError, Work
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,23 +51,23 @@ def make_peer(name, flags):
 
 def load_all(peers, work, threads, stack):
     """Gives those that can run the case, what loading took or why they cannot, and their outputs."""
-    ready, found, outputs = [], {}, {}
+    ready, found, given = [], {}, {}
     for peer in peers:
         try:
             stack.callback(peer.close)
             found[peer.name] = peer.load(work, threads)
-            outputs[peer.name] = peer.outputs()
+            given[peer.name] = peer.outputs()
             ready.append(peer)
         except PeerError as error:
             found[peer.name] = {"error": str(error)}
-    return ready, found, outputs
+    return ready, found, given
 
 
-def compare_outputs(outputs, found, bound):
-    reference = outputs.pop(results.REFERENCE, None)
-    for name, values in outputs.items():
+def compare_outputs(given, found, bound):
+    reference = given.pop(results.REFERENCE, None)
+    for name, values in given.items():
         if reference is not None:
-            difference = results.largest_difference(values, reference)
+            difference = outputs.largest_difference(values, reference)
             found[name] |= {"difference": difference if math.isfinite(difference) else None,
                             "equal": difference <= bound}
 
@@ -88,8 +90,8 @@ def measure_in_turn(ready, rounds, seconds):
 def compare(work, threads, peers, flags):
     case = work.case
     with contextlib.ExitStack() as stack:
-        ready, found, outputs = load_all(peers, work, threads, stack)
-        compare_outputs(outputs, found, results.CLOSE[case.type])
+        ready, found, given = load_all(peers, work, threads, stack)
+        compare_outputs(given, found, outputs.CLOSE[case.type])
         try:
             measured, busy = measure_in_turn(ready, flags.rounds, flags.seconds)
         except PeerError as error:
@@ -132,7 +134,7 @@ def parse_flags():
         if getattr(flags, name) is None:
             setattr(flags, name, value)
     flags.types, flags.peers = flags.types.split(","), flags.peers.split(",")
-    for given, known in ((flags.types, results.CLOSE), (flags.peers, PEERS)):
+    for given, known in ((flags.types, outputs.CLOSE), (flags.peers, PEERS)):
         if unknown := set(given) - set(known):
             parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     if "avx512_bf16" not in machine.instructions():

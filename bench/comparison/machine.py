@@ -48,7 +48,7 @@ def evict(path):
 
 
 def measure(run, seconds, warmup=0.1):
-    """Runs for `warmup`, then for `seconds` and at least three times: the median in ms, and what others took."""
+    """Runs for `warmup`, then for `seconds` and at least three times; ms, and whether others disturbed it."""
     end = time.perf_counter() + warmup
     while time.perf_counter() < end:
         run()
@@ -59,4 +59,5 @@ def measure(run, seconds, warmup=0.1):
         times.append(1e3 * (time.perf_counter() - begin))
     took, after = time.perf_counter() - start, processor_seconds()
     others = max(0.0, (after[0] - before[0]) - (after[1] - before[1])) / took
-    return {"median_ms": statistics.median(times), "runs": len(times), "busy": others > BUSY_CORES * os.cpu_count()}
+    return {"median_ms": statistics.median(times), "least_ms": min(times),
+            "busy": others > BUSY_CORES * os.cpu_count()}
