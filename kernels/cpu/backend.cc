@@ -40,6 +40,7 @@ constexpr KernelFamily kFast[] = {
     cpu::packed_matmul_entries,          //
     cpu::packed_attention_entries,       //
     cpu::direct_conv_entries,            //
+    cpu::implicit_conv_entries,          //
     cpu::nhwc_conv_entries,              //
     cpu::phased_conv_transpose_entries,  //
     cpu::nhwc_pool_entries,              //

@@ -14,6 +14,7 @@ std::span<const KernelEntry> onednn_pool_entries();
 std::span<const KernelEntry> packed_matmul_entries();
 std::span<const KernelEntry> packed_attention_entries();
 std::span<const KernelEntry> direct_conv_entries();
+std::span<const KernelEntry> implicit_conv_entries();
 std::span<const KernelEntry> nhwc_conv_entries();
 std::span<const KernelEntry> phased_conv_transpose_entries();
 std::span<const KernelEntry> nhwc_pool_entries();

@@ -2,6 +2,8 @@
 #include "anneal/kernels/cpu/gemm.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <cstring>
 
 #include "anneal/core/float16.h"
@@ -17,19 +19,36 @@ int32_t load_8bit(DataType dtype, const std::byte* at) {
                                 : int32_t{*reinterpret_cast<const uint8_t*>(at)};
 }
 
-// f(k, offset in elements) for every element of the source's k axes.
+// f(k, offset in elements) for every element of the source's k axes, in the order in which they
+// lie.
 template <class F>
 void for_k(const PackSource& source, F f) {
-  const int last = source.k_dims.rank() - 1;
-  Dims at = Dims::filled(last + 1, 0);
-  const int64_t runs = count(source.k_dims) / std::max<int64_t>(source.k_dims[last], 1);
-  int64_t k = 0;
-  for (int64_t run = 0; run < runs; ++run) {
-    int64_t offset = 0;
-    for (int axis = 0; axis < last; ++axis) offset += at[axis] * source.k_strides[axis];
-    for (int64_t i = 0; i < source.k_dims[last]; ++i, ++k)
-      f(k, offset + i * source.k_strides[last]);
-    for (int axis = last - 1; axis >= 0 && ++at[axis] == source.k_dims[axis]; --axis) at[axis] = 0;
+  const int rank = source.k_dims.rank();
+  if (count(source.k_dims) == 0) return;
+  const auto stride = [&](int axis) { return std::abs(source.k_strides[axis]); };
+  std::array<int, kMaxRank> order;
+  for (int axis = 0; axis < rank; ++axis) {
+    int at = axis;
+    for (; at > 0 && stride(order[at - 1]) < stride(axis); --at) order[at] = order[at - 1];
+    order[at] = axis;
+  }
+  const Dims k_steps = row_major_strides(source.k_dims);
+  const int last = order[rank - 1];
+  Dims at = Dims::filled(rank, 0);
+  for (bool more = true; more;) {
+    int64_t k = 0, offset = 0;
+    for (int axis = 0; axis < rank; ++axis) {
+      k += at[axis] * k_steps[axis];
+      offset += at[axis] * source.k_strides[axis];
+    }
+    for (int64_t i = 0; i < source.k_dims[last]; ++i)
+      f(k + i * k_steps[last], offset + i * source.k_strides[last]);
+    more = false;
+    for (int i = rank - 2; i >= 0 && !more; --i) {
+      const int axis = order[i];
+      more = ++at[axis] < source.k_dims[axis];
+      if (!more) at[axis] = 0;
+    }
   }
 }
 
@@ -107,7 +126,8 @@ void pack_i16(const PackLayout& layout, const PackSource& source, int64_t first,
     for_k(source, [&](int64_t k, int64_t offset) {
       const int32_t value =
           load_8bit(source.dtype, source.data + offset + column * source.column_stride);
-      out[(k / 2 * layout.tile_columns + i) * 2 + k % 2] = static_cast<int16_t>(value - zero);
+      const int64_t at = layout.place(k);
+      out[(at / 2 * layout.tile_columns + i) * 2 + at % 2] = static_cast<int16_t>(value - zero);
     });
   }
 }
@@ -122,7 +142,8 @@ void pack_s8(const PackLayout& layout, const PackSource& source, int64_t first, 
       const int32_t value =
           load_8bit(source.dtype, source.data + offset + (first + i) * source.column_stride) -
           shift;
-      out[(k / 4 * layout.tile_columns + i) * 4 + k % 4] = static_cast<int8_t>(value);
+      const int64_t at = layout.place(k);
+      out[(at / 4 * layout.tile_columns + i) * 4 + at % 4] = static_cast<int8_t>(value);
       sum += value;
     });
     sums[i] = sum;
@@ -131,9 +152,10 @@ void pack_s8(const PackLayout& layout, const PackSource& source, int64_t first, 
 
 }  // namespace
 
-PackLayout::PackLayout(const GemmKernels& kernels, int64_t rows, int64_t columns)
+PackLayout::PackLayout(const GemmKernels& kernels, int64_t rows, int64_t columns, int64_t tap)
     : k(rows),
       n(columns),
+      tap(tap == 0 ? rows : tap),
       kind(kernels.kind),
       tile_columns(kernels.tile_columns),
       elements_per_lane(kernels.elements_per_lane) {}

@@ -31,6 +31,9 @@ struct GemmBlock {
   int64_t c_stride = 0;                // elements from row to row
   const std::byte* initial = nullptr;  // per column, padded to whole panels; null: zeros
   int64_t rows = 0, columns = 0, lanes = 0;
+  // A row of a is pieces of so many lanes, at these bytes from the row; null: one, at the row.
+  const int64_t* taps = nullptr;
+  int64_t tap_count = 1;
   bool accumulate = false;
   bool c_is_padded = false;  // whole panels may be written
 };
@@ -66,12 +69,16 @@ GemmKernels int8_gemm(Isa isa);
 // One packed matrix of k rows and n columns.
 struct PackLayout {
   PackLayout() = default;
-  PackLayout(const GemmKernels& kernels, int64_t rows, int64_t columns);
-  int64_t k = 0, n = 0;
+  // tap: k is pieces of so many elements, each of which begins at a lane; 0: one.
+  PackLayout(const GemmKernels& kernels, int64_t rows, int64_t columns, int64_t tap = 0);
+  int64_t k = 0, n = 0, tap = 0;
   GemmKind kind = GemmKind::kF32;
   int tile_columns = 1, elements_per_lane = 1;
 
-  int64_t lanes() const { return (k + elements_per_lane - 1) / elements_per_lane; }
+  int64_t tap_lanes() const { return (tap + elements_per_lane - 1) / elements_per_lane; }
+  int64_t lanes() const { return tap == 0 ? 0 : k / tap * tap_lanes(); }
+  // Where element i of k is, counted in elements.
+  int64_t place(int64_t i) const { return i / tap * tap_lanes() * elements_per_lane + i % tap; }
   int64_t panels() const { return (n + tile_columns - 1) / tile_columns; }
   int64_t padded_columns() const { return panels() * tile_columns; }
   int64_t panel_bytes() const { return lanes() * tile_columns * 4; }

@@ -30,34 +30,37 @@ void gemm_tile(const GemmBlock& block, const std::byte* a, const std::byte* b,
     }
   }
   const int64_t stride = block.a_stride;
-  const std::byte* rows[kPointers];
-#pragma GCC unroll 8
-  for (int i = 0; i < kPointers; ++i) rows[i] = a + 3 * i * stride;
   const std::byte* panels[kPanels];
 #pragma GCC unroll 8
   for (int i = 0; i < kPanels; ++i) panels[i] = b + i * block.panel_stride;
-  for (int64_t lane = block.lanes; lane > 0; --lane) {
-    typename Dot::Vector columns[kVectors];
-    // A few rows wait for nothing but memory, and several streams hide that themselves.
-    if constexpr (kPanels == 1) {
+  for (int64_t tap = 0; tap < block.tap_count; ++tap) {
+    const std::byte* const base = block.taps == nullptr ? a : a + block.taps[tap];
+    const std::byte* rows[kPointers];
 #pragma GCC unroll 8
-      for (int at = 0; at < Dot::kVectors * kLanes * 4; at += 64)
-        __builtin_prefetch(b + at + kPrefetchBytes);
-      b += Dot::kVectors * kLanes * 4;
-    }
+    for (int i = 0; i < kPointers; ++i) rows[i] = base + 3 * i * stride;
+    for (int64_t lane = block.lanes; lane > 0; --lane) {
+      typename Dot::Vector columns[kVectors];
+      // A few rows wait for nothing but memory, and several streams hide that themselves.
+      if constexpr (kPanels == 1) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v)
-      columns[v] = Dot::load(panels[v / kUsed] + v % kUsed * kLanes * 4);
+        for (int at = 0; at < Dot::kVectors * kLanes * 4; at += 64)
+          __builtin_prefetch(b + at + kPrefetchBytes);
+        b += Dot::kVectors * kLanes * 4;
+      }
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v)
+        columns[v] = Dot::load(panels[v / kUsed] + v % kUsed * kLanes * 4);
 #pragma GCC unroll 16
-    for (int row = 0; row < kRows; ++row) {
-      const auto value = Dot::broadcast(rows[row / 3] + (row % 3) * stride);
+      for (int row = 0; row < kRows; ++row) {
+        const auto value = Dot::broadcast(rows[row / 3] + (row % 3) * stride);
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sums[row][v] = Dot::dot(sums[row][v], value, columns[v]);
+        for (int v = 0; v < kVectors; ++v) sums[row][v] = Dot::dot(sums[row][v], value, columns[v]);
+      }
+#pragma GCC unroll 8
+      for (int i = 0; i < kPointers; ++i) rows[i] += 4;
+#pragma GCC unroll 8
+      for (int i = 0; i < kPanels; ++i) panels[i] += Dot::kVectors * kLanes * 4;
     }
-#pragma GCC unroll 8
-    for (int i = 0; i < kPointers; ++i) rows[i] += 4;
-#pragma GCC unroll 8
-    for (int i = 0; i < kPanels; ++i) panels[i] += Dot::kVectors * kLanes * 4;
   }
 #pragma GCC unroll 16
   for (int row = 0; row < kRows; ++row) {

@@ -1,0 +1,374 @@
+// Conv as a matrix product whose left-hand rows are read where they lie: "cpu.conv.implicit_gemm".
+//
+// The windows of neighbouring outputs are evenly spaced in memory, so a register tile walks along
+// several of them tap by tap and nothing is gathered. Where padding, elements of another type or
+// awkward distances stand in the way, the input that a piece of work meets is copied first, each
+// element once, with padding around it.
+//
+// The sums of a few columns of a hundred pixels stay in the first-level cache until the epilogue
+// has read them.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "anneal/kernels/cpu/device.h"
+#include "anneal/kernels/cpu/entries.h"
+#include "anneal/kernels/cpu/epilogue.h"
+#include "anneal/kernels/cpu/gemm.h"
+#include "anneal/kernels/cpu/window.h"
+#include "anneal/kernels/cpu/workspace.h"
+
+namespace anneal::cpu {
+namespace {
+
+constexpr int64_t kPixels = 112;           // of a block, whose sums are in the first-level cache
+constexpr int64_t kBlockColumns = 64;      // of it
+constexpr int64_t kMostLanes = 768;        // of it along k
+constexpr int64_t kNearBytes = 256 << 10;  // of copied input
+constexpr int64_t kPagePeriod = 4096;      // rows so far apart push each other out of the cache
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// One spatial axis.
+struct Axis {
+  int64_t in = 1, out = 1, kernel = 1, stride = 1, pad = 0, dilation = 1;
+  // Inputs that so many neighbouring outputs meet, those between taps included.
+  int64_t reach(int64_t outputs) const {
+    return (outputs - 1) * stride + (kernel - 1) * dilation + 1;
+  }
+  bool is_padded() const { return pad != 0 || reach(out) > in; }
+};
+
+// What is multiplied at a time: some lanes of some taps.
+struct Chunk {
+  size_t tap;
+  int64_t taps, lane, lanes;
+};
+
+struct PreparedImplicit final : Prepared {
+  Epilogues::Spaces spaces;
+  ChannelsLast x;
+  Axis y_axis, x_axis;
+  int64_t source_row = 0, source_pixel = 0;  // bytes from input to input
+  bool is_copied = false;
+  int64_t row = 0, pixel = 0;  // the same as taps see it
+  std::vector<int64_t> taps;   // bytes from the first input of a window
+  std::vector<Chunk> chunks;
+  // Pieces of work: outputs, and columns of theirs. Blocks are rows of a piece.
+  int64_t piece_rows = 1, piece_width = 1, piece_columns = 1, block_rows = 1;
+  int64_t pieces_down = 1, pieces_across = 1, column_pieces = 1;
+  // In a thread's part of the workspace, behind the copied input.
+  size_t parts_at = 0, part_bytes = 0, sums_at = 0, tape_at = 0;
+
+  int64_t pieces() const { return pieces_down * pieces_across * column_pieces; }
+  int64_t copied_bytes(int64_t rows) const { return is_copied ? y_axis.reach(rows) * row : 0; }
+};
+
+struct Piece {
+  int64_t image, row, rows, first, width, column, columns;
+};
+
+class ImplicitGemmConv final : public Kernel {
+ public:
+  ImplicitGemmConv(const Conv& op, const Request& request, Epilogues epilogues)
+      : op_(op),
+        x_dtype_(request.inputs[0].type.dtype),
+        kernels_(is_8bit(x_dtype_) ? int8_gemm(isa_of(request.device))
+                                   : f32_gemm(isa_of(request.device))),
+        load_(load_block(isa_of(request.device))),
+        epilogues_(std::move(epilogues)) {
+    const auto constant = [&](int i) {
+      const bool has = request.op_input_count > i && request.inputs[i].present;
+      return has ? request.inputs[i].constant->view() : TensorView{};
+    };
+    x_zero_ = load_zero_point(constant(2));
+    pack(constant(1), constant(3));
+  }
+
+  // Whether zero points of the weights would have to be taken off the sums.
+  bool has_late_zeros() const { return has_late_zeros_; }
+
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs,
+                                    int threads) const override {
+    auto made = std::make_unique<PreparedImplicit>();
+    PreparedImplicit& p = *made;
+    p.spaces = epilogues_.pixel_spaces(inputs, outputs);
+    if (count(outputs[0].dims) == 0) return made;
+    p.x = ChannelsLast(inputs[0]);
+    place_input(p, Window(op_, kernel_, 0, outputs[0].dims));
+    cut(p, threads);
+    place_taps(p);
+    p.sums_at = align_up(static_cast<size_t>(p.copied_bytes(p.piece_rows)));
+    p.tape_at = p.sums_at + static_cast<size_t>(p.block_rows * p.piece_width * kBlockColumns) * 4;
+    p.part_bytes = align_up(p.tape_at + epilogues_.scratch_bytes());
+    p.parts_at = p.x.staged_bytes();
+    p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
+    return made;
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    const auto& p = static_cast<const PreparedImplicit&>(*args.prepared);
+    if (count(args.outputs[0].dims) == 0) return;
+    const std::byte* x = args.inputs[0].data;
+    if (p.x.staged) {
+      p.x.stage(args.inputs[0], args.workspace, load_, args.team);
+      x = args.workspace;
+    }
+    WorkspaceParts parts(args.workspace + p.parts_at, p.part_bytes);
+    args.team.for_ranges(p.x.images * p.pieces(), 1, [&](int64_t begin, int64_t end) {
+      const WorkspaceParts::Part part(parts);
+      for (int64_t item = begin; item < end; ++item) run_piece(p, args, x, item, part.data());
+    });
+  }
+
+ private:
+  void pack(const TensorView& w, const TensorView& w_zero) {
+    outputs_ = w.dims[0];
+    channels_ = w.dims[1];
+    PackSource source;
+    source.dtype = w.dtype;
+    source.data = w.data;
+    source.column_stride = w.strides[0];
+    for (int axis = 2; axis < w.dims.rank(); ++axis) {
+      kernel_.push_back(w.dims[axis]);
+      source.k_dims.push_back(w.dims[axis]);
+      source.k_strides.push_back(w.strides[axis]);
+    }
+    source.k_dims.push_back(channels_);
+    source.k_strides.push_back(w.strides[1]);
+    source.zero = w_zero.data;
+    if (w_zero.dims.rank() > 0 && count(w_zero.dims) > 1) source.zero_stride = w_zero.strides[0];
+    // A row of the window is one tap where few channels would make many short ones.
+    const int64_t across = kernel_[kernel_.rank() - 1];
+    joins_row_ = op_.dilations.back() == 1 && across > 1 && channels_ * across <= kMostLanes;
+    layout_ = PackLayout(kernels_, count(source.k_dims), outputs_,
+                         joins_row_ ? channels_ * across : channels_);
+    auto fresh = Tensor::allocate(DataType::kU8, {static_cast<int64_t>(layout_.bytes())});
+    cpu::pack(layout_, source, fresh.data.data());
+    packed_ = fresh.tensor;
+    if (kernels_.kind != GemmKind::kU8S8) return;
+    const Compensation zero{.a_zero = x_zero_ + moved_by(x_dtype_),
+                            .b_dtype = w.dtype,
+                            .b_zero = w_zero.data,
+                            .b_zero_stride = source.zero_stride};
+    initial_.resize(static_cast<size_t>(layout_.padded_columns()));
+    std::vector<int32_t> zeros(initial_.size());
+    has_late_zeros_ = zero.columns(layout_, packed_->bytes().data(), initial_.data(), zeros.data());
+  }
+
+  // Where taps read the input: in place, or from copies.
+  void place_input(PreparedImplicit& p, const Window& window) const {
+    const auto axis = [&](size_t i) {
+      return Axis{p.x.size[i],      window.out[i], window.kernel[i],
+                  window.stride[i], window.pad[i], window.dilation[i]};
+    };
+    p.y_axis = axis(1), p.x_axis = axis(2);
+    const auto size = static_cast<int64_t>(size_of(p.x.element));
+    p.row = p.source_row = p.x.strides[1] * size;
+    p.pixel = p.source_pixel = p.x.strides[2] * size;
+    if (window.is_pointwise() && window.out == p.x.size &&
+        (p.y_axis.in == 1 || p.row == p.pixel * p.x_axis.in)) {
+      // No windows: all pixels are one row.
+      p.x_axis.in = p.x_axis.out = p.x_axis.in * p.y_axis.in;
+      p.y_axis.in = p.y_axis.out = 1;
+    }
+    const bool same_elements = p.x.element == DataType::kF32 ||
+                               (kernels_.kind == GemmKind::kU8S8 && x_dtype_ == DataType::kU8);
+    p.is_copied = !same_elements || p.y_axis.is_padded() || p.x_axis.is_padded() ||
+                  layout_.tap % kernels_.elements_per_lane != 0 ||
+                  (joins_row_ && p.pixel != channels_ * size) ||
+                  p.pixel * p.x_axis.stride % kPagePeriod == 0;
+    if (!p.is_copied) return;
+    p.pixel = channels_ * static_cast<int64_t>(kernels_.element_size());
+    if (joins_row_) return;
+    p.pixel = static_cast<int64_t>(align_up(static_cast<size_t>(p.pixel), 4));
+    if (p.pixel * p.x_axis.stride % kPagePeriod == 0) p.pixel += 64;
+  }
+
+  void cut(PreparedImplicit& p, int threads) const {
+    const int64_t across = ceil_div(p.x_axis.out, kPixels);
+    p.piece_width = ceil_div(p.x_axis.out, across);
+    // Behind a copied row, bytes that the last lane may reach.
+    if (p.is_copied)
+      p.row = static_cast<int64_t>(
+                  align_up(static_cast<size_t>(p.x_axis.reach(p.piece_width) * p.pixel))) +
+              64;
+    p.pieces_across = ceil_div(p.x_axis.out, p.piece_width);
+    p.block_rows = across > 1 ? 1 : std::max<int64_t>(kPixels / p.piece_width, 1);
+    p.piece_rows = p.block_rows;
+    while (p.piece_rows < p.y_axis.out && p.copied_bytes(p.piece_rows + p.block_rows) < kNearBytes)
+      p.piece_rows += p.block_rows;
+    const auto too_few = [&] {
+      return threads > 1 &&
+             p.x.images * p.pieces_across * ceil_div(p.y_axis.out, p.piece_rows) < 4 * threads;
+    };
+    while (too_few() && p.piece_rows > p.block_rows) p.piece_rows -= p.block_rows;
+    p.pieces_down = ceil_div(p.y_axis.out, p.piece_rows);
+    p.piece_rows = ceil_div(p.y_axis.out, p.pieces_down);  // nearly equal
+    p.block_rows = std::min(p.block_rows, p.piece_rows);
+    const int64_t most = ceil_div(outputs_, kBlockColumns);
+    const int64_t wanted =
+        too_few() ? ceil_div(4 * threads, p.x.images * p.pieces_across * p.pieces_down) : 1;
+    p.piece_columns = ceil_div(most, std::min(most, wanted)) * kBlockColumns;
+    p.column_pieces = ceil_div(outputs_, p.piece_columns);
+  }
+
+  void place_taps(PreparedImplicit& p) const {
+    for (int64_t y = 0; y < p.y_axis.kernel; ++y)
+      for (int64_t x = 0; x < (joins_row_ ? 1 : p.x_axis.kernel); ++x)
+        p.taps.push_back(y * p.y_axis.dilation * p.row + x * p.x_axis.dilation * p.pixel);
+    const int64_t lanes = layout_.tap_lanes();
+    const int64_t parts = ceil_div(lanes, kMostLanes);
+    const int64_t at_once = parts > 1 ? 1 : kMostLanes / lanes;
+    const auto count = static_cast<int64_t>(p.taps.size());
+    for (int64_t tap = 0; tap < count; tap += at_once)
+      for (int64_t part = 0; part < parts; ++part) {
+        const int64_t lane = lanes * part / parts;
+        p.chunks.push_back({static_cast<size_t>(tap), std::min(at_once, count - tap), lane,
+                            lanes * (part + 1) / parts - lane});
+      }
+  }
+
+  void run_piece(const PreparedImplicit& p, const LaunchArgs& args, const std::byte* x,
+                 int64_t item, std::byte* memory) const {
+    Piece piece;
+    piece.column = item % p.column_pieces * p.piece_columns;
+    item /= p.column_pieces;
+    piece.first = item % p.pieces_across * p.piece_width;
+    item /= p.pieces_across;
+    piece.row = item % p.pieces_down * p.piece_rows;
+    piece.image = item / p.pieces_down;
+    piece.columns = std::min(p.piece_columns, outputs_ - piece.column);
+    piece.width = std::min(p.piece_width, p.x_axis.out - piece.first);
+    piece.rows = std::min(p.piece_rows, p.y_axis.out - piece.row);
+    if (piece.rows <= 0 || piece.width <= 0) return;
+    x += piece.image * p.x.image_stride * static_cast<int64_t>(size_of(p.x.element));
+    if (p.is_copied) {
+      copy(p, piece, x, memory);
+      x = memory;
+    } else {
+      x += piece.row * p.y_axis.stride * p.row + piece.first * p.x_axis.stride * p.pixel;
+    }
+    for (int64_t column = 0; column < piece.columns; column += kBlockColumns)
+      for (int64_t row = 0; row < piece.rows; row += p.block_rows)
+        run_block(p, args, piece, x, row, column, memory);
+  }
+
+  // Rows of a piece from `row` on, columns from `column` on. x: the first input of the piece.
+  void run_block(const PreparedImplicit& p, const LaunchArgs& args, const Piece& piece,
+                 const std::byte* x, int64_t row, int64_t column, std::byte* memory) const {
+    const int64_t rows = std::min(p.block_rows, piece.rows - row);
+    GemmBlock block;
+    block.rows = piece.width;
+    block.columns = std::min(kBlockColumns, piece.columns - column);
+    block.a_stride = p.x_axis.stride * p.pixel;
+    block.panel_stride = layout_.panel_bytes();
+    block.c_stride = kBlockColumns;
+    block.c_is_padded = true;
+    column += piece.column;
+    if (!initial_.empty())
+      block.initial = reinterpret_cast<const std::byte*>(initial_.data() + column);
+    const std::byte* const panel =
+        packed_->bytes().data() + column / layout_.tile_columns * layout_.panel_bytes();
+    std::byte* const sums = memory + p.sums_at;
+    for (const Chunk& chunk : p.chunks) {
+      block.taps = p.taps.data() + chunk.tap;
+      block.tap_count = chunk.taps;
+      block.lanes = chunk.lanes;
+      block.b = panel + (static_cast<int64_t>(chunk.tap) * layout_.tap_lanes() + chunk.lane) *
+                            layout_.tile_columns * 4;
+      for (int64_t i = 0; i < rows; ++i) {
+        block.a = x + (row + i) * p.y_axis.stride * p.row + chunk.lane * 4;
+        block.c = sums + i * piece.width * kBlockColumns * 4;
+        kernels_.block(block);
+      }
+      block.accumulate = true;
+    }
+    const int64_t outputs = p.y_axis.out * p.x_axis.out;
+    const int64_t first = (piece.row + row) * p.x_axis.out + piece.first;
+    epilogues_.run(p.spaces, args, sums, kBlockColumns, piece.image * outputs + first,
+                   rows * piece.width, column, block.columns, memory + p.tape_at);
+  }
+
+  // The input that a piece meets, as a left-hand side, padded. x: of the image.
+  void copy(const PreparedImplicit& p, const Piece& piece, const std::byte* x,
+            std::byte* to) const {
+    const int64_t first_row = piece.row * p.y_axis.stride - p.y_axis.pad;
+    const int64_t first = piece.first * p.x_axis.stride - p.x_axis.pad;
+    const int64_t width = p.x_axis.reach(piece.width);
+    const int64_t left = std::clamp<int64_t>(-first, 0, width);
+    const int64_t right = std::clamp<int64_t>(p.x_axis.in - first, left, width);
+    const int padding =
+        kernels_.kind == GemmKind::kU8S8 ? x_zero_ + static_cast<int>(moved_by(x_dtype_)) : 0;
+    for (int64_t i = 0; i < p.y_axis.reach(piece.rows); ++i, to += p.row) {
+      const int64_t row = first_row + i;
+      const bool is_inside = row >= 0 && row < p.y_axis.in;
+      const int64_t begin = is_inside ? left : width, end = is_inside ? right : width;
+      std::memset(to, padding, static_cast<size_t>(begin * p.pixel));
+      if (begin < end)
+        copy_pixels(p, x + row * p.source_row + (first + begin) * p.source_pixel, end - begin,
+                    to + begin * p.pixel);
+      std::memset(to + end * p.pixel, padding, static_cast<size_t>((width - end) * p.pixel));
+    }
+  }
+
+  void copy_pixels(const PreparedImplicit& p, const std::byte* from, int64_t pixels,
+                   std::byte* to) const {
+    const DataType element = p.x.element;
+    if (p.source_pixel == channels_ * static_cast<int64_t>(size_of(element)) &&
+        p.pixel == channels_ * static_cast<int64_t>(kernels_.element_size()))
+      return kernels_.fetch(element, from, pixels * channels_, x_zero_, to);
+    for (int64_t i = 0; i < pixels; ++i, from += p.source_pixel, to += p.pixel)
+      kernels_.fetch(element, from, channels_, x_zero_, to);
+  }
+
+  Conv op_;
+  DataType x_dtype_;
+  GemmKernels kernels_;
+  LoadBlock load_;
+  Epilogues epilogues_;
+  int32_t x_zero_ = 0;
+  int64_t outputs_ = 0, channels_ = 0;
+  Dims kernel_;
+  bool joins_row_ = false;  // taps are rows of the window
+  PackLayout layout_;
+  std::optional<Tensor> packed_;
+  std::vector<int32_t> initial_;  // kU8S8: what the columns' sums start at
+  bool has_late_zeros_ = false;
+};
+
+Made make_implicit(const Conv& op, const Request& request) {
+  const auto inputs = request.inputs;
+  const DataType x = inputs[0].type.dtype, w = inputs[1].type.dtype;
+  const bool int8 = is_8bit(x) && is_8bit(w);
+  const bool f32 = x == w && (x == DataType::kF32 || x == DataType::kF16 || x == DataType::kBF16);
+  if (!int8 && !f32) return refuse("only f32, f16, bf16 and 8-bit operands");
+  if (op.groups != 1) return refuse("groups");
+  for (int i = 1; i < request.op_input_count; ++i)
+    if (inputs[i].present && inputs[i].constant == nullptr)
+      return refuse("weights or zero points that are no constants");
+  const int rank = inputs[0].type.shape.rank();
+  if (rank != 3 && rank != 4) return refuse("only one or two spatial axes");
+  for (size_t axis = 0; axis < op.strides.size(); ++axis)
+    if (op.pads_begin[axis] < 0 || op.pads_end[axis] < 0) return refuse("negative padding");
+  if (inputs[1].constant->count() == 0) return refuse("nothing to compute");
+  std::string why_not;
+  auto epilogues = Epilogues::make(request, int8 ? DataType::kI32 : DataType::kF32,
+                                   std::max<size_t>(op.split.size(), 1), why_not);
+  if (!epilogues) return refuse(std::move(why_not));
+  auto kernel = std::make_unique<ImplicitGemmConv>(op, request, std::move(*epilogues));
+  if (kernel->has_late_zeros()) return refuse("weights with a zero point");
+  return {std::move(kernel), {}};
+}
+
+constexpr KernelEntry kEntries[] = {
+    entry<Conv, make_implicit>("cpu.conv.implicit_gemm", Layout::kChannelsLast),
+};
+
+}  // namespace
+
+std::span<const KernelEntry> implicit_conv_entries() { return kEntries; }
+
+}  // namespace anneal::cpu
