@@ -87,21 +87,26 @@ def measure_in_turn(ready, rounds, seconds):
     return kept, busy
 
 
+def measure_all(ready, found, flags):
+    """Adds to what is found of each peer; gives whether the machine was busy."""
+    measured, busy = measure_in_turn(ready, flags.rounds, flags.seconds)
+    for name, rounds in measured.items():
+        found[name] |= results.summary(rounds, measured.get(results.REFERENCE))
+    for peer in ready:
+        if isinstance(peer, Anneal) and found[peer.name].get("speed", 1) < 1:
+            found[peer.name]["slowest_steps"] = peer.slowest_steps()
+    return busy
+
+
 def compare(work, threads, peers, flags):
-    case = work.case
+    case, busy = work.case, False
     with contextlib.ExitStack() as stack:
         ready, found, given = load_all(peers, work, threads, stack)
         compare_outputs(given, found, outputs.CLOSE[case.type])
         try:
-            measured, busy = measure_in_turn(ready, flags.rounds, flags.seconds)
+            busy = measure_all(ready, found, flags)
         except PeerError as error:
-            measured, busy = {}, False
             found = {name: each | {"error": f"while all were measured: {error}"} for name, each in found.items()}
-        for name, rounds in measured.items():
-            found[name] |= results.summary(rounds, measured.get(results.REFERENCE))
-        for peer in ready:
-            if isinstance(peer, Anneal) and found[peer.name].get("speed", 1) < 1:
-                found[peer.name]["slowest_steps"] = peer.slowest_steps()
     return {"net": case.model.net, "folder": case.model.folder, "type": case.type, "threads": threads,
             "batch": case.batch, "file": case.model.path.name, "busy": busy, "peers": found}
 
@@ -159,7 +164,7 @@ def describe(flags):
             "rounds": flags.rounds, "seconds": flags.seconds}
 
 
-def measure_all(cases, flags):
+def compare_all(cases, flags):
     """Prints a line for each result as it comes."""
     found = []
     for case in cases:
@@ -188,7 +193,7 @@ def main():
     print(f"Anneal {versions['anneal']}, ONNX Runtime {versions['onnxruntime']}, OpenVINO {versions['openvino']}; "
           f"{report['machine']}, {report['cores']} cores; {flags.rounds} rounds of {flags.seconds} s\n{table.HEADER}",
           flush=True)
-    report["results"] = measure_all(cases, flags)
+    report["results"] = compare_all(cases, flags)
     report["geometric_means"] = results.geometric_means(report["results"])
     report["busy"] = any(result["busy"] for result in report["results"])
     print("\n".join([*table.memory_lines(report["results"]), *table.mean_lines(report["geometric_means"])]))

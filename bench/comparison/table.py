@@ -53,5 +53,5 @@ def memory_lines(results):
     for result in results:
         ours, theirs = (result["peers"].get(name, {}).get("memory_bytes", 0) for name in ("anneal", REFERENCE))
         if 0 < theirs < ours:
-            yield (f"more memory than ONNX Runtime: {ours / 1e6:.0f} MB to {theirs / 1e6:.0f}, {result['type']}, "
+            yield (f"more memory than ONNX Runtime: {ours / 1e6:.1f} MB to {theirs / 1e6:.1f}, {result['type']}, "
                    f"{result['threads']} thread(s), batch {result['batch'] or '-'}, {result['net']}")
