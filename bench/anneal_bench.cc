@@ -2,6 +2,7 @@
 // one run are the result; absolute times depend on the machine.
 //
 //   anneal_bench [FILTER]     only layers whose text contains FILTER
+//   anneal_bench LAYER...     these layers, written as those below: "x: f32[8]|y = Neg(x)"
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -72,8 +73,9 @@ constexpr std::string_view kLayers[] = {
 Graph graph_of(std::string_view layer) {
   const size_t bar = layer.find('|');
   std::string body(layer.substr(bar + 1)), constants;
-  for (const std::string_view dtype : {"f32[", "u8["}) {
-    for (size_t at; (at = body.find(fmt::format(", {}", dtype))) != std::string::npos;) {
+  for (const std::string_view begin :
+       {", f32[", ", u8[", ", i8[", "; f32["}) {  // of an op, or of its epilogue
+    for (size_t at; (at = body.find(begin)) != std::string::npos;) {
       const size_t end = body.find(']', at);
       const std::string name = fmt::format("c{}", at);
       constants +=
@@ -145,7 +147,8 @@ void bench(std::string_view text, Device& device) {
                               .outputs = out.operands,
                               .sizes = graph.sizes(),
                               .device = device,
-                              .tactic = {}});
+                              .tactic = {},
+                              .at_any_speed = true});
       if (!made.kernel) continue;
       const auto prepared = made.kernel->prepare(in.views, out.views, 1);
       const auto workspace = device.allocate(std::max<size_t>(prepared->workspace_bytes, 1));
@@ -170,6 +173,10 @@ int main(int argc, char** argv) {
   const std::string_view filter = argc > 1 ? argv[1] : "";
   const auto device = anneal::cpu_backend().open("cpu");
   fmt::print("{}, one thread, {}\n", device->description(), anneal::name(anneal::current_isa()));
+  if (filter.find('|') != std::string_view::npos) {
+    for (int i = 1; i < argc; ++i) anneal::bench(argv[i], *device);
+    return 0;
+  }
   for (const std::string_view layer : anneal::kLayers)
     if (layer.find(filter) != std::string_view::npos) anneal::bench(layer, *device);
   return 0;
