@@ -7,7 +7,22 @@
 namespace anneal::cpu {
 namespace {
 
-constexpr int64_t kRunElements = 4096;
+constexpr int64_t kRunElements = 6144;
+
+struct ChannelBlocks {
+  int64_t block, blocks, largest;
+};
+
+// Blocks of whole grains that leave room for `pixels` in a run, as far as that can be.
+ChannelBlocks cut_channels(int64_t channels, int64_t grain, int64_t pixels) {
+  const int64_t grains = grain > 0 ? channels / grain : 0;
+  if (grains < 2 || channels * pixels <= kRunElements) return {channels, 1, channels};
+  for (int64_t each = std::clamp<int64_t>(kRunElements / pixels / grain, 1, grains);; --each) {
+    const int64_t block = each * grain, blocks = (grains + each - 1) / each;
+    const int64_t largest = std::max(block, channels - (blocks - 1) * block);
+    if (each == 1 || largest * pixels <= kRunElements) return {block, blocks, largest};
+  }
+}
 
 }  // namespace
 
@@ -21,12 +36,16 @@ PixelRuns::PixelRuns(std::span<const TensorView> inputs, std::span<const TensorV
   out_ = spatial_of(y.dims, 2, y.dims.rank() - 2, 1);
   channels_ = y.dims[1];
   const size_t element = memory.element > 0 ? memory.element : size_of(x_.element);
-  run_ = std::clamp<int64_t>(kRunElements / channels_, 1, out_[2]);
-  runs_ = (out_[2] + run_ - 1) / run_;
+  const ChannelBlocks cut = cut_channels(channels_, memory.channel_grain, out_[2]);
+  block_ = cut.block;
+  blocks_ = cut.blocks;
+  const int64_t most = std::clamp<int64_t>(kRunElements / cut.largest, 1, out_[2]);
+  runs_ = (out_[2] + most - 1) / most;
+  run_ = (out_[2] + runs_ - 1) / runs_;
   shared_at_ = x_.staged_bytes();
   parts_at_ = align_up(shared_at_ + memory.shared);
-  extra_at_ = align_up(static_cast<size_t>(run_ * channels_) * element);
-  tape_at_ = extra_at_ + align_up(static_cast<size_t>(run_) * memory.per_pixel);
+  extra_at_ = align_up(static_cast<size_t>(run_ * cut.largest) * element);
+  tape_at_ = extra_at_ + align_up(static_cast<size_t>(run_) * memory.per_pixel + memory.per_run);
   part_bytes_ = align_up(tape_at_ + epilogue.scratch_bytes());
   bytes = parts_at_ + part_bytes_ * static_cast<size_t>(threads);
 }
@@ -39,18 +58,22 @@ void PixelRuns::launch(const LaunchArgs& args, LoadBlock load, const Epilogue& e
     x = args.workspace;
   }
   WorkspaceParts parts(args.workspace + parts_at_, part_bytes_);
-  args.team.for_ranges(x_.images * out_[0] * out_[1] * runs_, 1, [&](int64_t begin, int64_t end) {
-    const WorkspaceParts::Part part(parts);
-    for (int64_t item = begin; item < end; ++item) {
-      PixelRun run{.x = x, .row = item / runs_, .first = item % runs_ * run_};
-      run.count = std::min(run_, out_[2] - run.first);
-      run.out = part.data();
-      run.extra = part.data() + extra_at_;
-      compute(run);
-      epilogue.run(space_, args, run.out, channels_, run.row * out_[2] + run.first, run.count, 0,
-                   channels_, part.data() + tape_at_);
-    }
-  });
+  args.team.for_ranges(
+      x_.images * out_[0] * out_[1] * runs_ * blocks_, 1, [&](int64_t begin, int64_t end) {
+        const WorkspaceParts::Part part(parts);
+        for (int64_t item = begin; item < end; ++item) {
+          const int64_t block = item / runs_ % blocks_;
+          PixelRun run{.x = x, .row = item / runs_ / blocks_, .first = item % runs_ * run_};
+          run.count = std::min(run_, out_[2] - run.first);
+          run.channel = block * block_;
+          run.channels = (block + 1 < blocks_ ? run.channel + block_ : channels_) - run.channel;
+          run.out = part.data();
+          run.extra = part.data() + extra_at_;
+          compute(run);
+          epilogue.run(space_, args, run.out, run.channels, run.row * out_[2] + run.first,
+                       run.count, run.channel, run.channels, part.data() + tape_at_);
+        }
+      });
 }
 
 }  // namespace anneal::cpu

@@ -1,5 +1,6 @@
 // What kernels share that make output pixels from activations whose channels are adjacent: runs of
 // pixels of one output row, each an item of work with memory of its own, and the epilogue on it.
+// Accumulators of a run fit the first-level cache.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -11,17 +12,20 @@
 namespace anneal::cpu {
 
 struct PixelRun {
-  const std::byte* x = nullptr;  // the input, staged if it had to be
-  int64_t row = 0;               // of the output, through images, z and y
-  int64_t first = 0, count = 0;  // pixels
-  std::byte* out = nullptr;      // for their channels
-  std::byte* extra = nullptr;    // PixelMemory::per_pixel for each
+  const std::byte* x = nullptr;       // the input, staged if it had to be
+  int64_t row = 0;                    // of the output, through images, z and y
+  int64_t first = 0, count = 0;       // pixels
+  int64_t channel = 0, channels = 0;  // of the output
+  std::byte* out = nullptr;           // for these channels of each pixel
+  std::byte* extra = nullptr;         // PixelMemory::per_pixel for each, and per_run
 };
 
 struct PixelMemory {
   size_t element = 0;  // bytes of an accumulator; 0: of an element of x, staged
   size_t shared = 0;   // bytes that all runs read
-  size_t per_pixel = 0;
+  size_t per_pixel = 0, per_run = 0;
+  // Of channels: where they may be cut, so that runs have many pixels. 0: nowhere.
+  int64_t channel_grain = 0;
 };
 
 class PixelRuns {
@@ -46,7 +50,8 @@ class PixelRuns {
   ChannelsLast x_;
   Spatial out_{};
   int64_t channels_ = 0;
-  int64_t run_ = 1, runs_ = 1;  // pixels of one item, items of an output row
+  int64_t run_ = 1, runs_ = 1;      // pixels of one item, items of an output row
+  int64_t block_ = 0, blocks_ = 1;  // channels; the last block has all the rest
   size_t shared_at_ = 0, parts_at_ = 0, part_bytes_ = 0, extra_at_ = 0, tape_at_ = 0;
 };
 

@@ -11,10 +11,10 @@ bool Window::is_pointwise() const {
 
 void PixelTaps::enter_row(const Window& window, const ChannelsLast& input, const std::byte* data,
                           int64_t row) {
-  const int64_t image = row / window.out[1] / window.out[0];
+  const int64_t image_index = row / window.out[1] / window.out[0];
   const int64_t z = row / window.out[1] % window.out[0] * window.stride[0] - window.pad[0];
   const int64_t y = row % window.out[1] * window.stride[1] - window.pad[1];
-  image_ = data + image * input.image_stride * static_cast<int64_t>(size_of(input.element));
+  image = data + image_index * input.image_stride * static_cast<int64_t>(size_of(input.element));
   column_step = window.dilation[2] * input.strides[2];
   rows = 0;
   for (int64_t kz = 0; kz < window.kernel[0]; ++kz) {
@@ -35,8 +35,8 @@ void PixelTaps::enter_column(const Window& window, const ChannelsLast& input, in
   first_column = x0 < 0 ? (-x0 + dilation - 1) / dilation : 0;
   const int64_t met = x0 >= input.size[2] ? 0 : (input.size[2] - 1 - x0) / dilation + 1;
   columns = std::max<int64_t>(std::min(window.kernel[2], met) - first_column, 0);
-  x = image_ + (x0 + first_column * dilation) * input.strides[2] *
-                   static_cast<int64_t>(size_of(input.element));
+  x = image + (x0 + first_column * dilation) * input.strides[2] *
+                  static_cast<int64_t>(size_of(input.element));
 }
 
 }  // namespace anneal::cpu

@@ -38,15 +38,13 @@ struct PixelTaps {
   std::array<int64_t, kMostRows> kernel_rows;  // which rows of the kernel these are
   int64_t first_column = 0, columns = 0;       // of the kernel
   int64_t column_step = 0;                     // elements from tap to tap
+  const std::byte* image = nullptr;            // its first element
 
   // First the row of outputs, numbered through images, z and y; then each position in it.
   // REQUIRES: kernel[0] * kernel[1] <= kMostRows
   void enter_row(const Window& window, const ChannelsLast& input, const std::byte* data,
                  int64_t row);
   void enter_column(const Window& window, const ChannelsLast& input, int64_t column);
-
- private:
-  const std::byte* image_ = nullptr;
 };
 
 }  // namespace anneal::cpu
