@@ -39,6 +39,7 @@ constexpr KernelFamily kFast[] = {
     cpu::onednn_pool_entries,            //
     cpu::packed_matmul_entries,          //
     cpu::packed_attention_entries,       //
+    cpu::int8_depthwise_entries,         //
     cpu::direct_conv_entries,            //
     cpu::implicit_conv_entries,          //
     cpu::nhwc_conv_entries,              //

@@ -7,14 +7,13 @@
 
 #include "anneal/kernels/cpu/device.h"
 #include "anneal/kernels/cpu/entries.h"
-#include "anneal/kernels/cpu/gemm.h"
 #include "anneal/kernels/cpu/pixel_runs.h"
 
 namespace anneal::cpu {
 namespace {
 
-// Products of 8-bit differences fit 2^16: sums of so many are whole numbers in f32.
-constexpr int64_t kMostExactTaps = 256;
+constexpr int64_t kMostTaps = 256;
+constexpr int64_t kChannelGrain = 64;
 
 // Channels of a group; of more a product of matrices is as fast.
 constexpr int64_t kMostOfGroup = 8;
@@ -67,20 +66,15 @@ class DirectConv final : public Kernel {
       : op_(op),
         group_(group),
         lookup_(std::move(lookup)),
-        op_inputs_(static_cast<size_t>(request.op_input_count)),
-        int8_(is_8bit(request.inputs[0].type.dtype)),
         run_depthwise_(run_depthwise(isa_of(request.device))),
         run_grouped_(run_grouped(isa_of(request.device))),
-        to_integers_(floats_to_integers(isa_of(request.device))),
         load_(load_block(isa_of(request.device))),
         epilogue_(std::move(epilogue)) {
     const Tensor* w = request.inputs[1].constant;
-    const bool has_zero = request.op_input_count > 3 && request.inputs[3].present;
-    if (w == nullptr || (has_zero && request.inputs[3].constant == nullptr)) return;
+    if (w == nullptr) return;
     const TensorView view = w->view();
     auto fresh = Tensor::allocate(DataType::kF32, {packed_count(view.dims)});
-    pack(view, has_zero ? request.inputs[3].constant->view() : TensorView{},
-         reinterpret_cast<float*>(fresh.data.data()));
+    pack(view, reinterpret_cast<float*>(fresh.data.data()));
     packed_ = fresh.tensor;
   }
 
@@ -93,7 +87,8 @@ class DirectConv final : public Kernel {
     const PixelMemory memory{
         .element = sizeof(float),
         .shared = packed_ || w[0] == 0 ? 0 : static_cast<size_t>(packed_count(w)) * sizeof(float),
-        .per_pixel = sizeof(PixelColumn)};
+        .per_pixel = sizeof(PixelColumn),
+        .channel_grain = group_.is_depthwise() ? kChannelGrain : 0};
     p.runs = PixelRuns(inputs, outputs, memory, epilogue_, threads, p.workspace_bytes);
     if (p.runs.empty()) return made;
     p.window = Window(op_, w, 2, outputs[0].dims);
@@ -109,50 +104,37 @@ class DirectConv final : public Kernel {
       weights = packed_->as<float>().data();
     } else {
       auto* const to = reinterpret_cast<float*>(p.runs.shared(args));
-      pack(args.inputs[1], zero_point(args.inputs, 3), to);
+      pack(args.inputs[1], to);
       weights = to;
     }
-    const auto zero = static_cast<float>(load_zero_point(zero_point(args.inputs, 2)));
-    p.runs.launch(args, load_, epilogue_,
-                  [&](const PixelRun& run) { compute(p, run, weights, zero); });
+    p.runs.launch(args, load_, epilogue_, [&](const PixelRun& run) { compute(p, run, weights); });
   }
 
  private:
   static int64_t padded(int64_t channels) { return (channels + 15) / 16 * 16; }
   static int64_t packed_count(const Dims& w) { return padded(w[0]) * (count(w) / w[0]); }
-  TensorView zero_point(std::span<const TensorView> inputs, size_t i) const {
-    return int8_ && i < op_inputs_ ? inputs[i] : TensorView{};
-  }
 
-  // [output, input of its group, taps...] -> [tap][input][output] in f32, zero points taken off.
-  static void pack(const TensorView& w, const TensorView& zero, float* to) {
+  // [output, input of its group, taps...] -> [tap][input][output] in f32.
+  static void pack(const TensorView& w, float* to) {
     const Spatial size = spatial_of(w.dims, 2, w.dims.rank() - 2, 1);
     const Spatial strides = spatial_of(w.strides, 2, w.dims.rank() - 2, 0);
     const int64_t channels = w.dims[0], width = padded(channels);
-    const bool many = zero.dims.rank() > 0 && count(zero.dims) > 1;
     for (int64_t tap = 0; tap < size[0] * size[1] * size[2]; ++tap) {
       const int64_t offset = tap % size[2] * strides[2] + tap / size[2] % size[1] * strides[1] +
                              tap / size[2] / size[1] * strides[0];
       for (int64_t i = 0; i < w.dims[1]; ++i, to += width) {
         std::fill(to + channels, to + width, 0.0f);
-        for (int64_t c = 0; c < channels; ++c) {
-          TensorView at = zero;
-          if (many) at.data += c * zero.strides[0];
-          at.dims = {};
-          to[c] = element(w, offset + c * w.strides[0] + i * w.strides[1]) -
-                  static_cast<float>(load_zero_point(at));
-        }
+        for (int64_t c = 0; c < channels; ++c)
+          to[c] = element(w, offset + c * w.strides[0] + i * w.strides[1]);
       }
     }
   }
   static float element(const TensorView& view, int64_t i) {
-    const Scalar value =
-        load_scalar(view.dtype, view.data + i * static_cast<int64_t>(size_of(view.dtype)));
-    return is_8bit(view.dtype) ? static_cast<float>(value.as<int32_t>()) : value.as<float>();
+    return load_scalar(view.dtype, view.data + i * static_cast<int64_t>(size_of(view.dtype)))
+        .as<float>();
   }
 
-  void compute(const PreparedDirect& p, const PixelRun& pixels, const float* weights,
-               float zero) const {
+  void compute(const PreparedDirect& p, const PixelRun& pixels, const float* weights) const {
     const ChannelsLast& x = p.runs.x();
     const Window& window = p.window;
     auto* const out = reinterpret_cast<float*>(pixels.out);
@@ -161,35 +143,33 @@ class DirectConv final : public Kernel {
     taps.enter_row(window, x, pixels.x, pixels.row);
     for (int64_t i = 0; i < pixels.count; ++i) {
       taps.enter_column(window, x, pixels.first + i);
-      columns[i] = {taps.x, taps.first_column, taps.columns};
+      columns[i] = {taps.x + pixels.channel * static_cast<int64_t>(sizeof(float)),
+                    taps.first_column, taps.columns};
     }
     DirectRun run{.taps = taps,
                   .pixels = columns,
                   .count = pixels.count,
-                  .channels = p.runs.channels(),
-                  .weights = weights,
+                  .channels = pixels.channels,
+                  .weights = weights + pixels.channel,
                   .padded = p.padded,
                   .kernel_row = window.kernel[2] * group_.inputs * p.padded,
-                  .is_3x3 = taps.rows == 3 && window.taps() == 9 && window.kernel[2] == 3};
+                  .kernel_columns = window.kernel[2],
+                  .stride = window.dilation[2] == 1 ? window.stride[2] : 0};
     if (group_.is_depthwise()) {
-      run_depthwise_(run, x.element, zero, out);
+      run_depthwise_(run, out);
     } else {
       run.group_channels = group_.inputs;
       run.x_channels = x.channels;
       run.lookup = lookup_.data();
       run_grouped_.run(run, out);
     }
-    if (int8_) to_integers_(out, run.count * run.channels);
   }
 
   Conv op_;
   GroupShape group_;
   std::vector<int32_t> lookup_;  // empty for depthwise
-  size_t op_inputs_;
-  bool int8_;
   RunDepthwise run_depthwise_;
   RunGrouped run_grouped_;
-  ToIntegers to_integers_;
   LoadBlock load_;
   Epilogue epilogue_;
   std::optional<Tensor> packed_;
@@ -201,11 +181,11 @@ bool is_known(Size size, int64_t value) { return size.known() && size.value() ==
 std::string taps_mismatch(const Shape& w) {
   int64_t taps = 1;
   for (int axis = 2; axis < w.rank(); ++axis) {
-    if (!w[axis].known() || w[axis].value() > kMostExactTaps)
+    if (!w[axis].known() || w[axis].value() > kMostTaps)
       return "a large kernel, or one of unknown size";
     taps *= w[axis].value();
   }
-  if (taps > kMostExactTaps) return "more than 256 taps";
+  if (taps > kMostTaps) return "more than 256 taps";
   if (taps / std::max<int64_t>(w[w.rank() - 1].value(), 1) > PixelTaps::kMostRows)
     return "more than 64 rows of taps";
   return {};
@@ -216,10 +196,10 @@ bool is_real(DataType x, DataType w) {
 }
 
 Made make_direct(const Conv& op, const GroupShape& group, std::vector<int32_t> lookup,
-                 const Request& request, DataType accumulators) {
+                 const Request& request) {
   std::string why_not = taps_mismatch(request.inputs[1].type.shape);
   if (!why_not.empty()) return refuse(std::move(why_not));
-  auto epilogue = Epilogue::make(request, accumulators, why_not);
+  auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
   if (!epilogue) return refuse(std::move(why_not));
   return {std::make_unique<DirectConv>(op, group, std::move(lookup), request, std::move(*epilogue)),
           {}};
@@ -228,12 +208,11 @@ Made make_direct(const Conv& op, const GroupShape& group, std::vector<int32_t> l
 Made make_depthwise(const Conv& op, const Request& request) {
   const DataType x = request.inputs[0].type.dtype;
   const Type& w = request.inputs[1].type;
-  const bool int8 = is_8bit(x) && is_8bit(w.dtype);
-  if (!int8 && !is_real(x, w.dtype)) return refuse("only f32, f16, bf16 and 8-bit operands");
+  if (!is_real(x, w.dtype)) return refuse("only f32, f16 and bf16 operands");
   if (w.shape.rank() < 3 || w.shape.rank() > 5) return refuse("only one to three spatial axes");
   if (!is_known(w.shape[0], op.groups) || !is_known(w.shape[1], 1))
     return refuse("not one output channel for each input channel");
-  return make_direct(op, {}, {}, request, int8 ? DataType::kI32 : DataType::kF32);
+  return make_direct(op, {}, {}, request);
 }
 
 Made make_grouped(const Conv& op, const Request& request) {
@@ -253,7 +232,7 @@ Made make_grouped(const Conv& op, const Request& request) {
     return refuse("a product of matrices is faster without vectors");
   auto lookup = lookup_of(group, channels, lanes);
   if (lookup.empty()) return refuse("groups of many more input channels than output channels");
-  return make_direct(op, group, std::move(lookup), request, DataType::kF32);
+  return make_direct(op, group, std::move(lookup), request);
 }
 
 constexpr KernelEntry kEntries[] = {

@@ -21,19 +21,15 @@ struct DirectRun {
   // One number per padded output channel for each input channel of its group, for each tap.
   const float* weights;
   int64_t padded, kernel_row;
-  bool is_3x3;  // and all three rows meet the input
+  int64_t kernel_columns, stride;  // stride 0: the kernel is dilated along the row
   // Of groups with several channels.
   int64_t group_channels = 1, x_channels = 0;
   const int32_t* lookup = nullptr;
 };
 
-// One output channel for each input channel. Integers have their zero point taken off, and give
-// whole numbers.
-using RunDepthwise = void (*)(const DirectRun&, DataType x, float zero, float* out);
+// One output channel for each input channel.
+using RunDepthwise = void (*)(const DirectRun&, float* out);
 RunDepthwise run_depthwise(Isa isa);
-// In place: whole numbers as integers.
-using ToIntegers = void (*)(float* values, int64_t count);
-ToIntegers floats_to_integers(Isa isa);
 
 // Any groups, of f32, that fit two vectors. `lookup` begins with how many vectors of x one of
 // outputs needs; then for each vector of outputs the channel of x to load from, and for each input

@@ -13,6 +13,7 @@ std::span<const KernelEntry> onednn_matmul_entries();
 std::span<const KernelEntry> onednn_pool_entries();
 std::span<const KernelEntry> packed_matmul_entries();
 std::span<const KernelEntry> packed_attention_entries();
+std::span<const KernelEntry> int8_depthwise_entries();
 std::span<const KernelEntry> direct_conv_entries();
 std::span<const KernelEntry> implicit_conv_entries();
 std::span<const KernelEntry> nhwc_conv_entries();
