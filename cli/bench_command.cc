@@ -41,6 +41,7 @@ struct BenchFlags {
   std::string warmup = "200ms", json;
   double duration = 3;
   int iterations = 0, threads = 0, contexts = 1;
+  int64_t rows_at_once = 0;
   bool profile = false, verbose = false;
 };
 
@@ -219,7 +220,8 @@ int bench(BenchFlags flags) {
   MeasureOptions options{.warmup = parse_amount(flags.warmup, "--warmup"),
                          .measured = {std::nullopt, flags.duration},
                          .threads = flags.threads,
-                         .contexts = flags.contexts};
+                         .contexts = flags.contexts,
+                         .rows_at_once = flags.rows_at_once};
   if (flags.iterations > 0) options.measured = {flags.iterations, 0};
   Progress progress(flags.verbose);
 
@@ -340,6 +342,7 @@ void add_bench_command(CLI::App& application, Action& action) {
   command->add_option("--contexts", flags->contexts, "Runs side by side on the one engine")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
+  add_rows_flag(*command, flags->rows_at_once);
   command->add_flag("--profile", flags->profile, "Show the time of each step, of ten more runs");
   command->add_option("--json", flags->json, "Write the results as JSON")->type_name("FILE");
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");

@@ -41,6 +41,16 @@ void add_context_flags(CLI::App& command, ContextOptions& options) {
   command.add_flag("--wait-each-step", options.wait_each_step,
                    "On a GPU, finish each step before the next, so that errors name the one that "
                    "failed; slower");
+  add_rows_flag(command, options.rows_at_once);
+}
+
+void add_rows_flag(CLI::App& command, int64_t& rows) {
+  command
+      .add_option("--rows-at-once", rows,
+                  "Run so many rows of a batch at a time, where rows do not depend on each other; "
+                  "0: as many as stay in the caches, or all")
+      ->capture_default_str()
+      ->check(at_least(0));
 }
 
 std::string device_for(const std::string& target) {

@@ -16,6 +16,7 @@ bool is_engine(const std::string& path);
 void add_device_flags(CLI::App& command, EngineOptions& options);  // --device and --no-mmap
 // --memory-limit and --wait-each-step
 void add_context_flags(CLI::App& command, ContextOptions& options);
+void add_rows_flag(CLI::App& command, int64_t& rows);
 // Where to run what was built for a target: "cuda" for "sm_90", else the target itself.
 std::string device_for(const std::string& target);
 

@@ -8,7 +8,7 @@
 #include "anneal/engine/run/declared_shapes.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/run/engine_state.h"
-#include "anneal/engine/run/plan_run.h"
+#include "anneal/engine/run/sliced_run.h"
 
 namespace anneal {
 namespace {
@@ -71,7 +71,7 @@ struct ExecutionContext::State {
                   .kept_shapes = std::max(options.kept_shapes, 1),
                   .memory_limit = options.memory_limit,
                   .wait_each_step = options.wait_each_step},
-        run(engine->state_->plan, resources) {
+        run(engine->state_->plan, resources, options.rows_at_once) {
     if (options.prepare_declared) prepare_declared();
   }
 
@@ -88,6 +88,10 @@ struct ExecutionContext::State {
     if (options.threads < 0)
       fail(Code::kInvalidArgument,
            fmt::format("a context of {} threads; 0 is one per core", options.threads));
+    if (options.rows_at_once < 0)
+      fail(Code::kInvalidArgument,
+           fmt::format("a context that runs {} rows at once; 0 lets it choose",
+                       options.rows_at_once));
     return engine;
   }
 
@@ -135,7 +139,7 @@ struct ExecutionContext::State {
   std::shared_ptr<const Engine> engine;
   std::vector<std::unique_ptr<Stream>> streams;
   RunResources resources;
-  PlanRun run;
+  SlicedRun run;
   bool is_running = false;
 };
 

@@ -7,6 +7,7 @@
 
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/engine_state.h"
+#include "anneal/engine/run/row_slices.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
 
@@ -295,6 +296,7 @@ std::shared_ptr<const Engine> Engine::make(EngineFile file, const EngineOptions&
          fmt::format("the plan for {} names {} devices", plan.target, plan.devices.size()));
   if (on_card) state->devices.push_back(cpu_backend().open(plan.devices[1]));
   state->plan = load_plan(state->file, plan, state->devices, 0, state->remarks);
+  state->plan.keeps_rows_apart = keeps_rows_apart(plan);
   load_weights(*state);
   with_context(
       [&] { return fmt::format("while loading the code of the plan for {}", plan.target); },

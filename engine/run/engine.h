@@ -75,6 +75,11 @@ struct ContextOptions {
   // long as the shape changes of three runs, and an arena for the largest of them. Shapes that were
   // not declared, or that no run could have, are left to the run.
   bool prepare_declared = true;
+  // How many rows of a batch to run at a time, a row being an index of axis 0 of the inputs and
+  // outputs: where the number of rows is open, and each row of the outputs follows from the same
+  // row of the inputs. 0: all, or so few that their activations stay in the caches if that is
+  // faster. Activations take the memory of so many rows. Runs that are observed are never cut.
+  int64_t rows_at_once = 0;
 };
 
 // The shape of an input, by name.
@@ -112,7 +117,7 @@ using Observer = std::function<void(const Observed&)>;
 // The memory and the bindings of one inference at a time. Not thread-safe; cheap beside its Engine.
 class ExecutionContext {
  public:
-  // Fails with kInvalidArgument without an engine, and on fewer than 0 threads.
+  // Fails with kInvalidArgument without an engine, and on fewer than 0 threads or rows.
   explicit ExecutionContext(std::shared_ptr<const Engine> engine,
                             const ContextOptions& options = {});
   ~ExecutionContext();

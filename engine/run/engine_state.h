@@ -20,7 +20,8 @@ struct LoadedPlan {
   // By step: one past the last of the unbroken run of steps on a device other than the CPU that it
   // begins; the step itself if it begins none.
   std::vector<size_t> run_end;
-  size_t first_device = 0;  // of the plan's devices among the engine's; the others follow
+  size_t first_device = 0;        // of the plan's devices among the engine's; the others follow
+  bool keeps_rows_apart = false;  // of the outermost: its batch may be run in parts (row_slices.h)
   std::vector<LoadedPlan> bodies;
   std::vector<uint32_t> outer_symbols;  // of a body: all symbols that it and its bodies use
 };

@@ -98,6 +98,11 @@ void PlanRun::set_output(size_t index, const TensorView& memory) {
   pointers_stale_ = true;
 }
 
+void PlanRun::clear_outputs() {
+  for (Binding& output : outputs_) output.bound = false;
+  pointers_stale_ = true;
+}
+
 void PlanRun::bind(const SymbolValues& outer) {
   BoundShapes* bound = kept_.find(input_dims_, outer);
   if (bound && bound == now_) return;
@@ -163,6 +168,13 @@ void PlanRun::stage(Binding& binding, const TensorView& wanted) {
            static_cast<size_t>(extent(wanted.dims, wanted.strides)) * size_of(wanted.dtype));
 }
 
+void PlanRun::check_output(size_t index, const TensorView& memory, const Dims& dims) const {
+  if (memory.dims != dims)
+    fail(Code::kInvalidArgument,
+         fmt::format("the memory set for output \"{}\" has shape {}, with these inputs it is {}",
+                     plan_.slots[plan_.outputs[index]].name, to_text(memory.dims), to_text(dims)));
+}
+
 // Addresses of everything that has one before the run begins. What has a late operand gets its
 // views while running.
 void PlanRun::resolve_pointers() {
@@ -173,12 +185,9 @@ void PlanRun::resolve_pointers() {
   };
   for (size_t i = 0; i < inputs_.size(); ++i) port(inputs_[i], plan_.inputs[i]);
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    const Slot& slot = plan_.slots[plan_.outputs[i]];
-    const Dims& dims = slots_[plan_.outputs[i]].dims;
-    if (outputs_[i].bound && slot.storage != Storage::kLate && outputs_[i].user.dims != dims)
-      fail(Code::kInvalidArgument,
-           fmt::format("the memory set for output \"{}\" has shape {}, with these inputs it is {}",
-                       slot.name, to_text(outputs_[i].user.dims), to_text(dims)));
+    const uint32_t slot = plan_.outputs[i];
+    if (outputs_[i].bound && plan_.slots[slot].storage != Storage::kLate)
+      check_output(i, outputs_[i].user, slots_[slot].dims);
     port(outputs_[i], plan_.outputs[i]);
   }
   const std::vector<uint64_t>& offsets = now_->plan.offsets;

@@ -38,6 +38,9 @@ class PlanRun {
   void set_input(size_t index, const TensorView& memory);
   // Where output `index` is to be stored; without, in memory of this run.
   void set_output(size_t index, const TensorView& memory);
+  void clear_outputs();  // all are stored in memory of this run again
+  // Fails with kInvalidArgument unless the memory of an output has the dims that it is to have.
+  void check_output(size_t index, const TensorView& memory, const Dims& dims) const;
   bool has_input(size_t index) const { return inputs_[index].bound; }
   const Dims& input_dims(size_t index) const {
     return input_dims_[index];

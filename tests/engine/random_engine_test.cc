@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "anneal/engine/run/row_slices.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/optimizer/random_graph.h"
 
@@ -57,8 +58,11 @@ TEST_P(RandomEngines, GiveWhatTheReferenceGives) {
     as_it_is.passes.rewrite_limit = 0;
     for (const BuildOptions& options : {BuildOptions(), as_it_is}) {
       const auto engine = engine_of(build(graph.clone(), options));
-      ExecutionContext context(engine);
-      for (const Case& each : cases) expect_results(graph, *engine, context, each);
+      ExecutionContext context(engine), row_by_row(engine, {.rows_at_once = 1});
+      for (const Case& each : cases) {
+        expect_results(graph, *engine, context, each);
+        if (keeps_rows_apart(engine->plan())) expect_results(graph, *engine, row_by_row, each);
+      }
     }
     if (HasFatalFailure()) return;
   }

@@ -1,0 +1,223 @@
+#include "anneal/engine/run/row_slices.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "anneal/engine/plan_check.h"
+#include "anneal/engine/symbols.h"
+
+namespace anneal {
+namespace {
+
+constexpr double kNearBytes = 1 << 20;  // of a core's own cache
+// Of a row, over all steps, as many times the bytes of the weights: below, reading these for each
+// slice costs what it saves.
+constexpr double kLeastActivations = 3;
+constexpr int64_t kRowsAtOnce = 2, kMostRowsAtOnce = 4;
+
+enum class Rows : uint8_t { kNone, kAxis0, kElsewhere };
+
+class RowCheck {
+ public:
+  explicit RowCheck(const Plan& plan) : plan_(plan), counts_rows_(plan.slots.size()) {}
+
+  bool run() {
+    if (plan_.devices.size() != 1 || !plan_.devices[0].starts_with("cpu") ||
+        !plan_.bodies.empty() || !find_rows())
+      return false;
+    rows_.clear();
+    for (const Slot& slot : plan_.slots) rows_.push_back(rows_of(slot));
+    for (size_t i = 0; i < plan_.slots.size(); ++i)
+      if (rows_[i] == Rows::kElsewhere || !lies_apart(i)) return false;
+    for (const uint32_t output : plan_.outputs)
+      if (rows_[output] != Rows::kAxis0) return false;
+    return std::ranges::all_of(plan_.steps, [&](const Step& step) { return keeps_apart(step); });
+  }
+
+ private:
+  // The symbol, from the first input that begins with one.
+  bool find_rows() {
+    for (const uint32_t input : plan_.inputs) {
+      const Shape& shape = plan_.slots[input].type.shape;
+      if (shape.rank() == 0) continue;
+      if (const auto symbol = plan_.sizes->symbol_index(shape[0])) {
+        symbol_ = *symbol;
+        size_ = shape[0];
+        return plan_.sizes->symbols()[symbol_].bounds.min <= 1;  // a part may be as small
+      }
+    }
+    return false;
+  }
+  bool has_symbol(Size size) const {
+    if (size.known()) return false;
+    if (size.is_unknown()) return true;
+    const auto symbols = plan_.sizes->symbols_in(size);
+    return std::ranges::find(symbols, symbol_) != symbols.end();
+  }
+  bool has_symbol(const Shape& shape) const {
+    return std::any_of(shape.begin(), shape.end(), [&](Size size) { return has_symbol(size); });
+  }
+
+  Rows rows_of(const Slot& slot) const {
+    const Shape& shape = slot.type.shape;
+    if (has_symbol(slot.strides) || slot.storage == Storage::kLate) return Rows::kElsewhere;
+    if (!has_symbol(shape)) return Rows::kNone;
+    if (!(shape[0] == size_)) return Rows::kElsewhere;
+    for (int axis = 1; axis < shape.rank(); ++axis)
+      if (has_symbol(shape[axis])) return Rows::kElsewhere;
+    return Rows::kAxis0;
+  }
+  // A row of a view is a part of the same row of its base.
+  bool lies_apart(size_t index) const {
+    const Slot& slot = plan_.slots[index];
+    if (slot.storage != Storage::kView) return true;
+    if (rows_[slot.base] != rows_[index] || has_symbol(slot.base_offset)) return false;
+    return rows_[index] == Rows::kNone || slot.strides[0] == plan_.slots[slot.base].strides[0];
+  }
+
+  bool has_rows(uint32_t slot) const { return slot != kNoSlot && rows_[slot] == Rows::kAxis0; }
+  bool has_rows(const Step& step, size_t input) const {
+    return input < step.inputs.size() && has_rows(step.inputs[input]);
+  }
+  int rank_of(uint32_t slot) const { return plan_.slots[slot].type.shape.rank(); }
+  bool none_have_rows(const Step& step, size_t first, size_t last) const {
+    for (size_t i = first; i < last; ++i)
+      if (has_rows(step, i)) return false;
+    return true;
+  }
+  // Broadcasting must not turn rows into something else.
+  bool line_up(const Step& step, size_t first, size_t last) const {
+    for (size_t i = first; i < last; ++i)
+      for (const uint32_t output : step.outputs)
+        if (has_rows(step, i) && rank_of(step.inputs[i]) != rank_of(output)) return false;
+    return true;
+  }
+  static bool asks_for_row(const Program& program) {
+    return std::ranges::any_of(program.code(), [](const Instruction& instruction) {
+      return instruction.opcode == Opcode::kIndex && instruction.immediate == 0;
+    });
+  }
+
+  bool keeps_apart(const Step& step) {
+    if (const auto* sizes = std::get_if<SizeTensor>(&step.op); sizes && step.epilogues.empty()) {
+      counts_rows_[step.outputs[0]] =
+          std::ranges::any_of(sizes->elements, [&](Size size) { return has_symbol(size); });
+      return true;
+    }
+    const size_t inputs = step.inputs.size(), own = step.op_input_count;
+    bool any = false;
+    for (size_t i = 0; i < inputs; ++i) {
+      any = any || has_rows(step, i);
+      if (step.inputs[i] != kNoSlot && counts_rows_[step.inputs[i]] &&
+          !(i < own && is_host_value(step.op, static_cast<int>(i))))
+        return false;
+    }
+    for (const uint32_t output : step.outputs)
+      if (any && !has_rows(output)) return false;
+    if (!line_up(step, own, inputs) || std::ranges::any_of(step.epilogues, asks_for_row))
+      return false;
+    if (!any) return !has_rows(step.outputs[0]) || std::holds_alternative<Expand>(step.op);
+    return op_keeps_apart(step);
+  }
+
+  // The op alone, given rows on axis 0 of each output and of some inputs. What has lost axis 0 has
+  // no rows.
+  bool op_keeps_apart(const Step& step) const {
+    const size_t inputs = step.op_input_count;
+    const bool reads_rows_of_first_only = none_have_rows(step, 1, inputs);
+    switch (step.op.index()) {
+      case op_index<Conv>:
+      case op_index<ConvTranspose>:
+      case op_index<Quantize>:
+      case op_index<Dequantize>:
+        return reads_rows_of_first_only;
+      case op_index<ArgReduce>:
+      case op_index<Reshape>:
+        return true;
+      case op_index<Expand>:
+        return line_up(step, 0, 1);
+      case op_index<Pool>:
+        return !std::get<Pool>(step.op).with_indices;
+      case op_index<Pointwise>:
+        return !asks_for_row(std::get<Pointwise>(step.op).program) && line_up(step, 0, inputs);
+      case op_index<Attention>:
+        return !asks_for_row(std::get<Attention>(step.op).score) && line_up(step, 0, inputs);
+      case op_index<MatMul>:
+        return keeps_apart(std::get<MatMul>(step.op), step);
+      case op_index<Softmax>: {
+        const auto& op = std::get<Softmax>(step.op);
+        return op.axis != 0 && !asks_for_row(op.map) && line_up(step, 0, inputs);
+      }
+      case op_index<Normalize>:
+        return reads_rows_of_first_only && !has_axis_0(std::get<Normalize>(step.op).axes);
+      case op_index<Resize>:
+        return reads_rows_of_first_only && !has_axis_0(std::get<Resize>(step.op).axes);
+      case op_index<Reduce>:
+        return reads_rows_of_first_only && !std::get<Reduce>(step.op).map.uses_index();
+      case op_index<Transpose>:
+        return std::get<Transpose>(step.op).permutation[0] == 0;
+      case op_index<Concat>:
+        return std::get<Concat>(step.op).axis != 0 && line_up(step, 0, inputs);
+      case op_index<Gather>: {
+        const int64_t axis = std::get<Gather>(step.op).axis;
+        return has_rows(step, 0) ? axis != 0 && !has_rows(step, 1) : axis == 0;
+      }
+      default:
+        return false;
+    }
+  }
+  static bool has_axis_0(const std::vector<int64_t>& axes) {
+    return std::ranges::find(axes, 0) != axes.end();
+  }
+  // Of a matrix without a batch only the rows of the left one are rows.
+  bool keeps_apart(const MatMul& op, const Step& step) const {
+    for (size_t i = 0; i < 2; ++i)
+      if (has_rows(step, i) && rank_of(step.inputs[i]) < 3 && (i == 1 || op.transpose_a))
+        return false;
+    return line_up(step, 0, 2) && none_have_rows(step, 2, step.op_input_count);
+  }
+
+  const Plan& plan_;
+  uint32_t symbol_ = 0;
+  Size size_;
+  std::vector<Rows> rows_;         // by slot
+  std::vector<bool> counts_rows_;  // by slot: its elements depend on how many there are
+};
+
+Size rows_of_outputs(const Plan& plan) { return plan.slots[plan.outputs[0]].type.shape[0]; }
+
+}  // namespace
+
+bool keeps_rows_apart(const Plan& plan) { return !plan.outputs.empty() && RowCheck(plan).run(); }
+
+bool input_has_rows(const Plan& plan, size_t input) {
+  const Shape& shape = plan.slots[plan.inputs[input]].type.shape;
+  return shape.rank() > 0 && shape[0] == rows_of_outputs(plan);
+}
+
+int64_t rows_at_once(const Plan& plan, std::span<const Dims> input_dims, int threads) {
+  const SymbolValues symbols = solve_symbols(plan, input_dims);
+  const int64_t rows = plan.sizes->evaluate(rows_of_outputs(plan), symbols);
+  if (rows < 2) return rows;
+  const auto bytes_of = [&](uint32_t index) {
+    if (index == kNoSlot) return 0.0;
+    const Type& type = plan.slots[index].type;
+    return static_cast<double>(count(plan.sizes->evaluate(type.shape, symbols))) *
+           static_cast<double>(size_of(type.dtype));
+  };
+  double weights = 0, activations = 0, most = 0;
+  for (const Step& step : plan.steps) {
+    double moved = 0;
+    for (const uint32_t output : step.outputs) moved += bytes_of(output);
+    for (const uint32_t input : step.inputs)
+      (input != kNoSlot && plan.slots[input].storage == Storage::kWeight ? weights : moved) +=
+          bytes_of(input);
+    activations += moved;
+    most = std::max(most, moved);
+  }
+  const double of_row = activations / static_cast<double>(rows);
+  if (most <= kNearBytes * threads || of_row < kLeastActivations * weights) return rows;
+  return std::min(rows, std::clamp<int64_t>(threads, kRowsAtOnce, kMostRowsAtOnce));
+}
+
+}  // namespace anneal

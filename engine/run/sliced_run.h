@@ -1,0 +1,63 @@
+// SlicedRun: the run of an engine's plan, all rows of its batch at once or some at a time.
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "anneal/engine/run/plan_run.h"
+
+namespace anneal {
+
+// As PlanRun, whose words these are. A batch is cut where the plan keeps its rows apart
+// (row_slices.h) and nobody observes the run.
+class SlicedRun {
+ public:
+  // rows_at_once: of a batch; 0: as many as row_slices.h says.
+  SlicedRun(const LoadedPlan& loaded, const RunResources& resources, int64_t rows_at_once);
+
+  const Plan& plan() const { return run_.plan(); }
+  void set_input(size_t index, const TensorView& memory);
+  void set_output(size_t index, const TensorView& memory);
+  bool has_input(size_t index) const { return inputs_[index].has_value(); }
+  const Dims& input_dims(size_t index) const { return inputs_[index]->dims; }
+  void bind();
+  void prepare(std::span<const Dims> input_dims);
+  std::optional<Dims> output_dims(size_t index) const;
+  void run(Team& team);
+  void profile(Team& team, std::vector<StepTime>& times);
+  bool has_run() const { return is_sliced_ ? has_run_ : run_.has_run(); }
+  TensorView output(size_t index) const;
+  void observe(const Observer& observer);
+  size_t memory_bytes() const;
+  size_t arena_bytes() const { return run_.arena_bytes(); }
+
+ private:
+  // How a batch is cut, kept for inputs of dims that return.
+  struct Cut {
+    std::vector<Dims> input_dims;
+    int64_t rows = 0, at_once = 0;
+  };
+  const Cut& cut_of(std::span<const Dims> input_dims);
+  void set_slice(int64_t begin, int64_t rows);  // of the inputs
+  void place_results();
+  template <class Run>
+  void for_slices(Run&& run);
+
+  PlanRun run_;
+  const RunResources& resources_;
+  int64_t wanted_;  // rows at once; 0: not told
+  bool can_slice_;
+  bool is_observed_ = false;
+  std::vector<std::optional<TensorView>> inputs_, outputs_;  // the caller's
+  std::vector<Cut> cuts_;                                    // used last first
+  std::vector<Dims> input_dims_;
+  // As bound:
+  bool is_sliced_ = false;
+  int64_t rows_ = 0, at_once_ = 0;
+  std::vector<std::unique_ptr<Buffer>> own_outputs_;  // of all rows, where the caller gave none
+  std::vector<TensorView> results_;                   // of all rows
+  bool has_run_ = false;                              // in slices, and nothing was bound since
+};
+
+}  // namespace anneal
