@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "anneal/core/float16.h"
+#include "anneal/kernels/cpu/gemm_vnni.h"
 #include "anneal/kernels/cpu/workspace.h"
 
 namespace anneal::cpu {
@@ -180,6 +181,7 @@ void pack_panel(const PackLayout& layout, const PackSource& source, int64_t pane
     case GemmKind::kU8S8: {
       auto* sums = reinterpret_cast<int32_t*>(to + layout.sums_offset()) + first;
       std::fill(sums, sums + layout.tile_columns, 0);
+      if (vnni_pack(layout, source, first, width, out, sums)) return;
       return pack_s8(layout, source, first, width, out, sums);
     }
   }
