@@ -24,6 +24,7 @@ class OneDnnMatMul final : public Kernel {
     onednn::Product product;
     product.rows = pieces_.rows = count(y.dims) / n;
     product.columns = n;
+    product.depth = k;
     product.least_rows = kLeastRows;
     product.int8 = is_8bit(a.dtype);
     product.elements = product.rows * n;

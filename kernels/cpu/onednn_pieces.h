@@ -18,6 +18,7 @@ namespace anneal::cpu::onednn {
 // What is to be cut. Columns are output channels, rows are pixels or rows of pixels.
 struct Product {
   int64_t rows = 1, columns = 1;
+  int64_t depth = 1;          // products in a sum
   int64_t least_rows = 1;     // of a piece
   int64_t column_grain = 64;  // columns of a piece are a multiple; 0: never cut columns
   int64_t elements = 0;       // of the output
@@ -26,8 +27,7 @@ struct Product {
   bool int8 = false;
   bool at_any_speed = false;  // as in Request
 };
-// Why our own kernel is to multiply, if it is: it is faster where weights, packed for it, are read
-// once for few rows, and no slower with AVX2.
+// Why our own kernel is to multiply, if it is.
 std::string why_own_product(const Product& product);
 
 struct Cut {
