@@ -318,6 +318,7 @@ void add_bench_command(CLI::App& application, Action& action) {
   add_precision_flags(*command, flags->precision);
   add_pass_flags(*command, source.passes);
   add_timing_flags(*command, source.timing);
+  add_kernel_flags(*command, source.skip_kernels);
   command->add_flag("!--no-mmap", source.map, "Read an engine file instead of mapping it");
   command->add_option("-i,--input", flags->inputs, "What an input is fed, as for anneal run")
       ->allow_extra_args(false)

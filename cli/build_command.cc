@@ -34,6 +34,7 @@ struct BuildFlags {
   ShapeFlags shapes;
   std::vector<std::string> targets = {"cpu"};
   PassOptions passes;
+  std::vector<std::string> skip_kernels;
   PrecisionFlags precision;
   KernelTiming timing;
   DataFlags data;  // to calibrate with; none: no path
@@ -171,6 +172,7 @@ int build_engine(const BuildFlags& flags) {
   options.passes.precision = precision_options(flags.precision, !flags.data.data.empty());
   if (!flags.data.data.empty()) calibrate_with(flags, imported.graph, options.passes, progress);
   options.timing = flags.timing;
+  options.skip_kernels = flags.skip_kernels;
   options.allow_fallback = flags.allow_fallback;
   options.progress = [&](std::string_view what) { progress.say(what); };
   options.after_pass = [&](const PassEvent& event, std::string_view targets) {
@@ -278,6 +280,7 @@ void add_build_command(CLI::App& application, Action& action) {
                    "Threads that the engine will run with, for --time-kernels; 0: one per core")
       ->capture_default_str()
       ->check(at_least(0));
+  add_kernel_flags(*command, flags->skip_kernels);
   command->add_option("--dump-graph", flags->dump_graph, "Write the optimized graph as text")
       ->type_name("FILE");
   command

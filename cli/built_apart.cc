@@ -39,6 +39,7 @@ void build_into(int fd, const EngineSource& source) {
   options.targets = {source.target};
   options.passes = source.passes;
   options.timing = source.timing;
+  options.skip_kernels = source.skip_kernels;
   write_all(fd, save(build(import_model(source.path, source.shapes).graph, options)));
 }
 

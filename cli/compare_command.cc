@@ -29,6 +29,7 @@ struct CompareFlags {
   std::string shapes, json;
   std::vector<std::string> inputs;
   PassOptions passes;
+  std::vector<std::string> skip_kernels;
   PrecisionFlags precision;
   CompareOptions options;
   int top = 10;
@@ -52,6 +53,7 @@ void complete(CompareFlags& flags) {
   for (EngineSource* side : {&flags.a, &flags.b}) {
     if (side->target.empty()) side->target = "cpu";
     side->passes = flags.passes;
+    side->skip_kernels = flags.skip_kernels;
     side->shapes.shapes = flags.shapes;
     side->map = flags.map;
   }
@@ -277,6 +279,7 @@ void add_compare_command(CLI::App& application, Action& action) {
       ->type_name("NAME:1x3x224x224,...");
   add_precision_flags(*command, flags->precision);
   add_pass_flags(*command, flags->passes);
+  add_kernel_flags(*command, flags->skip_kernels);
   command->add_option("--rtol", flags->options.rtol, "Relative tolerance")->check(at_least(0));
   command->add_option("--atol", flags->options.atol, "Absolute tolerance")->check(at_least(0));
   command->add_option("--top", flags->top, "Tensors to show, those that differ most first")

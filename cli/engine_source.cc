@@ -23,6 +23,7 @@ std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
   options.timing = source.timing;
   options.targets = {reference || reference_kernels ? "cpu" : source.target};
   if (!reference) options.passes = source.passes;
+  if (!reference && !reference_kernels) options.skip_kernels = source.skip_kernels;
   auto engine = Engine::make(build(import_model(source.path, source.shapes).graph, options),
                              {.device = device_for(options.targets[0])});
   for (const std::string& remark : engine->remarks()) fmt::print(stderr, "anneal: {}\n", remark);

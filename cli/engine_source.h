@@ -20,8 +20,9 @@ struct EngineSource {
   std::string path;
   std::string target = "cpu";  // of a model: what to build for; of an engine: where to run it
   PassOptions passes = {};     // of a model, unless for the reference
-  ShapeFlags shapes = {};      // of a model
-  KernelTiming timing = {};    // of a model
+  std::vector<std::string> skip_kernels = {};  // likewise
+  ShapeFlags shapes = {};                      // of a model
+  KernelTiming timing = {};                    // of a model
   bool map = true;
 };
 

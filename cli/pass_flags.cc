@@ -14,7 +14,16 @@ void add_pass_flags(CLI::App& command, PassOptions& options) {
       ->allow_extra_args(false)
       ->type_name("NAME,...");
   command.add_flag("--exact", options.exact,
-                   "Leave out the passes that may change the last bits of results");
+                   "Leave out the passes and kernels that may change the last bits of results");
+}
+
+void add_kernel_flags(CLI::App& command, std::vector<std::string>& skip) {
+  command
+      .add_option("--skip-kernel", skip,
+                  "Choose other kernels than these (anneal inspect shows an engine's)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAME,...");
 }
 
 }  // namespace anneal

@@ -1,5 +1,7 @@
 #include "anneal/kernels/kernel.h"
 
+#include <algorithm>
+
 namespace anneal {
 
 std::unique_ptr<Prepared> Kernel::prepare(std::span<const TensorView>, std::span<const TensorView>,
@@ -26,12 +28,19 @@ bool is_reference(const Backend& backend, const KernelEntry& entry) {
   return backend.kind == DeviceKind::kCpu && last == &entry;
 }
 
-Chosen choose_kernel(const Backend& backend, const Request& request) {
+std::string_view why_left_out(const KernelEntry& entry, const KernelOptions& options) {
+  if (std::ranges::find(options.skip, entry.name) != options.skip.end()) return "skipped";
+  if (options.exact && !entry.exact) return "skipped: it may change numerics";
+  return {};
+}
+
+Chosen choose_kernel(const Backend& backend, const Request& request, const KernelOptions& options) {
   Chosen chosen;
   for (const KernelFamily family : backend.families) {
     for (const KernelEntry& entry : family()) {
       if (entry.op != request.op.index()) continue;
-      Made made = entry.make(request);
+      const std::string_view left_out = why_left_out(entry, options);
+      Made made = left_out.empty() ? entry.make(request) : refuse(std::string(left_out));
       if (made.kernel) {
         chosen.entry = &entry;
         chosen.kernel = std::move(made.kernel);

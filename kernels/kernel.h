@@ -98,11 +98,13 @@ struct KernelEntry {
   size_t op;              // op_index of the struct it implements
   Layout prefers;
   Made (*make)(const Request&);
+  bool exact = true;  // false: sums are not those of the op's products, so last bits differ
 };
 template <class T, Made (*make)(const T&, const Request&)>
-constexpr KernelEntry entry(std::string_view name, Layout prefers = Layout::kAny) {
+constexpr KernelEntry entry(std::string_view name, Layout prefers = Layout::kAny,
+                            bool exact = true) {
   return {name, op_index<T>, prefers,
-          [](const Request& request) { return make(std::get<T>(request.op), request); }};
+          [](const Request& request) { return make(std::get<T>(request.op), request); }, exact};
 }
 
 // A kind of device and its kernels, best first for each op. The CPU's last for each op is the
@@ -119,12 +121,20 @@ const KernelEntry* find_kernel(const Backend& backend,
                                std::string_view name);  // null if there is none
 // Whether it is the reference of its op.
 bool is_reference(const Backend& backend, const KernelEntry& entry);
+// Which kernels are not asked.
+struct KernelOptions {
+  bool exact = false;                  // those that are not exact
+  std::vector<std::string> skip = {};  // these
+};
+// Empty if it is asked.
+std::string_view why_left_out(const KernelEntry& entry, const KernelOptions& options);
 // The first entry that makes a kernel for the request, and why each before it refused.
 struct Chosen {
   const KernelEntry* entry = nullptr;  // null: all refused
   std::unique_ptr<Kernel> kernel;
   std::vector<std::pair<std::string_view, std::string>> refused;
 };
-Chosen choose_kernel(const Backend& backend, const Request& request);
+Chosen choose_kernel(const Backend& backend, const Request& request,
+                     const KernelOptions& options = {});
 
 }  // namespace anneal

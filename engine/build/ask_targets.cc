@@ -41,14 +41,16 @@ std::string refusal_of(const Place& place, const Graph& graph, const NewLayer& l
   std::string why_not;
   for (const Layout layout : {Layout::kChannelsLast, Layout::kRowMajor}) {
     const LayerOperands operands = ideal_operands(graph, layer.inputs, outputs, layout);
-    const Chosen chosen = choose_kernel(*place.backend, {.op = layer.op,
-                                                         .epilogues = layer.epilogues,
-                                                         .op_input_count = op_input_count,
-                                                         .inputs = operands.inputs,
-                                                         .outputs = operands.outputs,
-                                                         .sizes = graph.sizes(),
-                                                         .device = *place.device,
-                                                         .tactic = {}});
+    const Chosen chosen = choose_kernel(*place.backend,
+                                        {.op = layer.op,
+                                         .epilogues = layer.epilogues,
+                                         .op_input_count = op_input_count,
+                                         .inputs = operands.inputs,
+                                         .outputs = operands.outputs,
+                                         .sizes = graph.sizes(),
+                                         .device = *place.device,
+                                         .tactic = {}},
+                                        place.kernels);
     if (chosen.entry && !is_reference(*place.backend, *chosen.entry)) return {};
     why_not = refusals_text(chosen);
   }
@@ -57,7 +59,7 @@ std::string refusal_of(const Place& place, const Graph& graph, const NewLayer& l
 
 }  // namespace
 
-Target open_target(const std::string& name, const Backend& cpu) {
+Target open_target(const std::string& name, const Backend& cpu, const KernelOptions& kernels) {
   Target target{name, is_cuda_target(name), {}, {}};
   if (!target.is_cuda && !name.starts_with("cpu"))
     fail(Code::kInvalidArgument,
@@ -66,10 +68,10 @@ Target open_target(const std::string& name, const Backend& cpu) {
                      name));
   if (target.is_cuda) {
     target.devices.push_back(cuda_backend().open(name));
-    target.places.push_back({&cuda_backend(), target.devices[0].get()});
+    target.places.push_back({&cuda_backend(), target.devices[0].get(), kernels});
   }
   target.devices.push_back(cpu.open(target.is_cuda ? "cpu" : name));
-  target.places.push_back({&cpu, target.devices.back().get()});
+  target.places.push_back({&cpu, target.devices.back().get(), kernels});
   return target;
 }
 

@@ -17,7 +17,7 @@ struct Target {
   std::vector<Place> places;
 };
 // cpu: the backend of the last place. Fails with kInvalidArgument if there is no such target.
-Target open_target(const std::string& name, const Backend& cpu);
+Target open_target(const std::string& name, const Backend& cpu, const KernelOptions& kernels = {});
 
 // Asks the first place of each target, in either layout. The CPU's reference kernels count as
 // refusing. `targets` must outlive the answer.

@@ -12,6 +12,7 @@
 #include "anneal/engine/build/vanished.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/kernels/cpu/backend.h"
+#include "anneal/kernels/cuda/backend.h"
 #include "anneal/optimizer/quantizable.h"
 
 namespace anneal {
@@ -52,6 +53,17 @@ std::vector<Optimized> optimize(const Graph& graph, const BuildOptions& options,
   return result;
 }
 
+KernelOptions kernel_options(const BuildOptions& options) {
+  for (const std::string& name : options.skip_kernels)
+    if (!find_kernel(cpu_backend(), name) && !find_kernel(cuda_backend(), name))
+      fail(Code::kInvalidArgument,
+           fmt::format(
+               "there is no kernel \"{}\" to skip; anneal inspect ENGINE shows which ones an "
+               "engine runs",
+               name));
+  return {.exact = options.passes.exact, .skip = options.skip_kernels};
+}
+
 void refuse_fallbacks(const Plan& plan) {
   std::string layers;
   for (const Decision& decision : plan.decisions)
@@ -65,7 +77,7 @@ void refuse_fallbacks(const Plan& plan) {
 }
 
 // Null unless times choose kernels.
-std::unique_ptr<KernelTimer> timer_for(const KernelTiming& timing) {
+std::unique_ptr<KernelTimer> timer_for(const KernelTiming& timing, const KernelOptions& kernels) {
   if (!timing.measure && timing.cache.empty()) return nullptr;
   const int threads = timing.threads > 0 ? timing.threads : hardware_threads();
   if (threads > largest_team())
@@ -74,7 +86,7 @@ std::unique_ptr<KernelTimer> timer_for(const KernelTiming& timing) {
                      largest_team()));
   TimingCache known = timing.cache.empty() ? TimingCache() : read_timing_cache(timing.cache);
   return std::make_unique<KernelTimer>(std::move(known),
-                                       KernelTimer::Options{timing.measure, threads});
+                                       KernelTimer::Options{timing.measure, threads, kernels});
 }
 
 }  // namespace
@@ -85,7 +97,8 @@ EngineFile build(Graph graph, const BuildOptions& options) {
     if (std::find(options.targets.begin(), options.targets.begin() + static_cast<ptrdiff_t>(i),
                   options.targets[i]) != options.targets.begin() + static_cast<ptrdiff_t>(i))
       fail(Code::kInvalidArgument, fmt::format("target {} is given twice", options.targets[i]));
-  const std::unique_ptr<KernelTimer> timer = timer_for(options.timing);
+  const KernelOptions kernels = kernel_options(options);
+  const std::unique_ptr<KernelTimer> timer = timer_for(options.timing, kernels);
   EngineFile file;
   file.producer = fmt::format("anneal {}", version());
   file.model_name = graph.name;
@@ -94,7 +107,8 @@ EngineFile build(Graph graph, const BuildOptions& options) {
   options.progress("optimizing");
   const Backend& cpu = options.reference ? cpu_reference_backend() : cpu_backend();
   std::vector<Target> targets;
-  for (const std::string& name : options.targets) targets.push_back(open_target(name, cpu));
+  for (const std::string& name : options.targets)
+    targets.push_back(open_target(name, cpu, kernels));
   const std::vector<Optimized> graphs = optimize(graph, options, targets);
   graph = Graph();  // the weights that passes replaced
   if (options.reference_kernels)

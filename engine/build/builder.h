@@ -22,7 +22,8 @@ struct KernelTiming {
 
 struct BuildOptions {
   std::vector<std::string> targets = {"cpu"};
-  PassOptions passes;
+  PassOptions passes;                          // exact: of kernels as well
+  std::vector<std::string> skip_kernels = {};  // kernels not to choose, by name
   bool allow_fallback = true;  // false: fail with kUnsupported, naming each layer that would run on
                                // the CPU though the target is another device
   bool reference = false;  // no passes, and of each op the reference kernel: what to compare with
@@ -37,7 +38,8 @@ struct BuildOptions {
 
 // Same graph, options and target: the same bytes, unless kernels are timed whose times the cache
 // lacks. Fails with kUnsupported naming each layer that no kernel accepts and why, with
-// kInvalidArgument on an unknown target, more threads than there are, or a damaged cache.
+// kInvalidArgument on an unknown target, pass or kernel, more threads than there are, or a damaged
+// cache.
 EngineFile build(Graph graph, const BuildOptions& options = {});
 
 }  // namespace anneal

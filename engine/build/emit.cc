@@ -74,8 +74,7 @@ class Emitter {
   uint32_t row_major(uint32_t slot);
   size_t host() const { return places_.size() - 1; }
   Chosen choose(const Layer& layer, const LayerOperands& operands, size_t place) const {
-    return choose_kernel(*places_[place].backend,
-                         request_of(graph_, layer, operands, *places_[place].device));
+    return choose_kernel(places_[place], graph_, layer, operands);
   }
   bool is_late(const Type& type) const {
     return depends_on_values(type.shape, graph_.sizes(), solvable_);

@@ -123,12 +123,13 @@ KernelTimes KernelTimer::measure(const Request& request, std::vector<Candidate>&
 }
 
 std::vector<KernelTimer::Candidate> KernelTimer::candidates(const Backend& backend, Request request,
-                                                            Chosen& chosen) {
+                                                            Chosen& chosen) const {
   request.at_any_speed = true;
   std::vector<Candidate> found;
   for (const KernelFamily family : backend.families) {
     for (const KernelEntry& entry : family()) {
-      if (entry.op != request.op.index()) continue;
+      if (entry.op != request.op.index() || !why_left_out(entry, options_.kernels).empty())
+        continue;
       if (&entry == chosen.entry) {
         found.push_back({.entry = &entry, .kernel = std::move(chosen.kernel)});
       } else if (!is_reference(backend, entry)) {

@@ -30,6 +30,7 @@ class KernelTimer {
   struct Options {
     bool measure = false;  // else only what `known` has times for
     int threads = 1;       // >= 1
+    KernelOptions kernels = {};
   };
   KernelTimer(TimingCache known, const Options& options)
       : known_(std::move(known)), options_(options) {}
@@ -44,7 +45,7 @@ class KernelTimer {
  private:
   struct Candidate;
   // All that accept the request; `chosen` gives its kernel up to them.
-  static std::vector<Candidate> candidates(const Backend& backend, Request request, Chosen& chosen);
+  std::vector<Candidate> candidates(const Backend& backend, Request request, Chosen& chosen) const;
   // Null if there are none and none are to be measured.
   const KernelTimes* times_of(const Request& request, std::vector<Candidate>& candidates);
   KernelTimes measure(const Request& request, std::vector<Candidate>& candidates) const;

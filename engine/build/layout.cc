@@ -53,6 +53,12 @@ Request request_of(const Graph& graph, const Layer& layer, const LayerOperands& 
           .tactic = {}};
 }
 
+Chosen choose_kernel(const Place& place, const Graph& graph, const Layer& layer,
+                     const LayerOperands& operands) {
+  return choose_kernel(*place.backend, request_of(graph, layer, operands, *place.device),
+                       place.kernels);
+}
+
 bool is_host_value(const Layer& layer, size_t input) {
   return static_cast<int>(input) < layer.op_input_count &&
          is_host_value(layer.op, static_cast<int>(input));
@@ -114,7 +120,7 @@ Preference preference_of(const Graph& graph, const Layer& layer, const Place& pl
                          bool accepts_all) {
   const auto choose = [&](Layout layout) {
     const LayerOperands operands = ideal_operands(graph, layer, layout);
-    return choose_kernel(*place.backend, request_of(graph, layer, operands, *place.device));
+    return choose_kernel(place, graph, layer, operands);
   };
   const Chosen best = choose(Layout::kChannelsLast);
   if (best.entry && (accepts_all || best.entry->prefers == Layout::kChannelsLast))

@@ -30,7 +30,11 @@ Request request_of(const Graph& graph, const Layer& layer, const LayerOperands& 
 struct Place {
   const Backend* backend;
   Device* device;
+  KernelOptions kernels = {};
 };
+// Its best kernel for the layer.
+Chosen choose_kernel(const Place& place, const Graph& graph, const Layer& layer,
+                     const LayerOperands& operands);
 
 // A layer runs on the first place that has a kernel for it, on the last (the CPU) if its sizes
 // depend on values or if it computes only what others' shapes are made of. One whose best kernel

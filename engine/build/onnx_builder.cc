@@ -14,6 +14,7 @@ void build_engine(const std::string& onnx_path, const std::string& engine_path,
   build_options.targets = options.targets;
   build_options.passes.skip = options.skip_passes;
   build_options.passes.only = options.only_passes;
+  build_options.skip_kernels = options.skip_kernels;
   build_options.passes.exact = options.exact;
   build_options.passes.precision = options.precision;
   build_options.allow_fallback = options.allow_fallback;

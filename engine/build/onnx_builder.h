@@ -14,7 +14,8 @@ struct OnnxBuildOptions {
   std::vector<std::string> targets = {"cpu"};  // one plan each: "cpu", "cpu:avx2", "sm_90"
   // By name, see `anneal passes`: not to run ("all": none is); if not empty, the only ones to run.
   std::vector<std::string> skip_passes, only_passes;
-  bool exact = false;          // leave out the passes that may change the last bits of results
+  std::vector<std::string> skip_kernels;  // kernels not to choose, by name: "cpu.conv.winograd"
+  bool exact = false;  // leave out the passes and kernels that may change the last bits of results
   PrecisionOptions precision;  // int8 wants ranges: engine/tune/onnx_calibration.h
   // false: fail with kUnsupported, naming each layer that would run on the CPU though the target is
   // a GPU

@@ -127,9 +127,7 @@ class Placer {
     Operand& operand = pick(operands);
     if (operand.strides == strides) return {};
     const Shape ideal = operand.strides;
-    const auto choose = [&] {
-      return choose_kernel(*place.backend, request_of(graph_, layer, operands, *place.device));
-    };
+    const auto choose = [&] { return choose_kernel(place, graph_, layer, operands); };
     const Chosen best = choose();
     const bool same_runs =
         unit_axis(operand.type.shape, ideal) == unit_axis(operand.type.shape, strides);

@@ -150,7 +150,8 @@ std::unique_ptr<Kernel> make_kernel(const EngineFile& file, const Plan& plan, co
   }
   request.tactic = {};
   request.at_any_speed = false;
-  Chosen chosen = choose_kernel(backend, request);
+  // The plan does not say whether it was built to be exact.
+  Chosen chosen = choose_kernel(backend, request, {.exact = true});
   if (!chosen.kernel)
     fail(Code::kIncompatiblePlan,
          fmt::format("no kernel runs step \"{}\" ({}): {}", step.name, name(step.op), why));
