@@ -23,6 +23,20 @@ namespace {
 constexpr std::string_view kLayers[] = {
     "x: f32[1,64,56,56]|y = Conv(x, f32[64,64,3,3]) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] "
     "dilations=[1,1]",
+    "x: f32[1,128,28,28]|y = Conv(x, f32[128,128,3,3]) strides=[1,1] pads_begin=[1,1] "
+    "pads_end=[1,1] dilations=[1,1]",
+    "x: f32[1,256,14,14]|y = Conv(x, f32[256,256,3,3]) strides=[1,1] pads_begin=[1,1] "
+    "pads_end=[1,1] dilations=[1,1]",
+    "x: f32[1,512,7,7]|y = Conv(x, f32[512,512,3,3]) strides=[1,1] pads_begin=[1,1] "
+    "pads_end=[1,1] dilations=[1,1]",
+    "x: f32[1,16,256,256]|y = Conv(x, f32[16,16,3,3]) strides=[1,1] pads_begin=[1,1] "
+    "pads_end=[1,1] dilations=[1,1]",
+    "x: f32[1,32,128,128]|y = Conv(x, f32[32,32,3,3]) strides=[1,1] pads_begin=[1,1] "
+    "pads_end=[1,1] dilations=[1,1]",
+    "x: f32[1,16,55,55]|y = Conv(x, f32[64,16,3,3]) strides=[1,1] pads_begin=[1,1] "
+    "pads_end=[1,1] dilations=[1,1]",
+    "x: f32[1,96,28,28]|y = Conv(x, f32[128,96,3,3]) strides=[1,1] pads_begin=[1,1] "
+    "pads_end=[1,1] dilations=[1,1]",
     "x: f32[1,256,14,14]|y = Conv(x, f32[256,256,1,1]) strides=[1,1] pads_begin=[0,0] "
     "pads_end=[0,0] dilations=[1,1]",
     "x: f32[1,144,56,56]|y = Conv(x, f32[144,1,3,3]) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] "

@@ -34,6 +34,7 @@ constexpr KernelFamily kFast[] = {
     cpu::pad_entries,                    //
     cpu::index_tuple_entries,            //
     cpu::tiled_pointwise_entries,        //
+    cpu::winograd_conv_entries,          //
     cpu::onednn_conv_entries,            //
     cpu::onednn_matmul_entries,          //
     cpu::onednn_pool_entries,            //

@@ -8,6 +8,7 @@ namespace anneal::cpu {
 
 // Fast kernels: each refuses what it does not do.
 std::span<const KernelEntry> tiled_pointwise_entries();
+std::span<const KernelEntry> winograd_conv_entries();
 std::span<const KernelEntry> onednn_conv_entries();
 std::span<const KernelEntry> onednn_matmul_entries();
 std::span<const KernelEntry> onednn_pool_entries();

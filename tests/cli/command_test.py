@@ -93,6 +93,8 @@ class Command(command_case.Command):
         for flag in ["--min-shapes", "--opt-shapes", "--max-shapes"]:
             self.anneal("build", "m.onnx", "--shapes", "a:4x3", flag, "b:8x3", status=2, says=["--shapes and", flag])
         self.anneal("build", "m.onnx", "--skip-pass", "no_such_pass", status=2, says="no_such_pass")
+        self.anneal("build", "m.onnx", "--skip-kernel", "cpu.no_such", status=2, says='no kernel "cpu.no_such"')
+        self.anneal("build", "m.onnx", "--skip-kernel", "cpu.pointwise.reference,cpu.conv.winograd")
         self.anneal("build", "m.onnx", "--target", "toaster", status=2, says="toaster")
 
     def test_one_of_a_thing_is_no_plural(self):

@@ -1,0 +1,62 @@
+// Winograd's minimal filtering F(4x4, 3x3): tiles of 4 x 4 outputs from 6 x 6 inputs by 36 products
+// instead of 144. Inputs and weights are taken as polynomials along both axes, whose values at
+// 0, +-sqrt(1/2), +-sqrt(2) and infinity are multiplied:
+//   y = A^T ((G w G^T) * (B^T x B)) A, summed over input channels before A is applied.
+//
+// Accuracy: with these points all coefficients lie between 1/6 and 2.83. The largest error of f32
+// sums over 16 to 512 channels is below 2e-5 of the root mean square of the outputs
+// (conv_winograd_test.cc), about twice that of a plain sum; with +-1 and +-2 for points it would be
+// four times as much. An infinity or NaN in the input, or an overflow where inputs are transformed
+// to up to 26 times their size, reaches all 16 outputs of each tile that reads it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "anneal/core/isa.h"
+#include "anneal/core/tensor.h"
+#include "anneal/kernels/cpu/gemm.h"
+
+namespace anneal::cpu {
+
+// Along each axis; positions in a tile are numbered row by row.
+struct WinogradTile {
+  static constexpr int64_t kOutputs = 4, kInputs = 6;
+  static constexpr int64_t kProducts = kInputs * kInputs;
+};
+
+// Of one tile, along adjacent channels.
+struct WinogradTransforms {
+  int64_t lanes = 1;
+  // B^T x B. pixels: the first channel of each of 36 inputs; what position p is multiplied by goes
+  // to `to + p * step`. REQUIRES: channels >= lanes
+  void (*input)(const float* const* pixels, int64_t channels, float* to, int64_t step) = nullptr;
+  // A^T m A, of whole vectors of channels; the sum for position p is at `from + p * step`. Of the
+  // outputs the first `rows` x `columns` are written, pitch and row_pitch apart.
+  void (*output)(const float* from, int64_t step, int64_t channels, int64_t rows, int64_t columns,
+                 float* to, int64_t row_pitch, int64_t pitch) = nullptr;
+};
+WinogradTransforms winograd_transforms(Isa isa);
+
+// G w G^T as the right sides of 36 products: of each chunk of output channels one position after
+// the other, so that they are read from the first byte to the last. Four times the memory of w.
+class WinogradWeights {
+ public:
+  WinogradWeights(const GemmKernels& kernels, int64_t inputs, int64_t outputs);
+  int64_t inputs() const { return layout_.k; }
+  int64_t outputs() const { return layout_.n; }
+  int64_t chunk() const { return chunk_panels_ * layout_.tile_columns; }  // output channels
+  int64_t chunks() const { return (layout_.panels() + chunk_panels_ - 1) / chunk_panels_; }
+  int64_t panel_bytes() const { return layout_.panel_bytes(); }
+  size_t bytes() const;
+
+  // w: f32 [outputs, inputs, 3, 3]. Computed in f64 and rounded once.
+  void pack(const TensorView& w, std::byte* to) const;
+  // Where the panels of a position begin, in bytes.
+  int64_t offset(int64_t chunk, int64_t position) const;
+
+ private:
+  PackLayout layout_;  // of one position
+  int64_t chunk_panels_ = 1;
+};
+
+}  // namespace anneal::cpu
