@@ -10,10 +10,10 @@ namespace anneal {
 namespace {
 
 constexpr double kNearBytes = 1 << 20;  // of a core's own cache
-// Of a row, over all steps, as many times the bytes of the weights: below, reading these for each
+// Of a slice, over all steps, as many times the bytes of the weights: below, reading these for each
 // slice costs what it saves.
-constexpr double kLeastActivations = 3;
-constexpr int64_t kRowsAtOnce = 2, kMostRowsAtOnce = 4;
+constexpr double kLeastActivations = 6;
+constexpr int64_t kRowsAtOnce = 2, kMostRowsForThreads = 4;  // however large they are
 
 enum class Rows : uint8_t { kNone, kAxis0, kElsewhere };
 
@@ -215,9 +215,12 @@ int64_t rows_at_once(const Plan& plan, std::span<const Dims> input_dims, int thr
     activations += moved;
     most = std::max(most, moved);
   }
-  const double of_row = activations / static_cast<double>(rows);
-  if (most <= kNearBytes * threads || of_row < kLeastActivations * weights) return rows;
-  return std::min(rows, std::clamp<int64_t>(threads, kRowsAtOnce, kMostRowsAtOnce));
+  const double near = kNearBytes * threads;
+  if (most <= near) return rows;
+  const int64_t at_once = std::max(std::clamp<int64_t>(threads, kRowsAtOnce, kMostRowsForThreads),
+                                   static_cast<int64_t>(near / most * static_cast<double>(rows)));
+  const double of_slice = activations / static_cast<double>(rows) * static_cast<double>(at_once);
+  return of_slice < kLeastActivations * weights ? rows : std::min(rows, at_once);
 }
 
 }  // namespace anneal

@@ -100,6 +100,18 @@ TEST(RowSlices, BatchesAreCutThatLeaveTheCache) {
   EXPECT_EQ(at_once(8, 5, 1), 8);  // little memory
 }
 
+TEST(RowSlices, SmallRowsFillTheCache) {
+  const EngineFile file =
+      build_text(net("  y = Pointwise(x) program=\"(f32)->(f32) neg($0)\"\n", "x: f32[N,4]"));
+  const auto at_once = [&](int64_t rows, int threads) {
+    const Dims dims[] = {{rows, 4}};
+    return rows_at_once(file.plans[0], dims, threads);
+  };
+  EXPECT_EQ(at_once(1'000'000, 1), 1 << 15);
+  EXPECT_EQ(at_once(1'000'000, 2), 1 << 16);
+  EXPECT_EQ(at_once(1 << 15, 1), 1 << 15);
+}
+
 TEST(RowSlices, BatchesStayWholeWhereWeightsWeighMore) {
   const EngineFile file = build_text(
       net("  const w: f32[1000,1000] = random(1)\n  y = MatMul(x, w)\n", "x: f32[N,1000]"));
