@@ -1,6 +1,7 @@
 #include "anneal/engine/run/row_slices.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "anneal/engine/plan_check.h"
@@ -10,9 +11,9 @@ namespace anneal {
 namespace {
 
 constexpr double kNearBytes = 1 << 20;  // of a core's own cache
-// Of a slice, over all steps, as many times the bytes of the weights: below, reading these for each
-// slice costs what it saves.
-constexpr double kLeastActivations = 6;
+// Of a slice, over all steps, as many times the bytes of the weights: with less, reading these for
+// each slice costs what it saves. For their sake a slice may be so many times as large.
+constexpr double kLeastActivations = 6, kStillNear = 4;
 constexpr int64_t kRowsAtOnce = 2, kMostRowsForThreads = 4;  // however large they are
 
 enum class Rows : uint8_t { kNone, kAxis0, kElsewhere };
@@ -217,10 +218,14 @@ int64_t rows_at_once(const Plan& plan, std::span<const Dims> input_dims, int thr
   }
   const double near = kNearBytes * threads;
   if (most <= near) return rows;
-  const int64_t at_once = std::max(std::clamp<int64_t>(threads, kRowsAtOnce, kMostRowsForThreads),
-                                   static_cast<int64_t>(near / most * static_cast<double>(rows)));
-  const double of_slice = activations / static_cast<double>(rows) * static_cast<double>(at_once);
-  return of_slice < kLeastActivations * weights ? rows : std::min(rows, at_once);
+  const double most_of_row = most / static_cast<double>(rows);
+  const int64_t near_rows = std::max(std::clamp<int64_t>(threads, kRowsAtOnce, kMostRowsForThreads),
+                                     static_cast<int64_t>(near / most_of_row));
+  const double worth_weights =
+      std::ceil(kLeastActivations * weights / (activations / static_cast<double>(rows)));
+  if (worth_weights <= static_cast<double>(near_rows)) return std::min(rows, near_rows);
+  const bool is_still_near = worth_weights * most_of_row <= kStillNear * near;
+  return is_still_near ? std::min(rows, static_cast<int64_t>(worth_weights)) : rows;
 }
 
 }  // namespace anneal

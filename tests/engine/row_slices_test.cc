@@ -112,6 +112,20 @@ TEST(RowSlices, SmallRowsFillTheCache) {
   EXPECT_EQ(at_once(1 << 15, 1), 1 << 15);
 }
 
+TEST(RowSlices, SlicesGrowWithTheWeights) {
+  const auto at_once = [](const std::string& weights, int64_t rows) {
+    const EngineFile file =
+        build_text(net("  const w: f32[128," + weights + "] = random(1)\n  y = MatMul(x, w)\n",
+                       "x: f32[N,99,128]"));
+    const Dims dims[] = {{rows, 99, 128}};
+    return rows_at_once(file.plans[0], dims, 1);
+  };
+  EXPECT_EQ(at_once("128", 100), 10);    // 1 MiB of 101 kB each
+  EXPECT_EQ(at_once("256", 100), 6);     // 152 kB each, weights of 131 kB
+  EXPECT_EQ(at_once("1000", 100), 7);    // 447 kB each, weights of 512 kB
+  EXPECT_EQ(at_once("1280", 100), 100);  // 558 kB each, weights of 655 kB: 8 are too far away
+}
+
 TEST(RowSlices, BatchesStayWholeWhereWeightsWeighMore) {
   const EngineFile file = build_text(
       net("  const w: f32[1000,1000] = random(1)\n  y = MatMul(x, w)\n", "x: f32[N,1000]"));
