@@ -2,9 +2,11 @@
 // A, then the other into B, which may read A.
 #include "anneal/kernels/cpu/chain.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 namespace anneal::cpu {
 namespace {
@@ -90,16 +92,23 @@ std::optional<std::pair<float, float>> small_range(DataType dtype) {
 class Compiler {
  public:
   Compiler(const Program& program, std::span<const DataType> inputs)
-      : code_(program.code()), inputs_(inputs), uses_(code_.size(), 0), made_(code_.size(), 0) {
-    for (const Instruction& instruction : code_)
-      for (int i = 0; i < operand_count(instruction.opcode); ++i) ++uses_[instruction.operands[i]];
-  }
+      : code_(program.code()), inputs_(inputs), uses_(code_.size(), 0), made_(code_.size(), 0) {}
 
-  bool into_a(uint16_t reg) { return compute(reg, false, kNothing); }
+  bool into_a(uint16_t reg) {
+    count_uses(reg);
+    return compute(reg, false, kNothing);
+  }
   std::vector<ChainStep> steps() && { return std::move(steps_); }
 
  private:
   static constexpr int kNothing = -1;
+
+  // By what the register needs, itself included.
+  void count_uses(uint16_t reg) {
+    const Instruction& it = code_[reg];
+    for (int i = 0; i < operand_count(it.opcode); ++i)
+      if (uses_[it.operands[i]]++ == 0) count_uses(it.operands[i]);
+  }
 
   // Into A, while B is free, or into B, while A holds the register `in_a`.
   bool compute(uint16_t reg, bool to_b, int in_a) {
@@ -287,15 +296,23 @@ bool is_storable(DataType dtype) {
 
 }  // namespace
 
-std::optional<Chain> Chain::compile(const Program& program, std::span<const DataType> inputs) {
-  if (program.results().size() != 1 || !is_storable(program.results()[0].dtype))
-    return std::nullopt;
-  Compiler compiler(program, inputs);
-  if (!compiler.into_a(program.results()[0].reg)) return std::nullopt;
-  Chain chain;
-  chain.steps_ = std::move(compiler).steps();
-  chain.result_ = program.results()[0].dtype;
-  return chain;
+std::vector<Chain> Chain::compile(const Program& program, std::span<const DataType> inputs) {
+  const auto code = program.code();
+  const bool takes_long = std::any_of(code.begin(), code.end(), [](const Instruction& one) {
+    const auto op = unary(one);
+    return op && *op >= ChainOp::kExp;
+  });
+  if (program.results().size() > 1 && takes_long) return {};
+  std::vector<Chain> chains;
+  for (const Program::Result& result : program.results()) {
+    Compiler compiler(program, inputs);
+    if (!is_storable(result.dtype) || !compiler.into_a(result.reg)) return {};
+    Chain chain;
+    chain.steps_ = std::move(compiler).steps();
+    chain.result_ = result.dtype;
+    chains.push_back(std::move(chain));
+  }
+  return chains;
 }
 
 }  // namespace anneal::cpu

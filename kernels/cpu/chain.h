@@ -8,7 +8,6 @@
 // are exact: elements of 8 and 16 bits, saturated ones, and sums of those with small constants.
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -56,12 +55,13 @@ struct ChainStep {
   DataType storage = DataType::kF32;  // kLoad; kPort is of f32
 };
 
-// Immutable. Its result is A. Ports are the program's inputs.
+// One result of a program, which is A in the end. Immutable. Ports are the program's inputs.
 class Chain {
  public:
   static constexpr size_t kMostSteps = 40;
-  // nullopt for programs of another form.
-  static std::optional<Chain> compile(const Program& program, std::span<const DataType> inputs);
+  // One for each result; empty for programs of another form. What several results share is computed
+  // for each, and is therefore no function that takes long.
+  static std::vector<Chain> compile(const Program& program, std::span<const DataType> inputs);
 
   std::span<const ChainStep> steps() const { return steps_; }
   DataType result() const { return result_; }

@@ -102,30 +102,33 @@ struct AsF16 {
   static HWY_INLINE void store(V v, Float16* p) { narrow_f16(D(), v, p); }
 };
 
-// kUniform: one element stands for a whole vector.
-template <class Storage, bool kUniform>
-HWY_INLINE V loaded(const typename Storage::Element* from) {
-  if constexpr (!kUniform) return Storage::load(from);
-  HWY_ALIGN typename Storage::Element repeated[kLanes];
-  std::fill(repeated, repeated + kLanes, *from);
-  return Storage::load(repeated);
+// How the lanes of a vector are in a port: behind each other, all one element, or `step` apart.
+enum class Access { kDense, kUniform, kSpaced };
+
+template <class Storage, Access kAccess>
+HWY_INLINE V loaded(const typename Storage::Element* from, [[maybe_unused]] int64_t step) {
+  if constexpr (kAccess == Access::kDense) return Storage::load(from);
+  HWY_ALIGN typename Storage::Element lanes[kLanes];
+  for (int64_t i = 0; i < kLanes; ++i)
+    lanes[i] = kAccess == Access::kSpaced ? from[i * step] : *from;
+  return Storage::load(lanes);
 }
 
-template <class Storage, int kColumns, bool kUniform>
+template <class Storage, int kColumns, Access kAccess>
 void load_a(const Call* call, Group& group, ANNEAL_A) {
   const Places<const typename Storage::Element, kColumns> at(call->port, group);
-#define ANNEAL_STEP(i, a) a = loaded<Storage, kUniform>(at(i))
+#define ANNEAL_STEP(i, a) a = loaded<Storage, kAccess>(at(i), call->port.column_stride)
   ANNEAL_FOR_EACH_A(ANNEAL_STEP);
 #undef ANNEAL_STEP
   ANNEAL_NEXT;
 }
 
-template <class Storage, int kColumns, bool kUniform>
+template <class Storage, int kColumns, Access kAccess>
 void load_b(const Call* call, Group& group, ANNEAL_A) {
   const Places<const typename Storage::Element, kColumns> at(call->port, group);
 #pragma GCC unroll 8
   for (int i = 0; i < kGroup; ++i)
-    hn::Store(loaded<Storage, kUniform>(at(i)), D(), group.b + i * kLanes);
+    hn::Store(loaded<Storage, kAccess>(at(i), call->port.column_stride), D(), group.b + i * kLanes);
   ANNEAL_NEXT;
 }
 
@@ -161,10 +164,10 @@ void a_by_b(const Call* call, Group& group, ANNEAL_A) {
 #undef ANNEAL_STEP
   ANNEAL_NEXT;
 }
-template <class F, int kColumns, bool kUniform>
+template <class F, int kColumns, Access kAccess>
 void a_by_port(const Call* call, Group& group, ANNEAL_A) {
   const Places<const float, kColumns> at(call->port, group);
-#define ANNEAL_STEP(i, a) a = F::apply(a, loaded<AsF32, kUniform>(at(i)))
+#define ANNEAL_STEP(i, a) a = F::apply(a, loaded<AsF32, kAccess>(at(i), call->port.column_stride))
   ANNEAL_FOR_EACH_A(ANNEAL_STEP);
 #undef ANNEAL_STEP
   ANNEAL_NEXT;
@@ -274,29 +277,29 @@ ANNEAL_UNARY_FUNCTION(Sigmoid, sigmoid_f32(D(), a));
 template <int kColumns>
 class Binder {
  public:
-  // is_uniform: of the port, if the step has one.
-  static Step step(const ChainStep& step, bool is_uniform) {
+  // access: to the port, if the step has one.
+  static Step step(const ChainStep& step, Access access) {
     switch (step.op) {
       case ChainOp::kLoad:
-        return is_uniform ? load_of<true>(step) : load_of<false>(step);
+        return load_of(step, access);
       case ChainOp::kCopy:
         return copy_to_b;
       case ChainOp::kAdd:
-        return binary<Add>(step, is_uniform);
+        return binary<Add>(step, access);
       case ChainOp::kSub:
-        return binary<Sub>(step, is_uniform);
+        return binary<Sub>(step, access);
       case ChainOp::kSubFrom:
-        return binary<SubFrom>(step, is_uniform);
+        return binary<SubFrom>(step, access);
       case ChainOp::kMul:
-        return binary<Mul>(step, is_uniform);
+        return binary<Mul>(step, access);
       case ChainOp::kDiv:
-        return binary<Div>(step, is_uniform);
+        return binary<Div>(step, access);
       case ChainOp::kDivInto:
-        return binary<DivInto>(step, is_uniform);
+        return binary<DivInto>(step, access);
       case ChainOp::kMin:
-        return is_number(step) ? binary<MinNumber>(step, false) : binary<Min>(step, is_uniform);
+        return is_number(step) ? binary<MinNumber>(step, access) : binary<Min>(step, access);
       case ChainOp::kMax:
-        return is_number(step) ? binary<MaxNumber>(step, false) : binary<Max>(step, is_uniform);
+        return is_number(step) ? binary<MaxNumber>(step, access) : binary<Max>(step, access);
       case ChainOp::kNeg:
         return unary<Neg>(step);
       case ChainOp::kAbs:
@@ -349,12 +352,12 @@ class Binder {
     return step.operand == ChainOperand::kConstant && !std::isnan(step.constant);
   }
   template <class F>
-  static Step binary(const ChainStep& step, bool is_uniform) {
+  static Step binary(const ChainStep& step, Access access) {
     switch (step.operand) {
       case ChainOperand::kConstant:
         return step.to_b ? b_by_constant<F> : a_by_constant<F>;
       case ChainOperand::kPort:
-        return is_uniform ? a_by_port<F, kColumns, true> : a_by_port<F, kColumns, false>;
+        return a_by_port_of<F>(access);
       case ChainOperand::kOther:
         break;
     }
@@ -368,25 +371,48 @@ class Binder {
   static Step function(const ChainStep& step) {
     return step.to_b ? of_b<F> : of_a_in_memory<F>;
   }
-  template <class Storage, bool kUniform>
-  static Step load(const ChainStep& step) {
-    return step.to_b ? load_b<Storage, kColumns, kUniform> : load_a<Storage, kColumns, kUniform>;
+  template <class F>
+  static Step a_by_port_of(Access access) {
+    switch (access) {
+      case Access::kUniform:
+        return a_by_port<F, kColumns, Access::kUniform>;
+      case Access::kSpaced:
+        return a_by_port<F, kColumns, Access::kSpaced>;
+      case Access::kDense:
+        break;
+    }
+    return a_by_port<F, kColumns, Access::kDense>;
   }
-  template <bool kUniform>
-  static Step load_of(const ChainStep& step) {
+  template <class Storage>
+  static Step load(const ChainStep& step, Access access) {
+    switch (access) {
+      case Access::kUniform:
+        return load<Storage, Access::kUniform>(step);
+      case Access::kSpaced:
+        return load<Storage, Access::kSpaced>(step);
+      case Access::kDense:
+        break;
+    }
+    return load<Storage, Access::kDense>(step);
+  }
+  template <class Storage, Access kAccess>
+  static Step load(const ChainStep& step) {
+    return step.to_b ? load_b<Storage, kColumns, kAccess> : load_a<Storage, kColumns, kAccess>;
+  }
+  static Step load_of(const ChainStep& step, Access access) {
     switch (step.storage) {
       case DataType::kI32:
-        return load<FromI32, kUniform>(step);
+        return load<FromI32>(step, access);
       case DataType::kU8:
-        return load<AsSmall<uint8_t>, kUniform>(step);
+        return load<AsSmall<uint8_t>>(step, access);
       case DataType::kI8:
-        return load<AsSmall<int8_t>, kUniform>(step);
+        return load<AsSmall<int8_t>>(step, access);
       case DataType::kBF16:
-        return load<AsBf16, kUniform>(step);
+        return load<AsBf16>(step, access);
       case DataType::kF16:
-        return load<AsF16, kUniform>(step);
+        return load<AsF16>(step, access);
       default:
-        return load<AsF32, kUniform>(step);
+        return load<AsF32>(step, access);
     }
   }
 };
@@ -395,18 +421,9 @@ bool has_port(const ChainStep& step) {
   return step.op == ChainOp::kLoad || step.operand == ChainOperand::kPort;
 }
 
-// Vectors of a row end where the row does: the last may overlap the one before it. Then nothing
-// that is read may be memory that is written.
-bool fits(const Chain& chain, int64_t columns, std::span<const TapePort> ports,
-          const TapePort& sink) {
-  if (columns < kLanes || sink.column_stride != 1) return false;
-  for (const ChainStep& step : chain.steps()) {
-    if (!has_port(step)) continue;
-    const TapePort& port = ports[step.port];
-    if (port.column_stride != 0 && port.column_stride != 1) return false;
-    if (columns % kLanes != 0 && port.data == sink.data) return false;
-  }
-  return true;
+Access access_of(const TapePort& port) {
+  if (port.column_stride == 1) return Access::kDense;
+  return port.column_stride == 0 ? Access::kUniform : Access::kSpaced;
 }
 
 // All rows of `vectors` (a multiple of kColumns, or one group) columns of vectors from `column` on.
@@ -416,9 +433,12 @@ void run_columns(const Chain& chain, int64_t rows, int64_t column, int64_t vecto
   std::array<Call, Chain::kMostSteps + 1> calls;
   const auto steps = chain.steps();
   for (size_t i = 0; i < steps.size(); ++i) {
-    const bool is_bound = has_port(steps[i]);
-    if (is_bound) calls[i].port = ports[steps[i].port];
-    calls[i].run = Binder<kColumns>::step(steps[i], is_bound && calls[i].port.column_stride == 0);
+    Access access = Access::kDense;
+    if (has_port(steps[i])) {
+      calls[i].port = ports[steps[i].port];
+      access = access_of(calls[i].port);
+    }
+    calls[i].run = Binder<kColumns>::step(steps[i], access);
     calls[i].constant = steps[i].constant;
     calls[i].high = steps[i].high;
   }
@@ -441,9 +461,20 @@ void run_columns(const Chain& chain, int64_t rows, int64_t column, int64_t vecto
 
 }  // namespace
 
-bool run_chain(const Chain& chain, int64_t rows, int64_t columns, std::span<const TapePort> ports,
+// Vectors of a row end where the row does: the last may overlap the one before it. Then nothing
+// that is read may be memory that is written.
+bool chain_fits(const Chain& chain, int64_t columns, std::span<const TapePort> ports,
+                const TapePort& sink) {
+  if (columns < kLanes || sink.column_stride != 1) return false;
+  for (const ChainStep& step : chain.steps()) {
+    if (!has_port(step)) continue;
+    if (columns % kLanes != 0 && ports[step.port].data == sink.data) return false;
+  }
+  return true;
+}
+
+void run_chain(const Chain& chain, int64_t rows, int64_t columns, std::span<const TapePort> ports,
                const TapePort& sink) {
-  if (!fits(chain, columns, ports, sink)) return false;
   int64_t column = 0, vectors = columns / kLanes;
   const bool has_tail = columns % kLanes != 0;
   const auto take = [&](int64_t count) {
@@ -462,7 +493,6 @@ bool run_chain(const Chain& chain, int64_t rows, int64_t columns, std::span<cons
   } else if (vectors == 1 || has_tail) {
     run_columns<1>(chain, rows, last, 1, kLanes, ports, sink);
   }
-  return true;
 }
 
 }  // namespace anneal::cpu::HWY_NAMESPACE

@@ -149,7 +149,7 @@ std::optional<Tape> Tape::compile(const Program& program, std::string& why_not,
     why_not = "more than 64 inputs or results of a program";
     return std::nullopt;
   }
-  tape.chain_ = Chain::compile(program, tape.input_types_);
+  tape.chains_ = Chain::compile(program, tape.input_types_);
   tape.scratch_bytes_ = slots.bytes();
   tape.slot_offsets_ = std::move(slots).offsets();
   return tape;

@@ -68,8 +68,8 @@ class Tape {
   std::span<const DataType> input_types() const { return input_types_; }
   std::span<const int> index_axes() const { return index_axes_; }
   std::span<const size_t> slot_offsets() const { return slot_offsets_; }
-  size_t scratch_bytes() const { return scratch_bytes_; }  // per thread; a multiple of 64
-  const Chain* chain() const { return chain_ ? &*chain_ : nullptr; }  // the same, if it is one
+  size_t scratch_bytes() const { return scratch_bytes_; }    // per thread; a multiple of 64
+  std::span<const Chain> chains() const { return chains_; }  // the same, if it can be that
 
  private:
   std::vector<TapeStep> steps_;
@@ -79,7 +79,7 @@ class Tape {
   std::vector<int> index_axes_;
   std::vector<size_t> slot_offsets_;
   size_t scratch_bytes_ = 0;
-  std::optional<Chain> chain_;
+  std::vector<Chain> chains_;
 };
 
 // A rows x columns block of one operand. Strides count elements. For an index port data is null and

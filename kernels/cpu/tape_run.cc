@@ -6,6 +6,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
+
 #include "anneal/core/float16.h"
 #include "anneal/kernels/cpu/tape.h"
 // In this order, which formatting must not change:
@@ -213,13 +215,48 @@ void load_lanes(DataType storage, const TapePort& port, std::byte* lanes, int64_
   load_block(storage, port, lanes, pitch, rows, columns);
 }
 
-// In chain_run.cc. False: the chain takes no block of such ports.
-bool run_chain(const Chain& chain, int64_t rows, int64_t columns, std::span<const TapePort> ports,
+// In chain_run.cc.
+bool chain_fits(const Chain& chain, int64_t columns, std::span<const TapePort> ports,
+                const TapePort& sink);
+void run_chain(const Chain& chain, int64_t rows, int64_t columns, std::span<const TapePort> ports,
                const TapePort& sink);
+
+namespace {
+
+TapePort turned(const TapePort& port) {
+  return {port.data, port.first, port.column_stride, port.row_stride};
+}
+
+bool run_chains(std::span<const Chain> chains, int64_t rows, int64_t columns,
+                std::span<const TapePort> ports, std::span<const TapePort> sinks) {
+  for (size_t i = 0; i < chains.size(); ++i) {
+    if (!chain_fits(chains[i], columns, ports, sinks[i])) return false;
+    // What one chain writes, no other may read.
+    for (const TapePort& port : ports)
+      if (chains.size() > 1 && port.data == sinks[i].data) return false;
+  }
+  for (size_t i = 0; i < chains.size(); ++i) run_chain(chains[i], rows, columns, ports, sinks[i]);
+  return !chains.empty();
+}
+
+// Rows and columns change places where results lie behind each other down the rows.
+bool run_as_chains(std::span<const Chain> chains, int64_t rows, int64_t columns,
+                   std::span<const TapePort> ports, std::span<const TapePort> sinks) {
+  if (chains.empty()) return false;
+  if (sinks[0].row_stride != 1 || sinks[0].column_stride == 1)
+    return run_chains(chains, rows, columns, ports, sinks);
+  std::array<TapePort, kMaxTapePorts> from, to;
+  std::transform(ports.begin(), ports.end(), from.begin(), turned);
+  std::transform(sinks.begin(), sinks.end(), to.begin(), turned);
+  return run_chains(chains, columns, rows, std::span(from).first(ports.size()),
+                    std::span(to).first(sinks.size()));
+}
+
+}  // namespace
 
 void run_block(const Tape& tape, int64_t rows, int64_t columns, std::span<const TapePort> ports,
                std::span<const TapePort> sinks, std::byte* scratch) {
-  if (tape.chain() != nullptr && run_chain(*tape.chain(), rows, columns, ports, sinks[0])) return;
+  if (run_as_chains(tape.chains(), rows, columns, ports, sinks)) return;
   const int64_t tile_columns = std::min<int64_t>(columns, kTileLanes);
   const int64_t height = tile_rows(tile_columns);
   if (rows <= height && columns <= tile_columns)

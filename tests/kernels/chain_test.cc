@@ -4,9 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
+#include <memory>
 #include <random>
 
+#include "anneal/kernels/cpu/tape_space.h"
 #include "anneal/tests/kernels/tape_check.h"
 
 namespace anneal::cpu {
@@ -36,50 +37,45 @@ constexpr const char* kChains[] = {
     "(i8,u8)->(f32) mul(f32($0),f32(sub(i32($1),7i32)))",
 };
 
-// The same numbers with gaps between them.
-Array spread(const Array& array, const Dims& dims) {
-  Dims stored = dims;
-  stored[dims.rank() - 1] *= 2;
-  Array wide(array.view.dtype, stored);
-  const size_t size = size_of(array.view.dtype);
-  for (size_t at = 0; at < array.bytes.size(); at += size)
-    std::memcpy(wide.bytes.data() + 2 * at, array.bytes.data() + at, size);
-  return wide;
-}
-
 // Exactly what tiles give, and what evaluate() does where that is exact.
 TEST(Chain, Programs) {
   std::mt19937 random(6);
   for (const char* text : kChains) {
     const Program program = parse_program(text);
-    EXPECT_NE(compiled(program).chain(), nullptr) << text;
+    EXPECT_EQ(compiled(program).chains().size(), 1U) << text;
     const bool is_exact = std::none_of(program.code().begin(), program.code().end(),
                                        [](auto& i) { return is_transcendental(i.opcode); });
     for (const int64_t columns : {3, 16, 24, 40, 64, 144, 259}) {
       const Dims dims = {5, columns};
       if (is_exact) check_program(program, dims, 0, random, false);
-      std::vector<Array> dense, wide;
-      std::vector<TensorView> in, gapped;
-      for (const DataType dtype : program.inputs()) {
-        dense.push_back(random_array(dtype, dims, random));
-        wide.push_back(spread(dense.back(), dims));
-      }
-      for (size_t i = 0; i < dense.size(); ++i) {
-        in.push_back(dense[i].view);
-        gapped.push_back(with_gaps(wide[i], dims));
-      }
+      std::vector<Array> inputs;
+      std::vector<TensorView> in;
+      for (const DataType dtype : program.inputs())
+        inputs.push_back(random_array(dtype, dims, random));
+      for (const Array& array : inputs) in.push_back(array.view);
       const DataType result = program.results()[0].dtype;
-      const Array by_chain(result, dims), by_tiles(result, dims);
+      const Array by_chain(result, dims), wide(result, {5, 2 * columns});
+      const TensorView by_tiles = with_gaps(wide, dims);
       for (const Isa isa : isas()) {
         run_elements(compiled(program), isa, in, {&by_chain.view, 1});
-        run_elements(compiled(program), isa, gapped, {&by_tiles.view, 1});
+        run_elements(compiled(program), isa, in, {&by_tiles, 1});
         std::vector<Scalar> want;
-        for (size_t at = 0; at < by_tiles.bytes.size(); at += size_of(result))
-          want.push_back(load_scalar(result, by_tiles.bytes.data() + at));
+        for (int64_t i = 0; i < count(dims); ++i)
+          want.push_back(load_scalar(result, element(by_tiles, index_of(dims, i))));
         expect_stored(program, want, {&by_chain.view, 1}, 0, isa);
       }
     }
   }
+}
+
+TEST(Chain, SeveralResults) {
+  std::mt19937 random(9);
+  const Program program = parse_program(
+      "(i32,f32)->(u8,i8,f32) %0=add($1,f32($0)); saturate_u8(rint(mul(%0,0.25f32))), "
+      "saturate_i8(rint(mul(%0,0.5f32))), %0");
+  EXPECT_EQ(compiled(program).chains().size(), 3U);
+  for (const int64_t columns : {16, 40, 100})
+    check_program(program, {7, columns}, 0, random, false);
 }
 
 TEST(Chain, NotPrograms) {
@@ -91,7 +87,7 @@ TEST(Chain, NotPrograms) {
     std::string why_not;
     const auto tape = Tape::compile(parse_program(text), why_not);
     ASSERT_TRUE(tape) << text;
-    EXPECT_EQ(tape->chain(), nullptr) << text;
+    EXPECT_TRUE(tape->chains().empty()) << text;
   }
 }
 
@@ -116,6 +112,36 @@ TEST(Chain, PortsOfAllShapes) {
         expect_stored(program, want, out, 0, isa);
       }
     }
+  }
+}
+
+// Elements with gaps between them, and results that lie down the rows.
+TEST(Chain, TurnedBlocks) {
+  std::mt19937 random(8);
+  const Program program = parse_program(
+      "(i32,f32,bf16)->(u8) saturate_u8(rint(mul(add(f32($0),$1),"
+      "$2)))");
+  const Dims dims = {40, 3};
+  const Array a = random_array(DataType::kI32, {40, 6}, random);
+  const Array b = random_array(DataType::kF32, {1, 3}, random);
+  const Array c = random_array(DataType::kBF16, {40, 6}, random);
+  const TensorView in[] = {with_gaps(a, dims), b.view, with_gaps(c, dims)};
+  Array y(DataType::kU8, {3, 40});
+  TensorView out = y.view;
+  out.dims = dims;
+  out.strides = {1, 40};
+  const auto want = expected(program, in, {&out, 1});
+  for (const Isa isa : isas()) {
+    std::fill(y.bytes.begin(), y.bytes.end(), std::byte{0});
+    const Tape tape = compiled(program);
+    TapeSpace::Operands operands{in, {&out, 1}};
+    const TapeSpace space = TapeSpace::of_blocks(tape, in, {&out, 1}, {Dims{0}, 1});
+    std::vector<std::byte> scratch(tape.scratch_bytes() + 64);
+    void* aligned = scratch.data();
+    size_t room = scratch.size();
+    std::align(64, tape.scratch_bytes(), aligned, room);
+    space.run(run_tape(isa), tape, operands, 0, 40, 0, 3, static_cast<std::byte*>(aligned));
+    expect_stored(program, want, {&out, 1}, 0, isa);
   }
 }
 

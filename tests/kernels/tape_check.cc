@@ -190,16 +190,15 @@ TensorView with_gaps(const Array& array, const Dims& dims) {
 // Dense inputs may run as a chain, those with gaps run in tiles.
 void check_program(const Program& program, const Dims& dims, int ulp, std::mt19937& random,
                    bool has_gaps) {
-  Dims stored = dims;
-  if (has_gaps) stored[dims.rank() - 1] *= 2;
   std::vector<Array> inputs;
   std::vector<TensorView> in, out;
-  for (const DataType dtype : program.inputs())
-    inputs.push_back(random_array(dtype, stored, random));
-  for (const Array& array : inputs) in.push_back(has_gaps ? with_gaps(array, dims) : array.view);
+  for (const DataType dtype : program.inputs()) inputs.push_back(random_array(dtype, dims, random));
+  for (const Array& array : inputs) in.push_back(array.view);
+  Dims stored = dims;
+  if (has_gaps) stored[dims.rank() - 1] *= 2;
   std::vector<Array> outputs;
-  for (const auto& result : program.results()) outputs.emplace_back(result.dtype, dims);
-  for (const Array& array : outputs) out.push_back(array.view);
+  for (const auto& result : program.results()) outputs.emplace_back(result.dtype, stored);
+  for (const Array& array : outputs) out.push_back(has_gaps ? with_gaps(array, dims) : array.view);
   const auto want = expected(program, in, out);
   for (const Isa isa : isas()) {
     run_elements(compiled(program), isa, in, out);

@@ -43,8 +43,8 @@ void expect_stored(const Program& program, std::span<const Scalar> want,
 Tape compiled(const Program& program);
 void run_elements(const Tape& tape, Isa isa, std::span<const TensorView> inputs,
                   std::span<const TensorView> outputs);
-// On random numbers, on all instruction sets. Dense inputs may run as a chain, those with gaps run
-// in tiles.
+// On random numbers, on all instruction sets. Dense results may run as a chain, those with gaps
+// between elements run in tiles.
 void check_program(const Program& program, const Dims& dims, int ulp, std::mt19937& random,
                    bool has_gaps);
 
