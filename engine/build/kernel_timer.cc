@@ -76,6 +76,7 @@ std::string timing_text(const Request& request) {
 // A kernel that can run the layer, and its runs.
 struct KernelTimer::Candidate {
   const KernelEntry* entry = nullptr;
+  bool is_heuristic = false;
   std::unique_ptr<Kernel> kernel;
   std::unique_ptr<Prepared> prepared = {};
   std::unique_ptr<Buffer> workspace = {};
@@ -111,7 +112,8 @@ KernelTimes KernelTimer::measure(const Request& request, std::vector<Candidate>&
   double fastest = std::numeric_limits<double>::infinity(), slowest = 1;
   for (const Candidate& each : candidates) fastest = std::min(fastest, each.best());
   for (Candidate& each : candidates) {
-    each.is_hopeless = each.best() > kHopeless * fastest;
+    // Three runs that others disturbed must not cost the heuristic's kernel its place.
+    each.is_hopeless = !each.is_heuristic && each.best() > kHopeless * fastest;
     if (!each.is_hopeless) slowest = std::max(slowest, each.best());
   }
   take_turns(static_cast<int>(std::min(kMostMicroseconds / slowest, double{kMostRounds})) -
@@ -131,7 +133,8 @@ std::vector<KernelTimer::Candidate> KernelTimer::candidates(const Backend& backe
       if (entry.op != request.op.index() || !why_left_out(entry, options_.kernels).empty())
         continue;
       if (&entry == chosen.entry) {
-        found.push_back({.entry = &entry, .kernel = std::move(chosen.kernel)});
+        found.push_back(
+            {.entry = &entry, .is_heuristic = true, .kernel = std::move(chosen.kernel)});
       } else if (!is_reference(backend, entry)) {
         Made made = entry.make(request);
         if (made.kernel) found.push_back({.entry = &entry, .kernel = std::move(made.kernel)});

@@ -24,7 +24,8 @@ std::string timing_text(const Request& request);
 // inputs in it, as after the layer before; operands lie where the plan will have them, and copies
 // at the edges do not count. Each kernel that accepts the request takes turns with the others for
 // at least three rounds, at most about 30 ms each; its median counts. The reference kernel is no
-// candidate, nor is after three rounds one that takes four times as long as another.
+// candidate, nor is after three rounds one that takes four times as long as another and is not the
+// heuristic's.
 class KernelTimer {
  public:
   struct Options {

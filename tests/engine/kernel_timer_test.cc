@@ -161,13 +161,19 @@ TEST_F(KernelTimerTest, TheMedianCounts) {
 }
 
 TEST_F(KernelTimerTest, AHopelessKernelStopsEarly) {
-  script["a"] = {1000};
+  script["a"] = {20};
   script["b"] = {10};
   script["c"] = {41};
-  EXPECT_EQ(measure(), "b instead of a: b 10 us, c 41 us, a 1000 us, with 1 thread");
-  EXPECT_EQ(launches["a"], 4);
+  EXPECT_EQ(measure(), "b instead of a: b 10 us, a 20 us, c 41 us, with 1 thread");
+  EXPECT_EQ(launches["a"], 26);
   EXPECT_EQ(launches["b"], 26);
   EXPECT_EQ(launches["c"], 4);
+}
+
+TEST_F(KernelTimerTest, DisturbedRunsDoNotEndTheHeuristicsKernel) {
+  script["a"] = {900, 900, 900, 900, 100};
+  script["b"] = {100};
+  EXPECT_EQ(measure(), "a stays: a 100 us, b 100 us, with 1 thread");
 }
 
 TEST_F(KernelTimerTest, SlowKernelsRunThreeTimes) {
