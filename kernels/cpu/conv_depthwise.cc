@@ -7,6 +7,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <array>
 
 #include "anneal/kernels/cpu/conv_direct.h"
 
@@ -19,16 +20,116 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
 constexpr int64_t kLanes = HWY_LANES(float);
-// Sums side by side, and weights, stay in registers.
-constexpr int kPixels = HWY_TARGET == HWY_AVX3 ? 8 : 4;
+// Sums side by side: vectors of channels, of as many pixels.
+constexpr int kVectors = HWY_TARGET == HWY_AVX3 ? 2 : 1;
+constexpr int kPixels = 4;
 
-// The channels [channel, channel + kVectors * lanes) of one pixel, whichever taps it meets.
-template <int kVectors>
+// A row of taps: the run's first column, and the kernel's.
+struct Row {
+  const float *x, *weights;
+};
+struct Rows {
+  explicit Rows(const DirectRun& run) : count(run.taps.rows) {
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i)
+      all[i] = {run.x + run.taps.row_offsets[i] + run.first_column * run.taps.column_step,
+                run.weights + run.taps.kernel_rows[i] * run.kernel_row};
+  }
+  int64_t count;
+  std::array<Row, PixelTaps::kMostRows> all;
+};
+
+// kCount pixels and kWide vectors of channels: each element of x is loaded once for all of them.
+// kColumns, kStride: of the kernel. x: elements from those of the rows. kBorder: columns are
+// padding but for those in `inside`, bit by bit.
+template <int kColumns, int kStride, int kCount, int kWide, bool kBorder>
+HWY_INLINE void slide(const DirectRun& run, const Rows& rows, int64_t x, int64_t channel,
+                      uint32_t inside, float* out) {
+  V sums[kCount][kWide];
+#pragma GCC unroll 4
+  for (int i = 0; i < kCount; ++i)
+#pragma GCC unroll 2
+    for (int v = 0; v < kWide; ++v) sums[i][v] = hn::Zero(D());
+  constexpr int kMet = (kCount - 1) * kStride + kColumns;
+  const int64_t step = run.taps.column_step, padded = run.padded;
+  for (const Row *row = rows.all.data(), *end = row + rows.count; row != end; ++row) {
+    V weights[kColumns][kWide];
+#pragma GCC unroll 8
+    for (int k = 0; k < kColumns; ++k)
+#pragma GCC unroll 2
+      for (int v = 0; v < kWide; ++v)
+        weights[k][v] = hn::LoadU(D(), row->weights + channel + k * padded + v * kLanes);
+    // Three columns to a pointer, which x86 addresses as base, base + step, base + 2 * step.
+    const float* columns[(kMet + 2) / 3];
+#pragma GCC unroll 8
+    for (int i = 0; i < (kMet + 2) / 3; ++i) columns[i] = row->x + x + 3 * i * step;
+#pragma GCC unroll 16
+    for (int c = 0; c < kMet; ++c) {
+      if (kBorder && (inside >> c & 1) == 0) continue;
+#pragma GCC unroll 2
+      for (int v = 0; v < kWide; ++v) {
+        const V column = hn::LoadU(D(), columns[c / 3] + c % 3 * step + v * kLanes);
+#pragma GCC unroll 8
+        for (int k = c % kStride; k < kColumns; k += kStride)
+          if (const int i = (c - k) / kStride; c >= k && i < kCount)
+            sums[i][v] = hn::MulAdd(column, weights[k][v], sums[i][v]);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < kCount; ++i)
+#pragma GCC unroll 2
+    for (int v = 0; v < kWide; ++v)
+      hn::StoreU(sums[i][v], D(), out + i * run.channels + v * kLanes);
+}
+
+// Pixels [first, first + kCount) of the run.
+template <int kColumns, int kStride, int kCount, int kWide>
+HWY_INLINE void slide(const DirectRun& run, const Rows& rows, int64_t first, int64_t channel,
+                      float* out) {
+  constexpr int kMet = (kCount - 1) * kStride + kColumns;
+  const int64_t begin = run.first_column + first * kStride;
+  const int64_t x = first * kStride * run.taps.column_step + channel;
+  float* const to = out + first * run.channels + channel;
+  if (begin >= 0 && begin + kMet <= run.input_columns) {
+    slide<kColumns, kStride, kCount, kWide, false>(run, rows, x, channel, 0, to);
+  } else {
+    uint32_t inside = 0;
+    for (int c = 0; c < kMet; ++c)
+      if (begin + c >= 0 && begin + c < run.input_columns) inside |= uint32_t{1} << c;
+    slide<kColumns, kStride, kCount, kWide, true>(run, rows, x, channel, inside, to);
+  }
+}
+
+// All pixels, of which the last few may be computed twice.
+template <int kColumns, int kStride, int kWide>
+void slide_along(const DirectRun& run, const Rows& rows, int64_t channel, float* out) {
+  int64_t i = 0;
+  if (run.count >= kPixels) {
+    for (; i < run.count; i += kPixels)
+      slide<kColumns, kStride, kPixels, kWide>(run, rows, std::min(i, run.count - kPixels), channel,
+                                               out);
+  }
+  for (; i < run.count; ++i) slide<kColumns, kStride, 1, kWide>(run, rows, i, channel, out);
+}
+
+// Channels outermost, so that what a row of pixels has in common stays in the first-level cache.
+template <int kColumns, int kStride>
+void slide_all(const DirectRun& run, float* out) {
+  const Rows rows(run);
+  int64_t channel = 0;
+  for (; channel + kVectors * kLanes <= run.channels; channel += kVectors * kLanes)
+    slide_along<kColumns, kStride, kVectors>(run, rows, channel, out);
+  for (; channel < run.channels; channel += kLanes)
+    slide_along<kColumns, kStride, 1>(run, rows, std::min(channel, run.channels - kLanes), out);
+}
+
+// Kernels of any other size: the channels [channel, channel + kWide * lanes) of one pixel.
+template <int kWide>
 HWY_INLINE void pixel_channels(const DirectRun& run, const PixelColumn& pixel, int64_t channel,
                                float* out) {
-  V sums[kVectors];
+  V sums[kWide];
 #pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(D());
+  for (int v = 0; v < kWide; ++v) sums[v] = hn::Zero(D());
   const float* const weights = run.weights + pixel.first_column * run.padded + channel;
   for (int64_t row = 0; row < run.taps.rows; ++row) {
     const float* from =
@@ -36,7 +137,7 @@ HWY_INLINE void pixel_channels(const DirectRun& run, const PixelColumn& pixel, i
     const float* weight = weights + run.taps.kernel_rows[row] * run.kernel_row;
     for (int64_t column = 0; column < pixel.columns; ++column) {
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v)
+      for (int v = 0; v < kWide; ++v)
         sums[v] = hn::MulAdd(hn::LoadU(D(), from + v * kLanes), hn::LoadU(D(), weight + v * kLanes),
                              sums[v]);
       from += run.taps.column_step;
@@ -44,124 +145,42 @@ HWY_INLINE void pixel_channels(const DirectRun& run, const PixelColumn& pixel, i
     }
   }
 #pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[v], D(), out + channel + v * kLanes);
+  for (int v = 0; v < kWide; ++v) hn::StoreU(sums[v], D(), out + channel + v * kLanes);
 }
 
-void pixel(const DirectRun& run, int64_t i, float* out) {
+template <int kWide>
+HWY_INLINE void pixels_of(const DirectRun& run, int64_t channel, float* out) {
+  for (int64_t i = 0; i < run.count; ++i)
+    pixel_channels<kWide>(run, run.pixels[i], channel, out + i * run.channels);
+}
+
+void any_kernel(const DirectRun& run, float* out) {
   int64_t channel = 0;
   for (; channel + 4 * kLanes <= run.channels; channel += 4 * kLanes)
-    pixel_channels<4>(run, run.pixels[i], channel, out);
-  for (; channel + kLanes <= run.channels; channel += kLanes)
-    pixel_channels<1>(run, run.pixels[i], channel, out);
-  if (channel < run.channels) pixel_channels<1>(run, run.pixels[i], run.channels - kLanes, out);
+    pixels_of<4>(run, channel, out);
+  for (; channel < run.channels; channel += kLanes)
+    pixels_of<1>(run, std::min(channel, run.channels - kLanes), out);
 }
 
-// One vector of channels of kCount pixels that meet all columns of the kernel: each element of x is
-// loaded once for all of them.
-template <int kColumns, int kStride, int kCount>
-HWY_INLINE void inner_pixels(const DirectRun& run, int64_t first, int64_t channel, float* out) {
-  V sums[kCount];
-#pragma GCC unroll 8
-  for (int i = 0; i < kCount; ++i) sums[i] = hn::Zero(D());
-  const float* const x = reinterpret_cast<const float*>(run.pixels[first].x) + channel;
-  const int64_t step = run.taps.column_step;
-  for (int64_t row = 0; row < run.taps.rows; ++row) {
-    const float* weight = run.weights + run.taps.kernel_rows[row] * run.kernel_row + channel;
-    V weights[kColumns];
-#pragma GCC unroll 8
-    for (int k = 0; k < kColumns; ++k) weights[k] = hn::LoadU(D(), weight + k * run.padded);
-    const float* from = x + run.taps.row_offsets[row];
-#pragma GCC unroll 32
-    for (int c = 0; c < (kCount - 1) * kStride + kColumns; ++c, from += step) {
-      const V column = hn::LoadU(D(), from);
-#pragma GCC unroll 8
-      for (int k = c % kStride; k < kColumns; k += kStride)
-        if (c >= k && (c - k) / kStride < kCount)
-          sums[(c - k) / kStride] = hn::MulAdd(column, weights[k], sums[(c - k) / kStride]);
-    }
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < kCount; ++i)
-    hn::StoreU(sums[i], D(), out + (first + i) * run.channels + channel);
-}
-
-// Pixels [begin, end), of which the last few may be computed twice.
-template <int kColumns, int kStride>
-void inner_vector(const DirectRun& run, int64_t begin, int64_t end, int64_t channel, float* out) {
-  int64_t i = begin;
-  for (; i + kPixels <= end; i += kPixels)
-    inner_pixels<kColumns, kStride, kPixels>(run, i, channel, out);
-  if (end - begin >= 4) {
-    for (; i < end; i += 4)
-      inner_pixels<kColumns, kStride, 4>(run, std::min(i, end - 4), channel, out);
-  }
-  for (; i < end; ++i) inner_pixels<kColumns, kStride, 1>(run, i, channel, out);
-}
-
-// Channels outermost, so that what a row of pixels has in common stays in the first-level cache.
-template <int kColumns, int kStride>
-void inner_run(const DirectRun& run, int64_t begin, int64_t end, float* out) {
-  for (int64_t channel = 0; channel < run.channels; channel += kLanes)
-    inner_vector<kColumns, kStride>(run, begin, end, std::min(channel, run.channels - kLanes), out);
-}
-
-using InnerRun = void (*)(const DirectRun&, int64_t begin, int64_t end, float* out);
 template <int kColumns>
-InnerRun inner_of(int64_t stride) {
-  return stride == 1 ? inner_run<kColumns, 1> : inner_run<kColumns, 2>;
-}
-InnerRun inner_of(const DirectRun& run) {
-  if (run.stride != 1 && run.stride != 2) return nullptr;
-  switch (run.kernel_columns) {
-    case 3:
-      return inner_of<3>(run.stride);
-    case 5:
-      return inner_of<5>(run.stride);
-    case 7:
-      return inner_of<7>(run.stride);
-    default:
-      return nullptr;
-  }
-}
-
-void run_few_channels(const DirectRun& run, float* out) {
-  for (int64_t i = 0; i < run.count; ++i) {
-    const PixelColumn& pixel = run.pixels[i];
-    for (int64_t channel = 0; channel < run.channels; ++channel) {
-      float sum = 0;
-      for (int64_t row = 0; row < run.taps.rows; ++row) {
-        const float* from =
-            reinterpret_cast<const float*>(pixel.x) + run.taps.row_offsets[row] + channel;
-        const float* weight = run.weights + pixel.first_column * run.padded +
-                              run.taps.kernel_rows[row] * run.kernel_row + channel;
-        for (int64_t column = 0; column < pixel.columns; ++column) {
-          const float product = from[column * run.taps.column_step] * weight[column * run.padded];
-          sum += product;
-        }
-      }
-      out[i * run.channels + channel] = sum;
-    }
-  }
+void slide_by_stride(const DirectRun& run, float* out) {
+  run.stride == 1 ? slide_all<kColumns, 1>(run, out) : slide_all<kColumns, 2>(run, out);
 }
 
 }  // namespace
 
 void depthwise_run(const DirectRun& run, float* out) {
-  if (run.channels < kLanes) return run_few_channels(run, out);
-  const InnerRun inner = inner_of(run);
-  for (int64_t i = 0; i < run.count;) {
-    int64_t end = i;
-    while (inner != nullptr && end < run.count && run.pixels[end].columns == run.kernel_columns)
-      ++end;
-    if (end > i) {
-      inner(run, i, end, out);
-      i = end;
-    } else {
-      pixel(run, i, out + i * run.channels);
-      ++i;
-    }
+  if (run.pixels != nullptr) return any_kernel(run, out);
+  switch (run.kernel_columns) {
+    case 3:
+      return slide_by_stride<3>(run, out);
+    case 5:
+      return slide_by_stride<5>(run, out);
+    default:
+      return slide_by_stride<7>(run, out);
   }
 }
+int64_t depthwise_lanes() { return kLanes; }
 
 }  // namespace anneal::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -169,7 +188,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace anneal::cpu {
 
-RunDepthwise run_depthwise(Isa isa) { return ANNEAL_BY_ISA(isa, depthwise_run); }
+RunDepthwise run_depthwise(Isa isa) {
+  return {ANNEAL_BY_ISA(isa, depthwise_lanes)(), ANNEAL_BY_ISA(isa, depthwise_run)};
+}
 
 }  // namespace anneal::cpu
 #endif

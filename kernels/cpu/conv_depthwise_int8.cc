@@ -338,6 +338,7 @@ Made make_depthwise(const Conv& op, const Request& request) {
                     has_zero ? request.inputs[3].constant->view() : TensorView{});
   const DepthwiseInt8 loops =
       loops_for(isa_of(request.device), channels, weights ? &*weights : nullptr);
+  if (loops.lanes > channels) return refuse("fewer channels than the lanes of a vector");
   std::string why_not;
   auto epilogue = Epilogue::make(request, DataType::kI32, why_not);
   if (!epilogue) return refuse(std::move(why_not));

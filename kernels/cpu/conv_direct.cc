@@ -61,12 +61,12 @@ struct PreparedDirect final : Prepared {
 
 class DirectConv final : public Kernel {
  public:
-  DirectConv(const Conv& op, const GroupShape& group, std::vector<int32_t> lookup,
-             const Request& request, Epilogue epilogue)
+  DirectConv(const Conv& op, const GroupShape& group, const RunDepthwise& depthwise,
+             std::vector<int32_t> lookup, const Request& request, Epilogue epilogue)
       : op_(op),
         group_(group),
         lookup_(std::move(lookup)),
-        run_depthwise_(run_depthwise(isa_of(request.device))),
+        run_depthwise_(depthwise),
         run_grouped_(run_grouped(isa_of(request.device))),
         load_(load_block(isa_of(request.device))),
         epilogue_(std::move(epilogue)) {
@@ -138,31 +138,35 @@ class DirectConv final : public Kernel {
     const ChannelsLast& x = p.runs.x();
     const Window& window = p.window;
     auto* const out = reinterpret_cast<float*>(pixels.out);
-    auto* const columns = reinterpret_cast<PixelColumn*>(pixels.extra);
     PixelTaps taps;
     taps.enter_row(window, x, pixels.x, pixels.row);
+    DirectRun run{.taps = taps,
+                  .pixels = nullptr,
+                  .count = pixels.count,
+                  .channels = pixels.channels,
+                  .weights = weights + pixels.channel,
+                  .padded = p.padded,
+                  .kernel_row = window.kernel[2] * group_.inputs * p.padded};
+    if (group_.is_depthwise() && slides(window)) {
+      run.x = reinterpret_cast<const float*>(taps.image) + pixels.channel;
+      run.first_column = pixels.first * window.stride[2] - window.pad[2];
+      run.input_columns = x.size[2];
+      run.kernel_columns = window.kernel[2];
+      run.stride = window.stride[2];
+      return run_depthwise_.run(run, out);
+    }
+    auto* const columns = reinterpret_cast<PixelColumn*>(pixels.extra);
     for (int64_t i = 0; i < pixels.count; ++i) {
       taps.enter_column(window, x, pixels.first + i);
       columns[i] = {taps.x + pixels.channel * static_cast<int64_t>(sizeof(float)),
                     taps.first_column, taps.columns};
     }
-    DirectRun run{.taps = taps,
-                  .pixels = columns,
-                  .count = pixels.count,
-                  .channels = pixels.channels,
-                  .weights = weights + pixels.channel,
-                  .padded = p.padded,
-                  .kernel_row = window.kernel[2] * group_.inputs * p.padded,
-                  .kernel_columns = window.kernel[2],
-                  .stride = window.dilation[2] == 1 ? window.stride[2] : 0};
-    if (group_.is_depthwise()) {
-      run_depthwise_(run, out);
-    } else {
-      run.group_channels = group_.inputs;
-      run.x_channels = x.channels;
-      run.lookup = lookup_.data();
-      run_grouped_.run(run, out);
-    }
+    run.pixels = columns;
+    if (group_.is_depthwise()) return run_depthwise_.run(run, out);
+    run.group_channels = group_.inputs;
+    run.x_channels = x.channels;
+    run.lookup = lookup_.data();
+    run_grouped_.run(run, out);
   }
 
   Conv op_;
@@ -195,14 +199,23 @@ bool is_real(DataType x, DataType w) {
   return x == w && (x == DataType::kF32 || x == DataType::kF16 || x == DataType::kBF16);
 }
 
-Made make_direct(const Conv& op, const GroupShape& group, std::vector<int32_t> lookup,
-                 const Request& request) {
+Made make_direct(const Conv& op, const GroupShape& group, const RunDepthwise& depthwise,
+                 std::vector<int32_t> lookup, const Request& request) {
   std::string why_not = taps_mismatch(request.inputs[1].type.shape);
   if (!why_not.empty()) return refuse(std::move(why_not));
   auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
   if (!epilogue) return refuse(std::move(why_not));
-  return {std::make_unique<DirectConv>(op, group, std::move(lookup), request, std::move(*epilogue)),
+  return {std::make_unique<DirectConv>(op, group, depthwise, std::move(lookup), request,
+                                       std::move(*epilogue)),
           {}};
+}
+
+// The widest loops that this many channels fill.
+RunDepthwise depthwise_of(Isa isa, int64_t channels) {
+  for (const Isa each : {Isa::kAvx512, Isa::kAvx2})
+    if (const RunDepthwise loops = run_depthwise(each); each <= isa && loops.lanes <= channels)
+      return loops;
+  return run_depthwise(Isa::kBaseline);
 }
 
 Made make_depthwise(const Conv& op, const Request& request) {
@@ -212,7 +225,9 @@ Made make_depthwise(const Conv& op, const Request& request) {
   if (w.shape.rank() < 3 || w.shape.rank() > 5) return refuse("only one to three spatial axes");
   if (!is_known(w.shape[0], op.groups) || !is_known(w.shape[1], 1))
     return refuse("not one output channel for each input channel");
-  return make_direct(op, {}, {}, request);
+  const RunDepthwise loops = depthwise_of(isa_of(request.device), op.groups);
+  if (loops.lanes > op.groups) return refuse("fewer channels than the lanes of a vector");
+  return make_direct(op, {}, loops, {}, request);
 }
 
 Made make_grouped(const Conv& op, const Request& request) {
@@ -227,12 +242,13 @@ Made make_grouped(const Conv& op, const Request& request) {
   if (group.inputs < 1 || group.outputs < 1 || group.inputs > kMostOfGroup ||
       group.outputs > kMostOfGroup)
     return refuse("groups of many channels, or none");
+  if (group.is_depthwise()) return refuse("one output channel for each input channel");
   const int64_t lanes = run_grouped(isa_of(request.device)).lanes;
   if (!request.at_any_speed && lanes == 1 && group.inputs * group.outputs > kMostProductsOfOneLane)
     return refuse("a product of matrices is faster without vectors");
   auto lookup = lookup_of(group, channels, lanes);
   if (lookup.empty()) return refuse("groups of many more input channels than output channels");
-  return make_direct(op, group, std::move(lookup), request);
+  return make_direct(op, group, {}, std::move(lookup), request);
 }
 
 constexpr KernelEntry kEntries[] = {

@@ -15,20 +15,34 @@ struct PixelColumn {
 
 // Output pixels of one row.
 struct DirectRun {
-  const PixelTaps& taps;  // its rows
-  const PixelColumn* pixels;
-  int64_t count, channels;  // of the output
+  const PixelTaps& taps;      // its rows
+  const PixelColumn* pixels;  // null: the kernel slides()
+  int64_t count, channels;    // of the output
   // One number per padded output channel for each input channel of its group, for each tap.
   const float* weights;
   int64_t padded, kernel_row;
-  int64_t kernel_columns, stride;  // stride 0: the kernel is dilated along the row
+  // Of kernels that slide: element 0 of the image, and which column of it the first pixel begins
+  // with, which may be padding.
+  const float* x = nullptr;
+  int64_t first_column = 0, input_columns = 0, kernel_columns = 0, stride = 0;
   // Of groups with several channels.
   int64_t group_channels = 1, x_channels = 0;
   const int32_t* lookup = nullptr;
 };
 
-// One output channel for each input channel.
-using RunDepthwise = void (*)(const DirectRun&, float* out);
+// Whether there are loops for these columns of the kernel and steps along a row, which make several
+// pixels at once.
+inline bool slides(const Window& window) {
+  const int64_t columns = window.kernel[2], stride = window.stride[2];
+  return (columns == 3 || columns == 5 || columns == 7) && (stride == 1 || stride == 2) &&
+         window.dilation[2] == 1;
+}
+
+// One output channel for each input channel, of as many channels as a vector has lanes or more.
+struct RunDepthwise {
+  int64_t lanes;
+  void (*run)(const DirectRun&, float* out);
+};
 RunDepthwise run_depthwise(Isa isa);
 
 // Any groups, of f32, that fit two vectors. `lookup` begins with how many vectors of x one of
