@@ -17,6 +17,7 @@ void build_engine(const std::string& onnx_path, const std::string& engine_path,
   build_options.skip_kernels = options.skip_kernels;
   build_options.passes.exact = options.exact;
   build_options.passes.precision = options.precision;
+  build_options.timing = {options.time_kernels, options.timing_cache, options.time_threads};
   build_options.allow_fallback = options.allow_fallback;
   write_engine_file(engine_path, build(import_file(onnx_path, import).graph, build_options));
 }

@@ -17,6 +17,11 @@ struct OnnxBuildOptions {
   std::vector<std::string> skip_kernels;  // kernels not to choose, by name: "cpu.conv.winograd"
   bool exact = false;  // leave out the passes and kernels that may change the last bits of results
   PrecisionOptions precision;  // int8 wants ranges: engine/tune/onnx_calibration.h
+  // Choose between the CPU's kernels by their times on this machine with so many threads (0: one
+  // per core), where the cache, a file that need not be there, has none; "": no cache.
+  bool time_kernels = false;
+  std::string timing_cache = {};
+  int time_threads = 0;
   // false: fail with kUnsupported, naming each layer that would run on the CPU though the target is
   // a GPU
   bool allow_fallback = true;
@@ -28,9 +33,10 @@ struct OnnxBuildOptions {
   std::map<std::string, InputBounds> input_bounds;
 };
 
-// The engine file is whole or untouched. Same model, options and targets: the same bytes. Fails
-// with Error: kIo, kInvalidModel, kUnsupported (naming everything the model needs and Anneal lacks)
-// or kInvalidArgument. Safe to call from several threads.
+// The engine file is whole or untouched. Same model, options and targets: the same bytes, unless
+// kernels are timed whose times the cache lacks. Fails with Error: kIo, kInvalidModel, kUnsupported
+// (naming everything the model needs and Anneal lacks) or kInvalidArgument. Safe to call from
+// several threads.
 void build_engine(const std::string& onnx_path, const std::string& engine_path,
                   const OnnxBuildOptions& options = {});
 

@@ -31,6 +31,8 @@ int main(int, char** argv) {
     options.precision.int8 = true;
     options.precision.ranges = std::make_shared<anneal::CalibrationTable>(
         anneal::calibrate_onnx(argv[1], samples, {.input_bounds = options.input_bounds}));
+    options.time_kernels = true;
+    options.time_threads = 1;
     anneal::build_engine(argv[1], argv[3], options);
   } catch (const anneal::Error& error) {
     std::cerr << error.what() << "\n";
