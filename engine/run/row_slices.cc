@@ -202,9 +202,12 @@ int64_t rows_at_once(const Plan& plan, std::span<const Dims> input_dims, int thr
   if (rows < 2) return rows;
   const auto bytes_of = [&](uint32_t index) {
     if (index == kNoSlot) return 0.0;
+    // Sizes that no run could have are refused by binding them, in better words.
     const Type& type = plan.slots[index].type;
-    return static_cast<double>(count(plan.sizes->evaluate(type.shape, symbols))) *
-           static_cast<double>(size_of(type.dtype));
+    auto bytes = static_cast<double>(size_of(type.dtype));
+    for (const int64_t size : plan.sizes->evaluate(type.shape, symbols))
+      bytes *= static_cast<double>(std::max<int64_t>(size, 0));
+    return bytes;
   };
   double weights = 0, activations = 0, most = 0;
   for (const Step& step : plan.steps) {

@@ -244,6 +244,20 @@ TEST(SlicedRun, AnObserverSeesTheWholeBatch) {
   EXPECT_EQ(run(context, *engine, inputs), cut);
 }
 
+TEST(SlicedRun, ImpossibleSizesAreToldAsOfAWholeBatch) {
+  const auto engine = engine_of(
+      build_text(net("  y = Pool(x) kernel=[7,3] strides=[1,1] pads_begin=[0,0] pads_end=[0,0] "
+                     "dilations=[1,1]\n",
+                     "x: f32[N,6,H,5]")));
+  const Tensor x = random_f32({4, 6, 5, 5}, 7);
+  for (const int64_t rows_at_once : {0, 2, 100}) {
+    ExecutionContext context(engine, {.rows_at_once = rows_at_once});
+    context.set_input("x", x.view());
+    EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("with these inputs, step"))
+        << rows_at_once;
+  }
+}
+
 TEST(SlicedRun, FewerThanNoRowsAreRefused) {
   const auto engine = engine_of(build_text(net(kConv)));
   EXPECT_THAT(error_of([&] { ExecutionContext context(engine, {.rows_at_once = -1}); }),
