@@ -70,6 +70,22 @@ struct PreparedWinograd final : Prepared {
   size_t zeros_at = 0, parts_at = 0, part_bytes = 0;
   size_t products_at = 0, out_at = 0, tape_at = 0;  // in a part
 
+  // The inputs of the tile whose first one is at (top, left) of an image; `zeros` for padding.
+  void find_pixels(const float* image, int64_t top, int64_t left, const float* zeros,
+                   const float* (&pixels)[kProducts]) const {
+    const auto is_inside = [](int64_t begin, int64_t count, int64_t size) {
+      return begin >= 0 && begin + count <= size;
+    };
+    const bool is_whole = is_inside(top, kIn, x.size[1]) && is_inside(left, kIn, x.size[2]);
+    for (int64_t i = 0; i < kIn; ++i)
+      for (int64_t j = 0; j < kIn; ++j) {
+        const bool is_read =
+            is_whole || (is_inside(top + i, 1, x.size[1]) && is_inside(left + j, 1, x.size[2]));
+        pixels[i * kIn + j] =
+            is_read ? image + (top + i) * x.strides[1] + (left + j) * x.strides[2] : zeros;
+      }
+  }
+
   int64_t blocks() const { return row_blocks * column_blocks * chunk_blocks; }
   Block block(int64_t i, int64_t chunks) const {
     const int64_t chunk = i % chunk_blocks;
@@ -183,11 +199,7 @@ void WinogradConv::transform_inputs(const PreparedWinograd& p, const Block& bloc
     for (int64_t column = block.column_begin; column < block.column_end; ++column) {
       const int64_t first_x = column * kOut - op_.pads_begin[1];
       const float* pixels[kProducts];
-      for (int64_t i = 0; i < kProducts; ++i) {
-        const int64_t at_y = first_y + i / kIn, at_x = first_x + i % kIn;
-        const bool inside = at_y >= 0 && at_y < p.x.size[1] && at_x >= 0 && at_x < p.x.size[2];
-        pixels[i] = inside ? image + at_y * p.x.strides[1] + at_x * p.x.strides[2] : zeros;
-      }
+      p.find_pixels(image, first_y, first_x, zeros, pixels);
       transforms_.input(pixels, weights_.inputs(), left, p.left_step);
       left += p.left_pitch;
     }
@@ -204,11 +216,14 @@ void WinogradConv::multiply(const PreparedWinograd& p, const Block& block, int64
   product.columns = outputs_of(chunk);
   product.lanes = weights_.inputs();
   product.c_is_padded = true;
+  product.a = left;
+  product.b = packed_.bytes().data() + weights_.chunk_offset(chunk);
+  product.c = products;
   for (int64_t i = 0; i < kProducts; ++i) {
-    product.a = left + i * p.left_step * 4;
-    product.b = packed_.bytes().data() + weights_.offset(chunk, i);
-    product.c = products + i * p.product_step * 4;
     gemm_.block(product);
+    product.a += p.left_step * 4;
+    product.b += weights_.position_step(chunk);
+    product.c += p.product_step * 4;
   }
 }
 

@@ -51,8 +51,9 @@ class WinogradWeights {
 
   // w: f32 [outputs, inputs, 3, 3]. Computed in f64 and rounded once.
   void pack(const TensorView& w, std::byte* to) const;
-  // Where the panels of a position begin, in bytes.
-  int64_t offset(int64_t chunk, int64_t position) const;
+  // In bytes: where a chunk begins, with the panels of position 0, and from position to position.
+  int64_t chunk_offset(int64_t chunk) const;
+  int64_t position_step(int64_t chunk) const;
 
  private:
   PackLayout layout_;  // of one position

@@ -51,10 +51,12 @@ size_t WinogradWeights::bytes() const {
   return align_up(static_cast<size_t>(kProducts * layout_.panels() * layout_.panel_bytes()));
 }
 
-int64_t WinogradWeights::offset(int64_t chunk, int64_t position) const {
-  const int64_t before = chunk * chunk_panels_;
-  const int64_t panels = std::min(chunk_panels_, layout_.panels() - before);
-  return (before * kProducts + position * panels) * layout_.panel_bytes();
+int64_t WinogradWeights::chunk_offset(int64_t chunk) const {
+  return chunk * chunk_panels_ * kProducts * layout_.panel_bytes();
+}
+
+int64_t WinogradWeights::position_step(int64_t chunk) const {
+  return std::min(chunk_panels_, layout_.panels() - chunk * chunk_panels_) * layout_.panel_bytes();
 }
 
 void WinogradWeights::pack(const TensorView& w, std::byte* to) const {
@@ -76,13 +78,11 @@ void WinogradWeights::pack(const TensorView& w, std::byte* to) const {
       for (size_t y = 0; y < kIn; ++y)
         for (int x = 0; x < kTaps; ++x)
           combine(g[y], taps[0][x], taps[1][x], taps[2][x], width, half[y][x].data());
-      std::byte* const within =
-          to + panel % chunk_panels_ * layout_.panel_bytes() + lane * width * 4;
+      std::byte* at = to + chunk_offset(chunk) + panel % chunk_panels_ * layout_.panel_bytes() +
+                      lane * width * 4;
       for (size_t y = 0; y < kIn; ++y)
-        for (size_t x = 0; x < kIn; ++x)
-          combine(
-              g[x], half[y][0], half[y][1], half[y][2], width,
-              reinterpret_cast<float*>(within + offset(chunk, static_cast<int64_t>(y * kIn + x))));
+        for (size_t x = 0; x < kIn; ++x, at += position_step(chunk))
+          combine(g[x], half[y][0], half[y][1], half[y][2], width, reinterpret_cast<float*>(at));
     }
   }
 }
