@@ -33,6 +33,7 @@ bool fuse_softmax(Graph& graph, PassRun& run);
 bool fold_scale(Graph& graph, PassRun& run);
 bool drop_rounding(Graph& graph, PassRun& run);
 bool name_activations(Graph& graph, PassRun& run);
+bool multiply_reciprocals(Graph& graph, PassRun& run);
 bool assign_precision(Graph& graph, PassRun& run);
 bool merge_siblings(Graph& graph, PassRun& run);
 

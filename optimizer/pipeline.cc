@@ -54,6 +54,8 @@ constexpr Pass kPipeline[] = {
     {"drop_rounding", "16-bit roundings between joined operations go", kInexact, drop_rounding},
     {"name_activations", "activation functions take their shortest spelling", kInexact,
      name_activations},
+    {"multiply_reciprocals", "divisions by numbers become multiplications", kInexact,
+     multiply_reciprocals},
     {"assign_precision", "products compute in 16 bits, and what they read is stored so", kInexact,
      assign_precision},
     {"merge_siblings", "convolutions and products of one input become one layer", kExact,
