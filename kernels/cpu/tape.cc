@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "anneal/kernels/cpu/byte_tail.h"
+
 namespace anneal::cpu {
 namespace {
 
@@ -73,6 +75,11 @@ std::vector<int> find_pairs(const Program& program) {
 
 std::optional<Tape> Tape::compile(const Program& program, std::string& why_not,
                                   std::optional<DataType> first) {
+  if (const auto tail = cut_byte_tail(program)) {
+    auto head = compile(tail->head, why_not, first);
+    if (head) head->table_ = tail->table;
+    return head;
+  }
   Tape tape;
   tape.input_types_.assign(program.inputs().begin(), program.inputs().end());
   if (first && !tape.input_types_.empty()) tape.input_types_[0] = *first;

@@ -70,6 +70,8 @@ class Tape {
   std::span<const size_t> slot_offsets() const { return slot_offsets_; }
   size_t scratch_bytes() const { return scratch_bytes_; }    // per thread; a multiple of 64
   std::span<const Chain> chains() const { return chains_; }  // the same, if it can be that
+  // If there is one, the result is a byte of it: the one that the steps give the number of.
+  const std::array<uint8_t, 256>* table() const { return table_ ? &*table_ : nullptr; }
 
  private:
   std::vector<TapeStep> steps_;
@@ -80,6 +82,7 @@ class Tape {
   std::vector<size_t> slot_offsets_;
   size_t scratch_bytes_ = 0;
   std::vector<Chain> chains_;
+  std::optional<std::array<uint8_t, 256>> table_;
 };
 
 // A rows x columns block of one operand. Strides count elements. For an index port data is null and

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "anneal/core/float16.h"
+#include "anneal/kernels/cpu/byte_lookup.h"
 #include "anneal/kernels/cpu/tape.h"
 // In this order, which formatting must not change:
 #include "anneal/kernels/cpu/tape_math-inl.h"
@@ -296,7 +297,51 @@ int64_t tile_rows(int64_t columns) {
   return has_long_rows(columns) ? kTileLanes / padded(columns) : kTileLanes / columns;
 }
 
-RunTape run_tape(Isa isa) { return ANNEAL_BY_ISA(isa, run_block); }
+namespace {
+
+void look_up_block(const std::array<uint8_t, 256>& table, LookUpBytes look_up, int64_t rows,
+                   int64_t columns, const TapePort& sink) {
+  auto* row = reinterpret_cast<uint8_t*>(sink.data);
+  if (sink.column_stride == 1 && sink.row_stride == columns) {
+    columns *= rows;
+    rows = 1;
+  }
+  for (int64_t i = 0; i < rows; ++i, row += sink.row_stride) {
+    if (sink.column_stride == 1) {
+      look_up(table.data(), row, row, columns);
+      continue;
+    }
+    for (int64_t c = 0; c < columns; ++c)
+      row[c * sink.column_stride] = table[row[c * sink.column_stride]];
+  }
+}
+
+template <RunTape kRun, Isa kIsa>
+void run_and_look_up(const Tape& tape, int64_t rows, int64_t columns,
+                     std::span<const TapePort> ports, std::span<const TapePort> sinks,
+                     std::byte* scratch) {
+  kRun(tape, rows, columns, ports, sinks, scratch);
+  if (const auto* table = tape.table())
+    look_up_block(*table, look_up_bytes(kIsa), rows, columns, sinks[0]);
+}
+
+template <Isa kIsa>
+constexpr RunTape kRunTape = run_and_look_up<ANNEAL_BY_ISA(kIsa, run_block), kIsa>;
+
+}  // namespace
+
+RunTape run_tape(Isa isa) {
+  switch (isa) {
+    case Isa::kFull:
+      return kRunTape<Isa::kFull>;
+    case Isa::kAvx512:
+      return kRunTape<Isa::kAvx512>;
+    case Isa::kAvx2:
+      return kRunTape<Isa::kAvx2>;
+    default:
+      return kRunTape<Isa::kBaseline>;
+  }
+}
 LoadBlock load_block(Isa isa) { return ANNEAL_BY_ISA(isa, load_lanes); }
 
 }  // namespace anneal::cpu

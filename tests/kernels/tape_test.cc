@@ -234,6 +234,36 @@ TEST(Tape, AnyStridesBroadcastsAndIndices) {
   }
 }
 
+// Quantized activations: exact, as evaluate() gives them.
+TEST(Tape, TheEndThatIsAFunctionOfOneByteIsATable) {
+  const char* texts[] = {
+      "(i32,f32,f32)->(u8) %0=mul(f32(sub(i32(saturate_u8(add(rint(div(add($2,mul($1,f32($0))),"
+      "0.0625f32)),124f32))),124i32)),0.0625f32); saturate_u8(add(rint(div(mul(mul(f32(i32("
+      "saturate_u8(rint(div(sigmoid(%0),0.004f32))))),0.004f32),%0),0.03f32)),10f32))",
+      "(f32)->(u8) saturate_u8(rint(mul(exp(mul(f32(saturate_i8(rint($0))),0.05f32)),9f32)))",
+      "(f32,u8)->(i8) saturate_i8(rint(mul(tanh(mul(f32(saturate_i8(sub(rint(mul($0,17f32)),"
+      "f32($1)))),0.01f32)),127f32)))",
+  };
+  std::mt19937 random(7);
+  for (const char* text : texts) {
+    const Program program = parse_program(text);
+    ASSERT_NE(compiled(program).table(), nullptr) << text;
+    for (const Dims& dims : {Dims{5, 259}, Dims{7, 3}, Dims{3, 64}, Dims{2, 2000}})
+      for (const bool has_gaps : {false, true}) check_program(program, dims, 0, random, has_gaps);
+  }
+}
+
+TEST(Tape, NoTableForWhatIsNoFunctionOfOneByte) {
+  for (const char* text : {
+           // of another input, too; of what the byte was made of; nothing slow; not to a byte
+           "(f32,f32)->(u8) saturate_u8(mul(sigmoid(f32(saturate_u8(rint($0)))),$1))",
+           "(f32)->(u8) saturate_u8(mul(sigmoid(f32(saturate_u8(rint($0)))),$0))",
+           "(f32)->(u8) saturate_u8(mul(f32(saturate_i8(rint($0))),3f32))",
+           "(f32)->(f32) sigmoid(f32(saturate_u8(rint($0))))",
+       })
+    EXPECT_EQ(compiled(parse_program(text)).table(), nullptr) << text;
+}
+
 TEST(Tape, AnInputMayBeTheOutput) {
   std::mt19937 random(4);
   const Program program =
