@@ -1,7 +1,6 @@
 #include "anneal/engine/run/row_slices.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "anneal/engine/plan_check.h"
@@ -10,10 +9,8 @@
 namespace anneal {
 namespace {
 
-constexpr double kNearBytes = 1 << 20;  // of a core's own cache
-// Of a slice, over all steps, as many times the bytes of the weights: with less, reading these for
-// each slice costs what it saves. For their sake a slice may be so many times as large.
-constexpr double kLeastActivations = 6, kStillNear = 4;
+constexpr double kNearBytes = 1 << 20;     // of a core's own cache
+constexpr double kSharedBytes = 16 << 20;  // that all cores keep of what one layer reads and writes
 constexpr int64_t kRowsAtOnce = 2, kMostRowsForThreads = 4;  // however large they are
 
 enum class Rows : uint8_t { kNone, kAxis0, kElsewhere };
@@ -209,26 +206,23 @@ int64_t rows_at_once(const Plan& plan, std::span<const Dims> input_dims, int thr
       bytes *= static_cast<double>(std::max<int64_t>(size, 0));
     return bytes;
   };
-  double weights = 0, activations = 0, most = 0;
+  double weights = 0, spilled = 0, most = 0;
   for (const Step& step : plan.steps) {
     double moved = 0;
     for (const uint32_t output : step.outputs) moved += bytes_of(output);
     for (const uint32_t input : step.inputs)
       (input != kNoSlot && plan.slots[input].storage == Storage::kWeight ? weights : moved) +=
           bytes_of(input);
-    activations += moved;
+    if (moved > kSharedBytes) spilled += moved;
     most = std::max(most, moved);
   }
-  const double near = kNearBytes * threads;
-  if (most <= near) return rows;
-  const double most_of_row = most / static_cast<double>(rows);
-  const int64_t near_rows = std::max(std::clamp<int64_t>(threads, kRowsAtOnce, kMostRowsForThreads),
-                                     static_cast<int64_t>(near / most_of_row));
-  const double worth_weights =
-      std::ceil(kLeastActivations * weights / (activations / static_cast<double>(rows)));
-  if (worth_weights <= static_cast<double>(near_rows)) return std::min(rows, near_rows);
-  const bool is_still_near = worth_weights * most_of_row <= kStillNear * near;
-  return is_still_near ? std::min(rows, static_cast<int64_t>(worth_weights)) : rows;
+  if (spilled == 0) return rows;
+  const auto all = static_cast<double>(rows);
+  const auto near_rows = static_cast<int64_t>(kNearBytes * threads * all / most);
+  const int64_t at_once =
+      std::max(near_rows, std::clamp<int64_t>(threads, kRowsAtOnce, kMostRowsForThreads));
+  const double read_again = weights * (all / static_cast<double>(at_once) - 1);
+  return spilled > read_again ? std::min(rows, at_once) : rows;
 }
 
 }  // namespace anneal

@@ -18,9 +18,10 @@ bool keeps_rows_apart(const Plan& plan);
 // Which inputs have rows. REQUIRES: keeps_rows_apart()
 bool input_has_rows(const Plan& plan, size_t input);
 
-// How many rows of these inputs to run at a time; all of them where running fewer gains nothing:
-// activations stay near anyway, or reading the weights again and again costs more than bringing
-// activations from afar. REQUIRES: keeps_rows_apart(). Fails as solve_symbols() does.
+// How many rows of these inputs to run at a time: as many as the cores' own caches hold of any
+// layer; all of them where that gains nothing, because what layers move stays in the shared cache,
+// or is less than the weights that would be read again. REQUIRES: keeps_rows_apart(). Fails as
+// solve_symbols() does.
 int64_t rows_at_once(const Plan& plan, std::span<const Dims> input_dims, int threads);
 
 }  // namespace anneal

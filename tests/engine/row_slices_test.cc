@@ -91,13 +91,14 @@ TEST(RowSlices, BatchesAreCutThatLeaveTheCache) {
     const Dims dims[] = {{rows, 16, height, 100}};
     return rows_at_once(plan, dims, threads);
   };
-  EXPECT_EQ(at_once(8, 100, 1), 2);
-  EXPECT_EQ(at_once(7, 100, 1), 2);
-  EXPECT_EQ(at_once(8, 100, 3), 3);
-  EXPECT_EQ(at_once(8, 100, 16), 8);  // near enough to sixteen cores
-  EXPECT_EQ(at_once(1, 100, 1), 1);
+  // A row of 1.28 MB.
+  EXPECT_EQ(at_once(16, 100, 1), 2);
+  EXPECT_EQ(at_once(15, 100, 1), 2);
+  EXPECT_EQ(at_once(16, 100, 3), 3);
+  EXPECT_EQ(at_once(16, 100, 10), 8);
+  EXPECT_EQ(at_once(8, 100, 1), 8);
+  EXPECT_EQ(at_once(1, 10'000, 1), 1);
   EXPECT_EQ(at_once(0, 100, 1), 0);
-  EXPECT_EQ(at_once(8, 5, 1), 8);  // little memory
 }
 
 TEST(RowSlices, SmallRowsFillTheCache) {
@@ -112,25 +113,16 @@ TEST(RowSlices, SmallRowsFillTheCache) {
   EXPECT_EQ(at_once(1 << 15, 1), 1 << 15);
 }
 
-TEST(RowSlices, SlicesGrowWithTheWeights) {
-  const auto at_once = [](const std::string& weights, int64_t rows) {
+TEST(RowSlices, BatchesStayWholeWhereWeightsWeighMore) {
+  const auto at_once = [](const std::string& columns, int64_t rows) {
     const EngineFile file =
-        build_text(net("  const w: f32[128," + weights + "] = random(1)\n  y = MatMul(x, w)\n",
-                       "x: f32[N,99,128]"));
-    const Dims dims[] = {{rows, 99, 128}};
+        build_text(net("  const w: f32[1024," + columns + "] = random(1)\n  y = MatMul(x, w)\n",
+                       "x: f32[N,4,1024]"));
+    const Dims dims[] = {{rows, 4, 1024}};
     return rows_at_once(file.plans[0], dims, 1);
   };
-  EXPECT_EQ(at_once("128", 100), 10);    // 1 MiB of 101 kB each
-  EXPECT_EQ(at_once("256", 100), 6);     // 152 kB each, weights of 131 kB
-  EXPECT_EQ(at_once("1000", 100), 7);    // 447 kB each, weights of 512 kB
-  EXPECT_EQ(at_once("1280", 100), 100);  // 558 kB each, weights of 655 kB: 8 are too far away
-}
-
-TEST(RowSlices, BatchesStayWholeWhereWeightsWeighMore) {
-  const EngineFile file = build_text(
-      net("  const w: f32[1000,1000] = random(1)\n  y = MatMul(x, w)\n", "x: f32[N,1000]"));
-  const Dims dims[] = {{1000, 1000}};
-  EXPECT_EQ(rows_at_once(file.plans[0], dims, 1), 1000);
+  EXPECT_EQ(at_once("4", 1100), 63);       // 18 MB, and 17 times 16 kB
+  EXPECT_EQ(at_once("1024", 1000), 1000);  // 33 MB, and 31 times 4 MB
 }
 
 TEST(SlicedRun, GivesWhatTheWholeBatchGives) {
