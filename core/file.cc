@@ -114,6 +114,15 @@ FileBytes map_file(const std::string& path) {
           std::shared_ptr<const void>(memory, [size](void* p) { munmap(p, size); })};
 }
 
+void give_pages_back(std::span<const std::byte> mapped) {
+  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto at = reinterpret_cast<uintptr_t>(mapped.data());
+  const uintptr_t begin = (at + page - 1) / page * page;
+  const uintptr_t end = (at + mapped.size()) / page * page;
+  // Advice: where the system does not take it, memory stays as it was.
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
 std::string behind_links(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;

@@ -18,6 +18,9 @@ FileBytes read_file(const std::string& path);
 // Mapped read-only and private. A file that shrinks while mapped ends the process: files are
 // replaced by rename, never cut.
 FileBytes map_file(const std::string& path);
+// Gives memory back: of a part of what map_file() gave, the pages that lie in it whole. Others may
+// read them meanwhile: a page that is touched comes back from the file.
+void give_pages_back(std::span<const std::byte> mapped);
 // The file that a path leads to through symbolic links, also where there is none yet; the path
 // itself where links go round in circles.
 std::string behind_links(const std::string& path);

@@ -233,7 +233,9 @@ EngineFile read_engine_file(const std::string& path, const ReadOptions& options)
   return with_context([&] { return fmt::format("while loading engine {}", path); },
                       [&] {
                         FileBytes bytes = options.map ? map_file(path) : read_file(path);
-                        return load_engine_file(bytes.bytes, bytes.owner);
+                        EngineFile file = load_engine_file(bytes.bytes, bytes.owner);
+                        file.mapped = options.map;
+                        return file;
                       });
 }
 

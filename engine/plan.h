@@ -99,6 +99,7 @@ struct EngineFile {
   std::vector<Tensor> weights;  // a kWeight slot's offset is an index into this
   std::string producer;         // "anneal 0.1.0"
   std::string model_name;
+  bool mapped = false;  // weights are in pages that give_pages_back() (core/file.h) may have
 };
 
 std::vector<std::byte> save(const EngineFile& file);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/file.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/engine_state.h"
 #include "anneal/engine/run/row_slices.h"
@@ -197,6 +198,15 @@ std::vector<size_t> run_ends(const Plan& plan) {
   return ends;
 }
 
+// Kernels have copies of what they packed: the file's pages need not be resident, too. What is read
+// in place comes back when it is read.
+void give_weights_back(const EngineFile& file, const Plan& plan, const Step& step) {
+  if (!file.mapped) return;
+  for (const uint32_t slot : step.inputs)
+    if (slot != kNoSlot && plan.slots[slot].storage == Storage::kWeight)
+      give_pages_back(file.weights[plan.slots[slot].offset].bytes());
+}
+
 // first_device: of the plan's among all devices.
 LoadedPlan load_plan(const EngineFile& file, const Plan& plan,
                      std::span<const std::unique_ptr<Device>> all_devices, size_t first_device,
@@ -217,6 +227,7 @@ LoadedPlan load_plan(const EngineFile& file, const Plan& plan,
                            (std::holds_alternative<SizeTensor>(step.op) && step.epilogues.empty());
     loaded.kernels.push_back(
         no_kernel ? nullptr : make_kernel(file, plan, step, *devices[step.device], remarks));
+    give_weights_back(file, plan, step);
   }
   for (const Plan& body : plan.bodies) {
     loaded.bodies.push_back(load_plan(file, body, all_devices, all_devices.size() - 1, remarks));
@@ -275,6 +286,9 @@ void Engine::load_weights(State& state) {
     }
     state.weights.push_back(std::move(places));
   }
+  // Those of other plans, and what cards have copies of.
+  if (state.file.mapped)
+    for (const Tensor& weight : weights) give_pages_back(weight.bytes());
 }
 
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}

@@ -1,0 +1,77 @@
+// What of a mapped engine file stays in memory once it is loaded.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "anneal/core/file.h"
+#include "anneal/tests/engine/build_and_run.h"
+
+namespace anneal::testing {
+namespace {
+
+// 2.3 MB of weights that kernels pack, and 1 MB that they read in place.
+constexpr std::string_view kWideNet = R"txt(
+graph wide_net(x: f32[1,256,5,5], rows: i64[3])
+  const w: f32[256,256,3,3] = random(1)
+  const table: f32[4096,64] = random(2)
+  c = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  found = Gather(table, rows) axis=0
+  return c as y, found
+)txt";
+
+// Of the mappings of a file, in this process.
+size_t resident_bytes(const std::string& path) {
+  std::ifstream maps("/proc/self/smaps");
+  size_t kilobytes = 0;
+  bool ours = false;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find('-') < line.find(' ')) ours = line.ends_with(path);
+    if (ours && line.starts_with("Rss:")) kilobytes += std::stoul(line.substr(4));
+  }
+  return kilobytes * 1024;
+}
+
+class MappedFile : public ::testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(path_); }
+  std::string path_ =
+      (std::filesystem::temp_directory_path() / ("anneal_mapped_" + std::to_string(getpid())))
+          .string();
+};
+
+TEST_F(MappedFile, PagesGivenBackComeBack) {
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  std::vector<std::byte> bytes(64 * page);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i / page + i % 7);
+  write_file_atomically(path_, bytes);
+  const FileBytes mapped = map_file(path_);
+  EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), mapped.bytes.begin()));
+  ASSERT_EQ(resident_bytes(path_), bytes.size());
+
+  // Of the first and the last page a byte is kept.
+  give_pages_back(mapped.bytes.subspan(1, bytes.size() - 2));
+  EXPECT_EQ(resident_bytes(path_), 2 * page);
+  give_pages_back(mapped.bytes.subspan(0, page - 1));
+  EXPECT_EQ(resident_bytes(path_), 2 * page) << "not a whole page";
+  EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), mapped.bytes.begin()));
+}
+
+TEST_F(MappedFile, PackedWeightsAreNotThereTwice) {
+  const EngineFile file = build_text(kWideNet);
+  write_engine_file(path_, file);
+  const auto mapped = Engine::load(path_, {.device = "cpu"});
+  EXPECT_LT(resident_bytes(path_), 128 << 10);
+
+  const std::vector<Tensor> inputs = {random_f32({1, 256, 5, 5}, 3), tensor_i64({0, 4095, 17})};
+  ExecutionContext context(mapped);
+  const auto read = Engine::load(path_, {.device = "cpu", .map = false});
+  ExecutionContext of_read(read);
+  EXPECT_EQ(run(context, *mapped, inputs), run(of_read, *read, inputs));
+  EXPECT_LT(resident_bytes(path_), 2 << 20) << "only what is read in place comes back";
+}
+
+}  // namespace
+}  // namespace anneal::testing
