@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "anneal/core/float16.h"
 #include "anneal/kernels/cpu/gemm_vnni.h"
@@ -20,19 +21,25 @@ int32_t load_8bit(DataType dtype, const std::byte* at) {
                                 : int32_t{*reinterpret_cast<const uint8_t*>(at)};
 }
 
+// Axes of k, the widest apart first.
+std::array<int, kMaxRank> by_stride(const PackSource& source) {
+  const auto stride = [&](int axis) { return std::abs(source.k_strides[axis]); };
+  std::array<int, kMaxRank> order;
+  for (int axis = 0; axis < source.k_dims.rank(); ++axis) {
+    int at = axis;
+    for (; at > 0 && stride(order[at - 1]) < stride(axis); --at) order[at] = order[at - 1];
+    order[at] = axis;
+  }
+  return order;
+}
+
 // f(k, offset in elements) for every element of the source's k axes, in the order in which they
 // lie.
 template <class F>
 void for_k(const PackSource& source, F f) {
   const int rank = source.k_dims.rank();
   if (count(source.k_dims) == 0) return;
-  const auto stride = [&](int axis) { return std::abs(source.k_strides[axis]); };
-  std::array<int, kMaxRank> order;
-  for (int axis = 0; axis < rank; ++axis) {
-    int at = axis;
-    for (; at > 0 && stride(order[at - 1]) < stride(axis); --at) order[at] = order[at - 1];
-    order[at] = axis;
-  }
+  const std::array<int, kMaxRank> order = by_stride(source);
   const Dims k_steps = row_major_strides(source.k_dims);
   const int last = order[rank - 1];
   Dims at = Dims::filled(rank, 0);
@@ -53,17 +60,37 @@ void for_k(const PackSource& source, F f) {
   }
 }
 
-// out[k * pitch + column] = in[column * step + k], by squares.
-void transpose_columns(const float* in, int64_t step, int64_t columns, int64_t depth, float* out,
-                       int64_t pitch) {
+// Whether a column is one piece of memory, in whatever order of its axes.
+bool is_dense(const PackSource& source) {
+  const std::array<int, kMaxRank> order = by_stride(source);
+  int64_t next = 1;
+  for (int i = source.k_dims.rank() - 1; i >= 0; --i) {
+    if (source.k_dims[order[i]] != 1 && source.k_strides[order[i]] != next) return false;
+    next *= source.k_dims[order[i]];
+  }
+  return true;
+}
+
+// place(k) of each element of a column that is_dense(), in the order in which they lie.
+template <class Place>
+std::vector<int64_t> places_of(const PackSource& source, Place place) {
+  std::vector<int64_t> places(static_cast<size_t>(count(source.k_dims)));
+  for_k(source, [&](int64_t k, int64_t offset) { places[static_cast<size_t>(offset)] = place(k); });
+  return places;
+}
+
+// out[places[i] + column] = in[column * step + i], by squares.
+void transpose_columns(const float* in, int64_t step, int64_t columns,
+                       const std::vector<int64_t>& places, float* out) {
   using Vector = float __attribute__((vector_size(16), aligned(4), may_alias));
   const auto at = [](auto* p) { return reinterpret_cast<const Vector*>(p); };
+  const auto depth = static_cast<int64_t>(places.size());
   int64_t column = 0;
   for (; column + 4 <= columns; column += 4, in += 4 * step, out += 4) {
-    int64_t k = 0;
-    for (; k + 4 <= depth; k += 4) {
-      const Vector a = *at(in + k), b = *at(in + step + k), c = *at(in + 2 * step + k),
-                   d = *at(in + 3 * step + k);
+    int64_t i = 0;
+    for (; i + 4 <= depth; i += 4) {
+      const Vector a = *at(in + i), b = *at(in + step + i), c = *at(in + 2 * step + i),
+                   d = *at(in + 3 * step + i);
       const Vector ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
       const Vector ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
       const Vector cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
@@ -73,23 +100,23 @@ void transpose_columns(const float* in, int64_t step, int64_t columns, int64_t d
                               __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
                               __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
       for (int64_t row = 0; row < 4; ++row)
-        *reinterpret_cast<Vector*>(out + (k + row) * pitch) = rows[row];
+        *reinterpret_cast<Vector*>(out + places[static_cast<size_t>(i + row)]) = rows[row];
     }
-    for (; k < depth; ++k)
-      for (int64_t i = 0; i < 4; ++i) out[k * pitch + i] = in[i * step + k];
+    for (; i < depth; ++i)
+      for (int64_t k = 0; k < 4; ++k) out[places[static_cast<size_t>(i)] + k] = in[k * step + i];
   }
   for (; column < columns; ++column, in += step, ++out)
-    for (int64_t k = 0; k < depth; ++k) out[k * pitch] = in[k];
+    for (int64_t i = 0; i < depth; ++i) out[places[static_cast<size_t>(i)]] = in[i];
 }
 
 void pack_f32(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
               std::byte* to) {
   const int64_t step = source.column_stride;
-  if (source.dtype == DataType::kF32 && step != 1 && source.k_dims.rank() == 1 &&
-      source.k_strides[0] == 1)
+  if (source.dtype == DataType::kF32 && step != 1 && is_dense(source))
     return transpose_columns(reinterpret_cast<const float*>(source.data) + first * step, step,
-                             width, source.k_dims[0], reinterpret_cast<float*>(to),
-                             layout.tile_columns);
+                             width,
+                             places_of(source, [&](int64_t k) { return k * layout.tile_columns; }),
+                             reinterpret_cast<float*>(to));
   for_k(source, [&](int64_t k, int64_t offset) {
     auto* out = reinterpret_cast<float*>(to) + k * layout.tile_columns;
     offset += first * step;
@@ -116,39 +143,56 @@ void pack_f32(const PackLayout& layout, const PackSource& source, int64_t first,
   });
 }
 
+// store(value, column of the panel, place(k)) for every 8-bit element of a panel.
+template <class Place, class Store>
+void for_8bit(const PackSource& source, int64_t first, int64_t width, Place place, Store store) {
+  const std::byte* from = source.data + first * source.column_stride;
+  if (!is_dense(source)) {
+    for (int64_t i = 0; i < width; ++i, from += source.column_stride)
+      for_k(source, [&](int64_t k, int64_t offset) {
+        store(load_8bit(source.dtype, from + offset), i, place(k));
+      });
+    return;
+  }
+  const std::vector<int64_t> places = places_of(source, place);
+  const auto depth = static_cast<int64_t>(places.size());
+  const auto run = [&](auto type) {
+    for (int64_t i = 0; i < width; ++i, from += source.column_stride) {
+      const auto* in = reinterpret_cast<const decltype(type)*>(from);
+      for (int64_t k = 0; k < depth; ++k) store(int32_t{in[k]}, i, places[static_cast<size_t>(k)]);
+    }
+  };
+  source.dtype == DataType::kI8 ? run(int8_t{}) : run(uint8_t{});
+}
+
 void pack_i16(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
               std::byte* to) {
   auto* out = reinterpret_cast<int16_t*>(to);
-  for (int64_t i = 0; i < width; ++i) {
-    const int64_t column = first + i;
-    const int32_t zero = source.zero == nullptr
-                             ? 0
-                             : load_8bit(source.dtype, source.zero + column * source.zero_stride);
-    for_k(source, [&](int64_t k, int64_t offset) {
-      const int32_t value =
-          load_8bit(source.dtype, source.data + offset + column * source.column_stride);
-      const int64_t at = layout.place(k);
-      out[(at / 2 * layout.tile_columns + i) * 2 + at % 2] = static_cast<int16_t>(value - zero);
-    });
-  }
+  std::vector<int32_t> zeros(static_cast<size_t>(width));
+  for (int64_t i = 0; i < width && source.zero != nullptr; ++i)
+    zeros[static_cast<size_t>(i)] =
+        load_8bit(source.dtype, source.zero + (first + i) * source.zero_stride);
+  const auto place = [&](int64_t k) {
+    const int64_t at = layout.place(k);
+    return at / 2 * layout.tile_columns * 2 + at % 2;
+  };
+  for_8bit(source, first, width, place, [&](int32_t value, int64_t column, int64_t at) {
+    out[at + column * 2] = static_cast<int16_t>(value - zeros[static_cast<size_t>(column)]);
+  });
 }
 
 void pack_s8(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
              std::byte* to, int32_t* sums) {
   auto* out = reinterpret_cast<int8_t*>(to);
   const int32_t shift = source.dtype == DataType::kU8 ? 128 : 0;
-  for (int64_t i = 0; i < width; ++i) {
-    int32_t sum = 0;
-    for_k(source, [&](int64_t k, int64_t offset) {
-      const int32_t value =
-          load_8bit(source.dtype, source.data + offset + (first + i) * source.column_stride) -
-          shift;
-      const int64_t at = layout.place(k);
-      out[(at / 4 * layout.tile_columns + i) * 4 + at % 4] = static_cast<int8_t>(value);
-      sum += value;
-    });
-    sums[i] = sum;
-  }
+  const auto place = [&](int64_t k) {
+    const int64_t at = layout.place(k);
+    return at / 4 * layout.tile_columns * 4 + at % 4;
+  };
+  for_8bit(source, first, width, place, [&](int32_t value, int64_t column, int64_t at) {
+    out[at + column * 4] = static_cast<int8_t>(value - shift);
+    sums[column] += value - shift;
+  });
 }
 
 }  // namespace
