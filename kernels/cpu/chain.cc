@@ -130,7 +130,13 @@ class Compiler {
       return compute(left, to_b, in_a) && emit_constant(it, true, f32_of(right), to_b);
     if (code_[left].opcode == Opcode::kConstant)
       return compute(right, to_b, in_a) && emit_constant(it, false, f32_of(left), to_b);
-    if (!to_b) return join(it.opcode, left, right, true) || join(it.opcode, right, left, false);
+    if (!to_b) {
+      // An input is taken as it is where the other operand is computed first.
+      const bool in_order = !is_f32(left) || is_f32(right);
+      return (in_order && join(it.opcode, left, right, true)) ||
+             join(it.opcode, right, left, false) ||
+             (!in_order && join(it.opcode, left, right, true));
+    }
     if (right == in_a)
       return compute(left, true, in_a) && emit({.op = *binary(it.opcode, true), .to_b = true});
     if (left == in_a)
@@ -289,6 +295,31 @@ class Compiler {
   std::vector<ChainStep> steps_;
 };
 
+// Takes rounding, a zero point and the limits of the type off the end of the steps: the limits may
+// come first, as they are whole numbers.
+std::optional<Chain::Quantize> take_quantize(std::vector<ChainStep>& steps) {
+  const auto from_end = [&](size_t i) {
+    return steps.size() > i ? &steps.end()[-1 - static_cast<int>(i)] : nullptr;
+  };
+  const ChainStep* const limits = from_end(0);
+  if (limits == nullptr || limits->op != ChainOp::kClamp || limits->to_b) return std::nullopt;
+  const ChainStep* round = from_end(1);
+  float zero = 0;
+  size_t count = 2;
+  if (round != nullptr && round->op == ChainOp::kAdd && !round->to_b &&
+      round->operand == ChainOperand::kConstant && std::abs(round->constant) <= 65536 &&
+      round->constant == std::trunc(round->constant)) {
+    zero = round->constant;
+    round = from_end(2);
+    count = 3;
+  }
+  if (round == nullptr || round->op != ChainOp::kRoundEven || round->to_b) return std::nullopt;
+  const Chain::Quantize result{limits->constant - zero, limits->high - zero,
+                               static_cast<int32_t>(zero)};
+  steps.resize(steps.size() - count);
+  return result;
+}
+
 bool is_storable(DataType dtype) {
   return dtype == DataType::kF32 || dtype == DataType::kBF16 || dtype == DataType::kF16 ||
          dtype == DataType::kI8 || dtype == DataType::kU8;
@@ -310,6 +341,8 @@ std::vector<Chain> Chain::compile(const Program& program, std::span<const DataTy
     Chain chain;
     chain.steps_ = std::move(compiler).steps();
     chain.result_ = result.dtype;
+    if (result.dtype == DataType::kI8 || result.dtype == DataType::kU8)
+      chain.quantize_ = take_quantize(chain.steps_);
     chains.push_back(std::move(chain));
   }
   return chains;

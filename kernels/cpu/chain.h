@@ -8,6 +8,7 @@
 // are exact: elements of 8 and 16 bits, saturated ones, and sums of those with small constants.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -65,10 +66,19 @@ class Chain {
 
   std::span<const ChainStep> steps() const { return steps_; }
   DataType result() const { return result_; }
+  // What is done to a result of 8 bits while it is stored: cut to [low, high], rounded to the
+  // nearest whole number, ties to even, and `zero` added. NaN becomes 0. Else A holds elements
+  // already.
+  struct Quantize {
+    float low = 0, high = 0;
+    int32_t zero = 0;
+  };
+  const std::optional<Quantize>& quantize() const { return quantize_; }
 
  private:
   std::vector<ChainStep> steps_;
   DataType result_ = DataType::kF32;
+  std::optional<Quantize> quantize_;
 };
 
 }  // namespace anneal::cpu

@@ -41,6 +41,7 @@ struct Group {
 struct Call {
   void (*run)(const Call* call, Group& group, ANNEAL_A);
   float constant, high;
+  int32_t zero;
   TapePort port;
 };
 using Step = void (*)(const Call* call, Group& group, ANNEAL_A);
@@ -144,6 +145,16 @@ template <class Storage, int kColumns>
 void store_a(const Call* call, Group& group, ANNEAL_A) {
   const Places<typename Storage::Element, kColumns> at(call->port, group);
 #define ANNEAL_STEP(i, a) Storage::store(a, at(i))
+  ANNEAL_FOR_EACH_A(ANNEAL_STEP);
+#undef ANNEAL_STEP
+}
+
+template <class T, int kColumns>
+void quantize_a(const Call* call, Group& group, ANNEAL_A) {
+  const Places<T, kColumns> at(call->port, group);
+  const V low = hn::Set(D(), call->constant), high = hn::Set(D(), call->high);
+  const auto zero = hn::Set(hn::RebindToSigned<D>(), call->zero);
+#define ANNEAL_STEP(i, a) quantize(D(), a, low, high, zero, at(i))
   ANNEAL_FOR_EACH_A(ANNEAL_STEP);
 #undef ANNEAL_STEP
 }
@@ -332,6 +343,10 @@ class Binder {
     return nullptr;
   }
 
+  static Step quantize(DataType dtype) {
+    return dtype == DataType::kU8 ? quantize_a<uint8_t, kColumns> : quantize_a<int8_t, kColumns>;
+  }
+
   static Step store(DataType dtype) {
     switch (dtype) {
       case DataType::kU8:
@@ -442,8 +457,13 @@ void run_columns(const Chain& chain, int64_t rows, int64_t column, int64_t vecto
     calls[i].constant = steps[i].constant;
     calls[i].high = steps[i].high;
   }
-  calls[steps.size()].run = Binder<kColumns>::store(chain.result());
-  calls[steps.size()].port = sink;
+  Call& last = calls[steps.size()];
+  if (const auto& to = chain.quantize()) {
+    last = {Binder<kColumns>::quantize(chain.result()), to->low, to->high, to->zero, {}};
+  } else {
+    last.run = Binder<kColumns>::store(chain.result());
+  }
+  last.port = sink;
 
   constexpr int kRows = kGroup / kColumns;
   const V zero = hn::Zero(D());

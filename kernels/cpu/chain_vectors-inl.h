@@ -2,6 +2,8 @@
 // No include guard: included once per target.
 #include <hwy/highway.h>
 
+#include <type_traits>
+
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {
 
@@ -57,6 +59,26 @@ HWY_INLINE void narrow(D, V v, T* p) {
 #else
   const hn::RebindToSigned<D> di;
   hn::StoreU(hn::DemoteTo(dn, hn::ConvertTo(di, v)), dn, p);
+#endif
+}
+
+// Cut to [low, high], rounded to whole numbers, ties to even; `zero` is added. NaN gives 0.
+// REQUIRES: then T holds them
+template <class D, class V, class T>
+HWY_INLINE void quantize(D, V v, V low, V high, hn::Vec<hn::RebindToSigned<D>> zero, T* p) {
+  const hn::RebindToSigned<D> di;
+  const hn::Rebind<T, D> dn;
+#if HWY_TARGET == HWY_AVX3
+  // Where v is NaN, the limit is taken, which for unsigned numbers stands for 0.
+  if constexpr (std::is_signed_v<T>)
+    v = hn::IfThenElse(hn::Eq(v, v), v, hn::Neg(hn::ConvertTo(D(), zero)));
+  const hn::Vec<decltype(di)> whole{_mm512_cvtps_epi32(hn::Min(hn::Max(v, low), high).raw)};
+  const hn::Vec<decltype(dn)> bytes{_mm512_cvtepi32_epi8(hn::Add(whole, zero).raw)};
+  hn::StoreU(bytes, dn, p);
+#else
+  v = hn::IfThenElse(hn::Eq(v, v), v, hn::Neg(hn::ConvertTo(D(), zero)));
+  const auto whole = hn::ConvertTo(di, hn::Round(hn::Min(hn::Max(v, low), high)));
+  hn::StoreU(hn::DemoteTo(dn, hn::Add(whole, zero)), dn, p);
 #endif
 }
 
