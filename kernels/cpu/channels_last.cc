@@ -1,5 +1,6 @@
 #include "anneal/kernels/cpu/channels_last.h"
 
+#include "anneal/kernels/cpu/interleave.h"
 #include "anneal/kernels/cpu/workspace.h"
 
 namespace anneal::cpu {
@@ -31,6 +32,9 @@ void ChannelsLast::stage(const TensorView& view, std::byte* to, LoadBlock load, 
   const auto in_size = static_cast<int64_t>(size_of(view.dtype));
   const auto out_size = static_cast<int64_t>(size_of(element));
   const int64_t grain = 1 + 8192 / (strides[1] + 1);
+  static const Interleave interleaving = interleave(current_isa());
+  const bool are_planes = view.dtype == element && from[2] == 1 && channels >= 2 &&
+                          channels <= kMostPlanes && (out_size == 1 || out_size == 4);
   team.for_ranges(images * size[0] * size[1], grain, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t y = row % size[1];
@@ -40,6 +44,10 @@ void ChannelsLast::stage(const TensorView& view, std::byte* to, LoadBlock load, 
           view.data + (image * view.strides[0] + z * from[0] + y * from[1]) * in_size;
       std::byte* const out =
           to + (image * image_stride + z * strides[0] + y * strides[1]) * out_size;
+      if (are_planes) {
+        interleaving(size_of(element), channels, data, view.strides[1], size[2], out);
+        continue;
+      }
       if (out_size != 1) {
         load(view.dtype, {data, 0, from[2], view.strides[1]}, out, channels, size[2], channels);
         continue;

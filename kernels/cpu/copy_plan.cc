@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "anneal/kernels/cpu/interleave.h"
+
 namespace anneal::cpu {
 namespace {
 
@@ -70,8 +72,18 @@ void copy_squares(const Block& b, const T* from, T* to, Map map) {
   }
 }
 
+// Pixels from planes.
+bool is_interleaving(const Block& b, size_t size) {
+  return b.columns >= 2 && b.columns <= kMostPlanes && b.column_to == 1 && b.row_from == 1 &&
+         b.row_to == b.columns && (size == 1 || size == 4);
+}
+
 template <class T>
 void copy_block(const Block& b, const std::byte* from, std::byte* to) {
+  if (is_interleaving(b, sizeof(T))) {
+    static const Interleave run = interleave(current_isa());
+    return run(sizeof(T), b.columns, from, b.column_from, b.rows, to);
+  }
   const auto* in = reinterpret_cast<const T*>(from);
   auto* out = reinterpret_cast<T*>(to);
   if (b.column_from == 1 && b.column_to == 1) {
