@@ -20,6 +20,7 @@
 #include "anneal/cli/timing_flags.h"
 #include "anneal/core/file.h"
 #include "anneal/engine/build/builder.h"
+#include "anneal/engine/run/pack_weights.h"
 #include "anneal/engine/tune/calibrate.h"
 #include "anneal/graph/text.h"
 
@@ -38,7 +39,7 @@ struct BuildFlags {
   PrecisionFlags precision;
   KernelTiming timing;
   DataFlags data;  // to calibrate with; none: no path
-  bool allow_fallback = true, verbose = false, quiet = false;
+  bool allow_fallback = true, pack = false, verbose = false, quiet = false;
 };
 
 double milliseconds_since(Clock::time_point start) {
@@ -188,7 +189,8 @@ int build_engine(const BuildFlags& flags) {
     if (event.changed) dump.add(event, targets);
   };
   const auto build_start = Clock::now();
-  const EngineFile file = build(std::move(imported.graph), options);
+  EngineFile file = build(std::move(imported.graph), options);
+  if (flags.pack) pack_weights(file);
   report["passes"] = std::move(passes);
   report["build_milliseconds"] = milliseconds_since(build_start);
 
@@ -289,6 +291,9 @@ void add_build_command(CLI::App& application, Action& action) {
       ->type_name("DIR");
   command->add_option("--report", flags->report, "Write times of the build and its passes as JSON")
       ->type_name("FILE");
+  command->add_flag(
+      "--pack", flags->pack,
+      "Store weights as this machine's CPU kernels read them, too, to be mapped at load");
   command->add_flag("!--no-fallback", flags->allow_fallback,
                     "Fail, naming each, if layers would run on the CPU though the target is a GPU");
   command->add_flag("--list-passes", *list_passes, "List the optimizer's passes and end");

@@ -27,7 +27,14 @@ constexpr size_t kWeightsAlignment = 4096;
 constexpr size_t kWeightAlignment = 64;
 constexpr uint32_t kMaxSections = 1024;
 
-enum class SectionKind : uint32_t { kInfo = 1, kPlan = 2, kWeightIndex = 3, kWeights = 4 };
+enum class SectionKind : uint32_t {
+  kInfo = 1,
+  kPlan = 2,
+  kWeightIndex = 3,
+  kWeights = 4,
+  kPackedIndex = 5,
+  kPacked = 6
+};
 
 struct Section {
   SectionKind kind;
@@ -40,6 +47,12 @@ constexpr size_t kHeaderBytes =
 
 size_t align_up(size_t size, size_t alignment) {
   return (size + alignment - 1) / alignment * alignment;
+}
+
+// Of where a section begins: what kernels read is mapped by pages of its own.
+size_t alignment_of(SectionKind kind) {
+  const bool pages = kind == SectionKind::kWeights || kind == SectionKind::kPacked;
+  return pages ? kWeightsAlignment : kSectionAlignment;
 }
 
 std::vector<std::byte> info_section(const EngineFile& file) {
@@ -70,6 +83,47 @@ std::vector<std::byte> weights_section(const EngineFile& file) {
     to.align(kWeightAlignment);
   }
   return to.take();
+}
+
+std::vector<std::byte> packed_index_section(const EngineFile& file) {
+  ByteWriter to;
+  to.number(static_cast<uint32_t>(file.packed.size()));
+  for (const ReadyConstant& each : file.packed) {
+    to.blob(std::as_bytes(std::span(each.key)));
+    to.number(uint64_t{each.bytes.bytes().size()});
+  }
+  return to.take();
+}
+
+std::vector<std::byte> packed_section(const EngineFile& file) {
+  ByteWriter to;
+  for (const ReadyConstant& each : file.packed) {
+    to.raw(each.bytes.bytes());
+    to.align(kWeightAlignment);
+  }
+  return to.take();
+}
+
+std::vector<ReadyConstant> load_packed(ByteReader index, std::span<const std::byte> bytes,
+                                       const std::shared_ptr<const void>& owner) {
+  const size_t count = index.count(2 * sizeof(uint64_t));
+  std::vector<ReadyConstant> packed;
+  packed.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    const auto key = index.blob();
+    std::string text(reinterpret_cast<const char*>(key.data()), key.size());
+    if (!packed.empty() && text <= packed.back().key) index.refuse("packed weights out of order");
+    const auto size = index.number<uint64_t>();
+    if (size > bytes.size()) index.refuse("packed weights outside their section");
+    Tensor tensor(DataType::kU8, {static_cast<int64_t>(size)}, owner, bytes.first(size));
+    packed.push_back({std::move(text), std::move(tensor)});
+    const size_t end = align_up(size, kWeightAlignment);
+    if (end > bytes.size()) index.refuse("packed weights outside their section");
+    bytes = bytes.subspan(end);
+  }
+  index.expect_end();
+  if (!bytes.empty()) index.refuse("packed weights that nobody names");
+  return packed;
 }
 
 std::vector<Tensor> load_weights(ByteReader index, std::span<const std::byte> bytes,
@@ -129,8 +183,7 @@ std::vector<Section> load_table(std::span<const std::byte> bytes) {
     section.crc = header.number<uint32_t>();
     section.offset = header.number<uint64_t>();
     section.size = header.number<uint64_t>();
-    const size_t alignment =
-        section.kind == SectionKind::kWeights ? kWeightsAlignment : kSectionAlignment;
+    const size_t alignment = alignment_of(section.kind);
     if (section.offset != align_up(end, alignment) || section.offset > bytes.size() ||
         section.size > bytes.size() - section.offset)
       header.refuse("the file is cut off, or a section lies outside it");
@@ -154,11 +207,15 @@ std::vector<std::byte> save(const EngineFile& file) {
   }
   contents.emplace_back(SectionKind::kWeightIndex, weight_index_section(file));
   contents.emplace_back(SectionKind::kWeights, weights_section(file));
+  if (!file.packed.empty()) {
+    contents.emplace_back(SectionKind::kPackedIndex, packed_index_section(file));
+    contents.emplace_back(SectionKind::kPacked, packed_section(file));
+  }
 
   ByteWriter table, body;
   const size_t body_at = kHeaderBytes + contents.size() * kSectionEntryBytes;
   for (const auto& [kind, bytes] : contents) {
-    const size_t alignment = kind == SectionKind::kWeights ? kWeightsAlignment : kSectionAlignment;
+    const size_t alignment = alignment_of(kind);
     const size_t offset = align_up(body_at + body.size(), alignment);
     while (body_at + body.size() < offset) body.number<uint8_t>(0);
     table.number(static_cast<uint32_t>(kind));
@@ -180,9 +237,10 @@ std::vector<std::byte> save(const EngineFile& file) {
 }
 
 EngineFile load_engine_file(std::span<const std::byte> bytes,
-                            const std::shared_ptr<const void>& owner) {
+                            const std::shared_ptr<const void>& owner, bool mapped) {
   EngineFile file;
-  std::span<const std::byte> index, weights;
+  file.mapped = mapped;
+  std::span<const std::byte> index, weights, packed_index, packed;
   bool has_info = false;
   for (const Section& section : load_table(bytes)) {
     const auto content = bytes.subspan(section.offset, section.size);
@@ -211,6 +269,14 @@ EngineFile load_engine_file(std::span<const std::byte> bytes,
       case SectionKind::kWeights:
         weights = content;
         break;
+      case SectionKind::kPackedIndex:
+        packed_index = content;
+        // Of what is packed below, the original is not read again.
+        if (mapped) give_pages_back(weights);
+        break;
+      case SectionKind::kPacked:
+        packed = content;
+        break;
       default:
         fail(Code::kIncompatiblePlan,
              fmt::format("the engine file has a section of unknown kind {}", kind));
@@ -219,6 +285,8 @@ EngineFile load_engine_file(std::span<const std::byte> bytes,
   if (!has_info || file.plans.empty() || index.empty())
     fail(Code::kIncompatiblePlan, "the engine file lacks a section");
   file.weights = load_weights(ByteReader(index, "section weight index"), weights, owner);
+  if (!packed_index.empty())
+    file.packed = load_packed(ByteReader(packed_index, "section packed index"), packed, owner);
   for (const Plan& plan : file.plans)
     with_context([&] { return fmt::format("the plan for {} is damaged", plan.target); },
                  [&] { check_plan(plan, file.weights); });
@@ -233,9 +301,7 @@ EngineFile read_engine_file(const std::string& path, const ReadOptions& options)
   return with_context([&] { return fmt::format("while loading engine {}", path); },
                       [&] {
                         FileBytes bytes = options.map ? map_file(path) : read_file(path);
-                        EngineFile file = load_engine_file(bytes.bytes, bytes.owner);
-                        file.mapped = options.map;
-                        return file;
+                        return load_engine_file(bytes.bytes, bytes.owner, options.map);
                       });
 }
 

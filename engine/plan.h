@@ -92,12 +92,19 @@ struct Plan {
   std::vector<Decision> decisions;
 };
 
+// Constants of a step as its kernel reads them (PackedConstants in kernels/kernel.h).
+struct ReadyConstant {
+  std::string key;  // packed_key() in engine/run/planned_kernel.h, then the form
+  Tensor bytes;     // u8, 64-byte aligned
+};
+
 // What an engine file holds: plans, one per target, over one pool of weights stored once by
 // content.
 struct EngineFile {
   std::vector<Plan> plans;
-  std::vector<Tensor> weights;  // a kWeight slot's offset is an index into this
-  std::string producer;         // "anneal 0.1.0"
+  std::vector<Tensor> weights;             // a kWeight slot's offset is an index into this
+  std::vector<ReadyConstant> packed = {};  // ascending by key; what is not here is packed at load
+  std::string producer;                    // "anneal 0.1.0"
   std::string model_name;
   bool mapped = false;  // weights are in pages that give_pages_back() (core/file.h) may have
 };
@@ -105,10 +112,10 @@ struct EngineFile {
 std::vector<std::byte> save(const EngineFile& file);
 // Checks every offset, count and index against what is there, then that each plan is consistent
 // (slots of steps exist, views lie within their bases, lifetimes cover uses, offsets within the
-// arena do not overlap while both live). Weights refer to `bytes`, which `owner` keeps alive. Fails
-// with kIncompatiblePlan.
+// arena do not overlap while both live). Weights refer to `bytes`, which `owner` keeps alive.
+// mapped: by map_file(). Fails with kIncompatiblePlan.
 EngineFile load_engine_file(std::span<const std::byte> bytes,
-                            const std::shared_ptr<const void>& owner);
+                            const std::shared_ptr<const void>& owner, bool mapped = false);
 // Writes beside PATH, then renames: PATH is whole or untouched. Fails with kIo.
 void write_engine_file(const std::string& path, const EngineFile& file);
 struct ReadOptions {

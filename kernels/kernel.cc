@@ -13,6 +13,16 @@ std::unique_ptr<Found> Kernel::find(std::span<const TensorView>, Stream&, Team&)
   return nullptr;
 }
 
+Tensor packed_constant(const Request& request, std::string_view form, size_t bytes,
+                       const std::function<void(std::byte*)>& fill) {
+  if (request.packed)
+    if (auto ready = request.packed->find(form, bytes)) return *std::move(ready);
+  auto fresh = Tensor::allocate(DataType::kU8, {static_cast<int64_t>(bytes)});
+  fill(fresh.data.data());
+  if (request.packed) request.packed->keep(form, fresh.tensor);
+  return fresh.tensor;
+}
+
 const KernelEntry* find_kernel(const Backend& backend, std::string_view name) {
   for (const KernelFamily family : backend.families)
     for (const KernelEntry& entry : family())

@@ -1,6 +1,8 @@
 // How an op is implemented: a Kernel is made for given types, or its maker refuses with a reason.
 #pragma once
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +27,17 @@ struct Operand {
   bool present = true;  // false: an absent optional input
 };
 
+// Constants of one layer in the forms in which its kernel reads them. Kept when an engine is built,
+// found when it is loaded.
+class PackedConstants {
+ public:
+  virtual ~PackedConstants() = default;
+  // 64-byte aligned memory of so many bytes, or nothing. It comes from a file: what is read from it
+  // may be any number, and must not be used as an index.
+  virtual std::optional<Tensor> find(std::string_view form, size_t bytes) = 0;
+  virtual void keep(std::string_view form, const Tensor& packed) = 0;
+};
+
 // Inputs and outputs are ordered as in Layer (graph/graph.h): op inputs, then further epilogue
 // inputs.
 struct Request {
@@ -37,7 +50,13 @@ struct Request {
   std::span<const std::byte> tactic;  // empty while building: choose; from a plan: obey, or refuse
   // A clock or a plan chooses the kernel: do not refuse because another one is faster.
   bool at_any_speed = false;
+  PackedConstants* packed = nullptr;  // for packed_constant(); of this request alone
 };
+
+// What fill() makes of the layer's constant inputs in zeroed memory, or the same ready-made. form:
+// everything that decides it but the op and its constants; unlike for each call of one kernel.
+Tensor packed_constant(const Request& request, std::string_view form, size_t bytes,
+                       const std::function<void(std::byte*)>& fill);
 
 // Per-shape work of one context: geometry, packed buffers, third-party primitives.
 class Prepared {

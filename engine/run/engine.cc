@@ -8,6 +8,7 @@
 #include "anneal/core/file.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/engine_state.h"
+#include "anneal/engine/run/planned_kernel.h"
 #include "anneal/engine/run/row_slices.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
@@ -109,38 +110,13 @@ Port port_of(const Plan& plan, uint32_t index) {
   return port;
 }
 
-std::vector<Operand> operands_of(const EngineFile& file, const Plan& plan,
-                                 const std::vector<uint32_t>& slots) {
-  std::vector<Operand> operands;
-  operands.reserve(slots.size());
-  for (const uint32_t index : slots) {
-    if (index == kNoSlot) {
-      operands.push_back({.present = false});
-      continue;
-    }
-    const Slot& slot = plan.slots[index];
-    operands.push_back(
-        {.type = slot.type,
-         .strides = slot.strides,
-         .constant = slot.storage == Storage::kWeight ? &file.weights[slot.offset] : nullptr});
-  }
-  return operands;
-}
-
 // The planned kernel, or the next best one that takes the same views.
 std::unique_ptr<Kernel> make_kernel(const EngineFile& file, const Plan& plan, const Step& step,
                                     Device& device, std::vector<std::string>& remarks) {
-  const auto inputs = operands_of(file, plan, step.inputs);
-  const auto outputs = operands_of(file, plan, step.outputs);
-  Request request{.op = step.op,
-                  .epilogues = step.epilogues,
-                  .op_input_count = static_cast<int>(step.op_input_count),
-                  .inputs = inputs,
-                  .outputs = outputs,
-                  .sizes = *plan.sizes,
-                  .device = device,
-                  .tactic = step.tactic,
-                  .at_any_speed = true};
+  const StepOperands operands = operands_of(file, plan, step);
+  Request request = request_of(plan, step, operands, device);
+  ReadyConstants ready(file, packed_key(plan, step));
+  request.packed = &ready;
   std::string why = "this library has no such kernel";
   const Backend& backend = device.kind() == DeviceKind::kCuda ? cuda_backend() : cpu_backend();
   const KernelEntry* entry = find_kernel(backend, step.kernel);
@@ -150,6 +126,7 @@ std::unique_ptr<Kernel> make_kernel(const EngineFile& file, const Plan& plan, co
     why = made.why_not;
   }
   request.tactic = {};
+  request.packed = nullptr;
   request.at_any_speed = false;
   // The plan does not say whether it was built to be exact.
   Chosen chosen = choose_kernel(backend, request, {.exact = true});

@@ -30,10 +30,10 @@ class NhwcConv final : public Kernel {
     if (w == nullptr || (has_zero && zero == nullptr)) return;
     const TensorView zero_view = zero != nullptr ? zero->view() : TensorView{};
     const ConvWeights weights = weights_of(w->view(), zero_view);
-    auto fresh = Tensor::allocate(DataType::kU8, {static_cast<int64_t>(weights.bytes())});
-    for (int64_t panel = 0; panel < weights.panels(); ++panel)
-      weights.pack(w->view().data, zero_view.data, panel, fresh.data.data());
-    packed_ = fresh.tensor;
+    packed_ = packed_constant(request, weights.layout.form(), weights.bytes(), [&](std::byte* to) {
+      for (int64_t panel = 0; panel < weights.panels(); ++panel)
+        weights.pack(w->view().data, zero_view.data, panel, to);
+    });
   }
 
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,

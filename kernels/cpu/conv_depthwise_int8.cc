@@ -1,6 +1,8 @@
 // "cpu.conv.depthwise_int8".
 #include "anneal/kernels/cpu/conv_depthwise_int8.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -124,11 +126,11 @@ class Int8DepthwiseConv final : public Kernel {
         load_(load_block(isa_of(request.device))),
         epilogue_(std::move(epilogue)) {}
 
-  void pack(const Differences& weights, const Dims& dims) {
+  void pack(const Request& request, const Differences& weights, const Dims& dims) {
     const PackedDepthwise layout(loops_, dims);
-    auto fresh = Tensor::allocate(DataType::kU8, {static_cast<int64_t>(layout.bytes())});
-    layout.pack(weights, fresh.data.data());
-    packed_ = fresh.tensor;
+    packed_ = packed_constant(
+        request, fmt::format("{} rows, {} channels", layout.rows_of_lane, layout.lanes),
+        layout.bytes(), [&](std::byte* to) { layout.pack(weights, to); });
   }
 
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
@@ -343,7 +345,7 @@ Made make_depthwise(const Conv& op, const Request& request) {
   auto epilogue = Epilogue::make(request, DataType::kI32, why_not);
   if (!epilogue) return refuse(std::move(why_not));
   auto kernel = std::make_unique<Int8DepthwiseConv>(op, loops, request, std::move(*epilogue));
-  if (weights) kernel->pack(*weights, w.constant->dims());
+  if (weights) kernel->pack(request, *weights, w.constant->dims());
   return {std::move(kernel), {}};
 }
 

@@ -73,9 +73,9 @@ class DirectConv final : public Kernel {
     const Tensor* w = request.inputs[1].constant;
     if (w == nullptr) return;
     const TensorView view = w->view();
-    auto fresh = Tensor::allocate(DataType::kF32, {packed_count(view.dims)});
-    pack(view, reinterpret_cast<float*>(fresh.data.data()));
-    packed_ = fresh.tensor;
+    packed_ = packed_constant(request, "f32 taps",
+                              static_cast<size_t>(packed_count(view.dims)) * sizeof(float),
+                              [&](std::byte* to) { pack(view, reinterpret_cast<float*>(to)); });
   }
 
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
@@ -101,7 +101,7 @@ class DirectConv final : public Kernel {
     if (p.runs.empty()) return;
     const float* weights = nullptr;
     if (packed_) {
-      weights = packed_->as<float>().data();
+      weights = reinterpret_cast<const float*>(packed_->bytes().data());
     } else {
       auto* const to = reinterpret_cast<float*>(p.runs.shared(args));
       pack(args.inputs[1], to);

@@ -83,7 +83,7 @@ class ImplicitGemmConv final : public Kernel {
       return has ? request.inputs[i].constant->view() : TensorView{};
     };
     x_zero_ = load_zero_point(constant(2));
-    pack(constant(1), constant(3));
+    pack(request, constant(1), constant(3));
   }
 
   // Whether zero points of the weights would have to be taken off the sums.
@@ -124,7 +124,7 @@ class ImplicitGemmConv final : public Kernel {
   }
 
  private:
-  void pack(const TensorView& w, const TensorView& w_zero) {
+  void pack(const Request& request, const TensorView& w, const TensorView& w_zero) {
     outputs_ = w.dims[0];
     channels_ = w.dims[1];
     PackSource source;
@@ -145,9 +145,8 @@ class ImplicitGemmConv final : public Kernel {
     joins_row_ = op_.dilations.back() == 1 && across > 1 && channels_ * across <= kMostLanes;
     layout_ = PackLayout(kernels_, count(source.k_dims), outputs_,
                          joins_row_ ? channels_ * across : channels_);
-    auto fresh = Tensor::allocate(DataType::kU8, {static_cast<int64_t>(layout_.bytes())});
-    cpu::pack(layout_, source, fresh.data.data());
-    packed_ = fresh.tensor;
+    packed_ = packed_constant(request, layout_.form(), layout_.bytes(),
+                              [&](std::byte* to) { cpu::pack(layout_, source, to); });
     if (kernels_.kind != GemmKind::kU8S8) return;
     const Compensation zero{.a_zero = x_zero_ + moved_by(x_dtype_),
                             .b_dtype = w.dtype,

@@ -62,15 +62,15 @@ class PhasedTranspose final : public Kernel {
     if (w == nullptr) return;
     size_t bytes = 0;
     for (int64_t i = 0; i < phase_count(); ++i) bytes += weights_of(w->view(), i).bytes();
-    auto fresh = Tensor::allocate(DataType::kU8, {static_cast<int64_t>(bytes)});
-    std::byte* to = fresh.data.data();
-    for (int64_t i = 0; i < phase_count(); ++i) {
-      const ConvWeights weights = weights_of(w->view(), i);
-      for (int64_t panel = 0; panel < weights.panels(); ++panel)
-        weights.pack(w->view().data, nullptr, panel, to);
-      to += weights.bytes();
-    }
-    packed_ = fresh.tensor;
+    const std::string form = weights_of(w->view(), 0).layout.form();
+    packed_ = packed_constant(request, form, bytes, [&](std::byte* to) {
+      for (int64_t i = 0; i < phase_count(); ++i) {
+        const ConvWeights weights = weights_of(w->view(), i);
+        for (int64_t panel = 0; panel < weights.panels(); ++panel)
+          weights.pack(w->view().data, nullptr, panel, to);
+        to += weights.bytes();
+      }
+    });
   }
 
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,

@@ -102,14 +102,15 @@ struct PreparedWinograd final : Prepared {
 
 class WinogradConv final : public Kernel {
  public:
-  WinogradConv(const Conv& op, const TensorView& w, Isa isa, Epilogues epilogues)
+  WinogradConv(const Conv& op, const TensorView& w, const Request& request, Epilogues epilogues)
       : op_(op),
-        gemm_(f32_gemm(isa)),
-        transforms_(winograd_transforms(isa)),
-        load_(load_block(isa)),
+        gemm_(f32_gemm(isa_of(request.device))),
+        transforms_(winograd_transforms(isa_of(request.device))),
+        load_(load_block(isa_of(request.device))),
         epilogues_(std::move(epilogues)),
         weights_(gemm_, w.dims[1], w.dims[0]),
-        packed_(pack(weights_, w)) {}
+        packed_(packed_constant(request, weights_.form(), weights_.bytes(),
+                                [&](std::byte* to) { weights_.pack(w, to); })) {}
 
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
                                     std::span<const TensorView> outputs,
@@ -128,11 +129,6 @@ class WinogradConv final : public Kernel {
   void launch(const LaunchArgs& args) const override;
 
  private:
-  static Tensor pack(const WinogradWeights& weights, const TensorView& w) {
-    auto fresh = Tensor::allocate(DataType::kU8, {static_cast<int64_t>(weights.bytes())});
-    weights.pack(w, fresh.data.data());
-    return fresh.tensor;
-  }
   void cut_blocks(PreparedWinograd& p, int threads) const;
   void place(PreparedWinograd& p, int threads) const;
   void run_block(const PreparedWinograd& p, const Block& block, const LaunchArgs& args,
@@ -323,9 +319,7 @@ Made make_winograd(const Conv& op, const Request& request) {
   auto epilogues =
       Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1), why_not);
   if (!epilogues) return refuse(std::move(why_not));
-  return {
-      std::make_unique<WinogradConv>(op, w->view(), isa_of(request.device), std::move(*epilogues)),
-      {}};
+  return {std::make_unique<WinogradConv>(op, w->view(), request, std::move(*epilogues)), {}};
 }
 
 constexpr bool kInexact = false;

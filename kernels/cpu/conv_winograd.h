@@ -11,6 +11,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "anneal/core/isa.h"
 #include "anneal/core/tensor.h"
@@ -48,6 +49,7 @@ class WinogradWeights {
   int64_t chunks() const { return (layout_.panels() + chunk_panels_ - 1) / chunk_panels_; }
   int64_t panel_bytes() const { return layout_.panel_bytes(); }
   size_t bytes() const;
+  std::string form() const { return layout_.form(); }  // as packed_constant() wants it
 
   // w: f32 [outputs, inputs, 3, 3]. Computed in f64 and rounded once.
   void pack(const TensorView& w, std::byte* to) const;

@@ -1,6 +1,8 @@
 // Packing, zero points, and how products are cut. What takes time is in gemm_blocks.cc.
 #include "anneal/kernels/cpu/gemm.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -208,6 +210,11 @@ PackLayout::PackLayout(const GemmKernels& kernels, int64_t rows, int64_t columns
 size_t PackLayout::bytes() const {
   const int64_t sums = kind == GemmKind::kU8S8 ? padded_columns() * 4 : 0;
   return align_up(static_cast<size_t>(sums_offset() + sums));
+}
+
+std::string PackLayout::form() const {
+  return fmt::format("panels {}: {}x{} by {}, {} columns of {}", static_cast<int>(kind), k, n, tap,
+                     tile_columns, elements_per_lane);
 }
 
 void pack_panel(const PackLayout& layout, const PackSource& source, int64_t panel, std::byte* to) {

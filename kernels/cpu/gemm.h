@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -84,7 +85,8 @@ struct PackLayout {
   int64_t panel_bytes() const { return lanes() * tile_columns * 4; }
   // Behind the panels: sums of the columns (i32), which only kU8S8 uses.
   int64_t sums_offset() const { return panels() * panel_bytes(); }
-  size_t bytes() const;  // a multiple of 64
+  size_t bytes() const;      // a multiple of 64
+  std::string form() const;  // names all of the above, as packed_constant() wants it
 };
 
 // A matrix to pack. Its k is made of several axes, the last one fastest.

@@ -86,12 +86,13 @@ class PackedMatMul final : public Kernel {
     TensorView view = b->view();
     if (op_.transpose_b) view = transposed(view);
     const auto [layout, source] = right_side(view, zero != nullptr ? zero->view() : TensorView{});
-    auto fresh = Tensor::allocate(DataType::kU8,
-                                  {static_cast<int64_t>(layout.bytes()) * matrices_of(view.dims)});
-    for (int64_t matrix = 0; matrix < matrices_of(view.dims); ++matrix)
-      pack(layout, matrix_of(source, view, matrix),
-           fresh.data.data() + matrix * static_cast<int64_t>(layout.bytes()));
-    packed_ = fresh.tensor;
+    const auto fill = [&, &layout = layout, &source = source](std::byte* to) {
+      for (int64_t matrix = 0; matrix < matrices_of(view.dims); ++matrix)
+        pack(layout, matrix_of(source, view, matrix),
+             to + matrix * static_cast<int64_t>(layout.bytes()));
+    };
+    packed_ = packed_constant(request, layout.form(),
+                              layout.bytes() * static_cast<size_t>(matrices_of(view.dims)), fill);
   }
 
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "anneal/core/bytes.h"
 #include "anneal/core/error.h"
 #include "anneal/core/library.h"
 #include "anneal/kernels/cpu/device.h"
@@ -343,6 +344,11 @@ size_t Primitive::packed_bytes() const {
 
 size_t Primitive::scratch_bytes() const {
   return api().dnnl_memory_desc_get_size(&state_->scratch);
+}
+
+std::string Primitive::packed_form() const {
+  return fmt::format("oneDNN {}: {:08x}", version(),
+                     crc32c(std::as_bytes(std::span(&state_->packed, 1))));
 }
 
 bool Primitive::packs_like(const Primitive& other) const {

@@ -76,6 +76,7 @@ class Primitive {
   size_t packed_bytes() const;
   size_t scratch_bytes() const;
   bool packs_like(const Primitive& other) const;
+  std::string packed_form() const;  // library and layout, as packed_constant() wants them
   // The weights the primitive was made for, from where they are. False: oneDNN cannot.
   bool pack(const std::byte* weights, std::byte* to) const;
 

@@ -19,7 +19,7 @@ struct ConvLayer {
   TensorView x, w, y;  // of one image; y: all outputs side by side
   int32_t x_zero = 0;
   bool is_copy = false;  // no epilogue
-  bool at_any_speed = false;
+  const Request& request;
 };
 
 Dims tail(const Dims& dims, int first) {
@@ -68,7 +68,7 @@ class OneDnnConv final : public Kernel {
     product.depth = count(tail(layer.w.dims, 1));
     product.int8 = is_8bit(layer.x.dtype);
     product.rows = count(layer.y.dims) / product.columns;
-    product.at_any_speed = layer.at_any_speed;
+    product.at_any_speed = layer.request.at_any_speed;
     product.weight_bytes = count(layer.w.dims) * static_cast<int64_t>(size_of(layer.w.dtype));
     product.elements = count(layer.y.dims);
     product.operations = 2 * product.elements * product.depth;
@@ -97,9 +97,10 @@ class OneDnnConv final : public Kernel {
         shape.w = {w.dtype, {channels, columns}, {w.strides[1], w.strides[0]}};
         shape.y = {y_dtype(x), {piece.rows, columns}, {columns, 1}};
         shape.x_zero = layer.x_zero;
-        const std::byte* const weights =
-            w.data + column * w.strides[0] * static_cast<int64_t>(size_of(w.dtype));
-        if (!pieces_.add(seen, shape, piece, weights, why_not)) return false;
+        const auto weights = [&] {
+          return w.data + column * w.strides[0] * static_cast<int64_t>(size_of(w.dtype));
+        };
+        if (!pieces_.add(layer.request, seen, shape, piece, weights, why_not)) return false;
       }
     }
     return true;
@@ -164,9 +165,10 @@ class OneDnnConv final : public Kernel {
                     .column = column,
                     .columns = columns,
                     .x_offset = window.begin * x_row * static_cast<int64_t>(size_of(x.dtype))};
-        const std::byte* const weights =
-            w.data + column * w.strides[0] * static_cast<int64_t>(size_of(w.dtype));
-        if (!pieces_.add(seen, shape, piece, weights, why_not)) return false;
+        const auto weights = [&] {
+          return w.data + column * w.strides[0] * static_cast<int64_t>(size_of(w.dtype));
+        };
+        if (!pieces_.add(layer.request, seen, shape, piece, weights, why_not)) return false;
       }
     }
     return true;
@@ -218,7 +220,8 @@ Made make_onednn(const Conv& op, const Request& request) {
   if (!x_view || !y_view) return refuse("sizes that are not known before it runs");
   if (x_view->dims.rank() < 3 || x_view->dims.rank() > 5)
     return refuse("only one to three spatial axes");
-  ConvLayer layer{op, *x_view, inputs[1].constant->view(), *y_view};
+  ConvLayer layer{
+      .op = op, .x = *x_view, .w = inputs[1].constant->view(), .y = *y_view, .request = request};
   layer.x.dims[0] = layer.y.dims[0] = 1;
   layer.y.dims[1] = layer.w.dims[0];
   if (count(layer.y.dims) * count(layer.w.dims) * count(layer.x.dims) == 0)
@@ -240,7 +243,6 @@ Made make_onednn(const Conv& op, const Request& request) {
                                    std::max<size_t>(op.split.size(), 1), why_not);
   if (!epilogues) return refuse(std::move(why_not));
   layer.is_copy = epilogues->is_copy();
-  layer.at_any_speed = request.at_any_speed;
   auto kernel = std::make_unique<OneDnnConv>(std::move(*epilogues));
   why_not = kernel->build(layer);
   if (!why_not.empty()) return refuse(std::move(why_not));

@@ -17,8 +17,8 @@ class OneDnnMatMul final : public Kernel {
   explicit OneDnnMatMul(Epilogues epilogues) : epilogues_(std::move(epilogues)) {}
 
   // a: as it is multiplied; b: one matrix. Empty, or why oneDNN should not do it.
-  std::string build(const TensorView& a, const TensorView& b, const TensorView& y, int32_t a_zero,
-                    bool at_any_speed) {
+  std::string build(const Request& request, const TensorView& a, const TensorView& b,
+                    const TensorView& y, int32_t a_zero) {
     const int last = a.dims.rank() - 1;
     const int64_t k = a.dims[last], n = y.dims[y.dims.rank() - 1];
     onednn::Product product;
@@ -30,7 +30,7 @@ class OneDnnMatMul final : public Kernel {
     product.elements = product.rows * n;
     product.operations = 2 * product.elements * k;
     product.weight_bytes = n * k * static_cast<int64_t>(size_of(b.dtype));
-    product.at_any_speed = at_any_speed;
+    product.at_any_speed = request.at_any_speed;
     std::string why_not = onednn::why_own_product(product);
     if (!why_not.empty()) return why_not;
     const onednn::Cut cut = onednn::cut(product);
@@ -46,10 +46,14 @@ class OneDnnMatMul final : public Kernel {
     for (int64_t column = 0; column < n; column += cut.piece_columns) {
       const int64_t columns = std::min(cut.piece_columns, n - column);
       // oneDNN packs no columns out of the middle of longer rows.
-      const Tensor::Fresh weights = Tensor::allocate(b.dtype, {k, columns});
       const Dims weights_strides = row_major_strides({k, columns});
-      CopyPlan(b_size, {k, columns}, b_strides, weights_strides)
-          .run(b.data + column * b_strides[1] * static_cast<int64_t>(b_size), weights.data.data());
+      std::optional<Tensor::Fresh> copy;
+      const auto weights = [&]() -> const std::byte* {
+        copy = Tensor::allocate(b.dtype, {k, columns});
+        CopyPlan(b_size, {k, columns}, b_strides, weights_strides)
+            .run(b.data + column * b_strides[1] * static_cast<int64_t>(b_size), copy->data.data());
+        return copy->data.data();
+      };
       for (int64_t i = 0; i < cut.row_pieces; ++i) {
         Piece piece{.column = column, .columns = columns};
         piece.row = onednn::piece_begin(product.rows, cut.row_pieces, i);
@@ -61,7 +65,7 @@ class OneDnnMatMul final : public Kernel {
         shape.y = {
             product.int8 ? DataType::kI32 : DataType::kF32, {piece.rows, columns}, {columns, 1}};
         shape.x_zero = a_zero;
-        if (!pieces_.add(seen, shape, piece, weights.data.data(), why_not)) return why_not;
+        if (!pieces_.add(request, seen, shape, piece, weights, why_not)) return why_not;
       }
     }
     return {};
@@ -144,9 +148,8 @@ Made make_onednn(const MatMul& op, const Request& request) {
   if (!epilogues) return refuse(std::move(why_not));
   auto kernel = std::make_unique<OneDnnMatMul>(std::move(*epilogues));
   kernel->transpose_a = op.transpose_a;
-  why_not =
-      kernel->build(*a_view, b_view, *y_view,
-                    has(2) ? load_zero_point(inputs[2].constant->view()) : 0, request.at_any_speed);
+  why_not = kernel->build(request, *a_view, b_view, *y_view,
+                          has(2) ? load_zero_point(inputs[2].constant->view()) : 0);
   if (!why_not.empty()) return refuse(std::move(why_not));
   return {std::move(kernel), {}};
 }

@@ -1,5 +1,7 @@
 #include "anneal/kernels/cpu/onednn_pieces.h"
 
+#include <fmt/format.h>
+
 #include "anneal/kernels/cpu/workspace.h"
 
 namespace anneal::cpu::onednn {
@@ -77,18 +79,21 @@ std::optional<TensorView> known_view(const anneal::Operand& operand) {
   return view;
 }
 
-void Pieces::add(Piece piece, const std::byte* weights, bool& packs) {
+void Pieces::add(const Request& request, Piece piece, const Weights& weights, bool& packs) {
   largest_ = std::max(largest_, piece.rows * piece.columns);
   const Primitive& primitive = *primitives_[piece.primitive];
-  if (weights == nullptr) return pieces_.push_back(piece);
+  if (!weights) return pieces_.push_back(piece);
   const auto found = std::find_if(packed_.begin(), packed_.end(), [&](const Packed& each) {
     return each.column == piece.column && primitives_[each.primitive]->packs_like(primitive);
   });
   piece.packed = static_cast<size_t>(found - packed_.begin());
   if (found == packed_.end()) {
-    auto fresh = Tensor::allocate(DataType::kU8, {static_cast<int64_t>(primitive.packed_bytes())});
-    packs = primitive.pack(weights, fresh.data.data());
-    packed_.push_back({piece.column, piece.primitive, fresh.tensor});
+    const std::string form = fmt::format("{}, columns {} to {}", primitive.packed_form(),
+                                         piece.column, piece.column + piece.columns);
+    packed_.push_back({piece.column, piece.primitive,
+                       packed_constant(request, form, primitive.packed_bytes(), [&](std::byte* to) {
+                         packs = primitive.pack(weights(), to);
+                       })});
   }
   pieces_.push_back(piece);
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -81,11 +82,13 @@ struct PreparedPieces : Prepared {
 
 class Pieces {
  public:
+  using Weights = std::function<const std::byte*()>;
   // Adds a piece: its primitive is made or found, its weights are packed. weights: of the piece's
-  // first column; null for pools. False, with a reason, if oneDNN has nothing good for it.
+  // first column, asked for if they are not packed already; empty for pools. False, with a reason,
+  // if oneDNN has nothing good for it.
   template <class Shape>
-  bool add(std::vector<Shape>& seen, const Shape& shape, Piece piece, const std::byte* weights,
-           std::string& why_not);
+  bool add(const Request& request, std::vector<Shape>& seen, const Shape& shape, Piece piece,
+           const Weights& weights, std::string& why_not);
 
   int64_t rows = 0;  // of one image's output
 
@@ -107,7 +110,7 @@ class Pieces {
            const LaunchArgs& args) const;
 
  private:
-  void add(Piece piece, const std::byte* weights, bool& packs);
+  void add(const Request& request, Piece piece, const Weights& weights, bool& packs);
 
   struct Packed {
     int64_t column;
@@ -122,8 +125,8 @@ class Pieces {
 };
 
 template <class Shape>
-bool Pieces::add(std::vector<Shape>& seen, const Shape& shape, Piece piece,
-                 const std::byte* weights, std::string& why_not) {
+bool Pieces::add(const Request& request, std::vector<Shape>& seen, const Shape& shape, Piece piece,
+                 const Weights& weights, std::string& why_not) {
   const auto found = std::find(seen.begin(), seen.end(), shape);
   piece.primitive = static_cast<size_t>(found - seen.begin());
   if (found == seen.end()) {
@@ -143,7 +146,7 @@ bool Pieces::add(std::vector<Shape>& seen, const Shape& shape, Piece piece,
     seen.push_back(shape);
   }
   bool packs = true;
-  add(piece, weights, packs);
+  add(request, piece, weights, packs);
   if (!packs) why_not = "oneDNN cannot pack these weights";
   return packs;
 }

@@ -15,7 +15,8 @@ class OneDnnPool final : public Kernel {
   explicit OneDnnPool(Epilogues epilogues) : epilogues_(std::move(epilogues)) {}
 
   // x, y: of one image. Empty, or why oneDNN should not do it.
-  std::string build(const Pool& op, const TensorView& x, const TensorView& y) {
+  std::string build(const Request& request, const Pool& op, const TensorView& x,
+                    const TensorView& y) {
     is_staged_ = onednn::row_step(x, 2, 1) != x.dims[1];
     pieces_.rows = count(y.dims) / y.dims[1];
     const int64_t row_pixels = pieces_.rows / y.dims[2];
@@ -61,7 +62,7 @@ class OneDnnPool final : public Kernel {
                                 .columns = y.dims[1],
                                 .x_offset = window.begin * (count(x.dims) / x.dims[2])};
       std::string why_not;
-      if (!pieces_.add(seen, shape, piece, nullptr, why_not)) return why_not;
+      if (!pieces_.add(request, seen, shape, piece, {}, why_not)) return why_not;
     }
     return {};
   }
@@ -103,7 +104,7 @@ Made make_onednn(const Pool& op, const Request& request) {
   auto epilogue = Epilogue::make(request, dtype, why_not);
   if (!epilogue) return refuse(std::move(why_not));
   auto kernel = std::make_unique<OneDnnPool>(std::move(*epilogue));
-  why_not = kernel->build(op, *x, *y);
+  why_not = kernel->build(request, op, *x, *y);
   if (!why_not.empty()) return refuse(std::move(why_not));
   return {std::move(kernel), {}};
 }

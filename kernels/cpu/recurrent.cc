@@ -2,6 +2,8 @@
 // steps; then each sequence goes through the chunk's steps, and only there steps wait for another.
 #include "anneal/kernels/cpu/recurrent.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -45,8 +47,8 @@ class RecurrentKernel final : public Kernel {
         next_state_(op.kind == RecurrentKind::kRnn   ? cell_.rnn
                     : op.kind == RecurrentKind::kGru ? cell_.gru
                                                      : cell_.lstm) {
-    packed_w_ = packed(request.inputs[kW]);
-    packed_r_ = packed(request.inputs[kR]);
+    packed_w_ = packed(request, kW);
+    packed_r_ = packed(request, kR);
   }
 
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs, std::span<const TensorView>,
@@ -70,14 +72,15 @@ class RecurrentKernel final : public Kernel {
     }
   };
 
-  std::optional<Tensor> packed(const Operand& weights) const {
-    if (weights.constant == nullptr) return std::nullopt;
-    const TensorView view = weights.constant->view();
+  std::optional<Tensor> packed(const Request& request, size_t input) const {
+    const Tensor* weights = request.inputs[input].constant;
+    if (weights == nullptr) return std::nullopt;
+    const TensorView view = weights->view();
     const GateWeights packing(kernels_, op_.kind, view.dims[0], view.dims[1] / gates_of(op_.kind),
                               view.dims[2]);
-    auto fresh = Tensor::allocate(DataType::kU8, {packing.bytes()});
-    packing.pack(view, fresh.data.data());
-    return fresh.tensor;
+    return packed_constant(request, fmt::format("{} of input {}", packing.part(0).form(), input),
+                           static_cast<size_t>(packing.bytes()),
+                           [&](std::byte* to) { packing.pack(view, to); });
   }
   bool is_reverse(int64_t direction) const {
     return op_.direction == Direction::kReverse || direction == 1;

@@ -1,0 +1,11 @@
+// Packing when an engine is built instead of when it is loaded.
+#pragma once
+#include "anneal/engine/plan.h"
+
+namespace anneal {
+
+// Fills file.packed with what the CPU kernels of its plans make of their weights on this machine.
+// Plans for instructions that it lacks get none.
+void pack_weights(EngineFile& file);
+
+}  // namespace anneal

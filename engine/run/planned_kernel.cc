@@ -1,0 +1,68 @@
+#include "anneal/engine/run/planned_kernel.h"
+
+#include <algorithm>
+
+#include "anneal/core/bytes.h"
+
+namespace anneal {
+namespace {
+
+std::vector<Operand> operands_of(const EngineFile& file, const Plan& plan,
+                                 const std::vector<uint32_t>& slots) {
+  std::vector<Operand> operands;
+  operands.reserve(slots.size());
+  for (const uint32_t index : slots) {
+    if (index == kNoSlot) {
+      operands.push_back({.present = false});
+      continue;
+    }
+    const Slot& slot = plan.slots[index];
+    operands.push_back(
+        {.type = slot.type,
+         .strides = slot.strides,
+         .constant = slot.storage == Storage::kWeight ? &file.weights[slot.offset] : nullptr});
+  }
+  return operands;
+}
+
+}  // namespace
+
+StepOperands operands_of(const EngineFile& file, const Plan& plan, const Step& step) {
+  return {operands_of(file, plan, step.inputs), operands_of(file, plan, step.outputs)};
+}
+
+Request request_of(const Plan& plan, const Step& step, const StepOperands& operands,
+                   Device& device) {
+  return {.op = step.op,
+          .epilogues = step.epilogues,
+          .op_input_count = static_cast<int>(step.op_input_count),
+          .inputs = operands.inputs,
+          .outputs = operands.outputs,
+          .sizes = *plan.sizes,
+          .device = device,
+          .tactic = step.tactic,
+          .at_any_speed = true};
+}
+
+std::string packed_key(const Plan& plan, const Step& step) {
+  ByteWriter key;
+  key.text(step.kernel);
+  save(key, step.op);
+  for (size_t i = 0; i < step.op_input_count; ++i) {
+    const uint32_t slot = step.inputs[i];
+    const bool is_weight = slot != kNoSlot && plan.slots[slot].storage == Storage::kWeight;
+    key.number(is_weight ? static_cast<uint32_t>(plan.slots[slot].offset) : kNoSlot);
+  }
+  const std::vector<std::byte> bytes = key.take();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::optional<Tensor> ReadyConstants::find(std::string_view form, size_t bytes) {
+  const std::string key = key_ + std::string(form);
+  const auto found = std::ranges::lower_bound(file_.packed, key, {}, &ReadyConstant::key);
+  if (found == file_.packed.end() || found->key != key || found->bytes.bytes().size() != bytes)
+    return std::nullopt;
+  return found->bytes;
+}
+
+}  // namespace anneal

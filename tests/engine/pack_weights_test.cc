@@ -1,0 +1,110 @@
+// Weights packed when the engine is built: what is stored, what is read, and when it is not.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "anneal/engine/run/pack_weights.h"
+#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/error_of.h"
+
+namespace anneal::testing {
+namespace {
+
+// Convolutions with a window and of one pixel, one by channels, and a product.
+constexpr std::string_view kNet = R"txt(
+graph net(x: f32[1,3,9,7])
+  const w: f32[40,3,3,3] = random(1)
+  const v: f32[24,40,1,1] = random(2)
+  const d: f32[24,1,3,3] = random(3)
+  const m: f32[1512,10] = random(4)
+  a = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  b = Conv(a, v) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  c = Conv(b, d) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1] groups=24
+  r = Reshape(c, i64{1, -1})
+  y = MatMul(r, m)
+  return y
+)txt";
+
+EngineFile packed_file(std::string_view target) {
+  BuildOptions options;
+  options.targets = {std::string(target)};
+  EngineFile file = build_text(kNet, options);
+  pack_weights(file);
+  return file;
+}
+
+// Every packed number is 0.
+EngineFile emptied(EngineFile file) {
+  for (ReadyConstant& each : file.packed)
+    each.bytes = Tensor::allocate(DataType::kU8, each.bytes.dims()).tensor;
+  return file;
+}
+
+std::vector<float> result_of(const EngineFile& file, const std::string& device) {
+  const auto bytes = std::make_shared<std::vector<std::byte>>(save(file));
+  const auto engine = Engine::make(load_engine_file(*bytes, bytes), {.device = device});
+  ExecutionContext context(engine);
+  return run(context, *engine, {random_f32({1, 3, 9, 7}, 5)}).at("y");
+}
+
+class PackWeights : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(PackWeights, SavingKeepsThemAndTwoBuildsAgree) {
+  const EngineFile file = packed_file(GetParam());
+  EXPECT_GE(file.packed.size(), 4) << "each layer reads packed weights";
+  const auto bytes = save(file);
+  EXPECT_EQ(bytes, save(packed_file(GetParam())));
+  const EngineFile loaded = load_engine_file(bytes, nullptr);
+  ASSERT_EQ(loaded.packed.size(), file.packed.size());
+  for (size_t i = 0; i < file.packed.size(); ++i) {
+    EXPECT_EQ(loaded.packed[i].key, file.packed[i].key);
+    EXPECT_EQ(loaded.packed[i].bytes, file.packed[i].bytes);
+    EXPECT_EQ((loaded.packed[i].bytes.bytes().data() - bytes.data()) % 64, 0);
+  }
+  EXPECT_EQ(save(loaded), bytes);
+}
+
+TEST_P(PackWeights, AnswersAreThoseOfWeightsPackedAtLoad) {
+  const EngineFile file = packed_file(GetParam());
+  EngineFile plain = file;
+  plain.packed.clear();
+  EXPECT_EQ(result_of(file, GetParam()), result_of(plain, GetParam()));
+}
+
+// Shows that what is stored is what is read, and nothing is packed again.
+TEST_P(PackWeights, StoredOnesAreRead) {
+  for (const float each : result_of(emptied(packed_file(GetParam())), GetParam()))
+    EXPECT_EQ(each, 0);
+}
+
+TEST_P(PackWeights, OfAnotherSizeOrFormTheyAreNot) {
+  const EngineFile file = packed_file(GetParam());
+  EngineFile other_size = emptied(file), other_form = emptied(file), plain = file;
+  for (ReadyConstant& each : other_size.packed)
+    each.bytes = Tensor::allocate(DataType::kU8, {each.bytes.dims()[0] - 1}).tensor;
+  for (ReadyConstant& each : other_form.packed) each.key += '?';
+  plain.packed.clear();
+  const std::vector<float> expected = result_of(plain, GetParam());
+  EXPECT_EQ(result_of(other_size, GetParam()), expected);
+  EXPECT_EQ(result_of(other_form, GetParam()), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(InstructionSets, PackWeights, ::testing::Values("cpu", "cpu:baseline"),
+                         [](const auto& info) { return info.param == "cpu" ? "all" : "baseline"; });
+
+TEST(PackedSections, DamageIsRefused) {
+  const EngineFile file = packed_file("cpu");
+  auto bytes = save(file);
+  bytes[bytes.size() - 64] ^= std::byte{1};
+  EXPECT_NE(error_of([&] { load_engine_file(bytes, nullptr); }).find("checksum"),
+            std::string::npos);
+
+  EngineFile unordered = file;
+  std::swap(unordered.packed[0], unordered.packed[1]);
+  EXPECT_NE(error_of([&] { load_engine_file(save(unordered), nullptr); }).find("out of order"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace anneal::testing
