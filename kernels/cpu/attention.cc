@@ -45,7 +45,8 @@ class PackedAttention final : public Kernel {
                   Epilogue epilogue)
       : hidden_is_zero_(op.hidden_is_zero),
         op_inputs_(static_cast<size_t>(request.op_input_count)),
-        kernels_(f32_gemm(isa_of(request.device))),
+        score_kernels_(gemm_of(request.inputs[0].type.dtype, isa_of(request.device))),
+        value_kernels_(f32_gemm(isa_of(request.device))),
         loops_(fold_loops(isa_of(request.device))),
         load_(load_block(isa_of(request.device))),
         run_tape_(run_tape(isa_of(request.device))),
@@ -63,12 +64,12 @@ class PackedAttention final : public Kernel {
     p.output = epilogue_.space(inputs, outputs, {{0, 1, 2}, 3});
     if (count(y.dims) == 0) return made;
     p.group_rows = p.heads / p.groups * p.queries;
-    p.k_layout = PackLayout(kernels_, p.depth, p.keys);
-    p.v_layout = PackLayout(kernels_, p.keys, p.width);
+    p.k_layout = PackLayout(score_kernels_, p.depth, p.keys);
+    p.v_layout = PackLayout(value_kernels_, p.keys, p.width);
     p.pitch = p.k_layout.padded_columns();
     // Rows a multiple of 4 KiB apart would push each other out of the first-level cache.
     if (p.pitch % 1024 == 0) p.pitch += 16;
-    const int64_t tile = kernels_.tile_rows;
+    const int64_t tile = value_kernels_.tile_rows;
     const int64_t tiles = std::clamp<int64_t>(kScoreBytes / (tile * p.pitch * 4), 1, kMostRowTiles);
     // Blocks are of one head's rows.
     const int64_t per_head = ceil_div(p.queries, tile * tiles);
@@ -80,8 +81,9 @@ class PackedAttention final : public Kernel {
     if (score_)
       p.score = TapeSpace::of_accumulators(*score_, inputs.subspan(3, op_inputs_ - 3),
                                            std::array{scores_view(p, nullptr)}, {{0, 1, 2}, 3});
-    p.q_is_direct = q.dtype == DataType::kF32 && q.strides[3] == 1 &&
-                    (q.strides[2] * 4 % 4096 != 0 || p.block_rows < 8);
+    p.q_is_direct = score_kernels_.reads(q.dtype) &&
+                    p.depth % score_kernels_.elements_per_lane == 0 && q.strides[3] == 1 &&
+                    (q.strides[2] * element_size() % 4096 != 0 || p.block_rows < 8);
     p.y_is_direct = epilogue_.is_copy() && y.strides[3] == 1;
     lay_out(p, threads);
     return made;
@@ -125,6 +127,9 @@ class PackedAttention final : public Kernel {
   static TensorView scores_view(const PreparedAttention& p, std::byte* data) {
     return {DataType::kF32, {p.batches, p.heads, p.queries, p.keys}, {0, 0, p.pitch, 1}, data};
   }
+  int64_t element_size() const { return static_cast<int64_t>(score_kernels_.element_size()); }
+  // Bytes from row to row where q is copied.
+  static int64_t q_pitch(const PreparedAttention& p) { return p.k_layout.lanes() * 4; }
   static int64_t panels(const PreparedAttention& p) {
     return p.k_layout.panels() + p.v_layout.panels();
   }
@@ -136,7 +141,7 @@ class PackedAttention final : public Kernel {
     const auto rows = static_cast<size_t>(p.block_rows);
     p.group_bytes = p.k_layout.bytes() + p.v_layout.bytes();
     p.q_at = p.parts == 1 ? p.group_bytes : 0;
-    p.scores_at = p.q_at + (p.q_is_direct ? 0 : align_up(rows * static_cast<size_t>(p.depth) * 4));
+    p.scores_at = p.q_at + (p.q_is_direct ? 0 : align_up(rows * static_cast<size_t>(q_pitch(p))));
     p.result_at = p.scores_at + align_up(rows * static_cast<size_t>(p.pitch) * 4);
     const auto width = static_cast<size_t>(p.v_layout.padded_columns());
     p.sums_at = p.result_at + (p.y_is_direct ? 0 : align_up(rows * width * 4));
@@ -189,16 +194,15 @@ class PackedAttention final : public Kernel {
     const std::byte* const from =
         q.data + (batch * q.strides[0] + head * q.strides[1] + first * q.strides[2]) *
                      static_cast<int64_t>(size_of(q.dtype));
-    if (!p.q_is_direct) {
-      const TapePort port{const_cast<std::byte*>(from), 0, q.strides[2], q.strides[3]};
-      load_(q.dtype, port, memory + p.q_at, p.depth, rows, p.depth);
-    }
+    if (!p.q_is_direct) copy_q(p, q, from, rows, memory + p.q_at);
     const auto rows_of_q = [&](int64_t k, int64_t) -> std::pair<const std::byte*, int64_t> {
+      k *= element_size();
       return p.q_is_direct
-                 ? std::pair{from + k * 4, q.strides[2] * 4}
-                 : std::pair{static_cast<const std::byte*>(memory + p.q_at) + k * 4, p.depth * 4};
+                 ? std::pair{from + k, q.strides[2] * element_size()}
+                 : std::pair{static_cast<const std::byte*>(memory + p.q_at) + k, q_pitch(p)};
     };
-    run_lanes(kernels_, p.k_layout, std::max<int64_t>(p.depth, 1), packed, {}, block, rows_of_q);
+    run_lanes(score_kernels_, p.k_layout, std::max<int64_t>(p.depth, 1), packed, {}, block,
+              rows_of_q);
     if (score_ && p.keys > 0) run_score(p, args, batch * p.heads + head, first, rows, memory);
 
     auto* const sums = reinterpret_cast<float*>(memory + p.sums_at);
@@ -218,7 +222,7 @@ class PackedAttention final : public Kernel {
     const auto rows_of_scores = [&](int64_t k, int64_t) -> std::pair<const std::byte*, int64_t> {
       return {memory + p.scores_at + k * 4, p.pitch * 4};
     };
-    run_lanes(kernels_, p.v_layout, kLanes, packed + p.k_layout.bytes(), {}, result,
+    run_lanes(value_kernels_, p.v_layout, kLanes, packed + p.k_layout.bytes(), {}, result,
               rows_of_scores);
     auto* const out = reinterpret_cast<float*>(result.c);
     for (int64_t row = 0; row < rows; ++row) {
@@ -229,6 +233,21 @@ class PackedAttention final : public Kernel {
       epilogue_.run(p.output, args, result.c, result.c_stride,
                     (batch * p.heads + head) * p.queries + first, rows, 0, p.width,
                     memory + p.tape_at);
+  }
+
+  // Rows of q as a left-hand side.
+  void copy_q(const PreparedAttention& p, const TensorView& q, const std::byte* from, int64_t rows,
+              std::byte* to) const {
+    if (score_kernels_.kind == GemmKind::kF32) {
+      const TapePort port{const_cast<std::byte*>(from), 0, q.strides[2], q.strides[3]};
+      return load_(q.dtype, port, to, p.depth, rows, p.depth);
+    }
+    const auto* in = reinterpret_cast<const uint16_t*>(from);
+    for (int64_t row = 0; row < rows; ++row, in += q.strides[2], to += q_pitch(p)) {
+      auto* const out = reinterpret_cast<uint16_t*>(to);
+      for (int64_t i = 0; i < p.depth; ++i) out[i] = in[i * q.strides[3]];
+      if (p.depth % 2 != 0) out[p.depth] = 0;
+    }
   }
 
   void run_score(const PreparedAttention& p, const LaunchArgs& args, int64_t head, int64_t first,
@@ -263,7 +282,7 @@ class PackedAttention final : public Kernel {
 
   bool hidden_is_zero_;
   size_t op_inputs_;
-  GemmKernels kernels_;
+  GemmKernels score_kernels_, value_kernels_;
   FoldLoops loops_;
   LoadBlock load_;
   RunTape run_tape_;

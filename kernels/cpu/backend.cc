@@ -7,6 +7,7 @@
 
 #include "anneal/kernels/cpu/device.h"
 #include "anneal/kernels/cpu/entries.h"
+#include "anneal/kernels/cpu/gemm.h"
 
 namespace anneal {
 namespace {
@@ -69,5 +70,6 @@ constexpr Backend kReferenceBackend{DeviceKind::kCpu, cpu::open_device, kReferen
 
 const Backend& cpu_backend() { return kBackend; }
 const Backend& cpu_reference_backend() { return kReferenceBackend; }
+bool cpu_computes_bf16(const Device& device) { return cpu::has_bf16_gemm(cpu::isa_of(device)); }
 
 }  // namespace anneal

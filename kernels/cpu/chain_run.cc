@@ -11,6 +11,7 @@
 #include <array>
 
 #include "anneal/core/float16.h"
+#include "anneal/kernels/cpu/gemm.h"
 #include "anneal/kernels/cpu/tape.h"
 // In this order, which formatting must not change:
 #include "anneal/kernels/cpu/tape_math-inl.h"
@@ -96,6 +97,19 @@ struct AsBf16 {
   using Element = uint16_t;
   static HWY_INLINE V load(const uint16_t* p) { return widened_bf16(D(), p); }
   static HWY_INLINE void store(V v, uint16_t* p) { narrow_bf16(D(), v, p); }
+};
+// Any values, rounded: what round_bf16() gives, but for denormal numbers, which become zeros.
+struct RoundedToBf16 {
+  using Element = uint16_t;
+#if HWY_TARGET == HWY_AVX3
+  static HWY_INLINE void store(V v, uint16_t* p) {
+    __m256i rounded;  // Highway's AVX3 knows no such instruction
+    asm("vcvtneps2bf16 %1, %0" : "=v"(rounded) : "v"(v.raw));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), rounded);
+  }
+#else
+  static HWY_INLINE void store(V v, uint16_t* p) { narrow_bf16(D(), round_bf16(D(), v), p); }
+#endif
 };
 struct AsF16 {
   using Element = Float16;
@@ -347,6 +361,7 @@ class Binder {
     return dtype == DataType::kU8 ? quantize_a<uint8_t, kColumns> : quantize_a<int8_t, kColumns>;
   }
 
+  static Step store_rounded_bf16() { return store_a<RoundedToBf16, kColumns>; }
   static Step store(DataType dtype) {
     switch (dtype) {
       case DataType::kU8:
@@ -446,7 +461,11 @@ template <int kColumns>
 void run_columns(const Chain& chain, int64_t rows, int64_t column, int64_t vectors,
                  int64_t column_step, std::span<const TapePort> ports, const TapePort& sink) {
   std::array<Call, Chain::kMostSteps + 1> calls;
-  const auto steps = chain.steps();
+  auto steps = chain.steps();
+  const bool rounds_at_last = chain.result() == DataType::kBF16 && !steps.empty() &&
+                              steps.back().op == ChainOp::kRoundBf16 && !steps.back().to_b &&
+                              has_bf16_gemm(current_isa());
+  if (rounds_at_last) steps = steps.first(steps.size() - 1);
   for (size_t i = 0; i < steps.size(); ++i) {
     Access access = Access::kDense;
     if (has_port(steps[i])) {
@@ -461,7 +480,8 @@ void run_columns(const Chain& chain, int64_t rows, int64_t column, int64_t vecto
   if (const auto& to = chain.quantize()) {
     last = {Binder<kColumns>::quantize(chain.result()), to->low, to->high, to->zero, {}};
   } else {
-    last.run = Binder<kColumns>::store(chain.result());
+    last.run = rounds_at_last ? Binder<kColumns>::store_rounded_bf16()
+                              : Binder<kColumns>::store(chain.result());
   }
   last.port = sink;
 

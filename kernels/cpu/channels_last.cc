@@ -4,14 +4,27 @@
 #include "anneal/kernels/cpu/workspace.h"
 
 namespace anneal::cpu {
+namespace {
 
-ChannelsLast::ChannelsLast(const TensorView& view)
+// Rows of pixels, columns of channels, as they are.
+template <class T>
+void gather_channels(const TapePort& from, int64_t pixels, int64_t channels, std::byte* to) {
+  const auto* in = reinterpret_cast<const T*>(from.data);
+  auto* out = reinterpret_cast<T*>(to);
+  for (int64_t x = 0; x < pixels; ++x, in += from.row_stride, out += channels)
+    for (int64_t c = 0; c < channels; ++c) out[c] = in[c * from.column_stride];
+}
+
+}  // namespace
+
+ChannelsLast::ChannelsLast(const TensorView& view, bool keeps_bf16)
     : images(view.dims[0]), channels(view.dims[1]), element(view.dtype) {
   const int axes = view.dims.rank() - 2;
   size = spatial_of(view.dims, 2, axes, 1);
   strides = spatial_of(view.strides, 2, axes, 0);
   image_stride = view.strides[0];
-  const bool widened = view.dtype == DataType::kF16 || view.dtype == DataType::kBF16;
+  const bool widened =
+      view.dtype == DataType::kF16 || (view.dtype == DataType::kBF16 && !keeps_bf16);
   if (widened) element = DataType::kF32;
   staged = widened || (view.strides[1] != 1 && channels != 1);
   if (!staged) return;
@@ -44,17 +57,16 @@ void ChannelsLast::stage(const TensorView& view, std::byte* to, LoadBlock load, 
           view.data + (image * view.strides[0] + z * from[0] + y * from[1]) * in_size;
       std::byte* const out =
           to + (image * image_stride + z * strides[0] + y * strides[1]) * out_size;
+      const TapePort port{data, 0, from[2], view.strides[1]};
       if (are_planes) {
         interleaving(size_of(element), channels, data, view.strides[1], size[2], out);
-        continue;
+      } else if (out_size == 4) {
+        load(view.dtype, port, out, channels, size[2], channels);
+      } else if (out_size == 2) {
+        gather_channels<uint16_t>(port, size[2], channels, out);
+      } else {
+        gather_channels<uint8_t>(port, size[2], channels, out);
       }
-      if (out_size != 1) {
-        load(view.dtype, {data, 0, from[2], view.strides[1]}, out, channels, size[2], channels);
-        continue;
-      }
-      for (int64_t x = 0; x < size[2]; ++x)
-        for (int64_t c = 0; c < channels; ++c)
-          out[x * channels + c] = data[x * from[2] + c * view.strides[1]];
     }
   });
 }

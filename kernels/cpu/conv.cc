@@ -46,7 +46,7 @@ class NhwcConv final : public Kernel {
     if (count(y.dims) == 0) return made;
     p.plan.weights = weights_of(inputs[1], zero_point(inputs, 3));
     p.plan.window = Window(op_, inputs[1].dims, 2, y.dims);
-    p.plan.x = ChannelsLast(inputs[0]);
+    p.plan.x = ChannelsLast(inputs[0], gemm_.kernels().kind == GemmKind::kBf16);
     gemm_.finish(p.plan, epilogues_, y, threads);
     p.packed_at = p.plan.x.staged_bytes();
     p.columns_at = p.packed_at + (packed_ ? 0 : p.plan.weights.bytes());

@@ -88,7 +88,8 @@ class DirectConv final : public Kernel {
         .element = sizeof(float),
         .shared = packed_ || w[0] == 0 ? 0 : static_cast<size_t>(packed_count(w)) * sizeof(float),
         .per_pixel = sizeof(PixelColumn),
-        .channel_grain = group_.is_depthwise() ? kChannelGrain : 0};
+        .channel_grain = group_.is_depthwise() ? kChannelGrain : 0,
+        .keeps_bf16 = group_.is_depthwise()};
     p.runs = PixelRuns(inputs, outputs, memory, epilogue_, threads, p.workspace_bytes);
     if (p.runs.empty()) return made;
     p.window = Window(op_, w, 2, outputs[0].dims);
@@ -146,9 +147,11 @@ class DirectConv final : public Kernel {
                   .channels = pixels.channels,
                   .weights = weights + pixels.channel,
                   .padded = p.padded,
-                  .kernel_row = window.kernel[2] * group_.inputs * p.padded};
+                  .kernel_row = window.kernel[2] * group_.inputs * p.padded,
+                  .element = x.element};
+    const int64_t first_channel = pixels.channel * static_cast<int64_t>(size_of(x.element));
     if (group_.is_depthwise() && slides(window)) {
-      run.x = reinterpret_cast<const float*>(taps.image) + pixels.channel;
+      run.x = taps.image + first_channel;
       run.first_column = pixels.first * window.stride[2] - window.pad[2];
       run.input_columns = x.size[2];
       run.kernel_columns = window.kernel[2];
@@ -158,8 +161,7 @@ class DirectConv final : public Kernel {
     auto* const columns = reinterpret_cast<PixelColumn*>(pixels.extra);
     for (int64_t i = 0; i < pixels.count; ++i) {
       taps.enter_column(window, x, pixels.first + i);
-      columns[i] = {taps.x + pixels.channel * static_cast<int64_t>(sizeof(float)),
-                    taps.first_column, taps.columns};
+      columns[i] = {taps.x + first_channel, taps.first_column, taps.columns};
     }
     run.pixels = columns;
     if (group_.is_depthwise()) return run_depthwise_.run(run, out);

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 
+#include "anneal/core/dtype.h"
 #include "anneal/core/isa.h"
 #include "anneal/kernels/cpu/window.h"
 
@@ -21,9 +22,10 @@ struct DirectRun {
   // One number per padded output channel for each input channel of its group, for each tap.
   const float* weights;
   int64_t padded, kernel_row;
+  DataType element = DataType::kF32;  // of x: f32, and bf16 where there is one channel to a group
   // Of kernels that slide: element 0 of the image, and which column of it the first pixel begins
   // with, which may be padding.
-  const float* x = nullptr;
+  const std::byte* x = nullptr;
   int64_t first_column = 0, input_columns = 0, kernel_columns = 0, stride = 0;
   // Of groups with several channels.
   int64_t group_channels = 1, x_channels = 0;

@@ -42,12 +42,11 @@ bool ConvGemm::reads_directly(const ConvPlan& p) const {
   const Spatial& s = p.x.strides;
   const bool even = (p.x.size[1] == 1 || s[1] == s[2] * p.x.size[2]) &&
                     (p.x.size[0] == 1 || s[0] == s[2] * p.x.size[2] * p.x.size[1]);
-  const bool elements = p.x.element == DataType::kF32 ||
-                        (kernels_.kind == GemmKind::kU8S8 && p.x.element == DataType::kU8 &&
-                         p.weights.group_channels % kernels_.elements_per_lane == 0);
+  const bool lanes =
+      kernels_.reads(p.x.element) && p.weights.group_channels % kernels_.elements_per_lane == 0;
   const int64_t stride = s[2] * static_cast<int64_t>(size_of(p.x.element));
   // Rows a multiple of 4 KiB apart would push each other out of the first-level cache.
-  return p.window.is_pointwise() && p.window.out == p.x.size && even && elements &&
+  return p.window.is_pointwise() && p.window.out == p.x.size && even && lanes &&
          (stride % 4096 != 0 || p.blocks.rows < 8);
 }
 
@@ -56,8 +55,7 @@ void ConvGemm::finish(ConvPlan& p, const Epilogues& epilogues, const TensorView&
   p.blocks = GemmBlocks(kernels_, p.window.outputs(), p.weights.group_outputs,
                         p.weights.layout.lanes(), p.x.images * p.weights.groups, threads);
   p.a_is_direct = reads_directly(p);
-  p.c_is_direct =
-      kernels_.kind == GemmKind::kF32 && epilogues.is_copy() && rows_are_even(y, p.c_row);
+  p.c_is_direct = kernels_.sums_are_f32() && epilogues.is_copy() && rows_are_even(y, p.c_row);
   if (kernels_.kind == GemmKind::kU8S8)
     p.columns_bytes = align_up(static_cast<size_t>(p.weights.layout.padded_columns()) * 8 *
                                static_cast<size_t>(p.weights.groups));

@@ -49,7 +49,7 @@ struct ConvOperands {
 
 class ConvGemm {
  public:
-  ConvGemm(DataType x, Isa isa) : kernels_(is_8bit(x) ? int8_gemm(isa) : f32_gemm(isa)) {}
+  ConvGemm(DataType x, Isa isa) : kernels_(gemm_of(x, isa)) {}
   const GemmKernels& kernels() const { return kernels_; }
 
   // plan.space, window, x and weights are there already.

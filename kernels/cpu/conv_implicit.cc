@@ -74,8 +74,7 @@ class ImplicitGemmConv final : public Kernel {
   ImplicitGemmConv(const Conv& op, const Request& request, Epilogues epilogues)
       : op_(op),
         x_dtype_(request.inputs[0].type.dtype),
-        kernels_(is_8bit(x_dtype_) ? int8_gemm(isa_of(request.device))
-                                   : f32_gemm(isa_of(request.device))),
+        kernels_(gemm_of(x_dtype_, isa_of(request.device))),
         load_(load_block(isa_of(request.device))),
         epilogues_(std::move(epilogues)) {
     const auto constant = [&](int i) {
@@ -96,7 +95,7 @@ class ImplicitGemmConv final : public Kernel {
     PreparedImplicit& p = *made;
     p.spaces = epilogues_.pixel_spaces(inputs, outputs);
     if (count(outputs[0].dims) == 0) return made;
-    p.x = ChannelsLast(inputs[0]);
+    p.x = ChannelsLast(inputs[0], kernels_.kind == GemmKind::kBf16);
     place_input(p, Window(op_, kernel_, 0, outputs[0].dims));
     cut(p, threads);
     place_taps(p);
@@ -143,8 +142,11 @@ class ImplicitGemmConv final : public Kernel {
     // A row of the window is one tap where few channels would make many short ones.
     const int64_t across = kernel_[kernel_.rank() - 1];
     joins_row_ = op_.dilations.back() == 1 && across > 1 && channels_ * across <= kMostLanes;
+    // What stands behind an odd channel may be no number, so each pixel of a row keeps its lanes.
+    const bool keeps_lanes = kernels_.kind == GemmKind::kBf16 && channels_ % 2 != 0;
+    pieces_ = joins_row_ && keeps_lanes ? across : 1;
     layout_ = PackLayout(kernels_, count(source.k_dims), outputs_,
-                         joins_row_ ? channels_ * across : channels_);
+                         joins_row_ && !keeps_lanes ? channels_ * across : channels_);
     packed_ = packed_constant(request, layout_.form(), layout_.bytes(),
                               [&](std::byte* to) { cpu::pack(layout_, source, to); });
     if (kernels_.kind != GemmKind::kU8S8) return;
@@ -173,16 +175,15 @@ class ImplicitGemmConv final : public Kernel {
       p.x_axis.in = p.x_axis.out = p.x_axis.in * p.y_axis.in;
       p.y_axis.in = p.y_axis.out = 1;
     }
-    const bool same_elements = p.x.element == DataType::kF32 ||
-                               (kernels_.kind == GemmKind::kU8S8 && x_dtype_ == DataType::kU8);
-    p.is_copied = !same_elements || p.y_axis.is_padded() || p.x_axis.is_padded() ||
+    p.is_copied = !kernels_.reads(p.x.element) || p.y_axis.is_padded() || p.x_axis.is_padded() ||
                   layout_.tap % kernels_.elements_per_lane != 0 ||
                   (joins_row_ && p.pixel != channels_ * size) ||
                   p.pixel * p.x_axis.stride % kPagePeriod == 0;
     if (!p.is_copied) return;
     p.pixel = channels_ * static_cast<int64_t>(kernels_.element_size());
-    if (joins_row_) return;
+    if (joins_row_ && pieces_ == 1) return;
     p.pixel = static_cast<int64_t>(align_up(static_cast<size_t>(p.pixel), 4));
+    if (joins_row_) return;
     if (p.pixel * p.x_axis.stride % kPagePeriod == 0) p.pixel += 64;
   }
 
@@ -214,11 +215,13 @@ class ImplicitGemmConv final : public Kernel {
     p.column_pieces = ceil_div(outputs_, p.piece_columns);
   }
 
+  int64_t tap_lanes() const { return layout_.tap_lanes() * pieces_; }
+
   void place_taps(PreparedImplicit& p) const {
     for (int64_t y = 0; y < p.y_axis.kernel; ++y)
       for (int64_t x = 0; x < (joins_row_ ? 1 : p.x_axis.kernel); ++x)
         p.taps.push_back(y * p.y_axis.dilation * p.row + x * p.x_axis.dilation * p.pixel);
-    const int64_t lanes = layout_.tap_lanes();
+    const int64_t lanes = tap_lanes();
     const int64_t parts = ceil_div(lanes, kMostLanes);
     const int64_t at_once = parts > 1 ? 1 : kMostLanes / lanes;
     const auto count = static_cast<int64_t>(p.taps.size());
@@ -276,7 +279,7 @@ class ImplicitGemmConv final : public Kernel {
       block.taps = p.taps.data() + chunk.tap;
       block.tap_count = chunk.taps;
       block.lanes = chunk.lanes;
-      block.b = panel + (static_cast<int64_t>(chunk.tap) * layout_.tap_lanes() + chunk.lane) *
+      block.b = panel + (static_cast<int64_t>(chunk.tap) * tap_lanes() + chunk.lane) *
                             layout_.tile_columns * 4;
       for (int64_t i = 0; i < rows; ++i) {
         block.a = x + (row + i) * p.y_axis.stride * p.row + chunk.lane * 4;
@@ -319,8 +322,27 @@ class ImplicitGemmConv final : public Kernel {
     if (p.source_pixel == channels_ * static_cast<int64_t>(size_of(element)) &&
         p.pixel == channels_ * static_cast<int64_t>(kernels_.element_size()))
       return kernels_.fetch(element, from, pixels * channels_, x_zero_, to);
-    for (int64_t i = 0; i < pixels; ++i, from += p.source_pixel, to += p.pixel)
+    const bool is_odd = kernels_.kind == GemmKind::kBf16 && channels_ % 2 != 0;
+    if (is_odd && channels_ <= 3) return copy_few(p, from, pixels, to);
+    for (int64_t i = 0; i < pixels; ++i, from += p.source_pixel, to += p.pixel) {
       kernels_.fetch(element, from, channels_, x_zero_, to);
+      if (is_odd) std::memset(to + channels_ * 2, 0, 2);
+    }
+  }
+
+  // One or three channels of bf16, and a zero. Each pixel may write beyond itself, where the next
+  // one or the end of the row is.
+  void copy_few(const PreparedImplicit& p, const std::byte* from, int64_t pixels,
+                std::byte* to) const {
+    const auto bytes = static_cast<size_t>(channels_ * 2);
+    const uint64_t mask = (uint64_t{1} << bytes * 8) - 1;
+    for (int64_t i = 0; i < pixels; ++i, from += p.source_pixel, to += p.pixel) {
+      uint64_t pixel = 0;
+      // Behind the last one nothing may be read.
+      std::memcpy(&pixel, from, i + 4 < pixels ? sizeof(pixel) : bytes);
+      pixel &= mask;
+      std::memcpy(to, &pixel, sizeof(pixel));
+    }
   }
 
   Conv op_;
@@ -332,6 +354,7 @@ class ImplicitGemmConv final : public Kernel {
   int64_t outputs_ = 0, channels_ = 0;
   Dims kernel_;
   bool joins_row_ = false;  // taps are rows of the window
+  int64_t pieces_ = 1;      // of k that make a tap
   PackLayout layout_;
   std::optional<Tensor> packed_;
   std::vector<int32_t> initial_;  // kU8S8: what the columns' sums start at

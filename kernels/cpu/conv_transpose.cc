@@ -79,7 +79,7 @@ class PhasedTranspose final : public Kernel {
     auto made = std::make_unique<PreparedTranspose>();
     PreparedTranspose& p = *made;
     if (count(outputs[0].dims) == 0) return made;
-    p.x = ChannelsLast(inputs[0]);
+    p.x = ChannelsLast(inputs[0], keeps_bf16());
     size_t packed = 0, columns = 0, part = 0;
     for (int64_t i = 0; i < phase_count(); ++i) {
       Phase phase = make_phase(inputs, outputs, i, threads);
@@ -220,7 +220,7 @@ class PhasedTranspose final : public Kernel {
     TapeSpace::Axes space{{0}, 1};
     for (int axis = 2; axis < rank; ++axis) space.rows.push_back(axis);
     plan.spaces = epilogues_.spaces(phase.inputs, phase.outputs, space);
-    plan.x = ChannelsLast(inputs[0]);
+    plan.x = ChannelsLast(inputs[0], keeps_bf16());
     plan.window.out = spatial_of(phase.outputs[0].dims, 2, rank - 2, 1);
     plan.window.kernel = plan.window.stride = plan.window.dilation = {1, 1, 1};
     for (int i = 0; i < rank - 2; ++i) {
@@ -234,6 +234,8 @@ class PhasedTranspose final : public Kernel {
     gemm_.finish(plan, epilogues_, phase.outputs[0], threads);
     return phase;
   }
+
+  bool keeps_bf16() const { return gemm_.kernels().kind == GemmKind::kBf16; }
 
   ConvTranspose op_;
   size_t op_inputs_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "anneal/core/float16.h"
+#include "anneal/kernels/cpu/gemm_bf16.h"
 #include "anneal/kernels/cpu/gemm_vnni.h"
 #include "anneal/kernels/cpu/workspace.h"
 
@@ -167,6 +168,17 @@ void for_8bit(const PackSource& source, int64_t first, int64_t width, Place plac
   source.dtype == DataType::kI8 ? run(int8_t{}) : run(uint8_t{});
 }
 
+void pack_bf16(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
+               std::byte* to) {
+  const auto* data = reinterpret_cast<const BFloat16*>(source.data) + first * source.column_stride;
+  auto* const out = reinterpret_cast<BFloat16*>(to);
+  for_k(source, [&](int64_t k, int64_t offset) {
+    const int64_t at = layout.place(k);
+    BFloat16* const lane = out + at / 2 * layout.tile_columns * 2 + at % 2;
+    for (int64_t i = 0; i < width; ++i) lane[i * 2] = data[offset + i * source.column_stride];
+  });
+}
+
 void pack_i16(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
               std::byte* to) {
   auto* out = reinterpret_cast<int16_t*>(to);
@@ -227,6 +239,9 @@ void pack_panel(const PackLayout& layout, const PackSource& source, int64_t pane
   switch (layout.kind) {
     case GemmKind::kF32:
       return pack_f32(layout, source, first, width, out);
+    case GemmKind::kBf16:
+      if (dpbf16_pack(layout, source, first, width, out)) return;
+      return pack_bf16(layout, source, first, width, out);
     case GemmKind::kI16:
       return pack_i16(layout, source, first, width, out);
     case GemmKind::kU8S8: {

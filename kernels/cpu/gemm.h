@@ -1,9 +1,9 @@
 // The parts of matrix products: register tiles, packed right-hand sides, and blocks of rows. MatMul
 // and convolutions put them together.
 //
-// A left-hand side is rows of 32-bit lanes: one f32, two i16 or four u8 that follow each other
-// along k. A right-hand side is packed into panels of as many columns as a register tile has; a
-// panel holds, for each lane along k, that lane of every column.
+// A left-hand side is rows of 32-bit lanes: one f32, two bf16 or i16, or four u8 that follow each
+// other along k. A right-hand side is packed into panels of as many columns as a register tile has;
+// a panel holds, for each lane along k, that lane of every column.
 //
 // Every sum is one chain of additions in the order of k, however the work is cut.
 #pragma once
@@ -43,6 +43,7 @@ enum class GemmKind : uint8_t {
   kF32,   // f32 * f32
   kI16,   // pairs of i16: 8-bit operands from which zero points are already taken
   kU8S8,  // quads of u8 * s8: zero points are accounted for afterwards
+  kBf16,  // pairs of bf16, with sums of f32: gemm_bf16.h
 };
 
 // One instruction set's way to compute blocks.
@@ -51,8 +52,9 @@ struct GemmKernels {
   int tile_rows = 0, tile_columns = 0;
   int elements_per_lane = 1;
   void (*block)(const GemmBlock&) = nullptr;
-  // n elements of storage -> elements of a left-hand side. f32 for kF32; an 8-bit type otherwise,
-  // of which kI16 subtracts `zero`, and kU8S8 makes i8 unsigned by adding 128.
+  // n elements of storage -> elements of a left-hand side. f32 for kF32; bf16, or f32 to be
+  // rounded, for kBf16; an 8-bit type otherwise, of which kI16 subtracts `zero`, and kU8S8 makes i8
+  // unsigned by adding 128.
   void (*fetch)(DataType storage, const std::byte* from, int64_t n, int32_t zero,
                 std::byte* to) = nullptr;
   // kU8S8: sums of the bytes of each row.
@@ -63,9 +65,16 @@ struct GemmKernels {
                          int32_t* c, int64_t c_stride) = nullptr;
 
   size_t element_size() const { return 4 / static_cast<size_t>(elements_per_lane); }
+  bool sums_are_f32() const { return kind == GemmKind::kF32 || kind == GemmKind::kBf16; }
+  // Whether elements of storage are those of a left-hand side as they are.
+  bool reads(DataType storage) const;
 };
 GemmKernels f32_gemm(Isa isa);
 GemmKernels int8_gemm(Isa isa);
+// Whether products of bf16 are computed in bf16, with AVX512_BF16; elsewhere in f32.
+bool has_bf16_gemm(Isa isa);
+// Of operands of that type: f32, f16, bf16 or 8 bits.
+GemmKernels gemm_of(DataType operands, Isa isa);
 
 // One packed matrix of k rows and n columns.
 struct PackLayout {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "anneal/kernels/cpu/gemm.h"
+#include "anneal/kernels/cpu/gemm_bf16.h"
 #include "anneal/kernels/cpu/gemm_vnni.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -137,6 +138,30 @@ GemmKernels int8_gemm(Isa isa) {
   kernels.block = ANNEAL_BY_ISA(isa, i16_block);
   kernels.fetch = ANNEAL_BY_ISA(isa, fetch_i16);
   return kernels;
+}
+
+bool has_bf16_gemm(Isa isa) {
+  static const bool has = cpu_has_bf16();
+  return isa == Isa::kFull && has;
+}
+
+GemmKernels gemm_of(DataType operands, Isa isa) {
+  if (is_8bit(operands)) return int8_gemm(isa);
+  return operands == DataType::kBF16 && has_bf16_gemm(isa) ? dpbf16_gemm() : f32_gemm(isa);
+}
+
+bool GemmKernels::reads(DataType storage) const {
+  switch (kind) {
+    case GemmKind::kF32:
+      return storage == DataType::kF32;
+    case GemmKind::kU8S8:
+      return storage == DataType::kU8;
+    case GemmKind::kBf16:
+      return storage == DataType::kBF16;
+    case GemmKind::kI16:
+      return false;
+  }
+  return false;
 }
 
 }  // namespace anneal::cpu

@@ -75,7 +75,7 @@ class PackedMatMul final : public Kernel {
       : op_(op),
         op_inputs_(static_cast<size_t>(request.op_input_count)),
         int8_(is_8bit(request.inputs[0].type.dtype)),
-        kernels_(int8_ ? int8_gemm(isa_of(request.device)) : f32_gemm(isa_of(request.device))),
+        kernels_(gemm_of(request.inputs[0].type.dtype, isa_of(request.device))),
         load_(load_block(isa_of(request.device))),
         epilogues_(std::move(epilogues)) {
     const Tensor* b = request.inputs[1].constant;
@@ -205,11 +205,9 @@ class PackedMatMul final : public Kernel {
 
   bool reads_directly(DataType dtype, const PreparedMatMul& p) const {
     const int64_t stride = p.a_row * static_cast<int64_t>(size_of(dtype));
-    const bool elements =
-        dtype == DataType::kF32 || (kernels_.kind == GemmKind::kU8S8 && dtype == DataType::kU8 &&
-                                    p.k % kernels_.elements_per_lane == 0);
+    const bool lanes = kernels_.reads(dtype) && p.k % kernels_.elements_per_lane == 0;
     // Rows a multiple of 4 KiB apart would push each other out of the first-level cache.
-    return elements && p.a_k == 1 && (stride % 4096 != 0 || p.blocks.rows < 8);
+    return lanes && p.a_k == 1 && (stride % 4096 != 0 || p.blocks.rows < 8);
   }
 
   void lay_out(PreparedMatMul& p, int64_t lane, int threads) const {
@@ -263,25 +261,39 @@ class PackedMatMul final : public Kernel {
            matrix * 2 * p.layout.padded_columns();
   }
 
+  template <class T>
+  static void gather(const std::byte* from, int64_t step, int64_t n, std::byte* to) {
+    const auto* in = reinterpret_cast<const T*>(from);
+    auto* const out = reinterpret_cast<T*>(to);
+    for (int64_t i = 0; i < n; ++i) out[i] = in[i * step];
+  }
+
   // Rows of a, elements [k, k + count), as a left-hand side.
   void fetch_rows(const PreparedMatMul& p, const LaunchArgs& args, const std::byte* a, int64_t rows,
                   int64_t k, int64_t count, std::byte* to) const {
     const DataType dtype = args.inputs[0].dtype;
     const auto size = static_cast<int64_t>(size_of(dtype));
     a += k * p.a_k * size;
-    if (!int8_) {
+    if (kernels_.kind == GemmKind::kF32) {
       const TapePort port{const_cast<std::byte*>(a), 0, p.a_row, p.a_k};
       return load_(dtype, port, to, p.a_pitch / 4, rows, count);
     }
     const int32_t zero = load_zero_point(zero_point(args.inputs, 2));
-    for (int64_t row = 0; row < rows; ++row, a += p.a_row, to += p.a_pitch) {
+    for (int64_t row = 0; row < rows; ++row, a += p.a_row * size, to += p.a_pitch) {
       std::byte* out = to;
-      std::byte gathered[256];
+      alignas(2) std::byte gathered[512];
       for (int64_t i = 0; i < count; i += 256) {
         const int64_t n = std::min<int64_t>(count - i, 256);
-        if (p.a_k != 1)
-          for (int64_t j = 0; j < n; ++j) gathered[j] = a[(i + j) * p.a_k];
-        kernels_.fetch(dtype, p.a_k == 1 ? a + i : gathered, n, zero, out);
+        const std::byte* from = a + i * p.a_k * size;
+        if (p.a_k != 1) {
+          if (size == 1) {
+            gather<uint8_t>(from, p.a_k, n, gathered);
+          } else {
+            gather<uint16_t>(from, p.a_k, n, gathered);
+          }
+          from = gathered;
+        }
+        kernels_.fetch(dtype, from, n, zero, out);
         out += n * static_cast<int64_t>(kernels_.element_size());
       }
       // Elements beyond k meet zeros of b.

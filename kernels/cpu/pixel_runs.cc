@@ -32,7 +32,7 @@ PixelRuns::PixelRuns(std::span<const TensorView> inputs, std::span<const TensorV
     : space_(epilogue.pixel_space(inputs, outputs)) {
   const TensorView& y = outputs[0];
   if (count(y.dims) == 0) return;
-  x_ = ChannelsLast(inputs[0]);
+  x_ = ChannelsLast(inputs[0], memory.keeps_bf16);
   out_ = spatial_of(y.dims, 2, y.dims.rank() - 2, 1);
   channels_ = y.dims[1];
   const size_t element = memory.element > 0 ? memory.element : size_of(x_.element);

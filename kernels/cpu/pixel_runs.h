@@ -26,6 +26,7 @@ struct PixelMemory {
   size_t per_pixel = 0, per_run = 0;
   // Of channels: where they may be cut, so that runs have many pixels. 0: nowhere.
   int64_t channel_grain = 0;
+  bool keeps_bf16 = false;  // x of bf16 is not widened
 };
 
 class PixelRuns {

@@ -9,11 +9,15 @@
 #include <algorithm>
 #include <limits>
 
+#include "anneal/core/float16.h"
 #include "anneal/kernels/cpu/device.h"
 #include "anneal/kernels/cpu/entries.h"
 #include "anneal/kernels/cpu/pixel_runs.h"
-#include "anneal/kernels/cpu/tape_math-inl.h"
 #include "anneal/kernels/cpu/window.h"
+// In this order, which formatting must not change:
+#include "anneal/kernels/cpu/tape_math-inl.h"
+//
+#include "anneal/kernels/cpu/chain_vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {
@@ -45,32 +49,53 @@ struct Sum {
   static HWY_INLINE V add(V sum, V value) { return hn::Add(sum, value); }
 };
 
-template <class Fold, int kVectors, class T>
+// How elements are read as lanes of T.
+template <class T>
+struct AsIs {
+  using Element = T;
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const T* p) {
+    return hn::LoadU(d, p);
+  }
+  static T one(T value) { return value; }
+};
+struct OfBf16 {
+  using Element = uint16_t;
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const uint16_t* p) {
+    return widened_bf16(d, p);
+  }
+  static float one(uint16_t bits) { return to_f32(BFloat16{bits}); }
+};
+
+template <class Fold, class X, int kVectors, class T>
 HWY_INLINE void fold_channels(const PixelTaps& taps, int64_t channel, T* out) {
   const typename Fold::D d;
   constexpr int64_t kLanes = HWY_LANES(T);
   typename Fold::V folded[kVectors];
   for (int v = 0; v < kVectors; ++v) folded[v] = Fold::start();
   for (int64_t row = 0; row < taps.rows; ++row) {
-    const T* from = reinterpret_cast<const T*>(taps.x) + taps.row_offsets[row] + channel;
+    const auto* from = reinterpret_cast < const typename X
+    ::Element* > (taps.x) + taps.row_offsets[row] + channel;
     for (int64_t column = 0; column < taps.columns; ++column, from += taps.column_step)
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v)
-        folded[v] = Fold::add(folded[v], hn::LoadU(d, from + v * kLanes));
+        folded[v] = Fold::add(folded[v], X::load(d, from + v * kLanes));
   }
   for (int v = 0; v < kVectors; ++v) hn::StoreU(folded[v], d, out + channel + v * kLanes);
 }
 
 // Channels too few for a vector go through a copy of each tap.
-template <class Fold, class T>
+template <class Fold, class X, class T>
 void fold_few(const PixelTaps& taps, int64_t count, T* out) {
   const typename Fold::D d;
   HWY_ALIGN T lanes[HWY_LANES(T)] = {};
   auto folded = Fold::start();
   for (int64_t row = 0; row < taps.rows; ++row) {
-    const T* from = reinterpret_cast<const T*>(taps.x) + taps.row_offsets[row];
+    const auto* from = reinterpret_cast < const typename X
+    ::Element* > (taps.x) + taps.row_offsets[row];
     for (int64_t column = 0; column < taps.columns; ++column, from += taps.column_step) {
-      std::copy(from, from + count, lanes);
+      std::transform(from, from + count, lanes, X::one);
       folded = Fold::add(folded, hn::Load(d, lanes));
     }
   }
@@ -78,31 +103,37 @@ void fold_few(const PixelTaps& taps, int64_t count, T* out) {
   std::copy(lanes, lanes + count, out);
 }
 
-template <class Fold, class T>
+template <class Fold, class T, class X = AsIs<T>>
 void fold_pixel(const PixelTaps& taps, int64_t count, T* out) {
   constexpr int64_t kLanes = HWY_LANES(T);
-  if (count < kLanes) return fold_few<Fold, T>(taps, count, out);
+  if (count < kLanes) return fold_few < Fold, X
+  , T > (taps, count, out);
   int64_t channel = 0;
-  for (; channel + 4 * kLanes <= count; channel += 4 * kLanes)
-    fold_channels<Fold, 4, T>(taps, channel, out);
-  for (; channel + kLanes <= count; channel += kLanes)
-    fold_channels<Fold, 1, T>(taps, channel, out);
-  if (channel < count) fold_channels<Fold, 1, T>(taps, count - kLanes, out);
+  for (; channel + 4 * kLanes <= count; channel += 4 * kLanes) fold_channels < Fold, X
+  , 4, T > (taps, channel, out);
+  for (; channel + kLanes <= count; channel += kLanes) fold_channels < Fold, X
+  , 1, T > (taps, channel, out);
+  if (channel < count) fold_channels < Fold, X
+  , 1, T > (taps, count - kLanes, out);
 }
 
 }  // namespace
 
 void pool_pixel(const PixelTaps& taps, PoolKind kind, DataType dtype, int64_t count,
                 std::byte* out) {
+  auto* const sums = reinterpret_cast<float*>(out);
   if (kind == PoolKind::kAverage)
-    return fold_pixel<Sum, float>(taps, count, reinterpret_cast<float*>(out));
+    return dtype == DataType::kBF16 ? fold_pixel<Sum, float, OfBf16>(taps, count, sums)
+                                    : fold_pixel<Sum, float>(taps, count, sums);
   switch (dtype) {
     case DataType::kI8:
       return fold_pixel<Maximum<int8_t>, int8_t>(taps, count, reinterpret_cast<int8_t*>(out));
     case DataType::kU8:
       return fold_pixel<Maximum<uint8_t>, uint8_t>(taps, count, reinterpret_cast<uint8_t*>(out));
+    case DataType::kBF16:
+      return fold_pixel<Maximum<float>, float, OfBf16>(taps, count, sums);
     default:
-      return fold_pixel<Maximum<float>, float>(taps, count, reinterpret_cast<float*>(out));
+      return fold_pixel<Maximum<float>, float>(taps, count, sums);
   }
 }
 
@@ -143,7 +174,9 @@ class NhwcPool final : public Kernel {
     const TensorView& y = outputs[0];
     auto made = std::make_unique<PreparedPool>();
     PreparedPool& p = *made;
-    p.runs = PixelRuns(inputs, outputs, {}, epilogue_, threads, p.workspace_bytes);
+    p.runs =
+        PixelRuns(inputs, outputs, {.element = result_bytes(inputs[0].dtype), .keeps_bf16 = true},
+                  epilogue_, threads, p.workspace_bytes);
     if (p.runs.empty()) return made;
     p.window = Window(op_, op_.kernel, 0, y.dims);
     p.pad_end = spatial_of(op_.pads_end, 0, y.dims.rank() - 2, 0);
@@ -157,6 +190,9 @@ class NhwcPool final : public Kernel {
   }
 
  private:
+  // Floats are pooled in f32.
+  static size_t result_bytes(DataType x) { return size_of(x) == 1 ? 1 : sizeof(float); }
+
   // Kernel elements at this output index that lie in x or, if padding counts, in the padding.
   int64_t inside(const PreparedPool& p, int axis, int64_t index) const {
     const int64_t before = op_.count_include_pad ? p.window.pad[axis] : 0;
@@ -175,7 +211,7 @@ class NhwcPool final : public Kernel {
     const int64_t channels = p.runs.channels();
     const int64_t rows_inside = inside(p, 0, run.row / p.window.out[1] % p.window.out[0]) *
                                 inside(p, 1, run.row % p.window.out[1]);
-    const auto pixel_bytes = channels * static_cast<int64_t>(size_of(x.element));
+    const auto pixel_bytes = channels * static_cast<int64_t>(result_bytes(x.element));
     PixelTaps taps;
     taps.enter_row(p.window, x, run.x, run.row);
     for (int64_t i = 0; i < run.count; ++i) {
