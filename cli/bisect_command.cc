@@ -109,7 +109,7 @@ int bisect(const Graph& graph, const BisectFlags& flags, std::span<const Pass> p
   Progress progress(flags.verbose);
   const Target target = open_target(flags.target, cpu_backend());
   PassOptions options = flags.passes;
-  options.half_is_native = target.is_cuda;
+  options.native = target.native;
   options.ask_targets = ask_targets({&target});
   progress.say("running the model as it was imported");
   const ReferenceRuns runs(flags, graph);

@@ -8,7 +8,7 @@
 // and nowhere else, so epilogues, norms and softmaxes need not be told. Ports keep their types: a
 // layer before an output stores f32, and what a product reads of an input is cast once.
 //
-// On targets without half precision of their own the types stay f32, and roundings stand where the
+// On targets that do not compute in that type values stay f32, and roundings stand where the
 // others store: weights are rounded numbers, too. Changes numerics. Runs when layers are joined, so
 // that what is not stored is not rounded, and before siblings are merged, which read one type.
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ class Assigner {
   Assigner(Graph& graph, PassRun& run)
       : graph_(graph),
         run_(run),
-        native_(run.options.half_is_native),
+        native_(run.options.native),
         storage_(choose_storage(graph, run.options.precision)) {}
 
   bool run() {
@@ -50,6 +50,11 @@ class Assigner {
   DataType stored(ValueId id) const {
     const auto found = storage_.values.find(id);
     return found == storage_.values.end() ? dtype(id) : found->second;
+  }
+  // Of its elements as they are rounded, whatever type they have.
+  DataType type_as_stored(ValueId id) const {
+    const DataType to = stored(id);
+    return is_half(to) && !native_.has(to) ? to : dtype(as_stored(id));
   }
   // In place of a value that is stored in 16 bits and widened again: what is stored.
   ValueId as_stored(ValueId id) const {
@@ -72,7 +77,7 @@ class Assigner {
   ValueId as(ValueId id, DataType to, LayerId reader) {
     if (id == ValueId::kNone || !is_short_float(dtype(id)) || dtype(id) == to) return id;
     if (const ValueId now = as_stored(id); dtype(now) == to) return now;
-    if (to == DataType::kF32 || (!native_ && stored(id) == to)) return id;
+    if (to == DataType::kF32 || (!native_.has(to) && stored(id) == to)) return id;
     const auto [made, is_new] = casts_.try_emplace({id, to}, ValueId::kNone);
     if (!is_new) return made->second;
     const std::string name = graph_.value(id).name + "/" + std::string(anneal::name(to));
@@ -81,12 +86,12 @@ class Assigner {
     ProgramBuilder builder;
     const Reg rounded = builder.round(builder.input(0, dtype(id)), to);
     const ValueId cast = add_program(name, builder.finish(rounded, type_of(to)), id);
-    if (!native_) storage_.values[cast] = to;
+    if (!native_.has(to)) storage_.values[cast] = to;
     return made->second = cast;
   }
 
   // What a value of that precision has as its type.
-  DataType type_of(DataType to) const { return native_ ? to : DataType::kF32; }
+  DataType type_of(DataType to) const { return native_.has(to) ? to : DataType::kF32; }
 
   // What the channels of these weights are divided by before they are rounded; empty: nothing. Only
   // in bf16, which has 8 digits.
@@ -112,7 +117,7 @@ class Assigner {
       std::string none;
       const Tensor divided = *scaled_weights(tensor, *layout, inverse, false, none);
       const Tensor made = round_weights(divided, *layout, to);
-      return native_ ? made : *scaled_weights(made, *layout, scales, false, none);
+      return native_.has(to) ? made : *scaled_weights(made, *layout, scales, false, none);
     }
     Tensor::Fresh fresh = Tensor::allocate(DataType::kF32, tensor.dims());
     const std::span<const float> values = tensor.as<float>();
@@ -126,7 +131,7 @@ class Assigner {
   Layer with_scales(LayerId id, DataType product) {
     Layer layer = graph_.layer(id);
     const auto layout = channel_weights(graph_, id);
-    if (!native_ || !layout) return layer;
+    if (!native_.has(product) || !layout) return layer;
     const std::vector<double> scales = scales_of(layer.inputs[layout->input], product, id);
     if (scales.empty()) return layer;
     const int rank = graph_.value(layer.outputs[0]).type().shape.rank();
@@ -157,8 +162,8 @@ class Assigner {
 
   // The constant itself if it is rounded as it is.
   ValueId add_constant(ValueId id, const std::string& name, const Tensor& rounded, DataType to) {
-    if (rounded == *graph_.constant(id) && !native_) return id;
-    if (!native_) return graph_.add_constant(name, rounded);
+    if (rounded == *graph_.constant(id) && !native_.has(to)) return id;
+    if (!native_.has(to)) return graph_.add_constant(name, rounded);
     Tensor::Fresh fresh = Tensor::allocate(to, rounded.dims());
     const std::span<const float> values = rounded.as<float>();
     for (size_t i = 0; i < values.size(); ++i)
@@ -217,7 +222,7 @@ class Assigner {
       if (role == Role::kProduct && is_half(product)) data = product;
       if (role == Role::kReads && !inputs.data.empty() && layer.inputs[0] != ValueId::kNone &&
           is_short_float(dtype(layer.inputs[0])))
-        data = native_ ? dtype(as_stored(layer.inputs[0])) : stored(layer.inputs[0]);
+        data = type_as_stored(layer.inputs[0]);
       for (const size_t i : inputs.data) added.inputs[i] = as(layer.inputs[i], data, id);
       for (const auto& [input, number] : inputs.of_program)
         added.inputs[input] = as_stored(layer.inputs[input]);
@@ -293,7 +298,7 @@ class Assigner {
                         ValueId output) const {
     if (!is_short_float(dtype(output))) return {};
     const DataType to = stored(output), made = result_type(layer, inputs);
-    if (type_of(to) == made && (native_ || !is_half(to))) return {};
+    if (type_of(to) == made && (native_.has(to) || !is_half(to))) return {};
     ProgramBuilder builder;
     const Reg sum = builder.input(0, DataType::kF32);
     return is_half(to) ? builder.finish(builder.round(sum, to), type_of(to))
@@ -340,7 +345,7 @@ class Assigner {
                            builder.finish(builder.input(0, dtype(after)), dtype(before)), after);
         narrow_[read] = after;
       }
-      if (!native_ && is_half(to)) storage_.values[after] = to;
+      if (is_half(to) && !native_.has(to)) storage_.values[after] = to;
       graph_.replace_uses(before, read);
       graph_.swap_names(before, after);
     }
@@ -356,7 +361,7 @@ class Assigner {
 
   Graph& graph_;
   PassRun& run_;
-  const bool native_;
+  const NativeHalves native_;
   Storage storage_;
   std::unordered_map<ValueId, ValueId> narrow_;
   std::map<std::pair<ValueId, DataType>, ValueId> casts_;

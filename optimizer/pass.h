@@ -39,9 +39,18 @@ using AskTargets = std::function<std::string(const Graph& graph, const NewLayer&
 // In PassOptions::skip: every pass.
 inline constexpr std::string_view kAllPasses = "all";
 
+// The 16-bit floats that a target computes in.
+struct NativeHalves {
+  bool f16 = false, bf16 = false;
+  bool has(DataType dtype) const {
+    return (dtype == DataType::kF16 && f16) || (dtype == DataType::kBF16 && bf16);
+  }
+  bool operator==(const NativeHalves&) const = default;
+};
+
 struct PassOptions {
   uint64_t fold_budget_bytes = 16 << 20;  // largest constant that folding may create
-  bool half_is_native = false;            // a target computes in f16 and bf16: they stay
+  NativeHalves native = {};               // what the target computes in stays
   bool exact = false;                     // leave out the passes that may change numerics
   std::vector<std::string> skip = {};     // passes not to run, by name
   std::vector<std::string> only = {};     // if not empty: all others are skipped

@@ -1,11 +1,11 @@
-// widen_half: f16 and bf16 between layers become f32, where no target computes in them.
+// widen_half: f16 and bf16 between layers become f32, where the target does not compute in them.
 //
 //   c = Conv(x, w) f16;  y = Softmax(c) f16
 //     =>   c = Conv(f32(x), f32(w)) f32;  s = Softmax(c) f32;  y = f16(s)
 //
-// A CPU computes in f32 and would round and widen again at every store. Ports and bodies keep their
-// types, so one rounding is left at the end of what was widened. Changes numerics: results are
-// nearer to what unrounded arithmetic gives. Weights take twice the room.
+// Such a target computes in f32 and would round and widen again at every store. Ports and bodies
+// keep their types, so one rounding is left at the end of what was widened. Changes numerics:
+// results are nearer to what unrounded arithmetic gives. Weights take twice the room.
 #include <algorithm>
 #include <unordered_map>
 
@@ -17,35 +17,6 @@ namespace anneal {
 namespace {
 
 bool is_half(DataType dtype) { return dtype == DataType::kF16 || dtype == DataType::kBF16; }
-DataType widened(DataType dtype) { return is_half(dtype) ? DataType::kF32 : dtype; }
-
-// Without loads, stores and roundings of half precision, but for roundings that decide something.
-Program widened(const Program& program) {
-  if (program.empty()) return program;
-  const std::vector<bool> decides = deciding_registers(program);
-  return rewrite_program(
-      program, [](DataType dtype) { return widened(dtype); },
-      [&](ProgramBuilder&, size_t reg, std::span<const Reg> regs) -> std::optional<Reg> {
-        const Instruction& one = program.code()[reg];
-        if (one.opcode == Opcode::kRound && is_half(static_cast<DataType>(one.immediate)) &&
-            !decides[reg])
-          return regs[one.operands[0]];
-        return std::nullopt;
-      });
-}
-
-// Those that an op holds: of a Pointwise, or applied to what the op reads.
-void widen_programs(Op& op) {
-  std::visit(
-      []<class T>(T& known) {
-        if constexpr (!std::is_same_v<T, std::monostate>)
-          T::fields(known, [](const char*, auto& value) {
-            if constexpr (std::is_same_v<std::decay_t<decltype(value)>, Program>)
-              value = widened(value);
-          });
-      },
-      op);
-}
 
 Program conversion(DataType from, DataType to) {
   ProgramBuilder builder;
@@ -63,7 +34,7 @@ bool moves_only(const Op& op) {
 
 class Widener {
  public:
-  Widener(Graph& graph, PassRun& run) : graph_(graph), run_(run) {}
+  Widener(Graph& graph, PassRun& run) : graph_(graph), run_(run), native_(run.options.native) {}
 
   bool run() {
     bool changed = false;
@@ -73,6 +44,38 @@ class Widener {
   }
 
  private:
+  // Whether values of the type become f32.
+  bool is_widened(DataType dtype) const { return is_half(dtype) && !native_.has(dtype); }
+  DataType widened(DataType dtype) const { return is_widened(dtype) ? DataType::kF32 : dtype; }
+
+  // Without loads, stores and roundings of such types, but for roundings that decide something.
+  Program widened(const Program& program) const {
+    if (program.empty()) return program;
+    const std::vector<bool> decides = deciding_registers(program);
+    return rewrite_program(
+        program, [&](DataType dtype) { return widened(dtype); },
+        [&](ProgramBuilder&, size_t reg, std::span<const Reg> regs) -> std::optional<Reg> {
+          const Instruction& one = program.code()[reg];
+          if (one.opcode == Opcode::kRound && is_widened(static_cast<DataType>(one.immediate)) &&
+              !decides[reg])
+            return regs[one.operands[0]];
+          return std::nullopt;
+        });
+  }
+
+  // Those that an op holds: of a Pointwise, or applied to what the op reads.
+  void widen_programs(Op& op) const {
+    std::visit(
+        [&]<class T>(T& known) {
+          if constexpr (!std::is_same_v<T, std::monostate>)
+            T::fields(known, [&](const char*, auto& value) {
+              if constexpr (std::is_same_v<std::decay_t<decltype(value)>, Program>)
+                value = widened(value);
+            });
+        },
+        op);
+  }
+
   bool visit(LayerId id) {
     const Layer layer = graph_.layer(id);
     if (!bodies_of(layer.op).empty() || std::holds_alternative<BitCast>(layer.op)) return false;
@@ -81,11 +84,11 @@ class Widener {
       const ValueId input = layer.inputs[0], output = layer.outputs[0];
       const DataType from = graph_.value(input).type().dtype;
       const DataType to = graph_.value(output).type().dtype;
-      if (from == DataType::kF32 && is_half(to) && program == conversion(from, to)) return false;
-      if (is_half(from) && program == conversion(from, DataType::kF32)) return false;
+      if (from == DataType::kF32 && is_widened(to) && program == conversion(from, to)) return false;
+      if (is_widened(from) && program == conversion(from, DataType::kF32)) return false;
     }
     const auto half = [&](ValueId id) {
-      return id != ValueId::kNone && is_half(graph_.value(id).type().dtype);
+      return id != ValueId::kNone && is_widened(graph_.value(id).type().dtype);
     };
     const bool known = std::any_of(layer.inputs.begin(), layer.inputs.end(),
                                    [&](ValueId input) { return wide_.contains(input); });
@@ -98,16 +101,16 @@ class Widener {
   }
 
   ValueId wide(ValueId id) {
-    if (id == ValueId::kNone || !is_half(graph_.value(id).type().dtype)) return id;
+    if (id == ValueId::kNone || !is_widened(graph_.value(id).type().dtype)) return id;
     const auto [known, is_new] = wide_.try_emplace(id, ValueId::kNone);
     if (!is_new) return known->second;
     const std::string name = graph_.value(id).name + "/f32";
     if (const Tensor* constant = graph_.constant(id))
-      return wide_[id] = graph_.add_constant(name, widened(*constant));
+      return wide_[id] = graph_.add_constant(name, as_f32(*constant));
     return wide_[id] = convert(id, DataType::kF32, name);
   }
 
-  static Tensor widened(const Tensor& tensor) {
+  static Tensor as_f32(const Tensor& tensor) {
     Tensor::Fresh fresh = Tensor::allocate(DataType::kF32, tensor.dims());
     const TensorView from = tensor.view();
     const int64_t elements = tensor.count();
@@ -134,20 +137,19 @@ class Widener {
                    .origins = layer.origins};
     widen_programs(added.op);
     for (const ValueId input : layer.inputs) added.inputs.push_back(wide(input));
-    for (const Program& program : layer.epilogues)
-      added.epilogues.push_back(anneal::widened(program));
+    for (const Program& program : layer.epilogues) added.epilogues.push_back(widened(program));
     for (const ValueId output : layer.outputs) {
       const Value& value = graph_.value(output);
       added.output_names.push_back(value.name);
       added.output_types.push_back(value.type());
-      added.output_types.back().dtype = anneal::widened(value.type().dtype);
+      added.output_types.back().dtype = widened(value.type().dtype);
     }
     const LayerId wide_layer = graph_.add(std::move(added));
     for (size_t k = 0; k < layer.outputs.size(); ++k) {
       const ValueId old = layer.outputs[k], now = graph_.layer(wide_layer).outputs[k];
       const DataType dtype = graph_.value(old).type().dtype;
       ValueId replacement = now;
-      if (is_half(dtype)) {
+      if (is_widened(dtype)) {
         replacement = convert(now, dtype, graph_.value(old).name + "/" + std::string(name(dtype)));
         wide_[replacement] = now;
       }
@@ -160,13 +162,15 @@ class Widener {
 
   Graph& graph_;
   PassRun& run_;
+  const NativeHalves native_;
   std::unordered_map<ValueId, ValueId> wide_;  // the f32 value that a half one comes from, or twin
 };
 
 }  // namespace
 
 bool widen_half(Graph& graph, PassRun& run) {
-  return !run.options.half_is_native && Widener(graph, run).run();
+  const NativeHalves& native = run.options.native;
+  return !(native.f16 && native.bf16) && Widener(graph, run).run();
 }
 
 }  // namespace anneal

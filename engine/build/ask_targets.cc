@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
 
 namespace anneal {
@@ -60,7 +61,9 @@ std::string refusal_of(const Place& place, const Graph& graph, const NewLayer& l
 }  // namespace
 
 Target open_target(const std::string& name, const Backend& cpu, const KernelOptions& kernels) {
-  Target target{name, is_cuda_target(name), {}, {}};
+  Target target;
+  target.name = name;
+  target.is_cuda = is_cuda_target(name);
   if (!target.is_cuda && !name.starts_with("cpu"))
     fail(Code::kInvalidArgument,
          fmt::format("\"{}\" is no target: use cpu, cpu:avx2 and the like, sm_80 and the like, or "
@@ -71,7 +74,10 @@ Target open_target(const std::string& name, const Backend& cpu, const KernelOpti
     target.places.push_back({&cuda_backend(), target.devices[0].get(), kernels});
   }
   target.devices.push_back(cpu.open(target.is_cuda ? "cpu" : name));
-  target.places.push_back({&cpu, target.devices.back().get(), kernels});
+  Device& host = *target.devices.back();
+  target.places.push_back({&cpu, &host, kernels});
+  target.native = target.is_cuda ? NativeHalves{.f16 = true, .bf16 = true}
+                                 : NativeHalves{.f16 = false, .bf16 = cpu_computes_bf16(host)};
   return target;
 }
 

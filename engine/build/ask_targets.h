@@ -13,6 +13,7 @@ namespace anneal {
 struct Target {
   std::string name;  // as it was asked for: "cpu:avx2"
   bool is_cuda = false;
+  NativeHalves native;
   std::vector<std::unique_ptr<Device>> devices;
   std::vector<Place> places;
 };

@@ -19,36 +19,45 @@ namespace anneal {
 
 namespace {
 
-// The graph as targets of one kind want it.
+// The graph as targets that compute in the same types want it.
 struct Optimized {
+  const Target* first;  // of them
   Graph graph;
   std::vector<PassRecord> records;
-};
 
-// One graph for the CPUs, which compute half precision in f32, and one for the GPUs, where there
-// are both.
+  bool is_for(const Target& target) const {
+    return target.is_cuda == first->is_cuda && target.native == first->native;
+  }
+};
+const Optimized* find(const std::vector<Optimized>& graphs, const Target& target) {
+  for (const Optimized& each : graphs)
+    if (each.is_for(target)) return &each;
+  return nullptr;
+}
+
+// One graph for each kind of target: GPUs compute in f16 and bf16, some CPUs in bf16.
 std::vector<Optimized> optimize(const Graph& graph, const BuildOptions& options,
                                 const std::vector<Target>& targets) {
   std::vector<Optimized> result;
-  for (const bool for_cuda : {false, true}) {
+  for (const Target& first : targets) {
+    if (find(result, first) != nullptr) continue;
+    Optimized& made = result.emplace_back(Optimized{&first, graph.clone(), {}});
     std::vector<const Target*> kind;
     std::string names;
     for (const Target& target : targets)
-      if (target.is_cuda == for_cuda) {
+      if (made.is_for(target)) {
         kind.push_back(&target);
         names += (names.empty() ? "" : ",") + target.name;
       }
-    if (kind.empty()) continue;
-    result.push_back({graph.clone(), {}});
     PassOptions passes = options.passes;
-    passes.half_is_native = for_cuda;
+    passes.native = first.native;
     passes.ask_targets = ask_targets(std::move(kind));
     AfterPass after_pass;
     if (options.after_pass)
       after_pass = [&](const PassEvent& event) { options.after_pass(event, names); };
-    result.back().records = run_pipeline(
-        result.back().graph, options.reference ? std::span<const Pass>() : default_pipeline(),
-        passes, after_pass);
+    made.records =
+        run_pipeline(made.graph, options.reference ? std::span<const Pass>() : default_pipeline(),
+                     passes, after_pass);
   }
   return result;
 }
@@ -117,7 +126,7 @@ EngineFile build(Graph graph, const BuildOptions& options) {
   WeightPool weights;
   for (const Target& target : targets) {
     options.progress(fmt::format("choosing kernels for {}", target.name));
-    const Optimized& optimized = graphs[graphs.size() > 1 && target.is_cuda ? 1 : 0];
+    const Optimized& optimized = *find(graphs, target);
     Plan plan = emit(optimized.graph, target.places, weights, timer.get());
     if (timer && target.is_cuda)
       plan.decisions.push_back(

@@ -100,10 +100,14 @@ PrecisionOptions precision_of(const Case& each) {
   return options;
 }
 
-// Cases of targets that compute in f16 say so in a comment.
+// Cases of targets that compute in 16 bits say so in a comment.
 PassOptions options_of(const Case& each) {
   PassOptions options;
-  options.half_is_native = each.before.find("# where half is native") != std::string::npos;
+  const auto says = [&](const char* comment) {
+    return each.before.find(comment) != std::string::npos;
+  };
+  const bool both = says("# where half is native");
+  options.native = {.f16 = both, .bf16 = both || says("# where bf16 is native")};
   options.ask_targets = targets_of(each);
   options.precision = precision_of(each);
   return options;

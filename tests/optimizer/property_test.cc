@@ -69,7 +69,8 @@ std::string why_unequal(const std::vector<Tensor>& want, const std::vector<Tenso
 
 PassOptions options_for(const Graph& graph) {
   PassOptions options;
-  options.half_is_native = graph.value(graph.inputs()[0]).type().dtype == DataType::kF16;
+  const bool is_half = graph.value(graph.inputs()[0]).type().dtype == DataType::kF16;
+  options.native = {.f16 = is_half, .bf16 = is_half};
   return options;
 }
 
