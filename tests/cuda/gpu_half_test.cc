@@ -227,7 +227,10 @@ class GpuHalf : public ::testing::TestWithParam<std::tuple<HalfCase, DataType>> 
 TEST_P(GpuHalf, TheCpuRoundsWhatTheGpuStoresIn16Bits) {
   const EngineFile gpu = build_case(given(), half(), test_target());
   const EngineFile cpu = build_case(given(), half(), "cpu");
-  EXPECT_EQ(rounded(cpu.plans[0]), of_16_bits(gpu.plans[0]));
+  // A CPU that multiplies bf16 stores some of them so, too.
+  std::set<std::string> on_cpu = rounded(cpu.plans[0]);
+  on_cpu.merge(of_16_bits(cpu.plans[0]));
+  EXPECT_EQ(on_cpu, of_16_bits(gpu.plans[0]));
   EXPECT_GE(of_16_bits(gpu.plans[0]).size(), 3u);
 }
 
