@@ -104,7 +104,8 @@ bool vnni_pack(const PackLayout& layout, const PackSource& source, int64_t first
                std::byte* to, int32_t* sums) {
   if (source.k_dims.rank() != 1 || layout.tap != layout.k) return false;
   const int64_t step = source.k_strides[0], column_step = source.column_stride;
-  if (column_step != 1 && (step != 1 || column_step > INT32_MAX / 16)) return false;
+  if (column_step != 1 && (step != 1 || column_step < 0 || column_step > INT32_MAX / 16))
+    return false;
   const __m512i ones = _mm512_set1_epi8(1);
   const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
   const __m512i offsets =
