@@ -1,5 +1,5 @@
-// multiply_reciprocals: what is divided by a number is multiplied by its reciprocal, which takes a
-// quarter of the time.
+// multiply_reciprocals: what is divided by a number is multiplied by its reciprocal, which takes
+// less time.
 //
 //   y = Pointwise(x) program="(f32)->(u8) saturate_u8(rint(div($0,0.02f32)))"
 //     =>   y = Pointwise(x) program="(f32)->(u8) saturate_u8(rint(mul($0,50f32)))"
