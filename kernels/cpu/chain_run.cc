@@ -98,18 +98,10 @@ struct AsBf16 {
   static HWY_INLINE V load(const uint16_t* p) { return widened_bf16(D(), p); }
   static HWY_INLINE void store(V v, uint16_t* p) { narrow_bf16(D(), v, p); }
 };
-// Any values, rounded: what round_bf16() gives, but for denormal numbers, which become zeros.
+// Any values, rounded.
 struct RoundedToBf16 {
   using Element = uint16_t;
-#if HWY_TARGET == HWY_AVX3
-  static HWY_INLINE void store(V v, uint16_t* p) {
-    __m256i rounded;  // Highway's AVX3 knows no such instruction
-    asm("vcvtneps2bf16 %1, %0" : "=v"(rounded) : "v"(v.raw));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), rounded);
-  }
-#else
   static HWY_INLINE void store(V v, uint16_t* p) { narrow_bf16(D(), round_bf16(D(), v), p); }
-#endif
 };
 struct AsF16 {
   using Element = Float16;
@@ -463,8 +455,7 @@ void run_columns(const Chain& chain, int64_t rows, int64_t column, int64_t vecto
   std::array<Call, Chain::kMostSteps + 1> calls;
   auto steps = chain.steps();
   const bool rounds_at_last = chain.result() == DataType::kBF16 && !steps.empty() &&
-                              steps.back().op == ChainOp::kRoundBf16 && !steps.back().to_b &&
-                              has_bf16_gemm(current_isa());
+                              steps.back().op == ChainOp::kRoundBf16 && !steps.back().to_b;
   if (rounds_at_last) steps = steps.first(steps.size() - 1);
   for (size_t i = 0; i < steps.size(); ++i) {
     Access access = Access::kDense;
