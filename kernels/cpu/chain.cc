@@ -11,7 +11,10 @@
 namespace anneal::cpu {
 namespace {
 
-// Few enough that no sum of as many as a chain has steps them leaves the integers that f32 holds.
+// The search for an order of steps takes back what did not work. Of values that are used again and
+// again there are too many orders to try them all.
+constexpr int kMostVisits = 1000;
+// So small that as many as a chain has steps add up to an integer that f32 holds.
 constexpr int64_t kMostConstant = int64_t{1} << 17;
 
 std::optional<ChainOp> unary(const Instruction& instruction) {
@@ -112,6 +115,7 @@ class Compiler {
 
   // Into A, while B is free, or into B, while A holds the register `in_a`.
   bool compute(uint16_t reg, bool to_b, int in_a) {
+    if (++visits_ > kMostVisits) return false;
     const Instruction& it = code_[reg];
     if (to_b && reg == in_a) return emit({.op = ChainOp::kCopy, .to_b = true});
     if (it.opcode == Opcode::kInput) return load(it, to_b);
@@ -292,6 +296,7 @@ class Compiler {
   std::span<const Instruction> code_;
   std::span<const DataType> inputs_;
   std::vector<int> uses_, made_;
+  int visits_ = 0;
   std::vector<ChainStep> steps_;
 };
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <random>
 
@@ -76,6 +77,34 @@ TEST(Chain, SeveralResults) {
   EXPECT_EQ(compiled(program).chains().size(), 3U);
   for (const int64_t columns : {16, 40, 100})
     check_program(program, {7, columns}, 0, random, false);
+}
+
+// Denormal numbers and halves between two of bf16, on their way into memory.
+TEST(Chain, Bf16IsRoundedAsEvaluated) {
+  const Program program = parse_program("(f32,f32)->(bf16) round_bf16(mul($0,$1))");
+  ASSERT_EQ(compiled(program).chains().size(), 1U);
+  const Array a(DataType::kF32, {2, 16}), b(DataType::kF32, {2, 16});
+  for (int64_t i = 0; i < 32; ++i) {
+    a.view.as<float>()[i] = std::ldexp(1.0f + static_cast<float>(i) / 256, i % 2 == 0 ? -130 : -70);
+    b.view.as<float>()[i] = i % 3 == 0 ? -1.0f : 1.0f;
+  }
+  const Array y(DataType::kBF16, {2, 16});
+  const TensorView in[] = {a.view, b.view}, out[] = {y.view};
+  const auto want = expected(program, in, out);
+  for (const Isa isa : isas()) {
+    run_elements(compiled(program), isa, in, out);
+    expect_stored(program, want, out, 0, isa);
+  }
+}
+
+// There are too many ways to order what is used twice sixty times.
+TEST(Chain, TheSearchForOneEnds) {
+  ProgramBuilder builder;
+  Reg x = builder.input(0, DataType::kF32);
+  for (int i = 0; i < 60; ++i)
+    x = builder.apply(Opcode::kSub, builder.apply(Opcode::kAbs, x),
+                      builder.apply(Opcode::kSqrt, x));
+  EXPECT_TRUE(compiled(builder.finish(x, DataType::kF32)).chains().empty());
 }
 
 TEST(Chain, NotPrograms) {
