@@ -28,40 +28,84 @@ void pause() {
 #endif
 }
 
-// True on a thread that is running a body, where more threads are not to be had.
-thread_local bool inside_body = false;
+// The body that a thread is running, where more threads are not to be had.
+struct Inside {
+  const Team* team = nullptr;
+  int thread = 0;
+};
+thread_local Inside inside;
 
-class Inside {
+// Runs a body, maybe within another one.
+class Entered {
  public:
-  Inside() { inside_body = true; }
-  ~Inside() { inside_body = before_; }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
+  explicit Entered(Inside where) : before_(std::exchange(inside, where)) {}
+  ~Entered() { inside = before_; }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
 
  private:
-  const bool before_ = inside_body;
+  const Inside before_;
+};
+
+// The ranges of a job that one of its threads begins with: it claims them from the front, and the
+// others, once they are through with theirs, from the back. As the threads of a team cut every job
+// alike, a thread mostly reads what it wrote in the last one, out of a cache of its own.
+class alignas(64) Share {
+ public:
+  Share* next = nullptr;  // in the ring of a job's shares
+  int thread = 0;         // whose it is: 0 is the caller
+
+  void fill(int64_t begin, int64_t end) {
+    rest_.store(packed(begin, end), std::memory_order_relaxed);
+  }
+  void clear() { fill(0, 0); }
+
+  // -1: none is left.
+  int64_t claim(bool from_front) {
+    uint64_t rest = rest_.load(std::memory_order_relaxed);
+    for (;;) {
+      const int64_t begin = static_cast<uint32_t>(rest), end = rest >> 32;
+      if (begin == end) return -1;
+      const uint64_t less = from_front ? packed(begin + 1, end) : packed(begin, end - 1);
+      if (rest_.compare_exchange_weak(rest, less, std::memory_order_relaxed))
+        return from_front ? begin : end - 1;
+    }
+  }
+
+ private:
+  static uint64_t packed(int64_t begin, int64_t end) {
+    return static_cast<uint64_t>(end) << 32 | static_cast<uint64_t>(begin);
+  }
+
+  std::atomic<uint64_t> rest_{0};
 };
 
 class Job {
  public:
-  Job(int64_t items, int64_t length, FunctionRef<void(int64_t, int64_t)> body)
-      : items_(items), length_(length), ranges_((items - 1) / length + 1), body_(body) {}
+  // REQUIRES: ranges of this length are fewer than 2^32
+  Job(const Team& team, int64_t items, int64_t length, FunctionRef<void(int64_t, int64_t)> body)
+      : team_(team),
+        items_(items),
+        length_(length),
+        ranges_((items - 1) / length + 1),
+        body_(body) {}
 
   int64_t ranges() const { return ranges_; }
 
   // Claims ranges until there are none.
-  void work() {
-    const Inside inside;
+  // REQUIRES: `own` is in a ring of shares that hold all ranges between them
+  void work(Share& own) {
+    const Entered entered({&team_, own.thread});
     try {
-      for (;;) {
-        const int64_t range = next_.fetch_add(1, std::memory_order_relaxed);
-        if (range >= ranges_) break;
-        const int64_t begin = range * length_;
-        body_(begin, begin + std::min(length_, items_ - begin));
-      }
+      Share* share = &own;
+      do {
+        for (int64_t range; (range = share->claim(share == &own)) >= 0;) run(range);
+        share = share->next;
+      } while (share != &own);
     } catch (...) {
       if (!failed_.exchange(true)) error_ = std::current_exception();
-      next_.store(ranges_, std::memory_order_relaxed);
+      own.clear();
+      for (Share* share = own.next; share != &own; share = share->next) share->clear();
     }
   }
 
@@ -71,9 +115,14 @@ class Job {
   }
 
  private:
+  void run(int64_t range) const {
+    const int64_t begin = range * length_;
+    body_(begin, begin + std::min(length_, items_ - begin));
+  }
+
+  const Team& team_;
   const int64_t items_, length_, ranges_;
   const FunctionRef<void(int64_t, int64_t)> body_;
-  std::atomic<int64_t> next_{0};
   std::atomic<bool> failed_{false};
   std::exception_ptr error_;  // written by the thread that set failed_
 };
@@ -84,6 +133,7 @@ class Job {
 class alignas(64) Worker {
  public:
   Worker* next = nullptr;  // in the one list that holds it: of the idle ones or of a team
+  Share share;             // of the job that is posted
 
   Worker() {
     // Signals are for the threads of the program.
@@ -121,7 +171,7 @@ class alignas(64) Worker {
       wait_while(kIdle);
       State posted = kPosted;
       if (!state_.compare_exchange_strong(posted, kRunning)) continue;
-      job_->work();
+      job_->work(share);
       state_.store(kIdle, std::memory_order_release);
       state_.notify_one();
     }
@@ -207,7 +257,7 @@ void set_worker_budget(int workers) {
 int largest_team() { return pool().budget() + 1; }
 
 Team::Team(int threads) {
-  if (threads > 1 && !inside_body) std::tie(workers_, helpers_) = pool().lease(threads - 1);
+  if (threads > 1 && !inside.team) std::tie(workers_, helpers_) = pool().lease(threads - 1);
 }
 
 Team::~Team() {
@@ -216,20 +266,32 @@ Team::~Team() {
 
 int Team::size() const { return helpers_ + 1; }
 
+int Team::thread() const { return inside.team == this ? inside.thread : 0; }
+
 void Team::for_ranges(int64_t items, int64_t grain,
                       FunctionRef<void(int64_t begin, int64_t end)> body) {
   check(grain > 0, "a grain is at least 1");
   if (items <= 0) return;
-  if (!workers_ || inside_body || items <= grain) {
-    const Inside inside;
+  if (!workers_ || inside.team || items <= grain) {
+    const Entered entered({this, thread()});
     return body(0, items);
   }
   const int64_t share = (items - 1) / (size() * kRangesPerThread) + 1;
-  Job job(items, std::max(grain, share), body);
-  int64_t wanted = std::min<int64_t>(job.ranges(), size()) - 1;
+  Job job(*this, items, std::max(grain, share), body);
+  const int64_t threads = std::min<int64_t>(job.ranges(), size());
+  const auto first_of = [&](int64_t thread) { return job.ranges() * thread / threads; };
+  Share own;
+  own.fill(0, first_of(1));
+  Share* last = &own;
   Worker* end = workers_;
-  for (; wanted > 0; --wanted, end = end->next) end->post(job);
-  job.work();
+  for (int thread = 1; thread < threads; ++thread, end = end->next) {
+    end->share.fill(first_of(thread), first_of(thread + 1));
+    end->share.thread = thread;
+    last = last->next = &end->share;
+  }
+  last->next = &own;
+  for (Worker* worker = workers_; worker != end; worker = worker->next) worker->post(job);
+  job.work(own);
   for (Worker* worker = workers_; worker != end; worker = worker->next) worker->collect();
   job.rethrow();
 }

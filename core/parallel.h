@@ -1,6 +1,8 @@
 // The only way to run on several threads. A Team is a lease of workers from the process-wide budget
 // (one worker per core beyond the first, by default); when the budget is spent a team is smaller,
-// at worst its caller alone. Work is claimed in chunks, so a slow core does not hold up the rest.
+// at worst its caller alone. Each thread of a team has a share of the work, the same part of it
+// every time, so that what it wrote last is in its own cache; shares are claimed in chunks, also by
+// threads that are through with theirs, so a slow core does not hold up the rest.
 #pragma once
 #include <cstdint>
 
@@ -45,6 +47,9 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
   int size() const;
+  // In a body: which of the threads runs it, in [0, size()), the caller being 0. Bodies that run at
+  // one time have different ones, so that each can have memory of its own.
+  int thread() const;
   // Calls body(begin, end) for disjoint ranges that cover [0, items), each at least `grain` long
   // but the last. The first exception thrown by a body is rethrown here once all have returned.
   // Results must not depend on how the ranges are cut: every kernel gives the same bits for any

@@ -93,14 +93,13 @@ class PackedAttention final : public Kernel {
     const auto& p = static_cast<const PreparedAttention&>(*args.prepared);
     if (p.output.rows() * p.output.columns() == 0) return;
     const int64_t groups = p.batches * p.groups;
-    WorkspaceParts parts(args.workspace + p.parts_at, p.part_bytes);
     if (p.parts == 1) {
       args.team.for_ranges(groups, 1, [&](int64_t begin, int64_t end) {
-        const WorkspaceParts::Part part(parts);
+        std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
         for (int64_t group = begin; group < end; ++group) {
-          pack_group(p, args, group, 0, panels(p), part.data() + p.packed_at);
+          pack_group(p, args, group, 0, panels(p), part + p.packed_at);
           for (int64_t block = 0; block < p.blocks; ++block)
-            run_block(p, args, group, block, part.data() + p.packed_at, part.data());
+            run_block(p, args, group, block, part + p.packed_at, part);
         }
       });
       return;
@@ -112,12 +111,12 @@ class PackedAttention final : public Kernel {
       }
     });
     args.team.for_ranges(groups * p.parts, 1, [&](int64_t begin, int64_t end) {
-      const WorkspaceParts::Part part(parts);
+      std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
       for (int64_t i = begin; i < end; ++i) {
         const int64_t group = i / p.parts, of_group = i % p.parts;
         for (int64_t block = p.blocks * of_group / p.parts;
              block < p.blocks * (of_group + 1) / p.parts; ++block)
-          run_block(p, args, group, block, packed_of(p, args, group), part.data());
+          run_block(p, args, group, block, packed_of(p, args, group), part);
       }
     });
   }

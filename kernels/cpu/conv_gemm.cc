@@ -90,11 +90,10 @@ bool ConvGemm::compensate(const ConvPlan& p, const ConvOperands& operands) const
 void ConvGemm::run(const ConvPlan& p, const Epilogues& epilogues, const ConvOperands& operands,
                    const LaunchArgs& args) const {
   const bool has_w_zero = kernels_.kind == GemmKind::kU8S8 && compensate(p, operands);
-  WorkspaceParts parts(operands.parts, p.part_bytes);
   const auto run = [&](int64_t begin, int64_t end) {
-    const WorkspaceParts::Part part(parts);
+    std::byte* const part = part_of(args.team, operands.parts, p.part_bytes);
     for (int64_t item = begin; item < end; ++item)
-      run_block(p, epilogues, operands, args, has_w_zero, item, part.data());
+      run_block(p, epilogues, operands, args, has_w_zero, item, part);
   };
   args.team.for_ranges(p.x.images * p.weights.groups * p.blocks.count(), 1, run);
 }

@@ -115,10 +115,9 @@ class ImplicitGemmConv final : public Kernel {
       p.x.stage(args.inputs[0], args.workspace, load_, args.team);
       x = args.workspace;
     }
-    WorkspaceParts parts(args.workspace + p.parts_at, p.part_bytes);
     args.team.for_ranges(p.x.images * p.pieces(), 1, [&](int64_t begin, int64_t end) {
-      const WorkspaceParts::Part part(parts);
-      for (int64_t item = begin; item < end; ++item) run_piece(p, args, x, item, part.data());
+      std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
+      for (int64_t item = begin; item < end; ++item) run_piece(p, args, x, item, part);
     });
   }
 

@@ -278,11 +278,10 @@ void WinogradConv::launch(const LaunchArgs& args) const {
     x = args.workspace;
   }
   std::memset(args.workspace + p.zeros_at, 0, p.parts_at - p.zeros_at);
-  WorkspaceParts parts(args.workspace + p.parts_at, p.part_bytes);
   args.team.for_ranges(p.blocks(), 1, [&](int64_t begin, int64_t end) {
-    const WorkspaceParts::Part part(parts);
+    std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
     for (int64_t i = begin; i < end; ++i)
-      run_block(p, p.block(i, weights_.chunks()), args, x, part.data());
+      run_block(p, p.block(i, weights_.chunks()), args, x, part);
   });
 }
 

@@ -133,11 +133,10 @@ class PackedMatMul final : public Kernel {
     if (!packed_) pack_right_side(p, args);
     const bool has_b_zero =
         int8_ && kernels_.kind == GemmKind::kU8S8 && compensate(p, args, packed);
-    WorkspaceParts parts(args.workspace + p.parts_at, p.part_bytes);
     const auto run = [&](int64_t begin, int64_t end) {
-      const WorkspaceParts::Part part(parts);
+      std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
       for (int64_t item = begin; item < end; ++item)
-        run_block(p, args, packed, has_b_zero, item, part.data());
+        run_block(p, args, packed, has_b_zero, item, part);
     };
     args.team.for_ranges(p.batches * p.blocks.count(), 1, run);
   }

@@ -108,23 +108,22 @@ class NormKernel final : public Kernel {
     auto& p = static_cast<PreparedNorm&>(*args.prepared);
     if (map_) map_->aim(p.map, args.inputs);
     if (p.space.rows() * p.space.columns() == 0) return;
-    WorkspaceParts parts(args.workspace, part_bytes());
     const int64_t grain = 1 + FoldSpace::kBlock / (p.fold.group_size() + 1);
     if (p.fold.column_axis() >= 0) {
       args.team.for_ranges(p.fold.groups() * p.column_blocks, 1, [&](int64_t begin, int64_t end) {
-        const WorkspaceParts::Part part(parts);
-        with_source(p, args, part.data(), [&](const FoldSpace::Source& source) {
+        std::byte* const part = part_of(args.team, args.workspace, part_bytes());
+        with_source(p, args, part, [&](const FoldSpace::Source& source) {
           for (int64_t i = begin; i < end; ++i)
-            columns(p, args, i / p.column_blocks, i % p.column_blocks, part.data(), source);
+            columns(p, args, i / p.column_blocks, i % p.column_blocks, part, source);
         });
       });
       return;
     }
     args.team.for_ranges(p.fold.groups(), grain, [&](int64_t begin, int64_t end) {
-      const WorkspaceParts::Part part(parts);
-      with_source(p, args, part.data(), [&](const FoldSpace::Source& source) {
+      std::byte* const part = part_of(args.team, args.workspace, part_bytes());
+      with_source(p, args, part, [&](const FoldSpace::Source& source) {
         for (int64_t group = begin; group < end; group += p.batch)
-          rows(p, args, group, std::min(group + p.batch, end), part.data(), source);
+          rows(p, args, group, std::min(group + p.batch, end), part, source);
       });
     });
   }

@@ -145,23 +145,22 @@ void Pieces::run(const PreparedPieces& p, const Epilogues& epilogues,
   const auto x_size = static_cast<int64_t>(size_of(args.inputs[0].dtype));
   const auto y_size = static_cast<int64_t>(size_of(args.outputs[0].dtype));
   const auto pieces = static_cast<int64_t>(pieces_.size());
-  WorkspaceParts parts(args.workspace + p.parts_at, p.part_bytes);
   args.team.for_ranges(p.images * pieces, 1, [&](int64_t begin, int64_t end) {
-    const WorkspaceParts::Part part(parts);
-    const std::vector<Call>& calls = p.calls[part.index()];
+    std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
+    const std::vector<Call>& calls = p.calls[static_cast<size_t>(args.team.thread())];
     for (int64_t item = begin; item < end; ++item) {
       const Piece& piece = pieces_[static_cast<size_t>(item % pieces)];
       const int64_t image = item / pieces;
       std::byte* const y = is_direct_ ? args.outputs[0].data +
                                             (image * p.y_image + piece.row * piece.columns) * y_size
-                                      : part.data();
+                                      : part;
       const std::byte* const weights =
           packed_.empty() ? nullptr : packed_[piece.packed].weights.bytes().data();
       calls[piece.primitive].run(x + image * p.x_image * x_size + piece.x_offset, weights, y,
-                                 part.data() + p.scratch_at);
+                                 part + p.scratch_at);
       if (!is_direct_)
         epilogues.run(p.spaces, args, y, piece.columns, image * rows + piece.row, piece.rows,
-                      piece.column, piece.columns, part.data() + p.tape_at);
+                      piece.column, piece.columns, part + p.tape_at);
     }
   });
 }

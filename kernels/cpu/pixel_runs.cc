@@ -57,21 +57,20 @@ void PixelRuns::launch(const LaunchArgs& args, LoadBlock load, const Epilogue& e
     x_.stage(args.inputs[0], args.workspace, load, args.team);
     x = args.workspace;
   }
-  WorkspaceParts parts(args.workspace + parts_at_, part_bytes_);
   args.team.for_ranges(
       x_.images * out_[0] * out_[1] * runs_ * blocks_, 1, [&](int64_t begin, int64_t end) {
-        const WorkspaceParts::Part part(parts);
+        std::byte* const part = part_of(args.team, args.workspace + parts_at_, part_bytes_);
         for (int64_t item = begin; item < end; ++item) {
           const int64_t block = item / runs_ % blocks_;
           PixelRun run{.x = x, .row = item / runs_ / blocks_, .first = item % runs_ * run_};
           run.count = std::min(run_, out_[2] - run.first);
           run.channel = block * block_;
           run.channels = (block + 1 < blocks_ ? run.channel + block_ : channels_) - run.channel;
-          run.out = part.data();
-          run.extra = part.data() + extra_at_;
+          run.out = part;
+          run.extra = part + extra_at_;
           compute(run);
           epilogue.run(space_, args, run.out, run.channels, run.row * out_[2] + run.first,
-                       run.count, run.channel, run.channels, part.data() + tape_at_);
+                       run.count, run.channel, run.channels, part + tape_at_);
         }
       });
 }

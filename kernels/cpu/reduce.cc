@@ -54,20 +54,19 @@ class FoldingReduce final : public Kernel {
     auto& p = static_cast<PreparedReduce&>(*args.prepared);
     if (map_) map_->aim(p.map, args.inputs);
     if (p.space.rows() * p.space.columns() == 0) return;
-    WorkspaceParts parts(args.workspace, part_bytes());
     if (p.fold.column_axis() >= 0) {
       args.team.for_ranges(p.fold.groups() * p.column_blocks, 1, [&](int64_t begin, int64_t end) {
-        const WorkspaceParts::Part part(parts);
+        std::byte* const part = part_of(args.team, args.workspace, part_bytes());
         for (int64_t i = begin; i < end; ++i)
-          columns(p, args, i / p.column_blocks, i % p.column_blocks, part.data());
+          columns(p, args, i / p.column_blocks, i % p.column_blocks, part);
       });
       return;
     }
     const int64_t grain = 1 + FoldSpace::kBlock / (p.fold.group_size() + 1);
     args.team.for_ranges(p.fold.groups(), grain, [&](int64_t begin, int64_t end) {
-      const WorkspaceParts::Part part(parts);
+      std::byte* const part = part_of(args.team, args.workspace, part_bytes());
       for (int64_t group = begin; group < end; group += FoldSpace::kColumns)
-        rows(p, args, group, std::min(group + FoldSpace::kColumns, end), part.data());
+        rows(p, args, group, std::min(group + FoldSpace::kColumns, end), part);
     });
   }
 

@@ -42,12 +42,11 @@ void TapeKernel::launch(const LaunchArgs& args) const {
   p.seen.clear();
   see(args.inputs, args.outputs, p.seen);
   const TapeSpace::Operands operands{p.seen, args.outputs};
-  WorkspaceParts parts(args.workspace, tape_.scratch_bytes());
   const auto run = [&](int64_t begin, int64_t end) {
-    const WorkspaceParts::Part part(parts);
+    std::byte* const part = part_of(args.team, args.workspace, tape_.scratch_bytes());
     const auto run_block = [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {
       p.space.run(run_tape_, tape_, operands, row, std::min(row + rows, p.space.rows()), column,
-                  std::min(column + columns, p.space.columns()), part.data());
+                  std::min(column + columns, p.space.columns()), part);
     };
     if (p.tiles_per_row == 1) {
       run_block(begin * p.tile_rows, (end - begin) * p.tile_rows, 0, p.tile_columns);

@@ -90,6 +90,30 @@ TEST_F(Parallel, SeveralThreadsReallyWork) {
   EXPECT_EQ(begun, 2);
 }
 
+TEST_F(Parallel, EachThreadBeginsWithTheSameShareEveryTime) {
+  for (int threads : {2, 3, 5}) {
+    Team team(threads);
+    ASSERT_EQ(team.size(), threads);
+    EXPECT_EQ(team.thread(), 0) << "outside of a body";
+    for (int time = 0; time < 20; ++time) {
+      // Each body waits for the other ones to have begun.
+      std::vector<int> thread_of(static_cast<size_t>(threads), -1);
+      std::atomic<int> begun{0};
+      team.for_ranges(threads, 1, [&](int64_t begin, int64_t) {
+        thread_of[static_cast<size_t>(begin)] = team.thread();
+        Team other(1);
+        EXPECT_EQ(other.thread(), 0);
+        other.for_ranges(3, 1, [&](int64_t, int64_t) { EXPECT_EQ(other.thread(), 0); });
+        begun.fetch_add(1);
+        while (begun.load() < threads) std::this_thread::yield();
+      });
+      for (int thread = 0; thread < threads; ++thread)
+        EXPECT_EQ(thread_of[static_cast<size_t>(thread)], thread);
+      EXPECT_EQ(team.thread(), 0);
+    }
+  }
+}
+
 TEST_F(Parallel, TheFirstExceptionReachesTheCaller) {
   for (int threads : {1, 2, 6}) {
     Team team(threads);
