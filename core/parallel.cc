@@ -82,15 +82,13 @@ class alignas(64) Share {
 
 class Job {
  public:
-  // REQUIRES: ranges of this length are fewer than 2^32
-  Job(const Team& team, int64_t items, int64_t length, FunctionRef<void(int64_t, int64_t)> body)
+  // REQUIRES: 0 < ranges <= items, ranges < 2^31
+  Job(const Team& team, int64_t items, int64_t ranges, FunctionRef<void(int64_t, int64_t)> body)
       : team_(team),
-        items_(items),
-        length_(length),
-        ranges_((items - 1) / length + 1),
+        length_(items / ranges),
+        longer_(items % ranges),
+        ranges_(ranges),
         body_(body) {}
-
-  int64_t ranges() const { return ranges_; }
 
   // Claims ranges until there are none.
   // REQUIRES: `own` is in a ring of shares that hold all ranges between them
@@ -99,7 +97,8 @@ class Job {
     try {
       Share* share = &own;
       do {
-        for (int64_t range; (range = share->claim(share == &own)) >= 0;) run(range);
+        for (int64_t range; (range = share->claim(share == &own)) >= 0;)
+          body_(begin_of(range), begin_of(range + 1));
         share = share->next;
       } while (share != &own);
     } catch (...) {
@@ -115,13 +114,11 @@ class Job {
   }
 
  private:
-  void run(int64_t range) const {
-    const int64_t begin = range * length_;
-    body_(begin, begin + std::min(length_, items_ - begin));
-  }
+  // Ranges one item longer than the others lie among them evenly.
+  int64_t begin_of(int64_t range) const { return length_ * range + longer_ * range / ranges_; }
 
   const Team& team_;
-  const int64_t items_, length_, ranges_;
+  const int64_t length_, longer_, ranges_;
   const FunctionRef<void(int64_t, int64_t)> body_;
   std::atomic<bool> failed_{false};
   std::exception_ptr error_;  // written by the thread that set failed_
@@ -272,14 +269,14 @@ void Team::for_ranges(int64_t items, int64_t grain,
                       FunctionRef<void(int64_t begin, int64_t end)> body) {
   check(grain > 0, "a grain is at least 1");
   if (items <= 0) return;
-  if (!workers_ || inside.team || items <= grain) {
+  if (!workers_ || inside.team || items / 2 < grain) {
     const Entered entered({this, thread()});
     return body(0, items);
   }
-  const int64_t share = (items - 1) / (size() * kRangesPerThread) + 1;
-  Job job(*this, items, std::max(grain, share), body);
-  const int64_t threads = std::min<int64_t>(job.ranges(), size());
-  const auto first_of = [&](int64_t thread) { return job.ranges() * thread / threads; };
+  const int64_t ranges = std::min<int64_t>(size() * kRangesPerThread, items / grain);
+  const int64_t threads = std::min<int64_t>(ranges, size());
+  const auto first_of = [&](int64_t thread) { return ranges * thread / threads; };
+  Job job(*this, items, ranges, body);
   Share own;
   own.fill(0, first_of(1));
   Share* last = &own;

@@ -50,10 +50,10 @@ class Team {
   // In a body: which of the threads runs it, in [0, size()), the caller being 0. Bodies that run at
   // one time have different ones, so that each can have memory of its own.
   int thread() const;
-  // Calls body(begin, end) for disjoint ranges that cover [0, items), each at least `grain` long
-  // but the last. The first exception thrown by a body is rethrown here once all have returned.
-  // Results must not depend on how the ranges are cut: every kernel gives the same bits for any
-  // team. Called from inside a body it runs there and then, on that thread alone.
+  // Calls body(begin, end) for disjoint ranges that cover [0, items), nearly equal, each at least
+  // `grain` long if items are. The first exception thrown by a body is rethrown here once all have
+  // returned. Results must not depend on how the ranges are cut: every kernel gives the same bits
+  // for any team. Called from inside a body it runs there and then, on that thread alone.
   void for_ranges(int64_t items, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body);
 
  private:

@@ -39,7 +39,7 @@ std::vector<int> visits(Team& team, int64_t items, int64_t grain) {
   std::atomic<bool> sound{true};
   team.for_ranges(items, grain, [&](int64_t begin, int64_t end) {
     if (begin < 0 || begin >= end || end > items) sound = false;
-    if (end != items && end - begin < grain) sound = false;
+    if (end - begin < std::min(grain, items)) sound = false;
     for (int64_t i = begin; i < end; ++i) counts[static_cast<size_t>(i)].fetch_add(1);
   });
   EXPECT_TRUE(sound) << items << " items, grain " << grain;
