@@ -23,6 +23,7 @@ namespace anneal::cpu {
 namespace {
 
 constexpr int64_t kPixels = 112;           // of a block, whose sums are in the first-level cache
+constexpr int64_t kLeastPixels = 48;       // of one that is cut for the sake of threads
 constexpr int64_t kBlockColumns = 64;      // of it
 constexpr int64_t kMostLanes = 768;        // of it along k
 constexpr int64_t kNearBytes = 256 << 10;  // of copied input
@@ -186,8 +187,17 @@ class ImplicitGemmConv final : public Kernel {
     if (p.pixel * p.x_axis.stride % kPagePeriod == 0) p.pixel += 64;
   }
 
+  // Where threads share few rows, they get equally many pieces, if that leaves these long enough.
+  static int64_t pieces_of_a_row(const PreparedImplicit& p, int threads) {
+    const int64_t least = ceil_div(p.x_axis.out, kPixels);
+    const int64_t rows = p.x.images * p.y_axis.out;
+    for (int64_t across = least; p.x_axis.out / across >= kLeastPixels; ++across)
+      if (rows * across >= 16 * threads || rows * across % threads == 0) return across;
+    return least;
+  }
+
   void cut(PreparedImplicit& p, int threads) const {
-    const int64_t across = ceil_div(p.x_axis.out, kPixels);
+    const int64_t across = pieces_of_a_row(p, threads);
     p.piece_width = ceil_div(p.x_axis.out, across);
     // Behind a copied row, bytes that the last lane may reach.
     if (p.is_copied)

@@ -17,6 +17,9 @@ constexpr int64_t kNarrow = 24;
 constexpr int64_t kFewPieces = 8;
 constexpr int64_t kNearBytes = 512 << 10;  // of weights, that stay in the second-level cache
 constexpr int64_t kPieceElements = int64_t{64} << 10;  // of output, that stay there, too
+// Pieces of this size are made for threads, so that small teams share them equally.
+constexpr int64_t kLeastPieceElements = int64_t{8} << 10;
+constexpr int64_t kTeam = 4;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -46,8 +49,11 @@ Cut cut(const Product& p) {
   const bool near = p.weight_bytes / column_pieces <= kNearBytes;
   const int64_t by_work = ceil_div(near ? wanted : std::min(wanted, kFewPieces), column_pieces);
   const int64_t by_size = ceil_div(p.elements / column_pieces, kPieceElements);
+  int64_t row_pieces = std::max(by_work, by_size);
+  if (p.elements / column_pieces >= ceil_div(row_pieces, kTeam) * kTeam * kLeastPieceElements)
+    row_pieces = ceil_div(row_pieces, kTeam) * kTeam;
   const int64_t most = std::max<int64_t>(p.rows / p.least_rows, 1);
-  return {std::clamp<int64_t>(std::max(by_work, by_size), 1, most), columns};
+  return {std::clamp<int64_t>(row_pieces, 1, most), columns};
 }
 
 std::optional<int64_t> row_step(const TensorView& view, int first, int columns) {
