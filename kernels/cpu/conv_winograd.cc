@@ -155,15 +155,18 @@ class WinogradConv final : public Kernel {
 };
 
 // Whole rows of tiles if they are short. Several threads share output channels before tiles: that
-// transforms inputs more than once, but reads no weights twice.
+// reads no weights twice, but transforms inputs more than once, so each thread gets one block then.
 void WinogradConv::cut_blocks(PreparedWinograd& p, int threads) const {
   const Tiles& tiles = p.tiles;
   p.column_blocks = ceil_div(tiles.columns, kBlockTiles);
   const int64_t rows = std::max<int64_t>(kBlockTiles * p.column_blocks / tiles.columns, 1);
   p.row_blocks = ceil_div(tiles.rows, rows);
-  const auto too_few = [&] { return threads > 1 && p.blocks() < 2 * threads; };
-  while (too_few() && p.chunk_blocks * 2 <= weights_.chunks()) p.chunk_blocks *= 2;
-  while (too_few() && p.row_blocks < tiles.rows) ++p.row_blocks;
+  if (p.blocks() < threads)
+    p.chunk_blocks = std::min(weights_.chunks(), ceil_div(threads, p.blocks()));
+  const auto is_uneven = [&] { return p.blocks() < 8 * threads && p.blocks() % threads != 0; };
+  const int64_t least = p.row_blocks;
+  while (is_uneven() && p.row_blocks < std::min(tiles.rows, 2 * least)) ++p.row_blocks;
+  if (is_uneven() && p.blocks() >= threads) p.row_blocks = least;
 }
 
 void WinogradConv::place(PreparedWinograd& p, int threads) const {
