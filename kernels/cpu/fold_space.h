@@ -57,9 +57,15 @@ class FoldSpace {
   // number of their first element. A block has several rows only if it has all columns.
   template <class F>
   void for_rows(const Source& source, int64_t group, F f) const;
-  // f(block, first): columns [column, column + count) of a group's elements, from `first` on.
+  // One of several runs of the blocks of a group.
+  struct Part {
+    int64_t index = 0, count = 1;
+  };
+  // f(block, first): columns [column, column + count) of a group's elements, from `first` on. Of a
+  // source that is made, the part is all of them.
   template <class F>
-  void for_columns(const Source& source, int64_t group, int64_t column, int64_t count, F f) const;
+  void for_columns(const Source& source, int64_t group, int64_t column, int64_t count, F f,
+                   Part part = {}) const;
 
  private:
   template <class F>
@@ -159,16 +165,21 @@ void FoldSpace::for_rows(const Source& source, int64_t group, F f) const {
 }
 
 template <class F>
-void FoldSpace::for_columns(const Source& source, int64_t group, int64_t column, int64_t count,
-                            F f) const {
+void FoldSpace::for_columns(const Source& source, int64_t group, int64_t column, int64_t count, F f,
+                            Part part) const {
   if (group_size_ == 0) return;
   if (source.make != nullptr) return make_columns(source, group, column, count, f);
   const int64_t base = kept_.offset(group) + column;
   const int64_t height = folded_.size(0), row_stride = folded_.stride(0);
   const int64_t row_step = std::min({height, kRows, kBlock / count});
+  const int64_t blocks = (height + row_step - 1) / row_step * (group_size_ / height);
+  const int64_t begin = blocks * part.index / part.count;
+  const int64_t end = blocks * (part.index + 1) / part.count;
+  int64_t number = 0;
   for (int64_t outer = 0; outer < group_size_; outer += height) {
     const int64_t offset = base + folded_.offset(outer);
-    for (int64_t row = 0; row < height; row += row_step) {
+    for (int64_t row = 0; row < height; row += row_step, ++number) {
+      if (number < begin || number >= end) continue;
       FoldBlock block;
       block.rows = std::min(row_step, height - row);
       block.columns = count;

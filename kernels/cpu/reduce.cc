@@ -14,11 +14,20 @@ struct PreparedReduce final : Prepared {
   FoldSpace fold;
   FoldMap::Space map;
   int64_t column_blocks = 1;
+  // Of each block of columns, folded into `totals` one by one.
+  int64_t parts = 1;
+  size_t totals_at = 0;
 };
+
+// Enough blocks of columns for most teams. Parts, of this many elements at least, are made of
+// fewer; how many is not up to the team, for its size must not change the results.
+constexpr int64_t kFewBlocks = 8, kPartElements = int64_t{32} << 10;
+
+using Totals = double[FoldSpace::kColumns];
 
 struct Memory {
   float input[FoldSpace::kBlock];
-  double totals[FoldSpace::kColumns];
+  Totals totals;
   float part[FoldSpace::kColumns];
 };
 
@@ -46,7 +55,13 @@ class FoldingReduce final : public Kernel {
     p.space = epilogue_.space(inputs, outputs, axes);
     if (count(outputs[0].dims) == 0) return made;
     p.column_blocks = (p.fold.columns() + FoldSpace::kColumns - 1) / FoldSpace::kColumns;
-    p.workspace_bytes = part_bytes() * static_cast<size_t>(threads);
+    const int64_t blocks = p.fold.groups() * p.column_blocks;
+    if (p.fold.column_axis() >= 0 && !map_ && blocks < kFewBlocks)
+      p.parts = std::clamp<int64_t>(p.fold.columns() * p.fold.group_size() / kPartElements, 1,
+                                    kFewBlocks);
+    p.totals_at = part_bytes() * static_cast<size_t>(threads);
+    p.workspace_bytes = p.totals_at;
+    if (p.parts > 1) p.workspace_bytes += static_cast<size_t>(blocks * p.parts) * sizeof(Totals);
     return made;
   }
 
@@ -54,14 +69,7 @@ class FoldingReduce final : public Kernel {
     auto& p = static_cast<PreparedReduce&>(*args.prepared);
     if (map_) map_->aim(p.map, args.inputs);
     if (p.space.rows() * p.space.columns() == 0) return;
-    if (p.fold.column_axis() >= 0) {
-      args.team.for_ranges(p.fold.groups() * p.column_blocks, 1, [&](int64_t begin, int64_t end) {
-        std::byte* const part = part_of(args.team, args.workspace, part_bytes());
-        for (int64_t i = begin; i < end; ++i)
-          columns(p, args, i / p.column_blocks, i % p.column_blocks, part);
-      });
-      return;
-    }
+    if (p.fold.column_axis() >= 0) return columns_in_parts(p, args);
     const int64_t grain = 1 + FoldSpace::kBlock / (p.fold.group_size() + 1);
     args.team.for_ranges(p.fold.groups(), grain, [&](int64_t begin, int64_t end) {
       std::byte* const part = part_of(args.team, args.workspace, part_bytes());
@@ -126,22 +134,60 @@ class FoldingReduce final : public Kernel {
     epilogue_.run(p.space, args, memory.part, 1, first, end - first, 0, 1, tape_scratch(part));
   }
 
-  void columns(const PreparedReduce& p, const LaunchArgs& args, int64_t group, int64_t block_index,
-               std::byte* part) const {
-    auto& memory = *reinterpret_cast<Memory*>(part);
-    const int64_t column = block_index * FoldSpace::kColumns;
-    const int64_t count = std::min(FoldSpace::kColumns, p.fold.columns() - column);
-    std::fill(memory.totals, memory.totals + count, double{start_of(fold())});
-    with_source(p, args, part, [&](const FoldSpace::Source& source) {
-      p.fold.for_columns(source, group, column, count, [&](const FoldBlock& block, int64_t) {
-        loops_.columns(fold(), block, nullptr, memory.part);
-        for (int64_t i = 0; i < count; ++i)
-          memory.totals[i] = combined(fold(), memory.totals[i], memory.part[i]);
-      });
+  void columns_in_parts(const PreparedReduce& p, const LaunchArgs& args) const {
+    const int64_t blocks = p.fold.groups() * p.column_blocks;
+    auto* const totals = reinterpret_cast<Totals*>(args.workspace + p.totals_at);
+    args.team.for_ranges(blocks * p.parts, 1, [&](int64_t begin, int64_t end) {
+      std::byte* const part = part_of(args.team, args.workspace, part_bytes());
+      auto& memory = *reinterpret_cast<Memory*>(part);
+      for (int64_t i = begin; i < end; ++i) {
+        double* const to = p.parts == 1 ? memory.totals : totals[i];
+        fold_columns(p, args, i / p.parts, {i % p.parts, p.parts}, part, to);
+        if (p.parts == 1) finish_columns(p, args, i, part, to);
+      }
     });
-    for (int64_t i = 0; i < count; ++i)
-      memory.part[i] = result(memory.totals[i], p.fold.group_size());
-    epilogue_.run(p.space, args, memory.part, count, group, 1, column, count, tape_scratch(part));
+    if (p.parts == 1) return;
+    for (int64_t block = 0; block < blocks; ++block) {
+      double* const all = totals[block * p.parts];
+      for (int64_t part = 1; part < p.parts; ++part)
+        for (int64_t i = 0; i < count_of(p, block); ++i)
+          all[i] = combined(fold(), all[i], totals[block * p.parts + part][i]);
+      finish_columns(p, args, block, args.workspace, all);
+    }
+  }
+
+  // Blocks are numbered through the groups.
+  static int64_t first_of(const PreparedReduce& p, int64_t block) {
+    return block % p.column_blocks * FoldSpace::kColumns;
+  }
+  static int64_t count_of(const PreparedReduce& p, int64_t block) {
+    return std::min(FoldSpace::kColumns, p.fold.columns() - first_of(p, block));
+  }
+
+  void fold_columns(const PreparedReduce& p, const LaunchArgs& args, int64_t block,
+                    FoldSpace::Part of_block, std::byte* part, double* totals) const {
+    auto& memory = *reinterpret_cast<Memory*>(part);
+    const int64_t count = count_of(p, block);
+    std::fill(totals, totals + count, double{start_of(fold())});
+    with_source(p, args, part, [&](const FoldSpace::Source& source) {
+      p.fold.for_columns(
+          source, block / p.column_blocks, first_of(p, block), count,
+          [&](const FoldBlock& rows, int64_t) {
+            loops_.columns(fold(), rows, nullptr, memory.part);
+            for (int64_t i = 0; i < count; ++i)
+              totals[i] = combined(fold(), totals[i], memory.part[i]);
+          },
+          of_block);
+    });
+  }
+
+  void finish_columns(const PreparedReduce& p, const LaunchArgs& args, int64_t block,
+                      std::byte* part, const double* totals) const {
+    auto& memory = *reinterpret_cast<Memory*>(part);
+    const int64_t count = count_of(p, block);
+    for (int64_t i = 0; i < count; ++i) memory.part[i] = result(totals[i], p.fold.group_size());
+    epilogue_.run(p.space, args, memory.part, count, block / p.column_blocks, 1, first_of(p, block),
+                  count, tape_scratch(part));
   }
 
   Reduce op_;
