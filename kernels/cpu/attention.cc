@@ -259,24 +259,23 @@ class PackedAttention final : public Kernel {
     p.score.run(run_tape_, *score_, operands, row, row + rows, 0, p.keys, memory + p.tape_at);
   }
 
-  double fold(Fold how, const float* row, int64_t n) const {
-    constexpr int64_t kMost = 1 << 16;
-    double total = start_of(how);
-    for (int64_t i = 0; i < n; i += kMost)
-      total = combined(how, total, loops_.row(how, row + i, std::min(kMost, n - i), 0));
-    return total;
-  }
-
   // A row of scores becomes exponentials; what to multiply with in the end.
   float exponentials(const PreparedAttention& p, float* row) const {
+    constexpr int64_t kMost = 1 << 16;
     if (p.keys == 0) return 0;
-    const auto most = static_cast<float>(fold(Fold::kMax, row, p.keys));
+    double total = start_of(Fold::kMax);
+    for (int64_t i = 0; i < p.keys; i += kMost)
+      total = combined(Fold::kMax, total,
+                       loops_.row(Fold::kMax, row + i, std::min(kMost, p.keys - i), 0));
+    const auto most = static_cast<float>(total);
     if (hidden_is_zero_ && most == -std::numeric_limits<float>::infinity()) {
       std::fill(row, row + p.keys, 0.0f);
       return 0;
     }
-    loops_.map_row(Map::kExp, row, p.keys, most, 1, 0, row);
-    return static_cast<float>(1 / fold(Fold::kSum, row, p.keys));
+    double sum = 0;
+    for (int64_t i = 0; i < p.keys; i += kMost)
+      sum += loops_.exp_row(row + i, std::min(kMost, p.keys - i), most, row + i);
+    return static_cast<float>(1 / sum);
   }
 
   bool hidden_is_zero_;

@@ -53,6 +53,43 @@ HWY_INLINE V merged(V a, V b) {
   return hn::Add(a, b);
 }
 
+hn::Mask<D> first_lanes(int64_t count) { return hn::FirstN(D(), static_cast<size_t>(count)); }
+
+// The last n % kLanes of n elements in the first lanes; 0 in the others.
+HWY_INLINE V rest_of(const float* x, int64_t n) {
+#if HWY_MEM_OPS_MIGHT_FAULT
+  HWY_ALIGN float lanes[kLanes] = {};
+  std::memcpy(lanes, x + n / kLanes * kLanes, static_cast<size_t>(n % kLanes) * sizeof(float));
+  return hn::Load(D(), lanes);
+#else
+  return hn::MaskedLoad(first_lanes(n % kLanes), D(), x + n / kLanes * kLanes);
+#endif
+}
+HWY_INLINE void store_rest(V v, int64_t count, float* out) {
+#if HWY_MEM_OPS_MIGHT_FAULT
+  HWY_ALIGN float lanes[kLanes];
+  hn::Store(v, D(), lanes);
+  std::memcpy(out, lanes, static_cast<size_t>(count) * sizeof(float));
+#else
+  hn::BlendedStore(v, first_lanes(count), D(), out);
+#endif
+}
+
+// Of all lanes.
+template <Fold kFold>
+HWY_INLINE double across(V v) {
+  HWY_ALIGN float lanes[kLanes];
+  hn::Store(v, D(), lanes);
+  double parts[kLanes];
+  for (int64_t lane = 0; lane < kLanes; ++lane) parts[lane] = lanes[lane];
+#pragma GCC unroll 4
+  for (int64_t half = kLanes / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+    for (int64_t lane = 0; lane < half; ++lane)
+      parts[lane] = combined(kFold, parts[lane], parts[lane + half]);
+  return parts[0];
+}
+
 template <Fold kFold>
 double fold_row(const float* x, int64_t n, float shift) {
   const D d;
@@ -67,23 +104,36 @@ double fold_row(const float* x, int64_t n, float shift) {
   }
   for (; i + kLanes <= n; i += kLanes)
     parts[0] = folded<kFold>(parts[0], hn::LoadU(d, x + i), shifts);
-  HWY_ALIGN float lanes[kLanes];
-  if (i < n) {
-    // Lanes beyond the end stay as they were.
-    HWY_ALIGN float rest[kLanes] = {};
-    std::memcpy(rest, x + i, static_cast<size_t>(n - i) * sizeof(float));
-    const V next = folded<kFold>(parts[0], hn::Load(d, rest), shifts);
-    HWY_ALIGN float after[kLanes];
-    hn::Store(parts[0], d, lanes);
-    hn::Store(next, d, after);
-    std::memcpy(lanes, after, static_cast<size_t>(n - i) * sizeof(float));
-    parts[0] = hn::Load(d, lanes);
+  if (i < n)
+    parts[0] = hn::IfThenElse(first_lanes(n - i), folded<kFold>(parts[0], rest_of(x, n), shifts),
+                              parts[0]);
+  return across<kFold>(
+      merged<kFold>(merged<kFold>(parts[0], parts[1]), merged<kFold>(parts[2], parts[3])));
+}
+
+// Exponentials and their sum.
+double exp_of_row(const float* x, int64_t n, float shift, float* out) {
+  const D d;
+  const V shifts = hn::Set(d, shift);
+  V sums[2] = {hn::Zero(d), hn::Zero(d)};
+  const V rest = rest_of(x, n);  // before out, which may be x, is written
+  const auto exponentials = [&](int64_t i, V& sum) {
+    const V y = exp_f32(d, hn::Sub(hn::LoadU(d, x + i), shifts));
+    hn::StoreU(y, d, out + i);
+    sum = hn::Add(sum, y);
+  };
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    exponentials(i, sums[0]);
+    exponentials(i + kLanes, sums[1]);
   }
-  const V all = merged<kFold>(merged<kFold>(parts[0], parts[1]), merged<kFold>(parts[2], parts[3]));
-  hn::Store(all, d, lanes);
-  double result = lanes[0];
-  for (int64_t lane = 1; lane < kLanes; ++lane) result = combined(kFold, result, lanes[lane]);
-  return result;
+  for (; i + kLanes <= n; i += kLanes) exponentials(i, sums[0]);
+  if (i < n) {
+    const V y = exp_f32(d, hn::Sub(rest, shifts));
+    sums[0] = hn::Add(sums[0], hn::IfThenElseZero(first_lanes(n - i), y));
+    store_rest(y, n - i, out + i);
+  }
+  return across<Fold::kSum>(hn::Add(sums[0], sums[1]));
 }
 
 template <Fold kFold, int kVectors>
@@ -138,14 +188,10 @@ void map_row_of(const float* x, int64_t n, float shift, float scale, float offse
   const D d;
   const V shifts = hn::Set(d, shift), scales = hn::Set(d, scale), offsets = hn::Set(d, offset);
   int64_t i = 0;
+  const V rest = rest_of(x, n);  // before out, which may be x, is written
   for (; i + kLanes <= n; i += kLanes)
     hn::StoreU(mapped<kMap>(hn::LoadU(d, x + i), shifts, scales, offsets), d, out + i);
-  if (i == n) return;
-  HWY_ALIGN float lanes[kLanes] = {};
-  const auto bytes = static_cast<size_t>(n - i) * sizeof(float);
-  std::memcpy(lanes, x + i, bytes);
-  hn::Store(mapped<kMap>(hn::Load(d, lanes), shifts, scales, offsets), d, lanes);
-  std::memcpy(out + i, lanes, bytes);
+  if (i < n) store_rest(mapped<kMap>(rest, shifts, scales, offsets), n - i, out + i);
 }
 
 template <Map kMap>
@@ -212,6 +258,10 @@ void columns(Fold fold, const FoldBlock& block, const float* shift, float* resul
   }
 }
 
+double exp_row(const float* x, int64_t n, float shift, float* out) {
+  return exp_of_row(x, n, shift, out);
+}
+
 void map_row(Map map, const float* x, int64_t n, float shift, float scale, float offset,
              float* out) {
   if (map == Map::kExp) return map_row_of<Map::kExp>(x, n, shift, scale, offset, out);
@@ -232,7 +282,7 @@ namespace anneal::cpu {
 
 FoldLoops fold_loops(Isa isa) {
   return {ANNEAL_BY_ISA(isa, row), ANNEAL_BY_ISA(isa, columns), ANNEAL_BY_ISA(isa, map_row),
-          ANNEAL_BY_ISA(isa, map_columns)};
+          ANNEAL_BY_ISA(isa, map_columns), ANNEAL_BY_ISA(isa, exp_row)};
 }
 
 }  // namespace anneal::cpu

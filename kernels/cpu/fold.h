@@ -39,6 +39,8 @@ struct FoldLoops {
   // out is dense; shift, scale and offset have one number per column.
   void (*map_columns)(Map map, const FoldBlock& block, const float* shift, const float* scale,
                       const float* offset, float* out);
+  // out[i] = exp(x[i] - shift), and the sum of these. out may be x. REQUIRES: as row()
+  double (*exp_row)(const float* x, int64_t n, float shift, float* out);
 };
 FoldLoops fold_loops(Isa isa);
 

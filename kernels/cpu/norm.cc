@@ -214,10 +214,10 @@ class NormKernel final : public Kernel {
       const auto shift = static_cast<float>(start);
       float* const out = p.batch > 1 ? memory.output + (group - first) * elements : memory.output;
       if (recipe_.map() == Map::kExp && rows_of_group == 1 && elements <= FoldSpace::kBlock) {
+        double sum = 0;
         p.fold.for_rows(source, group, [&](const float* x, int64_t, int64_t, int64_t) {
-          loops_.map_row(Map::kExp, x, elements, shift, 1, 0, out);
+          sum = loops_.exp_row(x, elements, shift, out);
         });
-        const double sum = loops_.row(Fold::kSum, out, elements, 0);
         loops_.map_row(Map::kAffine, out, elements, 0, static_cast<float>(1 / sum), 0, out);
         if (p.batch == 1)
           epilogue_.run(p.space, args, out, width, group, 1, 0, width, tape_scratch(part));

@@ -34,19 +34,23 @@ template <class D, class V>
 HWY_INLINE V exp_f32(D d, V x) {
   static constexpr float kCoefficients[] = {0.5f, 0.1666657692f, 0.04166655453f, 0.008363190326f,
                                             0.001392619767f};
-  const hn::RebindToSigned<D> di;
-  // Beyond these the result is infinity or 0.
-  const V clamped = hn::Min(hn::Max(x, hn::Set(d, -104.0f)), hn::Set(d, 89.0f));
+  [[maybe_unused]] const hn::RebindToSigned<D> di;
+  // Beyond these the result is infinity or 0. NaN stays: x86 gives the second operand then.
+  const V clamped = hn::Min(hn::Set(d, 89.0f), hn::Max(hn::Set(d, -104.0f), x));
   // Adding 1.5 * 2^23 rounds to an integer, found in the low bits.
   const V magic = hn::Set(d, 12582912.0f);
   const V shifted = hn::MulAdd(clamped, hn::Set(d, 1.44269504f), magic);
   const V rounded = hn::Sub(shifted, magic);
-  const auto n = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic));
   V r = hn::NegMulAdd(rounded, hn::Set(d, 0.693145752f), clamped);
   r = hn::NegMulAdd(rounded, hn::Set(d, 1.42860677e-6f), r);
   const V tail = hn::MulAdd(hn::Mul(r, r), polynomial(d, r, kCoefficients), r);
-  const V result = scale_by_power(d, hn::Add(tail, hn::Set(d, 1.0f)), n);
-  return hn::IfThenElse(hn::IsNaN(x), x, result);
+  const V near_one = hn::Add(tail, hn::Set(d, 1.0f));
+#if HWY_TARGET == HWY_AVX3
+  return V{_mm512_scalef_ps(near_one.raw, rounded.raw)};
+#else
+  const auto n = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic));
+  return hn::IfThenElse(hn::IsNaN(x), x, scale_by_power(d, near_one, n));
+#endif
 }
 
 template <class D, class V>
