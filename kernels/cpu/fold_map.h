@@ -35,7 +35,7 @@ class FoldMap {
   // body(source) with a source of what the map makes, in place of `plain`, which reads an input.
   template <class Body>
   void with_source(const Space& space, const FoldSpace::Source& plain, std::byte* scratch,
-                   Body body) const {
+                   const Body& body) const {
     const auto make = [&](int64_t row, int64_t rows, int64_t column, int64_t columns, float* to) {
       run(space, row, rows, column, columns, to, scratch);
     };

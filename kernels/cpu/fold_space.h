@@ -56,7 +56,7 @@ class FoldSpace {
   // f(x, rows, columns, first): blocks of a group without a column axis, dense; `first` is the
   // number of their first element. A block has several rows only if it has all columns.
   template <class F>
-  void for_rows(const Source& source, int64_t group, F f) const;
+  void for_rows(const Source& source, int64_t group, const F& f) const;
   // One of several runs of the blocks of a group.
   struct Part {
     int64_t index = 0, count = 1;
@@ -64,14 +64,15 @@ class FoldSpace {
   // f(block, first): columns [column, column + count) of a group's elements, from `first` on. Of a
   // source that is made, the part is all of them.
   template <class F>
-  void for_columns(const Source& source, int64_t group, int64_t column, int64_t count, F f,
+  void for_columns(const Source& source, int64_t group, int64_t column, int64_t count, const F& f,
                    Part part = {}) const;
 
  private:
   template <class F>
-  void make_rows(const Source& source, int64_t group, F f) const;
+  void make_rows(const Source& source, int64_t group, const F& f) const;
   template <class F>
-  void make_columns(const Source& source, int64_t group, int64_t column, int64_t count, F f) const;
+  void make_columns(const Source& source, int64_t group, int64_t column, int64_t count,
+                    const F& f) const;
 
   struct Walked {
     Dims dims, strides;
@@ -101,7 +102,7 @@ class FoldSpace {
 };
 
 template <class F>
-void FoldSpace::make_rows(const Source& source, int64_t group, F f) const {
+void FoldSpace::make_rows(const Source& source, int64_t group, const F& f) const {
   const int64_t width = last_size(), rows = group_size_ / width, first = group * rows;
   if (group_size_ <= kBlock) {
     if (source.held != group) (*source.make)(first, rows, 0, width, source.buffer);
@@ -121,7 +122,7 @@ void FoldSpace::make_rows(const Source& source, int64_t group, F f) const {
 
 template <class F>
 void FoldSpace::make_columns(const Source& source, int64_t group, int64_t column, int64_t count,
-                             F f) const {
+                             const F& f) const {
   const int64_t pitch = column_pitch();
   const int64_t row_step = std::min({group_size_, kRows, kBlock / pitch});
   const int64_t number = group * columns_ + column;
@@ -135,7 +136,7 @@ void FoldSpace::make_columns(const Source& source, int64_t group, int64_t column
 }
 
 template <class F>
-void FoldSpace::for_rows(const Source& source, int64_t group, F f) const {
+void FoldSpace::for_rows(const Source& source, int64_t group, const F& f) const {
   if (group_size_ == 0) return;
   if (source.make != nullptr) return make_rows(source, group, f);
   const int64_t base = kept_.offset(group);
@@ -165,8 +166,8 @@ void FoldSpace::for_rows(const Source& source, int64_t group, F f) const {
 }
 
 template <class F>
-void FoldSpace::for_columns(const Source& source, int64_t group, int64_t column, int64_t count, F f,
-                            Part part) const {
+void FoldSpace::for_columns(const Source& source, int64_t group, int64_t column, int64_t count,
+                            const F& f, Part part) const {
   if (group_size_ == 0) return;
   if (source.make != nullptr) return make_columns(source, group, column, count, f);
   const int64_t base = kept_.offset(group) + column;

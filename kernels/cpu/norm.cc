@@ -153,7 +153,7 @@ class NormKernel final : public Kernel {
   // Runs body(source) with what is folded.
   template <class Body>
   void with_source(const PreparedNorm& p, const LaunchArgs& args, std::byte* part,
-                   Body body) const {
+                   const Body& body) const {
     float* const buffer = reinterpret_cast<Memory*>(part)->input;
     const FoldSpace::Source plain{args.inputs[0], load_, buffer};
     if (!map_) return body(plain);

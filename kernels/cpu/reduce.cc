@@ -86,7 +86,7 @@ class FoldingReduce final : public Kernel {
   // Runs body(source) with what is folded.
   template <class Body>
   void with_source(const PreparedReduce& p, const LaunchArgs& args, std::byte* part,
-                   Body body) const {
+                   const Body& body) const {
     float* const buffer = reinterpret_cast<Memory*>(part)->input;
     const FoldSpace::Source plain{args.inputs[0], load_, buffer};
     if (!map_) return body(plain);
