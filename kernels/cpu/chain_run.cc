@@ -103,6 +103,21 @@ struct RoundedToBf16 {
   using Element = uint16_t;
   static HWY_INLINE void store(V v, uint16_t* p) { narrow_bf16(D(), round_bf16(D(), v), p); }
 };
+#if HWY_TARGET == HWY_AVX3
+// The same with AVX512_BF16, whose instruction makes denormal numbers zeros.
+struct ConvertedToBf16 {
+  using Element = uint16_t;
+  static HWY_INLINE void store(V v, uint16_t* p) {
+    constexpr int kDenormal = 0x20;
+    if (_mm512_fpclass_ps_mask(v.raw, kDenormal) != 0) return RoundedToBf16::store(v, p);
+    __m256i converted;  // Highway's AVX3 knows no such instruction
+    asm("vcvtneps2bf16 %1, %0" : "=v"(converted) : "v"(v.raw));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), converted);
+  }
+};
+#else
+using ConvertedToBf16 = RoundedToBf16;
+#endif
 struct AsF16 {
   using Element = Float16;
   static HWY_INLINE V load(const Float16* p) { return widened_f16(D(), p); }
@@ -353,7 +368,10 @@ class Binder {
     return dtype == DataType::kU8 ? quantize_a<uint8_t, kColumns> : quantize_a<int8_t, kColumns>;
   }
 
-  static Step store_rounded_bf16() { return store_a<RoundedToBf16, kColumns>; }
+  static Step store_rounded_bf16() {
+    return has_bf16_gemm(current_isa()) ? store_a<ConvertedToBf16, kColumns>
+                                        : store_a<RoundedToBf16, kColumns>;
+  }
   static Step store(DataType dtype) {
     switch (dtype) {
       case DataType::kU8:

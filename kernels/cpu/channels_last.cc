@@ -46,8 +46,8 @@ void ChannelsLast::stage(const TensorView& view, std::byte* to, LoadBlock load, 
   const auto out_size = static_cast<int64_t>(size_of(element));
   const int64_t grain = 1 + 8192 / (strides[1] + 1);
   static const Interleave interleaving = interleave(current_isa());
-  const bool are_planes = view.dtype == element && from[2] == 1 && channels >= 2 &&
-                          channels <= kMostPlanes && (out_size == 1 || out_size == 4);
+  const bool are_planes =
+      view.dtype == element && from[2] == 1 && channels >= 2 && channels <= kMostPlanes;
   team.for_ranges(images * size[0] * size[1], grain, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t y = row % size[1];

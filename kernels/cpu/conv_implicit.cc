@@ -345,13 +345,16 @@ class ImplicitGemmConv final : public Kernel {
                 std::byte* to) const {
     const auto bytes = static_cast<size_t>(channels_ * 2);
     const uint64_t mask = (uint64_t{1} << bytes * 8) - 1;
-    for (int64_t i = 0; i < pixels; ++i, from += p.source_pixel, to += p.pixel) {
+    const auto copy_one = [&](int64_t i, size_t size) {
       uint64_t pixel = 0;
-      // Behind the last one nothing may be read.
-      std::memcpy(&pixel, from, i + 4 < pixels ? sizeof(pixel) : bytes);
+      std::memcpy(&pixel, from + i * p.source_pixel, size);
       pixel &= mask;
-      std::memcpy(to, &pixel, sizeof(pixel));
-    }
+      std::memcpy(to + i * p.pixel, &pixel, sizeof(pixel));
+    };
+    // Behind the last one nothing may be read.
+    const int64_t whole = std::max<int64_t>(pixels - 4, 0);
+    for (int64_t i = 0; i < whole; ++i) copy_one(i, sizeof(uint64_t));
+    for (int64_t i = whole; i < pixels; ++i) copy_one(i, bytes);
   }
 
   Conv op_;

@@ -56,6 +56,7 @@ void interleave_of(int64_t channels, const std::byte* from, int64_t plane, int64
 void interleave_bytes(size_t size, int64_t channels, const std::byte* from, int64_t plane,
                       int64_t n, std::byte* to) {
   if (size == 1) return interleave_of<uint8_t>(channels, from, plane, n, to);
+  if (size == 2) return interleave_of<uint16_t>(channels, from, plane, n, to);
   interleave_of<float>(channels, from, plane, n, to);
 }
 

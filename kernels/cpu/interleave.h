@@ -9,7 +9,7 @@ namespace anneal::cpu {
 
 inline constexpr int64_t kMostPlanes = 4;
 
-// to[i * channels + c] = from[c * plane + i] for i in [0, n); elements of `size` bytes, 1 or 4.
+// to[i * channels + c] = from[c * plane + i] for i in [0, n); elements of `size` bytes: 1, 2, 4.
 // REQUIRES: 2 <= channels <= kMostPlanes
 using Interleave = void (*)(size_t size, int64_t channels, const std::byte* from, int64_t plane,
                             int64_t n, std::byte* to);
