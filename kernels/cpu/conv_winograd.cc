@@ -25,8 +25,9 @@ constexpr int64_t kBlockTiles = 28;
 // 28 x 28) to 0.85 (16 channels) of the best other kernel's: with fewer channels the transforms
 // cost as much as is saved. Weights are four times as many, and are read once per block: of 256
 // channels and 14 x 14 (16 tiles) it takes 0.49 of the time inside ResNet-50, where they come from
-// memory, but of 512 channels and 7 x 7 (4 tiles) 1.1.
-constexpr int64_t kLeastChannels = 16, kLeastTiles = 9;
+// memory, but of 512 channels and 7 x 7 (4 tiles) 1.1. Of bf16, which it multiplies as f32, it is
+// 0.6 (64 channels and more) to 1.0 (32), and 1.15 of 16 channels.
+constexpr int64_t kLeastChannels = 16, kLeastChannelsBf16 = 32, kLeastTiles = 9;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t cut(int64_t whole, int64_t parts, int64_t i) { return whole * i / parts; }
@@ -71,8 +72,10 @@ struct PreparedWinograd final : Prepared {
   size_t products_at = 0, out_at = 0, tape_at = 0;  // in a part
 
   // The inputs of the tile whose first one is at (top, left) of an image; `zeros` for padding.
-  void find_pixels(const float* image, int64_t top, int64_t left, const float* zeros,
-                   const float* (&pixels)[kProducts]) const {
+  void find_pixels(const std::byte* image, int64_t top, int64_t left, const std::byte* zeros,
+                   const std::byte* (&pixels)[kProducts]) const {
+    const auto size_of_element = static_cast<int64_t>(size_of(x.element));
+    const int64_t row = x.strides[1] * size_of_element, column = x.strides[2] * size_of_element;
     const auto is_inside = [](int64_t begin, int64_t count, int64_t size) {
       return begin >= 0 && begin + count <= size;
     };
@@ -81,8 +84,7 @@ struct PreparedWinograd final : Prepared {
       for (int64_t j = 0; j < kIn; ++j) {
         const bool is_read =
             is_whole || (is_inside(top + i, 1, x.size[1]) && is_inside(left + j, 1, x.size[2]));
-        pixels[i * kIn + j] =
-            is_read ? image + (top + i) * x.strides[1] + (left + j) * x.strides[2] : zeros;
+        pixels[i * kIn + j] = is_read ? image + (top + i) * row + (left + j) * column : zeros;
       }
   }
 
@@ -119,7 +121,7 @@ class WinogradConv final : public Kernel {
     auto made = std::make_unique<PreparedWinograd>();
     made->spaces = epilogues_.pixel_spaces(inputs, outputs);
     if (count(y.dims) == 0) return made;
-    made->x = ChannelsLast(inputs[0]);
+    made->x = ChannelsLast(inputs[0], true);
     made->tiles = Tiles(y.dims[0], y.dims[2], y.dims[3]);
     cut_blocks(*made, threads);
     place(*made, threads);
@@ -133,8 +135,8 @@ class WinogradConv final : public Kernel {
   void place(PreparedWinograd& p, int threads) const;
   void run_block(const PreparedWinograd& p, const Block& block, const LaunchArgs& args,
                  const std::byte* x, std::byte* memory) const;
-  void transform_inputs(const PreparedWinograd& p, const Block& block, const float* x,
-                        const float* zeros, float* left) const;
+  void transform_inputs(const PreparedWinograd& p, const Block& block, const std::byte* x,
+                        const std::byte* zeros, float* left) const;
   void multiply(const PreparedWinograd& p, const Block& block, int64_t chunk, const std::byte* left,
                 std::byte* products) const;
   void transform_outputs(const PreparedWinograd& p, const Block& block, int64_t outputs,
@@ -190,16 +192,17 @@ void WinogradConv::place(PreparedWinograd& p, int threads) const {
   p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
 }
 
-void WinogradConv::transform_inputs(const PreparedWinograd& p, const Block& block, const float* x,
-                                    const float* zeros, float* left) const {
+void WinogradConv::transform_inputs(const PreparedWinograd& p, const Block& block,
+                                    const std::byte* x, const std::byte* zeros, float* left) const {
   for (int64_t row = block.row_begin; row < block.row_end; ++row) {
-    const float* const image = x + p.tiles.image(row) * p.x.image_stride;
+    const std::byte* const image =
+        x + p.tiles.image(row) * p.x.image_stride * static_cast<int64_t>(size_of(p.x.element));
     const int64_t first_y = p.tiles.y(row) - op_.pads_begin[0];
     for (int64_t column = block.column_begin; column < block.column_end; ++column) {
       const int64_t first_x = column * kOut - op_.pads_begin[1];
-      const float* pixels[kProducts];
+      const std::byte* pixels[kProducts];
       p.find_pixels(image, first_y, first_x, zeros, pixels);
-      transforms_.input(pixels, weights_.inputs(), left, p.left_step);
+      transforms_.input(p.x.element, pixels, weights_.inputs(), left, p.left_step);
       left += p.left_pitch;
     }
   }
@@ -261,9 +264,7 @@ void WinogradConv::finish(const PreparedWinograd& p, const Block& block, int64_t
 void WinogradConv::run_block(const PreparedWinograd& p, const Block& block, const LaunchArgs& args,
                              const std::byte* x, std::byte* memory) const {
   std::byte *const products = memory + p.products_at, *const out = memory + p.out_at;
-  transform_inputs(p, block, reinterpret_cast<const float*>(x),
-                   reinterpret_cast<const float*>(args.workspace + p.zeros_at),
-                   reinterpret_cast<float*>(memory));
+  transform_inputs(p, block, x, args.workspace + p.zeros_at, reinterpret_cast<float*>(memory));
   for (int64_t chunk = block.chunk_begin; chunk < block.chunk_end; ++chunk) {
     multiply(p, block, chunk, memory, products);
     transform_outputs(p, block, outputs_of(chunk), reinterpret_cast<const float*>(products),
@@ -303,8 +304,8 @@ Made make_winograd(const Conv& op, const Request& request) {
     return std::ranges::all_of(values, [&](int64_t v) { return v == wanted; });
   };
   const auto inputs = request.inputs;
-  if (inputs[0].type.dtype != DataType::kF32 || inputs[1].type.dtype != DataType::kF32)
-    return refuse("only f32");
+  const DataType dtype = inputs[0].type.dtype;
+  if (dtype != DataType::kF32 && dtype != DataType::kBF16) return refuse("only f32 and bf16");
   const Tensor* const w = inputs[1].constant;
   if (w == nullptr) return refuse("weights that are no constants");
   const Dims& dims = w->dims();
@@ -313,8 +314,9 @@ Made make_winograd(const Conv& op, const Request& request) {
   if (op.groups != 1) return refuse("groups");
   if (dims[1] < winograd_transforms(isa_of(request.device)).lanes || dims[0] == 0)
     return refuse("less than a vector of input channels, or no outputs");
-  if (!request.at_any_speed && std::min(dims[0], dims[1]) < kLeastChannels)
-    return refuse("less than 16 channels, whose transforms cost as much as they save");
+  const int64_t least = dtype == DataType::kBF16 ? kLeastChannelsBf16 : kLeastChannels;
+  if (!request.at_any_speed && std::min(dims[0], dims[1]) < least)
+    return refuse("so few channels that transforms cost as much as they save");
   if (!request.at_any_speed && !has_enough_tiles(request.outputs[0].type, request.sizes))
     return refuse("images so small that reading the transformed weights costs more");
   std::string why_not;

@@ -28,9 +28,10 @@ struct WinogradTile {
 // Of one tile, along adjacent channels.
 struct WinogradTransforms {
   int64_t lanes = 1;
-  // B^T x B. pixels: the first channel of each of 36 inputs; what position p is multiplied by goes
-  // to `to + p * step`. REQUIRES: channels >= lanes
-  void (*input)(const float* const* pixels, int64_t channels, float* to, int64_t step) = nullptr;
+  // B^T x B of f32 or bf16. pixels: the first channel of each of 36 inputs; what position p is
+  // multiplied by goes to `to + p * step`. REQUIRES: channels >= lanes
+  void (*input)(DataType element, const std::byte* const* pixels, int64_t channels, float* to,
+                int64_t step) = nullptr;
   // A^T m A, of whole vectors of channels; the sum for position p is at `from + p * step`. Of the
   // outputs the first `rows` x `columns` are written, pitch and row_pitch apart.
   void (*output)(const float* from, int64_t step, int64_t channels, int64_t rows, int64_t columns,
@@ -51,13 +52,16 @@ class WinogradWeights {
   size_t bytes() const;
   std::string form() const { return layout_.form(); }  // as packed_constant() wants it
 
-  // w: f32 [outputs, inputs, 3, 3]. Computed in f64 and rounded once.
+  // w: f32 or bf16 [outputs, inputs, 3, 3]. Computed in f64 and rounded once.
   void pack(const TensorView& w, std::byte* to) const;
   // In bytes: where a chunk begins, with the panels of position 0, and from position to position.
   int64_t chunk_offset(int64_t chunk) const;
   int64_t position_step(int64_t chunk) const;
 
  private:
+  template <class T>
+  void pack_of(const TensorView& w, std::byte* to) const;
+
   PackLayout layout_;  // of one position
   int64_t chunk_panels_ = 1;
 };

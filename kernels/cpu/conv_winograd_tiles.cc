@@ -8,7 +8,12 @@
 
 #include <algorithm>
 
+#include "anneal/core/float16.h"
 #include "anneal/kernels/cpu/conv_winograd.h"
+// In this order, which formatting must not change:
+#include "anneal/kernels/cpu/tape_math-inl.h"
+//
+#include "anneal/kernels/cpu/chain_vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {
@@ -47,13 +52,26 @@ HWY_INLINE void transform_output(const V (&m)[kIn], V (&y)[kOut]) {
   y[3] = hn::MulAdd(set(kB * kB * kB), odd_b, hn::MulAdd(set(kA * kA * kA), odd_a, m[5]));
 }
 
-HWY_INLINE void input_vector(const float* const* pixels, int64_t channel, float* to, int64_t step) {
+struct OfF32 {
+  using Element = float;
+  static HWY_INLINE V load(const float* p) { return hn::LoadU(D(), p); }
+};
+struct OfBf16 {
+  using Element = uint16_t;
+  static HWY_INLINE V load(const uint16_t* p) { return widened_bf16(D(), p); }
+};
+
+template <class Storage>
+HWY_INLINE void input_vector(const std::byte* const* pixels, int64_t channel, float* to,
+                             int64_t step) {
   V columns[kIn][kIn];  // transformed along y: [column][position]
 #pragma GCC unroll 6
   for (int x = 0; x < kIn; ++x) {
     V in[kIn];
 #pragma GCC unroll 6
-    for (int y = 0; y < kIn; ++y) in[y] = hn::LoadU(D(), pixels[y * kIn + x] + channel);
+    for (int y = 0; y < kIn; ++y)
+      in[y] = Storage::load(
+          reinterpret_cast<const typename Storage::Element*>(pixels[y * kIn + x]) + channel);
     transform_input(in, columns[x]);
   }
 #pragma GCC unroll 6
@@ -92,12 +110,20 @@ HWY_INLINE void output_vector(const float* from, int64_t step, int64_t rows, int
   }
 }
 
+template <class Storage>
+void input_tile_of(const std::byte* const* pixels, int64_t channels, float* to, int64_t step) {
+  int64_t channel = 0;
+  for (; channel + kLanes <= channels; channel += kLanes)
+    input_vector<Storage>(pixels, channel, to, step);
+  if (channel < channels) input_vector<Storage>(pixels, channels - kLanes, to, step);
+}
+
 }  // namespace
 
-void input_tile(const float* const* pixels, int64_t channels, float* to, int64_t step) {
-  int64_t channel = 0;
-  for (; channel + kLanes <= channels; channel += kLanes) input_vector(pixels, channel, to, step);
-  if (channel < channels) input_vector(pixels, channels - kLanes, to, step);
+void input_tile(DataType element, const std::byte* const* pixels, int64_t channels, float* to,
+                int64_t step) {
+  element == DataType::kBF16 ? input_tile_of<OfBf16>(pixels, channels, to, step)
+                             : input_tile_of<OfF32>(pixels, channels, to, step);
 }
 
 void output_tile(const float* from, int64_t step, int64_t channels, int64_t rows, int64_t columns,

@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 
+#include "anneal/core/float16.h"
 #include "anneal/kernels/cpu/conv_winograd.h"
 #include "anneal/kernels/cpu/workspace.h"
 
@@ -41,6 +42,9 @@ void combine(const Row& row, const Columns& x, const Columns& y, const Columns& 
     to[i] = static_cast<T>(row.g[0] * x[i] + row.g[1] * y[i] + row.g[2] * z[i]);
 }
 
+double number(float value) { return static_cast<double>(value); }
+double number(BFloat16 value) { return static_cast<double>(to_f32(value)); }
+
 }  // namespace
 
 WinogradWeights::WinogradWeights(const GemmKernels& kernels, int64_t inputs, int64_t outputs)
@@ -60,7 +64,12 @@ int64_t WinogradWeights::position_step(int64_t chunk) const {
 }
 
 void WinogradWeights::pack(const TensorView& w, std::byte* to) const {
-  const auto* const data = reinterpret_cast<const float*>(w.data);
+  w.dtype == DataType::kBF16 ? pack_of<BFloat16>(w, to) : pack_of<float>(w, to);
+}
+
+template <class T>
+void WinogradWeights::pack_of(const TensorView& w, std::byte* to) const {
+  const auto* const data = reinterpret_cast<const T*>(w.data);
   const auto& g = rows_of_g();
   const int64_t width = layout_.tile_columns;
   for (int64_t panel = 0; panel < layout_.panels(); ++panel) {
@@ -69,11 +78,10 @@ void WinogradWeights::pack(const TensorView& w, std::byte* to) const {
     for (int64_t lane = 0; lane < layout_.k; ++lane) {
       Columns taps[kTaps][kTaps] = {}, half[kIn][kTaps];
       for (int64_t i = 0; i < columns; ++i) {
-        const float* const from = data + (first + i) * w.strides[0] + lane * w.strides[1];
+        const T* const from = data + (first + i) * w.strides[0] + lane * w.strides[1];
         for (int y = 0; y < kTaps; ++y)
           for (int x = 0; x < kTaps; ++x)
-            taps[y][x][static_cast<size_t>(i)] =
-                static_cast<double>(from[y * w.strides[2] + x * w.strides[3]]);
+            taps[y][x][static_cast<size_t>(i)] = number(from[y * w.strides[2] + x * w.strides[3]]);
       }
       for (size_t y = 0; y < kIn; ++y)
         for (int x = 0; x < kTaps; ++x)

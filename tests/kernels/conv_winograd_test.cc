@@ -102,9 +102,12 @@ TEST(Winograd, AnyTeamGivesTheSameBits) {
 TEST(Winograd, BlocksAgreeWithTheMatrixProduct) {
   const std::pair<const char*, const char*> layers[] = {{"f32[1,33,15,14]", "f32[290,33,3,3]"},
                                                         {"f32[3,16,9,250]", "f32[40,16,3,3]"},
-                                                        {"f32[5,65,7,9]", "f32[130,65,3,3]"}};
+                                                        {"f32[5,65,7,9]", "f32[130,65,3,3]"},
+                                                        {"bf16[2,33,15,14]", "bf16[290,33,3,3]"},
+                                                        {"bf16[1,40,9,250]", "bf16[40,40,3,3]"}};
   for (const auto& [x, w] : layers) {
     const TestLayer layer = layer_of(conv2(1, 1), x, w);
+    const DataType dtype = layer.inputs[0]->dtype();
     for (const Placement placement : {Placement::kChannelsLast, Placement::kPadded}) {
       RunOptions options;
       options.placement = placement;
@@ -112,8 +115,8 @@ TEST(Winograd, BlocksAgreeWithTheMatrixProduct) {
       const RunResult got = run_winograd(layer, options);
       const RunResult wanted = run_layer(*find_kernel(cpu_backend(), "cpu.conv.nhwc"), layer,
                                          *cpu_backend().open("cpu"), options);
-      const auto problem =
-          difference(got.outputs[0], wanted.outputs[0], default_tolerance(DataType::kF32));
+      ASSERT_EQ(got.why_not, "");
+      const auto problem = difference(got.outputs[0], wanted.outputs[0], default_tolerance(dtype));
       EXPECT_FALSE(problem) << x << ", " << name(placement) << ": " << *problem;
     }
   }
@@ -141,7 +144,9 @@ TEST(Winograd, RefusesWhatItCannotDoOrDoesSlower) {
   const auto why_not = [](const Conv& op, std::string_view x, std::string_view w) {
     return run_winograd(layer_of(op, x, w)).why_not;
   };
-  EXPECT_EQ(why_not(conv2(1, 1), "f16[1,16,14,14]", "f16[16,16,3,3]"), "only f32");
+  EXPECT_EQ(why_not(conv2(1, 1), "f16[1,16,14,14]", "f16[16,16,3,3]"), "only f32 and bf16");
+  EXPECT_THAT(why_not(conv2(1, 1), "bf16[1,16,14,14]", "bf16[32,16,3,3]"), HasSubstr("channels"));
+  EXPECT_EQ(why_not(conv2(1, 1), "bf16[1,32,14,14]", "bf16[32,32,3,3]"), "");
   EXPECT_EQ(why_not(conv2(1, 1), "f32[1,16,14,14]", "f32[16,16,1,3]"), "only windows of 3 x 3");
   EXPECT_EQ(why_not(conv2(2, 1), "f32[1,16,14,14]", "f32[16,16,3,3]"), "strides or dilations");
   EXPECT_EQ(why_not(conv2(1, 1, 2), "f32[1,16,14,14]", "f32[16,16,3,3]"), "strides or dilations");
