@@ -82,12 +82,12 @@ std::vector<int64_t> places_of(const PackSource& source, Place place) {
   return places;
 }
 
-// out[places[i] + column] = in[column * step + i], by squares.
-void transpose_columns(const float* in, int64_t step, int64_t columns,
-                       const std::vector<int64_t>& places, float* out) {
+// out[place(i) + column] = in[column * step + i] for i in [0, depth), by squares.
+template <class Place>
+void transpose_columns(const float* in, int64_t step, int64_t columns, int64_t depth,
+                       const Place& place, float* out) {
   using Vector = float __attribute__((vector_size(16), aligned(4), may_alias));
   const auto at = [](auto* p) { return reinterpret_cast<const Vector*>(p); };
-  const auto depth = static_cast<int64_t>(places.size());
   int64_t column = 0;
   for (; column + 4 <= columns; column += 4, in += 4 * step, out += 4) {
     int64_t i = 0;
@@ -103,23 +103,43 @@ void transpose_columns(const float* in, int64_t step, int64_t columns,
                               __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
                               __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
       for (int64_t row = 0; row < 4; ++row)
-        *reinterpret_cast<Vector*>(out + places[static_cast<size_t>(i + row)]) = rows[row];
+        *reinterpret_cast<Vector*>(out + place(i + row)) = rows[row];
     }
     for (; i < depth; ++i)
-      for (int64_t k = 0; k < 4; ++k) out[places[static_cast<size_t>(i)] + k] = in[k * step + i];
+      for (int64_t k = 0; k < 4; ++k) out[place(i) + k] = in[k * step + i];
   }
   for (; column < columns; ++column, in += step, ++out)
-    for (int64_t i = 0; i < depth; ++i) out[places[static_cast<size_t>(i)]] = in[i];
+    for (int64_t i = 0; i < depth; ++i) out[place(i)] = in[i];
+}
+
+// out[i] = in[i]
+void widen(const BFloat16* in, int64_t count, float* out) {
+  using Halves = uint16_t __attribute__((vector_size(16)));
+  using Words = uint32_t __attribute__((vector_size(32)));
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    Halves halves;
+    std::memcpy(&halves, in + i, sizeof(halves));
+    const Words words = __builtin_convertvector(halves, Words) << 16;
+    std::memcpy(out + i, &words, sizeof(words));
+  }
+  for (; i < count; ++i) out[i] = to_f32(in[i]);
 }
 
 void pack_f32(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
               std::byte* to) {
   const int64_t step = source.column_stride;
-  if (source.dtype == DataType::kF32 && step != 1 && is_dense(source))
-    return transpose_columns(reinterpret_cast<const float*>(source.data) + first * step, step,
-                             width,
-                             places_of(source, [&](int64_t k) { return k * layout.tile_columns; }),
-                             reinterpret_cast<float*>(to));
+  if (source.dtype == DataType::kF32 && step != 1 && is_dense(source)) {
+    const auto* const in = reinterpret_cast<const float*>(source.data) + first * step;
+    auto* const out = reinterpret_cast<float*>(to);
+    const auto row = [&](int64_t k) { return k * layout.tile_columns; };
+    if (source.k_dims.rank() == 1)
+      return transpose_columns(in, step, width, source.k_dims[0], row, out);
+    const std::vector<int64_t> places = places_of(source, row);
+    return transpose_columns(
+        in, step, width, count(source.k_dims),
+        [&](int64_t i) { return places[static_cast<size_t>(i)]; }, out);
+  }
   for_k(source, [&](int64_t k, int64_t offset) {
     auto* out = reinterpret_cast<float*>(to) + k * layout.tile_columns;
     offset += first * step;
@@ -140,6 +160,7 @@ void pack_f32(const PackLayout& layout, const PackSource& source, int64_t first,
       }
       default: {
         const auto* in = reinterpret_cast<const BFloat16*>(source.data) + offset;
+        if (step == 1) return widen(in, width, out);
         for (int64_t i = 0; i < width; ++i) out[i] = to_f32(in[i * step]);
       }
     }
@@ -172,6 +193,14 @@ void pack_bf16(const PackLayout& layout, const PackSource& source, int64_t first
                std::byte* to) {
   const auto* data = reinterpret_cast<const BFloat16*>(source.data) + first * source.column_stride;
   auto* const out = reinterpret_cast<BFloat16*>(to);
+  // Pairs that stay beside each other move as words do.
+  if (source.k_dims.rank() == 1 && source.k_strides[0] == 1 && layout.tap == layout.k &&
+      layout.k % 2 == 0 && source.column_stride % 2 == 0 &&
+      reinterpret_cast<uintptr_t>(data) % sizeof(float) == 0) {
+    return transpose_columns(
+        reinterpret_cast<const float*>(data), source.column_stride / 2, width, layout.k / 2,
+        [&](int64_t pair) { return pair * layout.tile_columns; }, reinterpret_cast<float*>(to));
+  }
   for_k(source, [&](int64_t k, int64_t offset) {
     const int64_t at = layout.place(k);
     BFloat16* const lane = out + at / 2 * layout.tile_columns * 2 + at % 2;
