@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "anneal/kernels/cpu/device.h"
@@ -169,6 +170,11 @@ class ImplicitGemmConv final : public Kernel {
     const auto size = static_cast<int64_t>(size_of(p.x.element));
     p.row = p.source_row = p.x.strides[1] * size;
     p.pixel = p.source_pixel = p.x.strides[2] * size;
+    // Columns of one pixel are a row.
+    if (p.x_axis.in == 1 && p.x_axis.kernel == 1 && !p.x_axis.is_padded()) {
+      std::swap(p.y_axis, p.x_axis);
+      p.pixel = p.source_pixel = p.row;
+    }
     if (window.is_pointwise() && window.out == p.x.size &&
         (p.y_axis.in == 1 || p.row == p.pixel * p.x_axis.in)) {
       // No windows: all pixels are one row.
