@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "anneal/core/error.h"
 #include "anneal/core/parallel.h"
 #include "anneal/core/tensor.h"
 #include "anneal/kernels/cpu/fold.h"
@@ -58,14 +59,14 @@ class FoldSpace {
   template <class F>
   void for_rows(const Source& source, int64_t group, const F& f) const;
   // One of several runs of the blocks of a group.
-  struct Part {
+  struct Slice {
     int64_t index = 0, count = 1;
   };
-  // f(block, first): columns [column, column + count) of a group's elements, from `first` on. Of a
-  // source that is made, the part is all of them.
+  // f(block, first): columns [column, column + count) of a group's elements, from `first` on.
+  // REQUIRES: a source that is made has one slice
   template <class F>
   void for_columns(const Source& source, int64_t group, int64_t column, int64_t count, const F& f,
-                   Part part = {}) const;
+                   Slice slice = {}) const;
 
  private:
   template <class F>
@@ -167,20 +168,25 @@ void FoldSpace::for_rows(const Source& source, int64_t group, const F& f) const 
 
 template <class F>
 void FoldSpace::for_columns(const Source& source, int64_t group, int64_t column, int64_t count,
-                            const F& f, Part part) const {
+                            const F& f, Slice slice) const {
   if (group_size_ == 0) return;
-  if (source.make != nullptr) return make_columns(source, group, column, count, f);
+  if (source.make != nullptr) {
+    check(slice.count == 1, "made columns are not sliced");
+    return make_columns(source, group, column, count, f);
+  }
   const int64_t base = kept_.offset(group) + column;
   const int64_t height = folded_.size(0), row_stride = folded_.stride(0);
   const int64_t row_step = std::min({height, kRows, kBlock / count});
-  const int64_t blocks = (height + row_step - 1) / row_step * (group_size_ / height);
-  const int64_t begin = blocks * part.index / part.count;
-  const int64_t end = blocks * (part.index + 1) / part.count;
-  int64_t number = 0;
-  for (int64_t outer = 0; outer < group_size_; outer += height) {
+  const int64_t of_outer = (height + row_step - 1) / row_step;  // blocks
+  const int64_t blocks = of_outer * (group_size_ / height);
+  const int64_t end = blocks * (slice.index + 1) / slice.count;
+  int64_t number = blocks * slice.index / slice.count;
+  while (number < end) {
+    const int64_t outer = number / of_outer * height;
     const int64_t offset = base + folded_.offset(outer);
-    for (int64_t row = 0; row < height; row += row_step, ++number) {
-      if (number < begin || number >= end) continue;
+    const int64_t end_of_outer = std::min((number / of_outer + 1) * of_outer, end);
+    for (; number < end_of_outer; ++number) {
+      const int64_t row = number % of_outer * row_step;
       FoldBlock block;
       block.rows = std::min(row_step, height - row);
       block.columns = count;

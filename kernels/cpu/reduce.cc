@@ -14,20 +14,21 @@ struct PreparedReduce final : Prepared {
   FoldSpace fold;
   FoldMap::Space map;
   int64_t column_blocks = 1;
-  // Of each block of columns, folded into `totals` one by one.
-  int64_t parts = 1;
+  // In which the elements of a block of columns are folded before their totals are. How many is up
+  // to the shape of a group alone, so that neither the team nor the batch changes results.
+  int64_t slices = 1;
+  bool shares_slices = false;  // with the team: each has Totals of its own then
   size_t totals_at = 0;
 };
 
-// Enough blocks of columns for most teams. Parts, of this many elements at least, are made of
-// fewer; how many is not up to the team, for its size must not change the results.
-constexpr int64_t kFewBlocks = 8, kPartElements = int64_t{32} << 10;
+constexpr int64_t kSliceElements = int64_t{32} << 10, kMostSlices = 8;
+constexpr int64_t kFewBlocks = 8;  // of columns, for a team
 
 using Totals = double[FoldSpace::kColumns];
 
 struct Memory {
   float input[FoldSpace::kBlock];
-  Totals totals;
+  Totals totals, of_slice;
   float part[FoldSpace::kColumns];
 };
 
@@ -55,13 +56,15 @@ class FoldingReduce final : public Kernel {
     p.space = epilogue_.space(inputs, outputs, axes);
     if (count(outputs[0].dims) == 0) return made;
     p.column_blocks = (p.fold.columns() + FoldSpace::kColumns - 1) / FoldSpace::kColumns;
+    if (p.fold.column_axis() >= 0 && !map_)
+      p.slices = std::clamp<int64_t>(p.fold.columns() * p.fold.group_size() / kSliceElements, 1,
+                                     kMostSlices);
     const int64_t blocks = p.fold.groups() * p.column_blocks;
-    if (p.fold.column_axis() >= 0 && !map_ && blocks < kFewBlocks)
-      p.parts = std::clamp<int64_t>(p.fold.columns() * p.fold.group_size() / kPartElements, 1,
-                                    kFewBlocks);
+    p.shares_slices = p.slices > 1 && threads > 1 && blocks < kFewBlocks;
     p.totals_at = part_bytes() * static_cast<size_t>(threads);
     p.workspace_bytes = p.totals_at;
-    if (p.parts > 1) p.workspace_bytes += static_cast<size_t>(blocks * p.parts) * sizeof(Totals);
+    if (p.shares_slices)
+      p.workspace_bytes += static_cast<size_t>(blocks * p.slices) * sizeof(Totals);
     return made;
   }
 
@@ -69,7 +72,8 @@ class FoldingReduce final : public Kernel {
     auto& p = static_cast<PreparedReduce&>(*args.prepared);
     if (map_) map_->aim(p.map, args.inputs);
     if (p.space.rows() * p.space.columns() == 0) return;
-    if (p.fold.column_axis() >= 0) return columns_in_parts(p, args);
+    if (p.fold.column_axis() >= 0)
+      return p.shares_slices ? shared_columns(p, args) : columns(p, args);
     const int64_t grain = 1 + FoldSpace::kBlock / (p.fold.group_size() + 1);
     args.team.for_ranges(p.fold.groups(), grain, [&](int64_t begin, int64_t end) {
       std::byte* const part = part_of(args.team, args.workspace, part_bytes());
@@ -134,26 +138,39 @@ class FoldingReduce final : public Kernel {
     epilogue_.run(p.space, args, memory.part, 1, first, end - first, 0, 1, tape_scratch(part));
   }
 
-  void columns_in_parts(const PreparedReduce& p, const LaunchArgs& args) const {
-    const int64_t blocks = p.fold.groups() * p.column_blocks;
-    auto* const totals = reinterpret_cast<Totals*>(args.workspace + p.totals_at);
-    args.team.for_ranges(blocks * p.parts, 1, [&](int64_t begin, int64_t end) {
+  void columns(const PreparedReduce& p, const LaunchArgs& args) const {
+    args.team.for_ranges(p.fold.groups() * p.column_blocks, 1, [&](int64_t begin, int64_t end) {
       std::byte* const part = part_of(args.team, args.workspace, part_bytes());
       auto& memory = *reinterpret_cast<Memory*>(part);
-      for (int64_t i = begin; i < end; ++i) {
-        double* const to = p.parts == 1 ? memory.totals : totals[i];
-        fold_columns(p, args, i / p.parts, {i % p.parts, p.parts}, part, to);
-        if (p.parts == 1) finish_columns(p, args, i, part, to);
+      for (int64_t block = begin; block < end; ++block) {
+        fold_columns(p, args, block, 0, part, memory.totals);
+        for (int64_t slice = 1; slice < p.slices; ++slice) {
+          fold_columns(p, args, block, slice, part, memory.of_slice);
+          add(memory.of_slice, count_of(p, block), memory.totals);
+        }
+        finish_columns(p, args, block, part, memory.totals);
       }
     });
-    if (p.parts == 1) return;
+  }
+
+  void shared_columns(const PreparedReduce& p, const LaunchArgs& args) const {
+    const int64_t blocks = p.fold.groups() * p.column_blocks;
+    auto* const totals = reinterpret_cast<Totals*>(args.workspace + p.totals_at);
+    args.team.for_ranges(blocks * p.slices, 1, [&](int64_t begin, int64_t end) {
+      std::byte* const part = part_of(args.team, args.workspace, part_bytes());
+      for (int64_t i = begin; i < end; ++i)
+        fold_columns(p, args, i / p.slices, i % p.slices, part, totals[i]);
+    });
     for (int64_t block = 0; block < blocks; ++block) {
-      double* const all = totals[block * p.parts];
-      for (int64_t part = 1; part < p.parts; ++part)
-        for (int64_t i = 0; i < count_of(p, block); ++i)
-          all[i] = combined(fold(), all[i], totals[block * p.parts + part][i]);
+      double* const all = totals[block * p.slices];
+      for (int64_t slice = 1; slice < p.slices; ++slice)
+        add(totals[block * p.slices + slice], count_of(p, block), all);
       finish_columns(p, args, block, args.workspace, all);
     }
+  }
+
+  void add(const double* totals, int64_t count, double* to) const {
+    for (int64_t i = 0; i < count; ++i) to[i] = combined(fold(), to[i], totals[i]);
   }
 
   // Blocks are numbered through the groups.
@@ -164,20 +181,19 @@ class FoldingReduce final : public Kernel {
     return std::min(FoldSpace::kColumns, p.fold.columns() - first_of(p, block));
   }
 
-  void fold_columns(const PreparedReduce& p, const LaunchArgs& args, int64_t block,
-                    FoldSpace::Part of_block, std::byte* part, double* totals) const {
+  void fold_columns(const PreparedReduce& p, const LaunchArgs& args, int64_t block, int64_t slice,
+                    std::byte* part, double* totals) const {
     auto& memory = *reinterpret_cast<Memory*>(part);
     const int64_t count = count_of(p, block);
     std::fill(totals, totals + count, double{start_of(fold())});
     with_source(p, args, part, [&](const FoldSpace::Source& source) {
-      p.fold.for_columns(
-          source, block / p.column_blocks, first_of(p, block), count,
-          [&](const FoldBlock& rows, int64_t) {
-            loops_.columns(fold(), rows, nullptr, memory.part);
-            for (int64_t i = 0; i < count; ++i)
-              totals[i] = combined(fold(), totals[i], memory.part[i]);
-          },
-          of_block);
+      p.fold.for_columns(source, block / p.column_blocks, first_of(p, block), count,
+                         [&](const FoldBlock& rows, int64_t) {
+                           loops_.columns(fold(), rows, nullptr, memory.part);
+                           for (int64_t i = 0; i < count; ++i)
+                             totals[i] = combined(fold(), totals[i], memory.part[i]);
+                         },
+                         {slice, p.slices});
     });
   }
 
