@@ -193,14 +193,6 @@ void pack_bf16(const PackLayout& layout, const PackSource& source, int64_t first
                std::byte* to) {
   const auto* data = reinterpret_cast<const BFloat16*>(source.data) + first * source.column_stride;
   auto* const out = reinterpret_cast<BFloat16*>(to);
-  // Pairs that stay beside each other move as words do.
-  if (source.k_dims.rank() == 1 && source.k_strides[0] == 1 && layout.tap == layout.k &&
-      layout.k % 2 == 0 && source.column_stride % 2 == 0 &&
-      reinterpret_cast<uintptr_t>(data) % sizeof(float) == 0) {
-    return transpose_columns(
-        reinterpret_cast<const float*>(data), source.column_stride / 2, width, layout.k / 2,
-        [&](int64_t pair) { return pair * layout.tile_columns; }, reinterpret_cast<float*>(to));
-  }
   for_k(source, [&](int64_t k, int64_t offset) {
     const int64_t at = layout.place(k);
     BFloat16* const lane = out + at / 2 * layout.tile_columns * 2 + at % 2;
