@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "anneal/kernels/cpu/channels_last.h"
 #include "anneal/kernels/cpu/device.h"
@@ -156,19 +157,26 @@ class WinogradConv final : public Kernel {
   Tensor packed_;
 };
 
-// Whole rows of tiles if they are short. Several threads share output channels before tiles: that
-// reads no weights twice, but transforms inputs more than once, so each thread gets one block then.
+// Whole rows of tiles if they are short. Several threads share output channels before tiles, which
+// reads no weights twice, but transforms inputs more than once: only so often that each thread has
+// a block. Fewer tiles to a block where threads get equally many then.
 void WinogradConv::cut_blocks(PreparedWinograd& p, int threads) const {
   const Tiles& tiles = p.tiles;
   p.column_blocks = ceil_div(tiles.columns, kBlockTiles);
   const int64_t rows = std::max<int64_t>(kBlockTiles * p.column_blocks / tiles.columns, 1);
   p.row_blocks = ceil_div(tiles.rows, rows);
-  if (p.blocks() < threads)
-    p.chunk_blocks = std::min(weights_.chunks(), ceil_div(threads, p.blocks()));
-  const auto is_uneven = [&] { return p.blocks() < 8 * threads && p.blocks() % threads != 0; };
+  const auto is_even = [&] { return p.blocks() >= 8 * threads || p.blocks() % threads == 0; };
+  if (is_even()) return;
   const int64_t least = p.row_blocks;
-  while (is_uneven() && p.row_blocks < std::min(tiles.rows, 2 * least)) ++p.row_blocks;
-  if (is_uneven() && p.blocks() >= threads) p.row_blocks = least;
+  const bool is_few = p.blocks() < threads;
+  if (is_few) p.chunk_blocks = std::min(weights_.chunks(), ceil_div(threads, p.blocks()));
+  if (is_even()) return;
+  const int64_t chunks = std::exchange(p.chunk_blocks, 1);
+  const int64_t most = std::min(tiles.rows, is_few ? threads : 2 * least);
+  for (; p.row_blocks <= most; ++p.row_blocks)
+    if (is_even()) return;
+  p.row_blocks = is_few ? std::min(tiles.rows, ceil_div(threads, chunks)) : least;
+  p.chunk_blocks = chunks;
 }
 
 void WinogradConv::place(PreparedWinograd& p, int threads) const {
