@@ -116,8 +116,7 @@ double exp_of_row(const float* x, int64_t n, float shift, float* out) {
   const D d;
   const V shifts = hn::Set(d, shift);
   V sums[2] = {hn::Zero(d), hn::Zero(d)};
-  const V rest = rest_of(x, n);  // before out, which may be x, is written
-  const auto exponentials = [&](int64_t i, V& sum) {
+  const auto exponentials = [&](int64_t i, V& sum) HWY_ATTR {
     const V y = exp_f32(d, hn::Sub(hn::LoadU(d, x + i), shifts));
     hn::StoreU(y, d, out + i);
     sum = hn::Add(sum, y);
@@ -129,7 +128,7 @@ double exp_of_row(const float* x, int64_t n, float shift, float* out) {
   }
   for (; i + kLanes <= n; i += kLanes) exponentials(i, sums[0]);
   if (i < n) {
-    const V y = exp_f32(d, hn::Sub(rest, shifts));
+    const V y = exp_f32(d, hn::Sub(rest_of(x, n), shifts));
     sums[0] = hn::Add(sums[0], hn::IfThenElseZero(first_lanes(n - i), y));
     store_rest(y, n - i, out + i);
   }
@@ -188,10 +187,9 @@ void map_row_of(const float* x, int64_t n, float shift, float scale, float offse
   const D d;
   const V shifts = hn::Set(d, shift), scales = hn::Set(d, scale), offsets = hn::Set(d, offset);
   int64_t i = 0;
-  const V rest = rest_of(x, n);  // before out, which may be x, is written
   for (; i + kLanes <= n; i += kLanes)
     hn::StoreU(mapped<kMap>(hn::LoadU(d, x + i), shifts, scales, offsets), d, out + i);
-  if (i < n) store_rest(mapped<kMap>(rest, shifts, scales, offsets), n - i, out + i);
+  if (i < n) store_rest(mapped<kMap>(rest_of(x, n), shifts, scales, offsets), n - i, out + i);
 }
 
 template <Map kMap>

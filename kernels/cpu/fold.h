@@ -34,6 +34,7 @@ struct FoldLoops {
   double (*row)(Fold fold, const float* x, int64_t n, float shift);
   // result[column] = of this column. REQUIRES: at most 256 rows
   void (*columns)(Fold fold, const FoldBlock& block, const float* shift, float* result);
+  // out may be x.
   void (*map_row)(Map map, const float* x, int64_t n, float shift, float scale, float offset,
                   float* out);
   // out is dense; shift, scale and offset have one number per column.

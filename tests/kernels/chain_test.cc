@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <random>
 
@@ -83,12 +84,17 @@ TEST(Chain, SeveralResults) {
 TEST(Chain, Bf16IsRoundedAsEvaluated) {
   const Program program = parse_program("(f32,f32)->(bf16) round_bf16(mul($0,$1))");
   ASSERT_EQ(compiled(program).chains().size(), 1U);
-  const Array a(DataType::kF32, {2, 16}), b(DataType::kF32, {2, 16});
-  for (int64_t i = 0; i < 32; ++i) {
-    a.view.as<float>()[i] = std::ldexp(1.0f + static_cast<float>(i) / 256, i % 2 == 0 ? -130 : -70);
+  // A row of normal numbers, one that is mixed, and one with what is no number.
+  const Array a(DataType::kF32, {3, 16}), b(DataType::kF32, {3, 16});
+  for (int64_t i = 0; i < 48; ++i) {
+    const int exponent = i / 16 == 1 && i % 2 == 0 ? -130 : -70;
+    a.view.as<float>()[i] = std::ldexp(1.0f + static_cast<float>(i % 16 * 2 + 1) / 256, exponent);
     b.view.as<float>()[i] = i % 3 == 0 ? -1.0f : 1.0f;
   }
-  const Array y(DataType::kBF16, {2, 16});
+  a.view.as<float>()[40] = std::numeric_limits<float>::quiet_NaN();
+  a.view.as<float>()[41] = std::numeric_limits<float>::infinity();
+  a.view.as<float>()[42] = std::numeric_limits<float>::max();
+  const Array y(DataType::kBF16, {3, 16});
   const TensorView in[] = {a.view, b.view}, out[] = {y.view};
   const auto want = expected(program, in, out);
   for (const Isa isa : isas()) {
