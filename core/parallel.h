@@ -47,8 +47,9 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
   int size() const;
-  // In a body: which of the threads runs it, in [0, size()), the caller being 0. Bodies that run at
-  // one time have different ones, so that each can have memory of its own.
+  // In a body of this team, and of no other one within it: which of the threads runs it, the caller
+  // being 0. In [0, min(size(), items)). Bodies that run at one time have different ones, so that
+  // each can have memory of its own.
   int thread() const;
   // Calls body(begin, end) for disjoint ranges that cover [0, items), nearly equal, each at least
   // `grain` long if items are. The first exception thrown by a body is rethrown here once all have

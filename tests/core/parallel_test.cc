@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -112,6 +113,24 @@ TEST_F(Parallel, EachThreadBeginsWithTheSameShareEveryTime) {
       EXPECT_EQ(team.thread(), 0);
     }
   }
+}
+
+TEST_F(Parallel, BodiesAtOneTimeHaveDifferentThreads) {
+  Team team(4);
+  ASSERT_EQ(team.size(), 4);
+  std::array<std::atomic<bool>, 4> busy{};
+  std::atomic<int> shared{0}, visited{0};
+  // Uneven ranges, so that threads take those of others.
+  for (int time = 0; time < 200; ++time)
+    team.for_ranges(97, 1, [&](int64_t begin, int64_t end) {
+      const auto thread = static_cast<size_t>(team.thread());
+      if (thread >= busy.size() || busy[thread].exchange(true)) return void(shared.fetch_add(1));
+      for (std::atomic<int> i{0}; i < (begin < 24 ? 1000 : 5);) i.fetch_add(1);
+      visited.fetch_add(static_cast<int>(end - begin));
+      busy[thread] = false;
+    });
+  EXPECT_EQ(shared, 0);
+  EXPECT_EQ(visited, 200 * 97);
 }
 
 TEST_F(Parallel, TheFirstExceptionReachesTheCaller) {
