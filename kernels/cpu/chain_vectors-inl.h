@@ -24,6 +24,20 @@ HWY_INLINE hn::Vec<D> widened_bf16(D d, const uint16_t* p) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(dn, p))));
 }
 
+// How a kernel reads elements that it has two loops for.
+struct StoredF32 {
+  using Element = float;
+  static HWY_INLINE hn::Vec<hn::ScalableTag<float>> load(const float* p) {
+    return hn::LoadU(hn::ScalableTag<float>(), p);
+  }
+};
+struct StoredBf16 {
+  using Element = uint16_t;
+  static HWY_INLINE hn::Vec<hn::ScalableTag<float>> load(const uint16_t* p) {
+    return widened_bf16(hn::ScalableTag<float>(), p);
+  }
+};
+
 // min and max of a value, which may be NaN and then is the result, and a number. x86 gives the
 // second operand where one is NaN.
 template <class D, class V>

@@ -29,43 +29,29 @@ constexpr int64_t kLanes = HWY_LANES(float);
 constexpr int kVectors = HWY_TARGET == HWY_AVX3 ? 2 : 1;
 constexpr int kPixels = 4;
 
-// How elements of x are read.
-struct OfF32 {
-  using Element = float;
-  static HWY_INLINE V load(const float* p) { return hn::LoadU(D(), p); }
-};
-struct OfBf16 {
-  using Element = uint16_t;
-  static HWY_INLINE V load(const uint16_t* p) { return widened_bf16(D(), p); }
-};
-
 // A row of taps: the run's first column, and the kernel's.
-template <class X>
+template <class Storage>
 struct Row {
-  const typename X
-  ::Element* x;
+  const typename Storage::Element* x;
   const float* weights;
 };
-template <class X>
+template <class Storage>
 struct Rows {
   explicit Rows(const DirectRun& run) : count(run.taps.rows) {
     for (size_t i = 0; i < static_cast<size_t>(count); ++i)
-      all[i] = {
-        reinterpret_cast<const typename X::Element*>(run.x) + run.taps.row_offsets[i] +
-            run.first_column * run.taps.column_step,
-        run.weights + run.taps.kernel_rows[i] * run.kernel_row
-      };
+      all[i] = {reinterpret_cast<const typename Storage::Element*>(run.x) +
+                    run.taps.row_offsets[i] + run.first_column * run.taps.column_step,
+                run.weights + run.taps.kernel_rows[i] * run.kernel_row};
   }
   int64_t count;
-  std::array < Row < X
-  >, PixelTaps::kMostRows > all;
+  std::array<Row<Storage>, PixelTaps::kMostRows> all;
 };
 
 // kCount pixels and kWide vectors of channels: each element of x is loaded once for all of them.
 // kColumns, kStride: of the kernel. x: elements from those of the rows. kBorder: columns are
 // padding but for those in `inside`, bit by bit.
-template <class X, int kColumns, int kStride, int kCount, int kWide, bool kBorder>
-HWY_INLINE void slide(const DirectRun& run, const Rows<X>& rows, int64_t x, int64_t channel,
+template <class Storage, int kColumns, int kStride, int kCount, int kWide, bool kBorder>
+HWY_INLINE void slide(const DirectRun& run, const Rows<Storage>& rows, int64_t x, int64_t channel,
                       uint32_t inside, float* out) {
   V sums[kCount][kWide];
 #pragma GCC unroll 4
@@ -74,7 +60,7 @@ HWY_INLINE void slide(const DirectRun& run, const Rows<X>& rows, int64_t x, int6
     for (int v = 0; v < kWide; ++v) sums[i][v] = hn::Zero(D());
   constexpr int kMet = (kCount - 1) * kStride + kColumns;
   const int64_t step = run.taps.column_step, padded = run.padded;
-  for (const Row<X>*row = rows.all.data(), *end = row + rows.count; row != end; ++row) {
+  for (const Row<Storage>*row = rows.all.data(), *end = row + rows.count; row != end; ++row) {
     V weights[kColumns][kWide];
 #pragma GCC unroll 8
     for (int k = 0; k < kColumns; ++k)
@@ -82,8 +68,7 @@ HWY_INLINE void slide(const DirectRun& run, const Rows<X>& rows, int64_t x, int6
       for (int v = 0; v < kWide; ++v)
         weights[k][v] = hn::LoadU(D(), row->weights + channel + k * padded + v * kLanes);
     // Three columns to a pointer, which x86 addresses as base, base + step, base + 2 * step.
-    const typename X
-    ::Element* columns[(kMet + 2) / 3];
+    const typename Storage::Element* columns[(kMet + 2) / 3];
 #pragma GCC unroll 8
     for (int i = 0; i < (kMet + 2) / 3; ++i) columns[i] = row->x + x + 3 * i * step;
 #pragma GCC unroll 16
@@ -91,8 +76,7 @@ HWY_INLINE void slide(const DirectRun& run, const Rows<X>& rows, int64_t x, int6
       if (kBorder && (inside >> c & 1) == 0) continue;
 #pragma GCC unroll 2
       for (int v = 0; v < kWide; ++v) {
-        const V column = X
-        ::load(columns[c / 3] + c % 3 * step + v * kLanes);
+        const V column = Storage::load(columns[c / 3] + c % 3 * step + v * kLanes);
 #pragma GCC unroll 8
         for (int k = c % kStride; k < kColumns; k += kStride)
           if (const int i = (c - k) / kStride; c >= k && i < kCount)
@@ -108,52 +92,50 @@ HWY_INLINE void slide(const DirectRun& run, const Rows<X>& rows, int64_t x, int6
 }
 
 // Pixels [first, first + kCount) of the run.
-template <class X, int kColumns, int kStride, int kCount, int kWide>
-HWY_INLINE void slide(const DirectRun& run, const Rows<X>& rows, int64_t first, int64_t channel,
-                      float* out) {
+template <class Storage, int kColumns, int kStride, int kCount, int kWide>
+HWY_INLINE void slide(const DirectRun& run, const Rows<Storage>& rows, int64_t first,
+                      int64_t channel, float* out) {
   constexpr int kMet = (kCount - 1) * kStride + kColumns;
   const int64_t begin = run.first_column + first * kStride;
   const int64_t x = first * kStride * run.taps.column_step + channel;
   float* const to = out + first * run.channels + channel;
   if (begin >= 0 && begin + kMet <= run.input_columns) {
-    slide < X
-    , kColumns, kStride, kCount, kWide, false > (run, rows, x, channel, 0, to);
+    slide<Storage, kColumns, kStride, kCount, kWide, false>(run, rows, x, channel, 0, to);
   } else {
     uint32_t inside = 0;
     for (int c = 0; c < kMet; ++c)
       if (begin + c >= 0 && begin + c < run.input_columns) inside |= uint32_t{1} << c;
-    slide < X
-    , kColumns, kStride, kCount, kWide, true > (run, rows, x, channel, inside, to);
+    slide<Storage, kColumns, kStride, kCount, kWide, true>(run, rows, x, channel, inside, to);
   }
 }
 
 // All pixels, of which the last few may be computed twice.
-template <class X, int kColumns, int kStride, int kWide>
-void slide_along(const DirectRun& run, const Rows<X>& rows, int64_t channel, float* out) {
+template <class Storage, int kColumns, int kStride, int kWide>
+void slide_along(const DirectRun& run, const Rows<Storage>& rows, int64_t channel, float* out) {
   int64_t i = 0;
   if (run.count >= kPixels) {
-    for (; i < run.count; i += kPixels) slide < X
-    , kColumns, kStride, kPixels,
-        kWide > (run, rows, std::min(i, run.count - kPixels), channel, out);
+    for (; i < run.count; i += kPixels)
+      slide<Storage, kColumns, kStride, kPixels, kWide>(run, rows, std::min(i, run.count - kPixels),
+                                                        channel, out);
   }
-  for (; i < run.count; ++i) slide < X
-  , kColumns, kStride, 1, kWide > (run, rows, i, channel, out);
+  for (; i < run.count; ++i)
+    slide<Storage, kColumns, kStride, 1, kWide>(run, rows, i, channel, out);
 }
 
 // Channels outermost, so that what a row of pixels has in common stays in the first-level cache.
-template <class X, int kColumns, int kStride>
+template <class Storage, int kColumns, int kStride>
 void slide_all(const DirectRun& run, float* out) {
-  const Rows < X
-  > rows(run);
+  const Rows<Storage> rows(run);
   int64_t channel = 0;
-  for (; channel + kVectors * kLanes <= run.channels; channel += kVectors * kLanes) slide_along < X
-  , kColumns, kStride, kVectors > (run, rows, channel, out);
-  for (; channel < run.channels; channel += kLanes) slide_along < X
-  , kColumns, kStride, 1 > (run, rows, std::min(channel, run.channels - kLanes), out);
+  for (; channel + kVectors * kLanes <= run.channels; channel += kVectors * kLanes)
+    slide_along<Storage, kColumns, kStride, kVectors>(run, rows, channel, out);
+  for (; channel < run.channels; channel += kLanes)
+    slide_along<Storage, kColumns, kStride, 1>(run, rows, std::min(channel, run.channels - kLanes),
+                                               out);
 }
 
 // Kernels of any other size: the channels [channel, channel + kWide * lanes) of one pixel.
-template <class X, int kWide>
+template <class Storage, int kWide>
 HWY_INLINE void pixel_channels(const DirectRun& run, const PixelColumn& pixel, int64_t channel,
                                float* out) {
   V sums[kWide];
@@ -161,14 +143,14 @@ HWY_INLINE void pixel_channels(const DirectRun& run, const PixelColumn& pixel, i
   for (int v = 0; v < kWide; ++v) sums[v] = hn::Zero(D());
   const float* const weights = run.weights + pixel.first_column * run.padded + channel;
   for (int64_t row = 0; row < run.taps.rows; ++row) {
-    const auto* from = reinterpret_cast < const typename X
-    ::Element* > (pixel.x) + run.taps.row_offsets[row] + channel;
+    const auto* from = reinterpret_cast<const typename Storage::Element*>(pixel.x) +
+                       run.taps.row_offsets[row] + channel;
     const float* weight = weights + run.taps.kernel_rows[row] * run.kernel_row;
     for (int64_t column = 0; column < pixel.columns; ++column) {
 #pragma GCC unroll 4
       for (int v = 0; v < kWide; ++v)
-        sums[v] =
-            hn::MulAdd(X::load(from + v * kLanes), hn::LoadU(D(), weight + v * kLanes), sums[v]);
+        sums[v] = hn::MulAdd(Storage::load(from + v * kLanes), hn::LoadU(D(), weight + v * kLanes),
+                             sums[v]);
       from += run.taps.column_step;
       weight += run.padded;
     }
@@ -177,49 +159,45 @@ HWY_INLINE void pixel_channels(const DirectRun& run, const PixelColumn& pixel, i
   for (int v = 0; v < kWide; ++v) hn::StoreU(sums[v], D(), out + channel + v * kLanes);
 }
 
-template <class X, int kWide>
+template <class Storage, int kWide>
 HWY_INLINE void pixels_of(const DirectRun& run, int64_t channel, float* out) {
-  for (int64_t i = 0; i < run.count; ++i) pixel_channels < X
-  , kWide > (run, run.pixels[i], channel, out + i * run.channels);
+  for (int64_t i = 0; i < run.count; ++i)
+    pixel_channels<Storage, kWide>(run, run.pixels[i], channel, out + i * run.channels);
 }
 
-template <class X>
+template <class Storage>
 void any_kernel(const DirectRun& run, float* out) {
   int64_t channel = 0;
-  for (; channel + 4 * kLanes <= run.channels; channel += 4 * kLanes) pixels_of < X
-  , 4 > (run, channel, out);
-  for (; channel < run.channels; channel += kLanes) pixels_of < X
-  , 1 > (run, std::min(channel, run.channels - kLanes), out);
+  for (; channel + 4 * kLanes <= run.channels; channel += 4 * kLanes)
+    pixels_of<Storage, 4>(run, channel, out);
+  for (; channel < run.channels; channel += kLanes)
+    pixels_of<Storage, 1>(run, std::min(channel, run.channels - kLanes), out);
 }
 
-template <class X, int kColumns>
+template <class Storage, int kColumns>
 void slide_by_stride(const DirectRun& run, float* out) {
-  run.stride == 1 ? slide_all < X
-  , kColumns, 1 > (run, out) : slide_all < X
-  , kColumns, 2 > (run, out);
+  run.stride == 1 ? slide_all<Storage, kColumns, 1>(run, out)
+                  : slide_all<Storage, kColumns, 2>(run, out);
 }
 
-template <class X>
+template <class Storage>
 void run_channels(const DirectRun& run, float* out) {
-  if (run.pixels != nullptr) return any_kernel < X
-  > (run, out);
+  if (run.pixels != nullptr) return any_kernel<Storage>(run, out);
   switch (run.kernel_columns) {
     case 3:
-      return slide_by_stride < X
-      , 3 > (run, out);
+      return slide_by_stride<Storage, 3>(run, out);
     case 5:
-      return slide_by_stride < X
-      , 5 > (run, out);
+      return slide_by_stride<Storage, 5>(run, out);
     default:
-      return slide_by_stride < X
-      , 7 > (run, out);
+      return slide_by_stride<Storage, 7>(run, out);
   }
 }
 
 }  // namespace
 
 void depthwise_run(const DirectRun& run, float* out) {
-  run.element == DataType::kBF16 ? run_channels<OfBf16>(run, out) : run_channels<OfF32>(run, out);
+  run.element == DataType::kBF16 ? run_channels<StoredBf16>(run, out)
+                                 : run_channels<StoredF32>(run, out);
 }
 int64_t depthwise_lanes() { return kLanes; }
 

@@ -52,15 +52,6 @@ HWY_INLINE void transform_output(const V (&m)[kIn], V (&y)[kOut]) {
   y[3] = hn::MulAdd(set(kB * kB * kB), odd_b, hn::MulAdd(set(kA * kA * kA), odd_a, m[5]));
 }
 
-struct OfF32 {
-  using Element = float;
-  static HWY_INLINE V load(const float* p) { return hn::LoadU(D(), p); }
-};
-struct OfBf16 {
-  using Element = uint16_t;
-  static HWY_INLINE V load(const uint16_t* p) { return widened_bf16(D(), p); }
-};
-
 template <class Storage>
 HWY_INLINE void input_vector(const std::byte* const* pixels, int64_t channel, float* to,
                              int64_t step) {
@@ -122,8 +113,8 @@ void input_tile_of(const std::byte* const* pixels, int64_t channels, float* to, 
 
 void input_tile(DataType element, const std::byte* const* pixels, int64_t channels, float* to,
                 int64_t step) {
-  element == DataType::kBF16 ? input_tile_of<OfBf16>(pixels, channels, to, step)
-                             : input_tile_of<OfF32>(pixels, channels, to, step);
+  element == DataType::kBF16 ? input_tile_of<StoredBf16>(pixels, channels, to, step)
+                             : input_tile_of<StoredF32>(pixels, channels, to, step);
 }
 
 void output_tile(const float* from, int64_t step, int64_t channels, int64_t rows, int64_t columns,
