@@ -35,12 +35,9 @@ class Work:
             numpy.save(self.folder / f"input_{i}.npy", value)
             self.arguments += ["--input", f"{name}={self.folder}/input_{i}.npy"]
 
-    def shapes(self):
-        return ",".join(f"{name}:{'x'.join(map(str, value.shape))}" for name, value in self.feeds.items())
-
 
 class Anneal:
-    """Runs the command. Engines are built with the sizes of the case fixed; the time for that does not count.
+    """Runs the command. Engines are built from the file as it is; the time for that does not count.
 
     With a file of `timings` kernels are chosen by their times (`--time-kernels`), else by heuristics.
     """
@@ -71,8 +68,6 @@ class Anneal:
 
     def build(self, work, threads):
         flags = ["--bf16"] if work.case.type == "bf16" else []
-        if work.case.batch:
-            flags += ["--shapes", work.shapes()]
         if self.timings:
             flags += ["--time-kernels", "--timing-cache", self.timings, "--time-threads", threads]
         self.call("build", work.case.model.path, "-o", self.engine, "--quiet", *flags)
