@@ -18,8 +18,13 @@ from sources import ROOT, sources
 
 BUILD = f"{ROOT}/build/release"
 PASSED = f"{BUILD}/tidy"
-# Clang reads flags that were chosen for GCC.
-TIDY = ["clang-tidy", "--quiet", "-p", BUILD, "--extra-arg=-Wno-unknown-warning-option"]
+# Clang reads flags that were chosen for GCC; those that it does not know are left out.
+GCC_ONLY = ("-fno-ipa-sra", "-fno-partial-inlining")
+TIDY = ["clang-tidy", "--quiet", "-p", PASSED, "--extra-arg=-Wno-unknown-warning-option"]
+
+
+def for_clang(command):
+    return shlex.join(word for word in shlex.split(command) if word not in GCC_ONLY)
 
 
 def fingerprint(entry, rules):
@@ -43,13 +48,16 @@ def check(entry, rules):
 
 
 def main():
-    with open(f"{BUILD}/compile_commands.json", encoding="utf-8") as database:
-        entries = {os.path.relpath(entry["file"], ROOT): entry for entry in json.load(database)}
+    with open(f"{BUILD}/compile_commands.json", encoding="utf-8") as file:
+        database = json.load(file)
+    entries = {os.path.relpath(entry["file"], ROOT): entry for entry in database}
     wanted = [os.path.relpath(name, ROOT) for name in sys.argv[1:]] or sources(".cc")
     wanted = [name for name in wanted if name in entries]
     with open(f"{ROOT}/.clang-tidy", "rb") as config:
         rules = config.read() + subprocess.run(["clang-tidy", "--version"], check=True, capture_output=True).stdout
     os.makedirs(PASSED, exist_ok=True)
+    with open(f"{PASSED}/compile_commands.json", "w", encoding="utf-8") as file:
+        json.dump([entry | {"command": for_clang(entry["command"])} for entry in database], file)
     wrong = 0
     with ThreadPoolExecutor(int(os.environ.get("JOBS") or os.cpu_count())) as pool:
         for findings in pool.map(lambda name: check(entries[name], rules), wanted):

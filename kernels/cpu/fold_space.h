@@ -60,13 +60,13 @@ class FoldSpace {
   void for_rows(const Source& source, int64_t group, const F& f) const;
   // One of several runs of the blocks of a group.
   struct Slice {
-    int64_t index = 0, count = 1;
+    int64_t index, count;
   };
   // f(block, first): columns [column, column + count) of a group's elements, from `first` on.
   // REQUIRES: a source that is made has one slice
   template <class F>
   void for_columns(const Source& source, int64_t group, int64_t column, int64_t count, const F& f,
-                   Slice slice = {}) const;
+                   Slice slice = {0, 1}) const;
 
  private:
   template <class F>
