@@ -155,7 +155,7 @@ void load_b(const Call* call, Group& group, ANNEAL_A) {
 }
 
 void copy_to_b(const Call* call, Group& group, ANNEAL_A) {
-#define ANNEAL_STEP(i, a) hn::Store(a, D(), group.b + i * kLanes)
+#define ANNEAL_STEP(i, a) hn::Store(a, D(), group.b + (i)*kLanes)
   ANNEAL_FOR_EACH_A(ANNEAL_STEP);
 #undef ANNEAL_STEP
   ANNEAL_NEXT;
@@ -191,7 +191,7 @@ void a_by_constant(const Call* call, Group& group, ANNEAL_A) {
 }
 template <class F>
 void a_by_b(const Call* call, Group& group, ANNEAL_A) {
-#define ANNEAL_STEP(i, a) a = F::apply(a, hn::Load(D(), group.b + i * kLanes))
+#define ANNEAL_STEP(i, a) a = F::apply(a, hn::Load(D(), group.b + (i)*kLanes))
   ANNEAL_FOR_EACH_A(ANNEAL_STEP);
 #undef ANNEAL_STEP
   ANNEAL_NEXT;
@@ -217,7 +217,7 @@ void b_by_constant(const Call* call, Group& group, ANNEAL_A) {
 template <class F>
 void b_by_a(const Call* call, Group& group, ANNEAL_A) {
 #define ANNEAL_STEP(i, a) \
-  hn::Store(F::apply(hn::Load(D(), group.b + i * kLanes), a), D(), group.b + i * kLanes)
+  hn::Store(F::apply(hn::Load(D(), group.b + (i)*kLanes), a), D(), group.b + (i)*kLanes)
   ANNEAL_FOR_EACH_A(ANNEAL_STEP);
 #undef ANNEAL_STEP
   ANNEAL_NEXT;
@@ -244,13 +244,13 @@ void of_b(const Call* call, Group& group, ANNEAL_A) {
 template <class F>
 void of_a_in_memory(const Call* call, Group& group, ANNEAL_A) {
   HWY_ALIGN float lanes[kGroup * kLanes];
-#define ANNEAL_STEP(i, a) hn::Store(a, D(), lanes + i * kLanes)
+#define ANNEAL_STEP(i, a) hn::Store(a, D(), lanes + (i)*kLanes)
   ANNEAL_FOR_EACH_A(ANNEAL_STEP);
 #undef ANNEAL_STEP
 #pragma GCC unroll 1
   for (int i = 0; i < kGroup; ++i)
     hn::Store(F::apply(hn::Load(D(), lanes + i * kLanes)), D(), lanes + i * kLanes);
-#define ANNEAL_STEP(i, a) a = hn::Load(D(), lanes + i * kLanes)
+#define ANNEAL_STEP(i, a) a = hn::Load(D(), lanes + (i)*kLanes)
   ANNEAL_FOR_EACH_A(ANNEAL_STEP);
 #undef ANNEAL_STEP
   ANNEAL_NEXT;

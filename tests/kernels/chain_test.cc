@@ -24,8 +24,8 @@ constexpr const char* kChains[] = {
     "(f32)->(f32) div(1f32,sqrt(abs($0)))",
     "(f32,f32)->(f32) %0=add($0,$1); mul(%0,sigmoid(%0))",
     "(f32,f32)->(f32) %0=add($0,$1); mul(mul(%0,add(erf(mul(%0,0.70710677f32)),1f32)),0.5f32)",
-    "(f32,f32)->(f32) %0=add($0,$1); mul(mul(%0,0.5f32),add(1f32,tanh(mul(add(%0,mul(mul("
-    "mul(%0,%0),%0),0.044715f32)),0.7978845f32))))",
+    "(f32,f32)->(f32) %0=add($0,$1); %1=mul(mul(%0,%0),%0); mul(mul(%0,0.5f32),"  // NOLINT
+    "add(1f32,tanh(mul(add(%0,mul(%1,0.044715f32)),0.7978845f32))))",
     "(f32)->(f32) mul($0,min(max(add($0,3f32),0f32),6f32))",
     "(f32,f32)->(f32) sub(exp($0),floor($1))",
     "(bf16,bf16)->(bf16) round_bf16(add($0,$1))",
