@@ -15,6 +15,14 @@
 namespace anneal::cpu {
 namespace {
 
+constexpr const char* kGeluByTanh =
+    "(f32,f32)->(f32) %0=add($0,$1); mul(mul(%0,0.5f32),add(1f32,tanh(mul(add(%0,mul(mul("
+    "mul(%0,%0),%0),0.044715f32)),0.7978845f32))))";
+constexpr const char* kQuantizedSum =
+    "(i32,f32,u8)->(u8) saturate_u8(add(rint(div(add(mul(f32(sub(i32($2),119i32)),0.25f32),mul("
+    "f32(sub(i32(saturate_u8(add(rint(div(add($1,mul(f32($0),0.0078125f32)),0.5f32)),136f32))),"
+    "136i32)),0.5f32)),0.75f32)),133f32))";
+
 // What epilogues and activations look like. Both operands of a step, what is used twice, integers
 // in f32, rounding, and NaN.
 constexpr const char* kChains[] = {
@@ -24,8 +32,7 @@ constexpr const char* kChains[] = {
     "(f32)->(f32) div(1f32,sqrt(abs($0)))",
     "(f32,f32)->(f32) %0=add($0,$1); mul(%0,sigmoid(%0))",
     "(f32,f32)->(f32) %0=add($0,$1); mul(mul(%0,add(erf(mul(%0,0.70710677f32)),1f32)),0.5f32)",
-    "(f32,f32)->(f32) %0=add($0,$1); %1=mul(mul(%0,%0),%0); mul(mul(%0,0.5f32),"  // NOLINT
-    "add(1f32,tanh(mul(add(%0,mul(%1,0.044715f32)),0.7978845f32))))",
+    kGeluByTanh,
     "(f32)->(f32) mul($0,min(max(add($0,3f32),0f32),6f32))",
     "(f32,f32)->(f32) sub(exp($0),floor($1))",
     "(bf16,bf16)->(bf16) round_bf16(add($0,$1))",
@@ -33,9 +40,7 @@ constexpr const char* kChains[] = {
     "(i32,f32)->(u8) saturate_u8(rint(div(add($1,mul(f32($0),0.0078125f32)),0.25f32)))",
     "(i32,f32)->(i8) saturate_i8(add(rint(mul(f32($0),$1)),-3f32))",
     "(f32)->(i8) saturate_i8($0)",
-    "(i32,f32,u8)->(u8) saturate_u8(add(rint(div(add(mul(f32(sub(i32($2),119i32)),0.25f32),mul("
-    "f32(sub(i32(saturate_u8(add(rint(div(add($1,mul(f32($0),0.0078125f32)),0.5f32)),136f32))),"
-    "136i32)),0.5f32)),0.75f32)),133f32))",
+    kQuantizedSum,
     "(i8,u8)->(f32) mul(f32($0),f32(sub(i32($1),7i32)))",
 };
 
