@@ -9,6 +9,7 @@
 // has read them.
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -24,11 +25,14 @@ namespace anneal::cpu {
 namespace {
 
 constexpr int64_t kPixels = 112;           // of a block, whose sums are in the first-level cache
-constexpr int64_t kLeastPixels = 48;       // of one that is cut for the sake of threads
+constexpr int64_t kLeastPixels = 16;       // of one that is cut for the sake of threads
 constexpr int64_t kBlockColumns = 64;      // of it
 constexpr int64_t kMostLanes = 768;        // of it along k
 constexpr int64_t kNearBytes = 256 << 10;  // of copied input
 constexpr int64_t kPagePeriod = 4096;      // rows so far apart push each other out of the cache
+
+// Pieces for each thread, where there are few: enough to help one that is late.
+constexpr int64_t kFewPieces = 2, kEnoughPieces = 4, kManyPieces = 16;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -48,6 +52,15 @@ struct Chunk {
   int64_t taps, lane, lanes;
 };
 
+// Where part `i` of so many nearly equal ones begins.
+int64_t part_begin(int64_t all, int64_t parts, int64_t i) { return all * i / parts; }
+
+// Into how many pieces of work the outputs are cut: rows of them, each row, and their channels.
+struct Grid {
+  int64_t down = 1, across = 1, columns = 1;
+  int64_t pieces() const { return down * across * columns; }
+};
+
 struct PreparedImplicit final : Prepared {
   Epilogues::Spaces spaces;
   ChannelsLast x;
@@ -57,14 +70,20 @@ struct PreparedImplicit final : Prepared {
   int64_t row = 0, pixel = 0;  // the same as taps see it
   std::vector<int64_t> taps;   // bytes from the first input of a window
   std::vector<Chunk> chunks;
-  // Pieces of work: outputs, and columns of theirs. Blocks are rows of a piece.
-  int64_t piece_rows = 1, piece_width = 1, piece_columns = 1, block_rows = 1;
-  int64_t pieces_down = 1, pieces_across = 1, column_pieces = 1;
+  Grid grid;
+  int64_t block_rows = 1;  // of a piece
   // In a thread's part of the workspace, behind the copied input.
   size_t parts_at = 0, part_bytes = 0, sums_at = 0, tape_at = 0;
 
-  int64_t pieces() const { return pieces_down * pieces_across * column_pieces; }
-  int64_t copied_bytes(int64_t rows) const { return is_copied ? y_axis.reach(rows) * row : 0; }
+  int64_t most_rows() const { return ceil_div(y_axis.out, grid.down); }  // of a piece
+  int64_t most_width() const { return ceil_div(x_axis.out, grid.across); }
+  // Of copied input, behind which there are bytes that the last lane may reach.
+  int64_t row_bytes(int64_t width) const {
+    return static_cast<int64_t>(align_up(static_cast<size_t>(x_axis.reach(width) * pixel))) + 64;
+  }
+  int64_t copied_bytes(int64_t rows, int64_t width) const {
+    return is_copied ? y_axis.reach(rows) * row_bytes(width) : 0;
+  }
 };
 
 struct Piece {
@@ -101,8 +120,8 @@ class ImplicitGemmConv final : public Kernel {
     place_input(p, Window(op_, kernel_, 0, outputs[0].dims));
     cut(p, threads);
     place_taps(p);
-    p.sums_at = align_up(static_cast<size_t>(p.copied_bytes(p.piece_rows)));
-    p.tape_at = p.sums_at + static_cast<size_t>(p.block_rows * p.piece_width * kBlockColumns) * 4;
+    p.sums_at = align_up(static_cast<size_t>(p.copied_bytes(p.most_rows(), p.most_width())));
+    p.tape_at = p.sums_at + static_cast<size_t>(p.block_rows * p.most_width() * kBlockColumns) * 4;
     p.part_bytes = align_up(p.tape_at + epilogues_.scratch_bytes());
     p.parts_at = p.x.staged_bytes();
     p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
@@ -117,7 +136,7 @@ class ImplicitGemmConv final : public Kernel {
       p.x.stage(args.inputs[0], args.workspace, load_, args.team);
       x = args.workspace;
     }
-    args.team.for_ranges(p.x.images * p.pieces(), 1, [&](int64_t begin, int64_t end) {
+    args.team.for_ranges(p.x.images * p.grid.pieces(), 1, [&](int64_t begin, int64_t end) {
       std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
       for (int64_t item = begin; item < end; ++item) run_piece(p, args, x, item, part);
     });
@@ -193,41 +212,92 @@ class ImplicitGemmConv final : public Kernel {
     if (p.pixel * p.x_axis.stride % kPagePeriod == 0) p.pixel += 64;
   }
 
-  // Where threads share few rows, they get equally many pieces, if that leaves these long enough.
-  static int64_t pieces_of_a_row(const PreparedImplicit& p, int threads) {
-    const int64_t least = ceil_div(p.x_axis.out, kPixels);
-    const int64_t rows = p.x.images * p.y_axis.out;
-    for (int64_t across = least; p.x_axis.out / across >= kLeastPixels; ++across)
-      if (rows * across >= 16 * threads || rows * across % threads == 0) return across;
-    return least;
+  void cut(PreparedImplicit& p, int threads) const {
+    p.grid = share_equally(p, few_pieces(p), threads);
+    if (p.is_copied) p.row = p.row_bytes(p.most_width());
+    p.block_rows = std::min(rows_of_block(p, p.grid.across), p.most_rows());
   }
 
-  void cut(PreparedImplicit& p, int threads) const {
-    const int64_t across = pieces_of_a_row(p, threads);
-    p.piece_width = ceil_div(p.x_axis.out, across);
-    // Behind a copied row, bytes that the last lane may reach.
-    if (p.is_copied)
-      p.row = static_cast<int64_t>(
-                  align_up(static_cast<size_t>(p.x_axis.reach(p.piece_width) * p.pixel))) +
-              64;
-    p.pieces_across = ceil_div(p.x_axis.out, p.piece_width);
-    p.block_rows = across > 1 ? 1 : std::max<int64_t>(kPixels / p.piece_width, 1);
-    p.piece_rows = p.block_rows;
-    while (p.piece_rows < p.y_axis.out && p.copied_bytes(p.piece_rows + p.block_rows) < kNearBytes)
-      p.piece_rows += p.block_rows;
-    const auto too_few = [&] {
-      return threads > 1 &&
-             p.x.images * p.pieces_across * ceil_div(p.y_axis.out, p.piece_rows) < 4 * threads;
+  static int64_t rows_of_block(const PreparedImplicit& p, int64_t across) {
+    return across > 1 ? 1 : std::max<int64_t>(kPixels / p.x_axis.out, 1);
+  }
+
+  // As few as the caches allow.
+  static Grid few_pieces(const PreparedImplicit& p) {
+    Grid grid{.across = ceil_div(p.x_axis.out, kPixels)};
+    const int64_t width = ceil_div(p.x_axis.out, grid.across);
+    const int64_t block = rows_of_block(p, grid.across);
+    int64_t rows = block;
+    while (rows < p.y_axis.out && p.copied_bytes(rows + block, width) < kNearBytes) rows += block;
+    grid.down = ceil_div(p.y_axis.out, rows);
+    return grid;
+  }
+
+  // More than `least`, if that gives threads equal work.
+  Grid share_equally(const PreparedImplicit& p, const Grid& least, int threads) const {
+    const int64_t images = p.x.images, few = images * least.pieces();
+    if (threads == 1 || few >= kManyPieces * threads) return least;
+    const int64_t enough = ceil_div(kFewPieces * threads, images);
+    const int64_t most = std::max(kEnoughPieces * threads, few * 5 / 4) / images;
+    const int64_t fair = largest_share(p, least, 1) / threads;
+    Grid best = least, grid = least;
+    auto best_share = std::numeric_limits<int64_t>::max();
+    for (; grid.down <= p.y_axis.out && grid.down <= most; ++grid.down)
+      for (grid.across = least.across; grid.down * grid.across <= most; ++grid.across) {
+        if (grid.across > least.across && p.x_axis.out / grid.across < kLeastPixels) break;
+        const int64_t columns = std::min(layout_.panels(), most / (grid.down * grid.across));
+        for (grid.columns = 1; grid.columns <= columns; ++grid.columns) {
+          if (grid.pieces() < enough) {
+            if (best.pieces() < grid.pieces()) best = grid;
+            continue;
+          }
+          const int64_t share = largest_share(p, grid, threads);
+          if (share < best_share) best = grid, best_share = share;
+          if (share <= fair + fair / 32) return grid;
+        }
+      }
+    return best;
+  }
+
+  // The most work of a thread.
+  int64_t largest_share(const PreparedImplicit& p, const Grid& grid, int threads) const {
+    const int64_t items = p.x.images * grid.pieces();
+    int64_t largest = 0;
+    for (int thread = 0; thread < threads; ++thread) {
+      int64_t share = 0;
+      for (int64_t i = part_begin(items, threads, thread);
+           i < part_begin(items, threads, thread + 1); ++i)
+        share += work(p, piece_of(p, grid, i));
+      largest = std::max(largest, share);
+    }
+    return largest;
+  }
+
+  // In products of numbers, or what takes as long. Weights are read for each row of pixels, and
+  // tiles of registers have to be stored.
+  int64_t work(const PreparedImplicit& p, const Piece& piece) const {
+    constexpr int64_t kPerRow = 4, kPerTile = 2;
+    const int64_t row =
+        piece.width + kPerRow + kPerTile * ceil_div(piece.width, kernels_.tile_rows);
+    return piece.rows * row * piece.columns * layout_.lanes() +
+           p.copied_bytes(piece.rows, piece.width);
+  }
+
+  // Of any image; images hold the most pieces, and columns the fewest.
+  Piece piece_of(const PreparedImplicit& p, const Grid& grid, int64_t item) const {
+    Piece piece;
+    const auto range = [&](int64_t all, int64_t parts, int64_t unit, int64_t& begin,
+                           int64_t& size) {
+      const int64_t part = item % parts;
+      item /= parts;
+      begin = part_begin(all, parts, part) * unit;
+      size = part_begin(all, parts, part + 1) * unit - begin;
     };
-    while (too_few() && p.piece_rows > p.block_rows) p.piece_rows -= p.block_rows;
-    p.pieces_down = ceil_div(p.y_axis.out, p.piece_rows);
-    p.piece_rows = ceil_div(p.y_axis.out, p.pieces_down);  // nearly equal
-    p.block_rows = std::min(p.block_rows, p.piece_rows);
-    const int64_t most = ceil_div(outputs_, kBlockColumns);
-    const int64_t wanted =
-        too_few() ? ceil_div(4 * threads, p.x.images * p.pieces_across * p.pieces_down) : 1;
-    p.piece_columns = ceil_div(most, std::min(most, wanted)) * kBlockColumns;
-    p.column_pieces = ceil_div(outputs_, p.piece_columns);
+    range(layout_.panels(), grid.columns, layout_.tile_columns, piece.column, piece.columns);
+    range(p.x_axis.out, grid.across, 1, piece.first, piece.width);
+    range(p.y_axis.out, grid.down, 1, piece.row, piece.rows);
+    piece.image = item;
+    return piece;
   }
 
   int64_t tap_lanes() const { return layout_.tap_lanes() * pieces_; }
@@ -250,17 +320,8 @@ class ImplicitGemmConv final : public Kernel {
 
   void run_piece(const PreparedImplicit& p, const LaunchArgs& args, const std::byte* x,
                  int64_t item, std::byte* memory) const {
-    Piece piece;
-    piece.column = item % p.column_pieces * p.piece_columns;
-    item /= p.column_pieces;
-    piece.first = item % p.pieces_across * p.piece_width;
-    item /= p.pieces_across;
-    piece.row = item % p.pieces_down * p.piece_rows;
-    piece.image = item / p.pieces_down;
-    piece.columns = std::min(p.piece_columns, outputs_ - piece.column);
-    piece.width = std::min(p.piece_width, p.x_axis.out - piece.first);
-    piece.rows = std::min(p.piece_rows, p.y_axis.out - piece.row);
-    if (piece.rows <= 0 || piece.width <= 0) return;
+    Piece piece = piece_of(p, p.grid, item);
+    piece.columns = std::min(piece.columns, outputs_ - piece.column);
     x += piece.image * p.x.image_stride * static_cast<int64_t>(size_of(p.x.element));
     if (p.is_copied) {
       copy(p, piece, x, memory);
