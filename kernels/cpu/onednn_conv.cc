@@ -112,9 +112,8 @@ class OneDnnConv final : public Kernel {
     const TensorView &x = layer.x, &w = layer.w, &y = layer.y;
     const int64_t row_pixels = pieces_.rows / y.dims[2];
     onednn::Product product = product_of(layer);
-    // With AVX-512; with AVX2, oneDNN's take a twentieth less than ours.
-    if (op.groups == 1 && !product.int8 && onednn::has_avx512())
-      why_not = onednn::why_own_product(product);
+    // With AVX-512; with AVX2, oneDNN's of f32 take a twentieth less than ours.
+    if (op.groups == 1 && onednn::has_avx512()) why_not = onednn::why_own_product(product);
     if (!why_not.empty()) return false;
     product.rows = y.dims[2];
     product.column_grain = op.groups == 1 ? 64 : 0;
@@ -194,9 +193,13 @@ bool is_own_grouped(const Conv& op, const Dims& w) {
   return op.groups > 1 && products > 1 && products < (onednn::has_avx512() ? 16 : 32);
 }
 
-// Channels by themselves that fill a vector: of bytes, oneDNN takes up to 1.5 times as long as we.
-bool is_own_depthwise(const Conv& op, const Dims& w) {
-  return w[0] == op.groups && w[1] == 1 && w[0] >= 16;
+// Channels by themselves that fill a vector. Of bytes, oneDNN takes up to 1.5 times as long as we;
+// of f32, its pieces of images with few pixels are too large to be shared equally by threads.
+bool is_own_depthwise(const ConvLayer& layer) {
+  constexpr int64_t kFewPixels = 512;
+  const Dims& w = layer.w.dims;
+  if (w[0] != layer.op.groups || w[1] != 1 || w[0] < 16) return false;
+  return is_8bit(layer.x.dtype) || count(tail(layer.y.dims, 2)) < kFewPixels;
 }
 
 bool is_zero(const Tensor& tensor) {
@@ -233,8 +236,8 @@ Made make_onednn(const Conv& op, const Request& request) {
   if (int8 && !onednn::has_vnni()) return refuse("8-bit operands need AVX-512 VNNI");
   if (!request.at_any_speed && !int8 && is_own_grouped(op, layer.w.dims))
     return refuse("our own convolutions of small groups are faster");
-  if (!request.at_any_speed && int8 && is_own_depthwise(op, layer.w.dims))
-    return refuse("our own depthwise convolutions of bytes are faster");
+  if (!request.at_any_speed && is_own_depthwise(layer))
+    return refuse("our own depthwise convolutions of bytes or of few pixels are faster");
   // Up to 11 times slower than ours.
   if (!onednn::has_avx512() && count(tail(layer.w.dims, 2)) > kMostTapsWithAvx2)
     return refuse("windows of more than 1024 taps with AVX2");
