@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "anneal/core/isa.h"
 
@@ -40,7 +41,8 @@ struct FoldLoops {
   // out is dense; shift, scale and offset have one number per column.
   void (*map_columns)(Map map, const FoldBlock& block, const float* shift, const float* scale,
                       const float* offset, float* out);
-  // out[i] = exp(x[i] - shift), and the sum of these. out may be x. REQUIRES: as row()
+  // out[i] = exp(x[i] - shift), and the sum of these. out may be x. REQUIRES: as row(), and no x
+  // above shift
   double (*exp_row)(const float* x, int64_t n, float shift, float* out);
 };
 FoldLoops fold_loops(Isa isa);
@@ -70,6 +72,24 @@ inline double combined(Fold fold, double a, double b) {
       return a != a || a < b ? a : b;
     default:
       return a + b;
+  }
+}
+
+// The same of each of `count` totals and a further part.
+template <class Number>
+void combine(Fold fold, const Number* parts, int64_t count, double* totals) {
+  const auto by = [&](auto kind) {
+    for (int64_t i = 0; i < count; ++i) totals[i] = combined(kind, totals[i], parts[i]);
+  };
+  switch (fold) {
+    case Fold::kProd:
+      return by(std::integral_constant<Fold, Fold::kProd>());
+    case Fold::kMax:
+      return by(std::integral_constant<Fold, Fold::kMax>());
+    case Fold::kMin:
+      return by(std::integral_constant<Fold, Fold::kMin>());
+    default:
+      return by(std::integral_constant<Fold, Fold::kSum>());
   }
 }
 

@@ -246,8 +246,7 @@ class NormKernel final : public Kernel {
       if (fold == Fold::kDifferences && element == 0)
         std::copy(block.x, block.x + count, memory.shift);
       loops_.columns(fold, block, memory.shift, memory.part);
-      for (int64_t i = 0; i < count; ++i)
-        memory.totals[i] = combined(fold, memory.totals[i], memory.part[i]);
+      combine(fold, memory.part, count, memory.totals);
     });
   }
 

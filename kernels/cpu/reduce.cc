@@ -21,8 +21,16 @@ struct PreparedReduce final : Prepared {
   size_t totals_at = 0;
 };
 
-constexpr int64_t kSliceElements = int64_t{32} << 10, kMostSlices = 8;
+constexpr int64_t kSliceElements = int64_t{16} << 10, kMostSlices = 8;
 constexpr int64_t kFewBlocks = 8;  // of columns, for a team
+
+// Of a group that is cut into so many blocks of columns. A power of two, as teams mostly are.
+int64_t slices_of(int64_t elements, int64_t column_blocks) {
+  const int64_t most = std::max<int64_t>(kMostSlices / column_blocks, 2);
+  int64_t slices = 1;
+  while (2 * slices <= most && 2 * slices * kSliceElements <= elements) slices *= 2;
+  return slices;
+}
 
 using Totals = double[FoldSpace::kColumns];
 
@@ -57,8 +65,7 @@ class FoldingReduce final : public Kernel {
     if (count(outputs[0].dims) == 0) return made;
     p.column_blocks = (p.fold.columns() + FoldSpace::kColumns - 1) / FoldSpace::kColumns;
     if (p.fold.column_axis() >= 0 && !map_)
-      p.slices = std::clamp<int64_t>(p.fold.columns() * p.fold.group_size() / kSliceElements, 1,
-                                     kMostSlices);
+      p.slices = slices_of(p.fold.columns() * p.fold.group_size(), p.column_blocks);
     const int64_t blocks = p.fold.groups() * p.column_blocks;
     p.shares_slices = p.slices > 1 && threads > 1 && blocks < kFewBlocks;
     p.totals_at = part_bytes() * static_cast<size_t>(threads);
@@ -146,31 +153,29 @@ class FoldingReduce final : public Kernel {
         fold_columns(p, args, block, 0, part, memory.totals);
         for (int64_t slice = 1; slice < p.slices; ++slice) {
           fold_columns(p, args, block, slice, part, memory.of_slice);
-          add(memory.of_slice, count_of(p, block), memory.totals);
+          combine(fold(), memory.of_slice, count_of(p, block), memory.totals);
         }
         finish_columns(p, args, block, part, memory.totals);
       }
     });
   }
 
+  // Slices hold the blocks, so that each thread reads what it wrote where it was given a part of
+  // the rows before.
   void shared_columns(const PreparedReduce& p, const LaunchArgs& args) const {
     const int64_t blocks = p.fold.groups() * p.column_blocks;
     auto* const totals = reinterpret_cast<Totals*>(args.workspace + p.totals_at);
     args.team.for_ranges(blocks * p.slices, 1, [&](int64_t begin, int64_t end) {
       std::byte* const part = part_of(args.team, args.workspace, part_bytes());
       for (int64_t i = begin; i < end; ++i)
-        fold_columns(p, args, i / p.slices, i % p.slices, part, totals[i]);
+        fold_columns(p, args, i % blocks, i / blocks, part, totals[i]);
     });
     for (int64_t block = 0; block < blocks; ++block) {
-      double* const all = totals[block * p.slices];
+      double* const all = totals[block];
       for (int64_t slice = 1; slice < p.slices; ++slice)
-        add(totals[block * p.slices + slice], count_of(p, block), all);
+        combine(fold(), totals[slice * blocks + block], count_of(p, block), all);
       finish_columns(p, args, block, args.workspace, all);
     }
-  }
-
-  void add(const double* totals, int64_t count, double* to) const {
-    for (int64_t i = 0; i < count; ++i) to[i] = combined(fold(), to[i], totals[i]);
   }
 
   // Blocks are numbered through the groups.
@@ -190,8 +195,7 @@ class FoldingReduce final : public Kernel {
       p.fold.for_columns(source, block / p.column_blocks, first_of(p, block), count,
                          [&](const FoldBlock& rows, int64_t) {
                            loops_.columns(fold(), rows, nullptr, memory.part);
-                           for (int64_t i = 0; i < count; ++i)
-                             totals[i] = combined(fold(), totals[i], memory.part[i]);
+                           combine(fold(), memory.part, count, totals);
                          },
                          {slice, p.slices});
     });
