@@ -117,7 +117,7 @@ double exp_of_row(const float* x, int64_t n, float shift, float* out) {
   const V shifts = hn::Set(d, shift);
   V sums[2] = {hn::Zero(d), hn::Zero(d)};
   const auto exponentials = [&](int64_t i, V& sum) HWY_ATTR {
-    const V y = exp_f32(d, hn::Sub(hn::LoadU(d, x + i), shifts));
+    const V y = exp_up_to_one(d, hn::Sub(hn::LoadU(d, x + i), shifts));
     hn::StoreU(y, d, out + i);
     sum = hn::Add(sum, y);
   };
@@ -128,7 +128,7 @@ double exp_of_row(const float* x, int64_t n, float shift, float* out) {
   }
   for (; i + kLanes <= n; i += kLanes) exponentials(i, sums[0]);
   if (i < n) {
-    const V y = exp_f32(d, hn::Sub(rest_of(x, n), shifts));
+    const V y = exp_up_to_one(d, hn::Sub(rest_of(x, n), shifts));
     sums[0] = hn::Add(sums[0], hn::IfThenElseZero(first_lanes(n - i), y));
     store_rest(y, n - i, out + i);
   }

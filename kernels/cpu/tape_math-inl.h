@@ -30,13 +30,15 @@ HWY_INLINE V scale_by_power(D d, V v, VI n) {
   return hn::Mul(hn::Mul(v, first), second);
 }
 
+// exp of what lies between these is neither infinity nor 0.
+constexpr float kLeastExponent = -104, kMostExponent = 89;
+
+// clamped: an exponent in that range. NaN if `x` is, whatever it was clamped to.
 template <class D, class V>
-HWY_INLINE V exp_f32(D d, V x) {
+HWY_INLINE V exp_in_range(D d, V clamped, [[maybe_unused]] V x) {
   static constexpr float kCoefficients[] = {0.5f, 0.1666657692f, 0.04166655453f, 0.008363190326f,
                                             0.001392619767f};
   [[maybe_unused]] const hn::RebindToSigned<D> di;
-  // Beyond these the result is infinity or 0. NaN stays: x86 gives the second operand then.
-  const V clamped = hn::Min(hn::Set(d, 89.0f), hn::Max(hn::Set(d, -104.0f), x));
   // Adding 1.5 * 2^23 rounds to an integer, found in the low bits.
   const V magic = hn::Set(d, 12582912.0f);
   const V shifted = hn::MulAdd(clamped, hn::Set(d, 1.44269504f), magic);
@@ -46,11 +48,23 @@ HWY_INLINE V exp_f32(D d, V x) {
   const V tail = hn::MulAdd(hn::Mul(r, r), polynomial(d, r, kCoefficients), r);
   const V near_one = hn::Add(tail, hn::Set(d, 1.0f));
 #if HWY_TARGET == HWY_AVX3
+  // NaN went through clamping: x86 gives the second operand then.
   return V{_mm512_scalef_ps(near_one.raw, rounded.raw)};
 #else
   const auto n = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic));
   return hn::IfThenElse(hn::IsNaN(x), x, scale_by_power(d, near_one, n));
 #endif
+}
+
+template <class D, class V>
+HWY_INLINE V exp_f32(D d, V x) {
+  const V not_small = hn::Max(hn::Set(d, kLeastExponent), x);
+  return exp_in_range(d, hn::Min(hn::Set(d, kMostExponent), not_small), x);
+}
+// REQUIRES: no x > 0
+template <class D, class V>
+HWY_INLINE V exp_up_to_one(D d, V x) {
+  return exp_in_range(d, hn::Max(hn::Set(d, kLeastExponent), x), x);
 }
 
 template <class D, class V>
@@ -163,7 +177,9 @@ HWY_INLINE V tanh_f32(D d, V x) {
   const V magnitude = hn::Abs(x);
   const V square = hn::Mul(x, x);
   const V near_zero = hn::MulAdd(hn::Mul(square, polynomial(d, square, kCoefficients)), x, x);
-  const V denominator = hn::Add(exp_f32(d, hn::Add(magnitude, magnitude)), one);
+  const V twice = hn::Add(magnitude, magnitude);
+  const V e = exp_in_range(d, hn::Min(hn::Set(d, kMostExponent), twice), twice);
+  const V denominator = hn::Add(e, one);
   const V far = hn::CopySign(hn::Sub(one, hn::Div(hn::Set(d, 2.0f), denominator)), x);
   return hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0.625f)), near_zero, far);
 }
@@ -171,9 +187,9 @@ HWY_INLINE V tanh_f32(D d, V x) {
 template <class D, class V>
 HWY_INLINE V sigmoid_f32(D d, V x) {
   const V one = hn::Set(d, 1.0f);
-  const V e = exp_f32(d, hn::Neg(hn::Abs(x)));
+  const V e = exp_up_to_one(d, hn::Or(x, hn::SignBit(d)));
   // e over 1 + e on the left, so that small results keep their digits
-  return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
+  return hn::Div(hn::IfNegativeThenElse(x, e, one), hn::Add(one, e));
 }
 
 template <class D, class V>
@@ -189,7 +205,7 @@ HWY_INLINE V erf_f32(D d, V x) {
   const V near_zero = hn::MulAdd(polynomial(d, square, kNear), x, x);
   const V t = hn::Min(hn::Abs(x), hn::Set(d, 4.0f));  // erf(4) rounds to 1
   const V exponent = hn::MulSub(polynomial(d, t, kFar), t, t);
-  const V far = hn::CopySign(hn::Sub(hn::Set(d, 1.0f), exp_f32(d, exponent)), x);
+  const V far = hn::CopySign(hn::Sub(hn::Set(d, 1.0f), exp_up_to_one(d, exponent)), x);
   const V result = hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0.9375f)), near_zero, far);
   return hn::IfThenElse(hn::IsNaN(x), x, result);
 }
