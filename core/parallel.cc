@@ -273,8 +273,10 @@ void Team::for_ranges(int64_t items, int64_t grain,
     const Entered entered({this, thread()});
     return body(0, items);
   }
-  const int64_t ranges = std::min<int64_t>(size() * kRangesPerThread, items / grain);
+  int64_t ranges = std::min<int64_t>(size() * kRangesPerThread, items / grain);
   const int64_t threads = std::min<int64_t>(ranges, size());
+  // Of three long ranges for two threads, one thread would get twice as much as the other.
+  if (grain > 1) ranges -= ranges % threads;
   const auto first_of = [&](int64_t thread) { return ranges * thread / threads; };
   Job job(*this, items, ranges, body);
   Share own;
