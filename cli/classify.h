@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "anneal/cli/progress.h"
-#include "anneal/cli/scores.h"
 #include "anneal/engine/data/dataset.h"
 #include "anneal/engine/run/engine.h"
+#include "anneal/engine/tune/scores.h"
 
 namespace anneal {
 

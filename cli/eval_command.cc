@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 
-#include "anneal/cli/accuracy.h"
 #include "anneal/cli/at_least.h"
 #include "anneal/cli/classify.h"
 #include "anneal/cli/commands.h"
@@ -21,6 +20,7 @@
 #include "anneal/cli/progress.h"
 #include "anneal/core/file.h"
 #include "anneal/engine/data/elements.h"
+#include "anneal/engine/tune/accuracy.h"
 
 namespace anneal {
 namespace {

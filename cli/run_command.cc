@@ -16,10 +16,10 @@
 #include "anneal/cli/profile_table.h"
 #include "anneal/cli/progress.h"
 #include "anneal/cli/sample_inputs.h"
-#include "anneal/cli/scores.h"
 #include "anneal/cli/tensor_files.h"
 #include "anneal/cli/tensor_summary.h"
 #include "anneal/engine/data/elements.h"
+#include "anneal/engine/tune/scores.h"
 
 namespace anneal {
 namespace {

@@ -8,14 +8,13 @@
 #include <set>
 #include <span>
 
-#include "anneal/engine/build/ask_targets.h"
 #include "anneal/engine/build/builder.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/tune/choose_exponents.h"
 #include "anneal/engine/tune/layer_errors.h"
 #include "anneal/engine/tune/measure_ranges.h"
+#include "anneal/engine/tune/prepared_graph.h"
 #include "anneal/engine/tune/run_samples.h"
-#include "anneal/kernels/cpu/backend.h"
 #include "anneal/optimizer/fingerprint.h"
 #include "anneal/optimizer/quantizable.h"
 
@@ -23,34 +22,10 @@ namespace anneal {
 namespace {
 
 constexpr std::string_view kFirstOfPrecision = "equalize_channels";
-constexpr const char* kDevice = "cpu";
 // Samples on which channels' magnitudes, and layers' errors, are measured.
 constexpr int64_t kMostLookedAt = 32, kMostMeasured = 100;
 // What the errors by channel of a tensor's readers must be to look at it, and what may be left.
 constexpr double kWorthEqualizing = 5e-3, kWorthIt = 0.5;
-
-// As the first pass that a table decides about will see it.
-Graph prepared(const Graph& model, const PassOptions& passes) {
-  Graph graph = model.clone();
-  PassOptions options = passes;
-  options.precision = {};
-  const Target target = open_target(kDevice, cpu_backend());
-  options.ask_targets = ask_targets({&target});
-  const std::span<const Pass> all = default_pipeline();
-  const auto first = std::ranges::find(all, kFirstOfPrecision, &Pass::name);
-  std::erase_if(options.skip, [&](const std::string& name) {
-    return std::find_if(all.begin(), first, [&](const Pass& pass) { return pass.name == name; }) ==
-               first &&
-           name != kAllPasses;
-  });
-  std::erase_if(options.only, [&](const std::string& name) {
-    return std::find_if(all.begin(), first, [&](const Pass& pass) { return pass.name == name; }) ==
-           first;
-  });
-  if (!passes.only.empty() && options.only.empty()) options.skip = {std::string(kAllPasses)};
-  run_pipeline(graph, all.first(static_cast<size_t>(first - all.begin())), options);
-  return graph;
-}
 
 bool has_values_to_calibrate(const Graph& graph) {
   return !values_to_calibrate(graph).empty() ||
@@ -181,7 +156,7 @@ Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& 
   if (samples->size() == 0) fail(Code::kInvalidArgument, "there are no samples to calibrate with");
   if (const double percent = options.range.percentile; !(percent >= 50 && percent <= 100))
     fail(Code::kInvalidArgument, fmt::format("a percentile of {}: 50 to 100 is wanted", percent));
-  Graph graph = prepared(model, options.passes);
+  Graph graph = prepared_for_precision(model, options.passes);
   if (!has_values_to_calibrate(graph))
     fail(Code::kInvalidArgument,
          "the model has nothing to calibrate: no convolution or product of f32 by constant weights "

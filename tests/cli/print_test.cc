@@ -8,8 +8,8 @@
 
 #include "anneal/cli/picture.h"
 #include "anneal/cli/printable.h"
-#include "anneal/cli/scores.h"
 #include "anneal/cli/tensor_summary.h"
+#include "anneal/engine/tune/scores.h"
 
 namespace anneal {
 namespace {

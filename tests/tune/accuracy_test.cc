@@ -1,4 +1,4 @@
-#include "anneal/cli/accuracy.h"
+#include "anneal/engine/tune/accuracy.h"
 
 #include <gtest/gtest.h>
 

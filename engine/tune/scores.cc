@@ -1,4 +1,4 @@
-#include "anneal/cli/scores.h"
+#include "anneal/engine/tune/scores.h"
 
 #include <fmt/format.h>
 

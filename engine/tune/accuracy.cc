@@ -1,17 +1,12 @@
-#include "anneal/cli/accuracy.h"
+#include "anneal/engine/tune/accuracy.h"
 
-#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "anneal/core/error.h"
+#include "anneal/engine/tune/bootstrap.h"
 
 namespace anneal {
-namespace {
-
-constexpr size_t kMostResamples = 10'000, kFewestResamples = 1'000;
-constexpr size_t kMostDraws = 200'000'000;
-
-}  // namespace
 
 Interval wilson_interval(int64_t right, int64_t all) {
   check(all > 0 && right >= 0 && right <= all, "a share");
@@ -33,24 +28,14 @@ NetLoss net_loss(const std::vector<bool>& right, const std::vector<bool>& refere
     loss.lost += change[i] > 0 ? 1 : 0;
     loss.gained += change[i] < 0 ? 1 : 0;
   }
-  std::vector<int64_t> nets(
-      std::clamp(kMostDraws / change.size(), kFewestResamples, kMostResamples));
-  uint64_t state = 0;  // splitmix64
-  for (int64_t& net : nets) {
-    for (size_t i = 0; i < change.size(); ++i) {
-      uint64_t z = state += 0x9e3779b97f4a7c15u;
-      z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-      z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-      const uint64_t upper = (z ^ (z >> 31)) >> 32;
-      net += change[upper * change.size() >> 32];
-    }
+  Resampler resampler(change.size());
+  std::vector<double> nets(resample_count(change.size()));
+  for (double& net : nets) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < change.size(); ++i) sum += change[resampler.next()];
+    net = static_cast<double>(sum);
   }
-  std::sort(nets.begin(), nets.end());
-  const auto at = [&](double share) {
-    return static_cast<double>(
-        nets[static_cast<size_t>(std::lround(share * static_cast<double>(nets.size() - 1)))]);
-  };
-  loss.net_interval = {at(0.025), at(0.975)};
+  loss.net_interval = middle_of(std::move(nets));
   return loss;
 }
 

@@ -1,0 +1,14 @@
+// Samples that are read and decoded once.
+#pragma once
+#include <memory>
+
+#include "anneal/engine/data/dataset.h"
+
+namespace anneal {
+
+// The same samples, kept in memory as they are read, up to so many bytes; what is beyond is read
+// anew each time.
+std::shared_ptr<const Dataset> kept_samples(std::shared_ptr<const Dataset> samples,
+                                            size_t most_bytes);
+
+}  // namespace anneal

@@ -1,0 +1,82 @@
+// How good a network is at its task, from what it gives for samples.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "anneal/core/tensor.h"
+
+namespace anneal {
+
+// One sample's results, during the call only.
+struct Answer {
+  std::string_view sample;             // its name
+  std::optional<int64_t> label;        // its class
+  std::span<const std::string> names;  // of the outputs
+  // In that order: of a batch the part that is this sample's, axis 0 kept.
+  std::span<const Tensor> outputs;
+  std::span<const Tensor> reference;  // what the model in f32 gives; empty unless wanted
+};
+
+// Numbers of one sample, from which those of several give a score: finite, for a journal keeps
+// them.
+using SampleScore = std::vector<double>;
+
+// Immutable; functions may be called from several threads at a time.
+class Metric {
+ public:
+  virtual ~Metric() = default;
+  virtual std::string name() const = 0;  // "top-1"
+  virtual std::string unit() const = 0;  // of scores and drops: "%", "dB"; may be empty
+  virtual bool wants_labels() const { return false; }
+  virtual bool wants_reference() const { return false; }
+  // Whether the model in f32 has a score to lose from; else a budget is a least score.
+  virtual bool has_drop() const { return true; }
+  // Fails with kInvalidArgument on outputs that it cannot judge.
+  virtual SampleScore judge(const Answer& answer) const = 0;
+  // Of the samples together: the more, the better. REQUIRES: at least one
+  virtual double score(std::span<const SampleScore* const> samples) const = 0;
+};
+
+// By name, `output` being the output with the scores or masks (empty: the first that fits) or with
+// the values (empty: all of floats):
+//   top1, top5  percent of the samples whose label is the best class, or among the best five
+//   miou        percent: mean intersection over union of the classes' pixels in masks (the class of
+//               most score per pixel of [1,C,H,W], or integers [1,H,W] or [1,1,H,W]) with those of
+//               the model in f32, over the classes that occur
+//   cosine      percent: mean cosine of the values with those of the model in f32
+//   sqnr        dB, 200 at most: signal to quantization noise, the model in f32 being the signal
+//   max-error   minus the largest difference of a value from that of the model in f32
+// A value that is NaN, or infinite where the model in f32 gives another, counts as the worst: a
+// sample's cosine is then 0, the noise and the difference without bounds, and no class is NaN's.
+// Fails with kInvalidArgument on another name.
+std::shared_ptr<const Metric> make_metric(std::string_view name, const std::string& output = {});
+
+// An application's own: a number per sample, whose mean is the score. NaN counts as the lowest.
+std::shared_ptr<const Metric> mean_metric(std::string name, std::string unit,
+                                          std::function<double(const Answer&)> judge,
+                                          bool wants_reference = false);
+
+// A command of the user's: for each sample the shell runs `COMMAND FOLDER`, where FOLDER has each
+// output as NAME.npy, and reference/NAME.npy, sample.txt with the name and, where there is one,
+// label.txt; it prints a number. Names' characters other than letters, digits, '.', '-' and '_' are
+// '_'; where that makes two the same, the later ends in _2, _3, ... The folder is gone afterwards.
+// Fails with kInvalidArgument if it ends with another status than 0 or prints no number, quoting
+// what it printed.
+std::shared_ptr<const Metric> command_metric(std::string command);
+
+// 95 % of reference's score - score, by a paired bootstrap over the samples, the same on every
+// machine; a resample of which the reference has no score says nothing, one of which the other has
+// none is a loss without bounds. Finite. REQUIRES: as many of both, not none
+struct DropInterval {
+  double drop = 0, low = 0, high = 0;
+};
+DropInterval drop_of(const Metric& metric, std::span<const SampleScore> samples,
+                     std::span<const SampleScore> reference);
+
+}  // namespace anneal

@@ -1,0 +1,28 @@
+// Choosing a precision for each group: all mixes that no other one beats, by what is known of each
+// group alone.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace anneal {
+
+// What one choice for a group adds to the whole.
+struct ChoiceCost {
+  double milliseconds = 0;
+  double damage = 0;  // >= 0
+};
+
+struct Mix {
+  std::vector<uint8_t> choices;  // of each group
+  double milliseconds = 0, damage = 0;
+};
+
+// groups: the choices of each, at most 256. Mixes by rising time and falling damage, none as slow
+// and as harmful as another: the multiple-choice knapsack problem for every budget at once. Where
+// there would be more than `most`, those in between are thinned out, the ends kept, so that what is
+// left is near the front. The same on every machine. REQUIRES: no group without choices; most >= 2
+std::vector<Mix> mix_front(std::span<const std::vector<ChoiceCost>> groups, size_t most = 4096);
+
+}  // namespace anneal

@@ -1,0 +1,13 @@
+// The graph that decisions about precision are made on.
+#pragma once
+#include "anneal/graph/graph.h"
+#include "anneal/optimizer/pass.h"
+
+namespace anneal {
+
+// As the first pass that a calibration table decides about will see the model in a build for the
+// CPU: batch normalizations are in the weights, layers are not joined yet. Fails as run_pipeline()
+// does.
+Graph prepared_for_precision(const Graph& model, const PassOptions& passes);
+
+}  // namespace anneal

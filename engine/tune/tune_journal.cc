@@ -1,0 +1,111 @@
+#include "anneal/engine/tune/tune_journal.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+
+#include "anneal/core/error.h"
+#include "anneal/core/file.h"
+
+namespace anneal {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kForm = "anneal tuning 1";
+
+[[noreturn]] void fail_to(const std::string& what, const std::string& path) {
+  fail(Code::kIo, fmt::format("cannot {} {}: {}", what, path, std::strerror(errno)));
+}
+
+void write_all(int file, std::string_view text, const std::string& path) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(file, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) fail_to("write", path);
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+std::string line_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// Of a file that is about the subject, the findings; `whole` gets how many bytes those take.
+bool read_findings(const std::string& path, std::string_view subject,
+                   std::map<std::string, std::string, std::less<>>& found, size_t& whole) {
+  if (!std::filesystem::is_regular_file(path)) return false;
+  const FileBytes file = read_file(path);
+  std::string_view text(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size());
+  bool is_first = true;
+  for (size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) {
+    const Json line = Json::parse(text.substr(0, end), nullptr, false);
+    if (!line.is_object()) return !is_first;  // damaged: what is before it counts
+    const auto member = [&](const char* key) {
+      const auto at = line.find(key);
+      return at != line.end() && at->is_string() ? at->get<std::string>() : std::string();
+    };
+    if (is_first) {
+      if (member("form") != kForm || member("subject") != subject) return false;
+    } else {
+      found[member("name")] = member("text");
+    }
+    is_first = false;
+    whole += end + 1;
+  }
+  return !is_first;
+}
+
+}  // namespace
+
+TuneJournal::TuneJournal(std::string path, std::string_view subject) : path_(std::move(path)) {
+  size_t whole = 0;
+  was_resumed_ = read_findings(path_, subject, found_, whole);
+  if (!was_resumed_) found_.clear(), whole = 0;
+  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file_ < 0) fail_to("write", path_);
+  if (::ftruncate(file_, static_cast<off_t>(whole)) != 0) fail_to("write", path_);
+  if (!was_resumed_) write_all(file_, line_of({{"form", kForm}, {"subject", subject}}), path_);
+}
+
+TuneJournal::~TuneJournal() {
+  if (file_ >= 0) ::close(file_);
+}
+
+TuneJournal::TuneJournal(TuneJournal&& other) noexcept
+    : path_(std::move(other.path_)),
+      file_(std::exchange(other.file_, -1)),
+      was_resumed_(other.was_resumed_),
+      found_(std::move(other.found_)) {}
+
+const std::string* TuneJournal::known(const std::string& name) const {
+  const auto found = found_.find(name);
+  return found == found_.end() ? nullptr : &found->second;
+}
+
+void TuneJournal::remember(const std::string& name, std::string text) {
+  if (file_ >= 0) write_all(file_, line_of({{"name", name}, {"text", text}}), path_);
+  found_[name] = std::move(text);
+}
+
+std::string TuneJournal::once(const std::string& name, const std::function<std::string()>& find) {
+  if (const std::string* text = known(name)) return *text;
+  std::string text = find();
+  remember(name, text);
+  return text;
+}
+
+void TuneJournal::remove() {
+  if (file_ < 0) return;
+  ::close(std::exchange(file_, -1));
+  ::unlink(path_.c_str());
+}
+
+}  // namespace anneal

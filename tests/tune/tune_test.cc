@@ -1,0 +1,199 @@
+// Tuning of a small network from its samples to an engine.
+#include "anneal/engine/tune/tune.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <stdexcept>
+
+#include "anneal/engine/build/builder.h"
+#include "anneal/engine/data/elements.h"
+#include "anneal/engine/run/engine.h"
+#include "anneal/graph/text.h"
+#include "anneal/tests/error_of.h"
+#include "anneal/tests/tune/normal_samples.h"
+
+namespace anneal {
+namespace {
+
+namespace fs = std::filesystem;
+
+Graph network() {
+  return parse_graph(R"G(graph g(x: f32[1,3,8,8])
+  const w: f32[8,3,3,3] = random(1)
+  const v: f32[8,8,3,3] = random(2)
+  const u: f32[8,8,1,1] = random(4)
+  const f: f32[32,5] = random(3)
+  a = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  r = Pointwise(a) program="(f32)->(f32) max($0,0f32)"
+  b = Conv(r, v) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  d = Pointwise(b, r) program="(f32,f32)->(f32) max(add($0,$1),0f32)"
+  c = Conv(d, u) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  p = Pool(c) kernel=[4,4] strides=[4,4] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  t = Reshape(p, i64{1,32})
+  y = MatMul(t, f)
+  return y
+)G");
+}
+
+// Normal numbers, whose label is the class that the network in f32 gives.
+class LabelledSamples final : public NormalSamples {
+ public:
+  explicit LabelledSamples(int64_t size) : NormalSamples(size, Dims{1, 3, 8, 8}) {
+    ExecutionContext context(Engine::make(build(network()), {.device = "cpu"}));
+    for (int64_t i = 0; i < size; ++i) {
+      const auto sample = read(i);
+      context.set_input("x", sample[0].tensor.view());
+      context.run();
+      const Tensor y = dense_copy(context.output("y"));
+      const auto* scores = reinterpret_cast<const float*>(y.bytes().data());
+      labels_.push_back(std::max_element(scores, scores + 5) - scores);
+    }
+  }
+  std::optional<int64_t> label(int64_t i) const override { return labels_[static_cast<size_t>(i)]; }
+
+ private:
+  std::vector<int64_t> labels_;
+};
+
+std::shared_ptr<const Dataset> samples() {
+  static const auto all = std::make_shared<LabelledSamples>(120);
+  return all;
+}
+
+TuneOptions options() {
+  TuneOptions options;
+  options.metric = make_metric("top1");
+  options.is_modelled = true;
+  options.precisions = {Precision::kI8};
+  options.threads = 1;
+  options.budget = 100;
+  return options;
+}
+
+TEST(Tune, FindsTheFastestMixWithinTheBudget) {
+  const Tuned tuned = tune(network(), split_samples(samples()), options());
+  const Frontier& frontier = tuned.frontier;
+  ASSERT_EQ(frontier.groups.size(), 3u);  // a and b meet in a sum
+  ASSERT_GE(frontier.points.size(), 2u);
+  // With all to lose, nothing is faster.
+  EXPECT_EQ(frontier.chosen, 0u);
+  bool has_f32 = false;
+  for (size_t i = 0; i < frontier.points.size(); ++i) {
+    const FrontierPoint& point = frontier.points[i];
+    if (i > 0) {
+      EXPECT_GE(point.milliseconds, frontier.points[i - 1].milliseconds);
+    }
+    EXPECT_TRUE(point.is_modelled);
+    ASSERT_TRUE(point.confirmed);
+    EXPECT_EQ(point.search.samples, 36);
+    EXPECT_EQ(point.confirmed->samples, 60);
+    EXPECT_EQ(point.precisions.size(), frontier.groups.size());
+    if (point.name != "f32") continue;
+    has_f32 = true;
+    EXPECT_EQ(point.damage, 0);
+    EXPECT_EQ(point.search.score, 100);
+    EXPECT_TRUE(point.is_on_frontier);
+  }
+  EXPECT_TRUE(has_f32);
+}
+
+TEST(Tune, WithNothingToLoseItKeepsWhatWouldLose) {
+  TuneOptions strict = options();
+  strict.budget = 0;
+  const Frontier frontier = tune(network(), split_samples(samples()), strict).frontier;
+  const FrontierPoint& chosen = frontier.points[frontier.chosen];
+  EXPECT_LE(chosen.search.drop, 0);
+  for (size_t i = 0; i < frontier.chosen; ++i)
+    EXPECT_TRUE(frontier.points[i].search.drop > 0 || frontier.points[i].confirmed->drop > 0);
+  for (const KeptHigh& kept : frontier.kept_high) {
+    EXPECT_NE(chosen.precisions[kept.group], Precision::kI8);
+    EXPECT_NE(kept.why, "");
+  }
+}
+
+TEST(Tune, TheEngineIsWhatTheMixBuilds) {
+  const Tuned tuned = tune(network(), split_samples(samples()), options());
+  const Frontier& frontier = tuned.frontier;
+  BuildOptions again;
+  again.passes.precision = mix_options(
+      frontier.groups, frontier.points[frontier.chosen].precisions,
+      std::make_shared<const CalibrationTable>(parse_calibration_table(frontier.calibration)),
+      frontier.symmetric);
+  EXPECT_EQ(save(build(network(), again)), save(tuned.engine));
+}
+
+TEST(Tune, KilledAtAnyMomentItEndsTheSame) {
+  const std::string journal =
+      (fs::temp_directory_path() / ("anneal_tune_" + std::to_string(::getpid()))).string();
+  TuneOptions plain = options();
+  plain.budget = 3;
+  int told = 0;
+  plain.progress = [&](const TuneProgress&) { ++told; };
+  const Tuned whole = tune(network(), split_samples(samples()), plain);
+  ASSERT_GT(told, 10);
+  for (int k = 0; k < 10; ++k) {
+    TuneOptions killed = plain;
+    killed.journal = journal;
+    int left = 1 + k * told / 10;
+    killed.progress = [&](const TuneProgress&) {
+      if (--left == 0) throw std::runtime_error("killed");
+    };
+    EXPECT_THROW(tune(network(), split_samples(samples()), killed), std::runtime_error);
+    EXPECT_TRUE(fs::exists(journal));
+    killed.progress = [](const TuneProgress&) {};
+    const Tuned resumed = tune(network(), split_samples(samples()), killed);
+    EXPECT_TRUE(resumed.was_resumed);
+    EXPECT_EQ(frontier_json(resumed.frontier), frontier_json(whole.frontier)) << "killed at " << k;
+    EXPECT_EQ(save(resumed.engine), save(whole.engine));
+    EXPECT_FALSE(fs::exists(journal));
+  }
+}
+
+TEST(Tune, TimesAreTakenWhereTheTargetIs) {
+  TuneOptions timed = options();
+  timed.is_modelled = false;
+  const Frontier frontier = tune(network(), split_samples(samples()), timed).frontier;
+  for (const FrontierPoint& point : frontier.points) {
+    EXPECT_FALSE(point.is_modelled);
+    EXPECT_GT(point.milliseconds, 0);
+    EXPECT_GE(point.milliseconds_p99, 0);
+    EXPECT_GT(point.engine_bytes, 0u);
+    EXPECT_GT(point.memory_bytes, 0u);
+  }
+}
+
+TEST(Tune, AMetricWithoutADropHasALeastScore) {
+  TuneOptions least = options();
+  least.metric = make_metric("sqnr");
+  least.budget = 25;
+  const Frontier frontier = tune(network(), split_samples(samples()), least).frontier;
+  EXPECT_TRUE(frontier.budget_is_score);
+  EXPECT_GE(frontier.points[frontier.chosen].search.score, 25);
+}
+
+TEST(Tune, FewSamplesAreWarnedOf) {
+  TuneOptions fine = options();
+  fine.budget = 0.1;
+  const Frontier frontier = tune(network(), split_samples(samples()), fine).frontier;
+  EXPECT_THAT(frontier.warnings,
+              testing::Contains(testing::HasSubstr("more than the budget of 0.1")));
+}
+
+TEST(Tune, SplitsEverySampleOnce) {
+  const TuneSamples split = split_samples(samples(), 10, 30);
+  EXPECT_EQ(split.calibrate->size(), 10);
+  EXPECT_EQ(split.search->size(), 30);
+  EXPECT_EQ(split.confirm->size(), 80);
+  std::set<std::string> names;
+  for (const auto& each : {split.calibrate, split.search, split.confirm})
+    for (int64_t i = 0; i < each->size(); ++i) EXPECT_TRUE(names.insert(each->name(i)).second);
+  EXPECT_EQ(names.size(), 120u);
+  EXPECT_THAT(error_of([] { split_samples(samples(), 60, 60); }),
+              testing::HasSubstr("cannot be split"));
+}
+
+}  // namespace
+}  // namespace anneal
