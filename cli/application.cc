@@ -53,6 +53,7 @@ int parse_and_run(int argc, const char* const* argv) {
   add_bench_command(application, action);
   add_compare_command(application, action);
   add_eval_command(application, action);
+  add_tune_command(application, action);
   add_inspect_command(application, action);
   add_passes_command(application, action);
   add_devices_command(application, action);

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
 
 #include "anneal/cli/at_least.h"
 #include "anneal/cli/commands.h"
@@ -18,6 +19,7 @@
 #include "anneal/cli/printable.h"
 #include "anneal/cli/progress.h"
 #include "anneal/cli/timing_flags.h"
+#include "anneal/cli/tune_model.h"
 #include "anneal/core/file.h"
 #include "anneal/engine/build/builder.h"
 #include "anneal/engine/run/pack_weights.h"
@@ -39,6 +41,7 @@ struct BuildFlags {
   PrecisionFlags precision;
   KernelTiming timing;
   DataFlags data;  // to calibrate with; none: no path
+  std::optional<double> max_drop;
   bool allow_fallback = true, pack = false, verbose = false, quiet = false;
 };
 
@@ -147,12 +150,44 @@ void calibrate_with(const BuildFlags& flags, const Graph& model, PassOptions& pa
     if (!flags.quiet) fmt::print(stderr, "anneal: {}\n", printable(remark));
 }
 
+// `--max-drop`: what `anneal tune` does.
+int tune_instead(const BuildFlags& flags, const std::string& output) {
+  if (flags.data.data.empty())
+    fail(Code::kInvalidArgument, "--max-drop wants samples to judge by: give --calibrate SAMPLES");
+  const PrecisionFlags& precision = flags.precision;
+  if (precision.f16 || precision.bf16 || precision.int8 || precision.best ||
+      !precision.layers.empty() || !precision.mix.empty())
+    fail(Code::kInvalidArgument,
+         "--max-drop chooses precisions itself: leave out the flags for them");
+  if (flags.targets.size() != 1 || flags.pack || flags.timing.measure ||
+      !flags.timing.cache.empty() || !flags.report.empty() || !flags.dump_graph.empty() ||
+      !flags.dump_passes.empty())
+    fail(Code::kInvalidArgument,
+         "--max-drop is for one target, without --pack, --time-kernels, --report and dumps: build "
+         "again with --mix for those");
+  TuneFlags tune;
+  tune.model = flags.model;
+  tune.output = output;
+  tune.shapes = flags.shapes;
+  tune.data = flags.data;
+  tune.passes = flags.passes;
+  tune.skip_kernels = flags.skip_kernels;
+  tune.target = flags.targets[0];
+  tune.max_drop = flags.max_drop;
+  tune.calibration = precision.calibration;
+  tune.symmetric = precision.symmetric;
+  tune.verbose = flags.verbose;
+  tune.quiet = flags.quiet;
+  return tune_model(tune);
+}
+
 int build_engine(const BuildFlags& flags) {
   if (flags.model.empty())
     fail(Code::kInvalidArgument, "build needs a model: anneal build model.onnx -o model.engine");
   const std::string output =
       flags.output.empty() ? fs::path(flags.model).stem().string() + ".engine" : flags.output;
   check_outputs(flags, output);
+  if (flags.max_drop) return tune_instead(flags, output);
 
   const auto start = Clock::now();
   Progress progress(flags.verbose);
@@ -242,6 +277,8 @@ constexpr const char* kFooter = R"(Examples:
                                                 8 bits by the ranges that 100 of the samples show
   anneal build model.onnx --best --calibrate pictures
                                                 8 bits, and 16 where those do not do
+  anneal build model.onnx --calibrate pictures --max-drop 0.5
+                                                as fast as that budget allows: anneal tune
   anneal build model.onnx --time-kernels --timing-cache here.timings --time-threads 1
                                                 kernels by their times with one thread; built
                                                 again with the file, nothing is timed
@@ -275,6 +312,12 @@ void add_build_command(CLI::App& application, Action& action) {
   add_shape_flags(*command, flags->shapes);
   add_precision_flags(*command, flags->precision);
   add_data_flags(*command, flags->data, "--calibrate");
+  command
+      ->add_option("--max-drop", flags->max_drop,
+                   "With --calibrate: the fastest mix of precisions that loses at most so many "
+                   "points; anneal tune has more to set")
+      ->check(at_least(0))
+      ->type_name("POINTS");
   add_pass_flags(*command, flags->passes);
   add_timing_flags(*command, flags->timing);
   command

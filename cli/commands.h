@@ -18,6 +18,7 @@ void add_compare_command(CLI::App& application, Action& action);
 void add_eval_command(CLI::App& application, Action& action);
 void add_inspect_command(CLI::App& application, Action& action);
 void add_passes_command(CLI::App& application, Action& action);
+void add_tune_command(CLI::App& application, Action& action);
 void add_devices_command(CLI::App& application, Action& action);
 int list_all_passes();  // what `anneal passes` and `anneal build --list-passes` do
 

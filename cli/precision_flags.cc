@@ -6,6 +6,7 @@
 
 #include "anneal/core/error.h"
 #include "anneal/core/file.h"
+#include "anneal/engine/tune/onnx_tuning.h"
 
 namespace anneal {
 namespace {
@@ -58,8 +59,43 @@ void add_precision_flags(CLI::App& command, PrecisionFlags& flags) {
       ->check(CLI::NonNegativeNumber)
       ->type_name("SHARE")
       ->group(group);
+  command
+      .add_option("--mix", flags.mix,
+                  "What anneal tune found: its .tuned.json, and which point (default: the chosen)")
+      ->type_name("FILE[:POINT]")
+      ->group(group);
   command.add_flag("--symmetric", flags.symmetric, "With zero points of 0 only")->group(group);
 }
+
+namespace {
+
+// What a point of a frontier that was written to a file is built with.
+PrecisionOptions read_mix(const std::string& text) {
+  size_t at = text.rfind(':');
+  if (at == std::string::npos || text.ends_with(".json")) at = text.size();
+  const std::string path = text.substr(0, at);
+  const std::string name = at < text.size() ? text.substr(at + 1) : "";
+  const FileBytes file = read_file(path);
+  const Frontier frontier =
+      with_context([&] { return fmt::format("while reading {}", path); },
+                   [&] {
+                     return parse_frontier(
+                         {reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()});
+                   });
+  auto point = frontier.points.begin() + static_cast<ptrdiff_t>(frontier.chosen);
+  if (!name.empty()) point = std::ranges::find(frontier.points, name, &FrontierPoint::name);
+  if (point == frontier.points.end()) {
+    std::string names;
+    for (const FrontierPoint& each : frontier.points)
+      names += (names.empty() ? "" : ", ") + each.name;
+    fail(Code::kInvalidArgument,
+         fmt::format("--mix: {} has no point \"{}\"; there are {}", path, name, names));
+  }
+  return with_context([&] { return fmt::format("while reading the table in {}", path); },
+                      [&] { return precision_of(frontier, *point); });
+}
+
+}  // namespace
 
 CalibrationTable read_calibration_table(const std::string& path) {
   const FileBytes file = read_file(path);
@@ -71,6 +107,13 @@ CalibrationTable read_calibration_table(const std::string& path) {
 }
 
 PrecisionOptions precision_options(const PrecisionFlags& flags, bool will_calibrate) {
+  if (!flags.mix.empty()) {
+    if (flags.f16 || flags.bf16 || flags.int8 || flags.best || flags.symmetric ||
+        !flags.layers.empty() || !flags.calibration.empty() || will_calibrate)
+      fail(Code::kInvalidArgument,
+           "--mix says all about precisions: leave out the other flags for them");
+    return read_mix(flags.mix);
+  }
   PrecisionOptions options;
   const bool has_ranges = will_calibrate || !flags.calibration.empty();
   options.int8 = flags.int8 || (flags.best && has_ranges);

@@ -13,10 +13,11 @@ struct PrecisionFlags {
   float max_layer_error = PrecisionOptions().max_layer_error;
   std::vector<std::string> layers;  // "REGEX=int8"
   std::string calibration;          // the file; empty: none
+  std::string mix;                  // "FILE", "FILE:POINT"; empty: none
 };
 
 // --fp16, --bf16, --int8, --best, --symmetric, --layer-precision, --max-layer-error,
-// --calibration.
+// --calibration, --mix.
 void add_precision_flags(CLI::App& command, PrecisionFlags& flags);
 
 // Reads the table. Fails with kInvalidArgument or kIo, also if int8 is asked for without ranges,

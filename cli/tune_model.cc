@@ -1,0 +1,165 @@
+#include "anneal/cli/tune_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <span>
+
+#include "anneal/cli/exit_status.h"
+#include "anneal/cli/output_path.h"
+#include "anneal/cli/precision_flags.h"
+#include "anneal/cli/print.h"
+#include "anneal/cli/printable.h"
+#include "anneal/cli/progress.h"
+#include "anneal/core/file.h"
+#include "anneal/engine/tune/calibrate.h"
+#include "anneal/engine/tune/tune.h"
+
+namespace anneal {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
+
+using ToText = std::string (*)(const Frontier&);
+
+// By the suffix of a file.
+ToText frontier_form(const std::string& path) {
+  if (path.ends_with(".json")) return frontier_json;
+  if (path.ends_with(".csv")) return frontier_csv;
+  if (path.ends_with(".svg")) return frontier_svg;
+  if (path.ends_with(".txt")) return frontier_table;
+  refuse(fmt::format("--frontier {}: the name says the form: .json, .csv, .svg or .txt", path));
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  write_file_atomically(path, std::as_bytes(std::span(text)));
+}
+
+std::string tuned_path(const std::string& output) {
+  const std::string_view suffix = ".engine";
+  std::string stem = output;
+  if (stem.ends_with(suffix)) stem.resize(stem.size() - suffix.size());
+  return stem + ".tuned.json";
+}
+
+std::shared_ptr<const Metric> metric_for(const TuneFlags& flags, const Dataset& samples) {
+  if (!flags.metric_command.empty()) {
+    if (!flags.metric.empty()) refuse("--metric and --metric-command name two metrics; give one");
+    return command_metric(flags.metric_command);
+  }
+  if (!flags.metric.empty()) return make_metric(flags.metric, flags.metric_output);
+  return make_metric(samples.label(0) ? "top1" : "cosine", flags.metric_output);
+}
+
+std::vector<Precision> precisions_for(const TuneFlags& flags) {
+  std::vector<Precision> precisions;
+  for (const std::string& text : flags.precisions) {
+    const auto all = {Precision::kF32, Precision::kF16, Precision::kBF16, Precision::kI8};
+    const auto found = std::ranges::find(all, text, [](Precision each) { return name(each); });
+    if (found == all.end())
+      refuse(fmt::format("--precisions {}: there are f32, f16, bf16 and int8", text));
+    precisions.push_back(*found);
+  }
+  return precisions;
+}
+
+std::string time_left(double seconds) {
+  return seconds < 90 ? fmt::format("{:.0f} s left", seconds)
+                      : fmt::format("{:.0f} min left", seconds / 60);
+}
+
+// Many a model is called model.onnx, in a folder that has its name.
+std::string name_of(const std::string& model) {
+  const fs::path path = fs::absolute(model);
+  const std::string stem = path.stem().string();
+  return stem == "model" && path.has_parent_path() ? path.parent_path().filename().string() : stem;
+}
+
+// For a shell, whatever is in it.
+std::string quoted(const std::string& text) {
+  if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                             "_-./:,=+@%") == std::string::npos)
+    return text;
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+void name_commands(const TuneFlags& flags, Frontier& frontier) {
+  for (FrontierPoint& point : frontier.points) {
+    point.command = fmt::format("anneal build {} --mix {} -o {}", quoted(flags.model),
+                                quoted(tuned_path(flags.output) + ":" + point.name),
+                                quoted(point.name + ".engine"));
+    if (flags.target != "cpu") point.command += " --target " + quoted(flags.target);
+  }
+}
+
+}  // namespace
+
+int tune_model(const TuneFlags& flags) {
+  const std::string tuned_file = tuned_path(flags.output);
+  for (const std::string& path : {flags.output, tuned_file}) check_output_file(path);
+  for (const std::string& path : flags.frontier_files) {
+    frontier_form(path);
+    check_output_file(path);
+  }
+  Progress progress(flags.verbose);
+  progress.say(fmt::format("reading {}", flags.model));
+  const Imported imported = import_model(flags.model, flags.shapes);
+  const auto samples = open_data(flags.data, calibration_inputs(imported.graph));
+
+  TuneOptions options;
+  options.metric = metric_for(flags, *samples);
+  const bool has_drop = options.metric->has_drop();
+  if (has_drop && flags.min_score)
+    refuse(fmt::format("--min-score is for metrics without a drop; of {} give --max-drop",
+                       options.metric->name()));
+  if (!has_drop && (flags.max_drop || !flags.min_score))
+    refuse(fmt::format("f32 has no {} to lose from: say what is wanted with --min-score alone",
+                       options.metric->name()));
+  options.budget = has_drop ? flags.max_drop.value_or(0.5) : *flags.min_score;
+  options.target = flags.target;
+  options.passes = flags.passes;
+  options.passes.precision.symmetric = flags.symmetric;
+  options.skip_kernels = flags.skip_kernels;
+  options.precisions = precisions_for(flags);
+  if (!flags.calibration.empty())
+    options.ranges =
+        std::make_shared<const CalibrationTable>(read_calibration_table(flags.calibration));
+  options.threads = flags.threads;
+  options.data_threads = flags.data.threads;
+  options.seconds = flags.seconds;
+  options.is_modelled = flags.is_modelled;
+  options.most_groups = flags.most_groups;
+  options.also = flags.metric_command + "\n" + flags.metric_output;
+  options.journal = flags.output + ".tuning";
+  options.progress = [&](const TuneProgress& at) {
+    progress.say(fmt::format("{:3.0f} %  {}{}", 100 * at.share, at.what,
+                             at.seconds_left ? ", " + time_left(*at.seconds_left) : ""));
+  };
+  Tuned tuned =
+      tune(imported.graph, split_samples(samples, flags.calibrate_samples, flags.search_samples),
+           options);
+  progress.clear();
+  tuned.frontier.model = name_of(flags.model);
+  name_commands(flags, tuned.frontier);
+  write_text(tuned_file, frontier_json(tuned.frontier));
+  for (const std::string& path : flags.frontier_files)
+    write_text(path, frontier_form(path)(tuned.frontier));
+  // The engine last: what fails before leaves no engine.
+  write_engine_file(flags.output, tuned.engine);
+  if (flags.quiet) return kSuccess;
+  if (tuned.was_resumed)
+    fmt::print(stderr, "anneal: went on with what {}.tuning had\n", printable(flags.output));
+  fmt::print("{}", printable(frontier_table(tuned.frontier), LineEnds::kKept));
+  const FrontierPoint& chosen = tuned.frontier.points[tuned.frontier.chosen];
+  fmt::print("{}: {}\nany other point: {}\n", printable(flags.output), chosen.name,
+             printable(fmt::format("anneal build {} --mix {}:POINT -o POINT.engine",
+                                   quoted(flags.model), quoted(tuned_file))));
+  return kSuccess;
+}
+
+}  // namespace anneal

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Runs `anneal tune` as a user would, on the shipped classifier.
+
+Arguments: the command `anneal`, the folder samples/glyphs, and optionally unittest's.
+"""
+
+import csv
+import json
+import random
+import subprocess
+import sys
+import time
+import unittest
+import xml.etree.ElementTree
+from pathlib import Path
+
+import command_case
+
+GLYPHS = Path(sys.argv.pop(1)).resolve()
+MODEL = GLYPHS / "glyphs.onnx"
+# The same on every machine, and quick.
+TUNE = ["tune", MODEL, "--data", GLYPHS, "--samples", "first:300", "--modelled-times", "--precisions", "int8",
+        "--threads", 1]
+
+
+class TuneCommand(command_case.Command):
+
+    def frontier(self, name="m.tuned.json"):
+        return json.loads((self.at / name).read_text())
+
+    def test_every_point_can_be_built_and_the_frontier_read(self):
+        table = self.anneal(*TUNE, "--max-drop", 1, "-o", "m.engine", "--frontier", "f.csv", "--frontier", "f.svg",
+                            "--frontier", "f.txt", out=["-> ", "top-1", "any other point"])
+        self.assertEqual(self.files(), ["f.csv", "f.svg", "f.txt", "m.engine", "m.tuned.json"])
+        found = self.frontier()
+        self.assertGreaterEqual(len(found["points"]), 3)
+        self.assertIn((self.at / "f.txt").read_text(), table)
+        rows = list(csv.DictReader((self.at / "f.csv").open()))
+        self.assertEqual(len(rows), len(found["points"]))
+        self.assertTrue(xml.etree.ElementTree.parse(self.at / "f.svg").getroot().tag.endswith("svg"))
+        chosen = found["points"][found["chosen"]]["name"]
+        for point in found["points"]:
+            # The command that is printed, with this build's command and another name for the engine.
+            words = point["command"].split()
+            self.assertEqual(words[0], "anneal")
+            self.anneal(*words[1:])
+            self.assertEqual((self.at / f"{point['name']}.engine").stat().st_size, point["engine_bytes"])
+        self.assertEqual((self.at / f"{chosen}.engine").read_bytes(), (self.at / "m.engine").read_bytes())
+        self.anneal("build", MODEL, "--mix", "m.tuned.json", "-o", "again.engine")
+        self.assertEqual((self.at / "again.engine").read_bytes(), (self.at / "m.engine").read_bytes())
+        self.anneal("eval", MODEL, "--mix", f"m.tuned.json:{chosen}", "--data", GLYPHS, "--samples", "first:50",
+                    out="top-1")
+
+    def test_killed_at_any_moment_it_ends_the_same(self):
+        whole = time.monotonic()
+        self.anneal(*TUNE, "--max-drop", 0.5, "-o", "whole.engine", "-q")
+        whole = time.monotonic() - whole
+        random.seed(1)
+        kills = 0
+        for k in range(10):
+            tuning = subprocess.Popen([command_case.ANNEAL, *map(str, TUNE), "--max-drop", "0.5", "-o", "m.engine", "-q"],
+                                      cwd=self.at)
+            time.sleep(random.uniform(0.05, 0.3) * whole)
+            tuning.kill()
+            kills += 1 if tuning.wait() == -9 else 0
+        self.assertGreater(kills, 1)
+        self.anneal(*TUNE, "--max-drop", 0.5, "-o", "m.engine", "-q")
+        self.assertEqual(self.files(), ["m.engine", "m.tuned.json", "whole.engine", "whole.tuned.json"])
+        self.assertEqual((self.at / "m.engine").read_bytes(), (self.at / "whole.engine").read_bytes())
+        self.assertEqual((self.at / "m.tuned.json").read_text(),
+                         (self.at / "whole.tuned.json").read_text().replace("whole.tuned.json", "m.tuned.json"))
+
+    def test_build_with_a_budget_is_the_same(self):
+        self.anneal("build", MODEL, "--calibrate", GLYPHS, "--samples", "first:120", "--max-drop", 2, "-o", "m.engine",
+                    out="-> ")
+        self.assertEqual(self.files(), ["m.engine", "m.tuned.json"])
+        self.anneal("build", MODEL, "--max-drop", 2, status=2, says="--calibrate SAMPLES")
+        self.anneal("build", MODEL, "--calibrate", GLYPHS, "--max-drop", 2, "--int8", status=2,
+                    says="chooses precisions itself")
+
+    def test_a_command_judges(self):
+        judge = self.write("judge.sh", "#!/bin/sh\ntest -f $1/scores.npy && test -f $1/label.txt && "
+                                       "cat $1/label.txt\n")
+        judge.chmod(0o755)
+        few = [*TUNE[:4], "--samples", "first:30", *TUNE[6:]]
+        self.anneal(*few, "--metric-command", "./judge.sh", "--max-drop", 0, "-o", "m.engine", out="command of 9 samples")
+        judge.write_text("#!/bin/sh\necho rubbish\nexit 3\n")
+        self.anneal(*few, "--metric-command", "./judge.sh", "-o", "n.engine", status=2, says=["judge.sh", "3"])
+        self.assertNotIn("n.engine", self.files())
+
+    def test_without_labels_the_outputs_are_compared(self):
+        few = ["tune", MODEL, "--data", GLYPHS / "test-images.idx3-ubyte", "--labels", "none", "--scale", "1/255",
+               "--samples", "first:60", "--modelled-times", "--precisions", "int8"]
+        self.anneal(*few, "-o", "m.engine", out="cosine of 18 samples")
+        self.anneal(*few, "--metric", "sqnr", "--min-score", 20, "-o", "m.engine", out="SQNR of 18 samples")
+        found = self.frontier()
+        self.assertGreaterEqual(found["points"][found["chosen"]]["search"]["score"], 20)
+        self.anneal(*few, "--metric", "sqnr", "--min-score", 1000, status=2, says="not even f32")
+        self.anneal(*few, "--metric", "sqnr", status=2, says="--min-score")
+        self.anneal(*few, "--metric", "top1", status=2, says="label")
+
+    def test_what_cannot_be_done_is_said(self):
+        self.anneal(*TUNE, "--metric", "f7", status=2, says="f7")
+        self.anneal(*TUNE, "--max-drop", -1, status=2)
+        self.anneal(*TUNE, "--frontier", "f.bmp", status=2, says=".svg")
+        self.anneal(*TUNE, "--precisions", "int4", status=2, says="int4")
+        self.anneal(*TUNE, "-o", "none/m.engine", status=2, says="none")
+        self.anneal("tune", MODEL, "--data", GLYPHS, "--samples", "first:3", status=2, says="cannot be split")
+        self.write("bad.json", "{}")
+        self.anneal("build", MODEL, "--mix", "bad.json", status=2, says="bad.json")
+        self.anneal("build", MODEL, "--mix", "missing.json:x", status=2, says="missing.json")
+        self.anneal(*TUNE, "-o", "m.engine", "-q")
+        self.anneal("build", MODEL, "--mix", "m.tuned.json:mix-99", status=2, says=["mix-99", "f32"])
+        self.anneal("build", MODEL, "--mix", "m.tuned.json", "--int8", status=2, says="--mix says all")
+
+    def test_time_runs_out(self):
+        self.anneal(*TUNE, "--tune-seconds", 0.001, "-o", "m.engine", out="time ran out")
+
+
+if __name__ == "__main__":
+    unittest.main()
