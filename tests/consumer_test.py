@@ -34,6 +34,10 @@ def main(build, compiler, build_type):
         call(f"{tree}/consumer_build", f"{ROOT}/samples/glyphs/glyphs.onnx", f"{scratch}/glyphs.engine",
              f"{scratch}/glyphs_int8.engine")
         print(call(f"{tree}/consumer", f"{scratch}/glyphs.engine"), end="")
+        sample = f"{scratch}/sample"
+        call("cmake", "-G", "Ninja", "-S", f"{ROOT}/samples/accuracy_vs_latency", "-B", sample,
+             f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_BUILD_TYPE={build_type}")
+        call("cmake", "--build", sample)
         if "is int8" not in call(f"{prefix}/bin/anneal", "inspect", f"{scratch}/glyphs_int8.engine", "--decisions"):
             print("the program's second engine must have int8 layers")
             return 1

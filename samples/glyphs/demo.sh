@@ -15,9 +15,13 @@ echo "== The engine reads the test pictures, rendered from fonts that it never s
 "$anneal" eval "$engine" --data "$here/test-images.idx3-ubyte" --labels "$here/test-labels.idx1-ubyte" \
   --scale 1/255 --classes "$here/labels.txt" --batch 16 --show 3
 echo
+echo "== What each precision costs and buys, and the fastest mix that loses at most half a point (half a minute):"
+build/release/bin/accuracy_vs_latency
+echo
 cat <<EOF
 Next:
   $anneal inspect $engine               what became of the network, layer by layer
   $anneal run $engine --input random --profile    how long each step takes, on random input
+  $anneal tune YOUR.onnx --data YOUR_SAMPLES --max-drop 0.5 -o YOUR.engine
   $anneal build YOUR.onnx -o YOUR.engine && $anneal run YOUR.engine --input random
 EOF
