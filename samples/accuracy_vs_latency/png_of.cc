@@ -17,7 +17,7 @@ std::string png_of(const std::string& svg, const std::string& path) {
       rsvg_handle_new_from_data(reinterpret_cast<const guint8*>(svg.data()), svg.size(), &error),
       g_object_unref);
   const auto told = [&] {
-    const std::string text = error != nullptr ? error->message : "it cannot be drawn";
+    std::string text = error != nullptr ? error->message : "it cannot be drawn";
     if (error != nullptr) g_error_free(error);
     return text;
   };
