@@ -55,6 +55,9 @@ std::shared_ptr<const Dataset> open_dataset(const std::string& path, const DataF
 // (but for "first"). Fails with kInvalidArgument, also if nothing is left.
 std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> samples,
                                       std::string_view which);
+// Those at the indices, in that order. REQUIRES: indices of samples
+std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> samples,
+                                      std::vector<int64_t> indices);
 // What draws and parts go by: FNV-1a of 64 bits, its bits mixed by MurmurHash3's finalizer. Will
 // not change.
 uint64_t sample_hash(std::string_view name);

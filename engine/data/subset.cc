@@ -101,6 +101,12 @@ uint64_t sample_hash(std::string_view name) {
 }
 
 std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> samples,
+                                      std::vector<int64_t> indices) {
+  for (const int64_t i : indices) check(i >= 0 && i < samples->size(), "an index of a sample");
+  return std::make_shared<Subset>(std::move(samples), std::move(indices));
+}
+
+std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> samples,
                                       std::string_view which) {
   check(samples != nullptr, "a dataset");
   while (true) {
@@ -111,7 +117,7 @@ std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> samples,
     for (size_t i = 0; i < kept.size(); ++i)
       if (kept[i]) indices.push_back(static_cast<int64_t>(i));
     if (indices.empty()) refuse(one, "none of the samples is left");
-    samples = std::make_shared<Subset>(std::move(samples), std::move(indices));
+    samples = subset(std::move(samples), std::move(indices));
     if (comma == which.npos) return samples;
     which.remove_prefix(comma + 1);
   }

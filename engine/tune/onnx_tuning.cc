@@ -1,10 +1,29 @@
 #include "anneal/engine/tune/onnx_tuning.h"
 
+#include <fmt/format.h>
+
 #include "anneal/engine/plan.h"
 #include "anneal/engine/tune/tune.h"
 #include "anneal/importer/importer.h"
 
 namespace anneal {
+
+TuneSamples split_samples(const std::shared_ptr<const Dataset>& samples, int64_t calibrate,
+                          int64_t search) {
+  const int64_t all = samples->size();
+  if (calibrate == 0) calibrate = all / 5;
+  if (search == 0) search = all * 3 / 10;
+  if (calibrate < 1 || search < 1 || calibrate + search >= all)
+    fail(
+        Code::kInvalidArgument,
+        fmt::format("{} samples cannot be split into {} to calibrate, {} to search with and others "
+                    "to confirm",
+                    all, calibrate, search));
+  const auto others = subset(samples, fmt::format("undrawn:{}", calibrate));
+  return {subset(samples, fmt::format("drawn:{}", calibrate)),
+          subset(others, fmt::format("drawn:{}", search)),
+          subset(others, fmt::format("undrawn:{}", search))};
+}
 
 Frontier tune_onnx(const std::string& onnx_path, const std::shared_ptr<const Dataset>& samples,
                    const std::string& engine_path, const OnnxTuneOptions& options) {

@@ -12,6 +12,7 @@
 #include <set>
 #include <utility>
 
+#include "anneal/core/bytes.h"
 #include "anneal/core/version.h"
 #include "anneal/engine/build/ask_targets.h"
 #include "anneal/engine/build/builder.h"
@@ -22,9 +23,9 @@
 #include "anneal/engine/tune/mix_front.h"
 #include "anneal/engine/tune/precision_groups.h"
 #include "anneal/engine/tune/prepared_graph.h"
-#include "anneal/engine/tune/some_samples.h"
 #include "anneal/engine/tune/step_times.h"
 #include "anneal/engine/tune/tune_journal.h"
+#include "anneal/graph/text.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/optimizer/fingerprint.h"
 
@@ -143,12 +144,22 @@ class Tuner {
                     {"skip_kernels", options_.skip_kernels},
                     {"groups", options_.most_groups},
                     {"precisions", key_of(precisions_)}};
+    for (const ValueId input : model_.inputs()) {
+      const Value& value = model_.value(input);
+      subject["inputs"].push_back(value.name + " " + anneal::to_text(value.type(), model_.sizes()));
+    }
     if (options_.ranges) subject["ranges"] = anneal::to_text(*options_.ranges);
     for (const auto& [name, set] :
          {std::pair("calibrate", samples_.calibrate), std::pair("search", samples_.search),
           std::pair("confirm", samples_.confirm)}) {
       uint64_t hash = 0;
-      for (int64_t i = 0; set && i < set->size(); ++i) hash = hash * 31 + sample_hash(set->name(i));
+      for (int64_t i = 0; set && i < set->size(); ++i)
+        hash = (hash * 31 + sample_hash(set->name(i))) * 31 +
+               static_cast<uint64_t>(set->label(i).value_or(-1));
+      // Flags may change what is read under the same names.
+      if (set && set->size() > 0)
+        for (const SampleTensor& each : set->read(0))
+          hash = hash * 31 + hash_bytes(each.tensor.bytes());
       subject[name] = fmt::format("{:016x}", hash);
     }
     return subject.dump();
@@ -255,7 +266,7 @@ class Tuner {
         std::clamp<int64_t>(static_cast<int64_t>(order.size()) / 2, kFewestSure, kMostUnsure);
     order.resize(static_cast<size_t>(std::min(most, static_cast<int64_t>(order.size()))));
     std::ranges::sort(order);
-    return some_samples(samples_.search, std::move(order));
+    return subset(samples_.search, std::move(order));
   }
 
   void damage_groups() {
