@@ -156,14 +156,16 @@ int tune_instead(const BuildFlags& flags, const std::string& output) {
     fail(Code::kInvalidArgument, "--max-drop wants samples to judge by: give --calibrate SAMPLES");
   const PrecisionFlags& precision = flags.precision;
   if (precision.f16 || precision.bf16 || precision.int8 || precision.best ||
-      !precision.layers.empty() || !precision.mix.empty())
+      !precision.layers.empty() || !precision.mix.empty() ||
+      precision.max_layer_error != PrecisionFlags().max_layer_error)
     fail(Code::kInvalidArgument,
          "--max-drop chooses precisions itself: leave out the flags for them");
-  if (flags.targets.size() != 1 || flags.pack || flags.timing.measure ||
+  if (flags.targets.size() != 1 || !flags.allow_fallback || flags.pack || flags.timing.measure ||
       !flags.timing.cache.empty() || !flags.report.empty() || !flags.dump_graph.empty() ||
       !flags.dump_passes.empty())
     fail(Code::kInvalidArgument,
-         "--max-drop is for one target, without --pack, --time-kernels, --report and dumps: build "
+         "--max-drop is for one target, without --no-fallback, --pack, --time-kernels, --report "
+         "and dumps: build "
          "again with --mix for those");
   TuneFlags tune;
   tune.model = flags.model;

@@ -1,8 +1,10 @@
 #include "anneal/cli/tune_model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <span>
 
@@ -12,6 +14,7 @@
 #include "anneal/cli/print.h"
 #include "anneal/cli/printable.h"
 #include "anneal/cli/progress.h"
+#include "anneal/core/bytes.h"
 #include "anneal/core/file.h"
 #include "anneal/engine/tune/calibrate.h"
 #include "anneal/engine/tune/tune.h"
@@ -88,13 +91,36 @@ std::string quoted(const std::string& text) {
   return result + "'";
 }
 
-void name_commands(const TuneFlags& flags, Frontier& frontier) {
-  for (FrontierPoint& point : frontier.points) {
-    point.command = fmt::format("anneal build {} --mix {} -o {}", quoted(flags.model),
-                                quoted(tuned_path(flags.output) + ":" + point.name),
-                                quoted(point.name + ".engine"));
-    if (flags.target != "cpu") point.command += " --target " + quoted(flags.target);
-  }
+// What a build of the same plans wants beside the mix.
+std::string build_flags(const TuneFlags& flags) {
+  std::string text;
+  const auto add = [&](const char* flag, const std::string& value) {
+    if (!value.empty()) text += fmt::format(" {} {}", flag, quoted(value));
+  };
+  if (flags.target != "cpu") add("--target", flags.target);
+  add("--shapes", flags.shapes.shapes);
+  add("--min-shapes", flags.shapes.min);
+  add("--opt-shapes", flags.shapes.opt);
+  add("--max-shapes", flags.shapes.max);
+  for (const std::string& pass : flags.passes.skip) add("--skip-pass", pass);
+  if (!flags.passes.only.empty())
+    add("--only-passes", fmt::format("{}", fmt::join(flags.passes.only, ",")));
+  for (const std::string& kernel : flags.skip_kernels) add("--skip-kernel", kernel);
+  return text;
+}
+
+std::string build_command(const TuneFlags& flags, const std::string& point) {
+  return fmt::format("anneal build {} --mix {} -o {}{}", quoted(flags.model),
+                     quoted(tuned_path(flags.output) + ":" + point), quoted(point + ".engine"),
+                     build_flags(flags));
+}
+
+// What the answers of a command depend on: itself, and the program that it begins with.
+std::string command_identity(const std::string& command) {
+  const std::string program = command.substr(0, command.find(' '));
+  std::error_code error;
+  if (!fs::is_regular_file(program, error)) return command;
+  return fmt::format("{} {:016x}", command, hash_bytes(read_file(program).bytes));
 }
 
 }  // namespace
@@ -105,7 +131,11 @@ int tune_model(const TuneFlags& flags) {
   for (const std::string& path : flags.frontier_files) {
     frontier_form(path);
     check_output_file(path);
+    if (fs::absolute(path) == fs::absolute(tuned_file))
+      refuse(fmt::format("--frontier {}: that is written anyway", path));
   }
+  if (!std::isfinite(flags.max_drop.value_or(0)) || !std::isfinite(flags.min_score.value_or(0)))
+    refuse("--max-drop and --min-score: a finite number is expected");
   Progress progress(flags.verbose);
   progress.say(fmt::format("reading {}", flags.model));
   const Imported imported = import_model(flags.model, flags.shapes);
@@ -134,7 +164,8 @@ int tune_model(const TuneFlags& flags) {
   options.seconds = flags.seconds;
   options.is_modelled = flags.is_modelled;
   options.most_groups = flags.most_groups;
-  options.also = flags.metric_command + "\n" + flags.metric_output;
+  options.also = fmt::format("{}\n{}\n{}", command_identity(flags.metric_command),
+                             flags.metric_output, fmt::join(flags.data.settings, "\n"));
   options.journal = flags.output + ".tuning";
   options.progress = [&](const TuneProgress& at) {
     progress.say(fmt::format("{:3.0f} %  {}{}", 100 * at.share, at.what,
@@ -145,20 +176,21 @@ int tune_model(const TuneFlags& flags) {
            options);
   progress.clear();
   tuned.frontier.model = name_of(flags.model);
-  name_commands(flags, tuned.frontier);
+  for (FrontierPoint& point : tuned.frontier.points)
+    point.command = build_command(flags, point.name);
   write_text(tuned_file, frontier_json(tuned.frontier));
   for (const std::string& path : flags.frontier_files)
     write_text(path, frontier_form(path)(tuned.frontier));
   // The engine last: what fails before leaves no engine.
   write_engine_file(flags.output, tuned.engine);
+  fs::remove(options.journal);
   if (flags.quiet) return kSuccess;
   if (tuned.was_resumed)
     fmt::print(stderr, "anneal: went on with what {}.tuning had\n", printable(flags.output));
   fmt::print("{}", printable(frontier_table(tuned.frontier), LineEnds::kKept));
   const FrontierPoint& chosen = tuned.frontier.points[tuned.frontier.chosen];
   fmt::print("{}: {}\nany other point: {}\n", printable(flags.output), chosen.name,
-             printable(fmt::format("anneal build {} --mix {}:POINT -o POINT.engine",
-                                   quoted(flags.model), quoted(tuned_file))));
+             printable(build_command(flags, "POINT")));
   return kSuccess;
 }
 

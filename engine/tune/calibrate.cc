@@ -21,7 +21,6 @@
 namespace anneal {
 namespace {
 
-constexpr std::string_view kFirstOfPrecision = "equalize_channels";
 // Samples on which channels' magnitudes, and layers' errors, are measured.
 constexpr int64_t kMostLookedAt = 32, kMostMeasured = 100;
 // What the errors by channel of a tensor's readers must be to look at it, and what may be left.

@@ -46,7 +46,7 @@ int decimals_of(double largest) {
 std::string number_text(double value, int decimals) {
   if (std::isnan(value)) return "-";
   std::string text = fmt::format("{:.{}f}", value, decimals);
-  if (text.find_first_not_of("-0.") == std::string::npos && value < 0) text.erase(0, 1);
+  if (text.starts_with('-') && text.find_first_not_of("-0.") == std::string::npos) text.erase(0, 1);
   return text;
 }
 
@@ -206,7 +206,8 @@ class Table {
     if (text.empty()) return text;
     const FrontierPoint* point = chosen();
     if (!summary.loss.empty() && point->confirmed)
-      text += fmt::format(", on {} samples that nothing was chosen by", point->confirmed->samples);
+      text +=
+          fmt::format(", on {} samples {}", point->confirmed->samples, what_confirms(frontier_));
     return text + "\n";
   }
 
@@ -272,6 +273,12 @@ std::string csv_number(double value) {
 }
 
 }  // namespace
+
+std::string what_confirms(const Frontier& frontier) {
+  if (frontier.turned_down == 0) return "that nothing was chosen by";
+  return fmt::format("which turned {} faster mix{} down", frontier.turned_down,
+                     frontier.turned_down == 1 ? "" : "es");
+}
 
 const FrontierPoint* f32_point(const Frontier& frontier) {
   for (const FrontierPoint& point : frontier.points)

@@ -55,12 +55,18 @@ struct Frontier {
   std::vector<PrecisionGroup> groups;
   std::vector<FrontierPoint> points;  // from the fastest on
   size_t chosen = 0;                  // of points
-  std::vector<KeptHigh> kept_high;    // of the chosen one
+  // Faster mixes within the budget on the samples searched with, that those which confirm turned
+  // down: with any, these chose, too.
+  int turned_down = 0;
+  std::vector<KeptHigh> kept_high;  // of the chosen one
   std::vector<std::string> warnings;
   bool symmetric = false;   // zero points are 0
   std::string calibration;  // the table, as text; empty: none was wanted
 };
 
+// What the samples that confirm were: "that nothing was chosen by", or "which turned 2 faster mixes
+// down".
+std::string what_confirms(const Frontier& frontier);
 // The point with every group in f32; null: there is none.
 const FrontierPoint* f32_point(const Frontier& frontier);
 // "points" of scores in percent, else the unit itself.

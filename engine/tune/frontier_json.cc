@@ -223,6 +223,7 @@ std::string frontier_json(const Frontier& frontier) {
                      {"budget_is_score", frontier.budget_is_score},
                      {"symmetric", frontier.symmetric},
                      {"chosen", frontier.chosen},
+                     {"turned_down", frontier.turned_down},
                      {"points", list_json(frontier.points)},
                      {"groups", list_json(frontier.groups)},
                      {"kept_high", list_json(frontier.kept_high)},
@@ -238,9 +239,10 @@ Frontier parse_frontier(std::string_view text) {
   } catch (const Json::exception& error) {
     Value{json, {}}.refuse(fmt::format("it is no JSON: {}", error.what()));
   }
-  const Fields fields({json, {}}, {"format", "model", "target", "threads", "metric", "unit",
-                                   "budget", "budget_is_score", "symmetric", "chosen", "points",
-                                   "groups", "kept_high", "warnings", "calibration"});
+  const Fields fields({json, {}},
+                      {"format", "model", "target", "threads", "metric", "unit", "budget",
+                       "budget_is_score", "symmetric", "chosen", "turned_down", "points", "groups",
+                       "kept_high", "warnings", "calibration"});
   if (const Value format = fields["format"]; format.text() != kFormat)
     format.refuse(fmt::format("it is not \"{}\"", kFormat));
   Frontier frontier;
@@ -252,6 +254,7 @@ Frontier parse_frontier(std::string_view text) {
   frontier.budget = fields["budget"].number();
   frontier.budget_is_score = fields["budget_is_score"].flag();
   frontier.symmetric = fields["symmetric"].flag();
+  frontier.turned_down = fields["turned_down"].count<int>();
   frontier.groups = fields["groups"].list(read_group);
   const size_t groups = frontier.groups.size();
   const Value points = fields["points"];

@@ -211,7 +211,7 @@ class Picture {
       text += fmt::format(", {} thread{}", frontier_.threads, frontier_.threads == 1 ? "" : "s");
     if (const FrontierPoint* point = chosen()) {
       text += fmt::format("; scores of {} samples ", score_of(*point).samples);
-      text += is_confirmed_ ? "that nothing was chosen by" : "that mixes were chosen by";
+      text += is_confirmed_ ? what_confirms(frontier_) : "that mixes were chosen by";
     }
     return text;
   }

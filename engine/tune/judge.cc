@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 
@@ -113,6 +114,16 @@ class Runner {
 }  // namespace
 
 double Judgement::damage() const { return mean_of(damages); }
+
+std::string to_text(const Judgement& judgement) {
+  return nlohmann::json{{"scores", judgement.scores}, {"damages", judgement.damages}}.dump();
+}
+
+Judgement parse_judgement(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  return {json.at("scores").get<std::vector<SampleScore>>(),
+          json.at("damages").get<std::vector<double>>()};
+}
 
 // Calls take(sample, outputs, reference's outputs).
 template <class Take>

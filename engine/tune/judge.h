@@ -1,6 +1,7 @@
 // Engines run over samples, judged by a metric and compared with the model in f32.
 #pragma once
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "anneal/engine/data/dataset.h"
@@ -16,6 +17,9 @@ struct Judgement {
   std::vector<double> damages;
   double damage() const;  // the mean
 };
+
+std::string to_text(const Judgement& judgement);
+Judgement parse_judgement(const std::string& text);  // REQUIRES: of to_text()
 
 struct JudgeOptions {
   int threads = 0;                        // of an inference; 0: one per core

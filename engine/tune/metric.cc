@@ -37,6 +37,7 @@ class TopClasses final : public Metric {
   std::string name() const override { return fmt::format("top-{}", k_); }
   std::string unit() const override { return "%"; }
   bool wants_labels() const override { return true; }
+  bool is_share() const override { return true; }
 
   SampleScore judge(const Answer& answer) const override {
     if (!answer.label)
@@ -139,9 +140,32 @@ std::shared_ptr<const Metric> mean_metric(std::string name, std::string unit,
                                       wants_reference);
 }
 
+namespace {
+
+// Of right and wrong answers: two pairs are added, half of them lost and half gained.
+DropInterval drop_of_shares(std::span<const SampleScore> samples,
+                            std::span<const SampleScore> reference) {
+  constexpr double kDeviations = 1.959963984540054;
+  double lost = 0, gained = 0;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    lost += reference[i][0] > samples[i][0] ? 1 : 0;
+    gained += reference[i][0] < samples[i][0] ? 1 : 0;
+  }
+  const auto all = static_cast<double>(samples.size());
+  const double changed = lost + gained + 1, more = all + 2;
+  const double centre = (lost - gained) / more;
+  const double half =
+      kDeviations * std::sqrt(changed - (lost - gained) * (lost - gained) / more) / more;
+  return {100 * (lost - gained) / all, 100 * std::max(centre - half, -1.0),
+          100 * std::min(centre + half, 1.0)};
+}
+
+}  // namespace
+
 DropInterval drop_of(const Metric& metric, std::span<const SampleScore> samples,
                      std::span<const SampleScore> reference) {
   check(samples.size() == reference.size() && !samples.empty(), "the same samples");
+  if (metric.is_share()) return drop_of_shares(samples, reference);
   std::vector<const SampleScore*> drawn, reference_drawn;
   size_t numbers = 0;
   for (size_t i = 0; i < samples.size(); ++i) {

@@ -35,6 +35,8 @@ class Metric {
   virtual std::string unit() const = 0;  // of scores and drops: "%", "dB"; may be empty
   virtual bool wants_labels() const { return false; }
   virtual bool wants_reference() const { return false; }
+  // Whether a sample is right or wrong: it scores 1 or 0, and the score is a percentage.
+  virtual bool is_share() const { return false; }
   // Whether the model in f32 has a score to lose from; else a budget is a least score.
   virtual bool has_drop() const { return true; }
   // Fails with kInvalidArgument on outputs that it cannot judge.
@@ -70,9 +72,11 @@ std::shared_ptr<const Metric> mean_metric(std::string name, std::string unit,
 // what it printed.
 std::shared_ptr<const Metric> command_metric(std::string command);
 
-// 95 % of reference's score - score, by a paired bootstrap over the samples, the same on every
-// machine; a resample of which the reference has no score says nothing, one of which the other has
-// none is a loss without bounds. Finite. REQUIRES: as many of both, not none
+// 95 % of reference's score - score. Of a share the interval of Agresti and Min (2005) for paired
+// samples, which has a width also where no answer changed; else by a paired bootstrap over the
+// samples, the same on every machine; a resample of which the reference has no score says nothing,
+// one of which the other has none is a loss without bounds. Finite. REQUIRES: as many of both, not
+// none
 struct DropInterval {
   double drop = 0, low = 0, high = 0;
 };

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "anneal/engine/plan.h"
 #include "anneal/engine/tune/tune.h"
 #include "anneal/importer/importer.h"
@@ -47,6 +49,7 @@ Frontier tune_onnx(const std::string& onnx_path, const std::shared_ptr<const Dat
       tune(import_file(onnx_path, import).graph,
            split_samples(samples, options.calibrate_samples, options.search_samples), tune_options);
   write_engine_file(engine_path, tuned.engine);
+  if (!options.journal.empty()) std::filesystem::remove(options.journal);
   return std::move(tuned.frontier);
 }
 

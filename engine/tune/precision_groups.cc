@@ -34,7 +34,7 @@ class Sets {
     if (a == b) return;
     if (a > b) std::swap(a, b);
     parent_[b] = a;
-    if (why_[a].empty()) why_[a] = why_[b].empty() ? why : why_[b];
+    if (why_[a].empty() || why == kSmall) why_[a] = why;
   }
   const std::string& why(size_t set) const { return why_[set]; }
 
@@ -131,17 +131,25 @@ class Grouping {
     const Layer& layer = graph_.layer(products_[product]);
     if (std::holds_alternative<Attention>(layer.op))
       return 2 * static_cast<double>(element_count(graph_, layer.inputs[0])) *
-             static_cast<double>(element_count(graph_, layer.inputs[1]));
+             static_cast<double>(element_count(graph_, layer.inputs[1])) /
+             last_size(layer.inputs[1]);
     const Shape& weights = graph_.value(layer.inputs[1]).type().shape;
     double each = static_cast<double>(element_count(graph_, layer.inputs[1]));
     const double results = static_cast<double>(element_count(graph_, layer.outputs[0]));
     // Of one result: the weights of its channel.
     if (weights.rank() > 0) {
-      const int axis = std::holds_alternative<Conv>(layer.op) ? 0 : weights.rank() - 1;
+      const bool is_last = std::holds_alternative<MatMul>(layer.op);
+      const int axis = is_last ? weights.rank() - 1 : 0;
       if (weights[axis].known())
         each /= std::max<double>(1, static_cast<double>(weights[axis].value()));
     }
     return results * each;
+  }
+
+  double last_size(ValueId value) const {
+    const Shape& shape = graph_.value(value).type().shape;
+    const Size size = shape[shape.rank() - 1];
+    return size.known() ? std::max(1.0, static_cast<double>(size.value())) : 1;
   }
 
   void join_small(Sets& sets, size_t most) const {

@@ -10,7 +10,6 @@
 namespace anneal {
 namespace {
 
-constexpr std::string_view kFirstOfPrecision = "equalize_channels";
 constexpr const char* kDevice = "cpu";
 
 }  // namespace

@@ -1,9 +1,14 @@
 // The graph that decisions about precision are made on.
 #pragma once
+#include <string_view>
+
 #include "anneal/graph/graph.h"
 #include "anneal/optimizer/pass.h"
 
 namespace anneal {
+
+// The first pass that a calibration table decides about.
+inline constexpr std::string_view kFirstOfPrecision = "equalize_channels";
 
 // As the first pass that a calibration table decides about will see the model in a build for the
 // CPU: batch normalizations are in the weights, layers are not joined yet. Fails as run_pipeline()

@@ -43,22 +43,12 @@ constexpr double kTimedSeconds = 0.6;             // each mix
 // Of the seconds given, when looking at single groups ends, and when trying mixes does.
 constexpr double kGroupsShare = 0.6, kMixesShare = 0.8;
 // Of the whole work, for progress.
-constexpr double kCalibrated = 0.1, kGroupsDone = 0.6, kMixesDone = 0.85;
+constexpr double kCalibrated = 0.1, kGroupsDone = 0.5, kMixesDone = 0.65, kConfirming = 0.75;
 
 std::string key_of(const Precisions& precisions) {
   std::string key;
   for (const Precision precision : precisions) key += "fhbi"[static_cast<size_t>(precision)];
   return key;
-}
-
-// What is judged on samples, as text and back.
-std::string to_text(const Judgement& judged) {
-  return Json{{"scores", judged.scores}, {"damages", judged.damages}}.dump();
-}
-Judgement judgement_of(const std::string& text) {
-  const Json json = Json::parse(text);
-  return {json.at("scores").get<std::vector<SampleScore>>(),
-          json.at("damages").get<std::vector<double>>()};
 }
 
 class Tuner {
@@ -84,13 +74,17 @@ class Tuner {
   }
 
   Tuned run() {
-    calibrate_samples();
     frontier_.groups =
         precision_groups(prepared_for_precision(model_, options_.passes), options_.most_groups);
     if (groups().empty())
       fail(Code::kInvalidArgument,
            "the model has no convolution or product to choose a precision for");
+    if (std::ranges::none_of(groups(), &PrecisionGroup::can_be_int8))
+      std::erase(precisions_, Precision::kI8);
+    // What cannot be judged fails before the long work.
     judge_.emplace(options_.metric, engine(all(Precision::kF32)), samples_.search, judge_options());
+    check_journal();
+    calibrate_samples();
     time_groups();
     damage_groups();
     try_mixes();
@@ -99,7 +93,6 @@ class Tuner {
     confirm();
     explain();
     warn();
-    journal_.remove();
     frontier_.symmetric = options_.passes.precision.symmetric;
     if (table_) frontier_.calibration = anneal::to_text(*table_);
     Tuned tuned{std::move(frontier_), {}, journal_.was_resumed()};
@@ -115,6 +108,10 @@ class Tuner {
     for (size_t i = 0; i < precisions.size(); ++i)
       if (!may_be(i, precision)) precisions[i] = Precision::kF32;
     return precisions;
+  }
+  static bool is_f32(const FrontierPoint& point) {
+    return std::ranges::all_of(point.precisions,
+                               [](Precision each) { return each == Precision::kF32; });
   }
   bool may_be(size_t group, Precision precision) const {
     return precision != Precision::kI8 || groups()[group].can_be_int8;
@@ -156,10 +153,11 @@ class Tuner {
       for (int64_t i = 0; set && i < set->size(); ++i)
         hash = (hash * 31 + sample_hash(set->name(i))) * 31 +
                static_cast<uint64_t>(set->label(i).value_or(-1));
-      // Flags may change what is read under the same names.
+      // What is read under the same names may change.
       if (set && set->size() > 0)
-        for (const SampleTensor& each : set->read(0))
-          hash = hash * 31 + hash_bytes(each.tensor.bytes());
+        for (const int64_t i : {int64_t{0}, set->size() / 2, set->size() - 1})
+          for (const SampleTensor& each : set->read(i))
+            hash = hash * 31 + hash_bytes(each.tensor.bytes());
       subject[name] = fmt::format("{:016x}", hash);
     }
     return subject.dump();
@@ -204,6 +202,14 @@ class Tuner {
     const std::string target = judged_target();
     return Engine::make(file(precisions, target, groups()),
                         {.device = target.starts_with("sm_") ? "cuda" : target});
+  }
+
+  // What f32 gave before it must give again: else the data, or what judges, is another.
+  void check_journal() {
+    const std::string f32 = to_text(judge_->reference());
+    const std::string* known = journal_.known("f32");
+    if (known && *known != f32) journal_.forget();
+    if (!journal_.known("f32")) journal_.remember("f32", f32);
   }
 
   void calibrate_samples() {
@@ -313,7 +319,7 @@ class Tuner {
     const std::string text =
         journal_.once("judged " + key, [&] { return to_text(judge_->judge(engine(precisions))); });
     tried_.push_back(precisions);
-    return judgements_[key] = judgement_of(text);
+    return judgements_[key] = parse_judgement(text);
   }
   MeasuredScore score_of(const Judgement& judgement, const Judgement& reference) const {
     const DropInterval drop = drop_of(metric_, judgement.scores, reference.scores);
@@ -343,7 +349,8 @@ class Tuner {
     }
     const std::vector<Mix> front = mix_front(costs);
     judged(all(Precision::kF32));
-    for (const Precision precision : precisions_) judged(all(precision));
+    for (const Precision precision : precisions_)
+      if (has_time(kMixesShare)) judged(all(precision));
     const auto try_at = [&](size_t i, const char* why) -> const Judgement& {
       tell(fmt::format("judging mixes {}", why),
            kGroupsDone + (kMixesDone - kGroupsDone) *
@@ -382,12 +389,12 @@ class Tuner {
     tell("timing the mixes", kMixesDone);
     std::vector<std::shared_ptr<const Engine>> engines;
     std::vector<TimedEngine> timed;
-    std::vector<uint64_t> sizes;
     std::string key = "timed";
     for (const Precisions& each : tried_) key += " " + key_of(each);
     const std::string text = journal_.once(key, [&] {
       Json all = Json::array();
       for (const Precisions& each : tried_) {
+        tell(fmt::format("building mix {} of {}", all.size() + 1, tried_.size()), kMixesDone);
         EngineFile built = file(each, options_.target, groups());
         const size_t bytes = save(built).size();
         Json one = {{"engine_bytes", bytes}};
@@ -402,7 +409,13 @@ class Tuner {
         all.push_back(std::move(one));
       }
       if (is_timed_) {
-        timed = timed_in_turn(engines, samples_.search->read(0), options_.threads, kTimedSeconds);
+        tell(fmt::format("timing {} mixes in turn", tried_.size()), kMixesDone);
+        double seconds = kTimedSeconds;
+        if (options_.seconds > 0)
+          seconds =
+              std::clamp((options_.seconds - spent()) / 2 / static_cast<double>(tried_.size()), 0.0,
+                         kTimedSeconds);
+        timed = timed_in_turn(engines, samples_.search->read(0), options_.threads, seconds);
         for (size_t i = 0; i < timed.size(); ++i) {
           all[i]["milliseconds"] = timed[i].milliseconds;
           all[i]["p99"] = timed[i].milliseconds_p99;
@@ -447,17 +460,20 @@ class Tuner {
       }
     fail(Code::kInvalidArgument,
          fmt::format("nothing keeps to the budget, not even f32, whose {} is {:.4g} {}",
-                     metric_.name(), frontier_.points.back().search.score, metric_.unit()));
+                     metric_.name(), f32_point(frontier_)->search.score, metric_.unit()));
   }
 
   void confirm() {
-    tell("confirming", 0.9);
+    size_t done = 0;
     std::optional<Judge> judge;
     std::optional<Judgement> reference;
     const auto confirmed = [&](FrontierPoint& point) {
       if (point.confirmed) return;
+      tell("confirming " + point.name,
+           kConfirming + (1 - kConfirming) * static_cast<double>(done++) /
+                             static_cast<double>(frontier_.points.size()));
       const auto found = [&](const std::string& name, const auto& find) {
-        return judgement_of(journal_.once(name, [&] {
+        return parse_judgement(journal_.once(name, [&] {
           if (!judge)
             judge.emplace(options_.metric, engine(all(Precision::kF32)), samples_.confirm,
                           judge_options());
@@ -476,6 +492,7 @@ class Tuner {
       confirmed(frontier_.points[i]);
       frontier_.chosen = i;
       if (is_within(*frontier_.points[i].confirmed)) break;
+      if (!is_f32(frontier_.points[i])) ++frontier_.turned_down;
     }
     if (frontier_.chosen != wanted)
       frontier_.warnings.push_back(fmt::format(
@@ -492,27 +509,25 @@ class Tuner {
     const FrontierPoint& chosen = frontier_.points[frontier_.chosen];
     for (size_t i = 0; i < groups().size(); ++i) {
       const Precision is = chosen.precisions[i];
-      // The fastest that there is.
-      Precision fastest = Precision::kF32;
-      for (const auto& [precision, times] : times_)
-        if (may_be(i, precision) && times[i] < times_.at(fastest)[i]) fastest = precision;
       if (is == Precision::kI8) continue;
-      const auto low = damages_.find({i, Precision::kI8});
+      // The fastest that it could be in.
+      std::optional<Precision> other;
+      for (const Precision precision : precisions_)
+        if (precision != is && damages_.contains({i, precision}) &&
+            (!other || times_.at(precision)[i] < times_.at(*other)[i]))
+          other = precision;
       KeptHigh kept{i, is, {}};
-      if (!table_) {
-        kept.why = "8 bits were not to be had";
-      } else if (!may_be(i, Precision::kI8)) {
-        kept.why = "it cannot be computed in 8 bits";
-      } else if (low == damages_.end()) {
-        kept.why = "there was no time to look at it";
-      } else if (const double saved = times_.at(is)[i] - times_.at(Precision::kI8)[i]; saved <= 0) {
-        kept.why = fmt::format("8 bits are no faster: {:.4g} against {:.4g} ms",
-                               times_.at(Precision::kI8)[i], times_.at(is)[i]);
+      if (!other) {
+        kept.why = may_be(i, Precision::kI8) ? "there was no time to look at it"
+                                             : "it cannot be computed in 8 bits";
+      } else if (const double saved = times_.at(is)[i] - times_.at(*other)[i]; saved <= 0) {
+        kept.why = fmt::format("{} is no faster: {:.4g} against {:.4g} ms", name(*other),
+                               times_.at(*other)[i], times_.at(is)[i]);
       } else {
         const auto own = damages_.find({i, is});
-        kept.why =
-            fmt::format("8 bits would save {:.4g} ms, and do {:.1e} of damage instead of {:.1e}",
-                        saved, low->second, own == damages_.end() ? 0 : own->second);
+        kept.why = fmt::format("{} would save {:.4g} ms, and do {:.1e} of damage instead of {:.1e}",
+                               name(*other), saved, damages_.at({i, *other}),
+                               own == damages_.end() ? 0 : own->second);
       }
       frontier_.kept_high.push_back(std::move(kept));
     }
@@ -523,7 +538,7 @@ class Tuner {
     const std::string& unit = frontier_.unit;
     if (!frontier_.budget_is_score) {
       const auto one = 100.0 / static_cast<double>(chosen.search.samples);
-      if (unit == "%" && one > options_.budget && options_.budget > 0)
+      if (metric_.is_share() && one > options_.budget && options_.budget > 0)
         frontier_.warnings.push_back(
             fmt::format("one of {} samples is {:.2g} points, more than the budget of {:.2g}: more "
                         "samples would tell mixes apart",

@@ -36,7 +36,8 @@ struct TuneOptions {
   bool is_modelled = false;  // take no times, also where that is possible
   size_t most_groups = 40;
   std::string also = {};  // what else findings depend on, as text: the metric's command
-  // A file of what was found so far, to go on with after a kill; empty: none. Gone in the end.
+  // A file of what was found so far, to go on with after a kill; empty: none. The caller removes it
+  // once what was tuned is where it shall be.
   std::string journal = {};
   std::function<void(const TuneProgress&)> progress = [](const TuneProgress&) {};
 };

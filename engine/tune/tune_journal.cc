@@ -41,38 +41,60 @@ std::string line_of(const Json& json) {
 // Of a file that is about the subject, the findings; `whole` gets how many bytes those take.
 bool read_findings(const std::string& path, std::string_view subject,
                    std::map<std::string, std::string, std::less<>>& found, size_t& whole) {
-  if (!std::filesystem::is_regular_file(path)) return false;
+  namespace fs = std::filesystem;
+  const auto refuse = [&] {
+    fail(Code::kInvalidArgument,
+         fmt::format("{} is no journal of tuning, whose place it has: move it away", path));
+  };
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) return false;
+  if (!fs::is_regular_file(status)) refuse();
   const FileBytes file = read_file(path);
   std::string_view text(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size());
   bool is_first = true;
   for (size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) {
     const Json line = Json::parse(text.substr(0, end), nullptr, false);
-    if (!line.is_object()) return !is_first;  // damaged: what is before it counts
+    if (!line.is_object()) break;  // damaged: what is before it counts
     const auto member = [&](const char* key) {
       const auto at = line.find(key);
       return at != line.end() && at->is_string() ? at->get<std::string>() : std::string();
     };
     if (is_first) {
-      if (member("form") != kForm || member("subject") != subject) return false;
+      if (member("form") != kForm) refuse();
+      if (member("subject") != subject) return false;
     } else {
       found[member("name")] = member("text");
     }
     is_first = false;
     whole += end + 1;
   }
+  // The first line may have been cut off.
+  const std::string begin = R"({"form":")" + std::string(kForm);
+  if (is_first && text.substr(0, begin.size()) != std::string_view(begin).substr(0, text.size()))
+    refuse();
   return !is_first;
 }
 
 }  // namespace
 
-TuneJournal::TuneJournal(std::string path, std::string_view subject) : path_(std::move(path)) {
-  size_t whole = 0;
-  was_resumed_ = read_findings(path_, subject, found_, whole);
-  if (!was_resumed_) found_.clear(), whole = 0;
+TuneJournal::TuneJournal(std::string path, std::string_view subject)
+    : path_(std::move(path)), subject_(subject) {
+  was_resumed_ = read_findings(path_, subject_, found_, whole_);
+}
+
+void TuneJournal::open() {
+  if (file_ >= 0 || path_.empty()) return;
   file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (file_ < 0) fail_to("write", path_);
-  if (::ftruncate(file_, static_cast<off_t>(whole)) != 0) fail_to("write", path_);
-  if (!was_resumed_) write_all(file_, line_of({{"form", kForm}, {"subject", subject}}), path_);
+  if (file_ < 0 || ::ftruncate(file_, static_cast<off_t>(whole_)) != 0) fail_to("write", path_);
+  if (whole_ == 0) write_all(file_, line_of({{"form", kForm}, {"subject", subject_}}), path_);
+}
+
+void TuneJournal::forget() {
+  if (file_ >= 0) ::close(std::exchange(file_, -1));
+  found_.clear();
+  whole_ = 0;
+  was_resumed_ = false;
 }
 
 TuneJournal::~TuneJournal() {
@@ -81,7 +103,9 @@ TuneJournal::~TuneJournal() {
 
 TuneJournal::TuneJournal(TuneJournal&& other) noexcept
     : path_(std::move(other.path_)),
+      subject_(std::move(other.subject_)),
       file_(std::exchange(other.file_, -1)),
+      whole_(other.whole_),
       was_resumed_(other.was_resumed_),
       found_(std::move(other.found_)) {}
 
@@ -91,6 +115,7 @@ const std::string* TuneJournal::known(const std::string& name) const {
 }
 
 void TuneJournal::remember(const std::string& name, std::string text) {
+  open();
   if (file_ >= 0) write_all(file_, line_of({{"name", name}, {"text", text}}), path_);
   found_[name] = std::move(text);
 }
@@ -100,12 +125,6 @@ std::string TuneJournal::once(const std::string& name, const std::function<std::
   std::string text = find();
   remember(name, text);
   return text;
-}
-
-void TuneJournal::remove() {
-  if (file_ < 0) return;
-  ::close(std::exchange(file_, -1));
-  ::unlink(path_.c_str());
 }
 
 }  // namespace anneal

@@ -25,11 +25,14 @@ class TuneJournal {
   std::string once(const std::string& name, const std::function<std::string()>& find);
   const std::string* known(const std::string& name) const;  // null: not yet
   void remember(const std::string& name, std::string text);
-  void remove();  // the file; findings stay in memory
+  void forget();  // everything, for what it was found with turned out to be something else
 
  private:
-  std::string path_;
+  void open();
+
+  std::string path_, subject_;
   int file_ = -1;
+  size_t whole_ = 0;  // bytes of the file that count
   bool was_resumed_ = false;
   std::map<std::string, std::string, std::less<>> found_;
 };

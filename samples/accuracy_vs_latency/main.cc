@@ -14,8 +14,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -39,7 +41,8 @@ void tell(const std::string& what) {
 struct Variant {
   std::string name;
   anneal::PrecisionOptions precision;
-  anneal::Precision is_in = anneal::Precision::kF32;  // all of it
+  anneal::Precision is_in = anneal::Precision::kF32;  // all of it, unless it was tuned
+  const anneal::FrontierPoint* tuned_as = nullptr;
   std::shared_ptr<const anneal::Engine> engine{};
   std::vector<double> milliseconds{};  // of single inferences
   double per_second = 0;               // inferences, one on each core
@@ -47,11 +50,10 @@ struct Variant {
   anneal::FrontierPoint point{};
 };
 
-// What tuning tried of that name; it calibrates as "auto" does.
-const anneal::FrontierPoint* tuned_point(const anneal::Frontier& tuned, const std::string& name) {
-  const std::string known = name == "int8 auto" ? "int8" : name;
-  const auto found = std::ranges::find(tuned.points, known, &anneal::FrontierPoint::name);
-  return found == tuned.points.end() ? nullptr : &*found;
+// Many a model is called model.onnx, in a folder that has its name.
+std::string name_of(const std::string& model) {
+  const fs::path path = fs::absolute(model);
+  return path.stem() == "model" ? path.parent_path().filename().string() : path.stem().string();
 }
 
 double milliseconds_since(Clock::time_point start) {
@@ -136,7 +138,7 @@ std::string size_text(uint64_t bytes) {
   return text;
 }
 
-void print(const std::vector<Variant>& variants, size_t samples) {
+void print(const std::vector<Variant>& variants, size_t samples, const std::string& kind) {
   std::printf("\n%-16s %8s  %-18s %9s %9s %12s %9s %9s\n", "", "top-1", "drop (95 %)", "p50 ms",
               "p99 ms", "inferences/s", "file", "memory");
   for (const Variant& variant : variants) {
@@ -150,12 +152,16 @@ void print(const std::vector<Variant>& variants, size_t samples) {
                 size_text(variant.point.engine_bytes).c_str(),
                 size_text(variant.point.memory_bytes).c_str());
   }
-  std::printf("accuracy on %zu samples that nothing was chosen by; one thread, batch 1\n", samples);
+  std::printf("accuracy on %zu samples %s; one thread, batch 1\n", samples, kind.c_str());
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
+  if (argc == 2 || argc > 5) {
+    std::printf("usage: accuracy_vs_latency [MODEL.onnx DATA [FOLDER [MAX_DROP]]]\n");
+    return argc == 2 && std::string(argv[1]) == "--help" ? 0 : 2;
+  }
   const std::string model = argc > 1 ? argv[1] : "samples/glyphs/glyphs.onnx";
   const std::string data = argc > 2 ? argv[2] : "samples/glyphs";
   const std::string folder = argc > 3 ? argv[3] : "build/demo/accuracy_vs_latency";
@@ -170,7 +176,12 @@ int main(int argc, char** argv) try {
   anneal::OnnxTuneOptions tuning;
   tuning.metric = metric;
   tuning.threads = 1;
-  if (argc > 4) tuning.budget = std::stod(argv[4]);
+  if (argc > 4) {
+    char* end = nullptr;
+    tuning.budget = std::strtod(argv[4], &end);
+    if (end == argv[4] || *end != '\0')
+      throw std::invalid_argument("MAX_DROP is a number of points, such as 0.5");
+  }
   tuning.progress = [](const anneal::TuneProgress& at) {
     char share[16];
     std::snprintf(share, sizeof(share), "%3.0f %%", 100 * at.share);
@@ -182,8 +193,9 @@ int main(int argc, char** argv) try {
   // What one can ask for without tuning.
   std::vector<Variant> variants;
   const auto add = [&](std::string name, anneal::PrecisionOptions precision,
-                       anneal::Precision is_in = anneal::Precision::kF32) {
-    variants.push_back({std::move(name), std::move(precision), is_in});
+                       anneal::Precision is_in = anneal::Precision::kF32,
+                       const anneal::FrontierPoint* tuned_as = nullptr) {
+    variants.push_back({std::move(name), std::move(precision), is_in, tuned_as});
   };
   add("f32", {});
   add("bf16", {.bf16 = true}, anneal::Precision::kBF16);
@@ -196,8 +208,9 @@ int main(int argc, char** argv) try {
     add(std::string("int8 ") + method, std::move(precision), anneal::Precision::kI8);
   }
   for (const anneal::FrontierPoint& point : tuned.points)
-    if (point.is_on_frontier || &point == &tuned.points[tuned.chosen])
-      if (point.name.starts_with("mix")) add(point.name, anneal::precision_of(tuned, point));
+    if (&point == &tuned.points[tuned.chosen] ||
+        (point.is_on_frontier && point.name.starts_with("mix")))
+      add("tuned " + point.name, anneal::precision_of(tuned, point), {}, &point);
 
   for (Variant& variant : variants) {
     tell("building and judging: " + variant.name);
@@ -218,7 +231,7 @@ int main(int argc, char** argv) try {
 
   // As a frontier, for the picture.
   anneal::Frontier shown = tuned;
-  shown.model = fs::path(model).stem().string();
+  shown.model = name_of(model);
   shown.points.clear();
   for (Variant& variant : variants) {
     anneal::FrontierPoint& point = variant.point;
@@ -232,20 +245,20 @@ int main(int argc, char** argv) try {
     point.milliseconds = variant.milliseconds[variant.milliseconds.size() / 2];
     point.milliseconds_p99 = variant.milliseconds[variant.milliseconds.size() * 99 / 100];
     point.precisions.assign(tuned.groups.size(), variant.is_in);
-    if (const auto* known = tuned_point(tuned, variant.name)) {
-      point.precisions = known->precisions;
-      point.is_on_frontier = known->is_on_frontier;
-    }
+    if (variant.tuned_as != nullptr) point.precisions = variant.tuned_as->precisions;
+    // What was tuned, and f32 at the end of it.
+    point.is_on_frontier = variant.tuned_as != nullptr || variant.name == "f32";
     shown.points.push_back(point);
   }
-  print(variants, static_cast<size_t>(parts.confirm->size()));
+  print(variants, static_cast<size_t>(parts.confirm->size()), anneal::what_confirms(tuned));
   std::ranges::stable_sort(shown.points, {}, &anneal::FrontierPoint::milliseconds);
-  const anneal::FrontierPoint& chosen = tuned.points[tuned.chosen];
+  const std::string& chosen = tuned.points[tuned.chosen].name;
   for (size_t i = 0; i < shown.points.size(); ++i)
-    if (tuned_point(tuned, shown.points[i].name) == &chosen) shown.chosen = i;
+    if (shown.points[i].name == "tuned " + chosen) shown.chosen = i;
 
   const std::string svg = anneal::frontier_svg(shown), picture = folder + "/frontier";
-  std::ofstream(picture + ".svg") << svg;
+  if (!(std::ofstream(picture + ".svg") << svg).flush())
+    throw std::runtime_error("cannot write " + picture + ".svg");
   std::printf("\n%s.svg shows it\n", picture.c_str());
   const std::string why_not = png_of(svg, picture + ".png");
   if (why_not.empty()) {
@@ -253,8 +266,10 @@ int main(int argc, char** argv) try {
   } else {
     std::printf("no PNG: %s\n", why_not.c_str());
   }
-  std::printf("%s is the engine that loses at most %g points: %s\n",
-              (folder + "/tuned.engine").c_str(), tuned.budget, chosen.name.c_str());
+  std::printf(
+      "%s, of %s, is the fastest that lost at most %g points of the samples searched with\n",
+      (folder + "/tuned.engine").c_str(), chosen.c_str(), tuned.budget);
+  for (const std::string& warning : tuned.warnings) std::printf("warning: %s\n", warning.c_str());
 } catch (const std::exception& error) {
   std::fprintf(stderr, "\naccuracy_vs_latency: %s\n", error.what());
   return 1;

@@ -51,6 +51,20 @@ class TuneCommand(command_case.Command):
         self.anneal("eval", MODEL, "--mix", f"m.tuned.json:{chosen}", "--data", GLYPHS, "--samples", "first:50",
                     out="top-1")
 
+    def test_points_are_built_for_the_same_shapes_and_passes(self):
+        flags = ["--shapes", "2x1x32x32", "--skip-pass", "merge_siblings", "--skip-kernel", "cpu.conv.winograd"]
+        told = self.anneal(*TUNE, *flags, "-o", "m.engine")
+        found = self.frontier()
+        point = found["points"][found["chosen"]]
+        self.anneal(*point["command"].split()[1:])
+        self.assertEqual((self.at / f"{point['name']}.engine").read_bytes(), (self.at / "m.engine").read_bytes())
+        self.assertIn("--skip-kernel cpu.conv.winograd", told)
+
+    def test_what_is_no_journal_is_left(self):
+        self.write("m.engine.tuning", "notes")
+        self.anneal(*TUNE, "-o", "m.engine", status=2, says="m.engine.tuning")
+        self.assertEqual(self.files(), ["m.engine.tuning"])
+
     def test_killed_at_any_moment_it_ends_the_same(self):
         whole = time.monotonic()
         self.anneal(*TUNE, "--max-drop", 0.5, "-o", "whole.engine", "-q")
@@ -75,8 +89,9 @@ class TuneCommand(command_case.Command):
                     out="-> ")
         self.assertEqual(self.files(), ["m.engine", "m.tuned.json"])
         self.anneal("build", MODEL, "--max-drop", 2, status=2, says="--calibrate SAMPLES")
-        self.anneal("build", MODEL, "--calibrate", GLYPHS, "--max-drop", 2, "--int8", status=2,
-                    says="chooses precisions itself")
+        for flags in ["--int8"], ["--max-layer-error", 1]:
+            self.anneal("build", MODEL, "--calibrate", GLYPHS, "--max-drop", 2, *flags, status=2,
+                        says="chooses precisions itself")
 
     def test_a_command_judges(self):
         judge = self.write("judge.sh", "#!/bin/sh\ntest -f $1/scores.npy && test -f $1/label.txt && "
@@ -102,6 +117,9 @@ class TuneCommand(command_case.Command):
     def test_what_cannot_be_done_is_said(self):
         self.anneal(*TUNE, "--metric", "f7", status=2, says="f7")
         self.anneal(*TUNE, "--max-drop", -1, status=2)
+        self.anneal(*TUNE, "--max-drop", "inf", status=2, says="finite")
+        self.anneal(*TUNE, "-o", "m.engine", "--frontier", "m.tuned.json", status=2, says="written anyway")
+        self.assertEqual(self.files(), [])
         self.anneal(*TUNE, "--frontier", "f.bmp", status=2, says=".svg")
         self.anneal(*TUNE, "--precisions", "int4", status=2, says="int4")
         self.anneal(*TUNE, "-o", "none/m.engine", status=2, says="none")

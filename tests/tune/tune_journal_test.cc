@@ -1,11 +1,14 @@
 #include "anneal/engine/tune/tune_journal.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+
+#include "anneal/tests/error_of.h"
 
 namespace anneal {
 namespace {
@@ -43,9 +46,11 @@ TEST_F(TuneJournalTest, FindsOnceAndGoesOnAfterAnEnd) {
   EXPECT_EQ(searches, 0);
   EXPECT_EQ(text, find());
   EXPECT_EQ(again.known("b"), nullptr);
-  again.remove();
-  EXPECT_FALSE(fs::exists(path_));
-  EXPECT_NE(again.known("a"), nullptr);
+  again.forget();
+  EXPECT_EQ(again.known("a"), nullptr);
+  again.remember("b", "2");
+  EXPECT_EQ(TuneJournal(path_, "model 1").known("a"), nullptr);
+  EXPECT_EQ(*TuneJournal(path_, "model 1").known("b"), "2");
 }
 
 TEST_F(TuneJournalTest, AnotherSubjectBeginsAnew) {
@@ -74,14 +79,19 @@ TEST_F(TuneJournalTest, EveryCutIsGoneOnFrom) {
   }
 }
 
-TEST_F(TuneJournalTest, RubbishIsNoJournal) {
-  for (const char* text : {"", "\n", "[1]\n", "{\"form\":7}\n", "\x7f\x00ELF", "{}\n{}\n"}) {
+// Nothing of another's is lost, and nothing is written before there is something to remember.
+TEST_F(TuneJournalTest, AFileThatIsNoJournalIsRefusedAndLeft) {
+  for (const char* text : {"\n", "[1]\n", "{\"form\":7}\n", "my notes", "{}\n{}\n"}) {
     std::ofstream(path_, std::ios::trunc) << text;
-    TuneJournal journal(path_, "s");
-    EXPECT_FALSE(journal.was_resumed());
-    journal.remember("a", "1");
+    EXPECT_THAT(error_of([&] { TuneJournal(path_, "s"); }), testing::HasSubstr("move it away"));
+    EXPECT_EQ(contents(), text);
   }
-  EXPECT_TRUE(TuneJournal(path_, "s").was_resumed());
+  fs::remove(path_);
+  fs::create_directory(path_);
+  EXPECT_THAT(error_of([&] { TuneJournal(path_, "s"); }), testing::HasSubstr("move it away"));
+  fs::remove(path_);
+  TuneJournal(path_, "s");
+  EXPECT_FALSE(fs::exists(path_));
 }
 
 }  // namespace

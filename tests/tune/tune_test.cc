@@ -148,8 +148,29 @@ TEST(Tune, KilledAtAnyMomentItEndsTheSame) {
     EXPECT_TRUE(resumed.was_resumed);
     EXPECT_EQ(frontier_json(resumed.frontier), frontier_json(whole.frontier)) << "killed at " << k;
     EXPECT_EQ(save(resumed.engine), save(whole.engine));
-    EXPECT_FALSE(fs::exists(journal));
+    fs::remove(journal);
   }
+}
+
+// What is read under the same names, and who judges it, may have changed since.
+TEST(Tune, AJournalOfOtherAnswersIsNotUsed) {
+  const std::string journal =
+      (fs::temp_directory_path() / ("anneal_other_" + std::to_string(::getpid()))).string();
+  const auto judged_by = [&](double score, int kill_at) {
+    TuneOptions options = anneal::options();
+    options.journal = journal;
+    options.metric = mean_metric("mine", "", [score](const Answer&) { return score; });
+    int left = kill_at;
+    options.progress = [&](const TuneProgress&) {
+      if (--left == 0) throw std::runtime_error("killed");
+    };
+    return tune(network(), split_samples(samples()), options);
+  };
+  EXPECT_THROW(judged_by(0.5, 12), std::runtime_error);
+  const Tuned other = judged_by(7, 0);
+  EXPECT_FALSE(other.was_resumed);
+  for (const FrontierPoint& point : other.frontier.points) EXPECT_EQ(point.search.score, 7);
+  fs::remove(journal);
 }
 
 TEST(Tune, TimesAreTakenWhereTheTargetIs) {
