@@ -40,12 +40,12 @@ class Tuner:
         print(self.run("tune", onnx, *flags, *split, *self.settings, "-o", self.folder / "m.engine"), file=sys.stderr)
         found = json.loads((self.folder / "m.tuned.json").read_text())
         for point in found["points"]:
-            del point["precisions"]
+            del point["precisions"], point["command"]
         return {key: found[key] for key in ("metric", "budget", "threads", "chosen", "points", "warnings")}
 
     def latency(self, engine):
         report = self.folder / "bench.json"
-        self.run("bench", engine, "--threads", self.settings[1], "--duration", "1s", "--json", report)
+        self.run("bench", engine, "--threads", self.settings[1], "--duration", 1, "--json", report)
         return json.loads(report.read_text())["latency_milliseconds"]["median"]
 
     def plain(self, onnx, flags):
