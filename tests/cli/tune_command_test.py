@@ -106,7 +106,8 @@ class TuneCommand(command_case.Command):
     def test_without_labels_the_outputs_are_compared(self):
         few = ["tune", MODEL, "--data", GLYPHS / "test-images.idx3-ubyte", "--labels", "none", "--scale", "1/255",
                "--samples", "first:60", "--modelled-times", "--precisions", "int8"]
-        self.anneal(*few, "-o", "m.engine", out="cosine of 18 samples")
+        # A sample's cosine is no matter of right or wrong, so that few of them resolve a small budget.
+        self.assertNotIn("more than the budget", self.anneal(*few, "-o", "m.engine", out="cosine of 18 samples"))
         self.anneal(*few, "--metric", "sqnr", "--min-score", 20, "-o", "m.engine", out="SQNR of 18 samples")
         found = self.frontier()
         self.assertGreaterEqual(found["points"][found["chosen"]]["search"]["score"], 20)

@@ -421,5 +421,19 @@ TEST(FrontierPicture, OfDegenerateFrontiers) {
   }
 }
 
+// Samples by which mixes were turned down are not said to have chosen nothing, wherever it is told.
+TEST(Frontier, SamplesThatChoseAreSaidToHave) {
+  Frontier frontier = example();
+  EXPECT_EQ(what_confirms(frontier), "that nothing was chosen by");
+  frontier.turned_down = 1;
+  EXPECT_EQ(what_confirms(frontier), "which turned 1 faster mix down");
+  frontier.turned_down = 2;
+  for (const std::string& told : {frontier_table(frontier), frontier_svg(frontier)}) {
+    EXPECT_THAT(told, HasSubstr("which turned 2 faster mixes down"));
+    EXPECT_THAT(told, Not(HasSubstr("nothing was chosen by")));
+  }
+  EXPECT_EQ(parse_frontier(frontier_json(frontier)).turned_down, 2);
+}
+
 }  // namespace
 }  // namespace anneal::testing
