@@ -119,10 +119,19 @@ std::string to_text(const Judgement& judgement) {
   return nlohmann::json{{"scores", judgement.scores}, {"damages", judgement.damages}}.dump();
 }
 
-Judgement parse_judgement(const std::string& text) {
-  const auto json = nlohmann::json::parse(text);
-  return {json.at("scores").get<std::vector<SampleScore>>(),
-          json.at("damages").get<std::vector<double>>()};
+std::optional<Judgement> parse_judgement(const std::string& text, size_t samples) {
+  Judgement judgement;
+  try {
+    const auto json = nlohmann::json::parse(text);
+    json.at("scores").get_to(judgement.scores);
+    json.at("damages").get_to(judgement.damages);
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+  if (judgement.scores.size() != samples || judgement.damages.size() != samples ||
+      std::ranges::any_of(judgement.scores, &SampleScore::empty))
+    return std::nullopt;
+  return judgement;
 }
 
 // Calls take(sample, outputs, reference's outputs).

@@ -1,6 +1,7 @@
 // Engines run over samples, judged by a metric and compared with the model in f32.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,8 @@ struct Judgement {
 };
 
 std::string to_text(const Judgement& judgement);
-Judgement parse_judgement(const std::string& text);  // REQUIRES: of to_text()
+// What to_text() gave of so many samples; nothing if it is something else.
+std::optional<Judgement> parse_judgement(const std::string& text, size_t samples);
 
 struct JudgeOptions {
   int threads = 0;                        // of an inference; 0: one per core

@@ -12,8 +12,6 @@
 #include <set>
 #include <utility>
 
-#include "anneal/core/bytes.h"
-#include "anneal/core/version.h"
 #include "anneal/engine/build/ask_targets.h"
 #include "anneal/engine/build/builder.h"
 #include "anneal/engine/run/engine.h"
@@ -25,9 +23,8 @@
 #include "anneal/engine/tune/prepared_graph.h"
 #include "anneal/engine/tune/step_times.h"
 #include "anneal/engine/tune/tune_journal.h"
-#include "anneal/graph/text.h"
+#include "anneal/engine/tune/tune_subject.h"
 #include "anneal/kernels/cpu/backend.h"
-#include "anneal/optimizer/fingerprint.h"
 
 namespace anneal {
 namespace {
@@ -35,20 +32,29 @@ namespace {
 using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 using Precisions = std::vector<Precision>;
+using Table = std::optional<std::shared_ptr<const CalibrationTable>>;
 
 constexpr size_t kKeptBytes = size_t{512} << 20;  // of samples, each of two sets
-constexpr int64_t kFewestSure = 16, kMostUnsure = 64;
+constexpr int64_t kFewestUnsure = 16, kMostUnsure = 64;
 constexpr size_t kEvenly = 6, kAroundBudget = 5;  // mixes that are judged
 constexpr double kTimedSeconds = 0.6;             // each mix
 // Of the seconds given, when looking at single groups ends, and when trying mixes does.
 constexpr double kGroupsShare = 0.6, kMixesShare = 0.8;
+constexpr double kMostNumber = 1e18;  // of milliseconds and bytes that were written down
 // Of the whole work, for progress.
 constexpr double kCalibrated = 0.1, kGroupsDone = 0.5, kMixesDone = 0.65, kConfirming = 0.75;
 
-std::string key_of(const Precisions& precisions) {
-  std::string key;
-  for (const Precision precision : precisions) key += "fhbi"[static_cast<size_t>(precision)];
-  return key;
+// So many numbers from 0 on, as they were written; nothing if it is something else.
+std::optional<std::vector<double>> parse_numbers(const std::string& text, size_t count) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_array() || json.size() != count) return std::nullopt;
+  std::vector<double> numbers;
+  for (const Json& each : json) {
+    if (!each.is_number() || !(each.get<double>() >= 0 && each.get<double>() < kMostNumber))
+      return std::nullopt;
+    numbers.push_back(each.get<double>());
+  }
+  return numbers;
 }
 
 class Tuner {
@@ -61,8 +67,10 @@ class Tuner {
                  kept_samples(samples.confirm, kKeptBytes)},
         is_timed_(!options.is_modelled && can_be_timed(options.target)),
         precisions_(options.precisions.empty() ? usual_precisions() : options.precisions),
-        journal_(options.journal.empty() ? TuneJournal()
-                                         : TuneJournal(options.journal, subject())) {
+        journal_(options.journal.empty()
+                     ? TuneJournal()
+                     : TuneJournal(options.journal, tuning_subject(model, samples_, options,
+                                                                   precisions_, is_timed_))) {
     std::erase(precisions_, Precision::kF32);
     frontier_.model = model.name;
     frontier_.target = options.target;
@@ -125,44 +133,6 @@ class Tuner {
     return {Precision::kI8};
   }
 
-  // What findings depend on.
-  std::string subject() const {
-    Json subject = {{"anneal", version()},
-                    {"model", fmt::format("{:016x}", fingerprint(model_))},
-                    {"metric", metric_.name()},
-                    {"also", options_.also},
-                    {"target", options_.target},
-                    {"threads", options_.threads},
-                    {"timed", is_timed_},
-                    {"symmetric", options_.passes.precision.symmetric},
-                    {"exact", options_.passes.exact},
-                    {"skip", options_.passes.skip},
-                    {"only", options_.passes.only},
-                    {"skip_kernels", options_.skip_kernels},
-                    {"groups", options_.most_groups},
-                    {"precisions", key_of(precisions_)}};
-    for (const ValueId input : model_.inputs()) {
-      const Value& value = model_.value(input);
-      subject["inputs"].push_back(value.name + " " + anneal::to_text(value.type(), model_.sizes()));
-    }
-    if (options_.ranges) subject["ranges"] = anneal::to_text(*options_.ranges);
-    for (const auto& [name, set] :
-         {std::pair("calibrate", samples_.calibrate), std::pair("search", samples_.search),
-          std::pair("confirm", samples_.confirm)}) {
-      uint64_t hash = 0;
-      for (int64_t i = 0; set && i < set->size(); ++i)
-        hash = (hash * 31 + sample_hash(set->name(i))) * 31 +
-               static_cast<uint64_t>(set->label(i).value_or(-1));
-      // What is read under the same names may change.
-      if (set && set->size() > 0)
-        for (const int64_t i : {int64_t{0}, set->size() / 2, set->size() - 1})
-          for (const SampleTensor& each : set->read(i))
-            hash = hash * 31 + hash_bytes(each.tensor.bytes());
-      subject[name] = fmt::format("{:016x}", hash);
-    }
-    return subject.dump();
-  }
-
   double spent() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   bool has_time(double share) const {
     return options_.seconds == 0 || spent() < share * options_.seconds;
@@ -212,13 +182,27 @@ class Tuner {
     if (!journal_.known("f32")) journal_.remember("f32", f32);
   }
 
+  // What `find` gives, or the journal has of it: as text that `parse` makes something of.
+  template <class Find, class Parse>
+  auto found(const std::string& name, const Find& find, const Parse& parse) {
+    if (const std::string* known = journal_.known(name))
+      if (auto parsed = parse(*known)) return *parsed;
+    journal_.remember(name, find());
+    return *parse(*journal_.known(name));
+  }
+  auto judgement_of(const Dataset& samples) const {
+    return [&](const std::string& text) {
+      return parse_judgement(text, static_cast<size_t>(samples.size()));
+    };
+  }
+
   void calibrate_samples() {
     if (std::ranges::find(precisions_, Precision::kI8) == precisions_.end()) return;
     if (options_.ranges) {
       table_ = options_.ranges;
       return;
     }
-    const std::string text = journal_.once("calibration", [&] {
+    const auto find = [&] {
       CalibrationOptions calibration;
       calibration.passes = options_.passes;
       calibration.range.symmetric = options_.passes.precision.symmetric;
@@ -229,13 +213,19 @@ class Tuner {
              kCalibrated * static_cast<double>(done) / static_cast<double>(of));
       };
       return anneal::to_text(calibrate(model_, samples_.calibrate, calibration).table);
+    };
+    table_ = found("calibration", find, [](const std::string& text) -> Table {
+      try {
+        return std::make_shared<const CalibrationTable>(parse_calibration_table(text));
+      } catch (const Error&) {
+        return std::nullopt;
+      }
     });
-    table_ = std::make_shared<const CalibrationTable>(parse_calibration_table(text));
   }
 
   // Milliseconds of each group, all being in one precision.
   std::vector<double> times_in(Precision precision) {
-    const std::string text = journal_.once(fmt::format("times in {}", name(precision)), [&] {
+    const auto find = [&] {
       std::vector<double> of_groups(groups().size() + 1);
       std::vector<double> of_steps;
       std::vector<size_t> group_of_step;
@@ -250,8 +240,9 @@ class Tuner {
       }
       for (size_t i = 0; i < of_steps.size(); ++i) of_groups[group_of_step[i]] += of_steps[i];
       return Json(of_groups).dump();
-    });
-    return Json::parse(text).get<std::vector<double>>();
+    };
+    return found(fmt::format("times in {}", name(precision)), find,
+                 [&](const std::string& text) { return parse_numbers(text, groups().size() + 1); });
   }
 
   void time_groups() {
@@ -269,7 +260,7 @@ class Tuner {
     std::iota(order.begin(), order.end(), int64_t{0});
     std::ranges::stable_sort(order, {}, [&](int64_t i) { return margins[static_cast<size_t>(i)]; });
     const auto most =
-        std::clamp<int64_t>(static_cast<int64_t>(order.size()) / 2, kFewestSure, kMostUnsure);
+        std::clamp<int64_t>(static_cast<int64_t>(order.size()) / 2, kFewestUnsure, kMostUnsure);
     order.resize(static_cast<size_t>(std::min(most, static_cast<int64_t>(order.size()))));
     std::ranges::sort(order);
     return subset(samples_.search, std::move(order));
@@ -284,23 +275,24 @@ class Tuner {
         if (!may_be(i, precision)) continue;
         const std::string what =
             fmt::format("damage by {} in {}", name(precision), groups()[i].name);
-        const std::string* known = journal_.known(what);
-        if (!known && !has_time(kGroupsShare)) {
+        if (!journal_.known(what) && !has_time(kGroupsShare)) {
           ++unmeasured_;
           continue;
         }
         tell(fmt::format("group {} of {} in {}", i + 1, groups().size(), name(precision)),
              kCalibrated + (kGroupsDone - kCalibrated) * static_cast<double>(done) /
                                static_cast<double>(all_of_them));
-        if (!known) {
+        const auto find = [&] {
           if (!unsure)
             unsure.emplace(options_.metric, engine(all(Precision::kF32)), unsure_samples(),
                            judge_options());
           Precisions one = all(Precision::kF32);
           one[i] = precision;
-          journal_.remember(what, Json(unsure->judge(engine(one)).damage()).dump());
-        }
-        damages_[{i, precision}] = Json::parse(*journal_.known(what)).get<double>();
+          return Json{unsure->judge(engine(one)).damage()}.dump();
+        };
+        const auto numbers =
+            found(what, find, [](const std::string& text) { return parse_numbers(text, 1); });
+        damages_[{i, precision}] = numbers[0];
       }
   }
 
@@ -314,12 +306,11 @@ class Tuner {
   // A mix judged on the search samples.
   const Judgement& judged(const Precisions& precisions) {
     const std::string key = key_of(precisions);
-    const auto found = judgements_.find(key);
-    if (found != judgements_.end()) return found->second;
-    const std::string text =
-        journal_.once("judged " + key, [&] { return to_text(judge_->judge(engine(precisions))); });
+    if (const auto known = judgements_.find(key); known != judgements_.end()) return known->second;
     tried_.push_back(precisions);
-    return judgements_[key] = parse_judgement(text);
+    return judgements_[key] = found(
+               "judged " + key, [&] { return to_text(judge_->judge(engine(precisions))); },
+               judgement_of(*samples_.search));
   }
   MeasuredScore score_of(const Judgement& judgement, const Judgement& reference) const {
     const DropInterval drop = drop_of(metric_, judgement.scores, reference.scores);
@@ -391,22 +382,23 @@ class Tuner {
     std::vector<TimedEngine> timed;
     std::string key = "timed";
     for (const Precisions& each : tried_) key += " " + key_of(each);
-    const std::string text = journal_.once(key, [&] {
-      Json all = Json::array();
+    // Of each: bytes of the engine, milliseconds, those of the 99th percentile, bytes of memory.
+    constexpr size_t kNumbers = 4;
+    const auto find = [&] {
+      std::vector<double> all;
       for (const Precisions& each : tried_) {
-        tell(fmt::format("building mix {} of {}", all.size() + 1, tried_.size()), kMixesDone);
+        tell(fmt::format("building mix {} of {}", all.size() / kNumbers + 1, tried_.size()),
+             kMixesDone);
         EngineFile built = file(each, options_.target, groups());
-        const size_t bytes = save(built).size();
-        Json one = {{"engine_bytes", bytes}};
+        double milliseconds = 0;
         if (is_timed_) {
           engines.push_back(engine(each));
         } else {
           const std::vector<double> steps = modelled_step_times(built.plans[0]);
-          one["milliseconds"] = std::accumulate(steps.begin(), steps.end(), 0.0);
-          one["p99"] = one["milliseconds"];
-          one["memory_bytes"] = uint64_t{0};
+          milliseconds = std::accumulate(steps.begin(), steps.end(), 0.0);
         }
-        all.push_back(std::move(one));
+        const auto bytes = static_cast<double>(save(built).size());
+        all.insert(all.end(), {bytes, milliseconds, milliseconds, 0});
       }
       if (is_timed_) {
         tell(fmt::format("timing {} mixes in turn", tried_.size()), kMixesDone);
@@ -417,23 +409,25 @@ class Tuner {
                          kTimedSeconds);
         timed = timed_in_turn(engines, samples_.search->read(0), options_.threads, seconds);
         for (size_t i = 0; i < timed.size(); ++i) {
-          all[i]["milliseconds"] = timed[i].milliseconds;
-          all[i]["p99"] = timed[i].milliseconds_p99;
-          all[i]["memory_bytes"] = timed[i].memory_bytes;
+          all[kNumbers * i + 1] = timed[i].milliseconds;
+          all[kNumbers * i + 2] = timed[i].milliseconds_p99;
+          all[kNumbers * i + 3] = static_cast<double>(timed[i].memory_bytes);
         }
       }
-      return all.dump();
+      return Json(all).dump();
+    };
+    const std::vector<double> numbers = found(key, find, [&](const std::string& text) {
+      return parse_numbers(text, kNumbers * tried_.size());
     });
-    const Json found = Json::parse(text);
     for (size_t i = 0; i < tried_.size(); ++i) {
       FrontierPoint point;
       point.precisions = tried_[i];
       point.damage = judged(tried_[i]).damage();
       point.search = score_of(judged(tried_[i]), judge_->reference());
-      point.milliseconds = found[i].at("milliseconds").get<double>();
-      point.milliseconds_p99 = found[i].at("p99").get<double>();
-      point.memory_bytes = found[i].at("memory_bytes").get<uint64_t>();
-      point.engine_bytes = found[i].at("engine_bytes").get<uint64_t>();
+      point.engine_bytes = static_cast<uint64_t>(numbers[kNumbers * i]);
+      point.milliseconds = numbers[kNumbers * i + 1];
+      point.milliseconds_p99 = numbers[kNumbers * i + 2];
+      point.memory_bytes = static_cast<uint64_t>(numbers[kNumbers * i + 3]);
       point.is_modelled = !is_timed_;
       frontier_.points.push_back(std::move(point));
     }
@@ -472,17 +466,18 @@ class Tuner {
       tell("confirming " + point.name,
            kConfirming + (1 - kConfirming) * static_cast<double>(done++) /
                              static_cast<double>(frontier_.points.size()));
-      const auto found = [&](const std::string& name, const auto& find) {
-        return parse_judgement(journal_.once(name, [&] {
+      const auto by_judge = [&](const std::string& name, const auto& find) {
+        const auto with_judge = [&] {
           if (!judge)
             judge.emplace(options_.metric, engine(all(Precision::kF32)), samples_.confirm,
                           judge_options());
           return to_text(find());
-        }));
+        };
+        return found(name, with_judge, judgement_of(*samples_.confirm));
       };
-      if (!reference) reference = found("confirmed f32", [&] { return judge->reference(); });
-      point.confirmed = score_of(found("confirmed " + key_of(point.precisions),
-                                       [&] { return judge->judge(engine(point.precisions)); }),
+      if (!reference) reference = by_judge("confirmed f32", [&] { return judge->reference(); });
+      point.confirmed = score_of(by_judge("confirmed " + key_of(point.precisions),
+                                          [&] { return judge->judge(engine(point.precisions)); }),
                                  *reference);
     };
     // Those that are slower lose less, mostly.

@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "anneal/core/bytes.h"
 #include "anneal/core/error.h"
 #include "anneal/core/file.h"
 
@@ -32,6 +33,12 @@ void write_all(int file, std::string_view text, const std::string& path) {
     if (written <= 0) fail_to("write", path);
     text.remove_prefix(static_cast<size_t>(written));
   }
+}
+
+// So that a damaged line is not believed.
+std::string sum_of(std::string_view name, std::string_view text) {
+  const auto bytes = [](std::string_view of) { return std::as_bytes(std::span(of)); };
+  return fmt::format("{:016x}", hash_bytes(bytes(text), hash_bytes(bytes(name))));
 }
 
 std::string line_of(const Json& json) {
@@ -64,6 +71,7 @@ bool read_findings(const std::string& path, std::string_view subject,
       if (member("form") != kForm) refuse();
       if (member("subject") != subject) return false;
     } else {
+      if (member("sum") != sum_of(member("name"), member("text"))) break;
       found[member("name")] = member("text");
     }
     is_first = false;
@@ -116,7 +124,8 @@ const std::string* TuneJournal::known(const std::string& name) const {
 
 void TuneJournal::remember(const std::string& name, std::string text) {
   open();
-  if (file_ >= 0) write_all(file_, line_of({{"name", name}, {"text", text}}), path_);
+  if (file_ >= 0)
+    write_all(file_, line_of({{"name", name}, {"sum", sum_of(name, text)}, {"text", text}}), path_);
   found_[name] = std::move(text);
 }
 

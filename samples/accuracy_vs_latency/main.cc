@@ -257,8 +257,10 @@ int main(int argc, char** argv) try {
     if (shown.points[i].name == "tuned " + chosen) shown.chosen = i;
 
   const std::string svg = anneal::frontier_svg(shown), picture = folder + "/frontier";
-  if (!(std::ofstream(picture + ".svg") << svg).flush())
+  // Beside its place, then renamed: whole or not at all.
+  if (!(std::ofstream(picture + ".svg.new") << svg).flush())
     throw std::runtime_error("cannot write " + picture + ".svg");
+  fs::rename(picture + ".svg.new", picture + ".svg");
   std::printf("\n%s.svg shows it\n", picture.c_str());
   const std::string why_not = png_of(svg, picture + ".png");
   if (why_not.empty()) {

@@ -79,6 +79,23 @@ TEST_F(TuneJournalTest, EveryCutIsGoneOnFrom) {
   }
 }
 
+// A changed byte is not believed, nor what stands behind it.
+TEST_F(TuneJournalTest, DamageEndsWhatCounts) {
+  {
+    TuneJournal journal(path_, "s");
+    journal.remember("a", "11");
+    journal.remember("b", "22");
+    journal.remember("c", "33");
+  }
+  std::string text = contents();
+  text[text.find("22")] = '9';
+  std::ofstream(path_, std::ios::trunc) << text;
+  TuneJournal journal(path_, "s");
+  EXPECT_EQ(*journal.known("a"), "11");
+  EXPECT_EQ(journal.known("b"), nullptr);
+  EXPECT_EQ(journal.known("c"), nullptr);
+}
+
 // Nothing of another's is lost, and nothing is written before there is something to remember.
 TEST_F(TuneJournalTest, AFileThatIsNoJournalIsRefusedAndLeft) {
   for (const char* text : {"\n", "[1]\n", "{\"form\":7}\n", "my notes", "{}\n{}\n"}) {

@@ -6,11 +6,15 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "anneal/engine/build/builder.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/run/engine.h"
+#include "anneal/engine/tune/tune_journal.h"
+#include "anneal/engine/tune/tune_subject.h"
 #include "anneal/graph/text.h"
 #include "anneal/tests/error_of.h"
 #include "anneal/tests/tune/normal_samples.h"
@@ -112,6 +116,50 @@ TEST(Tune, WithNothingToLoseItKeepsWhatWouldLose) {
     EXPECT_NE(chosen.precisions[kept.group], Precision::kI8);
     EXPECT_NE(kept.why, "");
   }
+}
+
+TEST(Tune, WhatLosesTooMuchStaysHighAndIsToldWhy) {
+  TuneOptions wanted = options();
+  wanted.metric = make_metric("sqnr");
+  wanted.budget = 0;
+  const Frontier loose = tune(network(), split_samples(samples()), wanted).frontier;
+  const auto int8 = std::ranges::find(loose.points, "int8", &FrontierPoint::name);
+  ASSERT_NE(int8, loose.points.end());
+  wanted.budget = int8->search.score + 1;
+  const Frontier frontier = tune(network(), split_samples(samples()), wanted).frontier;
+  EXPECT_NE(frontier.points[frontier.chosen].name, "int8");
+  ASSERT_FALSE(frontier.kept_high.empty());
+  for (const KeptHigh& kept : frontier.kept_high)
+    EXPECT_THAT(kept.why, testing::HasSubstr("int8 "));
+}
+
+// Findings of another form are found again.
+TEST(Tune, AJournalIsNotBelievedBlindly) {
+  const std::string path =
+      (fs::temp_directory_path() / ("anneal_blind_" + std::to_string(::getpid()))).string();
+  const TuneOptions plain = options();
+  const Tuned whole = tune(network(), split_samples(samples()), plain);
+  TuneOptions journaled = plain;
+  journaled.journal = path;
+  tune(network(), split_samples(samples()), journaled);
+  const std::string subject =
+      tuning_subject(network(), split_samples(samples()), journaled, journaled.precisions, false);
+  std::vector<std::string> names;
+  {
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);)
+      if (const auto json = nlohmann::json::parse(line); json.contains("name"))
+        names.push_back(json["name"]);
+  }
+  ASSERT_GT(names.size(), 8u);
+  for (const char* text : {"", "[]", "{\"scores\":[],\"damages\":[]}", "[-1,1e999]"}) {
+    fs::remove(path);
+    for (const std::string& name : names)
+      if (name != "f32") TuneJournal(path, subject).remember(name, text);
+    const Tuned tuned = tune(network(), split_samples(samples()), journaled);
+    EXPECT_EQ(frontier_json(tuned.frontier), frontier_json(whole.frontier)) << text;
+  }
+  fs::remove(path);
 }
 
 TEST(Tune, TheEngineIsWhatTheMixBuilds) {
