@@ -137,6 +137,11 @@ void set_resize(Format& format, Text text) {
     format.resize_exact = checked;
 }
 
+void set_ignore_label(Format& format, Text text) {
+  format.ignore_label.reset();
+  if (text != "none") format.ignore_label = whole_number(text);
+}
+
 void set_dtype(Format& format, Text text) {
   format.dtype = dtype_from_name(text);
   if (!format.dtype || *format.dtype == DataType::kString)
@@ -162,6 +167,11 @@ constexpr DataKey kKeys[] = {
      [](Format& f, Text t) { f.label_column = t; }},
     {"label_offset", "N", "Added to each label: 1 for a network with a class for the background",
      [](Format& f, Text t) { f.label_offset = whole_number(t); }},
+    {"masks", "PATH",
+     "Classes of the pixels: a folder of .png or .npy, a file, or array of an .npz",
+     [](Format& f, Text t) { f.masks = t; }},
+    {"ignore_label", "N", "Class of the pixels in masks that do not count (default: 255); or none",
+     set_ignore_label},
     {"resize", "SIZE", "256: the shorter side; 240x320: height and width", set_resize},
     {"filter", "FILTER", "Of resizing: bilinear (the default), bicubic or nearest",
      [](Format& f, Text t) { f.filter = one_of(kFilters, t); }},
@@ -236,8 +246,8 @@ DataFormat find_data_format(const std::string& path) {
                          {reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()});
                    });
   // Names in it are of files beside it, not of those where the command stands.
-  const fs::path labels = folder / format.labels;
-  if (!format.labels.empty() && fs::exists(labels, ignored)) format.labels = labels.string();
+  for (std::string* name : {&format.labels, &format.masks})
+    if (!name->empty() && fs::exists(folder / *name, ignored)) *name = (folder / *name).string();
   return format;
 }
 

@@ -27,7 +27,11 @@ struct DataFormat {
 
   std::string labels;  // file; "none"; empty: labels.csv if it is there
   std::string file_column = "file", label_column = "class_index";
-  int64_t label_offset = 0;  // added to every label
+  int64_t label_offset = 0;  // added to every label, and to every class in a mask
+
+  // Folder or file of masks, or an array in the .npz of the data; "none", or empty: there are none.
+  std::string masks;
+  std::optional<int64_t> ignore_label = 255;  // of pixels that do not count
 
   std::optional<int64_t> resize_shorter;  // of the sides, in pixels; the aspect ratio stays
   std::optional<Dims> resize_exact;       // {height, width}

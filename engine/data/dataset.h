@@ -35,9 +35,12 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
-  // REQUIRES (all three): 0 <= i < size(). Names are unique: subsets and comparisons go by them.
+  // REQUIRES (all of them): 0 <= i < size(). Names are unique: subsets and comparisons go by them.
   virtual std::string name(int64_t i) const = 0;
   virtual std::optional<int64_t> label(int64_t i) const = 0;
+  // What metrics of segmentation want instead: the class of each pixel, i32 [height,width]; -1
+  // where that does not count. Fails as read() does.
+  virtual std::optional<Tensor> mask(int64_t /*i*/) const { return std::nullopt; }
   // One tensor per input. Reads and decodes anew each time. Throws Error; those of open_dataset()
   // name the file and what can be done about it.
   virtual std::vector<SampleTensor> read(int64_t i) const = 0;

@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <functional>
 #include <set>
 
 #include "anneal/core/file.h"
 #include "anneal/engine/data/fit.h"
+#include "anneal/engine/data/image.h"
+#include "anneal/engine/data/labels.h"
+#include "anneal/engine/data/masks.h"
 #include "anneal/engine/data/normalize.h"
 #include "anneal/engine/data/sample_file.h"
 #include "anneal/importer/tensor_file.h"
@@ -18,18 +22,28 @@ namespace {
 
 namespace fs = std::filesystem;
 using Read = std::function<std::vector<SampleTensor>(const std::string& path)>;
+// The mask of sample i; empty: there are none.
+using ReadMask = std::function<Tensor(int64_t i, const SampleFile& sample)>;
 
 [[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
 
 class FileDataset : public Dataset {
  public:
-  FileDataset(std::vector<SampleFile> files, std::vector<int64_t> labels, Read read)
-      : files_(std::move(files)), labels_(std::move(labels)), read_(std::move(read)) {}
+  FileDataset(std::vector<SampleFile> files, std::vector<int64_t> labels, Read read,
+              ReadMask read_mask)
+      : files_(std::move(files)),
+        labels_(std::move(labels)),
+        read_(std::move(read)),
+        read_mask_(std::move(read_mask)) {}
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
   std::string name(int64_t i) const override { return files_[static_cast<size_t>(i)].name; }
   std::optional<int64_t> label(int64_t i) const override {
     if (labels_.empty()) return std::nullopt;
     return labels_[static_cast<size_t>(i)];
+  }
+  std::optional<Tensor> mask(int64_t i) const override {
+    if (!read_mask_) return std::nullopt;
+    return read_mask_(i, files_[static_cast<size_t>(i)]);
   }
   std::vector<SampleTensor> read(int64_t i) const override {
     return read_(files_[static_cast<size_t>(i)].path);
@@ -39,6 +53,7 @@ class FileDataset : public Dataset {
   std::vector<SampleFile> files_;
   std::vector<int64_t> labels_;
   Read read_;
+  ReadMask read_mask_;
 };
 
 std::vector<SampleFile> listed_files(const std::string& folder, const Labels& labels) {
@@ -121,7 +136,40 @@ std::vector<SampleTensor> read_tensor_set(const std::string& folder, const DataF
   return tensors;
 }
 
+std::shared_ptr<const Dataset> dataset_of_files(const std::string& folder,
+                                                std::vector<SampleFile> found, const Labels& labels,
+                                                const Masks* masks, Read read, ReadMask read_mask) {
+  if (!labels.files.empty()) found = listed_files(folder, labels);
+  if (found.empty()) refuse(fmt::format("{} holds no samples", folder));
+  check_label_count(labels, static_cast<int64_t>(found.size()));
+  if (masks) {
+    std::vector<std::string> names;
+    for (const SampleFile& file : found) names.push_back(file.name);
+    masks->check_samples(names);
+  }
+  return std::make_shared<FileDataset>(std::move(found), labels.values, std::move(read),
+                                       masks ? std::move(read_mask) : nullptr);
+}
+
+// Of files whose tensors are as large as their masks.
+std::shared_ptr<const Dataset> dataset_of_tensors(const std::string& folder,
+                                                  std::vector<SampleFile> found,
+                                                  const DataFormat& format, const Read& read) {
+  const auto masks = open_masks(find_masks(folder, format), format);
+  const auto read_mask = [masks, read](int64_t i, const SampleFile& sample) {
+    return masks->read(i, sample.name, sizes_of(read(sample.path)));
+  };
+  return dataset_of_files(folder, std::move(found), find_labels(folder, format), masks.get(), read,
+                          read_mask);
+}
+
 }  // namespace
+
+std::vector<Dims> sizes_of(std::span<const SampleTensor> tensors) {
+  std::vector<Dims> sizes;
+  for (const SampleTensor& each : tensors) sizes.push_back(each.tensor.dims());
+  return sizes;
+}
 
 const DataInput& fed_input(const DataFormat& format, std::span<const DataInput> inputs) {
   std::string names;
@@ -135,15 +183,6 @@ const DataInput& fed_input(const DataFormat& format, std::span<const DataInput> 
       fmt::format("the network has the inputs {}, and the data is for one: name it with input, "
                   "or give data for all as .npz or as folders of TensorProto files",
                   names));
-}
-
-std::shared_ptr<const Dataset> dataset_of_files(const std::string& folder,
-                                                std::vector<SampleFile> found, const Labels& labels,
-                                                Read read) {
-  if (!labels.files.empty()) found = listed_files(folder, labels);
-  if (found.empty()) refuse(fmt::format("{} holds no samples", folder));
-  check_label_count(labels, static_cast<int64_t>(found.size()));
-  return std::make_shared<FileDataset>(std::move(found), labels.values, std::move(read));
 }
 
 std::shared_ptr<const Dataset> dataset_of_array_files(const std::string& folder,
@@ -160,7 +199,7 @@ std::shared_ptr<const Dataset> dataset_of_array_files(const std::string& folder,
                               {input.name, fit_array(array, input, format, Batched::kMaybe)}};
                         });
   };
-  return dataset_of_files(folder, std::move(found), find_labels(folder, format), read);
+  return dataset_of_tensors(folder, std::move(found), format, read);
 }
 
 std::shared_ptr<const Dataset> dataset_of_images(const std::string& folder,
@@ -181,7 +220,16 @@ std::shared_ptr<const Dataset> dataset_of_images(const std::string& folder,
     labels.values = classes_of_folders(found, format);
     if (!labels.values.empty()) labels.path = folder;
   }
-  return dataset_of_files(folder, std::move(found), labels, read);
+  const auto masks = open_masks(find_masks(folder, format), format);
+  const auto read_mask = [masks, format](int64_t i, const SampleFile& sample) {
+    const FileBytes file = read_file(sample.path);
+    return with_context([&] { return fmt::format("while reading {}", sample.path); },
+                        [&] {
+                          const Dims size = image_size(file.bytes);
+                          return shaped_mask(masks->read(i, sample.name, {&size, 1}), format);
+                        });
+  };
+  return dataset_of_files(folder, std::move(found), labels, masks.get(), read, read_mask);
 }
 
 std::shared_ptr<const Dataset> dataset_of_tensor_sets(const std::string& folder,
@@ -189,8 +237,8 @@ std::shared_ptr<const Dataset> dataset_of_tensor_sets(const std::string& folder,
                                                       const DataFormat& format,
                                                       std::span<const DataInput> inputs) {
   const std::vector<DataInput> wanted(inputs.begin(), inputs.end());
-  return dataset_of_files(
-      folder, std::move(found), find_labels(folder, format),
+  return dataset_of_tensors(
+      folder, std::move(found), format,
       [format, wanted](const std::string& path) { return read_tensor_set(path, format, wanted); });
 }
 

@@ -1,12 +1,10 @@
 // Datasets with one file, or one folder, per sample.
 #pragma once
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "anneal/engine/data/dataset.h"
-#include "anneal/engine/data/labels.h"
 
 namespace anneal {
 
@@ -15,11 +13,8 @@ struct SampleFile {
   std::string name, path;
 };
 
-// The samples that labels list, in their order, if they name files; else all of `found`. Fails if
-// a listed one is missing, or if the labels are not for as many.
-std::shared_ptr<const Dataset> dataset_of_files(
-    const std::string& folder, std::vector<SampleFile> found, const Labels& labels,
-    std::function<std::vector<SampleTensor>(const std::string& path)> read);
+// All three: the samples that labels list, in their order, if they name files; else all of
+// `found`. They fail if a listed one or a mask is missing, or if the labels are not for as many.
 
 // Of files that hold a tensor each: .npy, .pb, idx, raw.
 std::shared_ptr<const Dataset> dataset_of_array_files(const std::string& folder,
@@ -36,6 +31,8 @@ std::shared_ptr<const Dataset> dataset_of_tensor_sets(const std::string& folder,
                                                       const DataFormat& format,
                                                       std::span<const DataInput> inputs);
 
+// Of what is fed to each input.
+std::vector<Dims> sizes_of(std::span<const SampleTensor> tensors);
 // The input that data for one input feeds: format.input, or the only one.
 const DataInput& fed_input(const DataFormat& format, std::span<const DataInput> inputs);
 

@@ -22,6 +22,12 @@ bool starts_with(std::span<const std::byte> bytes, std::string_view magic) {
   return bytes.size() >= magic.size() && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
 }
 
+[[noreturn]] void refuse_format(std::span<const std::byte> bytes) {
+  fail(Code::kInvalidArgument,
+       bytes.empty() ? "the file is empty"
+                     : "it is neither JPEG nor PNG by its first bytes; convert it to one of them");
+}
+
 }  // namespace
 
 bool has_image_name(std::string_view path) {
@@ -46,9 +52,13 @@ Image blank_image(int64_t height, int64_t width, int channels) {
 Image decode_image(std::span<const std::byte> bytes) {
   if (starts_with(bytes, "\xff\xd8")) return decode_jpeg(bytes);
   if (starts_with(bytes, "\x89PNG")) return decode_png(bytes);
-  fail(Code::kInvalidArgument,
-       bytes.empty() ? "the file is empty"
-                     : "it is neither JPEG nor PNG by its first bytes; convert it to one of them");
+  refuse_format(bytes);
+}
+
+Dims image_size(std::span<const std::byte> bytes) {
+  if (starts_with(bytes, "\xff\xd8")) return jpeg_size(bytes);
+  if (starts_with(bytes, "\x89PNG")) return png_size(bytes);
+  refuse_format(bytes);
 }
 
 Image to_grey(Image image) {
@@ -71,26 +81,31 @@ Image to_colour(Image image) {
   return colour;
 }
 
-Dims size_with_shorter_side(const Image& image, int64_t side) {
-  if (image.width <= image.height) return {side * image.height / image.width, side};
-  return {side, side * image.width / image.height};
+Dims size_with_shorter_side(const Dims& size, int64_t side) {
+  if (size[1] <= size[0]) return {side * size[0] / size[1], side};
+  return {side, side * size[1] / size[0]};
 }
 
-Image centre_crop(const Image& image, const Dims& size) {
-  if (size[0] > image.height || size[1] > image.width)
+Dims crop_corner(const Dims& image, const Dims& crop) {
+  if (crop[0] > image[0] || crop[1] > image[1])
     fail(Code::kInvalidArgument,
          fmt::format("the picture is {} x {} (height x width), smaller than the crop of {} x {}; "
                      "resize it first with resize",
-                     image.height, image.width, size[0], size[1]));
+                     image[0], image[1], crop[0], crop[1]));
   const auto margin = [](int64_t all, int64_t kept) {
     return static_cast<int64_t>(std::nearbyint(static_cast<double>(all - kept) / 2));
   };
-  const int64_t top = margin(image.height, size[0]), left = margin(image.width, size[1]);
+  return {margin(image[0], crop[0]), margin(image[1], crop[1])};
+}
+
+Image centre_crop(const Image& image, const Dims& size) {
+  const Dims corner = crop_corner({image.height, image.width}, size);
   Image crop = blank_image(size[0], size[1], image.channels);
   const auto row = static_cast<size_t>(size[1] * image.channels);
   for (int64_t y = 0; y < size[0]; ++y)
     std::memcpy(crop.pixels.data() + static_cast<size_t>(y) * row,
-                image.pixels.data() + ((top + y) * image.width + left) * image.channels, row);
+                image.pixels.data() + ((corner[0] + y) * image.width + corner[1]) * image.channels,
+                row);
   return crop;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "anneal/core/shape.h"
+#include "anneal/core/tensor.h"
 #include "anneal/engine/data/data_format.h"
 
 namespace anneal {
@@ -33,6 +34,13 @@ bool has_foreign_image_name(std::string_view path);
 Image decode_image(std::span<const std::byte> bytes);
 Image decode_jpeg(std::span<const std::byte> bytes);
 Image decode_png(std::span<const std::byte> bytes);
+// {height, width}, from what the file begins with. Fails as decode_image() does on other formats.
+Dims image_size(std::span<const std::byte> bytes);
+Dims jpeg_size(std::span<const std::byte> bytes);
+Dims png_size(std::span<const std::byte> bytes);
+// The numbers that a PNG stores, i32 [height,width]: of a palette the indices, of grey the values
+// of 1 to 16 bits. Fails on colours, too.
+Tensor decode_png_indices(std::span<const std::byte> bytes);
 // Fails beyond kMostPixels, or on a side of 0.
 Image blank_image(int64_t height, int64_t width, int channels);
 
@@ -42,9 +50,13 @@ Image to_colour(Image image);  // red = green = blue
 // size: {height, width}. The filters of Pillow's resize() to the bit; without antialias, bilinear
 // between the four nearest pixels, as OpenCV does it. Fails if bicubic without antialias is asked.
 Image resize(const Image& image, const Dims& size, ResizeFilter filter, bool antialias);
+// Of each pixel along a side that becomes `to` long, the one it is without blending.
+std::vector<int64_t> nearest_pixels(int64_t from, int64_t to);
 // {height, width} after the shorter side became `side`, as torchvision rounds it.
-Dims size_with_shorter_side(const Image& image, int64_t side);
+Dims size_with_shorter_side(const Dims& size, int64_t side);
 // The centre, rounded to even as torchvision does. Fails if the image is smaller.
 Image centre_crop(const Image& image, const Dims& size);
+// {top, left} of that. Fails alike.
+Dims crop_corner(const Dims& image, const Dims& crop);
 
 }  // namespace anneal

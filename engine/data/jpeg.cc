@@ -98,6 +98,14 @@ class Decompressor {
 
 }  // namespace
 
+Dims jpeg_size(std::span<const std::byte> bytes) {
+  Decompressor decompressor;
+  JpegJob& job = decompressor.job();
+  if (!begin(job, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()))
+    decompressor.refuse();
+  return {job.jpeg.image_height, job.jpeg.image_width};
+}
+
 Image decode_jpeg(std::span<const std::byte> bytes) {
   Decompressor decompressor;
   JpegJob& job = decompressor.job();

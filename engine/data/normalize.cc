@@ -129,7 +129,8 @@ Tensor PictureInput::tensor_of(std::span<const std::byte> file) const {
       image = resize(image, size, format_.filter, format_.antialias);
   };
   if (format_.resize_exact) resized(*format_.resize_exact);
-  if (format_.resize_shorter) resized(size_with_shorter_side(image, *format_.resize_shorter));
+  if (format_.resize_shorter)
+    resized(size_with_shorter_side({image.height, image.width}, *format_.resize_shorter));
   if (format_.crop) image = centre_crop(image, *format_.crop);
 
   const auto wrong_size = [&] {

@@ -7,6 +7,7 @@
 #include "anneal/engine/data/dataset.h"
 #include "anneal/engine/data/file_samples.h"
 #include "anneal/engine/data/image.h"
+#include "anneal/engine/data/masks.h"
 #include "anneal/engine/data/row_samples.h"
 #include "anneal/engine/data/sample_file.h"
 
@@ -35,12 +36,17 @@ void sort_by_number(std::vector<SampleFile>& sets) {
   });
 }
 
-Contents contents_of(const std::string& folder) {
+// But for what lies in the folder of masks.
+Contents contents_of(const std::string& folder, const std::string& masks) {
   Contents found;
   std::error_code error;
   fs::recursive_directory_iterator each(folder, error), end;
   for (; !error && each != end; each.increment(error)) {
     std::error_code ignored;
+    if (!masks.empty() && fs::equivalent(each->path(), masks, ignored)) {
+      each.disable_recursion_pending();
+      continue;
+    }
     if (!each->is_regular_file(ignored)) continue;
     const fs::path& path = each->path();
     const std::string file = path.filename().string();
@@ -92,7 +98,14 @@ DataKind kind_of(const std::string& folder, const Contents& found, const DataFor
 
 std::shared_ptr<const Dataset> open_folder(const std::string& folder, const DataFormat& format,
                                            std::span<const DataInput> inputs) {
-  Contents found = contents_of(folder);
+  const std::string masks = find_masks(folder, format);
+  std::error_code ignored;
+  if (!masks.empty() && fs::equivalent(folder, masks, ignored))
+    refuse(
+        fmt::format("{} is both the folder of samples and that of masks; masks want one of "
+                    "their own",
+                    folder));
+  Contents found = contents_of(folder, masks);
   switch (kind_of(folder, found, format)) {
     case DataKind::kImages:
       if (!found.foreign_image.empty())

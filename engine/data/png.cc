@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <png.h>
 
+#include <bit>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
@@ -33,19 +34,33 @@ void on_read(png_structp png, png_bytep to, size_t size) {
   job->left = job->left.subspan(size);
 }
 
-// Both are false after an error, which is in job.message.
+// All are false after an error, which is in job.message.
 bool begin(PngJob& job) {
   if (setjmp(png_jmpbuf(job.png)) != 0) return false;
   png_set_read_fn(job.png, &job, on_read);
   png_set_user_limits(job.png, kMostPixels, kMostPixels);
   png_set_chunk_malloc_max(job.png, 8U << 20);
   png_read_info(job.png, job.info);
+  return true;
+}
+
+// Pixels of 8 bits per channel.
+bool want_colours(PngJob& job) {
+  if (setjmp(png_jmpbuf(job.png)) != 0) return false;
   if (png_get_color_type(job.png, job.info) == PNG_COLOR_TYPE_PALETTE)
     png_set_palette_to_rgb(job.png);
   else if (png_get_bit_depth(job.png, job.info) < 8)
     png_set_expand_gray_1_2_4_to_8(job.png);
   png_set_strip_16(job.png);
   png_set_strip_alpha(job.png);
+  return true;
+}
+
+// What is stored, in bytes, or in 16 bits where those are stored.
+bool want_indices(PngJob& job) {
+  if (setjmp(png_jmpbuf(job.png)) != 0) return false;
+  png_set_packing(job.png);
+  if (std::endian::native == std::endian::little) png_set_swap(job.png);
   return true;
 }
 
@@ -89,7 +104,7 @@ class Reader {
 Image decode_png(std::span<const std::byte> bytes) {
   Reader reader(bytes);
   PngJob& job = reader.job();
-  if (!begin(job)) reader.refuse();
+  if (!begin(job) || !want_colours(job)) reader.refuse();
   const int type = png_get_color_type(job.png, job.info);
   const int channels = (type & PNG_COLOR_MASK_COLOR) != 0 ? 3 : 1;
   const uint32_t height = png_get_image_height(job.png, job.info);
@@ -97,6 +112,41 @@ Image decode_png(std::span<const std::byte> bytes) {
   if (!read_rows(job, image.pixels.data(), height, static_cast<size_t>(image.width * channels)))
     reader.refuse();
   return image;
+}
+
+Dims png_size(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  if (!begin(reader.job())) reader.refuse();
+  return {png_get_image_height(reader.job().png, reader.job().info),
+          png_get_image_width(reader.job().png, reader.job().info)};
+}
+
+Tensor decode_png_indices(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  PngJob& job = reader.job();
+  if (!begin(job)) reader.refuse();
+  const int type = png_get_color_type(job.png, job.info);
+  if (type != PNG_COLOR_TYPE_PALETTE && type != PNG_COLOR_TYPE_GRAY)
+    fail(
+        Code::kInvalidArgument,
+        "PNG: its pixels are colours, or have an alpha channel, and are no classes; save it with a "
+        "palette or in grey, a pixel's number being its class");
+  if (!want_indices(job)) reader.refuse();
+  const bool is_wide = png_get_bit_depth(job.png, job.info) == 16;
+  const uint32_t height = png_get_image_height(job.png, job.info);
+  const uint32_t width = png_get_image_width(job.png, job.info);
+  const size_t row = size_t{width} * (is_wide ? 2 : 1);
+  blank_image(height, width, 1);
+  std::vector<uint8_t> stored(height * row);
+  if (!read_rows(job, stored.data(), height, row)) reader.refuse();
+  auto made = Tensor::allocate(DataType::kI32, {height, width});
+  auto* indices = reinterpret_cast<int32_t*>(made.data.data());
+  for (size_t i = 0; i < size_t{height} * width; ++i) {
+    uint16_t wide = 0;
+    if (is_wide) std::memcpy(&wide, stored.data() + 2 * i, 2);
+    indices[i] = is_wide ? wide : stored[i];
+  }
+  return made.tensor;
 }
 
 }  // namespace anneal

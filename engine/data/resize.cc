@@ -7,6 +7,16 @@
 #include "anneal/engine/data/image.h"
 
 namespace anneal {
+
+// The position is summed up step by step, as Pillow does, which decides ties.
+std::vector<int64_t> nearest_pixels(int64_t from, int64_t to) {
+  const double step = static_cast<double>(from) / static_cast<double>(to);
+  std::vector<int64_t> pixels;
+  for (double at = step * 0.5; static_cast<int64_t>(pixels.size()) < to; at += step)
+    pixels.push_back(std::min(static_cast<int64_t>(at), from - 1));
+  return pixels;
+}
+
 namespace {
 
 constexpr int kFractionBits = 22;
@@ -19,6 +29,8 @@ double cubic(double x) {  // a = -1/2
   if (x < 2) return (((x - 5) * x + 8) * x - 4) * -0.5;
   return 0;
 }
+
+int64_t towards_zero(double value) { return static_cast<int64_t>(value); }
 
 // For each pixel of the result the source pixels that it is made of.
 struct Weights {
@@ -39,9 +51,8 @@ Weights weights_of(int64_t from, int64_t to, ResizeFilter filter, bool antialias
   for (int64_t i = 0; i < to; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
     Weights::Range range;
-    range.first = std::max<int64_t>(static_cast<int64_t>(centre - support + 0.5), 0);
-    range.count =
-        std::min<int64_t>(static_cast<int64_t>(centre + support + 0.5), from) - range.first;
+    range.first = std::max<int64_t>(towards_zero(centre - support + 0.5), 0);
+    range.count = std::min<int64_t>(towards_zero(centre + support + 0.5), from) - range.first;
     range.at = weights.values.size();
     exact.clear();
     double sum = 0;
@@ -95,15 +106,6 @@ Image resize_columns(const Image& image, int64_t height, ResizeFilter filter, bo
           weights.values.data() + range.at, row);
   }
   return resized;
-}
-
-// The position is summed up step by step, as Pillow does, which decides ties.
-std::vector<int64_t> nearest_pixels(int64_t from, int64_t to) {
-  const double step = static_cast<double>(from) / static_cast<double>(to);
-  std::vector<int64_t> pixels;
-  for (double at = step * 0.5; static_cast<int64_t>(pixels.size()) < to; at += step)
-    pixels.push_back(std::min(static_cast<int64_t>(at), from - 1));
-  return pixels;
 }
 
 Image resize_nearest(const Image& image, const Dims& size) {

@@ -10,6 +10,7 @@
 #include "anneal/engine/data/fit.h"
 #include "anneal/engine/data/inflate.h"
 #include "anneal/engine/data/labels.h"
+#include "anneal/engine/data/masks.h"
 #include "anneal/engine/data/npz.h"
 #include "anneal/engine/data/sample_file.h"
 
@@ -25,16 +26,22 @@ struct FedArray {
 
 class RowDataset : public Dataset {
  public:
-  RowDataset(std::string path, DataFormat format, std::vector<FedArray> arrays, Labels labels)
+  RowDataset(std::string path, DataFormat format, std::vector<FedArray> arrays, Labels labels,
+             std::shared_ptr<const Masks> masks)
       : path_(std::move(path)),
         format_(std::move(format)),
         arrays_(std::move(arrays)),
-        labels_(std::move(labels.values)) {}
+        labels_(std::move(labels.values)),
+        masks_(std::move(masks)) {}
   int64_t size() const override { return arrays_[0].array.dims()[0]; }
   std::string name(int64_t i) const override { return fmt::format("{}", i); }
   std::optional<int64_t> label(int64_t i) const override {
     if (labels_.empty()) return std::nullopt;
     return labels_[static_cast<size_t>(i)];
+  }
+  std::optional<Tensor> mask(int64_t i) const override {
+    if (!masks_) return std::nullopt;
+    return masks_->read(i, name(i), sizes_of(read(i)));
   }
   std::vector<SampleTensor> read(int64_t i) const override {
     return with_context(
@@ -60,6 +67,7 @@ class RowDataset : public Dataset {
   DataFormat format_;
   std::vector<FedArray> arrays_;
   std::vector<int64_t> labels_;
+  std::shared_ptr<const Masks> masks_;
 };
 
 Tensor read_raw_rows(const std::string& path, const DataFormat& format) {
@@ -91,9 +99,11 @@ Tensor read_raw_rows(const std::string& path, const DataFormat& format) {
   return {*format.dtype, dims, file.owner, file.bytes};
 }
 
-// Arrays by the names of the inputs, or the only one for the only input; that of the labels apart.
+// Arrays by the names of the inputs, or the only one for the only input; those of the labels and of
+// the masks apart.
 std::vector<FedArray> read_archive(const std::string& path, const DataFormat& format,
-                                   std::span<const DataInput> inputs, Labels& labels) {
+                                   std::span<const DataInput> inputs, Labels& labels,
+                                   std::shared_ptr<const Masks>& masks) {
   const FileBytes file = read_file(path);
   auto arrays = with_context([&] { return fmt::format("while reading {}", path); },
                              [&] { return read_npz(file.bytes); });
@@ -106,6 +116,8 @@ std::vector<FedArray> read_archive(const std::string& path, const DataFormat& fo
     if (one.name == format.label_column && !wants(one.name)) {
       if (!format.labels.empty()) continue;
       labels = {path, {}, labels_of(one.array, format, fmt::format("{}: {}", path, one.name))};
+    } else if (one.name == format.masks && !wants(one.name)) {
+      masks = std::make_shared<Masks>(fmt::format("{}: {}", path, one.name), one.array, format);
     } else {
       fed.push_back(std::move(one));
     }
@@ -126,7 +138,7 @@ std::vector<FedArray> read_archive(const std::string& path, const DataFormat& fo
     if (!wants(one.name))
       refuse(
           fmt::format("{}: the array \"{}\" is for no input; label_column names the array of the "
-                      "labels",
+                      "labels, masks that of the masks",
                       path, one.name));
   return found;
 }
@@ -137,9 +149,10 @@ std::shared_ptr<const Dataset> dataset_of_rows(const std::string& folder, const 
                                                const DataFormat& format,
                                                std::span<const DataInput> inputs) {
   Labels labels = find_labels(folder, format);
+  std::shared_ptr<const Masks> masks;
   std::vector<FedArray> arrays;
   if (path.ends_with(".npz")) {
-    arrays = read_archive(path, format, inputs, labels);
+    arrays = read_archive(path, format, inputs, labels, masks);
   } else {
     const bool raw = format.kind == DataKind::kRaw || !has_array_name(path);
     arrays.push_back(
@@ -155,7 +168,14 @@ std::shared_ptr<const Dataset> dataset_of_rows(const std::string& folder, const 
                          input.name));
   }
   check_label_count(labels, arrays[0].array.dims()[0]);
-  auto samples = std::make_shared<RowDataset>(path, format, std::move(arrays), std::move(labels));
+  if (!masks) masks = open_masks(find_masks(folder, format), format);
+  auto samples =
+      std::make_shared<RowDataset>(path, format, std::move(arrays), std::move(labels), masks);
+  if (masks) {
+    std::vector<std::string> names;
+    for (int64_t i = 0; i < samples->size(); ++i) names.push_back(samples->name(i));
+    masks->check_samples(names);
+  }
   samples->read(0);
   return samples;
 }

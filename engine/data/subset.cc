@@ -17,6 +17,7 @@ class Subset : public Dataset {
   int64_t size() const override { return static_cast<int64_t>(kept_.size()); }
   std::string name(int64_t i) const override { return samples_->name(at(i)); }
   std::optional<int64_t> label(int64_t i) const override { return samples_->label(at(i)); }
+  std::optional<Tensor> mask(int64_t i) const override { return samples_->mask(at(i)); }
   std::vector<SampleTensor> read(int64_t i) const override { return samples_->read(at(i)); }
 
  private:

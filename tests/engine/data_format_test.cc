@@ -25,7 +25,7 @@ TEST(DataFormat, EveryKeyIsRead) {
     "data_layout": "hwc", "labels": "l.csv", "file_column": "path", "label_column": "y",
     "label_offset": -1, "resize": 256, "filter": "bicubic", "antialias": false, "crop": "224x192",
     "channels": "bgr", "layout": "nhwc", "scale": "1/4", "mean": [1, 2.5, 3], "std": 0.5,
-    "offset": "-1,0,1e2"})");
+    "offset": "-1,0,1e2", "masks": "m", "ignore_label": 0})");
   EXPECT_EQ(format.kind, DataKind::kRaw);
   EXPECT_EQ(format.file, "a.bin");
   EXPECT_EQ(format.input, "x");
@@ -36,6 +36,8 @@ TEST(DataFormat, EveryKeyIsRead) {
   EXPECT_EQ(format.file_column, "path");
   EXPECT_EQ(format.label_column, "y");
   EXPECT_EQ(format.label_offset, -1);
+  EXPECT_EQ(format.masks, "m");
+  EXPECT_EQ(format.ignore_label, 0);
   EXPECT_EQ(format.resize_shorter, 256);
   EXPECT_EQ(format.filter, ResizeFilter::kBicubic);
   EXPECT_FALSE(format.antialias);

@@ -165,8 +165,8 @@ TEST(Resize, WithoutAntialiasTheNearestFourPixelsCount) {
 }
 
 TEST(Resize, TheShorterSideAndTheCentreAreTorchvisions) {
-  EXPECT_EQ(size_with_shorter_side(blank_image(375, 500, 1), 256), (Dims{256, 341}));
-  EXPECT_EQ(size_with_shorter_side(blank_image(500, 333, 1), 256), (Dims{384, 256}));
+  EXPECT_EQ(size_with_shorter_side({375, 500}, 256), (Dims{256, 341}));
+  EXPECT_EQ(size_with_shorter_side({500, 333}, 256), (Dims{384, 256}));
   // (7 - 4) / 2 and (8 - 3) / 2 are rounded to even.
   const Image crop = centre_crop(made_image(7, 8, 1), {4, 3});
   EXPECT_EQ(crop.pixels[0], made_image(7, 8, 1).pixels[2 * 8 + 2]);
