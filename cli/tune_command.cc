@@ -17,14 +17,17 @@ constexpr const char* kFooter = R"(Examples:
   anneal tune model.onnx --data pictures --frontier model.svg --frontier model.csv
   anneal tune model.onnx --data arrays --metric sqnr --min-score 30
                                        no labels: 30 dB between f32 and its difference
+  anneal tune model.onnx --data pictures --masks masks --metric miou --max-drop 0.5
+                                       segmentation: mean IoU with the truth
   anneal tune model.onnx --data pictures --metric-command ./f1.py --max-drop 0.01
   anneal build model.onnx --mix model.tuned.json:mix-3 -o mix-3.engine
                                        another point of the frontier
 
-Metrics: top1, top5 (labels), miou (masks like those of f32), cosine (default without labels): in
-percent; with --min-score instead of --max-drop: sqnr (dB), max-error (minus the largest difference).
+Metrics: top1, top5 (labels), miou (mean IoU with --masks; without masks, with those of f32: miou-f32),
+cosine (default without labels and masks): in percent; with --min-score instead of --max-drop: sqnr
+(dB), max-error (minus the largest difference).
 A command is run for each sample with a folder that holds OUTPUT.npy, reference/OUTPUT.npy,
-sample.txt and label.txt; it prints a number.
+sample.txt, label.txt and mask/classes.npy; it prints a number.
 The samples are split by the hash of their names: to calibrate, to search with, to confirm.
 Killed, it goes on where it was when it is given the same command: OUTPUT.tuning is what it knew.
 Exit status: 0 written; 2 wrong arguments, samples that cannot be read or do not fit, or a budget
@@ -49,8 +52,8 @@ void add_tune_command(CLI::App& application, Action& action) {
   command->add_option("--min-score", flags->min_score, "The least score, of sqnr and max-error");
   command
       ->add_option("--metric", flags->metric,
-                   "top1, top5, miou, cosine, sqnr or max-error (default: top1, without labels "
-                   "cosine)")
+                   "top1, top5, miou, miou-f32, cosine, sqnr or max-error (default: top1, without "
+                   "labels miou, without masks cosine)")
       ->type_name("METRIC");
   command
       ->add_option("--metric-command", flags->metric_command,

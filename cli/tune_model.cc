@@ -48,13 +48,20 @@ std::string tuned_path(const std::string& output) {
   return stem + ".tuned.json";
 }
 
+// Whether masks of f32 stand in for those that the data does not have.
+bool lacks_masks(const TuneFlags& flags, const Dataset& samples) {
+  return flags.metric == "miou" && !samples.mask(0);
+}
+
 std::shared_ptr<const Metric> metric_for(const TuneFlags& flags, const Dataset& samples) {
   if (!flags.metric_command.empty()) {
     if (!flags.metric.empty()) refuse("--metric and --metric-command name two metrics; give one");
     return command_metric(flags.metric_command);
   }
-  if (!flags.metric.empty()) return make_metric(flags.metric, flags.metric_output);
-  return make_metric(samples.label(0) ? "top1" : "cosine", flags.metric_output);
+  std::string name = flags.metric;
+  if (name.empty()) name = samples.label(0) ? "top1" : samples.mask(0) ? "miou" : "cosine";
+  if (lacks_masks(flags, samples)) name = "miou-f32";
+  return make_metric(name, flags.metric_output);
 }
 
 std::vector<Precision> precisions_for(const TuneFlags& flags) {
@@ -176,6 +183,10 @@ int tune_model(const TuneFlags& flags) {
            options);
   progress.clear();
   tuned.frontier.model = name_of(flags.model);
+  if (lacks_masks(flags, *samples))
+    tuned.frontier.warnings.push_back(
+        "the data has no masks (--masks), so that the mean IoU is that with the masks of f32, not "
+        "with the truth");
   for (FrontierPoint& point : tuned.frontier.points)
     point.command = build_command(flags, point.name);
   write_text(tuned_file, frontier_json(tuned.frontier));

@@ -171,6 +171,14 @@ void Judge::for_each_answer(const std::shared_ptr<const Engine>& engine, const T
   }
 }
 
+SampleScore Judge::score_of(int64_t sample, const Outputs& outputs,
+                            const Outputs& reference) const {
+  const std::string name = samples_->name(sample);
+  Answer answer{name, samples_->label(sample), names_, outputs, reference};
+  if (metric_->wants_masks()) answer.mask = samples_->mask(sample);
+  return metric_->judge(answer);
+}
+
 Judge::Judge(std::shared_ptr<const Metric> metric, std::shared_ptr<const Engine> reference,
              std::shared_ptr<const Dataset> samples, const JudgeOptions& options)
     : metric_(std::move(metric)),
@@ -181,8 +189,7 @@ Judge::Judge(std::shared_ptr<const Metric> metric, std::shared_ptr<const Engine>
   size_t left = options_.kept_bytes;
   std::vector<Outputs> kept;
   for_each_answer(reference_, [&](int64_t sample, const Outputs& outputs, const Outputs&) {
-    of_reference_.scores.push_back(metric_->judge(
-        {samples_->name(sample), samples_->label(sample), names_, outputs, outputs}));
+    of_reference_.scores.push_back(score_of(sample, outputs, outputs));
     of_reference_.damages.push_back(0);
     margins_.push_back(margin_of(outputs));
     if (const size_t bytes = bytes_of(outputs);
@@ -197,8 +204,7 @@ Judge::Judge(std::shared_ptr<const Metric> metric, std::shared_ptr<const Engine>
 Judgement Judge::judge(const std::shared_ptr<const Engine>& engine) const {
   Judgement found;
   for_each_answer(engine, [&](int64_t sample, const Outputs& outputs, const Outputs& reference) {
-    found.scores.push_back(metric_->judge(
-        {samples_->name(sample), samples_->label(sample), names_, outputs, reference}));
+    found.scores.push_back(score_of(sample, outputs, reference));
     double damage = 0;
     for (size_t i = 0; i < outputs.size(); ++i) damage += damage_of(outputs[i], reference[i]);
     found.damages.push_back(outputs.empty() ? 0 : damage / static_cast<double>(outputs.size()));

@@ -47,6 +47,7 @@ class Judge {
   using Outputs = std::vector<Tensor>;
   template <class Take>
   void for_each_answer(const std::shared_ptr<const Engine>& engine, const Take& take) const;
+  SampleScore score_of(int64_t sample, const Outputs& outputs, const Outputs& reference) const;
 
   const std::shared_ptr<const Metric> metric_;
   const std::shared_ptr<const Engine> reference_;

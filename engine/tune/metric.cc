@@ -94,6 +94,7 @@ class MeanMetric final : public Metric {
         wants_reference_(wants_reference) {}
   std::string name() const override { return name_; }
   std::string unit() const override { return unit_; }
+  bool wants_masks() const override { return true; }
   bool wants_reference() const override { return wants_reference_; }
   SampleScore judge(const Answer& answer) const override { return {finite(judge_(answer))}; }
   double score(std::span<const SampleScore* const> samples) const override {
@@ -115,7 +116,9 @@ constexpr struct {
      [](const std::string& output) -> Made { return std::make_shared<TopClasses>(1, output); }},
     {"top5",
      [](const std::string& output) -> Made { return std::make_shared<TopClasses>(5, output); }},
-    {"miou", [](const std::string& output) { return mask_metric(output); }},
+    {"miou", [](const std::string& output) { return mask_metric(output, MasksOf::kSamples); }},
+    {"miou-f32",
+     [](const std::string& output) { return mask_metric(output, MasksOf::kReference); }},
     {"cosine", [](const std::string& output) { return cosine_metric(output); }},
     {"sqnr", [](const std::string& output) { return sqnr_metric(output); }},
     {"max-error", [](const std::string& output) { return max_error_metric(output); }},

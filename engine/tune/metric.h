@@ -21,6 +21,8 @@ struct Answer {
   // In that order: of a batch the part that is this sample's, axis 0 kept.
   std::span<const Tensor> outputs;
   std::span<const Tensor> reference;  // what the model in f32 gives; empty unless wanted
+  // The class of each of its pixels, as Dataset::mask() gives it; nothing unless wanted.
+  std::optional<Tensor> mask = std::nullopt;
 };
 
 // Numbers of one sample, from which those of several give a score: finite, for a journal keeps
@@ -34,6 +36,7 @@ class Metric {
   virtual std::string name() const = 0;  // "top-1"
   virtual std::string unit() const = 0;  // of scores and drops: "%", "dB"; may be empty
   virtual bool wants_labels() const { return false; }
+  virtual bool wants_masks() const { return false; }
   virtual bool wants_reference() const { return false; }
   // Whether a sample is right or wrong: it scores 1 or 0, and the score is a percentage.
   virtual bool is_share() const { return false; }
@@ -48,9 +51,14 @@ class Metric {
 // By name, `output` being the output with the scores or masks (empty: the first that fits) or with
 // the values (empty: all of floats):
 //   top1, top5  percent of the samples whose label is the best class, or among the best five
-//   miou        percent: mean intersection over union of the classes' pixels in masks (the class of
-//               most score per pixel of [1,C,H,W], or integers [1,H,W] or [1,1,H,W]) with those of
-//               the model in f32, over the classes that occur
+//   miou        percent: mean intersection over union with the samples' masks: of each class that
+//               occurs in either the pixels that both have over those that one has, each summed
+//               over all samples; the mean over the classes. Outputs are scores [1,C,H,W], whose
+//               best is the class; classes, integers [1,H,W] or [1,1,H,W]; or chances of class 1
+//               against class 0, floats from 0 to 1, [1,1,H,W]. One of another size than the mask
+//               is resized to it, scores and chances bilinearly, classes to the nearest. Pixels
+//               that the mask ignores do not count
+//   miou-f32    the same with what the model in f32 gives instead of masks
 //   cosine      percent: mean cosine of the values with those of the model in f32
 //   sqnr        dB, 200 at most: signal to quantization noise, the model in f32 being the signal
 //   max-error   minus the largest difference of a value from that of the model in f32
@@ -65,8 +73,9 @@ std::shared_ptr<const Metric> mean_metric(std::string name, std::string unit,
                                           bool wants_reference = false);
 
 // A command of the user's: for each sample the shell runs `COMMAND FOLDER`, where FOLDER has each
-// output as NAME.npy, and reference/NAME.npy, sample.txt with the name and, where there is one,
-// label.txt; it prints a number. Names' characters other than letters, digits, '.', '-' and '_' are
+// output as NAME.npy, and reference/NAME.npy, sample.txt with the name and, where there are such,
+// label.txt and mask/classes.npy; it prints a number. Names' characters other than letters, digits,
+// '.', '-' and '_' are
 // '_'; where that makes two the same, the later ends in _2, _3, ... The folder is gone afterwards.
 // Fails with kInvalidArgument if it ends with another status than 0 or prints no number, quoting
 // what it printed.

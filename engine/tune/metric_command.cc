@@ -99,11 +99,15 @@ std::vector<std::string> file_names(std::span<const std::string> names) {
   return files;
 }
 
+void make_folder(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) != 0)
+    fail(Code::kIo, fmt::format("cannot make the folder {}: {}", path, std::strerror(errno)));
+}
+
 void write_answer(const Answer& answer, const std::string& folder) {
   check(answer.reference.size() == answer.outputs.size(), "a reference was wanted");
   const std::string reference = folder + "/reference";
-  if (mkdir(reference.c_str(), 0700) != 0)
-    fail(Code::kIo, fmt::format("cannot make the folder {}: {}", reference, std::strerror(errno)));
+  make_folder(reference);
   const auto files = file_names(answer.names);
   for (size_t i = 0; i < files.size(); ++i) {
     const std::string file = fmt::format("/{}.npy", files[i]);
@@ -112,6 +116,10 @@ void write_answer(const Answer& answer, const std::string& folder) {
   }
   write_line(folder + "/sample.txt", std::string(answer.sample));
   if (answer.label) write_line(folder + "/label.txt", std::to_string(*answer.label));
+  if (answer.mask) {
+    make_folder(folder + "/mask");
+    write_file(folder + "/mask/classes.npy", write_npy(answer.mask->view()));
+  }
 }
 
 struct Ending {

@@ -7,20 +7,41 @@ Arguments: the command `anneal`, the folder samples/glyphs, and optionally unitt
 import csv
 import json
 import random
+import struct
 import subprocess
 import sys
 import time
 import unittest
 import xml.etree.ElementTree
+import zlib
 from pathlib import Path
 
 import command_case
+from command_case import field, model, node, tensor, value_info
 
 GLYPHS = Path(sys.argv.pop(1)).resolve()
 MODEL = GLYPHS / "glyphs.onnx"
 # The same on every machine, and quick.
 TUNE = ["tune", MODEL, "--data", GLYPHS, "--samples", "first:300", "--modelled-times", "--precisions", "int8",
         "--threads", 1]
+
+
+def grey_png(rows):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", len(rows[0]), len(rows), 8, 0, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(b"".join(b"\0" + bytes(row) for row in rows))) + chunk(b"IEND", b""))
+
+
+# The class of a pixel is 0 up to 100, 1 up to 200, else 2: the best of 100, x and 2 x - 200.
+SEGMENTER = model([node("Conv", ["x", "w", "b"], ["y"], "scores")], [value_info("x", [1, 1, 8, 8])],
+                  [value_info("y", [1, 3, 8, 8])],
+                  [field(8, "w") + tensor([3, 1, 1, 1], [0, 1, 2]), field(8, "b") + tensor([3], [100, 0, -200])])
+# Of each picture: how many pixels have which value, and which class in the mask.
+PIXELS = [(16, 30, 0), (4, 30, 1), (20, 150, 1), (2, 150, 255), (22, 250, 2)]
+# Class 0 is right in 16 of 20 pixels, class 1 in 20 of 24, class 2 in all.
+MEAN_IOU = 100 * (16 / 20 + 20 / 24 + 1) / 3
 
 
 class TuneCommand(command_case.Command):
@@ -114,6 +135,38 @@ class TuneCommand(command_case.Command):
         self.anneal(*few, "--metric", "sqnr", "--min-score", 1000, status=2, says="not even f32")
         self.anneal(*few, "--metric", "sqnr", status=2, says="--min-score")
         self.anneal(*few, "--metric", "top1", status=2, says="label")
+
+    def test_masks_are_the_truth_of_segmentation(self):
+        self.write("seg.onnx", SEGMENTER)
+        random.seed(2)
+        for i in range(20):
+            pixels = [(value, of) for count, value, of in PIXELS for _ in range(count)]
+            random.shuffle(pixels)
+            rows = [pixels[8 * y:8 * y + 8] for y in range(8)]
+            self.write(f"data/images/{i}.png", grey_png([[value for value, _ in row] for row in rows]))
+            self.write(f"data/masks/{i}.png", grey_png([[of for _, of in row] for row in rows]))
+        tune = ["tune", "seg.onnx", "--modelled-times", "--precisions", "int8", "--threads", 1, "-o", "m.engine"]
+
+        def f32_score(*flags, out):
+            told = self.anneal(*tune, *flags, out=out)
+            found = self.frontier()
+            return next(point for point in found["points"] if point["name"] == "f32")["search"]["score"], told
+
+        # A folder of its own, or what dataset.json says; without labels, masks are what is judged with.
+        for flags in ["--data", "data/images", "--masks", "data/masks", "--metric", "miou"], ["--data", "data"]:
+            score, told = f32_score(*flags, out="mIoU of 6 samples")
+            self.assertAlmostEqual(score, MEAN_IOU)
+            self.assertNotIn("has no masks", told)
+            self.write("data/dataset.json", '{"file": "images", "masks": "masks"}')
+        score, told = f32_score("--data", "data", "--masks", "none", "--metric", "miou",
+                                out=["mIoU with f32's masks of 6 samples", "the data has no masks (--masks)"])
+        self.assertEqual(score, 100)
+        self.assertNotIn("has no masks", self.anneal(*tune, "--data", "data", "--metric", "miou-f32",
+                                                     out="mIoU with f32's masks"))
+        self.anneal(*tune, "--data", "data", "--ignore-label", "none", status=2,
+                    says=["has the class 255", "\"y\" has 3 classes", "--ignore-label"])
+        (self.at / "data/masks/7.png").unlink()
+        self.anneal(*tune, "--data", "data", status=2, says=["\"7.png\" has no mask", "masks/7.png"])
 
     def test_what_cannot_be_done_is_said(self):
         self.anneal(*TUNE, "--metric", "f7", status=2, says="f7")

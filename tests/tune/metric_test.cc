@@ -108,44 +108,7 @@ TEST(Metric, TopClassesSayWhatTheyMiss) {
       AllOf(StartsWith("invalid_argument"), HasSubstr("\"x\" is none"), HasSubstr("\"a\"")));
   EXPECT_THAT(error_of([] { make_metric("top3"); }),
               AllOf(StartsWith("invalid_argument"), HasSubstr("\"top3\""),
-                    HasSubstr("top1, top5, miou, cosine, sqnr, max-error")));
-}
-
-TEST(Metric, MeanIntersectionOverUnion) {
-  const auto miou = make_metric("miou");
-  EXPECT_EQ(miou->unit(), "%");
-  EXPECT_TRUE(miou->wants_reference() && miou->has_drop());
-  // Class 0: 1 of 2, class 1: 1 of 3, class 7: 1 of 1.
-  const Tensor mask = integers({1, 2, 2}, {0, 1, 1, 7}),
-               reference = integers({1, 2, 2}, {0, 0, 1, 7});
-  EXPECT_THAT(judge(*miou, {{mask}, {reference}}), ElementsAre(0, 1, 2, 1, 1, 2, 7, 1, 1));
-  EXPECT_NEAR(score(*miou, {{mask}, {reference}}), 100 * (0.5 + 0.5 + 1) / 3, 1e-12);
-  EXPECT_EQ(score(*miou, {{mask}, {mask}}), 100);
-  // The sums are over all samples.
-  EXPECT_NEAR(joint_score(*miou, {{0, 1, 2}, {0, 3, 4, 1, 0, 2}}), 100 * (4.0 / 6 + 0) / 2, 1e-12);
-  EXPECT_NEAR(
-      score(*miou, {{integers({1, 1, 2, 1}, {255, -3})}, {integers({1, 1, 2, 1}, {255, 2})}}),
-      100.0 / 3, 1e-12);
-}
-
-TEST(Metric, MasksOfScores) {
-  const auto miou = make_metric("miou");
-  // Two classes of three pixels: class 1, the lower of equals, class 1 as the other is NaN.
-  const Tensor scores = floats({1, 2, 1, 3}, {1, 2, kNan, 3, 2, -1});
-  const Tensor reference = floats({1, 2, 1, 3}, {0, 1, 0, 1, 0, 1});
-  EXPECT_THAT(judge(*miou, {{scores}, {reference}}), ElementsAre(0, 1, 1, 1, 2, 2));
-  // Pixels without a class are those of none.
-  const Tensor broken = floats({1, 2, 1, 3}, std::vector<float>(6, kNan));
-  EXPECT_THAT(judge(*miou, {{broken}, {reference}}), ElementsAre(0, 0, 1, 1, 0, 2));
-  EXPECT_EQ(score(*miou, {{broken}, {reference}}), 0);
-  // As are those of another size.
-  const Tensor smaller = floats({1, 2, 1, 1}, {1, 2});
-  EXPECT_THAT(judge(*miou, {{smaller}, {reference}}), ElementsAre(0, 0, 1, 1, 0, 3));
-  EXPECT_EQ(score(*miou, {{row({1, 2}), scores}, {row({1, 2}), scores}}), 100);
-  EXPECT_THAT(error_of([&] {
-                judge(*miou, {{row({1, 2}), floats({1, 1, 2, 2}, {1, 2, 3, 4})}});
-              }),
-              AllOf(StartsWith("invalid_argument"), HasSubstr("mIoU wants"), HasSubstr("masks")));
+                    HasSubstr("top1, top5, miou, miou-f32, cosine, sqnr, max-error")));
 }
 
 TEST(Metric, Cosine) {
@@ -347,6 +310,15 @@ cat label.txt
                               .names = {"a/b", "a:b"},
                               .sample = "dog 'n $cat"}),
               ElementsAre(41));
+}
+
+TEST_F(MetricCommand, IsGivenTheMask) {
+  const auto metric = command_metric(script("tail -c 4 \"$1/mask/classes.npy\" | od -An -td4\n"));
+  EXPECT_TRUE(metric->wants_masks());
+  const std::vector<Tensor> outputs = {row({1})};
+  const Tensor mask = Tensor::of<int32_t>(DataType::kI32, {1, 2}, std::vector<int32_t>{3, -1});
+  EXPECT_THAT(metric->judge({"s", {}, std::vector<std::string>{"a"}, outputs, outputs, mask}),
+              ElementsAre(-1));
 }
 
 TEST_F(MetricCommand, TakesArgumentsBeforeTheFolder) {

@@ -221,6 +221,32 @@ TEST(Tune, AJournalOfOtherAnswersIsNotUsed) {
   fs::remove(journal);
 }
 
+// One pixel each; that of sample `other` is of another class.
+class MaskedSamples final : public NormalSamples {
+ public:
+  explicit MaskedSamples(int64_t other) : NormalSamples(20, Dims{1, 3, 8, 8}), other_(other) {}
+  std::optional<Tensor> mask(int64_t i) const override {
+    return Tensor::of<int32_t>(DataType::kI32, {1, 1}, std::vector<int32_t>{i == other_ ? 1 : 0});
+  }
+
+ private:
+  int64_t other_;
+};
+
+TEST(Tune, AJournalIsOfTheMasks) {
+  const auto subject = [](const char* metric, int64_t other) {
+    TuneOptions options = anneal::options();
+    options.metric = make_metric(metric);
+    return tuning_subject(network(), split_samples(std::make_shared<MaskedSamples>(other)), options,
+                          options.precisions, false);
+  };
+  EXPECT_EQ(subject("miou", 3), subject("miou", 3));
+  std::set<std::string> subjects;
+  for (int64_t other = 0; other <= 20; ++other) subjects.insert(subject("miou", other));
+  EXPECT_GE(subjects.size(), 17u);  // but for those to calibrate with, which are not judged
+  EXPECT_EQ(subject("cosine", 3), subject("cosine", 4));
+}
+
 TEST(Tune, TimesAreTakenWhereTheTargetIs) {
   TuneOptions timed = options();
   timed.is_modelled = false;
