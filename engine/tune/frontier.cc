@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -80,6 +81,7 @@ class Table {
 
   std::string text() {
     add_points();
+    add_claims();
     add_scores(frontier_.metric, [](const FrontierPoint& point) { return &point.search; });
     if (std::ranges::any_of(frontier_.points,
                             [](auto& each) { return each.confirmed.has_value(); }))
@@ -97,6 +99,7 @@ class Table {
     if (point.confirmed) scores.push_back(&*point.confirmed);
     return scores;
   }
+  static bool has_claim(const FrontierPoint& point) { return point.claimed.has_value(); }
   const FrontierPoint* chosen() const {
     return frontier_.chosen < frontier_.points.size() ? &frontier_.points[frontier_.chosen]
                                                       : nullptr;
@@ -126,6 +129,13 @@ class Table {
     add("speed", "of f32", [&](auto& point) {
       const auto speed = speed_of(frontier_, point);
       return speed ? fmt::format("{:.2f}x", *speed) : "-";
+    });
+  }
+
+  void add_claims() {
+    if (std::ranges::none_of(frontier_.points, has_claim)) return;
+    add("claimed", frontier_.unit, [&](auto& point) {
+      return point.claimed ? number_text(*point.claimed, score_decimals_) : "-";
     });
   }
 
@@ -196,6 +206,9 @@ class Table {
     std::string text = "\n->: chosen; *: none is both faster and less damaged";
     if (std::ranges::any_of(frontier_.points, &FrontierPoint::is_modelled))
       text += "; ~: modelled, not measured";
+    if (std::ranges::any_of(frontier_.points, has_claim))
+      text += fmt::format("\nclaimed: the least {}score of it and of all slower *",
+                          is_all_confirmed(frontier_) ? "confirmed " : "");
     return text + "\n";
   }
 
@@ -274,6 +287,24 @@ std::string csv_number(double value) {
 
 }  // namespace
 
+bool is_all_confirmed(const Frontier& frontier) {
+  return std::ranges::all_of(frontier.points,
+                             [](const FrontierPoint& each) { return each.confirmed.has_value(); });
+}
+
+void claim_scores(Frontier& frontier) {
+  const bool is_confirmed = is_all_confirmed(frontier);
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t i = frontier.points.size(); i-- > 0;) {
+    FrontierPoint& point = frontier.points[i];
+    point.claimed.reset();
+    const double score = (is_confirmed ? *point.confirmed : point.search).score;
+    if (!point.is_on_frontier || std::isnan(score)) continue;
+    least = std::min(least, score);
+    point.claimed = least;
+  }
+}
+
 std::string what_confirms(const Frontier& frontier) {
   if (frontier.turned_down == 0) return "that nothing was chosen by";
   return fmt::format("which turned {} faster mix{} down", frontier.turned_down,
@@ -338,7 +369,7 @@ std::string frontier_csv(const Frontier& frontier) {
   std::string text =
       "point,chosen,on_frontier,median_ms,p99_ms,modelled,speed,metric,unit,search_samples,"
       "search_score,search_drop,search_drop_low,search_drop_high,confirmed_samples,"
-      "confirmed_score,confirmed_drop,confirmed_drop_low,confirmed_drop_high,damage,"
+      "confirmed_score,confirmed_drop,confirmed_drop_low,confirmed_drop_high,claimed_score,damage,"
       "engine_bytes,memory_bytes,groups_f32,groups_f16,groups_bf16,groups_int8,command\n";
   for (size_t i = 0; i < frontier.points.size(); ++i) {
     const FrontierPoint& point = frontier.points[i];
@@ -362,6 +393,7 @@ std::string frontier_csv(const Frontier& frontier) {
       add_score(*point.confirmed);
     else
       fields.resize(fields.size() + 5);
+    fields.push_back(point.claimed ? csv_number(*point.claimed) : "");
     fields.push_back(csv_number(point.damage));
     fields.push_back(fmt::format("{}", point.engine_bytes));
     fields.push_back(fmt::format("{}", point.memory_bytes));

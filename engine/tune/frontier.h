@@ -37,7 +37,9 @@ struct FrontierPoint {
   bool is_modelled = false;                     // latency: not measured, for the device is not here
   uint64_t engine_bytes = 0, memory_bytes = 0;  // of the file; of one context
   bool is_on_frontier = false;                  // none is both faster and less damaged
-  std::string command{};                        // that builds it again
+  // What it and all that are slower reach: claim_scores(). Nothing off the frontier.
+  std::optional<double> claimed{};
+  std::string command{};  // that builds it again
 };
 
 // A group that is not in the lowest precision, and why.
@@ -64,6 +66,12 @@ struct Frontier {
   std::string calibration;  // the table, as text; empty: none was wanted
 };
 
+// Whether every point has a confirmed score: then those are compared, else those searched with.
+bool is_all_confirmed(const Frontier& frontier);
+// Sets what is claimed of the score of each point on the frontier: the least of its own and of
+// those of slower points on it, so that from point to point no claim falls, and none is above what
+// was measured. NaN does not count.
+void claim_scores(Frontier& frontier);
 // What the samples that confirm were: "that nothing was chosen by", or "which turned 2 faster mixes
 // down".
 std::string what_confirms(const Frontier& frontier);

@@ -57,9 +57,11 @@ Json to_json(const FrontierPoint& point) {
                {"engine_bytes", point.engine_bytes},
                {"memory_bytes", point.memory_bytes},
                {"is_on_frontier", point.is_on_frontier},
+               {"claimed", nullptr},
                {"command", point.command},
                {"precisions", std::move(precisions)}};
   if (point.confirmed) json["confirmed"] = to_json(*point.confirmed);
+  if (point.claimed) json["claimed"] = score_json(*point.claimed);
   return json;
 }
 
@@ -182,7 +184,7 @@ PrecisionGroup read_group(const Value& value) {
 FrontierPoint read_point(const Value& value, size_t groups) {
   const Fields fields(value, {"name", "milliseconds", "milliseconds_p99", "is_modelled", "damage",
                               "search", "confirmed", "engine_bytes", "memory_bytes",
-                              "is_on_frontier", "command", "precisions"});
+                              "is_on_frontier", "claimed", "command", "precisions"});
   FrontierPoint point;
   point.name = fields["name"].text();
   point.milliseconds = fields["milliseconds"].number_from_zero();
@@ -195,6 +197,8 @@ FrontierPoint read_point(const Value& value, size_t groups) {
   point.engine_bytes = fields["engine_bytes"].count<uint64_t>();
   point.memory_bytes = fields["memory_bytes"].count<uint64_t>();
   point.is_on_frontier = fields["is_on_frontier"].flag();
+  if (const Value claimed = fields["claimed"]; !claimed.json.is_null())
+    point.claimed = claimed.score();
   point.command = fields["command"].text();
   const Value precisions = fields["precisions"];
   point.precisions = precisions.list([](const Value& each) { return each.precision(); });

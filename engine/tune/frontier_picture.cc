@@ -77,13 +77,13 @@ struct Dot {
   double score = 0, low = kNaN, high = kNaN;  // of the score
   int edge = 0;                               // 1: above what is seen, -1: below
   double x = 0, y = 0;
+  double front_y = 0;  // where the frontier passes: at what is claimed
 };
 
 class Picture {
  public:
   explicit Picture(const Frontier& frontier) : frontier_(frontier) {
-    is_confirmed_ =
-        std::ranges::all_of(frontier.points, [](auto& each) { return each.confirmed.has_value(); });
+    is_confirmed_ = is_all_confirmed(frontier);
     for (const FrontierPoint& point : frontier.points) add(point);
     find_limit();
     cut_low_scores();
@@ -92,6 +92,10 @@ class Picture {
     for (Dot& dot : dots_) {
       dot.x = across_(dot.point->milliseconds);
       dot.y = dot.edge == 0 ? up_(dot.score) : dot.edge > 0 ? kTop + kAtEdge : kBottom - kAtEdge;
+      const std::optional<double>& claimed = dot.point->claimed;
+      dot.front_y = dot.edge == 0 && claimed && std::abs(*claimed) < kLarge
+                        ? std::clamp(up_(*claimed), kTop, kBottom)
+                        : dot.y;
     }
   }
 
@@ -247,7 +251,9 @@ class Picture {
     if (std::ranges::count_if(dots_, [](auto& dot) { return dot.point->is_on_frontier; }) > 1) {
       svg += svg_line({x, kY, x + 22, kY}, kFront, 2);
       x += 28;
-      words("frontier: none is both faster and less damaged");
+      words(std::ranges::any_of(dots_, [](auto& dot) { return dot.point->claimed.has_value(); })
+                ? "frontier: what is claimed of its points"
+                : "frontier: none is both faster and less damaged");
     }
     return svg;
   }
@@ -310,7 +316,8 @@ class Picture {
     const std::vector<const Dot*> front = dots_of_front();
     std::string svg;
     for (size_t i = 1; i < front.size(); ++i)
-      svg += svg_line({front[i - 1]->x, front[i - 1]->y, front[i]->x, front[i]->y}, kFront, 2,
+      svg += svg_line({front[i - 1]->x, front[i - 1]->front_y, front[i]->x, front[i]->front_y},
+                      kFront, 2,
                       front[i - 1]->edge != 0 || front[i]->edge != 0 ? " stroke-dasharray=\"2 4\""
                                                                      : " stroke-linecap=\"round\"");
     return svg;
@@ -368,7 +375,7 @@ class Picture {
     }
     const std::vector<const Dot*> front = dots_of_front();
     for (size_t i = 1; i < front.size(); ++i)
-      places.keep_clear({front[i - 1]->x, front[i - 1]->y, front[i]->x, front[i]->y});
+      places.keep_clear({front[i - 1]->x, front[i - 1]->front_y, front[i]->x, front[i]->front_y});
     std::string svg = limit_name(places);
     std::vector<const Dot*> others;
     for (const Dot& dot : dots_)

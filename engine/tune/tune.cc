@@ -99,6 +99,7 @@ class Tuner {
     time_points();
     choose();
     confirm();
+    claim_scores(frontier_);
     explain();
     warn();
     frontier_.symmetric = options_.passes.precision.symmetric;

@@ -252,6 +252,7 @@ int main(int argc, char** argv) try {
   }
   print(variants, static_cast<size_t>(parts.confirm->size()), anneal::what_confirms(tuned));
   std::ranges::stable_sort(shown.points, {}, &anneal::FrontierPoint::milliseconds);
+  anneal::claim_scores(shown);
   const std::string& chosen = tuned.points[tuned.chosen].name;
   for (size_t i = 0; i < shown.points.size(); ++i)
     if (shown.points[i].name == "tuned " + chosen) shown.chosen = i;

@@ -18,6 +18,8 @@
 namespace anneal::testing {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -94,6 +96,7 @@ TEST(FrontierJson, RoundTrips) {
   Frontier frontier = example();
   frontier.points[1].confirmed.reset();
   frontier.points[7].search = {3, kInf, kNaN, -kInf, 0.1 + 0.2};
+  frontier.points[0].claimed = 0.1 + 0.2;
   frontier.points[0].command = "anneal build \"m.onnx\" --mix f.json:int8";
   frontier.points[0].engine_bytes = std::numeric_limits<uint64_t>::max();
   frontier.model = "m\xC3\xA4nn\n\"<&>";
@@ -105,6 +108,8 @@ TEST(FrontierJson, RoundTrips) {
   EXPECT_EQ(read.points[0].engine_bytes, frontier.points[0].engine_bytes);
   EXPECT_EQ(read.points[0].command, frontier.points[0].command);
   EXPECT_FALSE(read.points[1].confirmed);
+  EXPECT_EQ(read.points[0].claimed, 0.1 + 0.2);
+  EXPECT_FALSE(read.points[1].claimed);
   EXPECT_EQ(read.points[7].search.score, kInf);
   EXPECT_TRUE(std::isnan(read.points[7].search.drop));
   EXPECT_EQ(read.points[7].search.drop_low, -kInf);
@@ -178,6 +183,7 @@ TEST(FrontierJson, RefusesEachWrongField) {
       {"/points/2/search/samples", -4, "points[2].search.samples: it is no whole number"},
       {"/points/2/search/samples", 1ULL << 63, "points[2].search.samples: 9223372036854775808"},
       {"/points/2/confirmed", true, "points[2].confirmed: it is no object"},
+      {"/points/2/claimed", true, "points[2].claimed: it is no number"},
       {"/points/2/extra", 1, "points[2]: there is no field \"extra\""},
       {"/groups/0/layers", "conv", "groups[0].layers: it is no list"},
       {"/groups/0/layers/0", 1, "groups[0].layers[0]: it is no text"},
@@ -258,6 +264,48 @@ TEST(FrontierTable, OfAScoreWithoutDrops) {
   EXPECT_THAT(table, Not(HasSubstr("drop")));
 }
 
+std::vector<double> claims(const Frontier& frontier) {
+  std::vector<double> claims;
+  for (const FrontierPoint& point : frontier.points) claims.push_back(point.claimed.value_or(-1));
+  return claims;
+}
+
+TEST(FrontierClaims, NoSlowerPointClaimsLess) {
+  Frontier frontier = example();
+  const auto with_scores = [&](const std::vector<double>& scores) {
+    for (size_t i = 0; i < scores.size(); ++i) frontier.points[i].confirmed->score = scores[i];
+    claim_scores(frontier);
+    return claims(frontier);
+  };
+  // The sixth is off the frontier, so that nothing is claimed of it, nor is it looked at.
+  EXPECT_THAT(with_scores({72, 74, 75, 75.5, 76, 1, 76.1, 76.2}),
+              ElementsAre(72, 74, 75, 75.5, 76, -1, 76.1, 76.2));
+  EXPECT_THAT(with_scores({77, 75, 76, 74, 75.5, 1, 76.5, 76}),
+              ElementsAre(74, 74, 74, 74, 75.5, -1, 76, 76));
+  EXPECT_THAT(with_scores({70, kNaN, kInf, 74, -kInf, 1, kInf, 76}),
+              ElementsAre(-kInf, -1, -kInf, -kInf, -kInf, -1, 76, 76));
+  // Where not all are confirmed, the scores of the samples searched with are compared.
+  frontier.points[5].confirmed.reset();
+  for (FrontierPoint& each : frontier.points) each.search.score = 50;
+  frontier.points[7].search.score = 40;
+  claim_scores(frontier);
+  EXPECT_THAT(claims(frontier), ElementsAre(40, 40, 40, 40, 40, -1, 40, 40));
+}
+
+TEST(FrontierClaims, AreShown) {
+  Frontier frontier = example();
+  frontier.points[1].confirmed->score = 70;
+  EXPECT_THAT(frontier_table(frontier), Not(HasSubstr("claimed")));
+  claim_scores(frontier);
+  EXPECT_THAT(frontier_table(frontier),
+              AllOf(HasSubstr("\n   * int8     9.31  10.05   3.07x    70.00  72.73"),
+                    HasSubstr("\n     mix-4   17.10  18.47   1.67x        -  75.63"),
+                    HasSubstr("claimed: the least confirmed score of it and of all slower *\n")));
+  EXPECT_THAT(frontier_csv(frontier), HasSubstr(",2.5,4.3,70,0.0034,"));
+  for (FrontierPoint& each : frontier.points) each.confirmed.reset();
+  EXPECT_THAT(frontier_table(frontier), HasSubstr("claimed: the least score of it"));
+}
+
 TEST(FrontierSummary, SaysGainsAndNothings) {
   Frontier frontier = example();
   frontier.points[3].confirmed->drop = -0.24;
@@ -281,9 +329,9 @@ TEST(FrontierCsv, QuotesWhatNeedsIt) {
   const std::string csv = frontier_csv(frontier);
   EXPECT_THAT(csv, StartsWith("point,chosen,on_frontier,median_ms,"));
   EXPECT_THAT(csv, HasSubstr("\n\"a,\"\"b\"\"\nc\",0,1,9.31,"));
-  EXPECT_THAT(csv, HasSubstr(",76.13,0,0,0,2500,76.13,0,0,0,0,25600000,4400000,3,0,0,0,\n"));
+  EXPECT_THAT(csv, HasSubstr(",76.13,0,0,0,2500,76.13,0,0,0,,0,25600000,4400000,3,0,0,0,\n"));
   EXPECT_THAT(csv, HasSubstr("\nmix-3,1,1,13.4,"));
-  EXPECT_THAT(csv, HasSubstr(",0.5,1.7,,,,,,0.0011"));
+  EXPECT_THAT(csv, HasSubstr(",0.5,1.7,,,,,,,0.0011"));
   const size_t fields = static_cast<size_t>(std::ranges::count(csv.substr(0, csv.find('\n')), ','));
   const std::string last = csv.substr(csv.rfind("\nf32"));
   EXPECT_EQ(static_cast<size_t>(std::ranges::count(last, ',')), fields);

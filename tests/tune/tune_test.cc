@@ -85,6 +85,7 @@ TEST(Tune, FindsTheFastestMixWithinTheBudget) {
   // With all to lose, nothing is faster.
   EXPECT_EQ(frontier.chosen, 0u);
   bool has_f32 = false;
+  double claimed = 0;  // by the last on the frontier
   for (size_t i = 0; i < frontier.points.size(); ++i) {
     const FrontierPoint& point = frontier.points[i];
     if (i > 0) {
@@ -95,6 +96,12 @@ TEST(Tune, FindsTheFastestMixWithinTheBudget) {
     EXPECT_EQ(point.search.samples, 36);
     EXPECT_EQ(point.confirmed->samples, 60);
     EXPECT_EQ(point.precisions.size(), frontier.groups.size());
+    EXPECT_EQ(point.claimed.has_value(), point.is_on_frontier);
+    if (point.claimed) {
+      EXPECT_GE(*point.claimed, claimed);
+      EXPECT_LE(*point.claimed, point.confirmed->score);
+      claimed = *point.claimed;
+    }
     if (point.name != "f32") continue;
     has_f32 = true;
     EXPECT_EQ(point.damage, 0);
