@@ -1,5 +1,7 @@
 #include "anneal/core/tensor.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -9,11 +11,12 @@ namespace anneal {
 namespace {
 
 constexpr size_t kAlignment = 64;
+constexpr size_t kLargePage = size_t{2} << 20;
 
 size_t byte_size(DataType dtype, const Dims& dims) {
   size_t bytes;
   if (__builtin_mul_overflow(static_cast<size_t>(count(dims)), size_of(dtype), &bytes) ||
-      bytes > PTRDIFF_MAX - kAlignment)
+      bytes > PTRDIFF_MAX - kLargePage)
     fail(Code::kInvalidArgument, "more than 2^63 bytes in a tensor of shape " + to_text(dims));
   return bytes;
 }
@@ -43,12 +46,16 @@ TensorView row_major_view(DataType dtype, const Dims& dims, std::byte* data) {
 
 Tensor::Fresh Tensor::allocate(DataType dtype, const Dims& dims) {
   const size_t bytes = byte_size(dtype, dims);
+  const size_t alignment = bytes < kLargePage ? kAlignment : kLargePage;
   // calloc, because it gets large blocks from the system already zeroed.
-  std::shared_ptr<void> owner(std::calloc(bytes + kAlignment, 1), std::free);
+  std::shared_ptr<void> owner(std::calloc(bytes + alignment, 1), std::free);
   if (!owner) fail(Code::kDevice, "no host memory for " + std::to_string(bytes) + " bytes");
   void* start = owner.get();
-  size_t space = bytes + kAlignment;
-  auto* data = static_cast<std::byte*>(std::align(kAlignment, bytes, start, space));
+  size_t space = bytes + alignment;
+  auto* data = static_cast<std::byte*>(std::align(alignment, bytes, start, space));
+  // Large pages where they are whole: packing weights would take a fault for each small one, and
+  // reading them a miss of the TLB. Advice: where the system does not take it, they stay small.
+  if (bytes >= kLargePage) madvise(data, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
   return {Tensor(dtype, dims, std::move(owner), {data, bytes}), {data, bytes}};
 }
 
