@@ -23,6 +23,14 @@ Tensor packed_constant(const Request& request, std::string_view form, size_t byt
   return fresh.tensor;
 }
 
+void for_parts(const Request& request, int64_t parts, FunctionRef<void(int64_t part)> fill) {
+  const auto fill_range = [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) fill(part);
+  };
+  if (request.team) return request.team->for_ranges(parts, 1, fill_range);
+  fill_range(0, parts);
+}
+
 const KernelEntry* find_kernel(const Backend& backend, std::string_view name) {
   for (const KernelFamily family : backend.families)
     for (const KernelEntry& entry : family())

@@ -51,12 +51,15 @@ struct Request {
   // A clock or a plan chooses the kernel: do not refuse because another one is faster.
   bool at_any_speed = false;
   PackedConstants* packed = nullptr;  // for packed_constant(); of this request alone
+  Team* team = nullptr;               // for for_parts(); null: the caller alone
 };
 
 // What fill() makes of the layer's constant inputs in zeroed memory, or the same ready-made. form:
 // everything that decides it but the op and its constants; unlike for each call of one kernel.
 Tensor packed_constant(const Request& request, std::string_view form, size_t bytes,
                        const std::function<void(std::byte*)>& fill);
+// Calls fill(part) for each of the parts of a constant, on the threads of the request's team.
+void for_parts(const Request& request, int64_t parts, FunctionRef<void(int64_t part)> fill);
 
 // Per-shape work of one context: geometry, packed buffers, third-party primitives.
 class Prepared {

@@ -167,8 +167,10 @@ class ImplicitGemmConv final : public Kernel {
     pieces_ = joins_row_ && keeps_lanes ? across : 1;
     layout_ = PackLayout(kernels_, count(source.k_dims), outputs_,
                          joins_row_ && !keeps_lanes ? channels_ * across : channels_);
-    packed_ = packed_constant(request, layout_.form(), layout_.bytes(),
-                              [&](std::byte* to) { cpu::pack(layout_, source, to); });
+    packed_ = packed_constant(request, layout_.form(), layout_.bytes(), [&](std::byte* to) {
+      for_parts(request, layout_.panels(),
+                [&](int64_t panel) { pack_panel(layout_, source, panel, to, PackTo::kMemory); });
+    });
     if (kernels_.kind != GemmKind::kU8S8) return;
     const Compensation zero{.a_zero = x_zero_ + moved_by(x_dtype_),
                             .b_dtype = w.dtype,

@@ -111,9 +111,11 @@ class WinogradConv final : public Kernel {
         transforms_(winograd_transforms(isa_of(request.device))),
         load_(load_block(isa_of(request.device))),
         epilogues_(std::move(epilogues)),
-        weights_(gemm_, w.dims[1], w.dims[0]),
-        packed_(packed_constant(request, weights_.form(), weights_.bytes(),
-                                [&](std::byte* to) { weights_.pack(w, to); })) {}
+        weights_(isa_of(request.device), w.dims[1], w.dims[0]),
+        packed_(packed_constant(request, weights_.form(), weights_.bytes(), [&](std::byte* to) {
+          for_parts(request, weights_.panels(),
+                    [&](int64_t panel) { weights_.pack(w, panel, to); });
+        })) {}
 
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
                                     std::span<const TensorView> outputs,

@@ -43,7 +43,7 @@ WinogradTransforms winograd_transforms(Isa isa);
 // the other, so that they are read from the first byte to the last. Four times the memory of w.
 class WinogradWeights {
  public:
-  WinogradWeights(const GemmKernels& kernels, int64_t inputs, int64_t outputs);
+  WinogradWeights(Isa isa, int64_t inputs, int64_t outputs);  // as f32_gemm(isa) reads them
   int64_t inputs() const { return layout_.k; }
   int64_t outputs() const { return layout_.n; }
   int64_t chunk() const { return chunk_panels_ * layout_.tile_columns; }  // output channels
@@ -53,15 +53,18 @@ class WinogradWeights {
   std::string form() const { return layout_.form(); }  // as packed_constant() wants it
 
   // w: f32 or bf16 [outputs, inputs, 3, 3]. Computed in f64 and rounded once.
-  void pack(const TensorView& w, std::byte* to) const;
+  // Panels do not touch each other. to: on 64 bytes, of all of them.
+  void pack(const TensorView& w, int64_t panel, std::byte* to) const;
+  int64_t panels() const { return layout_.panels(); }
   // In bytes: where a chunk begins, with the panels of position 0, and from position to position.
   int64_t chunk_offset(int64_t chunk) const;
   int64_t position_step(int64_t chunk) const;
 
  private:
-  template <class T>
-  void pack_of(const TensorView& w, std::byte* to) const;
-
+  // Of one input channel after the other, `columns` output channels from `first` on, and zeros up
+  // to `width` of them; from position to position it is `step` further.
+  void (*transform_)(const TensorView& w, int64_t first, int64_t columns, int64_t width, float* to,
+                     int64_t step) = nullptr;
   PackLayout layout_;  // of one position
   int64_t chunk_panels_ = 1;
 };

@@ -25,8 +25,4 @@ void GateWeights::pack(const TensorView& weights, int64_t index, std::byte* to) 
              to + offset(direction, part));
 }
 
-void GateWeights::pack(const TensorView& weights, std::byte* to) const {
-  for (int64_t i = 0; i < directions_ * panels(); ++i) pack(weights, i, to);
-}
-
 }  // namespace anneal::cpu

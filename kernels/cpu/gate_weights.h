@@ -26,10 +26,8 @@ class GateWeights {
     return (direction * panels() + (part == 0 ? 0 : parts_[0].panels())) * panel_bytes();
   }
 
-  // One of the panels of all directions, or all of them. weights: f32[directions, gates * hidden,
-  // k].
+  // One of the panels of all directions. weights: f32[directions, gates * hidden, k].
   void pack(const TensorView& weights, int64_t index, std::byte* to) const;
-  void pack(const TensorView& weights, std::byte* to) const;
 
  private:
   int64_t directions_ = 1;

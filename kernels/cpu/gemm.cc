@@ -2,6 +2,8 @@
 #include "anneal/kernels/cpu/gemm.h"
 
 #include <fmt/format.h>
+#include <hwy/cache_control.h>
+#include <immintrin.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +14,7 @@
 #include "anneal/core/float16.h"
 #include "anneal/kernels/cpu/gemm_bf16.h"
 #include "anneal/kernels/cpu/gemm_vnni.h"
+#include "anneal/kernels/cpu/transpose.h"
 #include "anneal/kernels/cpu/workspace.h"
 
 namespace anneal::cpu {
@@ -82,63 +85,31 @@ std::vector<int64_t> places_of(const PackSource& source, Place place) {
   return places;
 }
 
-// out[place(i) + column] = in[column * step + i] for i in [0, depth), by squares.
-template <class Place>
-void transpose_columns(const float* in, int64_t step, int64_t columns, int64_t depth,
-                       const Place& place, float* out) {
-  using Vector = float __attribute__((vector_size(16), aligned(4), may_alias));
-  const auto at = [](auto* p) { return reinterpret_cast<const Vector*>(p); };
-  int64_t column = 0;
-  for (; column + 4 <= columns; column += 4, in += 4 * step, out += 4) {
-    int64_t i = 0;
-    for (; i + 4 <= depth; i += 4) {
-      const Vector a = *at(in + i), b = *at(in + step + i), c = *at(in + 2 * step + i),
-                   d = *at(in + 3 * step + i);
-      const Vector ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-      const Vector ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-      const Vector cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-      const Vector cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-      const Vector rows[4] = {__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5),
-                              __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
-                              __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
-                              __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
-      for (int64_t row = 0; row < 4; ++row)
-        *reinterpret_cast<Vector*>(out + place(i + row)) = rows[row];
-    }
-    for (; i < depth; ++i)
-      for (int64_t k = 0; k < 4; ++k) out[place(i) + k] = in[k * step + i];
+// A row of a panel, past the cache if it is not read soon: then whole lines need not be read
+// before.
+void store_row(const float* row, int64_t width, PackTo place, float* to) {
+  if (place == PackTo::kCache || width % 4 != 0) {
+    std::memcpy(to, row, static_cast<size_t>(width) * sizeof(float));
+  } else {
+    for (int64_t i = 0; i < width; i += 4) _mm_stream_ps(to + i, _mm_load_ps(row + i));
   }
-  for (; column < columns; ++column, in += step, ++out)
-    for (int64_t i = 0; i < depth; ++i) out[place(i)] = in[i];
-}
-
-// out[i] = in[i]
-void widen(const BFloat16* in, int64_t count, float* out) {
-  using Halves = uint16_t __attribute__((vector_size(16)));
-  using Words = uint32_t __attribute__((vector_size(32)));
-  int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    Halves halves;
-    std::memcpy(&halves, in + i, sizeof(halves));
-    const Words words = __builtin_convertvector(halves, Words) << 16;
-    std::memcpy(out + i, &words, sizeof(words));
-  }
-  for (; i < count; ++i) out[i] = to_f32(in[i]);
 }
 
 void pack_f32(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
-              std::byte* to) {
+              PackTo where, std::byte* to) {
   const int64_t step = source.column_stride;
   if (source.dtype == DataType::kF32 && step != 1 && is_dense(source)) {
     const auto* const in = reinterpret_cast<const float*>(source.data) + first * step;
     auto* const out = reinterpret_cast<float*>(to);
-    const auto row = [&](int64_t k) { return k * layout.tile_columns; };
-    if (source.k_dims.rank() == 1)
-      return transpose_columns(in, step, width, source.k_dims[0], row, out);
-    const std::vector<int64_t> places = places_of(source, row);
-    return transpose_columns(
-        in, step, width, count(source.k_dims),
-        [&](int64_t i) { return places[static_cast<size_t>(i)]; }, out);
+    const auto run = [&](const auto& place) {
+      transpose_columns(in, step, width, count(source.k_dims), [&](int64_t i, const float* row) {
+        store_row(row, layout.tile_columns, where, out + place(i) * layout.tile_columns);
+      });
+      if (where == PackTo::kMemory) hwy::FlushStream();
+    };
+    if (source.k_dims.rank() == 1) return run([](int64_t i) { return i; });
+    const std::vector<int64_t> places = places_of(source, [](int64_t k) { return k; });
+    return run([&](int64_t i) { return places[static_cast<size_t>(i)]; });
   }
   for_k(source, [&](int64_t k, int64_t offset) {
     auto* out = reinterpret_cast<float*>(to) + k * layout.tile_columns;
@@ -166,6 +137,41 @@ void pack_f32(const PackLayout& layout, const PackSource& source, int64_t first,
     }
   });
 }
+
+// Columns of a panel in the order of k, where they lie otherwise and no tap ends within a lane:
+// what packs matrices packs them, too.
+template <class T>
+class InOrder {
+ public:
+  static bool applies(const PackLayout& layout, const PackSource& source) {
+    return source.k_dims.rank() > 1 && layout.tap % layout.elements_per_lane == 0;
+  }
+  InOrder(const PackLayout& from_layout, const PackSource& from, int64_t first, int64_t width)
+      : layout(from_layout), source(from), memory_(static_cast<size_t>(width * layout.k)) {
+    const auto* in = reinterpret_cast<const T*>(from.data) + first * from.column_stride;
+    T* to = memory_.data();
+    for (int64_t i = 0; i < width; ++i, in += from.column_stride) to = copy(from, 0, in, to);
+    layout.tap = layout.k;
+    source.data = reinterpret_cast<const std::byte*>(memory_.data());
+    source.column_stride = layout.k;
+    source.k_dims = {layout.k};
+    source.k_strides = {1};
+  }
+  PackLayout layout;
+  PackSource source;
+
+ private:
+  static T* copy(const PackSource& from, int axis, const T* in, T* to) {
+    const int64_t step = from.k_strides[axis];
+    if (axis + 1 < from.k_dims.rank()) {
+      for (int64_t i = 0; i < from.k_dims[axis]; ++i) to = copy(from, axis + 1, in + i * step, to);
+      return to;
+    }
+    for (int64_t i = 0; i < from.k_dims[axis]; ++i) to[i] = in[i * step];
+    return to + from.k_dims[axis];
+  }
+  std::vector<T> memory_;
+};
 
 // store(value, column of the panel, place(k)) for every 8-bit element of a panel.
 template <class Place, class Store>
@@ -250,7 +256,8 @@ std::string PackLayout::form() const {
                      tile_columns, elements_per_lane);
 }
 
-void pack_panel(const PackLayout& layout, const PackSource& source, int64_t panel, std::byte* to) {
+void pack_panel(const PackLayout& layout, const PackSource& source, int64_t panel, std::byte* to,
+                PackTo where) {
   const int64_t first = panel * layout.tile_columns;
   const int64_t width = std::min<int64_t>(layout.tile_columns, layout.n - first);
   std::byte* const out = to + panel * layout.panel_bytes();
@@ -259,9 +266,13 @@ void pack_panel(const PackLayout& layout, const PackSource& source, int64_t pane
     std::memset(out, 0, static_cast<size_t>(layout.panel_bytes()));
   switch (layout.kind) {
     case GemmKind::kF32:
-      return pack_f32(layout, source, first, width, out);
+      return pack_f32(layout, source, first, width, where, out);
     case GemmKind::kBf16:
       if (dpbf16_pack(layout, source, first, width, out)) return;
+      if (source.dtype == DataType::kBF16 && InOrder<uint16_t>::applies(layout, source)) {
+        const InOrder<uint16_t> in_order(layout, source, first, width);
+        if (dpbf16_pack(in_order.layout, in_order.source, 0, width, out)) return;
+      }
       return pack_bf16(layout, source, first, width, out);
     case GemmKind::kI16:
       return pack_i16(layout, source, first, width, out);
@@ -269,6 +280,10 @@ void pack_panel(const PackLayout& layout, const PackSource& source, int64_t pane
       auto* sums = reinterpret_cast<int32_t*>(to + layout.sums_offset()) + first;
       std::fill(sums, sums + layout.tile_columns, 0);
       if (vnni_pack(layout, source, first, width, out, sums)) return;
+      if (InOrder<uint8_t>::applies(layout, source)) {
+        const InOrder<uint8_t> in_order(layout, source, first, width);
+        if (vnni_pack(in_order.layout, in_order.source, 0, width, out, sums)) return;
+      }
       return pack_s8(layout, source, first, width, out, sums);
     }
   }

@@ -87,9 +87,11 @@ class PackedMatMul final : public Kernel {
     if (op_.transpose_b) view = transposed(view);
     const auto [layout, source] = right_side(view, zero != nullptr ? zero->view() : TensorView{});
     const auto fill = [&, &layout = layout, &source = source](std::byte* to) {
-      for (int64_t matrix = 0; matrix < matrices_of(view.dims); ++matrix)
-        pack(layout, matrix_of(source, view, matrix),
-             to + matrix * static_cast<int64_t>(layout.bytes()));
+      for_parts(request, matrices_of(view.dims) * layout.panels(), [&](int64_t part) {
+        const int64_t matrix = part / layout.panels();
+        pack_panel(layout, matrix_of(source, view, matrix), part % layout.panels(),
+                   to + matrix * static_cast<int64_t>(layout.bytes()), PackTo::kMemory);
+      });
     };
     packed_ = packed_constant(request, layout.form(),
                               layout.bytes() * static_cast<size_t>(matrices_of(view.dims)), fill);

@@ -79,8 +79,10 @@ class RecurrentKernel final : public Kernel {
     const GateWeights packing(kernels_, op_.kind, view.dims[0], view.dims[1] / gates_of(op_.kind),
                               view.dims[2]);
     return packed_constant(request, fmt::format("{} of input {}", packing.part(0).form(), input),
-                           static_cast<size_t>(packing.bytes()),
-                           [&](std::byte* to) { packing.pack(view, to); });
+                           static_cast<size_t>(packing.bytes()), [&](std::byte* to) {
+                             for_parts(request, view.dims[0] * packing.panels(),
+                                       [&](int64_t i) { packing.pack(view, i, to); });
+                           });
   }
   bool is_reverse(int64_t direction) const {
     return op_.direction == Direction::kReverse || direction == 1;

@@ -8,6 +8,7 @@
 
 #include "anneal/core/isa.h"
 #include "anneal/kernels/cpu/backend.h"
+#include "anneal/kernels/cpu/conv_winograd.h"
 #include "anneal/tests/kernels/layer_run.h"
 #include "anneal/tests/kernels/tensor_text.h"
 
@@ -75,6 +76,45 @@ TEST(Winograd, ErrorsAreWithinTheBoundOfItsHeader) {
     const RunResult result = run_winograd(layer_of(conv2(1, 1), {x, w}));
     ASSERT_EQ(result.why_not, "");
     EXPECT_LT(largest_error(x, w, result.outputs[0]), 2e-5) << channels << " channels";
+  }
+}
+
+// What is packed is G w G^T of f64, rounded once, at every instruction set.
+TEST(Winograd, WeightsAreRoundedOnce) {
+  const int64_t inputs = 21, outputs = 70;
+  const double a = std::sqrt(0.5), b = std::sqrt(2.0), p = -2.0 / 3, q = 1.0 / 6;
+  const double g[6][3] = {{1, 0, 0},
+                          {p, p * a, p * a * a},
+                          {p, -p * a, p * a * a},
+                          {q, q * b, q * b * b},
+                          {q, -q * b, q * b * b},
+                          {0, 0, 1}};
+  for (const char* text : {"f32[70,21,3,3]", "bf16[70,21,3,3]"}) {
+    const Tensor w = tensor_from_text(text, 1);
+    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+      if (isa > current_isa()) continue;
+      const cpu::WinogradWeights weights(isa, inputs, outputs);
+      const auto packed = Tensor::allocate(DataType::kU8, {static_cast<int64_t>(weights.bytes())});
+      for (int64_t panel = 0; panel < weights.panels(); ++panel)
+        weights.pack(w.view(), panel, packed.data.data());
+      const int64_t width = cpu::f32_gemm(isa).tile_columns;
+      for (int64_t o = 0; o < weights.chunks() * weights.chunk(); ++o)
+        for (int64_t i = 0; i < inputs; ++i)
+          for (int64_t at = 0; at < 36; ++at) {
+            double sum = 0;
+            for (int64_t tap = 0; tap < 9 && o < outputs; ++tap)
+              sum += g[at / 6][tap / 3] * g[at % 6][tap % 3] *
+                     static_cast<double>(element(w, (o * inputs + i) * 9 + tap));
+            const int64_t chunk = o / weights.chunk(), column = o % weights.chunk();
+            if (column / width * weights.panel_bytes() >= weights.position_step(chunk)) continue;
+            const auto* const found = reinterpret_cast<const float*>(
+                packed.data.data() + weights.chunk_offset(chunk) +
+                at * weights.position_step(chunk) + column / width * weights.panel_bytes());
+            ASSERT_NEAR(static_cast<double>(found[i * width + column % width]), sum,
+                        std::abs(sum) * 6e-8 + 1e-14)
+                << text << ": output " << o << ", input " << i << ", position " << at;
+          }
+    }
   }
 }
 

@@ -38,8 +38,22 @@ const Arrangement kArrangements[] = {
     {"a convolution, dense", kChannels* kTaps, {3, 3, kChannels}, {3, 1, kTaps}, kChannels},
     {"rows as taps", kChannels* kTaps, {3, 3, kChannels}, {3, 1, kTaps}, 3 * kChannels},
     {"every other tap", kChannels* kTaps, {2, 2, kChannels}, {6, 2, kTaps}, kChannels},
+    {"taps of whole lanes", 8 * 4, {2, 2, 8}, {2, 1, 4}, 8},
     {"one channel", kTaps, {3, 3, 1}, {3, 1, 1}, 1},
 };
+
+void expect_same_in_cache(const PackLayout& layout, const PackSource& source,
+                          std::span<const std::byte> packed, const char* name) {
+  std::vector<std::byte> in_cache(packed.size());
+  for (int64_t panel = 0; panel < layout.panels(); ++panel)
+    pack_panel(layout, source, panel, in_cache.data(), PackTo::kCache);
+  // What stands between the last panel or sum and the end is nobody's.
+  const int64_t sums = layout.kind == GemmKind::kU8S8 ? layout.padded_columns() * 4 : 0;
+  EXPECT_EQ(
+      std::memcmp(in_cache.data(), packed.data(), static_cast<size_t>(layout.sums_offset() + sums)),
+      0)
+      << name;
+}
 
 TEST(GemmPack, FloatsOfEveryArrangement) {
   std::vector<float> weights(kWeights);
@@ -53,6 +67,7 @@ TEST(GemmPack, FloatsOfEveryArrangement) {
     const PackLayout layout(kernels, count(source.k_dims), kOutputs, each.tap);
     std::vector<float> packed(layout.bytes() / 4, -1);
     pack(layout, source, reinterpret_cast<std::byte*>(packed.data()));
+    expect_same_in_cache(layout, source, std::as_bytes(std::span(packed)), each.name);
     const int64_t width = layout.tile_columns;
     for_each_k(source, [&](int64_t k, int64_t offset) {
       for (int64_t column = 0; column < layout.padded_columns(); ++column) {
@@ -61,6 +76,38 @@ TEST(GemmPack, FloatsOfEveryArrangement) {
                               : 0;
         const int64_t at = column / width * layout.panel_bytes() / 4 + k * width + column % width;
         ASSERT_EQ(packed[static_cast<size_t>(at)], expected)
+            << each.name << ": k " << k << ", column " << column;
+      }
+    });
+  }
+}
+
+TEST(GemmPack, HalvesOfEveryArrangement) {
+  const GemmKernels kernels = gemm_of(DataType::kBF16, current_isa());
+  if (kernels.kind != GemmKind::kBf16) GTEST_SKIP() << "without AVX512_BF16";
+  std::vector<uint16_t> weights(kWeights);
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<uint16_t>(i + 1);
+  for (const Arrangement& each : kArrangements) {
+    PackSource source;
+    source.dtype = DataType::kBF16;
+    source.data = std::as_bytes(std::span(weights)).data();
+    source.column_stride = each.column_stride;
+    source.k_dims = each.k_dims, source.k_strides = each.k_strides;
+    const PackLayout layout(kernels, count(source.k_dims), kOutputs, each.tap);
+    std::vector<std::byte> packed(layout.bytes());
+    pack(layout, source, packed.data());
+    expect_same_in_cache(layout, source, packed, each.name);
+    const int64_t width = layout.tile_columns;
+    for_each_k(source, [&](int64_t k, int64_t offset) {
+      for (int64_t column = 0; column < layout.padded_columns(); ++column) {
+        const int64_t place = layout.place(k);
+        uint16_t found = 0;
+        std::memcpy(&found,
+                    packed.data() + column / width * layout.panel_bytes() +
+                        (place / 2 * width + column % width) * 4 + place % 2 * 2,
+                    sizeof(found));
+        const int64_t at = offset + column * source.column_stride;
+        ASSERT_EQ(found, column < kOutputs ? weights[static_cast<size_t>(at)] : 0)
             << each.name << ": k " << k << ", column " << column;
       }
     });
@@ -84,6 +131,7 @@ TEST(GemmPack, BytesOfEveryArrangement) {
     const PackLayout layout(kernels, count(source.k_dims), kOutputs, each.tap);
     std::vector<std::byte> packed(layout.bytes());
     pack(layout, source, packed.data());
+    expect_same_in_cache(layout, source, packed, each.name);
     const int64_t width = layout.tile_columns;
     std::vector<int32_t> sums(static_cast<size_t>(layout.padded_columns()));
     for_each_k(source, [&](int64_t k, int64_t offset) {
