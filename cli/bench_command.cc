@@ -245,8 +245,9 @@ int bench(BenchFlags flags) {
   forget_peak_memory();
   result.before = resident_memory();
   const auto start = Clock::now();
-  const auto engine =
-      open_engine(path, {.device = device_for(flags.source.target), .map = flags.source.map});
+  const auto engine = open_engine(path, {.device = device_for(flags.source.target),
+                                         .map = flags.source.map,
+                                         .threads = flags.threads});
   result.load_milliseconds =
       std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   result.machine = engine->device();

@@ -21,6 +21,7 @@
 #include "anneal/cli/timing_flags.h"
 #include "anneal/cli/tune_model.h"
 #include "anneal/core/file.h"
+#include "anneal/core/parallel.h"
 #include "anneal/engine/build/builder.h"
 #include "anneal/engine/run/pack_weights.h"
 #include "anneal/engine/tune/calibrate.h"
@@ -227,7 +228,10 @@ int build_engine(const BuildFlags& flags) {
   };
   const auto build_start = Clock::now();
   EngineFile file = build(std::move(imported.graph), options);
-  if (flags.pack) pack_weights(file);
+  if (flags.pack) {
+    Team team(hardware_threads());
+    pack_weights(file, team);
+  }
   report["passes"] = std::move(passes);
   report["build_milliseconds"] = milliseconds_since(build_start);
 

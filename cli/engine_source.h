@@ -24,6 +24,7 @@ struct EngineSource {
   ShapeFlags shapes = {};                      // of a model
   KernelTiming timing = {};                    // of a model
   bool map = true;
+  int threads = 0;  // that load
 };
 
 // Fails as building and loading do.

@@ -98,11 +98,14 @@ Classified run(const std::string& path, const EvalFlags& flags, const PrecisionF
   const std::string& device = flags.engine_options.device;
   PassOptions passes;
   passes.precision = precision_options(precision);
-  const auto engine = is_engine(path) ? open_engine(path, flags.engine_options)
+  EngineOptions engine_options = flags.engine_options;
+  engine_options.threads = flags.classify.context.threads;
+  const auto engine = is_engine(path) ? open_engine(path, engine_options)
                                       : engine_from({.path = path,
                                                      .target = device == "auto" ? "cpu" : device,
                                                      .passes = passes,
-                                                     .shapes = flags.shapes});
+                                                     .shapes = flags.shapes,
+                                                     .threads = engine_options.threads});
   samples = open_data(flags.data, data_inputs(*engine));
   return with_context([&] { return path; },
                       [&] { return classify(engine, samples, flags.classify, progress); });

@@ -65,7 +65,9 @@ std::string tensor_text(const std::string& name, const Tensor& tensor) {
 int run_engine(const RunFlags& flags) {
   std::optional<NamePattern> pattern;
   if (!flags.observe.empty()) pattern.emplace(flags.observe, "--observe");
-  const auto engine = open_engine(flags.engine, flags.engine_options);
+  EngineOptions engine_options = flags.engine_options;
+  engine_options.threads = flags.threads;
+  const auto engine = open_engine(flags.engine, engine_options);
   const auto labels = flags.labels.empty() ? std::vector<std::string>() : read_labels(flags.labels);
   const SampleInputs samples = sample_inputs(*engine, flags.inputs, flags.shapes);
   const std::vector<Tensor>& inputs = samples.tensors;

@@ -1,8 +1,10 @@
 // CRC-32C. The instruction has a latency of three cycles and a throughput of one, so three blocks
-// are run side by side; their remainders are joined by appending zero bytes through a table.
+// are run side by side; their remainders are joined by appending zero bytes through a table. So are
+// those of larger pieces, which threads take.
 #include <array>
 
 #include "anneal/core/bytes.h"
+#include "anneal/core/parallel.h"
 
 namespace anneal {
 namespace {
@@ -97,15 +99,33 @@ __attribute__((target("sse4.2"))) uint32_t by_instruction(const std::byte* at, c
 
 #endif
 
-}  // namespace
-
-uint32_t crc32c(std::span<const std::byte> bytes, uint32_t seed) {
+uint32_t remainder(std::span<const std::byte> bytes, uint32_t crc) {
   const std::byte* at = bytes.data();
   const std::byte* end = at + bytes.size();
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("sse4.2")) return ~by_instruction(at, end, ~seed);
+  if (__builtin_cpu_supports("sse4.2")) return by_instruction(at, end, crc);
 #endif
-  return ~by_table(at, end, ~seed);
+  return by_table(at, end, crc);
+}
+
+}  // namespace
+
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t seed) {
+  return ~remainder(bytes, ~seed);
+}
+
+uint32_t crc32c(std::span<const std::byte> bytes, Team& team) {
+  constexpr int kDoublings = 20;
+  constexpr size_t kPiece = size_t{1} << kDoublings;
+  static constexpr ByteTables kZeros = zeros_tables(kDoublings);
+  std::vector<uint32_t> pieces(bytes.size() / kPiece);
+  team.for_ranges(static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+      pieces[i] = remainder(bytes.subspan(i * kPiece, kPiece), 0);
+  });
+  uint32_t crc = ~uint32_t{0};
+  for (const uint32_t piece : pieces) crc = append_zeros(kZeros, crc) ^ piece;
+  return ~remainder(bytes.subspan(pieces.size() * kPiece), crc);
 }
 
 }  // namespace anneal

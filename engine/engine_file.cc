@@ -237,7 +237,7 @@ std::vector<std::byte> save(const EngineFile& file) {
 }
 
 EngineFile load_engine_file(std::span<const std::byte> bytes,
-                            const std::shared_ptr<const void>& owner, bool mapped) {
+                            const std::shared_ptr<const void>& owner, bool mapped, Team* team) {
   EngineFile file;
   file.mapped = mapped;
   std::span<const std::byte> index, weights, packed_index, packed;
@@ -245,7 +245,7 @@ EngineFile load_engine_file(std::span<const std::byte> bytes,
   for (const Section& section : load_table(bytes)) {
     const auto content = bytes.subspan(section.offset, section.size);
     const auto kind = static_cast<uint32_t>(section.kind);
-    if (crc32c(content) != section.crc)
+    if ((team ? crc32c(content, *team) : crc32c(content)) != section.crc)
       fail(Code::kIncompatiblePlan,
            fmt::format("the engine file is damaged: the checksum of section {} differs", kind));
     switch (section.kind) {
@@ -301,7 +301,8 @@ EngineFile read_engine_file(const std::string& path, const ReadOptions& options)
   return with_context([&] { return fmt::format("while loading engine {}", path); },
                       [&] {
                         FileBytes bytes = options.map ? map_file(path) : read_file(path);
-                        return load_engine_file(bytes.bytes, bytes.owner, options.map);
+                        return load_engine_file(bytes.bytes, bytes.owner, options.map,
+                                                options.team);
                       });
 }
 

@@ -113,13 +113,16 @@ std::vector<std::byte> save(const EngineFile& file);
 // Checks every offset, count and index against what is there, then that each plan is consistent
 // (slots of steps exist, views lie within their bases, lifetimes cover uses, offsets within the
 // arena do not overlap while both live). Weights refer to `bytes`, which `owner` keeps alive.
-// mapped: by map_file(). Fails with kIncompatiblePlan.
+// mapped: by map_file(). team: its threads compare checksums; null: the caller does. Fails with
+// kIncompatiblePlan.
 EngineFile load_engine_file(std::span<const std::byte> bytes,
-                            const std::shared_ptr<const void>& owner, bool mapped = false);
+                            const std::shared_ptr<const void>& owner, bool mapped = false,
+                            Team* team = nullptr);
 // Writes beside PATH, then renames: PATH is whole or untouched. Fails with kIo.
 void write_engine_file(const std::string& path, const EngineFile& file);
 struct ReadOptions {
-  bool map = true;  // false: read the file instead of mapping it
+  bool map = true;       // false: read the file instead of mapping it
+  Team* team = nullptr;  // as for load_engine_file()
 };
 EngineFile read_engine_file(const std::string& path, const ReadOptions& options = {});
 

@@ -76,7 +76,8 @@ typedef struct anneal_context anneal_context;
 const char* anneal_version(void);
 
 /* device: "cpu", "cpu:avx2", "cuda", "cuda:1", "emulated" (a GPU's plan on the host, slowly),
- * "auto" (a GPU if the engine has a plan for one and one is here, else the CPU); null: "cpu". */
+ * "auto" (a GPU if the engine has a plan for one and one is here, else the CPU); null: "cpu". Loads
+ * on the thread of the caller alone. */
 anneal_code anneal_engine_load(const char* path, const char* device, anneal_engine** engine,
                                anneal_error* error);
 /* Contexts made of it stay valid. Null is allowed. */

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "anneal/core/file.h"
+#include "anneal/core/parallel.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/engine_state.h"
 #include "anneal/engine/run/planned_kernel.h"
@@ -110,11 +111,19 @@ Port port_of(const Plan& plan, uint32_t index) {
   return port;
 }
 
+struct Loading {
+  const EngineFile& file;
+  std::span<const std::unique_ptr<Device>> devices;
+  Team& team;
+  std::vector<std::string>& remarks;
+};
+
 // The planned kernel, or the next best one that takes the same views.
-std::unique_ptr<Kernel> make_kernel(const EngineFile& file, const Plan& plan, const Step& step,
-                                    Device& device, std::vector<std::string>& remarks) {
+std::unique_ptr<Kernel> make_kernel(const Loading& loading, const Plan& plan, const Step& step,
+                                    Device& device) {
+  const EngineFile& file = loading.file;
   const StepOperands operands = operands_of(file, plan, step);
-  Request request = request_of(plan, step, operands, device);
+  Request request = request_of(plan, step, operands, device, &loading.team);
   ReadyConstants ready(file, packed_key(plan, step));
   request.packed = &ready;
   std::string why = "this library has no such kernel";
@@ -133,8 +142,8 @@ std::unique_ptr<Kernel> make_kernel(const EngineFile& file, const Plan& plan, co
   if (!chosen.kernel)
     fail(Code::kIncompatiblePlan,
          fmt::format("no kernel runs step \"{}\" ({}): {}", step.name, name(step.op), why));
-  remarks.push_back(fmt::format("step \"{}\" runs on {} instead of {}: {}", step.name,
-                                chosen.entry->name, step.kernel, why));
+  loading.remarks.push_back(fmt::format("step \"{}\" runs on {} instead of {}: {}", step.name,
+                                        chosen.entry->name, step.kernel, why));
   return std::move(chosen.kernel);
 }
 
@@ -185,10 +194,8 @@ void give_weights_back(const EngineFile& file, const Plan& plan, const Step& ste
 }
 
 // first_device: of the plan's among all devices.
-LoadedPlan load_plan(const EngineFile& file, const Plan& plan,
-                     std::span<const std::unique_ptr<Device>> all_devices, size_t first_device,
-                     std::vector<std::string>& remarks) {
-  const auto devices = all_devices.subspan(first_device);
+LoadedPlan load_plan(const Loading& loading, const Plan& plan, size_t first_device) {
+  const auto devices = loading.devices.subspan(first_device);
   LoadedPlan loaded;
   loaded.plan = &plan;
   loaded.first_device = first_device;
@@ -202,12 +209,12 @@ LoadedPlan load_plan(const EngineFile& file, const Plan& plan,
                               std::any_of(step.outputs.begin(), step.outputs.end(), late));
     const bool no_kernel = !bodies_of(step.op).empty() || step.kernel == kTransfer ||
                            (std::holds_alternative<SizeTensor>(step.op) && step.epilogues.empty());
-    loaded.kernels.push_back(
-        no_kernel ? nullptr : make_kernel(file, plan, step, *devices[step.device], remarks));
-    give_weights_back(file, plan, step);
+    loaded.kernels.push_back(no_kernel ? nullptr
+                                       : make_kernel(loading, plan, step, *devices[step.device]));
+    give_weights_back(loading.file, plan, step);
   }
   for (const Plan& body : plan.bodies) {
-    loaded.bodies.push_back(load_plan(file, body, all_devices, all_devices.size() - 1, remarks));
+    loaded.bodies.push_back(load_plan(loading, body, loading.devices.size() - 1));
     loaded.bodies.back().outer_symbols = symbols_used(body);
   }
   return loaded;
@@ -244,6 +251,13 @@ std::unique_ptr<Buffer> upload(std::span<const Tensor> weights, const std::vecto
   return buffer;
 }
 
+int team_size(const EngineOptions& options) {
+  if (options.threads < 0)
+    fail(Code::kInvalidArgument,
+         fmt::format("loading on {} threads; 0 is one per core", options.threads));
+  return options.threads == 0 ? hardware_threads() : options.threads;
+}
+
 }  // namespace
 
 void Engine::load_weights(State& state) {
@@ -272,12 +286,19 @@ Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Engine::~Engine() = default;
 
 std::shared_ptr<const Engine> Engine::load(const std::string& path, const EngineOptions& options) {
-  EngineFile file = read_engine_file(path, {.map = options.map});
+  Team team(team_size(options));
+  EngineFile file = read_engine_file(path, {.map = options.map, .team = &team});
   return with_context([&] { return fmt::format("while loading engine {}", path); },
-                      [&] { return make(std::move(file), options); });
+                      [&] { return make(std::move(file), options, team); });
 }
 
 std::shared_ptr<const Engine> Engine::make(EngineFile file, const EngineOptions& options) {
+  Team team(team_size(options));
+  return make(std::move(file), options, team);
+}
+
+std::shared_ptr<const Engine> Engine::make(EngineFile file, const EngineOptions& options,
+                                           Team& team) {
   auto state = std::make_unique<State>();
   state->file = std::move(file);
   state->devices.push_back(open_device(state->file, options.device, state->remarks));
@@ -287,7 +308,7 @@ std::shared_ptr<const Engine> Engine::make(EngineFile file, const EngineOptions&
     fail(Code::kIncompatiblePlan,
          fmt::format("the plan for {} names {} devices", plan.target, plan.devices.size()));
   if (on_card) state->devices.push_back(cpu_backend().open(plan.devices[1]));
-  state->plan = load_plan(state->file, plan, state->devices, 0, state->remarks);
+  state->plan = load_plan({state->file, state->devices, team, state->remarks}, plan, 0);
   state->plan.keeps_rows_apart = keeps_rows_apart(plan);
   load_weights(*state);
   with_context(

@@ -15,6 +15,7 @@ namespace anneal {
 
 struct EngineFile;
 struct Plan;
+class Team;
 
 // An input or output. Sizes not known before binding are -1 in `dims`; dim_names holds the text of
 // every size ("N", "3", "(H + 1)//2").
@@ -32,12 +33,16 @@ struct EngineOptions {
   // CPU.
   std::string device = "auto";
   bool map = true;  // false: read the file instead of mapping it
+  // Most threads that load, the caller's included: they compare checksums and pack weights; 0: one
+  // per core. The engine is the same for any number.
+  int threads = 1;
 };
 
 // A loaded plan with its kernels. Immutable: share one Engine between any number of threads, give
 // each thread its own context.
 class Engine {
  public:
+  // Both fail with kInvalidArgument on fewer than 0 threads.
   static std::shared_ptr<const Engine> load(const std::string& path,
                                             const EngineOptions& options = {});
   static std::shared_ptr<const Engine> make(EngineFile file, const EngineOptions& options = {});
@@ -54,6 +59,8 @@ class Engine {
   friend class ExecutionContext;
   struct State;
   explicit Engine(std::unique_ptr<State> state);
+  static std::shared_ptr<const Engine> make(EngineFile file, const EngineOptions& options,
+                                            Team& team);
   static void load_weights(State& state);
   std::unique_ptr<State> state_;
 };

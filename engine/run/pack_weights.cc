@@ -21,19 +21,19 @@ class GatheredConstants final : public PackedConstants {
   std::vector<std::pair<std::string, Tensor>> kept;
 };
 
-void gather(const EngineFile& file, const Plan& plan, Device& cpu, Gathered& packed) {
+void gather(const EngineFile& file, const Plan& plan, Device& cpu, Team& team, Gathered& packed) {
   for (const Step& step : plan.steps) {
     const KernelEntry* entry = find_kernel(cpu_backend(), step.kernel);
     if (!entry || entry->op != step.op.index()) continue;
     GatheredConstants constants;
     const StepOperands operands = operands_of(file, plan, step);
-    Request request = request_of(plan, step, operands, cpu);
+    Request request = request_of(plan, step, operands, cpu, &team);
     request.packed = &constants;
     if (!entry->make(request).kernel) continue;
     for (auto& [form, tensor] : constants.kept)
       packed.emplace(packed_key(plan, step) + form, std::move(tensor));
   }
-  for (const Plan& body : plan.bodies) gather(file, body, cpu, packed);
+  for (const Plan& body : plan.bodies) gather(file, body, cpu, team, packed);
 }
 
 // Null if this machine lacks its instructions.
@@ -47,10 +47,10 @@ std::unique_ptr<Device> open_cpu(const std::string& target) {
 
 }  // namespace
 
-void pack_weights(EngineFile& file) {
+void pack_weights(EngineFile& file, Team& team) {
   Gathered packed;
   for (const Plan& plan : file.plans)
-    if (const auto cpu = open_cpu(plan.devices.back())) gather(file, plan, *cpu, packed);
+    if (const auto cpu = open_cpu(plan.devices.back())) gather(file, plan, *cpu, team, packed);
   file.packed.clear();
   for (auto& [key, tensor] : packed) file.packed.push_back({key, std::move(tensor)});
 }

@@ -4,8 +4,8 @@
 
 namespace anneal {
 
-// Fills file.packed with what the CPU kernels of its plans make of their weights on this machine.
-// Plans for instructions that it lacks get none.
-void pack_weights(EngineFile& file);
+// Fills file.packed with what the CPU kernels of its plans make of their weights on this machine,
+// by as many threads as the team has. Plans for instructions that it lacks get none.
+void pack_weights(EngineFile& file, Team& team);
 
 }  // namespace anneal

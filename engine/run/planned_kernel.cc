@@ -31,8 +31,8 @@ StepOperands operands_of(const EngineFile& file, const Plan& plan, const Step& s
   return {operands_of(file, plan, step.inputs), operands_of(file, plan, step.outputs)};
 }
 
-Request request_of(const Plan& plan, const Step& step, const StepOperands& operands,
-                   Device& device) {
+Request request_of(const Plan& plan, const Step& step, const StepOperands& operands, Device& device,
+                   Team* team) {
   return {.op = step.op,
           .epilogues = step.epilogues,
           .op_input_count = static_cast<int>(step.op_input_count),
@@ -41,7 +41,8 @@ Request request_of(const Plan& plan, const Step& step, const StepOperands& opera
           .sizes = *plan.sizes,
           .device = device,
           .tactic = step.tactic,
-          .at_any_speed = true};
+          .at_any_speed = true,
+          .team = team};
 }
 
 std::string packed_key(const Plan& plan, const Step& step) {

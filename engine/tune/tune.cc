@@ -171,8 +171,9 @@ class Tuner {
   }
   std::shared_ptr<const Engine> engine(const Precisions& precisions) const {
     const std::string target = judged_target();
-    return Engine::make(file(precisions, target, groups()),
-                        {.device = target.starts_with("sm_") ? "cuda" : target});
+    return Engine::make(
+        file(precisions, target, groups()),
+        {.device = target.starts_with("sm_") ? "cuda" : target, .threads = options_.threads});
   }
 
   // What f32 gave before it must give again: else the data, or what judges, is another.

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "anneal/core/error.h"
+#include "anneal/core/parallel.h"
 
 namespace anneal {
 namespace {
@@ -107,6 +108,20 @@ TEST(Crc32c, KnownAnswers) {
   const std::vector<std::byte> zeros(32), ones(32, std::byte{0xff});
   EXPECT_EQ(crc32c(zeros), 0x8a9136aau);
   EXPECT_EQ(crc32c(ones), 0x62a8ab43u);
+}
+
+TEST(Crc32c, ATeamFindsTheSame) {
+  set_worker_budget(3);
+  std::mt19937 random(2);
+  std::vector<std::byte> data((size_t{3} << 20) + 12345);
+  for (std::byte& byte : data) byte = static_cast<std::byte>(random());
+  for (const int threads : {1, 2, 4}) {
+    Team team(threads);
+    for (const size_t size : {size_t{0}, size_t{5}, size_t{1} << 20, data.size()})
+      EXPECT_EQ(crc32c(std::span(data).first(size), team), crc32c(std::span(data).first(size)))
+          << size << " bytes, " << threads << " threads";
+  }
+  set_worker_budget(hardware_threads() - 1);
 }
 
 TEST(Crc32c, AgreesWithTheDefinitionAtEverySizeAndAlignment) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "anneal/core/parallel.h"
 #include "anneal/engine/run/pack_weights.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/error_of.h"
@@ -11,26 +12,30 @@
 namespace anneal::testing {
 namespace {
 
-// Convolutions with a window and of one pixel, one by channels, and a product.
+// Convolutions with windows (by a matrix product, and by Winograd's tiles where there are nine) and
+// of one pixel, one by channels, and a product.
 constexpr std::string_view kNet = R"txt(
-graph net(x: f32[1,3,9,7])
+graph net(x: f32[1,3,12,9])
   const w: f32[40,3,3,3] = random(1)
+  const u: f32[40,40,3,3] = random(6)
   const v: f32[24,40,1,1] = random(2)
   const d: f32[24,1,3,3] = random(3)
-  const m: f32[1512,10] = random(4)
+  const m: f32[2592,10] = random(4)
   a = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
-  b = Conv(a, v) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  t = Conv(a, u) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  b = Conv(t, v) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
   c = Conv(b, d) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1] groups=24
   r = Reshape(c, i64{1, -1})
   y = MatMul(r, m)
   return y
 )txt";
 
-EngineFile packed_file(std::string_view target) {
+EngineFile packed_file(std::string_view target, int threads = 1) {
   BuildOptions options;
   options.targets = {std::string(target)};
   EngineFile file = build_text(kNet, options);
-  pack_weights(file);
+  Team team(threads);
+  pack_weights(file, team);
   return file;
 }
 
@@ -41,18 +46,19 @@ EngineFile emptied(EngineFile file) {
   return file;
 }
 
-std::vector<float> result_of(const EngineFile& file, const std::string& device) {
+std::vector<float> result_of(const EngineFile& file, const std::string& device, int threads = 1) {
   const auto bytes = std::make_shared<std::vector<std::byte>>(save(file));
-  const auto engine = Engine::make(load_engine_file(*bytes, bytes), {.device = device});
+  const auto engine =
+      Engine::make(load_engine_file(*bytes, bytes), {.device = device, .threads = threads});
   ExecutionContext context(engine);
-  return run(context, *engine, {random_f32({1, 3, 9, 7}, 5)}).at("y");
+  return run(context, *engine, {random_f32({1, 3, 12, 9}, 5)}).at("y");
 }
 
 class PackWeights : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(PackWeights, SavingKeepsThemAndTwoBuildsAgree) {
   const EngineFile file = packed_file(GetParam());
-  EXPECT_GE(file.packed.size(), 4) << "each layer reads packed weights";
+  EXPECT_GE(file.packed.size(), 5) << "each layer reads packed weights";
   const auto bytes = save(file);
   EXPECT_EQ(bytes, save(packed_file(GetParam())));
   const EngineFile loaded = load_engine_file(bytes, nullptr);
@@ -70,6 +76,19 @@ TEST_P(PackWeights, AnswersAreThoseOfWeightsPackedAtLoad) {
   EngineFile plain = file;
   plain.packed.clear();
   EXPECT_EQ(result_of(file, GetParam()), result_of(plain, GetParam()));
+}
+
+TEST_P(PackWeights, AnyTeamPacksTheSame) {
+  set_worker_budget(3);
+  const auto alone = save(packed_file(GetParam()));
+  EngineFile plain = packed_file(GetParam());
+  plain.packed.clear();
+  const std::vector<float> expected = result_of(plain, GetParam());
+  for (const int threads : {2, 4}) {
+    EXPECT_EQ(save(packed_file(GetParam(), threads)), alone) << threads << " threads";
+    EXPECT_EQ(result_of(plain, GetParam(), threads), expected) << threads << " threads";
+  }
+  set_worker_budget(hardware_threads() - 1);
 }
 
 // Shows that what is stored is what is read, and nothing is packed again.
@@ -92,6 +111,11 @@ TEST_P(PackWeights, OfAnotherSizeOrFormTheyAreNot) {
 
 INSTANTIATE_TEST_SUITE_P(InstructionSets, PackWeights, ::testing::Values("cpu", "cpu:baseline"),
                          [](const auto& info) { return info.param == "cpu" ? "all" : "baseline"; });
+
+TEST(PackWeightsThreads, FewerThanNoneAreRefused) {
+  EXPECT_NE(error_of([] { result_of(packed_file("cpu"), "cpu", -1); }).find("-1 threads"),
+            std::string::npos);
+}
 
 TEST(PackedSections, DamageIsRefused) {
   const EngineFile file = packed_file("cpu");
