@@ -136,7 +136,8 @@ TEST(GemmPack, BytesOfEveryArrangement) {
     std::vector<int32_t> sums(static_cast<size_t>(layout.padded_columns()));
     for_each_k(source, [&](int64_t k, int64_t offset) {
       for (int64_t column = 0; column < kOutputs; ++column) {
-        const int32_t value = weights[static_cast<size_t>(offset + column * source.column_stride)];
+        const int64_t from = offset + column * source.column_stride;
+        const auto value = int32_t{weights[static_cast<size_t>(from)]};
         sums[static_cast<size_t>(column)] += value;
         const int64_t place = layout.place(k);
         const std::byte* const at = packed.data() + column / width * layout.panel_bytes() +
