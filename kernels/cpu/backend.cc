@@ -51,6 +51,7 @@ constexpr KernelFamily kFast[] = {
     cpu::simd_norm_entries,              //
     cpu::simd_reduce_entries,            //
     cpu::arg_reduce_entries,             //
+    cpu::topk_entries,                   //
     cpu::recurrent_entries,              //
     cpu::tiled_quantize_entries,         //
 };

@@ -24,6 +24,7 @@ std::span<const KernelEntry> nhwc_resize_entries();
 std::span<const KernelEntry> simd_norm_entries();
 std::span<const KernelEntry> simd_reduce_entries();
 std::span<const KernelEntry> arg_reduce_entries();
+std::span<const KernelEntry> topk_entries();
 std::span<const KernelEntry> tiled_quantize_entries();
 std::span<const KernelEntry> recurrent_entries();
 std::span<const KernelEntry> copy_entries();

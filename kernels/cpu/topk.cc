@@ -1,0 +1,375 @@
+// "cpu.topk.simd": a line's largest or smallest elements.
+//
+// Elements become integer keys whose order is theirs: what comes first is greater, NaN above all,
+// zeros of both signs the same. A line is read once, a few vectors at a time; what cannot be among
+// the first k is seen by one comparison with the last of k that were met, and the others are
+// collected, until a selection leaves k of them again. A key together with its position is one
+// integer, so that no two candidates are equal and the result does not depend on how a line is cut.
+#include "anneal/kernels/cpu/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "anneal/kernels/cpu/topk.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "anneal/core/float16.h"
+#include "anneal/kernels/cpu/device.h"
+#include "anneal/kernels/cpu/entries.h"
+#include "anneal/kernels/cpu/reference.h"
+#include "anneal/kernels/cpu/workspace.h"
+
+#ifndef ANNEAL_KERNELS_CPU_TOPK_KEYS
+#define ANNEAL_KERNELS_CPU_TOPK_KEYS
+namespace anneal::cpu {
+
+constexpr int64_t kPiece = 1024;    // elements that are filtered at a time
+constexpr int64_t kMostLanes = 64;  // what a store may write behind the last one that counts
+template <class Key>
+struct Filtered {
+  Key keys[kPiece + kMostLanes], at[kPiece + kMostLanes];
+  int64_t count;
+};
+
+}  // namespace anneal::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace anneal::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D32 = hn::ScalableTag<int32_t>;
+using D64 = hn::ScalableTag<int64_t>;
+
+HWY_INLINE hn::Vec<D32> key_of(hn::Vec<hn::ScalableTag<float>> value) {
+  const hn::ScalableTag<float> f;
+  const D32 d;
+  const auto bits = hn::BitCast(d, hn::Add(value, hn::Zero(f)));  // of -0 that is 0
+  const auto key = hn::Xor(
+      bits, hn::And(hn::ShiftRight<31>(bits), hn::Set(d, std::numeric_limits<int32_t>::max())));
+  return hn::IfThenElse(hn::RebindMask(d, hn::Ne(value, value)),
+                        hn::Set(d, std::numeric_limits<int32_t>::max()), key);
+}
+
+HWY_INLINE hn::Vec<D32> load_key(const float* p) {
+  return key_of(hn::LoadU(hn::ScalableTag<float>(), p));
+}
+HWY_INLINE hn::Vec<D32> load_key(const Float16* p) {
+  const hn::Rebind<hwy::float16_t, D32> halves;
+  return key_of(hn::PromoteTo(hn::ScalableTag<float>(),
+                              hn::LoadU(halves, reinterpret_cast<const hwy::float16_t*>(p))));
+}
+HWY_INLINE hn::Vec<D32> load_key(const BFloat16* p) {
+  const hn::Rebind<uint16_t, D32> halves;
+  const hn::Rebind<uint32_t, D32> words;
+  const auto bits = hn::PromoteTo(words, hn::LoadU(halves, reinterpret_cast<const uint16_t*>(p)));
+  return key_of(hn::BitCast(hn::ScalableTag<float>(), hn::ShiftLeft<16>(bits)));
+}
+HWY_INLINE hn::Vec<D32> load_key(const int32_t* p) { return hn::LoadU(D32(), p); }
+HWY_INLINE hn::Vec<D64> load_key(const int64_t* p) { return hn::LoadU(D64(), p); }
+template <class T>
+HWY_INLINE hn::Vec<D32> load_key(const T* p) {
+  return hn::PromoteTo(D32(), hn::LoadU(hn::Rebind<T, D32>(), p));
+}
+
+template <class T, class Key>
+void filter_of(const std::byte* from, int64_t n, bool largest, Key least, Filtered<Key>& to) {
+  const hn::ScalableTag<Key> d;
+  constexpr auto kLanes = static_cast<int64_t>(HWY_LANES(Key));
+  const T* const x = reinterpret_cast<const T*>(from);
+  const auto flip = hn::Set(d, largest ? Key{0} : Key{-1}), bound = hn::Set(d, least);
+  const auto key = [&](const T* p) HWY_ATTR { return hn::Xor(load_key(p), flip); };
+  int64_t count = 0;
+  // out: those that are less; before AVX-512 integers are compared by "greater" alone.
+  const auto keep = [&](auto keys, auto out, int64_t i) HWY_ATTR {
+    const auto mask = hn::Not(out);
+    // Whole vectors are stored: a compressed store of so many lanes takes longer.
+    hn::StoreU(hn::Compress(keys, mask), d, to.keys + count);
+    hn::StoreU(hn::Compress(hn::Iota(d, static_cast<Key>(i)), mask), d, to.at + count);
+    count += static_cast<int64_t>(hn::CountTrue(d, mask));
+  };
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+    const auto k0 = key(x + i), k1 = key(x + i + kLanes), k2 = key(x + i + 2 * kLanes),
+               k3 = key(x + i + 3 * kLanes);
+    const auto out0 = hn::Gt(bound, k0), out1 = hn::Gt(bound, k1), out2 = hn::Gt(bound, k2),
+               out3 = hn::Gt(bound, k3);
+    if (hn::AllTrue(d, hn::And(hn::And(out0, out1), hn::And(out2, out3)))) continue;
+    keep(k0, out0, i);
+    keep(k1, out1, i + kLanes);
+    keep(k2, out2, i + 2 * kLanes);
+    keep(k3, out3, i + 3 * kLanes);
+  }
+  for (; i < n; i += kLanes) {
+    T rest[HWY_LANES(Key)] = {};
+    std::copy(x + i, x + std::min(i + kLanes, n), rest);
+    const auto keys = key(rest);
+    const auto inside = hn::FirstN(d, static_cast<size_t>(std::min(kLanes, n - i)));
+    keep(keys, hn::Or(hn::Gt(bound, keys), hn::Not(inside)), i);
+  }
+  to.count = count;
+}
+
+}  // namespace
+
+// Of n <= kPiece adjacent elements: the keys that are at least `least`, and where they are.
+void filter_32(DataType dtype, const std::byte* from, int64_t n, bool largest, int32_t least,
+               Filtered<int32_t>& to) {
+  switch (dtype) {
+    case DataType::kF32:
+      return filter_of<float>(from, n, largest, least, to);
+    case DataType::kF16:
+      return filter_of<Float16>(from, n, largest, least, to);
+    case DataType::kBF16:
+      return filter_of<BFloat16>(from, n, largest, least, to);
+    case DataType::kI8:
+      return filter_of<int8_t>(from, n, largest, least, to);
+    case DataType::kU8:
+      return filter_of<uint8_t>(from, n, largest, least, to);
+    default:
+      return filter_of<int32_t>(from, n, largest, least, to);
+  }
+}
+void filter_64(DataType, const std::byte* from, int64_t n, bool largest, int64_t least,
+               Filtered<int64_t>& to) {
+  filter_of<int64_t>(from, n, largest, least, to);
+}
+
+}  // namespace anneal::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace anneal::cpu {
+namespace {
+
+// A key, and below it the position, counted down: of equal keys the first one is greater.
+using Candidate = unsigned __int128;
+constexpr uint64_t kSign = uint64_t{1} << 63;
+Candidate candidate(int64_t key, int64_t at) {
+  return Candidate{static_cast<uint64_t>(key) ^ kSign} << 64 | ~static_cast<uint64_t>(at);
+}
+int64_t key_of(Candidate c) { return static_cast<int64_t>(static_cast<uint64_t>(c >> 64) ^ kSign); }
+int64_t position_of(Candidate c) { return static_cast<int64_t>(~static_cast<uint64_t>(c)); }
+
+// A part of a line is worth a thread of its own if it has so many elements, and so many times k.
+constexpr int64_t kLeastPart = 16384, kTimesK = 4;
+// So many candidates, or 2 k, are selected from.
+constexpr int64_t kLeastHeld = 64;
+
+struct PreparedTopK final : Prepared {
+  Dims dims, of_x, of_values, of_indices;  // of the lines
+  int64_t lines = 0, size = 0, k = 0, step = 0;
+  int64_t parts = 1;  // of a line
+  size_t part_bytes = 0, kept_at = 0;
+
+  int64_t enough() const { return std::max(2 * k, kLeastHeld); }
+  // f(element of x, of values, of indices) for the lines [begin, end).
+  template <class F>
+  void for_lines(int64_t begin, int64_t end, F f) const {
+    Walk<3>(dims, {of_x, of_values, of_indices}).for_elements(begin, end, [&](const auto& at) {
+      f(at[0], at[1], at[2]);
+    });
+  }
+};
+
+template <class T>
+void gather_as(const std::byte* from, int64_t step, int64_t n, std::byte* to) {
+  for (int64_t i = 0; i < n; ++i)
+    reinterpret_cast<T*>(to)[i] = reinterpret_cast<const T*>(from)[i * step];
+}
+void gather(size_t size, const std::byte* from, int64_t step, int64_t n, std::byte* to) {
+  switch (size) {
+    case 1:
+      return gather_as<uint8_t>(from, step, n, to);
+    case 2:
+      return gather_as<uint16_t>(from, step, n, to);
+    case 4:
+      return gather_as<uint32_t>(from, step, n, to);
+    default:
+      return gather_as<uint64_t>(from, step, n, to);
+  }
+}
+
+void leave_first(Candidate* held, int64_t k, int64_t count) {
+  if (k < count) std::nth_element(held, held + k - 1, held + count, std::greater<>());
+}
+
+template <class Key>
+class Filters {
+ public:
+  using Function = void (*)(DataType, const std::byte*, int64_t, bool, Key, Filtered<Key>&);
+  Filters(Function filter, const TopK& op, DataType dtype)
+      : filter_(filter), dtype_(dtype), largest_(op.largest) {}
+
+  // The first k of elements [begin, end) of a line, or all if they are fewer, in any order.
+  void select(const PreparedTopK& p, const std::byte* line, int64_t begin, int64_t end,
+              Candidate* held) const {
+    const size_t size = size_of(dtype_);
+    Filtered<Key> met;
+    alignas(64) std::byte piece[kPiece * sizeof(Key)];
+    Key least = std::numeric_limits<Key>::lowest();
+    int64_t count = 0;
+    for (int64_t i = begin, n; i < end; i += n) {
+      n = std::min(count < p.k ? std::min(p.enough(), kPiece) : kPiece, end - i);
+      const std::byte* from = line + i * p.step * static_cast<int64_t>(size);
+      if (p.step != 1) {
+        gather(size, from, p.step, n, piece);
+        from = piece;
+      }
+      filter_(dtype_, from, n, largest_, least, met);
+      for (int64_t c = 0; c < met.count; ++c)
+        held[count++] = candidate(met.keys[c], i + static_cast<int64_t>(met.at[c]));
+      if (count < p.enough()) continue;
+      leave_first(held, p.k, count);
+      count = p.k;
+      const int64_t last = key_of(held[p.k - 1]);
+      if (last == std::numeric_limits<Key>::max()) return;  // what follows is equal at most
+      least = static_cast<Key>(last + 1);
+    }
+    leave_first(held, p.k, count);
+  }
+
+ private:
+  Function filter_;
+  DataType dtype_;
+  bool largest_;
+};
+
+class SimdTopK final : public Kernel {
+ public:
+  SimdTopK(const TopK& op, Isa isa) : op_(op), isa_(isa) {}
+
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs,
+                                    int threads) const override {
+    auto made = std::make_unique<PreparedTopK>();
+    PreparedTopK& p = *made;
+    const TensorView &x = inputs[0], &values = outputs[0], &indices = outputs[1];
+    const int along = static_cast<int>(op_.axis);
+    p.size = x.dims[along];
+    p.step = x.strides[along];
+    p.k = values.dims[along];
+    for (int axis = 0; axis < x.dims.rank(); ++axis) {
+      if (axis == along) continue;
+      p.dims.push_back(x.dims[axis]);
+      p.of_x.push_back(x.strides[axis]);
+      p.of_values.push_back(values.strides[axis]);
+      p.of_indices.push_back(indices.strides[axis]);
+    }
+    p.lines = count(p.dims);
+    if (p.k == 0 || p.k > p.size || p.lines == 0) return made;
+    if (p.lines < threads)
+      p.parts = std::clamp<int64_t>(p.size / std::max(kLeastPart, kTimesK * p.k), 1, threads);
+    p.part_bytes =
+        align_up(sizeof(Candidate) * static_cast<size_t>(std::min(p.size, p.enough() + kPiece)));
+    p.kept_at = p.part_bytes * static_cast<size_t>(threads);
+    p.workspace_bytes = p.kept_at;
+    if (p.parts > 1)
+      p.workspace_bytes += sizeof(Candidate) * static_cast<size_t>(p.lines * p.parts * p.k);
+    return made;
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    const auto& p = static_cast<const PreparedTopK&>(*args.prepared);
+    if (p.k > p.size) fail(Code::kInvalidArgument, "TopK: k is more than there are elements");
+    if (p.k == 0 || p.lines == 0) return;
+    const DataType dtype = args.inputs[0].dtype;
+    if (dtype == DataType::kI64) {
+      run(p, args, Filters<int64_t>(ANNEAL_BY_ISA(isa_, filter_64), op_, dtype));
+    } else {
+      run(p, args, Filters<int32_t>(ANNEAL_BY_ISA(isa_, filter_32), op_, dtype));
+    }
+  }
+
+ private:
+  template <class Key>
+  void run(const PreparedTopK& p, const LaunchArgs& args, const Filters<Key>& filters) const;
+  void finish(const PreparedTopK& p, const LaunchArgs& args, int64_t x, int64_t value,
+              int64_t index, Candidate* first) const;
+
+  TopK op_;
+  Isa isa_;
+};
+
+template <class Key>
+void SimdTopK::run(const PreparedTopK& p, const LaunchArgs& args,
+                   const Filters<Key>& filters) const {
+  const auto size = static_cast<int64_t>(size_of(args.inputs[0].dtype));
+  const std::byte* const x = args.inputs[0].data;
+  const auto held = [&] {
+    return reinterpret_cast<Candidate*>(part_of(args.team, args.workspace, p.part_bytes));
+  };
+  if (p.parts == 1)
+    return args.team.for_ranges(p.lines, kGrain / p.size + 1, [&](int64_t begin, int64_t end) {
+      p.for_lines(begin, end, [&](int64_t of_x, int64_t value, int64_t index) {
+        filters.select(p, x + of_x * size, 0, p.size, held());
+        finish(p, args, of_x, value, index, held());
+      });
+    });
+  auto* const kept = reinterpret_cast<Candidate*>(args.workspace + p.kept_at);
+  args.team.for_ranges(p.lines * p.parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t line = i / p.parts, part = i % p.parts;
+      p.for_lines(line, line + 1, [&](int64_t of_x, int64_t, int64_t) {
+        filters.select(p, x + of_x * size, p.size * part / p.parts, p.size * (part + 1) / p.parts,
+                       held());
+      });
+      std::copy(held(), held() + p.k, kept + i * p.k);
+    }
+  });
+  args.team.for_ranges(p.lines, 1, [&](int64_t begin, int64_t end) {
+    int64_t line = begin;
+    p.for_lines(begin, end, [&](int64_t of_x, int64_t value, int64_t index) {
+      Candidate* const first = kept + line++ * p.parts * p.k;
+      leave_first(first, p.k, p.parts * p.k);
+      finish(p, args, of_x, value, index, first);
+    });
+  });
+}
+
+// Puts the first k of a line in order and stores them. x, value, index: where its elements begin.
+void SimdTopK::finish(const PreparedTopK& p, const LaunchArgs& args, int64_t x, int64_t value,
+                      int64_t index, Candidate* first) const {
+  std::sort(first, first + p.k, std::greater<>());
+  const TensorView &from = args.inputs[0], &values = args.outputs[0], &indices = args.outputs[1];
+  const int axis = static_cast<int>(op_.axis);
+  for (int64_t i = 0; i < p.k; ++i) {
+    const int64_t at = position_of(first[i]);
+    copy_element(from, x + at * p.step, values, value + i * values.strides[axis]);
+    indices.as<int64_t>()[index + i * indices.strides[axis]] = at;
+  }
+}
+
+Made make_simd(const TopK& op, const Request& request) {
+  for (const Program& epilogue : request.epilogues)
+    if (!epilogue.empty()) return refuse("an epilogue");
+  if (op.of != TopKOf::kValues) return refuse("softmax of what it finds");
+  switch (request.inputs[0].type.dtype) {
+    case DataType::kF32:
+    case DataType::kF16:
+    case DataType::kBF16:
+    case DataType::kI8:
+    case DataType::kU8:
+    case DataType::kI32:
+    case DataType::kI64:
+      return {std::make_unique<SimdTopK>(op, isa_of(request.device)), {}};
+    default:
+      return refuse("only f32, f16, bf16, i32, i64 and 8-bit elements");
+  }
+}
+
+constexpr KernelEntry kEntries[] = {
+    entry<TopK, make_simd>("cpu.topk.simd"),
+};
+
+}  // namespace
+
+std::span<const KernelEntry> topk_entries() { return kEntries; }
+
+}  // namespace anneal::cpu
+#endif
