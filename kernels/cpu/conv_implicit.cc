@@ -353,6 +353,10 @@ class ImplicitGemmConv final : public Kernel {
     const std::byte* const panel =
         packed_->bytes().data() + column / layout_.tile_columns * layout_.panel_bytes();
     std::byte* const sums = memory + p.sums_at;
+    const int64_t outputs = p.y_axis.out * p.x_axis.out;
+    const int64_t first = (piece.row + row) * p.x_axis.out + piece.first;
+    auto finish = epilogues_.finish(kernels_, p.spaces, args, piece.image * outputs + first, column,
+                                    block.columns);
     for (const Chunk& chunk : p.chunks) {
       block.taps = p.taps.data() + chunk.tap;
       block.tap_count = chunk.taps;
@@ -362,12 +366,18 @@ class ImplicitGemmConv final : public Kernel {
       for (int64_t i = 0; i < rows; ++i) {
         block.a = x + (row + i) * p.y_axis.stride * p.row + chunk.lane * 4;
         block.c = sums + i * piece.width * kBlockColumns * 4;
+        if (finish && &chunk == &p.chunks.back()) {
+          block.finish = &*finish;
+          kernels_.block(block);
+          finish->y += piece.width * finish->y_stride;
+          if (finish->addend != nullptr) finish->addend += piece.width * finish->addend_stride;
+          continue;
+        }
         kernels_.block(block);
       }
       block.accumulate = true;
     }
-    const int64_t outputs = p.y_axis.out * p.x_axis.out;
-    const int64_t first = (piece.row + row) * p.x_axis.out + piece.first;
+    if (finish) return;
     epilogues_.run(p.spaces, args, sums, kBlockColumns, piece.image * outputs + first,
                    rows * piece.width, column, block.columns, memory + p.tape_at);
   }

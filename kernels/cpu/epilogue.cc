@@ -1,11 +1,72 @@
 #include "anneal/kernels/cpu/epilogue.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "anneal/kernels/cpu/device.h"
 #include "anneal/kernels/cpu/reference.h"
 
 namespace anneal::cpu {
+namespace {
+
+// Takes the steps of a chain one after the other.
+class StepReader {
+ public:
+  explicit StepReader(std::span<const ChainStep> steps) : steps_(steps) {}
+  bool at_end() const { return steps_.empty(); }
+  // The next one if it is this one; null, and nothing is taken, if not.
+  const ChainStep* take(ChainOp op, ChainOperand operand = ChainOperand::kOther,
+                        bool to_b = false) {
+    if (steps_.empty()) return nullptr;
+    const ChainStep& step = steps_[0];
+    const bool is_it = step.op == op && step.operand == operand && step.to_b == to_b;
+    if (!is_it || (operand == ChainOperand::kConstant && std::isnan(step.constant))) return nullptr;
+    steps_ = steps_.subspan(1);
+    return &step;
+  }
+
+ private:
+  std::span<const ChainStep> steps_;
+};
+
+std::optional<FinishForm> finish_form(const Tape& tape) {
+  using enum ChainOperand;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  if (tape.chains().size() != 1 || tape.table() != nullptr) return std::nullopt;
+  const Chain& chain = tape.chains()[0];
+  FinishForm form{.storage = chain.result(), .low = -kInfinity, .high = kInfinity};
+  StepReader steps(chain.steps());
+  const ChainStep* const sum = steps.take(ChainOp::kLoad);
+  if (sum == nullptr || sum->port != 0) return std::nullopt;
+  if (const auto* scale = steps.take(ChainOp::kMul, kPort)) form.scale = scale->port;
+  if (const auto* offset = steps.take(ChainOp::kAdd, kPort)) form.offset = offset->port;
+  if (const auto& to = chain.quantize()) {
+    form.low = to->low, form.high = to->high, form.zero = to->zero;
+    if (const auto* factor = steps.take(ChainOp::kMul, kConstant)) form.factor = factor->constant;
+    return steps.at_end() ? std::optional(form) : std::nullopt;
+  }
+  if (form.storage == DataType::kF32) {
+    if (const auto* addend = steps.take(ChainOp::kAdd, kPort)) form.addend = addend->port;
+  } else if (const auto* addend = steps.take(ChainOp::kLoad, kOther, true)) {
+    if (addend->storage != form.storage || steps.take(ChainOp::kAdd) == nullptr)
+      return std::nullopt;
+    form.addend = addend->port;
+  }
+  if (const auto* low = steps.take(ChainOp::kMax, kConstant)) form.low = low->constant;
+  if (const auto* high = steps.take(ChainOp::kMin, kConstant)) form.high = high->constant;
+  if (form.storage == DataType::kBF16 && steps.take(ChainOp::kRoundBf16) == nullptr)
+    return std::nullopt;
+  return steps.at_end() ? std::optional(form) : std::nullopt;
+}
+
+bool is_finite(const Operand& input) {
+  if (input.constant == nullptr || input.type.dtype != DataType::kF32) return false;
+  const auto values = input.constant->as<const float>();
+  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+}
+
+}  // namespace
 
 std::optional<Epilogue> Epilogue::make(const Request& request, const Program* program,
                                        DataType accumulators, size_t& input, size_t& output,
@@ -27,6 +88,16 @@ std::optional<Epilogue> Epilogue::make(const Request& request, const Program* pr
   made.input_count_ = program->inputs().size() - 1;
   made.first_output_ = output;
   made.output_count_ = program->results().size();
+  made.form_ = finish_form(made.tape_);
+  if (made.form_ && made.form_->storage == DataType::kI8) {
+    // Of NaN, finishing makes the lower limit and not zero.
+    const auto is_number = [&](int port) {
+      return port < 0 || is_finite(request.inputs[input + static_cast<size_t>(port) - 1]);
+    };
+    const bool are_numbers = is_number(made.form_->scale) && is_number(made.form_->offset) &&
+                             std::isfinite(made.form_->factor) && made.form_->factor != 0;
+    if (!are_numbers) made.form_.reset();
+  }
   input += made.input_count_;
   output += made.output_count_;
   return made;
@@ -69,6 +140,38 @@ void Epilogue::run(const TapeSpace& space, const LaunchArgs& args, const void* a
   space.run(run_tape_, tape_, operands, row, row + rows, column, column + columns, scratch);
 }
 
+std::optional<GemmFinish> Epilogue::finish(const TapeSpace& space, const LaunchArgs& args,
+                                           int64_t row, int64_t column) const {
+  if (!form_ || !space.has_even_rows()) return std::nullopt;
+  GemmFinish finish{.storage = form_->storage,
+                    .low = form_->low,
+                    .high = form_->high,
+                    .factor = form_->factor,
+                    .zero = form_->zero};
+  const auto size = static_cast<int64_t>(size_of(form_->storage));
+  const auto per_column = [&](int port, const float*& to) {
+    if (port < 0) return true;
+    const auto operand = static_cast<size_t>(port) - 1;
+    const TapeSpace::Place place = space.place(operand, row, column);
+    to = reinterpret_cast<const float*>(args.inputs[first_input_ + operand].data + place.offset);
+    return place.row_stride == 0 && place.column_stride == static_cast<int64_t>(sizeof(float));
+  };
+  if (!per_column(form_->scale, finish.scale) || !per_column(form_->offset, finish.offset))
+    return std::nullopt;
+  if (form_->addend >= 0) {
+    const auto operand = static_cast<size_t>(form_->addend) - 1;
+    const TapeSpace::Place place = space.place(operand, row, column);
+    if (place.column_stride != size) return std::nullopt;
+    finish.addend = args.inputs[first_input_ + operand].data + place.offset;
+    finish.addend_stride = place.row_stride;
+  }
+  const TapeSpace::Place place = space.place(input_count_, row, column);
+  if (place.column_stride != size) return std::nullopt;
+  finish.y = args.outputs[first_output_].data + place.offset;
+  finish.y_stride = place.row_stride;
+  return finish;
+}
+
 size_t Epilogues::scratch_bytes() const {
   size_t most = 0;
   for (const Epilogue& each : all_) most = std::max(most, each.scratch_bytes());
@@ -96,6 +199,24 @@ void Epilogues::run(const Spaces& spaces, const LaunchArgs& args, const std::byt
                   rows, from - begin, to - from, scratch);
     begin = end;
   }
+}
+
+std::optional<GemmFinish> Epilogues::finish(const GemmKernels& kernels, const Spaces& spaces,
+                                            const LaunchArgs& args, int64_t row, int64_t column,
+                                            int64_t columns) const {
+  constexpr int64_t kWhole = 16;  // what a vector of a tile holds
+  if (columns % kWhole != 0) return std::nullopt;
+  int64_t begin = 0;  // of an output's columns
+  for (size_t i = 0; i < all_.size(); ++i) {
+    const int64_t end = begin + spaces[i].columns();
+    if (column >= begin && column + columns <= end) {
+      const auto& form = all_[i].form_;
+      if (!form || !kernels.finishes(form->storage)) return std::nullopt;
+      return all_[i].finish(spaces[i], args, row, column - begin);
+    }
+    begin = end;
+  }
+  return std::nullopt;
 }
 
 }  // namespace anneal::cpu

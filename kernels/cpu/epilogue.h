@@ -6,10 +6,20 @@
 #include <string>
 #include <vector>
 
+#include "anneal/kernels/cpu/gemm.h"
 #include "anneal/kernels/cpu/tape_space.h"
 #include "anneal/kernels/kernel.h"
 
 namespace anneal::cpu {
+
+// An epilogue that a GemmFinish can be. Scale, offset and addend are inputs of its program; -1:
+// there is none.
+struct FinishForm {
+  DataType storage = DataType::kF32;
+  int scale = -1, offset = -1, addend = -1;
+  float low = 0, high = 0, factor = 1;
+  int32_t zero = 0;
+};
 
 // Of one op output.
 class Epilogue {
@@ -36,6 +46,10 @@ class Epilogue {
   void run(const TapeSpace& space, const LaunchArgs& args, const void* accumulators,
            int64_t accumulator_stride, int64_t row, int64_t rows, int64_t column, int64_t columns,
            std::byte* scratch) const;
+  // The same as run() for a block that begins at [row, column], of which tiles do it; nullopt:
+  // they cannot.
+  std::optional<GemmFinish> finish(const TapeSpace& space, const LaunchArgs& args, int64_t row,
+                                   int64_t column) const;
 
  private:
   friend class Epilogues;
@@ -50,6 +64,7 @@ class Epilogue {
   bool is_copy_;
   size_t first_input_ = 0, input_count_ = 0, first_output_ = 0, output_count_ = 0;
   RunTape run_tape_;
+  std::optional<FinishForm> form_;
 };
 
 // Of op outputs that lie side by side in the columns of the accumulators.
@@ -78,6 +93,10 @@ class Epilogues {
   void run(const Spaces& spaces, const LaunchArgs& args, const std::byte* accumulators,
            int64_t accumulator_stride, int64_t row, int64_t rows, int64_t column, int64_t columns,
            std::byte* scratch) const;
+  // As Epilogue::finish(), of kernels that can store so, for so many columns.
+  std::optional<GemmFinish> finish(const GemmKernels& kernels, const Spaces& spaces,
+                                   const LaunchArgs& args, int64_t row, int64_t column,
+                                   int64_t columns) const;
 
  private:
   friend class Epilogue;

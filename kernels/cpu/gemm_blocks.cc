@@ -45,9 +45,27 @@ struct F32Dot : Tile {
   static HWY_INLINE Vector dot(Vector sum, Vector a, Vector b) { return hn::MulAdd(a, b, sum); }
   static HWY_INLINE Vector load_sum(const float* p) { return hn::LoadU(D(), p); }
   static HWY_INLINE void store_sum(float* p, Vector sum) { hn::StoreU(sum, D(), p); }
+#if HWY_TARGET == HWY_AVX3
+  static constexpr bool kFinishes = true, kQuantizes = false;
+  using Stored = float;
+  static HWY_INLINE __m512 to_f32(Vector sum) { return sum.raw; }
+  static HWY_INLINE __m512 load_stored(const std::byte* p) { return _mm512_loadu_ps(p); }
+  template <int rows, int vectors>
+  static HWY_INLINE void store(std::byte* p, int64_t stride,
+                               const __m512 (&values)[rows][vectors]) {
+#pragma GCC unroll 16
+    for (int row = 0; row < rows; ++row, p += stride) {
+#pragma GCC unroll 8
+      for (int i = 0; i < vectors; ++i) _mm512_storeu_ps(p + i * 64, values[row][i]);
+    }
+  }
+#else
+  static constexpr bool kFinishes = false;
+#endif
 };
 
 struct I16Dot : Tile {
+  static constexpr bool kFinishes = false;
   using D = hn::ScalableTag<int32_t>;
   using Vector = hn::Vec<D>;
   using Number = int32_t;
@@ -74,6 +92,9 @@ struct I16Dot : Tile {
   static HWY_INLINE void store_sum(int32_t* p, Vector sum) { hn::StoreU(sum, D(), p); }
 };
 
+#if HWY_TARGET == HWY_AVX3
+#include "anneal/kernels/cpu/gemm_finish-inl.h"
+#endif
 #include "anneal/kernels/cpu/gemm_tile-inl.h"
 
 }  // namespace
@@ -126,6 +147,8 @@ GemmKernels f32_gemm(Isa isa) {
   ANNEAL_BY_ISA(isa, tile_shape)(kernels.tile_rows, kernels.tile_columns);
   kernels.block = ANNEAL_BY_ISA(isa, f32_block);
   kernels.fetch = fetch_f32;
+  if (isa >= Isa::kAvx512)
+    kernels.finishes = [](DataType storage) { return storage == DataType::kF32; };
   return kernels;
 }
 

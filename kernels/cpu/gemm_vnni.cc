@@ -28,8 +28,13 @@ struct U8S8Dot {
   }
   static HWY_INLINE Vector load_sum(const int32_t* p) { return _mm512_loadu_si512(p); }
   static HWY_INLINE void store_sum(int32_t* p, Vector sum) { _mm512_storeu_si512(p, sum); }
+
+  static constexpr bool kFinishes = true, kQuantizes = true;
+  static HWY_INLINE __m512 to_f32(Vector sum) { return _mm512_cvtepi32_ps(sum); }
 };
 
+#include "anneal/kernels/cpu/gemm_finish-inl.h"
+//
 #include "anneal/kernels/cpu/gemm_tile-inl.h"
 
 __mmask64 first_bytes(int64_t n) { return n >= 64 ? ~__mmask64{0} : (__mmask64{1} << n) - 1; }
@@ -132,9 +137,17 @@ bool vnni_pack(const PackLayout& layout, const PackSource& source, int64_t first
 }
 
 GemmKernels vnni_gemm() {
-  return {
-      GemmKind::kU8S8, U8S8Dot::kRows, U8S8Dot::kVectors * U8S8Dot::kLanes, 4, vnni_block, fetch_u8,
-      row_sums,        subtract_outer};
+  GemmKernels kernels;
+  kernels.kind = GemmKind::kU8S8;
+  kernels.tile_rows = U8S8Dot::kRows;
+  kernels.tile_columns = U8S8Dot::kVectors * U8S8Dot::kLanes;
+  kernels.elements_per_lane = 4;
+  kernels.block = vnni_block;
+  kernels.fetch = fetch_u8;
+  kernels.finishes = is_8bit;
+  kernels.row_sums = row_sums;
+  kernels.subtract_outer = subtract_outer;
+  return kernels;
 }
 
 }  // namespace anneal::cpu

@@ -346,9 +346,15 @@ class PackedMatMul final : public Kernel {
     block.c = memory + p.c_at;
     block.c_stride = p.blocks.columns;
     block.c_is_padded = true;
+    const int64_t row = batch * p.m + first_row;
+    std::optional<GemmFinish> finish;
+    if (!has_b_zero)
+      finish = epilogues_.finish(kernels_, p.spaces, args, row, first_column, columns);
+    if (finish) block.finish = &*finish;
     run_lanes(kernels_, p.layout, p.blocks.lanes, panel, sums, block, left);
-    epilogues_.run(p.spaces, args, block.c, block.c_stride, batch * p.m + first_row, rows,
-                   first_column, columns, memory + p.tape_at);
+    if (!finish)
+      epilogues_.run(p.spaces, args, block.c, block.c_stride, row, rows, first_column, columns,
+                     memory + p.tape_at);
   }
 
   // The zero point at this position, if there is one.

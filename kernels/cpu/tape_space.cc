@@ -56,9 +56,10 @@ TapeSpace::TapeSpace(const Tape& tape, std::span<const TensorView> inputs,
 }
 
 bool TapeSpace::follows(int outer, int inner) const {
-  return std::all_of(strides_.begin(), strides_.end(), [&](const Strides& s) {
-    return s.rows[outer] == s.rows[inner] * row_dims_[inner];
-  });
+  return row_dims_[outer] == 1 ||
+         std::all_of(strides_.begin(), strides_.end(), [&](const Strides& s) {
+           return s.rows[outer] == s.rows[inner] * row_dims_[inner];
+         });
 }
 
 void TapeSpace::join_rows() {

@@ -40,6 +40,19 @@ class TapeSpace {
   int64_t rows() const { return rows_; }
   int64_t columns() const { return columns_; }
 
+  // Whether all rows are evenly spaced in every operand; and where an element of one is then, of
+  // the inputs (without accumulators) and outputs, all counted in bytes.
+  bool has_even_rows() const { return row_dims_.rank() <= 1; }
+  struct Place {
+    int64_t offset, row_stride, column_stride;
+  };
+  Place place(size_t operand, int64_t row, int64_t column) const {
+    const Strides& strides = strides_[operand];
+    const int64_t along_rows = row_dims_.rank() > 0 ? strides.rows[0] : 0;
+    return {(row * along_rows + column * strides.columns) * strides.element_size,
+            along_rows * strides.element_size, strides.columns * strides.element_size};
+  }
+
   // What run() works on: views as given at construction, now with data.
   struct Operands {
     std::span<const TensorView> inputs, outputs;
