@@ -5,6 +5,7 @@
 // the sums at the end. A block of scores stays in the second-level cache.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -41,8 +42,9 @@ struct PreparedAttention final : Prepared {
 
 class PackedAttention final : public Kernel {
  public:
+  // score_scale: what scores are multiplied by, if they have no other program.
   PackedAttention(const Attention& op, const Request& request, std::optional<Tape> score,
-                  Epilogue epilogue)
+                  float score_scale, Epilogue epilogue)
       : hidden_is_zero_(op.hidden_is_zero),
         op_inputs_(static_cast<size_t>(request.op_input_count)),
         score_kernels_(gemm_of(request.inputs[0].type.dtype, isa_of(request.device))),
@@ -51,6 +53,7 @@ class PackedAttention final : public Kernel {
         load_(load_block(isa_of(request.device))),
         run_tape_(run_tape(isa_of(request.device))),
         score_(std::move(score)),
+        score_scale_(score_scale),
         epilogue_(std::move(epilogue)) {}
 
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
@@ -274,7 +277,7 @@ class PackedAttention final : public Kernel {
     }
     double sum = 0;
     for (int64_t i = 0; i < p.keys; i += kMost)
-      sum += loops_.exp_row(row + i, std::min(kMost, p.keys - i), most, row + i);
+      sum += loops_.exp_row(row + i, std::min(kMost, p.keys - i), most, score_scale_, row + i);
     return static_cast<float>(1 / sum);
   }
 
@@ -285,8 +288,28 @@ class PackedAttention final : public Kernel {
   LoadBlock load_;
   RunTape run_tape_;
   std::optional<Tape> score_;
+  float score_scale_;
   Epilogue epilogue_;
 };
+
+// Of a program that does nothing but multiply by a positive number, under which the largest score
+// stays the largest.
+std::optional<float> scale_of(const Program& score) {
+  if (score.inputs().size() != 1 || score.inputs()[0] != DataType::kF32 ||
+      score.results().size() != 1 || score.results()[0].dtype != DataType::kF32)
+    return std::nullopt;
+  const auto code = score.code();
+  const Instruction& product = code[score.results()[0].reg];
+  if (product.opcode != Opcode::kMul) return std::nullopt;
+  const auto is = [&](int operand, Opcode opcode) {
+    return code[product.operands[static_cast<size_t>(operand)]].opcode == opcode;
+  };
+  const int number = is(1, Opcode::kConstant) ? 1 : 0;
+  if (!is(number, Opcode::kConstant) || !is(1 - number, Opcode::kInput)) return std::nullopt;
+  const uint64_t bits = code[product.operands[static_cast<size_t>(number)]].immediate;
+  const auto scale = std::bit_cast<float>(static_cast<uint32_t>(bits));
+  return std::isnormal(scale) && scale > 0 ? std::optional(scale) : std::nullopt;
+}
 
 Made make_packed(const Attention& op, const Request& request) {
   const DataType dtype = request.inputs[0].type.dtype;
@@ -294,13 +317,15 @@ Made make_packed(const Attention& op, const Request& request) {
     return refuse("only f32, f16 and bf16");
   std::string why_not;
   std::optional<Tape> score;
-  if (!op.score.empty()) {
+  const std::optional<float> scale = scale_of(op.score);
+  if (!op.score.empty() && !scale) {
     score = Tape::compile(widened_result(op.score), why_not);
     if (!score) return refuse(std::move(why_not));
   }
   auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
   if (!epilogue) return refuse(std::move(why_not));
-  return {std::make_unique<PackedAttention>(op, request, std::move(score), std::move(*epilogue)),
+  return {std::make_unique<PackedAttention>(op, request, std::move(score), scale.value_or(1),
+                                            std::move(*epilogue)),
           {}};
 }
 

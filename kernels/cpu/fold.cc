@@ -111,13 +111,21 @@ double fold_row(const float* x, int64_t n, float shift) {
       merged<kFold>(merged<kFold>(parts[0], parts[1]), merged<kFold>(parts[2], parts[3])));
 }
 
+// exp((x - shift) * scale)
+template <bool kScales>
+HWY_INLINE V exponential(V x, V shift, [[maybe_unused]] V scale) {
+  const V moved = hn::Sub(x, shift);
+  return exp_up_to_one(D(), kScales ? hn::Mul(moved, scale) : moved);
+}
+
 // Exponentials and their sum.
-double exp_of_row(const float* x, int64_t n, float shift, float* out) {
+template <bool kScales>
+double exp_of_row(const float* x, int64_t n, float shift, float scale, float* out) {
   const D d;
-  const V shifts = hn::Set(d, shift);
+  const V shifts = hn::Set(d, shift), scales = hn::Set(d, scale);
   V sums[2] = {hn::Zero(d), hn::Zero(d)};
   const auto exponentials = [&](int64_t i, V& sum) HWY_ATTR {
-    const V y = exp_up_to_one(d, hn::Sub(hn::LoadU(d, x + i), shifts));
+    const V y = exponential<kScales>(hn::LoadU(d, x + i), shifts, scales);
     hn::StoreU(y, d, out + i);
     sum = hn::Add(sum, y);
   };
@@ -128,7 +136,7 @@ double exp_of_row(const float* x, int64_t n, float shift, float* out) {
   }
   for (; i + kLanes <= n; i += kLanes) exponentials(i, sums[0]);
   if (i < n) {
-    const V y = exp_up_to_one(d, hn::Sub(rest_of(x, n), shifts));
+    const V y = exponential<kScales>(rest_of(x, n), shifts, scales);
     sums[0] = hn::Add(sums[0], hn::IfThenElseZero(first_lanes(n - i), y));
     store_rest(y, n - i, out + i);
   }
@@ -256,8 +264,9 @@ void columns(Fold fold, const FoldBlock& block, const float* shift, float* resul
   }
 }
 
-double exp_row(const float* x, int64_t n, float shift, float* out) {
-  return exp_of_row(x, n, shift, out);
+double exp_row(const float* x, int64_t n, float shift, float scale, float* out) {
+  return scale == 1 ? exp_of_row<false>(x, n, shift, scale, out)
+                    : exp_of_row<true>(x, n, shift, scale, out);
 }
 
 void map_row(Map map, const float* x, int64_t n, float shift, float scale, float offset,

@@ -41,9 +41,9 @@ struct FoldLoops {
   // out is dense; shift, scale and offset have one number per column.
   void (*map_columns)(Map map, const FoldBlock& block, const float* shift, const float* scale,
                       const float* offset, float* out);
-  // out[i] = exp(x[i] - shift), and the sum of these. out may be x. REQUIRES: as row(), and no x
-  // above shift
-  double (*exp_row)(const float* x, int64_t n, float shift, float* out);
+  // out[i] = exp((x[i] - shift) * scale), and the sum of these. out may be x. REQUIRES: as row(),
+  // no x above shift, and scale > 0
+  double (*exp_row)(const float* x, int64_t n, float shift, float scale, float* out);
 };
 FoldLoops fold_loops(Isa isa);
 

@@ -216,7 +216,7 @@ class NormKernel final : public Kernel {
       if (recipe_.map() == Map::kExp && rows_of_group == 1 && elements <= FoldSpace::kBlock) {
         double sum = 0;
         p.fold.for_rows(source, group, [&](const float* x, int64_t, int64_t, int64_t) {
-          sum = loops_.exp_row(x, elements, shift, out);
+          sum = loops_.exp_row(x, elements, shift, 1, out);
         });
         loops_.map_row(Map::kAffine, out, elements, 0, static_cast<float>(1 / sum), 0, out);
         if (p.batch == 1)
