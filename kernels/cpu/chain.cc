@@ -8,6 +8,8 @@
 #include <limits>
 #include <optional>
 
+#include "anneal/kernels/cpu/coarse.h"
+
 namespace anneal::cpu {
 namespace {
 
@@ -50,6 +52,20 @@ std::optional<ChainOp> unary(const Instruction& instruction) {
     default:
       return std::nullopt;
   }
+}
+
+std::optional<ChainOp> coarse_op(CoarseFunction function) {
+  switch (function) {
+    case CoarseFunction::kSigmoid:
+      return ChainOp::kCoarseSigmoid;
+    case CoarseFunction::kOnePlusErf:
+      return ChainOp::kCoarseOnePlusErf;
+    case CoarseFunction::kOnePlusTanh:
+      return ChainOp::kCoarseOnePlusTanh;
+    case CoarseFunction::kNone:
+      break;
+  }
+  return std::nullopt;
 }
 
 // With the register on the left of its operand.
@@ -95,7 +111,11 @@ std::optional<std::pair<float, float>> small_range(DataType dtype) {
 class Compiler {
  public:
   Compiler(const Program& program, std::span<const DataType> inputs)
-      : code_(program.code()), inputs_(inputs), uses_(code_.size(), 0), made_(code_.size(), 0) {}
+      : code_(program.code()),
+        inputs_(inputs),
+        coarse_(find_coarse(program)),
+        uses_(code_.size(), 0),
+        made_(code_.size(), 0) {}
 
   bool into_a(uint16_t reg) {
     count_uses(reg);
@@ -126,8 +146,8 @@ class Compiler {
       if (is_accumulator(it.operands[0])) return load(code_[it.operands[0]], to_b);
       return is_integer(code_[it.operands[0]].type) && compute(it.operands[0], to_b, in_a);
     }
-    if (const auto op = unary(it))
-      return compute(it.operands[0], to_b, in_a) && emit({.op = *op, .to_b = to_b});
+    if (const auto [op, argument] = function(reg); op)
+      return compute(argument, to_b, in_a) && emit({.op = *op, .to_b = to_b});
     if (!binary(it.opcode, true)) return false;
     const uint16_t left = it.operands[0], right = it.operands[1];
     if (code_[right].opcode == Opcode::kConstant)
@@ -165,9 +185,9 @@ class Compiler {
       restore(before);
       const Instruction& it = code_[base];
       if (it.type != RegisterType::kF32 || uses_[base] > 1) return false;
-      if (const auto op = unary(it)) {
+      if (const auto [op, argument] = function(base); op) {
         path.push_back({.op = *op});
-        base = it.operands[0];
+        base = argument;
         continue;
       }
       const bool right_constant =
@@ -180,6 +200,12 @@ class Compiler {
                       .constant = f32_of(it.operands[right_constant ? 1 : 0])});
       base = it.operands[right_constant ? 0 : 1];
     }
+  }
+
+  // The step that a register is of one other register, if it is that.
+  std::pair<std::optional<ChainOp>, uint16_t> function(uint16_t reg) const {
+    if (const auto op = coarse_op(coarse_[reg].function)) return {op, coarse_[reg].argument};
+    return {unary(code_[reg]), code_[reg].operands[0]};
   }
 
   // Integers that f32 holds.
@@ -295,6 +321,7 @@ class Compiler {
 
   std::span<const Instruction> code_;
   std::span<const DataType> inputs_;
+  std::vector<Coarse> coarse_;
   std::vector<int> uses_, made_;
   int visits_ = 0;
   std::vector<ChainStep> steps_;

@@ -41,12 +41,15 @@ enum class ChainOp : uint8_t {
   kErf,
   kTanh,
   kSigmoid,
+  kCoarseSigmoid,  // coarse.h
+  kCoarseOnePlusErf,
+  kCoarseOnePlusTanh,
 };
 
 // What the right side of a binary step is.
 enum class ChainOperand : uint8_t { kOther, kConstant, kPort };
 
-// `to_b`: of B, else of A; kOther is the other one.
+// `to_b`: of B, else of A; kOther is the other one. What is in B is used by one step of A only.
 struct ChainStep {
   ChainOp op = ChainOp::kLoad;
   bool to_b = false;

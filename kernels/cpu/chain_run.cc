@@ -16,294 +16,17 @@
 // In this order, which formatting must not change:
 #include "anneal/kernels/cpu/tape_math-inl.h"
 //
+#include "anneal/kernels/cpu/coarse_math-inl.h"
+//
 #include "anneal/kernels/cpu/chain_vectors-inl.h"
+//
+#include "anneal/kernels/cpu/chain_steps-inl.h"
+//
+#include "anneal/kernels/cpu/chain_joined-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-using D = hn::ScalableTag<float>;
-using V = hn::Vec<D>;
-
-constexpr int64_t kLanes = HWY_LANES(float);
-// As many as the calling convention passes in registers.
-constexpr int kGroup = 8;
-#define ANNEAL_A V a0, V a1, V a2, V a3, V a4, V a5, V a6, V a7
-#define ANNEAL_EACH_A a0, a1, a2, a3, a4, a5, a6, a7
-
-// Eight vectors of a block: some columns of some rows, evenly spaced; and their B.
-struct Group {
-  int64_t row, column;  // of the first
-  int64_t row_step, column_step;
-  HWY_ALIGN float b[kGroup * kLanes];
-};
-
-struct Call {
-  void (*run)(const Call* call, Group& group, ANNEAL_A);
-  float constant, high;
-  int32_t zero;
-  TapePort port;
-};
-using Step = void (*)(const Call* call, Group& group, ANNEAL_A);
-
-#define ANNEAL_NEXT return call[1].run(call + 1, group, ANNEAL_EACH_A)
-
-// Every f(i, a) of the group.
-#define ANNEAL_FOR_EACH_A(f) \
-  f(0, a0);                  \
-  f(1, a1);                  \
-  f(2, a2);                  \
-  f(3, a3);                  \
-  f(4, a4);                  \
-  f(5, a5);                  \
-  f(6, a6);                  \
-  f(7, a7)
-
-// Where vector i of a group with kColumns columns is in a port.
-template <class T, int kColumns>
-struct Places {
-  HWY_INLINE Places(const TapePort& port, const Group& group)
-      : first(reinterpret_cast<T*>(port.data) + group.row * port.row_stride +
-              group.column * port.column_stride),
-        row_jump(group.row_step * port.row_stride),
-        column_jump(group.column_step * port.column_stride) {}
-  HWY_INLINE T* operator()(int i) const {
-    return first + i / kColumns * row_jump + i % kColumns * column_jump;
-  }
-  T* first;
-  int64_t row_jump, column_jump;
-};
-
-// How elements become vectors, and back.
-struct AsF32 {
-  using Element = float;
-  static HWY_INLINE V load(const float* p) { return hn::LoadU(D(), p); }
-  static HWY_INLINE void store(V v, float* p) { hn::StoreU(v, D(), p); }
-};
-struct FromI32 {
-  using Element = int32_t;
-  static HWY_INLINE V load(const int32_t* p) {
-    return hn::ConvertTo(D(), hn::LoadU(hn::RebindToSigned<D>(), p));
-  }
-};
-template <class T>
-struct AsSmall {
-  using Element = T;
-  static HWY_INLINE V load(const T* p) { return widened(D(), p); }
-  static HWY_INLINE void store(V v, T* p) { narrow(D(), v, p); }
-};
-struct AsBf16 {
-  using Element = uint16_t;
-  static HWY_INLINE V load(const uint16_t* p) { return widened_bf16(D(), p); }
-  static HWY_INLINE void store(V v, uint16_t* p) { narrow_bf16(D(), v, p); }
-};
-// Any values, rounded.
-struct RoundedToBf16 {
-  using Element = uint16_t;
-  static HWY_INLINE void store(V v, uint16_t* p) { narrow_bf16(D(), round_bf16(D(), v), p); }
-};
-#if HWY_TARGET == HWY_AVX3
-// The same with AVX512_BF16, whose instruction makes denormal numbers zeros.
-struct ConvertedToBf16 {
-  using Element = uint16_t;
-  static HWY_INLINE void store(V v, uint16_t* p) {
-    constexpr int kDenormal = 0x20;
-    if (_mm512_fpclass_ps_mask(v.raw, kDenormal) != 0) return RoundedToBf16::store(v, p);
-    __m256i converted;  // Highway's AVX3 knows no such instruction
-    asm("vcvtneps2bf16 %1, %0" : "=v"(converted) : "v"(v.raw));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), converted);
-  }
-};
-#else
-using ConvertedToBf16 = RoundedToBf16;
-#endif
-struct AsF16 {
-  using Element = Float16;
-  static HWY_INLINE V load(const Float16* p) { return widened_f16(D(), p); }
-  static HWY_INLINE void store(V v, Float16* p) { narrow_f16(D(), v, p); }
-};
-
-// How the lanes of a vector are in a port: behind each other, all one element, or `step` apart.
-enum class Access { kDense, kUniform, kSpaced };
-
-template <class Storage, Access kAccess>
-HWY_INLINE V loaded(const typename Storage::Element* from, [[maybe_unused]] int64_t step) {
-  if constexpr (kAccess == Access::kDense) return Storage::load(from);
-  HWY_ALIGN typename Storage::Element lanes[kLanes];
-  for (int64_t i = 0; i < kLanes; ++i)
-    lanes[i] = kAccess == Access::kSpaced ? from[i * step] : *from;
-  return Storage::load(lanes);
-}
-
-template <class Storage, int kColumns, Access kAccess>
-void load_a(const Call* call, Group& group, ANNEAL_A) {
-  const Places<const typename Storage::Element, kColumns> at(call->port, group);
-#define ANNEAL_STEP(i, a) a = loaded<Storage, kAccess>(at(i), call->port.column_stride)
-  ANNEAL_FOR_EACH_A(ANNEAL_STEP);
-#undef ANNEAL_STEP
-  ANNEAL_NEXT;
-}
-
-template <class Storage, int kColumns, Access kAccess>
-void load_b(const Call* call, Group& group, ANNEAL_A) {
-  const Places<const typename Storage::Element, kColumns> at(call->port, group);
-#pragma GCC unroll 8
-  for (int i = 0; i < kGroup; ++i)
-    hn::Store(loaded<Storage, kAccess>(at(i), call->port.column_stride), D(), group.b + i * kLanes);
-  ANNEAL_NEXT;
-}
-
-void copy_to_b(const Call* call, Group& group, ANNEAL_A) {
-#define ANNEAL_STEP(i, a) hn::Store(a, D(), group.b + (i)*kLanes)
-  ANNEAL_FOR_EACH_A(ANNEAL_STEP);
-#undef ANNEAL_STEP
-  ANNEAL_NEXT;
-}
-
-// The last step.
-template <class Storage, int kColumns>
-void store_a(const Call* call, Group& group, ANNEAL_A) {
-  const Places<typename Storage::Element, kColumns> at(call->port, group);
-#define ANNEAL_STEP(i, a) Storage::store(a, at(i))
-  ANNEAL_FOR_EACH_A(ANNEAL_STEP);
-#undef ANNEAL_STEP
-}
-
-template <class T, int kColumns>
-void quantize_a(const Call* call, Group& group, ANNEAL_A) {
-  const Places<T, kColumns> at(call->port, group);
-  const V low = hn::Set(D(), call->constant), high = hn::Set(D(), call->high);
-  const auto zero = hn::Set(hn::RebindToSigned<D>(), call->zero);
-#define ANNEAL_STEP(i, a) quantize(D(), a, low, high, zero, at(i))
-  ANNEAL_FOR_EACH_A(ANNEAL_STEP);
-#undef ANNEAL_STEP
-}
-
-// Binary steps of F.
-template <class F>
-void a_by_constant(const Call* call, Group& group, ANNEAL_A) {
-  const V constant = hn::Set(D(), call->constant);
-#define ANNEAL_STEP(i, a) a = F::apply(a, constant)
-  ANNEAL_FOR_EACH_A(ANNEAL_STEP);
-#undef ANNEAL_STEP
-  ANNEAL_NEXT;
-}
-template <class F>
-void a_by_b(const Call* call, Group& group, ANNEAL_A) {
-#define ANNEAL_STEP(i, a) a = F::apply(a, hn::Load(D(), group.b + (i)*kLanes))
-  ANNEAL_FOR_EACH_A(ANNEAL_STEP);
-#undef ANNEAL_STEP
-  ANNEAL_NEXT;
-}
-template <class F, int kColumns, Access kAccess>
-void a_by_port(const Call* call, Group& group, ANNEAL_A) {
-  const Places<const float, kColumns> at(call->port, group);
-#define ANNEAL_STEP(i, a) a = F::apply(a, loaded<AsF32, kAccess>(at(i), call->port.column_stride))
-  ANNEAL_FOR_EACH_A(ANNEAL_STEP);
-#undef ANNEAL_STEP
-  ANNEAL_NEXT;
-}
-template <class F>
-void b_by_constant(const Call* call, Group& group, ANNEAL_A) {
-  const V constant = hn::Set(D(), call->constant);
-#pragma GCC unroll 8
-  for (int i = 0; i < kGroup; ++i) {
-    float* const b = group.b + i * kLanes;
-    hn::Store(F::apply(hn::Load(D(), b), constant), D(), b);
-  }
-  ANNEAL_NEXT;
-}
-template <class F>
-void b_by_a(const Call* call, Group& group, ANNEAL_A) {
-#define ANNEAL_STEP(i, a) \
-  hn::Store(F::apply(hn::Load(D(), group.b + (i)*kLanes), a), D(), group.b + (i)*kLanes)
-  ANNEAL_FOR_EACH_A(ANNEAL_STEP);
-#undef ANNEAL_STEP
-  ANNEAL_NEXT;
-}
-
-// Unary ones.
-template <class F>
-void of_a(const Call* call, Group& group, ANNEAL_A) {
-#define ANNEAL_STEP(i, a) a = F::apply(a)
-  ANNEAL_FOR_EACH_A(ANNEAL_STEP);
-#undef ANNEAL_STEP
-  ANNEAL_NEXT;
-}
-template <class F>
-void of_b(const Call* call, Group& group, ANNEAL_A) {
-#pragma GCC unroll 1
-  for (int i = 0; i < kGroup; ++i) {
-    float* const b = group.b + i * kLanes;
-    hn::Store(F::apply(hn::Load(D(), b)), D(), b);
-  }
-  ANNEAL_NEXT;
-}
-// Functions that need the registers for themselves.
-template <class F>
-void of_a_in_memory(const Call* call, Group& group, ANNEAL_A) {
-  HWY_ALIGN float lanes[kGroup * kLanes];
-#define ANNEAL_STEP(i, a) hn::Store(a, D(), lanes + (i)*kLanes)
-  ANNEAL_FOR_EACH_A(ANNEAL_STEP);
-#undef ANNEAL_STEP
-#pragma GCC unroll 1
-  for (int i = 0; i < kGroup; ++i)
-    hn::Store(F::apply(hn::Load(D(), lanes + i * kLanes)), D(), lanes + i * kLanes);
-#define ANNEAL_STEP(i, a) a = hn::Load(D(), lanes + (i)*kLanes)
-  ANNEAL_FOR_EACH_A(ANNEAL_STEP);
-#undef ANNEAL_STEP
-  ANNEAL_NEXT;
-}
-
-void clamp_a(const Call* call, Group& group, ANNEAL_A) {
-  const V low = hn::Set(D(), call->constant), high = hn::Set(D(), call->high);
-#define ANNEAL_STEP(i, a) a = clamped(D(), a, low, high)
-  ANNEAL_FOR_EACH_A(ANNEAL_STEP);
-#undef ANNEAL_STEP
-  ANNEAL_NEXT;
-}
-void clamp_b(const Call* call, Group& group, ANNEAL_A) {
-  const V low = hn::Set(D(), call->constant), high = hn::Set(D(), call->high);
-#pragma GCC unroll 8
-  for (int i = 0; i < kGroup; ++i) {
-    float* const b = group.b + i * kLanes;
-    hn::Store(clamped(D(), hn::Load(D(), b), low, high), D(), b);
-  }
-  ANNEAL_NEXT;
-}
-
-#define ANNEAL_UNARY_FUNCTION(Name, expression)           \
-  struct Name {                                           \
-    static HWY_INLINE V apply(V a) { return expression; } \
-  }
-#define ANNEAL_BINARY_FUNCTION(Name, expression)               \
-  struct Name {                                                \
-    static HWY_INLINE V apply(V a, V b) { return expression; } \
-  }
-ANNEAL_BINARY_FUNCTION(Add, hn::Add(a, b));
-ANNEAL_BINARY_FUNCTION(Sub, hn::Sub(a, b));
-ANNEAL_BINARY_FUNCTION(SubFrom, hn::Sub(b, a));
-ANNEAL_BINARY_FUNCTION(Mul, hn::Mul(a, b));
-ANNEAL_BINARY_FUNCTION(Div, hn::Div(a, b));
-ANNEAL_BINARY_FUNCTION(DivInto, hn::Div(b, a));
-ANNEAL_BINARY_FUNCTION(Min, min_nan(D(), a, b));
-ANNEAL_BINARY_FUNCTION(Max, max_nan(D(), a, b));
-ANNEAL_BINARY_FUNCTION(MinNumber, min_number(D(), a, b));
-ANNEAL_BINARY_FUNCTION(MaxNumber, max_number(D(), a, b));
-ANNEAL_UNARY_FUNCTION(Neg, hn::Neg(a));
-ANNEAL_UNARY_FUNCTION(Abs, hn::Abs(a));
-ANNEAL_UNARY_FUNCTION(Sqrt, hn::Sqrt(a));
-ANNEAL_UNARY_FUNCTION(Floor, hn::Floor(a));
-ANNEAL_UNARY_FUNCTION(Ceil, hn::Ceil(a));
-ANNEAL_UNARY_FUNCTION(RoundEven, hn::Round(a));
-ANNEAL_UNARY_FUNCTION(Trunc, hn::Trunc(a));
-ANNEAL_UNARY_FUNCTION(RoundBf16, round_bf16(D(), a));
-ANNEAL_UNARY_FUNCTION(RoundF16, round_f16(D(), a));
-ANNEAL_UNARY_FUNCTION(Exp, exp_f32(D(), a));
-ANNEAL_UNARY_FUNCTION(Erf, erf_f32(D(), a));
-ANNEAL_UNARY_FUNCTION(Tanh, tanh_f32(D(), a));
-ANNEAL_UNARY_FUNCTION(Sigmoid, sigmoid_f32(D(), a));
 
 // The function of each step, for groups of kColumns columns.
 template <int kColumns>
@@ -360,6 +83,12 @@ class Binder {
         return function<Tanh>(step);
       case ChainOp::kSigmoid:
         return function<Sigmoid>(step);
+      case ChainOp::kCoarseSigmoid:
+        return function<CoarseSigmoid>(step);
+      case ChainOp::kCoarseOnePlusErf:
+        return function<CoarseOnePlusErf>(step);
+      case ChainOp::kCoarseOnePlusTanh:
+        return function<CoarseOnePlusTanh>(step);
     }
     return nullptr;
   }
@@ -371,6 +100,14 @@ class Binder {
   static Step store_rounded_bf16() {
     return has_bf16_gemm(current_isa()) ? store_a<ConvertedToBf16, kColumns>
                                         : store_a<RoundedToBf16, kColumns>;
+  }
+  // The last of the joined steps stores a result of the chain.
+  static Step joined_with_store(const Chain& chain, bool rounds, const Joiner<kColumns>& joiner) {
+    if (chain.quantize()) return joiner.quantize(chain.result());
+    if (chain.result() == DataType::kF32) return joiner.template store<AsF32>();
+    if (!rounds) return nullptr;
+    if (has_bf16_gemm(current_isa())) return joiner.template store<ConvertedToBf16>();
+    return joiner.template store<RoundedToBf16>();
   }
   static Step store(DataType dtype) {
     switch (dtype) {
@@ -466,6 +203,19 @@ Access access_of(const TapePort& port) {
   return port.column_stride == 0 ? Access::kUniform : Access::kSpaced;
 }
 
+template <int kColumns>
+void join_steps(const Chain& chain, std::span<const ChainStep> steps, bool rounds_at_last,
+                Call* calls) {
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Joiner<kColumns> joiner(steps.subspan(i), calls + i);
+    Step joined = joiner.load();
+    if (joined == nullptr) joined = joiner.gate();
+    if (joined == nullptr)
+      joined = Binder<kColumns>::joined_with_store(chain, rounds_at_last, joiner);
+    if (joined != nullptr) calls[i].run = joined;
+  }
+}
+
 // All rows of `vectors` (a multiple of kColumns, or one group) columns of vectors from `column` on.
 template <int kColumns>
 void run_columns(const Chain& chain, int64_t rows, int64_t column, int64_t vectors,
@@ -493,6 +243,7 @@ void run_columns(const Chain& chain, int64_t rows, int64_t column, int64_t vecto
                               : Binder<kColumns>::store(chain.result());
   }
   last.port = sink;
+  join_steps<kColumns>(chain, steps, rounds_at_last, calls.data());
 
   constexpr int kRows = kGroup / kColumns;
   const V zero = hn::Zero(D());

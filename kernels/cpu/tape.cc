@@ -47,7 +47,9 @@ class Slots {
   size_t bytes_ = 0;
 };
 
-bool is_pairable(const Instruction& instruction) {
+bool is_exact(const Coarse& coarse) { return coarse.function == CoarseFunction::kNone; }
+
+bool is_pair_opcode(const Instruction& instruction) {
   return instruction.type == RegisterType::kF32 &&
          std::find(kPairOpcodes.begin(), kPairOpcodes.end(), instruction.opcode) !=
              kPairOpcodes.end();
@@ -55,17 +57,20 @@ bool is_pairable(const Instruction& instruction) {
 
 // For each instruction, which of its operands is computed in the same loop; -1: none. That operand
 // is used nowhere else, and no pair itself.
-std::vector<int> find_pairs(const Program& program) {
+std::vector<int> find_pairs(const Program& program, std::span<const Coarse> coarse) {
   const auto code = program.code();
+  const auto is_pairable = [&](size_t at) {
+    return is_exact(coarse[at]) && is_pair_opcode(code[at]);
+  };
   std::vector<int> uses(code.size(), 0), pairs(code.size(), -1);
   for (const Instruction& instruction : code)
     for (int i = 0; i < operand_count(instruction.opcode); ++i) ++uses[instruction.operands[i]];
   for (const auto& result : program.results()) uses[result.reg] += 2;
   for (size_t at = 0; at < code.size(); ++at) {
-    if (!is_pairable(code[at])) continue;
+    if (!is_pairable(at)) continue;
     for (int i = 0; i < 2 && pairs[at] < 0; ++i) {
       const uint16_t operand = code[at].operands[i];
-      if (uses[operand] == 1 && is_pairable(code[operand]) && pairs[operand] < 0) pairs[at] = i;
+      if (uses[operand] == 1 && is_pairable(operand) && pairs[operand] < 0) pairs[at] = i;
     }
   }
   return pairs;
@@ -85,21 +90,27 @@ std::optional<Tape> Tape::compile(const Program& program, std::string& why_not,
   if (first && !tape.input_types_.empty()) tape.input_types_[0] = *first;
   const auto code = program.code();
   const size_t end = code.size();
-  const std::vector<int> pairs = find_pairs(program);
-  std::vector<bool> is_first(end, false);
+  const std::vector<Coarse> coarse = find_coarse(program);
+  const std::vector<int> pairs = find_pairs(program, coarse);
+  std::vector<bool> is_within(end, false);  // the loop of another one
   std::vector<size_t> last_use(end, 0);
   // The registers that the loop of an instruction reads.
   const auto operands_of = [&](size_t at) {
     std::array<uint16_t, 3> regs = code[at].operands;
+    if (!is_exact(coarse[at])) return std::array<uint16_t, 3>{coarse[at].argument};
     if (pairs[at] < 0) return regs;
     const uint16_t first = regs[pairs[at]], other = regs[1 - pairs[at]];
     return std::array<uint16_t, 3>{code[first].operands[0], code[first].operands[1], other};
   };
   const auto count_of = [&](size_t at) {
+    if (!is_exact(coarse[at])) return 1;
     return pairs[at] < 0 ? operand_count(code[at].opcode) : 3;
   };
   for (size_t at = 0; at < end; ++at) {
-    if (pairs[at] >= 0) is_first[code[at].operands[pairs[at]]] = true;
+    if (pairs[at] >= 0) is_within[code[at].operands[pairs[at]]] = true;
+    if (!is_exact(coarse[at]))
+      for (int i = 0; i < operand_count(code[at].opcode); ++i)
+        if (code[at].operands[i] != coarse[at].argument) is_within[code[at].operands[i]] = true;
     for (int i = 0; i < count_of(at); ++i) last_use[operands_of(at)[i]] = at;
   }
   for (const auto& result : program.results()) last_use[result.reg] = end;
@@ -113,9 +124,10 @@ std::optional<Tape> Tape::compile(const Program& program, std::string& why_not,
       tape.constants_.push_back(repeated(instruction.type, instruction.immediate));
       continue;
     }
-    if (is_first[at]) continue;
+    if (is_within[at]) continue;
     TapeStep step;
     step.instruction = instruction;
+    step.coarse = coarse[at].function;
     step.operand_count = static_cast<uint8_t>(count_of(at));
     step.is_pair = pairs[at] >= 0;
     if (step.is_pair) {

@@ -13,6 +13,7 @@
 #include "anneal/core/isa.h"
 #include "anneal/graph/program.h"
 #include "anneal/kernels/cpu/chain.h"
+#include "anneal/kernels/cpu/coarse.h"
 
 namespace anneal::cpu {
 
@@ -31,9 +32,10 @@ struct TapeStep {
   // right one if first_is_right; operand 2 is the other one.
   bool is_pair = false, first_is_right = false;
   Opcode first = Opcode::kAdd;
-  int16_t slot = 0;                   // of the result
-  uint16_t port = 0;                  // kInput, kIndex: where it reads
-  DataType storage = DataType::kF32;  // kInput
+  CoarseFunction coarse = CoarseFunction::kNone;  // else of operand 0, instead of the instruction
+  int16_t slot = 0;                               // of the result
+  uint16_t port = 0;                              // kInput, kIndex: where it reads
+  DataType storage = DataType::kF32;              // kInput
 };
 
 struct TapeResult {

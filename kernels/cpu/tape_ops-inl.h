@@ -290,8 +290,24 @@ inline void run_evaluated(const Work& work) {
   }
 }
 
+inline bool run_coarse(const Work& work) {
+  const auto& [step, extent, valid, out, in] = work;
+  switch (step.coarse) {
+    case CoarseFunction::kSigmoid:
+      ANNEAL_UNARY(float, coarse_sigmoid(d, a));
+    case CoarseFunction::kOnePlusErf:
+      ANNEAL_UNARY(float, coarse_one_plus_erf(d, a));
+    case CoarseFunction::kOnePlusTanh:
+      ANNEAL_UNARY(float, coarse_one_plus_tanh(d, a));
+    case CoarseFunction::kNone:
+      break;
+  }
+  return false;
+}
+
 inline void run_step(const Work& work) {
   if (work.step.is_pair) return run_pair(work);
+  if (run_coarse(work)) return;
   const auto done = [&] {
     switch (work.step.instruction.opcode) {
       case Opcode::kCast:

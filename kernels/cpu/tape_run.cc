@@ -14,6 +14,8 @@
 // In this order, which formatting must not change:
 #include "anneal/kernels/cpu/tape_math-inl.h"
 //
+#include "anneal/kernels/cpu/coarse_math-inl.h"
+//
 #include "anneal/kernels/cpu/tape_lanes-inl.h"
 //
 #include "anneal/kernels/cpu/tape_transfer-inl.h"

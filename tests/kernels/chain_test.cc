@@ -9,6 +9,7 @@
 #include <memory>
 #include <random>
 
+#include "anneal/core/float16.h"
 #include "anneal/kernels/cpu/tape_space.h"
 #include "anneal/tests/kernels/tape_check.h"
 
@@ -36,6 +37,13 @@ constexpr const char* kChains[] = {
     "(f32)->(f32) mul($0,min(max(add($0,3f32),0f32),6f32))",
     "(f32,f32)->(f32) sub(exp($0),floor($1))",
     "(bf16,bf16)->(bf16) round_bf16(add($0,$1))",
+    "(f32,f32,f32)->(bf16) round_bf16(min(max(add($1,mul($0,$2)),0f32),6f32))",
+    "(f32,f32,bf16)->(bf16) round_bf16(max(add($2,add($0,$1)),0f32))",
+    "(i32,f32,f32)->(u8) saturate_u8(add(rint(mul(add($2,mul($1,f32($0))),0.0625f32)),3f32))",
+    "(f32,f32)->(bf16) %0=add($0,$1); round_bf16(mul(%0,sigmoid(%0)))",
+    "(f32,f32)->(bf16) round_bf16(sigmoid(add($0,$1)))",
+    "(f32,f32)->(bf16) %0=add($0,$1); round_bf16(mul(%0,add(erf(mul(%0,0.70710677f32)),1f32)))",
+    "(f32,f32)->(bf16) %0=mul($0,$1); round_bf16(mul(add(tanh(%0),1f32),0.5f32))",
     "(f16,f32)->(f16) round_f16(mul($0,neg($1)))",
     "(i32,f32)->(u8) saturate_u8(rint(div(add($1,mul(f32($0),0.0078125f32)),0.25f32)))",
     "(i32,f32)->(i8) saturate_i8(add(rint(mul(f32($0),$1)),-3f32))",
@@ -83,6 +91,59 @@ TEST(Chain, SeveralResults) {
   EXPECT_EQ(compiled(program).chains().size(), 3U);
   for (const int64_t columns : {16, 40, 100})
     check_program(program, {7, columns}, 0, random, false);
+}
+
+// Of a program that rounds to bf16, every number of it and what the functions give exactly.
+void expect_coarse(const char* text, double (*exact)(double), double near_zero = 0) {
+  const Tape tape = compiled(parse_program(text));
+  const bool is_coarse = std::any_of(tape.steps().begin(), tape.steps().end(), [](auto& step) {
+    return step.coarse != CoarseFunction::kNone;
+  });
+  EXPECT_TRUE(is_coarse) << text;
+  const Array x(DataType::kBF16, {256, 256}), y(DataType::kBF16, {256, 256});
+  for (int i = 0; i < 65536; ++i) x.view.as<uint16_t>()[i] = static_cast<uint16_t>(i);
+  for (const Isa isa : isas()) {
+    run_elements(tape, isa, {&x.view, 1}, {&y.view, 1});
+    for (int i = 0; i < 65536; ++i) {
+      const double in = to_f32(x.view.as<BFloat16>()[i]), want = exact(in);
+      const double got = to_f32(y.view.as<BFloat16>()[i]);
+      if (std::isnan(want)) {
+        ASSERT_TRUE(std::isnan(got)) << text << " of " << in << " on " << name(isa);
+        continue;
+      }
+      // Half a step and the error of the function, of which nothing is left below normal numbers.
+      // Without AVX-512, sums with what f32 holds of erf and tanh.
+      const double allowed = std::abs(want) * (std::ldexp(1, -8) + std::ldexp(1, -13)) +
+                             std::ldexp(1 + std::abs(in), -126) + near_zero +
+                             (isa < Isa::kAvx512 ? std::ldexp(1, -23) : 0);
+      if (std::isinf(want) || std::abs(want) > 3.38e38) continue;
+      ASSERT_NEAR(got, want, allowed) << text << " of " << in << " on " << name(isa);
+    }
+  }
+}
+
+TEST(Chain, CoarseFunctionsAreWithinTheirBound) {
+  expect_coarse("(bf16)->(bf16) round_bf16(sigmoid($0))",
+                [](double x) { return 1 / (1 + std::exp(-x)); });
+  expect_coarse("(bf16)->(bf16) round_bf16(mul(f32($0),sigmoid(f32($0))))",
+                [](double x) { return x * (1 / (1 + std::exp(-x))); });
+  expect_coarse(
+      "(bf16)->(bf16) round_bf16(add(erf($0),1f32))", [](double x) { return std::erfc(-x); },
+      std::ldexp(1, -40));
+  expect_coarse("(bf16)->(bf16) round_bf16(add(tanh($0),1f32))",
+                [](double x) { return 2 / (1 + std::exp(-2 * x)); });
+}
+
+TEST(Chain, NoCoarseFunctionsWhereMoreDigitsAreLeft) {
+  for (const char* text : {"(f32)->(f32) sigmoid($0)", "(f32)->(f16) round_f16(sigmoid($0))",
+                           "(f32)->(u8) saturate_u8(rint(mul(sigmoid($0),255f32)))",
+                           "(f32)->(bf16) round_bf16(sub(sigmoid($0),0.5f32))",
+                           "(f32)->(bf16) round_bf16(add(erf($0),0.5f32))",
+                           "(f32)->(bf16,f32) %0=sigmoid($0); round_bf16(%0), %0",
+                           "(f32)->(bf16) %0=sigmoid($0); round_bf16(mul(%0,%0))"}) {
+    for (const TapeStep& step : compiled(parse_program(text)).steps())
+      EXPECT_EQ(step.coarse, CoarseFunction::kNone) << text;
+  }
 }
 
 // Denormal numbers and halves between two of bf16, on their way into memory.

@@ -1,0 +1,24 @@
+// Where a Program needs no exact function: what only becomes bf16, by way of what keeps a relative
+// error as it is, may be computed coarsely, within 2^-13 of its value, or 2^-126 (of 1 + erf,
+// 2^-40). Half a step of bf16 is at least 2^-9 of a number: results are those of exact functions,
+// or their neighbours where these lie within a sixteenth of that half of the middle between them.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "anneal/graph/program.h"
+
+namespace anneal::cpu {
+
+// 1 + erf(x) is no sum here: it would lose the digits that matter where erf(x) is near -1.
+enum class CoarseFunction : uint8_t { kNone, kSigmoid, kOnePlusErf, kOnePlusTanh };
+
+// How a register is computed. What its own instruction reads is not needed for that.
+struct Coarse {
+  CoarseFunction function = CoarseFunction::kNone;
+  uint16_t argument = 0;  // a register
+};
+// One per register of the program. Those are functions in f32.
+std::vector<Coarse> find_coarse(const Program& program);
+
+}  // namespace anneal::cpu
