@@ -86,26 +86,6 @@ struct AsBf16 {
   static HWY_INLINE V load(const uint16_t* p) { return widened_bf16(D(), p); }
   static HWY_INLINE void store(V v, uint16_t* p) { narrow_bf16(D(), v, p); }
 };
-// Any values, rounded.
-struct RoundedToBf16 {
-  using Element = uint16_t;
-  static HWY_INLINE void store(V v, uint16_t* p) { narrow_bf16(D(), round_bf16(D(), v), p); }
-};
-#if HWY_TARGET == HWY_AVX3
-// The same with AVX512_BF16, whose instruction makes denormal numbers zeros.
-struct ConvertedToBf16 {
-  using Element = uint16_t;
-  static HWY_INLINE void store(V v, uint16_t* p) {
-    constexpr int kDenormal = 0x20;
-    if (_mm512_fpclass_ps_mask(v.raw, kDenormal) != 0) return RoundedToBf16::store(v, p);
-    __m256i converted;  // Highway's AVX3 knows no such instruction
-    asm("vcvtneps2bf16 %1, %0" : "=v"(converted) : "v"(v.raw));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), converted);
-  }
-};
-#else
-using ConvertedToBf16 = RoundedToBf16;
-#endif
 struct AsF16 {
   using Element = Float16;
   static HWY_INLINE V load(const Float16* p) { return widened_f16(D(), p); }

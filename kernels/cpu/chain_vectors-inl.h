@@ -106,6 +106,29 @@ HWY_INLINE void narrow_bf16(D, V v, uint16_t* p) {
   hn::StoreU(hn::DemoteTo(dn, hn::BitCast(di, high)), dn, p);
 }
 
+// Any values, rounded.
+struct RoundedToBf16 {
+  using Element = uint16_t;
+  static HWY_INLINE void store(hn::Vec<hn::ScalableTag<float>> v, uint16_t* p) {
+    narrow_bf16(hn::ScalableTag<float>(), round_bf16(hn::ScalableTag<float>(), v), p);
+  }
+};
+#if HWY_TARGET == HWY_AVX3
+// The same with AVX512_BF16, whose instruction makes denormal numbers zeros.
+struct ConvertedToBf16 {
+  using Element = uint16_t;
+  static HWY_INLINE void store(hn::Vec<hn::ScalableTag<float>> v, uint16_t* p) {
+    constexpr int kDenormal = 0x20;
+    if (_mm512_fpclass_ps_mask(v.raw, kDenormal) != 0) return RoundedToBf16::store(v, p);
+    __m256i converted;  // Highway's AVX3 knows no such instruction
+    asm("vcvtneps2bf16 %1, %0" : "=v"(converted) : "v"(v.raw));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), converted);
+  }
+};
+#else
+using ConvertedToBf16 = RoundedToBf16;
+#endif
+
 // Highway's emulation knows neither infinities nor rounding to even.
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 template <class D>

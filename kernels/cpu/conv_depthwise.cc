@@ -11,6 +11,7 @@
 
 #include "anneal/core/float16.h"
 #include "anneal/kernels/cpu/conv_direct.h"
+#include "anneal/kernels/cpu/gemm.h"
 // In this order, which formatting must not change:
 #include "anneal/kernels/cpu/tape_math-inl.h"
 //
@@ -23,6 +24,42 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
+
+#if HWY_TARGET == HWY_AVX3
+#include "anneal/kernels/cpu/finish-inl.h"
+
+// What finish_tile() is told of sums that become f32, or bf16 by Store.
+struct ToF32 {
+  static constexpr bool kQuantizes = false;
+  using Stored = float;
+  static HWY_INLINE __m512 to_f32(V sum) { return sum.raw; }
+  static HWY_INLINE __m512 load_stored(const std::byte* p) { return _mm512_loadu_ps(p); }
+  template <int kRows, int kWide>
+  static HWY_INLINE void store(std::byte* p, int64_t stride, const __m512 (&values)[kRows][kWide]) {
+#pragma GCC unroll 4
+    for (int row = 0; row < kRows; ++row, p += stride)
+#pragma GCC unroll 4
+      for (int i = 0; i < kWide; ++i) _mm512_storeu_ps(p + i * 64, values[row][i]);
+  }
+};
+template <class Store>
+struct ToBf16 {
+  static constexpr bool kQuantizes = false;
+  using Stored = uint16_t;
+  static HWY_INLINE __m512 to_f32(V sum) { return sum.raw; }
+  static HWY_INLINE __m512 load_stored(const std::byte* p) {
+    return StoredBf16::load(reinterpret_cast<const uint16_t*>(p)).raw;
+  }
+  template <int kRows, int kWide>
+  static HWY_INLINE void store(std::byte* p, int64_t stride, const __m512 (&values)[kRows][kWide]) {
+#pragma GCC unroll 4
+    for (int row = 0; row < kRows; ++row, p += stride)
+#pragma GCC unroll 4
+      for (int i = 0; i < kWide; ++i)
+        Store::store(V{values[row][i]}, reinterpret_cast<uint16_t*>(p) + i * 16);
+  }
+};
+#endif
 
 constexpr int64_t kLanes = HWY_LANES(float);
 // Sums side by side: vectors of channels, of as many pixels.
@@ -47,12 +84,32 @@ struct Rows {
   std::array<Row<Storage>, PixelTaps::kMostRows> all;
 };
 
+// Where sums go: of pixels from `first` on, and of channels from `channel` on.
+template <int kCount, int kWide>
+HWY_INLINE void put(const DirectRun& run, int64_t first, int64_t channel,
+                    const V (&sums)[kCount][kWide], float* out) {
+#if HWY_TARGET == HWY_AVX3
+  if (const Finish* const finish = run.finish; finish != nullptr) {
+    if (finish->storage == DataType::kF32) return finish_tile<ToF32>(*finish, first, channel, sums);
+    if (has_bf16_gemm(current_isa()))
+      return finish_tile<ToBf16<ConvertedToBf16>>(*finish, first, channel, sums);
+    return finish_tile<ToBf16<RoundedToBf16>>(*finish, first, channel, sums);
+  }
+#endif
+#pragma GCC unroll 4
+  for (int i = 0; i < kCount; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < kWide; ++v)
+      hn::StoreU(sums[i][v], D(), out + (first + i) * run.channels + channel + v * kLanes);
+}
+
 // kCount pixels and kWide vectors of channels: each element of x is loaded once for all of them.
-// kColumns, kStride: of the kernel. x: elements from those of the rows. kBorder: columns are
+// kColumns, kStride: of the kernel. kBorder: columns are
 // padding but for those in `inside`, bit by bit.
 template <class Storage, int kColumns, int kStride, int kCount, int kWide, bool kBorder>
-HWY_INLINE void slide(const DirectRun& run, const Rows<Storage>& rows, int64_t x, int64_t channel,
-                      uint32_t inside, float* out) {
+HWY_INLINE void slide(const DirectRun& run, const Rows<Storage>& rows, int64_t first,
+                      int64_t channel, uint32_t inside, float* out) {
+  const int64_t x = first * kStride * run.taps.column_step + channel;
   V sums[kCount][kWide];
 #pragma GCC unroll 4
   for (int i = 0; i < kCount; ++i)
@@ -84,11 +141,7 @@ HWY_INLINE void slide(const DirectRun& run, const Rows<Storage>& rows, int64_t x
       }
     }
   }
-#pragma GCC unroll 4
-  for (int i = 0; i < kCount; ++i)
-#pragma GCC unroll 2
-    for (int v = 0; v < kWide; ++v)
-      hn::StoreU(sums[i][v], D(), out + i * run.channels + v * kLanes);
+  put<kCount, kWide>(run, first, channel, sums, out);
 }
 
 // Pixels [first, first + kCount) of the run.
@@ -97,15 +150,13 @@ HWY_INLINE void slide(const DirectRun& run, const Rows<Storage>& rows, int64_t f
                       int64_t channel, float* out) {
   constexpr int kMet = (kCount - 1) * kStride + kColumns;
   const int64_t begin = run.first_column + first * kStride;
-  const int64_t x = first * kStride * run.taps.column_step + channel;
-  float* const to = out + first * run.channels + channel;
   if (begin >= 0 && begin + kMet <= run.input_columns) {
-    slide<Storage, kColumns, kStride, kCount, kWide, false>(run, rows, x, channel, 0, to);
+    slide<Storage, kColumns, kStride, kCount, kWide, false>(run, rows, first, channel, 0, out);
   } else {
     uint32_t inside = 0;
     for (int c = 0; c < kMet; ++c)
       if (begin + c >= 0 && begin + c < run.input_columns) inside |= uint32_t{1} << c;
-    slide<Storage, kColumns, kStride, kCount, kWide, true>(run, rows, x, channel, inside, to);
+    slide<Storage, kColumns, kStride, kCount, kWide, true>(run, rows, first, channel, inside, out);
   }
 }
 
@@ -136,11 +187,11 @@ void slide_all(const DirectRun& run, float* out) {
 
 // Kernels of any other size: the channels [channel, channel + kWide * lanes) of one pixel.
 template <class Storage, int kWide>
-HWY_INLINE void pixel_channels(const DirectRun& run, const PixelColumn& pixel, int64_t channel,
-                               float* out) {
-  V sums[kWide];
+HWY_INLINE void pixel_channels(const DirectRun& run, int64_t i, int64_t channel, float* out) {
+  const PixelColumn& pixel = run.pixels[i];
+  V sums[1][kWide];
 #pragma GCC unroll 4
-  for (int v = 0; v < kWide; ++v) sums[v] = hn::Zero(D());
+  for (int v = 0; v < kWide; ++v) sums[0][v] = hn::Zero(D());
   const float* const weights = run.weights + pixel.first_column * run.padded + channel;
   for (int64_t row = 0; row < run.taps.rows; ++row) {
     const auto* from = reinterpret_cast<const typename Storage::Element*>(pixel.x) +
@@ -149,20 +200,18 @@ HWY_INLINE void pixel_channels(const DirectRun& run, const PixelColumn& pixel, i
     for (int64_t column = 0; column < pixel.columns; ++column) {
 #pragma GCC unroll 4
       for (int v = 0; v < kWide; ++v)
-        sums[v] = hn::MulAdd(Storage::load(from + v * kLanes), hn::LoadU(D(), weight + v * kLanes),
-                             sums[v]);
+        sums[0][v] = hn::MulAdd(Storage::load(from + v * kLanes),
+                                hn::LoadU(D(), weight + v * kLanes), sums[0][v]);
       from += run.taps.column_step;
       weight += run.padded;
     }
   }
-#pragma GCC unroll 4
-  for (int v = 0; v < kWide; ++v) hn::StoreU(sums[v], D(), out + channel + v * kLanes);
+  put<1, kWide>(run, i, channel, sums, out);
 }
 
 template <class Storage, int kWide>
 HWY_INLINE void pixels_of(const DirectRun& run, int64_t channel, float* out) {
-  for (int64_t i = 0; i < run.count; ++i)
-    pixel_channels<Storage, kWide>(run, run.pixels[i], channel, out + i * run.channels);
+  for (int64_t i = 0; i < run.count; ++i) pixel_channels<Storage, kWide>(run, i, channel, out);
 }
 
 template <class Storage>
@@ -208,7 +257,10 @@ HWY_AFTER_NAMESPACE();
 namespace anneal::cpu {
 
 RunDepthwise run_depthwise(Isa isa) {
-  return {ANNEAL_BY_ISA(isa, depthwise_lanes)(), ANNEAL_BY_ISA(isa, depthwise_run)};
+  RunDepthwise loops{ANNEAL_BY_ISA(isa, depthwise_lanes)(), ANNEAL_BY_ISA(isa, depthwise_run)};
+  if (isa >= Isa::kAvx512)
+    loops.finishes = [](DataType to) { return to == DataType::kF32 || to == DataType::kBF16; };
+  return loops;
 }
 
 }  // namespace anneal::cpu

@@ -1,7 +1,8 @@
 // DepthwiseInt8::run, and padding for stage. Included inside a namespace that is compiled for one
 // instruction set, by files that define there a struct Dot: using Vector, Sum; kLanes; kPixels
 // (sums side by side);
-//   load(p), dot(sum, x, weight), repeat(lane), load_sum(p), store_sum(p, sum).
+//   load(p), dot(sum, x, weight), repeat(lane), load_sum(p), store_sum(p, sum);
+//   kFinishes: whether finish_tile<Dot>() (finish-inl.h) can follow.
 
 // Columns that are padding.
 template <class Dot>
@@ -18,12 +19,13 @@ void stage_padding(const DepthwiseStage& stage) {
 
 // kColumns, kStride: the kernel's; 0: any. Columns of input are loaded once where both are known.
 template <class Dot, int kColumns, int kStride, int kPixels>
-HWY_INLINE void dot_pixels(const DepthwiseDots& run, const std::byte* x, int32_t* out) {
+HWY_INLINE void dot_pixels(const DepthwiseDots& run, int64_t first) {
   using Vector = typename Dot::Vector;
   constexpr int64_t kBytes = Dot::kLanes * 4;
-  typename Dot::Sum sums[kPixels];
+  const std::byte* x = run.x + first * run.stride * kBytes;
+  typename Dot::Sum sums[kPixels][1];
 #pragma GCC unroll 8
-  for (int p = 0; p < kPixels; ++p) sums[p] = Dot::load_sum(run.initial);
+  for (int p = 0; p < kPixels; ++p) sums[p][0] = Dot::load_sum(run.initial);
   const std::byte* from = run.weights;
   for (int64_t group = 0; group < run.groups; ++group, x += run.group_stride) {
     if constexpr (kColumns == 0) {
@@ -32,7 +34,7 @@ HWY_INLINE void dot_pixels(const DepthwiseDots& run, const std::byte* x, int32_t
         const std::byte* column = x + k * run.dilation * kBytes;
 #pragma GCC unroll 8
         for (int p = 0; p < kPixels; ++p)
-          sums[p] = Dot::dot(sums[p], Dot::load(column + p * run.stride * kBytes), weight);
+          sums[p][0] = Dot::dot(sums[p][0], Dot::load(column + p * run.stride * kBytes), weight);
       }
     } else {
       Vector weights[kColumns];
@@ -44,20 +46,23 @@ HWY_INLINE void dot_pixels(const DepthwiseDots& run, const std::byte* x, int32_t
         const Vector column = Dot::load(x + c * kBytes);
 #pragma GCC unroll 8
         for (int k = c % kStride; k < kColumns; k += kStride)
-          if (c >= k && (c - k) / kStride < kPixels)
-            sums[(c - k) / kStride] = Dot::dot(sums[(c - k) / kStride], column, weights[k]);
+          if (const int p = (c - k) / kStride; c >= k && p < kPixels)
+            sums[p][0] = Dot::dot(sums[p][0], column, weights[k]);
       }
     }
   }
+  if constexpr (Dot::kFinishes)
+    if (run.finish != nullptr)
+      return finish_tile<Dot>(*run.finish, run.finish_row + first, run.finish_column, sums);
 #pragma GCC unroll 8
-  for (int p = 0; p < kPixels; ++p) Dot::store_sum(out + p * run.out_step, sums[p]);
+  for (int p = 0; p < kPixels; ++p)
+    Dot::store_sum(run.out + (first + p) * run.out_step, sums[p][0]);
 }
 
 template <class Dot, int kColumns, int kStride>
 void dot_run(const DepthwiseDots& run) {
   const auto pixels_from = [&]<int kPixels>(int64_t i) {
-    dot_pixels<Dot, kColumns, kStride, kPixels>(run, run.x + i * run.stride * Dot::kLanes * 4,
-                                                run.out + i * run.out_step);
+    dot_pixels<Dot, kColumns, kStride, kPixels>(run, i);
   };
   int64_t i = 0;
   for (; i + Dot::kPixels <= run.pixels; i += Dot::kPixels)

@@ -17,6 +17,7 @@ namespace {
 #if HWY_TARGET == HWY_SCALAR
 
 struct TwoRows {
+  static constexpr bool kFinishes = false;
   static constexpr int64_t kLanes = 1;
   static constexpr int kPixels = 4;
   struct Vector {
@@ -55,6 +56,7 @@ void stage_typed(const DepthwiseStage& stage) {
 namespace hn = hwy::HWY_NAMESPACE;
 
 struct TwoRows {
+  static constexpr bool kFinishes = false;
   static constexpr int64_t kLanes = HWY_LANES(int32_t);
   static constexpr int kPixels = HWY_TARGET == HWY_AVX3 ? 8 : 4;
   using D32 = hn::ScalableTag<int32_t>;

@@ -150,7 +150,8 @@ class Int8DepthwiseConv final : public Kernel {
         .shared = layout.sums_bytes() + (packed_ ? 0 : layout.bytes()),
         .per_run = static_cast<size_t>(kMostStagedVectors * layout.groups * p.columns) *
                    layout.column_bytes(),
-        .channel_grain = kMostStagedVectors * layout.lanes};
+        .channel_grain = kMostStagedVectors * layout.lanes,
+        .finishes = loops_.finishes};
     p.runs = PixelRuns(inputs, outputs, memory, epilogue_, threads, p.workspace_bytes);
     return made;
   }
@@ -261,7 +262,10 @@ class Int8DepthwiseConv final : public Kernel {
                .pixels = part.pixels,
                .out = reinterpret_cast<int32_t*>(run.out) + first * run.channels +
                       layout.first_channel(vector) - run.channel,
-               .out_step = run.channels});
+               .out_step = run.channels,
+               .finish = run.finish,
+               .finish_row = first,
+               .finish_column = layout.first_channel(vector) - run.channel});
         }
       }
     }

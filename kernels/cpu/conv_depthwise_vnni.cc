@@ -20,8 +20,13 @@ struct FourRows {
   static HWY_INLINE Sum repeat(int32_t lane) { return _mm512_set1_epi32(lane); }
   static HWY_INLINE Sum load_sum(const int32_t* p) { return _mm512_loadu_si512(p); }
   static HWY_INLINE void store_sum(int32_t* p, Sum sum) { _mm512_storeu_si512(p, sum); }
+
+  static constexpr bool kFinishes = true, kQuantizes = true;
+  static HWY_INLINE __m512 to_f32(Sum sum) { return _mm512_cvtepi32_ps(sum); }
 };
 
+#include "anneal/kernels/cpu/finish-inl.h"
+//
 #include "anneal/kernels/cpu/conv_depthwise_dots-inl.h"
 
 void dots(const DepthwiseDots& run) { depthwise_dots<FourRows>(run); }
@@ -87,7 +92,7 @@ void stage_rows(const DepthwiseStage& stage) {
 
 }  // namespace
 
-DepthwiseInt8 depthwise_vnni() { return {FourRows::kLanes, 4, stage_rows, dots}; }
+DepthwiseInt8 depthwise_vnni() { return {FourRows::kLanes, 4, stage_rows, dots, is_8bit}; }
 
 }  // namespace anneal::cpu
 HWY_POP_ATTRIBUTES

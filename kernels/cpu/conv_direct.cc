@@ -89,7 +89,8 @@ class DirectConv final : public Kernel {
         .shared = packed_ || w[0] == 0 ? 0 : static_cast<size_t>(packed_count(w)) * sizeof(float),
         .per_pixel = sizeof(PixelColumn),
         .channel_grain = group_.is_depthwise() ? kChannelGrain : 0,
-        .keeps_bf16 = group_.is_depthwise()};
+        .keeps_bf16 = group_.is_depthwise(),
+        .finishes = group_.is_depthwise() ? run_depthwise_.finishes : finishes_nothing};
     p.runs = PixelRuns(inputs, outputs, memory, epilogue_, threads, p.workspace_bytes);
     if (p.runs.empty()) return made;
     p.window = Window(op_, w, 2, outputs[0].dims);
@@ -148,7 +149,8 @@ class DirectConv final : public Kernel {
                   .weights = weights + pixels.channel,
                   .padded = p.padded,
                   .kernel_row = window.kernel[2] * group_.inputs * p.padded,
-                  .element = x.element};
+                  .element = x.element,
+                  .finish = pixels.finish};
     const int64_t first_channel = pixels.channel * static_cast<int64_t>(size_of(x.element));
     if (group_.is_depthwise() && slides(window)) {
       run.x = taps.image + first_channel;

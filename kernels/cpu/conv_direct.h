@@ -5,6 +5,7 @@
 
 #include "anneal/core/dtype.h"
 #include "anneal/core/isa.h"
+#include "anneal/kernels/cpu/finish.h"
 #include "anneal/kernels/cpu/window.h"
 
 namespace anneal::cpu {
@@ -23,6 +24,7 @@ struct DirectRun {
   const float* weights;
   int64_t padded, kernel_row;
   DataType element = DataType::kF32;  // of x: f32, and bf16 where there is one channel to a group
+  const Finish* finish = nullptr;     // of depthwise ones; null: sums go to `out`
   // Of kernels that slide: element 0 of the image, and which column of it the first pixel begins
   // with, which may be padding.
   const std::byte* x = nullptr;
@@ -44,6 +46,7 @@ inline bool slides(const Window& window) {
 struct RunDepthwise {
   int64_t lanes;
   void (*run)(const DirectRun&, float* out);
+  Finishes finishes = finishes_nothing;
 };
 RunDepthwise run_depthwise(Isa isa);
 

@@ -355,8 +355,10 @@ class ImplicitGemmConv final : public Kernel {
     std::byte* const sums = memory + p.sums_at;
     const int64_t outputs = p.y_axis.out * p.x_axis.out;
     const int64_t first = (piece.row + row) * p.x_axis.out + piece.first;
-    auto finish = epilogues_.finish(kernels_, p.spaces, args, piece.image * outputs + first, column,
-                                    block.columns);
+    std::optional<Finish> finish;
+    if (block.columns % kFinishedColumns == 0)
+      finish = epilogues_.finish(kernels_.finishes, p.spaces, args, piece.image * outputs + first,
+                                 column, block.columns);
     for (const Chunk& chunk : p.chunks) {
       block.taps = p.taps.data() + chunk.tap;
       block.tap_count = chunk.taps;

@@ -140,14 +140,14 @@ void Epilogue::run(const TapeSpace& space, const LaunchArgs& args, const void* a
   space.run(run_tape_, tape_, operands, row, row + rows, column, column + columns, scratch);
 }
 
-std::optional<GemmFinish> Epilogue::finish(const TapeSpace& space, const LaunchArgs& args,
-                                           int64_t row, int64_t column) const {
-  if (!form_ || !space.has_even_rows()) return std::nullopt;
-  GemmFinish finish{.storage = form_->storage,
-                    .low = form_->low,
-                    .high = form_->high,
-                    .factor = form_->factor,
-                    .zero = form_->zero};
+std::optional<Finish> Epilogue::finish(Finishes finishes, const TapeSpace& space,
+                                       const LaunchArgs& args, int64_t row, int64_t column) const {
+  if (!form_ || !finishes(form_->storage) || !space.has_even_rows()) return std::nullopt;
+  Finish finish{.storage = form_->storage,
+                .low = form_->low,
+                .high = form_->high,
+                .factor = form_->factor,
+                .zero = form_->zero};
   const auto size = static_cast<int64_t>(size_of(form_->storage));
   const auto per_column = [&](int port, const float*& to) {
     if (port < 0) return true;
@@ -201,19 +201,14 @@ void Epilogues::run(const Spaces& spaces, const LaunchArgs& args, const std::byt
   }
 }
 
-std::optional<GemmFinish> Epilogues::finish(const GemmKernels& kernels, const Spaces& spaces,
-                                            const LaunchArgs& args, int64_t row, int64_t column,
-                                            int64_t columns) const {
-  constexpr int64_t kWhole = 16;  // what a vector of a tile holds
-  if (columns % kWhole != 0) return std::nullopt;
+std::optional<Finish> Epilogues::finish(Finishes finishes, const Spaces& spaces,
+                                        const LaunchArgs& args, int64_t row, int64_t column,
+                                        int64_t columns) const {
   int64_t begin = 0;  // of an output's columns
   for (size_t i = 0; i < all_.size(); ++i) {
     const int64_t end = begin + spaces[i].columns();
-    if (column >= begin && column + columns <= end) {
-      const auto& form = all_[i].form_;
-      if (!form || !kernels.finishes(form->storage)) return std::nullopt;
-      return all_[i].finish(spaces[i], args, row, column - begin);
-    }
+    if (column >= begin && column + columns <= end)
+      return all_[i].finish(finishes, spaces[i], args, row, column - begin);
     begin = end;
   }
   return std::nullopt;

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "anneal/kernels/cpu/gemm.h"
+#include "anneal/kernels/cpu/finish.h"
 #include "anneal/kernels/cpu/tape_space.h"
 #include "anneal/kernels/kernel.h"
 
 namespace anneal::cpu {
 
-// An epilogue that a GemmFinish can be. Scale, offset and addend are inputs of its program; -1:
+// An epilogue that can be a Finish. Scale, offset and addend are inputs of its program; -1:
 // there is none.
 struct FinishForm {
   DataType storage = DataType::kF32;
@@ -46,10 +46,10 @@ class Epilogue {
   void run(const TapeSpace& space, const LaunchArgs& args, const void* accumulators,
            int64_t accumulator_stride, int64_t row, int64_t rows, int64_t column, int64_t columns,
            std::byte* scratch) const;
-  // The same as run() for a block that begins at [row, column], of which tiles do it; nullopt:
-  // they cannot.
-  std::optional<GemmFinish> finish(const TapeSpace& space, const LaunchArgs& args, int64_t row,
-                                   int64_t column) const;
+  // The same as run() for a block that begins at [row, column], whose kernel does it; nullopt: it
+  // cannot.
+  std::optional<Finish> finish(Finishes finishes, const TapeSpace& space, const LaunchArgs& args,
+                               int64_t row, int64_t column) const;
 
  private:
   friend class Epilogues;
@@ -93,10 +93,9 @@ class Epilogues {
   void run(const Spaces& spaces, const LaunchArgs& args, const std::byte* accumulators,
            int64_t accumulator_stride, int64_t row, int64_t rows, int64_t column, int64_t columns,
            std::byte* scratch) const;
-  // As Epilogue::finish(), of kernels that can store so, for so many columns.
-  std::optional<GemmFinish> finish(const GemmKernels& kernels, const Spaces& spaces,
-                                   const LaunchArgs& args, int64_t row, int64_t column,
-                                   int64_t columns) const;
+  // As Epilogue::finish(), of so many columns.
+  std::optional<Finish> finish(Finishes finishes, const Spaces& spaces, const LaunchArgs& args,
+                               int64_t row, int64_t column, int64_t columns) const;
 
  private:
   friend class Epilogue;

@@ -17,27 +17,9 @@
 
 #include "anneal/core/isa.h"
 #include "anneal/core/tensor.h"
+#include "anneal/kernels/cpu/finish.h"
 
 namespace anneal::cpu {
-
-inline bool is_8bit(DataType dtype) { return dtype == DataType::kI8 || dtype == DataType::kU8; }
-
-// What becomes of sums instead of being stored: y = sum * scale + offset + addend, each operation
-// rounded as it stands there, cut to [low, high] and stored as f32 or bf16, where NaN stays NaN.
-// Results of 8 bits have no addend: y = (sum * scale + offset) * factor, cut to [low, high], is
-// rounded to the nearest whole number, ties to even, and zero is added; NaN becomes the lower
-// limit.
-struct GemmFinish {
-  DataType storage = DataType::kF32;  // of y and the addend
-  // Per column of the block; null: 1 and -0, which change nothing.
-  const float *scale = nullptr, *offset = nullptr;
-  const std::byte* addend = nullptr;  // null: nothing is added
-  int64_t addend_stride = 0;          // bytes from row to row
-  float low = 0, high = 0, factor = 1;
-  int32_t zero = 0;
-  std::byte* y = nullptr;
-  int64_t y_stride = 0;  // bytes from row to row
-};
 
 // c = initial + a * b, or c += a * b.
 struct GemmBlock {
@@ -54,10 +36,12 @@ struct GemmBlock {
   int64_t tap_count = 1;
   bool accumulate = false;
   bool c_is_padded = false;  // whole panels may be written
-  // Null: sums are stored. REQUIRES: else, GemmKernels::finishes() its storage, and columns are a
-  // multiple of 16. c is only read then, if sums accumulate.
-  const GemmFinish* finish = nullptr;
+  // Null: sums are stored. c is only read else, if sums accumulate. REQUIRES:
+  // GemmKernels::finishes() its storage, and columns are a multiple of kFinishedColumns
+  const Finish* finish = nullptr;
 };
+
+constexpr int64_t kFinishedColumns = 16;
 
 enum class GemmKind : uint8_t {
   kF32,   // f32 * f32
@@ -77,7 +61,7 @@ struct GemmKernels {
   // unsigned by adding 128.
   void (*fetch)(DataType storage, const std::byte* from, int64_t n, int32_t zero,
                 std::byte* to) = nullptr;
-  bool (*finishes)(DataType storage) = [](DataType) { return false; };  // for GemmFinish
+  Finishes finishes = finishes_nothing;
   // kU8S8: sums of the bytes of each row.
   void (*row_sums)(const std::byte* a, int64_t a_stride, int64_t rows, int64_t bytes,
                    int32_t* sums) = nullptr;
@@ -171,7 +155,7 @@ void run_lanes(const GemmKernels& kernels, const PackLayout& layout, int64_t lan
     std::fill(sums.rows, sums.rows + block.rows, 0);
   }
   block.panel_stride = layout.panel_bytes();
-  const GemmFinish* const finish = block.finish;
+  const Finish* const finish = block.finish;
   int64_t lane = 0;
   do {  // once even if k is 0
     block.lanes = std::min(lanes, layout.lanes() - lane);

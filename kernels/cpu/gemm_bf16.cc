@@ -75,7 +75,7 @@ struct Bf16Dot {
   }
 };
 
-#include "anneal/kernels/cpu/gemm_finish-inl.h"
+#include "anneal/kernels/cpu/finish-inl.h"
 //
 #include "anneal/kernels/cpu/gemm_tile-inl.h"
 

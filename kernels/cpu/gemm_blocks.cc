@@ -93,7 +93,7 @@ struct I16Dot : Tile {
 };
 
 #if HWY_TARGET == HWY_AVX3
-#include "anneal/kernels/cpu/gemm_finish-inl.h"
+#include "anneal/kernels/cpu/finish-inl.h"
 #endif
 #include "anneal/kernels/cpu/gemm_tile-inl.h"
 

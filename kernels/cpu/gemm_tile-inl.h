@@ -2,7 +2,7 @@
 // one instruction set, by files that define there, for each kind of lane, a struct Dot:
 //   using Vector, Number (f32 or i32); kRows, kVectors, kLanes (per vector);
 //   zero(), load(p), broadcast(p), dot(sum, a, b), load_sum(p), store_sum(p, sum);
-//   kFinishes: whether finish_tile<Dot>() (gemm_finish-inl.h) can follow.
+//   kFinishes: whether finish_tile<Dot>() (finish-inl.h) can follow.
 
 // How far ahead in the panels, which lie one behind the other: with AVX-512 some 500 cycles of
 // work, as long as a line takes from memory. The processor itself does not fetch beyond a page of 4

@@ -33,7 +33,7 @@ struct U8S8Dot {
   static HWY_INLINE __m512 to_f32(Vector sum) { return _mm512_cvtepi32_ps(sum); }
 };
 
-#include "anneal/kernels/cpu/gemm_finish-inl.h"
+#include "anneal/kernels/cpu/finish-inl.h"
 //
 #include "anneal/kernels/cpu/gemm_tile-inl.h"
 

@@ -347,9 +347,9 @@ class PackedMatMul final : public Kernel {
     block.c_stride = p.blocks.columns;
     block.c_is_padded = true;
     const int64_t row = batch * p.m + first_row;
-    std::optional<GemmFinish> finish;
-    if (!has_b_zero)
-      finish = epilogues_.finish(kernels_, p.spaces, args, row, first_column, columns);
+    std::optional<Finish> finish;
+    if (!has_b_zero && columns % kFinishedColumns == 0)
+      finish = epilogues_.finish(kernels_.finishes, p.spaces, args, row, first_column, columns);
     if (finish) block.finish = &*finish;
     run_lanes(kernels_, p.layout, p.blocks.lanes, panel, sums, block, left);
     if (!finish)

@@ -35,6 +35,7 @@ PixelRuns::PixelRuns(std::span<const TensorView> inputs, std::span<const TensorV
   x_ = ChannelsLast(inputs[0], memory.keeps_bf16);
   out_ = spatial_of(y.dims, 2, y.dims.rank() - 2, 1);
   channels_ = y.dims[1];
+  finishes_ = memory.finishes;
   const size_t element = memory.element > 0 ? memory.element : size_of(x_.element);
   const ChannelBlocks cut = cut_channels(channels_, memory.channel_grain, out_[2]);
   block_ = cut.block;
@@ -68,9 +69,14 @@ void PixelRuns::launch(const LaunchArgs& args, LoadBlock load, const Epilogue& e
           run.channels = (block + 1 < blocks_ ? run.channel + block_ : channels_) - run.channel;
           run.out = part;
           run.extra = part + extra_at_;
+          const int64_t pixel = run.row * out_[2] + run.first;
+          const auto finish = epilogue.finish(finishes_, space_, args, pixel, run.channel);
+          // What is computed twice may not be added to what it was before.
+          if (finish && finish->addend == nullptr) run.finish = &*finish;
           compute(run);
-          epilogue.run(space_, args, run.out, run.channels, run.row * out_[2] + run.first,
-                       run.count, run.channel, run.channels, part + tape_at_);
+          if (run.finish == nullptr)
+            epilogue.run(space_, args, run.out, run.channels, pixel, run.count, run.channel,
+                         run.channels, part + tape_at_);
         }
       });
 }

@@ -18,6 +18,9 @@ struct PixelRun {
   int64_t channel = 0, channels = 0;  // of the output
   std::byte* out = nullptr;           // for these channels of each pixel
   std::byte* extra = nullptr;         // PixelMemory::per_pixel for each, and per_run
+  // What becomes of sums instead of going to `out`; some may be computed twice. Null: they go
+  // there.
+  const Finish* finish = nullptr;
 };
 
 struct PixelMemory {
@@ -27,6 +30,7 @@ struct PixelMemory {
   // Of channels: where they may be cut, so that runs have many pixels. 0: nowhere.
   int64_t channel_grain = 0;
   bool keeps_bf16 = false;  // x of bf16 is not widened
+  Finishes finishes = finishes_nothing;
 };
 
 class PixelRuns {
@@ -42,7 +46,7 @@ class PixelRuns {
   int64_t channels() const { return channels_; }  // of the output
   std::byte* shared(const LaunchArgs& args) const { return args.workspace + shared_at_; }
 
-  // compute() fills run.out; the epilogue takes it from there.
+  // compute() fills run.out, from where the epilogue takes it, or follows run.finish.
   void launch(const LaunchArgs& args, LoadBlock load, const Epilogue& epilogue,
               FunctionRef<void(const PixelRun& run)> compute) const;
 
@@ -50,6 +54,7 @@ class PixelRuns {
   TapeSpace space_;
   ChannelsLast x_;
   Spatial out_{};
+  Finishes finishes_ = finishes_nothing;
   int64_t channels_ = 0;
   int64_t run_ = 1, runs_ = 1;      // pixels of one item, items of an output row
   int64_t block_ = 0, blocks_ = 1;  // channels; the last block has all the rest

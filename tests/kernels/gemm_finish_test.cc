@@ -57,14 +57,14 @@ class Product {
   const std::vector<float>& addend() const { return addend_; }
 
   // Bytes of results with the gaps between rows, of which only results are written.
-  std::vector<std::byte> by_tiles(GemmFinish finish) {
+  std::vector<std::byte> by_tiles(Finish finish) {
     std::vector<std::byte> y = blank(finish.storage);
     finish.y = y.data();
     finish.y_stride = static_cast<int64_t>(size_of(finish.storage)) * (columns_ + kGap);
     run(&finish);
     return y;
   }
-  std::vector<std::byte> by_formula(const GemmFinish& finish) {
+  std::vector<std::byte> by_formula(const Finish& finish) {
     run(nullptr);
     std::vector<std::byte> y = blank(finish.storage);
     for (int64_t row = 0; row < rows_; ++row)
@@ -98,7 +98,7 @@ class Product {
   }
 
   // In two parts along k.
-  void run(const GemmFinish* finish) {
+  void run(const Finish* finish) {
     GemmBlock block;
     block.a_stride = row_bytes();
     block.panel_stride = layout_.panel_bytes();
@@ -116,7 +116,7 @@ class Product {
     }
   }
 
-  float value(const GemmFinish& finish, int64_t row, int64_t column) const {
+  float value(const Finish& finish, int64_t row, int64_t column) const {
     float sum;
     std::memcpy(&sum, &sums_[static_cast<size_t>(row * columns_ + column)], sizeof(sum));
     if (!kernels_.sums_are_f32())
@@ -129,7 +129,7 @@ class Product {
     if (finish.storage == DataType::kF32) return sum + *reinterpret_cast<const float*>(at);
     return sum + to_f32(*reinterpret_cast<const BFloat16*>(at));
   }
-  static void store(const GemmFinish& finish, float v, std::byte* to) {
+  static void store(const Finish& finish, float v, std::byte* to) {
     if (is_8bit(finish.storage)) {
       const float cut = std::clamp(v * finish.factor, finish.low, finish.high);
       const auto whole = static_cast<int32_t>(std::nearbyint(cut)) + finish.zero;
@@ -159,7 +159,7 @@ void check(const GemmKernels& kernels, DataType operands, DataType storage) {
     for (const int64_t columns : {16, 32, 48, 80, 128}) {
       SCOPED_TRACE(::testing::Message() << name(storage) << ", " << rows << " x " << columns);
       Product product(kernels, operands, rows, columns);
-      GemmFinish finish{.storage = storage, .low = -kInfinity, .high = kInfinity};
+      Finish finish{.storage = storage, .low = -kInfinity, .high = kInfinity};
       if (is_8bit(storage))
         finish.low = storage == DataType::kI8 ? -130 : -3,
         finish.high = storage == DataType::kI8 ? 125 : 252, finish.factor = 0.0625f,

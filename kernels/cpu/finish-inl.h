@@ -1,4 +1,4 @@
-// What becomes of a tile's sums while they are in registers (GemmFinish), with AVX-512. Included
+// What becomes of a tile's sums while they are in registers (Finish), with AVX-512. Included
 // like gemm_tile-inl.h, before it. A Dot that finishes has, beside what that one asks for:
 //   to_f32(sum);
 //   for results of 8 bits, kQuantizes; else Stored, load_stored(p) and store(p, stride, values).
@@ -8,13 +8,13 @@ HWY_INLINE __m512 per_column(const float* numbers, int64_t column, float otherwi
 }
 
 // As chains have it, where NaN is the result: x86 gives the second operand if one is NaN.
-HWY_INLINE __m512 limited(const GemmFinish& finish, __m512 v) {
+HWY_INLINE __m512 limited(const Finish& finish, __m512 v) {
   v = _mm512_max_ps(_mm512_set1_ps(finish.low), v);
   return _mm512_min_ps(_mm512_set1_ps(finish.high), v);
 }
 
 template <int kRows, int kVectors>
-HWY_INLINE void quantize(const GemmFinish& finish, const __m512 (&values)[kRows][kVectors],
+HWY_INLINE void quantize(const Finish& finish, const __m512 (&values)[kRows][kVectors],
                          std::byte* y) {
   const __m512 factor = _mm512_set1_ps(finish.factor);
   const __m512 low = _mm512_set1_ps(finish.low), high = _mm512_set1_ps(finish.high);
@@ -32,9 +32,9 @@ HWY_INLINE void quantize(const GemmFinish& finish, const __m512 (&values)[kRows]
 }
 
 // Of the tile whose first sum is [row, column] of the block.
-template <class Dot, int kRows, int kVectors>
-HWY_INLINE void finish_tile(const GemmFinish& finish, int64_t row, int64_t column,
-                            const typename Dot::Vector (&sums)[kRows][kVectors]) {
+template <class Dot, class Sum, int kRows, int kVectors>
+HWY_INLINE void finish_tile(const Finish& finish, int64_t row, int64_t column,
+                            const Sum (&sums)[kRows][kVectors]) {
   __m512 values[kRows][kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kVectors; ++i) {

@@ -1,0 +1,34 @@
+// What is done to sums while they are in registers, by kernels that can: the most frequent
+// epilogues.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "anneal/core/dtype.h"
+
+namespace anneal::cpu {
+
+// What becomes of sums instead of being stored: y = sum * scale + offset + addend, each operation
+// rounded as it stands there, cut to [low, high] and stored as f32 or bf16, where NaN stays NaN.
+// Results of 8 bits have no addend: y = (sum * scale + offset) * factor, cut to [low, high], is
+// rounded to the nearest whole number, ties to even, and zero is added; NaN becomes the lower
+// limit.
+struct Finish {
+  DataType storage = DataType::kF32;  // of y and the addend
+  // Per column of the block; null: 1 and -0, which change nothing.
+  const float *scale = nullptr, *offset = nullptr;
+  const std::byte* addend = nullptr;  // null: nothing is added
+  int64_t addend_stride = 0;          // bytes from row to row
+  float low = 0, high = 0, factor = 1;
+  int32_t zero = 0;
+  std::byte* y = nullptr;
+  int64_t y_stride = 0;  // bytes from row to row
+};
+
+inline bool is_8bit(DataType dtype) { return dtype == DataType::kI8 || dtype == DataType::kU8; }
+
+// Which storage a kernel can finish for.
+using Finishes = bool (*)(DataType storage);
+inline bool finishes_nothing(DataType) { return false; }
+
+}  // namespace anneal::cpu
