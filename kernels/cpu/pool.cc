@@ -117,6 +117,62 @@ void fold_pixel(const PixelTaps& taps, int64_t count, T* out) {
   , 1, T > (taps, count - kLanes, out);
 }
 
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+// The largest of bf16 as what their bits are as integers: the largest with a sign, or if all are
+// negative the smallest. Of vectors of 16 bits from `channel` on. False if there is a NaN with a
+// sign, which would not be the largest.
+template <int kVectors>
+HWY_INLINE bool max_bf16(const PixelTaps& taps, int64_t channel, float* out) {
+  const hn::ScalableTag<int16_t> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  constexpr int64_t kLanes = HWY_LANES(int16_t);
+  constexpr uint16_t kNegativeInfinity = 0xff80;
+  hn::Vec<decltype(d)> most[kVectors], least[kVectors];
+  hn::Vec<decltype(du)> without_sign[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    without_sign[v] = hn::Set(du, kNegativeInfinity);
+    most[v] = least[v] = hn::BitCast(d, without_sign[v]);
+  }
+  for (int64_t row = 0; row < taps.rows; ++row) {
+    const auto* from = reinterpret_cast<const int16_t*>(taps.x) + taps.row_offsets[row] + channel;
+    for (int64_t column = 0; column < taps.columns; ++column, from += taps.column_step)
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        const auto bits = hn::LoadU(d, from + v * kLanes);
+        most[v] = hn::Max(most[v], bits);
+        least[v] = hn::Min(least[v], bits);
+        without_sign[v] = hn::Max(without_sign[v], hn::BitCast(du, bits));
+      }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    if (!hn::AllTrue(du, hn::Eq(without_sign[v], hn::Set(du, kNegativeInfinity)))) return false;
+    const auto bits = hn::IfNegativeThenElse(most[v], least[v], most[v]);
+    HWY_ALIGN uint16_t lanes[HWY_LANES(uint16_t)];
+    hn::Store(hn::BitCast(du, bits), du, lanes);
+    const hn::ScalableTag<float> df;
+    float* const to = out + channel + v * kLanes;
+    hn::StoreU(widened_bf16(df, lanes), df, to);
+    hn::StoreU(widened_bf16(df, lanes + kLanes / 2), df, to + kLanes / 2);
+  }
+  return true;
+}
+
+bool max_pixel_bf16(const PixelTaps& taps, int64_t count, float* out) {
+  constexpr int64_t kLanes = HWY_LANES(int16_t);
+  if (count < kLanes) return false;
+  int64_t channel = 0;
+  for (; channel + 4 * kLanes <= count; channel += 4 * kLanes)
+    if (!max_bf16<4>(taps, channel, out)) return false;
+  for (; channel < count; channel += kLanes)
+    if (!max_bf16<1>(taps, std::min(channel, count - kLanes), out)) return false;
+  return true;
+}
+#else
+bool max_pixel_bf16(const PixelTaps&, int64_t, float*) { return false; }
+#endif
+
 }  // namespace
 
 void pool_pixel(const PixelTaps& taps, PoolKind kind, DataType dtype, int64_t count,
@@ -131,6 +187,7 @@ void pool_pixel(const PixelTaps& taps, PoolKind kind, DataType dtype, int64_t co
     case DataType::kU8:
       return fold_pixel<Maximum<uint8_t>, uint8_t>(taps, count, reinterpret_cast<uint8_t*>(out));
     case DataType::kBF16:
+      if (max_pixel_bf16(taps, count, sums)) return;
       return fold_pixel<Maximum<float>, float, OfBf16>(taps, count, sums);
     default:
       return fold_pixel<Maximum<float>, float>(taps, count, sums);

@@ -306,6 +306,8 @@ std::vector<OpCase> pool_cases() {
       {"max_pool_u8", pool2(kMax, 3, 1, 1), {"u8[1,7,7,5]=0..255"}},
       {"max_pool_i8", pool2(kMax, 2, 2, 0), {"i8[1,7,6,4]=-128..127"}},
       {"max_pool_f16", pool2(kMax, 3, 2, 1), {"f16[1,7,7,5]"}},
+      {"max_pool_bf16", pool2(kMax, 3, 2, 1), {"bf16[1,70,7,5]"}},
+      {"max_pool_bf16_negative", pool2(kMax, 2, 1, 0), {"bf16[1,150,4,5]=-3..-1"}},
       {"max_pool_infinities",
        pool2(kMax, 2, 1, 0),
        {"f32[1,1,2,4]={-inf,-inf,inf,1,-inf,-inf,2,nan}"}},
