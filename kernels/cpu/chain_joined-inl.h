@@ -105,6 +105,7 @@ class Joiner {
   }
   // What a value is multiplied by is made of itself.
   Step gate() const {
+    if (HWY_TARGET != HWY_AVX3) return nullptr;  // functions are exact, and take long
     if (steps_[0].op != ChainOp::kCopy) return nullptr;
     if (is(1, ChainOp::kCoarseSigmoid, kOther) && is(2, ChainOp::kMul, kOther))
       return times_function<CoarseSigmoid, 3, false>;

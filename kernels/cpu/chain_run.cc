@@ -106,8 +106,7 @@ class Binder {
     if (chain.quantize()) return joiner.quantize(chain.result());
     if (chain.result() == DataType::kF32) return joiner.template store<AsF32>();
     if (!rounds) return nullptr;
-    if (has_bf16_gemm(current_isa())) return joiner.template store<ConvertedToBf16>();
-    return joiner.template store<RoundedToBf16>();
+    return has_bf16_gemm(current_isa()) ? joiner.template store<ConvertedToBf16>() : nullptr;
   }
   static Step store(DataType dtype) {
     switch (dtype) {
@@ -206,6 +205,7 @@ Access access_of(const TapePort& port) {
 template <int kColumns>
 void join_steps(const Chain& chain, std::span<const ChainStep> steps, bool rounds_at_last,
                 Call* calls) {
+  if (HWY_TARGET != HWY_AVX3 && HWY_TARGET != HWY_AVX2) return;
   for (size_t i = 0; i < steps.size(); ++i) {
     const Joiner<kColumns> joiner(steps.subspan(i), calls + i);
     Step joined = joiner.load();

@@ -45,15 +45,15 @@ HWY_INLINE V coarse_one_plus_tanh(D d, V x) {
 }
 #else
 template <class D, class V>
-HWY_INLINE V coarse_sigmoid(D d, V x) {
+HWY_NOINLINE V coarse_sigmoid(D d, V x) {
   return sigmoid_f32(d, x);
 }
 template <class D, class V>
-HWY_INLINE V coarse_one_plus_erf(D d, V x) {
+HWY_NOINLINE V coarse_one_plus_erf(D d, V x) {
   return hn::Add(erf_f32(d, x), hn::Set(d, 1.0f));
 }
 template <class D, class V>
-HWY_INLINE V coarse_one_plus_tanh(D d, V x) {
+HWY_NOINLINE V coarse_one_plus_tanh(D d, V x) {
   return hn::Add(tanh_f32(d, x), hn::Set(d, 1.0f));
 }
 #endif

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 #include "anneal/core/float16.h"
 #include "anneal/kernels/cpu/conv_direct.h"
@@ -28,9 +29,10 @@ using V = hn::Vec<D>;
 #if HWY_TARGET == HWY_AVX3
 #include "anneal/kernels/cpu/finish-inl.h"
 
-// What finish_tile() is told of sums that become f32, or bf16 by Store.
+// What finish_tile() is told of sums that become f32, or bf16 with AVX512_BF16.
 struct ToF32 {
   static constexpr bool kQuantizes = false;
+  static constexpr DataType kStorage = DataType::kF32;
   using Stored = float;
   static HWY_INLINE __m512 to_f32(V sum) { return sum.raw; }
   static HWY_INLINE __m512 load_stored(const std::byte* p) { return _mm512_loadu_ps(p); }
@@ -42,9 +44,9 @@ struct ToF32 {
       for (int i = 0; i < kWide; ++i) _mm512_storeu_ps(p + i * 64, values[row][i]);
   }
 };
-template <class Store>
 struct ToBf16 {
   static constexpr bool kQuantizes = false;
+  static constexpr DataType kStorage = DataType::kBF16;
   using Stored = uint16_t;
   static HWY_INLINE __m512 to_f32(V sum) { return sum.raw; }
   static HWY_INLINE __m512 load_stored(const std::byte* p) {
@@ -56,7 +58,7 @@ struct ToBf16 {
     for (int row = 0; row < kRows; ++row, p += stride)
 #pragma GCC unroll 4
       for (int i = 0; i < kWide; ++i)
-        Store::store(V{values[row][i]}, reinterpret_cast<uint16_t*>(p) + i * 16);
+        ConvertedToBf16::store(V{values[row][i]}, reinterpret_cast<uint16_t*>(p) + i * 16);
   }
 };
 #endif
@@ -86,21 +88,38 @@ struct Rows {
 
 // Where sums go: of pixels from `first` on, and of channels from `channel` on.
 template <int kCount, int kWide>
-HWY_INLINE void put(const DirectRun& run, int64_t first, int64_t channel,
-                    const V (&sums)[kCount][kWide], float* out) {
-#if HWY_TARGET == HWY_AVX3
-  if (const Finish* const finish = run.finish; finish != nullptr) {
-    if (finish->storage == DataType::kF32) return finish_tile<ToF32>(*finish, first, channel, sums);
-    if (has_bf16_gemm(current_isa()))
-      return finish_tile<ToBf16<ConvertedToBf16>>(*finish, first, channel, sums);
-    return finish_tile<ToBf16<RoundedToBf16>>(*finish, first, channel, sums);
-  }
-#endif
+HWY_INLINE void store_sums(const DirectRun& run, int64_t first, int64_t channel,
+                           const V (&sums)[kCount][kWide], float* out) {
 #pragma GCC unroll 4
   for (int i = 0; i < kCount; ++i)
 #pragma GCC unroll 4
     for (int v = 0; v < kWide; ++v)
       hn::StoreU(sums[i][v], D(), out + (first + i) * run.channels + channel + v * kLanes);
+}
+
+#if HWY_TARGET == HWY_AVX3
+template <int kCount, int kWide>
+HWY_NOINLINE void finish_any(const DirectRun& run, int64_t first, int64_t channel,
+                             const V (&sums)[kCount][kWide]) {
+  run.finish->storage == DataType::kF32 ? finish_tile<ToF32>(*run.finish, first, channel, sums)
+                                        : finish_tile<ToBf16>(*run.finish, first, channel, sums);
+}
+#endif
+
+// Inline where most of the work is, and results are stored as elements of x are.
+template <class Storage, bool kOften, int kCount, int kWide>
+HWY_INLINE void put(const DirectRun& run, int64_t first, int64_t channel,
+                    const V (&sums)[kCount][kWide], float* out) {
+#if HWY_TARGET == HWY_AVX3
+  if (run.finish != nullptr) {
+    using Same = std::conditional_t<std::is_same_v<Storage, StoredF32>, ToF32, ToBf16>;
+    if constexpr (kOften)
+      if (run.finish->storage == Same::kStorage)
+        return finish_tile<Same>(*run.finish, first, channel, sums);
+    return finish_any(run, first, channel, sums);
+  }
+#endif
+  store_sums(run, first, channel, sums, out);
 }
 
 // kCount pixels and kWide vectors of channels: each element of x is loaded once for all of them.
@@ -141,7 +160,7 @@ HWY_INLINE void slide(const DirectRun& run, const Rows<Storage>& rows, int64_t f
       }
     }
   }
-  put<kCount, kWide>(run, first, channel, sums, out);
+  put<Storage, !kBorder && kCount == kPixels && kWide == kVectors>(run, first, channel, sums, out);
 }
 
 // Pixels [first, first + kCount) of the run.
@@ -206,7 +225,7 @@ HWY_INLINE void pixel_channels(const DirectRun& run, int64_t i, int64_t channel,
       weight += run.padded;
     }
   }
-  put<1, kWide>(run, i, channel, sums, out);
+  put<Storage, false>(run, i, channel, sums, out);
 }
 
 template <class Storage, int kWide>
@@ -259,7 +278,9 @@ namespace anneal::cpu {
 RunDepthwise run_depthwise(Isa isa) {
   RunDepthwise loops{ANNEAL_BY_ISA(isa, depthwise_lanes)(), ANNEAL_BY_ISA(isa, depthwise_run)};
   if (isa >= Isa::kAvx512)
-    loops.finishes = [](DataType to) { return to == DataType::kF32 || to == DataType::kBF16; };
+    loops.finishes = has_bf16_gemm(isa)
+                         ? [](DataType to) { return to == DataType::kF32 || to == DataType::kBF16; }
+                         : [](DataType to) { return to == DataType::kF32; };
   return loops;
 }
 
