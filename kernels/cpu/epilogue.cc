@@ -41,10 +41,19 @@ std::optional<FinishForm> finish_form(const Tape& tape) {
   if (sum == nullptr || sum->port != 0) return std::nullopt;
   if (const auto* scale = steps.take(ChainOp::kMul, kPort)) form.scale = scale->port;
   if (const auto* offset = steps.take(ChainOp::kAdd, kPort)) form.offset = offset->port;
+  const auto take_limits = [&] {
+    if (const auto* low = steps.take(ChainOp::kMax, kConstant)) form.low = low->constant;
+    if (const auto* high = steps.take(ChainOp::kMin, kConstant)) form.high = high->constant;
+  };
   if (const auto& to = chain.quantize()) {
-    form.low = to->low, form.high = to->high, form.zero = to->zero;
+    take_limits();
     if (const auto* factor = steps.take(ChainOp::kMul, kConstant)) form.factor = factor->constant;
-    return steps.at_end() ? std::optional(form) : std::nullopt;
+    // Limits of what is multiplied are limits of products, whose rounding keeps their order.
+    form.low = std::max(form.low * form.factor, to->low);
+    form.high = std::min(form.high * form.factor, to->high);
+    form.zero = to->zero;
+    const bool is_one = steps.at_end() && form.factor > 0 && form.low <= form.high;
+    return is_one ? std::optional(form) : std::nullopt;
   }
   if (form.storage == DataType::kF32) {
     if (const auto* addend = steps.take(ChainOp::kAdd, kPort)) form.addend = addend->port;
@@ -53,8 +62,7 @@ std::optional<FinishForm> finish_form(const Tape& tape) {
       return std::nullopt;
     form.addend = addend->port;
   }
-  if (const auto* low = steps.take(ChainOp::kMax, kConstant)) form.low = low->constant;
-  if (const auto* high = steps.take(ChainOp::kMin, kConstant)) form.high = high->constant;
+  take_limits();
   if (form.storage == DataType::kBF16 && steps.take(ChainOp::kRoundBf16) == nullptr)
     return std::nullopt;
   return steps.at_end() ? std::optional(form) : std::nullopt;
@@ -89,13 +97,13 @@ std::optional<Epilogue> Epilogue::make(const Request& request, const Program* pr
   made.first_output_ = output;
   made.output_count_ = program->results().size();
   made.form_ = finish_form(made.tape_);
-  if (made.form_ && made.form_->storage == DataType::kI8) {
-    // Of NaN, finishing makes the lower limit and not zero.
+  if (made.form_ && is_8bit(made.form_->storage)) {
+    // Of NaN, finishing makes the lower limit, whatever the chain makes of it.
     const auto is_number = [&](int port) {
       return port < 0 || is_finite(request.inputs[input + static_cast<size_t>(port) - 1]);
     };
     const bool are_numbers = is_number(made.form_->scale) && is_number(made.form_->offset) &&
-                             std::isfinite(made.form_->factor) && made.form_->factor != 0;
+                             std::isfinite(made.form_->factor);
     if (!are_numbers) made.form_.reset();
   }
   input += made.input_count_;
