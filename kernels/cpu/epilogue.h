@@ -93,6 +93,11 @@ class Epilogues {
   void run(const Spaces& spaces, const LaunchArgs& args, const std::byte* accumulators,
            int64_t accumulator_stride, int64_t row, int64_t rows, int64_t column, int64_t columns,
            std::byte* scratch) const;
+  // Whether finish() can be of views as kernels like them.
+  bool can_finish(Finishes finishes) const {
+    return std::all_of(all_.begin(), all_.end(),
+                       [&](const Epilogue& e) { return e.form_ && finishes(e.form_->storage); });
+  }
   // As Epilogue::finish(), of so many columns.
   std::optional<Finish> finish(Finishes finishes, const Spaces& spaces, const LaunchArgs& args,
                                int64_t row, int64_t column, int64_t columns) const;

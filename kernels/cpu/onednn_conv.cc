@@ -202,6 +202,16 @@ bool is_own_depthwise(const ConvLayer& layer) {
   return is_8bit(layer.x.dtype) || count(tail(layer.y.dims, 2)) < kFewPixels;
 }
 
+// What our own convolutions finish in registers, which gains more than oneDNN's products do.
+bool is_own_finish(const ConvLayer& layer, const Epilogues& epilogues) {
+  const Dims& w = layer.w.dims;
+  const int64_t columns = w[w.rank() - 1];
+  const bool slides = w[1] == 1 && columns >= 3 && columns <= 7 && layer.op.dilations.back() == 1;
+  return onednn::has_avx512() && !layer.is_copy && w[0] % kFinishedColumns == 0 &&
+         (layer.op.groups == 1 || (layer.op.groups == w[0] && slides)) &&
+         epilogues.can_finish([](DataType storage) { return storage == DataType::kF32; });
+}
+
 bool is_zero(const Tensor& tensor) {
   const auto bytes = tensor.bytes();
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
@@ -246,6 +256,8 @@ Made make_onednn(const Conv& op, const Request& request) {
                                    std::max<size_t>(op.split.size(), 1), why_not);
   if (!epilogues) return refuse(std::move(why_not));
   layer.is_copy = epilogues->is_copy();
+  if (!request.at_any_speed && !int8 && is_own_finish(layer, *epilogues))
+    return refuse("our own convolutions finish this epilogue in registers");
   auto kernel = std::make_unique<OneDnnConv>(std::move(*epilogues));
   why_not = kernel->build(layer);
   if (!why_not.empty()) return refuse(std::move(why_not));
