@@ -71,6 +71,10 @@ Tensor per_channel(const Case& each, const char* values, uint64_t seed) {
   return tensor_from_text("f32[" + std::to_string(channels_of(each)) + ",1,1]" + values, seed);
 }
 
+constexpr const char* kCutOnBothSides =
+    "(i32,f32,f32)->(u8) saturate_u8(add(rint(mul(min(max(add($2,mul($1,f32($0))),0f32),6f32),"
+    "7.5f32)),5f32))";
+
 // Sums are exact, and so are results of 8 bits.
 TEST(ConvFinish, IntegersAreRequantizedAsTheReferenceDoes) {
   for (const Case& each : kIntegers) {
@@ -80,8 +84,7 @@ TEST(ConvFinish, IntegersAreRequantizedAsTheReferenceDoes) {
          {"(i32,f32,f32)->(u8) saturate_u8(rint(mul(add($2,mul($1,f32($0))),7.5f32)))",
           "(i32,f32,f32)->(u8) saturate_u8(add(rint(mul(add($2,mul($1,f32($0))),7.5f32)),99f32))",
           "(i32,f32,f32)->(i8) saturate_i8(rint(mul(max(add($2,mul($1,f32($0))),0f32),7.5f32)))",
-          "(i32,f32,f32)->(u8) "
-          "saturate_u8(add(rint(mul(min(max(add($2,mul($1,f32($0))),0f32),6f32),7.5f32)),5f32))",
+          kCutOnBothSides,
           "(i32,f32,f32)->(i8) saturate_i8(rint(mul(max(add($2,mul($1,f32($0))),0f32),-7.5f32)))",
           "(i32,f32,f32)->(i8) saturate_i8(rint(add($2,mul($1,f32($0)))))"}) {
       expect_as_reference(each, epilogue, further);
