@@ -104,12 +104,19 @@ Masks::Masks(std::string path, const Tensor& rows, const DataFormat& format)
                  std::make_shared<Tensor>(rows), rows.bytes());
 }
 
+// Samples that are folders may have a dot in their names, and yet no extension.
+fs::path Masks::path_of(const std::string& name, std::string_view extension) const {
+  const fs::path path = fs::path(path_) / name;
+  if (has_image_name(name) || has_array_name(name))
+    return fs::path(path).replace_extension(extension);
+  return path.string() + std::string(extension);
+}
+
 std::optional<std::string> Masks::file_of(const std::string& name) const {
   std::error_code ignored;
-  for (const std::string_view extension : kExtensions) {
-    const fs::path path = (fs::path(path_) / name).replace_extension(extension);
-    if (fs::is_regular_file(path, ignored)) return path.string();
-  }
+  for (const std::string_view extension : kExtensions)
+    if (const fs::path path = path_of(name, extension); fs::is_regular_file(path, ignored))
+      return path.string();
   return std::nullopt;
 }
 
@@ -125,8 +132,7 @@ void Masks::check_samples(std::span<const std::string> names) const {
       fail(Code::kIo,
            fmt::format("the sample \"{}\" has no mask: there is no {}, nor one with {}; add it, or "
                        "take the sample out of the data",
-                       name, (fs::path(path_) / name).replace_extension(kExtensions[0]).string(),
-                       kExtensions[1]));
+                       name, path_of(name, kExtensions[0]).string(), kExtensions[1]));
 }
 
 Tensor Masks::read(int64_t i, const std::string& name, std::span<const Dims> sizes) const {

@@ -1,9 +1,11 @@
 // The classes of samples' pixels, as files beside the data say: what labels are to classifiers.
 #pragma once
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "anneal/core/tensor.h"
@@ -22,11 +24,12 @@ class Masks {
 
   // Fails, naming it, if a sample has none, or if there are others.
   void check_samples(std::span<const std::string> names) const;
-  // Of the sample `i`, called `name`: i32 [height,width], -1 being ignored. Fails if neither of
+  // Of the sample `i`, called `name`: i32 [height,width], -1 being ignored. Fails if none of
   // `sizes` has this height and width beside each other: they are those of what the mask is of.
   Tensor read(int64_t i, const std::string& name, std::span<const Dims> sizes) const;
 
  private:
+  std::filesystem::path path_of(const std::string& name, std::string_view extension) const;
   std::optional<std::string> file_of(const std::string& name) const;
 
   const std::string path_;

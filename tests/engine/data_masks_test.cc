@@ -183,6 +183,27 @@ TEST(Masks, RowsOfArrays) {
               ElementsAre(0, 1, 1, 0));
 }
 
+// Samples that are folders are called without an extension, whatever dots there are.
+TEST(Masks, OfSamplesWithDotsInTheirNames) {
+  const MadeFolder folder;
+  folder.write("m/v1.0.png", grey_png(1, 2, {0, 1}));
+  folder.write("m/v1.1.png", grey_png(1, 2, {2, 3}));
+  folder.write("m/v1.png", grey_png(1, 2, {4, 5}));
+  folder.write("m/v1.2.png", grey_png(1, 2, {6, 7}));
+  const Masks masks(folder.path("m"), DataFormat());
+  masks.check_samples(std::vector<std::string>{"v1.0", "v1.1", "v1.jpg", "v1.2.png"});
+  const Dims sides = {1, 2};
+  const auto first = [&](const std::string& name) {
+    return masks.read(0, name, {&sides, 1}).as<int32_t>()[0];
+  };
+  EXPECT_EQ(first("v1.0"), 0);
+  EXPECT_EQ(first("v1.1"), 2);
+  EXPECT_EQ(first("v1.jpg"), 4);
+  EXPECT_EQ(first("v1.2.png"), 6);
+  EXPECT_THAT(error_of([&] { masks.check_samples(std::vector<std::string>{"v1.3"}); }),
+              HasSubstr("m/v1.3.png"));
+}
+
 TEST(Masks, WhatIsWrongIsNamedWithTheRemedy) {
   const MadeFolder folder;
   folder.write("p/a.png", picture(2, 3));
