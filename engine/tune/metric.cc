@@ -87,14 +87,15 @@ class TopClasses final : public Metric {
 class MeanMetric final : public Metric {
  public:
   MeanMetric(std::string name, std::string unit, std::function<double(const Answer&)> judge,
-             bool wants_reference)
+             bool wants_reference, bool wants_masks)
       : name_(std::move(name)),
         unit_(std::move(unit)),
         judge_(std::move(judge)),
-        wants_reference_(wants_reference) {}
+        wants_reference_(wants_reference),
+        wants_masks_(wants_masks) {}
   std::string name() const override { return name_; }
   std::string unit() const override { return unit_; }
-  bool wants_masks() const override { return true; }
+  bool wants_masks() const override { return wants_masks_; }
   bool wants_reference() const override { return wants_reference_; }
   SampleScore judge(const Answer& answer) const override { return {finite(judge_(answer))}; }
   double score(std::span<const SampleScore* const> samples) const override {
@@ -104,7 +105,7 @@ class MeanMetric final : public Metric {
  private:
   const std::string name_, unit_;
   const std::function<double(const Answer&)> judge_;
-  const bool wants_reference_;
+  const bool wants_reference_, wants_masks_;
 };
 
 using Made = std::shared_ptr<const Metric>;
@@ -138,9 +139,9 @@ std::shared_ptr<const Metric> make_metric(std::string_view name, const std::stri
 
 std::shared_ptr<const Metric> mean_metric(std::string name, std::string unit,
                                           std::function<double(const Answer&)> judge,
-                                          bool wants_reference) {
+                                          bool wants_reference, bool wants_masks) {
   return std::make_shared<MeanMetric>(std::move(name), std::move(unit), std::move(judge),
-                                      wants_reference);
+                                      wants_reference, wants_masks);
 }
 
 namespace {

@@ -70,15 +70,14 @@ std::shared_ptr<const Metric> make_metric(std::string_view name, const std::stri
 // An application's own: a number per sample, whose mean is the score. NaN counts as the lowest.
 std::shared_ptr<const Metric> mean_metric(std::string name, std::string unit,
                                           std::function<double(const Answer&)> judge,
-                                          bool wants_reference = false);
+                                          bool wants_reference = false, bool wants_masks = false);
 
 // A command of the user's: for each sample the shell runs `COMMAND FOLDER`, where FOLDER has each
 // output as NAME.npy, and reference/NAME.npy, sample.txt with the name and, where there are such,
 // label.txt and mask/classes.npy; it prints a number. Names' characters other than letters, digits,
-// '.', '-' and '_' are
-// '_'; where that makes two the same, the later ends in _2, _3, ... The folder is gone afterwards.
-// Fails with kInvalidArgument if it ends with another status than 0 or prints no number, quoting
-// what it printed.
+// '.', '-' and '_' are '_'; where that makes two the same, the later ends in _2, _3, ... The folder
+// is gone afterwards. Fails with kInvalidArgument if it ends with another status than 0 or prints
+// no number, quoting what it printed.
 std::shared_ptr<const Metric> command_metric(std::string command);
 
 // 95 % of reference's score - score. Of a share the interval of Agresti and Min (2005) for paired

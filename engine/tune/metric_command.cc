@@ -237,7 +237,7 @@ std::shared_ptr<const Metric> command_metric(std::string command) {
   return mean_metric(
       "command", "",
       [command = std::move(command)](const Answer& answer) { return judge_by(command, answer); },
-      true);
+      true, true);
 }
 
 }  // namespace anneal
