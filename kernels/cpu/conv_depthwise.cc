@@ -30,19 +30,9 @@ using V = hn::Vec<D>;
 #include "anneal/kernels/cpu/finish-inl.h"
 
 // What finish_tile() is told of sums that become f32, or bf16 with AVX512_BF16.
-struct ToF32 {
-  static constexpr bool kQuantizes = false;
+struct ToF32 : FinishedF32 {
   static constexpr DataType kStorage = DataType::kF32;
-  using Stored = float;
   static HWY_INLINE __m512 to_f32(V sum) { return sum.raw; }
-  static HWY_INLINE __m512 load_stored(const std::byte* p) { return _mm512_loadu_ps(p); }
-  template <int kRows, int kWide>
-  static HWY_INLINE void store(std::byte* p, int64_t stride, const __m512 (&values)[kRows][kWide]) {
-#pragma GCC unroll 4
-    for (int row = 0; row < kRows; ++row, p += stride)
-#pragma GCC unroll 4
-      for (int i = 0; i < kWide; ++i) _mm512_storeu_ps(p + i * 64, values[row][i]);
-  }
 };
 struct ToBf16 {
   static constexpr bool kQuantizes = false;
@@ -123,8 +113,8 @@ HWY_INLINE void put(const DirectRun& run, int64_t first, int64_t channel,
 }
 
 // kCount pixels and kWide vectors of channels: each element of x is loaded once for all of them.
-// kColumns, kStride: of the kernel. kBorder: columns are
-// padding but for those in `inside`, bit by bit.
+// kColumns, kStride: of the kernel. kBorder: columns are padding but for those in `inside`, bit by
+// bit.
 template <class Storage, int kColumns, int kStride, int kCount, int kWide, bool kBorder>
 HWY_INLINE void slide(const DirectRun& run, const Rows<Storage>& rows, int64_t first,
                       int64_t channel, uint32_t inside, float* out) {

@@ -66,3 +66,19 @@ HWY_INLINE void finish_tile(const Finish& finish, int64_t row, int64_t column,
     Dot::store(finish.y + row * finish.y_stride + column * kSize, finish.y_stride, values);
   }
 }
+
+// What a Dot whose results are f32 has.
+struct FinishedF32 {
+  static constexpr bool kQuantizes = false;
+  using Stored = float;
+  static HWY_INLINE __m512 load_stored(const std::byte* p) { return _mm512_loadu_ps(p); }
+  template <int kRows, int kVectors>
+  static HWY_INLINE void store(std::byte* y, int64_t stride,
+                               const __m512 (&values)[kRows][kVectors]) {
+#pragma GCC unroll 16
+    for (int row = 0; row < kRows; ++row, y += stride) {
+#pragma GCC unroll 8
+      for (int i = 0; i < kVectors; ++i) _mm512_storeu_ps(y + i * 64, values[row][i]);
+    }
+  }
+};

@@ -269,7 +269,8 @@ void pack_panel(const PackLayout& layout, const PackSource& source, int64_t pane
       return pack_f32(layout, source, first, width, where, out);
     case GemmKind::kBf16:
       if (dpbf16_pack(layout, source, first, width, out)) return;
-      if (source.dtype == DataType::kBF16 && InOrder<uint16_t>::applies(layout, source)) {
+      if (where == PackTo::kMemory && source.dtype == DataType::kBF16 &&
+          InOrder<uint16_t>::applies(layout, source)) {
         const InOrder<uint16_t> in_order(layout, source, first, width);
         if (dpbf16_pack(in_order.layout, in_order.source, 0, width, out)) return;
       }
@@ -280,7 +281,7 @@ void pack_panel(const PackLayout& layout, const PackSource& source, int64_t pane
       auto* sums = reinterpret_cast<int32_t*>(to + layout.sums_offset()) + first;
       std::fill(sums, sums + layout.tile_columns, 0);
       if (vnni_pack(layout, source, first, width, out, sums)) return;
-      if (InOrder<uint8_t>::applies(layout, source)) {
+      if (where == PackTo::kMemory && InOrder<uint8_t>::applies(layout, source)) {
         const InOrder<uint8_t> in_order(layout, source, first, width);
         if (vnni_pack(in_order.layout, in_order.source, 0, width, out, sums)) return;
       }

@@ -113,14 +113,11 @@ struct PackSource {
   const std::byte* zero = nullptr;
   int64_t zero_stride = 0;
 };
-// Where a panel goes: what is read right away stays in the cache, what is packed at load does not.
+// Where a panel goes. kMemory is for what is read later: past the cache, and with memory of its own
+// if that helps.
 enum class PackTo : uint8_t { kCache, kMemory };
 void pack_panel(const PackLayout& layout, const PackSource& source, int64_t panel, std::byte* to,
                 PackTo where = PackTo::kCache);
-inline void pack(const PackLayout& layout, const PackSource& source, std::byte* to) {
-  for (int64_t panel = 0; panel < layout.panels(); ++panel)
-    pack_panel(layout, source, panel, to, PackTo::kMemory);
-}
 
 // kU8S8 leaves zero points out, and moves unsigned right sides and signed left sides by 128. With
 // zero points za and zb of the moved operands, column n therefore starts at

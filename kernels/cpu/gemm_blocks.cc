@@ -31,7 +31,13 @@ struct Tile {
   static constexpr int kLanes = HWY_LANES(float);
 };
 
-struct F32Dot : Tile {
+#if HWY_TARGET == HWY_AVX3
+#include "anneal/kernels/cpu/finish-inl.h"
+#else
+struct FinishedF32 {};
+#endif
+
+struct F32Dot : Tile, FinishedF32 {
   using D = hn::ScalableTag<float>;
   using Vector = hn::Vec<D>;
   using Number = float;
@@ -46,19 +52,8 @@ struct F32Dot : Tile {
   static HWY_INLINE Vector load_sum(const float* p) { return hn::LoadU(D(), p); }
   static HWY_INLINE void store_sum(float* p, Vector sum) { hn::StoreU(sum, D(), p); }
 #if HWY_TARGET == HWY_AVX3
-  static constexpr bool kFinishes = true, kQuantizes = false;
-  using Stored = float;
+  static constexpr bool kFinishes = true;
   static HWY_INLINE __m512 to_f32(Vector sum) { return sum.raw; }
-  static HWY_INLINE __m512 load_stored(const std::byte* p) { return _mm512_loadu_ps(p); }
-  template <int rows, int vectors>
-  static HWY_INLINE void store(std::byte* p, int64_t stride,
-                               const __m512 (&values)[rows][vectors]) {
-#pragma GCC unroll 16
-    for (int row = 0; row < rows; ++row, p += stride) {
-#pragma GCC unroll 8
-      for (int i = 0; i < vectors; ++i) _mm512_storeu_ps(p + i * 64, values[row][i]);
-    }
-  }
 #else
   static constexpr bool kFinishes = false;
 #endif
@@ -92,9 +87,6 @@ struct I16Dot : Tile {
   static HWY_INLINE void store_sum(int32_t* p, Vector sum) { hn::StoreU(sum, D(), p); }
 };
 
-#if HWY_TARGET == HWY_AVX3
-#include "anneal/kernels/cpu/finish-inl.h"
-#endif
 #include "anneal/kernels/cpu/gemm_tile-inl.h"
 
 }  // namespace

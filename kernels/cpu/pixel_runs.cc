@@ -71,8 +71,8 @@ void PixelRuns::launch(const LaunchArgs& args, LoadBlock load, const Epilogue& e
           run.extra = part + extra_at_;
           const int64_t pixel = run.row * out_[2] + run.first;
           const auto finish = epilogue.finish(finishes_, space_, args, pixel, run.channel);
-          // What is computed twice may not be added to what it was before.
-          if (finish && finish->addend == nullptr) run.finish = &*finish;
+          // What is computed twice may not be added to itself.
+          if (finish && finish->addend != finish->y) run.finish = &*finish;
           compute(run);
           if (run.finish == nullptr)
             epilogue.run(space_, args, run.out, run.channels, pixel, run.count, run.channel,

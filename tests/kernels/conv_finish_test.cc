@@ -6,6 +6,7 @@
 
 #include "anneal/core/isa.h"
 #include "anneal/kernels/cpu/backend.h"
+#include "anneal/kernels/cpu/epilogue.h"
 #include "anneal/tests/kernels/layer_run.h"
 #include "anneal/tests/kernels/tensor_text.h"
 
@@ -74,6 +75,44 @@ Tensor per_channel(const Case& each, const char* values, uint64_t seed) {
 constexpr const char* kCutOnBothSides =
     "(i32,f32,f32)->(u8) saturate_u8(add(rint(mul(min(max(add($2,mul($1,f32($0))),0f32),6f32),"
     "7.5f32)),5f32))";
+
+// Whether kernels that can finish for any storage would finish this.
+bool can_finish(const char* epilogue) {
+  const Program program = parse_program(epilogue);
+  const Tensor numbers = tensor_from_text("f32[8,1,1]");
+  std::vector<Operand> inputs;
+  for (const DataType dtype : program.inputs().subspan(1))
+    inputs.push_back({.type = {dtype, Shape{8, 1, 1}},
+                      .constant = dtype == DataType::kF32 ? &numbers : nullptr});
+  const Operand output{.type = {program.results()[0].dtype, Shape{1, 8, 4, 4}}};
+  const Op op = Conv{};
+  const SizeTable sizes;
+  const auto device = cpu_backend().open("cpu");
+  const Request request{op, {&program, 1}, 0, inputs, {&output, 1}, sizes, *device, {}};
+  std::string why_not;
+  const auto made = cpu::Epilogues::make(request, program.inputs()[0], 1, why_not);
+  EXPECT_TRUE(made) << epilogue << ": " << why_not;
+  return made && made->can_finish([](DataType) { return true; });
+}
+
+TEST(ConvFinish, IsForTheMostFrequentEpilogues) {
+  for (const char* epilogue :
+       {"(f32,f32)->(f32) add($0,$1)", "(f32,f32)->(f32) max(add($0,$1),0f32)",
+        "(f32,f32)->(f32) min(max(add($0,$1),0f32),6f32)",
+        "(f32,f32,f32)->(f32) max(add($2,add($0,$1)),0f32)",
+        "(f32,f32,f32)->(bf16) round_bf16(min(max(add($1,mul($0,$2)),0f32),6f32))",
+        "(f32,f32,bf16)->(bf16) round_bf16(max(add($2,add($0,$1)),0f32))",
+        "(i32,f32,f32)->(u8) saturate_u8(rint(mul(add($2,mul($1,f32($0))),0.5f32)))",
+        "(i32,f32,f32)->(u8) saturate_u8(add(rint(mul(add($2,mul($1,f32($0))),0.5f32)),7f32))",
+        "(i32,f32,f32)->(i8) saturate_i8(rint(mul(max(add($2,mul($1,f32($0))),0f32),0.5f32)))",
+        kCutOnBothSides})
+    EXPECT_TRUE(can_finish(epilogue)) << epilogue;
+  for (const char* epilogue :
+       {"(f32,f32)->(f32) max(sub($0,$1),0f32)", "(f32,f32)->(f32) sigmoid(add($0,$1))",
+        "(f32,f32,u8)->(f32) add(f32($2),add($0,$1))", "(f32,f32)->(f16) round_f16(add($0,$1))",
+        "(i32,f32,f32)->(i8) saturate_i8(rint(mul(max(add($2,mul($1,f32($0))),0f32),-2f32)))"})
+    EXPECT_FALSE(can_finish(epilogue)) << epilogue;
+}
 
 // Sums are exact, and so are results of 8 bits.
 TEST(ConvFinish, IntegersAreRequantizedAsTheReferenceDoes) {

@@ -6,6 +6,7 @@
 
 #include "anneal/core/isa.h"
 #include "anneal/kernels/cpu/gemm.h"
+#include "anneal/tests/kernels/pack_all.h"
 
 namespace anneal::cpu {
 namespace {
