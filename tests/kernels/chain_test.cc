@@ -141,8 +141,8 @@ TEST(Chain, NoCoarseFunctionsWhereMoreDigitsAreLeft) {
                            "(f32)->(bf16) round_bf16(add(erf($0),0.5f32))",
                            "(f32)->(bf16,f32) %0=sigmoid($0); round_bf16(%0), %0",
                            "(f32)->(bf16) %0=sigmoid($0); round_bf16(mul(%0,%0))"}) {
-    for (const TapeStep& step : compiled(parse_program(text)).steps())
-      EXPECT_EQ(step.coarse, CoarseFunction::kNone) << text;
+    const Tape tape = compiled(parse_program(text));
+    for (const TapeStep& step : tape.steps()) EXPECT_EQ(step.coarse, CoarseFunction::kNone) << text;
   }
 }
 
