@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "anneal/tests/error_of.h"
+#include "anneal/tests/tune/judged_tensors.h"
 
 namespace anneal {
 namespace {
@@ -18,15 +18,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-Tensor floats(const Dims& dims, const std::vector<float>& values) {
-  return Tensor::of<float>(DataType::kF32, dims, values);
-}
-Tensor integers(const Dims& dims, const std::vector<int64_t>& values) {
-  return Tensor::of<int64_t>(DataType::kI64, dims, values);
-}
 Tensor truth(const Dims& dims, const std::vector<int32_t>& classes) {
   return Tensor::of<int32_t>(DataType::kI32, dims, classes);
 }

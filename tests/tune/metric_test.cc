@@ -7,12 +7,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <thread>
 #include <vector>
 
 #include "anneal/engine/tune/accuracy.h"
 #include "anneal/tests/error_of.h"
+#include "anneal/tests/tune/judged_tensors.h"
 
 namespace anneal {
 namespace {
@@ -22,17 +22,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-Tensor floats(const Dims& dims, const std::vector<float>& values) {
-  return Tensor::of<float>(DataType::kF32, dims, values);
-}
 Tensor row(const std::vector<float>& values) {
   return floats({1, static_cast<int64_t>(values.size())}, values);
-}
-Tensor integers(const Dims& dims, const std::vector<int64_t>& values) {
-  return Tensor::of<int64_t>(DataType::kI64, dims, values);
 }
 
 struct Results {
