@@ -56,7 +56,7 @@ struct ToBf16 {
 constexpr int64_t kLanes = HWY_LANES(float);
 // Sums side by side: vectors of channels, of as many pixels.
 constexpr int kVectors = HWY_TARGET == HWY_AVX3 ? 2 : 1;
-constexpr int kPixels = 4;
+constexpr int kPixels = HWY_TARGET == HWY_SCALAR ? 2 : 4;
 
 // A row of taps: the run's first column, and the kernel's.
 template <class Storage>

@@ -19,7 +19,7 @@ namespace {
 struct TwoRows {
   static constexpr bool kFinishes = false;
   static constexpr int64_t kLanes = 1;
-  static constexpr int kPixels = 4;
+  static constexpr int kPixels = 2;
   struct Vector {
     int16_t rows[2];
   };
