@@ -72,6 +72,8 @@ constexpr std::string_view kLayers[] = {
     "x: f32[1,1000000]|y, i = TopK(x, i64{100}) axis=1",
     "x: f32[1000,64]|y, i = TopK(x, i64{10}) axis=0",
     "x: u8[16,4096]|y, i = TopK(x, i64{16}) axis=1",
+    "x: f32[64,1000]|y, i = TopK(x, i64{5}) axis=1 of=softmax",
+    "x: f32[1,30522]|y, i = TopK(x, i64{50}) axis=1 of=softmax",
     "q: f32[1,12,128,64], k: f32[1,12,128,64], v: f32[1,12,128,64], m: f32[1,1,1,128]|"
     "y = Attention(q, k, v, m) score=\"(f32,f32)->(f32) add(mul($0,0.125f32),$1)\"",
     "q: f32[1,3,197,64], k: f32[1,3,197,64], v: f32[1,3,197,64]|"

@@ -5,6 +5,8 @@
 // the first k is seen by one comparison with the last of k that were met, and the others are
 // collected, until a selection leaves k of them again. A key together with its position is one
 // integer, so that no two candidates are equal and the result does not depend on how a line is cut.
+// Of a softmax, whose order is that of its elements, the exponentials of a block are added up
+// before the block is filtered.
 #include "anneal/kernels/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -16,11 +18,14 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
+#include <optional>
 
 #include "anneal/core/float16.h"
 #include "anneal/kernels/cpu/device.h"
 #include "anneal/kernels/cpu/entries.h"
 #include "anneal/kernels/cpu/reference.h"
+#include "anneal/kernels/cpu/topk_softmax.h"
 #include "anneal/kernels/cpu/workspace.h"
 
 #ifndef ANNEAL_KERNELS_CPU_TOPK_KEYS
@@ -160,14 +165,22 @@ int64_t position_of(Candidate c) { return static_cast<int64_t>(~static_cast<uint
 constexpr int64_t kLeastPart = 16384, kTimesK = 4;
 // So many candidates, or 2 k, are selected from.
 constexpr int64_t kLeastHeld = 64;
+// A line is read in such blocks; those that do not lie as adjacent elements are copied.
+constexpr int64_t kBlock = TopKSoftmax::kBlock;
 
 struct PreparedTopK final : Prepared {
   Dims dims, of_x, of_values, of_indices;  // of the lines
   int64_t lines = 0, size = 0, k = 0, step = 0;
-  int64_t parts = 1;  // of a line
-  size_t part_bytes = 0, kept_at = 0;
+  int64_t parts = 1;   // of a line
+  int64_t blocks = 0;  // of a line, if it is a softmax
+  // Of a thread: candidates, and sums of a line. Of lines in parts: what parts found, and sums.
+  size_t sums_at = 0, part_bytes = 0, kept_at = 0, kept_sums_at = 0;
 
   int64_t enough() const { return std::max(2 * k, kLeastHeld); }
+  // Where a part of a line begins: with a block.
+  int64_t begin_of(int64_t part) const {
+    return part == parts ? size : size * part / parts / kBlock * kBlock;
+  }
   // f(element of x, of values, of indices) for the lines [begin, end).
   template <class F>
   void for_lines(int64_t begin, int64_t end, F f) const {
@@ -203,24 +216,32 @@ template <class Key>
 class Filters {
  public:
   using Function = void (*)(DataType, const std::byte*, int64_t, bool, Key, Filtered<Key>&);
-  Filters(Function filter, const TopK& op, DataType dtype)
-      : filter_(filter), dtype_(dtype), largest_(op.largest) {}
+  // softmax: null, or of what the values are.
+  Filters(Function filter, const TopK& op, DataType dtype, const TopKSoftmax* softmax)
+      : filter_(filter), dtype_(dtype), largest_(op.largest), softmax_(softmax) {}
 
-  // The first k of elements [begin, end) of a line, or all if they are fewer, in any order.
+  // The first k of elements [begin, end) of a line, or all if they are fewer, in any order. sums:
+  // of the line's blocks, of which those of these elements are found. REQUIRES: begin is a block's
   void select(const PreparedTopK& p, const std::byte* line, int64_t begin, int64_t end,
-              Candidate* held) const {
-    const size_t size = size_of(dtype_);
+              Candidate* held, ExpSum* sums) const {
+    const auto size = static_cast<int64_t>(size_of(dtype_));
     Filtered<Key> met;
-    alignas(64) std::byte piece[kPiece * sizeof(Key)];
+    alignas(64) std::byte block[kBlock * sizeof(Key)];
+    const std::byte* from = nullptr;
     Key least = std::numeric_limits<Key>::lowest();
-    int64_t count = 0;
-    for (int64_t i = begin, n; i < end; i += n) {
-      n = std::min(count < p.k ? std::min(p.enough(), kPiece) : kPiece, end - i);
-      const std::byte* from = line + i * p.step * static_cast<int64_t>(size);
-      if (p.step != 1) {
-        gather(size, from, p.step, n, piece);
-        from = piece;
+    int64_t count = 0, block_end = begin;
+    if (softmax_) std::fill(sums + begin / kBlock, sums + (end + kBlock - 1) / kBlock, ExpSum());
+    for (int64_t i = begin, n; i < end; i += n, from += n * size) {
+      if (i == block_end) {
+        block_end = std::min(i + kBlock, end);
+        from = line + i * p.step * size;
+        if (p.step != 1) {
+          gather(size_of(dtype_), from, p.step, block_end - i, block);
+          from = block;
+        }
+        if (softmax_) sums[i / kBlock] = softmax_->sum_of(from, block_end - i);
       }
+      n = std::min(count < p.k ? std::min(p.enough(), kPiece) : kPiece, block_end - i);
       filter_(dtype_, from, n, largest_, least, met);
       for (int64_t c = 0; c < met.count; ++c)
         held[count++] = candidate(met.keys[c], i + static_cast<int64_t>(met.at[c]));
@@ -228,7 +249,8 @@ class Filters {
       leave_first(held, p.k, count);
       count = p.k;
       const int64_t last = key_of(held[p.k - 1]);
-      if (last == std::numeric_limits<Key>::max()) return;  // what follows is equal at most
+      // What follows is equal at most. If that is NaN, so is the sum.
+      if (last == std::numeric_limits<Key>::max()) return;
       least = static_cast<Key>(last + 1);
     }
     leave_first(held, p.k, count);
@@ -238,11 +260,14 @@ class Filters {
   Function filter_;
   DataType dtype_;
   bool largest_;
+  const TopKSoftmax* softmax_;
 };
 
 class SimdTopK final : public Kernel {
  public:
-  SimdTopK(const TopK& op, Isa isa) : op_(op), isa_(isa) {}
+  SimdTopK(const TopK& op, DataType dtype, Isa isa) : op_(op), isa_(isa) {
+    if (op.of != TopKOf::kValues) softmax_.emplace(dtype, op.of == TopKOf::kLogSoftmax, isa);
+  }
 
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
                                     std::span<const TensorView> outputs,
@@ -265,12 +290,18 @@ class SimdTopK final : public Kernel {
     if (p.k == 0 || p.k > p.size || p.lines == 0) return made;
     if (p.lines < threads)
       p.parts = std::clamp<int64_t>(p.size / std::max(kLeastPart, kTimesK * p.k), 1, threads);
-    p.part_bytes =
-        align_up(sizeof(Candidate) * static_cast<size_t>(std::min(p.size, p.enough() + kPiece)));
-    p.kept_at = p.part_bytes * static_cast<size_t>(threads);
-    p.workspace_bytes = p.kept_at;
-    if (p.parts > 1)
-      p.workspace_bytes += sizeof(Candidate) * static_cast<size_t>(p.lines * p.parts * p.k);
+    if (softmax_) p.blocks = (p.size + kBlock - 1) / kBlock;
+    const auto candidates = [](int64_t n) {
+      return align_up(sizeof(Candidate) * static_cast<size_t>(n));
+    };
+    const auto sums = [](int64_t n) { return align_up(sizeof(ExpSum) * static_cast<size_t>(n)); };
+    p.sums_at = candidates(std::min(p.size, p.enough() + kPiece));
+    p.part_bytes = p.sums_at + (p.parts > 1 ? 0 : sums(p.blocks));
+    p.kept_at = p.kept_sums_at = p.workspace_bytes = p.part_bytes * static_cast<size_t>(threads);
+    if (p.parts > 1) {
+      p.kept_sums_at += candidates(p.lines * p.parts * p.k);
+      p.workspace_bytes = p.kept_sums_at + sums(p.lines * p.blocks);
+    }
     return made;
   }
 
@@ -279,21 +310,29 @@ class SimdTopK final : public Kernel {
     if (p.k > p.size) fail(Code::kInvalidArgument, "TopK: k is more than there are elements");
     if (p.k == 0 || p.lines == 0) return;
     const DataType dtype = args.inputs[0].dtype;
+    const TopKSoftmax* const softmax = softmax_ ? &*softmax_ : nullptr;
     if (dtype == DataType::kI64) {
-      run(p, args, Filters<int64_t>(ANNEAL_BY_ISA(isa_, filter_64), op_, dtype));
+      run(p, args, Filters<int64_t>(ANNEAL_BY_ISA(isa_, filter_64), op_, dtype, softmax));
     } else {
-      run(p, args, Filters<int32_t>(ANNEAL_BY_ISA(isa_, filter_32), op_, dtype));
+      run(p, args, Filters<int32_t>(ANNEAL_BY_ISA(isa_, filter_32), op_, dtype, softmax));
     }
   }
 
  private:
   template <class Key>
   void run(const PreparedTopK& p, const LaunchArgs& args, const Filters<Key>& filters) const;
-  void finish(const PreparedTopK& p, const LaunchArgs& args, int64_t x, int64_t value,
-              int64_t index, Candidate* first) const;
+  // Where the elements of a line begin.
+  struct Line {
+    int64_t x, value, index;
+  };
+  void finish(const PreparedTopK& p, const LaunchArgs& args, const Line& line, Candidate* first,
+              const ExpSum* sums) const;
+  void store_softmax(const PreparedTopK& p, const LaunchArgs& args, const Line& line,
+                     const Candidate* first, const ExpSum* sums) const;
 
   TopK op_;
   Isa isa_;
+  std::optional<TopKSoftmax> softmax_;
 };
 
 template <class Key>
@@ -306,18 +345,21 @@ void SimdTopK::run(const PreparedTopK& p, const LaunchArgs& args,
   };
   if (p.parts == 1)
     return args.team.for_ranges(p.lines, kGrain / p.size + 1, [&](int64_t begin, int64_t end) {
+      auto* const sums =
+          reinterpret_cast<ExpSum*>(part_of(args.team, args.workspace, p.part_bytes) + p.sums_at);
       p.for_lines(begin, end, [&](int64_t of_x, int64_t value, int64_t index) {
-        filters.select(p, x + of_x * size, 0, p.size, held());
-        finish(p, args, of_x, value, index, held());
+        filters.select(p, x + of_x * size, 0, p.size, held(), sums);
+        finish(p, args, {of_x, value, index}, held(), sums);
       });
     });
   auto* const kept = reinterpret_cast<Candidate*>(args.workspace + p.kept_at);
+  auto* const sums = reinterpret_cast<ExpSum*>(args.workspace + p.kept_sums_at);
   args.team.for_ranges(p.lines * p.parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t line = i / p.parts, part = i % p.parts;
       p.for_lines(line, line + 1, [&](int64_t of_x, int64_t, int64_t) {
-        filters.select(p, x + of_x * size, p.size * part / p.parts, p.size * (part + 1) / p.parts,
-                       held());
+        filters.select(p, x + of_x * size, p.begin_of(part), p.begin_of(part + 1), held(),
+                       sums + line * p.blocks);
       });
       std::copy(held(), held() + p.k, kept + i * p.k);
     }
@@ -325,31 +367,49 @@ void SimdTopK::run(const PreparedTopK& p, const LaunchArgs& args,
   args.team.for_ranges(p.lines, 1, [&](int64_t begin, int64_t end) {
     int64_t line = begin;
     p.for_lines(begin, end, [&](int64_t of_x, int64_t value, int64_t index) {
-      Candidate* const first = kept + line++ * p.parts * p.k;
+      Candidate* const first = kept + line * p.parts * p.k;
       leave_first(first, p.k, p.parts * p.k);
-      finish(p, args, of_x, value, index, first);
+      finish(p, args, {of_x, value, index}, first, sums + line * p.blocks);
+      ++line;
     });
   });
 }
 
-// Puts the first k of a line in order and stores them. x, value, index: where its elements begin.
-void SimdTopK::finish(const PreparedTopK& p, const LaunchArgs& args, int64_t x, int64_t value,
-                      int64_t index, Candidate* first) const {
+// Puts the first k of a line in order and stores them.
+void SimdTopK::finish(const PreparedTopK& p, const LaunchArgs& args, const Line& line,
+                      Candidate* first, const ExpSum* sums) const {
   std::sort(first, first + p.k, std::greater<>());
+  if (softmax_) store_softmax(p, args, line, first, sums);
   const TensorView &from = args.inputs[0], &values = args.outputs[0], &indices = args.outputs[1];
   const int axis = static_cast<int>(op_.axis);
   for (int64_t i = 0; i < p.k; ++i) {
     const int64_t at = position_of(first[i]);
-    copy_element(from, x + at * p.step, values, value + i * values.strides[axis]);
-    indices.as<int64_t>()[index + i * indices.strides[axis]] = at;
+    if (!softmax_)
+      copy_element(from, line.x + at * p.step, values, line.value + i * values.strides[axis]);
+    indices.as<int64_t>()[line.index + i * indices.strides[axis]] = at;
+  }
+}
+
+void SimdTopK::store_softmax(const PreparedTopK& p, const LaunchArgs& args, const Line& line,
+                             const Candidate* first, const ExpSum* sums) const {
+  const ExpSum whole = std::accumulate(sums, sums + p.blocks, ExpSum(), joined);
+  const Result<float> from(args.inputs[0]), to(args.outputs[0]);
+  const int64_t step = args.outputs[0].strides[static_cast<int>(op_.axis)];
+  float picked[kPiece];
+  for (int64_t i = 0, n; i < p.k; i += n) {
+    n = std::min(kPiece, p.k - i);
+    for (int64_t j = 0; j < n; ++j)
+      picked[j] = from.get(line.x + position_of(first[i + j]) * p.step);
+    softmax_->apply(whole, picked, n);
+    for (int64_t j = 0; j < n; ++j) to.put(line.value + (i + j) * step, picked[j]);
   }
 }
 
 Made make_simd(const TopK& op, const Request& request) {
   for (const Program& epilogue : request.epilogues)
     if (!epilogue.empty()) return refuse("an epilogue");
-  if (op.of != TopKOf::kValues) return refuse("softmax of what it finds");
-  switch (request.inputs[0].type.dtype) {
+  const DataType dtype = request.inputs[0].type.dtype;
+  switch (dtype) {
     case DataType::kF32:
     case DataType::kF16:
     case DataType::kBF16:
@@ -357,7 +417,7 @@ Made make_simd(const TopK& op, const Request& request) {
     case DataType::kU8:
     case DataType::kI32:
     case DataType::kI64:
-      return {std::make_unique<SimdTopK>(op, isa_of(request.device)), {}};
+      return {std::make_unique<SimdTopK>(op, dtype, isa_of(request.device)), {}};
     default:
       return refuse("only f32, f16, bf16, i32, i64 and 8-bit elements");
   }
