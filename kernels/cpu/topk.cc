@@ -93,10 +93,23 @@ void filter_of(const std::byte* from, int64_t n, bool largest, Key least, Filter
   // out: those that are less; before AVX-512 integers are compared by "greater" alone.
   const auto keep = [&](auto keys, auto out, int64_t i) HWY_ATTR {
     const auto mask = hn::Not(out);
+#if HWY_TARGET == HWY_AVX2
+    // Lane by lane: GCC copies the table of Highway's Compress each time that it is used.
+    HWY_ALIGN Key lanes[kLanes];
+    hn::Store(keys, d, lanes);
+    uint8_t kept[8];
+    hn::StoreMaskBits(d, mask, kept);
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      to.keys[count] = lanes[lane];
+      to.at[count] = static_cast<Key>(i + lane);
+      count += kept[0] >> lane & 1;
+    }
+#else
     // Whole vectors are stored: a compressed store of so many lanes takes longer.
     hn::StoreU(hn::Compress(keys, mask), d, to.keys + count);
     hn::StoreU(hn::Compress(hn::Iota(d, static_cast<Key>(i)), mask), d, to.at + count);
     count += static_cast<int64_t>(hn::CountTrue(d, mask));
+#endif
   };
   int64_t i = 0;
   for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
