@@ -222,7 +222,10 @@ void gather(size_t size, const std::byte* from, int64_t step, int64_t n, std::by
 }
 
 void leave_first(Candidate* held, int64_t k, int64_t count) {
-  if (k < count) std::nth_element(held, held + k - 1, held + count, std::greater<>());
+  if (k >= count) return;
+  // Of few, nearly all comparisons have the same answer, as those of a partition have not.
+  if (k <= 4) return std::partial_sort(held, held + k, held + count, std::greater<>());
+  std::nth_element(held, held + k - 1, held + count, std::greater<>());
 }
 
 template <class Key>
