@@ -216,7 +216,7 @@ Made make_direct(const Conv& op, const GroupShape& group, const RunDepthwise& de
 
 // The widest loops that this many channels fill.
 RunDepthwise depthwise_of(Isa isa, int64_t channels) {
-  for (const Isa each : {Isa::kAvx512, Isa::kAvx2})
+  for (const Isa each : {Isa::kFull, Isa::kAvx512, Isa::kAvx2})
     if (const RunDepthwise loops = run_depthwise(each); each <= isa && loops.lanes <= channels)
       return loops;
   return run_depthwise(Isa::kBaseline);

@@ -169,5 +169,15 @@ TEST(ConvFinish, FloatsAreCutAndRoundedAsTheReferenceDoes) {
   }
 }
 
+TEST(ConvFinish, DenormalNumbersAreRoundedAsOthers) {
+  for (const Case& each : kFloats) {
+    const std::vector<Tensor> further = {per_channel(each, "=-2e-39..2e-39", 3),
+                                         per_channel(each, "=-2e-38..2e-38", 4)};
+    for (const char* epilogue : {"(f32,f32,f32)->(f32) add($2,mul($1,$0))",
+                                 "(f32,f32,f32)->(bf16) round_bf16(add($2,mul($1,$0)))"})
+      expect_as_reference(each, epilogue, further);
+  }
+}
+
 }  // namespace
 }  // namespace anneal::testing
