@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <type_traits>
 
 #include "anneal/core/float16.h"
@@ -28,28 +29,17 @@ using V = hn::Vec<D>;
 
 #if HWY_TARGET == HWY_AVX3
 #include "anneal/kernels/cpu/finish-inl.h"
+//
+#include "anneal/kernels/cpu/finish_bf16-inl.h"
 
 // What finish_tile() is told of sums that become f32, or bf16 with AVX512_BF16.
 struct ToF32 : FinishedF32 {
   static constexpr DataType kStorage = DataType::kF32;
   static HWY_INLINE __m512 to_f32(V sum) { return sum.raw; }
 };
-struct ToBf16 {
-  static constexpr bool kQuantizes = false;
+struct ToBf16 : FinishedBf16 {
   static constexpr DataType kStorage = DataType::kBF16;
-  using Stored = uint16_t;
   static HWY_INLINE __m512 to_f32(V sum) { return sum.raw; }
-  static HWY_INLINE __m512 load_stored(const std::byte* p) {
-    return StoredBf16::load(reinterpret_cast<const uint16_t*>(p)).raw;
-  }
-  template <int kRows, int kWide>
-  static HWY_INLINE void store(std::byte* p, int64_t stride, const __m512 (&values)[kRows][kWide]) {
-#pragma GCC unroll 4
-    for (int row = 0; row < kRows; ++row, p += stride)
-#pragma GCC unroll 4
-      for (int i = 0; i < kWide; ++i)
-        ConvertedToBf16::store(V{values[row][i]}, reinterpret_cast<uint16_t*>(p) + i * 16);
-  }
 };
 #endif
 

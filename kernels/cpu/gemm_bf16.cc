@@ -15,7 +15,11 @@ HWY_PUSH_ATTRIBUTES("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
 namespace anneal::cpu {
 namespace {
 
-struct Bf16Dot {
+#include "anneal/kernels/cpu/finish-inl.h"
+//
+#include "anneal/kernels/cpu/finish_bf16-inl.h"
+
+struct Bf16Dot : FinishedBf16 {
   static constexpr int kRows = 14, kVectors = 2, kLanes = 16;
   using Vector = __m512;
   using Number = float;
@@ -32,51 +36,10 @@ struct Bf16Dot {
   static HWY_INLINE Vector load_sum(const float* p) { return _mm512_loadu_ps(p); }
   static HWY_INLINE void store_sum(float* p, Vector sum) { _mm512_storeu_ps(p, sum); }
 
-  static constexpr bool kFinishes = true, kQuantizes = false;
-  using Stored = uint16_t;
+  static constexpr bool kFinishes = true;
   static HWY_INLINE __m512 to_f32(Vector sum) { return sum; }
-  static HWY_INLINE __m512 load_stored(const std::byte* p) {
-    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
-  }
-  template <int rows, int vectors>
-  static HWY_INLINE void store(std::byte* p, int64_t stride,
-                               const __m512 (&values)[rows][vectors]) {
-    // The instruction that rounds makes denormal numbers zeros.
-    constexpr int kDenormal = 0x20;
-    __mmask16 denormal = 0;
-#pragma GCC unroll 16
-    for (int row = 0; row < rows; ++row) {
-#pragma GCC unroll 8
-      for (int i = 0; i < vectors; ++i)
-        denormal = _kor_mask16(denormal, _mm512_fpclass_ps_mask(values[row][i], kDenormal));
-    }
-    if (denormal != 0) [[unlikely]]
-      return store_rounded(p, stride, &values[0][0], rows, vectors);
-#pragma GCC unroll 16
-    for (int row = 0; row < rows; ++row, p += stride) {
-#pragma GCC unroll 8
-      for (int i = 0; i < vectors; ++i)
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + i * 32),
-                            reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values[row][i])));
-    }
-  }
-  static HWY_NOINLINE void store_rounded(std::byte* p, int64_t stride, const __m512* values,
-                                         int rows, int vectors) {
-    for (int row = 0; row < rows; ++row, p += stride)
-      for (int i = 0; i < vectors; ++i) {
-        alignas(64) float lanes[kLanes];
-        _mm512_store_ps(lanes, *values++);
-        for (int lane = 0; lane < kLanes; ++lane) {
-          const BFloat16 rounded = to_bf16(lanes[lane]);
-          std::memcpy(p + (i * kLanes + lane) * 2, &rounded, sizeof(rounded));
-        }
-      }
-  }
 };
 
-#include "anneal/kernels/cpu/finish-inl.h"
-//
 #include "anneal/kernels/cpu/gemm_tile-inl.h"
 
 void bf16_block(const GemmBlock& block) { gemm_block<Bf16Dot>(block); }
