@@ -31,8 +31,9 @@ class NhwcConv final : public Kernel {
     const TensorView zero_view = zero != nullptr ? zero->view() : TensorView{};
     const ConvWeights weights = weights_of(w->view(), zero_view);
     packed_ = packed_constant(request, weights.layout.form(), weights.bytes(), [&](std::byte* to) {
-      for_parts(request, weights.panels(),
-                [&](int64_t panel) { weights.pack(w->view().data, zero_view.data, panel, to); });
+      for_parts(request, weights.panels(), [&](int64_t panel) {
+        weights.pack(w->view().data, zero_view.data, panel, to, PackTo::kMemory);
+      });
     });
   }
 

@@ -27,14 +27,14 @@ int32_t* columns_of(const ConvPlan& p, const ConvOperands& operands, int64_t gro
 
 }  // namespace
 
-void ConvWeights::pack(const std::byte* w, const std::byte* zero, int64_t panel,
-                       std::byte* to) const {
+void ConvWeights::pack(const std::byte* w, const std::byte* zero, int64_t panel, std::byte* to,
+                       PackTo where) const {
   const int64_t group = panel / layout.panels();
   PackSource from = source;
   from.data = w + (offset + group * group_stride) * static_cast<int64_t>(size_of(source.dtype));
   from.zero = zero == nullptr ? nullptr : zero + group * group_outputs * source.zero_stride;
   pack_panel(layout, from, panel % layout.panels(),
-             to + group * static_cast<int64_t>(layout.bytes()));
+             to + group * static_cast<int64_t>(layout.bytes()), where);
 }
 
 // Whether input pixels are the rows of a product as they lie in memory.

@@ -20,7 +20,8 @@ struct ConvWeights {
   size_t bytes() const { return layout.bytes() * static_cast<size_t>(groups); }
   int64_t panels() const { return groups * layout.panels(); }
   // One panel of one group. w, zero: the tensors' data; zero may be null.
-  void pack(const std::byte* w, const std::byte* zero, int64_t panel, std::byte* to) const;
+  void pack(const std::byte* w, const std::byte* zero, int64_t panel, std::byte* to,
+            PackTo where = PackTo::kCache) const;
 };
 
 // Everything known of one convolution before it runs.

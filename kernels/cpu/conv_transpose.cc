@@ -66,8 +66,9 @@ class PhasedTranspose final : public Kernel {
     packed_ = packed_constant(request, form, bytes, [&](std::byte* to) {
       for (int64_t i = 0; i < phase_count(); ++i) {
         const ConvWeights weights = weights_of(w->view(), i);
-        for_parts(request, weights.panels(),
-                  [&](int64_t panel) { weights.pack(w->view().data, nullptr, panel, to); });
+        for_parts(request, weights.panels(), [&](int64_t panel) {
+          weights.pack(w->view().data, nullptr, panel, to, PackTo::kMemory);
+        });
         to += weights.bytes();
       }
     });

@@ -12,7 +12,8 @@ GateWeights::GateWeights(const GemmKernels& kernels, RecurrentKind kind, int64_t
   parts_[1] = PackLayout(kernels, k, (gates_of(kind) - first) * hidden);
 }
 
-void GateWeights::pack(const TensorView& weights, int64_t index, std::byte* to) const {
+void GateWeights::pack(const TensorView& weights, int64_t index, std::byte* to,
+                       PackTo where) const {
   const int64_t direction = index / panels(), panel = index % panels();
   const int part = panel < parts_[0].panels() ? 0 : 1;
   const int64_t row = part == 0 ? 0 : parts_[0].n;
@@ -22,7 +23,7 @@ void GateWeights::pack(const TensorView& weights, int64_t index, std::byte* to) 
   source.k_dims = {weights.dims[2]};
   source.k_strides = {weights.strides[2]};
   pack_panel(this->part(part), source, part == 0 ? panel : panel - parts_[0].panels(),
-             to + offset(direction, part));
+             to + offset(direction, part), where);
 }
 
 }  // namespace anneal::cpu

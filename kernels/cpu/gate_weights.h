@@ -27,7 +27,8 @@ class GateWeights {
   }
 
   // One of the panels of all directions. weights: f32[directions, gates * hidden, k].
-  void pack(const TensorView& weights, int64_t index, std::byte* to) const;
+  void pack(const TensorView& weights, int64_t index, std::byte* to,
+            PackTo where = PackTo::kCache) const;
 
  private:
   int64_t directions_ = 1;

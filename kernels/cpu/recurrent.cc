@@ -80,8 +80,9 @@ class RecurrentKernel final : public Kernel {
                               view.dims[2]);
     return packed_constant(request, fmt::format("{} of input {}", packing.part(0).form(), input),
                            static_cast<size_t>(packing.bytes()), [&](std::byte* to) {
-                             for_parts(request, view.dims[0] * packing.panels(),
-                                       [&](int64_t i) { packing.pack(view, i, to); });
+                             for_parts(request, view.dims[0] * packing.panels(), [&](int64_t i) {
+                               packing.pack(view, i, to, PackTo::kMemory);
+                             });
                            });
   }
   bool is_reverse(int64_t direction) const {
