@@ -96,7 +96,7 @@ Graph graph_of(std::string_view layer) {
   const size_t bar = layer.find('|');
   std::string body(layer.substr(bar + 1)), constants;
   for (const std::string_view begin :
-       {", f32[", ", u8[", ", i8[", "; f32["}) {  // of an op, or of its epilogue
+       {", f32[", ", bf16[", ", u8[", ", i8[", "; f32["}) {  // of an op, or of its epilogue
     for (size_t at; (at = body.find(begin)) != std::string::npos;) {
       const size_t end = body.find(']', at);
       const std::string name = fmt::format("c{}", at);

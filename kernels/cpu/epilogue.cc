@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "anneal/kernels/cpu/device.h"
 #include "anneal/kernels/cpu/reference.h"
@@ -68,6 +69,13 @@ std::optional<FinishForm> finish_form(const Tape& tape) {
   return steps.at_end() ? std::optional(form) : std::nullopt;
 }
 
+// Whether it may have other elements for other rows.
+bool has_rows(const Operand& input) {
+  const Shape& shape = input.type.shape;
+  return std::count_if(shape.begin(), shape.end(),
+                       [](Size size) { return !size.known() || size.value() != 1; }) > 1;
+}
+
 bool is_finite(const Operand& input) {
   if (input.constant == nullptr || input.type.dtype != DataType::kF32) return false;
   const auto values = input.constant->as<const float>();
@@ -97,11 +105,15 @@ std::optional<Epilogue> Epilogue::make(const Request& request, const Program* pr
   made.first_output_ = output;
   made.output_count_ = program->results().size();
   made.form_ = finish_form(made.tape_);
+  const auto input_of = [&](int port) -> const Operand& {
+    return request.inputs[input + static_cast<size_t>(port) - 1];
+  };
+  if (made.form_ && made.form_->storage == DataType::kF32 && made.form_->addend < 0 &&
+      made.form_->offset >= 0 && has_rows(input_of(made.form_->offset)))
+    made.form_->addend = std::exchange(made.form_->offset, -1);
   if (made.form_ && is_8bit(made.form_->storage)) {
     // Of NaN, finishing makes the lower limit, whatever the chain makes of it.
-    const auto is_number = [&](int port) {
-      return port < 0 || is_finite(request.inputs[input + static_cast<size_t>(port) - 1]);
-    };
+    const auto is_number = [&](int port) { return port < 0 || is_finite(input_of(port)); };
     const bool are_numbers = is_number(made.form_->scale) && is_number(made.form_->offset) &&
                              std::isfinite(made.form_->factor);
     if (!are_numbers) made.form_.reset();
@@ -178,6 +190,25 @@ std::optional<Finish> Epilogue::finish(Finishes finishes, const TapeSpace& space
   finish.y = args.outputs[first_output_].data + place.offset;
   finish.y_stride = place.row_stride;
   return finish;
+}
+
+const FinishForm* Epilogue::dense_form(const TapeSpace& space) const {
+  if (!form_ || !space.has_even_rows()) return nullptr;
+  const auto lies = [&](size_t operand, int64_t row_stride, size_t column_stride) {
+    const TapeSpace::Place place = space.place(operand, 0, 0);
+    return (space.rows() == 1 || place.row_stride == row_stride) &&
+           (space.columns() == 1 || place.column_stride == static_cast<int64_t>(column_stride));
+  };
+  const auto is_per_column = [&](int port) {
+    return port < 0 || lies(static_cast<size_t>(port) - 1, 0, sizeof(float));
+  };
+  const size_t size = size_of(form_->storage);
+  const int64_t row = space.columns() * static_cast<int64_t>(size);
+  const bool is_dense =
+      is_per_column(form_->scale) && is_per_column(form_->offset) &&
+      (form_->addend < 0 || lies(static_cast<size_t>(form_->addend) - 1, row, size)) &&
+      lies(input_count_, row, size);
+  return is_dense ? &*form_ : nullptr;
 }
 
 size_t Epilogues::scratch_bytes() const {

@@ -51,6 +51,9 @@ class Epilogue {
   std::optional<Finish> finish(Finishes finishes, const TapeSpace& space, const LaunchArgs& args,
                                int64_t row, int64_t column) const;
 
+  // As Epilogues::dense_form().
+  const FinishForm* dense_form(const TapeSpace& space) const;
+
  private:
   friend class Epilogues;
   Epilogue(Tape tape, bool is_copy, RunTape run_tape)
@@ -101,6 +104,11 @@ class Epilogues {
   // As Epilogue::finish(), of so many columns.
   std::optional<Finish> finish(Finishes finishes, const Spaces& spaces, const LaunchArgs& args,
                                int64_t row, int64_t column, int64_t columns) const;
+  // Of the only one, if it can be a Finish of dense rows: of an output, and an addend, whose rows
+  // lie behind each other in `spaces`. Null: there are several, or it cannot.
+  const FinishForm* dense_form(const Spaces& spaces) const {
+    return all_.size() == 1 ? all_[0].dense_form(spaces[0]) : nullptr;
+  }
 
  private:
   friend class Epilogue;

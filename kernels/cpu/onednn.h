@@ -15,6 +15,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -29,28 +30,51 @@ std::string version();  // "2.6.3". REQUIRES: available
 // Of the instruction sets it may use. REQUIRES: available
 bool has_avx512();
 bool has_vnni();
+bool has_bf16();
 // Empty if the implementation of this name is worth using.
 std::string why_refused(std::string_view implementation);
 
-// One operand: f32, i32, i8 or u8 elements, anywhere.
+// One operand: f32, bf16, i32, i8 or u8 elements, anywhere.
 struct Operand {
   DataType dtype = DataType::kF32;
   Dims dims, strides;
   bool operator==(const Operand&) const = default;
 };
 
-// y = conv(x - x_zero, w), without bias. w as in Conv. 8-bit x and w give i32.
+// What becomes of sums before they are stored. Numbers per column (output channel) are given to
+// Call::run().
+struct PostOps {
+  bool offset = false;  // one per column is added
+  bool addend = false;  // what y holds before is added
+  // Instead of an addend: (sum * scale + offset) * factor, each rounded to f32 and what is absent
+  // left out, is cut to [low, high] and rounded to the nearest whole number, ties to even; zero is
+  // added.
+  struct Requantize {
+    bool scale = false;  // one per column
+    float factor = 1, low = 0, high = 0;
+    int32_t zero = 0;
+    bool operator==(const Requantize&) const = default;
+  };
+  std::optional<Requantize> requantize;
+  bool operator==(const PostOps&) const = default;
+};
+
+// y = conv(x - x_zero, w), without bias. w as in Conv. 8-bit x and w give i32, others f32, unless
+// post-ops make something else of it.
 struct ConvShape {
   Operand x, w, y;
   int64_t groups = 1;
   Dims strides, dilations, pads_begin, pads_end;
   int32_t x_zero = 0;
+  bool winograd = false;  // by Winograd's algorithm, between reorders if it wants them
+  PostOps post_ops;
   bool operator==(const ConvShape&) const = default;
 };
 // y = (x - x_zero) w, two-dimensional.
 struct MatMulShape {
   Operand x, w, y;
   int32_t x_zero = 0;
+  PostOps post_ops;
   bool operator==(const MatMulShape&) const = default;
 };
 // The maximum of each window. Of f32 it would lose NaN and -infinity.
@@ -74,7 +98,7 @@ class Primitive {
 
   const std::string& implementation() const;  // "brgconv:avx512_core"
   size_t packed_bytes() const;
-  size_t scratch_bytes() const;
+  size_t scratch_bytes() const;  // reordered operands included
   bool packs_like(const Primitive& other) const;
   std::string packed_form() const;  // library and layout, as packed_constant() wants them
   // The weights the primitive was made for, from where they are. False: oneDNN cannot.
@@ -93,8 +117,13 @@ class Call {
   explicit Call(const Primitive& primitive);
   Call(Call&&) noexcept;
   ~Call();
-  // packed: null for a pool. scratch: 64-byte aligned, scratch_bytes() of it.
-  void run(const std::byte* x, const std::byte* packed, std::byte* y, std::byte* scratch) const;
+  struct Memory {
+    const std::byte *x = nullptr, *packed = nullptr;                  // packed: null for a pool
+    const float *column_scales = nullptr, *column_offsets = nullptr;  // as PostOps wants them
+    std::byte* y = nullptr;
+    std::byte* scratch = nullptr;  // 64-byte aligned, scratch_bytes() of it
+  };
+  void run(const Memory& memory) const;
 
  private:
   struct State;

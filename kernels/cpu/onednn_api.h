@@ -16,6 +16,7 @@ struct DnnMemory;
 struct DnnPrimitiveDesc;
 struct DnnPrimitive;
 struct DnnAttributes;
+struct DnnPostOps;
 
 // Structs whose size is part of the interface; their contents are the library's.
 template <size_t bytes>
@@ -39,16 +40,25 @@ struct Version {
 
 enum : int { kStatusSuccess = 0 };
 enum : int { kEngineCpu = 1 };
-enum : int { kTypeF32 = 3, kTypeS32 = 4, kTypeS8 = 5, kTypeU8 = 6 };
+enum : int { kTypeBF16 = 2, kTypeF32 = 3, kTypeS32 = 4, kTypeS8 = 5, kTypeU8 = 6 };
 enum : int { kTagAny = 1 };
 enum : int { kForwardInference = 96 };
-enum : int { kConvolutionDirect = 1 };
+enum : int { kConvolutionDirect = 1, kConvolutionWinograd = 2 };
+enum : int { kBinaryAdd = 0x1fff0, kBinaryMul = 0x1fff1 };
+enum : int { kEltwiseRound = 0x40, kEltwiseLinear = 0x7f, kEltwiseClip = 0xff };
 enum : int { kPoolingMax = 0x1ff };
 enum : int { kScratchpadUser = 1 };
-enum : int { kQueryImplementation = 8, kQueryWeights = 131, kQueryScratchpad = 136 };
-enum : int { kArgSource = 1, kArgOutput = 17, kArgWeights = 33, kArgScratchpad = 80 };
+enum : int {
+  kQueryImplementation = 8,
+  kQuerySource = 129,
+  kQueryWeights = 131,
+  kQueryOutput = 133,
+  kQueryScratchpad = 136
+};
+enum : int { kArgSource = 1, kArgSource1 = 2, kArgOutput = 17, kArgWeights = 33, kArgBias = 41 };
+enum : int { kArgScratchpad = 80, kArgPostOp = 16384 };  // of post-op i: (i + 1) * kArgPostOp
 enum : unsigned { kStreamDefault = 1, kRuntimeSequential = 1, kRuntimeOpenMp = 2 };
-enum : int { kIsaAll = 0, kIsaAvx2 = 0x7, kIsaAvx512 = 0x27, kIsaVnni = 0x67 };
+enum : int { kIsaAll = 0, kIsaAvx2 = 0x7, kIsaAvx512 = 0x27, kIsaVnni = 0x67, kIsaBf16 = 0xe7 };
 
 // X(function, result, arguments...)
 #define ANNEAL_FOR_EACH_DNNL_FUNCTION(X)                                                           \
@@ -79,6 +89,12 @@ enum : int { kIsaAll = 0, kIsaAvx2 = 0x7, kIsaAvx512 = 0x27, kIsaVnni = 0x67 };
   X(dnnl_primitive_attr_set_scratchpad_mode, Status, DnnAttributes*, int)                          \
   X(dnnl_primitive_attr_set_zero_points, Status, DnnAttributes*, int, int64_t, int,                \
     const int32_t*)                                                                                \
+  X(dnnl_primitive_attr_set_post_ops, Status, DnnAttributes*, const DnnPostOps*)                   \
+  X(dnnl_post_ops_create, Status, DnnPostOps**)                                                    \
+  X(dnnl_post_ops_destroy, Status, DnnPostOps*)                                                    \
+  X(dnnl_post_ops_append_sum, Status, DnnPostOps*, float)                                          \
+  X(dnnl_post_ops_append_eltwise, Status, DnnPostOps*, float, int, float, float)                   \
+  X(dnnl_post_ops_append_binary, Status, DnnPostOps*, int, const MemoryDesc*)                      \
   X(dnnl_primitive_desc_create, Status, DnnPrimitiveDesc**, const void*, const DnnAttributes*,     \
     DnnEngine*, const DnnPrimitiveDesc*)                                                           \
   X(dnnl_reorder_primitive_desc_create, Status, DnnPrimitiveDesc**, const MemoryDesc*, DnnEngine*, \

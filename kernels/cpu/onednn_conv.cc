@@ -1,5 +1,10 @@
-// Conv by oneDNN: "cpu.conv.onednn". A convolution of single pixels is a matrix product, whose rows
-// may lie any distance apart.
+// Conv by oneDNN. A convolution of single pixels is a matrix product, whose rows may lie any
+// distance apart.
+//   cpu.conv.onednn            gives sums, to which the epilogue is applied
+//   cpu.conv.onednn_post_ops   does the epilogue, too, in place where it adds a residual
+//   cpu.conv.onednn_winograd   gives sums by Winograd's algorithm, reorders included
+// The last two are for a clock to choose: our own kernels finish epilogues in registers, and our
+// own Winograd needs no reorders.
 #include "anneal/kernels/cpu/conv_gemm.h"
 #include "anneal/kernels/cpu/device.h"
 #include "anneal/kernels/cpu/entries.h"
@@ -13,12 +18,16 @@ using onednn::MatMulShape;
 using onednn::Piece;
 using onednn::Pieces;
 
+enum class Way : uint8_t { kSums, kPostOps, kWinograd };
+
 // Everything about a layer that does not depend on how many images there are.
 struct ConvLayer {
   const Conv& op;
   TensorView x, w, y;  // of one image; y: all outputs side by side
   int32_t x_zero = 0;
   bool is_copy = false;  // no epilogue
+  bool winograd = false;
+  std::optional<onednn::PostOps> post_ops = std::nullopt;  // that do all of the epilogue
   const Request& request;
 };
 
@@ -46,6 +55,7 @@ class OneDnnConv final : public Kernel {
     const bool gaps = pointwise && !is_8bit(x.dtype);
     is_staged_ = !pixel || (!gaps && *pixel != channels);
     std::string why_not;
+    if (layer.post_ops) pieces_.finish_by_post_ops();
     const bool done = pointwise ? add_products(layer, is_staged_ ? channels : *pixel, why_not)
                                 : add_convolutions(layer, why_not);
     return done ? "" : why_not;
@@ -69,6 +79,7 @@ class OneDnnConv final : public Kernel {
     product.int8 = is_8bit(layer.x.dtype);
     product.rows = count(layer.y.dims) / product.columns;
     product.at_any_speed = layer.request.at_any_speed;
+    if (layer.post_ops) product.column_grain = 0;
     product.weight_bytes = count(layer.w.dims) * static_cast<int64_t>(size_of(layer.w.dtype));
     product.elements = count(layer.y.dims);
     product.operations = 2 * product.elements * product.depth;
@@ -95,8 +106,9 @@ class OneDnnConv final : public Kernel {
         MatMulShape shape;
         shape.x = {x.dtype, {piece.rows, channels}, {pixel, 1}};
         shape.w = {w.dtype, {channels, columns}, {w.strides[1], w.strides[0]}};
-        shape.y = {y_dtype(x), {piece.rows, columns}, {columns, 1}};
+        shape.y = {y_dtype(layer), {piece.rows, columns}, {columns, 1}};
         shape.x_zero = layer.x_zero;
+        shape.post_ops = layer.post_ops.value_or(onednn::PostOps{});
         const auto weights = [&] {
           return w.data + column * w.strides[0] * static_cast<int64_t>(size_of(w.dtype));
         };
@@ -116,10 +128,11 @@ class OneDnnConv final : public Kernel {
     if (op.groups == 1 && onednn::has_avx512()) why_not = onednn::why_own_product(product);
     if (!why_not.empty()) return false;
     product.rows = y.dims[2];
-    product.column_grain = op.groups == 1 ? 64 : 0;
+    if (op.groups > 1) product.column_grain = 0;
     const int64_t pad = std::max(op.pads_begin[0], op.pads_end[0]);
     product.least_rows = std::max((pad + op.strides[0] - 1) / op.strides[0],
                                   (kLeastPixels + row_pixels - 1) / row_pixels);
+    if (layer.winograd) product.least_rows = std::max(product.least_rows, kLeastWinogradRows);
     const onednn::Cut cut = onednn::cut(product);
     pieces_.write_directly(layer.is_copy, onednn::row_step(y, 2, 1), cut);
 
@@ -129,6 +142,8 @@ class OneDnnConv final : public Kernel {
     shape.dilations = Dims(std::span<const int64_t>(op.dilations));
     shape.pads_begin = Dims(std::span<const int64_t>(op.pads_begin));
     shape.x_zero = layer.x_zero;
+    shape.winograd = layer.winograd;
+    shape.post_ops = layer.post_ops.value_or(onednn::PostOps{});
     const auto reach = [&](int axis) { return (w.dims[axis + 2] - 1) * op.dilations[axis] + 1; };
     // What the last window needs behind the input, which may be less than there is.
     for (int axis = 0; axis < static_cast<int>(op.strides.size()); ++axis)
@@ -155,7 +170,7 @@ class OneDnnConv final : public Kernel {
         shape.x.strides = channels_last_strides(shape.x.dims);
         shape.w = {w.dtype, w.dims, w.strides};
         shape.w.dims[0] = columns;
-        shape.y = {y_dtype(x), y.dims, {}};
+        shape.y = {y_dtype(layer), y.dims, {}};
         shape.y.dims[0] = 1, shape.y.dims[1] = columns, shape.y.dims[2] = last + 1 - first;
         shape.y.strides = channels_last_strides(shape.y.dims);
         const int64_t x_row = count(tail(x.dims, 3)) * x.dims[1];
@@ -173,11 +188,13 @@ class OneDnnConv final : public Kernel {
     return true;
   }
 
-  static DataType y_dtype(const TensorView& x) {
-    return is_8bit(x.dtype) ? DataType::kI32 : DataType::kF32;
+  static DataType y_dtype(const ConvLayer& layer) {
+    if (layer.post_ops) return layer.y.dtype;
+    return is_8bit(layer.x.dtype) ? DataType::kI32 : DataType::kF32;
   }
 
-  static constexpr int64_t kLeastPixels = 48;  // less would read the weights too often
+  // Less would read the weights too often, which Winograd's algorithm makes four times as many.
+  static constexpr int64_t kLeastPixels = 48, kLeastWinogradRows = 14;
 
   Epilogues epilogues_;
   Pieces pieces_;
@@ -217,12 +234,24 @@ bool is_zero(const Tensor& tensor) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-Made make_onednn(const Conv& op, const Request& request) {
+// Only where it may be faster, but for the epilogue. Empty, or why not.
+std::string why_too_slow(const ConvLayer& layer, Way way) {
+  if (layer.request.at_any_speed) return {};
+  if (way != Way::kSums) return "only a clock chooses it";
+  if (layer.x.dtype == DataType::kF32 && is_own_grouped(layer.op, layer.w.dims))
+    return "our own convolutions of small groups are faster";
+  if (layer.x.dtype == DataType::kBF16) return "our own convolutions of bf16 are no slower";
+  if (is_own_depthwise(layer))
+    return "our own depthwise convolutions of bytes or of few pixels are faster";
+  return {};
+}
+
+Made make_onednn(const Conv& op, const Request& request, Way way) {
   const auto inputs = request.inputs;
   const DataType x = inputs[0].type.dtype, w = inputs[1].type.dtype;
   const bool int8 = is_8bit(x) && w == DataType::kI8;
-  if (!int8 && (x != DataType::kF32 || w != DataType::kF32))
-    return refuse("only f32, and 8-bit activations with signed weights");
+  const bool floats = x == w && (x == DataType::kF32 || x == DataType::kBF16);
+  if (!int8 && !floats) return refuse("only f32, bf16, and 8-bit activations with signed weights");
   if (inputs[1].constant == nullptr) return refuse("weights that are no constants");
   const auto has = [&](int i) { return request.op_input_count > i && inputs[i].present; };
   if (has(2) && inputs[2].constant == nullptr) return refuse("a zero point that is no constant");
@@ -244,10 +273,11 @@ Made make_onednn(const Conv& op, const Request& request) {
   std::string why_not = onednn::why_unavailable(request.device);
   if (!why_not.empty()) return refuse(std::move(why_not));
   if (int8 && !onednn::has_vnni()) return refuse("8-bit operands need AVX-512 VNNI");
-  if (!request.at_any_speed && !int8 && is_own_grouped(op, layer.w.dims))
-    return refuse("our own convolutions of small groups are faster");
-  if (!request.at_any_speed && is_own_depthwise(layer))
-    return refuse("our own depthwise convolutions of bytes or of few pixels are faster");
+  if (way == Way::kWinograd && (x != DataType::kF32 || count(tail(layer.w.dims, 2)) == 1))
+    return refuse("only f32, and windows of several pixels");
+  if (x == DataType::kBF16 && !onednn::has_bf16()) return refuse("bf16 needs AVX512_BF16");
+  why_not = why_too_slow(layer, way);
+  if (!why_not.empty()) return refuse(std::move(why_not));
   // Up to 11 times slower than ours.
   if (!onednn::has_avx512() && count(tail(layer.w.dims, 2)) > kMostTapsWithAvx2)
     return refuse("windows of more than 1024 taps with AVX2");
@@ -256,6 +286,12 @@ Made make_onednn(const Conv& op, const Request& request) {
                                    std::max<size_t>(op.split.size(), 1), why_not);
   if (!epilogues) return refuse(std::move(why_not));
   layer.is_copy = epilogues->is_copy();
+  layer.winograd = way == Way::kWinograd;
+  if (way == Way::kPostOps) {
+    const auto axes = TapeSpace::Axes::of_pixels(layer.y.dims.rank());
+    layer.post_ops = onednn::post_ops_of(request, *epilogues, axes, why_not);
+    if (!layer.post_ops) return refuse(std::move(why_not));
+  }
   if (!request.at_any_speed && !int8 && is_own_finish(layer, *epilogues))
     return refuse("our own convolutions finish this epilogue in registers");
   auto kernel = std::make_unique<OneDnnConv>(std::move(*epilogues));
@@ -264,8 +300,18 @@ Made make_onednn(const Conv& op, const Request& request) {
   return {std::move(kernel), {}};
 }
 
+template <Way way>
+Made make_one(const Conv& op, const Request& request) {
+  return make_onednn(op, request, way);
+}
+
+constexpr bool kInexact = false;
+
 constexpr KernelEntry kEntries[] = {
-    entry<Conv, make_onednn>("cpu.conv.onednn", Layout::kChannelsLast),
+    entry<Conv, make_one<Way::kSums>>("cpu.conv.onednn", Layout::kChannelsLast),
+    entry<Conv, make_one<Way::kPostOps>>("cpu.conv.onednn_post_ops", Layout::kChannelsLast),
+    entry<Conv, make_one<Way::kWinograd>>("cpu.conv.onednn_winograd", Layout::kChannelsLast,
+                                          kInexact),
 };
 
 }  // namespace

@@ -1,4 +1,7 @@
-// MatMul with one constant matrix by oneDNN: "cpu.matmul.onednn".
+// MatMul with one constant matrix by oneDNN.
+//   cpu.matmul.onednn            gives sums, to which the epilogue is applied
+//   cpu.matmul.onednn_post_ops   does the epilogue, too, in place where it adds a residual; for a
+//                                clock to choose, because our own products finish in registers
 #include <algorithm>
 
 #include "anneal/kernels/cpu/conv_gemm.h"
@@ -18,7 +21,8 @@ class OneDnnMatMul final : public Kernel {
 
   // a: as it is multiplied; b: one matrix. Empty, or why oneDNN should not do it.
   std::string build(const Request& request, const TensorView& a, const TensorView& b,
-                    const TensorView& y, int32_t a_zero) {
+                    const TensorView& y, int32_t a_zero,
+                    const std::optional<onednn::PostOps>& post_ops) {
     const int last = a.dims.rank() - 1;
     const int64_t k = a.dims[last], n = y.dims[y.dims.rank() - 1];
     onednn::Product product;
@@ -31,6 +35,10 @@ class OneDnnMatMul final : public Kernel {
     product.operations = 2 * product.elements * k;
     product.weight_bytes = n * k * static_cast<int64_t>(size_of(b.dtype));
     product.at_any_speed = request.at_any_speed;
+    if (post_ops) {
+      product.column_grain = 0;
+      pieces_.finish_by_post_ops();
+    }
     std::string why_not = onednn::why_own_product(product);
     if (!why_not.empty()) return why_not;
     const onednn::Cut cut = onednn::cut(product);
@@ -62,9 +70,10 @@ class OneDnnMatMul final : public Kernel {
         MatMulShape shape;
         shape.x = {a.dtype, {piece.rows, k}, {row, 1}};
         shape.w = {b.dtype, {k, columns}, weights_strides};
-        shape.y = {
-            product.int8 ? DataType::kI32 : DataType::kF32, {piece.rows, columns}, {columns, 1}};
+        const DataType sums = product.int8 ? DataType::kI32 : DataType::kF32;
+        shape.y = {post_ops ? y.dtype : sums, {piece.rows, columns}, {columns, 1}};
         shape.x_zero = a_zero;
+        shape.post_ops = post_ops.value_or(onednn::PostOps{});
         if (!pieces_.add(request, seen, shape, piece, weights, why_not)) return why_not;
       }
     }
@@ -78,15 +87,19 @@ class OneDnnMatMul final : public Kernel {
     return view;
   }
 
+  // A row for each vector along the last axis.
+  static TapeSpace::Axes axes_of(int rank) {
+    TapeSpace::Axes axes{{}, rank - 1};
+    for (int axis = 0; axis < rank - 1; ++axis) axes.rows.push_back(axis);
+    return axes;
+  }
+
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
                                     std::span<const TensorView> outputs,
                                     int threads) const override {
     const TensorView a = transpose_a ? transposed(inputs[0]) : inputs[0];
-    const TensorView& y = outputs[0];
-    TapeSpace::Axes axes{{}, y.dims.rank() - 1};
-    for (int axis = 0; axis < y.dims.rank() - 1; ++axis) axes.rows.push_back(axis);
     auto made = std::make_unique<onednn::PreparedPieces>();
-    made->spaces = epilogues_.spaces(inputs, outputs, axes);
+    made->spaces = epilogues_.spaces(inputs, outputs, axes_of(outputs[0].dims.rank()));
     made->images = 1;
     size_t staged_bytes = 0;
     if (is_staged_) {
@@ -116,12 +129,13 @@ bool is_zero(const Tensor& tensor) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
+template <bool by_post_ops>
 Made make_onednn(const MatMul& op, const Request& request) {
   const auto inputs = request.inputs;
   const DataType a = inputs[0].type.dtype, b = inputs[1].type.dtype;
   const bool int8 = is_8bit(a) && b == DataType::kI8;
-  if (!int8 && (a != DataType::kF32 || b != DataType::kF32))
-    return refuse("only f32, and 8-bit activations with signed weights");
+  const bool floats = a == b && (a == DataType::kF32 || a == DataType::kBF16);
+  if (!int8 && !floats) return refuse("only f32, bf16, and 8-bit activations with signed weights");
   if (inputs[1].constant == nullptr) return refuse("a right side that is no constant");
   const auto has = [&](int i) { return request.op_input_count > i && inputs[i].present; };
   if (has(2) && (inputs[2].constant == nullptr || inputs[2].constant->count() != 1))
@@ -143,19 +157,28 @@ Made make_onednn(const MatMul& op, const Request& request) {
   std::string why_not = onednn::why_unavailable(request.device);
   if (!why_not.empty()) return refuse(std::move(why_not));
   if (int8 && !onednn::has_vnni()) return refuse("8-bit operands need AVX-512 VNNI");
+  if (a == DataType::kBF16 && !onednn::has_bf16()) return refuse("bf16 needs AVX512_BF16");
   auto epilogues = Epilogues::make(request, int8 ? DataType::kI32 : DataType::kF32,
                                    std::max<size_t>(op.split.size(), 1), why_not);
   if (!epilogues) return refuse(std::move(why_not));
+  std::optional<onednn::PostOps> post_ops;
+  if (by_post_ops) {
+    if (!request.at_any_speed) return refuse("only a clock chooses it");
+    const auto axes = OneDnnMatMul::axes_of(y_view->dims.rank());
+    post_ops = onednn::post_ops_of(request, *epilogues, axes, why_not);
+    if (!post_ops) return refuse(std::move(why_not));
+  }
   auto kernel = std::make_unique<OneDnnMatMul>(std::move(*epilogues));
   kernel->transpose_a = op.transpose_a;
   why_not = kernel->build(request, *a_view, b_view, *y_view,
-                          has(2) ? load_zero_point(inputs[2].constant->view()) : 0);
+                          has(2) ? load_zero_point(inputs[2].constant->view()) : 0, post_ops);
   if (!why_not.empty()) return refuse(std::move(why_not));
   return {std::move(kernel), {}};
 }
 
 constexpr KernelEntry kEntries[] = {
-    entry<MatMul, make_onednn>("cpu.matmul.onednn", Layout::kRowMajor),
+    entry<MatMul, make_onednn<false>>("cpu.matmul.onednn", Layout::kRowMajor),
+    entry<MatMul, make_onednn<true>>("cpu.matmul.onednn_post_ops", Layout::kRowMajor),
 };
 
 }  // namespace

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <cstring>
+
 #include "anneal/kernels/cpu/workspace.h"
 
 namespace anneal::cpu::onednn {
@@ -85,6 +88,53 @@ std::optional<TensorView> known_view(const anneal::Operand& operand) {
   return view;
 }
 
+std::optional<PostOps> post_ops_of(const Request& request, const Epilogues& epilogues,
+                                   const TapeSpace::Axes& axes, std::string& why_not) {
+  const auto views_of = [](std::span<const anneal::Operand> operands) {
+    std::optional<std::vector<TensorView>> views(std::in_place);
+    for (const anneal::Operand& operand : operands) {
+      auto view = operand.present ? known_view(operand) : TensorView{};
+      const auto is_unknown = [](int64_t stride) { return stride == kUnknownStride; };
+      if (!view || std::any_of(view->strides.begin(), view->strides.end(), is_unknown))
+        return std::optional<std::vector<TensorView>>();
+      // Of how many images there may be, two show how they lie.
+      const Shape& shape = operand.type.shape;
+      if (shape.rank() > 0 && !shape[0].known()) view->dims[0] = 2;
+      views->push_back(*view);
+    }
+    return views;
+  };
+  const auto refuse_it = [&](std::string reason) {
+    why_not = std::move(reason);
+    return std::nullopt;
+  };
+  const auto inputs = views_of(request.inputs), outputs = views_of(request.outputs);
+  if (!inputs || !outputs) return refuse_it("sizes or strides that are not known before it runs");
+  if (epilogues.is_copy()) return refuse_it("no epilogue");
+  const FinishForm* const form = epilogues.dense_form(epilogues.spaces(*inputs, *outputs, axes));
+  if (form == nullptr) return refuse_it("an epilogue that is no list of post-ops");
+  // Others may lie where the output does, which oneDNN does not know.
+  const auto is_constant = [&](int port) {
+    return port < 0 ||
+           request.inputs[static_cast<size_t>(request.op_input_count + port - 1)].constant;
+  };
+  if (!is_constant(form->scale) || !is_constant(form->offset))
+    return refuse_it("numbers of columns that are no constants");
+  PostOps post_ops{.offset = form->offset >= 0, .addend = form->addend >= 0, .requantize = {}};
+  if (is_8bit(form->storage)) {
+    post_ops.requantize = {.scale = form->scale >= 0,
+                           .factor = form->factor,
+                           .low = form->low,
+                           .high = form->high,
+                           .zero = form->zero};
+    return post_ops;
+  }
+  if (std::isfinite(form->low) || std::isfinite(form->high))
+    return refuse_it("limits, with which oneDNN turns NaN into a number");
+  if (form->scale >= 0) return refuse_it("scales of columns");
+  return post_ops;
+}
+
 void Pieces::add(const Request& request, Piece piece, const Weights& weights, bool& packs) {
   largest_ = std::max(largest_, piece.rows * piece.columns);
   const Primitive& primitive = *primitives_[piece.primitive];
@@ -157,15 +207,25 @@ void Pieces::run(const PreparedPieces& p, const Epilogues& epilogues,
     for (int64_t item = begin; item < end; ++item) {
       const Piece& piece = pieces_[static_cast<size_t>(item % pieces)];
       const int64_t image = item / pieces;
-      std::byte* const y = is_direct_ ? args.outputs[0].data +
-                                            (image * p.y_image + piece.row * piece.columns) * y_size
-                                      : part;
-      const std::byte* const weights =
-          packed_.empty() ? nullptr : packed_[piece.packed].weights.bytes().data();
-      calls[piece.primitive].run(x + image * p.x_image * x_size + piece.x_offset, weights, y,
-                                 part + p.scratch_at);
+      Call::Memory memory{.x = x + image * p.x_image * x_size + piece.x_offset,
+                          .scratch = part + p.scratch_at};
+      memory.y = is_direct_ ? args.outputs[0].data +
+                                  (image * p.y_image + piece.row * piece.columns) * y_size
+                            : part;
+      if (!packed_.empty()) memory.packed = packed_[piece.packed].weights.bytes().data();
+      if (has_post_ops_) {
+        const auto finish = epilogues.finish([](DataType) { return true; }, p.spaces, args,
+                                             image * rows + piece.row, piece.column, piece.columns);
+        memory.column_scales = finish->scale;
+        memory.column_offsets = finish->offset;
+        // oneDNN adds sums to what y holds.
+        if (finish->addend != nullptr && finish->addend != memory.y)
+          std::memcpy(memory.y, finish->addend,
+                      static_cast<size_t>(piece.rows * piece.columns * y_size));
+      }
+      calls[piece.primitive].run(memory);
       if (!is_direct_)
-        epilogues.run(p.spaces, args, y, piece.columns, image * rows + piece.row, piece.rows,
+        epilogues.run(p.spaces, args, memory.y, piece.columns, image * rows + piece.row, piece.rows,
                       piece.column, piece.columns, part + p.tape_at);
     }
   });

@@ -63,6 +63,11 @@ struct WindowRows {
   int64_t begin, rows, pad_begin, pad_end;  // rows <= 0: padding alone
 };
 
+// What oneDNN can do of a layer's epilogue with the same results. nullopt, with a reason: nothing,
+// or not all of it. axes: of the outputs.
+std::optional<PostOps> post_ops_of(const Request& request, const Epilogues& epilogues,
+                                   const TapeSpace::Axes& axes, std::string& why_not);
+
 struct Piece {
   int64_t row = 0, rows = 0, column = 0, columns = 0;  // of one image's output
   int64_t x_offset = 0;                                // bytes from the image
@@ -95,8 +100,12 @@ class Pieces {
   // Lets primitives write to the output themselves if a piece is whole rows of it, there is no
   // epilogue, and the rows lie behind each other: oneDNN's good products write no others.
   void write_directly(bool is_copy, std::optional<int64_t> y_step, const Cut& cut) {
-    is_direct_ = is_copy && y_step == cut.piece_columns;
+    is_direct_ = has_post_ops_ || (is_copy && y_step == cut.piece_columns);
   }
+
+  // Lets primitives with post-ops do all of the epilogue. REQUIRES: post_ops_of() has made them,
+  // and pieces are whole rows. To be called before write_directly().
+  void finish_by_post_ops() { has_post_ops_ = true; }
 
   // staged_bytes: of x, if it is staged. spaces, images and the distances are set already.
   void finish(PreparedPieces& prepared, size_t staged_bytes, const Epilogues& epilogues,
@@ -121,7 +130,7 @@ class Pieces {
   std::vector<Packed> packed_;
   std::vector<Piece> pieces_;
   int64_t largest_ = 0;  // elements of a piece
-  bool is_direct_ = false;
+  bool is_direct_ = false, has_post_ops_ = false;
 };
 
 template <class Shape>

@@ -52,6 +52,36 @@ TEST(OneDnnPlan, LoadsWithAndWithoutTheLibrary) {
       EXPECT_NEAR(got.at(name)[i], values[i], 1e-4f * (1 + std::abs(values[i]))) << name;
 }
 
+TEST(OneDnnPlan, PostOpsAddResiduals) {
+  const std::string why = cpu::onednn::why_unavailable(*cpu_backend().open("cpu"));
+  if (!why.empty()) GTEST_SKIP() << "no oneDNN: " << why;
+  const std::string net = R"txt(graph g(x: f32[2,8,9,7])
+  const w: f32[8,8,3,3] = random(1)
+  const v: f32[8,8,3,3] = random(2)
+  const u: f32[8,8,3,3] = random(3)
+  const b: f32[8,1,1] = random(4)
+  c = Conv(x, w; b) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1] epilogue="(f32,f32)->(f32) add($0,$1)"
+  d = Conv(c, v; b, c) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1] epilogue="(f32,f32,f32)->(f32) add(add($0,$1),$2)"
+  e = Conv(d, u; b, d) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1] epilogue="(f32,f32,f32)->(f32) add(add($0,$1),$2)"
+  f = Conv(e, u; b, c) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1] epilogue="(f32,f32,f32)->(f32) add(add($0,$1),$2)"
+  return f as y
+)txt";
+  EngineFile file = build_text(net);
+  for (Step& step : file.plans.at(0).steps)
+    if (step.name == "d" || step.name == "e") step.kernel = "cpu.conv.onednn_post_ops";
+  const auto engine = engine_of(file);
+  EXPECT_THAT(engine->remarks(), ::testing::IsEmpty());
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = {random_f32({2, 8, 9, 7}, 3)};
+  const auto got = run(context, *engine, inputs);
+  for (const auto& [name, values] : reference(net, inputs)) {
+    float largest = 0;
+    for (const float value : values) largest = std::max(largest, std::abs(value));
+    for (size_t i = 0; i < values.size(); ++i)
+      EXPECT_NEAR(got.at(name)[i], values[i], 1e-5f * largest) << name;
+  }
+}
+
 // A product whose rows are counted while running is not for oneDNN, whoever wrote the plan.
 TEST(OneDnnPlan, WhatItRefusesRunsOnAnotherKernel) {
   const auto engine = engine_of(built_with_onednn(kDynamicNet));

@@ -164,6 +164,8 @@ TEST(ConvFinish, FloatsAreCutAndRoundedAsTheReferenceDoes) {
                              "," + std::to_string(y.dims()[3]) + "]";
     expect_as_reference(each, "(f32,f32,f32)->(f32) max(add($2,add($1,$0)),0f32)",
                         {further[0], tensor_from_text("f32" + dims, 5)}, false);
+    expect_as_reference(each, "(f32,f32)->(f32) max(add($0,$1),0f32)",
+                        {tensor_from_text("f32" + dims, 5)}, false);
     expect_as_reference(each, "(f32,f32,bf16)->(bf16) round_bf16(add($2,add($1,$0)))",
                         {further[0], tensor_from_text("bf16" + dims, 5)}, false);
   }
