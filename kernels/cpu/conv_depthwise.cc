@@ -176,7 +176,7 @@ void slide_along(const DirectRun& run, const Rows<Storage>& rows, int64_t channe
 template <class Storage, int kColumns, int kStride>
 void slide_all(const DirectRun& run, float* out) {
   const Rows<Storage> rows(run);
-  int64_t channel = 0;
+  int64_t channel = run.first_channel;
   for (; channel + kVectors * kLanes <= run.channels; channel += kVectors * kLanes)
     slide_along<Storage, kColumns, kStride, kVectors>(run, rows, channel, out);
   for (; channel < run.channels; channel += kLanes)

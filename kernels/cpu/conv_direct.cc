@@ -7,6 +7,7 @@
 
 #include "anneal/kernels/cpu/device.h"
 #include "anneal/kernels/cpu/entries.h"
+#include "anneal/kernels/cpu/gemm.h"
 #include "anneal/kernels/cpu/pixel_runs.h"
 
 namespace anneal::cpu {
@@ -76,6 +77,7 @@ class DirectConv final : public Kernel {
     packed_ = packed_constant(request, "f32 taps",
                               static_cast<size_t>(packed_count(view.dims)) * sizeof(float),
                               [&](std::byte* to) { pack(view, reinterpret_cast<float*>(to)); });
+    pack_dots(view, request);
   }
 
   std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
@@ -131,6 +133,22 @@ class DirectConv final : public Kernel {
       }
     }
   }
+  // Of weights [channels, 1, taps...], where dot products are for them.
+  void pack_dots(const TensorView& w, const Request& request) {
+    const int64_t columns = w.dims[w.dims.rank() - 1];
+    if (!group_.is_depthwise() || w.dtype != DataType::kBF16 || w.dims[0] < kDotChannels ||
+        !has_bf16_gemm(isa_of(request.device)) || columns > 5 ||
+        !slides(columns, op_.strides.back(), op_.dilations.back()))
+      return;
+    dots_ = {.rows = count(w.dims) / w.dims[0] / columns,
+             .columns = columns,
+             .channels = w.dims[0] / kDotChannels * kDotChannels,
+             .padded = padded(w.dims[0])};
+    packed_dots_ =
+        packed_constant(request, "bf16 taps of row pairs", dots_.bytes(), [&](std::byte* to) {
+          pack_dot_taps(dots_, reinterpret_cast<const float*>(packed_->bytes().data()), to);
+        });
+  }
   static float element(const TensorView& view, int64_t i) {
     return load_scalar(view.dtype, view.data + i * static_cast<int64_t>(size_of(view.dtype)))
         .as<float>();
@@ -158,6 +176,13 @@ class DirectConv final : public Kernel {
       run.input_columns = x.size[2];
       run.kernel_columns = window.kernel[2];
       run.stride = window.stride[2];
+      if (packed_dots_ && x.element == DataType::kBF16) {
+        run.dot_row = dots_.row_bytes();
+        run.dot_taps =
+            packed_dots_->bytes().data() + DotTaps::bytes_of(dots_.columns, pixels.channel);
+        depthwise_dots(run, out);
+        run.first_channel = run.channels / kDotChannels * kDotChannels;
+      }
       return run_depthwise_.run(run, out);
     }
     auto* const columns = reinterpret_cast<PixelColumn*>(pixels.extra);
@@ -181,6 +206,8 @@ class DirectConv final : public Kernel {
   LoadBlock load_;
   Epilogue epilogue_;
   std::optional<Tensor> packed_;
+  DotTaps dots_;
+  std::optional<Tensor> packed_dots_;
 };
 
 bool is_known(Size size, int64_t value) { return size.known() && size.value() == value; }

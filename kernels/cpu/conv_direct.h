@@ -25,6 +25,10 @@ struct DirectRun {
   int64_t padded, kernel_row;
   DataType element = DataType::kF32;  // of x: f32, and bf16 where there is one channel to a group
   const Finish* finish = nullptr;     // of depthwise ones; null: sums go to `out`
+  int64_t first_channel = 0;          // those before it are done
+  // As pack_dot_taps() makes them, from the first channel on; bytes from row to row.
+  const std::byte* dot_taps = nullptr;
+  int64_t dot_row = 0;
   // Of kernels that slide: element 0 of the image, and which column of it the first pixel begins
   // with, which may be padding.
   const std::byte* x = nullptr;
@@ -36,10 +40,12 @@ struct DirectRun {
 
 // Whether there are loops for these columns of the kernel and steps along a row, which make several
 // pixels at once.
-inline bool slides(const Window& window) {
-  const int64_t columns = window.kernel[2], stride = window.stride[2];
+inline bool slides(int64_t columns, int64_t stride, int64_t dilation) {
   return (columns == 3 || columns == 5 || columns == 7) && (stride == 1 || stride == 2) &&
-         window.dilation[2] == 1;
+         dilation == 1;
+}
+inline bool slides(const Window& window) {
+  return slides(window.kernel[2], window.stride[2], window.dilation[2]);
 }
 
 // One output channel for each input channel, of as many channels as a vector has lanes or more.
@@ -49,6 +55,24 @@ struct RunDepthwise {
   Finishes finishes = finishes_nothing;
 };
 RunDepthwise run_depthwise(Isa isa);
+
+// The same of bf16 by dot products of two rows of taps, for kernels of three or five columns that
+// slide, and all channels that fill groups of kDotChannels; others are left to RunDepthwise. Sums
+// of two products each are added as gemm_bf16.h says.
+inline constexpr int64_t kDotChannels = 32;
+struct DotTaps {
+  int64_t rows = 0, columns = 0;  // of the kernel
+  int64_t channels = 0;           // a multiple of kDotChannels
+  int64_t padded = 0;             // as DirectRun has it
+  // Of so many channels, in a row.
+  static int64_t bytes_of(int64_t columns, int64_t channels) { return columns * channels * 4; }
+  int64_t row_bytes() const { return bytes_of(columns, channels); }
+  size_t bytes() const { return static_cast<size_t>(2 * rows * row_bytes()); }
+};
+// weights: as DirectRun has them, numbers that bf16 holds. For each row of the kernel the weights
+// of it and the next one, then of it alone.
+void pack_dot_taps(const DotTaps& taps, const float* weights, std::byte* to);
+void depthwise_dots(const DirectRun& run, float* out);  // REQUIRES: has_bf16_gemm()
 
 // Any groups, of f32, that fit two vectors. `lookup` begins with how many vectors of x one of
 // outputs needs; then for each vector of outputs the channel of x to load from, and for each input
