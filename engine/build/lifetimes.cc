@@ -18,24 +18,39 @@ std::vector<uint32_t> last_uses(const Plan& plan) {
   return last;
 }
 
+// From which input of a step on its kernel can write its output over inputs, because it reads each
+// of them just where it writes.
+size_t first_overwritable(const Plan& plan, const Step& step) {
+  if (step.outputs.size() != 1) return step.inputs.size();
+  if (std::holds_alternative<Pointwise>(step.op) && step.epilogues.empty()) return 0;
+  const bool is_product =
+      std::holds_alternative<Conv>(step.op) || std::holds_alternative<MatMul>(step.op);
+  const bool is_on_cpu = plan.devices[step.device].starts_with("cpu");
+  return is_product && is_on_cpu ? step.op_input_count : step.inputs.size();
+}
+
 // The base that step i may write its output over; kNoSlot if there is none.
 uint32_t reusable_input(const Plan& plan, uint32_t i, const std::vector<uint32_t>& last) {
   const Step& step = plan.steps[i];
-  if (!std::holds_alternative<Pointwise>(step.op) || !step.epilogues.empty() ||
-      step.outputs.size() != 1)
-    return kNoSlot;
+  const size_t first = first_overwritable(plan, step);
+  if (first >= step.inputs.size()) return kNoSlot;
   const Slot& output = plan.slots[step.outputs[0]];
   if (output.storage != Storage::kArena) return kNoSlot;
-  for (const uint32_t input : step.inputs) {
+  for (size_t at = first; at < step.inputs.size(); ++at) {
+    const uint32_t input = step.inputs[at];
+    if (input == kNoSlot) continue;
     const Slot& slot = plan.slots[input];
     const uint32_t base = base_of(plan, input);
     const bool fits = plan.slots[base].storage == Storage::kArena && last[base] == i &&
                       covers_base(plan, slot) && slot.type.shape == output.type.shape &&
                       slot.strides == output.strides && slot.device == output.device &&
                       size_of(slot.type.dtype) == size_of(output.type.dtype);
-    const bool read_otherwise =
-        std::any_of(step.inputs.begin(), step.inputs.end(),
-                    [&](uint32_t other) { return other != input && base_of(plan, other) == base; });
+    bool read_otherwise = false;
+    for (size_t k = 0; k < step.inputs.size(); ++k) {
+      const uint32_t other = step.inputs[k];
+      const bool is_same_place = other == input && k >= first;
+      read_otherwise |= other != kNoSlot && !is_same_place && base_of(plan, other) == base;
+    }
     if (fits && !read_otherwise) return base;
   }
   return kNoSlot;

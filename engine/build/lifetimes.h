@@ -4,8 +4,8 @@
 
 namespace anneal {
 
-// A Pointwise step whose input is read for the last time writes over it. Kernels of Pointwise are
-// required to work on an output that is the very view of an input.
+// A step whose input is read for the last time writes over it, where Kernel::launch() says that it
+// can: so that elementwise layers, and residual sums, need no memory of their own.
 void share_in_place(Plan& plan);
 
 // first_step and last_step of every arena slot; then, if all sizes are known, offsets and

@@ -24,6 +24,13 @@ ChannelBlocks cut_channels(int64_t channels, int64_t grain, int64_t pixels) {
   }
 }
 
+// What is computed twice may not read what was computed.
+bool reads_y(const Finish& finish) {
+  const auto* const y = finish.y;
+  return finish.addend == y || reinterpret_cast<const std::byte*>(finish.offset) == y ||
+         reinterpret_cast<const std::byte*>(finish.scale) == y;
+}
+
 }  // namespace
 
 PixelRuns::PixelRuns(std::span<const TensorView> inputs, std::span<const TensorView> outputs,
@@ -71,8 +78,7 @@ void PixelRuns::launch(const LaunchArgs& args, LoadBlock load, const Epilogue& e
           run.extra = part + extra_at_;
           const int64_t pixel = run.row * out_[2] + run.first;
           const auto finish = epilogue.finish(finishes_, space_, args, pixel, run.channel);
-          // What is computed twice may not be added to itself.
-          if (finish && finish->addend != finish->y) run.finish = &*finish;
+          if (finish && !reads_y(*finish)) run.finish = &*finish;
           compute(run);
           if (run.finish == nullptr)
             epilogue.run(space_, args, run.out, run.channels, pixel, run.count, run.channel,

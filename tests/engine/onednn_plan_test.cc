@@ -62,7 +62,7 @@ TEST(OneDnnPlan, PostOpsAddResiduals) {
   const b: f32[8,1,1] = random(4)
   c = Conv(x, w; b) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1] epilogue="(f32,f32)->(f32) add($0,$1)"
   d = Conv(c, v; b, c) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1] epilogue="(f32,f32,f32)->(f32) add(add($0,$1),$2)"
-  e = Conv(d, u; b, d) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1] epilogue="(f32,f32,f32)->(f32) add(add($0,$1),$2)"
+  e = Conv(c, u; b, d) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1] epilogue="(f32,f32,f32)->(f32) add(add($0,$1),$2)"
   f = Conv(e, u; b, c) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1] epilogue="(f32,f32,f32)->(f32) add(add($0,$1),$2)"
   return f as y
 )txt";

@@ -151,6 +151,35 @@ TEST(Placement, OperandsThatCannotBeInPlaceAreCopiedThere) {
   EXPECT_EQ(refused, 4u);
 }
 
+// But not over what the windows read, too, or what is asked for again.
+TEST(Placement, ResidualSumsLieWhereAnOperandDid) {
+  constexpr std::string_view kResiduals = R"txt(
+graph residuals(x: f32[2,8,5,4])
+  const w: f32[8,8,3,3] = random(1)
+  const m: f32[4,4] = random(2)
+  a = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  b = Conv(x, w; a) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1] epilogue="(f32,f32)->(f32) add($0,$1)"
+  c = Conv(b, w; b) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1] epilogue="(f32,f32)->(f32) add($0,$1)"
+  s = Softmax(x) axis=3
+  d = MatMul(c, m; s) epilogue="(f32,f32)->(f32) add($0,$1)"
+  e = Softmax(d) axis=3
+  return e
+)txt";
+  const EngineFile file = build_as_it_is(kResiduals);
+  const Plan& plan = file.plans[0];
+  std::vector<std::string> over;
+  for (const Step& step : plan.steps)
+    if (const Slot& y = plan.slots[step.outputs[0]]; y.storage == Storage::kView)
+      over.push_back(y.name + " over " + plan.slots[y.base].name);
+  EXPECT_EQ(over, (std::vector<std::string>{"b over a", "d over s"})) << to_text(plan);
+  const auto engine = engine_of(file);
+  const std::vector<Tensor> inputs = {random_f32({2, 8, 5, 4}, 7)};
+  for (const int threads : {1, 3}) {
+    ExecutionContext context(engine, {.threads = threads});
+    expect_near(run(context, *engine, inputs), reference(kResiduals, inputs));
+  }
+}
+
 TEST(Placement, SizesMayBeOpen) {
   constexpr std::string_view kOpen = R"txt(
 size N in 1..16 opt 4

@@ -196,6 +196,8 @@ struct MadeLayer::State {
   Device& device;
   std::vector<std::optional<Placed>> inputs;
   std::vector<Placed> outputs;
+  int in_place = -1;
+  std::optional<Tensor> overwritten;  // what lies in output 0 before
   Made made;
 };
 
@@ -204,7 +206,7 @@ MadeLayer::~MadeLayer() = default;
 
 MadeLayer::MadeLayer(const KernelEntry& entry, const TestLayer& layer, Device& device,
                      const RunOptions& options)
-    : state_(new State{device, {}, {}, {}}) {
+    : state_(new State{device, {}, {}, options.in_place, std::nullopt, {}}) {
   SizeTable sizes;
   if (options.sizes) sizes = *options.sizes;
   std::vector<Operand> input_operands, output_operands;
@@ -230,6 +232,8 @@ MadeLayer::MadeLayer(const KernelEntry& entry, const TestLayer& layer, Device& d
                                                         layer.output_dims[i], options.placement);
     output_operands.push_back(operand(layer.outputs[i], placed.view(), options.placement, sizes));
   }
+  if (options.in_place >= 0)
+    state_->overwritten = *layer.inputs[static_cast<size_t>(options.in_place)];
   state_->made = entry.make({layer.op, layer.epilogues, layer.op_input_count, input_operands,
                              output_operands, sizes, device, options.tactic, options.at_any_speed});
 }
@@ -245,10 +249,12 @@ RunResult MadeLayer::run(int threads) const {
     inputs.push_back(input ? input->upload(device, *stream) : TensorView{});
     input_shapes.push_back(input ? input->view() : TensorView{});
   }
+  if (state_->in_place >= 0) state_->outputs[0].fill(*state_->overwritten);
   for (Placed& output : state_->outputs) {
     outputs.push_back(output.upload(device, *stream));
     output_shapes.push_back(output.view());
   }
+  if (state_->in_place >= 0) inputs[static_cast<size_t>(state_->in_place)] = outputs[0];
   Team team(threads);
   const auto found = kernel.find(inputs, *stream, team);
   const auto prepared = kernel.prepare(input_shapes, output_shapes, threads);

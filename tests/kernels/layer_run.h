@@ -47,6 +47,7 @@ struct RunOptions {
   std::vector<Type> input_types = {};  // empty: the inputs' own
   std::span<const std::byte> tactic = {};
   bool at_any_speed = false;
+  int in_place = -1;  // the input that lies where output 0 does; -1: none
 };
 
 struct RunResult {

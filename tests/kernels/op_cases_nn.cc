@@ -72,6 +72,7 @@ std::vector<OpCase> conv_cases() {
       {"conv_depthwise_many_channels",
        conv2(1, 1, 1, 200),
        {"f32[1,200,4,40]", "const f32[200,1,3,3]"}},
+      {"conv_depthwise_pixel", conv2(1, 1, 1, 37), {"f32[1,37,1,1]", "const f32[37,1,3,3]"}},
       {"conv_depthwise_bf16", conv2(1, 1, 1, 41), {"bf16[2,41,9,11]", "const bf16[41,1,3,3]"}},
       {"conv_depthwise_bf16_stride_2",
        conv2(2, 1, 1, 48),

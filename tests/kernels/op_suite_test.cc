@@ -48,12 +48,30 @@ class OpSuite : public ::testing::TestWithParam<OpCase> {
       } else if (!(again.outputs == once.outputs)) {
         complain(entry, what, placement, "other bits with 2 threads");
       }
+      options.in_place = overwritten_input(way, placement);
+      if (options.in_place >= 0 &&
+          !(run_layer(entry, layer, *device_, options).outputs == once.outputs))
+        complain(entry, what, placement, "other bits where the output lies over an input");
+      options.in_place = -1;
     }
   }
 
   std::unique_ptr<Device> device_ = cpu_backend().open("cpu");
 
  private:
+  // The input of an epilogue that Kernel::launch() must be able to write over; -1: none.
+  static int overwritten_input(const Variant& way, Placement placement) {
+    const TestLayer& layer = *way.layer;
+    if (layer.outputs.size() != 1 || placement == Placement::kReversed ||
+        (!std::holds_alternative<Conv>(layer.op) && !std::holds_alternative<MatMul>(layer.op)))
+      return -1;
+    for (auto i = static_cast<size_t>(layer.op_input_count); i < layer.inputs.size(); ++i)
+      if (layer.inputs[i]->dims() == layer.output_dims[0] &&
+          layer.inputs[i]->dtype() == layer.outputs[0].dtype)
+        return static_cast<int>(i);
+    return -1;
+  }
+
   void complain(const KernelEntry& entry, const std::string& what, Placement placement,
                 const std::string& problem) {
     ADD_FAILURE() << entry.name << ", " << what << ", " << name(placement) << ": " << problem

@@ -47,6 +47,14 @@ Epilogue bias_relu(const Op& op, DataType of, const Dims& dims) {
   return {b.finish(result, of), {filled(of, channels(op, dims), 7)}};
 }
 
+Epilogue residual(const Op&, DataType of, const Dims& dims) {
+  if (of == DataType::kBool)
+    return {parse_program("(bool,bool)->(bool) or($0,$1)"), {filled(of, dims, 6)}};
+  ProgramBuilder b;
+  const Reg sum = b.apply(Opcode::kAdd, b.input(0, accumulator(of)), b.input(1, of));
+  return {b.finish(sum, of), {filled(of, dims, 6)}};
+}
+
 Epilogue residual_index(const Op&, DataType of, const Dims& dims) {
   if (of == DataType::kBool)
     return {parse_program("(bool,bool)->(bool) xor($0,$1)"), {filled(of, dims, 8)}};
@@ -76,6 +84,7 @@ struct Epilogues {
 std::vector<Epilogues> epilogues_for(const OpCase& each) {
   std::vector<Epilogues> all = {{"no epilogue", {none}},
                                 {"bias_relu", {bias_relu}},
+                                {"residual", {residual}},
                                 {"residual_index", {residual_index}},
                                 {"requantize", {requantize}}};
   const auto* conv = std::get_if<Conv>(&each.op);
