@@ -83,12 +83,24 @@ class RowCheck {
       if (has_rows(step, i)) return false;
     return true;
   }
-  // Broadcasting must not turn rows into something else.
+  // Broadcasting must not turn rows into something else, and what has none is the same for each:
+  // it has one index where they lie, not by chance as many as a whole batch.
   bool line_up(const Step& step, size_t first, size_t last) const {
-    for (size_t i = first; i < last; ++i)
-      for (const uint32_t output : step.outputs)
-        if (has_rows(step, i) && rank_of(step.inputs[i]) != rank_of(output)) return false;
+    for (size_t i = first; i < last; ++i) {
+      if (step.inputs[i] == kNoSlot) continue;
+      const Shape& own = plan_.slots[step.inputs[i]].type.shape;
+      for (const uint32_t output : step.outputs) {
+        if (!has_rows(output)) continue;
+        const bool at_rows = own.rank() > 0 && own.rank() == rank_of(output);
+        if (has_rows(step, i) ? !at_rows : at_rows && !(own[0] == Size(1))) return false;
+      }
+    }
     return true;
+  }
+  bool is_scalar(const Step& step, size_t input) const {
+    if (input >= step.op_input_count || step.inputs[input] == kNoSlot) return true;
+    const Shape& shape = plan_.slots[step.inputs[input]].type.shape;
+    return shape.rank() == 0 || (shape.rank() == 1 && shape[0] == Size(1));
   }
   static bool asks_for_row(const Program& program) {
     return std::ranges::any_of(program.code(), [](const Instruction& instruction) {
@@ -126,9 +138,11 @@ class RowCheck {
     switch (step.op.index()) {
       case op_index<Conv>:
       case op_index<ConvTranspose>:
-      case op_index<Quantize>:
-      case op_index<Dequantize>:
         return reads_rows_of_first_only;
+      case op_index<Quantize>:
+        return reads_rows_of_first_only && scales_alike(std::get<Quantize>(step.op), step);
+      case op_index<Dequantize>:
+        return reads_rows_of_first_only && scales_alike(std::get<Dequantize>(step.op), step);
       case op_index<ArgReduce>:
       case op_index<Reshape>:
         return true;
@@ -167,12 +181,21 @@ class RowCheck {
   static bool has_axis_0(const std::vector<int64_t>& axes) {
     return std::ranges::find(axes, 0) != axes.end();
   }
+  // No scale is that of a row.
+  template <class Scaling>
+  bool scales_alike(const Scaling& op, const Step& step) const {
+    return is_scalar(step, 1) || (op.axis != 0 && op.block_size == 0);
+  }
   // Of a matrix without a batch only the rows of the left one are rows.
   bool keeps_apart(const MatMul& op, const Step& step) const {
-    for (size_t i = 0; i < 2; ++i)
-      if (has_rows(step, i) && rank_of(step.inputs[i]) < 3 && (i == 1 || op.transpose_a))
-        return false;
-    return line_up(step, 0, 2) && none_have_rows(step, 2, step.op_input_count);
+    if (!none_have_rows(step, 2, step.op_input_count)) return false;
+    const bool has_batch = rank_of(step.outputs[0]) > 2;
+    if (has_batch) {
+      for (size_t i = 0; i < 2; ++i)
+        if (has_rows(step, i) && rank_of(step.inputs[i]) < 3) return false;
+      return line_up(step, 0, 2);
+    }
+    return !has_rows(step, 1) && !op.transpose_a && is_scalar(step, 2);
   }
 
   const Plan& plan_;
