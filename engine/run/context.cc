@@ -115,7 +115,7 @@ struct ExecutionContext::State {
   }
 
   void prepare_declared() {
-    auto shapes = declared_shapes(run.plan());
+    auto shapes = declared_shapes(engine->plan());
     shapes.resize(std::min(shapes.size(), static_cast<size_t>(resources.kept_shapes)));
     std::reverse(shapes.begin(), shapes.end());  // so that the first is the last to be forgotten
     for (const std::vector<Dims>& dims : shapes) {

@@ -9,6 +9,7 @@
 #include "anneal/core/parallel.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/engine_state.h"
+#include "anneal/engine/run/open_rows.h"
 #include "anneal/engine/run/planned_kernel.h"
 #include "anneal/engine/run/row_slices.h"
 #include "anneal/kernels/cpu/backend.h"
@@ -118,25 +119,26 @@ struct Loading {
   std::vector<std::string>& remarks;
 };
 
-// The planned kernel, or the next best one that takes the same views.
-std::unique_ptr<Kernel> make_kernel(const Loading& loading, const Plan& plan, const Step& step,
-                                    Device& device) {
-  const EngineFile& file = loading.file;
-  const StepOperands operands = operands_of(file, plan, step);
-  Request request = request_of(plan, step, operands, device, &loading.team);
-  ReadyConstants ready(file, packed_key(plan, step));
-  request.packed = &ready;
-  std::string why = "this library has no such kernel";
+// The kernel that the plan names, or why there is none.
+Made make_planned(const Loading& loading, const Plan& plan, const Step& step, Device& device) {
   const Backend& backend = device.kind() == DeviceKind::kCuda ? cuda_backend() : cpu_backend();
   const KernelEntry* entry = find_kernel(backend, step.kernel);
-  if (entry && entry->op == step.op.index()) {
-    Made made = entry->make(request);
-    if (made.kernel) return std::move(made.kernel);
-    why = made.why_not;
-  }
+  if (!entry || entry->op != step.op.index()) return refuse("this library has no such kernel");
+  const StepOperands operands = operands_of(loading.file, plan, step);
+  Request request = request_of(plan, step, operands, device, &loading.team);
+  ReadyConstants ready(loading.file, packed_key(plan, step));
+  request.packed = &ready;
+  return entry->make(request);
+}
+
+// The next best one that takes the same views.
+std::unique_ptr<Kernel> make_other(const Loading& loading, const Plan& plan, const Step& step,
+                                   Device& device, const std::string& why) {
+  const StepOperands operands = operands_of(loading.file, plan, step);
+  Request request = request_of(plan, step, operands, device, &loading.team);
   request.tactic = {};
-  request.packed = nullptr;
   request.at_any_speed = false;
+  const Backend& backend = device.kind() == DeviceKind::kCuda ? cuda_backend() : cpu_backend();
   // The plan does not say whether it was built to be exact.
   Chosen chosen = choose_kernel(backend, request, {.exact = true});
   if (!chosen.kernel)
@@ -145,6 +147,23 @@ std::unique_ptr<Kernel> make_kernel(const Loading& loading, const Plan& plan, co
   loading.remarks.push_back(fmt::format("step \"{}\" runs on {} instead of {}: {}", step.name,
                                         chosen.entry->name, step.kernel, why));
   return std::move(chosen.kernel);
+}
+
+// open: the plan with its rows left open, or null; becomes null where the planned kernel must know
+// how many there are. What was made for any number of rows runs so many, too.
+std::unique_ptr<Kernel> make_kernel(const Loading& loading, const Plan& plan, size_t step,
+                                    Device& device, const Plan*& open) {
+  if (open) {
+    Made made = make_planned(loading, *open, open->steps[step], device);
+    if (made.kernel) return std::move(made.kernel);
+  }
+  Made made = make_planned(loading, plan, plan.steps[step], device);
+  if (made.kernel) {
+    open = nullptr;
+    return std::move(made.kernel);
+  }
+  const Plan& others = open ? *open : plan;
+  return make_other(loading, others, others.steps[step], device, made.why_not);
 }
 
 // Ascending.
@@ -193,15 +212,16 @@ void give_weights_back(const EngineFile& file, const Plan& plan, const Step& ste
       give_pages_back(file.weights[plan.slots[slot].offset].bytes());
 }
 
-// first_device: of the plan's among all devices.
-LoadedPlan load_plan(const Loading& loading, const Plan& plan, size_t first_device) {
+// first_device: of the plan's among all devices. open: the plan with its rows left open, or null.
+LoadedPlan load_plan(const Loading& loading, const Plan& plan, size_t first_device,
+                     const Plan* open = nullptr) {
   const auto devices = loading.devices.subspan(first_device);
   LoadedPlan loaded;
-  loaded.plan = &plan;
   loaded.first_device = first_device;
   loaded.kernels.reserve(plan.steps.size());
   loaded.run_end = run_ends(plan);
-  for (const Step& step : plan.steps) {
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& step = plan.steps[i];
     const auto late = [&](uint32_t slot) {
       return slot != kNoSlot && plan.slots[slot].storage == Storage::kLate;
     };
@@ -209,14 +229,15 @@ LoadedPlan load_plan(const Loading& loading, const Plan& plan, size_t first_devi
                               std::any_of(step.outputs.begin(), step.outputs.end(), late));
     const bool no_kernel = !bodies_of(step.op).empty() || step.kernel == kTransfer ||
                            (std::holds_alternative<SizeTensor>(step.op) && step.epilogues.empty());
-    loaded.kernels.push_back(no_kernel ? nullptr
-                                       : make_kernel(loading, plan, step, *devices[step.device]));
+    loaded.kernels.push_back(
+        no_kernel ? nullptr : make_kernel(loading, plan, i, *devices[step.device], open));
     give_weights_back(loading.file, plan, step);
   }
   for (const Plan& body : plan.bodies) {
     loaded.bodies.push_back(load_plan(loading, body, loading.devices.size() - 1));
     loaded.bodies.back().outer_symbols = symbols_used(body);
   }
+  loaded.plan = open ? open : &plan;
   return loaded;
 }
 
@@ -308,8 +329,11 @@ std::shared_ptr<const Engine> Engine::make(EngineFile file, const EngineOptions&
     fail(Code::kIncompatiblePlan,
          fmt::format("the plan for {} names {} devices", plan.target, plan.devices.size()));
   if (on_card) state->devices.push_back(cpu_backend().open(plan.devices[1]));
-  state->plan = load_plan({state->file, state->devices, team, state->remarks}, plan, 0);
-  state->plan.keeps_rows_apart = keeps_rows_apart(plan);
+  state->built = &plan;
+  state->open_plan = open_rows(plan, state->file.weights);
+  state->plan = load_plan({state->file, state->devices, team, state->remarks}, plan, 0,
+                          state->open_plan ? &*state->open_plan : nullptr);
+  state->plan.keeps_rows_apart = keeps_rows_apart(*state->plan.plan);
   load_weights(*state);
   with_context(
       [&] { return fmt::format("while loading the code of the plan for {}", plan.target); },
@@ -321,7 +345,7 @@ std::shared_ptr<const Engine> Engine::make(EngineFile file, const EngineOptions&
 
 std::span<const Port> Engine::inputs() const { return state_->inputs; }
 std::span<const Port> Engine::outputs() const { return state_->outputs; }
-const Plan& Engine::plan() const { return *state_->plan.plan; }
+const Plan& Engine::plan() const { return *state_->built; }
 std::string Engine::device() const { return state_->devices[0]->description(); }
 std::span<const std::string> Engine::remarks() const { return state_->remarks; }
 

@@ -83,9 +83,10 @@ struct ContextOptions {
   // not declared, or that no run could have, are left to the run.
   bool prepare_declared = true;
   // How many rows of a batch to run at a time, a row being an index of axis 0 of the inputs and
-  // outputs: where the number of rows is open, and each row of the outputs follows from the same
-  // row of the inputs. 0: all, or so few that their activations stay in the caches if that is
-  // faster. Activations take the memory of so many rows. Runs that are observed are never cut.
+  // outputs: where each row of the outputs follows from the same row of the inputs, and the engine
+  // was built for any number of rows from 1 on, or for one number from 3 on. 0: all, or so few that
+  // their activations stay in the caches if that is faster. Activations take the memory of so many
+  // rows. Runs that are observed are never cut.
   int64_t rows_at_once = 0;
 };
 

@@ -1,6 +1,7 @@
 // What an Engine holds. Immutable once made.
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,7 +14,7 @@ namespace anneal {
 
 // A plan with its kernels, and so its bodies.
 struct LoadedPlan {
-  const Plan* plan = nullptr;  // of the file
+  const Plan* plan = nullptr;  // of the file, or Engine::State::open_plan
   // One per step; null for what the context does itself: SizeTensor, control flow and transfers.
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<bool> deferred;  // steps with a late operand: prepared while running
@@ -32,6 +33,10 @@ struct Engine::State {
   std::vector<std::unique_ptr<Device>> devices;
   std::vector<std::unique_ptr<Buffer>> weight_buffers;
   std::vector<std::vector<std::byte*>> weights;  // by device and index; null where nobody reads it
+  // The plan of the file, which the engine is to its callers; and, where it can be made, the same
+  // with its rows left open, which contexts run (open_rows.h).
+  const Plan* built = nullptr;
+  std::optional<Plan> open_plan;
   LoadedPlan plan;
   std::vector<Port> inputs, outputs;
   std::vector<std::string> remarks;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "anneal/engine/run/open_rows.h"
 #include "anneal/engine/run/row_slices.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/optimizer/random_graph.h"
@@ -66,6 +67,28 @@ TEST_P(RandomEngines, GiveWhatTheReferenceGives) {
     }
     if (HasFatalFailure()) return;
   }
+}
+
+// Engines of fixed batches, in parts of one row, and of three and one.
+TEST_P(RandomEngines, GiveTheSameOfPartsOfABatch) {
+  int opened = 0;
+  for (uint32_t seed = GetParam(); seed < kGraphs; seed += kShards) {
+    SCOPED_TRACE(seed);
+    const Graph graph = random_graph(seed, Flavour::kBatch);
+    if (graph.value(graph.inputs()[0]).type().dtype != DataType::kF32) continue;
+    EngineFile file = build(graph.clone());
+    const auto engine = engine_of(file);
+    if (!open_rows(file.plans[0], file.weights)) continue;
+    ++opened;
+    const std::vector<Tensor> inputs = random_inputs(graph, seed, Flavour::kBatch);
+    const Case each = {inputs, evaluate(graph, inputs)};
+    for (const int64_t rows_at_once : {1, 3}) {
+      ExecutionContext context(engine, {.rows_at_once = rows_at_once});
+      expect_results(graph, *engine, context, each);
+    }
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(opened, 20);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shards, RandomEngines, ::testing::Range(0u, kShards));

@@ -57,12 +57,13 @@ class Maker {
       const int rank = 2 + static_cast<int>(pick(3));
       for (int axis = 0; axis < rank; ++axis)
         shape.push_back(static_cast<int64_t>(axis == 0 ? 1 + pick(2) : 2 + pick(5)));
+      if (flavour_ == Flavour::kBatch) shape[0] = 4;
       if (flavour_ == Flavour::kOpenSizes) open_sizes_of(shape);
       values_.push_back(graph_.add_input(fmt::format("x{}", i), {dtype_, shape}));
     }
     const int steps = 4 + static_cast<int>(pick(17));
     for (int i = 0; i < steps; ++i) step();
-    const int outputs = 1 + static_cast<int>(pick(3));
+    const int outputs = flavour_ == Flavour::kBatch ? 1 : 1 + static_cast<int>(pick(3));
     for (int i = 0; i < outputs; ++i)
       graph_.mark_output(i == 0 ? values_.back() : any(), fmt::format("y{}", i));
     graph_.erase_unused();

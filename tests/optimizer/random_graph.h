@@ -14,6 +14,7 @@ enum class Flavour : uint8_t {
   kAnyValues,  // NaN, infinities, huge numbers and zeros of both signs, and functions that tell
                // them from each other
   kOpenSizes,  // tame numbers; axes of inputs are N or W, and layers compute with these
+  kBatch,      // tame numbers; axis 0 of inputs is 4, and there is one output
 };
 
 // The same seed gives the same graph: 4 to 20 layers or idioms of f32 (of f16, one graph in ten),

@@ -1,0 +1,225 @@
+// Engines built for a batch of a fixed size run parts of it; to their callers they stay what they
+// are.
+#include "anneal/engine/run/open_rows.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "anneal/engine/plan_check.h"
+#include "anneal/engine/run/row_slices.h"
+#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/error_of.h"
+
+namespace anneal::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// A body between a heading and "return y".
+std::string net(std::string_view body, std::string_view inputs = "x: f32[8,6,5,5]") {
+  return "graph net(" + std::string(inputs) + ")\n" + std::string(body) + "  return y\n";
+}
+
+constexpr std::string_view kConv = R"txt(
+  const w: f32[8,6,3,3] = random(1)
+  const b: f32[8,1,1] = random(2)
+  c = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  r = Pointwise(c, b) program="(f32,f32)->(f32) max(add($0,$1),0f32)"
+  p = Pool(r) kernel=[3,3] strides=[2,2] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  k = Concat(p, p) axis=1
+  m = Reduce(k, i64{2,3}) kind=mean keepdims=false
+  const v: f32[16,9] = random(3)
+  s = MatMul(m, v)
+  y = Softmax(s) axis=1
+)txt";
+
+// What a convolution leaves with adjacent channels is flattened by a copy.
+constexpr std::string_view kFlatten = R"txt(
+  const w: f32[16,6,3,3] = random(1)
+  c = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  f = Reshape(c, i64{8,400})
+  const v: f32[400,9] = random(3)
+  y = MatMul(f, v)
+)txt";
+
+constexpr std::string_view kAdd = "program=\"(f32,f32)->(f32) add($0,$1)\"\n";
+
+struct Fixed {
+  const char* what;
+  std::string text;
+  bool can_be_opened;
+};
+const Fixed kPlans[] = {
+    {"a convolution net", net(kConv), true},
+    {"as many rows as channels, lines and columns", net(kConv, "x: f32[6,6,6,6]"), true},
+    {"other sizes that are open", net(kConv, "x: f32[8,6,H,W]"), true},
+    {"three rows", net(kConv, "x: f32[3,6,5,5]"), true},
+    {"two rows, whose parts are of one size", net(kConv, "x: f32[2,6,5,5]"), false},
+    {"an open batch", net(kConv, "x: f32[N,6,5,5]"), false},
+    {"a flattening to numbers", net(kFlatten), true},
+    {"a copy of each row for each head",
+     net("  e = Expand(x, i64{8,3,5,5})\n  y = Softmax(e) axis=1\n", "x: f32[8,1,5,5]"), true},
+    {"an input for all rows",
+     net("  y = Pointwise(x, a) " + std::string(kAdd), "x: f32[8,6,5,5], a: f32[6,1,1]"), true},
+    {"an input that has no rows by chance of its size",
+     net("  y = Pointwise(x, a) " + std::string(kAdd), "x: f32[8,6,5,8], a: f32[8]"), false},
+    {"an input that must have as many",
+     net("  n = Softmax(x) axis=1\n  y = Pointwise(n, a) " + std::string(kAdd),
+         "x: f32[8,6,5,5], a: f32[M,6,1,1]"),
+     false},
+    {"a constant with rows of its own",
+     net("  const a: f32[8,6,1,1] = random(1)\n  n = Softmax(x) axis=1\n  y = Pointwise(n, a) " +
+         std::string(kAdd)),
+     false},
+    {"a constant beside each row",
+     net("  const a: f32[8,1,5,5] = random(1)\n  y = Concat(a, x) axis=1\n"), false},
+    {"rows and columns that change places",
+     net("  y = Transpose(x) permutation=[1,0]\n", "x: f32[8,8]"), false},
+    {"pairs of rows",
+     net("  p = Reshape(x, i64{4,2,150})\n  q = Softmax(p) axis=1\n"
+         "  y = Reshape(q, i64{8,150})\n"),
+     false},
+    {"the rows before",
+     net("  f = Transpose(x) permutation=[1,0]\n  r = Reshape(f, i64{48})\n"
+         "  s = Slice(r, i64{1}, i64{41}, i64{0}, i64{1})\n"
+         "  m = Reshape(s, i64{5,8})\n  t = Transpose(m) permutation=[1,0]\n"
+         "  y = Softmax(t) axis=1\n",
+         "x: f32[8,6]"),
+     false},
+    {"a softmax along rows", net("  y = Softmax(x) axis=0\n"), false},
+    {"a sum of rows", net("  y = Reduce(x, i64{0}) kind=sum keepdims=true\n"), false},
+    {"a sum of rows for each",
+     net("  s = Reduce(x, i64{0}) kind=sum keepdims=true\n  y = Pointwise(x, s) " +
+         std::string(kAdd)),
+     false},
+    {"no rows", net("  y = Reduce(x, i64{0,1,2,3}) kind=sum keepdims=false\n"), false},
+};
+
+TEST(OpenRows, PlansThatAreProved) {
+  for (const Fixed& each : kPlans) {
+    EngineFile file = build_text(each.text);
+    const std::vector<Tensor> weights = file.weights;
+    const auto opened = open_rows(file.plans[0], file.weights);
+    ASSERT_EQ(opened.has_value(), each.can_be_opened) << each.what;
+    if (!opened) {
+      EXPECT_EQ(file.weights, weights) << each.what;
+      continue;
+    }
+    EXPECT_TRUE(keeps_rows_apart(*opened)) << each.what;
+    EXPECT_NO_THROW(check_plan(*opened, file.weights)) << each.what;
+    EXPECT_EQ(opened->steps.size(), file.plans[0].steps.size()) << each.what;
+  }
+}
+
+TEST(OpenRows, NoPlanForAGpu) {
+  BuildOptions options;
+  options.targets = {"emulated"};
+  EngineFile file = build_text(net(kConv), options);
+  EXPECT_FALSE(open_rows(file.plans[0], file.weights).has_value());
+}
+
+void expect_near(const std::vector<float>& got, const std::vector<float>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  float largest = 1;
+  for (const float value : want) largest = std::max(largest, std::abs(value));
+  for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5f * largest) << i;
+}
+
+TEST(FixedBatch, GivesWhatTheWholeGives) {
+  for (const Fixed& each : kPlans) {
+    SCOPED_TRACE(each.what);
+    const Graph graph = parse_graph(each.text);
+    std::vector<Tensor> inputs;
+    for (const ValueId input : graph.inputs()) {
+      Dims dims;
+      for (const Size size : graph.value(input).type().shape)
+        dims.push_back(size.known() ? size.value() : inputs.empty() ? 6 : 8);
+      inputs.push_back(random_f32(dims, 7));
+    }
+    const auto want = reference(each.text, inputs).at("y");
+    const auto engine = engine_of(build_text(each.text));
+    for (const int64_t rows_at_once : {0, 1, 2, 3, 7, 8, 100}) {
+      SCOPED_TRACE(rows_at_once);
+      ExecutionContext context(engine, {.rows_at_once = rows_at_once});
+      expect_near(run(context, *engine, inputs).at("y"), want);
+    }
+  }
+}
+
+TEST(FixedBatch, IsStillFixedToItsCaller) {
+  const auto engine = engine_of(build_text(net(kConv)));
+  EXPECT_TRUE(is_static(engine->plan()));
+  EXPECT_THAT(engine->remarks(), IsEmpty());
+  EXPECT_EQ(engine->inputs()[0].min_dims, (Dims{8, 6, 5, 5}));
+  EXPECT_EQ(engine->inputs()[0].max_dims, (Dims{8, 6, 5, 5}));
+  EXPECT_EQ(engine->outputs()[0].dims, (Dims{8, 9}));
+  EXPECT_EQ(engine->outputs()[0].dim_names[0], "8");
+  const Tensor x = random_f32({8, 6, 5, 5}, 7), fewer = random_f32({2, 6, 5, 5}, 7);
+  ExecutionContext context(engine, {.rows_at_once = 2});
+  EXPECT_EQ(error_of([&] { context.set_input("x", fewer.view()); }),
+            "invalid_argument: input \"x\" has shape [2,6,5,5], the engine wants [8,6,5,5]");
+  context.set_input("x", x.view());
+  std::vector<float> memory(8 * 9);
+  const auto output = [&](int64_t rows) {
+    return row_major_view(DataType::kF32, {rows, 9}, reinterpret_cast<std::byte*>(memory.data()));
+  };
+  EXPECT_EQ(error_of([&] { context.set_output("y", output(2)); }),
+            "invalid_argument: output \"y\" has shape [2,9], with these inputs it is [8,9]");
+  context.set_output("y", output(8));
+  context.run();
+  expect_near(memory, reference(net(kConv), {x}).at("y"));
+}
+
+TEST(FixedBatch, ActivationsAreThoseOfOneSliceOrOfThePlan) {
+  const auto engine = engine_of(build_text(net(kConv)));
+  const std::vector<Tensor> inputs = {random_f32({8, 6, 5, 5}, 7)};
+  const uint64_t planned = engine->plan().arena_bytes.at(0);
+  ExecutionContext whole(engine), cut(engine, {.rows_at_once = 1});
+  run(whole, *engine, inputs);
+  run(cut, *engine, inputs);
+  EXPECT_EQ(whole.arena_bytes(), planned);
+  EXPECT_LE(cut.arena_bytes(), planned / 4);
+}
+
+TEST(FixedBatch, IsCutWhereItLeavesTheCache) {
+  const auto engine = engine_of(build_text(
+      net("  s = Softmax(x) axis=1\n  y = Softmax(s) axis=2\n", "x: f32[16,16,100,100]")));
+  const std::vector<Tensor> inputs = {random_f32({16, 16, 100, 100}, 7)};
+  ExecutionContext context(engine);
+  run(context, *engine, inputs);
+  EXPECT_EQ(context.arena_bytes(), engine->plan().arena_bytes.at(0) / 8);
+}
+
+TEST(FixedBatch, AnObserverSeesTheWholeBatch) {
+  const auto engine = engine_of(build_text(net(kConv)));
+  const std::vector<Tensor> inputs = {random_f32({8, 6, 5, 5}, 7)};
+  ExecutionContext context(engine, {.rows_at_once = 2});
+  int64_t rows = 0;
+  context.observe([&](const Observed& observed) { rows = observed.value.dims[0]; });
+  run(context, *engine, inputs);
+  EXPECT_EQ(rows, 8);
+}
+
+// oneDNN multiplies as many rows as it was told when it was made.
+TEST(FixedBatch, StaysWholeWhereAPlannedKernelMustKnowItsRows) {
+  const std::string text =
+      net("  const w: f32[6,4] = random(1)\n  y = MatMul(x, w)\n", "x: f32[8,6]");
+  EngineFile file = build_text(text);
+  for (Step& step : file.plans[0].steps) step.kernel = "cpu.matmul.onednn";
+  const auto engine = engine_of(file);
+  if (!engine->remarks().empty()) {
+    EXPECT_THAT(engine->remarks()[0], HasSubstr("instead of cpu.matmul.onednn"));
+    GTEST_SKIP() << engine->remarks()[0];
+  }
+  const std::vector<Tensor> inputs = {random_f32({8, 6}, 7)};
+  ExecutionContext context(engine, {.rows_at_once = 2});
+  expect_near(run(context, *engine, inputs).at("y"), reference(text, inputs).at("y"));
+  EXPECT_EQ(context.profile()[0].times, 1);
+}
+
+}  // namespace
+}  // namespace anneal::testing
