@@ -33,18 +33,18 @@ class RowCheck {
   }
 
  private:
-  // The symbol, from the first input that begins with one.
   bool find_rows() {
-    for (const uint32_t input : plan_.inputs) {
+    const auto begins_with_rows = [&](uint32_t input) {
       const Shape& shape = plan_.slots[input].type.shape;
-      if (shape.rank() == 0) continue;
-      if (const auto symbol = plan_.sizes->symbol_index(shape[0])) {
-        symbol_ = *symbol;
-        size_ = shape[0];
-        return plan_.sizes->symbols()[symbol_].bounds.min <= 1;  // a part may be as small
-      }
-    }
-    return false;
+      return shape.rank() > 0 && shape[0] == size_;
+    };
+    const Shape& output = plan_.slots[plan_.outputs[0]].type.shape;
+    if (output.rank() == 0) return false;
+    size_ = output[0];
+    const auto symbol = plan_.sizes->symbol_index(size_);
+    if (!symbol || std::ranges::none_of(plan_.inputs, begins_with_rows)) return false;
+    symbol_ = *symbol;
+    return plan_.sizes->symbols()[symbol_].bounds.min <= 1;  // a part may be as small
   }
   bool has_symbol(Size size) const {
     if (size.known()) return false;
