@@ -38,13 +38,16 @@ constexpr std::string_view kConv = R"txt(
 )txt";
 
 // What a convolution leaves with adjacent channels is flattened by a copy.
-constexpr std::string_view kFlatten = R"txt(
-  const w: f32[16,6,3,3] = random(1)
-  c = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
-  f = Reshape(c, i64{8,400})
-  const v: f32[400,9] = random(3)
-  y = MatMul(f, v)
-)txt";
+std::string flatten(std::string_view sizes) {
+  return net(
+      "  const w: f32[16,6,3,3] = random(1)\n"
+      "  c = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]\n"
+      "  f = Reshape(c, i64{" +
+      std::string(sizes) +
+      "})\n"
+      "  const v: f32[400,9] = random(3)\n"
+      "  y = MatMul(f, v)\n");
+}
 
 constexpr std::string_view kAdd = "program=\"(f32,f32)->(f32) add($0,$1)\"\n";
 
@@ -60,7 +63,9 @@ const Fixed kPlans[] = {
     {"three rows", net(kConv, "x: f32[3,6,5,5]"), true},
     {"two rows, whose parts are of one size", net(kConv, "x: f32[2,6,5,5]"), false},
     {"an open batch", net(kConv, "x: f32[N,6,5,5]"), false},
-    {"a flattening to numbers", net(kFlatten), true},
+    {"a flattening to numbers", flatten("8,400"), true},
+    {"a flattening of so many rows", flatten("8,-1"), true},
+    {"a flattening to so many columns", flatten("-1,400"), true},
     {"a copy of each row for each head",
      net("  e = Expand(x, i64{8,3,5,5})\n  y = Softmax(e) axis=1\n", "x: f32[8,1,5,5]"), true},
     {"an input for all rows",
