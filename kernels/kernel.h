@@ -96,7 +96,8 @@ class Kernel {
   virtual std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
                                             std::span<const TensorView> outputs, int threads) const;
   // The output of Pointwise may be the very view of an input. On CPUs so may the only output of
-  // Conv and MatMul, of an input of their epilogue.
+  // Conv and MatMul, of an input of their epilogue; of one row that may look like numbers of
+  // columns.
   virtual void launch(const LaunchArgs& args) const = 0;
   // For ops whose sizes infer() cannot tell even from the inputs' values: runs before prepare(), on
   // the layer's inputs with their data, and may allocate. Null from the kernels of all other ops.

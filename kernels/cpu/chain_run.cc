@@ -261,22 +261,17 @@ void run_columns(const Chain& chain, int64_t rows, int64_t column, int64_t vecto
 
 }  // namespace
 
-// Vectors of a row end where the row does: the last may overlap the one before it. Then nothing
-// that is read may be memory that is written.
-bool chain_fits(const Chain& chain, int64_t columns, std::span<const TapePort> ports,
-                const TapePort& sink) {
-  if (columns < kLanes || sink.column_stride != 1) return false;
-  for (const ChainStep& step : chain.steps()) {
-    if (!has_port(step)) continue;
-    if (columns % kLanes != 0 && ports[step.port].data == sink.data) return false;
-  }
-  return true;
+bool chain_fits(int64_t columns, const TapePort& sink) {
+  return columns >= kLanes && sink.column_stride == 1;
 }
 
+// Vectors of a row end where the row does: the last one may overlap the one before it. These two
+// are of one group then, whose steps read all vectors before the last one writes any: what is read
+// may be memory that is written.
 void run_chain(const Chain& chain, int64_t rows, int64_t columns, std::span<const TapePort> ports,
                const TapePort& sink) {
-  int64_t column = 0, vectors = columns / kLanes;
-  const bool has_tail = columns % kLanes != 0;
+  const bool overlaps = columns % kLanes != 0;
+  int64_t column = 0, vectors = columns / kLanes - (overlaps ? 1 : 0);
   const auto take = [&](int64_t count) {
     const int64_t from = column;
     column += count * kLanes;
@@ -287,12 +282,8 @@ void run_chain(const Chain& chain, int64_t rows, int64_t columns, std::span<cons
     run_columns<8>(chain, rows, take(eights), eights, kLanes, ports, sink);
   if (vectors >= 4) run_columns<4>(chain, rows, take(4), 4, kLanes, ports, sink);
   if (vectors >= 2) run_columns<2>(chain, rows, take(2), 2, kLanes, ports, sink);
-  const int64_t last = columns - kLanes;
-  if (vectors == 1 && has_tail) {
-    run_columns<2>(chain, rows, column, 2, last - column, ports, sink);
-  } else if (vectors == 1 || has_tail) {
-    run_columns<1>(chain, rows, last, 1, kLanes, ports, sink);
-  }
+  if (vectors == 1) run_columns<1>(chain, rows, take(1), 1, kLanes, ports, sink);
+  if (overlaps) run_columns<2>(chain, rows, column, 2, columns - kLanes - column, ports, sink);
 }
 
 }  // namespace anneal::cpu::HWY_NAMESPACE

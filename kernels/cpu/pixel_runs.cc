@@ -24,7 +24,8 @@ ChannelBlocks cut_channels(int64_t channels, int64_t grain, int64_t pixels) {
   }
 }
 
-// What is computed twice may not read what was computed.
+// What is computed twice may not read what was computed: an addend or, of a single pixel, what
+// looks like numbers of channels.
 bool reads_y(const Finish& finish) {
   const auto* const y = finish.y;
   return finish.addend == y || reinterpret_cast<const std::byte*>(finish.offset) == y ||

@@ -219,8 +219,7 @@ void load_lanes(DataType storage, const TapePort& port, std::byte* lanes, int64_
 }
 
 // In chain_run.cc.
-bool chain_fits(const Chain& chain, int64_t columns, std::span<const TapePort> ports,
-                const TapePort& sink);
+bool chain_fits(int64_t columns, const TapePort& sink);
 void run_chain(const Chain& chain, int64_t rows, int64_t columns, std::span<const TapePort> ports,
                const TapePort& sink);
 
@@ -233,7 +232,7 @@ TapePort turned(const TapePort& port) {
 bool run_chains(std::span<const Chain> chains, int64_t rows, int64_t columns,
                 std::span<const TapePort> ports, std::span<const TapePort> sinks) {
   for (size_t i = 0; i < chains.size(); ++i) {
-    if (!chain_fits(chains[i], columns, ports, sinks[i])) return false;
+    if (!chain_fits(columns, sinks[i])) return false;
     // What one chain writes, no other may read.
     for (const TapePort& port : ports)
       if (chains.size() > 1 && port.data == sinks[i].data) return false;
