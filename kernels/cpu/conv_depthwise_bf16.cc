@@ -12,7 +12,6 @@
 
 #include "anneal/core/float16.h"
 #include "anneal/kernels/cpu/conv_direct.h"
-#include "anneal/kernels/cpu/gemm_bf16.h"
 
 HWY_PUSH_ATTRIBUTES("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
 namespace anneal::cpu {

@@ -216,6 +216,7 @@ void Pieces::run(const PreparedPieces& p, const Epilogues& epilogues,
       if (has_post_ops_) {
         const auto finish = epilogues.finish([](DataType) { return true; }, p.spaces, args,
                                              image * rows + piece.row, piece.column, piece.columns);
+        check(finish.has_value(), "views are those that post_ops_of() was shown");
         memory.column_scales = finish->scale;
         memory.column_offsets = finish->offset;
         // oneDNN adds sums to what y holds.
