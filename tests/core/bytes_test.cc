@@ -6,6 +6,7 @@
 
 #include "anneal/core/error.h"
 #include "anneal/core/parallel.h"
+#include "anneal/tests/worker_budget.h"
 
 namespace anneal {
 namespace {
@@ -111,7 +112,7 @@ TEST(Crc32c, KnownAnswers) {
 }
 
 TEST(Crc32c, ATeamFindsTheSame) {
-  set_worker_budget(3);
+  const testing::WorkerBudget budget(3);
   std::mt19937 random(2);
   std::vector<std::byte> data((size_t{3} << 20) + 12345);
   for (std::byte& byte : data) byte = static_cast<std::byte>(random());
@@ -121,7 +122,6 @@ TEST(Crc32c, ATeamFindsTheSame) {
       EXPECT_EQ(crc32c(std::span(data).first(size), team), crc32c(std::span(data).first(size)))
           << size << " bytes, " << threads << " threads";
   }
-  set_worker_budget(hardware_threads() - 1);
 }
 
 TEST(Crc32c, AgreesWithTheDefinitionAtEverySizeAndAlignment) {

@@ -9,10 +9,10 @@
 #include <functional>
 #include <thread>
 
-#include "anneal/core/parallel.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/counting_new.h"
 #include "anneal/tests/engine/graphs.h"
+#include "anneal/tests/worker_budget.h"
 
 namespace anneal::testing {
 namespace {
@@ -237,8 +237,7 @@ bool names_onednn(const Plan& plan) {
 }
 
 TEST(EngineRun, RunAllocatesNothingWhenSizesAreKnown) {
-  const int budget = largest_team() - 1;
-  set_worker_budget(1);  // on a machine of one core, too, two threads are two
+  const WorkerBudget budget(1);
   for (const std::string_view text : {kConvNet, kDynamicNet})
     for (const int threads : {1, 2}) {
       const auto engine = engine_of(build_text(text));
@@ -258,7 +257,6 @@ TEST(EngineRun, RunAllocatesNothingWhenSizesAreKnown) {
       for (int i = 0; i < 5; ++i) context.run();
       EXPECT_EQ(allocations_so_far() - before, 0) << threads << " threads";
     }
-  set_worker_budget(budget);
 }
 
 TEST(EngineRun, NanAndInfinityGoThroughAsNumbers) {

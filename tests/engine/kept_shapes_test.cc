@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "anneal/core/parallel.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/counting_new.h"
 #include "anneal/tests/engine/graphs.h"
+#include "anneal/tests/worker_budget.h"
 
 namespace anneal::testing {
 namespace {
@@ -75,8 +75,7 @@ TEST(KeptShapes, GiveTheSameWhenTheyReturn) {
 }
 
 TEST(KeptShapes, AlternatingAllocatesNothing) {
-  const int budget = largest_team() - 1;
-  set_worker_budget(1);
+  const WorkerBudget budget(1);
   for (const std::string_view text : {kDynamicNet, kBodies})
     for (const int threads : {1, 2}) {
       const auto engine = engine_of(build_text(text));
@@ -88,7 +87,6 @@ TEST(KeptShapes, AlternatingAllocatesNothing) {
       for (const auto& inputs : sets)
         EXPECT_EQ(allocations_of_run(context, *engine, inputs), 0) << threads << " threads";
     }
-  set_worker_budget(budget);
 }
 
 TEST(KeptShapes, TheOneUsedLongestAgoLeaves) {

@@ -8,6 +8,7 @@
 #include "anneal/engine/run/pack_weights.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/error_of.h"
+#include "anneal/tests/worker_budget.h"
 
 namespace anneal::testing {
 namespace {
@@ -79,7 +80,7 @@ TEST_P(PackWeights, AnswersAreThoseOfWeightsPackedAtLoad) {
 }
 
 TEST_P(PackWeights, AnyTeamPacksTheSame) {
-  set_worker_budget(3);
+  const WorkerBudget budget(3);
   const auto alone = save(packed_file(GetParam()));
   EngineFile plain = packed_file(GetParam());
   plain.packed.clear();
@@ -88,7 +89,6 @@ TEST_P(PackWeights, AnyTeamPacksTheSame) {
     EXPECT_EQ(save(packed_file(GetParam(), threads)), alone) << threads << " threads";
     EXPECT_EQ(result_of(plain, GetParam(), threads), expected) << threads << " threads";
   }
-  set_worker_budget(hardware_threads() - 1);
 }
 
 // Shows that what is stored is what is read, and nothing is packed again.

@@ -9,10 +9,10 @@
 #include <random>
 #include <string>
 
-#include "anneal/core/parallel.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/tests/kernels/layer_run.h"
 #include "anneal/tests/kernels/tensor_text.h"
+#include "anneal/tests/worker_budget.h"
 
 namespace anneal::testing {
 namespace {
@@ -52,9 +52,7 @@ void expect_as_reference(const std::string& what, const TopK& op, const Tensor& 
 }
 
 class TopKLines : public ::testing::Test {
- protected:
-  TopKLines() { set_worker_budget(7); }
-  ~TopKLines() override { set_worker_budget(hardware_threads() - 1); }
+  WorkerBudget budget_{7};
 };
 
 TEST_F(TopKLines, AnyTeamFindsTheSame) {
