@@ -46,9 +46,11 @@ void add_context_flags(CLI::App& command, ContextOptions& options) {
 
 void add_rows_flag(CLI::App& command, int64_t& rows) {
   command
-      .add_option("--rows-at-once", rows,
-                  "Run so many rows of a batch at a time, where rows do not depend on each other; "
-                  "0: as many as stay in the caches, or all")
+      .add_option(
+          "--rows-at-once", rows,
+          "Run so many rows of a batch at a time on each thread, where rows do not depend on "
+          "each other; "
+          "0: as many as stay in the caches, or all")
       ->capture_default_str()
       ->check(at_least(0));
 }

@@ -84,9 +84,10 @@ struct ContextOptions {
   bool prepare_declared = true;
   // How many rows of a batch to run at a time, a row being an index of axis 0 of the inputs and
   // outputs: where each row of the outputs follows from the same row of the inputs, and the engine
-  // was built for any number of rows from 1 on, or for one number from 3 on. 0: all, or so few that
-  // their activations stay in the caches if that is faster. Activations take the memory of so many
-  // rows. Runs that are observed are never cut.
+  // was built for any number of rows from 1 on, or for one number from 3 on. Each thread runs such
+  // slices by itself; all threads together run what is left when there is none for each. 0: so few
+  // that their activations stay in the caches, or all, if that is faster. Activations take the
+  // memory of so many rows for each thread. Runs that are observed are never cut.
   int64_t rows_at_once = 0;
 };
 
@@ -97,7 +98,8 @@ struct InputShape {
 };
 
 // The time that a step took in one run. Control flow is told without the steps of its bodies, which
-// follow it: all their iterations together, none if no body ran.
+// follow it: all their iterations together, none if no body ran. Of slices of a batch that threads
+// run side by side: their sum, by the number of threads.
 struct StepTime {
   std::string_view step, kernel;
   double microseconds;

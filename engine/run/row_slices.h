@@ -1,4 +1,4 @@
-// Running a large batch a few rows at a time, so that its activations stay in the caches.
+// Running a batch a few rows at a time, so that its activations stay in a core's own caches.
 //
 // A row is what a tensor holds at one index of axis 0: an image of a batch.
 #pragma once
@@ -18,10 +18,21 @@ bool keeps_rows_apart(const Plan& plan);
 // Which inputs have rows. REQUIRES: keeps_rows_apart()
 bool input_has_rows(const Plan& plan, size_t input);
 
-// How many rows of these inputs to run at a time: as many as the cores' own caches hold of any
-// layer; all of them where that gains nothing, because what layers move stays in the shared cache,
-// or is less than the weights that would be read again. REQUIRES: keeps_rows_apart(). Fails as
-// solve_symbols() does.
-int64_t rows_at_once(const Plan& plan, std::span<const Dims> input_dims, int threads);
+// How a batch is run: its first rows in slices that one thread each runs alone, so that cores have
+// no activations to exchange; what is left of it in slices that all threads run together.
+struct RowCut {
+  int64_t rows = 0;
+  int64_t alone = 0, rows_alone = 0;  // of a slice; of all, as many for each thread
+  int64_t together = 0;               // of a slice
+
+  bool is_whole() const { return rows_alone == 0 && together == rows; }
+};
+
+// at_once: the rows of a slice; 0: as many as the caches of its cores hold of any layer, and so
+// many that the activations which a cut saves outweigh the weights that each slice reads again.
+// Threads run alone if that leaves a slice for each, and no more in the shared cache than it would
+// hold of slices that all run together. A batch that no cut pays for stays whole. REQUIRES:
+// keeps_rows_apart(), threads > 0, at_once >= 0. Fails as solve_symbols() does.
+RowCut cut_rows(const Plan& plan, std::span<const Dims> input_dims, int threads, int64_t at_once);
 
 }  // namespace anneal

@@ -1,8 +1,9 @@
 #include "anneal/engine/run/sliced_run.h"
 
 #include <algorithm>
+#include <mutex>
 
-#include "anneal/engine/run/row_slices.h"
+#include "anneal/core/parallel.h"
 
 namespace anneal {
 namespace {
@@ -13,23 +14,27 @@ TensorView rows_of(TensorView view, int64_t begin, int64_t rows) {
   return view;
 }
 
-void add_times(std::vector<StepTime>& all, const std::vector<StepTime>& slice) {
-  if (all.empty()) {
-    all = slice;
-    return;
-  }
-  for (size_t i = 0; i < all.size(); ++i) {
-    all[i].microseconds += slice[i].microseconds;
+void add_times(std::vector<StepTime>& all, const std::vector<StepTime>& slice, int side_by_side) {
+  for (size_t i = 0; i < slice.size(); ++i) {
+    if (i == all.size()) all.push_back({slice[i].step, slice[i].kernel, 0, 0});
+    all[i].microseconds += slice[i].microseconds / side_by_side;
     all[i].times += slice[i].times;
   }
+}
+
+RunResources of_one_thread(RunResources resources) {
+  resources.threads = 1;
+  return resources;
 }
 
 }  // namespace
 
 SlicedRun::SlicedRun(const LoadedPlan& loaded, const RunResources& resources, int64_t rows_at_once)
-    : run_(loaded, resources),
+    : loaded_(loaded),
       resources_(resources),
-      wanted_(rows_at_once),
+      resources_alone_(of_one_thread(resources)),
+      run_(loaded, resources),
+      rows_at_once_(rows_at_once),
       can_slice_(loaded.keeps_rows_apart),
       inputs_(loaded.plan->inputs.size()),
       outputs_(loaded.plan->outputs.size()),
@@ -49,28 +54,40 @@ void SlicedRun::set_output(size_t index, const TensorView& memory) {
   has_run_ = false;
 }
 
-const SlicedRun::Cut& SlicedRun::cut_of(std::span<const Dims> input_dims) {
+RowCut SlicedRun::cut_of(std::span<const Dims> input_dims) {
   const auto known = std::ranges::find_if(
-      cuts_, [&](const Cut& cut) { return std::ranges::equal(cut.input_dims, input_dims); });
+      cuts_, [&](const KnownCut& each) { return std::ranges::equal(each.input_dims, input_dims); });
   if (known != cuts_.end()) {
     std::rotate(cuts_.begin(), known, known + 1);
-    return cuts_.front();
+    return cuts_.front().cut;
   }
-  Cut cut{{input_dims.begin(), input_dims.end()}, 0, 0};
-  for (size_t i = 0; i < input_dims.size(); ++i)
-    if (input_has_rows(plan(), i)) cut.rows = input_dims[i][0];
-  cut.at_once = rows_at_once(plan(), input_dims, resources_.threads);
-  if (wanted_ > 0) cut.at_once = std::min(wanted_, cut.rows);
+  RowCut cut = cut_rows(plan(), input_dims, resources_.threads, rows_at_once_);
   // What is left over is of another shape, which must be kept, too.
-  if (cut.at_once > 0 && cut.rows % cut.at_once != 0 && resources_.kept_shapes < 2)
-    cut.at_once = cut.rows;
+  if (cut.rows_alone == 0 && !cut.is_whole() && cut.rows % cut.together != 0 &&
+      resources_.kept_shapes < 2)
+    cut.together = cut.rows;
   if (cuts_.size() >= static_cast<size_t>(resources_.kept_shapes)) cuts_.pop_back();
-  return *cuts_.insert(cuts_.begin(), std::move(cut));
+  cuts_.insert(cuts_.begin(), {{input_dims.begin(), input_dims.end()}, cut});
+  return cut;
 }
 
-void SlicedRun::set_slice(int64_t begin, int64_t rows) {
+// Calls visit(run, begin, rows) for one slice of each run that the cut needs and each shape it has.
+template <class Visit>
+void SlicedRun::for_shapes(const RowCut& cut, Visit&& visit) {
+  if (cut.rows_alone > 0) {
+    while (alone_.size() < static_cast<size_t>(resources_.threads))
+      alone_.push_back(std::make_unique<PlanRun>(loaded_, resources_alone_));
+    for (const auto& run : alone_) visit(*run, 0, cut.alone);
+  }
+  if (cut.together == 0) return;
+  const int64_t rest = (cut.rows - cut.rows_alone) % cut.together;
+  if (rest != 0) visit(run_, cut.rows - rest, rest);
+  visit(run_, cut.rows_alone, cut.together);
+}
+
+void SlicedRun::set_slice(PlanRun& run, int64_t begin, int64_t rows) {
   for (size_t i = 0; i < inputs_.size(); ++i)
-    run_.set_input(i, input_has_rows(plan(), i) ? rows_of(*inputs_[i], begin, rows) : *inputs_[i]);
+    run.set_input(i, input_has_rows(plan(), i) ? rows_of(*inputs_[i], begin, rows) : *inputs_[i]);
 }
 
 void SlicedRun::bind() {
@@ -78,14 +95,15 @@ void SlicedRun::bind() {
   is_sliced_ = false;
   if (can_slice_ && !is_observed_) {
     for (size_t i = 0; i < inputs_.size(); ++i) input_dims_[i] = inputs_[i]->dims;
-    const Cut& cut = cut_of(input_dims_);
-    is_sliced_ = cut.at_once < cut.rows;
-    rows_ = cut.rows;
-    at_once_ = cut.at_once;
+    cut_ = cut_of(input_dims_);
+    is_sliced_ = !cut_.is_whole();
   }
-  if (is_sliced_) {
-    set_slice(0, at_once_);
-  } else if (was_sliced) {
+  if (is_sliced_)
+    return for_shapes(cut_, [&](PlanRun& run, int64_t begin, int64_t rows) {
+      set_slice(run, begin, rows);
+      run.bind();
+    });
+  if (was_sliced) {
     run_.clear_outputs();
     for (size_t i = 0; i < inputs_.size(); ++i) run_.set_input(i, *inputs_[i]);
     for (size_t i = 0; i < outputs_.size(); ++i)
@@ -96,20 +114,20 @@ void SlicedRun::bind() {
 
 void SlicedRun::prepare(std::span<const Dims> input_dims) {
   has_run_ = false;
-  const Cut* const cut = can_slice_ ? &cut_of(input_dims) : nullptr;
-  if (cut == nullptr || cut->at_once == cut->rows) return run_.prepare(input_dims);
-  for (const int64_t rows : {cut->rows % cut->at_once, cut->at_once}) {
-    if (rows == 0) continue;
+  const RowCut cut = can_slice_ ? cut_of(input_dims) : RowCut{};
+  if (cut.is_whole()) return run_.prepare(input_dims);
+  for_shapes(cut, [&](PlanRun& run, int64_t, int64_t rows) {
     std::vector<Dims> of_slice(input_dims.begin(), input_dims.end());
     for (size_t i = 0; i < of_slice.size(); ++i)
       if (input_has_rows(plan(), i)) of_slice[i][0] = rows;
-    run_.prepare(of_slice);
-  }
+    run.prepare(of_slice);
+  });
 }
 
 std::optional<Dims> SlicedRun::output_dims(size_t index) const {
-  std::optional<Dims> dims = run_.output_dims(index);
-  if (is_sliced_) (*dims)[0] = rows_;
+  if (!is_sliced_) return run_.output_dims(index);
+  std::optional<Dims> dims = (cut_.rows_alone > 0 ? *alone_[0] : run_).output_dims(index);
+  (*dims)[0] = cut_.rows;
   return dims;
 }
 
@@ -133,33 +151,44 @@ void SlicedRun::place_results() {
   }
 }
 
+// Calls run(its, team) for each slice, its: the run that is bound to it.
 template <class Run>
-void SlicedRun::for_slices(Run&& run) {
+void SlicedRun::for_slices(Team& team, Run&& run) {
   has_run_ = false;
   place_results();
-  for (int64_t begin = 0; begin < rows_; begin += at_once_) {
-    const int64_t rows = std::min(at_once_, rows_ - begin);
-    set_slice(begin, rows);
+  const auto run_slice = [&](PlanRun& its, int64_t begin, int64_t rows, Team& its_team) {
+    set_slice(its, begin, rows);
     for (size_t i = 0; i < results_.size(); ++i)
-      run_.set_output(i, rows_of(results_[i], begin, rows));
-    run_.bind();
-    run();
-  }
+      its.set_output(i, rows_of(results_[i], begin, rows));
+    its.bind();
+    run(its, its_team);
+  };
+  if (cut_.rows_alone > 0)
+    team.for_ranges(cut_.rows_alone / cut_.alone, 1, [&](int64_t slice, int64_t end) {
+      Team nobody_else(1);
+      for (; slice < end; ++slice)
+        run_slice(*alone_[static_cast<size_t>(team.thread())], slice * cut_.alone, cut_.alone,
+                  nobody_else);
+    });
+  for (int64_t begin = cut_.rows_alone; begin < cut_.rows; begin += cut_.together)
+    run_slice(run_, begin, std::min(cut_.together, cut_.rows - begin), team);
   has_run_ = true;
 }
 
 void SlicedRun::run(Team& team) {
   if (!is_sliced_) return run_.run(team);
-  for_slices([&] { run_.run(team); });
+  for_slices(team, [](PlanRun& run, Team& its_team) { run.run(its_team); });
 }
 
 void SlicedRun::profile(Team& team, std::vector<StepTime>& times) {
   if (!is_sliced_) return run_.profile(team, times);
+  std::mutex mutex;
   std::vector<StepTime> all;
-  for_slices([&] {
+  for_slices(team, [&](PlanRun& run, Team& its_team) {
     std::vector<StepTime> slice;
-    run_.profile(team, slice);
-    add_times(all, slice);
+    run.profile(its_team, slice);
+    const std::lock_guard lock(mutex);
+    add_times(all, slice, &run == &run_ ? 1 : team.size());
   });
   times.insert(times.end(), all.begin(), all.end());
 }
@@ -175,7 +204,16 @@ void SlicedRun::observe(const Observer& observer) {
 
 size_t SlicedRun::memory_bytes() const {
   size_t bytes = run_.memory_bytes();
+  for (const auto& run : alone_) bytes += run->memory_bytes();
   for (const auto& own : own_outputs_) bytes += own ? own->size() : 0;
+  return bytes;
+}
+
+size_t SlicedRun::arena_bytes() const {
+  const bool is_alone = is_sliced_ && cut_.rows_alone > 0;
+  size_t bytes = is_alone && cut_.together == 0 ? 0 : run_.arena_bytes();
+  if (is_alone)
+    for (const auto& run : alone_) bytes += run->arena_bytes();
   return bytes;
 }
 

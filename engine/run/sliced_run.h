@@ -6,14 +6,16 @@
 #include <vector>
 
 #include "anneal/engine/run/plan_run.h"
+#include "anneal/engine/run/row_slices.h"
 
 namespace anneal {
 
 // As PlanRun, whose words these are. A batch is cut where the plan keeps its rows apart
-// (row_slices.h) and nobody observes the run.
+// (row_slices.h) and nobody observes the run. Slices that threads run side by side have a PlanRun
+// of one thread each.
 class SlicedRun {
  public:
-  // rows_at_once: of a batch; 0: as many as row_slices.h says.
+  // rows_at_once: of a batch; 0: as many as row_slices.h says. Plan and resources must outlive it.
   SlicedRun(const LoadedPlan& loaded, const RunResources& resources, int64_t rows_at_once);
 
   const Plan& plan() const { return run_.plan(); }
@@ -30,31 +32,36 @@ class SlicedRun {
   TensorView output(size_t index) const;
   void observe(const Observer& observer);
   size_t memory_bytes() const;
-  size_t arena_bytes() const { return run_.arena_bytes(); }
+  size_t arena_bytes() const;
 
  private:
-  // How a batch is cut, kept for inputs of dims that return.
-  struct Cut {
+  // Kept for inputs of dims that return.
+  struct KnownCut {
     std::vector<Dims> input_dims;
-    int64_t rows = 0, at_once = 0;
+    RowCut cut;
   };
-  const Cut& cut_of(std::span<const Dims> input_dims);
-  void set_slice(int64_t begin, int64_t rows);  // of the inputs
+  RowCut cut_of(std::span<const Dims> input_dims);
+  void set_slice(PlanRun& run, int64_t begin, int64_t rows);  // of the inputs
   void place_results();
+  template <class Visit>
+  void for_shapes(const RowCut& cut, Visit&& visit);
   template <class Run>
-  void for_slices(Run&& run);
+  void for_slices(Team& team, Run&& run);
 
-  PlanRun run_;
+  const LoadedPlan& loaded_;
   const RunResources& resources_;
-  int64_t wanted_;  // rows at once; 0: not told
+  const RunResources resources_alone_;           // of one thread
+  PlanRun run_;                                  // of all threads together
+  std::vector<std::unique_ptr<PlanRun>> alone_;  // by thread; none until a batch is so cut
+  int64_t rows_at_once_;                         // 0: not told
   bool can_slice_;
   bool is_observed_ = false;
   std::vector<std::optional<TensorView>> inputs_, outputs_;  // the caller's
-  std::vector<Cut> cuts_;                                    // used last first
+  std::vector<KnownCut> cuts_;                               // used last first
   std::vector<Dims> input_dims_;
   // As bound:
   bool is_sliced_ = false;
-  int64_t rows_ = 0, at_once_ = 0;
+  RowCut cut_;
   std::vector<std::unique_ptr<Buffer>> own_outputs_;  // of all rows, where the caller gave none
   std::vector<TensorView> results_;                   // of all rows
   bool has_run_ = false;                              // in slices, and nothing was bound since

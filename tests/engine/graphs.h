@@ -1,8 +1,28 @@
 // Small graphs for engine tests, in text form.
 #pragma once
+#include <string>
 #include <string_view>
 
 namespace anneal::testing {
+
+// A body between a heading with these inputs and "return y".
+inline std::string graph_of(std::string_view body, std::string_view inputs) {
+  return "graph net(" + std::string(inputs) + ")\n" + std::string(body) + "  return y\n";
+}
+
+// A body in which each row of y follows from the same row of x, which is f32[...,6,5,5].
+inline constexpr std::string_view kRowsApart = R"txt(
+  const w: f32[8,6,3,3] = random(1)
+  const b: f32[8,1,1] = random(2)
+  c = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  r = Pointwise(c, b) program="(f32,f32)->(f32) max(add($0,$1),0f32)"
+  p = Pool(r) kernel=[3,3] strides=[2,2] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  k = Concat(p, p) axis=1
+  m = Reduce(k, i64{2,3}) kind=mean keepdims=false
+  const v: f32[16,9] = random(3)
+  s = MatMul(m, v)
+  y = Softmax(s) axis=1
+)txt";
 
 // A convolution net with a branch, a residual, a concat and shape changes; static.
 inline constexpr std::string_view kConvNet = R"txt(

@@ -11,7 +11,9 @@
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/row_slices.h"
 #include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/engine/graphs.h"
 #include "anneal/tests/error_of.h"
+#include "anneal/tests/worker_budget.h"
 
 namespace anneal::testing {
 namespace {
@@ -19,23 +21,10 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A body between a heading and "return y".
+// x is f32[8,6,5,5].
 std::string net(std::string_view body, std::string_view inputs = "x: f32[8,6,5,5]") {
-  return "graph net(" + std::string(inputs) + ")\n" + std::string(body) + "  return y\n";
+  return graph_of(body, inputs);
 }
-
-constexpr std::string_view kConv = R"txt(
-  const w: f32[8,6,3,3] = random(1)
-  const b: f32[8,1,1] = random(2)
-  c = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
-  r = Pointwise(c, b) program="(f32,f32)->(f32) max(add($0,$1),0f32)"
-  p = Pool(r) kernel=[3,3] strides=[2,2] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
-  k = Concat(p, p) axis=1
-  m = Reduce(k, i64{2,3}) kind=mean keepdims=false
-  const v: f32[16,9] = random(3)
-  s = MatMul(m, v)
-  y = Softmax(s) axis=1
-)txt";
 
 // What a convolution leaves with adjacent channels is flattened by a copy.
 std::string flatten(std::string_view sizes) {
@@ -57,12 +46,12 @@ struct Fixed {
   bool can_be_opened;
 };
 const Fixed kPlans[] = {
-    {"a convolution net", net(kConv), true},
-    {"as many rows as channels, lines and columns", net(kConv, "x: f32[6,6,6,6]"), true},
-    {"other sizes that are open", net(kConv, "x: f32[8,6,H,W]"), true},
-    {"three rows", net(kConv, "x: f32[3,6,5,5]"), true},
-    {"two rows, whose parts are of one size", net(kConv, "x: f32[2,6,5,5]"), false},
-    {"an open batch", net(kConv, "x: f32[N,6,5,5]"), false},
+    {"a convolution net", net(kRowsApart), true},
+    {"as many rows as channels, lines and columns", net(kRowsApart, "x: f32[6,6,6,6]"), true},
+    {"other sizes that are open", net(kRowsApart, "x: f32[8,6,H,W]"), true},
+    {"three rows", net(kRowsApart, "x: f32[3,6,5,5]"), true},
+    {"two rows, whose parts are of one size", net(kRowsApart, "x: f32[2,6,5,5]"), false},
+    {"an open batch", net(kRowsApart, "x: f32[N,6,5,5]"), false},
     {"a flattening to numbers", flatten("8,400"), true},
     {"a flattening of so many rows", flatten("8,-1"), true},
     {"a flattening to so many columns", flatten("-1,400"), true},
@@ -123,7 +112,7 @@ TEST(OpenRows, PlansThatAreProved) {
 TEST(OpenRows, NoPlanForAGpu) {
   BuildOptions options;
   options.targets = {"emulated"};
-  EngineFile file = build_text(net(kConv), options);
+  EngineFile file = build_text(net(kRowsApart), options);
   EXPECT_FALSE(open_rows(file.plans[0], file.weights).has_value());
 }
 
@@ -156,7 +145,7 @@ TEST(FixedBatch, GivesWhatTheWholeGives) {
 }
 
 TEST(FixedBatch, IsStillFixedToItsCaller) {
-  const auto engine = engine_of(build_text(net(kConv)));
+  const auto engine = engine_of(build_text(net(kRowsApart)));
   EXPECT_TRUE(is_static(engine->plan()));
   EXPECT_THAT(engine->remarks(), IsEmpty());
   EXPECT_EQ(engine->inputs()[0].min_dims, (Dims{8, 6, 5, 5}));
@@ -176,14 +165,15 @@ TEST(FixedBatch, IsStillFixedToItsCaller) {
             "invalid_argument: output \"y\" has shape [2,9], with these inputs it is [8,9]");
   context.set_output("y", output(8));
   context.run();
-  expect_near(memory, reference(net(kConv), {x}).at("y"));
+  expect_near(memory, reference(net(kRowsApart), {x}).at("y"));
 }
 
 TEST(FixedBatch, ActivationsAreThoseOfOneSliceOrOfThePlan) {
-  const auto engine = engine_of(build_text(net(kConv)));
+  const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({8, 6, 5, 5}, 7)};
   const uint64_t planned = engine->plan().arena_bytes.at(0);
-  ExecutionContext whole(engine), cut(engine, {.rows_at_once = 1});
+  ExecutionContext whole(engine, {.rows_at_once = 8}),
+      cut(engine, {.threads = 1, .rows_at_once = 1});
   run(whole, *engine, inputs);
   run(cut, *engine, inputs);
   EXPECT_EQ(whole.arena_bytes(), planned);
@@ -194,13 +184,17 @@ TEST(FixedBatch, IsCutWhereItLeavesTheCache) {
   const auto engine = engine_of(build_text(
       net("  s = Softmax(x) axis=1\n  y = Softmax(s) axis=2\n", "x: f32[16,16,100,100]")));
   const std::vector<Tensor> inputs = {random_f32({16, 16, 100, 100}, 7)};
-  ExecutionContext context(engine);
-  run(context, *engine, inputs);
-  EXPECT_EQ(context.arena_bytes(), engine->plan().arena_bytes.at(0) / 8);
+  const WorkerBudget budget(1);
+  for (const int threads : {1, 2}) {
+    ExecutionContext context(engine, {.threads = threads});
+    run(context, *engine, inputs);
+    EXPECT_EQ(context.arena_bytes() * 16,
+              engine->plan().arena_bytes.at(0) * static_cast<size_t>(threads));
+  }
 }
 
 TEST(FixedBatch, AnObserverSeesTheWholeBatch) {
-  const auto engine = engine_of(build_text(net(kConv)));
+  const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({8, 6, 5, 5}, 7)};
   ExecutionContext context(engine, {.rows_at_once = 2});
   int64_t rows = 0;

@@ -4,32 +4,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "anneal/core/parallel.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/counting_new.h"
+#include "anneal/tests/engine/graphs.h"
 #include "anneal/tests/error_of.h"
+#include "anneal/tests/worker_budget.h"
 
 namespace anneal::testing {
 namespace {
 
 using ::testing::HasSubstr;
 
-// A body between a heading and "return y"; x is f32[N,6,5,5].
+// x is f32[N,6,5,5].
 std::string net(std::string_view body, std::string_view inputs = "x: f32[N,6,5,5]") {
-  return "graph net(" + std::string(inputs) + ")\n" + std::string(body) + "  return y\n";
+  return graph_of(body, inputs);
 }
-
-constexpr std::string_view kConv = R"txt(
-  const w: f32[7,6,3,3] = random(1)
-  const b: f32[7,1,1] = random(2)
-  c = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
-  r = Pointwise(c, b) program="(f32,f32)->(f32) max(add($0,$1),0f32)"
-  p = Pool(r) kernel=[3,3] strides=[2,2] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
-  k = Concat(p, p) axis=1
-  m = Reduce(k, i64{2,3}) kind=mean keepdims=false
-  const v: f32[14,9] = random(3)
-  s = MatMul(m, v)
-  y = Softmax(s) axis=1
-)txt";
 
 struct Rows {
   const char* what;
@@ -37,7 +27,7 @@ struct Rows {
   bool are_apart;
 };
 const Rows kPlans[] = {
-    {"a convolution net", net(kConv), true},
+    {"a convolution net", net(kRowsApart), true},
     {"an input without rows",
      net("  y = Pointwise(x, a) program=\"(f32,f32)->(f32) add($0,$1)\"\n",
          "x: f32[N,6,5,5], a: f32[6,1,1]"),
@@ -68,7 +58,7 @@ const Rows kPlans[] = {
      net("  q = Quantize(x, s) axis=0 dtype=u8\n  y = Dequantize(q, s) axis=0\n",
          "x: f32[N,6], s: f32[]"),
      true},
-    {"a constant size", net(kConv, "x: f32[4,6,5,5]"), false},
+    {"a constant size", net(kRowsApart, "x: f32[4,6,5,5]"), false},
     {"a softmax along rows", net("  y = Softmax(x) axis=0\n"), false},
     {"a sum of rows", net("  y = Reduce(x, i64{0}) kind=sum keepdims=true\n"), false},
     {"a sum of rows that goes back to each",
@@ -88,6 +78,16 @@ const Rows kPlans[] = {
     {"a product of rows with rows",
      net("  y = MatMul(x, a) transpose_b=true\n", "x: f32[N,6], a: f32[N,6]"), false},
     {"rows behind each other", net("  y = Concat(x, x) axis=0\n"), false},
+    {"views of a view with rows elsewhere, which no step reads",
+     net("  s = Softmax(x) axis=3\n"
+         "  t = Transpose(s) permutation=[2,0,1,3]\n"
+         "  a = Slice(t, i64{0}, i64{1}, i64{0}, i64{1})\n"
+         "  b = Slice(t, i64{1}, i64{2}, i64{0}, i64{1})\n"
+         "  q = Reshape(a, i64{-1,4,6})\n"
+         "  k = Reshape(b, i64{-1,4,6})\n"
+         "  y = MatMul(q, k) transpose_b=true\n",
+         "x: f32[N,4,2,6]"),
+     true},
     {"a size that values decide", net("  y = NonZero(x)\n", "x: f32[N,6]"), false},
 };
 
@@ -99,74 +99,131 @@ TEST(RowSlices, PlansWhoseRowsAreApart) {
 TEST(RowSlices, NoPlanForAGpu) {
   BuildOptions options;
   options.targets = {"emulated"};
-  EXPECT_FALSE(keeps_rows_apart(build_text(net(kConv), options).plans[0]));
+  EXPECT_FALSE(keeps_rows_apart(build_text(net(kRowsApart), options).plans[0]));
+}
+
+// "3 x 2 alone, 1 together": slices of one thread each and their rows, then what all run together.
+std::string cut_text(const Plan& plan, const Dims& dims, int threads, int64_t rows_at_once = 0) {
+  const RowCut cut = cut_rows(plan, std::span(&dims, 1), threads, rows_at_once);
+  EXPECT_EQ(cut.rows, dims[0]);
+  EXPECT_EQ(cut.is_whole(), cut.rows_alone == 0 && cut.together == dims[0]);
+  std::string text;
+  if (cut.rows_alone > 0) {
+    EXPECT_EQ(cut.rows_alone % (cut.alone * threads), 0) << "as much for each thread";
+    text =
+        std::to_string(cut.rows_alone / cut.alone) + " x " + std::to_string(cut.alone) + " alone, ";
+  }
+  return text + std::to_string(cut.together) + " together";
 }
 
 TEST(RowSlices, BatchesAreCutThatLeaveTheCache) {
-  const std::string text =
+  const EngineFile file = build_text(
       net("  const w: f32[16,16,1,1] = random(1)\n"
           "  y = Conv(x, w) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]\n",
-          "x: f32[N,16,H,100]");
-  const EngineFile file = build_text(text);
-  const Plan& plan = file.plans[0];
-  const auto at_once = [&](int64_t rows, int64_t height, int threads) {
-    const Dims dims[] = {{rows, 16, height, 100}};
-    return rows_at_once(plan, dims, threads);
+          "x: f32[N,16,H,100]"));
+  const auto cut = [&](int64_t rows, int64_t height, int threads) {
+    return cut_text(file.plans[0], {rows, 16, height, 100}, threads);
   };
   // A row of 1.28 MB.
-  EXPECT_EQ(at_once(16, 100, 1), 2);
-  EXPECT_EQ(at_once(15, 100, 1), 2);
-  EXPECT_EQ(at_once(16, 100, 3), 3);
-  EXPECT_EQ(at_once(16, 100, 10), 8);
-  EXPECT_EQ(at_once(8, 100, 1), 8);
-  EXPECT_EQ(at_once(1, 10'000, 1), 1);
-  EXPECT_EQ(at_once(0, 100, 1), 0);
+  EXPECT_EQ(cut(16, 100, 1), "1 together");
+  EXPECT_EQ(cut(8, 100, 1), "8 together");
+  EXPECT_EQ(cut(1, 10'000, 1), "1 together");
+  EXPECT_EQ(cut(0, 100, 1), "0 together");
+  EXPECT_EQ(cut(16, 100, 2), "16 x 1 alone, 0 together");
+  EXPECT_EQ(cut(16, 100, 3), "15 x 1 alone, 1 together");
+  EXPECT_EQ(cut(16, 100, 10), "10 x 1 alone, 6 together");
+  EXPECT_EQ(cut(16, 100, 20), "16 together");  // no row for each
+  // Of 10 MB, and of 3.8 MB, of which the shared cache holds four and not eight.
+  EXPECT_EQ(cut(16, 800, 4), "16 x 1 alone, 0 together");
+  EXPECT_EQ(cut(16, 300, 8), "4 together");
 }
 
 TEST(RowSlices, SmallRowsFillTheCache) {
   const EngineFile file =
       build_text(net("  y = Pointwise(x) program=\"(f32)->(f32) neg($0)\"\n", "x: f32[N,4]"));
-  const auto at_once = [&](int64_t rows, int threads) {
-    const Dims dims[] = {{rows, 4}};
-    return rows_at_once(file.plans[0], dims, threads);
+  const auto cut = [&](int64_t rows, int threads) {
+    return cut_text(file.plans[0], {rows, 4}, threads);
   };
-  EXPECT_EQ(at_once(1'000'000, 1), 1 << 15);
-  EXPECT_EQ(at_once(1'000'000, 2), 1 << 16);
-  EXPECT_EQ(at_once(1 << 15, 1), 1 << 15);
+  EXPECT_EQ(cut(1'000'000, 1), "32768 together");
+  EXPECT_EQ(cut(1 << 15, 1), "32768 together");
+  EXPECT_EQ(cut(1'000'001, 2), "32 x 31250 alone, 1 together");
+  EXPECT_EQ(cut(100, 2), "2 x 50 alone, 0 together");
+  EXPECT_EQ(cut(101, 4), "4 x 25 alone, 1 together");
 }
 
 TEST(RowSlices, BatchesStayWholeWhereWeightsWeighMore) {
-  const auto at_once = [](const std::string& columns, int64_t rows) {
+  const auto cut = [](const std::string& columns, int64_t rows, int threads) {
     const EngineFile file =
         build_text(net("  const w: f32[1024," + columns + "] = random(1)\n  y = MatMul(x, w)\n",
                        "x: f32[N,4,1024]"));
-    const Dims dims[] = {{rows, 4, 1024}};
-    return rows_at_once(file.plans[0], dims, 1);
+    return cut_text(file.plans[0], {rows, 4, 1024}, threads);
   };
-  EXPECT_EQ(at_once("4", 1100), 63);       // 18 MB, and 17 times 16 kB
-  EXPECT_EQ(at_once("1024", 1000), 1000);  // 33 MB, and 31 times 4 MB
+  EXPECT_EQ(cut("4", 1100, 1), "63 together");      // 18 MB, and 17 times 16 kB
+  EXPECT_EQ(cut("1024", 1000, 1), "114 together");  // 33 MB, and 8 times 4 MB
+  EXPECT_EQ(cut("1024", 200, 2), "200 together");   // 7 MB
+  EXPECT_EQ(cut("1024", 1000, 2), "4 x 250 alone, 0 together");
+}
+
+TEST(RowSlices, AsManyRowsAsTold) {
+  const EngineFile file = build_text(net(kRowsApart));
+  const auto cut = [&](int64_t rows, int threads, int64_t rows_at_once) {
+    return cut_text(file.plans[0], {rows, 6, 5, 5}, threads, rows_at_once);
+  };
+  EXPECT_EQ(cut(8, 1, 3), "3 together");
+  EXPECT_EQ(cut(8, 2, 3), "2 x 3 alone, 2 together");
+  EXPECT_EQ(cut(8, 2, 1), "8 x 1 alone, 0 together");
+  EXPECT_EQ(cut(8, 2, 5), "5 together");
+  EXPECT_EQ(cut(8, 2, 8), "8 together");
+  EXPECT_EQ(cut(8, 2, 100), "8 together");
 }
 
 TEST(SlicedRun, GivesWhatTheWholeBatchGives) {
-  const auto engine = engine_of(build_text(net(kConv)));
-  for (const int64_t rows_at_once : {1, 2, 3, 5, 8, 100}) {
-    ExecutionContext context(engine, {.rows_at_once = rows_at_once});
-    for (const int64_t n : {5, 1, 8, 0, 5, 16, 2}) {
-      const std::vector<Tensor> inputs = {random_f32({n, 6, 5, 5}, 7)};
-      const auto want = reference(net(kConv), inputs).at("y");
-      const auto got = run(context, *engine, inputs).at("y");
-      ASSERT_EQ(context.output_dims("y"), (Dims{n, 9}));
-      ASSERT_EQ(got.size(), want.size());
-      for (size_t i = 0; i < want.size(); ++i)
-        ASSERT_NEAR(got[i], want[i], 1e-5) << n << " rows, " << rows_at_once << " at once";
+  const WorkerBudget budget(2);
+  const auto engine = engine_of(build_text(net(kRowsApart)));
+  for (const int threads : {1, 2, 3})
+    for (const int64_t rows_at_once : {0, 1, 2, 3, 5, 8, 100}) {
+      ExecutionContext context(engine, {.threads = threads, .rows_at_once = rows_at_once});
+      for (const int64_t n : {5, 1, 8, 0, 5, 16, 2}) {
+        SCOPED_TRACE(::testing::Message()
+                     << n << " rows, " << rows_at_once << " at once, " << threads << " threads");
+        const std::vector<Tensor> inputs = {random_f32({n, 6, 5, 5}, 7)};
+        const auto want = reference(net(kRowsApart), inputs).at("y");
+        const auto got = run(context, *engine, inputs).at("y");
+        ASSERT_EQ(context.output_dims("y"), (Dims{n, 9}));
+        ASSERT_EQ(got.size(), want.size());
+        for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5) << i;
+      }
     }
-  }
+}
+
+TEST(SlicedRun, ThreadsThatAreNotToBeHadChangeNothing) {
+  const WorkerBudget budget(2);
+  const auto engine = engine_of(build_text(net(kRowsApart)));
+  const std::vector<Tensor> inputs = {random_f32({8, 6, 5, 5}, 7)};
+  ExecutionContext context(engine, {.threads = 3, .rows_at_once = 1});
+  const auto want = run(context, *engine, inputs);
+  const Team others(3);
+  EXPECT_EQ(run(context, *engine, inputs), want);
+}
+
+TEST(SlicedRun, AFailureInASliceIsThatOfTheRun) {
+  const WorkerBudget budget(1);
+  const auto engine = engine_of(build_text(
+      net("  const table: f32[5,4] = random(1)\n  y = Gather(table, x) axis=0\n", "x: i64[N]")));
+  ExecutionContext context(engine, {.threads = 2, .rows_at_once = 2});
+  const Tensor wrong = tensor_i64({0, 1, 2, 3, 4, 5, 4, 3}), right = tensor_i64({4, 3, 2, 1, 0});
+  context.set_input("x", wrong.view());
+  EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("while running step"));
+  EXPECT_THAT(error_of([&] { static_cast<void>(context.output("y")); }), HasSubstr("after run()"));
+  context.set_input("x", right.view());
+  context.run();
+  EXPECT_EQ(context.output("y").dims, (Dims{5, 4}));
 }
 
 TEST(SlicedRun, TheCallersMemoryMayHaveAnyStrides) {
-  const auto engine = engine_of(build_text(net(kConv)));
+  const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({7, 6, 5, 5}, 7)};
-  const auto want = reference(net(kConv), inputs).at("y");
+  const auto want = reference(net(kRowsApart), inputs).at("y");
   ExecutionContext context(engine, {.rows_at_once = 2});
   context.set_input("x", inputs[0].view());
   std::vector<float> memory(7 * 18, -1);
@@ -181,7 +238,7 @@ TEST(SlicedRun, TheCallersMemoryMayHaveAnyStrides) {
 }
 
 TEST(SlicedRun, MemoryOfAnotherShapeIsRefused) {
-  const auto engine = engine_of(build_text(net(kConv)));
+  const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> five = {random_f32({5, 6, 5, 5}, 7)},
                             three = {random_f32({3, 6, 5, 5}, 7)};
   ExecutionContext context(engine, {.rows_at_once = 1});
@@ -197,7 +254,7 @@ TEST(SlicedRun, MemoryOfAnotherShapeIsRefused) {
 }
 
 TEST(SlicedRun, OutputsStayUntilSomethingIsBound) {
-  const auto engine = engine_of(build_text(net(kConv)));
+  const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({5, 6, 5, 5}, 7)};
   ExecutionContext context(engine, {.rows_at_once = 2});
   const auto got = run(context, *engine, inputs);
@@ -207,45 +264,75 @@ TEST(SlicedRun, OutputsStayUntilSomethingIsBound) {
   EXPECT_THAT(error_of([&] { static_cast<void>(context.output("y")); }), HasSubstr("after run()"));
 }
 
-TEST(SlicedRun, ActivationsAreThoseOfOneSlice) {
-  const auto engine = engine_of(build_text(net(kConv)));
+TEST(SlicedRun, ActivationsAreThoseOfOneSliceForEachThread) {
+  const WorkerBudget budget(1);
+  const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({16, 6, 5, 5}, 7)};
-  ExecutionContext whole(engine, {.rows_at_once = 16}), cut(engine, {.rows_at_once = 2});
+  ExecutionContext whole(engine, {.rows_at_once = 16});
   run(whole, *engine, inputs);
-  run(cut, *engine, inputs);
-  EXPECT_LT(cut.arena_bytes(), whole.arena_bytes() / 4);
+  for (const int threads : {1, 2}) {
+    ExecutionContext cut(engine, {.threads = threads, .rows_at_once = 2});
+    run(cut, *engine, inputs);
+    EXPECT_LT(cut.arena_bytes(), whole.arena_bytes() * static_cast<size_t>(threads) / 7);
+    EXPECT_GE(cut.memory_bytes(), cut.arena_bytes());
+  }
 }
 
 TEST(SlicedRun, AllocatesNothingAtShapesThatReturn) {
-  const auto engine = engine_of(build_text(net(kConv)));
+  const WorkerBudget budget(1);
+  const auto engine = engine_of(build_text(net(kRowsApart)));
   for (const Step& step : engine->plan().steps)
     if (step.kernel.ends_with(".onednn")) GTEST_SKIP() << "oneDNN allocates for itself";
-  ExecutionContext context(engine, {.rows_at_once = 2});
-  const std::vector<Tensor> sets[] = {{random_f32({5, 6, 5, 5}, 7)}, {random_f32({8, 6, 5, 5}, 7)}};
-  const auto run_all = [&] {
-    for (const auto& inputs : sets) {
-      context.set_input("x", inputs[0].view());
-      context.run();
-    }
-  };
-  run_all();
-  const int64_t before = allocations_so_far();
-  run_all();
-  EXPECT_EQ(allocations_so_far(), before);
+  for (const int threads : {1, 2}) {
+    ExecutionContext context(engine, {.threads = threads, .rows_at_once = 2});
+    const std::vector<Tensor> sets[] = {{random_f32({5, 6, 5, 5}, 7)},
+                                        {random_f32({8, 6, 5, 5}, 7)}};
+    const auto run_all = [&] {
+      for (const auto& inputs : sets) {
+        context.set_input("x", inputs[0].view());
+        context.run();
+      }
+    };
+    run_all();
+    const int64_t before = allocations_so_far();
+    run_all();
+    EXPECT_EQ(allocations_so_far(), before) << threads << " threads";
+  }
+}
+
+TEST(SlicedRun, PreparesEachSliceAhead) {
+  const WorkerBudget budget(1);
+  const auto engine = engine_of(build_text(net(kRowsApart)));
+  const Tensor x = random_f32({5, 6, 5, 5}, 7);
+  for (const int threads : {1, 2}) {
+    ExecutionContext context(engine, {.threads = threads, .rows_at_once = 2});
+    context.prepare({{{"x", x.dims()}}});
+    const size_t prepared = context.memory_bytes();
+    context.set_input("x", x.view());
+    context.run();
+    EXPECT_EQ(context.memory_bytes(), prepared + 5 * 9 * sizeof(float)) << threads << " threads";
+  }
 }
 
 TEST(SlicedRun, TimesAreThoseOfAllSlices) {
-  const auto engine = engine_of(build_text(net(kConv)));
+  const WorkerBudget budget(1);
+  const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({5, 6, 5, 5}, 7)};
-  ExecutionContext context(engine, {.rows_at_once = 2});
-  context.set_input("x", inputs[0].view());
-  const std::vector<StepTime> times = context.profile();
-  ASSERT_EQ(times.size(), engine->plan().steps.size());
-  for (const StepTime& time : times) EXPECT_EQ(time.times, 3) << time.step;
+  for (const int threads : {1, 2}) {
+    ExecutionContext context(engine, {.threads = threads, .rows_at_once = 2});
+    context.set_input("x", inputs[0].view());
+    const std::vector<StepTime> times = context.profile();
+    ASSERT_EQ(times.size(), engine->plan().steps.size());
+    for (const StepTime& time : times) {
+      EXPECT_EQ(time.times, 3) << time.step;
+      EXPECT_GE(time.microseconds, 0) << time.step;
+    }
+    EXPECT_EQ(times[0].step, engine->plan().steps[0].name);
+  }
 }
 
 TEST(SlicedRun, AnObserverSeesTheWholeBatch) {
-  const auto engine = engine_of(build_text(net(kConv)));
+  const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({5, 6, 5, 5}, 7)};
   ExecutionContext context(engine, {.rows_at_once = 2});
   const auto cut = run(context, *engine, inputs);
@@ -273,7 +360,7 @@ TEST(SlicedRun, ImpossibleSizesAreToldAsOfAWholeBatch) {
 }
 
 TEST(SlicedRun, FewerThanNoRowsAreRefused) {
-  const auto engine = engine_of(build_text(net(kConv)));
+  const auto engine = engine_of(build_text(net(kRowsApart)));
   EXPECT_THAT(error_of([&] { ExecutionContext context(engine, {.rows_at_once = -1}); }),
               HasSubstr("-1 rows at once"));
 }
