@@ -87,7 +87,8 @@ struct ContextOptions {
   // was built for any number of rows from 1 on, or for one number from 3 on. Each thread runs such
   // slices by itself; all threads together run what is left when there is none for each. 0: so few
   // that their activations stay in the caches, or all, if that is faster. Activations take the
-  // memory of so many rows for each thread. Runs that are observed are never cut.
+  // memory of so many rows for each thread, and of what is left. Runs that are observed are never
+  // cut.
   int64_t rows_at_once = 0;
 };
 

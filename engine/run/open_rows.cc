@@ -54,16 +54,35 @@ class Opening {
   // Of memory of its own, one row must lie behind the other: what a view takes of a row lies in it
   // only then.
   bool open_slots() {
-    for (Slot& slot : plan_.slots) {
+    const std::vector<bool> used = used_slots(plan_);
+    for (size_t i = 0; i < plan_.slots.size(); ++i) {
+      Slot& slot = plan_.slots[i];
       Shape& shape = slot.type.shape;
-      if (slot.storage == Storage::kWeight || shape.rank() == 0 || !(shape[0] == Size(rows_)))
+      if (!used[i] || slot.storage == Storage::kWeight || shape.rank() == 0 ||
+          !(shape[0] == Size(rows_)))
         continue;
       shape[0] = 1;
       if (slot.storage != Storage::kView && !(slot.strides[0] == sizes_->product(shape)))
         return false;
       shape[0] = symbol_;
     }
+    for (size_t i = 0; i < plan_.slots.size(); ++i)
+      if (!used[i] && !open_view(plan_.slots[i])) return false;
     return true;
+  }
+
+  // What only an observer reads may have its rows on any axis: that whose stride is its base's.
+  bool open_view(Slot& view) {
+    if (view.storage != Storage::kView) return true;
+    const Slot& base = plan_.slots[view.base];
+    if (base.type.shape.rank() == 0 || !(base.type.shape[0] == symbol_)) return true;
+    Shape& shape = view.type.shape;
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      if (!(shape[axis] == Size(rows_) && view.strides[axis] == base.strides[0])) continue;
+      shape[axis] = symbol_;
+      return true;
+    }
+    return false;
   }
 
   // A constant that tells Reshape or Expand how many rows there are tells it to take those of x.

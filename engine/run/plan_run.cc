@@ -211,6 +211,12 @@ void PlanRun::resolve_pointers() {
   pointers_stale_ = false;
 }
 
+bool PlanRun::place_staging() {
+  if (pointers_stale_) resolve_pointers();
+  const auto is_staged = [](const Binding& binding) { return binding.staged; };
+  return std::ranges::any_of(inputs_, is_staged) || std::ranges::any_of(outputs_, is_staged);
+}
+
 // Recordings hold addresses.
 void PlanRun::forget_recordings_elsewhere() {
   if (host() == 0) return;

@@ -54,6 +54,9 @@ class PlanRun {
   void prepare(std::span<const Dims> input_dims, const SymbolValues& outer = {});
   // After bind(): nullopt where values decide.
   std::optional<Dims> output_dims(size_t index) const;
+  // Allocates what a run stages inputs and outputs in, so that the run does not. Whether there is
+  // any. REQUIRES: as run()
+  bool place_staging();
   // REQUIRES: bind() since the last set_input()
   void run(Team& team);
   void profile(Team& team, std::vector<StepTime>& times);  // the same, adding the time of each step

@@ -1,7 +1,6 @@
 #include "anneal/engine/run/row_slices.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "anneal/engine/plan_check.h"
@@ -26,12 +25,11 @@ class RowCheck {
       return false;
     rows_.clear();
     for (const Slot& slot : plan_.slots) rows_.push_back(rows_of(slot));
-    for (const Step& step : plan_.steps)
-      for (const auto* const operands : {&step.inputs, &step.outputs})
-        if (!std::ranges::all_of(*operands, [&](uint32_t slot) { return lies_apart(slot); }))
-          return false;
+    const std::vector<bool> used = used_slots(plan_);
+    for (size_t i = 0; i < plan_.slots.size(); ++i)
+      if (used[i] && !lies_apart(i)) return false;
     for (const uint32_t output : plan_.outputs)
-      if (rows_[output] != Rows::kAxis0 || !lies_apart(output)) return false;
+      if (rows_[output] != Rows::kAxis0) return false;
     return std::ranges::all_of(plan_.steps, [&](const Step& step) { return keeps_apart(step); });
   }
 
@@ -69,8 +67,7 @@ class RowCheck {
     return Rows::kAxis0;
   }
   // A row of a view is a part of the same row of its base.
-  bool lies_apart(uint32_t index) const {
-    if (index == kNoSlot) return true;
+  bool lies_apart(size_t index) const {
     if (rows_[index] == Rows::kElsewhere) return false;
     const Slot& slot = plan_.slots[index];
     if (slot.storage != Storage::kView) return true;
@@ -263,6 +260,24 @@ class Traffic {
 
 }  // namespace
 
+std::vector<bool> used_slots(const Plan& plan) {
+  std::vector<bool> used(plan.slots.size());
+  const auto use = [&](const std::vector<uint32_t>& slots) {
+    for (const uint32_t slot : slots) {
+      if (slot == kNoSlot) continue;
+      used[slot] = true;
+      if (plan.slots[slot].storage == Storage::kView) used[plan.slots[slot].base] = true;
+    }
+  };
+  use(plan.inputs);
+  use(plan.outputs);
+  for (const Step& step : plan.steps) {
+    use(step.inputs);
+    use(step.outputs);
+  }
+  return used;
+}
+
 bool keeps_rows_apart(const Plan& plan) { return !plan.outputs.empty() && RowCheck(plan).run(); }
 
 bool input_has_rows(const Plan& plan, size_t input) {
@@ -277,7 +292,7 @@ RowCut cut_rows(const Plan& plan, std::span<const Dims> input_dims, int threads,
   const auto cut_alone = [&](int64_t slice) {
     cut.alone = slice;
     cut.rows_alone = rows - rows % (slice * threads);
-    cut.together = rows - cut.rows_alone;
+    cut.together = std::min(cut.together, rows - cut.rows_alone);
   };
   if (rows < 2 || at_once >= rows) return cut;
   if (at_once > 0) {

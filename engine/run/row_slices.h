@@ -4,10 +4,15 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "anneal/engine/plan.h"
 
 namespace anneal {
+
+// By slot: whether it is a port or an operand of a step, or lies under one that is. What remains of
+// a plan for one device are views that nobody needs.
+std::vector<bool> used_slots(const Plan& plan);
 
 // Whether each row of the outputs follows from the same row of the inputs, so that a batch may be
 // run in parts. Known of plans for the CPU alone, without control flow or sizes that depend on
@@ -28,11 +33,11 @@ struct RowCut {
   bool is_whole() const { return rows_alone == 0 && together == rows; }
 };
 
-// at_once: the rows of a slice; 0: as many as the caches of its cores hold of any layer, and so
-// many that the activations which a cut saves outweigh the weights that each slice reads again.
-// Threads run alone if that leaves a slice for each, and no more in the shared cache than it would
-// hold of slices that all run together. A batch that no cut pays for stays whole. REQUIRES:
-// keeps_rows_apart(), threads > 0, at_once >= 0. Fails as solve_symbols() does.
+// at_once: the most rows of a slice. 0: as many as the caches of its cores hold of any layer, but
+// so many that the activations which a cut saves outweigh the weights that each slice reads again;
+// a batch that no cut pays for stays whole. Threads run slices alone if there is one for each, and
+// if these are few rows in all or push no more out of the shared cache than slices for all
+// together. REQUIRES: keeps_rows_apart(), threads > 0, at_once >= 0. Fails as solve_symbols() does.
 RowCut cut_rows(const Plan& plan, std::span<const Dims> input_dims, int threads, int64_t at_once);
 
 }  // namespace anneal

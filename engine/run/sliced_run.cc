@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "anneal/core/parallel.h"
 
@@ -55,6 +56,7 @@ void SlicedRun::set_output(size_t index, const TensorView& memory) {
 }
 
 RowCut SlicedRun::cut_of(std::span<const Dims> input_dims) {
+  if (!can_slice_ || is_observed_) return {};
   const auto known = std::ranges::find_if(
       cuts_, [&](const KnownCut& each) { return std::ranges::equal(each.input_dims, input_dims); });
   if (known != cuts_.end()) {
@@ -62,10 +64,9 @@ RowCut SlicedRun::cut_of(std::span<const Dims> input_dims) {
     return cuts_.front().cut;
   }
   RowCut cut = cut_rows(plan(), input_dims, resources_.threads, rows_at_once_);
-  // What is left over is of another shape, which must be kept, too.
-  if (cut.rows_alone == 0 && !cut.is_whole() && cut.rows % cut.together != 0 &&
-      resources_.kept_shapes < 2)
-    cut.together = cut.rows;
+  // The last slice may be of another shape, which must be kept, too.
+  const int64_t rest = cut.rows - cut.rows_alone;
+  if (rest > 0 && rest % cut.together != 0 && resources_.kept_shapes < 2) cut.together = rest;
   if (cuts_.size() >= static_cast<size_t>(resources_.kept_shapes)) cuts_.pop_back();
   cuts_.insert(cuts_.begin(), {{input_dims.begin(), input_dims.end()}, cut});
   return cut;
@@ -91,13 +92,10 @@ void SlicedRun::set_slice(PlanRun& run, int64_t begin, int64_t rows) {
 }
 
 void SlicedRun::bind() {
-  const bool was_sliced = is_sliced_;
-  is_sliced_ = false;
-  if (can_slice_ && !is_observed_) {
-    for (size_t i = 0; i < inputs_.size(); ++i) input_dims_[i] = inputs_[i]->dims;
-    cut_ = cut_of(input_dims_);
-    is_sliced_ = !cut_.is_whole();
-  }
+  for (size_t i = 0; i < inputs_.size(); ++i) input_dims_[i] = inputs_[i]->dims;
+  cut_ = cut_of(input_dims_);
+  const bool was_sliced = std::exchange(is_sliced_, !cut_.is_whole());
+  if (was_sliced != is_sliced_) has_run_ = false;
   if (is_sliced_)
     return for_shapes(cut_, [&](PlanRun& run, int64_t begin, int64_t rows) {
       set_slice(run, begin, rows);
@@ -114,7 +112,7 @@ void SlicedRun::bind() {
 
 void SlicedRun::prepare(std::span<const Dims> input_dims) {
   has_run_ = false;
-  const RowCut cut = can_slice_ ? cut_of(input_dims) : RowCut{};
+  const RowCut cut = cut_of(input_dims);
   if (cut.is_whole()) return run_.prepare(input_dims);
   for_shapes(cut, [&](PlanRun& run, int64_t, int64_t rows) {
     std::vector<Dims> of_slice(input_dims.begin(), input_dims.end());
@@ -154,43 +152,59 @@ void SlicedRun::place_results() {
 // Calls run(its, team) for each slice, its: the run that is bound to it.
 template <class Run>
 void SlicedRun::for_slices(Team& team, Run&& run) {
-  has_run_ = false;
   place_results();
-  const auto run_slice = [&](PlanRun& its, int64_t begin, int64_t rows, Team& its_team) {
+  const auto bind_slice = [&](PlanRun& its, int64_t begin, int64_t rows) {
     set_slice(its, begin, rows);
     for (size_t i = 0; i < results_.size(); ++i)
       its.set_output(i, rows_of(results_[i], begin, rows));
     its.bind();
-    run(its, its_team);
   };
+  // Which threads get slices is decided while running, when nothing may be allocated any more.
+  if (cut_.rows_alone > 0)
+    for (const auto& each : alone_) {
+      bind_slice(*each, 0, cut_.alone);
+      if (!each->place_staging()) break;  // nor do the others need any
+    }
   if (cut_.rows_alone > 0)
     team.for_ranges(cut_.rows_alone / cut_.alone, 1, [&](int64_t slice, int64_t end) {
       Team nobody_else(1);
-      for (; slice < end; ++slice)
-        run_slice(*alone_[static_cast<size_t>(team.thread())], slice * cut_.alone, cut_.alone,
-                  nobody_else);
+      PlanRun& own = *alone_[static_cast<size_t>(team.thread())];
+      for (; slice < end; ++slice) {
+        bind_slice(own, slice * cut_.alone, cut_.alone);
+        run(own, nobody_else);
+      }
     });
-  for (int64_t begin = cut_.rows_alone; begin < cut_.rows; begin += cut_.together)
-    run_slice(run_, begin, std::min(cut_.together, cut_.rows - begin), team);
-  has_run_ = true;
+  for (int64_t begin = cut_.rows_alone; begin < cut_.rows; begin += cut_.together) {
+    bind_slice(run_, begin, std::min(cut_.together, cut_.rows - begin));
+    run(run_, team);
+  }
 }
 
 void SlicedRun::run(Team& team) {
-  if (!is_sliced_) return run_.run(team);
-  for_slices(team, [](PlanRun& run, Team& its_team) { run.run(its_team); });
+  has_run_ = false;
+  if (is_sliced_)
+    for_slices(team, [](PlanRun& run, Team& its_team) { run.run(its_team); });
+  else
+    run_.run(team);
+  has_run_ = true;
 }
 
 void SlicedRun::profile(Team& team, std::vector<StepTime>& times) {
-  if (!is_sliced_) return run_.profile(team, times);
-  std::mutex mutex;
-  std::vector<StepTime> all;
-  for_slices(team, [&](PlanRun& run, Team& its_team) {
-    std::vector<StepTime> slice;
-    run.profile(its_team, slice);
-    const std::lock_guard lock(mutex);
-    add_times(all, slice, &run == &run_ ? 1 : team.size());
-  });
-  times.insert(times.end(), all.begin(), all.end());
+  has_run_ = false;
+  if (is_sliced_) {
+    std::mutex mutex;
+    std::vector<StepTime> all;
+    for_slices(team, [&](PlanRun& run, Team& its_team) {
+      std::vector<StepTime> slice;
+      run.profile(its_team, slice);
+      const std::lock_guard lock(mutex);
+      add_times(all, slice, &run == &run_ ? 1 : team.size());
+    });
+    times.insert(times.end(), all.begin(), all.end());
+  } else {
+    run_.profile(team, times);
+  }
+  has_run_ = true;
 }
 
 TensorView SlicedRun::output(size_t index) const {

@@ -28,7 +28,7 @@ class SlicedRun {
   std::optional<Dims> output_dims(size_t index) const;
   void run(Team& team);
   void profile(Team& team, std::vector<StepTime>& times);
-  bool has_run() const { return is_sliced_ ? has_run_ : run_.has_run(); }
+  bool has_run() const { return has_run_ && (is_sliced_ || run_.has_run()); }
   TensorView output(size_t index) const;
   void observe(const Observer& observer);
   size_t memory_bytes() const;
@@ -64,7 +64,7 @@ class SlicedRun {
   RowCut cut_;
   std::vector<std::unique_ptr<Buffer>> own_outputs_;  // of all rows, where the caller gave none
   std::vector<TensorView> results_;                   // of all rows
-  bool has_run_ = false;                              // in slices, and nothing was bound since
+  bool has_run_ = false;                              // and nothing was set or cut otherwise since
 };
 
 }  // namespace anneal

@@ -38,6 +38,19 @@ std::string flatten(std::string_view sizes) {
       "  y = MatMul(f, v)\n");
 }
 
+// As queries and keys of an attention are split.
+std::string split(const std::string& sizes) {
+  return net(
+      "  s = Softmax(x) axis=3\n"
+      "  t = Transpose(s) permutation=[2,0,1,3]\n"
+      "  a = Slice(t, i64{0}, i64{1}, i64{0}, i64{1})\n"
+      "  b = Slice(t, i64{1}, i64{2}, i64{0}, i64{1})\n"
+      "  q = Reshape(a, i64{-1,4,6})\n"
+      "  k = Reshape(b, i64{-1,4,6})\n"
+      "  y = MatMul(q, k) transpose_b=true\n",
+      "x: f32[" + sizes + "]");
+}
+
 constexpr std::string_view kAdd = "program=\"(f32,f32)->(f32) add($0,$1)\"\n";
 
 struct Fixed {
@@ -57,6 +70,8 @@ const Fixed kPlans[] = {
     {"a flattening to so many columns", flatten("-1,400"), true},
     {"a copy of each row for each head",
      net("  e = Expand(x, i64{8,3,5,5})\n  y = Softmax(e) axis=1\n", "x: f32[8,1,5,5]"), true},
+    {"a view that no step reads, whose rows are not on axis 0", split("8,4,2,6"), true},
+    {"and with as many heads as rows", split("8,4,8,6"), true},
     {"an input for all rows",
      net("  y = Pointwise(x, a) " + std::string(kAdd), "x: f32[8,6,5,5], a: f32[6,1,1]"), true},
     {"an input that has no rows by chance of its size",

@@ -7,6 +7,7 @@
 #include "anneal/engine/run/row_slices.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/optimizer/random_graph.h"
+#include "anneal/tests/worker_budget.h"
 
 namespace anneal::testing {
 namespace {
@@ -41,7 +42,9 @@ void expect_results(const Graph& graph, const Engine& engine, ExecutionContext& 
   }
 }
 
-class RandomEngines : public ::testing::TestWithParam<uint32_t> {};
+class RandomEngines : public ::testing::TestWithParam<uint32_t> {
+  WorkerBudget budget_{1};
+};
 
 TEST_P(RandomEngines, GiveWhatTheReferenceGives) {
   constexpr Flavour flavours[] = {Flavour::kTame, Flavour::kNonFinite, Flavour::kOpenSizes};
@@ -59,7 +62,7 @@ TEST_P(RandomEngines, GiveWhatTheReferenceGives) {
     as_it_is.passes.rewrite_limit = 0;
     for (const BuildOptions& options : {BuildOptions(), as_it_is}) {
       const auto engine = engine_of(build(graph.clone(), options));
-      ExecutionContext context(engine), row_by_row(engine, {.rows_at_once = 1});
+      ExecutionContext context(engine), row_by_row(engine, {.threads = 2, .rows_at_once = 1});
       for (const Case& each : cases) {
         expect_results(graph, *engine, context, each);
         if (keeps_rows_apart(engine->plan())) expect_results(graph, *engine, row_by_row, each);
@@ -83,7 +86,7 @@ TEST_P(RandomEngines, GiveTheSameOfPartsOfABatch) {
     const std::vector<Tensor> inputs = random_inputs(graph, seed, Flavour::kBatch);
     const Case each = {inputs, evaluate(graph, inputs)};
     for (const int64_t rows_at_once : {1, 3}) {
-      ExecutionContext context(engine, {.rows_at_once = rows_at_once});
+      ExecutionContext context(engine, {.threads = 2, .rows_at_once = rows_at_once});
       expect_results(graph, *engine, context, each);
     }
     if (HasFatalFailure()) return;

@@ -88,12 +88,39 @@ const Rows kPlans[] = {
          "  y = MatMul(q, k) transpose_b=true\n",
          "x: f32[N,4,2,6]"),
      true},
+    {"an input that no step reads, with its rows elsewhere",
+     net("  y = Softmax(x) axis=1\n", "x: f32[N,6], z: f32[6,N]"), false},
     {"a size that values decide", net("  y = NonZero(x)\n", "x: f32[N,6]"), false},
 };
 
 TEST(RowSlices, PlansWhoseRowsAreApart) {
   for (const Rows& each : kPlans)
     EXPECT_EQ(keeps_rows_apart(build_text(each.text).plans[0]), each.are_apart) << each.what;
+}
+
+TEST(RowSlices, PlansWhoseRowsAreApartGiveTheSameRowByRow) {
+  const WorkerBudget budget(1);
+  for (const Rows& each : kPlans) {
+    if (!each.are_apart) continue;
+    SCOPED_TRACE(each.what);
+    const Graph graph = parse_graph(each.text);
+    const auto engine = engine_of(build_text(each.text));
+    std::vector<Tensor> inputs;
+    for (const ValueId input : graph.inputs()) {
+      const Shape& shape = graph.value(input).type().shape;
+      Dims dims;
+      for (const Size size : shape)
+        dims.push_back(size.known() ? size.value() : graph.sizes().text(size) == "N" ? 5 : 4);
+      inputs.push_back(random_f32(dims, 7));
+    }
+    const auto want = reference(each.text, inputs).at("y");
+    for (const int threads : {1, 2}) {
+      ExecutionContext context(engine, {.threads = threads, .rows_at_once = 1});
+      const auto got = run(context, *engine, inputs).at("y");
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-4) << i;
+    }
+  }
 }
 
 TEST(RowSlices, NoPlanForAGpu) {
@@ -132,6 +159,7 @@ TEST(RowSlices, BatchesAreCutThatLeaveTheCache) {
   EXPECT_EQ(cut(16, 100, 2), "16 x 1 alone, 0 together");
   EXPECT_EQ(cut(16, 100, 3), "15 x 1 alone, 1 together");
   EXPECT_EQ(cut(16, 100, 10), "10 x 1 alone, 6 together");
+  EXPECT_EQ(cut(31, 100, 16), "13 together");  // which the shared cache holds, and not 16
   EXPECT_EQ(cut(16, 100, 20), "16 together");  // no row for each
   // Of 10 MB, and of 3.8 MB, of which the shared cache holds four and not eight.
   EXPECT_EQ(cut(16, 800, 4), "16 x 1 alone, 0 together");
@@ -172,6 +200,7 @@ TEST(RowSlices, AsManyRowsAsTold) {
   EXPECT_EQ(cut(8, 1, 3), "3 together");
   EXPECT_EQ(cut(8, 2, 3), "2 x 3 alone, 2 together");
   EXPECT_EQ(cut(8, 2, 1), "8 x 1 alone, 0 together");
+  EXPECT_EQ(cut(15, 2, 4), "2 x 4 alone, 4 together");
   EXPECT_EQ(cut(8, 2, 5), "5 together");
   EXPECT_EQ(cut(8, 2, 8), "8 together");
   EXPECT_EQ(cut(8, 2, 100), "8 together");
@@ -276,6 +305,63 @@ TEST(SlicedRun, ActivationsAreThoseOfOneSliceForEachThread) {
     EXPECT_LT(cut.arena_bytes(), whole.arena_bytes() * static_cast<size_t>(threads) / 7);
     EXPECT_GE(cut.memory_bytes(), cut.arena_bytes());
   }
+  // And of what is left for both.
+  const std::vector<Tensor> fewer = {random_f32({15, 6, 5, 5}, 7)};
+  ExecutionContext cut(engine, {.threads = 2, .rows_at_once = 2});
+  run(cut, *engine, fewer);
+  EXPECT_LT(cut.arena_bytes(), whole.arena_bytes() * 3 / 7);
+}
+
+// Whichever threads run its slices.
+TEST(SlicedRun, StagingIsPlacedByTheFirstRun) {
+  const WorkerBudget budget(1);
+  const auto engine = engine_of(build_text(net("  y = Softmax(x) axis=1\n", "x: f32[N,6]")));
+  const Tensor x = random_f32({8, 6}, 7);
+  std::vector<float> memory(8 * 12);
+  ExecutionContext context(engine, {.threads = 2, .rows_at_once = 1});
+  context.set_input("x", x.view());
+  context.set_output(
+      "y", {DataType::kF32, {8, 6}, {12, 2}, reinterpret_cast<std::byte*>(memory.data())});
+  {
+    const Team others(2);
+    context.run();
+  }
+  const size_t bytes = context.memory_bytes();
+  const int64_t before = allocations_so_far();
+  for (int i = 0; i < 50; ++i) context.run();
+  EXPECT_EQ(allocations_so_far(), before);
+  EXPECT_EQ(context.memory_bytes(), bytes);
+}
+
+TEST(SlicedRun, ARefusedBatchLeavesNothingOfTheOneBefore) {
+  const auto engine =
+      engine_of(build_text(net("  y = Pointwise(x, z) program=\"(f32,f32)->(f32) add($0,$1)\"\n",
+                               "x: f32[N,6], z: f32[N,6]")));
+  const Tensor five = random_f32({5, 6}, 7), two = random_f32({2, 6}, 7),
+               one = random_f32({1, 6}, 7);
+  for (const Tensor* const after : {&two, &one}) {
+    ExecutionContext context(engine, {.rows_at_once = 2});
+    run(context, *engine, {five, five});
+    context.set_input("x", after->view());
+    EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("N is"));
+    context.set_input("z", after->view());
+    context.run();
+    EXPECT_EQ(context.output("y").dims, after->dims());
+  }
+}
+
+TEST(SlicedRun, WhatAnObservedRunGaveIsGoneOnceTheBatchIsCutAgain) {
+  const auto engine = engine_of(build_text(net("  y = Softmax(x) axis=1\n", "x: f32[N,6]")));
+  const Tensor x = random_f32({5, 6}, 7);
+  ExecutionContext context(engine, {.rows_at_once = 2});
+  context.set_input("x", x.view());
+  context.run();
+  context.observe([](const Observed&) {});
+  context.run();
+  context.observe({});
+  EXPECT_EQ(elements(context.output("y")).size(), 30u);
+  EXPECT_EQ(context.output_dims("y"), (Dims{5, 6}));
+  EXPECT_THAT(error_of([&] { static_cast<void>(context.output("y")); }), HasSubstr("after run()"));
 }
 
 TEST(SlicedRun, AllocatesNothingAtShapesThatReturn) {
@@ -310,6 +396,7 @@ TEST(SlicedRun, PreparesEachSliceAhead) {
     const size_t prepared = context.memory_bytes();
     context.set_input("x", x.view());
     context.run();
+    EXPECT_EQ(elements(context.output("y")).size(), 45u);
     EXPECT_EQ(context.memory_bytes(), prepared + 5 * 9 * sizeof(float)) << threads << " threads";
   }
 }
@@ -323,10 +410,7 @@ TEST(SlicedRun, TimesAreThoseOfAllSlices) {
     context.set_input("x", inputs[0].view());
     const std::vector<StepTime> times = context.profile();
     ASSERT_EQ(times.size(), engine->plan().steps.size());
-    for (const StepTime& time : times) {
-      EXPECT_EQ(time.times, 3) << time.step;
-      EXPECT_GE(time.microseconds, 0) << time.step;
-    }
+    for (const StepTime& time : times) EXPECT_EQ(time.times, 3) << time.step;
     EXPECT_EQ(times[0].step, engine->plan().steps[0].name);
   }
 }
