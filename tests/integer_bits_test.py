@@ -5,11 +5,13 @@ reference kernels and the emulated GPU, each against the CPU's fastest.
     integer_bits_test.py ANNEAL MODELS [quick]      quick: on the emulated GPU only the small models
 
 An integer tensor may differ only behind a layer that computes in floats (a softmax, a resize), and given equal inputs a
-layer that does not is equal to the bit. Exit status 77 where the folder MODELS is not there.
+layer that does not is equal to the bit. Instruction sets that this machine lacks, or that ANNEAL_MAX_ISA forbids, are
+left out, and the output names them. Exit status 77 where the folder MODELS is not there.
 """
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,17 @@ FLOAT_KERNELS = ("softmax", "resize", "normalize", "attention")
 SMALL = ("kws", "resnet8", "mobilenet_v1")
 SIDES = [("cpu:baseline", {}), ("cpu:avx2", {}), ("cpu:avx512", {}), ("cpu", {"ANNEAL_ONEDNN": "0"}),
          ("reference-kernels", {}), ("emulated", {})]
+INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "full")
+
+
+def sides_of_this_machine(anneal, folder):
+    """The sides that this machine can run, and the targets that it cannot."""
+    report = Path(folder) / "devices.json"
+    subprocess.run([anneal, "devices", "--json", str(report)], check=True, capture_output=True)
+    cpu = json.loads(report.read_text())["devices"]["cpu"]["what"]
+    highest = INSTRUCTION_SETS.index(re.search(r"(\w+) instructions", cpu).group(1))
+    too_high = ["cpu:" + name for name in INSTRUCTION_SETS[highest + 1:]]
+    return [side for side in SIDES if side[0] not in too_high], [t for t, _ in SIDES if t in too_high]
 
 
 def is_float_step(tensor):
@@ -47,8 +60,11 @@ def main(anneal, models, mode=""):
         return 77
     failures, compared, integers = [], 0, 0
     with tempfile.TemporaryDirectory() as folder:
+        sides, left_out = sides_of_this_machine(anneal, folder)
+        for target in left_out:
+            print(f"left out: {target}, which this machine does not run")
         for model in sorted(Path(models).glob("*qdq*")):
-            for target, environment in SIDES:
+            for target, environment in sides:
                 if target == "emulated" and mode == "quick" and not model.name.startswith(SMALL):
                     continue
                 report = Path(folder) / "c.json"
