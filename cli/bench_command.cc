@@ -42,7 +42,7 @@ struct BenchFlags {
   double duration = 3;
   int iterations = 0, threads = 0, contexts = 1;
   int64_t rows_at_once = 0;
-  bool profile = false, verbose = false;
+  bool spin = false, profile = false, verbose = false;
 };
 
 // Everything that is told, as text and as JSON.
@@ -211,6 +211,9 @@ Json bench_json(const BenchFlags& flags, const Engine& engine, const Bench& benc
                           {"cores", load.cores},
                           {"busy", load.busy()}};
   if (!bench.changes.empty()) json["shape_changes"] = changes_json(engine, bench);
+  json["remarks"] = Json::array();
+  for (const std::string& remark : bench.measured.context->remarks())
+    json["remarks"].push_back(remark);
   if (flags.profile) json["profile"] = bench.profile.json();
   return json;
 }
@@ -221,7 +224,8 @@ int bench(BenchFlags flags) {
                          .measured = {std::nullopt, flags.duration},
                          .threads = flags.threads,
                          .contexts = flags.contexts,
-                         .rows_at_once = flags.rows_at_once};
+                         .rows_at_once = flags.rows_at_once,
+                         .spin = flags.spin};
   if (flags.iterations > 0) options.measured = {flags.iterations, 0};
   Progress progress(flags.verbose);
 
@@ -247,7 +251,9 @@ int bench(BenchFlags flags) {
   const auto start = Clock::now();
   const auto engine = open_engine(path, {.device = device_for(flags.source.target),
                                          .map = flags.source.map,
-                                         .threads = flags.threads});
+                                         .threads = flags.threads,
+                                         .separate_slots = flags.source.separate_slots,
+                                         .red_zone = flags.source.red_zone});
   result.load_milliseconds =
       std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   result.machine = engine->device();
@@ -272,6 +278,7 @@ int bench(BenchFlags flags) {
     result.changes = measure_changes(engine, result.sets, flags.threads, options.measured);
   }
   progress.clear();
+  print_remarks(*result.measured.context);
 
   if (!flags.json.empty()) write_json(flags.json, bench_json(flags, *engine, result));
   print_bench(flags, *engine, result);
@@ -344,7 +351,9 @@ void add_bench_command(CLI::App& application, Action& action) {
   command->add_option("--contexts", flags->contexts, "Runs side by side on the one engine")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
+  add_spin_flag(*command, flags->spin);
   add_rows_flag(*command, flags->rows_at_once);
+  add_slot_flags(*command, flags->source.separate_slots, flags->source.red_zone);
   command->add_flag("--profile", flags->profile, "Show the time of each step, of ten more runs");
   command->add_option("--json", flags->json, "Write the results as JSON")->type_name("FILE");
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");

@@ -33,7 +33,8 @@ struct CompareFlags {
   PrecisionFlags precision;
   CompareOptions options;
   int top = 10;
-  bool reference = false, map = true, verbose = false;
+  bool reference = false, map = true, verbose = false, separate_slots = false;
+  size_t red_zone = EngineOptions{}.red_zone;
 };
 
 void complete(CompareFlags& flags) {
@@ -56,6 +57,8 @@ void complete(CompareFlags& flags) {
     side->skip_kernels = flags.skip_kernels;
     side->shapes.shapes = flags.shapes;
     side->map = flags.map;
+    side->separate_slots = flags.separate_slots;
+    side->red_zone = flags.red_zone;
   }
 }
 
@@ -287,6 +290,7 @@ void add_compare_command(CLI::App& application, Action& action) {
       ->capture_default_str()
       ->check(at_least(0));
   command->add_flag("!--no-mmap", flags->map, "Read engine files instead of mapping them");
+  add_slot_flags(*command, flags->separate_slots, flags->red_zone);
   command->add_option("--json", flags->json, "Write every tensor's errors as JSON")
       ->type_name("FILE");
   command->add_option("--threads", flags->options.threads, "Most threads to use; 0: one per core")

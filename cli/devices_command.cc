@@ -29,11 +29,17 @@ Found device(const Backend& backend, const std::string& name) {
   }
 }
 
-std::vector<Found> devices() {
-  std::vector<Found> found = {device(cpu_backend(), "cpu")};
-  found.push_back(device(cuda_backend(), "cuda:0"));
-  for (int ordinal = 1; found.back().is_here; ++ordinal)
-    found.push_back(device(cuda_backend(), fmt::format("cuda:{}", ordinal)));
+// What its card does now, too, as far as NVML knows.
+Found card(const std::vector<cuda::CardState>& cards, size_t ordinal) {
+  Found found = device(cuda_backend(), fmt::format("cuda:{}", ordinal));
+  if (found.is_here && ordinal < cards.size())
+    found.what += fmt::format("; at {}: {}", cards[ordinal].bus_id, cuda::text_of(cards[ordinal]));
+  return found;
+}
+
+std::vector<Found> devices(const std::vector<cuda::CardState>& cards) {
+  std::vector<Found> found = {device(cpu_backend(), "cpu"), card(cards, 0)};
+  for (size_t ordinal = 1; found.back().is_here; ++ordinal) found.push_back(card(cards, ordinal));
   if (found.size() > 2) found.pop_back();  // the one past the last
   found.push_back(device(cuda_backend(), "emulated"));
   return found;
@@ -49,7 +55,7 @@ std::string version_text(int packed, int major_unit, int minor_unit) {
   return fmt::format("{}.{}", packed / major_unit, packed % major_unit / minor_unit);
 }
 
-std::vector<Found> libraries() {
+std::vector<Found> libraries(const cuda::Cards& cards) {
   std::vector<Found> found;
   found.push_back(library("driver", cuda::driver_library(), [](const cuda::Driver& driver) {
     int version = 0;
@@ -69,7 +75,7 @@ std::vector<Found> libraries() {
     const auto version = static_cast<int>(cudnn.cudnnGetVersion());
     return fmt::format("{}.{}", version_text(version, 10000, 100), version % 100);
   }));
-  const cuda::Cards cards = cuda::read_cards();
+
   found.push_back(cards.why_not.empty()
                       ? Found{"NVML", fmt::format("driver {}", cards.driver_version)}
                       : Found{"NVML", cards.why_not, false});
@@ -91,7 +97,10 @@ std::string text_of(std::string_view title, const std::vector<Found>& found) {
 
 int show_devices(const std::string& json_path) {
   check_output_file(json_path);
-  const std::vector<Found> here = devices(), opened = libraries();
+  const auto& driver = cuda::driver_library().table;
+  const cuda::Cards cards =
+      cuda::read_cards(driver ? cuda::bus_ids(*driver) : std::vector<std::string>{});
+  const std::vector<Found> here = devices(cards.cards), opened = libraries(cards);
   std::vector<Found> targets;
   for (const cuda::DeviceSpec& spec : cuda::device_specs())
     targets.push_back(

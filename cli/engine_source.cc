@@ -15,9 +15,11 @@ std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
            fmt::format("{} is an engine, whose kernels are chosen; give the ONNX model to run the "
                        "reference kernels",
                        source.path));
-    return open_engine(
-        source.path,
-        {.device = device_for(source.target), .map = source.map, .threads = source.threads});
+    return open_engine(source.path, {.device = device_for(source.target),
+                                     .map = source.map,
+                                     .threads = source.threads,
+                                     .separate_slots = source.separate_slots,
+                                     .red_zone = source.red_zone});
   }
   BuildOptions options;
   options.reference = reference;
@@ -27,7 +29,10 @@ std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
   if (!reference) options.passes = source.passes;
   if (!reference && !reference_kernels) options.skip_kernels = source.skip_kernels;
   auto engine = Engine::make(build(import_model(source.path, source.shapes).graph, options),
-                             {.device = device_for(options.targets[0]), .threads = source.threads});
+                             {.device = device_for(options.targets[0]),
+                              .threads = source.threads,
+                              .separate_slots = source.separate_slots,
+                              .red_zone = source.red_zone});
   for (const std::string& remark : engine->remarks()) fmt::print(stderr, "anneal: {}\n", remark);
   return engine;
 }

@@ -24,7 +24,9 @@ struct EngineSource {
   ShapeFlags shapes = {};                      // of a model
   KernelTiming timing = {};                    // of a model
   bool map = true;
-  int threads = 0;  // that load
+  int threads = 0;              // that load
+  bool separate_slots = false;  // as in EngineOptions
+  size_t red_zone = EngineOptions{}.red_zone;
 };
 
 // Fails as building and loading do.

@@ -172,6 +172,20 @@ Json memory_json(const Plan& plan, std::span<const Tensor> weights) {
   }
 }
 
+// Weights that lie as their kernels read them.
+size_t laid_out_weights(const Plan& plan, std::span<const Tensor> weights) {
+  return static_cast<size_t>(std::ranges::count_if(plan.slots, [&](const Slot& slot) {
+    return slot.storage == Storage::kWeight && !is_row_major_weight(slot, weights[slot.offset]);
+  }));
+}
+
+std::string laid_out_text(const Plan& plan, std::span<const Tensor> weights) {
+  const size_t count = laid_out_weights(plan, weights);
+  if (count == 0) return "";
+  return fmt::format("{} not row-major, but as the kernel reads them\n",
+                     count == 1 ? "1 weight is" : fmt::format("{} weights are", count));
+}
+
 // The steps of a body stand behind the step that runs it, further in.
 void add_steps(const Plan& plan, const std::string& indent, Rows& rows,
                std::map<std::string, size_t>& kernels) {
@@ -199,6 +213,7 @@ std::string plan_text(const Plan& plan, std::span<const Tensor> weights, bool wi
   text += ports_text(plan_ports(plan, plan.inputs), plan_ports(plan, plan.outputs));
   text += symbols_text(*plan.sizes);
   text += memory_text(plan, weights);
+  text += laid_out_text(plan, weights);
   Rows rows = {{"step", "op", "kernel", "output"}};
   std::map<std::string, size_t> kernels;
   add_steps(plan, "", rows, kernels);
@@ -255,6 +270,7 @@ Json plan_json(const Plan& plan, std::span<const Tensor> weights) {
   json["arena_bytes"] = is_static(plan) ? Json(plan.arena_bytes) : Json(nullptr);
   json["code_bytes"] = plan.code.size();
   json["activation_memory"] = memory_json(plan, weights);
+  json["weights_laid_out"] = laid_out_weights(plan, weights);
   json["steps"] = steps_json(plan);
   json["decisions"] = std::move(decisions);
   return json;

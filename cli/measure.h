@@ -26,6 +26,7 @@ struct MeasureOptions {
   int threads = 0;                   // of each context
   int contexts = 1;
   int64_t rows_at_once = 0;  // as in ContextOptions
+  bool spin = false;         // as in ContextOptions
 };
 inline constexpr int kFewestRuns = 3;
 

@@ -10,6 +10,13 @@
 #include "anneal/core/file.h"
 
 namespace anneal {
+namespace {
+
+void print(std::span<const std::string> remarks) {
+  for (const std::string& remark : remarks) fmt::print(stderr, "anneal: {}\n", printable(remark));
+}
+
+}  // namespace
 
 // An ONNX file never begins with 0x89, which would be a field of a kind that Protobuf does not
 // have.
@@ -41,7 +48,30 @@ void add_context_flags(CLI::App& command, ContextOptions& options) {
   command.add_flag("--wait-each-step", options.wait_each_step,
                    "On a GPU, finish each step before the next, so that errors name the one that "
                    "failed; slower");
+  add_spin_flag(command, options.spin);
   add_rows_flag(command, options.rows_at_once);
+}
+
+void add_spin_flag(CLI::App& command, bool& spin) {
+  command.add_flag(
+      "--spin", spin,
+      "Keep a core busy while waiting for a GPU, which ends the wait some microseconds "
+      "sooner, instead of sleeping");
+}
+
+void add_slot_flags(CLI::App& command, bool& separate_slots, size_t& red_zone) {
+  CLI::Option* const separate = command.add_flag(
+      "--separate-slots", separate_slots,
+      "On a GPU, give each tensor an allocation of its own between red zones, and fail if a kernel "
+      "writes there; with --wait-each-step the error names the step; slower");
+  command
+      .add_option(
+          "--red-zone", red_zone,
+          "Bytes before and behind each tensor, rounded up to 256; 0 for compute-sanitizer, "
+          "which then finds every access beyond a tensor")
+      ->capture_default_str()
+      ->needs(separate)
+      ->type_name("BYTES");
 }
 
 void add_rows_flag(CLI::App& command, int64_t& rows) {
@@ -64,10 +94,11 @@ std::shared_ptr<const Engine> open_engine(const std::string& path, const EngineO
     fail(Code::kInvalidArgument,
          fmt::format("{} is a model, not an engine; build one first: anneal build {}", path, path));
   auto engine = Engine::load(path, options);
-  for (const std::string& remark : engine->remarks())
-    fmt::print(stderr, "anneal: {}\n", printable(remark));
+  print(engine->remarks());
   return engine;
 }
+
+void print_remarks(const ExecutionContext& context) { print(context.remarks()); }
 
 std::vector<std::string> input_names(const Engine& engine) {
   std::vector<std::string> names;

@@ -14,14 +14,20 @@ namespace anneal {
 bool is_engine(const std::string& path);
 
 void add_device_flags(CLI::App& command, EngineOptions& options);  // --device and --no-mmap
-// --memory-limit and --wait-each-step
+// --memory-limit, --wait-each-step, --spin and --rows-at-once
 void add_context_flags(CLI::App& command, ContextOptions& options);
+void add_spin_flag(CLI::App& command, bool& spin);
+// --separate-slots and --red-zone
+void add_slot_flags(CLI::App& command, bool& separate_slots, size_t& red_zone);
 void add_rows_flag(CLI::App& command, int64_t& rows);
 // Where to run what was built for a target: "cuda" for "sm_90", else the target itself.
 std::string device_for(const std::string& target);
 
 // Remarks of the engine go to stderr. An ONNX file is refused with the command that builds it.
 std::shared_ptr<const Engine> open_engine(const std::string& path, const EngineOptions& options);
+
+// Those of the context's runs, to stderr.
+void print_remarks(const ExecutionContext& context);
 
 std::vector<std::string> input_names(const Engine& engine);
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <map>
 
+#include "anneal/cli/access_table.h"
 #include "anneal/cli/print.h"
+#include "anneal/cli/printable.h"
 
 namespace anneal {
 
@@ -16,6 +18,7 @@ void ProfileTable::add(const std::vector<StepTime>& times) {
     totals_[i].kernel = times[i].kernel;
     totals_[i].microseconds += times[i].microseconds;
     totals_[i].times += times[i].times;
+    add_counts(totals_[i].functions, times[i].functions);
   }
   ++runs_;
 }
@@ -54,18 +57,33 @@ std::string ProfileTable::text() const {
     kernels.push_back({kernel, time, share});
   }
   return table_text(steps, {false, false, true, true, true}) + "\n" +
-         table_text(kernels, {false, true, true});
+         table_text(kernels, {false, true, true}) + accesses();
+}
+
+std::string ProfileTable::accesses() const {
+  std::string text;
+  for (const StepTotal& total : totals_)
+    if (!total.functions.empty())
+      text += fmt::format("\nstep {}\n{}", printable(total.step),
+                          access_text(total.functions, std::max(runs_, 1)));
+  if (text.empty()) return text;
+  return "\nAccesses to memory, sectors a request; * above 1.5 times the ideal sectors or above "
+         "2-way bank conflicts\n" +
+         text;
 }
 
 Json ProfileTable::json() const {
   const double sum = all();
   Json steps = Json::array();
-  for (const StepTotal& total : totals_)
+  for (const StepTotal& total : totals_) {
     steps.push_back({{"step", total.step},
                      {"kernel", total.kernel},
                      {"microseconds", total.microseconds / std::max(runs_, 1)},
                      {"times", static_cast<double>(total.times) / std::max(runs_, 1)},
                      {"share", sum > 0 ? total.microseconds / sum : 0}});
+    if (!total.functions.empty())
+      steps.back()["functions"] = access_json(total.functions, std::max(runs_, 1));
+  }
   return steps;
 }
 

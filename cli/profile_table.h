@@ -12,7 +12,8 @@ class ProfileTable {
  public:
   void add(const std::vector<StepTime>& times);  // of one run
   // Per step that ran, then per kernel with the longest first: microseconds of a run, and share;
-  // how often a run takes each step, where that is not once.
+  // how often a run takes each step, where that is not once. What functions did, where it was
+  // counted.
   std::string text() const;
   Json json() const;  // per step
 
@@ -21,8 +22,10 @@ class ProfileTable {
     std::string step, kernel;
     double microseconds = 0;
     int64_t times = 0;
+    std::vector<FunctionCounts> functions;
   };
   double all() const;
+  std::string accesses() const;
 
   std::vector<StepTotal> totals_;
   int runs_ = 0;

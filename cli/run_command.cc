@@ -20,6 +20,7 @@
 #include "anneal/cli/tensor_summary.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/tune/scores.h"
+#include "anneal/kernels/cuda/backend.h"
 
 namespace anneal {
 namespace {
@@ -67,6 +68,7 @@ int run_engine(const RunFlags& flags) {
   if (!flags.observe.empty()) pattern.emplace(flags.observe, "--observe");
   EngineOptions engine_options = flags.engine_options;
   engine_options.threads = flags.threads;
+  if (flags.profile && engine_options.device == "emulated") engine_options.device = kCountingTarget;
   const auto engine = open_engine(flags.engine, engine_options);
   const auto labels = flags.labels.empty() ? std::vector<std::string>() : read_labels(flags.labels);
   const SampleInputs samples = sample_inputs(*engine, flags.inputs, flags.shapes);
@@ -102,6 +104,7 @@ int run_engine(const RunFlags& flags) {
           std::chrono::duration<double, std::milli>(Clock::now() - start).count());
   }
   progress.clear();
+  print_remarks(context);
 
   for (size_t i = 0; i < inputs.size(); ++i)
     fmt::print("input    {}  {}\n", tensor_text(engine->inputs()[i].name, inputs[i]),
@@ -177,6 +180,7 @@ void add_run_command(CLI::App& application, Action& action) {
       ->check(at_least(0));
   add_device_flags(*command, flags->engine_options);
   add_context_flags(*command, flags->context_options);
+  add_slot_flags(*command, flags->engine_options.separate_slots, flags->engine_options.red_zone);
   command->add_option("--threads", flags->threads, "Most threads to use; 0: one per core")
       ->capture_default_str()
       ->check(at_least(0));
@@ -185,7 +189,9 @@ void add_run_command(CLI::App& application, Action& action) {
       ->check(at_least(1));
   command->add_option("--warmup", flags->warmup, "Runs before them (default: 2, of one run: none)")
       ->check(at_least(0));
-  command->add_flag("--profile", flags->profile, "Show the time of each step");
+  command->add_flag("--profile", flags->profile,
+                    "Show the time of each step; on the emulated device also "
+                    "what each line of its functions does to memory");
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
   command->footer(kFooter);
   command->callback([&action, flags] { action = [flags] { return run_engine(*flags); }; });

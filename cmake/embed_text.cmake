@@ -1,5 +1,6 @@
 # cmake -DOUT=file.cc -DFILES="a.h;b.h" -P embed_text.cmake: a C++ file that defines
-# anneal::cuda::device_header(), which gives the text of each file by its name.
+# anneal::cuda::device_header(), which gives the text of each file by its name, and
+# device_header_names().
 set(rows "")
 foreach(file ${FILES})
   get_filename_component(name ${file} NAME)
@@ -32,6 +33,12 @@ std::string_view device_header(std::string_view name) {
     if (header.name == name) return header.text;
   check(false, \"the library holds this header\");
   return {};
+}
+
+std::vector<std::string_view> device_header_names() {
+  std::vector<std::string_view> names;
+  for (const auto& header : kHeaders) names.push_back(header.name);
+  return names;
 }
 
 }  // namespace anneal::cuda

@@ -1,6 +1,7 @@
 # The headers that are installed: what users may include. tests/check_size.py reads this file and
 # counts their lines.
 set(ANNEAL_ENGINE_PUBLIC_HEADERS
+  ${PROJECT_BINARY_DIR}/include/anneal/core/access_counts.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/dtype.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/error.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/shape.h

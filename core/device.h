@@ -61,6 +61,9 @@ class Device {
   virtual std::unique_ptr<Stream> make_stream() = 0;
   // Between memory of this device and the host, or within either.
   virtual void copy(std::byte* to, const std::byte* from, size_t bytes, Stream& stream) = 0;
+  // Where the device checks what kernels access: those that are given an address in the allocation
+  // may access these bytes of it alone. Elsewhere it does nothing.
+  virtual void limit_access(std::byte* /*begin*/, size_t /*bytes*/) {}
 
   // Makes the functions that kernels made for this device so far launch, all at once: from `image`
   // if that holds them, else by compiling. Returns the image for an engine file to keep; empty

@@ -1,31 +1,114 @@
 #include "anneal/core/strided_copy.h"
 
+#include <algorithm>
 #include <cstring>
+
+#include "anneal/core/parallel.h"
 
 namespace anneal {
 namespace {
 
-void copy_axis(const TensorView& to, const TensorView& from, int axis, std::byte* to_at,
-               const std::byte* from_at, size_t element) {
-  if (axis == to.dims.rank()) {
-    std::memcpy(to_at, from_at, element);
-    return;
-  }
-  const auto to_step = to.strides[axis] * static_cast<int64_t>(element);
-  const auto from_step = from.strides[axis] * static_cast<int64_t>(element);
-  const bool last = axis + 1 == to.dims.rank();
-  if (last && to.strides[axis] == 1 && from.strides[axis] == 1) {
-    std::memcpy(to_at, from_at, static_cast<size_t>(to.dims[axis]) * element);
-    return;
-  }
-  for (int64_t i = 0; i < to.dims[axis]; ++i)
-    copy_axis(to, from, axis + 1, to_at + i * to_step, from_at + i * from_step, element);
+// What one thread copies at a time, at least: many times what it costs to wake another one.
+constexpr int64_t kPieceBytes = 256 << 10;
+
+template <class T>
+void copy_elements(std::byte* to, int64_t to_step, const std::byte* from, int64_t from_step,
+                   int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    std::memcpy(to + i * to_step, from + i * from_step, sizeof(T));
 }
+
+// The views with as few axes as can be: lines of elements along the last one. Steps are in bytes.
+class Lines {
+ public:
+  Lines(const TensorView& to, const TensorView& from)
+      : to_(to.data), from_(from.data), element_(static_cast<int64_t>(size_of(to.dtype))) {
+    for (int axis = 0; axis < to.dims.rank(); ++axis)
+      if (to.dims[axis] != 1)
+        add(to.dims[axis], to.strides[axis] * element_, from.strides[axis] * element_);
+    if (dims_.rank() == 0) add(1, element_, element_);
+    for (int axis = 0; axis + 1 < dims_.rank(); ++axis) lines_ *= dims_[axis];
+    pieces_ = std::max<int64_t>(1, (length() * element_ + kPieceBytes - 1) / kPieceBytes);
+  }
+
+  int64_t bytes() const { return lines_ * length() * element_; }
+  // Parts that can be copied apart: lines, or pieces of long ones.
+  int64_t items() const { return lines_ * pieces_; }
+  int64_t items_of_a_piece() const {
+    return std::max<int64_t>(1, kPieceBytes * items() / std::max<int64_t>(bytes(), 1));
+  }
+  // Of several elements that share memory the last one stays, which is for one thread to do.
+  bool writes_apart() const { return std::ranges::count(to_steps_.span(), 0) == 0; }
+
+  void copy(int64_t begin, int64_t end) const {
+    for (int64_t item = begin; item < end; ++item) {
+      const int64_t piece = item % pieces_;
+      copy_part(item / pieces_, length() * piece / pieces_, length() * (piece + 1) / pieces_);
+    }
+  }
+
+ private:
+  int64_t length() const { return dims_[dims_.rank() - 1]; }
+
+  // Joins the axis with the one around it where both views go on from one to the other.
+  void add(int64_t size, int64_t to_step, int64_t from_step) {
+    const int last = dims_.rank() - 1;
+    if (last >= 0 && to_steps_[last] == size * to_step && from_steps_[last] == size * from_step) {
+      dims_[last] *= size;
+      to_steps_[last] = to_step;
+      from_steps_[last] = from_step;
+      return;
+    }
+    dims_.push_back(size);
+    to_steps_.push_back(to_step);
+    from_steps_.push_back(from_step);
+  }
+
+  // Elements [begin, end) of a line.
+  void copy_part(int64_t line, int64_t begin, int64_t end) const {
+    const int last = dims_.rank() - 1;
+    const int64_t to_step = to_steps_[last], from_step = from_steps_[last];
+    std::byte* to = to_ + begin * to_step;
+    const std::byte* from = from_ + begin * from_step;
+    for (int axis = last - 1; axis >= 0; --axis) {
+      to += line % dims_[axis] * to_steps_[axis];
+      from += line % dims_[axis] * from_steps_[axis];
+      line /= dims_[axis];
+    }
+    const int64_t count = end - begin;
+    if (to_step == element_ && from_step == element_) {
+      std::memcpy(to, from, static_cast<size_t>(count * element_));
+    } else if (element_ == 1) {
+      copy_elements<uint8_t>(to, to_step, from, from_step, count);
+    } else if (element_ == 2) {
+      copy_elements<uint16_t>(to, to_step, from, from_step, count);
+    } else if (element_ == 4) {
+      copy_elements<uint32_t>(to, to_step, from, from_step, count);
+    } else {
+      copy_elements<uint64_t>(to, to_step, from, from_step, count);
+    }
+  }
+
+  std::byte* to_;
+  const std::byte* from_;
+  int64_t element_, lines_ = 1, pieces_ = 1;
+  Dims dims_, to_steps_, from_steps_;
+};
 
 }  // namespace
 
 void strided_copy(const TensorView& to, const TensorView& from) {
-  copy_axis(to, from, 0, to.data, from.data, size_of(to.dtype));
+  if (count(to.dims) == 0) return;
+  const Lines lines(to, from);
+  lines.copy(0, lines.items());
+}
+
+void strided_copy(const TensorView& to, const TensorView& from, Team& team) {
+  if (count(to.dims) == 0) return;
+  const Lines lines(to, from);
+  if (lines.bytes() < 2 * kPieceBytes || !lines.writes_apart()) return lines.copy(0, lines.items());
+  team.for_ranges(lines.items(), lines.items_of_a_piece(),
+                  [&](int64_t begin, int64_t end) { lines.copy(begin, end); });
 }
 
 }  // namespace anneal

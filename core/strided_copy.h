@@ -4,6 +4,11 @@
 
 namespace anneal {
 
+class Team;
+
+// REQUIRES: the views do not overlap
 void strided_copy(const TensorView& to, const TensorView& from);
+// The same on the threads of a team, where the copy is large enough to gain by it.
+void strided_copy(const TensorView& to, const TensorView& from, Team& team);
 
 }  // namespace anneal

@@ -56,11 +56,16 @@ void check_view_within_base(const Plan& plan, const Slot& slot) {
     refuse(fmt::format("slot \"{}\" reaches beyond its base", slot.name));
 }
 
+// A weight is of its slot's type and row-major, or the memory in which a slot of other strides
+// lies.
 void check_weight(const Slot& slot, std::span<const Tensor> weights) {
   if (slot.offset >= weights.size())
     refuse(fmt::format("slot \"{}\" names a weight that is not there", slot.name));
   const Tensor& weight = weights[slot.offset];
-  if (weight.type() != slot.type || shape_of(row_major_strides(weight.dims())) != slot.strides)
+  if (is_row_major_weight(slot, weight)) return;
+  const Type& type = slot.type;
+  if (weight.dtype() != type.dtype || weight.dims().rank() != 1 || !known(type.shape) ||
+      !known(slot.strides) || extent(dims_of(type.shape), dims_of(slot.strides)) != weight.count())
     refuse(fmt::format("slot \"{}\" and its weight differ in type", slot.name));
 }
 
@@ -260,6 +265,10 @@ bool covers_base(const Plan& plan, const Slot& slot) {
          slot.strides == base.strides;
 }
 
+bool is_row_major_weight(const Slot& slot, const Tensor& weight) {
+  return weight.type() == slot.type && shape_of(row_major_strides(weight.dims())) == slot.strides;
+}
+
 bool is_static(const Plan& plan) {
   return std::all_of(plan.slots.begin(), plan.slots.end(), [](const Slot& slot) {
     return known(slot.type.shape) && known(slot.strides) && slot.base_offset.known();
@@ -292,7 +301,8 @@ std::vector<std::optional<Fact>> infer_slots(const Plan& plan, std::span<const T
     facts[input] = Fact{plan.slots[input].type, std::nullopt};
   for (size_t i = 0; i < plan.slots.size(); ++i) {
     if (plan.slots[i].storage != Storage::kWeight) continue;
-    values[i] = weights[plan.slots[i].offset].view();
+    const Tensor& weight = weights[plan.slots[i].offset];
+    if (is_row_major_weight(plan.slots[i], weight)) values[i] = weight.view();
     facts[i] = Fact{plan.slots[i].type, std::nullopt};
   }
   // What the steps behind see: sizes that values decide have the names they have in the plan.

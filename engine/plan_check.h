@@ -23,6 +23,9 @@ uint32_t base_of(const Plan& plan, uint32_t slot);
 // Whether the slot is no view, or one of all of its base as that is.
 bool covers_base(const Plan& plan, const Slot& slot);
 
+// Whether a weight has its slot's type, and lies row-major. Others lie as their slots' strides say.
+bool is_row_major_weight(const Slot& slot, const Tensor& weight);
+
 // Whether every size is known, so that the arena is placed in the plan, not when sizes are bound.
 bool is_static(const Plan& plan);
 

@@ -42,16 +42,16 @@ std::string refusal_of(const Place& place, const Graph& graph, const NewLayer& l
   std::string why_not;
   for (const Layout layout : {Layout::kChannelsLast, Layout::kRowMajor}) {
     const LayerOperands operands = ideal_operands(graph, layer.inputs, outputs, layout);
-    const Chosen chosen = choose_kernel(*place.backend,
-                                        {.op = layer.op,
-                                         .epilogues = layer.epilogues,
-                                         .op_input_count = op_input_count,
-                                         .inputs = operands.inputs,
-                                         .outputs = operands.outputs,
-                                         .sizes = graph.sizes(),
-                                         .device = *place.device,
-                                         .tactic = {}},
-                                        place.kernels);
+    const LaidOutChoice chosen = choose_kernel(place,
+                                               {.op = layer.op,
+                                                .epilogues = layer.epilogues,
+                                                .op_input_count = op_input_count,
+                                                .inputs = operands.inputs,
+                                                .outputs = operands.outputs,
+                                                .sizes = graph.sizes(),
+                                                .device = *place.device,
+                                                .tactic = {}},
+                                               LaysOut::kAll);
     if (chosen.entry && !is_reference(*place.backend, *chosen.entry)) return {};
     why_not = refusals_text(chosen);
   }

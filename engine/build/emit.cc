@@ -3,13 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "anneal/engine/build/layout.h"
 #include "anneal/engine/build/lifetimes.h"
 #include "anneal/engine/build/placement.h"
+#include "anneal/engine/build/readers.h"
+#include "anneal/engine/build/stored_constants.h"
 #include "anneal/engine/build/views.h"
+#include "anneal/engine/slot_alignment.h"
 #include "anneal/engine/symbols.h"
+#include "anneal/kernels/cuda/backend.h"
 
 namespace anneal {
 namespace {
@@ -69,12 +74,17 @@ class Emitter {
   };
   Region region_of(ValueId value, size_t place);
   uint32_t view_slot(const std::string& name, const Type& type, const ViewOf& view, uint32_t of);
+  uint32_t constant_slot(ValueId value, const Shape& strides, size_t place);
+  // Replaces constants by copies that lie as the kernel asked for.
+  void store_constants(const Layer& layer, const LaidOutChoice& chosen, size_t place,
+                       std::vector<uint32_t>& inputs);
   // The slot itself, or a row-major copy of it if it is not one piece of memory.
   uint32_t dense(uint32_t slot);
   uint32_t row_major(uint32_t slot);
   size_t host() const { return places_.size() - 1; }
-  Chosen choose(const Layer& layer, const LayerOperands& operands, size_t place) const {
-    return choose_kernel(places_[place], graph_, layer, operands);
+  LaidOutChoice choose(const Layer& layer, const LayerOperands& operands, size_t place,
+                       LaysOut which = LaysOut::kConstants) const {
+    return choose_kernel(places_[place], graph_, layer, operands, which);
   }
   bool is_late(const Type& type) const {
     return depends_on_values(type.shape, graph_.sizes(), solvable_);
@@ -85,8 +95,8 @@ class Emitter {
   // Of the CPU's kernels that take the operands as they are.
   void choose_by_time(const Layer& layer, const LayerOperands& operands, size_t place,
                       Chosen& chosen);
-  void add_step(const Layer& layer, Chosen chosen, size_t place, std::vector<uint32_t> inputs,
-                std::vector<uint32_t> outputs);
+  void add_step(const Layer& layer, LaidOutChoice chosen, size_t place,
+                std::vector<uint32_t> inputs, std::vector<uint32_t> outputs);
   void note(std::string stage, std::string subject, std::string text) {
     plan_.decisions.push_back({std::move(stage), std::move(subject), std::move(text)});
   }
@@ -97,12 +107,14 @@ class Emitter {
   KernelTimer* timer_;
   Plan plan_;
   Layouts layouts_;
+  std::optional<Readers> readers_;
   Placement placement_;
   std::vector<bool> solvable_;
   std::unordered_map<ValueId, Homes> homes_;
   std::unordered_map<ValueId, size_t> direct_outputs_;  // values written straight to a port
   std::unordered_map<std::string, uint32_t> copies_;    // by slot and strides
   std::vector<std::string> unsupported_;
+  StoredConstants constants_;
   std::vector<std::unique_ptr<Kernel>> kernels_;  // those whose code the plan will have
 };
 
@@ -137,11 +149,8 @@ uint32_t Emitter::slot_of(ValueId value, size_t place) {
   const Tensor* constant = graph_.constant(value);
   const Value& info = graph_.value(value);
   if (constant) {
-    const uint32_t slot =
-        new_slot(info.name, info.type(), graph_.sizes().row_major_strides(info.type().shape),
-                 Storage::kWeight, place);
-    plan_.slots[slot].offset = weights_.add(*constant);
-    return set_home(value, place, slot);
+    const Shape strides = graph_.sizes().row_major_strides(info.type().shape);
+    return set_home(value, place, constant_slot(value, strides, place));
   }
   if (homes.by_place[homes.first] == kNoSlot) {
     check(info.producer != LayerId::kNone, "a value is emitted before it is read");
@@ -159,6 +168,26 @@ uint32_t Emitter::slot_of(ValueId value, size_t place) {
                          there.type, there.strides, Storage::kArena, place);
   emit_transfer(from, here);
   return homes_of(value).by_place[place] = here;
+}
+
+uint32_t Emitter::constant_slot(ValueId value, const Shape& strides, size_t place) {
+  const Value& info = graph_.value(value);
+  const uint32_t slot = new_slot(info.name, info.type(), strides, Storage::kWeight, place);
+  plan_.slots[slot].offset = constants_.add(*graph_.constant(value), dims_of(strides));
+  return slot;
+}
+
+void Emitter::store_constants(const Layer& layer, const LaidOutChoice& chosen, size_t place,
+                              std::vector<uint32_t>& inputs) {
+  for (const auto& [i, strides] : chosen.laid_out) {
+    const std::string text = graph_.sizes().text(strides);
+    auto [slot, is_new] = copies_.try_emplace(fmt::format("{}:{}", inputs[i], text), kNoSlot);
+    if (is_new) slot->second = constant_slot(layer.inputs[i], strides, place);
+    inputs[i] = slot->second;
+    note("layout", layer.name,
+         fmt::format("\"{}\" is stored with strides {} for {}", plan_.slots[inputs[i]].name, text,
+                     chosen.entry->name));
+  }
 }
 
 size_t Emitter::place_of(ValueId value) {
@@ -274,20 +303,25 @@ bool Emitter::emit_view(LayerId id) {
   const Layer& layer = graph_.layer(id);
   if (layer.outputs.size() != 1 || layer.inputs.empty()) return false;
   if (placement_.inside.contains(layer.outputs[0])) return false;
-  const size_t place = place_of(layer.inputs[0]);
-  if (place == host() && direct_outputs_.contains(layer.outputs[0])) return false;
+  const size_t home = place_of(layer.inputs[0]);
+  if (home == host() && direct_outputs_.contains(layer.outputs[0])) return false;
   const Value& output = graph_.value(layer.outputs[0]);
-  const uint32_t input = slot_of(layer.inputs[0], place);
-  const Slot from = plan_.slots[input];
+  const Slot from = plan_.slots[slot_of(layer.inputs[0], home)];
   if (from.storage == Storage::kLate || is_late(output.type())) return false;
   // A plan has no step for a view, so what inference carries through the layer would be lost.
   if (output.fact.elements) return false;
-  const auto view =
-      view_of(graph_, layer, from.strides,
-              placement_.moved_views.contains(id) ? Moved::kIsView : Moved::kNeedsKernel);
-  if (!view) return false;
-  set_home(layer.outputs[0], place, view_slot(output.name, output.type(), *view, input));
-  note("memory", layer.name, "is a view of its input");
+  const Moved moved = placement_.moved_views.contains(id) ? Moved::kIsView : Moved::kNeedsKernel;
+  if (!view_of(graph_, layer, from.strides, moved)) return false;
+  Readers::Views views = readers_->views(layer, home, [&](size_t place) {
+    return homes_of(layer.inputs[0]).by_place[place] != kNoSlot;
+  });
+  note("memory", layer.name, std::move(views.why));
+  for (const size_t place : views.places) {
+    const uint32_t source = slot_of(layer.inputs[0], place);
+    const auto view = view_of(graph_, layer, plan_.slots[source].strides, moved);
+    check(view.has_value(), "a copy to another device is a view where the original is one");
+    set_home(layer.outputs[0], place, view_slot(output.name, output.type(), *view, source));
+  }
   return true;
 }
 
@@ -300,10 +334,13 @@ void Emitter::choose_by_time(const Layer& layer, const LayerOperands& operands, 
     plan_.decisions.push_back(std::move(*decision));
 }
 
-void Emitter::add_step(const Layer& layer, Chosen chosen, size_t place,
+void Emitter::add_step(const Layer& layer, LaidOutChoice chosen, size_t place,
                        std::vector<uint32_t> inputs, std::vector<uint32_t> outputs) {
   for (const auto& [kernel, why] : chosen.refused)
     note("kernel", layer.name, fmt::format("{} refused: {}", kernel, why));
+  store_constants(layer, chosen, place, inputs);
+  if (places_[place].device->kind() == DeviceKind::kCuda)
+    know_alignments(*chosen.kernel, alignments_of(plan_, inputs), alignments_of(plan_, outputs));
   plan_.steps.push_back({.name = layer.name,
                          .origins = layer.origins,
                          .kernel = std::string(chosen.entry->name),
@@ -325,7 +362,7 @@ void Emitter::emit_copy(uint32_t from, uint32_t to, const std::string& name,
   layer.op_input_count = 1;
   LayerOperands operands{{operand_of(from, nullptr)}, {operand_of(to, nullptr)}};
   const size_t place = plan_.slots[to].device;
-  Chosen chosen = choose(layer, operands, place);
+  LaidOutChoice chosen = choose(layer, operands, place);
   if (!chosen.entry)
     fail(Code::kUnsupported,
          fmt::format("no kernel for {} copies \"{}\"{}", places_[place].device->target(),
@@ -353,14 +390,14 @@ void Emitter::emit_kernel(const Layer& layer, size_t place, Layout preferred) {
     inputs.push_back(slot_of(layer.inputs[i], is_host_value(layer, i) ? host() : place));
   for (const ValueId output : layer.outputs) outputs.push_back(output_slot(output, place));
   const LayerOperands actual = actual_operands(layer, inputs, outputs);
-  Chosen chosen = choose(layer, actual, place);
+  LaidOutChoice chosen = choose(layer, actual, place);
   const LayerOperands ideal = ideal_operands(graph_, layer, preferred);
   const auto is_late_slot = [&](uint32_t slot) {
     return slot != kNoSlot && plan_.slots[slot].storage == Storage::kLate;
   };
   const bool late = std::any_of(inputs.begin(), inputs.end(), is_late_slot) ||
                     std::any_of(outputs.begin(), outputs.end(), is_late_slot);
-  const Chosen best = late ? Chosen{} : choose(layer, ideal, place);
+  const LaidOutChoice best = late ? LaidOutChoice{} : choose(layer, ideal, place, LaysOut::kAll);
   if (!best.entry && !chosen.entry) {
     unsupported_.push_back(
         fmt::format("layer \"{}\" ({}){}", layer.name, name(layer.op), refusals_text(chosen)));
@@ -372,23 +409,8 @@ void Emitter::emit_kernel(const Layer& layer, size_t place, Layout preferred) {
     return;
   }
 
-  // Start from all ideal, and give back each operand that the kernel takes as it is.
-  LayerOperands operands = ideal;
-  const auto accepts = [&] {
-    return best.entry->make(request_of(graph_, layer, operands, *places_[place].device)).kernel !=
-           nullptr;
-  };
-  const auto give_back = [&](std::vector<Operand>& mine, const std::vector<Operand>& theirs) {
-    for (size_t i = 0; i < mine.size(); ++i) {
-      if (mine[i].strides == theirs[i].strides) continue;
-      const Shape kept = mine[i].strides;
-      mine[i].strides = theirs[i].strides;
-      if (!accepts()) mine[i].strides = kept;
-    }
-  };
-  give_back(operands.outputs, actual.outputs);
-  give_back(operands.inputs, actual.inputs);
-
+  const LayerOperands operands =
+      nearest_operands(places_[place], graph_, layer, best, ideal, actual);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i] == kNoSlot || operands.inputs[i].strides == actual.inputs[i].strides) continue;
     const std::string key =
@@ -526,7 +548,8 @@ Plan Emitter::run() {
   add_ports();
   layouts_ = choose_layouts(graph_, places_,
                             [&](ValueId value) { return is_late(graph_.value(value).type()); });
-  placement_ = place_values({graph_, places_, layouts_,
+  readers_.emplace(graph_, places_, layouts_);
+  placement_ = place_values({graph_, places_, layouts_, *readers_,
                              [&](ValueId value) { return is_late(graph_.value(value).type()); },
                              [&](ValueId value) { return direct_outputs_.contains(value); }});
   plan_.decisions = std::move(placement_.decisions);
@@ -536,6 +559,7 @@ Plan Emitter::run() {
     fail(Code::kUnsupported,
          fmt::format("target {} cannot run:\n  {}", plan_.target, fmt::join(unsupported_, "\n  ")));
   emit_missing_outputs();
+  constants_.pool(plan_, weights_);
   emit_bodies();
   plan_.sizes = std::make_shared<const SizeTable>(graph_.sizes());
   share_in_place(plan_);

@@ -6,6 +6,7 @@
 
 #include "anneal/engine/build/views.h"
 #include "anneal/graph/infer.h"
+#include "anneal/kernels/cuda/backend.h"
 
 namespace anneal {
 
@@ -53,10 +54,53 @@ Request request_of(const Graph& graph, const Layer& layer, const LayerOperands& 
           .tactic = {}};
 }
 
-Chosen choose_kernel(const Place& place, const Graph& graph, const Layer& layer,
-                     const LayerOperands& operands) {
-  return choose_kernel(*place.backend, request_of(graph, layer, operands, *place.device),
-                       place.kernels);
+LaidOutChoice choose_kernel(const Place& place, const Request& request, LaysOut which) {
+  LaidOutChoice choice;
+  for (const KernelFamily family : place.backend->families) {
+    for (const KernelEntry& entry : family()) {
+      if (entry.op != request.op.index()) continue;
+      const std::string_view left_out = why_left_out(entry, place.kernels);
+      MadeLaidOut made = left_out.empty() ? make_laid_out(entry, request, which)
+                                          : MadeLaidOut{refuse(std::string(left_out))};
+      if (made.made.kernel) {
+        choice.entry = &entry;
+        choice.kernel = std::move(made.made.kernel);
+        choice.laid_out = std::move(made.laid_out);
+        return choice;
+      }
+      choice.refused.emplace_back(entry.name, std::move(made.made.why_not));
+    }
+  }
+  return choice;
+}
+
+LaidOutChoice choose_kernel(const Place& place, const Graph& graph, const Layer& layer,
+                            const LayerOperands& operands, LaysOut which) {
+  return choose_kernel(place, request_of(graph, layer, operands, *place.device), which);
+}
+
+LayerOperands nearest_operands(const Place& place, const Graph& graph, const Layer& layer,
+                               const LaidOutChoice& best, LayerOperands ideal,
+                               const LayerOperands& actual) {
+  // Start from all ideal, and give back each operand that the kernel takes as it is.
+  LayerOperands operands = std::move(ideal);
+  for (const auto& [i, strides] : best.laid_out)
+    if (operands.inputs[i].constant == nullptr) operands.inputs[i].strides = strides;
+  const auto accepts = [&] {
+    const Request request = request_of(graph, layer, operands, *place.device);
+    return make_laid_out(*best.entry, request, LaysOut::kConstants).made.kernel != nullptr;
+  };
+  const auto give_back = [&](std::vector<Operand>& mine, const std::vector<Operand>& theirs) {
+    for (size_t i = 0; i < mine.size(); ++i) {
+      if (mine[i].strides == theirs[i].strides) continue;
+      const Shape kept = mine[i].strides;
+      mine[i].strides = theirs[i].strides;
+      if (!accepts()) mine[i].strides = kept;
+    }
+  };
+  give_back(operands.outputs, actual.outputs);
+  give_back(operands.inputs, actual.inputs);
+  return operands;
 }
 
 bool is_host_value(const Layer& layer, size_t input) {
@@ -120,7 +164,7 @@ Preference preference_of(const Graph& graph, const Layer& layer, const Place& pl
                          bool accepts_all) {
   const auto choose = [&](Layout layout) {
     const LayerOperands operands = ideal_operands(graph, layer, layout);
-    return choose_kernel(place, graph, layer, operands);
+    return choose_kernel(place, graph, layer, operands, LaysOut::kAll);
   };
   const Chosen best = choose(Layout::kChannelsLast);
   if (best.entry && (accepts_all || best.entry->prefers == Layout::kChannelsLast))

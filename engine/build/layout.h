@@ -9,6 +9,7 @@
 
 #include "anneal/graph/graph.h"
 #include "anneal/kernels/kernel.h"
+#include "anneal/kernels/laid_out.h"
 
 namespace anneal {
 
@@ -32,9 +33,18 @@ struct Place {
   Device* device;
   KernelOptions kernels = {};
 };
-// Its best kernel for the layer.
-Chosen choose_kernel(const Place& place, const Graph& graph, const Layer& layer,
-                     const LayerOperands& operands);
+// Its best kernel for the layer, with inputs laid out as it asks for.
+struct LaidOutChoice : Chosen {
+  std::vector<LaidOutInput> laid_out = {};
+};
+LaidOutChoice choose_kernel(const Place& place, const Request& request, LaysOut which);
+LaidOutChoice choose_kernel(const Place& place, const Graph& graph, const Layer& layer,
+                            const LayerOperands& operands, LaysOut which = LaysOut::kConstants);
+
+// For the kernel of `best`, which takes `ideal`: `actual` with as few other strides as it needs.
+LayerOperands nearest_operands(const Place& place, const Graph& graph, const Layer& layer,
+                               const LaidOutChoice& best, LayerOperands ideal,
+                               const LayerOperands& actual);
 
 // A layer runs on the first place that has a kernel for it, on the last (the CPU) if its sizes
 // depend on values or if it computes only what others' shapes are made of. One whose best kernel

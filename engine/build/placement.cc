@@ -227,12 +227,20 @@ class Placer {
     note(layer, "is a view: its readers take its strides", false, saving_of(graph_, output));
   }
 
+  // Whether an input of the model is copied to a device as a whole, where this view of it is taken.
+  bool is_copied_first(ValueId input, ValueId view) const {
+    const size_t host = question_.places.size() - 1;
+    return host > 0 && !graph_.constant(input) && !question_.readers.are_on(host, view) &&
+           question_.readers.want_all_on(0, input);
+  }
+
   // Whether all readers of a Transpose take its output as a view of its input: empty, or why not.
   std::string readers_take(LayerId id, const Shape& from) const {
     const Layer& layer = graph_.layer(id);
     const auto moved = view_of(graph_, layer, from, Moved::kIsView);
     if (!moved) return "is no view";
-    if (graph_.value(layer.inputs[0]).producer == LayerId::kNone)
+    if (graph_.value(layer.inputs[0]).producer == LayerId::kNone &&
+        !is_copied_first(layer.inputs[0], layer.outputs[0]))
       return "moves the elements of an input of the model";
     for (const LayerId user : graph_.value(layer.outputs[0]).users)
       if (const std::string why_not = ask_reader(user, layer.outputs[0], moved->strides);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "anneal/engine/build/layout.h"
+#include "anneal/engine/build/readers.h"
 #include "anneal/engine/plan.h"
 #include "anneal/graph/graph.h"
 #include "anneal/optimizer/pass.h"
@@ -34,6 +35,7 @@ struct PlacementQuestion {
   const Graph& graph;
   std::span<const Place> places;
   const Layouts& layouts;
+  const Readers& readers;
   std::function<bool(ValueId)> late;       // its size depends on values
   std::function<bool(ValueId)> is_direct;  // a graph output that is written straight to its port
 };

@@ -112,7 +112,8 @@ class InferenceCheck {
         continue;
       }
       const Slot& slot = plan_.slots[input];
-      const bool constant = slot.storage == Storage::kWeight;
+      const bool constant =
+          slot.storage == Storage::kWeight && is_row_major_weight(slot, weights_[slot.offset]);
       if (constant) views_.push_back(weights_[slot.offset].view());
       inputs_.push_back({&facts_[input], constant ? &views_.back() : nullptr});
     }

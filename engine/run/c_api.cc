@@ -1,6 +1,7 @@
 #include "anneal/engine/run/c_api.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <new>
 
@@ -141,13 +142,17 @@ anneal_code anneal_context_make_with(const anneal_engine* engine,
     require(engine, "engine");
     require(options, "options");
     require(context, "context");
-    if (options->size != sizeof(anneal_context_options))
+    // Those of an older version end sooner.
+    anneal_context_options known = {};
+    if (options->size < offsetof(anneal_context_options, spin) || options->size > sizeof(known))
       anneal::fail(anneal::Code::kInvalidArgument,
                    "options are not of this version: set size to sizeof(anneal_context_options)");
+    std::memcpy(&known, options, options->size);
     *context = new anneal_context{
-        anneal::ExecutionContext(engine->engine, {.threads = options->threads,
-                                                  .memory_limit = options->memory_limit,
-                                                  .wait_each_step = options->wait_each_step != 0})};
+        anneal::ExecutionContext(engine->engine, {.threads = known.threads,
+                                                  .memory_limit = known.memory_limit,
+                                                  .wait_each_step = known.wait_each_step != 0,
+                                                  .spin = known.spin != 0})};
   });
 }
 

@@ -97,6 +97,7 @@ typedef struct {
   int32_t threads;        /* as for anneal_context_make() */
   int32_t wait_each_step; /* not 0: on a GPU, errors name the step that failed; slower */
   uint64_t memory_limit;  /* most bytes of a GPU for activations and workspaces; 0: no limit */
+  uint64_t spin;          /* not 0: waiting for a GPU keeps a core busy and ends sooner */
 } anneal_context_options;
 anneal_code anneal_context_make_with(const anneal_engine* engine,
                                      const anneal_context_options* options,

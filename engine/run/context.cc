@@ -9,6 +9,7 @@
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/run/engine_state.h"
 #include "anneal/engine/run/sliced_run.h"
+#include "anneal/kernels/cuda/backend.h"
 
 namespace anneal {
 namespace {
@@ -61,7 +62,7 @@ void check_dims(const Port& port, const Dims& dims) {
 struct ExecutionContext::State {
   State(std::shared_ptr<const Engine> from, const ContextOptions& options)
       : engine(checked(std::move(from), options)),
-        streams(make_streams(engine->state_->devices)),
+        streams(make_streams(engine->state_->devices, options.spin)),
         resources{.weights = engine->state_->file.weights,
                   .devices = engine->state_->devices,
                   .streams = streams,
@@ -70,15 +71,20 @@ struct ExecutionContext::State {
                                       largest_team()),
                   .kept_shapes = std::max(options.kept_shapes, 1),
                   .memory_limit = options.memory_limit,
-                  .wait_each_step = options.wait_each_step},
+                  .wait_each_step = options.wait_each_step,
+                  .red_zone = engine->state_->red_zone,
+                  .separate_weights = &engine->state_->separate_weights},
         run(engine->state_->plan, resources, options.rows_at_once) {
     if (options.prepare_declared) prepare_declared();
   }
 
   static std::vector<std::unique_ptr<Stream>> make_streams(
-      std::span<const std::unique_ptr<Device>> devices) {
+      std::span<const std::unique_ptr<Device>> devices, bool spin) {
     std::vector<std::unique_ptr<Stream>> streams;
-    for (const auto& device : devices) streams.push_back(device->make_stream());
+    for (const auto& device : devices) {
+      streams.push_back(device->make_stream());
+      set_spins(*streams.back(), spin);
+    }
     return streams;
   }
 
@@ -230,6 +236,7 @@ TensorView ExecutionContext::output(std::string_view name) const {
   return state_->run.output(index);
 }
 
+std::span<const std::string> ExecutionContext::remarks() const { return state_->run.remarks(); }
 size_t ExecutionContext::memory_bytes() const { return state_->run.memory_bytes(); }
 size_t ExecutionContext::arena_bytes() const { return state_->run.arena_bytes(); }
 

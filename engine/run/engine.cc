@@ -12,6 +12,7 @@
 #include "anneal/engine/run/open_rows.h"
 #include "anneal/engine/run/planned_kernel.h"
 #include "anneal/engine/run/row_slices.h"
+#include "anneal/engine/slot_alignment.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
 
@@ -151,8 +152,8 @@ std::unique_ptr<Kernel> make_other(const Loading& loading, const Plan& plan, con
 
 // open: the plan with its rows left open, or null; becomes null where the planned kernel must know
 // how many there are. What was made for any number of rows runs so many, too.
-std::unique_ptr<Kernel> make_kernel(const Loading& loading, const Plan& plan, size_t step,
-                                    Device& device, const Plan*& open) {
+std::unique_ptr<Kernel> make_for_any_memory(const Loading& loading, const Plan& plan, size_t step,
+                                            Device& device, const Plan*& open) {
   if (open) {
     Made made = make_planned(loading, *open, open->steps[step], device);
     if (made.kernel) return std::move(made.kernel);
@@ -164,6 +165,15 @@ std::unique_ptr<Kernel> make_kernel(const Loading& loading, const Plan& plan, si
   }
   const Plan& others = open ? *open : plan;
   return make_other(loading, others, others.steps[step], device, made.why_not);
+}
+
+std::unique_ptr<Kernel> make_kernel(const Loading& loading, const Plan& plan, size_t step,
+                                    Device& device, const Plan*& open) {
+  auto kernel = make_for_any_memory(loading, plan, step, device, open);
+  if (device.kind() == DeviceKind::kCuda)
+    know_alignments(*kernel, alignments_of(plan, plan.steps[step].inputs),
+                    alignments_of(plan, plan.steps[step].outputs));
+  return kernel;
 }
 
 // Ascending.
@@ -272,6 +282,24 @@ std::unique_ptr<Buffer> upload(std::span<const Tensor> weights, const std::vecto
   return buffer;
 }
 
+// Each weight in a buffer of its own.
+std::vector<std::unique_ptr<GuardedBuffer>> upload_apart(std::span<const Tensor> weights,
+                                                         const std::vector<bool>& used,
+                                                         Device& device, size_t zone,
+                                                         std::vector<std::byte*>& places) {
+  std::vector<std::unique_ptr<GuardedBuffer>> buffers(weights.size());
+  const auto stream = device.make_stream();
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (!used[i]) continue;
+    const std::span<const std::byte> bytes = weights[i].bytes();
+    buffers[i] = std::make_unique<GuardedBuffer>(device, *stream, bytes.size(), zone);
+    places[i] = buffers[i]->data();
+    if (!bytes.empty()) device.copy(places[i], bytes.data(), bytes.size(), *stream);
+  }
+  stream->wait();
+  return buffers;
+}
+
 int team_size(const EngineOptions& options) {
   if (options.threads < 0)
     fail(Code::kInvalidArgument,
@@ -293,7 +321,11 @@ void Engine::load_weights(State& state) {
       with_context(
           [] { return "while loading the weights"; },
           [&] {
-            state.weight_buffers.push_back(upload(weights, used[i], *state.devices[i], places));
+            if (state.red_zone)
+              state.separate_weights.push_back(
+                  upload_apart(weights, used[i], *state.devices[i], *state.red_zone, places));
+            else
+              state.weight_buffers.push_back(upload(weights, used[i], *state.devices[i], places));
           });
     }
     state.weights.push_back(std::move(places));
@@ -322,6 +354,9 @@ std::shared_ptr<const Engine> Engine::make(EngineFile file, const EngineOptions&
                                            Team& team) {
   auto state = std::make_unique<State>();
   state->file = std::move(file);
+  constexpr size_t kZoneAlignment = 256;
+  if (options.separate_slots)
+    state->red_zone = (options.red_zone + kZoneAlignment - 1) / kZoneAlignment * kZoneAlignment;
   state->devices.push_back(open_device(state->file, options.device, state->remarks));
   const Plan& plan = choose_plan(state->file, *state->devices[0]);
   const bool on_card = state->devices[0]->kind() == DeviceKind::kCuda;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "anneal/core/access_counts.h"
 #include "anneal/core/error.h"
 #include "anneal/core/tensor.h"
 
@@ -36,6 +37,14 @@ struct EngineOptions {
   // Most threads that load, the caller's included: they compare checksums and pack weights; 0: one
   // per core. The engine is the same for any number.
   int threads = 1;
+  // To find kernels of a device other than the CPU that access what is not theirs: each activation
+  // and each weight there has an allocation of its own, between red zones of red_zone bytes
+  // (rounded up to 256). Those are looked at after each run, or each step with
+  // ContextOptions::wait_each_step; one that was changed fails the run with kInternal, naming the
+  // tensor and the steps that use it. The emulated device finds any access beyond a tensor by
+  // itself, and so does compute-sanitizer if red_zone is 0. Slower, and takes more memory.
+  bool separate_slots = false;
+  size_t red_zone = 256;
 };
 
 // A loaded plan with its kernels. Immutable: share one Engine between any number of threads, give
@@ -77,6 +86,9 @@ struct ContextOptions {
   // Whether a device other than the CPU finishes each step before the next, so that its errors name
   // the step that failed instead of the steps that were under way. Slower.
   bool wait_each_step = false;
+  // Whether a thread that waits for a device other than the CPU keeps its core busy. Otherwise it
+  // sleeps, and wakes some microseconds after the device is done.
+  bool spin = false;
   // Whether the context prepares, when it is made, for the shapes declared at build (opt, max and
   // min; the first kept_shapes of them), so that their first run is like any other. That takes as
   // long as the shape changes of three runs, and an arena for the largest of them. Shapes that were
@@ -105,6 +117,8 @@ struct StepTime {
   std::string_view step, kernel;
   double microseconds;
   int64_t times = 1;  // that it ran
+  // What it did on a device that counts ("emulated:counting"), in all these times; else empty.
+  std::vector<FunctionCounts> functions = {};
 };
 
 // Where a body of a Loop or Scan is.
@@ -158,6 +172,9 @@ class ExecutionContext {
   // REQUIRES: the last run() came to its end, and nothing was bound since. Else it fails with
   // kInvalidArgument.
   TensorView output(std::string_view name) const;
+  // Said once in all runs so far: what a device would not do as it should, and what is done
+  // instead. Results are the same.
+  std::span<const std::string> remarks() const;
 
   // Everything it holds: arena and workspaces, what is kept for other shapes, staging, and outputs
   // whose size depends on values.

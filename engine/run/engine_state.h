@@ -8,6 +8,7 @@
 
 #include "anneal/engine/plan.h"
 #include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/separate_slots.h"
 #include "anneal/kernels/kernel.h"
 
 namespace anneal {
@@ -32,6 +33,8 @@ struct Engine::State {
   // As the outermost plan names them; bodies use the last alone. Before what is made for them.
   std::vector<std::unique_ptr<Device>> devices;
   std::vector<std::unique_ptr<Buffer>> weight_buffers;
+  std::optional<size_t> red_zone;                // with EngineOptions::separate_slots
+  SeparateWeights separate_weights;              // then instead of weight_buffers
   std::vector<std::vector<std::byte*>> weights;  // by device and index; null where nobody reads it
   // The plan of the file, which the engine is to its callers; and, where it can be made, the same
   // with its rows left open, which contexts run (open_rows.h).

@@ -91,7 +91,7 @@ class Opening {
     if (!reshape && !std::holds_alternative<Expand>(step.op)) return;
     const Slot &x = plan_.slots[step.inputs[0]], &told = plan_.slots[step.inputs[1]];
     if (x.type.shape.rank() == 0 || !(x.type.shape[0] == symbol_) ||
-        told.storage != Storage::kWeight)
+        told.storage != Storage::kWeight || !is_row_major_weight(told, weights_[told.offset]))
       return;
     const auto old = weights_[told.offset].as<int64_t>();
     std::vector<int64_t> elements(old.begin(), old.end());

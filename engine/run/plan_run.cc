@@ -8,6 +8,7 @@
 
 #include "anneal/core/strided_copy.h"
 #include "anneal/engine/plan_check.h"
+#include "anneal/engine/run/recorded_steps.h"
 
 namespace anneal {
 
@@ -39,9 +40,13 @@ PlanRun::PlanRun(const LoadedPlan& loaded, const RunResources& resources)
   input_dims_.resize(plan_.inputs.size());
   late_.resize(plan_.slots.size());
   iterations_.resize(plan_.steps.size());
+  never_recorded_.resize(plan_.steps.size());
   symbols_.resize(plan_.sizes->symbols().size());
   arenas_.resize(plan_.devices.size());
   workspaces_.resize(plan_.devices.size());
+  if (resources.red_zone && host() != 0)
+    separate_ = std::make_unique<SeparateSlots>(plan_, resources.devices, resources.streams,
+                                                *resources.separate_weights, *resources.red_zone);
 }
 
 PlanRun::~PlanRun() = default;
@@ -62,13 +67,13 @@ void PlanRun::ensure(std::unique_ptr<Buffer>& buffer, size_t bytes, size_t index
 
 void PlanRun::check_memory_limit(const BoundShapes& bound) const {
   if (resources_.memory_limit == 0) return;
-  size_t bytes = 0;
+  size_t bytes = separate_ ? separate_->bytes_for(bound.plan) : 0;
   for (size_t i = 0; i < host(); ++i) {
     const auto held = [](const std::unique_ptr<Buffer>& buffer) {
       return buffer ? buffer->size() : 0;
     };
-    bytes += std::max<size_t>(bound.plan.arena_bytes[i], held(arenas_[i])) +
-             std::max(bound.workspace_bytes[i], held(workspaces_[i]));
+    if (!separate_) bytes += std::max<size_t>(bound.plan.arena_bytes[i], held(arenas_[i]));
+    bytes += std::max(bound.workspace_bytes[i], held(workspaces_[i]));
   }
   if (bytes > resources_.memory_limit)
     fail(Code::kDevice,
@@ -115,14 +120,19 @@ void PlanRun::bind(const SymbolValues& outer) {
   };
   with_context(making_room, [&] {
     check_memory_limit(*bound);
-    for (size_t i = 0; i < plan_.devices.size(); ++i) {
-      ensure(arenas_[i], bound->plan.arena_bytes[i], i);
+    ensure_arenas(*bound);
+    for (size_t i = 0; i < plan_.devices.size(); ++i)
       ensure(workspaces_[i], bound->workspace_bytes[i], i);
-    }
   });
   slots_ = bound->plan.slots;
   steps_ = bound->steps;
   now_ = bound;
+}
+
+void PlanRun::ensure_arenas(const BoundShapes& bound) {
+  if (separate_) separate_->place(bound.plan);
+  for (size_t i = separate_ ? host() : 0; i < plan_.devices.size(); ++i)
+    ensure(arenas_[i], bound.plan.arena_bytes[i], i);
 }
 
 BoundShapes* PlanRun::make_bound(const SymbolValues& outer) {
@@ -193,7 +203,10 @@ void PlanRun::resolve_pointers() {
   const std::vector<uint64_t>& offsets = now_->plan.offsets;
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = plan_.slots[i];
-    if (slot.storage == Storage::kArena) slots_[i].data = arenas_[slot.device]->data() + offsets[i];
+    if (slot.storage == Storage::kArena)
+      slots_[i].data = separate_ && slot.device != host()
+                           ? separate_->data(i)
+                           : arenas_[slot.device]->data() + offsets[i];
     if (slot.storage == Storage::kWeight)
       slots_[i].data = resources_.weight_data[loaded_.first_device + slot.device][slot.offset];
   }
@@ -351,15 +364,19 @@ void PlanRun::run_on_device(size_t begin, size_t end, Team& team) {
     for (size_t i = begin; i < end; ++i) run_here(i, team);
   };
   in_flight_ = {in_flight_ ? in_flight_->first : begin, end - 1};
-  if (observer_ || resources_.wait_each_step || !spent_.empty()) return put();
+  if (observer_ || resources_.wait_each_step || !spent_.empty() || never_recorded_[begin])
+    return put();
   std::unique_ptr<Recording>& recording = now_->recordings[begin];
   if (!recording && !now_->has_run) return put();
-  Stream& on = stream(plan_.steps[begin].device);
-  with_context([&] { return in_flight_text(); },
-               [&] {
-                 if (!recording) recording = on.record(put);
-                 recording ? on.play(*recording) : put();
-               });
+  const auto why_not =
+      with_context([&] { return in_flight_text(); },
+                   [&] { return play_or_put(stream(plan_.steps[begin].device), recording, put); });
+  if (!why_not) return;
+  never_recorded_[begin] = true;
+  remarks_.push_back(fmt::format(
+      "steps \"{}\" to \"{}\" are launched one by one in every run, which takes longer: "
+      "recording them failed: {}",
+      plan_.steps[begin].name, plan_.steps[end - 1].name, *why_not));
 }
 
 std::string PlanRun::in_flight_text() const {
@@ -405,7 +422,7 @@ void PlanRun::run_steps(Team& team) {
   if (pointers_stale_) resolve_pointers();
   symbols_ = now_->plan.symbols;
   for (size_t i = 0; i < inputs_.size(); ++i)
-    if (inputs_[i].staged) strided_copy(slots_[plan_.inputs[i]], inputs_[i].user);
+    if (inputs_[i].staged) strided_copy(slots_[plan_.inputs[i]], inputs_[i].user, team);
   if (observer_) tell_observer(0);
   const bool one_by_one = observer_ || resources_.wait_each_step;
   for (size_t i = 0; i < steps_.size(); ++i) {
@@ -413,6 +430,7 @@ void PlanRun::run_steps(Team& team) {
     if (end > i) {
       run_on_device(i, end, team);
       if (one_by_one) wait_for_devices();
+      if (one_by_one && separate_) check_red_zones(i, end);
       i = end - 1;
     } else {
       // It may read what a copy writes, or write over what a copy still reads.
@@ -422,9 +440,20 @@ void PlanRun::run_steps(Team& team) {
     if (observer_) tell_observer(i + 1);
   }
   wait_for_devices();
+  if (separate_ && !one_by_one) check_red_zones(0, steps_.size());
   for (size_t i = 0; i < outputs_.size(); ++i)
     if (outputs_[i].bound && outputs_[i].staged)
-      strided_copy(outputs_[i].user, slots_[plan_.outputs[i]]);
+      strided_copy(outputs_[i].user, slots_[plan_.outputs[i]], team);
+}
+
+// After steps [begin, end) of the plan.
+void PlanRun::check_red_zones(size_t begin, size_t end) {
+  const auto doing = [&] {
+    return end - begin == 1 ? fmt::format("after step \"{}\" ({})", plan_.steps[begin].name,
+                                          name(plan_.steps[begin].op))
+                            : std::string("after the run (--wait-each-step names the step)");
+  };
+  with_context(doing, [&] { separate_->check(); });
 }
 
 TensorView PlanRun::output(size_t index) const {
@@ -446,6 +475,7 @@ size_t PlanRun::memory_bytes() const {
   const auto add = [&](const std::unique_ptr<Buffer>& buffer) {
     bytes += buffer ? buffer->size() : 0;
   };
+  if (separate_) bytes += separate_->bytes();
   for (const auto& buffer : arenas_) add(buffer);
   for (const auto& buffer : workspaces_) add(buffer);
   for (const auto& buffer : late_) add(buffer);

@@ -4,11 +4,13 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/run/engine_state.h"
 #include "anneal/engine/run/kept_shapes.h"
+#include "anneal/engine/run/separate_slots.h"
 
 namespace anneal {
 
@@ -23,6 +25,8 @@ struct RunResources {
   int kept_shapes = 1;
   size_t memory_limit = 0;  // of devices other than the CPU; 0: none
   bool wait_each_step = false;
+  std::optional<size_t> red_zone = {};                // with EngineOptions::separate_slots
+  const SeparateWeights* separate_weights = nullptr;  // then
 };
 
 class PlanRun {
@@ -65,6 +69,7 @@ class PlanRun {
   bool has_run() const { return has_run_ && now_ && !pointers_stale_; }
   TensorView output(size_t index) const;  // REQUIRES: has_run()
   void observe(const Observer& observer);
+  std::span<const std::string> remarks() const { return remarks_; }
   size_t memory_bytes() const;
   size_t arena_bytes() const;  // of activations alone, for the shapes bound, bodies included
 
@@ -99,6 +104,7 @@ class PlanRun {
   void ensure(std::unique_ptr<Buffer>& buffer, size_t bytes, size_t device);
   void ensure(std::unique_ptr<Buffer>& buffer, size_t bytes) { ensure(buffer, bytes, host()); }
   void check_memory_limit(const BoundShapes& bound) const;
+  void ensure_arenas(const BoundShapes& bound);
   size_t host() const { return plan_.devices.size() - 1; }
   Device& device(size_t index) const { return *resources_.devices[loaded_.first_device + index]; }
   Stream& stream(size_t index) const { return *resources_.streams[loaded_.first_device + index]; }
@@ -117,6 +123,7 @@ class PlanRun {
   std::string in_flight_text() const;  // REQUIRES: in_flight_
   void give_up_in_flight();
   void run_steps(Team& team);
+  void check_red_zones(size_t begin, size_t end);  // after these steps
   void run_size_tensor(const Step& step);
   void infer_late(size_t index, Team& team);
   void settle(uint32_t slot, const Dims& dims);
@@ -158,6 +165,9 @@ class PlanRun {
   std::vector<Iteration> iterations_;          // by step
   std::vector<std::unique_ptr<Buffer>> late_;  // by slot
   std::vector<std::unique_ptr<Buffer>> arenas_, workspaces_;  // by device
+  std::vector<bool> never_recorded_;  // by step that begins a run of steps: recording it failed
+  std::vector<std::string> remarks_;
+  std::unique_ptr<SeparateSlots> separate_;  // instead of arenas on devices other than the CPU
   // Steps on other devices than the CPU that nobody has waited for: [first, last].
   std::optional<std::pair<size_t, size_t>> in_flight_;
   std::vector<std::byte> observed_;  // the host's copy of what an observer is told
@@ -167,6 +177,7 @@ class PlanRun {
   struct Spent {
     double microseconds = 0;
     int64_t times = 0;
+    std::vector<FunctionCounts> functions = {};
   };
   std::vector<Spent> spent_;  // by step, while times are taken
   double spent_in_all_ = 0;   // with the steps of bodies

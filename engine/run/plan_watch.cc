@@ -2,6 +2,7 @@
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/plan_run.h"
 #include "anneal/engine/run/watch.h"
+#include "anneal/kernels/cuda/backend.h"
 
 namespace anneal {
 
@@ -76,6 +77,7 @@ void PlanRun::profile(Team& team, std::vector<StepTime>& times) {
 void PlanRun::start_timing() {
   spent_.assign(plan_.steps.size(), {});
   spent_in_all_ = 0;
+  for (size_t i = 0; i < plan_.devices.size(); ++i) take_counts(stream(i));  // of earlier runs
   for (const auto& body : bodies_) body->start_timing();
 }
 
@@ -92,8 +94,9 @@ void PlanRun::run_timed(size_t index, Team& team) {
     return sum;
   };
   const double before = in_bodies();
-  const double took =
-      stream(plan_.steps[index].device).microseconds([&] { run_step(index, team); });
+  Stream& on = stream(plan_.steps[index].device);
+  const double took = on.microseconds([&] { run_step(index, team); });
+  add_counts(spent_[index].functions, take_counts(on));
   spent_[index].microseconds += took - (in_bodies() - before);
   ++spent_[index].times;
   spent_in_all_ += took;
@@ -102,7 +105,8 @@ void PlanRun::run_timed(size_t index, Team& team) {
 void PlanRun::add_times(std::vector<StepTime>& times) const {
   for (size_t i = 0; i < plan_.steps.size(); ++i) {
     const Step& step = plan_.steps[i];
-    times.push_back({step.name, step.kernel, spent_[i].microseconds, spent_[i].times});
+    times.push_back(
+        {step.name, step.kernel, spent_[i].microseconds, spent_[i].times, spent_[i].functions});
     for (const BodyUse& use : bodies_of(step.op))
       bodies_[static_cast<size_t>(use.body)]->add_times(times);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "anneal/core/bytes.h"
+#include "anneal/engine/plan_check.h"
 
 namespace anneal {
 namespace {
@@ -17,10 +18,12 @@ std::vector<Operand> operands_of(const EngineFile& file, const Plan& plan,
       continue;
     }
     const Slot& slot = plan.slots[index];
+    const Tensor* const weight =
+        slot.storage == Storage::kWeight ? &file.weights[slot.offset] : nullptr;
     operands.push_back(
         {.type = slot.type,
          .strides = slot.strides,
-         .constant = slot.storage == Storage::kWeight ? &file.weights[slot.offset] : nullptr});
+         .constant = weight && is_row_major_weight(slot, *weight) ? weight : nullptr});
   }
   return operands;
 }

@@ -20,6 +20,7 @@ void add_times(std::vector<StepTime>& all, const std::vector<StepTime>& slice, i
     if (i == all.size()) all.push_back({slice[i].step, slice[i].kernel, 0, 0});
     all[i].microseconds += slice[i].microseconds / side_by_side;
     all[i].times += slice[i].times;
+    add_counts(all[i].functions, slice[i].functions);
   }
 }
 

@@ -31,6 +31,8 @@ class SlicedRun {
   bool has_run() const { return has_run_ && (is_sliced_ || run_.has_run()); }
   TensorView output(size_t index) const;
   void observe(const Observer& observer);
+  // Slices that threads run alone are on CPUs, of which there is nothing to remark.
+  std::span<const std::string> remarks() const { return run_.remarks(); }
   size_t memory_bytes() const;
   size_t arena_bytes() const;
 

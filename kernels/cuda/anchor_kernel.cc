@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace anneal::cuda {
@@ -10,39 +11,49 @@ namespace {
 struct PreparedAnchor final : Prepared {
   Geometry geometry;
   std::vector<int64_t> values;
-  std::vector<bool> strides_allow;  // per VectorRead
+  bool strides_allow = true;
 };
 
-bool strides_allow(const VectorRead& read, const TensorView& view) {
-  if (read.is_linear) return view.dims[0] == 1 || view.strides[0] % read.elements == 0;
-  for (int axis = 0; axis < view.dims.rank(); ++axis) {
-    const bool matters = axis != read.axis && view.dims[axis] > 1;
-    if (matters && view.strides[axis] % read.elements != 0) return false;
-  }
-  return view.strides[read.axis] == 1;
-}
-
-bool is_aligned(const VectorRead& read, const TensorView& view) {
-  const auto bytes = static_cast<size_t>(read.elements) * size_of(view.dtype);
-  return reinterpret_cast<uintptr_t>(view.data) % bytes == 0;
+const TensorView& view_of(const VectorAccess& access, std::span<const TensorView> inputs,
+                          std::span<const TensorView> outputs) {
+  return (access.is_output ? outputs : inputs)[access.operand];
 }
 
 }  // namespace
 
-int64_t vector_elements(const Operand& operand, int axis, Size size, int64_t most) {
-  if (!(operand.strides[axis] == Size(1)) || !size.known()) return 1;
-  const auto allows = [&](int64_t elements) {
-    if (size.value() % elements != 0) return false;
-    for (int other = 0; other < operand.strides.rank(); ++other) {
-      const Size stride = operand.strides[other];
-      const bool matters = other != axis && !(operand.type.shape[other] == Size(1));
-      if (matters && stride.known() && stride.value() % elements != 0) return false;
-    }
-    return true;
+void add_functions(AnchorParts& parts, const Request& request, const FunctionText& text) {
+  const auto add = [&](uint32_t aligned, bool store_aligned) {
+    FunctionText with = text;
+    with.text = fmt::format("constexpr i32 aligned = {};\nconstexpr bool store_aligned = {};\n{}",
+                            aligned, store_aligned, text.text);
+    return code_of(request.device).add(std::move(with));
   };
-  int64_t elements = most;
-  while (elements > 1 && !allows(elements)) elements /= 2;
-  return elements;
+  parts.function = add((1u << parts.vectors.size()) - 1, true);
+  if (parts.store)
+    parts.vectors.insert(parts.vectors.end(), parts.store->vectors().begin(),
+                         parts.store->vectors().end());
+  std::erase_if(parts.vectors, [](const VectorAccess& access) { return access.elements == 1; });
+  if (!parts.vectors.empty()) parts.general = add(0, false);
+  for (VectorAccess& access : parts.vectors) {
+    const auto operands = access.is_output ? request.outputs : request.inputs;
+    const Operand& operand = operands[access.operand];
+    access.bytes =
+        static_cast<uint32_t>(access.elements) * static_cast<uint32_t>(size_of(operand.type.dtype));
+    access.has_whole_strides = has_whole_strides(access, operand, request.sizes);
+  }
+}
+
+void AnchorKernel::know_alignments(std::span<const uint32_t> inputs,
+                                   std::span<const uint32_t> outputs) {
+  bool always = true, never = false;
+  for (const VectorAccess& access : parts_.vectors) {
+    const uint32_t known = (access.is_output ? outputs : inputs)[access.operand];
+    const bool is_whole = known % access.bytes == 0;
+    always = always && known != 0 && is_whole && access.has_whole_strides;
+    never = never || !is_whole;
+  }
+  if (never) parts_.function = parts_.general, parts_.vectors.clear();
+  if (always || never) parts_.general = nullptr;
 }
 
 std::unique_ptr<Prepared> AnchorKernel::prepare(std::span<const TensorView> inputs,
@@ -50,8 +61,9 @@ std::unique_ptr<Prepared> AnchorKernel::prepare(std::span<const TensorView> inpu
   auto made = std::make_unique<PreparedAnchor>();
   made->geometry = parts_.geometry(inputs, outputs);
   made->values = values_of(parts_.sources, inputs, outputs);
-  for (const VectorRead& read : parts_.vectors)
-    made->strides_allow.push_back(strides_allow(read, inputs[read.input]));
+  for (const VectorAccess& access : parts_.vectors)
+    made->strides_allow =
+        made->strides_allow && strides_allow(access, view_of(access, inputs, outputs));
   return made;
 }
 
@@ -59,24 +71,26 @@ void AnchorKernel::launch(const LaunchArgs& args) const {
   const auto& prepared = static_cast<const PreparedAnchor&>(*args.prepared);
   Arguments arguments;
   for (const size_t input : parts_.inputs) arguments.add(args.inputs[input]);
-  int32_t aligned = 0;
-  for (size_t i = 0; i < parts_.vectors.size(); ++i) {
-    const VectorRead& read = parts_.vectors[i];
-    if (prepared.strides_allow[i] && is_aligned(read, args.inputs[read.input])) aligned |= 1 << i;
-  }
-  arguments.add(aligned);
+  const bool aligned = prepared.strides_allow &&
+                       std::ranges::all_of(parts_.vectors, [&](const VectorAccess& access) {
+                         return is_aligned(access, view_of(access, args.inputs, args.outputs));
+                       });
+  if (!aligned && !parts_.general)
+    fail(anneal::Code::kInternal,
+         fmt::format("{} is given memory that is less aligned than the plan said",
+                     parts_.function->name));
   if (parts_.store) {
     parts_.store->add_arguments(arguments, args.inputs, args.outputs);
   } else {
     for (const TensorView& output : args.outputs) arguments.add(output);
   }
   for (const int64_t value : prepared.values) arguments.add(value);
-  cuda::launch(args.stream, *parts_.function, prepared.geometry, arguments);
+  cuda::launch(args.stream, aligned ? *parts_.function : *parts_.general, prepared.geometry,
+               arguments);
 }
 
 Made make_anchor(AnchorParts parts, const Request& request) {
-  const size_t arguments =
-      request.inputs.size() + request.outputs.size() + parts.sources.size() + 1;
+  const size_t arguments = request.inputs.size() + request.outputs.size() + parts.sources.size();
   if (arguments > Arguments::kMost)
     return refuse(
         fmt::format("{} arguments, where a launch takes {}", arguments, Arguments::kMost));

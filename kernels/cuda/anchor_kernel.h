@@ -10,24 +10,12 @@
 
 namespace anneal::cuda {
 
-// Elements of an input that are read several at once, where its memory allows: neighbours along
-// `axis`; if `is_linear`, of what all axes but the first span without gaps.
-struct VectorRead {
-  size_t input = 0;
-  int axis = 0;
-  int64_t elements = 1;
-  bool is_linear = false;
-};
-// How many elements of an input may be read at once, at most `most`, a power of two: 1, unless
-// neighbours along `axis` are adjacent, `size` of them are whole vectors, and no known stride
-// forbids it. Whether the memory allows it is seen at each launch.
-int64_t vector_elements(const Operand& operand, int axis, Size size, int64_t most);
-
 struct AnchorParts {
-  std::shared_ptr<const Function> function;
-  std::optional<StoreText> store;  // none: the outputs are parameters as they are
-  std::vector<size_t> inputs;      // the op's that are parameters
-  std::vector<VectorRead> vectors;
+  // See add_functions(). general: for memory that `function` cannot read; null: there is none.
+  std::shared_ptr<const Function> function, general;
+  std::optional<StoreText> store;     // none: the outputs are parameters as they are
+  std::vector<size_t> inputs;         // the op's that are parameters
+  std::vector<VectorAccess> vectors;  // and behind add_functions() the store's
   std::vector<Extents::Source> sources;
   // For views that hold no data.
   std::function<Geometry(std::span<const TensorView> inputs, std::span<const TensorView> outputs)>
@@ -35,8 +23,15 @@ struct AnchorParts {
   std::vector<std::byte> tactic;
 };
 
-// The parameters of its function: inputs, `i32 aligned` (bit i: vectors[i] may be read at once),
-// the store's, the extents'.
+// Adds the text twice. In it `aligned` is a constant (bit i: vectors[i] may be read at once), and
+// so is `store_aligned`, of the store's vectors: all are set in one function, none in the other,
+// and each launch takes the one that its memory allows. A plan knows most addresses and tells them
+// to know_alignments(), which leaves one function: weights, and what lies in an arena, are aligned,
+// and so are views at offsets of whole vectors. Two are left for views at offsets that only a run
+// tells, and for strides of unknown sizes that may be no whole vectors.
+void add_functions(AnchorParts& parts, const Request& request, const FunctionText& text);
+
+// The parameters of its functions: inputs, the store's, the extents'.
 class AnchorKernel final : public Kernel {
  public:
   explicit AnchorKernel(AnchorParts parts) : parts_(std::move(parts)) {}
@@ -45,6 +40,7 @@ class AnchorKernel final : public Kernel {
                                     std::span<const TensorView> outputs,
                                     int threads) const override;
   void launch(const LaunchArgs& args) const override;
+  void know_alignments(std::span<const uint32_t> inputs, std::span<const uint32_t> outputs);
 
  private:
   AnchorParts parts_;

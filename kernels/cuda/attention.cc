@@ -14,12 +14,16 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int64_t kSharedBytes = 48 << 10;  // what every device gives a block
 
+// Shared memory is as attention::Tile of device/attention.h has it.
 struct AttentionTile {
   int rows = 16, keys = 16, depth = 0, width = 0;
-  int64_t queries_elements() const { return int64_t{rows} * (depth + 1); }
-  int64_t lines_elements() const { return int64_t{keys} * std::max(depth + 1, width); }
-  int64_t weights_elements() const { return int64_t{rows} * (keys + 1); }
-  int64_t bytes() const { return 4 * (queries_elements() + lines_elements() + weights_elements()); }
+  static int64_t pitch(int length) { return ((length + 3) / 4 | 1) * int64_t{4}; }
+  int64_t bytes() const {
+    return 4 * (rows * pitch(depth) + keys * std::max(pitch(depth), pitch(width)) +
+                rows * (keys + int64_t{4}));
+  }
+  // Neighbouring columns of a thread.
+  int64_t group() const { return width > 32 ? 4 : width > 16 ? 2 : 1; }
 };
 
 // The tile with the most rows, then keys, that shared memory holds, and no more rows than there
@@ -96,7 +100,8 @@ Made make_simt(const Attention& op, const Request& request) {
   Extents extents(request);
   std::string why_not;
   AnchorParts parts;
-  parts.store = StoreText::make(request, accumulator(dtype), extents, why_not);
+  const StoreLanes lanes{.axis = 3, .most = tile->group(), .multiple = 0, .rows = {2}};
+  parts.store = StoreText::make(request, accumulator(dtype), extents, why_not, 1, &lanes);
   if (!parts.store) return refuse(std::move(why_not));
   const ScoreText score = score_text(op, request, extents);
   const std::string sizes =
@@ -104,28 +109,35 @@ Made make_simt(const Attention& op, const Request& request) {
                   extents.input_dim(1, 1), extents.input_dim(0, 2), extents.input_dim(1, 2));
   const std::string of_q = strides_text(extents, 0), of_k = strides_text(extents, 1),
                     of_v = strides_text(extents, 2);
-  FunctionText text{
-      .family = "attention", .headers = {"program.h", "rows.h", "attention.h"}, .text = {}};
+  for (size_t input = 0; input < 3; ++input) {
+    const Operand& operand = request.inputs[input];
+    const int64_t in_vector = 16 / static_cast<int64_t>(size_of(dtype));
+    parts.vectors.push_back(
+        {.operand = input,
+         .axis = 3,
+         .elements = vector_elements(operand, 3, operand.type.shape[3], in_vector)});
+  }
+  FunctionText text{.family = "attention",
+                    .headers = {"program.h", "lanes.h", "rows.h", "attention.h"},
+                    .text = {}};
   text.text = fmt::format(
       "{store}{score}"
-      "KERNEL($name, {threads})(In<{element}> q, In<{element}> k, In<{element}> v{inputs}, i32"
+      "KERNEL($name, {threads})(In<{element}> q, In<{element}> k, In<{element}> v{inputs}"
       "{parameters}{extents}) {{\n"
-      "SHARED(f32, queries, {queries});\nSHARED(f32, lines, {lines});\n"
-      "SHARED(f32, weights, {weights});\n"
-      "  attention::run<{rows}, {keys}, {depth}, {width}, {hidden}>(\n      q, k, v, {of_q}, "
-      "{of_k},"
-      " {of_v}, {sizes}, {made_score}, {made_store}, queries, lines, weights);\n}}\n",
+      "  attention::run<{rows}, {keys}, {depth}, {width}, {hidden}, {q_lanes}, {k_lanes}, "
+      "{v_lanes}>(\n      q, k, v, {of_q}, {of_k}, {of_v}, {sizes}, aligned, {made_score},\n"
+      "      {made_store});\n}}\n",
       fmt::arg("store", parts.store->definition()), fmt::arg("score", score.definition),
       fmt::arg("threads", kThreads), fmt::arg("element", type_text(dtype)),
       fmt::arg("inputs", score.parameters), fmt::arg("parameters", parts.store->parameters()),
-      fmt::arg("extents", extents.parameters()), fmt::arg("queries", tile->queries_elements()),
-      fmt::arg("lines", tile->lines_elements()), fmt::arg("weights", tile->weights_elements()),
-      fmt::arg("rows", tile->rows), fmt::arg("keys", tile->keys), fmt::arg("depth", tile->depth),
-      fmt::arg("width", tile->width), fmt::arg("hidden", op.hidden_is_zero), fmt::arg("of_q", of_q),
-      fmt::arg("of_k", of_k), fmt::arg("of_v", of_v), fmt::arg("sizes", sizes),
-      fmt::arg("made_score", score.construction),
+      fmt::arg("extents", extents.parameters()), fmt::arg("q_lanes", parts.vectors[0].elements),
+      fmt::arg("k_lanes", parts.vectors[1].elements),
+      fmt::arg("v_lanes", parts.vectors[2].elements), fmt::arg("rows", tile->rows),
+      fmt::arg("keys", tile->keys), fmt::arg("depth", tile->depth), fmt::arg("width", tile->width),
+      fmt::arg("hidden", op.hidden_is_zero), fmt::arg("of_q", of_q), fmt::arg("of_k", of_k),
+      fmt::arg("of_v", of_v), fmt::arg("sizes", sizes), fmt::arg("made_score", score.construction),
       fmt::arg("made_store", parts.store->construction()));
-  parts.function = code_of(request.device).add(std::move(text));
+  add_functions(parts, request, text);
   for (int i = 0; i < request.op_input_count; ++i) parts.inputs.push_back(static_cast<size_t>(i));
   parts.sources = extents.sources();
   parts.geometry = [rows = int64_t{tile->rows}](std::span<const TensorView>,

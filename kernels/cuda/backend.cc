@@ -2,8 +2,10 @@
 // one last.
 #include "anneal/kernels/cuda/backend.h"
 
+#include "anneal/kernels/cuda/anchor_kernel.h"
 #include "anneal/kernels/cuda/device.h"
 #include "anneal/kernels/cuda/entries.h"
+#include "anneal/kernels/cuda/gpu_device.h"
 
 namespace anneal {
 namespace {
@@ -31,7 +33,22 @@ const Backend& cuda_backend() { return kBackend; }
 
 bool is_cuda_target(std::string_view target) {
   return target.starts_with("sm_") || target == "cuda" || target.starts_with("cuda:") ||
-         target == "emulated";
+         target == "emulated" || target == kCountingTarget;
+}
+
+std::vector<FunctionCounts> take_counts(Stream& stream) {
+  auto* const mine = dynamic_cast<cuda::GpuStream*>(&stream);
+  return mine == nullptr ? std::vector<FunctionCounts>() : mine->take_counts();
+}
+
+void set_spins(Stream& stream, bool spins) {
+  if (auto* const mine = dynamic_cast<cuda::GpuStream*>(&stream)) mine->set_spins(spins);
+}
+
+void know_alignments(Kernel& kernel, std::span<const uint32_t> inputs,
+                     std::span<const uint32_t> outputs) {
+  if (auto* const anchor = dynamic_cast<cuda::AnchorKernel*>(&kernel))
+    anchor->know_alignments(inputs, outputs);
 }
 
 }  // namespace anneal

@@ -1,10 +1,33 @@
 // The CUDA backend: own kernels for some ops, made on any machine, run on a card or emulated.
 #pragma once
+#include "anneal/core/access_counts.h"
 #include "anneal/kernels/kernel.h"
+#include "anneal/kernels/laid_out.h"
 
 namespace anneal {
 
 const Backend& cuda_backend();
 bool is_cuda_target(std::string_view target);  // "sm_90", "cuda:0", "emulated"
+
+// The entry's kernel, with those inputs in the strides that it asks for; a constant that it wants
+// elsewhere than it lies has no contents for it. Entries of other backends ask for none.
+MadeLaidOut make_laid_out(const KernelEntry& entry, const Request& request, LaysOut which);
+
+// The emulated device, counting what functions do. It runs the plans of "emulated", more slowly.
+inline constexpr std::string_view kCountingTarget = "emulated:counting";
+// What functions did in the work of a stream waited for since the last call. Empty where nothing is
+// counted: of all other devices.
+std::vector<FunctionCounts> take_counts(Stream& stream);
+
+// How a thread waits for a stream of a card: it spins, which takes a core and returns some
+// microseconds sooner, or it sleeps, as it does unless told otherwise. Nothing happens on streams
+// of other devices.
+void set_spins(Stream& stream, bool spins);
+
+// Tells a kernel of this backend what the addresses of its inputs and outputs will be multiples of
+// at each launch, as exactly as powers of two do (0: not known), so that it compiles no text for
+// other memory. REQUIRES: its device's code has not been loaded since it was made.
+void know_alignments(Kernel& kernel, std::span<const uint32_t> inputs,
+                     std::span<const uint32_t> outputs);
 
 }  // namespace anneal

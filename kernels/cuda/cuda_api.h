@@ -64,7 +64,10 @@ enum CUdevice_attribute : unsigned {
   CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z = 7,
   CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK = 8,
   CU_DEVICE_ATTRIBUTE_WARP_SIZE = 10,
+  CU_DEVICE_ATTRIBUTE_CLOCK_RATE = 13,
   CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+  CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE = 36,
+  CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH = 37,
   CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE = 38,
   CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR = 39,
   CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING = 41,
@@ -72,6 +75,7 @@ enum CUdevice_attribute : unsigned {
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
   CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 81,
   CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
+  CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR = 106,
 };
 enum CUfunction_attribute : unsigned {
   CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,
@@ -86,7 +90,7 @@ enum CUstreamCaptureMode : unsigned {
   CU_STREAM_CAPTURE_MODE_RELAXED = 2,
 };
 enum : unsigned { CU_STREAM_DEFAULT = 0, CU_STREAM_NON_BLOCKING = 1 };
-enum : unsigned { CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2 };
+enum : unsigned { CU_EVENT_DEFAULT = 0, CU_EVENT_BLOCKING_SYNC = 1, CU_EVENT_DISABLE_TIMING = 2 };
 
 // X(function, symbol in libcuda.so.1, parameters...); all return CUresult.
 #define ANNEAL_FOR_EACH_DRIVER_FUNCTION(X)                                                        \
@@ -97,6 +101,7 @@ enum : unsigned { CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2 };
   X(cuDeviceGetCount, cuDeviceGetCount, int*)                                                     \
   X(cuDeviceGet, cuDeviceGet, CUdevice*, int)                                                     \
   X(cuDeviceGetName, cuDeviceGetName, char*, int, CUdevice)                                       \
+  X(cuDeviceGetPCIBusId, cuDeviceGetPCIBusId, char*, int, CUdevice)                               \
   X(cuDeviceGetAttribute, cuDeviceGetAttribute, int*, CUdevice_attribute, CUdevice)               \
   X(cuDeviceTotalMem, cuDeviceTotalMem_v2, size_t*, CUdevice)                                     \
   X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, CUcontext*, CUdevice)                     \
@@ -116,6 +121,7 @@ enum : unsigned { CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2 };
   X(cuStreamWaitEvent, cuStreamWaitEvent, CUstream, CUevent, unsigned)                            \
   X(cuStreamBeginCapture, cuStreamBeginCapture_v2, CUstream, CUstreamCaptureMode)                 \
   X(cuStreamEndCapture, cuStreamEndCapture, CUstream, CUgraph*)                                   \
+  X(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode*)   \
   X(cuEventCreate, cuEventCreate, CUevent*, unsigned)                                             \
   X(cuEventDestroy, cuEventDestroy_v2, CUevent)                                                   \
   X(cuEventRecord, cuEventRecord, CUevent, CUstream)                                              \
@@ -149,6 +155,8 @@ enum nvrtcResult : unsigned { NVRTC_SUCCESS = 0, NVRTC_ERROR_COMPILATION = 6 };
   X(nvrtcCompileProgram, nvrtcResult, nvrtcProgram, int, const char* const*)       \
   X(nvrtcGetCUBINSize, nvrtcResult, nvrtcProgram, size_t*)                         \
   X(nvrtcGetCUBIN, nvrtcResult, nvrtcProgram, char*)                               \
+  X(nvrtcGetPTXSize, nvrtcResult, nvrtcProgram, size_t*)                           \
+  X(nvrtcGetPTX, nvrtcResult, nvrtcProgram, char*)                                 \
   X(nvrtcGetProgramLogSize, nvrtcResult, nvrtcProgram, size_t*)                    \
   X(nvrtcGetProgramLog, nvrtcResult, nvrtcProgram, char*)
 
@@ -170,7 +178,7 @@ struct nvmlMemory_t {
   X(nvmlShutdown, nvmlReturn_t)                                                                \
   X(nvmlSystemGetDriverVersion, nvmlReturn_t, char*, unsigned)                                 \
   X(nvmlDeviceGetCount_v2, nvmlReturn_t, unsigned*)                                            \
-  X(nvmlDeviceGetHandleByIndex_v2, nvmlReturn_t, unsigned, nvmlDevice_t*)                      \
+  X(nvmlDeviceGetHandleByPciBusId_v2, nvmlReturn_t, const char*, nvmlDevice_t*)                \
   X(nvmlDeviceGetName, nvmlReturn_t, nvmlDevice_t, char*, unsigned)                            \
   X(nvmlDeviceGetMemoryInfo, nvmlReturn_t, nvmlDevice_t, nvmlMemory_t*)                        \
   X(nvmlDeviceGetUtilizationRates, nvmlReturn_t, nvmlDevice_t, nvmlUtilization_t*)             \

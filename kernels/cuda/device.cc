@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "anneal/core/error.h"
+#include "anneal/kernels/cuda/backend.h"
 #include "anneal/kernels/cuda/code_image.h"
 #include "anneal/kernels/cuda/emulated_driver.h"
 #include "anneal/kernels/cuda/gpu_device.h"
@@ -91,13 +92,15 @@ Mine& as(Theirs& theirs) {
 
 std::unique_ptr<Device> open_device(std::string_view target) {
   // What it runs is code of this machine, which is never taken from a file.
-  if (target == "emulated")
+  if (target == "emulated" || target == kCountingTarget)
     return open_driver_device({.driver = emulated_driver(),
-                               .compiler = host_compiler(),
+                               .compiler = host_compiler(target == kCountingTarget),
                                .name = "emulated",
                                .keeps_images = false,
                                .target = "emulated",
-                               .explain = emulated_fault});
+                               .explain = emulated_fault,
+                               .take_counts = emulated_counts,
+                               .limit_access = emulated_limit_access});
   if (target == "cuda") return open_card(0);
   if (target.starts_with("cuda:"))
     if (const auto ordinal = number_of(target.substr(5))) return open_card(*ordinal);

@@ -16,8 +16,9 @@
 namespace anneal::cuda {
 
 // "sm_90": to build for, on any machine; memory and streams fail. "cuda", "cuda:1": a card.
-// "emulated": the host, which runs what any of them would. Fails with kInvalidArgument if it is
-// none of these, with kDevice in one sentence if it is not here.
+// "emulated": the host, which runs what any of them would; "emulated:counting" tells what functions
+// do, too (take_counts() of backend.h), and runs the same plans. Fails with kInvalidArgument if it
+// is none of these, with kDevice in one sentence if it is not here.
 std::unique_ptr<Device> open_device(std::string_view target);
 
 struct Geometry {

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "anneal/kernels/cuda/card_spec.h"
 #include "anneal/kernels/cuda/code_image.h"
 #include "anneal/kernels/cuda/context.h"
 #include "anneal/kernels/cuda/driver_stream.h"
@@ -34,8 +35,7 @@ class DeviceBuffer final : public Buffer {
     context_->check(result, fmt::format("allocating {} bytes", bytes));
   }
   ~DeviceBuffer() override {
-    const Context::Current current(*context_);
-    context_->driver().cuMemFree(data_);
+    if (const auto current = context_->enter_to_free()) context_->driver().cuMemFree(data_);
   }
   // A CUdeviceptr is an address that the host can hold.
   std::byte* data() override { return std::bit_cast<std::byte*>(data_); }
@@ -58,8 +58,7 @@ class StagingBuffer final : public Buffer {
         result, fmt::format("allocating {} bytes of page-locked host memory for copies", bytes));
   }
   ~StagingBuffer() override {
-    const Context::Current current(*context_);
-    context_->driver().cuMemFreeHost(data_);
+    if (const auto current = context_->enter_to_free()) context_->driver().cuMemFreeHost(data_);
   }
   std::byte* data() override { return static_cast<std::byte*>(data_); }
   size_t size() const override { return size_; }
@@ -80,8 +79,7 @@ class Module {
   }
   ~Module() {
     if (handle_ == nullptr) return;
-    const Context::Current current(*context_);
-    context_->driver().cuModuleUnload(handle_);
+    if (const auto current = context_->enter_to_free()) context_->driver().cuModuleUnload(handle_);
   }
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
@@ -129,8 +127,10 @@ class DriverDeviceImpl final : public GpuDevice {
       : GpuDevice(spec),
         compiler_(what.compiler),
         keeps_images_(what.keeps_images),
+        take_counts_(what.take_counts),
         target_(what.target.empty() ? fmt::format("sm_{}", architecture) : what.target),
         architecture_(architecture),
+        limit_access_(what.limit_access),
         context_(std::move(context)) {}
 
   std::string target() const override { return target_; }
@@ -141,7 +141,9 @@ class DriverDeviceImpl final : public GpuDevice {
   std::unique_ptr<Buffer> allocate_staging(size_t bytes) override {
     return std::make_unique<StagingBuffer>(context_, bytes);
   }
-  std::unique_ptr<Stream> make_stream() override { return make_driver_stream(context_); }
+  std::unique_ptr<Stream> make_stream() override {
+    return make_driver_stream(context_, take_counts_);
+  }
   void copy(std::byte* to, const std::byte* from, size_t bytes, Stream& stream) override {
     if (bytes == 0) return;
     const CUstream handle = handle_of(stream, *context_);
@@ -149,6 +151,12 @@ class DriverDeviceImpl final : public GpuDevice {
     // The driver knows from the addresses which way it goes.
     context_->check(context_->driver().cuMemcpyAsync(address(to), address(from), bytes, handle),
                     fmt::format("copying {} bytes", bytes));
+  }
+  void limit_access(std::byte* begin, size_t bytes) override {
+    if (limit_access_ == nullptr) return;
+    const auto current = context_->enter();
+    context_->check(limit_access_(address(begin), bytes),
+                    fmt::format("limiting accesses to {} bytes", bytes));
   }
   std::vector<std::byte> load_code(std::span<const std::byte> image) override;
 
@@ -158,8 +166,10 @@ class DriverDeviceImpl final : public GpuDevice {
 
   const Compiler& compiler_;
   const bool keeps_images_;
+  TakeCounts* const take_counts_;
   const std::string target_;
   const int architecture_;
+  CUresult (*const limit_access_)(CUdeviceptr, size_t);
   const std::shared_ptr<Context> context_;
   std::mutex mutex_;  // of what follows
   std::vector<CodePart> parts_;
@@ -260,10 +270,11 @@ std::unique_ptr<Device> open_driver_device(const DriverDevice& what) {
   auto context = std::make_shared<Context>(
       driver, device, fmt::format("{} ({})", what.name, text_of_driver(driver, device)),
       what.explain);
-  const int architecture = 10 * context->attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
-                           context->attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-  const DeviceSpec* const spec = find_spec(architecture);
-  if (spec == nullptr)
+  const CardFigures figures = figures_of(*context);
+  const int architecture = figures.architecture;
+  // Its name lives in the context, which the device holds.
+  const auto spec = spec_of_card(figures, context->name());
+  if (!spec)
     fail(anneal::Code::kDevice,
          fmt::format("{} is of architecture sm_{}, which there are no kernels for: they begin at "
                      "sm_{}",

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 namespace anneal::cuda {
@@ -21,8 +22,8 @@ class Graph final : public Recording {
     context_->check(result, "uploading recorded work");
   }
   ~Graph() override {
-    const Context::Current current(*context_);
-    context_->driver().cuGraphExecDestroy(handle_);
+    if (const auto current = context_->enter_to_free())
+      context_->driver().cuGraphExecDestroy(handle_);
   }
   CUgraphExec handle() const { return handle_; }
   CUstream stream() const { return stream_; }
@@ -35,12 +36,11 @@ class Graph final : public Recording {
 
 class Event {
  public:
-  explicit Event(Context& context) : context_(context) {
-    context_.check(context_.driver().cuEventCreate(&handle_, CU_EVENT_DEFAULT), "making an event");
+  Event(Context& context, unsigned flags) : context_(context) {
+    context_.check(context_.driver().cuEventCreate(&handle_, flags), "making an event");
   }
   ~Event() {
-    const Context::Current current(context_);
-    context_.driver().cuEventDestroy(handle_);
+    if (const auto current = context_.enter_to_free()) context_.driver().cuEventDestroy(handle_);
   }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
@@ -53,38 +53,35 @@ class Event {
 
 class DriverStream final : public GpuStream {
  public:
-  explicit DriverStream(std::shared_ptr<Context> context) : context_(std::move(context)) {
+  DriverStream(std::shared_ptr<Context> context, TakeCounts* take_counts)
+      : context_(std::move(context)), take_counts_(take_counts) {
     const auto current = context_->enter();
     context_->check(context_->driver().cuStreamCreate(&handle_, CU_STREAM_NON_BLOCKING),
                     "making a stream");
   }
   ~DriverStream() override {
-    const Context::Current current(*context_);
-    context_->driver().cuStreamDestroy(handle_);
+    if (const auto current = context_->enter_to_free()) context_->driver().cuStreamDestroy(handle_);
   }
   CUstream handle() const { return handle_; }
   const Context& context() const { return *context_; }
 
   void wait() override {
     const auto current = context_->enter();
-    context_->check(context_->driver().cuStreamSynchronize(handle_),
+    context_->check(spins() ? context_->driver().cuStreamSynchronize(handle_) : sleep_until_done(),
                     "doing what was put on a stream (CUDA_LAUNCH_BLOCKING=1 tells which launch)");
   }
 
   std::unique_ptr<Recording> record(const std::function<void()>& work) override {
-    const auto current = context_->enter();
-    const Driver& driver = context_->driver();
-    context_->check(driver.cuStreamBeginCapture(handle_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-                    "beginning to record");
-    CUgraph captured = nullptr;
+    begin_capture();
     try {
       work();
     } catch (...) {
-      if (driver.cuStreamEndCapture(handle_, &captured) == CUDA_SUCCESS && captured != nullptr)
-        driver.cuGraphDestroy(captured);
+      give_up_capture();
       throw;
     }
-    context_->check(driver.cuStreamEndCapture(handle_, &captured), "recording");
+    const auto current = context_->enter();
+    CUgraph captured = nullptr;
+    context_->check(context_->driver().cuStreamEndCapture(handle_, &captured), "recording");
     return std::make_unique<Graph>(context_, handle_, captured);
   }
 
@@ -100,7 +97,7 @@ class DriverStream final : public GpuStream {
     wait();
     const auto current = context_->enter();
     const Driver& driver = context_->driver();
-    const Event start(*context_), end(*context_);
+    const Event start(*context_, CU_EVENT_DEFAULT), end(*context_, CU_EVENT_DEFAULT);
     context_->check(driver.cuEventRecord(start.handle(), handle_), "taking the time");
     work();
     context_->check(driver.cuEventRecord(end.handle(), handle_), "taking the time");
@@ -109,6 +106,10 @@ class DriverStream final : public GpuStream {
     context_->check(driver.cuEventElapsedTime(&milliseconds, start.handle(), end.handle()),
                     "taking the time");
     return 1000.0 * static_cast<double>(milliseconds);
+  }
+
+  std::vector<FunctionCounts> take_counts() override {
+    return take_counts_ == nullptr ? std::vector<FunctionCounts>() : take_counts_(handle_);
   }
 
   void launch(const Function& function, const Geometry& geometry, Arguments& arguments) override {
@@ -128,6 +129,32 @@ class DriverStream final : public GpuStream {
   }
 
  private:
+  // How cuStreamSynchronize() waits was chosen by whoever made the primary context first, and is
+  // to spin where nobody chose.
+  CUresult sleep_until_done() {
+    if (!done_) done_.emplace(*context_, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING);
+    const CUresult result = context_->driver().cuEventRecord(done_->handle(), handle_);
+    return result != CUDA_SUCCESS ? result : context_->driver().cuEventSynchronize(done_->handle());
+  }
+
+  // What this thread calls meanwhile, and could not be done again, makes the capture invalid:
+  // mode THREAD_LOCAL, and nothing of RelaxedCapture.
+  void begin_capture() {
+    const auto current = context_->enter();
+    context_->check(
+        context_->driver().cuStreamBeginCapture(handle_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+        "beginning to record");
+  }
+  // A stream that captures takes nothing else.
+  void give_up_capture() {
+    const auto current = context_->enter_to_free();
+    if (!current) return;
+    const Driver& driver = context_->driver();
+    CUgraph captured = nullptr;
+    if (driver.cuStreamEndCapture(handle_, &captured) == CUDA_SUCCESS && captured != nullptr)
+      driver.cuGraphDestroy(captured);
+  }
+
   static std::string text_of(const Geometry& geometry) {
     const auto& [grid, block, shared] = geometry;
     return fmt::format("{} x {} x {} blocks of {} x {} x {} threads and {} bytes of shared memory",
@@ -153,13 +180,16 @@ class DriverStream final : public GpuStream {
   }
 
   const std::shared_ptr<Context> context_;
+  TakeCounts* const take_counts_;
   CUstream handle_ = nullptr;
+  std::optional<Event> done_;
 };
 
 }  // namespace
 
-std::unique_ptr<GpuStream> make_driver_stream(std::shared_ptr<Context> context) {
-  return std::make_unique<DriverStream>(std::move(context));
+std::unique_ptr<GpuStream> make_driver_stream(std::shared_ptr<Context> context,
+                                              TakeCounts* take_counts) {
+  return std::make_unique<DriverStream>(std::move(context), take_counts);
 }
 
 CUstream handle_of(Stream& stream, const Context& context) {

@@ -15,7 +15,9 @@ struct LoadedFunction {
   uint32_t most_shared_bytes = 0;  // dynamic
 };
 
-std::unique_ptr<GpuStream> make_driver_stream(std::shared_ptr<Context> context);
+// take_counts: null if nothing is counted.
+std::unique_ptr<GpuStream> make_driver_stream(std::shared_ptr<Context> context,
+                                              TakeCounts* take_counts);
 
 // REQUIRES: a stream of a device with this context.
 CUstream handle_of(Stream& stream, const Context& context);

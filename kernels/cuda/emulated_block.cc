@@ -8,6 +8,7 @@
 #include <new>
 
 #include "anneal/kernels/cuda/emulated_calls.h"
+#include "anneal/kernels/cuda/program_lines.h"
 
 namespace anneal::cuda {
 namespace {
@@ -27,18 +28,10 @@ bool same(const emulator::Site& a, const emulator::Site& b) {
   return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }
 
-std::string_view line_of(std::string_view text, int number) {
-  for (; number > 1; --number) {
-    const size_t end = text.find('\n');
-    if (end == std::string_view::npos) return {};
-    text.remove_prefix(end + 1);
-  }
-  return text.substr(0, text.find('\n'));
-}
-
 }  // namespace
 
-std::optional<EmulatedFault> BlockRunner::run(const EmulatedLaunch& launch) {
+std::optional<EmulatedFault> BlockRunner::run(const EmulatedLaunch& launch,
+                                              std::vector<FunctionCounts>& counts) {
   launch_ = &launch;
   fault_.reset();
   const emulator::Entry& entry = *launch.function->entry;
@@ -46,17 +39,19 @@ std::optional<EmulatedFault> BlockRunner::run(const EmulatedLaunch& launch) {
   for (int i = 0; i < entry.parameters; ++i) {
     const uint64_t given = launch.parameters[static_cast<size_t>(i)];
     const unsigned element = entry.elements[i];
-    emulator::Operand operand{given, kUnbound, 0};
+    emulator::Operand operand{given, kUnbound, 0, i};
     const auto* allocation = element == 0 ? nullptr : memory_.find(given);
     if (allocation != nullptr && (given - allocation->begin) % element == 0)
       operand = {reinterpret_cast<uint64_t>(EmulatedMemory::host(given)),
-                 reinterpret_cast<uint64_t>(EmulatedMemory::host(allocation->begin)),
-                 allocation->bytes / element * element};
+                 reinterpret_cast<uint64_t>(EmulatedMemory::host(allocation->open_begin)),
+                 allocation->open_bytes / element * element, i};
     operands_.push_back(operand);
   }
   shared_.begin_launch(launch.shared_bytes, entry.checks_shared);
   threads_ = launch.block.x * launch.block.y * launch.block.z;
   const uint64_t blocks = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
+  counts_ = entry.counts;
+  if (counts_) counter_.begin_launch(threads_, blocks);
   for (uint64_t i = 0; i < blocks && !fault_; ++i) {
     block_ = index_of(reversed_ ? blocks - 1 - i : i, launch.grid);
     run_block();
@@ -68,6 +63,8 @@ std::optional<EmulatedFault> BlockRunner::run(const EmulatedLaunch& launch) {
       state.copies.clear();
       state.groups.clear();
     }
+  } else if (counts_) {
+    add_counts(counts, {counter_.counts(launch.function->name, launch.function->program)});
   }
   return std::move(fault_);
 }
@@ -168,6 +165,7 @@ void BlockRunner::end(Running& thread) {
   state.groups.clear();
   state.status = Status::kDone;
   --live_;
+  tell_counter(thread.number);
   if (live_ != 0 && at_barrier_ == live_ && !barriers_differ_) release_barrier();
   // Those that wait for this thread's warp need not wait for this thread.
   const uint32_t warp = thread.number / kWarp * kWarp;
@@ -181,6 +179,7 @@ void BlockRunner::wait_for_block(Running& thread, emulator::Site site) {
   state.status = Status::kAtBarrier;
   state.site = site;
   state.what = "__syncthreads";
+  tell_counter(thread.number);
   if (at_barrier_ == 0) {
     barrier_ = site;
     barriers_differ_ = false;
@@ -252,6 +251,15 @@ void BlockRunner::complete_warp(uint32_t any_lane, Running& current) {
     if ((active >> lane & 1) != 0) make_ready(warp + lane);
   }
   at_warp_ -= static_cast<uint32_t>(std::popcount(active));
+  if (counts_ && example.mask == kWholeWarp) counter_.lanes_met(any_lane / kWarp);
+}
+
+void BlockRunner::tell_counter(uint32_t thread) {
+  if (!counts_) return;
+  const uint32_t warp = thread / kWarp * kWarp;
+  for (uint32_t i = warp; i < warp + kWarp && i < threads_; ++i)
+    if (states_[i].status != Status::kDone && states_[i].status != Status::kAtBarrier) return;
+  counter_.lanes_met(thread / kWarp);
 }
 
 void BlockRunner::finish_copies(Running& thread, size_t count) {
@@ -275,19 +283,10 @@ Moment BlockRunner::now(const Running& thread) const {
 }
 
 std::string BlockRunner::place(emulator::Site site) const {
-  const std::string_view function = launch_->function->name;
-  const std::string_view program = launch_->function->program;
-  // Lines count from the function's own text, or from the program's for what functions share.
-  std::string_view text = program;
-  if (function == site.file) {
-    const std::string head = fmt::format("namespace of_{} {{\n", function);
-    const size_t at = program.find(head);
-    if (at != std::string_view::npos) text.remove_prefix(at + head.size());
-  }
-  std::string_view line = line_of(text, site.line);
-  while (line.starts_with(' ')) line.remove_prefix(1);
-  const std::string in = function == site.file ? "" : fmt::format(" of the {}", site.file);
-  return fmt::format("line {}{}: {}", site.line, in, line);
+  const auto& [name, entry, program] = *launch_->function;
+  const ProgramLine line = ProgramLines(name, program).at(site);
+  const std::string in = line.file.empty() ? "" : fmt::format(" of {}", line.file);
+  return fmt::format("line {}{}: {}", line.line, in, line.text);
 }
 
 EmulatedFault BlockRunner::fault_of(uint32_t thread, CUresult code, const std::string& what,

@@ -10,6 +10,7 @@
 
 #include "anneal/kernels/cuda/cuda_api.h"
 #include "anneal/kernels/cuda/device/emulator.h"
+#include "anneal/kernels/cuda/emulated_counter.h"
 #include "anneal/kernels/cuda/emulated_fibers.h"
 #include "anneal/kernels/cuda/emulated_memory.h"
 #include "anneal/kernels/cuda/emulated_shared.h"
@@ -39,8 +40,9 @@ class BlockRunner {
  public:
   // reversed: the last block and thread first.
   BlockRunner(const EmulatedMemory& memory, bool reversed) : memory_(memory), reversed_(reversed) {}
-  // Until all blocks are done, or one is at fault.
-  std::optional<EmulatedFault> run(const EmulatedLaunch& launch);
+  // Until all blocks are done, or one is at fault. A function that counts adds to `counts` then.
+  std::optional<EmulatedFault> run(const EmulatedLaunch& launch,
+                                   std::vector<FunctionCounts>& counts);
 
   static constexpr uint32_t kMostThreads = 1024, kWarp = 32, kWholeWarp = 0xffffffff;
   // Operand::begin of an operand that is in no allocation: no access to it is good at once.
@@ -87,6 +89,7 @@ class BlockRunner {
   void release_barrier();
   void complete_warp(uint32_t any_lane, Running& current);
   void finish_copies(Running& thread, size_t count);
+  void tell_counter(uint32_t thread);  // that the lanes of its warp have met, if they have
   Moment now(const Running& thread) const;
 
   void wait_for_block(Running& thread, emulator::Site site);
@@ -110,9 +113,11 @@ class BlockRunner {
   std::vector<size_t> idle_;
   size_t begun_fibers_ = 0;  // those before it are prepared
   EmulatedShared shared_;
+  EmulatedCounter counter_;
   std::optional<EmulatedFault> fault_;
 
   const EmulatedLaunch* launch_ = nullptr;
+  bool counts_ = false;  // the launch is counted
   std::vector<emulator::Operand> operands_;
   emulator::Index3 block_{};
   uint32_t threads_ = 0, unstarted_ = 0, live_ = 0, at_barrier_ = 0, at_warp_ = 0;

@@ -14,6 +14,7 @@ namespace anneal::cuda {
 
 using emulator::Access;
 using emulator::Address;
+using emulator::Count;
 using emulator::Mma;
 using emulator::SharedArray;
 using emulator::Shuffle;
@@ -147,6 +148,22 @@ struct EmulatorCalls {
   using Running = BlockRunner::Running;
   static Running& of(Thread& thread) { return BlockRunner::of(thread); }
 
+  // Its part in an instruction without addresses.
+  static void count(const Running& running, Count kind, Site site) {
+    if (running.runner->counts_)
+      running.runner->counter_.add(running.number, kind, 0, 0, -1, nullptr, site);
+  }
+  static void count_global(Thread& thread, Count kind, int operand, Address at, unsigned bytes,
+                           Site site) {
+    const Running& running = of(thread);
+    running.runner->counter_.add(running.number, kind, at, bytes, operand, nullptr, site);
+  }
+  static void count_shared(Thread& thread, Count kind, const SharedArray* array, Address at,
+                           unsigned bytes, Site site) {
+    const Running& running = of(thread);
+    if (running.runner->counts_)
+      running.runner->counter_.add(running.number, kind, at, bytes, -1, array, site);
+  }
   static void operand(Thread& thread, Address begin, Address at, unsigned bytes, Access access,
                       Site site) {
     Running& running = of(thread);
@@ -217,9 +234,11 @@ struct EmulatorCalls {
                        state.groups.begin() + static_cast<std::ptrdiff_t>(ended));
   }
   static void sync_threads(Thread& thread, Site site) {
+    count(of(thread), Count::kBarrier, site);
     of(thread).runner->wait_for_block(of(thread), site);
   }
   static void sync_warp(Thread& thread, unsigned mask, Site site) {
+    count(of(thread), Count::kWarpBarrier, site);
     of(thread).runner->wait_for_warp(of(thread), mask, "__syncwarp", nullptr, nullptr, site);
   }
   static Address shuffle(Thread& thread, Shuffle kind, unsigned mask, Address bits, int operand,
@@ -232,6 +251,7 @@ struct EmulatorCalls {
     }
     constexpr const char* kNames[] = {"__shfl_sync", "__shfl_up_sync", "__shfl_down_sync",
                                       "__shfl_xor_sync"};
+    count(running, Count::kShuffle, site);
     ShuffleLane lane{
         bits, source_lane(kind, running.number % kWarp, operand, static_cast<uint32_t>(width))};
     running.runner->wait_for_warp(running, mask, kNames[static_cast<int>(kind)], shuffle_lanes,
@@ -239,6 +259,7 @@ struct EmulatorCalls {
     return lane.bits;
   }
   static unsigned ballot(Thread& thread, unsigned mask, bool vote, Site site) {
+    count(of(thread), Count::kShuffle, site);
     VoteLane lane{vote, 0};
     of(thread).runner->wait_for_warp(of(thread), mask, "a vote", count_votes, &lane, site);
     return lane.votes;
@@ -248,6 +269,7 @@ struct EmulatorCalls {
     constexpr unsigned kRowBytes = 16;
     Running& running = of(thread);
     shared(thread, array, at, kRowBytes, Access::kRead, site);
+    count_shared(thread, Count::kMatrixLoad, array, at, kRowBytes, site);
     MatrixLane lane{reinterpret_cast<const uint16_t*>(at), transposed, result};
     running.runner->wait_for_warp(running, kWholeWarp, transposed ? "ldmatrix.trans" : "ldmatrix",
                                   load_matrices, &lane, site, true);
@@ -257,6 +279,7 @@ struct EmulatorCalls {
     Running& running = of(thread);
     constexpr const char* kNames[] = {"mma f16",   "mma bf16",  "mma s8 s8",
                                       "mma u8 s8", "mma s8 u8", "mma u8 u8"};
+    count(running, Count::kMma, site);
     MmaLane lane{kind, c, a, {b0, b1}};
     running.runner->wait_for_warp(running, kWholeWarp, kNames[static_cast<int>(kind)],
                                   multiply_matrices, &lane, site, true);
@@ -268,7 +291,8 @@ const emulator::Api& emulator_api() {
   static constexpr emulator::Api kApi = {C::operand,      C::declare_shared,    C::shared,
                                          C::copy_async,   C::copy_async_commit, C::copy_async_wait,
                                          C::sync_threads, C::sync_warp,         C::shuffle,
-                                         C::ballot,       C::ldmatrix,          C::mma};
+                                         C::ballot,       C::ldmatrix,          C::mma,
+                                         C::count_global, C::count_shared};
   return kApi;
 }
 

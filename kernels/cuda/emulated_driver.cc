@@ -25,7 +25,10 @@ constexpr struct {
     {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
     {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, kMostFixedShared},
     {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+    {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1980000},
     {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132},
+    {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 2619000},
+    {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 5120},
     {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 50 << 20},
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
     {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
@@ -33,6 +36,7 @@ constexpr struct {
     {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
     {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 228 * 1024},
     {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, kMostShared},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 32},
 };
 constexpr struct {
   CUresult result;
@@ -50,8 +54,9 @@ constexpr struct {
                             CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered")
                             X(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned address")
                                 X(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure")
-                                    X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-                                      "operation not permitted when stream is capturing")
+                                    X(CUDA_ERROR_NOT_SUPPORTED, "operation not supported") X(
+                                        CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                                        "operation not permitted when stream is capturing")
                                         X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
                                           "operation failed due to a previous error during capture")
                                             X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED,
@@ -90,12 +95,13 @@ CUresult call(const Body& body) {
 template <class Body>
 CUresult within(const Body& body) {
   return call([&](EmulatedMachine& m) {
-    const auto& contexts = m.callers[std::this_thread::get_id()].contexts;
+    const auto& [contexts, mode, fault] = m.callers[std::this_thread::get_id()];
     EmulatedContext* const context = m.context.get();
     if (context == nullptr || contexts.empty() ||
         contexts.back() != reinterpret_cast<CUcontext>(context))
       refuse(CUDA_ERROR_INVALID_CONTEXT, "no context is current to this thread");
     if (context->error != CUDA_SUCCESS) refuse(context->error, context->fault);
+    context->callers_mode = mode;
     body(*context);
   });
 }
@@ -156,6 +162,12 @@ void add_device(Driver& d) {
     return call([&](EmulatedMachine&) {
       need_device(device);
       if (size > 0) *fmt::format_to_n(name, size - 1, "emulated H100").out = '\0';
+    });
+  };
+  d.cuDeviceGetPCIBusId = [](char* id, int size, CUdevice device) {
+    return call([&](EmulatedMachine&) {
+      need_device(device);
+      if (size > 0) *fmt::format_to_n(id, size - 1, "0000:00:00.0").out = '\0';
     });
   };
   d.cuDeviceGetAttribute = [](int* value, CUdevice_attribute attribute, CUdevice device) {
@@ -336,7 +348,15 @@ void add_graphs(Driver& d) {
     return within([&](EmulatedContext& c) {
       EmulatedStream& s = *object(c.streams, stream);
       refuse_capturing(s);
-      s.begin_capture(mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
+      if (c.capture_fails == EmulatedContext::CaptureFails::kBegin)
+        refuse(CUDA_ERROR_NOT_SUPPORTED, "the environment says that beginning fails");
+      s.begin_capture(mode);
+    });
+  };
+  d.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode* mode) {
+    return call([&](EmulatedMachine& m) {
+      need(mode != nullptr);
+      std::swap(m.callers[std::this_thread::get_id()].mode, *mode);
     });
   };
   d.cuStreamEndCapture = [](CUstream stream, CUgraph* graph) {
@@ -344,6 +364,7 @@ void add_graphs(Driver& d) {
       *graph = nullptr;
       EmulatedStream& s = *object(c.streams, stream);
       if (!s.captures()) refuse(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "the stream does not capture");
+      if (c.capture_fails == EmulatedContext::CaptureFails::kEnd) s.invalidate();
       auto captured = s.end_capture();
       if (captured == nullptr)
         refuse(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
@@ -394,6 +415,7 @@ void add_functions(Driver& d) {
   };
   d.cuModuleUnload = [](CUmodule module) {
     return within([&](EmulatedContext& c) {
+      c.refuse_while_capturing();
       const EmulatedModule& m = *object(c.modules, module);
       std::erase_if(c.functions, [&](const auto& function) { return m.owns(function.first); });
       drop(c.modules, module);
@@ -464,6 +486,23 @@ std::string emulated_fault() {
   const std::lock_guard lock(m.mutex);
   const auto caller = m.callers.find(std::this_thread::get_id());
   return caller == m.callers.end() ? "" : caller->second.fault;
+}
+
+std::vector<FunctionCounts> emulated_counts(CUstream stream) {
+  EmulatedMachine& m = machine();
+  const std::lock_guard lock(m.mutex);
+  if (m.context == nullptr) return {};
+  const auto known = m.context->streams.find(stream);
+  return known == m.context->streams.end() ? std::vector<FunctionCounts>()
+                                           : known->second->take_counts();
+}
+
+CUresult emulated_limit_access(CUdeviceptr begin, size_t bytes) {
+  return within([&](EmulatedContext& c) {
+    if (!c.memory.limit_access(begin, bytes))
+      refuse(CUDA_ERROR_INVALID_VALUE,
+             fmt::format("limits accesses to {} bytes {}", bytes, c.memory.describe(begin)));
+  });
 }
 
 size_t emulated_live_allocations() {

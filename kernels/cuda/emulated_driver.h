@@ -3,11 +3,15 @@
 // card may refuse them, and where it may give wrong results.
 //
 // The environment is read when the context is made: ANNEAL_EMULATED_MEMORY, bytes, 8G unless said;
-// ANNEAL_EMULATED_ORDER=reversed runs the last block and thread first.
+// ANNEAL_EMULATED_ORDER=reversed runs the last block and thread first;
+// ANNEAL_EMULATED_BOUNDS=allocations lets accesses beyond a tensor through as long as they stay in
+// its allocation, as a card does.
 #pragma once
 #include <cstddef>
 #include <string>
+#include <vector>
 
+#include "anneal/core/access_counts.h"
 #include "anneal/kernels/cuda/driver.h"
 
 namespace anneal::cuda {
@@ -18,6 +22,13 @@ const Driver& emulated_driver();
 // Of the last call of this thread that failed, or of what the context was lost by: function, line,
 // block, thread and what was wrong; "" where the error's name says it all.
 std::string emulated_fault();
+
+// What functions that count did in the work done on a stream since the last call; none of a stream
+// that is not there.
+std::vector<FunctionCounts> emulated_counts(CUstream stream);
+
+// A kernel that is given an address in the allocation that holds these bytes may access them alone.
+CUresult emulated_limit_access(CUdeviceptr begin, size_t bytes);
 
 // Allocations of device memory that were not freed.
 size_t emulated_live_allocations();

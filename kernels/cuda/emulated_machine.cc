@@ -37,11 +37,37 @@ bool reversed_order() {
          fmt::format("ANNEAL_EMULATED_ORDER is \"{}\": it may be forward or reversed", order));
 }
 
+EmulatedContext::CaptureFails capture_fails() {
+  using enum EmulatedContext::CaptureFails;
+  const char* const setting = std::getenv("ANNEAL_EMULATED_CAPTURE_FAILS");
+  const std::string_view where = setting == nullptr ? "never" : setting;
+  if (where == "never") return kNever;
+  if (where == "begin") return kBegin;
+  if (where == "launch") return kLaunch;
+  if (where == "end") return kEnd;
+  refuse(
+      CUDA_ERROR_INVALID_VALUE,
+      fmt::format("ANNEAL_EMULATED_CAPTURE_FAILS is \"{}\": it may be never, begin, launch or end",
+                  where));
+}
+
+bool limits_accesses() {
+  const char* const setting = std::getenv("ANNEAL_EMULATED_BOUNDS");
+  const std::string_view bounds = setting == nullptr ? "tensors" : setting;
+  if (bounds == "allocations") return false;
+  if (bounds == "tensors") return true;
+  refuse(CUDA_ERROR_INVALID_VALUE,
+         fmt::format("ANNEAL_EMULATED_BOUNDS is \"{}\": it may be tensors or allocations", bounds));
+}
+
 }  // namespace
 
 void refuse(CUresult result, std::string text) { throw EmulatedRefusal{result, std::move(text)}; }
 
-EmulatedContext::EmulatedContext() : memory(memory_limit()), runner(memory, reversed_order()) {}
+EmulatedContext::EmulatedContext()
+    : memory(memory_limit(), limits_accesses()),
+      runner(memory, reversed_order()),
+      capture_fails(cuda::capture_fails()) {}
 
 bool EmulatedContext::is_known(uint64_t address) const {
   if (EmulatedMemory::is_device(address)) return true;
@@ -76,7 +102,7 @@ void EmulatedContext::copy(EmulatedStream& stream, CUdeviceptr to, CUdeviceptr f
     refuse(CUDA_ERROR_INVALID_VALUE,
            fmt::format("copies {} bytes to where they overlap with themselves", bytes));
   const bool knows_from = is_known(from), knows_to = is_known(to);
-  stream.add([=, this]() -> std::optional<EmulatedFault> {
+  stream.add([=, this](auto&) -> std::optional<EmulatedFault> {
     const auto gone = [&](const char* verb, uint64_t address) {
       return EmulatedFault{
           CUDA_ERROR_ILLEGAL_ADDRESS,
@@ -94,7 +120,7 @@ void EmulatedContext::fill(EmulatedStream& stream, CUdeviceptr to, unsigned char
   check_range("fills", to, bytes);
   if (!EmulatedMemory::is_device(to))
     refuse(CUDA_ERROR_INVALID_VALUE, "fills host memory as if it were the device's");
-  stream.add([=, this]() -> std::optional<EmulatedFault> {
+  stream.add([=, this](auto&) -> std::optional<EmulatedFault> {
     if (!memory.holds(to, bytes))
       return EmulatedFault{CUDA_ERROR_ILLEGAL_ADDRESS,
                            fmt::format("fills {} bytes {}", bytes, memory.describe(to))};
@@ -107,6 +133,10 @@ void EmulatedContext::launch(EmulatedStream& stream, EmulatedFunction* function,
                              emulator::Index3 grid, emulator::Index3 block, unsigned shared_bytes,
                              void* const* parameters) {
   constexpr uint64_t kMostX = 0x7fffffff, kMostYZ = 65535;
+  if (stream.captures() && capture_fails == CaptureFails::kLaunch) {
+    stream.invalidate();
+    refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the environment says that launches fail so");
+  }
   const auto most_shared = functions.find(function);
   if (most_shared == functions.end())
     refuse(CUDA_ERROR_INVALID_HANDLE, "launches what is no function of a loaded module");
@@ -132,7 +162,9 @@ void EmulatedContext::launch(EmulatedStream& stream, EmulatedFunction* function,
     std::memcpy(&value, parameters[i], entry.bytes[i]);
     launch.parameters.push_back(value);
   }
-  stream.add([this, launch = std::move(launch)] { return runner.run(launch); });
+  stream.add([this, launch = std::move(launch)](std::vector<FunctionCounts>& counts) {
+    return runner.run(launch, counts);
+  });
 }
 
 void EmulatedContext::finish(std::optional<EmulatedFault> found) {
@@ -144,7 +176,7 @@ void EmulatedContext::finish(std::optional<EmulatedFault> found) {
 
 void EmulatedContext::refuse_while_capturing() {
   for (const auto& [handle, stream] : streams)
-    if (stream->forbids(std::this_thread::get_id())) {
+    if (stream->forbids(std::this_thread::get_id(), callers_mode)) {
       stream->invalidate();
       refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "not while a stream captures");
     }

@@ -56,8 +56,13 @@ class EmulatedContext {
               emulator::Index3 block, unsigned shared_bytes, void* const* parameters);
   // Takes a fault down and refuses with it.
   void finish(std::optional<EmulatedFault> fault);
-  // Of calls that nobody may make while a stream captures.
+  // Of calls that no capture may meet; it ends those that the calling thread's mode does not spare.
   void refuse_while_capturing();
+  CUstreamCaptureMode callers_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;  // during a call
+
+  // As a driver answers that does not capture, or only some of the work.
+  enum class CaptureFails { kNever, kBegin, kLaunch, kEnd };
+  const CaptureFails capture_fails;
 
  private:
   // In device memory, or in page-locked memory; of other host memory nothing is known.
@@ -74,6 +79,7 @@ struct EmulatedMachine {
   int retained = 0;
   struct Caller {
     std::vector<CUcontext> contexts;  // the last is current
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     std::string fault;
   };
   std::map<std::thread::id, Caller> callers;

@@ -20,6 +20,15 @@ uint64_t mapped_bytes(uint64_t bytes) {
   return (kOffset + bytes + kPage - 1) / kPage * kPage + 2 * kPage;
 }
 
+// Of an address in an allocation of which kernels may access a part.
+std::string describe_open(uint64_t address, const EmulatedMemory::Allocation& allocation) {
+  const uint64_t begin = allocation.open_begin, bytes = allocation.open_bytes;
+  const std::string tensor = fmt::format("a tensor of {} bytes", bytes);
+  if (address < begin) return fmt::format("{} bytes before {}", begin - address, tensor);
+  if (address - begin < bytes) return fmt::format("at byte {} of {}", address - begin, tensor);
+  return fmt::format("{} bytes behind {}", address - begin - bytes, tensor);
+}
+
 }  // namespace
 
 EmulatedMemory::Mapping EmulatedMemory::mapping_of(const Allocation& allocation) {
@@ -46,7 +55,7 @@ uint64_t EmulatedMemory::allocate(uint64_t bytes) {
   }
   std::memset(inside, 0xff, mapped - 2 * kPage);
   const uint64_t begin = device(reinterpret_cast<uint64_t>(inside + kOffset));
-  allocations_[begin] = {begin, bytes, true};
+  allocations_[begin] = {begin, bytes, true, begin, bytes};
   used_ += bytes;
   ++live_;
   return begin;
@@ -69,6 +78,15 @@ bool EmulatedMemory::free(uint64_t address) {
     allocations_.erase(oldest);
     freed_.pop_front();
   }
+  return true;
+}
+
+bool EmulatedMemory::limit_access(uint64_t begin, uint64_t bytes) {
+  if (!holds(begin, bytes)) return false;
+  if (!has_limits_) return true;
+  Allocation& allocation = std::prev(allocations_.upper_bound(begin))->second;
+  allocation.open_begin = begin;
+  allocation.open_bytes = bytes;
   return true;
 }
 
@@ -96,7 +114,9 @@ std::string EmulatedMemory::describe(uint64_t address) const {
   };
   const uint64_t past = before == nullptr ? ~uint64_t{0} : address - before->begin;
   if (before != nullptr && past < before->bytes)
-    return fmt::format("at byte {} of {}", past, named(*before));
+    return before->live && before->open_bytes != before->bytes
+               ? describe_open(address, *before)
+               : fmt::format("at byte {} of {}", past, named(*before));
   const uint64_t to_end = before == nullptr ? ~uint64_t{0} : past - before->bytes;
   const uint64_t to_next =
       after == allocations_.end() ? ~uint64_t{0} : after->second.begin - address;

@@ -14,9 +14,12 @@ class EmulatedMemory {
   struct Allocation {
     uint64_t begin, bytes;
     bool live;
+    uint64_t open_begin, open_bytes;  // the part that kernels may access
   };
 
-  explicit EmulatedMemory(uint64_t limit) : limit_(limit) {}
+  // has_limits: whether limit_access() does anything.
+  explicit EmulatedMemory(uint64_t limit, bool has_limits = true)
+      : limit_(limit), has_limits_(has_limits) {}
   ~EmulatedMemory();
   EmulatedMemory(const EmulatedMemory&) = delete;
   EmulatedMemory& operator=(const EmulatedMemory&) = delete;
@@ -25,6 +28,9 @@ class EmulatedMemory {
   uint64_t allocate(uint64_t bytes);
   // Of a live allocation's first byte; false if there is none.
   bool free(uint64_t address);
+  // Kernels may access these bytes of the allocation that they are in alone; false if they are in
+  // none.
+  bool limit_access(uint64_t begin, uint64_t bytes);
 
   uint64_t limit() const { return limit_; }
   uint64_t used() const { return used_; }
@@ -50,6 +56,7 @@ class EmulatedMemory {
   static Mapping mapping_of(const Allocation& allocation);
 
   const uint64_t limit_;
+  const bool has_limits_;
   uint64_t used_ = 0;
   size_t live_ = 0;
   std::map<uint64_t, Allocation> allocations_;  // by begin; those last freed among them

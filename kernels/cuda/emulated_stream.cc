@@ -28,7 +28,7 @@ std::optional<EmulatedFault> EmulatedStream::run() {
     items_.pop_front();
     std::optional<EmulatedFault> fault;
     if (item.work) {
-      fault = item.work();
+      fault = item.work(counts_);
     } else if (item.waits_on != nullptr) {
       fault = item.waits_on->run_until(*item.event, item.times);
     } else {
@@ -55,9 +55,14 @@ std::optional<EmulatedFault> EmulatedStream::run_until(const EmulatedEvent& even
   return fault;
 }
 
-void EmulatedStream::begin_capture(bool of_all_threads) {
-  capture_ =
-      std::make_unique<Capture>(Capture{of_all_threads, std::this_thread::get_id(), true, {}});
+void EmulatedStream::begin_capture(CUstreamCaptureMode mode) {
+  capture_ = std::make_unique<Capture>(Capture{mode, std::this_thread::get_id(), true, {}});
+}
+
+bool EmulatedStream::forbids(std::thread::id thread, CUstreamCaptureMode mode) const {
+  constexpr auto kGlobal = CU_STREAM_CAPTURE_MODE_GLOBAL, kRelaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+  if (!captures() || mode == kRelaxed || capture_->mode == kRelaxed) return false;
+  return capture_->thread == thread || (capture_->mode == kGlobal && mode == kGlobal);
 }
 
 std::shared_ptr<EmulatedGraph> EmulatedStream::end_capture() {

@@ -7,14 +7,17 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "anneal/kernels/cuda/cuda_api.h"
 #include "anneal/kernels/cuda/emulated_block.h"
 
 namespace anneal::cuda {
 
 class EmulatedStream;
-using EmulatedWork = std::function<std::optional<EmulatedFault>()>;
+// Adds to what its stream has counted.
+using EmulatedWork = std::function<std::optional<EmulatedFault>(std::vector<FunctionCounts>&)>;
 using EmulatedGraph = std::vector<EmulatedWork>;
 
 struct EmulatedEvent {
@@ -34,12 +37,14 @@ class EmulatedStream {
   std::optional<EmulatedFault> run();
   std::optional<EmulatedFault> run_until(const EmulatedEvent& event, uint64_t times);
 
+  // Of functions that count, since the last call.
+  std::vector<FunctionCounts> take_counts() { return std::exchange(counts_, {}); }
+
   // While it captures, add() takes down. One that is not allowed invalidates.
-  void begin_capture(bool of_all_threads);
+  void begin_capture(CUstreamCaptureMode mode);
   bool captures() const { return capture_ != nullptr; }
-  bool forbids(std::thread::id thread) const {
-    return captures() && (capture_->of_all_threads || capture_->thread == thread);
-  }
+  // Whether a call that no capture may meet ends this one: made by `thread`, which is in `mode`.
+  bool forbids(std::thread::id thread, CUstreamCaptureMode mode) const;
   void invalidate() { capture_->valid = false; }
   std::shared_ptr<EmulatedGraph> end_capture();  // null if it was invalidated
 
@@ -51,13 +56,14 @@ class EmulatedStream {
     uint64_t times = 0;
   };
   struct Capture {
-    bool of_all_threads;
+    CUstreamCaptureMode mode;
     std::thread::id thread;
     bool valid = true;
     EmulatedGraph graph;
   };
   std::deque<Item> items_;
   std::unique_ptr<Capture> capture_;
+  std::vector<FunctionCounts> counts_;
 };
 
 }  // namespace anneal::cuda

@@ -93,7 +93,7 @@ std::string find_compiler() {
                          chosen));
 }
 
-std::vector<std::string> flags() {
+std::vector<std::string> flags(bool counts) {
   std::vector<std::string> all(std::begin(kFlags), std::end(kFlags));
   if (current_isa() >= Isa::kAvx2) all.insert(all.end(), {"-mavx2", "-mfma"});
 #if defined(__SANITIZE_ADDRESS__)
@@ -102,6 +102,7 @@ std::vector<std::string> flags() {
   all.emplace_back(kOptimization);
 #endif
   all.push_back(fmt::format("-DANNEAL_CHECK_SHARED={}", checks_shared() ? 1 : 0));
+  all.push_back(fmt::format("-DANNEAL_COUNT={}", counts ? 1 : 0));
   return all;
 }
 
@@ -212,8 +213,12 @@ Sources sources_of(const std::string& program) {
 
 class HostCompiler final : public Compiler {
  public:
+  explicit HostCompiler(bool counts) : counts_(counts) {}
   std::vector<std::byte> compile(const std::string& program, int architecture) const override;
   std::string identity() const override;
+
+ private:
+  const bool counts_;
 };
 
 std::string HostCompiler::identity() const {
@@ -227,7 +232,7 @@ std::string HostCompiler::identity() const {
   // The host's half of the language is part of every program and in none of their texts.
   const std::string language =
       std::string(device_header("emulator.h")).append(device_header("host.h"));
-  return fmt::format("{} {}: {}, {:016x}", compiler, fmt::join(flags(), " "),
+  return fmt::format("{} {}: {}, {:016x}", compiler, fmt::join(flags(counts_), " "),
                      version.substr(0, version.find('\n')),
                      hash_bytes(std::as_bytes(std::span(language))));
 }
@@ -247,7 +252,7 @@ std::vector<std::byte> HostCompiler::compile(const std::string& program, int) co
     const std::string source = folder.file(fmt::format("{}.cc", i));
     write(source, text);
     std::vector<std::string> command = {compiler};
-    for (std::string& flag : flags()) command.push_back(std::move(flag));
+    for (std::string& flag : flags(counts_)) command.push_back(std::move(flag));
     command.insert(command.end(), {"-o", folder.file(fmt::format("{}.so", i)), source});
     processes.emplace_back(std::move(command), folder.file(fmt::format("{}.log", i)));
   }
@@ -268,9 +273,9 @@ std::vector<std::byte> HostCompiler::compile(const std::string& program, int) co
 
 }  // namespace
 
-const Compiler& host_compiler() {
-  static const HostCompiler compiler;
-  return compiler;
+const Compiler& host_compiler(bool counts) {
+  static const HostCompiler compilers[] = {HostCompiler(false), HostCompiler(true)};
+  return compilers[counts ? 1 : 0];
 }
 
 HostImage read_host_image(const void* image) {

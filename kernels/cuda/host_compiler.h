@@ -10,8 +10,9 @@
 namespace anneal::cuda {
 
 // ANNEAL_EMULATED_CHECKS=all in the environment, as opposed to =bounds, makes functions that report
-// every access to shared memory, to find races and elements that nobody wrote.
-const Compiler& host_compiler();
+// every access to shared memory, to find races and elements that nobody wrote. Functions that count
+// tell what they did by emulated_counts() (emulated_driver.h), and are slower.
+const Compiler& host_compiler(bool counts = false);
 
 // An image that it made: shared objects, and the program they are of.
 struct HostImage {

@@ -83,7 +83,12 @@ std::vector<std::byte> compile_once(const Compiler& compiler, const std::string&
                                     int architecture) {
   const std::string path = entry_path(compiler, program, architecture);
   if (!path.empty())
-    if (auto image = read_entry(path)) return *std::move(image);
+    if (auto image = read_entry(path)) {
+      std::error_code ignored;
+      std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now(),
+                                       ignored);
+      return *std::move(image);
+    }
   std::vector<std::byte> image = compiler.compile(program, architecture);
   if (!path.empty()) write_entry(path, image);
   return image;

@@ -10,7 +10,8 @@ namespace anneal::cuda {
 
 // From the folder, if it has the image of this program for this compiler; else compiled and kept
 // there. A damaged entry is made again; a folder that cannot be used is done without. Any number of
-// threads and processes may share a folder, and its files may be deleted at any time.
+// threads and processes may share a folder, and its files may be deleted at any time. An entry that
+// is used gets the time of its use, so that old ones can be told.
 std::vector<std::byte> compile_once(const Compiler& compiler, const std::string& program,
                                     int architecture);
 

@@ -20,7 +20,7 @@ namespace {
 // vector along the lines, for each line has its zero point.
 struct SideRead {
   bool along_depth = true;
-  VectorRead vectors = {};
+  VectorAccess vectors = {};
 };
 
 SideRead side_read(const Request& request, size_t input, int line_axis, int depth_axis,
@@ -77,7 +77,7 @@ FunctionText text_of(const Texts& s, std::string_view family) {
               lines_text(s, "ColumnsOfB", "    return row * s.b_column;\n", "row", s.b_zero) +
               s.product.result_definition(s.type) + s.tiling.definition;
   text.text += fmt::format(
-      "KERNEL($name, {threads})(In<{a}> a, In<{b}> b{a_zero}{b_zero}, i32 aligned{parameters}"
+      "KERNEL($name, {threads})(In<{a}> a, In<{b}> b{a_zero}{b_zero}{parameters}"
       "{extents}) {{\n"
       "  const Shape s = {made};\n"
       "{block}{batch}"
@@ -119,7 +119,7 @@ std::optional<TilingText> tiling_of(const Request& request, const MatMulText& pr
   }
   const auto config = tile_for(sizes, spec, request.tactic);
   if (!config) return std::nullopt;
-  return TilingText(*config, type_text(register_type(sum)), product.rows_are_nearest());
+  return TilingText(*config, sum, product.rows_are_nearest());
 }
 
 Made make(const MatMul& op, const Request& request, bool on_tensor_cores) {
@@ -128,14 +128,15 @@ Made make(const MatMul& op, const Request& request, bool on_tensor_cores) {
   const std::string type = type_text(register_type(sum));
   Extents extents(request);
   std::string why_not;
-  AnchorParts parts;
-  parts.store =
-      StoreText::make(request, sum, extents, why_not, std::max<size_t>(op.split.size(), 1));
-  if (!parts.store) return refuse(std::move(why_not));
-
   const MatMulText product(op, request, extents);
   const auto tiling = tiling_of(request, product, sum, on_tensor_cores);
   if (!tiling) return refuse("a tactic that is none of this kernel's");
+  AnchorParts parts;
+  const StoreLanes lanes = product.store_lanes(tiling->store_lanes);
+  parts.store =
+      StoreText::make(request, sum, extents, why_not, std::max<size_t>(op.split.size(), 1), &lanes);
+  if (!parts.store) return refuse(std::move(why_not));
+
   ShapeText shape(index_type(request));
   product.add_numbers(shape);
   const ZeroText a_zero(request, extents, 2, "a_zero", type);
@@ -158,14 +159,14 @@ Made make(const MatMul& op, const Request& request, bool on_tensor_cores) {
   if (on_tensor_cores && std::min(read_a.vectors.elements, read_b.vectors.elements) < least)
     return refuse(bytes ? "operands that cannot be read 4 bytes at once"
                         : "operands that cannot be read 16 bytes at once");
-  parts.function = code_of(request.device)
-                       .add(text_of({request, op, type, extents, *parts.store, product, shape,
-                                     a_zero, b_zero, read_a, read_b, *tiling},
-                                    on_tensor_cores ? "matmul_mma" : "matmul_simt"));
+  parts.vectors = {read_a.vectors, read_b.vectors};
+  add_functions(parts, request,
+                text_of({request, op, type, extents, *parts.store, product, shape, a_zero, b_zero,
+                         read_a, read_b, *tiling},
+                        on_tensor_cores ? "matmul_mma" : "matmul_simt"));
   parts.inputs = {0, 1};
   if (a_zero.is_present()) parts.inputs.push_back(2);
   if (b_zero.is_present()) parts.inputs.push_back(3);
-  parts.vectors = {read_a.vectors, read_b.vectors};
   parts.sources = extents.sources();
   parts.tactic = tiling->tactic;
   parts.geometry = [rows = tiling->rows, columns = tiling->columns, threads = tiling->threads,

@@ -126,13 +126,27 @@ std::string MatMulText::result_definition(std::string_view accumulator) const {
   if (!decode.empty()) decode = "    rest /= s.m;\n" + decode;
   if (is_split()) batch = "  i64 begin;\n" + batch;
   return fmt::format(
-      "struct Result {{\n  using Index = Shape::Index;\n  const Shape& s;\n  Store store;\n{0}"
-      "  struct At {{\n    i64 m;\n{1}  }};\n"
-      "  __device__ At row(Index rest) const {{\n    At at{{}};\n    at.m = {2};\n{3}"
-      "    return at;\n  }}\n"
-      "  __device__ void operator()({4} sum, const At& at, Index column) const {{\n"
-      "    store(sum, {5}at.m, i64(column){6});\n  }}\n}};\n",
+      "struct Result {{\n  using Index = Shape::Index;\n  static constexpr int kLanes = "
+      "Store::kLanes;\n  const Shape& s;\n  Store store;\n{0}"
+      "  struct At {{\n    i64 row, m;\n{1}  }};\n"
+      "  __device__ At row(Index rest) const {{\n    At at{{}};\n    at.row = rest;\n"
+      "    at.m = {2};\n{3}    return at;\n  }}\n"
+      "  __device__ Store::Columns columns(Index column) const {{\n"
+      "    return store.columns(i64(column){6});\n  }}\n"
+      "  __device__ Store::Inputs inputs(const At& at, Index column) const {{\n"
+      "    return store.inputs(at.row, {5}at.m, i64(column){6});\n  }}\n"
+      "  __device__ void operator()(const Vec<{4}, kLanes>& sums, const Store::Columns& columns,\n"
+      "                             const Store::Inputs& inputs, const At& at, Index column) const "
+      "{{\n    store(sums, columns, inputs, at.row, {5}at.m, i64(column){6});\n  }}\n}};\n",
       batch, own, m, decode, accumulator, coordinates, is_split() ? " - begin" : "");
+}
+
+StoreLanes MatMulText::store_lanes(int64_t most) const {
+  StoreLanes lanes{.axis = rank_ - 1, .most = most};
+  lanes.multiple = std::accumulate(split_.begin(), split_.end(), int64_t{0},
+                                   [](int64_t a, int64_t b) { return std::gcd(a, b); });
+  for (int axis = first_joined_; axis < rank_ - 1; ++axis) lanes.rows.push_back(axis);
+  return lanes;
 }
 
 std::string MatMulText::result_construction(const std::string& store) const {

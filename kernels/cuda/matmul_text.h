@@ -7,6 +7,7 @@
 #include "anneal/graph/ops.h"
 #include "anneal/kernels/cuda/extents.h"
 #include "anneal/kernels/cuda/shape_text.h"
+#include "anneal/kernels/cuda/store_vector_text.h"
 #include "anneal/kernels/cuda/tile_config.h"
 
 namespace anneal::cuda {
@@ -32,6 +33,8 @@ class MatMulText {
   std::string batch_offset(char operand) const;
   // Statements that return where `row` begins in a matrix of a.
   std::string row_offset() const;
+  // Of a thread that stores `most` columns at once: a multiple of 0 divides by all.
+  StoreLanes store_lanes(int64_t most) const;
   // "struct Result", which device/tile_product.h tells about, and what makes one of a Store.
   std::string result_definition(std::string_view accumulator) const;
   bool is_split() const { return !split_.empty(); }

@@ -17,8 +17,7 @@ struct MmaConfig {
   int warps_down = 0, warps_across = 0;
   int stages = 0;
   int threads() const { return 32 * warps_down * warps_across; }
-  int stage_bytes() const { return stages * (rows + columns) * depth * 2; }  // dynamic
-  int exchange_bytes() const;                                                // static
+  int shared_bytes() const;  // the stages, and after the last the sums on their way to memory
   bool operator==(const MmaConfig&) const = default;
 };
 

@@ -12,8 +12,11 @@ std::optional<T> told(nvmlReturn_t result, T value) {
   return result == NVML_SUCCESS ? std::optional<T>(value) : std::nullopt;
 }
 
-CardState read_card(const Nvml& nvml, nvmlDevice_t card) {
+CardState read_card(const Nvml& nvml, const std::string& bus_id) {
   CardState state;
+  state.bus_id = bus_id;
+  nvmlDevice_t card = nullptr;
+  if (nvml.nvmlDeviceGetHandleByPciBusId_v2(bus_id.c_str(), &card) != NVML_SUCCESS) return state;
   char name[kNameBytes] = {};
   if (nvml.nvmlDeviceGetName(card, name, kNameBytes) == NVML_SUCCESS) state.name = name;
   nvmlMemory_t memory = {};
@@ -41,9 +44,11 @@ CardState read_card(const Nvml& nvml, nvmlDevice_t card) {
   return state;
 }
 
+}  // namespace
+
 std::string text_of(const CardState& card) {
   constexpr double kMi = 1 << 20;
-  std::string text = card.name.empty() ? "a card without a name" : card.name;
+  std::string text = card.name.empty() ? "a card that NVML does not know" : card.name;
   if (card.memory_bytes && card.used_bytes)
     text += fmt::format(", {:.0f} of {:.0f} MiB used", static_cast<double>(*card.used_bytes) / kMi,
                         static_cast<double>(*card.memory_bytes) / kMi);
@@ -56,9 +61,23 @@ std::string text_of(const CardState& card) {
   return text;
 }
 
-}  // namespace
+std::vector<std::string> bus_ids(const Driver& driver) {
+  constexpr int kIdBytes = 32;
+  int count = 0;
+  if (driver.cuInit(0) != CUDA_SUCCESS || driver.cuDeviceGetCount(&count) != CUDA_SUCCESS)
+    return {};
+  std::vector<std::string> ids;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    CUdevice device = 0;
+    char id[kIdBytes] = {};
+    if (driver.cuDeviceGet(&device, ordinal) == CUDA_SUCCESS)
+      driver.cuDeviceGetPCIBusId(id, kIdBytes, device);
+    ids.emplace_back(id);
+  }
+  return ids;
+}
 
-Cards read_cards(const Opened<Nvml>& opened) {
+Cards read_cards(std::span<const std::string> bus_ids, const Opened<Nvml>& opened) {
   if (!opened.table) return {{}, {}, fmt::format("there is no NVML here ({})", opened.why_not)};
   const Nvml& nvml = *opened.table;
   const nvmlReturn_t begun = nvml.nvmlInit_v2();
@@ -68,15 +87,7 @@ Cards read_cards(const Opened<Nvml>& opened) {
   char version[kNameBytes] = {};
   if (nvml.nvmlSystemGetDriverVersion(version, kNameBytes) == NVML_SUCCESS)
     cards.driver_version = version;
-  unsigned count = 0;
-  const nvmlReturn_t counted = nvml.nvmlDeviceGetCount_v2(&count);
-  if (counted != NVML_SUCCESS)
-    cards.why_not = fmt::format("NVML counts no cards: {}", nvml.nvmlErrorString(counted));
-  for (unsigned i = 0; i < count; ++i) {
-    nvmlDevice_t card = nullptr;
-    if (nvml.nvmlDeviceGetHandleByIndex_v2(i, &card) == NVML_SUCCESS)
-      cards.cards.push_back(read_card(nvml, card));
-  }
+  for (const std::string& bus_id : bus_ids) cards.cards.push_back(read_card(nvml, bus_id));
   nvml.nvmlShutdown();
   return cards;
 }

@@ -61,19 +61,59 @@ std::string with_lines(std::string_view log, std::string_view program) {
   return text;
 }
 
+struct Program {
+  const Nvrtc& api;
+  nvrtcProgram handle = nullptr;
+  Program(const Nvrtc& table, const std::string& text) : api(table) {
+    check(api.nvrtcCreateProgram(&handle, text.c_str(), kProgramName, 0, nullptr, nullptr),
+          "giving NVRTC a program");
+  }
+  ~Program() {
+    if (handle != nullptr) api.nvrtcDestroyProgram(&handle);
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+};
+
 class NvrtcCompiler final : public Compiler {
  public:
   std::vector<std::byte> compile(const std::string& program, int architecture) const override;
   std::string identity() const override;
 };
 
-std::string NvrtcCompiler::identity() const {
+// The words behind `label` in a line of the text; "" if there is none.
+std::string words_behind(std::string_view text, std::string_view label) {
+  const size_t at = text.find(label);
+  if (at == std::string_view::npos) return {};
+  text.remove_prefix(at + label.size());
+  return std::string(text.substr(0, text.find('\n')));
+}
+
+// "13.0.88 build CL-36424714". NVRTC tells its version without the update, and updates may compile
+// otherwise; its PTX names both. The file is not asked: copies of one build differ in it.
+std::string build_of_nvrtc() {
+  const Nvrtc& api = nvrtc();
+  Program made(api, "");
+  const char* const option = "--std=c++17";
+  check(api.nvrtcCompileProgram(made.handle, 1, &option), "asking NVRTC for its build");
+  size_t size = 0;
+  check(api.nvrtcGetPTXSize(made.handle, &size), "asking NVRTC for its build");
+  std::string text(size, '\0');
+  check(api.nvrtcGetPTX(made.handle, text.data()), "asking NVRTC for its build");
+  const std::string build = words_behind(text, "Compiler Build ID: ");
+  std::string version = words_behind(text, "Cuda compilation tools, release ");
+  if (const size_t at = version.find(", V"); at != std::string::npos) version.erase(0, at + 3);
+  if (!build.empty() && !version.empty()) return fmt::format("{} build {}", version, build);
   int major = 0, minor = 0;
-  check(nvrtc().nvrtcVersion(&major, &minor), "asking NVRTC for its version");
-  // Updates of a version, which may compile otherwise, do not tell themselves apart.
+  check(api.nvrtcVersion(&major, &minor), "asking NVRTC for its version");
   std::error_code ignored;
   const auto bytes = std::filesystem::file_size(nvrtc_library().path, ignored);
-  return fmt::format("NVRTC {}.{} of {} bytes {}", major, minor, bytes, fmt::join(kFlags, " "));
+  return fmt::format("{}.{} of {} bytes", major, minor, bytes);
+}
+
+std::string NvrtcCompiler::identity() const {
+  static const std::string build = build_of_nvrtc();
+  return fmt::format("NVRTC {} {}", build, fmt::join(kFlags, " "));
 }
 
 void refuse_unknown_architecture(int architecture) {
@@ -90,15 +130,7 @@ void refuse_unknown_architecture(int architecture) {
 std::vector<std::byte> NvrtcCompiler::compile(const std::string& program, int architecture) const {
   const Nvrtc& api = nvrtc();
   refuse_unknown_architecture(architecture);
-  struct Program {
-    const Nvrtc& api;
-    nvrtcProgram handle = nullptr;
-    ~Program() {
-      if (handle != nullptr) api.nvrtcDestroyProgram(&handle);
-    }
-  } made{api};
-  check(api.nvrtcCreateProgram(&made.handle, program.c_str(), kProgramName, 0, nullptr, nullptr),
-        "giving NVRTC a program");
+  const Program made(api, program);
   const std::string arch = fmt::format("-arch=sm_{}", architecture);
   std::vector<const char*> options(kFlags.begin(), kFlags.end());
   options.push_back(arch.c_str());

@@ -90,7 +90,7 @@ Made make_window(const Pool& op, const Request& request) {
   FunctionText text{.family = "pool", .headers = {"program.h", "lanes.h", "window.h"}, .text = {}};
   text.text = fmt::format(
       "{store}{shape}{result}"
-      "KERNEL($name, {threads})(In<{element}> x, i32 aligned{parameters}{extents}) {{\n"
+      "KERNEL($name, {threads})(In<{element}> x{parameters}{extents}) {{\n"
       "  const Shape s = {made};\n  const Result result{{{construction}}};\n"
       "  window::{call};\n}}\n",
       fmt::arg("store", parts.store->definition()), fmt::arg("shape", shape.definition()),
@@ -99,7 +99,7 @@ Made make_window(const Pool& op, const Request& request) {
       fmt::arg("parameters", parts.store->parameters()), fmt::arg("extents", extents.parameters()),
       fmt::arg("made", shape.construction()), fmt::arg("construction", parts.store->construction()),
       fmt::arg("call", call));
-  parts.function = code_of(request.device).add(std::move(text));
+  add_functions(parts, request, text);
   parts.inputs = {0};
   parts.sources = extents.sources();
   parts.geometry = [share](std::span<const TensorView>, std::span<const TensorView> outputs) {
@@ -140,7 +140,7 @@ Made make_indices(const Pool& op, const Request& request) {
       "{shape}struct Result {{\n  Out<{element}> y0;\n  Out<i64> y1;\n{fields}"
       "  __device__ void operator()({type} value, i64 index, i64 n, i64 c, i64 z, i64 y, i64 x)"
       " const {{\n    y0[{maximum}] = {stored};\n    y1[{index}] = index;\n  }}\n}};\n"
-      "KERNEL($name, {threads})(In<{element}> x, i32, Out<{element}> y0, Out<i64> y1{extents}) {{\n"
+      "KERNEL($name, {threads})(In<{element}> x, Out<{element}> y0, Out<i64> y1{extents}) {{\n"
       "  const Shape s = {made};\n"
       "  window::max_pool_with_indices<{type}>(s, x, {lowest}, Result{{y0, y1{names}}});\n}}\n",
       fmt::arg("shape", shape.definition()), fmt::arg("element", element),
@@ -150,7 +150,7 @@ Made make_indices(const Pool& op, const Request& request) {
       fmt::arg("made", shape.construction()), fmt::arg("lowest", lowest_text(x.type.dtype)),
       fmt::arg("names", extents.names()));
   AnchorParts parts;
-  parts.function = code_of(request.device).add(std::move(text));
+  add_functions(parts, request, text);
   parts.inputs = {0};
   parts.sources = extents.sources();
   parts.geometry = [](std::span<const TensorView>, std::span<const TensorView> outputs) {

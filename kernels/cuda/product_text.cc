@@ -2,17 +2,24 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "anneal/kernels/cuda/program_text.h"
+
 namespace anneal::cuda {
 
-TilingText::TilingText(const TileConfig& c, std::string_view accumulator, bool lanes_down)
+TilingText::TilingText(const TileConfig& c, DataType accumulator, bool lanes_down)
     : headers{"program.h", "lanes.h", "tile_product.h"},
       definition(fmt::format("using Tile = product::Tile<{}, {}, {}, {}, {}, {}, {}>;\n", c.rows,
                              c.columns, c.depth, c.thread_rows, c.thread_columns, c.slices,
                              lanes_down)),
-      function(fmt::format("product::tile_product<Tile, {}>", accumulator)),
+      function(
+          fmt::format("product::tile_product<Tile, {}>", type_text(register_type(accumulator)))),
       rows(c.rows),
       columns(c.columns),
       threads(c.threads()),
+      store_lanes(
+          std::min<int64_t>(c.thread_columns, 16 / static_cast<int64_t>(size_of(accumulator)))),
       tactic(tactic_of(c)) {}
 
 TilingText::TilingText(const MmaConfig& c, size_t element_bytes)
@@ -24,7 +31,8 @@ TilingText::TilingText(const MmaConfig& c, size_t element_bytes)
       rows(c.rows),
       columns(c.columns),
       threads(c.threads()),
-      shared_bytes(c.stage_bytes()),
+      shared_bytes(c.shared_bytes()),
+      store_lanes(8),
       tactic(tactic_of(c)) {}
 
 std::string TilingText::block(std::span<const int64_t> split) const {

@@ -6,13 +6,14 @@
 #include <string_view>
 #include <vector>
 
+#include "anneal/core/tensor.h"
 #include "anneal/kernels/cuda/mma_config.h"
 #include "anneal/kernels/cuda/tile_config.h"
 
 namespace anneal::cuda {
 
 struct TilingText {
-  TilingText(const TileConfig& config, std::string_view accumulator, bool lanes_down);
+  TilingText(const TileConfig& config, DataType accumulator, bool lanes_down);
   TilingText(const MmaConfig& config, size_t element_bytes);
 
   std::vector<std::string_view> headers;  // besides those of the sides
@@ -20,6 +21,7 @@ struct TilingText {
   std::string function;                   // "product::tile_product<Tile, f32>"
   int rows, columns, threads;
   int shared_bytes = 0;  // dynamic
+  int64_t store_lanes;   // the most neighbouring columns that a thread stores at once
   std::vector<std::byte> tactic;
 
   // Statements that take blockIdx apart into `column`, `row` and `rest`, the product of the batch.

@@ -9,6 +9,7 @@
 
 #include "anneal/graph/program.h"
 #include "anneal/kernels/cuda/extents.h"
+#include "anneal/kernels/cuda/store_vector_text.h"
 
 namespace anneal::cuda {
 
@@ -48,14 +49,17 @@ std::string epilogue_mismatch(const Request& request, std::span<const DataType> 
 class StoreText {
  public:
   // nullopt, with a reason, if an epilogue does not take accumulators of this type or the op has
-  // another number of outputs. Asks `extents` for what it needs.
+  // another number of outputs. Asks `extents` for what it needs. lanes: a thread holds neighbours;
+  // the text is add_functions()'s.
   static std::optional<StoreText> make(const Request& request, DataType accumulator,
                                        Extents& extents, std::string& why_not,
-                                       size_t op_outputs = 1);
+                                       size_t op_outputs = 1, const StoreLanes* lanes = nullptr);
 
   // "struct Store { ...; __device__ void operator()(f32 a, i64 i0, i64 i1) const {...} };": stores
-  // one accumulator at the op output's coordinates.
+  // one accumulator at the op output's coordinates. Of lanes, with the members that
+  // store_vector_text.h tells of, and vectors() are what they take at once.
   const std::string& definition() const { return definition_; }
+  const std::vector<VectorAccess>& vectors() const { return vectors_; }
   // Of the kernel's own parameter list: ", In<f32> e2, Out<h16> y0"; then extents.parameters().
   const std::string& parameters() const { return parameters_; }
   // An expression that makes a Store of those parameters: "Store{e2, y0, v0}". Of several op
@@ -67,6 +71,7 @@ class StoreText {
 
  private:
   std::string definition_, parameters_, construction_;
+  std::vector<VectorAccess> vectors_;
   size_t first_input_ = 0;
 };
 

@@ -61,8 +61,8 @@ std::string offset_text(const Request& request, Extents& extents, OperandAt at, 
 }
 
 std::optional<StoreText> StoreText::make(const Request& request, DataType accumulator,
-                                         Extents& extents, std::string& why_not,
-                                         size_t op_outputs) {
+                                         Extents& extents, std::string& why_not, size_t op_outputs,
+                                         const StoreLanes* lanes) {
   const std::vector<DataType> accumulators(op_outputs, accumulator);
   why_not = epilogue_mismatch(request, accumulators);
   if (!why_not.empty()) return std::nullopt;
@@ -71,43 +71,60 @@ std::optional<StoreText> StoreText::make(const Request& request, DataType accumu
   const bool plain = request.epilogues.empty() || (op_outputs == 1 && request.epilogues[0].empty());
   store.first_input_ = plain ? request.inputs.size() : static_cast<size_t>(request.op_input_count);
   const auto coordinate = [](int axis) { return fmt::format("i{}", axis); };
+  std::vector<StorePart> parts(op_outputs);
   int operand = request.op_input_count, output = 0;  // the next of an op output
-  const auto statements_of = [&](size_t part) {
-    const Shape& shape = request.outputs[static_cast<size_t>(output)].type.shape;
+  for (size_t k = 0; k < op_outputs; ++k) {
+    const Program* program =
+        plain || request.epilogues[k].empty() ? nullptr : &request.epilogues[k];
+    parts[k] = {program, operand, output};
+    if (program != nullptr) {
+      parts[k].outputs = static_cast<int>(program->results().size());
+      operand += static_cast<int>(program->inputs().size()) - 1;
+    }
+    output += parts[k].outputs;
+  }
+  const auto statements_of = [&](const StorePart& part) {
+    const Operand& first = request.outputs[static_cast<size_t>(part.first_output)];
     const auto place = [&](bool is_output, int index) {
-      return offset_text(request, extents, {is_output, index}, shape, coordinate);
+      return offset_text(request, extents, {is_output, index}, first.type.shape, coordinate);
     };
-    const Program* program = plain ? nullptr : &request.epilogues[part];
     std::string statements;
     std::vector<std::string> results;
-    if (program == nullptr || program->empty()) {
-      results = {stored(request.outputs[static_cast<size_t>(output)].type.dtype, "a")};
+    if (part.program == nullptr) {
+      results = {stored(first.type.dtype, "a")};
     } else {
       const auto input = [&](int i) {
         if (i == 0) return std::string("a");
-        const int at = operand + i - 1;
+        const int at = part.first_input + i - 1;
         return loaded(request.inputs[static_cast<size_t>(at)].type.dtype,
                       fmt::format("e{}[{}]", at, place(false, at)));
       };
-      ProgramText text = text_of(*program, input, coordinate);
+      ProgramText text = text_of(*part.program, input, coordinate);
       statements = std::move(text.statements);
       results = std::move(text.results);
-      operand += static_cast<int>(program->inputs().size()) - 1;
     }
-    for (const std::string& result : results) {
-      statements += fmt::format("y{}[{}] = {};\n", output, place(true, output), result);
-      ++output;
+    for (int i = 0; i < part.outputs; ++i) {
+      const int at = part.first_output + i;
+      statements +=
+          fmt::format("y{}[{}] = {};\n", at, place(true, at), results[static_cast<size_t>(i)]);
     }
     return statements;
   };
   std::string statements;
-  for (size_t part = 0; part < op_outputs; ++part) {
+  for (size_t k = 0; k < op_outputs; ++k) {
     if (op_outputs == 1) {
-      statements = statements_of(part);
+      statements = statements_of(parts[k]);
     } else {
-      statements += fmt::format("{}if (part == {}) {{\n{}}}", part == 0 ? "" : " else ", part,
-                                statements_of(part));
+      statements += fmt::format("{}if (part == {}) {{\n{}}}", k == 0 ? "" : " else ", k,
+                                statements_of(parts[k]));
     }
+  }
+  std::string members;
+  if (lanes != nullptr) {
+    StoreVectorText vectors =
+        store_vector_text(request, extents, *lanes, parts, register_type(accumulator));
+    members = std::move(vectors.members);
+    store.vectors_ = std::move(vectors.vectors);
   }
 
   std::string fields, names;
@@ -128,8 +145,8 @@ std::optional<StoreText> StoreText::make(const Request& request, DataType accumu
   for (size_t i = 0; i < extents.sources().size(); ++i) fields += fmt::format("i64 v{}; ", i);
   if (op_outputs > 1) fields += "i32 part; ";
   store.definition_ =
-      fmt::format("struct Store {{\n{}\n__device__ void operator()({} a{}) const {{\n{}}}\n}};\n",
-                  fields, type_text(register_type(accumulator)), coordinates, statements);
+      fmt::format("struct Store {{\n{}\n__device__ void operator()({} a{}) const {{\n{}}}\n{}}};\n",
+                  fields, type_text(register_type(accumulator)), coordinates, statements, members);
   store.construction_ =
       fmt::format("Store{{{}{}{}}}", names, extents.names(), op_outputs > 1 ? ", part" : "");
   return store;

@@ -73,12 +73,16 @@ KERNEL($name, {threads})({inputs}{stores}{extents}) {{
     {block}
     const i64 b0 = rest;
     __syncthreads();
-    for (i32 row = threadIdx.y; row < {tile}; row += {rows}) {{
+    UNROLL
+    for (i32 step = 0; step < {tile}; step += {rows}) {{
+      const i32 row = step + i32(threadIdx.y);
       const i64 ip = b{p} * {tile} + threadIdx.x, iq = b{q} * {tile} + row;
       if (ip < {p_size} && iq < {q_size}) tile[row * ({tile} + 1) + i32(threadIdx.x)] = x0[{from}];
     }}
     __syncthreads();
-    for (i32 row = threadIdx.y; row < {tile}; row += {rows}) {{
+    UNROLL
+    for (i32 step = 0; step < {tile}; step += {rows}) {{
+      const i32 row = step + i32(threadIdx.y);
       const i64 ip = b{p} * {tile} + row, iq = b{q} * {tile} + threadIdx.x;
       if (ip < {p_size} && iq < {q_size}) {{
         const {type} element = tile[i32(threadIdx.x) * ({tile} + 1) + row];
@@ -118,7 +122,7 @@ Made make_tiled_copy(Seen seen, std::string_view family) {
   const auto store = StoreText::make(request, accumulator(x.type.dtype), extents, why_not);
   if (!store) return refuse(std::move(why_not));
   std::string text = tiled_text(request, *store, extents, *from, *to);
-  FunctionText function{std::string(family), {"program.h"}, std::move(text)};
+  FunctionText function{std::string(family), {"program.h", "lanes.h"}, std::move(text)};
   return {std::make_unique<TiledCopy>(parts_of(request, seen, extents, std::move(function)), *from,
                                       *to),
           {}};

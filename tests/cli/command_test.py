@@ -406,6 +406,23 @@ class Command(command_case.Command):
         self.anneal("bench", "m.onnx", "--shapes", "y:2x3", status=2, says='no such input')
         self.anneal("bench", "m.onnx", "--only-passes", "nope", status=2, says='no pass "nope" to run')
 
+    # --- functions on the emulated device
+
+    def test_profile_of_accesses(self):
+        self.write("m.onnx", ADD)
+        self.anneal("build", "m.onnx", "--target", "emulated", "-o", "m.engine")
+        out = self.anneal("run", "m.engine", "-i", "random", "--shapes", "a:64x3,b:64x3", "--device", "emulated",
+                          "--profile", out=["Accesses to memory", "global load", "global store", "warps; each:"])
+        self.assertIn("12.0", out)  # sectors of a request
+        self.assertNotIn("Accesses", self.anneal("run", "m.engine", "-i", "random", "--shapes", "a:64x3,b:64x3",
+                                                 "--device", "emulated"))
+        self.anneal("bench", "m.engine", "--target", "emulated:counting", "--shapes", "a:64x3,b:64x3", "--iterations", 1,
+                    "--profile", "--json", "r.json")
+        step = next(s for s in json.loads((self.at / "r.json").read_text())["profile"] if "functions" in s)
+        sites = step["functions"][0]["sites"]
+        self.assertEqual({s["kind"] for s in sites}, {"global load", "global store"})
+        self.assertTrue(all(s["sectors"] == s["ideal_sectors"] > 0 for s in sites), sites)
+
     # --- bisect
 
     def test_bisect(self):

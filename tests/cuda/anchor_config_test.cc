@@ -37,6 +37,8 @@ TEST(AnchorConfigs, Golden) {
       {"conv 512 -> 512, 3x3, 7 x 7", {49, 512, 4608}},
       {"conv 1 -> 8, 5x5, 28 x 28", {784, 8, 25}},
       {"conv 32 groups of 4 -> 4, 3x3, 56 x 56", {56 * 56, 4, 36, 32}},
+      {"conv 32 groups of 8 -> 8, 3x3, 28 x 28, batch 8", {8 * 28 * 28, 8, 72, 32}},
+      {"conv 12 -> 16, 3x3, 208 x 208, batch 8", {8 * 208 * 208, 16, 108}},
   };
   constexpr struct {
     const char* name;

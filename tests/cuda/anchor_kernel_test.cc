@@ -4,13 +4,16 @@
 #include <gtest/gtest.h>
 
 #include "anneal/core/bytes.h"
+#include "anneal/core/error.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/kernels/cuda/depthwise_config.h"
+#include "anneal/kernels/cuda/device.h"
 #include "anneal/kernels/cuda/mma_config.h"
 #include "anneal/kernels/cuda/tile_config.h"
 #include "anneal/tests/kernels/layer_run.h"
 #include "anneal/tests/kernels/tensor_text.h"
+#include "anneal/tests/kernels/tolerance.h"
 
 namespace anneal::testing {
 namespace {
@@ -22,6 +25,10 @@ struct Way {
   bool channels_last = false;
   int64_t offset = 0;  // of the first element of each input, in elements
   std::vector<std::byte> tactic = {};
+  // Of the first output: a program, which reads the inputs behind so many.
+  std::string program = {};
+  size_t op_inputs = 0;
+  int64_t output_offset = 0;
 };
 
 class AnchorKernels : public ::testing::Test {
@@ -36,13 +43,12 @@ class AnchorKernels : public ::testing::Test {
           run_layer(*reference_entry(cpu_backend(), ways[i].op.index()), runs[i].layer, *cpu_);
       for (size_t k = 0; k < runs[i].outputs.size(); ++k) {
         const Tensor got = run(runs[i], k);
-        const auto problem = difference(got, wanted.outputs[k], default_tolerance(got.dtype()));
+        const auto problem = disagreement(runs[i].layer, got, wanted.outputs[k]);
         EXPECT_FALSE(problem) << ways[i].name << ", output " << k << ": " << *problem;
       }
     }
   }
 
- private:
   struct Run {
     TestLayer layer;
     std::vector<std::unique_ptr<Buffer>> buffers;
@@ -67,7 +73,7 @@ class AnchorKernels : public ::testing::Test {
       const Tensor tensor = tensor_from_text(text, 7 + run.inputs.size());
       run.layer.inputs.emplace_back(tensor);
       const Dims& dims = tensor.dims();
-      const bool last = way.channels_last && run.inputs.empty();
+      const bool last = way.channels_last && run.inputs.size() < 2;  // weights, too
       const Dims strides = last ? channels_last_strides(dims) : row_major_strides(dims);
       TensorView view = place(run, tensor.dtype(), dims, strides, way.offset);
       auto bytes = Tensor::allocate(tensor.dtype(), dims);
@@ -79,24 +85,23 @@ class AnchorKernels : public ::testing::Test {
       operands.push_back({.type = tensor.type(), .strides = shape_of(strides)});
     }
     run.layer.op_input_count = static_cast<int>(way.inputs.size());
+    if (!way.program.empty()) {
+      run.layer.op_input_count = static_cast<int>(way.op_inputs);
+      run.layer.epilogues = {parse_program(way.program)};
+    }
     SizeTable sizes;
     std::vector<Operand> results;
     for (const Fact& fact : infer_with(run.layer, own_types(run.layer), sizes)) {
       const Dims dims = dims_of(fact.type.shape);
       run.layer.outputs.push_back(fact.type);
       run.layer.output_dims.push_back(dims);
-      run.outputs.push_back(place(run, fact.type.dtype, dims, row_major_strides(dims), 0));
+      run.outputs.push_back(
+          place(run, fact.type.dtype, dims, row_major_strides(dims), way.output_offset));
       results.push_back({.type = fact.type, .strides = shape_of(run.outputs.back().strides)});
     }
     Made made = find_kernel(cuda_backend(), way.kernel)
-                    ->make({way.op,
-                            {},
-                            run.layer.op_input_count,
-                            operands,
-                            results,
-                            sizes,
-                            *device_,
-                            way.tactic});
+                    ->make({way.op, run.layer.epilogues, run.layer.op_input_count, operands,
+                            results, sizes, *device_, way.tactic, true});
     EXPECT_EQ(made.why_not, "") << way.name;
     check(made.kernel != nullptr, "the kernel accepts the layer");
     if (!way.tactic.empty()) {
@@ -133,8 +138,10 @@ class AnchorKernels : public ::testing::Test {
     return result.tensor;
   }
 
-  std::unique_ptr<Device> cpu_ = cpu_backend().open("cpu");
   std::unique_ptr<Device> device_ = cuda_backend().open("emulated");
+
+ private:
+  std::unique_ptr<Device> cpu_ = cpu_backend().open("cpu");
 };
 
 Conv conv(int64_t stride, int64_t pad, int64_t groups = 1) {
@@ -189,6 +196,9 @@ TEST_F(AnchorKernels, EveryTileOfTensorCores) {
     add("conv, ", "cuda.conv.mma", conv(1, 1), {"f16[1,64,7,5]", "f16[19,64,3,3]"}, true);
     add("conv 1x1, ", "cuda.conv.mma", conv(2, 0), {"f16[1,40,9,7]", "f16[33,40,1,1]"}, true);
     // Bytes in squares along the lines; in vectors of 16 and 8; with zero points.
+    cuda::ProductSizes of_bytes;
+    of_bytes.element_bytes = 1;
+    if (!mma_for(of_bytes, cuda::spec_of(*device_), tactic)) continue;  // too few for the threads
     add("bytes, ", "cuda.matmul.mma", MatMul{true, false},
         {"u8[152,36]=0..255", "i8[152,136]=-128..127"});
     add("bytes along the depth, ", "cuda.matmul.mma", MatMul{false, true},
@@ -249,6 +259,76 @@ TEST_F(AnchorKernels, OffTheAlignmentOfVectors) {
     add("cuda.conv.mma", conv(1, 1), {"i8[1,20,5,7]=-9..9", "i8[9,20,3,3]=-9..9", "i8[]={5}"});
   }
   expect_agreement(ways);
+}
+
+// A program reads numbers of columns, of rows, of both and of neither; results of 16 bits and of 8.
+// Columns in vectors, in smaller ones, and alone; results where no vector begins.
+TEST_F(AnchorKernels, EveryWayToStore) {
+  constexpr std::string_view kProgram =
+      "(f32,f16,f16,f32,f32)->(f16,i8) %0=mul(add(add($0,$1),$2),mul($3,$4)); "
+      "round_f16(%0), saturate_i8(rint(%0))";
+  constexpr std::string_view kBytes =
+      "(i32,i32,i8,f32,f32)->(i8) "
+      "saturate_i8(rint(mul(f32(add(add($0,$1),i32($2))),mul($3,$4))))";
+  std::vector<Way> ways;
+  for (const cuda::MmaConfig& tile : cuda::mma_configs())
+    for (const int columns : {136, 132, 131})
+      for (const int64_t offset : {0, 3}) {
+        const auto add = [&](std::string_view program, std::string_view a, std::string_view b,
+                             const char* bias, const char* residual) {
+          Way& way = ways.emplace_back();
+          way.name = fmt::format("{} columns at {} of {}, {}", columns, offset, a, to_text(tile));
+          way.kernel = "cuda.matmul.mma";
+          way.op = MatMul{false, true};
+          way.inputs = {fmt::format("{}[37,72]", a),
+                        fmt::format("{}[{},72]", b, columns),
+                        fmt::format("{}[{}]", bias, columns),
+                        fmt::format("{}[37,{}]", residual, columns),
+                        "f32[37,1]",
+                        "f32[]={0.01}"};
+          way.tactic = tactic_of(tile);
+          way.program = program;
+          way.op_inputs = 2;
+          way.output_offset = offset;
+        };
+        add(kProgram, "f16", "f16", "f16", "f16");
+        if (tile.rows + tile.columns <= 96) add(kBytes, "i8", "i8", "i32", "i8");
+      }
+  for (const cuda::TileConfig& tile : cuda::tile_configs()) {
+    Way& way = ways.emplace_back();
+    way.name = to_text(tile);
+    way.kernel = "cuda.matmul.simt";
+    way.op = MatMul{};
+    way.inputs = {"f32[37,44]", "f32[44,36]", "f32[36]", "f32[37,36]"};
+    way.tactic = tactic_of(tile);
+    way.program = "(f32,f32,f32)->(f32) add(add($0,$1),$2)";
+    way.op_inputs = 2;
+  }
+  expect_agreement(ways);
+}
+
+// Of memory that may lie anywhere two functions are made; of known memory one, which takes no
+// other.
+TEST_F(AnchorKernels, KnownMemoryNeedsOneFunction) {
+  const auto made = [&] {
+    return make({"", "cuda.matmul.mma", MatMul{}, {"f16[9,24]", "f16[24,8]"}, false, 1});
+  };
+  const auto functions = [&] { return cuda::code_of(*device_).functions().size(); };
+  {
+    const Run anywhere = made();
+    EXPECT_EQ(functions(), 2u);
+    know_alignments(*anywhere.kernel, std::vector<uint32_t>{64, 0}, std::vector<uint32_t>{64});
+    EXPECT_EQ(functions(), 2u);
+    know_alignments(*anywhere.kernel, std::vector<uint32_t>{2, 0}, std::vector<uint32_t>{64});
+    EXPECT_EQ(functions(), 1u);
+    device_->load_code({});
+    EXPECT_NO_THROW(run(anywhere, 0));
+  }
+  const Run aligned = made();
+  know_alignments(*aligned.kernel, std::vector<uint32_t>{16, 64}, std::vector<uint32_t>{64});
+  EXPECT_EQ(functions(), 1u);
+  device_->load_code({});
+  EXPECT_THROW(run(aligned, 0), Error);
 }
 
 TEST_F(AnchorKernels, ATacticOfAnotherKernelIsRefused) {

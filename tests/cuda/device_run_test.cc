@@ -160,8 +160,14 @@ TEST_F(DeviceRunTest, SharedMemoryBeyond48KiB) {
               StartsWith("device: " + sum->name + " cannot be launched with "));
 }
 
-// The last one, for what it does to a card.
+// The last one. CUDA says that a process whose context met such a fault must be restarted, and the
+// fault stands in the card's log: on a card only if ANNEAL_TEST_LOST_DEVICE is set, and without
+// opening it again.
 TEST_F(DeviceRunTest, ALostDeviceLeavesTheProcessUsable) {
+  const bool is_emulated = target() == "emulated";
+  if (!is_emulated && std::getenv("ANNEAL_TEST_LOST_DEVICE") == nullptr)
+    GTEST_SKIP() << "provokes a fatal fault, after which the process cannot use the card: set "
+                    "ANNEAL_TEST_LOST_DEVICE=1 to run it";
   const auto wild = code_of(*device_).add(
       {"wild", {}, "KERNEL($name, 32)(Out<f32> y) {\n  y[i64(1) << 44] = f32(1);\n}"});
   device_->load_code({});
@@ -174,11 +180,14 @@ TEST_F(DeviceRunTest, ALostDeviceLeavesTheProcessUsable) {
       stream_->wait();
     });
     EXPECT_THAT(error, AllOf(StartsWith("device: "), HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS")));
-    if (target() == "emulated") {
+    EXPECT_THAT(error, HasSubstr("restart this process"));
+    if (is_emulated) {
       EXPECT_THAT(error, AllOf(HasSubstr(wild->name), HasSubstr("y[i64(1) << 44] = f32(1);")));
     }
-    EXPECT_THAT(error_of([&] { device_->allocate(64); }), HasSubstr(" was lost; "));
+    EXPECT_THAT(error_of([&] { device_->allocate(64); }),
+                HasSubstr(" was lost; restart this process"));
   }
+  if (!is_emulated) return;
   stream_.reset();
   device_.reset();
   device_ = open_device(target());

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "anneal/kernels/cuda/backend.h"
 #include "anneal/kernels/cuda/code_image.h"
 #include "anneal/kernels/cuda/device.h"
 #include "anneal/kernels/cuda/gpu_device.h"
@@ -28,6 +29,8 @@ class DriverDeviceTest : public testing::Test {
     for (const auto& [kind, count] : fake_card().live) EXPECT_EQ(count, 0) << kind;
     EXPECT_EQ(fake_card().entered, 0) << "contexts are left";
     EXPECT_FALSE(fake_card().was_called_outside);
+    EXPECT_THAT(fake_card().ended_captures, testing::IsEmpty());
+    EXPECT_EQ(fake_card().mode, CU_STREAM_CAPTURE_MODE_GLOBAL) << "the thread's own is back";
   }
   std::unique_ptr<Device> open(int ordinal = 0) {
     return open_driver_device({.driver = fake_driver(),
@@ -60,7 +63,10 @@ TEST_F(DriverDeviceTest, IsWhatTheDriverSays) {
   EXPECT_EQ(device->target(), "sm_86");
   EXPECT_EQ(device->description(),
             "cuda:1 (Made-up), sm_86, 7 multiprocessors, 1.5 GiB, driver for CUDA 13.0");
-  EXPECT_EQ(spec_of(*device).name, "A10");
+  EXPECT_EQ(spec_of(*device).name, "cuda:1 (Made-up)");
+  EXPECT_EQ(spec_of(*device).multiprocessors, 7);
+  fake_card().attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] = 72;
+  EXPECT_EQ(spec_of(*open()).name, "A10");
 }
 
 TEST_F(DriverDeviceTest, IsNotHere) {
@@ -275,6 +281,47 @@ TEST_F(DriverDeviceTest, ARecordingThatFailsLeavesNothing) {
   EXPECT_NE(stream->record([] {}), nullptr);
 }
 
+// What a library that cannot be captured gives, and a driver's own refusal.
+TEST_F(DriverDeviceTest, AStreamWorksAfterAFailedRecording) {
+  const auto device = open();
+  const auto a = code_of(*device).add(text("a"));
+  device->load_code({});
+  const auto stream = device->make_stream();
+  for (const char* function : {"cuStreamBeginCapture", "cuLaunchKernel", "cuStreamEndCapture",
+                               "cuGraphInstantiate", "cuGraphUpload"}) {
+    SCOPED_TRACE(function);
+    fake_card().done.clear();
+    fake_card().fails = {{function, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}};
+    EXPECT_THAT(error_of([&] { stream->record([&] { launch_one(*stream, *a, {}); }); }),
+                StartsWith("device: "));
+    fake_card().fails.clear();
+    launch_one(*stream, *a, {});
+    stream->wait();
+    EXPECT_THAT(fake_card().done, ElementsAre("a<<<1x1x1, 1x1x1, 0>>>(42)"))
+        << "it is launched, not recorded";
+  }
+}
+
+TEST_F(DriverDeviceTest, AThreadSleepsUntilTheStreamIsDone) {
+  const auto device = open();
+  const auto stream = device->make_stream();
+  for (int i = 0; i < 2; ++i) stream->wait();
+  EXPECT_THAT(fake_card().events, ElementsAre(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING));
+  EXPECT_EQ(fake_card().calls["cuEventSynchronize"], 2);
+  EXPECT_EQ(fake_card().calls["cuStreamSynchronize"], 0);
+}
+
+TEST_F(DriverDeviceTest, AThreadSpinsIfToldSo) {
+  const auto device = open();
+  const auto stream = device->make_stream();
+  set_spins(*stream, true);
+  stream->wait();
+  EXPECT_EQ(fake_card().calls["cuStreamSynchronize"], 1);
+  fake_card().fails["cuStreamSynchronize"] = CUDA_ERROR_ILLEGAL_ADDRESS;
+  EXPECT_THAT(error_of([&] { stream->wait(); }), StartsWith("device: doing what was put on a "));
+  EXPECT_EQ(fake_card().calls["cuEventSynchronize"], 0);
+}
+
 TEST_F(DriverDeviceTest, TakesTheTime) {
   const auto device = open();
   const auto stream = device->make_stream();
@@ -293,13 +340,14 @@ TEST_F(DriverDeviceTest, ALostDeviceSaysSoFromThenOn) {
   const auto stream = device->make_stream();
   const auto memory = device->allocate(100);
   const auto recording = stream->record([&] { launch_one(*stream, *a, {}); });
-  fake_card().fails["cuStreamSynchronize"] = CUDA_ERROR_ILLEGAL_ADDRESS;
+  fake_card().fails["cuEventSynchronize"] = CUDA_ERROR_ILLEGAL_ADDRESS;
   const std::string first = error_of([&] { stream->wait(); });
   EXPECT_EQ(first,
             "device: doing what was put on a stream (CUDA_LAUNCH_BLOCKING=1 tells which launch) on "
-            "cuda:0 (Made-up): CUDA_ERROR_ILLEGAL_ADDRESS");
+            "cuda:0 (Made-up): CUDA_ERROR_ILLEGAL_ADDRESS; restart this process, for after such a "
+            "fault CUDA refuses it the device");
   fake_card().fails.clear();
-  const std::string later = "device: cuda:0 (Made-up) was lost; ";
+  const std::string later = "device: cuda:0 (Made-up) was lost; restart this process, ";
   EXPECT_THAT(error_of([&] { stream->wait(); }), StartsWith(later));
   EXPECT_THAT(error_of([&] { stream->wait(); }), HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
   EXPECT_THAT(error_of([&] { device->allocate(1); }), StartsWith(later));
@@ -318,7 +366,7 @@ TEST_F(DriverDeviceTest, ErrorsMayBeExplained) {
          return std::string("a_1, line 3: x[9] of 8");
        }});
   const auto stream = device->make_stream();
-  fake_card().fails["cuStreamSynchronize"] = CUDA_ERROR_ILLEGAL_ADDRESS;
+  fake_card().fails["cuEventSynchronize"] = CUDA_ERROR_ILLEGAL_ADDRESS;
   for (int i = 0; i < 2; ++i)
     EXPECT_THAT(error_of([&] { stream->wait(); }),
                 HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS: a_1, line 3: x[9] of 8"));
@@ -327,8 +375,8 @@ TEST_F(DriverDeviceTest, ErrorsMayBeExplained) {
 TEST_F(DriverDeviceTest, EveryErrorIsOneAndLeaksNothing) {
   for (const char* function :
        {"cuMemAlloc", "cuMemHostAlloc", "cuMemcpyAsync", "cuStreamCreate", "cuEventCreate",
-        "cuEventRecord", "cuGraphLaunch", "cuModuleLoadData", "cuModuleGetFunction",
-        "cuFuncGetAttribute", "cuFuncSetAttribute", "cuLaunchKernel"})
+        "cuEventRecord", "cuEventSynchronize", "cuGraphLaunch", "cuModuleLoadData",
+        "cuModuleGetFunction", "cuFuncGetAttribute", "cuFuncSetAttribute", "cuLaunchKernel"})
     for (const CUresult code : {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_ILLEGAL_ADDRESS}) {
       SCOPED_TRACE(function);
       fake_card() = {};

@@ -31,10 +31,11 @@ class Emulated {
   Emulated& operator=(const Emulated&) = delete;
 
   // A function of this text ("KERNEL($name, 32)(...) {...}"), named family and digits.
-  CUfunction function(const std::string& text, std::vector<std::string_view> headers = {}) {
+  CUfunction function(const std::string& text, std::vector<std::string_view> headers = {},
+                      bool counts = false) {
     Code code;
     const auto made = code.add({"f", std::move(headers), text});
-    const auto image = compile_once(host_compiler(), program_of(code.functions()), 90);
+    const auto image = compile_once(host_compiler(counts), program_of(code.functions()), 90);
     CUmodule module = nullptr;
     check(d.cuModuleLoadData(&module, image.data()));
     CUfunction function = nullptr;

@@ -140,6 +140,48 @@ TEST_F(EmulatedStreamTest, WhatMayNotBeCapturedEndsTheCapture) {
   Emulated::check(e.wait());
 }
 
+// The table of cuThreadExchangeStreamCaptureMode() in CUDA's reference manual.
+TEST_F(EmulatedStreamTest, WhoseCallsEndACaptureDependsOnBothModes) {
+  constexpr auto kGlobal = CU_STREAM_CAPTURE_MODE_GLOBAL,
+                 kLocal = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                 kRelaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+  const struct {
+    CUstreamCaptureMode capture, caller;
+    bool same_thread, ends;
+  } cases[] = {
+      {kGlobal, kGlobal, true, true},     {kGlobal, kGlobal, false, true},
+      {kGlobal, kLocal, true, true},      {kGlobal, kLocal, false, false},
+      {kGlobal, kRelaxed, true, false},   {kGlobal, kRelaxed, false, false},
+      {kLocal, kGlobal, true, true},      {kLocal, kGlobal, false, false},
+      {kLocal, kLocal, true, true},       {kLocal, kRelaxed, true, false},
+      {kRelaxed, kGlobal, true, false},   {kRelaxed, kGlobal, false, false},
+      {kRelaxed, kRelaxed, false, false},
+  };
+  CUcontext context = nullptr;
+  Emulated::check(e.d.cuDevicePrimaryCtxRetain(&context, 0));
+  for (const auto& each : cases) {
+    SCOPED_TRACE(&each - cases);
+    const auto allocate = [&] {
+      Emulated::check(e.d.cuCtxPushCurrent(context));
+      CUstreamCaptureMode mode = each.caller;
+      Emulated::check(e.d.cuThreadExchangeStreamCaptureMode(&mode));
+      EXPECT_EQ(mode, kGlobal) << "of every thread at first";
+      CUdeviceptr memory = 0;
+      EXPECT_EQ(e.d.cuMemAlloc(&memory, 4),
+                each.ends ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS);
+      Emulated::check(e.d.cuThreadExchangeStreamCaptureMode(&mode));
+      EXPECT_EQ(mode, each.caller);
+      Emulated::check(e.d.cuCtxPopCurrent(&context));
+    };
+    Emulated::check(e.d.cuStreamBeginCapture(e.stream, each.capture));
+    each.same_thread ? allocate() : std::thread(allocate).join();
+    CUgraph graph = nullptr;
+    EXPECT_EQ(e.d.cuStreamEndCapture(e.stream, &graph),
+              each.ends ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
+  }
+  e.d.cuDevicePrimaryCtxRelease(0);
+}
+
 TEST_F(EmulatedStreamTest, LaunchesThatACardRefuses) {
   const auto function = e.function("KERNEL($name, 64)(Out<i32> y) { y[0] = 1; }");
   CUdeviceptr y = e.allocate(4);

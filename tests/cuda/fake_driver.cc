@@ -3,9 +3,10 @@
 #include <elf.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace anneal::cuda {
 namespace {
@@ -16,10 +17,23 @@ struct Thing {
   std::string text = {};               // of a module or a function
 };
 
+void* keep(const char* kind, std::shared_ptr<void> object) {
+  void* const address = object.get();
+  ++fake_card().live[kind];
+  fake_card().objects[address] = std::move(object);
+  return address;
+}
+CUresult forget(const std::string& kind, const void* address) {
+  if (fake_card().objects.erase(address) == 0) return CUDA_ERROR_INVALID_HANDLE;
+  --fake_card().live[kind];
+  return CUDA_SUCCESS;
+}
 template <class Handle>
 Handle make(const char* kind) {
-  ++fake_card().live[kind];
-  return reinterpret_cast<Handle>(new Thing{kind});
+  return reinterpret_cast<Handle>(keep(kind, std::make_shared<Thing>(Thing{kind})));
+}
+void* make_memory(size_t bytes) {
+  return keep("memory", std::shared_ptr<std::byte[]>(new std::byte[bytes]));
 }
 template <class Handle>
 Thing& thing(Handle handle) {
@@ -27,14 +41,29 @@ Thing& thing(Handle handle) {
 }
 template <class Handle>
 CUresult drop(Handle handle) {
-  --fake_card().live[thing(handle).kind];
-  delete reinterpret_cast<Thing*>(handle);
-  return CUDA_SUCCESS;
+  return forget(std::string(thing(handle).kind), reinterpret_cast<const void*>(handle));
 }
+
+// These end a capture in mode GLOBAL of any thread, unless their own thread is in mode RELAXED.
+constexpr std::string_view kEndCaptures[] = {"cuDevicePrimaryCtxRetain",
+                                             "cuDevicePrimaryCtxRelease",
+                                             "cuMemAlloc",
+                                             "cuMemFree",
+                                             "cuMemHostAlloc",
+                                             "cuMemFreeHost",
+                                             "cuModuleLoadData",
+                                             "cuModuleUnload",
+                                             "cuModuleGetFunction",
+                                             "cuFuncSetAttribute",
+                                             "cuStreamSynchronize",
+                                             "cuEventSynchronize"};
 
 // Notes the call; what it is to answer.
 CUresult answer(const char* function, bool needs_context = true) {
   FakeCard& card = fake_card();
+  if (card.mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+      std::ranges::find(kEndCaptures, function) != std::end(kEndCaptures))
+    card.ended_captures.insert(function);
   ++card.calls[function];
   if (needs_context && card.entered == 0) card.was_called_outside = true;
   const auto at = card.fails.find(function);
@@ -85,11 +114,17 @@ Driver make_driver() {
     std::strncpy(name, "Made-up", static_cast<size_t>(size));
     return CUDA_SUCCESS;
   };
+  d.cuDeviceGetPCIBusId = [](char* id, int size, CUdevice device) {
+    ANSWER(cuDeviceGetPCIBusId, false);
+    const int on_bus = fake_card().on_bus[static_cast<size_t>(device)];
+    *fmt::format_to_n(id, size - 1, "0000:{:02X}:00.0", 0x0A + on_bus).out = '\0';
+    return CUDA_SUCCESS;
+  };
   d.cuDeviceGetAttribute = [](int* value, CUdevice_attribute attribute, CUdevice) {
-    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? fake_card().major
-             : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? fake_card().minor
-             : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT     ? 7
-                                                                         : 101376;
+    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? fake_card().major
+             : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
+                 ? fake_card().minor
+                 : fake_card().attributes.at(attribute);
     return answer("cuDeviceGetAttribute", false);
   };
   d.cuDeviceTotalMem = [](size_t* bytes, CUdevice) {
@@ -103,10 +138,12 @@ Driver make_driver() {
     return CUDA_SUCCESS;
   };
   d.cuDevicePrimaryCtxRelease = [](CUdevice) {
+    ANSWER(cuDevicePrimaryCtxRelease, false);
     --fake_card().live["context"];
     return CUDA_SUCCESS;
   };
   d.cuCtxPushCurrent = [](CUcontext) {
+    ANSWER(cuCtxPushCurrent, false);
     ++fake_card().entered;
     return CUDA_SUCCESS;
   };
@@ -122,26 +159,22 @@ Driver make_driver() {
   d.cuMemAlloc = [](CUdeviceptr* data, size_t bytes) {
     ANSWER(cuMemAlloc);
     if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-    ++fake_card().live["memory"];
-    *data = reinterpret_cast<CUdeviceptr>(std::malloc(bytes));
+    *data = reinterpret_cast<CUdeviceptr>(make_memory(bytes));
     return CUDA_SUCCESS;
   };
   d.cuMemFree = [](CUdeviceptr data) {
-    --fake_card().live["memory"];
-    std::free(std::bit_cast<void*>(data));
-    return CUDA_SUCCESS;
+    ANSWER(cuMemFree);
+    return forget("memory", std::bit_cast<const void*>(data));
   };
   d.cuMemHostAlloc = [](void** data, size_t bytes, unsigned) {
     ANSWER(cuMemHostAlloc);
     if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-    ++fake_card().live["memory"];
-    *data = std::malloc(bytes);
+    *data = make_memory(bytes);
     return CUDA_SUCCESS;
   };
   d.cuMemFreeHost = [](void* data) {
-    --fake_card().live["memory"];
-    std::free(data);
-    return CUDA_SUCCESS;
+    ANSWER(cuMemFreeHost);
+    return forget("memory", data);
   };
   d.cuMemcpyAsync = [](CUdeviceptr, CUdeviceptr, size_t bytes, CUstream) {
     ANSWER(cuMemcpyAsync);
@@ -153,7 +186,10 @@ Driver make_driver() {
     *stream = make<CUstream>("stream");
     return CUDA_SUCCESS;
   };
-  d.cuStreamDestroy = [](CUstream stream) { return drop(stream); };
+  d.cuStreamDestroy = [](CUstream stream) {
+    ANSWER(cuStreamDestroy);
+    return drop(stream);
+  };
   d.cuStreamSynchronize = [](CUstream) { return answer("cuStreamSynchronize"); };
   d.cuStreamBeginCapture = [](CUstream, CUstreamCaptureMode) {
     ANSWER(cuStreamBeginCapture);
@@ -170,6 +206,10 @@ Driver make_driver() {
     }
     return CUDA_SUCCESS;
   };
+  d.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode* mode) {
+    std::swap(fake_card().mode, *mode);
+    return CUDA_SUCCESS;
+  };
   d.cuGraphInstantiate = [](CUgraphExec* made, CUgraph graph, unsigned long long) {
     ANSWER(cuGraphInstantiate);
     *made = make<CUgraphExec>("executable graph");
@@ -183,14 +223,22 @@ Driver make_driver() {
     return CUDA_SUCCESS;
   };
   d.cuGraphDestroy = [](CUgraph graph) { return drop(graph); };
-  d.cuGraphExecDestroy = [](CUgraphExec graph) { return drop(graph); };
-  d.cuEventCreate = [](CUevent* event, unsigned) {
+  d.cuGraphExecDestroy = [](CUgraphExec graph) {
+    ANSWER(cuGraphExecDestroy);
+    return drop(graph);
+  };
+  d.cuEventCreate = [](CUevent* event, unsigned flags) {
     ANSWER(cuEventCreate);
+    fake_card().events.push_back(flags);
     *event = make<CUevent>("event");
     return CUDA_SUCCESS;
   };
-  d.cuEventDestroy = [](CUevent event) { return drop(event); };
+  d.cuEventDestroy = [](CUevent event) {
+    ANSWER(cuEventDestroy);
+    return drop(event);
+  };
   d.cuEventRecord = [](CUevent, CUstream) { return answer("cuEventRecord"); };
+  d.cuEventSynchronize = [](CUevent) { return answer("cuEventSynchronize"); };
   d.cuEventElapsedTime = [](float* milliseconds, CUevent, CUevent) {
     *milliseconds = 0.25f;
     return answer("cuEventElapsedTime");
@@ -201,7 +249,10 @@ Driver make_driver() {
     thing(*module).text = static_cast<const char*>(image) + sizeof(Elf64_Ehdr) + sizeof(Elf64_Shdr);
     return CUDA_SUCCESS;
   };
-  d.cuModuleUnload = [](CUmodule module) { return drop(module); };
+  d.cuModuleUnload = [](CUmodule module) {
+    ANSWER(cuModuleUnload);
+    return drop(module);
+  };
   d.cuModuleGetFunction = [](CUfunction* function, CUmodule module, const char* name) {
     ANSWER(cuModuleGetFunction);
     const std::string& text = thing(module).text;

@@ -1,10 +1,17 @@
-// Stands in for libnvidia-ml.so.1 where a test wants that library: one card with made-up figures,
+// Stands in for libnvidia-ml.so.1 where a test wants that library: two cards with made-up figures,
 // given as what NVML says when it works.
 #include <cstring>
 
 namespace {
-int the_card;
-}
+
+struct Card {
+  const char *bus_id, *name;
+  unsigned long long free_mib;
+};
+Card cards[] = {{"0000:0A:00.0", "NVIDIA Made-up 1", 600},
+                {"0000:0B:00.0", "NVIDIA Made-up 2", 900}};
+
+}  // namespace
 
 // NOLINTBEGIN(readability-identifier-naming)
 extern "C" {
@@ -16,21 +23,26 @@ unsigned nvmlSystemGetDriverVersion(char* text, unsigned size) {
   return 0;
 }
 unsigned nvmlDeviceGetCount_v2(unsigned* count) {
-  *count = 1;
+  *count = 2;
   return 0;
 }
-unsigned nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
-  *device = &the_card;
-  return index == 0 ? 0 : 2;
+unsigned nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, void** device) {
+  for (Card& card : cards)
+    if (std::strcmp(card.bus_id, bus_id) == 0) {
+      *device = &card;
+      return 0;
+    }
+  return 6;
 }
-unsigned nvmlDeviceGetName(void*, char* text, unsigned size) {
-  std::strncpy(text, "NVIDIA Made-up 1", size);
+unsigned nvmlDeviceGetName(void* card, char* text, unsigned size) {
+  std::strncpy(text, static_cast<Card*>(card)->name, size);
   return 0;
 }
-unsigned nvmlDeviceGetMemoryInfo(void*, unsigned long long* total_free_used) {
+unsigned nvmlDeviceGetMemoryInfo(void* card, unsigned long long* total_free_used) {
+  const unsigned long long free_mib = static_cast<Card*>(card)->free_mib;
   total_free_used[0] = 1000ull << 20;
-  total_free_used[1] = 600ull << 20;
-  total_free_used[2] = 400ull << 20;
+  total_free_used[1] = free_mib << 20;
+  total_free_used[2] = (1000 - free_mib) << 20;
   return 0;
 }
 unsigned nvmlDeviceGetUtilizationRates(void*, unsigned* gpu_memory) {

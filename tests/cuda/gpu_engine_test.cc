@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <thread>
 
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/kernels/cuda/device.h"
 #include "anneal/kernels/cuda/libraries.h"
-#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/cuda/environment.h"
+#include "anneal/tests/cuda/gpu_engine.h"
 #include "anneal/tests/engine/graphs.h"
 #include "anneal/tests/error_of.h"
 
@@ -18,43 +18,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-std::string test_device() {
-  const char* const device = std::getenv("ANNEAL_TEST_DEVICE");
-  return device ? device : "emulated";
-}
-
-// What engines for the test's device are built for.
-std::string test_target() {
-  const std::string device = test_device();
-  return device == "emulated" ? device : cuda_backend().open(device)->target();
-}
-
-EngineFile build_for(std::string_view text, std::vector<std::string> targets) {
-  BuildOptions options;
-  options.targets = std::move(targets);
-  return build_text(text, options);
-}
-
-std::shared_ptr<const Engine> load_on(const EngineFile& file, const std::string& device) {
-  const auto bytes = std::make_shared<std::vector<std::byte>>(save(file));
-  return Engine::make(load_engine_file(*bytes, bytes), {.device = device});
-}
-
-std::shared_ptr<const Engine> gpu_engine(std::string_view text) {
-  return load_on(build_for(text, {test_target()}), test_device());
-}
-
-void expect_near(const std::map<std::string, std::vector<float>>& got,
-                 const std::map<std::string, std::vector<float>>& wanted) {
-  ASSERT_EQ(got.size(), wanted.size());
-  for (const auto& [name, values] : wanted) {
-    ASSERT_EQ(got.at(name).size(), values.size()) << name;
-    for (size_t i = 0; i < values.size(); ++i)
-      ASSERT_NEAR(got.at(name)[i], values[i], 1e-4 * (1 + std::abs(values[i])))
-          << name << ", element " << i;
-  }
-}
 
 std::vector<std::string> kernels_on_cpu(const Plan& plan) {
   std::vector<std::string> kernels;
@@ -67,11 +30,35 @@ TEST(GpuEngine, ANetOfConvolutionsRunsOnTheDeviceAlone) {
   const auto engine = gpu_engine(kConvNet);
   EXPECT_THAT(kernels_on_cpu(engine->plan()), ::testing::IsEmpty());
   EXPECT_THAT(engine->remarks(), ::testing::IsEmpty());
-  ExecutionContext context(engine);
+  ExecutionContext context(engine, {.spin = true});
   // The second run at the same shapes is recorded, the third one played.
   for (uint32_t seed = 1; seed <= 4; ++seed) {
     const std::vector<Tensor> inputs = {random_f32({1, 3, 9, 7}, seed)};
     expect_near(run(context, *engine, inputs), reference(kConvNet, inputs));
+  }
+  EXPECT_THAT(context.remarks(), ::testing::IsEmpty());
+}
+
+// By drivers that do not capture, or libraries whose calls cannot be captured.
+TEST(GpuEngine, WorkThatCannotBeRecordedIsLaunchedAndToldOnce) {
+  if (test_device() != "emulated") GTEST_SKIP() << "only the emulated driver can be told to fail";
+  const auto file = build_for(kConvNet, {"emulated"});
+  for (const char* where : {"begin", "launch", "end"}) {
+    SCOPED_TRACE(where);
+    const cuda::Setting fails("ANNEAL_EMULATED_CAPTURE_FAILS", where);
+    const auto engine = load_on(file, "emulated");
+    // The context reads its inputs where they lie, when it is profiled as well.
+    std::vector<Tensor> inputs;
+    ExecutionContext context(engine);
+    for (uint32_t seed = 1; seed <= 4; ++seed) {
+      inputs = {random_f32({1, 3, 9, 7}, seed)};
+      expect_near(run(context, *engine, inputs), reference(kConvNet, inputs));
+      EXPECT_EQ(context.remarks().size(), seed == 1 ? 0u : 1u) << "the first run is not recorded";
+    }
+    EXPECT_THAT(context.remarks()[0],
+                AllOf(HasSubstr("launched one by one in every run"), HasSubstr("CUDA_ERROR_")));
+    context.profile();
+    EXPECT_EQ(context.remarks().size(), 1u);
   }
 }
 
@@ -286,6 +273,24 @@ TEST(GpuEngine, AProfileNamesEveryStep) {
   for (const StepTime& time : times) {
     EXPECT_GE(time.microseconds, 0) << time.step;
     EXPECT_EQ(time.times, 1) << time.step;
+  }
+}
+
+TEST(GpuEngine, AProfileTellsWhatFunctionsDidWhereTheyCount) {
+  const EngineFile file = build_for(kConvNet, {"emulated"});
+  const Tensor input = random_f32({1, 3, 9, 7}, 3);
+  for (const std::string device : {"emulated", "emulated:counting"}) {
+    const auto engine = load_on(file, device);
+    ExecutionContext context(engine);
+    context.set_input("x", input.view());
+    for (int i = 0; i < 3; ++i) context.run();  // counts that are none of the profile's
+    for (const StepTime& time : context.profile()) {
+      const bool counts = device != "emulated" && time.kernel != kTransfer;
+      ASSERT_EQ(time.functions.empty(), !counts) << time.step;
+      if (!counts) continue;
+      EXPECT_EQ(time.functions[0].launches, 1) << time.step;
+      EXPECT_FALSE(time.functions[0].sites.empty()) << time.step;
+    }
   }
 }
 

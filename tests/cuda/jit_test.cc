@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
 #include <fstream>
 #include <thread>
 
@@ -90,6 +91,19 @@ TEST(CompileOnce, ADamagedEntryIsMadeAgain) {
   }
   EXPECT_EQ(compile_once(compiler, "some text", 80), image);
   EXPECT_EQ(compiler.count, compiled) << "the entry is whole again";
+}
+
+TEST(CompileOnce, AnEntryTellsWhenItWasUsed) {
+  const TemporaryFolder folder;
+  const Setting cache("ANNEAL_CACHE_DIR", folder.path().string());
+  const Backwards compiler;
+  compile_once(compiler, "some text", 80);
+  const fs::path entry = files_in(folder.path()).at(0);
+  const auto long_ago = fs::last_write_time(entry) - std::chrono::hours(24);
+  fs::last_write_time(entry, long_ago);
+  compile_once(compiler, "some text", 80);
+  EXPECT_EQ(compiler.count, 1);
+  EXPECT_GT(fs::last_write_time(entry), long_ago + std::chrono::hours(23));
 }
 
 TEST(CompileOnce, WorksWithoutAFolder) {

@@ -3,15 +3,24 @@
 // is compiled at once.
 //
 // ANNEAL_OP_CASES: "tenth" (a fixed one of the cases), "2/8" (the second of eight shares), the name
-// of a case, or not set: all.
+// of a case, "@FILE" (those that a file names, one in each line), or not set: all.
+// ANNEAL_OP_MEMORY: "exact": each tensor's allocation ends with its last element, so that the
+// emulated device, and compute-sanitizer on a card, find every access beyond a tensor; not set:
+// some bytes behind it show if they were written.
 // ANNEAL_OP_KERNELS: what their names begin with; not set: all.
 // ANNEAL_TEST_DEVICE: "cuda", "emulated" (the default), or "sm_90": compiled for it, not run.
+// ANNEAL_OP_REPORT: a file that gets a line of JSON for each case as soon as it was run, with its
+// problems.
+//
+// With the argument --list it prints the names of the cases instead.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "anneal/core/bytes.h"
@@ -20,7 +29,7 @@
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/kernels/cuda/device.h"
 #include "anneal/tests/kernels/op_variants.h"
-#include "anneal/tests/kernels/tensor_text.h"
+#include "anneal/tests/kernels/tolerance.h"
 
 namespace anneal::testing {
 namespace {
@@ -33,6 +42,23 @@ constexpr std::string_view kWithoutCase = "cuda.pointwise.tiled";
 std::string setting(const char* name, const char* otherwise) {
   const char* const value = std::getenv(name);
   return value == nullptr ? otherwise : value;
+}
+
+// The lines of the file that "@FILE" names.
+std::set<std::string> named_cases(const std::string& wanted) {
+  std::set<std::string> names;
+  if (!wanted.starts_with("@")) return names;
+  std::ifstream file(wanted.substr(1));
+  for (std::string line; std::getline(file, line);)
+    if (!line.empty()) names.insert(line);
+  return names;
+}
+
+bool wants_exact_memory() {
+  const std::string memory = setting("ANNEAL_OP_MEMORY", "");
+  EXPECT_TRUE(memory.empty() || memory == "exact")
+      << "ANNEAL_OP_MEMORY is \"" << memory << "\": it may be exact";
+  return memory == "exact";
 }
 
 bool is_chosen(const std::string& name, const std::string& wanted) {
@@ -52,12 +78,47 @@ std::set<size_t> ops_with_kernel(const std::string& kernels) {
   return ops;
 }
 
+// What becomes of each case, as lines of a file that are there as soon as they are known: another
+// program reads them even if this one is killed.
+class Report {
+ public:
+  explicit Report(const std::string& path) {
+    if (!path.empty()) file_.open(path, std::ios::app);
+  }
+  void ran(const std::string& kernel, const std::string& name) {
+    case_ = name;
+    ++kernels_[kernel];
+  }
+  void problem(const std::string& text) { problems_.push_back(text); }
+  // All of a case was run.
+  void end_case() {
+    if (file_.is_open() && !case_.empty())
+      file_ << nlohmann::ordered_json{{"case", case_},
+                                      {"kernels", kernels_},
+                                      {"problems", problems_}}
+                   .dump()
+            << std::endl;
+    case_.clear();
+    kernels_.clear();
+    problems_.clear();
+  }
+  const std::string& current() const { return case_; }
+
+ private:
+  std::ofstream file_;
+  std::string case_;
+  std::map<std::string, int> kernels_;
+  std::vector<std::string> problems_;
+};
+
 class Batch {
  public:
-  Batch(const std::string& target, std::string kernels)
+  Batch(const std::string& target, std::string kernels, const std::string& report = "")
       : device_(cuda_backend().open(target)),
         runs_(!target.starts_with("sm_")),
-        chosen_(std::move(kernels)) {}
+        is_exact_(wants_exact_memory()),
+        chosen_(std::move(kernels)),
+        report_(report) {}
 
   // Makes the case's kernels; runs all that were made if it is time.
   void add(const OpCase& each, std::vector<Variants> all) {
@@ -76,8 +137,13 @@ class Batch {
   void finish() {
     functions_ += cuda::code_of(*device_).functions().size();
     device_->load_code({});
-    for (const Run& run : waiting_)
-      if (runs_) compare(run);
+    for (const Run& run : waiting_) {
+      if (!runs_) break;
+      if (report_.current() != run.name) report_.end_case();
+      report_.ran(std::string(run.entry->name), run.name);
+      compare(run);
+    }
+    report_.end_case();
     drop();
   }
 
@@ -98,6 +164,7 @@ class Batch {
     std::string name, what;
     const KernelEntry* entry;
     Placement placement;
+    const TestLayer* layer;
     const std::vector<Tensor>* wanted;
     MadeLayer made;
   };
@@ -107,6 +174,7 @@ class Batch {
     RunOptions options = way.options;
     for (const Placement placement : placements_of(*way.layer)) {
       options.placement = placement;
+      options.is_exact = is_exact_;
       MadeLayer made(entry, *way.layer, *device_, options);
       if (!made.why_not().empty()) {
         refused_[each.name].insert(fmt::format("{}: {}", entry.name, made.why_not()));
@@ -114,19 +182,21 @@ class Batch {
       }
       accepted_.insert(each.name);
       ++kernels_[entry.name];
-      waiting_.push_back({each.name, way.what, &entry, placement, &wanted, std::move(made)});
+      waiting_.push_back(
+          {each.name, way.what, &entry, placement, way.layer.get(), &wanted, std::move(made)});
     }
   }
   void compare(const Run& run) {
     const auto complain = [&](const std::string& problem) {
       ADD_FAILURE() << run.entry->name << ", " << run.what << ", " << name(run.placement) << ": "
                     << problem << "\nagain: ANNEAL_OP_CASES=" << run.name << " cuda_op_suite_test";
+      report_.problem(
+          fmt::format("{}, {}, {}: {}", run.entry->name, run.what, name(run.placement), problem));
     };
     try {
       const RunResult got = run.made.run(1);
       for (size_t i = 0; i < got.outputs.size(); ++i) {
-        const double tolerance = default_tolerance((*run.wanted)[i].dtype());
-        if (const auto problem = difference(got.outputs[i], (*run.wanted)[i], tolerance))
+        if (const auto problem = disagreement(*run.layer, got.outputs[i], (*run.wanted)[i]))
           complain(fmt::format("output {}: {}", i, *problem));
       }
     } catch (const Error& error) {
@@ -135,8 +205,9 @@ class Batch {
   }
 
   std::unique_ptr<Device> device_;
-  bool runs_;
+  bool runs_, is_exact_;
   std::string chosen_;
+  Report report_;
   std::vector<std::vector<Variants>> variants_;
   std::vector<Run> waiting_;
   std::map<std::string, std::set<std::string>> refused_;
@@ -149,11 +220,13 @@ TEST(CudaOpSuite, AgreesWithReference) {
   const std::string wanted = setting("ANNEAL_OP_CASES", "");
   const auto cpu = cpu_backend().open("cpu");
   const std::string kernels = setting("ANNEAL_OP_KERNELS", "");
-  Batch batch(setting("ANNEAL_TEST_DEVICE", "emulated"), kernels);
+  Batch batch(setting("ANNEAL_TEST_DEVICE", "emulated"), kernels, setting("ANNEAL_OP_REPORT", ""));
   const std::set<size_t> with_kernel = ops_with_kernel(kernels);
+  const std::set<std::string> named = named_cases(wanted);
   size_t chosen = 0;
   for (const OpCase& each : op_cases()) {
-    if (!is_chosen(each.name, wanted) || !with_kernel.contains(each.op.index())) continue;
+    if (!with_kernel.contains(each.op.index())) continue;
+    if (!is_chosen(each.name, wanted) && !named.contains(each.name)) continue;
     ++chosen;
     batch.add(each, variants_of(each, *cpu, true));
   }
@@ -188,5 +261,20 @@ TEST(CudaOpSuite, EveryKernelAcceptsACase) {
           << entry.name;
 }
 
+void print_names() {
+  const std::set<size_t> with_kernel = ops_with_kernel("");
+  for (const OpCase& each : op_cases())
+    if (with_kernel.contains(each.op.index())) fmt::print("{}\n", each.name);
+}
+
 }  // namespace
 }  // namespace anneal::testing
+
+int main(int count, char** arguments) {
+  testing::InitGoogleTest(&count, arguments);
+  if (count > 1 && std::string_view(arguments[1]) == "--list") {
+    anneal::testing::print_names();
+    return 0;
+  }
+  return RUN_ALL_TESTS();
+}

@@ -55,10 +55,24 @@ TEST_F(CApi, ContextsAreMadeWithOptions) {
             ANNEAL_INVALID_ARGUMENT);
   EXPECT_STREQ(error_.text,
                "options are not of this version: set size to sizeof(anneal_context_options)");
-  options = {.size = sizeof(options), .threads = 1, .wait_each_step = 1, .memory_limit = 1 << 20};
+  options = {.size = sizeof(options),
+             .threads = 1,
+             .wait_each_step = 1,
+             .memory_limit = 1 << 20,
+             .spin = 0};
   EXPECT_EQ(anneal_context_make_with(engine_, &options, &context, &error_), ANNEAL_OK)
       << error_.text;
   anneal_context_free(context);
+  options.spin = 1;
+  for (const size_t size : {offsetof(anneal_context_options, spin), sizeof(options)}) {
+    options.size = size;
+    EXPECT_EQ(anneal_context_make_with(engine_, &options, &context, &error_), ANNEAL_OK)
+        << error_.text;
+    anneal_context_free(context);
+  }
+  options.size = sizeof(options) + 8;
+  EXPECT_EQ(anneal_context_make_with(engine_, &options, &context, &error_),
+            ANNEAL_INVALID_ARGUMENT);
   anneal_engine* other = nullptr;
   EXPECT_EQ(anneal_engine_load(path_.c_str(), "gpu", &other, &error_), ANNEAL_INVALID_ARGUMENT);
   EXPECT_NE(std::string(error_.text).find("\"gpu\" is no device: use auto, cpu,"),

@@ -259,6 +259,29 @@ TEST(EngineRun, RunAllocatesNothingWhenSizesAreKnown) {
     }
 }
 
+TEST(EngineRun, StagingAllocatesNothingOnSeveralThreads) {
+  constexpr std::string_view kLarge = R"txt(
+graph large(x: f32[500,700])
+  y = Pointwise(x) program="(f32)->(f32) neg($0)"
+  return y
+)txt";
+  const WorkerBudget budget(3);
+  const auto engine = engine_of(build_text(kLarge));
+  ExecutionContext context(engine, {.threads = 4, .rows_at_once = 500});
+  const Tensor x = random_f32({700, 500}, 1);
+  std::vector<float> y(static_cast<size_t>(x.count()));
+  const TensorView in{DataType::kF32, {500, 700}, {1, 500}, x.view().data};
+  const TensorView out{
+      DataType::kF32, {500, 700}, {1, 500}, reinterpret_cast<std::byte*>(y.data())};
+  context.set_input("x", in);
+  context.set_output("y", out);
+  context.run();
+  const int64_t before = allocations_so_far();
+  for (int i = 0; i < 3; ++i) context.run();
+  EXPECT_EQ(allocations_so_far() - before, 0);
+  for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], -x.as<float>()[i]);
+}
+
 TEST(EngineRun, NanAndInfinityGoThroughAsNumbers) {
   constexpr std::string_view kRelu = R"txt(
 graph relu(x: f32[4])

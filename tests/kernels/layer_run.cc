@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "anneal/core/size.h"
+#include "anneal/kernels/cuda/backend.h"
 
 namespace anneal::testing {
 namespace {
@@ -13,7 +14,10 @@ constexpr std::byte kUntouched{0xa5};
 // The memory of one tensor: an image of it on the host, and while it is used a copy on the device.
 class Placed {
  public:
-  Placed(DataType dtype, const Dims& dims, Placement placement) {
+  // is_exact: as RunOptions has it. own: strides instead of the placement's.
+  Placed(DataType dtype, const Dims& dims, Placement placement, bool is_exact,
+         const std::optional<Shape>& own = std::nullopt)
+      : is_exact_(is_exact) {
     view_.dtype = dtype;
     view_.dims = dims;
     const bool last = placement == Placement::kChannelsLast;
@@ -38,6 +42,7 @@ class Placed {
         step *= dims[axis];
       }
     }
+    if (own) strides = dims_of(*own);
     int64_t extent = first + 1;
     for (int axis = 0; axis < dims.rank(); ++axis) {
       const int64_t reach = std::max<int64_t>(dims[axis] - 1, 0) * strides[axis];
@@ -47,8 +52,10 @@ class Placed {
       first += reach;
     }
     view_.strides = strides;
-    image_.assign((static_cast<size_t>(extent) + 8) * size_of(dtype), kUntouched);
+    if (count(dims) == 0 && is_exact) extent = first;
+    image_.assign((static_cast<size_t>(extent) + (is_exact ? 0 : 8)) * size_of(dtype), kUntouched);
     first_ = first * static_cast<int64_t>(size_of(dtype));
+    begin_ = placement == Placement::kReversed ? 0 : static_cast<size_t>(first_);
   }
   const TensorView& view() const { return view_; }  // without data
 
@@ -60,6 +67,7 @@ class Placed {
   // The view on the device.
   TensorView upload(Device& device, Stream& stream) {
     memory_ = device.allocate(image_.size());
+    if (is_exact_) device.limit_access(memory_->data() + begin_, image_.size() - begin_);
     device.copy(memory_->data(), image_.data(), image_.size(), stream);
     TensorView view = view_;
     view.data = memory_->data() + first_;
@@ -98,6 +106,8 @@ class Placed {
   TensorView view_;
   std::vector<std::byte> image_;
   int64_t first_ = 0;  // where element [0,...,0] is
+  size_t begin_ = 0;   // and the element that is first in memory
+  bool is_exact_;
   std::unique_ptr<Buffer> memory_;
 };
 
@@ -198,6 +208,7 @@ struct MadeLayer::State {
   std::vector<Placed> outputs;
   int in_place = -1;
   std::optional<Tensor> overwritten;  // what lies in output 0 before
+  bool is_exact = false;
   Made made;
 };
 
@@ -206,36 +217,56 @@ MadeLayer::~MadeLayer() = default;
 
 MadeLayer::MadeLayer(const KernelEntry& entry, const TestLayer& layer, Device& device,
                      const RunOptions& options)
-    : state_(new State{device, {}, {}, options.in_place, std::nullopt, {}}) {
+    : state_(new State{device, {}, {}, options.in_place, std::nullopt, options.is_exact, {}}) {
   SizeTable sizes;
   if (options.sizes) sizes = *options.sizes;
   std::vector<Operand> input_operands, output_operands;
+  const auto placement_of = [&](size_t i) {
+    const bool constant =
+        std::ranges::find(options.constants, static_cast<int>(i)) != options.constants.end();
+    return constant ? Placement::kRowMajor : options.placement;
+  };
   for (size_t i = 0; i < layer.inputs.size(); ++i) {
     const auto& tensor = layer.inputs[i];
     if (!tensor) {
       input_operands.push_back({.present = false});
-      state_->inputs.emplace_back();
       continue;
     }
-    const bool constant = std::count(options.constants.begin(), options.constants.end(), i) > 0;
-    const Placement placement = constant ? Placement::kRowMajor : options.placement;
-    Placed& placed =
-        state_->inputs.emplace_back(std::in_place, tensor->dtype(), tensor->dims(), placement)
-            .value();
-    placed.fill(*tensor);
+    const Placed placed(tensor->dtype(), tensor->dims(), placement_of(i), options.is_exact);
     const Type type = options.input_types.empty() ? tensor->type() : options.input_types[i];
-    input_operands.push_back(operand(type, placed.view(), placement, sizes));
-    if (constant) input_operands.back().constant = &*tensor;
+    input_operands.push_back(operand(type, placed.view(), placement_of(i), sizes));
+    if (std::ranges::find(options.constants, static_cast<int>(i)) != options.constants.end())
+      input_operands.back().constant = &*tensor;
   }
   for (size_t i = 0; i < layer.output_dims.size(); ++i) {
-    const Placed& placed = state_->outputs.emplace_back(layer.outputs[i].dtype,
-                                                        layer.output_dims[i], options.placement);
+    const Placed& placed = state_->outputs.emplace_back(
+        layer.outputs[i].dtype, layer.output_dims[i], options.placement, options.is_exact);
     output_operands.push_back(operand(layer.outputs[i], placed.view(), options.placement, sizes));
   }
   if (options.in_place >= 0)
     state_->overwritten = *layer.inputs[static_cast<size_t>(options.in_place)];
-  state_->made = entry.make({layer.op, layer.epilogues, layer.op_input_count, input_operands,
-                             output_operands, sizes, device, options.tactic, options.at_any_speed});
+  MadeLaidOut made = make_laid_out(
+      entry,
+      {.op = layer.op,
+       .epilogues = layer.epilogues,
+       .op_input_count = layer.op_input_count,
+       .inputs = input_operands,
+       .outputs = output_operands,
+       .sizes = sizes,
+       .device = device,
+       .tactic = options.tactic,
+       .at_any_speed = options.at_any_speed},
+      options.placement == Placement::kChannelsLast ? LaysOut::kAll : LaysOut::kConstants);
+  state_->made = std::move(made.made);
+  for (size_t i = 0; i < layer.inputs.size(); ++i) {
+    auto& placed = state_->inputs.emplace_back();
+    if (!layer.inputs[i]) continue;
+    const Tensor& tensor = *layer.inputs[i];
+    const auto own = std::ranges::find(made.laid_out, i, &LaidOutInput::input);
+    placed.emplace(tensor.dtype(), tensor.dims(), placement_of(i), options.is_exact,
+                   own == made.laid_out.end() ? std::nullopt : std::optional(own->strides));
+    placed->fill(tensor);
+  }
 }
 
 const std::string& MadeLayer::why_not() const { return state_->made.why_not; }
@@ -258,14 +289,14 @@ RunResult MadeLayer::run(int threads) const {
   Team team(threads);
   const auto found = kernel.find(inputs, *stream, team);
   const auto prepared = kernel.prepare(input_shapes, output_shapes, threads);
-  constexpr size_t kGuard = 64;
-  std::vector<std::byte> guarded(prepared->workspace_bytes + kGuard, kUntouched);
+  const size_t guard = state_->is_exact ? 0 : 64;
+  std::vector<std::byte> guarded(prepared->workspace_bytes + guard, kUntouched);
   const auto workspace = device.allocate(guarded.size());
   device.copy(workspace->data(), guarded.data(), guarded.size(), *stream);
   kernel.launch({inputs, outputs, prepared.get(), workspace->data(), *stream, team, found.get()});
   device.copy(guarded.data(), workspace->data(), guarded.size(), *stream);
   stream->wait();
-  check(std::all_of(guarded.end() - kGuard, guarded.end(),
+  check(std::all_of(guarded.end() - static_cast<ptrdiff_t>(guard), guarded.end(),
                     [](std::byte b) { return b == kUntouched; }),
         "the kernel wrote beyond its workspace");
 

@@ -32,9 +32,9 @@ Facts run_time_facts(const TestLayer& layer, const KernelEntry& reference, Devic
 
 enum class Placement {
   kRowMajor,
-  kChannelsLast,
-  kPadded,    // gaps between elements and behind every row
-  kReversed,  // negative strides
+  kChannelsLast,  // or as the kernel asks for it
+  kPadded,        // gaps between elements and behind every row
+  kReversed,      // negative strides
   kCut,  // axes 1 and 2 (of three axes 0 and 1) fastest: channels-last, with channels in groups
 };
 const char* name(Placement placement);
@@ -42,12 +42,15 @@ const char* name(Placement placement);
 struct RunOptions {
   Placement placement = Placement::kRowMajor;
   int threads = 1;
-  std::vector<int> constants = {};     // inputs given as constants, too
+  std::vector<int> constants = {};     // inputs given as constants, which lie as kernels ask for
   const SizeTable* sizes = nullptr;    // of symbols in input_types and outputs
   std::vector<Type> input_types = {};  // empty: the inputs' own
   std::span<const std::byte> tactic = {};
   bool at_any_speed = false;
   int in_place = -1;  // the input that lies where output 0 does; -1: none
+  // Whether nothing lies behind a tensor in its allocation, so that whoever checks accesses finds
+  // those beyond it; else a few bytes do, which show if they were written.
+  bool is_exact = false;
 };
 
 struct RunResult {

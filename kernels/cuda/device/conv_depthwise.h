@@ -6,10 +6,12 @@ namespace window {
 
 // The kernel's sizes, strides and dilations are numbers in the text. A thread holds the weights of
 // its kLanes channels, and reads each element of the input once for all of its kPixels outputs.
-template <int kLanes, int kPixels, class Acc, class Shape, class X, class W, class Zeros,
-          class Result>
+// kWeights: how many neighbouring channels have neighbouring weights, 1 or kLanes. aligned,
+// w_aligned: whether lanes of x and of w may be read at once.
+template <int kLanes, int kPixels, int kWeights, class Acc, class Shape, class X, class W,
+          class Zeros, class Result>
 __device__ void depthwise(const Shape& s, In<X> x, In<W> w, Acc x_zero, Zeros zeros, bool aligned,
-                          const Result& result) {
+                          bool w_aligned, const Result& result) {
   using I = typename Shape::Index;
   constexpr int kZ = Shape::kernel_z, kY = Shape::kernel_y, kX = Shape::kernel_x;
   constexpr int kStride = Shape::stride_x, kDilation = Shape::dilation_x;
@@ -20,16 +22,21 @@ __device__ void depthwise(const Shape& s, In<X> x, In<W> w, Acc x_zero, Zeros ze
 
   Acc weights[kZ][kY][kX][kLanes];
   UNROLL
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const I from = I(at.c + lane) * s.w_k;
-    const Acc zero = zeros.of(I(at.c + lane));
+  for (int first = 0; first < kLanes; first += kWeights) {
+    const I from = I(at.c + first) * s.w_k;
     UNROLL
     for (int z = 0; z < kZ; ++z) {
       UNROLL
       for (int y = 0; y < kY; ++y) {
         UNROLL
-        for (int x = 0; x < kX; ++x)
-          weights[z][y][x][lane] = op::widen(w[from + z * s.w_z + y * s.w_y + x * s.w_x]) - zero;
+        for (int x = 0; x < kX; ++x) {
+          const auto some =
+              load_lanes<kWeights>(w, from + z * s.w_z + y * s.w_y + x * s.w_x, w_aligned);
+          UNROLL
+          for (int lane = 0; lane < kWeights; ++lane)
+            weights[z][y][x][first + lane] =
+                Acc(op::widen(some[lane])) - zeros.of(I(at.c + first + lane));
+        }
       }
     }
   }
@@ -66,12 +73,21 @@ __device__ void depthwise(const Shape& s, In<X> x, In<W> w, Acc x_zero, Zeros ze
       }
     }
   }
+  decltype(result.columns(0)) of_channels[kLanes / Result::kLanes];
+  UNROLL
+  for (int first = 0; first < kLanes; first += Result::kLanes)
+    of_channels[first / Result::kLanes] = result.columns(at.c + first);
   UNROLL
   for (int pixel = 0; pixel < kPixels; ++pixel) {
     if (at.x + pixel >= s.out_x) continue;
     UNROLL
-    for (int lane = 0; lane < kLanes; ++lane)
-      result(sums[pixel][lane], at.n, at.c + lane, at.z, at.y, at.x + pixel);
+    for (int first = 0; first < kLanes; first += Result::kLanes) {
+      Vec<Acc, Result::kLanes> some;
+      UNROLL
+      for (int lane = 0; lane < Result::kLanes; ++lane) some[lane] = sums[pixel][first + lane];
+      result(some, of_channels[first / Result::kLanes], at.n, at.c + first, at.z, at.y,
+             at.x + pixel);
+    }
   }
 }
 
@@ -90,7 +106,9 @@ __device__ void large_depthwise(const Shape& s, In<X> x, In<W> w, Acc x_zero, Ze
     const Acc weight = Acc(op::widen(w[from + z * s.w_z + y * s.w_y + x * s.w_x])) - zero;
     sum = multiply_add(Acc(op::widen(v[0])) - x_zero, weight, sum);
   });
-  result(sum, at.n, at.c, at.z, at.y, at.x);
+  Vec<Acc, 1> sums;
+  sums[0] = sum;
+  result(sums, result.columns(at.c), at.n, at.c, at.z, at.y, at.x);
 }
 
 }  // namespace window

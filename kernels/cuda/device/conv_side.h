@@ -28,12 +28,29 @@ struct Tap {
   }
 };
 
+// Where in the depth an element is, where the channels of a kernel element are neighbours. Sizes of
+// the kernel and the channels are numbers in the text; channels count the places between them and
+// the next pixel's that a read covers.
+template <class Shape>
+struct NearTap {
+  using I = typename Shape::Index;
+  u32 c, z, y, x;
+  __device__ NearTap(const Shape& s, I depth) {
+    const u32 tap = u32(depth) / u32(s.channels);
+    c = u32(depth) - tap * u32(s.channels);
+    const u32 row = tap / u32(s.kernel_x);
+    x = tap - row * u32(s.kernel_x);
+    z = row / u32(s.kernel_y);
+    y = row - z * u32(s.kernel_y);
+  }
+};
+
 template <class T, class Acc, class Shape, int lanes>
 struct Input {
   using Element = T;
   using Index = typename Shape::Index;
   using I = Index;
-  static constexpr int kLanes = lanes;
+  static constexpr int kLanes = lanes, kValid = lanes;
   static constexpr bool kAlongDepth = Shape::kTapsFirst;
   static constexpr bool kHasZero = Shape::kInputHasZero;
   static constexpr bool kOutsideIsZero = kHasZero && Shape::kPadded;
@@ -45,16 +62,17 @@ struct Input {
     bool is_in;
   };
 
-  In<T> data;  // of the group
+  In<T> data;
   const Shape& s;
   Acc zero;
+  I first;  // where the group's channels begin
   bool aligned;
 
   __device__ Line line(I i) const {
     const auto at = s.pixel(i < s.rows ? i : s.rows - 1);
     const I z = I(at.z) * s.stride_z - s.pad_z, y = I(at.y) * s.stride_y - s.pad_y,
             x = I(at.x) * s.stride_x - s.pad_x;
-    return {I(at.n) * s.x_n + z * s.x_z + y * s.x_y + x * s.x_x, z, y, x};
+    return {first + I(at.n) * s.x_n + z * s.x_z + y * s.x_y + x * s.x_x, z, y, x};
   }
   __device__ Deep deep(I d) const {
     const Tap<Shape> tap(s, d);
@@ -72,13 +90,83 @@ struct Input {
   __device__ Acc zero_of(const Line&) const { return zero; }
 };
 
+// The same where the channels of a kernel element are neighbours and the kernel is small: a bit per
+// z, y and x of the kernel tells a line where its window lies outside, so that a copy asks for no
+// coordinates.
+template <class T, class Acc, class Shape, int lanes, int valid>
+struct NearInput {
+  using Element = T;
+  using Index = typename Shape::Index;
+  using I = Index;
+  static constexpr int kLanes = lanes, kValid = valid;
+  static constexpr bool kAlongDepth = true;
+  static constexpr bool kHasZero = Shape::kInputHasZero;
+  static constexpr bool kOutsideIsZero = kHasZero && Shape::kPadded;
+  static constexpr u32 kBeyond = u32(1) << 31;  // the depth
+  struct Line {                                 // of the window's first element
+    I offset;
+    u32 outside;
+  };
+  struct Deep {
+    I offset;
+    u32 bits;
+  };
+
+  In<T> data;
+  const Shape& s;
+  Acc zero;
+  I first;  // where the group's channels begin
+  bool aligned;
+
+  __device__ Line line(I i) const {
+    const auto at = s.pixel(i < s.rows ? i : s.rows - 1);
+    const I z = I(at.z) * s.stride_z - s.pad_z, y = I(at.y) * s.stride_y - s.pad_y,
+            x = I(at.x) * s.stride_x - s.pad_x;
+    u32 outside = kBeyond;
+    if constexpr (Shape::kPadded) {
+      UNROLL
+      for (int k = 0; k < Shape::kernel_x; ++k)
+        outside |= is_outside(x + k * s.dilation_x, s.in_x) << k;
+      UNROLL
+      for (int k = 0; k < Shape::kernel_y; ++k)
+        outside |= is_outside(y + k * s.dilation_y, s.in_y) << (k + Shape::kernel_x);
+      UNROLL
+      for (int k = 0; k < Shape::kernel_z; ++k)
+        outside |= is_outside(z + k * s.dilation_z, s.in_z)
+                   << (k + Shape::kernel_x + Shape::kernel_y);
+    }
+    return {first + I(at.n) * s.x_n + z * s.x_z + y * s.x_y + x * s.x_x, outside};
+  }
+  __device__ Deep deep(I d) const {
+    const NearTap<Shape> tap(s, d);
+    u32 bits = 0;
+    if constexpr (Shape::kPadded)
+      bits = u32(1) << tap.x | u32(1) << (tap.y + Shape::kernel_x) |
+             u32(1) << (tap.z + Shape::kernel_x + Shape::kernel_y);
+    const I offset =
+        computed(I(tap.c) + I(tap.z) * (s.dilation_z * s.x_z) + I(tap.y) * (s.dilation_y * s.x_y) +
+                 I(tap.x) * (s.dilation_x * s.x_x));
+    return {offset, d < s.depth ? bits : kBeyond};
+  }
+  __device__ bool is_in(const Line& line, const Deep& deep) const {
+    return (line.outside & deep.bits) == 0;
+  }
+  __device__ I offset(const Line& line, const Deep& deep) const {
+    return line.offset + deep.offset;
+  }
+  __device__ Acc zero_of(const Line&) const { return zero; }
+
+ private:
+  __device__ static u32 is_outside(I at, I size) { return at < 0 || at >= size ? 1 : 0; }
+};
+
 // Zeros: Acc of(Index k), the zero point of a channel of the group; kHasZero: if there is one.
-template <class T, class Acc, class Shape, class Zeros, int lanes>
+template <class T, class Acc, class Shape, class Zeros, int lanes, int valid>
 struct Weights {
   using Element = T;
   using Index = typename Shape::Index;
   using I = Index;
-  static constexpr int kLanes = lanes;
+  static constexpr int kLanes = lanes, kValid = valid;
   static constexpr bool kAlongDepth = true;
   static constexpr bool kHasZero = Zeros::kHasZero, kOutsideIsZero = false;
   struct Line {
@@ -90,14 +178,15 @@ struct Weights {
     bool is_in;
   };
 
-  In<T> data;  // of the group
+  In<T> data;
   const Shape& s;
   Zeros zeros;
+  I first;  // line of the group
   bool aligned;
 
   __device__ Line line(I i) const {
     const I k = i < s.columns ? i : s.columns - 1;
-    return {k * s.w_k, zeros.of(k)};
+    return {(first + k) * s.w_k, zeros.of(k)};
   }
   __device__ Deep deep(I d) const {
     if constexpr (Shape::kLinearWeights) {  // adjacent in the order of the depth

@@ -21,9 +21,10 @@ struct Site {
 };
 
 // In<T> and Out<T>: accesses of aligned elements within [begin, begin + bytes) are good; of others
-// Api::operand says more.
+// Api::operand says more. `number` is that of the parameter.
 struct Operand {
   Address data, begin, bytes;
+  int number;
 };
 
 // One array of a block, made by its first thread that declares it.
@@ -35,6 +36,23 @@ struct SharedArray {
 enum class Access : int { kRead, kWrite, kAtomic };
 enum class Shuffle : int { kLane, kUp, kDown, kXor };
 enum class Mma : int { kF16, kBf16, kS8S8, kU8S8, kS8U8, kU8U8 };  // types of a and b
+
+// What is counted (AccessKind, core/access_counts.h).
+enum class Count : int {
+  kGlobalLoad,
+  kGlobalStore,
+  kGlobalAtomic,
+  kCopyLoad,
+  kCopyStore,
+  kSharedLoad,
+  kSharedStore,
+  kSharedAtomic,
+  kMatrixLoad,
+  kMma,
+  kShuffle,
+  kWarpBarrier,
+  kBarrier
+};
 
 struct Thread;
 
@@ -58,6 +76,10 @@ struct Api {
   void (*ldmatrix)(Thread&, const SharedArray*, Address at, bool transposed, unsigned* result,
                    Site);
   void (*mma)(Thread&, Mma, void* c, const unsigned* a, unsigned b0, unsigned b1, Site);
+  // By text that counts: an access to the operand of this number, or to shared memory. What threads
+  // do together is counted by the calls above.
+  void (*count_global)(Thread&, Count, int operand, Address at, unsigned bytes, Site);
+  void (*count_shared)(Thread&, Count, const SharedArray*, Address at, unsigned bytes, Site);
 };
 
 // At the lowest address of the stack, aligned to kStackBytes, that the CUDA thread runs on.
@@ -71,6 +93,7 @@ inline constexpr Address kStackBytes = 1 << 17;
 struct Entry {
   int most_threads;    // of a block
   bool checks_shared;  // accesses to shared memory are all reported, not only bad ones
+  bool counts;         // so are all accesses, to be counted
   int parameters;
   const unsigned* bytes;                    // of each parameter, as launched
   const unsigned* elements;                 // of each: size of T for In<T> and Out<T>, else 0

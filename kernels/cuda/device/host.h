@@ -1,7 +1,7 @@
 // The language of device functions on the host: every access checked, everything that threads do
 // together left to the emulated device. Stands in place of the device half of prelude.h.
 // ANNEAL_CHECK_SHARED is 1 if each access to shared memory is looked at for races and unwritten
-// elements, 0 if only its bounds are.
+// elements, 0 if only its bounds are. ANNEAL_COUNT is 1 if accesses are counted.
 #pragma once
 
 namespace emulator = anneal::cuda::emulator;
@@ -32,6 +32,22 @@ __attribute__((noinline, cold)) static void emulated_refuse(const emulator::Shar
   thread.api->shared(thread, array, address, bytes, access, site);
 }
 
+// Calls of these are gone from text that does not count.
+EMULATED_INLINE void emulated_count(emulator::Count counted, int operand, u64 address, u32 bytes,
+                                    emulator::Site site) {
+#if ANNEAL_COUNT
+  emulator::Thread& thread = emulated_thread();
+  thread.api->count_global(thread, counted, operand, address, bytes, site);
+#endif
+}
+EMULATED_INLINE void emulated_count(emulator::Count counted, const emulator::SharedArray* array,
+                                    u64 address, u32 bytes, emulator::Site site) {
+#if ANNEAL_COUNT
+  emulator::Thread& thread = emulated_thread();
+  thread.api->count_shared(thread, counted, array, address, bytes, site);
+#endif
+}
+
 // An index, and the line it stands in.
 struct EmulatedIndex {
   i64 value;
@@ -43,7 +59,14 @@ struct EmulatedIndex {
 template <class T, emulator::Access access>
 struct EmulatedOperand : emulator::Operand {
   template <class Element>
-  EMULATED_INLINE Element* at(EmulatedIndex i) const {
+  EMULATED_INLINE Element* at(EmulatedIndex i, emulator::Count counted) const {
+    Element* const element = find<Element>(i);
+    emulated_count(counted, number, reinterpret_cast<u64>(element), sizeof(Element), i.site);
+    return element;
+  }
+  // Without counting.
+  template <class Element>
+  EMULATED_INLINE Element* find(EmulatedIndex i) const {
     const u64 address = data + static_cast<u64>(i.value) * sizeof(T);
     const u64 offset = address - begin;
     bool good = offset < bytes;
@@ -56,7 +79,9 @@ struct EmulatedOperand : emulator::Operand {
 };
 template <class T>
 struct In : EmulatedOperand<T, emulator::Access::kRead> {
-  EMULATED_INLINE T operator[](EmulatedIndex i) const { return *this->template at<const T>(i); }
+  EMULATED_INLINE T operator[](EmulatedIndex i) const {
+    return *this->template at<const T>(i, emulator::Count::kGlobalLoad);
+  }
   EMULATED_INLINE In operator+(i64 n) const {
     In moved = *this;
     moved.data += static_cast<u64>(n) * sizeof(T);
@@ -65,7 +90,9 @@ struct In : EmulatedOperand<T, emulator::Access::kRead> {
 };
 template <class T>
 struct Out : EmulatedOperand<T, emulator::Access::kWrite> {
-  EMULATED_INLINE T& operator[](EmulatedIndex i) const { return *this->template at<T>(i); }
+  EMULATED_INLINE T& operator[](EmulatedIndex i) const {
+    return *this->template at<T>(i, emulator::Count::kGlobalStore);
+  }
   EMULATED_INLINE Out operator+(i64 n) const {
     Out moved = *this;
     moved.data += static_cast<u64>(n) * sizeof(T);
@@ -86,6 +113,11 @@ struct EmulatedElement {
     emulator::Thread& thread = emulated_thread();
     thread.api->shared(thread, array, reinterpret_cast<u64>(at), sizeof(T), access, site);
 #endif
+    constexpr emulator::Count kCounted[] = {emulator::Count::kSharedLoad,
+                                            emulator::Count::kSharedStore,
+                                            emulator::Count::kSharedAtomic};
+    emulated_count(kCounted[static_cast<int>(access)], array, reinterpret_cast<u64>(at), sizeof(T),
+                   site);
   }
   EMULATED_INLINE T read() const {
     see(emulator::Access::kRead);
@@ -143,11 +175,11 @@ inline Shared<T> emulated_shared(const void* key, u64 count, const char* name,
 
 template <int N, class T>
 EMULATED_INLINE Vec<T, N> load(In<T> from, EmulatedIndex i) {
-  return *from.template at<const Vec<T, N>>(i);
+  return *from.template at<const Vec<T, N>>(i, emulator::Count::kGlobalLoad);
 }
 template <int N, class T>
 EMULATED_INLINE Vec<T, N> load(Out<T> from, EmulatedIndex i) {
-  return *from.template at<Vec<T, N>>(i);
+  return *from.template at<Vec<T, N>>(i, emulator::Count::kGlobalLoad);
 }
 template <int N, class T>
 EMULATED_INLINE Vec<T, N> load(Shared<T> from, EmulatedIndex i) {
@@ -155,7 +187,7 @@ EMULATED_INLINE Vec<T, N> load(Shared<T> from, EmulatedIndex i) {
 }
 template <int N, class T>
 EMULATED_INLINE void store(Out<T> to, EmulatedIndex i, const Vec<T, N>& value) {
-  *to.template at<Vec<T, N>>(i) = value;
+  *to.template at<Vec<T, N>>(i, emulator::Count::kGlobalStore) = value;
 }
 template <int N, class T>
 EMULATED_INLINE void store(Shared<T> to, EmulatedIndex i, const Vec<T, N>& value) {
@@ -166,7 +198,7 @@ EMULATED_INLINE void store(Shared<T> to, EmulatedIndex i, const Vec<T, N>& value
 // is atomic by itself.
 template <class T>
 EMULATED_INLINE T* emulated_atomic(Out<T> memory, EmulatedIndex i) {
-  return memory.template at<T>(i);
+  return memory.template at<T>(i, emulator::Count::kGlobalAtomic);
 }
 template <class T>
 EMULATED_INLINE T* emulated_atomic(Shared<T> memory, EmulatedIndex i) {
@@ -335,6 +367,7 @@ EMULATED_FUNCTION_OF_TWO(pow)
 EMULATED_FUNCTION_OF_TWO(remainder)
 #undef EMULATED_FUNCTION
 #undef EMULATED_FUNCTION_OF_TWO
+EMULATED_INLINE f32 reciprocal(f32 x) { return 1 / x; }
 EMULATED_INLINE f32 fmaf(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }
 EMULATED_INLINE f64 fma(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }
 EMULATED_INLINE f32 __fadd_rn(f32 a, f32 b) { return a + b; }
@@ -399,6 +432,7 @@ EmulatedParameters<P...> emulated_parameters(void (*)(P...));
   const emulator::Entry name##_entry = {                                            \
       of_##name::name##_threads,                                                    \
       ANNEAL_CHECK_SHARED != 0,                                                     \
+      ANNEAL_COUNT != 0,                                                            \
       decltype(emulated_parameters(of_##name::name))::kCount,                       \
       decltype(emulated_parameters(of_##name::name))::kBytes,                       \
       decltype(emulated_parameters(of_##name::name))::kElements,                    \

@@ -3,8 +3,30 @@
 
 #ifdef ANNEAL_ON_HOST
 #define UNROLL
+#define NO_UNROLL
+#define UNROLL_BY(times)
 #else
 #define UNROLL _Pragma("unroll")
+#define NO_UNROLL _Pragma("unroll 1")
+#define UNROLL_BY(times) UNROLL_PRAGMA(unroll times)
+#define UNROLL_PRAGMA(text) _Pragma(#text)
+#endif
+
+// The value, of which the compiler knows nothing: a sum that several need is then added once.
+#ifdef ANNEAL_ON_HOST
+template <class T>
+inline T computed(T x) {
+  return x;
+}
+#else
+__device__ inline i32 computed(i32 x) {
+  asm("" : "+r"(x));
+  return x;
+}
+__device__ inline i64 computed(i64 x) {
+  asm("" : "+l"(x));
+  return x;
+}
 #endif
 
 // from[i], from[i + 1], ...: in one access if that is aligned.

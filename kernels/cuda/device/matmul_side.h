@@ -8,7 +8,7 @@ template <class T, class Acc, class I, class Lines, int lanes, bool along_depth>
 struct Side {
   using Element = T;
   using Index = I;
-  static constexpr int kLanes = lanes;
+  static constexpr int kLanes = lanes, kValid = lanes;
   static constexpr bool kAlongDepth = along_depth;
   static constexpr bool kHasZero = Lines::kHasZero, kOutsideIsZero = false;
   struct Line {

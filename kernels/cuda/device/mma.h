@@ -8,7 +8,7 @@
 // ldmatrix_x4 reads four 8 x 8 matrices of 16-bit elements (rows of 16 bytes, of any T): lane l
 // gives in `i` the first element of row l % 8 of matrix l / 8, 16-byte aligned, and gets in
 // result[m] of matrix m row g, columns 2t, 2t + 1; with _trans the matrix is transposed first.
-// shared_as<To>(s) is the same memory as elements of another type of the same size;
+// shared_as<To>(s) is the same memory as elements of another type, from their alignment on;
 // byte_permute(a, b, selector) takes byte i of the result from a (0 to 3) or b (4 to 7), as digit i
 // of the selector says.
 #pragma once
@@ -17,7 +17,8 @@
 
 template <class T>
 __device__ inline u32 shared_address(Shared<T> memory, i32 i) {
-  return static_cast<u32>(__cvta_generic_to_shared(memory.data + i));
+  // Of the array and the index apart: what does not change in a loop is computed before it.
+  return static_cast<u32>(__cvta_generic_to_shared(memory.data)) + u32(i) * u32(sizeof(T));
 }
 
 template <class T>
@@ -86,23 +87,33 @@ __device__ inline void mma_m16n8k32<u8, u8>(Vec<i32, 4>& c, const Vec<u32, 4>& a
 }
 #undef MMA
 
-// Begins to copy `bytes` (4, 8 or 16, aligned to them) from from[j] to to[i]; zeros, without
-// reading, if not `valid`. Done when the calling thread has waited for it; other threads see it
-// after a barrier behind that.
-template <int bytes, class T>
+// Begins to copy `bytes` (4, 8 or 16, aligned to them) from from[j] to to[i], of which it reads
+// `read` and writes zeros for the rest; all zeros, without reading, if not `valid`. Done when the
+// calling thread has waited for it; other threads see it after a barrier behind that.
+template <int bytes, int read = bytes, class T>
 __device__ inline void copy_async(Shared<T> to, i32 i, In<T> from, i64 j, bool valid = true) {
   static_assert(bytes == 4 || bytes == 8 || bytes == 16, "what cp.async can copy");
-  if constexpr (bytes == 16)
+  const u32 at = shared_address(to, i);
+  if constexpr (read != bytes) {
+    // Two copies of constant sizes: one of a size in a register costs sums of 64 bits.
+    asm volatile(
+        "{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %4, 0;\n\t"
+        "@p cp.async.ca.shared.global [%0], [%1], %2, %3;\n\t"
+        "@!p cp.async.ca.shared.global [%0], [%1], %2, 0;\n\t}"
+        :
+        : "r"(at), "l"(from.data + j), "n"(bytes), "n"(read), "r"(u32(valid))
+        : "memory");
+  } else if constexpr (bytes == 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :
-                 : "r"(shared_address(to, i)), "l"(from.data + j), "r"(valid ? 16 : 0)
+                 : "r"(at), "l"(from.data + j), "r"(valid ? bytes : 0)
                  : "memory");
-  else
+  } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
                  :
-                 : "r"(shared_address(to, i)), "l"(from.data + j), "n"(bytes),
-                   "r"(valid ? bytes : 0)
+                 : "r"(at), "l"(from.data + j), "n"(bytes), "r"(valid ? bytes : 0)
                  : "memory");
+  }
 }
 // Ends a group: this thread's copies since the group before.
 __device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -187,16 +198,33 @@ inline void mma_m16n8k32(Vec<i32, 4>& c, const Vec<u32, 4>& a, u32 b0, u32 b1,
 }
 
 // Done when it is waited for and no earlier, so that reading too early shows.
-template <int bytes, class T>
+template <int bytes, int read = bytes, class T>
 inline void copy_async(Shared<T> to, i32 i, In<T> from, i64 j, bool valid = true,
                        emulator::Site site = emulator::Site::here()) {
   static_assert(bytes == 4 || bytes == 8 || bytes == 16, "what cp.async can copy");
-  const void* source = nullptr;
-  if (valid)
-    source = from.template at<const Vec<T, bytes / int(sizeof(T))> >(EmulatedIndex(j, site));
   emulator::Thread& thread = emulated_thread();
   const u64 at = to.data + static_cast<u64>(static_cast<i64>(i)) * sizeof(T);
-  thread.api->copy_async(thread, to.array, at, reinterpret_cast<u64>(source), bytes, site);
+  if (valid)
+    emulated_count(emulator::Count::kCopyLoad, from.number,
+                   from.data + static_cast<u64>(j) * sizeof(T), read, site);
+  emulated_count(emulator::Count::kCopyStore, to.array, at, bytes, site);
+  if constexpr (read == bytes) {
+    const void* source = nullptr;
+    if (valid)
+      source = from.template find<const Vec<T, bytes / int(sizeof(T))> >(EmulatedIndex(j, site));
+    thread.api->copy_async(thread, to.array, at, reinterpret_cast<u64>(source), bytes, site);
+    return;
+  }
+  for (int k = 0; k < bytes / int(sizeof(T)); ++k) {
+    const T* source = nullptr;
+    if (valid && k * int(sizeof(T)) < read)
+      source = from.template find<const T>(EmulatedIndex(j + k, site));
+    if (k == 0 && reinterpret_cast<u64>(source) % bytes != 0)
+      emulated_refuse(from.begin, reinterpret_cast<u64>(source), bytes, emulator::Access::kRead,
+                      site);
+    thread.api->copy_async(thread, to.array, at + static_cast<u64>(k) * sizeof(T),
+                           reinterpret_cast<u64>(source), sizeof(T), site);
+  }
 }
 inline void copy_async_commit() {
   emulator::Thread& thread = emulated_thread();

@@ -7,7 +7,9 @@
 // sum of ab - za * sum of b - zb * sum of a + za * zb * depth. Beside what tile_product.h asks for,
 // a side tells
 //   kHasZero: whether zero_of() may be other than 0;
-//   kOutsideIsZero: what is not is_in() is read as zero_of(Line), else as 0.
+//   kOutsideIsZero: what is not is_in() is read as zero_of(Line), else as 0;
+//   kValid: how many of kLanes neighbours are elements; the others are 0 on both sides, whatever
+//   lies in memory there. `depth` counts them all.
 #pragma once
 
 namespace product {
@@ -62,15 +64,12 @@ struct StagedPanel {
   static constexpr int kPieces = kVector / Side::kLanes;  // of a vector, each read at once
   static constexpr int kStep = Tile::kThreads / Places::kVectors;
   static constexpr int kEach = (kHigh + kStep - 1) / kStep;
-  // What is gathered from here and there goes through registers, and to shared memory as vectors.
-  static constexpr bool kGathers = Side::kLanes * sizeof(Element) < 4;
   static_assert(Tile::kThreads % Places::kVectors == 0, "threads go round evenly");
   static_assert(kAlongDepth || (sizeof(Element) == 2 && kPieces == 1), "what can be transposed");
 
   const Side& side;
   i32 vector, high;
   typename Side::Line lines[kAlongDepth ? kEach : 1];
-  Vec<Element, kVector> gathered[kGathers ? kEach : 1];
 
   __device__ StagedPanel(const Side& from, Index first) : side(from) {
     vector = i32(threadIdx.x) % Places::kVectors;
@@ -93,9 +92,7 @@ struct StagedPanel {
         const auto deep = side.deep(depth + vector * kVector + piece * Side::kLanes);
         UNROLL
         for (int i = 0; i < kEach; ++i)
-          if constexpr (kGathers)
-            gather(gathered[i], piece, lines[i], deep);
-          else if (has(i))
+          if (has(i))
             copy(to, place(high + i * kStep, vector) + piece * Side::kLanes, lines[i], deep);
       }
     } else {
@@ -105,38 +102,28 @@ struct StagedPanel {
           copy(to, place(high + i * kStep, vector), lines[0], side.deep(depth + high + i * kStep));
     }
   }
-  __device__ void put(Shared<Element> to) const {
-    if constexpr (kGathers) {
-      UNROLL
-      for (int i = 0; i < kEach; ++i)
-        if (has(i)) store(to, place(high + i * kStep, vector), gathered[i]);
-    }
-  }
+  __device__ void put(Shared<Element>) const {}
 
  private:
   __device__ auto lanes_of(const typename Side::Line& line, const typename Side::Deep& deep) const {
-    if (side.is_in(line, deep))
-      return load_lanes<Side::kLanes>(side.data, side.offset(line, deep), false);
-    Vec<Element, Side::kLanes> outside{};
-    if constexpr (Side::kOutsideIsZero) {
-      UNROLL
-      for (int lane = 0; lane < Side::kLanes; ++lane)
-        outside[lane] = Narrow<Element>::of(side.zero_of(line));
-    }
-    return outside;
-  }
-  __device__ void gather(Vec<Element, kVector>& to, int piece, const typename Side::Line& line,
-                         const typename Side::Deep& deep) const {
-    const auto lanes = lanes_of(line, deep);
+    Vec<Element, Side::kLanes> lanes{};
+    const bool is_in = side.is_in(line, deep);
+    const i64 from = side.offset(line, deep);
     UNROLL
-    for (int lane = 0; lane < Side::kLanes; ++lane) to[piece * Side::kLanes + lane] = lanes[lane];
+    for (int lane = 0; lane < Side::kValid; ++lane) {
+      if (is_in)
+        lanes[lane] = side.data[from + lane];
+      else if constexpr (Side::kOutsideIsZero)
+        lanes[lane] = Narrow<Element>::of(side.zero_of(line));
+    }
+    return lanes;
   }
   __device__ void copy(Shared<Element> to, i32 at, const typename Side::Line& line,
                        const typename Side::Deep& deep) const {
     const bool is_in = side.is_in(line, deep);
     if (side.aligned && (is_in || !Side::kOutsideIsZero))
-      copy_async<Side::kLanes * sizeof(Element)>(to, at, side.data,
-                                                 is_in ? i64(side.offset(line, deep)) : 0, is_in);
+      copy_async<Side::kLanes * sizeof(Element), Side::kValid * sizeof(Element)>(
+          to, at, side.data, i64(side.offset(line, deep)), is_in);
     else
       store(to, at, lanes_of(line, deep));
   }
@@ -222,6 +209,88 @@ struct LineSums {
   static constexpr u32 kOnes = 0x01010101;
   Vec<i32, 4> sums[kAny ? count : 1] = {};
 };
+
+// Fragments of a warp on their way to its lanes: 16 rows of sums, so that each lane has neighbours
+// of one row. Rows lie apart and every other one has its halves of 8 sums swapped, so that neither
+// the fragments nor the lanes' vectors meet in a bank.
+template <class Tile, class Sum>
+struct Exchange {
+  static constexpr int kWide = Tile::kWarpColumns, kPitch = kWide + 8;
+  static constexpr int kSize = 16 * kPitch;  // of a warp
+  Shared<Sum> memory;
+
+  __device__ static i32 place(i32 row, i32 column) {
+    return row * kPitch + (column ^ (row % 2 * 4));
+  }
+  template <int count>
+  __device__ void write(const Vec<Sum, 4> (&sums)[count]) const {
+    const i32 lane = i32(threadIdx.x) % 32, row = lane / 4;
+    UNROLL
+    for (int c = 0; c < count; ++c) {
+      const i32 column = c * 8 + lane % 4 * 2;
+      store(memory, place(row, column), Vec<Sum, 2>{{sums[c][0], sums[c][1]}});
+      store(memory, place(row + 8, column), Vec<Sum, 2>{{sums[c][2], sums[c][3]}});
+    }
+  }
+  template <int count>
+  __device__ Vec<Sum, count> read(i32 row, i32 column) const {
+    constexpr int kPart = count < 4 ? count : 4;
+    Vec<Sum, count> sums;
+    UNROLL
+    for (int i = 0; i < count; i += kPart) {
+      const auto part = load<kPart>(memory, place(row, column + i));
+      UNROLL
+      for (int k = 0; k < kPart; ++k) sums[i + k] = part[k];
+    }
+    return sums;
+  }
+};
+
+// Gives a warp's sums to the result, kLanes columns of a row at once: see tile_product.h.
+template <class Tile, class Sum, int kDown, int kAcross, class Result, class Index>
+__device__ void store_sums(const Vec<Sum, 4> (&sums)[kDown][kAcross], Shared<Sum> memory,
+                           const Result& result, Index first_row, Index rows, Index first_column,
+                           Index columns) {
+  constexpr int kLanes = Result::kLanes, kVectors = Tile::kWarpColumns / kLanes;
+  constexpr int kAlong = kVectors < 32 ? kVectors : 32;  // lanes that share a row
+  constexpr int kRowsAtOnce = 32 / kAlong, kParts = kVectors / kAlong, kTimes = 16 / kRowsAtOnce;
+  static_assert(32 % kAlong == 0 && kVectors % kAlong == 0 && kRowsAtOnce <= 16, "lanes go evenly");
+  const i32 lane = i32(threadIdx.x) % 32, warp = i32(threadIdx.x) / 32;
+  const Exchange<Tile, Sum> exchange{memory + warp * Exchange<Tile, Sum>::kSize};
+  const i32 own_row = lane / kAlong, own_column = lane % kAlong * kLanes;
+  // Once for all parts of the tile: its text may be long.
+  NO_UNROLL
+  for (int r = 0; r < kDown; ++r) {
+    __syncwarp();
+    UNROLL
+    for (int part = 0; part < kDown; ++part)
+      if (part == r) exchange.write(sums[part]);
+    __syncwarp();
+    UNROLL
+    for (int part = 0; part < kParts; ++part) {
+      const i32 in_tile = own_column + part * kAlong * kLanes;
+      const Index column = first_column + in_tile;
+      if (column >= columns) continue;
+      const auto of_columns = result.columns(column);
+      decltype(result.row(Index())) at[kTimes];
+      decltype(result.inputs(at[0], column)) inputs[kTimes];
+      UNROLL
+      for (int time = 0; time < kTimes; ++time) {
+        const Index row = first_row + (r * 16 + time * kRowsAtOnce + own_row);
+        if (row >= rows) continue;
+        at[time] = result.row(row);
+        inputs[time] = result.inputs(at[time], column);
+      }
+      UNROLL
+      for (int time = 0; time < kTimes; ++time) {
+        const i32 in_part = time * kRowsAtOnce + own_row;
+        if (first_row + (r * 16 + in_part) >= rows) continue;
+        result(exchange.template read<kLanes>(in_part, in_tile), of_columns, inputs[time], at[time],
+               column);
+      }
+    }
+  }
+}
 
 template <class Tile, class A, class B, class Result, class Index>
 __device__ void mma_product(const A& a, const B& b, const Result& result, Index first_row,
@@ -329,7 +398,8 @@ __device__ void mma_product(const A& a, const B& b, const Result& result, Index 
   if constexpr (A::kHasZero || B::kHasZero) {
     // Of which neither side was 0 because it lies outside.
     const Index multiplied =
-        A::kOutsideIsZero ? (depth + Tile::kDepth - 1) / Tile::kDepth * Tile::kDepth : depth;
+        (A::kOutsideIsZero ? (depth + Tile::kDepth - 1) / Tile::kDepth * Tile::kDepth : depth) /
+        A::kLanes * A::kValid;
     i32 zeros_a[kDown][2];
     UNROLL
     for (int r = 0; r < kDown; ++r) {
@@ -355,31 +425,9 @@ __device__ void mma_product(const A& a, const B& b, const Result& result, Index 
     }
   }
 
-  // Through shared memory, 16 rows of each warp at a time, so that the lanes of a warp store
-  // neighbours.
-  constexpr int kPitch = Tile::kWarpColumns + 4;
-  SHARED(Sum, exchange, Tile::kThreads / 32 * 16 * kPitch);
-  const Shared<Sum> mine = exchange + warp * 16 * kPitch;
-  UNROLL
-  for (int r = 0; r < kDown; ++r) {
-    __syncwarp();
-    UNROLL
-    for (int c = 0; c < kAcross; ++c) {
-      const i32 column = c * 8 + lane % 4 * 2;
-      store(mine, lane / 4 * kPitch + column, Vec<Sum, 2>{{sums[r][c][0], sums[r][c][1]}});
-      store(mine, (lane / 4 + 8) * kPitch + column, Vec<Sum, 2>{{sums[r][c][2], sums[r][c][3]}});
-    }
-    __syncwarp();
-    for (int i = 0; i < 16; ++i) {
-      const Index row = first_row + warp_row + r * 16 + i;
-      if (row >= rows) break;
-      const auto at = result.row(row);
-      for (int c = lane; c < Tile::kWarpColumns; c += 32) {
-        const Index column = first_column + warp_column + c;
-        if (column < columns) result(Sum(mine[i * kPitch + c]), at, column);
-      }
-    }
-  }
+  __syncthreads();  // all are done with the stages
+  store_sums<Tile>(sums, shared_as<Sum>(stages), result, first_row + warp_row, rows,
+                   first_column + warp_column, columns);
 }
 
 }  // namespace product

@@ -6,9 +6,9 @@
 // Shared<T> is shared memory, declared with SHARED(T, name, count) or, its size given by the
 // launch, DYNAMIC_SHARED(T, name). load<N>(p, i) and store(q, i, Vec<T, N>) access N elements at
 // once, aligned to all of them. atomic_add(q, i, v), atomic_max, atomic_min and atomic_cas(q, i,
-// compare, v) change an element of Out or Shared and return what it was. An element of Shared is
-// read where it is given a type: `const f32 x = s[i];`, neither `auto x` nor max(s[i], s[j]). Sizes
-// and indices are i64, or i32 where a kernel knows they fit.
+// compare, v) change an element of Out or Shared and return what it was. reciprocal(x) is about 1 /
+// x. An element of Shared is read where it is given a type: `const f32 x = s[i];`, neither `auto x`
+// nor max(s[i], s[j]). Sizes and indices are i64, or i32 where a kernel knows they fit.
 #pragma once
 
 using i8 = signed char;
@@ -91,6 +91,13 @@ __device__ inline h16 to_h16(f64 x) {
 __device__ inline bf16 to_bf16(f32 x) {
   bf16 y;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+  return y;
+}
+
+// About 1 / x, to a unit or two in the last place, for x that is neither huge nor tiny.
+__device__ inline f32 reciprocal(f32 x) {
+  f32 y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 

@@ -144,11 +144,19 @@ template <class T>
 __device__ inline bool isinf(T x) {
   return x == x && x - x != x - x;
 }
+// a / b for b from 1 to 2, where division needs no care of b's exponent: rounded as a / b is, but
+// for results below the smallest normal number.
+__device__ inline f32 divide_by_1_to_2(f32 a, f32 b) {
+  const f32 guess = reciprocal(b);
+  const f32 inverse = fmaf(fmaf(-b, guess, 1.0f), guess, guess);
+  const f32 quotient = a * inverse;
+  return fmaf(fmaf(-b, quotient, a), inverse, quotient);
+}
+__device__ inline f64 divide_by_1_to_2(f64 a, f64 b) { return a / b; }
 template <class T>
 __device__ inline T sigmoid(T x) {
-  if (x >= T(0)) return T(1) / (T(1) + exp(-x));
-  const T e = exp(x);  // so that small results keep their digits
-  return e / (T(1) + e);
+  const T e = exp(-sign_bit_of(x, T(1)));  // never large, so that small results keep their digits
+  return divide_by_1_to_2(x >= T(0) ? T(1) : e, T(1) + e);
 }
 
 template <class T>

@@ -126,8 +126,11 @@ struct Share {
   }
 };
 
-// result.row(Index): what is the same for all columns of a row; result(sum, row, Index column)
-// stores. Only rows below `rows` and columns below `columns` are stored.
+// Result::kLanes columns are stored at once. result.row(Index): what is the same for all columns of
+// a row; result.columns(Index): what is read for kLanes columns and the same in all rows;
+// result.inputs(row, Index column): what else is read for them; and result(sums, columns, inputs,
+// row, Index column) stores. Only rows below `rows` and columns below `columns` are stored; columns
+// begin at multiples of kLanes, and end there if kLanes is not 1.
 template <class Tile, class Acc, class A, class B, class Result, class Index>
 __device__ void tile_product(const A& a, const B& b, const Result& result, Index first_row,
                              Index rows, Index first_column, Index columns, Index depth) {
@@ -209,15 +212,22 @@ __device__ void tile_product(const A& a, const B& b, const Result& result, Index
     }
     if (slice != 0) return;
   }
+  constexpr int kLanes = Result::kLanes;
+  static_assert(Columns::kGroup % kLanes == 0, "a thread's neighbours are whole vectors");
   UNROLL
-  for (int r = 0; r < Tile::kThreadRows; ++r) {
-    const Index row = first_row + Rows::at(down, r);
-    if (row >= rows) continue;
-    const auto at = result.row(row);
+  for (int c = 0; c < Tile::kThreadColumns; c += kLanes) {
+    const Index column = first_column + Columns::at(across, c);
+    if (column >= columns) continue;
+    const auto of_columns = result.columns(column);
     UNROLL
-    for (int c = 0; c < Tile::kThreadColumns; ++c) {
-      const Index column = first_column + Columns::at(across, c);
-      if (column < columns) result(sums[r][c], at, column);
+    for (int r = 0; r < Tile::kThreadRows; ++r) {
+      const Index row = first_row + Rows::at(down, r);
+      if (row >= rows) continue;
+      const auto at = result.row(row);
+      Vec<Acc, kLanes> values;
+      UNROLL
+      for (int lane = 0; lane < kLanes; ++lane) values[lane] = sums[r][c + lane];
+      result(values, of_columns, result.inputs(at, column), at, column);
     }
   }
 }

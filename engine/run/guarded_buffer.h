@@ -1,0 +1,34 @@
+// Memory of one tensor between red zones: bytes that no kernel may change, to find those that do.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "anneal/core/device.h"
+
+namespace anneal {
+
+class GuardedBuffer {
+ public:
+  // zone: bytes before and behind, a multiple of 256, so that the tensor lies as in an arena; may
+  // be 0. Fills the red zones with NaN of every float type, which results show if they are read.
+  GuardedBuffer(Device& device, Stream& stream, size_t bytes, size_t zone);
+
+  std::byte* data() const { return memory_->data() + zone_; }
+  size_t size() const { return bytes_; }
+  size_t size_in_all() const { return memory_->size(); }
+  size_t zone() const { return zone_; }
+
+  // Copies both red zones, 2 * zone() bytes, once the stream is waited for.
+  void read_zones(Device& device, Stream& stream, std::byte* to) const;
+  void fill_zones(Device& device, Stream& stream);  // waits
+  // What was changed of zones that were read: "12 bytes, the first one 4 bytes behind"; nullopt:
+  // nothing.
+  static std::optional<std::string> change(const std::byte* zones, size_t zone);
+
+ private:
+  size_t bytes_, zone_;
+  std::unique_ptr<Buffer> memory_;
+};
+
+}  // namespace anneal

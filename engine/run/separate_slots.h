@@ -1,0 +1,51 @@
+// The memory of a plan of which each tensor on a device other than the CPU lies by itself, between
+// red zones: for finding kernels that access what is not theirs (EngineOptions::separate_slots).
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "anneal/engine/run/bound_plan.h"
+#include "anneal/engine/run/guarded_buffer.h"
+
+namespace anneal {
+
+// By device and index of the weight; null where nobody reads it.
+using SeparateWeights = std::vector<std::vector<std::unique_ptr<GuardedBuffer>>>;
+
+class SeparateSlots {
+ public:
+  // Views lie in their bases' memory, and what is written over its input is a view of it. All must
+  // outlive this; the last of the plan's devices is the CPU. zone: of GuardedBuffer.
+  SeparateSlots(const Plan& plan, std::span<const std::unique_ptr<Device>> devices,
+                std::span<const std::unique_ptr<Stream>> streams, const SeparateWeights& weights,
+                size_t zone);
+
+  // Of the arena's slots, at these sizes.
+  size_t bytes_for(const BoundPlan& bound) const;
+  // Gives each slot of the arena exactly its bytes. Addresses of slots whose sizes stay, stay.
+  void place(const BoundPlan& bound);
+  std::byte* data(size_t slot) const { return buffers_[slot]->data(); }
+  size_t bytes() const;
+
+  // Fails with kInternal if a red zone has changed, naming the tensor and the steps that use it;
+  // the zone is filled again. REQUIRES: the streams are waited for
+  void check();
+
+ private:
+  bool is_mine(size_t slot) const;
+  // Calls visit(buffer, device, slot) for each slot of the arena and each weight.
+  template <class Visit>
+  void for_each(Visit&& visit);
+
+  const Plan& plan_;
+  std::span<const std::unique_ptr<Device>> devices_;
+  std::span<const std::unique_ptr<Stream>> streams_;
+  const SeparateWeights& weights_;
+  const size_t zone_;
+  std::vector<std::unique_ptr<GuardedBuffer>> buffers_;  // by slot
+  std::vector<std::unique_ptr<Buffer>> zones_;           // by device: copies of all red zones
+};
+
+}  // namespace anneal

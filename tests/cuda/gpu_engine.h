@@ -1,0 +1,50 @@
+// Whole engines on the emulated device, or on the card that ANNEAL_TEST_DEVICE names ("cuda").
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "anneal/kernels/cuda/backend.h"
+#include "anneal/tests/engine/build_and_run.h"
+
+namespace anneal::testing {
+
+inline std::string test_device() {
+  const char* const device = std::getenv("ANNEAL_TEST_DEVICE");
+  return device ? device : "emulated";
+}
+
+// What engines for the test's device are built for.
+inline std::string test_target() {
+  const std::string device = test_device();
+  return device == "emulated" ? device : cuda_backend().open(device)->target();
+}
+
+inline EngineFile build_for(std::string_view text, std::vector<std::string> targets) {
+  BuildOptions options;
+  options.targets = std::move(targets);
+  return build_text(text, options);
+}
+
+inline std::shared_ptr<const Engine> load_on(const EngineFile& file, const std::string& device) {
+  const auto bytes = std::make_shared<std::vector<std::byte>>(save(file));
+  return Engine::make(load_engine_file(*bytes, bytes), {.device = device});
+}
+
+inline std::shared_ptr<const Engine> gpu_engine(std::string_view text) {
+  return load_on(build_for(text, {test_target()}), test_device());
+}
+
+inline void expect_near(const std::map<std::string, std::vector<float>>& got,
+                        const std::map<std::string, std::vector<float>>& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (const auto& [name, values] : wanted) {
+    ASSERT_EQ(got.at(name).size(), values.size()) << name;
+    for (size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(got.at(name)[i], values[i], 1e-4 * (1 + std::abs(values[i])))
+          << name << ", element " << i;
+  }
+}
+
+}  // namespace anneal::testing
