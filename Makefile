@@ -1,7 +1,7 @@
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 
-.PHONY: demo build test test-asan test-emulated test-tsan test-integer-bits test-all gpu-bundle test-gpu-bundle bench bench-kernels format lint install deps checks
+.PHONY: demo build test machine-code-tools test-asan test-emulated test-tsan test-integer-bits test-all gpu-bundle test-gpu-bundle bench bench-kernels format lint install deps checks
 
 build: deps build-release
 
@@ -19,7 +19,18 @@ checks: deps
 	@tests/check_size.py
 	@tests/check_format.sh
 
-test: checks build-release
+# nvdisasm of PyPI takes the GPU kernels' machine code apart for a test, which is skipped without it.
+MACHINE_CODE_TOOLS := build/machine-code-tools
+
+$(MACHINE_CODE_TOOLS)/ready: tests/cuda/requirements.txt
+	@cmake/deps.sh python3-venv
+	@python3 -m venv $(MACHINE_CODE_TOOLS)
+	@$(MACHINE_CODE_TOOLS)/bin/pip install --quiet --disable-pip-version-check -r $< && touch $@ || \
+	  echo "nvdisasm cannot be installed: the test of machine code will be skipped" >&2
+
+machine-code-tools: $(MACHINE_CODE_TOOLS)/ready
+
+test: checks build-release machine-code-tools
 	@ctest --preset release -j $(JOBS)
 
 test-asan: checks build-asan
@@ -40,16 +51,22 @@ test-all: test test-asan test-emulated test-tsan test-gpu-bundle test-integer-bi
 test-integer-bits: build-release
 	@tests/integer_bits_test.py build/release/bin/anneal ../shared/data/models || [ $$? -eq 77 ]
 
-# What a machine with an NVIDIA card needs to run the GPU suite: docs/gpu.md.
+# What a machine with an NVIDIA card needs to run the GPU suite: docs/gpu.md. All images of device functions take
+# more than an hour of one core the first time; IMAGES=N makes those of N layers and N / 10 batches of op cases.
+# VARIANTS="name=build/folder ..." are further builds, whose programs are compared with the first.
 VERSION := $(shell sed -n 's/^project.anneal VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+IMAGES ?= all
 
 gpu-bundle: build-release
-	@cmake/deps.sh patchelf python3-onnx
+	@cmake/deps.sh patchelf python3-onnx xz-utils
 	@cmake --build --preset release -j $(JOBS) --target anneal_gpu_times
-	@bench/gpu/make_bundle.sh build/release
+	@/usr/bin/python3 bench/gpu/make_bundle.py build/release --images $(IMAGES) --jobs $(JOBS) \
+	  $(foreach each,$(VARIANTS),--variant $(each))
 
+test-gpu-bundle: IMAGES = 2
 test-gpu-bundle: gpu-bundle
-	@tests/gpu_bundle_test.py dist/anneal-gpu-$(VERSION).tar.gz
+	@ANNEAL_CACHE_DIR=$(CURDIR)/build/release/tests/cache /usr/bin/python3 tests/gpu_bundle_test.py \
+	  dist/anneal-gpu-$(VERSION).tar.xz
 
 demo: build-release
 	@samples/glyphs/demo.sh

@@ -1,164 +1,255 @@
-// Layers built for a GPU, one engine each: the time of the layer's step beside the least that the
-// card's published figures allow (kernels/cuda/roofline.h), as JSON on stdout.
+// The time of single layers on a GPU in every configuration of our kernels.
 //
-//   anneal_gpu_times [DEVICE] [FILTER]    DEVICE: cuda (default), cuda:1, emulated
+//   anneal_gpu_times [--device cuda|cuda:N|emulated|sm_90] [--compile] [--once] [--launches N]
+//                    [--plays N] [--configs N] <CASES
 //
-// Times are those of events around one launch, so that they hold what starting it costs. On the
-// emulated device they say nothing.
+// Each line of standard input is a case, {"name": ..., "graph": TEXT}: a graph (docs/graph_text.md)
+// whose layer "y" is timed alone, as the builder would run it. A line of JSON goes to standard
+// output for the device and for each case, as soon as it is done. With --compile, and for sm_90,
+// functions are compiled only, into ANNEAL_CACHE_DIR. --once launches the configuration that the
+// builder takes twice and times nothing, for profilers. --configs N: at most N of a case.
+//
+// Exit status 3: the device is lost, and cases that follow were not begun.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "anneal/engine/build/builder.h"
-#include "anneal/engine/data/made_samples.h"
-#include "anneal/engine/plan_check.h"
-#include "anneal/engine/run/engine.h"
-#include "anneal/graph/text.h"
+#include "anneal/bench/gpu/layer_timing.h"
+#include "anneal/core/error.h"
 #include "anneal/kernels/cuda/backend.h"
+#include "anneal/kernels/cuda/code_image.h"
+#include "anneal/kernels/cuda/cubin.h"
 #include "anneal/kernels/cuda/device.h"
+#include "anneal/kernels/cuda/emulated_driver.h"
+#include "anneal/kernels/cuda/libraries.h"
 #include "anneal/kernels/cuda/roofline.h"
 
-namespace anneal {
+namespace anneal::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kWindow3 =
-    "strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]";
+constexpr double kHopeless = 4;     // times as long as the best: is not timed further
+constexpr double kBeyondCache = 3;  // sizes of the L2 cache that operand sets fill
+constexpr int kDeviceLost = 3;
 
-// Input, then a layer that may use the weights "w: TYPE".
-struct Case {
-  std::string_view name, input, weights, layer;
-};
-constexpr Case kCases[] = {
-    {"add_f32", "f32[32,64,56,56]", "f32[64,1,1]",
-     R"~(Pointwise(x, w) program="(f32,f32)->(f32) max(add($0,$1),0f32)")~"},
-    {"silu_f16", "f16[32,64,56,56]", "",
-     R"~(Pointwise(x) program="(f16)->(f16) round_f16(mul($0,sigmoid($0)))")~"},
-    {"transpose_f32", "f32[32,256,1024]", "", "Transpose(x) permutation=[0,2,1]"},
-    {"softmax_f32", "f32[12,512,512]", "", "Softmax(x) axis=2"},
-    {"mean_f32", "f32[32,1280,7,7]", "i64[2]", "Reduce(x, w) kind=mean"},
-    {"max_pool_f32", "f32[8,64,112,112]", "",
-     "Pool(x) kernel=[3,3] strides=[2,2] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]"},
-    {"matmul_f32", "f32[512,768]", "f32[768,3072]", "MatMul(x, w)"},
-    {"matmul_f16", "f16[512,768]", "f16[768,3072]", "MatMul(x, w)"},
-    {"matmul_f16_large", "f16[4096,4096]", "f16[4096,4096]", "MatMul(x, w)"},
-    {"conv3x3_f32", "f32[8,64,56,56]", "f32[64,64,3,3]", "Conv(x, w) {window}"},
-    {"conv1x1_f32", "f32[8,256,14,14]", "f32[1024,256,1,1]",
-     "Conv(x, w) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]"},
-    {"conv3x3_f16", "f16[8,64,56,56]", "f16[64,64,3,3]", "Conv(x, w) {window}"},
-    {"depthwise3x3_f32", "f32[8,144,56,56]", "f32[144,1,3,3]", "Conv(x, w) {window} groups=144"},
-    {"depthwise3x3_f16", "f16[8,144,56,56]", "f16[144,1,3,3]", "Conv(x, w) {window} groups=144"},
+struct Options {
+  std::string device = "cuda";
+  bool once = false, compile = false;
+  int launches = 20, plays = 7, configs = 1000;
+  bool compiles_only() const { return compile || device.starts_with("sm_"); }
 };
 
-// It does about 50 million a second.
-constexpr double kMostEmulatedFlops = 2.5e8;
-
-std::string graph_text(const Case& each) {
-  std::string layer(each.layer);
-  if (const size_t at = layer.find("{window}"); at != std::string::npos)
-    layer.replace(at, 8, kWindow3);
-  std::string weights;
-  if (!each.weights.empty())
-    weights = each.weights.starts_with("i64")
-                  ? fmt::format("  const w: {} = {{2, 3}}\n", each.weights)
-                  : fmt::format("  const w: {} = random(1)\n", each.weights);
-  return fmt::format("graph layer(x: {})\n{}  y = {}\n  return y\n", each.input, weights, layer);
+void print(const Json& line) {
+  fmt::print("{}\n", line.dump());
+  std::fflush(stdout);
 }
 
-double bytes_of(const Plan& plan, const std::vector<uint32_t>& slots) {
-  double bytes = 0;
-  for (const uint32_t slot : slots) {
-    if (slot == kNoSlot) continue;
-    const Type& type = plan.slots[slot].type;
-    bytes +=
-        static_cast<double>(count(dims_of(type.shape))) * static_cast<double>(size_of(type.dtype));
-  }
-  return bytes;
-}
-
-// Multiplications and additions of a product or a convolution.
-double flops_of(const Plan& plan, const Step& step) {
-  const auto dims = [&](uint32_t slot) { return dims_of(plan.slots[slot].type.shape); };
-  if (!std::holds_alternative<MatMul>(step.op) && !std::holds_alternative<Conv>(step.op)) return 0;
-  double outputs = 0;
-  for (const uint32_t output : step.outputs) outputs += static_cast<double>(count(dims(output)));
-  if (std::holds_alternative<MatMul>(step.op)) {
-    const Dims a = dims(step.inputs[0]);
-    return 2 * outputs * static_cast<double>(a[a.rank() - 1]);
-  }
-  const Dims w = dims(step.inputs[1]);
-  const int64_t window = count(w) / w[0];
-  return 2 * outputs * static_cast<double>(window);
-}
-
-Json measured(const Case& each, const std::string& device) {
-  const auto opened = cuda_backend().open(device);
-  Json json = {{"case", each.name}, {"input", each.input}};
-  BuildOptions options;
-  options.targets = {device == "emulated" ? device : opened->target()};
-  const auto engine =
-      Engine::make(build(parse_graph(graph_text(each)), options), {.device = device});
-  ExecutionContext context(engine);
-  const Port& port = engine->inputs()[0];
-  const Tensor input = random_sample(port.dtype, port.dims, 7);
-  context.set_input(port.name, input.view());
+// What the driver says of the card, for floors.
+Json attributes_of(const std::string& device) {
   const bool emulated = device == "emulated";
-  std::vector<double> times;
-  const Plan& plan = engine->plan();
-  const auto step = std::find_if(plan.steps.begin(), plan.steps.end(), [](const Step& candidate) {
-    return candidate.kernel != kTransfer && candidate.op.index() != op_index<SizeTensor>;
-  });
-  json["kernel"] = step->kernel;
-  if (emulated && flops_of(plan, *step) > kMostEmulatedFlops) {
-    json["left_out"] = "too large for the emulated device";
-    return json;
+  const cuda::Opened<cuda::Driver>& library = cuda::driver_library();
+  if (!emulated && !library.table) return Json::object();
+  const cuda::Driver& driver = emulated ? cuda::emulated_driver() : *library.table;
+  const int ordinal = device.starts_with("cuda:") ? std::atoi(device.c_str() + 5) : 0;
+  constexpr std::pair<const char*, unsigned> kWanted[] = {
+      {"clock_khz", 13},        {"multiprocessors", 16}, {"memory_clock_khz", 36},
+      {"bus_bits", 37},         {"l2_bytes", 38},        {"threads_per_multiprocessor", 39},
+      {"capability_major", 75}, {"capability_minor", 76}};
+  Json json = Json::object();
+  for (const auto& [name, number] : kWanted) {
+    int value = 0;
+    const auto attribute = static_cast<cuda::CUdevice_attribute>(number);
+    if (driver.cuDeviceGetAttribute(&value, attribute, ordinal) == cuda::CUDA_SUCCESS && value > 0)
+      json[name] = value;
   }
-  for (int i = 0; i < (emulated ? 1 : 23); ++i) {
-    double sum = 0;
-    for (const StepTime& time : context.profile())
-      if (time.kernel != kTransfer) sum += time.microseconds;
-    if (i >= 3 || emulated) times.push_back(sum);
-  }
-  std::sort(times.begin(), times.end());
-  const cuda::DeviceSpec& spec = cuda::spec_of(*opened);
-  const bool tensor_cores = step->kernel.find("mma") != std::string::npos;
-  cuda::Work work{.bytes = bytes_of(plan, step->inputs) + bytes_of(plan, step->outputs),
-                  .blocks = spec.multiprocessors,
-                  .threads_per_block = 256};
-  (tensor_cores ? work.f16_tensor_flops : work.f32_flops) = flops_of(plan, *step);
-  const cuda::Floor floor = cuda::floor_of(spec, work);
-  json["steps_on_the_device"] = std::count_if(
-      plan.steps.begin(), plan.steps.end(),
-      [](const Step& other) { return other.device == 0 && other.kernel != kTransfer; });
-  json["microseconds"] = {{"median", times[times.size() / 2]},
-                          {"least", times.front()},
-                          {"memory_floor", 1e6 * floor.memory_seconds},
-                          {"arithmetic_floor", 1e6 * floor.arithmetic_seconds}};
   return json;
 }
 
-int run(const std::string& device, const std::string& filter) {
+// Of the functions in an image that load_code() gave, by name.
+std::map<std::string, cuda::FunctionResources> resources_of(const std::vector<std::byte>& image) {
+  std::map<std::string, cuda::FunctionResources> found;
+  for (const cuda::CodePart& part : cuda::parts_of(image))
+    for (const cuda::FunctionResources& each : cuda::resources_of(part.cubin))
+      found[each.name] = each;
+  return found;
+}
+
+// What the launches of a kernel take of the card.
+Json launches_json(const Candidate& candidate, const PlannedLayer& layer, const Device& device,
+                   const std::map<std::string, cuda::FunctionResources>& resources) {
   Json all = Json::array();
-  int failed = 0;
-  for (const Case& each : kCases) {
-    if (std::string_view(each.name).find(filter) == std::string_view::npos) continue;
+  for (const LaunchFacts& launch : launches_of(*candidate.made, layer)) {
+    cuda::Work work{.blocks = std::max<int64_t>(launch.blocks, 1),
+                    .threads_per_block = launch.threads,
+                    .shared_bytes_per_block = launch.shared_bytes};
+    Json json = {{"function", launch.function},
+                 {"blocks", launch.blocks},
+                 {"threads", launch.threads},
+                 {"dynamic_shared_bytes", launch.shared_bytes}};
+    if (const auto known = resources.find(launch.function); known != resources.end()) {
+      json["registers"] = known->second.registers;
+      json["stack_bytes"] = known->second.stack_bytes;
+      json["fixed_shared_bytes"] = known->second.shared_bytes;
+      work.registers_per_thread = known->second.registers;
+      work.shared_bytes_per_block += known->second.shared_bytes;
+    }
+    const cuda::DeviceSpec& spec = cuda::spec_of(device);
+    const cuda::Floor floor = cuda::floor_of(spec, work);
+    json["resident_blocks"] = floor.resident_blocks;
+    json["waves"] = floor.waves;
+    json["occupancy"] = static_cast<double>(floor.resident_blocks * launch.threads) /
+                        spec.threads_per_multiprocessor;
+    all.push_back(std::move(json));
+  }
+  return all;
+}
+
+// Whether the device does what it is told no longer.
+bool is_lost(Stream& stream) {
+  try {
+    stream.wait();
+    return false;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+struct Measured {
+  Json json;
+  bool lost = false;
+};
+
+void time_all(const Options& options, const PlannedLayer& layer, Device& device,
+              const std::vector<Candidate>& candidates, Json& configs, Measured& measured) {
+  const auto stream = device.make_stream();
+  const double cache = cuda::spec_of(device).l2_bytes;
+  const bool emulated = options.device == "emulated";
+  const OperandSets operands(layer, device, *stream, emulated ? 0 : kBeyondCache * cache,
+                             options.launches);
+  measured.json["operand_sets"] = operands.count();
+  measured.json["operand_bytes"] = operands.bytes();
+  measured.json["operands_exceed_l2"] = operands.bytes() > cache;
+  double best = 1e9;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    Json& json = configs[i];
     try {
-      all.push_back(measured(each, device));
+      if (options.once) {
+        if (candidates[i].is_planned)
+          launch_only(*candidates[i].made, operands, device, *stream, 2);
+        continue;
+      }
+      const Timing timing =
+          time_of(*candidates[i].made, operands, device, *stream,
+                  {options.launches, options.plays, emulated ? 1e12 : kHopeless * best});
+      json["us"] = timing.microseconds;
+      if (timing.is_hopeless) json["hopeless"] = true;
+      if (!timing.is_hopeless) json["launches_in_graph"] = timing.launches;
+      if (!timing.is_recorded) json["recorded"] = false;
+      json["plays_us"] = timing.plays;
+      if (!timing.is_hopeless) best = std::min(best, timing.microseconds);
     } catch (const Error& error) {
-      all.push_back({{"case", each.name}, {"error", error.what()}});
-      ++failed;
+      json["error"] = error.what();
+      measured.json["error"] =
+          fmt::format("{} {}: {}", candidates[i].kernel, candidates[i].config, error.what());
+      if (is_lost(*stream)) {
+        measured.lost = true;
+        return;
+      }
     }
   }
-  fmt::print("{}\n", all.dump(1));
-  return failed == 0 ? 0 : 1;
+}
+
+Measured measure(const Options& options, const std::string& name, const std::string& graph) {
+  // A device of its own, so that its code is that of this layer.
+  const auto device = cuda_backend().open(options.device);
+  Measured measured;
+  Json& json = measured.json;
+  json["name"] = name;
+  const PlannedLayer layer = plan_layer(graph, device->target());
+  json["bytes"] = layer.bytes();
+  json["kernel"] = layer.planned().kernel;
+  Candidates candidates = candidates_of(layer, *device);
+  // The planned one stands first, so that a limit keeps it.
+  std::stable_partition(candidates.all.begin(), candidates.all.end(),
+                        [](const Candidate& each) { return each.is_planned; });
+  if (static_cast<int>(candidates.all.size()) > options.configs)
+    candidates.all.erase(candidates.all.begin() + options.configs, candidates.all.end());
+  const auto resources = resources_of(device->load_code({}));
+  json["refused"] = Json::object();
+  for (const auto& [kernel, why] : candidates.refused) json["refused"][kernel] = why;
+  Json configs = Json::array();
+  for (const Candidate& each : candidates.all)
+    configs.push_back({{"kernel", each.kernel},
+                       {"config", each.config},
+                       {"planned", each.is_planned},
+                       {"launches", launches_json(each, layer, *device, resources)}});
+  if (!options.compiles_only())
+    time_all(options, layer, *device, candidates.all, configs, measured);
+  json["configs"] = std::move(configs);
+  return measured;
+}
+
+int run(const Options& options) {
+  const auto device = cuda_backend().open(options.device);  // keeps the context alive
+  print({{"device", device->description()}, {"attributes", attributes_of(options.device)}});
+  for (std::string line; std::getline(std::cin, line);) {
+    if (line.empty()) continue;
+    const Json each = Json::parse(line, nullptr, false);
+    if (!each.is_object() || !each.contains("name") || !each.contains("graph"))
+      fail(Code::kInvalidArgument,
+           fmt::format("\"{}\" is no case: write {{\"name\": ..., \"graph\": ...}}", line));
+    const auto name = each["name"].get<std::string>();
+    print({{"begins", name}});
+    try {
+      const Measured measured = measure(options, name, each["graph"].get<std::string>());
+      print(measured.json);
+      if (measured.lost) return kDeviceLost;
+    } catch (const Error& error) {
+      print({{"name", name}, {"error", error.what()}});
+    }
+  }
+  return 0;
+}
+
+Options parse(int count, char** arguments) {
+  Options options;
+  for (int i = 1; i < count; ++i) {
+    const std::string_view flag = arguments[i];
+    if (flag == "--once" || flag == "--compile") {
+      (flag == "--once" ? options.once : options.compile) = true;
+      continue;
+    }
+    if (i + 1 == count)
+      fail(Code::kInvalidArgument, fmt::format("{}: unknown, or without its value", flag));
+    const std::string value = arguments[++i];
+    if (flag == "--device")
+      options.device = value;
+    else if (flag == "--launches")
+      options.launches = std::max(1, std::atoi(value.c_str()));
+    else if (flag == "--plays")
+      options.plays = std::max(1, std::atoi(value.c_str()));
+    else if (flag == "--configs")
+      options.configs = std::max(1, std::atoi(value.c_str()));
+    else
+      fail(Code::kInvalidArgument, fmt::format("unknown flag {}", flag));
+  }
+  return options;
 }
 
 }  // namespace
-}  // namespace anneal
+}  // namespace anneal::bench
 
-int main(int argc, char** argv) {
-  return anneal::run(argc > 1 ? argv[1] : "cuda", argc > 2 ? argv[2] : "");
+int main(int count, char** arguments) {
+  try {
+    return anneal::bench::run(anneal::bench::parse(count, arguments));
+  } catch (const anneal::Error& error) {
+    fmt::print(stderr, "anneal_gpu_times: {}\n", error.what());
+    return 2;
+  }
 }

@@ -3,9 +3,9 @@
 from nets.builder import RELU_GAIN, SILU_GAIN, Net
 
 
-def resnet50():
+def resnet50(make=Net):
     """v1.5: the stride is on the 3 x 3 convolution."""
-    net = Net("resnet50")
+    net = make("resnet50")
 
     def normed(x, channels, kernel, stride=1, scale=1.0):
         return net.batch_norm(net.conv(x, channels, kernel, stride, bias=False), scale)
@@ -116,9 +116,9 @@ def googlenet():
     return net
 
 
-def unet(size=256, base=16):
+def unet(size=256, base=16, make=Net):
     """Four levels down and up again, two classes for each pixel of [N, 3, size, size]."""
-    net = Net("unet")
+    net = make("unet")
 
     def twice(x, channels):
         for _ in range(2):
@@ -133,4 +133,47 @@ def unet(size=256, base=16):
     for level in reversed(range(4)):
         x = twice(net.concat(skipped[level], net.doubled(x, base << level)), base << level)
     net.output(net.conv(x, 2, 1, gain=1), 2, size, size)
+    return net
+
+
+def yolo(size=640, base=32, depth=2, classes=80, make=Net):
+    """A detector of YOLOv8-s' kind: stages of split residual blocks, a pyramid up and down, raw boxes and scores."""
+    net = make("yolo")
+
+    def normed(x, channels, kernel, stride=1):
+        return net.silu(net.batch_norm(net.conv(x, channels, kernel, stride, bias=False, gain=SILU_GAIN)))
+
+    def stage(x, channels, blocks, residual=True):
+        half = channels // 2
+        parts = [normed(x, half, 1), normed(x, half, 1)]
+        for _ in range(blocks):
+            y = normed(normed(parts[-1], half, 3), half, 3)
+            parts.append(net.add(y, parts[-1]) if residual else y)
+        return normed(net.concat(*parts), channels, 1)
+
+    def upsampled(x):
+        scales = net.constant([1, 1, 2, 2])
+        return net.op("Resize", x, "", scales, mode="nearest", coordinate_transformation_mode="asymmetric",
+                      nearest_mode="floor")
+
+    x = normed(normed(net.picture(size), base, 3, 2), 2 * base, 3, 2)
+    x = stage(x, 2 * base, depth)
+    small = stage(normed(x, 4 * base, 3, 2), 4 * base, 2 * depth)
+    middle = stage(normed(small, 8 * base, 3, 2), 8 * base, 2 * depth)
+    large = stage(normed(middle, 16 * base, 3, 2), 16 * base, depth)
+    pooled = [normed(large, 8 * base, 1)]
+    for _ in range(3):
+        pooled.append(net.max_pool(pooled[-1], 5, 1, 2))
+    large = normed(net.concat(*pooled), 16 * base, 1)
+    middle = stage(net.concat(upsampled(large), middle), 8 * base, depth, False)
+    small = stage(net.concat(upsampled(middle), small), 4 * base, depth, False)
+    middle = stage(net.concat(normed(small, 4 * base, 3, 2), middle), 8 * base, depth, False)
+    large = stage(net.concat(normed(middle, 8 * base, 3, 2), large), 16 * base, depth, False)
+    found, cells = [], 0
+    for x, stride in ((small, 8), (middle, 16), (large, 32)):
+        boxes = net.conv(normed(normed(x, 2 * base, 3), 2 * base, 3), 64, 1, gain=1)
+        scores = net.conv(normed(normed(x, 4 * base, 3), 4 * base, 3), classes, 1, gain=1)
+        found.append(net.reshape(net.concat(boxes, scores), 0, 64 + classes, (size // stride) ** 2))
+        cells += (size // stride) ** 2
+    net.output(net.op("Concat", *found, axis=2), 64 + classes, cells)
     return net

@@ -15,9 +15,9 @@ def attended(net, query, key, value, scale, mask=None):
     return net.reshape(net.transpose(found, 0, 2, 1, 3), 0, 0, width, channels=width)
 
 
-def bert(layers, tokens=128, width=768, heads=12):
+def bert(layers, tokens=128, width=768, heads=12, make=Net):
     """The encoder of BERT-base, behind its embeddings; `mask` is added to scores (0: a word is seen)."""
-    net = Net(f"bert_base_{layers}l")
+    net = make(f"bert_base_{layers}l")
     x = net.input("hidden", tokens, width, channels=width)
     mask = net.input("mask", 1, 1, tokens, channels=tokens)
 
@@ -34,8 +34,9 @@ def bert(layers, tokens=128, width=768, heads=12):
     return net
 
 
-def vit_tiny(layers=12, width=192, heads=3, patch=16, size=224):
-    net = Net("vit_tiny")
+def vit_tiny(layers=12, width=192, heads=3, patch=16, size=224, make=Net):
+    """With a width of 768 and 12 heads it is ViT-B/16."""
+    net = make("vit_tiny")
     patches = (size // patch) ** 2
     x = net.conv(net.picture(size), width, patch, patch, pad=0, gain=1)
     x = net.transpose(net.reshape(x, 0, width, patches), 0, 2, 1)

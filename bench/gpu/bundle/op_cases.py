@@ -1,0 +1,143 @@
+"""Every op case on every kernel, in batches that a queue hands to as many processes as there are cores but two.
+
+A batch is a process: what loses the device costs the others nothing. The code of a batch is compiled at once, so the
+batches are those whose images came with the bundle (`batches.json`, written when the bundle is made).
+"""
+
+import json
+import queue
+import threading
+
+SECONDS_OF_BATCH = 100
+SECONDS_OF_CASE = 40
+MOST_ALONE = 40  # failing cases that are run once more, alone
+CASES_AT_ONCE = 4
+FEW = 6
+QUICK = ("pointwise_", "softmax_", "transpose_", "concat_", "arg_max_", "dequantize_")  # few functions to compile
+
+
+def batches_of(setting, end):
+    """Lists of names."""
+    known = setting.root / "batches.json"
+    if known.is_file():
+        batches = json.loads(known.read_text())
+    else:
+        names = []
+        setting.run([setting.root / "bin" / "cuda_op_suite_test", "--list"], min(30, end.left()), on_line=names.append)
+        batches = [names[i::-(-len(names) // CASES_AT_ONCE)] for i in range(-(-len(names) // CASES_AT_ONCE))]
+    if setting.few:
+        names = [name for batch in batches for name in batch if name.startswith(QUICK)]
+        chosen = names[:: max(len(names) // FEW, 1)][:FEW]
+        batches = [chosen[i::3] for i in range(3)]
+    return batches
+
+
+class Batches:
+    """The work of one variant's threads."""
+
+    def __init__(self, setting, record, end, variant):
+        self.setting, self.record, self.end, self.variant = setting, record, end, variant
+        self.suffix = "" if variant.name == "base" else f" @{variant.name}"
+        self.lock, self.queue, self.count, self.alone = threading.Lock(), queue.SimpleQueue(), 0, 0
+
+    def run_all(self, batches):
+        for batch in batches:
+            if any(name + self.suffix not in self.record.items for name in batch):
+                self.queue.put(batch)
+        threads = [threading.Thread(target=self.work) for _ in range(self.setting.jobs)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def work(self):
+        while self.end.left() > 0:
+            try:
+                batch = self.queue.get_nowait()
+            except queue.Empty:
+                return
+            self.run_batch(batch)
+
+    def run_batch(self, batch):
+        limit = SECONDS_OF_BATCH if len(batch) > 1 else SECONDS_OF_CASE
+        found, ended = self.process(batch, limit)
+        if ended.timed_out and self.end.left() <= 0:
+            self.keep({name: item for name, item in found.items() if "error" not in item})
+            return
+        again = []
+        for name in batch:
+            item = found.get(name)
+            if item is None and ended.ok:
+                found[name] = {"kernels": {}, "note": "no kernel accepts it"}
+            elif item is None or "error" in item:
+                found.setdefault(name, {"error": f"it was not run: {ended.error(800)}"})
+                again.append(name)
+        # A case that failed among others may have lost to what one of them did to the device.
+        if len(batch) > 1:
+            for name in again:
+                with self.lock:
+                    self.alone += 1
+                    if self.alone > MOST_ALONE:
+                        break
+                if self.end.left() <= 0:
+                    break
+                item, ended_alone = self.process([name], SECONDS_OF_CASE)
+                first = found[name]["error"]
+                found[name] = item.get(name) or {"error": ended_alone.error()}
+                found[name]["alone"] = True
+                if "error" not in found[name]:
+                    found[name]["error"] = f"it fails only among {len(batch)} cases: {first}"
+        self.keep(found)
+
+    def process(self, names, limit):
+        """What the program reports of each case, and how it ended."""
+        with self.lock:
+            self.count += 1
+            stem = self.setting.work / f"batch-{self.variant.name}-{self.count}"
+        listed, report = stem.with_suffix(".txt"), stem.with_suffix(".json")
+        listed.write_text("\n".join(names) + "\n")
+        ended = self.setting.run(
+            [self.variant.bin / "cuda_op_suite_test", "--gtest_filter=*Reference"], min(limit, self.end.left()),
+            env=self.setting.environment(ANNEAL_OP_CASES=f"@{listed}", ANNEAL_OP_REPORT=report))
+        found = {}
+        if report.is_file():
+            for line in report.read_text(errors="replace").splitlines():
+                try:
+                    each = json.loads(line)
+                except ValueError:  # the line that a killed process was writing
+                    continue
+                item = {"kernels": each["kernels"]}
+                if each["problems"]:
+                    item["error"] = "\n".join(each["problems"])[:3000]
+                    item["problems"] = len(each["problems"])
+                found[each["case"]] = item
+            report.unlink()
+        # A failure that no case reported: of the device, say.
+        if not ended.ok and len(found) == len(names) and not any("error" in item for item in found.values()):
+            found[names[-1]]["error"] = ended.error()
+        return found, ended
+
+    def keep(self, found):
+        with self.lock:
+            for name, item in found.items():
+                self.record.add(name + self.suffix, item)
+
+
+def run(setting, record, end):
+    batches = batches_of(setting, end)
+    if not batches:
+        record.add("list", {"error": "cuda_op_suite_test does not list its cases"})
+        return None
+    record.set("cases", sum(map(len, batches)))
+    record.set("processes", setting.jobs)
+    for variant in setting.variants():
+        Batches(setting, record, end, variant).run_all(batches)
+    record.set("left", sum(1 for batch in batches for name in batch if name not in record.items))
+    if record.value["left"] and end.left() > 0:
+        record.add("queue", {"error": f"{record.value['left']} cases were not run though there was time"})
+    kernels = {}
+    for item in record.items.values():
+        for kernel, runs in item.get("kernels", {}).items():
+            kernels[kernel] = kernels.get(kernel, 0) + runs
+    record.set("runs_of_kernels", dict(sorted(kernels.items())))
+    return None

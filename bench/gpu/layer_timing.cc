@@ -1,0 +1,181 @@
+#include "anneal/bench/gpu/layer_timing.h"
+
+#include <algorithm>
+
+#include "anneal/core/error.h"
+#include "anneal/core/parallel.h"
+#include "anneal/engine/data/made_samples.h"
+#include "anneal/kernels/cuda/gpu_device.h"
+
+namespace anneal::bench {
+namespace {
+
+constexpr int64_t kRandomElements = 1 << 20;
+constexpr double kLongLaunch = 2000;  // microseconds; few of them are enough
+constexpr int kFewLaunches = 5;
+
+// From the first element to behind the last.
+size_t span_bytes(const TensorView& view) {
+  int64_t last = 0;
+  for (int axis = 0; axis < view.dims.rank(); ++axis) {
+    if (view.dims[axis] == 0) return 0;
+    last += (view.dims[axis] - 1) * view.strides[axis];
+  }
+  return static_cast<size_t>(last + 1) * size_of(view.dtype);
+}
+
+TensorView view_of(const Slot& slot) {
+  TensorView view;
+  view.dtype = slot.type.dtype;
+  view.dims = dims_of(slot.type.shape);
+  view.strides = dims_of(slot.strides);
+  return view;
+}
+
+// Takes down launches instead of doing them.
+class LaunchLog final : public cuda::GpuStream {
+ public:
+  void wait() override {}
+  void launch(const cuda::Function& function, const cuda::Geometry& geometry,
+              cuda::Arguments&) override {
+    LaunchFacts facts{.function = function.name, .blocks = 1, .threads = 1};
+    for (const uint32_t size : geometry.grid) facts.blocks *= size;
+    for (const uint32_t size : geometry.block) facts.threads *= static_cast<int>(size);
+    facts.shared_bytes = static_cast<int>(geometry.shared_bytes);
+    seen.push_back(std::move(facts));
+  }
+  std::vector<FunctionCounts> take_counts() override { return {}; }
+  std::vector<LaunchFacts> seen;
+};
+
+// A kernel with the memory that one launch after another uses.
+class Launcher {
+ public:
+  Launcher(const Kernel& kernel, const OperandSets& operands, Device& device, Stream& stream)
+      : kernel_(kernel),
+        operands_(operands),
+        stream_(stream),
+        prepared_(kernel.prepare(operands.inputs(0), operands.outputs(0), 1)),
+        workspace_(device.allocate(std::max<size_t>(prepared_->workspace_bytes, 1))) {}
+  void operator()(int set) {
+    kernel_.launch({operands_.inputs(set), operands_.outputs(set), prepared_.get(),
+                    workspace_->data(), stream_, team_});
+  }
+
+ private:
+  const Kernel& kernel_;
+  const OperandSets& operands_;
+  Stream& stream_;
+  Team team_{1};
+  const std::unique_ptr<Prepared> prepared_;
+  const std::unique_ptr<Buffer> workspace_;
+};
+
+}  // namespace
+
+OperandSets::OperandSets(const PlannedLayer& layer, Device& device, Stream& stream, double bytes,
+                         int most) {
+  const Step& step = layer.planned();
+  do {
+    Set& set = sets_.emplace_back();
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      const bool on_host = i < step.op_input_count && is_host_value(step.op, static_cast<int>(i));
+      set.inputs.push_back(place(layer, step.inputs[i],
+                                 on_host ? Contents::kOnHost : Contents::kRead, device, stream));
+    }
+    for (const uint32_t slot : step.outputs)
+      set.outputs.push_back(place(layer, slot, Contents::kWritten, device, stream));
+  } while (count() < most && static_cast<double>(bytes_) < bytes);
+  stream.wait();
+}
+
+TensorView OperandSets::place(const PlannedLayer& layer, uint32_t slot, Contents contents,
+                              Device& device, Stream& stream) {
+  if (slot == kNoSlot) return {};
+  TensorView view = view_of(layer.plan().slots[slot]);
+  const bool is_weight = layer.plan().slots[slot].storage == Storage::kWeight;
+  const Tensor* const weight =
+      is_weight ? &layer.file.weights[layer.plan().slots[slot].offset] : nullptr;
+  if (contents == Contents::kOnHost) {
+    check(weight != nullptr, "what decides shapes is a constant of the layer");
+    view.data = weight->view().data;
+    return view;
+  }
+  const size_t bytes = span_bytes(view);
+  buffers_.push_back(device.allocate(std::max<size_t>(bytes, 1)));
+  bytes_ += bytes;
+  view.data = buffers_.back()->data();
+  if (contents == Contents::kWritten) return view;
+  if (weight == nullptr)
+    random_.try_emplace(view.dtype, random_sample(view.dtype, {kRandomElements}, 7));
+  const std::span<const std::byte> block =
+      weight != nullptr ? weight->bytes() : random_.at(view.dtype).bytes();
+  for (size_t at = 0; at < bytes; at += block.size())
+    device.copy(view.data + at, block.data(), std::min(block.size(), bytes - at), stream);
+  return view;
+}
+
+std::vector<LaunchFacts> launches_of(const Kernel& kernel, const PlannedLayer& layer) {
+  const Step& step = layer.planned();
+  std::vector<TensorView> inputs, outputs;
+  const auto add = [&](std::vector<TensorView>& to, uint32_t slot) {
+    to.push_back(slot == kNoSlot ? TensorView{} : view_of(layer.plan().slots[slot]));
+    const bool is_weight = slot != kNoSlot && layer.plan().slots[slot].storage == Storage::kWeight;
+    if (is_weight) to.back().data = layer.file.weights[layer.plan().slots[slot].offset].view().data;
+  };
+  for (const uint32_t slot : step.inputs) add(inputs, slot);
+  for (const uint32_t slot : step.outputs) add(outputs, slot);
+  LaunchLog log;
+  Team team(1);
+  const auto prepared = kernel.prepare(inputs, outputs, 1);
+  kernel.launch({inputs, outputs, prepared.get(), nullptr, log, team});
+  return std::move(log.seen);
+}
+
+Timing time_of(const Kernel& kernel, const OperandSets& operands, Device& device, Stream& stream,
+               const TimingOptions& options) {
+  Launcher launch(kernel, operands, device, stream);
+  launch(0);
+  stream.wait();  // what is wrong with it shows here
+  Timing timing;
+  timing.microseconds = stream.microseconds([&] { launch(1); });
+  if (timing.microseconds > options.hopeless_above) {
+    timing.is_hopeless = true;
+    return timing;
+  }
+  timing.launches = timing.microseconds > kLongLaunch ? std::min(kFewLaunches, options.launches)
+                                                      : options.launches;
+  const auto all = [&] {
+    for (int i = 0; i < timing.launches; ++i) launch(i);
+  };
+  std::unique_ptr<Recording> recording;
+  try {
+    recording = stream.record(all);
+  } catch (const Error&) {  // a driver that refuses; if the card is lost, wait() says so
+    stream.wait();
+  }
+  timing.is_recorded = recording != nullptr;
+  const auto play = [&] {
+    if (recording)
+      stream.play(*recording);
+    else
+      all();
+  };
+  play();
+  stream.wait();
+  for (int i = 0; i < options.plays; ++i)
+    timing.plays.push_back(stream.microseconds(play) / timing.launches);
+  std::vector<double> sorted = timing.plays;
+  std::sort(sorted.begin(), sorted.end());
+  timing.microseconds = sorted[sorted.size() / 2];
+  return timing;
+}
+
+void launch_only(const Kernel& kernel, const OperandSets& operands, Device& device, Stream& stream,
+                 int launches) {
+  Launcher launch(kernel, operands, device, stream);
+  for (int i = 0; i < launches; ++i) launch(i);
+  stream.wait();
+}
+
+}  // namespace anneal::bench
