@@ -17,6 +17,7 @@ ENGINE = ["core", "graph", "kernels", "engine"]
 BELOW_BUILD = ENGINE + ["importer", "optimizer", "kernels/cpu", "kernels/cuda"]
 LIBRARIES = BELOW_BUILD + ["engine/run", "engine/data", "engine/build", "engine/tune"]
 ROOMS = {
+    "cmake": (0, []),
     "core": (0, []),
     "graph": (1, ["core"]),
     "kernels": (2, ["core", "graph"]),
