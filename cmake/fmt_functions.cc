@@ -1,7 +1,7 @@
 // The functions of fmt 9 that are not templates, and the templates that its headers declare extern:
-// compiled once, and linked into each of our binaries. fmt's own library would be one more file to ship
-// beside libengine, and header-only fmt is compiled again in every file that formats, which takes longer
-// than the rest of that file.
+// compiled once, and linked into each of our binaries. fmt's own library would be one more file to
+// ship beside libengine, and header-only fmt is compiled again in every file that formats, which
+// takes longer than the rest of that file.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE
