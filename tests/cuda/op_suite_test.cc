@@ -10,7 +10,7 @@
 // ANNEAL_OP_KERNELS: what their names begin with; not set: all.
 // ANNEAL_TEST_DEVICE: "cuda", "emulated" (the default), or "sm_90": compiled for it, not run.
 // ANNEAL_OP_REPORT: a file that gets a line of JSON for each case as soon as it was run, with its
-// problems.
+// problems and how its memory lay.
 //
 // With the argument --list it prints the names of the cases instead.
 #include <fmt/format.h>
@@ -28,6 +28,9 @@
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/kernels/cuda/device.h"
+#include "anneal/kernels/cuda/device_spec.h"
+#include "anneal/kernels/cuda/gpu_device.h"
+#include "anneal/tests/cuda/fake_driver.h"
 #include "anneal/tests/kernels/op_variants.h"
 #include "anneal/tests/kernels/tolerance.h"
 
@@ -82,7 +85,7 @@ std::set<size_t> ops_with_kernel(const std::string& kernels) {
 // program reads them even if this one is killed.
 class Report {
  public:
-  explicit Report(const std::string& path) {
+  Report(const std::string& path, bool is_exact) : is_exact_(is_exact) {
     if (!path.empty()) file_.open(path, std::ios::app);
   }
   void ran(const std::string& kernel, const std::string& name) {
@@ -94,6 +97,7 @@ class Report {
   void end_case() {
     if (file_.is_open() && !case_.empty())
       file_ << nlohmann::ordered_json{{"case", case_},
+                                      {"memory", is_exact_ ? "exact" : "guarded"},
                                       {"kernels", kernels_},
                                       {"problems", problems_}}
                    .dump()
@@ -106,19 +110,31 @@ class Report {
 
  private:
   std::ofstream file_;
+  bool is_exact_;
   std::string case_;
   std::map<std::string, int> kernels_;
   std::vector<std::string> problems_;
 };
 
+// A card has tactics chosen as a plan for its architecture has them: so the text of a kernel, and
+// its image in a cache, is the same on every card of the architecture.
+std::unique_ptr<Device> planner_for(const Device& device) {
+  const std::string target = device.target();
+  return target.starts_with("sm_") ? cuda_backend().open(target) : nullptr;
+}
+
 class Batch {
  public:
   Batch(const std::string& target, std::string kernels, const std::string& report = "")
-      : device_(cuda_backend().open(target)),
-        runs_(!target.starts_with("sm_")),
+      : Batch(cuda_backend().open(target), !target.starts_with("sm_"), std::move(kernels), report) {
+  }
+  Batch(std::unique_ptr<Device> device, bool runs, std::string kernels, const std::string& report)
+      : device_(std::move(device)),
+        planner_(runs ? planner_for(*device_) : nullptr),
+        runs_(runs),
         is_exact_(wants_exact_memory()),
         chosen_(std::move(kernels)),
-        report_(report) {}
+        report_(report, is_exact_) {}
 
   // Makes the case's kernels; runs all that were made if it is time.
   void add(const OpCase& each, std::vector<Variants> all) {
@@ -158,6 +174,8 @@ class Batch {
   const std::set<std::string>& accepted() const { return accepted_; }
   const std::map<std::string_view, int>& runs_of_kernels() const { return kernels_; }
   size_t functions() const { return functions_; }
+  // The text of all that was made and not dropped.
+  std::string program() const { return cuda::program_of(cuda::code_of(*device_).functions()); }
 
  private:
   struct Run {
@@ -171,10 +189,13 @@ class Batch {
 
   void add(const OpCase& each, const KernelEntry& entry, const Variant& way,
            const std::vector<Tensor>& wanted) {
-    RunOptions options = way.options;
     for (const Placement placement : placements_of(*way.layer)) {
+      RunOptions options = way.options;
       options.placement = placement;
       options.is_exact = is_exact_;
+      std::vector<std::byte> tactic;
+      if (planner_) tactic = MadeLayer(entry, *way.layer, *planner_, options).tactic();
+      options.tactic = tactic;
       MadeLayer made(entry, *way.layer, *device_, options);
       if (!made.why_not().empty()) {
         refused_[each.name].insert(fmt::format("{}: {}", entry.name, made.why_not()));
@@ -205,6 +226,7 @@ class Batch {
   }
 
   std::unique_ptr<Device> device_;
+  std::unique_ptr<Device> planner_;  // null: the device chooses
   bool runs_, is_exact_;
   std::string chosen_;
   Report report_;
@@ -259,6 +281,36 @@ TEST(CudaOpSuite, EveryKernelAcceptsACase) {
     for (const KernelEntry& entry : family())
       EXPECT_NE(batch.runs_of_kernels().contains(entry.name), entry.name == kWithoutCase)
           << entry.name;
+}
+
+// An H200's figures are not those of the card that stands for its architecture.
+TEST(CudaOpSuite, AnotherCardOfAnArchitectureTakesTheSameText) {
+  using namespace cuda;
+  fake_card() = {};
+  fake_card().major = 9, fake_card().minor = 0;
+  fake_card().attributes = {{CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1980000},
+                            {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132},
+                            {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 3201000},
+                            {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 6144},
+                            {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 60 << 20},
+                            {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
+                            {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 228 * 1024},
+                            {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 227 * 1024},
+                            {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 32}};
+  const FakeCompiler compiler;
+  auto h200 = open_driver_device(
+      {.driver = fake_driver(), .compiler = compiler, .ordinal = 0, .name = "cuda:0"});
+  ASSERT_NE(spec_of(*h200).bandwidth, find_spec(90)->bandwidth);
+  Batch there(std::move(h200), true, "", ""), here("sm_90", "");
+  const auto cpu = cpu_backend().open("cpu");
+  for (const OpCase& each : op_cases()) {
+    if (each.name != "conv_3x3_channels" && each.name != "matmul_large") continue;
+    there.make(each, variants_of(each, *cpu, true));
+    here.make(each, variants_of(each, *cpu, true));
+  }
+  EXPECT_FALSE(here.program().empty());
+  EXPECT_TRUE(there.program() == here.program()) << "an image for one does not suit the other";
+  there.drop();
 }
 
 void print_names() {

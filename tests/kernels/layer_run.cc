@@ -271,6 +271,10 @@ MadeLayer::MadeLayer(const KernelEntry& entry, const TestLayer& layer, Device& d
 
 const std::string& MadeLayer::why_not() const { return state_->made.why_not; }
 
+std::vector<std::byte> MadeLayer::tactic() const {
+  return state_->made.kernel ? state_->made.kernel->tactic() : std::vector<std::byte>();
+}
+
 RunResult MadeLayer::run(int threads) const {
   Device& device = state_->device;
   const Kernel& kernel = *state_->made.kernel;

@@ -67,7 +67,8 @@ class MadeLayer {
             const RunOptions& options);
   MadeLayer(MadeLayer&&) noexcept;
   ~MadeLayer();
-  const std::string& why_not() const;  // of the kernel's maker; then it does not run
+  const std::string& why_not() const;     // of the kernel's maker; then it does not run
+  std::vector<std::byte> tactic() const;  // that its kernel has; empty if there is none
   // Prepares and launches. Fails with kInternal if the kernel wrote beside its outputs or beyond
   // its workspace. REQUIRES: device.load_code() since it was made.
   RunResult run(int threads) const;
