@@ -35,7 +35,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kHopeless = 4;     // times as long as the best: is not timed further
+constexpr double kShort = 50;       // microseconds: one launch alone takes some, whatever it does
 constexpr double kBeyondCache = 3;  // sizes of the L2 cache that operand sets fill
+constexpr double kWarmUp = 0.03;    // seconds of work, for clocks that fell while nothing ran
 constexpr int kDeviceLost = 3;
 
 struct Options {
@@ -144,9 +146,10 @@ void time_all(const Options& options, const PlannedLayer& layer, Device& device,
           launch_only(*candidates[i].made, operands, device, *stream, 2);
         continue;
       }
-      const Timing timing =
-          time_of(*candidates[i].made, operands, device, *stream,
-                  {options.launches, options.plays, emulated ? 1e12 : kHopeless * best});
+      if (i == 0 && !emulated) warm_up(*candidates[i].made, operands, device, *stream, kWarmUp);
+      const Timing timing = time_of(
+          *candidates[i].made, operands, device, *stream,
+          {options.launches, options.plays, emulated ? 1e12 : std::max(kShort, kHopeless * best)});
       json["us"] = timing.microseconds;
       if (timing.is_hopeless) json["hopeless"] = true;
       if (!timing.is_hopeless) json["launches_in_graph"] = timing.launches;

@@ -1,6 +1,7 @@
 #include "anneal/bench/gpu/layer_timing.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "anneal/core/error.h"
 #include "anneal/core/parallel.h"
@@ -169,6 +170,17 @@ Timing time_of(const Kernel& kernel, const OperandSets& operands, Device& device
   std::sort(sorted.begin(), sorted.end());
   timing.microseconds = sorted[sorted.size() / 2];
   return timing;
+}
+
+void warm_up(const Kernel& kernel, const OperandSets& operands, Device& device, Stream& stream,
+             double seconds) {
+  using Clock = std::chrono::steady_clock;
+  Launcher launch(kernel, operands, device, stream);
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  do {
+    for (int i = 0; i < kFewLaunches; ++i) launch(i);
+    stream.wait();
+  } while (Clock::now() < end);
 }
 
 void launch_only(const Kernel& kernel, const OperandSets& operands, Device& device, Stream& stream,
