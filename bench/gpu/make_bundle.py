@@ -31,7 +31,7 @@ from bundle import kernels, networks, shapes  # noqa: E402
 ROOT = Path(__file__).resolve().parent.parent.parent
 CACHE = ROOT / "build/gpu-images"
 PROGRAMS = ("bin/anneal", "bin/anneal_gpu_times", "tests/bin/gpu_test", "tests/bin/cuda_op_suite_test")
-MOST_BYTES = 50 << 20  # 64 MiB travel to the machine, the project's own files among them
+MOST_MIB = 50  # 64 MiB travel to the machine, the project's own files among them
 CASES_OF_BATCH = 4
 OF_THE_MACHINE = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux-x86-64)\.so")
 NVIDIAS = re.compile(r"lib(cuda|nv|cublas|cudnn)")
@@ -169,25 +169,32 @@ def stage_images(root, flags, batches):
         images.of_op_cases(builds, batches[:count], Path(folder))
         if every:
             images.of_networks(builds, Path(folder))
+        output_of(flags.build / "bin/anneal", "devices", "--json", f"{folder}/devices.json")
+        nvrtc = json.loads(Path(folder, "devices.json").read_text())["libraries"]["NVRTC"]["what"].partition(",")[0]
     used = images.used()
     for path in used:
         shutil.copy(path, root / "images")
-    told = {"architecture": flags.architecture, "batches": len(batches), "batches_with_images": count,
+    told = {"architecture": flags.architecture, "nvrtc": nvrtc, "batches": len(batches), "batches_with_images": count,
             "images": len(used), "bytes": sum(path.stat().st_size for path in used), "not_compiled": images.failed[:20]}
     (root / "images.json").write_text(json.dumps(told, indent=1) + "\n")
     return told
 
 
-def leave_out_images(root, size, told):
-    """Takes the largest away until the rest should fit; they are compiled where they are missing. False: none is left."""
+def leave_out_images(root, size, most, told):
+    """Takes the largest away until the rest should fit; they are compiled where they are missing. False: there is none."""
     held = sorted((root / "images").iterdir(), key=lambda path: path.stat().st_size)
-    share = 1 - 1.1 * (size - MOST_BYTES) / size
-    most = share * sum(path.stat().st_size for path in held)
-    while held and sum(path.stat().st_size for path in held) > most:
-        held.pop().unlink()
+    if not held:
+        return False
+    bytes_held = sum(path.stat().st_size for path in held)
+    fitting = bytes_held * (1 - 1.1 * (size - most) / size)  # as if all that is packed were as dense
+    while held and bytes_held > fitting:
+        path = held.pop()
+        bytes_held -= path.stat().st_size
+        path.unlink()
         told["left_out"] = told.get("left_out", 0) + 1
+    told.update(images=len(held), bytes=bytes_held)
     (root / "images.json").write_text(json.dumps(told, indent=1) + "\n")
-    return bool(held)
+    return True
 
 
 def pack(stage, name):
@@ -217,6 +224,8 @@ def arguments():
     parser.add_argument("--images", default="all", help="layers, and a tenth as many batches of op cases; or all")
     parser.add_argument("--architecture", default="sm_90")
     parser.add_argument("--variant", action="append", default=[], metavar="NAME=BUILD")
+    parser.add_argument("--most", type=float, default=MOST_MIB, metavar="MIB", help="size of the bundle; images that "
+                        "make it larger are left out")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     flags = parser.parse_args()
     flags.build = flags.build.resolve()
@@ -249,13 +258,16 @@ def main():
         stage_engines(root, flags.build, flags.architecture)
         told = stage_images(root, flags, batches)
         path = pack(stage, name)
-        while path.stat().st_size > MOST_BYTES and leave_out_images(root, path.stat().st_size, told):
+        most = int(flags.most * (1 << 20))
+        while path.stat().st_size > most and leave_out_images(root, path.stat().st_size, most, told):
             path = pack(stage, name)
     size = path.stat().st_size
     print(f"{path.relative_to(ROOT)}: {size / (1 << 20):.1f} MiB, {told['images']} images of "
           f"{told['batches_with_images']} of {told['batches']} batches, {told['bytes'] / (1 << 20):.1f} MiB unpacked")
-    if size > MOST_BYTES:
-        sys.exit("make_bundle.py: that is more than the machine takes; name fewer --images")
+    if told.get("left_out"):
+        print(f"left out to keep it below {flags.most:g} MiB: {told['left_out']} images", file=sys.stderr)
+    if size > most:
+        sys.exit("make_bundle.py: that is more than the machine takes, without any image")
 
 
 if __name__ == "__main__":
