@@ -22,6 +22,7 @@ import time
 
 NEWEST_GLIBC = (2, 36)
 MOST_BYTES = 50 << 20
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 PARTS = ("facts", "engines", "op_cases", "kernels", "torch", "networks", "tools")
 KILLS = 3
 
@@ -88,7 +89,8 @@ def results(folder):
 def check_whole_run(root, folder):
     out = folder / "whole"
     begin = time.monotonic()
-    expect(run(root, "--out", out) == 0, "run.py did not end with 0")
+    # What is looked at is whether all runs through, so no part may be cut on a slow machine.
+    expect(run(root, "--out", out, "--limit", 1800) == 0, "run.py did not end with 0")
     print(f"all parts took {time.monotonic() - begin:.0f} s", flush=True)
     found = results(out)
     for part in PARTS:
@@ -192,7 +194,12 @@ def check_broken_programs(root, folder, out):
 
 TOOL = '''#!/bin/sh
 case "$*" in
-  *--tool*) echo "========= ERROR SUMMARY: 0 errors" ;;
+  *--tool*)
+    while read -r name; do
+      echo "{{\\"case\\": \\"$name\\", \\"memory\\": \\"$ANNEAL_OP_MEMORY\\", \\"kernels\\": {{\\"k\\": 1}}}}" >>"$ANNEAL_OP_REPORT"
+    done <"${{ANNEAL_OP_CASES#@}}"
+    echo "========= ERROR SUMMARY: {errors} errors"
+    [ {errors} = 0 ] || exit 9 ;;
   *--query-gpu=*,*--format*) exit 6 ;;
   *--query-gpu*) echo "a card" ;;
   *--csv*) echo '"ID","Kernel Name"'; echo '"0","conv"' ;;
@@ -201,29 +208,143 @@ esac
 '''
 
 
+REFUSING = """#!/bin/sh
+case "$*" in
+  *compute-sanitizer*|*--tool*) echo "========= Error: Device not supported. Please refer to the documentation"; exit 255 ;;
+  *) echo "==ERROR== Failed to initialize the profiler: LibraryNotLoaded"; exit 9 ;;
+esac
+"""
+
+DO_PARTS = """
+import pathlib, sys
+sys.path.insert(0, sys.argv[1])
+from bundle import facts, main, parts, record, setting
+out = pathlib.Path(sys.argv[2])
+out.mkdir()
+work = pathlib.Path(sys.argv[2] + '_work')
+work.mkdir()
+s = setting.Setting(pathlib.Path(sys.argv[1]), 'cuda', out, work, 60, False)
+facts.torch_is_here = lambda: False
+for part in parts.PARTS:
+    if part.name in sys.argv[3:]:
+        main.do_part(s, part, 40)
+"""
+
+
+def on_a_card(root, folder, name, tools, *chosen):
+    """Parts as a card would run them, with programs in place of NVIDIA's tools; gives what they found."""
+    path = folder / f"{name}_tools"
+    path.mkdir()
+    for tool, text in tools.items():
+        (path / tool).write_text(text)
+        (path / tool).chmod(0o755)
+    subprocess.run([sys.executable, "-c", DO_PARTS, root, folder / name, *chosen], check=True,
+                   env={**os.environ, "PATH": f"{path}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"})
+    return results(folder / name)
+
+
 def check_parts_of_a_card(root, folder):
     """The code that only a card runs, with tools that print what NVIDIA's do."""
-    tools = folder / "tools"
-    tools.mkdir()
-    for name in ("compute-sanitizer", "ncu", "nvidia-smi"):
-        (tools / name).write_text(TOOL)
-        (tools / name).chmod(0o755)
-    program = ("import sys, pathlib; sys.path.insert(0, sys.argv[1])\n"
-               "from bundle import facts, main, parts, record, setting\n"
-               "out = pathlib.Path(sys.argv[2]); out.mkdir()\n"
-               "s = setting.Setting(pathlib.Path(sys.argv[1]), 'cuda', out, out, 60, False)\n"
-               "facts.torch_is_here = lambda: False\n"
-               "for part in parts.PARTS:\n"
-               "    if part.name in ('facts', 'tools'): main.do_part(s, part, 40)\n")
-    subprocess.run([sys.executable, "-c", program, root, folder / "card"], check=True,
-                   env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"})
-    found = results(folder / "card")
+    names = ("compute-sanitizer", "ncu", "nvidia-smi")
+    found = on_a_card(root, folder, "card", {each: TOOL.format(errors=0) for each in names}, "facts", "tools")
     items = found["tools"]["items"]
     checked = [item for key, item in items.items() if key.startswith(("memcheck", "racecheck"))]
     profiled = [item for key, item in items.items() if key.startswith("ncu")]
-    expect(checked and all(item["summary"] == "0 errors" for item in checked), f"sanitizer: {checked[:1]}")
+    expect(found["tools"]["status"] == "done", f"tools: {found['tools'].get('why')}")
+    expect(checked and all(item["summary"] == "0 errors" and item["separate_allocations"] and item["runs"] > 1
+                           for item in checked), f"sanitizer: {checked[:1]}")
+    expect(len({name for item in checked for name in item["cases"]}) >= 15, f"a twentieth: {len(checked)} checks")
     expect(len(profiled) == 6 and all(item["csv"].count("\n") == 1 for item in profiled), f"ncu: {profiled[:1]}")
     expect(found["facts"]["items"]["card"]["name"] == "a card", f"card: {found['facts']['items']['card']}")
+
+    found = on_a_card(root, folder, "faulty", {"compute-sanitizer": TOOL.format(errors=3)}, "tools")["tools"]
+    wrong = [item for key, item in found["items"].items() if key.startswith("memcheck") and "error" in item]
+    expect(wrong and found["status"] == "failed" and "ncu" in found["why"], f"errors of the sanitizer: {found}")
+
+    found = on_a_card(root, folder, "refusing", {"compute-sanitizer": REFUSING, "ncu": REFUSING}, "tools")["tools"]
+    expect(sorted(found["items"]) == ["compute-sanitizer", "ncu"] and found["status"] == "failed",
+           f"tools that do not work: {sorted(found['items'])}")
+    expect(all("does not work here" in item["error"] for item in found["items"].values()), f"tools: {found['items']}")
+
+    found = on_a_card(root, folder, "bare", {}, "tools", "torch", "compile")
+    for part, value in found.items():
+        expect(value["status"] == "not available" and value["why"], f"{part} without its tools: {value}")
+
+
+def check_machine_without_a_card(root, folder):
+    """Each part says why it has nothing, within seconds."""
+    if pathlib.Path("/dev/nvidiactl").exists():
+        return
+    begin, out = time.monotonic(), folder / "no_card"
+    process = subprocess.run([sys.executable, root / "run.py", "--out", out], capture_output=True, text=True)
+    expect(process.returncode == 1 and "cannot be used" in process.stderr, f"without a card: {process}")
+    expect(time.monotonic() - begin < 60, "a run without a card takes long")
+    found = results(out)
+    expect(sorted(found) == sorted(PARTS), f"parts without a card: {sorted(found)}")
+    for part, value in found.items():
+        expect(part == "facts" or value["status"] == "not available" and "driver" in value["why"],
+               f"{part} without a card: {value['status']} {value.get('why')}")
+
+
+def check_shares(root):
+    """However long parts take, each has its share, and all of them end by the limit."""
+    program = ("import sys; sys.path.insert(0, sys.argv[1])\n"
+               "from bundle import parts\n"
+               "class Setting: emulated = False\n"
+               "chosen = [each for each in parts.PARTS if each.is_default]\n"
+               "assert sum(each.seconds for each in chosen) == 540\n"
+               "for used in (0, 0.5, 1):\n"
+               "    left, rest = 540, list(chosen)\n"
+               "    while rest:\n"
+               "        part = rest.pop(0)\n"
+               "        limit = parts.limit_of(part, rest, Setting, left)\n"
+               "        assert limit >= part.seconds - 1e-6, (part.name, limit)\n"
+               "        left -= used * limit\n"
+               "    assert left > -1e-6, left\n"
+               "assert parts.limit_of(parts.PARTS[-1], [], Setting, 540) == 540\n")
+    expect(subprocess.run([sys.executable, "-c", program, root]).returncode == 0, "shares of the time are wrong")
+
+
+def check_short_run(root, folder):
+    """A run whose limit is far too short ends by itself, and tells of each part that it was not done."""
+    out = folder / "short"
+    expect(run(root, "--out", out, "--limit", 12) == 1, "a run that is cut by its limit did not end with 1")
+    found = results(out)
+    expect("facts" in found and all(value["status"] != "running" for value in found.values()),
+           f"a short run: {({part: value['status'] for part, value in found.items()})}")
+    expect(any(found.get(part, {}).get("status", "cut") == "cut" for part in PARTS), "no part of a short run was cut")
+
+
+def check_hanging_run(root):
+    """If something in run.py itself hangs, the run ends behind its limit nevertheless."""
+    program = ("import sys, time; sys.path.insert(0, sys.argv[1])\n"
+               "from bundle import main, process\n"
+               "import threading\n"
+               "class Setting: seconds, ending, running = -main.OVERDUE[1], threading.Event(), process.Running()\n"
+               "timers = list(main.enforce(Setting))\n"
+               "time.sleep(300)\n")
+    expect(subprocess.run([sys.executable, "-c", program, root], stderr=subprocess.DEVNULL, timeout=200).returncode == 1,
+           "a run that hangs does not end")
+
+
+def check_images_left_out(folder):
+    """A bundle that would be too large loses its largest images, and says how many."""
+    program = ("import json, pathlib, sys; sys.path.insert(0, sys.argv[1])\n"
+               "import make_bundle\n"
+               "root = pathlib.Path(sys.argv[2]); (root / 'images').mkdir(parents=True)\n"
+               "for i in range(1, 11): (root / 'images' / f'{i}.image').write_bytes(bytes(1000 * i))\n"
+               "told = {'images': 10, 'bytes': 55000}\n"
+               "size = lambda: 20000 + sum(each.stat().st_size for each in (root / 'images').iterdir())\n"
+               "rounds = 0\n"
+               "while size() > 45000 and make_bundle.leave_out_images(root, size(), 45000, told): rounds += 1\n"
+               "left = sorted(int(each.stem) for each in (root / 'images').iterdir())\n"
+               "assert 0 < rounds < 5 and left == list(range(1, len(left) + 1)) and len(left) >= 4, left\n"
+               "assert told['left_out'] == 10 - len(left) and told['images'] == len(left), told\n"
+               "assert json.loads((root / 'images.json').read_text()) == told\n"
+               "while make_bundle.leave_out_images(root, size(), 1, told): pass\n"
+               "assert told['images'] == 0\n")
+    ended = subprocess.run([sys.executable, "-c", program, ROOT / "bench/gpu", folder / "left_out"])
+    expect(ended.returncode == 0, "images are not left out as they should be")
 
 
 def check_limits(root):
@@ -237,8 +358,39 @@ def check_limits(root):
                "assert 1000 < len(ended.output) <= process.MOST_OUTPUT, len(ended.output)\n"
                "ended = process.run(['bash', '-c', 'sleep 100 & echo done'], 5, process.Running())\n"
                "assert ended.ok and ended.output == 'done\\n' and ended.seconds < 4, ended\n"
+               "ended = process.run(['bash', '-c', 'echo begins; sleep 100'], 50, process.Running(), silence=1)\n"
+               "assert ended.was_silent and ended.timed_out and ended.seconds < 10, ended\n"
+               "over = process.Running(); over.kill_all()\n"
+               "assert process.run(['sleep', '100'], 50, over).seconds < 10\n"
                "assert process.run(['/no/such/program'], 5, process.Running()).status == 127\n")
     expect(subprocess.run([sys.executable, "-c", program, root]).returncode == 0, "limits of programs do not hold")
+
+
+def check_nothing_survives(root, folder):
+    """Of a run that is killed, neither its programs nor those that they started go on using the card."""
+    told = folder / "pids"
+    program = ("import sys; sys.path.insert(0, sys.argv[1])\n"
+               "from bundle import process\n"
+               "script = 'sleep 100 & echo $! $$ >' + sys.argv[2] + '; wait'\n"
+               "process.run(['bash', '-c', script], 90, process.Running())\n")
+    killed = subprocess.Popen([sys.executable, "-c", program, root, told])
+    patience = time.monotonic() + 20
+    while not (told.exists() and told.read_text().endswith("\n")) and time.monotonic() < patience:
+        time.sleep(0.05)
+    killed.kill()
+    killed.wait()
+    pids = told.read_text().split()
+
+    def lives(pid):
+        try:
+            return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except OSError:
+            return False
+
+    patience = time.monotonic() + 20
+    while any(map(lives, pids)) and time.monotonic() < patience:
+        time.sleep(0.05)
+    expect(len(pids) == 2 and not any(map(lives, pids)), "programs of a killed run go on")
 
 
 def check_floors(root):
@@ -269,7 +421,13 @@ def main():
         (root,) = folder.glob("anneal-gpu-*")
         check_programs(root)
         check_limits(root)
+        check_nothing_survives(root, folder)
+        check_shares(root)
+        check_short_run(root, folder)
+        check_hanging_run(root)
+        check_images_left_out(folder)
         check_floors(root)
+        check_machine_without_a_card(root, folder)
         out = check_whole_run(root, folder)
         check_killed_runs(root, folder)
         check_broken_programs(root, folder, out)

@@ -1,11 +1,16 @@
 """The device tests, and prebuilt engines compared with the CPU."""
 
-import json
 import re
 import threading
 
+import bundle.record as record_files
+from bundle.setting import in_parallel
+
+SECONDS_OF_ENGINE = 30
+MOST_AT_ONCE = 4  # comparisons, whose CPU side takes several threads
 MOST_RESTARTS = 5
-MOST_PROCESSES = 6
+MOST_PROCESSES = 12
+SECONDS_OF_TEST = 45  # without a line: a kernel that does not end is known by the test that started it
 LOST_DEVICE = "*LostDevice*"  # writes beyond a buffer: afterwards the process, and with bad luck the card, is lost
 
 
@@ -45,18 +50,18 @@ class Tests:
             names = names[::4]
         left = [name for name in names if f"test {name}" not in self.record.items]
         count = min(MOST_PROCESSES, self.setting.jobs)
-        threads = [threading.Thread(target=self.run_some, args=(left[i::count],)) for i in range(count) if left[i::count]]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_parallel(self.run_some, [left[i::count] for i in range(count) if left[i::count]], count)
         failed = [name for name in left if "error" in self.record.items.get(f"test {name}", {})]
-        if len(threads) > 1 and failed and self.end.left() > 0:
+        if count > 1 and failed and self.end.left() > 0:
             before = {name: self.record.items[f"test {name}"]["error"] for name in failed}
             self.run_some(failed)
             for name, error in before.items():
                 if "error" not in self.record.items[f"test {name}"]:
                     self.record.items[f"test {name}"]["failed_beside_others"] = error
+        if self.end.left() > 0:
+            for name in left:
+                if f"test {name}" not in self.record.items:
+                    self.keep(name, {"error": f"it was not run: {MOST_RESTARTS} tests before it ended their process"})
         self.record.set("tests", len(names))
 
     def run_some(self, names):
@@ -90,11 +95,18 @@ class Tests:
                 state["text"].append(line[:600])
                 del state["text"][:-40]
 
-        ended = self.setting.run([self.program, f"--gtest_filter={':'.join(left)}"], self.end.left(), on_line=follow)
+        ended = self.setting.run([self.program, f"--gtest_filter={':'.join(left)}"], self.end.left(), on_line=follow,
+                                 silence=None if self.setting.emulated else SECONDS_OF_TEST)
         if state["test"] is None or ended.timed_out and self.end.left() <= 0:
+            if state["test"]:
+                self.tell_cut(state["test"])
             return None  # of a part that is cut, a later run does it again
         self.keep(state["test"], {"result": "ended the process", "error": ended.error()})
         return state["test"]
+
+    def tell_cut(self, name):
+        with self.lock:
+            self.record.value.setdefault("under_way_when_cut", []).append(name)
 
     def keep(self, name, item):
         with self.lock:
@@ -106,23 +118,30 @@ def compare(setting, record, end):
     engines = sorted((setting.root / "engines").glob("*.engine"))
     if setting.few:
         engines = engines[:3]
-    for engine in engines:
+    lock = threading.Lock()
+
+    def work(engine):
         key = f"engine {engine.stem}"
         if key in record.items or end.left() <= 0:
-            continue
+            return
         answer = setting.work / f"{engine.stem}.json"
         ended = setting.run([setting.root / "bin" / "anneal", "compare", engine, engine, "--target-a", setting.device,
-                             "--target-b", "cpu", "--json", answer], min(60, end.left()))
+                             "--target-b", "cpu", "--json", answer], min(SECONDS_OF_ENGINE, end.left()))
+        if ended.timed_out and end.left() <= 0:
+            return
         item = {"seconds": round(ended.seconds, 2)}
-        if answer.is_file():
-            report = json.loads(answer.read_text())
+        report = record_files.read_json(answer)
+        if report is not None:
             tensors = report.get("tensors", [])
             item.update(tensors=len(tensors), differing=[each for each in tensors if not each.get("agrees", True)][:20],
                         first_diverging=report.get("first_diverging"),
                         largest_error=max((each.get("max_abs_error") or 0 for each in tensors), default=0))
         if not ended.ok:
             item["error"] = ended.error()
-        record.add(key, item)
+        with lock:
+            record.add(key, item)
+
+    in_parallel(work, engines, min(MOST_AT_ONCE, setting.jobs))
 
 
 def run(setting, record, end):

@@ -7,6 +7,7 @@ import platform
 import sys
 from pathlib import Path
 
+import bundle.record as record_files
 from bundle.setting import find_tool
 
 QUERIES = ("name", "uuid", "pci.bus_id", "driver_version", "vbios_version", "memory.total", "memory.used", "pstate",
@@ -44,6 +45,51 @@ def machine():
     return {"system": platform.platform(), "libc": " ".join(platform.libc_ver()), "python": platform.python_version(),
             "cpu": cpu[0] if cpu else platform.machine(), "cores": len(os.sched_getaffinity(0)),
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")}
+
+
+def devices(setting, limit=30):
+    """What `anneal devices` finds, and how it ended."""
+    answer = setting.work / "devices.json"
+    answer.unlink(missing_ok=True)
+    ended = setting.run([setting.root / "bin" / "anneal", "devices", "--json", answer], limit)
+    try:
+        return json.loads(answer.read_text()), ended
+    except (OSError, ValueError):
+        return {}, ended
+
+
+def no_device(setting):
+    """Why nothing can run on the device that was asked for, or ""."""
+    if setting.emulated:
+        return ""
+    found, ended = devices(setting)
+    return why_not(setting, found) if found else f"anneal devices: {ended.error()}"
+
+
+def why_not(setting, found):
+    name = setting.device if ":" in setting.device else f"{setting.device}:0"
+    device = found["devices"].get(name, {"here": False, "what": f"there is no {name}"})
+    if not device["here"]:
+        return f"{device['what']} (driver: {found['libraries']['driver']['what']})"
+    return ""
+
+
+def images_here(setting, images, end):
+    """Whether the images in the bundle are taken here, seen by compiling one layer that has an image."""
+    if not images.get("images"):
+        return {"taken": False, "why": "the bundle has none"}
+    import bundle.kernels as kernels
+    import bundle.shapes as shapes
+    before = setting.images()
+    cases = kernels.write_cases(setting, shapes.all_shapes()[:1], "images")
+    ended = kernels.run_program(setting, setting.variants()[0], cases, min(60, end.left()), lambda line: None, "--compile")
+    item = {"taken": setting.images() == before, "seconds": round(ended.seconds, 2), "in_the_bundle": before}
+    if not ended.ok:
+        item["error"] = ended.error()
+    elif not item["taken"]:
+        item["why"] = (f"they are for {images.get('architecture')} by NVRTC {images.get('nvrtc')}; another card or another "
+                       "build of NVRTC compiles all anew, which takes minutes")
+    return item
 
 
 def card_name(setting):
@@ -86,14 +132,11 @@ def run(setting, record, end):
     record.add("bundle", {"version": version.read_text().split("\n") if version.is_file() else [],
                           "variants": [each.name for each in setting.variants()]})
     images = setting.root / "images.json"
-    record.add("images", json.loads(images.read_text()) if images.is_file() else {})
+    told = record_files.read_json(images) or {}
+    record.add("images", told)
     record.add("packages", python_packages())
-    answer = setting.work / "devices.json"
-    ended = setting.run([setting.root / "bin" / "anneal", "devices", "--json", answer], min(30, end.left()))
-    if ended.ok:
-        record.add("anneal_devices", json.loads(answer.read_text()))
-    else:
-        record.add("anneal_devices", {"error": ended.error()})
+    found, ended = devices(setting, min(30, end.left()))
+    record.add("anneal_devices", found or {"error": ended.error()})
     if setting.emulated:
         record.add("card", {"not_available": "the emulated device is no card"})
         record.add("ceilings", {"not_available": "the emulated device has no speed"})
@@ -105,14 +148,18 @@ def run(setting, record, end):
         record.add("card", card(setting, tool, end))
         ended = setting.run([tool, "-q", "-d", DETAILS, "-i", setting.ordinal], min(10, end.left()))
         record.add("nvidia_smi", {"text": ended.output})
+    if found and not why_not(setting, found):
+        record.add("images_here", images_here(setting, told, end))
     if no_torch():
         record.add("ceilings", {"not_available": no_torch()})
         return None
     # Each ceiling is a line, so that what was measured stays if the next one hangs.
     def keep(line):
-        if line.startswith("{"):
+        try:
             value = json.loads(line)
             record.add(f"ceiling_{value.pop('name')}", value)
+        except (ValueError, AttributeError, KeyError):  # what a library prints
+            pass
 
     ended = setting.run(python_module(setting, "torch_ceilings", torch_device(setting)), end.left(),
                         env=python_environment(setting), on_line=keep)

@@ -4,14 +4,15 @@ First all functions are compiled, by many processes at once; only then a clock r
 """
 
 import json
-import threading
 
 import bundle.record as record_files
 import bundle.shapes as shapes
+from bundle.setting import in_parallel
 
 SHAPES_OF_PROCESS = 10
 SECONDS_OF_PROCESS = 60
 SECONDS_OF_COMPILING = 60
+SECONDS_OF_SILENCE = 30  # a kernel that does not end is known by the case that began
 RATES = {"f16": "product_f16", "bf16": "product_bf16", "i8": "product_int8", "f32": "product_f32"}
 
 
@@ -39,10 +40,10 @@ def write_cases(setting, chosen, stem):
     return path
 
 
-def run_program(setting, variant, cases, limit, on_line, *flags):
+def run_program(setting, variant, cases, limit, on_line, *flags, silence=None):
     with open(cases, "rb") as stdin:
         return setting.run([variant.bin / "anneal_gpu_times", "--device", setting.device, *flags], limit,
-                           on_line=on_line, stdin=stdin)
+                           on_line=on_line, stdin=stdin, silence=silence)
 
 
 def compile_all(setting, variant, chosen, end):
@@ -53,11 +54,7 @@ def compile_all(setting, variant, chosen, end):
         cases = write_cases(setting, chosen[share::setting.jobs], f"compile-{variant.name}-{share}")
         run_program(setting, variant, cases, limit, lambda line: None, "--compile")
 
-    threads = [threading.Thread(target=work, args=(share,)) for share in range(min(setting.jobs, len(chosen)))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_parallel(work, range(min(setting.jobs, len(chosen))), setting.jobs)
 
 
 def ceilings(setting):
@@ -126,8 +123,10 @@ class Times:
             cases = write_cases(self.setting, some, f"time-{self.variant.name}-{self.runs}")
             self.current = None
             ended = run_program(self.setting, self.variant, cases, min(SECONDS_OF_PROCESS, self.end.left()), self.keep,
-                                *flags)
+                                *flags, silence=None if self.setting.emulated else SECONDS_OF_SILENCE)
             if ended.timed_out and self.end.left() <= 0:
+                if self.current:
+                    self.record.value["under_way_when_cut"] = self.current + self.suffix
                 return
             if not ended.ok and self.current:  # the case that ended the process
                 self.record.add(self.current + self.suffix, {"error": ended.error()})
@@ -167,7 +166,9 @@ def run(setting, record, end):
                "(operands_exceed_l2)" + ("; on the emulated device times mean nothing" if setting.emulated else ""))
     record.set("shapes", len(chosen))
     for variant in setting.variants():
+        images = setting.images()
         compile_all(setting, variant, chosen, end)
+        record.set(f"images_compiled_here_{variant.name}", setting.images() - images)
         record.set(f"compiled_{variant.name}_after_seconds", record.elapsed())
         Times(setting, record, end, variant).run_all(chosen)
     return None

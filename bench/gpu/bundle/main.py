@@ -1,9 +1,11 @@
 """Which parts run, in which order and for how long, and what a later run leaves as it is."""
 
 import argparse
+import os
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 from pathlib import Path
 
@@ -11,9 +13,11 @@ import bundle.facts as facts
 import bundle.parts as parts
 import bundle.record as record
 import bundle.summary as summary
-from bundle.setting import Setting
+from bundle.setting import Deadline, Setting
 
 LEAST_SECONDS = 3.0  # with less left, a part is not begun
+LAST_SECONDS = 6.0  # of the limit, for what is under way to end and to be written
+OVERDUE = 4.0, 10.0  # seconds behind the limit: all programs are killed; this one ends, whatever it waits for
 
 
 def arguments(argv):
@@ -36,14 +40,14 @@ def arguments(argv):
     return flags
 
 
-def do_part(setting, part, limit):
-    """Runs one part; its file tells what came of it, whatever happens inside."""
+def do_part(setting, part, limit, no_device=""):
+    """Runs one part; its file tells what came of it, whatever happens inside. no_device: why only facts can run."""
     code = part.code(setting)
     before = record.read_json(setting.resume / f"{part.name}.json") if setting.resume else None
     file = record.Record(setting.out / f"{part.name}.json", part.name, setting.device, setting.card, code, limit, before)
     try:
-        end = parts.Deadline(setting, limit)
-        why_not = part.run(setting, file, end)
+        end = Deadline(setting, limit)
+        why_not = no_device if no_device and part.name != "facts" else part.run(setting, file, end)
         if why_not:
             file.end("not available", why_not)
         elif setting.ending.is_set() or end.was_reached:
@@ -53,6 +57,23 @@ def do_part(setting, part, limit):
     except Exception:  # a fault of one part is told in its file and must not cost the others
         file.end("failed", traceback.format_exc(limit=8))
     return file.value
+
+
+def enforce(setting):
+    """Ends the run behind its limit even if something here hangs; the files are whole at any moment."""
+    def kill():
+        setting.ending.set()
+        setting.running.kill_all()
+
+    def leave():
+        print("run.py: it did not end at its limit", file=sys.stderr, flush=True)
+        os._exit(1)
+
+    for action, seconds in zip((kill, leave), OVERDUE):
+        timer = threading.Timer(setting.seconds + seconds, action)
+        timer.daemon = True
+        timer.start()
+        yield timer
 
 
 def earlier_result(setting, part):
@@ -79,23 +100,32 @@ def run(flags):
 
         signal.signal(signal.SIGTERM, end)
         signal.signal(signal.SIGINT, end)
+        timers = list(enforce(setting))
         setting.card = facts.card_name(setting)
-        states = {}
+        no_device = facts.no_device(setting)
+        if no_device:
+            print(f"{flags.device} cannot be used: {no_device}", file=sys.stderr, flush=True)
+        states = {part.name: "kept" if earlier_result(setting, part) else "" for part in chosen}
+        due = [part for part in chosen if not states[part.name]]
         for part in chosen:
-            if earlier_result(setting, part):
-                states[part.name] = "kept"
-            elif setting.ending.is_set() or setting.left() < LEAST_SECONDS:
-                states[part.name] = "not begun"
-            else:
-                value = do_part(setting, part, min(part.limit(setting), setting.left()))
-                count = value.get("count", {})
-                states[part.name] = value["status"]
-                print(f"{part.name:12} {value['status']:14} {value['seconds']:6.1f} s  {count.get('items', 0)} items, "
-                      f"{count.get('failed', 0)} failed  {value.get('why', '')[:200]}", flush=True)
+            if states[part.name]:
+                print(f"{part.name:12} {states[part.name]}", flush=True)
                 continue
-            print(f"{part.name:12} {states[part.name]}", flush=True)
+            due.remove(part)
+            left = setting.left() - LAST_SECONDS
+            if setting.ending.is_set() or left < LEAST_SECONDS:
+                states[part.name] = "not begun"
+                print(f"{part.name:12} {states[part.name]}", flush=True)
+                continue
+            value = do_part(setting, part, parts.limit_of(part, due, setting, left), no_device)
+            count = value.get("count", {})
+            states[part.name] = value["status"]
+            print(f"{part.name:12} {value['status']:14} {value['seconds']:6.1f} s  {count.get('items', 0)} items, "
+                  f"{count.get('failed', 0)} failed  {value.get('why', '')[:200]}", flush=True)
+        for timer in timers:
+            timer.cancel()
     (out / "summary.txt").write_text(summary.text_of(out), encoding="utf-8")
-    return 1 if any(state in ("failed", "cut", "not begun") for state in states.values()) else 0
+    return 1 if no_device or any(state in ("failed", "cut", "not begun") for state in states.values()) else 0
 
 
 def main():

@@ -5,13 +5,12 @@ timed. Ours in int8 stand beside PyTorch in f16, which has no int8 networks on a
 """
 
 import json
-import queue
 import re
-import subprocess
 import sys
-import threading
 
 import bundle.facts as facts
+import bundle.record as record_files
+from bundle.setting import in_parallel
 
 INPUTS = {
     "resnet50": "input:{n}x3x224x224", "bert_base": "hidden:{n}x128x768,mask:{n}x1x1x128",
@@ -21,18 +20,17 @@ FEW_INPUTS = {"unet": "input:{n}x3x16x16", "bert_base": "hidden:{n}x8x32,mask:{n
 BATCHES, TYPES = (1, 8, 64), ("f16", "int8")
 COMPARED = {"f16": "ours in f16 with PyTorch in f16", "int8": "ours in int8 with PyTorch in f16"}
 SECONDS = 0.6  # of runs that are timed
+SECONDS_OF_IMPORT = 30  # a first import reads a cold disk
 SECONDS_OF_BUILD = 100
+SECONDS_OF_BENCH = 30
 SECONDS_OF_TORCH = 60
 
 
-def onnx_python():
+def onnx_python(setting, end):
     """A Python that has onnx and numpy, or None."""
     for program in dict.fromkeys((sys.executable, "/usr/bin/python3", "python3")):
-        try:
-            if subprocess.run([program, "-c", "import onnx, numpy"], capture_output=True, timeout=60).returncode == 0:
-                return program
-        except (OSError, subprocess.TimeoutExpired):
-            pass
+        if setting.run([program, "-c", "import onnx, numpy"], min(SECONDS_OF_IMPORT, end.left())).ok:
+            return program
     return None
 
 
@@ -40,50 +38,15 @@ def target_of(setting):
     """What to build for: sm_90, emulated. None if no card says what it is."""
     if setting.emulated:
         return "emulated"
-    answer = setting.work / "targets.json"
-    setting.run([setting.root / "bin" / "anneal", "devices", "--json", answer], 30)
-    try:
-        devices = json.loads(answer.read_text())["devices"]
-    except (OSError, ValueError, KeyError):
-        return None
+    devices = facts.devices(setting)[0].get("devices", {})
     device = setting.device if ":" in setting.device else setting.device + ":0"
-    for name in (device, setting.device, *sorted(each for each in devices if each.startswith("cuda"))):
-        found = re.search(r"sm_\d+", str(devices.get(name, {}).get("what", "")))
-        if found:
-            return found[0]
-    return None
+    found = re.search(r"sm_\d+", str(devices.get(device, {}).get("what", "")))
+    return found[0] if found else None
 
 
-def in_parallel(setting, work, jobs):
-    """Calls work(job) for each, on as many threads as there are processes at once."""
-    waiting = queue.SimpleQueue()
-    for job in jobs:
-        waiting.put(job)
-
-    def take():
-        while True:
-            try:
-                job = waiting.get_nowait()
-            except queue.Empty:
-                return
-            work(job)
-
-    threads = [threading.Thread(target=take) for _ in range(min(setting.jobs, len(jobs)))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-def build_all(setting, end, cases, inputs):
+def build_all(setting, end, cases, inputs, python, target):
     """Engines of all cases; gives the errors by case."""
-    if not cases:
-        return {}
-    python, errors, target = onnx_python(), {}, target_of(setting)
-    if python is None or target is None:
-        why = "no Python here has onnx and numpy" if python is None else "no card says what it is"
-        return {case: why for case in cases}
-    few = ["--few"] if setting.few else []
+    errors, few = {}, ["--few"] if setting.few else []
 
     def write(model):
         name, dtype = model
@@ -91,7 +54,7 @@ def build_all(setting, end, cases, inputs):
         ended = setting.run([python, *facts.python_module(setting, "made_networks", name,
                                                           setting.work / f"{name}.{dtype}.onnx", *flags)[1:]],
                             min(SECONDS_OF_BUILD, end.left()), env=facts.python_environment(setting))
-        if not ended.ok:
+        if not ended.ok and not (ended.timed_out and end.left() <= 0):
             errors.update({case: f"writing the network: {ended.error()}" for case in cases if case[:2] == model})
 
     def build(case):
@@ -101,11 +64,11 @@ def build_all(setting, end, cases, inputs):
         ended = setting.run([setting.root / "bin" / "anneal", "build", "-q", setting.work / f"{name}.{dtype}.onnx",
                              "--fp16", "--shapes", inputs[name].format(n=batch), "--target", target,
                              "-o", engine_of(setting, case)], min(SECONDS_OF_BUILD, end.left()))
-        if not ended.ok:
+        if not ended.ok and not (ended.timed_out and end.left() <= 0):
             errors[case] = f"building: {ended.error()}"
 
-    in_parallel(setting, write, sorted({case[:2] for case in cases}))
-    in_parallel(setting, build, cases)
+    in_parallel(write, sorted({case[:2] for case in cases}), setting.jobs)
+    in_parallel(build, cases, setting.jobs)
     return errors
 
 
@@ -120,10 +83,10 @@ def bench(setting, end, case):
     target = "emulated" if setting.emulated else setting.device
     ended = setting.run([setting.root / "bin" / "anneal", "bench", engine_of(setting, case), "--target", target,
                          "--profile", "--json", answer, "--warmup", "2", "--duration", 0.1 if setting.few else SECONDS],
-                        min(60, end.left()))
-    if not answer.is_file() or not ended.ok:
+                        min(SECONDS_OF_BENCH, end.left()))
+    report = record_files.read_json(answer)
+    if report is None or not ended.ok:
         return {"error": ended.error()}
-    report = json.loads(answer.read_text())
     profile = report.get("profile", [])
     copies = sum(step["microseconds"] for step in profile if step["kernel"] == "transfer")
     on_cpu = [step for step in profile if step["kernel"].startswith("cpu.")]
@@ -169,7 +132,7 @@ def compare(record):
     for key, item in record.items.items():
         name, dtype, batch = key.split(".")
         other = record.items.get(f"{name}.torch.{batch}", {})
-        if dtype in TYPES and "latency_ms" in item and "latency_ms" in other:
+        if dtype in TYPES and all(each.get("latency_ms", {}).get("median") for each in (item, other)):
             item["compared"] = COMPARED[dtype]
             item["latency_over_torch"] = item["latency_ms"]["median"] / other["latency_ms"]["median"]
             item["device_over_torch"] = item["device_ms"] / other["device_ms"] if other.get("device_ms") else None
@@ -184,7 +147,13 @@ def run(setting, record, end):
                "copies included in the latency; the profile times single launches, so that device_ms is an upper "
                "bound. PyTorch: eager modules in f16, channels last, in a CUDA graph; device_ms is the graph alone, "
                "the latency has the copies of the same inputs and outputs through pinned memory.")
-    errors = build_all(setting, end, left, inputs)
+    python, target, why_not = onnx_python(setting, end), target_of(setting), None
+    if left and (python is None or target is None):
+        why_not = "no Python here has onnx and numpy, which write the networks" if python is None else \
+            f"{setting.device} does not say its architecture"
+        record.set("ours", why_not)
+        left = []
+    errors = build_all(setting, end, left, inputs, python, target)
     record.set("built_after_seconds", record.elapsed())
     if facts.no_torch():
         record.set("torch", facts.no_torch())
@@ -200,7 +169,7 @@ def run(setting, record, end):
         if not facts.no_torch():
             torch_times(setting, record, end, [name], False)
         compare(record)
-    return None
+    return why_not
 
 
 def run_compiled(setting, record, end):

@@ -5,11 +5,12 @@ batches are those whose images came with the bundle (`batches.json`, written whe
 """
 
 import json
-import queue
 import threading
 
-SECONDS_OF_BATCH = 100
-SECONDS_OF_CASE = 40
+from bundle.setting import in_parallel
+
+SECONDS_OF_BATCH = 60  # a kernel that does not end is found by running its cases alone
+SECONDS_OF_CASE = 30
 MOST_ALONE = 40  # failing cases that are run once more, alone
 CASES_AT_ONCE = 4
 FEW = 6
@@ -38,24 +39,14 @@ class Batches:
     def __init__(self, setting, record, end, variant):
         self.setting, self.record, self.end, self.variant = setting, record, end, variant
         self.suffix = "" if variant.name == "base" else f" @{variant.name}"
-        self.lock, self.queue, self.count, self.alone = threading.Lock(), queue.SimpleQueue(), 0, 0
+        self.lock, self.count, self.alone = threading.Lock(), 0, 0
 
     def run_all(self, batches):
-        for batch in batches:
-            if any(name + self.suffix not in self.record.items for name in batch):
-                self.queue.put(batch)
-        threads = [threading.Thread(target=self.work) for _ in range(self.setting.jobs)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        left = [batch for batch in batches if any(name + self.suffix not in self.record.items for name in batch)]
+        in_parallel(self.work, left, self.setting.jobs)
 
-    def work(self):
-        while self.end.left() > 0:
-            try:
-                batch = self.queue.get_nowait()
-            except queue.Empty:
-                return
+    def work(self, batch):
+        if self.end.left() > 0:
             self.run_batch(batch)
 
     def run_batch(self, batch):
@@ -63,6 +54,8 @@ class Batches:
         found, ended = self.process(batch, limit)
         if ended.timed_out and self.end.left() <= 0:
             self.keep({name: item for name, item in found.items() if "error" not in item})
+            with self.lock:
+                self.record.value.setdefault("under_way_when_cut", []).append(batch)
             return
         again = []
         for name in batch:
@@ -130,8 +123,10 @@ def run(setting, record, end):
         return None
     record.set("cases", sum(map(len, batches)))
     record.set("processes", setting.jobs)
+    images = setting.images()
     for variant in setting.variants():
         Batches(setting, record, end, variant).run_all(batches)
+    record.set("images_compiled_here", setting.images() - images)
     record.set("left", sum(1 for batch in batches for name in batch if name not in record.items))
     if record.value["left"] and end.left() > 0:
         record.add("queue", {"error": f"{record.value['left']} cases were not run though there was time"})

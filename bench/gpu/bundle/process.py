@@ -1,10 +1,10 @@
 """Programs under a time limit: killed as a group, their output bounded."""
 
-import ctypes
 import os
 import selectors
 import signal
 import subprocess
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -12,9 +12,21 @@ from dataclasses import dataclass
 MOST_OUTPUT = 16 << 10  # bytes of the end that are kept
 MOST_LINE = 4 << 20
 PATIENCE = 3.0  # seconds between asking a process to end and killing it
-PR_SET_PDEATHSIG = 1
+MOURNING = 5.0  # seconds that a killed process may take to end: the driver takes its card away first
 
-_libc = ctypes.CDLL(None, use_errno=True)
+# A process of its own, which outlives us if we are killed and then kills the groups that are under way, so that none
+# goes on using the card. No code of ours runs between fork and exec, where threads of ours could hold any lock.
+GUARD = """
+import os, signal, sys
+groups = set()
+for line in sys.stdin:
+    (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
+for group in groups:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        pass
+"""
 
 
 @dataclass
@@ -23,6 +35,7 @@ class Ended:
     seconds: float
     timed_out: bool
     output: str  # the end of what it printed
+    was_silent: bool = False  # it was killed because it printed no line for too long
 
     @property
     def ok(self):
@@ -30,7 +43,9 @@ class Ended:
 
     def error(self, most=3000):
         """One text that says how it ended."""
-        if self.timed_out:
+        if self.was_silent:
+            how = f"killed after {self.seconds:.0f} s, for it said nothing for too long"
+        elif self.timed_out:
             how = f"killed after {self.seconds:.0f} s"
         elif self.status < 0:
             how = f"ended by signal {-self.status}"
@@ -40,28 +55,38 @@ class Ended:
 
 
 class Running:
-    """The processes that are under way, so that a run that is told to end can end them."""
+    """The processes that are under way, so that a run that is told to end, or is killed, ends them."""
 
     def __init__(self):
-        self.lock, self.processes = threading.RLock(), set()
+        self.lock, self.processes, self.is_over = threading.RLock(), set(), False
+        self.guard = subprocess.Popen([sys.executable, "-I", "-S", "-c", GUARD], stdin=subprocess.PIPE,
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
 
     def add(self, process):
         with self.lock:
             self.processes.add(process)
+            self._tell(f"+{process.pid}\n")
+            if self.is_over:
+                signal_group(process, signal.SIGKILL)
 
     def remove(self, process):
         with self.lock:
             self.processes.discard(process)
+            self._tell(f"-{process.pid}\n")
 
     def kill_all(self):
+        """Those under way, and those that begin later."""
         with self.lock:
-            for process in self.processes:
+            self.is_over = True
+            for process in list(self.processes):
                 signal_group(process, signal.SIGKILL)
 
-
-def die_with_parent():
-    """In the child: no process of ours goes on using the card when the one that started it was killed."""
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    def _tell(self, line):
+        try:
+            self.guard.stdin.write(line.encode())
+            self.guard.stdin.flush()
+        except OSError:  # somebody killed it; a run that is not killed needs none
+            pass
 
 
 def signal_group(process, number):
@@ -71,10 +96,11 @@ def signal_group(process, number):
         pass
 
 
-def run(command, limit, running, env=None, cwd=None, on_line=None, stdin=None):
+def run(command, limit, running, env=None, cwd=None, on_line=None, stdin=None, silence=None):
     """Runs a program for at most `limit` seconds. on_line(text) gets each line of its standard output as it comes.
 
-    Standard error goes with the output that is kept; if on_line is given, it goes there alone.
+    Standard error goes with the output that is kept; if on_line is given, it goes there alone. With `silence` it ends,
+    too, if it prints nothing for so many seconds.
     """
     begin = time.monotonic()
     if limit <= 0:
@@ -82,42 +108,60 @@ def run(command, limit, running, env=None, cwd=None, on_line=None, stdin=None):
     try:
         process = subprocess.Popen(
             [str(each) for each in command], stdin=subprocess.DEVNULL if stdin is None else stdin,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=cwd, start_new_session=True,
-            preexec_fn=die_with_parent)
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=cwd, start_new_session=True)
     except OSError as error:
         return Ended(127, 0.0, False, f"{command[0]}: {error.strerror}")
     running.add(process)
     try:
-        kept, timed_out = _follow(process, begin + limit, on_line)
+        kept, timed_out, was_silent = _follow(process, begin + limit, on_line, silence)
     finally:
         signal_group(process, signal.SIGKILL)  # what it started and left behind
-        process.wait()
+        has_ended = _wait(process)
         running.remove(process)
         process.stdout.close()
         process.stderr.close()
     text = bytes(kept).decode("utf-8", "replace").replace("\0", "")
-    return Ended(process.returncode, time.monotonic() - begin, timed_out, text)
+    if not has_ended:
+        text += "\nit did not end though it was killed: the driver holds it"
+    status = process.returncode if has_ended else -int(signal.SIGKILL)
+    return Ended(status, time.monotonic() - begin, timed_out or not has_ended, text, was_silent)
 
 
-def _follow(process, deadline, on_line):
-    kept, line, asked = bytearray(), bytearray(), None
+def _wait(process):
+    """Whether a process that was killed has ended; one that waits inside of the driver may not, ever."""
+    try:
+        process.wait(MOURNING)
+        return True
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def _follow(process, deadline, on_line, silence):
+    """What was kept, whether it was told to end, and whether for being silent."""
+    kept, line, asked, was_silent, heard = bytearray(), bytearray(), None, False, time.monotonic()
     with selectors.DefaultSelector() as ready:
         for stream in (process.stdout, process.stderr):
             os.set_blocking(stream.fileno(), False)
             ready.register(stream, selectors.EVENT_READ)
         while ready.get_map():
             now = time.monotonic()
-            if asked is None and now >= deadline:
-                asked = now
+            if asked is None and (now >= deadline or silence is not None and now >= heard + silence):
+                asked, was_silent = now, now < deadline
                 signal_group(process, signal.SIGTERM)
             elif asked is not None and now >= asked + PATIENCE:
                 signal_group(process, signal.SIGKILL)
                 break
             for key, _ in ready.select(0.1 if asked is None else 0.05):
-                data = key.fileobj.read(1 << 16)
+                try:
+                    data = os.read(key.fd, 1 << 16)
+                except BlockingIOError:
+                    continue
                 if not data:
                     ready.unregister(key.fileobj)
-                elif on_line is not None and key.fileobj is process.stdout:
+                    continue
+                if key.fileobj is process.stdout:
+                    heard = now
+                if on_line is not None and key.fileobj is process.stdout:
                     line += data
                     *whole, line = line.split(b"\n")
                     for each in whole:
@@ -130,4 +174,4 @@ def _follow(process, deadline, on_line):
             # A process that closed nothing but ended, with children that hold its output.
             if process.poll() is not None and not ready.select(0):
                 break
-    return kept, asked is not None
+    return kept, asked is not None, was_silent

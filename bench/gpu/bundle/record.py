@@ -11,14 +11,22 @@ import time
 from pathlib import Path
 
 FORMAT = "anneal gpu part 1"
-MOST_PAUSE = 1.0  # seconds between two writes while items come fast
+PAUSE = 1.0  # seconds between two writes while items come fast
+SHARE_OF_WRITING = 0.05  # of the time, which long files would take more of
 
 
-def write_json(path, value):
+def text_of(value):
+    """JSON with a line for each item."""
+    head = {key: each for key, each in value.items() if key != "items"}
+    lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(each, allow_nan=False)}"
+                       for key, each in value["items"].items())
+    return json.dumps(head, indent=1, allow_nan=False)[:-2] + f',\n "items": {{\n{lines}\n }}\n}}\n'
+
+
+def write_whole(path, text):
     part = path.with_name(path.name + ".part")
     with open(part, "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, allow_nan=False)
-        file.write("\n")
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     os.replace(part, path)
@@ -54,7 +62,7 @@ class Record:
 
     def __init__(self, path, name, device, card, code, limit, before=None):
         """before: items of an earlier run of the same code on the same card are taken, but for those that failed."""
-        self.path, self.begin, self.written = path, time.monotonic(), 0.0
+        self.path, self.begin, self.next_write = path, time.monotonic(), 0.0
         self.value = {"format": FORMAT, "part": name, "status": "running", "device": device, "card": card,
                       "code": code, "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
                       "limit_seconds": round(limit, 1), "seconds": 0.0, "items": {}}
@@ -75,13 +83,19 @@ class Record:
     def add(self, key, item):
         self.items[key] = without_infinities(item)
         self.value["seconds"] = self.elapsed()
-        if time.monotonic() - self.written >= MOST_PAUSE:
+        if time.monotonic() >= self.next_write:
             self.write()
 
     def write(self):
+        begin = time.monotonic()
         self.value["seconds"] = self.elapsed()
-        write_json(self.path, self.value)
-        self.written = time.monotonic()
+        try:
+            text = text_of(self.value)
+        except ValueError:  # somebody put an infinity into an item that was kept
+            text = text_of(without_infinities(self.value))
+        write_whole(self.path, text)
+        end = time.monotonic()
+        self.next_write = end + max(PAUSE, (end - begin) / SHARE_OF_WRITING)
 
     def elapsed(self):
         return round(time.monotonic() - self.begin, 2)

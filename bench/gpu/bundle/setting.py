@@ -2,7 +2,9 @@
 
 import hashlib
 import os
+import queue
 import shutil
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -69,12 +71,17 @@ class Setting:
 
     def environment(self, variant=None, **more):
         env = dict(os.environ)
+        env.setdefault("VIRTUAL_ENV", sys.prefix)  # where pip put NVRTC, if no folder of the system has it
         env.update(ANNEAL_CACHE_DIR=str(self.cache()), ANNEAL_TEST_DEVICE=self.device, PYTHONUNBUFFERED="1",
                    PYTHONDONTWRITEBYTECODE="1")
         if self.lost_device:
             env["ANNEAL_TEST_LOST_DEVICE"] = "1"
         env.update({key: str(value) for key, value in more.items()})
         return env
+
+    def images(self):
+        """How many images of compiled code there are; those that come to what the bundle had were compiled here."""
+        return sum(1 for _ in self.cache().glob("*.image"))
 
     def cache(self):
         """Of compiled code. A card takes images that came with the bundle."""
@@ -97,6 +104,45 @@ class Setting:
         folder = Path(__file__).parent
         paths += [folder / f"{name}.py" for name in modules]
         return {"digest": digest_of(paths), "programs": list(programs), "modules": list(modules)}
+
+
+class Deadline:
+    """The end of a part."""
+
+    def __init__(self, setting, seconds):
+        self.setting, self.end, self.was_reached = setting, time.monotonic() + seconds, False
+
+    def left(self):
+        """Seconds; 0 once it was reached or the run is told to end, and then the part is cut."""
+        left = self.end - time.monotonic()
+        if left <= 0 or self.setting.ending.is_set():
+            self.was_reached = True
+            return 0.0
+        return left
+
+
+def in_parallel(work, jobs, threads):
+    """Calls work(job) for each, on so many threads. The first exception of one is raised here, when all have ended."""
+    waiting, failed = queue.SimpleQueue(), []
+    for job in jobs:
+        waiting.put(job)
+
+    def take():
+        try:
+            while True:
+                work(waiting.get_nowait())
+        except queue.Empty:
+            pass
+        except Exception as error:
+            failed.append(error)
+
+    started = [threading.Thread(target=take) for _ in range(min(threads, waiting.qsize()))]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+    if failed:
+        raise failed[0]
 
 
 def find_tool(name):
