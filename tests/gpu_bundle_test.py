@@ -243,6 +243,32 @@ def on_a_card(root, folder, name, tools, *chosen):
     return results(folder / name)
 
 
+def check_facts_of_images(root, folder):
+    """What a program says of a layer decides whether images are taken, and run."""
+    program = ("import pathlib, sys; sys.path.insert(0, sys.argv[1])\n"
+               "from bundle import facts, kernels, process, setting\n"
+               "work = pathlib.Path(sys.argv[2]); work.mkdir()\n"
+               "(work / 'images').mkdir()\n"
+               "s = setting.Setting(work, 'cuda', work, work, 60, False)\n"
+               "end = setting.Deadline(s, 60)\n"
+               "def answers(line, adds):\n"
+               "    def program(setting, variant, cases, limit, on_line, *flags):\n"
+               "        on_line(line)\n"
+               "        if adds: (work / 'images' / f'{adds}.image').write_text('')\n"
+               "        return process.Ended(0, 0.1, False, '')\n"
+               "    kernels.run_program = program\n"
+               "    return facts.images_here(s, {'architecture': 'sm_90', 'nvrtc': '13.0'}, end)\n"
+               "assert answers('{\"name\": \"n\"}', '')['why'] == 'the bundle has none'\n"
+               "(work / 'images' / 'a.image').write_text('')\n"
+               "assert answers('{\"name\": \"n\"}', '')['taken']\n"
+               "found = answers('{\"name\": \"n\"}', 'b')\n"
+               "assert not found['taken'] and 'sm_90' in found['why'], found\n"
+               "found = answers('{\"name\": \"n\", \"error\": \"no kernel image\"}', '')\n"
+               "assert found['error'] == 'no kernel image', found\n")
+    ended = subprocess.run([sys.executable, "-c", program, root, folder / "images_here"])
+    expect(ended.returncode == 0, "images_here is wrong")
+
+
 def check_parts_of_a_card(root, folder):
     """The code that only a card runs, with tools that print what NVIDIA's do."""
     names = ("compute-sanitizer", "ncu", "nvidia-smi")
@@ -256,6 +282,7 @@ def check_parts_of_a_card(root, folder):
     expect(len({name for item in checked for name in item["cases"]}) >= 15, f"a twentieth: {len(checked)} checks")
     expect(len(profiled) == 6 and all(item["csv"].count("\n") == 1 for item in profiled), f"ncu: {profiled[:1]}")
     expect(found["facts"]["items"]["card"]["name"] == "a card", f"card: {found['facts']['items']['card']}")
+    check_facts_of_images(root, folder)
 
     found = on_a_card(root, folder, "faulty", {"compute-sanitizer": TOOL.format(errors=3)}, "tools")["tools"]
     wrong = [item for key, item in found["items"].items() if key.startswith("memcheck") and "error" in item]

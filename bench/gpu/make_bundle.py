@@ -27,6 +27,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bundle import kernels, networks, shapes  # noqa: E402
+from bundle.op_cases import spread  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CACHE = ROOT / "build/gpu-images"
@@ -152,10 +153,9 @@ class Images:
 
 
 def batches_of(build):
-    """The op cases in batches; neighbours are alike and take alike, so they go to different ones."""
+    """The op cases in batches of neighbours, which are of one kernel: a change of it leaves other batches their images."""
     names = output_of(build / "tests/bin/cuda_op_suite_test", "--list").split()
-    count = -(-len(names) // CASES_OF_BATCH)
-    return [names[i::count] for i in range(count)]
+    return [names[i:i + CASES_OF_BATCH] for i in range(0, len(names), CASES_OF_BATCH)]
 
 
 def stage_images(root, flags, batches):
@@ -166,7 +166,7 @@ def stage_images(root, flags, batches):
     count = len(batches) if every else min(int(flags.images) // 10, len(batches))
     with tempfile.TemporaryDirectory() as folder:
         images.of_layers(builds, None if every else int(flags.images))
-        images.of_op_cases(builds, batches[:count], Path(folder))
+        images.of_op_cases(builds, spread(batches)[:count], Path(folder))
         if every:
             images.of_networks(builds, Path(folder))
         output_of(flags.build / "bin/anneal", "devices", "--json", f"{folder}/devices.json")

@@ -75,21 +75,29 @@ def why_not(setting, found):
 
 
 def images_here(setting, images, end):
-    """Whether the images in the bundle are taken here, seen by compiling one layer that has an image."""
-    if not images.get("images"):
-        return {"taken": False, "why": "the bundle has none"}
+    """Whether the bundle's images are taken here, and whether the driver runs them: one layer is launched."""
     import bundle.kernels as kernels
     import bundle.shapes as shapes
-    before = setting.images()
+    before, said = setting.images(), []
     cases = kernels.write_cases(setting, shapes.all_shapes()[:1], "images")
-    ended = kernels.run_program(setting, setting.variants()[0], cases, min(60, end.left()), lambda line: None, "--compile")
-    item = {"taken": setting.images() == before, "seconds": round(ended.seconds, 2), "in_the_bundle": before}
-    if not ended.ok:
-        item["error"] = ended.error()
+    ended = kernels.run_program(setting, setting.variants()[0], cases, min(60, end.left()), said.append, "--once")
+    item = {"taken": setting.images() == before > 0, "seconds": round(ended.seconds, 2), "in_the_bundle": before}
+    errors = [line["error"] for line in map(parsed, said) if "error" in line]
+    if errors or not ended.ok:
+        item["error"] = errors[0] if errors else ended.error()
     elif not item["taken"]:
         item["why"] = (f"they are for {images.get('architecture')} by NVRTC {images.get('nvrtc')}; another card or another "
-                       "build of NVRTC compiles all anew, which takes minutes")
+                       "build of NVRTC compiles all anew, which takes minutes") if before else "the bundle has none"
     return item
+
+
+def parsed(line):
+    """An object that a program printed; an empty one for anything else."""
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def card_name(setting):
@@ -155,11 +163,9 @@ def run(setting, record, end):
         return None
     # Each ceiling is a line, so that what was measured stays if the next one hangs.
     def keep(line):
-        try:
-            value = json.loads(line)
+        value = parsed(line)
+        if "name" in value:
             record.add(f"ceiling_{value.pop('name')}", value)
-        except (ValueError, AttributeError, KeyError):  # what a library prints
-            pass
 
     ended = setting.run(python_module(setting, "torch_ceilings", torch_device(setting)), end.left(),
                         env=python_environment(setting), on_line=keep)

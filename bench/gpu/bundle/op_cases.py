@@ -7,14 +7,30 @@ batches are those whose images came with the bundle (`batches.json`, written whe
 import json
 import threading
 
+import bundle.record as record_files
 from bundle.setting import in_parallel
 
 SECONDS_OF_BATCH = 60  # a kernel that does not end is found by running its cases alone
+SECONDS_OF_COMPILED_BATCH = 240  # one whose functions are compiled here
 SECONDS_OF_CASE = 30
 MOST_ALONE = 40  # failing cases that are run once more, alone
-CASES_AT_ONCE = 4
+CASES_AT_ONCE, STEP = 4, 20
 FEW = 6
 QUICK = ("pointwise_", "softmax_", "transpose_", "concat_", "arg_max_", "dequantize_")  # few functions to compile
+
+
+def spread(batches):
+    """Neighbours are alike, so every twentieth comes first: those behind can be left out, or cut."""
+    return [batch for first in range(STEP) for batch in batches[first::STEP]]
+
+
+def has_images(setting):
+    """Whether all batches have images that are taken here."""
+    told = record_files.read_json(setting.root / "images.json") or {}
+    facts = next((value for folder in (setting.out, setting.resume) if folder
+                  for value in [record_files.read_json(folder / "facts.json")] if value), {})
+    taken = facts.get("items", {}).get("images_here", {}).get("taken", False)
+    return taken and told.get("batches_with_images") == told.get("batches") and not told.get("left_out")
 
 
 def batches_of(setting, end):
@@ -25,7 +41,7 @@ def batches_of(setting, end):
     else:
         names = []
         setting.run([setting.root / "bin" / "cuda_op_suite_test", "--list"], min(30, end.left()), on_line=names.append)
-        batches = [names[i::-(-len(names) // CASES_AT_ONCE)] for i in range(-(-len(names) // CASES_AT_ONCE))]
+        batches = [names[i:i + CASES_AT_ONCE] for i in range(0, len(names), CASES_AT_ONCE)]
     if setting.few:
         names = [name for batch in batches for name in batch if name.startswith(QUICK)]
         chosen = names[:: max(len(names) // FEW, 1)][:FEW]
@@ -40,17 +56,18 @@ class Batches:
         self.setting, self.record, self.end, self.variant = setting, record, end, variant
         self.suffix = "" if variant.name == "base" else f" @{variant.name}"
         self.lock, self.count, self.alone = threading.Lock(), 0, 0
+        self.has_images = has_images(setting)
 
     def run_all(self, batches):
         left = [batch for batch in batches if any(name + self.suffix not in self.record.items for name in batch)]
-        in_parallel(self.work, left, self.setting.jobs)
+        in_parallel(self.work, spread(left), self.setting.jobs)
 
     def work(self, batch):
         if self.end.left() > 0:
             self.run_batch(batch)
 
     def run_batch(self, batch):
-        limit = SECONDS_OF_BATCH if len(batch) > 1 else SECONDS_OF_CASE
+        limit = (SECONDS_OF_BATCH if self.has_images else SECONDS_OF_COMPILED_BATCH) if len(batch) > 1 else SECONDS_OF_CASE
         found, ended = self.process(batch, limit)
         if ended.timed_out and self.end.left() <= 0:
             self.keep({name: item for name, item in found.items() if "error" not in item})

@@ -23,9 +23,10 @@ MOST_CSV = 40000
 
 
 def checked_batches(setting, end):
-    """A twentieth of the batches, whole: a batch has an image of its functions, its cases alone have none."""
+    """Whole ones: a batch has an image of its functions, its cases alone have none. The first twentieth is spread over
+    all kernels, and so is the next, which is checked if time is left."""
     batches = [batch for batch in op_cases.batches_of(setting, end) if batch]
-    return batches[::SHARE]
+    return op_cases.spread(batches)[:-(-2 * len(batches) // SHARE)]
 
 
 def check_batch(setting, end, program, job):
