@@ -39,6 +39,7 @@ bool is_same(const DeviceSpec& a, const DeviceSpec& b) {
   return a.architecture == b.architecture && a.multiprocessors == b.multiprocessors &&
          a.threads_per_multiprocessor == b.threads_per_multiprocessor &&
          a.blocks_per_multiprocessor == b.blocks_per_multiprocessor &&
+         a.registers_per_multiprocessor == b.registers_per_multiprocessor &&
          a.shared_bytes_per_multiprocessor == b.shared_bytes_per_multiprocessor &&
          a.shared_bytes_per_block == b.shared_bytes_per_block &&
          is_near(a.bandwidth, b.bandwidth) && is_near(a.f32_flops, b.f32_flops);
@@ -54,6 +55,7 @@ CardFigures figures_of(const Context& context) {
       .multiprocessors = get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
       .threads_per_multiprocessor = get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR),
       .blocks_per_multiprocessor = get(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR),
+      .registers_per_multiprocessor = get(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR),
       .shared_bytes_per_multiprocessor =
           get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
       .shared_bytes_per_block = get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
@@ -75,6 +77,7 @@ std::optional<DeviceSpec> spec_of_card(const CardFigures& figures, std::string_v
   spec.multiprocessors = card.multiprocessors;
   spec.threads_per_multiprocessor = card.threads_per_multiprocessor;
   spec.blocks_per_multiprocessor = card.blocks_per_multiprocessor;
+  spec.registers_per_multiprocessor = card.registers_per_multiprocessor;
   spec.shared_bytes_per_multiprocessor = card.shared_bytes_per_multiprocessor;
   spec.shared_bytes_per_block = card.shared_bytes_per_block;
   spec.l2_bytes = card.l2_bytes;

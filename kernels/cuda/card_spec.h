@@ -13,6 +13,7 @@ struct CardFigures {
   int architecture;  // 90: sm_90
   int multiprocessors;
   int threads_per_multiprocessor, blocks_per_multiprocessor;
+  int registers_per_multiprocessor;
   int shared_bytes_per_multiprocessor, shared_bytes_per_block;
   int l2_bytes;
   int clock_khz, memory_clock_khz, memory_bus_bits;  // 0: not told

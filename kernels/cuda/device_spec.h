@@ -12,7 +12,7 @@ struct DeviceSpec {
   std::string_view name;  // the card whose figures these are: "H100 SXM"
   int multiprocessors;
   int threads_per_multiprocessor, blocks_per_multiprocessor;  // resident at once, at most
-  int shared_bytes_per_multiprocessor;
+  int registers_per_multiprocessor, shared_bytes_per_multiprocessor;
   int shared_bytes_per_block;  // the most a launch may ask for
   int l2_bytes;
   double bandwidth;         // bytes per second of device memory

@@ -9,7 +9,6 @@
 namespace anneal::cuda {
 namespace {
 
-constexpr int kRegisters = 65536;      // of a multiprocessor, all architectures here
 constexpr int kRegisterGranule = 256;  // a warp gets a multiple
 constexpr int kWarp = 32;
 constexpr int kReservedShared = 1024;  // of each block, for the system
@@ -26,7 +25,7 @@ int resident_blocks(const DeviceSpec& spec, const Work& work) {
   if (work.registers_per_thread > 0) {
     const auto of_warp = static_cast<int>(
         ceil_div(work.registers_per_thread * kWarp, kRegisterGranule) * kRegisterGranule);
-    most = std::min(most, kRegisters / of_warp / warps);
+    most = std::min(most, spec.registers_per_multiprocessor / of_warp / warps);
   }
   return most;
 }

@@ -7,6 +7,7 @@
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/kernels/cuda/device.h"
 #include "anneal/kernels/cuda/gpu_device.h"
+#include "anneal/kernels/cuda/roofline.h"
 #include "anneal/tests/cuda/fake_driver.h"
 #include "anneal/tests/error_of.h"
 
@@ -16,7 +17,7 @@ namespace {
 constexpr int kKi = 1024, kMi = 1024 * 1024;
 
 // As drivers tell them.
-constexpr CardFigures kH100 = {90,        132,      2048,    32,      228 * kKi,
+constexpr CardFigures kH100 = {90,        132,      2048,    32,      64 * kKi, 228 * kKi,
                                227 * kKi, 50 * kMi, 1980000, 2619000, 5120};
 
 TEST(CardSpec, ACardOfTheTableIsTheOneOfTheTable) {
@@ -24,10 +25,11 @@ TEST(CardSpec, ACardOfTheTableIsTheOneOfTheTable) {
   ASSERT_TRUE(spec);
   EXPECT_EQ(spec->name, "H100 SXM");
   EXPECT_EQ(spec->bandwidth, find_spec(90)->bandwidth) << "so that the same choices are made";
-  const CardFigures a100 = {80,        108,      2048,    32,      164 * kKi,
+  const CardFigures a100 = {80,        108,      2048,    32,      64 * kKi, 164 * kKi,
                             163 * kKi, 40 * kMi, 1410000, 1593000, 5120};
   EXPECT_EQ(spec_of_card(a100, "cuda:0")->name, "A100 SXM 80GB");
-  const CardFigures l4 = {89, 58, 1536, 24, 100 * kKi, 99 * kKi, 48 * kMi, 2040000, 6251000, 192};
+  const CardFigures l4 = {89,       58,       1536,    24,      64 * kKi, 100 * kKi,
+                          99 * kKi, 48 * kMi, 2040000, 6251000, 192};
   EXPECT_EQ(spec_of_card(l4, "cuda:0")->name, "L4");
 }
 
@@ -52,6 +54,17 @@ TEST(CardSpec, APartOfACardHasAPartOfItsRates) {
   EXPECT_EQ(spec->multiprocessors, 16);
   EXPECT_NEAR(spec->bandwidth, find_spec(90)->bandwidth / 8, 1e10);
   EXPECT_NEAR(spec->f16_tensor_flops, find_spec(90)->f16_tensor_flops * 16 / 132, 1e12);
+}
+
+TEST(CardSpec, RegistersAreTheCards) {
+  EXPECT_EQ(spec_of_card(kH100, "cuda:0")->registers_per_multiprocessor, 65536);
+  CardFigures more = kH100;
+  more.registers_per_multiprocessor = 128 * kKi;
+  const auto spec = spec_of_card(more, "cuda:0");
+  EXPECT_EQ(spec->registers_per_multiprocessor, 128 * kKi);
+  const Work work = {.threads_per_block = 256, .registers_per_thread = 128};
+  EXPECT_EQ(floor_of(*spec, work).resident_blocks, 4);
+  EXPECT_EQ(floor_of(*find_spec(90), work).resident_blocks, 2);
 }
 
 TEST(CardSpec, AnArchitectureThatIsNotKnown) {
@@ -84,10 +97,12 @@ class CardTest : public testing::Test {
 };
 
 TEST_F(CardTest, IsDescribedByItsDriver) {
+  fake_card().attributes[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR] = 128 * kKi;
   const auto device = open(10, 3, 160);
   EXPECT_EQ(device->target(), "sm_103");
   EXPECT_EQ(spec_of(*device).name, "cuda:0 (Made-up)");
   EXPECT_EQ(spec_of(*device).multiprocessors, 160);
+  EXPECT_EQ(spec_of(*device).registers_per_multiprocessor, 128 * kKi);
   EXPECT_EQ(open(11, 0, 20)->target(), "sm_110");
   EXPECT_EQ(open(13, 0, 200)->target(), "sm_130");
 }
