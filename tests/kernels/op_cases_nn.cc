@@ -196,6 +196,10 @@ std::vector<OpCase> conv_cases() {
       {"conv_i8_u8_5_channels",
        conv2(1, 2, 2),
        {"i8[1,5,7,6]=-128..127", "const u8[9,5,3,3]=0..255", "-", "u8[]={77}"}},
+      // In the depth of a tile more kernel elements than 32 bits tell apart.
+      {"conv_i8_i8_picture_1x1_padded",
+       conv2(1, 1),
+       {"i8[1,3,6,5]=-128..127", "const i8[16,3,1,1]=-128..127", "i8[]={-9}"}},
       {"conv_f16_picture", conv2(2, 3), {"f16[2,3,13,15]", "const f16[24,3,7,7]"}},
       {"conv_f16_6_channels", conv2(1, 1), {"f16[1,6,9,7]", "const f16[20,6,3,3]"}},
       {"conv_f16_groups_of_4", conv2(1, 1, 1, 6), {"f16[1,24,9,7]", "const f16[48,4,3,3]"}},

@@ -30,7 +30,7 @@ struct Tap {
 
 // Where in the depth an element is, where the channels of a kernel element are neighbours. Sizes of
 // the kernel and the channels are numbers in the text; channels count the places between them and
-// the next pixel's that a read covers.
+// the next pixel's that a read covers. Beyond the depth z is the last, so that a bit stands for it.
 template <class Shape>
 struct NearTap {
   using I = typename Shape::Index;
@@ -40,8 +40,27 @@ struct NearTap {
     c = u32(depth) - tap * u32(s.channels);
     const u32 row = tap / u32(s.kernel_x);
     x = tap - row * u32(s.kernel_x);
-    z = row / u32(s.kernel_y);
-    y = row - z * u32(s.kernel_y);
+    const u32 layer = row / u32(s.kernel_y), last = u32(s.kernel_z) - 1;
+    y = row - layer * u32(s.kernel_y);
+    z = layer < last ? layer : last;
+  }
+};
+
+// Where the window of an output pixel begins, in padding perhaps.
+template <class Shape>
+struct Corner {
+  using I = typename Shape::Index;
+  I n, z, y, x;
+  __device__ Corner(const Shape& s, I i) {
+    const auto at = s.pixel(i < s.rows ? i : s.rows - 1);
+    n = I(at.n);
+    z = I(at.z) * s.stride_z - s.pad_z;
+    y = I(at.y) * s.stride_y - s.pad_y;
+    x = I(at.x) * s.stride_x - s.pad_x;
+  }
+  // From the first element of the input's first channel.
+  __device__ I offset(const Shape& s) const {
+    return n * s.x_n + z * s.x_z + y * s.x_y + x * s.x_x;
   }
 };
 
@@ -69,15 +88,14 @@ struct Input {
   bool aligned;
 
   __device__ Line line(I i) const {
-    const auto at = s.pixel(i < s.rows ? i : s.rows - 1);
-    const I z = I(at.z) * s.stride_z - s.pad_z, y = I(at.y) * s.stride_y - s.pad_y,
-            x = I(at.x) * s.stride_x - s.pad_x;
-    return {first + I(at.n) * s.x_n + z * s.x_z + y * s.x_y + x * s.x_x, z, y, x};
+    const Corner<Shape> corner(s, i);
+    return {first + corner.offset(s), corner.z, corner.y, corner.x};
   }
   __device__ Deep deep(I d) const {
-    const Tap<Shape> tap(s, d);
+    const bool is_in = d < s.depth;
+    const Tap<Shape> tap(s, is_in ? d : 0);
     const I z = tap.z * s.dilation_z, y = tap.y * s.dilation_y, x = tap.x * s.dilation_x;
-    return {tap.c * s.x_c + z * s.x_z + y * s.x_y + x * s.x_x, z, y, x, d < s.depth};
+    return {tap.c * s.x_c + z * s.x_z + y * s.x_y + x * s.x_x, z, y, x, is_in};
   }
   __device__ bool is_in(const Line& line, const Deep& deep) const {
     if constexpr (!Shape::kPadded) return deep.is_in;  // every window lies inside
@@ -103,8 +121,8 @@ struct NearInput {
   static constexpr bool kHasZero = Shape::kInputHasZero;
   static constexpr bool kOutsideIsZero = kHasZero && Shape::kPadded;
   static constexpr u32 kBeyond = u32(1) << 31;  // the depth
-  struct Line {                                 // of the window's first element
-    I offset;
+  struct Line {
+    I offset;  // of the window's first element
     u32 outside;
   };
   struct Deep {
@@ -119,23 +137,21 @@ struct NearInput {
   bool aligned;
 
   __device__ Line line(I i) const {
-    const auto at = s.pixel(i < s.rows ? i : s.rows - 1);
-    const I z = I(at.z) * s.stride_z - s.pad_z, y = I(at.y) * s.stride_y - s.pad_y,
-            x = I(at.x) * s.stride_x - s.pad_x;
+    const Corner<Shape> corner(s, i);
     u32 outside = kBeyond;
     if constexpr (Shape::kPadded) {
       UNROLL
       for (int k = 0; k < Shape::kernel_x; ++k)
-        outside |= is_outside(x + k * s.dilation_x, s.in_x) << k;
+        outside |= is_outside(corner.x + k * s.dilation_x, s.in_x) << k;
       UNROLL
       for (int k = 0; k < Shape::kernel_y; ++k)
-        outside |= is_outside(y + k * s.dilation_y, s.in_y) << (k + Shape::kernel_x);
+        outside |= is_outside(corner.y + k * s.dilation_y, s.in_y) << (k + Shape::kernel_x);
       UNROLL
       for (int k = 0; k < Shape::kernel_z; ++k)
-        outside |= is_outside(z + k * s.dilation_z, s.in_z)
+        outside |= is_outside(corner.z + k * s.dilation_z, s.in_z)
                    << (k + Shape::kernel_x + Shape::kernel_y);
     }
-    return {first + I(at.n) * s.x_n + z * s.x_z + y * s.x_y + x * s.x_x, outside};
+    return {first + corner.offset(s), outside};
   }
   __device__ Deep deep(I d) const {
     const NearTap<Shape> tap(s, d);
@@ -192,8 +208,9 @@ struct Weights {
     if constexpr (Shape::kLinearWeights) {  // adjacent in the order of the depth
       return {d, d < s.depth};
     } else {
-      const Tap<Shape> tap(s, d);
-      return {tap.c * s.w_c + tap.z * s.w_z + tap.y * s.w_y + tap.x * s.w_x, d < s.depth};
+      const bool is_in = d < s.depth;
+      const Tap<Shape> tap(s, is_in ? d : 0);
+      return {tap.c * s.w_c + tap.z * s.w_z + tap.y * s.w_y + tap.x * s.w_x, is_in};
     }
   }
   __device__ bool is_in(const Line&, const Deep& deep) const { return deep.is_in; }
