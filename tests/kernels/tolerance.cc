@@ -53,15 +53,16 @@ int64_t depth_of(const TestLayer& layer) {
   return 0;
 }
 
-// Products of two 16-bit floats are exact in f32. The reference adds them one after another, each
-// sum rounded to nearest: errors of both signs, of 2^-24 of the sum, which mostly cancel and are
-// within default_tolerance(). Tensor cores add blocks of 4 to 16 products to the sum so far at
-// once: they shift all of them to the largest exponent among them and cut off what is below the
-// last bit of f32, or a bit or two further down (Fasi, Higham, Mikaitis, Pranesh: "Numerical
-// behavior of NVIDIA tensor cores", PeerJ Computer Science 7:e330, 2021). So each addend may lose
-// 2^-23 of the largest magnitude that it meets, always towards zero or always downwards, and what
-// is lost adds up. What it meets is about as large as the largest sum at most, which tolerances are
-// shares of.
+// Products of two 16-bit floats have at most 22 bits, so f32 holds them. The reference adds them
+// one after another. Each sum is rounded to nearest, with an error of at most 2^-24 of it (Higham,
+// Accuracy and Stability of Numerical Algorithms, chapter 4). Errors of both signs mostly cancel,
+// and stay within default_tolerance().
+// NVIDIA does not say how tensor cores add. The bound is that of a machine which adds several
+// products to the sum so far at once, in fixed point: it shifts all addends to the largest exponent
+// among them, and cuts off what lies below the last of the 24 bits of f32. An addend then loses
+// less than 2^-23 of the largest magnitude among them. Losses all have one direction where addends
+// have one sign, so they add up: `depth` addends lose less than depth * 2^-23 of the largest
+// magnitude that they meet. That is about the largest sum at most, which tolerances are shares of.
 //
 // It still shows one product that is left out or wrong. Of operands uniform in -2..2 a product is
 // about 1, sums have a deviation of 4/3 * sqrt(depth), and the largest of some thousands is 4
