@@ -137,8 +137,8 @@ class DriverStream final : public GpuStream {
     return result != CUDA_SUCCESS ? result : context_->driver().cuEventSynchronize(done_->handle());
   }
 
-  // What this thread calls meanwhile, and could not be done again, makes the capture invalid:
-  // mode THREAD_LOCAL, and nothing of RelaxedCapture.
+  // In mode THREAD_LOCAL calls of other threads leave the capture valid. One of this thread that no
+  // graph can hold, an allocation say, makes it invalid, unless it is made under RelaxedCapture.
   void begin_capture() {
     const auto current = context_->enter();
     context_->check(

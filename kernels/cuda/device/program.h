@@ -144,8 +144,9 @@ template <class T>
 __device__ inline bool isinf(T x) {
   return x == x && x - x != x - x;
 }
-// a / b for b from 1 to 2, where division needs no care of b's exponent: rounded as a / b is, but
-// for results below the smallest normal number.
+// a / b for b from 1 to 2, where division needs no care of b's exponent. It is rounded as a / b is,
+// with two exceptions: results below the smallest normal number, and 1 / b of the largest b below
+// 2, which may be the float before (tried with every b, and reciprocals two places off).
 __device__ inline f32 divide_by_1_to_2(f32 a, f32 b) {
   const f32 guess = reciprocal(b);
   const f32 inverse = fmaf(fmaf(-b, guess, 1.0f), guess, guess);
