@@ -81,8 +81,8 @@ class Row:
             yield "instructions", f"{self.loop / self.matrix:.1f} for a matrix instruction, at most {most} are wanted"
         if not self.copies:
             yield "asynchronous copies", "there are none"
-        if self.stores and max(self.stores) < 8:
-            yield "narrow stores", f"the widest store has {max(self.stores)} bytes, at least 8 are wanted"
+        if self.stores and min(self.stores) < 8:
+            yield "narrow stores", f"the narrowest store has {min(self.stores)} bytes, at least 8 are wanted"
 
 
 def rows_of(case, nvdisasm):
