@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "anneal/engine/plan_check.h"
-#include "anneal/kernels/cuda/backend.h"
-#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/cuda/gpu_engine.h"
 #include "anneal/tests/error_of.h"
 
 namespace anneal::testing {
@@ -30,15 +28,9 @@ graph stored(x: f32[2,16,9,7])
   return y, z
 )txt";
 
-std::string test_device() {
-  const char* const device = std::getenv("ANNEAL_TEST_DEVICE");
-  return device ? device : "emulated";
-}
-
 EngineFile build_for_device(const std::vector<std::string>& others = {}) {
   BuildOptions options;
-  const std::string device = test_device();
-  options.targets = {device == "emulated" ? device : cuda_backend().open(device)->target()};
+  options.targets = {test_target()};
   options.targets.insert(options.targets.end(), others.begin(), others.end());
   options.passes.only = {"remove_identity"};  // z stays a layer
   return build_text(kNet, options);
@@ -97,17 +89,13 @@ graph picture(x: f32[2,3,13,15])
   y = Pointwise(c) program="(f16)->(f32) $0"
   return y
 )txt";
-  BuildOptions options;
-  const std::string device = test_device();
-  options.targets = {device == "emulated" ? device : cuda_backend().open(device)->target()};
-  const EngineFile file = build_text(kPicture, options);
+  const EngineFile file = build_for(kPicture, {test_target()});
   const Plan& plan = file.plans[0];
   const auto conv = std::ranges::find(plan.steps, "cuda.conv.mma", &Step::kernel);
   ASSERT_NE(conv, plan.steps.end());
   EXPECT_EQ(plan.slots[conv->inputs[0]].strides, shape_of(Dims{780, 1, 60, 4}));
   EXPECT_EQ(plan.slots[conv->inputs[1]].strides, shape_of(Dims{196, 1, 28, 4}));
-  const auto bytes = std::make_shared<std::vector<std::byte>>(save(file));
-  const auto engine = Engine::make(load_engine_file(*bytes, bytes), {.device = device});
+  const auto engine = load_on(file, test_device());
   ExecutionContext context(engine);
   const std::vector<Tensor> inputs = {random_f32({2, 3, 13, 15}, 1)};
   const auto got = run(context, *engine, inputs), wanted = reference(kPicture, inputs);

@@ -5,13 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <set>
 
 #include "anneal/core/float16.h"
 #include "anneal/kernels/cpu/backend.h"
-#include "anneal/kernels/cuda/backend.h"
-#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/cuda/gpu_engine.h"
 
 namespace anneal::testing {
 namespace {
@@ -144,16 +142,6 @@ graph pooling(x: f32[1,8,12,12])
   };
 }
 
-std::string test_device() {
-  const char* const device = std::getenv("ANNEAL_TEST_DEVICE");
-  return device ? device : "emulated";
-}
-
-std::string test_target() {
-  const std::string device = test_device();
-  return device == "emulated" ? device : cuda_backend().open(device)->target();
-}
-
 EngineFile build_case(const HalfCase& each, DataType half, const std::string& target) {
   BuildOptions options;
   options.targets = {target};
@@ -169,8 +157,7 @@ EngineFile build_case(const HalfCase& each, DataType half, const std::string& ta
 }
 
 std::vector<float> run_on(const EngineFile& file, const std::string& device, const Tensor& x) {
-  const auto bytes = std::make_shared<std::vector<std::byte>>(save(file));
-  const auto engine = Engine::make(load_engine_file(*bytes, bytes), {.device = device});
+  const auto engine = load_on(file, device);
   ExecutionContext context(engine);
   return run(context, *engine, {x}).at("y");
 }

@@ -7,8 +7,7 @@
 #include <cstring>
 #include <set>
 
-#include "anneal/kernels/cuda/backend.h"
-#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/cuda/gpu_engine.h"
 
 namespace anneal::testing {
 namespace {
@@ -81,15 +80,11 @@ std::vector<std::vector<std::byte>> outputs_of(ExecutionContext& context, const 
 class GpuIntegers : public ::testing::TestWithParam<bool> {};
 
 TEST_P(GpuIntegers, EveryLayerRunsOnTheDeviceWithTheBitsOfTheCpu) {
-  const char* const named = std::getenv("ANNEAL_TEST_DEVICE");
-  const std::string device = named ? named : "emulated";
   BuildOptions options;
-  options.targets = {device == "emulated" ? device : cuda_backend().open(device)->target()};
+  options.targets = {test_target()};
   options.allow_fallback = false;
   if (!GetParam()) options.passes.only = {"remove_identity"};
-  const EngineFile file = build_text(kIntegerNet, options);
-  const auto bytes = std::make_shared<std::vector<std::byte>>(save(file));
-  const auto engine = Engine::make(load_engine_file(*bytes, bytes), {.device = device});
+  const auto engine = load_on(build_text(kIntegerNet, options), test_device());
   const Plan& plan = engine->plan();
   std::vector<std::string> kernels;
   for (const Step& step : plan.steps) {
@@ -138,13 +133,7 @@ graph averages(x: f32[2,5,17,19])
   qb = Quantize(b, s, z) dtype=u8
   return qa as even, qb as padded
 )txt";
-  const char* const named = std::getenv("ANNEAL_TEST_DEVICE");
-  const std::string device = named ? named : "emulated";
-  BuildOptions options;
-  options.targets = {device == "emulated" ? device : cuda_backend().open(device)->target()};
-  const EngineFile file = build_text(kNet, options);
-  const auto bytes = std::make_shared<std::vector<std::byte>>(save(file));
-  const auto engine = Engine::make(load_engine_file(*bytes, bytes), {.device = device});
+  const auto engine = gpu_engine(kNet);
   const auto on_cpu = engine_of(build_text(kNet));
   BuildOptions baseline;
   baseline.targets = {"cpu:baseline"};
