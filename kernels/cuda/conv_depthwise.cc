@@ -36,18 +36,6 @@ DepthwiseSizes sizes_of(const Conv& op, const Request& request, int64_t multipli
   return sizes;
 }
 
-// "struct Result", of kLanes neighbouring channels.
-std::string channels_definition(int rank, std::string_view accumulator) {
-  const std::string coordinates = coordinates_text(rank, "c");
-  return fmt::format(
-      "struct Result {{\n  static constexpr int kLanes = Store::kLanes;\n  Store store;\n"
-      "  __device__ Store::Columns columns(i64 c) const {{ return store.columns(c); }}\n"
-      "  __device__ void operator()(const Vec<{0}, kLanes>& sums, const Store::Columns& columns,\n"
-      "                             i64 n, i64 c, i64 z, i64 y, i64 x) const {{\n"
-      "    store(sums, columns, store.inputs(0, {1}), 0, {1});\n  }}\n}};\n",
-      accumulator, coordinates);
-}
-
 Made make_depthwise(const Conv& op, const Request& request) {
   std::string why_not = why_no_conv_text(request);
   if (!why_not.empty()) return refuse(std::move(why_not));
@@ -68,12 +56,12 @@ Made make_depthwise(const Conv& op, const Request& request) {
   const auto config =
       depthwise_for(sizes_of(op, request, multiplier), spec_of(request.device), request.tactic);
   if (!config) return refuse("a tactic that is none of this kernel's");
-  const StoreLanes lanes{.axis = 1, .most = config->channels, .multiple = config->channels};
+  const ThreadShare share{config->channels, config->columns};
+  const StoreLanes lanes = store_lanes(share);
   parts.store = StoreText::make(request, sum, extents, why_not, 1, &lanes);
   if (!parts.store) return refuse(std::move(why_not));
   parts.tactic = tactic_of(*config);
 
-  const ThreadShare share{config->channels, config->columns};
   ShapeText shape(index_type(request));
   add_conv(shape, extents, op, request);
   add_thread_outputs(shape, extents, request, share, fmt::format("c / {}", multiplier));
@@ -94,7 +82,7 @@ Made make_depthwise(const Conv& op, const Request& request) {
                     .text = {}};
   text.text = parts.store->definition() + shape.definition() +
               weight_zeros_definition(w_zero, extents, type) +
-              channels_definition(x.type.shape.rank(), type);
+              result_definition(x.type.shape.rank(), type);
   text.text += fmt::format(
       "KERNEL($name, {})(In<{}> x, In<{}> w{}{}{}{}) {{\n"
       "  const Shape s = {};\n  const Result result{{{}}};\n  window::{};\n}}\n",

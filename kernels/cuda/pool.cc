@@ -61,9 +61,6 @@ Made make_window(const Pool& op, const Request& request) {
   const std::string type = type_text(register_type(accumulator));
   Extents extents(request);
   AnchorParts parts;
-  parts.store = StoreText::make(request, accumulator, extents, reason);
-  if (!parts.store) return refuse(std::move(reason));
-
   ThreadShare share;
   if (op.kind != PoolKind::kLp) {
     // 16 bytes at most, and no more sums than registers hold with ease.
@@ -71,6 +68,9 @@ Made make_window(const Pool& op, const Request& request) {
     share.channels = static_cast<int>(vector_elements(x, 1, x.type.shape[1], most));
     parts.vectors.push_back({0, 1, share.channels});
   }
+  const StoreLanes lanes = store_lanes(share);
+  parts.store = StoreText::make(request, accumulator, extents, reason, 1, &lanes);
+  if (!parts.store) return refuse(std::move(reason));
   ShapeText shape = shape_of(op, request, extents, share);
   std::string call;
   switch (op.kind) {

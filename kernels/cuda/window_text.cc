@@ -52,9 +52,11 @@ std::string coordinates_text(int rank, std::string_view channel, std::string_vie
 
 std::string result_definition(int rank, std::string_view accumulator) {
   return fmt::format(
-      "struct Result {{\n  Store store;\n"
-      "  __device__ void operator()({} value, i64 n, i64 c, i64 z, i64 y, i64 x) const {{\n"
-      "    store(value, {});\n  }}\n}};\n",
+      "struct Result {{\n  static constexpr int kLanes = Store::kLanes;\n  Store store;\n"
+      "  __device__ Store::Columns columns(i64 c) const {{ return store.columns(c); }}\n"
+      "  __device__ void operator()(const Vec<{0}, kLanes>& sums, const Store::Columns& columns,\n"
+      "                             i64 n, i64 c, i64 z, i64 y, i64 x) const {{\n"
+      "    store(sums, columns, store.inputs(0, {1}), 0, {1});\n  }}\n}};\n",
       accumulator, coordinates_text(rank, "c"));
 }
 
@@ -82,6 +84,10 @@ void add_thread_outputs(ShapeText& shape, Extents& extents, const Request& reque
       "  __device__ At at(i64 i) const {{\n    At at{{}};\n    Index rest = Index(i);\n{}"
       "    const i64 c = at.c;\n    at.channel = {};\n    return at;\n  }}\n",
       decode, input_channel));
+}
+
+StoreLanes store_lanes(ThreadShare share) {
+  return {.axis = 1, .most = share.channels, .multiple = share.channels};
 }
 
 int64_t thread_count(const Dims& y, ThreadShare share) {

@@ -7,6 +7,7 @@
 
 #include "anneal/kernels/cuda/extents.h"
 #include "anneal/kernels/cuda/shape_text.h"
+#include "anneal/kernels/cuda/store_vector_text.h"
 
 namespace anneal::cuda {
 
@@ -24,7 +25,7 @@ int axis_of(int zyx, int rank);
 // [n, c, z, y, x] (or fewer) as the arguments of a Store: "at.n, c, at.y, at.x".
 std::string coordinates_text(int rank, std::string_view channel, std::string_view prefix = "");
 
-// "struct Result" of a Store, which stores at [n, c, z, y, x].
+// "struct Result" of a Store of store_lanes(), which device/window.h tells about.
 std::string result_definition(int rank, std::string_view accumulator);
 
 // Outputs to a thread of device/window.h.
@@ -35,6 +36,8 @@ struct ThreadShare {
 // expression of c.
 void add_thread_outputs(ShapeText& shape, Extents& extents, const Request& request,
                         ThreadShare share, std::string_view input_channel);
+// The neighbouring channels that a thread stores at once.
+StoreLanes store_lanes(ThreadShare share);
 int64_t thread_count(const Dims& y, ThreadShare share);
 
 // The axes of a tensor from the one whose neighbours are nearest in memory to the farthest.

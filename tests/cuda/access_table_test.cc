@@ -163,7 +163,6 @@ struct Exception {
   std::string_view name, kernel, words, reason;
 };
 constexpr Exception kExceptions[] = {
-    {"", "cuda.pool.window", "y0[", "a thread stores its four channels one by one"},
     {"conv_3x3_int8", "cuda.conv.mma", "store(y0", "a row of a warp is 16 bytes"},
     {"conv_stem_int8", "cuda.conv.mma", "store(y0", "a row of a warp is 16 bytes"},
     {"conv_depthwise_int8", "cuda.conv.mma", "store(y0", "a row of a warp is 16 bytes"},

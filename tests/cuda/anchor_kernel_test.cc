@@ -29,6 +29,7 @@ struct Way {
   std::string program = {};
   size_t op_inputs = 0;
   int64_t output_offset = 0;
+  bool outputs_channels_last = false;
 };
 
 class AnchorKernels : public ::testing::Test {
@@ -56,7 +57,6 @@ class AnchorKernels : public ::testing::Test {
     std::unique_ptr<Kernel> kernel;
   };
 
-  // Outputs are row-major, so that their bytes are the tensor's.
   TensorView place(Run& run, DataType dtype, const Dims& dims, const Dims& strides,
                    int64_t offset) {
     const auto size = static_cast<int64_t>(size_of(dtype));
@@ -95,8 +95,9 @@ class AnchorKernels : public ::testing::Test {
       const Dims dims = dims_of(fact.type.shape);
       run.layer.outputs.push_back(fact.type);
       run.layer.output_dims.push_back(dims);
-      run.outputs.push_back(
-          place(run, fact.type.dtype, dims, row_major_strides(dims), way.output_offset));
+      const Dims strides =
+          way.outputs_channels_last ? channels_last_strides(dims) : row_major_strides(dims);
+      run.outputs.push_back(place(run, fact.type.dtype, dims, strides, way.output_offset));
       results.push_back({.type = fact.type, .strides = shape_of(run.outputs.back().strides)});
     }
     Made made = find_kernel(cuda_backend(), way.kernel)
@@ -132,9 +133,12 @@ class AnchorKernels : public ::testing::Test {
     Team team(1);
     run.kernel->launch({run.inputs, run.outputs, prepared.get(), nullptr, *stream, team});
     const TensorView& from = run.outputs[output];
-    auto result = Tensor::allocate(from.dtype, from.dims);
-    device_->copy(result.data.data(), from.data, result.data.size(), *stream);
+    auto bytes = Tensor::allocate(from.dtype, from.dims);
+    device_->copy(bytes.data.data(), from.data, bytes.data.size(), *stream);
     stream->wait();
+    auto result = Tensor::allocate(from.dtype, from.dims);
+    copy({from.dtype, from.dims, from.strides, bytes.data.data()},
+         row_major_view(from.dtype, from.dims, result.data.data()));
     return result.tensor;
   }
 
@@ -195,6 +199,15 @@ TEST_F(AnchorKernels, EveryTileOfTensorCores) {
     add("conv, split, ", "cuda.conv.mma", split, {"f16[1,64,7,5]", "f16[33,64,1,1]"}, true);
     add("conv, ", "cuda.conv.mma", conv(1, 1), {"f16[1,64,7,5]", "f16[19,64,3,3]"}, true);
     add("conv 1x1, ", "cuda.conv.mma", conv(2, 0), {"f16[1,40,9,7]", "f16[33,40,1,1]"}, true);
+    // Results that are stored in vectors, whole tiles of them and parts of one.
+    const auto add_stored = [&](const char* what, Op op, std::vector<std::string> inputs) {
+      add(what, "cuda.conv.mma", std::move(op), std::move(inputs), true);
+      ways.back().outputs_channels_last = true;
+    };
+    add_stored("conv to vectors, ", conv(1, 1), {"f16[2,64,7,5]", "f16[136,64,3,3]"});
+    add_stored("conv of groups to vectors, ", conv(1, 1, 3), {"f16[1,48,7,5]", "f16[72,16,3,3]"});
+    split.split = {24, 8, 40};
+    add_stored("conv, split, to vectors, ", split, {"f16[1,64,7,5]", "f16[72,64,1,1]"});
     // Bytes in squares along the lines; in vectors of 16 and 8; with zero points.
     cuda::ProductSizes of_bytes;
     of_bytes.element_bytes = 1;
@@ -257,6 +270,17 @@ TEST_F(AnchorKernels, OffTheAlignmentOfVectors) {
     add("cuda.matmul.mma", MatMul{}, {"f16[9,24]", "f16[24,8]"});
     add("cuda.matmul.mma", MatMul{}, {"i8[9,24]=-9..9", "u8[24,8]=0..9"});
     add("cuda.conv.mma", conv(1, 1), {"i8[1,20,5,7]=-9..9", "i8[9,20,3,3]=-9..9", "i8[]={5}"});
+    // The same of outputs; inputs are aligned.
+    const auto add_output = [&](const char* kernel, Op op, std::vector<std::string> inputs) {
+      add(kernel, std::move(op), std::move(inputs));
+      ways.back().name += ", outputs";
+      ways.back().outputs_channels_last = true;
+      std::swap(ways.back().offset, ways.back().output_offset);
+    };
+    add_output("cuda.pool.window", pool, {"f16[1,12,7,5]"});
+    add_output("cuda.conv.depthwise", conv(1, 1, 12), {"f16[1,12,7,9]", "f16[12,1,3,3]"});
+    add_output("cuda.conv.direct", conv(1, 1), {"f16[1,12,5,7]", "f16[12,12,3,3]"});
+    add_output("cuda.conv.mma", conv(1, 1), {"f16[1,24,5,7]", "f16[24,24,3,3]"});
   }
   expect_agreement(ways);
 }

@@ -101,14 +101,12 @@ __device__ void large_depthwise(const Shape& s, In<X> x, In<W> w, Acc x_zero, Ze
   const auto at = s.at(i);
   const I from = I(at.c) * s.w_k;
   const Acc zero = zeros.of(I(at.c));
-  Acc sum = Acc(0);
+  Acc sums[1] = {};
   for_window<1>(s, x, at, false, [&](const Vec<X, 1>& v, i64, i64, i64, i32 z, i32 y, i32 x) {
     const Acc weight = Acc(op::widen(w[from + z * s.w_z + y * s.w_y + x * s.w_x])) - zero;
-    sum = multiply_add(Acc(op::widen(v[0])) - x_zero, weight, sum);
+    sums[0] = multiply_add(Acc(op::widen(v[0])) - x_zero, weight, sums[0]);
   });
-  Vec<Acc, 1> sums;
-  sums[0] = sum;
-  result(sums, result.columns(at.c), at.n, at.c, at.z, at.y, at.x);
+  store_channels(sums, at, result);
 }
 
 }  // namespace window

@@ -2,7 +2,10 @@
 //
 // Shape (window_text.h writes it) holds the numbers; s.at(i) gives where the outputs of thread i
 // begin: of kLanes channels c and kPixels columns x. Fewer than three spatial axes are z, y, x with
-// leading ones of size 1. Result stores: result(value, n, channel, z, y, x).
+// leading ones of size 1.
+//
+// Result stores kLanes neighbouring channels at once: columns(channel) is what it reads for them
+// that is the same in all places, and result(values, columns, n, channel, z, y, x) stores.
 #pragma once
 
 namespace window {
@@ -30,6 +33,18 @@ __device__ void for_window(const Shape& s, In<T> data, const At& at, bool aligne
   }
 }
 
+// The outputs of a thread at one place.
+template <int kLanes, class Acc, class At, class Result>
+__device__ void store_channels(const Acc (&values)[kLanes], const At& at, const Result& result) {
+  UNROLL
+  for (int first = 0; first < kLanes; first += Result::kLanes) {
+    Vec<Acc, Result::kLanes> some;
+    UNROLL
+    for (int lane = 0; lane < Result::kLanes; ++lane) some[lane] = values[first + lane];
+    result(some, result.columns(at.c + first), at.n, at.c + first, at.z, at.y, at.x);
+  }
+}
+
 // The order in which the elements of a window are met decides between equal maxima: the first.
 template <class Acc>
 struct Maximum {
@@ -53,10 +68,11 @@ __device__ void max_pool(const Shape& s, In<T> x, bool aligned, Acc lowest, cons
     UNROLL
     for (int lane = 0; lane < kLanes; ++lane) maxima[lane].add(op::widen(v[lane]));
   });
+  Acc values[kLanes];
   UNROLL
   for (int lane = 0; lane < kLanes; ++lane)
-    result(maxima[lane].any ? maxima[lane].best : lowest, at.n, at.channel + lane, at.z, at.y,
-           at.x);
+    values[lane] = maxima[lane].any ? maxima[lane].best : lowest;
+  store_channels(values, at, result);
 }
 
 // result(value, index, n, channel, z, y, x). s.flat(n, channel, z, y, x) is an index in the input.
@@ -105,8 +121,8 @@ __device__ void average_pool(const Shape& s, In<T> x, bool aligned, const Result
   }
   UNROLL
   for (int lane = 0; lane < kLanes; ++lane)
-    result(divisor > 0 ? sums[lane] / Acc(divisor) : Acc(0), at.n, at.channel + lane, at.z, at.y,
-           at.x);
+    sums[lane] = divisor > 0 ? sums[lane] / Acc(divisor) : Acc(0);
+  store_channels(sums, at, result);
 }
 
 template <int kPower, class Acc, class Shape, class T, class Result>
@@ -114,7 +130,8 @@ __device__ void lp_pool(const Shape& s, In<T> x, const Result& result) {
   const i64 i = i64(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= s.threads) return;
   const auto at = s.at(i);
-  Acc sum = 0;
+  Acc sums[1] = {};
+  Acc& sum = sums[0];
   for_window<1>(s, x, at, false, [&](const Vec<T, 1>& v, i64, i64, i64, i32, i32, i32) {
     const Acc value = op::abs(op::widen(v[0]));
     if constexpr (kPower == 1)
@@ -128,7 +145,7 @@ __device__ void lp_pool(const Shape& s, In<T> x, const Result& result) {
     sum = op::sqrt(sum);
   else if constexpr (kPower != 1)
     sum = op::pow(sum, Acc(1) / Acc(kPower));
-  result(sum, at.n, at.channel, at.z, at.y, at.x);
+  store_channels(sums, at, result);
 }
 
 }  // namespace window
