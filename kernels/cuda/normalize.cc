@@ -24,26 +24,27 @@ Made make_normalize(const Normalize& op, const Request& original) {
   const Rows rows(seen, in_row, true, false);
   const std::string type = type_text(register_type(dtype));
   const auto body = [&](const Request& request, Extents& extents) {
-    const std::string element = rows.element(request, extents);
-    const auto sum_of = [&](const char* name, const char* value) {
-      return fmt::format("T {0} = 0;\n{1}{0} = over_row<{2}>({0}, partial, Add());\n", name,
-                         rows.each(fmt::format("{}{} += {};\n", element, name, value)),
-                         rows.threads_per_row());
+    // add: a statement that adds an element to the sum.
+    const auto sum_of = [&](const char* name, const char* add) {
+      return fmt::format("T {} = 0;\n{}{}", name, rows.each(request, extents, add),
+                         rows.combined(name, "Add()"));
     };
     std::string text = fmt::format("using T = {};\n", type);
     if (op.subtract_mean) {
       text += fmt::format("T pivot = 0;\nif (length > 0) pivot = {};\n", loaded(dtype, "x0[base]"));
-      text += sum_of("sum", "x - pivot") + "const T mean = sum / T(length);\n";
+      text += sum_of("sum", "sum += x - pivot;\n") + "const T mean = sum / T(length);\n";
     } else {
       text += "const T pivot = 0, mean = 0;\n";
     }
-    text += sum_of("squares", "(x - pivot - mean) * (x - pivot - mean)");
+    text += sum_of("squares",
+                   "const T from_mean = x - pivot - mean;\n"
+                   "squares = multiply_add(from_mean, from_mean, squares);\n");
     text += fmt::format("const T deviation = op::sqrt(squares / T(length) + T({}));\n",
                         literal(RegisterType::kF32, std::bit_cast<uint32_t>(op.epsilon)));
     std::string store = "store((x - pivot - mean) / deviation";
     for (int axis = 0; axis < rank; ++axis)
       store += fmt::format(", {}{}", in_row[static_cast<size_t>(axis)] ? 'j' : 'i', axis);
-    return text + rows.each(element + store + ");\n");
+    return text + rows.each_alone(request, extents, store + ");\n");
   };
   return rows.make(seen, accumulator(dtype), "normalize", type, body);
 }

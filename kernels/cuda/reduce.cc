@@ -71,13 +71,12 @@ Made make_reduce(const Reduce& op, const Request& original) {
     for (int axis = 0; axis < seen.space().rank(); ++axis)
       coordinates += fmt::format(", i{}", axis);
     return fmt::format(
-        "using T = {};\nT value = {};\n{}value = over_row<{}>(value, partial, {}());\n{}"
-        "if (lane == 0) store({}{});\n",
-        type, start_text(op.kind, dtype),
-        rows.each(rows.element(request, extents, op.map) +
-                  fmt::format("value = {}()(value, T(x));\n", combining(op.kind))),
-        rows.threads_per_row(), combining(op.kind), zeros, result_text(op.kind, dtype),
-        coordinates);
+        "using T = {};\nT value = {};\n{}{}{}if (is_first) store({}{});\n", type,
+        start_text(op.kind, dtype),
+        rows.each(request, extents, fmt::format("value = {}()(value, T(x));\n", combining(op.kind)),
+                  op.map),
+        rows.combined("value", fmt::format("{}()", combining(op.kind))), zeros,
+        result_text(op.kind, dtype), coordinates);
   };
   return rows.make(seen, accumulator(dtype), "reduce", type, body);
 }
@@ -97,12 +96,9 @@ Made make_arg_reduce(const ArgReduce& op, const Request& original) {
     for (int axis = 0; axis < seen.space().rank(); ++axis)
       coordinates += axis == op.axis && op.keepdims ? ", 0" : fmt::format(", i{}", axis);
     return fmt::format(
-        "using P = {};\nP value = {{0, -1}};\n{}value = over_row<{}>(value, partial, {});\n"
-        "if (lane == 0) store(value.index{});\n",
-        place,
-        rows.each(rows.element(request, extents) +
-                  fmt::format("value = {}(value, P{{x, r}});\n", best)),
-        rows.threads_per_row(), best, coordinates);
+        "using P = {};\nP value = {{0, -1}};\n{}{}if (is_first) store(value.index{});\n", place,
+        rows.each(request, extents, fmt::format("value = {}(value, P{{x, r}});\n", best)),
+        rows.combined("value", best), coordinates);
   };
   return rows.make(seen, DataType::kI64, "arg_reduce", place, body, true);
 }

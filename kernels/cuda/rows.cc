@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "anneal/core/error.h"
 #include "anneal/kernels/cuda/program_text.h"
@@ -13,6 +14,8 @@ namespace {
 // Elements of a row, and rows, from which another way of sharing rows is worth it.
 constexpr int64_t kWorthWarp = 16, kWorthBlock = 1024, kWorthBlockOfFewRows = 256;
 constexpr int64_t kManyRows = 2048;
+constexpr int64_t kVectorBytes = 16;  // of one load, at most
+constexpr int64_t kSectorBytes = 32;  // what memory moves at least
 
 class RowKernel final : public FunctionKernel {
  public:
@@ -75,22 +78,44 @@ Rows::Rows(Seen& seen, const std::vector<bool>& in_row, bool keeps, bool merges)
   seen.look_at_input(0, look);
 
   const Request request = seen.request();
-  const Operand& rows_of = request.inputs[0];
-  const Shape& shape = rows_of.type.shape;
-  small_ = seen.is_small(shape);
+  small_ = seen.is_small(request.inputs[0].type.shape);
+  choose_threads(request);
+}
+
+void Rows::choose_threads(const Request& request) {
+  const Operand& x = request.inputs[0];
+  const Shape& shape = x.type.shape;
   int64_t length = 1, rows = 1;
   known_length_ = 1;
-  bool columns = false;
+  int adjacent = -1, axes_in_row = 0;
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    const Axis& own = axes_[static_cast<size_t>(axis)];
-    (own.in_row ? length : rows) *= std::max<int64_t>(request.sizes.range(shape[axis]).opt, 1);
-    if (own.in_row && !shape[axis].known()) known_length_.reset();
-    if (own.in_row && known_length_) *known_length_ *= shape[axis].value();
-    if (!own.in_row && rows_of.strides[axis] == Size(1) && !(shape[axis] == Size(1)))
-      columns = true;
+    const bool in_row = axes_[static_cast<size_t>(axis)].in_row;
+    (in_row ? length : rows) *= std::max<int64_t>(request.sizes.range(shape[axis]).opt, 1);
+    if (in_row && !shape[axis].known()) known_length_.reset();
+    if (in_row && known_length_) *known_length_ *= shape[axis].value();
+    if (shape[axis] == Size(1)) continue;
+    if (in_row) ++axes_in_row;
+    if (x.strides[axis] == Size(1)) adjacent = axis;
   }
+  const auto bytes = static_cast<int64_t>(size_of(x.type.dtype));
+  const bool ends = adjacent >= 0 && axes_[static_cast<size_t>(adjacent)].in_row;
+  if (ends && axes_in_row == 1) vector_ = static_cast<int>(kVectorBytes / bytes);
+
+  // Rows beside each other: an element's neighbour in memory, or that of a short run, is another's.
+  Size run = 1;
+  if (ends) run = shape[adjacent];
+  for (int axis = 0; axis < shape.rank() && adjacent >= 0; ++axis)
+    if (!axes_[static_cast<size_t>(axis)].in_row && !(shape[axis] == Size(1)) && run.known() &&
+        x.strides[axis] == run)
+      neighbour_ = axis;
+  const bool columns = neighbour_ >= 0 && !ends;
   if (length < kWorthWarp || (columns && rows >= kManyRows)) {
     threads_ = 1;
+  } else if (neighbour_ >= 0 && std::has_single_bit(static_cast<uint64_t>(run.value())) &&
+             run.value() * bytes < kSectorBytes && (columns || axes_in_row > 1)) {
+    run_ = static_cast<int>(run.value());
+    columns_ = static_cast<int>(kSectorBytes / bytes) / run_;
+    threads_ = kThreads / columns_;
   } else if (length >= kWorthBlock || (length >= kWorthBlockOfFewRows && rows < kManyRows)) {
     threads_ = kThreads;
   } else {
@@ -107,8 +132,8 @@ std::vector<std::string> Rows::sizes(const Request& request, Extents& extents, b
 }
 
 // The coordinates that `number` of a row, or of an element of one, has: j0, j1, ... for the axes of
-// the input as seen. Elements of a row are numbered along the axis that is adjacent in memory
-// first.
+// the input as seen. Elements of a row, and rows, are numbered along the axis first on which they
+// are neighbours in memory.
 std::string Rows::coordinates(const Request& request, Extents& extents, bool in_row,
                               std::string_view number) const {
   std::vector<int> axes;
@@ -116,10 +141,10 @@ std::string Rows::coordinates(const Request& request, Extents& extents, bool in_
     if (axes_[static_cast<size_t>(axis)].in_row == in_row) axes.push_back(axis);
   if (axes.empty()) return {};
   const Operand& x = request.inputs[0];
-  if (in_row)
-    std::ranges::stable_partition(axes, [&](int axis) {
-      return x.strides[axis] != Size(1) || x.type.shape[axis] == Size(1);
-    });
+  std::ranges::stable_partition(axes, [&](int axis) {
+    return in_row ? x.strides[axis] != Size(1) || x.type.shape[axis] == Size(1)
+                  : axis != neighbour_;
+  });
   const std::string rest = in_row ? "rest_of_row" : "rest";
   std::string text;
   if (axes.size() > 1) text += fmt::format("{0} {1} = {0}({2});\n", index_type(), rest, number);
@@ -141,28 +166,68 @@ std::string Rows::offset(const Request& request, Extents& extents, bool in_row) 
 }
 
 std::string Rows::element(const Request& request, Extents& extents, const Program& map) const {
-  const DataType dtype = request.inputs[0].type.dtype;
-  if (!map.empty()) {
-    const auto coordinate = [](int axis) { return fmt::format("i64(j{})", axis); };
-    const auto input = [&](int i) {
-      return loaded(request.inputs[static_cast<size_t>(i)].type.dtype,
-                    fmt::format("x{}[{}]", i,
-                                offset_text(request, extents, {false, i},
-                                            request.inputs[0].type.shape, coordinate)));
-    };
-    const ProgramText program = text_of(map, input, coordinate, "m");
-    return coordinates(request, extents, true, "r") + program.statements +
-           fmt::format("const {} x = {};\n", type_text(register_type(map.results()[0].dtype)),
-                       program.registers[0]);
-  }
-  return coordinates(request, extents, true, "r") +
-         fmt::format("const {} x = {};\n", type_text(register_type(dtype)),
-                     loaded(dtype, "x0[base + " + offset(request, extents, true) + "]"));
+  return element(request, extents, map, {});
 }
 
-std::string Rows::each(const std::string& body) const {
-  return fmt::format("for ({} r = lane; r < length; r += {}) {{\n{}}}\n", index_type(), threads_,
-                     body);
+// own: the first input's element, where it has been read.
+std::string Rows::element(const Request& request, Extents& extents, const Program& map,
+                          const std::string& own) const {
+  const auto x_is = [](RegisterType type, const std::string& value) {
+    return fmt::format("const {} x = {};\n", type_text(type), value);
+  };
+  const DataType dtype = request.inputs[0].type.dtype;
+  if (map.empty() && !own.empty()) return x_is(register_type(dtype), loaded(dtype, own));
+  const std::string place = coordinates(request, extents, true, "r");
+  if (map.empty())
+    return place + x_is(register_type(dtype),
+                        loaded(dtype, "x0[base + " + offset(request, extents, true) + "]"));
+  const auto coordinate = [](int axis) { return fmt::format("i64(j{})", axis); };
+  const auto input = [&](int i) {
+    const auto from = [&] {
+      return fmt::format(
+          "x{}[{}]", i,
+          offset_text(request, extents, {false, i}, request.inputs[0].type.shape, coordinate));
+    };
+    return loaded(request.inputs[static_cast<size_t>(i)].type.dtype,
+                  i == 0 && !own.empty() ? own : from());
+  };
+  const ProgramText program = text_of(map, input, coordinate, "m");
+  return place + program.statements +
+         x_is(register_type(map.results()[0].dtype), program.registers[0]);
+}
+
+std::string Rows::scalar_loop(const Request& request, Extents& extents, std::string_view first,
+                              const std::string& body, const Program& map) const {
+  return fmt::format("for ({} r = {}; r < length; r += {}) {{\n{}{}}}\n", index_type(), first,
+                     threads_, element(request, extents, map, {}), body);
+}
+
+std::string Rows::each_alone(const Request& request, Extents& extents, const std::string& body,
+                             const Program& map) const {
+  return scalar_loop(request, extents, "lane", body, map);
+}
+
+std::string Rows::each(const Request& request, Extents& extents, const std::string& body,
+                       const Program& map) const {
+  if (vector_ == 1) return each_alone(request, extents, body, map);
+  return fmt::format(
+             "for ({index} v = lane; v < vectors; v += {threads}) {{\n"
+             "const Vec<{storage}, {count}> all = load<{count}>(x0, base + v * {count});\n"
+             "UNROLL\nfor (int k = 0; k < {count}; ++k) {{\n"
+             "[[maybe_unused]] const {index} r = v * {count} + k;\n{element}{body}}}\n}}\n",
+             fmt::arg("index", index_type()), fmt::arg("threads", threads_),
+             fmt::arg("storage", type_text(request.inputs[0].type.dtype)),
+             fmt::arg("count", vector_),
+             fmt::arg("element", element(request, extents, map, "all[k]")),
+             fmt::arg("body", body)) +
+         scalar_loop(request, extents, fmt::format("vectors * {} + lane", vector_), body, map);
+}
+
+std::string Rows::combined(std::string_view value, std::string_view combine) const {
+  const std::string over = columns_ > 1 || run_ > 1
+                               ? fmt::format("over_columns<{}, {}>", run_, columns_)
+                               : fmt::format("over_row<{}>", threads_);
+  return fmt::format("{0} = {1}({0}, partial, {2});\n", value, over, combine);
 }
 
 Made Rows::make(const Seen& seen, DataType accumulator, std::string_view family,
@@ -178,32 +243,54 @@ Made Rows::make(const Seen& seen, DataType accumulator, std::string_view family,
   for (size_t axis = 0; axis < axes_.size(); ++axis)
     if (!axes_[axis].in_row) row += fmt::format("const i64 i{} = j{};\n", axes_[axis].output, axis);
   row += fmt::format("const i64 base = {};\n", offset(request, extents, false));
+  if (vector_ > 1)
+    row += fmt::format("const {0} vectors = begins_at<{1}>(x0, base) ? length / {2} : 0;\n",
+                       index_type(), kVectorBytes, vector_);
   row += body(request, extents);
   const std::string length = product(sizes(request, extents, true));
   const std::string rows = product(sizes(request, extents, false));
+  const bool beside = columns_ > 1 || run_ > 1;
+  // Threads of a block without a row help to combine, with no element.
+  const std::string loop =
+      beside ? fmt::format(
+                   R"(const {index} lane = threadIdx.x % {run} + threadIdx.x / {both} * {run};
+for (i64 first = i64(blockIdx.x) * {columns}; first < rows; first += i64(gridDim.x) * {columns}) {{
+const i64 own = first + threadIdx.x / {run} % {columns};
+const i64 row = own < rows ? own : rows - 1;
+const {index} length = own < rows ? row_length : 0;
+const bool is_first = lane == 0 && own < rows;
+)",
+                   fmt::arg("index", index_type()), fmt::arg("run", run_),
+                   fmt::arg("both", run_ * columns_), fmt::arg("columns", columns_))
+             : fmt::format(
+                   R"(const {index} lane = threadIdx.x % {threads};
+const {index} length = row_length;
+[[maybe_unused]] const bool is_first = lane == 0;
+for (i64 row = i64(blockIdx.x) * {per_block} + threadIdx.x / {threads}; row < rows;
+     row += i64(gridDim.x) * {per_block}) {{
+)",
+                   fmt::arg("index", index_type()), fmt::arg("threads", threads_),
+                   fmt::arg("per_block", kThreads / threads_));
   std::string text = fmt::format(
       R"({definition}
 KERNEL($name, {block})({inputs}{stores}{extents}) {{
-SHARED({partial}, partial, {warps});
+SHARED({partial}, partial, {partials});
 const Store store = {construction};
-const {index} length = {index}({length});
+const {index} row_length = {index}({length});
 const i64 rows = {rows};
-const {index} lane = threadIdx.x % {threads};
-for (i64 row = i64(blockIdx.x) * {per_block} + threadIdx.x / {threads}; row < rows;
-     row += i64(gridDim.x) * {per_block}) {{
-{row}}}
+{loop}{row}}}
 }}
 )",
       fmt::arg("definition", store->definition()), fmt::arg("block", kThreads),
       fmt::arg("inputs", input_parameters(request, request.op_input_count)),
       fmt::arg("stores", store->parameters()), fmt::arg("extents", extents.parameters()),
-      fmt::arg("partial", partial_type), fmt::arg("warps", kThreads / 32),
+      fmt::arg("partial", partial_type), fmt::arg("partials", beside ? kThreads : kThreads / 32),
       fmt::arg("construction", store->construction()), fmt::arg("index", index_type()),
-      fmt::arg("length", length), fmt::arg("rows", rows), fmt::arg("threads", threads_),
-      fmt::arg("per_block", kThreads / threads_), fmt::arg("row", row));
+      fmt::arg("length", length), fmt::arg("rows", rows), fmt::arg("loop", loop),
+      fmt::arg("row", row));
   std::vector<bool> in_row;
   for (const Axis& axis : axes_) in_row.push_back(axis.in_row);
-  FunctionText function{std::string(family), {"program.h", "rows.h"}, std::move(text)};
+  FunctionText function{std::string(family), {"program.h", "lanes.h", "rows.h"}, std::move(text)};
   return {std::make_unique<RowKernel>(parts_of(request, seen, extents, std::move(function)),
                                       std::move(in_row), threads_, needs_elements),
           {}};

@@ -23,16 +23,13 @@ std::string store_text(const Request& request, int axis, const std::string& valu
 // Three times over the row. An output that is the very view of the input is written last.
 std::string read_again_text(const Softmax& op, const Rows& rows, const Request& request,
                             Extents& extents) {
-  const std::string element = rows.element(request, extents, op.map);
-  return fmt::format(
-      "{}most = over_row<{threads}>(most, partial, Largest());\nT sum = 0;\n"
-      "{}sum = over_row<{threads}>(sum, partial, Add());\n{}{}",
-      rows.each(element + "most = op::max(most, x);\n"),
-      rows.each(element + "sum += op::exp(x - most);\n"),
-      op.log ? "const T log_sum = op::log(sum);\n" : "",
-      rows.each(element + store_text(request, static_cast<int>(op.axis),
-                                     op.log ? "x - most - log_sum" : "op::exp(x - most) / sum")),
-      fmt::arg("threads", rows.threads_per_row()));
+  const std::string store = store_text(request, static_cast<int>(op.axis),
+                                       op.log ? "x - most - log_sum" : "op::exp(x - most) / sum");
+  return rows.each(request, extents, "most = op::max(most, x);\n", op.map) +
+         rows.combined("most", "Largest()") + "T sum = 0;\n" +
+         rows.each(request, extents, "sum += op::exp(x - most);\n", op.map) +
+         rows.combined("sum", "Add()") + (op.log ? "const T log_sum = op::log(sum);\n" : "") +
+         rows.each_alone(request, extents, store, op.map);
 }
 
 std::string kept_text(const Softmax& op, const Rows& rows, const Request& request, Extents& extents,
@@ -44,15 +41,14 @@ std::string kept_text(const Softmax& op, const Rows& rows, const Request& reques
         kept, rows.index_type(), rows.threads_per_row(), body);
   };
   return fmt::format(
-      "T kept[{kept}];\n{}most = over_row<{threads}>(most, partial, Largest());\nT sum = 0;\n"
-      "{}sum = over_row<{threads}>(sum, partial, Add());\n{}{}",
+      "T kept[{}];\n{}{}T sum = 0;\n{}{}{}{}", kept,
       each(rows.element(request, extents, op.map) + "kept[k] = x;\nmost = op::max(most, x);\n"),
+      rows.combined("most", "Largest()"),
       each(op.log ? "kept[k] -= most;\nsum += op::exp(kept[k]);\n"
                   : "kept[k] = op::exp(kept[k] - most);\nsum += kept[k];\n"),
-      op.log ? "const T log_sum = op::log(sum);\n" : "",
+      rows.combined("sum", "Add()"), op.log ? "const T log_sum = op::log(sum);\n" : "",
       each(store_text(request, static_cast<int>(op.axis),
-                      op.log ? "kept[k] - log_sum" : "kept[k] / sum")),
-      fmt::arg("kept", kept), fmt::arg("threads", rows.threads_per_row()));
+                      op.log ? "kept[k] - log_sum" : "kept[k] / sum")));
 }
 
 Made make_softmax(const Softmax& op, const Request& original) {

@@ -173,9 +173,6 @@ constexpr Exception kExceptions[] = {
     {"conv_stem_int8", "cuda.pointwise.strided", "y0[", "three channels are stored one by one"},
     {"conv_stem_f16", "cuda.conv.mma", "copy_async", "lanes read pixels of 6 bytes, 8 apart"},
     {"conv_stem_int8", "cuda.conv.mma", "copy_async", "lanes read pixels of 3 bytes, 4 apart"},
-    {"group_norm_channels_last_f16", "cuda.normalize.rows", "",
-     "the 8 channels of a group are half a sector of a pixel"},
-    {"mean_of_images_f16", "cuda.reduce.rows", "", "the elements of a row lie a pixel apart"},
 };
 
 std::string graph_text(const Case& each) {

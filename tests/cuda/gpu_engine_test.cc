@@ -62,6 +62,29 @@ TEST(GpuEngine, WorkThatCannotBeRecordedIsLaunchedAndToldOnce) {
   }
 }
 
+// The channels of a group, or of an image, are neighbours of other groups' and images'.
+constexpr std::string_view kNormsOfChannelsLast = R"txt(
+graph norms(x: f32[2,24,9,7])
+  const w: f32[48,24,1,1] = random(1)
+  c = Conv(x, w) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  r = Reshape(c, i64{2,12,4,9,7})
+  n = Normalize(r) axes=[2,3,4]
+  g = Reshape(n, i64{2,48,9,7})
+  m = Reduce(g, i64{2,3}) kind=mean keepdims=true
+  l = ArgReduce(c) axis=1
+  s = Softmax(c) axis=1
+  y = Pointwise(s, g, m) program="(f32,f32,f32)->(f32) add(add($0,$1),$2)"
+  return y, l
+)txt";
+
+TEST(GpuEngine, NormsAndMeansOfChannelsLastImages) {
+  const auto engine = gpu_engine(kNormsOfChannelsLast);
+  EXPECT_THAT(kernels_on_cpu(engine->plan()), ::testing::IsEmpty());
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = {random_f32({2, 24, 9, 7}, 1)};
+  expect_near(run(context, *engine, inputs), reference(kNormsOfChannelsLast, inputs));
+}
+
 TEST(GpuEngine, SiblingsOfABlockAreOneLayer) {
   const auto engine = gpu_engine(kInceptionBlock);
   std::vector<std::vector<int64_t>> splits;

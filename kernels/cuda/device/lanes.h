@@ -29,6 +29,12 @@ __device__ inline i64 computed(i64 x) {
 }
 #endif
 
+// Whether from[i] begins at a multiple of so many bytes.
+template <int bytes, class T>
+__device__ inline bool begins_at(In<T> from, i64 i) {
+  return u64((from + i).data) % bytes == 0;
+}
+
 // from[i], from[i + 1], ...: in one access if that is aligned.
 template <int N, class T>
 __device__ inline Vec<T, N> load_lanes(In<T> from, i64 i, bool aligned) {

@@ -1,4 +1,4 @@
-// Reductions over the 1, 32 or all 256 threads of a block that share a row.
+// Reductions over the threads of a block that share a row.
 
 struct Add {
   template <class T>
@@ -54,7 +54,8 @@ __device__ inline Place<T> from_lane(Place<T> place, int distance) {
   return {from_lane(place.value, distance), from_lane(place.index, distance)};
 }
 
-// What combine makes of the threads' values, for each of them. partial: one element per warp.
+// What combine makes of the values of 1, 32 or all 256 threads that share a row, for each of them.
+// partial: one element per warp.
 template <int threads, class T, class Combine>
 __device__ inline T over_row(T value, Shared<T> partial, Combine combine) {
   if constexpr (threads > 1)
@@ -69,6 +70,31 @@ __device__ inline T over_row(T value, Shared<T> partial, Combine combine) {
       const T other = partial[warp];
       value = combine(value, other);
     }
+  }
+  return value;
+}
+
+// The same where a block has runs of `run` threads for each of `columns` rows, again and again.
+// partial: one element per thread of the block, a power of two of them.
+template <int run, int columns, class T, class Combine>
+__device__ inline T over_columns(T value, Shared<T> partial, Combine combine) {
+  const i32 thread = i32(threadIdx.x);
+  __syncthreads();  // what was in `partial` has been read
+  partial[thread] = value;
+  for (i32 distance = i32(blockDim.x) / 2; distance >= run * columns; distance /= 2) {
+    __syncthreads();
+    if (thread < distance) {
+      const T other = partial[thread + distance];
+      value = combine(value, other);
+      partial[thread] = value;
+    }
+  }
+  __syncthreads();
+  const i32 first = thread / run % columns * run;
+  value = partial[first];
+  for (i32 i = 1; i < run; ++i) {
+    const T other = partial[first + i];
+    value = combine(value, other);
   }
   return value;
 }
