@@ -59,19 +59,22 @@ def devices(setting, limit=30):
 
 
 def no_device(setting):
-    """Why nothing can run on the device that was asked for, or ""."""
+    """Why nothing can run on the device that was asked for, or "". A program that does not answer proves nothing: a
+    first start reads libraries from a cold disk."""
     if setting.emulated:
         return ""
-    found, ended = devices(setting)
-    return why_not(setting, found) if found else f"anneal devices: {ended.error()}"
+    return why_not(setting, devices(setting)[0])
 
 
 def why_not(setting, found):
     name = setting.device if ":" in setting.device else f"{setting.device}:0"
-    device = found["devices"].get(name, {"here": False, "what": f"there is no {name}"})
-    if not device["here"]:
-        return f"{device['what']} (driver: {found['libraries']['driver']['what']})"
-    return ""
+    device = found.get("devices", {}).get(name)
+    if device is None:
+        return f"there is no {name}" if found else ""
+    driver = found["libraries"]["driver"]["what"]
+    if device["here"]:
+        return ""
+    return device["what"] if driver in device["what"] else f"{device['what']} (the driver is {driver})"
 
 
 def images_here(setting, images, end):
@@ -156,7 +159,7 @@ def run(setting, record, end):
         record.add("card", card(setting, tool, end))
         ended = setting.run([tool, "-q", "-d", DETAILS, "-i", setting.ordinal], min(10, end.left()))
         record.add("nvidia_smi", {"text": ended.output})
-    if found and not why_not(setting, found):
+    if not why_not(setting, found):
         record.add("images_here", images_here(setting, told, end))
     if no_torch():
         record.add("ceilings", {"not_available": no_torch()})
