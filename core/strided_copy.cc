@@ -1,6 +1,7 @@
 #include "anneal/core/strided_copy.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "anneal/core/parallel.h"
@@ -37,8 +38,21 @@ class Lines {
   int64_t items_of_a_piece() const {
     return std::max<int64_t>(1, kPieceBytes * items() / std::max<int64_t>(bytes(), 1));
   }
-  // Of several elements that share memory the last one stays, which is for one thread to do.
-  bool writes_apart() const { return std::ranges::count(to_steps_.span(), 0) == 0; }
+  // Whether each step passes all that the smaller ones reach, so that no two elements share memory.
+  // Of those that do the last one stays, which is for one thread to do.
+  bool writes_apart() const {
+    for (int axis = 0; axis < dims_.rank(); ++axis) {
+      const int64_t step = std::abs(to_steps_[axis]);
+      int64_t reach = element_;
+      for (int other = 0; other < dims_.rank(); ++other) {
+        const int64_t smaller = std::abs(to_steps_[other]);
+        if (smaller < step || (smaller == step && other < axis))
+          reach += (dims_[other] - 1) * smaller;
+      }
+      if (step < reach) return false;
+    }
+    return true;
+  }
 
   void copy(int64_t begin, int64_t end) const {
     for (int64_t item = begin; item < end; ++item) {

@@ -106,6 +106,9 @@ TEST(StridedCopy, OfElementsThatShareMemoryTheLastStays) {
   for (int round = 0; round < 3; ++round) {
     expect_copies(DataType::kF32, {600, 700}, {0, 1}, {700, 1});
     expect_copies(DataType::kF32, {600, 700}, {1, 0}, {700, 1});
+    expect_copies(DataType::kF32, {600, 700}, {1, 1}, {700, 1});
+    expect_copies(DataType::kF32, {600, 700}, {-699, 1}, {700, 1});
+    expect_copies(DataType::kF32, {2, 200, 700}, {700, 1400, -2}, {140'000, 700, 1});
   }
 }
 
