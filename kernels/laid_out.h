@@ -7,13 +7,16 @@
 
 namespace anneal {
 
-enum class LaysOut : uint8_t { kConstants, kAll };
+// The inputs whose strides are free: constants, or activations as well.
+enum class FreeInputs : uint8_t { kConstants, kAll };
 
+// The strides in which a kernel wants an input that the request has in others.
 struct LaidOutInput {
-  size_t input = 0;
+  size_t input = 0;  // its index in the layer
   Shape strides = {};
 };
-struct MadeLaidOut {
+// A kernel, or why there is none, and what must lie otherwise than in its request.
+struct LaidOutKernel {
   Made made;
   std::vector<LaidOutInput> laid_out = {};
 };

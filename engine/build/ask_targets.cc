@@ -51,7 +51,7 @@ std::string refusal_of(const Place& place, const Graph& graph, const NewLayer& l
                                                 .sizes = graph.sizes(),
                                                 .device = *place.device,
                                                 .tactic = {}},
-                                               LaysOut::kAll);
+                                               FreeInputs::kAll);
     if (chosen.entry && !is_reference(*place.backend, *chosen.entry)) return {};
     why_not = refusals_text(chosen);
   }

@@ -83,8 +83,8 @@ class Emitter {
   uint32_t row_major(uint32_t slot);
   size_t host() const { return places_.size() - 1; }
   LaidOutChoice choose(const Layer& layer, const LayerOperands& operands, size_t place,
-                       LaysOut which = LaysOut::kConstants) const {
-    return choose_kernel(places_[place], graph_, layer, operands, which);
+                       FreeInputs free = FreeInputs::kConstants) const {
+    return choose_kernel(places_[place], graph_, layer, operands, free);
   }
   bool is_late(const Type& type) const {
     return depends_on_values(type.shape, graph_.sizes(), solvable_);
@@ -397,7 +397,7 @@ void Emitter::emit_kernel(const Layer& layer, size_t place, Layout preferred) {
   };
   const bool late = std::any_of(inputs.begin(), inputs.end(), is_late_slot) ||
                     std::any_of(outputs.begin(), outputs.end(), is_late_slot);
-  const LaidOutChoice best = late ? LaidOutChoice{} : choose(layer, ideal, place, LaysOut::kAll);
+  const LaidOutChoice best = late ? LaidOutChoice{} : choose(layer, ideal, place, FreeInputs::kAll);
   if (!best.entry && !chosen.entry) {
     unsupported_.push_back(
         fmt::format("layer \"{}\" ({}){}", layer.name, name(layer.op), refusals_text(chosen)));

@@ -54,14 +54,14 @@ Request request_of(const Graph& graph, const Layer& layer, const LayerOperands& 
           .tactic = {}};
 }
 
-LaidOutChoice choose_kernel(const Place& place, const Request& request, LaysOut which) {
+LaidOutChoice choose_kernel(const Place& place, const Request& request, FreeInputs free) {
   LaidOutChoice choice;
   for (const KernelFamily family : place.backend->families) {
     for (const KernelEntry& entry : family()) {
       if (entry.op != request.op.index()) continue;
       const std::string_view left_out = why_left_out(entry, place.kernels);
-      MadeLaidOut made = left_out.empty() ? make_laid_out(entry, request, which)
-                                          : MadeLaidOut{refuse(std::string(left_out))};
+      LaidOutKernel made = left_out.empty() ? make_laid_out(entry, request, free)
+                                            : LaidOutKernel{refuse(std::string(left_out))};
       if (made.made.kernel) {
         choice.entry = &entry;
         choice.kernel = std::move(made.made.kernel);
@@ -75,8 +75,8 @@ LaidOutChoice choose_kernel(const Place& place, const Request& request, LaysOut 
 }
 
 LaidOutChoice choose_kernel(const Place& place, const Graph& graph, const Layer& layer,
-                            const LayerOperands& operands, LaysOut which) {
-  return choose_kernel(place, request_of(graph, layer, operands, *place.device), which);
+                            const LayerOperands& operands, FreeInputs free) {
+  return choose_kernel(place, request_of(graph, layer, operands, *place.device), free);
 }
 
 LayerOperands nearest_operands(const Place& place, const Graph& graph, const Layer& layer,
@@ -88,7 +88,7 @@ LayerOperands nearest_operands(const Place& place, const Graph& graph, const Lay
     if (operands.inputs[i].constant == nullptr) operands.inputs[i].strides = strides;
   const auto accepts = [&] {
     const Request request = request_of(graph, layer, operands, *place.device);
-    return make_laid_out(*best.entry, request, LaysOut::kConstants).made.kernel != nullptr;
+    return make_laid_out(*best.entry, request, FreeInputs::kConstants).made.kernel != nullptr;
   };
   const auto give_back = [&](std::vector<Operand>& mine, const std::vector<Operand>& theirs) {
     for (size_t i = 0; i < mine.size(); ++i) {
@@ -164,7 +164,7 @@ Preference preference_of(const Graph& graph, const Layer& layer, const Place& pl
                          bool accepts_all) {
   const auto choose = [&](Layout layout) {
     const LayerOperands operands = ideal_operands(graph, layer, layout);
-    return choose_kernel(place, graph, layer, operands, LaysOut::kAll);
+    return choose_kernel(place, graph, layer, operands, FreeInputs::kAll);
   };
   const Chosen best = choose(Layout::kChannelsLast);
   if (best.entry && (accepts_all || best.entry->prefers == Layout::kChannelsLast))

@@ -37,9 +37,10 @@ struct Place {
 struct LaidOutChoice : Chosen {
   std::vector<LaidOutInput> laid_out = {};
 };
-LaidOutChoice choose_kernel(const Place& place, const Request& request, LaysOut which);
+LaidOutChoice choose_kernel(const Place& place, const Request& request, FreeInputs free);
 LaidOutChoice choose_kernel(const Place& place, const Graph& graph, const Layer& layer,
-                            const LayerOperands& operands, LaysOut which = LaysOut::kConstants);
+                            const LayerOperands& operands,
+                            FreeInputs free = FreeInputs::kConstants);
 
 // For the kernel of `best`, which takes `ideal`: `actual` with as few other strides as it needs.
 LayerOperands nearest_operands(const Place& place, const Graph& graph, const Layer& layer,

@@ -1,4 +1,4 @@
-// Constants as kernels ask for them (KernelEntry::input_strides).
+// Constants in the strides that kernels ask for (kernels/laid_out.h).
 #pragma once
 #include <vector>
 

@@ -11,7 +11,7 @@ bool is_cuda_target(std::string_view target);  // "sm_90", "cuda:0", "emulated"
 
 // The entry's kernel, with those inputs in the strides that it asks for; a constant that it wants
 // elsewhere than it lies has no contents for it. Entries of other backends ask for none.
-MadeLaidOut make_laid_out(const KernelEntry& entry, const Request& request, LaysOut which);
+LaidOutKernel make_laid_out(const KernelEntry& entry, const Request& request, FreeInputs free);
 
 // The emulated device, counting what functions do. It runs the plans of "emulated", more slowly.
 inline constexpr std::string_view kCountingTarget = "emulated:counting";

@@ -30,7 +30,7 @@ std::optional<Shape> dense_strides(const Operand& operand, std::span<const int> 
 
 }  // namespace cuda
 
-MadeLaidOut make_laid_out(const KernelEntry& entry, const Request& request, LaysOut which) {
+LaidOutKernel make_laid_out(const KernelEntry& entry, const Request& request, FreeInputs free) {
   const cuda::InputLayout* const layout = cuda::layout_of(entry.name);
   if (layout == nullptr) return {entry.make(request)};
   std::vector<Operand> inputs(request.inputs.begin(), request.inputs.end());
@@ -39,7 +39,7 @@ MadeLaidOut make_laid_out(const KernelEntry& entry, const Request& request, Lays
   std::vector<LaidOutInput> laid_out;
   for (size_t i = 0; i < static_cast<size_t>(request.op_input_count); ++i) {
     const bool is_constant = inputs[i].constant != nullptr;
-    if (!inputs[i].present || !(is_constant || which == LaysOut::kAll)) continue;
+    if (!inputs[i].present || !(is_constant || free == FreeInputs::kAll)) continue;
     auto strides = layout->strides(other, i);
     if (!strides || *strides == inputs[i].strides) continue;
     inputs[i].strides = *strides;

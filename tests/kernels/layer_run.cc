@@ -245,7 +245,7 @@ MadeLayer::MadeLayer(const KernelEntry& entry, const TestLayer& layer, Device& d
   }
   if (options.in_place >= 0)
     state_->overwritten = *layer.inputs[static_cast<size_t>(options.in_place)];
-  MadeLaidOut made = make_laid_out(
+  LaidOutKernel made = make_laid_out(
       entry,
       {.op = layer.op,
        .epilogues = layer.epilogues,
@@ -256,7 +256,7 @@ MadeLayer::MadeLayer(const KernelEntry& entry, const TestLayer& layer, Device& d
        .device = device,
        .tactic = options.tactic,
        .at_any_speed = options.at_any_speed},
-      options.placement == Placement::kChannelsLast ? LaysOut::kAll : LaysOut::kConstants);
+      options.placement == Placement::kChannelsLast ? FreeInputs::kAll : FreeInputs::kConstants);
   state_->made = std::move(made.made);
   for (size_t i = 0; i < layer.inputs.size(); ++i) {
     auto& placed = state_->inputs.emplace_back();
