@@ -1,5 +1,7 @@
 #include "anneal/engine/slot_alignment.h"
 
+#include "anneal/engine/memory_planner.h"
+
 namespace anneal {
 namespace {
 
@@ -8,7 +10,7 @@ uint32_t alignment_of(const Plan& plan, uint32_t index) {
   const Slot& slot = plan.slots[index];
   const Slot& base = slot.storage == Storage::kView ? plan.slots[slot.base] : slot;
   if (base.storage != Storage::kArena && base.storage != Storage::kWeight) return 0;
-  uint32_t alignment = 64;
+  uint32_t alignment = kArenaAlignment;  // devices place weights further apart
   if (slot.storage != Storage::kView) return alignment;
   if (!slot.base_offset.known()) return 0;
   const uint64_t bytes = static_cast<uint64_t>(slot.base_offset.value()) * size_of(slot.type.dtype);

@@ -9,6 +9,14 @@
 namespace anneal {
 namespace {
 
+// To upload all V bytes takes V at the link's speed. To upload a part takes the part at the speed
+// at which the CPU cuts it out, and then at the link's. Both take as long where the part is V / (1
+// + R), R being the link's speed over that of the cut. A core cuts rows at 10 GB/s
+// (`anneal bench` of a Slice) and single elements at 3; a link of PCIe 4 or 5 copies 25 to 55 GB/s.
+// So R is 2.5 or more. A value near the least keeps copies on the card, whose memory is the
+// smaller, to those that are worth it on every machine.
+constexpr double kLinkOverCut = 3;
+
 double elements_of(const Graph& graph, ValueId value) {
   double elements = 1;
   for (const Size size : graph.value(value).type().shape)
@@ -49,7 +57,7 @@ void Readers::add(size_t place, ValueId value, double elements) {
 }
 
 bool Readers::want_all_on(size_t place, ValueId value) const {
-  return 4 * elements(place, value) >= elements_of(graph_, value);
+  return (1 + kLinkOverCut) * elements(place, value) >= elements_of(graph_, value);
 }
 
 Readers::Views Readers::views(const Layer& layer, size_t home,

@@ -19,7 +19,8 @@ class Readers {
   bool are_on(size_t place, ValueId value) const { return elements(place, value) > 0; }
   // Whether the value as a whole should be copied from the CPU to the place and its views be taken
   // there: the layers on that place read a quarter of its elements or more, at the sizes to
-  // optimize for. Of less, the CPU cuts out what is read, and that alone is copied.
+  // optimize for. Of less, the CPU cuts out what is read, and that alone is copied. So it is for
+  // parts that need no cutting, too: several of them would be several copies.
   bool want_all_on(size_t place, ValueId value) const;
   // Where views of the layer's first input are taken: on `home`, where that lies; of one that lies
   // on the CPU, wherever it is read. has_copy: whether a place has one already.
@@ -38,7 +39,8 @@ class Readers {
 
   const Graph& graph_;
   std::span<const Place> places_;
-  std::vector<double> elements_;  // by value and place: how many are read, each counted once
+  // By value and place: how many are read, at most. What two views share counts twice.
+  std::vector<double> elements_;
 };
 
 }  // namespace anneal
