@@ -63,7 +63,7 @@ void add_slot_flags(CLI::App& command, bool& separate_slots, size_t& red_zone) {
   CLI::Option* const separate = command.add_flag(
       "--separate-slots", separate_slots,
       "On a GPU, give each tensor an allocation of its own between red zones, and fail if a kernel "
-      "writes there; with --wait-each-step the error names the step; slower");
+      "writes there; with `run --wait-each-step` the error names the step; slower");
   command
       .add_option(
           "--red-zone", red_zone,

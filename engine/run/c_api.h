@@ -1,6 +1,9 @@
 /* The C interface to loading and running engines. It is what stays stable between versions: a
  * program linked against it runs with every later libengine of the same SONAME.
  *
+ * What finds faults is of the C++ interface and of the command `anneal` alone: separate slots,
+ * observers, profiles and remarks (EngineOptions, ExecutionContext in engine.h).
+ *
  * Functions that can fail return 0 or an anneal_code, and on failure fill *error where error is not
  * null. Strings are UTF-8 and belong to the object they were asked of. An anneal_engine may be used
  * by any number of threads at once; an anneal_context by one. */
@@ -103,7 +106,8 @@ anneal_code anneal_context_make_with(const anneal_engine* engine,
                                      const anneal_context_options* options,
                                      anneal_context** context, anneal_error* error);
 void anneal_context_free(anneal_context* context); /* null is allowed */
-/* The memory stays the caller's and must outlive the run. Any strides. */
+/* The memory stays the caller's. Each run reads it until other memory is set: it must outlive the
+ * last of them. Any strides. */
 anneal_code anneal_context_set_input(anneal_context* context, const char* name,
                                      const anneal_tensor* memory, anneal_error* error);
 /* Optional; needs all inputs to be set. */

@@ -300,6 +300,15 @@ std::vector<std::unique_ptr<GuardedBuffer>> upload_apart(std::span<const Tensor>
   return buffers;
 }
 
+// As GuardedBuffer takes it.
+size_t zone_of(size_t bytes) {
+  constexpr size_t kAlignment = 256, kMost = size_t{1} << 30;
+  if (bytes > kMost)
+    fail(Code::kInvalidArgument,
+         fmt::format("a red zone of {} bytes; {} are the most", bytes, kMost));
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 int team_size(const EngineOptions& options) {
   if (options.threads < 0)
     fail(Code::kInvalidArgument,
@@ -354,9 +363,7 @@ std::shared_ptr<const Engine> Engine::make(EngineFile file, const EngineOptions&
                                            Team& team) {
   auto state = std::make_unique<State>();
   state->file = std::move(file);
-  constexpr size_t kZoneAlignment = 256;
-  if (options.separate_slots)
-    state->red_zone = (options.red_zone + kZoneAlignment - 1) / kZoneAlignment * kZoneAlignment;
+  if (options.separate_slots) state->red_zone = zone_of(options.red_zone);
   state->devices.push_back(open_device(state->file, options.device, state->remarks));
   const Plan& plan = choose_plan(state->file, *state->devices[0]);
   const bool on_card = state->devices[0]->kind() == DeviceKind::kCuda;

@@ -29,9 +29,9 @@ struct Port {
 };
 
 struct EngineOptions {
-  // "cpu", "cpu:avx2", "cuda", "cuda:1", "emulated" (the CUDA plan, on the host: for tests); the
-  // plan is chosen by it. "auto": a GPU if the engine has a plan for one and one is here, else the
-  // CPU.
+  // "cpu", "cpu:avx2", "cuda", "cuda:1", "emulated" (the CUDA plan, on the host: for tests),
+  // "emulated:counting" (the same, for StepTime::functions); the plan is chosen by it. "auto": a
+  // GPU if the engine has a plan for one and one is here, else the CPU.
   std::string device = "auto";
   bool map = true;  // false: read the file instead of mapping it
   // Most threads that load, the caller's included: they compare checksums and pack weights; 0: one
@@ -39,10 +39,13 @@ struct EngineOptions {
   int threads = 1;
   // To find kernels of a device other than the CPU that access what is not theirs: each activation
   // and each weight there has an allocation of its own, between red zones of red_zone bytes
-  // (rounded up to 256). Those are looked at after each run, or each step with
-  // ContextOptions::wait_each_step; one that was changed fails the run with kInternal, naming the
-  // tensor and the steps that use it. The emulated device finds any access beyond a tensor by
-  // itself, and so does compute-sanitizer if red_zone is 0. Slower, and takes more memory.
+  // (rounded up to 256; more than 1 GiB fail with kInvalidArgument). Those are looked at after each
+  // run, or each step with ContextOptions::wait_each_step; one that was changed fails the run with
+  // kInternal, naming the tensor and the steps that use it. The weights' are all contexts' of the
+  // engine: the first that looks tells of a change, whoever made it. Workspaces of kernels have no
+  // red zones; no kernel for GPUs has a workspace. The emulated device finds any access beyond a
+  // tensor by itself, and so does compute-sanitizer if red_zone is 0. Slower, and takes more
+  // memory.
   bool separate_slots = false;
   size_t red_zone = 256;
 };
@@ -148,8 +151,9 @@ class ExecutionContext {
   ~ExecutionContext();
   ExecutionContext(ExecutionContext&&) noexcept;
 
-  // Binds memory that stays the caller's and must outlive run(). Fails with kInvalidArgument,
-  // naming the port and what it wants, on a wrong name, dtype, rank or size. Strides are free.
+  // Binds memory that stays the caller's. Each run() and profile() reads it, until other memory is
+  // bound: it must outlive the last of them. Fails with kInvalidArgument, naming the port and what
+  // it wants, on a wrong name, dtype, rank or size. Strides are free.
   void set_input(std::string_view name, const TensorView& memory);
   // Optional: outputs that are not bound live in memory of the context, valid until the next run or
   // bind. An output whose size depends on values cannot be bound.
@@ -172,8 +176,10 @@ class ExecutionContext {
   // REQUIRES: the last run() came to its end, and nothing was bound since. Else it fails with
   // kInvalidArgument.
   TensorView output(std::string_view name) const;
-  // Said once in all runs so far: what a device would not do as it should, and what is done
-  // instead. Results are the same.
+  // One sentence for each unbroken run of steps that a GPU's driver did not capture as a graph,
+  // with the reason: these steps are launched one by one in all later runs, with the same results.
+  // Valid until the next run() or profile(), which may add to it; what was said stays and is not
+  // repeated.
   std::span<const std::string> remarks() const;
 
   // Everything it holds: arena and workspaces, what is kept for other shapes, staging, and outputs

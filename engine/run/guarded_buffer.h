@@ -19,11 +19,11 @@ class GuardedBuffer {
   size_t size_in_all() const { return memory_->size(); }
   size_t zone() const { return zone_; }
 
-  // Copies both red zones, 2 * zone() bytes, once the stream is waited for.
+  // Copies both red zones, 2 * zone() bytes, which are in `to` once the stream is waited for.
   void read_zones(Device& device, Stream& stream, std::byte* to) const;
   void fill_zones(Device& device, Stream& stream);  // waits
-  // What was changed of zones that were read: "12 bytes, the first one 4 bytes behind"; nullopt:
-  // nothing.
+  // What was changed of zones that were read: "12 bytes around it, the nearest 4 bytes behind its
+  // end"; nullopt: nothing.
   static std::optional<std::string> change(const std::byte* zones, size_t zone);
 
  private:

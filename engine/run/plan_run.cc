@@ -451,7 +451,7 @@ void PlanRun::check_red_zones(size_t begin, size_t end) {
   const auto doing = [&] {
     return end - begin == 1 ? fmt::format("after step \"{}\" ({})", plan_.steps[begin].name,
                                           name(plan_.steps[begin].op))
-                            : std::string("after the run (--wait-each-step names the step)");
+                            : std::string("after the run (waiting for each step tells which)");
   };
   with_context(doing, [&] { separate_->check(); });
 }

@@ -13,7 +13,7 @@ uint64_t bytes_of(const TensorView& view) {
   return static_cast<uint64_t>(extent(view.dims, view.strides)) * size_of(view.dtype);
 }
 
-// "step "a" writes it; steps "b", "c" read it", views of it included.
+// "written by "a", read by "b", "c"", views of it included.
 std::string users_text(const Plan& plan, uint32_t base) {
   std::string writers, readers;
   const auto add = [&](std::string& names, const Step& step) {
@@ -43,7 +43,7 @@ SeparateSlots::SeparateSlots(const Plan& plan, std::span<const std::unique_ptr<D
       buffers_(plan.slots.size()),
       zones_(plan.devices.size()) {}
 
-bool SeparateSlots::is_mine(size_t slot) const {
+bool SeparateSlots::has_buffer(size_t slot) const {
   return plan_.slots[slot].storage == Storage::kArena &&
          plan_.slots[slot].device + 1u < plan_.devices.size();
 }
@@ -51,7 +51,7 @@ bool SeparateSlots::is_mine(size_t slot) const {
 size_t SeparateSlots::bytes_for(const BoundPlan& bound) const {
   size_t bytes = 0;
   for (size_t i = 0; i < buffers_.size(); ++i)
-    if (is_mine(i)) bytes += bytes_of(bound.slots[i]) + 2 * zone_;
+    if (has_buffer(i)) bytes += bytes_of(bound.slots[i]) + 2 * zone_;
   return bytes;
 }
 
@@ -68,7 +68,7 @@ void SeparateSlots::place(const BoundPlan& bound) {
   for (size_t i = 0; i < buffers_.size(); ++i)
     if (!fits(i)) buffers_[i].reset();
   for (size_t i = 0; i < buffers_.size(); ++i) {
-    if (!is_mine(i) || fits(i)) continue;
+    if (!has_buffer(i) || fits(i)) continue;
     const size_t device = plan_.slots[i].device;
     buffers_[i] = std::make_unique<GuardedBuffer>(*devices_[device], *streams_[device],
                                                   bytes_of(bound.slots[i]), zone_);

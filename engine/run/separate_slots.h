@@ -30,11 +30,12 @@ class SeparateSlots {
   size_t bytes() const;
 
   // Fails with kInternal if a red zone has changed, naming the tensor and the steps that use it;
-  // the zone is filled again. REQUIRES: the streams are waited for
+  // the zone is filled again. Weights are all contexts' of the engine: the one that looks first
+  // tells of a change, whoever made it. REQUIRES: the streams are waited for
   void check();
 
  private:
-  bool is_mine(size_t slot) const;
+  bool has_buffer(size_t slot) const;  // of the arena of a device other than the CPU
   // Calls visit(buffer, device, slot) for each slot of the arena and each weight.
   template <class Visit>
   void for_each(Visit&& visit);

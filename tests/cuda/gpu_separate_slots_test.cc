@@ -50,6 +50,13 @@ TEST(SeparateSlots, GiveTheSameResults) {
   }
 }
 
+TEST(SeparateSlots, RefuseRedZonesBeyondAllMemory) {
+  const EngineFile file = build_for(kConvNet, {test_target()});
+  for (const size_t red_zone : {~size_t{0}, (size_t{1} << 30) + 1})
+    EXPECT_THAT(error_of([&] { engine_of_plan(file, apart(red_zone)); }),
+                HasSubstr("invalid_argument: a red zone of "));
+}
+
 TEST(SeparateSlots, FollowTheShapes) {
   const EngineFile file = build_for(kDynamicNet, {test_target()});
   const auto engine = engine_of_plan(file, apart());
@@ -137,7 +144,7 @@ TEST(SeparateSlots, AWriteBehindASlotChangesItsRedZone) {
             HasSubstr("the nearest 0 bytes behind its end"), Not(HasSubstr("; \"")));
   constexpr size_t kRedZone = 4096;
   EXPECT_THAT(error_of_run(file, apart(kRedZone)),
-              AllOf(HasSubstr("after the run (--wait-each-step names the step)"), of_the_slot));
+              AllOf(HasSubstr("after the run (waiting for each step tells which)"), of_the_slot));
   EXPECT_THAT(error_of_run(file, apart(kRedZone), {.wait_each_step = true}),
               AllOf(HasSubstr("after step \"" + step->name + "\" (Conv)"), of_the_slot));
 }
@@ -186,6 +193,28 @@ TEST(SeparateSlots, AReadBehindAWeightIsFoundByTheEmulatedDevice) {
   EXPECT_EQ(error_of_run(file, {.device = test_device()}), "");
   EXPECT_THAT(error_of_run(file, apart()),
               AllOf(HasSubstr("bytes behind a tensor of"), HasSubstr("reads")));
+}
+
+// Results show it if it is read.
+TEST(GuardedBuffer, ItsRedZonesAreNoNumbers) {
+  const auto device = cuda_backend().open(test_device());
+  const auto stream = device->make_stream();
+  constexpr size_t kZone = 256;
+  const GuardedBuffer buffer(*device, *stream, 64, kZone);
+  const auto expect_nan = [&]<class T>(T) {
+    std::vector<T> zones(2 * kZone / sizeof(T));
+    buffer.read_zones(*device, *stream, reinterpret_cast<std::byte*>(zones.data()));
+    stream->wait();
+    for (const T each : zones) {
+      if constexpr (std::is_floating_point_v<T>)
+        EXPECT_TRUE(std::isnan(each));
+      else
+        EXPECT_TRUE((each & 0x7fffu) > 0x7f80u) << "as f16 and as bf16";
+    }
+  };
+  expect_nan(double{});
+  expect_nan(float{});
+  expect_nan(uint16_t{});
 }
 
 TEST(GuardedBuffer, TellsWhatWasChanged) {
