@@ -10,11 +10,11 @@
 namespace anneal {
 namespace {
 
-constexpr size_t kMostText = 64;  // of a line
-constexpr int64_t kLeastShare = 100;
+constexpr size_t kMostText = 64;     // of a line
+constexpr int64_t kSmallPart = 100;  // what a line has less than one such part of is left out
 
-std::string per(int64_t count, int64_t of, const char* format = "{:.1f}") {
-  return of == 0 ? "" : fmt::format(fmt::runtime(format), static_cast<double>(count) / of);
+std::string per(int64_t count, int64_t of) {
+  return of == 0 ? "" : fmt::format("{:.1f}", static_cast<double>(count) / static_cast<double>(of));
 }
 
 // "a warp: 12 global load, 8 mma".
@@ -51,8 +51,8 @@ std::string access_text(const std::vector<FunctionCounts>& functions, int runs) 
                   "text"}};
     for (const SiteCounts& site : function.sites) {
       const bool matters = site.is_wasteful() ||
-                           (is_global(site.kind) && site.sectors * kLeastShare >= sectors) ||
-                           (is_shared(site.kind) && site.wavefronts * kLeastShare >= wavefronts);
+                           (is_global(site.kind) && site.sectors * kSmallPart >= sectors) ||
+                           (is_shared(site.kind) && site.wavefronts * kSmallPart >= wavefronts);
       if (!matters) continue;
       rows.push_back({site.is_wasteful() ? "*" : "", place_text(site), std::string(name(site.kind)),
                       site.memory, fmt::format("{}", site.lane_bytes),
