@@ -278,7 +278,7 @@ int bench(BenchFlags flags) {
     result.changes = measure_changes(engine, result.sets, flags.threads, options.measured);
   }
   progress.clear();
-  print_remarks(*result.measured.context);
+  print_remarks(result.measured.context->remarks());
 
   if (!flags.json.empty()) write_json(flags.json, bench_json(flags, *engine, result));
   print_bench(flags, *engine, result);

@@ -75,7 +75,6 @@ std::vector<Found> libraries(const cuda::Cards& cards) {
     const auto version = static_cast<int>(cudnn.cudnnGetVersion());
     return fmt::format("{}.{}", version_text(version, 10000, 100), version % 100);
   }));
-
   found.push_back(cards.why_not.empty()
                       ? Found{"NVML", fmt::format("driver {}", cards.driver_version)}
                       : Found{"NVML", cards.why_not, false});

@@ -33,7 +33,7 @@ std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
                               .threads = source.threads,
                               .separate_slots = source.separate_slots,
                               .red_zone = source.red_zone});
-  for (const std::string& remark : engine->remarks()) fmt::print(stderr, "anneal: {}\n", remark);
+  print_remarks(engine->remarks());
   return engine;
 }
 

@@ -10,13 +10,6 @@
 #include "anneal/core/file.h"
 
 namespace anneal {
-namespace {
-
-void print(std::span<const std::string> remarks) {
-  for (const std::string& remark : remarks) fmt::print(stderr, "anneal: {}\n", printable(remark));
-}
-
-}  // namespace
 
 // An ONNX file never begins with 0x89, which would be a field of a kind that Protobuf does not
 // have.
@@ -94,11 +87,13 @@ std::shared_ptr<const Engine> open_engine(const std::string& path, const EngineO
     fail(Code::kInvalidArgument,
          fmt::format("{} is a model, not an engine; build one first: anneal build {}", path, path));
   auto engine = Engine::load(path, options);
-  print(engine->remarks());
+  print_remarks(engine->remarks());
   return engine;
 }
 
-void print_remarks(const ExecutionContext& context) { print(context.remarks()); }
+void print_remarks(std::span<const std::string> remarks) {
+  for (const std::string& remark : remarks) fmt::print(stderr, "anneal: {}\n", printable(remark));
+}
 
 std::vector<std::string> input_names(const Engine& engine) {
   std::vector<std::string> names;

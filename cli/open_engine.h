@@ -2,6 +2,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,7 @@ std::string device_for(const std::string& target);
 // Remarks of the engine go to stderr. An ONNX file is refused with the command that builds it.
 std::shared_ptr<const Engine> open_engine(const std::string& path, const EngineOptions& options);
 
-// Those of the context's runs, to stderr.
-void print_remarks(const ExecutionContext& context);
+void print_remarks(std::span<const std::string> remarks);  // to stderr
 
 std::vector<std::string> input_names(const Engine& engine);
 

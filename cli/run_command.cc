@@ -104,7 +104,7 @@ int run_engine(const RunFlags& flags) {
           std::chrono::duration<double, std::milli>(Clock::now() - start).count());
   }
   progress.clear();
-  print_remarks(context);
+  print_remarks(context.remarks());
 
   for (size_t i = 0; i < inputs.size(); ++i)
     fmt::print("input    {}  {}\n", tensor_text(engine->inputs()[i].name, inputs[i]),

@@ -423,6 +423,18 @@ class Command(command_case.Command):
         self.assertEqual({s["kind"] for s in sites}, {"global load", "global store"})
         self.assertTrue(all(s["sectors"] == s["ideal_sectors"] > 0 for s in sites), sites)
 
+    def test_a_capture_that_fails_is_told_once(self):
+        self.write("m.onnx", ADD)
+        self.anneal("build", "m.onnx", "--target", "emulated", "-o", "m.engine")
+        shapes = ["--shapes", "a:2x3,b:2x3", "--iterations", "4"]
+        for arguments in (["run", "m.engine", "-i", "random", "--device", "emulated"],
+                          ["bench", "m.engine", "--target", "emulated", "--json", "r.json"]):
+            done = subprocess.run([ANNEAL, *arguments, *shapes], capture_output=True, text=True, cwd=self.at,
+                                  env={**os.environ, "ANNEAL_EMULATED_CAPTURE_FAILS": "begin"}, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stderr, r"\Aanneal: steps .* are launched one by one in every run, .*\n\Z")
+        self.assertEqual(json.loads((self.at / "r.json").read_text())["remarks"], [done.stderr.strip()[len("anneal: "):]])
+
     # --- bisect
 
     def test_bisect(self):
