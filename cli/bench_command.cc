@@ -11,6 +11,7 @@
 #include "anneal/cli/exit_status.h"
 #include "anneal/cli/json_file.h"
 #include "anneal/cli/measure.h"
+#include "anneal/cli/model_flags.h"
 #include "anneal/cli/open_engine.h"
 #include "anneal/cli/output_path.h"
 #include "anneal/cli/pass_flags.h"
@@ -235,11 +236,6 @@ int bench(BenchFlags flags) {
   flags.source.timing.threads = flags.threads;
   check_timing_cache(flags.source.timing);
   std::string path = flags.source.path;
-  if (is_engine(path) && (flags.source.timing.measure || !flags.source.timing.cache.empty()))
-    fail(Code::kInvalidArgument,
-         fmt::format("{} is an engine, whose kernels are chosen: --time-kernels and --timing-cache "
-                     "are for models",
-                     path));
   if (!is_engine(path)) {
     progress.say("building");
     built.emplace(flags.source);
@@ -358,7 +354,12 @@ void add_bench_command(CLI::App& application, Action& action) {
   command->add_option("--json", flags->json, "Write the results as JSON")->type_name("FILE");
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
   command->footer(kFooter);
-  command->callback([&action, flags] { action = [flags] { return bench(*flags); }; });
+  command->callback([&action, flags, command] {
+    action = [flags, command] {
+      refuse_model_flags(*command, {flags->source.path});
+      return bench(*flags);
+    };
+  });
 }
 
 }  // namespace anneal

@@ -11,6 +11,7 @@
 #include "anneal/cli/engine_source.h"
 #include "anneal/cli/exit_status.h"
 #include "anneal/cli/json_file.h"
+#include "anneal/cli/model_flags.h"
 #include "anneal/cli/open_engine.h"
 #include "anneal/cli/output_path.h"
 #include "anneal/cli/pass_flags.h"
@@ -51,6 +52,8 @@ void complete(CompareFlags& flags) {
          fmt::format("--reference and --target-b {} contradict each other", flags.b.target));
   if (flags.reference) flags.b.target = kReferenceTarget;
   flags.passes.precision = precision_options(flags.precision);
+  if (flags.passes.precision.f16) flags.options.coarsest = DataType::kF16;
+  if (flags.passes.precision.bf16) flags.options.coarsest = DataType::kBF16;
   for (EngineSource* side : {&flags.a, &flags.b}) {
     if (side->target.empty()) side->target = "cpu";
     side->passes = flags.passes;
@@ -241,7 +244,8 @@ Both get the same inputs (random, if --input says nothing else), and tensors are
 names in the model, each copied right after its step. Tensors that one side fused away are compared
 nowhere, so the first difference shows at the next tensor that both have.
 An element agrees if |a - b| <= atol * max(1, largest |b| of the tensor) + rtol * |b|. Unless given,
-rtol and atol are 1e-3 and 1e-5; 1e-2 and 1e-3 once an f16 tensor was met, 5e-2 and 1e-2 for bf16.
+rtol and atol are 1e-3 and 1e-5; 1e-2 and 1e-3 with --fp16 or once an f16 tensor was met, 5e-2 and
+1e-2 for bf16.
 Of a quantized model, and of integers, as much may differ as for anneal check.
 If tensors differ, A runs again with B's tensors in place of its own: what then agrees differs only
 because its inputs do, and is said to inherit; DIFFERS is what a step of A does by itself. (Not if B's
@@ -298,7 +302,12 @@ void add_compare_command(CLI::App& application, Action& action) {
       ->check(at_least(0));
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
   command->footer(kFooter);
-  command->callback([&action, flags] { action = [flags] { return compare(*flags); }; });
+  command->callback([&action, flags, command] {
+    action = [flags, command] {
+      refuse_model_flags(*command, {flags->a.path, flags->b.path});
+      return compare(*flags);
+    };
+  });
 }
 
 }  // namespace anneal

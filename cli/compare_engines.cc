@@ -168,7 +168,7 @@ class Comparer {
 
   void compare_kept() {
     const bool first = order_.empty();
-    DataType coarsest = DataType::kF32;
+    DataType coarsest = options_.coarsest;
     std::map<Key, Tensor> of_a;  // what A is about to round
     a_.run([&](const Key& key, const Observed& observed) {
       if (first) order_.push_back(key);
@@ -199,7 +199,7 @@ class Comparer {
 
   // REQUIRES: all of B's tensors are kept.
   void compare_alone() {
-    DataType coarsest = DataType::kF32;
+    DataType coarsest = options_.coarsest;
     a_.run([&](const Key& key, const Observed& observed) {
       const auto found = kept_.find(key);
       if (found == kept_.end()) return;

@@ -14,6 +14,8 @@ namespace anneal {
 
 struct CompareOptions {
   std::optional<double> rtol = {}, atol = {};  // unset: by the coarsest float type met on the way
+  // The coarsest one that a side was built to compute in, though its tensors may be f32.
+  DataType coarsest = DataType::kF32;
   int threads = 0;
   // Tensors kept at a time; what does not fit is compared in another run.
   size_t most_bytes = size_t{512} << 20;
@@ -22,7 +24,7 @@ struct CompareOptions {
 // A tensor that both engines have. One that a loop gives several times is several of them.
 struct ComparedTensor {
   std::string name;
-  int time = 1;  // the how manieth of this name
+  int time = 1;  // counts the tensors of this name, from 1
   std::string step_a, kernel_a, step_b, kernel_b;
   DataType dtype = DataType::kF32;
   Dims dims = {};

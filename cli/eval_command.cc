@@ -11,6 +11,7 @@
 #include "anneal/cli/engine_source.h"
 #include "anneal/cli/exit_status.h"
 #include "anneal/cli/json_file.h"
+#include "anneal/cli/model_flags.h"
 #include "anneal/cli/open_engine.h"
 #include "anneal/cli/output_path.h"
 #include "anneal/cli/picture.h"
@@ -315,8 +316,9 @@ void add_eval_command(CLI::App& application, Action& action) {
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
   command->footer(kFooter);
   flags->classify.context.threads = 0;
-  command->callback([&action, flags] {
-    action = [flags] {
+  command->callback([&action, flags, command] {
+    action = [flags, command] {
+      refuse_model_flags(*command, {flags->engine});
       ClassifyOptions& options = flags->classify;
       options.data_threads = flags->data.threads;
       return evaluate(*flags);

@@ -406,6 +406,15 @@ class Command(command_case.Command):
         self.anneal("bench", "m.onnx", "--shapes", "y:2x3", status=2, says='no such input')
         self.anneal("bench", "m.onnx", "--only-passes", "nope", status=2, says='no pass "nope" to run')
 
+    def test_flags_of_models_are_refused_with_engines(self):
+        engine = self.build(ABS)
+        for command in ("bench", "compare", "eval"):
+            others = {"bench": [], "compare": [engine], "eval": ["--data", "."]}[command]
+            for flags in (["--fp16"], ["--bf16"], ["--layer-precision", "x=f16"]):
+                self.anneal(command, engine, *others, *flags, status=2, says=[engine, "is an engine", flags[0]])
+        self.anneal("bench", engine, "--skip-pass", "fuse_epilogue", "--exact", status=2, says="--skip-pass, --exact")
+        self.anneal("compare", engine, "m.onnx", "--fp16")
+
     # --- functions on the emulated device
 
     def test_profile_of_accesses(self):
@@ -478,6 +487,7 @@ class Command(command_case.Command):
         self.assertFalse(report["tensors"][0]["agrees"])
         self.anneal("build", "m.onnx", "-q")
         self.anneal("compare", "m.engine", "m.engine", "--rtol", 0, "--atol", 0, out=["exact", "all of them agree"])
+        self.anneal("compare", "m.onnx", "--fp16", out="all of them agree")
         self.anneal("compare", "m.engine", "m.onnx", "--reference", "-i", "x=random:3", "--no-mmap", out="only in B")
         self.anneal("compare", "m.onnx", "--skip-pass", "fuse_pointwise", out="4 tensors in both")
         self.anneal("compare", "m.onnx", "--only-passes", "fold_constants", out="4 tensors in both")

@@ -62,7 +62,7 @@ class TimingCommand(command_case.Command):
 
     def test_refusals(self):
         engine = self.build(DEPTHWISE)
-        self.anneal("bench", engine, "--time-kernels", status=2, says="whose kernels are chosen")
+        self.anneal("bench", engine, "--time-kernels", status=2, says="--time-kernels")
         before = (self.at / engine).read_bytes()
         self.write("times", "anneal timings 1\nnonsense\n")
         self.anneal("build", "m.onnx", "--time-kernels", "--timing-cache", "times", status=2,

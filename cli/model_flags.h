@@ -1,0 +1,13 @@
+// The flags that say how a model is built: an engine was built already, and would ignore them.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <initializer_list>
+#include <string>
+
+namespace anneal {
+
+// Fails with kInvalidArgument, naming the file and the flags that were given, if all of these files
+// are engines. An empty path counts as none.
+void refuse_model_flags(const CLI::App& command, std::initializer_list<std::string> files);
+
+}  // namespace anneal
