@@ -255,6 +255,7 @@ int build_engine(const BuildFlags& flags) {
   report["total_milliseconds"] = milliseconds_since(start);
   if (!flags.report.empty()) write_json(flags.report, report);
   progress.say(fmt::format("writing {}", output));
+  const bool is_replaced = flags.output.empty() && fs::exists(output);
   write_file_atomically(output, bytes);
 
   progress.clear();
@@ -262,7 +263,8 @@ int build_engine(const BuildFlags& flags) {
   std::vector<std::string> made;
   for (const Plan& plan : file.plans)
     made.push_back(fmt::format("{} for {}", count_text(plan.steps.size(), "step"), plan.target));
-  fmt::print("{}: {}, weights {}, file {}, built in {}\n", output, fmt::join(made, ", "),
+  fmt::print("{}{}: {}, weights {}, file {}, built in {}\n", output,
+             is_replaced ? " (replaced)" : "", fmt::join(made, ", "),
              bytes_text(weight_bytes(file)), bytes_text(bytes.size()),
              milliseconds_text(milliseconds_since(start)));
   for (const Plan& plan : file.plans) print_fallbacks(plan);

@@ -87,10 +87,22 @@ std::string counts_text(const std::map<std::string, size_t>& counts) {
   return table_text(rows, {true, false});
 }
 
+// With those of the bodies of If and Loop.
+void count_ops(const Graph& graph, std::map<std::string, size_t>& counts) {
+  for (const LayerId id : graph.order()) ++counts[std::string(name(graph.layer(id).op))];
+  for (const Graph& body : graph.bodies()) count_ops(body, counts);
+}
+
 std::map<std::string, size_t> op_counts(const Graph& graph) {
   std::map<std::string, size_t> counts;
-  for (const LayerId id : graph.order()) ++counts[std::string(name(graph.layer(id).op))];
+  count_ops(graph, counts);
   return counts;
+}
+
+size_t layer_count(const Graph& graph) {
+  size_t count = graph.layer_count();
+  for (const Graph& body : graph.bodies()) count += layer_count(body);
+  return count;
 }
 
 struct WeightTotals {
@@ -107,6 +119,11 @@ WeightTotals weights_of(const Graph& graph) {
       ++constants.count;
       constants.bytes += graph.constant(input)->bytes().size();
     }
+  }
+  for (const Graph& body : graph.bodies()) {
+    const WeightTotals inner = weights_of(body);
+    constants.count += inner.count;
+    constants.bytes += inner.bytes;
   }
   return constants;
 }
@@ -288,9 +305,12 @@ std::string model_text(const Imported& model) {
       model.info.producer.empty() ? "an unnamed program" : printable(model.info.producer));
   text += ports_text(graph_inputs(graph), graph_outputs(graph));
   text += symbols_text(graph.sizes());
-  text +=
-      fmt::format("weights {} in {}\n\n{}\n", bytes_text(constants.bytes),
-                  count_text(constants.count, "tensor"), count_text(graph.layer_count(), "layer"));
+  text += fmt::format(
+      "weights {} in {}\n\n{}{}\n", bytes_text(constants.bytes),
+      count_text(constants.count, "tensor"), count_text(layer_count(graph), "layer"),
+      graph.bodies().empty()
+          ? ""
+          : fmt::format(", {} in bodies of If and Loop", layer_count(graph) - graph.layer_count()));
   return text + counts_text(op_counts(graph));
 }
 
@@ -305,7 +325,7 @@ Json model_json(const Imported& model) {
   json["sizes"] = symbols_json(model.graph.sizes());
   json["weight_bytes"] = constants.bytes;
   json["weight_tensors"] = constants.count;
-  json["layers"] = model.graph.layer_count();
+  json["layers"] = layer_count(model.graph);
   json["ops"] = op_counts(model.graph);
   return json;
 }

@@ -34,7 +34,7 @@ constexpr Signature kForeign[] = {
     {4, "TFL3", "a TensorFlow Lite model"},
     {0, "\x1f\x8b", "compressed with gzip"},
     {0, "\x28\xb5\x2f\xfd", "compressed with zstd"},
-    {0, "ANNEAL", "an engine, which is run and not built"},
+    {1, "ANNEAL\n", "an engine that Anneal has built already: give the model it was built from"},
     {0, "version https://git-lfs", "a Git LFS pointer, not the file itself"},
 };
 

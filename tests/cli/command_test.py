@@ -245,8 +245,15 @@ class Command(command_case.Command):
         for flags in ([], ["--plan"], ["--json"]):
             self.anneal("inspect", "m.engine", *flags, out="If")
         self.anneal("inspect", "m.onnx", "--graph", out="If")
+        self.anneal("inspect", "m.onnx", out="in bodies of If and Loop")
 
     # --- inspect
+
+    def test_a_replaced_engine_is_told(self):
+        engine = self.build(ADD)
+        self.anneal("build", "m.onnx", out=f"{engine} (replaced): ")
+        self.assertNotIn("replaced", self.anneal("build", "m.onnx", "-o", engine))
+        self.anneal("calibrate", engine, "--data", ".", status=2, says="an engine that Anneal has built already")
 
     def test_inspect(self):
         engine = self.build(ADD)

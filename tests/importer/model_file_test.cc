@@ -62,6 +62,9 @@ TEST_F(ModelFile, FilesThatAreNoModels) {
       {"", "not an ONNX model: the file is empty"},
       {std::string_view("\xff\xd8\xff\xe0\x00\x10JFIF", 10), "it is a JPEG picture"},
       {"PK\x03\x04 archive", "a zip archive"},
+      {"\x89"
+       "ANNEAL\n",
+       "it is an engine that Anneal has built already"},
       {"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer"},
       {"just some text\n", "it is text"},
       {"\x01\x02\x03\x04", "not an ONNX model"},
