@@ -141,7 +141,7 @@ std::string Rows::coordinates(const Request& request, Extents& extents, bool in_
     if (axes_[static_cast<size_t>(axis)].in_row == in_row) axes.push_back(axis);
   if (axes.empty()) return {};
   const Operand& x = request.inputs[0];
-  std::ranges::stable_partition(axes, [&](int axis) {
+  std::stable_partition(axes.begin(), axes.end(), [&](int axis) {
     return in_row ? x.strides[axis] != Size(1) || x.type.shape[axis] == Size(1)
                   : axis != neighbour_;
   });
