@@ -105,13 +105,20 @@ def run(command, limit, running, env=None, cwd=None, on_line=None, stdin=None, s
     begin = time.monotonic()
     if limit <= 0:
         return Ended(-int(signal.SIGKILL), 0.0, True, "no time was left")
+    # The program begins once the guard knows its process, so that none is missed if we are killed in between.
+    gate, open_gate = os.pipe()
     try:
         process = subprocess.Popen(
-            [str(each) for each in command], stdin=subprocess.DEVNULL if stdin is None else stdin,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=cwd, start_new_session=True)
+            ["bash", "-c", f'read -r _ <&{gate} && exec "$@" {gate}<&-', "bash", *map(str, command)],
+            stdin=subprocess.DEVNULL if stdin is None else stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=env, cwd=cwd, start_new_session=True, pass_fds=(gate,))
+        running.add(process)
+        os.write(open_gate, b"\n")
     except OSError as error:
         return Ended(127, 0.0, False, f"{command[0]}: {error.strerror}")
-    running.add(process)
+    finally:
+        os.close(gate)
+        os.close(open_gate)
     try:
         kept, timed_out, was_silent = _follow(process, begin + limit, on_line, silence)
     finally:
