@@ -105,7 +105,7 @@ format: deps
 lint:
 	@cmake/deps.sh clang-tidy
 	@[ -f build/release/build.ninja ] || cmake --preset release
-	@cmake --build --preset release --target generated/anneal/importer/onnx.pb.h
+	@cmake --build --preset release --target generated/anneal/importer/onnx/onnx.pb.h
 	@JOBS=$(JOBS) tests/check_tidy.py
 
 install: build-release

@@ -8,9 +8,9 @@
 #include <new>
 #include <system_error>
 
-#include "anneal/cli/commands.h"
-#include "anneal/cli/exit_status.h"
-#include "anneal/cli/printable.h"
+#include "anneal/cli/commands/commands.h"
+#include "anneal/cli/output/exit_status.h"
+#include "anneal/cli/output/printable.h"
 #include "anneal/core/version.h"
 
 namespace anneal {

@@ -18,7 +18,7 @@ foreach(file ${FILES})
 endforeach()
 file(WRITE ${OUT} "// Generated from kernels/cuda/device.
 #include \"anneal/core/error.h\"
-#include \"anneal/kernels/cuda/code.h\"
+#include \"anneal/kernels/cuda/code/code.h\"
 
 namespace anneal::cuda {
 namespace {

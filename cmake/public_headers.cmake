@@ -12,14 +12,14 @@ set(ANNEAL_ENGINE_PUBLIC_HEADERS
 )
 
 set(ANNEAL_BUILDER_PUBLIC_HEADERS
-  ${PROJECT_BINARY_DIR}/include/anneal/engine/build/onnx_builder.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/builder/onnx_builder.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/data/batch_reader.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/data/data_format.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/data/dataset.h
-  ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/frontier.h
-  ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/metric.h
-  ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/onnx_calibration.h
-  ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/onnx_tuning.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/frontier/frontier.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/metric/metric.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/calibration/onnx_calibration.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/search/onnx_tuning.h
   ${PROJECT_BINARY_DIR}/include/anneal/optimizer/calibration_table.h
   ${PROJECT_BINARY_DIR}/include/anneal/optimizer/precision.h
 )

@@ -3,9 +3,9 @@
 #include <exception>
 #include <filesystem>
 
-#include "anneal/importer/graph_importer.h"
-#include "anneal/importer/model_file.h"
-#include "anneal/importer/onnx.pb.h"
+#include "anneal/importer/graph/graph_importer.h"
+#include "anneal/importer/onnx/model_file.h"
+#include "anneal/importer/onnx/onnx.pb.h"
 
 namespace anneal {
 namespace {

@@ -1,24 +1,13 @@
 // ONNX file -> Graph.
 #pragma once
 #include <cstddef>
-#include <map>
 #include <span>
 #include <string>
 
 #include "anneal/graph/graph.h"
+#include "anneal/importer/graph/import_options.h"
 
 namespace anneal {
-
-struct ImportOptions {
-  // Bounds of inputs with unknown sizes, by input name; each of the input's rank. A size given here
-  // that the model knows must agree with it; min == max fixes a size.
-  struct InputBounds {
-    Dims min, opt, max;
-  };
-  std::map<std::string, InputBounds> bounds;
-  // Fixes the sizes of all inputs, in the model's order; empty: bounds say what is known.
-  std::vector<Dims> input_dims;
-};
 
 // Opset and producer of the file, for `inspect`.
 struct ModelInfo {

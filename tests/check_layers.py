@@ -15,7 +15,7 @@ from sources import ROOT, sources
 # room: (level, rooms it may see beside itself)
 ENGINE = ["core", "graph", "kernels", "engine"]
 BELOW_BUILD = ENGINE + ["importer", "optimizer", "kernels/cpu", "kernels/cuda"]
-LIBRARIES = BELOW_BUILD + ["engine/run", "engine/data", "engine/build", "engine/tune"]
+LIBRARIES = BELOW_BUILD + ["engine/run", "engine/data", "engine/builder", "engine/tune"]
 ROOMS = {
     "cmake": (0, []),
     "core": (0, []),
@@ -28,18 +28,75 @@ ROOMS = {
     "optimizer": (4, ["core", "graph", "kernels", "kernels/cpu"]),
     "engine/data": (4, ["core", "graph", "importer"]),
     "engine/run": (4, ENGINE + ["kernels/cpu", "kernels/cuda"]),
-    "engine/build": (5, BELOW_BUILD),
+    "engine/builder": (5, BELOW_BUILD),
     "engine/tune": (6, LIBRARIES),
-    "report": (7, LIBRARIES),
-    "cli": (7, LIBRARIES + ["report"]),
-    "python": (8, LIBRARIES),
+    "cli": (7, LIBRARIES),
     "samples": (8, LIBRARIES),
     "bench": (8, LIBRARIES),
-    "tests": (9, LIBRARIES + ["cli", "report", "bench"]),
+    "tests": (9, LIBRARIES + ["cli", "bench"]),
+}
+
+# room: its sub-folders, each with the sub-folders of the same room that it may see. "" stands for the files of the room
+# itself. A sub-folder sees only sub-folders that stand before it, so that there is no cycle; other rooms see all of them.
+PARTS = {
+    "importer": {
+        "onnx": [],
+        "node": ["onnx"],
+        "ops": ["onnx", "node"],
+        "graph": ["onnx", "node", "ops"],
+        "": ["onnx", "graph"],
+    },
+    "kernels/cpu": {
+        "base": [],
+        "reference": ["base"],
+        "program": ["base", "reference"],
+        "gemm": ["base", "program"],
+        "conv": ["base", "program", "gemm"],
+        "movement": ["base", "reference", "program", "conv"],
+        "recurrent": ["base", "reference", "program", "gemm"],
+        "reduce": ["base", "reference", "program", "gemm"],
+        "onednn": ["base", "program", "conv"],
+        "": ["base", "onednn"],
+    },
+    "kernels/cuda": {
+        "device": [],
+        "api": [],
+        "model": [],
+        "code": ["api", "device"],
+        "emulated": ["api", "model", "code", "device"],
+        "runtime": ["api", "model", "code", "emulated"],
+        "text": ["model", "runtime"],
+        "kernels": ["model", "text"],
+        "": ["runtime", "kernels"],
+    },
+    "optimizer": {
+        "": [],
+        "rewrite": [""],
+        "analysis": ["", "rewrite"],
+        "precision": ["", "rewrite", "analysis"],
+        "passes": ["", "rewrite", "analysis", "precision"],
+    },
+    "engine/tune": {
+        "samples": [],
+        "calibration": ["samples"],
+        "metric": ["samples"],
+        "frontier": [],
+        "search": ["samples", "calibration", "metric", "frontier"],
+    },
+    "cli": {
+        "output": [],
+        "flags": ["output"],
+        "measure": ["output"],
+        "model": ["output", "flags"],
+        "compare": ["output", "measure", "model"],
+        "check": ["output", "measure", "model", "compare"],
+        "commands": ["output", "flags", "measure", "model", "compare", "check"],
+        "": ["output", "commands"],
+    },
 }
 
 # Of the backends, these rooms see the entry alone.
-ENTRY_ONLY = {"engine/run": r"kernels/(cpu|cuda)/backend\.h", "engine/build": r"kernels/(cpu|cuda)/backend\.h"}
+ENTRY_ONLY = {"engine/run": r"kernels/(cpu|cuda)/backend\.h", "engine/builder": r"kernels/(cpu|cuda)/backend\.h"}
 
 # (files, header that they must not reach, even through other headers)
 UNREACHABLE = [(r"kernels/.*", "graph/graph.h")]
@@ -51,17 +108,17 @@ VENDORS = [
     (r"(cuda|cudnn|cublas|cublasLt|nvrtc|nvml|nvToolsExt).*\.h", r"kernels/cuda/.*|tests/.*|bench/gpu/.*"),
     (r"dnnl.*|oneapi/.*", r"kernels/cpu/.*|tests/.*"),
     (r"hwy/.*", r"core/.*|kernels/cpu/.*|tests/.*|bench/.*"),
-    (r"archive(_entry)?\.h|CLI/.*", r"cli/.*|report/.*|tests/.*|bench/.*"),
-    (r"nlohmann/.*", r"cli/.*|engine/(data|tune)/.*|report/.*|tests/.*|bench/.*"),
+    (r"archive(_entry)?\.h|CLI/.*", r"cli/.*|tests/.*|bench/.*"),
+    (r"nlohmann/.*", r"cli/.*|engine/(data|tune)/.*|tests/.*|bench/.*"),
     (r"jpeglib\.h|jerror\.h|png\.h|zlib\.h", r"engine/data/.*|tests/.*"),
 ]
 
 # The only files with state of the process: the worker budget, the opened libraries, the emulated device.
-PROCESS_STATE = {"core/parallel.cc", "core/library.cc", "kernels/cuda/emulated_driver.cc"}
+PROCESS_STATE = {"core/parallel.cc", "core/library.cc", "kernels/cuda/emulated/driver.cc"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 LOCAL_STATE = re.compile(r"\b(?:static|thread_local)\s+(?!(?:inline\s+)?const(?:expr)?\b)[\w:<>,*&\s]*[\w>*&]\s+[*&]*\w+\s*[=;{]")
-GENERATED = re.compile(r"importer/onnx\.pb\.h")
+GENERATED = re.compile(r"importer/onnx/onnx\.pb\.h")
 
 
 def room_of(path):
@@ -69,6 +126,11 @@ def room_of(path):
     while folders and "/".join(folders) not in ROOMS:
         folders.pop()
     return "/".join(folders)
+
+
+def part_of(path, room):
+    """The sub-folder of its room that a file lies in; "" for the room itself."""
+    return "/".join(path.split("/")[:-1])[len(room) + 1:]
 
 
 def without_comments(text):
@@ -198,6 +260,14 @@ def problems_of(files):
             target = room_of(header)
             if header not in files and not GENERATED.fullmatch(header):
                 problems.append(f"{where}: there is no such file")
+            if room and target == room and room in PARTS:
+                part, other = part_of(path, room), part_of(header, room)
+                unknown = {part, other} - set(PARTS[room])
+                if unknown:
+                    problems.append(f"{where}: {room} has no sub-folder \"{unknown.pop()}\" in the table of parts")
+                elif part != other and other not in PARTS[room][part]:
+                    sees = ", ".join(each or "its own files" for each in PARTS[room][part]) or "nothing else"
+                    problems.append(f"{where}: within {room}, \"{part}\" sees {sees}")
             if not room or target == room:
                 continue
             if not target:
@@ -267,7 +337,10 @@ def cycles(edges):
 
 def table_problems():
     return [f"the table lets {room} see {other}, which is above it"
-            for room, (level, sees) in ROOMS.items() for other in sees if ROOMS[other][0] > level]
+            for room, (level, sees) in ROOMS.items() for other in sees if ROOMS[other][0] > level] + [
+                f"the table lets {room}/{part} see {other}, which does not stand before it"
+                for room, parts in PARTS.items() for part, sees in parts.items()
+                for other in sees if other not in list(parts)[:list(parts).index(part)]]
 
 
 # (name, files, the text that one message must hold; None: no message at all)
@@ -276,14 +349,20 @@ SELF_TESTS = [
     ("within a room", {"core/a.h": '#include "anneal/core/b.h"\n', "core/b.h": "#include <vector>\n"}, None),
     ("up", {"core/a.h": '#include "anneal/graph/b.h"\n', "graph/b.h": ""}, "core -> graph is up"),
     ("sideways", {"kernels/cpu/a.cc": '#include "anneal/kernels/cuda/b.h"\n', "kernels/cuda/b.h": ""}, "is sideways"),
-    ("run sees build", {"engine/run/a.cc": '\n#include "anneal/engine/build/b.h"\n', "engine/build/b.h": ""},
-     "engine/run/a.cc:2: includes engine/build/b.h: engine/run -> engine/build is up"),
+    ("run sees build", {"engine/run/a.cc": '\n#include "anneal/engine/builder/b.h"\n', "engine/builder/b.h": ""},
+     "engine/run/a.cc:2: includes engine/builder/b.h: engine/run -> engine/builder is up"),
     ("run sees optimizer", {"engine/run/a.cc": '#include "anneal/optimizer/b.h"\n', "optimizer/b.h": ""}, "is sideways"),
     ("run sees importer", {"engine/run/a.cc": '#include "anneal/importer/b.h"\n', "importer/b.h": ""}, "is not allowed"),
-    ("run sees inside a backend", {"engine/run/a.cc": '#include "anneal/kernels/cpu/gemm.h"\n', "kernels/cpu/gemm.h": ""},
+    ("run sees inside a backend", {"engine/run/a.cc": '#include "anneal/kernels/cpu/gemm/gemm.h"\n', "kernels/cpu/gemm/gemm.h": ""},
      "through its backend.h only"),
     ("run sees a backend's entry",
      {"engine/run/a.cc": '#include "anneal/kernels/cpu/backend.h"\n', "kernels/cpu/backend.h": ""}, None),
+    ("within a room, a part above", {"kernels/cpu/gemm/a.h": '#include "anneal/kernels/cpu/conv/b.h"\n', "kernels/cpu/conv/b.h": ""},
+     'kernels/cpu/gemm/a.h:1: includes kernels/cpu/conv/b.h: within kernels/cpu, "gemm" sees base, program'),
+    ("within a room, a part below", {"kernels/cpu/conv/a.h": '#include "anneal/kernels/cpu/gemm/b.h"\n', "kernels/cpu/gemm/b.h": ""}, None),
+    ("a kernel sees the emulated device", {"kernels/cuda/kernels/a.cc": '#include "anneal/kernels/cuda/emulated/b.h"\n',
+                                           "kernels/cuda/emulated/b.h": ""}, 'within kernels/cuda, "kernels" sees'),
+    ("an unknown part", {"cli/a.cc": '#include "anneal/cli/new/b.h"\n', "cli/new/b.h": ""}, 'no sub-folder "new"'),
     ("optimizer folds with kernels", {"optimizer/a.cc": '#include "anneal/kernels/cpu/b.h"\n', "kernels/cpu/b.h": ""}, None),
     ("kernel sees graph", {"kernels/cpu/a.cc": '#include "anneal/graph/graph.h"\n', "graph/graph.h": ""}, "never the graph"),
     ("kernel sees graph through ops",
@@ -298,8 +377,8 @@ SELF_TESTS = [
     ("missing", {"core/a.cc": '#include "anneal/core/gone.h"\n'}, "no such file"),
     ("no room", {"utils/a.cc": ""}, "in no room"),
     ("protobuf outside", {"engine/data/a.cc": "#include <google/protobuf/message_lite.h>\n"}, "only importer/"),
-    ("generated outside", {"engine/data/a.cc": '#include "anneal/importer/onnx.pb.h"\n'}, "only importer/"),
-    ("generated inside", {"importer/a.cc": '#include "anneal/importer/onnx.pb.h"\n'}, None),
+    ("generated outside", {"engine/data/a.cc": '#include "anneal/importer/onnx/onnx.pb.h"\n'}, "only importer/"),
+    ("generated inside", {"importer/a.cc": '#include "anneal/importer/onnx/onnx.pb.h"\n'}, None),
     ("cuda outside", {"engine/run/a.cc": "#include <cuda_runtime.h>\n"}, "only kernels/cuda/"),
     ("oneDNN outside", {"engine/run/a.cc": "#include <oneapi/dnnl/dnnl.h>\n"}, "only kernels/cpu/"),
     ("in a comment", {"core/a.h": '// #include "anneal/graph/b.h"\n/*\n#include "anneal/graph/b.h"\n*/\n'}, None),

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Size is a number: no source file above 600 lines, public headers together under 1,500."""
+"""Checks sizes: no source file above 600 lines, no folder above 45 C++ files, public headers together under 1,500 lines."""
 
+import collections
+import os
 import re
 import sys
 
 from sources import ROOT, sources
 
 FILE_LIMIT = 600
+FOLDER_LIMIT = 45
 PUBLIC_LIMIT = 1500
 
 
@@ -21,6 +24,9 @@ def main():
         public = re.findall(r"include/anneal/(\S+\.h)\b", listed.read())
     problems = [f"{path}: {count} lines, {FILE_LIMIT} allowed: split it by idea"
                 for path, count in sizes.items() if count > FILE_LIMIT]
+    folders = collections.Counter(os.path.dirname(path) for path in sizes if path.endswith((".h", ".cc")))
+    problems += [f"{folder}: {count} C++ files, {FOLDER_LIMIT} allowed: divide it by families"
+                 for folder, count in folders.items() if count > FOLDER_LIMIT]
     problems += [f"cmake/public_headers.cmake: there is no {path}" for path in public if path not in sizes]
     public_lines = sum(sizes.get(path, 0) for path in public)
     if public_lines >= PUBLIC_LIMIT:

@@ -14,7 +14,7 @@ from os.path import basename, getsize
 from sources import sources
 
 MAY_NEED = ("libc.so", "libm.so", "libstdc++.so", "libgcc_s.so", "libhwy.so", "ld-linux")
-ABOVE_ENGINE = ("importer/", "optimizer/", "engine/data/", "engine/build/", "engine/tune/", "cli/", "report/")
+ABOVE_ENGINE = ("importer/", "optimizer/", "engine/data/", "engine/builder/", "engine/tune/", "cli/", "report/")
 MOST_STRIPPED_BYTES = 5_000_000
 OURS = re.compile(r"anneal_|_Z(T[ISVT]|Th.*_|Tv.*_|Tc.*_|Z|GV|GVZ)?N[VKRO]*6anneal")
 

@@ -21,13 +21,13 @@
 
 #include "anneal/bench/gpu/layer_timing.h"
 #include "anneal/core/error.h"
+#include "anneal/kernels/cuda/api/libraries.h"
 #include "anneal/kernels/cuda/backend.h"
-#include "anneal/kernels/cuda/code_image.h"
-#include "anneal/kernels/cuda/cubin.h"
-#include "anneal/kernels/cuda/device.h"
-#include "anneal/kernels/cuda/emulated_driver.h"
-#include "anneal/kernels/cuda/libraries.h"
-#include "anneal/kernels/cuda/roofline.h"
+#include "anneal/kernels/cuda/code/code_image.h"
+#include "anneal/kernels/cuda/code/cubin.h"
+#include "anneal/kernels/cuda/emulated/driver.h"
+#include "anneal/kernels/cuda/model/roofline.h"
+#include "anneal/kernels/cuda/runtime/device.h"
 
 namespace anneal::bench {
 namespace {

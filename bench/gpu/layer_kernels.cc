@@ -6,12 +6,12 @@
 #include <set>
 
 #include "anneal/core/error.h"
-#include "anneal/engine/build/builder.h"
+#include "anneal/engine/builder/builder.h"
 #include "anneal/engine/run/planned_kernel.h"
 #include "anneal/graph/text.h"
 #include "anneal/kernels/cuda/backend.h"
-#include "anneal/kernels/cuda/depthwise_config.h"
-#include "anneal/kernels/cuda/mma_config.h"
+#include "anneal/kernels/cuda/model/depthwise_config.h"
+#include "anneal/kernels/cuda/model/mma_config.h"
 
 namespace anneal::bench {
 namespace {

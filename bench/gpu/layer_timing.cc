@@ -6,7 +6,7 @@
 #include "anneal/core/error.h"
 #include "anneal/core/parallel.h"
 #include "anneal/engine/data/made_samples.h"
-#include "anneal/kernels/cuda/gpu_device.h"
+#include "anneal/kernels/cuda/runtime/gpu_device.h"
 
 namespace anneal::bench {
 namespace {

@@ -15,7 +15,7 @@
 #include "anneal/engine/data/masks.h"
 #include "anneal/engine/data/normalize.h"
 #include "anneal/engine/data/sample_file.h"
-#include "anneal/importer/tensor_file.h"
+#include "anneal/importer/onnx/tensor_file.h"
 
 namespace anneal {
 namespace {

@@ -10,7 +10,7 @@
 #include "anneal/engine/data/idx.h"
 #include "anneal/engine/data/inflate.h"
 #include "anneal/engine/data/npy.h"
-#include "anneal/importer/tensor_file.h"
+#include "anneal/importer/onnx/tensor_file.h"
 
 namespace anneal {
 namespace {

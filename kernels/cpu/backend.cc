@@ -5,9 +5,9 @@
 #include <array>
 #include <iterator>
 
-#include "anneal/kernels/cpu/device.h"
-#include "anneal/kernels/cpu/entries.h"
-#include "anneal/kernels/cpu/gemm.h"
+#include "anneal/kernels/cpu/base/device.h"
+#include "anneal/kernels/cpu/base/entries.h"
+#include "anneal/kernels/cpu/onednn/onednn.h"
 
 namespace anneal {
 namespace {
@@ -63,14 +63,23 @@ constexpr auto kFamilies = [] {
   return all;
 }();
 
-constexpr Backend kBackend{DeviceKind::kCpu, cpu::open_device, kFamilies};
+std::string libraries(Isa isa) {
+  return cpu::onednn::why_unavailable(isa).empty() ? "oneDNN " + cpu::onednn::version()
+                                                   : "no oneDNN";
+}
 
-constexpr Backend kReferenceBackend{DeviceKind::kCpu, cpu::open_device, kReferences};
+std::unique_ptr<Device> open_device(std::string_view target) {
+  return cpu::open_device(target, libraries);
+}
+
+constexpr Backend kBackend{DeviceKind::kCpu, open_device, kFamilies};
+
+constexpr Backend kReferenceBackend{DeviceKind::kCpu, open_device, kReferences};
 
 }  // namespace
 
 const Backend& cpu_backend() { return kBackend; }
 const Backend& cpu_reference_backend() { return kReferenceBackend; }
-bool cpu_computes_bf16(const Device& device) { return cpu::has_bf16_gemm(cpu::isa_of(device)); }
+bool cpu_computes_bf16(const Device& device) { return cpu::computes_bf16(cpu::isa_of(device)); }
 
 }  // namespace anneal

@@ -2,10 +2,10 @@
 // one last.
 #include "anneal/kernels/cuda/backend.h"
 
-#include "anneal/kernels/cuda/anchor_kernel.h"
-#include "anneal/kernels/cuda/device.h"
-#include "anneal/kernels/cuda/entries.h"
-#include "anneal/kernels/cuda/gpu_device.h"
+#include "anneal/kernels/cuda/kernels/entries.h"
+#include "anneal/kernels/cuda/kernels/fused_product_kernel.h"
+#include "anneal/kernels/cuda/runtime/device.h"
+#include "anneal/kernels/cuda/runtime/gpu_device.h"
 
 namespace anneal {
 namespace {

@@ -1,20 +1,18 @@
 // The CUDA backend: own kernels for some ops, made on any machine, run on a card or emulated.
 #pragma once
 #include "anneal/core/access_counts.h"
+#include "anneal/kernels/cuda/runtime/target_names.h"
 #include "anneal/kernels/kernel.h"
 #include "anneal/kernels/laid_out.h"
 
 namespace anneal {
 
 const Backend& cuda_backend();
-bool is_cuda_target(std::string_view target);  // "sm_90", "cuda:0", "emulated"
 
 // The entry's kernel, with those inputs in the strides that it asks for; a constant that it wants
 // elsewhere than it lies has no contents for it. Entries of other backends ask for none.
 LaidOutKernel make_laid_out(const KernelEntry& entry, const Request& request, FreeInputs free);
 
-// The emulated device, counting what functions do. It runs the plans of "emulated", more slowly.
-inline constexpr std::string_view kCountingTarget = "emulated:counting";
 // What functions did in the work of a stream waited for since the last call. Empty where nothing is
 // counted: of all other devices.
 std::vector<FunctionCounts> take_counts(Stream& stream);

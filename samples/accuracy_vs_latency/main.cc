@@ -6,8 +6,8 @@
 // DATA is what `anneal eval --data` takes, with a dataset.json beside it where it needs flags
 // (docs/data.md). Engines, frontier.svg and, built with librsvg, frontier.png go to FOLDER.
 #include <anneal/engine/run/engine.h>
-#include <anneal/engine/tune/onnx_calibration.h>
-#include <anneal/engine/tune/onnx_tuning.h>
+#include <anneal/engine/tune/calibration/onnx_calibration.h>
+#include <anneal/engine/tune/search/onnx_tuning.h>
 
 #include <unistd.h>
 

@@ -1,8 +1,8 @@
 // A wrong rule among the passes is found by name.
 #include <gtest/gtest.h>
 
-#include "anneal/cli/bisect_command.h"
-#include "anneal/cli/exit_status.h"
+#include "anneal/cli/commands/bisect_command.h"
+#include "anneal/cli/output/exit_status.h"
 #include "anneal/graph/text.h"
 
 namespace anneal {

@@ -1,4 +1,4 @@
-#include "anneal/cli/case_tables.h"
+#include "anneal/cli/check/case_tables.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

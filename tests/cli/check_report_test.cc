@@ -1,4 +1,4 @@
-#include "anneal/cli/check_report.h"
+#include "anneal/cli/check/check_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

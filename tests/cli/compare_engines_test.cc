@@ -1,5 +1,5 @@
 // Engines that should be equal agree; where they differ, the first tensor is named, with its error.
-#include "anneal/cli/compare_engines.h"
+#include "anneal/cli/compare/compare_engines.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "anneal/cli/compare_outputs.h"
+#include "anneal/cli/compare/compare_outputs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
 // What is measured is what was asked for; the numbers about it are right.
-#include "anneal/cli/measure.h"
+#include "anneal/cli/measure/measure.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "anneal/cli/profile_table.h"
+#include "anneal/cli/measure/profile_table.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/graphs.h"
 

@@ -1,4 +1,4 @@
-#include "anneal/cli/model_arithmetic.h"
+#include "anneal/cli/compare/model_arithmetic.h"
 
 #include <gtest/gtest.h>
 

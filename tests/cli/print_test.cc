@@ -1,4 +1,4 @@
-#include "anneal/cli/print.h"
+#include "anneal/cli/output/print.h"
 
 #include <gtest/gtest.h>
 
@@ -6,10 +6,10 @@
 #include <limits>
 #include <vector>
 
-#include "anneal/cli/picture.h"
-#include "anneal/cli/printable.h"
-#include "anneal/cli/tensor_summary.h"
-#include "anneal/engine/tune/scores.h"
+#include "anneal/cli/output/picture.h"
+#include "anneal/cli/output/printable.h"
+#include "anneal/cli/output/tensor_summary.h"
+#include "anneal/engine/tune/metric/scores.h"
 
 namespace anneal {
 namespace {

@@ -1,4 +1,4 @@
-#include "anneal/cli/process_pool.h"
+#include "anneal/cli/measure/process_pool.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

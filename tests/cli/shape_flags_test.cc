@@ -1,4 +1,4 @@
-#include "anneal/cli/shape_flags.h"
+#include "anneal/cli/flags/shape_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "anneal/cli/test_cases.h"
+#include "anneal/cli/check/test_cases.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "anneal/cli/unpacked_archive.h"
+#include "anneal/cli/check/unpacked_archive.h"
 #include "anneal/core/error.h"
 
 namespace anneal {

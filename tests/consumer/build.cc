@@ -1,5 +1,5 @@
 // A program that builds engines, one of them in 8 bits: links anneal::builder.
-#include <anneal/engine/tune/onnx_calibration.h>
+#include <anneal/engine/tune/calibration/onnx_calibration.h>
 
 #include <iostream>
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "anneal/kernels/cuda/device.h"
+#include "anneal/kernels/cuda/runtime/device.h"
 #include "anneal/tests/cuda/emulated.h"
 
 namespace anneal::cuda {

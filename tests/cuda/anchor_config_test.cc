@@ -6,9 +6,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "anneal/kernels/cuda/depthwise_config.h"
-#include "anneal/kernels/cuda/mma_config.h"
-#include "anneal/kernels/cuda/tile_config.h"
+#include "anneal/kernels/cuda/model/depthwise_config.h"
+#include "anneal/kernels/cuda/model/mma_config.h"
+#include "anneal/kernels/cuda/model/tile_config.h"
 
 namespace anneal::cuda {
 namespace {

@@ -1,13 +1,13 @@
 // What is believed of a card that is here, and that plans made elsewhere still run on it.
-#include "anneal/kernels/cuda/card_spec.h"
+#include "anneal/kernels/cuda/runtime/card_spec.h"
 
 #include <gmock/gmock.h>
 
 #include "anneal/graph/infer.h"
 #include "anneal/kernels/cuda/backend.h"
-#include "anneal/kernels/cuda/device.h"
-#include "anneal/kernels/cuda/gpu_device.h"
-#include "anneal/kernels/cuda/roofline.h"
+#include "anneal/kernels/cuda/model/roofline.h"
+#include "anneal/kernels/cuda/runtime/device.h"
+#include "anneal/kernels/cuda/runtime/gpu_device.h"
 #include "anneal/tests/cuda/fake_driver.h"
 #include "anneal/tests/error_of.h"
 

@@ -1,13 +1,13 @@
 // A device's primary context belongs to the whole process: what others do with it, and what our
 // calls do to others.
-#include "anneal/kernels/cuda/context.h"
+#include "anneal/kernels/cuda/runtime/context.h"
 
 #include <gmock/gmock.h>
 
 #include <thread>
 
-#include "anneal/kernels/cuda/device.h"
-#include "anneal/kernels/cuda/gpu_device.h"
+#include "anneal/kernels/cuda/runtime/device.h"
+#include "anneal/kernels/cuda/runtime/gpu_device.h"
 #include "anneal/tests/cuda/emulated.h"
 #include "anneal/tests/cuda/environment.h"
 #include "anneal/tests/cuda/fake_driver.h"

@@ -1,11 +1,11 @@
-#include "anneal/kernels/cuda/cubin.h"
+#include "anneal/kernels/cuda/code/cubin.h"
 
 #include <gmock/gmock.h>
 
 #include <string>
 
-#include "anneal/kernels/cuda/libraries.h"
-#include "anneal/kernels/cuda/nvrtc.h"
+#include "anneal/kernels/cuda/api/libraries.h"
+#include "anneal/kernels/cuda/code/nvrtc.h"
 
 namespace anneal::cuda {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <type_traits>
 
-#include "anneal/kernels/cuda/driver.h"
+#include "anneal/kernels/cuda/api/driver.h"
 // After ours: it defines macros of the functions' names.
 #include <cublasLt.h>
 #include <cuda.h>

@@ -19,13 +19,13 @@
 
 #include "anneal/core/error.h"
 #include "anneal/core/file.h"
-#include "anneal/engine/build/builder.h"
+#include "anneal/engine/builder/builder.h"
 #include "anneal/engine/plan.h"
 #include "anneal/graph/text.h"
-#include "anneal/kernels/cuda/code_image.h"
-#include "anneal/kernels/cuda/cubin.h"
-#include "anneal/kernels/cuda/libraries.h"
-#include "anneal/kernels/cuda/mma_config.h"
+#include "anneal/kernels/cuda/api/libraries.h"
+#include "anneal/kernels/cuda/code/code_image.h"
+#include "anneal/kernels/cuda/code/cubin.h"
+#include "anneal/kernels/cuda/model/mma_config.h"
 
 namespace anneal::cuda {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "anneal/kernels/cuda/device.h"
+#include "anneal/kernels/cuda/runtime/device.h"
 #include "anneal/tests/cuda/environment.h"
 #include "anneal/tests/error_of.h"
 

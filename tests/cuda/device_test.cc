@@ -1,14 +1,14 @@
 // Devices without a card: what is refused, and building for an architecture.
-#include "anneal/kernels/cuda/device.h"
+#include "anneal/kernels/cuda/runtime/device.h"
 
 #include <gmock/gmock.h>
 
 #include <cstring>
 #include <set>
 
+#include "anneal/kernels/cuda/api/libraries.h"
 #include "anneal/kernels/cuda/backend.h"
-#include "anneal/kernels/cuda/code_image.h"
-#include "anneal/kernels/cuda/libraries.h"
+#include "anneal/kernels/cuda/code/code_image.h"
 #include "anneal/tests/error_of.h"
 
 namespace anneal::cuda {

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "anneal/kernels/cuda/backend.h"
-#include "anneal/kernels/cuda/code_image.h"
-#include "anneal/kernels/cuda/device.h"
-#include "anneal/kernels/cuda/gpu_device.h"
+#include "anneal/kernels/cuda/code/code_image.h"
+#include "anneal/kernels/cuda/runtime/device.h"
+#include "anneal/kernels/cuda/runtime/gpu_device.h"
 #include "anneal/tests/cuda/environment.h"
 #include "anneal/tests/cuda/fake_driver.h"
 #include "anneal/tests/error_of.h"

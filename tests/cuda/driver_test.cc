@@ -1,4 +1,4 @@
-#include "anneal/kernels/cuda/driver.h"
+#include "anneal/kernels/cuda/api/driver.h"
 
 #include <gtest/gtest.h>
 

@@ -7,10 +7,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "anneal/kernels/cuda/code.h"
-#include "anneal/kernels/cuda/emulated_driver.h"
-#include "anneal/kernels/cuda/host_compiler.h"
-#include "anneal/kernels/cuda/jit.h"
+#include "anneal/kernels/cuda/code/code.h"
+#include "anneal/kernels/cuda/code/jit.h"
+#include "anneal/kernels/cuda/emulated/driver.h"
+#include "anneal/kernels/cuda/emulated/host_compiler.h"
 #include "anneal/tests/cuda/environment.h"
 
 namespace anneal::cuda {

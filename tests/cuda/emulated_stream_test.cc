@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "anneal/kernels/cuda/device.h"
+#include "anneal/kernels/cuda/runtime/device.h"
 #include "anneal/tests/cuda/emulated.h"
 #include "anneal/tests/error_of.h"
 

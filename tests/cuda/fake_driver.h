@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "anneal/kernels/cuda/compiler.h"
-#include "anneal/kernels/cuda/driver.h"
+#include "anneal/kernels/cuda/api/driver.h"
+#include "anneal/kernels/cuda/code/compiler.h"
 
 namespace anneal::cuda {
 

@@ -19,12 +19,12 @@
 
 #include "anneal/core/error.h"
 #include "anneal/kernels/cpu/backend.h"
+#include "anneal/kernels/cuda/api/libraries.h"
 #include "anneal/kernels/cuda/backend.h"
-#include "anneal/kernels/cuda/cubin.h"
-#include "anneal/kernels/cuda/device.h"
-#include "anneal/kernels/cuda/jit.h"
-#include "anneal/kernels/cuda/libraries.h"
-#include "anneal/kernels/cuda/nvrtc.h"
+#include "anneal/kernels/cuda/code/cubin.h"
+#include "anneal/kernels/cuda/code/jit.h"
+#include "anneal/kernels/cuda/code/nvrtc.h"
+#include "anneal/kernels/cuda/runtime/device.h"
 #include "anneal/tests/kernels/op_variants.h"
 
 namespace anneal::cuda {

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <thread>
 
+#include "anneal/kernels/cuda/api/libraries.h"
 #include "anneal/kernels/cuda/backend.h"
-#include "anneal/kernels/cuda/device.h"
-#include "anneal/kernels/cuda/libraries.h"
+#include "anneal/kernels/cuda/runtime/device.h"
 #include "anneal/tests/cuda/environment.h"
 #include "anneal/tests/cuda/gpu_engine.h"
 #include "anneal/tests/engine/graphs.h"

@@ -1,4 +1,4 @@
-#include "anneal/kernels/cuda/jit.h"
+#include "anneal/kernels/cuda/code/jit.h"
 
 #include <gmock/gmock.h>
 
@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "anneal/core/file.h"
-#include "anneal/kernels/cuda/sha256.h"
+#include "anneal/kernels/cuda/code/sha256.h"
 #include "anneal/tests/cuda/environment.h"
 #include "anneal/tests/error_of.h"
 

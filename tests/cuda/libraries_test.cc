@@ -1,4 +1,4 @@
-#include "anneal/kernels/cuda/libraries.h"
+#include "anneal/kernels/cuda/api/libraries.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "anneal/kernels/cuda/monitor.h"
+#include "anneal/kernels/cuda/api/monitor.h"
 
 #include <gmock/gmock.h>
 

@@ -1,12 +1,12 @@
-#include "anneal/kernels/cuda/nvrtc.h"
+#include "anneal/kernels/cuda/code/nvrtc.h"
 
 #include <gmock/gmock.h>
 
 #include <cstring>
 #include <filesystem>
 
-#include "anneal/kernels/cuda/code.h"
-#include "anneal/kernels/cuda/libraries.h"
+#include "anneal/kernels/cuda/api/libraries.h"
+#include "anneal/kernels/cuda/code/code.h"
 #include "anneal/tests/error_of.h"
 
 namespace anneal::cuda {

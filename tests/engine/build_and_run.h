@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "anneal/engine/build/builder.h"
+#include "anneal/engine/builder/builder.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/graph/text.h"
-#include "anneal/optimizer/evaluate.h"
+#include "anneal/optimizer/rewrite/evaluate.h"
 
 namespace anneal::testing {
 

@@ -1,5 +1,5 @@
 // Which kernel the timer chooses, with kernels and a clock that are told what to take.
-#include "anneal/engine/build/kernel_timer.h"
+#include "anneal/engine/builder/kernel_timer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

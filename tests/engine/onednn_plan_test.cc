@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "anneal/kernels/cpu/backend.h"
-#include "anneal/kernels/cpu/onednn.h"
+#include "anneal/kernels/cpu/onednn/onednn.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/graphs.h"
 

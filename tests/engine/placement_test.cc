@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "anneal/engine/build/views.h"
+#include "anneal/engine/builder/views.h"
 #include "anneal/tests/engine/build_and_run.h"
 
 namespace anneal::testing {

@@ -1,5 +1,5 @@
 // The file of kernel times: written, read, damaged, and shared by several builds.
-#include "anneal/engine/build/timing_cache.h"
+#include "anneal/engine/builder/timing_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 
 #include "anneal/graph/text.h"
 #include "anneal/importer/importer.h"
-#include "anneal/importer/tensor_data.h"
+#include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/tests/importer/model_builder.h"
 
 namespace anneal {

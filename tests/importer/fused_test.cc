@@ -5,8 +5,8 @@
 #include <random>
 
 #include "anneal/importer/importer.h"
-#include "anneal/importer/tensor_data.h"
-#include "anneal/optimizer/evaluate.h"
+#include "anneal/importer/onnx/tensor_data.h"
+#include "anneal/optimizer/rewrite/evaluate.h"
 #include "anneal/tests/importer/model_builder.h"
 
 namespace anneal {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "anneal/graph/text.h"
-#include "anneal/importer/onnx.pb.h"
+#include "anneal/importer/onnx/onnx.pb.h"
 #include "anneal/tests/error_of.h"
 
 namespace anneal {

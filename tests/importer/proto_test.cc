@@ -9,7 +9,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "anneal/importer/onnx.pb.h"
+#include "anneal/importer/onnx/onnx.pb.h"
 
 namespace anneal {
 namespace {

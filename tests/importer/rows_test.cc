@@ -1,11 +1,11 @@
 // The table of operators, and pairs of models of different opsets that mean the same.
-#include "anneal/importer/rows.h"
+#include "anneal/importer/node/rows.h"
 
 #include <gmock/gmock.h>
 
 #include "anneal/graph/text.h"
 #include "anneal/importer/importer.h"
-#include "anneal/importer/tensor_data.h"
+#include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/tests/importer/model_builder.h"
 
 namespace anneal {

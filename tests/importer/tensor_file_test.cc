@@ -1,4 +1,4 @@
-#include "anneal/importer/tensor_file.h"
+#include "anneal/importer/onnx/tensor_file.h"
 
 #include <gmock/gmock.h>
 

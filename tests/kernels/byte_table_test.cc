@@ -6,7 +6,7 @@
 
 #include "anneal/kernels/byte_table.h"
 #include "anneal/kernels/cpu/backend.h"
-#include "anneal/kernels/cpu/byte_lookup.h"
+#include "anneal/kernels/cpu/base/byte_lookup.h"
 #include "anneal/tests/kernels/layer_run.h"
 #include "anneal/tests/kernels/tensor_text.h"
 

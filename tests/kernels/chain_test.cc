@@ -1,5 +1,5 @@
 // Chains against tiles and evaluate(), on every instruction set that this CPU has.
-#include "anneal/kernels/cpu/chain.h"
+#include "anneal/kernels/cpu/program/chain.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <random>
 
 #include "anneal/core/float16.h"
-#include "anneal/kernels/cpu/tape_space.h"
+#include "anneal/kernels/cpu/program/tape_space.h"
 #include "anneal/tests/kernels/tape_check.h"
 
 namespace anneal::cpu {

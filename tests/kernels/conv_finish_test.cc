@@ -6,7 +6,7 @@
 
 #include "anneal/core/isa.h"
 #include "anneal/kernels/cpu/backend.h"
-#include "anneal/kernels/cpu/epilogue.h"
+#include "anneal/kernels/cpu/program/epilogue.h"
 #include "anneal/tests/kernels/layer_run.h"
 #include "anneal/tests/kernels/tensor_text.h"
 

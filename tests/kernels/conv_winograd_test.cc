@@ -8,7 +8,7 @@
 
 #include "anneal/core/isa.h"
 #include "anneal/kernels/cpu/backend.h"
-#include "anneal/kernels/cpu/conv_winograd.h"
+#include "anneal/kernels/cpu/conv/winograd.h"
 #include "anneal/tests/kernels/layer_run.h"
 #include "anneal/tests/kernels/tensor_text.h"
 

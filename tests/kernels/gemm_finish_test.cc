@@ -11,7 +11,7 @@
 
 #include "anneal/core/float16.h"
 #include "anneal/core/isa.h"
-#include "anneal/kernels/cpu/gemm.h"
+#include "anneal/kernels/cpu/gemm/gemm.h"
 #include "anneal/tests/kernels/pack_all.h"
 
 namespace anneal::cpu {

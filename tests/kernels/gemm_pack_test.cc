@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "anneal/core/isa.h"
-#include "anneal/kernels/cpu/gemm.h"
+#include "anneal/kernels/cpu/gemm/gemm.h"
 #include "anneal/tests/kernels/pack_all.h"
 
 namespace anneal::cpu {

@@ -1,6 +1,6 @@
 // All panels of a matrix, as they are packed at load.
 #pragma once
-#include "anneal/kernels/cpu/gemm.h"
+#include "anneal/kernels/cpu/gemm/gemm.h"
 
 namespace anneal::cpu {
 

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "anneal/core/float16.h"
-#include "anneal/kernels/cpu/tape_space.h"
+#include "anneal/kernels/cpu/program/tape_space.h"
 
 namespace anneal::cpu {
 namespace {

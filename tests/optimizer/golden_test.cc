@@ -15,8 +15,8 @@
 #include <sstream>
 
 #include "anneal/graph/text.h"
-#include "anneal/optimizer/evaluate.h"
 #include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/rewrite/evaluate.h"
 
 namespace anneal {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "anneal/graph/text.h"
 #include "anneal/optimizer/bisect.h"
-#include "anneal/optimizer/evaluate.h"
 #include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/rewrite/evaluate.h"
 #include "anneal/tests/optimizer/random_graph.h"
 
 namespace anneal::testing {

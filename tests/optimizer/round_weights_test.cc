@@ -1,4 +1,4 @@
-#include "anneal/optimizer/round_weights.h"
+#include "anneal/optimizer/precision/round_weights.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "anneal/engine/tune/accuracy.h"
+#include "anneal/engine/tune/metric/accuracy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Calibration of small networks, and the engines that are built by its tables.
-#include "anneal/engine/tune/calibrate.h"
+#include "anneal/engine/tune/calibration/calibrate.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "anneal/engine/build/builder.h"
+#include "anneal/engine/builder/builder.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/plan.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/graph/text.h"
-#include "anneal/optimizer/evaluate.h"
+#include "anneal/optimizer/rewrite/evaluate.h"
 #include "anneal/tests/error_of.h"
 #include "anneal/tests/tune/normal_samples.h"
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "anneal/graph/text.h"
-#include "anneal/optimizer/fingerprint.h"
+#include "anneal/optimizer/precision/fingerprint.h"
 #include "anneal/tests/error_of.h"
 
 namespace anneal {

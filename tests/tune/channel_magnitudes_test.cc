@@ -1,12 +1,12 @@
 // Magnitudes of channels where layers disagree about which axis those are.
-#include "anneal/engine/tune/channel_magnitudes.h"
+#include "anneal/engine/tune/calibration/channel_magnitudes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "anneal/engine/tune/calibrate.h"
+#include "anneal/engine/tune/calibration/calibrate.h"
 #include "anneal/graph/text.h"
 #include "anneal/tests/tune/normal_samples.h"
 

@@ -1,5 +1,5 @@
 // How a layer is quantized by the errors that were measured, and that they are measured right.
-#include "anneal/engine/tune/choose_quantization.h"
+#include "anneal/engine/tune/calibration/choose_quantization.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

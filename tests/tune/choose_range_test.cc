@@ -1,4 +1,4 @@
-#include "anneal/engine/tune/choose_range.h"
+#include "anneal/engine/tune/calibration/choose_range.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-#include "anneal/optimizer/quantized_weights.h"
+#include "anneal/optimizer/precision/quantized_weights.h"
 
 namespace anneal {
 namespace {

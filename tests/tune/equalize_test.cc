@@ -5,14 +5,14 @@
 #include <cmath>
 #include <map>
 
-#include "anneal/engine/build/builder.h"
+#include "anneal/engine/builder/builder.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/run/engine.h"
-#include "anneal/engine/tune/calibrate.h"
+#include "anneal/engine/tune/calibration/calibrate.h"
 #include "anneal/graph/text.h"
-#include "anneal/optimizer/homogeneous.h"
-#include "anneal/optimizer/query.h"
-#include "anneal/optimizer/scalable_channels.h"
+#include "anneal/optimizer/analysis/cross_layer_equalization.h"
+#include "anneal/optimizer/analysis/query.h"
+#include "anneal/optimizer/rewrite/scale_equivariance.h"
 #include "anneal/tests/tune/normal_samples.h"
 
 namespace anneal {

@@ -1,5 +1,5 @@
 // Scales of weights: never worse than those by the largest magnitude, and exact where that can be.
-#include "anneal/optimizer/fit_weights.h"
+#include "anneal/optimizer/precision/fit_weights.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-#include "anneal/optimizer/quantized_weights.h"
+#include "anneal/optimizer/precision/quantized_weights.h"
 
 namespace anneal {
 namespace {

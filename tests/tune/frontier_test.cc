@@ -1,5 +1,5 @@
 // A frontier as a table, CSV, JSON and a picture; and JSON that nobody should believe.
-#include "anneal/engine/tune/frontier.h"
+#include "anneal/engine/tune/frontier/frontier.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

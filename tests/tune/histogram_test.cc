@@ -1,4 +1,4 @@
-#include "anneal/engine/tune/histogram.h"
+#include "anneal/engine/tune/calibration/histogram.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Mean intersection over union, by values computed by hand.
-#include "anneal/engine/tune/mask_metric.h"
+#include "anneal/engine/tune/metric/mask_metric.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "anneal/engine/tune/metric.h"
+#include "anneal/engine/tune/metric/metric.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "anneal/engine/tune/accuracy.h"
+#include "anneal/engine/tune/metric/accuracy.h"
 #include "anneal/tests/error_of.h"
 #include "anneal/tests/tune/judged_tensors.h"
 

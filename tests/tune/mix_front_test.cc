@@ -1,4 +1,4 @@
-#include "anneal/engine/tune/mix_front.h"
+#include "anneal/engine/tune/search/mix_front.h"
 
 #include <gtest/gtest.h>
 

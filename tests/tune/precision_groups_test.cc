@@ -1,11 +1,11 @@
 // Which layers share a precision, and which steps of a plan are theirs.
-#include "anneal/engine/tune/precision_groups.h"
+#include "anneal/engine/tune/search/precision_groups.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "anneal/engine/build/builder.h"
-#include "anneal/engine/tune/step_times.h"
+#include "anneal/engine/builder/builder.h"
+#include "anneal/engine/tune/search/step_times.h"
 #include "anneal/graph/text.h"
 
 namespace anneal {

@@ -1,5 +1,5 @@
 // What is told about layers that stay f32, and what is refused before anything is built.
-#include "anneal/optimizer/quantizable.h"
+#include "anneal/optimizer/precision/quantizable.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "anneal/graph/text.h"
-#include "anneal/optimizer/fingerprint.h"
+#include "anneal/optimizer/precision/fingerprint.h"
 #include "anneal/tests/error_of.h"
 
 namespace anneal {

@@ -1,4 +1,4 @@
-#include "anneal/engine/tune/tune_journal.h"
+#include "anneal/engine/tune/search/tune_journal.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

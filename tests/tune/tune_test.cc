@@ -1,5 +1,5 @@
 // Tuning of a small network from its samples to an engine.
-#include "anneal/engine/tune/tune.h"
+#include "anneal/engine/tune/search/tune.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,11 +10,11 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "anneal/engine/build/builder.h"
+#include "anneal/engine/builder/builder.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/run/engine.h"
-#include "anneal/engine/tune/tune_journal.h"
-#include "anneal/engine/tune/tune_subject.h"
+#include "anneal/engine/tune/search/tune_journal.h"
+#include "anneal/engine/tune/search/tune_subject.h"
 #include "anneal/graph/text.h"
 #include "anneal/tests/error_of.h"
 #include "anneal/tests/tune/normal_samples.h"

@@ -1,0 +1,192 @@
+// `anneal bisect`: which rewrite of the optimizer makes the results wrong.
+#include "anneal/cli/commands/bisect_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "anneal/cli/commands/commands.h"
+#include "anneal/cli/compare/model_arithmetic.h"
+#include "anneal/cli/compare/tensor_error.h"
+#include "anneal/cli/flags/at_least.h"
+#include "anneal/cli/flags/pass_flags.h"
+#include "anneal/cli/model/sample_inputs.h"
+#include "anneal/cli/output/exit_status.h"
+#include "anneal/cli/output/json_file.h"
+#include "anneal/cli/output/output_path.h"
+#include "anneal/cli/output/print.h"
+#include "anneal/cli/output/printable.h"
+#include "anneal/cli/output/progress.h"
+#include "anneal/engine/builder/builder.h"
+#include "anneal/engine/builder/target_support.h"
+#include "anneal/engine/data/elements.h"
+#include "anneal/engine/run/engine.h"
+#include "anneal/kernels/cpu/backend.h"
+#include "anneal/optimizer/bisect.h"
+
+namespace anneal {
+namespace {
+
+// Runs graphs as they are on the reference kernels, all on the same inputs.
+class ReferenceRuns {
+ public:
+  ReferenceRuns(const BisectFlags& flags, const Graph& graph)
+      : flags_(flags), arithmetic_(arithmetic_of(graph)) {
+    const auto engine = engine_of(graph);
+    const std::vector<std::string> random = {"random"};
+    samples_ =
+        sample_inputs(*engine, flags.inputs.empty() ? random : flags.inputs, flags.shapes.shapes);
+    expected_ = outputs_of(engine);
+  }
+
+  // The worst output of the graph, told against those of the graph as it was imported.
+  std::string why_wrong(const Graph& graph) const {
+    const std::vector<Tensor> got = outputs_of(engine_of(graph));
+    for (size_t i = 0; i < got.size(); ++i) {
+      Tolerance tolerance = flags_.tolerance;
+      const TensorView expected = expected_[i].view();
+      if (is_float(expected.dtype))
+        tolerance.atol *= std::max(1.0, tensor_error(expected, expected).scale);
+      const Comparison compared = compare_output(got[i].view(), expected, tolerance, arithmetic_);
+      if (!compared.why.empty())
+        return fmt::format("output \"{}\": {}", printable(graph.outputs()[i].name), compared.why);
+    }
+    return {};
+  }
+
+ private:
+  static std::shared_ptr<const Engine> engine_of(const Graph& graph) {
+    BuildOptions options;
+    options.reference = true;
+    return Engine::make(build(graph.clone(), options), {.device = "cpu"});
+  }
+
+  std::vector<Tensor> outputs_of(const std::shared_ptr<const Engine>& engine) const {
+    return with_samples(flags_.model, samples_, [&] {
+      ContextOptions options;
+      options.threads = flags_.threads;
+      ExecutionContext context(engine, options);
+      for (size_t i = 0; i < samples_.tensors.size(); ++i)
+        context.set_input(engine->inputs()[i].name, samples_.tensors[i].view());
+      context.run();
+      std::vector<Tensor> outputs;
+      for (const Port& port : engine->outputs())
+        outputs.push_back(dense_copy(context.output(port.name)));
+      return outputs;
+    });
+  }
+
+  const BisectFlags& flags_;
+  Arithmetic arithmetic_;
+  SampleInputs samples_;
+  std::vector<Tensor> expected_;
+};
+
+void print_lines(std::string_view title, const std::string& lines) {
+  fmt::print("{}\n{}", title, lines.empty() ? "  (nothing)\n" : lines);
+}
+
+Json harm_json(const BisectFlags& flags, const std::optional<Harm>& harm, const std::string& why) {
+  Json json = {{"model", flags.model}, {"harm", nullptr}};
+  if (harm)
+    json["harm"] = {{"pass", harm->rewrite.pass},
+                    {"subject", harm->rewrite.subject},
+                    {"decision", harm->rewrite.text},
+                    {"rewrite", harm->number},
+                    {"rewrites", harm->of},
+                    {"rewrite_of_pass", harm->number_in_pass},
+                    {"rewrites_of_pass", harm->of_in_pass},
+                    {"why", why},
+                    {"before", harm->before},
+                    {"after", harm->after}};
+  return json;
+}
+
+}  // namespace
+
+int bisect(const Graph& graph, const BisectFlags& flags, std::span<const Pass> passes) {
+  Progress progress(flags.verbose);
+  const Target target = open_target(flags.target, cpu_backend());
+  PassOptions options = flags.passes;
+  options.native = target.native;
+  options.ask_targets = ask_targets({&target});
+  progress.say("running the model as it was imported");
+  const ReferenceRuns runs(flags, graph);
+  int asked = 0;
+  std::string why;
+  const auto harm = find_harm(graph, passes, options, [&](const Graph& optimized) {
+    progress.say(fmt::format("running with {} layers, try {}", optimized.layer_count(), ++asked));
+    const std::string wrong = runs.why_wrong(optimized);
+    if (!wrong.empty()) why = wrong;
+    return wrong.empty();
+  });
+  progress.clear();
+  if (!flags.json.empty()) write_json(flags.json, harm_json(flags, harm, why));
+  if (!harm) {
+    fmt::print(
+        "no rewrite does harm: outputs stay within {:g} of the reference, relative, and "
+        "{:g} of its largest magnitude\n",
+        flags.tolerance.rtol, flags.tolerance.atol);
+    return kSuccess;
+  }
+  fmt::print("pass {}, its rewrite {} of {} (the pipeline's {} of {}): \"{}\": {}\n{}\n",
+             harm->rewrite.pass, harm->number_in_pass, harm->of_in_pass, harm->number, harm->of,
+             printable(harm->rewrite.subject), printable(harm->rewrite.text), why);
+  print_lines("before:", harm->before);
+  print_lines("after:", harm->after);
+  fmt::print("without that pass: anneal build {} --skip-pass {}\n", flags.model,
+             harm->rewrite.pass);
+  return kDifferent;
+}
+
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  anneal bisect model.onnx                      random inputs
+  anneal bisect model.onnx --input cat.npy --target sm_90
+
+Every graph runs on the reference kernels of the CPU, so what is found is the optimizer's doing, not a
+kernel's (anneal compare finds those). The number of rewrites is halved until one is left before which
+the outputs are within the tolerance of the imported model's, and after which they are not.
+An element is right if |got - reference| <= atol * max(1, largest |reference|) + rtol * |reference|;
+of a quantized model as much may differ as for anneal check.
+Exit status: 0 no rewrite does harm; 1 one does, it is printed with the layers before and after; 2 wrong
+arguments, or files that do not fit; 3 a model that Anneal does not support.)";
+
+}  // namespace
+
+void add_bisect_command(CLI::App& application, Action& action) {
+  CLI::App* command =
+      application.add_subcommand("bisect", "Find the optimizer's rewrite that makes results wrong");
+  auto flags = std::make_shared<BisectFlags>();
+  command->add_option("model", flags->model, "The ONNX model")->type_name("MODEL.onnx")->required();
+  command->add_option("--target", flags->target, "What to optimize for, as for anneal build")
+      ->capture_default_str()
+      ->type_name("TARGET");
+  command->add_option("-i,--input", flags->inputs, "What an input is fed, as for anneal run")
+      ->allow_extra_args(false)
+      ->type_name("NAME=FILE|random[:SEED]");
+  add_shape_flags(*command, flags->shapes);
+  add_pass_flags(*command, flags->passes);
+  command->add_option("--rtol", flags->tolerance.rtol, "Relative tolerance")
+      ->capture_default_str()
+      ->check(at_least(0));
+  command->add_option("--atol", flags->tolerance.atol, "Absolute tolerance")
+      ->capture_default_str()
+      ->check(at_least(0));
+  command->add_option("--threads", flags->threads, "Most threads to use; 0: one per core")
+      ->capture_default_str()
+      ->check(at_least(0));
+  command->add_option("--json", flags->json, "Write what was found as JSON")->type_name("FILE");
+  command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
+  command->footer(kFooter);
+  command->callback([&action, flags] {
+    action = [flags] {
+      check_output_file(flags->json);
+      return bisect(import_model(flags->model, flags->shapes).graph, *flags, default_pipeline());
+    };
+  });
+}
+
+}  // namespace anneal

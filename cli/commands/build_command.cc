@@ -1,0 +1,363 @@
+// `anneal build`: ONNX file -> engine file.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+
+#include "anneal/cli/commands/commands.h"
+#include "anneal/cli/commands/tune_model.h"
+#include "anneal/cli/flags/at_least.h"
+#include "anneal/cli/flags/data_flags.h"
+#include "anneal/cli/flags/pass_flags.h"
+#include "anneal/cli/flags/precision_flags.h"
+#include "anneal/cli/flags/timing_flags.h"
+#include "anneal/cli/model/import_model.h"
+#include "anneal/cli/output/exit_status.h"
+#include "anneal/cli/output/json_file.h"
+#include "anneal/cli/output/output_path.h"
+#include "anneal/cli/output/print.h"
+#include "anneal/cli/output/printable.h"
+#include "anneal/cli/output/progress.h"
+#include "anneal/core/file.h"
+#include "anneal/core/parallel.h"
+#include "anneal/engine/builder/builder.h"
+#include "anneal/engine/run/pack_weights.h"
+#include "anneal/engine/tune/calibration/calibrate.h"
+#include "anneal/graph/text.h"
+
+namespace anneal {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+struct BuildFlags {
+  std::string model, output, report, dump_graph, dump_passes;
+  ShapeFlags shapes;
+  std::vector<std::string> targets = {"cpu"};
+  PassOptions passes;
+  std::vector<std::string> skip_kernels;
+  PrecisionFlags precision;
+  KernelTiming timing;
+  DataFlags data;  // to calibrate with; none: no path
+  std::optional<double> max_drop;
+  bool allow_fallback = true, pack = false, verbose = false, quiet = false;
+};
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// Before the work, not after it.
+void check_outputs(const BuildFlags& flags, const std::string& output) {
+  for (const std::string& path : {output, flags.report, flags.dump_graph}) check_output_file(path);
+  check_timing_cache(flags.timing);
+  std::error_code error;
+  if (fs::equivalent(flags.model, output, error))
+    fail(Code::kInvalidArgument,
+         fmt::format("-o {} is the model itself; give the engine another name", output));
+}
+
+// How many of a plan's steps run on its device, and what does not and why.
+struct Fallbacks {
+  size_t steps = 0, on_device = 0, transfers = 0;
+  Json layers = Json::array();
+};
+Fallbacks fallbacks_of(const Plan& plan) {
+  Fallbacks result;
+  for (const Step& step : plan.steps) {
+    if (step.kernel == kTransfer) {
+      ++result.transfers;
+      continue;
+    }
+    ++result.steps;
+    result.on_device += step.device + 1u < plan.devices.size() ? 1 : 0;
+  }
+  for (const Decision& decision : plan.decisions)
+    if (decision.stage == kFallback)
+      result.layers.push_back({{"layer", decision.subject}, {"why", decision.text}});
+  return result;
+}
+
+void print_fallbacks(const Plan& plan) {
+  if (plan.devices.size() == 1) return;
+  const Fallbacks fallbacks = fallbacks_of(plan);
+  fmt::print("  {}: {} of {} on it, code {}\n", plan.target, fallbacks.on_device,
+             count_text(fallbacks.steps, "step"), bytes_text(plan.code.size()));
+  for (const Json& layer : fallbacks.layers)
+    fmt::print("    on the CPU: \"{}\": {}\n", printable(layer["layer"].get<std::string>()),
+               printable(layer["why"].get<std::string>()));
+}
+
+uint64_t weight_bytes(const EngineFile& file) {
+  uint64_t bytes = 0;
+  for (const Tensor& weight : file.weights) bytes += weight.bytes().size();
+  return bytes;
+}
+
+// The pass after which the graph is as it will be built.
+std::string_view last_pass(const PassOptions& options) {
+  std::string_view last;
+  for (const Pass& pass : default_pipeline())
+    if (why_left_out(pass, options).empty()) last = pass.name;
+  return last;
+}
+
+// The graph as text after each pass that changed something: DIR/TARGETS/03-fold_constants.txt.
+class PassDump {
+ public:
+  PassDump(std::string folder, const Graph& imported) : folder_(std::move(folder)) {
+    if (!folder_.empty()) write(folder_ + "/00-imported.txt", imported);
+  }
+  void add(const PassEvent& event, std::string_view targets) {
+    if (folder_.empty()) return;
+    const auto passes = default_pipeline();
+    const auto number =
+        std::find_if(passes.begin(), passes.end(),
+                     [&](const Pass& pass) { return pass.name == event.pass.name; }) -
+        passes.begin() + 1;
+    write(fmt::format("{}/{}/{:02}-{}.txt", folder_, targets, number, event.pass.name),
+          event.graph);
+  }
+
+ private:
+  static void write(const std::string& path, const Graph& graph) {
+    make_output_folder(fs::path(path).parent_path().string());
+    const std::string text = to_text(graph);
+    write_file_atomically(path, std::as_bytes(std::span(text)));
+  }
+  std::string folder_;
+};
+
+// Sets the ranges of tensors to what the samples of --calibrate say.
+void calibrate_with(const BuildFlags& flags, const Graph& model, PassOptions& passes,
+                    Progress& progress) {
+  if (passes.precision.ranges)
+    fail(Code::kInvalidArgument,
+         "--calibrate and --calibration contradict each other: one makes ranges, one has them");
+  CalibrationOptions options;
+  options.passes = passes;
+  options.data_threads = flags.data.threads;
+  options.range.symmetric = passes.precision.symmetric;
+  options.progress = [&](int64_t done, int64_t all) {
+    progress.say(fmt::format("calibrating: {} of {} samples", done, all));
+  };
+  Calibration found = calibrate(model, open_data(flags.data, calibration_inputs(model)), options);
+  passes.precision.ranges = std::make_shared<const CalibrationTable>(std::move(found.table));
+  progress.clear();
+  for (const std::string& remark : found.remarks)
+    if (!flags.quiet) fmt::print(stderr, "anneal: {}\n", printable(remark));
+}
+
+// `--max-drop`: what `anneal tune` does.
+int tune_instead(const BuildFlags& flags, const std::string& output) {
+  if (flags.data.data.empty())
+    fail(Code::kInvalidArgument, "--max-drop wants samples to judge by: give --calibrate SAMPLES");
+  const PrecisionFlags& precision = flags.precision;
+  if (precision.f16 || precision.bf16 || precision.int8 || precision.best ||
+      !precision.layers.empty() || !precision.mix.empty() ||
+      precision.max_layer_error != PrecisionFlags().max_layer_error)
+    fail(Code::kInvalidArgument,
+         "--max-drop chooses precisions itself: leave out the flags for them");
+  if (flags.targets.size() != 1 || !flags.allow_fallback || flags.pack || flags.timing.measure ||
+      !flags.timing.cache.empty() || !flags.report.empty() || !flags.dump_graph.empty() ||
+      !flags.dump_passes.empty())
+    fail(Code::kInvalidArgument,
+         "--max-drop is for one target, without --no-fallback, --pack, --time-kernels, --report "
+         "and dumps: build "
+         "again with --mix for those");
+  TuneFlags tune;
+  tune.model = flags.model;
+  tune.output = output;
+  tune.shapes = flags.shapes;
+  tune.data = flags.data;
+  tune.passes = flags.passes;
+  tune.skip_kernels = flags.skip_kernels;
+  tune.target = flags.targets[0];
+  tune.max_drop = flags.max_drop;
+  tune.calibration = precision.calibration;
+  tune.symmetric = precision.symmetric;
+  tune.verbose = flags.verbose;
+  tune.quiet = flags.quiet;
+  return tune_model(tune);
+}
+
+int build_engine(const BuildFlags& flags) {
+  if (flags.model.empty())
+    fail(Code::kInvalidArgument, "build needs a model: anneal build model.onnx -o model.engine");
+  const std::string output =
+      flags.output.empty() ? fs::path(flags.model).stem().string() + ".engine" : flags.output;
+  check_outputs(flags, output);
+  if (flags.max_drop) return tune_instead(flags, output);
+
+  const auto start = Clock::now();
+  Progress progress(flags.verbose);
+  progress.say(fmt::format("reading {}", flags.model));
+  Imported imported = import_model(flags.model, flags.shapes);
+  Json report = {{"model", flags.model}, {"engine", output}, {"targets", flags.targets}};
+  report["import_milliseconds"] = milliseconds_since(start);
+  report["imported_layers"] = imported.graph.layer_count();
+
+  std::string graph_text;
+  Json passes = Json::array();
+  const std::string_view last = last_pass(flags.passes);
+  if (!flags.dump_graph.empty() && last.empty()) graph_text = to_text(imported.graph);
+  PassDump dump(flags.dump_passes, imported.graph);
+  BuildOptions options;
+  options.targets = flags.targets;
+  options.passes = flags.passes;
+  options.passes.precision = precision_options(flags.precision, !flags.data.data.empty());
+  if (!flags.data.data.empty()) calibrate_with(flags, imported.graph, options.passes, progress);
+  options.timing = flags.timing;
+  options.skip_kernels = flags.skip_kernels;
+  options.allow_fallback = flags.allow_fallback;
+  options.progress = [&](std::string_view what) { progress.say(what); };
+  options.after_pass = [&](const PassEvent& event, std::string_view targets) {
+    progress.say(event.pass.name);
+    passes.push_back({{"name", event.pass.name},
+                      {"targets", targets},
+                      {"exact", event.pass.exact},
+                      {"changed", event.changed},
+                      {"rewrites", event.rewrites},
+                      {"milliseconds", event.milliseconds},
+                      {"layers", event.graph.layer_count()}});
+    if (!flags.dump_graph.empty() && event.pass.name == last) graph_text = to_text(event.graph);
+    if (event.changed) dump.add(event, targets);
+  };
+  const auto build_start = Clock::now();
+  EngineFile file = build(std::move(imported.graph), options);
+  if (flags.pack) {
+    Team team(hardware_threads());
+    pack_weights(file, team);
+  }
+  report["passes"] = std::move(passes);
+  report["build_milliseconds"] = milliseconds_since(build_start);
+
+  // The engine last: what fails before leaves no engine.
+  const std::vector<std::byte> bytes = save(file);
+  if (!flags.dump_graph.empty())
+    write_file_atomically(flags.dump_graph, std::as_bytes(std::span(graph_text)));
+  Json plans = Json::array();
+  for (const Plan& plan : file.plans) {
+    Fallbacks fallbacks = fallbacks_of(plan);
+    plans.push_back({{"target", plan.target},
+                     {"steps", plan.steps.size()},
+                     {"arena_bytes", plan.arena_bytes},
+                     {"code_bytes", plan.code.size()},
+                     {"transfers", fallbacks.transfers},
+                     {"on_the_cpu", std::move(fallbacks.layers)}});
+  }
+  report["plans"] = std::move(plans);
+  report["weight_bytes"] = weight_bytes(file);
+  report["engine_bytes"] = bytes.size();
+  report["total_milliseconds"] = milliseconds_since(start);
+  if (!flags.report.empty()) write_json(flags.report, report);
+  progress.say(fmt::format("writing {}", output));
+  const bool is_replaced = flags.output.empty() && fs::exists(output);
+  write_file_atomically(output, bytes);
+
+  progress.clear();
+  if (flags.quiet) return kSuccess;
+  std::vector<std::string> made;
+  for (const Plan& plan : file.plans)
+    made.push_back(fmt::format("{} for {}", count_text(plan.steps.size(), "step"), plan.target));
+  fmt::print("{}{}: {}, weights {}, file {}, built in {}\n", output,
+             is_replaced ? " (replaced)" : "", fmt::join(made, ", "),
+             bytes_text(weight_bytes(file)), bytes_text(bytes.size()),
+             milliseconds_text(milliseconds_since(start)));
+  for (const Plan& plan : file.plans) print_fallbacks(plan);
+  return kSuccess;
+}
+
+constexpr const char* kFooter = R"(Examples:
+  anneal build model.onnx                       writes model.engine here
+  anneal build model.onnx -o fast.engine --shapes input:1x3x224x224
+                                                the free sizes of an input are fixed
+  anneal build model.onnx --min-shapes x:1x3x224x224 --opt-shapes x:8x3x224x224 \
+                          --max-shapes x:32x3x224x224
+                                                a range; of one input, what is left out of
+                                                min and max is as in opt
+  anneal build model.onnx --target sm_80,sm_90,cpu
+                                                one file for two kinds of GPU and the CPU
+  anneal build model.onnx --int8 --calibrate pictures --samples drawn:100
+                                                8 bits by the ranges that 100 of the samples show
+  anneal build model.onnx --best --calibrate pictures
+                                                8 bits, and 16 where those do not do
+  anneal build model.onnx --calibrate pictures --max-drop 0.5
+                                                as fast as that budget allows: anneal tune
+  anneal build model.onnx --time-kernels --timing-cache here.timings --time-threads 1
+                                                kernels by their times with one thread; built
+                                                again with the file, nothing is timed
+  anneal build model.onnx --skip-pass fuse_epilogue --dump-graph graph.txt
+                                                leave a pass out, see the optimized graph
+
+A name may be left out where the model has one input: --shapes 1x3x224x224.
+Exit status: 0 built; 2 wrong arguments or a damaged model; 3 the model needs something that Anneal
+does not support, all of it is listed; 4 a library for the target, like NVRTC, is missing or failed.
+On failure the engine file is as it was before.)";
+
+}  // namespace
+
+void add_build_command(CLI::App& application, Action& action) {
+  CLI::App* command = application.add_subcommand("build", "Turn an ONNX model into an engine file");
+  auto flags = std::make_shared<BuildFlags>();
+  auto list_passes = std::make_shared<bool>(false);
+  command->add_option("model", flags->model, "The ONNX model")->type_name("MODEL.onnx");
+  command
+      ->add_option("-o,--output", flags->output,
+                   "The engine file (default: model's name + .engine)")
+      ->type_name("FILE");
+  command
+      ->add_option("--target", flags->targets,
+                   "What to build for, a list: cpu, cpu:baseline|avx2|avx512|full, sm_80 and the "
+                   "like (no GPU "
+                   "is needed), emulated (default: cpu)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("LIST");
+  add_shape_flags(*command, flags->shapes);
+  add_precision_flags(*command, flags->precision);
+  add_data_flags(*command, flags->data, "--calibrate");
+  command
+      ->add_option("--max-drop", flags->max_drop,
+                   "With --calibrate: the fastest mix of precisions that loses at most so many "
+                   "points; anneal tune has more to set")
+      ->check(at_least(0))
+      ->type_name("POINTS");
+  add_pass_flags(*command, flags->passes);
+  add_timing_flags(*command, flags->timing);
+  command
+      ->add_option("--time-threads", flags->timing.threads,
+                   "Threads that the engine will run with, for --time-kernels; 0: one per core")
+      ->capture_default_str()
+      ->check(at_least(0));
+  add_kernel_flags(*command, flags->skip_kernels);
+  command->add_option("--dump-graph", flags->dump_graph, "Write the optimized graph as text")
+      ->type_name("FILE");
+  command
+      ->add_option("--dump-passes", flags->dump_passes,
+                   "Write the graph as text after each pass that changed it, into this folder")
+      ->type_name("DIR");
+  command->add_option("--report", flags->report, "Write times of the build and its passes as JSON")
+      ->type_name("FILE");
+  command->add_flag(
+      "--pack", flags->pack,
+      "Store weights as this machine's CPU kernels read them, too, to be mapped at load");
+  command->add_flag("!--no-fallback", flags->allow_fallback,
+                    "Fail, naming each, if layers would run on the CPU though the target is a GPU");
+  command->add_flag("--list-passes", *list_passes, "List the optimizer's passes and end");
+  command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
+  command->add_flag("-q,--quiet", flags->quiet, "Print nothing on success");
+  command->footer(kFooter);
+  command->callback([&action, flags, list_passes] {
+    if (*list_passes) {
+      action = list_all_passes;
+      return;
+    }
+    action = [flags] { return build_engine(*flags); };
+  });
+}
+
+}  // namespace anneal

@@ -1,0 +1,313 @@
+// `anneal compare`: where two engines begin to differ.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "anneal/cli/commands/commands.h"
+#include "anneal/cli/compare/compare_engines.h"
+#include "anneal/cli/compare/engine_source.h"
+#include "anneal/cli/flags/at_least.h"
+#include "anneal/cli/flags/pass_flags.h"
+#include "anneal/cli/flags/precision_flags.h"
+#include "anneal/cli/model/model_flags.h"
+#include "anneal/cli/model/open_engine.h"
+#include "anneal/cli/model/sample_inputs.h"
+#include "anneal/cli/output/exit_status.h"
+#include "anneal/cli/output/json_file.h"
+#include "anneal/cli/output/output_path.h"
+#include "anneal/cli/output/print.h"
+#include "anneal/cli/output/printable.h"
+#include "anneal/cli/output/progress.h"
+#include "anneal/engine/plan.h"
+
+namespace anneal {
+namespace {
+
+struct CompareFlags {
+  EngineSource a, b;
+  std::string shapes, json;
+  std::vector<std::string> inputs;
+  PassOptions passes;
+  std::vector<std::string> skip_kernels;
+  PrecisionFlags precision;
+  CompareOptions options;
+  int top = 10;
+  bool reference = false, map = true, verbose = false, separate_slots = false;
+  size_t red_zone = EngineOptions{}.red_zone;
+};
+
+void complete(CompareFlags& flags) {
+  if (flags.b.path.empty()) {
+    if (is_engine(flags.a.path))
+      fail(Code::kInvalidArgument,
+           fmt::format("{} is an engine; say what to compare it with: anneal compare {} model.onnx",
+                       flags.a.path, flags.a.path));
+    flags.b.path = flags.a.path;
+    if (flags.b.target.empty()) flags.reference = true;
+  }
+  if (flags.reference && !flags.b.target.empty() && flags.b.target != kReferenceTarget)
+    fail(Code::kInvalidArgument,
+         fmt::format("--reference and --target-b {} contradict each other", flags.b.target));
+  if (flags.reference) flags.b.target = kReferenceTarget;
+  flags.passes.precision = precision_options(flags.precision);
+  if (flags.passes.precision.f16) flags.options.coarsest = DataType::kF16;
+  if (flags.passes.precision.bf16) flags.options.coarsest = DataType::kBF16;
+  for (EngineSource* side : {&flags.a, &flags.b}) {
+    if (side->target.empty()) side->target = "cpu";
+    side->passes = flags.passes;
+    side->skip_kernels = flags.skip_kernels;
+    side->shapes.shapes = flags.shapes;
+    side->map = flags.map;
+    side->separate_slots = flags.separate_slots;
+    side->red_zone = flags.red_zone;
+  }
+}
+
+std::string name_text(const ComparedTensor& tensor) {
+  const std::string name = printable(tensor.name);
+  return tensor.time == 1 ? name : fmt::format("{} (time {})", name, tensor.time);
+}
+
+double share_of_scale(const ComparedTensor& tensor) {
+  const double scale = tensor.error.scale > 0 ? tensor.error.scale : 1;
+  return tensor.comparison.max_abs / scale;
+}
+
+bool differs(const ComparedTensor& tensor) { return !tensor.comparison.why.empty(); }
+// It differs only because what A's step was given does.
+bool inherits(const ComparedTensor& tensor) {
+  return differs(tensor) && tensor.alone && tensor.alone->why.empty();
+}
+bool rounds_differently(const ComparedTensor& tensor) {
+  return tensor.rounding && tensor.rounding->differing > 0;
+}
+
+std::string quanta_text(const ComparedTensor& tensor) {
+  if (!rounds_differently(tensor)) return "";
+  return fmt::format("{} of {} by <= {:g}", tensor.rounding->differing, tensor.rounding->elements,
+                     tensor.rounding->most_quanta);
+}
+
+void print_largest(const std::vector<ComparedTensor>& tensors, size_t most) {
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto rank = [&](size_t i) { return !differs(tensors[i]) ? 2 : inherits(tensors[i]); };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    if (rank(a) != rank(b)) return rank(a) < rank(b);
+    return share_of_scale(tensors[a]) > share_of_scale(tensors[b]);
+  });
+  order.resize(std::min(order.size(), most));
+  Rows rows = {{"", "#", "tensor", "type", "kernel of A", "max abs", "max rel", "SQNR dB", "cosine",
+                std::any_of(tensors.begin(), tensors.end(), rounds_differently) ? "quanta" : ""}};
+  for (const size_t i : order) {
+    const ComparedTensor& tensor = tensors[i];
+    rows.push_back(
+        {inherits(tensor)  ? "inherits"
+         : differs(tensor) ? "DIFFERS"
+                           : "ok",
+         fmt::format("{}", i), name_text(tensor),
+         fmt::format("{}{}", name(tensor.dtype), to_text(tensor.dims)), tensor.kernel_a,
+         number_text(tensor.comparison.max_abs, 3), number_text(tensor.comparison.max_rel, 3),
+         std::isinf(tensor.error.sqnr_db) ? "exact" : fmt::format("{:.1f}", tensor.error.sqnr_db),
+         fmt::format("{:.7f}", tensor.error.cosine), quanta_text(tensor)});
+  }
+  fmt::print("{}\n",
+             table_text(rows, {false, true, false, false, false, true, true, true, true, false}));
+}
+
+// JSON has no infinity.
+Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+Json comparison_json(const CompareFlags& flags, const EngineComparison& comparison,
+                     const ComparedTensor* first) {
+  Json tensors = Json::array();
+  for (const ComparedTensor& tensor : comparison.tensors) {
+    Json entry = {{"name", tensor.name},
+                  {"time", tensor.time},
+                  {"type", fmt::format("{}{}", name(tensor.dtype), to_text(tensor.dims))},
+                  {"step_a", tensor.step_a},
+                  {"kernel_a", tensor.kernel_a},
+                  {"step_b", tensor.step_b},
+                  {"kernel_b", tensor.kernel_b},
+                  {"agrees", tensor.comparison.why.empty()}};
+    entry["max_abs_error"] = finite(tensor.comparison.max_abs);
+    entry["max_rel_error"] = finite(tensor.comparison.max_rel);
+    entry["sqnr_db"] = finite(tensor.error.sqnr_db);  // null: exact
+    entry["cosine"] = finite(tensor.error.cosine);
+    if (differs(tensor)) entry["reason"] = tensor.comparison.why;
+    if (tensor.alone) {
+      entry["agrees_alone"] = tensor.alone->why.empty();
+      entry["max_abs_error_alone"] = finite(tensor.alone->max_abs);
+    }
+    if (const auto& rounding = tensor.rounding)
+      entry["quanta"] = {{"differing", rounding->differing},
+                         {"most", rounding->most_quanta},
+                         {"at_ties", rounding->at_ties},
+                         {"widest_tie", rounding->widest_tie}};
+    tensors.push_back(std::move(entry));
+  }
+  return {{"a", {{"file", flags.a.path}, {"target", flags.a.target}}},
+          {"b", {{"file", flags.b.path}, {"target", flags.b.target}}},
+          {"first_diverging", first ? Json(first->name) : Json(nullptr)},
+          {"only_in_a", comparison.only_a},
+          {"only_in_b", comparison.only_b},
+          {"tensors", std::move(tensors)}};
+}
+
+// Where a quantized model begins to differ, and why all that follows may.
+void print_rounding(const std::vector<ComparedTensor>& tensors) {
+  const auto first = std::find_if(tensors.begin(), tensors.end(), rounds_differently);
+  if (first == tensors.end()) return;
+  const Rounding& rounding = *first->rounding;
+  fmt::print("rounding differs first in {}: {} of {} elements, by {:g} at most\n",
+             name_text(*first), rounding.differing, rounding.elements, rounding.most_quanta);
+  if (rounding.at_ties == rounding.differing)
+    fmt::print(
+        "  all of them at a tie: what was rounded is at most {:.2g} apart, which is the order "
+        "of additions,\n  and lies on both sides of a half\n",
+        rounding.widest_tie);
+}
+
+void print_differences(const std::vector<ComparedTensor>& tensors, const ComparedTensor& first) {
+  fmt::print("{} of {} differ; the first in A's order:\n  {}, {} on {} (in B: {} on {})\n  {}\n",
+             std::count_if(tensors.begin(), tensors.end(), differs), tensors.size(),
+             name_text(first), printable(first.step_a), printable(first.kernel_a),
+             printable(first.step_b), printable(first.kernel_b), first.comparison.why);
+  print_rounding(tensors);
+  if (!first.alone) return;
+  const auto fails_alone = [](const ComparedTensor& tensor) {
+    return tensor.alone && !tensor.alone->why.empty();
+  };
+  const auto wrong = std::find_if(tensors.begin(), tensors.end(), fails_alone);
+  if (wrong == tensors.end()) {
+    fmt::print(
+        "given B's tensors, each step of A agrees: the rest is inherited from small "
+        "differences\n");
+    return;
+  }
+  fmt::print(
+      "given B's tensors, {} of A still differ; the first:\n  {}, {} on {}\n  {}\n",
+      count_text(static_cast<uint64_t>(std::count_if(tensors.begin(), tensors.end(), fails_alone)),
+                 "tensor"),
+      name_text(*wrong), printable(wrong->step_a), printable(wrong->kernel_a), wrong->alone->why);
+}
+
+int compare(CompareFlags flags) {
+  complete(flags);
+  check_output_file(flags.json);
+  Progress progress(flags.verbose);
+  progress.say(fmt::format("preparing {} ({})", flags.a.path, flags.a.target));
+  flags.a.threads = flags.b.threads = flags.options.threads;
+  const auto a = engine_from(flags.a);
+  progress.say(fmt::format("preparing {} ({})", flags.b.path, flags.b.target));
+  const auto b = engine_from(flags.b);
+  if (flags.inputs.empty()) flags.inputs = {"random"};
+  const SampleInputs samples = sample_inputs(*a, flags.inputs, flags.shapes);
+  progress.say("running both");
+  const EngineComparison comparison = with_samples(
+      flags.a.path, samples, [&] { return compare_engines(a, b, samples.tensors, flags.options); });
+  progress.clear();
+  const auto& tensors = comparison.tensors;
+  if (tensors.empty())
+    fail(Code::kInvalidArgument, "A and B have no tensor of the same name: are they of one model?");
+
+  const auto first = std::find_if(tensors.begin(), tensors.end(), differs);
+  const ComparedTensor* diverging = first == tensors.end() ? nullptr : &*first;
+  if (!flags.json.empty()) write_json(flags.json, comparison_json(flags, comparison, diverging));
+
+  fmt::print("A  {} ({}), {}\nB  {} ({}), {}\n", flags.a.path, flags.a.target,
+             count_text(a->plan().steps.size(), "step"), flags.b.path, flags.b.target,
+             count_text(b->plan().steps.size(), "step"));
+  fmt::print("{} in both, {} only in A, {} only in B\n\n", count_text(tensors.size(), "tensor"),
+             comparison.only_a, comparison.only_b);
+  if (flags.top > 0) print_largest(tensors, static_cast<size_t>(flags.top));
+  if (!diverging) {
+    fmt::print("all of them agree\n");
+    print_rounding(tensors);
+    return kSuccess;
+  }
+  print_differences(tensors, *diverging);
+  return kDifferent;
+}
+
+constexpr const char* kFooter = R"(Examples:
+  anneal compare model.onnx                     optimized against the reference kernels, no passes
+  anneal compare model.onnx --input cat.npy --json differences.json
+  anneal compare model.onnx --skip-pass fuse_epilogue     is it this pass?
+  anneal compare old.engine new.engine --atol 0 --rtol 0  are they equal to the bit?
+  anneal compare model.onnx model.onnx --target-a cpu:avx2 --target-b cpu:baseline
+  anneal compare shipped.engine model.onnx --reference
+
+Both get the same inputs (random, if --input says nothing else), and tensors are matched by their
+names in the model, each copied right after its step. Tensors that one side fused away are compared
+nowhere, so the first difference shows at the next tensor that both have.
+An element agrees if |a - b| <= atol * max(1, largest |b| of the tensor) + rtol * |b|. Unless given,
+rtol and atol are 1e-3 and 1e-5; 1e-2 and 1e-3 with --fp16 or once an f16 tensor was met, 5e-2 and
+1e-2 for bf16.
+Of a quantized model, and of integers, as much may differ as for anneal check.
+If tensors differ, A runs again with B's tensors in place of its own: what then agrees differs only
+because its inputs do, and is said to inherit; DIFFERS is what a step of A does by itself. (Not if B's
+tensors take more than 512 MB.)
+Columns: # is the position in A's order; SQNR is signal to error in decibels, more is better, 20 dB
+are a factor of 10; quanta: how many elements of a quantized tensor differ, and by how much at most.
+A float that lies at a half goes up or down by the order in which a kernel adds: one quantum, which
+the layers that follow make larger.
+Exit status: 0 all tensors agree; 1 some differ; 2 wrong arguments, or files that do not fit;
+3 a model that Anneal does not support.)";
+
+}  // namespace
+
+void add_compare_command(CLI::App& application, Action& action) {
+  CLI::App* command = application.add_subcommand(
+      "compare", "Run two engines or models side by side and find where they differ");
+  auto flags = std::make_shared<CompareFlags>();
+  flags->a.target.clear();
+  flags->b.target.clear();
+  command->add_option("a", flags->a.path, "An ONNX model or an engine")->type_name("A")->required();
+  command
+      ->add_option("b", flags->b.path,
+                   "What it should equal (default: the model A on the reference kernels)")
+      ->type_name("B");
+  command
+      ->add_option("--target-a", flags->a.target,
+                   "Build the model A for, or run the engine A on: cpu, cpu:ISA, reference, or "
+                   "reference-kernels (default: cpu)")
+      ->type_name("TARGET");
+  command->add_option("--target-b", flags->b.target, "The same of B")->type_name("TARGET");
+  command->add_flag("--reference", flags->reference,
+                    "Run the model B without passes on the reference kernels");
+  command->add_option("-i,--input", flags->inputs, "What an input is fed, as for anneal run")
+      ->allow_extra_args(false)
+      ->type_name("NAME=FILE|random[:SEED]");
+  command
+      ->add_option("--shapes", flags->shapes,
+                   "Sizes of inputs that the model or engine leaves open")
+      ->type_name("NAME:1x3x224x224,...");
+  add_precision_flags(*command, flags->precision);
+  add_pass_flags(*command, flags->passes);
+  add_kernel_flags(*command, flags->skip_kernels);
+  command->add_option("--rtol", flags->options.rtol, "Relative tolerance")->check(at_least(0));
+  command->add_option("--atol", flags->options.atol, "Absolute tolerance")->check(at_least(0));
+  command->add_option("--top", flags->top, "Tensors to show, those that differ most first")
+      ->capture_default_str()
+      ->check(at_least(0));
+  command->add_flag("!--no-mmap", flags->map, "Read engine files instead of mapping them");
+  add_slot_flags(*command, flags->separate_slots, flags->red_zone);
+  command->add_option("--json", flags->json, "Write every tensor's errors as JSON")
+      ->type_name("FILE");
+  command->add_option("--threads", flags->options.threads, "Most threads to use; 0: one per core")
+      ->capture_default_str()
+      ->check(at_least(0));
+  command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
+  command->footer(kFooter);
+  command->callback([&action, flags, command] {
+    action = [flags, command] {
+      refuse_model_flags(*command, {flags->a.path, flags->b.path});
+      return compare(*flags);
+    };
+  });
+}
+
+}  // namespace anneal

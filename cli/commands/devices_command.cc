@@ -1,0 +1,128 @@
+// `anneal devices`: what can run engines here, and what they can be built for.
+#include <fmt/format.h>
+
+#include "anneal/cli/commands/commands.h"
+#include "anneal/cli/output/exit_status.h"
+#include "anneal/cli/output/json_file.h"
+#include "anneal/cli/output/output_path.h"
+#include "anneal/cli/output/print.h"
+#include "anneal/cli/output/printable.h"
+#include "anneal/kernels/cpu/backend.h"
+#include "anneal/kernels/cuda/api/libraries.h"
+#include "anneal/kernels/cuda/api/monitor.h"
+#include "anneal/kernels/cuda/backend.h"
+#include "anneal/kernels/cuda/model/device_spec.h"
+
+namespace anneal {
+namespace {
+
+struct Found {
+  std::string name, what;
+  bool is_here = true;
+};
+
+Found device(const Backend& backend, const std::string& name) {
+  try {
+    return {name, backend.open(name)->description()};
+  } catch (const Error& error) {
+    return {name, error.what(), false};
+  }
+}
+
+// What its card does now, too, as far as NVML knows.
+Found card(const std::vector<cuda::CardState>& cards, size_t ordinal) {
+  Found found = device(cuda_backend(), fmt::format("cuda:{}", ordinal));
+  if (found.is_here && ordinal < cards.size())
+    found.what += fmt::format("; at {}: {}", cards[ordinal].bus_id, cuda::text_of(cards[ordinal]));
+  return found;
+}
+
+std::vector<Found> devices(const std::vector<cuda::CardState>& cards) {
+  std::vector<Found> found = {device(cpu_backend(), "cpu"), card(cards, 0)};
+  for (size_t ordinal = 1; found.back().is_here; ++ordinal) found.push_back(card(cards, ordinal));
+  if (found.size() > 2) found.pop_back();  // the one past the last
+  found.push_back(device(cuda_backend(), "emulated"));
+  return found;
+}
+
+template <class Table, class Version>
+Found library(std::string name, const cuda::Opened<Table>& opened, Version version) {
+  if (!opened.table) return {std::move(name), opened.why_not, false};
+  return {std::move(name), fmt::format("{}, {}", version(*opened.table), opened.path)};
+}
+
+std::string version_text(int packed, int major_unit, int minor_unit) {
+  return fmt::format("{}.{}", packed / major_unit, packed % major_unit / minor_unit);
+}
+
+std::vector<Found> libraries(const cuda::Cards& cards) {
+  std::vector<Found> found;
+  found.push_back(library("driver", cuda::driver_library(), [](const cuda::Driver& driver) {
+    int version = 0;
+    driver.cuDriverGetVersion(&version);
+    return "for CUDA " + version_text(version, 1000, 10);
+  }));
+  found.push_back(library("NVRTC", cuda::nvrtc_library(), [](const cuda::Nvrtc& nvrtc) {
+    int major = 0, minor = 0;
+    nvrtc.nvrtcVersion(&major, &minor);
+    return fmt::format("{}.{}", major, minor);
+  }));
+  found.push_back(library("cuBLASLt", cuda::cublas_lt_library(), [](const cuda::CublasLt& lt) {
+    const auto version = static_cast<int>(lt.cublasLtGetVersion());
+    return fmt::format("{}.{}", version_text(version, 10000, 100), version % 100);
+  }));
+  found.push_back(library("cuDNN", cuda::cudnn_library(), [](const cuda::Cudnn& cudnn) {
+    const auto version = static_cast<int>(cudnn.cudnnGetVersion());
+    return fmt::format("{}.{}", version_text(version, 10000, 100), version % 100);
+  }));
+  found.push_back(cards.why_not.empty()
+                      ? Found{"NVML", fmt::format("driver {}", cards.driver_version)}
+                      : Found{"NVML", cards.why_not, false});
+  return found;
+}
+
+Json json_of(const std::vector<Found>& found) {
+  Json json = Json::object();
+  for (const Found& each : found) json[each.name] = {{"here", each.is_here}, {"what", each.what}};
+  return json;
+}
+
+std::string text_of(std::string_view title, const std::vector<Found>& found) {
+  Rows rows;
+  for (const Found& each : found)
+    rows.push_back({"  " + each.name, (each.is_here ? "" : "none: ") + printable(each.what)});
+  return fmt::format("{}\n{}", title, table_text(rows, {false, false}));
+}
+
+int show_devices(const std::string& json_path) {
+  check_output_file(json_path);
+  const auto& driver = cuda::driver_library().table;
+  const cuda::Cards cards =
+      cuda::read_cards(driver ? cuda::bus_ids(*driver) : std::vector<std::string>{});
+  const std::vector<Found> here = devices(cards.cards), opened = libraries(cards);
+  std::vector<Found> targets;
+  for (const cuda::DeviceSpec& spec : cuda::device_specs())
+    targets.push_back(
+        {fmt::format("sm_{}", spec.architecture), fmt::format("as on the {}", spec.name)});
+  if (!json_path.empty())
+    write_json(json_path, {{"devices", json_of(here)},
+                           {"libraries", json_of(opened)},
+                           {"targets", json_of(targets)}});
+  fmt::print(
+      "{}\n{}\n{}", text_of("devices (anneal run --device)", here),
+      text_of("libraries of NVIDIA, opened when wanted", opened),
+      text_of("GPUs to build for (anneal build --target), on any machine with NVRTC", targets));
+  return kSuccess;
+}
+
+}  // namespace
+
+void add_devices_command(CLI::App& application, Action& action) {
+  CLI::App* command =
+      application.add_subcommand("devices", "Show what can run engines here, and what is missing");
+  auto json = std::make_shared<std::string>();
+  command->add_option("--json", *json, "Write the same as JSON")->type_name("FILE");
+  command->callback([&action, json] { action = [json] { return show_devices(*json); }; });
+}
+
+}  // namespace anneal

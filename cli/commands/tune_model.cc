@@ -1,0 +1,208 @@
+#include "anneal/cli/commands/tune_model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <span>
+
+#include "anneal/cli/flags/precision_flags.h"
+#include "anneal/cli/output/exit_status.h"
+#include "anneal/cli/output/output_path.h"
+#include "anneal/cli/output/print.h"
+#include "anneal/cli/output/printable.h"
+#include "anneal/cli/output/progress.h"
+#include "anneal/core/bytes.h"
+#include "anneal/core/file.h"
+#include "anneal/engine/tune/calibration/calibrate.h"
+#include "anneal/engine/tune/search/tune.h"
+
+namespace anneal {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
+
+using ToText = std::string (*)(const Frontier&);
+
+// By the suffix of a file.
+ToText frontier_form(const std::string& path) {
+  if (path.ends_with(".json")) return frontier_json;
+  if (path.ends_with(".csv")) return frontier_csv;
+  if (path.ends_with(".svg")) return frontier_svg;
+  if (path.ends_with(".txt")) return frontier_table;
+  refuse(fmt::format("--frontier {}: the name says the form: .json, .csv, .svg or .txt", path));
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  write_file_atomically(path, std::as_bytes(std::span(text)));
+}
+
+std::string tuned_path(const std::string& output) {
+  const std::string_view suffix = ".engine";
+  std::string stem = output;
+  if (stem.ends_with(suffix)) stem.resize(stem.size() - suffix.size());
+  return stem + ".tuned.json";
+}
+
+// Whether masks of f32 stand in for those that the data does not have.
+bool lacks_masks(const TuneFlags& flags, const Dataset& samples) {
+  return flags.metric == "miou" && !samples.mask(0);
+}
+
+std::shared_ptr<const Metric> metric_for(const TuneFlags& flags, const Dataset& samples) {
+  if (!flags.metric_command.empty()) {
+    if (!flags.metric.empty()) refuse("--metric and --metric-command name two metrics; give one");
+    return command_metric(flags.metric_command);
+  }
+  std::string name = flags.metric;
+  if (name.empty()) name = samples.label(0) ? "top1" : samples.mask(0) ? "miou" : "cosine";
+  if (lacks_masks(flags, samples)) name = "miou-f32";
+  return make_metric(name, flags.metric_output);
+}
+
+std::vector<Precision> precisions_for(const TuneFlags& flags) {
+  std::vector<Precision> precisions;
+  for (const std::string& text : flags.precisions) {
+    const auto all = {Precision::kF32, Precision::kF16, Precision::kBF16, Precision::kI8};
+    const auto found = std::ranges::find(all, text, [](Precision each) { return name(each); });
+    if (found == all.end())
+      refuse(fmt::format("--precisions {}: there are f32, f16, bf16 and int8", text));
+    precisions.push_back(*found);
+  }
+  return precisions;
+}
+
+std::string time_left(double seconds) {
+  return seconds < 90 ? fmt::format("{:.0f} s left", seconds)
+                      : fmt::format("{:.0f} min left", seconds / 60);
+}
+
+// Many a model is called model.onnx, in a folder that has its name.
+std::string name_of(const std::string& model) {
+  const fs::path path = fs::absolute(model);
+  const std::string stem = path.stem().string();
+  return stem == "model" && path.has_parent_path() ? path.parent_path().filename().string() : stem;
+}
+
+// For a shell, whatever is in it.
+std::string quoted(const std::string& text) {
+  if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                             "_-./:,=+@%") == std::string::npos)
+    return text;
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+// What a build of the same plans wants beside the mix.
+std::string build_flags(const TuneFlags& flags) {
+  std::string text;
+  const auto add = [&](const char* flag, const std::string& value) {
+    if (!value.empty()) text += fmt::format(" {} {}", flag, quoted(value));
+  };
+  if (flags.target != "cpu") add("--target", flags.target);
+  add("--shapes", flags.shapes.shapes);
+  add("--min-shapes", flags.shapes.min);
+  add("--opt-shapes", flags.shapes.opt);
+  add("--max-shapes", flags.shapes.max);
+  for (const std::string& pass : flags.passes.skip) add("--skip-pass", pass);
+  if (!flags.passes.only.empty())
+    add("--only-passes", fmt::format("{}", fmt::join(flags.passes.only, ",")));
+  for (const std::string& kernel : flags.skip_kernels) add("--skip-kernel", kernel);
+  return text;
+}
+
+std::string build_command(const TuneFlags& flags, const std::string& point) {
+  return fmt::format("anneal build {} --mix {} -o {}{}", quoted(flags.model),
+                     quoted(tuned_path(flags.output) + ":" + point), quoted(point + ".engine"),
+                     build_flags(flags));
+}
+
+// What the answers of a command depend on: itself, and the program that it begins with.
+std::string command_identity(const std::string& command) {
+  const std::string program = command.substr(0, command.find(' '));
+  std::error_code error;
+  if (!fs::is_regular_file(program, error)) return command;
+  return fmt::format("{} {:016x}", command, hash_bytes(read_file(program).bytes));
+}
+
+}  // namespace
+
+int tune_model(const TuneFlags& flags) {
+  const std::string tuned_file = tuned_path(flags.output);
+  for (const std::string& path : {flags.output, tuned_file}) check_output_file(path);
+  for (const std::string& path : flags.frontier_files) {
+    frontier_form(path);
+    check_output_file(path);
+    if (fs::absolute(path) == fs::absolute(tuned_file))
+      refuse(fmt::format("--frontier {}: that is written anyway", path));
+  }
+  if (!std::isfinite(flags.max_drop.value_or(0)) || !std::isfinite(flags.min_score.value_or(0)))
+    refuse("--max-drop and --min-score: a finite number is expected");
+  Progress progress(flags.verbose);
+  progress.say(fmt::format("reading {}", flags.model));
+  const Imported imported = import_model(flags.model, flags.shapes);
+  const auto samples = open_data(flags.data, calibration_inputs(imported.graph));
+
+  TuneOptions options;
+  options.metric = metric_for(flags, *samples);
+  const bool has_drop = options.metric->has_drop();
+  if (has_drop && flags.min_score)
+    refuse(fmt::format("--min-score is for metrics without a drop; of {} give --max-drop",
+                       options.metric->name()));
+  if (!has_drop && (flags.max_drop || !flags.min_score))
+    refuse(fmt::format("f32 has no {} to lose from: say what is wanted with --min-score alone",
+                       options.metric->name()));
+  options.budget = has_drop ? flags.max_drop.value_or(0.5) : *flags.min_score;
+  options.target = flags.target;
+  options.passes = flags.passes;
+  options.passes.precision.symmetric = flags.symmetric;
+  options.skip_kernels = flags.skip_kernels;
+  options.precisions = precisions_for(flags);
+  if (!flags.calibration.empty())
+    options.ranges =
+        std::make_shared<const CalibrationTable>(read_calibration_table(flags.calibration));
+  options.threads = flags.threads;
+  options.data_threads = flags.data.threads;
+  options.seconds = flags.seconds;
+  options.is_modelled = flags.is_modelled;
+  options.most_groups = flags.most_groups;
+  options.also = fmt::format("{}\n{}\n{}", command_identity(flags.metric_command),
+                             flags.metric_output, fmt::join(flags.data.settings, "\n"));
+  options.journal = flags.output + ".tuning";
+  options.progress = [&](const TuneProgress& at) {
+    progress.say(fmt::format("{:3.0f} %  {}{}", 100 * at.share, at.what,
+                             at.seconds_left ? ", " + time_left(*at.seconds_left) : ""));
+  };
+  Tuned tuned =
+      tune(imported.graph, split_samples(samples, flags.calibrate_samples, flags.search_samples),
+           options);
+  progress.clear();
+  tuned.frontier.model = name_of(flags.model);
+  if (lacks_masks(flags, *samples))
+    tuned.frontier.warnings.push_back(
+        "the data has no masks (--masks), so that the mean IoU is that with the masks of f32, not "
+        "with the truth");
+  for (FrontierPoint& point : tuned.frontier.points)
+    point.command = build_command(flags, point.name);
+  write_text(tuned_file, frontier_json(tuned.frontier));
+  for (const std::string& path : flags.frontier_files)
+    write_text(path, frontier_form(path)(tuned.frontier));
+  // The engine last: what fails before leaves no engine.
+  write_engine_file(flags.output, tuned.engine);
+  fs::remove(options.journal);
+  if (flags.quiet) return kSuccess;
+  if (tuned.was_resumed)
+    fmt::print(stderr, "anneal: went on with what {}.tuning had\n", printable(flags.output));
+  fmt::print("{}", printable(frontier_table(tuned.frontier), LineEnds::kKept));
+  const FrontierPoint& chosen = tuned.frontier.points[tuned.frontier.chosen];
+  fmt::print("{}: {}\nany other point: {}\n", printable(flags.output), chosen.name,
+             printable(build_command(flags, "POINT")));
+  return kSuccess;
+}
+
+}  // namespace anneal

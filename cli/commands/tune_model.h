@@ -1,0 +1,40 @@
+// Tuning for commands: `anneal tune`, and `anneal build --max-drop`.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "anneal/cli/flags/data_flags.h"
+#include "anneal/cli/model/import_model.h"
+#include "anneal/optimizer/pass.h"
+
+namespace anneal {
+
+struct TuneFlags {
+  std::string model, output;  // output: not empty
+  ShapeFlags shapes;
+  DataFlags data;
+  PassOptions passes;
+  std::vector<std::string> skip_kernels;
+  std::string target = "cpu";
+  std::string metric;          // empty: top1 if there are labels, else cosine
+  std::string metric_command;  // instead of one by name
+  std::string metric_output;   // of a metric by name
+  std::optional<double> max_drop, min_score;
+  std::string calibration;  // the file; empty: none
+  bool symmetric = false, is_modelled = false;
+  std::vector<std::string> precisions;  // empty: those that pay
+  int64_t calibrate_samples = 0, search_samples = 0;
+  int threads = 0;
+  double seconds = 0;
+  size_t most_groups = 40;
+  std::vector<std::string> frontier_files;  // by their suffix: .json, .csv, .svg, .txt
+  bool verbose = false, quiet = false;
+};
+
+// Writes the engine, the frontier beside it (OUTPUT without .engine + .tuned.json, what --mix
+// reads), and the files asked for; prints the frontier. What was found so far is in
+// OUTPUT.tuning, until it ends.
+int tune_model(const TuneFlags& flags);
+
+}  // namespace anneal

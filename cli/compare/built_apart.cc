@@ -1,0 +1,93 @@
+#include "anneal/cli/compare/built_apart.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+
+#include "anneal/cli/measure/process_pool.h"
+#include "anneal/core/bytes.h"
+#include "anneal/engine/builder/builder.h"
+
+namespace anneal {
+namespace {
+
+int unnamed_file() {
+  std::string path = (std::filesystem::temp_directory_path() / "anneal-XXXXXX").string();
+  const int fd = mkstemp(path.data());
+  if (fd < 0)
+    fail(Code::kIo, fmt::format("cannot make a temporary file {}: {}", path, std::strerror(errno)));
+  unlink(path.c_str());
+  return fd;
+}
+
+void write_all(int fd, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0)
+      fail(Code::kIo, fmt::format("cannot write the temporary engine: {}", std::strerror(errno)));
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+}
+
+void build_into(int fd, const EngineSource& source) {
+  BuildOptions options;
+  options.targets = {source.target};
+  options.passes = source.passes;
+  options.timing = source.timing;
+  options.skip_kernels = source.skip_kernels;
+  write_all(fd, save(build(import_model(source.path, source.shapes).graph, options)));
+}
+
+// What the building process tells: a code and a sentence, or nothing.
+std::vector<std::byte> outcome_of(int fd, const EngineSource& source) {
+  ByteWriter to;
+  const auto tell = [&](Code code, std::string_view text) {
+    to.number(static_cast<int32_t>(code));
+    to.text(text);
+  };
+  try {
+    build_into(fd, source);
+    tell({}, "");
+  } catch (const Error& error) {
+    tell(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    tell(Code::kDevice, "there is not enough memory");
+  }
+  return to.take();
+}
+
+}  // namespace
+
+BuiltApart::BuiltApart(const EngineSource& source) : fd_(unnamed_file()) {
+  InterruptWatch interrupts;
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    run_in_processes(
+        1, {}, interrupts, [&](size_t) { return outcome_of(fd_, source); },
+        [](size_t, ItemOutcome outcome) {
+          if (!outcome.answer)
+            fail(Code::kInternal, fmt::format("the process that builds {}", outcome.died));
+          ByteReader from(*outcome.answer, "the result of building");
+          const auto code = static_cast<Code>(from.number<int32_t>());
+          const std::string text = from.text();
+          if (!text.empty()) fail(code, text);
+        },
+        [](size_t) {});
+  } catch (...) {
+    close(fd_);
+    throw;
+  }
+  milliseconds_ =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+BuiltApart::~BuiltApart() { close(fd_); }
+
+std::string BuiltApart::engine_path() const { return fmt::format("/proc/self/fd/{}", fd_); }
+
+}  // namespace anneal

@@ -1,0 +1,40 @@
+#include "anneal/cli/compare/engine_source.h"
+
+#include <fmt/format.h>
+
+#include "anneal/cli/model/open_engine.h"
+
+namespace anneal {
+
+std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
+  const bool reference = source.target == kReferenceTarget;
+  const bool reference_kernels = source.target == kReferenceKernelsTarget;
+  if (is_engine(source.path)) {
+    if (reference || reference_kernels)
+      fail(Code::kInvalidArgument,
+           fmt::format("{} is an engine, whose kernels are chosen; give the ONNX model to run the "
+                       "reference kernels",
+                       source.path));
+    return open_engine(source.path, {.device = device_for(source.target),
+                                     .map = source.map,
+                                     .threads = source.threads,
+                                     .separate_slots = source.separate_slots,
+                                     .red_zone = source.red_zone});
+  }
+  BuildOptions options;
+  options.reference = reference;
+  options.reference_kernels = reference_kernels;
+  options.timing = source.timing;
+  options.targets = {reference || reference_kernels ? "cpu" : source.target};
+  if (!reference) options.passes = source.passes;
+  if (!reference && !reference_kernels) options.skip_kernels = source.skip_kernels;
+  auto engine = Engine::make(build(import_model(source.path, source.shapes).graph, options),
+                             {.device = device_for(options.targets[0]),
+                              .threads = source.threads,
+                              .separate_slots = source.separate_slots,
+                              .red_zone = source.red_zone});
+  print_remarks(engine->remarks());
+  return engine;
+}
+
+}  // namespace anneal

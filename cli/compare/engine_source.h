@@ -1,0 +1,35 @@
+// One side of `anneal compare`: an engine, or a model that is built in memory.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "anneal/cli/model/import_model.h"
+#include "anneal/engine/builder/builder.h"
+#include "anneal/engine/run/engine.h"
+#include "anneal/optimizer/pass.h"
+
+namespace anneal {
+
+// As a target of a model: no passes and only the reference kernels.
+inline constexpr std::string_view kReferenceTarget = "reference";
+// All passes, and only the reference kernels.
+inline constexpr std::string_view kReferenceKernelsTarget = "reference-kernels";
+
+struct EngineSource {
+  std::string path;
+  std::string target = "cpu";  // of a model: what to build for; of an engine: where to run it
+  PassOptions passes = {};     // of a model, unless for the reference
+  std::vector<std::string> skip_kernels = {};  // likewise
+  ShapeFlags shapes = {};                      // of a model
+  KernelTiming timing = {};                    // of a model
+  bool map = true;
+  int threads = 0;              // that load
+  bool separate_slots = false;  // as in EngineOptions
+  size_t red_zone = EngineOptions{}.red_zone;
+};
+
+// Fails as building and loading do.
+std::shared_ptr<const Engine> engine_from(const EngineSource& source);
+
+}  // namespace anneal

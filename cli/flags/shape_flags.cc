@@ -1,0 +1,152 @@
+#include "anneal/cli/flags/shape_flags.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace anneal {
+namespace {
+
+template <class T>
+std::optional<T> parse_number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::string list(std::span<const std::string> names) {
+  if (names.empty()) return "it has none";
+  return fmt::format("it has {}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+Dims parse_dims(std::string_view text) {
+  Dims dims;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find('x'), rest.size());
+    const auto size = parse_number<int64_t>(rest.substr(0, end));
+    if (!size || *size < 0 || end + 1 == rest.size())
+      fail(
+          Code::kInvalidArgument,
+          fmt::format("\"{}\" is not a shape; write sizes with x between them: 1x3x224x224", text));
+    if (dims.rank() == kMaxRank)
+      fail(Code::kInvalidArgument, fmt::format("the shape {} has more than 8 axes", text));
+    dims.push_back(*size);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return dims;
+}
+
+std::map<std::string, Dims> parse_shapes(std::string_view text) {
+  std::map<std::string, Dims> shapes;
+  for (std::string_view rest = text; !rest.empty();) {
+    const size_t end = std::min(rest.find(','), rest.size());
+    const std::string_view item = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    const size_t colon = item.rfind(':');
+    const std::string name(colon == item.npos ? "" : item.substr(0, colon));
+    const Dims dims = parse_dims(colon == item.npos ? item : item.substr(colon + 1));
+    if (item.empty() || colon == 0)
+      fail(Code::kInvalidArgument,
+           fmt::format("\"{}\" lacks a name or a shape; write NAME:1x3x224x224,OTHER:1x10", text));
+    if (!shapes.emplace(name, dims).second)
+      fail(Code::kInvalidArgument, fmt::format("\"{}\" names {} twice", text,
+                                               name.empty() ? "the input" : "\"" + name + "\""));
+  }
+  return shapes;
+}
+
+std::optional<Dims> shape_for(const std::map<std::string, Dims>& shapes, std::string_view input,
+                              size_t input_count) {
+  auto found = shapes.find(std::string(input));
+  if (found == shapes.end() && input_count == 1) found = shapes.find("");
+  if (found == shapes.end()) return std::nullopt;
+  return found->second;
+}
+
+void check_names(const std::map<std::string, Dims>& shapes, std::span<const std::string> inputs,
+                 std::string_view flag) {
+  for (const auto& [name, dims] : shapes) {
+    if (name.empty() && inputs.size() != 1)
+      fail(Code::kInvalidArgument,
+           fmt::format("{} {}: the model has {} inputs, so say which: NAME:{} ({})", flag,
+                       fmt::join(dims.span(), "x"), inputs.size(), fmt::join(dims.span(), "x"),
+                       list(inputs)));
+    if (!name.empty() && std::find(inputs.begin(), inputs.end(), name) == inputs.end())
+      fail(Code::kInvalidArgument,
+           fmt::format("{}: the model has no input \"{}\"; {}", flag, name, list(inputs)));
+  }
+}
+
+std::map<std::string, ImportOptions::InputBounds> merge_bounds(
+    const std::map<std::string, Dims>& min, const std::map<std::string, Dims>& opt,
+    const std::map<std::string, Dims>& max) {
+  std::map<std::string, ImportOptions::InputBounds> merged;
+  for (const auto* shapes : {&min, &opt, &max})
+    for (const auto& [name, dims] : *shapes) merged[name];
+  for (auto& [name, bounds] : merged) {
+    const auto entry = [&, &key = name](const std::map<std::string, Dims>& shapes) {
+      const auto found = shapes.find(key);
+      return found == shapes.end() ? nullptr : &found->second;
+    };
+    const Dims* lowest = entry(min);
+    const Dims* best = entry(opt);
+    const Dims* highest = entry(max);
+    bounds.opt = best ? *best : highest ? *highest : *lowest;
+    bounds.min = lowest ? *lowest : bounds.opt;
+    bounds.max = highest ? *highest : bounds.opt;
+    const int rank = bounds.opt.rank();
+    bool ordered = bounds.min.rank() == rank && bounds.max.rank() == rank;
+    for (int axis = 0; ordered && axis < rank; ++axis)
+      ordered = bounds.min[axis] <= bounds.opt[axis] && bounds.opt[axis] <= bounds.max[axis];
+    if (!ordered)
+      fail(Code::kInvalidArgument,
+           fmt::format("shapes of {}: min {}, opt {}, max {} must have the same number of axes and "
+                       "no size may shrink from one to the next",
+                       name.empty() ? "the input" : "\"" + name + "\"", to_text(bounds.min),
+                       to_text(bounds.opt), to_text(bounds.max)));
+  }
+  return merged;
+}
+
+InputFlag parse_input(std::string_view text, std::span<const std::string> inputs) {
+  InputFlag flag;
+  std::string_view value = text;
+  for (const std::string& name : inputs) {
+    if (name.size() >= flag.name.size() && text.starts_with(name) &&
+        text.substr(name.size()).starts_with('=')) {
+      flag.name = name;
+      value = text.substr(name.size() + 1);
+    }
+  }
+  if (value.empty())
+    fail(Code::kInvalidArgument,
+         fmt::format("--input \"{}\": write NAME=FILE, NAME=random or NAME=random:SEED", text));
+  if (value == "random") {
+    flag.seed = 0;
+  } else if (value.starts_with("random:")) {
+    flag.seed = parse_number<uint64_t>(value.substr(7));
+    if (!flag.seed)
+      fail(Code::kInvalidArgument,
+           fmt::format("--input \"{}\": the seed must be a whole number, as in random:7", text));
+  } else {
+    flag.file = value;
+    const size_t equals = text.find('=');
+    if (flag.name.empty() && equals != text.npos)
+      fail(Code::kInvalidArgument, fmt::format("--input \"{}\": the engine has no input \"{}\"; {}",
+                                               text, text.substr(0, equals), list(inputs)));
+    if (flag.name.empty() && inputs.size() != 1)
+      fail(Code::kInvalidArgument,
+           fmt::format("--input \"{}\": the engine has {} inputs, so say which: NAME={} ({})", text,
+                       inputs.size(), text, list(inputs)));
+  }
+  if (flag.name.empty() && inputs.size() == 1) flag.name = inputs[0];
+  return flag;
+}
+
+}  // namespace anneal

@@ -1,0 +1,18 @@
+// What functions on a device did, as tables: the lines that matter for memory, and how often a warp
+// does what.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "anneal/cli/output/json_file.h"
+#include "anneal/core/access_counts.h"
+
+namespace anneal {
+
+// Of one step; counts are those of `runs` runs and are told for one. Lines with less than a
+// hundredth of the function's sectors and wavefronts are left out unless they are wasteful, which
+// a star marks.
+std::string access_text(const std::vector<FunctionCounts>& functions, int runs);
+Json access_json(const std::vector<FunctionCounts>& functions, int runs);  // all lines
+
+}  // namespace anneal

@@ -1,0 +1,34 @@
+#include "anneal/cli/model/activation_memory.h"
+
+#include "anneal/engine/plan_check.h"
+#include "anneal/engine/run/bound_plan.h"
+
+namespace anneal {
+
+namespace {
+
+void add(const Plan& plan, std::span<const Tensor> weights, const SymbolValues& best,
+         ActivationMemory& memory) {
+  std::vector<Dims> dims;
+  for (const uint32_t input : plan.inputs)
+    dims.push_back(plan.sizes->evaluate(plan.slots[input].type.shape, best));
+  const BoundPlan bound = bind_shapes(plan, weights, dims);
+  for (size_t device = 0; device < plan.devices.size(); ++device) {
+    memory.arena_bytes += bound.arena_bytes[device];
+    memory.live_bytes += most_live_bytes(arena_lifetimes(plan, bound, device));
+  }
+  memory.at_best |= !is_static(plan);
+  for (const Plan& body : plan.bodies) add(body, weights, best, memory);
+}
+
+}  // namespace
+
+ActivationMemory activation_memory(const Plan& plan, std::span<const Tensor> weights) {
+  SymbolValues best;
+  for (const SizeSymbol& symbol : plan.sizes->symbols()) best.emplace_back(symbol.bounds.opt);
+  ActivationMemory memory;
+  add(plan, weights, best, memory);
+  return memory;
+}
+
+}  // namespace anneal

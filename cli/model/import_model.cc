@@ -1,0 +1,56 @@
+#include "anneal/cli/model/import_model.h"
+
+#include <fmt/format.h>
+
+#include "anneal/cli/flags/shape_flags.h"
+
+namespace anneal {
+namespace {
+
+std::vector<std::string> graph_inputs(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const ValueId input : graph.inputs()) names.push_back(graph.value(input).name);
+  return names;
+}
+
+void check_no_range(const ShapeFlags& flags) {
+  if (flags.shapes.empty()) return;
+  const std::pair<const char*, const std::string&> others[] = {
+      {"--min-shapes", flags.min}, {"--opt-shapes", flags.opt}, {"--max-shapes", flags.max}};
+  for (const auto& [name, value] : others)
+    if (!value.empty())
+      fail(Code::kInvalidArgument,
+           fmt::format("--shapes and {} are both given: --shapes fixes sizes, --min-shapes, "
+                       "--opt-shapes and --max-shapes give a range; use one kind",
+                       name));
+}
+
+}  // namespace
+
+void add_shape_flags(CLI::App& command, ShapeFlags& flags) {
+  const auto add = [&](const char* flag, std::string& value, const char* help) {
+    command.add_option(flag, value, help)->type_name("NAME:1x3x224x224,...");
+  };
+  add("--shapes", flags.shapes, "Fix sizes of inputs that the model leaves open");
+  add("--min-shapes", flags.min, "The smallest sizes that will be run");
+  add("--opt-shapes", flags.opt, "The sizes to be fastest at");
+  add("--max-shapes", flags.max, "The largest sizes that will be run");
+}
+
+Imported import_model(const std::string& path, const ShapeFlags& flags) {
+  check_no_range(flags);
+  const auto opt = parse_shapes(flags.shapes.empty() ? flags.opt : flags.shapes);
+  ImportOptions options;
+  options.bounds = merge_bounds(parse_shapes(flags.min), opt, parse_shapes(flags.max));
+  if (auto unnamed = options.bounds.extract(""); !unnamed.empty()) {
+    // The only input's name is known after a first look at the model.
+    const auto inputs = graph_inputs(import_file(path).graph);
+    check_names({{"", unnamed.mapped().opt}}, inputs, "--shapes");
+    unnamed.key() = inputs[0];
+    if (!options.bounds.insert(std::move(unnamed)).inserted)
+      fail(Code::kInvalidArgument, fmt::format("two shapes are given for \"{}\"", inputs[0]));
+  }
+  return import_file(path, options);
+}
+
+}  // namespace anneal

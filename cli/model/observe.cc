@@ -1,0 +1,76 @@
+#include "anneal/cli/model/observe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "anneal/cli/output/print.h"
+#include "anneal/cli/output/tensor_summary.h"
+#include "anneal/engine/data/elements.h"
+#include "anneal/engine/plan.h"
+
+namespace anneal {
+namespace {
+
+constexpr int64_t kValuesShown = 3;
+
+bool is_output(const Engine& engine, std::string_view name) {
+  const auto outputs = engine.outputs();
+  return std::any_of(outputs.begin(), outputs.end(),
+                     [&](const Port& port) { return port.name == name; });
+}
+
+std::string step_text(const Observed& observed) {
+  std::string text = observed.step.empty() ? "before all steps" : std::string(observed.step);
+  for (const LoopIteration& loop : observed.iterations)
+    text += fmt::format("{} {} of {}", &loop == observed.iterations.data() ? " in iteration" : ",",
+                        loop.number, loop.step);
+  return text;
+}
+
+// "w.iteration-2-0": each iteration's tensor has a file of its own.
+std::string file_name(const Observed& observed) {
+  std::string name(observed.name);
+  for (const LoopIteration& loop : observed.iterations)
+    name +=
+        fmt::format("{}-{}", &loop == observed.iterations.data() ? ".iteration" : "", loop.number);
+  return name;
+}
+
+void add_vanished(const Plan& plan, const NamePattern& pattern, Rows& rows) {
+  for (const Decision& decision : plan.decisions) {
+    if ((decision.stage != kInside && decision.stage != kGone) ||
+        !pattern.matches(decision.subject))
+      continue;
+    rows.push_back(decision.stage == kInside
+                       ? std::vector<std::string>{decision.subject, "-", decision.text,
+                                                  "inside this step, without memory of its own"}
+                       : std::vector<std::string>{decision.subject, "-", "-", decision.text});
+  }
+  for (const Plan& body : plan.bodies) add_vanished(body, pattern, rows);
+}
+
+}  // namespace
+
+void observe_run(const Engine& engine, ExecutionContext& context, const NamePattern& pattern,
+                 TensorFiles* files) {
+  Rows rows = {{"tensor", "type", "step", "values"}};
+  context.observe([&](const Observed& observed) {
+    if (!pattern.matches(observed.name)) return;
+    const Tensor tensor = dense_copy(observed.value);
+    rows.push_back({std::string(observed.name),
+                    fmt::format("{}{}", name(tensor.dtype()), to_text(tensor.dims())),
+                    step_text(observed), summary_text(tensor, kValuesShown)});
+    if (files && (!observed.iterations.empty() || !is_output(engine, observed.name)))
+      files->write(file_name(observed), tensor.view());
+  });
+  context.run();
+  context.observe({});
+  add_vanished(engine.plan(), pattern, rows);
+  if (rows.size() == 1)
+    fail(Code::kInvalidArgument,
+         "--observe matches no tensor of the engine; anneal inspect --plan lists them as slots");
+  fmt::print("\n{}", table_text(rows, {false, false, false, false}));
+}
+
+}  // namespace anneal

@@ -1,0 +1,39 @@
+#include "anneal/cli/output/interrupt_watch.h"
+
+#include <fmt/format.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "anneal/core/error.h"
+
+namespace anneal {
+
+InterruptWatch::InterruptWatch() {
+  sigset_t watched;
+  sigemptyset(&watched);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&watched, signal);
+  fd_ = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (fd_ < 0)
+    fail(Code::kDevice, fmt::format("cannot watch for signals: {}", std::strerror(errno)));
+  sigprocmask(SIG_BLOCK, &watched, &before_);
+}
+
+InterruptWatch::~InterruptWatch() {
+  close(fd_);
+  release();
+  if (found_ != 0) raise(found_);
+}
+
+void InterruptWatch::check() {
+  signalfd_siginfo signal{};
+  if (read(fd_, &signal, sizeof(signal)) != sizeof(signal)) return;
+  found_ = static_cast<int>(signal.ssi_signo);
+  fail(Code::kInvalidArgument, "interrupted");
+}
+
+void InterruptWatch::release() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+
+}  // namespace anneal

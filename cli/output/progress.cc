@@ -1,0 +1,39 @@
+#include "anneal/cli/output/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "anneal/cli/output/printable.h"
+
+namespace anneal {
+
+Progress::Progress(bool verbose)
+    : verbose_(verbose),
+      terminal_(isatty(STDERR_FILENO) == 1),
+      start_(std::chrono::steady_clock::now()) {}
+
+Progress::~Progress() {
+  if (shown_) std::fputs("\r\033[K", stderr);
+}
+
+void Progress::say(std::string_view what) {
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  if (verbose_) {
+    fmt::print(stderr, "anneal: {:.2f} s: {}\n", seconds, printable(what));
+  } else if (terminal_) {
+    std::fflush(stdout);
+    fmt::print(stderr, "\r\033[K{:.70}", printable(what));
+    std::fflush(stderr);
+    shown_ = true;
+  }
+}
+
+void Progress::clear() {
+  if (shown_) std::fputs("\r\033[K", stderr);
+  shown_ = false;
+}
+
+}  // namespace anneal

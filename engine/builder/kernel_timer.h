@@ -1,0 +1,58 @@
+// Which of the kernels that can run a layer is the fastest on this machine: measured, or known from
+// a timing cache.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "anneal/engine/builder/timing_cache.h"
+#include "anneal/engine/plan.h"
+#include "anneal/kernels/kernel.h"
+
+namespace anneal {
+
+// The stage of its decisions; the subject is the layer.
+inline constexpr std::string_view kTiming = "timing";
+
+// Everything of a layer that times depend on, in one line: the op with its fields, the operands'
+// types, sizes and strides, which are constants, and the epilogues. Sizes that only binding makes
+// known are written as what they are optimized for, behind a '?'. Fails with kInvalidArgument if
+// they are none then.
+std::string timing_text(const Request& request);
+
+// What a layer is timed as. It runs on data of its own, its weights out of the cache and its other
+// inputs in it, as after the layer before; operands lie where the plan will have them, and copies
+// at the edges do not count. Each kernel that accepts the request takes turns with the others for
+// at least three rounds, at most about 30 ms each; its median counts. The reference kernel is no
+// candidate, nor is after three rounds one that takes four times as long as another and is not the
+// heuristic's.
+class KernelTimer {
+ public:
+  struct Options {
+    bool measure = false;  // else only what `known` has times for
+    int threads = 1;       // >= 1
+    KernelOptions kernels = {};
+  };
+  KernelTimer(TimingCache known, const Options& options)
+      : known_(std::move(known)), options_(options) {}
+
+  // chosen: what the table's order chose. It stays unless another kernel takes less than 98 % of
+  // its time. What was decided, or why there are no times; nullopt if there is no choice.
+  std::optional<Decision> choose(const Backend& backend, const Request& request,
+                                 const std::string& layer, Chosen& chosen);
+
+  const TimingCache& measured() const { return measured_; }  // by this timer
+
+ private:
+  struct Candidate;
+  // All that accept the request; `chosen` gives its kernel up to them.
+  std::vector<Candidate> candidates(const Backend& backend, Request request, Chosen& chosen) const;
+  // Null if there are none and none are to be measured.
+  const KernelTimes* times_of(const Request& request, std::vector<Candidate>& candidates);
+  KernelTimes measure(const Request& request, std::vector<Candidate>& candidates) const;
+
+  TimingCache known_, measured_;
+  Options options_;
+};
+
+}  // namespace anneal

@@ -1,0 +1,283 @@
+#include "anneal/engine/builder/layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "anneal/engine/builder/views.h"
+#include "anneal/graph/infer.h"
+#include "anneal/kernels/cuda/backend.h"
+
+namespace anneal {
+
+Shape strides_of(const Type& type, Layout layout, SizeTable& sizes) {
+  return layout == Layout::kChannelsLast && type.shape.rank() >= 3
+             ? sizes.channels_last_strides(type.shape)
+             : sizes.row_major_strides(type.shape);
+}
+
+LayerOperands ideal_operands(const Graph& graph, std::span<const ValueId> inputs,
+                             std::span<const Type> outputs, Layout layout) {
+  LayerOperands operands;
+  for (const ValueId id : inputs) {
+    if (id == ValueId::kNone) {
+      operands.inputs.push_back({.present = false});
+      continue;
+    }
+    const Type& type = graph.value(id).type();
+    const Tensor* constant = graph.constant(id);
+    operands.inputs.push_back(
+        {.type = type,
+         .strides = strides_of(type, constant ? Layout::kRowMajor : layout, graph.sizes()),
+         .constant = constant});
+  }
+  for (const Type& type : outputs)
+    operands.outputs.push_back({.type = type, .strides = strides_of(type, layout, graph.sizes())});
+  return operands;
+}
+
+LayerOperands ideal_operands(const Graph& graph, const Layer& layer, Layout layout) {
+  std::vector<Type> outputs;
+  for (const ValueId id : layer.outputs) outputs.push_back(graph.value(id).type());
+  return ideal_operands(graph, layer.inputs, outputs, layout);
+}
+
+Request request_of(const Graph& graph, const Layer& layer, const LayerOperands& operands,
+                   Device& device) {
+  return {.op = layer.op,
+          .epilogues = layer.epilogues,
+          .op_input_count = layer.op_input_count,
+          .inputs = operands.inputs,
+          .outputs = operands.outputs,
+          .sizes = graph.sizes(),
+          .device = device,
+          .tactic = {}};
+}
+
+LaidOutChoice choose_kernel(const Place& place, const Request& request, FreeInputs free) {
+  LaidOutChoice choice;
+  for (const KernelFamily family : place.backend->families) {
+    for (const KernelEntry& entry : family()) {
+      if (entry.op != request.op.index()) continue;
+      const std::string_view left_out = why_left_out(entry, place.kernels);
+      LaidOutKernel made = left_out.empty() ? make_laid_out(entry, request, free)
+                                            : LaidOutKernel{refuse(std::string(left_out))};
+      if (made.made.kernel) {
+        choice.entry = &entry;
+        choice.kernel = std::move(made.made.kernel);
+        choice.laid_out = std::move(made.laid_out);
+        return choice;
+      }
+      choice.refused.emplace_back(entry.name, std::move(made.made.why_not));
+    }
+  }
+  return choice;
+}
+
+LaidOutChoice choose_kernel(const Place& place, const Graph& graph, const Layer& layer,
+                            const LayerOperands& operands, FreeInputs free) {
+  return choose_kernel(place, request_of(graph, layer, operands, *place.device), free);
+}
+
+LayerOperands nearest_operands(const Place& place, const Graph& graph, const Layer& layer,
+                               const LaidOutChoice& best, LayerOperands ideal,
+                               const LayerOperands& actual) {
+  // Start from all ideal, and give back each operand that the kernel takes as it is.
+  LayerOperands operands = std::move(ideal);
+  for (const auto& [i, strides] : best.laid_out)
+    if (operands.inputs[i].constant == nullptr) operands.inputs[i].strides = strides;
+  const auto accepts = [&] {
+    const Request request = request_of(graph, layer, operands, *place.device);
+    return make_laid_out(*best.entry, request, FreeInputs::kConstants).made.kernel != nullptr;
+  };
+  const auto give_back = [&](std::vector<Operand>& mine, const std::vector<Operand>& theirs) {
+    for (size_t i = 0; i < mine.size(); ++i) {
+      if (mine[i].strides == theirs[i].strides) continue;
+      const Shape kept = mine[i].strides;
+      mine[i].strides = theirs[i].strides;
+      if (!accepts()) mine[i].strides = kept;
+    }
+  };
+  give_back(operands.outputs, actual.outputs);
+  give_back(operands.inputs, actual.inputs);
+  return operands;
+}
+
+bool is_host_value(const Layer& layer, size_t input) {
+  return static_cast<int>(input) < layer.op_input_count &&
+         is_host_value(layer.op, static_cast<int>(input));
+}
+
+std::string refusals_text(const Chosen& chosen) {
+  std::string text;
+  for (const auto& [kernel, why] : chosen.refused) text += fmt::format("; {}: {}", kernel, why);
+  return text.empty() ? "; no kernel implements it" : text;
+}
+
+namespace {
+
+constexpr int64_t kMostShapeElements = kMaxKnownElements;
+
+// Layers whose results only decide shapes, directly or through others like them. They are small and
+// wanted on the host.
+std::vector<bool> shape_arithmetic(const Graph& graph) {
+  std::vector<bool> is_shape, is_data;  // by value: how it is used
+  const auto mark = [](std::vector<bool>& marks, ValueId id) {
+    if (id == ValueId::kNone) return;
+    if (static_cast<size_t>(id) >= marks.size()) marks.resize(static_cast<size_t>(id) + 1);
+    marks[static_cast<size_t>(id)] = true;
+  };
+  const auto marked = [](const std::vector<bool>& marks, ValueId id) {
+    return static_cast<size_t>(id) < marks.size() && marks[static_cast<size_t>(id)];
+  };
+  const auto is_small = [&](ValueId id) {
+    const Shape& shape = graph.value(id).type().shape;
+    return known(shape) && count(dims_of(shape)) <= kMostShapeElements;
+  };
+  for (const Graph::Output& output : graph.outputs()) mark(is_data, output.value);
+  std::vector<bool> result;
+  const auto& order = graph.order();
+  for (auto id = order.rbegin(); id != order.rend(); ++id) {
+    const Layer& layer = graph.layer(*id);
+    bool for_shapes = !layer.outputs.empty();
+    for (const ValueId output : layer.outputs)
+      for_shapes = for_shapes && marked(is_shape, output) && !marked(is_data, output);
+    for (const ValueId input : layer.inputs)
+      for_shapes = for_shapes && (input == ValueId::kNone || is_small(input));
+    if (for_shapes) {
+      if (static_cast<size_t>(*id) >= result.size()) result.resize(static_cast<size_t>(*id) + 1);
+      result[static_cast<size_t>(*id)] = true;
+    }
+    for (size_t i = 0; i < layer.inputs.size(); ++i)
+      mark(for_shapes || is_host_value(layer, i) ? is_shape : is_data, layer.inputs[i]);
+  }
+  return result;
+}
+
+// What the place's best kernel wants, if it has one.
+struct Preference {
+  bool accepts = false;
+  Layout layout = Layout::kAny;
+  std::string why_not;
+};
+Preference preference_of(const Graph& graph, const Layer& layer, const Place& place,
+                         bool accepts_all) {
+  const auto choose = [&](Layout layout) {
+    const LayerOperands operands = ideal_operands(graph, layer, layout);
+    return choose_kernel(place, graph, layer, operands, FreeInputs::kAll);
+  };
+  const Chosen best = choose(Layout::kChannelsLast);
+  if (best.entry && (accepts_all || best.entry->prefers == Layout::kChannelsLast))
+    return {true, best.entry->prefers, {}};
+  const Chosen row_major = choose(Layout::kRowMajor);
+  if (row_major.entry) {
+    const Layout layout = best.entry ? best.entry->prefers : Layout::kRowMajor;
+    return {true, layout, {}};
+  }
+  if (best.entry) return {true, Layout::kChannelsLast, {}};
+  return {false, Layout::kAny, refusals_text(row_major)};
+}
+
+// Of a Reshape's output if its elements stay where the input has them; empty if they do not.
+std::optional<Shape> strides_behind(const Graph& graph, LayerId id, const Shape& strides) {
+  if (id == LayerId::kNone) return std::nullopt;
+  const Layer& layer = graph.layer(id);
+  if (!std::holds_alternative<Reshape>(layer.op) || !layer.epilogues.empty()) return std::nullopt;
+  return reshaped_strides(graph.value(layer.inputs[0]).type().shape, strides,
+                          graph.value(layer.outputs[0]).type().shape, graph.sizes());
+}
+
+// Where the layer's first input has its elements, if that is channels-last memory with axes cut,
+// and all that read the output join them again.
+std::optional<Shape> strides_between(const Graph& graph, const Layer& layer, ValueId output,
+                                     const Layouts& layouts) {
+  if (layer.inputs.empty() || layer.inputs[0] == ValueId::kNone || graph.is_output(output))
+    return std::nullopt;
+  const Value& input = graph.value(layer.inputs[0]);
+  const Type& type = graph.value(output).type();
+  const auto& users = graph.value(output).users;
+  if (input.producer == LayerId::kNone || input.type().shape != type.shape || users.empty())
+    return std::nullopt;
+  const Layer& before = graph.layer(input.producer);
+  const auto strides = before.inputs.empty() || before.inputs[0] == ValueId::kNone
+                           ? std::nullopt
+                           : strides_behind(graph, input.producer,
+                                            layouts.strides_of_value(graph, before.inputs[0]));
+  if (!strides || *strides == graph.sizes().row_major_strides(type.shape)) return std::nullopt;
+  for (const LayerId user : users) {
+    const auto behind = strides_behind(graph, user, *strides);
+    if (!behind || *behind != strides_of(graph.value(graph.layer(user).outputs[0]).type(),
+                                         Layout::kChannelsLast, graph.sizes()))
+      return std::nullopt;
+  }
+  return strides;
+}
+
+}  // namespace
+
+Shape Layouts::strides_of_value(const Graph& graph, ValueId id) const {
+  if (const auto known = between.find(id); known != between.end()) return known->second;
+  const auto index = static_cast<size_t>(id);
+  return strides_of(graph.value(id).type(),
+                    index < of_value.size() ? of_value[index] : Layout::kRowMajor, graph.sizes());
+}
+
+Layouts choose_layouts(const Graph& graph, std::span<const Place> places,
+                       const std::function<bool(ValueId)>& late) {
+  Layouts layouts;
+  const auto of_value = [&](ValueId id) -> Layout& {
+    const auto index = static_cast<size_t>(id);
+    if (index >= layouts.of_value.size()) layouts.of_value.resize(index + 1, Layout::kRowMajor);
+    return layouts.of_value[index];
+  };
+  const std::vector<bool> for_shapes =
+      places.size() > 1 ? shape_arithmetic(graph) : std::vector<bool>();
+  for (const LayerId id : graph.order()) {
+    const Layer& layer = graph.layer(id);
+    const auto index = static_cast<size_t>(id);
+    if (index >= layouts.of_layer.size()) layouts.of_layer.resize(index + 1);
+    Layouts::OfLayer& mine = layouts.of_layer[index];
+    const bool has_bodies = !bodies_of(layer.op).empty();
+    const auto is_late = [&](ValueId value) { return value != ValueId::kNone && late(value); };
+    if (has_bodies)
+      mine.why_not_first = "; control flow runs on the CPU";
+    else if (std::any_of(layer.inputs.begin(), layer.inputs.end(), is_late) ||
+             std::any_of(layer.outputs.begin(), layer.outputs.end(), is_late))
+      mine.why_not_first = "; its sizes depend on values";
+    else if (index < for_shapes.size() && for_shapes[index])
+      mine.why_not_first = "; it only decides shapes";
+    Preference preference;
+    mine.place = mine.why_not_first.empty() ? 0 : places.size() - 1;
+    for (; mine.place < places.size(); ++mine.place) {
+      preference = preference_of(graph, layer, places[mine.place], mine.place + 1 == places.size());
+      if (preference.accepts) break;
+      if (mine.place + 1 < places.size()) mine.why_not_first = std::move(preference.why_not);
+    }
+    mine.place = std::min(mine.place, places.size() - 1);
+    if (mine.place == 0) mine.why_not_first.clear();
+    mine.layout = has_bodies ? Layout::kRowMajor : preference.layout;  // bodies: that of ports
+    for (const ValueId output : layer.outputs) {
+      Layout layout = mine.layout;
+      for (const ValueId input : layer.inputs) {
+        if (layout != Layout::kAny) break;
+        if (input != ValueId::kNone && !graph.constant(input) &&
+            graph.value(input).type().shape.rank() == graph.value(output).type().shape.rank())
+          layout = of_value(input);
+      }
+      if (!layer.inputs.empty() && layouts.between.contains(layer.inputs[0])) {
+        layout = Layout::kChannelsLast;
+      } else if (mine.layout == Layout::kAny && !is_view_op(layer.op) && !is_late(output)) {
+        if (auto strides = strides_between(graph, layer, output, layouts)) {
+          layouts.between.emplace(output, std::move(*strides));
+          layout = Layout::kRowMajor;
+        }
+      }
+      of_value(output) = layout == Layout::kChannelsLast ? layout : Layout::kRowMajor;
+    }
+  }
+  for (const Graph::Output& output : graph.outputs()) of_value(output.value);
+  for (const ValueId input : graph.inputs()) of_value(input);
+  return layouts;
+}
+
+}  // namespace anneal

@@ -1,0 +1,46 @@
+// Which devices read a value, itself or through views of it: it decides where views of what the CPU
+// holds, inputs above all, are taken.
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "anneal/engine/builder/layout.h"
+#include "anneal/graph/graph.h"
+
+namespace anneal {
+
+class Readers {
+ public:
+  Readers(const Graph& graph, std::span<const Place> places, const Layouts& layouts);
+
+  // Whether a layer on the place, or on the last one the model's caller, reads some of the value.
+  bool are_on(size_t place, ValueId value) const { return elements(place, value) > 0; }
+  // Whether the value as a whole should be copied from the CPU to the place and its views be taken
+  // there: the layers on that place read a quarter of its elements or more, at the sizes to
+  // optimize for. Of less, the CPU cuts out what is read, and that alone is copied. So it is for
+  // parts that need no cutting, too: several of them would be several copies.
+  bool want_all_on(size_t place, ValueId value) const;
+  // Where views of the layer's first input are taken: on `home`, where that lies; of one that lies
+  // on the CPU, wherever it is read. has_copy: whether a place has one already.
+  struct Views {
+    std::vector<size_t> places;
+    std::string why;
+  };
+  Views views(const Layer& layer, size_t home, const std::function<bool(size_t)>& has_copy) const;
+
+ private:
+  double elements(size_t place, ValueId value) const {
+    const size_t index = static_cast<size_t>(value) * places_.size() + place;
+    return index < elements_.size() ? elements_[index] : 0;
+  }
+  void add(size_t place, ValueId value, double elements);
+
+  const Graph& graph_;
+  std::span<const Place> places_;
+  // By value and place: how many are read, at most. What two views share counts twice.
+  std::vector<double> elements_;
+};
+
+}  // namespace anneal

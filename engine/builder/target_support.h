@@ -1,0 +1,27 @@
+// What passes want to know of the targets: whether they have kernels of their own for a layer.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "anneal/engine/builder/layout.h"
+#include "anneal/optimizer/pass.h"
+
+namespace anneal {
+
+// What a plan is made for: its devices, and them as the places where layers may run.
+struct Target {
+  std::string name;  // as it was asked for: "cpu:avx2"
+  bool is_cuda = false;
+  NativeHalves native;
+  std::vector<std::unique_ptr<Device>> devices;
+  std::vector<Place> places;
+};
+// cpu: the backend of the last place. Fails with kInvalidArgument if there is no such target.
+Target open_target(const std::string& name, const Backend& cpu, const KernelOptions& kernels = {});
+
+// Asks the first place of each target, in either layout. The CPU's reference kernels count as
+// refusing. `targets` must outlive the answer.
+AskTargets ask_targets(std::vector<const Target*> targets);
+
+}  // namespace anneal

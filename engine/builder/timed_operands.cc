@@ -1,0 +1,87 @@
+#include "anneal/engine/builder/timed_operands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "anneal/engine/plan_check.h"
+#include "anneal/graph/text_rules.h"
+
+namespace anneal {
+namespace {
+
+constexpr int64_t kOthersBytes = int64_t{4} << 20;  // of each core: more than its own cache
+constexpr int64_t kPatternElements = 4096;
+
+Dims opt_dims(const SizeTable& sizes, const Shape& shape) {
+  Dims dims;
+  for (const Size size : shape) dims.push_back(opt_size(sizes, size));
+  return dims;
+}
+
+bool is_random(DataType dtype) {
+  return is_float(dtype) || dtype == DataType::kI8 || dtype == DataType::kU8;
+}
+
+std::vector<std::byte> pattern_of(DataType dtype, uint64_t seed) {
+  if (!is_random(dtype)) return std::vector<std::byte>(kPatternElements * size_of(dtype));
+  const Tensor tensor = text::random_tensor(dtype, {kPatternElements}, seed);
+  return {tensor.bytes().begin(), tensor.bytes().end()};
+}
+
+}  // namespace
+
+int64_t opt_size(const SizeTable& sizes, Size size) {
+  if (size.known()) return size.value();
+  std::vector<std::optional<int64_t>> values;
+  for (const SizeSymbol& symbol : sizes.symbols()) values.emplace_back(symbol.bounds.opt);
+  const int64_t value = sizes.evaluate(size, values);
+  if (value < 0)
+    fail(Code::kInvalidArgument,
+         fmt::format("{} is {} at the sizes to optimize for", sizes.text(size), value));
+  return value;
+}
+
+TimedOperands::TimedOperands(const Request& request, int threads)
+    : device_(request.device), stream_(device_.make_stream()) {
+  for (const Operand& input : request.inputs) inputs_.push_back(view_of(request, input));
+  written_ = activations_.size();
+  for (const Operand& output : request.outputs) outputs_.push_back(view_of(request, output));
+  others_ = device_.allocate(static_cast<size_t>(kOthersBytes * threads));
+}
+
+TensorView TimedOperands::view_of(const Request& request, const Operand& operand) {
+  if (!operand.present) return {};
+  if (operand.constant != nullptr) return operand.constant->view();
+  TensorView view{operand.type.dtype, opt_dims(request.sizes, operand.type.shape),
+                  opt_dims(request.sizes, operand.strides), nullptr};
+  const auto elements = static_cast<size_t>(extent(view.dims, view.strides));
+  Activation activation;
+  activation.buffer = device_.allocate(std::max<size_t>(elements * size_of(view.dtype), 1));
+  activation.pattern = pattern_of(view.dtype, activations_.size() + 1);
+  view.data = activation.buffer->data();
+  activations_.push_back(std::move(activation));
+  return view;
+}
+
+void TimedOperands::lie_as_in_a_network(Team& team) {
+  // Of the size of a core's cache for each of them, if each takes its part.
+  team.for_ranges(static_cast<int64_t>(others_->size()), kOthersBytes,
+                  [&](int64_t begin, int64_t end) {
+                    std::memset(others_->data() + begin, 1, static_cast<size_t>(end - begin));
+                  });
+  for (size_t i = 0; i < written_; ++i) {
+    const Activation& each = activations_[i];
+    const auto bytes = static_cast<int64_t>(each.buffer->size());
+    const auto step = static_cast<int64_t>(each.pattern.size());
+    team.for_ranges((bytes + step - 1) / step, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t at = begin * step; at < std::min(end * step, bytes); at += step)
+        std::memcpy(each.buffer->data() + at, each.pattern.data(),
+                    static_cast<size_t>(std::min(step, bytes - at)));
+    });
+  }
+}
+
+}  // namespace anneal

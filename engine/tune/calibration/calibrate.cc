@@ -1,0 +1,179 @@
+#include "anneal/engine/tune/calibration/calibrate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <span>
+
+#include "anneal/engine/builder/builder.h"
+#include "anneal/engine/run/engine.h"
+#include "anneal/engine/tune/calibration/equalization_exponents.h"
+#include "anneal/engine/tune/calibration/layer_errors.h"
+#include "anneal/engine/tune/calibration/measure_ranges.h"
+#include "anneal/engine/tune/calibration/prepared_graph.h"
+#include "anneal/engine/tune/samples/run_samples.h"
+#include "anneal/optimizer/precision/fingerprint.h"
+#include "anneal/optimizer/precision/quantizable.h"
+
+namespace anneal {
+namespace {
+
+// Samples on which channels' magnitudes, and layers' errors, are measured.
+constexpr int64_t kMostLookedAt = 32, kMostMeasured = 100;
+// What the errors by channel of a tensor's readers must be to look at it, and what may be left.
+constexpr double kWorthEqualizing = 5e-3, kWorthIt = 0.5;
+
+bool has_values_to_calibrate(const Graph& graph) {
+  return !values_to_calibrate(graph).empty() ||
+         std::ranges::any_of(graph.bodies(), has_values_to_calibrate);
+}
+
+// What calibrate() does step by step.
+class Calibrator {
+ public:
+  Calibrator(const std::shared_ptr<const Dataset>& samples, const CalibrationOptions& options)
+      : samples_(samples), options_(options) {}
+
+  MeasuredRanges ranges(const Graph& graph, int64_t most,
+                        const std::function<void(int64_t done)>& progress) const {
+    return measure_ranges(graph, options_.range, options_.passes, samples_, run_options(most),
+                          progress);
+  }
+
+  // What quantizing by the table's ranges costs each layer.
+  std::map<std::string, LayerErrors> errors(const Graph& graph, const CalibrationTable& table,
+                                            int64_t most) const {
+    return measure_layer_errors(graph, table, options_.range.symmetric, options_.passes, samples_,
+                                run_options(most));
+  }
+
+  // remarks: gets channels that are always 0.
+  void choose_for_layers(const Graph& graph, CalibrationTable& table,
+                         std::vector<std::string>& remarks) const {
+    std::set<std::string> told;
+    for (const auto& [name, layer] : errors(graph, table, kMostMeasured)) {
+      const auto dead = std::ranges::count(layer.data_squares, 0);
+      const auto channels = static_cast<int64_t>(layer.data_squares.size());
+      if (dead > 0 && dead < channels && told.insert(layer.data).second)
+        remarks.push_back(
+            fmt::format("tensor \"{}\": {} of its {} channels were 0 in all samples "
+                        "that errors were measured on",
+                        layer.data, dead, channels));
+      ChosenQuantization chosen = choose_quantization(layer, options_.choices);
+      table.layers[name] = chosen.layer;
+      if (!chosen.bias.empty()) table.biases[name] = std::move(chosen.bias);
+    }
+  }
+
+  // Chooses what channels are multiplied by, and does it. Automatically: of layers whose error is
+  // large, where it gets less than half, both measured on some samples.
+  void equalize(Graph& graph, CalibrationTable& table) const {
+    const auto pass = std::ranges::find(default_pipeline(), kFirstOfPrecision, &Pass::name);
+    const Use use = options_.choices.equalized;
+    if (use == Use::kOff || !why_left_out(*pass, options_.passes).empty()) return;
+    ExponentOptions exponents{use, options_.range.symmetric, fits_weights()};
+    std::map<std::string, double> before;
+    if (use == Use::kAuto) {
+      before = errors_by_channel(graph);
+      exponents.may_equalize = [&](std::span<const std::string> readers) {
+        return sum_of(before, readers) > kWorthEqualizing;
+      };
+    }
+    auto chosen =
+        choose_exponents(graph, exponents, options_.passes, samples_, run_options(kMostLookedAt));
+    if (use == Use::kAuto && !chosen.empty()) {
+      const auto after = errors_by_channel(equalized(graph, chosen));
+      std::erase_if(chosen, [&](const auto& each) {
+        const auto& readers = each.second.readers;
+        return sum_of(after, readers) > kWorthIt * sum_of(before, readers);
+      });
+    }
+    for (const auto& [tensor, each] : chosen) table.exponents[tensor] = each.exponents;
+    graph = equalized(graph, chosen);
+  }
+
+ private:
+  using Chosen = std::map<std::string, ChosenExponents, std::less<>>;
+
+  SampleRunOptions run_options(int64_t most) const {
+    return {options_.threads, options_.data_threads, most};
+  }
+
+  bool fits_weights() const { return options_.choices.fitted_weights != Use::kOff; }
+
+  // Of each layer, by ranges of the few samples that it is measured on.
+  std::map<std::string, double> errors_by_channel(const Graph& graph) const {
+    CalibrationTable table;
+    table.tensors = ranges(graph, kMostLookedAt, [](int64_t) {}).tensors;
+    std::map<std::string, double> found;
+    for (const auto& [name, layer] : errors(graph, table, kMostLookedAt))
+      found[name] = error_by_channel(layer, fits_weights());
+    return found;
+  }
+
+  static double sum_of(const std::map<std::string, double>& errors,
+                       std::span<const std::string> layers) {
+    double sum = 0;
+    for (const std::string& layer : layers)
+      if (const auto found = errors.find(layer); found != errors.end()) sum += found->second;
+    return sum;
+  }
+
+  static Graph equalized(const Graph& graph, const Chosen& chosen) {
+    CalibrationTable table;
+    for (const auto& [tensor, each] : chosen) table.exponents[tensor] = each.exponents;
+    PassOptions passes;
+    passes.precision.ranges = std::make_shared<const CalibrationTable>(std::move(table));
+    const auto pass = std::ranges::find(default_pipeline(), kFirstOfPrecision, &Pass::name);
+    Graph made = graph.clone();
+    run_pipeline(made, std::span(&*pass, 1), passes);
+    return made;
+  }
+
+  const std::shared_ptr<const Dataset>& samples_;
+  const CalibrationOptions& options_;
+};
+
+}  // namespace
+
+std::vector<DataInput> calibration_inputs(const Graph& model) {
+  std::vector<DataInput> inputs;
+  for (const ValueId input : model.inputs()) {
+    const Value& value = model.value(input);
+    Dims dims;
+    for (const Size size : value.type().shape) dims.push_back(size.known() ? size.value() : -1);
+    inputs.push_back({value.name, value.type().dtype, dims});
+  }
+  return inputs;
+}
+
+Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& samples,
+                      const CalibrationOptions& options) {
+  if (samples->size() == 0) fail(Code::kInvalidArgument, "there are no samples to calibrate with");
+  if (const double percent = options.range.percentile; !(percent >= 50 && percent <= 100))
+    fail(Code::kInvalidArgument, fmt::format("a percentile of {}: 50 to 100 is wanted", percent));
+  Graph graph = prepared_for_precision(model, options.passes);
+  if (!has_values_to_calibrate(graph))
+    fail(Code::kInvalidArgument,
+         "the model has nothing to calibrate: no convolution or product of f32 by constant weights "
+         "that is not quantized already");
+  const Calibrator calibrator(samples, options);
+  Calibration result;
+  CalibrationTable& table = result.table;
+  calibrator.equalize(graph, table);
+  MeasuredRanges ranges =
+      calibrator.ranges(graph, 0, [&](int64_t done) { options.progress(done, samples->size()); });
+  table.model = model.name;
+  table.fingerprint = fingerprint(model);
+  table.samples = samples->size();
+  table.symmetric = options.range.symmetric;
+  table.tensors = std::move(ranges.tensors);
+  result.remarks = std::move(ranges.remarks);
+  calibrator.choose_for_layers(graph, table, result.remarks);
+  return result;
+}
+
+}  // namespace anneal

@@ -1,0 +1,43 @@
+// From the errors that were measured to how a layer is quantized.
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "anneal/engine/tune/calibration/layer_errors.h"
+#include "anneal/optimizer/calibration_table.h"
+
+namespace anneal {
+
+enum class Use {
+  kOff,
+  kOn,
+  kAuto,  // where it makes the measured error less
+};
+// "on", "off", "auto". Fails with kInvalidArgument, naming the option, on another text.
+Use parse_use(std::string_view option, std::string_view text);
+
+struct QuantizationChoices {
+  Use fitted_weights = Use::kAuto, bias = Use::kAuto, equalized = Use::kAuto;
+};
+
+struct ChosenQuantization {
+  LayerQuantization layer;
+  std::vector<float> bias;  // empty: none
+};
+
+// The mean squared error of the results that is left if the mean error of each channel is taken
+// back. As others would see it: the mean of one half of the batches taken from the other half.
+// Above the error as it is where the means are chance; infinite where results were beyond what can
+// be measured. REQUIRES: two batches
+double error_without_bias(const ChannelErrors& errors);
+double error_of(const ChannelErrors& errors);  // as it is; infinite as above
+// The mean over the channels of the share of a channel's own mean square that its error is, 1 at
+// most: the same whatever the channels are multiplied by. fitted: with fitted scales.
+double error_by_channel(const LayerErrors& errors, bool fitted);
+
+// All is finite: an error that cannot be measured is 1, so that the layer stays f32, and no bias is
+// made of it.
+ChosenQuantization choose_quantization(const LayerErrors& errors,
+                                       const QuantizationChoices& choices);
+
+}  // namespace anneal

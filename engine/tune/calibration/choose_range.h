@@ -1,0 +1,34 @@
+// From how a tensor's elements are spread to the range that is quantized.
+#pragma once
+#include <optional>
+#include <string_view>
+
+#include "anneal/engine/tune/calibration/histogram.h"
+#include "anneal/optimizer/calibration_table.h"
+
+namespace anneal {
+
+enum class RangeMethod {
+  kMinMax,      // the extremes
+  kEntropy,     // where the distribution of the integers diverges least from that of the values
+  kPercentile,  // the extremes without the share of the elements that lies farthest out
+  kMse,         // where the mean of the squared errors is least
+  kAuto,        // the one of the above with the least measured error
+};
+std::string_view name(RangeMethod method);                       // "minmax"
+std::optional<RangeMethod> range_method(std::string_view name);  // nullopt: there is none
+
+struct RangeOptions {
+  RangeMethod method = RangeMethod::kAuto;
+  double percentile = 99.99;  // of kPercentile: of the elements, the others lie outside
+  bool symmetric = false;     // the zero point will be 0
+};
+
+// The mean of the squared difference that quantizing to 8 bits over [min, max] makes. Within a bin
+// values count as spread evenly; zeros cost nothing, since 0 has an integer of its own.
+double quantization_error(const Histogram& values, float min, float max, bool symmetric);
+
+// method of the result: the one that was taken. seen_min and seen_max are the histogram's.
+TensorRange choose_range(const Histogram& values, const RangeOptions& options);
+
+}  // namespace anneal

@@ -1,0 +1,40 @@
+// From the magnitudes of channels to the powers of two that bring them nearer to each other.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "anneal/engine/data/dataset.h"
+#include "anneal/engine/tune/calibration/choose_quantization.h"
+#include "anneal/engine/tune/samples/run_samples.h"
+#include "anneal/graph/graph.h"
+#include "anneal/optimizer/pass.h"
+
+namespace anneal {
+
+struct ExponentOptions {
+  Use use = Use::kAuto;      // kAuto: where the error becomes less than half; kOn: where it is less
+  bool symmetric = false;    // zero points will be 0
+  bool fits_weights = true;  // scales of weights will be fitted
+  // Whether a tensor is to be looked at, by the names of the layers that read it; empty: each is.
+  std::function<bool(std::span<const std::string> readers)> may_equalize{};
+};
+
+struct ChosenExponents {
+  std::vector<int> exponents;
+  std::vector<std::string> readers;  // the layers whose error that is about
+};
+
+// As CalibrationTable::exponents, for a graph that equalize_channels would get. Magnitudes are
+// measured on the samples; of each way to share the spread of a channel between data and weights
+// the one is taken by which the products that read it lose least: for each of their results, what
+// rounding the data (a step^2 / 12) and the weights adds to it, over its mean square. Fails as
+// building and run_samples() do.
+std::map<std::string, ChosenExponents, std::less<>> choose_exponents(
+    const Graph& graph, const ExponentOptions& exponents, const PassOptions& passes,
+    const std::shared_ptr<const Dataset>& samples, const SampleRunOptions& options);
+
+}  // namespace anneal

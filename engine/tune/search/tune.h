@@ -1,0 +1,66 @@
+// From a plain f32 model and a budget to the fastest engine that keeps to it, measured.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "anneal/engine/data/dataset.h"
+#include "anneal/engine/plan.h"
+#include "anneal/engine/tune/frontier/frontier.h"
+#include "anneal/engine/tune/metric/metric.h"
+#include "anneal/engine/tune/search/onnx_tuning.h"
+#include "anneal/graph/graph.h"
+#include "anneal/optimizer/calibration_table.h"
+#include "anneal/optimizer/pass.h"
+
+namespace anneal {
+
+struct TuneOptions {
+  std::shared_ptr<const Metric> metric;
+  // The most that may be lost against f32, in the metric's unit; of a metric without drops the
+  // least score.
+  double budget = 0.5;
+  std::string target = "cpu";
+  PassOptions passes = {};  // of all builds; its precision: `symmetric` alone counts
+  std::vector<std::string> skip_kernels = {};
+  // The precisions to choose from beside f32; empty: those that pay on the target.
+  std::vector<Precision> precisions = {};
+  std::shared_ptr<const CalibrationTable> ranges = {};  // null: the samples say
+  int threads = 0;                                      // of an inference; 0: one per core
+  int data_threads = 0;                                 // that read samples; 0: one per core
+  double seconds = 0;                                   // after which no more is tried; 0: no end
+  bool is_modelled = false;  // take no times, also where that is possible
+  size_t most_groups = 40;
+  std::string also = {};  // what else findings depend on, as text: the metric's command
+  // A file of what was found so far, to go on with after a kill; empty: none. The caller removes it
+  // once what was tuned is where it shall be.
+  std::string journal = {};
+  std::function<void(const TuneProgress&)> progress = [](const TuneProgress&) {};
+};
+
+struct Tuned {
+  Frontier frontier;  // of points, commands are empty
+  EngineFile engine;  // the chosen one, for the target
+  bool was_resumed = false;
+};
+
+// How a build makes a mix: what `--mix` and the sample do. REQUIRES: as many precisions as groups
+PrecisionOptions mix_options(std::span<const PrecisionGroup> groups,
+                             std::span<const Precision> precisions,
+                             std::shared_ptr<const CalibrationTable> ranges, bool symmetric);
+
+// Calibrates; lowers one group of layers at a time, to see what that does to the answers to the
+// samples the model is least sure of; takes the time of each group in each precision; from both
+// finds all mixes that could be best (mix_front); judges some of them, along the front and around
+// the budget, on the search samples; times them in turn; takes the fastest within the budget, and
+// confirms it on samples that nothing was chosen by, or the next that holds there. With the same
+// journal, or modelled times, a run that was killed ends as it would have. Fails as calibrating,
+// building, running and judging do, and with kInvalidArgument on samples without what the metric
+// wants.
+Tuned tune(const Graph& model, const TuneSamples& samples, const TuneOptions& options);
+
+}  // namespace anneal

@@ -1,0 +1,168 @@
+#include "anneal/importer/graph/graph_inputs.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "anneal/importer/onnx/onnx.pb.h"
+#include "anneal/importer/onnx/tensor_proto.h"
+
+namespace anneal {
+namespace {
+
+using anneal_onnx::TensorShapeProto;
+using anneal_onnx::TypeProto;
+
+// Exporters write "?" for every size that they do not know: no name, as it says nothing of
+// equality.
+bool is_name(const std::string& param) {
+  return std::ranges::any_of(param, [](unsigned char c) { return std::isalnum(c) || c >= 128; });
+}
+
+bool is_unnamed(const TensorShapeProto::Dimension& dim) {
+  return dim.has_dim_param() ? !is_name(dim.dim_param())
+                             : !dim.has_dim_value() || dim.dim_value() < 0;
+}
+
+// Symbols of the text form are words; ONNX allows anything.
+std::string word(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    const bool letter = std::isalpha(static_cast<unsigned char>(c)) || c == '_';
+    const bool inner = !result.empty() && (std::isdigit(static_cast<unsigned char>(c)) || c == '.');
+    result += letter || inner ? c : '_';
+  }
+  return result;
+}
+
+std::string range_text(const Bounds& bounds) {
+  return std::to_string(bounds.min) + ".." + std::to_string(bounds.max);
+}
+
+const TensorShapeProto* shape_proto(const anneal_onnx::ValueInfoProto& input) {
+  const bool has = input.type().has_tensor_type() && input.type().tensor_type().has_shape();
+  return has ? &input.type().tensor_type().shape() : nullptr;
+}
+
+}  // namespace
+
+GraphInputs::GraphInputs(SizeTable& sizes,
+                         const std::vector<const anneal_onnx::ValueInfoProto*>& inputs,
+                         const ImportOptions& options)
+    : sizes_(sizes), given_(options.bounds) {
+  if (!options.input_dims.empty()) {
+    if (options.input_dims.size() != inputs.size())
+      fail(Code::kInvalidArgument, "shapes of " + std::to_string(options.input_dims.size()) +
+                                       " inputs, the model has " + std::to_string(inputs.size()));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Dims& dims = options.input_dims[i];
+      given_[inputs[i]->name()] = {dims, dims, dims};
+    }
+  }
+  for (const auto& [name, given] : given_) {
+    const auto refuse = [&, &name = name](const std::string& why) {
+      fail(Code::kInvalidArgument,
+           std::string("bounds of input \"").append(name).append("\": ").append(why));
+    };
+    const auto found = std::find_if(inputs.begin(), inputs.end(), [&, &name = name](auto* input) {
+      return input->name() == name;
+    });
+    if (found == inputs.end()) {
+      std::string names;
+      for (const auto* input : inputs) names += (names.empty() ? "" : ", ") + input->name();
+      refuse("the model has no such input, but " + names);
+    }
+    const TensorShapeProto* shape = shape_proto(**found);
+    const int rank = shape ? shape->dim_size() : given.min.rank();
+    if (given.min.rank() != rank || given.opt.rank() != rank || given.max.rank() != rank)
+      refuse("the input has " + std::to_string(rank) + " axes");
+    for (int axis = 0; axis < rank; ++axis) {
+      const Bounds bounds{given.min[axis], given.opt[axis], given.max[axis]};
+      if (bounds.min < 0 || bounds.min > bounds.opt || bounds.opt > bounds.max)
+        refuse("axis " + std::to_string(axis) + ": 0 <= min <= opt <= max does not hold");
+      if (!shape) continue;
+      const auto& dim = shape->dim(axis);
+      if (!is_unnamed(dim) && dim.has_dim_value() &&
+          !(bounds.min == dim.dim_value() && bounds.max == dim.dim_value()))
+        refuse("axis " + std::to_string(axis) + " is " + std::to_string(dim.dim_value()) +
+               " in the model");
+      if (!dim.has_dim_param() || !is_name(dim.dim_param())) continue;
+      const auto [other, added] = bounds_.emplace(dim.dim_param(), bounds);
+      if (!added && !(other->second == bounds))
+        refuse("axis " + std::to_string(axis) + " is \"" + dim.dim_param() + "\", which is " +
+               range_text(other->second) + " by another input's bounds");
+    }
+  }
+}
+
+Size GraphInputs::bounded(const std::string& symbol, const Bounds& bounds) {
+  if (bounds.min == bounds.max) return bounds.min;
+  const Size size = sizes_.fresh(symbol);
+  sizes_.set_bounds(size, bounds);
+  return size;
+}
+
+Size GraphInputs::named_size(const std::string& param) {
+  const auto known = named_.find(param);
+  if (known != named_.end()) return known->second;
+  const auto bounds = bounds_.find(param);
+  // fresh: another name may have become the same word.
+  const Size size = bounded(word(param), bounds == bounds_.end() ? Bounds{} : bounds->second);
+  named_.emplace(param, size);
+  return size;
+}
+
+Shape GraphInputs::shape_of(const TensorShapeProto& proto, const std::string& input) {
+  const auto given = given_.find(input);
+  Shape shape;
+  for (int axis = 0; axis < proto.dim_size(); ++axis) {
+    const auto& dim = proto.dim(axis);
+    if (!is_unnamed(dim)) {
+      shape.push_back(dim.has_dim_param() ? named_size(dim.dim_param()) : Size(dim.dim_value()));
+      continue;
+    }
+    const std::string symbol = word(input) + "." + std::to_string(axis);
+    if (given == given_.end()) {
+      shape.push_back(sizes_.fresh(symbol));
+    } else {
+      const auto& bounds = given->second;
+      shape.push_back(bounded(symbol, {bounds.min[axis], bounds.opt[axis], bounds.max[axis]}));
+    }
+  }
+  return shape;
+}
+
+Type GraphInputs::type_of(const anneal_onnx::ValueInfoProto& input) {
+  const TypeProto* type = &input.type();
+  bool optional = false, sequence = false;
+  if (type->has_optional_type()) {
+    optional = true;
+    type = &type->optional_type().elem_type();
+  }
+  if (type->has_sequence_type()) {
+    sequence = true;
+    type = &type->sequence_type().elem_type();
+  }
+  if (type->has_map_type()) fail(Code::kUnsupported, "maps");
+  if (type->has_sparse_tensor_type()) fail(Code::kUnsupported, "sparse tensors");
+  if (!type->has_tensor_type())
+    fail(optional || sequence ? Code::kUnsupported : Code::kInvalidModel,
+         "the type is not that of a tensor, a sequence or an optional of tensors");
+  const auto& tensor = type->tensor_type();
+  const DataType dtype = require_dtype(tensor.elem_type());
+  const Container container = optional
+                                  ? sequence ? Container::kOptionalSequence : Container::kOptional
+                              : sequence ? Container::kSequence
+                                         : Container::kTensor;
+  const auto given = given_.find(input.name());
+  if (tensor.has_shape()) return {dtype, shape_of(tensor.shape(), input.name()), container};
+  if (given == given_.end())
+    fail(Code::kUnsupported, "the model gives no shape, and none was given for it");
+  Shape shape;
+  for (int axis = 0; axis < given->second.min.rank(); ++axis)
+    shape.push_back(
+        bounded(word(input.name()) + "." + std::to_string(axis),
+                {given->second.min[axis], given->second.opt[axis], given->second.max[axis]}));
+  return {dtype, shape, container};
+}
+
+}  // namespace anneal

@@ -1,0 +1,40 @@
+#include "anneal/importer/node/unsupported.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "anneal/core/error.h"
+
+namespace anneal {
+namespace {
+
+constexpr size_t kMaxLines = 100;
+
+}  // namespace
+
+void Unsupported::add(std::string what, const std::string& name, std::string reason) {
+  const auto same = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+    return entry.what == what && entry.reason == reason;
+  });
+  if (same != entries_.end()) {
+    ++same->count;
+  } else {
+    entries_.push_back({std::move(what), name, std::move(reason)});
+  }
+}
+
+void Unsupported::throw_if_any() const {
+  if (entries_.empty()) return;
+  std::string text = "the model needs what is not supported:";
+  for (size_t i = 0; i < std::min(entries_.size(), kMaxLines); ++i) {
+    const Entry& entry = entries_[i];
+    const std::string count =
+        entry.count == 1 ? "once" : std::to_string(entry.count) + " times, first";
+    text += "\n  " + entry.what + ", " + count + " in \"" + entry.first + "\": " + entry.reason;
+  }
+  if (entries_.size() > kMaxLines)
+    text += "\n  and " + std::to_string(entries_.size() - kMaxLines) + " more";
+  fail(Code::kUnsupported, text);
+}
+
+}  // namespace anneal

@@ -1,0 +1,133 @@
+#include "anneal/importer/onnx/model_file.h"
+
+#include <fcntl.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "anneal/core/error.h"
+#include "anneal/importer/onnx/onnx.pb.h"
+
+namespace anneal {
+namespace {
+
+// A graph inside an attribute costs three levels of messages. More graphs than control_flow.cc
+// allows are read, so that it can say so.
+constexpr int kMaxMessageDepth = 1000;
+
+struct Signature {
+  size_t offset;
+  std::string_view bytes;
+  std::string_view what;
+};
+constexpr Signature kForeign[] = {
+    {0, "\xff\xd8\xff", "a JPEG picture"},
+    {0, "\x89PNG", "a PNG picture"},
+    {0, "PK\x03\x04", "a zip archive, as PyTorch writes its checkpoints"},
+    {0, "\x89HDF", "an HDF5 file, as Keras writes"},
+    {4, "TFL3", "a TensorFlow Lite model"},
+    {0, "\x1f\x8b", "compressed with gzip"},
+    {0, "\x28\xb5\x2f\xfd", "compressed with zstd"},
+    {1, "ANNEAL\n", "an engine that Anneal has built already: give the model it was built from"},
+    {0, "version https://git-lfs", "a Git LFS pointer, not the file itself"},
+};
+
+std::string foreign(std::string_view bytes) {
+  for (const Signature& signature : kForeign)
+    if (bytes.size() >= signature.offset &&
+        bytes.substr(signature.offset).starts_with(signature.bytes))
+      return "it is " + std::string(signature.what);
+  const std::string_view start = bytes.substr(0, 256);
+  const bool text = start.find_first_not_of("\t\n\r") != start.npos &&
+                    std::all_of(start.begin(), start.end(), [](unsigned char c) {
+                      return c == '\t' || c == '\n' || c == '\r' || (c >= 32 && c < 127);
+                    });
+  return text ? "it is text" : "";
+}
+
+void check_size(uint64_t size) {
+  if (size > INT_MAX)
+    fail(Code::kUnsupported, std::to_string(size) +
+                                 " bytes, but an ONNX file ends at 2 GiB: export the weights as "
+                                 "external data");
+}
+
+// The message may hold part of the bytes when the answer is no.
+bool parse(google::protobuf::MessageLite& message, std::span<const std::byte> bytes) {
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                                static_cast<int>(bytes.size()));
+  stream.SetRecursionLimit(kMaxMessageDepth);
+  return message.ParsePartialFromCodedStream(&stream) && stream.ConsumedEntireMessage();
+}
+
+class OpenFile {
+ public:
+  explicit OpenFile(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd_ < 0) fail(Code::kIo, std::strerror(errno));
+  }
+  ~OpenFile() { close(fd_); }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  std::vector<std::byte> read_all() const {
+    struct stat status {};
+    if (fstat(fd_, &status) != 0) fail(Code::kIo, std::strerror(errno));
+    if (!S_ISREG(status.st_mode)) fail(Code::kIo, "not a file");
+    check_size(static_cast<uint64_t>(status.st_size));
+    std::vector<std::byte> bytes(static_cast<size_t>(status.st_size));
+    size_t done = 0;
+    while (done < bytes.size()) {
+      const ssize_t got = read(fd_, bytes.data() + done, bytes.size() - done);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) fail(Code::kIo, std::strerror(errno));
+      if (got == 0) break;
+      done += static_cast<size_t>(got);
+    }
+    bytes.resize(done);
+    return bytes;
+  }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+std::unique_ptr<anneal_onnx::ModelProto> parse_model(std::span<const std::byte> bytes) {
+  check_size(bytes.size());
+  if (bytes.empty()) fail(Code::kInvalidModel, "not an ONNX model: the file is empty");
+  auto model = std::make_unique<anneal_onnx::ModelProto>();
+  const bool whole = parse(*model, bytes);
+  if (whole && model->has_graph()) return model;
+  const std::string what = foreign({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!what.empty()) fail(Code::kInvalidModel, "not an ONNX model: " + what);
+  if (!whole && model->ir_version() > 0)
+    fail(
+        Code::kInvalidModel,
+        "a damaged or truncated ONNX model (or one of more than 300 graphs inside each other): the "
+        "data ends or makes no sense before its end, at " +
+            std::to_string(bytes.size()) + " bytes");
+  if (whole && model->ir_version() > 0)
+    fail(Code::kInvalidModel, "a damaged or truncated ONNX model: it holds no graph");
+  fail(Code::kInvalidModel, "not an ONNX model");
+}
+
+std::unique_ptr<anneal_onnx::ModelProto> read_model(const std::string& path) {
+  return with_context([&] { return path; }, [&] { return parse_model(OpenFile(path).read_all()); });
+}
+
+std::unique_ptr<anneal_onnx::TensorProto> parse_tensor(std::span<const std::byte> bytes) {
+  check_size(bytes.size());
+  auto tensor = std::make_unique<anneal_onnx::TensorProto>();
+  if (!parse(*tensor, bytes) || !tensor->has_data_type())
+    fail(Code::kInvalidModel, "not an ONNX tensor, or a truncated one");
+  return tensor;
+}
+
+}  // namespace anneal

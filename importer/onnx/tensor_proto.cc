@@ -1,0 +1,241 @@
+#include "anneal/importer/onnx/tensor_proto.h"
+
+#include <charconv>
+#include <cstring>
+#include <limits>
+#include <string_view>
+
+#include "anneal/importer/onnx/external_data.h"
+#include "anneal/importer/onnx/model_file.h"
+#include "anneal/importer/onnx/onnx.pb.h"
+#include "anneal/importer/onnx/tensor_file.h"
+
+namespace anneal {
+namespace {
+
+using anneal_onnx::TensorProto;
+
+struct ElementType {
+  std::string_view name;
+  std::optional<DataType> dtype;
+};
+// By number.
+constexpr ElementType kElementTypes[] = {
+    {"undefined", {}},
+    {"float", DataType::kF32},
+    {"uint8", DataType::kU8},
+    {"int8", DataType::kI8},
+    {"uint16", DataType::kU16},
+    {"int16", DataType::kI16},
+    {"int32", DataType::kI32},
+    {"int64", DataType::kI64},
+    {"string", DataType::kString},
+    {"bool", DataType::kBool},
+    {"float16", DataType::kF16},
+    {"double", DataType::kF64},
+    {"uint32", DataType::kU32},
+    {"uint64", DataType::kU64},
+    {"complex64", {}},
+    {"complex128", {}},
+    {"bfloat16", DataType::kBF16},
+    {"float8e4m3fn", {}},
+    {"float8e4m3fnuz", {}},
+    {"float8e5m2", {}},
+    {"float8e5m2fnuz", {}},
+    {"uint4", {}},
+    {"int4", {}},
+    {"float4e2m1", {}},
+    {"float8e8m0", {}},
+    {"uint2", {}},
+    {"int2", {}},
+};
+
+static_assert(std::size(kElementTypes) == kLastOnnxType + 1);
+
+const ElementType* find_element_type(int32_t element_type) {
+  const bool listed = element_type >= 0 && element_type <= kLastOnnxType;
+  return listed ? &kElementTypes[element_type] : nullptr;
+}
+
+uint64_t count_elements(const TensorProto& proto, Dims* dims) {
+  uint64_t elements = 1;
+  bool empty = false;
+  for (const int64_t size : proto.dims()) {
+    if (size < 0) fail(Code::kInvalidModel, "a negative size: " + std::to_string(size));
+    dims->push_back(size);
+    empty = empty || size == 0;
+    if (size != 0 && __builtin_mul_overflow(elements, static_cast<uint64_t>(size), &elements))
+      fail(Code::kInvalidModel, "more than 2^64 elements in shape " + to_text(*dims));
+  }
+  return empty ? 0 : elements;
+}
+
+[[noreturn]] void wrong_count(uint64_t have, std::string_view where, uint64_t want,
+                              const Dims& dims) {
+  fail(Code::kInvalidModel, std::to_string(have) + " elements in " + std::string(where) + ", but " +
+                                std::to_string(want) + " in shape " + to_text(dims));
+}
+
+template <class T, class Field>
+Tensor from_field(const Field& field, std::string_view field_name, DataType dtype, const Dims& dims,
+                  uint64_t elements) {
+  if (static_cast<uint64_t>(field.size()) != elements)
+    wrong_count(field.size(), field_name, elements, dims);
+  auto fresh = Tensor::allocate(dtype, dims);
+  auto* to = reinterpret_cast<T*>(fresh.data.data());
+  for (const auto value : field) {
+    // Writers store small and 16-bit types by their bits, signed or not.
+    if constexpr (sizeof(T) < sizeof(value)) {
+      constexpr int kBits = 8 * sizeof(T);
+      const auto wide = static_cast<int64_t>(value);
+      if (wide < -(int64_t{1} << (kBits - 1)) || wide >= (int64_t{1} << kBits))
+        fail(Code::kInvalidModel,
+             std::to_string(value) + " does not fit in " + std::string(name(dtype)));
+    }
+    *to++ = static_cast<T>(value);
+  }
+  return fresh.tensor;
+}
+
+void make_booleans(std::span<std::byte> data) {
+  for (std::byte& value : data) value = std::byte{value != std::byte{0}};
+}
+
+uint64_t byte_count(uint64_t elements, DataType dtype) {
+  uint64_t bytes;
+  if (__builtin_mul_overflow(elements, size_of(dtype), &bytes))
+    fail(Code::kInvalidModel, "more than 2^64 bytes");
+  return bytes;
+}
+
+Tensor from_raw(const std::string& raw, DataType dtype, const Dims& dims, uint64_t elements) {
+  if (raw.size() != byte_count(elements, dtype))
+    fail(Code::kInvalidModel, std::to_string(raw.size()) + " bytes of raw data, but shape " +
+                                  to_text(dims) + " of " + std::string(name(dtype)) + " takes " +
+                                  std::to_string(byte_count(elements, dtype)));
+  auto fresh = Tensor::allocate(dtype, dims);
+  std::memcpy(fresh.data.data(), raw.data(), raw.size());
+  if (dtype == DataType::kBool) make_booleans(fresh.data);
+  return fresh.tensor;
+}
+
+uint64_t parse_number(const std::string& key, const std::string& text) {
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size())
+    fail(Code::kInvalidModel, key + " is \"" + text + "\", not a number of bytes");
+  return number;
+}
+
+Tensor from_external(const TensorProto& proto, DataType dtype, const Dims& dims, uint64_t elements,
+                     const std::string& folder) {
+  std::string location;
+  for (const auto& entry : proto.external_data())
+    if (entry.key() == "location") location = entry.value();
+  return with_context(
+      [&] { return "external data \"" + location + "\""; },
+      [&] {
+        std::optional<uint64_t> offset, length;
+        for (const auto& entry : proto.external_data()) {
+          if (entry.key() == "offset") offset = parse_number(entry.key(), entry.value());
+          if (entry.key() == "length") length = parse_number(entry.key(), entry.value());
+        }
+        const uint64_t bytes = byte_count(elements, dtype);
+        if (length && *length != bytes)
+          fail(Code::kInvalidModel, "length " + std::to_string(*length) + ", but shape " +
+                                        to_text(dims) + " of " + std::string(name(dtype)) +
+                                        " takes " + std::to_string(bytes) + " bytes");
+        const DataFile file(folder, location);
+        const uint64_t start = offset.value_or(0);
+        if (start > file.size() || file.size() - start < bytes)
+          fail(Code::kInvalidModel, "the file has " + std::to_string(file.size()) +
+                                        " bytes, but the tensor is " + std::to_string(bytes) +
+                                        " bytes from " + std::to_string(start));
+        auto fresh = Tensor::allocate(dtype, dims);
+        file.read(start, fresh.data);
+        if (dtype == DataType::kBool) make_booleans(fresh.data);
+        return fresh.tensor;
+      });
+}
+
+Tensor from_typed_field(const TensorProto& proto, DataType dtype, const Dims& dims,
+                        uint64_t elements) {
+  const auto from_int32 = [&]<class T>(T) {
+    return from_field<T>(proto.int32_data(), "int32_data", dtype, dims, elements);
+  };
+  switch (dtype) {
+    case DataType::kF32:
+      return from_field<float>(proto.float_data(), "float_data", dtype, dims, elements);
+    case DataType::kF64:
+      return from_field<double>(proto.double_data(), "double_data", dtype, dims, elements);
+    case DataType::kI64:
+      return from_field<int64_t>(proto.int64_data(), "int64_data", dtype, dims, elements);
+    case DataType::kU32:
+      return from_field<uint32_t>(proto.uint64_data(), "uint64_data", dtype, dims, elements);
+    case DataType::kU64:
+      return from_field<uint64_t>(proto.uint64_data(), "uint64_data", dtype, dims, elements);
+    case DataType::kI32:
+      return from_int32(int32_t{});
+    case DataType::kI16:
+      return from_int32(int16_t{});
+    case DataType::kI8:
+      return from_int32(int8_t{});
+    case DataType::kU16:
+    case DataType::kF16:
+    case DataType::kBF16:
+      return from_int32(uint16_t{});
+    case DataType::kU8:
+      return from_int32(uint8_t{});
+    case DataType::kBool:
+      return from_int32(bool{});
+    case DataType::kString:
+      break;
+  }
+  fail(Code::kUnsupported, "a constant of strings");
+}
+
+}  // namespace
+
+std::optional<DataType> dtype_from_onnx(int32_t element_type) {
+  const ElementType* found = find_element_type(element_type);
+  return found ? found->dtype : std::nullopt;
+}
+
+std::string onnx_type_name(int32_t element_type) {
+  const ElementType* found = find_element_type(element_type);
+  return found ? std::string(found->name) : "number " + std::to_string(element_type);
+}
+
+DataType require_dtype(int32_t element_type) {
+  if (element_type == TensorProto::UNDEFINED)
+    fail(Code::kInvalidModel, "the element type is undefined");
+  if (const auto dtype = dtype_from_onnx(element_type)) return *dtype;
+  fail(Code::kUnsupported, "the element type " + onnx_type_name(element_type));
+}
+
+Tensor to_tensor(const TensorProto& proto, const std::string& folder) {
+  const DataType dtype = require_dtype(proto.data_type());
+  if (dtype == DataType::kString) fail(Code::kUnsupported, "a constant of strings");
+  if (proto.has_segment()) fail(Code::kUnsupported, "a tensor stored in segments");
+  Dims dims;
+  const uint64_t elements = count_elements(proto, &dims);
+  if (proto.data_location() == TensorProto::EXTERNAL)
+    return from_external(proto, dtype, dims, elements, folder);
+  if (proto.has_raw_data()) {
+    // Some writers set an empty raw_data beside the typed field that they use.
+    const bool typed = proto.float_data_size() || proto.int32_data_size() ||
+                       proto.int64_data_size() || proto.double_data_size() ||
+                       proto.uint64_data_size();
+    if (!proto.raw_data().empty() || !typed)
+      return from_raw(proto.raw_data(), dtype, dims, elements);
+  }
+  return from_typed_field(proto, dtype, dims, elements);
+}
+
+Tensor load_tensor_proto(std::span<const std::byte> bytes, std::string* name) {
+  const auto proto = parse_tensor(bytes);
+  if (name) *name = proto->name();
+  return to_tensor(*proto, "");
+}
+
+}  // namespace anneal

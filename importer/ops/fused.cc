@@ -1,0 +1,283 @@
+// Operators of com.microsoft that optimized transformers hold: what ONNX says in several nodes.
+#include <algorithm>
+
+#include "anneal/importer/node/rows.h"
+#include "anneal/importer/onnx/tensor_data.h"
+#include "anneal/importer/ops/attention.h"
+#include "anneal/importer/ops/expression.h"
+#include "anneal/importer/ops/window.h"
+
+namespace anneal {
+namespace {
+
+constexpr std::string_view kDomain = "com.microsoft";
+
+const Shape& shape_of(Node& node, ValueId value) { return node.graph().value(value).type().shape; }
+
+Outputs import_fused_mat_mul(Node& node) {
+  node.expect_inputs(2, 2);
+  node.expect_same_dtype({0, 1});
+  const DataType dtype = node.dtype(0, kFloats);
+  if (node.flag("transBatchA", false) || node.flag("transBatchB", false))
+    node.unsupported("matrices that are not the last two axes");
+  if (node.rank(0) < 2 || node.rank(1) < 2) node.unsupported("a product with a vector");
+  const double alpha = node.number("alpha", 1);
+  const MatMul op{.transpose_a = node.flag("transA", false),
+                  .transpose_b = node.flag("transB", false)};
+  return epilogue_result(node, op, {node.input(0), node.input(1)}, {}, dtype,
+                         [&](Expressions in) { return in[0] * alpha; });
+}
+
+// Conv, plus input 3, then an activation.
+Outputs import_fused_conv(Node& node) {
+  node.expect_inputs(2, 4);
+  node.expect_same_dtype({0, 1, 2, 3});
+  const DataType dtype = node.dtype(0, kFloats);
+  const std::string kind = node.text("activation", "");
+  const auto parameters = node.find_numbers("activation_params").value_or(std::vector<float>{});
+  const auto parameter = [&](size_t i) -> double {
+    if (i >= parameters.size()) node.invalid("attribute \"activation_params\" is too short");
+    return parameters[i];
+  };
+  std::vector<ValueId> addends;
+  if (node.has_input(2))
+    addends.push_back(per_channel(node, node.input(2), node.rank(0), "bias_per_channel"));
+  if (node.has_input(3)) addends.push_back(node.input(3));
+  const auto [op, input] = read_conv(node, 1);
+  return epilogue_result(node, op, {input, node.input(1)}, addends, dtype, [&](Expressions in) {
+    Expression x = in[0];
+    for (size_t i = 1; i < in.size(); ++i) x = x + in[i];
+    const Expression zero = x.number(0), one = x.number(1);
+    if (kind.empty()) return x;
+    if (kind == "Relu") return max(x, zero);
+    if (kind == "Tanh") return x.apply(Opcode::kTanh);
+    if (kind == "Sigmoid") return x.apply(Opcode::kSigmoid);
+    if (kind == "LeakyRelu") return select(x < 0, x * parameter(0), x);
+    if (kind == "Clip") return min(max(x, x.number(parameter(0))), x.number(parameter(1)));
+    if (kind == "HardSigmoid") return max(zero, min(one, x * parameter(0) + parameter(1)));
+    node.unsupported("the activation " + kind);
+  });
+}
+
+// Rows of the sum, normalized along the last axis; the sum is output `sum_output`.
+Outputs normalized_sum(Node& node, const std::vector<ValueId>& terms, bool subtract_mean,
+                       ValueId scale, ValueId shift, int sum_output) {
+  const DataType dtype = node.graph().value(terms[0]).type().dtype;
+  if (!kFloats.contains(dtype)) node.invalid("elements of " + std::string(name(dtype)));
+  const ValueId sum = pointwise_result(
+      node, terms, dtype,
+      [](Expressions in) {
+        Expression total = in[0];
+        for (size_t i = 1; i < in.size(); ++i) total = total + in[i];
+        return total;
+      },
+      "sum", sum_output)[0];
+  const int rank = shape_of(node, sum).rank();
+  if (rank == 0) node.invalid("a scalar");
+  const Normalize op{.axes = {rank - 1},
+                     .epsilon = node.number("epsilon", 1e-12F),
+                     .subtract_mean = subtract_mean};
+  std::vector<ValueId> inputs = {node.layer(op, {sum}, "normal"), scale};
+  if (shift != ValueId::kNone) inputs.push_back(shift);
+  Outputs outputs(static_cast<size_t>(sum_output) + 1, ValueId::kNone);
+  outputs.back() = sum;
+  outputs[0] = pointwise_result(node, inputs, dtype, [](Expressions in) {
+    const Expression scaled = in[0] * in[1];
+    return in.size() == 3 ? scaled + in[2] : scaled;
+  })[0];
+  return outputs;
+}
+
+// Inputs 0 and 1, and the bias, if there is one.
+std::vector<ValueId> skip_terms(Node& node, int bias) {
+  std::vector<ValueId> terms = {node.input(0), node.input(1)};
+  if (node.has_input(bias)) terms.push_back(node.input(bias));
+  return terms;
+}
+Outputs import_skip_layer_normalization(Node& node) {
+  node.expect_inputs(3, 5);
+  node.expect_same_dtype({0, 1, 2, 3, 4});
+  return normalized_sum(node, skip_terms(node, 4), true, node.input(2), node.optional_input(3), 3);
+}
+Outputs import_skip_simplified_layer_normalization(Node& node) {
+  node.expect_inputs(3, 4);
+  node.expect_same_dtype({0, 1, 2, 3});
+  return normalized_sum(node, skip_terms(node, 3), false, node.input(2), ValueId::kNone, 3);
+}
+
+// How many keys the mask i32[B,S] shows in each batch, as output 1; 0 without a mask.
+ValueId key_counts(Node& node) {
+  if (node.has_input(7)) {
+    const Reduce sum{.keepdims = false};
+    const ValueId axis = node.integers_value({1}, "mask_axis");
+    return node.result(sum, {node.input(7), axis}, "mask_index", 1)[0];
+  }
+  const ValueId zero =
+      node.constant_value(Tensor::of<int32_t>(DataType::kI32, {}, std::vector<int32_t>{0}), "zero");
+  const ValueId shape = node.sizes_value({node.shape(0)[0]}, "batches");
+  return node.result(Expand{}, {zero, shape}, "mask_index", 1)[0];
+}
+
+// inputs: ids[B,S], [segments[B,S]], words[.,H], positions[.,H], [segment embeddings[.,H]], scale,
+// shift, [mask], [position ids].
+Outputs import_embed_layer_normalization(Node& node) {
+  node.expect_inputs(7, 9);
+  node.expect_same_dtype({2, 3, 4, 5, 6});
+  node.dtype(0, kIndices);
+  node.ignore("mask_index_type");
+  if (node.rank(0) != 2) node.invalid("ids of " + std::to_string(node.rank(0)) + " axes");
+  const auto rows = [&](int table, ValueId ids, const char* suffix) {
+    return node.layer(Gather{}, {node.input(table), ids}, suffix);
+  };
+  std::vector<ValueId> terms = {rows(2, node.input(0), "words")};
+  ValueId positions = node.optional_input(8);
+  if (positions == ValueId::kNone) {
+    const auto scalar = [&](Size value, const char* suffix) {
+      return reshape(node, node.sizes_value({value}, suffix), {}, std::string(suffix) + "_scalar");
+    };
+    positions = node.layer(
+        Range{}, {scalar(0, "first"), scalar(node.shape(0)[1], "length"), scalar(1, "step")},
+        "positions");
+  }
+  terms.push_back(rows(3, positions, "of_positions"));
+  if (node.has_input(1) && node.has_input(4))
+    terms.push_back(rows(4, node.input(1), "of_segments"));
+  Outputs outputs = normalized_sum(node, terms, true, node.input(5), node.input(6), 2);
+  if (node.has_output(1)) outputs[1] = key_counts(node);
+  return outputs;
+}
+
+// What is added to scores: numbers, if given, and for a hidden key the attribute mask_filter_value.
+// mask: i32[batch, keys], 0 to hide a key, or i32[batch], the keys that are not padding.
+ValueId key_mask(Node& node, int mask, int bias, Size keys) {
+  const double hidden = node.number("mask_filter_value", -10000);
+  const ValueId added = node.optional_input(bias);
+  if (!node.has_input(mask)) return added;
+  const Shape shape = node.shape(mask);
+  node.dtype(mask, kIndices);
+  const bool lengths = shape.rank() == 1 && shape[0] == node.shape(0)[0];
+  if (!lengths && shape.rank() != 2)
+    node.unsupported("a mask of " + std::to_string(shape.rank()) + " axes");
+  std::vector<ValueId> inputs;
+  if (lengths) {
+    const ValueId zero = node.constant_value(tensor_of(DataType::kF32, {}, {0}), "zero");
+    const ValueId row =
+        node.layer(Expand{}, {zero, node.sizes_value({1, 1, 1, keys}, "mask_shape")}, "no_mask");
+    inputs = {reshape(node, node.input(mask), {shape[0], 1, 1, 1}, "lengths"), row};
+  } else {
+    inputs = {reshape(node, node.input(mask), {shape[0], 1, 1, shape[1]}, "mask_by_head")};
+  }
+  if (added != ValueId::kNone) inputs.push_back(added);
+  return pointwise(node, "mask", inputs, node.dtype(0), [&](Expressions in) {
+    const bool wide = node.dtype(0) == DataType::kF64;
+    const RegisterType real = wide ? RegisterType::kF64 : RegisterType::kF32;
+    const Expression none = Expression{in[0].builder, in[0].builder->constant(real, 0.0)};
+    const Expression seen =
+        lengths ? in[0].index(3) < in[0].cast(RegisterType::kI64) : !(in[0] == 0);
+    const Expression result = select(seen, none, none.number(hidden));
+    return added == ValueId::kNone ? result : result + in.back();
+  });
+}
+
+// `count` elements of the last axis from `start` on; a vector's, too.
+ValueId columns(Node& node, ValueId x, Size start, Size count, std::string_view suffix) {
+  const std::string name(suffix);
+  return node.layer(Slice{},
+                    {x, node.sizes_value({start}, name + "/start"),
+                     node.sizes_value({node.sizes().add(start, count)}, name + "/end"),
+                     node.integers_value({shape_of(node, x).rank() - 1}, name + "/axis"),
+                     node.integers_value({1}, name + "/step")},
+                    suffix);
+}
+
+// Queries see keys up to their own, which comes behind those of the past.
+void see_no_later_keys(Node& node, AttentionHeads& heads) {
+  if (!node.flag("unidirectional", false)) return;
+  heads.visible.right = 0;
+  const Size queries = shape_of(node, heads.q)[2], keys = shape_of(node, heads.k)[2];
+  heads.visible.offset = node.sizes_value({node.sizes().sub(keys, queries)}, "past_length");
+}
+
+Outputs import_multi_head_attention(Node& node) {
+  node.expect_inputs(1, 8);
+  node.dtype(0, kFloats);
+  if (!node.has_input(1) || !node.has_input(2) || node.rank(0) != 3)
+    node.unsupported("packed queries, keys and values");
+  node.expect_same_dtype({0, 1, 2, 3, 5, 6, 7});
+  const int64_t count = node.integer("num_heads");
+  Size start = 0;
+  const auto heads_of = [&](int input, const char* suffix) {
+    ValueId x = node.input(input);
+    if (node.has_input(3)) {
+      if (node.rank(input) != 3) node.unsupported("a bias of keys that are split into heads");
+      const std::string name(suffix);
+      const Size width = node.shape(input)[2];
+      const ValueId bias = columns(node, node.input(3), start, width, name + "/bias");
+      start = node.sizes().add(start, width);
+      x = pointwise(node, name + "/biased", {x, bias}, node.dtype(0),
+                    [](Expressions in) { return in[0] + in[1]; });
+    }
+    return split_heads(node, x, count, suffix);
+  };
+  AttentionHeads heads;
+  heads.q = heads_of(0, "queries");
+  heads.k = after_past(node, heads_of(1, "keys"), 6, "present_keys", 1);
+  heads.v = after_past(node, heads_of(2, "values"), 7, "present_values", 2);
+  heads.scale = attention_scale(node, heads.q);
+  heads.mask = key_mask(node, 4, 5, shape_of(node, heads.k)[2]);
+  see_no_later_keys(node, heads);
+  return {join_heads(node, attend(node, heads).result), heads.k, heads.v};
+}
+
+// inputs: x[B,S,H], weights[H, queries + keys + values], [bias], [mask], [past: not taken],
+// [numbers to add].
+Outputs import_attention(Node& node) {
+  node.expect_inputs(2, 6);
+  node.dtype(0, kFloats);
+  node.expect_same_dtype({0, 1, 2, 4, 5});
+  if (node.has_input(4)) node.unsupported("past keys and values");
+  if (node.flag("do_rotary", false)) node.unsupported("rotated positions");
+  node.ignore("past_present_share_buffer");
+  if (node.rank(0) != 3 || node.rank(1) != 2) node.invalid("3 axes and a matrix are expected");
+  const int64_t count = node.integer("num_heads");
+  const Size third = node.sizes().floor_div(node.shape(1)[1], 3);
+  std::vector<Size> widths(3, third);
+  if (const auto given = node.find_integers("qkv_hidden_sizes"))
+    widths = {given->begin(), given->end()};
+  if (widths.size() != 3) node.invalid("attribute \"qkv_hidden_sizes\": 3 values are needed");
+  ValueId all = node.layer(MatMul{}, {node.input(0), node.input(1)}, "projected");
+  if (node.has_input(2))
+    all = pointwise(node, "biased", {all, node.input(2)}, node.dtype(0),
+                    [](Expressions in) { return in[0] + in[1]; });
+  Size start = 0;
+  const auto heads_of = [&](size_t i, const char* suffix) {
+    const ValueId part = columns(node, all, start, widths[i], std::string(suffix) + "/columns");
+    start = node.sizes().add(start, widths[i]);
+    return split_heads(node, part, count, suffix);
+  };
+  AttentionHeads heads;
+  heads.q = heads_of(0, "queries");
+  heads.k = heads_of(1, "keys");
+  heads.v = heads_of(2, "values");
+  heads.scale = attention_scale(node, heads.q);
+  heads.mask = key_mask(node, 3, 5, shape_of(node, heads.k)[2]);
+  see_no_later_keys(node, heads);
+  return {join_heads(node, attend(node, heads).result)};
+}
+
+constexpr OpRow kRows[] = {
+    {kDomain, "Attention", 1, kLatest, import_attention},
+    {kDomain, "EmbedLayerNormalization", 1, kLatest, import_embed_layer_normalization},
+    {kDomain, "FusedConv", 1, kLatest, import_fused_conv},
+    {kDomain, "FusedMatMul", 1, kLatest, import_fused_mat_mul},
+    {kDomain, "MultiHeadAttention", 1, kLatest, import_multi_head_attention},
+    {kDomain, "SkipLayerNormalization", 1, kLatest, import_skip_layer_normalization},
+    {kDomain, "SkipSimplifiedLayerNormalization", 1, kLatest,
+     import_skip_simplified_layer_normalization},
+};
+
+}  // namespace
+
+std::span<const OpRow> fused_rows() { return kRows; }
+
+}  // namespace anneal

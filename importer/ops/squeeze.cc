@@ -1,0 +1,170 @@
+// Axes of one element, taken out and put in.
+#include <algorithm>
+#include <numeric>
+
+#include "anneal/importer/node/rows.h"
+#include "anneal/importer/ops/expression.h"
+
+namespace anneal {
+namespace {
+
+// Without axes every axis of one element goes, and a size that is open decides the rank. It is
+// taken to be another one, which the engine checks: a model that calls it open hardly means 1. So
+// 1 is not what to optimize for.
+void require_open_sizes_not_one(Node& node) {
+  SizeTable& sizes = node.sizes();
+  std::vector<Size> open;
+  for (const Size size : node.shape(0)) {
+    if (size.known() || sizes.range(size).min > 1) continue;
+    open.push_back(size);
+    const auto symbol = sizes.symbol_index(size);
+    if (symbol && sizes.symbols()[*symbol].bounds == Bounds{}) sizes.set_bounds(size, {.opt = 2});
+  }
+  if (open.empty()) return;
+  const ValueId differ =
+      pointwise(node, "open_sizes_differ", {node.sizes_value(open, "open_sizes")}, DataType::kI64,
+                [](Expressions in) { return (!(in[0] == 1)).cast(RegisterType::kI64); });
+  const ValueId all = node.layer(Reduce{.kind = ReduceKind::kMin, .keepdims = false},
+                                 {differ, node.integers_value({0}, "axis")}, "all_differ");
+  const ValueId holds =
+      pointwise(node, "holds", {all}, DataType::kBool, [](Expressions in) { return in[0] == 1; });
+  node.layer(Require{}, {holds}, "no_open_size_is_1");
+}
+
+Outputs reshaped_input(Node& node, const std::vector<Size>& sizes) {
+  return node.result(Reshape{.allow_zero = true},
+                     {node.input(0), node.sizes_value(sizes, "shape")});
+}
+
+Outputs squeeze(Node& node, const std::optional<std::vector<int64_t>>& given) {
+  const Shape& shape = node.shape(0);
+  const auto axes = given ? node.resolve_axes(*given, shape.rank()) : std::vector<int64_t>{};
+  std::vector<Size> kept;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const bool listed = std::binary_search(axes.begin(), axes.end(), axis);
+    if (listed && shape[axis].known() && shape[axis].value() != 1)
+      node.invalid("axis " + std::to_string(axis) + " has " + std::to_string(shape[axis].value()) +
+                   " elements, not 1");
+    if (given ? !listed : shape[axis] != Size(1)) kept.push_back(shape[axis]);
+  }
+  if (!given) require_open_sizes_not_one(node);
+  return reshaped_input(node, kept);
+}
+// The number of axes in input 1, where only a run tells which these are: it decides the rank.
+int64_t axis_count(Node& node) {
+  node.dtype(1, kIndices);
+  if (node.rank(1) > 1) node.invalid("axes of " + std::to_string(node.rank(1)) + " axes");
+  const Size count = node.rank(1) == 0 ? Size(1) : node.shape(1)[0];
+  if (!count.known()) node.unsupported("a number of axes known only at run time");
+  if (count.value() > kMaxRank) node.unsupported(std::to_string(count.value()) + " axes");
+  return count.value();
+}
+
+// Those axes of `rank` axes, counted from the front, as i64[count].
+ValueId run_time_axes(Node& node, int64_t count, int64_t rank) {
+  const ValueId axes = reshape(node, as_i64(node, node.input(1), "axes"), {count}, "axis_list");
+  return pointwise(node, "from_front", {axes}, DataType::kI64, [&](Expressions in) {
+    return select(in[0] < 0, in[0] + static_cast<double>(rank), in[0]);
+  });
+}
+
+ValueId counted(Node& node, int64_t count, std::string_view suffix) {
+  std::vector<int64_t> numbers(static_cast<size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return node.integers_value(numbers, suffix);
+}
+
+// The axes that are left: 0, 1, 2..., moved by one for each squeezed axis at or before them.
+Outputs squeeze_at_run_time(Node& node) {
+  const int64_t rank = node.rank(0), count = axis_count(node);
+  if (count > rank) node.invalid(std::to_string(count) + " of " + std::to_string(rank) + " axes");
+  const ValueId sorted = node.layers(
+      TopK{.largest = false},
+      {run_time_axes(node, count, rank), node.integers_value({count}, "count")}, "sorted")[0];
+  ValueId left = counted(node, rank - count, "first");
+  for (int64_t i = 0; i < count; ++i) {
+    const std::string number = std::to_string(i);
+    const ValueId axis =
+        node.layer(Gather{}, {sorted, node.integers_value({i}, "place" + number)}, "axis" + number);
+    left = pointwise(node, "left" + number, {left, axis}, DataType::kI64,
+                     [](Expressions in) { return select(in[0] < in[1], in[0], in[0] + 1); });
+  }
+  const ValueId sizes = node.layer(ShapeOf{.end = rank}, {node.input(0)}, "sizes");
+  const ValueId shape = node.layer(Gather{}, {sizes, left}, "shape");
+  return node.result(Reshape{.allow_zero = true}, {node.input(0), shape});
+}
+
+Outputs import_squeeze_attribute(Node& node) {
+  node.expect_inputs(1, 1);
+  return squeeze(node, node.find_integers("axes"));
+}
+Outputs import_squeeze(Node& node) {
+  node.expect_inputs(1, 2);
+  if (!node.has_input(1)) return squeeze(node, std::nullopt);
+  node.dtype(1, kIndices);
+  if (const auto axes = node.known_integers(1)) return squeeze(node, axes);
+  return squeeze_at_run_time(node);
+}
+
+Outputs unsqueeze(Node& node, const std::vector<int64_t>& given) {
+  const Shape& shape = node.shape(0);
+  const int rank = shape.rank() + static_cast<int>(std::min<size_t>(given.size(), kMaxRank + 1));
+  const auto axes = node.resolve_axes(given, rank);
+  std::vector<Size> sizes;
+  for (int axis = 0, from = 0; axis < rank; ++axis)
+    sizes.push_back(std::binary_search(axes.begin(), axes.end(), axis) ? Size(1) : shape[from++]);
+  return reshaped_input(node, sizes);
+}
+// An axis of the result has one element, or the size of the axis of x that comes when those before
+// it are left out.
+Outputs unsqueeze_at_run_time(Node& node) {
+  const int64_t old = node.rank(0), count = axis_count(node), rank = old + count;
+  if (old == 0) return reshaped_input(node, std::vector<Size>(static_cast<size_t>(count), 1));
+  const ValueId axes = reshape(node, run_time_axes(node, count, rank), {count, 1}, "column");
+  const ValueId all = counted(node, rank, "all");
+  const ValueId before = pointwise(node, "before", {axes, all}, DataType::kI64, [](Expressions in) {
+    return (in[0] < in[1]).cast(RegisterType::kI64);
+  });
+  const ValueId here = pointwise(node, "here", {axes, all}, DataType::kI64, [](Expressions in) {
+    return (in[0] == in[1]).cast(RegisterType::kI64);
+  });
+  const Reduce sum{.kind = ReduceKind::kSum, .keepdims = false};
+  const ValueId first = node.integers_value({0}, "first");
+  const ValueId skipped = node.layer(sum, {before, first}, "skipped");
+  const ValueId added = node.layer(sum, {here, first}, "added");
+  const ValueId from = pointwise(node, "from", {all, skipped}, DataType::kI64, [&](Expressions in) {
+    return min(max(in[0] - in[1], in[0].number(0)), in[0].number(static_cast<double>(old - 1)));
+  });
+  const ValueId sizes = node.layer(ShapeOf{.end = old}, {node.input(0)}, "sizes");
+  const ValueId own = node.layer(Gather{}, {sizes, from}, "own");
+  const ValueId shape = pointwise(node, "shape", {added, own}, DataType::kI64, [](Expressions in) {
+    return select(in[0] == 0, in[1], in[1].number(1));
+  });
+  return node.result(Reshape{.allow_zero = true}, {node.input(0), shape});
+}
+
+Outputs import_unsqueeze_attribute(Node& node) {
+  node.expect_inputs(1, 1);
+  const auto axes = node.find_integers("axes");
+  if (!axes) node.invalid("attribute \"axes\" is missing");
+  return unsqueeze(node, *axes);
+}
+Outputs import_unsqueeze(Node& node) {
+  node.expect_inputs(2, 2);
+  node.dtype(1, kIndices);
+  if (const auto axes = node.known_integers(1)) return unsqueeze(node, *axes);
+  return unsqueeze_at_run_time(node);
+}
+
+constexpr OpRow kRows[] = {
+    {"", "Squeeze", 1, 12, import_squeeze_attribute},
+    {"", "Squeeze", 13, kLatest, import_squeeze},
+    {"", "Unsqueeze", 1, 12, import_unsqueeze_attribute},
+    {"", "Unsqueeze", 13, kLatest, import_unsqueeze},
+};
+
+}  // namespace
+
+std::span<const OpRow> squeeze_rows() { return kRows; }
+
+}  // namespace anneal

@@ -1,0 +1,143 @@
+#include "anneal/importer/ops/window.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "anneal/importer/onnx/tensor_data.h"
+
+namespace anneal {
+namespace {
+
+// Sums and products of a few of these fit in 64 bits.
+constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
+
+std::vector<int64_t> per_axis(Node& node, const char* name, size_t count, int64_t otherwise,
+                              int64_t smallest) {
+  auto values = node.find_integers(name).value_or(std::vector<int64_t>(count, otherwise));
+  if (values.size() != count)
+    node.invalid("attribute \"" + std::string(name) + "\": " + std::to_string(values.size()) +
+                 " values, " + std::to_string(count) + " expected");
+  for (const int64_t value : values)
+    if (value < smallest || value > kLargest)
+      node.invalid("attribute \"" + std::string(name) + "\": " + std::to_string(value));
+  return values;
+}
+
+void read_kernel(Node& node, ValueId weights, size_t axes, Window& window) {
+  const auto given = node.find_integers("kernel_shape");
+  if (given) window.kernel = per_axis(node, "kernel_shape", axes, 1, 1);
+  if (weights == ValueId::kNone) {
+    if (!given) node.invalid("attribute \"kernel_shape\" is missing");
+    return;
+  }
+  const Shape& shape = node.graph().value(weights).type().shape;
+  if (shape.rank() != static_cast<int>(axes) + 2)
+    node.invalid("weights of " + std::to_string(shape.rank()) + " axes, " +
+                 std::to_string(axes + 2) + " expected");
+  for (size_t i = 0; i < axes; ++i) {
+    const Size size = shape[static_cast<int>(i) + 2];
+    if (!size.known()) node.unsupported("weights of a size known only at run time");
+    if (given && window.kernel[i] != size.value())
+      node.invalid("attribute \"kernel_shape\" contradicts the weights");
+    if (!given) window.kernel.push_back(size.value());
+  }
+}
+
+// One result for each `stride` elements.
+void pad_to_same_size(Node& node, Window& window, AutoPad auto_pad) {
+  SizeTable& sizes = node.sizes();
+  for (size_t i = 0; i < window.kernel.size(); ++i) {
+    const int64_t reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
+    const int64_t stride = window.strides[i];
+    Size total = reach - 1;  // for a stride of 1, whatever the size
+    if (stride != 1) {
+      const Size size = node.shape(0)[static_cast<int>(i) + 2];
+      const Size steps = sizes.sub(sizes.ceil_div(size, stride), 1);
+      total = sizes.max(sizes.sub(sizes.add(sizes.mul(steps, stride), reach), size), 0);
+    }
+    if (total.known()) {
+      set_pads(window, i, total.value(), auto_pad);
+      continue;
+    }
+    window.open_begin.resize(window.kernel.size(), Size(0));
+    window.open_end.resize(window.kernel.size(), Size(0));
+    const Size half = sizes.floor_div(total, 2), rest = sizes.sub(total, half);
+    window.open_begin[i] = auto_pad == AutoPad::kSameUpper ? half : rest;
+    window.open_end[i] = auto_pad == AutoPad::kSameUpper ? rest : half;
+  }
+}
+
+}  // namespace
+
+int spatial_axes(Node& node) {
+  const int axes = node.rank(0) - 2;
+  if (axes < 1) node.invalid(std::to_string(axes + 2) + " axes, at least 3 expected");
+  return axes;
+}
+
+AutoPad read_auto_pad(Node& node) {
+  return static_cast<AutoPad>(
+      node.choice("auto_pad", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"}));
+}
+
+void read_pads(Node& node, Window& window) {
+  const size_t axes = window.kernel.size();
+  const auto pads = per_axis(node, "pads", 2 * axes, 0, -kLargest);
+  window.pads_begin.assign(pads.begin(), pads.begin() + static_cast<ptrdiff_t>(axes));
+  window.pads_end.assign(pads.begin() + static_cast<ptrdiff_t>(axes), pads.end());
+}
+
+void set_pads(Window& window, size_t axis, int64_t total, AutoPad auto_pad) {
+  const int64_t half = total / 2;
+  window.pads_begin[axis] = auto_pad == AutoPad::kSameUpper ? half : total - half;
+  window.pads_end[axis] = total - window.pads_begin[axis];
+}
+
+Window read_unpadded_window(Node& node, ValueId weights) {
+  const auto axes = static_cast<size_t>(spatial_axes(node));
+  Window window;
+  read_kernel(node, weights, axes, window);
+  window.strides = per_axis(node, "strides", axes, 1, 1);
+  window.dilations = per_axis(node, "dilations", axes, 1, 1);
+  window.pads_begin.assign(axes, 0);
+  window.pads_end.assign(axes, 0);
+  return window;
+}
+
+Window read_window(Node& node, ValueId weights) {
+  Window window = read_unpadded_window(node, weights);
+  const AutoPad auto_pad = read_auto_pad(node);
+  if (auto_pad == AutoPad::kNotSet) {
+    read_pads(node, window);
+    return window;
+  }
+  // Exporters write zeros beside auto_pad.
+  node.ignore("pads");
+  if (auto_pad != AutoPad::kValid) pad_to_same_size(node, window, auto_pad);
+  return window;
+}
+
+ValueId padded_input(Node& node, const Window& window, ValueId input, ValueId fill) {
+  if (window.open_begin.empty()) return input;
+  std::vector<Size> pads(2, Size(0));
+  pads.insert(pads.end(), window.open_begin.begin(), window.open_begin.end());
+  pads.insert(pads.end(), 2, Size(0));
+  pads.insert(pads.end(), window.open_end.begin(), window.open_end.end());
+  return node.layer(Pad{}, {input, node.sizes_value(pads, "pads"), fill}, "padded");
+}
+
+ConvOfInput read_conv(Node& node, int weights, ValueId zero_point) {
+  const Window window = read_window(node, node.input(weights));
+  Conv op{.strides = window.strides,
+          .pads_begin = window.pads_begin,
+          .pads_end = window.pads_end,
+          .dilations = window.dilations,
+          .groups = node.integer("group", 1)};
+  if (op.groups < 1) node.invalid("attribute \"group\" is " + std::to_string(op.groups));
+  if (window.open_begin.empty()) return {op, node.input(0)};
+  if (zero_point == ValueId::kNone)
+    zero_point = node.constant_value(tensor_of(node.dtype(0), {}, {0}), "padding");
+  return {op, padded_input(node, window, node.input(0), zero_point)};
+}
+
+}  // namespace anneal

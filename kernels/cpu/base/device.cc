@@ -1,0 +1,111 @@
+#include "anneal/kernels/cpu/base/device.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <optional>
+
+#include "anneal/core/error.h"
+#include "anneal/core/parallel.h"
+
+namespace anneal::cpu {
+namespace {
+
+constexpr size_t kAlignment = 64;
+constexpr size_t kMost = size_t{1} << 39;  // no sum of sizes that is right needs more
+
+class HostBuffer final : public Buffer {
+ public:
+  explicit HostBuffer(size_t bytes) : size_(bytes) {
+    if (bytes > kMost) fail(Code::kDevice, fmt::format("cannot allocate {} bytes", bytes));
+    const size_t whole = (bytes / kAlignment + 1) * kAlignment;
+    data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, whole)));
+    if (!data_) fail(Code::kDevice, fmt::format("cannot allocate {} bytes of memory", bytes));
+  }
+  std::byte* data() override { return data_.get(); }
+  size_t size() const override { return size_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const { std::free(data); }
+  };
+  std::unique_ptr<std::byte, Free> data_;
+  size_t size_;
+};
+
+// As Linux names it.
+std::string processor_model() {
+  std::ifstream lines("/proc/cpuinfo");
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("model name")) continue;
+    const size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "x86-64";
+}
+
+// Every launch has ended when it returns.
+class HostStream final : public Stream {
+ public:
+  void wait() override {}
+};
+
+std::optional<Isa> isa_from_name(std::string_view text) {
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kFull})
+    if (name(isa) == text) return isa;
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool computes_bf16(Isa isa) {
+  static const bool has = [] {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512bf16") != 0;
+  }();
+  return isa == Isa::kFull && has;
+}
+
+std::string CpuDevice::description() const {
+  return fmt::format("x86-64, {} instructions, {} cores", name(isa_), hardware_threads());
+}
+
+// "AMD EPYC 9B45, full, oneDNN 2.6.3"
+std::string CpuDevice::machine() const {
+  const std::string processor = fmt::format("{}, {}", processor_model(), name(isa_));
+  return libraries_ == nullptr ? processor : fmt::format("{}, {}", processor, libraries_(isa_));
+}
+
+std::unique_ptr<Buffer> CpuDevice::allocate(size_t bytes) {
+  return std::make_unique<HostBuffer>(bytes);
+}
+
+std::unique_ptr<Stream> CpuDevice::make_stream() { return std::make_unique<HostStream>(); }
+
+void CpuDevice::copy(std::byte* to, const std::byte* from, size_t bytes, Stream&) {
+  if (bytes > 0) std::memmove(to, from, bytes);
+}
+
+std::unique_ptr<Device> open_device(std::string_view target, std::string (*libraries)(Isa)) {
+  if (target == "cpu") return std::make_unique<CpuDevice>("cpu", current_isa(), libraries);
+  constexpr std::string_view kPrefix = "cpu:";
+  const auto isa = target.substr(0, kPrefix.size()) == kPrefix
+                       ? isa_from_name(target.substr(kPrefix.size()))
+                       : std::nullopt;
+  if (!isa) {
+    fail(Code::kInvalidArgument,
+         fmt::format("\"{}\" is no CPU target: use cpu, or cpu:baseline, cpu:avx2, cpu:avx512, "
+                     "cpu:full",
+                     target));
+  }
+  if (*isa > current_isa()) {
+    fail(Code::kDevice, fmt::format("target \"{}\" needs more than there is here: this CPU with "
+                                    "ANNEAL_MAX_ISA={} allows {}",
+                                    target, name(max_isa()), name(current_isa())));
+  }
+  return std::make_unique<CpuDevice>(std::string(target), *isa, libraries);
+}
+
+}  // namespace anneal::cpu

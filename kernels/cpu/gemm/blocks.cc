@@ -1,0 +1,179 @@
+// Register tiles of f32 and of i16 pairs, for every instruction set.
+#include "anneal/kernels/cpu/base/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "anneal/kernels/cpu/gemm/blocks.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "anneal/kernels/cpu/base/device.h"
+#include "anneal/kernels/cpu/gemm/bf16.h"
+#include "anneal/kernels/cpu/gemm/gemm.h"
+#include "anneal/kernels/cpu/gemm/vnni.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace anneal::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+struct Tile {
+#if HWY_TARGET == HWY_AVX3
+  static constexpr int kRows = 14, kVectors = 2;
+#elif HWY_TARGET == HWY_AVX2
+  static constexpr int kRows = 6, kVectors = 2;
+#else
+  static constexpr int kRows = 3, kVectors = 4;
+#endif
+  static constexpr int kLanes = HWY_LANES(float);
+};
+
+#if HWY_TARGET == HWY_AVX3
+#include "anneal/kernels/cpu/gemm/register_epilogue-inl.h"
+#else
+struct FinishedF32 {};
+#endif
+
+struct F32Dot : Tile, FinishedF32 {
+  using D = hn::ScalableTag<float>;
+  using Vector = hn::Vec<D>;
+  using Number = float;
+  static HWY_INLINE Vector zero() { return hn::Zero(D()); }
+  static HWY_INLINE Vector load(const std::byte* p) {
+    return hn::LoadU(D(), reinterpret_cast<const float*>(p));
+  }
+  static HWY_INLINE Vector broadcast(const std::byte* p) {
+    return hn::Set(D(), *reinterpret_cast<const float*>(p));
+  }
+  static HWY_INLINE Vector dot(Vector sum, Vector a, Vector b) { return hn::MulAdd(a, b, sum); }
+  static HWY_INLINE Vector load_sum(const float* p) { return hn::LoadU(D(), p); }
+  static HWY_INLINE void store_sum(float* p, Vector sum) { hn::StoreU(sum, D(), p); }
+#if HWY_TARGET == HWY_AVX3
+  static constexpr bool kFinishes = true;
+  static HWY_INLINE __m512 to_f32(Vector sum) { return sum.raw; }
+#else
+  static constexpr bool kFinishes = false;
+#endif
+};
+
+struct I16Dot : Tile {
+  static constexpr bool kFinishes = false;
+  using D = hn::ScalableTag<int32_t>;
+  using Vector = hn::Vec<D>;
+  using Number = int32_t;
+  static HWY_INLINE Vector zero() { return hn::Zero(D()); }
+  static HWY_INLINE Vector load(const std::byte* p) {
+    return hn::LoadU(D(), reinterpret_cast<const int32_t*>(p));
+  }
+  static HWY_INLINE Vector broadcast(const std::byte* p) {
+    return hn::Set(D(), *reinterpret_cast<const int32_t*>(p));
+  }
+  // The sum of both products of each lane.
+  static HWY_INLINE Vector dot(Vector sum, Vector a, Vector b) {
+#if HWY_TARGET == HWY_AVX3
+    return hn::Add(sum, Vector{_mm512_madd_epi16(a.raw, b.raw)});
+#elif HWY_TARGET == HWY_AVX2
+    return hn::Add(sum, Vector{_mm256_madd_epi16(a.raw, b.raw)});
+#else
+    const auto low = [](Vector v) { return hn::ShiftRight<16>(hn::ShiftLeft<16>(v)); };
+    const auto high = [](Vector v) { return hn::ShiftRight<16>(v); };
+    return hn::Add(sum, hn::Add(hn::Mul(low(a), low(b)), hn::Mul(high(a), high(b))));
+#endif
+  }
+  static HWY_INLINE Vector load_sum(const int32_t* p) { return hn::LoadU(D(), p); }
+  static HWY_INLINE void store_sum(int32_t* p, Vector sum) { hn::StoreU(sum, D(), p); }
+};
+
+#include "anneal/kernels/cpu/gemm/tile-inl.h"
+
+}  // namespace
+
+void f32_block(const GemmBlock& block) { gemm_block<F32Dot>(block); }
+void i16_block(const GemmBlock& block) { gemm_block<I16Dot>(block); }
+
+void fetch_i16(DataType storage, const std::byte* from, int64_t n, int32_t zero, std::byte* to) {
+  auto* out = reinterpret_cast<int16_t*>(to);
+  const auto widen = [&](auto kind) HWY_ATTR {
+    using T = decltype(kind);
+    const auto* in = reinterpret_cast<const T*>(from);
+    int64_t i = 0;
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+    const hn::ScalableTag<int16_t> d;
+    const hn::Rebind<T, decltype(d)> dn;
+    const auto zeros = hn::Set(d, static_cast<int16_t>(zero));
+    for (; i + static_cast<int64_t>(hn::Lanes(d)) <= n; i += static_cast<int64_t>(hn::Lanes(d)))
+      hn::StoreU(hn::Sub(hn::PromoteTo(d, hn::LoadU(dn, in + i)), zeros), d, out + i);
+#endif
+    for (; i < n; ++i) out[i] = static_cast<int16_t>(in[i] - zero);
+  };
+  if (storage == DataType::kI8) {
+    widen(int8_t{});
+  } else {
+    widen(uint8_t{});
+  }
+}
+
+void tile_shape(int& rows, int& columns) {
+  rows = Tile::kRows;
+  columns = Tile::kVectors * Tile::kLanes;
+}
+
+}  // namespace anneal::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace anneal::cpu {
+namespace {
+
+void fetch_f32(DataType, const std::byte* from, int64_t n, int32_t, std::byte* to) {
+  std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
+}
+
+}  // namespace
+
+GemmKernels f32_gemm(Isa isa) {
+  GemmKernels kernels;
+  ANNEAL_BY_ISA(isa, tile_shape)(kernels.tile_rows, kernels.tile_columns);
+  kernels.block = ANNEAL_BY_ISA(isa, f32_block);
+  kernels.fetch = fetch_f32;
+  if (isa >= Isa::kAvx512)
+    kernels.finishes = [](DataType storage) { return storage == DataType::kF32; };
+  return kernels;
+}
+
+GemmKernels int8_gemm(Isa isa) {
+  if (isa == Isa::kFull) return vnni_gemm();
+  GemmKernels kernels;
+  ANNEAL_BY_ISA(isa, tile_shape)(kernels.tile_rows, kernels.tile_columns);
+  kernels.kind = GemmKind::kI16;
+  kernels.elements_per_lane = 2;
+  kernels.block = ANNEAL_BY_ISA(isa, i16_block);
+  kernels.fetch = ANNEAL_BY_ISA(isa, fetch_i16);
+  return kernels;
+}
+
+GemmKernels gemm_of(DataType operands, Isa isa) {
+  if (is_8bit(operands)) return int8_gemm(isa);
+  return operands == DataType::kBF16 && computes_bf16(isa) ? dpbf16_gemm() : f32_gemm(isa);
+}
+
+bool GemmKernels::reads(DataType storage) const {
+  switch (kind) {
+    case GemmKind::kF32:
+      return storage == DataType::kF32;
+    case GemmKind::kU8S8:
+      return storage == DataType::kU8;
+    case GemmKind::kBf16:
+      return storage == DataType::kBF16;
+    case GemmKind::kI16:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace anneal::cpu
+#endif

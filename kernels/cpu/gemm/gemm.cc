@@ -1,0 +1,336 @@
+// Packing, zero points, and how products are cut. What takes time is in gemm/blocks.cc.
+#include "anneal/kernels/cpu/gemm/gemm.h"
+
+#include <fmt/format.h>
+#include <hwy/cache_control.h>
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "anneal/core/float16.h"
+#include "anneal/kernels/cpu/base/workspace.h"
+#include "anneal/kernels/cpu/gemm/bf16.h"
+#include "anneal/kernels/cpu/gemm/transpose.h"
+#include "anneal/kernels/cpu/gemm/vnni.h"
+
+namespace anneal::cpu {
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int32_t load_8bit(DataType dtype, const std::byte* at) {
+  return dtype == DataType::kI8 ? int32_t{*reinterpret_cast<const int8_t*>(at)}
+                                : int32_t{*reinterpret_cast<const uint8_t*>(at)};
+}
+
+// Axes of k, the widest apart first.
+std::array<int, kMaxRank> by_stride(const PackSource& source) {
+  const auto stride = [&](int axis) { return std::abs(source.k_strides[axis]); };
+  std::array<int, kMaxRank> order;
+  for (int axis = 0; axis < source.k_dims.rank(); ++axis) {
+    int at = axis;
+    for (; at > 0 && stride(order[at - 1]) < stride(axis); --at) order[at] = order[at - 1];
+    order[at] = axis;
+  }
+  return order;
+}
+
+// f(k, offset in elements) for every element of the source's k axes, in the order in which they
+// lie.
+template <class F>
+void for_k(const PackSource& source, F f) {
+  const int rank = source.k_dims.rank();
+  if (count(source.k_dims) == 0) return;
+  const std::array<int, kMaxRank> order = by_stride(source);
+  const Dims k_steps = row_major_strides(source.k_dims);
+  const int last = order[rank - 1];
+  Dims at = Dims::filled(rank, 0);
+  for (bool more = true; more;) {
+    int64_t k = 0, offset = 0;
+    for (int axis = 0; axis < rank; ++axis) {
+      k += at[axis] * k_steps[axis];
+      offset += at[axis] * source.k_strides[axis];
+    }
+    for (int64_t i = 0; i < source.k_dims[last]; ++i)
+      f(k + i * k_steps[last], offset + i * source.k_strides[last]);
+    more = false;
+    for (int i = rank - 2; i >= 0 && !more; --i) {
+      const int axis = order[i];
+      more = ++at[axis] < source.k_dims[axis];
+      if (!more) at[axis] = 0;
+    }
+  }
+}
+
+// Whether a column is one piece of memory, in whatever order of its axes.
+bool is_dense(const PackSource& source) {
+  const std::array<int, kMaxRank> order = by_stride(source);
+  int64_t next = 1;
+  for (int i = source.k_dims.rank() - 1; i >= 0; --i) {
+    if (source.k_dims[order[i]] != 1 && source.k_strides[order[i]] != next) return false;
+    next *= source.k_dims[order[i]];
+  }
+  return true;
+}
+
+// place(k) of each element of a column that is_dense(), in the order in which they lie.
+template <class Place>
+std::vector<int64_t> places_of(const PackSource& source, Place place) {
+  std::vector<int64_t> places(static_cast<size_t>(count(source.k_dims)));
+  for_k(source, [&](int64_t k, int64_t offset) { places[static_cast<size_t>(offset)] = place(k); });
+  return places;
+}
+
+// A row of a panel, past the cache if it is not read soon: then whole lines need not be read
+// before.
+void store_row(const float* row, int64_t width, PackTo place, float* to) {
+  if (place == PackTo::kCache || width % 4 != 0) {
+    std::memcpy(to, row, static_cast<size_t>(width) * sizeof(float));
+  } else {
+    for (int64_t i = 0; i < width; i += 4) _mm_stream_ps(to + i, _mm_load_ps(row + i));
+  }
+}
+
+void pack_f32(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
+              PackTo where, std::byte* to) {
+  const int64_t step = source.column_stride;
+  if (source.dtype == DataType::kF32 && step != 1 && is_dense(source)) {
+    const auto* const in = reinterpret_cast<const float*>(source.data) + first * step;
+    auto* const out = reinterpret_cast<float*>(to);
+    const auto run = [&](const auto& place) {
+      transpose_columns(in, step, width, count(source.k_dims), [&](int64_t i, const float* row) {
+        store_row(row, layout.tile_columns, where, out + place(i) * layout.tile_columns);
+      });
+      if (where == PackTo::kMemory) hwy::FlushStream();
+    };
+    if (source.k_dims.rank() == 1) return run([](int64_t i) { return i; });
+    const std::vector<int64_t> places = places_of(source, [](int64_t k) { return k; });
+    return run([&](int64_t i) { return places[static_cast<size_t>(i)]; });
+  }
+  for_k(source, [&](int64_t k, int64_t offset) {
+    auto* out = reinterpret_cast<float*>(to) + k * layout.tile_columns;
+    offset += first * step;
+    switch (source.dtype) {
+      case DataType::kF32: {
+        const auto* in = reinterpret_cast<const float*>(source.data) + offset;
+        if (step == 1) {
+          std::memcpy(out, in, static_cast<size_t>(width) * sizeof(float));
+        } else {
+          for (int64_t i = 0; i < width; ++i) out[i] = in[i * step];
+        }
+        break;
+      }
+      case DataType::kF16: {
+        const auto* in = reinterpret_cast<const Float16*>(source.data) + offset;
+        for (int64_t i = 0; i < width; ++i) out[i] = to_f32(in[i * step]);
+        break;
+      }
+      default: {
+        const auto* in = reinterpret_cast<const BFloat16*>(source.data) + offset;
+        if (step == 1) return widen(in, width, out);
+        for (int64_t i = 0; i < width; ++i) out[i] = to_f32(in[i * step]);
+      }
+    }
+  });
+}
+
+// Columns of a panel in the order of k, where they lie otherwise and no tap ends within a lane:
+// what packs matrices packs them, too.
+template <class T>
+class InOrder {
+ public:
+  static bool applies(const PackLayout& layout, const PackSource& source) {
+    return source.k_dims.rank() > 1 && layout.tap % layout.elements_per_lane == 0;
+  }
+  InOrder(const PackLayout& from_layout, const PackSource& from, int64_t first, int64_t width)
+      : layout(from_layout), source(from), memory_(static_cast<size_t>(width * layout.k)) {
+    const auto* in = reinterpret_cast<const T*>(from.data) + first * from.column_stride;
+    T* to = memory_.data();
+    for (int64_t i = 0; i < width; ++i, in += from.column_stride) to = copy(from, 0, in, to);
+    layout.tap = layout.k;
+    source.data = reinterpret_cast<const std::byte*>(memory_.data());
+    source.column_stride = layout.k;
+    source.k_dims = {layout.k};
+    source.k_strides = {1};
+  }
+  PackLayout layout;
+  PackSource source;
+
+ private:
+  static T* copy(const PackSource& from, int axis, const T* in, T* to) {
+    const int64_t step = from.k_strides[axis];
+    if (axis + 1 < from.k_dims.rank()) {
+      for (int64_t i = 0; i < from.k_dims[axis]; ++i) to = copy(from, axis + 1, in + i * step, to);
+      return to;
+    }
+    for (int64_t i = 0; i < from.k_dims[axis]; ++i) to[i] = in[i * step];
+    return to + from.k_dims[axis];
+  }
+  std::vector<T> memory_;
+};
+
+// store(value, column of the panel, place(k)) for every 8-bit element of a panel.
+template <class Place, class Store>
+void for_8bit(const PackSource& source, int64_t first, int64_t width, Place place, Store store) {
+  const std::byte* from = source.data + first * source.column_stride;
+  if (!is_dense(source)) {
+    for (int64_t i = 0; i < width; ++i, from += source.column_stride)
+      for_k(source, [&](int64_t k, int64_t offset) {
+        store(load_8bit(source.dtype, from + offset), i, place(k));
+      });
+    return;
+  }
+  const std::vector<int64_t> places = places_of(source, place);
+  const auto depth = static_cast<int64_t>(places.size());
+  const auto run = [&](auto type) {
+    for (int64_t i = 0; i < width; ++i, from += source.column_stride) {
+      const auto* in = reinterpret_cast<const decltype(type)*>(from);
+      for (int64_t k = 0; k < depth; ++k) store(int32_t{in[k]}, i, places[static_cast<size_t>(k)]);
+    }
+  };
+  source.dtype == DataType::kI8 ? run(int8_t{}) : run(uint8_t{});
+}
+
+void pack_bf16(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
+               std::byte* to) {
+  const auto* data = reinterpret_cast<const BFloat16*>(source.data) + first * source.column_stride;
+  auto* const out = reinterpret_cast<BFloat16*>(to);
+  for_k(source, [&](int64_t k, int64_t offset) {
+    const int64_t at = layout.place(k);
+    BFloat16* const lane = out + at / 2 * layout.tile_columns * 2 + at % 2;
+    for (int64_t i = 0; i < width; ++i) lane[i * 2] = data[offset + i * source.column_stride];
+  });
+}
+
+void pack_i16(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
+              std::byte* to) {
+  auto* out = reinterpret_cast<int16_t*>(to);
+  std::vector<int32_t> zeros(static_cast<size_t>(width));
+  for (int64_t i = 0; i < width && source.zero != nullptr; ++i)
+    zeros[static_cast<size_t>(i)] =
+        load_8bit(source.dtype, source.zero + (first + i) * source.zero_stride);
+  const auto place = [&](int64_t k) {
+    const int64_t at = layout.place(k);
+    return at / 2 * layout.tile_columns * 2 + at % 2;
+  };
+  for_8bit(source, first, width, place, [&](int32_t value, int64_t column, int64_t at) {
+    out[at + column * 2] = static_cast<int16_t>(value - zeros[static_cast<size_t>(column)]);
+  });
+}
+
+void pack_s8(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
+             std::byte* to, int32_t* sums) {
+  auto* out = reinterpret_cast<int8_t*>(to);
+  const int32_t shift = source.dtype == DataType::kU8 ? 128 : 0;
+  const auto place = [&](int64_t k) {
+    const int64_t at = layout.place(k);
+    return at / 4 * layout.tile_columns * 4 + at % 4;
+  };
+  for_8bit(source, first, width, place, [&](int32_t value, int64_t column, int64_t at) {
+    out[at + column * 4] = static_cast<int8_t>(value - shift);
+    sums[column] += value - shift;
+  });
+}
+
+}  // namespace
+
+PackLayout::PackLayout(const GemmKernels& kernels, int64_t rows, int64_t columns, int64_t tap)
+    : k(rows),
+      n(columns),
+      tap(tap == 0 ? rows : tap),
+      kind(kernels.kind),
+      tile_columns(kernels.tile_columns),
+      elements_per_lane(kernels.elements_per_lane) {}
+
+size_t PackLayout::bytes() const {
+  const int64_t sums = kind == GemmKind::kU8S8 ? padded_columns() * 4 : 0;
+  return align_up(static_cast<size_t>(sums_offset() + sums));
+}
+
+std::string PackLayout::form() const {
+  return fmt::format("panels {}: {}x{} by {}, {} columns of {}", static_cast<int>(kind), k, n, tap,
+                     tile_columns, elements_per_lane);
+}
+
+void pack_panel(const PackLayout& layout, const PackSource& source, int64_t panel, std::byte* to,
+                PackTo where) {
+  const int64_t first = panel * layout.tile_columns;
+  const int64_t width = std::min<int64_t>(layout.tile_columns, layout.n - first);
+  std::byte* const out = to + panel * layout.panel_bytes();
+  // Columns and lanes beyond the matrix count as zeros.
+  if (width < layout.tile_columns || layout.elements_per_lane > 1)
+    std::memset(out, 0, static_cast<size_t>(layout.panel_bytes()));
+  switch (layout.kind) {
+    case GemmKind::kF32:
+      return pack_f32(layout, source, first, width, where, out);
+    case GemmKind::kBf16:
+      if (dpbf16_pack(layout, source, first, width, out)) return;
+      if (where == PackTo::kMemory && source.dtype == DataType::kBF16 &&
+          InOrder<uint16_t>::applies(layout, source)) {
+        const InOrder<uint16_t> in_order(layout, source, first, width);
+        if (dpbf16_pack(in_order.layout, in_order.source, 0, width, out)) return;
+      }
+      return pack_bf16(layout, source, first, width, out);
+    case GemmKind::kI16:
+      return pack_i16(layout, source, first, width, out);
+    case GemmKind::kU8S8: {
+      auto* sums = reinterpret_cast<int32_t*>(to + layout.sums_offset()) + first;
+      std::fill(sums, sums + layout.tile_columns, 0);
+      if (vnni_pack(layout, source, first, width, out, sums)) return;
+      if (where == PackTo::kMemory && InOrder<uint8_t>::applies(layout, source)) {
+        const InOrder<uint8_t> in_order(layout, source, first, width);
+        if (vnni_pack(in_order.layout, in_order.source, 0, width, out, sums)) return;
+      }
+      return pack_s8(layout, source, first, width, out, sums);
+    }
+  }
+}
+
+bool Compensation::columns(const PackLayout& layout, const std::byte* packed, int32_t* initial,
+                           int32_t* b_zeros) const {
+  const auto* sums = reinterpret_cast<const int32_t*>(packed + layout.sums_offset());
+  const int32_t moved = b_dtype == DataType::kU8 ? 128 : 0;
+  const auto za = static_cast<uint32_t>(a_zero);  // sums wrap, as integer arithmetic does
+  bool any = false;
+  for (int64_t column = 0; column < layout.padded_columns(); ++column) {
+    int32_t zero = 0;
+    if (column < layout.n)
+      zero = (b_zero == nullptr ? 0 : load_8bit(b_dtype, b_zero + column * b_zero_stride)) - moved;
+    b_zeros[column] = zero;
+    any = any || zero != 0;
+    initial[column] =
+        static_cast<int32_t>(za * (static_cast<uint32_t>(layout.k) * static_cast<uint32_t>(zero) -
+                                   static_cast<uint32_t>(sums[column])));
+  }
+  return any;
+}
+
+int32_t load_zero_point(const TensorView& view) {
+  return view.data == nullptr ? 0 : load_8bit(view.dtype, view.data);
+}
+
+GemmBlocks::GemmBlocks(const GemmKernels& kernels, int64_t m, int64_t n, int64_t all_lanes,
+                       int64_t products, int threads) {
+  // Rows of a block and 2 KiB of each fill a part of the second-level cache; its sums stay there,
+  // too, until the epilogue has read them.
+  static constexpr int64_t kRowTiles = 8, kColumns = 512, kLanes = 512;
+  const int64_t height = kernels.tile_rows, width = kernels.tile_columns;
+  rows = std::clamp<int64_t>(m, 1, height * kRowTiles);
+  columns = std::min(std::max<int64_t>(ceil_div(n, width), 1) * width,
+                     std::max<int64_t>(kColumns / width, 1) * width);
+  const auto too_few = [&] {
+    return threads > 1 && products * ceil_div(m, rows) * ceil_div(n, columns) < 4 * threads;
+  };
+  while (too_few() && columns > 2 * width) columns = ceil_div(columns / width, 2) * width;
+  while (too_few() && rows > height) rows = ceil_div(ceil_div(rows, height), 2) * height;
+  row_blocks = std::max<int64_t>(ceil_div(m, rows), 1);
+  column_blocks = std::max<int64_t>(ceil_div(n, columns), 1);
+  rows = ceil_div(m, row_blocks);  // of nearly equal height
+  lanes = ceil_div(all_lanes, std::max<int64_t>(ceil_div(all_lanes, kLanes), 1));
+}
+
+}  // namespace anneal::cpu

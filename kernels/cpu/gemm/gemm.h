@@ -1,0 +1,182 @@
+// The parts of matrix products: register tiles, packed right-hand sides, and blocks of rows. MatMul
+// and convolutions put them together.
+//
+// A left-hand side is rows of 32-bit lanes: one f32, two bf16 or i16, or four u8 that follow each
+// other along k. A right-hand side is packed into panels of as many columns as a register tile has;
+// a panel holds, for each lane along k, that lane of every column.
+//
+// Every sum is one chain of additions in the order of k, however the work is cut.
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "anneal/core/isa.h"
+#include "anneal/core/tensor.h"
+#include "anneal/kernels/cpu/program/register_epilogue.h"
+
+namespace anneal::cpu {
+
+// c = initial + a * b, or c += a * b.
+struct GemmBlock {
+  const std::byte* a = nullptr;
+  int64_t a_stride = 0;                // bytes from row to row
+  const std::byte* b = nullptr;        // the first panel, at the first lane
+  int64_t panel_stride = 0;            // bytes from panel to panel
+  std::byte* c = nullptr;              // f32 or i32
+  int64_t c_stride = 0;                // elements from row to row
+  const std::byte* initial = nullptr;  // per column, padded to whole panels; null: zeros
+  int64_t rows = 0, columns = 0, lanes = 0;
+  // A row of a is pieces of so many lanes, at these bytes from the row; null: one, at the row.
+  const int64_t* taps = nullptr;
+  int64_t tap_count = 1;
+  bool accumulate = false;
+  bool c_is_padded = false;  // whole panels may be written
+  // Null: sums are stored. c is only read else, if sums accumulate. REQUIRES:
+  // GemmKernels::finishes() its storage, and columns are a multiple of kFinishedColumns
+  const Finish* finish = nullptr;
+};
+
+constexpr int64_t kFinishedColumns = 16;
+
+enum class GemmKind : uint8_t {
+  kF32,   // f32 * f32
+  kI16,   // pairs of i16: 8-bit operands from which zero points are already taken
+  kU8S8,  // quads of u8 * s8: zero points are accounted for afterwards
+  kBf16,  // pairs of bf16, with sums of f32: gemm/bf16.h
+};
+
+// One instruction set's way to compute blocks.
+struct GemmKernels {
+  GemmKind kind = GemmKind::kF32;
+  int tile_rows = 0, tile_columns = 0;
+  int elements_per_lane = 1;
+  void (*block)(const GemmBlock&) = nullptr;
+  // n elements of storage -> elements of a left-hand side. f32 for kF32; bf16, or f32 to be
+  // rounded, for kBf16; an 8-bit type otherwise, of which kI16 subtracts `zero`, and kU8S8 makes i8
+  // unsigned by adding 128.
+  void (*fetch)(DataType storage, const std::byte* from, int64_t n, int32_t zero,
+                std::byte* to) = nullptr;
+  Finishes finishes = finishes_nothing;
+  // kU8S8: sums of the bytes of each row.
+  void (*row_sums)(const std::byte* a, int64_t a_stride, int64_t rows, int64_t bytes,
+                   int32_t* sums) = nullptr;
+  // kU8S8: c[row][column] -= sums[row] * zeros[column]; columns are padded to whole panels.
+  void (*subtract_outer)(const int32_t* sums, const int32_t* zeros, int64_t rows, int64_t columns,
+                         int32_t* c, int64_t c_stride) = nullptr;
+
+  size_t element_size() const { return 4 / static_cast<size_t>(elements_per_lane); }
+  bool sums_are_f32() const { return kind == GemmKind::kF32 || kind == GemmKind::kBf16; }
+  // Whether elements of storage are those of a left-hand side as they are.
+  bool reads(DataType storage) const;
+};
+GemmKernels f32_gemm(Isa isa);
+GemmKernels int8_gemm(Isa isa);
+// Of operands of that type: f32, f16, bf16 or 8 bits.
+GemmKernels gemm_of(DataType operands, Isa isa);
+
+// One packed matrix of k rows and n columns.
+struct PackLayout {
+  PackLayout() = default;
+  // tap: k is pieces of so many elements, each of which begins at a lane; 0: one.
+  PackLayout(const GemmKernels& kernels, int64_t rows, int64_t columns, int64_t tap = 0);
+  int64_t k = 0, n = 0, tap = 0;
+  GemmKind kind = GemmKind::kF32;
+  int tile_columns = 1, elements_per_lane = 1;
+
+  int64_t tap_lanes() const { return (tap + elements_per_lane - 1) / elements_per_lane; }
+  int64_t lanes() const { return tap == 0 ? 0 : k / tap * tap_lanes(); }
+  // Where element i of k is, counted in elements.
+  int64_t place(int64_t i) const { return i / tap * tap_lanes() * elements_per_lane + i % tap; }
+  int64_t panels() const { return (n + tile_columns - 1) / tile_columns; }
+  int64_t padded_columns() const { return panels() * tile_columns; }
+  int64_t panel_bytes() const { return lanes() * tile_columns * 4; }
+  // Behind the panels: sums of the columns (i32), which only kU8S8 uses.
+  int64_t sums_offset() const { return panels() * panel_bytes(); }
+  size_t bytes() const;      // a multiple of 64
+  std::string form() const;  // names all of the above, as packed_constant() wants it
+};
+
+// A matrix to pack. Its k is made of several axes, the last one fastest.
+struct PackSource {
+  DataType dtype = DataType::kF32;
+  const std::byte* data = nullptr;
+  int64_t column_stride = 0;
+  Dims k_dims, k_strides;
+  // kI16 subtracts them; null: zero. Stride 0: one for all columns.
+  const std::byte* zero = nullptr;
+  int64_t zero_stride = 0;
+};
+// Where a panel goes. kMemory is for what is read later: past the cache, and with memory of its own
+// if that helps.
+enum class PackTo : uint8_t { kCache, kMemory };
+void pack_panel(const PackLayout& layout, const PackSource& source, int64_t panel, std::byte* to,
+                PackTo where = PackTo::kCache);
+
+// kU8S8 leaves zero points out, and moves unsigned right sides and signed left sides by 128. With
+// zero points za and zb of the moved operands, column n therefore starts at
+// k za zb[n] - za sum(b[n]), and row m loses zb[n] sum(a[m]).
+struct Compensation {
+  int32_t a_zero = 0;  // of the moved operand
+  DataType b_dtype = DataType::kI8;
+  const std::byte* b_zero = nullptr;  // null: zero
+  int64_t b_zero_stride = 0;
+  // Both arrays have one number per padded column. Returns whether any zb is not zero.
+  bool columns(const PackLayout& layout, const std::byte* packed, int32_t* initial,
+               int32_t* b_zeros) const;
+};
+int32_t load_zero_point(const TensorView& view);  // 0 if absent
+inline int32_t moved_by(DataType left) { return left == DataType::kI8 ? 128 : 0; }
+
+// Row sums of a block of kU8S8, and what its columns start at; behind that by padded_columns() are
+// the zero points of b.
+struct BlockSums {
+  int32_t* rows = nullptr;
+  const int32_t* columns = nullptr;
+  bool has_b_zero = false;
+};
+// All of k for one block, as many lanes at a time as `lanes`. left(k, elements) gives the left-hand
+// side from element k on: where its rows are, and how many bytes apart. panel: at lane 0.
+// REQUIRES: no block.finish with sums.has_b_zero
+template <class Left>
+void run_lanes(const GemmKernels& kernels, const PackLayout& layout, int64_t lanes,
+               const std::byte* panel, const BlockSums& sums, GemmBlock block, const Left& left) {
+  if (kernels.kind == GemmKind::kU8S8) {
+    block.initial = reinterpret_cast<const std::byte*>(sums.columns);
+    std::fill(sums.rows, sums.rows + block.rows, 0);
+  }
+  block.panel_stride = layout.panel_bytes();
+  const Finish* const finish = block.finish;
+  int64_t lane = 0;
+  do {  // once even if k is 0
+    block.lanes = std::min(lanes, layout.lanes() - lane);
+    block.finish = lane + block.lanes == layout.lanes() ? finish : nullptr;
+    const int64_t k = lane * kernels.elements_per_lane;
+    const int64_t elements = std::min(block.lanes * kernels.elements_per_lane, layout.k - k);
+    std::tie(block.a, block.a_stride) = left(k, elements);
+    block.b = panel + lane * layout.tile_columns * 4;
+    kernels.block(block);
+    if (sums.has_b_zero) kernels.row_sums(block.a, block.a_stride, block.rows, elements, sums.rows);
+    block.accumulate = true;
+    lane += block.lanes;
+  } while (lane < layout.lanes());
+  if (sums.has_b_zero)
+    kernels.subtract_outer(sums.rows, sums.columns + layout.padded_columns(), block.rows,
+                           block.columns, reinterpret_cast<int32_t*>(block.c), block.c_stride);
+}
+
+// How a product of m x n is cut into independent blocks, and k into parts that stay in cache.
+struct GemmBlocks {
+  GemmBlocks() = default;
+  GemmBlocks(const GemmKernels& kernels, int64_t m, int64_t n, int64_t lanes, int64_t products,
+             int threads);
+  int64_t rows = 1, columns = 1, lanes = 1;  // of a block; columns are whole panels
+  int64_t row_blocks = 1, column_blocks = 1;
+  int64_t count() const { return row_blocks * column_blocks; }
+};
+
+}  // namespace anneal::cpu

@@ -1,0 +1,399 @@
+// MatMul by packed panels and register tiles: "cpu.matmul.packed".
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "anneal/kernels/cpu/base/device.h"
+#include "anneal/kernels/cpu/base/entries.h"
+#include "anneal/kernels/cpu/base/strided.h"
+#include "anneal/kernels/cpu/base/workspace.h"
+#include "anneal/kernels/cpu/gemm/gemm.h"
+#include "anneal/kernels/cpu/program/epilogue.h"
+
+namespace anneal::cpu {
+namespace {
+
+TensorView transposed(TensorView view) {
+  const int rank = view.dims.rank();
+  std::swap(view.dims[rank - 2], view.dims[rank - 1]);
+  std::swap(view.strides[rank - 2], view.strides[rank - 1]);
+  return view;
+}
+
+// Where each of a batch of matrices is, counted in elements or in matrices.
+struct BatchOffsets {
+  Dims dims, strides;
+  int64_t operator()(int64_t batch) const {
+    int64_t offset = 0;
+    for (int axis = dims.rank() - 1; axis >= 0; --axis) {
+      offset += batch % dims[axis] * strides[axis];
+      batch /= dims[axis];
+    }
+    return offset;
+  }
+};
+
+// Strides of a view's leading axes for batches of these dims.
+BatchOffsets batch_offsets(const Dims& batches, const Dims& dims, const Dims& strides) {
+  BatchOffsets offsets{batches, Dims::filled(batches.rank(), 0)};
+  const int missing = batches.rank() - (dims.rank() - 2);
+  for (int axis = 0; axis < dims.rank() - 2; ++axis)
+    if (dims[axis] != 1) offsets.strides[missing + axis] = strides[axis];
+  return offsets;
+}
+
+// Where an output that the product writes itself lies, and its columns.
+struct DirectOutput {
+  int64_t begin = 0, end = 0, row = 0;
+  BatchOffsets batch;
+};
+
+struct PreparedMatMul final : Prepared {
+  explicit PreparedMatMul(Epilogues::Spaces made) : spaces(std::move(made)) {}
+  Epilogues::Spaces spaces;
+  int64_t m = 0, n = 0, k = 0, batches = 1;
+  int64_t a_row = 0, a_k = 0;
+  BatchOffsets a_batch, b_batch, b_matrix;
+  PackLayout layout;
+  PackSource b;  // of the first matrix, without data
+  int64_t b_matrices = 1;
+  GemmBlocks blocks;
+  bool a_is_direct = false, c_is_direct = false;
+  std::vector<DirectOutput> c;  // all of them, if c_is_direct
+  // Byte offsets: shared in the workspace, the others in a thread's part.
+  size_t packed_at = 0, columns_at = 0, parts_at = 0, part_bytes = 0;
+  size_t c_at = 0, sums_at = 0, tape_at = 0;
+  int64_t a_pitch = 0;  // bytes
+};
+
+class PackedMatMul final : public Kernel {
+ public:
+  PackedMatMul(const MatMul& op, const Request& request, Epilogues epilogues)
+      : op_(op),
+        op_inputs_(static_cast<size_t>(request.op_input_count)),
+        int8_(is_8bit(request.inputs[0].type.dtype)),
+        kernels_(gemm_of(request.inputs[0].type.dtype, isa_of(request.device))),
+        load_(load_block(isa_of(request.device))),
+        epilogues_(std::move(epilogues)) {
+    const Tensor* b = request.inputs[1].constant;
+    const bool has_zero = request.op_input_count > 3 && request.inputs[3].present;
+    const Tensor* zero = has_zero ? request.inputs[3].constant : nullptr;
+    const bool needs_zero = has_zero && kernels_.kind == GemmKind::kI16;
+    if (b == nullptr || (needs_zero && zero == nullptr)) return;
+    TensorView view = b->view();
+    if (op_.transpose_b) view = transposed(view);
+    const auto [layout, source] = right_side(view, zero != nullptr ? zero->view() : TensorView{});
+    const auto fill = [&, &layout = layout, &source = source](std::byte* to) {
+      for_parts(request, matrices_of(view.dims) * layout.panels(), [&](int64_t part) {
+        const int64_t matrix = part / layout.panels();
+        pack_panel(layout, matrix_of(source, view, matrix), part % layout.panels(),
+                   to + matrix * static_cast<int64_t>(layout.bytes()), PackTo::kMemory);
+      });
+    };
+    packed_ = packed_constant(request, layout.form(),
+                              layout.bytes() * static_cast<size_t>(matrices_of(view.dims)), fill);
+  }
+
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs,
+                                    int threads) const override {
+    const TensorView& y = outputs[0];
+    const TensorView a = op_.transpose_a ? transposed(inputs[0]) : inputs[0];
+    const TensorView b = op_.transpose_b ? transposed(inputs[1]) : inputs[1];
+    const int rank = y.dims.rank();
+    TapeSpace::Axes axes{{}, rank - 1};
+    for (int axis = 0; axis < rank - 1; ++axis) axes.rows.push_back(axis);
+    auto made = std::make_unique<PreparedMatMul>(epilogues_.spaces(inputs, outputs, axes));
+    PreparedMatMul& p = *made;
+    p.m = y.dims[rank - 2], p.n = b.dims[b.dims.rank() - 1], p.k = a.dims[a.dims.rank() - 1];
+    const Dims batches = part(y.dims, 0, rank - 2);
+    p.batches = count(batches);
+    if (count(y.dims) == 0) return made;
+    p.a_row = a.strides[a.dims.rank() - 2], p.a_k = a.strides[a.dims.rank() - 1];
+    p.a_batch = batch_offsets(batches, a.dims, a.strides);
+    p.b_batch = batch_offsets(batches, b.dims, b.strides);
+    p.b_matrix = batch_offsets(batches, b.dims, matrix_strides(b.dims));
+    p.b_matrices = matrices_of(b.dims);
+    std::tie(p.layout, p.b) = right_side(b, zero_point(inputs, 3));
+    write_directly(p, outputs, batches);
+    join_batches(p);
+
+    const auto lane = static_cast<int64_t>(kernels_.elements_per_lane);
+    p.blocks = GemmBlocks(kernels_, p.m, p.n, p.layout.lanes(), p.batches, threads);
+    p.a_is_direct = reads_directly(a.dtype, p);
+    lay_out(p, lane, threads);
+    return made;
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    const auto& p = static_cast<const PreparedMatMul&>(*args.prepared);
+    if (count(args.outputs[0].dims) == 0) return;
+    const std::byte* packed = packed_ ? packed_->bytes().data() : args.workspace + p.packed_at;
+    if (!packed_) pack_right_side(p, args);
+    const bool has_b_zero =
+        int8_ && kernels_.kind == GemmKind::kU8S8 && compensate(p, args, packed);
+    const auto run = [&](int64_t begin, int64_t end) {
+      std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
+      for (int64_t item = begin; item < end; ++item)
+        run_block(p, args, packed, has_b_zero, item, part);
+    };
+    args.team.for_ranges(p.batches * p.blocks.count(), 1, run);
+  }
+
+ private:
+  static int64_t matrices_of(const Dims& dims) { return count(part(dims, 0, dims.rank() - 2)); }
+  static Dims matrix_strides(const Dims& dims) {
+    return row_major_strides(part(dims, 0, dims.rank() - 2));
+  }
+
+  std::pair<PackLayout, PackSource> right_side(const TensorView& b, const TensorView& zero) const {
+    const int rank = b.dims.rank();
+    PackSource source;
+    source.dtype = b.dtype;
+    source.column_stride = b.strides[rank - 1];
+    source.k_dims = {b.dims[rank - 2]};
+    source.k_strides = {b.strides[rank - 2]};
+    source.zero = zero.data;
+    if (zero.dims.rank() > 0 && count(zero.dims) > 1)
+      source.zero_stride = zero.strides[zero.dims.rank() - 1];
+    return {PackLayout(kernels_, b.dims[rank - 2], b.dims[rank - 1]), source};
+  }
+
+  // One matrix of a whole view of b.
+  static PackSource matrix_of(PackSource source, const TensorView& b, int64_t matrix) {
+    const BatchOffsets offsets{part(b.dims, 0, b.dims.rank() - 2),
+                               part(b.strides, 0, b.dims.rank() - 2)};
+    source.data = b.data + offsets(matrix) * static_cast<int64_t>(size_of(b.dtype));
+    return source;
+  }
+
+  // The product writes its sums to the outputs if nothing is to be done to them, and each output
+  // begins where a panel does.
+  void write_directly(PreparedMatMul& p, std::span<const TensorView> outputs,
+                      const Dims& batches) const {
+    p.c_is_direct = !int8_ && epilogues_.are_copies();
+    int64_t begin = 0;
+    for (const TensorView& y : outputs) {
+      const int rank = y.dims.rank();
+      p.c_is_direct =
+          p.c_is_direct && y.strides[rank - 1] == 1 && begin % p.layout.tile_columns == 0;
+      if (!p.c_is_direct) return p.c.clear();
+      const int64_t end = begin + y.dims[rank - 1];
+      p.c.push_back({begin, end, y.strides[rank - 2], batch_offsets(batches, y.dims, y.strides)});
+      begin = end;
+    }
+  }
+
+  // Batches that share one b, and whose rows lie behind each other in a, and in c where the product
+  // writes it itself, are rows.
+  static void join_batches(PreparedMatMul& p) {
+    for (int axis = p.a_batch.dims.rank() - 1; axis >= 0; --axis) {
+      const int64_t size = p.a_batch.dims[axis];
+      if (size == 1) continue;
+      if (p.b_batch.strides[axis] != 0 || p.a_batch.strides[axis] != p.a_row * p.m ||
+          std::any_of(p.c.begin(), p.c.end(),
+                      [&](const DirectOutput& c) { return c.batch.strides[axis] != c.row * p.m; }))
+        return;
+      p.m *= size;
+      p.batches /= size;
+      for (BatchOffsets* offsets : {&p.a_batch, &p.b_batch, &p.b_matrix}) offsets->dims[axis] = 1;
+      for (DirectOutput& c : p.c) c.batch.dims[axis] = 1;
+    }
+  }
+
+  bool reads_directly(DataType dtype, const PreparedMatMul& p) const {
+    const int64_t stride = p.a_row * static_cast<int64_t>(size_of(dtype));
+    const bool lanes = kernels_.reads(dtype) && p.k % kernels_.elements_per_lane == 0;
+    // Rows a multiple of 4 KiB apart would push each other out of the first-level cache.
+    return lanes && p.a_k == 1 && (stride % 4096 != 0 || p.blocks.rows < 8);
+  }
+
+  void lay_out(PreparedMatMul& p, int64_t lane, int threads) const {
+    const size_t padded = static_cast<size_t>(p.layout.padded_columns());
+    p.packed_at = 0;
+    p.columns_at = packed_ ? 0 : p.layout.bytes() * static_cast<size_t>(p.b_matrices);
+    const size_t columns_bytes =
+        kernels_.kind == GemmKind::kU8S8 ? padded * 8 * static_cast<size_t>(p.b_matrices) : 0;
+    p.parts_at = align_up(p.columns_at + columns_bytes);
+
+    p.a_pitch = static_cast<int64_t>(
+        align_up(static_cast<size_t>(p.blocks.lanes * lane) * kernels_.element_size()) + 64);
+    const auto rows = static_cast<size_t>(p.blocks.rows);
+    p.c_at = p.a_is_direct ? 0 : rows * static_cast<size_t>(p.a_pitch);
+    p.sums_at =
+        p.c_at + (p.c_is_direct ? 0 : align_up(rows * static_cast<size_t>(p.blocks.columns) * 4));
+    p.tape_at = p.sums_at + align_up(rows * 4);
+    p.part_bytes = align_up(p.tape_at + epilogues_.scratch_bytes());
+    p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
+  }
+
+  void pack_right_side(const PreparedMatMul& p, const LaunchArgs& args) const {
+    const TensorView b = op_.transpose_b ? transposed(args.inputs[1]) : args.inputs[1];
+    PackSource source = p.b;
+    source.zero = zero_point(args.inputs, 3).data;
+    const int64_t panels = p.layout.panels();
+    args.team.for_ranges(p.b_matrices * panels, 4, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        pack_panel(
+            p.layout, matrix_of(source, b, i / panels), i % panels,
+            args.workspace + p.packed_at + i / panels * static_cast<int64_t>(p.layout.bytes()));
+    });
+  }
+
+  bool compensate(const PreparedMatMul& p, const LaunchArgs& args, const std::byte* packed) const {
+    Compensation zero;
+    zero.a_zero = load_zero_point(zero_point(args.inputs, 2)) + moved_by(args.inputs[0].dtype);
+    zero.b_dtype = args.inputs[1].dtype;
+    zero.b_zero = zero_point(args.inputs, 3).data;
+    zero.b_zero_stride = p.b.zero_stride;
+    bool any = false;
+    for (int64_t matrix = 0; matrix < p.b_matrices; ++matrix) {
+      int32_t* columns = columns_of(p, args, matrix);
+      any = zero.columns(p.layout, packed + matrix * static_cast<int64_t>(p.layout.bytes()),
+                         columns, columns + p.layout.padded_columns());
+    }
+    return any;
+  }
+  static int32_t* columns_of(const PreparedMatMul& p, const LaunchArgs& args, int64_t matrix) {
+    return reinterpret_cast<int32_t*>(args.workspace + p.columns_at) +
+           matrix * 2 * p.layout.padded_columns();
+  }
+
+  template <class T>
+  static void gather(const std::byte* from, int64_t step, int64_t n, std::byte* to) {
+    const auto* in = reinterpret_cast<const T*>(from);
+    auto* const out = reinterpret_cast<T*>(to);
+    for (int64_t i = 0; i < n; ++i) out[i] = in[i * step];
+  }
+
+  // Rows of a, elements [k, k + count), as a left-hand side.
+  void fetch_rows(const PreparedMatMul& p, const LaunchArgs& args, const std::byte* a, int64_t rows,
+                  int64_t k, int64_t count, std::byte* to) const {
+    const DataType dtype = args.inputs[0].dtype;
+    const auto size = static_cast<int64_t>(size_of(dtype));
+    a += k * p.a_k * size;
+    if (kernels_.kind == GemmKind::kF32) {
+      const TapePort port{const_cast<std::byte*>(a), 0, p.a_row, p.a_k};
+      return load_(dtype, port, to, p.a_pitch / 4, rows, count);
+    }
+    const int32_t zero = load_zero_point(zero_point(args.inputs, 2));
+    for (int64_t row = 0; row < rows; ++row, a += p.a_row * size, to += p.a_pitch) {
+      std::byte* out = to;
+      alignas(2) std::byte gathered[512];
+      for (int64_t i = 0; i < count; i += 256) {
+        const int64_t n = std::min<int64_t>(count - i, 256);
+        const std::byte* from = a + i * p.a_k * size;
+        if (p.a_k != 1) {
+          if (size == 1) {
+            gather<uint8_t>(from, p.a_k, n, gathered);
+          } else {
+            gather<uint16_t>(from, p.a_k, n, gathered);
+          }
+          from = gathered;
+        }
+        kernels_.fetch(dtype, from, n, zero, out);
+        out += n * static_cast<int64_t>(kernels_.element_size());
+      }
+      // Elements beyond k meet zeros of b.
+      std::memset(out, 0, 4);
+    }
+  }
+
+  void run_block(const PreparedMatMul& p, const LaunchArgs& args, const std::byte* packed,
+                 bool has_b_zero, int64_t item, std::byte* memory) const {
+    const int64_t batch = item / p.blocks.count();
+    const int64_t within = item % p.blocks.count();
+    const int64_t first_row = within / p.blocks.column_blocks * p.blocks.rows;
+    const int64_t first_column = within % p.blocks.column_blocks * p.blocks.columns;
+    const int64_t rows = std::min(p.blocks.rows, p.m - first_row);
+    const int64_t columns = std::min(p.blocks.columns, p.n - first_column);
+    if (rows <= 0) return;
+    const TensorView& x = args.inputs[0];
+    const std::byte* a =
+        x.data + (p.a_batch(batch) + first_row * p.a_row) * static_cast<int64_t>(size_of(x.dtype));
+    const int64_t matrix = p.b_matrix(batch);
+    const std::byte* panel = packed + matrix * static_cast<int64_t>(p.layout.bytes()) +
+                             first_column / p.layout.tile_columns * p.layout.panel_bytes();
+
+    BlockSums sums{.rows = reinterpret_cast<int32_t*>(memory + p.sums_at),
+                   .has_b_zero = has_b_zero};
+    if (kernels_.kind == GemmKind::kU8S8) sums.columns = columns_of(p, args, matrix) + first_column;
+    const auto size = static_cast<int64_t>(size_of(x.dtype));
+    const auto left = [&](int64_t k, int64_t elements) -> std::pair<const std::byte*, int64_t> {
+      if (p.a_is_direct) return {a + k * size, p.a_row * size};
+      fetch_rows(p, args, a, rows, k, elements, memory);
+      return {memory, p.a_pitch};
+    };
+    GemmBlock block;
+    block.rows = rows;
+    for (size_t i = 0; i < p.c.size(); ++i) {
+      const DirectOutput& c = p.c[i];
+      const int64_t from = std::max(first_column, c.begin);
+      block.columns = std::min(first_column + columns, c.end) - from;
+      if (block.columns <= 0) continue;
+      const int64_t offset = c.batch(batch) + first_row * c.row + from - c.begin;
+      block.c = args.outputs[i].data + offset * 4;
+      block.c_stride = c.row;
+      const int64_t panels = (from - first_column) / p.layout.tile_columns;
+      run_lanes(kernels_, p.layout, p.blocks.lanes, panel + panels * p.layout.panel_bytes(), sums,
+                block, left);
+    }
+    if (p.c_is_direct) return;
+    block.columns = columns;
+    block.c = memory + p.c_at;
+    block.c_stride = p.blocks.columns;
+    block.c_is_padded = true;
+    const int64_t row = batch * p.m + first_row;
+    std::optional<Finish> finish;
+    if (!has_b_zero && columns % kFinishedColumns == 0)
+      finish = epilogues_.finish(kernels_.finishes, p.spaces, args, row, first_column, columns);
+    if (finish) block.finish = &*finish;
+    run_lanes(kernels_, p.layout, p.blocks.lanes, panel, sums, block, left);
+    if (!finish)
+      epilogues_.run(p.spaces, args, block.c, block.c_stride, row, rows, first_column, columns,
+                     memory + p.tape_at);
+  }
+
+  // The zero point at this position, if there is one.
+  TensorView zero_point(std::span<const TensorView> inputs, size_t i) const {
+    return int8_ && i < op_inputs_ ? inputs[i] : TensorView{};
+  }
+
+  MatMul op_;
+  size_t op_inputs_;
+  bool int8_;
+  GemmKernels kernels_;
+  LoadBlock load_;
+  Epilogues epilogues_;
+  std::optional<Tensor> packed_;  // b, if it is a constant
+};
+
+Made make_packed(const MatMul& op, const Request& request) {
+  const DataType a = request.inputs[0].type.dtype, b = request.inputs[1].type.dtype;
+  const bool int8 = is_8bit(a) && is_8bit(b);
+  const bool f32 = a == b && (a == DataType::kF32 || a == DataType::kF16 || a == DataType::kBF16);
+  if (!int8 && !f32) return refuse("only f32, f16, bf16 and 8-bit operands");
+  if (request.op_input_count > 2 && request.inputs[2].present) {
+    const Shape& zero = request.inputs[2].type.shape;
+    for (const Size size : zero)
+      if (!size.known() || size.value() != 1) return refuse("a zero point per row");
+  }
+  std::string why_not;
+  auto epilogues = Epilogues::make(request, int8 ? DataType::kI32 : DataType::kF32,
+                                   std::max<size_t>(op.split.size(), 1), why_not);
+  if (!epilogues) return refuse(std::move(why_not));
+  return {std::make_unique<PackedMatMul>(op, request, std::move(*epilogues)), {}};
+}
+
+constexpr KernelEntry kEntries[] = {
+    entry<MatMul, make_packed>("cpu.matmul.packed", Layout::kRowMajor),
+};
+
+}  // namespace
+
+std::span<const KernelEntry> packed_matmul_entries() { return kEntries; }
+
+}  // namespace anneal::cpu

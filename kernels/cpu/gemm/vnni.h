@@ -1,0 +1,14 @@
+// Matrix products of u8 and s8 by AVX-512 VNNI.
+#pragma once
+#include "anneal/kernels/cpu/gemm/gemm.h"
+
+namespace anneal::cpu {
+
+GemmKernels vnni_gemm();  // REQUIRES: the CPU has AVX-512 F, BW, DQ, VL and VNNI
+
+// What pack_panel() does for kU8S8, of `width` columns from `first` on, where elements lie behind
+// each other along k or along the columns; else false.
+bool vnni_pack(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
+               std::byte* to, int32_t* sums);
+
+}  // namespace anneal::cpu

@@ -1,0 +1,183 @@
+// Gathers and scatters by tuples of indices: "cpu.gather_nd.copy", "cpu.scatter_nd.copy". Each
+// tuple names a slice of x or y, which is copied by a plan made once, or is a single element.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <optional>
+
+#include "anneal/kernels/cpu/base/copy_plan.h"
+#include "anneal/kernels/cpu/base/element.h"
+#include "anneal/kernels/cpu/base/entries.h"
+#include "anneal/kernels/cpu/base/strided.h"
+#include "anneal/kernels/cpu/reference/reference.h"
+
+namespace anneal::cpu {
+namespace {
+
+// How the tuples of one tensor of indices name slices of another tensor.
+struct Tuples {
+  Tuples() = default;
+  // of: the tensor that the indices are of, of which the first `batch` axes go with theirs. beside:
+  // the tensor that has a slice for each tuple.
+  Tuples(const TensorView& indices, const TensorView& of, const TensorView& beside, int batch)
+      : walk(walk_of(indices, of, beside, batch)) {
+    const int last = indices.dims.rank() - 1;
+    step = indices.strides[last];
+    for (int64_t i = 0; i < indices.dims[last]; ++i) {
+      const int axis = batch + static_cast<int>(i);
+      sizes.push_back(of.dims[axis]);
+      strides.push_back(of.strides[axis]);
+    }
+  }
+
+  int64_t offset(const TensorView& indices, int64_t at) const {
+    int64_t offset = 0;
+    for (int i = 0; i < sizes.rank(); ++i, at += step) {
+      int64_t index = load_integer(indices, at);
+      if (index < -sizes[i] || index >= sizes[i])
+        fail(Code::kInvalidArgument,
+             fmt::format("index {} is out of range for {} elements", index, sizes[i]));
+      if (index < 0) index += sizes[i];
+      offset += index * strides[i];
+    }
+    return offset;
+  }
+
+  Walk<3> walk{{}, {}};  // over tuples: offsets in the indices, beside, and of batches
+  Dims sizes, strides;   // of the axes that a tuple names
+  int64_t step = 1;      // from index to index of a tuple
+
+ private:
+  static Walk<3> walk_of(const TensorView& indices, const TensorView& of, const TensorView& beside,
+                         int batch) {
+    const int grid = indices.dims.rank() - 1;
+    Dims batches = Dims::filled(grid, 0);
+    for (int axis = 0; axis < batch; ++axis) batches[axis] = of.strides[axis];
+    return Walk<3>(part(indices.dims, 0, grid),
+                   {part(indices.strides, 0, grid), part(beside.strides, 0, grid), batches});
+  }
+};
+
+struct PreparedTuples final : Prepared {
+  Tuples tuples;
+  CopyPlan slice;
+  CopyPlan whole;  // of a scatter: x to y
+};
+
+// Slices [begin, end) of the tuples, from(tuple offset, beside offset) to to(...), in elements.
+template <class From, class To>
+void copy_slices(const PreparedTuples& p, const TensorView& indices, int64_t size, int64_t begin,
+                 int64_t end, const From& from, const To& to) {
+  const auto each = [&](const auto& copy) {
+    p.tuples.walk.for_elements(begin, end, [&](const auto& at) {
+      const int64_t named = at[2] + p.tuples.offset(indices, at[0]);
+      copy(from(named, at[1]), to(named, at[1]));
+    });
+  };
+  const auto single = [&]<class T>(T) {
+    each([](const std::byte* a, std::byte* b) { std::memcpy(b, a, sizeof(T)); });
+  };
+  if (p.slice.elements() > 1)
+    return each([&](const std::byte* a, std::byte* b) { p.slice.run(a, b); });
+  switch (size) {
+    case 1:
+      return single(uint8_t{});
+    case 2:
+      return single(uint16_t{});
+    case 4:
+      return single(uint32_t{});
+    default:
+      return single(uint64_t{});
+  }
+}
+
+class GatherTuples final : public Kernel {
+ public:
+  explicit GatherTuples(const GatherND& op) : batch_(static_cast<int>(op.batch_dims)) {}
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs, int) const override {
+    auto made = std::make_unique<PreparedTuples>();
+    const TensorView &x = inputs[0], &indices = inputs[1], &y = outputs[0];
+    if (count(y.dims) == 0) return made;
+    const int grid = indices.dims.rank() - 1;
+    const int taken = batch_ + static_cast<int>(indices.dims[grid]);
+    made->tuples = Tuples(indices, x, y, batch_);
+    made->slice =
+        CopyPlan(size_of(x.dtype), part(x.dims, taken, x.dims.rank()),
+                 part(x.strides, taken, x.dims.rank()), part(y.strides, grid, y.dims.rank()));
+    return made;
+  }
+  void launch(const LaunchArgs& args) const override {
+    const auto& p = static_cast<const PreparedTuples&>(*args.prepared);
+    const TensorView &x = args.inputs[0], &indices = args.inputs[1], &y = args.outputs[0];
+    if (count(y.dims) == 0) return;
+    const auto size = static_cast<int64_t>(size_of(x.dtype));
+    args.team.for_ranges(p.tuples.walk.count(), 1 + kGrain / p.slice.elements(),
+                         [&](int64_t begin, int64_t end) {
+                           copy_slices(
+                               p, indices, size, begin, end,
+                               [&](int64_t named, int64_t) { return x.data + named * size; },
+                               [&](int64_t, int64_t beside) { return y.data + beside * size; });
+                         });
+  }
+
+ private:
+  int batch_;
+};
+
+// Slices are written one after the other: of several for one place the last one stays.
+class ScatterTuples final : public Kernel {
+ public:
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs, int) const override {
+    auto made = std::make_unique<PreparedTuples>();
+    const TensorView &x = inputs[0], &indices = inputs[1], &updates = inputs[2], &y = outputs[0];
+    made->whole = CopyPlan(size_of(x.dtype), y.dims, x.strides, y.strides);
+    if (count(updates.dims) == 0) return made;
+    const int grid = indices.dims.rank() - 1, taken = static_cast<int>(indices.dims[grid]);
+    made->tuples = Tuples(indices, y, updates, 0);
+    made->slice = CopyPlan(size_of(x.dtype), part(y.dims, taken, y.dims.rank()),
+                           part(updates.strides, grid, updates.dims.rank()),
+                           part(y.strides, taken, y.dims.rank()));
+    return made;
+  }
+  void launch(const LaunchArgs& args) const override {
+    const auto& p = static_cast<const PreparedTuples&>(*args.prepared);
+    const TensorView &indices = args.inputs[1], &updates = args.inputs[2], &y = args.outputs[0];
+    if (p.whole.elements() > 0) p.whole.run(args.inputs[0].data, y.data, args.team);
+    if (count(updates.dims) == 0) return;
+    const auto size = static_cast<int64_t>(size_of(y.dtype));
+    copy_slices(
+        p, indices, size, 0, p.tuples.walk.count(),
+        [&](int64_t, int64_t beside) { return updates.data + beside * size; },
+        [&](int64_t named, int64_t) { return y.data + named * size; });
+  }
+};
+
+std::string why_not(const Request& request) {
+  if (!request.epilogues.empty() && !request.epilogues[0].empty()) return "an epilogue";
+  if (request.inputs[0].type.dtype == DataType::kString) return "strings";
+  return {};
+}
+
+Made make_gather(const GatherND& op, const Request& request) {
+  if (std::string why = why_not(request); !why.empty()) return refuse(std::move(why));
+  return {std::make_unique<GatherTuples>(op), {}};
+}
+
+Made make_scatter(const ScatterND& op, const Request& request) {
+  if (op.reduction != ScatterReduction::kNone) return refuse("a reduction");
+  if (std::string why = why_not(request); !why.empty()) return refuse(std::move(why));
+  return {std::make_unique<ScatterTuples>(), {}};
+}
+
+constexpr KernelEntry kEntries[] = {
+    entry<GatherND, make_gather>("cpu.gather_nd.copy"),
+    entry<ScatterND, make_scatter>("cpu.scatter_nd.copy"),
+};
+
+}  // namespace
+
+std::span<const KernelEntry> index_tuple_entries() { return kEntries; }
+
+}  // namespace anneal::cpu

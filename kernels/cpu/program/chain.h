@@ -1,0 +1,87 @@
+// Chain: a Program as steps on two registers, A and B, applied to a few vectors at a time. What
+// most epilogues and many pointwise layers are: a value that passes through one operation after the
+// other, some of which take a constant, an element of another tensor or something made of the value
+// itself. A never leaves the processor's registers between the first load and the store, where each
+// instruction of a tape reads and writes its tile.
+//
+// Every step computes in f32 what evaluate() does. Integers stand in f32 lanes where all of them
+// are exact: elements of 8 and 16 bits, saturated ones, and sums of those with small constants.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "anneal/graph/program.h"
+
+namespace anneal::cpu {
+
+enum class ChainOp : uint8_t {
+  kLoad,  // elements of a port, as f32
+  kCopy,  // B = A
+  kAdd,
+  kSub,
+  kSubFrom,  // operand - register
+  kMul,
+  kDiv,
+  kDivInto,  // operand / register
+  kMin,
+  kMax,
+  kNeg,
+  kAbs,
+  kSqrt,
+  kFloor,
+  kCeil,
+  kRoundEven,
+  kTrunc,
+  kClamp,  // to [constant, high]; NaN gives 0
+  kRoundBf16,
+  kRoundF16,
+  kExp,
+  kErf,
+  kTanh,
+  kSigmoid,
+  kCoarseSigmoid,  // program/bf16_approximations.h
+  kCoarseOnePlusErf,
+  kCoarseOnePlusTanh,
+};
+
+// What the right side of a binary step is.
+enum class ChainOperand : uint8_t { kOther, kConstant, kPort };
+
+// `to_b`: of B, else of A; kOther is the other one. What is in B is used by one step of A only.
+struct ChainStep {
+  ChainOp op = ChainOp::kLoad;
+  bool to_b = false;
+  ChainOperand operand = ChainOperand::kOther;
+  float constant = 0, high = 0;
+  uint16_t port = 0;
+  DataType storage = DataType::kF32;  // kLoad; kPort is of f32
+};
+
+// One result of a program, which is A in the end. Immutable. Ports are the program's inputs.
+class Chain {
+ public:
+  static constexpr size_t kMostSteps = 40;
+  // One for each result; empty for programs of another form. What several results share is computed
+  // for each, and is therefore no function that takes long.
+  static std::vector<Chain> compile(const Program& program, std::span<const DataType> inputs);
+
+  std::span<const ChainStep> steps() const { return steps_; }
+  DataType result() const { return result_; }
+  // What is done to a result of 8 bits while it is stored: cut to [low, high], rounded to the
+  // nearest whole number, ties to even, and `zero` added. NaN becomes 0. Else A holds elements
+  // already.
+  struct Quantize {
+    float low = 0, high = 0;
+    int32_t zero = 0;
+  };
+  const std::optional<Quantize>& quantize() const { return quantize_; }
+
+ private:
+  std::vector<ChainStep> steps_;
+  DataType result_ = DataType::kF32;
+  std::optional<Quantize> quantize_;
+};
+
+}  // namespace anneal::cpu

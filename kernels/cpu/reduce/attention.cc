@@ -1,0 +1,340 @@
+// Attention by blocks of rows of q on register tiles: "cpu.attention.packed".
+//
+// For each batch and head of k: k^T and v are packed into panels. For each block of rows: all their
+// scores, the score's program, exponentials in place, and their product with v, which is divided by
+// the sums at the end. A block of scores stays in the second-level cache.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "anneal/kernels/cpu/base/device.h"
+#include "anneal/kernels/cpu/base/entries.h"
+#include "anneal/kernels/cpu/base/workspace.h"
+#include "anneal/kernels/cpu/gemm/gemm.h"
+#include "anneal/kernels/cpu/program/epilogue.h"
+#include "anneal/kernels/cpu/reduce/reduction_loops.h"
+#include "anneal/kernels/cpu/reference/program_map.h"
+
+namespace anneal::cpu {
+namespace {
+
+constexpr int64_t kScoreBytes = 192 << 10;  // of a block
+constexpr int64_t kMostRowTiles = 4;
+constexpr int64_t kLanes = 512;  // of scores that meet v at a time
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+struct PreparedAttention final : Prepared {
+  TapeSpace score, output;
+  int64_t heads = 0, groups = 0, queries = 0, keys = 0, depth = 0, width = 0, batches = 0;
+  int64_t group_rows = 0;                         // of all heads that share one of k
+  int64_t pitch = 0;                              // of a row of scores, elements
+  int64_t block_rows = 1, blocks = 1, parts = 1;  // blocks of a group, in so many parts
+  bool q_is_direct = false, y_is_direct = false;
+  PackLayout k_layout, v_layout;
+  // Byte offsets: of a group's packed v, and within a thread's part.
+  size_t group_bytes = 0, packed_at = 0, q_at = 0, scores_at = 0, result_at = 0, sums_at = 0,
+         tape_at = 0, part_bytes = 0, parts_at = 0;
+};
+
+class PackedAttention final : public Kernel {
+ public:
+  // score_scale: what scores are multiplied by, if they have no other program.
+  PackedAttention(const Attention& op, const Request& request, std::optional<Tape> score,
+                  float score_scale, Epilogue epilogue)
+      : hidden_is_zero_(op.hidden_is_zero),
+        op_inputs_(static_cast<size_t>(request.op_input_count)),
+        score_kernels_(gemm_of(request.inputs[0].type.dtype, isa_of(request.device))),
+        value_kernels_(f32_gemm(isa_of(request.device))),
+        loops_(fold_loops(isa_of(request.device))),
+        load_(load_block(isa_of(request.device))),
+        run_tape_(run_tape(isa_of(request.device))),
+        score_(std::move(score)),
+        score_scale_(score_scale),
+        epilogue_(std::move(epilogue)) {}
+
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs,
+                                    int threads) const override {
+    auto made = std::make_unique<PreparedAttention>();
+    PreparedAttention& p = *made;
+    const TensorView &q = inputs[0], &k = inputs[1], &v = inputs[2], &y = outputs[0];
+    p.batches = q.dims[0], p.heads = q.dims[1], p.queries = q.dims[2], p.depth = q.dims[3];
+    p.groups = k.dims[1], p.keys = k.dims[2], p.width = v.dims[3];
+    p.output = epilogue_.space(inputs, outputs, {{0, 1, 2}, 3});
+    if (count(y.dims) == 0) return made;
+    p.group_rows = p.heads / p.groups * p.queries;
+    p.k_layout = PackLayout(score_kernels_, p.depth, p.keys);
+    p.v_layout = PackLayout(value_kernels_, p.keys, p.width);
+    p.pitch = p.k_layout.padded_columns();
+    // Rows a multiple of 4 KiB apart would push each other out of the first-level cache.
+    if (p.pitch % 1024 == 0) p.pitch += 16;
+    const int64_t tile = value_kernels_.tile_rows;
+    const int64_t tiles = std::clamp<int64_t>(kScoreBytes / (tile * p.pitch * 4), 1, kMostRowTiles);
+    // Blocks are of one head's rows.
+    const int64_t per_head = ceil_div(p.queries, tile * tiles);
+    p.block_rows = ceil_div(p.queries, per_head);
+    p.blocks = p.heads / p.groups * per_head;
+    const int64_t items = p.batches * p.groups;
+    if (items < 2 * threads && threads > 1)
+      p.parts = std::min(p.blocks, ceil_div(4 * threads, items));
+    if (score_)
+      p.score = TapeSpace::of_accumulators(*score_, inputs.subspan(3, op_inputs_ - 3),
+                                           std::array{scores_view(p, nullptr)}, {{0, 1, 2}, 3});
+    p.q_is_direct = score_kernels_.reads(q.dtype) &&
+                    p.depth % score_kernels_.elements_per_lane == 0 && q.strides[3] == 1 &&
+                    (q.strides[2] * element_size() % 4096 != 0 || p.block_rows < 8);
+    p.y_is_direct = epilogue_.is_copy() && y.strides[3] == 1;
+    lay_out(p, threads);
+    return made;
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    const auto& p = static_cast<const PreparedAttention&>(*args.prepared);
+    if (p.output.rows() * p.output.columns() == 0) return;
+    const int64_t groups = p.batches * p.groups;
+    if (p.parts == 1) {
+      args.team.for_ranges(groups, 1, [&](int64_t begin, int64_t end) {
+        std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
+        for (int64_t group = begin; group < end; ++group) {
+          pack_group(p, args, group, 0, panels(p), part + p.packed_at);
+          for (int64_t block = 0; block < p.blocks; ++block)
+            run_block(p, args, group, block, part + p.packed_at, part);
+        }
+      });
+      return;
+    }
+    args.team.for_ranges(groups * panels(p), 4, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t group = i / panels(p), panel = i % panels(p);
+        pack_group(p, args, group, panel, panel + 1, packed_of(p, args, group));
+      }
+    });
+    args.team.for_ranges(groups * p.parts, 1, [&](int64_t begin, int64_t end) {
+      std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t group = i / p.parts, of_group = i % p.parts;
+        for (int64_t block = p.blocks * of_group / p.parts;
+             block < p.blocks * (of_group + 1) / p.parts; ++block)
+          run_block(p, args, group, block, packed_of(p, args, group), part);
+      }
+    });
+  }
+
+ private:
+  // All scores as the score's program sees them: every head's block lies in the same memory.
+  static TensorView scores_view(const PreparedAttention& p, std::byte* data) {
+    return {DataType::kF32, {p.batches, p.heads, p.queries, p.keys}, {0, 0, p.pitch, 1}, data};
+  }
+  int64_t element_size() const { return static_cast<int64_t>(score_kernels_.element_size()); }
+  // Bytes from row to row where q is copied.
+  static int64_t q_pitch(const PreparedAttention& p) { return p.k_layout.lanes() * 4; }
+  static int64_t panels(const PreparedAttention& p) {
+    return p.k_layout.panels() + p.v_layout.panels();
+  }
+  static std::byte* packed_of(const PreparedAttention& p, const LaunchArgs& args, int64_t group) {
+    return args.workspace + group * static_cast<int64_t>(p.group_bytes);
+  }
+
+  void lay_out(PreparedAttention& p, int threads) const {
+    const auto rows = static_cast<size_t>(p.block_rows);
+    p.group_bytes = p.k_layout.bytes() + p.v_layout.bytes();
+    p.q_at = p.parts == 1 ? p.group_bytes : 0;
+    p.scores_at = p.q_at + (p.q_is_direct ? 0 : align_up(rows * static_cast<size_t>(q_pitch(p))));
+    p.result_at = p.scores_at + align_up(rows * static_cast<size_t>(p.pitch) * 4);
+    const auto width = static_cast<size_t>(p.v_layout.padded_columns());
+    p.sums_at = p.result_at + (p.y_is_direct ? 0 : align_up(rows * width * 4));
+    p.tape_at = p.sums_at + align_up(rows * 4);
+    p.part_bytes = align_up(
+        p.tape_at + std::max(epilogue_.scratch_bytes(), score_ ? score_->scratch_bytes() : 0));
+    p.parts_at = p.parts == 1 ? 0 : p.group_bytes * static_cast<size_t>(p.batches * p.groups);
+    p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
+  }
+
+  // Panels [begin, end) of a group: those of k^T, then those of v.
+  void pack_group(const PreparedAttention& p, const LaunchArgs& args, int64_t group, int64_t begin,
+                  int64_t end, std::byte* to) const {
+    const auto source = [&](const TensorView& view, int along_k, int columns) {
+      PackSource result;
+      result.dtype = view.dtype;
+      const int64_t offset =
+          group / p.groups * view.strides[0] + group % p.groups * view.strides[1];
+      result.data = view.data + offset * static_cast<int64_t>(size_of(view.dtype));
+      result.column_stride = view.strides[columns];
+      result.k_dims = {view.dims[along_k]};
+      result.k_strides = {view.strides[along_k]};
+      return result;
+    };
+    const PackSource k = source(args.inputs[1], 3, 2), v = source(args.inputs[2], 2, 3);
+    const int64_t of_k = p.k_layout.panels();
+    for (int64_t panel = begin; panel < end; ++panel) {
+      if (panel < of_k) {
+        pack_panel(p.k_layout, k, panel, to);
+      } else {
+        pack_panel(p.v_layout, v, panel - of_k, to + p.k_layout.bytes());
+      }
+    }
+  }
+
+  void run_block(const PreparedAttention& p, const LaunchArgs& args, int64_t group, int64_t number,
+                 const std::byte* packed, std::byte* memory) const {
+    const int64_t per_head = p.blocks / (p.heads / p.groups);
+    const int64_t batch = group / p.groups;
+    const int64_t head = group % p.groups * (p.heads / p.groups) + number / per_head;
+    const int64_t first = number % per_head * p.block_rows;
+    const int64_t rows = std::min(p.block_rows, p.queries - first);
+    if (rows <= 0) return;
+    auto* const scores = reinterpret_cast<float*>(memory + p.scores_at);
+
+    GemmBlock block;
+    block.rows = rows, block.columns = p.keys;
+    block.c = memory + p.scores_at, block.c_stride = p.pitch, block.c_is_padded = true;
+    const TensorView& q = args.inputs[0];
+    const std::byte* const from =
+        q.data + (batch * q.strides[0] + head * q.strides[1] + first * q.strides[2]) *
+                     static_cast<int64_t>(size_of(q.dtype));
+    if (!p.q_is_direct) copy_q(p, q, from, rows, memory + p.q_at);
+    const auto rows_of_q = [&](int64_t k, int64_t) -> std::pair<const std::byte*, int64_t> {
+      k *= element_size();
+      return p.q_is_direct
+                 ? std::pair{from + k, q.strides[2] * element_size()}
+                 : std::pair{static_cast<const std::byte*>(memory + p.q_at) + k, q_pitch(p)};
+    };
+    run_lanes(score_kernels_, p.k_layout, std::max<int64_t>(p.depth, 1), packed, {}, block,
+              rows_of_q);
+    if (score_ && p.keys > 0) run_score(p, args, batch * p.heads + head, first, rows, memory);
+
+    auto* const sums = reinterpret_cast<float*>(memory + p.sums_at);
+    for (int64_t row = 0; row < rows; ++row) sums[row] = exponentials(p, scores + row * p.pitch);
+
+    GemmBlock result;
+    result.rows = rows, result.columns = p.width;
+    const TensorView& y = args.outputs[0];
+    if (p.y_is_direct) {
+      result.c = y.data + (batch * y.strides[0] + head * y.strides[1] + first * y.strides[2]) * 4;
+      result.c_stride = y.strides[2];
+    } else {
+      result.c = memory + p.result_at;
+      result.c_stride = p.v_layout.padded_columns();
+      result.c_is_padded = true;
+    }
+    const auto rows_of_scores = [&](int64_t k, int64_t) -> std::pair<const std::byte*, int64_t> {
+      return {memory + p.scores_at + k * 4, p.pitch * 4};
+    };
+    run_lanes(value_kernels_, p.v_layout, kLanes, packed + p.k_layout.bytes(), {}, result,
+              rows_of_scores);
+    auto* const out = reinterpret_cast<float*>(result.c);
+    for (int64_t row = 0; row < rows; ++row) {
+      float* const line = out + row * result.c_stride;
+      loops_.map_row(Map::kAffine, line, p.width, 0, sums[row], 0, line);
+    }
+    if (!p.y_is_direct)
+      epilogue_.run(p.output, args, result.c, result.c_stride,
+                    (batch * p.heads + head) * p.queries + first, rows, 0, p.width,
+                    memory + p.tape_at);
+  }
+
+  // Rows of q as a left-hand side.
+  void copy_q(const PreparedAttention& p, const TensorView& q, const std::byte* from, int64_t rows,
+              std::byte* to) const {
+    if (score_kernels_.kind == GemmKind::kF32) {
+      const TapePort port{const_cast<std::byte*>(from), 0, q.strides[2], q.strides[3]};
+      return load_(q.dtype, port, to, p.depth, rows, p.depth);
+    }
+    const auto* in = reinterpret_cast<const uint16_t*>(from);
+    for (int64_t row = 0; row < rows; ++row, in += q.strides[2], to += q_pitch(p)) {
+      auto* const out = reinterpret_cast<uint16_t*>(to);
+      for (int64_t i = 0; i < p.depth; ++i) out[i] = in[i * q.strides[3]];
+      if (p.depth % 2 != 0) out[p.depth] = 0;
+    }
+  }
+
+  void run_score(const PreparedAttention& p, const LaunchArgs& args, int64_t head, int64_t first,
+                 int64_t rows, std::byte* memory) const {
+    std::byte* const scores = memory + p.scores_at;
+    const TensorView whole = scores_view(p, scores - first * p.pitch * 4);
+    const TapeSpace::Operands operands{
+        args.inputs.subspan(3, op_inputs_ - 3), {&whole, 1}, scores, p.pitch};
+    const int64_t row = head * p.queries + first;
+    p.score.run(run_tape_, *score_, operands, row, row + rows, 0, p.keys, memory + p.tape_at);
+  }
+
+  // A row of scores becomes exponentials; what to multiply with in the end.
+  float exponentials(const PreparedAttention& p, float* row) const {
+    constexpr int64_t kMost = 1 << 16;
+    if (p.keys == 0) return 0;
+    double total = start_of(Fold::kMax);
+    for (int64_t i = 0; i < p.keys; i += kMost)
+      total = combined(Fold::kMax, total,
+                       loops_.row(Fold::kMax, row + i, std::min(kMost, p.keys - i), 0));
+    const auto most = static_cast<float>(total);
+    if (hidden_is_zero_ && most == -std::numeric_limits<float>::infinity()) {
+      std::fill(row, row + p.keys, 0.0f);
+      return 0;
+    }
+    double sum = 0;
+    for (int64_t i = 0; i < p.keys; i += kMost)
+      sum += loops_.exp_row(row + i, std::min(kMost, p.keys - i), most, score_scale_, row + i);
+    return static_cast<float>(1 / sum);
+  }
+
+  bool hidden_is_zero_;
+  size_t op_inputs_;
+  GemmKernels score_kernels_, value_kernels_;
+  FoldLoops loops_;
+  LoadBlock load_;
+  RunTape run_tape_;
+  std::optional<Tape> score_;
+  float score_scale_;
+  Epilogue epilogue_;
+};
+
+// Of a program that does nothing but multiply by a positive number, under which the largest score
+// stays the largest.
+std::optional<float> scale_of(const Program& score) {
+  if (score.inputs().size() != 1 || score.inputs()[0] != DataType::kF32 ||
+      score.results().size() != 1 || score.results()[0].dtype != DataType::kF32)
+    return std::nullopt;
+  const auto code = score.code();
+  const Instruction& product = code[score.results()[0].reg];
+  if (product.opcode != Opcode::kMul) return std::nullopt;
+  const auto is = [&](int operand, Opcode opcode) {
+    return code[product.operands[static_cast<size_t>(operand)]].opcode == opcode;
+  };
+  const int number = is(1, Opcode::kConstant) ? 1 : 0;
+  if (!is(number, Opcode::kConstant) || !is(1 - number, Opcode::kInput)) return std::nullopt;
+  const uint64_t bits = code[product.operands[static_cast<size_t>(number)]].immediate;
+  const auto scale = std::bit_cast<float>(static_cast<uint32_t>(bits));
+  return std::isnormal(scale) && scale > 0 ? std::optional(scale) : std::nullopt;
+}
+
+Made make_packed(const Attention& op, const Request& request) {
+  const DataType dtype = request.inputs[0].type.dtype;
+  if (dtype != DataType::kF32 && dtype != DataType::kF16 && dtype != DataType::kBF16)
+    return refuse("only f32, f16 and bf16");
+  std::string why_not;
+  std::optional<Tape> score;
+  const std::optional<float> scale = scale_of(op.score);
+  if (!op.score.empty() && !scale) {
+    score = Tape::compile(widened_result(op.score), why_not);
+    if (!score) return refuse(std::move(why_not));
+  }
+  auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
+  if (!epilogue) return refuse(std::move(why_not));
+  return {std::make_unique<PackedAttention>(op, request, std::move(score), scale.value_or(1),
+                                            std::move(*epilogue)),
+          {}};
+}
+
+constexpr KernelEntry kEntries[] = {
+    entry<Attention, make_packed>("cpu.attention.packed"),
+};
+
+}  // namespace
+
+std::span<const KernelEntry> packed_attention_entries() { return kEntries; }
+
+}  // namespace anneal::cpu

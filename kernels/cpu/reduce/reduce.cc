@@ -1,0 +1,266 @@
+// Reduce from folds: "cpu.reduce.simd".
+#include "anneal/kernels/cpu/base/device.h"
+#include "anneal/kernels/cpu/base/element.h"
+#include "anneal/kernels/cpu/base/entries.h"
+#include "anneal/kernels/cpu/base/workspace.h"
+#include "anneal/kernels/cpu/program/epilogue.h"
+#include "anneal/kernels/cpu/reduce/reduction_input.h"
+
+namespace anneal::cpu {
+namespace {
+
+struct PreparedReduce final : Prepared {
+  TapeSpace space;
+  FoldSpace fold;
+  FoldMap::Space map;
+  int64_t column_blocks = 1;
+  // In which the elements of a block of columns are folded before their totals are. How many is up
+  // to the shape of a group alone, so that neither the team nor the batch changes results.
+  int64_t slices = 1;
+  bool shares_slices = false;  // with the team: each has Totals of its own then
+  size_t totals_at = 0;
+};
+
+constexpr int64_t kSliceElements = int64_t{16} << 10, kMostSlices = 8;
+constexpr int64_t kFewBlocks = 8;  // of columns, for a team
+
+// Of a group that is cut into so many blocks of columns. A power of two, as teams mostly are.
+int64_t slices_of(int64_t elements, int64_t column_blocks) {
+  const int64_t most = std::max<int64_t>(kMostSlices / column_blocks, 2);
+  int64_t slices = 1;
+  while (2 * slices <= most && 2 * slices * kSliceElements <= elements) slices *= 2;
+  return slices;
+}
+
+using Totals = double[FoldSpace::kColumns];
+
+struct Memory {
+  float input[FoldSpace::kBlock];
+  Totals totals, of_slice;
+  float part[FoldSpace::kColumns];
+};
+
+class FoldingReduce final : public Kernel {
+ public:
+  FoldingReduce(const Reduce& op, const FoldSpace::Axes& axes, const Request& request,
+                std::optional<FoldMap> map, Epilogue epilogue)
+      : op_(op),
+        axes_(axes),
+        loops_(fold_loops(isa_of(request.device))),
+        load_(load_block(isa_of(request.device))),
+        map_(std::move(map)),
+        epilogue_(std::move(epilogue)) {}
+
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs,
+                                    int threads) const override {
+    auto made = std::make_unique<PreparedReduce>();
+    PreparedReduce& p = *made;
+    if (map_) p.map = map_->space(inputs, axes_);
+    p.fold = FoldSpace(map_ ? p.map.whole : inputs[0], axes_);
+    TapeSpace::Axes axes;
+    for (const int64_t axis : p.fold.kept_axes()) axes.rows.push_back(of_output(axis));
+    if (p.fold.column_axis() >= 0) axes.columns = static_cast<int>(of_output(p.fold.column_axis()));
+    p.space = epilogue_.space(inputs, outputs, axes);
+    if (count(outputs[0].dims) == 0) return made;
+    p.column_blocks = (p.fold.columns() + FoldSpace::kColumns - 1) / FoldSpace::kColumns;
+    if (p.fold.column_axis() >= 0 && !map_)
+      p.slices = slices_of(p.fold.columns() * p.fold.group_size(), p.column_blocks);
+    const int64_t blocks = p.fold.groups() * p.column_blocks;
+    p.shares_slices = p.slices > 1 && threads > 1 && blocks < kFewBlocks;
+    p.totals_at = part_bytes() * static_cast<size_t>(threads);
+    p.workspace_bytes = p.totals_at;
+    if (p.shares_slices)
+      p.workspace_bytes += static_cast<size_t>(blocks * p.slices) * sizeof(Totals);
+    return made;
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    auto& p = static_cast<PreparedReduce&>(*args.prepared);
+    if (map_) map_->aim(p.map, args.inputs);
+    if (p.space.rows() * p.space.columns() == 0) return;
+    if (p.fold.column_axis() >= 0)
+      return p.shares_slices ? shared_columns(p, args) : columns(p, args);
+    const int64_t grain = 1 + FoldSpace::kBlock / (p.fold.group_size() + 1);
+    args.team.for_ranges(p.fold.groups(), grain, [&](int64_t begin, int64_t end) {
+      std::byte* const part = part_of(args.team, args.workspace, part_bytes());
+      for (int64_t group = begin; group < end; group += FoldSpace::kColumns)
+        rows(p, args, group, std::min(group + FoldSpace::kColumns, end), part);
+    });
+  }
+
+ private:
+  size_t part_bytes() const {
+    return align_up(sizeof(Memory)) +
+           std::max(epilogue_.scratch_bytes(), map_ ? map_->scratch_bytes() : 0);
+  }
+  // Runs body(source) with what is folded.
+  template <class Body>
+  void with_source(const PreparedReduce& p, const LaunchArgs& args, std::byte* part,
+                   const Body& body) const {
+    float* const buffer = reinterpret_cast<Memory*>(part)->input;
+    const FoldSpace::Source plain{args.inputs[0], load_, buffer};
+    if (!map_) return body(plain);
+    map_->with_source(p.map, plain, tape_scratch(part), body);
+  }
+  std::byte* tape_scratch(std::byte* part) const { return part + align_up(sizeof(Memory)); }
+
+  // Where an axis that stays is in the output.
+  int64_t of_output(int64_t axis) const {
+    if (op_.keepdims) return axis;
+    int64_t before = 0;
+    for (int64_t i = 0; i < axis; ++i) before += axes_[static_cast<size_t>(i)] ? 1 : 0;
+    return axis - before;
+  }
+
+  Fold fold() const {
+    switch (op_.kind) {
+      case ReduceKind::kProd:
+        return Fold::kProd;
+      case ReduceKind::kMax:
+        return Fold::kMax;
+      case ReduceKind::kMin:
+        return Fold::kMin;
+      default:
+        return Fold::kSum;
+    }
+  }
+  float result(double total, int64_t elements) const {
+    return static_cast<float>(op_.kind == ReduceKind::kMean ? total / static_cast<double>(elements)
+                                                            : total);
+  }
+
+  void rows(const PreparedReduce& p, const LaunchArgs& args, int64_t first, int64_t end,
+            std::byte* part) const {
+    auto& memory = *reinterpret_cast<Memory*>(part);
+    with_source(p, args, part, [&](const FoldSpace::Source& source) {
+      for (int64_t group = first; group < end; ++group) {
+        double total = start_of(fold());
+        p.fold.for_rows(source, group, [&](const float* x, int64_t rows, int64_t columns, int64_t) {
+          total = combined(fold(), total, loops_.row(fold(), x, rows * columns, 0));
+        });
+        memory.part[group - first] = result(total, p.fold.group_size());
+      }
+    });
+    epilogue_.run(p.space, args, memory.part, 1, first, end - first, 0, 1, tape_scratch(part));
+  }
+
+  void columns(const PreparedReduce& p, const LaunchArgs& args) const {
+    args.team.for_ranges(p.fold.groups() * p.column_blocks, 1, [&](int64_t begin, int64_t end) {
+      std::byte* const part = part_of(args.team, args.workspace, part_bytes());
+      auto& memory = *reinterpret_cast<Memory*>(part);
+      for (int64_t block = begin; block < end; ++block) {
+        fold_columns(p, args, block, 0, part, memory.totals);
+        for (int64_t slice = 1; slice < p.slices; ++slice) {
+          fold_columns(p, args, block, slice, part, memory.of_slice);
+          combine(fold(), memory.of_slice, count_of(p, block), memory.totals);
+        }
+        finish_columns(p, args, block, part, memory.totals);
+      }
+    });
+  }
+
+  // Slices hold the blocks, so that each thread reads what it wrote where it was given a part of
+  // the rows before.
+  void shared_columns(const PreparedReduce& p, const LaunchArgs& args) const {
+    const int64_t blocks = p.fold.groups() * p.column_blocks;
+    auto* const totals = reinterpret_cast<Totals*>(args.workspace + p.totals_at);
+    args.team.for_ranges(blocks * p.slices, 1, [&](int64_t begin, int64_t end) {
+      std::byte* const part = part_of(args.team, args.workspace, part_bytes());
+      for (int64_t i = begin; i < end; ++i)
+        fold_columns(p, args, i % blocks, i / blocks, part, totals[i]);
+    });
+    for (int64_t block = 0; block < blocks; ++block) {
+      double* const all = totals[block];
+      for (int64_t slice = 1; slice < p.slices; ++slice)
+        combine(fold(), totals[slice * blocks + block], count_of(p, block), all);
+      finish_columns(p, args, block, args.workspace, all);
+    }
+  }
+
+  // Blocks are numbered through the groups.
+  static int64_t first_of(const PreparedReduce& p, int64_t block) {
+    return block % p.column_blocks * FoldSpace::kColumns;
+  }
+  static int64_t count_of(const PreparedReduce& p, int64_t block) {
+    return std::min(FoldSpace::kColumns, p.fold.columns() - first_of(p, block));
+  }
+
+  void fold_columns(const PreparedReduce& p, const LaunchArgs& args, int64_t block, int64_t slice,
+                    std::byte* part, double* totals) const {
+    auto& memory = *reinterpret_cast<Memory*>(part);
+    const int64_t count = count_of(p, block);
+    std::fill(totals, totals + count, double{start_of(fold())});
+    with_source(p, args, part, [&](const FoldSpace::Source& source) {
+      p.fold.for_columns(source, block / p.column_blocks, first_of(p, block), count,
+                         [&](const FoldBlock& rows, int64_t) {
+                           loops_.columns(fold(), rows, nullptr, memory.part);
+                           combine(fold(), memory.part, count, totals);
+                         },
+                         {slice, p.slices});
+    });
+  }
+
+  void finish_columns(const PreparedReduce& p, const LaunchArgs& args, int64_t block,
+                      std::byte* part, const double* totals) const {
+    auto& memory = *reinterpret_cast<Memory*>(part);
+    const int64_t count = count_of(p, block);
+    for (int64_t i = 0; i < count; ++i) memory.part[i] = result(totals[i], p.fold.group_size());
+    epilogue_.run(p.space, args, memory.part, count, block / p.column_blocks, 1, first_of(p, block),
+                  count, tape_scratch(part));
+  }
+
+  Reduce op_;
+  FoldSpace::Axes axes_;
+  FoldLoops loops_;
+  LoadBlock load_;
+  std::optional<FoldMap> map_;
+  Epilogue epilogue_;
+};
+
+// The number of axes of what is folded.
+int rank_of(const Reduce& op, const Request& request) {
+  int rank = request.inputs[0].type.shape.rank();
+  for (int i = 2; !op.map.empty() && i < request.op_input_count; ++i)
+    rank = std::max(rank, request.inputs[static_cast<size_t>(i)].type.shape.rank());
+  return rank;
+}
+
+Made make_folding(const Reduce& op, const Request& request) {
+  const Type& x = request.inputs[0].type;
+  std::string why_not;
+  std::optional<FoldMap> map;
+  if (!op.map.empty()) {
+    map = FoldMap::make(op.map, 2, request, why_not);
+    if (!map) return refuse(std::move(why_not));
+  } else if (x.dtype != DataType::kF32 && x.dtype != DataType::kF16 && x.dtype != DataType::kBF16) {
+    return refuse("only f32, f16 and bf16");
+  }
+  FoldSpace::Axes axes{};
+  if (request.op_input_count > 1 && request.inputs[1].present) {
+    const Tensor* constant = request.inputs[1].constant;
+    if (constant == nullptr) return refuse("axes that are not constant");
+    const int rank = rank_of(op, request);
+    for (int64_t i = 0; i < constant->count(); ++i) {
+      const int64_t axis = load_integer(constant->view(), i);
+      if (axis < -rank || axis >= rank) return refuse("axes that the input does not have");
+      axes[static_cast<size_t>(axis < 0 ? axis + rank : axis)] = true;
+    }
+  }
+  if (std::none_of(axes.begin(), axes.end(), [](bool folded) { return folded; }))
+    return refuse("no axes");
+  auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
+  if (!epilogue) return refuse(std::move(why_not));
+  return {std::make_unique<FoldingReduce>(op, axes, request, std::move(map), std::move(*epilogue)),
+          {}};
+}
+
+constexpr KernelEntry kEntries[] = {
+    entry<Reduce, make_folding>("cpu.reduce.simd"),
+};
+
+}  // namespace
+
+std::span<const KernelEntry> simd_reduce_entries() { return kEntries; }
+
+}  // namespace anneal::cpu

@@ -1,0 +1,59 @@
+#include "anneal/kernels/cpu/reduce/reduction_blocks.h"
+
+#include <cstdlib>
+#include <limits>
+#include <vector>
+
+namespace anneal::cpu {
+namespace {
+
+// By falling stride, so that those adjacent in memory are visited after each other.
+std::vector<int> memory_order(const TensorView& x) {
+  std::vector<int> axes;
+  for (int axis = 0; axis < x.dims.rank(); ++axis) axes.push_back(axis);
+  const auto distance = [&](int axis) {
+    return x.dims[axis] == 1 ? std::numeric_limits<int64_t>::max() : std::abs(x.strides[axis]);
+  };
+  std::stable_sort(axes.begin(), axes.end(),
+                   [&](int a, int b) { return distance(a) > distance(b); });
+  return axes;
+}
+
+}  // namespace
+
+FoldSpace::FoldSpace(const TensorView& x, const Axes& folded, bool wide) {
+  const int rank = x.dims.rank();
+  for (int axis = 0; axis < rank; ++axis)
+    if (!folded[axis] && x.dims[axis] > 1 && x.strides[axis] == 1) column_axis_ = axis;
+  int long_axes = 0;
+  for (int axis = 0; axis < rank; ++axis) long_axes += folded[axis] && x.dims[axis] > 1;
+  wide = wide && column_axis_ < 0 && long_axes > 1;  // of one axis, a row has all
+  for (int axis = 1; wide && axis < rank; ++axis) {
+    const int64_t size = x.dims[axis];
+    if (folded[axis] && !folded[axis - 1] && size > 1 && size <= kColumns && x.dims[axis - 1] > 1 &&
+        x.strides[axis] == 1 && x.strides[axis - 1] == size) {
+      column_axis_ = axis;
+      columns_per_group_ = size;
+    }
+  }
+  if (column_axis_ >= 0) columns_ = x.dims[column_axis_];
+  if (columns_per_group_ > 1) columns_ *= x.dims[column_axis_ - 1];
+  for (int axis = 0; axis < rank; ++axis) {
+    const bool is_column =
+        axis == column_axis_ || (columns_per_group_ > 1 && axis == column_axis_ - 1);
+    if (is_column || folded[axis]) continue;
+    kept_axes_.push_back(axis);
+    kept_.dims.push_back(x.dims[axis]);
+    kept_.strides.push_back(x.strides[axis]);
+    groups_ *= x.dims[axis];
+  }
+  for (const int axis : memory_order(x)) {
+    if (axis == column_axis_ || !folded[axis]) continue;
+    folded_axes_.push_back(axis);
+    folded_.dims.push_back(x.dims[axis]);
+    folded_.strides.push_back(x.strides[axis]);
+    group_size_ *= x.dims[axis];
+  }
+}
+
+}  // namespace anneal::cpu

@@ -1,0 +1,209 @@
+// Which elements of a tensor are folded together, and in which blocks they are visited: as long
+// rows, or, where an axis that stays is the one adjacent in memory, as columns beside each other.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "anneal/core/error.h"
+#include "anneal/core/parallel.h"
+#include "anneal/core/tensor.h"
+#include "anneal/kernels/cpu/program/tape_space.h"
+#include "anneal/kernels/cpu/reduce/reduction_loops.h"
+
+namespace anneal::cpu {
+
+class FoldSpace {
+ public:
+  static constexpr int64_t kBlock = 8192;   // elements of a block
+  static constexpr int64_t kColumns = 256;  // of a block, where they lie side by side
+  static constexpr int64_t kRows = 256;
+
+  using Axes = std::array<bool, kMaxRank>;
+  FoldSpace() = default;
+  // wide: whether several columns may be of one group.
+  FoldSpace(const TensorView& x, const Axes& folded, bool wide = false);
+
+  // Groups are numbered through the axes that stay, row-major, but for the column axis; elements of
+  // a group through the folded axes in the order of memory.
+  int64_t groups() const { return groups_; }
+  int64_t group_size() const { return group_size_; }
+  int column_axis() const { return column_axis_; }  // -1: groups are rows
+  int64_t columns() const { return columns_; }
+  // So many columns beside each other are one group: the columns are two axes, the column axis,
+  // which is folded, and the one before it, which stays. group_size() is that of one column.
+  int64_t columns_per_group() const { return columns_per_group_; }
+  // Elements of a group that lie along its last folded axis.
+  int64_t last_size() const { return folded_.dims[folded_.dims.rank() - 1]; }
+  const Dims& kept_axes() const { return kept_axes_; }
+  const Dims& folded_axes() const { return folded_axes_; }
+
+  // How far apart the rows of a block of columns are that is not read from memory.
+  int64_t column_pitch() const { return std::min(columns_, kColumns); }
+
+  // Makes a block of elements that are nowhere in memory: rows numbered through the axes that stay,
+  // then the folded ones; columns along the column axis, or else the last folded one. Rows are
+  // column_pitch() apart, or else last_size().
+  using Make =
+      FunctionRef<void(int64_t row, int64_t rows, int64_t column, int64_t columns, float* to)>;
+  struct Source {
+    const TensorView& x;
+    LoadBlock load;
+    float* buffer;               // of kBlock
+    const Make* make = nullptr;  // in place of x
+    mutable int64_t held = -1;   // the block that is in the buffer, if it is a whole group
+  };
+  // f(x, rows, columns, first): blocks of a group without a column axis, dense; `first` is the
+  // number of their first element. A block has several rows only if it has all columns.
+  template <class F>
+  void for_rows(const Source& source, int64_t group, const F& f) const;
+  // One of several runs of the blocks of a group.
+  struct Slice {
+    int64_t index, count;
+  };
+  // f(block, first): columns [column, column + count) of a group's elements, from `first` on.
+  // REQUIRES: a source that is made has one slice
+  template <class F>
+  void for_columns(const Source& source, int64_t group, int64_t column, int64_t count, const F& f,
+                   Slice slice = {0, 1}) const;
+
+ private:
+  template <class F>
+  void make_rows(const Source& source, int64_t group, const F& f) const;
+  template <class F>
+  void make_columns(const Source& source, int64_t group, int64_t column, int64_t count,
+                    const F& f) const;
+
+  struct Walked {
+    Dims dims, strides;
+    int64_t offset(int64_t number) const {
+      int64_t result = 0;
+      for (int axis = dims.rank() - 1; axis >= 0; --axis) {
+        result += number % dims[axis] * strides[axis];
+        number /= dims[axis];
+      }
+      return result;
+    }
+    int64_t stride(int from_last) const {
+      return dims.rank() > from_last ? strides[dims.rank() - 1 - from_last] : 0;
+    }
+    int64_t size(int from_last) const {
+      return dims.rank() > from_last ? dims[dims.rank() - 1 - from_last] : 1;
+    }
+  };
+  const std::byte* at(const TensorView& x, int64_t offset) const {
+    return x.data + offset * static_cast<int64_t>(size_of(x.dtype));
+  }
+
+  Walked kept_, folded_;
+  Dims kept_axes_, folded_axes_;
+  int column_axis_ = -1;
+  int64_t groups_ = 1, group_size_ = 1, columns_ = 1, columns_per_group_ = 1;
+};
+
+template <class F>
+void FoldSpace::make_rows(const Source& source, int64_t group, const F& f) const {
+  const int64_t width = last_size(), rows = group_size_ / width, first = group * rows;
+  if (group_size_ <= kBlock) {
+    if (source.held != group) (*source.make)(first, rows, 0, width, source.buffer);
+    source.held = group;
+    return f(static_cast<const float*>(source.buffer), rows, width, int64_t{0});
+  }
+  const int64_t row_step = std::max<int64_t>(kBlock / width, 1), step = std::min(width, kBlock);
+  for (int64_t row = 0; row < rows; row += row_step) {
+    for (int64_t column = 0; column < width; column += step) {
+      const int64_t height = std::min(row_step, rows - row),
+                    length = std::min(step, width - column);
+      (*source.make)(first + row, height, column, length, source.buffer);
+      f(static_cast<const float*>(source.buffer), height, length, row * width + column);
+    }
+  }
+}
+
+template <class F>
+void FoldSpace::make_columns(const Source& source, int64_t group, int64_t column, int64_t count,
+                             const F& f) const {
+  const int64_t pitch = column_pitch();
+  const int64_t row_step = std::min({group_size_, kRows, kBlock / pitch});
+  const int64_t number = group * columns_ + column;
+  for (int64_t row = 0; row < group_size_; row += row_step) {
+    const int64_t rows = std::min(row_step, group_size_ - row);
+    if (source.held != number)
+      (*source.make)(group * group_size_ + row, rows, column, count, source.buffer);
+    if (rows == group_size_) source.held = number;
+    f(FoldBlock{source.buffer, pitch, rows, count}, row);
+  }
+}
+
+template <class F>
+void FoldSpace::for_rows(const Source& source, int64_t group, const F& f) const {
+  if (group_size_ == 0) return;
+  if (source.make != nullptr) return make_rows(source, group, f);
+  const int64_t base = kept_.offset(group);
+  const int64_t width = folded_.size(0), height = folded_.size(1);
+  const int64_t column_step = std::min(width, kBlock);
+  const int64_t row_step = width > kBlock ? 1 : std::min(height, kBlock / width);
+  const int64_t step = folded_.stride(0), row_stride = folded_.stride(1);
+  for (int64_t outer = 0; outer < group_size_; outer += width * height) {
+    const int64_t offset = base + folded_.offset(outer);
+    for (int64_t row = 0; row < height; row += row_step) {
+      for (int64_t column = 0; column < width; column += column_step) {
+        const int64_t rows = std::min(row_step, height - row);
+        const int64_t columns = std::min(column_step, width - column);
+        const std::byte* data = at(source.x, offset + row * row_stride + column * step);
+        const bool dense = source.x.dtype == DataType::kF32 && (step == 1 || columns == 1) &&
+                           (rows == 1 || row_stride == columns);
+        if (!dense) {
+          const TapePort port{const_cast<std::byte*>(data), 0, row_stride, step};
+          source.load(source.x.dtype, port, reinterpret_cast<std::byte*>(source.buffer), columns,
+                      rows, columns);
+        }
+        f(dense ? reinterpret_cast<const float*>(data) : source.buffer, rows, columns,
+          outer + row * width + column);
+      }
+    }
+  }
+}
+
+template <class F>
+void FoldSpace::for_columns(const Source& source, int64_t group, int64_t column, int64_t count,
+                            const F& f, Slice slice) const {
+  if (group_size_ == 0) return;
+  if (source.make != nullptr) {
+    check(slice.count == 1, "made columns are not sliced");
+    return make_columns(source, group, column, count, f);
+  }
+  const int64_t base = kept_.offset(group) + column;
+  const int64_t height = folded_.size(0), row_stride = folded_.stride(0);
+  const int64_t row_step = std::min({height, kRows, kBlock / count});
+  const int64_t of_outer = (height + row_step - 1) / row_step;  // blocks
+  const int64_t blocks = of_outer * (group_size_ / height);
+  const int64_t end = blocks * (slice.index + 1) / slice.count;
+  int64_t number = blocks * slice.index / slice.count;
+  while (number < end) {
+    const int64_t outer = number / of_outer * height;
+    const int64_t offset = base + folded_.offset(outer);
+    const int64_t end_of_outer = std::min((number / of_outer + 1) * of_outer, end);
+    for (; number < end_of_outer; ++number) {
+      const int64_t row = number % of_outer * row_step;
+      FoldBlock block;
+      block.rows = std::min(row_step, height - row);
+      block.columns = count;
+      const std::byte* data = at(source.x, offset + row * row_stride);
+      if (source.x.dtype == DataType::kF32) {
+        block.x = reinterpret_cast<const float*>(data);
+        block.row_stride = row_stride;
+      } else {
+        const TapePort port{const_cast<std::byte*>(data), 0, row_stride, 1};
+        source.load(source.x.dtype, port, reinterpret_cast<std::byte*>(source.buffer), count,
+                    block.rows, count);
+        block.x = source.buffer;
+        block.row_stride = count;
+      }
+      f(block, outer + row);
+    }
+  }
+}
+
+}  // namespace anneal::cpu

@@ -1,0 +1,296 @@
+#include "anneal/kernels/cpu/reduce/reduction_loops.h"
+
+#include "anneal/kernels/cpu/base/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "anneal/kernels/cpu/reduce/reduction_loops.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "anneal/kernels/cpu/program/tape_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace anneal::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+constexpr int64_t kLanes = HWY_LANES(float);
+
+template <Fold kFold>
+HWY_INLINE V folded(V so_far, V x, V shift) {
+  switch (kFold) {
+    case Fold::kSum:
+      return hn::Add(so_far, x);
+    case Fold::kProd:
+      return hn::Mul(so_far, x);
+    case Fold::kMax:
+      return max_nan(D(), so_far, x);
+    case Fold::kMin:
+      return min_nan(D(), so_far, x);
+    case Fold::kDifferences:
+      return hn::Add(so_far, hn::Sub(x, shift));
+    case Fold::kSquares: {
+      const V centred = hn::Sub(x, shift);
+      return hn::MulAdd(centred, centred, so_far);
+    }
+    case Fold::kExp:
+      return hn::Add(so_far, exp_f32(D(), hn::Sub(x, shift)));
+  }
+  return so_far;
+}
+
+// Of results so far.
+template <Fold kFold>
+HWY_INLINE V merged(V a, V b) {
+  if constexpr (kFold == Fold::kProd || kFold == Fold::kMax || kFold == Fold::kMin)
+    return folded<kFold>(a, b, a);
+  return hn::Add(a, b);
+}
+
+hn::Mask<D> first_lanes(int64_t count) { return hn::FirstN(D(), static_cast<size_t>(count)); }
+
+// The last n % kLanes of n elements in the first lanes; 0 in the others.
+HWY_INLINE V rest_of(const float* x, int64_t n) {
+#if HWY_MEM_OPS_MIGHT_FAULT
+  HWY_ALIGN float lanes[kLanes] = {};
+  std::memcpy(lanes, x + n / kLanes * kLanes, static_cast<size_t>(n % kLanes) * sizeof(float));
+  return hn::Load(D(), lanes);
+#else
+  return hn::MaskedLoad(first_lanes(n % kLanes), D(), x + n / kLanes * kLanes);
+#endif
+}
+HWY_INLINE void store_rest(V v, int64_t count, float* out) {
+#if HWY_MEM_OPS_MIGHT_FAULT
+  HWY_ALIGN float lanes[kLanes];
+  hn::Store(v, D(), lanes);
+  std::memcpy(out, lanes, static_cast<size_t>(count) * sizeof(float));
+#else
+  hn::BlendedStore(v, first_lanes(count), D(), out);
+#endif
+}
+
+// Of all lanes.
+template <Fold kFold>
+HWY_INLINE double across(V v) {
+  HWY_ALIGN float lanes[kLanes];
+  hn::Store(v, D(), lanes);
+  double parts[kLanes];
+  for (int64_t lane = 0; lane < kLanes; ++lane) parts[lane] = lanes[lane];
+#pragma GCC unroll 4
+  for (int64_t half = kLanes / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+    for (int64_t lane = 0; lane < half; ++lane)
+      parts[lane] = combined(kFold, parts[lane], parts[lane + half]);
+  return parts[0];
+}
+
+template <Fold kFold>
+double fold_row(const float* x, int64_t n, float shift) {
+  const D d;
+  const V start = hn::Set(d, start_of(kFold));
+  const V shifts = hn::Set(d, shift);
+  V parts[4] = {start, start, start, start};
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v)
+      parts[v] = folded<kFold>(parts[v], hn::LoadU(d, x + i + v * kLanes), shifts);
+  }
+  for (; i + kLanes <= n; i += kLanes)
+    parts[0] = folded<kFold>(parts[0], hn::LoadU(d, x + i), shifts);
+  if (i < n)
+    parts[0] = hn::IfThenElse(first_lanes(n - i), folded<kFold>(parts[0], rest_of(x, n), shifts),
+                              parts[0]);
+  return across<kFold>(
+      merged<kFold>(merged<kFold>(parts[0], parts[1]), merged<kFold>(parts[2], parts[3])));
+}
+
+// exp((x - shift) * scale)
+template <bool kScales>
+HWY_INLINE V exponential(V x, V shift, [[maybe_unused]] V scale) {
+  const V moved = hn::Sub(x, shift);
+  return exp_up_to_one(D(), kScales ? hn::Mul(moved, scale) : moved);
+}
+
+// Exponentials and their sum.
+template <bool kScales>
+double exp_of_row(const float* x, int64_t n, float shift, float scale, float* out) {
+  const D d;
+  const V shifts = hn::Set(d, shift), scales = hn::Set(d, scale);
+  V sums[2] = {hn::Zero(d), hn::Zero(d)};
+  const auto exponentials = [&](int64_t i, V& sum) HWY_ATTR {
+    const V y = exponential<kScales>(hn::LoadU(d, x + i), shifts, scales);
+    hn::StoreU(y, d, out + i);
+    sum = hn::Add(sum, y);
+  };
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    exponentials(i, sums[0]);
+    exponentials(i + kLanes, sums[1]);
+  }
+  for (; i + kLanes <= n; i += kLanes) exponentials(i, sums[0]);
+  if (i < n) {
+    const V y = exponential<kScales>(rest_of(x, n), shifts, scales);
+    sums[0] = hn::Add(sums[0], hn::IfThenElseZero(first_lanes(n - i), y));
+    store_rest(y, n - i, out + i);
+  }
+  return across<Fold::kSum>(hn::Add(sums[0], sums[1]));
+}
+
+template <Fold kFold, int kVectors>
+HWY_INLINE void fold_column_vectors(const FoldBlock& block, int64_t column, const float* shift,
+                                    float* result) {
+  const D d;
+  V sums[kVectors], shifts[kVectors];
+  for (int v = 0; v < kVectors; ++v) {
+    sums[v] = hn::Set(d, start_of(kFold));
+    shifts[v] = shift == nullptr ? hn::Zero(d) : hn::LoadU(d, shift + column + v * kLanes);
+  }
+  const float* x = block.x + column;
+  for (int64_t row = 0; row < block.rows; ++row, x += block.row_stride) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      sums[v] = folded<kFold>(sums[v], hn::LoadU(d, x + v * kLanes), shifts[v]);
+  }
+  for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[v], d, result + column + v * kLanes);
+}
+
+template <Fold kFold>
+void fold_columns(const FoldBlock& block, const float* shift, float* result) {
+  int64_t column = 0;
+  for (; column + 4 * kLanes <= block.columns; column += 4 * kLanes)
+    fold_column_vectors<kFold, 4>(block, column, shift, result);
+  for (; column + kLanes <= block.columns; column += kLanes)
+    fold_column_vectors<kFold, 1>(block, column, shift, result);
+  if (column == block.columns) return;
+  const D d;
+  const auto bytes = static_cast<size_t>(block.columns - column) * sizeof(float);
+  HWY_ALIGN float lanes[kLanes] = {};
+  if (shift != nullptr) std::memcpy(lanes, shift + column, bytes);
+  const V shifts = hn::Load(d, lanes);
+  V sum = hn::Set(d, start_of(kFold));
+  for (int64_t row = 0; row < block.rows; ++row) {
+    std::memcpy(lanes, block.x + row * block.row_stride + column, bytes);
+    sum = folded<kFold>(sum, hn::Load(d, lanes), shifts);
+  }
+  hn::Store(sum, d, lanes);
+  std::memcpy(result + column, lanes, bytes);
+}
+
+template <Map kMap>
+HWY_INLINE V mapped(V x, V shift, V scale, V offset) {
+  const V moved = hn::Sub(x, shift);
+  if constexpr (kMap == Map::kExp) return hn::Mul(exp_f32(D(), moved), scale);
+  return hn::Add(hn::Mul(moved, scale), offset);
+}
+
+template <Map kMap>
+void map_row_of(const float* x, int64_t n, float shift, float scale, float offset, float* out) {
+  const D d;
+  const V shifts = hn::Set(d, shift), scales = hn::Set(d, scale), offsets = hn::Set(d, offset);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    hn::StoreU(mapped<kMap>(hn::LoadU(d, x + i), shifts, scales, offsets), d, out + i);
+  if (i < n) store_rest(mapped<kMap>(rest_of(x, n), shifts, scales, offsets), n - i, out + i);
+}
+
+template <Map kMap>
+void map_columns_of(const FoldBlock& block, const float* shift, const float* scale,
+                    const float* offset, float* out) {
+  const D d;
+  const auto rest = static_cast<size_t>(block.columns % kLanes) * sizeof(float);
+  for (int64_t row = 0; row < block.rows; ++row, out += block.columns) {
+    const float* const x = block.x + row * block.row_stride;
+    int64_t i = 0;
+    for (; i + kLanes <= block.columns; i += kLanes)
+      hn::StoreU(mapped<kMap>(hn::LoadU(d, x + i), hn::LoadU(d, shift + i), hn::LoadU(d, scale + i),
+                              hn::LoadU(d, offset + i)),
+                 d, out + i);
+    if (rest == 0) continue;
+    HWY_ALIGN float lanes[4][kLanes] = {};
+    const float* const from[4] = {x + i, shift + i, scale + i, offset + i};
+    for (int k = 0; k < 4; ++k) std::memcpy(lanes[k], from[k], rest);
+    hn::Store(mapped<kMap>(hn::Load(d, lanes[0]), hn::Load(d, lanes[1]), hn::Load(d, lanes[2]),
+                           hn::Load(d, lanes[3])),
+              d, lanes[0]);
+    std::memcpy(out + i, lanes[0], rest);
+  }
+}
+
+}  // namespace
+
+double row(Fold fold, const float* x, int64_t n, float shift) {
+  switch (fold) {
+    case Fold::kSum:
+      return fold_row<Fold::kSum>(x, n, shift);
+    case Fold::kProd:
+      return fold_row<Fold::kProd>(x, n, shift);
+    case Fold::kMax:
+      return fold_row<Fold::kMax>(x, n, shift);
+    case Fold::kMin:
+      return fold_row<Fold::kMin>(x, n, shift);
+    case Fold::kDifferences:
+      return fold_row<Fold::kDifferences>(x, n, shift);
+    case Fold::kSquares:
+      return fold_row<Fold::kSquares>(x, n, shift);
+    case Fold::kExp:
+      return fold_row<Fold::kExp>(x, n, shift);
+  }
+  return 0;
+}
+
+void columns(Fold fold, const FoldBlock& block, const float* shift, float* result) {
+  switch (fold) {
+    case Fold::kSum:
+      return fold_columns<Fold::kSum>(block, shift, result);
+    case Fold::kProd:
+      return fold_columns<Fold::kProd>(block, shift, result);
+    case Fold::kMax:
+      return fold_columns<Fold::kMax>(block, shift, result);
+    case Fold::kMin:
+      return fold_columns<Fold::kMin>(block, shift, result);
+    case Fold::kDifferences:
+      return fold_columns<Fold::kDifferences>(block, shift, result);
+    case Fold::kSquares:
+      return fold_columns<Fold::kSquares>(block, shift, result);
+    case Fold::kExp:
+      return fold_columns<Fold::kExp>(block, shift, result);
+  }
+}
+
+double exp_row(const float* x, int64_t n, float shift, float scale, float* out) {
+  return scale == 1 ? exp_of_row<false>(x, n, shift, scale, out)
+                    : exp_of_row<true>(x, n, shift, scale, out);
+}
+
+void map_row(Map map, const float* x, int64_t n, float shift, float scale, float offset,
+             float* out) {
+  if (map == Map::kExp) return map_row_of<Map::kExp>(x, n, shift, scale, offset, out);
+  map_row_of<Map::kAffine>(x, n, shift, scale, offset, out);
+}
+
+void map_columns(Map map, const FoldBlock& block, const float* shift, const float* scale,
+                 const float* offset, float* out) {
+  if (map == Map::kExp) return map_columns_of<Map::kExp>(block, shift, scale, offset, out);
+  map_columns_of<Map::kAffine>(block, shift, scale, offset, out);
+}
+
+}  // namespace anneal::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace anneal::cpu {
+
+FoldLoops fold_loops(Isa isa) {
+  return {ANNEAL_BY_ISA(isa, row), ANNEAL_BY_ISA(isa, columns), ANNEAL_BY_ISA(isa, map_row),
+          ANNEAL_BY_ISA(isa, map_columns), ANNEAL_BY_ISA(isa, exp_row)};
+}
+
+}  // namespace anneal::cpu
+#endif

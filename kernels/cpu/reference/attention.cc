@@ -1,0 +1,100 @@
+// Attention as it is written: all scores, their softmax, and what it weighs. Sums and exponentials
+// are in f64, each rounded once.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "anneal/kernels/cpu/base/entries.h"
+#include "anneal/kernels/cpu/base/workspace.h"
+#include "anneal/kernels/cpu/reference/program_map.h"
+
+namespace anneal::cpu {
+namespace {
+
+Dims score_dims(std::span<const TensorView> inputs) {
+  return {inputs[0].dims[0], inputs[0].dims[1], inputs[0].dims[2], inputs[1].dims[2]};
+}
+
+size_t product_bytes(std::span<const TensorView> inputs) {
+  const size_t width = inputs[0].dtype == DataType::kF64 ? sizeof(double) : sizeof(float);
+  return align_up(static_cast<size_t>(count(score_dims(inputs))) * width);
+}
+
+size_t scratch_bytes(const Attention& op, std::span<const TensorView> inputs,
+                     std::span<const TensorView>) {
+  if (op.score.empty()) return product_bytes(inputs);
+  return product_bytes(inputs) + mapped_bytes(op.score, score_dims(inputs), inputs.size());
+}
+
+// The head of k and v that head h of q goes with.
+int64_t group_of(int64_t h, const TensorView& q, const TensorView& k) {
+  return h / (q.dims[1] / k.dims[1]);
+}
+
+template <class E>
+void products(const ReferenceArgs& args, const TensorView& scores) {
+  const TensorView &q = args.inputs[0], &k = args.inputs[1];
+  const int64_t depth = q.dims[3];
+  args.team.for_ranges(
+      count(scores.dims), kGrain / (depth + 1) + 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const Dims at = coordinates(scores.dims, i);
+          const int64_t row = dot({at[0], at[1], at[2], 0}, q.strides);
+          const int64_t key = dot({at[0], group_of(at[1], q, k), at[3], 0}, k.strides);
+          double sum = 0;
+          for (int64_t d = 0; d < depth; ++d)
+            sum += static_cast<double>(E::load(q.data, row + d * q.strides[3])) *
+                   static_cast<double>(E::load(k.data, key + d * k.strides[3]));
+          scores.as<typename E::Acc>()[i] = static_cast<typename E::Acc>(sum);
+        }
+      });
+}
+
+template <class E, class S>
+void weigh(const Attention& op, const ReferenceArgs& args, const TensorView& scores) {
+  const TensorView &q = args.inputs[0], &v = args.inputs[2], &y = args.results[0];
+  const Result<typename E::Acc> out(y);
+  const int64_t keys = scores.dims[3];
+  const Dims rows = part(y.dims, 0, 3);
+  args.team.for_ranges(count(rows), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const Dims at = coordinates(rows, row);
+      double most = -std::numeric_limits<double>::infinity(), sum = 0;
+      const auto score = [&](int64_t s) -> double { return S::load(scores.data, row * keys + s); };
+      for (int64_t s = 0; s < keys; ++s) most = std::max(most, score(s));
+      for (int64_t s = 0; s < keys; ++s) sum += std::exp(score(s) - most);
+      const bool hidden = op.hidden_is_zero && std::isinf(most) && most < 0;
+      for (int64_t e = 0; e < y.dims[3]; ++e) {
+        double total = 0;
+        for (int64_t s = 0; s < keys && !hidden; ++s) {
+          const int64_t value = dot({at[0], group_of(at[1], q, v), s, e}, v.strides);
+          total += std::exp(score(s) - most) / sum * static_cast<double>(E::load(v.data, value));
+        }
+        out.put(dot({at[0], at[1], at[2], e}, y.strides), static_cast<typename E::Acc>(total));
+      }
+    }
+  });
+}
+
+void attention(const Attention& op, const ReferenceArgs& args) {
+  const Dims dims = score_dims(args.inputs);
+  visit_float(args.inputs[0].dtype, [&]<class E>(E) {
+    constexpr auto kScores = sizeof(typename E::Acc) == 8 ? DataType::kF64 : DataType::kF32;
+    TensorView scores{kScores, dims, row_major_strides(dims), args.scratch};
+    products<E>(args, scores);
+    if (!op.score.empty())
+      scores = mapped(op.score, dims, scores, args.inputs.subspan(3),
+                      args.scratch + product_bytes(args.inputs), args.team);
+    visit_float(scores.dtype, [&]<class S>(S) { weigh<E, S>(op, args, scores); });
+  });
+}
+
+constexpr KernelEntry kEntries[] = {
+    reference<Attention, attention, scratch_bytes>("cpu.attention.reference"),
+};
+
+}  // namespace
+
+std::span<const KernelEntry> reference_attention_entries() { return kEntries; }
+
+}  // namespace anneal::cpu

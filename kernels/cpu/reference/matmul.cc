@@ -1,0 +1,107 @@
+// MatMul: each tile of an output row is the sum over K of an element of a times a row of b.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "anneal/kernels/cpu/base/entries.h"
+#include "anneal/kernels/cpu/reference/reference.h"
+
+namespace anneal::cpu {
+namespace {
+
+constexpr int64_t kTile = 256;
+
+TensorView transposed(TensorView view) {
+  const int rank = view.dims.rank();
+  std::swap(view.dims[rank - 2], view.dims[rank - 1]);
+  std::swap(view.strides[rank - 2], view.strides[rank - 1]);
+  return view;
+}
+
+// The view with its leading axes broadcast to those of y.
+TensorView batched(const TensorView& view, const Dims& y) {
+  Dims dims = y;
+  const int rank = view.dims.rank();
+  dims[y.rank() - 2] = view.dims[rank - 2];
+  dims[y.rank() - 1] = view.dims[rank - 1];
+  return broadcast(view, dims);
+}
+
+// A zero point per row of a or column of b, or one for all.
+template <class E, class Sum>
+Sum zero_point(const ReferenceArgs& args, size_t input, int64_t i) {
+  if (!args.has(input)) return Sum{0};
+  const TensorView& zero = args.inputs[input];
+  const bool many = count(zero.dims) > 1;
+  return widen<Sum>(E::load(zero.data, many ? i * zero.strides[zero.dims.rank() - 1] : 0));
+}
+
+template <class A, class B, class Y>
+void matmul(const MatMul& op, const ReferenceArgs& args) {
+  using Sum = typename Y::Sum;
+  using Acc = typename Y::Acc;
+  const TensorView& y = args.results[0];
+  const int rank = y.dims.rank(), row = rank - 2, column = rank - 1;
+  const TensorView a =
+      batched(op.transpose_a ? transposed(args.inputs[0]) : args.inputs[0], y.dims);
+  const TensorView b =
+      batched(op.transpose_b ? transposed(args.inputs[1]) : args.inputs[1], y.dims);
+  const int64_t depth = a.dims[column], columns = y.dims[column];
+  check(b.dims[row] == depth, "MatMul's inputs agree in K");
+
+  const Dims rows = part(y.dims, 0, column);
+  const int64_t tiles = (columns + kTile - 1) / kTile;
+  args.team.for_ranges(count(rows) * tiles, 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      Dims at = coordinates(rows, i / tiles);
+      const int64_t begin = i % tiles * kTile, end = std::min(begin + kTile, columns);
+      at.push_back(begin);
+      const int64_t m = at[row];
+      int64_t a_offset = dot(at, a.strides) - begin * a.strides[column];
+      int64_t b_offset = dot(at, b.strides) - m * b.strides[row];
+      const Sum a_zero = zero_point<A, Sum>(args, 2, m);
+      std::array<Sum, kTile> sums{}, b_zeros{};
+      for (int64_t n = begin; n < end; ++n) b_zeros[n - begin] = zero_point<B, Sum>(args, 3, n);
+      for (int64_t k = 0; k < depth; ++k) {
+        const Sum factor = widen<Sum>(A::load(a.data, a_offset)) - a_zero;
+        for (int64_t n = 0; n < end - begin; ++n) {
+          const auto value = widen<Sum>(B::load(b.data, b_offset + n * b.strides[column]));
+          sums[n] += factor * (value - b_zeros[n]);
+        }
+        a_offset += a.strides[column];
+        b_offset += b.strides[row];
+      }
+      const Result<Acc> out(with_offset(y, dot(at, y.strides)));
+      for (int64_t n = 0; n < end - begin; ++n)
+        out.put(n * y.strides[column], static_cast<Acc>(sums[n]));
+    }
+  });
+}
+
+void matmul_of_types(const MatMul& op, const ReferenceArgs& args) {
+  const DataType a = args.inputs[0].dtype, b = args.inputs[1].dtype;
+  using I8 = Element<DataType::kI8, int8_t, int8_t>;
+  using U8 = Element<DataType::kU8, uint8_t, uint8_t>;
+  using I32 = Element<DataType::kI32, int32_t, int32_t>;
+  if (a == DataType::kI8) {
+    b == DataType::kI8 ? matmul<I8, I8, I32>(op, args) : matmul<I8, U8, I32>(op, args);
+  } else if (a == DataType::kU8) {
+    b == DataType::kI8 ? matmul<U8, I8, I32>(op, args) : matmul<U8, U8, I32>(op, args);
+  } else {
+    visit_dtype(a, [&]<class E>(E) { matmul<E, E, E>(op, args); });
+  }
+}
+
+void matmul(const MatMul& op, const ReferenceArgs& args) {
+  const int rank = args.inputs[1].dims.rank();
+  for_parts(args, op.transpose_b ? rank - 2 : rank - 1, args.results[0].dims.rank() - 1,
+            [&](const ReferenceArgs& part) { matmul_of_types(op, part); });
+}
+
+constexpr KernelEntry kEntries[] = {reference<MatMul, matmul>("cpu.matmul.reference")};
+
+}  // namespace
+
+std::span<const KernelEntry> reference_matmul_entries() { return kEntries; }
+
+}  // namespace anneal::cpu

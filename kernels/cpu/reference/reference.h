@@ -1,0 +1,150 @@
+// The one wrapper around every reference kernel: a reference is written once, as "compute results",
+// and the wrapper gives it epilogues.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "anneal/kernels/cpu/base/element.h"
+#include "anneal/kernels/cpu/base/strided.h"
+#include "anneal/kernels/kernel.h"
+
+namespace anneal::cpu {
+
+// inputs: the op's own. results[k]: where output k of the op goes. Without an epilogue it is the
+// layer's output; before an epilogue, dense memory of the accumulator's type (f32 instead of f16
+// and bf16, else the same dtype).
+struct ReferenceArgs {
+  std::span<const TensorView> inputs;
+  std::span<const TensorView> results;
+  std::byte* scratch;
+  Team& team;
+  Found* found;  // of a FindingReference: what it found
+  bool has(size_t i) const { return i < inputs.size() && inputs[i].data != nullptr; }
+};
+
+// For products whose outputs each have a part of the weights' columns: f(args of one output) for
+// each. `axis` of input 1, and that of input 3 if it has more than one element, is cut into the
+// outputs' sizes of `result_axis`.
+template <class F>
+void for_parts(const ReferenceArgs& args, int axis, int result_axis, F f) {
+  std::array<TensorView, 4> inputs;
+  check(args.inputs.size() <= inputs.size(), "a product has at most four inputs");
+  std::copy(args.inputs.begin(), args.inputs.end(), inputs.begin());
+  for (const TensorView& result : args.results) {
+    const int64_t size = result.dims[result_axis];
+    ReferenceArgs part = args;
+    part.inputs = std::span(inputs).first(args.inputs.size());
+    part.results = {&result, 1};
+    inputs[1].dims[axis] = size;
+    const bool zeros = args.has(3) && count(args.inputs[3].dims) > 1;
+    if (zeros) inputs[3].dims[inputs[3].dims.rank() - 1] = size;
+    f(part);
+    inputs[1] = with_offset(inputs[1], size * inputs[1].strides[axis]);
+    if (zeros)
+      inputs[3] = with_offset(inputs[3], size * inputs[3].strides[inputs[3].dims.rank() - 1]);
+  }
+}
+
+class ReferenceKernel : public Kernel {
+ public:
+  explicit ReferenceKernel(const Request& request);
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs,
+                                    int threads) const override;
+  void launch(const LaunchArgs& args) const override;
+
+ protected:
+  std::span<const TensorView> op_inputs(std::span<const TensorView> inputs) const {
+    return inputs.first(op_inputs_);
+  }
+  virtual void compute(const ReferenceArgs& args) const = 0;
+  // Views without data. results have the dims that compute() will see.
+  virtual size_t scratch_bytes(std::span<const TensorView> inputs,
+                               std::span<const TensorView> results) const = 0;
+
+ private:
+  std::vector<Program> epilogues_;  // empty: results are the outputs
+  size_t op_inputs_;
+};
+
+// Why the epilogues do not fit the request's inputs and outputs; empty if they do.
+std::string epilogue_mismatch(const Request& request);
+
+inline size_t no_scratch(std::span<const TensorView>, std::span<const TensorView>) { return 0; }
+
+template <class T, void (*computes)(const T&, const ReferenceArgs&), auto scratch>
+class ReferenceOf final : public ReferenceKernel {
+ public:
+  ReferenceOf(const T& op, const Request& request) : ReferenceKernel(request), op_(op) {}
+
+ protected:
+  void compute(const ReferenceArgs& args) const override { computes(op_, args); }
+  size_t scratch_bytes(std::span<const TensorView> inputs,
+                       std::span<const TensorView> results) const override {
+    if constexpr (requires { scratch(op_, inputs, results); }) {
+      return scratch(op_, inputs, results);
+    } else {
+      return scratch(inputs, results);
+    }
+  }
+
+ private:
+  T op_;
+};
+
+// Of an op whose sizes follow from the values of its inputs (Kernel::find).
+template <class T, auto finds, void (*computes)(const T&, const ReferenceArgs&)>
+class FindingReference final : public ReferenceKernel {
+ public:
+  FindingReference(const T& op, const Request& request) : ReferenceKernel(request), op_(op) {}
+  std::unique_ptr<Found> find(std::span<const TensorView> inputs, Stream&,
+                              Team& team) const override {
+    return finds(op_, op_inputs(inputs), team);
+  }
+
+ protected:
+  void compute(const ReferenceArgs& args) const override { computes(op_, args); }
+  size_t scratch_bytes(std::span<const TensorView>, std::span<const TensorView>) const override {
+    return 0;
+  }
+
+ private:
+  T op_;
+};
+
+template <class T, auto finds, void (*computes)(const T&, const ReferenceArgs&)>
+Made make_finding_reference(const T& op, const Request& request) {
+  std::string why_not = epilogue_mismatch(request);
+  if (!why_not.empty()) return refuse(std::move(why_not));
+  return {std::make_unique<FindingReference<T, finds, computes>>(op, request), {}};
+}
+
+// finds: std::unique_ptr<Found>(const T&, op's inputs, Team&).
+template <class T, auto finds, void (*computes)(const T&, const ReferenceArgs&)>
+constexpr KernelEntry finding_reference(std::string_view name) {
+  return entry<T, make_finding_reference<T, finds, computes>>(name);
+}
+
+template <class T, void (*computes)(const T&, const ReferenceArgs&), auto scratch>
+Made make_reference(const T& op, const Request& request) {
+  std::string why_not = epilogue_mismatch(request);
+  if (!why_not.empty()) return refuse(std::move(why_not));
+  return {std::make_unique<ReferenceOf<T, computes, scratch>>(op, request), {}};
+}
+
+// scratch: size_t (const T&, inputs, results) or size_t (inputs, results).
+template <class T, void (*computes)(const T&, const ReferenceArgs&), auto scratch = no_scratch>
+constexpr KernelEntry reference(std::string_view name) {
+  return entry<T, make_reference<T, computes, scratch>>(name);
+}
+
+// Interprets a program for every element of `dims`: inputs broadcast to dims, outputs have them.
+// Outputs may be the same memory as inputs if the strides are equal too.
+void run_program(const Program& program, const Dims& dims, std::span<const TensorView> inputs,
+                 std::span<const TensorView> outputs, Team& team);
+
+}  // namespace anneal::cpu

@@ -1,0 +1,51 @@
+// NVIDIA's libraries as tables of functions: opened when first wanted, open to the end of the
+// process, never linked. A machine without one is told so in a sentence, when it is wanted.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "anneal/kernels/cuda/api/cuda_api.h"
+#include "anneal/kernels/cuda/api/driver.h"
+
+namespace anneal::cuda {
+
+#define X(function, result, ...) result (*function)(__VA_ARGS__) = nullptr;
+struct Nvrtc {
+  ANNEAL_FOR_EACH_NVRTC_FUNCTION(X)
+};
+struct Nvml {
+  ANNEAL_FOR_EACH_NVML_FUNCTION(X)
+};
+struct CublasLt {
+  ANNEAL_FOR_EACH_CUBLAS_LT_FUNCTION(X)
+};
+struct Cudnn {
+  ANNEAL_FOR_EACH_CUDNN_FUNCTION(X)
+};
+#undef X
+
+// A table, and the file it was filled from; or why there is none.
+template <class Table>
+struct Opened {
+  std::optional<Table> table;
+  std::string path;
+  std::string why_not;  // "libcuda.so.1: cannot open shared object file: No such file or directory"
+};
+
+// The first call opens, the others tell what came of it. Thread-safe.
+const Opened<Driver>& driver_library();
+const Opened<Nvrtc>& nvrtc_library();
+const Opened<Nvml>& nvml_library();
+const Opened<CublasLt>& cublas_lt_library();
+const Opened<Cudnn>& cudnn_library();
+
+// What is given to the loader, in this order: files in the folders of ANNEAL_CUDA_LIB_PATH; the
+// name alone, for a library that the process has opened before and for the loader's own places;
+// files in the toolkit's folder and where pip puts NVIDIA's packages.
+std::vector<std::string> places_of(const std::string& name);
+
+// Looks anew.
+Opened<Nvml> open_nvml();
+
+}  // namespace anneal::cuda

@@ -1,0 +1,55 @@
+// A kernel of one function with a generated store: MatMul, Conv, Pool.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "anneal/kernels/cuda/text/program_text.h"
+
+namespace anneal::cuda {
+
+struct AnchorParts {
+  // See add_functions(). general: for memory that `function` cannot read; null: there is none.
+  std::shared_ptr<const Function> function, general;
+  std::optional<StoreText> store;     // none: the outputs are parameters as they are
+  std::vector<size_t> inputs;         // the op's that are parameters
+  std::vector<VectorAccess> vectors;  // and behind add_functions() the store's
+  std::vector<Extents::Source> sources;
+  // For views that hold no data.
+  std::function<Geometry(std::span<const TensorView> inputs, std::span<const TensorView> outputs)>
+      geometry;
+  std::vector<std::byte> tactic;
+};
+
+// Adds the text twice. In it `aligned` is a constant (bit i: vectors[i] may be read at once), and
+// so is `store_aligned`, of the store's vectors: all are set in one function, none in the other,
+// and each launch takes the one that its memory allows. A plan knows most addresses and tells them
+// to know_alignments(), which leaves one function: weights, and what lies in an arena, are aligned,
+// and so are views at offsets of whole vectors. Two are left for views at offsets that only a run
+// tells, and for strides of unknown sizes that may be no whole vectors.
+void add_functions(AnchorParts& parts, const Request& request, const FunctionText& text);
+
+// The parameters of its functions: inputs, the store's, the extents'.
+class AnchorKernel final : public Kernel {
+ public:
+  explicit AnchorKernel(AnchorParts parts) : parts_(std::move(parts)) {}
+  std::vector<std::byte> tactic() const override { return parts_.tactic; }
+  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs,
+                                    int threads) const override;
+  void launch(const LaunchArgs& args) const override;
+  void know_alignments(std::span<const uint32_t> inputs, std::span<const uint32_t> outputs);
+
+ private:
+  AnchorParts parts_;
+};
+
+// Refuses if a launch cannot take that many arguments.
+Made make_anchor(AnchorParts parts, const Request& request);
+
+// Blocks in one row. Fails with kUnsupported if a grid cannot have as many.
+Geometry blocks_of(int64_t blocks, int threads, int shared_bytes = 0);
+
+}  // namespace anneal::cuda

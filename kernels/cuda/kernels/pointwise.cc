@@ -1,0 +1,36 @@
+// "cuda.pointwise.tiled": a copy to other strides. "cuda.pointwise.table": a function of one 8-bit
+// number. "cuda.pointwise.strided": a program over operands of any strides.
+#include "anneal/kernels/cuda/kernels/elementwise.h"
+#include "anneal/kernels/cuda/kernels/entries.h"
+#include "anneal/kernels/cuda/kernels/tiled_copy.h"
+
+namespace anneal::cuda {
+namespace {
+
+Made make_tiled(const Pointwise& op, const Request& request) {
+  if (!op.program.is_identity()) return refuse("a program that computes something");
+  return make_tiled_copy(Seen(request), "pointwise");
+}
+
+Made make_table(const Pointwise& op, const Request& request) {
+  std::string why_not;
+  const auto table = byte_table(op.program, request, why_not);
+  if (!table) return refuse(std::move(why_not));
+  return make_lookup(op.program, *table, Seen(request), "pointwise_table");
+}
+
+Made make_pointwise(const Pointwise& op, const Request& request) {
+  return make_elementwise(op.program, Seen(request), "pointwise");
+}
+
+constexpr KernelEntry kEntries[] = {
+    entry<Pointwise, make_tiled>("cuda.pointwise.tiled"),
+    entry<Pointwise, make_table>("cuda.pointwise.table"),
+    entry<Pointwise, make_pointwise>("cuda.pointwise.strided"),
+};
+
+}  // namespace
+
+std::span<const KernelEntry> pointwise_entries() { return kEntries; }
+
+}  // namespace anneal::cuda

@@ -1,0 +1,59 @@
+// Quantize and Dequantize as programs: "cuda.quantize.strided", "cuda.dequantize.strided".
+#include "anneal/graph/infer.h"
+#include "anneal/kernels/cuda/kernels/elementwise.h"
+#include "anneal/kernels/cuda/kernels/entries.h"
+#include "anneal/kernels/quantize_program.h"
+
+namespace anneal::cuda {
+namespace {
+
+// A scale or zero point, so that it broadcasts to x.
+Look along_axis(const Shape& parameter, int64_t axis, int rank) {
+  Look look;
+  const bool one = parameter.rank() == 0 || parameter[0] == Size(1);
+  if (one) return look;
+  look.axes.push_back({.of = {0}});
+  for (int after = static_cast<int>(axis) + 1; after < rank; ++after) look.axes.push_back({});
+  return look;
+}
+
+DataType result_type(const Quantize& op, const Request&) { return op.dtype; }
+DataType result_type(const Dequantize&, const Request& request) {
+  return request.inputs[1].type.dtype;
+}
+
+template <class T>
+Made make(const T& op, const Request& request, std::string_view family) {
+  std::string why_not;
+  ProgramBuilder builder;
+  const auto value = append(builder, op, request, why_not);
+  if (!value) return refuse(std::move(why_not));
+  // An epilogue gets what is not rounded yet.
+  const DataType result = result_type(op, request);
+  const Program program =
+      builder.finish(*value, has_epilogue(request) ? accumulator(result) : result);
+  Seen seen(request, has_zero_point(request) ? std::vector{0, 1, 2} : std::vector{0, 1});
+  const int rank = request.inputs[0].type.shape.rank();
+  for (int i = 1; i < (has_zero_point(request) ? 3 : 2); ++i)
+    seen.look_at_input(
+        i, along_axis(request.inputs[static_cast<size_t>(i)].type.shape, op.axis, rank));
+  return make_elementwise(program, std::move(seen), family);
+}
+
+Made make_quantize(const Quantize& op, const Request& request) {
+  return make(op, request, "quantize");
+}
+Made make_dequantize(const Dequantize& op, const Request& request) {
+  return make(op, request, "dequantize");
+}
+
+constexpr KernelEntry kEntries[] = {
+    entry<Quantize, make_quantize>("cuda.quantize.strided"),
+    entry<Dequantize, make_dequantize>("cuda.dequantize.strided"),
+};
+
+}  // namespace
+
+std::span<const KernelEntry> quantize_entries() { return kEntries; }
+
+}  // namespace anneal::cuda

@@ -1,0 +1,12 @@
+// Copies between tensors that are dense along different axes, by way of shared memory.
+#pragma once
+#include <string_view>
+
+#include "anneal/kernels/cuda/text/operand_views.h"
+
+namespace anneal::cuda {
+
+// Of the only op input as it is seen, which has the output's axes, to the output.
+Made make_tiled_copy(Seen seen, std::string_view family);
+
+}  // namespace anneal::cuda

@@ -1,0 +1,72 @@
+#include "anneal/kernels/cuda/runtime/context.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace anneal::cuda {
+namespace {
+
+// CUDA's description of CUDA_ERROR_ILLEGAL_ADDRESS and its kin: "This leaves the process in an
+// inconsistent state and any further CUDA work will return the same error. To continue using CUDA,
+// the process must be terminated and relaunched."
+constexpr std::string_view kRemedy =
+    "restart this process, for after such a fault CUDA refuses it the device";
+
+}  // namespace
+
+Context::Context(const Driver& driver, CUdevice device, std::string name, std::string (*explain)())
+    : driver_(driver), device_(device), name_(std::move(name)), explain_(explain) {
+  const RelaxedCapture relaxed(driver_);
+  cuda::check(driver_, driver_.cuDevicePrimaryCtxRetain(&handle_, device_),
+              fmt::format("opening {}", name_));
+}
+
+Context::~Context() {
+  const RelaxedCapture relaxed(driver_);
+  driver_.cuDevicePrimaryCtxRelease(device_);
+}
+
+int Context::attribute(CUdevice_attribute attribute) const {
+  int value = 0;
+  cuda::check(driver_, driver_.cuDeviceGetAttribute(&value, attribute, device_),
+              fmt::format("asking {} what it has", name_));
+  return value;
+}
+
+void Context::check(CUresult result, std::string_view what) {
+  if (result == CUDA_SUCCESS) return;
+  std::string why = fmt::format("{} on {}: {}", what, name_, error_text(driver_, result));
+  const std::string more = explain_ != nullptr ? explain_() : "";
+  if (!more.empty()) why += ": " + more;
+  if (is_sticky(result)) {
+    const std::lock_guard lock(mutex_);
+    if (!is_lost_) why_lost_ = why;
+    is_lost_ = true;
+    why += fmt::format("; {}", kRemedy);
+  }
+  fail(anneal::Code::kDevice, why);
+}
+
+Context::Current::Current(Context& context) : driver_(context.driver_), relaxed_(driver_) {
+  context.check_not_lost();
+  context.check_entered(driver_.cuCtxPushCurrent(context.handle_));
+}
+
+void Context::check_not_lost() const {
+  if (!is_lost_) return;
+  const std::lock_guard lock(mutex_);
+  fail(anneal::Code::kDevice,
+       fmt::format("{} was lost; {}. It was lost while {}", name_, kRemedy, why_lost_));
+}
+
+void Context::check_entered(CUresult result) {
+  if (result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+    fail(anneal::Code::kDevice,
+         fmt::format("the context of {} is gone ({}): something in this process has reset the "
+                     "device, as cudaDeviceReset() does; load the engine anew",
+                     name_, error_text(driver_, result)));
+  check(result, "making its context current to this thread");
+}
+
+}  // namespace anneal::cuda

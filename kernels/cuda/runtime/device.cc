@@ -1,0 +1,128 @@
+#include "anneal/kernels/cuda/runtime/device.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <optional>
+
+#include "anneal/core/error.h"
+#include "anneal/kernels/cuda/api/libraries.h"
+#include "anneal/kernels/cuda/code/code_image.h"
+#include "anneal/kernels/cuda/code/jit.h"
+#include "anneal/kernels/cuda/code/nvrtc.h"
+#include "anneal/kernels/cuda/emulated/driver.h"
+#include "anneal/kernels/cuda/emulated/host_compiler.h"
+#include "anneal/kernels/cuda/runtime/gpu_device.h"
+#include "anneal/kernels/cuda/runtime/target_names.h"
+
+namespace anneal::cuda {
+namespace {
+
+// To build for; what is built runs elsewhere.
+class OfflineDevice final : public GpuDevice {
+ public:
+  OfflineDevice(int architecture, const DeviceSpec& spec)
+      : GpuDevice(spec), architecture_(architecture) {}
+  std::string target() const override { return fmt::format("sm_{}", architecture_); }
+  std::string description() const override {
+    return fmt::format("sm_{}, to build for, as on the {}", architecture_, spec().name);
+  }
+  std::unique_ptr<Buffer> allocate(size_t) override { refuse(); }
+  std::unique_ptr<Stream> make_stream() override { refuse(); }
+  void copy(std::byte*, const std::byte*, size_t, Stream&) override { refuse(); }
+
+  std::vector<std::byte> load_code(std::span<const std::byte>) override {
+    const auto functions = code().functions();
+    if (functions.empty()) return {};
+    CodePart part;
+    part.architecture = architecture_;
+    for (const auto& function : functions) part.names.push_back(function->name);
+    const std::string program = program_of(functions);
+    part.digest = sha256(std::as_bytes(std::span(program)));
+    part.cubin = compile_once(nvrtc_compiler(), program, architecture_);
+    return code_image({&part, 1});
+  }
+
+ private:
+  [[noreturn]] void refuse() const {
+    fail(anneal::Code::kDevice,
+         fmt::format("sm_{} is only to build for: to run, open cuda or emulated", architecture_));
+  }
+  const int architecture_;
+};
+
+// The whole text as a number.
+std::optional<int> number_of(std::string_view text) {
+  int number = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failed != std::errc{} || end != text.data() + text.size() || number < 0) return std::nullopt;
+  return number;
+}
+
+std::unique_ptr<Device> open_offline(int architecture) {
+  const DeviceSpec* const spec = find_spec(architecture);
+  if (spec == nullptr) {
+    std::string known;
+    for (const DeviceSpec& each : device_specs())
+      known += fmt::format("{}sm_{}", known.empty() ? "" : ", ", each.architecture);
+    fail(anneal::Code::kInvalidArgument,
+         fmt::format("there are no kernels for sm_{}: use one of {}", architecture, known));
+  }
+  return std::make_unique<OfflineDevice>(architecture, *spec);
+}
+
+std::unique_ptr<Device> open_card(int ordinal) {
+  const Opened<Driver>& library = driver_library();
+  if (!library.table)
+    fail(anneal::Code::kDevice, fmt::format("there is no CUDA driver here ({})", library.why_not));
+  return open_driver_device({.driver = *library.table,
+                             .compiler = nvrtc_compiler(),
+                             .ordinal = ordinal,
+                             .name = fmt::format("cuda:{}", ordinal)});
+}
+
+template <class Mine, class Theirs>
+Mine& as(Theirs& theirs) {
+  auto* const mine = dynamic_cast<Mine*>(&theirs);
+  check(mine != nullptr, "it is of the CUDA backend");
+  return *mine;
+}
+
+}  // namespace
+
+std::unique_ptr<Device> open_device(std::string_view target) {
+  // What it runs is code of this machine, which is never taken from a file.
+  if (target == "emulated" || target == kCountingTarget)
+    return open_driver_device({.driver = emulated_driver(),
+                               .compiler = host_compiler(target == kCountingTarget),
+                               .name = "emulated",
+                               .keeps_images = false,
+                               .target = "emulated",
+                               .explain = emulated_fault,
+                               .take_counts = emulated_counts,
+                               .limit_access = emulated_limit_access});
+  if (target == "cuda") return open_card(0);
+  if (target.starts_with("cuda:"))
+    if (const auto ordinal = number_of(target.substr(5))) return open_card(*ordinal);
+  if (target.starts_with("sm_"))
+    if (const auto architecture = number_of(target.substr(3))) return open_offline(*architecture);
+  fail(anneal::Code::kInvalidArgument,
+       fmt::format("\"{}\" is no CUDA target: use cuda, cuda:1, emulated, or sm_90 to build for it",
+                   target));
+}
+
+const DeviceSpec& spec_of(const Device& device) { return as<const GpuDevice>(device).spec(); }
+
+Code& code_of(Device& device) { return as<GpuDevice>(device).code(); }
+
+void launch(Stream& stream, const Function& function, const Geometry& geometry,
+            Arguments& arguments) {
+  as<GpuStream>(stream).launch(function, geometry, arguments);
+}
+
+void* const* Arguments::pointers() {
+  for (size_t i = 0; i < count_; ++i) pointers_[i] = &values_[i];
+  return pointers_.data();
+}
+
+}  // namespace anneal::cuda

@@ -1,0 +1,78 @@
+// Programs as text for the device: of a Pointwise op, and of the epilogue that a kernel applies to
+// its accumulators.
+#pragma once
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "anneal/graph/program.h"
+#include "anneal/kernels/cuda/text/extents.h"
+#include "anneal/kernels/cuda/text/store_vector_text.h"
+
+namespace anneal::cuda {
+
+std::string type_text(DataType storage);   // "h16"
+std::string type_text(RegisterType type);  // "f32"
+std::string literal(RegisterType type, uint64_t bits);
+// Texts below call functions of device/program.h, which a FunctionText names in its headers.
+// An element as its register, "op::widen(x[i])", and back: "to_h16(r3)". The value fits.
+std::string loaded(DataType storage, const std::string& element);
+std::string stored(DataType storage, const std::string& value);
+
+struct ProgramText {
+  std::string statements;              // "const f32 r2 = op::add(r0, r1);" one per line
+  std::vector<std::string> results;    // expressions of the results' storage types
+  std::vector<std::string> registers;  // and of their register types
+};
+// input(i): an expression of input i's register type. index(axis): one of type i64. `prefix` begins
+// the names of registers.
+ProgramText text_of(const Program& program, const std::function<std::string(int)>& input,
+                    const std::function<std::string(int)>& index, const std::string& prefix = "r");
+
+// The offset of an operand's element at coordinates of `space`, to which it broadcasts. coordinate(
+// axis): an expression of type i64.
+struct OperandAt {
+  bool output;
+  int index;
+};
+std::string offset_text(const Request& request, Extents& extents, OperandAt at, const Shape& space,
+                        const std::function<std::string(int)>& coordinate);
+
+// Why the epilogues do not fit inputs and outputs, where the op's outputs are accumulators of these
+// types (see accumulator() of graph/infer.h); empty if they do.
+std::string epilogue_mismatch(const Request& request, std::span<const DataType> accumulators);
+
+// What a kernel does with an accumulator: the epilogue of its op output (or rounding to the
+// output's type), and the stores.
+class StoreText {
+ public:
+  // nullopt, with a reason, if an epilogue does not take accumulators of this type or the op has
+  // another number of outputs. Asks `extents` for what it needs. lanes: a thread holds neighbours;
+  // the text is add_functions()'s.
+  static std::optional<StoreText> make(const Request& request, DataType accumulator,
+                                       Extents& extents, std::string& why_not,
+                                       size_t op_outputs = 1, const StoreLanes* lanes = nullptr);
+
+  // "struct Store { ...; __device__ void operator()(f32 a, i64 i0, i64 i1) const {...} };": stores
+  // one accumulator at the op output's coordinates. Of lanes, with the members that
+  // store_vector_text.h tells of, and vectors() are what they take at once.
+  const std::string& definition() const { return definition_; }
+  const std::vector<VectorAccess>& vectors() const { return vectors_; }
+  // Of the kernel's own parameter list: ", In<f32> e2, Out<h16> y0"; then extents.parameters().
+  const std::string& parameters() const { return parameters_; }
+  // An expression that makes a Store of those parameters: "Store{e2, y0, v0}". Of several op
+  // outputs, `part` (i32) is which one accumulators belong to: "Store{y0, y1, v0, part}".
+  const std::string& construction() const { return construction_; }
+  // In the order of parameters().
+  void add_arguments(Arguments& arguments, std::span<const TensorView> inputs,
+                     std::span<const TensorView> outputs) const;
+
+ private:
+  std::string definition_, parameters_, construction_;
+  std::vector<VectorAccess> vectors_;
+  size_t first_input_ = 0;
+};
+
+}  // namespace anneal::cuda

@@ -1,0 +1,161 @@
+#include "anneal/optimizer/analysis/channel_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "anneal/core/float16.h"
+
+namespace anneal {
+namespace {
+
+double load(const Tensor& tensor, size_t at) {
+  switch (tensor.dtype()) {
+    case DataType::kF64:
+      return tensor.as<double>()[at];
+    case DataType::kF16:
+      return to_f32(tensor.as<Float16>()[at]);
+    case DataType::kBF16:
+      return to_f32(tensor.as<BFloat16>()[at]);
+    default:
+      return tensor.as<float>()[at];
+  }
+}
+
+// The value as it is stored.
+double store(DataType dtype, double value, std::byte* data, size_t at) {
+  switch (dtype) {
+    case DataType::kF64:
+      return reinterpret_cast<double*>(data)[at] = value;
+    case DataType::kF16:
+      return to_f32(reinterpret_cast<Float16*>(data)[at] = to_f16(value));
+    case DataType::kBF16:
+      return to_f32(reinterpret_cast<BFloat16*>(data)[at] = to_bf16(static_cast<float>(value)));
+    default:
+      return reinterpret_cast<float*>(data)[at] = static_cast<float>(value);
+  }
+}
+
+int64_t size_at(const Tensor& tensor, int axis) { return tensor.dims()[axis]; }
+
+// Of [written, read / groups, kernel...], or with is_transposed [read, written / groups,
+// kernel...].
+ChannelWeights of_windows(const Tensor& weights, int64_t groups, bool is_transposed) {
+  ChannelWeights made;
+  made.input = 1;
+  made.i_count = size_at(weights, 0);
+  made.j_count = size_at(weights, 1);
+  for (int axis = 2; axis < weights.dims().rank(); ++axis) made.inner *= size_at(weights, axis);
+  const int64_t group = std::max<int64_t>(made.i_count / groups, 1), width = made.j_count;
+  const auto outer = [](int64_t i, int64_t) { return i; };
+  const auto within = [group, width](int64_t i, int64_t j) { return i / group * width + j; };
+  made.reads = within, made.writes = outer;
+  made.read_count = width * groups, made.written_count = made.i_count;
+  if (is_transposed) {
+    std::swap(made.reads, made.writes);
+    std::swap(made.read_count, made.written_count);
+  }
+  made.data_axis = made.result_axis = 1;
+  return made;
+}
+
+// is_left: the weights are operand a, and rows are channels; else b, and columns are.
+ChannelWeights of_product(const Tensor& weights, bool is_left, bool transposed, int data_rank,
+                          bool data_transposed, int result_rank) {
+  ChannelWeights made;
+  const int rank = weights.dims().rank();
+  made.input = is_left ? 0 : 1;
+  made.data_input = is_left ? 1 : 0;
+  for (int axis = 0; axis + 2 < rank; ++axis) made.outer *= size_at(weights, axis);
+  made.i_count = size_at(weights, rank - 2);
+  made.j_count = size_at(weights, rank - 1);
+  const auto first = [](int64_t i, int64_t) { return i; };
+  const auto second = [](int64_t, int64_t j) { return j; };
+  if (is_left != transposed) {
+    made.writes = first, made.reads = second;
+    made.written_count = made.i_count, made.read_count = made.j_count;
+  } else {
+    made.writes = second, made.reads = first;
+    made.written_count = made.j_count, made.read_count = made.i_count;
+  }
+  made.result_axis = result_rank - (is_left ? 2 : 1);
+  made.data_axis = data_rank - (is_left != data_transposed ? 2 : 1);
+  return made;
+}
+
+}  // namespace
+
+std::optional<ChannelWeights> channel_weights(const Graph& graph, LayerId id) {
+  const Layer& layer = graph.layer(id);
+  const auto constant = [&](size_t input) -> const Tensor* {
+    const Tensor* tensor = graph.constant(layer.inputs[input]);
+    return tensor && is_float(tensor->dtype()) && tensor->count() > 0 ? tensor : nullptr;
+  };
+  const auto rank = [&](ValueId value) { return graph.value(value).type().shape.rank(); };
+  if (const auto* conv = std::get_if<Conv>(&layer.op)) {
+    const Tensor* weights = constant(1);
+    if (weights) return of_windows(*weights, conv->groups, false);
+  } else if (const auto* conv = std::get_if<ConvTranspose>(&layer.op)) {
+    const Tensor* weights = constant(1);
+    if (weights) return of_windows(*weights, conv->groups, true);
+  } else if (const auto* product = std::get_if<MatMul>(&layer.op)) {
+    const int result = rank(layer.outputs[0]);
+    if (const Tensor* b = constant(1))
+      return of_product(*b, false, product->transpose_b, rank(layer.inputs[0]),
+                        product->transpose_a, result);
+    if (const Tensor* a = constant(0))
+      return of_product(*a, true, product->transpose_a, rank(layer.inputs[1]), product->transpose_b,
+                        result);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::vector<double>> per_channel_values(const Tensor& tensor, int rank, int axis,
+                                                      int64_t count) {
+  const int missing = rank - tensor.dims().rank();
+  if (missing < 0) return std::nullopt;
+  for (int i = 0; i < tensor.dims().rank(); ++i)
+    if (tensor.dims()[i] != 1 && (i + missing != axis || tensor.dims()[i] != count))
+      return std::nullopt;
+  std::vector<double> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = load(tensor, tensor.count() == 1 ? 0 : i);
+  return values;
+}
+
+std::optional<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights& layout,
+                                     const std::vector<double>& factors, bool by_read,
+                                     std::string& why_not) {
+  // In 16 bits, what is far below the largest weight of its channel may be lost, but not more.
+  constexpr double kSmallestHalf = 0x1p-10;
+  Tensor::Fresh fresh = Tensor::allocate(weights.dtype(), weights.dims());
+  std::vector<double> largest(static_cast<size_t>(layout.written_count));
+  bool is_finite = true;
+  for_each_weight(layout, [&](size_t at, size_t read, size_t written) {
+    const double scaled = load(weights, at) * factors[by_read ? read : written];
+    largest[written] = std::max(largest[written], std::abs(scaled));
+    is_finite &= std::isfinite(store(weights.dtype(), scaled, fresh.data.data(), at));
+  });
+  if (!is_finite) {
+    why_not = fmt::format("scaled weights would leave the range of {}", name(weights.dtype()));
+    return std::nullopt;
+  }
+  if (weights.dtype() == DataType::kF16 &&
+      std::any_of(largest.begin(), largest.end(),
+                  [](double most) { return most > 0 && most < kSmallestHalf; })) {
+    why_not = "scaled weights would be too small for f16";
+    return std::nullopt;
+  }
+  return fresh.tensor;
+}
+
+std::vector<double> sums_of_shift(const Tensor& weights, const ChannelWeights& layout,
+                                  const std::vector<double>& shift) {
+  std::vector<double> sums(static_cast<size_t>(layout.written_count));
+  for_each_weight(layout, [&](size_t at, size_t read, size_t written) {
+    sums[written] += load(weights, at) * shift[read];
+  });
+  return sums;
+}
+
+}  // namespace anneal

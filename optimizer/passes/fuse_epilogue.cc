@@ -1,0 +1,129 @@
+// fuse_epilogue: an elementwise layer becomes the epilogue of a layer that it reads.
+//
+//   c = Conv(x, w); y = Pointwise(c, b) program=add   =>   y = Conv(x, w; b) epilogue=add($0,$1)
+//
+// For ops that compute their elements one by one and have kernels that apply a program to them. Not
+// when the shapes differ: the layer's other inputs would enlarge the output. What others read of
+// the op stays as a further result, unless the layer's other inputs need it first. Of several ops
+// that could take the layer, the one that nobody else reads does, then the one that runs last, so
+// that the others have run. The rounding of the accumulator to the op's type stays as an
+// instruction, so results do not change. Runs after fuse_pointwise, so that a whole chain moves at
+// once.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "anneal/optimizer/analysis/query.h"
+#include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/rewrite/join_programs.h"
+
+namespace anneal {
+namespace {
+
+template <class... T>
+bool is_any(const Op& op) {
+  return (std::holds_alternative<T>(op) || ...);
+}
+
+// Ops whose kernels on some targets take no epilogue, or that have none there. Not those that may
+// be views, which cost nothing as they are.
+bool must_be_welcome(const Op& op) {
+  return is_any<Attention, Gather, GatherElements, GatherND, Pad, Tile, Cumulative, GridSample,
+                RoiAlign>(op);
+}
+
+bool takes_epilogue(const Graph& graph, const Layer& layer, bool targets_answer) {
+  if (op_output_count(layer) != 1) return false;
+  if (is_any<Conv, ConvTranspose, MatMul>(layer.op)) return true;
+  const DataType dtype = graph.value(layer.outputs[0]).type().dtype;
+  if (!is_float(dtype) || dtype == DataType::kF64) return false;
+  if (must_be_welcome(layer.op)) return targets_answer;
+  return is_any<Pool, Softmax, Normalize, Reduce, Resize>(layer.op);
+}
+
+struct Host {
+  LayerId id = LayerId::kNone;
+  std::vector<ValueId> kept;
+};
+
+// Whether the layer can take the elementwise one that reads its output.
+std::optional<Host> host_of(const Graph& graph, ValueId read, LayerId by, bool targets_answer) {
+  const LayerId id = producer(graph, read);
+  if (id == LayerId::kNone || !takes_epilogue(graph, graph.layer(id), targets_answer))
+    return std::nullopt;
+  const Shape& shape = graph.value(graph.layer(by).outputs[0]).type().shape;
+  if (graph.value(read).type().shape != shape) return std::nullopt;
+  Host host{id, outputs_kept(graph, id, by)};
+  if (!host.kept.empty() && depends_otherwise(graph, by, id)) return std::nullopt;
+  return host;
+}
+
+// The best of them; kNone as its id if there is none.
+Host choose_host(const Graph& graph, LayerId by, bool targets_answer) {
+  std::vector<Host> hosts;
+  for (const ValueId input : graph.layer(by).inputs) {
+    auto host = host_of(graph, input, by, targets_answer);
+    if (!host || std::any_of(hosts.begin(), hosts.end(),
+                             [&](const Host& other) { return other.id == host->id; }))
+      continue;
+    hosts.push_back(std::move(*host));
+  }
+  if (std::any_of(hosts.begin(), hosts.end(), [](const Host& host) { return host.kept.empty(); }))
+    std::erase_if(hosts, [](const Host& host) { return !host.kept.empty(); });
+  if (hosts.empty()) return {};
+  if (hosts.size() == 1) return hosts[0];
+  const std::vector<LayerId> order = graph.order();
+  const auto place = [&](const Host& host) {
+    return std::find(order.begin(), order.end(), host.id) - order.begin();
+  };
+  return *std::max_element(hosts.begin(), hosts.end(),
+                           [&](const Host& a, const Host& b) { return place(a) < place(b); });
+}
+
+bool fuse(Graph& graph, LayerId id, PassRun& run) {
+  const auto* pointwise = op_as<Pointwise>(graph, id);
+  if (!pointwise || !graph.layer(id).epilogues.empty()) return false;
+  const Host host = choose_host(graph, id, static_cast<bool>(run.options.ask_targets));
+  if (host.id == LayerId::kNone) return false;
+
+  const Layer &anchor = graph.layer(host.id), &layer = graph.layer(id);
+  const DataType dtype = graph.value(anchor.outputs[0]).type().dtype;
+  const Program stores = store_program(anchor, dtype);
+  auto joined = join_programs({stores, epilogue_inputs(anchor), anchor.outputs},
+                              {pointwise->program, layer.inputs, layer.outputs}, host.kept);
+  if (!joined) {
+    run.refused(anchor.name, fmt::format("\"{}\" would make its epilogue too long", layer.name));
+    return false;
+  }
+  NewLayer added{.name = anchor.name,
+                 .op = anchor.op,
+                 .inputs = {anchor.inputs.begin(), anchor.inputs.begin() + anchor.op_input_count},
+                 .epilogues = {std::move(joined->program)},
+                 .op_input_count = anchor.op_input_count,
+                 .origins = anchor.origins};
+  added.inputs.insert(added.inputs.end(), joined->inputs.begin() + 1, joined->inputs.end());
+  added.origins.insert(added.origins.end(), layer.origins.begin(), layer.origins.end());
+  // A reference kernel would interpret the program, element by element.
+  if (const std::string why_not = must_be_welcome(anchor.op)
+                                      ? run.ask_targets(graph, added)
+                                      : why_not_joined(graph, run, host.id, added);
+      !why_not.empty()) {
+    run.refused(anchor.name, fmt::format("not joined with \"{}\": {}", layer.name, why_not));
+    return false;
+  }
+  const std::string anchor_name = anchor.name, joined_name = layer.name;
+  Saving saved = saving_of(graph, anchor.outputs[0]);
+  if (!host.kept.empty()) saved.bytes /= 2;
+  const LayerId fused = graph.add(std::move(added));
+  take_over(graph, joined->outputs, fused);
+  graph.swap_names(host.id, fused);
+  graph.erase_unused();  // or the next rule would take the dead layer for a reader
+  run.did(anchor_name, fmt::format("joined \"{}\"", joined_name), saved);
+  return true;
+}
+
+}  // namespace
+
+bool fuse_epilogue(Graph& graph, PassRun& run) { return sweep(graph, run, fuse); }
+
+}  // namespace anneal

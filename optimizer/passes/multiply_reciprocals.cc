@@ -1,0 +1,53 @@
+// multiply_reciprocals: what is divided by a number is multiplied by its reciprocal, which takes
+// less time.
+//
+//   y = Pointwise(x) program="(f32)->(u8) saturate_u8(rint(div($0,0.02f32)))"
+//     =>   y = Pointwise(x) program="(f32)->(u8) saturate_u8(rint(mul($0,50f32)))"
+//
+// In programs of Pointwise layers and in epilogues, for f32 constants that are normal numbers as
+// their reciprocals are. Changes numerics: by an ulp, and what is rounded to a whole number
+// afterwards may become its neighbour where it lay in the middle of both. Exact for powers of two.
+#include <cmath>
+
+#include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/rewrite/rewrite_program.h"
+
+namespace anneal {
+namespace {
+
+std::optional<float> reciprocal(const Instruction& divisor) {
+  if (divisor.opcode != Opcode::kConstant || divisor.type != RegisterType::kF32)
+    return std::nullopt;
+  const auto value = Scalar{divisor.immediate}.as<float>();
+  const float result = 1 / value;
+  if (!std::isnormal(value) || !std::isnormal(result)) return std::nullopt;
+  return result;
+}
+
+Program without_divisions(const Program& program) {
+  const auto code = program.code();
+  return rewrite_program(
+      program,
+      [&](ProgramBuilder& builder, size_t reg, std::span<const Reg> regs) -> std::optional<Reg> {
+        const Instruction& one = code[reg];
+        if (one.opcode != Opcode::kDiv) return std::nullopt;
+        const auto factor = reciprocal(code[one.operands[1]]);
+        if (!factor) return std::nullopt;
+        return builder.apply(Opcode::kMul, regs[one.operands[0]], builder.constant(*factor));
+      });
+}
+
+bool multiply(Graph& graph, LayerId id, PassRun& run) {
+  const std::string name = graph.layer(id).name;
+  if (!rewrite_programs(graph, id,
+                        [](const Program& program) { return without_divisions(program); }))
+    return false;
+  run.did(name, "multiplies by reciprocals of what it divided by");
+  return true;
+}
+
+}  // namespace
+
+bool multiply_reciprocals(Graph& graph, PassRun& run) { return sweep(graph, run, multiply); }
+
+}  // namespace anneal

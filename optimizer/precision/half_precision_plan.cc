@@ -1,0 +1,545 @@
+#include "anneal/optimizer/precision/half_precision_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <unordered_set>
+
+#include "anneal/core/float16.h"
+#include "anneal/optimizer/analysis/channel_weights.h"
+#include "anneal/optimizer/analysis/query.h"
+#include "anneal/optimizer/precision/quantizable.h"
+#include "anneal/optimizer/rewrite/overflow_analysis.h"
+
+namespace anneal {
+namespace {
+
+constexpr float kMostF16 = 65504;
+// Samples show less than there is: extremes must be this many times inside the range.
+constexpr float kMargin = 4;
+// Below this largest magnitude, elements a sixteenth of it are no longer normal numbers of f16.
+constexpr float kLeastF16 = 0x1p-10f;
+// Half a unit in the last place of a softmax's largest input may be this, which then is what a
+// probability may be off, relative.
+constexpr float kSoftmaxError = 0x1p-6f;
+// Of the weights of a channel: the most that rounding may cost, relative, as root of mean squares.
+constexpr double kWeightsError = 0x1p-8;
+// Channels so much weaker than the strongest one do not count.
+constexpr double kWeakChannel = 0x1p-10;
+// A product with fewer weights is not worth a step that casts what it reads.
+constexpr int64_t kWeightsWorthACast = 1 << 20;
+
+bool is_half(DataType dtype) { return dtype == DataType::kF16 || dtype == DataType::kBF16; }
+
+template <class... T>
+bool is_any(const Op& op) {
+  return (std::holds_alternative<T>(op) || ...);
+}
+
+double rounded(float value, DataType dtype) {
+  return dtype == DataType::kF16 ? to_f32(to_f16(value)) : to_f32(to_bf16(value));
+}
+
+// Why the weights would suffer from 16 bits; empty if they do not.
+std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& weights,
+                               DataType dtype) {
+  const std::span<const float> values = weights.as<float>();
+  float most = 0;
+  for (const float value : values)
+    if (std::isfinite(value)) most = std::max(most, std::abs(value));
+  if (std::isinf(rounded(most, dtype)))
+    return fmt::format("a weight of magnitude {:g} is beyond {}", most, name(dtype));
+  const auto layout = channel_weights(graph, id);
+  const auto channels = static_cast<size_t>(layout ? layout->written_count : 1);
+  std::vector<double> power(channels), lost(channels);
+  const auto add = [&](size_t channel, float value) {
+    const double error = value - rounded(value, dtype);
+    if (!std::isfinite(value)) return;
+    power[channel] += double{value} * value;
+    lost[channel] += error * error;
+  };
+  if (layout)
+    for_each_weight(*layout, [&](size_t at, size_t, size_t written) { add(written, values[at]); });
+  else
+    for (const float value : values) add(0, value);
+  const double strongest = *std::max_element(power.begin(), power.end());
+  size_t harmed = 0;
+  for (size_t c = 0; c < channels; ++c)
+    harmed += power[c] > 0 && power[c] >= strongest * kWeakChannel * kWeakChannel &&
+              lost[c] > power[c] * kWeightsError * kWeightsError;
+  // bf16 costs every weight up to 2^-9, and a channel less than that.
+  if (harmed == 0) return {};
+  return fmt::format("the weights of {} of {} channels are too small for {}", harmed, channels,
+                     name(dtype));
+}
+
+// A largest magnitude as samples showed it; negative if none did.
+float seen_in(const PrecisionOptions& options, const std::string& value) {
+  if (!options.ranges) return -1;
+  const auto found = options.ranges->tensors.find(value);
+  if (found == options.ranges->tensors.end()) return -1;
+  return std::max(std::abs(found->second.seen_min), std::abs(found->second.seen_max));
+}
+
+}  // namespace
+
+Role role_of(const Graph& graph, LayerId id) {
+  const Layer& layer = graph.layer(id);
+  const auto is_float_input = [&](size_t i) {
+    const DataType dtype = graph.value(layer.inputs[i]).type().dtype;
+    return dtype == DataType::kF32 || is_half(dtype);
+  };
+  if (is_any<Conv, ConvTranspose, MatMul, Attention>(layer.op))
+    return is_float_input(0) ? Role::kProduct : Role::kReads;
+  if (const auto* pool = std::get_if<Pool>(&layer.op)) {
+    if (pool->with_indices) return Role::kFixed;
+    return pool->kind == PoolKind::kMax && layer.epilogues.empty() ? Role::kMoves : Role::kReads;
+  }
+  if (is_any<Pointwise, Softmax, Normalize, Reduce, Resize>(layer.op)) return Role::kReads;
+  if (is_any<Reshape, Transpose, Concat, Slice, Pad, Expand, Tile, Gather, GatherElements, GatherND,
+             ReverseSequence>(layer.op))
+    return layer.epilogues.empty() ? Role::kMoves : Role::kReads;
+  return Role::kFixed;
+}
+
+DataInputs data_inputs(const Layer& layer) {
+  DataInputs result;
+  const auto ops = static_cast<size_t>(layer.op_input_count);
+  const auto program = [&](size_t first, int number) {
+    for (size_t i = first; i < ops; ++i) result.of_program.emplace_back(i, number++);
+  };
+  if (std::holds_alternative<Pointwise>(layer.op)) {
+    program(0, 0);
+  } else if (const auto* softmax = std::get_if<Softmax>(&layer.op); softmax) {
+    if (softmax->map.empty())
+      result.data = {0};
+    else
+      program(0, 0);
+  } else if (const auto* reduce = std::get_if<Reduce>(&layer.op); reduce) {
+    if (reduce->map.empty()) {
+      result.data = {0};
+    } else {
+      result.of_program.emplace_back(0, 0);
+      program(2, 1);
+    }
+  } else if (is_any<Attention>(layer.op)) {
+    result.data = {0, 1, 2};
+    program(3, 1);
+  } else if (is_any<Conv, ConvTranspose, MatMul>(layer.op)) {
+    result.data = {0, 1};
+  } else if (is_any<Concat>(layer.op)) {
+    for (size_t i = 0; i < ops; ++i) result.data.push_back(i);
+  } else if (is_any<Pad>(layer.op)) {
+    result.data = {0};
+    if (ops > 2 && layer.inputs[2] != ValueId::kNone) result.data.push_back(2);
+  } else if (ops > 0) {
+    result.data = {0};
+  }
+  return result;
+}
+
+namespace {
+
+class Chooser {
+ public:
+  Chooser(const Graph& graph, const PrecisionOptions& options)
+      : graph_(graph), options_(options), asked_(options.layers), order_(graph.order()) {}
+
+  Storage run() {
+    for (const LayerId id : order_) halves_[id] = half_of(id);
+    join_moved();
+    mark_known();
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (const LayerId id : order_) changed |= mark_grown(id);
+    }
+    mark_made();
+    mark_first();
+    for (const LayerId id : order_)
+      if (role_of(graph_, id) == Role::kProduct) choose_product(id);
+    find_leading();
+    for (const LayerId id : order_) choose_values(id);
+    unite_types();
+    return std::move(storage_);
+  }
+
+ private:
+  // What is known of values that are moved into each other, and so are stored alike.
+  struct Mark {
+    Growth growth;  // of f16's range: no cast to it either
+    std::string out_of_range;
+    std::string imprecise;     // may be cast for a product, but is not stored in 16 bits
+    bool is_known = false;     // samples showed it
+    bool leads = false;        // to a 16-bit product
+    bool is_fine = false;      // f32 is left for what reads it, too
+    bool is_computed = false;  // not of the model's inputs alone
+    bool is_port = false;      // or comes from a layer that has no 16 bits
+  };
+
+  const Type& type(ValueId id) const { return graph_.value(id).type(); }
+  bool is_f32(ValueId id) const {
+    return id != ValueId::kNone && type(id).container == Container::kTensor &&
+           type(id).dtype == DataType::kF32;
+  }
+  const std::string& name_of(ValueId id) const { return graph_.value(id).name; }
+
+  // The 16-bit type that is allowed the layer, or f32.
+  DataType half_of(LayerId id) const {
+    const auto by_default = options_.bf16  ? DataType::kBF16
+                            : options_.f16 ? DataType::kF16
+                                           : DataType::kF32;
+    const auto asked = asked_.of(graph_.layer(id));
+    if (!asked || *asked == Precision::kI8) return by_default;
+    return *asked == Precision::kF16    ? DataType::kF16
+           : *asked == Precision::kBF16 ? DataType::kBF16
+                                        : DataType::kF32;
+  }
+
+  ValueId root(ValueId id) {
+    while (parent_.contains(id)) id = parent_[id];
+    return id;
+  }
+  Mark& mark(ValueId id) { return marks_[root(id)]; }
+
+  void join_moved() {
+    for (const LayerId id : order_) {
+      if (role_of(graph_, id) != Role::kMoves) continue;
+      const Layer& layer = graph_.layer(id);
+      if (!is_f32(layer.outputs[0])) continue;
+      for (const size_t i : data_inputs(layer).data) {
+        const ValueId from = root(layer.inputs[i]), to = root(layer.outputs[0]);
+        if (from != to) parent_[from] = to;
+      }
+    }
+  }
+
+  void range_ends(ValueId id, const std::string& why) {
+    Mark& of = mark(id);
+    of.growth = {true, true};
+    if (of.out_of_range.empty()) of.out_of_range = why;
+  }
+
+  bool is_f16_user(LayerId id) const { return halves_.at(id) == DataType::kF16; }
+
+  // What samples tell, and where there are none, what readers want.
+  void mark_known() {
+    for (const ValueId input : graph_.inputs()) mark_seen(input);
+    for (const LayerId id : order_)
+      for (const ValueId output : graph_.layer(id).outputs) mark_seen(output);
+    for (const LayerId id : order_) {
+      const Layer& layer = graph_.layer(id);
+      if (layer.inputs.empty() || !is_f32(layer.inputs[0])) continue;
+      const ValueId x = layer.inputs[0];
+      if (is_any<Normalize>(layer.op) && !mark(x).is_known)
+        range_ends(x, fmt::format("it is normalized, and without a calibration table nothing says "
+                                  "how large \"{}\" becomes",
+                                  name_of(x)));
+      if (is_any<Softmax>(layer.op)) mark_softmax_input(x);
+    }
+  }
+
+  void mark_seen(ValueId id) {
+    const float seen = is_f32(id) ? seen_in(options_, name_of(id)) : -1;
+    if (seen < 0) return;
+    Mark& of = mark(id);
+    of.is_known = true;
+    if (seen > kMostF16 / kMargin)
+      range_ends(id, fmt::format("\"{}\" reached {:g}, and f16 ends at 65504", name_of(id), seen));
+    else if (seen > 0 && seen < kLeastF16)
+      range_ends(
+          id, fmt::format("\"{}\" stayed below {:g}, where f16 loses digits", name_of(id), seen));
+  }
+
+  void mark_softmax_input(ValueId x) {
+    Mark& of = mark(x);
+    const float seen = seen_in(options_, name_of(x));
+    const bool bf16 = options_.bf16;
+    const float ulps = bf16 ? 0x1p-8f : 0x1p-11f;
+    if (seen < 0)
+      of.imprecise = fmt::format(
+          "softmax reads \"{}\", and without a calibration table nothing "
+          "says how large it becomes",
+          name_of(x));
+    else if (std::exp2(std::floor(std::log2(std::max(seen, 1e-30f)))) * ulps > kSoftmaxError)
+      of.imprecise = fmt::format("softmax reads \"{}\", which reached {:g}", name_of(x), seen);
+  }
+
+  // How large the op's results may be, before epilogues.
+  Growth op_growth(const Layer& layer, Role role) {
+    const DataInputs inputs = data_inputs(layer);
+    Growth data;
+    for (const size_t i : inputs.data) {
+      if (role == Role::kProduct && graph_.constant(layer.inputs[i])) continue;
+      const Growth of = growth(layer.inputs[i]);
+      data = {data.up || of.up, data.down || of.down};
+    }
+    if (is_any<Softmax, Normalize>(layer.op)) return {};
+    if (role == Role::kProduct) return {data.any(), data.any()};
+    const auto mapped = [&](const Program& program) {
+      std::vector<Growth> given;
+      for (const auto& [input, number] : inputs.of_program)
+        given.push_back(growth(layer.inputs[input]));
+      return growth_of(program, given, kMostF16)[0];
+    };
+    if (const auto* reduce = std::get_if<Reduce>(&layer.op)) {
+      if (reduce->kind == ReduceKind::kSum || reduce->kind == ReduceKind::kProd)
+        return {true, true};
+      return reduce->map.empty() ? data : mapped(reduce->map);
+    }
+    return data;
+  }
+
+  Growth growth(ValueId id) {
+    if (id == ValueId::kNone) return {};
+    if (const Tensor* constant = graph_.constant(id)) {
+      if (constant->dtype() != DataType::kF32) return {};
+      const auto [made, is_new] = of_constants_.try_emplace(id);
+      Growth& of = made->second;
+      if (!is_new) return of;
+      for (const float value : constant->as<float>()) {
+        of.up |= std::isfinite(value) && value > kMostF16;
+        of.down |= std::isfinite(value) && value < -kMostF16;
+      }
+      return of;
+    }
+    return is_f32(id) ? mark(id).growth : Growth{};
+  }
+
+  bool mark_grown(LayerId id) {
+    const Layer& layer = graph_.layer(id);
+    const Role role = role_of(graph_, id);
+    if (role == Role::kFixed && !bodies_of(layer.op).empty()) return false;
+    std::vector<Growth> results;
+    if (const auto* pointwise = std::get_if<Pointwise>(&layer.op)) {
+      std::vector<Growth> given;
+      for (const ValueId input : layer.inputs) given.push_back(growth(input));
+      results = growth_of(pointwise->program, given, kMostF16);
+    } else {
+      const Growth of_op = op_growth(layer, role);
+      auto next = static_cast<size_t>(layer.op_input_count);
+      for (const Program& epilogue : layer.epilogues) {
+        std::vector<Growth> given = {of_op};
+        for (size_t i = 1; i < epilogue.inputs().size(); ++i)
+          given.push_back(growth(layer.inputs[next++]));
+        const auto all = epilogue.empty() ? given : growth_of(epilogue, given, kMostF16);
+        results.insert(results.end(), all.begin(), all.end());
+      }
+      results.resize(layer.outputs.size(), of_op);
+    }
+    bool changed = false;
+    for (size_t k = 0; k < results.size(); ++k) {
+      const ValueId output = layer.outputs[k];
+      if (!is_f32(output)) continue;
+      Mark& of = mark(output);
+      const auto* reduce = std::get_if<Reduce>(&layer.op);
+      if (reduce && of.imprecise.empty() &&
+          (reduce->kind == ReduceKind::kSum || reduce->kind == ReduceKind::kProd ||
+           (reduce->kind == ReduceKind::kMean && !reduce->map.empty())))
+        of.imprecise = "it is a sum or a statistic over many elements";
+      if (of.is_known) continue;
+      const Growth now = {of.growth.up || results[k].up, of.growth.down || results[k].down};
+      changed |= !(now == of.growth);
+      of.growth = now;
+      if (now.any() && of.out_of_range.empty())
+        of.out_of_range = fmt::format(
+            "\"{}\" may leave the range of f16, and without a "
+            "calibration table nothing says that it does not",
+            name_of(output));
+    }
+    return changed;
+  }
+
+  void mark_made() {
+    for (const LayerId id : order_)
+      for (const ValueId output : graph_.layer(id).outputs) {
+        const Role role = role_of(graph_, id);
+        mark(output).is_computed |= role != Role::kMoves;
+        mark(output).is_port |= role == Role::kFixed || graph_.is_output(output);
+      }
+  }
+
+  // An input of the model, in whatever order or put together with others, is cast once; parts of it
+  // would be cast one by one.
+  bool is_whole_input(ValueId id) const {
+    for (LayerId made_by = producer(graph_, id); made_by != LayerId::kNone;
+         made_by = producer(graph_, id)) {
+      const Layer& layer = graph_.layer(made_by);
+      if (is_any<Concat>(layer.op)) return true;
+      if (!is_any<Reshape, Transpose>(layer.op)) return false;
+      id = layer.inputs[0];
+    }
+    return true;
+  }
+
+  // Whether 16-bit operands would cost a step that is not worth it.
+  bool is_cast_for_little(LayerId id, ValueId input) {
+    const Mark& of = mark(input);
+    const bool is_f32 =
+        of.is_port || !of.imprecise.empty() || (!of.is_computed && !is_whole_input(input));
+    if (!is_f32) return false;
+    int64_t weights = 0;
+    for (const size_t i : data_inputs(graph_.layer(id)).data)
+      if (const Tensor* constant = graph_.constant(graph_.layer(id).inputs[i]))
+        weights = std::max(weights, constant->count());
+    return weights < kWeightsWorthACast;
+  }
+
+  bool is_depthwise(LayerId id) const {
+    const Layer& layer = graph_.layer(id);
+    const auto* conv = std::get_if<Conv>(&layer.op);
+    return conv && conv->groups > 1 && type(layer.inputs[1]).shape[1] == 1;
+  }
+  // No pattern asks for 16 bits.
+  bool may_be_f32(LayerId id) const {
+    const auto asked = asked_.of(graph_.layer(id));
+    return !asked || *asked == Precision::kF32 || *asked == Precision::kI8;
+  }
+
+  // What the first products give, where depthwise convolutions read it and nothing else. Those take
+  // differences of neighbours, which hardly differ so near to a picture, and large weights make
+  // them as large as what other channels hold: most of the error of such a network comes from here.
+  void mark_first() {
+    std::unordered_set<ValueId> computed;  // from what products gave
+    for (const LayerId id : order_) {
+      const Layer& layer = graph_.layer(id);
+      const bool is_product = is_any<Conv, ConvTranspose, MatMul, Attention>(layer.op);
+      const bool is_first = std::ranges::none_of(
+          layer.inputs, [&](ValueId input) { return computed.contains(input); });
+      if (is_product || !is_first) computed.insert(layer.outputs.begin(), layer.outputs.end());
+      if (!is_product || !is_first || !may_be_f32(id)) continue;
+      const ValueId output = layer.outputs[0];
+      const auto& users = graph_.value(output).users;
+      const auto may_read_f32 = [&](LayerId user) {
+        return is_depthwise(user) && graph_.layer(user).inputs[0] == output && may_be_f32(user);
+      };
+      if (layer.outputs.size() == 1 && is_f32(output) && !users.empty() &&
+          std::ranges::all_of(users, may_read_f32) &&
+          std::ranges::any_of(users, [&](LayerId user) { return is_half(halves_.at(user)); })) {
+        mark(output).is_fine = true;
+        mark(output).imprecise = "depthwise convolutions read what the first layer gives";
+      }
+    }
+  }
+
+  void stays(LayerId id, std::string text) {
+    storage_.reasons.push_back({graph_.layer(id).name, std::move(text)});
+  }
+
+  void choose_product(LayerId id) {
+    const Layer& layer = graph_.layer(id);
+    const std::vector<size_t> data = data_inputs(layer).data;
+    for (const size_t i : data)
+      if (const DataType today = type(layer.inputs[i]).dtype; is_half(today)) {
+        storage_.products[id] = today;
+        return;
+      }
+    const DataType half = halves_[id];
+    if (!is_half(half)) {
+      if (asked_.of(layer) == Precision::kF32 && (options_.f16 || options_.bf16))
+        stays(id, "is f32, as was asked");
+      return;
+    }
+    for (const size_t i : data) {
+      const ValueId input = layer.inputs[i];
+      if (!is_f32(input)) continue;
+      if (mark(input).is_fine)
+        return stays(id, "stays f32: it is depthwise and reads what the first layer gives");
+      if (const Tensor* constant = graph_.constant(input)) {
+        if (const std::string why = why_weights_suffer(graph_, id, *constant, half); !why.empty())
+          return stays(id, "stays f32: " + why);
+      } else if (half == DataType::kF16 && mark(input).growth.any()) {
+        return stays(id, "stays f32: of what it reads, " + mark(input).out_of_range);
+      } else if (may_be_f32(id) && is_cast_for_little(id, input)) {
+        return stays(id,
+                     fmt::format("stays f32: \"{}\", which it reads, is f32, and a cast of its own "
+                                 "would not pay",
+                                 name_of(input)));
+      }
+    }
+    storage_.products[id] = half;
+  }
+
+  // From the end: a value leads to a 16-bit product if one reads it, or a layer whose results do.
+  void find_leading() {
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (auto at = order_.rbegin(); at != order_.rend(); ++at) {
+        const Layer& layer = graph_.layer(*at);
+        const Role role = role_of(graph_, *at);
+        const bool leads =
+            role != Role::kFixed &&
+            std::any_of(layer.outputs.begin(), layer.outputs.end(), [&](ValueId output) {
+              return is_half(type(output).dtype) || mark(output).leads;
+            });
+        const DataInputs inputs = data_inputs(layer);
+        const auto lead = [&](ValueId input) {
+          if (!is_f32(input) || mark(input).leads) return;
+          mark(input).leads = changed = true;
+        };
+        if (role == Role::kProduct && storage_.products.contains(*at))
+          for (const size_t i : inputs.data) lead(layer.inputs[i]);
+        if (!leads) continue;
+        if (role != Role::kProduct)
+          for (const size_t i : inputs.data) lead(layer.inputs[i]);
+        for (const auto& [input, number] : inputs.of_program) lead(layer.inputs[input]);
+        for (size_t i = static_cast<size_t>(layer.op_input_count); i < layer.inputs.size(); ++i)
+          lead(layer.inputs[i]);
+      }
+    }
+  }
+
+  void choose_values(LayerId id) {
+    const Layer& layer = graph_.layer(id);
+    const Role role = role_of(graph_, id);
+    for (const ValueId output : layer.outputs) {
+      if (!is_f32(output)) continue;
+      const Mark& of = mark(output);
+      DataType to = halves_[id];
+      if (role == Role::kFixed || graph_.is_output(output)) to = DataType::kF32;
+      if (!of.leads) to = DataType::kF32;
+      if (is_half(to)) {
+        const std::string& why =
+            to == DataType::kF16 && of.growth.any() ? of.out_of_range : of.imprecise;
+        if (!why.empty()) {
+          stays(id, fmt::format("stores f32: {}", why));
+          to = DataType::kF32;
+        }
+      }
+      // What only moves has the type of what is moved.
+      if (role != Role::kMoves || !is_half(to)) types_[root(output)].push_back(to);
+      members_[root(output)].push_back(output);
+    }
+  }
+
+  // One type for values that are moved into each other; of several, f32.
+  void unite_types() {
+    for (const auto& [at, members] : members_) {
+      const auto& types = types_[at];
+      if (types.empty() || !is_half(types[0])) continue;
+      if (!std::ranges::all_of(types, [&](DataType each) { return each == types[0]; })) continue;
+      for (const ValueId member : members) storage_.values[member] = types[0];
+    }
+  }
+
+  const Graph& graph_;
+  const PrecisionOptions& options_;
+  LayerPrecisions asked_;
+  std::vector<LayerId> order_;
+  std::unordered_map<LayerId, DataType> halves_;
+  std::unordered_map<ValueId, ValueId> parent_;
+  std::unordered_map<ValueId, Mark> marks_;
+  std::unordered_map<ValueId, Growth> of_constants_;
+  std::map<ValueId, std::vector<DataType>> types_;
+  std::map<ValueId, std::vector<ValueId>> members_;
+  Storage storage_;
+};
+
+}  // namespace
+
+Storage choose_storage(const Graph& graph, const PrecisionOptions& options) {
+  return Chooser(graph, options).run();
+}
+
+}  // namespace anneal

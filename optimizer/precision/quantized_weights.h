@@ -1,0 +1,31 @@
+// Ranges and weights as integers of 8 bits.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "anneal/core/tensor.h"
+#include "anneal/optimizer/analysis/scaling.h"
+#include "anneal/optimizer/calibration_table.h"
+
+namespace anneal {
+
+// What the names of Quantize layers end on that insert_quantize adds, behind that of the tensor.
+inline constexpr std::string_view kQuantizedStem = "/quantized";
+
+// Of one scale. The range is widened to hold 0, which gets an integer of its own. symmetric: the
+// zero point is 0. A range of one point gives scale 1.
+Scaling scaling_for(const TensorRange& range, bool symmetric);
+
+struct QuantizedWeights {
+  Tensor integers;  // i8
+  Scaling scaling;  // one for each position of the axis, zero points 0
+};
+// REQUIRES: weights are f32 and finite. q = round_half_even(w / scale), where the largest magnitude
+// of a channel becomes 127, or, fitted, by the scale of least error (fit_weights.h); a channel of
+// zeros has scale 1.
+QuantizedWeights quantize_weights(const Tensor& weights, int64_t axis, bool fitted);
+
+// Why a product by these f32 weights cannot be computed in integers; empty if it can.
+std::string why_not_quantized(const Tensor& weights, int64_t axis);
+
+}  // namespace anneal
