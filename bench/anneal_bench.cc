@@ -151,39 +151,39 @@ double time_of(const std::function<void()>& run) {
 void bench(std::string_view text, Device& device) {
   const Graph graph = graph_of(text);
   const Layer& layer = graph.layer(graph.order()[0]);
-  struct Timed {
+  struct KernelTime {
     std::string_view kernel;
     double microseconds;
   };
-  std::vector<Timed> timed;
+  std::vector<KernelTime> timed;
   for (const KernelFamily family : cpu_backend().families) {
     for (const KernelEntry& entry : family()) {
       if (entry.op != layer.op.index()) continue;
       Memory in, out;
       for (const ValueId input : layer.inputs) in.add(graph, input, entry.prefers, 1);
       for (const ValueId output : layer.outputs) out.add(graph, output, entry.prefers, 2);
-      Made made = entry.make({.op = layer.op,
-                              .epilogues = layer.epilogues,
-                              .op_input_count = layer.op_input_count,
-                              .inputs = in.operands,
-                              .outputs = out.operands,
-                              .sizes = graph.sizes(),
-                              .device = device,
-                              .tactic = {},
-                              .at_any_speed = true});
-      if (!made.kernel) continue;
-      const auto prepared = made.kernel->prepare(in.views, out.views, 1);
+      KernelResult made = entry.make({.op = layer.op,
+                                      .epilogues = layer.epilogues,
+                                      .op_input_count = layer.op_input_count,
+                                      .inputs = in.operands,
+                                      .outputs = out.operands,
+                                      .sizes = graph.sizes(),
+                                      .device = device,
+                                      .tactic = {},
+                                      .ignore_speed_heuristics = true});
+      if (!made) continue;
+      const auto prepared = (*made)->prepare(in.views, out.views, 1);
       const auto workspace = device.allocate(std::max<size_t>(prepared->workspace_bytes, 1));
       const auto stream = device.make_stream();
-      Team team(1);
+      ThreadTeam team(1);
       timed.push_back({entry.name, time_of([&] {
-                         made.kernel->launch({in.views, out.views, prepared.get(),
-                                              workspace->data(), *stream, team});
+                         (*made)->launch({in.views, out.views, prepared.get(), workspace->data(),
+                                          *stream, team});
                        })});
     }
   }
   fmt::print("{}\n", text);
-  for (const Timed& each : timed)
+  for (const KernelTime& each : timed)
     fmt::print("  {:<28} {:>12.1f} us  {:>8.1f} x the reference's speed\n", each.kernel,
                each.microseconds, timed.back().microseconds / each.microseconds);
 }
@@ -194,7 +194,8 @@ void bench(std::string_view text, Device& device) {
 int main(int argc, char** argv) {
   const std::string_view filter = argc > 1 ? argv[1] : "";
   const auto device = anneal::cpu_backend().open("cpu");
-  fmt::print("{}, one thread, {}\n", device->description(), anneal::name(anneal::current_isa()));
+  fmt::print("{}, one thread, {}\n", device->description(),
+             anneal::to_string(anneal::current_isa()));
   if (filter.find('|') != std::string_view::npos) {
     for (int i = 1; i < argc; ++i) anneal::bench(argv[i], *device);
     return 0;

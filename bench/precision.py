@@ -69,7 +69,7 @@ class Judge:
 
     def evaluate(self, engine, flags, *more):
         report = self.folder / f"{engine.stem}.json"
-        self.run("eval", engine, *flags, "--samples", "undrawn:100", "--threads", self.threads, "--json", report, *more)
+        self.run("eval", engine, *flags, "--samples", "holdout:100", "--threads", self.threads, "--json", report, *more)
         return json.loads(report.read_text())
 
     def judge(self, model, where, flags, variants):
@@ -83,7 +83,7 @@ class Judge:
             calibrate, build, kept = VARIANTS[variant]
             table, engine = self.folder / "x.ranges", self.folder / "x.engine"
             if calibrate is not None:
-                self.run("calibrate", onnx, *flags, "--samples", "drawn:100", *calibrate, "-o", table)
+                self.run("calibrate", onnx, *flags, "--samples", "hash:100", *calibrate, "-o", table)
                 build = [*build, "--calibration", table]
             self.run("build", onnx, *build, "-o", engine)
             if kept is not None:

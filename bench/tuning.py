@@ -51,11 +51,11 @@ class Tuner:
     def plain(self, onnx, flags):
         """All layers in 8 bits, by ranges of tensors alone, on the samples that tuning confirms with or like them."""
         table, engine, report = (self.folder / name for name in ("p.ranges", "p.engine", "p.json"))
-        self.run("calibrate", onnx, *flags, "--samples", "drawn:100", "--equalize", "off", "-o", table)
+        self.run("calibrate", onnx, *flags, "--samples", "hash:100", "--equalize", "off", "-o", table)
         self.run("build", onnx, "--int8", "--calibration", table, "--max-layer-error", 1, "-o", engine)
         judged = []
         for each in (engine, self.folder / "m.engine"):
-            self.run("eval", each, *flags, "--samples", "undrawn:250", "--against", onnx, "--json", report)
+            self.run("eval", each, *flags, "--samples", "holdout:250", "--against", onnx, "--json", report)
             against = json.loads(report.read_text())["against"]
             judged.append({"net_loss": against["net_loss"], "interval": against["net_loss_interval"],
                            "milliseconds": self.latency(each)})

@@ -18,7 +18,7 @@ double ratio(int64_t count, int64_t ideal) {
 
 }  // namespace
 
-std::string_view name(AccessKind kind) {
+std::string_view to_string(AccessKind kind) {
   constexpr std::string_view kNames[] = {
       "global load",  "global store", "global atomic", "copy load", "copy store",
       "shared load",  "shared store", "shared atomic", "ldmatrix",  "mma",

@@ -24,9 +24,9 @@ enum class AccessKind : uint8_t {
   kWarpBarrier,
   kBarrier
 };
-std::string_view name(AccessKind kind);  // "global load"
-bool is_global(AccessKind kind);         // has sectors
-bool is_shared(AccessKind kind);         // has wavefronts
+std::string_view to_string(AccessKind kind);  // "global load"
+bool is_global(AccessKind kind);              // has sectors
+bool is_shared(AccessKind kind);              // has wavefronts
 
 // One line of a function's text, and what it accesses there.
 struct SiteCounts {

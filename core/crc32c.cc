@@ -114,7 +114,7 @@ uint32_t crc32c(std::span<const std::byte> bytes, uint32_t seed) {
   return ~remainder(bytes, ~seed);
 }
 
-uint32_t crc32c(std::span<const std::byte> bytes, Team& team) {
+uint32_t crc32c(std::span<const std::byte> bytes, ThreadTeam& team) {
   constexpr int kDoublings = 20;
   constexpr size_t kPiece = size_t{1} << kDoublings;
   static constexpr ByteTables kZeros = zeros_tables(kDoublings);

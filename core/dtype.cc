@@ -45,7 +45,7 @@ const Row& row_of(DataType dtype) {
 
 std::span<const DataType> all_dtypes() { return kAll; }
 
-std::string_view name(DataType dtype) { return row_of(dtype).name; }
+std::string_view to_string(DataType dtype) { return row_of(dtype).name; }
 
 std::optional<DataType> dtype_from_name(std::string_view name) {
   for (const Row& row : kRows)

@@ -27,7 +27,7 @@ enum class DataType : uint8_t {
 };
 
 std::span<const DataType> all_dtypes();
-std::string_view name(DataType dtype);                           // "f32"
+std::string_view to_string(DataType dtype);                      // "f32"
 std::optional<DataType> dtype_from_name(std::string_view name);  // nullopt if there is none
 size_t size_of(DataType dtype);  // bytes of one element. REQUIRES: not kString
 

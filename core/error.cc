@@ -4,7 +4,7 @@
 
 namespace anneal {
 
-std::string_view name(Code code) {
+std::string_view to_string(Code code) {
   switch (code) {
     case Code::kInvalidModel:
       return "invalid_model";

@@ -16,7 +16,7 @@ enum class Code : uint8_t {
   kDevice,            // a device or one of its libraries failed
   kInternal,          // our bug
 };
-std::string_view name(Code code);
+std::string_view to_string(Code code);
 
 // Thrown for everything that ends the current call. An expected "no" (a kernel that does not fit, a
 // pattern that does not match) is a return value instead. what() reads as a path from the user's

@@ -33,7 +33,7 @@ Isa read_cap() {
   const char* text = std::getenv("ANNEAL_MAX_ISA");
   if (text == nullptr || *text == '\0') return Isa::kFull;
   for (Isa isa : kAll) {
-    if (name(isa) != text) continue;
+    if (to_string(isa) != text) continue;
     if (isa != Isa::kFull) hwy::DisableTargets(hwy_targets_above(isa));
     return isa;
   }
@@ -60,7 +60,7 @@ Isa detect() {
 
 }  // namespace
 
-std::string_view name(Isa isa) {
+std::string_view to_string(Isa isa) {
   switch (isa) {
     case Isa::kBaseline:
       return "baseline";

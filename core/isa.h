@@ -11,7 +11,7 @@ enum class Isa : uint8_t {
   kAvx512 = 2,    // AVX-512 F, BW, CD, DQ, VL
   kFull = 3,      // AVX-512 VNNI and whatever else the CPU has
 };
-std::string_view name(Isa isa);  // "baseline", "avx2", "avx512", "full"
+std::string_view to_string(Isa isa);  // "baseline", "avx2", "avx512", "full"
 
 // The cap set by the environment variable ANNEAL_MAX_ISA (one of the names; absent: full), read
 // once. Fails with kInvalidArgument if it holds anything else. Applies the cap to Highway's

@@ -30,18 +30,18 @@ void pause() {
 
 // The body that a thread is running, where more threads are not to be had.
 struct Inside {
-  const Team* team = nullptr;
+  const ThreadTeam* team = nullptr;
   int thread = 0;
 };
 thread_local Inside inside;
 
 // Runs a body, maybe within another one.
-class Entered {
+class BodyScope {
  public:
-  explicit Entered(Inside where) : before_(std::exchange(inside, where)) {}
-  ~Entered() { inside = before_; }
-  Entered(const Entered&) = delete;
-  Entered& operator=(const Entered&) = delete;
+  explicit BodyScope(Inside where) : before_(std::exchange(inside, where)) {}
+  ~BodyScope() { inside = before_; }
+  BodyScope(const BodyScope&) = delete;
+  BodyScope& operator=(const BodyScope&) = delete;
 
  private:
   const Inside before_;
@@ -83,7 +83,8 @@ class alignas(64) Share {
 class Job {
  public:
   // REQUIRES: 0 < ranges <= items, ranges < 2^31
-  Job(const Team& team, int64_t items, int64_t ranges, FunctionRef<void(int64_t, int64_t)> body)
+  Job(const ThreadTeam& team, int64_t items, int64_t ranges,
+      FunctionRef<void(int64_t, int64_t)> body)
       : team_(team),
         length_(items / ranges),
         longer_(items % ranges),
@@ -93,7 +94,7 @@ class Job {
   // Claims ranges until there are none.
   // REQUIRES: `own` is in a ring of shares that hold all ranges between them
   void work(Share& own) {
-    const Entered entered({&team_, own.thread});
+    const BodyScope entered({&team_, own.thread});
     try {
       Share* share = &own;
       do {
@@ -117,7 +118,7 @@ class Job {
   // Ranges one item longer than the others lie among them evenly.
   int64_t begin_of(int64_t range) const { return length_ * range + longer_ * range / ranges_; }
 
-  const Team& team_;
+  const ThreadTeam& team_;
   const int64_t length_, longer_, ranges_;
   const FunctionRef<void(int64_t, int64_t)> body_;
   std::atomic<bool> failed_{false};
@@ -253,24 +254,24 @@ void set_worker_budget(int workers) {
 
 int largest_team() { return pool().budget() + 1; }
 
-Team::Team(int threads) {
+ThreadTeam::ThreadTeam(int threads) {
   if (threads > 1 && !inside.team) std::tie(workers_, helpers_) = pool().lease(threads - 1);
 }
 
-Team::~Team() {
+ThreadTeam::~ThreadTeam() {
   if (workers_) pool().give_back(workers_);
 }
 
-int Team::size() const { return helpers_ + 1; }
+int ThreadTeam::size() const { return helpers_ + 1; }
 
-int Team::thread() const { return inside.team == this ? inside.thread : 0; }
+int ThreadTeam::thread() const { return inside.team == this ? inside.thread : 0; }
 
-void Team::for_ranges(int64_t items, int64_t grain,
-                      FunctionRef<void(int64_t begin, int64_t end)> body) {
+void ThreadTeam::for_ranges(int64_t items, int64_t grain,
+                            FunctionRef<void(int64_t begin, int64_t end)> body) {
   check(grain > 0, "a grain is at least 1");
   if (items <= 0) return;
   if (!workers_ || inside.team || items / 2 < grain) {
-    const Entered entered({this, thread()});
+    const BodyScope entered({this, thread()});
     return body(0, items);
   }
   int64_t ranges = std::min<int64_t>(size() * kRangesPerThread, items / grain);

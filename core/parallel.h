@@ -1,8 +1,8 @@
-// The only way to run on several threads. A Team is a lease of workers from the process-wide budget
-// (one worker per core beyond the first, by default); when the budget is spent a team is smaller,
-// at worst its caller alone. Each thread of a team has a share of the work, the same part of it
-// every time, so that what it wrote last is in its own cache; shares are claimed in chunks, also by
-// threads that are through with theirs, so a slow core does not hold up the rest.
+// The only way to run on several threads. A ThreadTeam is a lease of workers from the process-wide
+// budget (one worker per core beyond the first, by default); when the budget is spent a team is
+// smaller, at worst its caller alone. Each thread of a team has a share of the work, the same part
+// of it every time, so that what it wrote last is in its own cache; shares are claimed in chunks,
+// also by threads that are through with theirs, so a slow core does not hold up the rest.
 #pragma once
 #include <cstdint>
 
@@ -39,13 +39,13 @@ class Worker;  // a thread of the process, parallel.cc's own
 
 // One caller at a time. The destructor gives the workers back. Nothing here allocates, but the
 // first start of a worker.
-class Team {
+class ThreadTeam {
  public:
   // threads: wanted, the caller included; size() says what it got. Alone inside a body.
-  explicit Team(int threads);
-  ~Team();
-  Team(const Team&) = delete;
-  Team& operator=(const Team&) = delete;
+  explicit ThreadTeam(int threads);
+  ~ThreadTeam();
+  ThreadTeam(const ThreadTeam&) = delete;
+  ThreadTeam& operator=(const ThreadTeam&) = delete;
   int size() const;
   // In a body of this team, and of no other one within it: which of the threads runs it, the caller
   // being 0. In [0, min(size(), items)). Bodies that run at one time have different ones, so that

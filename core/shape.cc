@@ -4,9 +4,9 @@ namespace anneal {
 namespace {
 
 int64_t times(int64_t product, int64_t size, const Dims& dims) {
-  if (size < 0) fail(Code::kInvalidArgument, "a negative size in " + to_text(dims));
+  if (size < 0) fail(Code::kInvalidArgument, "a negative size in " + to_string(dims));
   if (__builtin_mul_overflow(product, size, &product))
-    fail(Code::kInvalidArgument, "more than 2^63 elements in " + to_text(dims));
+    fail(Code::kInvalidArgument, "more than 2^63 elements in " + to_string(dims));
   return product;
 }
 
@@ -67,7 +67,7 @@ Dims channels_last_strides(const Dims& dims) {
   return strides;
 }
 
-std::string to_text(const Dims& dims) {
+std::string to_string(const Dims& dims) {
   std::string text = "[";
   for (int axis = 0; axis < dims.rank(); ++axis) {
     if (axis > 0) text += ',';

@@ -87,6 +87,6 @@ int64_t count(const Dims& dims);           // of elements; fails with kInvalidAr
 Dims row_major_strides(const Dims& dims);  // in elements
 // Strides of an array whose axis 1 moves fastest (NHWC for [N,C,H,W]); row-major below rank 3.
 Dims channels_last_strides(const Dims& dims);
-std::string to_text(const Dims& dims);  // "[1,3,224,224]"
+std::string to_string(const Dims& dims);  // "[1,3,224,224]"
 
 }  // namespace anneal

@@ -117,7 +117,7 @@ void strided_copy(const TensorView& to, const TensorView& from) {
   lines.copy(0, lines.items());
 }
 
-void strided_copy(const TensorView& to, const TensorView& from, Team& team) {
+void strided_copy(const TensorView& to, const TensorView& from, ThreadTeam& team) {
   if (count(to.dims) == 0) return;
   const Lines lines(to, from);
   if (lines.bytes() < 2 * kPieceBytes || !lines.writes_apart()) return lines.copy(0, lines.items());

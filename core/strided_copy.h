@@ -4,11 +4,11 @@
 
 namespace anneal {
 
-class Team;
+class ThreadTeam;
 
 // REQUIRES: the views do not overlap
 void strided_copy(const TensorView& to, const TensorView& from);
 // The same on the threads of a team, where the copy is large enough to gain by it.
-void strided_copy(const TensorView& to, const TensorView& from, Team& team);
+void strided_copy(const TensorView& to, const TensorView& from, ThreadTeam& team);
 
 }  // namespace anneal

@@ -17,7 +17,7 @@ size_t byte_size(DataType dtype, const Dims& dims) {
   size_t bytes;
   if (__builtin_mul_overflow(static_cast<size_t>(count(dims)), size_of(dtype), &bytes) ||
       bytes > PTRDIFF_MAX - kLargePage)
-    fail(Code::kInvalidArgument, "more than 2^63 bytes in a tensor of shape " + to_text(dims));
+    fail(Code::kInvalidArgument, "more than 2^63 bytes in a tensor of shape " + to_string(dims));
   return bytes;
 }
 

@@ -237,7 +237,8 @@ std::vector<std::byte> save(const EngineFile& file) {
 }
 
 EngineFile load_engine_file(std::span<const std::byte> bytes,
-                            const std::shared_ptr<const void>& owner, bool mapped, Team* team) {
+                            const std::shared_ptr<const void>& owner, bool mapped,
+                            ThreadTeam* team) {
   EngineFile file;
   file.mapped = mapped;
   std::span<const std::byte> index, weights, packed_index, packed;

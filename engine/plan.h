@@ -16,12 +16,12 @@
 namespace anneal {
 
 enum class Storage : uint8_t {
-  kInput,   // bound by the caller
-  kOutput,  // bound by the caller, or the context's
-  kWeight,  // in the weight pool
-  kArena,   // in the context's arena
-  kView,    // part of another slot's memory
-  kLate,    // its size depends on values: allocated by the context during the run
+  kInput,          // bound by the caller
+  kOutput,         // bound by the caller, or the context's
+  kWeight,         // in the weight pool
+  kArena,          // in the context's arena
+  kView,           // part of another slot's memory
+  kDataDependent,  // its size depends on values: allocated by the context during the run
 };
 
 inline constexpr uint32_t kNoSlot = ~0u;  // an absent optional input
@@ -68,8 +68,9 @@ struct Decision {
   bool operator==(const Decision&) const = default;
 };
 // Stages that tools rely on. Their subject is a value of the model that has no slot.
-inline constexpr std::string_view kInside = "inside";  // text: the step that computes it on the way
-inline constexpr std::string_view kGone = "gone";      // no step computes it
+inline constexpr std::string_view kFusedInto =
+    "inside";  // text: the step that computes it on the way
+inline constexpr std::string_view kEliminated = "gone";  // no step computes it
 // The subject is a layer that runs on the CPU though the plan is for another device; text: why.
 inline constexpr std::string_view kFallback = "fallback";
 
@@ -117,15 +118,15 @@ std::vector<std::byte> save(const EngineFile& file);
 // kIncompatiblePlan.
 EngineFile load_engine_file(std::span<const std::byte> bytes,
                             const std::shared_ptr<const void>& owner, bool mapped = false,
-                            Team* team = nullptr);
+                            ThreadTeam* team = nullptr);
 // Writes beside PATH, then renames: PATH is whole or untouched. Fails with kIo.
 void write_engine_file(const std::string& path, const EngineFile& file);
 struct ReadOptions {
-  bool map = true;       // false: read the file instead of mapping it
-  Team* team = nullptr;  // as for load_engine_file()
+  bool map = true;             // false: read the file instead of mapping it
+  ThreadTeam* team = nullptr;  // as for load_engine_file()
 };
 EngineFile read_engine_file(const std::string& path, const ReadOptions& options = {});
 
-std::string to_text(const Plan& plan);  // what golden tests and `inspect` show
+std::string to_string(const Plan& plan);  // what golden tests and `inspect` show
 
 }  // namespace anneal

@@ -85,7 +85,7 @@ Slot load_slot(ByteReader& from, const Plan& plan) {
   slot.type.dtype = load_enum(from, DataType::kF32, DataType::kString, "element type");
   slot.type.shape = load_shape(from, *plan.sizes);
   slot.strides = load_shape(from, *plan.sizes);
-  slot.storage = load_enum(from, Storage::kInput, Storage::kLate, "storage");
+  slot.storage = load_enum(from, Storage::kInput, Storage::kDataDependent, "storage");
   slot.device = from.number<uint8_t>();
   if (slot.device >= plan.devices.size()) from.refuse("a slot on a device that does not exist");
   slot.offset = from.number<uint64_t>();

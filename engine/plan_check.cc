@@ -29,7 +29,7 @@ void check_slot_form(const Plan& plan, const Slot& slot) {
     if (stride.known() && stride.value() < 0) bad("has a negative stride");
   if (slot.storage == Storage::kView) {
     if (slot.base >= plan.slots.size() || plan.slots[slot.base].storage == Storage::kView ||
-        plan.slots[slot.base].storage == Storage::kLate)
+        plan.slots[slot.base].storage == Storage::kDataDependent)
       bad("is a view of nothing");
     if (size_of(plan.slots[slot.base].type.dtype) != size_of(slot.type.dtype))
       bad("is a view of elements of another size");
@@ -40,7 +40,8 @@ void check_slot_form(const Plan& plan, const Slot& slot) {
 // The context gives late slots dense memory, so their kernels must have been made for that.
 void check_late_slots(const Plan& plan, SizeTable& sizes) {
   for (const Slot& slot : plan.slots)
-    if (slot.storage == Storage::kLate && slot.strides != sizes.row_major_strides(slot.type.shape))
+    if (slot.storage == Storage::kDataDependent &&
+        slot.strides != sizes.row_major_strides(slot.type.shape))
       refuse(fmt::format("slot \"{}\" is late and not row-major", slot.name));
 }
 
@@ -87,7 +88,7 @@ void check_ports(const Plan& plan) {
   // An output whose size depends on values is a late slot.
   std::vector<uint32_t> bound;
   for (const uint32_t port : plan.outputs)
-    if (plan.slots[port].storage != Storage::kLate) bound.push_back(port);
+    if (plan.slots[port].storage != Storage::kDataDependent) bound.push_back(port);
   check(bound, Storage::kOutput, "outputs");
 }
 
@@ -105,7 +106,7 @@ void check_is_for_device(const Plan& plan, const Step& step) {
   if (!bodies_of(step.op).empty() || std::holds_alternative<SizeTensor>(step.op))
     refuse_step("is for the CPU alone");
   const auto is_late = [&](uint32_t slot) {
-    return slot != kNoSlot && plan.slots[slot].storage == Storage::kLate;
+    return slot != kNoSlot && plan.slots[slot].storage == Storage::kDataDependent;
   };
   if (std::any_of(step.inputs.begin(), step.inputs.end(), is_late) ||
       std::any_of(step.outputs.begin(), step.outputs.end(), is_late))
@@ -118,7 +119,7 @@ void check_devices(const Plan& plan, SizeTable& sizes) {
   if (!plan.devices[host].starts_with("cpu")) refuse("its last device is no CPU");
   for (const Slot& slot : plan.slots) {
     const bool on_host = slot.storage == Storage::kInput || slot.storage == Storage::kOutput ||
-                         slot.storage == Storage::kLate;
+                         slot.storage == Storage::kDataDependent;
     if ((on_host && slot.device != host) ||
         (slot.storage == Storage::kView && slot.device != plan.slots[slot.base].device))
       refuse(fmt::format("slot \"{}\" lies on the wrong device", slot.name));
@@ -201,12 +202,12 @@ void check_types(const Plan& plan, std::span<const Tensor> weights, SizeTable& s
     bool equal = inferred.dtype == slot.type.dtype && inferred.container == slot.type.container &&
                  inferred.shape.rank() == slot.type.shape.rank();
     for (int axis = 0; equal && axis < inferred.shape.rank(); ++axis)
-      equal = inferred.shape[axis].is_unknown() ? slot.storage == Storage::kLate
+      equal = inferred.shape[axis].is_unknown() ? slot.storage == Storage::kDataDependent
                                                 : inferred.shape[axis] == slot.type.shape[axis];
     if (!equal)
       refuse(fmt::format("slot \"{}\" is {}{}, but its step gives {}{}", slot.name,
-                         name(slot.type.dtype), sizes.text(slot.type.shape), name(inferred.dtype),
-                         sizes.text(inferred.shape)));
+                         to_string(slot.type.dtype), sizes.text(slot.type.shape),
+                         to_string(inferred.dtype), sizes.text(inferred.shape)));
   }
 }
 
@@ -282,12 +283,12 @@ int64_t extent(const Dims& dims, const Dims& strides) {
     int64_t reach = 0;
     if (dims[axis] < 0)
       fail(Code::kInvalidArgument,
-           fmt::format("dims {} have a negative size: an input is too small", to_text(dims)));
+           fmt::format("dims {} have a negative size: an input is too small", to_string(dims)));
     if (strides[axis] < 0 ||
         __builtin_mul_overflow(std::max<int64_t>(dims[axis] - 1, 0), strides[axis], &reach) ||
         __builtin_add_overflow(last, reach, &last) || last > int64_t{1} << 46)
       fail(Code::kInvalidArgument, fmt::format("dims {} with strides {} are beyond any memory",
-                                               to_text(dims), to_text(strides)));
+                                               to_string(dims), to_string(strides)));
     empty |= dims[axis] == 0;
   }
   return empty ? 0 : last + 1;
@@ -311,7 +312,7 @@ std::vector<std::optional<Fact>> infer_slots(const Plan& plan, std::span<const T
   for (const Plan& body : plan.bodies) bodies.push_back(signature_of(body));
   for (const Step& step : plan.steps) {
     with_context(
-        [&] { return fmt::format("step \"{}\" ({})", step.name, name(step.op)); },
+        [&] { return fmt::format("step \"{}\" ({})", step.name, to_string(step.op)); },
         [&] {
           std::vector<InferInput> inputs;
           for (const uint32_t input : step.inputs) {

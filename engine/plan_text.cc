@@ -9,7 +9,7 @@
 namespace anneal {
 namespace {
 
-std::string_view name(Storage storage) {
+std::string_view to_string(Storage storage) {
   switch (storage) {
     case Storage::kInput:
       return "input";
@@ -21,7 +21,7 @@ std::string_view name(Storage storage) {
       return "arena";
     case Storage::kView:
       return "view";
-    case Storage::kLate:
+    case Storage::kDataDependent:
       return "late";
   }
   return "?";
@@ -33,8 +33,8 @@ std::string on_device(const Plan& plan, size_t device) {
 }
 
 std::string slot_text(const Plan& plan, const Slot& slot, bool is_static) {
-  std::string text = fmt::format("{} {}{}", to_text(slot.type, *plan.sizes), name(slot.storage),
-                                 on_device(plan, slot.device));
+  std::string text = fmt::format("{} {}{}", to_string(slot.type, *plan.sizes),
+                                 to_string(slot.storage), on_device(plan, slot.device));
   if (slot.storage == Storage::kWeight) text += fmt::format(" {}", slot.offset);
   if (slot.storage == Storage::kArena) {
     if (is_static) text += fmt::format(" at {}", slot.offset);
@@ -58,9 +58,9 @@ std::string step_text(const Plan& plan, const Step& step) {
                                         : fmt::format("{}%{}", separator, step.inputs[i]);
   }
   std::string text = fmt::format("{} = {}({}){} {}", outputs, step.kernel, inputs,
-                                 on_device(plan, step.device), to_text(step.op, *plan.sizes));
+                                 on_device(plan, step.device), to_string(step.op, *plan.sizes));
   for (const Program& program : step.epilogues)
-    text += fmt::format(" epilogue=\"{}\"", to_text(program));
+    text += fmt::format(" epilogue=\"{}\"", to_string(program));
   return text;
 }
 
@@ -92,7 +92,7 @@ void write(fmt::appender to, const Plan& plan, const std::string& indent) {
 
 }  // namespace
 
-std::string to_text(const Plan& plan) {
+std::string to_string(const Plan& plan) {
   fmt::memory_buffer out;
   const fmt::appender to(out);
   fmt::format_to(to, "plan {} for {}\n", text::quoted(plan.name), plan.target);

@@ -17,7 +17,7 @@ SymbolValues solve_symbols(const Plan& plan, std::span<const Dims> dims_of_input
     const auto wrong = [&](std::string why) {
       fail(Code::kInvalidArgument,
            fmt::format("input \"{}\" has shape {}, the engine wants {}: {}", slot.name,
-                       to_text(dims), plan.sizes->text(slot.type.shape), why));
+                       to_string(dims), plan.sizes->text(slot.type.shape), why));
     };
     if (dims.rank() != slot.type.shape.rank())
       wrong(fmt::format("{} axes instead of {}", dims.rank(), slot.type.shape.rank()));

@@ -27,7 +27,7 @@ Fact fact_of(const Tensor& tensor) {
 }
 
 std::string described(const Layer& layer) {
-  return fmt::format("layer \"{}\" ({})", layer.name, name(layer.op));
+  return fmt::format("layer \"{}\" ({})", layer.name, to_string(layer.op));
 }
 
 }  // namespace
@@ -334,8 +334,8 @@ void Graph::erase_unused() {
 Fact Graph::narrowed(const Fact& old, const Fact& inferred) const {
   const Type &before = old.type, &now = inferred.type;
   const auto contradict = [&] {
-    rules::refuse(fmt::format("{} {} became {} {}", anneal::name(before.dtype),
-                              sizes_->text(before.shape), anneal::name(now.dtype),
+    rules::refuse(fmt::format("{} {} became {} {}", anneal::to_string(before.dtype),
+                              sizes_->text(before.shape), anneal::to_string(now.dtype),
                               sizes_->text(now.shape)));
   };
   if (before.dtype != now.dtype || before.container != now.container ||

@@ -130,7 +130,7 @@ DataType accumulator(DataType dtype) {
 Facts infer(const Op& op, const InferInputs& inputs) {
   const Arity arity = input_arity(op);
   if (inputs.count() < arity.min || inputs.count() > arity.max)
-    refuse(fmt::format("{} inputs for {}", inputs.count(), name(op)));
+    refuse(fmt::format("{} inputs for {}", inputs.count(), to_string(op)));
   Facts facts = std::visit(
       [&](const auto& one) -> Facts {
         if constexpr (std::is_same_v<std::decay_t<decltype(one)>, std::monostate>) {

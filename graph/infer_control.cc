@@ -45,8 +45,8 @@ Shape either(const Shape& a, const Shape& b) {
 
 void require_same_kind(const Type& a, const Type& b, std::string_view what) {
   if (a.dtype != b.dtype || a.container != b.container || a.shape.rank() != b.shape.rank())
-    refuse(fmt::format("{}: {} of rank {} and {} of rank {}", what, name(a.dtype), a.shape.rank(),
-                       name(b.dtype), b.shape.rank()));
+    refuse(fmt::format("{}: {} of rank {} and {} of rank {}", what, to_string(a.dtype),
+                       a.shape.rank(), to_string(b.dtype), b.shape.rank()));
 }
 
 // Inputs [from, end) of the layer are the body's, beginning with `first`.
@@ -69,8 +69,8 @@ void require_one_of(const Type& type, DataType dtype, std::string_view what,
   const bool many =
       std::ranges::any_of(type.shape, [](Size size) { return size.known() && size.value() != 1; });
   if (type.dtype != dtype || many)
-    refuse(fmt::format("the {} is {}{}, not one {}", what, name(type.dtype), sizes.text(type.shape),
-                       name(dtype)));
+    refuse(fmt::format("the {} is {}{}, not one {}", what, to_string(type.dtype),
+                       sizes.text(type.shape), to_string(dtype)));
 }
 
 int require_carried(int64_t carried, int64_t most) {

@@ -12,7 +12,7 @@ using rules::refuse;
 void require_indices(const InferInputs& inputs) {
   const DataType dtype = inputs.dtype(1);
   if (dtype != DataType::kI64 && dtype != DataType::kI32)
-    refuse(fmt::format("indices are {}, not i64 or i32", name(dtype)));
+    refuse(fmt::format("indices are {}, not i64 or i32", to_string(dtype)));
 }
 
 // Known indices must lie within a known size.
@@ -48,7 +48,7 @@ int index_length(const InferInputs& inputs, int most) {
 
 void require_reduction(ScatterReduction reduction, DataType dtype) {
   if (reduction != ScatterReduction::kNone && !rules::is_numeric(dtype))
-    refuse(fmt::format("a reduction of {}", name(dtype)));
+    refuse(fmt::format("a reduction of {}", to_string(dtype)));
 }
 
 }  // namespace

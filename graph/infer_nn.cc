@@ -53,13 +53,13 @@ DataType product_type(const InferInputs& inputs, bool integers_too) {
   const bool eight = is_8_bit(x) && is_8_bit(w);
   for (int i = 2; i < inputs.count(); ++i) {
     if (!inputs.has(i)) continue;
-    if (!eight) refuse(fmt::format("a zero point for {} and {}", name(x), name(w)));
+    if (!eight) refuse(fmt::format("a zero point for {} and {}", to_string(x), to_string(w)));
     rules::require_dtype(inputs, i, inputs.dtype(i - 2));
   }
   if (eight) return DataType::kI32;
-  if (x != w) refuse(fmt::format("operands are {} and {}", name(x), name(w)));
+  if (x != w) refuse(fmt::format("operands are {} and {}", to_string(x), to_string(w)));
   if (!is_float(x) && !(integers_too && is_integer(x) && size_of(x) >= 4))
-    refuse(fmt::format("operands are {}", name(x)));
+    refuse(fmt::format("operands are {}", to_string(x)));
   return x;
 }
 
@@ -174,7 +174,7 @@ Facts infer(const Pool& op, const InferInputs& inputs) {
   const Type& x = inputs.type(0);
   const int spatial = spatial_axes(x.shape);
   if (op.kind == PoolKind::kMax ? !rules::is_numeric(x.dtype) : !is_float(x.dtype))
-    refuse(fmt::format("pooling of {}", name(x.dtype)));
+    refuse(fmt::format("pooling of {}", to_string(x.dtype)));
   if (op.with_indices && op.kind != PoolKind::kMax) refuse("indices of a pooling without maxima");
   if (op.kind == PoolKind::kLp && op.p < 1) refuse(fmt::format("an L{} norm", op.p));
   require_spatial(op.kernel, spatial, 1, "kernel");
@@ -227,7 +227,8 @@ Facts infer(const Attention& op, const InferInputs& inputs) {
     const DataType scores = accumulator(inputs.dtype(0));
     if (op.score.results().size() != 1 || !is_float(op.score.results()[0].dtype) ||
         accumulator(op.score.results()[0].dtype) != scores)
-      refuse(fmt::format("a score that is not one result to be accumulated in {}", name(scores)));
+      refuse(
+          fmt::format("a score that is not one result to be accumulated in {}", to_string(scores)));
     const Fact products{{scores, {batch, heads, q[2], keys}, Container::kTensor}, std::nullopt};
     std::vector<InferInput> taken{{&products, nullptr}};
     for (const InferInput& further : inputs.all().subspan(3)) taken.push_back(further);
@@ -242,7 +243,8 @@ Facts infer(const Attention& op, const InferInputs& inputs) {
 
 Facts infer(const Softmax& op, const InferInputs& inputs) {
   const Type x = rules::apply_map(op.map, inputs, 1).type;
-  if (!is_float(x.dtype)) refuse(fmt::format("input 0 is {}, not a float type", name(x.dtype)));
+  if (!is_float(x.dtype))
+    refuse(fmt::format("input 0 is {}, not a float type", to_string(x.dtype)));
   rules::require_axis(op.axis, x.shape.rank());
   return {rules::make_fact(x.dtype, x.shape)};
 }
@@ -293,8 +295,8 @@ bool is_quantized(DataType dtype) { return is_integer(dtype) && size_of(dtype) <
 Facts infer(const Quantize& op, const InferInputs& inputs) {
   const Type& x = inputs.type(0);
   if (!is_float(x.dtype) && x.dtype != DataType::kI32)
-    refuse(fmt::format("quantization of {}", name(x.dtype)));
-  if (!is_quantized(op.dtype)) refuse(fmt::format("quantization to {}", name(op.dtype)));
+    refuse(fmt::format("quantization of {}", to_string(x.dtype)));
+  if (!is_quantized(op.dtype)) refuse(fmt::format("quantization to {}", to_string(op.dtype)));
   require_scales(inputs, op.axis, op.block_size);
   if (inputs.has(2)) rules::require_dtype(inputs, 2, op.dtype);
   return {rules::make_fact(op.dtype, x.shape)};
@@ -303,7 +305,7 @@ Facts infer(const Quantize& op, const InferInputs& inputs) {
 Facts infer(const Dequantize& op, const InferInputs& inputs) {
   const Type& x = inputs.type(0);
   if (!is_quantized(x.dtype) && x.dtype != DataType::kI32)
-    refuse(fmt::format("dequantization of {}", name(x.dtype)));
+    refuse(fmt::format("dequantization of {}", to_string(x.dtype)));
   require_scales(inputs, op.axis, op.block_size);
   if (inputs.has(2)) rules::require_dtype(inputs, 2, x.dtype);
   return {rules::make_fact(inputs.dtype(1), x.shape)};

@@ -96,11 +96,11 @@ Scalar scalar_of(RegisterType type, int64_t value) {
 
 // What is known of a register for one element: the scalar, or an integer as an expression, or
 // (unknown size) nothing.
-struct Known {
+struct ElementValue {
   std::optional<Scalar> scalar;
   Size size = Size::unknown();
   bool nothing() const { return !scalar && size.is_unknown(); }
-  bool operator==(const Known&) const = default;
+  bool operator==(const ElementValue&) const = default;
 };
 
 // One element of a program.
@@ -108,8 +108,8 @@ class ElementRules {
  public:
   ElementRules(const Program& program, SizeTable& sizes) : program_(program), sizes_(sizes) {}
 
-  std::vector<Known> run(std::span<const Known> loads, const Dims& at) {
-    std::vector<Known> registers;
+  std::vector<ElementValue> run(std::span<const ElementValue> loads, const Dims& at) {
+    std::vector<ElementValue> registers;
     for (const Instruction& instruction : program_.code()) {
       switch (instruction.opcode) {
         case Opcode::kInput:
@@ -129,20 +129,20 @@ class ElementRules {
     return registers;
   }
 
-  Known known_as(RegisterType type, Size size) const {
+  ElementValue known_as(RegisterType type, Size size) const {
     if (size.is_unknown() || !limits_of(storage(type)).hold(sizes_.range(size))) return {};
     if (size.known()) return {scalar_of(type, size.value()), Size::unknown()};
     return {std::nullopt, size};
   }
 
-  Size size_of(const Known& known, RegisterType type) const {
+  Size size_of(const ElementValue& known, RegisterType type) const {
     return known.scalar ? rules::whole_number(type, *known.scalar) : known.size;
   }
 
  private:
-  Known compute(const Instruction& instruction, std::span<const Known> registers) {
+  ElementValue compute(const Instruction& instruction, std::span<const ElementValue> registers) {
     const int count = operand_count(instruction.opcode);
-    std::array<Known, 3> operands;
+    std::array<ElementValue, 3> operands;
     std::array<RegisterType, 3> types{};
     bool scalars = true;
     for (int i = 0; i < count; ++i) {
@@ -161,7 +161,7 @@ class ElementRules {
     if (instruction.opcode == Opcode::kSelect) {
       if (operands[0].scalar)
         return operands[0].scalar->as<uint8_t>() != 0 ? operands[1] : operands[2];
-      return operands[1] == operands[2] ? operands[1] : Known{};
+      return operands[1] == operands[2] ? operands[1] : ElementValue{};
     }
     try {
       return known_as(instruction.type, symbolic(instruction, size_of(operands[0], types[0]),
@@ -281,10 +281,11 @@ Dims broadcast_strides(const Dims& dims, int rank) {
 }
 
 // What is known of an input's contents, row-major; empty if nothing is, or there are none.
-std::vector<Known> known_contents(const InferInputs& inputs, int i, const ElementRules& element) {
+std::vector<ElementValue> known_contents(const InferInputs& inputs, int i,
+                                         const ElementRules& element) {
   const Shape& shape = inputs.shape(i);
   const RegisterType type = register_type(inputs.dtype(i));
-  std::vector<Known> contents;
+  std::vector<ElementValue> contents;
   if (!known(shape) || count(dims_of(shape)) > kMaxKnownElements) return contents;
   if (const TensorView* view = inputs.value(i); view != nullptr && view->data != nullptr) {
     if (view->dims != dims_of(shape)) return contents;
@@ -318,7 +319,7 @@ std::vector<std::vector<Size>> known_results(const Program& program, const Shape
   if (total == 0) return known;
 
   ElementRules element(program, inputs.sizes());
-  std::vector<std::vector<Known>> contents;
+  std::vector<std::vector<ElementValue>> contents;
   std::vector<Dims> strides;
   for (int i = 0; i < inputs.count(); ++i) {
     contents.push_back(known_contents(inputs, i, element));
@@ -326,7 +327,7 @@ std::vector<std::vector<Size>> known_results(const Program& program, const Shape
     strides.push_back(broadcast_strides(dims_of(inputs.shape(i)), shape.rank()));
     if (contents.back().size() != static_cast<size_t>(count(dims_of(inputs.shape(i))))) return {};
   }
-  std::vector<Known> loads(contents.size());
+  std::vector<ElementValue> loads(contents.size());
   rules::for_elements(dims_of(shape), [&](const Dims& at) {
     for (size_t i = 0; i < contents.size(); ++i)
       loads[i] = contents[i][static_cast<size_t>(rules::flat_index(at, strides[i]))];

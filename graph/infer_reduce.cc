@@ -72,7 +72,7 @@ Facts infer(const Reduce& op, const InferInputs& inputs) {
   const Type& x = reduced.type;
   const bool extreme = op.kind == ReduceKind::kMax || op.kind == ReduceKind::kMin;
   if (x.dtype == DataType::kString || (!extreme && !accumulates(x.dtype)))
-    refuse(fmt::format("a reduction of {}", name(x.dtype)));
+    refuse(fmt::format("a reduction of {}", to_string(x.dtype)));
   const int rank = x.shape.rank();
   rules::require_list(inputs, 1, "axes");
   const auto axes = inputs.integers(1);
@@ -96,7 +96,7 @@ Facts infer(const Reduce& op, const InferInputs& inputs) {
 
 Facts infer(const ArgReduce& op, const InferInputs& inputs) {
   const Type& x = inputs.type(0);
-  if (!rules::is_numeric(x.dtype)) refuse(fmt::format("the largest of {}", name(x.dtype)));
+  if (!rules::is_numeric(x.dtype)) refuse(fmt::format("the largest of {}", to_string(x.dtype)));
   const int chosen = rules::require_axis(op.axis, x.shape.rank());
   if (x.shape[chosen] == Size(0)) refuse("the largest of no elements");
   Shape shape;
@@ -112,7 +112,7 @@ Facts infer(const ArgReduce& op, const InferInputs& inputs) {
 
 Facts infer(const Cumulative& op, const InferInputs& inputs) {
   const Type& x = inputs.type(0);
-  if (!accumulates(x.dtype)) refuse(fmt::format("a cumulative sum of {}", name(x.dtype)));
+  if (!accumulates(x.dtype)) refuse(fmt::format("a cumulative sum of {}", to_string(x.dtype)));
   rules::require_dtype(inputs, 1, DataType::kI64);
   rules::require_scalar(inputs, 1, "axis");
   const auto given = inputs.integers(1);
@@ -138,7 +138,7 @@ Facts infer(const Cumulative& op, const InferInputs& inputs) {
 
 Facts infer(const TopK& op, const InferInputs& inputs) {
   const Type& x = inputs.type(0);
-  if (!rules::is_numeric(x.dtype)) refuse(fmt::format("the largest of {}", name(x.dtype)));
+  if (!rules::is_numeric(x.dtype)) refuse(fmt::format("the largest of {}", to_string(x.dtype)));
   if (op.of != TopKOf::kValues) rules::require_float(inputs, 0);
   const int axis = rules::require_axis(op.axis, x.shape.rank());
   rules::require_dtype(inputs, 1, DataType::kI64);

@@ -76,7 +76,7 @@ std::vector<float> scales_of(const InferInputs& inputs, size_t count) {
 Facts infer(const Resize& op, const InferInputs& inputs) {
   SizeTable& sizes = inputs.sizes();
   const Type& x = inputs.type(0);
-  if (!rules::is_numeric(x.dtype)) refuse(fmt::format("resizing of {}", name(x.dtype)));
+  if (!rules::is_numeric(x.dtype)) refuse(fmt::format("resizing of {}", to_string(x.dtype)));
   const size_t count = op.axes.size();
   for (size_t i = 0; i < count; ++i) {
     rules::require_axis(op.axes[i], x.shape.rank());

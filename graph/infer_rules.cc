@@ -34,12 +34,12 @@ bool is_numeric(DataType dtype) { return is_float(dtype) || is_integer(dtype); }
 
 void require_float(const InferInputs& inputs, int i) {
   if (!is_float(inputs.dtype(i)))
-    refuse(fmt::format("input {} is {}, not a float type", i, name(inputs.dtype(i))));
+    refuse(fmt::format("input {} is {}, not a float type", i, to_string(inputs.dtype(i))));
 }
 
 void require_dtype(const InferInputs& inputs, int i, DataType dtype) {
   if (inputs.dtype(i) != dtype)
-    refuse(fmt::format("input {} is {}, not {}", i, name(inputs.dtype(i)), name(dtype)));
+    refuse(fmt::format("input {} is {}, not {}", i, to_string(inputs.dtype(i)), to_string(dtype)));
 }
 
 void require_list(const InferInputs& inputs, int i, std::string_view what) {

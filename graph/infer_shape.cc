@@ -225,7 +225,7 @@ Facts infer(const Range&, const InferInputs& inputs) {
   SizeTable& sizes = inputs.sizes();
   const DataType dtype = inputs.dtype(0);
   if (!is_float(dtype) && !(is_integer(dtype) && size_of(dtype) >= 2))
-    refuse(fmt::format("a range of {}", name(dtype)));
+    refuse(fmt::format("a range of {}", to_string(dtype)));
   std::vector<Size> given;
   for (int i = 0; i < 3; ++i) {
     rules::require_dtype(inputs, i, dtype);

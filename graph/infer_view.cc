@@ -14,7 +14,7 @@ using rules::refuse;
 
 // How one axis of x is sliced. count and start are unknown() where that cannot be told; step is 0
 // then.
-struct Cut {
+struct SliceRange {
   Size start = 0, count;
   int64_t step = 1;
 };
@@ -31,8 +31,8 @@ Size clamped(Size index, Size size, int64_t low, int64_t high, SizeTable& sizes)
   return rules::at_most(rules::at_least(from_start, low, sizes), last, sizes);
 }
 
-Cut cut(Size start, Size end, Size step, Size size, SizeTable& sizes) {
-  const Cut unknown{Size::unknown(), Size::unknown(), 0};
+SliceRange cut(Size start, Size end, Size step, Size size, SizeTable& sizes) {
+  const SliceRange unknown{Size::unknown(), Size::unknown(), 0};
   if (step == Size(0)) refuse("a slice in steps of 0");
   if (!step.known()) return unknown;
   const bool forward = step.value() > 0;
@@ -59,7 +59,7 @@ Facts infer(const BitCast& op, const InferInputs& inputs) {
   // The other bytes of a bool have no meaning.
   if (op.dtype == DataType::kBool && x.dtype != DataType::kBool) refuse("bits as bool");
   if (size_of(x.dtype) != size_of(op.dtype))
-    refuse(fmt::format("the bits of {} as {}", name(x.dtype), name(op.dtype)));
+    refuse(fmt::format("the bits of {} as {}", to_string(x.dtype), to_string(op.dtype)));
   return {rules::make_fact(op.dtype, x.shape)};
 }
 
@@ -139,7 +139,7 @@ Facts infer(const Slice&, const InferInputs& inputs) {
   if (!axes) return {rules::make_fact(x.dtype, Shape::filled(rank, Size::unknown()))};
   rules::resolve_axes(*axes, rank);
   const auto starts = inputs.elements(1), ends = inputs.elements(2), steps = inputs.elements(4);
-  std::vector<Cut> cuts;
+  std::vector<SliceRange> cuts;
   for (int axis = 0; axis < rank; ++axis) cuts.push_back({0, x.shape[axis], 1});
   for (size_t i = 0; i < axes->size(); ++i) {
     const auto at = [i](const Elements& list) {
@@ -149,13 +149,13 @@ Facts infer(const Slice&, const InferInputs& inputs) {
     cuts[static_cast<size_t>(axis)] = cut(at(starts), at(ends), at(steps), x.shape[axis], sizes);
   }
   Shape shape;
-  for (const Cut& cut : cuts) shape.push_back(cut.count);
+  for (const SliceRange& cut : cuts) shape.push_back(cut.count);
   if (!known(x.shape) || !known(shape)) return {rules::make_fact(x.dtype, shape)};
 
   Dims strides = strides_of(x.shape);
   int64_t offset = 0;
   for (int axis = 0; axis < rank; ++axis) {
-    const Cut& cut = cuts[static_cast<size_t>(axis)];
+    const SliceRange& cut = cuts[static_cast<size_t>(axis)];
     if (!cut.start.known()) return {rules::make_fact(x.dtype, shape)};
     offset += cut.start.value() * strides[axis];
     strides[axis] *= cut.step;

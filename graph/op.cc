@@ -27,7 +27,7 @@ std::string_view op_name(size_t index) {
   return kNames[index];
 }
 
-std::string_view name(const Op& op) { return op_name(op.index()); }
+std::string_view to_string(const Op& op) { return op_name(op.index()); }
 
 Op op_named(std::string_view name) {
   for (size_t index = 1; index < std::size(kNames); ++index)

@@ -33,9 +33,9 @@ struct IndexIn<T, std::variant<A...>> {
 template <class T>
 inline constexpr size_t op_index = detail::IndexIn<T, Op>::value;
 
-std::string_view name(const Op& op);     // "Softmax"
-std::string_view op_name(size_t index);  // of op_index
-std::string to_text(
+std::string_view to_string(const Op& op);  // "Softmax"
+std::string_view op_name(size_t index);    // of op_index
+std::string to_string(
     const Op& op, const SizeTable& sizes);  // "Softmax axis=1": fields that differ from the default
 Op op_from_text(std::string_view text, SizeTable& sizes);  // fails with kInvalidArgument
 // By op name, not by index, so that adding an op leaves old bytes readable.

@@ -87,7 +87,7 @@ void save(ByteWriter& to, const Op& op) {
         if constexpr (std::is_same_v<T, std::monostate>) {
           check(false, "an erased layer is not saved");
         } else {
-          to.text(name(op));
+          to.text(to_string(op));
           uint32_t count = 0;
           T::fields(known, [&](const char*, const auto&) { ++count; });
           to.number(count);

@@ -104,7 +104,7 @@ constexpr std::span<const std::string_view> names_of() {
   return EnumNames<E>::names;
 }
 template <NamedEnum E>
-std::string_view name(E value) {
+std::string_view to_string(E value) {
   return names_of<E>()[static_cast<size_t>(value)];
 }
 template <NamedEnum E>

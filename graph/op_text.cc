@@ -21,9 +21,9 @@ std::string value_text(const T& value, const SizeTable& sizes) {
   } else if constexpr (std::is_same_v<T, Size>) {
     return sizes.text(value);
   } else if constexpr (std::is_same_v<T, Program>) {
-    return "\"" + to_text(value) + "\"";
+    return "\"" + to_string(value) + "\"";
   } else if constexpr (std::is_enum_v<T>) {
-    return std::string(name(value));
+    return std::string(to_string(value));
   } else {
     return number_text(value);
   }
@@ -142,8 +142,8 @@ void parse_fields(T& op, std::string_view text, SizeTable& sizes) {
 
 }  // namespace
 
-std::string to_text(const Op& op, const SizeTable& sizes) {
-  std::string text(name(op));
+std::string to_string(const Op& op, const SizeTable& sizes) {
+  std::string text(to_string(op));
   std::visit(
       [&]<class T>(const T& known) {
         if constexpr (!std::is_same_v<T, std::monostate>) {

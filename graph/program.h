@@ -44,8 +44,8 @@ class ByteReader;
 class ByteWriter;
 
 enum class RegisterType : uint8_t { kF32, kF64, kI32, kI64, kU32, kU64, kBool };
-RegisterType register_type(DataType storage);  // REQUIRES: not kString
-std::string_view name(RegisterType type);      // "f32"
+RegisterType register_type(DataType storage);   // REQUIRES: not kString
+std::string_view to_string(RegisterType type);  // "f32"
 
 // One line per opcode: X(enumerator, name in text, operands). The order is written into engine
 // files.
@@ -113,7 +113,7 @@ enum class Opcode : uint8_t {
   ANNEAL_FOR_EACH_OPCODE(X)
 #undef X
 };
-std::string_view name(Opcode opcode);
+std::string_view to_string(Opcode opcode);
 int operand_count(Opcode opcode);
 
 struct Instruction {
@@ -204,7 +204,7 @@ class ProgramBuilder {
 // "(f32)->(f32) %0=exp($0); div(%0,add(%0,1f32))". Several results are separated by ", ". Literals
 // are exact and end in their register type (-0f32, inff64, 3i32, 1bool); kRound and kSaturate are
 // round_f16(x) and saturate_i8(x), kCast is f32(x), kIndex is index(0).
-std::string to_text(const Program& program);
+std::string to_string(const Program& program);
 Program parse_program(std::string_view text);  // fails with kInvalidArgument
 void save(ByteWriter& to, const Program& program);
 Program load_program(ByteReader& from);  // checks everything: operands, types, immediates

@@ -122,7 +122,7 @@ std::string_view text_of(uint8_t types) {
 std::string constant_fault(const Instruction& constant) {
   const int bits = width(constant.type);
   if (bits < 64 && constant.immediate >> bits != 0)
-    return fmt::format("a constant that is wider than {}", name(constant.type));
+    return fmt::format("a constant that is wider than {}", to_string(constant.type));
   return {};
 }
 
@@ -130,7 +130,7 @@ std::string constant_fault(const Instruction& constant) {
 std::string narrowing_fault(const Instruction& instruction, RegisterType operand) {
   const auto dtype = valid_dtype(instruction.immediate);
   if (!dtype)
-    return fmt::format("{} to the unknown type {}", name(instruction.opcode),
+    return fmt::format("{} to the unknown type {}", to_string(instruction.opcode),
                        instruction.immediate);
   bool takes = false;
   if (instruction.opcode == Opcode::kSaturate) {
@@ -141,10 +141,11 @@ std::string narrowing_fault(const Instruction& instruction, RegisterType operand
     takes = is_integer(*dtype) && size_of(*dtype) < 4 && operand == register_type(*dtype);
   }
   if (!takes)
-    return fmt::format("{}_{} of {}", name(instruction.opcode), name(*dtype), name(operand));
+    return fmt::format("{}_{} of {}", to_string(instruction.opcode), to_string(*dtype),
+                       to_string(operand));
   if (instruction.type != register_type(*dtype))
-    return fmt::format("{}_{} that gives {}", name(instruction.opcode), name(*dtype),
-                       name(instruction.type));
+    return fmt::format("{}_{} that gives {}", to_string(instruction.opcode), to_string(*dtype),
+                       to_string(instruction.type));
   return {};
 }
 
@@ -163,7 +164,7 @@ std::string immediate_fault(const Instruction& instruction, std::span<const Regi
       return narrowing_fault(instruction, types[0]);
     default:
       if (instruction.immediate != 0)
-        return fmt::format("{} with an immediate", name(instruction.opcode));
+        return fmt::format("{} with an immediate", to_string(instruction.opcode));
       return {};
   }
 }
@@ -199,13 +200,13 @@ RegisterType register_type(DataType storage) {
   return RegisterType::kBool;
 }
 
-std::string_view name(RegisterType type) {
+std::string_view to_string(RegisterType type) {
   static constexpr std::string_view kNames[] = {"f32", "f64", "i32", "i64", "u32", "u64", "bool"};
   static_assert(std::size(kNames) == kRegisterTypeCount);
   return kNames[static_cast<size_t>(type)];
 }
 
-std::string_view name(Opcode opcode) {
+std::string_view to_string(Opcode opcode) {
   static constexpr std::string_view kNames[] = {
 #define X(enumerator, text, operands) text,
     ANNEAL_FOR_EACH_OPCODE(X)
@@ -254,24 +255,24 @@ RegisterType result_type(Opcode opcode, std::span<const RegisterType> operands) 
 
 std::string fault(const Instruction& instruction, std::span<const RegisterType> operands) {
   const Rule& rule = rule_of(instruction.opcode);
-  const std::string_view opcode = name(instruction.opcode);
+  const std::string_view opcode = to_string(instruction.opcode);
   const auto count = static_cast<size_t>(operand_count(instruction.opcode));
   if (operands.size() != count)
     return fmt::format("{} takes {} operands, not {}", opcode, count, operands.size());
 
   if (instruction.opcode == Opcode::kSelect) {
     if (operands[0] != RegisterType::kBool)
-      return fmt::format("select takes a bool first, not {}", name(operands[0]));
+      return fmt::format("select takes a bool first, not {}", to_string(operands[0]));
     operands = operands.subspan(1);
   }
   for (const RegisterType type : operands)
     if (type != operands[0] || (bit(type) & rule.takes) == 0)
       return operands.size() == 1
-                 ? fmt::format("{} takes {}, not {}", opcode, text_of(rule.takes), name(type))
+                 ? fmt::format("{} takes {}, not {}", opcode, text_of(rule.takes), to_string(type))
                  : fmt::format("{} takes {} of one type, not {} and {}", opcode,
-                               text_of(rule.takes), name(operands[0]), name(operands[1]));
+                               text_of(rule.takes), to_string(operands[0]), to_string(operands[1]));
   if (rule.gives != Gives::kNamed && instruction.type != result_type(instruction.opcode, operands))
-    return fmt::format("{} does not give {}", opcode, name(instruction.type));
+    return fmt::format("{} does not give {}", opcode, to_string(instruction.type));
   return immediate_fault(instruction, operands);
 }
 

@@ -30,19 +30,19 @@ std::string literal(RegisterType type, Scalar value) {
     default:  // unsigned and bool fill the low bits, and nothing is above them
       text = number_text(value.bits);
   }
-  return text.append(name(type));
+  return text.append(to_string(type));
 }
 
 std::string function_name(const Instruction& instruction) {
   switch (instruction.opcode) {
     case Opcode::kCast:
-      return std::string(name(instruction.type));
+      return std::string(to_string(instruction.type));
     case Opcode::kRound:
     case Opcode::kSaturate:
-      return fmt::format("{}_{}", name(instruction.opcode),
-                         name(static_cast<DataType>(instruction.immediate)));
+      return fmt::format("{}_{}", to_string(instruction.opcode),
+                         to_string(static_cast<DataType>(instruction.immediate)));
     default:
-      return std::string(name(instruction.opcode));
+      return std::string(to_string(instruction.opcode));
   }
 }
 
@@ -131,7 +131,7 @@ bool is_word(char c) {
 
 std::optional<RegisterType> register_type_from_name(std::string_view text) {
   for (size_t i = 0; i < kRegisterTypeCount; ++i)
-    if (name(static_cast<RegisterType>(i)) == text) return static_cast<RegisterType>(i);
+    if (to_string(static_cast<RegisterType>(i)) == text) return static_cast<RegisterType>(i);
   return std::nullopt;
 }
 
@@ -151,8 +151,8 @@ class Parser {
       results.emplace_back(expression(), dtype);
       const RegisterType type = results.back().first.type;
       if (type != register_type(dtype))
-        refuse(fmt::format("a result of type {} is computed in {}, not {}", name(dtype),
-                           name(register_type(dtype)), name(type)));
+        refuse(fmt::format("a result of type {} is computed in {}, not {}", to_string(dtype),
+                           to_string(register_type(dtype)), to_string(type)));
     }
     if (peek() != '\0') refuse("the end is expected");
     return builder_.finish(results);
@@ -252,20 +252,20 @@ class Parser {
     if (first < 'a' || first > 'z') return std::nullopt;
     const size_t start = at_;
     const std::string_view function = word();
-    if (!skip("(") || function == name(Opcode::kIndex)) {
+    if (!skip("(") || function == to_string(Opcode::kIndex)) {
       at_ = start;
       return std::nullopt;
     }
     if (const auto type = register_type_from_name(function))
       return Call{{Opcode::kCast, *type, {}, 0}, {}};
     for (const Opcode opcode : {Opcode::kRound, Opcode::kSaturate}) {
-      if (!function.starts_with(fmt::format("{}_", name(opcode)))) continue;
-      const auto dtype = dtype_from_name(function.substr(name(opcode).size() + 1));
+      if (!function.starts_with(fmt::format("{}_", to_string(opcode)))) continue;
+      const auto dtype = dtype_from_name(function.substr(to_string(opcode).size() + 1));
       if (dtype && *dtype != DataType::kString)
         return Call{{opcode, register_type(*dtype), {}, static_cast<uint64_t>(*dtype)}, {}};
     }
     for (size_t i = static_cast<size_t>(Opcode::kNeg); i < kOpcodeCount; ++i)
-      if (const auto opcode = static_cast<Opcode>(i); name(opcode) == function)
+      if (const auto opcode = static_cast<Opcode>(i); to_string(opcode) == function)
         return Call{{opcode, RegisterType::kF32, {}, 0}, {}};
     at_ = start;
     refuse(fmt::format("there is no function {}", function));
@@ -326,8 +326,8 @@ class Parser {
     const std::string_view whole = text_.substr(at_, end - at_);
     for (size_t i = 0; i < kRegisterTypeCount; ++i) {
       const auto type = static_cast<RegisterType>(i);
-      if (!whole.ends_with(name(type))) continue;
-      const std::string_view digits = whole.substr(0, whole.size() - name(type).size());
+      if (!whole.ends_with(to_string(type))) continue;
+      const std::string_view digits = whole.substr(0, whole.size() - to_string(type).size());
       if (const auto reg = literal(type, digits)) {
         at_ = end;
         return *reg;
@@ -379,12 +379,12 @@ class Parser {
 
 }  // namespace
 
-std::string to_text(const Program& program) {
+std::string to_string(const Program& program) {
   const auto list = [](auto&& range, auto&& dtype_of) {
     std::string text = "(";
     for (const auto& item : range) {
       if (text.size() > 1) text += ',';
-      text += name(dtype_of(item));
+      text += to_string(dtype_of(item));
     }
     return text + ")";
   };

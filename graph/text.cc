@@ -60,7 +60,7 @@ class Writer {
     for (ValueId id : graph_.inputs()) {
       const Value& input = graph_.value(id);
       if (!inputs.empty()) inputs += ", ";
-      inputs += text::name_text(input.name) + ": " + to_text(input.type(), sizes);
+      inputs += text::name_text(input.name) + ": " + to_string(input.type(), sizes);
     }
     to += fmt::format("{}{} {}({})\n", indent, keyword, text::name_text(graph_.name), inputs);
     for (const Graph& body : graph_.bodies()) {
@@ -117,8 +117,8 @@ class Writer {
   std::string constant_text(const Value& value) const {
     const Tensor& tensor = *value.constant;
     const bool elide = constants_ == Constants::kElided && tensor.count() > kMostElidedElements;
-    return fmt::format("{}: {}{} = {{{}}}", text::name_text(value.name), name(tensor.dtype()),
-                       to_text(tensor.dims()), elide ? "..." : text::elements_text(tensor));
+    return fmt::format("{}: {}{} = {{{}}}", text::name_text(value.name), to_string(tensor.dtype()),
+                       to_string(tensor.dims()), elide ? "..." : text::elements_text(tensor));
   }
 
   std::string layer_text(LayerId id) const {
@@ -129,9 +129,9 @@ class Writer {
       const Value& value = graph_.value(output);
       if (!text.empty()) text += ", ";
       text += text::name_text(value.name);
-      if (typed) text += ": " + to_text(value.type(), graph_.sizes());
+      if (typed) text += ": " + to_string(value.type(), graph_.sizes());
     }
-    const std::string op = to_text(layer.op, graph_.sizes());
+    const std::string op = to_string(layer.op, graph_.sizes());
     const size_t name_end = std::min(op.find(' '), op.size());
     text += " = " + op.substr(0, name_end) + "(";
     for (size_t i = 0; i < layer.inputs.size(); ++i) {
@@ -144,9 +144,9 @@ class Writer {
     }
     text += ")" + op.substr(name_end);
     for (const Program& epilogue : layer.epilogues)
-      text += fmt::format(" epilogue=\"{}\"", epilogue.empty() ? "" : to_text(epilogue));
+      text += fmt::format(" epilogue=\"{}\"", epilogue.empty() ? "" : to_string(epilogue));
     if (layer.name != first_output(layer))
-      text += fmt::format(" @name({})", text::quoted(layer.name));
+      text += fmt::format(" @to_string({})", text::quoted(layer.name));
     if (layer.origins != std::vector{layer.name}) {
       text += " @from(";
       for (const std::string& origin : layer.origins)
@@ -161,8 +161,8 @@ class Writer {
     if (id == ValueId::kNone) return "_";
     if (!is_inline(layer, i)) return text::name_text(graph_.value(id).name);
     const Tensor& tensor = *graph_.constant(id);
-    return fmt::format("{}{}{{{}}}", name(tensor.dtype()), tensor.dims().rank() == 0 ? "[]" : "",
-                       text::elements_text(tensor));
+    return fmt::format("{}{}{{{}}}", to_string(tensor.dtype()),
+                       tensor.dims().rank() == 0 ? "[]" : "", text::elements_text(tensor));
   }
 
   // Whether reading needs the outputs' types: sizes that depend on values have names.
@@ -186,8 +186,8 @@ class Writer {
 
 }  // namespace
 
-std::string to_text(const Type& type, const SizeTable& sizes) {
-  std::string tensor = std::string(name(type.dtype)) + sizes.text(type.shape);
+std::string to_string(const Type& type, const SizeTable& sizes) {
+  std::string tensor = std::string(to_string(type.dtype)) + sizes.text(type.shape);
   switch (type.container) {
     case Container::kTensor:
       return tensor;
@@ -201,7 +201,7 @@ std::string to_text(const Type& type, const SizeTable& sizes) {
   return "optional(seq(" + tensor + "))";
 }
 
-std::string to_text(const Graph& graph, Constants constants) {
+std::string to_string(const Graph& graph, Constants constants) {
   SizeTable& sizes = graph.sizes();
   std::string text;
   for (const SizeSymbol& symbol : sizes.symbols()) {

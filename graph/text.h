@@ -19,9 +19,9 @@ enum class Constants : uint8_t {
   kWhole,   // every element, exactly: parse_graph gives an equal graph
   kElided,  // more than 16 elements become {...}, which parse_graph refuses
 };
-std::string to_text(const Graph& graph, Constants constants = Constants::kElided);
-std::string to_text(const Type& type, const SizeTable& sizes);  // "f32[N,3]", "seq(i64[])"
-Type parse_type(std::string_view text, SizeTable& sizes);       // fails with kInvalidArgument
+std::string to_string(const Graph& graph, Constants constants = Constants::kElided);
+std::string to_string(const Type& type, const SizeTable& sizes);  // "f32[N,3]", "seq(i64[])"
+Type parse_type(std::string_view text, SizeTable& sizes);         // fails with kInvalidArgument
 
 // Constants may also be written `random(SEED)` (normal for floats, small integers else) for tests.
 // Fails with kInvalidArgument naming the line.

@@ -169,14 +169,14 @@ std::string elements_text(const Tensor& tensor) {
 Tensor tensor_of(DataType dtype, const Dims& dims, const std::vector<std::string_view>& elements) {
   if (count(dims) != static_cast<int64_t>(elements.size()))
     fail(Code::kInvalidArgument,
-         fmt::format("{} elements for {}{}", elements.size(), name(dtype), to_text(dims)));
+         fmt::format("{} elements for {}{}", elements.size(), to_string(dtype), to_string(dims)));
   std::optional<Tensor> tensor;
   with_storage(dtype, [&](auto kind) {
     auto fresh = Tensor::allocate(dtype, dims);
     auto* to = reinterpret_cast<decltype(kind)*>(fresh.data.data());
     for (std::string_view element : elements)
       if (!read_element(element, *to++))
-        fail(Code::kInvalidArgument, fmt::format("\"{}\" is no {}", element, name(dtype)));
+        fail(Code::kInvalidArgument, fmt::format("\"{}\" is no {}", element, to_string(dtype)));
     tensor = std::move(fresh.tensor);
   });
   return *std::move(tensor);
@@ -184,7 +184,7 @@ Tensor tensor_of(DataType dtype, const Dims& dims, const std::vector<std::string
 
 Tensor random_tensor(DataType dtype, const Dims& dims, uint64_t seed) {
   if (count(dims) > kMostRandomElements)
-    fail(Code::kInvalidArgument, fmt::format("random elements for {}", to_text(dims)));
+    fail(Code::kInvalidArgument, fmt::format("random elements for {}", to_string(dims)));
   std::optional<Tensor> tensor;
   with_storage(dtype, [&](auto kind) {
     using T = decltype(kind);

@@ -24,7 +24,7 @@ template <class Rule>
 void for_layers(const Graph& graph, const Order& order, Rule&& rule) {
   for (LayerId id : order) {
     const Layer& layer = graph.layer(id);
-    with_context([&] { return fmt::format("layer \"{}\" ({})", layer.name, name(layer.op)); },
+    with_context([&] { return fmt::format("layer \"{}\" ({})", layer.name, to_string(layer.op)); },
                  [&] { rule(id, layer); });
   }
 }
@@ -140,8 +140,8 @@ void require_types(const Graph& graph, const Order& order) {
         const SizeTable& sizes = graph.sizes();
         if (!same)
           broken(fmt::format("value \"{}\" is {}{}, inference says {}{}", value.name,
-                             name(value.type().dtype), sizes.text(value.type().shape),
-                             name(facts[k].type.dtype), sizes.text(facts[k].type.shape)));
+                             to_string(value.type().dtype), sizes.text(value.type().shape),
+                             to_string(facts[k].type.dtype), sizes.text(facts[k].type.shape)));
       }
     });
   }

@@ -10,8 +10,8 @@
 namespace anneal {
 namespace {
 
-Imported import_model(const anneal_onnx::ModelProto& model, const std::string& folder,
-                      const ImportOptions& options) {
+ImportResult import_model(const anneal_onnx::ModelProto& model, const std::string& folder,
+                          const ImportOptions& options) {
   ModelInfo info{.producer = model.producer_name(),
                  .graph_name = model.graph().name(),
                  .ir_version = model.ir_version()};
@@ -36,7 +36,7 @@ Imported import_model(const anneal_onnx::ModelProto& model, const std::string& f
 
 }  // namespace
 
-Imported import_file(const std::string& path, const ImportOptions& options) {
+ImportResult import_file(const std::string& path, const ImportOptions& options) {
   const auto model = read_model(path);
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   return with_context(
@@ -44,8 +44,8 @@ Imported import_file(const std::string& path, const ImportOptions& options) {
       [&] { return import_model(*model, folder.empty() ? "." : folder.string(), options); });
 }
 
-Imported import_bytes(std::span<const std::byte> bytes, const std::string& folder,
-                      const ImportOptions& options) {
+ImportResult import_bytes(std::span<const std::byte> bytes, const std::string& folder,
+                          const ImportOptions& options) {
   return import_model(*parse_model(bytes), folder, options);
 }
 

@@ -15,7 +15,7 @@ struct ModelInfo {
   int64_t ir_version = 0, opset = 0;
 };
 
-struct Imported {
+struct ImportResult {
   Graph graph;
   ModelInfo info;
 };
@@ -23,9 +23,9 @@ struct Imported {
 // External data is read from the folder of the file and nowhere else. Everything unsupported in the
 // model is reported at once: kUnsupported with one line per op: domain, op, opset, first node,
 // reason, how often.
-Imported import_file(const std::string& path, const ImportOptions& options = {});
+ImportResult import_file(const std::string& path, const ImportOptions& options = {});
 // folder: where external data may lie; empty: none is allowed.
-Imported import_bytes(std::span<const std::byte> bytes, const std::string& folder,
-                      const ImportOptions& options = {});
+ImportResult import_bytes(std::span<const std::byte> bytes, const std::string& folder,
+                          const ImportOptions& options = {});
 
 }  // namespace anneal

@@ -4,12 +4,13 @@
 
 namespace anneal {
 
-std::unique_ptr<Prepared> Kernel::prepare(std::span<const TensorView>, std::span<const TensorView>,
-                                          int) const {
-  return std::make_unique<Prepared>();
+std::unique_ptr<PreparedKernel> Kernel::prepare(std::span<const TensorView>,
+                                                std::span<const TensorView>, int) const {
+  return std::make_unique<PreparedKernel>();
 }
 
-std::unique_ptr<Found> Kernel::find(std::span<const TensorView>, Stream&, Team&) const {
+std::unique_ptr<DataDependentDims> Kernel::find(std::span<const TensorView>, Stream&,
+                                                ThreadTeam&) const {
   return nullptr;
 }
 
@@ -52,19 +53,20 @@ std::string_view why_left_out(const KernelEntry& entry, const KernelOptions& opt
   return {};
 }
 
-Chosen choose_kernel(const Backend& backend, const Request& request, const KernelOptions& options) {
-  Chosen chosen;
+KernelChoice choose_kernel(const Backend& backend, const Request& request,
+                           const KernelOptions& options) {
+  KernelChoice chosen;
   for (const KernelFamily family : backend.families) {
     for (const KernelEntry& entry : family()) {
       if (entry.op != request.op.index()) continue;
       const std::string_view left_out = why_left_out(entry, options);
-      Made made = left_out.empty() ? entry.make(request) : refuse(std::string(left_out));
-      if (made.kernel) {
+      KernelResult made = left_out.empty() ? entry.make(request) : refuse(std::string(left_out));
+      if (made) {
         chosen.entry = &entry;
-        chosen.kernel = std::move(made.kernel);
+        chosen.kernel = *std::move(made);
         return chosen;
       }
-      chosen.refused.emplace_back(entry.name, std::move(made.why_not));
+      chosen.refused.emplace_back(entry.name, made.reason());
     }
   }
   return chosen;

@@ -11,6 +11,7 @@
 
 #include "anneal/core/device.h"
 #include "anneal/core/parallel.h"
+#include "anneal/core/result.h"
 #include "anneal/core/size.h"
 #include "anneal/core/tensor.h"
 #include "anneal/graph/op.h"
@@ -49,9 +50,9 @@ struct Request {
   Device& device;
   std::span<const std::byte> tactic;  // empty while building: choose; from a plan: obey, or refuse
   // A clock or a plan chooses the kernel: do not refuse because another one is faster.
-  bool at_any_speed = false;
+  bool ignore_speed_heuristics = false;
   PackedConstants* packed = nullptr;  // for packed_constant(); of this request alone
-  Team* team = nullptr;               // for for_parts(); null: the caller alone
+  ThreadTeam* team = nullptr;         // for for_parts(); null: the caller alone
 };
 
 // What fill() makes of the layer's constant inputs in zeroed memory, or the same ready-made. form:
@@ -62,26 +63,26 @@ Tensor packed_constant(const Request& request, std::string_view form, size_t byt
 void for_parts(const Request& request, int64_t parts, FunctionRef<void(int64_t part)> fill);
 
 // Per-shape work of one context: geometry, packed buffers, third-party primitives.
-class Prepared {
+class PreparedKernel {
  public:
-  virtual ~Prepared() = default;
+  virtual ~PreparedKernel() = default;
   size_t workspace_bytes = 0;
 };
 
 // Results whose sizes only computing them tells (those of NonZero, say), before they have memory.
-class Found {
+class DataDependentDims {
  public:
-  virtual ~Found() = default;
+  virtual ~DataDependentDims() = default;
   std::vector<Dims> dims;  // of each output of the op
 };
 
 struct LaunchArgs {
   std::span<const TensorView> inputs, outputs;  // an absent optional input has data == nullptr
-  Prepared* prepared;                           // what prepare() gave for these shapes
+  PreparedKernel* prepared;                     // what prepare() gave for these shapes
   std::byte* workspace;                         // 64-byte aligned, prepared->workspace_bytes
   Stream& stream;
-  Team& team;
-  Found* found = nullptr;  // what find() gave for these inputs
+  ThreadTeam& team;
+  DataDependentDims* found = nullptr;  // what find() gave for these inputs
 };
 
 // One implementation of one layer. Immutable, shared by all contexts of an engine and all threads.
@@ -93,24 +94,21 @@ class Kernel {
   virtual std::vector<std::byte> tactic() const { return {}; }
   // Views hold the shapes and strides; their data is null. `threads` is the most launch() will be
   // given.
-  virtual std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                            std::span<const TensorView> outputs, int threads) const;
+  virtual std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                                  std::span<const TensorView> outputs,
+                                                  int threads) const;
   // The output of Pointwise may be the very view of an input. On CPUs so may the only output of
   // Conv and MatMul, of an input of their epilogue; of one row that may look like numbers of
   // columns.
   virtual void launch(const LaunchArgs& args) const = 0;
   // For ops whose sizes infer() cannot tell even from the inputs' values: runs before prepare(), on
   // the layer's inputs with their data, and may allocate. Null from the kernels of all other ops.
-  virtual std::unique_ptr<Found> find(std::span<const TensorView> inputs, Stream& stream,
-                                      Team& team) const;
+  virtual std::unique_ptr<DataDependentDims> find(std::span<const TensorView> inputs,
+                                                  Stream& stream, ThreadTeam& team) const;
 };
 
-// Exactly one is set.
-struct Made {
-  std::unique_ptr<Kernel> kernel;
-  std::string why_not;  // "conv_nhwc: only f32"
-};
-inline Made refuse(std::string why_not) { return {nullptr, std::move(why_not)}; }
+// Its kernel is never null.
+using KernelResult = Result<std::unique_ptr<Kernel>>;
 
 enum class Layout : uint8_t {
   kAny,
@@ -122,10 +120,10 @@ struct KernelEntry {
   std::string_view name;  // is written into plans: never reuse one
   size_t op;              // op_index of the struct it implements
   Layout prefers;
-  Made (*make)(const Request&);
+  KernelResult (*make)(const Request&);
   bool exact = true;  // false: sums are not those of the op's products, so last bits differ
 };
-template <class T, Made (*make)(const T&, const Request&)>
+template <class T, KernelResult (*make)(const T&, const Request&)>
 constexpr KernelEntry entry(std::string_view name, Layout prefers = Layout::kAny,
                             bool exact = true) {
   return {name, op_index<T>, prefers,
@@ -154,12 +152,12 @@ struct KernelOptions {
 // Empty if it is asked.
 std::string_view why_left_out(const KernelEntry& entry, const KernelOptions& options);
 // The first entry that makes a kernel for the request, and why each before it refused.
-struct Chosen {
+struct KernelChoice {
   const KernelEntry* entry = nullptr;  // null: all refused
   std::unique_ptr<Kernel> kernel;
   std::vector<std::pair<std::string_view, std::string>> refused;
 };
-Chosen choose_kernel(const Backend& backend, const Request& request,
-                     const KernelOptions& options = {});
+KernelChoice choose_kernel(const Backend& backend, const Request& request,
+                           const KernelOptions& options = {});
 
 }  // namespace anneal

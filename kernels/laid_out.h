@@ -17,7 +17,7 @@ struct LaidOutInput {
 };
 // A kernel, or why there is none, and what must lie otherwise than in its request.
 struct LaidOutKernel {
-  Made made;
+  KernelResult made;
   std::vector<LaidOutInput> laid_out = {};
 };
 

@@ -10,15 +10,15 @@
 namespace anneal {
 namespace {
 
-struct Optimized {
+struct OptimizedGraph {
   Graph graph;
   std::vector<PassRecord> rewrites;
 };
 
-Optimized optimize(const Graph& graph, std::span<const Pass> passes, PassOptions options,
-                   uint64_t limit) {
+OptimizedGraph optimize(const Graph& graph, std::span<const Pass> passes, PassOptions options,
+                        uint64_t limit) {
   options.rewrite_limit = limit;
-  Optimized result{graph.clone(), {}};
+  OptimizedGraph result{graph.clone(), {}};
   for (PassRecord& record : run_pipeline(result.graph, passes, options))
     if (!record.refused) result.rewrites.push_back(std::move(record));
   return result;
@@ -26,7 +26,7 @@ Optimized optimize(const Graph& graph, std::span<const Pass> passes, PassOptions
 
 std::vector<std::string> lines_of(const Graph& graph) {
   std::vector<std::string> lines;
-  std::istringstream text(to_text(graph));
+  std::istringstream text(to_string(graph));
   for (std::string line; std::getline(text, line);) lines.push_back(line);
   return lines;
 }
@@ -45,7 +45,8 @@ std::string lines_without(const std::vector<std::string>& lines,
 std::optional<Harm> find_harm(const Graph& graph, std::span<const Pass> passes,
                               const PassOptions& options,
                               const std::function<bool(const Graph&)>& is_right) {
-  const Optimized whole = optimize(graph, passes, options, std::numeric_limits<uint64_t>::max());
+  const OptimizedGraph whole =
+      optimize(graph, passes, options, std::numeric_limits<uint64_t>::max());
   if (is_right(whole.graph)) return std::nullopt;
   if (!is_right(graph))
     fail(Code::kInvalidArgument, "the results are wrong before the first rewrite too");

@@ -220,7 +220,7 @@ void add_layers(const CalibrationTable& table, std::string& text) {
 
 }  // namespace
 
-std::string to_text(const CalibrationTable& table) {
+std::string to_string(const CalibrationTable& table) {
   std::string text = fmt::format("{}\nmodel {} {:016x}\nsamples {}\n", kFirstLine,
                                  quoted(table.model), table.fingerprint, table.samples);
   if (table.symmetric) text += "zero-points 0\n";

@@ -55,7 +55,7 @@ struct CalibrationTable {
 };
 
 // Sorted by name; parse_calibration_table() gives the same table back.
-std::string to_text(const CalibrationTable& table);
+std::string to_string(const CalibrationTable& table);
 // Blank lines, and what follows a '#' at the start of a line, are skipped; the lines model, samples
 // and zero-points (there if they are to be 0) may be missing. Fails with kInvalidArgument, naming
 // the line.

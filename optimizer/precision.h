@@ -9,7 +9,7 @@
 namespace anneal {
 
 enum class Precision { kF32, kF16, kBF16, kI8 };
-std::string_view name(Precision precision);  // "int8"
+std::string_view to_string(Precision precision);  // "int8"
 
 // Layers that the pattern, a regular expression, matches as a whole: their names, or those of the
 // ONNX nodes they come from.

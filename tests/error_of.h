@@ -13,7 +13,7 @@ inline std::string error_of(const std::function<void()>& call) {
   try {
     call();
   } catch (const Error& error) {
-    return std::string(name(error.code())) + ": " + error.what();
+    return std::string(to_string(error.code())) + ": " + error.what();
   }
   return "";
 }

@@ -122,13 +122,13 @@ bool is_lost(Stream& stream) {
   }
 }
 
-struct Measured {
+struct Measurement {
   Json json;
   bool lost = false;
 };
 
 void time_all(const Options& options, const PlannedLayer& layer, Device& device,
-              const std::vector<Candidate>& candidates, Json& configs, Measured& measured) {
+              const std::vector<Candidate>& candidates, Json& configs, Measurement& measured) {
   const auto stream = device.make_stream();
   const double cache = cuda::spec_of(device).l2_bytes;
   const bool emulated = options.device == "emulated";
@@ -168,10 +168,10 @@ void time_all(const Options& options, const PlannedLayer& layer, Device& device,
   }
 }
 
-Measured measure(const Options& options, const std::string& name, const std::string& graph) {
+Measurement measure(const Options& options, const std::string& name, const std::string& graph) {
   // A device of its own, so that its code is that of this layer.
   const auto device = cuda_backend().open(options.device);
-  Measured measured;
+  Measurement measured;
   Json& json = measured.json;
   json["name"] = name;
   const PlannedLayer layer = plan_layer(graph, device->target());
@@ -210,7 +210,7 @@ int run(const Options& options) {
     const auto name = each["name"].get<std::string>();
     print({{"begins", name}});
     try {
-      const Measured measured = measure(options, name, each["graph"].get<std::string>());
+      const Measurement measured = measure(options, name, each["graph"].get<std::string>());
       print(measured.json);
       if (measured.lost) return kDeviceLost;
     } catch (const Error& error) {

@@ -25,14 +25,14 @@ struct NamedTactic {
 std::vector<NamedTactic> all_tactics() {
   std::vector<NamedTactic> all;
   for (const cuda::MmaConfig& config : cuda::mma_configs())
-    all.push_back({cuda::to_text(config), cuda::tactic_of(config)});
+    all.push_back({cuda::to_string(config), cuda::tactic_of(config)});
   for (const cuda::TileConfig& config : cuda::tile_configs())
-    all.push_back({cuda::to_text(config), cuda::tactic_of(config)});
+    all.push_back({cuda::to_string(config), cuda::tactic_of(config)});
   for (const int channels : {8, 4, 2, 1})
     for (const int columns : {8, 4, 2, 1})
       for (const bool holds_weights : {true, false}) {
         const cuda::DepthwiseConfig config{channels, columns, holds_weights};
-        all.push_back({cuda::to_text(config), cuda::tactic_of(config)});
+        all.push_back({cuda::to_string(config), cuda::tactic_of(config)});
       }
   return all;
 }
@@ -88,14 +88,14 @@ Candidates candidates_of(const PlannedLayer& layer, Device& device) {
       std::set<std::vector<std::byte>> seen;
       const auto make = [&](std::span<const std::byte> tactic) {
         request.tactic = tactic;
-        Made made = entry.make(request);
-        if (!made.kernel) return made.why_not;
-        const auto bytes = made.kernel->tactic();
+        KernelResult made = entry.make(request);
+        if (!made) return made.reason();
+        const auto bytes = (*made)->tactic();
         if (seen.insert(bytes).second)
           found.all.push_back({.kernel = std::string(entry.name),
                                .config = text_of(known, bytes),
                                .is_planned = entry.name == step.kernel && bytes == step.tactic,
-                               .made = std::move(made.kernel)});
+                               .made = *std::move(made)});
         return std::string();
       };
       const bool is_first = found.all.empty();

@@ -67,8 +67,8 @@ class Launcher {
   const Kernel& kernel_;
   const OperandSets& operands_;
   Stream& stream_;
-  Team team_{1};
-  const std::unique_ptr<Prepared> prepared_;
+  ThreadTeam team_{1};
+  const std::unique_ptr<PreparedKernel> prepared_;
   const std::unique_ptr<Buffer> workspace_;
 };
 
@@ -127,7 +127,7 @@ std::vector<LaunchFacts> launches_of(const Kernel& kernel, const PlannedLayer& l
   for (const uint32_t slot : step.inputs) add(inputs, slot);
   for (const uint32_t slot : step.outputs) add(outputs, slot);
   LaunchLog log;
-  Team team(1);
+  ThreadTeam team(1);
   const auto prepared = kernel.prepare(inputs, outputs, 1);
   kernel.launch({inputs, outputs, prepared.get(), nullptr, log, team});
   return std::move(log.seen);

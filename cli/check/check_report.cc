@@ -33,7 +33,7 @@ void CheckReport::add(size_t i, const CaseResult& result, double seconds) {
   const KnownFailure* known = row_for(known_failures_, name);
   if (!known) known = row_for(known_failures_, name.substr(0, name.find(" (")));
   // A crash or a broken invariant is a fault of ours in every case.
-  if (result.code == anneal::name(Code::kInternal)) known = nullptr;
+  if (result.code == anneal::to_string(Code::kInternal)) known = nullptr;
   const bool close = result.why.empty();
   const char* status = close   ? (known ? "unexpected_success" : "passed")
                        : known ? "known_failure"

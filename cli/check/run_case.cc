@@ -88,7 +88,7 @@ void run_set(const DataSet& set, const std::shared_ptr<const Engine>& engine, in
 
 void run_sets(const TestCase& test, std::span<const DataSet> sets, const ImportOptions& sizes,
               const CaseOptions& options, CaseResult& result) {
-  Imported imported = import_file(test.model, sizes);
+  ImportResult imported = import_file(test.model, sizes);
   const Arithmetic arithmetic = arithmetic_of(imported.graph);
   BuildOptions build_options;
   build_options.targets = {options.target};
@@ -157,7 +157,7 @@ CaseResult case_result_from(std::span<const std::byte> bytes) {
 CaseResult run_case(const TestCase& test, const CaseOptions& options) {
   CaseResult result;
   const auto ended = [&](Code code, std::string_view why) {
-    result.code = name(code);
+    result.code = to_string(code);
     result.why = without_model(one_line(why), test);
   };
   try {

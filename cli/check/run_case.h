@@ -22,7 +22,7 @@ struct CaseOptions {
 struct CaseResult {
   std::string why = {};  // empty: all outputs of all data sets are close enough
   std::string code =
-      {};  // name(Code) of the error that ended the case; empty if outputs were compared
+      {};  // to_string(Code) of the error that ended the case; empty if outputs were compared
   double max_abs = 0, max_rel = 0;  // over all outputs compared
   std::string note = {};  // why the model was built for the sizes of its data; empty: it was not
 };

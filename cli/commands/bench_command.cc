@@ -42,7 +42,7 @@ struct BenchFlags {
   std::string warmup = "200ms", json;
   double duration = 3;
   int iterations = 0, threads = 0, contexts = 1;
-  int64_t rows_at_once = 0;
+  int64_t micro_batch = 0;
   bool spin = false, profile = false, verbose = false;
 };
 
@@ -76,7 +76,7 @@ uint64_t bytes_of_weights(const Plan& plan) {
 }
 
 std::string input_text(const Port& port, const Tensor& tensor) {
-  return fmt::format("{}: {}{}", port.name, name(tensor.dtype()), to_text(tensor.dims()));
+  return fmt::format("{}: {}{}", port.name, to_string(tensor.dtype()), to_string(tensor.dims()));
 }
 
 std::string others_text(const MachineLoad& load) {
@@ -113,7 +113,7 @@ std::string changes_text(const Engine& engine, const Bench& bench) {
     std::string shapes;
     for (size_t i = 0; i < bench.sets[k].size(); ++i)
       shapes += fmt::format("{}{}: {}", shapes.empty() ? "" : ", ", engine.inputs()[i].name,
-                            to_text(bench.sets[k][i].dims()));
+                            to_string(bench.sets[k][i].dims()));
     const auto ratio = [&](double value) { return fmt::format("{:.2f}x", value / times.steady); };
     rows.push_back({shapes, milliseconds_text(times.steady), milliseconds_text(times.returning),
                     ratio(times.returning), milliseconds_text(times.fresh), ratio(times.fresh),
@@ -225,7 +225,7 @@ int bench(BenchFlags flags) {
                          .measured = {std::nullopt, flags.duration},
                          .threads = flags.threads,
                          .contexts = flags.contexts,
-                         .rows_at_once = flags.rows_at_once,
+                         .micro_batch = flags.micro_batch,
                          .spin = flags.spin};
   if (flags.iterations > 0) options.measured = {flags.iterations, 0};
   Progress progress(flags.verbose);
@@ -348,7 +348,7 @@ void add_bench_command(CLI::App& application, Action& action) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   add_spin_flag(*command, flags->spin);
-  add_rows_flag(*command, flags->rows_at_once);
+  add_rows_flag(*command, flags->micro_batch);
   add_slot_flags(*command, flags->source.separate_slots, flags->source.red_zone);
   command->add_flag("--profile", flags->profile, "Show the time of each step, of ten more runs");
   command->add_option("--json", flags->json, "Write the results as JSON")->type_name("FILE");

@@ -125,7 +125,7 @@ class PassDump {
  private:
   static void write(const std::string& path, const Graph& graph) {
     make_output_folder(fs::path(path).parent_path().string());
-    const std::string text = to_text(graph);
+    const std::string text = to_string(graph);
     write_file_atomically(path, std::as_bytes(std::span(text)));
   }
   std::string folder_;
@@ -195,7 +195,7 @@ int build_engine(const BuildFlags& flags) {
   const auto start = Clock::now();
   Progress progress(flags.verbose);
   progress.say(fmt::format("reading {}", flags.model));
-  Imported imported = import_model(flags.model, flags.shapes);
+  ImportResult imported = import_model(flags.model, flags.shapes);
   Json report = {{"model", flags.model}, {"engine", output}, {"targets", flags.targets}};
   report["import_milliseconds"] = milliseconds_since(start);
   report["imported_layers"] = imported.graph.layer_count();
@@ -203,7 +203,7 @@ int build_engine(const BuildFlags& flags) {
   std::string graph_text;
   Json passes = Json::array();
   const std::string_view last = last_pass(flags.passes);
-  if (!flags.dump_graph.empty() && last.empty()) graph_text = to_text(imported.graph);
+  if (!flags.dump_graph.empty() && last.empty()) graph_text = to_string(imported.graph);
   PassDump dump(flags.dump_passes, imported.graph);
   BuildOptions options;
   options.targets = flags.targets;
@@ -223,13 +223,13 @@ int build_engine(const BuildFlags& flags) {
                       {"rewrites", event.rewrites},
                       {"milliseconds", event.milliseconds},
                       {"layers", event.graph.layer_count()}});
-    if (!flags.dump_graph.empty() && event.pass.name == last) graph_text = to_text(event.graph);
+    if (!flags.dump_graph.empty() && event.pass.name == last) graph_text = to_string(event.graph);
     if (event.changed) dump.add(event, targets);
   };
   const auto build_start = Clock::now();
   EngineFile file = build(std::move(imported.graph), options);
   if (flags.pack) {
-    Team team(hardware_threads());
+    ThreadTeam team(hardware_threads());
     pack_weights(file, team);
   }
   report["passes"] = std::move(passes);
@@ -281,7 +281,7 @@ constexpr const char* kFooter = R"(Examples:
                                                 min and max is as in opt
   anneal build model.onnx --target sm_80,sm_90,cpu
                                                 one file for two kinds of GPU and the CPU
-  anneal build model.onnx --int8 --calibrate pictures --samples drawn:100
+  anneal build model.onnx --int8 --calibrate pictures --samples hash:100
                                                 8 bits by the ranges that 100 of the samples show
   anneal build model.onnx --best --calibrate pictures
                                                 8 bits, and 16 where those do not do

@@ -49,14 +49,14 @@ int calibrate_model(const CalibrateFlags& flags) {
   options.data_threads = flags.data.threads;
   Progress progress(flags.verbose);
   progress.say(fmt::format("reading {}", flags.model));
-  const Imported imported = import_model(flags.model, flags.shapes);
+  const ImportResult imported = import_model(flags.model, flags.shapes);
   const auto samples = open_data(flags.data, calibration_inputs(imported.graph));
   options.progress = [&](int64_t done, int64_t all) {
     progress.say(fmt::format("{} of {} samples", done, all));
   };
   const auto start = Clock::now();
   const Calibration calibration = calibrate(imported.graph, samples, options);
-  const std::string text = to_text(calibration.table);
+  const std::string text = to_string(calibration.table);
   write_file_atomically(output, std::as_bytes(std::span(text)));
   progress.clear();
   for (const std::string& remark : calibration.remarks)
@@ -71,7 +71,7 @@ int calibrate_model(const CalibrateFlags& flags) {
 }
 
 constexpr const char* kFooter = R"(Examples:
-  anneal calibrate model.onnx --data pictures --samples drawn:100 -o model.ranges
+  anneal calibrate model.onnx --data pictures --samples hash:100 -o model.ranges
   anneal build model.onnx --int8 --calibration model.ranges
 
 The model runs in f32 on the CPU. Labels are not used. The table is text: a line per tensor with the

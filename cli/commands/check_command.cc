@@ -111,7 +111,7 @@ class CheckRun {
             result = case_result_from(*outcome.answer);
           } else {
             result.why = outcome.died;
-            result.code = name(Code::kInternal);
+            result.code = to_string(Code::kInternal);
           }
           progress_.clear();
           report.add(i, result, outcome.seconds);

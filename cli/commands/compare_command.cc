@@ -108,7 +108,7 @@ void print_largest(const std::vector<ComparedTensor>& tensors, size_t most) {
          : differs(tensor) ? "DIFFERS"
                            : "ok",
          fmt::format("{}", i), name_text(tensor),
-         fmt::format("{}{}", name(tensor.dtype), to_text(tensor.dims)), tensor.kernel_a,
+         fmt::format("{}{}", to_string(tensor.dtype), to_string(tensor.dims)), tensor.kernel_a,
          number_text(tensor.comparison.max_abs, 3), number_text(tensor.comparison.max_rel, 3),
          std::isinf(tensor.error.sqnr_db) ? "exact" : fmt::format("{:.1f}", tensor.error.sqnr_db),
          fmt::format("{:.7f}", tensor.error.cosine), quanta_text(tensor)});
@@ -126,7 +126,7 @@ Json comparison_json(const CompareFlags& flags, const EngineComparison& comparis
   for (const ComparedTensor& tensor : comparison.tensors) {
     Json entry = {{"name", tensor.name},
                   {"time", tensor.time},
-                  {"type", fmt::format("{}{}", name(tensor.dtype), to_text(tensor.dims))},
+                  {"type", fmt::format("{}{}", to_string(tensor.dtype), to_string(tensor.dims))},
                   {"step_a", tensor.step_a},
                   {"kernel_a", tensor.kernel_a},
                   {"step_b", tensor.step_b},

@@ -16,12 +16,12 @@
 namespace anneal {
 namespace {
 
-struct Found {
+struct DeviceRow {
   std::string name, what;
   bool is_here = true;
 };
 
-Found device(const Backend& backend, const std::string& name) {
+DeviceRow device(const Backend& backend, const std::string& name) {
   try {
     return {name, backend.open(name)->description()};
   } catch (const Error& error) {
@@ -30,15 +30,15 @@ Found device(const Backend& backend, const std::string& name) {
 }
 
 // What its card does now, too, as far as NVML knows.
-Found card(const std::vector<cuda::CardState>& cards, size_t ordinal) {
-  Found found = device(cuda_backend(), fmt::format("cuda:{}", ordinal));
+DeviceRow card(const std::vector<cuda::CardState>& cards, size_t ordinal) {
+  DeviceRow found = device(cuda_backend(), fmt::format("cuda:{}", ordinal));
   if (found.is_here && ordinal < cards.size())
     found.what += fmt::format("; at {}: {}", cards[ordinal].bus_id, cuda::text_of(cards[ordinal]));
   return found;
 }
 
-std::vector<Found> devices(const std::vector<cuda::CardState>& cards) {
-  std::vector<Found> found = {device(cpu_backend(), "cpu"), card(cards, 0)};
+std::vector<DeviceRow> devices(const std::vector<cuda::CardState>& cards) {
+  std::vector<DeviceRow> found = {device(cpu_backend(), "cpu"), card(cards, 0)};
   for (size_t ordinal = 1; found.back().is_here; ++ordinal) found.push_back(card(cards, ordinal));
   if (found.size() > 2) found.pop_back();  // the one past the last
   found.push_back(device(cuda_backend(), "emulated"));
@@ -46,7 +46,7 @@ std::vector<Found> devices(const std::vector<cuda::CardState>& cards) {
 }
 
 template <class Table, class Version>
-Found library(std::string name, const cuda::Opened<Table>& opened, Version version) {
+DeviceRow library(std::string name, const cuda::LibraryTable<Table>& opened, Version version) {
   if (!opened.table) return {std::move(name), opened.why_not, false};
   return {std::move(name), fmt::format("{}, {}", version(*opened.table), opened.path)};
 }
@@ -55,8 +55,8 @@ std::string version_text(int packed, int major_unit, int minor_unit) {
   return fmt::format("{}.{}", packed / major_unit, packed % major_unit / minor_unit);
 }
 
-std::vector<Found> libraries(const cuda::Cards& cards) {
-  std::vector<Found> found;
+std::vector<DeviceRow> libraries(const cuda::Cards& cards) {
+  std::vector<DeviceRow> found;
   found.push_back(library("driver", cuda::driver_library(), [](const cuda::Driver& driver) {
     int version = 0;
     driver.cuDriverGetVersion(&version);
@@ -76,20 +76,21 @@ std::vector<Found> libraries(const cuda::Cards& cards) {
     return fmt::format("{}.{}", version_text(version, 10000, 100), version % 100);
   }));
   found.push_back(cards.why_not.empty()
-                      ? Found{"NVML", fmt::format("driver {}", cards.driver_version)}
-                      : Found{"NVML", cards.why_not, false});
+                      ? DeviceRow{"NVML", fmt::format("driver {}", cards.driver_version)}
+                      : DeviceRow{"NVML", cards.why_not, false});
   return found;
 }
 
-Json json_of(const std::vector<Found>& found) {
+Json json_of(const std::vector<DeviceRow>& found) {
   Json json = Json::object();
-  for (const Found& each : found) json[each.name] = {{"here", each.is_here}, {"what", each.what}};
+  for (const DeviceRow& each : found)
+    json[each.name] = {{"here", each.is_here}, {"what", each.what}};
   return json;
 }
 
-std::string text_of(std::string_view title, const std::vector<Found>& found) {
+std::string text_of(std::string_view title, const std::vector<DeviceRow>& found) {
   Rows rows;
-  for (const Found& each : found)
+  for (const DeviceRow& each : found)
     rows.push_back({"  " + each.name, (each.is_here ? "" : "none: ") + printable(each.what)});
   return fmt::format("{}\n{}", title, table_text(rows, {false, false}));
 }
@@ -99,8 +100,8 @@ int show_devices(const std::string& json_path) {
   const auto& driver = cuda::driver_library().table;
   const cuda::Cards cards =
       cuda::read_cards(driver ? cuda::bus_ids(*driver) : std::vector<std::string>{});
-  const std::vector<Found> here = devices(cards.cards), opened = libraries(cards);
-  std::vector<Found> targets;
+  const std::vector<DeviceRow> here = devices(cards.cards), opened = libraries(cards);
+  std::vector<DeviceRow> targets;
   for (const cuda::DeviceSpec& spec : cuda::device_specs())
     targets.push_back(
         {fmt::format("sm_{}", spec.architecture), fmt::format("as on the {}", spec.name)});

@@ -55,7 +55,7 @@ std::vector<std::string> picture_lines(const Tensor& tensor) {
   const bool last = rank == 4 && dims[1] != 1 && dims[1] != 3 && (dims[3] == 1 || dims[3] == 3);
   const int channel_axis = last ? 3 : 1;
   if ((rank != 3 && rank != 4) || dims[0] != 1 || count(dims) == 0)
-    refuse(fmt::format("--show: {} is no picture", to_text(dims)));
+    refuse(fmt::format("--show: {} is no picture", to_string(dims)));
   const int64_t rows = dims[last ? 1 : rank - 2], columns = dims[last ? 2 : rank - 1];
   const int64_t channels = rank == 4 ? dims[channel_axis] : 1;
   std::vector<double> sums(static_cast<size_t>(rows * columns));
@@ -70,7 +70,7 @@ std::vector<std::string> picture_lines(const Tensor& tensor) {
   return picture_text(pixels, rows, columns);
 }
 
-void print_pictures(const Dataset& samples, const Classified& result,
+void print_pictures(const Dataset& samples, const ClassificationRun& result,
                     const std::vector<std::string>& classes, int64_t show) {
   // Spread over the set, since sets are often sorted by class.
   const int64_t shown = std::min(show, samples.size());
@@ -93,8 +93,9 @@ void print_pictures(const Dataset& samples, const Classified& result,
 }
 
 // precision: of a model, which is built.
-Classified run(const std::string& path, const EvalFlags& flags, const PrecisionFlags& precision,
-               Progress& progress, std::shared_ptr<const Dataset>& samples) {
+ClassificationRun run(const std::string& path, const EvalFlags& flags,
+                      const PrecisionFlags& precision, Progress& progress,
+                      std::shared_ptr<const Dataset>& samples) {
   progress.say(fmt::format("preparing {}", path));
   const std::string& device = flags.engine_options.device;
   PassOptions passes;
@@ -113,9 +114,9 @@ Classified run(const std::string& path, const EvalFlags& flags, const PrecisionF
 }
 
 // Predictions as --json wrote them.
-Classified read_predictions(const std::string& path) {
+ClassificationRun read_predictions(const std::string& path) {
   const FileBytes file = read_file(path);
-  Classified result;
+  ClassificationRun result;
   try {
     const auto json = Json::parse(
         std::string_view(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()));
@@ -134,7 +135,7 @@ Classified read_predictions(const std::string& path) {
 }
 
 // The reference's predictions for the same samples, in their order.
-std::vector<Prediction> paired(const Classified& result, const Classified& reference,
+std::vector<Prediction> paired(const ClassificationRun& result, const ClassificationRun& reference,
                                const std::string& path) {
   std::map<std::string_view, const Prediction*> by_name;
   for (const Prediction& one : reference.predictions) by_name[one.sample] = &one;
@@ -186,11 +187,11 @@ void print_accuracy(const Counts& counts) {
              counts.among_five);
 }
 
-Json compare(const Classified& result, const EvalFlags& flags, Progress& progress) {
+Json compare(const ClassificationRun& result, const EvalFlags& flags, Progress& progress) {
   std::shared_ptr<const Dataset> samples;
-  const Classified other = flags.against.ends_with(".json")
-                               ? read_predictions(flags.against)
-                               : run(flags.against, flags, {}, progress, samples);
+  const ClassificationRun other = flags.against.ends_with(".json")
+                                      ? read_predictions(flags.against)
+                                      : run(flags.against, flags, {}, progress, samples);
   progress.clear();
   const auto reference = paired(result, other, flags.against);
   std::vector<bool> right, reference_right;
@@ -228,7 +229,7 @@ Json predictions_json(const std::vector<Prediction>& predictions) {
   for (const Prediction& one : predictions) {
     Json entry = {{"sample", one.sample}};
     if (one.label) entry["label"] = *one.label;
-    for (const Ranked& ranked : one.best) {
+    for (const RankedClass& ranked : one.best) {
       entry["classes"].push_back(ranked.index);
       entry["scores"].push_back(ranked.score);  // NaN becomes null
     }
@@ -243,7 +244,7 @@ int evaluate(const EvalFlags& flags) {
       flags.classes.empty() ? std::vector<std::string>() : read_labels(flags.classes);
   Progress progress(flags.verbose);
   std::shared_ptr<const Dataset> samples;
-  const Classified result = run(flags.engine, flags, flags.precision, progress, samples);
+  const ClassificationRun result = run(flags.engine, flags, flags.precision, progress, samples);
   progress.clear();
   const Counts counts = counts_of(result.predictions);
   if (counts.labelled == 0 && flags.against.empty() && flags.json.empty() && flags.show == 0)
@@ -272,7 +273,7 @@ constexpr const char* kFooter = R"(Examples:
   anneal eval net.engine --data photos --resize 256 --crop 224 --scale 1/255 \
               --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
   anneal eval digits.onnx --data t10k-images.idx3-ubyte --labels t10k-labels.idx1-ubyte --show 6
-  anneal eval int8.engine --data photos --samples undrawn:100 --against net.onnx
+  anneal eval int8.engine --data photos --samples holdout:100 --against net.onnx
 
 A value becomes (value * scale - mean) / std + offset. With a dataset.json beside the data no flags
 are needed. Intervals: Wilson's for a share, a paired bootstrap for a loss.

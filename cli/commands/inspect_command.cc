@@ -27,11 +27,11 @@ int inspect_model(const InspectFlags& flags) {
     fail(Code::kInvalidArgument,
          fmt::format("{} is a model; --plan and --decisions are of engines: anneal build {}",
                      flags.file, flags.file));
-  const Imported imported = import_file(flags.file);
+  const ImportResult imported = import_file(flags.file);
   if (flags.json) {
     fmt::print("{}", json_text(model_json(imported)));
   } else if (flags.graph) {
-    fmt::print("{}", printable(to_text(imported.graph), LineEnds::kKept));
+    fmt::print("{}", printable(to_string(imported.graph), LineEnds::kKept));
   } else {
     fmt::print("{}", model_text(imported));
   }
@@ -47,7 +47,8 @@ int inspect_engine(const InspectFlags& flags) {
   if (flags.json) {
     fmt::print("{}", json_text(engine_json(file)));
   } else if (flags.plan) {
-    for (const Plan& plan : file.plans) fmt::print("{}", printable(to_text(plan), LineEnds::kKept));
+    for (const Plan& plan : file.plans)
+      fmt::print("{}", printable(to_string(plan), LineEnds::kKept));
   } else {
     fmt::print("{}", engine_text(file, flags.decisions));
   }

@@ -49,7 +49,7 @@ void print_top(const Tensor& output, const ScoreLayout& layout,
   for (int64_t sample = 0; sample < std::min(layout.samples, kMostSamplesShown); ++sample) {
     if (layout.samples > 1) fmt::print("  sample {}\n", sample);
     Rows rows;
-    for (const Ranked& ranked : best_classes(output, layout, sample, k))
+    for (const RankedClass& ranked : best_classes(output, layout, sample, k))
       rows.push_back({"  ", number_text(ranked.score, 4), fmt::format("{}", ranked.index),
                       labels.empty() ? "" : labels[static_cast<size_t>(ranked.index)]});
     fmt::print("{}", table_text(rows, {false, true, true, false}));
@@ -59,8 +59,8 @@ void print_top(const Tensor& output, const ScoreLayout& layout,
 }
 
 std::string tensor_text(const std::string& name, const Tensor& tensor) {
-  return fmt::format("{}: {}{}", printable(name), anneal::name(tensor.dtype()),
-                     to_text(tensor.dims()));
+  return fmt::format("{}: {}{}", printable(name), anneal::to_string(tensor.dtype()),
+                     to_string(tensor.dims()));
 }
 
 int run_engine(const RunFlags& flags) {

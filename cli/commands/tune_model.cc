@@ -68,7 +68,7 @@ std::vector<Precision> precisions_for(const TuneFlags& flags) {
   std::vector<Precision> precisions;
   for (const std::string& text : flags.precisions) {
     const auto all = {Precision::kF32, Precision::kF16, Precision::kBF16, Precision::kI8};
-    const auto found = std::ranges::find(all, text, [](Precision each) { return name(each); });
+    const auto found = std::ranges::find(all, text, [](Precision each) { return to_string(each); });
     if (found == all.end())
       refuse(fmt::format("--precisions {}: there are f32, f16, bf16 and int8", text));
     precisions.push_back(*found);
@@ -145,7 +145,7 @@ int tune_model(const TuneFlags& flags) {
     refuse("--max-drop and --min-score: a finite number is expected");
   Progress progress(flags.verbose);
   progress.say(fmt::format("reading {}", flags.model));
-  const Imported imported = import_model(flags.model, flags.shapes);
+  const ImportResult imported = import_model(flags.model, flags.shapes);
   const auto samples = open_data(flags.data, calibration_inputs(imported.graph));
 
   TuneOptions options;
@@ -178,7 +178,7 @@ int tune_model(const TuneFlags& flags) {
     progress.say(fmt::format("{:3.0f} %  {}{}", 100 * at.share, at.what,
                              at.seconds_left ? ", " + time_left(*at.seconds_left) : ""));
   };
-  Tuned tuned =
+  TuneResult tuned =
       tune(imported.graph, split_samples(samples, flags.calibrate_samples, flags.search_samples),
            options);
   progress.clear();

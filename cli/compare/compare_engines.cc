@@ -30,7 +30,7 @@ class Side {
   template <class Told>
   void run(const Told& told) {
     std::map<std::string, int> times;
-    context_.observe([&](const Observed& observed) {
+    context_.observe([&](const Observation& observed) {
       const std::string name(observed.name);
       const int time = ++times[name];
       told(Key(name, time), observed);
@@ -47,7 +47,7 @@ void check_same_inputs(const Engine& a, const Engine& b) {
   const auto sorted = [](const Engine& engine) {
     std::vector<std::string> ports;
     for (const Port& port : engine.inputs())
-      ports.push_back(fmt::format("\"{}\" {} of {}", port.name, name(port.dtype),
+      ports.push_back(fmt::format("\"{}\" {} of {}", port.name, to_string(port.dtype),
                                   count_text(port.dims.span().size(), "axis")));
     std::sort(ports.begin(), ports.end());
     return ports;
@@ -95,11 +95,11 @@ Tensor as_f32(const TensorView& view) {
   return wide.tensor;
 }
 
-struct Kept {
+struct KeptTensor {
   Tensor tensor;
   std::string step, kernel;
 };
-using KeptTensors = std::map<Key, Kept>;
+using KeptTensors = std::map<Key, KeptTensor>;
 
 // What each Quantize of a plan and its bodies rounds, by the name of its result.
 void add_sources(const Plan& plan, std::map<std::string, std::string>& sources) {
@@ -123,7 +123,7 @@ class Comparer {
   }
 
   EngineComparison run() {
-    a_.run([&](const Key& key, const Observed&) { left_.insert(key); });
+    a_.run([&](const Key& key, const Observation&) { left_.insert(key); });
     EngineComparison result;
     bool all = keep(&result.only_b);
     compare_kept();
@@ -149,7 +149,7 @@ class Comparer {
     kept_.clear();
     size_t bytes = 0;
     bool all = true;
-    b_.run([&](const Key& key, const Observed& observed) {
+    b_.run([&](const Key& key, const Observation& observed) {
       if (only_b && !left_.contains(key)) ++*only_b;
       if (!left_.contains(key)) return;
       const size_t size =
@@ -160,8 +160,8 @@ class Comparer {
         return;
       }
       bytes += std::max<size_t>(size, 1);
-      kept_.emplace(key, Kept{dense_copy(observed.value), std::string(observed.step),
-                              std::string(observed.kernel)});
+      kept_.emplace(key, KeptTensor{dense_copy(observed.value), std::string(observed.step),
+                                    std::string(observed.kernel)});
     });
     return all;
   }
@@ -170,7 +170,7 @@ class Comparer {
     const bool first = order_.empty();
     DataType coarsest = options_.coarsest;
     std::map<Key, Tensor> of_a;  // what A is about to round
-    a_.run([&](const Key& key, const Observed& observed) {
+    a_.run([&](const Key& key, const Observation& observed) {
       if (first) order_.push_back(key);
       const auto found = kept_.find(key);
       if (found == kept_.end()) {
@@ -200,7 +200,7 @@ class Comparer {
   // REQUIRES: all of B's tensors are kept.
   void compare_alone() {
     DataType coarsest = options_.coarsest;
-    a_.run([&](const Key& key, const Observed& observed) {
+    a_.run([&](const Key& key, const Observation& observed) {
       const auto found = kept_.find(key);
       if (found == kept_.end()) return;
       const TensorView& got = observed.value;

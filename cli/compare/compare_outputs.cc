@@ -45,7 +45,7 @@ std::string place_of(int64_t flat, const Dims& dims) {
     index[axis] = flat % dims[axis];
     flat /= dims[axis];
   }
-  return to_text(index);
+  return to_string(index);
 }
 
 // The first lane along the longest axis whose largest element has moved; -1 if none has.
@@ -76,9 +76,9 @@ int64_t moved_lane(const std::vector<double>& got, const std::vector<double>& ex
 Comparison compare_output(const TensorView& got, const TensorView& expected,
                           const Tolerance& tolerance, Arithmetic arithmetic) {
   if (got.dtype != expected.dtype)
-    return {fmt::format("type {} instead of {}", name(got.dtype), name(expected.dtype))};
+    return {fmt::format("type {} instead of {}", to_string(got.dtype), to_string(expected.dtype))};
   if (got.dims != expected.dims)
-    return {fmt::format("shape {} instead of {}", to_text(got.dims), to_text(expected.dims))};
+    return {fmt::format("shape {} instead of {}", to_string(got.dims), to_string(expected.dims))};
 
   const bool floats = is_float(got.dtype);
   const bool quantized = floats && arithmetic == Arithmetic::kQuantized;

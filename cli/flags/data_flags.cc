@@ -19,7 +19,7 @@ void add_data_flags(CLI::App& command, DataFlags& flags, const std::string& flag
       ->group(group);
   command
       .add_option("--samples", flags.samples,
-                  "Which of them: first:N, drawn:N or undrawn:N (N by the hash of their names, or "
+                  "Which of them: first:N, hash:N or holdout:N (N by the hash of their names, or "
                   "all others), part:K/N or part:K-L/N")
       ->type_name("WHICH")
       ->group(group);

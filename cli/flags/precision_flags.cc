@@ -15,7 +15,7 @@ LayerPrecision layer_precision(const std::string& text) {
   const size_t at = text.rfind('=');
   for (const Precision precision :
        {Precision::kF32, Precision::kF16, Precision::kBF16, Precision::kI8})
-    if (at != std::string::npos && text.substr(at + 1) == name(precision))
+    if (at != std::string::npos && text.substr(at + 1) == to_string(precision))
       return {text.substr(0, at), precision};
   fail(Code::kInvalidArgument,
        fmt::format("--layer-precision \"{}\": REGEX=f32, f16, bf16 or int8 is expected", text));

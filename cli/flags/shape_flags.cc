@@ -108,8 +108,8 @@ std::map<std::string, ImportOptions::InputBounds> merge_bounds(
       fail(Code::kInvalidArgument,
            fmt::format("shapes of {}: min {}, opt {}, max {} must have the same number of axes and "
                        "no size may shrink from one to the next",
-                       name.empty() ? "the input" : "\"" + name + "\"", to_text(bounds.min),
-                       to_text(bounds.opt), to_text(bounds.max)));
+                       name.empty() ? "the input" : "\"" + name + "\"", to_string(bounds.min),
+                       to_string(bounds.opt), to_string(bounds.max)));
   }
   return merged;
 }

@@ -23,8 +23,9 @@ std::string operations_text(const FunctionCounts& function) {
   for (const SiteCounts& site : function.sites) requests[site.kind] += site.requests;
   std::string text;
   for (const auto& [kind, count] : requests)
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ",
-                        number_text(static_cast<double>(count) / function.warps, 4), name(kind));
+    text +=
+        fmt::format("{}{} {}", text.empty() ? "" : ", ",
+                    number_text(static_cast<double>(count) / function.warps, 4), to_string(kind));
   return text;
 }
 
@@ -54,9 +55,9 @@ std::string access_text(const std::vector<FunctionCounts>& functions, int runs) 
                            (is_global(site.kind) && site.sectors * kSmallPart >= sectors) ||
                            (is_shared(site.kind) && site.wavefronts * kSmallPart >= wavefronts);
       if (!matters) continue;
-      rows.push_back({site.is_wasteful() ? "*" : "", place_text(site), std::string(name(site.kind)),
-                      site.memory, fmt::format("{}", site.lane_bytes),
-                      fmt::format("{}", site.requests / runs),
+      rows.push_back({site.is_wasteful() ? "*" : "", place_text(site),
+                      std::string(to_string(site.kind)), site.memory,
+                      fmt::format("{}", site.lane_bytes), fmt::format("{}", site.requests / runs),
                       is_global(site.kind) ? per(site.sectors, site.requests) : "",
                       is_global(site.kind) ? per(site.ideal_sectors, site.requests) : "",
                       per(site.wavefronts, site.ideal_wavefronts), shortened(site.text)});
@@ -77,7 +78,7 @@ Json access_json(const std::vector<FunctionCounts>& functions, int runs) {
       Json one = {{"file", site.file},
                   {"line", site.line},
                   {"text", site.text},
-                  {"kind", name(site.kind)},
+                  {"kind", to_string(site.kind)},
                   {"memory", site.memory},
                   {"lane_bytes", site.lane_bytes},
                   {"requests", site.requests / runs},

@@ -101,9 +101,9 @@ Measurement measure(const std::shared_ptr<const Engine>& engine, const std::vect
   const auto start = Clock::now();
   for (int i = 0; i < options.contexts; ++i) {
     contexts.push_back(std::make_unique<ExecutionContext>(
-        engine, ContextOptions{.threads = options.threads,
-                               .spin = options.spin,
-                               .rows_at_once = options.rows_at_once}));
+        engine,
+        ContextOptions{
+            .threads = options.threads, .spin = options.spin, .micro_batch = options.micro_batch}));
     if (i == 0) result.context_milliseconds = 1000 * seconds_since(start);
     for (size_t k = 0; k < inputs.size(); ++k)
       contexts[static_cast<size_t>(i)]->set_input(engine->inputs()[k].name, inputs[k].view());

@@ -25,8 +25,8 @@ struct MeasureOptions {
   Amount measured{std::nullopt, 3};  // of each context; at least kFewestRuns
   int threads = 0;                   // of each context
   int contexts = 1;
-  int64_t rows_at_once = 0;  // as in ContextOptions
-  bool spin = false;         // as in ContextOptions
+  int64_t micro_batch = 0;  // as in ContextOptions
+  bool spin = false;        // as in ContextOptions
 };
 inline constexpr int kFewestRuns = 3;
 

@@ -23,8 +23,8 @@ class Changes {
           int threads)
       : engine_(engine), sets_(sets), samples_(sets.size()) {
     options_.threads = threads;
-    options_.kept_shapes = static_cast<int>(sets.size());
-    options_.prepare_declared = false;
+    options_.shape_cache_size = static_cast<int>(sets.size());
+    options_.prewarm_profiles = false;
     known_ = std::make_unique<ExecutionContext>(engine_, options_);
     for (const auto& inputs : sets_) timed_run(*known_, inputs);
   }

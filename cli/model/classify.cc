@@ -28,14 +28,14 @@ const Port& score_port(const Engine& engine, const std::string& name) {
 
 bool Prediction::among_five() const {
   return std::any_of(best.begin(), best.end(),
-                     [&](const Ranked& ranked) { return label == ranked.index; });
+                     [&](const RankedClass& ranked) { return label == ranked.index; });
 }
 
-Classified classify(const std::shared_ptr<const Engine>& engine,
-                    const std::shared_ptr<const Dataset>& samples, const ClassifyOptions& options,
-                    Progress& progress) {
+ClassificationRun classify(const std::shared_ptr<const Engine>& engine,
+                           const std::shared_ptr<const Dataset>& samples,
+                           const ClassifyOptions& options, Progress& progress) {
   const Port& scores_port = score_port(*engine, options.output);
-  Classified result;
+  ClassificationRun result;
   result.batch = batch_size(*engine, samples->read(0), options.batch);
   ExecutionContext context(engine, options.context);
   BatchReader reader(samples, {.batch = result.batch, .threads = options.data_threads});
@@ -57,7 +57,7 @@ Classified classify(const std::shared_ptr<const Engine>& engine,
       refuse(
           fmt::format("the output \"{}\" is {}{}, which are no scores of {}; --output names "
                       "another",
-                      scores_port.name, name(scores.dtype()), to_text(scores.dims()),
+                      scores_port.name, to_string(scores.dtype()), to_string(scores.dims()),
                       count_text(static_cast<uint64_t>(result.batch), "sample")));
     for (int64_t i = 0; i < batch->count; ++i) {
       const int64_t at = batch->first + i;

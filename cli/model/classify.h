@@ -15,7 +15,7 @@ namespace anneal {
 struct Prediction {
   std::string sample;
   std::optional<int64_t> label;
-  std::vector<Ranked> best;  // five, or as many as there are classes
+  std::vector<RankedClass> best;  // five, or as many as there are classes
   bool right() const { return !best.empty() && label == best[0].index; }
   bool among_five() const;
 };
@@ -27,7 +27,7 @@ struct ClassifyOptions {
   std::string output;    // with the scores; empty: the first
 };
 
-struct Classified {
+struct ClassificationRun {
   std::vector<Prediction> predictions;  // one per sample, in order
   std::vector<double> batch_milliseconds;
   double total_milliseconds = 0;
@@ -36,8 +36,8 @@ struct Classified {
 
 // Fails with kInvalidArgument if an input gets nothing, a batch does not fit, the output holds no
 // scores, or a label is no class of the network.
-Classified classify(const std::shared_ptr<const Engine>& engine,
-                    const std::shared_ptr<const Dataset>& samples, const ClassifyOptions& options,
-                    Progress& progress);
+ClassificationRun classify(const std::shared_ptr<const Engine>& engine,
+                           const std::shared_ptr<const Dataset>& samples,
+                           const ClassifyOptions& options, Progress& progress);
 
 }  // namespace anneal

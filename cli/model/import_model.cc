@@ -37,7 +37,7 @@ void add_shape_flags(CLI::App& command, ShapeFlags& flags) {
   add("--max-shapes", flags.max, "The largest sizes that will be run");
 }
 
-Imported import_model(const std::string& path, const ShapeFlags& flags) {
+ImportResult import_model(const std::string& path, const ShapeFlags& flags) {
   check_no_range(flags);
   const auto opt = parse_shapes(flags.shapes.empty() ? flags.opt : flags.shapes);
   ImportOptions options;

@@ -15,6 +15,6 @@ void add_shape_flags(CLI::App& command, ShapeFlags& flags);
 
 // Fails with kInvalidArgument on flags that contradict each other or the model, else as
 // import_file().
-Imported import_model(const std::string& path, const ShapeFlags& flags);
+ImportResult import_model(const std::string& path, const ShapeFlags& flags);
 
 }  // namespace anneal

@@ -24,7 +24,7 @@ std::vector<NamedType> graph_inputs(const Graph& graph) {
   std::vector<NamedType> ports;
   for (const ValueId id : graph.inputs()) {
     const Value& value = graph.value(id);
-    ports.push_back({value.name, to_text(value.type(), graph.sizes())});
+    ports.push_back({value.name, to_string(value.type(), graph.sizes())});
   }
   return ports;
 }
@@ -32,7 +32,7 @@ std::vector<NamedType> graph_inputs(const Graph& graph) {
 std::vector<NamedType> graph_outputs(const Graph& graph) {
   std::vector<NamedType> ports;
   for (const Graph::Output& output : graph.outputs())
-    ports.push_back({output.name, to_text(graph.value(output.value).type(), graph.sizes())});
+    ports.push_back({output.name, to_string(graph.value(output.value).type(), graph.sizes())});
   return ports;
 }
 
@@ -40,7 +40,7 @@ std::vector<NamedType> plan_ports(const Plan& plan, const std::vector<uint32_t>&
   std::vector<NamedType> ports;
   ports.reserve(slots.size());
   for (const uint32_t slot : slots)
-    ports.push_back({plan.slots[slot].name, to_text(plan.slots[slot].type, *plan.sizes)});
+    ports.push_back({plan.slots[slot].name, to_string(plan.slots[slot].type, *plan.sizes)});
   return ports;
 }
 
@@ -89,7 +89,7 @@ std::string counts_text(const std::map<std::string, size_t>& counts) {
 
 // With those of the bodies of If and Loop.
 void count_ops(const Graph& graph, std::map<std::string, size_t>& counts) {
-  for (const LayerId id : graph.order()) ++counts[std::string(name(graph.layer(id).op))];
+  for (const LayerId id : graph.order()) ++counts[std::string(to_string(graph.layer(id).op))];
   for (const Graph& body : graph.bodies()) count_ops(body, counts);
 }
 
@@ -210,8 +210,8 @@ void add_steps(const Plan& plan, const std::string& indent, Rows& rows,
     ++kernels[step.kernel];
     std::vector<std::string> outputs;
     for (const uint32_t slot : step.outputs)
-      outputs.push_back(slot == kNoSlot ? "-" : to_text(plan.slots[slot].type, *plan.sizes));
-    std::string op(name(step.op));
+      outputs.push_back(slot == kNoSlot ? "-" : to_string(plan.slots[slot].type, *plan.sizes));
+    std::string op(to_string(step.op));
     if (std::any_of(step.epilogues.begin(), step.epilogues.end(),
                     [](const Program& program) { return !(program == Program()); }))
       op += " + epilogue";
@@ -256,10 +256,10 @@ Json steps_json(const Plan& plan) {
   for (const Step& step : plan.steps) {
     Json outputs = Json::array();
     for (const uint32_t slot : step.outputs)
-      outputs.push_back(slot == kNoSlot ? "" : to_text(plan.slots[slot].type, *plan.sizes));
+      outputs.push_back(slot == kNoSlot ? "" : to_string(plan.slots[slot].type, *plan.sizes));
     steps.push_back({{"name", step.name},
                      {"origins", step.origins},
-                     {"op", to_text(step.op, *plan.sizes)},
+                     {"op", to_string(step.op, *plan.sizes)},
                      {"kernel", step.kernel},
                      {"device", plan.devices[step.device]},
                      {"outputs", std::move(outputs)}});
@@ -295,7 +295,7 @@ Json plan_json(const Plan& plan, std::span<const Tensor> weights) {
 
 }  // namespace
 
-std::string model_text(const Imported& model) {
+std::string model_text(const ImportResult& model) {
   const Graph& graph = model.graph;
   const WeightTotals constants = weights_of(graph);
   std::string text = fmt::format(
@@ -314,7 +314,7 @@ std::string model_text(const Imported& model) {
   return text + counts_text(op_counts(graph));
 }
 
-Json model_json(const Imported& model) {
+Json model_json(const ImportResult& model) {
   const WeightTotals constants = weights_of(model.graph);
   Json json = {{"graph", model.info.graph_name},
                {"producer", model.info.producer},

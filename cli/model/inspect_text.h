@@ -8,8 +8,8 @@
 
 namespace anneal {
 
-std::string model_text(const Imported& model);
-Json model_json(const Imported& model);
+std::string model_text(const ImportResult& model);
+Json model_json(const ImportResult& model);
 std::string engine_text(const EngineFile& file, bool with_decisions);
 Json engine_json(const EngineFile& file);
 

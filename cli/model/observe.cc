@@ -20,7 +20,7 @@ bool is_output(const Engine& engine, std::string_view name) {
                      [&](const Port& port) { return port.name == name; });
 }
 
-std::string step_text(const Observed& observed) {
+std::string step_text(const Observation& observed) {
   std::string text = observed.step.empty() ? "before all steps" : std::string(observed.step);
   for (const LoopIteration& loop : observed.iterations)
     text += fmt::format("{} {} of {}", &loop == observed.iterations.data() ? " in iteration" : ",",
@@ -29,7 +29,7 @@ std::string step_text(const Observed& observed) {
 }
 
 // "w.iteration-2-0": each iteration's tensor has a file of its own.
-std::string file_name(const Observed& observed) {
+std::string file_name(const Observation& observed) {
   std::string name(observed.name);
   for (const LoopIteration& loop : observed.iterations)
     name +=
@@ -39,10 +39,10 @@ std::string file_name(const Observed& observed) {
 
 void add_vanished(const Plan& plan, const NamePattern& pattern, Rows& rows) {
   for (const Decision& decision : plan.decisions) {
-    if ((decision.stage != kInside && decision.stage != kGone) ||
+    if ((decision.stage != kFusedInto && decision.stage != kEliminated) ||
         !pattern.matches(decision.subject))
       continue;
-    rows.push_back(decision.stage == kInside
+    rows.push_back(decision.stage == kFusedInto
                        ? std::vector<std::string>{decision.subject, "-", decision.text,
                                                   "inside this step, without memory of its own"}
                        : std::vector<std::string>{decision.subject, "-", "-", decision.text});
@@ -55,11 +55,11 @@ void add_vanished(const Plan& plan, const NamePattern& pattern, Rows& rows) {
 void observe_run(const Engine& engine, ExecutionContext& context, const NamePattern& pattern,
                  TensorFiles* files) {
   Rows rows = {{"tensor", "type", "step", "values"}};
-  context.observe([&](const Observed& observed) {
+  context.observe([&](const Observation& observed) {
     if (!pattern.matches(observed.name)) return;
     const Tensor tensor = dense_copy(observed.value);
     rows.push_back({std::string(observed.name),
-                    fmt::format("{}{}", name(tensor.dtype()), to_text(tensor.dims())),
+                    fmt::format("{}{}", to_string(tensor.dtype()), to_string(tensor.dims())),
                     step_text(observed), summary_text(tensor, kValuesShown)});
     if (files && (!observed.iterations.empty() || !is_output(engine, observed.name)))
       files->write(file_name(observed), tensor.view());

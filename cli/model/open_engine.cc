@@ -38,11 +38,11 @@ void add_context_flags(CLI::App& command, ContextOptions& options) {
       ->transform(CLI::AsSizeValue(false))
       ->check(at_least(1))
       ->type_name("BYTES");
-  command.add_flag("--wait-each-step", options.wait_each_step,
+  command.add_flag("--wait-each-step", options.synchronous_steps,
                    "On a GPU, finish each step before the next, so that errors name the one that "
                    "failed; slower");
   add_spin_flag(command, options.spin);
-  add_rows_flag(command, options.rows_at_once);
+  add_rows_flag(command, options.micro_batch);
 }
 
 void add_spin_flag(CLI::App& command, bool& spin) {
@@ -70,7 +70,7 @@ void add_slot_flags(CLI::App& command, bool& separate_slots, size_t& red_zone) {
 void add_rows_flag(CLI::App& command, int64_t& rows) {
   command
       .add_option(
-          "--rows-at-once", rows,
+          "--micro-batch", rows,
           "Run so many rows of a batch at a time on each thread, where rows do not depend on "
           "each other; "
           "0: as many as stay in the caches, or all")

@@ -15,7 +15,7 @@ namespace anneal {
 bool is_engine(const std::string& path);
 
 void add_device_flags(CLI::App& command, EngineOptions& options);  // --device and --no-mmap
-// --memory-limit, --wait-each-step, --spin and --rows-at-once
+// --memory-limit, --wait-each-step, --spin and --micro-batch
 void add_context_flags(CLI::App& command, ContextOptions& options);
 void add_spin_flag(CLI::App& command, bool& spin);
 // --separate-slots and --red-zone

@@ -67,7 +67,7 @@ void check_guessed_size(const Port& port, const Dims& dims) {
     fail(Code::kInvalidArgument,
          fmt::format("input \"{}\" of the sizes that the engine was optimized for, {}, would have "
                      "{:.1f} GiB: give its sizes with --shapes",
-                     port.name, to_text(dims), bytes / kLargestGuessedInput));
+                     port.name, to_string(dims), bytes / kLargestGuessedInput));
 }
 
 }  // namespace
@@ -93,8 +93,8 @@ SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>&
       tensors[i] = read_sample(flags[i].file, raw);
       if (given && *given != tensors[i]->dims())
         fail(Code::kInvalidArgument,
-             fmt::format("{} says {} for input \"{}\", but {} holds {}", flag, to_text(*given),
-                         names[i], flags[i].file, to_text(tensors[i]->dims())));
+             fmt::format("{} says {} for input \"{}\", but {} holds {}", flag, to_string(*given),
+                         names[i], flags[i].file, to_string(tensors[i]->dims())));
       learn_symbols(plan, i, tensors[i]->dims(), values);
     } else if (given) {
       learn_symbols(plan, i, *given, values);
@@ -116,7 +116,7 @@ SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>&
       if (!given) check_guessed_size(engine.inputs()[i], dims);
       if (!given && depends_on(shape, is_guessed, *plan.sizes))
         inputs.guessed += fmt::format("{}\"{}\" of {}", inputs.guessed.empty() ? "" : ", ",
-                                      names[i], to_text(dims));
+                                      names[i], to_string(dims));
       tensors[i] = random_sample(engine.inputs()[i].dtype, dims, *flags[i].seed);
     }
     inputs.tensors.push_back(std::move(*tensors[i]));

@@ -49,12 +49,12 @@ std::string one_line(std::string_view text) {
 
 std::string port_text(const Port& port) {
   return printable(
-      fmt::format("{}: {}[{}]", port.name, name(port.dtype), fmt::join(port.dim_names, ",")));
+      fmt::format("{}: {}[{}]", port.name, to_string(port.dtype), fmt::join(port.dim_names, ",")));
 }
 
 std::string port_bounds_text(const Port& port) {
   if (port.min_dims == port.max_dims) return "";
-  return fmt::format("{} to {}", to_text(port.min_dims), to_text(port.max_dims));
+  return fmt::format("{} to {}", to_string(port.min_dims), to_string(port.max_dims));
 }
 
 std::string table_text(Rows rows, const std::vector<bool>& right) {

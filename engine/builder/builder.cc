@@ -20,7 +20,7 @@ namespace anneal {
 namespace {
 
 // The graph as targets that compute in the same types want it.
-struct Optimized {
+struct TargetGraph {
   const Target* first;  // of them
   Graph graph;
   std::vector<PassRecord> records;
@@ -29,19 +29,19 @@ struct Optimized {
     return target.is_cuda == first->is_cuda && target.native == first->native;
   }
 };
-const Optimized* find(const std::vector<Optimized>& graphs, const Target& target) {
-  for (const Optimized& each : graphs)
+const TargetGraph* find(const std::vector<TargetGraph>& graphs, const Target& target) {
+  for (const TargetGraph& each : graphs)
     if (each.is_for(target)) return &each;
   return nullptr;
 }
 
 // One graph for each kind of target: GPUs compute in f16 and bf16, some CPUs in bf16.
-std::vector<Optimized> optimize(const Graph& graph, const BuildOptions& options,
-                                const std::vector<Target>& targets) {
-  std::vector<Optimized> result;
+std::vector<TargetGraph> optimize(const Graph& graph, const BuildOptions& options,
+                                  const std::vector<Target>& targets) {
+  std::vector<TargetGraph> result;
   for (const Target& first : targets) {
     if (find(result, first) != nullptr) continue;
-    Optimized& made = result.emplace_back(Optimized{&first, graph.clone(), {}});
+    TargetGraph& made = result.emplace_back(TargetGraph{&first, graph.clone(), {}});
     std::vector<const Target*> kind;
     std::string names;
     for (const Target& target : targets)
@@ -118,7 +118,7 @@ EngineFile build(Graph graph, const BuildOptions& options) {
   std::vector<Target> targets;
   for (const std::string& name : options.targets)
     targets.push_back(open_target(name, cpu, kernels));
-  const std::vector<Optimized> graphs = optimize(graph, options, targets);
+  const std::vector<TargetGraph> graphs = optimize(graph, options, targets);
   graph = Graph();  // the weights that passes replaced
   if (options.reference_kernels)
     for (Target& target : targets) target = open_target(target.name, cpu_reference_backend());
@@ -126,7 +126,7 @@ EngineFile build(Graph graph, const BuildOptions& options) {
   WeightPool weights;
   for (const Target& target : targets) {
     options.progress(fmt::format("choosing kernels for {}", target.name));
-    const Optimized& optimized = *find(graphs, target);
+    const TargetGraph& optimized = *find(graphs, target);
     Plan plan = emit(optimized.graph, target.places, weights, timer.get());
     if (timer && target.is_cuda)
       plan.decisions.push_back(

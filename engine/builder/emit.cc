@@ -94,7 +94,7 @@ class Emitter {
                                 const std::vector<uint32_t>& outputs) const;
   // Of the CPU's kernels that take the operands as they are.
   void choose_by_time(const Layer& layer, const LayerOperands& operands, size_t place,
-                      Chosen& chosen);
+                      KernelChoice& chosen);
   void add_step(const Layer& layer, LaidOutChoice chosen, size_t place,
                 std::vector<uint32_t> inputs, std::vector<uint32_t> outputs);
   void note(std::string stage, std::string subject, std::string text) {
@@ -233,8 +233,8 @@ void Emitter::add_ports() {
     const auto& [name, value] = graph_.outputs()[i];
     const Type& type = graph_.value(value).type();
     const Shape strides = graph_.sizes().row_major_strides(type.shape);
-    plan_.outputs.push_back(
-        new_slot(name, type, strides, is_late(type) ? Storage::kLate : Storage::kOutput, host()));
+    plan_.outputs.push_back(new_slot(
+        name, type, strides, is_late(type) ? Storage::kDataDependent : Storage::kOutput, host()));
     if (graph_.value(value).producer != LayerId::kNone) direct_outputs_.try_emplace(value, i);
   }
 }
@@ -276,9 +276,9 @@ uint32_t Emitter::output_slot(ValueId value, size_t place) {
   const bool late = is_late(info.type());
   const Shape strides = late ? graph_.sizes().row_major_strides(info.type().shape)
                              : layouts_.strides_of_value(graph_, value);
-  return set_home(
-      value, place,
-      new_slot(info.name, info.type(), strides, late ? Storage::kLate : Storage::kArena, place));
+  return set_home(value, place,
+                  new_slot(info.name, info.type(), strides,
+                           late ? Storage::kDataDependent : Storage::kArena, place));
 }
 
 Operand Emitter::operand_of(uint32_t slot, const Tensor* constant) const {
@@ -307,7 +307,7 @@ bool Emitter::emit_view(LayerId id) {
   if (home == host() && direct_outputs_.contains(layer.outputs[0])) return false;
   const Value& output = graph_.value(layer.outputs[0]);
   const Slot from = plan_.slots[slot_of(layer.inputs[0], home)];
-  if (from.storage == Storage::kLate || is_late(output.type())) return false;
+  if (from.storage == Storage::kDataDependent || is_late(output.type())) return false;
   // A plan has no step for a view, so what inference carries through the layer would be lost.
   if (output.fact.elements) return false;
   const Moved moved = placement_.moved_views.contains(id) ? Moved::kIsView : Moved::kNeedsKernel;
@@ -326,7 +326,7 @@ bool Emitter::emit_view(LayerId id) {
 }
 
 void Emitter::choose_by_time(const Layer& layer, const LayerOperands& operands, size_t place,
-                             Chosen& chosen) {
+                             KernelChoice& chosen) {
   if (timer_ == nullptr || place != host()) return;
   if (auto decision = timer_->choose(*places_[place].backend,
                                      request_of(graph_, layer, operands, *places_[place].device),
@@ -393,14 +393,14 @@ void Emitter::emit_kernel(const Layer& layer, size_t place, Layout preferred) {
   LaidOutChoice chosen = choose(layer, actual, place);
   const LayerOperands ideal = ideal_operands(graph_, layer, preferred);
   const auto is_late_slot = [&](uint32_t slot) {
-    return slot != kNoSlot && plan_.slots[slot].storage == Storage::kLate;
+    return slot != kNoSlot && plan_.slots[slot].storage == Storage::kDataDependent;
   };
   const bool late = std::any_of(inputs.begin(), inputs.end(), is_late_slot) ||
                     std::any_of(outputs.begin(), outputs.end(), is_late_slot);
   const LaidOutChoice best = late ? LaidOutChoice{} : choose(layer, ideal, place, FreeInputs::kAll);
   if (!best.entry && !chosen.entry) {
     unsupported_.push_back(
-        fmt::format("layer \"{}\" ({}){}", layer.name, name(layer.op), refusals_text(chosen)));
+        fmt::format("layer \"{}\" ({}){}", layer.name, to_string(layer.op), refusals_text(chosen)));
     return;
   }
   if (!best.entry || (chosen.entry && best.refused.size() >= chosen.refused.size())) {
@@ -513,8 +513,8 @@ void Emitter::emit_layer(LayerId id, const Layouts::OfLayer& choice) {
   const auto note_fallback = [&] {
     if (!choice.why_not_first.empty())
       note(std::string(kFallback), layer.name,
-           fmt::format("{} runs on {}{}", name(layer.op), places_[choice.place].device->target(),
-                       choice.why_not_first));
+           fmt::format("{} runs on {}{}", to_string(layer.op),
+                       places_[choice.place].device->target(), choice.why_not_first));
   };
   if (!bodies_of(layer.op).empty()) {
     note_fallback();

@@ -43,9 +43,9 @@ void record_vanished(std::span<const NamedValue> values, Plan& plan) {
       if (const auto found = present.step_of_origin.find(origin);
           !step && found != present.step_of_origin.end())
         step = &found->second;
-    plan.decisions.push_back(
-        step ? Decision{std::string(kInside), value.name, *step}
-             : Decision{std::string(kGone), value.name, "computed while building, or not needed"});
+    plan.decisions.push_back(step ? Decision{std::string(kFusedInto), value.name, *step}
+                                  : Decision{std::string(kEliminated), value.name,
+                                             "computed while building, or not needed"});
   }
 }
 

@@ -38,7 +38,7 @@ std::string sizes_text(const SizeTable& sizes, const Shape& shape) {
 std::string operand_text(const SizeTable& sizes, const Operand& operand) {
   if (!operand.present) return "-";
   return fmt::format("{}{}[{}]{{{}}}", operand.constant != nullptr ? "const " : "",
-                     name(operand.type.dtype), sizes_text(sizes, operand.type.shape),
+                     to_string(operand.type.dtype), sizes_text(sizes, operand.type.shape),
                      sizes_text(sizes, operand.strides));
 }
 
@@ -60,7 +60,7 @@ std::string without_control_characters(std::string text) {
 }  // namespace
 
 std::string timing_text(const Request& request) {
-  std::string text = to_text(request.op, request.sizes) + " (";
+  std::string text = to_string(request.op, request.sizes) + " (";
   for (size_t i = 0; i < request.inputs.size(); ++i) {
     if (i > 0) text += static_cast<int>(i) == request.op_input_count ? "; " : ", ";
     text += operand_text(request.sizes, request.inputs[i]);
@@ -69,7 +69,7 @@ std::string timing_text(const Request& request) {
   for (size_t i = 0; i < request.outputs.size(); ++i)
     text += (i > 0 ? ", " : "") + operand_text(request.sizes, request.outputs[i]);
   for (const Program& epilogue : request.epilogues)
-    text += fmt::format(" epilogue \"{}\"", to_text(epilogue));
+    text += fmt::format(" epilogue \"{}\"", to_string(epilogue));
   return without_control_characters(std::move(text));
 }
 
@@ -78,7 +78,7 @@ struct KernelTimer::Candidate {
   const KernelEntry* entry = nullptr;
   bool is_heuristic = false;
   std::unique_ptr<Kernel> kernel;
-  std::unique_ptr<Prepared> prepared = {};
+  std::unique_ptr<PreparedKernel> prepared = {};
   std::unique_ptr<Buffer> workspace = {};
   std::vector<double> runs = {};  // microseconds
   bool is_hopeless = false;
@@ -87,7 +87,7 @@ struct KernelTimer::Candidate {
 };
 
 KernelTimes KernelTimer::measure(const Request& request, std::vector<Candidate>& candidates) const {
-  Team team(options_.threads);
+  ThreadTeam team(options_.threads);
   TimedOperands operands(request, options_.threads);
   const auto run = [&](Candidate& candidate) {
     operands.lie_as_in_a_network(team);
@@ -125,8 +125,8 @@ KernelTimes KernelTimer::measure(const Request& request, std::vector<Candidate>&
 }
 
 std::vector<KernelTimer::Candidate> KernelTimer::candidates(const Backend& backend, Request request,
-                                                            Chosen& chosen) const {
-  request.at_any_speed = true;
+                                                            KernelChoice& chosen) const {
+  request.ignore_speed_heuristics = true;
   std::vector<Candidate> found;
   for (const KernelFamily family : backend.families) {
     for (const KernelEntry& entry : family()) {
@@ -136,8 +136,8 @@ std::vector<KernelTimer::Candidate> KernelTimer::candidates(const Backend& backe
         found.push_back(
             {.entry = &entry, .is_heuristic = true, .kernel = std::move(chosen.kernel)});
       } else if (!is_reference(backend, entry)) {
-        Made made = entry.make(request);
-        if (made.kernel) found.push_back({.entry = &entry, .kernel = std::move(made.kernel)});
+        KernelResult made = entry.make(request);
+        if (made) found.push_back({.entry = &entry, .kernel = *std::move(made)});
       }
     }
   }
@@ -160,7 +160,7 @@ const KernelTimes* KernelTimer::times_of(const Request& request,
 }
 
 std::optional<Decision> KernelTimer::choose(const Backend& backend, const Request& request,
-                                            const std::string& layer, Chosen& chosen) {
+                                            const std::string& layer, KernelChoice& chosen) {
   std::vector<Candidate> found = candidates(backend, request, chosen);
   const auto take = [&](const KernelEntry* entry) {
     const auto winner = std::ranges::find(found, entry, &Candidate::entry);

@@ -39,14 +39,15 @@ class KernelTimer {
   // chosen: what the table's order chose. It stays unless another kernel takes less than 98 % of
   // its time. What was decided, or why there are no times; nullopt if there is no choice.
   std::optional<Decision> choose(const Backend& backend, const Request& request,
-                                 const std::string& layer, Chosen& chosen);
+                                 const std::string& layer, KernelChoice& chosen);
 
   const TimingCache& measured() const { return measured_; }  // by this timer
 
  private:
   struct Candidate;
   // All that accept the request; `chosen` gives its kernel up to them.
-  std::vector<Candidate> candidates(const Backend& backend, Request request, Chosen& chosen) const;
+  std::vector<Candidate> candidates(const Backend& backend, Request request,
+                                    KernelChoice& chosen) const;
   // Null if there are none and none are to be measured.
   const KernelTimes* times_of(const Request& request, std::vector<Candidate>& candidates);
   KernelTimes measure(const Request& request, std::vector<Candidate>& candidates) const;

@@ -62,13 +62,13 @@ LaidOutChoice choose_kernel(const Place& place, const Request& request, FreeInpu
       const std::string_view left_out = why_left_out(entry, place.kernels);
       LaidOutKernel made = left_out.empty() ? make_laid_out(entry, request, free)
                                             : LaidOutKernel{refuse(std::string(left_out))};
-      if (made.made.kernel) {
+      if (made.made) {
         choice.entry = &entry;
-        choice.kernel = std::move(made.made.kernel);
+        choice.kernel = *std::move(made.made);
         choice.laid_out = std::move(made.laid_out);
         return choice;
       }
-      choice.refused.emplace_back(entry.name, std::move(made.made.why_not));
+      choice.refused.emplace_back(entry.name, made.made.reason());
     }
   }
   return choice;
@@ -88,7 +88,7 @@ LayerOperands nearest_operands(const Place& place, const Graph& graph, const Lay
     if (operands.inputs[i].constant == nullptr) operands.inputs[i].strides = strides;
   const auto accepts = [&] {
     const Request request = request_of(graph, layer, operands, *place.device);
-    return make_laid_out(*best.entry, request, FreeInputs::kConstants).made.kernel != nullptr;
+    return make_laid_out(*best.entry, request, FreeInputs::kConstants).made.has_value();
   };
   const auto give_back = [&](std::vector<Operand>& mine, const std::vector<Operand>& theirs) {
     for (size_t i = 0; i < mine.size(); ++i) {
@@ -108,7 +108,7 @@ bool is_host_value(const Layer& layer, size_t input) {
          is_host_value(layer.op, static_cast<int>(input));
 }
 
-std::string refusals_text(const Chosen& chosen) {
+std::string refusals_text(const KernelChoice& chosen) {
   std::string text;
   for (const auto& [kernel, why] : chosen.refused) text += fmt::format("; {}: {}", kernel, why);
   return text.empty() ? "; no kernel implements it" : text;
@@ -166,10 +166,10 @@ Preference preference_of(const Graph& graph, const Layer& layer, const Place& pl
     const LayerOperands operands = ideal_operands(graph, layer, layout);
     return choose_kernel(place, graph, layer, operands, FreeInputs::kAll);
   };
-  const Chosen best = choose(Layout::kChannelsLast);
+  const KernelChoice best = choose(Layout::kChannelsLast);
   if (best.entry && (accepts_all || best.entry->prefers == Layout::kChannelsLast))
     return {true, best.entry->prefers, {}};
-  const Chosen row_major = choose(Layout::kRowMajor);
+  const KernelChoice row_major = choose(Layout::kRowMajor);
   if (row_major.entry) {
     const Layout layout = best.entry ? best.entry->prefers : Layout::kRowMajor;
     return {true, layout, {}};

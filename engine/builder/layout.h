@@ -34,7 +34,7 @@ struct Place {
   KernelOptions kernels = {};
 };
 // Its best kernel for the layer, with inputs laid out as it asks for.
-struct LaidOutChoice : Chosen {
+struct LaidOutChoice : KernelChoice {
   std::vector<LaidOutInput> laid_out = {};
 };
 LaidOutChoice choose_kernel(const Place& place, const Request& request, FreeInputs free);
@@ -68,6 +68,6 @@ Layouts choose_layouts(const Graph& graph, std::span<const Place> places,
                        const std::function<bool(ValueId)>& late);
 bool is_host_value(const Layer& layer, size_t input);  // as that of its op (graph/op.h)
 // "; cuda.conv.direct: only f32", of each kernel that refused.
-std::string refusals_text(const Chosen& chosen);
+std::string refusals_text(const KernelChoice& chosen);
 
 }  // namespace anneal

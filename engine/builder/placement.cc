@@ -86,13 +86,14 @@ class Placer {
   }
 
   // What is asked of the layer that makes a value.
-  enum class Wanted : uint8_t {
+  enum class WriterRequirement : uint8_t {
     kAnyKernel,  // whatever writes it, a copy at worst: else a copy is needed anyway
     kNoCopy,     // the kernel that computes it, and runs of elements stay runs
   };
 
   // Whether the producer takes these strides for the value: empty, or why not.
-  std::string ask_producer(ValueId value, const Shape& strides, Wanted wanted, int depth) const {
+  std::string ask_producer(ValueId value, const Shape& strides, WriterRequirement wanted,
+                           int depth) const {
     const LayerId id = graph_.value(value).producer;
     const Layer& layer = graph_.layer(id);
     if (is_view_op(layer.op) && layer.epilogues.empty()) {
@@ -101,9 +102,9 @@ class Placer {
                               ? std::nullopt
                               : operand_within(graph_, layer, 0, strides);
       if (!within || depth >= kMostNested)
-        return fmt::format("is made by {} \"{}\", which only looks at other memory", name(layer.op),
-                           layer.name);
-      if (wanted == Wanted::kAnyKernel) return {};
+        return fmt::format("is made by {} \"{}\", which only looks at other memory",
+                           to_string(layer.op), layer.name);
+      if (wanted == WriterRequirement::kAnyKernel) return {};
       std::string why_not = why_not_placed(layer.inputs[0], place_of(id));
       if (!why_not.empty()) return why_not;
       if (graph_.value(layer.inputs[0]).users.size() != 1) return "is read otherwise too";
@@ -114,7 +115,7 @@ class Placer {
     const auto index = static_cast<size_t>(output - layer.outputs.begin());
     return ask(
         id, [&](LayerOperands& operands) -> Operand& { return operands.outputs[index]; }, strides,
-        wanted == Wanted::kNoCopy);
+        wanted == WriterRequirement::kNoCopy);
   }
 
   // Whether the layer's best kernel, or a better one, takes other strides for one operand.
@@ -128,12 +129,12 @@ class Placer {
     if (operand.strides == strides) return {};
     const Shape ideal = operand.strides;
     const auto choose = [&] { return choose_kernel(place, graph_, layer, operands); };
-    const Chosen best = choose();
+    const KernelChoice best = choose();
     const bool same_runs =
         unit_axis(operand.type.shape, ideal) == unit_axis(operand.type.shape, strides);
     if (keep_runs && !same_runs) return "its runs of elements would be torn apart";
     operand.strides = strides;
-    const Chosen chosen = choose();
+    const KernelChoice chosen = choose();
     if (!chosen.entry)
       return fmt::format("has no kernel that takes its place{}", refusals_text(chosen));
     if (best.entry && chosen.refused.size() > best.refused.size())
@@ -142,7 +143,7 @@ class Placer {
     return {};
   }
 
-  bool try_place(LayerId by, size_t operand, Wanted wanted, std::string& why_not) {
+  bool try_place(LayerId by, size_t operand, WriterRequirement wanted, std::string& why_not) {
     const Layer& layer = graph_.layer(by);
     const ValueId value = layer.inputs[operand], whole = layer.outputs[0];
     why_not = why_not_placed(value, place_of_whole(by));
@@ -176,7 +177,7 @@ class Placer {
     bool all = true;
     for (size_t i = 0; i < layer.inputs.size(); ++i) {
       std::string why_not;
-      const bool placed = try_place(id, i, Wanted::kAnyKernel, why_not);
+      const bool placed = try_place(id, i, WriterRequirement::kAnyKernel, why_not);
       const std::string& operand = graph_.value(layer.inputs[i]).name;
       all &= placed;
       if (placed)
@@ -197,7 +198,8 @@ class Placer {
     if (graph_.value(source).users.size() != 1) return;
     if (!fixed && readers_take(id, strides_of_value(source)).empty()) return;
     std::string why_not;
-    if (try_place(id, 0, fixed ? Wanted::kAnyKernel : Wanted::kNoCopy, why_not))
+    if (try_place(id, 0, fixed ? WriterRequirement::kAnyKernel : WriterRequirement::kNoCopy,
+                  why_not))
       note(layer, fmt::format("\"{}\" is written as its output lies", graph_.value(source).name),
            false, saving_of(graph_, source));
   }

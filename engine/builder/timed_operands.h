@@ -27,7 +27,7 @@ class TimedOperands {
   Stream& stream() { return *stream_; }
   // Between two runs of a layer others run: its constants have left the cores' own caches, and its
   // other inputs have just been written.
-  void lie_as_in_a_network(Team& team);
+  void lie_as_in_a_network(ThreadTeam& team);
 
  private:
   struct Activation {

@@ -90,7 +90,7 @@ class FolderLock {
 
 }  // namespace
 
-std::string to_text(const TimingCache& cache) {
+std::string to_string(const TimingCache& cache) {
   std::string text = fmt::format("{}\n{}\n", kFirstLine, kHeading);
   for (const auto& [key, times] : cache) {
     text += fmt::format("{}\t{}\t{}\t{}\t", key.anneal, key.machine, key.threads, key.layer);
@@ -136,7 +136,7 @@ void add_to_timing_cache(const std::string& path, const TimingCache& times) {
   const FolderLock lock(folder.empty() ? "." : folder);
   TimingCache all = read_timing_cache(file);
   for (const auto& [key, kernels] : times) all.insert_or_assign(key, kernels);
-  const std::string text = to_text(all);
+  const std::string text = to_string(all);
   write_file_atomically(file, std::as_bytes(std::span(text)));
 }
 

@@ -24,7 +24,7 @@ using KernelTimes = std::map<std::string, double, std::less<>>;  // microseconds
 using TimingCache = std::map<TimingKey, KernelTimes>;
 
 // Sorted; parse_timing_cache() gives the same times back.
-std::string to_text(const TimingCache& cache);
+std::string to_string(const TimingCache& cache);
 // Lines that are empty or begin with '#' are skipped. Fails with kInvalidArgument, naming the line.
 TimingCache parse_timing_cache(std::string_view text);
 

@@ -37,11 +37,12 @@ SampleTensor joined(const std::vector<std::vector<SampleTensor>>& samples, size_
     Dims alike = tensor.dims();
     if (alike.rank() == dims.rank()) alike[0] = one.tensor.dims()[0];
     if (alike != one.tensor.dims() || tensor.dtype() != one.tensor.dtype())
-      refuse(fmt::format(
-          "sample \"{}\" is {}{}, sample \"{}\" before it {}{}: take batches of 1, or "
-          "make all of one size",
-          names.name(first + static_cast<int64_t>(i)), name(tensor.dtype()), to_text(tensor.dims()),
-          names.name(first), name(one.tensor.dtype()), to_text(one.tensor.dims())));
+      refuse(
+          fmt::format("sample \"{}\" is {}{}, sample \"{}\" before it {}{}: take batches of 1, or "
+                      "make all of one size",
+                      names.name(first + static_cast<int64_t>(i)), to_string(tensor.dtype()),
+                      to_string(tensor.dims()), names.name(first), to_string(one.tensor.dtype()),
+                      to_string(one.tensor.dims())));
     dims[0] += tensor.dims()[0];
   }
   auto all = Tensor::allocate(one.tensor.dtype(), dims);

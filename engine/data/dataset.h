@@ -52,8 +52,8 @@ class Dataset {
 std::shared_ptr<const Dataset> open_dataset(const std::string& path, const DataFormat& format,
                                             std::span<const DataInput> inputs);
 
-// Some of the samples, in their order: "first:100"; "drawn:100", the 100 with the smallest hashes,
-// and "undrawn:100", all others; "part:2/5", those whose hash mod 5 is 1; "part:2-5/5". Several,
+// Some of the samples, in their order: "first:100"; "hash:100", the 100 with the smallest hashes,
+// and "holdout:100", all others; "part:2/5", those whose hash mod 5 is 1; "part:2-5/5". Several,
 // separated by commas, are applied one after the other. Depends on names alone, not on their order
 // (but for "first"). Fails with kInvalidArgument, also if nothing is left.
 std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> samples,

@@ -83,7 +83,7 @@ int channel_axis(const Dims& dims, const DataInput& input, const DataFormat& for
 Tensor converted(const TensorView& view, const DataInput& input, const DataFormat& format) {
   const bool changes = has_formula(format) || format.channels == ChannelOrder::kBgr;
   if (!changes && !is_float(input.dtype) && is_float(view.dtype))
-    refuse(fmt::format("the data is {}, the input {} takes whole numbers", name(view.dtype),
+    refuse(fmt::format("the data is {}, the input {} takes whole numbers", to_string(view.dtype),
                        input_text(input)));
   const int axis = channel_axis(view.dims, input, format);
   const int64_t channels = axis < 0 ? 1 : view.dims[axis];
@@ -117,7 +117,7 @@ std::string input_text(const DataInput& input) {
   std::string text;
   for (const int64_t size : input.dims)
     text += (text.empty() ? "" : ",") + (size < 0 ? std::string("?") : fmt::format("{}", size));
-  return fmt::format("\"{}\" {}[{}]", input.name, name(input.dtype), text);
+  return fmt::format("\"{}\" {}[{}]", input.name, to_string(input.dtype), text);
 }
 
 std::optional<Dims> fit_sample(const Dims& sample, const DataInput& input) {
@@ -162,7 +162,7 @@ Tensor fit_array(const Tensor& array, const DataInput& input, const DataFormat& 
         refuse(
             fmt::format("data of {} fits the input {} as it is and with its channels moved; say "
                         "layout nchw or layout nhwc",
-                        to_text(view.dims), input_text(input)));
+                        to_string(view.dims), input_text(input)));
       if (!dims && fits_turned) from = guess;
     }
     if (from) {
@@ -171,7 +171,7 @@ Tensor fit_array(const Tensor& array, const DataInput& input, const DataFormat& 
     }
   }
   if (!dims)
-    refuse(fmt::format("a sample of {} does not fit the input {}", to_text(array.dims()),
+    refuse(fmt::format("a sample of {} does not fit the input {}", to_string(array.dims()),
                        input_text(input)));
   const bool changes = has_formula(format) || format.channels == ChannelOrder::kBgr;
   if (!changes && array.dtype() == input.dtype) {

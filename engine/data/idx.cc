@@ -56,7 +56,7 @@ Tensor read_idx(std::span<const std::byte> bytes) {
   const auto elements = static_cast<uint64_t>(count(dims));
   if (elements != content.size() / element || content.size() % element != 0)
     refuse(fmt::format("the header says {} elements of {} ({}), the file holds {} bytes of them",
-                       elements, name(*dtype), to_text(dims), content.size()));
+                       elements, to_string(*dtype), to_string(dims), content.size()));
 
   auto read = Tensor::allocate(*dtype, dims);
   if (content.empty()) return read.tensor;

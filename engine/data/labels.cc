@@ -73,7 +73,7 @@ std::vector<int64_t> labels_of(const Tensor& array, const DataFormat& format,
                                std::string_view what) {
   if (!is_integer(array.dtype()) || array.dims().rank() != 1)
     refuse(fmt::format("{}: {}{} are no labels, which are integers along one axis", what,
-                       name(array.dtype()), to_text(array.dims())));
+                       to_string(array.dtype()), to_string(array.dims())));
   std::vector<int64_t> values;
   const size_t element = size_of(array.dtype());
   for (size_t at = 0; at < array.bytes().size(); at += element) {

@@ -99,7 +99,7 @@ Masks::Masks(std::string path, const Tensor& rows, const DataFormat& format)
     refuse(
         fmt::format("{}: {}{} are no masks, which are integers [samples,height,width]: the class "
                     "of each pixel",
-                    path_, name(rows.dtype()), to_text(dims)));
+                    path_, to_string(rows.dtype()), to_string(dims)));
   rows_ = Tensor(rows.dtype(), {is_one ? 1 : dims[0], sides[0], sides[1]},
                  std::make_shared<Tensor>(rows), rows.bytes());
 }
@@ -139,7 +139,7 @@ Tensor Masks::read(int64_t i, const std::string& name, std::span<const Dims> siz
   const auto checked = [&](DataType dtype, std::span<const std::byte> elements, const Dims& sides) {
     if (std::ranges::none_of(sizes, [&](const Dims& size) { return has_sides(size, sides); })) {
       std::vector<std::string> all;
-      for (const Dims& size : sizes) all.push_back(to_text(size));
+      for (const Dims& size : sizes) all.push_back(to_string(size));
       refuse(
           fmt::format("the mask is {} x {} (height x width) and the sample \"{}\" {}; a mask has "
                       "the size that its sample has in the data, before resize and crop",
@@ -160,14 +160,15 @@ Tensor Masks::read(int64_t i, const std::string& name, std::span<const Dims> siz
   const auto file = file_of(name);
   if (!file) check_samples({&name, 1});
   const Tensor stored = read_file_of_masks(*file);
-  return with_context([&] { return fmt::format("in {}", *file); },
-                      [&] {
-                        const Dims sides = sides_of(stored.dims(), 0);
-                        if (!are_classes(stored) || sides.rank() != 2)
-                          refuse(fmt::format("{}{} is no mask, which is of integers [height,width]",
-                                             anneal::name(stored.dtype()), to_text(stored.dims())));
-                        return checked(stored.dtype(), stored.bytes(), sides);
-                      });
+  return with_context(
+      [&] { return fmt::format("in {}", *file); },
+      [&] {
+        const Dims sides = sides_of(stored.dims(), 0);
+        if (!are_classes(stored) || sides.rank() != 2)
+          refuse(fmt::format("{}{} is no mask, which is of integers [height,width]",
+                             anneal::to_string(stored.dtype()), to_string(stored.dims())));
+        return checked(stored.dtype(), stored.bytes(), sides);
+      });
 }
 
 std::string find_masks(const std::string& folder, const DataFormat& format) {

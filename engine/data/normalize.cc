@@ -52,7 +52,7 @@ void write_rounded(DataType dtype, std::byte* to, double value) {
     refuse(
         fmt::format("the value {} does not fit the input's type {}; scale and offset say how "
                     "values become what the network takes",
-                    value, name(dtype)));
+                    value, to_string(dtype)));
 }
 
 PictureInput::PictureInput(const DataInput& input, const DataFormat& format)

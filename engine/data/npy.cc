@@ -154,7 +154,7 @@ void swap_bytes(std::span<std::byte> bytes, size_t element) {
 std::string_view code_of(DataType dtype) {
   for (const TypeRow& row : kTypes)
     if (row.dtype == dtype) return row.code;
-  fail(Code::kUnsupported, fmt::format(".npy cannot hold {}", name(dtype)));
+  fail(Code::kUnsupported, fmt::format(".npy cannot hold {}", to_string(dtype)));
 }
 
 }  // namespace
@@ -181,7 +181,7 @@ Tensor read_npy(std::span<const std::byte> bytes) {
   const auto elements = static_cast<uint64_t>(count(header.dims));
   if (elements != content.size() / element || content.size() % element != 0)
     refuse(fmt::format("the shape {} of {} wants {} elements, the file holds {} bytes",
-                       to_text(header.dims), name(header.dtype), elements, content.size()));
+                       to_string(header.dims), to_string(header.dtype), elements, content.size()));
 
   auto read = Tensor::allocate(header.dtype, header.dims);
   if (content.empty()) return read.tensor;

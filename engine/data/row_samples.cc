@@ -84,10 +84,10 @@ Tensor read_raw_rows(const std::string& path, const DataFormat& format) {
   }
   const size_t sample = static_cast<size_t>(count(*format.shape)) * size_of(*format.dtype);
   if (file.bytes.empty() || file.bytes.size() % sample != 0)
-    refuse(
-        fmt::format("{} has {} bytes, which are no whole number of samples of {}{}, {} bytes "
-                    "each",
-                    path, file.bytes.size(), name(*format.dtype), to_text(*format.shape), sample));
+    refuse(fmt::format(
+        "{} has {} bytes, which are no whole number of samples of {}{}, {} bytes "
+        "each",
+        path, file.bytes.size(), to_string(*format.dtype), to_string(*format.shape), sample));
   Dims dims = {static_cast<int64_t>(file.bytes.size() / sample)};
   for (const int64_t size : *format.shape) dims.push_back(size);
   if (*format.dtype == DataType::kBool) {
@@ -161,7 +161,7 @@ std::shared_ptr<const Dataset> dataset_of_rows(const std::string& folder, const 
   for (const auto& [input, array] : arrays) {
     if (array.dims().rank() == 0 || array.count() == 0)
       refuse(fmt::format("{} holds no samples for the input \"{}\": its array is {}", path,
-                         input.name, to_text(array.dims())));
+                         input.name, to_string(array.dims())));
     if (array.dims()[0] != arrays[0].array.dims()[0])
       refuse(fmt::format("{} has {} samples for the input \"{}\" and {} for \"{}\"", path,
                          arrays[0].array.dims()[0], arrays[0].input.name, array.dims()[0],

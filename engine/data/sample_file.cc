@@ -25,7 +25,7 @@ Tensor read_raw(std::span<const std::byte> bytes, const RawFormat& raw) {
   if (wanted != bytes.size() / element || bytes.size() % element != 0)
     fail(Code::kInvalidArgument,
          fmt::format("raw {} of shape {} is {} elements of {} bytes, the file has {} bytes",
-                     name(raw.dtype), to_text(*raw.dims), wanted, element, bytes.size()));
+                     to_string(raw.dtype), to_string(*raw.dims), wanted, element, bytes.size()));
   auto read = Tensor::allocate(raw.dtype, *raw.dims);
   if (bytes.empty()) return read.tensor;
   std::memcpy(read.data.data(), bytes.data(), bytes.size());

@@ -28,7 +28,7 @@ class Subset : public Dataset {
 
 [[noreturn]] void refuse(std::string_view which, std::string_view why) {
   fail(Code::kInvalidArgument,
-       fmt::format("samples \"{}\": {}; it may be first:N, drawn:N, undrawn:N, part:K/N or "
+       fmt::format("samples \"{}\": {}; it may be first:N, hash:N, holdout:N, part:K/N or "
                    "part:K-L/N",
                    which, why));
 }
@@ -79,8 +79,7 @@ std::vector<bool> selected(const Dataset& samples, std::string_view which) {
     }
     return kept;
   }
-  if (word != "first" && word != "drawn" && word != "undrawn")
-    refuse(which, "it is not understood");
+  if (word != "first" && word != "hash" && word != "holdout") refuse(which, "it is not understood");
   const int64_t n = number(which, value);
   if (n > samples.size()) refuse(which, fmt::format("there are only {} samples", samples.size()));
   if (word == "first") {
@@ -88,7 +87,7 @@ std::vector<bool> selected(const Dataset& samples, std::string_view which) {
     return kept;
   }
   kept = drawn(samples, n);
-  if (word == "undrawn") kept.flip();
+  if (word == "holdout") kept.flip();
   return kept;
 }
 

@@ -61,7 +61,7 @@ class InferenceCheck {
       : plan_(plan), weights_(weights), bound_(bound), values_(values), facts_(plan.slots.size()) {
     for (size_t i = 0; i < plan.slots.size(); ++i) {
       const Slot& slot = plan.slots[i];
-      facts_[i].type = slot.storage == Storage::kLate
+      facts_[i].type = slot.storage == Storage::kDataDependent
                            ? values.known_part(slot.type)
                            : Type{slot.type.dtype, shape_of(bound.slots[i].dims)};
     }
@@ -85,7 +85,7 @@ class InferenceCheck {
       } catch (const Error& error) {
         if (error.code() == Code::kInternal) throw;
         fail(Code::kInvalidArgument, fmt::format("with these inputs, step \"{}\" ({}): {}",
-                                                 step.name, name(step.op), error.what()));
+                                                 step.name, to_string(step.op), error.what()));
       }
     }
   }
@@ -122,7 +122,7 @@ class InferenceCheck {
     for (size_t k = 0; k < step.outputs.size(); ++k) {
       const uint32_t output = step.outputs[k];
       const Shape& shape = inferred[k].type.shape;
-      if (plan_.slots[output].storage != Storage::kLate) {
+      if (plan_.slots[output].storage != Storage::kDataDependent) {
         check_dims(output, shape);
         inferred[k].type.shape = facts_[output].type.shape;
       }
@@ -136,7 +136,7 @@ class InferenceCheck {
       if (shape[axis].known() && shape[axis].value() != dims[axis])
         fail(Code::kInvalidArgument,
              fmt::format("\"{}\" would be {} instead of {}", plan_.slots[output].name,
-                         sizes_.text(shape), to_text(dims)));
+                         sizes_.text(shape), to_string(dims)));
   }
 
   const Plan& plan_;
@@ -153,7 +153,7 @@ class InferenceCheck {
 std::string producer_text(const Plan& plan, uint32_t slot) {
   for (const Step& step : plan.steps)
     if (std::find(step.outputs.begin(), step.outputs.end(), slot) != step.outputs.end())
-      return fmt::format("with these inputs, step \"{}\" ({})", step.name, name(step.op));
+      return fmt::format("with these inputs, step \"{}\" ({})", step.name, to_string(step.op));
   return fmt::format("with these inputs, \"{}\"", plan.slots[slot].name);
 }
 
@@ -211,7 +211,7 @@ BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,
     const Slot& slot = plan.slots[i];
     TensorView& view = bound.slots[i];
     view.dtype = slot.type.dtype;
-    if (slot.storage == Storage::kLate) continue;
+    if (slot.storage == Storage::kDataDependent) continue;
     with_context([&] { return producer_text(plan, static_cast<uint32_t>(i)); },
                  [&] {
                    view.dims = values.of(slot.type.shape);

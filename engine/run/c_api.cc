@@ -151,7 +151,7 @@ anneal_code anneal_context_make_with(const anneal_engine* engine,
     *context = new anneal_context{
         anneal::ExecutionContext(engine->engine, {.threads = known.threads,
                                                   .memory_limit = known.memory_limit,
-                                                  .wait_each_step = known.wait_each_step != 0,
+                                                  .synchronous_steps = known.synchronous_steps != 0,
                                                   .spin = known.spin != 0})};
   });
 }

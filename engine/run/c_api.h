@@ -96,11 +96,11 @@ anneal_port anneal_engine_output(const anneal_engine* engine, int32_t index);
 anneal_code anneal_context_make(const anneal_engine* engine, int32_t threads,
                                 anneal_context** context, anneal_error* error);
 typedef struct {
-  uint64_t size;          /* sizeof(anneal_context_options); what a later version adds is 0 */
-  int32_t threads;        /* as for anneal_context_make() */
-  int32_t wait_each_step; /* not 0: on a GPU, errors name the step that failed; slower */
-  uint64_t memory_limit;  /* most bytes of a GPU for activations and workspaces; 0: no limit */
-  uint64_t spin;          /* not 0: waiting for a GPU keeps a core busy and ends sooner */
+  uint64_t size;             /* sizeof(anneal_context_options); what a later version adds is 0 */
+  int32_t threads;           /* as for anneal_context_make() */
+  int32_t synchronous_steps; /* not 0: on a GPU, errors name the step that failed; slower */
+  uint64_t memory_limit;     /* most bytes of a GPU for activations and workspaces; 0: no limit */
+  uint64_t spin;             /* not 0: waiting for a GPU keeps a core busy and ends sooner */
 } anneal_context_options;
 anneal_code anneal_context_make_with(const anneal_engine* engine,
                                      const anneal_context_options* options,

@@ -37,7 +37,8 @@ void check_memory(const Port& port, const TensorView& memory, std::string_view w
     fail(Code::kInvalidArgument, fmt::format("{} \"{}\" {}", what, port.name, why));
   };
   if (memory.dtype != port.dtype)
-    wrong(fmt::format("is {}, the engine wants {}", name(memory.dtype), name(port.dtype)));
+    wrong(
+        fmt::format("is {}, the engine wants {}", to_string(memory.dtype), to_string(port.dtype)));
   if (memory.strides.rank() != memory.dims.rank()) wrong("has more or fewer strides than axes");
   if (!memory.data && count(memory.dims) != 0) wrong("has no memory");
 }
@@ -51,9 +52,9 @@ void check_dims(const Port& port, const Dims& dims) {
     for (const std::string& dim : port.dim_names) wanted += (wanted.empty() ? "" : ",") + dim;
     std::string range;
     if (port.min_dims != port.max_dims)
-      range = fmt::format(" (from {} to {})", to_text(port.min_dims), to_text(port.max_dims));
+      range = fmt::format(" (from {} to {})", to_string(port.min_dims), to_string(port.max_dims));
     fail(Code::kInvalidArgument, fmt::format("input \"{}\" has shape {}, the engine wants [{}]{}",
-                                             port.name, to_text(dims), wanted, range));
+                                             port.name, to_string(dims), wanted, range));
   }
 }
 
@@ -69,13 +70,13 @@ struct ExecutionContext::State {
                   .weight_data = engine->state_->weights,
                   .threads = std::min(options.threads > 0 ? options.threads : hardware_threads(),
                                       largest_team()),
-                  .kept_shapes = std::max(options.kept_shapes, 1),
+                  .shape_cache_size = std::max(options.shape_cache_size, 1),
                   .memory_limit = options.memory_limit,
-                  .wait_each_step = options.wait_each_step,
+                  .synchronous_steps = options.synchronous_steps,
                   .red_zone = engine->state_->red_zone,
                   .separate_weights = &engine->state_->separate_weights},
-        run(engine->state_->plan, resources, options.rows_at_once) {
-    if (options.prepare_declared) prepare_declared();
+        run(engine->state_->plan, resources, options.micro_batch) {
+    if (options.prewarm_profiles) prewarm_profiles();
   }
 
   static std::vector<std::unique_ptr<Stream>> make_streams(
@@ -94,10 +95,10 @@ struct ExecutionContext::State {
     if (options.threads < 0)
       fail(Code::kInvalidArgument,
            fmt::format("a context of {} threads; 0 is one per core", options.threads));
-    if (options.rows_at_once < 0)
+    if (options.micro_batch < 0)
       fail(Code::kInvalidArgument,
            fmt::format("a context that runs {} rows at once; 0 lets it choose",
-                       options.rows_at_once));
+                       options.micro_batch));
     return engine;
   }
 
@@ -111,7 +112,7 @@ struct ExecutionContext::State {
   void while_running(Body&& body) {
     require_idle();
     bind();
-    Team team(resources.threads);
+    ThreadTeam team(resources.threads);
     struct Running {
       explicit Running(bool& flag) : is_running(flag) { is_running = true; }
       ~Running() { is_running = false; }
@@ -120,9 +121,9 @@ struct ExecutionContext::State {
     body(team);
   }
 
-  void prepare_declared() {
+  void prewarm_profiles() {
     auto shapes = declared_shapes(engine->plan());
-    shapes.resize(std::min(shapes.size(), static_cast<size_t>(resources.kept_shapes)));
+    shapes.resize(std::min(shapes.size(), static_cast<size_t>(resources.shape_cache_size)));
     std::reverse(shapes.begin(), shapes.end());  // so that the first is the last to be forgotten
     for (const std::vector<Dims>& dims : shapes) {
       try {
@@ -178,7 +179,7 @@ void ExecutionContext::set_output(std::string_view name, const TensorView& memor
   if (memory.dims != *dims)
     fail(Code::kInvalidArgument,
          fmt::format("output \"{}\" has shape {}, with these inputs it is {}", name,
-                     to_text(memory.dims), to_text(*dims)));
+                     to_string(memory.dims), to_string(*dims)));
   state_->run.set_output(index, memory);
 }
 
@@ -215,12 +216,12 @@ Dims ExecutionContext::output_dims(std::string_view name) const {
 }
 
 void ExecutionContext::run() {
-  state_->while_running([&](Team& team) { state_->run.run(team); });
+  state_->while_running([&](ThreadTeam& team) { state_->run.run(team); });
 }
 
 std::vector<StepTime> ExecutionContext::profile() {
   std::vector<StepTime> times;
-  state_->while_running([&](Team& team) { state_->run.profile(team, times); });
+  state_->while_running([&](ThreadTeam& team) { state_->run.profile(team, times); });
   return times;
 }
 

@@ -19,7 +19,7 @@ template <class T>
 T value_of(const TensorView& view, std::string_view what) {
   if (count(view.dims) != 1)
     fail(Code::kInvalidArgument,
-         fmt::format("the {} is {}, not one value", what, to_text(view.dims)));
+         fmt::format("the {} is {}, not one value", what, to_string(view.dims)));
   return *view.as<T>();
 }
 
@@ -54,7 +54,7 @@ Dims with_axis(const Dims& dims, int axis, int64_t size) {
 
 }  // namespace
 
-bool PlanRun::run_control_flow(size_t index, Team& team) {
+bool PlanRun::run_control_flow(size_t index, ThreadTeam& team) {
   const Step& step = plan_.steps[index];
   if (const auto* branch = std::get_if<If>(&step.op)) {
     run_if(step, *branch, team);
@@ -70,7 +70,7 @@ bool PlanRun::run_control_flow(size_t index, Team& team) {
   return true;
 }
 
-void PlanRun::run_if(const Step& step, const If& op, Team& team) {
+void PlanRun::run_if(const Step& step, const If& op, ThreadTeam& team) {
   const bool condition = is_true(slots_[step.inputs[0]]);
   PlanRun& body = *bodies_[static_cast<size_t>(condition ? op.then_body : op.else_body)];
   for (size_t i = 1; i < step.inputs.size(); ++i) body.set_input(i - 1, slots_[step.inputs[i]]);
@@ -145,13 +145,13 @@ TensorView PlanRun::next_element(const Step& step, const Dims& dims, Iteration& 
   if (*element != dims)
     fail(Code::kInvalidArgument,
          fmt::format("\"{}\" is stacked of {} in iteration {}, and of {} before", slot.name,
-                     to_text(dims), state.number, to_text(*element)));
-  if (slot.storage != Storage::kLate) {
+                     to_string(dims), state.number, to_string(*element)));
+  if (slot.storage != Storage::kDataDependent) {
     const Dims& whole = slots_[output].dims;
     if (state.number >= whole[0] || with_axis(dims, 0, whole[0]) != whole)
       fail(Code::kInvalidArgument,
            fmt::format("\"{}\" of {} has no place for {} in iteration {}", slot.name,
-                       to_text(whole), to_text(dims), state.number));
+                       to_string(whole), to_string(dims), state.number));
     return slice_of(slots_[output], 0, state.number);
   }
   const size_t bytes = bytes_of(slot.type.dtype, dims);
@@ -172,7 +172,7 @@ Dims PlanRun::dims_of_nothing(const Shape& shape) const {
   return dims;
 }
 
-void PlanRun::run_loop(const Step& step, const Loop& op, Iteration& state, Team& team) {
+void PlanRun::run_loop(const Step& step, const Loop& op, Iteration& state, ThreadTeam& team) {
   PlanRun& body = *bodies_[static_cast<size_t>(op.body)];
   const auto carried = static_cast<size_t>(op.carried);
   const bool has_count = step.inputs[0] != kNoSlot;
@@ -205,11 +205,11 @@ void PlanRun::run_loop(const Step& step, const Loop& op, Iteration& state, Team&
   for (size_t k = 0; k < state.stacked.size(); ++k) {
     auto& [element, buffer] = state.stacked[k];
     const uint32_t output = step.outputs[carried + k];
-    if (plan_.slots[output].storage != Storage::kLate) {
+    if (plan_.slots[output].storage != Storage::kDataDependent) {
       if (slots_[output].dims[0] != state.length)
         fail(Code::kInvalidArgument,
              fmt::format("\"{}\" of {} is stacked of {} iterations", plan_.slots[output].name,
-                         to_text(slots_[output].dims), state.length));
+                         to_string(slots_[output].dims), state.length));
       continue;
     }
     if (!element)
@@ -221,7 +221,7 @@ void PlanRun::run_loop(const Step& step, const Loop& op, Iteration& state, Team&
   }
 }
 
-void PlanRun::run_scan(const Step& step, const Scan& op, Iteration& state, Team& team) {
+void PlanRun::run_scan(const Step& step, const Scan& op, Iteration& state, ThreadTeam& team) {
   PlanRun& body = *bodies_[static_cast<size_t>(op.body)];
   const auto carried = static_cast<size_t>(op.carried);
   const size_t sequences = op.axes.size();
@@ -245,7 +245,7 @@ void PlanRun::run_scan(const Step& step, const Scan& op, Iteration& state, Team&
     if (element && *element != dims)
       fail(Code::kInvalidArgument,
            fmt::format("\"{}\" changes its shape from {} to {}", plan_.slots[output].name,
-                       to_text(*element), to_text(dims)));
+                       to_string(*element), to_string(dims)));
     element = dims;
     const int64_t at = op.output_reverse[k] != 0 ? length - 1 - state.number : state.number;
     return slice_of(slots_[output], axis, at);

@@ -116,12 +116,13 @@ Port port_of(const Plan& plan, uint32_t index) {
 struct Loading {
   const EngineFile& file;
   std::span<const std::unique_ptr<Device>> devices;
-  Team& team;
+  ThreadTeam& team;
   std::vector<std::string>& remarks;
 };
 
 // The kernel that the plan names, or why there is none.
-Made make_planned(const Loading& loading, const Plan& plan, const Step& step, Device& device) {
+KernelResult make_planned(const Loading& loading, const Plan& plan, const Step& step,
+                          Device& device) {
   const Backend& backend = device.kind() == DeviceKind::kCuda ? cuda_backend() : cpu_backend();
   const KernelEntry* entry = find_kernel(backend, step.kernel);
   if (!entry || entry->op != step.op.index()) return refuse("this library has no such kernel");
@@ -138,13 +139,13 @@ std::unique_ptr<Kernel> make_other(const Loading& loading, const Plan& plan, con
   const StepOperands operands = operands_of(loading.file, plan, step);
   Request request = request_of(plan, step, operands, device, &loading.team);
   request.tactic = {};
-  request.at_any_speed = false;
+  request.ignore_speed_heuristics = false;
   const Backend& backend = device.kind() == DeviceKind::kCuda ? cuda_backend() : cpu_backend();
   // The plan does not say whether it was built to be exact.
-  Chosen chosen = choose_kernel(backend, request, {.exact = true});
+  KernelChoice chosen = choose_kernel(backend, request, {.exact = true});
   if (!chosen.kernel)
     fail(Code::kIncompatiblePlan,
-         fmt::format("no kernel runs step \"{}\" ({}): {}", step.name, name(step.op), why));
+         fmt::format("no kernel runs step \"{}\" ({}): {}", step.name, to_string(step.op), why));
   loading.remarks.push_back(fmt::format("step \"{}\" runs on {} instead of {}: {}", step.name,
                                         chosen.entry->name, step.kernel, why));
   return std::move(chosen.kernel);
@@ -155,16 +156,16 @@ std::unique_ptr<Kernel> make_other(const Loading& loading, const Plan& plan, con
 std::unique_ptr<Kernel> make_for_any_memory(const Loading& loading, const Plan& plan, size_t step,
                                             Device& device, const Plan*& open) {
   if (open) {
-    Made made = make_planned(loading, *open, open->steps[step], device);
-    if (made.kernel) return std::move(made.kernel);
+    KernelResult made = make_planned(loading, *open, open->steps[step], device);
+    if (made) return *std::move(made);
   }
-  Made made = make_planned(loading, plan, plan.steps[step], device);
-  if (made.kernel) {
+  KernelResult made = make_planned(loading, plan, plan.steps[step], device);
+  if (made) {
     open = nullptr;
-    return std::move(made.kernel);
+    return *std::move(made);
   }
   const Plan& others = open ? *open : plan;
-  return make_other(loading, others, others.steps[step], device, made.why_not);
+  return make_other(loading, others, others.steps[step], device, made.reason());
 }
 
 std::unique_ptr<Kernel> make_kernel(const Loading& loading, const Plan& plan, size_t step,
@@ -233,7 +234,7 @@ LoadedPlan load_plan(const Loading& loading, const Plan& plan, size_t first_devi
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];
     const auto late = [&](uint32_t slot) {
-      return slot != kNoSlot && plan.slots[slot].storage == Storage::kLate;
+      return slot != kNoSlot && plan.slots[slot].storage == Storage::kDataDependent;
     };
     loaded.deferred.push_back(std::any_of(step.inputs.begin(), step.inputs.end(), late) ||
                               std::any_of(step.outputs.begin(), step.outputs.end(), late));
@@ -348,19 +349,19 @@ Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Engine::~Engine() = default;
 
 std::shared_ptr<const Engine> Engine::load(const std::string& path, const EngineOptions& options) {
-  Team team(team_size(options));
+  ThreadTeam team(team_size(options));
   EngineFile file = read_engine_file(path, {.map = options.map, .team = &team});
   return with_context([&] { return fmt::format("while loading engine {}", path); },
                       [&] { return make(std::move(file), options, team); });
 }
 
 std::shared_ptr<const Engine> Engine::make(EngineFile file, const EngineOptions& options) {
-  Team team(team_size(options));
+  ThreadTeam team(team_size(options));
   return make(std::move(file), options, team);
 }
 
 std::shared_ptr<const Engine> Engine::make(EngineFile file, const EngineOptions& options,
-                                           Team& team) {
+                                           ThreadTeam& team) {
   auto state = std::make_unique<State>();
   state->file = std::move(file);
   if (options.separate_slots) state->red_zone = zone_of(options.red_zone);

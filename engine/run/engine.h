@@ -16,7 +16,7 @@ namespace anneal {
 
 struct EngineFile;
 struct Plan;
-class Team;
+class ThreadTeam;
 
 // An input or output. Sizes not known before binding are -1 in `dims`; dim_names holds the text of
 // every size ("N", "3", "(H + 1)//2").
@@ -40,10 +40,10 @@ struct EngineOptions {
   // To find kernels of a device other than the CPU that access what is not theirs: each activation
   // and each weight there has an allocation of its own, between red zones of red_zone bytes
   // (rounded up to 256; more than 1 GiB fail with kInvalidArgument). Those are looked at after each
-  // run, or each step with ContextOptions::wait_each_step; one that was changed fails the run with
-  // kInternal, naming the tensor and the steps that use it. The weights' are all contexts' of the
-  // engine: the first that looks tells of a change, whoever made it. Workspaces of kernels have no
-  // red zones; no kernel for GPUs has a workspace. The emulated device finds any access beyond a
+  // run, or each step with ContextOptions::synchronous_steps; one that was changed fails the run
+  // with kInternal, naming the tensor and the steps that use it. The weights' are all contexts' of
+  // the engine: the first that looks tells of a change, whoever made it. Workspaces of kernels have
+  // no red zones; no kernel for GPUs has a workspace. The emulated device finds any access beyond a
   // tensor by itself, and so does compute-sanitizer if red_zone is 0. Slower, and takes more
   // memory.
   bool separate_slots = false;
@@ -72,7 +72,7 @@ class Engine {
   struct State;
   explicit Engine(std::unique_ptr<State> state);
   static std::shared_ptr<const Engine> make(EngineFile file, const EngineOptions& options,
-                                            Team& team);
+                                            ThreadTeam& team);
   static void load_weights(State& state);
   std::unique_ptr<State> state_;
 };
@@ -82,21 +82,21 @@ struct ContextOptions {
   // Input shapes for which the context remembers sizes, places and what kernels prepared, so that a
   // run at one of them costs no more than the last. The one used longest ago is forgotten. At least
   // one; all use the same arena.
-  int kept_shapes = 8;
+  int shape_cache_size = 8;
   // The most bytes of a device other than the CPU that the context may hold at once (the engine's
   // weights are not its own); 0: what there is. Beyond it, binding shapes fails with kDevice.
   size_t memory_limit = 0;
   // Whether a device other than the CPU finishes each step before the next, so that its errors name
   // the step that failed instead of the steps that were under way. Slower.
-  bool wait_each_step = false;
+  bool synchronous_steps = false;
   // Whether a thread that waits for a device other than the CPU keeps its core busy. Otherwise it
   // sleeps, and wakes some microseconds after the device is done.
   bool spin = false;
   // Whether the context prepares, when it is made, for the shapes declared at build (opt, max and
-  // min; the first kept_shapes of them), so that their first run is like any other. That takes as
-  // long as the shape changes of three runs, and an arena for the largest of them. Shapes that were
-  // not declared, or that no run could have, are left to the run.
-  bool prepare_declared = true;
+  // min; the first shape_cache_size of them), so that their first run is like any other. That takes
+  // as long as the shape changes of three runs, and an arena for the largest of them. Shapes that
+  // were not declared, or that no run could have, are left to the run.
+  bool prewarm_profiles = true;
   // How many rows of a batch to run at a time, a row being an index of axis 0 of the inputs and
   // outputs: where each row of the outputs follows from the same row of the inputs, and the engine
   // was built for any number of rows from 1 on, or for one number from 3 on. Each thread runs such
@@ -104,7 +104,7 @@ struct ContextOptions {
   // that their activations stay in the caches, or all, if that is faster. Activations take the
   // memory of so many rows for each thread, and of what is left. Runs that are observed are never
   // cut.
-  int64_t rows_at_once = 0;
+  int64_t micro_batch = 0;
 };
 
 // The shape of an input, by name.
@@ -132,7 +132,7 @@ struct LoopIteration {
 
 // A tensor of the engine as it is, told during a run right after the step that gives it its values.
 // A fused value has no memory and is told by none.
-struct Observed {
+struct Observation {
   std::string_view name;  // of the value in the model
   // Empty: told before all steps: an input of a body, or a view of an input or a weight.
   std::string_view step, kernel;
@@ -140,7 +140,7 @@ struct Observed {
   // Of a tensor in a body: the loops around it, outermost first; during the call only.
   std::span<const LoopIteration> iterations = {};
 };
-using Observer = std::function<void(const Observed&)>;
+using Observer = std::function<void(const Observation&)>;
 
 // The memory and the bindings of one inference at a time. Not thread-safe; cheap beside its Engine.
 class ExecutionContext {

@@ -21,7 +21,8 @@ class GatheredConstants final : public PackedConstants {
   std::vector<std::pair<std::string, Tensor>> kept;
 };
 
-void gather(const EngineFile& file, const Plan& plan, Device& cpu, Team& team, Gathered& packed) {
+void gather(const EngineFile& file, const Plan& plan, Device& cpu, ThreadTeam& team,
+            Gathered& packed) {
   for (const Step& step : plan.steps) {
     const KernelEntry* entry = find_kernel(cpu_backend(), step.kernel);
     if (!entry || entry->op != step.op.index()) continue;
@@ -47,7 +48,7 @@ std::unique_ptr<Device> open_cpu(const std::string& target) {
 
 }  // namespace
 
-void pack_weights(EngineFile& file, Team& team) {
+void pack_weights(EngineFile& file, ThreadTeam& team) {
   Gathered packed;
   for (const Plan& plan : file.plans)
     if (const auto cpu = open_cpu(plan.devices.back())) gather(file, plan, *cpu, team, packed);

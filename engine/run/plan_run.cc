@@ -21,9 +21,9 @@ std::string fullest_step(const Plan& plan, const BoundPlan& bound) {
     for (size_t step = life.first; step <= life.last && step < live.size(); ++step)
       live[step] += life.bytes;
   const auto step = static_cast<size_t>(std::max_element(live.begin(), live.end()) - live.begin());
-  return step < plan.steps.size()
-             ? fmt::format("step \"{}\" ({})", plan.steps[step].name, name(plan.steps[step].op))
-             : "no step";
+  return step < plan.steps.size() ? fmt::format("step \"{}\" ({})", plan.steps[step].name,
+                                                to_string(plan.steps[step].op))
+                                  : "no step";
 }
 
 }  // namespace
@@ -32,7 +32,7 @@ PlanRun::PlanRun(const LoadedPlan& loaded, const RunResources& resources)
     : plan_(*loaded.plan),
       loaded_(loaded),
       resources_(resources),
-      kept_(loaded.outer_symbols, static_cast<size_t>(resources.kept_shapes)) {
+      kept_(loaded.outer_symbols, static_cast<size_t>(resources.shape_cache_size)) {
   for (const LoadedPlan& body : loaded.bodies)
     bodies_.push_back(std::make_unique<PlanRun>(body, resources));
   inputs_.resize(plan_.inputs.size());
@@ -164,7 +164,7 @@ BoundShapes* PlanRun::make_bound(const SymbolValues& outer) {
 
 std::optional<Dims> PlanRun::output_dims(size_t index) const {
   const uint32_t slot = plan_.outputs[index];
-  if (plan_.slots[slot].storage == Storage::kLate) return std::nullopt;
+  if (plan_.slots[slot].storage == Storage::kDataDependent) return std::nullopt;
   return slots_[slot].dims;
 }
 
@@ -182,21 +182,22 @@ void PlanRun::check_output(size_t index, const TensorView& memory, const Dims& d
   if (memory.dims != dims)
     fail(Code::kInvalidArgument,
          fmt::format("the memory set for output \"{}\" has shape {}, with these inputs it is {}",
-                     plan_.slots[plan_.outputs[index]].name, to_text(memory.dims), to_text(dims)));
+                     plan_.slots[plan_.outputs[index]].name, to_string(memory.dims),
+                     to_string(dims)));
 }
 
 // Addresses of everything that has one before the run begins. What has a late operand gets its
 // views while running.
 void PlanRun::resolve_pointers() {
   const auto port = [&](Binding& binding, uint32_t index) {
-    if (plan_.slots[index].storage == Storage::kLate) return;
+    if (plan_.slots[index].storage == Storage::kDataDependent) return;
     stage(binding, slots_[index]);
     slots_[index].data = binding.staged ? binding.staging->data() : binding.user.data;
   };
   for (size_t i = 0; i < inputs_.size(); ++i) port(inputs_[i], plan_.inputs[i]);
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const uint32_t slot = plan_.outputs[i];
-    if (outputs_[i].bound && plan_.slots[slot].storage != Storage::kLate)
+    if (outputs_[i].bound && plan_.slots[slot].storage != Storage::kDataDependent)
       check_output(i, outputs_[i].user, slots_[slot].dims);
     port(outputs_[i], plan_.outputs[i]);
   }
@@ -273,8 +274,8 @@ void PlanRun::settle(uint32_t index, const Dims& dims) {
       symbols_[*symbol] = dims[axis];
   if (plan_.sizes->evaluate(shape, symbols_) != dims)
     fail(Code::kInvalidArgument, fmt::format("\"{}\" became {}, the engine expects {}", slot.name,
-                                             to_text(dims), plan_.sizes->text(shape)));
-  if (slot.storage != Storage::kLate) return;
+                                             to_string(dims), plan_.sizes->text(shape)));
+  if (slot.storage != Storage::kDataDependent) return;
   static_cast<void>(extent(dims, row_major_strides(dims)));
   ensure(late_[index], static_cast<size_t>(count(dims)) * size_of(slot.type.dtype));
   slots_[index] = row_major_view(slot.type.dtype, dims, late_[index]->data());
@@ -282,7 +283,7 @@ void PlanRun::settle(uint32_t index, const Dims& dims) {
 
 // A step that meets sizes which depend on values: they are inferred from the values, now that these
 // exist, or found by its kernel, and its late outputs get memory.
-void PlanRun::infer_late(size_t index, Team& team) {
+void PlanRun::infer_late(size_t index, ThreadTeam& team) {
   const Step& step = plan_.steps[index];
   std::vector<Fact> facts(step.inputs.size());
   std::vector<InferInput> infer_inputs;
@@ -317,8 +318,8 @@ void PlanRun::infer_late(size_t index, Team& team) {
   for (size_t k = 0; k < step.outputs.size(); ++k) {
     const Type& type = inferred[k].type;
     if (!known(type.shape) || type.dtype != plan_.slots[step.outputs[k]].type.dtype)
-      fail(Code::kInvalidArgument,
-           fmt::format("output {} became {}{}", k, name(type.dtype), scratch.text(type.shape)));
+      fail(Code::kInvalidArgument, fmt::format("output {} became {}{}", k, to_string(type.dtype),
+                                               scratch.text(type.shape)));
     settle(step.outputs[k], dims_of(type.shape));
   }
   for (size_t k = 0; k < step.outputs.size(); ++k) take(state.outputs[k], step.outputs[k]);
@@ -327,7 +328,7 @@ void PlanRun::infer_late(size_t index, Team& team) {
   ensure(workspaces_[host()], state.prepared->workspace_bytes);
 }
 
-void PlanRun::run_step(size_t index, Team& team) {
+void PlanRun::run_step(size_t index, ThreadTeam& team) {
   const Step& step = plan_.steps[index];
   if (run_control_flow(index, team)) return;
   if (loaded_.deferred[index]) infer_late(index, team);
@@ -350,21 +351,21 @@ void PlanRun::transfer(const Step& step) {
   if (bytes != 0) device(step.device).copy(to.data, from.data, bytes, stream(step.device));
 }
 
-void PlanRun::run_here(size_t index, Team& team) {
+void PlanRun::run_here(size_t index, ThreadTeam& team) {
   const Step& step = plan_.steps[index];
   with_context(
-      [&] { return fmt::format("while running step \"{}\" ({})", step.name, name(step.op)); },
+      [&] { return fmt::format("while running step \"{}\" ({})", step.name, to_string(step.op)); },
       [&] { spent_.empty() ? run_step(index, team) : run_timed(index, team); });
 }
 
 // The first run at these shapes goes step by step, and errors name the one that fails. So does one
 // that is watched: recordings are of whole runs of steps.
-void PlanRun::run_on_device(size_t begin, size_t end, Team& team) {
+void PlanRun::run_on_device(size_t begin, size_t end, ThreadTeam& team) {
   const auto put = [&] {
     for (size_t i = begin; i < end; ++i) run_here(i, team);
   };
   in_flight_ = {in_flight_ ? in_flight_->first : begin, end - 1};
-  if (observer_ || resources_.wait_each_step || !spent_.empty() || never_recorded_[begin])
+  if (observer_ || resources_.synchronous_steps || !spent_.empty() || never_recorded_[begin])
     return put();
   std::unique_ptr<Recording>& recording = now_->recordings[begin];
   if (!recording && !now_->has_run) return put();
@@ -406,7 +407,7 @@ void PlanRun::give_up_in_flight() {
   }
 }
 
-void PlanRun::run(Team& team) {
+void PlanRun::run(ThreadTeam& team) {
   has_run_ = false;
   try {
     run_steps(team);
@@ -418,13 +419,13 @@ void PlanRun::run(Team& team) {
   has_run_ = true;
 }
 
-void PlanRun::run_steps(Team& team) {
+void PlanRun::run_steps(ThreadTeam& team) {
   if (pointers_stale_) resolve_pointers();
   symbols_ = now_->plan.symbols;
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (inputs_[i].staged) strided_copy(slots_[plan_.inputs[i]], inputs_[i].user, team);
   if (observer_) tell_observer(0);
-  const bool one_by_one = observer_ || resources_.wait_each_step;
+  const bool one_by_one = observer_ || resources_.synchronous_steps;
   for (size_t i = 0; i < steps_.size(); ++i) {
     const size_t end = one_by_one && plan_.steps[i].device != host() ? i + 1 : loaded_.run_end[i];
     if (end > i) {
@@ -450,7 +451,7 @@ void PlanRun::run_steps(Team& team) {
 void PlanRun::check_red_zones(size_t begin, size_t end) {
   const auto doing = [&] {
     return end - begin == 1 ? fmt::format("after step \"{}\" ({})", plan_.steps[begin].name,
-                                          name(plan_.steps[begin].op))
+                                          to_string(plan_.steps[begin].op))
                             : std::string("after the run (waiting for each step tells which)");
   };
   with_context(doing, [&] { separate_->check(); });
@@ -458,7 +459,8 @@ void PlanRun::check_red_zones(size_t begin, size_t end) {
 
 TensorView PlanRun::output(size_t index) const {
   const uint32_t slot = plan_.outputs[index];
-  const bool at_user = outputs_[index].bound && plan_.slots[slot].storage != Storage::kLate;
+  const bool at_user =
+      outputs_[index].bound && plan_.slots[slot].storage != Storage::kDataDependent;
   return at_user ? outputs_[index].user : slots_[slot];
 }
 

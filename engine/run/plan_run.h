@@ -9,8 +9,8 @@
 
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/run/engine_state.h"
-#include "anneal/engine/run/kept_shapes.h"
 #include "anneal/engine/run/separate_slots.h"
+#include "anneal/engine/run/shape_cache.h"
 
 namespace anneal {
 
@@ -22,9 +22,9 @@ struct RunResources {
   std::span<const std::unique_ptr<Stream>> streams;
   std::span<const std::vector<std::byte*>> weight_data;
   int threads = 1;
-  int kept_shapes = 1;
+  int shape_cache_size = 1;
   size_t memory_limit = 0;  // of devices other than the CPU; 0: none
-  bool wait_each_step = false;
+  bool synchronous_steps = false;
   std::optional<size_t> red_zone = {};                // with EngineOptions::separate_slots
   const SeparateWeights* separate_weights = nullptr;  // then
 };
@@ -62,8 +62,9 @@ class PlanRun {
   // any. REQUIRES: as run()
   bool place_staging();
   // REQUIRES: bind() since the last set_input()
-  void run(Team& team);
-  void profile(Team& team, std::vector<StepTime>& times);  // the same, adding the time of each step
+  void run(ThreadTeam& team);
+  void profile(ThreadTeam& team,
+               std::vector<StepTime>& times);  // the same, adding the time of each step
   // Whether the last run() came to its end, and nothing has been bound since. Only then do outputs
   // stand in memory that is theirs.
   bool has_run() const { return has_run_ && now_ && !pointers_stale_; }
@@ -87,16 +88,16 @@ class PlanRun {
     int64_t number = 0;
     bool condition = true;
     int64_t length = 0;  // of stacked elements so far
-    struct Carried {
+    struct CarriedValue {
       TensorView value;  // now
       std::unique_ptr<Buffer> buffers[2];
     };
-    std::vector<Carried> carried;
-    struct Stacked {
+    std::vector<CarriedValue> carried;
+    struct StackedOutput {
       std::optional<Dims> element;
       std::unique_ptr<Buffer> buffer;
     };
-    std::vector<Stacked> stacked;
+    std::vector<StackedOutput> stacked;
   };
 
   // Memory of a device of the plan. That of the CPU is what copies to others are quick from.
@@ -115,32 +116,34 @@ class PlanRun {
   void forget_recordings_elsewhere();
   void prepare_bodies();
   void prepare_step(size_t index, StepState& state) const;
-  void run_step(size_t index, Team& team);
-  void run_here(size_t index, Team& team);  // with its place in errors, timed if times are taken
-  void run_on_device(size_t begin, size_t end, Team& team);
+  void run_step(size_t index, ThreadTeam& team);
+  void run_here(size_t index,
+                ThreadTeam& team);  // with its place in errors, timed if times are taken
+  void run_on_device(size_t begin, size_t end, ThreadTeam& team);
   void transfer(const Step& step);
   void wait_for_devices();
   std::string in_flight_text() const;  // REQUIRES: in_flight_
   void give_up_in_flight();
-  void run_steps(Team& team);
+  void run_steps(ThreadTeam& team);
   void check_red_zones(size_t begin, size_t end);  // after these steps
   void run_size_tensor(const Step& step);
-  void infer_late(size_t index, Team& team);
+  void infer_late(size_t index, ThreadTeam& team);
   void settle(uint32_t slot, const Dims& dims);
   void tell_observer(size_t steps_done);
   TensorView on_host(uint32_t slot);
   void give_back(uint32_t slot, const TensorView& here);
-  void run_body(PlanRun& body, const Step& step, std::optional<int64_t> iteration, Team& team);
+  void run_body(PlanRun& body, const Step& step, std::optional<int64_t> iteration,
+                ThreadTeam& team);
   void start_timing();
   void stop_timing();
-  void run_timed(size_t step, Team& team);
+  void run_timed(size_t step, ThreadTeam& team);
   void add_times(std::vector<StepTime>& times) const;
 
   // control_flow.cc
-  bool run_control_flow(size_t index, Team& team);  // false: another op
-  void run_if(const Step& step, const If& op, Team& team);
-  void run_loop(const Step& step, const Loop& op, Iteration& state, Team& team);
-  void run_scan(const Step& step, const Scan& op, Iteration& state, Team& team);
+  bool run_control_flow(size_t index, ThreadTeam& team);  // false: another op
+  void run_if(const Step& step, const If& op, ThreadTeam& team);
+  void run_loop(const Step& step, const Loop& op, Iteration& state, ThreadTeam& team);
+  void run_scan(const Step& step, const Scan& op, Iteration& state, ThreadTeam& team);
   void begin_carried(const Step& step, size_t first_input, size_t count, Iteration& state);
   void give_carried(PlanRun& body, size_t first_input, size_t first_output, Iteration& state);
   void take_carried(PlanRun& body, size_t first_output, Iteration& state);
@@ -155,7 +158,7 @@ class PlanRun {
 
   std::vector<Binding> inputs_, outputs_;
   std::vector<Dims> input_dims_;  // of the last set_input
-  KeptShapes kept_;
+  ShapeCache kept_;
   BoundShapes* now_ = nullptr;   // what the run is bound to
   std::span<TensorView> slots_;  // of now_, with data
   std::span<StepState> steps_;   // of now_
@@ -174,13 +177,13 @@ class PlanRun {
   Observer observer_;
   std::vector<std::vector<uint32_t>> watched_;  // slots_by_step(), while there is an observer
   std::vector<LoopIteration> loops_;            // around this body, while there is one
-  struct Spent {
+  struct StepTime {
     double microseconds = 0;
     int64_t times = 0;
     std::vector<FunctionCounts> functions = {};
   };
-  std::vector<Spent> spent_;  // by step, while times are taken
-  double spent_in_all_ = 0;   // with the steps of bodies
+  std::vector<StepTime> spent_;  // by step, while times are taken
+  double spent_in_all_ = 0;      // with the steps of bodies
 };
 
 }  // namespace anneal

@@ -54,7 +54,7 @@ void PlanRun::give_back(uint32_t slot, const TensorView& here) {
 
 // iteration: of a Loop or Scan.
 void PlanRun::run_body(PlanRun& body, const Step& step, std::optional<int64_t> iteration,
-                       Team& team) {
+                       ThreadTeam& team) {
   if (observer_) {
     body.loops_ = loops_;
     if (iteration) body.loops_.push_back({step.name, *iteration});
@@ -62,7 +62,7 @@ void PlanRun::run_body(PlanRun& body, const Step& step, std::optional<int64_t> i
   body.run(team);
 }
 
-void PlanRun::profile(Team& team, std::vector<StepTime>& times) {
+void PlanRun::profile(ThreadTeam& team, std::vector<StepTime>& times) {
   start_timing();
   try {
     run(team);
@@ -86,7 +86,7 @@ void PlanRun::stop_timing() {
   for (const auto& body : bodies_) body->stop_timing();
 }
 
-void PlanRun::run_timed(size_t index, Team& team) {
+void PlanRun::run_timed(size_t index, ThreadTeam& team) {
   const auto in_bodies = [&] {
     double sum = 0;
     for (const BodyUse& use : bodies_of(plan_.steps[index].op))

@@ -35,7 +35,7 @@ StepOperands operands_of(const EngineFile& file, const Plan& plan, const Step& s
 }
 
 Request request_of(const Plan& plan, const Step& step, const StepOperands& operands, Device& device,
-                   Team* team) {
+                   ThreadTeam* team) {
   return {.op = step.op,
           .epilogues = step.epilogues,
           .op_input_count = static_cast<int>(step.op_input_count),
@@ -44,7 +44,7 @@ Request request_of(const Plan& plan, const Step& step, const StepOperands& opera
           .sizes = *plan.sizes,
           .device = device,
           .tactic = step.tactic,
-          .at_any_speed = true,
+          .ignore_speed_heuristics = true,
           .team = team};
 }
 

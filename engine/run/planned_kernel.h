@@ -15,7 +15,7 @@ StepOperands operands_of(const EngineFile& file, const Plan& plan, const Step& s
 
 // For the kernel that the plan names. It refers to all arguments.
 Request request_of(const Plan& plan, const Step& step, const StepOperands& operands, Device& device,
-                   Team* team = nullptr);
+                   ThreadTeam* team = nullptr);
 
 // What decides the packed constants of a step but for their form: kernel, op and weights.
 std::string packed_key(const Plan& plan, const Step& step);

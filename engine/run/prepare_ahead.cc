@@ -58,7 +58,7 @@ void PlanRun::prepare(std::span<const Dims> input_dims, const SymbolValues& oute
 void PlanRun::prepare_bodies() {
   for (const Step& step : plan_.steps) {
     const auto late = [&](uint32_t slot) {
-      return slot != kNoSlot && plan_.slots[slot].storage == Storage::kLate;
+      return slot != kNoSlot && plan_.slots[slot].storage == Storage::kDataDependent;
     };
     const auto bodies = bodies_of(step.op);
     if (bodies.empty() || std::any_of(step.inputs.begin(), step.inputs.end(), late)) continue;

@@ -59,7 +59,8 @@ class RowCheck {
 
   Rows rows_of(const Slot& slot) const {
     const Shape& shape = slot.type.shape;
-    if (has_symbol(slot.strides) || slot.storage == Storage::kLate) return Rows::kElsewhere;
+    if (has_symbol(slot.strides) || slot.storage == Storage::kDataDependent)
+      return Rows::kElsewhere;
     if (!has_symbol(shape)) return Rows::kNone;
     if (!(shape[0] == size_)) return Rows::kElsewhere;
     for (int axis = 1; axis < shape.rank(); ++axis)

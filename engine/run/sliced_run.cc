@@ -31,12 +31,12 @@ RunResources of_one_thread(RunResources resources) {
 
 }  // namespace
 
-SlicedRun::SlicedRun(const LoadedPlan& loaded, const RunResources& resources, int64_t rows_at_once)
+SlicedRun::SlicedRun(const LoadedPlan& loaded, const RunResources& resources, int64_t micro_batch)
     : loaded_(loaded),
       resources_(resources),
       resources_alone_(of_one_thread(resources)),
       run_(loaded, resources),
-      rows_at_once_(rows_at_once),
+      micro_batch_(micro_batch),
       can_slice_(loaded.keeps_rows_apart),
       inputs_(loaded.plan->inputs.size()),
       outputs_(loaded.plan->outputs.size()),
@@ -64,11 +64,11 @@ RowCut SlicedRun::cut_of(std::span<const Dims> input_dims) {
     std::rotate(cuts_.begin(), known, known + 1);
     return cuts_.front().cut;
   }
-  RowCut cut = cut_rows(plan(), input_dims, resources_.threads, rows_at_once_);
+  RowCut cut = cut_rows(plan(), input_dims, resources_.threads, micro_batch_);
   // The last slice may be of another shape, which must be kept, too.
   const int64_t rest = cut.rows - cut.rows_alone;
-  if (rest > 0 && rest % cut.together != 0 && resources_.kept_shapes < 2) cut.together = rest;
-  if (cuts_.size() >= static_cast<size_t>(resources_.kept_shapes)) cuts_.pop_back();
+  if (rest > 0 && rest % cut.together != 0 && resources_.shape_cache_size < 2) cut.together = rest;
+  if (cuts_.size() >= static_cast<size_t>(resources_.shape_cache_size)) cuts_.pop_back();
   cuts_.insert(cuts_.begin(), {{input_dims.begin(), input_dims.end()}, cut});
   return cut;
 }
@@ -152,7 +152,7 @@ void SlicedRun::place_results() {
 
 // Calls run(its, team) for each slice, its: the run that is bound to it.
 template <class Run>
-void SlicedRun::for_slices(Team& team, Run&& run) {
+void SlicedRun::for_slices(ThreadTeam& team, Run&& run) {
   place_results();
   const auto bind_slice = [&](PlanRun& its, int64_t begin, int64_t rows) {
     set_slice(its, begin, rows);
@@ -168,7 +168,7 @@ void SlicedRun::for_slices(Team& team, Run&& run) {
     }
   if (cut_.rows_alone > 0)
     team.for_ranges(cut_.rows_alone / cut_.alone, 1, [&](int64_t slice, int64_t end) {
-      Team nobody_else(1);
+      ThreadTeam nobody_else(1);
       PlanRun& own = *alone_[static_cast<size_t>(team.thread())];
       for (; slice < end; ++slice) {
         bind_slice(own, slice * cut_.alone, cut_.alone);
@@ -181,21 +181,21 @@ void SlicedRun::for_slices(Team& team, Run&& run) {
   }
 }
 
-void SlicedRun::run(Team& team) {
+void SlicedRun::run(ThreadTeam& team) {
   has_run_ = false;
   if (is_sliced_)
-    for_slices(team, [](PlanRun& run, Team& its_team) { run.run(its_team); });
+    for_slices(team, [](PlanRun& run, ThreadTeam& its_team) { run.run(its_team); });
   else
     run_.run(team);
   has_run_ = true;
 }
 
-void SlicedRun::profile(Team& team, std::vector<StepTime>& times) {
+void SlicedRun::profile(ThreadTeam& team, std::vector<StepTime>& times) {
   has_run_ = false;
   if (is_sliced_) {
     std::mutex mutex;
     std::vector<StepTime> all;
-    for_slices(team, [&](PlanRun& run, Team& its_team) {
+    for_slices(team, [&](PlanRun& run, ThreadTeam& its_team) {
       std::vector<StepTime> slice;
       run.profile(its_team, slice);
       const std::lock_guard lock(mutex);

@@ -15,8 +15,8 @@ namespace anneal {
 // of one thread each.
 class SlicedRun {
  public:
-  // rows_at_once: of a batch; 0: as many as row_slices.h says. Plan and resources must outlive it.
-  SlicedRun(const LoadedPlan& loaded, const RunResources& resources, int64_t rows_at_once);
+  // micro_batch: of a batch; 0: as many as row_slices.h says. Plan and resources must outlive it.
+  SlicedRun(const LoadedPlan& loaded, const RunResources& resources, int64_t micro_batch);
 
   const Plan& plan() const { return run_.plan(); }
   void set_input(size_t index, const TensorView& memory);
@@ -26,8 +26,8 @@ class SlicedRun {
   void bind();
   void prepare(std::span<const Dims> input_dims);
   std::optional<Dims> output_dims(size_t index) const;
-  void run(Team& team);
-  void profile(Team& team, std::vector<StepTime>& times);
+  void run(ThreadTeam& team);
+  void profile(ThreadTeam& team, std::vector<StepTime>& times);
   bool has_run() const { return has_run_ && (is_sliced_ || run_.has_run()); }
   TensorView output(size_t index) const;
   void observe(const Observer& observer);
@@ -48,14 +48,14 @@ class SlicedRun {
   template <class Visit>
   void for_shapes(const RowCut& cut, Visit&& visit);
   template <class Run>
-  void for_slices(Team& team, Run&& run);
+  void for_slices(ThreadTeam& team, Run&& run);
 
   const LoadedPlan& loaded_;
   const RunResources& resources_;
   const RunResources resources_alone_;           // of one thread
   PlanRun run_;                                  // of all threads together
   std::vector<std::unique_ptr<PlanRun>> alone_;  // by thread; none until a batch is so cut
-  int64_t rows_at_once_;                         // 0: not told
+  int64_t micro_batch_;                          // 0: not told
   bool can_slice_;
   bool is_observed_ = false;
   std::vector<std::optional<TensorView>> inputs_, outputs_;  // the caller's

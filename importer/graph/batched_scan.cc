@@ -48,7 +48,7 @@ std::optional<Outputs> GraphImporter::import_batched_scan(const anneal_onnx::Gra
     inner_types.push_back(i < carried ? type
                                       : without_first_axis(batch->graph, inner_inputs.back()));
   }
-  const Iterated iterated =
+  const LoopBody iterated =
       import_iterated(body_proto, node, inner_types, 0, carried, batch->scope, 0);
   if (!iterated.changes_rank.empty()) node.unsupported(iterated.changes_rank);
   Body* const body = iterated.body.get();

@@ -72,18 +72,18 @@ bool ignores_rank(const NodeProto& node, size_t input) {
 }  // namespace
 
 std::optional<BranchChoices::Choice> BranchChoices::find(const std::string& name) const {
-  const auto found = std::ranges::find(choices_, name, &Tried::name);
+  const auto found = std::ranges::find(choices_, name, &RankChoice::name);
   return found == choices_.end() ? std::nullopt : std::optional(found->now);
 }
 
 BranchChoices::Choice BranchChoices::add(const std::string& name, bool can_align, bool then_first) {
-  Tried added{name, then_first, Choice::kAlign};
+  RankChoice added{name, then_first, Choice::kAlign};
   if (!can_align) added.now = added.branch(true);
   return choices_.emplace_back(std::move(added)).now;
 }
 
 void BranchChoices::refuse_alignment(const std::string& name) {
-  const auto found = std::ranges::find(choices_, name, &Tried::name);
+  const auto found = std::ranges::find(choices_, name, &RankChoice::name);
   if (found == choices_.end() || found->now != Choice::kAlign) return;
   found->now = found->branch(true);
   has_refused_ = true;
@@ -96,7 +96,7 @@ bool BranchChoices::next() {
   while (!choices_.empty() && choices_.back().now == choices_.back().branch(false))
     choices_.pop_back();
   if (choices_.empty() || ++tries_ > kMaxTries) return false;
-  Tried& last = choices_.back();
+  RankChoice& last = choices_.back();
   last.now = last.branch(last.now == Choice::kAlign);
   return true;
 }
@@ -160,7 +160,7 @@ std::optional<Outputs> GraphImporter::import_branch(const GraphProto& branch,
   import_nodes(branch.node(), names_of_outputs(branch), inner);
   Outputs outputs;
   for (int i = 0; i < proto.output_size(); ++i) {
-    const Known& known = use(branch.output(i).name(), inner);
+    const NamedValue& known = use(branch.output(i).name(), inner);
     if (known.value == ValueId::kNone) return std::nullopt;
     outputs.push_back(known.value);
   }
@@ -206,7 +206,7 @@ std::optional<Outputs> GraphImporter::import_if(const NodeProto& proto, Node& no
                          scope);
 
   // Both branches take the captures of both: those of the first come first in the second too.
-  const Unsupported before = unsupported_;
+  const UnsupportedReport before = unsupported_;
   const int first_node = nodes_done_;
   const auto then_body = begin_body(node.name() + "/then", scope);
   const auto else_body = begin_body(node.name() + "/else", scope);

@@ -122,7 +122,7 @@ bool GraphImporter::import_body(const GraphProto& proto, Body& body) {
 // Imports a body whose carried values may change their sizes from iteration to iteration: a size
 // that the body does not give back as it got it becomes a symbol, until none is left.
 // first_iteration: what a Loop's body calls the first time that it is run.
-GraphImporter::Iterated GraphImporter::import_iterated(const GraphProto& proto, const Node& node,
+GraphImporter::LoopBody GraphImporter::import_iterated(const GraphProto& proto, const Node& node,
                                                        std::vector<Type> inputs,
                                                        size_t first_carried, size_t carried,
                                                        Scope& scope, int64_t first_iteration) {
@@ -159,7 +159,7 @@ GraphImporter::Iterated GraphImporter::import_iterated(const GraphProto& proto, 
   };
   for (;;) {
     auto body = begin_body(node.name() + "/body", scope);
-    const Unsupported before = unsupported_;
+    const UnsupportedReport before = unsupported_;
     const int first_node = nodes_done_;
     for (size_t i = 0; i < inputs.size(); ++i)
       add_body_input(proto, static_cast<int>(i), inputs[i], *body);
@@ -185,8 +185,8 @@ GraphImporter::Iterated GraphImporter::import_iterated(const GraphProto& proto, 
       const std::string name =
           "carried value \"" + proto.input(static_cast<int>(first_carried + k)).name() + "\"";
       if (given.dtype != next.dtype)
-        node.invalid(name + " becomes " + std::string(anneal::name(next.dtype)) + " from " +
-                     std::string(anneal::name(given.dtype)));
+        node.invalid(name + " becomes " + std::string(anneal::to_string(next.dtype)) + " from " +
+                     std::string(anneal::to_string(given.dtype)));
       if (given.shape.rank() != next.shape.rank()) return {nullptr, name + " changes its rank"};
       for (int axis = 0; axis < given.shape.rank(); ++axis)
         if (!varies[k][static_cast<size_t>(axis)] && given.shape[axis] != next.shape[axis]) {
@@ -201,7 +201,7 @@ GraphImporter::Iterated GraphImporter::import_iterated(const GraphProto& proto, 
 }
 
 void GraphImporter::count_iterations_from(int64_t first, const std::string& name, Body& body) {
-  Known& iteration = body.scope.values.at(name);
+  NamedValue& iteration = body.scope.values.at(name);
   ProgramBuilder builder;
   const Reg counted = builder.input(0, DataType::kI64);
   const Program program = builder.finish(
@@ -272,7 +272,7 @@ std::optional<Outputs> GraphImporter::import_loop(const NodeProto& proto, Node& 
     return inputs;
   };
   const int first_node = nodes_done_;
-  Iterated iterated = import_iterated(body_proto, node, types(), 2, carried, scope, 0);
+  LoopBody iterated = import_iterated(body_proto, node, types(), 2, carried, scope, 0);
   std::optional<Outputs> first;  // elements of an iteration before the loop
   if (!iterated.changes_rank.empty()) {
     const auto is_none = [&](ValueId value) {
@@ -353,7 +353,7 @@ std::optional<Outputs> GraphImporter::import_scan(const NodeProto& proto, Node& 
     axis = node.resolve_axis(axis, inputs.back().shape.rank());
     inputs.back().shape = without_axis(inputs.back().shape, axis);
   }
-  const Iterated iterated = import_iterated(body_proto, node, inputs, 0, carried, scope, 0);
+  const LoopBody iterated = import_iterated(body_proto, node, inputs, 0, carried, scope, 0);
   if (!iterated.changes_rank.empty()) node.unsupported(iterated.changes_rank);
   Body* const body = iterated.body.get();
   if (!body) return std::nullopt;

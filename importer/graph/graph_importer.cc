@@ -100,7 +100,7 @@ Graph GraphImporter::import() {
   return std::move(graph_);
 }
 
-void GraphImporter::define(const std::string& name, Known known, Scope& scope) {
+void GraphImporter::define(const std::string& name, NamedValue known, Scope& scope) {
   if (!scope.values.emplace(name, std::move(known)).second)
     fail(Code::kInvalidModel, "value \"" + name + "\" is defined twice");
 }
@@ -109,7 +109,7 @@ void GraphImporter::import_initializers(const GraphProto& graph, Scope& scope) {
   Node::Model& model = *scope.model;
   for (const auto& proto : graph.initializer()) {
     if (proto.name().empty()) fail(Code::kInvalidModel, "an initializer without a name");
-    Known known;
+    NamedValue known;
     try {
       known = {State::kImported, model.graph.add_constant(scope.prefix + proto.name(),
                                                           to_tensor(proto, model.folder))};
@@ -137,7 +137,7 @@ void GraphImporter::import_inputs(const GraphProto& graph) {
   GraphInputs inputs(graph_.sizes(), fed, options_);
   for (const auto* input : fed) {
     if (input->name().empty()) fail(Code::kInvalidModel, "a graph input without a name");
-    Known known;
+    NamedValue known;
     try {
       known = {State::kImported, graph_.add_input(input->name(), inputs.type_of(*input))};
     } catch (Error& error) {
@@ -155,8 +155,9 @@ bool GraphImporter::import_outputs(const GraphProto& graph, Scope& scope) {
   bool complete = true;
   std::unordered_set<std::string> names;
   for (const auto& output : graph.output()) {
-    const Known& known = with_context([] { return "graph output"; },
-                                      [&]() -> const Known& { return use(output.name(), scope); });
+    const NamedValue& known =
+        with_context([] { return "graph output"; },
+                     [&]() -> const NamedValue& { return use(output.name(), scope); });
     // What a body gives is taken by position; a caller of the main graph asks by name.
     std::string name = output.name();
     for (int n = 2; !names.insert(name).second; ++n) {
@@ -191,17 +192,17 @@ void GraphImporter::import_nodes(const NodeList& nodes, std::span<const std::str
   }
 }
 
-const GraphImporter::Known& GraphImporter::use(const std::string& name, Scope& scope) {
+const GraphImporter::NamedValue& GraphImporter::use(const std::string& name, Scope& scope) {
   auto found = scope.values.find(name);
   if (found == scope.values.end() && scope.outer) {
-    Known known = use(name, *scope.outer);
+    NamedValue known = use(name, *scope.outer);
     if (known.value != ValueId::kNone) known.value = capture(known.value, scope);
     for (ValueId& element : known.sequence) element = capture(element, scope);
     found = scope.values.emplace(name, std::move(known)).first;
   }
   if (found == scope.values.end())
     fail(Code::kInvalidModel, "value \"" + name + "\" is produced by no node");
-  const Known& known = found->second;
+  const NamedValue& known = found->second;
   if (known.state == State::kLeftOut) unsupported_.add(known.what, known.node, known.reason);
   return known;
 }
@@ -252,7 +253,7 @@ bool GraphImporter::find_inputs(const NodeProto& proto, Scope& scope,
   for (const std::string& input : proto.input()) {
     ValueId value = ValueId::kNone;
     if (!input.empty()) {
-      const Known& known = use(input, scope);
+      const NamedValue& known = use(input, scope);
       value = known.value;
       complete = complete && known.state == State::kImported;
     }
@@ -381,7 +382,7 @@ void GraphImporter::import_node(const NodeProto& proto, const std::string& name,
       }
       outputs = *std::move(imported);
     } else if (sequences) {
-      Known result = import_sequence(proto, node, scope);
+      NamedValue result = import_sequence(proto, node, scope);
       node.expect_all_read();
       if (proto.output_size() != 1) fail(Code::kInvalidModel, "one output is expected");
       return define(proto.output(0), std::move(result), scope);
@@ -404,9 +405,9 @@ void GraphImporter::import_node(const NodeProto& proto, const std::string& name,
     if (proto.output(i).empty()) continue;
     const bool computed = i < static_cast<int>(outputs.size()) && outputs[i] != ValueId::kNone;
     define(proto.output(i),
-           computed ? Known{State::kImported, outputs[i]}
-                    : Known{State::kLeftOut, ValueId::kNone, what, name,
-                            "output " + std::to_string(i) + " is not computed"},
+           computed ? NamedValue{State::kImported, outputs[i]}
+                    : NamedValue{State::kLeftOut, ValueId::kNone, what, name,
+                                 "output " + std::to_string(i) + " is not computed"},
            scope);
   }
 }
@@ -442,7 +443,8 @@ void GraphImporter::call_function(const FunctionProto& function, const NodeProto
   }
   for (int i = 0; i < function.input_size(); ++i) {
     const bool absent = i >= call.input_size() || call.input(i).empty();
-    define(function.input(i), absent ? Known{State::kImported} : use(call.input(i), scope), inner);
+    define(function.input(i), absent ? NamedValue{State::kImported} : use(call.input(i), scope),
+           inner);
   }
   for (int i = 0; i < call.output_size(); ++i) {
     if (call.output(i).empty()) continue;
@@ -476,7 +478,7 @@ void GraphImporter::check_declared_types(const GraphProto& graph) {
     if (dtype_from_onnx(element_type) != dtype)
       fail(Code::kInvalidModel, "value \"" + declared.name() + "\" is declared as " +
                                     onnx_type_name(element_type) + " but is " +
-                                    std::string(name(dtype)));
+                                    std::string(to_string(dtype)));
   };
   for (const auto& value : graph.value_info()) check_type(value);
   for (const auto& value : graph.output()) check_type(value);

@@ -50,14 +50,14 @@ class BranchChoices {
   void count_again(int nodes);
 
  private:
-  struct Tried {
+  struct RankChoice {
     std::string name;
     bool then_first;
     Choice now;
     Choice branch(bool first) const { return first == then_first ? Choice::kThen : Choice::kElse; }
   };
 
-  std::vector<Tried> choices_;  // in order of need
+  std::vector<RankChoice> choices_;  // in order of need
   bool is_retry_ = false, has_refused_ = false;
   int tries_ = 0;
   int nodes_again_ = 0;  // imported more than once
@@ -77,7 +77,7 @@ class GraphImporter {
     kSequence,  // of tensors, which are all known
     kLeftOut,   // an output that a supported node does not compute: reported when used
   };
-  struct Known {
+  struct NamedValue {
     State state = State::kLost;
     ValueId value = ValueId::kNone;
     std::string what = {}, node = {}, reason = {};  // of kLeftOut, for the report
@@ -94,7 +94,7 @@ class GraphImporter {
     // those values in order.
     std::unordered_map<ValueId, ValueId> captured = {};
     std::vector<ValueId> captures = {};
-    std::unordered_map<std::string, Known> values = {};
+    std::unordered_map<std::string, NamedValue> values = {};
     std::unordered_map<std::string, std::string> outer_names = {};  // of a function's outputs
     std::vector<Node::Attribute> attributes = {};                   // of the call
     int depth = 0;
@@ -120,12 +120,12 @@ class GraphImporter {
                      const std::string& name, Scope& scope);
   std::vector<Node::Attribute> attributes_of(const anneal_onnx::NodeProto& proto,
                                              Scope& scope) const;
-  const Known& use(const std::string& name, Scope& scope);
+  const NamedValue& use(const std::string& name, Scope& scope);
   ValueId capture(ValueId outer, Scope& scope);
   static bool known_outside(const std::vector<Size>& elements, const Scope& scope);
   // False if an input comes from a node that is not supported, or is a sequence.
   bool find_inputs(const anneal_onnx::NodeProto& proto, Scope& scope, std::vector<ValueId>* inputs);
-  void define(const std::string& name, Known known, Scope& scope);
+  void define(const std::string& name, NamedValue known, Scope& scope);
   bool report_sequences(const anneal_onnx::NodeProto& proto, const std::string& name,
                         bool takes_one, Scope& scope);
   // Reports what the node's bodies need and Anneal does not have.
@@ -141,7 +141,7 @@ class GraphImporter {
   // sequences.cc. Whether the node makes or takes a sequence, and what its output is.
   static bool is_sequence_operator(const anneal_onnx::NodeProto& proto);
   bool is_of_sequences(const anneal_onnx::NodeProto& proto, Scope& scope);
-  Known import_sequence(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope);
+  NamedValue import_sequence(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope);
 
   // control_flow.cc, and branches.cc for If. Each gives the values of the node's outputs; none if
   // something in a body is not supported, which has been reported.
@@ -175,11 +175,11 @@ class GraphImporter {
   bool import_if_valid(const anneal_onnx::GraphProto& proto, Body& body, std::exception_ptr& error);
   // A body that is run many times; none if something in it is not supported, which has been
   // reported, or if the loop changes the rank of a carried value.
-  struct Iterated {
+  struct LoopBody {
     std::unique_ptr<Body> body;
     std::string changes_rank;  // which value
   };
-  Iterated import_iterated(const anneal_onnx::GraphProto& proto, const Node& node,
+  LoopBody import_iterated(const anneal_onnx::GraphProto& proto, const Node& node,
                            std::vector<Type> inputs, size_t first_carried, size_t carried,
                            Scope& scope, int64_t first_iteration);
   void count_iterations_from(int64_t first, const std::string& name, Body& body);
@@ -199,7 +199,7 @@ class GraphImporter {
   Node::Model main_model_;
   Scope main_;
   std::map<FunctionKey, const anneal_onnx::FunctionProto*> functions_;
-  Unsupported unsupported_;
+  UnsupportedReport unsupported_;
   int nodes_done_ = 0;
   // By name of a Loop or Scan: which axes of each carried value vary.
   std::unordered_map<std::string, std::vector<std::vector<bool>>> varying_;

@@ -70,11 +70,11 @@ bool fix(const Solution& solution, const Layer& layer, SizeTable& sizes, Fixed& 
   if (bounds.min == value && bounds.max == value) return false;
   if (value < bounds.min || value > bounds.max) {
     const auto other = fixed.find(index);
-    fail(Code::kInvalidModel, "size \"" + symbol.name + "\" must be " + std::to_string(value) +
-                                  " for \"" + layer.name + "\" (" + std::string(name(layer.op)) +
-                                  "), but is " + std::to_string(bounds.min) +
-                                  (other == fixed.end() ? " to " + std::to_string(bounds.max)
-                                                        : " for \"" + other->second + "\""));
+    fail(Code::kInvalidModel,
+         "size \"" + symbol.name + "\" must be " + std::to_string(value) + " for \"" + layer.name +
+             "\" (" + std::string(to_string(layer.op)) + "), but is " + std::to_string(bounds.min) +
+             (other == fixed.end() ? " to " + std::to_string(bounds.max)
+                                   : " for \"" + other->second + "\""));
   }
   sizes.set_bounds(solution.symbol, {value, value, value});
   fixed.emplace(index, layer.name);

@@ -122,15 +122,15 @@ bool GraphImporter::is_of_sequences(const anneal_onnx::NodeProto& proto, Scope& 
          use(proto.input(0), scope).state == State::kSequence;
 }
 
-GraphImporter::Known GraphImporter::import_sequence(const anneal_onnx::NodeProto& proto, Node& node,
-                                                    Scope& scope) {
+GraphImporter::NamedValue GraphImporter::import_sequence(const anneal_onnx::NodeProto& proto,
+                                                         Node& node, Scope& scope) {
   const std::string& op = proto.op_type();
   const auto sequence = [](Sequence elements) {
-    Known known{.state = State::kSequence};
+    NamedValue known{.state = State::kSequence};
     known.sequence = std::move(elements);
     return known;
   };
-  const auto value = [](ValueId id) { return Known{.state = State::kImported, .value = id}; };
+  const auto value = [](ValueId id) { return NamedValue{.state = State::kImported, .value = id}; };
   if (op == "SequenceEmpty") {
     node.ignore("dtype");
     return sequence({});

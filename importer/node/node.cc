@@ -82,7 +82,7 @@ DataType Node::dtype(int index, TypeSet allowed) const {
   const DataType type = dtype(index);
   if (allowed.contains(type)) return type;
   if (type == DataType::kString) unsupported("strings");
-  invalid("input " + std::to_string(index) + " is " + std::string(anneal::name(type)) +
+  invalid("input " + std::to_string(index) + " is " + std::string(anneal::to_string(type)) +
           ", which the operator does not take");
 }
 
@@ -91,8 +91,8 @@ void Node::expect_same_dtype(std::initializer_list<int> indices) const {
   for (const int index : indices) {
     if (!has_input(index)) continue;
     if (first && *first != dtype(index))
-      invalid("inputs of different types: " + std::string(anneal::name(*first)) + " and " +
-              std::string(anneal::name(dtype(index))));
+      invalid("inputs of different types: " + std::string(anneal::to_string(*first)) + " and " +
+              std::string(anneal::to_string(dtype(index))));
     first = dtype(index);
   }
 }

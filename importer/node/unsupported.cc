@@ -12,7 +12,7 @@ constexpr size_t kMaxLines = 100;
 
 }  // namespace
 
-void Unsupported::add(std::string what, const std::string& name, std::string reason) {
+void UnsupportedReport::add(std::string what, const std::string& name, std::string reason) {
   const auto same = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
     return entry.what == what && entry.reason == reason;
   });
@@ -23,7 +23,7 @@ void Unsupported::add(std::string what, const std::string& name, std::string rea
   }
 }
 
-void Unsupported::throw_if_any() const {
+void UnsupportedReport::throw_if_any() const {
   if (entries_.empty()) return;
   std::string text = "the model needs what is not supported:";
   for (size_t i = 0; i < std::min(entries_.size(), kMaxLines); ++i) {

@@ -5,7 +5,7 @@
 
 namespace anneal {
 
-class Unsupported {
+class UnsupportedReport {
  public:
   struct Entry {
     std::string what;   // "If (ai.onnx 16)", "input", "initializer"

@@ -65,7 +65,7 @@ uint64_t count_elements(const TensorProto& proto, Dims* dims) {
     dims->push_back(size);
     empty = empty || size == 0;
     if (size != 0 && __builtin_mul_overflow(elements, static_cast<uint64_t>(size), &elements))
-      fail(Code::kInvalidModel, "more than 2^64 elements in shape " + to_text(*dims));
+      fail(Code::kInvalidModel, "more than 2^64 elements in shape " + to_string(*dims));
   }
   return empty ? 0 : elements;
 }
@@ -73,7 +73,7 @@ uint64_t count_elements(const TensorProto& proto, Dims* dims) {
 [[noreturn]] void wrong_count(uint64_t have, std::string_view where, uint64_t want,
                               const Dims& dims) {
   fail(Code::kInvalidModel, std::to_string(have) + " elements in " + std::string(where) + ", but " +
-                                std::to_string(want) + " in shape " + to_text(dims));
+                                std::to_string(want) + " in shape " + to_string(dims));
 }
 
 template <class T, class Field>
@@ -90,7 +90,7 @@ Tensor from_field(const Field& field, std::string_view field_name, DataType dtyp
       const auto wide = static_cast<int64_t>(value);
       if (wide < -(int64_t{1} << (kBits - 1)) || wide >= (int64_t{1} << kBits))
         fail(Code::kInvalidModel,
-             std::to_string(value) + " does not fit in " + std::string(name(dtype)));
+             std::to_string(value) + " does not fit in " + std::string(to_string(dtype)));
     }
     *to++ = static_cast<T>(value);
   }
@@ -111,8 +111,8 @@ uint64_t byte_count(uint64_t elements, DataType dtype) {
 Tensor from_raw(const std::string& raw, DataType dtype, const Dims& dims, uint64_t elements) {
   if (raw.size() != byte_count(elements, dtype))
     fail(Code::kInvalidModel, std::to_string(raw.size()) + " bytes of raw data, but shape " +
-                                  to_text(dims) + " of " + std::string(name(dtype)) + " takes " +
-                                  std::to_string(byte_count(elements, dtype)));
+                                  to_string(dims) + " of " + std::string(to_string(dtype)) +
+                                  " takes " + std::to_string(byte_count(elements, dtype)));
   auto fresh = Tensor::allocate(dtype, dims);
   std::memcpy(fresh.data.data(), raw.data(), raw.size());
   if (dtype == DataType::kBool) make_booleans(fresh.data);
@@ -143,7 +143,7 @@ Tensor from_external(const TensorProto& proto, DataType dtype, const Dims& dims,
         const uint64_t bytes = byte_count(elements, dtype);
         if (length && *length != bytes)
           fail(Code::kInvalidModel, "length " + std::to_string(*length) + ", but shape " +
-                                        to_text(dims) + " of " + std::string(name(dtype)) +
+                                        to_string(dims) + " of " + std::string(to_string(dtype)) +
                                         " takes " + std::to_string(bytes) + " bytes");
         const DataFile file(folder, location);
         const uint64_t start = offset.value_or(0);

@@ -64,7 +64,7 @@ ValueId padded_mask(Node& node, ValueId mask, Size keys) {
   pads.back() = node.sizes().sub(keys, own);
   const ValueId by = node.sizes_value(pads, "mask_pads");
   if (dtype == DataType::kBool) return node.layer(Pad{}, {mask, by}, "mask");
-  if (!is_float(dtype)) node.unsupported("a mask of " + std::string(name(dtype)));
+  if (!is_float(dtype)) node.unsupported("a mask of " + std::string(to_string(dtype)));
   const ValueId hidden = node.constant_value(tensor_of(dtype, {}, {-kInfinity}), "hidden");
   return node.layer(Pad{}, {mask, by, hidden}, "mask");
 }
@@ -92,7 +92,8 @@ ValueId with_last(Node& node, ValueId value, std::vector<Size> shape, std::strin
 
 }  // namespace
 
-Attended attend(Node& node, const AttentionHeads& attention, std::optional<AttentionStage> wanted) {
+AttentionOutputs attend(Node& node, const AttentionHeads& attention,
+                        std::optional<AttentionStage> wanted) {
   const DataType dtype = node.graph().value(attention.q).type().dtype;
   const Groups groups = groups_of(node, attention);
   ValueId q = attention.q;
@@ -115,7 +116,7 @@ Attended attend(Node& node, const AttentionHeads& attention, std::optional<Atten
     if (!masked) return capped(in);
     return select(in[1] == -kInfinity, in[1], capped(in) + in[1]);
   };
-  Attended attended;
+  AttentionOutputs attended;
   const std::string_view name = "stage";
   if (wanted == AttentionStage::kProduct)
     attended.stage = pointwise_result(node, {scores}, dtype, product, name, 3)[0];
@@ -216,7 +217,7 @@ Outputs import_attention(Node& node) {
   const int64_t mode = node.integer("qk_matmul_output_mode", 0);
   if (mode < 0 || mode > 3) node.invalid("a qk_matmul_output_mode of " + std::to_string(mode));
   const auto wanted = node.has_output(3) ? std::optional(kStages[mode]) : std::nullopt;
-  const Attended attended = attend(node, attention, wanted);
+  const AttentionOutputs attended = attend(node, attention, wanted);
   const ValueId y = node.rank(0) == 3 ? join_heads(node, attended.result) : attended.result;
   return {y, attention.k, attention.v, attended.stage};
 }

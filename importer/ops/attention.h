@@ -26,12 +26,12 @@ struct AttentionHeads {
 };
 
 enum class AttentionStage : uint8_t { kProduct, kCapped, kBiased, kSoftmax };
-struct Attended {
+struct AttentionOutputs {
   ValueId result = ValueId::kNone;  // [batch, heads, queries, width of v]
   ValueId stage = ValueId::kNone;   // the scores at the stage that is wanted, as output 3
 };
-Attended attend(Node& node, const AttentionHeads& heads,
-                std::optional<AttentionStage> wanted = std::nullopt);
+AttentionOutputs attend(Node& node, const AttentionHeads& heads,
+                        std::optional<AttentionStage> wanted = std::nullopt);
 
 // [batch, length, heads * width] as [batch, heads, length, width], which x may be already.
 ValueId split_heads(Node& node, ValueId x, std::optional<int64_t> heads, std::string_view name);

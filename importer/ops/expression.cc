@@ -64,8 +64,8 @@ ValueId reshape(Node& node, ValueId value, const std::vector<Size>& shape,
   const Shape target{std::span<const Size>(shape)};
   if (const Tensor* constant = node.graph().constant(value); constant && known(target)) {
     if (count(dims_of(target)) != constant->count())
-      node.invalid("a constant of shape " + to_text(constant->dims()) + " where " +
-                   to_text(dims_of(target)) + " is expected");
+      node.invalid("a constant of shape " + to_string(constant->dims()) + " where " +
+                   to_string(dims_of(target)) + " is expected");
     return node.constant_value(reshaped(*constant, dims_of(target)), suffix);
   }
   const ValueId sizes = node.sizes_value(shape, std::string(suffix) + "/shape");

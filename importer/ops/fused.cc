@@ -63,7 +63,7 @@ Outputs import_fused_conv(Node& node) {
 Outputs normalized_sum(Node& node, const std::vector<ValueId>& terms, bool subtract_mean,
                        ValueId scale, ValueId shift, int sum_output) {
   const DataType dtype = node.graph().value(terms[0]).type().dtype;
-  if (!kFloats.contains(dtype)) node.invalid("elements of " + std::string(name(dtype)));
+  if (!kFloats.contains(dtype)) node.invalid("elements of " + std::string(to_string(dtype)));
   const ValueId sum = pointwise_result(
       node, terms, dtype,
       [](Expressions in) {

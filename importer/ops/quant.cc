@@ -67,7 +67,7 @@ Outputs quantize(Node& node, const Parameters& parameters, std::optional<DataTyp
   const DataType dtype =
       has_zero_point ? node.dtype(2, kQuantized) : wanted.value_or(DataType::kU8);
   if (wanted && *wanted != dtype) node.invalid("\"output_dtype\" contradicts the zero point");
-  if (!kQuantized.contains(dtype)) node.unsupported("to " + std::string(name(dtype)));
+  if (!kQuantized.contains(dtype)) node.unsupported("to " + std::string(to_string(dtype)));
   const Quantize op{.axis = parameters.axis, .block_size = parameters.block_size, .dtype = dtype};
   return node.result(
       op, without_trailing_absent({node.input(0), parameters.scale, parameters.zero_point}));

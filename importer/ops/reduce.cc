@@ -171,12 +171,12 @@ Outputs import_top_k(Node& node) {
 }
 
 // Before opset 13 the axes from `axis` on are one: the last of two.
-struct Flattened {
+struct FlattenedInput {
   ValueId x = ValueId::kNone;
   int64_t axis = 0;
   bool reshaped = false;
 };
-Flattened flatten_from_axis(Node& node) {
+FlattenedInput flatten_from_axis(Node& node) {
   const Shape shape = node.shape(0);
   const int64_t axis = node.resolve_axis(node.integer("axis", 1), node.rank(0));
   const auto tail = shape.span().subspan(static_cast<size_t>(axis) + 1);
@@ -208,7 +208,7 @@ template <bool log>
 Outputs import_flattened_softmax(Node& node) {
   node.expect_inputs(1, 1);
   node.dtype(0, kFloats);
-  const Flattened flat = flatten_from_axis(node);
+  const FlattenedInput flat = flatten_from_axis(node);
   const Softmax op{.axis = flat.axis, .log = log};
   if (!flat.reshaped) return node.result(op, {flat.x});
   return unflatten(node, node.layer(op, {flat.x}, ""));
@@ -232,7 +232,7 @@ Outputs import_hardmax(Node& node) {
 }
 Outputs import_flattened_hardmax(Node& node) {
   node.expect_inputs(1, 1);
-  const Flattened flat = flatten_from_axis(node);
+  const FlattenedInput flat = flatten_from_axis(node);
   const Outputs y = hardmax(node, flat.x, flat.axis, !flat.reshaped);
   return flat.reshaped ? unflatten(node, y[0]) : y;
 }

@@ -64,11 +64,11 @@ Outputs import_causal_conv(Node& node) {
 struct Position {
   ValueId state, q, k, v, decay = ValueId::kNone, beta = ValueId::kNone;
 };
-struct Stepped {
+struct StepResult {
   ValueId state, y;  // y[B,H,G,V]
 };
 
-Stepped step(Graph& graph, const std::string& name, const Position& at, double scale) {
+StepResult step(Graph& graph, const std::string& name, const Position& at, double scale) {
   const auto layer = [&](const char* suffix, Op op, std::vector<ValueId> inputs) {
     const LayerId id =
         graph.add({.name = name + "/" + suffix, .op = std::move(op), .inputs = std::move(inputs)});
@@ -192,7 +192,7 @@ class LinearAttention {
   }
 
   // The last state, and y for all positions: [B,T,H,G,V], or [B,H,G,V] of a single one.
-  Stepped recur(ValueId state) {
+  StepResult recur(ValueId state) {
     Graph& graph = node_.graph();
     if (node_.shape(0)[1] == Size(1)) {
       std::vector<ValueId> elements;
@@ -213,7 +213,7 @@ class LinearAttention {
       elements.push_back(body.add_input(body.name + "/at", type));
       inputs.push_back(sequence);
     }
-    const Stepped stepped = step(body, body.name, position(carried, elements), scale_);
+    const StepResult stepped = step(body, body.name, position(carried, elements), scale_);
     body.mark_output(stepped.state, body.name + "/next_state");
     body.mark_output(stepped.y, body.name + "/element");
     const std::vector<int64_t> axes(sequences_.size(), 1), forward(sequences_.size(), 0);

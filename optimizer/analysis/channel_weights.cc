@@ -137,7 +137,7 @@ std::optional<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights
     is_finite &= std::isfinite(store(weights.dtype(), scaled, fresh.data.data(), at));
   });
   if (!is_finite) {
-    why_not = fmt::format("scaled weights would leave the range of {}", name(weights.dtype()));
+    why_not = fmt::format("scaled weights would leave the range of {}", to_string(weights.dtype()));
     return std::nullopt;
   }
   if (weights.dtype() == DataType::kF16 &&

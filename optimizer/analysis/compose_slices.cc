@@ -23,11 +23,11 @@ namespace anneal {
 namespace {
 
 // Along each axis of what is sliced, `counts` positions from `starts` on, `steps` >= 1 apart.
-struct Cut {
+struct SliceRange {
   std::vector<int64_t> starts, steps;
   Shape from, counts;
 
-  explicit Cut(const Shape& shape)
+  explicit SliceRange(const Shape& shape)
       : starts(static_cast<size_t>(shape.rank())),
         steps(static_cast<size_t>(shape.rank()), 1),
         from(shape),
@@ -48,14 +48,14 @@ std::optional<std::vector<int64_t>> known_integers(const Graph& graph, ValueId v
 }
 
 // What a Slice takes; nullopt if it is not known, or goes backwards.
-std::optional<Cut> cut_of(const Graph& graph, LayerId id) {
+std::optional<SliceRange> cut_of(const Graph& graph, LayerId id) {
   if (!op_as<Slice>(graph, id) || !graph.layer(id).epilogues.empty()) return std::nullopt;
   const Layer& layer = graph.layer(id);
   const auto starts = known_integers(graph, layer.inputs[1]);
   const auto axes = known_integers(graph, layer.inputs[3]);
   const auto steps = known_integers(graph, layer.inputs[4]);
   if (!starts || !axes || !steps) return std::nullopt;
-  Cut cut(graph.value(layer.inputs[0]).type().shape);
+  SliceRange cut(graph.value(layer.inputs[0]).type().shape);
   cut.counts = graph.value(layer.outputs[0]).type().shape;
   for (size_t i = 0; i < axes->size(); ++i) {
     const int rank = cut.from.rank();
@@ -74,7 +74,7 @@ std::optional<Cut> cut_of(const Graph& graph, LayerId id) {
 }
 
 // The value itself where the cut is all of it; kNone if it cannot be written down.
-ValueId apply(Graph& graph, Rewrite& rewrite, ValueId x, const Cut& cut) {
+ValueId apply(Graph& graph, Rewrite& rewrite, ValueId x, const SliceRange& cut) {
   std::vector<int64_t> starts, ends, axes, steps;
   for (int axis = 0; axis < cut.from.rank(); ++axis) {
     if (cut.is_all(axis)) continue;
@@ -97,7 +97,7 @@ bool slice_of_slice(Graph& graph, LayerId id, PassRun& run) {
   const LayerId inner = producer(graph, graph.layer(id).inputs[0]);
   const auto first = cut_of(graph, inner), second = cut_of(graph, id);
   if (!first || !second || finds_sizes(graph, inner)) return false;
-  Cut both(first->from);
+  SliceRange both(first->from);
   both.counts = second->counts;
   for (size_t i = 0; i < both.starts.size(); ++i) {
     both.starts[i] = first->starts[i] + second->starts[i] * first->steps[i];
@@ -125,7 +125,7 @@ bool slice_of_concat(Graph& graph, LayerId id, PassRun& run) {
     const Size size = shape[axis];
     const Bounds range = graph.sizes().range(size);
     if (begin + extent <= range.min) {
-      Cut part = *cut;
+      SliceRange part = *cut;
       part.from = shape;
       part.starts[i] = begin;
       Rewrite rewrite(graph, id);
@@ -190,7 +190,7 @@ bool concat_of_nothing(Graph& graph, LayerId id, PassRun& run) {
 }
 
 // b continues a along the axis: slices of one value that agree along all others.
-bool continues(const Cut& a, const Cut& b, size_t along) {
+bool continues(const SliceRange& a, const SliceRange& b, size_t along) {
   for (size_t i = 0; i < a.starts.size(); ++i) {
     const auto axis = static_cast<int>(i);
     if (i == along) {

@@ -233,7 +233,7 @@ class Scaling {
   }
 
  private:
-  struct Multiplied {
+  struct ScaledProgram {
     Program program;  // empty: the layer stays what it is
     std::vector<Tensor> constants;
   };
@@ -254,7 +254,7 @@ class Scaling {
   }
 
   bool add_program(LayerId id) {
-    Multiplied& added = programs_.emplace_back();
+    ScaledProgram& added = programs_.emplace_back();
     if (op_as<Pool>(graph_, id) || op_as<Reduce>(graph_, id)) return true;
     const Elementwise all = elementwise(graph_, id);
     auto made = homogeneous(all.program, degrees_of(graph_, all.inputs, values_));
@@ -278,7 +278,7 @@ class Scaling {
   }
 
   // With results that are multiplied, called so. weights: in place of the layer's.
-  void rewrite(LayerId id, const Multiplied& multiplied, const Tensor* weights) {
+  void rewrite(LayerId id, const ScaledProgram& multiplied, const Tensor* weights) {
     NewLayer added = copy_of(graph_, id);
     const std::string result = graph_.value(graph_.layer(id).outputs[0]).name;
     added.output_names = {result + "/equalized"};
@@ -349,7 +349,7 @@ class Scaling {
   const ScalableChannels& channels_;
   std::vector<double> factors_, inverses_;
   Values values_;
-  std::vector<Multiplied> programs_;  // of the writer, then of those between
+  std::vector<ScaledProgram> programs_;  // of the writer, then of those between
 };
 
 }  // namespace

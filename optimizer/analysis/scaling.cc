@@ -71,12 +71,12 @@ std::optional<Scaling> scaling_of(const Graph& graph, LayerId id) {
   return scaling;
 }
 
-std::optional<Dequantized> dequantized(const Graph& graph, ValueId value) {
+std::optional<DequantizedValue> dequantized(const Graph& graph, ValueId value) {
   const LayerId id = value == ValueId::kNone ? LayerId::kNone : producer(graph, value);
   if (!op_as<Dequantize>(graph, id)) return std::nullopt;
   auto scaling = scaling_of(graph, id);
   if (!scaling) return std::nullopt;
-  return Dequantized{graph.layer(id).inputs[0], id, std::move(*scaling)};
+  return DequantizedValue{graph.layer(id).inputs[0], id, std::move(*scaling)};
 }
 
 ValueId add_scales(Graph& graph, const std::string& name, const Scaling& scaling) {

@@ -23,12 +23,12 @@ struct Scaling {
 std::optional<Scaling> scaling_of(const Graph& graph, LayerId id);
 
 // A value that Dequantize gives of `integers`.
-struct Dequantized {
+struct DequantizedValue {
   ValueId integers = ValueId::kNone;
   LayerId layer = LayerId::kNone;
   Scaling scaling;
 };
-std::optional<Dequantized> dequantized(const Graph& graph, ValueId value);
+std::optional<DequantizedValue> dequantized(const Graph& graph, ValueId value);
 
 // Constants to give a layer, named after `name`: the scales, and the zero points, kNone if they are
 // 0. Scalars, or along one axis.

@@ -80,7 +80,7 @@ class Assigner {
     if (to == DataType::kF32 || (!native_.has(to) && stored(id) == to)) return id;
     const auto [made, is_new] = casts_.try_emplace({id, to}, ValueId::kNone);
     if (!is_new) return made->second;
-    const std::string name = graph_.value(id).name + "/" + std::string(anneal::name(to));
+    const std::string name = graph_.value(id).name + "/" + std::string(anneal::to_string(to));
     if (const Tensor* constant = graph_.constant(id))
       return made->second = add_constant(id, name, rounded(id, *constant, to, reader), to);
     ProgramBuilder builder;
@@ -200,13 +200,13 @@ class Assigner {
     return types;
   }
 
-  struct Layered {
+  struct EditedLayer {
     NewLayer layer;
     bool is_changed = false;
   };
 
   // The layer with operands of type `product`, f32: as they are.
-  Layered made(LayerId id, DataType product) {
+  EditedLayer made(LayerId id, DataType product) {
     const Layer layer = is_half(product) ? with_scales(id, product) : graph_.layer(id);
     const Role role = role_of(graph_, id);
     NewLayer added{.name = layer.name,
@@ -309,7 +309,7 @@ class Assigner {
     if (!bodies_of(graph_.layer(id).op).empty() || graph_.layer(id).outputs.empty()) return false;
     const auto found = storage_.products.find(id);
     const DataType product = found == storage_.products.end() ? DataType::kF32 : found->second;
-    Layered next = made(id, product);
+    EditedLayer next = made(id, product);
     if (!next.is_changed) return false;
     if (std::string why = why_not_joined(graph_, run_, id, next.layer); !why.empty()) {
       if (!is_half(product)) return leave(id, std::move(why));
@@ -337,7 +337,7 @@ class Assigner {
     for (size_t k = 0; k < old.outputs.size(); ++k) {
       const ValueId before = old.outputs[k], after = graph_.layer(now).outputs[k];
       const DataType to = stored(before);
-      if (is_half(to) && !is_half(dtype(before))) halves = name(to);
+      if (is_half(to) && !is_half(dtype(before))) halves = to_string(to);
       ValueId read = after;
       if (dtype(after) != dtype(before)) {
         ProgramBuilder builder;
@@ -351,7 +351,7 @@ class Assigner {
     }
     graph_.swap_names(id, now);
     const std::string what =
-        is_half(product) ? fmt::format("computes with operands of {}", name(product)) : "";
+        is_half(product) ? fmt::format("computes with operands of {}", to_string(product)) : "";
     const std::string stores = halves.empty() ? "" : fmt::format("stores {}", halves);
     run_.did(old.name, what.empty() && stores.empty() ? "reads what is stored in 16 bits"
                        : what.empty()                 ? stores

@@ -27,7 +27,7 @@ bool is_any(const Op& op) {
 
 // Ops whose kernels on some targets take no epilogue, or that have none there. Not those that may
 // be views, which cost nothing as they are.
-bool must_be_welcome(const Op& op) {
+bool needs_target_support(const Op& op) {
   return is_any<Attention, Gather, GatherElements, GatherND, Pad, Tile, Cumulative, GridSample,
                 RoiAlign>(op);
 }
@@ -37,7 +37,7 @@ bool takes_epilogue(const Graph& graph, const Layer& layer, bool targets_answer)
   if (is_any<Conv, ConvTranspose, MatMul>(layer.op)) return true;
   const DataType dtype = graph.value(layer.outputs[0]).type().dtype;
   if (!is_float(dtype) || dtype == DataType::kF64) return false;
-  if (must_be_welcome(layer.op)) return targets_answer;
+  if (needs_target_support(layer.op)) return targets_answer;
   return is_any<Pool, Softmax, Normalize, Reduce, Resize>(layer.op);
 }
 
@@ -104,7 +104,7 @@ bool fuse(Graph& graph, LayerId id, PassRun& run) {
   added.inputs.insert(added.inputs.end(), joined->inputs.begin() + 1, joined->inputs.end());
   added.origins.insert(added.origins.end(), layer.origins.begin(), layer.origins.end());
   // A reference kernel would interpret the program, element by element.
-  if (const std::string why_not = must_be_welcome(anchor.op)
+  if (const std::string why_not = needs_target_support(anchor.op)
                                       ? run.ask_targets(graph, added)
                                       : why_not_joined(graph, run, host.id, added);
       !why_not.empty()) {

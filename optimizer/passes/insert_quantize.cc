@@ -55,7 +55,7 @@ class Inserter {
     const auto asked = asked_.of(graph_.layer(id));
     if (asked ? *asked != Precision::kI8 : !options_.int8) {
       if (asked && options_.int8)
-        run_.refused(name, fmt::format("is {}, as was asked", anneal::name(*asked)));
+        run_.refused(name, fmt::format("is {}, as was asked", anneal::to_string(*asked)));
       return false;
     }
     const auto layer = quantizable(graph_, id);

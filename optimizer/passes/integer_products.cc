@@ -156,8 +156,8 @@ bool compute_in_integers(Graph& graph, LayerId id, PassRun& run) {
   const Saving saved = saving_of(graph, layer.inputs[0]);
   graph.replace_layer(id, graph.add(std::move(added)));
   run.did(name,
-          fmt::format("accumulates {} * {} in integers", anneal::name(a->scaling.integer),
-                      anneal::name(w->scaling.integer)),
+          fmt::format("accumulates {} * {} in integers", anneal::to_string(a->scaling.integer),
+                      anneal::to_string(w->scaling.integer)),
           saved);
   return true;
 }

@@ -253,12 +253,13 @@ void keep_outermost(const Program& program, std::vector<Match>& matches) {
   matches = std::move(kept);
 }
 
-struct Named {
+struct NamedFunction {
   Program program;  // with one function spelled anew
   std::string_view name;
 };
 
-std::optional<Named> name_one(const Program& program, const std::string& layer, PassRun& run) {
+std::optional<NamedFunction> name_one(const Program& program, const std::string& layer,
+                                      PassRun& run) {
   if (program.code().size() > kMaxInstructions) return std::nullopt;
   std::vector<Match> matches;
   const Finder finder(program);
@@ -269,7 +270,8 @@ std::optional<Named> name_one(const Program& program, const std::string& layer, 
   keep_outermost(program, matches);
   for (const Match& match : matches) {
     Program shorter = spelled(program, match);
-    if (cost(shorter) < cost(program)) return Named{std::move(shorter), match.activation->name};
+    if (cost(shorter) < cost(program))
+      return NamedFunction{std::move(shorter), match.activation->name};
     if (operand_count(program.code()[match.reg].opcode) > 1)
       run.refused(layer, fmt::format("{} is spelled at its best", match.activation->name));
   }

@@ -59,7 +59,7 @@ std::vector<LayerId> chain_to(const Graph& graph, ValueId value, LayerId reader,
 }
 
 // Two shapes of the same elements, and the axes of a finer one that each of their axes is.
-struct Refined {
+struct RefinedShape {
   Shape before, behind, shape;
   AxisMap::Parts of_before, of_behind;
 };
@@ -83,7 +83,7 @@ bool is_spread(const Graph& graph, ValueId operand, const Shape& whole, size_t a
 // Axes that lie side by side in both shapes become one, unless an operand of the layer is spread
 // over only one of them, or it is channels and something else, which channels-last memory has
 // apart. nullopt if there is no finer shape.
-std::optional<Refined> refine(const Graph& graph, const Shape& before, const Layer& layer) {
+std::optional<RefinedShape> refine(const Graph& graph, const Shape& before, const Layer& layer) {
   const Shape& behind = shape_of(graph, layer.outputs[0]);
   AxisMap map(before, graph.sizes());
   if (!map.reshape(behind)) return std::nullopt;
@@ -93,7 +93,7 @@ std::optional<Refined> refine(const Graph& graph, const Shape& before, const Lay
              return is_spread(graph, operand, behind, a) == is_spread(graph, operand, behind, b);
            });
   };
-  Refined refined{
+  RefinedShape refined{
       .before = before, .behind = behind, .shape = {}, .of_before = {}, .of_behind = {}};
   if (!map.refinement(is_alike, refined.shape, refined.of_before, refined.of_behind))
     return std::nullopt;
@@ -102,7 +102,7 @@ std::optional<Refined> refine(const Graph& graph, const Shape& before, const Lay
 
 class Mover {
  public:
-  Mover(Graph& graph, LayerId id, const Refined& refined)
+  Mover(Graph& graph, LayerId id, const RefinedShape& refined)
       : graph_(graph), rewrite_(graph, id), refined_(refined) {}
 
   // kNone: no Reshape can say so.
@@ -160,7 +160,7 @@ class Mover {
 
   Graph& graph_;
   Rewrite rewrite_;
-  const Refined& refined_;
+  const RefinedShape& refined_;
 };
 
 struct Match {

@@ -45,7 +45,7 @@ std::optional<std::vector<int64_t>> known_axes(const Graph& graph, ValueId value
 }
 
 // A layer that reads what is not transposed.
-struct Pushed {
+struct PushedLayer {
   Op op;
   std::vector<bool> transposed;                  // of its inputs: those read from before
   std::vector<std::vector<int64_t>> lists = {};  // contents of inputs 1, 2, ... if they change
@@ -71,9 +71,9 @@ class Pusher {
   Pusher(const Graph& graph, LayerId id, const Permutation& permutation, ValueId assumed)
       : graph_(graph), layer_(graph.layer(id)), id_(id), p_(permutation), assumed_(assumed) {}
 
-  std::optional<Pushed> push() const {
+  std::optional<PushedLayer> push() const {
     if (!layer_.epilogues.empty() || layer_.outputs.size() != 1) return std::nullopt;
-    Pushed pushed{layer_.op, std::vector<bool>(layer_.inputs.size()), {}, p_};
+    PushedLayer pushed{layer_.op, std::vector<bool>(layer_.inputs.size()), {}, p_};
     for (size_t i = 0; i < layer_.inputs.size(); ++i) pushed.transposed[i] = is_transposed(i);
     return std::visit([&](const auto& op) { return through(op, std::move(pushed)); }, layer_.op);
   }
@@ -87,33 +87,33 @@ class Pusher {
   }
   int64_t before(int64_t axis) const { return p_[static_cast<size_t>(axis)]; }
 
-  std::optional<Pushed> through(const auto&, const Pushed&) const { return std::nullopt; }
+  std::optional<PushedLayer> through(const auto&, const PushedLayer&) const { return std::nullopt; }
 
-  std::optional<Pushed> through(const Pointwise& op, Pushed pushed) const {
+  std::optional<PushedLayer> through(const Pointwise& op, PushedLayer pushed) const {
     const int rank = graph_.value(layer_.outputs[0]).type().shape.rank();
     if (op.program.uses_index() || rank != static_cast<int>(p_.size())) return std::nullopt;
     for (size_t i = 0; i < layer_.inputs.size(); ++i)
       if (!pushed.transposed[i] && !graph_.constant(layer_.inputs[i])) return std::nullopt;
     return pushed;
   }
-  std::optional<Pushed> through(const Concat& op, Pushed pushed) const {
+  std::optional<PushedLayer> through(const Concat& op, PushedLayer pushed) const {
     if (std::ranges::find(pushed.transposed, false) != pushed.transposed.end()) return std::nullopt;
     pushed.op = Concat{before(op.axis)};
     return pushed;
   }
-  std::optional<Pushed> through(const Softmax& op, Pushed pushed) const {
+  std::optional<PushedLayer> through(const Softmax& op, PushedLayer pushed) const {
     if (!op.map.empty()) return std::nullopt;
     pushed.op = Softmax{.axis = before(op.axis), .log = op.log};
     return pushed;
   }
-  std::optional<Pushed> through(const Normalize& op, Pushed pushed) const {
+  std::optional<PushedLayer> through(const Normalize& op, PushedLayer pushed) const {
     Normalize moved = op;
     for (int64_t& axis : moved.axes) axis = before(axis);
     std::ranges::sort(moved.axes);
     pushed.op = moved;
     return pushed;
   }
-  std::optional<Pushed> through(const Pad&, Pushed pushed) const {
+  std::optional<PushedLayer> through(const Pad&, PushedLayer pushed) const {
     const auto pads = known_axes(graph_, layer_.inputs[1], 0);
     const size_t rank = p_.size();
     if (!pushed.transposed[0] || !pads || pads->size() != 2 * rank) return std::nullopt;
@@ -126,14 +126,14 @@ class Pusher {
     pushed.lists = {moved};
     return pushed;
   }
-  std::optional<Pushed> through(const Slice&, Pushed pushed) const {
+  std::optional<PushedLayer> through(const Slice&, PushedLayer pushed) const {
     auto axes = known_axes(graph_, layer_.inputs[3], std::ssize(p_));
     if (!pushed.transposed[0] || !axes) return std::nullopt;
     for (int64_t& axis : *axes) axis = before(axis);
     pushed.lists = {{}, {}, *axes};
     return pushed;
   }
-  std::optional<Pushed> through(const Reduce& op, Pushed pushed) const {
+  std::optional<PushedLayer> through(const Reduce& op, PushedLayer pushed) const {
     auto axes = known_axes(graph_, layer_.inputs[1], std::ssize(p_));
     if (!op.map.empty() || !pushed.transposed[0] || !axes || axes->empty()) return std::nullopt;
     if (!op.keepdims) pushed.behind = without(p_, *axes);
@@ -142,14 +142,14 @@ class Pusher {
     pushed.lists = {*axes};
     return pushed;
   }
-  std::optional<Pushed> through(const Quantize& op, Pushed pushed) const {
+  std::optional<PushedLayer> through(const Quantize& op, PushedLayer pushed) const {
     return scaled(op, std::move(pushed));
   }
-  std::optional<Pushed> through(const Dequantize& op, Pushed pushed) const {
+  std::optional<PushedLayer> through(const Dequantize& op, PushedLayer pushed) const {
     return scaled(op, std::move(pushed));
   }
   template <class T>
-  std::optional<Pushed> scaled(const T& op, Pushed pushed) const {
+  std::optional<PushedLayer> scaled(const T& op, PushedLayer pushed) const {
     if (!pushed.transposed[0] || op.block_size != 0) return std::nullopt;
     T moved = op;
     if (graph_.value(layer_.inputs[1]).type().shape.rank() > 0) moved.axis = before(op.axis);
@@ -168,7 +168,7 @@ bool moves_nothing(const Permutation& permutation) {
   return std::is_sorted(permutation.begin(), permutation.end());
 }
 
-int64_t inputs_transposed(const Graph& graph, LayerId id, const Pushed& pushed) {
+int64_t inputs_transposed(const Graph& graph, LayerId id, const PushedLayer& pushed) {
   std::vector<ValueId> values;
   for (size_t i = 0; i < pushed.transposed.size(); ++i) {
     const ValueId value = graph.layer(id).inputs[i];
@@ -179,7 +179,7 @@ int64_t inputs_transposed(const Graph& graph, LayerId id, const Pushed& pushed) 
 }
 
 // Whether a transpose behind the layer is better than those before it.
-bool pays(const Graph& graph, LayerId id, const Pushed& pushed, int depth) {
+bool pays(const Graph& graph, LayerId id, const PushedLayer& pushed, int depth) {
   if (moves_nothing(pushed.behind) || inputs_transposed(graph, id, pushed) > 1) return true;
   const ValueId output = graph.layer(id).outputs[0];
   if (op_as<Reduce>(graph, id) &&

@@ -150,7 +150,8 @@ class Widener {
       const DataType dtype = graph_.value(old).type().dtype;
       ValueId replacement = now;
       if (is_widened(dtype)) {
-        replacement = convert(now, dtype, graph_.value(old).name + "/" + std::string(name(dtype)));
+        replacement =
+            convert(now, dtype, graph_.value(old).name + "/" + std::string(to_string(dtype)));
         wide_[replacement] = now;
       }
       graph_.replace_uses(old, replacement);

@@ -50,7 +50,7 @@ std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& wei
   for (const float value : values)
     if (std::isfinite(value)) most = std::max(most, std::abs(value));
   if (std::isinf(rounded(most, dtype)))
-    return fmt::format("a weight of magnitude {:g} is beyond {}", most, name(dtype));
+    return fmt::format("a weight of magnitude {:g} is beyond {}", most, to_string(dtype));
   const auto layout = channel_weights(graph, id);
   const auto channels = static_cast<size_t>(layout ? layout->written_count : 1);
   std::vector<double> power(channels), lost(channels);
@@ -72,7 +72,7 @@ std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& wei
   // bf16 costs every weight up to 2^-9, and a channel less than that.
   if (harmed == 0) return {};
   return fmt::format("the weights of {} of {} channels are too small for {}", harmed, channels,
-                     name(dtype));
+                     to_string(dtype));
 }
 
 // A largest magnitude as samples showed it; negative if none did.

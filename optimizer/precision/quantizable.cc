@@ -14,7 +14,7 @@ constexpr size_t kLongestName = 4096;  // the library's matching recurses for ea
 
 }  // namespace
 
-std::string_view name(Precision precision) {
+std::string_view to_string(Precision precision) {
   switch (precision) {
     case Precision::kF16:
       return "f16";
@@ -44,7 +44,7 @@ std::string why_not_quantizable(const Graph& graph, LayerId id) {
   const ValueId data = layer.inputs[0], weights = layer.inputs[1];
   for (const ValueId operand : {data, weights})
     if (const DataType dtype = graph.value(operand).type().dtype; dtype != DataType::kF32)
-      return fmt::format("an operand is {}, not f32", name(dtype));
+      return fmt::format("an operand is {}, not f32", to_string(dtype));
   if (op_as<Dequantize>(graph, producer(graph, weights)))
     return "the model brings quantized weights, but no quantized data for them";
   if (!graph.constant(weights))

@@ -148,7 +148,7 @@ Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataTy
   const std::span<float> rounded(reinterpret_cast<float*>(fresh.data.data()), values.size());
   const auto inner = static_cast<size_t>(layout.inner);
   const std::vector<Windows> channels = windows_of(layout);
-  Team team(hardware_threads());
+  ThreadTeam team(hardware_threads());
   team.for_ranges(static_cast<int64_t>(channels.size()), 1, [&](int64_t begin, int64_t end) {
     Channel channel(half);
     for (int64_t c = begin; c < end; ++c) {

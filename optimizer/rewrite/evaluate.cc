@@ -43,7 +43,7 @@ std::vector<Tensor> evaluate(const Layer& layer, std::span<const Tensor* const> 
                              const SizeTable& sizes) {
   if (!bodies_of(layer.op).empty())
     fail(Code::kUnsupported,
-         fmt::format("layer \"{}\" ({}) runs only in an engine", layer.name, name(layer.op)));
+         fmt::format("layer \"{}\" ({}) runs only in an engine", layer.name, to_string(layer.op)));
   std::vector<TensorView> in;
   std::vector<Fact> facts(inputs.size());
   std::vector<InferInput> infer_inputs;
@@ -74,19 +74,18 @@ std::vector<Tensor> evaluate(const Layer& layer, std::span<const Tensor* const> 
 
   const auto device = cpu_backend().open("cpu");
   const KernelEntry& entry = reference_of(layer.op);
-  Made made = entry.make({.op = layer.op,
-                          .epilogues = layer.epilogues,
-                          .op_input_count = layer.op_input_count,
-                          .inputs = in_operands,
-                          .outputs = out_operands,
-                          .sizes = scratch,
-                          .device = *device,
-                          .tactic = {}});
-  if (!made.kernel)
-    fail(Code::kUnsupported, fmt::format("{} refused: {}", entry.name, made.why_not));
+  KernelResult made = entry.make({.op = layer.op,
+                                  .epilogues = layer.epilogues,
+                                  .op_input_count = layer.op_input_count,
+                                  .inputs = in_operands,
+                                  .outputs = out_operands,
+                                  .sizes = scratch,
+                                  .device = *device,
+                                  .tactic = {}});
+  if (!made) fail(Code::kUnsupported, fmt::format("{} refused: {}", entry.name, made.reason()));
   const auto stream = device->make_stream();
-  Team team(1);
-  const auto found = made.kernel->find(in, *stream, team);
+  ThreadTeam team(1);
+  const auto found = (*made)->find(in, *stream, team);
   if (found) inferred = infer(found->dims);
   std::vector<Tensor> results;
   std::vector<TensorView> out;
@@ -98,9 +97,9 @@ std::vector<Tensor> evaluate(const Layer& layer, std::span<const Tensor* const> 
     out.push_back(row_major_view(fact.type.dtype, dims_of(fact.type.shape), fresh.data.data()));
     results.push_back(std::move(fresh.tensor));
   }
-  const auto prepared = made.kernel->prepare(in, out, 1);
+  const auto prepared = (*made)->prepare(in, out, 1);
   const auto workspace = device->allocate(std::max<size_t>(prepared->workspace_bytes, 1));
-  made.kernel->launch({in, out, prepared.get(), workspace->data(), *stream, team, found.get()});
+  (*made)->launch({in, out, prepared.get(), workspace->data(), *stream, team, found.get()});
   return results;
 }
 

@@ -12,13 +12,13 @@ using ::testing::HasSubstr;
 using ::testing::internal::CaptureStdout;
 using ::testing::internal::GetCapturedStdout;
 
-struct Reported {
+struct ReportedCase {
   bool as_expected;
   std::string lines;
 };
 
 // One case "node/a", where "a" is a known failure.
-Reported report(const CaseResult& result) {
+ReportedCase report(const CaseResult& result) {
   const std::vector<KnownFailure> known = {{"a", "not written yet"}};
   CaptureStdout();
   CheckReport report(known, {"node/a"}, 0, true);
@@ -29,20 +29,20 @@ Reported report(const CaseResult& result) {
 
 TEST(CheckReport, KnownFailureIsExpected) {
   for (const char* code : {"", "unsupported", "invalid_argument"}) {
-    const Reported it = report({.why = "Foo: not implemented", .code = code});
+    const ReportedCase it = report({.why = "Foo: not implemented", .code = code});
     EXPECT_TRUE(it.as_expected) << code;
     EXPECT_THAT(it.lines, HasSubstr("1 of the failures are known, 0 are not expected"));
   }
 }
 
 TEST(CheckReport, SuccessOfAKnownFailureIsNotExpected) {
-  const Reported it = report({});
+  const ReportedCase it = report({});
   EXPECT_FALSE(it.as_expected);
   EXPECT_THAT(it.lines, HasSubstr("delete its line"));
 }
 
 TEST(CheckReport, CrashIsNeverAKnownFailure) {
-  const Reported it = report({.why = "the process was ended by signal 11", .code = "internal"});
+  const ReportedCase it = report({.why = "the process was ended by signal 11", .code = "internal"});
   EXPECT_FALSE(it.as_expected);
   EXPECT_THAT(it.lines, HasSubstr("FAIL"));
   EXPECT_THAT(it.lines, HasSubstr("signal 11"));

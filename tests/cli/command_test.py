@@ -169,12 +169,12 @@ class Command(command_case.Command):
         self.write("a.npy", npy([5, 3], range(15)))
         saved = []
         for rows in (0, 1, 2, 5, 9):
-            self.anneal("run", engine, "-i", "a=a.npy", "-i", "b=a.npy", "--rows-at-once", rows, "--save", "out")
+            self.anneal("run", engine, "-i", "a=a.npy", "-i", "b=a.npy", "--micro-batch", rows, "--save", "out")
             saved.append((self.at / "out" / "y.npy").read_bytes())
         self.assertTrue(saved[0].endswith(struct.pack("<15f", *range(0, 30, 2))))
         self.assertEqual(len(set(saved)), 1)
-        self.anneal("bench", engine, "--shapes", "a:5x3,b:5x3", "--rows-at-once", 2, "--iterations", 3, "--profile")
-        self.anneal("run", engine, "-i", "a=a.npy", "-i", "b=a.npy", "--rows-at-once", -1, status=2, says="at least 0")
+        self.anneal("bench", engine, "--shapes", "a:5x3,b:5x3", "--micro-batch", 2, "--iterations", 3, "--profile")
+        self.anneal("run", engine, "-i", "a=a.npy", "-i", "b=a.npy", "--micro-batch", -1, status=2, says="at least 0")
 
     def test_guessed_sizes(self):
         pool = node("MaxPool", ["x"], ["y"], "pool") + field(5, field(1, "kernel_shape") + field(8, 5) + field(20, 7))

@@ -17,8 +17,8 @@ TF = ["--mean", "128", "--std", "128"]
 # model, data and flags, top-1 and top-5 of the reference or the samples looked at, column of its classes
 CASES = [
     ("mobilenet_v1_0.25_128_fp32", [*IMAGENET, *TF, "--resize", "128x128", "--batch", "4"], 0.4340, 0.7000),
-    ("mobilenet_v2_1.0_224_fp32", [*IMAGENET, *TF, "--samples", "drawn:60"], None, None),
-    ("squeezenet1.0_fp32", ["imagenet500", "--channels", "bgr", "--mean", "104,117,123", "--samples", "drawn:60"],
+    ("mobilenet_v2_1.0_224_fp32", [*IMAGENET, *TF, "--samples", "hash:60"], None, None),
+    ("squeezenet1.0_fp32", ["imagenet500", "--channels", "bgr", "--mean", "104,117,123", "--samples", "hash:60"],
      None, None),
     ("kws_dscnn_fp32", ["kws/mfcc_int8_Nx49x10.bin", "--dtype", "i8", "--shape", "49x10", "--mean", "83",
                         "--std", "1/0.5847029", "--batch", "16"], 0.8986, None),
@@ -27,7 +27,7 @@ CASES = [
     ("winml_cifar_cnn", ["cifar10_jpeg1k/rgb_u8_Nx32x32x3.bin", "--dtype", "u8", "--shape", "32x32x3",
                          "--scale", "1/255", "--mean", "0.5", "--std", "0.5", "--batch", "8"], 0.6340, None),
     ("mnist_8", ["mnist5k/images-idx3-ubyte.gz", "--labels", "LABELS"], 0.9830, None),
-    ("magika_v3_3", ["magika/bytes_int32_Nx2048.bin", "--dtype", "i32", "--shape", "2048", "--samples", "drawn:40"],
+    ("magika_v3_3", ["magika/bytes_int32_Nx2048.bin", "--dtype", "i32", "--shape", "2048", "--samples", "hash:40"],
      1.0, None),
 ]
 

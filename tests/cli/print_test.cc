@@ -82,7 +82,7 @@ TEST(Scores, Layout) {
   };
   for (const auto& test : cases) {
     const auto layout = score_layout(test.dtype, test.dims);
-    ASSERT_EQ(layout.has_value(), test.classes > 0) << to_text(test.dims);
+    ASSERT_EQ(layout.has_value(), test.classes > 0) << to_string(test.dims);
     if (!layout) continue;
     EXPECT_EQ(layout->samples, test.samples);
     EXPECT_EQ(layout->classes, test.classes);

@@ -117,7 +117,7 @@ TEST(Crc32c, ATeamFindsTheSame) {
   std::vector<std::byte> data((size_t{3} << 20) + 12345);
   for (std::byte& byte : data) byte = static_cast<std::byte>(random());
   for (const int threads : {1, 2, 4}) {
-    Team team(threads);
+    ThreadTeam team(threads);
     for (const size_t size : {size_t{0}, size_t{5}, size_t{1} << 20, data.size()})
       EXPECT_EQ(crc32c(std::span(data).first(size), team), crc32c(std::span(data).first(size)))
           << size << " bytes, " << threads << " threads";

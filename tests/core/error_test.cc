@@ -48,7 +48,7 @@ TEST(Error, CheckNamesTheCaller) {
 TEST(Error, EveryCodeHasItsOwnName) {
   std::set<std::string_view> names;
   for (int code = 0; code <= static_cast<int>(Code::kInternal); ++code)
-    names.insert(name(static_cast<Code>(code)));
+    names.insert(to_string(static_cast<Code>(code)));
   EXPECT_EQ(names.size(), 7u);
   EXPECT_FALSE(names.contains("?"));
 }

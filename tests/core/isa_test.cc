@@ -18,7 +18,7 @@ namespace {
   try {
     const Isa most = max_isa();
     setenv("ANNEAL_MAX_ISA", "full", 1);
-    std::cerr << "cap " << name(most) << " again " << name(max_isa()) << " within "
+    std::cerr << "cap " << to_string(most) << " again " << to_string(max_isa()) << " within "
               << (current_isa() <= most) << " hwy " << hwy::SupportedTargets();
   } catch (const Error& error) {
     std::cerr << (error.code() == Code::kInvalidArgument) << " " << error.what();
@@ -59,10 +59,10 @@ TEST_F(IsaDeathTest, HighwayObeysTheCap) {
 }
 
 TEST(Isa, NamesAreInOrder) {
-  EXPECT_EQ(name(Isa::kBaseline), "baseline");
-  EXPECT_EQ(name(Isa::kAvx2), "avx2");
-  EXPECT_EQ(name(Isa::kAvx512), "avx512");
-  EXPECT_EQ(name(Isa::kFull), "full");
+  EXPECT_EQ(to_string(Isa::kBaseline), "baseline");
+  EXPECT_EQ(to_string(Isa::kAvx2), "avx2");
+  EXPECT_EQ(to_string(Isa::kAvx512), "avx512");
+  EXPECT_EQ(to_string(Isa::kFull), "full");
   EXPECT_LT(Isa::kBaseline, Isa::kAvx2);
   EXPECT_LE(current_isa(), max_isa());
 }

@@ -35,7 +35,7 @@ class Parallel : public testing::Test {
 };
 
 // Runs for_ranges and returns how often each item was visited.
-std::vector<int> visits(Team& team, int64_t items, int64_t grain) {
+std::vector<int> visits(ThreadTeam& team, int64_t items, int64_t grain) {
   std::vector<std::atomic<int>> counts(static_cast<size_t>(items));
   std::atomic<bool> sound{true};
   team.for_ranges(items, grain, [&](int64_t begin, int64_t end) {
@@ -55,7 +55,7 @@ TEST_F(Parallel, HardwareThreadsAreWhatTheSystemGrants) {
 
 TEST_F(Parallel, RangesCoverAllItemsOnce) {
   for (int threads : {0, 1, 2, 3, 6}) {
-    Team team(threads);
+    ThreadTeam team(threads);
     EXPECT_EQ(team.size(), std::max(1, threads));
     for (int64_t items : {1, 2, 7, 23, 27, 129, 1000, 4099})
       for (int64_t grain : {1, 3, 64, 5000})
@@ -65,13 +65,13 @@ TEST_F(Parallel, RangesCoverAllItemsOnce) {
 }
 
 TEST_F(Parallel, NothingToDoCallsNothing) {
-  Team team(3);
+  ThreadTeam team(3);
   for (int64_t items : {int64_t{0}, int64_t{-1}, INT64_MIN})
     team.for_ranges(items, 1, [](int64_t, int64_t) { FAIL(); });
 }
 
 TEST_F(Parallel, HugeCountsDoNotOverflow) {
-  Team team(4);
+  ThreadTeam team(4);
   std::atomic<uint64_t> sum{0};
   team.for_ranges(INT64_MAX, 1, [&](int64_t begin, int64_t end) {
     sum.fetch_add(static_cast<uint64_t>(end - begin));
@@ -80,7 +80,7 @@ TEST_F(Parallel, HugeCountsDoNotOverflow) {
 }
 
 TEST_F(Parallel, SeveralThreadsReallyWork) {
-  Team team(2);
+  ThreadTeam team(2);
   ASSERT_EQ(team.size(), 2);
   // Each body waits for the other one to have begun.
   std::atomic<int> begun{0};
@@ -93,7 +93,7 @@ TEST_F(Parallel, SeveralThreadsReallyWork) {
 
 TEST_F(Parallel, EachThreadBeginsWithTheSameShareEveryTime) {
   for (int threads : {2, 3, 5}) {
-    Team team(threads);
+    ThreadTeam team(threads);
     ASSERT_EQ(team.size(), threads);
     EXPECT_EQ(team.thread(), 0) << "outside of a body";
     for (int time = 0; time < 20; ++time) {
@@ -102,7 +102,7 @@ TEST_F(Parallel, EachThreadBeginsWithTheSameShareEveryTime) {
       std::atomic<int> begun{0};
       team.for_ranges(threads, 1, [&](int64_t begin, int64_t) {
         thread_of[static_cast<size_t>(begin)] = team.thread();
-        Team other(1);
+        ThreadTeam other(1);
         EXPECT_EQ(other.thread(), 0);
         other.for_ranges(3, 1, [&](int64_t, int64_t) { EXPECT_EQ(other.thread(), 0); });
         begun.fetch_add(1);
@@ -116,7 +116,7 @@ TEST_F(Parallel, EachThreadBeginsWithTheSameShareEveryTime) {
 }
 
 TEST_F(Parallel, BodiesAtOneTimeHaveDifferentThreads) {
-  Team team(4);
+  ThreadTeam team(4);
   ASSERT_EQ(team.size(), 4);
   std::array<std::atomic<bool>, 4> busy{};
   std::atomic<int> shared{0}, visited{0};
@@ -135,7 +135,7 @@ TEST_F(Parallel, BodiesAtOneTimeHaveDifferentThreads) {
 
 TEST_F(Parallel, TheFirstExceptionReachesTheCaller) {
   for (int threads : {1, 2, 6}) {
-    Team team(threads);
+    ThreadTeam team(threads);
     for (int64_t bad : {0, 13, 128}) {
       try {
         team.for_ranges(129, 1, [&](int64_t begin, int64_t end) {
@@ -153,7 +153,7 @@ TEST_F(Parallel, TheFirstExceptionReachesTheCaller) {
 
 TEST_F(Parallel, NestedRangesRunOnTheirThreadAlone) {
   for (int threads : {1, 4}) {
-    Team team(threads);
+    ThreadTeam team(threads);
     std::atomic<int> visited{0};
     team.for_ranges(23, 1, [&](int64_t begin, int64_t end) {
       const auto self = std::this_thread::get_id();
@@ -162,7 +162,7 @@ TEST_F(Parallel, NestedRangesRunOnTheirThreadAlone) {
         visited.fetch_add(static_cast<int>(to - from));
       };
       for (int64_t i = begin; i < end; ++i) team.for_ranges(7, 1, inner);
-      Team own(4);
+      ThreadTeam own(4);
       EXPECT_EQ(own.size(), 1);
       own.for_ranges(3, 1, inner);
     });
@@ -172,21 +172,21 @@ TEST_F(Parallel, NestedRangesRunOnTheirThreadAlone) {
 
 TEST_F(Parallel, TeamsShareTheBudgetAndGiveItBack) {
   {
-    Team first(4);
-    Team second(4);
-    Team third(4);
+    ThreadTeam first(4);
+    ThreadTeam second(4);
+    ThreadTeam third(4);
     EXPECT_EQ(first.size(), 4);
     EXPECT_EQ(second.size(), 3);
     EXPECT_EQ(third.size(), 1);
     EXPECT_EQ(visits(third, 27, 1), std::vector<int>(27, 1));
   }
-  EXPECT_EQ(Team(100).size(), kBudget + 1);
-  Team held(3);
+  EXPECT_EQ(ThreadTeam(100).size(), kBudget + 1);
+  ThreadTeam held(3);
   set_worker_budget(1);
-  EXPECT_EQ(Team(4).size(), 1);
+  EXPECT_EQ(ThreadTeam(4).size(), 1);
   EXPECT_EQ(visits(held, 129, 1), std::vector<int>(129, 1));
   set_worker_budget(0);
-  EXPECT_EQ(Team(4).size(), 1);
+  EXPECT_EQ(ThreadTeam(4).size(), 1);
 }
 
 TEST_F(Parallel, ManyTeamsOnManyThreads) {
@@ -194,7 +194,7 @@ TEST_F(Parallel, ManyTeamsOnManyThreads) {
   for (int caller = 0; caller < 6; ++caller)
     callers.emplace_back([caller] {
       for (int round = 0; round < 40; ++round) {
-        Team team(1 + (caller + round) % 4);
+        ThreadTeam team(1 + (caller + round) % 4);
         for (int call = 0; call < 5; ++call) {
           const int64_t items = 1 + (caller * 7 + round * 13 + call) % 129;
           std::atomic<int64_t> sum{0};
@@ -207,11 +207,11 @@ TEST_F(Parallel, ManyTeamsOnManyThreads) {
       }
     });
   for (std::thread& caller : callers) caller.join();
-  EXPECT_EQ(Team(100).size(), kBudget + 1) << "all workers came back";
+  EXPECT_EQ(ThreadTeam(100).size(), kBudget + 1) << "all workers came back";
 }
 
 TEST_F(Parallel, ResultsOfWorkersAreVisibleWithoutAtomics) {
-  Team team(3);
+  ThreadTeam team(3);
   std::vector<int64_t> squares(4099);
   for (int round = 0; round < 200; ++round) {
     team.for_ranges(4099, 16, [&](int64_t begin, int64_t end) {
@@ -223,7 +223,7 @@ TEST_F(Parallel, ResultsOfWorkersAreVisibleWithoutAtomics) {
 }
 
 TEST_F(Parallel, ForRangesAllocatesNothing) {
-  Team team(3);
+  ThreadTeam team(3);
   std::atomic<int64_t> sum{0};
   const int before = allocations;
   for (int round = 0; round < 100; ++round)

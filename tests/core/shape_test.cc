@@ -23,7 +23,7 @@ Code code_of(auto&& body) {
 TEST(DataType, NamesGoThereAndBack) {
   EXPECT_EQ(all_dtypes().size(), 14u);
   for (DataType dtype : all_dtypes()) {
-    EXPECT_EQ(dtype_from_name(name(dtype)), dtype);
+    EXPECT_EQ(dtype_from_name(to_string(dtype)), dtype);
     if (dtype == DataType::kString) continue;
     EXPECT_GE(size_of(dtype), 1u);
     EXPECT_LE(is_float(dtype) + is_signed_integer(dtype) + is_unsigned_integer(dtype), 1);
@@ -31,7 +31,7 @@ TEST(DataType, NamesGoThereAndBack) {
   for (const char* wrong : {"", "F32", "f33", "float", "f32 "})
     EXPECT_FALSE(dtype_from_name(wrong)) << wrong;
   EXPECT_EQ(code_of([] { size_of(DataType::kString); }), Code::kInternal);
-  EXPECT_EQ(code_of([] { name(static_cast<DataType>(0)); }), Code::kInternal);
+  EXPECT_EQ(code_of([] { to_string(static_cast<DataType>(0)); }), Code::kInternal);
 }
 
 TEST(Shape, CountsAndStrides) {
@@ -54,7 +54,7 @@ TEST(Shape, CountsAndStrides) {
     EXPECT_EQ(count(it.dims), it.count) << it.text;
     EXPECT_EQ(row_major_strides(it.dims), it.row_major) << it.text;
     EXPECT_EQ(channels_last_strides(it.dims), it.channels_last) << it.text;
-    EXPECT_EQ(to_text(it.dims), it.text);
+    EXPECT_EQ(to_string(it.dims), it.text);
     EXPECT_EQ(dims_of(shape_of(it.dims)), it.dims);
     EXPECT_TRUE(known(shape_of(it.dims)));
   }
@@ -63,7 +63,7 @@ TEST(Shape, CountsAndStrides) {
 TEST(Shape, RefusesWhatDoesNotFit) {
   const Dims wrong[] = {{kBig, kBig}, {0, kBig, kBig}, {-1}, {3, -7}, {INT64_MAX, 2}};
   for (const Dims& dims : wrong)
-    EXPECT_EQ(code_of([&] { count(dims); }), Code::kInvalidArgument) << to_text(dims);
+    EXPECT_EQ(code_of([&] { count(dims); }), Code::kInvalidArgument) << to_string(dims);
   Dims dims = Dims::filled(kMaxRank, 1);
   EXPECT_EQ(code_of([&] { dims.push_back(1); }), Code::kUnsupported);
   EXPECT_FALSE(known(Shape{3, Size::expression(0)}));
@@ -111,8 +111,9 @@ TEST(TensorView, KnowsDenseLayouts) {
   };
   for (const Case& it : cases) {
     const TensorView view{DataType::kF32, it.dims, it.strides, nullptr};
-    EXPECT_EQ(is_row_major(view), it.row_major) << to_text(it.dims) << to_text(it.strides);
-    EXPECT_EQ(is_channels_last(view), it.channels_last) << to_text(it.dims) << to_text(it.strides);
+    EXPECT_EQ(is_row_major(view), it.row_major) << to_string(it.dims) << to_string(it.strides);
+    EXPECT_EQ(is_channels_last(view), it.channels_last)
+        << to_string(it.dims) << to_string(it.strides);
   }
 }
 

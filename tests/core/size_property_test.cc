@@ -18,7 +18,7 @@ constexpr int64_t kSmall = int64_t{1} << 30;  // values beyond it are not follow
 using Point = std::vector<std::optional<int64_t>>;
 using Value = std::optional<int64_t>;  // nullopt: not defined there
 
-struct Tracked {
+struct TrackedSize {
   Size size;
   std::vector<Value> values;  // by point
 };
@@ -55,7 +55,7 @@ class World {
       const int64_t low = std::vector<int64_t>{0, 1, -7, 1}[static_cast<size_t>(i)];
       const int64_t high = std::vector<int64_t>{40, 9, 7, 300}[static_cast<size_t>(i)];
       table.set_bounds(symbol, {low, high, high});
-      Tracked tracked{symbol, {}};
+      TrackedSize tracked{symbol, {}};
       for (Point& point : points_) {
         point[static_cast<size_t>(i)] = low + static_cast<int64_t>(below(high - low + 1));
         tracked.values.push_back(point[static_cast<size_t>(i)]);
@@ -68,12 +68,12 @@ class World {
 
   void step() {
     const Operation& operation = kOperations[below(std::size(kOperations))];
-    const Tracked a = pool[below(pool.size())], b = pool[below(pool.size())];
+    const TrackedSize a = pool[below(pool.size())], b = pool[below(pool.size())];
     const auto story = [&] {
       return std::string(operation.name) + "(" + table.text(a.size) + ", " + table.text(b.size) +
              ")";
     };
-    Tracked result;
+    TrackedSize result;
     try {
       result.size = (table.*operation.symbolic)(a.size, b.size);
     } catch (const Error& error) {
@@ -97,7 +97,7 @@ class World {
   }
 
   SizeTable table;
-  std::vector<Tracked> pool;
+  std::vector<TrackedSize> pool;
 
  private:
   size_t below(size_t limit) { return static_cast<size_t>(random_() % limit); }
@@ -137,7 +137,7 @@ TEST(SizeFile, IdsTextsAndBoundsStayTheSame) {
     EXPECT_EQ(saved(table), bytes);
     EXPECT_EQ(table.expression_count(), world.table.expression_count());
     EXPECT_EQ(table.symbols()[0].bounds, (Bounds{1, 2, 3}));
-    for (const Tracked& tracked : world.pool)
+    for (const TrackedSize& tracked : world.pool)
       ASSERT_EQ(table.text(tracked.size), world.table.text(tracked.size));
     EXPECT_EQ(table.parse("A + 1"), world.table.parse("A + 1"));
   }

@@ -48,8 +48,8 @@ void copy_plainly(const TensorView& to, const TensorView& from) {
 }
 
 void expect_copies(DataType dtype, const Dims& dims, const Dims& to, const Dims& from) {
-  SCOPED_TRACE(std::string(name(dtype)) + to_text(dims) + " from " + to_text(from) + " to " +
-               to_text(to));
+  SCOPED_TRACE(std::string(to_string(dtype)) + to_string(dims) + " from " + to_string(from) +
+               " to " + to_string(to));
   Memory source(dtype, dims, from, std::byte{0});
   std::mt19937 random(1);
   for (std::byte& byte : source.bytes) byte = static_cast<std::byte>(random());
@@ -59,7 +59,7 @@ void expect_copies(DataType dtype, const Dims& dims, const Dims& to, const Dims&
   strided_copy(alone.view, source.view);
   EXPECT_TRUE(alone.bytes == wanted.bytes) << "alone";
   for (const int threads : {1, 2, 4}) {
-    Team team(threads);
+    ThreadTeam team(threads);
     ASSERT_EQ(team.size(), threads);
     Memory got(dtype, dims, to, std::byte{0xa5});
     strided_copy(got.view, source.view, team);
@@ -114,7 +114,7 @@ TEST(StridedCopy, OfElementsThatShareMemoryTheLastStays) {
 
 TEST(StridedCopy, CopiesNothingOfNoElements) {
   const WorkerBudget budget(3);
-  Team team(4);
+  ThreadTeam team(4);
   for (const Dims& dims : {Dims{0}, Dims{3, 0, 5}, Dims{0, 1'000'000}}) {
     const TensorView nothing{DataType::kF32, dims, row_major(dims), nullptr};
     strided_copy(nothing, nothing);

@@ -23,8 +23,8 @@ class AccessCountsTest : public testing::TestWithParam<std::string> {
     const auto f =
         function("KERNEL($name, 1024)(In<f32> x, Out<f32> y) {\n" + body + "\n}", headers);
     const auto x = e.allocate(65536), y = e.allocate(65536);
-    Emulated::check(e.launch(f, 1, threads, x, y));
-    Emulated::check(e.wait());
+    EmulatedTarget::check(e.launch(f, 1, threads, x, y));
+    EmulatedTarget::check(e.wait());
     const auto functions = emulated_counts(e.stream);
     EXPECT_EQ(functions.size(), 1u);
     return functions.empty() ? std::vector<SiteCounts>() : functions[0].sites;
@@ -32,7 +32,7 @@ class AccessCountsTest : public testing::TestWithParam<std::string> {
   static SiteCounts of_kind(const std::vector<SiteCounts>& sites, AccessKind kind) {
     for (const SiteCounts& site : sites)
       if (site.kind == kind) return site;
-    ADD_FAILURE() << "no " << name(kind);
+    ADD_FAILURE() << "no " << to_string(kind);
     return {};
   }
   // Of what x is read by: requests, sectors, ideal sectors, lines.
@@ -52,7 +52,7 @@ class AccessCountsTest : public testing::TestWithParam<std::string> {
     return {site.requests, site.wavefronts, site.ideal_wavefronts};
   }
 
-  Emulated e{GetParam()};
+  EmulatedTarget e{GetParam()};
 };
 
 TEST_P(AccessCountsTest, GlobalLoads) {
@@ -173,9 +173,9 @@ TEST_P(AccessCountsTest, WarpsAndBlocksAddUp) {
       "__shfl_sync(0xffffffff, i32(threadIdx.x), 0);\n"
       "  __syncthreads();\n}");
   const auto y = e.allocate(65536);
-  Emulated::check(e.launch(f, 5, 40, y));
-  Emulated::check(e.launch(f, 1, 40, y));
-  Emulated::check(e.wait());
+  EmulatedTarget::check(e.launch(f, 5, 40, y));
+  EmulatedTarget::check(e.launch(f, 1, 40, y));
+  EmulatedTarget::check(e.wait());
   const auto functions = emulated_counts(e.stream);
   ASSERT_EQ(functions.size(), 1u);
   EXPECT_EQ(functions[0].launches, 2);
@@ -224,29 +224,29 @@ TEST_P(AccessCountsTest, PlacesAreThoseOfTheFiles) {
 INSTANTIATE_TEST_SUITE_P(Orders, AccessCountsTest, testing::Values("forward", "reversed"));
 
 TEST(AccessCounts, AreOffUnlessAskedFor) {
-  Emulated e;
+  EmulatedTarget e;
   const auto f = e.function("KERNEL($name, 32)(Out<i32> y) { y[i32(threadIdx.x)] = 1; }");
   const auto y = e.allocate(128);
-  Emulated::check(e.launch(f, 1, 32, y));
-  Emulated::check(e.wait());
+  EmulatedTarget::check(e.launch(f, 1, 32, y));
+  EmulatedTarget::check(e.wait());
   EXPECT_THAT(emulated_counts(e.stream), IsEmpty());
   EXPECT_NE(host_compiler(true).identity(), host_compiler().identity()) << "images are kept apart";
 }
 
 TEST(AccessCounts, RecordedLaunchesCountWhenTheyAreDone) {
-  Emulated e;
+  EmulatedTarget e;
   const auto f = e.function("KERNEL($name, 32)(Out<i32> y) { y[i32(threadIdx.x)] = 1; }", {}, true);
   const auto y = e.allocate(128);
   CUgraph graph = nullptr;
   CUgraphExec executable = nullptr;
-  Emulated::check(e.d.cuStreamBeginCapture(e.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-  Emulated::check(e.launch(f, 1, 32, y));
-  Emulated::check(e.d.cuStreamEndCapture(e.stream, &graph));
-  Emulated::check(e.d.cuGraphInstantiate(&executable, graph, 0));
-  Emulated::check(e.wait());
+  EmulatedTarget::check(e.d.cuStreamBeginCapture(e.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  EmulatedTarget::check(e.launch(f, 1, 32, y));
+  EmulatedTarget::check(e.d.cuStreamEndCapture(e.stream, &graph));
+  EmulatedTarget::check(e.d.cuGraphInstantiate(&executable, graph, 0));
+  EmulatedTarget::check(e.wait());
   EXPECT_THAT(emulated_counts(e.stream), IsEmpty());
-  for (int i = 0; i < 3; ++i) Emulated::check(e.d.cuGraphLaunch(executable, e.stream));
-  Emulated::check(e.wait());
+  for (int i = 0; i < 3; ++i) EmulatedTarget::check(e.d.cuGraphLaunch(executable, e.stream));
+  EmulatedTarget::check(e.wait());
   const auto functions = emulated_counts(e.stream);
   ASSERT_EQ(functions.size(), 1u);
   EXPECT_EQ(functions[0].launches, 3);

@@ -220,8 +220,9 @@ std::string text_of(const Row& row) {
   const auto per_request = [&](int64_t count) {
     return static_cast<double>(count) / static_cast<double>(counts.requests);
   };
-  std::string text = fmt::format("    {}\n      {} {}, {} bytes | {}", row.place, name(counts.kind),
-                                 counts.memory, counts.lane_bytes, counts.requests);
+  std::string text =
+      fmt::format("    {}\n      {} {}, {} bytes | {}", row.place, to_string(counts.kind),
+                  counts.memory, counts.lane_bytes, counts.requests);
   if (is_global(counts.kind))
     text += fmt::format(" | {:.2f} / {:.2f}", per_request(counts.sectors),
                         per_request(counts.ideal_sectors));

@@ -57,14 +57,14 @@ TEST(AnchorConfigs, Golden) {
     lines << each.name << '\n';
     for (const int architecture : kArchitectures)
       lines << "  sm_" << architecture << ": "
-            << to_text(choose_tile(each.sizes, *find_spec(architecture))) << "; tensor cores "
-            << to_text(choose_mma(each.sizes, *find_spec(architecture))) << '\n';
+            << to_string(choose_tile(each.sizes, *find_spec(architecture))) << "; tensor cores "
+            << to_string(choose_mma(each.sizes, *find_spec(architecture))) << '\n';
   }
   for (const auto& each : depthwise) {
     lines << each.name << '\n';
     for (const int architecture : kArchitectures)
       lines << "  sm_" << architecture << ": "
-            << to_text(choose_depthwise(each.sizes, *find_spec(architecture))) << '\n';
+            << to_string(choose_depthwise(each.sizes, *find_spec(architecture))) << '\n';
   }
   std::ostringstream expected;
   expected << std::ifstream("tests/golden/anchor_configs.txt").rdbuf();
@@ -74,9 +74,9 @@ TEST(AnchorConfigs, Golden) {
 TEST(AnchorConfigs, TilesComeBackFromTheirTactics) {
   const DeviceSpec& spec = *find_spec(90);
   for (const TileConfig& config : tile_configs())
-    EXPECT_EQ(tile_for({7, 7, 7}, spec, tactic_of(config)), config) << to_text(config);
+    EXPECT_EQ(tile_for({7, 7, 7}, spec, tactic_of(config)), config) << to_string(config);
   for (const MmaConfig& config : mma_configs())
-    EXPECT_EQ(mma_for({7, 7, 7}, spec, tactic_of(config)), config) << to_text(config);
+    EXPECT_EQ(mma_for({7, 7, 7}, spec, tactic_of(config)), config) << to_string(config);
 }
 
 TEST(AnchorConfigs, NoTileHasColumnsOfTwoOutputs) {

@@ -100,15 +100,15 @@ class AnchorKernels : public ::testing::Test {
       run.outputs.push_back(place(run, fact.type.dtype, dims, strides, way.output_offset));
       results.push_back({.type = fact.type, .strides = shape_of(run.outputs.back().strides)});
     }
-    Made made = find_kernel(cuda_backend(), way.kernel)
-                    ->make({way.op, run.layer.epilogues, run.layer.op_input_count, operands,
-                            results, sizes, *device_, way.tactic, true});
-    EXPECT_EQ(made.why_not, "") << way.name;
-    check(made.kernel != nullptr, "the kernel accepts the layer");
+    KernelResult made = find_kernel(cuda_backend(), way.kernel)
+                            ->make({way.op, run.layer.epilogues, run.layer.op_input_count, operands,
+                                    results, sizes, *device_, way.tactic, true});
+    EXPECT_EQ(made.reason(), "") << way.name;
+    check(made.has_value(), "the kernel accepts the layer");
     if (!way.tactic.empty()) {
-      EXPECT_EQ(made.kernel->tactic(), way.tactic) << way.name;
+      EXPECT_EQ((*made)->tactic(), way.tactic) << way.name;
     }
-    run.kernel = std::move(made.kernel);
+    run.kernel = *std::move(made);
     return run;
   }
 
@@ -130,7 +130,7 @@ class AnchorKernels : public ::testing::Test {
   Tensor run(const Run& run, size_t output) {
     const auto stream = device_->make_stream();
     const auto prepared = run.kernel->prepare(run.inputs, run.outputs, 1);
-    Team team(1);
+    ThreadTeam team(1);
     run.kernel->launch({run.inputs, run.outputs, prepared.get(), nullptr, *stream, team});
     const TensorView& from = run.outputs[output];
     auto bytes = Tensor::allocate(from.dtype, from.dims);
@@ -156,7 +156,7 @@ TEST_F(AnchorKernels, EveryTile) {
   std::vector<Way> ways;
   for (const cuda::TileConfig& tile : cuda::tile_configs()) {
     const auto tactic = tactic_of(tile);
-    const std::string name = to_text(tile);
+    const std::string name = to_string(tile);
     ways.push_back({name, "cuda.matmul.simt", MatMul{}, {"f32[37,44]", "f32[44,36]"}});
     ways.back().tactic = tactic;
     ways.push_back({"transposed, " + name,
@@ -184,7 +184,7 @@ TEST_F(AnchorKernels, EveryTileOfTensorCores) {
   std::vector<Way> ways;
   for (const cuda::MmaConfig& tile : cuda::mma_configs()) {
     const auto tactic = tactic_of(tile);
-    const std::string name = to_text(tile);
+    const std::string name = to_string(tile);
     const auto add = [&](const char* what, const char* kernel, Op op,
                          std::vector<std::string> inputs, bool channels_last = false) {
       ways.push_back({what + name, kernel, std::move(op), std::move(inputs), channels_last});
@@ -228,7 +228,7 @@ TEST_F(AnchorKernels, EveryShareOfDepthwise) {
     for (const int columns : {1, 2, 4})
       for (const int stride : {1, 2}) {
         const cuda::DepthwiseConfig config{channels, columns, true};
-        ways.push_back({fmt::format("{}, stride {}", to_text(config), stride),
+        ways.push_back({fmt::format("{}, stride {}", to_string(config), stride),
                         "cuda.conv.depthwise",
                         conv(stride, 1, 12),
                         {"f32[1,12,7,9]", "f32[12,1,3,3]"},
@@ -301,7 +301,7 @@ TEST_F(AnchorKernels, EveryWayToStore) {
         const auto add = [&](std::string_view program, std::string_view a, std::string_view b,
                              const char* bias, const char* residual) {
           Way& way = ways.emplace_back();
-          way.name = fmt::format("{} columns at {} of {}, {}", columns, offset, a, to_text(tile));
+          way.name = fmt::format("{} columns at {} of {}, {}", columns, offset, a, to_string(tile));
           way.kernel = "cuda.matmul.mma";
           way.op = MatMul{false, true};
           way.inputs = {fmt::format("{}[37,72]", a),
@@ -320,7 +320,7 @@ TEST_F(AnchorKernels, EveryWayToStore) {
       }
   for (const cuda::TileConfig& tile : cuda::tile_configs()) {
     Way& way = ways.emplace_back();
-    way.name = to_text(tile);
+    way.name = to_string(tile);
     way.kernel = "cuda.matmul.simt";
     way.op = MatMul{};
     way.inputs = {"f32[37,44]", "f32[44,36]", "f32[36]", "f32[37,36]"};
@@ -366,10 +366,11 @@ TEST_F(AnchorKernels, ATacticOfAnotherKernelIsRefused) {
   const Op op = MatMul{};
   for (const auto& [kernel, tactic] :
        {std::pair("cuda.matmul.mma", tile), std::pair("cuda.matmul.simt", warps)}) {
-    const Made made = find_kernel(cuda_backend(), kernel)
-                          ->make({op, {}, 2, inputs, {&operand, 1}, sizes, *device, tactic});
-    EXPECT_EQ(made.kernel, nullptr) << kernel;
-    EXPECT_EQ(made.why_not, "a tactic that is none of this kernel's");
+    const KernelResult made =
+        find_kernel(cuda_backend(), kernel)
+            ->make({op, {}, 2, inputs, {&operand, 1}, sizes, *device, tactic});
+    EXPECT_FALSE(made) << kernel;
+    EXPECT_EQ(made.reason(), "a tactic that is none of this kernel's");
   }
 }
 

@@ -108,8 +108,8 @@ TEST_F(CardTest, IsDescribedByItsDriver) {
 }
 
 // A product of [rows, depth] and [depth, columns] in f16.
-Made make_product(Device& device, int64_t rows, int64_t columns, int64_t depth,
-                  std::span<const std::byte> tactic) {
+KernelResult make_product(Device& device, int64_t rows, int64_t columns, int64_t depth,
+                          std::span<const std::byte> tactic) {
   const MatMul op;
   const auto operand = [](int64_t rows, int64_t columns) {
     const Dims dims = {rows, columns};
@@ -134,14 +134,14 @@ std::vector<std::string> names(Device& device) {
 TEST_F(CardTest, APlanMadeForTheArchitectureRunsOnEveryCardOfIt) {
   const auto offline = open_device("sm_90");
   for (const int64_t rows : {64, 1024, 8192}) {
-    const Made planned = make_product(*offline, rows, 768, 768, {});
-    ASSERT_EQ(planned.why_not, "");
-    const auto tactic = planned.kernel->tactic();
+    const KernelResult planned = make_product(*offline, rows, 768, 768, {});
+    ASSERT_EQ(planned.reason(), "");
+    const auto tactic = (*planned)->tactic();
     ASSERT_FALSE(names(*offline).empty());
     for (const int multiprocessors : {16, 78, 132, 144}) {
       const auto card = open(9, 0, multiprocessors);
-      const Made loaded = make_product(*card, rows, 768, 768, tactic);
-      ASSERT_EQ(loaded.why_not, "") << multiprocessors;
+      const KernelResult loaded = make_product(*card, rows, 768, 768, tactic);
+      ASSERT_EQ(loaded.reason(), "") << multiprocessors;
       EXPECT_EQ(names(*card), names(*offline)) << multiprocessors;
     }
   }
@@ -150,10 +150,10 @@ TEST_F(CardTest, APlanMadeForTheArchitectureRunsOnEveryCardOfIt) {
 // Tiles that fill 132 multiprocessors are small for 16.
 TEST_F(CardTest, ChoicesDependOnTheCard) {
   const auto full = open(9, 0, 132), part = open(9, 0, 16);
-  const Made on_full = make_product(*full, 1024, 768, 768, {});
-  const Made on_part = make_product(*part, 1024, 768, 768, {});
-  ASSERT_TRUE(on_full.kernel && on_part.kernel);
-  EXPECT_NE(on_full.kernel->tactic(), on_part.kernel->tactic());
+  const KernelResult on_full = make_product(*full, 1024, 768, 768, {});
+  const KernelResult on_part = make_product(*part, 1024, 768, 768, {});
+  ASSERT_TRUE(on_full && on_part);
+  EXPECT_NE((*on_full)->tactic(), (*on_part)->tactic());
 }
 
 }  // namespace

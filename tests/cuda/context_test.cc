@@ -126,11 +126,12 @@ TEST(ContextOfTheEmulatedDevice, LeavesAGlobalCaptureAlone) {
     stream->wait();
     EXPECT_EQ(reinterpret_cast<const int32_t*>(staging->data())[31], 7);
   };
-  Emulated other;
+  EmulatedTarget other;
   const CUdeviceptr memory = other.upload(std::vector<int32_t>{0});
   for (const bool in_this_thread : {true, false}) {
-    Emulated::check(other.d.cuStreamBeginCapture(other.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    Emulated::check(other.d.cuMemsetD8Async(memory, 1, 4, other.stream));
+    EmulatedTarget::check(
+        other.d.cuStreamBeginCapture(other.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    EmulatedTarget::check(other.d.cuMemsetD8Async(memory, 1, 4, other.stream));
     in_this_thread ? use() : std::thread(use).join();
     CUgraph graph = nullptr;
     EXPECT_EQ(other.d.cuStreamEndCapture(other.stream, &graph), CUDA_SUCCESS) << emulated_fault();

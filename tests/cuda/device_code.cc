@@ -57,7 +57,7 @@ std::vector<Case> read_cases(const std::string& path) {
 std::string tile_of(const Step& step) {
   for (const MmaConfig& config : mma_configs())
     if (step.kernel.ends_with(".mma") && std::ranges::equal(tactic_of(config), step.tactic))
-      return to_text(config);
+      return to_string(config);
   return {};
 }
 

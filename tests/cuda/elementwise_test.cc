@@ -91,20 +91,20 @@ class Elementwise : public ::testing::TestWithParam<Way> {
     const TensorView output = way.in_place ? inputs[0] : places.back().view;
     const Operand out_operand{.type = type, .strides = shape_of(output.strides)};
     const SizeTable sizes;
-    const Made made = find_kernel(cuda_backend(), kernel_name)
-                          ->make({layer.op,
-                                  {},
-                                  layer.op_input_count,
-                                  in_operands,
-                                  {&out_operand, 1},
-                                  sizes,
-                                  *device_,
-                                  {}});
-    check(made.kernel != nullptr, "the kernel accepts the layer");
+    const KernelResult made = find_kernel(cuda_backend(), kernel_name)
+                                  ->make({layer.op,
+                                          {},
+                                          layer.op_input_count,
+                                          in_operands,
+                                          {&out_operand, 1},
+                                          sizes,
+                                          *device_,
+                                          {}});
+    check(made.has_value(), "the kernel accepts the layer");
     device_->load_code({});
-    const auto prepared = made.kernel->prepare(inputs, {&output, 1}, 1);
-    Team team(1);
-    made.kernel->launch({inputs, {&output, 1}, prepared.get(), nullptr, *stream, team});
+    const auto prepared = (*made)->prepare(inputs, {&output, 1}, 1);
+    ThreadTeam team(1);
+    (*made)->launch({inputs, {&output, 1}, prepared.get(), nullptr, *stream, team});
     std::vector<std::byte> bytes(static_cast<size_t>(count(dims)) * size_of(type.dtype));
     device_->copy(bytes.data(), output.data, bytes.size(), *stream);
     stream->wait();

@@ -15,20 +15,21 @@
 
 namespace anneal::cuda {
 
-class Emulated {
+class EmulatedTarget {
  public:
-  explicit Emulated(const std::string& order = "forward") : order_("ANNEAL_EMULATED_ORDER", order) {
+  explicit EmulatedTarget(const std::string& order = "forward")
+      : order_("ANNEAL_EMULATED_ORDER", order) {
     check(d.cuDevicePrimaryCtxRetain(&context_, 0));
     check(d.cuCtxPushCurrent(context_));
     check(d.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   }
-  ~Emulated() {
+  ~EmulatedTarget() {
     CUcontext popped;
     d.cuCtxPopCurrent(&popped);
     d.cuDevicePrimaryCtxRelease(0);
   }
-  Emulated(const Emulated&) = delete;
-  Emulated& operator=(const Emulated&) = delete;
+  EmulatedTarget(const EmulatedTarget&) = delete;
+  EmulatedTarget& operator=(const EmulatedTarget&) = delete;
 
   // A function of this text ("KERNEL($name, 32)(...) {...}"), named family and digits.
   CUfunction function(const std::string& text, std::vector<std::string_view> headers = {},

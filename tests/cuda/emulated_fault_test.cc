@@ -47,7 +47,7 @@ const std::vector<Case>& cases() {
        CUDA_ERROR_MISALIGNED_ADDRESS,
        {"reads 16 bytes: at byte 20 of", "no multiple of 16", "[line 2: "}},
       {"in a function of a header",
-       "  copy_async<16>(Shared<f32>{}, 0, x, n);\n",
+       "  copy_async<16>(SharedArray<f32>{}, 0, x, n);\n",
        CUDA_ERROR_ILLEGAL_ADDRESS,
        {"reads 16 bytes: 0 bytes behind", "[line 2: copy_async"}},
       {"a read behind shared memory",
@@ -196,13 +196,13 @@ const std::vector<Case>& cases() {
 }
 
 // All of them as one program, for time's sake.
-struct Loaded {
+struct LoadedProgram {
   std::vector<std::shared_ptr<const Function>> functions;
   std::vector<std::byte> image;
 };
-const Loaded& loaded() {
-  static const Loaded program = [] {
-    Loaded made;
+const LoadedProgram& loaded() {
+  static const LoadedProgram program = [] {
+    LoadedProgram made;
     Code code;
     for (const Case& c : cases())
       made.functions.push_back(
@@ -221,12 +221,12 @@ TEST_P(EmulatedFaultTest, FindsIt) {
   for (size_t i = 0; i < cases().size(); ++i) {
     const Case& c = cases()[i];
     SCOPED_TRACE(c.name);
-    Emulated e(GetParam());
+    EmulatedTarget e(GetParam());
     CUmodule module = nullptr;
     CUfunction function = nullptr;
     const std::string& name = loaded().functions[i]->name;
-    Emulated::check(e.d.cuModuleLoadData(&module, loaded().image.data()));
-    Emulated::check(e.d.cuModuleGetFunction(&function, module, name.c_str()));
+    EmulatedTarget::check(e.d.cuModuleLoadData(&module, loaded().image.data()));
+    EmulatedTarget::check(e.d.cuModuleGetFunction(&function, module, name.c_str()));
     const auto x = e.upload(std::vector<float>(kElements, 1.0f));
     const auto y = e.upload(std::vector<float>(kElements, 1.0f));
     EXPECT_EQ(e.launch(function, 1, c.threads, x, y, int64_t{kElements}), CUDA_SUCCESS);
@@ -246,7 +246,7 @@ TEST_P(EmulatedFaultTest, FindsIt) {
 TEST_P(EmulatedFaultTest, TheDeviceWorksAgainAfterTheContext) {
   const Case& c = cases()[0];
   for (int round = 0; round < 3; ++round) {
-    Emulated e(GetParam());
+    EmulatedTarget e(GetParam());
     const auto function = e.function(
         "KERNEL($name, 64)(In<f32> x, Out<f32> y, i64 n) {\n"
         "  __syncthreads();\n"
@@ -265,41 +265,41 @@ INSTANTIATE_TEST_SUITE_P(Orders, EmulatedFaultTest, testing::Values("forward", "
                          [](const auto& info) { return info.param; });
 
 TEST(EmulatedMemoryTest, UseAfterFree) {
-  Emulated e;
+  EmulatedTarget e;
   const auto function =
       e.function("KERNEL($name, 64)(In<f32> x, Out<f32> y) { y[threadIdx.x] = x[threadIdx.x]; }");
   const auto x = e.upload(std::vector<float>(64, 1.0f));
   const auto y = e.allocate(256);
-  Emulated::check(e.launch(function, 1, 64, x, y));
-  Emulated::check(e.d.cuMemFree(x));
+  EmulatedTarget::check(e.launch(function, 1, 64, x, y));
+  EmulatedTarget::check(e.d.cuMemFree(x));
   EXPECT_EQ(e.wait(), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_THAT(emulated_fault(),
               HasSubstr("reads 4 bytes: at byte 0 of a freed allocation of 256 bytes"));
 }
 
 TEST(EmulatedMemoryTest, MemoryFreedBeforeACopyIsDone) {
-  Emulated e;
+  EmulatedTarget e;
   const auto x = e.upload(std::vector<float>(64, 1.0f));
   void* pinned = nullptr;
-  Emulated::check(e.d.cuMemHostAlloc(&pinned, 256, 0));
-  Emulated::check(e.d.cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(pinned), x, 256, e.stream));
-  Emulated::check(e.d.cuMemFreeHost(pinned));
+  EmulatedTarget::check(e.d.cuMemHostAlloc(&pinned, 256, 0));
+  EmulatedTarget::check(e.d.cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(pinned), x, 256, e.stream));
+  EmulatedTarget::check(e.d.cuMemFreeHost(pinned));
   EXPECT_EQ(e.wait(), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_THAT(emulated_fault(), HasSubstr("freed meanwhile"));
 }
 
 TEST(EmulatedMemoryTest, FreedTwice) {
-  Emulated e;
+  EmulatedTarget e;
   const auto x = e.allocate(100);
   EXPECT_EQ(emulated_live_allocations(), 1u);
-  Emulated::check(e.d.cuMemFree(x));
+  EmulatedTarget::check(e.d.cuMemFree(x));
   EXPECT_EQ(emulated_live_allocations(), 0u);
   EXPECT_EQ(e.d.cuMemFree(x), CUDA_ERROR_INVALID_VALUE);
   EXPECT_THAT(emulated_fault(), HasSubstr("a freed allocation of 100 bytes"));
 }
 
 TEST(EmulatedMemoryTest, CopiesStayWithinAllocations) {
-  Emulated e;
+  EmulatedTarget e;
   const auto x = e.allocate(100);
   std::vector<std::byte> host(200);
   const auto to = reinterpret_cast<CUdeviceptr>(host.data());
@@ -310,7 +310,7 @@ TEST(EmulatedMemoryTest, CopiesStayWithinAllocations) {
   EXPECT_THAT(emulated_fault(), HasSubstr("overlap"));
   EXPECT_EQ(e.d.cuMemsetD8Async(x, 0, 101, e.stream), CUDA_ERROR_INVALID_VALUE);
   void* pinned = nullptr;
-  Emulated::check(e.d.cuMemHostAlloc(&pinned, 50, 0));
+  EmulatedTarget::check(e.d.cuMemHostAlloc(&pinned, 50, 0));
   EXPECT_EQ(e.d.cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(pinned) + 1, x, 50, e.stream),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_THAT(emulated_fault(), HasSubstr("at byte 1 of a host allocation of 50 bytes"));
@@ -318,20 +318,20 @@ TEST(EmulatedMemoryTest, CopiesStayWithinAllocations) {
 
 TEST(EmulatedMemoryTest, TheLimit) {
   const Setting limit("ANNEAL_EMULATED_MEMORY", "1M");
-  Emulated e;
+  EmulatedTarget e;
   const auto x = e.allocate(1000000);
   CUdeviceptr y = 0;
   EXPECT_EQ(e.d.cuMemAlloc(&y, 48577), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(emulated_fault(), "48577 bytes asked, 48576 of 1048576 free");
-  Emulated::check(e.d.cuMemFree(x));
+  EmulatedTarget::check(e.d.cuMemFree(x));
   size_t free = 0, total = 0;
-  Emulated::check(e.d.cuMemGetInfo(&free, &total));
+  EmulatedTarget::check(e.d.cuMemGetInfo(&free, &total));
   EXPECT_EQ(free, 1u << 20);
   EXPECT_EQ(total, 1u << 20);
 }
 
 TEST(EmulatedMemoryTest, FreshMemoryIsPoison) {
-  Emulated e;
+  EmulatedTarget e;
   EXPECT_THAT(e.download<uint8_t>(e.allocate(999), 999), testing::Each(0xff));
 }
 
@@ -346,7 +346,7 @@ TEST(EmulatedDriverTest, TheEnvironmentIsChecked) {
 }
 
 TEST(HostCompilerTest, ErrorsNameTheLine) {
-  Emulated e;
+  EmulatedTarget e;
   const auto compile = [&] { e.function("KERNEL($name, 1)(Out<f32> y) {\n  y[0] = z;\n}"); };
   EXPECT_THAT(error_of(compile),
               testing::AllOf(HasSubstr("internal: "), HasSubstr("refuses a device program"),
@@ -354,7 +354,7 @@ TEST(HostCompilerTest, ErrorsNameTheLine) {
 }
 
 TEST(HostCompilerTest, SharedMemoryIsReadByGivingItAType) {
-  Emulated e;
+  EmulatedTarget e;
   EXPECT_THAT(error_of([&] {
                 e.function(
                     "KERNEL($name, 1)(Out<f32> y) {\n  SHARED(f32, s, 1);\n  auto x = s[0];\n"

@@ -25,7 +25,7 @@ std::vector<uint16_t> halves(std::mt19937& random, size_t count) {
 
 class EmulatedKernelTest : public testing::TestWithParam<std::string> {
  protected:
-  Emulated e{GetParam()};
+  EmulatedTarget e{GetParam()};
   std::mt19937 random{7};
 };
 
@@ -41,7 +41,8 @@ TEST_P(EmulatedKernelTest, IndicesOfThreadsAndBlocks) {
   const unsigned blocks = 2 * 3 * 4, threads = 5 * 3 * 2;
   CUdeviceptr y = e.allocate(blocks * threads * 4);
   void* parameters[] = {&y};
-  Emulated::check(e.d.cuLaunchKernel(function, 2, 3, 4, 5, 3, 2, 0, e.stream, parameters, nullptr));
+  EmulatedTarget::check(
+      e.d.cuLaunchKernel(function, 2, 3, 4, 5, 3, 2, 0, e.stream, parameters, nullptr));
   const auto found = e.download<int32_t>(y, blocks * threads);
   for (unsigned i = 0; i < found.size(); ++i)
     ASSERT_EQ(found[i], static_cast<int32_t>(i / threads * 1000 + i % threads));
@@ -54,7 +55,7 @@ TEST_P(EmulatedKernelTest, ParametersOfEverySize) {
       "}");
   const auto x = e.upload(std::vector<double>{1000});
   const auto y = e.allocate(8);
-  Emulated::check(
+  EmulatedTarget::check(
       e.launch(function, 1, 1, int8_t{-1}, x, uint16_t{20000}, 0.25f, int64_t{1} << 40, y, true));
   EXPECT_EQ(e.download<double>(y, 1)[0], 1000 - 1 + 20000 + 0.75 + std::ldexp(1.0, 40));
 }
@@ -77,7 +78,7 @@ TEST_P(EmulatedKernelTest, ReductionByShuffles) {
   const int64_t blocks = 7, n = 1001;
   const auto values = floats(random, static_cast<size_t>(blocks * n));
   const auto x = e.upload(values), y = e.allocate(blocks * 4);
-  Emulated::check(e.launch(function, blocks, 256, x, y, n));
+  EmulatedTarget::check(e.launch(function, blocks, 256, x, y, n));
   const auto sums = e.download<float>(y, blocks);
   for (int64_t b = 0; b < blocks; ++b) {
     double right = 0;
@@ -100,7 +101,7 @@ TEST_P(EmulatedKernelTest, ShufflesAndVotes) {
       "  y[at + 7] = __all_sync(0xffffffff, lane < 32) + 2 * __all_sync(0xffffffff, lane < 31);\n"
       "}");
   const auto y = e.allocate(64 * 8 * 4);
-  Emulated::check(e.launch(function, 1, 64, y));
+  EmulatedTarget::check(e.launch(function, 1, 64, y));
   const auto found = e.download<int32_t>(y, 64 * 8);
   int32_t thirds = 0;
   for (int i = 0; i < 32; i += 3) thirds |= static_cast<int32_t>(1u << i);
@@ -131,7 +132,7 @@ TEST_P(EmulatedKernelTest, TiledTranspose) {
   const auto values = floats(random, static_cast<size_t>(rows * columns));
   CUdeviceptr x = e.upload(values), y = e.allocate(values.size() * 4);
   void* parameters[] = {&x, &y, &rows, &columns};
-  Emulated::check(
+  EmulatedTarget::check(
       e.d.cuLaunchKernel(function, 5, 3, 1, 256, 1, 1, 32 * 33 * 4, e.stream, parameters, nullptr));
   const auto turned = e.download<float>(y, values.size());
   for (size_t r = 0; r < 75; ++r)
@@ -152,7 +153,7 @@ TEST_P(EmulatedKernelTest, Atomics) {
       "  atomic_cas(y, 3, 7, 100);\n"
       "}");
   const auto y = e.upload(std::vector<int32_t>{1, 1, 1, 7});
-  Emulated::check(e.launch(function, 3, 64, y));
+  EmulatedTarget::check(e.launch(function, 3, 64, y));
   EXPECT_THAT(e.download<int32_t>(y, 4), testing::ElementsAre(1 + 3 * 63 * 32, 63, -63, 100));
 }
 
@@ -203,7 +204,7 @@ TEST_P(EmulatedKernelTest, ProductOnTensorCores) {
   const auto left = halves(random, 64 * depth), right = halves(random, depth * 64);
   const auto function = e.function(kProduct, {"mma.h"});
   const auto a = e.upload(left), b = e.upload(right), c = e.allocate(64 * 64 * 4);
-  Emulated::check(e.launch(function, 1, 128, a, b, c, depth));
+  EmulatedTarget::check(e.launch(function, 1, 128, a, b, c, depth));
   const auto found = e.download<float>(c, 64 * 64);
   for (size_t m = 0; m < 64; ++m)
     for (size_t n = 0; n < 64; ++n) {
@@ -228,11 +229,11 @@ TEST_P(EmulatedMutationTest, AProductWithTooFewWaitsOrBarriers) {
         mutated(kProduct, "    __syncthreads();\n", ""),
         mutated(kProduct, "(stage + kStages - 1) % kStages", "(stage + kStages - 2) % kStages")}) {
     SCOPED_TRACE(text);
-    Emulated e(GetParam());
+    EmulatedTarget e(GetParam());
     const auto function = e.function(text, {"mma.h"});
     const auto a = e.upload(halves(random, 64 * 200)), b = e.upload(halves(random, 200 * 64)),
                c = e.allocate(64 * 64 * 4);
-    Emulated::check(e.launch(function, 1, 128, a, b, c, 200));
+    EmulatedTarget::check(e.launch(function, 1, 128, a, b, c, 200));
     EXPECT_EQ(e.wait(), CUDA_ERROR_LAUNCH_FAILED) << emulated_fault();
     EXPECT_THAT(emulated_fault(), testing::HasSubstr("of shared s"));
   }
@@ -240,7 +241,7 @@ TEST_P(EmulatedMutationTest, AProductWithTooFewWaitsOrBarriers) {
 
 // Registers as PTX lays them out, filled from plain matrices.
 template <class A, class B>
-void multiply_bytes(Emulated& e, std::mt19937& random, const std::string& types) {
+void multiply_bytes(EmulatedTarget& e, std::mt19937& random, const std::string& types) {
   std::uniform_int_distribution<int> bytes(0, 255);
   std::vector<uint8_t> a(16 * 32), b(32 * 8);
   for (auto& value : a) value = static_cast<uint8_t>(bytes(random));
@@ -265,7 +266,7 @@ void multiply_bytes(Emulated& e, std::mt19937& random, const std::string& types)
           "}",
       {"mma.h"});
   const auto da = e.upload(a), db = e.upload(b), dc = e.allocate(16 * 8 * 4);
-  Emulated::check(e.launch(function, 1, 32, da, db, dc));
+  EmulatedTarget::check(e.launch(function, 1, 32, da, db, dc));
   const auto found = e.download<int32_t>(dc, 16 * 8);
   for (size_t m = 0; m < 16; ++m)
     for (size_t n = 0; n < 8; ++n) {
@@ -312,7 +313,8 @@ TEST_P(EmulatedKernelTest, ConversionsAreThoseOfTheHost) {
   const auto x = e.upload(bits), d = e.upload(doubles), wide = e.allocate(kCount * 4),
              brain = e.allocate(kCount * 4), half = e.allocate(kCount * 2),
              b = e.allocate(kCount * 2), of_double = e.allocate(kCount * 2);
-  Emulated::check(e.launch(function, kCount / 256, 256, x, wide, brain, half, b, of_double, d));
+  EmulatedTarget::check(
+      e.launch(function, kCount / 256, 256, x, wide, brain, half, b, of_double, d));
   const auto wides = e.download<uint32_t>(wide, kCount),
              brains = e.download<uint32_t>(brain, kCount);
   const auto hs = e.download<uint16_t>(half, kCount), bs = e.download<uint16_t>(b, kCount),

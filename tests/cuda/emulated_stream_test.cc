@@ -23,28 +23,28 @@ class EmulatedStreamTest : public testing::Test {
   CUdeviceptr address(void* data) { return reinterpret_cast<CUdeviceptr>(data); }
   CUstream another() {
     CUstream made = nullptr;
-    Emulated::check(e.d.cuStreamCreate(&made, CU_STREAM_NON_BLOCKING));
+    EmulatedTarget::check(e.d.cuStreamCreate(&made, CU_STREAM_NON_BLOCKING));
     return made;
   }
   CUevent event() {
     CUevent made = nullptr;
-    Emulated::check(e.d.cuEventCreate(&made, CU_EVENT_DEFAULT));
+    EmulatedTarget::check(e.d.cuEventCreate(&made, CU_EVENT_DEFAULT));
     return made;
   }
 
-  Emulated e;
+  EmulatedTarget e;
 };
 
 TEST_F(EmulatedStreamTest, NothingIsDoneBeforeItIsWaitedFor) {
   const auto y = e.upload(std::vector<int32_t>{5});
   int32_t seen = -1;
-  Emulated::check(e.d.cuMemcpyAsync(address(&seen), y, 4, e.stream));
+  EmulatedTarget::check(e.d.cuMemcpyAsync(address(&seen), y, 4, e.stream));
   EXPECT_EQ(seen, -1);
-  Emulated::check(e.wait());
+  EmulatedTarget::check(e.wait());
   EXPECT_EQ(seen, 5);
   // Host memory is read when the copy is done: what changes it too early shows.
   int32_t given = 6;
-  Emulated::check(e.d.cuMemcpyAsync(y, address(&given), 4, e.stream));
+  EmulatedTarget::check(e.d.cuMemcpyAsync(y, address(&given), 4, e.stream));
   given = 7;
   EXPECT_THAT(e.download<int32_t>(y, 1), ElementsAre(7));
 }
@@ -52,7 +52,7 @@ TEST_F(EmulatedStreamTest, NothingIsDoneBeforeItIsWaitedFor) {
 TEST_F(EmulatedStreamTest, ParametersAreTakenAtOnce) {
   const auto function = add_one();
   const auto y = e.upload(std::vector<int32_t>{0});
-  for (int32_t i = 1; i < 4; ++i) Emulated::check(e.launch(function, 1, 1, y, i));
+  for (int32_t i = 1; i < 4; ++i) EmulatedTarget::check(e.launch(function, 1, 1, y, i));
   EXPECT_THAT(e.download<int32_t>(y, 1), ElementsAre(123));
 }
 
@@ -62,15 +62,15 @@ TEST_F(EmulatedStreamTest, EventsOrderStreams) {
   const CUstream other = another();
   const CUevent first = event();
   int32_t seen = -1;
-  Emulated::check(e.launch(function, 1, 1, y, 1));
-  Emulated::check(e.d.cuEventRecord(first, e.stream));
-  Emulated::check(e.launch(function, 1, 1, y, 2));
-  Emulated::check(e.d.cuStreamWaitEvent(other, first, 0));
-  Emulated::check(e.d.cuMemcpyAsync(address(&seen), y, 4, other));
+  EmulatedTarget::check(e.launch(function, 1, 1, y, 1));
+  EmulatedTarget::check(e.d.cuEventRecord(first, e.stream));
+  EmulatedTarget::check(e.launch(function, 1, 1, y, 2));
+  EmulatedTarget::check(e.d.cuStreamWaitEvent(other, first, 0));
+  EmulatedTarget::check(e.d.cuMemcpyAsync(address(&seen), y, 4, other));
   // What comes behind the event on the other stream is not waited for.
-  Emulated::check(e.d.cuStreamSynchronize(other));
+  EmulatedTarget::check(e.d.cuStreamSynchronize(other));
   EXPECT_EQ(seen, 1);
-  Emulated::check(e.wait());
+  EmulatedTarget::check(e.wait());
   EXPECT_THAT(e.download<int32_t>(y, 1), ElementsAre(12));
 }
 
@@ -79,9 +79,9 @@ TEST_F(EmulatedStreamTest, WithoutAnEventTheOtherStreamIsNotWaitedFor) {
   const auto y = e.upload(std::vector<int32_t>{4});
   const CUstream other = another();
   int32_t seen = -1;
-  Emulated::check(e.launch(function, 1, 1, y, 2));
-  Emulated::check(e.d.cuMemcpyAsync(address(&seen), y, 4, other));
-  Emulated::check(e.d.cuStreamSynchronize(other));
+  EmulatedTarget::check(e.launch(function, 1, 1, y, 2));
+  EmulatedTarget::check(e.d.cuMemcpyAsync(address(&seen), y, 4, other));
+  EmulatedTarget::check(e.d.cuStreamSynchronize(other));
   EXPECT_EQ(seen, 4);
 }
 
@@ -89,11 +89,11 @@ TEST_F(EmulatedStreamTest, TimeBetweenEvents) {
   const CUevent start = event(), end = event();
   float milliseconds = -1;
   EXPECT_EQ(e.d.cuEventElapsedTime(&milliseconds, start, end), CUDA_ERROR_INVALID_HANDLE);
-  Emulated::check(e.d.cuEventRecord(start, e.stream));
-  Emulated::check(e.d.cuEventRecord(end, e.stream));
+  EmulatedTarget::check(e.d.cuEventRecord(start, e.stream));
+  EmulatedTarget::check(e.d.cuEventRecord(end, e.stream));
   EXPECT_EQ(e.d.cuEventElapsedTime(&milliseconds, start, end), CUDA_ERROR_NOT_READY);
-  Emulated::check(e.d.cuEventSynchronize(end));
-  Emulated::check(e.d.cuEventElapsedTime(&milliseconds, start, end));
+  EmulatedTarget::check(e.d.cuEventSynchronize(end));
+  EmulatedTarget::check(e.d.cuEventElapsedTime(&milliseconds, start, end));
   EXPECT_GE(milliseconds, 0);
 }
 
@@ -101,23 +101,23 @@ TEST_F(EmulatedStreamTest, GraphsAreWhatWasCaptured) {
   const auto function = add_one();
   const auto y = e.upload(std::vector<int32_t>{0});
   int32_t seen = -1;
-  Emulated::check(e.d.cuStreamBeginCapture(e.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-  Emulated::check(e.launch(function, 1, 1, y, 1));
-  Emulated::check(e.d.cuMemcpyAsync(address(&seen), y, 4, e.stream));
-  Emulated::check(e.launch(function, 1, 1, y, 2));
+  EmulatedTarget::check(e.d.cuStreamBeginCapture(e.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  EmulatedTarget::check(e.launch(function, 1, 1, y, 1));
+  EmulatedTarget::check(e.d.cuMemcpyAsync(address(&seen), y, 4, e.stream));
+  EmulatedTarget::check(e.launch(function, 1, 1, y, 2));
   CUgraph graph = nullptr;
   CUgraphExec executable = nullptr;
-  Emulated::check(e.d.cuStreamEndCapture(e.stream, &graph));
-  Emulated::check(e.d.cuGraphInstantiate(&executable, graph, 0));
-  Emulated::check(e.d.cuGraphDestroy(graph));
-  Emulated::check(e.wait());
+  EmulatedTarget::check(e.d.cuStreamEndCapture(e.stream, &graph));
+  EmulatedTarget::check(e.d.cuGraphInstantiate(&executable, graph, 0));
+  EmulatedTarget::check(e.d.cuGraphDestroy(graph));
+  EmulatedTarget::check(e.wait());
   EXPECT_EQ(seen, -1);
   EXPECT_THAT(e.download<int32_t>(y, 1), ElementsAre(0));
 
-  Emulated::check(e.d.cuGraphLaunch(executable, e.stream));
-  Emulated::check(e.d.cuGraphLaunch(executable, e.stream));
-  Emulated::check(e.d.cuGraphExecDestroy(executable));
-  Emulated::check(e.wait());
+  EmulatedTarget::check(e.d.cuGraphLaunch(executable, e.stream));
+  EmulatedTarget::check(e.d.cuGraphLaunch(executable, e.stream));
+  EmulatedTarget::check(e.d.cuGraphExecDestroy(executable));
+  EmulatedTarget::check(e.wait());
   EXPECT_EQ(seen, 121);
   EXPECT_THAT(e.download<int32_t>(y, 1), ElementsAre(1212));
 }
@@ -130,14 +130,14 @@ TEST_F(EmulatedStreamTest, WhatMayNotBeCapturedEndsTheCapture) {
   };
   for (const std::function<CUresult()>& call :
        {std::function<CUresult()>(waits), std::function<CUresult()>(allocates)}) {
-    Emulated::check(e.d.cuStreamBeginCapture(e.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    EmulatedTarget::check(e.d.cuStreamBeginCapture(e.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     EXPECT_EQ(call(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     CUgraph graph = nullptr;
     EXPECT_EQ(e.d.cuStreamEndCapture(e.stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     EXPECT_EQ(graph, nullptr);
     EXPECT_EQ(e.d.cuStreamEndCapture(e.stream, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
   }
-  Emulated::check(e.wait());
+  EmulatedTarget::check(e.wait());
 }
 
 // The table of cuThreadExchangeStreamCaptureMode() in CUDA's reference manual.
@@ -158,22 +158,22 @@ TEST_F(EmulatedStreamTest, WhoseCallsEndACaptureDependsOnBothModes) {
       {kRelaxed, kRelaxed, false, false},
   };
   CUcontext context = nullptr;
-  Emulated::check(e.d.cuDevicePrimaryCtxRetain(&context, 0));
+  EmulatedTarget::check(e.d.cuDevicePrimaryCtxRetain(&context, 0));
   for (const auto& each : cases) {
     SCOPED_TRACE(&each - cases);
     const auto allocate = [&] {
-      Emulated::check(e.d.cuCtxPushCurrent(context));
+      EmulatedTarget::check(e.d.cuCtxPushCurrent(context));
       CUstreamCaptureMode mode = each.caller;
-      Emulated::check(e.d.cuThreadExchangeStreamCaptureMode(&mode));
+      EmulatedTarget::check(e.d.cuThreadExchangeStreamCaptureMode(&mode));
       EXPECT_EQ(mode, kGlobal) << "of every thread at first";
       CUdeviceptr memory = 0;
       EXPECT_EQ(e.d.cuMemAlloc(&memory, 4),
                 each.ends ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS);
-      Emulated::check(e.d.cuThreadExchangeStreamCaptureMode(&mode));
+      EmulatedTarget::check(e.d.cuThreadExchangeStreamCaptureMode(&mode));
       EXPECT_EQ(mode, each.caller);
-      Emulated::check(e.d.cuCtxPopCurrent(&context));
+      EmulatedTarget::check(e.d.cuCtxPopCurrent(&context));
     };
-    Emulated::check(e.d.cuStreamBeginCapture(e.stream, each.capture));
+    EmulatedTarget::check(e.d.cuStreamBeginCapture(e.stream, each.capture));
     each.same_thread ? allocate() : std::thread(allocate).join();
     CUgraph graph = nullptr;
     EXPECT_EQ(e.d.cuStreamEndCapture(e.stream, &graph),
@@ -196,13 +196,13 @@ TEST_F(EmulatedStreamTest, LaunchesThatACardRefuses) {
   EXPECT_EQ(launch(1, 1, 0, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(launch(1, 1, 64, 48 * 1024 + 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_THAT(emulated_fault(), HasSubstr("49153 bytes of dynamic shared memory, 49152 at most"));
-  Emulated::check(e.d.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                         227 * 1024));
+  EmulatedTarget::check(e.d.cuFuncSetAttribute(
+      function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 227 * 1024));
   EXPECT_EQ(e.d.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                    227 * 1024 + 1),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(launch(2, 3, 64, 227 * 1024), CUDA_SUCCESS);
-  Emulated::check(e.wait());  // none of them was an end of the context
+  EmulatedTarget::check(e.wait());  // none of them was an end of the context
 }
 
 TEST_F(EmulatedStreamTest, HandlesAreChecked) {
@@ -211,7 +211,7 @@ TEST_F(EmulatedStreamTest, HandlesAreChecked) {
   EXPECT_EQ(e.d.cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(e.d.cuStreamSynchronize(nullptr), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(e.d.cuModuleLoadData(&module, "no image of the emulated device"), CUDA_ERROR_UNKNOWN);
-  Emulated::check(e.d.cuStreamDestroy(e.stream));
+  EmulatedTarget::check(e.d.cuStreamDestroy(e.stream));
   EXPECT_EQ(e.launch(function, 1, 1, e.allocate(4), 1), CUDA_ERROR_INVALID_HANDLE);
   // The context is current to the thread that made it so.
   CUresult result = CUDA_SUCCESS;

@@ -61,8 +61,9 @@ TEST(GpuConstants, LieAsTheirKernelsReadThem) {
       for (size_t tap = 0; tap < 9; ++tap)
         ASSERT_EQ(stored.as<uint16_t>()[(k * 9 + tap) * 16 + channel],
                   w.as<uint16_t>()[(k * 16 + channel) * 9 + tap]);
-  EXPECT_THAT(to_text(plan), HasSubstr(", strides [144,1,48,16]\n"));
-  EXPECT_THAT(to_text(plan), HasSubstr("\"w\" is stored with strides [144,1,48,16] for cuda.conv"));
+  EXPECT_THAT(to_string(plan), HasSubstr(", strides [144,1,48,16]\n"));
+  EXPECT_THAT(to_string(plan),
+              HasSubstr("\"w\" is stored with strides [144,1,48,16] for cuda.conv"));
 }
 
 TEST(GpuConstants, SurviveTheFileAndGiveWhatTheReferenceGives) {

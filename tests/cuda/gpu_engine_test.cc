@@ -156,7 +156,7 @@ TEST(GpuEngine, WeightsMayBeAViewOfWhatIsComputed) {
 
 TEST(GpuEngine, ShapesComeAndGo) {
   const auto engine = gpu_engine(kDynamicNet);
-  ExecutionContext context(engine, {.kept_shapes = 2});
+  ExecutionContext context(engine, {.shape_cache_size = 2});
   for (const int64_t batch : {3, 16, 1, 3, 3, 5, 16, 16, 16, 3}) {
     const std::vector<Tensor> inputs = {random_f32({batch, 6}, static_cast<uint32_t>(batch)),
                                         random_f32({batch, 6}, 7)};
@@ -252,7 +252,7 @@ TEST(GpuEngine, WatchedValuesAreThoseOfTheModel) {
   const std::vector<Tensor> inputs = {random_f32({1, 3, 9, 7}, 3)};
   const auto wanted = reference(kConvNet, inputs);
   std::map<std::string, std::vector<float>> told;
-  context.observe([&](const Observed& observed) {
+  context.observe([&](const Observation& observed) {
     if (observed.value.dtype == DataType::kF32)
       told[std::string(observed.name)] = elements(observed.value);
   });
@@ -274,7 +274,7 @@ TEST(GpuEngine, WatchedRunsAndRecordedOnesDoNotMix) {
       for (const Port& port : engine->inputs()) inputs.push_back(random_f32(port.dims, ++seed));
       const auto wanted = reference(text, inputs);
       std::map<std::string, std::vector<float>> told;
-      const auto tell = [&](const Observed& observed) {
+      const auto tell = [&](const Observation& observed) {
         if (observed.value.dtype == DataType::kF32)
           told[std::string(observed.name)] = elements(observed.value);
       };
@@ -327,7 +327,7 @@ graph growing(x: f32[N,64])
   return c
 )txt";
   const auto engine = gpu_engine(kGrowing);
-  ExecutionContext context(engine, {.memory_limit = 1 << 20, .prepare_declared = false});
+  ExecutionContext context(engine, {.memory_limit = 1 << 20, .prewarm_profiles = false});
   const auto run_rows = [&](int64_t rows) {
     const std::vector<Tensor> inputs = {random_f32({rows, 64}, 1)};
     expect_near(run(context, *engine, inputs), reference(kGrowing, inputs));
@@ -448,7 +448,7 @@ TEST(GpuPlan, WhatValuesDecideIsRefusedOnADevice) {
                       [](Plan& plan) {
                         for (const Step& step : plan.steps)
                           if (step.kernel == kTransfer && plan.slots[step.outputs[0]].device == 1)
-                            plan.slots[step.outputs[0]].storage = Storage::kLate;
+                            plan.slots[step.outputs[0]].storage = Storage::kDataDependent;
                       }),
               HasSubstr("has a late slot"));
   constexpr std::string_view kSizes = R"txt(

@@ -262,7 +262,7 @@ INSTANTIATE_TEST_SUITE_P(, GpuHalf,
                                             ::testing::Values(DataType::kF16, DataType::kBF16)),
                          [](const auto& param) {
                            return fmt::format("{}_{}", std::get<0>(param.param).name,
-                                              name(std::get<1>(param.param)));
+                                              to_string(std::get<1>(param.param)));
                          });
 INSTANTIATE_TEST_SUITE_P(, GpuBf16, ::testing::ValuesIn(cases()),
                          [](const auto& param) { return std::string(param.param.name); });

@@ -39,9 +39,9 @@ TEST(SeparateSlots, GiveTheSameResults) {
   for (const std::string_view text : {kConvNet, kInceptionBlock}) {
     const EngineFile file = build_for(text, {test_target()});
     for (const size_t red_zone : {size_t{0}, size_t{100}, size_t{512}})
-      for (const bool wait_each_step : {false, true}) {
+      for (const bool synchronous_steps : {false, true}) {
         const auto engine = engine_of_plan(file, apart(red_zone));
-        ExecutionContext context(engine, {.wait_each_step = wait_each_step});
+        ExecutionContext context(engine, {.synchronous_steps = synchronous_steps});
         for (uint32_t seed = 1; seed <= 3; ++seed) {
           const std::vector<Tensor> inputs = {random_f32(engine->inputs()[0].dims, seed)};
           expect_near(run(context, *engine, inputs), reference(text, inputs));
@@ -60,7 +60,7 @@ TEST(SeparateSlots, RefuseRedZonesBeyondAllMemory) {
 TEST(SeparateSlots, FollowTheShapes) {
   const EngineFile file = build_for(kDynamicNet, {test_target()});
   const auto engine = engine_of_plan(file, apart());
-  ExecutionContext context(engine, {.kept_shapes = 2});
+  ExecutionContext context(engine, {.shape_cache_size = 2});
   for (const int64_t batch : {3, 16, 1, 3, 3, 3, 16, 16, 16}) {
     const std::vector<Tensor> inputs = {random_f32({batch, 6}, static_cast<uint32_t>(batch)),
                                         random_f32({batch, 6}, 7)};
@@ -125,7 +125,7 @@ TEST(SeparateSlots, AWriteBehindASlotIsFoundByTheEmulatedDevice) {
   if (test_device() != "emulated") GTEST_SKIP() << "a card finds it with compute-sanitizer alone";
   EXPECT_EQ(error_of_run(wrong_split(), {.device = test_device()}), "");
   for (const size_t red_zone : {size_t{0}, size_t{256}})
-    EXPECT_THAT(error_of_run(wrong_split(), apart(red_zone), {.wait_each_step = true}),
+    EXPECT_THAT(error_of_run(wrong_split(), apart(red_zone), {.synchronous_steps = true}),
                 AllOf(HasSubstr("while running steps"), HasSubstr("conv_"), HasSubstr("accesses"),
                       HasSubstr(" bytes behind a")));
 }
@@ -145,7 +145,7 @@ TEST(SeparateSlots, AWriteBehindASlotChangesItsRedZone) {
   constexpr size_t kRedZone = 4096;
   EXPECT_THAT(error_of_run(file, apart(kRedZone)),
               AllOf(HasSubstr("after the run (waiting for each step tells which)"), of_the_slot));
-  EXPECT_THAT(error_of_run(file, apart(kRedZone), {.wait_each_step = true}),
+  EXPECT_THAT(error_of_run(file, apart(kRedZone), {.synchronous_steps = true}),
               AllOf(HasSubstr("after step \"" + step->name + "\" (Conv)"), of_the_slot));
 }
 
@@ -165,7 +165,7 @@ TEST(SeparateSlots, AReadBehindASlotIsFoundByTheEmulatedDevice) {
   std::get<Concat>(step_of(file.plans[0], "k").op).axis = 0;
   EXPECT_EQ(error_of_run(file, {.device = test_device()}), "");
   for (const size_t red_zone : {size_t{0}, size_t{256}})
-    EXPECT_THAT(error_of_run(file, apart(red_zone), {.wait_each_step = true}),
+    EXPECT_THAT(error_of_run(file, apart(red_zone), {.synchronous_steps = true}),
                 AllOf(HasSubstr("while running steps \"k\" to \"k\""), HasSubstr("concat_"),
                       HasSubstr("reads 4 bytes: 0 bytes behind a"), HasSubstr("of 96 bytes")));
 }

@@ -77,7 +77,7 @@ TEST(Libraries, ASettingSwitchesThemOff) {
 
 // Each is there, or says in a sentence that begins with its name why not.
 template <class Table>
-void expect_table_or_reason(const Opened<Table>& opened, const std::string& name) {
+void expect_table_or_reason(const LibraryTable<Table>& opened, const std::string& name) {
   SCOPED_TRACE(name);
   EXPECT_NE(opened.table.has_value(), opened.why_not.find(name) != std::string::npos)
       << opened.why_not;

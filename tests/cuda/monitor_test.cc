@@ -10,7 +10,7 @@ namespace {
 
 using testing::ElementsAre;
 
-Opened<Nvml> fake_nvml() {
+LibraryTable<Nvml> fake_nvml() {
   const Setting list("ANNEAL_CUDA_LIB_PATH", FAKE_NVML_FOLDER);
   return open_nvml();
 }

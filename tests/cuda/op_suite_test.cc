@@ -209,10 +209,11 @@ class Batch {
   }
   void compare(const Run& run) {
     const auto complain = [&](const std::string& problem) {
-      ADD_FAILURE() << run.entry->name << ", " << run.what << ", " << name(run.placement) << ": "
-                    << problem << "\nagain: ANNEAL_OP_CASES=" << run.name << " cuda_op_suite_test";
-      report_.problem(
-          fmt::format("{}, {}, {}: {}", run.entry->name, run.what, name(run.placement), problem));
+      ADD_FAILURE() << run.entry->name << ", " << run.what << ", " << to_string(run.placement)
+                    << ": " << problem << "\nagain: ANNEAL_OP_CASES=" << run.name
+                    << " cuda_op_suite_test";
+      report_.problem(fmt::format("{}, {}, {}: {}", run.entry->name, run.what,
+                                  to_string(run.placement), problem));
     };
     try {
       const RunResult got = run.made.run(1);

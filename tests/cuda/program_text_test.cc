@@ -213,7 +213,7 @@ TEST_F(ProgramText, OpcodesOfOneOperand) {
     const Reg x = builder.input(0, dtype);
     const auto add = [&](Reg reg, DataType as, std::string what, int64_t ulps) {
       results.emplace_back(reg, as);
-      names.push_back({fmt::format("{} of {}", what, name(dtype)), ulps});
+      names.push_back({fmt::format("{} of {}", what, to_string(dtype)), ulps});
     };
     for (size_t i = 0; i < kOpcodeCount; ++i) {
       const auto opcode = static_cast<Opcode>(i);
@@ -221,19 +221,20 @@ TEST_F(ProgramText, OpcodesOfOneOperand) {
       if (opcode == Opcode::kCast) {
         for (const DataType to : kRegisters)
           if (to != dtype)
-            add(builder.cast(x, register_type(to)), to, fmt::format("cast to {}", name(to)), 0);
+            add(builder.cast(x, register_type(to)), to, fmt::format("cast to {}", to_string(to)),
+                0);
       } else if (opcode == Opcode::kRound || opcode == Opcode::kSaturate) {
         for (const DataType to : all_dtypes()) {
           if (to == DataType::kString ||
               !is_valid(opcode, register_type(to), {&type, 1}, static_cast<uint64_t>(to)))
             continue;
           add(opcode == Opcode::kRound ? builder.round(x, to) : builder.saturate(x, to), to,
-              fmt::format("{} to {}", name(opcode), name(to)), 0);
+              fmt::format("{} to {}", to_string(opcode), to_string(to)), 0);
         }
       } else if (is_valid(opcode, type, {&type, 1}) ||
                  is_valid(opcode, RegisterType::kBool, {&type, 1})) {
         const Reg result = builder.apply(opcode, x);
-        add(result, storage_of(result.type), std::string(name(opcode)),
+        add(result, storage_of(result.type), std::string(to_string(opcode)),
             is_approximate(opcode) ? 8 : 0);
       }
     }
@@ -256,8 +257,8 @@ TEST_F(ProgramText, OpcodesOfTwoOperands) {
         continue;
       const Reg result = builder.apply(opcode, x, y);
       results.emplace_back(result, storage_of(result.type));
-      names.push_back(
-          {fmt::format("{} of {}", name(opcode), name(dtype)), is_approximate(opcode) ? 8 : 0});
+      names.push_back({fmt::format("{} of {}", to_string(opcode), to_string(dtype)),
+                       is_approximate(opcode) ? 8 : 0});
     }
     ASSERT_GE(results.size(), 4u);
     const Tensor values = ugly_values(dtype);
@@ -273,7 +274,7 @@ TEST_F(ProgramText, Select) {
     const Tensor values = ugly_values(dtype);
     expect_agreement(builder.finish(chosen, dtype),
                      {along(ugly_values(DataType::kBool), 0, 2), along(values, 1, 2), values},
-                     {{fmt::format("select of {}", name(dtype)), 0}});
+                     {{fmt::format("select of {}", to_string(dtype)), 0}});
   }
 }
 
@@ -292,7 +293,7 @@ TEST_F(ProgramText, LoadsAndStores) {
     }
     ProgramBuilder builder;
     const Reg x = builder.input(0, dtype);
-    expect_agreement(builder.finish(x, dtype), {values}, {{std::string(name(dtype)), 0}});
+    expect_agreement(builder.finish(x, dtype), {values}, {{std::string(to_string(dtype)), 0}});
   }
 }
 
@@ -317,7 +318,7 @@ TEST_F(ProgramText, LiteralsAndIndices) {
                     size_of(dtype));
         results.emplace_back(builder.constant(type, whole), dtype);
       }
-      names.push_back({fmt::format("the literal {} of {}", value, name(dtype)), 0});
+      names.push_back({fmt::format("the literal {} of {}", value, to_string(dtype)), 0});
     }
     expect_agreement(builder.finish(results), {tensor_from_text("u8[2]")}, names);
   }

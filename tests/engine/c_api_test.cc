@@ -57,7 +57,7 @@ TEST_F(CApi, ContextsAreMadeWithOptions) {
                "options are not of this version: set size to sizeof(anneal_context_options)");
   options = {.size = sizeof(options),
              .threads = 1,
-             .wait_each_step = 1,
+             .synchronous_steps = 1,
              .memory_limit = 1 << 20,
              .spin = 0};
   EXPECT_EQ(anneal_context_make_with(engine_, &options, &context, &error_), ANNEAL_OK)

@@ -152,7 +152,7 @@ graph counted(x: f32[N,2])
                        trips);
   };
   const auto engine = engine_of(build_text(net("N")));
-  for (const Slot& slot : engine->plan().slots) EXPECT_NE(slot.storage, Storage::kLate);
+  for (const Slot& slot : engine->plan().slots) EXPECT_NE(slot.storage, Storage::kDataDependent);
   ExecutionContext context(engine);
   for (const int64_t n : {3, 1, 0, 3}) {
     auto got = run(context, *engine, {random_f32({n, 2}, 1)});
@@ -392,7 +392,7 @@ TEST(ControlFlow, TensorsOfBodiesAreObserved) {
   const auto engine = engine_of(build_text(kDouble));
   ExecutionContext context(engine);
   std::multiset<std::string> seen;
-  context.observe([&](const Observed& one) { seen.insert(std::string(one.name)); });
+  context.observe([&](const Observation& one) { seen.insert(std::string(one.name)); });
   run(context, *engine, {scalar_i64(3), scalar_bool(true), floats({2}, {1, 3}), floats({}, {99})});
   EXPECT_EQ(seen.count("w"), 3U);
   EXPECT_EQ(seen.count("last"), 1U);
@@ -417,7 +417,7 @@ TEST(ControlFlow, AnObserverIsToldTheIteration) {
   const auto engine = engine_of(build_text(kTriangle));
   ExecutionContext context(engine);
   std::vector<std::string> paths;
-  context.observe([&](const Observed& one) {
+  context.observe([&](const Observation& one) {
     if (one.step != "e") return;
     paths.emplace_back();
     for (const LoopIteration& loop : one.iterations)
@@ -428,7 +428,7 @@ TEST(ControlFlow, AnObserverIsToldTheIteration) {
   paths.clear();
   const auto plain = engine_of(build_text(kBranches));
   ExecutionContext branches(plain);
-  branches.observe([&](const Observed& one) { EXPECT_THAT(one.iterations, IsEmpty()); });
+  branches.observe([&](const Observation& one) { EXPECT_THAT(one.iterations, IsEmpty()); });
   run(branches, *plain, {scalar_bool(true), scalar_bool(true), floats({1}, {1}), floats({1}, {1})});
 }
 

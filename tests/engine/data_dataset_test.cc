@@ -265,11 +265,11 @@ TEST(Subset, DependsOnNamesAndNotOnTheirOrder) {
     const auto names = names_of(*subset(open(folder.path(), {kPicture}), which));
     return std::set<std::string>(names.begin(), names.end());
   };
-  const auto drawn = pick(forwards, "drawn:10"), others = pick(forwards, "undrawn:10");
+  const auto drawn = pick(forwards, "hash:10"), others = pick(forwards, "holdout:10");
   EXPECT_EQ(drawn.size(), 10u);
   EXPECT_EQ(others.size(), 40u);
   for (const auto& name : drawn) EXPECT_FALSE(others.contains(name));
-  EXPECT_EQ(drawn, pick(backwards, "drawn:10"));
+  EXPECT_EQ(drawn, pick(backwards, "hash:10"));
   size_t in_parts = 0;
   for (const char* part : {"part:1/5", "part:2-4/5", "part:5/5"}) {
     EXPECT_EQ(pick(forwards, part), pick(backwards, part));
@@ -277,9 +277,9 @@ TEST(Subset, DependsOnNamesAndNotOnTheirOrder) {
   }
   EXPECT_EQ(in_parts, 50u);
   EXPECT_THAT(pick(forwards, "first:2"), ElementsAre("0.png", "1.png"));
-  EXPECT_EQ(pick(forwards, "undrawn:10,first:3").size(), 3u);
+  EXPECT_EQ(pick(forwards, "holdout:10,first:3").size(), 3u);
   for (const char* wrong : {"", "all", "first:0", "first:51", "drawn:x", "part:6/5", "part:3-2/5",
-                            "part:2", "undrawn:50"})
+                            "part:2", "holdout:50"})
     EXPECT_THAT(error_of([&] { pick(forwards, wrong); }), HasSubstr("samples \"")) << wrong;
   // Splits that people wrote down must stay what they were.
   EXPECT_EQ(sample_hash(""), 0xefd01f60ba992926u);

@@ -20,14 +20,14 @@ double round_trip(DataType dtype, double value) {
 TEST(Elements, WriteAndReadBack) {
   for (const DataType dtype : all_dtypes()) {
     if (dtype == DataType::kString) continue;
-    EXPECT_EQ(round_trip(dtype, 0), 0) << name(dtype);
-    EXPECT_EQ(round_trip(dtype, 1), 1) << name(dtype);
+    EXPECT_EQ(round_trip(dtype, 0), 0) << to_string(dtype);
+    EXPECT_EQ(round_trip(dtype, 1), 1) << to_string(dtype);
     if (is_float(dtype)) {
-      EXPECT_TRUE(std::isnan(round_trip(dtype, NAN))) << name(dtype);
-      EXPECT_EQ(round_trip(dtype, -INFINITY), -INFINITY) << name(dtype);
+      EXPECT_TRUE(std::isnan(round_trip(dtype, NAN))) << to_string(dtype);
+      EXPECT_EQ(round_trip(dtype, -INFINITY), -INFINITY) << to_string(dtype);
     } else {
-      EXPECT_EQ(round_trip(dtype, 0.75), dtype == DataType::kBool ? 1 : 0) << name(dtype);
-      EXPECT_GE(round_trip(dtype, 1e30), 1) << name(dtype);
+      EXPECT_EQ(round_trip(dtype, 0.75), dtype == DataType::kBool ? 1 : 0) << to_string(dtype);
+      EXPECT_GE(round_trip(dtype, 1e30), 1) << to_string(dtype);
     }
   }
   EXPECT_EQ(round_trip(DataType::kI8, 1000), 127);
@@ -56,7 +56,7 @@ TEST(MadeSamples, AreInRangeAndRepeatable) {
     if (dtype == DataType::kString) continue;
     const Tensor sample = random_sample(dtype, {129}, 7);
     EXPECT_EQ(sample, random_sample(dtype, {129}, 7));
-    EXPECT_FALSE(sample == random_sample(dtype, {129}, 8)) << name(dtype);
+    EXPECT_FALSE(sample == random_sample(dtype, {129}, 8)) << to_string(dtype);
     for_each_element(sample.view(), [&](std::byte* element) {
       const double value = read_element(dtype, element);
       EXPECT_GE(value, 0);

@@ -145,7 +145,7 @@ TEST(Resize, GivesThePixelsOfPillow) {
     EXPECT_THAT(
         resize(made_image(one.height, one.width, one.channels), one.size, one.filter, true).pixels,
         ElementsAreArray(one.pixels))
-        << one.height << "x" << one.width << " to " << to_text(one.size);
+        << one.height << "x" << one.width << " to " << to_string(one.size);
   EXPECT_THAT(to_grey(made_image(1, 5, 3)).pixels, ElementsAreArray({68, 105, 142, 149, 186}));
 }
 

@@ -109,7 +109,7 @@ TEST(Npy, WrittenArraysReadBack) {
       const Tensor tensor = random_sample(dtype, dims, 1);
       const auto bytes = write_npy(tensor.view());
       EXPECT_EQ((bytes.size() - tensor.bytes().size()) % 64, 0u);
-      EXPECT_EQ(read_npy(bytes), tensor) << name(dtype) << to_text(dims);
+      EXPECT_EQ(read_npy(bytes), tensor) << to_string(dtype) << to_string(dims);
     }
   }
   const Tensor bf16 = random_sample(DataType::kBF16, {4}, 1);

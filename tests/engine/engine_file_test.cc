@@ -59,7 +59,7 @@ TEST_P(EngineFiles, SaveAndLoadKeepEverything) {
   const EngineFile file = build_text(GetParam());
   const EngineFile loaded = load(save(file));
   ASSERT_EQ(loaded.plans.size(), file.plans.size());
-  EXPECT_EQ(to_text(loaded.plans[0]), to_text(file.plans[0]));
+  EXPECT_EQ(to_string(loaded.plans[0]), to_string(file.plans[0]));
   EXPECT_EQ(loaded.weights, file.weights);
   EXPECT_EQ(save(loaded), save(file));
 }
@@ -163,7 +163,7 @@ TEST(EngineFile, RefusesTheTargetsItDoesNotHold) {
 TEST(EngineFile, LateSlotsMustBeDense) {
   EngineFile file = build_text(kLateNet);
   for (Slot& slot : file.plans[0].slots)
-    if (slot.storage == Storage::kLate && slot.strides.rank() == 2) slot.strides[0] = 1000;
+    if (slot.storage == Storage::kDataDependent && slot.strides.rank() == 2) slot.strides[0] = 1000;
   EXPECT_THAT(refusal(save(file)), HasSubstr("late and not row-major"));
 }
 

@@ -267,7 +267,7 @@ graph large(x: f32[500,700])
 )txt";
   const WorkerBudget budget(3);
   const auto engine = engine_of(build_text(kLarge));
-  ExecutionContext context(engine, {.threads = 4, .rows_at_once = 500});
+  ExecutionContext context(engine, {.threads = 4, .micro_batch = 500});
   const Tensor x = random_f32({700, 500}, 1);
   std::vector<float> y(static_cast<size_t>(x.count()));
   const TensorView in{DataType::kF32, {500, 700}, {1, 500}, x.view().data};

@@ -17,7 +17,7 @@ using StepsByOp = std::map<std::string, size_t>;
 inline StepsByOp steps_by_op(const Plan& plan) {
   StepsByOp steps;
   for (const Step& step : plan.steps)
-    ++steps[std::string(step.kernel == kTransfer ? kTransfer : name(step.op))];
+    ++steps[std::string(step.kernel == kTransfer ? kTransfer : to_string(step.op))];
   return steps;
 }
 
@@ -25,7 +25,7 @@ inline void expect_steps(const Graph& graph, const std::string& target, const St
   BuildOptions options;
   options.targets = {target};
   const EngineFile file = build(graph.clone(), options);
-  EXPECT_EQ(steps_by_op(file.plans[0]), expected) << to_text(file.plans[0]);
+  EXPECT_EQ(steps_by_op(file.plans[0]), expected) << to_string(file.plans[0]);
 
   const auto bytes = std::make_shared<std::vector<std::byte>>(save(file));
   const auto engine = Engine::make(load_engine_file(*bytes, bytes), {.device = target});

@@ -63,9 +63,9 @@ class ToldKernel final : public Kernel {
 
 constexpr std::string_view kNames[] = {"a", "b", "c", "reference"};
 template <int I>
-Made make_told(const Softmax&, const Request& request) {
+KernelResult make_told(const Softmax&, const Request& request) {
   if (!script.contains(std::string(kNames[I]))) return refuse("no times");
-  if (I == 2 && !request.at_any_speed) return refuse("a is faster");
+  if (I == 2 && !request.ignore_speed_heuristics) return refuse("a is faster");
   return {std::make_unique<ToldKernel>(std::string(kNames[I])), {}};
 }
 constexpr KernelEntry kEntries[] = {
@@ -100,7 +100,7 @@ class KernelTimerTest : public ::testing::Test {
   }
   // The text of what is decided, or "none". chosen_ has the kernel.
   std::string choose(KernelTimer& timer) {
-    Chosen chosen = choose_kernel(kBackend, request());
+    KernelChoice chosen = choose_kernel(kBackend, request());
     const auto decision = timer.choose(kBackend, request(), "layer", chosen);
     EXPECT_NE(chosen.kernel, nullptr);
     chosen_ = chosen.entry->name;
@@ -202,7 +202,7 @@ TEST_F(KernelTimerTest, WhatIsKnownIsNotTimed) {
   const std::string first = choose(timer);
   launches.clear();
   for (const bool measure : {false, true}) {
-    KernelTimer again(parse_timing_cache(to_text(timer.measured())), {.measure = measure});
+    KernelTimer again(parse_timing_cache(to_string(timer.measured())), {.measure = measure});
     EXPECT_EQ(choose(again), first);
     EXPECT_EQ(chosen_, "b");
     EXPECT_TRUE(again.measured().empty());

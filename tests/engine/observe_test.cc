@@ -22,7 +22,7 @@ using ToldByName = std::map<std::string, Told>;
 ToldByName watch(ExecutionContext& context, const Engine& engine,
                  const std::vector<Tensor>& inputs) {
   ToldByName told;
-  context.observe([&](const Observed& observed) {
+  context.observe([&](const Observation& observed) {
     if (observed.value.dtype != DataType::kF32) return;
     const bool is_new =
         told.emplace(observed.name, Told{std::string(observed.step), elements(observed.value)})
@@ -51,7 +51,7 @@ TEST(Observe, ChangesNeitherBitsNorMemory) {
     const std::vector<Tensor> inputs = inputs_for(*engine);
     ExecutionContext plain(engine), watched(engine);
     const auto want = run(plain, *engine, inputs);
-    watched.observe([](const Observed&) {});
+    watched.observe([](const Observation&) {});
     EXPECT_EQ(run(watched, *engine, inputs), want);
     EXPECT_EQ(watched.memory_bytes(), plain.memory_bytes());
     EXPECT_EQ(watched.arena_bytes(), plain.arena_bytes());
@@ -129,11 +129,11 @@ graph fused(x: f32[1,3,9,7])
   const EngineFile file = build_text(kFused);
   std::vector<Decision> vanished;
   for (const Decision& decision : file.plans[0].decisions)
-    if (decision.stage == kInside || decision.stage == kGone) vanished.push_back(decision);
+    if (decision.stage == kFusedInto || decision.stage == kEliminated) vanished.push_back(decision);
   ASSERT_EQ(vanished.size(), 2u);
   const std::string& step = file.plans[0].steps[0].name;
-  EXPECT_EQ(vanished[0], (Decision{std::string(kInside), "c", step}));
-  EXPECT_EQ(vanished[1], (Decision{std::string(kInside), "r", step}));
+  EXPECT_EQ(vanished[0], (Decision{std::string(kFusedInto), "c", step}));
+  EXPECT_EQ(vanished[1], (Decision{std::string(kFusedInto), "r", step}));
 }
 
 TEST(Observe, TellsSizesThatDependOnValues) {
@@ -157,7 +157,7 @@ TEST(Observe, TheObserverCannotChangeItsContext) {
       [&] { context.set_input(name, inputs[0].view()); },
   };
   for (const auto& change : changes) {
-    context.observe([&](const Observed&) { change(); });
+    context.observe([&](const Observation&) { change(); });
     EXPECT_THAT(error_of([&] { run(context, *engine, inputs); }),
                 HasSubstr("a context is changed by its own observer"));
     context.observe({});
@@ -178,7 +178,7 @@ TEST(Observe, AnErrorOfTheObserverEndsTheRun) {
   const auto engine = engine_of(build_text(kConvNet));
   ExecutionContext context(engine);
   const std::vector<Tensor> inputs = inputs_for(*engine);
-  context.observe([](const Observed&) { fail(Code::kIo, "the disk is full"); });
+  context.observe([](const Observation&) { fail(Code::kIo, "the disk is full"); });
   EXPECT_THROW(run(context, *engine, inputs), Error);
   context.observe({});
   ExecutionContext fresh(engine);

@@ -151,9 +151,9 @@ TEST(FixedBatch, GivesWhatTheWholeGives) {
     }
     const auto want = reference(each.text, inputs).at("y");
     const auto engine = engine_of(build_text(each.text));
-    for (const int64_t rows_at_once : {0, 1, 2, 3, 7, 8, 100}) {
-      SCOPED_TRACE(rows_at_once);
-      ExecutionContext context(engine, {.rows_at_once = rows_at_once});
+    for (const int64_t micro_batch : {0, 1, 2, 3, 7, 8, 100}) {
+      SCOPED_TRACE(micro_batch);
+      ExecutionContext context(engine, {.micro_batch = micro_batch});
       expect_near(run(context, *engine, inputs).at("y"), want);
     }
   }
@@ -168,7 +168,7 @@ TEST(FixedBatch, IsStillFixedToItsCaller) {
   EXPECT_EQ(engine->outputs()[0].dims, (Dims{8, 9}));
   EXPECT_EQ(engine->outputs()[0].dim_names[0], "8");
   const Tensor x = random_f32({8, 6, 5, 5}, 7), fewer = random_f32({2, 6, 5, 5}, 7);
-  ExecutionContext context(engine, {.rows_at_once = 2});
+  ExecutionContext context(engine, {.micro_batch = 2});
   EXPECT_EQ(error_of([&] { context.set_input("x", fewer.view()); }),
             "invalid_argument: input \"x\" has shape [2,6,5,5], the engine wants [8,6,5,5]");
   context.set_input("x", x.view());
@@ -187,8 +187,7 @@ TEST(FixedBatch, ActivationsAreThoseOfOneSliceOrOfThePlan) {
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({8, 6, 5, 5}, 7)};
   const uint64_t planned = engine->plan().arena_bytes.at(0);
-  ExecutionContext whole(engine, {.rows_at_once = 8}),
-      cut(engine, {.threads = 1, .rows_at_once = 1});
+  ExecutionContext whole(engine, {.micro_batch = 8}), cut(engine, {.threads = 1, .micro_batch = 1});
   run(whole, *engine, inputs);
   run(cut, *engine, inputs);
   EXPECT_EQ(whole.arena_bytes(), planned);
@@ -211,9 +210,9 @@ TEST(FixedBatch, IsCutWhereItLeavesTheCache) {
 TEST(FixedBatch, AnObserverSeesTheWholeBatch) {
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({8, 6, 5, 5}, 7)};
-  ExecutionContext context(engine, {.rows_at_once = 2});
+  ExecutionContext context(engine, {.micro_batch = 2});
   int64_t rows = 0;
-  context.observe([&](const Observed& observed) { rows = observed.value.dims[0]; });
+  context.observe([&](const Observation& observed) { rows = observed.value.dims[0]; });
   run(context, *engine, inputs);
   EXPECT_EQ(rows, 8);
 }
@@ -230,7 +229,7 @@ TEST(FixedBatch, StaysWholeWhereAPlannedKernelMustKnowItsRows) {
     GTEST_SKIP() << engine->remarks()[0];
   }
   const std::vector<Tensor> inputs = {random_f32({8, 6}, 7)};
-  ExecutionContext context(engine, {.rows_at_once = 2});
+  ExecutionContext context(engine, {.micro_batch = 2});
   expect_near(run(context, *engine, inputs).at("y"), reference(text, inputs).at("y"));
   EXPECT_EQ(context.profile()[0].times, 1);
 }

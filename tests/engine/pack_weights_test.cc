@@ -35,7 +35,7 @@ EngineFile packed_file(std::string_view target, int threads = 1) {
   BuildOptions options;
   options.targets = {std::string(target)};
   EngineFile file = build_text(kNet, options);
-  Team team(threads);
+  ThreadTeam team(threads);
   pack_weights(file, team);
   return file;
 }

@@ -13,7 +13,7 @@ namespace {
 size_t steps_of(const Plan& plan, std::string_view op) {
   return static_cast<size_t>(
       std::count_if(plan.steps.begin(), plan.steps.end(),
-                    [&](const Step& step) { return anneal::name(step.op) == op; }));
+                    [&](const Step& step) { return anneal::to_string(step.op) == op; }));
 }
 
 void expect_near(const std::map<std::string, std::vector<float>>& got,
@@ -129,7 +129,7 @@ class Placements : public ::testing::TestWithParam<Net> {};
 TEST_P(Placements, LeaveTheSameResults) {
   const Net& net = GetParam();
   const EngineFile file = build_as_it_is(net.text);
-  EXPECT_EQ(steps_of(file.plans[0], net.op), net.steps) << to_text(file.plans[0]);
+  EXPECT_EQ(steps_of(file.plans[0], net.op), net.steps) << to_string(file.plans[0]);
   const auto engine = engine_of(file);
   ExecutionContext context(engine);
   const std::vector<Tensor> inputs = {random_f32(net.input, 7)};
@@ -171,7 +171,7 @@ graph residuals(x: f32[2,8,5,4])
   for (const Step& step : plan.steps)
     if (const Slot& y = plan.slots[step.outputs[0]]; y.storage == Storage::kView)
       over.push_back(y.name + " over " + plan.slots[y.base].name);
-  EXPECT_EQ(over, (std::vector<std::string>{"b over a", "d over s"})) << to_text(plan);
+  EXPECT_EQ(over, (std::vector<std::string>{"b over a", "d over s"})) << to_string(plan);
   const auto engine = engine_of(file);
   const std::vector<Tensor> inputs = {random_f32({2, 8, 5, 4}, 7)};
   for (const int threads : {1, 3}) {
@@ -193,7 +193,7 @@ graph open(x: f32[N,T,6], z: f32[N,2,6])
   return y
 )txt";
   const EngineFile file = build_as_it_is(kOpen);
-  EXPECT_EQ(file.plans[0].steps.size(), 3u) << to_text(file.plans[0]);
+  EXPECT_EQ(file.plans[0].steps.size(), 3u) << to_string(file.plans[0]);
   const auto engine = engine_of(file);
   ExecutionContext context(engine);
   for (const auto& [n, t] : {std::pair(3, 5), std::pair(1, 1), std::pair(2, 8)}) {
@@ -259,7 +259,7 @@ graph groups(x: f32[N,8,H,W])
   return y
 )txt";
   const EngineFile file = build_as_it_is(kGroups);
-  EXPECT_EQ(file.plans[0].steps.size(), 3u) << to_text(file.plans[0]);
+  EXPECT_EQ(file.plans[0].steps.size(), 3u) << to_string(file.plans[0]);
   const auto engine = engine_of(file);
   ExecutionContext context(engine);
   for (const Dims& dims : {Dims{2, 8, 5, 4}, Dims{1, 8, 1, 1}, Dims{3, 8, 9, 7}}) {

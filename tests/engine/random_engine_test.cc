@@ -37,7 +37,7 @@ void expect_results(const Graph& graph, const Engine& engine, ExecutionContext& 
       ASSERT_TRUE(equal || std::abs(got[e] - expected[e]) <= 3e-4f * largest)
           << "output " << i << " at " << e << ": " << got[e] << " instead of " << expected[e]
           << "\n"
-          << to_text(graph) << to_text(engine.plan());
+          << to_string(graph) << to_string(engine.plan());
     }
   }
 }
@@ -62,7 +62,7 @@ TEST_P(RandomEngines, GiveWhatTheReferenceGives) {
     as_it_is.passes.rewrite_limit = 0;
     for (const BuildOptions& options : {BuildOptions(), as_it_is}) {
       const auto engine = engine_of(build(graph.clone(), options));
-      ExecutionContext context(engine), row_by_row(engine, {.threads = 2, .rows_at_once = 1});
+      ExecutionContext context(engine), row_by_row(engine, {.threads = 2, .micro_batch = 1});
       for (const Case& each : cases) {
         expect_results(graph, *engine, context, each);
         if (keeps_rows_apart(engine->plan())) expect_results(graph, *engine, row_by_row, each);
@@ -85,8 +85,8 @@ TEST_P(RandomEngines, GiveTheSameOfPartsOfABatch) {
     ++opened;
     const std::vector<Tensor> inputs = random_inputs(graph, seed, Flavour::kBatch);
     const Case each = {inputs, evaluate(graph, inputs)};
-    for (const int64_t rows_at_once : {1, 3}) {
-      ExecutionContext context(engine, {.threads = 2, .rows_at_once = rows_at_once});
+    for (const int64_t micro_batch : {1, 3}) {
+      ExecutionContext context(engine, {.threads = 2, .micro_batch = micro_batch});
       expect_results(graph, *engine, context, each);
     }
     if (HasFatalFailure()) return;

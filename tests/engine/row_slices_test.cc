@@ -115,7 +115,7 @@ TEST(RowSlices, PlansWhoseRowsAreApartGiveTheSameRowByRow) {
     }
     const auto want = reference(each.text, inputs).at("y");
     for (const int threads : {1, 2}) {
-      ExecutionContext context(engine, {.threads = threads, .rows_at_once = 1});
+      ExecutionContext context(engine, {.threads = threads, .micro_batch = 1});
       const auto got = run(context, *engine, inputs).at("y");
       ASSERT_EQ(got.size(), want.size());
       for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-4) << i;
@@ -130,8 +130,8 @@ TEST(RowSlices, NoPlanForAGpu) {
 }
 
 // "3 x 2 alone, 1 together": slices of one thread each and their rows, then what all run together.
-std::string cut_text(const Plan& plan, const Dims& dims, int threads, int64_t rows_at_once = 0) {
-  const RowCut cut = cut_rows(plan, std::span(&dims, 1), threads, rows_at_once);
+std::string cut_text(const Plan& plan, const Dims& dims, int threads, int64_t micro_batch = 0) {
+  const RowCut cut = cut_rows(plan, std::span(&dims, 1), threads, micro_batch);
   EXPECT_EQ(cut.rows, dims[0]);
   EXPECT_EQ(cut.is_whole(), cut.rows_alone == 0 && cut.together == dims[0]);
   std::string text;
@@ -194,8 +194,8 @@ TEST(RowSlices, BatchesStayWholeWhereWeightsWeighMore) {
 
 TEST(RowSlices, AsManyRowsAsTold) {
   const EngineFile file = build_text(net(kRowsApart));
-  const auto cut = [&](int64_t rows, int threads, int64_t rows_at_once) {
-    return cut_text(file.plans[0], {rows, 6, 5, 5}, threads, rows_at_once);
+  const auto cut = [&](int64_t rows, int threads, int64_t micro_batch) {
+    return cut_text(file.plans[0], {rows, 6, 5, 5}, threads, micro_batch);
   };
   EXPECT_EQ(cut(8, 1, 3), "3 together");
   EXPECT_EQ(cut(8, 2, 3), "2 x 3 alone, 2 together");
@@ -210,11 +210,11 @@ TEST(SlicedRun, GivesWhatTheWholeBatchGives) {
   const WorkerBudget budget(2);
   const auto engine = engine_of(build_text(net(kRowsApart)));
   for (const int threads : {1, 2, 3})
-    for (const int64_t rows_at_once : {0, 1, 2, 3, 5, 8, 100}) {
-      ExecutionContext context(engine, {.threads = threads, .rows_at_once = rows_at_once});
+    for (const int64_t micro_batch : {0, 1, 2, 3, 5, 8, 100}) {
+      ExecutionContext context(engine, {.threads = threads, .micro_batch = micro_batch});
       for (const int64_t n : {5, 1, 8, 0, 5, 16, 2}) {
         SCOPED_TRACE(::testing::Message()
-                     << n << " rows, " << rows_at_once << " at once, " << threads << " threads");
+                     << n << " rows, " << micro_batch << " at once, " << threads << " threads");
         const std::vector<Tensor> inputs = {random_f32({n, 6, 5, 5}, 7)};
         const auto want = reference(net(kRowsApart), inputs).at("y");
         const auto got = run(context, *engine, inputs).at("y");
@@ -229,9 +229,9 @@ TEST(SlicedRun, ThreadsThatAreNotToBeHadChangeNothing) {
   const WorkerBudget budget(2);
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({8, 6, 5, 5}, 7)};
-  ExecutionContext context(engine, {.threads = 3, .rows_at_once = 1});
+  ExecutionContext context(engine, {.threads = 3, .micro_batch = 1});
   const auto want = run(context, *engine, inputs);
-  const Team others(3);
+  const ThreadTeam others(3);
   EXPECT_EQ(run(context, *engine, inputs), want);
 }
 
@@ -239,7 +239,7 @@ TEST(SlicedRun, AFailureInASliceIsThatOfTheRun) {
   const WorkerBudget budget(1);
   const auto engine = engine_of(build_text(
       net("  const table: f32[5,4] = random(1)\n  y = Gather(table, x) axis=0\n", "x: i64[N]")));
-  ExecutionContext context(engine, {.threads = 2, .rows_at_once = 2});
+  ExecutionContext context(engine, {.threads = 2, .micro_batch = 2});
   const Tensor wrong = tensor_i64({0, 1, 2, 3, 4, 5, 4, 3}), right = tensor_i64({4, 3, 2, 1, 0});
   context.set_input("x", wrong.view());
   EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("while running step"));
@@ -253,7 +253,7 @@ TEST(SlicedRun, TheCallersMemoryMayHaveAnyStrides) {
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({7, 6, 5, 5}, 7)};
   const auto want = reference(net(kRowsApart), inputs).at("y");
-  ExecutionContext context(engine, {.rows_at_once = 2});
+  ExecutionContext context(engine, {.micro_batch = 2});
   context.set_input("x", inputs[0].view());
   std::vector<float> memory(7 * 18, -1);
   context.set_output(
@@ -270,7 +270,7 @@ TEST(SlicedRun, MemoryOfAnotherShapeIsRefused) {
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> five = {random_f32({5, 6, 5, 5}, 7)},
                             three = {random_f32({3, 6, 5, 5}, 7)};
-  ExecutionContext context(engine, {.rows_at_once = 1});
+  ExecutionContext context(engine, {.micro_batch = 1});
   std::vector<float> memory(5 * 9);
   context.set_input("x", five[0].view());
   context.set_output(
@@ -285,7 +285,7 @@ TEST(SlicedRun, MemoryOfAnotherShapeIsRefused) {
 TEST(SlicedRun, OutputsStayUntilSomethingIsBound) {
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({5, 6, 5, 5}, 7)};
-  ExecutionContext context(engine, {.rows_at_once = 2});
+  ExecutionContext context(engine, {.micro_batch = 2});
   const auto got = run(context, *engine, inputs);
   EXPECT_EQ(context.output_dims("y"), (Dims{5, 9}));
   EXPECT_EQ(elements(context.output("y")), got.at("y"));
@@ -297,17 +297,17 @@ TEST(SlicedRun, ActivationsAreThoseOfOneSliceForEachThread) {
   const WorkerBudget budget(1);
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({16, 6, 5, 5}, 7)};
-  ExecutionContext whole(engine, {.rows_at_once = 16});
+  ExecutionContext whole(engine, {.micro_batch = 16});
   run(whole, *engine, inputs);
   for (const int threads : {1, 2}) {
-    ExecutionContext cut(engine, {.threads = threads, .rows_at_once = 2});
+    ExecutionContext cut(engine, {.threads = threads, .micro_batch = 2});
     run(cut, *engine, inputs);
     EXPECT_LT(cut.arena_bytes(), whole.arena_bytes() * static_cast<size_t>(threads) / 7);
     EXPECT_GE(cut.memory_bytes(), cut.arena_bytes());
   }
   // And of what is left for both.
   const std::vector<Tensor> fewer = {random_f32({15, 6, 5, 5}, 7)};
-  ExecutionContext cut(engine, {.threads = 2, .rows_at_once = 2});
+  ExecutionContext cut(engine, {.threads = 2, .micro_batch = 2});
   run(cut, *engine, fewer);
   EXPECT_LT(cut.arena_bytes(), whole.arena_bytes() * 3 / 7);
 }
@@ -318,12 +318,12 @@ TEST(SlicedRun, StagingIsPlacedByTheFirstRun) {
   const auto engine = engine_of(build_text(net("  y = Softmax(x) axis=1\n", "x: f32[N,6]")));
   const Tensor x = random_f32({8, 6}, 7);
   std::vector<float> memory(8 * 12);
-  ExecutionContext context(engine, {.threads = 2, .rows_at_once = 1});
+  ExecutionContext context(engine, {.threads = 2, .micro_batch = 1});
   context.set_input("x", x.view());
   context.set_output(
       "y", {DataType::kF32, {8, 6}, {12, 2}, reinterpret_cast<std::byte*>(memory.data())});
   {
-    const Team others(2);
+    const ThreadTeam others(2);
     context.run();
   }
   const size_t bytes = context.memory_bytes();
@@ -340,7 +340,7 @@ TEST(SlicedRun, ARefusedBatchLeavesNothingOfTheOneBefore) {
   const Tensor five = random_f32({5, 6}, 7), two = random_f32({2, 6}, 7),
                one = random_f32({1, 6}, 7);
   for (const Tensor* const after : {&two, &one}) {
-    ExecutionContext context(engine, {.rows_at_once = 2});
+    ExecutionContext context(engine, {.micro_batch = 2});
     run(context, *engine, {five, five});
     context.set_input("x", after->view());
     EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("N is"));
@@ -353,10 +353,10 @@ TEST(SlicedRun, ARefusedBatchLeavesNothingOfTheOneBefore) {
 TEST(SlicedRun, WhatAnObservedRunGaveIsGoneOnceTheBatchIsCutAgain) {
   const auto engine = engine_of(build_text(net("  y = Softmax(x) axis=1\n", "x: f32[N,6]")));
   const Tensor x = random_f32({5, 6}, 7);
-  ExecutionContext context(engine, {.rows_at_once = 2});
+  ExecutionContext context(engine, {.micro_batch = 2});
   context.set_input("x", x.view());
   context.run();
-  context.observe([](const Observed&) {});
+  context.observe([](const Observation&) {});
   context.run();
   context.observe({});
   EXPECT_EQ(elements(context.output("y")).size(), 30u);
@@ -370,7 +370,7 @@ TEST(SlicedRun, AllocatesNothingAtShapesThatReturn) {
   for (const Step& step : engine->plan().steps)
     if (step.kernel.ends_with(".onednn")) GTEST_SKIP() << "oneDNN allocates for itself";
   for (const int threads : {1, 2}) {
-    ExecutionContext context(engine, {.threads = threads, .rows_at_once = 2});
+    ExecutionContext context(engine, {.threads = threads, .micro_batch = 2});
     const std::vector<Tensor> sets[] = {{random_f32({5, 6, 5, 5}, 7)},
                                         {random_f32({8, 6, 5, 5}, 7)}};
     const auto run_all = [&] {
@@ -391,7 +391,7 @@ TEST(SlicedRun, PreparesEachSliceAhead) {
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const Tensor x = random_f32({5, 6, 5, 5}, 7);
   for (const int threads : {1, 2}) {
-    ExecutionContext context(engine, {.threads = threads, .rows_at_once = 2});
+    ExecutionContext context(engine, {.threads = threads, .micro_batch = 2});
     context.prepare({{{"x", x.dims()}}});
     const size_t prepared = context.memory_bytes();
     context.set_input("x", x.view());
@@ -406,7 +406,7 @@ TEST(SlicedRun, TimesAreThoseOfAllSlices) {
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({5, 6, 5, 5}, 7)};
   for (const int threads : {1, 2}) {
-    ExecutionContext context(engine, {.threads = threads, .rows_at_once = 2});
+    ExecutionContext context(engine, {.threads = threads, .micro_batch = 2});
     context.set_input("x", inputs[0].view());
     const std::vector<StepTime> times = context.profile();
     ASSERT_EQ(times.size(), engine->plan().steps.size());
@@ -418,10 +418,10 @@ TEST(SlicedRun, TimesAreThoseOfAllSlices) {
 TEST(SlicedRun, AnObserverSeesTheWholeBatch) {
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({5, 6, 5, 5}, 7)};
-  ExecutionContext context(engine, {.rows_at_once = 2});
+  ExecutionContext context(engine, {.micro_batch = 2});
   const auto cut = run(context, *engine, inputs);
   int64_t rows = 0;
-  context.observe([&](const Observed& observed) { rows = observed.value.dims[0]; });
+  context.observe([&](const Observation& observed) { rows = observed.value.dims[0]; });
   const auto whole = run(context, *engine, inputs);
   EXPECT_EQ(rows, 5);
   ASSERT_EQ(whole.at("y").size(), cut.at("y").size());
@@ -435,17 +435,17 @@ TEST(SlicedRun, ImpossibleSizesAreToldAsOfAWholeBatch) {
                      "dilations=[1,1]\n",
                      "x: f32[N,6,H,5]")));
   const Tensor x = random_f32({4, 6, 5, 5}, 7);
-  for (const int64_t rows_at_once : {0, 2, 100}) {
-    ExecutionContext context(engine, {.rows_at_once = rows_at_once});
+  for (const int64_t micro_batch : {0, 2, 100}) {
+    ExecutionContext context(engine, {.micro_batch = micro_batch});
     context.set_input("x", x.view());
     EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("with these inputs, step"))
-        << rows_at_once;
+        << micro_batch;
   }
 }
 
 TEST(SlicedRun, FewerThanNoRowsAreRefused) {
   const auto engine = engine_of(build_text(net(kRowsApart)));
-  EXPECT_THAT(error_of([&] { ExecutionContext context(engine, {.rows_at_once = -1}); }),
+  EXPECT_THAT(error_of([&] { ExecutionContext context(engine, {.micro_batch = -1}); }),
               HasSubstr("-1 rows at once"));
 }
 

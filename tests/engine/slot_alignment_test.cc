@@ -23,7 +23,7 @@ TEST(SlotAlignment, ComesFromTheBaseAndTheOffset) {
                 slot(Storage::kWeight),
                 slot(Storage::kInput),
                 slot(Storage::kOutput),
-                slot(Storage::kLate),
+                slot(Storage::kDataDependent),
                 view(0, 0),
                 view(1, 12),
                 view(0, 7),

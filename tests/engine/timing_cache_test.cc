@@ -47,7 +47,7 @@ TEST(TimingCache, TextReadsBack) {
   EXPECT_EQ(cache.begin()->first.machine, "AMD EPYC, full, no oneDNN");
   EXPECT_EQ(cache.begin()->first.threads, 1);
   EXPECT_EQ(cache.begin()->second, (KernelTimes{{"cpu.softmax.a", 12.5}, {"cpu.softmax.b", 0.07}}));
-  EXPECT_EQ(to_text(cache), kText);
+  EXPECT_EQ(to_string(cache), kText);
   EXPECT_TRUE(parse_timing_cache("anneal timings 1").empty());
 }
 

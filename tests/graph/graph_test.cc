@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 std::string type_of(const Graph& graph, std::string_view value) {
   const ValueId id = graph.find_value(value);
-  return id == ValueId::kNone ? "none" : to_text(graph.value(id).type(), graph.sizes());
+  return id == ValueId::kNone ? "none" : to_string(graph.value(id).type(), graph.sizes());
 }
 
 template <class F>
@@ -179,7 +179,7 @@ graph g(x: f32[3], unused: f32[3])
   return d
 )g");
   graph.erase_unused();
-  EXPECT_EQ(to_text(graph), R"g(graph g(x: f32[3], unused: f32[3])
+  EXPECT_EQ(to_string(graph), R"g(graph g(x: f32[3], unused: f32[3])
   const v: f32[3] = {1, 2, 3}
   d = Pointwise(x, v) program="(f32,f32)->(f32) mul($0,$1)"
   return d
@@ -246,7 +246,7 @@ graph g(x: f32[N], choice: bool[])
   return a
 )g");
   Graph copy = graph.clone();
-  EXPECT_EQ(to_text(copy), to_text(graph));
+  EXPECT_EQ(to_string(copy), to_string(graph));
   EXPECT_NE(&copy.sizes(), &graph.sizes());
   EXPECT_EQ(&copy.sizes(), &copy.bodies()[0].sizes());
   copy.set_input_shape(copy.find_value("x"), {5});

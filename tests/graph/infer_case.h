@@ -45,7 +45,7 @@ class InferRunner {
     std::string text;
     for (const Fact& fact : facts) {
       if (!text.empty()) text += "; ";
-      text += to_text(fact.type, sizes_);
+      text += to_string(fact.type, sizes_);
       if (!fact.elements) continue;
       text += "{";
       for (const Size& element : *fact.elements)

@@ -81,8 +81,8 @@ TEST(Op, NamesEveryMember) {
 }
 
 TEST(Op, HasAName) {
-  EXPECT_EQ(name(Op(Softmax{})), "Softmax");
-  EXPECT_EQ(name(Op()), "erased");
+  EXPECT_EQ(to_string(Op(Softmax{})), "Softmax");
+  EXPECT_EQ(to_string(Op()), "erased");
   EXPECT_EQ(op_name(op_index<GatherND>), "GatherND");
   EXPECT_EQ(op_named("Slice"), Op(Slice{}));
   EXPECT_EQ(op_named("erased"), Op());
@@ -95,9 +95,9 @@ TEST(Op, RoundTripsAsTextAndAsBytes) {
   std::set<uint64_t> hashes;
   const std::vector<Op> ops = all_ops(sizes);
   for (const Op& op : ops) {
-    const std::string text = to_text(op, sizes);
+    const std::string text = to_string(op, sizes);
     EXPECT_EQ(op_from_text(text, sizes), op) << text;
-    EXPECT_EQ(to_text(op_from_text(text, sizes), sizes), text);
+    EXPECT_EQ(to_string(op_from_text(text, sizes), sizes), text);
     EXPECT_EQ(op_from_bytes(bytes_of(op)), op) << text;
     EXPECT_EQ(hash(op_from_bytes(bytes_of(op))), hash(op)) << text;
     hashes.insert(hash(op));
@@ -132,7 +132,7 @@ TEST(Op, IsPrintedWithoutItsDefaults) {
        "Pointwise program=\"(f32,f32)->(f32) add($0,$1)\""},
       {Op(), "erased"},
   };
-  for (const auto& [op, text] : cases) EXPECT_EQ(to_text(op, sizes), text);
+  for (const auto& [op, text] : cases) EXPECT_EQ(to_string(op, sizes), text);
 }
 
 TEST(Op, IsReadWithFieldsInAnyOrder) {
@@ -285,7 +285,7 @@ TEST(Op, DamagedTextGivesAnErrorOrAnOp) {
   std::mt19937 random(8);
   constexpr std::string_view kCharacters = "[](),=\"\\$% 0123456789abcdef-+.;>";
   for (const Op& op : all_ops(sizes)) {
-    const std::string text = to_text(op, sizes);
+    const std::string text = to_string(op, sizes);
     for (int i = 0; i < 200; ++i) {
       std::string damaged = text;
       for (int edits = 1 + static_cast<int>(random() % 3); edits > 0; --edits) {
@@ -300,7 +300,8 @@ TEST(Op, DamagedTextGivesAnErrorOrAnOp) {
       try {
         SizeTable other;
         const Op read = op_from_text(damaged, other);
-        EXPECT_EQ(to_text(op_from_text(to_text(read, other), other), other), to_text(read, other));
+        EXPECT_EQ(to_string(op_from_text(to_string(read, other), other), other),
+                  to_string(read, other));
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), Code::kInvalidArgument) << error.what() << "\n" << damaged;
       }

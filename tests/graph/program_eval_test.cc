@@ -22,7 +22,7 @@ std::string folded(const std::string& expression, std::string_view value) {
   for (const char* type : {"bool", "f32", "f64", "i32", "i64", "u32", "u64"}) {
     if (!value.ends_with(type)) continue;
     const std::string head = "()->(" + std::string(type) + ") ";
-    return to_text(parse_program(head + expression)).substr(head.size());
+    return to_string(parse_program(head + expression)).substr(head.size());
   }
   return "a value without a type";
 }
@@ -294,17 +294,17 @@ void expect_within_4_ulp(const LibraryCase& c, RegisterType type, T x) {
   const long double truth = c.truth(x);
   const T value = evaluate_one(c.opcode, type, x);
   if (std::isnan(truth)) {
-    EXPECT_TRUE(std::isnan(value)) << name(c.opcode) << "(" << x << ")";
+    EXPECT_TRUE(std::isnan(value)) << to_string(c.opcode) << "(" << x << ")";
     return;
   }
   const T nearest = static_cast<T>(truth);
   if (std::isinf(nearest) || nearest == 0) {
-    EXPECT_EQ(value, nearest) << name(c.opcode) << "(" << x << ")";
+    EXPECT_EQ(value, nearest) << to_string(c.opcode) << "(" << x << ")";
     return;
   }
   const long double ulp =
       std::nextafter(std::abs(nearest), std::numeric_limits<T>::infinity()) - std::abs(nearest);
-  EXPECT_LE(std::abs(value - truth), 4 * ulp) << name(c.opcode) << "(" << x << ")";
+  EXPECT_LE(std::abs(value - truth), 4 * ulp) << to_string(c.opcode) << "(" << x << ")";
 }
 
 TEST(Evaluate, FunctionsAreWithin4Ulp) {
@@ -348,7 +348,7 @@ TEST(Scalar, StorageRoundTrips) {
       const bool is_half = dtype == DataType::kF16 || dtype == DataType::kBF16;
       if (is_half && std::isnan(load_scalar(dtype, from).as<float>())) continue;  // made quiet
       store_scalar(dtype, load_scalar(dtype, from), to);
-      EXPECT_EQ(std::memcmp(from, to, size_of(dtype)), 0) << name(dtype) << " " << i;
+      EXPECT_EQ(std::memcmp(from, to, size_of(dtype)), 0) << to_string(dtype) << " " << i;
     }
   }
 }

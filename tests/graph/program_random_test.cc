@@ -225,7 +225,7 @@ TEST(RandomProgram, HasOneFormHoweverItIsMade) {
     Random random(seed);
     const Draft draft = random_draft(random);
     const Program program = build(draft, random);
-    const std::string text = to_text(program);
+    const std::string text = to_string(program);
     ASSERT_EQ(build(draft, random), program) << "seed " << seed << "\n" << text;
     ASSERT_EQ(inlined_in_a_fresh_builder(program), program) << "seed " << seed << "\n" << text;
     ASSERT_EQ(parse_program(text), program) << "seed " << seed << "\n" << text;
@@ -251,7 +251,7 @@ TEST(RandomProgram, KeepsItsMeaning) {
         const Scalar value = after[program.results()[i].reg];
         ASSERT_TRUE(same(rounded(before[reg], dtype), value, dtype))
             << "seed " << seed << " result " << i << "\n"
-            << to_text(program);
+            << to_string(program);
         ASSERT_TRUE(same(rounded(value, dtype), value, dtype)) << "a result fits its type";
       }
     }
@@ -273,7 +273,7 @@ TEST(RandomProgram, DamagedBytesGiveAnErrorOrAProgram) {
       try {
         const Program program = program_from(damaged);
         EXPECT_EQ(program_from(bytes_of(program)), program);
-        EXPECT_EQ(parse_program(to_text(program)), program);
+        EXPECT_EQ(parse_program(to_string(program)), program);
         ++loaded;
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), Code::kIncompatiblePlan) << error.what();
@@ -287,14 +287,14 @@ TEST(RandomProgram, DamagedTextGivesAnErrorOrAProgram) {
   constexpr std::string_view kCharacters = "(),;=$% 0123456789abcdefnorstux-+._>";
   for (unsigned seed = 0; seed < 100; ++seed) {
     Random random(seed);
-    const std::string text = to_text(build(random_draft(random), random));
+    const std::string text = to_string(build(random_draft(random), random));
     for (int i = 0; i < 100; ++i) {
       std::string damaged = text;
       for (int edits = 1 + static_cast<int>(random() % 3); edits > 0; --edits)
         damaged[random() % damaged.size()] = kCharacters[random() % kCharacters.size()];
       try {
         const Program program = parse_program(damaged);
-        EXPECT_EQ(parse_program(to_text(program)), program);
+        EXPECT_EQ(parse_program(to_string(program)), program);
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), Code::kInvalidArgument) << error.what() << "\n" << damaged;
       }

@@ -133,7 +133,7 @@ std::vector<NamedStep> steps_of(RegisterType type) {
   std::vector<NamedStep> steps;
   for (const RegisterType to : kTypes)
     if (to != type)
-      steps.push_back({"cast to " + std::string(name(to)), false,
+      steps.push_back({"cast to " + std::string(to_string(to)), false,
                        [=](Writer& writer, Pair x) { return writer.cast(x, to); }});
   for (size_t i = static_cast<size_t>(Opcode::kNeg); i < static_cast<size_t>(Opcode::kSelect);
        ++i) {
@@ -142,15 +142,16 @@ std::vector<NamedStep> steps_of(RegisterType type) {
     const RegisterType two[] = {type, type};
     if (operand_count(opcode) == 1) {
       if (takes(opcode, std::span(two).first(1)))
-        steps.push_back({std::string(name(opcode)), false,
+        steps.push_back({std::string(to_string(opcode)), false,
                          [=](Writer& writer, Pair x) { return writer.apply(opcode, x); }});
       continue;
     }
     if (!takes(opcode, two)) continue;
-    steps.push_back({std::string(name(opcode)) + " with itself", any_zero,
+    steps.push_back({std::string(to_string(opcode)) + " with itself", any_zero,
                      [=](Writer& writer, Pair x) { return writer.apply(opcode, x, x); }});
     for (const Scalar value : values_of(type)) {
-      const std::string text = std::string(name(opcode)) + " by bits " + std::to_string(value.bits);
+      const std::string text =
+          std::string(to_string(opcode)) + " by bits " + std::to_string(value.bits);
       steps.push_back({text + " on the right", any_zero, [=](Writer& writer, Pair x) {
                          return writer.apply(opcode, x, writer.literal(type, value));
                        }});
@@ -188,7 +189,7 @@ TEST_P(Simplify, KeepsEveryValue) {
     }
     const Program program = builder.finish(x.reg, storage(x.reg.type));
     ASSERT_TRUE(same(x.reg.type, run(program, input), x.value, any_zero))
-        << text << "of bits " << input.bits << " became " << to_text(program);
+        << text << "of bits " << input.bits << " became " << to_string(program);
   };
   const std::vector<Scalar> inputs = values_of(type);
   for (const NamedStep& first : steps_of(type)) {
@@ -206,7 +207,7 @@ TEST_P(Simplify, KeepsEveryValue) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Simplify, ::testing::ValuesIn(kTypes),
-                         [](const auto& info) { return std::string(name(info.param)); });
+                         [](const auto& info) { return std::string(to_string(info.param)); });
 
 struct Form {
   std::string_view written, simplified;
@@ -215,7 +216,7 @@ struct Form {
 class SimplifiedForm : public ::testing::TestWithParam<Form> {};
 
 TEST_P(SimplifiedForm, IsThis) {
-  EXPECT_EQ(to_text(parse_program(GetParam().written)), GetParam().simplified);
+  EXPECT_EQ(to_string(parse_program(GetParam().written)), GetParam().simplified);
 }
 
 INSTANTIATE_TEST_SUITE_P(

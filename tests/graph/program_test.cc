@@ -34,8 +34,8 @@ class ProgramText : public testing::TestWithParam<TextCase> {};
 TEST_P(ProgramText, ParsesToItsNormalForm) {
   const auto& [written, normal] = GetParam();
   const Program program = parse_program(written);
-  EXPECT_EQ(to_text(program), normal == nullptr ? written : normal);
-  EXPECT_EQ(parse_program(to_text(program)), program);
+  EXPECT_EQ(to_string(program), normal == nullptr ? written : normal);
+  EXPECT_EQ(parse_program(to_string(program)), program);
   EXPECT_EQ(through_bytes(program), program);
   EXPECT_EQ(hash(through_bytes(program)), hash(program));
 }
@@ -188,7 +188,7 @@ TEST(ProgramText, OfAnyDepthIsReadWithoutRecursion) {
   deepest += "$0" + std::string(4095, ')');
   const Program program = parse_program("(f32)->(f32) " + deepest);
   EXPECT_EQ(program.code().size(), 4096u);
-  EXPECT_EQ(parse_program(to_text(program)), program);
+  EXPECT_EQ(parse_program(to_string(program)), program);
   EXPECT_EQ(through_bytes(program), program);
 }
 
@@ -210,7 +210,7 @@ TEST(ProgramBuilder, SharesWhatIsEqualAndOrdersWhatCommutes) {
                                                   other.apply(Opcode::kAdd, exp, log)),
                                       DataType::kF32);
   EXPECT_EQ(first, second);
-  EXPECT_EQ(to_text(second), "(f32,f32)->(f32) %0=add(exp($0),log($1)); mul(%0,%0)");
+  EXPECT_EQ(to_string(second), "(f32,f32)->(f32) %0=add(exp($0),log($1)); mul(%0,%0)");
 }
 
 TEST(ProgramBuilder, ConstantsAreConverted) {
@@ -226,7 +226,7 @@ TEST(ProgramBuilder, ConstantsAreConverted) {
       {builder.constant(RegisterType::kF32, int64_t{16777217}), DataType::kF32},
       {builder.constant(RegisterType::kI32, int64_t{1} << 32), DataType::kI32},
   };
-  EXPECT_EQ(to_text(builder.finish(results)),
+  EXPECT_EQ(to_string(builder.finish(results)),
             "()->(f32,f64,f32,i32,u32,bool,u64,f32,i32) 0.5f32, 0.1f64, 0.1f32, 2147483647i32, "
             "0u32, 1bool, 18446744073709551615u64, 16777216f32, 0i32");
 }
@@ -244,7 +244,7 @@ TEST(ProgramBuilder, RoundCastsFirstButRoundsOnce) {
       {builder.saturate(i64, DataType::kU8), DataType::kU8},
       {i64, DataType::kI8},
   };
-  EXPECT_EQ(to_text(builder.finish(results)),
+  EXPECT_EQ(to_string(builder.finish(results)),
             "(f64,i64)->(f16,f32,f16,u8,bool,u8,i8) round_f16($0), f32($0), round_f16(f32($1)), "
             "round_u8(u32($1)), bool($0), saturate_u8($1), round_i8(i32($1))");
 }
@@ -257,12 +257,12 @@ TEST(ProgramBuilder, InliningKeepsEveryRounding) {
   const Reg b = builder.input(1, DataType::kF32);
   const Reg made = builder.inline_program(producer, {{a, b}}).front();
   const Reg used = builder.inline_program(consumer, {{made, b}}).front();
-  EXPECT_EQ(to_text(builder.finish(used, DataType::kF16)),
+  EXPECT_EQ(to_string(builder.finish(used, DataType::kF16)),
             "(f32,f32)->(f16) round_f16(add($1,round_f16(mul($0,$1))))");
 
   // A register that was never rounded stands for an input of fewer bits.
   const Reg whole = builder.inline_program(consumer, {{a, b}}).front();
-  EXPECT_EQ(to_text(builder.finish(whole, DataType::kF16)),
+  EXPECT_EQ(to_string(builder.finish(whole, DataType::kF16)),
             "(f32,f32)->(f16) round_f16(add($1,round_f16($0)))");
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Texts in the form that to_text(kWhole) gives.
+// Texts in the form that to_string(kWhole) gives.
 const char* const kGraphs[] = {
     R"g(size N in 1..32 opt 8
 size v.size0
@@ -22,7 +22,7 @@ graph mnist(x: f32[N,1,28,28])
   const b: f32[2,1,1] = {1, 2}
   const k: i64[1] = {5}
   const one: f32[] = {1}
-  c = Conv(x, w; b) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1] epilogue="(f32,f32)->(f32) add($0,$1)" @name("conv1") @from("conv1", "add \"1\"")
+  c = Conv(x, w; b) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1] epilogue="(f32,f32)->(f32) add($0,$1)" @to_string("conv1") @from("conv1", "add \"1\"")
   r = Reshape(c, i64{0, -1})
   v, i = TopK(r, k; one) axis=1 epilogue="" epilogue="(i64,f32)->(i32) i32($0)"
   return r as y, i, r as "y/2"
@@ -81,9 +81,9 @@ TEST(Text, RoundTrip) {
     try {
       const Graph graph = parse_graph(text);
       verify(graph);
-      const std::string printed = to_text(graph, Constants::kWhole);
+      const std::string printed = to_string(graph, Constants::kWhole);
       const Graph again = parse_graph(printed);
-      EXPECT_EQ(to_text(again, Constants::kWhole), printed);
+      EXPECT_EQ(to_string(again, Constants::kWhole), printed);
       if (std::string_view(text).find("6e-08") == std::string_view::npos) {
         EXPECT_EQ(printed, text);
       }
@@ -100,7 +100,7 @@ TEST(Text, EveryF16IsExact) {
     reinterpret_cast<uint16_t*>(fresh.data.data())[bits] = static_cast<uint16_t>(bits);
   Graph graph;
   graph.mark_output(graph.add_constant("h", fresh.tensor), "h");
-  const Graph again = parse_graph(to_text(graph, Constants::kWhole));
+  const Graph again = parse_graph(to_string(graph, Constants::kWhole));
   EXPECT_EQ(*again.constant(again.find_value("h")), fresh.tensor);
 }
 
@@ -115,7 +115,7 @@ graph g(x: f32[2,3])   # another
   t = Reshape(r, s)
   return t, w
 )g");
-  EXPECT_EQ(to_text(graph), R"g(graph g(x: f32[2,3])
+  EXPECT_EQ(to_string(graph), R"g(graph g(x: f32[2,3])
   const w: f32[17] = {...}
   r = Reshape(x, i64{3, 2})
   t = Reshape(r, i64{3, 2})
@@ -127,7 +127,7 @@ TEST(Text, RandomIsTheSameEverywhere) {
   const Graph graph = parse_graph(
       "graph g()\n const f: f32[3] = random(7)\n const i: i8[4] = random(7)\n"
       " const u: u8[1000] = random(1)\n return f, i, u\n");
-  EXPECT_THAT(to_text(graph), HasSubstr("const f: f32[3] = {"));
+  EXPECT_THAT(to_string(graph), HasSubstr("const f: f32[3] = {"));
   const Graph again = parse_graph("graph g()\n const f: f32[3] = random(7)\n return f\n");
   EXPECT_EQ(*again.constant(again.find_value("f")), *graph.constant(graph.find_value("f")));
   for (uint8_t one : graph.constant(graph.find_value("u"))->as<uint8_t>()) EXPECT_LT(one, 16);
@@ -136,7 +136,7 @@ TEST(Text, RandomIsTheSameEverywhere) {
 TEST(Text, Types) {
   SizeTable sizes;
   for (const char* text : {"f32[]", "i64[N,3]", "seq(string[])", "optional(seq(f16[min(N, 4)]))"})
-    EXPECT_EQ(to_text(parse_type(text, sizes), sizes), text);
+    EXPECT_EQ(to_string(parse_type(text, sizes), sizes), text);
   for (const char* text : {"f32", "f33[]", "f32[1", "f32[?]", "seq(f32[]", "f32[] x", ""})
     EXPECT_THROW(parse_type(text, sizes), Error) << text;
 }
@@ -163,8 +163,9 @@ TEST(Text, WrongTexts) {
            {"  a = Softmax(x; x; x)\n", "line 3: a second \";\""},
            {"  a = Softmax(x) epilogue=\"(f32)->(f32) neg($0\"\n", "line 3: "},
            {"  a = Softmax(x) epilogue=\"(f32)->\n", "line 3: a quote is not closed"},
-           {"  a = Softmax(x) @name(\"b\") @other\n", "line 3: "},
-           {"  a = Softmax(x)\n  b = Softmax(a) @name(\"a\")\n", "line 4: two layers named \"a\""},
+           {"  a = Softmax(x) @to_string(\"b\") @other\n", "line 3: "},
+           {"  a = Softmax(x)\n  b = Softmax(a) @to_string(\"a\")\n",
+            "line 4: two layers named \"a\""},
            {"  a = Reshape(x, i64[2]{1,2})\n", "line 3: \"]\" is expected"},
            {"  a = Reshape(x, f33{1})\n", "line 3: \"f33\" is no type"},
            {"  a = Reshape(x, i64{1,})\n", "line 3: \"\" is no i64"},

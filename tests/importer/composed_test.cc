@@ -60,7 +60,7 @@ TEST(Composed, DftIsAProductWithWaves) {
   EXPECT_EQ(output_type(cut), "f32[N,2,2]");
   EXPECT_THAT(constant(cut, "n/coefficients"), ElementsAre(1, 0, 1, 0, 1, 0, -1, 0, 0, 0, 0, 0));
   EXPECT_EQ(output_type(dft({"3", "N", "2"}, 0, 0, 0, 8)), "f32[8,N,2]");
-  EXPECT_THAT(to_text(dft({"3", "N", "2"}, 0, 0, 0)), HasSubstr("Transpose(x)"));
+  EXPECT_THAT(to_string(dft({"3", "N", "2"}, 0, 0, 0)), HasSubstr("Transpose(x)"));
 }
 
 TEST(Composed, StftIsAConvolution) {
@@ -77,8 +77,8 @@ TEST(Composed, StftIsAConvolution) {
   const Graph plain = import(17, {"N", "T", "1"}, stft(false));
   EXPECT_EQ(output_type(plain), "f32[N,(T + 1)//3,2,2]");
   EXPECT_THAT(constant(plain, "n/waves"), ElementsAre(1, 1, 0, 0, 1, -1, 0, 0));
-  EXPECT_THAT(to_text(plain), HasSubstr("strides=[3]"));
-  EXPECT_THAT(to_text(import(17, {"N", "8", "1"}, stft(true))), HasSubstr("\"n/windowed\""));
+  EXPECT_THAT(to_string(plain), HasSubstr("strides=[3]"));
+  EXPECT_THAT(to_string(import(17, {"N", "8", "1"}, stft(true))), HasSubstr("\"n/windowed\""));
 }
 
 TEST(Composed, ShapesOfTheRest) {

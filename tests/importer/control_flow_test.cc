@@ -64,7 +64,7 @@ TEST(ImportControlFlow, BranchesCaptureWhatEitherUses) {
   EXPECT_EQ(graph.sizes().text(graph.value(layer.outputs[0]).type().shape), "[N]");
   // The constant is the body's own.
   EXPECT_EQ(body(graph, "branch/then").inputs().size(), 2u);
-  EXPECT_THAT(to_text(graph), HasSubstr("const w"));
+  EXPECT_THAT(to_string(graph), HasSubstr("const w"));
 }
 
 TEST(ImportControlFlow, ABranchThatIsKnownStandsInTheGraph) {
@@ -80,8 +80,8 @@ TEST(ImportControlFlow, ABranchThatIsKnownStandsInTheGraph) {
   set(node, "else_branch", else_branch);
   const Graph graph = import(model);
   EXPECT_EQ(graph.value(graph.outputs()[0].value).name, "y");
-  EXPECT_THAT(to_text(graph), HasSubstr("exp($0)"));
-  EXPECT_THAT(to_text(graph), Not(HasSubstr("If(")));
+  EXPECT_THAT(to_string(graph), HasSubstr("exp($0)"));
+  EXPECT_THAT(to_string(graph), Not(HasSubstr("If(")));
 }
 
 // What exporters write for squeeze(): only one of the branches fits what follows.
@@ -102,7 +102,7 @@ TEST(ImportControlFlow, BranchesOfDifferentRankAreChosenByWhatFollows) {
                 squeezed ? std::vector<int64_t>{0} : std::vector<int64_t>{1, 0});
     const Graph graph = import(model);
     EXPECT_EQ(graph.value(graph.outputs()[0].value).type().shape.rank(), squeezed ? 1 : 2);
-    EXPECT_THAT(to_text(graph), HasSubstr("= Require("));
+    EXPECT_THAT(to_string(graph), HasSubstr("= Require("));
   }
 }
 
@@ -192,7 +192,7 @@ TEST(ImportControlFlow, SizesThatValuesDecideAreCaptured) {
   const Graph& inner = body(graph, "branch/else");
   ASSERT_EQ(inner.inputs().size(), 1u);
   EXPECT_EQ(inner.value(inner.inputs()[0]).name, "s");
-  EXPECT_THAT(to_text(inner), HasSubstr("SizeTensor() elements=[N]"));
+  EXPECT_THAT(to_string(inner), HasSubstr("SizeTensor() elements=[N]"));
 }
 
 TEST(ImportControlFlow, ABodyMayGiveAValueTwice) {

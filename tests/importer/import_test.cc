@@ -129,7 +129,7 @@ TEST(Import, FunctionsAreInlined) {
   ModelBuilder::fill(*function->add_node(), "Exp", {"h"}, {"out"});
   const Graph graph = import(model);
   ASSERT_EQ(graph.layer_count(), 2U);
-  EXPECT_THAT(to_text(graph), HasSubstr("0.5f32"));
+  EXPECT_THAT(to_string(graph), HasSubstr("0.5f32"));
   EXPECT_EQ(graph.layer(graph.order()[0]).name, "call/leaky");
   EXPECT_EQ(graph.value(graph.outputs()[0].value).name, "y");
 

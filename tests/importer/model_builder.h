@@ -27,7 +27,7 @@ inline std::vector<std::byte> bytes_of(std::string_view text) {
 
 // "f32[N,3]": that of the first output.
 inline std::string output_type(const Graph& graph) {
-  return to_text(graph.value(graph.outputs()[0].value).type(), graph.sizes());
+  return to_string(graph.value(graph.outputs()[0].value).type(), graph.sizes());
 }
 
 class ModelBuilder {

@@ -46,7 +46,7 @@ ModelBuilder small_model() {
 TEST_F(ModelFile, ReadsAModel) {
   ModelBuilder model = small_model();
   model.model.set_producer_name("tests");
-  const Imported imported = import_file(write("ok.onnx", model.bytes()));
+  const ImportResult imported = import_file(write("ok.onnx", model.bytes()));
   EXPECT_EQ(imported.info.producer, "tests");
   EXPECT_EQ(imported.info.opset, 17);
   EXPECT_EQ(imported.info.graph_name, "test");
@@ -124,7 +124,7 @@ TEST_F(ModelFile, ExternalDataInsideTheFolder) {
   for (const char* location : {"sub/data", "./sub//data"}) {
     ModelBuilder model = small_model();
     make_external(model, location, "4", "8");
-    const Imported imported = import_file(write("model/m.onnx", model.bytes()));
+    const ImportResult imported = import_file(write("model/m.onnx", model.bytes()));
     const Tensor* w = imported.graph.constant(imported.graph.find_value("w"));
     ASSERT_NE(w, nullptr);
     EXPECT_THAT(w->as<float>(), testing::ElementsAre(5, 6));

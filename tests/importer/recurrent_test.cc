@@ -49,12 +49,13 @@ std::string text(const std::string& op, const Change& change, int opset = 14,
   change(model, node);
   const Graph graph = import_bytes(model.bytes(), "").graph;
   verify(graph);
-  return to_text(graph);
+  return to_string(graph);
 }
 
 TEST(Recurrent, FieldsAndDefaults) {
   const auto nothing = [](ModelBuilder&, anneal_onnx::NodeProto&) {};
-  EXPECT_THAT(text("LSTM", nothing, 1), HasSubstr("y, h, n = Recurrent(x, w, r) @name(\"n\")\n"));
+  EXPECT_THAT(text("LSTM", nothing, 1),
+              HasSubstr("y, h, n = Recurrent(x, w, r) @to_string(\"n\")\n"));
   EXPECT_THAT(text("GRU", nothing, 1), HasSubstr("= Recurrent(x, w, r) kind=gru"));
   EXPECT_THAT(text("RNN", nothing, 22), HasSubstr("= Recurrent(x, w, r) kind=rnn"));
   EXPECT_THAT(text(

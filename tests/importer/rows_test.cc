@@ -41,7 +41,7 @@ std::string text(int opset, const Build& build) {
   build(model);
   const Graph graph = import_bytes(model.bytes(), "").graph;
   verify(graph);
-  return to_text(graph);
+  return to_string(graph);
 }
 
 // The layers with their attributes, and the contents of their constants, whose names may differ.
@@ -53,10 +53,10 @@ std::string ops(int opset, const Build& build) {
   std::string result;
   for (const LayerId id : graph.order()) {
     const Layer& layer = graph.layer(id);
-    result += layer.name + ": " + to_text(layer.op, graph.sizes());
+    result += layer.name + ": " + to_string(layer.op, graph.sizes());
     for (const ValueId input : layer.inputs) {
       const Tensor* constant = graph.constant(input);
-      result += constant ? " constant " + to_text(constant->dims()) : " computed";
+      result += constant ? " constant " + to_string(constant->dims()) : " computed";
       if (!constant) continue;
       for (const double number : numbers_of(*constant)) result += " " + std::to_string(number);
     }

@@ -14,14 +14,14 @@ using anneal_onnx::TensorProto;
 using testing::HasSubstr;
 using Change = std::function<void(ModelBuilder&, NodeProto&)>;
 
-struct Given {
+struct OperatorCase {
   std::string op;
   std::vector<std::vector<std::string>> inputs;  // dims
   std::vector<std::string> outputs = {"y"};
   int opset = 27;
 };
 
-Graph import(const Given& given, const Change& change) {
+Graph import(const OperatorCase& given, const Change& change) {
   ModelBuilder model(given.opset);
   std::vector<std::string> names;
   for (const auto& dims : given.inputs) {
@@ -38,7 +38,7 @@ Graph import(const Given& given, const Change& change) {
 std::string output_types(const Graph& graph) {
   std::string text;
   for (const Graph::Output& output : graph.outputs())
-    text += to_text(graph.value(output.value).type(), graph.sizes()) + " ";
+    text += to_string(graph.value(output.value).type(), graph.sizes()) + " ";
   return text;
 }
 
@@ -53,26 +53,27 @@ Change heads(int64_t queries, int64_t keys, const char* rule) {
 }
 
 TEST(State, CausalConvKeepsOpenSizes) {
-  const Given given{"CausalConvWithState", {{"N", "4", "L"}, {"4", "1", "3"}}, {"y", "state"}};
+  const OperatorCase given{
+      "CausalConvWithState", {{"N", "4", "L"}, {"4", "1", "3"}}, {"y", "state"}};
   EXPECT_EQ(output_types(import(given, nothing)), "f32[N,4,L] f32[N,4,2] ");
 }
 
 TEST(State, LinearAttentionKeepsOpenSizes) {
-  const Given given{
+  const OperatorCase given{
       "LinearAttention", {{"B", "T", "12"}, {"B", "T", "6"}, {"B", "T", "10"}}, {"y", "state"}};
   const Graph graph = import(given, heads(4, 2, "linear"));
   EXPECT_EQ(output_types(graph), "f32[B,T,20] f32[B,2,3,5] ");
-  EXPECT_THAT(to_text(graph), HasSubstr("Scan("));
+  EXPECT_THAT(to_string(graph), HasSubstr("Scan("));
 }
 
 TEST(State, LinearAttentionOfOnePositionIsNoLoop) {
-  const Given given{"LinearAttention", {{"B", "1", "6"}, {"B", "1", "6"}, {"B", "1", "4"}}};
-  EXPECT_THAT(to_text(import(given, heads(2, 2, "linear"))), Not(HasSubstr("Scan(")));
+  const OperatorCase given{"LinearAttention", {{"B", "1", "6"}, {"B", "1", "6"}, {"B", "1", "4"}}};
+  EXPECT_THAT(to_string(import(given, heads(2, 2, "linear"))), Not(HasSubstr("Scan(")));
 }
 
 TEST(State, DeformConvKeepsOpenSizes) {
-  const Given given{"DeformConv",
-                    {{"N", "4", "H", "W"}, {"6", "2", "3", "3"}, {"N", "36", "OH", "OW"}}};
+  const OperatorCase given{"DeformConv",
+                           {{"N", "4", "H", "W"}, {"6", "2", "3", "3"}, {"N", "36", "OH", "OW"}}};
   const Change groups = [](ModelBuilder&, NodeProto& node) {
     set(node, "group", int64_t{2});
     set(node, "offset_group", int64_t{2});
@@ -108,7 +109,7 @@ TEST(State, ScanOfOpset8HasABatchAxis) {
 
 TEST(State, WrongNodes) {
   struct Case {
-    Given given;
+    OperatorCase given;
     Change change;
     std::string error;
   };

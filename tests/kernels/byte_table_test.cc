@@ -85,7 +85,7 @@ TEST(ByteLookup, OfEveryLengthAndInstructionSet) {
       std::vector<uint8_t> to(from.size(), 17), wanted = to;
       for (size_t i = 0; i < n; ++i) wanted[i] = table[from[i]];
       look_up(table.data(), from.data(), to.data(), static_cast<int64_t>(n));
-      ASSERT_EQ(to, wanted) << name(isa) << ", " << n;
+      ASSERT_EQ(to, wanted) << to_string(isa) << ", " << n;
     }
   }
 }

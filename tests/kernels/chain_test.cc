@@ -108,7 +108,7 @@ void expect_coarse(const char* text, double (*exact)(double), double near_zero =
       const double in = to_f32(x.view.as<BFloat16>()[i]), want = exact(in);
       const double got = to_f32(y.view.as<BFloat16>()[i]);
       if (std::isnan(want)) {
-        ASSERT_TRUE(std::isnan(got)) << text << " of " << in << " on " << name(isa);
+        ASSERT_TRUE(std::isnan(got)) << text << " of " << in << " on " << to_string(isa);
         continue;
       }
       // Half a step and the error of the function, of which nothing is left below normal numbers.
@@ -117,7 +117,7 @@ void expect_coarse(const char* text, double (*exact)(double), double near_zero =
                              std::ldexp(1 + std::abs(in), -126) + near_zero +
                              (isa < Isa::kAvx512 ? std::ldexp(1, -23) : 0);
       if (std::isinf(want) || std::abs(want) > 3.38e38) continue;
-      ASSERT_NEAR(got, want, allowed) << text << " of " << in << " on " << name(isa);
+      ASSERT_NEAR(got, want, allowed) << text << " of " << in << " on " << to_string(isa);
     }
   }
 }

@@ -157,7 +157,7 @@ TEST(Winograd, BlocksAgreeWithTheMatrixProduct) {
                                          *cpu_backend().open("cpu"), options);
       ASSERT_EQ(got.why_not, "");
       const auto problem = difference(got.outputs[0], wanted.outputs[0], default_tolerance(dtype));
-      EXPECT_FALSE(problem) << x << ", " << name(placement) << ": " << *problem;
+      EXPECT_FALSE(problem) << x << ", " << to_string(placement) << ": " << *problem;
     }
   }
 }
@@ -199,7 +199,7 @@ TEST(Winograd, RefusesWhatItCannotDoOrDoesSlower) {
 
 TEST(Winograd, SlowShapesRunWhereAClockChoosesThem) {
   RunOptions options;
-  options.at_any_speed = true;
+  options.ignore_speed_heuristics = true;
   for (const auto& [x, w] : {std::pair("f32[1,16,2,1]", "f32[3,16,3,3]"),
                              std::pair("f32[1,16,14,14]", "f32[1,16,3,3]")}) {
     const TestLayer layer = layer_of(conv2(1, 1), x, w);

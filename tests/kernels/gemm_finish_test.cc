@@ -158,7 +158,7 @@ void check(const GemmKernels& kernels, DataType operands, DataType storage) {
   if (!kernels.finishes(storage)) return;
   for (const int64_t rows : {1, 2, 3, 5, 7, 13, 14, 31})
     for (const int64_t columns : {16, 32, 48, 80, 128}) {
-      SCOPED_TRACE(::testing::Message() << name(storage) << ", " << rows << " x " << columns);
+      SCOPED_TRACE(::testing::Message() << to_string(storage) << ", " << rows << " x " << columns);
       Product product(kernels, operands, rows, columns);
       Finish finish{.storage = storage, .low = -kInfinity, .high = kInfinity};
       if (is_8bit(storage))
@@ -190,7 +190,7 @@ TEST(GemmFinish, AsTheFormulaOfItsHeader) {
   check(f32, DataType::kF32, DataType::kF32);
   check(int8, DataType::kU8, DataType::kU8);
   check(int8, DataType::kU8, DataType::kI8);
-  if (!has_bf16_gemm(isa)) return;
+  if (!computes_bf16(isa)) return;
   const GemmKernels bf16 = gemm_of(DataType::kBF16, isa);
   EXPECT_TRUE(bf16.finishes(DataType::kBF16));
   check(bf16, DataType::kBF16, DataType::kBF16);

@@ -12,11 +12,11 @@ namespace {
 constexpr std::byte kUntouched{0xa5};
 
 // The memory of one tensor: an image of it on the host, and while it is used a copy on the device.
-class Placed {
+class TensorMemory {
  public:
   // is_exact: as RunOptions has it. own: strides instead of the placement's.
-  Placed(DataType dtype, const Dims& dims, Placement placement, bool is_exact,
-         const std::optional<Shape>& own = std::nullopt)
+  TensorMemory(DataType dtype, const Dims& dims, Placement placement, bool is_exact,
+               const std::optional<Shape>& own = std::nullopt)
       : is_exact_(is_exact) {
     view_.dtype = dtype;
     view_.dims = dims;
@@ -171,22 +171,22 @@ Facts run_time_facts(const TestLayer& layer, const KernelEntry& reference, Devic
       if (type.shape[axis].is_unknown()) type.shape[axis] = sizes.fresh("found");
     out_operands.push_back({.type = type, .strides = sizes.row_major_strides(type.shape)});
   }
-  const Made made = reference.make({layer.op,
-                                    layer.epilogues,
-                                    layer.op_input_count,
-                                    in_operands,
-                                    out_operands,
-                                    sizes,
-                                    device,
-                                    {}});
-  if (!made.kernel) return facts;
+  const KernelResult made = reference.make({layer.op,
+                                            layer.epilogues,
+                                            layer.op_input_count,
+                                            in_operands,
+                                            out_operands,
+                                            sizes,
+                                            device,
+                                            {}});
+  if (!made) return facts;
   const auto stream = device.make_stream();
-  Team team(1);
-  const auto found = made.kernel->find(inputs, *stream, team);
+  ThreadTeam team(1);
+  const auto found = (*made)->find(inputs, *stream, team);
   return found ? infer_found(layer, own_types(layer), sizes, found->dims) : facts;
 }
 
-const char* name(Placement placement) {
+const char* to_string(Placement placement) {
   switch (placement) {
     case Placement::kRowMajor:
       return "row-major";
@@ -204,12 +204,12 @@ const char* name(Placement placement) {
 
 struct MadeLayer::State {
   Device& device;
-  std::vector<std::optional<Placed>> inputs;
-  std::vector<Placed> outputs;
+  std::vector<std::optional<TensorMemory>> inputs;
+  std::vector<TensorMemory> outputs;
   int in_place = -1;
   std::optional<Tensor> overwritten;  // what lies in output 0 before
   bool is_exact = false;
-  Made made;
+  KernelResult made;
 };
 
 MadeLayer::MadeLayer(MadeLayer&&) noexcept = default;
@@ -232,14 +232,14 @@ MadeLayer::MadeLayer(const KernelEntry& entry, const TestLayer& layer, Device& d
       input_operands.push_back({.present = false});
       continue;
     }
-    const Placed placed(tensor->dtype(), tensor->dims(), placement_of(i), options.is_exact);
+    const TensorMemory placed(tensor->dtype(), tensor->dims(), placement_of(i), options.is_exact);
     const Type type = options.input_types.empty() ? tensor->type() : options.input_types[i];
     input_operands.push_back(operand(type, placed.view(), placement_of(i), sizes));
     if (std::ranges::find(options.constants, static_cast<int>(i)) != options.constants.end())
       input_operands.back().constant = &*tensor;
   }
   for (size_t i = 0; i < layer.output_dims.size(); ++i) {
-    const Placed& placed = state_->outputs.emplace_back(
+    const TensorMemory& placed = state_->outputs.emplace_back(
         layer.outputs[i].dtype, layer.output_dims[i], options.placement, options.is_exact);
     output_operands.push_back(operand(layer.outputs[i], placed.view(), options.placement, sizes));
   }
@@ -255,7 +255,7 @@ MadeLayer::MadeLayer(const KernelEntry& entry, const TestLayer& layer, Device& d
        .sizes = sizes,
        .device = device,
        .tactic = options.tactic,
-       .at_any_speed = options.at_any_speed},
+       .ignore_speed_heuristics = options.ignore_speed_heuristics},
       options.placement == Placement::kChannelsLast ? FreeInputs::kAll : FreeInputs::kConstants);
   state_->made = std::move(made.made);
   for (size_t i = 0; i < layer.inputs.size(); ++i) {
@@ -269,15 +269,15 @@ MadeLayer::MadeLayer(const KernelEntry& entry, const TestLayer& layer, Device& d
   }
 }
 
-const std::string& MadeLayer::why_not() const { return state_->made.why_not; }
+const std::string& MadeLayer::why_not() const { return state_->made.reason(); }
 
 std::vector<std::byte> MadeLayer::tactic() const {
-  return state_->made.kernel ? state_->made.kernel->tactic() : std::vector<std::byte>();
+  return state_->made ? (*state_->made)->tactic() : std::vector<std::byte>();
 }
 
 RunResult MadeLayer::run(int threads) const {
   Device& device = state_->device;
-  const Kernel& kernel = *state_->made.kernel;
+  const Kernel& kernel = **state_->made;
   const auto stream = device.make_stream();
   std::vector<TensorView> inputs, outputs, input_shapes, output_shapes;
   for (auto& input : state_->inputs) {
@@ -285,12 +285,12 @@ RunResult MadeLayer::run(int threads) const {
     input_shapes.push_back(input ? input->view() : TensorView{});
   }
   if (state_->in_place >= 0) state_->outputs[0].fill(*state_->overwritten);
-  for (Placed& output : state_->outputs) {
+  for (TensorMemory& output : state_->outputs) {
     outputs.push_back(output.upload(device, *stream));
     output_shapes.push_back(output.view());
   }
   if (state_->in_place >= 0) inputs[static_cast<size_t>(state_->in_place)] = outputs[0];
-  Team team(threads);
+  ThreadTeam team(threads);
   const auto found = kernel.find(inputs, *stream, team);
   const auto prepared = kernel.prepare(input_shapes, output_shapes, threads);
   const size_t guard = state_->is_exact ? 0 : 64;
@@ -306,7 +306,7 @@ RunResult MadeLayer::run(int threads) const {
 
   RunResult result;
   result.tactic = kernel.tactic();
-  for (Placed& output : state_->outputs) {
+  for (TensorMemory& output : state_->outputs) {
     result.outputs.push_back(output.take(device, *stream));
     output.free_device();
   }

@@ -37,7 +37,7 @@ enum class Placement {
   kReversed,      // negative strides
   kCut,  // axes 1 and 2 (of three axes 0 and 1) fastest: channels-last, with channels in groups
 };
-const char* name(Placement placement);
+const char* to_string(Placement placement);
 
 struct RunOptions {
   Placement placement = Placement::kRowMajor;
@@ -46,7 +46,7 @@ struct RunOptions {
   const SizeTable* sizes = nullptr;    // of symbols in input_types and outputs
   std::vector<Type> input_types = {};  // empty: the inputs' own
   std::span<const std::byte> tactic = {};
-  bool at_any_speed = false;
+  bool ignore_speed_heuristics = false;
   int in_place = -1;  // the input that lies where output 0 does; -1: none
   // Whether nothing lies behind a tensor in its allocation, so that whoever checks accesses finds
   // those beyond it; else a few bytes do, which show if they were written.

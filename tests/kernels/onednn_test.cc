@@ -229,10 +229,11 @@ TEST(OneDnn, PiecesGiveTheSameAsOneWhole) {
       ASSERT_EQ(wanted.why_not, "") << each.what;
       for (const Placement placement :
            {Placement::kRowMajor, Placement::kChannelsLast, Placement::kPadded}) {
-        SCOPED_TRACE(std::string(each.what) + " " + std::string(epilogue) + " " + name(placement));
+        SCOPED_TRACE(std::string(each.what) + " " + std::string(epilogue) + " " +
+                     to_string(placement));
         RunOptions options;
         options.placement = placement;
-        options.at_any_speed = true;
+        options.ignore_speed_heuristics = true;
         const RunResult once =
             run_on(product ? "cpu.matmul.onednn" : "cpu.conv.onednn", layer, options);
         ASSERT_EQ(once.why_not, "");
@@ -317,7 +318,7 @@ class PostOps : public ::testing::Test {
     return tensor_from_text(std::string(each.per_channel) + values, seed);
   }
   static RunOptions options_of(const WithPostOps& each) {
-    RunOptions options{.at_any_speed = true};
+    RunOptions options{.ignore_speed_heuristics = true};
     if (std::holds_alternative<Conv>(each.op)) options.placement = Placement::kChannelsLast;
     return options;
   }
@@ -409,7 +410,7 @@ TEST_F(PostOps, AreNotForEpiloguesWithOtherResults) {
       "only a clock chooses it");
   // Rows that do not lie behind each other.
   EXPECT_THAT(why_not("(f32,f32)->(f32) add($0,$1)", {two[0]},
-                      {.placement = Placement::kPadded, .at_any_speed = true}),
+                      {.placement = Placement::kPadded, .ignore_speed_heuristics = true}),
               HasSubstr("no list of post-ops"));
 }
 
@@ -425,7 +426,7 @@ TEST(OneDnn, WinogradIsTheSameConvolution) {
                  {tensor_from_text("f32[" + std::string(inputs[1].substr(4, 2)) + ",1,1]")});
     const RunResult wanted = run_on("cpu.conv.nhwc", layer);
     RunOptions options;
-    options.at_any_speed = true;
+    options.ignore_speed_heuristics = true;
     for (const Placement placement : {Placement::kRowMajor, Placement::kChannelsLast}) {
       options.placement = placement;
       for (const int threads : {1, 3}) {
@@ -439,7 +440,7 @@ TEST(OneDnn, WinogradIsTheSameConvolution) {
   }
   RunOptions options;
   const auto why_not_of = [&](Op op, const std::vector<std::string_view>& inputs) {
-    options.at_any_speed = true;
+    options.ignore_speed_heuristics = true;
     return run_on("cpu.conv.onednn_winograd", layer_of(std::move(op), inputs, ""), options).why_not;
   };
   EXPECT_THAT(why_not_of(conv2(1, 0), {"f32[1,16,14,14]", "f32[16,16,1,1]"}), HasSubstr("windows"));
@@ -464,7 +465,7 @@ TEST(OneDnn, StartsNoThreadsAndLeavesOpenMpAsItWas) {
   set(7);
   RunOptions options;
   options.threads = 2;
-  static_cast<void>(Team(options.threads).size());  // its worker is ours
+  static_cast<void>(ThreadTeam(options.threads).size());  // its worker is ours
   const int64_t threads = threads_of_this_process();
   for (const Large& each : kLarge)
     run_on(std::holds_alternative<MatMul>(each.op) ? "cpu.matmul.onednn" : "cpu.conv.onednn",
@@ -474,10 +475,11 @@ TEST(OneDnn, StartsNoThreadsAndLeavesOpenMpAsItWas) {
   set(before);
 }
 
-std::string why_not(Op op, const std::vector<std::string_view>& inputs, bool at_any_speed = false) {
+std::string why_not(Op op, const std::vector<std::string_view>& inputs,
+                    bool ignore_speed_heuristics = false) {
   const bool product = std::holds_alternative<MatMul>(op);
   RunOptions options;
-  options.at_any_speed = at_any_speed;
+  options.ignore_speed_heuristics = ignore_speed_heuristics;
   return run_on(product ? "cpu.matmul.onednn" : "cpu.conv.onednn",
                 layer_of(std::move(op), inputs, ""), options)
       .why_not;

@@ -25,7 +25,7 @@ class OpSuite : public ::testing::TestWithParam<OpCase> {
     const TestLayer& layer = *way.layer;
     const std::string& what = way.what;
     RunOptions options = way.options;
-    options.at_any_speed = true;
+    options.ignore_speed_heuristics = true;
     for (const Placement placement : placements_of(layer)) {
       options.placement = placement;
       options.threads = 1;
@@ -74,7 +74,7 @@ class OpSuite : public ::testing::TestWithParam<OpCase> {
 
   void complain(const KernelEntry& entry, const std::string& what, Placement placement,
                 const std::string& problem) {
-    ADD_FAILURE() << entry.name << ", " << what << ", " << name(placement) << ": " << problem
+    ADD_FAILURE() << entry.name << ", " << what << ", " << to_string(placement) << ": " << problem
                   << "\nagain: kernels_test --gtest_filter='*OpSuite*/" << GetParam().name << "'";
   }
 };

@@ -15,7 +15,7 @@ namespace {
 
 // A further input for an epilogue of an op output.
 Tensor filled(DataType dtype, const Dims& dims, uint64_t seed) {
-  return tensor_from_text(fmt::format("{}{}", name(dtype), to_text(dims)), seed);
+  return tensor_from_text(fmt::format("{}{}", to_string(dtype), to_string(dims)), seed);
 }
 
 // One value per channel: of axis 1 for images, else of the last axis.
@@ -94,14 +94,14 @@ std::vector<Epilogues> epilogues_for(const OpCase& each) {
   return all;
 }
 
-struct Built {
+struct BuiltLayer {
   TestLayer layer;
   std::vector<int> constants;
 };
 
-Built build(const OpCase& each, const std::vector<MakeEpilogue>& turns,
-            const KernelEntry& reference, Device& device) {
-  Built built{{each.op}, {}};
+BuiltLayer build(const OpCase& each, const std::vector<MakeEpilogue>& turns,
+                 const KernelEntry& reference, Device& device) {
+  BuiltLayer built{{each.op}, {}};
   TestLayer& layer = built.layer;
   constexpr std::string_view kConstant = "const ";
   for (std::string_view text : each.inputs) {
@@ -174,7 +174,7 @@ std::vector<Variants> variants_of(const OpCase& each, Device& cpu, bool constant
   std::vector<Variants> all;
   for (const auto& [name, turns] : epilogues_for(each)) {
     const std::string& epilogue = name;  // lambdas capture no structured bindings
-    Built built = build(each, turns, *reference, cpu);
+    BuiltLayer built = build(each, turns, *reference, cpu);
     RunResult wanted = run_layer(*reference, built.layer, cpu);
     if (!wanted.why_not.empty())
       fail(Code::kInternal,

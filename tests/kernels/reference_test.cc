@@ -62,7 +62,7 @@ TEST_P(Reference, GivesTheseNumbers) {
       EXPECT_EQ(difference(result.outputs[i], wanted[i],
                            rounding + default_tolerance(wanted[i].dtype()) / 100),
                 std::nullopt)
-          << "output " << i << ", " << name(placement);
+          << "output " << i << ", " << to_string(placement);
     }
   }
 }

@@ -153,8 +153,8 @@ void expect_stored(const Program& program, std::span<const Scalar> want,
       const Scalar wanted = load_scalar(view.dtype, stored);
       const Scalar got = load_scalar(view.dtype, element(view, index_of(view.dims, i)));
       if (near(type, got, wanted, ulp) || ++wrong > 3) continue;
-      ADD_FAILURE() << to_text(program) << " on " << name(isa) << ": result " << result << " at "
-                    << to_text(index_of(view.dims, i)) << " is " << got.bits << " ("
+      ADD_FAILURE() << to_string(program) << " on " << to_string(isa) << ": result " << result
+                    << " at " << to_string(index_of(view.dims, i)) << " is " << got.bits << " ("
                     << as_double(type, got) << "), not " << wanted.bits << " ("
                     << as_double(type, wanted) << ")";
     }

@@ -73,7 +73,7 @@ TEST(Tape, PowerOfFiniteNumbers) {
       const float x = bases[i / columns], y = exponents[i % columns];
       const float want = std::pow(x, y), got = arrays[2].view.as<float>()[i];
       EXPECT_TRUE(near(RegisterType::kF32, Scalar::of(got), Scalar::of(want), 1))
-          << x << " to the " << y << " is " << got << ", not " << want << " on " << name(isa);
+          << x << " to the " << y << " is " << got << ", not " << want << " on " << to_string(isa);
       EXPECT_TRUE(std::isnan(want) || std::signbit(got) == std::signbit(want)) << x << " " << y;
     }
   }
@@ -163,20 +163,21 @@ TEST(Tape, ElementaryFunctionsAreWithinFourUlp) {
           if (off > worst) worst = off, worst_at = x[i];
         }
       }
-      RecordProperty(std::string(name(c.opcode)) + "_" + std::string(name(isa)),
+      RecordProperty(std::string(to_string(c.opcode)) + "_" + std::string(to_string(isa)),
                      std::to_string(worst));
-      EXPECT_LE(worst, 4) << name(c.opcode) << " on " << name(isa) << " at " << worst_at;
+      EXPECT_LE(worst, 4) << to_string(c.opcode) << " on " << to_string(isa) << " at " << worst_at;
     }
   }
 }
 
 // A view with a random order of axes in memory, gaps, and some broadcast axes.
-struct Placed {
+struct ViewStorage {
   std::vector<std::byte> bytes;
   TensorView view;
 };
-Placed random_view(DataType dtype, const Dims& dims, bool may_broadcast, std::mt19937& random) {
-  Placed placed;
+ViewStorage random_view(DataType dtype, const Dims& dims, bool may_broadcast,
+                        std::mt19937& random) {
+  ViewStorage placed;
   placed.view = {dtype, dims, Dims::filled(dims.rank(), 0), nullptr};
   std::vector<int> order(static_cast<size_t>(dims.rank()));
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
@@ -216,7 +217,7 @@ TEST(Tape, AnyStridesBroadcastsAndIndices) {
     const Tape tape = compiled(program);
     for (Dims dims : shapes) {
       if (program.uses_index() && dims.rank() < 2) continue;
-      std::vector<Placed> inputs, outputs;
+      std::vector<ViewStorage> inputs, outputs;
       std::vector<TensorView> in, out;
       for (const DataType dtype : program.inputs())
         inputs.push_back(random_view(dtype, dims, true, random));
@@ -292,8 +293,8 @@ TEST(Tape, Epilogue) {
   TensorView scale = random_array(DataType::kF32, {40, 1, 1}, random).view;
   const Array scales = random_array(DataType::kF32, {40, 1, 1}, random);
   scale = scales.view;
-  Placed residual = random_view(DataType::kU8, dims, false, random);
-  Placed result = random_view(DataType::kU8, dims, false, random);
+  ViewStorage residual = random_view(DataType::kU8, dims, false, random);
+  ViewStorage result = random_view(DataType::kU8, dims, false, random);
   TensorView as_output = row_major_view(DataType::kI32, {2, 5, 6, 40}, accumulators.view.data);
   as_output.dims = dims;
   as_output.strides = {5 * 6 * 40, 1, 6 * 40, 40};

@@ -136,8 +136,8 @@ double element(const Tensor& tensor, int64_t i) {
 
 std::optional<std::string> difference(const Tensor& got, const Tensor& wanted, double tolerance) {
   if (got.dtype() != wanted.dtype() || !(got.dims() == wanted.dims()))
-    return fmt::format("{}{} instead of {}{}", name(got.dtype()), to_text(got.dims()),
-                       name(wanted.dtype()), to_text(wanted.dims()));
+    return fmt::format("{}{} instead of {}{}", to_string(got.dtype()), to_string(got.dims()),
+                       to_string(wanted.dtype()), to_string(wanted.dims()));
   if (!is_float(wanted.dtype()) && got == wanted) return std::nullopt;
   double magnitude = 0, worst = -1;
   int64_t where = 0;
@@ -157,7 +157,7 @@ std::optional<std::string> difference(const Tensor& got, const Tensor& wanted, d
   }
   if (worst < 0) return std::nullopt;
   return fmt::format("element {} of {}{} is {} instead of {} (allowed: {})", where,
-                     name(wanted.dtype()), to_text(wanted.dims()), element(got, where),
+                     to_string(wanted.dtype()), to_string(wanted.dims()), element(got, where),
                      element(wanted, where), allowed);
 }
 

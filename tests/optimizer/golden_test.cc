@@ -58,7 +58,7 @@ AskTargets targets_of(const Case& each) {
   const size_t begin = at + kLine.size();
   const std::string op = each.before.substr(begin, each.before.find('\n', begin) - begin);
   return [op](const Graph&, const NewLayer& layer) {
-    return name(layer.op) == op ? "no kernel for " + op : std::string();
+    return to_string(layer.op) == op ? "no kernel for " + op : std::string();
   };
 }
 
@@ -93,7 +93,7 @@ PrecisionOptions precision_of(const Case& each) {
     if (what == "layer" && words >> name >> type)
       for (const Precision each :
            {Precision::kF32, Precision::kF16, Precision::kBF16, Precision::kI8})
-        if (type == anneal::name(each)) options.layers.push_back({name, each});
+        if (type == anneal::to_string(each)) options.layers.push_back({name, each});
   }
   if (table != CalibrationTable{})
     options.ranges = std::make_shared<const CalibrationTable>(std::move(table));
@@ -190,17 +190,17 @@ TEST_P(Golden, BeforeAndAfter) {
     const PassOptions options = options_of(each);
     bool changed = false;
     run_pipeline(graph, only, options, [&](const PassEvent& event) { changed = event.changed; });
-    EXPECT_EQ(to_text(graph, Constants::kWhole),
-              to_text(parse_graph(each.after), Constants::kWhole));
-    const std::string once = to_text(graph, Constants::kWhole);
+    EXPECT_EQ(to_string(graph, Constants::kWhole),
+              to_string(parse_graph(each.after), Constants::kWhole));
+    const std::string once = to_string(graph, Constants::kWhole);
     changed_cases += changed;
-    EXPECT_EQ(changed, once != to_text(before, Constants::kWhole));
+    EXPECT_EQ(changed, once != to_string(before, Constants::kWhole));
     expect_same_results(
         before, graph, pass.exact,
         options.precision.int8 || options.precision.bf16 || !options.precision.layers.empty());
     run_pipeline(graph, only, options, [&](const PassEvent& event) { changed = event.changed; });
     EXPECT_FALSE(changed) << "a second run changes something";
-    EXPECT_EQ(to_text(graph, Constants::kWhole), once);
+    EXPECT_EQ(to_string(graph, Constants::kWhole), once);
   }
   EXPECT_GT(changed_cases, 0);
   EXPECT_LT(changed_cases, static_cast<int>(cases.size()))

@@ -83,10 +83,10 @@ std::string harm_in(const Graph& before, const PassOptions& options,
   const auto harm = find_harm(before, default_pipeline(), options, [&](const Graph& tried) {
     return difference(want, evaluate(tried, inputs)).empty();
   });
-  if (!harm) return "running each pass once is right\n" + to_text(before);
+  if (!harm) return "running each pass once is right\n" + to_string(before);
   return fmt::format("{} on \"{}\": {}\nbefore:\n{}after:\n{}{}", harm->rewrite.pass,
                      harm->rewrite.subject, harm->rewrite.text, harm->before, harm->after,
-                     to_text(before));
+                     to_string(before));
 }
 
 class RandomGraphs : public ::testing::TestWithParam<uint32_t> {};
@@ -105,7 +105,7 @@ uint64_t expect_same_results(const Graph& before, uint32_t seed, Flavour flavour
     if (runs++ % 2 == 1 && event.changed) not_idempotent.emplace_back(event.pass.name);
   });
   EXPECT_TRUE(not_idempotent.empty()) << "a second run of " << not_idempotent[0] << " changes\n"
-                                      << to_text(before);
+                                      << to_string(before);
   EXPECT_EQ(unread_results(graph), "");
   for (uint32_t binding = 0; binding < (flavour == Flavour::kOpenSizes ? 3 : 1); ++binding) {
     const std::vector<Tensor> inputs = random_inputs(before, seed, flavour, binding);
@@ -128,7 +128,7 @@ TEST_P(RandomGraphs, GiveTheSameResultsOptimized) {
     try {
       rewrites += expect_same_results(before, seed, flavour);
     } catch (const Error& error) {
-      ADD_FAILURE() << error.what() << "\n" << to_text(before);
+      ADD_FAILURE() << error.what() << "\n" << to_string(before);
     }
     if (HasFailure()) return;
   }
@@ -225,8 +225,8 @@ TEST(RewriteLimit, LeavesTheRestUndone) {
                   std::count_if(records.begin(), records.end(),
                                 [](const PassRecord& record) { return !record.refused; })),
               limit);
-    EXPECT_EQ(to_text(part) == to_text(graph), limit == 0);
-    EXPECT_EQ(to_text(part) == to_text(whole), limit == static_cast<uint64_t>(rewrites));
+    EXPECT_EQ(to_string(part) == to_string(graph), limit == 0);
+    EXPECT_EQ(to_string(part) == to_string(whole), limit == static_cast<uint64_t>(rewrites));
   }
 }
 

@@ -197,7 +197,7 @@ TEST(WeightScales, LeaveWhatTheyCouldBringBeyondF32) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, RoundWeights, ::testing::Values(DataType::kF16, DataType::kBF16),
-                         [](const auto& param) { return std::string(name(param.param)); });
+                         [](const auto& param) { return std::string(to_string(param.param)); });
 
 }  // namespace
 }  // namespace anneal

@@ -213,7 +213,7 @@ TEST(Calibrate, ALayerWhoseErrorCannotBeMeasuredStaysF32) {
     EXPECT_EQ(table.layers.at("a").error, 1);
     EXPECT_FALSE(table.biases.contains("a"));
     EXPECT_LT(table.layers.at("y").error, 1e-3);
-    EXPECT_EQ(parse_calibration_table(to_text(table)), table);
+    EXPECT_EQ(parse_calibration_table(to_string(table)), table);
     BuildOptions options;
     options.passes.precision.int8 = true;
     options.passes.precision.ranges = std::make_shared<const CalibrationTable>(table);

@@ -23,7 +23,7 @@ CalibrationTable example() {
 }
 
 TEST(CalibrationTable, ComesBackFromText) {
-  EXPECT_EQ(parse_calibration_table(to_text(example())), example());
+  EXPECT_EQ(parse_calibration_table(to_string(example())), example());
 }
 
 TEST(CalibrationTable, IsEditedByHand) {

@@ -57,7 +57,7 @@ TEST(ChooseRange, TheErrorIsWhatQuantizingMakes) {
         const double expected = measured_error(values, range, symmetric);
         EXPECT_NEAR(quantization_error(histogram, range.min, range.max, symmetric), expected,
                     0.1 * expected)
-            << name(method) << (relu ? ", after ReLU" : "");
+            << to_string(method) << (relu ? ", after ReLU" : "");
       }
 }
 
@@ -72,12 +72,12 @@ TEST(ChooseRange, MethodsCutOutliersOff) {
   // Far enough out, a value is dearer to clamp than all others are to round.
   EXPECT_LT(range(RangeMethod::kMse).max, 40);
   for (const RangeMethod method : {RangeMethod::kEntropy, RangeMethod::kPercentile}) {
-    EXPECT_LT(range(method).max, 10) << name(method);
-    EXPECT_GT(range(method).max, 2.5) << name(method);
-    EXPECT_GT(range(method).min, -10) << name(method);
+    EXPECT_LT(range(method).max, 10) << to_string(method);
+    EXPECT_GT(range(method).max, 2.5) << to_string(method);
+    EXPECT_GT(range(method).min, -10) << to_string(method);
     EXPECT_EQ(range(method).seen_max, 40);
     EXPECT_EQ(range(method).seen_min, -30);
-    EXPECT_EQ(range(method).method, name(method));
+    EXPECT_EQ(range(method).method, to_string(method));
   }
 }
 
@@ -89,7 +89,7 @@ TEST(ChooseRange, AutoTakesTheLeastError) {
       return quantization_error(histogram, range.min, range.max, false);
     };
     for (const RangeMethod method : kMethods)
-      EXPECT_LE(error(RangeMethod::kAuto), error(method)) << name(method);
+      EXPECT_LE(error(RangeMethod::kAuto), error(method)) << to_string(method);
   }
 }
 
@@ -112,13 +112,13 @@ TEST(ChooseRange, NothingAndOneValue) {
     EXPECT_EQ(none.max, 0);
     EXPECT_EQ(choose_range(zeros, {.method = method}).max, 0);
     const TensorRange one = choose_range(constant, {.method = method});
-    EXPECT_NEAR(one.max, 2.5, 0.03) << name(method);
-    EXPECT_EQ(one.min, 0) << name(method);
+    EXPECT_NEAR(one.max, 2.5, 0.03) << to_string(method);
+    EXPECT_EQ(one.min, 0) << to_string(method);
   }
 }
 
 TEST(ChooseRange, NamesGoBothWays) {
-  for (const RangeMethod method : kMethods) EXPECT_EQ(range_method(name(method)), method);
+  for (const RangeMethod method : kMethods) EXPECT_EQ(range_method(to_string(method)), method);
   EXPECT_FALSE(range_method("kl"));
 }
 

@@ -200,7 +200,7 @@ TEST(Homogeneous, OfPrograms) {
     const auto made = homogeneous(parse_program(each.before), degrees);
     EXPECT_EQ(made.has_value(), each.after != nullptr) << each.before;
     if (made && each.after) {
-      EXPECT_EQ(to_text(made->program), each.after);
+      EXPECT_EQ(to_string(made->program), each.after);
     }
   }
 }

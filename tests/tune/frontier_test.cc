@@ -37,7 +37,7 @@ FrontierPoint point(std::string name, const std::string& precisions, double mill
                                : c == 'b' ? Precision::kBF16
                                : c == 'h' ? Precision::kF16
                                           : Precision::kF32);
-  point.damage = 1e-3 * std::max(score.drop, 0.0);
+  point.output_error = 1e-3 * std::max(score.drop, 0.0);
   point.search = score;
   point.confirmed = score;
   point.confirmed->samples = 2500;

@@ -20,17 +20,17 @@ Groups some_groups(unsigned seed, size_t count) {
   return groups;
 }
 
-// The least damage in at most that time, by trying all.
+// The least output_error in at most that time, by trying all.
 double least_damage(const Groups& groups, double milliseconds) {
   double least = 1e9;
   std::vector<size_t> at(groups.size());
   for (;;) {
-    double time = 0, damage = 0;
+    double time = 0, output_error = 0;
     for (size_t i = 0; i < groups.size(); ++i) {
       time += groups[i][at[i]].milliseconds;
-      damage += groups[i][at[i]].damage;
+      output_error += groups[i][at[i]].output_error;
     }
-    if (time <= milliseconds) least = std::min(least, damage);
+    if (time <= milliseconds) least = std::min(least, output_error);
     size_t i = 0;
     while (i < groups.size() && ++at[i] == groups[i].size()) at[i++] = 0;
     if (i == groups.size()) return least;
@@ -44,7 +44,7 @@ TEST(MixFront, IsTheBestForEveryBudget) {
     for (double time = 0; time <= 30; ++time) {
       double found = 1e9;
       for (const Mix& mix : front)
-        if (mix.milliseconds <= time) found = std::min(found, mix.damage);
+        if (mix.milliseconds <= time) found = std::min(found, mix.output_error);
       EXPECT_EQ(found, least_damage(groups, time)) << "seed " << seed << ", time " << time;
     }
   }
@@ -55,17 +55,17 @@ TEST(MixFront, MixesAreWhatTheyClaimAndInOrder) {
   const std::vector<Mix> front = mix_front(groups);
   ASSERT_GT(front.size(), 3u);
   for (size_t k = 0; k < front.size(); ++k) {
-    double time = 0, damage = 0;
+    double time = 0, output_error = 0;
     ASSERT_EQ(front[k].choices.size(), groups.size());
     for (size_t i = 0; i < groups.size(); ++i) {
       time += groups[i].at(front[k].choices[i]).milliseconds;
-      damage += groups[i].at(front[k].choices[i]).damage;
+      output_error += groups[i].at(front[k].choices[i]).output_error;
     }
     EXPECT_EQ(time, front[k].milliseconds);
-    EXPECT_EQ(damage, front[k].damage);
+    EXPECT_EQ(output_error, front[k].output_error);
     if (k == 0) continue;
     EXPECT_GT(front[k].milliseconds, front[k - 1].milliseconds);
-    EXPECT_LT(front[k].damage, front[k - 1].damage);
+    EXPECT_LT(front[k].output_error, front[k - 1].output_error);
   }
 }
 
@@ -75,7 +75,7 @@ TEST(MixFront, KeepsItsEndsWhenThinned) {
   ASSERT_GT(whole.size(), 5u);
   ASSERT_LE(thinned.size(), 5u);
   EXPECT_EQ(thinned.front().milliseconds, whole.front().milliseconds);
-  EXPECT_EQ(thinned.back().damage, whole.back().damage);
+  EXPECT_EQ(thinned.back().output_error, whole.back().output_error);
 }
 
 TEST(MixFront, OfNoGroupsIsOneEmptyMix) {

@@ -78,7 +78,7 @@ TuneOptions options() {
 }
 
 TEST(Tune, FindsTheFastestMixWithinTheBudget) {
-  const Tuned tuned = tune(network(), split_samples(samples()), options());
+  const TuneResult tuned = tune(network(), split_samples(samples()), options());
   const Frontier& frontier = tuned.frontier;
   ASSERT_EQ(frontier.groups.size(), 3u);  // a and b meet in a sum
   ASSERT_GE(frontier.points.size(), 2u);
@@ -104,7 +104,7 @@ TEST(Tune, FindsTheFastestMixWithinTheBudget) {
     }
     if (point.name != "f32") continue;
     has_f32 = true;
-    EXPECT_EQ(point.damage, 0);
+    EXPECT_EQ(point.output_error, 0);
     EXPECT_EQ(point.search.score, 100);
     EXPECT_TRUE(point.is_on_frontier);
   }
@@ -145,7 +145,7 @@ TEST(Tune, AJournalIsNotBelievedBlindly) {
   const std::string path =
       (fs::temp_directory_path() / ("anneal_blind_" + std::to_string(::getpid()))).string();
   const TuneOptions plain = options();
-  const Tuned whole = tune(network(), split_samples(samples()), plain);
+  const TuneResult whole = tune(network(), split_samples(samples()), plain);
   TuneOptions journaled = plain;
   journaled.journal = path;
   tune(network(), split_samples(samples()), journaled);
@@ -163,14 +163,14 @@ TEST(Tune, AJournalIsNotBelievedBlindly) {
     fs::remove(path);
     for (const std::string& name : names)
       if (name != "f32") TuneJournal(path, subject).remember(name, text);
-    const Tuned tuned = tune(network(), split_samples(samples()), journaled);
+    const TuneResult tuned = tune(network(), split_samples(samples()), journaled);
     EXPECT_EQ(frontier_json(tuned.frontier), frontier_json(whole.frontier)) << text;
   }
   fs::remove(path);
 }
 
 TEST(Tune, TheEngineIsWhatTheMixBuilds) {
-  const Tuned tuned = tune(network(), split_samples(samples()), options());
+  const TuneResult tuned = tune(network(), split_samples(samples()), options());
   const Frontier& frontier = tuned.frontier;
   BuildOptions again;
   again.passes.precision = mix_options(
@@ -187,7 +187,7 @@ TEST(Tune, KilledAtAnyMomentItEndsTheSame) {
   plain.budget = 3;
   int told = 0;
   plain.progress = [&](const TuneProgress&) { ++told; };
-  const Tuned whole = tune(network(), split_samples(samples()), plain);
+  const TuneResult whole = tune(network(), split_samples(samples()), plain);
   ASSERT_GT(told, 10);
   for (int k = 0; k < 10; ++k) {
     TuneOptions killed = plain;
@@ -199,7 +199,7 @@ TEST(Tune, KilledAtAnyMomentItEndsTheSame) {
     EXPECT_THROW(tune(network(), split_samples(samples()), killed), std::runtime_error);
     EXPECT_TRUE(fs::exists(journal));
     killed.progress = [](const TuneProgress&) {};
-    const Tuned resumed = tune(network(), split_samples(samples()), killed);
+    const TuneResult resumed = tune(network(), split_samples(samples()), killed);
     EXPECT_TRUE(resumed.was_resumed);
     EXPECT_EQ(frontier_json(resumed.frontier), frontier_json(whole.frontier)) << "killed at " << k;
     EXPECT_EQ(save(resumed.engine), save(whole.engine));
@@ -222,7 +222,7 @@ TEST(Tune, AJournalOfOtherAnswersIsNotUsed) {
     return tune(network(), split_samples(samples()), options);
   };
   EXPECT_THROW(judged_by(0.5, 12), std::runtime_error);
-  const Tuned other = judged_by(7, 0);
+  const TuneResult other = judged_by(7, 0);
   EXPECT_FALSE(other.was_resumed);
   for (const FrontierPoint& point : other.frontier.points) EXPECT_EQ(point.search.score, 7);
   fs::remove(journal);

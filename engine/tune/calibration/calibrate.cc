@@ -96,7 +96,7 @@ class Calibrator {
   }
 
  private:
-  using Chosen = std::map<std::string, ChosenExponents, std::less<>>;
+  using KernelChoice = std::map<std::string, ChosenExponents, std::less<>>;
 
   SampleRunOptions run_options(int64_t most) const {
     return {options_.threads, options_.data_threads, most};
@@ -122,7 +122,7 @@ class Calibrator {
     return sum;
   }
 
-  static Graph equalized(const Graph& graph, const Chosen& chosen) {
+  static Graph equalized(const Graph& graph, const KernelChoice& chosen) {
     CalibrationTable table;
     for (const auto& [tensor, each] : chosen) table.exponents[tensor] = each.exponents;
     PassOptions passes;

@@ -164,7 +164,7 @@ double squared_distance(double begin, double width, double edge) {
 
 }  // namespace
 
-std::string_view name(RangeMethod method) {
+std::string_view to_string(RangeMethod method) {
   for (const auto& [known, text] : kNames)
     if (known == method) return text;
   return "auto";
@@ -216,7 +216,7 @@ TensorRange choose_range(const Histogram& values, const RangeOptions& options) {
     }
   }
   return {static_cast<float>(range.min), static_cast<float>(range.max), values.min(), values.max(),
-          std::string(name(method))};
+          std::string(to_string(method))};
 }
 
 }  // namespace anneal

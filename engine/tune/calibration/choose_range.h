@@ -15,7 +15,7 @@ enum class RangeMethod {
   kMse,         // where the mean of the squared errors is least
   kAuto,        // the one of the above with the least measured error
 };
-std::string_view name(RangeMethod method);                       // "minmax"
+std::string_view to_string(RangeMethod method);                  // "minmax"
 std::optional<RangeMethod> range_method(std::string_view name);  // nullopt: there is none
 
 struct RangeOptions {

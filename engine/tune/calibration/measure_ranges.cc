@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kDevice = "cpu";
 
-struct Watched {
+struct WatchedValue {
   std::string name;     // of the value
   std::string seen_as;  // the tensor of the engine that is observed
   bool is_input = false;
@@ -64,7 +64,7 @@ std::vector<ValueId> stored_values(const Graph& prepared, const PassOptions& pas
 // An engine that keeps all values to calibrate in memory.
 struct Observing {
   std::shared_ptr<const Engine> engine;
-  std::vector<Watched> watched;
+  std::vector<WatchedValue> watched;
 };
 
 EngineFile build_f32(Graph graph, const PassOptions& passes) {
@@ -84,17 +84,17 @@ std::set<std::string_view> kept_by(const Plan& plan) {
 }
 
 // What 8-bit layers in bodies, and in their bodies, would read.
-void add_of_bodies(const Graph& graph, std::vector<Watched>& all) {
+void add_of_bodies(const Graph& graph, std::vector<WatchedValue>& all) {
   for (const Graph& body : graph.bodies()) {
     for (const ValueId value : values_to_calibrate(body)) {
       if (body.value(value).type().dtype != DataType::kF32) continue;
       const std::string& name = body.value(value).name;
-      const auto known = std::ranges::find(all, name, &Watched::name);
+      const auto known = std::ranges::find(all, name, &WatchedValue::name);
       if (known != all.end()) {
         known->is_quantized = true;  // a value that is captured under its own name
         continue;
       }
-      Watched watched;
+      WatchedValue watched;
       watched.name = watched.seen_as = name;
       watched.is_in_body = watched.is_quantized = true;
       all.push_back(std::move(watched));
@@ -114,7 +114,7 @@ Observing observing(Graph graph, const PassOptions& passes) {
   for (const ValueId value : values) {
     if (graph.value(value).type().dtype != DataType::kF32) continue;
     const auto& inputs = graph.inputs();
-    Watched watched;
+    WatchedValue watched;
     watched.name = watched.seen_as = graph.value(value).name;
     watched.is_input = std::ranges::find(inputs, value) != inputs.end();
     watched.is_quantized = std::ranges::find(quantized, value) != quantized.end();
@@ -126,7 +126,7 @@ Observing observing(Graph graph, const PassOptions& passes) {
     file = build_f32(graph.clone(), passes);
     const std::set<std::string_view> kept = kept_by(file.plans[0]);
     all_kept = true;
-    for (Watched& watched : result.watched) {
+    for (WatchedValue& watched : result.watched) {
       if (watched.is_input || watched.is_in_body || kept.contains(watched.seen_as)) continue;
       const auto taken = [&](const Graph::Output& other) { return other.name == watched.seen_as; };
       while (std::ranges::any_of(graph.outputs(), taken)) watched.seen_as += "/calibrated";
@@ -162,8 +162,8 @@ std::span<const float> elements_of(const TensorView& view, std::vector<float>& g
   return gathered;
 }
 
-void check_finite(const std::vector<Watched>& all, const std::string& sample) {
-  for (const Watched& watched : all)
+void check_finite(const std::vector<WatchedValue>& all, const std::string& sample) {
+  for (const WatchedValue& watched : all)
     if (watched.values.not_finite() > 0)
       fail(Code::kInvalidArgument,
            fmt::format("{}: tensor \"{}\" has values that are NaN or infinite; leave the "
@@ -173,18 +173,18 @@ void check_finite(const std::vector<Watched>& all, const std::string& sample) {
 
 void run(Observing& observing, const std::shared_ptr<const Dataset>& samples,
          SampleRunOptions options, const std::function<void(int64_t done)>& progress) {
-  std::map<std::string_view, Watched*> computed;
-  for (Watched& watched : observing.watched)
+  std::map<std::string_view, WatchedValue*> computed;
+  for (WatchedValue& watched : observing.watched)
     if (!watched.is_input) computed[watched.seen_as] = &watched;
   std::vector<float> gathered;
-  options.observer = [&](const Observed& observed) {
+  options.observer = [&](const Observation& observed) {
     // A body may call something else by the name of a value outside.
     if (observed.value.dtype != DataType::kF32) return;
     const auto found = computed.find(observed.name);
     if (found != computed.end()) found->second->add(elements_of(observed.value, gathered));
   };
   run_samples(observing.engine, samples, options, [&](const SampleRun& run) {
-    for (Watched& watched : observing.watched)
+    for (WatchedValue& watched : observing.watched)
       for (const SampleTensor& each : run.inputs)
         if (watched.is_input && each.input == watched.name) watched.add(each.tensor.as<float>());
     check_finite(observing.watched, run.samples);
@@ -202,7 +202,7 @@ MeasuredRanges measure_ranges(const Graph& graph, const RangeOptions& range,
   Observing observed = observing(graph.clone(), passes);
   run(observed, samples, options, progress);
   MeasuredRanges result;
-  for (const Watched& watched : observed.watched) {
+  for (const WatchedValue& watched : observed.watched) {
     if (!watched.is_quantized) {
       const auto [count, min, max] = watched.extremes;
       if (min <= max) result.tensors[watched.name] = {min, max, min, max, "minmax"};

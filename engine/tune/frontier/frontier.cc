@@ -246,7 +246,7 @@ class Table {
       const auto& [kept, others] = reasons[i];
       const std::string name = name_of(*kept);
       text += fmt::format("  {}{}  {:4}  {}", name, std::string(widest - width(name), ' '),
-                          anneal::name(kept->precision), kept->why);
+                          anneal::to_string(kept->precision), kept->why);
       if (others > 0) text += fmt::format(" ({} other{}, too)", others, others == 1 ? "" : "s");
       text += "\n";
       named += 1 + others;
@@ -369,7 +369,8 @@ std::string frontier_csv(const Frontier& frontier) {
   std::string text =
       "point,chosen,on_frontier,median_ms,p99_ms,modelled,speed,metric,unit,search_samples,"
       "search_score,search_drop,search_drop_low,search_drop_high,confirmed_samples,"
-      "confirmed_score,confirmed_drop,confirmed_drop_low,confirmed_drop_high,claimed_score,damage,"
+      "confirmed_score,confirmed_drop,confirmed_drop_low,confirmed_drop_high,claimed_score,output_"
+      "error,"
       "engine_bytes,memory_bytes,groups_f32,groups_f16,groups_bf16,groups_int8,command\n";
   for (size_t i = 0; i < frontier.points.size(); ++i) {
     const FrontierPoint& point = frontier.points[i];
@@ -394,7 +395,7 @@ std::string frontier_csv(const Frontier& frontier) {
     else
       fields.resize(fields.size() + 5);
     fields.push_back(point.claimed ? csv_number(*point.claimed) : "");
-    fields.push_back(csv_number(point.damage));
+    fields.push_back(csv_number(point.output_error));
     fields.push_back(fmt::format("{}", point.engine_bytes));
     fields.push_back(fmt::format("{}", point.memory_bytes));
     for (const Precision precision : kPrecisions)

@@ -30,7 +30,7 @@ struct FrontierPoint {
   std::vector<Precision> precisions;  // of the groups
   // Of all float outputs, on the samples that tuning chose by: the share of the mean square of what
   // the model in f32 gives that the difference from it is. 0: none.
-  double damage = 0;
+  double output_error = 0;
   MeasuredScore search;                           // on the samples that tuning chose by
   std::optional<MeasuredScore> confirmed;         // on those it had not seen
   double milliseconds = 0, milliseconds_p99 = 0;  // of one inference

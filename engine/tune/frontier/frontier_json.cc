@@ -46,12 +46,12 @@ Json to_json(const PrecisionGroup& group) {
 
 Json to_json(const FrontierPoint& point) {
   Json precisions = Json::array();
-  for (const Precision precision : point.precisions) precisions.push_back(name(precision));
+  for (const Precision precision : point.precisions) precisions.push_back(to_string(precision));
   Json json = {{"name", point.name},
                {"milliseconds", point.milliseconds},
                {"milliseconds_p99", point.milliseconds_p99},
                {"is_modelled", point.is_modelled},
-               {"damage", point.damage},
+               {"output_error", point.output_error},
                {"search", to_json(point.search)},
                {"confirmed", nullptr},
                {"engine_bytes", point.engine_bytes},
@@ -66,7 +66,7 @@ Json to_json(const FrontierPoint& point) {
 }
 
 Json to_json(const KeptHigh& kept) {
-  return {{"group", kept.group}, {"precision", name(kept.precision)}, {"why", kept.why}};
+  return {{"group", kept.group}, {"precision", to_string(kept.precision)}, {"why", kept.why}};
 }
 
 template <class T>
@@ -129,7 +129,7 @@ struct Value {
   Precision precision() const {
     const std::string word = text();
     for (const Precision precision : kPrecisions)
-      if (word == name(precision)) return precision;
+      if (word == to_string(precision)) return precision;
     refuse("it is none of \"f32\", \"f16\", \"bf16\" and \"int8\"");
   }
   template <class Read>
@@ -182,15 +182,15 @@ PrecisionGroup read_group(const Value& value) {
 }
 
 FrontierPoint read_point(const Value& value, size_t groups) {
-  const Fields fields(value, {"name", "milliseconds", "milliseconds_p99", "is_modelled", "damage",
-                              "search", "confirmed", "engine_bytes", "memory_bytes",
+  const Fields fields(value, {"name", "milliseconds", "milliseconds_p99", "is_modelled",
+                              "output_error", "search", "confirmed", "engine_bytes", "memory_bytes",
                               "is_on_frontier", "claimed", "command", "precisions"});
   FrontierPoint point;
   point.name = fields["name"].text();
   point.milliseconds = fields["milliseconds"].number_from_zero();
   point.milliseconds_p99 = fields["milliseconds_p99"].number_from_zero();
   point.is_modelled = fields["is_modelled"].flag();
-  point.damage = fields["damage"].number_from_zero();
+  point.output_error = fields["output_error"].number_from_zero();
   point.search = read_score(fields["search"]);
   if (const Value confirmed = fields["confirmed"]; !confirmed.json.is_null())
     point.confirmed = read_score(confirmed);

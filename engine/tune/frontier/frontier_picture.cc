@@ -232,7 +232,7 @@ class Picture {
     for (const Precision precision : {Precision::kF16, Precision::kBF16})
       for (const Dot& dot : dots_)
         if (dot.kind == kHalf && std::ranges::count(dot.point->precisions, precision) > 0) {
-          half += fmt::format("{}{}", half.empty() ? "" : " and ", name(precision));
+          half += fmt::format("{}{}", half.empty() ? "" : " and ", to_string(precision));
           break;
         }
     const std::string kinds[] = {"f32", half, "int8", "mixed"};

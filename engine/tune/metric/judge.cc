@@ -75,7 +75,7 @@ Tensor part_of_batch(const Tensor& output, int64_t i, int64_t batch, const std::
     fail(Code::kInvalidArgument,
          fmt::format(
              "the output \"{}\" is {}{}, which has no part for each of {} samples of a batch", name,
-             anneal::name(output.dtype()), to_text(dims), batch));
+             anneal::to_string(output.dtype()), to_string(dims), batch));
   dims[0] /= batch;
   auto part = Tensor::allocate(output.dtype(), dims);
   const size_t bytes = part.data.size();
@@ -113,9 +113,9 @@ class Runner {
 
 }  // namespace
 
-double Judgement::damage() const { return mean_of(damages); }
+double Judgement::output_error() const { return mean_of(damages); }
 
-std::string to_text(const Judgement& judgement) {
+std::string to_string(const Judgement& judgement) {
   return nlohmann::json{{"scores", judgement.scores}, {"damages", judgement.damages}}.dump();
 }
 
@@ -205,9 +205,10 @@ Judgement Judge::judge(const std::shared_ptr<const Engine>& engine) const {
   Judgement found;
   for_each_answer(engine, [&](int64_t sample, const Outputs& outputs, const Outputs& reference) {
     found.scores.push_back(score_of(sample, outputs, reference));
-    double damage = 0;
-    for (size_t i = 0; i < outputs.size(); ++i) damage += damage_of(outputs[i], reference[i]);
-    found.damages.push_back(outputs.empty() ? 0 : damage / static_cast<double>(outputs.size()));
+    double output_error = 0;
+    for (size_t i = 0; i < outputs.size(); ++i) output_error += damage_of(outputs[i], reference[i]);
+    found.damages.push_back(outputs.empty() ? 0
+                                            : output_error / static_cast<double>(outputs.size()));
   });
   return found;
 }

@@ -16,11 +16,11 @@ struct Judgement {
   // Of each sample: the squared difference of an output from the reference's over its square, 1 at
   // most, and the mean of that over the outputs; of integers the share of those that differ.
   std::vector<double> damages;
-  double damage() const;  // the mean
+  double output_error() const;  // the mean
 };
 
-std::string to_text(const Judgement& judgement);
-// What to_text() gave of so many samples; nothing if it is something else.
+std::string to_string(const Judgement& judgement);
+// What to_string() gave of so many samples; nothing if it is something else.
 std::optional<Judgement> parse_judgement(const std::string& text, size_t samples);
 
 struct JudgeOptions {

@@ -20,7 +20,7 @@ void fail_without_output(const Answer& answer, const std::string& named, std::st
   std::string all;
   for (size_t i = 0; i < answer.outputs.size(); ++i)
     all += fmt::format("{}\"{}\" {}{}", i > 0 ? ", " : "", answer.names[i],
-                       name(answer.outputs[i].dtype()), to_text(answer.outputs[i].dims()));
+                       to_string(answer.outputs[i].dtype()), to_string(answer.outputs[i].dims()));
   fail(Code::kInvalidArgument,
        fmt::format("{} wants an output {}, and {}; there {} {}: name the output or choose another "
                    "metric",

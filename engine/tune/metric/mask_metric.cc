@@ -109,7 +109,8 @@ Mask mask_of_chances(const Tensor& output, const Dims& size, std::string_view na
                fmt::format("the output \"{}\" {}{} has one channel and holds {}, which is "
                            "no chance from 0 to 1: end the network with a Sigmoid, or "
                            "name another output",
-                           name, anneal::name(output.dtype()), to_text(output.dims()), chance));
+                           name, anneal::to_string(output.dtype()), to_string(output.dims()),
+                           chance));
         mask.classes[i] = std::isnan(chance) ? NAN : chance > 0.5 ? 1 : 0;
       });
   return mask;
@@ -198,7 +199,7 @@ class MeanIntersectionOverUnion final : public Metric {
     if (output.count() == 0)
       fail(Code::kInvalidArgument,
            fmt::format("the output \"{}\" {} of the sample \"{}\" is empty", answer.names[index],
-                       to_text(output.dims()), answer.sample));
+                       to_string(output.dims()), answer.sample));
     if (is_of_scores(output)) return mask_of_scores(output, size);
     if (is_of_classes(output)) return mask_of_classes(output, size);
     return mask_of_chances(output, size, answer.names[index]);
@@ -215,7 +216,7 @@ class MeanIntersectionOverUnion final : public Metric {
     if (given.dtype() != DataType::kI32 || given.dims().rank() != 2)
       fail(Code::kInvalidArgument,
            fmt::format("the mask of the sample \"{}\" is {}{}; masks are i32 [height,width]",
-                       answer.sample, anneal::name(given.dtype()), to_text(given.dims())));
+                       answer.sample, anneal::to_string(given.dtype()), to_string(given.dims())));
     const Tensor& output = answer.outputs[index];
     // Of integers any may be a class.
     const int64_t classes = is_of_scores(output)    ? output.dims()[1]

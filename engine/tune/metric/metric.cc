@@ -54,7 +54,7 @@ class TopClasses final : public Metric {
                        answer.sample, *answer.label, answer.names[index], layout.classes));
     const auto best = best_classes(answer.outputs[index], layout, 0, k_);
     return {std::any_of(best.begin(), best.end(),
-                        [&](const Ranked& ranked) {
+                        [&](const RankedClass& ranked) {
                           return ranked.index == *answer.label && !std::isnan(ranked.score);
                         })
                 ? 1.0
@@ -108,15 +108,19 @@ class MeanMetric final : public Metric {
   const bool wants_reference_, wants_masks_;
 };
 
-using Made = std::shared_ptr<const Metric>;
+using MetricPtr = std::shared_ptr<const Metric>;
 constexpr struct {
   std::string_view name;
-  Made (*make)(const std::string& output);
+  MetricPtr (*make)(const std::string& output);
 } kMetrics[] = {
     {"top1",
-     [](const std::string& output) -> Made { return std::make_shared<TopClasses>(1, output); }},
+     [](const std::string& output) -> MetricPtr {
+       return std::make_shared<TopClasses>(1, output);
+     }},
     {"top5",
-     [](const std::string& output) -> Made { return std::make_shared<TopClasses>(5, output); }},
+     [](const std::string& output) -> MetricPtr {
+       return std::make_shared<TopClasses>(5, output);
+     }},
     {"miou", [](const std::string& output) { return mask_metric(output, MasksOf::kSamples); }},
     {"miou-f32",
      [](const std::string& output) { return mask_metric(output, MasksOf::kReference); }},

@@ -27,15 +27,15 @@ std::optional<ScoreLayout> score_layout(DataType dtype, const Dims& dims, int64_
   return layout;
 }
 
-std::vector<Ranked> best_classes(const Tensor& scores, const ScoreLayout& layout, int64_t sample,
-                                 int64_t k) {
-  std::vector<Ranked> ranked(static_cast<size_t>(layout.classes));
+std::vector<RankedClass> best_classes(const Tensor& scores, const ScoreLayout& layout,
+                                      int64_t sample, int64_t k) {
+  std::vector<RankedClass> ranked(static_cast<size_t>(layout.classes));
   const size_t element = size_of(scores.dtype());
   const std::byte* row =
       scores.bytes().data() + static_cast<size_t>(sample * layout.classes) * element;
   for (size_t i = 0; i < ranked.size(); ++i)
     ranked[i] = {static_cast<int64_t>(i), read_element(scores.dtype(), row + i * element)};
-  const auto better = [](const Ranked& a, const Ranked& b) {
+  const auto better = [](const RankedClass& a, const RankedClass& b) {
     if (std::isnan(a.score) || std::isnan(b.score))
       return std::isnan(a.score) == std::isnan(b.score) ? a.index < b.index : std::isnan(b.score);
     return a.score != b.score ? a.score > b.score : a.index < b.index;

@@ -17,13 +17,13 @@ struct ScoreLayout {
 // are several, and 1 along all others.
 std::optional<ScoreLayout> score_layout(DataType dtype, const Dims& dims, int64_t least = 10);
 
-struct Ranked {
+struct RankedClass {
   int64_t index = 0;
   double score = 0;
 };
 // The k best classes of a sample, best first; of equals the lower index, NaN last. scores: dense.
-std::vector<Ranked> best_classes(const Tensor& scores, const ScoreLayout& layout, int64_t sample,
-                                 int64_t k);
+std::vector<RankedClass> best_classes(const Tensor& scores, const ScoreLayout& layout,
+                                      int64_t sample, int64_t k);
 
 // One name per line. Fails with kIo; with kInvalidArgument if there are none.
 std::vector<std::string> read_labels(const std::string& path);

@@ -9,14 +9,14 @@ namespace {
 
 // A mix of the first groups, as a step behind one of fewer groups.
 struct Partial {
-  double milliseconds, damage;
+  double milliseconds, output_error;
   uint32_t before;  // in the front of one group less
   uint8_t choice;
 };
 
 bool is_before(const Partial& a, const Partial& b) {
   if (a.milliseconds != b.milliseconds) return a.milliseconds < b.milliseconds;
-  if (a.damage != b.damage) return a.damage < b.damage;
+  if (a.output_error != b.output_error) return a.output_error < b.output_error;
   return a.before != b.before ? a.before < b.before : a.choice < b.choice;
 }
 
@@ -25,7 +25,7 @@ void keep_front(std::vector<Partial>& mixes) {
   std::ranges::sort(mixes, is_before);
   size_t kept = 0;
   for (const Partial& mix : mixes)
-    if (kept == 0 || mix.damage < mixes[kept - 1].damage) mixes[kept++] = mix;
+    if (kept == 0 || mix.output_error < mixes[kept - 1].output_error) mixes[kept++] = mix;
   mixes.resize(kept);
 }
 
@@ -49,7 +49,7 @@ std::vector<Mix> mix_front(std::span<const std::vector<ChoiceCost>> groups, size
     for (size_t i = 0; i < before.size(); ++i)
       for (size_t k = 0; k < choices.size(); ++k)
         next.push_back({before[i].milliseconds + choices[k].milliseconds,
-                        before[i].damage + choices[k].damage, static_cast<uint32_t>(i),
+                        before[i].output_error + choices[k].output_error, static_cast<uint32_t>(i),
                         static_cast<uint8_t>(k)});
     keep_front(next);
     thin(next, most);
@@ -57,7 +57,7 @@ std::vector<Mix> mix_front(std::span<const std::vector<ChoiceCost>> groups, size
   }
   std::vector<Mix> mixes;
   for (const Partial& end : fronts.back()) {
-    Mix mix{std::vector<uint8_t>(groups.size()), end.milliseconds, end.damage};
+    Mix mix{std::vector<uint8_t>(groups.size()), end.milliseconds, end.output_error};
     const Partial* at = &end;
     for (size_t group = groups.size(); group-- > 0; at = &fronts[group][at->before])
       mix.choices[group] = at->choice;

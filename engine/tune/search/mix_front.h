@@ -11,18 +11,19 @@ namespace anneal {
 // What one choice for a group adds to the whole.
 struct ChoiceCost {
   double milliseconds = 0;
-  double damage = 0;  // >= 0
+  double output_error = 0;  // >= 0
 };
 
 struct Mix {
   std::vector<uint8_t> choices;  // of each group
-  double milliseconds = 0, damage = 0;
+  double milliseconds = 0, output_error = 0;
 };
 
-// groups: the choices of each, at most 256. Mixes by rising time and falling damage, none as slow
-// and as harmful as another: the multiple-choice knapsack problem for every budget at once. Where
-// there would be more than `most`, those in between are thinned out, the ends kept, so that what is
-// left is near the front. The same on every machine. REQUIRES: no group without choices; most >= 2
+// groups: the choices of each, at most 256. Mixes by rising time and falling output_error, none as
+// slow and as harmful as another: the multiple-choice knapsack problem for every budget at once.
+// Where there would be more than `most`, those in between are thinned out, the ends kept, so that
+// what is left is near the front. The same on every machine. REQUIRES: no group without choices;
+// most >= 2
 std::vector<Mix> mix_front(std::span<const std::vector<ChoiceCost>> groups, size_t most = 4096);
 
 }  // namespace anneal

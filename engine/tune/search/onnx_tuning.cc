@@ -21,10 +21,10 @@ TuneSamples split_samples(const std::shared_ptr<const Dataset>& samples, int64_t
         fmt::format("{} samples cannot be split into {} to calibrate, {} to search with and others "
                     "to confirm",
                     all, calibrate, search));
-  const auto others = subset(samples, fmt::format("undrawn:{}", calibrate));
-  return {subset(samples, fmt::format("drawn:{}", calibrate)),
-          subset(others, fmt::format("drawn:{}", search)),
-          subset(others, fmt::format("undrawn:{}", search))};
+  const auto others = subset(samples, fmt::format("holdout:{}", calibrate));
+  return {subset(samples, fmt::format("hash:{}", calibrate)),
+          subset(others, fmt::format("hash:{}", search)),
+          subset(others, fmt::format("holdout:{}", search))};
 }
 
 Frontier tune_onnx(const std::string& onnx_path, const std::shared_ptr<const Dataset>& samples,
@@ -45,7 +45,7 @@ Frontier tune_onnx(const std::string& onnx_path, const std::shared_ptr<const Dat
   tune_options.seconds = options.seconds;
   tune_options.journal = options.journal;
   tune_options.progress = options.progress;
-  Tuned tuned =
+  TuneResult tuned =
       tune(import_file(onnx_path, import).graph,
            split_samples(samples, options.calibrate_samples, options.search_samples), tune_options);
   write_engine_file(engine_path, tuned.engine);

@@ -56,9 +56,9 @@ Rates rates_of(const std::string& target) {
   return {2e10, 7e10, 1.4e11, 2.8e11, 3e-7};
 }
 
-class Modelled {
+class ModelledTimes {
  public:
-  explicit Modelled(const Plan& plan) : plan_(plan), rates_(rates_of(plan.devices.front())) {
+  explicit ModelledTimes(const Plan& plan) : plan_(plan), rates_(rates_of(plan.devices.front())) {
     for (const SizeSymbol& symbol : plan.sizes->symbols()) best_.emplace_back(symbol.bounds.opt);
   }
 
@@ -131,7 +131,7 @@ bool can_be_timed(const std::string& target) {
 }
 
 std::vector<double> modelled_step_times(const Plan& plan) {
-  const Modelled model(plan);
+  const ModelledTimes model(plan);
   std::vector<double> times;
   for (const Step& step : plan.steps) times.push_back(model.milliseconds(step));
   return times;

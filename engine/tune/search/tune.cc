@@ -81,7 +81,7 @@ class Tuner {
     frontier_.threads = options.threads;
   }
 
-  Tuned run() {
+  TuneResult run() {
     frontier_.groups =
         precision_groups(prepared_for_precision(model_, options_.passes), options_.most_groups);
     if (groups().empty())
@@ -103,8 +103,8 @@ class Tuner {
     explain();
     warn();
     frontier_.symmetric = options_.passes.precision.symmetric;
-    if (table_) frontier_.calibration = anneal::to_text(*table_);
-    Tuned tuned{std::move(frontier_), {}, journal_.was_resumed()};
+    if (table_) frontier_.calibration = anneal::to_string(*table_);
+    TuneResult tuned{std::move(frontier_), {}, journal_.was_resumed()};
     const Frontier& found = tuned.frontier;
     tuned.engine = file(found.points[found.chosen].precisions, options_.target, found.groups);
     return tuned;
@@ -178,7 +178,7 @@ class Tuner {
 
   // What f32 gave before it must give again: else the data, or what judges, is another.
   void check_journal() {
-    const std::string f32 = to_text(judge_->reference());
+    const std::string f32 = to_string(judge_->reference());
     const std::string* known = journal_.known("f32");
     if (known && *known != f32) journal_.forget();
     if (!journal_.known("f32")) journal_.remember("f32", f32);
@@ -214,7 +214,7 @@ class Tuner {
         tell(fmt::format("calibrating: {} of {} samples", done, of),
              kCalibrated * static_cast<double>(done) / static_cast<double>(of));
       };
-      return anneal::to_text(calibrate(model_, samples_.calibrate, calibration).table);
+      return anneal::to_string(calibrate(model_, samples_.calibrate, calibration).table);
     };
     table_ = found("calibration", find, [](const std::string& text) -> Table {
       try {
@@ -243,14 +243,14 @@ class Tuner {
       for (size_t i = 0; i < of_steps.size(); ++i) of_groups[group_of_step[i]] += of_steps[i];
       return Json(of_groups).dump();
     };
-    return found(fmt::format("times in {}", name(precision)), find,
+    return found(fmt::format("times in {}", to_string(precision)), find,
                  [&](const std::string& text) { return parse_numbers(text, groups().size() + 1); });
   }
 
   void time_groups() {
     times_[Precision::kF32] = times_in(Precision::kF32);
     for (const Precision precision : precisions_) {
-      tell(fmt::format("timing groups in {}", name(precision)), kCalibrated);
+      tell(fmt::format("timing groups in {}", to_string(precision)), kCalibrated);
       times_[precision] = times_in(precision);
     }
   }
@@ -276,12 +276,12 @@ class Tuner {
       for (size_t i = 0; i < groups().size(); ++i, ++done) {
         if (!may_be(i, precision)) continue;
         const std::string what =
-            fmt::format("damage by {} in {}", name(precision), groups()[i].name);
+            fmt::format("output_error by {} in {}", to_string(precision), groups()[i].name);
         if (!journal_.known(what) && !has_time(kGroupsShare)) {
           ++unmeasured_;
           continue;
         }
-        tell(fmt::format("group {} of {} in {}", i + 1, groups().size(), name(precision)),
+        tell(fmt::format("group {} of {} in {}", i + 1, groups().size(), to_string(precision)),
              kCalibrated + (kGroupsDone - kCalibrated) * static_cast<double>(done) /
                                static_cast<double>(all_of_them));
         const auto find = [&] {
@@ -290,7 +290,7 @@ class Tuner {
                            judge_options());
           Precisions one = all(Precision::kF32);
           one[i] = precision;
-          return Json{unsure->judge(engine(one)).damage()}.dump();
+          return Json{unsure->judge(engine(one)).output_error()}.dump();
         };
         const auto numbers =
             found(what, find, [](const std::string& text) { return parse_numbers(text, 1); });
@@ -311,7 +311,7 @@ class Tuner {
     if (const auto known = judgements_.find(key); known != judgements_.end()) return known->second;
     tried_.push_back(precisions);
     return judgements_[key] = found(
-               "judged " + key, [&] { return to_text(judge_->judge(engine(precisions))); },
+               "judged " + key, [&] { return to_string(judge_->judge(engine(precisions))); },
                judgement_of(*samples_.search));
   }
   MeasuredScore score_of(const Judgement& judgement, const Judgement& reference) const {
@@ -331,9 +331,9 @@ class Tuner {
     std::vector<std::vector<ChoiceCost>> costs(groups().size());
     choices_.assign(groups().size(), {});
     for (size_t i = 0; i < groups().size(); ++i) {
-      const auto add = [&](Precision precision, double damage) {
+      const auto add = [&](Precision precision, double output_error) {
         choices_[i].push_back(precision);
-        costs[i].push_back({times_.at(precision)[i], damage});
+        costs[i].push_back({times_.at(precision)[i], output_error});
       };
       add(Precision::kF32, 0);
       for (const Precision precision : precisions_)
@@ -424,7 +424,7 @@ class Tuner {
     for (size_t i = 0; i < tried_.size(); ++i) {
       FrontierPoint point;
       point.precisions = tried_[i];
-      point.damage = judged(tried_[i]).damage();
+      point.output_error = judged(tried_[i]).output_error();
       point.search = score_of(judged(tried_[i]), judge_->reference());
       point.engine_bytes = static_cast<uint64_t>(numbers[kNumbers * i]);
       point.milliseconds = numbers[kNumbers * i + 1];
@@ -436,14 +436,15 @@ class Tuner {
     std::ranges::stable_sort(frontier_.points, {}, &FrontierPoint::milliseconds);
     double least = std::numeric_limits<double>::infinity();
     for (FrontierPoint& point : frontier_.points) {
-      point.is_on_frontier = point.damage < least;
-      least = std::min(least, point.damage);
+      point.is_on_frontier = point.output_error < least;
+      least = std::min(least, point.output_error);
     }
     int mixes = 0;
     for (FrontierPoint& point : frontier_.points) {
       for (const Precision precision :
            {Precision::kF32, Precision::kF16, Precision::kBF16, Precision::kI8})
-        if (point.name.empty() && point.precisions == all(precision)) point.name = name(precision);
+        if (point.name.empty() && point.precisions == all(precision))
+          point.name = to_string(precision);
       if (point.name.empty()) point.name = fmt::format("mix-{}", ++mixes);
     }
   }
@@ -473,7 +474,7 @@ class Tuner {
           if (!judge)
             judge.emplace(options_.metric, engine(all(Precision::kF32)), samples_.confirm,
                           judge_options());
-          return to_text(find());
+          return to_string(find());
         };
         return found(name, with_judge, judgement_of(*samples_.confirm));
       };
@@ -518,13 +519,14 @@ class Tuner {
         kept.why = may_be(i, Precision::kI8) ? "there was no time to look at it"
                                              : "it cannot be computed in 8 bits";
       } else if (const double saved = times_.at(is)[i] - times_.at(*other)[i]; saved <= 0) {
-        kept.why = fmt::format("{} is no faster: {:.4g} against {:.4g} ms", name(*other),
+        kept.why = fmt::format("{} is no faster: {:.4g} against {:.4g} ms", to_string(*other),
                                times_.at(*other)[i], times_.at(is)[i]);
       } else {
         const auto own = damages_.find({i, is});
-        kept.why = fmt::format("{} would save {:.4g} ms, and do {:.1e} of damage instead of {:.1e}",
-                               name(*other), saved, damages_.at({i, *other}),
-                               own == damages_.end() ? 0 : own->second);
+        kept.why =
+            fmt::format("{} would save {:.4g} ms, and do {:.1e} of output_error instead of {:.1e}",
+                        to_string(*other), saved, damages_.at({i, *other}),
+                        own == damages_.end() ? 0 : own->second);
       }
       frontier_.kept_high.push_back(std::move(kept));
     }
@@ -581,7 +583,7 @@ class Tuner {
 
 }  // namespace
 
-Tuned tune(const Graph& model, const TuneSamples& samples, const TuneOptions& options) {
+TuneResult tune(const Graph& model, const TuneSamples& samples, const TuneOptions& options) {
   check(options.metric != nullptr, "tuning wants a metric");
   return Tuner(model, samples, options).run();
 }

@@ -42,7 +42,7 @@ struct TuneOptions {
   std::function<void(const TuneProgress&)> progress = [](const TuneProgress&) {};
 };
 
-struct Tuned {
+struct TuneResult {
   Frontier frontier;  // of points, commands are empty
   EngineFile engine;  // the chosen one, for the target
   bool was_resumed = false;
@@ -61,6 +61,6 @@ PrecisionOptions mix_options(std::span<const PrecisionGroup> groups,
 // journal, or modelled times, a run that was killed ends as it would have. Fails as calibrating,
 // building, running and judging do, and with kInvalidArgument on samples without what the metric
 // wants.
-Tuned tune(const Graph& model, const TuneSamples& samples, const TuneOptions& options);
+TuneResult tune(const Graph& model, const TuneSamples& samples, const TuneOptions& options);
 
 }  // namespace anneal

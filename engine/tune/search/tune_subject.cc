@@ -39,9 +39,9 @@ std::string tuning_subject(const Graph& model, const TuneSamples& samples,
                   {"precisions", key_of(precisions)}};
   for (const ValueId input : model.inputs()) {
     const Value& value = model.value(input);
-    subject["inputs"].push_back(value.name + " " + to_text(value.type(), model.sizes()));
+    subject["inputs"].push_back(value.name + " " + to_string(value.type(), model.sizes()));
   }
-  if (options.ranges) subject["ranges"] = to_text(*options.ranges);
+  if (options.ranges) subject["ranges"] = to_string(*options.ranges);
   for (const auto& [name, set] :
        {std::pair("calibrate", samples.calibrate), std::pair("search", samples.search),
         std::pair("confirm", samples.confirm)}) {

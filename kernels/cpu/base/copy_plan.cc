@@ -183,7 +183,7 @@ void CopyPlan::run(const std::byte* from, std::byte* to, int64_t begin, int64_t 
   }
 }
 
-void CopyPlan::run(const std::byte* from, std::byte* to, Team& team,
+void CopyPlan::run(const std::byte* from, std::byte* to, ThreadTeam& team,
                    const ByteLookup* lookup) const {
   const int64_t elements_of_item = rows_of_item_ * columns_;
   team.for_ranges(items_, 1 + kItem / std::max<int64_t>(elements_of_item, 1),

@@ -24,7 +24,7 @@ class CopyPlan {
 
   int64_t elements() const { return elements_; }
   void run(const std::byte* from, std::byte* to) const { run(from, to, 0, items_, nullptr); }
-  void run(const std::byte* from, std::byte* to, Team& team,
+  void run(const std::byte* from, std::byte* to, ThreadTeam& team,
            const ByteLookup* lookup = nullptr) const;
 
  private:

@@ -54,7 +54,7 @@ class HostStream final : public Stream {
 
 std::optional<Isa> isa_from_name(std::string_view text) {
   for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kFull})
-    if (name(isa) == text) return isa;
+    if (to_string(isa) == text) return isa;
   return std::nullopt;
 }
 
@@ -69,12 +69,12 @@ bool computes_bf16(Isa isa) {
 }
 
 std::string CpuDevice::description() const {
-  return fmt::format("x86-64, {} instructions, {} cores", name(isa_), hardware_threads());
+  return fmt::format("x86-64, {} instructions, {} cores", to_string(isa_), hardware_threads());
 }
 
 // "AMD EPYC 9B45, full, oneDNN 2.6.3"
 std::string CpuDevice::machine() const {
-  const std::string processor = fmt::format("{}, {}", processor_model(), name(isa_));
+  const std::string processor = fmt::format("{}, {}", processor_model(), to_string(isa_));
   return libraries_ == nullptr ? processor : fmt::format("{}, {}", processor, libraries_(isa_));
 }
 
@@ -103,7 +103,7 @@ std::unique_ptr<Device> open_device(std::string_view target, std::string (*libra
   if (*isa > current_isa()) {
     fail(Code::kDevice, fmt::format("target \"{}\" needs more than there is here: this CPU with "
                                     "ANNEAL_MAX_ISA={} allows {}",
-                                    target, name(max_isa()), name(current_isa())));
+                                    target, to_string(max_isa()), to_string(current_isa())));
   }
   return std::make_unique<CpuDevice>(std::string(target), *isa, libraries);
 }

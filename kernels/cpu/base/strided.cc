@@ -101,7 +101,7 @@ void copy_elements(const TensorView& from, const TensorView& to) {
   copy_range(walk, from, to, 0, walk.count());
 }
 
-void copy_elements(const TensorView& from, const TensorView& to, Team& team) {
+void copy_elements(const TensorView& from, const TensorView& to, ThreadTeam& team) {
   check(from.dims == to.dims, "a copy keeps the dims");
   const Walk<2> walk(to.dims, {from.strides, to.strides});
   team.for_ranges(walk.count(), kGrain,

@@ -132,7 +132,7 @@ void copy_element(const TensorView& from, int64_t from_offset, const TensorView&
                   int64_t to_offset);
 // Copies elements between views of equal dims and dtypes, or from f16 and bf16 to f32.
 void copy_elements(const TensorView& from, const TensorView& to);
-void copy_elements(const TensorView& from, const TensorView& to, Team& team);
+void copy_elements(const TensorView& from, const TensorView& to, ThreadTeam& team);
 
 // A walk over some axes of a tensor, and one over the rest: what reductions are made of.
 template <size_t N>

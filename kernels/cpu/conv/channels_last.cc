@@ -39,7 +39,8 @@ size_t ChannelsLast::staged_bytes() const {
   return align_up(static_cast<size_t>(images * image_stride) * size_of(element));
 }
 
-void ChannelsLast::stage(const TensorView& view, std::byte* to, LoadBlock load, Team& team) const {
+void ChannelsLast::stage(const TensorView& view, std::byte* to, LoadBlock load,
+                         ThreadTeam& team) const {
   const int axes = view.dims.rank() - 2;
   const Spatial from = spatial_of(view.strides, 2, axes, 0);
   const auto in_size = static_cast<int64_t>(size_of(view.dtype));

@@ -37,7 +37,7 @@ struct ChannelsLast {
   size_t staged_bytes() const;  // 0 if not staged
 
   // Copies the view to memory of staged_bytes(). REQUIRES: staged
-  void stage(const TensorView& view, std::byte* to, LoadBlock load, Team& team) const;
+  void stage(const TensorView& view, std::byte* to, LoadBlock load, ThreadTeam& team) const;
 };
 
 }  // namespace anneal::cpu

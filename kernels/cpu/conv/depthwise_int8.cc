@@ -109,7 +109,7 @@ struct PackedDepthwise {
   }
 };
 
-struct PreparedInt8Depthwise final : Prepared {
+struct PreparedInt8Depthwise final : PreparedKernel {
   PixelRuns runs;
   Window window;
   int64_t pixels = 0, columns = 0;  // staged at one time, at most
@@ -133,9 +133,9 @@ class Int8DepthwiseConv final : public Kernel {
         layout.bytes(), [&](std::byte* to) { layout.pack(weights, to); });
   }
 
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override {
     auto made = std::make_unique<PreparedInt8Depthwise>();
     PreparedInt8Depthwise& p = *made;
     const PackedDepthwise layout(loops_, inputs[1].dims);
@@ -320,7 +320,7 @@ DepthwiseInt8 loops_for(Isa isa, int64_t channels, const Differences* weights) {
   return depthwise_i16(Isa::kBaseline);
 }
 
-Made make_depthwise(const Conv& op, const Request& request) {
+KernelResult make_depthwise(const Conv& op, const Request& request) {
   const Operand& w = request.inputs[1];
   const Shape& shape = w.type.shape;
   if (!is_8bit(request.inputs[0].type.dtype) || !is_8bit(w.type.dtype))

@@ -54,7 +54,7 @@ std::vector<int32_t> lookup_of(const GroupShape& group, int64_t channels, int64_
   return lookup;
 }
 
-struct PreparedDirect final : Prepared {
+struct PreparedDirect final : PreparedKernel {
   PixelRuns runs;
   Window window;
   int64_t padded = 0;
@@ -80,9 +80,9 @@ class DirectConv final : public Kernel {
     pack_dots(view, request);
   }
 
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override {
     const Dims& w = inputs[1].dims;
     auto made = std::make_unique<PreparedDirect>();
     PreparedDirect& p = *made;
@@ -230,8 +230,8 @@ bool is_real(DataType x, DataType w) {
   return x == w && (x == DataType::kF32 || x == DataType::kF16 || x == DataType::kBF16);
 }
 
-Made make_direct(const Conv& op, const GroupShape& group, const RunDepthwise& depthwise,
-                 std::vector<int32_t> lookup, const Request& request) {
+KernelResult make_direct(const Conv& op, const GroupShape& group, const RunDepthwise& depthwise,
+                         std::vector<int32_t> lookup, const Request& request) {
   std::string why_not = taps_mismatch(request.inputs[1].type.shape);
   if (!why_not.empty()) return refuse(std::move(why_not));
   auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
@@ -249,7 +249,7 @@ RunDepthwise depthwise_of(Isa isa, int64_t channels) {
   return run_depthwise(Isa::kBaseline);
 }
 
-Made make_depthwise(const Conv& op, const Request& request) {
+KernelResult make_depthwise(const Conv& op, const Request& request) {
   const DataType x = request.inputs[0].type.dtype;
   const Type& w = request.inputs[1].type;
   if (!is_real(x, w.dtype)) return refuse("only f32, f16 and bf16 operands");
@@ -261,7 +261,7 @@ Made make_depthwise(const Conv& op, const Request& request) {
   return make_direct(op, {}, loops, {}, request);
 }
 
-Made make_grouped(const Conv& op, const Request& request) {
+KernelResult make_grouped(const Conv& op, const Request& request) {
   const DataType x = request.inputs[0].type.dtype;
   const Type& w = request.inputs[1].type;
   if (!is_real(x, w.dtype)) return refuse("only f32, f16 and bf16 operands");
@@ -275,7 +275,8 @@ Made make_grouped(const Conv& op, const Request& request) {
     return refuse("groups of many channels, or none");
   if (group.is_depthwise()) return refuse("one output channel for each input channel");
   const int64_t lanes = run_grouped(isa_of(request.device)).lanes;
-  if (!request.at_any_speed && lanes == 1 && group.inputs * group.outputs > kMostProductsOfOneLane)
+  if (!request.ignore_speed_heuristics && lanes == 1 &&
+      group.inputs * group.outputs > kMostProductsOfOneLane)
     return refuse("a product of matrices is faster without vectors");
   auto lookup = lookup_of(group, channels, lanes);
   if (lookup.empty()) return refuse("groups of many more input channels than output channels");

@@ -10,7 +10,7 @@
 namespace anneal::cpu {
 namespace {
 
-struct PreparedConv final : Prepared {
+struct PreparedConv final : PreparedKernel {
   ConvPlan plan;
   size_t packed_at = 0, columns_at = 0, parts_at = 0;
 };
@@ -37,9 +37,9 @@ class NhwcConv final : public Kernel {
     });
   }
 
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override {
     const TensorView& y = outputs[0];
     auto made = std::make_unique<PreparedConv>();
     PreparedConv& p = *made;
@@ -116,7 +116,7 @@ class NhwcConv final : public Kernel {
   std::optional<Tensor> packed_;  // the weights, if they are constants
 };
 
-Made make_nhwc(const Conv& op, const Request& request) {
+KernelResult make_nhwc(const Conv& op, const Request& request) {
   const DataType x = request.inputs[0].type.dtype, w = request.inputs[1].type.dtype;
   const bool int8 = is_8bit(x) && is_8bit(w);
   const bool f32 = x == w && (x == DataType::kF32 || x == DataType::kF16 || x == DataType::kBF16);

@@ -61,7 +61,7 @@ struct Grid {
   int64_t pieces() const { return down * across * columns; }
 };
 
-struct PreparedImplicit final : Prepared {
+struct PreparedImplicit final : PreparedKernel {
   Epilogues::Spaces spaces;
   ChannelsLast x;
   Axis y_axis, x_axis;
@@ -109,9 +109,9 @@ class ImplicitGemmConv final : public Kernel {
   // Whether zero points of the weights would have to be taken off the sums.
   bool has_late_zeros() const { return has_late_zeros_; }
 
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override {
     auto made = std::make_unique<PreparedImplicit>();
     PreparedImplicit& p = *made;
     p.spaces = epilogues_.pixel_spaces(inputs, outputs);
@@ -454,7 +454,7 @@ class ImplicitGemmConv final : public Kernel {
   bool has_late_zeros_ = false;
 };
 
-Made make_implicit(const Conv& op, const Request& request) {
+KernelResult make_implicit(const Conv& op, const Request& request) {
   const auto inputs = request.inputs;
   const DataType x = inputs[0].type.dtype, w = inputs[1].type.dtype;
   const bool int8 = is_8bit(x) && is_8bit(w);

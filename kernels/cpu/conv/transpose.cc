@@ -44,7 +44,7 @@ struct Phase {
   size_t packed_at = 0;
 };
 
-struct PreparedTranspose final : Prepared {
+struct PreparedTranspose final : PreparedKernel {
   std::vector<Phase> phases;
   ChannelsLast x;
   size_t packed_at = 0, columns_at = 0, parts_at = 0;
@@ -74,9 +74,9 @@ class PhasedTranspose final : public Kernel {
     });
   }
 
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override {
     auto made = std::make_unique<PreparedTranspose>();
     PreparedTranspose& p = *made;
     if (count(outputs[0].dims) == 0) return made;
@@ -246,7 +246,7 @@ class PhasedTranspose final : public Kernel {
   std::optional<Tensor> packed_;  // the weights of all phases, if they are constants
 };
 
-Made make_phased(const ConvTranspose& op, const Request& request) {
+KernelResult make_phased(const ConvTranspose& op, const Request& request) {
   const DataType x = request.inputs[0].type.dtype, w = request.inputs[1].type.dtype;
   if (x != w || (x != DataType::kF32 && x != DataType::kF16 && x != DataType::kBF16))
     return refuse("only f32, f16 and bf16");

@@ -61,7 +61,7 @@ struct Block {
   int64_t tiles() const { return (row_end - row_begin) * (column_end - column_begin); }
 };
 
-struct PreparedWinograd final : Prepared {
+struct PreparedWinograd final : PreparedKernel {
   Epilogues::Spaces spaces;
   ChannelsLast x;
   Tiles tiles;
@@ -117,9 +117,9 @@ class WinogradConv final : public Kernel {
                     [&](int64_t panel) { weights_.pack(w, panel, to); });
         })) {}
 
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override {
     const TensorView& y = outputs[0];
     auto made = std::make_unique<PreparedWinograd>();
     made->spaces = epilogues_.pixel_spaces(inputs, outputs);
@@ -309,7 +309,7 @@ bool has_enough_tiles(const Type& y, const SizeTable& sizes) {
   return tiles >= kLeastTiles;
 }
 
-Made make_winograd(const Conv& op, const Request& request) {
+KernelResult make_winograd(const Conv& op, const Request& request) {
   const auto is_all = [](const std::vector<int64_t>& values, int64_t wanted) {
     return std::ranges::all_of(values, [&](int64_t v) { return v == wanted; });
   };
@@ -325,9 +325,9 @@ Made make_winograd(const Conv& op, const Request& request) {
   if (dims[1] < winograd_transforms(isa_of(request.device)).lanes || dims[0] == 0)
     return refuse("less than a vector of input channels, or no outputs");
   const int64_t least = dtype == DataType::kBF16 ? kLeastChannelsBf16 : kLeastChannels;
-  if (!request.at_any_speed && std::min(dims[0], dims[1]) < least)
+  if (!request.ignore_speed_heuristics && std::min(dims[0], dims[1]) < least)
     return refuse("so few channels that transforms cost as much as they save");
-  if (!request.at_any_speed && !has_enough_tiles(request.outputs[0].type, request.sizes))
+  if (!request.ignore_speed_heuristics && !has_enough_tiles(request.outputs[0].type, request.sizes))
     return refuse("images so small that reading the transformed weights costs more");
   std::string why_not;
   auto epilogues =

@@ -134,4 +134,3 @@ GemmKernels dpbf16_gemm() {
 
 }  // namespace anneal::cpu
 HWY_POP_ATTRIBUTES
-

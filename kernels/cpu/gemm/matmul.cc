@@ -51,7 +51,7 @@ struct DirectOutput {
   BatchOffsets batch;
 };
 
-struct PreparedMatMul final : Prepared {
+struct PreparedMatMul final : PreparedKernel {
   explicit PreparedMatMul(Epilogues::Spaces made) : spaces(std::move(made)) {}
   Epilogues::Spaces spaces;
   int64_t m = 0, n = 0, k = 0, batches = 1;
@@ -97,9 +97,9 @@ class PackedMatMul final : public Kernel {
                               layout.bytes() * static_cast<size_t>(matrices_of(view.dims)), fill);
   }
 
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override {
     const TensorView& y = outputs[0];
     const TensorView a = op_.transpose_a ? transposed(inputs[0]) : inputs[0];
     const TensorView b = op_.transpose_b ? transposed(inputs[1]) : inputs[1];
@@ -371,7 +371,7 @@ class PackedMatMul final : public Kernel {
   std::optional<Tensor> packed_;  // b, if it is a constant
 };
 
-Made make_packed(const MatMul& op, const Request& request) {
+KernelResult make_packed(const MatMul& op, const Request& request) {
   const DataType a = request.inputs[0].type.dtype, b = request.inputs[1].type.dtype;
   const bool int8 = is_8bit(a) && is_8bit(b);
   const bool f32 = a == b && (a == DataType::kF32 || a == DataType::kF16 || a == DataType::kBF16);

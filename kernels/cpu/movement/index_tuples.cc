@@ -58,7 +58,7 @@ struct Tuples {
   }
 };
 
-struct PreparedTuples final : Prepared {
+struct PreparedTuples final : PreparedKernel {
   Tuples tuples;
   CopyPlan slice;
   CopyPlan whole;  // of a scatter: x to y
@@ -94,8 +94,8 @@ void copy_slices(const PreparedTuples& p, const TensorView& indices, int64_t siz
 class GatherTuples final : public Kernel {
  public:
   explicit GatherTuples(const GatherND& op) : batch_(static_cast<int>(op.batch_dims)) {}
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs, int) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs, int) const override {
     auto made = std::make_unique<PreparedTuples>();
     const TensorView &x = inputs[0], &indices = inputs[1], &y = outputs[0];
     if (count(y.dims) == 0) return made;
@@ -128,8 +128,8 @@ class GatherTuples final : public Kernel {
 // Slices are written one after the other: of several for one place the last one stays.
 class ScatterTuples final : public Kernel {
  public:
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs, int) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs, int) const override {
     auto made = std::make_unique<PreparedTuples>();
     const TensorView &x = inputs[0], &indices = inputs[1], &updates = inputs[2], &y = outputs[0];
     made->whole = CopyPlan(size_of(x.dtype), y.dims, x.strides, y.strides);
@@ -160,12 +160,12 @@ std::string why_not(const Request& request) {
   return {};
 }
 
-Made make_gather(const GatherND& op, const Request& request) {
+KernelResult make_gather(const GatherND& op, const Request& request) {
   if (std::string why = why_not(request); !why.empty()) return refuse(std::move(why));
   return {std::make_unique<GatherTuples>(op), {}};
 }
 
-Made make_scatter(const ScatterND& op, const Request& request) {
+KernelResult make_scatter(const ScatterND& op, const Request& request) {
   if (op.reduction != ScatterReduction::kNone) return refuse("a reduction");
   if (std::string why = why_not(request); !why.empty()) return refuse(std::move(why));
   return {std::make_unique<ScatterTuples>(), {}};

@@ -18,11 +18,11 @@ namespace anneal::cpu {
 namespace {
 
 // The output as a view of the input: each of its axes is one of x, from `start` on, in steps.
-struct Look {
+struct ViewOfInput {
   Dims axes, starts, steps;
 
-  static Look all(int rank) {
-    Look look;
+  static ViewOfInput all(int rank) {
+    ViewOfInput look;
     for (int axis = 0; axis < rank; ++axis) look.add(axis);
     return look;
   }
@@ -58,15 +58,15 @@ Dims broadcast_strides(const TensorView& view, const Dims& out) {
   return strides;
 }
 
-struct PreparedCopy final : Prepared {
+struct PreparedCopy final : PreparedKernel {
   CopyPlan plan;
 };
 
 class CopyOfView final : public Kernel {
  public:
-  explicit CopyOfView(Look look) : look_(look) {}
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs, int) const override {
+  explicit CopyOfView(ViewOfInput look) : look_(look) {}
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs, int) const override {
     auto made = std::make_unique<PreparedCopy>();
     const TensorView view = look_(inputs[0], outputs[0].dims);
     made->plan = CopyPlan(size_of(view.dtype), outputs[0].dims,
@@ -80,12 +80,12 @@ class CopyOfView final : public Kernel {
   }
 
  private:
-  Look look_;
+  ViewOfInput look_;
 };
 
 class TapeOfView final : public TapeKernel {
  public:
-  TapeOfView(Tape tape, Look look, const Request& request)
+  TapeOfView(Tape tape, ViewOfInput look, const Request& request)
       : TapeKernel(std::move(tape), isa_of(request.device)),
         look_(look),
         op_inputs_(static_cast<size_t>(request.op_input_count)) {}
@@ -98,7 +98,7 @@ class TapeOfView final : public TapeKernel {
   }
 
  private:
-  Look look_;
+  ViewOfInput look_;
   size_t op_inputs_;
 };
 
@@ -106,7 +106,7 @@ bool has_epilogue(const Request& request) {
   return !request.epilogues.empty() && !request.epilogues[0].empty();
 }
 
-Made make_view(const Look& look, const Request& request) {
+KernelResult make_view(const ViewOfInput& look, const Request& request) {
   if (!has_epilogue(request)) return {std::make_unique<CopyOfView>(look), {}};
   std::string why_not = epilogue_mismatch(request);
   if (!why_not.empty()) return refuse(std::move(why_not));
@@ -121,23 +121,23 @@ Made make_view(const Look& look, const Request& request) {
 
 // An identity copies between layouts; where its output is the very view of its input it has nothing
 // to do.
-Made make_copy(const Pointwise& op, const Request& request) {
+KernelResult make_copy(const Pointwise& op, const Request& request) {
   if (!op.program.is_identity()) return refuse("a program that computes something");
   if (has_epilogue(request)) return refuse("an epilogue");
-  return make_view(Look::all(request.inputs[0].type.shape.rank()), request);
+  return make_view(ViewOfInput::all(request.inputs[0].type.shape.rank()), request);
 }
 
-Made make_transpose(const Transpose& op, const Request& request) {
-  Look look;
+KernelResult make_transpose(const Transpose& op, const Request& request) {
+  ViewOfInput look;
   for (const int64_t axis : op.permutation) look.add(axis);
   return make_view(look, request);
 }
 
-Made make_expand(const Expand&, const Request& request) {
-  return make_view(Look::all(request.inputs[0].type.shape.rank()), request);
+KernelResult make_expand(const Expand&, const Request& request) {
+  return make_view(ViewOfInput::all(request.inputs[0].type.shape.rank()), request);
 }
 
-Made make_slice(const Slice&, const Request& request) {
+KernelResult make_slice(const Slice&, const Request& request) {
   for (const int i : {1, 3, 4})
     if (request.inputs[i].constant == nullptr)
       return refuse("starts, axes or steps that are not constant");
@@ -145,7 +145,7 @@ Made make_slice(const Slice&, const Request& request) {
   const TensorView axes = request.inputs[3].constant->view();
   const TensorView steps = request.inputs[4].constant->view();
   const int rank = request.inputs[0].type.shape.rank();
-  Look look = Look::all(rank);
+  ViewOfInput look = ViewOfInput::all(rank);
   for (int64_t i = 0; i < count(starts.dims); ++i) {
     const int64_t axis = load_integer(axes, i);
     if (axis < -rank || axis >= rank) return refuse("axes that the input does not have");
@@ -156,22 +156,22 @@ Made make_slice(const Slice&, const Request& request) {
   return make_view(look, request);
 }
 
-struct PreparedReshape final : Prepared {
+struct PreparedReshape final : PreparedKernel {
   CopyPlan first, second;  // second: from the workspace, where neither side is row-major
   bool has_second = false;
 };
 
 class ReshapeCopy final : public Kernel {
  public:
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs, int) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs, int) const override {
     auto made = std::make_unique<PreparedReshape>();
     const TensorView &x = inputs[0], &y = outputs[0];
     const size_t size = size_of(x.dtype);
     const Dims dense = row_major_strides(y.dims);
     if (count(x.dims) != count(y.dims))
       fail(Code::kInvalidArgument, fmt::format("Reshape of {} to {} changes the number of elements",
-                                               to_text(x.dims), to_text(y.dims)));
+                                               to_string(x.dims), to_string(y.dims)));
     if (is_row_major(x)) {
       made->first = CopyPlan(size, y.dims, dense, y.strides);
     } else {
@@ -193,13 +193,13 @@ class ReshapeCopy final : public Kernel {
   }
 };
 
-Made make_reshape(const Reshape&, const Request& request) {
+KernelResult make_reshape(const Reshape&, const Request& request) {
   if (has_epilogue(request)) return refuse("an epilogue");
   return {std::make_unique<ReshapeCopy>(), {}};
 }
 
 // Several copies into parts of the output.
-struct PreparedParts final : Prepared {
+struct PreparedParts final : PreparedKernel {
   std::vector<CopyPlan> plans;
   std::vector<int64_t> offsets;  // bytes, in the output
 };
@@ -207,8 +207,8 @@ struct PreparedParts final : Prepared {
 class ConcatCopy final : public Kernel {
  public:
   explicit ConcatCopy(const Concat& op) : axis_(static_cast<int>(op.axis)) {}
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs, int) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs, int) const override {
     auto made = std::make_unique<PreparedParts>();
     const TensorView& y = outputs[0];
     int64_t begin = 0;
@@ -231,12 +231,12 @@ class ConcatCopy final : public Kernel {
   int axis_;
 };
 
-Made make_concat(const Concat& op, const Request& request) {
+KernelResult make_concat(const Concat& op, const Request& request) {
   if (has_epilogue(request)) return refuse("an epilogue");
   return {std::make_unique<ConcatCopy>(op), {}};
 }
 
-struct PreparedGather final : Prepared {
+struct PreparedGather final : PreparedKernel {
   CopyPlan slice;  // for one index
   Dims index_dims, index_strides, to_strides;
 };
@@ -244,8 +244,8 @@ struct PreparedGather final : Prepared {
 class GatherCopy final : public Kernel {
  public:
   explicit GatherCopy(const Gather& op) : axis_(static_cast<int>(op.axis)) {}
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs, int) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs, int) const override {
     auto made = std::make_unique<PreparedGather>();
     const TensorView &x = inputs[0], &indices = inputs[1], &y = outputs[0];
     const int after = axis_ + indices.dims.rank();
@@ -286,7 +286,7 @@ class GatherCopy final : public Kernel {
   int axis_;
 };
 
-Made make_gather(const Gather& op, const Request& request) {
+KernelResult make_gather(const Gather& op, const Request& request) {
   if (has_epilogue(request)) return refuse("an epilogue");
   return {std::make_unique<GatherCopy>(op), {}};
 }

@@ -53,7 +53,7 @@ class PadCopy final : public Kernel {
 
   // Positions outside of the axis, in runs that one copy takes: their elements lie evenly.
   void extend(int axis, const Inside& inside, const TensorView& y, const std::byte* value,
-              Team& team) const {
+              ThreadTeam& team) const {
     const int64_t begin = inside.begins[axis], size = inside.dims[axis],
                   last = y.dims[axis] - begin;
     for (int64_t at = -begin; at < last;) {
@@ -81,7 +81,7 @@ class PadCopy final : public Kernel {
     int64_t source, step;  // likewise; source < 0: the value
   };
   void copy_slab(const Slab& slab, const Inside& inside, const TensorView& y,
-                 const std::byte* value, Team& team) const {
+                 const std::byte* value, ThreadTeam& team) const {
     Dims dims = y.dims, from = y.strides;
     int64_t offset = 0;
     for (int axis = 0; axis < slab.axis; ++axis) {
@@ -106,7 +106,7 @@ class PadCopy final : public Kernel {
   int64_t bytes_;
 };
 
-Made make_pad(const Pad& op, const Request& request) {
+KernelResult make_pad(const Pad& op, const Request& request) {
   if (!request.epilogues.empty() && !request.epilogues[0].empty()) return refuse("an epilogue");
   return {std::make_unique<PadCopy>(op.mode, request.inputs[0].type.dtype), {}};
 }

@@ -210,7 +210,7 @@ HWY_AFTER_NAMESPACE();
 namespace anneal::cpu {
 namespace {
 
-struct PreparedPool final : Prepared {
+struct PreparedPool final : PreparedKernel {
   PixelRuns runs;
   Window window;
   Spatial pad_end{};
@@ -225,9 +225,9 @@ class NhwcPool final : public Kernel {
         load_(load_block(isa_of(request.device))),
         epilogue_(std::move(epilogue)) {}
 
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override {
     const TensorView& y = outputs[0];
     auto made = std::make_unique<PreparedPool>();
     PreparedPool& p = *made;
@@ -289,7 +289,7 @@ class NhwcPool final : public Kernel {
   Epilogue epilogue_;
 };
 
-Made make_nhwc(const Pool& op, const Request& request) {
+KernelResult make_nhwc(const Pool& op, const Request& request) {
   const DataType x = request.inputs[0].type.dtype;
   const bool f32 = x == DataType::kF32 || x == DataType::kF16 || x == DataType::kBF16;
   const bool int8 = x == DataType::kI8 || x == DataType::kU8;

@@ -55,7 +55,7 @@ struct AxisTaps {
   std::vector<float> weights;
 };
 
-struct PreparedResize final : Prepared {
+struct PreparedResize final : PreparedKernel {
   PixelRuns runs;
   std::array<AxisTaps, 3> axes;
 };
@@ -68,9 +68,9 @@ class NhwcResize final : public Kernel {
         load_(load_block(isa_of(request.device))),
         epilogue_(std::move(epilogue)) {}
 
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override {
     const TensorView& y = outputs[0];
     const int rank = y.dims.rank();
     auto made = std::make_unique<PreparedResize>();
@@ -194,7 +194,7 @@ std::optional<Resize> with_known_scales(const Resize& op, const Request& request
   return known;
 }
 
-Made make_nhwc(const Resize& given, const Request& request) {
+KernelResult make_nhwc(const Resize& given, const Request& request) {
   const auto known = with_known_scales(given, request);
   if (!known) return refuse("scales known only at run time");
   const Resize& op = *known;

@@ -61,9 +61,9 @@ class OneDnnConv final : public Kernel {
     return done ? "" : why_not;
   }
 
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override {
     return pieces_.prepare_images(inputs, outputs, is_staged_, epilogues_, threads);
   }
 
@@ -78,7 +78,7 @@ class OneDnnConv final : public Kernel {
     product.depth = count(tail(layer.w.dims, 1));
     product.int8 = is_8bit(layer.x.dtype);
     product.rows = count(layer.y.dims) / product.columns;
-    product.at_any_speed = layer.request.at_any_speed;
+    product.ignore_speed_heuristics = layer.request.ignore_speed_heuristics;
     if (layer.post_ops) product.column_grain = 0;
     product.weight_bytes = count(layer.w.dims) * static_cast<int64_t>(size_of(layer.w.dtype));
     product.elements = count(layer.y.dims);
@@ -92,7 +92,7 @@ class OneDnnConv final : public Kernel {
     product.least_rows = kLeastPixels;
     why_not = onednn::why_own_product(product);
     if (!why_not.empty()) return false;
-    const onednn::Cut cut = onednn::cut(product);
+    const onednn::PieceCut cut = onednn::cut(product);
     pieces_.write_directly(layer.is_copy, onednn::row_step(y, 2, 1), cut);
     const int64_t channels = x.dims[1];
     std::vector<MatMulShape> seen;
@@ -133,7 +133,7 @@ class OneDnnConv final : public Kernel {
     product.least_rows = std::max((pad + op.strides[0] - 1) / op.strides[0],
                                   (kLeastPixels + row_pixels - 1) / row_pixels);
     if (layer.winograd) product.least_rows = std::max(product.least_rows, kLeastWinogradRows);
-    const onednn::Cut cut = onednn::cut(product);
+    const onednn::PieceCut cut = onednn::cut(product);
     pieces_.write_directly(layer.is_copy, onednn::row_step(y, 2, 1), cut);
 
     ConvShape shape;
@@ -236,7 +236,7 @@ bool is_zero(const Tensor& tensor) {
 
 // Only where it may be faster, but for the epilogue. Empty, or why not.
 std::string why_too_slow(const ConvLayer& layer, Way way) {
-  if (layer.request.at_any_speed) return {};
+  if (layer.request.ignore_speed_heuristics) return {};
   if (way != Way::kSums) return "only a clock chooses it";
   if (layer.x.dtype == DataType::kF32 && is_own_grouped(layer.op, layer.w.dims))
     return "our own convolutions of small groups are faster";
@@ -246,7 +246,7 @@ std::string why_too_slow(const ConvLayer& layer, Way way) {
   return {};
 }
 
-Made make_onednn(const Conv& op, const Request& request, Way way) {
+KernelResult make_onednn(const Conv& op, const Request& request, Way way) {
   const auto inputs = request.inputs;
   const DataType x = inputs[0].type.dtype, w = inputs[1].type.dtype;
   const bool int8 = is_8bit(x) && w == DataType::kI8;
@@ -292,7 +292,7 @@ Made make_onednn(const Conv& op, const Request& request, Way way) {
     layer.post_ops = onednn::post_ops_of(request, *epilogues, axes, why_not);
     if (!layer.post_ops) return refuse(std::move(why_not));
   }
-  if (!request.at_any_speed && !int8 && is_own_finish(layer, *epilogues))
+  if (!request.ignore_speed_heuristics && !int8 && is_own_finish(layer, *epilogues))
     return refuse("our own convolutions finish this epilogue in registers");
   auto kernel = std::make_unique<OneDnnConv>(std::move(*epilogues));
   why_not = kernel->build(layer);
@@ -301,7 +301,7 @@ Made make_onednn(const Conv& op, const Request& request, Way way) {
 }
 
 template <Way way>
-Made make_one(const Conv& op, const Request& request) {
+KernelResult make_one(const Conv& op, const Request& request) {
   return make_onednn(op, request, way);
 }
 

@@ -34,14 +34,14 @@ class OneDnnMatMul final : public Kernel {
     product.elements = product.rows * n;
     product.operations = 2 * product.elements * k;
     product.weight_bytes = n * k * static_cast<int64_t>(size_of(b.dtype));
-    product.at_any_speed = request.at_any_speed;
+    product.ignore_speed_heuristics = request.ignore_speed_heuristics;
     if (post_ops) {
       product.column_grain = 0;
       pieces_.finish_by_post_ops();
     }
     std::string why_not = onednn::why_own_product(product);
     if (!why_not.empty()) return why_not;
-    const onednn::Cut cut = onednn::cut(product);
+    const onednn::PieceCut cut = onednn::cut(product);
 
     const std::optional<int64_t> step = onednn::row_step(a, 0, last);
     is_staged_ =
@@ -94,9 +94,9 @@ class OneDnnMatMul final : public Kernel {
     return axes;
   }
 
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override {
     const TensorView a = transpose_a ? transposed(inputs[0]) : inputs[0];
     auto made = std::make_unique<onednn::PreparedPieces>();
     made->spaces = epilogues_.spaces(inputs, outputs, axes_of(outputs[0].dims.rank()));
@@ -130,7 +130,7 @@ bool is_zero(const Tensor& tensor) {
 }
 
 template <bool by_post_ops>
-Made make_onednn(const MatMul& op, const Request& request) {
+KernelResult make_onednn(const MatMul& op, const Request& request) {
   const auto inputs = request.inputs;
   const DataType a = inputs[0].type.dtype, b = inputs[1].type.dtype;
   const bool int8 = is_8bit(a) && b == DataType::kI8;
@@ -163,7 +163,7 @@ Made make_onednn(const MatMul& op, const Request& request) {
   if (!epilogues) return refuse(std::move(why_not));
   std::optional<onednn::PostOps> post_ops;
   if (by_post_ops) {
-    if (!request.at_any_speed) return refuse("only a clock chooses it");
+    if (!request.ignore_speed_heuristics) return refuse("only a clock chooses it");
     const auto axes = OneDnnMatMul::axes_of(y_view->dims.rank());
     post_ops = onednn::post_ops_of(request, *epilogues, axes, why_not);
     if (!post_ops) return refuse(std::move(why_not));

@@ -18,7 +18,7 @@
 namespace anneal::cpu::onednn {
 namespace {
 
-struct Opened {
+struct OneDnnLibrary {
   Api api;
   DnnEngine* engine = nullptr;  // lives as long as the library: to the end of the process
   int isa = 0;
@@ -81,8 +81,8 @@ std::string fill(Api& api, const Library& library) {
   return found ? "" : "its OpenMP cannot be told how many threads to use";
 }
 
-Opened open() {
-  Opened opened;
+OneDnnLibrary open() {
+  OneDnnLibrary opened;
   if (current_isa() < Isa::kAvx2) {
     opened.why_not = "needs AVX2";
     return opened;
@@ -104,8 +104,8 @@ Opened open() {
   return opened;
 }
 
-const Opened& opened() {
-  static const Opened it = open();
+const OneDnnLibrary& opened() {
+  static const OneDnnLibrary it = open();
   return it;
 }
 
@@ -295,7 +295,7 @@ size_t bytes_of(const MemoryDesc& desc) { return api().dnnl_memory_desc_get_size
 
 struct Primitive::State {
   // An operand in a layout of the primitive's own.
-  struct Reordered {
+  struct ReorderedOperand {
     MemoryDesc desc;
     Handle<DnnPrimitive> reorder;  // into it, or out of it
   };
@@ -344,7 +344,7 @@ struct Primitive::State {
   MemoryDesc column, bias;  // a number for each column, and how a bias is described
   bool has_weights = false;
   MemoryDesc weights, packed;  // as they come, and as the primitive wants them
-  std::optional<Reordered> own_x, own_y;
+  std::optional<ReorderedOperand> own_x, own_y;
 
  private:
   // False if what the primitive wants cannot be made of what there is.

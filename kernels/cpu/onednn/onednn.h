@@ -4,9 +4,9 @@
 //
 // Threads. oneDNN brings OpenMP's pool, and we have our own; two pools that spin steal each other's
 // cores. So OpenMP never starts a thread for us: primitives are made and run with one OpenMP
-// thread, each on whichever thread of our Team claims its piece of the work, and the caller's own
-// OpenMP setting is put back afterwards. What is made does not know how many threads there are, so
-// results do not depend on them.
+// thread, each on whichever thread of our ThreadTeam claims its piece of the work, and the caller's
+// own OpenMP setting is put back afterwards. What is made does not know how many threads there are,
+// so results do not depend on them.
 //
 // ThreadSanitizer does not see how OpenMP orders threads: `make test-tsan` switches oneDNN off.
 //

@@ -29,7 +29,7 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 }  // namespace
 
 std::string why_own_product(const Product& product) {
-  if (product.at_any_speed) return {};
+  if (product.ignore_speed_heuristics) return {};
   if (product.depth >= kNarrow && product.columns >= kNarrow)
     return "our own products are no slower";
   if (product.int8) return {};
@@ -38,7 +38,7 @@ std::string why_own_product(const Product& product) {
   return {};
 }
 
-Cut cut(const Product& p) {
+PieceCut cut(const Product& p) {
   const int64_t each = p.int8 ? kPieceOperationsInt8 : kPieceOperations;
   const int64_t wanted = std::clamp<int64_t>(p.operations / each, 1, kMostPieces);
   int64_t column_pieces = 1, columns = p.columns;
@@ -139,7 +139,7 @@ void Pieces::add(const Request& request, Piece piece, const Weights& weights, bo
   largest_ = std::max(largest_, piece.rows * piece.columns);
   const Primitive& primitive = *primitives_[piece.primitive];
   if (!weights) return pieces_.push_back(piece);
-  const auto found = std::find_if(packed_.begin(), packed_.end(), [&](const Packed& each) {
+  const auto found = std::find_if(packed_.begin(), packed_.end(), [&](const PackedOperand& each) {
     return each.column == piece.column && primitives_[each.primitive]->packs_like(primitive);
   });
   piece.packed = static_cast<size_t>(found - packed_.begin());

@@ -26,17 +26,17 @@ struct Product {
   int64_t operations = 0;     // multiplications and additions
   int64_t weight_bytes = 0;
   bool int8 = false;
-  bool at_any_speed = false;  // as in Request
+  bool ignore_speed_heuristics = false;  // as in Request
 };
 // Why our own kernel is to multiply, if it is.
 std::string why_own_product(const Product& product);
 
-struct Cut {
+struct PieceCut {
   int64_t row_pieces = 1;
   int64_t piece_columns = 1;
 };
 // Depends on nothing but the product: so results do not depend on the number of threads.
-Cut cut(const Product& product);
+PieceCut cut(const Product& product);
 // Where piece `i` of `pieces` equal ones begins.
 inline int64_t piece_begin(int64_t rows, int64_t pieces, int64_t i) { return rows * i / pieces; }
 
@@ -76,7 +76,7 @@ struct Piece {
 };
 
 // How images lie, known when shapes are.
-struct PreparedPieces : Prepared {
+struct PreparedPieces : PreparedKernel {
   Epilogues::Spaces spaces;
   int64_t images = 0;
   int64_t x_image = 0, y_image = 0;  // elements from image to image
@@ -99,7 +99,7 @@ class Pieces {
 
   // Lets primitives write to the output themselves if a piece is whole rows of it, there is no
   // epilogue, and the rows lie behind each other: oneDNN's good products write no others.
-  void write_directly(bool is_copy, std::optional<int64_t> y_step, const Cut& cut) {
+  void write_directly(bool is_copy, std::optional<int64_t> y_step, const PieceCut& cut) {
     is_direct_ = has_post_ops_ || (is_copy && y_step == cut.piece_columns);
   }
 
@@ -121,13 +121,13 @@ class Pieces {
  private:
   void add(const Request& request, Piece piece, const Weights& weights, bool& packs);
 
-  struct Packed {
+  struct PackedOperand {
     int64_t column;
     size_t primitive;
     Tensor weights;
   };
   std::vector<std::unique_ptr<const Primitive>> primitives_;
-  std::vector<Packed> packed_;
+  std::vector<PackedOperand> packed_;
   std::vector<Piece> pieces_;
   int64_t largest_ = 0;  // elements of a piece
   bool is_direct_ = false, has_post_ops_ = false;

@@ -27,7 +27,7 @@ class OneDnnPool final : public Kernel {
     product.column_grain = 0;
     product.least_rows = (pad + op.strides[0] - 1) / op.strides[0] + 1;
     product.elements = count(y.dims);
-    const onednn::Cut cut = onednn::cut(product);
+    const onednn::PieceCut cut = onednn::cut(product);
     pieces_.write_directly(epilogues_.is_copy(), onednn::row_step(y, 2, 1), cut);
 
     onednn::PoolShape shape;
@@ -67,9 +67,9 @@ class OneDnnPool final : public Kernel {
     return {};
   }
 
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override {
     return pieces_.prepare_images(inputs, outputs, is_staged_, epilogues_, threads);
   }
 
@@ -83,7 +83,7 @@ class OneDnnPool final : public Kernel {
   bool is_staged_ = false;
 };
 
-Made make_onednn(const Pool& op, const Request& request) {
+KernelResult make_onednn(const Pool& op, const Request& request) {
   const DataType dtype = request.inputs[0].type.dtype;
   if (op.kind != PoolKind::kMax || op.with_indices || !is_8bit(dtype))
     return refuse("only maxima of 8-bit elements");

@@ -14,13 +14,13 @@ bool is_slow(Opcode opcode) {
 
 // The registers that `from` needs, those that only `stop` needs left out; has_leaf, has_slow: other
 // than `stop`.
-struct Reached {
+struct ReachableRegisters {
   std::vector<bool> registers;
   bool has_leaf = false, has_slow = false;
 };
-Reached reach(const Program& program, uint16_t from, std::optional<uint16_t> stop) {
+ReachableRegisters reach(const Program& program, uint16_t from, std::optional<uint16_t> stop) {
   const auto code = program.code();
-  Reached reached{std::vector<bool>(code.size(), false)};
+  ReachableRegisters reached{std::vector<bool>(code.size(), false)};
   reached.registers[from] = true;
   for (size_t at = from + size_t{1}; at-- > 0;) {
     if (!reached.registers[at] || at == stop) continue;
@@ -53,7 +53,7 @@ Reg constant(ProgramBuilder& builder, const Instruction& instruction) {
 
 // The program whose only result is this register.
 Program up_to(const Program& program, uint16_t last, DataType dtype) {
-  const Reached reached = reach(program, last, std::nullopt);
+  const ReachableRegisters reached = reach(program, last, std::nullopt);
   ProgramBuilder builder;
   for (size_t i = 0; i < program.inputs().size(); ++i)
     builder.input(static_cast<int>(i), program.inputs()[i]);
@@ -94,7 +94,8 @@ Program up_to(const Program& program, uint16_t last, DataType dtype) {
 }
 
 // The result, as it is stored, where `argument` is in a register.
-uint8_t value_of(const Program& program, const Reached& tail, uint16_t reg, Scalar argument) {
+uint8_t value_of(const Program& program, const ReachableRegisters& tail, uint16_t reg,
+                 Scalar argument) {
   const auto code = program.code();
   std::vector<Scalar> values(code.size());
   for (size_t at = 0; at < code.size(); ++at) {
@@ -130,7 +131,7 @@ std::optional<ByteTail> cut_byte_tail(const Program& program) {
     if (one.opcode != Opcode::kSaturate) continue;
     const auto dtype = static_cast<DataType>(one.immediate);
     if (!is_8_bit(dtype) || register_type(dtype) != one.type) continue;
-    const Reached tail = reach(program, result, reg);
+    const ReachableRegisters tail = reach(program, result, reg);
     if (!tail.registers[reg] || tail.has_leaf || !tail.has_slow) continue;
     ByteTail cut{up_to(program, reg, dtype)};
     for (size_t i = 0; i < cut.table.size(); ++i) {

@@ -8,7 +8,7 @@
 namespace anneal::cpu {
 namespace {
 
-struct PreparedLookup final : Prepared {
+struct PreparedLookup final : PreparedKernel {
   CopyPlan plan;
 };
 
@@ -16,8 +16,8 @@ class TablePointwise final : public Kernel {
  public:
   TablePointwise(const ByteTable& table, Isa isa) : table_(table), look_up_(look_up_bytes(isa)) {}
   std::vector<std::byte> tactic() const override { return tactic_of(table_); }
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs, int) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs, int) const override {
     auto made = std::make_unique<PreparedLookup>();
     made->plan = CopyPlan(1, outputs[0].dims, inputs[0].strides, outputs[0].strides);
     return made;
@@ -33,7 +33,7 @@ class TablePointwise final : public Kernel {
   LookUpBytes look_up_;
 };
 
-Made make_table(const Pointwise& op, const Request& request) {
+KernelResult make_table(const Pointwise& op, const Request& request) {
   std::string why_not;
   const auto table = byte_table(op.program, request, why_not);
   if (!table) return refuse(std::move(why_not));
@@ -51,7 +51,7 @@ class TiledPointwise final : public TapeKernel {
   }
 };
 
-Made make_tiled(const Pointwise& op, const Request& request) {
+KernelResult make_tiled(const Pointwise& op, const Request& request) {
   for (const Program& epilogue : request.epilogues)
     if (!epilogue.empty()) return refuse("an epilogue that is not part of the program");
   std::string why_not;

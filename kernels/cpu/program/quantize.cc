@@ -47,7 +47,7 @@ class QuantizeTape final : public TapeKernel {
 };
 
 template <class T>
-Made make_tape(const T& op, const Request& request) {
+KernelResult make_tape(const T& op, const Request& request) {
   std::string why_not;
   ProgramBuilder builder;
   const auto value = append(builder, op, request, why_not);

@@ -11,7 +11,7 @@ constexpr int64_t kGrain = 16;  // tiles worth a thread of their own
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-struct PreparedTape final : Prepared {
+struct PreparedTape final : PreparedKernel {
   TapeSpace space;
   int64_t tile_rows = 1, tile_columns = 1, tiles_per_row = 1, tiles = 0;
   std::vector<TensorView> seen;
@@ -19,9 +19,9 @@ struct PreparedTape final : Prepared {
 
 }  // namespace
 
-std::unique_ptr<Prepared> TapeKernel::prepare(std::span<const TensorView> inputs,
-                                              std::span<const TensorView> outputs,
-                                              int threads) const {
+std::unique_ptr<PreparedKernel> TapeKernel::prepare(std::span<const TensorView> inputs,
+                                                    std::span<const TensorView> outputs,
+                                                    int threads) const {
   auto made = std::make_unique<PreparedTape>();
   PreparedTape& p = *made;
   see(inputs, outputs, p.seen);

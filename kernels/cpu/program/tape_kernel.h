@@ -13,9 +13,9 @@ namespace anneal::cpu {
 
 class TapeKernel : public Kernel {
  public:
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override;
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override;
   void launch(const LaunchArgs& args) const override;
 
  protected:

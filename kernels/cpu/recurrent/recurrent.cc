@@ -21,7 +21,7 @@ namespace {
 
 enum Input { kX, kW, kR, kB, kLengths, kH0, kC0, kPeepholes };
 
-struct PreparedRecurrent final : Prepared {
+struct PreparedRecurrent final : PreparedKernel {
   int64_t steps = 0, batch = 0, input = 0, hidden = 0, directions = 1;
   GateWeights w, r;
   int64_t chunk = 1;        // steps at a time
@@ -51,8 +51,8 @@ class RecurrentKernel final : public Kernel {
     packed_r_ = packed(request, kR);
   }
 
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs, std::span<const TensorView>,
-                                    int threads) const override;
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView>, int threads) const override;
   void launch(const LaunchArgs& args) const override;
 
  private:
@@ -130,8 +130,9 @@ int64_t padded(int64_t floats) { return (floats + kCellPadding - 1) / kCellPaddi
 // Rows a multiple of 4 KiB apart would push each other out of the first-level cache.
 int64_t spread(int64_t pitch) { return pitch % 1024 == 0 ? pitch + kCellPadding : pitch; }
 
-std::unique_ptr<Prepared> RecurrentKernel::prepare(std::span<const TensorView> inputs,
-                                                   std::span<const TensorView>, int threads) const {
+std::unique_ptr<PreparedKernel> RecurrentKernel::prepare(std::span<const TensorView> inputs,
+                                                         std::span<const TensorView>,
+                                                         int threads) const {
   static constexpr int64_t kMostFloats = 1 << 16, kLeastRows = 28, kMostRows = 128;
   auto made = std::make_unique<PreparedRecurrent>();
   PreparedRecurrent& p = *made;
@@ -405,7 +406,7 @@ void RecurrentKernel::add_product(const Run& run, int part, int64_t direction,
   kernels_.block(block);
 }
 
-Made make_recurrent(const Recurrent& op, const Request& request) {
+KernelResult make_recurrent(const Recurrent& op, const Request& request) {
   if (request.inputs[kX].type.dtype != DataType::kF32) return refuse("only f32");
   for (const Program& epilogue : request.epilogues)
     if (!epilogue.empty()) return refuse("an epilogue");

@@ -5,7 +5,7 @@
 namespace anneal::cpu {
 namespace {
 
-struct PreparedLines final : Prepared {
+struct PreparedLines final : PreparedKernel {
   Dims dims, from, to;  // of the lines
   int64_t size = 0, step = 0;
 };
@@ -31,8 +31,8 @@ int64_t best_of(const ArgReduce& op, const T* x, int64_t size, int64_t step) {
 class ArgReduceLines final : public Kernel {
  public:
   explicit ArgReduceLines(const ArgReduce& op) : op_(op) {}
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs, int) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs, int) const override {
     auto made = std::make_unique<PreparedLines>();
     const TensorView &x = inputs[0], &y = outputs[0];
     const int reduced = static_cast<int>(op_.axis);
@@ -80,7 +80,7 @@ class ArgReduceLines final : public Kernel {
   ArgReduce op_;
 };
 
-Made make_lines(const ArgReduce& op, const Request& request) {
+KernelResult make_lines(const ArgReduce& op, const Request& request) {
   for (const Program& epilogue : request.epilogues)
     if (!epilogue.empty()) return refuse("an epilogue");
   switch (request.inputs[0].type.dtype) {

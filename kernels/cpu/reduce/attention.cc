@@ -27,7 +27,7 @@ constexpr int64_t kLanes = 512;  // of scores that meet v at a time
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-struct PreparedAttention final : Prepared {
+struct PreparedAttention final : PreparedKernel {
   TapeSpace score, output;
   int64_t heads = 0, groups = 0, queries = 0, keys = 0, depth = 0, width = 0, batches = 0;
   int64_t group_rows = 0;                         // of all heads that share one of k
@@ -56,9 +56,9 @@ class PackedAttention final : public Kernel {
         score_scale_(score_scale),
         epilogue_(std::move(epilogue)) {}
 
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override {
     auto made = std::make_unique<PreparedAttention>();
     PreparedAttention& p = *made;
     const TensorView &q = inputs[0], &k = inputs[1], &v = inputs[2], &y = outputs[0];
@@ -311,7 +311,7 @@ std::optional<float> scale_of(const Program& score) {
   return std::isnormal(scale) && scale > 0 ? std::optional(scale) : std::nullopt;
 }
 
-Made make_packed(const Attention& op, const Request& request) {
+KernelResult make_packed(const Attention& op, const Request& request) {
   const DataType dtype = request.inputs[0].type.dtype;
   if (dtype != DataType::kF32 && dtype != DataType::kF16 && dtype != DataType::kBF16)
     return refuse("only f32, f16 and bf16");

@@ -11,7 +11,7 @@
 namespace anneal::cpu {
 namespace {
 
-struct PreparedNorm final : Prepared {
+struct PreparedNorm final : PreparedKernel {
   TapeSpace space;
   FoldSpace fold;
   FoldMap::Space map;
@@ -74,9 +74,9 @@ class NormKernel final : public Kernel {
         epilogue_(std::move(epilogue)),
         counts_(std::ranges::any_of(request.epilogues, &Program::uses_index)) {}
 
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override {
     auto made = std::make_unique<PreparedNorm>();
     PreparedNorm& p = *made;
     if (map_) p.map = map_->space(inputs, recipe_.axes);
@@ -318,7 +318,7 @@ class NormKernel final : public Kernel {
   bool counts_;  // along axes of the output
 };
 
-Made make(const Recipe& recipe, const Request& request, const Program& applied = {}) {
+KernelResult make(const Recipe& recipe, const Request& request, const Program& applied = {}) {
   const DataType x = request.inputs[0].type.dtype;
   std::string why_not;
   std::optional<FoldMap> map;
@@ -335,7 +335,7 @@ Made make(const Recipe& recipe, const Request& request, const Program& applied =
   return {std::make_unique<NormKernel>(recipe, request, std::move(map), std::move(*epilogue)), {}};
 }
 
-Made make_softmax(const Softmax& op, const Request& request) {
+KernelResult make_softmax(const Softmax& op, const Request& request) {
   Recipe recipe;
   recipe.softmax = true;
   recipe.log = op.log;
@@ -343,7 +343,7 @@ Made make_softmax(const Softmax& op, const Request& request) {
   return make(recipe, request, op.map);
 }
 
-Made make_normalize(const Normalize& op, const Request& request) {
+KernelResult make_normalize(const Normalize& op, const Request& request) {
   Recipe recipe;
   recipe.subtract_mean = op.subtract_mean;
   recipe.epsilon = op.epsilon;

@@ -9,7 +9,7 @@
 namespace anneal::cpu {
 namespace {
 
-struct PreparedReduce final : Prepared {
+struct PreparedReduce final : PreparedKernel {
   TapeSpace space;
   FoldSpace fold;
   FoldMap::Space map;
@@ -51,9 +51,9 @@ class FoldingReduce final : public Kernel {
         map_(std::move(map)),
         epilogue_(std::move(epilogue)) {}
 
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override {
     auto made = std::make_unique<PreparedReduce>();
     PreparedReduce& p = *made;
     if (map_) p.map = map_->space(inputs, axes_);
@@ -226,7 +226,7 @@ int rank_of(const Reduce& op, const Request& request) {
   return rank;
 }
 
-Made make_folding(const Reduce& op, const Request& request) {
+KernelResult make_folding(const Reduce& op, const Request& request) {
   const Type& x = request.inputs[0].type;
   std::string why_not;
   std::optional<FoldMap> map;

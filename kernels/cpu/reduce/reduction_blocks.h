@@ -75,7 +75,7 @@ class FoldSpace {
   void make_columns(const Source& source, int64_t group, int64_t column, int64_t count,
                     const F& f) const;
 
-  struct Walked {
+  struct AxisWalk {
     Dims dims, strides;
     int64_t offset(int64_t number) const {
       int64_t result = 0;
@@ -96,7 +96,7 @@ class FoldSpace {
     return x.data + offset * static_cast<int64_t>(size_of(x.dtype));
   }
 
-  Walked kept_, folded_;
+  AxisWalk kept_, folded_;
   Dims kept_axes_, folded_axes_;
   int column_axis_ = -1;
   int64_t groups_ = 1, group_size_ = 1, columns_ = 1, columns_per_group_ = 1;

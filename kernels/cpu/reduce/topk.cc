@@ -35,7 +35,7 @@ namespace anneal::cpu {
 constexpr int64_t kPiece = 1024;    // elements that are filtered at a time
 constexpr int64_t kMostLanes = 64;  // what a store may write behind the last one that counts
 template <class Key>
-struct Filtered {
+struct CandidateBuffer {
   Key keys[kPiece + kMostLanes], at[kPiece + kMostLanes];
   int64_t count;
 };
@@ -83,7 +83,8 @@ HWY_INLINE hn::Vec<D32> load_key(const T* p) {
 }
 
 template <class T, class Key>
-void filter_of(const std::byte* from, int64_t n, bool largest, Key least, Filtered<Key>& to) {
+void filter_of(const std::byte* from, int64_t n, bool largest, Key least,
+               CandidateBuffer<Key>& to) {
   const hn::ScalableTag<Key> d;
   constexpr auto kLanes = static_cast<int64_t>(HWY_LANES(Key));
   const T* const x = reinterpret_cast<const T*>(from);
@@ -137,7 +138,7 @@ void filter_of(const std::byte* from, int64_t n, bool largest, Key least, Filter
 
 // Of n <= kPiece adjacent elements: the keys that are at least `least`, and where they are.
 void filter_32(DataType dtype, const std::byte* from, int64_t n, bool largest, int32_t least,
-               Filtered<int32_t>& to) {
+               CandidateBuffer<int32_t>& to) {
   switch (dtype) {
     case DataType::kF32:
       return filter_of<float>(from, n, largest, least, to);
@@ -154,7 +155,7 @@ void filter_32(DataType dtype, const std::byte* from, int64_t n, bool largest, i
   }
 }
 void filter_64(DataType, const std::byte* from, int64_t n, bool largest, int64_t least,
-               Filtered<int64_t>& to) {
+               CandidateBuffer<int64_t>& to) {
   filter_of<int64_t>(from, n, largest, least, to);
 }
 
@@ -181,7 +182,7 @@ constexpr int64_t kLeastHeld = 64;
 // A line is read in such blocks; those that do not lie as adjacent elements are copied.
 constexpr int64_t kBlock = TopKSoftmax::kBlock;
 
-struct PreparedTopK final : Prepared {
+struct PreparedTopK final : PreparedKernel {
   Dims dims, of_x, of_values, of_indices;  // of the lines
   int64_t lines = 0, size = 0, k = 0, step = 0;
   int64_t parts = 1;   // of a line
@@ -231,7 +232,7 @@ void leave_first(Candidate* held, int64_t k, int64_t count) {
 template <class Key>
 class Filters {
  public:
-  using Function = void (*)(DataType, const std::byte*, int64_t, bool, Key, Filtered<Key>&);
+  using Function = void (*)(DataType, const std::byte*, int64_t, bool, Key, CandidateBuffer<Key>&);
   // softmax: null, or of what the values are.
   Filters(Function filter, const TopK& op, DataType dtype, const TopKSoftmax* softmax)
       : filter_(filter), dtype_(dtype), largest_(op.largest), softmax_(softmax) {}
@@ -241,7 +242,7 @@ class Filters {
   void select(const PreparedTopK& p, const std::byte* line, int64_t begin, int64_t end,
               Candidate* held, ExpSum* sums) const {
     const auto size = static_cast<int64_t>(size_of(dtype_));
-    Filtered<Key> met;
+    CandidateBuffer<Key> met;
     alignas(64) std::byte block[kBlock * sizeof(Key)];
     const std::byte* from = nullptr;
     Key least = std::numeric_limits<Key>::lowest();
@@ -285,9 +286,9 @@ class SimdTopK final : public Kernel {
     if (op.of != TopKOf::kValues) softmax_.emplace(dtype, op.of == TopKOf::kLogSoftmax, isa);
   }
 
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override {
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override {
     auto made = std::make_unique<PreparedTopK>();
     PreparedTopK& p = *made;
     const TensorView &x = inputs[0], &values = outputs[0], &indices = outputs[1];
@@ -421,7 +422,7 @@ void SimdTopK::store_softmax(const PreparedTopK& p, const LaunchArgs& args, cons
   }
 }
 
-Made make_simd(const TopK& op, const Request& request) {
+KernelResult make_simd(const TopK& op, const Request& request) {
   for (const Program& epilogue : request.epilogues)
     if (!epilogue.empty()) return refuse("an epilogue");
   const DataType dtype = request.inputs[0].type.dtype;

@@ -23,7 +23,7 @@ struct RowTile {
 
 // f(tile) for every tile of y; the caller fills y[tile.at, tile.begin .. tile.end).
 template <class F>
-void for_tiles(const TensorView& y, Team& team, F f) {
+void for_tiles(const TensorView& y, ThreadTeam& team, F f) {
   const int last = y.dims.rank() - 1;
   const Dims outer = part(y.dims, 0, last);
   const int64_t tiles = ceil_div(y.dims[last], kTile);

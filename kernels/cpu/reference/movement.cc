@@ -18,7 +18,7 @@ void reshape(const Reshape&, const ReferenceArgs& args) {
   const int64_t elements = count(y.dims);
   if (count(x.dims) != elements)
     fail(Code::kInvalidArgument, fmt::format("Reshape of {} to {} changes the number of elements",
-                                             to_text(x.dims), to_text(y.dims)));
+                                             to_string(x.dims), to_string(y.dims)));
   if (is_row_major(x) && is_row_major(y)) {
     copy_elements(row_major_view(x.dtype, {elements}, x.data),
                   row_major_view(y.dtype, {elements}, y.data), args.team);
@@ -200,7 +200,7 @@ void size_tensor(const SizeTensor& op, const ReferenceArgs& args) {
 }
 
 // Kernels are not told what symbols stand for; the run time fills in symbolic sizes itself.
-Made make_size_tensor(const SizeTensor& op, const Request& request) {
+KernelResult make_size_tensor(const SizeTensor& op, const Request& request) {
   for (const Size& element : op.elements)
     if (!element.known()) return refuse("size_tensor: a size that is not known before running");
   return make_reference<SizeTensor, size_tensor, no_scratch>(op, request);

@@ -92,15 +92,16 @@ std::vector<int64_t> kept_boxes(const std::vector<Box>& boxes, const TensorView&
   return kept;
 }
 
-struct Selected final : Found {
+struct Selection final : DataDependentDims {
   std::vector<std::vector<int64_t>> boxes;  // by image and class
 };
 
-std::unique_ptr<Found> find_boxes(const NonMaxSuppression& op, std::span<const TensorView> inputs,
-                                  Team& team) {
+std::unique_ptr<DataDependentDims> find_boxes(const NonMaxSuppression& op,
+                                              std::span<const TensorView> inputs,
+                                              ThreadTeam& team) {
   const TensorView &boxes = inputs[0], &scores = inputs[1];
   const Limits limits = limits_of(inputs);
-  auto selected = std::make_unique<Selected>();
+  auto selected = std::make_unique<Selection>();
   selected->dims = {Dims{0, 3}};
   if (count(scores.dims) == 0 || limits.most == 0) return selected;
   const int64_t images = scores.dims[0], classes = scores.dims[1];
@@ -121,7 +122,7 @@ std::unique_ptr<Found> find_boxes(const NonMaxSuppression& op, std::span<const T
 }
 
 void store_boxes(const NonMaxSuppression&, const ReferenceArgs& args) {
-  const auto& selected = static_cast<const Selected&>(*args.found);
+  const auto& selected = static_cast<const Selection&>(*args.found);
   const TensorView& y = args.results[0];
   const int64_t classes = args.inputs[1].dims[1];
   auto* row = y.as<int64_t>();

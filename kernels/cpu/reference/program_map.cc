@@ -43,7 +43,7 @@ size_t mapped_bytes(const Program& program, const Dims& dims, size_t inputs) {
 }
 
 TensorView mapped(const Program& program, const Dims& dims, const TensorView& x,
-                  std::span<const TensorView> further, std::byte* scratch, Team& team) {
+                  std::span<const TensorView> further, std::byte* scratch, ThreadTeam& team) {
   const TensorView result{program.results()[0].dtype, dims, row_major_strides(dims), scratch};
   auto* inputs = reinterpret_cast<TensorView*>(scratch + result_bytes(program, dims));
   std::uninitialized_copy_n(&x, 1, inputs);

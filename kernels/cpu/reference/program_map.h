@@ -13,7 +13,7 @@ Dims mapped_dims(std::span<const TensorView> inputs, size_t further);
 size_t mapped_bytes(const Program& program, const Dims& dims, size_t inputs);
 // program(x, further...) for each element of dims, dense in scratch.
 TensorView mapped(const Program& program, const Dims& dims, const TensorView& x,
-                  std::span<const TensorView> further, std::byte* scratch, Team& team);
+                  std::span<const TensorView> further, std::byte* scratch, ThreadTeam& team);
 
 // The same program with its only result in the register's type, rounded as it was.
 Program widened_result(const Program& program);

@@ -13,7 +13,7 @@ constexpr size_t kMaxInstructions = 4096;  // what ProgramBuilder allows
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-struct ReferencePrepared final : Prepared {
+struct PreparedReference final : PreparedKernel {
   std::vector<TensorView> results;
   std::vector<size_t> offsets;             // of each result in the workspace
   std::vector<TensorView> program_inputs;  // of the epilogue at hand
@@ -87,7 +87,7 @@ class Interpreter {
 }  // namespace
 
 void run_program(const Program& program, const Dims& dims, std::span<const TensorView> inputs,
-                 std::span<const TensorView> outputs, Team& team) {
+                 std::span<const TensorView> outputs, ThreadTeam& team) {
   const auto results = program.results();
   team.for_ranges(count(dims), kGrain, [&](int64_t begin, int64_t end) {
     Interpreter interpreter(program, inputs);
@@ -115,7 +115,7 @@ std::string epilogue_mismatch(const Request& request) {
       if (!operand.present) return "an input of an epilogue is absent";
       if (operand.type.dtype != epilogue.inputs()[i])
         return fmt::format("input {} is {}, and its epilogue wants {}", input,
-                           name(operand.type.dtype), name(epilogue.inputs()[i]));
+                           to_string(operand.type.dtype), to_string(epilogue.inputs()[i]));
     }
     for (const Program::Result& result : epilogue.results())
       if (request.outputs[output++].type.dtype != result.dtype)
@@ -134,9 +134,10 @@ ReferenceKernel::ReferenceKernel(const Request& request)
     if (!epilogue.empty()) epilogues_ = {request.epilogues.begin(), request.epilogues.end()};
 }
 
-std::unique_ptr<Prepared> ReferenceKernel::prepare(std::span<const TensorView> inputs,
-                                                   std::span<const TensorView> outputs, int) const {
-  auto prepared = std::make_unique<ReferencePrepared>();
+std::unique_ptr<PreparedKernel> ReferenceKernel::prepare(std::span<const TensorView> inputs,
+                                                         std::span<const TensorView> outputs,
+                                                         int) const {
+  auto prepared = std::make_unique<PreparedReference>();
   size_t output = 0, bytes = 0, most_inputs = 0;
   for (const Program& epilogue : epilogues_) {
     TensorView result = outputs[output];
@@ -160,7 +161,7 @@ std::unique_ptr<Prepared> ReferenceKernel::prepare(std::span<const TensorView> i
 }
 
 void ReferenceKernel::launch(const LaunchArgs& args) const {
-  auto& prepared = static_cast<ReferencePrepared&>(*args.prepared);
+  auto& prepared = static_cast<PreparedReference&>(*args.prepared);
   const auto op_inputs = args.inputs.first(op_inputs_);
   std::byte* scratch = args.workspace + prepared.scratch;
   if (epilogues_.empty()) {

@@ -21,8 +21,8 @@ struct ReferenceArgs {
   std::span<const TensorView> inputs;
   std::span<const TensorView> results;
   std::byte* scratch;
-  Team& team;
-  Found* found;  // of a FindingReference: what it found
+  ThreadTeam& team;
+  DataDependentDims* found;  // of a FindingReference: what it found
   bool has(size_t i) const { return i < inputs.size() && inputs[i].data != nullptr; }
 };
 
@@ -52,9 +52,9 @@ void for_parts(const ReferenceArgs& args, int axis, int result_axis, F f) {
 class ReferenceKernel : public Kernel {
  public:
   explicit ReferenceKernel(const Request& request);
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override;
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override;
   void launch(const LaunchArgs& args) const override;
 
  protected:
@@ -101,8 +101,8 @@ template <class T, auto finds, void (*computes)(const T&, const ReferenceArgs&)>
 class FindingReference final : public ReferenceKernel {
  public:
   FindingReference(const T& op, const Request& request) : ReferenceKernel(request), op_(op) {}
-  std::unique_ptr<Found> find(std::span<const TensorView> inputs, Stream&,
-                              Team& team) const override {
+  std::unique_ptr<DataDependentDims> find(std::span<const TensorView> inputs, Stream&,
+                                          ThreadTeam& team) const override {
     return finds(op_, op_inputs(inputs), team);
   }
 
@@ -117,20 +117,20 @@ class FindingReference final : public ReferenceKernel {
 };
 
 template <class T, auto finds, void (*computes)(const T&, const ReferenceArgs&)>
-Made make_finding_reference(const T& op, const Request& request) {
+KernelResult make_finding_reference(const T& op, const Request& request) {
   std::string why_not = epilogue_mismatch(request);
   if (!why_not.empty()) return refuse(std::move(why_not));
   return {std::make_unique<FindingReference<T, finds, computes>>(op, request), {}};
 }
 
-// finds: std::unique_ptr<Found>(const T&, op's inputs, Team&).
+// finds: std::unique_ptr<DataDependentDims>(const T&, op's inputs, ThreadTeam&).
 template <class T, auto finds, void (*computes)(const T&, const ReferenceArgs&)>
 constexpr KernelEntry finding_reference(std::string_view name) {
   return entry<T, make_finding_reference<T, finds, computes>>(name);
 }
 
 template <class T, void (*computes)(const T&, const ReferenceArgs&), auto scratch>
-Made make_reference(const T& op, const Request& request) {
+KernelResult make_reference(const T& op, const Request& request) {
   std::string why_not = epilogue_mismatch(request);
   if (!why_not.empty()) return refuse(std::move(why_not));
   return {std::make_unique<ReferenceOf<T, computes, scratch>>(op, request), {}};
@@ -145,6 +145,6 @@ constexpr KernelEntry reference(std::string_view name) {
 // Interprets a program for every element of `dims`: inputs broadcast to dims, outputs have them.
 // Outputs may be the same memory as inputs if the strides are equal too.
 void run_program(const Program& program, const Dims& dims, std::span<const TensorView> inputs,
-                 std::span<const TensorView> outputs, Team& team);
+                 std::span<const TensorView> outputs, ThreadTeam& team);
 
 }  // namespace anneal::cpu

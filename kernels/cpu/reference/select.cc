@@ -21,10 +21,11 @@ void for_nonzero(const TensorView& x, F f) {
   });
 }
 
-std::unique_ptr<Found> find_nonzero(const NonZero&, std::span<const TensorView> inputs, Team&) {
+std::unique_ptr<DataDependentDims> find_nonzero(const NonZero&, std::span<const TensorView> inputs,
+                                                ThreadTeam&) {
   int64_t count = 0;
   for_nonzero(inputs[0], [&](const Dims&) { ++count; });
-  auto found = std::make_unique<Found>();
+  auto found = std::make_unique<DataDependentDims>();
   found->dims = {Dims{inputs[0].dims.rank(), count}};
   return found;
 }
@@ -40,7 +41,7 @@ void nonzero(const NonZero&, const ReferenceArgs& args) {
   });
 }
 
-struct Groups final : Found {
+struct Groups final : DataDependentDims {
   std::vector<int64_t> first, counts;  // by group, in the order of the output
   std::vector<int64_t> group;          // of each slice
 };
@@ -90,7 +91,8 @@ void group_slices(const std::vector<T>& slices, int64_t count, int64_t width, bo
   for (int64_t& group : groups.group) group = at(place, group);
 }
 
-std::unique_ptr<Found> find_unique(const Unique& op, std::span<const TensorView> inputs, Team&) {
+std::unique_ptr<DataDependentDims> find_unique(const Unique& op, std::span<const TensorView> inputs,
+                                               ThreadTeam&) {
   // Slices are the positions of the first axis here.
   TensorView x = inputs[0];
   if (!op.flatten) {

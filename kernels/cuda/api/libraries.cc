@@ -103,7 +103,7 @@ std::string path_of(F function) {
 
 // The first of the names that can be opened and has all functions; `any` is one of them.
 template <class Table, class F>
-Opened<Table> open(std::initializer_list<const char*> names, F Table::*any) {
+LibraryTable<Table> open(std::initializer_list<const char*> names, F Table::*any) {
   const std::string first = *names.begin();
   if (setting("ANNEAL_CUDA") == "0")
     return {{}, {}, first + ": ANNEAL_CUDA=0 switches NVIDIA's libraries off"};
@@ -122,7 +122,7 @@ Opened<Table> open(std::initializer_list<const char*> names, F Table::*any) {
   return {{}, {}, why_not};
 }
 
-Opened<Nvrtc> open_nvrtc() {
+LibraryTable<Nvrtc> open_nvrtc() {
   // NVRTC of CUDA 12 has every function that we call, and suits drivers older than CUDA 13.
   auto opened = open({"libnvrtc.so.13", "libnvrtc.so.12"}, &Nvrtc::nvrtcVersion);
   if (!opened.table) return opened;
@@ -150,27 +150,28 @@ std::vector<std::string> places_of(const std::string& name) {
   return places;
 }
 
-const Opened<Driver>& driver_library() {
-  static const Opened<Driver> opened = open({"libcuda.so.1"}, &Driver::cuInit);
+const LibraryTable<Driver>& driver_library() {
+  static const LibraryTable<Driver> opened = open({"libcuda.so.1"}, &Driver::cuInit);
   return opened;
 }
-const Opened<Nvrtc>& nvrtc_library() {
-  static const Opened<Nvrtc> opened = open_nvrtc();
+const LibraryTable<Nvrtc>& nvrtc_library() {
+  static const LibraryTable<Nvrtc> opened = open_nvrtc();
   return opened;
 }
-const Opened<Nvml>& nvml_library() {
-  static const Opened<Nvml> opened = open_nvml();
+const LibraryTable<Nvml>& nvml_library() {
+  static const LibraryTable<Nvml> opened = open_nvml();
   return opened;
 }
-const Opened<CublasLt>& cublas_lt_library() {
-  static const Opened<CublasLt> opened = open({"libcublasLt.so.13"}, &CublasLt::cublasLtGetVersion);
+const LibraryTable<CublasLt>& cublas_lt_library() {
+  static const LibraryTable<CublasLt> opened =
+      open({"libcublasLt.so.13"}, &CublasLt::cublasLtGetVersion);
   return opened;
 }
-const Opened<Cudnn>& cudnn_library() {
-  static const Opened<Cudnn> opened = open({"libcudnn.so.9"}, &Cudnn::cudnnGetVersion);
+const LibraryTable<Cudnn>& cudnn_library() {
+  static const LibraryTable<Cudnn> opened = open({"libcudnn.so.9"}, &Cudnn::cudnnGetVersion);
   return opened;
 }
 
-Opened<Nvml> open_nvml() { return open({"libnvidia-ml.so.1"}, &Nvml::nvmlInit_v2); }
+LibraryTable<Nvml> open_nvml() { return open({"libnvidia-ml.so.1"}, &Nvml::nvmlInit_v2); }
 
 }  // namespace anneal::cuda

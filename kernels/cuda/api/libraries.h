@@ -27,18 +27,18 @@ struct Cudnn {
 
 // A table, and the file it was filled from; or why there is none.
 template <class Table>
-struct Opened {
+struct LibraryTable {
   std::optional<Table> table;
   std::string path;
   std::string why_not;  // "libcuda.so.1: cannot open shared object file: No such file or directory"
 };
 
 // The first call opens, the others tell what came of it. Thread-safe.
-const Opened<Driver>& driver_library();
-const Opened<Nvrtc>& nvrtc_library();
-const Opened<Nvml>& nvml_library();
-const Opened<CublasLt>& cublas_lt_library();
-const Opened<Cudnn>& cudnn_library();
+const LibraryTable<Driver>& driver_library();
+const LibraryTable<Nvrtc>& nvrtc_library();
+const LibraryTable<Nvml>& nvml_library();
+const LibraryTable<CublasLt>& cublas_lt_library();
+const LibraryTable<Cudnn>& cudnn_library();
 
 // What is given to the loader, in this order: files in the folders of ANNEAL_CUDA_LIB_PATH; the
 // name alone, for a library that the process has opened before and for the loader's own places;
@@ -46,6 +46,6 @@ const Opened<Cudnn>& cudnn_library();
 std::vector<std::string> places_of(const std::string& name);
 
 // Looks anew.
-Opened<Nvml> open_nvml();
+LibraryTable<Nvml> open_nvml();
 
 }  // namespace anneal::cuda

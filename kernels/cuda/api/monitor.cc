@@ -77,7 +77,7 @@ std::vector<std::string> bus_ids(const Driver& driver) {
   return ids;
 }
 
-Cards read_cards(std::span<const std::string> bus_ids, const Opened<Nvml>& opened) {
+Cards read_cards(std::span<const std::string> bus_ids, const LibraryTable<Nvml>& opened) {
   if (!opened.table) return {{}, {}, fmt::format("there is no NVML here ({})", opened.why_not)};
   const Nvml& nvml = *opened.table;
   const nvmlReturn_t begun = nvml.nvmlInit_v2();

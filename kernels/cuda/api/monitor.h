@@ -31,7 +31,8 @@ struct Cards {
 // reorders the others: what lies on the bus tells which is which.
 std::vector<std::string> bus_ids(const Driver& driver);
 // Of the cards at these places, in this order.
-Cards read_cards(std::span<const std::string> bus_ids, const Opened<Nvml>& nvml = nvml_library());
+Cards read_cards(std::span<const std::string> bus_ids,
+                 const LibraryTable<Nvml>& nvml = nvml_library());
 
 // For people: "NVIDIA H100, 400 of 81559 MiB used, 71 % busy".
 std::string text_of(const CardState& card);

@@ -20,7 +20,7 @@ constexpr std::array<const char*, 3> kFlags = {"-std=c++17", "--fmad=false", "-d
 constexpr const char* kProgramName = "program";
 
 const Nvrtc& nvrtc() {
-  const Opened<Nvrtc>& opened = nvrtc_library();
+  const LibraryTable<Nvrtc>& opened = nvrtc_library();
   if (!opened.table)
     fail(anneal::Code::kDevice,
          fmt::format("device code cannot be compiled without NVRTC, which comes with CUDA 12 or 13 "

@@ -37,7 +37,7 @@ struct Panel {
   // `line` and `column` are strides of memory, where `lanes` elements are read at once.
   template <int lanes, class T>
   __device__ static void fetch(In<T> from, i64 line, i64 column, i32 count, bool aligned,
-                               Shared<f32> to) {
+                               SharedArray<f32> to) {
     constexpr int kVectors = kWide / lanes, kAll = lines * kVectors;
     static_assert(lanes == 1 || length % lanes == 0, "whole vectors");
     UNROLL

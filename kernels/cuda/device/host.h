@@ -135,7 +135,7 @@ struct EmulatedElement {
   EMULATED_INLINE void operator*=(const T& value) && { write(read() * value); }
 };
 template <class T>
-struct Shared {
+struct SharedArray {
   u64 data, begin, bytes;
   const emulator::SharedArray* array;
 
@@ -152,14 +152,14 @@ struct Shared {
   EMULATED_INLINE EmulatedElement<T> operator[](EmulatedIndex i) const {
     return at<T>(i, emulator::Access::kAtomic);  // which, is not known yet
   }
-  EMULATED_INLINE Shared operator+(i64 n) const {
+  EMULATED_INLINE SharedArray operator+(i64 n) const {
     return {data + static_cast<u64>(n) * sizeof(T), begin, bytes, array};
   }
 };
 
 template <class T>
-inline Shared<T> emulated_shared(const void* key, u64 count, const char* name,
-                                 emulator::Site site = emulator::Site::here()) {
+inline SharedArray<T> emulated_shared(const void* key, u64 count, const char* name,
+                                      emulator::Site site = emulator::Site::here()) {
   emulator::Thread& thread = emulated_thread();
   const emulator::SharedArray* array =
       thread.api->declare_shared(thread, key, count * sizeof(T), sizeof(T), name, site);
@@ -170,8 +170,8 @@ inline Shared<T> emulated_shared(const void* key, u64 count, const char* name,
   static void name
 #define SHARED(T, name, count)      \
   static const char name##_key = 0; \
-  const Shared<T> name = emulated_shared<T>(&name##_key, count, #name)
-#define DYNAMIC_SHARED(T, name) const Shared<T> name = emulated_shared<T>(nullptr, 0, #name)
+  const SharedArray<T> name = emulated_shared<T>(&name##_key, count, #name)
+#define DYNAMIC_SHARED(T, name) const SharedArray<T> name = emulated_shared<T>(nullptr, 0, #name)
 
 template <int N, class T>
 EMULATED_INLINE Vec<T, N> load(In<T> from, EmulatedIndex i) {
@@ -182,7 +182,7 @@ EMULATED_INLINE Vec<T, N> load(Out<T> from, EmulatedIndex i) {
   return *from.template at<Vec<T, N>>(i, emulator::Count::kGlobalLoad);
 }
 template <int N, class T>
-EMULATED_INLINE Vec<T, N> load(Shared<T> from, EmulatedIndex i) {
+EMULATED_INLINE Vec<T, N> load(SharedArray<T> from, EmulatedIndex i) {
   return from.template at<Vec<T, N>>(i, emulator::Access::kRead).read();
 }
 template <int N, class T>
@@ -190,7 +190,7 @@ EMULATED_INLINE void store(Out<T> to, EmulatedIndex i, const Vec<T, N>& value) {
   *to.template at<Vec<T, N>>(i, emulator::Count::kGlobalStore) = value;
 }
 template <int N, class T>
-EMULATED_INLINE void store(Shared<T> to, EmulatedIndex i, const Vec<T, N>& value) {
+EMULATED_INLINE void store(SharedArray<T> to, EmulatedIndex i, const Vec<T, N>& value) {
   to.template at<Vec<T, N>>(i, emulator::Access::kWrite).write(value);
 }
 
@@ -201,7 +201,7 @@ EMULATED_INLINE T* emulated_atomic(Out<T> memory, EmulatedIndex i) {
   return memory.template at<T>(i, emulator::Count::kGlobalAtomic);
 }
 template <class T>
-EMULATED_INLINE T* emulated_atomic(Shared<T> memory, EmulatedIndex i) {
+EMULATED_INLINE T* emulated_atomic(SharedArray<T> memory, EmulatedIndex i) {
   const EmulatedElement<T> element = memory.template at<T>(i, emulator::Access::kAtomic);
   element.see(emulator::Access::kAtomic);
   return element.at;
@@ -324,10 +324,10 @@ inline bf16 to_bf16(f32 x) {
 // Of C's library, which has the names that CUDA has.
 #define EMULATED_FUNCTION(name)         \
   extern "C" f32 name##f(f32) noexcept; \
-  extern "C" f64 name(f64) noexcept;
+  extern "C" f64 to_string(f64) noexcept;
 #define EMULATED_FUNCTION_OF_TWO(name)       \
   extern "C" f32 name##f(f32, f32) noexcept; \
-  extern "C" f64 name(f64, f64) noexcept;
+  extern "C" f64 to_string(f64, f64) noexcept;
 EMULATED_FUNCTION(acos)
 EMULATED_FUNCTION(acosh)
 EMULATED_FUNCTION(asin)

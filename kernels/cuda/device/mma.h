@@ -16,13 +16,13 @@
 #ifndef ANNEAL_ON_HOST
 
 template <class T>
-__device__ inline u32 shared_address(Shared<T> memory, i32 i) {
+__device__ inline u32 shared_address(SharedArray<T> memory, i32 i) {
   // Of the array and the index apart: what does not change in a loop is computed before it.
   return static_cast<u32>(__cvta_generic_to_shared(memory.data)) + u32(i) * u32(sizeof(T));
 }
 
 template <class T>
-__device__ inline Vec<u32, 4> ldmatrix_x4(Shared<T> from, i32 i) {
+__device__ inline Vec<u32, 4> ldmatrix_x4(SharedArray<T> from, i32 i) {
   Vec<u32, 4> m;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
@@ -31,7 +31,7 @@ __device__ inline Vec<u32, 4> ldmatrix_x4(Shared<T> from, i32 i) {
   return m;
 }
 template <class T>
-__device__ inline Vec<u32, 4> ldmatrix_x4_trans(Shared<T> from, i32 i) {
+__device__ inline Vec<u32, 4> ldmatrix_x4_trans(SharedArray<T> from, i32 i) {
   static_assert(sizeof(T) == 2, "only 16-bit elements are transposed");
   Vec<u32, 4> m;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -42,7 +42,7 @@ __device__ inline Vec<u32, 4> ldmatrix_x4_trans(Shared<T> from, i32 i) {
 }
 
 template <class To, class From>
-__device__ inline Shared<To> shared_as(Shared<From> memory) {
+__device__ inline SharedArray<To> shared_as(SharedArray<From> memory) {
   return {reinterpret_cast<To*>(memory.data)};
 }
 __device__ inline u32 byte_permute(u32 a, u32 b, u32 selector) {
@@ -91,7 +91,7 @@ __device__ inline void mma_m16n8k32<u8, u8>(Vec<i32, 4>& c, const Vec<u32, 4>& a
 // `read` and writes zeros for the rest; all zeros, without reading, if not `valid`. Done when the
 // calling thread has waited for it; other threads see it after a barrier behind that.
 template <int bytes, int read = bytes, class T>
-__device__ inline void copy_async(Shared<T> to, i32 i, In<T> from, i64 j, bool valid = true) {
+__device__ inline void copy_async(SharedArray<T> to, i32 i, In<T> from, i64 j, bool valid = true) {
   static_assert(bytes == 4 || bytes == 8 || bytes == 16, "what cp.async can copy");
   const u32 at = shared_address(to, i);
   if constexpr (read != bytes) {
@@ -126,7 +126,8 @@ __device__ inline void copy_async_wait() {
 #else
 
 template <class T>
-inline Vec<u32, 4> emulated_ldmatrix(Shared<T> from, i32 i, bool transposed, emulator::Site site) {
+inline Vec<u32, 4> emulated_ldmatrix(SharedArray<T> from, i32 i, bool transposed,
+                                     emulator::Site site) {
   Vec<u32, 4> m;
   emulator::Thread& thread = emulated_thread();
   const u64 at = from.data + static_cast<u64>(static_cast<i64>(i)) * sizeof(T);
@@ -134,19 +135,19 @@ inline Vec<u32, 4> emulated_ldmatrix(Shared<T> from, i32 i, bool transposed, emu
   return m;
 }
 template <class T>
-inline Vec<u32, 4> ldmatrix_x4(Shared<T> from, i32 i,
+inline Vec<u32, 4> ldmatrix_x4(SharedArray<T> from, i32 i,
                                emulator::Site site = emulator::Site::here()) {
   return emulated_ldmatrix(from, i, false, site);
 }
 template <class T>
-inline Vec<u32, 4> ldmatrix_x4_trans(Shared<T> from, i32 i,
+inline Vec<u32, 4> ldmatrix_x4_trans(SharedArray<T> from, i32 i,
                                      emulator::Site site = emulator::Site::here()) {
   static_assert(sizeof(T) == 2, "only 16-bit elements are transposed");
   return emulated_ldmatrix(from, i, true, site);
 }
 
 template <class To, class From>
-inline Shared<To> shared_as(Shared<From> memory) {
+inline SharedArray<To> shared_as(SharedArray<From> memory) {
   return {memory.data, memory.begin, memory.bytes, memory.array};
 }
 inline u32 byte_permute(u32 a, u32 b, u32 selector) {
@@ -199,7 +200,7 @@ inline void mma_m16n8k32(Vec<i32, 4>& c, const Vec<u32, 4>& a, u32 b0, u32 b1,
 
 // Done when it is waited for and no earlier, so that reading too early shows.
 template <int bytes, int read = bytes, class T>
-inline void copy_async(Shared<T> to, i32 i, In<T> from, i64 j, bool valid = true,
+inline void copy_async(SharedArray<T> to, i32 i, In<T> from, i64 j, bool valid = true,
                        emulator::Site site = emulator::Site::here()) {
   static_assert(bytes == 4 || bytes == 8 || bytes == 16, "what cp.async can copy");
   emulator::Thread& thread = emulated_thread();

@@ -85,7 +85,7 @@ struct StagedPanel {
   __device__ bool has(int i) const { return kHigh % kStep == 0 || high + i * kStep < kHigh; }
 
   // Begins to fill a stage with what is at this depth; put() ends it.
-  __device__ void begin(Shared<Element> to, Index depth) {
+  __device__ void begin(SharedArray<Element> to, Index depth) {
     if constexpr (kAlongDepth) {
       UNROLL
       for (int piece = 0; piece < kPieces; ++piece) {
@@ -102,7 +102,7 @@ struct StagedPanel {
           copy(to, place(high + i * kStep, vector), lines[0], side.deep(depth + high + i * kStep));
     }
   }
-  __device__ void put(Shared<Element>) const {}
+  __device__ void put(SharedArray<Element>) const {}
 
  private:
   __device__ auto lanes_of(const typename Side::Line& line, const typename Side::Deep& deep) const {
@@ -118,7 +118,7 @@ struct StagedPanel {
     }
     return lanes;
   }
-  __device__ void copy(Shared<Element> to, i32 at, const typename Side::Line& line,
+  __device__ void copy(SharedArray<Element> to, i32 at, const typename Side::Line& line,
                        const typename Side::Deep& deep) const {
     const bool is_in = side.is_in(line, deep);
     if (side.aligned && (is_in || !Side::kOutsideIsZero))
@@ -158,7 +158,7 @@ struct TurnedPanel {
   }
   __device__ static i32 place(i32 high, i32 vector) { return Places::place(high, vector); }
 
-  __device__ void begin(Shared<Element>, Index depth) {
+  __device__ void begin(SharedArray<Element>, Index depth) {
     UNROLL
     for (int i = 0; i < kEach; ++i) {
       UNROLL
@@ -170,7 +170,7 @@ struct TurnedPanel {
       }
     }
   }
-  __device__ void put(Shared<Element> to) {
+  __device__ void put(SharedArray<Element> to) {
     UNROLL
     for (int i = 0; i < kEach; ++i) {
       transpose_bytes(values[i]);
@@ -217,7 +217,7 @@ template <class Tile, class Sum>
 struct Exchange {
   static constexpr int kWide = Tile::kWarpColumns, kPitch = kWide + 8;
   static constexpr int kSize = 16 * kPitch;  // of a warp
-  Shared<Sum> memory;
+  SharedArray<Sum> memory;
 
   __device__ static i32 place(i32 row, i32 column) {
     return row * kPitch + (column ^ (row % 2 * 4));
@@ -248,7 +248,7 @@ struct Exchange {
 
 // Gives a warp's sums to the result, kLanes columns of a row at once: see tile_product.h.
 template <class Tile, class Sum, int kDown, int kAcross, class Result, class Index>
-__device__ void store_sums(const Vec<Sum, 4> (&sums)[kDown][kAcross], Shared<Sum> memory,
+__device__ void store_sums(const Vec<Sum, 4> (&sums)[kDown][kAcross], SharedArray<Sum> memory,
                            const Result& result, Index first_row, Index rows, Index first_column,
                            Index columns) {
   constexpr int kLanes = Result::kLanes, kVectors = Tile::kWarpColumns / kLanes;
@@ -349,8 +349,8 @@ __device__ void mma_product(const A& a, const B& b, const Result& result, Index 
     const i32 free = now == 0 ? Tile::kStages - 1 : now - 1;
     const Index next = at + Index(Tile::kStages - 1) * Tile::kDepth;
     begin(free, next);
-    const Shared<T> piece_a = place_a(now);
-    const Shared<U> piece_b = place_b(now);
+    const SharedArray<T> piece_a = place_a(now);
+    const SharedArray<U> piece_b = place_b(now);
     UNROLL
     for (int k = 0; k < Tile::kDepth / kVector; k += 2) {
       Vec<u32, 4> left[kDown];

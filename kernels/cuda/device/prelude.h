@@ -3,12 +3,13 @@
 // blockDim, gridDim, __syncthreads(), __syncwarp() and __shfl_*_sync(), and nothing else of CUDA.
 //
 // In<T> and Out<T> are operands: p[i] reads, q[i] = v writes, p + n moves the first element.
-// Shared<T> is shared memory, declared with SHARED(T, name, count) or, its size given by the
+// SharedArray<T> is shared memory, declared with SHARED(T, name, count) or, its size given by the
 // launch, DYNAMIC_SHARED(T, name). load<N>(p, i) and store(q, i, Vec<T, N>) access N elements at
 // once, aligned to all of them. atomic_add(q, i, v), atomic_max, atomic_min and atomic_cas(q, i,
-// compare, v) change an element of Out or Shared and return what it was. reciprocal(x) is about 1 /
-// x. An element of Shared is read where it is given a type: `const f32 x = s[i];`, neither `auto x`
-// nor max(s[i], s[j]). Sizes and indices are i64, or i32 where a kernel knows they fit.
+// compare, v) change an element of Out or SharedArray and return what it was. reciprocal(x) is
+// about 1 / x. An element of SharedArray is read where it is given a type: `const f32 x = s[i];`,
+// neither `auto x` nor max(s[i], s[j]). Sizes and indices are i64, or i32 where a kernel knows they
+// fit.
 #pragma once
 
 using i8 = signed char;
@@ -40,10 +41,10 @@ struct alignas(sizeof(T) * N) Vec {
 #define KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads) name
 #define SHARED(T, name, count)                                               \
   __shared__ __align__(16) unsigned char name##_memory[sizeof(T) * (count)]; \
-  const Shared<T> name { reinterpret_cast<T*>(name##_memory) }
+  const SharedArray<T> name { reinterpret_cast<T*>(name##_memory) }
 #define DYNAMIC_SHARED(T, name)                                   \
   extern __shared__ __align__(16) unsigned char dynamic_memory[]; \
-  const Shared<T> name { reinterpret_cast<T*>(dynamic_memory) }
+  const SharedArray<T> name { reinterpret_cast<T*>(dynamic_memory) }
 
 template <class T>
 struct In {
@@ -58,10 +59,10 @@ struct Out {
   __device__ Out operator+(i64 n) const { return {data + n}; }
 };
 template <class T>
-struct Shared {
+struct SharedArray {
   T* data;
   __device__ T& operator[](i32 i) const { return data[i]; }
-  __device__ Shared operator+(i32 n) const { return {data + n}; }
+  __device__ SharedArray operator+(i32 n) const { return {data + n}; }
 };
 template <int N, template <class> class Memory, class T>
 __device__ Vec<T, N> load(Memory<T> from, i64 i) {

@@ -57,7 +57,7 @@ __device__ inline Place<T> from_lane(Place<T> place, int distance) {
 // What combine makes of the values of 1, 32 or all 256 threads that share a row, for each of them.
 // partial: one element per warp.
 template <int threads, class T, class Combine>
-__device__ inline T over_row(T value, Shared<T> partial, Combine combine) {
+__device__ inline T over_row(T value, SharedArray<T> partial, Combine combine) {
   if constexpr (threads > 1)
     for (int distance = 16; distance > 0; distance /= 2)
       value = combine(value, from_lane(value, distance));
@@ -77,7 +77,7 @@ __device__ inline T over_row(T value, Shared<T> partial, Combine combine) {
 // The same where a block has runs of `run` threads for each of `columns` rows, again and again.
 // partial: one element per thread of the block, a power of two of them.
 template <int run, int columns, class T, class Combine>
-__device__ inline T over_columns(T value, Shared<T> partial, Combine combine) {
+__device__ inline T over_columns(T value, SharedArray<T> partial, Combine combine) {
   const i32 thread = i32(threadIdx.x);
   __syncthreads();  // what was in `partial` has been read
   partial[thread] = value;

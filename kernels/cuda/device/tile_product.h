@@ -82,7 +82,7 @@ struct Panel {
     }
   }
 
-  __device__ void put(Shared<Acc> to) const {
+  __device__ void put(SharedArray<Acc> to) const {
     UNROLL
     for (int i = 0; i < kEach; ++i) {
       if (!has(i)) continue;
@@ -116,7 +116,7 @@ struct Share {
   __device__ static i32 at(i32 thread, int i) {
     return i / kGroup * (kThreadsAlong * kGroup) + thread * kGroup + i % kGroup;
   }
-  __device__ static void read(Shared<Acc> from, i32 thread, Acc (&values)[kThreadLines]) {
+  __device__ static void read(SharedArray<Acc> from, i32 thread, Acc (&values)[kThreadLines]) {
     UNROLL
     for (int group = 0; group < kGroups; ++group) {
       const auto part = load<kGroup>(from, at(thread, group * kGroup));
@@ -169,7 +169,7 @@ __device__ void tile_product(const A& a, const B& b, const Result& result, Index
       panel_a.fetch(at + Tile::kDepth);
       panel_b.fetch(at + Tile::kDepth);
     }
-    const Shared<Acc> piece_a = memory + stage * kStage, piece_b = piece_a + PanelA::kSize;
+    const SharedArray<Acc> piece_a = memory + stage * kStage, piece_b = piece_a + PanelA::kSize;
     UNROLL
     for (int part = 0; part < Tile::kDepth / Tile::kSlices; ++part) {
       const i32 k = part * Tile::kSlices + slice;

@@ -1,4 +1,4 @@
-// Shared memory of a block on the emulated device: arrays, and who touched each element when.
+// SharedArray memory of a block on the emulated device: arrays, and who touched each element when.
 #pragma once
 #include <array>
 #include <cstddef>

@@ -24,8 +24,8 @@ std::string register_text(const Request& request) {
   return type_text(register_type(request.inputs[0].type.dtype));
 }
 
-Made make_concat(const Concat& op, const Request& original) {
-  Seen seen(original);
+KernelResult make_concat(const Concat& op, const Request& original) {
+  OperandViews seen(original);
   if (!has_epilogue(original)) seen.as_bits();
   const int joined = static_cast<int>(op.axis);
   const auto body = [&](const Request& request, Extents& extents) {
@@ -48,8 +48,8 @@ Made make_concat(const Concat& op, const Request& original) {
   return make_per_element(seen, accumulator(dtype), "concat", body);
 }
 
-Made make_tile(const Tile&, const Request& original) {
-  Seen seen(original, {0});
+KernelResult make_tile(const Tile&, const Request& original) {
+  OperandViews seen(original, {0});
   if (!has_epilogue(original)) seen.as_bits();
   const auto body = [&](const Request& request, Extents& extents) {
     const Shape& own = request.inputs[0].type.shape;
@@ -74,7 +74,7 @@ std::string position_text(PadMode mode, int axis, const std::string& size) {
   return text;
 }
 
-Made make_pad(const Pad& op, const Request& original) {
+KernelResult make_pad(const Pad& op, const Request& original) {
   const auto pads = integers(original.inputs[1]);
   const int rank = original.inputs[0].type.shape.rank();
   if (!pads || pads->size() != 2 * static_cast<size_t>(rank))
@@ -89,7 +89,7 @@ Made make_pad(const Pad& op, const Request& original) {
         least + std::min<int64_t>(begin, 0) + std::min<int64_t>(end, 0) < 1)
       return refuse("an axis that may be empty has nothing to repeat");
   }
-  Seen seen(original, has_value ? std::vector<int>{0, 2} : std::vector<int>{0});
+  OperandViews seen(original, has_value ? std::vector<int>{0, 2} : std::vector<int>{0});
   if (!has_epilogue(original)) seen.as_bits();
   const auto body = [&](const Request& request, Extents& extents) {
     const Shape& own = request.inputs[0].type.shape;

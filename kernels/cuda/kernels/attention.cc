@@ -88,7 +88,7 @@ std::string strides_text(Extents& extents, int input) {
                      extents.input_stride(input, 3));
 }
 
-Made make_simt(const Attention& op, const Request& request) {
+KernelResult make_simt(const Attention& op, const Request& request) {
   const DataType dtype = request.inputs[0].type.dtype;
   if (dtype == DataType::kF64) return refuse("f64");
   const Size depth = request.inputs[0].type.shape[3], width = request.inputs[2].type.shape[3];

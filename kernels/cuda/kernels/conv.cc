@@ -218,7 +218,7 @@ void add_product(ShapeText& shape, Extents& extents, const Conv& op, const Reque
                   count, decode));
 }
 
-Made make(const Conv& op, const Request& request, bool on_tensor_cores) {
+KernelResult make(const Conv& op, const Request& request, bool on_tensor_cores) {
   std::string why_not = why_no_conv_text(request);
   if (!why_not.empty()) return refuse(std::move(why_not));
   const Operand &x = request.inputs[0], &w = request.inputs[1];
@@ -322,9 +322,11 @@ std::optional<Shape> direct_strides(const Request& request, size_t input) {
   return weight_strides(request, channel_places(std::get<Conv>(request.op), request, false));
 }
 
-Made make_direct(const Conv& op, const Request& request) { return make(op, request, false); }
+KernelResult make_direct(const Conv& op, const Request& request) {
+  return make(op, request, false);
+}
 
-Made make_mma(const Conv& op, const Request& request) {
+KernelResult make_mma(const Conv& op, const Request& request) {
   const DataType x = request.inputs[0].type.dtype;
   if (x != DataType::kF16 && x != DataType::kBF16 && size_of(x) != 1)
     return refuse("only f16, bf16 and 8 bits");

@@ -36,14 +36,14 @@ DepthwiseSizes sizes_of(const Conv& op, const Request& request, int64_t multipli
   return sizes;
 }
 
-Made make_depthwise(const Conv& op, const Request& request) {
+KernelResult make_depthwise(const Conv& op, const Request& request) {
   std::string why_not = why_no_conv_text(request);
   if (!why_not.empty()) return refuse(std::move(why_not));
   const Operand &x = request.inputs[0], &w = request.inputs[1];
   if (op.groups == 1 || !(w.type.shape[1] == Size(1)))
     return refuse("not one input channel to a group");
   // Threads beside each other would read or write a row of pixels apart.
-  if (!request.at_any_speed &&
+  if (!request.ignore_speed_heuristics &&
       is_channels_first_in_memory(x) != is_channels_first_in_memory(request.outputs[0]))
     return refuse("channels that are neighbours in the input or in the output alone");
   const Size outputs = w.type.shape[0];

@@ -199,7 +199,8 @@ std::string table_text(const ByteTable& table) {
       fmt::join(table, ","), kThreads);
 }
 
-Made make(const Program& program, const ByteTable* table, Seen seen, std::string_view family) {
+KernelResult make(const Program& program, const ByteTable* table, OperandViews seen,
+                  std::string_view family) {
   std::vector<DataType> accumulators;
   for (const Program::Result& result : program.results())
     accumulators.push_back(seen.request().epilogues.empty() ? result.dtype
@@ -247,12 +248,12 @@ Made make(const Program& program, const ByteTable* table, Seen seen, std::string
 
 }  // namespace
 
-Made make_elementwise(const Program& program, Seen seen, std::string_view family) {
+KernelResult make_elementwise(const Program& program, OperandViews seen, std::string_view family) {
   return make(program, nullptr, std::move(seen), family);
 }
 
-Made make_lookup(const Program& program, const ByteTable& table, Seen seen,
-                 std::string_view family) {
+KernelResult make_lookup(const Program& program, const ByteTable& table, OperandViews seen,
+                         std::string_view family) {
   return make(program, &table, std::move(seen), family);
 }
 
@@ -262,8 +263,8 @@ std::string store_call(const std::string& value, int rank) {
   return text + ");\n";
 }
 
-Made make_per_element(const Seen& seen, DataType accumulator, std::string_view family,
-                      const BodyText& body) {
+KernelResult make_per_element(const OperandViews& seen, DataType accumulator,
+                              std::string_view family, const BodyText& body) {
   const Request request = seen.request();
   Extents extents(request);
   std::string why_not;

@@ -10,16 +10,16 @@
 namespace anneal::cuda {
 
 // Applies `program` to the op's inputs, and the epilogues to its results. Merges axes first.
-Made make_elementwise(const Program& program, Seen seen, std::string_view family);
+KernelResult make_elementwise(const Program& program, OperandViews seen, std::string_view family);
 // Looks up what a program of one input of 8 bits gives, in shared memory.
-Made make_lookup(const Program& program, const ByteTable& table, Seen seen,
-                 std::string_view family);
+KernelResult make_lookup(const Program& program, const ByteTable& table, OperandViews seen,
+                         std::string_view family);
 
 // One thread per element of the op's output. `body` is what it does at coordinates i0, i1, ...: it
 // ends with a call of store(accumulator, i0, i1, ...). Inputs are x0, x1, ...
 using BodyText = std::function<std::string(const Request&, Extents&)>;
-Made make_per_element(const Seen& seen, DataType accumulator, std::string_view family,
-                      const BodyText& body);
+KernelResult make_per_element(const OperandViews& seen, DataType accumulator,
+                              std::string_view family, const BodyText& body);
 std::string store_call(const std::string& value, int rank);
 
 }  // namespace anneal::cuda

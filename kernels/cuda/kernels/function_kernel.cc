@@ -9,7 +9,7 @@
 namespace anneal::cuda {
 namespace {
 
-struct FunctionPrepared final : Prepared {
+struct PreparedFunction final : PreparedKernel {
   Geometry geometry;
   std::vector<int64_t> values;
   std::vector<TensorView> inputs, outputs;
@@ -17,9 +17,10 @@ struct FunctionPrepared final : Prepared {
 
 }  // namespace
 
-std::unique_ptr<Prepared> FunctionKernel::prepare(std::span<const TensorView> inputs,
-                                                  std::span<const TensorView> outputs, int) const {
-  auto prepared = std::make_unique<FunctionPrepared>();
+std::unique_ptr<PreparedKernel> FunctionKernel::prepare(std::span<const TensorView> inputs,
+                                                        std::span<const TensorView> outputs,
+                                                        int) const {
+  auto prepared = std::make_unique<PreparedFunction>();
   prepared->inputs.resize(parts_.looks.of_inputs.size());
   prepared->outputs.resize(parts_.looks.of_outputs.size());
   parts_.looks.apply(inputs, outputs, prepared->inputs, prepared->outputs);
@@ -29,7 +30,7 @@ std::unique_ptr<Prepared> FunctionKernel::prepare(std::span<const TensorView> in
 }
 
 void FunctionKernel::launch(const LaunchArgs& args) const {
-  auto& prepared = static_cast<FunctionPrepared&>(*args.prepared);
+  auto& prepared = static_cast<PreparedFunction&>(*args.prepared);
   if (prepared.geometry.grid[0] == 0) return;
   parts_.looks.apply(args.inputs, args.outputs, prepared.inputs, prepared.outputs);
   Arguments arguments;
@@ -47,8 +48,8 @@ uint32_t FunctionKernel::blocks(int64_t threads, int threads_per_block) const {
       std::min((threads + threads_per_block - 1) / threads_per_block, most));
 }
 
-FunctionKernel::Parts parts_of(const Request& request, const Seen& seen, const Extents& extents,
-                               FunctionText text) {
+FunctionKernel::Parts parts_of(const Request& request, const OperandViews& seen,
+                               const Extents& extents, FunctionText text) {
   return {code_of(request.device).add(std::move(text)), seen.looks(), extents.sources(),
           &spec_of(request.device)};
 }

@@ -16,13 +16,13 @@ class FunctionKernel : public Kernel {
  public:
   struct Parts {
     std::shared_ptr<const Function> function;
-    Seen::Looks looks;
+    OperandViews::Looks looks;
     std::vector<Extents::Source> sources;
     const DeviceSpec* spec;
   };
   explicit FunctionKernel(Parts parts) : parts_(std::move(parts)) {}
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs, int) const override;
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs, int) const override;
   void launch(const LaunchArgs& args) const override;
 
  protected:
@@ -38,8 +38,8 @@ class FunctionKernel : public Kernel {
   Parts parts_;
 };
 
-FunctionKernel::Parts parts_of(const Request& request, const Seen& seen, const Extents& extents,
-                               FunctionText text);
+FunctionKernel::Parts parts_of(const Request& request, const OperandViews& seen,
+                               const Extents& extents, FunctionText text);
 
 // Inputs "x0", "x1", ... of a request as parameters of a function: "In<f32> x0, In<h16> x1".
 std::string input_parameters(const Request& request, int count);

@@ -8,7 +8,7 @@
 namespace anneal::cuda {
 namespace {
 
-struct PreparedAnchor final : Prepared {
+struct PreparedAnchor final : PreparedKernel {
   Geometry geometry;
   std::vector<int64_t> values;
   bool strides_allow = true;
@@ -43,8 +43,8 @@ void add_functions(AnchorParts& parts, const Request& request, const FunctionTex
   }
 }
 
-void AnchorKernel::know_alignments(std::span<const uint32_t> inputs,
-                                   std::span<const uint32_t> outputs) {
+void FusedProductKernel::know_alignments(std::span<const uint32_t> inputs,
+                                         std::span<const uint32_t> outputs) {
   bool always = true, never = false;
   for (const VectorAccess& access : parts_.vectors) {
     const uint32_t known = (access.is_output ? outputs : inputs)[access.operand];
@@ -56,8 +56,9 @@ void AnchorKernel::know_alignments(std::span<const uint32_t> inputs,
   if (always || never) parts_.general = nullptr;
 }
 
-std::unique_ptr<Prepared> AnchorKernel::prepare(std::span<const TensorView> inputs,
-                                                std::span<const TensorView> outputs, int) const {
+std::unique_ptr<PreparedKernel> FusedProductKernel::prepare(std::span<const TensorView> inputs,
+                                                            std::span<const TensorView> outputs,
+                                                            int) const {
   auto made = std::make_unique<PreparedAnchor>();
   made->geometry = parts_.geometry(inputs, outputs);
   made->values = values_of(parts_.sources, inputs, outputs);
@@ -67,7 +68,7 @@ std::unique_ptr<Prepared> AnchorKernel::prepare(std::span<const TensorView> inpu
   return made;
 }
 
-void AnchorKernel::launch(const LaunchArgs& args) const {
+void FusedProductKernel::launch(const LaunchArgs& args) const {
   const auto& prepared = static_cast<const PreparedAnchor&>(*args.prepared);
   Arguments arguments;
   for (const size_t input : parts_.inputs) arguments.add(args.inputs[input]);
@@ -89,12 +90,12 @@ void AnchorKernel::launch(const LaunchArgs& args) const {
                arguments);
 }
 
-Made make_anchor(AnchorParts parts, const Request& request) {
+KernelResult make_anchor(AnchorParts parts, const Request& request) {
   const size_t arguments = request.inputs.size() + request.outputs.size() + parts.sources.size();
   if (arguments > Arguments::kMost)
     return refuse(
         fmt::format("{} arguments, where a launch takes {}", arguments, Arguments::kMost));
-  return {std::make_unique<AnchorKernel>(std::move(parts)), {}};
+  return {std::make_unique<FusedProductKernel>(std::move(parts)), {}};
 }
 
 Geometry blocks_of(int64_t blocks, int threads, int shared_bytes) {

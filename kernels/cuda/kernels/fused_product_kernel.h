@@ -32,13 +32,13 @@ struct AnchorParts {
 void add_functions(AnchorParts& parts, const Request& request, const FunctionText& text);
 
 // The parameters of its functions: inputs, the store's, the extents'.
-class AnchorKernel final : public Kernel {
+class FusedProductKernel final : public Kernel {
  public:
-  explicit AnchorKernel(AnchorParts parts) : parts_(std::move(parts)) {}
+  explicit FusedProductKernel(AnchorParts parts) : parts_(std::move(parts)) {}
   std::vector<std::byte> tactic() const override { return parts_.tactic; }
-  std::unique_ptr<Prepared> prepare(std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    int threads) const override;
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override;
   void launch(const LaunchArgs& args) const override;
   void know_alignments(std::span<const uint32_t> inputs, std::span<const uint32_t> outputs);
 
@@ -47,7 +47,7 @@ class AnchorKernel final : public Kernel {
 };
 
 // Refuses if a launch cannot take that many arguments.
-Made make_anchor(AnchorParts parts, const Request& request);
+KernelResult make_anchor(AnchorParts parts, const Request& request);
 
 // Blocks in one row. Fails with kUnsupported if a grid cannot have as many.
 Geometry blocks_of(int64_t blocks, int threads, int shared_bytes = 0);

@@ -18,15 +18,15 @@ namespace {
 
 // How one side comes to shared memory: along the axis whose neighbours are adjacent. apart: no
 // vector along the lines, for each line has its zero point.
-struct SideRead {
+struct SideAccess {
   bool along_depth = true;
   VectorAccess vectors = {};
 };
 
-SideRead side_read(const Request& request, size_t input, int line_axis, int depth_axis,
-                   int64_t most_along_lines, int64_t most, bool apart) {
+SideAccess side_read(const Request& request, size_t input, int line_axis, int depth_axis,
+                     int64_t most_along_lines, int64_t most, bool apart) {
   const Operand& operand = request.inputs[input];
-  SideRead read;
+  SideAccess read;
   read.along_depth =
       operand.strides[depth_axis] == Size(1) || !(operand.strides[line_axis] == Size(1));
   const int axis = read.along_depth ? depth_axis : line_axis;
@@ -47,7 +47,7 @@ struct Texts {
   const MatMulText& product;
   const ShapeText& shape;
   const ZeroText &a_zero, &b_zero;
-  const SideRead &a, &b;
+  const SideAccess &a, &b;
   const TilingText& tiling;
 };
 
@@ -63,7 +63,8 @@ std::string lines_text(const Texts& s, std::string_view name, const std::string&
       zero.is_per_line() ? fmt::format("    const i64 i = {};\n", line) : "", zero.value());
 }
 
-std::string side_type(const Texts& s, size_t input, std::string_view lines, const SideRead& read) {
+std::string side_type(const Texts& s, size_t input, std::string_view lines,
+                      const SideAccess& read) {
   return fmt::format("matmul::Side<{}, {}, Shape::Index, {}, {}, {}>",
                      type_text(s.request.inputs[input].type.dtype), s.type, lines,
                      read.vectors.elements, read.along_depth);
@@ -122,7 +123,7 @@ std::optional<TilingText> tiling_of(const Request& request, const MatMulText& pr
   return TilingText(*config, sum, product.rows_are_nearest());
 }
 
-Made make(const MatMul& op, const Request& request, bool on_tensor_cores) {
+KernelResult make(const MatMul& op, const Request& request, bool on_tensor_cores) {
   const DataType a = request.inputs[0].type.dtype;
   const DataType sum = size_of(a) == 1 ? DataType::kI32 : accumulator(a);
   const std::string type = type_text(register_type(sum));
@@ -146,13 +147,13 @@ Made make(const MatMul& op, const Request& request, bool on_tensor_cores) {
   // Bytes are read along the lines in squares of 4 by 4.
   const bool bytes = on_tensor_cores && size_of(a) == 1;
   const auto along_lines = [&](int64_t lines) { return bytes ? std::gcd(lines, 4) : lines; };
-  const SideRead read_a =
+  const SideAccess read_a =
       side_read(request, 0, product.a_row_axis, product.a_depth_axis, along_lines(tiling->rows),
                 most, !on_tensor_cores && a_zero.is_per_line());
   // Vectors along the columns begin where an output's tiles do.
   int64_t along_columns = tiling->columns, column = 0;
   for (const int64_t part : op.split) along_columns = std::gcd(along_columns, column += part);
-  const SideRead read_b =
+  const SideAccess read_b =
       side_read(request, 1, product.b_column_axis, product.b_depth_axis, along_lines(along_columns),
                 most, !on_tensor_cores && b_zero.is_per_line());
   const int64_t least = bytes ? 4 : in_vector;
@@ -179,9 +180,11 @@ Made make(const MatMul& op, const Request& request, bool on_tensor_cores) {
   return make_anchor(std::move(parts), request);
 }
 
-Made make_simt(const MatMul& op, const Request& request) { return make(op, request, false); }
+KernelResult make_simt(const MatMul& op, const Request& request) {
+  return make(op, request, false);
+}
 
-Made make_mma(const MatMul& op, const Request& request) {
+KernelResult make_mma(const MatMul& op, const Request& request) {
   const DataType a = request.inputs[0].type.dtype;
   if (a != DataType::kF16 && a != DataType::kBF16 && size_of(a) != 1)
     return refuse("only f16, bf16 and 8 bits");

@@ -13,7 +13,7 @@ namespace anneal::cuda {
 namespace {
 
 // Copies keep every bit, those of a NaN, too.
-Made make_copy(Seen seen, std::string_view family) {
+KernelResult make_copy(OperandViews seen, std::string_view family) {
   if (!has_epilogue(seen.request())) seen.as_bits();
   const Request request = seen.request();
   const DataType dtype = request.inputs[0].type.dtype;
@@ -21,40 +21,40 @@ Made make_copy(Seen seen, std::string_view family) {
   return make_elementwise(builder.finish(builder.input(0, dtype), dtype), std::move(seen), family);
 }
 
-Made make_expand(const Expand&, const Request& request) {
-  return make_copy(Seen(request, {0}), "expand");
+KernelResult make_expand(const Expand&, const Request& request) {
+  return make_copy(OperandViews(request, {0}), "expand");
 }
 
-Made make_bit_cast(const BitCast& op, const Request& request) {
-  Seen seen(request, {0});
+KernelResult make_bit_cast(const BitCast& op, const Request& request) {
+  OperandViews seen(request, {0});
   seen.set_dtype(0, op.dtype);
   return make_copy(std::move(seen), "bit_cast");
 }
 
-Made make_slice(const Slice&, const Request& request) {
+KernelResult make_slice(const Slice&, const Request& request) {
   const auto starts = integers(request.inputs[1]), axes = integers(request.inputs[3]),
              steps = integers(request.inputs[4]);
   if (!starts || !axes || !steps) return refuse("starts, axes or steps that are not constant");
   const int rank = request.inputs[0].type.shape.rank();
   if (axes->size() != starts->size() || steps->size() != starts->size())
     return refuse("another number of axes or steps than of starts");
-  Look look = Look::all(rank);
+  AxisMapping look = AxisMapping::all(rank);
   for (size_t i = 0; i < starts->size(); ++i) {
     const int64_t at = (*axes)[i] < 0 ? (*axes)[i] + rank : (*axes)[i];
     if (at < 0 || at >= rank) return refuse("axes that the input does not have");
-    Look::Axis& axis = look.axes[static_cast<size_t>(at)];
+    AxisMapping::Axis& axis = look.axes[static_cast<size_t>(at)];
     axis.sliced = true;
     axis.start = (*starts)[i];
     axis.step = (*steps)[i];
   }
-  Seen seen(request, {0});
+  OperandViews seen(request, {0});
   seen.look_at_input(0, look);
   return make_copy(std::move(seen), "slice");
 }
 
 // Element number n of both, in row-major order.
-Made make_reshape(const Reshape&, const Request& original) {
-  Seen seen(original, {0});
+KernelResult make_reshape(const Reshape&, const Request& original) {
+  OperandViews seen(original, {0});
   if (seen.is_dense(original.inputs[0])) {
     seen.look_at_input(0, {.dense = true});
     return make_copy(std::move(seen), "reshape");
@@ -80,19 +80,19 @@ Made make_reshape(const Reshape&, const Request& original) {
   return make_per_element(seen, accumulator(dtype), "reshape", body);
 }
 
-Seen transposed(const Transpose& op, const Request& request) {
-  Look look;
+OperandViews transposed(const Transpose& op, const Request& request) {
+  AxisMapping look;
   for (const int64_t axis : op.permutation) look.axes.push_back({.of = {static_cast<int>(axis)}});
-  Seen seen(request, {0});
+  OperandViews seen(request, {0});
   seen.look_at_input(0, look);
   return seen;
 }
 
-Made make_transpose(const Transpose& op, const Request& request) {
+KernelResult make_transpose(const Transpose& op, const Request& request) {
   return make_copy(transposed(op, request), "transpose");
 }
 
-Made make_tiled_transpose(const Transpose& op, const Request& request) {
+KernelResult make_tiled_transpose(const Transpose& op, const Request& request) {
   return make_tiled_copy(transposed(op, request), "transpose");
 }
 

@@ -15,12 +15,12 @@ namespace {
 // Everything is of differences from an element of the row, so that a large mean costs no digits.
 // The pivot is read by all threads before any writes, for the output may be the very view of the
 // input.
-Made make_normalize(const Normalize& op, const Request& original) {
+KernelResult make_normalize(const Normalize& op, const Request& original) {
   const DataType dtype = original.inputs[0].type.dtype;
   const int rank = original.inputs[0].type.shape.rank();
   std::vector<bool> in_row(static_cast<size_t>(rank));
   for (const int64_t axis : op.axes) in_row[static_cast<size_t>(axis)] = true;
-  Seen seen(original);
+  OperandViews seen(original);
   const Rows rows(seen, in_row, true, false);
   const std::string type = type_text(register_type(dtype));
   const auto body = [&](const Request& request, Extents& extents) {

@@ -7,20 +7,20 @@
 namespace anneal::cuda {
 namespace {
 
-Made make_tiled(const Pointwise& op, const Request& request) {
+KernelResult make_tiled(const Pointwise& op, const Request& request) {
   if (!op.program.is_identity()) return refuse("a program that computes something");
-  return make_tiled_copy(Seen(request), "pointwise");
+  return make_tiled_copy(OperandViews(request), "pointwise");
 }
 
-Made make_table(const Pointwise& op, const Request& request) {
+KernelResult make_table(const Pointwise& op, const Request& request) {
   std::string why_not;
   const auto table = byte_table(op.program, request, why_not);
   if (!table) return refuse(std::move(why_not));
-  return make_lookup(op.program, *table, Seen(request), "pointwise_table");
+  return make_lookup(op.program, *table, OperandViews(request), "pointwise_table");
 }
 
-Made make_pointwise(const Pointwise& op, const Request& request) {
-  return make_elementwise(op.program, Seen(request), "pointwise");
+KernelResult make_pointwise(const Pointwise& op, const Request& request) {
+  return make_elementwise(op.program, OperandViews(request), "pointwise");
 }
 
 constexpr KernelEntry kEntries[] = {

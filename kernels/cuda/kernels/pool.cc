@@ -52,7 +52,7 @@ std::string why_not(const Request& request) {
   return {};
 }
 
-Made make_window(const Pool& op, const Request& request) {
+KernelResult make_window(const Pool& op, const Request& request) {
   if (op.with_indices) return refuse("indices of the maxima");
   std::string reason = why_not(request);
   if (!reason.empty()) return refuse(std::move(reason));
@@ -109,7 +109,7 @@ Made make_window(const Pool& op, const Request& request) {
 }
 
 // A maximum and its index are stored as they are.
-Made make_indices(const Pool& op, const Request& request) {
+KernelResult make_indices(const Pool& op, const Request& request) {
   if (!op.with_indices) return refuse("no indices are wanted");
   std::string reason = why_not(request);
   if (!reason.empty()) return refuse(std::move(reason));

@@ -8,8 +8,8 @@ namespace anneal::cuda {
 namespace {
 
 // A scale or zero point, so that it broadcasts to x.
-Look along_axis(const Shape& parameter, int64_t axis, int rank) {
-  Look look;
+AxisMapping along_axis(const Shape& parameter, int64_t axis, int rank) {
+  AxisMapping look;
   const bool one = parameter.rank() == 0 || parameter[0] == Size(1);
   if (one) return look;
   look.axes.push_back({.of = {0}});
@@ -23,7 +23,7 @@ DataType result_type(const Dequantize&, const Request& request) {
 }
 
 template <class T>
-Made make(const T& op, const Request& request, std::string_view family) {
+KernelResult make(const T& op, const Request& request, std::string_view family) {
   std::string why_not;
   ProgramBuilder builder;
   const auto value = append(builder, op, request, why_not);
@@ -32,7 +32,7 @@ Made make(const T& op, const Request& request, std::string_view family) {
   const DataType result = result_type(op, request);
   const Program program =
       builder.finish(*value, has_epilogue(request) ? accumulator(result) : result);
-  Seen seen(request, has_zero_point(request) ? std::vector{0, 1, 2} : std::vector{0, 1});
+  OperandViews seen(request, has_zero_point(request) ? std::vector{0, 1, 2} : std::vector{0, 1});
   const int rank = request.inputs[0].type.shape.rank();
   for (int i = 1; i < (has_zero_point(request) ? 3 : 2); ++i)
     seen.look_at_input(
@@ -40,10 +40,10 @@ Made make(const T& op, const Request& request, std::string_view family) {
   return make_elementwise(program, std::move(seen), family);
 }
 
-Made make_quantize(const Quantize& op, const Request& request) {
+KernelResult make_quantize(const Quantize& op, const Request& request) {
   return make(op, request, "quantize");
 }
-Made make_dequantize(const Dequantize& op, const Request& request) {
+KernelResult make_dequantize(const Dequantize& op, const Request& request) {
   return make(op, request, "dequantize");
 }
 

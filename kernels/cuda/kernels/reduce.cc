@@ -44,7 +44,7 @@ std::string result_text(ReduceKind kind, DataType dtype) {
                                   : "T(op::div(u64(value), u64(length)))";
 }
 
-Made make_reduce(const Reduce& op, const Request& original) {
+KernelResult make_reduce(const Reduce& op, const Request& original) {
   const DataType dtype = op.map.empty() ? original.inputs[0].type.dtype : op.map.results()[0].dtype;
   std::string why_not;
   std::vector<int> inputs = {0};
@@ -60,7 +60,7 @@ Made make_reduce(const Reduce& op, const Request& original) {
     if (axis < -rank || axis >= rank) return refuse("axes that the input does not have");
     reduced[static_cast<size_t>(axis < 0 ? axis + rank : axis)] = true;
   }
-  Seen seen(original, std::move(inputs));
+  OperandViews seen(original, std::move(inputs));
   const Rows rows(seen, reduced, op.keepdims, op.map.empty());
   const std::string type =
       dtype == DataType::kBool ? "i32" : type_text(register_type(accumulator(dtype)));
@@ -81,12 +81,12 @@ Made make_reduce(const Reduce& op, const Request& original) {
   return rows.make(seen, accumulator(dtype), "reduce", type, body);
 }
 
-Made make_arg_reduce(const ArgReduce& op, const Request& original) {
+KernelResult make_arg_reduce(const ArgReduce& op, const Request& original) {
   const DataType dtype = original.inputs[0].type.dtype;
   const int rank = original.inputs[0].type.shape.rank();
   std::vector<bool> reduced(static_cast<size_t>(rank));
   reduced[static_cast<size_t>(op.axis)] = true;
-  Seen seen(original);
+  OperandViews seen(original);
   const Rows rows(seen, reduced, op.keepdims);
   const std::string place =
       fmt::format("Place<{}>", dtype == DataType::kBool ? "i32" : type_text(register_type(dtype)));

@@ -61,8 +61,8 @@ std::vector<int> mapped_inputs(const Request& request, int further, std::string&
   return inputs;
 }
 
-Rows::Rows(Seen& seen, const std::vector<bool>& in_row, bool keeps, bool merges) {
-  Look look;
+Rows::Rows(OperandViews& seen, const std::vector<bool>& in_row, bool keeps, bool merges) {
+  AxisMapping look;
   const Operand x = seen.request().inputs[0];
   for (int axis = 0, output = 0; axis < x.type.shape.rank(); ++axis) {
     const bool reduced = in_row[static_cast<size_t>(axis)];
@@ -230,10 +230,10 @@ std::string Rows::combined(std::string_view value, std::string_view combine) con
   return fmt::format("{0} = {1}({0}, partial, {2});\n", value, over, combine);
 }
 
-Made Rows::make(const Seen& seen, DataType accumulator, std::string_view family,
-                const std::string& partial_type,
-                const std::function<std::string(const Request&, Extents&)>& body,
-                bool needs_elements) const {
+KernelResult Rows::make(const OperandViews& seen, DataType accumulator, std::string_view family,
+                        const std::string& partial_type,
+                        const std::function<std::string(const Request&, Extents&)>& body,
+                        bool needs_elements) const {
   const Request request = seen.request();
   Extents extents(request);
   std::string why_not;

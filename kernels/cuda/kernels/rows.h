@@ -9,8 +9,8 @@
 
 namespace anneal::cuda {
 
-// The inputs of an op with a map as a Seen takes them: x, and those from `further` on. Empty, with
-// a reason, if the others enlarge x.
+// The inputs of an op with a map as OperandViews takes them: x, and those from `further` on. Empty,
+// with a reason, if the others enlarge x.
 std::vector<int> mapped_inputs(const Request& request, int further, std::string& why_not);
 
 class Rows {
@@ -19,7 +19,7 @@ class Rows {
 
   // in_row[axis]: of the first input's. keeps: whether the output has the axes of a row, too.
   // merges: axes of a row that lie behind each other in memory become one.
-  Rows(Seen& seen, const std::vector<bool>& in_row, bool keeps, bool merges = true);
+  Rows(OperandViews& seen, const std::vector<bool>& in_row, bool keeps, bool merges = true);
 
   int threads_per_row() const { return threads_; }
   std::optional<int64_t> known_length() const { return known_length_; }
@@ -45,10 +45,10 @@ class Rows {
   // among those of the row), is_first (whether a thread is the row's first, and there is such a
   // row), and the coordinates i0, i1, ... of the output's axes that are not in the row.
   // partial_type: what combined() combines. needs_elements: rows of none are an error.
-  Made make(const Seen& seen, DataType accumulator, std::string_view family,
-            const std::string& partial_type,
-            const std::function<std::string(const Request&, Extents&)>& body,
-            bool needs_elements = false) const;
+  KernelResult make(const OperandViews& seen, DataType accumulator, std::string_view family,
+                    const std::string& partial_type,
+                    const std::function<std::string(const Request&, Extents&)>& body,
+                    bool needs_elements = false) const;
 
  private:
   struct Axis {

@@ -51,14 +51,14 @@ std::string kept_text(const Softmax& op, const Rows& rows, const Request& reques
                       op.log ? "kept[k] - log_sum" : "kept[k] / sum")));
 }
 
-Made make_softmax(const Softmax& op, const Request& original) {
+KernelResult make_softmax(const Softmax& op, const Request& original) {
   const DataType dtype = op.map.empty() ? original.inputs[0].type.dtype : op.map.results()[0].dtype;
   std::string why_not;
   const std::vector<int> inputs = mapped_inputs(original, 1, why_not);
   if (inputs.empty()) return refuse(std::move(why_not));
   std::vector<bool> in_row(static_cast<size_t>(original.inputs[0].type.shape.rank()));
   in_row[static_cast<size_t>(op.axis)] = true;
-  Seen seen(original, inputs);
+  OperandViews seen(original, inputs);
   const Rows rows(seen, in_row, true, op.map.empty());
   const std::string type = type_text(register_type(dtype));
   const int threads = rows.threads_per_row();

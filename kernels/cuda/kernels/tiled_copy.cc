@@ -105,7 +105,7 @@ KERNEL($name, {threads})({inputs}{stores}{extents}) {{
 
 }  // namespace
 
-Made make_tiled_copy(Seen seen, std::string_view family) {
+KernelResult make_tiled_copy(OperandViews seen, std::string_view family) {
   if (!has_epilogue(seen.request())) seen.as_bits();
   seen.merge_axes();
   const Request request = seen.request();

@@ -7,6 +7,6 @@
 namespace anneal::cuda {
 
 // Of the only op input as it is seen, which has the output's axes, to the output.
-Made make_tiled_copy(Seen seen, std::string_view family);
+KernelResult make_tiled_copy(OperandViews seen, std::string_view family);
 
 }  // namespace anneal::cuda

@@ -40,7 +40,7 @@ DepthwiseConfig choose_depthwise(const DepthwiseSizes& sizes, const DeviceSpec& 
   return {1, 1, false};
 }
 
-std::string to_text(const DepthwiseConfig& config) {
+std::string to_string(const DepthwiseConfig& config) {
   return fmt::format("{} channels x {} columns a thread{}", config.channels, config.columns,
                      config.holds_weights ? "" : ", weights in memory");
 }

@@ -27,7 +27,7 @@ struct DepthwiseConfig {
 };
 
 DepthwiseConfig choose_depthwise(const DepthwiseSizes& sizes, const DeviceSpec& spec);
-std::string to_text(const DepthwiseConfig& config);  // "4 channels x 2 columns a thread"
+std::string to_string(const DepthwiseConfig& config);  // "4 channels x 2 columns a thread"
 
 // As a tactic, which is empty where the choice is free; nullopt unless its bytes are those of a
 // configuration that these sizes allow.

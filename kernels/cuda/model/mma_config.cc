@@ -97,7 +97,7 @@ MmaConfig choose_mma(const ProductSizes& sizes, const DeviceSpec& spec) {
   return *best;
 }
 
-std::string to_text(const MmaConfig& c) {
+std::string to_string(const MmaConfig& c) {
   return fmt::format("{}x{}x{}, {}x{} warps, {} stages", c.rows, c.columns, c.depth, c.warps_down,
                      c.warps_across, c.stages);
 }

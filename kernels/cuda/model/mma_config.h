@@ -24,7 +24,7 @@ struct MmaConfig {
 std::span<const MmaConfig> mma_configs();
 // Those that a block of the device has shared memory for; there is always one.
 MmaConfig choose_mma(const ProductSizes& sizes, const DeviceSpec& spec);
-std::string to_text(const MmaConfig& config);  // "128x128x32, 2x4 warps, 3 stages"
+std::string to_string(const MmaConfig& config);  // "128x128x32, 2x4 warps, 3 stages"
 
 // As tactic_of() and tile_for() of tile_config.h.
 std::vector<std::byte> tactic_of(const MmaConfig& config);

@@ -75,7 +75,7 @@ TileConfig choose_tile(const ProductSizes& sizes, const DeviceSpec& spec) {
   return *best;
 }
 
-std::string to_text(const TileConfig& c) {
+std::string to_string(const TileConfig& c) {
   return fmt::format("{}x{}x{}, {}x{} a thread, {} slice{}", c.rows, c.columns, c.depth,
                      c.thread_rows, c.thread_columns, c.slices, c.slices == 1 ? "" : "s");
 }

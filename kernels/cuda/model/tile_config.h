@@ -30,7 +30,7 @@ struct ProductSizes {
 
 std::span<const TileConfig> tile_configs();
 TileConfig choose_tile(const ProductSizes& sizes, const DeviceSpec& spec);
-std::string to_text(const TileConfig& config);  // "128x128x8, 8x8 a thread, 1 slice"
+std::string to_string(const TileConfig& config);  // "128x128x8, 8x8 a thread, 1 slice"
 
 // As a tactic, which is empty where the choice is free; nullopt unless its bytes are those of a
 // tile for such accumulators.

@@ -72,7 +72,7 @@ std::unique_ptr<Device> open_offline(int architecture) {
 }
 
 std::unique_ptr<Device> open_card(int ordinal) {
-  const Opened<Driver>& library = driver_library();
+  const LibraryTable<Driver>& library = driver_library();
   if (!library.table)
     fail(anneal::Code::kDevice, fmt::format("there is no CUDA driver here ({})", library.why_not));
   return open_driver_device({.driver = *library.table,

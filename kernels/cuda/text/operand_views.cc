@@ -43,13 +43,14 @@ bool has_epilogue(const Request& request) {
   return !request.epilogues.empty() && !request.epilogues[0].empty();
 }
 
-Look Look::all(int rank) {
-  Look look;
+AxisMapping AxisMapping::all(int rank) {
+  AxisMapping look;
   for (int axis = 0; axis < rank; ++axis) look.axes.push_back({.of = {axis}});
   return look;
 }
 
-Operand Look::operator()(const Operand& operand, const Shape& other, SizeTable& sizes) const {
+Operand AxisMapping::operator()(const Operand& operand, const Shape& other,
+                                SizeTable& sizes) const {
   Operand seen = operand;
   if (dense) {
     seen.type.shape = other;
@@ -71,7 +72,7 @@ Operand Look::operator()(const Operand& operand, const Shape& other, SizeTable& 
   return seen;
 }
 
-TensorView Look::operator()(const TensorView& view, const Dims& other) const {
+TensorView AxisMapping::operator()(const TensorView& view, const Dims& other) const {
   if (dense) return {view.dtype, other, row_major_strides(other), view.data};
   TensorView seen{view.dtype, {}, {}, view.data};
   int64_t offset = 0;
@@ -95,7 +96,7 @@ TensorView Look::operator()(const TensorView& view, const Dims& other) const {
   return seen;
 }
 
-Seen::Seen(const Request& request, std::vector<int> op_inputs)
+OperandViews::OperandViews(const Request& request, std::vector<int> op_inputs)
     : request_(request),
       op_input_count_(static_cast<int>(op_inputs.size())),
       outputs_(request.outputs.begin(), request.outputs.end()),
@@ -109,22 +110,22 @@ Seen::Seen(const Request& request, std::vector<int> op_inputs)
   looks_.of_outputs.resize(outputs_.size());
 }
 
-Seen::Seen(const Request& request)
-    : Seen(request, numbers(static_cast<size_t>(request.op_input_count))) {}
+OperandViews::OperandViews(const Request& request)
+    : OperandViews(request, numbers(static_cast<size_t>(request.op_input_count))) {}
 
-void Seen::look_at_input(int input, const Look& look) {
+void OperandViews::look_at_input(int input, const AxisMapping& look) {
   Operand& operand = inputs_[static_cast<size_t>(input)];
   operand = look(operand, space(), sizes_);
   looks_.of_inputs[static_cast<size_t>(input)].push_back(look);
 }
 
-void Seen::look_at_output(int output, const Look& look) {
+void OperandViews::look_at_output(int output, const AxisMapping& look) {
   Operand& operand = outputs_[static_cast<size_t>(output)];
   operand = look(operand, inputs_[0].type.shape, sizes_);
   looks_.of_outputs[static_cast<size_t>(output)].push_back(look);
 }
 
-bool Seen::is_dense(const Operand& operand) {
+bool OperandViews::is_dense(const Operand& operand) {
   const Shape& shape = operand.type.shape;
   const Shape dense = sizes_.row_major_strides(shape);
   for (int axis = 0; axis < shape.rank(); ++axis)
@@ -132,21 +133,22 @@ bool Seen::is_dense(const Operand& operand) {
   return true;
 }
 
-bool Seen::lie_behind(const Operand& operand, int outer, int inner) {
+bool OperandViews::lie_behind(const Operand& operand, int outer, int inner) {
   return operand.strides[outer] == sizes_.mul(operand.strides[inner], operand.type.shape[inner]);
 }
 
-void Seen::as_bits() {
+void OperandViews::as_bits() {
   for (Operand& operand : inputs_) operand.type.dtype = bits_of(operand.type.dtype);
   for (Operand& operand : outputs_) operand.type.dtype = bits_of(operand.type.dtype);
 }
 
-Request Seen::request() const {
-  return {request_.op,     request_.epilogues, op_input_count_,      inputs_, outputs_, sizes_,
-          request_.device, request_.tactic,    request_.at_any_speed};
+Request OperandViews::request() const {
+  return {request_.op,     request_.epilogues, op_input_count_,
+          inputs_,         outputs_,           sizes_,
+          request_.device, request_.tactic,    request_.ignore_speed_heuristics};
 }
 
-bool Seen::is_small(const Shape& shape) const {
+bool OperandViews::is_small(const Shape& shape) const {
   constexpr int64_t kMost = int64_t{1} << 30;
   int64_t product = 1;
   for (const Size size : shape) {
@@ -158,7 +160,7 @@ bool Seen::is_small(const Shape& shape) const {
 }
 
 // Two neighbours of the output's axes, seen from an operand.
-bool Seen::can_merge(const Operand& operand, int outer, int inner) {
+bool OperandViews::can_merge(const Operand& operand, int outer, int inner) {
   const Shape& shape = operand.type.shape;
   const int missing = space().rank() - shape.rank();
   const auto repeats = [&](int axis) { return axis < missing || shape[axis - missing] == Size(1); };
@@ -167,11 +169,11 @@ bool Seen::can_merge(const Operand& operand, int outer, int inner) {
          lie_behind(operand, outer - missing, inner - missing);
 }
 
-void Seen::look_at_all(const std::vector<PerAxis<int>>& groups) {
+void OperandViews::look_at_all(const std::vector<PerAxis<int>>& groups) {
   const Shape out = space();
-  const auto see = [&](Operand& operand, std::vector<Look>& looks) {
+  const auto see = [&](Operand& operand, std::vector<AxisMapping>& looks) {
     const int missing = out.rank() - operand.type.shape.rank();
-    Look look;
+    AxisMapping look;
     for (const auto& group : groups) {
       PerAxis<int> own;
       for (const int axis : group)
@@ -185,7 +187,7 @@ void Seen::look_at_all(const std::vector<PerAxis<int>>& groups) {
   for (size_t i = 0; i < outputs_.size(); ++i) see(outputs_[i], looks_.of_outputs[i]);
 }
 
-void Seen::merge_axes() {
+void OperandViews::merge_axes() {
   for (const Program& program : request_.epilogues)
     if (program.uses_index()) return;
   std::vector<PerAxis<int>> groups;
@@ -204,12 +206,12 @@ void Seen::merge_axes() {
   look_at_all(groups);
 }
 
-void Seen::Looks::apply(std::span<const TensorView> all_inputs,
-                        std::span<const TensorView> all_outputs,
-                        std::vector<TensorView>& seen_inputs,
-                        std::vector<TensorView>& seen_outputs) const {
-  const auto see = [](TensorView view, const std::vector<Look>& looks, const Dims& other) {
-    for (const Look& look : looks) view = look(view, other);
+void OperandViews::Looks::apply(std::span<const TensorView> all_inputs,
+                                std::span<const TensorView> all_outputs,
+                                std::vector<TensorView>& seen_inputs,
+                                std::vector<TensorView>& seen_outputs) const {
+  const auto see = [](TensorView view, const std::vector<AxisMapping>& looks, const Dims& other) {
+    for (const AxisMapping& look : looks) view = look(view, other);
     return view;
   };
   const Dims out = all_outputs[0].dims;

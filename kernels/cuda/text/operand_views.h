@@ -11,7 +11,7 @@
 namespace anneal::cuda {
 
 // One tensor through other axes.
-struct Look {
+struct AxisMapping {
   struct Axis {
     PerAxis<int> of = {};  // axes of the tensor, merged, outermost first
     bool sliced = false;   // a lone axis from `start` in steps, as in Slice, to the output's size
@@ -20,7 +20,7 @@ struct Look {
   std::vector<Axis> axes = {};
   bool dense = false;  // elements behind each other, counted along other axes
 
-  static Look all(int rank);
+  static AxisMapping all(int rank);
   // other: the sizes of dense and of sliced axes. A view's data is moved if it is there.
   Operand operator()(const Operand& operand, const Shape& other, SizeTable& sizes) const;
   TensorView operator()(const TensorView& view, const Dims& other) const;
@@ -30,17 +30,17 @@ struct Look {
 std::optional<std::vector<int64_t>> integers(const Operand& operand);
 bool has_epilogue(const Request& request);  // of the op's only output
 
-class Seen {
+class OperandViews {
  public:
   // Of these inputs of the request, which stay in order: the op's own, then an epilogue's.
-  Seen(const Request& request, std::vector<int> op_inputs);
+  OperandViews(const Request& request, std::vector<int> op_inputs);
   // All of them.
-  explicit Seen(const Request& request);
+  explicit OperandViews(const Request& request);
 
   // Its other axes are those of the output.
-  void look_at_input(int input, const Look& look);
+  void look_at_input(int input, const AxisMapping& look);
   // Its other axes are those of the first input. REQUIRES: no epilogue.
-  void look_at_output(int output, const Look& look);
+  void look_at_output(int output, const AxisMapping& look);
   bool is_dense(const Operand& operand);  // row-major, without gaps
   // Whether two neighbouring axes of an operand could be one.
   bool lie_behind(const Operand& operand, int outer, int inner);
@@ -62,7 +62,7 @@ class Seen {
   // What launches need of it.
   struct Looks {
     std::vector<int> inputs;
-    std::vector<std::vector<Look>> of_inputs, of_outputs;
+    std::vector<std::vector<AxisMapping>> of_inputs, of_outputs;
     void apply(std::span<const TensorView> inputs, std::span<const TensorView> outputs,
                std::vector<TensorView>& seen_inputs, std::vector<TensorView>& seen_outputs) const;
   };

@@ -14,7 +14,7 @@ namespace {
 std::string_view name_of(DataType storage) {
   if (storage == DataType::kBool) return "u8";
   if (storage == DataType::kF16) return "h16";
-  return name(storage);
+  return to_string(storage);
 }
 
 template <class T>
@@ -52,8 +52,8 @@ std::string call(Opcode opcode, std::span<const std::string> args) {
     case Opcode::kLessEqual:
       return fmt::format("{} <= {}", args[0], args[1]);
     default:
-      return args.size() == 1 ? fmt::format("op::{}({})", name(opcode), args[0])
-                              : fmt::format("op::{}({}, {})", name(opcode), args[0], args[1]);
+      return args.size() == 1 ? fmt::format("op::{}({})", to_string(opcode), args[0])
+                              : fmt::format("op::{}({}, {})", to_string(opcode), args[0], args[1]);
   }
 }
 
@@ -68,14 +68,14 @@ std::string half(DataType dtype, RegisterType from, const std::string& value) {
 
 std::string narrowed(DataType dtype, RegisterType from, const std::string& value) {
   if (is_half(dtype)) return fmt::format("op::widen({})", half(dtype, from, value));
-  return fmt::format("{}({}({}))", type_text(register_type(dtype)), name(dtype), value);
+  return fmt::format("{}({}({}))", type_text(register_type(dtype)), to_string(dtype), value);
 }
 
 }  // namespace
 
 std::string type_text(DataType storage) { return std::string(name_of(storage)); }
 
-std::string type_text(RegisterType type) { return std::string(name(type)); }
+std::string type_text(RegisterType type) { return std::string(to_string(type)); }
 
 std::string literal(RegisterType type, uint64_t bits) {
   const Scalar value{bits};
@@ -143,7 +143,7 @@ ProgramText text_of(const Program& program, const std::function<std::string(int)
         value = narrowed(dtype, from, args[0]);
         break;
       case Opcode::kSaturate:
-        value = fmt::format("op::saturate<{}>({})", name(dtype), args[0]);
+        value = fmt::format("op::saturate<{}>({})", to_string(dtype), args[0]);
         break;
       case Opcode::kSelect:
         value = fmt::format("{} ? {} : {}", args[0], args[1], args[2]);

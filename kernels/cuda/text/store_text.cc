@@ -17,13 +17,14 @@ std::string epilogue_mismatch(const Request& request, std::span<const DataType> 
     if (epilogue.empty()) {
       const DataType dtype = request.outputs[output++].type.dtype;
       if (register_type(dtype) != register_type(accumulators[k]))
-        return fmt::format("{} of accumulators of {}", name(dtype), name(accumulators[k]));
+        return fmt::format("{} of accumulators of {}", to_string(dtype),
+                           to_string(accumulators[k]));
       continue;
     }
     const auto types = epilogue.inputs();
     if (!types.empty() && types[0] != accumulators[k])
-      return fmt::format("an epilogue of {}, where the kernel has {}", name(types[0]),
-                         name(accumulators[k]));
+      return fmt::format("an epilogue of {}, where the kernel has {}", to_string(types[0]),
+                         to_string(accumulators[k]));
     for (size_t i = 1; i < types.size(); ++i, ++input) {
       if (input >= request.inputs.size() || !request.inputs[input].present ||
           request.inputs[input].type.dtype != types[i] ||

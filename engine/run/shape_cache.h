@@ -11,8 +11,8 @@ namespace anneal {
 
 struct StepState {
   std::vector<TensorView> inputs, outputs;
-  std::unique_ptr<Prepared> prepared;
-  std::unique_ptr<Found> found;
+  std::unique_ptr<PreparedKernel> prepared;
+  std::unique_ptr<DataDependentDims> found;
 };
 
 // A plan for one set of input shapes. Its slots and steps point into buffers of the run, which all
@@ -29,14 +29,14 @@ struct BoundShapes {
   std::vector<std::byte*> recorded_addresses;
   bool has_run = false;
 
-  size_t memory_bytes() const;  // without what kernels hold in Prepared
+  size_t memory_bytes() const;  // without what kernels hold in PreparedKernel
 };
 
 // The shapes used last. An entry is found by comparing its sizes, without allocating.
-class KeptShapes {
+class ShapeCache {
  public:
   // uses: the symbols of the outer plan that matter to this one; must outlive this. most >= 1.
-  KeptShapes(std::span<const uint32_t> uses, size_t most);
+  ShapeCache(std::span<const uint32_t> uses, size_t most);
 
   // The entry of these shapes, which becomes the one used last; null if there is none.
   BoundShapes* find(std::span<const Dims> input_dims, const SymbolValues& outer);

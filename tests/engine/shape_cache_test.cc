@@ -60,11 +60,11 @@ int64_t allocations_of_run(ExecutionContext& context, const Engine& engine,
   return allocations_so_far() - before;
 }
 
-TEST(KeptShapes, GiveTheSameWhenTheyReturn) {
+TEST(ShapeCache, GiveTheSameWhenTheyReturn) {
   for (const std::string_view text : {kDynamicNet, kBodies}) {
     const auto engine = engine_of(build_text(text));
     for (const int kept : {0, 1, 2, 8}) {
-      ExecutionContext context(engine, {.kept_shapes = kept});
+      ExecutionContext context(engine, {.shape_cache_size = kept});
       for (const int64_t n : {4, 1, 4, 16, 1, 3, 4, 16, 2, 3}) {
         ExecutionContext fresh(engine);
         EXPECT_EQ(run(context, *engine, inputs_of(n)), run(fresh, *engine, inputs_of(n)))
@@ -74,7 +74,7 @@ TEST(KeptShapes, GiveTheSameWhenTheyReturn) {
   }
 }
 
-TEST(KeptShapes, AlternatingAllocatesNothing) {
+TEST(ShapeCache, AlternatingAllocatesNothing) {
   const WorkerBudget budget(1);
   for (const std::string_view text : {kDynamicNet, kBodies})
     for (const int threads : {1, 2}) {
@@ -89,9 +89,9 @@ TEST(KeptShapes, AlternatingAllocatesNothing) {
     }
 }
 
-TEST(KeptShapes, TheOneUsedLongestAgoLeaves) {
+TEST(ShapeCache, TheOneUsedLongestAgoLeaves) {
   const auto engine = engine_of(build_text(kDynamicNet));
-  ExecutionContext context(engine, {.kept_shapes = 2});
+  ExecutionContext context(engine, {.shape_cache_size = 2});
   const auto one = inputs_of(1), two = inputs_of(2), three = inputs_of(3);
   allocations_of_run(context, *engine, three);
   allocations_of_run(context, *engine, two);
@@ -102,9 +102,9 @@ TEST(KeptShapes, TheOneUsedLongestAgoLeaves) {
   EXPECT_GT(allocations_of_run(context, *engine, two), 0);
 }
 
-TEST(KeptShapes, TakeBoundedMemory) {
+TEST(ShapeCache, TakeBoundedMemory) {
   const auto engine = engine_of(build_text(kBodies));
-  ExecutionContext context(engine, {.kept_shapes = 3});
+  ExecutionContext context(engine, {.shape_cache_size = 3});
   for (int64_t n = 16; n > 0; --n) run(context, *engine, inputs_of(n));
   const size_t full = context.memory_bytes();
   for (int64_t n = 16; n > 0; --n) run(context, *engine, inputs_of(n));
@@ -112,7 +112,7 @@ TEST(KeptShapes, TakeBoundedMemory) {
 }
 
 // The body's sizes are new in each iteration.
-TEST(KeptShapes, OfALoopThatGrowsTakeBoundedMemory) {
+TEST(ShapeCache, OfALoopThatGrowsTakeBoundedMemory) {
   const auto engine = engine_of(build_text(R"txt(
 graph grow(n: i64[], v: f32[M])
   body again(i: i64[], c: bool[], v1: f32[K])
@@ -135,7 +135,7 @@ graph grow(n: i64[], v: f32[M])
   EXPECT_LT(hundreds, tens + 10 * 303 * sizeof(float));
 }
 
-TEST(KeptShapes, AShapeThatIsRefusedLeavesTheOthers) {
+TEST(ShapeCache, AShapeThatIsRefusedLeavesTheOthers) {
   const auto engine = engine_of(build_text(R"txt(
 size N in 1..16 opt 4
 graph halves(x: f32[N], z: f32[1])
@@ -146,7 +146,7 @@ graph halves(x: f32[N], z: f32[1])
   return y
 )txt"));
   for (const int kept : {1, 4}) {
-    ExecutionContext context(engine, {.kept_shapes = kept});
+    ExecutionContext context(engine, {.shape_cache_size = kept});
     const std::vector<Tensor> even = {random_f32({4}, 1), random_f32({1}, 2)};
     const std::vector<Tensor> odd = {random_f32({5}, 1), random_f32({1}, 2)};
     const auto want = run(context, *engine, even);
@@ -183,14 +183,14 @@ int64_t allocations_of_first_run(ExecutionContext& context, const Engine& engine
 
 TEST(PreparedShapes, ADeclaredShapeHasNoFirstRun) {
   const auto engine = engine_of(build_text(kDynamicNet));
-  ExecutionContext context(engine), unprepared(engine, {.prepare_declared = false});
+  ExecutionContext context(engine), unprepared(engine, {.prewarm_profiles = false});
   EXPECT_EQ(context.arena_bytes(), 0u);
   EXPECT_EQ(unprepared.memory_bytes(), 0u);
   for (const int64_t n : {4, 1, 16}) {
     EXPECT_EQ(allocations_of_first_run(context, *engine, n), 0) << n;
     EXPECT_GT(allocations_of_first_run(unprepared, *engine, n), 0) << n;
   }
-  ExecutionContext opt(engine, {.kept_shapes = 1});
+  ExecutionContext opt(engine, {.shape_cache_size = 1});
   EXPECT_EQ(allocations_of_first_run(opt, *engine, 4), 0);
 }
 
@@ -229,7 +229,7 @@ TEST(PreparedShapes, ACallerPreparesMore) {
 
 TEST(PreparedShapes, BodiesArePreparedToo) {
   const auto engine = engine_of(build_text(kBodies));
-  ExecutionContext context(engine), unprepared(engine, {.prepare_declared = false});
+  ExecutionContext context(engine), unprepared(engine, {.prewarm_profiles = false});
   // What a loop keeps from iteration to iteration is found while it runs.
   EXPECT_LT(2 * allocations_of_first_run(context, *engine, 16),
             allocations_of_first_run(unprepared, *engine, 16));

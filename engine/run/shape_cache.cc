@@ -1,4 +1,4 @@
-#include "anneal/engine/run/kept_shapes.h"
+#include "anneal/engine/run/shape_cache.h"
 
 #include <algorithm>
 
@@ -24,9 +24,9 @@ size_t BoundShapes::memory_bytes() const {
   return bytes;
 }
 
-KeptShapes::KeptShapes(std::span<const uint32_t> uses, size_t most) : uses_(uses), most_(most) {}
+ShapeCache::ShapeCache(std::span<const uint32_t> uses, size_t most) : uses_(uses), most_(most) {}
 
-bool KeptShapes::is_for(const BoundShapes& bound, std::span<const Dims> input_dims,
+bool ShapeCache::is_for(const BoundShapes& bound, std::span<const Dims> input_dims,
                         const SymbolValues& outer) const {
   if (!std::equal(input_dims.begin(), input_dims.end(), bound.input_dims.begin())) return false;
   for (size_t i = 0; i < uses_.size(); ++i)
@@ -34,7 +34,7 @@ bool KeptShapes::is_for(const BoundShapes& bound, std::span<const Dims> input_di
   return true;
 }
 
-BoundShapes* KeptShapes::find(std::span<const Dims> input_dims, const SymbolValues& outer) {
+BoundShapes* ShapeCache::find(std::span<const Dims> input_dims, const SymbolValues& outer) {
   const auto found = std::find_if(bound_.begin(), bound_.end(), [&](const auto& bound) {
     return is_for(*bound, input_dims, outer);
   });
@@ -43,7 +43,7 @@ BoundShapes* KeptShapes::find(std::span<const Dims> input_dims, const SymbolValu
   return bound_.front().get();
 }
 
-std::unique_ptr<BoundShapes> KeptShapes::make(std::span<const Dims> input_dims,
+std::unique_ptr<BoundShapes> ShapeCache::make(std::span<const Dims> input_dims,
                                               const SymbolValues& outer) {
   std::unique_ptr<BoundShapes> bound;
   if (bound_.size() >= most_) {
@@ -58,12 +58,12 @@ std::unique_ptr<BoundShapes> KeptShapes::make(std::span<const Dims> input_dims,
   return bound;
 }
 
-BoundShapes* KeptShapes::add(std::unique_ptr<BoundShapes> bound) {
+BoundShapes* ShapeCache::add(std::unique_ptr<BoundShapes> bound) {
   bound_.insert(bound_.begin(), std::move(bound));
   return bound_.front().get();
 }
 
-size_t KeptShapes::memory_bytes() const {
+size_t ShapeCache::memory_bytes() const {
   size_t bytes = 0;
   for (const auto& bound : bound_) bytes += bound->memory_bytes();
   return bytes;
