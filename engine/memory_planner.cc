@@ -6,7 +6,7 @@
 namespace anneal {
 namespace {
 
-struct Placement {
+struct PlacedInterval {
   uint64_t begin, end;
   uint32_t first, last;
 };
@@ -17,10 +17,10 @@ uint64_t align_up(uint64_t bytes) {
 
 // The lowest aligned offset where `bytes` fit beside all of `placed` that live at the same time.
 // placed is ordered by begin.
-uint64_t lowest_gap(const std::vector<Placement>& placed, const Lifetime& lifetime,
+uint64_t lowest_gap(const std::vector<PlacedInterval>& placed, const Lifetime& lifetime,
                     uint64_t bytes) {
   uint64_t offset = 0;
-  for (const Placement& other : placed) {
+  for (const PlacedInterval& other : placed) {
     if (other.last < lifetime.first || lifetime.last < other.first) continue;
     if (other.begin >= offset + bytes) break;
     offset = std::max(offset, other.end);
@@ -31,7 +31,7 @@ uint64_t lowest_gap(const std::vector<Placement>& placed, const Lifetime& lifeti
 // Buffers in the order given, each at the lowest gap.
 Placement place_in_order(std::span<const Lifetime> lifetimes, const std::vector<uint32_t>& order) {
   Placement placement{std::vector<uint64_t>(lifetimes.size()), 0};
-  std::vector<Placement> placed;  // ordered by begin
+  std::vector<PlacedInterval> placed;  // ordered by begin
   placed.reserve(lifetimes.size());
   for (const uint32_t index : order) {
     const Lifetime& lifetime = lifetimes[index];
@@ -39,10 +39,10 @@ Placement place_in_order(std::span<const Lifetime> lifetimes, const std::vector<
     const uint64_t offset = lowest_gap(placed, lifetime, bytes);
     placement.offsets[index] = offset;
     placement.total = std::max(placement.total, offset + bytes);
-    const Placement entry{offset, offset + bytes, lifetime.first, lifetime.last};
-    const auto at =
-        std::lower_bound(placed.begin(), placed.end(), entry,
-                         [](const Placement& a, const Placement& b) { return a.begin < b.begin; });
+    const PlacedInterval entry{offset, offset + bytes, lifetime.first, lifetime.last};
+    const auto at = std::lower_bound(
+        placed.begin(), placed.end(), entry,
+        [](const PlacedInterval& a, const PlacedInterval& b) { return a.begin < b.begin; });
     placed.insert(at, entry);
   }
   return placement;

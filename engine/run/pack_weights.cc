@@ -30,7 +30,7 @@ void gather(const EngineFile& file, const Plan& plan, Device& cpu, ThreadTeam& t
     const StepOperands operands = operands_of(file, plan, step);
     Request request = request_of(plan, step, operands, cpu, &team);
     request.packed = &constants;
-    if (!entry->make(request).kernel) continue;
+    if (!entry->make(request)) continue;
     for (auto& [form, tensor] : constants.kept)
       packed.emplace(packed_key(plan, step) + form, std::move(tensor));
   }

@@ -177,13 +177,13 @@ class PlanRun {
   Observer observer_;
   std::vector<std::vector<uint32_t>> watched_;  // slots_by_step(), while there is an observer
   std::vector<LoopIteration> loops_;            // around this body, while there is one
-  struct StepTime {
+  struct StepTotal {
     double microseconds = 0;
     int64_t times = 0;
     std::vector<FunctionCounts> functions = {};
   };
-  std::vector<StepTime> spent_;  // by step, while times are taken
-  double spent_in_all_ = 0;      // with the steps of bodies
+  std::vector<StepTotal> spent_;  // by step, while times are taken
+  double spent_in_all_ = 0;       // with the steps of bodies
 };
 
 }  // namespace anneal

@@ -350,7 +350,7 @@ KernelResult make_depthwise(const Conv& op, const Request& request) {
   if (!epilogue) return refuse(std::move(why_not));
   auto kernel = std::make_unique<Int8DepthwiseConv>(op, loops, request, std::move(*epilogue));
   if (weights) kernel->pack(request, *weights, w.constant->dims());
-  return {std::move(kernel), {}};
+  return kernel;
 }
 
 constexpr KernelEntry kEntries[] = {

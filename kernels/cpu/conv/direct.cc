@@ -236,9 +236,8 @@ KernelResult make_direct(const Conv& op, const GroupShape& group, const RunDepth
   if (!why_not.empty()) return refuse(std::move(why_not));
   auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
   if (!epilogue) return refuse(std::move(why_not));
-  return {std::make_unique<DirectConv>(op, group, depthwise, std::move(lookup), request,
-                                       std::move(*epilogue)),
-          {}};
+  return std::make_unique<DirectConv>(op, group, depthwise, std::move(lookup), request,
+                                      std::move(*epilogue));
 }
 
 // The widest loops that this many channels fill.

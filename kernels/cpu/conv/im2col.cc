@@ -127,7 +127,7 @@ KernelResult make_nhwc(const Conv& op, const Request& request) {
   auto epilogues = Epilogues::make(request, int8 ? DataType::kI32 : DataType::kF32,
                                    std::max<size_t>(op.split.size(), 1), why_not);
   if (!epilogues) return refuse(std::move(why_not));
-  return {std::make_unique<NhwcConv>(op, request, std::move(*epilogues)), {}};
+  return std::make_unique<NhwcConv>(op, request, std::move(*epilogues));
 }
 
 constexpr KernelEntry kEntries[] = {

@@ -475,7 +475,7 @@ KernelResult make_implicit(const Conv& op, const Request& request) {
   if (!epilogues) return refuse(std::move(why_not));
   auto kernel = std::make_unique<ImplicitGemmConv>(op, request, std::move(*epilogues));
   if (kernel->has_late_zeros()) return refuse("weights with a zero point");
-  return {std::move(kernel), {}};
+  return kernel;
 }
 
 constexpr KernelEntry kEntries[] = {

@@ -263,7 +263,7 @@ KernelResult make_phased(const ConvTranspose& op, const Request& request) {
   std::string why_not;
   auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
   if (!epilogue) return refuse(std::move(why_not));
-  return {std::make_unique<PhasedTranspose>(op, request, std::move(*epilogue)), {}};
+  return std::make_unique<PhasedTranspose>(op, request, std::move(*epilogue));
 }
 
 constexpr KernelEntry kEntries[] = {

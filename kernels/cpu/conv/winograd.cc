@@ -333,7 +333,7 @@ KernelResult make_winograd(const Conv& op, const Request& request) {
   auto epilogues =
       Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1), why_not);
   if (!epilogues) return refuse(std::move(why_not));
-  return {std::make_unique<WinogradConv>(op, w->view(), request, std::move(*epilogues)), {}};
+  return std::make_unique<WinogradConv>(op, w->view(), request, std::move(*epilogues));
 }
 
 constexpr bool kInexact = false;

@@ -162,13 +162,13 @@ std::string why_not(const Request& request) {
 
 KernelResult make_gather(const GatherND& op, const Request& request) {
   if (std::string why = why_not(request); !why.empty()) return refuse(std::move(why));
-  return {std::make_unique<GatherTuples>(op), {}};
+  return std::make_unique<GatherTuples>(op);
 }
 
 KernelResult make_scatter(const ScatterND& op, const Request& request) {
   if (op.reduction != ScatterReduction::kNone) return refuse("a reduction");
   if (std::string why = why_not(request); !why.empty()) return refuse(std::move(why));
-  return {std::make_unique<ScatterTuples>(), {}};
+  return std::make_unique<ScatterTuples>();
 }
 
 constexpr KernelEntry kEntries[] = {

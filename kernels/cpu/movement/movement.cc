@@ -107,7 +107,7 @@ bool has_epilogue(const Request& request) {
 }
 
 KernelResult make_view(const ViewOfInput& look, const Request& request) {
-  if (!has_epilogue(request)) return {std::make_unique<CopyOfView>(look), {}};
+  if (!has_epilogue(request)) return std::make_unique<CopyOfView>(look);
   std::string why_not = epilogue_mismatch(request);
   if (!why_not.empty()) return refuse(std::move(why_not));
   const Program& program = request.epilogues[0];
@@ -116,7 +116,7 @@ KernelResult make_view(const ViewOfInput& look, const Request& request) {
     return refuse("an epilogue that does not take the input's elements");
   auto tape = Tape::compile(program, why_not, stored);
   if (!tape) return refuse(std::move(why_not));
-  return {std::make_unique<TapeOfView>(std::move(*tape), look, request), {}};
+  return std::make_unique<TapeOfView>(std::move(*tape), look, request);
 }
 
 // An identity copies between layouts; where its output is the very view of its input it has nothing
@@ -195,7 +195,7 @@ class ReshapeCopy final : public Kernel {
 
 KernelResult make_reshape(const Reshape&, const Request& request) {
   if (has_epilogue(request)) return refuse("an epilogue");
-  return {std::make_unique<ReshapeCopy>(), {}};
+  return std::make_unique<ReshapeCopy>();
 }
 
 // Several copies into parts of the output.
@@ -233,7 +233,7 @@ class ConcatCopy final : public Kernel {
 
 KernelResult make_concat(const Concat& op, const Request& request) {
   if (has_epilogue(request)) return refuse("an epilogue");
-  return {std::make_unique<ConcatCopy>(op), {}};
+  return std::make_unique<ConcatCopy>(op);
 }
 
 struct PreparedGather final : PreparedKernel {
@@ -288,7 +288,7 @@ class GatherCopy final : public Kernel {
 
 KernelResult make_gather(const Gather& op, const Request& request) {
   if (has_epilogue(request)) return refuse("an epilogue");
-  return {std::make_unique<GatherCopy>(op), {}};
+  return std::make_unique<GatherCopy>(op);
 }
 
 constexpr KernelEntry kEntries[] = {

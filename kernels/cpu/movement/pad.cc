@@ -108,7 +108,7 @@ class PadCopy final : public Kernel {
 
 KernelResult make_pad(const Pad& op, const Request& request) {
   if (!request.epilogues.empty() && !request.epilogues[0].empty()) return refuse("an epilogue");
-  return {std::make_unique<PadCopy>(op.mode, request.inputs[0].type.dtype), {}};
+  return std::make_unique<PadCopy>(op.mode, request.inputs[0].type.dtype);
 }
 
 constexpr KernelEntry kEntries[] = {entry<Pad, make_pad>("cpu.pad.copy")};

@@ -307,7 +307,7 @@ KernelResult make_nhwc(const Pool& op, const Request& request) {
   std::string why_not;
   auto epilogue = Epilogue::make(request, int8 ? x : DataType::kF32, why_not);
   if (!epilogue) return refuse(std::move(why_not));
-  return {std::make_unique<NhwcPool>(op, request, std::move(*epilogue)), {}};
+  return std::make_unique<NhwcPool>(op, request, std::move(*epilogue));
 }
 
 constexpr KernelEntry kEntries[] = {

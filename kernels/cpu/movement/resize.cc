@@ -218,7 +218,7 @@ KernelResult make_nhwc(const Resize& given, const Request& request) {
   std::string why_not;
   auto epilogue = Epilogue::make(request, int8 ? x : DataType::kF32, why_not);
   if (!epilogue) return refuse(std::move(why_not));
-  return {std::make_unique<NhwcResize>(op, request, std::move(*epilogue)), {}};
+  return std::make_unique<NhwcResize>(op, request, std::move(*epilogue));
 }
 
 constexpr KernelEntry kEntries[] = {

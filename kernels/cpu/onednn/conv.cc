@@ -297,7 +297,7 @@ KernelResult make_onednn(const Conv& op, const Request& request, Way way) {
   auto kernel = std::make_unique<OneDnnConv>(std::move(*epilogues));
   why_not = kernel->build(layer);
   if (!why_not.empty()) return refuse(std::move(why_not));
-  return {std::move(kernel), {}};
+  return kernel;
 }
 
 template <Way way>

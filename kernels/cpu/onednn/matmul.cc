@@ -173,7 +173,7 @@ KernelResult make_onednn(const MatMul& op, const Request& request) {
   why_not = kernel->build(request, *a_view, b_view, *y_view,
                           has(2) ? load_zero_point(inputs[2].constant->view()) : 0, post_ops);
   if (!why_not.empty()) return refuse(std::move(why_not));
-  return {std::move(kernel), {}};
+  return kernel;
 }
 
 constexpr KernelEntry kEntries[] = {

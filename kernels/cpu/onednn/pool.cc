@@ -106,7 +106,7 @@ KernelResult make_onednn(const Pool& op, const Request& request) {
   auto kernel = std::make_unique<OneDnnPool>(std::move(*epilogue));
   why_not = kernel->build(request, op, *x, *y);
   if (!why_not.empty()) return refuse(std::move(why_not));
-  return {std::move(kernel), {}};
+  return kernel;
 }
 
 constexpr KernelEntry kEntries[] = {

@@ -37,7 +37,7 @@ KernelResult make_table(const Pointwise& op, const Request& request) {
   std::string why_not;
   const auto table = byte_table(op.program, request, why_not);
   if (!table) return refuse(std::move(why_not));
-  return {std::make_unique<TablePointwise>(*table, isa_of(request.device)), {}};
+  return std::make_unique<TablePointwise>(*table, isa_of(request.device));
 }
 
 class TiledPointwise final : public TapeKernel {
@@ -57,7 +57,7 @@ KernelResult make_tiled(const Pointwise& op, const Request& request) {
   std::string why_not;
   auto tape = Tape::compile(op.program, why_not);
   if (!tape) return refuse(std::move(why_not));
-  return {std::make_unique<TiledPointwise>(std::move(*tape), isa_of(request.device)), {}};
+  return std::make_unique<TiledPointwise>(std::move(*tape), isa_of(request.device));
 }
 
 constexpr KernelEntry kEntries[] = {

@@ -57,7 +57,7 @@ KernelResult make_tape(const T& op, const Request& request) {
   const bool has_zero = has_zero_point(request);
   auto tape = Tape::compile(with_epilogue(builder, *value, request, has_zero ? 3 : 2), why_not);
   if (!tape) return refuse(std::move(why_not));
-  return {std::make_unique<QuantizeTape>(std::move(*tape), request, op.axis, has_zero), {}};
+  return std::make_unique<QuantizeTape>(std::move(*tape), request, op.axis, has_zero);
 }
 
 constexpr KernelEntry kEntries[] = {

@@ -410,7 +410,7 @@ KernelResult make_recurrent(const Recurrent& op, const Request& request) {
   if (request.inputs[kX].type.dtype != DataType::kF32) return refuse("only f32");
   for (const Program& epilogue : request.epilogues)
     if (!epilogue.empty()) return refuse("an epilogue");
-  return {std::make_unique<RecurrentKernel>(op, request), {}};
+  return std::make_unique<RecurrentKernel>(op, request);
 }
 
 constexpr KernelEntry kEntries[] = {entry<Recurrent, make_recurrent>("cpu.recurrent")};

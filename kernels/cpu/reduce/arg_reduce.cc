@@ -88,7 +88,7 @@ KernelResult make_lines(const ArgReduce& op, const Request& request) {
     case DataType::kI8:
     case DataType::kU8:
     case DataType::kI32:
-      return {std::make_unique<ArgReduceLines>(op), {}};
+      return std::make_unique<ArgReduceLines>(op);
     default:
       return refuse("only f32, i32 and 8-bit elements");
   }

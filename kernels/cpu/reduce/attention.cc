@@ -324,9 +324,8 @@ KernelResult make_packed(const Attention& op, const Request& request) {
   }
   auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
   if (!epilogue) return refuse(std::move(why_not));
-  return {std::make_unique<PackedAttention>(op, request, std::move(score), scale.value_or(1),
-                                            std::move(*epilogue)),
-          {}};
+  return std::make_unique<PackedAttention>(op, request, std::move(score), scale.value_or(1),
+                                           std::move(*epilogue));
 }
 
 constexpr KernelEntry kEntries[] = {

@@ -332,7 +332,7 @@ KernelResult make(const Recipe& recipe, const Request& request, const Program& a
     return refuse("no axes");
   auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
   if (!epilogue) return refuse(std::move(why_not));
-  return {std::make_unique<NormKernel>(recipe, request, std::move(map), std::move(*epilogue)), {}};
+  return std::make_unique<NormKernel>(recipe, request, std::move(map), std::move(*epilogue));
 }
 
 KernelResult make_softmax(const Softmax& op, const Request& request) {

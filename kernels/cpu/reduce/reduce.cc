@@ -251,8 +251,7 @@ KernelResult make_folding(const Reduce& op, const Request& request) {
     return refuse("no axes");
   auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
   if (!epilogue) return refuse(std::move(why_not));
-  return {std::make_unique<FoldingReduce>(op, axes, request, std::move(map), std::move(*epilogue)),
-          {}};
+  return std::make_unique<FoldingReduce>(op, axes, request, std::move(map), std::move(*epilogue));
 }
 
 constexpr KernelEntry kEntries[] = {

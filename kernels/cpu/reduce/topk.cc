@@ -434,7 +434,7 @@ KernelResult make_simd(const TopK& op, const Request& request) {
     case DataType::kU8:
     case DataType::kI32:
     case DataType::kI64:
-      return {std::make_unique<SimdTopK>(op, dtype, isa_of(request.device)), {}};
+      return std::make_unique<SimdTopK>(op, dtype, isa_of(request.device));
     default:
       return refuse("only f32, f16, bf16, i32, i64 and 8-bit elements");
   }

@@ -120,7 +120,7 @@ template <class T, auto finds, void (*computes)(const T&, const ReferenceArgs&)>
 KernelResult make_finding_reference(const T& op, const Request& request) {
   std::string why_not = epilogue_mismatch(request);
   if (!why_not.empty()) return refuse(std::move(why_not));
-  return {std::make_unique<FindingReference<T, finds, computes>>(op, request), {}};
+  return std::make_unique<FindingReference<T, finds, computes>>(op, request);
 }
 
 // finds: std::unique_ptr<DataDependentDims>(const T&, op's inputs, ThreadTeam&).
@@ -133,7 +133,7 @@ template <class T, void (*computes)(const T&, const ReferenceArgs&), auto scratc
 KernelResult make_reference(const T& op, const Request& request) {
   std::string why_not = epilogue_mismatch(request);
   if (!why_not.empty()) return refuse(std::move(why_not));
-  return {std::make_unique<ReferenceOf<T, computes, scratch>>(op, request), {}};
+  return std::make_unique<ReferenceOf<T, computes, scratch>>(op, request);
 }
 
 // scratch: size_t (const T&, inputs, results) or size_t (inputs, results).

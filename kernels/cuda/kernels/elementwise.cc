@@ -240,10 +240,9 @@ KernelResult make(const Program& program, const ByteTable* table, OperandViews s
                     {"program.h"},
                     fmt::format("KERNEL($name, {})({}{}) {{\n{}}}\n", kThreads, parameters,
                                 extents.parameters(), loops)};
-  return {std::make_unique<Elementwise>(
-              parts_of(request, seen, extents, std::move(text)), width,
-              table != nullptr ? tactic_of(*table) : std::vector<std::byte>{}),
-          {}};
+  return std::make_unique<Elementwise>(
+      parts_of(request, seen, extents, std::move(text)), width,
+      table != nullptr ? tactic_of(*table) : std::vector<std::byte>{});
 }
 
 }  // namespace
@@ -283,7 +282,7 @@ KernelResult make_per_element(const OperandViews& seen, DataType accumulator,
                   store->definition(), kThreads, input_parameters(request, request.op_input_count),
                   store->parameters(), extents.parameters(), store->construction(), product(dims),
                   thread_numbers(), loop)};
-  return {std::make_unique<Elementwise>(parts_of(request, seen, extents, std::move(text)), 1), {}};
+  return std::make_unique<Elementwise>(parts_of(request, seen, extents, std::move(text)), 1);
 }
 
 }  // namespace anneal::cuda

@@ -95,7 +95,7 @@ KernelResult make_anchor(AnchorParts parts, const Request& request) {
   if (arguments > Arguments::kMost)
     return refuse(
         fmt::format("{} arguments, where a launch takes {}", arguments, Arguments::kMost));
-  return {std::make_unique<FusedProductKernel>(std::move(parts)), {}};
+  return std::make_unique<FusedProductKernel>(std::move(parts));
 }
 
 Geometry blocks_of(int64_t blocks, int threads, int shared_bytes) {

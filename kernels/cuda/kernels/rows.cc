@@ -291,9 +291,8 @@ const i64 rows = {rows};
   std::vector<bool> in_row;
   for (const Axis& axis : axes_) in_row.push_back(axis.in_row);
   FunctionText function{std::string(family), {"program.h", "lanes.h", "rows.h"}, std::move(text)};
-  return {std::make_unique<RowKernel>(parts_of(request, seen, extents, std::move(function)),
-                                      std::move(in_row), threads_, needs_elements),
-          {}};
+  return std::make_unique<RowKernel>(parts_of(request, seen, extents, std::move(function)),
+                                     std::move(in_row), threads_, needs_elements);
 }
 
 }  // namespace anneal::cuda

@@ -123,9 +123,8 @@ KernelResult make_tiled_copy(OperandViews seen, std::string_view family) {
   if (!store) return refuse(std::move(why_not));
   std::string text = tiled_text(request, *store, extents, *from, *to);
   FunctionText function{std::string(family), {"program.h", "lanes.h"}, std::move(text)};
-  return {std::make_unique<TiledCopy>(parts_of(request, seen, extents, std::move(function)), *from,
-                                      *to),
-          {}};
+  return std::make_unique<TiledCopy>(parts_of(request, seen, extents, std::move(function)), *from,
+                                     *to);
 }
 
 }  // namespace anneal::cuda
