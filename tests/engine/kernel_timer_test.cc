@@ -66,7 +66,7 @@ template <int I>
 KernelResult make_told(const Softmax&, const Request& request) {
   if (!script.contains(std::string(kNames[I]))) return refuse("no times");
   if (I == 2 && !request.ignore_speed_heuristics) return refuse("a is faster");
-  return {std::make_unique<ToldKernel>(std::string(kNames[I])), {}};
+  return std::make_unique<ToldKernel>(std::string(kNames[I]));
 }
 constexpr KernelEntry kEntries[] = {
     entry<Softmax, make_told<0>>(kNames[0]),

@@ -11,6 +11,7 @@
 
 #include "anneal/core/float16.h"
 #include "anneal/core/isa.h"
+#include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/gemm/gemm.h"
 #include "anneal/tests/kernels/pack_all.h"
 

@@ -217,7 +217,13 @@ MadeLayer::~MadeLayer() = default;
 
 MadeLayer::MadeLayer(const KernelEntry& entry, const TestLayer& layer, Device& device,
                      const RunOptions& options)
-    : state_(new State{device, {}, {}, options.in_place, std::nullopt, options.is_exact, {}}) {
+    : state_(new State{device,
+                       {},
+                       {},
+                       options.in_place,
+                       std::nullopt,
+                       options.is_exact,
+                       refuse("it was not asked")}) {
   SizeTable sizes;
   if (options.sizes) sizes = *options.sizes;
   std::vector<Operand> input_operands, output_operands;
