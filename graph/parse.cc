@@ -339,7 +339,7 @@ class Parser {
       if (line.accept("epilogue=")) {
         const std::string program = line.quoted();
         layer.epilogues.push_back(program.empty() ? Program() : parse_program(program));
-      } else if (line.accept("@to_string(")) {
+      } else if (line.accept("@name(")) {
         layer.name = line.quoted();
         line.expect(")");
       } else if (line.accept("@from(")) {

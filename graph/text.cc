@@ -146,7 +146,7 @@ class Writer {
     for (const Program& epilogue : layer.epilogues)
       text += fmt::format(" epilogue=\"{}\"", epilogue.empty() ? "" : to_string(epilogue));
     if (layer.name != first_output(layer))
-      text += fmt::format(" @to_string({})", text::quoted(layer.name));
+      text += fmt::format(" @name({})", text::quoted(layer.name));
     if (layer.origins != std::vector{layer.name}) {
       text += " @from(";
       for (const std::string& origin : layer.origins)

@@ -22,7 +22,7 @@ graph mnist(x: f32[N,1,28,28])
   const b: f32[2,1,1] = {1, 2}
   const k: i64[1] = {5}
   const one: f32[] = {1}
-  c = Conv(x, w; b) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1] epilogue="(f32,f32)->(f32) add($0,$1)" @to_string("conv1") @from("conv1", "add \"1\"")
+  c = Conv(x, w; b) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1] epilogue="(f32,f32)->(f32) add($0,$1)" @name("conv1") @from("conv1", "add \"1\"")
   r = Reshape(c, i64{0, -1})
   v, i = TopK(r, k; one) axis=1 epilogue="" epilogue="(i64,f32)->(i32) i32($0)"
   return r as y, i, r as "y/2"
@@ -163,9 +163,8 @@ TEST(Text, WrongTexts) {
            {"  a = Softmax(x; x; x)\n", "line 3: a second \";\""},
            {"  a = Softmax(x) epilogue=\"(f32)->(f32) neg($0\"\n", "line 3: "},
            {"  a = Softmax(x) epilogue=\"(f32)->\n", "line 3: a quote is not closed"},
-           {"  a = Softmax(x) @to_string(\"b\") @other\n", "line 3: "},
-           {"  a = Softmax(x)\n  b = Softmax(a) @to_string(\"a\")\n",
-            "line 4: two layers named \"a\""},
+           {"  a = Softmax(x) @name(\"b\") @other\n", "line 3: "},
+           {"  a = Softmax(x)\n  b = Softmax(a) @name(\"a\")\n", "line 4: two layers named \"a\""},
            {"  a = Reshape(x, i64[2]{1,2})\n", "line 3: \"]\" is expected"},
            {"  a = Reshape(x, f33{1})\n", "line 3: \"f33\" is no type"},
            {"  a = Reshape(x, i64{1,})\n", "line 3: \"\" is no i64"},

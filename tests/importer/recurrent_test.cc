@@ -54,8 +54,7 @@ std::string text(const std::string& op, const Change& change, int opset = 14,
 
 TEST(Recurrent, FieldsAndDefaults) {
   const auto nothing = [](ModelBuilder&, anneal_onnx::NodeProto&) {};
-  EXPECT_THAT(text("LSTM", nothing, 1),
-              HasSubstr("y, h, n = Recurrent(x, w, r) @to_string(\"n\")\n"));
+  EXPECT_THAT(text("LSTM", nothing, 1), HasSubstr("y, h, n = Recurrent(x, w, r) @name(\"n\")\n"));
   EXPECT_THAT(text("GRU", nothing, 1), HasSubstr("= Recurrent(x, w, r) kind=gru"));
   EXPECT_THAT(text("RNN", nothing, 22), HasSubstr("= Recurrent(x, w, r) kind=rnn"));
   EXPECT_THAT(text(

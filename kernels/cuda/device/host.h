@@ -324,10 +324,10 @@ inline bf16 to_bf16(f32 x) {
 // Of C's library, which has the names that CUDA has.
 #define EMULATED_FUNCTION(name)         \
   extern "C" f32 name##f(f32) noexcept; \
-  extern "C" f64 to_string(f64) noexcept;
+  extern "C" f64 name(f64) noexcept;
 #define EMULATED_FUNCTION_OF_TWO(name)       \
   extern "C" f32 name##f(f32, f32) noexcept; \
-  extern "C" f64 to_string(f64, f64) noexcept;
+  extern "C" f64 name(f64, f64) noexcept;
 EMULATED_FUNCTION(acos)
 EMULATED_FUNCTION(acosh)
 EMULATED_FUNCTION(asin)

@@ -102,10 +102,10 @@ __device__ inline f32 round_to_odd(f64 x) {
 }
 __device__ inline bf16 to_bf16_once(f64 x) { return to_bf16(round_to_odd(x)); }
 
-// to_string(x) by the function of C's library for each float type.
-#define ANNEAL_FLOAT_FUNCTION(name, of_f32, of_f64)              \
-  __device__ inline f32 to_string(f32 x) { return ::of_f32(x); } \
-  __device__ inline f64 to_string(f64 x) { return ::of_f64(x); }
+// name(x) by the function of C's library for each float type.
+#define ANNEAL_FLOAT_FUNCTION(name, of_f32, of_f64)         \
+  __device__ inline f32 name(f32 x) { return ::of_f32(x); } \
+  __device__ inline f64 name(f64 x) { return ::of_f64(x); }
 ANNEAL_FLOAT_FUNCTION(ceil, ceilf, ceil)
 ANNEAL_FLOAT_FUNCTION(floor, floorf, floor)
 ANNEAL_FLOAT_FUNCTION(rint, rintf, rint)
