@@ -12,8 +12,8 @@ import sys
 
 from sources import ROOT
 
-PAGES = ["README.md", "CONTRIBUTING.md", "docs/accuracy.md", "docs/deployment.md", "docs/environment.md",
-         "docs/from_tensorrt.md", "docs/glossary.md", "docs/limits.md"]
+PAGES = ["README.md", "CONTRIBUTING.md", "docs/accuracy.md", "docs/architecture.md", "docs/cpu.md", "docs/deployment.md",
+         "docs/environment.md", "docs/from_tensorrt.md", "docs/glossary.md", "docs/limits.md", "docs/optimizer.md"]
 WORDS = 35
 
 # (pattern in a sentence, what to write instead, a sentence that has it)
