@@ -12,7 +12,7 @@ import sys
 
 from sources import ROOT
 
-PAGES = ["README.md", "CONTRIBUTING.md", "docs/accuracy.md", "docs/architecture.md", "docs/cpu.md", "docs/data.md",
+PAGES = ["CHANGELOG.md", "README.md", "CONTRIBUTING.md", "docs/accuracy.md", "docs/architecture.md", "docs/cpu.md", "docs/data.md",
          "docs/deployment.md", "docs/environment.md", "docs/from_tensorrt.md", "docs/glossary.md", "docs/gpu.md",
          "docs/graph_text.md", "docs/limits.md", "docs/optimizer.md", "docs/quantization.md", "docs/tuning.md"]
 WORDS = 35
