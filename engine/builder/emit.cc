@@ -136,8 +136,7 @@ Emitter::Homes& Emitter::homes_of(ValueId value) {
 
 uint32_t Emitter::set_home(ValueId value, size_t place, uint32_t slot) {
   Homes& homes = homes_of(value);
-  if (std::all_of(homes.by_place.begin(), homes.by_place.end(),
-                  [](uint32_t known) { return known == kNoSlot; }))
+  if (std::ranges::all_of(homes.by_place, [](uint32_t known) { return known == kNoSlot; }))
     homes.first = place;
   return homes.by_place[place] = slot;
 }
@@ -395,8 +394,8 @@ void Emitter::emit_kernel(const Layer& layer, size_t place, Layout preferred) {
   const auto is_late_slot = [&](uint32_t slot) {
     return slot != kNoSlot && plan_.slots[slot].storage == Storage::kDataDependent;
   };
-  const bool late = std::any_of(inputs.begin(), inputs.end(), is_late_slot) ||
-                    std::any_of(outputs.begin(), outputs.end(), is_late_slot);
+  const bool late =
+      std::ranges::any_of(inputs, is_late_slot) || std::ranges::any_of(outputs, is_late_slot);
   const LaidOutChoice best = late ? LaidOutChoice{} : choose(layer, ideal, place, FreeInputs::kAll);
   if (!best.entry && !chosen.entry) {
     unsupported_.push_back(

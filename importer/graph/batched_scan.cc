@@ -1,5 +1,7 @@
 // Scan of opset 8: states and sequences have a batch axis 0 and are scanned along axis 1. It
 // becomes a Scan over the batch, whose body is a Scan over the sequences.
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "anneal/importer/graph/graph_importer.h"
@@ -22,8 +24,7 @@ std::optional<Outputs> GraphImporter::import_batched_scan(const anneal_onnx::Gra
   if (node.has_input(0)) node.unsupported("sequences of different lengths");
   const int64_t scanned = node.integer("num_scan_inputs");
   if (scanned < 1 || scanned > node.input_count() - 1)
-    node.invalid(std::to_string(scanned) + " of " + std::to_string(node.input_count() - 1) +
-                 " inputs are scanned");
+    node.invalid(fmt::format("{} of {} inputs are scanned", scanned, node.input_count() - 1));
   const auto sequences = static_cast<size_t>(scanned);
   const size_t count = static_cast<size_t>(node.input_count()) - 1, carried = count - sequences;
   if (static_cast<size_t>(body_proto.output_size()) < carried)
@@ -31,8 +32,8 @@ std::optional<Outputs> GraphImporter::import_batched_scan(const anneal_onnx::Gra
   const auto elements = static_cast<size_t>(body_proto.output_size()) - carried;
   auto reverse = node.find_integers("directions").value_or(std::vector<int64_t>(sequences, 0));
   if (reverse.size() != sequences)
-    node.invalid("attribute \"directions\" has " + std::to_string(reverse.size()) + " values for " +
-                 std::to_string(sequences) + " tensors");
+    node.invalid(fmt::format("attribute \"directions\" has {} values for {} tensors",
+                             reverse.size(), sequences));
 
   // One element of the batch.
   const auto batch = begin_body(node.name() + "/batch", scope);
@@ -44,7 +45,7 @@ std::optional<Outputs> GraphImporter::import_batched_scan(const anneal_onnx::Gra
     outer_inputs.push_back(node.input(index));
     const Type type = without_first_axis(node.graph(), outer_inputs.back());
     inner_inputs.push_back(
-        batch->graph.add_input(batch->scope.prefix + "in" + std::to_string(i), type));
+        batch->graph.add_input(fmt::format("{}in{}", batch->scope.prefix, i), type));
     inner_types.push_back(i < carried ? type
                                       : without_first_axis(batch->graph, inner_inputs.back()));
   }
@@ -65,7 +66,7 @@ std::optional<Outputs> GraphImporter::import_batched_scan(const anneal_onnx::Gra
                         .inputs = std::move(inner_inputs)});
   const std::vector<ValueId> results = batch->graph.layer(inner).outputs;
   for (size_t k = 0; k < results.size(); ++k)
-    batch->graph.mark_output(results[k], batch->scope.prefix + "out" + std::to_string(k));
+    batch->graph.mark_output(results[k], fmt::format("{}out{}", batch->scope.prefix, k));
 
   outer_inputs.insert(outer_inputs.end(), batch->scope.captures.begin(),
                       batch->scope.captures.end());

@@ -1,5 +1,7 @@
 #include "anneal/importer/graph/best_sizes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -70,7 +72,7 @@ class Trial {
     const auto symbols = sizes_.symbols_in(size);
     const bool open = std::ranges::any_of(symbols, [&](uint32_t one) { return !values_[one]; });
     try {
-      known->second = open ? own_.symbol(std::to_string(size.expression()))
+      known->second = open ? own_.symbol(fmt::format("{}", size.expression()))
                            : Size(sizes_.evaluate(size, values_));
     } catch (const Error&) {
     }

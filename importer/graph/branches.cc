@@ -1,5 +1,7 @@
 // If. A branch whose condition is known is imported as if it stood in the graph itself; so is one
 // of two that cannot both be bodies of one layer.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -104,8 +106,10 @@ bool BranchChoices::next() {
 void BranchChoices::count_again(int nodes) {
   nodes_again_ += nodes;
   if (nodes_again_ > kMaxNodesAgain)
-    fail(Code::kUnsupported, "control flow whose types depend on each other: more than " +
-                                 std::to_string(kMaxNodesAgain) + " nodes imported again");
+    fail(Code::kUnsupported,
+         fmt::format(
+             "control flow whose types depend on each other: more than {} nodes imported again",
+             kMaxNodesAgain));
 }
 
 bool GraphImporter::refuse_open_rank(ValueId value, const std::string& what,
@@ -136,7 +140,7 @@ std::optional<std::string> GraphImporter::find_open_rank(const NodeProto& proto,
       continue;
     }
     if (!is_onnx || !ignores_rank(proto, i)) {
-      refuse_open_rank(inputs[i], op, name, "input " + std::to_string(i) + " is ", scope);
+      refuse_open_rank(inputs[i], op, name, fmt::format("input {} is ", i), scope);
       return std::nullopt;
     }
   }
@@ -199,8 +203,8 @@ std::optional<Outputs> GraphImporter::import_if(const NodeProto& proto, Node& no
   const GraphProto& else_branch = graph_attribute(proto, node, "else_branch");
   for (const GraphProto* branch : {&then_branch, &else_branch})
     if (branch->output_size() != proto.output_size())
-      node.invalid("a branch of " + std::to_string(branch->output_size()) + " outputs for " +
-                   std::to_string(proto.output_size()) + " of the node");
+      node.invalid(fmt::format("a branch of {} outputs for {} of the node", branch->output_size(),
+                               proto.output_size()));
   if (const auto condition = node.known_integers(0); condition && condition->size() == 1)
     return import_branch(condition->front() != 0 ? then_branch : else_branch, proto, node.name(),
                          scope);

@@ -2,6 +2,8 @@
 // they use from outside becomes their inputs.
 #include "anneal/importer/graph/control_flow.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -25,8 +27,8 @@ void require_tensors(const Node& node, size_t from, size_t count) {
 std::vector<int64_t> per_tensor(Node& node, std::string_view name, size_t count) {
   auto values = node.find_integers(name).value_or(std::vector<int64_t>(count, 0));
   if (values.size() != count)
-    node.invalid("attribute \"" + std::string(name) + "\" has " + std::to_string(values.size()) +
-                 " values for " + std::to_string(count) + " tensors");
+    node.invalid(
+        fmt::format("attribute \"{}\" has {} values for {} tensors", name, values.size(), count));
   return values;
 }
 
@@ -66,7 +68,7 @@ const GraphProto& graph_attribute(const NodeProto& proto, Node& node, std::strin
   node.ignore(name);
   for (const auto& attribute : proto.attribute())
     if (attribute.name() == name && attribute.has_g()) return attribute.g();
-  node.invalid("attribute \"" + std::string(name) + "\" is missing");
+  node.invalid(fmt::format("attribute \"{}\" is missing", name));
 }
 
 std::vector<std::string> names_of_outputs(const GraphProto& graph) {
@@ -91,7 +93,7 @@ std::optional<Outputs> GraphImporter::import_control_flow(const NodeProto& proto
 std::unique_ptr<GraphImporter::Body> GraphImporter::begin_body(const std::string& name,
                                                                Scope& scope) {
   if (scope.depth >= kMaxBodyDepth)
-    fail(Code::kUnsupported, "bodies nested more than " + std::to_string(kMaxBodyDepth) + " deep");
+    fail(Code::kUnsupported, fmt::format("bodies nested more than {} deep", kMaxBodyDepth));
   auto body = std::make_unique<Body>(scope.model->graph.make_body(), scope.model->folder);
   body->graph.name = name;
   body->scope.prefix = name + "/";
@@ -127,16 +129,16 @@ GraphImporter::LoopBody GraphImporter::import_iterated(const GraphProto& proto, 
                                                        size_t first_carried, size_t carried,
                                                        Scope& scope, int64_t first_iteration) {
   if (static_cast<size_t>(proto.input_size()) != inputs.size())
-    node.invalid("the body has " + std::to_string(proto.input_size()) + " inputs, " +
-                 std::to_string(inputs.size()) + " expected");
+    node.invalid(
+        fmt::format("the body has {} inputs, {} expected", proto.input_size(), inputs.size()));
   const size_t first_output = first_carried == 0 ? 0 : 1;  // behind a Loop's next condition
   if (static_cast<size_t>(proto.output_size()) < first_output + carried)
     node.invalid("the body has too few outputs");
   SizeTable& sizes = node.sizes();
   const auto vary = [&](size_t k, int axis) {
     const Size size =
-        sizes.fresh(node.name() + "/" + proto.input(static_cast<int>(first_carried + k)).name() +
-                    ".size" + std::to_string(axis));
+        sizes.fresh(fmt::format("{}/{}.size{}", node.name(),
+                                proto.input(static_cast<int>(first_carried + k)).name(), axis));
     inputs[first_carried + k].shape[axis] = size;
   };
   // Imported again because of an outer body, this one begins with what varied before.
@@ -185,8 +187,8 @@ GraphImporter::LoopBody GraphImporter::import_iterated(const GraphProto& proto, 
       const std::string name =
           "carried value \"" + proto.input(static_cast<int>(first_carried + k)).name() + "\"";
       if (given.dtype != next.dtype)
-        node.invalid(name + " becomes " + std::string(anneal::to_string(next.dtype)) + " from " +
-                     std::string(anneal::to_string(given.dtype)));
+        node.invalid(fmt::format("{} becomes {} from {}", name, anneal::to_string(next.dtype),
+                                 anneal::to_string(given.dtype)));
       if (given.shape.rank() != next.shape.rank()) return {nullptr, name + " changes its rank"};
       for (int axis = 0; axis < given.shape.rank(); ++axis)
         if (!varies[k][static_cast<size_t>(axis)] && given.shape[axis] != next.shape[axis]) {
@@ -280,7 +282,8 @@ std::optional<Outputs> GraphImporter::import_loop(const NodeProto& proto, Node& 
     };
     if (is_none(start.trips) || is_none(start.condition)) {
       if (static_cast<size_t>(proto.output_size()) > carried)
-        node.unsupported("stacked results of no iteration, where " + iterated.changes_rank);
+        node.unsupported(
+            fmt::format("stacked results of no iteration, where {}", iterated.changes_rank));
       return Outputs(start.carried.begin(), start.carried.end());
     }
     choices_.count_again(nodes_done_ - first_node);
@@ -314,9 +317,8 @@ std::optional<Outputs> GraphImporter::import_loop(const NodeProto& proto, Node& 
     std::vector<Size> shape = {1};
     for (const Size size : graph.value(element).type().shape) shape.push_back(size);
     if (static_cast<int>(shape.size()) != graph.value(outputs[k]).type().shape.rank())
-      node.unsupported("elements of stacked result " + std::to_string(k - carried) +
-                       " change their rank");
-    const std::string suffix = "stacked" + std::to_string(k);
+      node.unsupported(fmt::format("elements of stacked result {} change their rank", k - carried));
+    const std::string suffix = fmt::format("stacked{}", k);
     const ValueId stack = reshape(node, element, shape, suffix + "/first");
     outputs[k] = node.result(Concat{}, {stack, outputs[k]}, suffix, static_cast<int>(k))[0];
   }
@@ -329,8 +331,7 @@ std::optional<Outputs> GraphImporter::import_scan(const NodeProto& proto, Node& 
   if (node.opset() < 9) return import_batched_scan(body_proto, node, scope);
   const int64_t scanned = node.integer("num_scan_inputs");
   if (scanned < 1 || scanned > node.input_count())
-    node.invalid(std::to_string(scanned) + " of " + std::to_string(node.input_count()) +
-                 " inputs are scanned");
+    node.invalid(fmt::format("{} of {} inputs are scanned", scanned, node.input_count()));
   const auto sequences = static_cast<size_t>(scanned);
   const size_t carried = static_cast<size_t>(node.input_count()) - sequences;
   const auto elements = static_cast<size_t>(body_proto.output_size()) - carried;

@@ -1,5 +1,7 @@
 #include "anneal/importer/graph/graph_importer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -32,12 +34,11 @@ std::map<std::string, int, std::less<>> opsets_of(const auto& imports) {
   for (const auto& import : imports) {
     if (import.version() < 1 || import.version() >= kLatest)
       fail(Code::kInvalidModel,
-           "opset " + std::to_string(import.version()) + " of domain \"" + import.domain() + "\"");
+           fmt::format("opset {} of domain \"{}\"", import.version(), import.domain()));
     const std::string domain = canonical_domain(import.domain());
     if (domain.empty() && import.version() > kNewestOpset)
-      fail(Code::kUnsupported, "opset " + std::to_string(import.version()) +
-                                   " of ai.onnx: the newest known is " +
-                                   std::to_string(kNewestOpset));
+      fail(Code::kUnsupported, fmt::format("opset {} of ai.onnx: the newest known is {}",
+                                           import.version(), kNewestOpset));
     int& version = opsets[domain];
     version = std::max(version, static_cast<int>(import.version()));
   }
@@ -46,8 +47,7 @@ std::map<std::string, int, std::less<>> opsets_of(const auto& imports) {
 
 std::string describe(const NodeProto& node, int opset) {
   const std::string domain = canonical_domain(node.domain());
-  return node.op_type() + " (" + (domain.empty() ? "ai.onnx" : domain) + " " +
-         std::to_string(opset) + ")";
+  return fmt::format("{} ({} {})", node.op_type(), (domain.empty() ? "ai.onnx" : domain), opset);
 }
 
 bool is_control_flow(std::string_view domain, std::string_view op) {
@@ -78,7 +78,7 @@ Graph GraphImporter::import() {
     const FunctionKey key{canonical_domain(function.domain()), function.name(),
                           function.overload()};
     if (!functions_.emplace(key, &function).second)
-      fail(Code::kInvalidModel, "function \"" + function.name() + "\" is defined twice");
+      fail(Code::kInvalidModel, fmt::format("function \"{}\" is defined twice", function.name()));
   }
   auto& reserved = main_model_.reserved_names;
   for (const auto& input : proto.input()) reserved.insert(input.name());
@@ -102,7 +102,7 @@ Graph GraphImporter::import() {
 
 void GraphImporter::define(const std::string& name, NamedValue known, Scope& scope) {
   if (!scope.values.emplace(name, std::move(known)).second)
-    fail(Code::kInvalidModel, "value \"" + name + "\" is defined twice");
+    fail(Code::kInvalidModel, fmt::format("value \"{}\" is defined twice", name));
 }
 
 void GraphImporter::import_initializers(const GraphProto& graph, Scope& scope) {
@@ -115,7 +115,7 @@ void GraphImporter::import_initializers(const GraphProto& graph, Scope& scope) {
                                                           to_tensor(proto, model.folder))};
     } catch (Error& error) {
       if (error.code() != Code::kUnsupported) {
-        error.add_context("tensor \"" + proto.name() + "\"");
+        error.add_context(fmt::format("tensor \"{}\"", proto.name()));
         throw;
       }
       unsupported_.add("initializer", scope.prefix + proto.name(), error.what());
@@ -142,7 +142,7 @@ void GraphImporter::import_inputs(const GraphProto& graph) {
       known = {State::kImported, graph_.add_input(input->name(), inputs.type_of(*input))};
     } catch (Error& error) {
       if (error.code() != Code::kUnsupported) {
-        error.add_context("input \"" + input->name() + "\"");
+        error.add_context(fmt::format("input \"{}\"", input->name()));
         throw;
       }
       unsupported_.add("graph input", input->name(), error.what());
@@ -162,8 +162,8 @@ bool GraphImporter::import_outputs(const GraphProto& graph, Scope& scope) {
     std::string name = output.name();
     for (int n = 2; !names.insert(name).second; ++n) {
       if (&scope == &main_)
-        fail(Code::kInvalidModel, "graph output \"" + name + "\" is listed twice");
-      name = output.name() + "." + std::to_string(n);
+        fail(Code::kInvalidModel, fmt::format("graph output \"{}\" is listed twice", name));
+      name = fmt::format("{}.{}", output.name(), n);
     }
     if (known.value == ValueId::kNone) {
       complete = false;
@@ -183,7 +183,7 @@ void GraphImporter::import_nodes(const NodeList& nodes, std::span<const std::str
                                  Scope& scope) {
   for (const int index : node_order(nodes, wanted)) {
     if (++nodes_done_ > kMaxNodes)
-      fail(Code::kUnsupported, "more than " + std::to_string(kMaxNodes) + " nodes");
+      fail(Code::kUnsupported, fmt::format("more than {} nodes", kMaxNodes));
     if (choices_.is_retry()) choices_.count_again(1);
     const NodeProto& proto = nodes[index];
     const std::string name = scope.prefix + node_name(proto, index);
@@ -201,7 +201,7 @@ const GraphImporter::NamedValue& GraphImporter::use(const std::string& name, Sco
     found = scope.values.emplace(name, std::move(known)).first;
   }
   if (found == scope.values.end())
-    fail(Code::kInvalidModel, "value \"" + name + "\" is produced by no node");
+    fail(Code::kInvalidModel, fmt::format("value \"{}\" is produced by no node", name));
   const NamedValue& known = found->second;
   if (known.state == State::kLeftOut) unsupported_.add(known.what, known.node, known.reason);
   return known;
@@ -268,7 +268,7 @@ std::vector<Node::Attribute> GraphImporter::attributes_of(const NodeProto& proto
   for (const auto& attribute : proto.attribute()) {
     for (const Node::Attribute& other : attributes)
       if (other.name == attribute.name())
-        fail(Code::kInvalidModel, "attribute \"" + attribute.name() + "\" is given twice");
+        fail(Code::kInvalidModel, fmt::format("attribute \"{}\" is given twice", attribute.name()));
     if (attribute.ref_attr_name().empty()) {
       attributes.push_back({attribute.name(), &attribute});
       continue;
@@ -337,7 +337,7 @@ bool GraphImporter::report_sequences(const NodeProto& proto, const std::string& 
     if (state == State::kSequence && !(takes_one && i == 0)) {
       complete = false;
       unsupported_.add(describe(proto, opset_of(proto, scope)), name,
-                       "input " + std::to_string(i) + " is a sequence");
+                       fmt::format("input {} is a sequence", i));
     }
     complete &= state == State::kImported || state == State::kSequence;
   }
@@ -407,7 +407,7 @@ void GraphImporter::import_node(const NodeProto& proto, const std::string& name,
     define(proto.output(i),
            computed ? NamedValue{State::kImported, outputs[i]}
                     : NamedValue{State::kLeftOut, ValueId::kNone, what, name,
-                                 "output " + std::to_string(i) + " is not computed"},
+                                 fmt::format("output {} is not computed", i)},
            scope);
   }
 }
@@ -416,7 +416,7 @@ void GraphImporter::call_function(const FunctionProto& function, const NodeProto
                                   const std::string& name, Scope& scope) {
   if (scope.depth >= kMaxCallDepth)
     fail(Code::kInvalidModel,
-         "functions call each other more than " + std::to_string(kMaxCallDepth) + " levels deep");
+         fmt::format("functions call each other more than {} levels deep", kMaxCallDepth));
   if (call.input_size() > function.input_size() || call.output_size() > function.output_size())
     fail(Code::kInvalidModel, "more inputs or outputs than the function has");
   Scope inner{
@@ -431,8 +431,7 @@ void GraphImporter::call_function(const FunctionProto& function, const NodeProto
     for (const auto& attribute : function.attribute_proto())
       declared = declared || attribute.name() == given.name;
     if (!declared)
-      fail(Code::kInvalidModel,
-           "the function has no attribute \"" + std::string(given.name) + "\"");
+      fail(Code::kInvalidModel, fmt::format("the function has no attribute \"{}\"", given.name));
     inner.attributes.push_back(given);
   }
   for (const auto& attribute : function.attribute_proto()) {
@@ -461,8 +460,8 @@ void GraphImporter::call_function(const FunctionProto& function, const NodeProto
     if (call.output(i).empty()) continue;
     const auto found = inner.values.find(function.output(i));
     if (found == inner.values.end())
-      fail(Code::kInvalidModel, "function \"" + function.name() +
-                                    "\" does not produce its output " + function.output(i));
+      fail(Code::kInvalidModel, fmt::format("function \"{}\" does not produce its output {}",
+                                            function.name(), function.output(i)));
     define(call.output(i), found->second, scope);
   }
 }
@@ -476,9 +475,9 @@ void GraphImporter::check_declared_types(const GraphProto& graph) {
     if (element_type == anneal_onnx::TensorProto::UNDEFINED) return;
     const DataType dtype = graph_.value(found->second.value).type().dtype;
     if (dtype_from_onnx(element_type) != dtype)
-      fail(Code::kInvalidModel, "value \"" + declared.name() + "\" is declared as " +
-                                    onnx_type_name(element_type) + " but is " +
-                                    std::string(to_string(dtype)));
+      fail(Code::kInvalidModel,
+           fmt::format("value \"{}\" is declared as {} but is {}", declared.name(),
+                       onnx_type_name(element_type), to_string(dtype)));
   };
   for (const auto& value : graph.value_info()) check_type(value);
   for (const auto& value : graph.output()) check_type(value);

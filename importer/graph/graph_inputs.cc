@@ -1,5 +1,7 @@
 #include "anneal/importer/graph/graph_inputs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -35,7 +37,7 @@ std::string word(const std::string& text) {
 }
 
 std::string range_text(const Bounds& bounds) {
-  return std::to_string(bounds.min) + ".." + std::to_string(bounds.max);
+  return fmt::format("{}..{}", bounds.min, bounds.max);
 }
 
 const TensorShapeProto* shape_proto(const anneal_onnx::ValueInfoProto& input) {
@@ -51,8 +53,8 @@ GraphInputs::GraphInputs(SizeTable& sizes,
     : sizes_(sizes), given_(options.bounds) {
   if (!options.input_dims.empty()) {
     if (options.input_dims.size() != inputs.size())
-      fail(Code::kInvalidArgument, "shapes of " + std::to_string(options.input_dims.size()) +
-                                       " inputs, the model has " + std::to_string(inputs.size()));
+      fail(Code::kInvalidArgument, fmt::format("shapes of {} inputs, the model has {}",
+                                               options.input_dims.size(), inputs.size()));
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Dims& dims = options.input_dims[i];
       given_[inputs[i]->name()] = {dims, dims, dims};
@@ -63,33 +65,31 @@ GraphInputs::GraphInputs(SizeTable& sizes,
       fail(Code::kInvalidArgument,
            std::string("bounds of input \"").append(name).append("\": ").append(why));
     };
-    const auto found = std::find_if(inputs.begin(), inputs.end(), [&, &name = name](auto* input) {
-      return input->name() == name;
-    });
+    const auto found = std::ranges::find_if(
+        inputs, [&, &name = name](auto* input) { return input->name() == name; });
     if (found == inputs.end()) {
       std::string names;
       for (const auto* input : inputs) names += (names.empty() ? "" : ", ") + input->name();
-      refuse("the model has no such input, but " + names);
+      refuse(fmt::format("the model has no such input, but {}", names));
     }
     const TensorShapeProto* shape = shape_proto(**found);
     const int rank = shape ? shape->dim_size() : given.min.rank();
     if (given.min.rank() != rank || given.opt.rank() != rank || given.max.rank() != rank)
-      refuse("the input has " + std::to_string(rank) + " axes");
+      refuse(fmt::format("the input has {} axes", rank));
     for (int axis = 0; axis < rank; ++axis) {
       const Bounds bounds{given.min[axis], given.opt[axis], given.max[axis]};
       if (bounds.min < 0 || bounds.min > bounds.opt || bounds.opt > bounds.max)
-        refuse("axis " + std::to_string(axis) + ": 0 <= min <= opt <= max does not hold");
+        refuse(fmt::format("axis {}: 0 <= min <= opt <= max does not hold", axis));
       if (!shape) continue;
       const auto& dim = shape->dim(axis);
       if (!is_unnamed(dim) && dim.has_dim_value() &&
           !(bounds.min == dim.dim_value() && bounds.max == dim.dim_value()))
-        refuse("axis " + std::to_string(axis) + " is " + std::to_string(dim.dim_value()) +
-               " in the model");
+        refuse(fmt::format("axis {} is {} in the model", axis, dim.dim_value()));
       if (!dim.has_dim_param() || !is_name(dim.dim_param())) continue;
       const auto [other, added] = bounds_.emplace(dim.dim_param(), bounds);
       if (!added && !(other->second == bounds))
-        refuse("axis " + std::to_string(axis) + " is \"" + dim.dim_param() + "\", which is " +
-               range_text(other->second) + " by another input's bounds");
+        refuse(fmt::format("axis {} is \"{}\", which is {} by another input's bounds", axis,
+                           dim.dim_param(), range_text(other->second)));
     }
   }
 }
@@ -120,7 +120,7 @@ Shape GraphInputs::shape_of(const TensorShapeProto& proto, const std::string& in
       shape.push_back(dim.has_dim_param() ? named_size(dim.dim_param()) : Size(dim.dim_value()));
       continue;
     }
-    const std::string symbol = word(input) + "." + std::to_string(axis);
+    const std::string symbol = fmt::format("{}.{}", word(input), axis);
     if (given == given_.end()) {
       shape.push_back(sizes_.fresh(symbol));
     } else {
@@ -160,7 +160,7 @@ Type GraphInputs::type_of(const anneal_onnx::ValueInfoProto& input) {
   Shape shape;
   for (int axis = 0; axis < given->second.min.rank(); ++axis)
     shape.push_back(
-        bounded(word(input.name()) + "." + std::to_string(axis),
+        bounded(fmt::format("{}.{}", word(input.name()), axis),
                 {given->second.min[axis], given->second.opt[axis], given->second.max[axis]}));
   return {dtype, shape, container};
 }

@@ -1,5 +1,7 @@
 #include "anneal/importer/graph/node_order.h"
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <queue>
 #include <string>
@@ -39,7 +41,7 @@ void for_values_read(const anneal_onnx::NodeProto& node, const Visit& visit) {
 }  // namespace
 
 std::string node_name(const anneal_onnx::NodeProto& node, int index) {
-  return node.name().empty() ? node.op_type() + "_" + std::to_string(index) : node.name();
+  return node.name().empty() ? fmt::format("{}_{}", node.op_type(), index) : node.name();
 }
 
 std::vector<int> node_order(const NodeList& nodes, std::span<const std::string> wanted) {
@@ -49,9 +51,10 @@ std::vector<int> node_order(const NodeList& nodes, std::span<const std::string> 
       if (output.empty()) continue;
       const auto [other, added] = producers.emplace(output, i);
       if (!added)
-        fail(Code::kInvalidModel, "value \"" + output + "\" is produced twice: by node \"" +
-                                      node_name(nodes[other->second], other->second) +
-                                      "\" and by node \"" + node_name(nodes[i], i) + "\"");
+        fail(
+            Code::kInvalidModel,
+            fmt::format("value \"{}\" is produced twice: by node \"{}\" and by node \"{}\"", output,
+                        node_name(nodes[other->second], other->second), node_name(nodes[i], i)));
     }
   }
   std::vector<std::vector<int>> readers(nodes.size()), read(nodes.size());
@@ -79,7 +82,8 @@ std::vector<int> node_order(const NodeList& nodes, std::span<const std::string> 
   for (int i = 0; i < nodes.size(); ++i)
     if (waiting_for[i] > 0)
       fail(Code::kInvalidModel,
-           "the nodes form a cycle; node \"" + node_name(nodes[i], i) + "\" is on or behind it");
+           fmt::format("the nodes form a cycle; node \"{}\" is on or behind it",
+                       node_name(nodes[i], i)));
   std::vector<bool> needed(nodes.size());
   for (const std::string& name : wanted)
     if (const auto producer = producers.find(name); producer != producers.end())

@@ -1,5 +1,7 @@
 #include "anneal/importer/graph/required_sizes.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <string>
 
@@ -71,10 +73,10 @@ bool fix(const Solution& solution, const Layer& layer, SizeTable& sizes, Fixed& 
   if (value < bounds.min || value > bounds.max) {
     const auto other = fixed.find(index);
     fail(Code::kInvalidModel,
-         "size \"" + symbol.name + "\" must be " + std::to_string(value) + " for \"" + layer.name +
-             "\" (" + std::string(to_string(layer.op)) + "), but is " + std::to_string(bounds.min) +
-             (other == fixed.end() ? " to " + std::to_string(bounds.max)
-                                   : " for \"" + other->second + "\""));
+         fmt::format("size \"{}\" must be {} for \"{}\" ({}), but is {}{}", symbol.name, value,
+                     layer.name, to_string(layer.op), bounds.min,
+                     other == fixed.end() ? fmt::format(" to {}", bounds.max)
+                                          : fmt::format(" for \"{}\"", other->second)));
   }
   sizes.set_bounds(solution.symbol, {value, value, value});
   fixed.emplace(index, layer.name);

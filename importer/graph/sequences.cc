@@ -1,5 +1,7 @@
 // Sequences of tensors, as far as their length and the places that nodes name are known while
 // importing: then there is none in the graph, but only its tensors.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "anneal/importer/graph/graph_importer.h"
@@ -24,8 +26,7 @@ int64_t place_of(Node& node, int input, int64_t count, int64_t otherwise) {
   const auto places = node.integers_of_input(input, "a position in a sequence");
   if (places.size() != 1) node.invalid("a position that is not a scalar");
   if (places[0] < -count || places[0] >= count)
-    node.invalid("position " + std::to_string(places[0]) + " of a sequence of " +
-                 std::to_string(count));
+    node.invalid(fmt::format("position {} of a sequence of {}", places[0], count));
   return places[0] < 0 ? places[0] + count : places[0];
 }
 
@@ -48,7 +49,7 @@ std::vector<int64_t> parts_of(Node& node, int axis) {
   if (node.has_input(1)) parts = node.integers_of_input(1, "the sizes of parts");
   if (!node.has_input(1) || node.rank(1) == 0) {
     const int64_t part = parts.at(0);
-    if (part < 1) node.invalid("parts of " + std::to_string(part) + " elements");
+    if (part < 1) node.invalid(fmt::format("parts of {} elements", part));
     parts.clear();
     if (size.value() / part >= kMostElements) node.unsupported("a sequence of many tensors");
     for (int64_t begin = 0; begin < size.value(); begin += part)
@@ -58,8 +59,7 @@ std::vector<int64_t> parts_of(Node& node, int axis) {
   for (const int64_t part : parts)
     if (part < 0 || __builtin_add_overflow(sum, part, &sum)) node.invalid("a negative part");
   if (sum != size.value())
-    node.invalid("parts of " + std::to_string(sum) + " elements in all, of " +
-                 std::to_string(size.value()));
+    node.invalid(fmt::format("parts of {} elements in all, of {}", sum, size.value()));
   return parts;
 }
 
@@ -73,15 +73,15 @@ Sequence split(Node& node) {
   Sequence elements;
   int64_t begin = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
-    const std::string number = std::to_string(i);
-    const ValueId from = node.integers_value({begin}, "start" + number);
+    const ValueId from = node.integers_value({begin}, fmt::format("start{}", i));
     begin += parts[i];
-    const ValueId to = node.integers_value({begin}, "end" + number);
-    ValueId part = node.layer(Slice{}, {node.input(0), from, to, axes, steps}, "part" + number);
+    const ValueId to = node.integers_value({begin}, fmt::format("end{}", i));
+    ValueId part =
+        node.layer(Slice{}, {node.input(0), from, to, axes, steps}, fmt::format("part{}", i));
     if (!keeps) {
       std::vector<Size> rest(node.shape(0).begin(), node.shape(0).end());
       rest.erase(rest.begin() + axis);
-      part = reshape(node, part, rest, "element" + number);
+      part = reshape(node, part, rest, fmt::format("element{}", i));
     }
     elements.push_back(part);
   }
@@ -102,7 +102,7 @@ Outputs concatenate(Node& node, const Sequence& elements) {
     std::vector<Size> longer(shape.begin(), shape.end());
     if (shape.rank() + 1 != rank) node.invalid("tensors of different rank are stacked");
     longer.insert(longer.begin() + axis, Size(1));
-    parts.back() = reshape(node, parts.back(), longer, "part" + std::to_string(i));
+    parts.back() = reshape(node, parts.back(), longer, fmt::format("part{}", i));
   }
   if (parts.size() == 1) return {parts[0]};
   return node.result(Concat{.axis = axis}, parts);
@@ -112,8 +112,7 @@ Outputs concatenate(Node& node, const Sequence& elements) {
 
 bool GraphImporter::is_sequence_operator(const anneal_onnx::NodeProto& proto) {
   return (proto.domain().empty() || proto.domain() == "ai.onnx") &&
-         std::find(std::begin(kOperators), std::end(kOperators), proto.op_type()) !=
-             std::end(kOperators);
+         std::ranges::find(kOperators, proto.op_type()) != std::end(kOperators);
 }
 
 bool GraphImporter::is_of_sequences(const anneal_onnx::NodeProto& proto, Scope& scope) {

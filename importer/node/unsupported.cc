@@ -1,5 +1,7 @@
 #include "anneal/importer/node/unsupported.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -13,9 +15,8 @@ constexpr size_t kMaxLines = 100;
 }  // namespace
 
 void UnsupportedReport::add(std::string what, const std::string& name, std::string reason) {
-  const auto same = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-    return entry.what == what && entry.reason == reason;
-  });
+  const auto same = std::ranges::find_if(
+      entries_, [&](const Entry& entry) { return entry.what == what && entry.reason == reason; });
   if (same != entries_.end()) {
     ++same->count;
   } else {
@@ -29,11 +30,11 @@ void UnsupportedReport::throw_if_any() const {
   for (size_t i = 0; i < std::min(entries_.size(), kMaxLines); ++i) {
     const Entry& entry = entries_[i];
     const std::string count =
-        entry.count == 1 ? "once" : std::to_string(entry.count) + " times, first";
-    text += "\n  " + entry.what + ", " + count + " in \"" + entry.first + "\": " + entry.reason;
+        entry.count == 1 ? "once" : fmt::format("{} times, first", entry.count);
+    text += fmt::format("\n  {}, {} in \"{}\": {}", entry.what, count, entry.first, entry.reason);
   }
   if (entries_.size() > kMaxLines)
-    text += "\n  and " + std::to_string(entries_.size() - kMaxLines) + " more";
+    text += fmt::format("\n  and {} more", entries_.size() - kMaxLines);
   fail(Code::kUnsupported, text);
 }
 

@@ -1,5 +1,7 @@
 #include "anneal/importer/onnx/external_data.h"
 
+#include <fmt/format.h>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -46,8 +48,9 @@ int open_below(int folder_fd, const std::string& part, bool last) {
   if (fd >= 0) return fd;
   if (error == ELOOP)
     fail(Code::kInvalidModel,
-         "\"" + part + "\" is a symbolic link, which is refused: it may lead out of the folder");
-  fail(Code::kIo, std::string("\"") + part + "\": " + std::strerror(error));
+         fmt::format("\"{}\" is a symbolic link, which is refused: it may lead out of the folder",
+                     part));
+  fail(Code::kIo, fmt::format("\"{}\": {}", part, std::strerror(error)));
 }
 
 }  // namespace
@@ -57,7 +60,7 @@ DataFile::DataFile(const std::string& folder, std::string_view location) {
   if (folder.empty())
     fail(Code::kInvalidModel, "the model was given as bytes, without a folder to read from");
   int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) fail(Code::kIo, folder + ": " + std::strerror(errno));
+  if (fd < 0) fail(Code::kIo, fmt::format("{}: {}", folder, std::strerror(errno)));
   for (size_t i = 0; i < parts.size(); ++i) fd = open_below(fd, parts[i], i + 1 == parts.size());
   struct stat status {};
   if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {

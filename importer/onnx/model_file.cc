@@ -1,5 +1,7 @@
 #include "anneal/importer/onnx/model_file.h"
 
+#include <fmt/format.h>
+
 #include <fcntl.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <sys/stat.h>
@@ -45,7 +47,7 @@ std::string foreign(std::string_view bytes) {
       return "it is " + std::string(signature.what);
   const std::string_view start = bytes.substr(0, 256);
   const bool text = start.find_first_not_of("\t\n\r") != start.npos &&
-                    std::all_of(start.begin(), start.end(), [](unsigned char c) {
+                    std::ranges::all_of(start, [](unsigned char c) {
                       return c == '\t' || c == '\n' || c == '\r' || (c >= 32 && c < 127);
                     });
   return text ? "it is text" : "";
@@ -53,9 +55,10 @@ std::string foreign(std::string_view bytes) {
 
 void check_size(uint64_t size) {
   if (size > INT_MAX)
-    fail(Code::kUnsupported, std::to_string(size) +
-                                 " bytes, but an ONNX file ends at 2 GiB: export the weights as "
-                                 "external data");
+    fail(
+        Code::kUnsupported,
+        fmt::format("{} bytes, but an ONNX file ends at 2 GiB: export the weights as external data",
+                    size));
 }
 
 // The message may hold part of the bytes when the answer is no.
@@ -106,13 +109,12 @@ std::unique_ptr<anneal_onnx::ModelProto> parse_model(std::span<const std::byte> 
   const bool whole = parse(*model, bytes);
   if (whole && model->has_graph()) return model;
   const std::string what = foreign({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  if (!what.empty()) fail(Code::kInvalidModel, "not an ONNX model: " + what);
+  if (!what.empty()) fail(Code::kInvalidModel, fmt::format("not an ONNX model: {}", what));
   if (!whole && model->ir_version() > 0)
-    fail(
-        Code::kInvalidModel,
-        "a damaged or truncated ONNX model (or one of more than 300 graphs inside each other): the "
-        "data ends or makes no sense before its end, at " +
-            std::to_string(bytes.size()) + " bytes");
+    fail(Code::kInvalidModel,
+         fmt::format("a damaged or truncated ONNX model (or one of more than 300 graphs inside "
+                     "each other): the data ends or makes no sense before its end, at {} bytes",
+                     bytes.size()));
   if (whole && model->ir_version() > 0)
     fail(Code::kInvalidModel, "a damaged or truncated ONNX model: it holds no graph");
   fail(Code::kInvalidModel, "not an ONNX model");

@@ -1,5 +1,7 @@
 #include "anneal/importer/onnx/tensor_proto.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <cstring>
 #include <limits>
@@ -61,19 +63,20 @@ uint64_t count_elements(const TensorProto& proto, Dims* dims) {
   uint64_t elements = 1;
   bool empty = false;
   for (const int64_t size : proto.dims()) {
-    if (size < 0) fail(Code::kInvalidModel, "a negative size: " + std::to_string(size));
+    if (size < 0) fail(Code::kInvalidModel, fmt::format("a negative size: {}", size));
     dims->push_back(size);
     empty = empty || size == 0;
     if (size != 0 && __builtin_mul_overflow(elements, static_cast<uint64_t>(size), &elements))
-      fail(Code::kInvalidModel, "more than 2^64 elements in shape " + to_string(*dims));
+      fail(Code::kInvalidModel,
+           fmt::format("more than 2^64 elements in shape {}", to_string(*dims)));
   }
   return empty ? 0 : elements;
 }
 
 [[noreturn]] void wrong_count(uint64_t have, std::string_view where, uint64_t want,
                               const Dims& dims) {
-  fail(Code::kInvalidModel, std::to_string(have) + " elements in " + std::string(where) + ", but " +
-                                std::to_string(want) + " in shape " + to_string(dims));
+  fail(Code::kInvalidModel,
+       fmt::format("{} elements in {}, but {} in shape {}", have, where, want, to_string(dims)));
 }
 
 template <class T, class Field>
@@ -89,8 +92,7 @@ Tensor from_field(const Field& field, std::string_view field_name, DataType dtyp
       constexpr int kBits = 8 * sizeof(T);
       const auto wide = static_cast<int64_t>(value);
       if (wide < -(int64_t{1} << (kBits - 1)) || wide >= (int64_t{1} << kBits))
-        fail(Code::kInvalidModel,
-             std::to_string(value) + " does not fit in " + std::string(to_string(dtype)));
+        fail(Code::kInvalidModel, fmt::format("{} does not fit in {}", value, to_string(dtype)));
     }
     *to++ = static_cast<T>(value);
   }
@@ -110,9 +112,9 @@ uint64_t byte_count(uint64_t elements, DataType dtype) {
 
 Tensor from_raw(const std::string& raw, DataType dtype, const Dims& dims, uint64_t elements) {
   if (raw.size() != byte_count(elements, dtype))
-    fail(Code::kInvalidModel, std::to_string(raw.size()) + " bytes of raw data, but shape " +
-                                  to_string(dims) + " of " + std::string(to_string(dtype)) +
-                                  " takes " + std::to_string(byte_count(elements, dtype)));
+    fail(Code::kInvalidModel,
+         fmt::format("{} bytes of raw data, but shape {} of {} takes {}", raw.size(),
+                     to_string(dims), to_string(dtype), byte_count(elements, dtype)));
   auto fresh = Tensor::allocate(dtype, dims);
   std::memcpy(fresh.data.data(), raw.data(), raw.size());
   if (dtype == DataType::kBool) make_booleans(fresh.data);
@@ -123,7 +125,7 @@ uint64_t parse_number(const std::string& key, const std::string& text) {
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size())
-    fail(Code::kInvalidModel, key + " is \"" + text + "\", not a number of bytes");
+    fail(Code::kInvalidModel, fmt::format("{} is \"{}\", not a number of bytes", key, text));
   return number;
 }
 
@@ -142,15 +144,14 @@ Tensor from_external(const TensorProto& proto, DataType dtype, const Dims& dims,
         }
         const uint64_t bytes = byte_count(elements, dtype);
         if (length && *length != bytes)
-          fail(Code::kInvalidModel, "length " + std::to_string(*length) + ", but shape " +
-                                        to_string(dims) + " of " + std::string(to_string(dtype)) +
-                                        " takes " + std::to_string(bytes) + " bytes");
+          fail(Code::kInvalidModel, fmt::format("length {}, but shape {} of {} takes {} bytes",
+                                                *length, to_string(dims), to_string(dtype), bytes));
         const DataFile file(folder, location);
         const uint64_t start = offset.value_or(0);
         if (start > file.size() || file.size() - start < bytes)
-          fail(Code::kInvalidModel, "the file has " + std::to_string(file.size()) +
-                                        " bytes, but the tensor is " + std::to_string(bytes) +
-                                        " bytes from " + std::to_string(start));
+          fail(Code::kInvalidModel,
+               fmt::format("the file has {} bytes, but the tensor is {} bytes from {}", file.size(),
+                           bytes, start));
         auto fresh = Tensor::allocate(dtype, dims);
         file.read(start, fresh.data);
         if (dtype == DataType::kBool) make_booleans(fresh.data);
@@ -203,14 +204,14 @@ std::optional<DataType> dtype_from_onnx(int32_t element_type) {
 
 std::string onnx_type_name(int32_t element_type) {
   const ElementType* found = find_element_type(element_type);
-  return found ? std::string(found->name) : "number " + std::to_string(element_type);
+  return found ? std::string(found->name) : fmt::format("number {}", element_type);
 }
 
 DataType require_dtype(int32_t element_type) {
   if (element_type == TensorProto::UNDEFINED)
     fail(Code::kInvalidModel, "the element type is undefined");
   if (const auto dtype = dtype_from_onnx(element_type)) return *dtype;
-  fail(Code::kUnsupported, "the element type " + onnx_type_name(element_type));
+  fail(Code::kUnsupported, fmt::format("the element type {}", onnx_type_name(element_type)));
 }
 
 Tensor to_tensor(const TensorProto& proto, const std::string& folder) {

@@ -1,5 +1,7 @@
 // Attention: products of queries and keys, softmaxed, weigh the values. It becomes MatMul, Softmax
 // and Pointwise; groups of query heads that share a key head are rows of one product.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -64,7 +66,7 @@ ValueId padded_mask(Node& node, ValueId mask, Size keys) {
   pads.back() = node.sizes().sub(keys, own);
   const ValueId by = node.sizes_value(pads, "mask_pads");
   if (dtype == DataType::kBool) return node.layer(Pad{}, {mask, by}, "mask");
-  if (!is_float(dtype)) node.unsupported("a mask of " + std::string(to_string(dtype)));
+  if (!is_float(dtype)) node.unsupported(fmt::format("a mask of {}", to_string(dtype)));
   const ValueId hidden = node.constant_value(tensor_of(dtype, {}, {-kInfinity}), "hidden");
   return node.layer(Pad{}, {mask, by, hidden}, "mask");
 }
@@ -78,8 +80,7 @@ Groups groups_of(Node& node, const AttentionHeads& attention) {
   const Shape &q = shape_of(node, attention.q), &k = shape_of(node, attention.k);
   SizeTable& sizes = node.sizes();
   if (q[1].known() && k[1].known() && (k[1].value() == 0 || q[1].value() % k[1].value() != 0))
-    node.invalid(std::to_string(q[1].value()) + " heads of queries for " +
-                 std::to_string(k[1].value()) + " of keys");
+    node.invalid(fmt::format("{} heads of queries for {} of keys", q[1].value(), k[1].value()));
   Groups groups{{q[0], k[1], q[2]}, {q[0], q[1], q[2]}, q[1] != k[1]};
   if (groups.any) groups.grouped[2] = sizes.mul(sizes.floor_div(q[1], k[1]), q[2]);
   return groups;
@@ -149,8 +150,7 @@ ValueId split_heads(Node& node, ValueId x, std::optional<int64_t> heads, std::st
   if (shape.rank() != 3 || !heads || *heads < 1)
     node.invalid("4 axes, or 3 and a number of heads, are needed");
   if (shape[2].known() && shape[2].value() % *heads != 0)
-    node.invalid(std::to_string(shape[2].value()) + " elements in " + std::to_string(*heads) +
-                 " heads");
+    node.invalid(fmt::format("{} elements in {} heads", shape[2].value(), *heads));
   const Size width = node.sizes().floor_div(shape[2], *heads);
   const std::string text(name);
   const ValueId split = reshape(node, x, {shape[0], shape[1], *heads, width}, text + "/split");
@@ -215,7 +215,7 @@ Outputs import_attention(Node& node) {
   constexpr AttentionStage kStages[] = {AttentionStage::kProduct, AttentionStage::kCapped,
                                         AttentionStage::kBiased, AttentionStage::kSoftmax};
   const int64_t mode = node.integer("qk_matmul_output_mode", 0);
-  if (mode < 0 || mode > 3) node.invalid("a qk_matmul_output_mode of " + std::to_string(mode));
+  if (mode < 0 || mode > 3) node.invalid(fmt::format("a qk_matmul_output_mode of {}", mode));
   const auto wanted = node.has_output(3) ? std::optional(kStages[mode]) : std::nullopt;
   const AttentionOutputs attended = attend(node, attention, wanted);
   const ValueId y = node.rank(0) == 3 ? join_heads(node, attended.result) : attended.result;

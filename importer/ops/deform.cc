@@ -1,6 +1,9 @@
 // DeformConv: a convolution whose window is another one at each place of the output. GridSample
 // reads the elements, and a product with the weights sums them up.
 #include "anneal/importer/node/rows.h"
+
+#include <fmt/format.h>
+
 #include "anneal/importer/ops/expression.h"
 #include "anneal/importer/ops/window.h"
 
@@ -33,12 +36,10 @@ class DeformConv {
     const int64_t channels = per_group * groups;
     if (offset_groups_ > channels || channels % offset_groups_ != 0) node_.invalid(divide);
     if (x[1].known() && x[1].value() != channels)
-      node_.invalid(std::to_string(x[1].value()) + " channels for weights of " +
-                    std::to_string(channels));
+      node_.invalid(fmt::format("{} channels for weights of {}", x[1].value(), channels));
     const auto agree = [&](Size size, int64_t wanted, const char* what) {
       if (size.known() && size.value() != wanted)
-        node_.invalid(std::to_string(size.value()) + what + " instead of " +
-                      std::to_string(wanted));
+        node_.invalid(fmt::format("{}{} instead of {}", size.value(), what, wanted));
     };
     taps_ = window_.kernel[0] * window_.kernel[1];
     agree(node_.shape(2)[1], 2 * taps_ * offset_groups_, " offsets");
@@ -77,8 +78,8 @@ class DeformConv {
       const int64_t extent = (window_.kernel[i] - 1) * window_.dilations[i] + 1;
       const int64_t room = from.value() + window_.pads_begin[i] + window_.pads_end[i] - extent;
       if (room < 0 || room / window_.strides[i] + 1 != to.value())
-        node_.invalid("offsets for " + std::to_string(to.value()) +
-                      " places, which the window does not have");
+        node_.invalid(
+            fmt::format("offsets for {} places, which the window does not have", to.value()));
     }
   }
 

@@ -1,4 +1,6 @@
 // Einsum: two factors at a time become a matrix product between transposes and reshapes.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <string>
@@ -41,7 +43,7 @@ std::string expand_term(Node& node, const std::string& term, int ellipsis_rank) 
     } else if (std::isalpha(static_cast<unsigned char>(term[at]))) {
       axes += term[at];
     } else {
-      node.invalid("attribute \"equation\" is malformed at \"" + term.substr(at) + "\"");
+      node.invalid(fmt::format("attribute \"equation\" is malformed at \"{}\"", term.substr(at)));
     }
   }
   return axes;
@@ -67,8 +69,7 @@ Equation read_equation(Node& node) {
     const int letters = static_cast<int>(term.size()) - (open ? 3 : 0);
     const int rest = node.rank(index) - letters;
     if (rest < 0 || (rest > 0 && !open))
-      node.invalid("term \"" + term + "\" for an input of " + std::to_string(node.rank(index)) +
-                   " axes");
+      node.invalid(fmt::format("term \"{}\" for an input of {} axes", term, node.rank(index)));
     widest = std::max(widest, rest);
     equation.terms.push_back(expand_term(node, term, rest));
     at = end + 1;
@@ -82,10 +83,9 @@ Equation read_equation(Node& node) {
   // Without an arrow: the ellipsis, then the letters that appear once, in order.
   std::string all;
   for (const std::string& term : equation.terms) all += term;
-  std::sort(all.begin(), all.end());
+  std::ranges::sort(all);
   for (const char axis : all)
-    if (std::isalpha(static_cast<unsigned char>(axis)) &&
-        std::count(all.begin(), all.end(), axis) == 1)
+    if (std::isalpha(static_cast<unsigned char>(axis)) && std::ranges::count(all, axis) == 1)
       equation.result += axis;
   equation.result = ellipsis_axes(widest) + equation.result;
   return equation;
@@ -112,7 +112,7 @@ Factor diagonals(Node& node, Factor factor, const std::string& name) {
     const Shape shape = node.graph().value(factor.value).type().shape;
     const Size n = shape[static_cast<int>(first)];
     if (const Size m = shape[static_cast<int>(second)]; n.known() && m.known() && n != m)
-      node.invalid(std::string("a diagonal \"") + axis + "\" of " + node.sizes().text(shape));
+      node.invalid(fmt::format("a diagonal \"{}\" of {}", axis, node.sizes().text(shape)));
     std::string rest;
     std::vector<int64_t> permutation;
     std::vector<Size> sizes;
@@ -201,12 +201,12 @@ Outputs import_einsum(Node& node) {
   const Equation equation = read_equation(node);
   for (const char axis : equation.result)
     if (std::ranges::count(equation.result, axis) > 1)
-      node.invalid(std::string("the result has the axis \"") + axis + "\" twice");
+      node.invalid(fmt::format("the result has the axis \"{}\" twice", axis));
 
   Factor result;
   for (int i = 0; i < node.input_count(); ++i) {
     node.expect_same_dtype({0, i});
-    const std::string name = "factor" + std::to_string(i);
+    const std::string name = fmt::format("factor{}", i);
     const auto at = static_cast<size_t>(i);
     std::string later = equation.result;
     for (size_t k = at + 1; k < equation.terms.size(); ++k) later += equation.terms[k];
@@ -223,7 +223,7 @@ Outputs import_einsum(Node& node) {
   std::vector<int64_t> permutation;
   for (const char axis : equation.result) {
     if (!contains(result.axes, axis))
-      node.invalid(std::string("the result has an axis \"") + axis + "\" that no term has");
+      node.invalid(fmt::format("the result has an axis \"{}\" that no term has", axis));
     permutation.push_back(static_cast<int64_t>(result.axes.find(axis)));
   }
   return node.result(Transpose{.permutation = permutation}, {result.value});

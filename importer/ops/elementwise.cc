@@ -1,4 +1,6 @@
 // Arithmetic on each element: one Pointwise layer per node.
+#include <fmt/format.h>
+
 #include <cctype>
 #include <limits>
 #include <optional>
@@ -212,7 +214,7 @@ Outputs import_cast_by_name(Node& node) {
     for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     if (name == to) return cast_to(node, require_dtype(type));
   }
-  node.invalid("a cast to \"" + to + "\"");
+  node.invalid(fmt::format("a cast to \"{}\"", to));
 }
 
 Outputs import_cast_like(Node& node) {

@@ -1,5 +1,7 @@
 #include "anneal/importer/ops/expression.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "anneal/importer/onnx/tensor_data.h"
@@ -60,12 +62,12 @@ ValueId as_i64(Node& node, ValueId value, std::string_view suffix) {
 ValueId reshape(Node& node, ValueId value, const std::vector<Size>& shape,
                 std::string_view suffix) {
   const Shape& old = node.graph().value(value).type().shape;
-  if (std::equal(old.begin(), old.end(), shape.begin(), shape.end())) return value;
+  if (std::ranges::equal(old, shape)) return value;
   const Shape target{std::span<const Size>(shape)};
   if (const Tensor* constant = node.graph().constant(value); constant && known(target)) {
     if (count(dims_of(target)) != constant->count())
-      node.invalid("a constant of shape " + to_string(constant->dims()) + " where " +
-                   to_string(dims_of(target)) + " is expected");
+      node.invalid(fmt::format("a constant of shape {} where {} is expected",
+                               to_string(constant->dims()), to_string(dims_of(target))));
     return node.constant_value(reshaped(*constant, dims_of(target)), suffix);
   }
   const ValueId sizes = node.sizes_value(shape, std::string(suffix) + "/shape");
@@ -75,8 +77,8 @@ ValueId reshape(Node& node, ValueId value, const std::vector<Size>& shape,
 ValueId per_channel(Node& node, ValueId vector, int rank, std::string_view suffix) {
   const Shape& shape = node.graph().value(vector).type().shape;
   if (shape.rank() != 1)
-    node.invalid("a vector with one element per channel is expected, not " +
-                 std::to_string(shape.rank()) + " axes");
+    node.invalid(fmt::format("a vector with one element per channel is expected, not {} axes",
+                             shape.rank()));
   std::vector<Size> target(static_cast<size_t>(std::max(rank - 1, 1)), Size(1));
   target[0] = shape[0];
   return reshape(node, vector, target, suffix);
@@ -91,7 +93,7 @@ ValueId aligned_operand(Node& node) {
   const int rank = node.rank(0);
   const int64_t first = node.resolve_axis(axis, rank);
   if (first + b.rank() > rank)
-    node.invalid("axis " + std::to_string(axis) + " leaves no room for the second operand");
+    node.invalid(fmt::format("axis {} leaves no room for the second operand", axis));
   std::vector<Size> shape(b.begin(), b.end());
   shape.resize(static_cast<size_t>(rank - first), Size(1));
   return reshape(node, node.input(1), shape, "aligned");

@@ -1,4 +1,6 @@
 // Operators of com.microsoft that optimized transformers hold: what ONNX says in several nodes.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "anneal/importer/node/rows.h"
@@ -55,7 +57,7 @@ Outputs import_fused_conv(Node& node) {
     if (kind == "LeakyRelu") return select(x < 0, x * parameter(0), x);
     if (kind == "Clip") return min(max(x, x.number(parameter(0))), x.number(parameter(1)));
     if (kind == "HardSigmoid") return max(zero, min(one, x * parameter(0) + parameter(1)));
-    node.unsupported("the activation " + kind);
+    node.unsupported(fmt::format("the activation {}", kind));
   });
 }
 
@@ -63,7 +65,7 @@ Outputs import_fused_conv(Node& node) {
 Outputs normalized_sum(Node& node, const std::vector<ValueId>& terms, bool subtract_mean,
                        ValueId scale, ValueId shift, int sum_output) {
   const DataType dtype = node.graph().value(terms[0]).type().dtype;
-  if (!kFloats.contains(dtype)) node.invalid("elements of " + std::string(to_string(dtype)));
+  if (!kFloats.contains(dtype)) node.invalid(fmt::format("elements of {}", to_string(dtype)));
   const ValueId sum = pointwise_result(
       node, terms, dtype,
       [](Expressions in) {
@@ -125,7 +127,7 @@ Outputs import_embed_layer_normalization(Node& node) {
   node.expect_same_dtype({2, 3, 4, 5, 6});
   node.dtype(0, kIndices);
   node.ignore("mask_index_type");
-  if (node.rank(0) != 2) node.invalid("ids of " + std::to_string(node.rank(0)) + " axes");
+  if (node.rank(0) != 2) node.invalid(fmt::format("ids of {} axes", node.rank(0)));
   const auto rows = [&](int table, ValueId ids, const char* suffix) {
     return node.layer(Gather{}, {node.input(table), ids}, suffix);
   };
@@ -157,7 +159,7 @@ ValueId key_mask(Node& node, int mask, int bias, Size keys) {
   node.dtype(mask, kIndices);
   const bool lengths = shape.rank() == 1 && shape[0] == node.shape(0)[0];
   if (!lengths && shape.rank() != 2)
-    node.unsupported("a mask of " + std::to_string(shape.rank()) + " axes");
+    node.unsupported(fmt::format("a mask of {} axes", shape.rank()));
   std::vector<ValueId> inputs;
   if (lengths) {
     const ValueId zero = node.constant_value(tensor_of(DataType::kF32, {}, {0}), "zero");

@@ -1,5 +1,8 @@
 // Elements taken and put by index.
 #include "anneal/importer/node/rows.h"
+
+#include <fmt/format.h>
+
 #include "anneal/importer/ops/expression.h"
 
 namespace anneal {
@@ -28,7 +31,7 @@ Outputs import_gather_nd(Node& node) {
   expect_indices(node, 2);
   const int64_t batch_dims = node.integer("batch_dims", 0);
   if (batch_dims < 0 || batch_dims >= node.rank(0) || batch_dims >= node.rank(1))
-    node.invalid(std::to_string(batch_dims) + " batch axes");
+    node.invalid(fmt::format("{} batch axes", batch_dims));
   return node.result(GatherND{.batch_dims = batch_dims}, {node.input(0), node.input(1)});
 }
 
@@ -64,8 +67,7 @@ Outputs import_tensor_scatter(Node& node) {
   node.expect_same_dtype({0, 1});
   const Shape cache = node.shape(0), update = node.shape(1);
   const int rank = cache.rank();
-  if (update.rank() != rank)
-    node.invalid("an update of " + std::to_string(update.rank()) + " axes");
+  if (update.rank() != rank) node.invalid(fmt::format("an update of {} axes", update.rank()));
   const int64_t axis = node.resolve_axis(node.integer("axis", -2), rank);
   const bool circular = node.choice("mode", {"linear", "circular"}) == 1;
   const ValueId zero = reshape(node, node.integers_value({0}, "zero"), {}, "zero_scalar");

@@ -1,5 +1,8 @@
 // Tensors made from attributes, shapes and indices.
 #include "anneal/importer/node/rows.h"
+
+#include <fmt/format.h>
+
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/importer/onnx/tensor_proto.h"
 #include "anneal/importer/ops/expression.h"
@@ -43,7 +46,7 @@ Outputs import_range(Node& node) {
   node.dtype(0, kNumbers);
   std::vector<ValueId> inputs;
   for (int i = 0; i < 3; ++i)
-    inputs.push_back(reshape(node, node.input(i), {}, "scalar" + std::to_string(i)));
+    inputs.push_back(reshape(node, node.input(i), {}, fmt::format("scalar{}", i)));
   return node.result(Range{}, inputs);
 }
 

@@ -1,4 +1,6 @@
 // Images put together again, cropped and placed: MaxUnpool, Col2Im, CenterCropPad, AffineGrid.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -67,13 +69,12 @@ Blocks read_blocks(Node& node) {
   b.block = node.integers_of_input(2, "the block's shape");
   const size_t axes = b.image.size();
   if (b.block.size() != axes || axes == 0)
-    node.invalid("an image of " + std::to_string(axes) + " axes from blocks of " +
-                 std::to_string(b.block.size()));
+    node.invalid(fmt::format("an image of {} axes from blocks of {}", axes, b.block.size()));
   const auto numbers = [&](const char* name) {
     auto values = node.find_integers(name).value_or(std::vector<int64_t>(axes, 1));
     if (values.size() != axes)
-      node.invalid("attribute \"" + std::string(name) + "\": " + std::to_string(values.size()) +
-                   " values, " + std::to_string(axes) + " expected");
+      node.invalid(
+          fmt::format("attribute \"{}\": {} values, {} expected", name, values.size(), axes));
     return values;
   };
   b.window.kernel = b.block;
@@ -82,13 +83,13 @@ Blocks read_blocks(Node& node) {
   read_pads(node, b.window);
   const auto grow = [&](int64_t& product, int64_t factor) {
     if (__builtin_mul_overflow(product, factor, &product) || product > kMaxIndices)
-      node.unsupported("an image of more than " + std::to_string(kMaxIndices) + " places");
+      node.unsupported(fmt::format("an image of more than {} places", kMaxIndices));
   };
   for (size_t i = 0; i < axes; ++i) {
     const auto is_sane = [](int64_t value) { return value >= 0 && value <= kMaxIndices; };
     for (const int64_t value : {b.image[i], b.block[i], b.window.strides[i], b.window.dilations[i],
                                 b.window.pads_begin[i], b.window.pads_end[i]})
-      if (!is_sane(value)) node.invalid("a size of " + std::to_string(value));
+      if (!is_sane(value)) node.invalid(fmt::format("a size of {}", value));
     if (b.block[i] < 1 || b.window.strides[i] < 1 || b.window.dilations[i] < 1)
       node.invalid("a block, stride or dilation of 0");
     const int64_t room = b.image[i] + b.window.pads_begin[i] + b.window.pads_end[i] -
@@ -135,8 +136,8 @@ Outputs import_col2im(Node& node) {
   const Shape& x = node.shape(0);
   if ((x[1].known() && x[1].value() % b.block_size != 0) ||
       (x[2].known() && x[2].value() != b.count))
-    node.invalid(sizes.text(x) + " is not made of " + std::to_string(b.count) + " blocks of " +
-                 std::to_string(b.block_size));
+    node.invalid(
+        fmt::format("{} is not made of {} blocks of {}", sizes.text(x), b.count, b.block_size));
   const Size channels = sizes.floor_div(x[1], b.block_size);
   const Size images = sizes.mul(x[0], channels);
   const int64_t elements = b.block_size * b.count;
@@ -166,8 +167,7 @@ Outputs import_col2im(Node& node) {
 std::array<ValueId, 2> centering_pads(Node& node, const std::vector<int64_t>& axes) {
   const int rank = node.rank(0);
   const auto wanted = node.contents(1);
-  if (wanted &&
-      std::none_of(wanted->begin(), wanted->end(), [](Size size) { return size.is_unknown(); })) {
+  if (wanted && std::ranges::none_of(*wanted, [](Size size) { return size.is_unknown(); })) {
     SizeTable& sizes = node.sizes();
     std::vector<Size> begins, ends;
     for (size_t i = 0; i < axes.size(); ++i) {
@@ -207,7 +207,7 @@ Outputs import_center_crop_pad(Node& node) {
   const auto count = static_cast<int64_t>(axes.size());
   const Shape& wanted = node.shape(1);
   if (wanted.rank() != 1 || (wanted[0].known() && wanted[0].value() != count))
-    node.invalid("a shape for " + std::to_string(count) + " axes is expected");
+    node.invalid(fmt::format("a shape for {} axes is expected", count));
   const auto [begins, ends] = centering_pads(node, axes);
   const ValueId parts = node.layer(
       Concat{.axis = 0}, {begins, ends, node.integers_value({0}, "none")}, "pads_of_axes");
@@ -235,14 +235,14 @@ Outputs import_affine_grid(Node& node) {
   const int64_t axes = theta[1].value();
   const Shape& size = node.shape(1);
   if (size.rank() != 1 || (size[0].known() && size[0].value() != axes + 2))
-    node.invalid("the size has not " + std::to_string(axes + 2) + " elements");
+    node.invalid(fmt::format("the size has not {} elements", axes + 2));
 
   const auto scalar = [&](int64_t value, const std::string& suffix) {
     return node.constant_value(Tensor::of<int64_t>(DataType::kI64, {}, {{value}}), suffix);
   };
   std::vector<ValueId> inputs, counts;
   for (int64_t j = 0; j <= axes; ++j) {
-    const std::string suffix = "theta" + std::to_string(j);
+    const std::string suffix = fmt::format("theta{}", j);
     const ValueId column = node.layer(
         Slice{},
         {node.input(0), node.integers_value({j}, suffix + "/start"),
@@ -255,7 +255,7 @@ Outputs import_affine_grid(Node& node) {
     inputs.push_back(reshape(node, column, shape, suffix + "/column"));
   }
   for (int64_t j = 0; j < axes; ++j) {
-    const std::string suffix = "axis" + std::to_string(j);
+    const std::string suffix = fmt::format("axis{}", j);
     const ValueId count =
         node.layer(Gather{.axis = 0}, {node.input(1), scalar(axes + 1 - j, suffix + "/index")},
                    suffix + "/size");

@@ -1,4 +1,6 @@
 // Convolutions, matrix products and determinants; a bias is added in its layer's epilogue.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -39,7 +41,7 @@ Frame pad_to_output_shape(Node& node, const std::vector<int64_t>& wanted, AutoPa
   const size_t axes = window.kernel.size();
   // Some exporters write the whole shape, batch and channels included.
   if (wanted.size() != axes && wanted.size() != axes + 2)
-    node.invalid("attribute \"output_shape\": " + std::to_string(wanted.size()) + " values");
+    node.invalid(fmt::format("attribute \"output_shape\": {} values", wanted.size()));
   SizeTable& sizes = node.sizes();
   Frame frame;
   for (size_t i = 0; i < axes; ++i) {
@@ -72,8 +74,7 @@ Outputs import_conv_transpose(Node& node) {
   auto output_padding =
       node.find_integers("output_padding").value_or(std::vector<int64_t>(axes, 0));
   if (output_padding.size() != axes)
-    node.invalid("attribute \"output_padding\": " + std::to_string(output_padding.size()) +
-                 " values");
+    node.invalid(fmt::format("attribute \"output_padding\": {} values", output_padding.size()));
   Frame frame;
   if (const auto wanted = node.find_integers("output_shape")) {
     node.ignore("pads");
@@ -95,7 +96,7 @@ Outputs import_conv_transpose(Node& node) {
                          .dilations = window.dilations,
                          .output_padding = output_padding,
                          .groups = node.integer("group", 1)};
-  if (op.groups < 1) node.invalid("attribute \"group\" is " + std::to_string(op.groups));
+  if (op.groups < 1) node.invalid(fmt::format("attribute \"group\" is {}", op.groups));
   const std::vector<ValueId> inputs = {node.input(0), node.input(1)};
   if (frame.begin.empty()) return with_bias(node, op, inputs, 2);
   std::vector<Size> pads = frame.begin;
@@ -188,7 +189,7 @@ Outputs import_det(Node& node) {
   if (!n.known() || !x[rank - 2].known()) node.unsupported("matrices of unknown size");
   if (!(n == x[rank - 2])) node.invalid("matrices that are not square");
   if (n.value() < 1 || n.value() > kMost)
-    node.unsupported("determinants of matrices larger than " + std::to_string(kMost));
+    node.unsupported(fmt::format("determinants of matrices larger than {}", kMost));
   const std::vector<Size> batch(x.begin(), x.end() - 2);
   std::vector<Size> rows = batch;
   rows.push_back(node.sizes().mul(n, n));
@@ -197,7 +198,7 @@ Outputs import_det(Node& node) {
   const ValueId step = node.integers_value({1}, "step");
   std::vector<ValueId> elements;
   for (int64_t i = 0; i < n.value() * n.value(); ++i) {
-    const std::string suffix = "element" + std::to_string(i);
+    const std::string suffix = fmt::format("element{}", i);
     elements.push_back(node.layer(Slice{},
                                   {flat, node.integers_value({i}, suffix + "/start"),
                                    node.integers_value({i + 1}, suffix + "/end"), axis, step},

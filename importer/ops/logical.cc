@@ -1,5 +1,8 @@
 // Comparisons, truth values and bits of each element: one Pointwise layer per node.
 #include "anneal/importer/node/rows.h"
+
+#include <fmt/format.h>
+
 #include "anneal/importer/ops/expression.h"
 
 namespace anneal {
@@ -53,7 +56,7 @@ Outputs import_bitwise_not(Node& node) {
 Outputs import_bit_shift(Node& node) {
   const std::string direction = node.text("direction", "");
   if (direction != "LEFT" && direction != "RIGHT")
-    node.invalid("attribute \"direction\" is \"" + direction + "\"");
+    node.invalid(fmt::format("attribute \"direction\" is \"{}\"", direction));
   return direction == "LEFT"
              ? import_combination<combined<Opcode::kShiftLeft>, kUnsignedIntegers, true>(node)
              : import_combination<combined<Opcode::kShiftRight>, kUnsignedIntegers, true>(node);

@@ -1,4 +1,6 @@
 // Losses of classifiers: minus the score of each target's class, weighted, and summed up.
+#include <fmt/format.h>
+
 #include <numeric>
 #include <optional>
 
@@ -15,8 +17,7 @@ ValueId loss(Node& node, ValueId scores) {
   node.dtype(1, kIndices);
   const int rank = node.rank(0);
   if (rank < 2 || node.rank(1) != rank - 1)
-    node.invalid("targets of " + std::to_string(node.rank(1)) + " axes for " +
-                 std::to_string(rank));
+    node.invalid(fmt::format("targets of {} axes for {}", node.rank(1), rank));
   const int reduction = node.choice("reduction", {"mean", "sum", "none"});
   const auto ignored = node.find_integer("ignore_index");
   const ValueId target = as_i64(node, node.input(1), "target");

@@ -1,4 +1,6 @@
 // Normalizations: a Normalize layer, or a formula, and Pointwise layers for scale and shift.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -232,7 +234,7 @@ Groups normalize_groups(Node& node) {
   spatial_axes(node);
   const int64_t groups = node.integer("num_groups");
   if (groups < 1 || (shape[1].known() && shape[1].value() % groups != 0))
-    node.invalid(std::to_string(groups) + " groups of the channels");
+    node.invalid(fmt::format("{} groups of the channels", groups));
   SizeTable& sizes = node.sizes();
   const Size rest = sizes.floor_div(sizes.product(Shape(shape.span().subspan(1))), groups);
   const std::vector<Size> whole(shape.begin(), shape.end());
@@ -275,7 +277,7 @@ Outputs import_lp_normalization(Node& node) {
   const DataType dtype = node.dtype(0, kFloats);
   const DataType real = real_type(dtype);
   const int64_t p = node.integer("p", 2);
-  if (p != 1 && p != 2) node.invalid("attribute \"p\" is " + std::to_string(p));
+  if (p != 1 && p != 2) node.invalid(fmt::format("attribute \"p\" is {}", p));
   const int64_t axis = node.resolve_axis(node.integer("axis", -1), node.rank(0));
   const ValueId terms = pointwise(node, "terms", {node.input(0)}, real, [&](Expressions in) {
     return p == 1 ? in[0].apply(Opcode::kAbs) : in[0] * in[0];
@@ -297,7 +299,7 @@ Outputs import_lrn(Node& node) {
   const double bias = node.number("bias", 1);
   const int64_t size = node.integer("size");
   const Shape shape = node.shape(0);
-  if (size < 1 || size > 1 << 20) node.invalid("attribute \"size\" is " + std::to_string(size));
+  if (size < 1 || size > 1 << 20) node.invalid(fmt::format("attribute \"size\" is {}", size));
   if (shape.rank() < 2) node.invalid("at least 2 axes are expected");
   const Size rest = node.sizes().product(Shape(shape.span().subspan(2)));
   const ValueId squares = pointwise(node, "squares", {node.input(0)}, real,

@@ -1,4 +1,6 @@
 // Pooling, local and global.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -73,7 +75,7 @@ Outputs import_average_pool(Node& node) {
 Outputs lp_pool(Node& node, int64_t p) {
   node.dtype(0, kFloats);
   auto [op, window, input] = read_pool(node, PoolKind::kLp, 0);
-  if (p < 1) node.invalid("attribute \"p\" is " + std::to_string(p));
+  if (p < 1) node.invalid(fmt::format("attribute \"p\" is {}", p));
   op.p = p;
   return node.result(op, {input});
 }

@@ -1,5 +1,7 @@
 // Operators of com.microsoft on 8-bit elements with scales, as quantizers write them: dequantize,
 // compute, quantize.
+#include <fmt/format.h>
+
 #include <numeric>
 
 #include "anneal/importer/node/rows.h"
@@ -22,7 +24,7 @@ ValueId scalar(Node& node, int index, const std::string& suffix) {
 // there may be many of them; -1: nowhere.
 ValueId dequantized(Node& node, int index, int scale, int zero_point, int64_t axis = -1) {
   node.dtype(index, kBytes);
-  const std::string name = "input" + std::to_string(index);
+  const std::string name = fmt::format("input{}", index);
   const bool many = axis >= 0 && node.rank(scale) == 1 && node.shape(scale)[0] != Size(1);
   const auto of = [&](int input, const char* suffix) {
     return many ? node.input(input) : scalar(node, input, name + suffix);
@@ -161,7 +163,7 @@ Outputs import_dynamic_quantize_mat_mul(Node& node) {
 // inputs: scale and zero point of the result, then three for each part.
 Outputs import_concat(Node& node) {
   if (node.input_count() < 5 || (node.input_count() - 2) % 3 != 0)
-    node.invalid(std::to_string(node.input_count()) + " inputs");
+    node.invalid(fmt::format("{} inputs", node.input_count()));
   const int64_t axis = node.resolve_axis(node.integer("axis"), node.rank(2));
   std::vector<ValueId> parts;
   for (int i = 2; i < node.input_count(); i += 3) parts.push_back(dequantized(node, i));

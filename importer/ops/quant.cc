@@ -1,4 +1,6 @@
 // 8-bit (and 16-bit) integers with scales: conversions, and products that accumulate in i32.
+#include <fmt/format.h>
+
 #include <numeric>
 
 #include "anneal/importer/node/rows.h"
@@ -47,7 +49,7 @@ Parameters per_axis(Node& node, int64_t block_size) {
   const int scale_rank = node.graph().value(result.scale).type().shape.rank();
   if (scale_rank == 0) return result;  // the axis has no meaning
   if (scale_rank != (block_size > 0 ? node.rank(0) : 1))
-    node.invalid("a scale of " + std::to_string(scale_rank) + " axes");
+    node.invalid(fmt::format("a scale of {} axes", scale_rank));
   result.axis = node.resolve_axis(axis, node.rank(0));
   result.block_size = block_size;
   return result;
@@ -67,7 +69,7 @@ Outputs quantize(Node& node, const Parameters& parameters, std::optional<DataTyp
   const DataType dtype =
       has_zero_point ? node.dtype(2, kQuantized) : wanted.value_or(DataType::kU8);
   if (wanted && *wanted != dtype) node.invalid("\"output_dtype\" contradicts the zero point");
-  if (!kQuantized.contains(dtype)) node.unsupported("to " + std::string(to_string(dtype)));
+  if (!kQuantized.contains(dtype)) node.unsupported(fmt::format("to {}", to_string(dtype)));
   const Quantize op{.axis = parameters.axis, .block_size = parameters.block_size, .dtype = dtype};
   return node.result(
       op, without_trailing_absent({node.input(0), parameters.scale, parameters.zero_point}));

@@ -1,4 +1,6 @@
 // LSTM, GRU and RNN, and sequences turned around.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -32,9 +34,9 @@ constexpr ActivationRow kActivations[] = {
 const ActivationRow& activation_row(const Node& node, const std::string& name) {
   std::string small = name;
   for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  const auto* row = std::find_if(std::begin(kActivations), std::end(kActivations),
-                                 [&](const ActivationRow& each) { return each.name == small; });
-  if (row == std::end(kActivations)) node.unsupported("the activation \"" + name + "\"");
+  const auto* row = std::ranges::find_if(
+      kActivations, [&](const ActivationRow& each) { return each.name == small; });
+  if (row == std::end(kActivations)) node.unsupported(fmt::format("the activation \"{}\"", name));
   return *row;
 }
 
@@ -49,9 +51,8 @@ class Coefficients {
   }
   void expect_all_taken() const {
     if (next_ < values_.size())
-      node_.invalid("attribute \"" + std::string(name_) + "\" has " +
-                    std::to_string(values_.size()) + " values for " + std::to_string(next_) +
-                    " activations that take one");
+      node_.invalid(fmt::format("attribute \"{}\" has {} values for {} activations that take one",
+                                name_, values_.size(), next_));
   }
 
  private:
@@ -78,8 +79,8 @@ std::vector<Functions> read_functions(Node& node, const std::vector<std::string>
   // The default that ONNX gives for one direction of RNN has two.
   if (directions == 1 && names.size() == 2 * count) names.resize(count);
   if (names.size() != directions * count)
-    node.invalid("attribute \"activations\" names " + std::to_string(names.size()) + ", " +
-                 std::to_string(directions * count) + " expected");
+    node.invalid(fmt::format("attribute \"activations\" names {}, {} expected", names.size(),
+                             directions * count));
   Coefficients alphas(node, "activation_alpha"), betas(node, "activation_beta");
   std::vector<Functions> result(directions);
   for (size_t i = 0; i < names.size(); ++i) {
@@ -106,8 +107,8 @@ void set_functions(Recurrent& op, const Functions& functions) {
     betas[first + i] = functions.betas[i];
   }
   const auto is_zero = [](float value) { return value == 0; };
-  if (!std::all_of(alphas.begin(), alphas.end(), is_zero)) op.alphas = alphas;
-  if (!std::all_of(betas.begin(), betas.end(), is_zero)) op.betas = betas;
+  if (!std::ranges::all_of(alphas, is_zero)) op.alphas = alphas;
+  if (!std::ranges::all_of(betas, is_zero)) op.betas = betas;
 }
 
 enum Input { kX, kW, kR, kB, kLengths, kH0, kC0, kPeepholes };
@@ -125,8 +126,7 @@ void check_hidden_size(Node& node) {
 bool are_whole(const Node& node, Size steps) {
   const auto lengths = node.known_integers(kLengths);
   return lengths && steps.known() &&
-         std::all_of(lengths->begin(), lengths->end(),
-                     [&](int64_t length) { return length == steps.value(); });
+         std::ranges::all_of(*lengths, [&](int64_t length) { return length == steps.value(); });
 }
 
 // com.microsoft's 8-bit weights [directions, size, gates] with scales and zero points of shape
@@ -136,8 +136,7 @@ ValueId dequantized_weights(Node& node, int weights, int scale, const std::strin
   const auto spread = [&](int index, const std::string& suffix) {
     const Shape& shape = node.shape(index);
     if (shape.rank() != 1 && shape.rank() != 2)
-      node.invalid("input " + std::to_string(index) + " has " + std::to_string(shape.rank()) +
-                   " axes, 1 or 2 expected");
+      node.invalid(fmt::format("input {} has {} axes, 1 or 2 expected", index, shape.rank()));
     const Size gates = shape.rank() == 2 ? shape[1] : Size(1);
     return reshape(node, node.input(index), {shape[0], 1, gates}, name + suffix);
   };
@@ -229,7 +228,7 @@ class Importer {
       for (size_t i = 0; i < half.size(); ++i)
         if (i != kX && i != kLengths && half[i] != ValueId::kNone)
           half[i] = node_.layer(Slice{}, {half[i], start, end, axis, step},
-                                prefix + "/input" + std::to_string(i));
+                                fmt::format("{}/input{}", prefix, i));
       Recurrent op = op_;
       op.direction = d == 0 ? Direction::kForward : Direction::kReverse;
       set_functions(op, functions[static_cast<size_t>(d)]);

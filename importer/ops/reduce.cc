@@ -180,7 +180,7 @@ FlattenedInput flatten_from_axis(Node& node) {
   const Shape shape = node.shape(0);
   const int64_t axis = node.resolve_axis(node.integer("axis", 1), node.rank(0));
   const auto tail = shape.span().subspan(static_cast<size_t>(axis) + 1);
-  const bool last = std::all_of(tail.begin(), tail.end(), [](Size s) { return s == Size(1); });
+  const bool last = std::ranges::all_of(tail, [](Size s) { return s == Size(1); });
   if (last) return {node.input(0), axis, false};
   const auto product = [&](std::span<const Size> sizes) {
     return node.sizes().product(Shape(sizes));

@@ -1,4 +1,6 @@
 // Resize and its predecessor Upsample. Axes that keep their size are not resized.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -15,8 +17,7 @@ template <class T>
 std::vector<T> by_axis(const std::vector<T>& values, const std::vector<int64_t>& axes) {
   std::vector<std::pair<int64_t, T>> pairs;
   for (size_t i = 0; i < axes.size(); ++i) pairs.emplace_back(axes[i], values[i]);
-  std::sort(pairs.begin(), pairs.end(),
-            [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::sort(pairs, [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<T> sorted;
   for (const auto& pair : pairs) sorted.push_back(pair.second);
   return sorted;
@@ -26,7 +27,7 @@ std::vector<T> by_axis(const std::vector<T>& values, const std::vector<int64_t>&
 std::vector<int64_t> ascending(const std::vector<int64_t>& axes) {
   std::vector<int64_t> places(axes.size());
   std::iota(places.begin(), places.end(), 0);
-  std::sort(places.begin(), places.end(), [&](int64_t a, int64_t b) {
+  std::ranges::sort(places, [&](int64_t a, int64_t b) {
     return axes[static_cast<size_t>(a)] < axes[static_cast<size_t>(b)];
   });
   return places;
@@ -48,10 +49,9 @@ bool keeps_unscaled(const Resize& op) {
 // roi: kNone but for kTfCropAndResize. op.axes: those that scales are for.
 Outputs resize_by_scales(Node& node, Resize op, std::vector<double> scales, ValueId roi) {
   if (scales.size() != op.axes.size())
-    node.invalid(std::to_string(scales.size()) + " scales for " + std::to_string(op.axes.size()) +
-                 " axes");
+    node.invalid(fmt::format("{} scales for {} axes", scales.size(), op.axes.size()));
   scales = by_axis(scales, op.axes);
-  std::sort(op.axes.begin(), op.axes.end());
+  std::ranges::sort(op.axes);
   std::vector<int64_t> axes;
   for (size_t i = 0; i < scales.size(); ++i) {
     if (!(scales[i] > 0) || !std::isfinite(scales[i])) node.invalid("a scale that is not positive");
@@ -70,8 +70,7 @@ Outputs resize_by_run_time_scales(Node& node, Resize op, int input, ValueId roi)
   node.dtype(input, {DataType::kF32});
   const auto contents = node.contents(input);
   if (contents && contents->size() != op.axes.size())
-    node.invalid(std::to_string(contents->size()) + " scales for " +
-                 std::to_string(op.axes.size()) + " axes");
+    node.invalid(fmt::format("{} scales for {} axes", contents->size(), op.axes.size()));
   std::vector<int64_t> places = ascending(op.axes), axes, kept;
   for (const int64_t place : places) {
     const auto at = static_cast<size_t>(place);
@@ -79,7 +78,7 @@ Outputs resize_by_run_time_scales(Node& node, Resize op, int input, ValueId roi)
     axes.push_back(op.axes[at]);
     kept.push_back(place);
   }
-  std::sort(places.begin(), places.end());
+  std::ranges::sort(places);
   const bool all = kept == places;
   op.axes = axes;
   const ValueId scales = all ? node.input(input) : taken(node, node.input(input), kept, "scales");
@@ -97,9 +96,8 @@ Outputs resize_to_sizes(Node& node, Resize op, int input, ValueId roi) {
   std::vector<ValueId> inputs = {node.input(0), node.input(input)};
   auto sizes = node.contents(input);
   if (sizes && sizes->size() != op.axes.size())
-    node.invalid(std::to_string(sizes->size()) + " sizes for " + std::to_string(op.axes.size()) +
-                 " axes");
-  if (!std::is_sorted(op.axes.begin(), op.axes.end())) {
+    node.invalid(fmt::format("{} sizes for {} axes", sizes->size(), op.axes.size()));
+  if (!std::ranges::is_sorted(op.axes)) {
     sizes = node.known_sizes(input);
     if (sizes) {
       sizes = by_axis(*sizes, op.axes);
@@ -107,7 +105,7 @@ Outputs resize_to_sizes(Node& node, Resize op, int input, ValueId roi) {
     } else {
       inputs[1] = taken(node, inputs[1], ascending(op.axes), "ordered_sizes");
     }
-    std::sort(op.axes.begin(), op.axes.end());
+    std::ranges::sort(op.axes);
   }
   if (sizes && keeps_unscaled(op) && op.policy == ResizePolicy::kStretch) {
     std::vector<int64_t> axes;
@@ -118,8 +116,7 @@ Outputs resize_to_sizes(Node& node, Resize op, int input, ValueId roi) {
       axes.push_back(op.axes[i]);
       changed.push_back((*sizes)[i]);
     }
-    const bool exact =
-        std::none_of(changed.begin(), changed.end(), [](Size size) { return size.is_unknown(); });
+    const bool exact = std::ranges::none_of(changed, [](Size size) { return size.is_unknown(); });
     if (axes.empty()) return same_value(node.input(0));
     if (exact && axes.size() < op.axes.size()) {
       op.axes = axes;
@@ -183,7 +180,7 @@ ResizeCoordinates read_coordinates(Node& node) {
   for (const NamedCoordinates& row : kCoordinates)
     if (row.name == name && row.since <= node.opset() && node.opset() <= row.until)
       return row.coordinates;
-  node.invalid("attribute \"coordinate_transformation_mode\" is \"" + name + "\"");
+  node.invalid(fmt::format("attribute \"coordinate_transformation_mode\" is \"{}\"", name));
 }
 
 Resize read_resize(Node& node) {
@@ -215,7 +212,7 @@ Outputs resize(Node& node, const Resize& op) {
     if (!given(1)) node.invalid("tf_crop_and_resize without a region");
     node.dtype(1, kFloats);
     roi = node.input(1);
-    if (!std::is_sorted(op.axes.begin(), op.axes.end())) {
+    if (!std::ranges::is_sorted(op.axes)) {
       std::vector<int64_t> places = ascending(op.axes);
       const size_t count = places.size();
       for (size_t i = 0; i < count; ++i) places.push_back(places[i] + static_cast<int64_t>(count));

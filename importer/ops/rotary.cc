@@ -1,5 +1,8 @@
 // RotaryEmbedding: pairs of numbers turned by an angle that belongs to their position.
 #include "anneal/importer/node/rows.h"
+
+#include <fmt/format.h>
+
 #include "anneal/importer/ops/expression.h"
 
 namespace anneal {
@@ -23,7 +26,7 @@ class Importer {
     interleaved_ = node_.flag("interleaved", false);
     rotated_ = dim == 0 ? head_ : Size(dim);
     if (dim < 0 || dim % 2 != 0 || (head_.known() && (dim > head_.value() || head_.value() % 2)))
-      node_.invalid("attribute \"rotary_embedding_dim\" is " + std::to_string(dim));
+      node_.invalid(fmt::format("attribute \"rotary_embedding_dim\" is {}", dim));
     half_ = node_.sizes().floor_div(rotated_, 2);
 
     const ValueId cosines = angles(inputs_.cosines, "cos"), sines = angles(inputs_.sines, "sin");
@@ -57,10 +60,9 @@ class Importer {
       return;
     }
     if (shape.rank() != 3) node_.invalid("input 0 has not 3 or 4 axes");
-    if (heads < 1) node_.invalid("attribute \"num_heads\" is " + std::to_string(heads));
+    if (heads < 1) node_.invalid(fmt::format("attribute \"num_heads\" is {}", heads));
     if (shape[2].known() && shape[2].value() % heads != 0)
-      node_.invalid(std::to_string(shape[2].value()) + " elements in " + std::to_string(heads) +
-                    " heads");
+      node_.invalid(fmt::format("{} elements in {} heads", shape[2].value(), heads));
     head_ = node_.sizes().floor_div(shape[2], heads);
     x_ = reshape(node_, node_.input(0), {shape[0], shape[1], Size(heads), head_}, "heads");
   }
@@ -101,17 +103,17 @@ class Importer {
     ValueId table = node_.input(input);
     const int rank = node_.rank(input), positions = inputs_.positions;
     if (rank != (node_.has_input(positions) ? 2 : 3))
-      node_.invalid("input " + std::to_string(input) + " has " + std::to_string(rank) + " axes");
+      node_.invalid(fmt::format("input {} has {} axes", input, rank));
     if (node_.has_input(positions)) {
       node_.dtype(positions, {DataType::kI64});
       if (node_.rank(positions) != 2)
-        node_.invalid("input " + std::to_string(positions) + " has not 2 axes");
+        node_.invalid(fmt::format("input {} has not 2 axes", positions));
       table = node_.layer(Gather{.axis = 0}, {table, node_.input(positions)}, suffix);
     }
     const Shape& shape = node_.graph().value(table).type().shape;
     if (shape[2].known() && half_.known() && shape[2].value() != half_.value())
-      node_.invalid("input " + std::to_string(input) + " has " + std::to_string(shape[2].value()) +
-                    " angles for " + std::to_string(half_.value()) + " pairs");
+      node_.invalid(fmt::format("input {} has {} angles for {} pairs", input, shape[2].value(),
+                                half_.value()));
     std::vector<Size> target = {shape[0], shape[1], Size(1), shape[2]};
     if (interleaved_) target.emplace_back(1);
     return reshape(node_, table, target, suffix + "_of_heads");

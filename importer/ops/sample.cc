@@ -1,4 +1,6 @@
 // Sampling of images between their elements.
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "anneal/importer/node/rows.h"
@@ -10,7 +12,7 @@ namespace {
 Outputs grid_sample(Node& node, ResizeMode mode) {
   node.expect_inputs(2, 2);
   if (!kFloats.contains(node.dtype(0, kNumbersAndBooleans)))
-    node.unsupported("sampling of " + std::string(to_string(node.dtype(0))));
+    node.unsupported(fmt::format("sampling of {}", to_string(node.dtype(0))));
   node.dtype(1, kFloats);
   constexpr GridPadding kPaddings[] = {GridPadding::kZeros, GridPadding::kBorder,
                                        GridPadding::kReflection};

@@ -1,5 +1,8 @@
 // What is selected by value: how much that is, only a run tells.
 #include "anneal/importer/node/rows.h"
+
+#include <fmt/format.h>
+
 #include "anneal/importer/ops/expression.h"
 
 namespace anneal {
@@ -26,7 +29,7 @@ Outputs import_unique(Node& node) {
 Outputs import_compress(Node& node) {
   node.expect_inputs(2, 2);
   node.dtype(1, kBooleans);
-  if (node.rank(1) != 1) node.invalid("a condition of " + std::to_string(node.rank(1)) + " axes");
+  if (node.rank(1) != 1) node.invalid(fmt::format("a condition of {} axes", node.rank(1)));
   ValueId x = node.input(0);
   int64_t axis = 0;
   if (const auto given = node.find_integer("axis")) {

@@ -1,4 +1,6 @@
 // The same elements under another shape or in another order, and shapes as tensors.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -47,8 +49,8 @@ Outputs import_transpose(Node& node) {
   std::iota(reversed.rbegin(), reversed.rend(), 0);
   const auto permutation = node.find_integers("perm").value_or(reversed);
   if (static_cast<int>(permutation.size()) != rank ||
-      !std::is_permutation(permutation.begin(), permutation.end(), reversed.begin()))
-    node.invalid("attribute \"perm\" is no permutation of " + std::to_string(rank) + " axes");
+      !std::ranges::is_permutation(permutation, reversed))
+    node.invalid(fmt::format("attribute \"perm\" is no permutation of {} axes", rank));
   return node.result(Transpose{.permutation = permutation}, {node.input(0)});
 }
 
@@ -152,9 +154,9 @@ struct Blocks {
 Blocks blocks_of(Node& node) {
   node.expect_inputs(1, 1);
   const Shape& shape = node.shape(0);
-  if (shape.rank() != 4) node.invalid(std::to_string(shape.rank()) + " axes, 4 expected");
+  if (shape.rank() != 4) node.invalid(fmt::format("{} axes, 4 expected", shape.rank()));
   const int64_t block = node.integer("blocksize");
-  if (block < 1 || block > 1 << 15) node.invalid("a block size of " + std::to_string(block));
+  if (block < 1 || block > 1 << 15) node.invalid(fmt::format("a block size of {}", block));
   return {shape[0], shape[1], shape[2], shape[3], block};
 }
 

@@ -1,4 +1,6 @@
 // Fourier transforms as products with constant matrices, and the windows around them.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -148,15 +150,15 @@ void for_coefficients(const Transform& t, F f) {
 }
 
 void check_size(Node& node, const Transform& t) {
-  if (t.length < 1) node.invalid("a transform of " + std::to_string(t.length) + " points");
+  if (t.length < 1) node.invalid(fmt::format("a transform of {} points", t.length));
   if (t.points > kMaxCoefficients || t.bins > kMaxCoefficients ||
       t.points * t.parts > kMaxCoefficients / (t.bins * t.results))
-    node.unsupported("a transform of " + std::to_string(t.length) + " points");
+    node.unsupported(fmt::format("a transform of {} points", t.length));
 }
 
 int64_t known_scalar(Node& node, int index, std::string_view what) {
   const auto values = node.integers_of_input(index, what);
-  if (values.size() != 1) node.invalid(std::string(what) + " is not a scalar");
+  if (values.size() != 1) node.invalid(fmt::format("{} is not a scalar", what));
   return values[0];
 }
 
@@ -244,7 +246,7 @@ Outputs import_stft(Node& node) {
   node.expect_same_dtype({0, 2});
   const bool onesided = node.flag("onesided", true);
   const int64_t step = known_scalar(node, 1, "the step");
-  if (step < 1) node.invalid("a step of " + std::to_string(step));
+  if (step < 1) node.invalid(fmt::format("a step of {}", step));
   Transform t;
   t.parts = parts_of(node);
   t.length = t.points = frame_length(node, node.shape(0)[1]);

@@ -1,4 +1,6 @@
 // Parts of tensors and tensors of parts: slices, splits, concatenations.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -33,7 +35,7 @@ Outputs import_slice(Node& node) {
   if (starts.rank() != 1 || !starts[0].known())
     node.unsupported("a number of axes known only at run time");
   const auto count = static_cast<size_t>(starts[0].value());
-  if (count > kMaxRank) node.invalid(std::to_string(count) + " axes are sliced");
+  if (count > kMaxRank) node.invalid(fmt::format("{} axes are sliced", count));
   ValueId axes, steps;
   if (!node.has_input(3)) {
     std::vector<int64_t> all(count);
@@ -57,19 +59,18 @@ Outputs import_slice(Node& node) {
 // One Slice for each output.
 Outputs split(Node& node, int64_t axis, const std::vector<Size>& parts) {
   if (static_cast<int>(parts.size()) < node.output_count())
-    node.invalid(std::to_string(parts.size()) + " parts for " +
-                 std::to_string(node.output_count()) + " outputs");
+    node.invalid(fmt::format("{} parts for {} outputs", parts.size(), node.output_count()));
   const ValueId axes = node.integers_value({axis}, "axes");
   const ValueId steps = node.integers_value({1}, "steps");
   Outputs outputs;
   Size start = 0;
   for (int i = 0; i < node.output_count(); ++i) {
     const Size end = node.sizes().add(start, parts[static_cast<size_t>(i)]);
-    const std::string number = std::to_string(i);
-    const ValueId from = node.sizes_value({start}, "start" + number);
-    const ValueId to = node.sizes_value({end}, "end" + number);
+    const ValueId from = node.sizes_value({start}, fmt::format("start{}", i));
+    const ValueId to = node.sizes_value({end}, fmt::format("end{}", i));
     outputs.push_back(
-        node.result(Slice{}, {node.input(0), from, to, axes, steps}, number, i).front());
+        node.result(Slice{}, {node.input(0), from, to, axes, steps}, fmt::format("{}", i), i)
+            .front());
     start = end;
   }
   return outputs;
@@ -81,32 +82,28 @@ std::vector<Size> given_parts(Node& node, int64_t axis, const std::vector<int64_
     if (size < 0 || __builtin_add_overflow(sum, size, &sum)) node.invalid("a negative part");
   const Size whole = node.shape(0)[static_cast<int>(axis)];
   if (whole.known() && whole.value() != sum)
-    node.invalid("parts of " + std::to_string(sum) + " elements in all, of " +
-                 std::to_string(whole.value()));
+    node.invalid(fmt::format("parts of {} elements in all, of {}", sum, whole.value()));
   return {sizes.begin(), sizes.end()};
 }
 
 // Parts of ceil(size / count), the last one smaller.
 std::vector<Size> equal_parts(Node& node, int64_t axis, int64_t count) {
   if (count < 1 || count != node.output_count())
-    node.invalid(std::to_string(count) + " parts for " + std::to_string(node.output_count()) +
-                 " outputs");
+    node.invalid(fmt::format("{} parts for {} outputs", count, node.output_count()));
   const Size whole = node.shape(0)[static_cast<int>(axis)];
   SizeTable& sizes = node.sizes();
   const Size part = sizes.ceil_div(whole, count);
   std::vector<Size> parts(static_cast<size_t>(count), part);
   parts.back() = sizes.sub(whole, sizes.mul(part, count - 1));
   if (parts.back().known() && parts.back().value() < 0)
-    node.invalid(std::to_string(whole.value()) + " elements in " + std::to_string(count) +
-                 " parts");
+    node.invalid(fmt::format("{} elements in {} parts", whole.value(), count));
   return parts;
 }
 
 std::vector<Size> divided_parts(Node& node, int64_t axis, int64_t count) {
   const Size whole = node.shape(0)[static_cast<int>(axis)];
   if (whole.known() && count > 0 && whole.value() % count != 0)
-    node.invalid(std::to_string(whole.value()) + " elements in " + std::to_string(count) +
-                 " equal parts");
+    node.invalid(fmt::format("{} elements in {} equal parts", whole.value(), count));
   return equal_parts(node, axis, count);
 }
 
@@ -116,8 +113,7 @@ int64_t split_axis(Node& node) { return node.resolve_axis(node.integer("axis", 0
 Outputs split_at_run_time(Node& node, int64_t axis) {
   const Size count = node.shape(1)[0];
   if (count.known() && count.value() != node.output_count())
-    node.invalid(std::to_string(count.value()) + " parts for " +
-                 std::to_string(node.output_count()) + " outputs");
+    node.invalid(fmt::format("{} parts for {} outputs", count.value(), node.output_count()));
   const ValueId first = reshape(node, node.integers_value({0}, "first"), {}, "axis");
   const ValueId sums = node.layer(Cumulative{}, {node.input(1), first}, "sums");
   const ValueId zero = node.integers_value({0}, "zero");
@@ -136,11 +132,11 @@ Outputs split_at_run_time(Node& node, int64_t axis) {
   Outputs outputs;
   ValueId from = zero;
   for (int i = 0; i < node.output_count(); ++i) {
-    const std::string number = std::to_string(i);
-    const ValueId place = node.integers_value({i}, "place" + number);
-    const ValueId to = node.layer(Gather{}, {sums, place}, "end" + number);
+    const ValueId place = node.integers_value({i}, fmt::format("place{}", i));
+    const ValueId to = node.layer(Gather{}, {sums, place}, fmt::format("end{}", i));
     outputs.push_back(
-        node.result(Slice{}, {node.input(0), from, to, axes, steps}, number, i).front());
+        node.result(Slice{}, {node.input(0), from, to, axes, steps}, fmt::format("{}", i), i)
+            .front());
     from = to;
   }
   return outputs;
@@ -148,7 +144,7 @@ Outputs split_at_run_time(Node& node, int64_t axis) {
 
 Outputs split_by_input(Node& node, int64_t axis) {
   node.dtype(1, {DataType::kI64});
-  if (node.rank(1) != 1) node.invalid("parts of " + std::to_string(node.rank(1)) + " axes");
+  if (node.rank(1) != 1) node.invalid(fmt::format("parts of {} axes", node.rank(1)));
   if (const auto sizes = node.known_integers(1))
     return split(node, axis, given_parts(node, axis, *sizes));
   if (const auto parts = node.known_sizes(1)) return split(node, axis, *parts);

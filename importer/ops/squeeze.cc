@@ -1,4 +1,6 @@
 // Axes of one element, taken out and put in.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -41,10 +43,9 @@ Outputs squeeze(Node& node, const std::optional<std::vector<int64_t>>& given) {
   const auto axes = given ? node.resolve_axes(*given, shape.rank()) : std::vector<int64_t>{};
   std::vector<Size> kept;
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    const bool listed = std::binary_search(axes.begin(), axes.end(), axis);
+    const bool listed = std::ranges::binary_search(axes, axis);
     if (listed && shape[axis].known() && shape[axis].value() != 1)
-      node.invalid("axis " + std::to_string(axis) + " has " + std::to_string(shape[axis].value()) +
-                   " elements, not 1");
+      node.invalid(fmt::format("axis {} has {} elements, not 1", axis, shape[axis].value()));
     if (given ? !listed : shape[axis] != Size(1)) kept.push_back(shape[axis]);
   }
   if (!given) require_open_sizes_not_one(node);
@@ -53,10 +54,10 @@ Outputs squeeze(Node& node, const std::optional<std::vector<int64_t>>& given) {
 // The number of axes in input 1, where only a run tells which these are: it decides the rank.
 int64_t axis_count(Node& node) {
   node.dtype(1, kIndices);
-  if (node.rank(1) > 1) node.invalid("axes of " + std::to_string(node.rank(1)) + " axes");
+  if (node.rank(1) > 1) node.invalid(fmt::format("axes of {} axes", node.rank(1)));
   const Size count = node.rank(1) == 0 ? Size(1) : node.shape(1)[0];
   if (!count.known()) node.unsupported("a number of axes known only at run time");
-  if (count.value() > kMaxRank) node.unsupported(std::to_string(count.value()) + " axes");
+  if (count.value() > kMaxRank) node.unsupported(fmt::format("{} axes", count.value()));
   return count.value();
 }
 
@@ -77,16 +78,16 @@ ValueId counted(Node& node, int64_t count, std::string_view suffix) {
 // The axes that are left: 0, 1, 2..., moved by one for each squeezed axis at or before them.
 Outputs squeeze_at_run_time(Node& node) {
   const int64_t rank = node.rank(0), count = axis_count(node);
-  if (count > rank) node.invalid(std::to_string(count) + " of " + std::to_string(rank) + " axes");
+  if (count > rank) node.invalid(fmt::format("{} of {} axes", count, rank));
   const ValueId sorted = node.layers(
       TopK{.largest = false},
       {run_time_axes(node, count, rank), node.integers_value({count}, "count")}, "sorted")[0];
   ValueId left = counted(node, rank - count, "first");
   for (int64_t i = 0; i < count; ++i) {
-    const std::string number = std::to_string(i);
     const ValueId axis =
-        node.layer(Gather{}, {sorted, node.integers_value({i}, "place" + number)}, "axis" + number);
-    left = pointwise(node, "left" + number, {left, axis}, DataType::kI64,
+        node.layer(Gather{}, {sorted, node.integers_value({i}, fmt::format("place{}", i))},
+                   fmt::format("axis{}", i));
+    left = pointwise(node, fmt::format("left{}", i), {left, axis}, DataType::kI64,
                      [](Expressions in) { return select(in[0] < in[1], in[0], in[0] + 1); });
   }
   const ValueId sizes = node.layer(ShapeOf{.end = rank}, {node.input(0)}, "sizes");
@@ -112,7 +113,7 @@ Outputs unsqueeze(Node& node, const std::vector<int64_t>& given) {
   const auto axes = node.resolve_axes(given, rank);
   std::vector<Size> sizes;
   for (int axis = 0, from = 0; axis < rank; ++axis)
-    sizes.push_back(std::binary_search(axes.begin(), axes.end(), axis) ? Size(1) : shape[from++]);
+    sizes.push_back(std::ranges::binary_search(axes, axis) ? Size(1) : shape[from++]);
   return reshaped_input(node, sizes);
 }
 // An axis of the result has one element, or the size of the axis of x that comes when those before

@@ -1,4 +1,6 @@
 // Operators of models that carry a state from call to call: CausalConvWithState, LinearAttention.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <limits>
 
@@ -103,7 +105,7 @@ class LinearAttention {
     heads_ = node_.integer("kv_num_heads");
     const int64_t q_heads = node_.integer("q_num_heads");
     if (heads_ < 1 || q_heads < 1 || q_heads % heads_ != 0)
-      node_.invalid(std::to_string(q_heads) + " heads of queries for " + std::to_string(heads_));
+      node_.invalid(fmt::format("{} heads of queries for {}", q_heads, heads_));
     const int rule = node_.choice("update_rule", {"gated_delta", "linear", "gated", "delta"});
     const bool decays = rule == 0 || rule == 2, corrects = rule == 0 || rule == 3;
     if (node_.has_input(4) != decays || node_.has_input(5) != corrects)
@@ -144,8 +146,7 @@ class LinearAttention {
  private:
   Size per_head(Size width, int64_t heads) const {
     if (width.known() && width.value() % heads != 0)
-      node_.invalid(std::to_string(width.value()) + " elements in " + std::to_string(heads) +
-                    " heads");
+      node_.invalid(fmt::format("{} elements in {} heads", width.value(), heads));
     return sizes_.floor_div(width, heads);
   }
 
@@ -199,7 +200,7 @@ class LinearAttention {
       for (size_t i = 0; i < sequences_.size(); ++i) {
         const Shape shape = type_of(graph, sequences_[i]).shape;
         elements.push_back(reshape(node_, sequences_[i], {shape[0], shape[2], shape[3], shape[4]},
-                                   "only" + std::to_string(i)));
+                                   fmt::format("only{}", i)));
       }
       return step(graph, node_.name() + "/step", position(state, elements), scale_);
     }

@@ -1,5 +1,7 @@
 #include "anneal/importer/ops/window.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -15,11 +17,11 @@ std::vector<int64_t> per_axis(Node& node, const char* name, size_t count, int64_
                               int64_t smallest) {
   auto values = node.find_integers(name).value_or(std::vector<int64_t>(count, otherwise));
   if (values.size() != count)
-    node.invalid("attribute \"" + std::string(name) + "\": " + std::to_string(values.size()) +
-                 " values, " + std::to_string(count) + " expected");
+    node.invalid(
+        fmt::format("attribute \"{}\": {} values, {} expected", name, values.size(), count));
   for (const int64_t value : values)
     if (value < smallest || value > kLargest)
-      node.invalid("attribute \"" + std::string(name) + "\": " + std::to_string(value));
+      node.invalid(fmt::format("attribute \"{}\": {}", name, value));
   return values;
 }
 
@@ -32,8 +34,7 @@ void read_kernel(Node& node, ValueId weights, size_t axes, Window& window) {
   }
   const Shape& shape = node.graph().value(weights).type().shape;
   if (shape.rank() != static_cast<int>(axes) + 2)
-    node.invalid("weights of " + std::to_string(shape.rank()) + " axes, " +
-                 std::to_string(axes + 2) + " expected");
+    node.invalid(fmt::format("weights of {} axes, {} expected", shape.rank(), axes + 2));
   for (size_t i = 0; i < axes; ++i) {
     const Size size = shape[static_cast<int>(i) + 2];
     if (!size.known()) node.unsupported("weights of a size known only at run time");
@@ -71,7 +72,7 @@ void pad_to_same_size(Node& node, Window& window, AutoPad auto_pad) {
 
 int spatial_axes(Node& node) {
   const int axes = node.rank(0) - 2;
-  if (axes < 1) node.invalid(std::to_string(axes + 2) + " axes, at least 3 expected");
+  if (axes < 1) node.invalid(fmt::format("{} axes, at least 3 expected", axes + 2));
   return axes;
 }
 
@@ -133,7 +134,7 @@ ConvOfInput read_conv(Node& node, int weights, ValueId zero_point) {
           .pads_end = window.pads_end,
           .dilations = window.dilations,
           .groups = node.integer("group", 1)};
-  if (op.groups < 1) node.invalid("attribute \"group\" is " + std::to_string(op.groups));
+  if (op.groups < 1) node.invalid(fmt::format("attribute \"group\" is {}", op.groups));
   if (window.open_begin.empty()) return {op, node.input(0)};
   if (zero_point == ValueId::kNone)
     zero_point = node.constant_value(tensor_of(node.dtype(0), {}, {0}), "padding");

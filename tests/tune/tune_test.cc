@@ -53,7 +53,7 @@ class LabelledSamples final : public NormalSamples {
       context.run();
       const Tensor y = dense_copy(context.output("y"));
       const auto* scores = reinterpret_cast<const float*>(y.bytes().data());
-      labels_.push_back(std::max_element(scores, scores + 5) - scores);
+      labels_.push_back(std::ranges::max_element(scores, scores + 5) - scores);
     }
   }
   std::optional<int64_t> label(int64_t i) const override { return labels_[static_cast<size_t>(i)]; }
