@@ -1,9 +1,11 @@
 #include "anneal/importer/importer.h"
 
-#include <exception>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "anneal/importer/graph/graph_importer.h"
+#include "anneal/importer/node/attempt.h"
 #include "anneal/importer/onnx/model_file.h"
 #include "anneal/importer/onnx/onnx.pb.h"
 
@@ -18,19 +20,17 @@ ImportResult import_model(const anneal_onnx::ModelProto& model, const std::strin
   if (!model.producer_version().empty()) info.producer += " " + model.producer_version();
   for (const auto& import : model.opset_import())
     if (import.domain().empty() || import.domain() == "ai.onnx") info.opset = import.version();
-  BranchChoices choices;
-  std::exception_ptr first_error;
+  RankChoices choices;
+  std::optional<Error> first_error;
   bool is_of_choice = false;  // the first error, which then says less than the next
   for (;;) {
-    try {
-      return {GraphImporter(model, folder, options, choices).import(), info};
-    } catch (const Error& error) {
-      if (!first_error || is_of_choice) first_error = std::current_exception();
-      is_of_choice = choices.has_refused();
-      const bool of_model =
-          error.code() == Code::kInvalidModel || error.code() == Code::kUnsupported;
-      if (!of_model || !choices.next()) std::rethrow_exception(first_error);
-    }
+    auto graph = attempt([&] { return GraphImporter(model, folder, options, choices).import(); });
+    if (graph) return {*std::move(graph), info};
+    if (!first_error || is_of_choice) first_error = graph.error();
+    is_of_choice = choices.has_refused();
+    const Code code = graph.error().code();
+    const bool of_model = code == Code::kInvalidModel || code == Code::kUnsupported;
+    if (!of_model || !choices.next()) throw *first_error;
   }
 }
 

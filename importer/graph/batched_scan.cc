@@ -4,7 +4,8 @@
 
 #include <utility>
 
-#include "anneal/importer/graph/graph_importer.h"
+#include "anneal/importer/graph/control_flow.h"
+#include "anneal/importer/graph/loop_body.h"
 #include "anneal/importer/onnx/onnx.pb.h"
 
 namespace anneal {
@@ -18,8 +19,8 @@ Type without_first_axis(const Graph& graph, ValueId value) {
 
 }  // namespace
 
-std::optional<Outputs> GraphImporter::import_batched_scan(const anneal_onnx::GraphProto& body_proto,
-                                                          Node& node, Scope& scope) {
+std::optional<Outputs> import_batched_scan(const anneal_onnx::GraphProto& body_proto, Node& node,
+                                           Scope& scope, NodeImporter& nodes) {
   if (node.input_count() < 1) node.invalid("no inputs");
   if (node.has_input(0)) node.unsupported("sequences of different lengths");
   const int64_t scanned = node.integer("num_scan_inputs");
@@ -36,7 +37,7 @@ std::optional<Outputs> GraphImporter::import_batched_scan(const anneal_onnx::Gra
                              reverse.size(), sequences));
 
   // One element of the batch.
-  const auto batch = begin_body(node.name() + "/batch", scope);
+  const auto batch = BodyImporter(nodes).begin(node.name() + "/batch", scope);
   std::vector<ValueId> outer_inputs, inner_inputs;
   std::vector<Type> inner_types;
   for (size_t i = 0; i < count; ++i) {
@@ -50,7 +51,7 @@ std::optional<Outputs> GraphImporter::import_batched_scan(const anneal_onnx::Gra
                                       : without_first_axis(batch->graph, inner_inputs.back()));
   }
   const LoopBody iterated =
-      import_iterated(body_proto, node, inner_types, 0, carried, batch->scope, 0);
+      import_loop_body(body_proto, node, {inner_types, 0, carried}, batch->scope, nodes);
   if (!iterated.changes_rank.empty()) node.unsupported(iterated.changes_rank);
   Body* const body = iterated.body.get();
   if (!body) return std::nullopt;
@@ -77,9 +78,7 @@ std::optional<Outputs> GraphImporter::import_batched_scan(const anneal_onnx::Gra
                   .output_axes = std::vector<int64_t>(results.size(), 0),
                   .output_reverse = std::vector<int64_t>(results.size(), 0)};
   graph.add_body(std::move(batch->graph));
-  std::vector<std::string> names;
-  for (size_t k = 0; k < results.size(); ++k)
-    names.push_back(node.output_name(static_cast<int>(k)));
+  std::vector<std::string> names = names_of_outputs(node, results.size());
   const LayerId outer = graph.add({.name = node.name(),
                                    .op = std::move(over_batch),
                                    .inputs = std::move(outer_inputs),

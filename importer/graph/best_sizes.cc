@@ -7,6 +7,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "anneal/importer/node/attempt.h"
+
 namespace anneal {
 namespace {
 
@@ -71,11 +73,12 @@ class Trial {
     if (!is_new) return known->second;
     const auto symbols = sizes_.symbols_in(size);
     const bool open = std::ranges::any_of(symbols, [&](uint32_t one) { return !values_[one]; });
-    try {
-      known->second = open ? own_.symbol(fmt::format("{}", size.expression()))
-                           : Size(sizes_.evaluate(size, values_));
-    } catch (const Error&) {
-    }
+    // Arithmetic fails beyond 64 bits, and where it divides by zero.
+    const auto size_here = attempt([&] {
+      return open ? own_.symbol(fmt::format("{}", size.expression()))
+                  : Size(sizes_.evaluate(size, values_));
+    });
+    if (size_here) known->second = *size_here;
     return known->second;
   }
 
@@ -107,21 +110,24 @@ class Trial {
       views[i] = constant->view();
       inputs[i].value = &views[i];
     }
-    try {
-      const Facts inferred =
-          infer_layer(layer.op, layer.epilogues, layer.op_input_count, InferInputs(inputs, own_));
-      for (size_t k = 0; k < facts.size(); ++k) {
-        Shape& shape = facts[k].type.shape;
-        for (int axis = 0; axis < shape.rank(); ++axis) {
-          const Size size = inferred[k].type.shape[axis];
-          if (!size.known()) continue;
-          if (shape[axis].known() ? size != shape[axis] : size.value() < 1) return false;
-          shape[axis] = size;
-        }
-        if (inferred[k].elements) facts[k].elements = inferred[k].elements;
+    const auto inferred = attempt([&] {
+      return infer_layer(layer.op, layer.epilogues, layer.op_input_count,
+                         InferInputs(inputs, own_));
+    });
+    return inferred && refine(*inferred, facts);
+  }
+
+  // False where what was inferred contradicts the facts, or a size is less than 1.
+  static bool refine(const Facts& inferred, Facts& facts) {
+    for (size_t k = 0; k < facts.size(); ++k) {
+      Shape& shape = facts[k].type.shape;
+      for (int axis = 0; axis < shape.rank(); ++axis) {
+        const Size size = inferred[k].type.shape[axis];
+        if (!size.known()) continue;
+        if (shape[axis].known() ? size != shape[axis] : size.value() < 1) return false;
+        shape[axis] = size;
       }
-    } catch (const Error&) {
-      return false;
+      if (inferred[k].elements) facts[k].elements = inferred[k].elements;
     }
     return true;
   }

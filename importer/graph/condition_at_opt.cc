@@ -4,6 +4,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "anneal/importer/node/attempt.h"
+
 namespace anneal {
 namespace {
 
@@ -93,11 +95,9 @@ class AtOpt {
 
 std::optional<bool> condition_at_opt(const Graph& graph, ValueId condition,
                                      const std::vector<bool>& of_inputs) {
-  try {
-    return AtOpt(graph, of_inputs).condition(condition);
-  } catch (const Error&) {
-    return std::nullopt;  // a layer does not take such sizes
-  }
+  // Inference fails where a layer does not take such sizes.
+  const auto known = attempt([&] { return AtOpt(graph, of_inputs).condition(condition); });
+  return known ? *known : std::nullopt;
 }
 
 }  // namespace anneal

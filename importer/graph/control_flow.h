@@ -1,17 +1,29 @@
-// What the importers of control flow share.
+// If, Loop and Scan: bodies become graphs beside the graph, and the values that they use from
+// outside become their inputs.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "anneal/importer/node/node.h"
-
-namespace anneal_onnx {
-class GraphProto;
-class NodeProto;
-}  // namespace anneal_onnx
+#include "anneal/importer/graph/node_importer.h"
+#include "anneal/importer/graph/scope.h"
 
 namespace anneal {
+
+// Each gives the values of the node's outputs; none if something in a body is not supported, which
+// has been reported.
+std::optional<Outputs> import_control_flow(const anneal_onnx::NodeProto& proto, Node& node,
+                                           Scope& scope, NodeImporter& nodes);
+std::optional<Outputs> import_if(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope,
+                                 NodeImporter& nodes);
+std::optional<Outputs> import_loop(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope,
+                                   NodeImporter& nodes);
+std::optional<Outputs> import_scan(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope,
+                                   NodeImporter& nodes);
+// Of opset 8.
+std::optional<Outputs> import_batched_scan(const anneal_onnx::GraphProto& body, Node& node,
+                                           Scope& scope, NodeImporter& nodes);
 
 // The body of that name. Fails with kInvalidModel if there is none.
 const anneal_onnx::GraphProto& graph_attribute(const anneal_onnx::NodeProto& proto, Node& node,

@@ -5,6 +5,8 @@
 #include <map>
 #include <string>
 
+#include "anneal/importer/node/attempt.h"
+
 namespace anneal {
 namespace {
 
@@ -49,17 +51,17 @@ std::optional<Solution> solve(Size size, int64_t wanted, SizeTable& sizes) {
     values[symbols[0]] = value;
     return sizes.evaluate(size, values);
   };
-  int64_t offset = 0, scale = 0, rest = 0;
-  try {
-    offset = at(0);
+  // Arithmetic fails beyond 64 bits, and where it divides by zero.
+  const auto solution = attempt([&]() -> std::optional<Solution> {
+    int64_t scale = 0, rest = 0;
+    const int64_t offset = at(0);
     if (__builtin_sub_overflow(at(1), offset, &scale) || scale == 0 ||
         __builtin_sub_overflow(wanted, offset, &rest) || rest % scale != 0 ||
         sizes.add(sizes.mul(symbol, scale), offset) != size)
       return std::nullopt;
-  } catch (const Error&) {  // beyond 64 bits, or a division by zero
-    return std::nullopt;
-  }
-  return Solution{symbol, rest / scale};
+    return Solution{symbol, rest / scale};
+  });
+  return solution ? *solution : std::nullopt;
 }
 
 using Fixed = std::map<uint32_t, std::string>;  // by symbol: the layer that required it

@@ -1,10 +1,9 @@
-// Sequences of tensors, as far as their length and the places that nodes name are known while
-// importing: then there is none in the graph, but only its tensors.
+#include "anneal/importer/graph/sequences.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "anneal/importer/graph/graph_importer.h"
 #include "anneal/importer/onnx/onnx.pb.h"
 #include "anneal/importer/ops/expression.h"
 
@@ -14,10 +13,6 @@ namespace {
 using Sequence = std::vector<ValueId>;
 
 constexpr int64_t kMostElements = 4096;
-
-constexpr std::string_view kOperators[] = {
-    "ConcatFromSequence", "SequenceAt",     "SequenceConstruct", "SequenceEmpty",
-    "SequenceErase",      "SequenceInsert", "SequenceLength",    "SplitToSequence"};
 
 // The place that an input names among `count`; otherwise the default.
 int64_t place_of(Node& node, int input, int64_t count, int64_t otherwise) {
@@ -110,26 +105,16 @@ Outputs concatenate(Node& node, const Sequence& elements) {
 
 }  // namespace
 
-bool GraphImporter::is_sequence_operator(const anneal_onnx::NodeProto& proto) {
-  return (proto.domain().empty() || proto.domain() == "ai.onnx") &&
-         std::ranges::find(kOperators, proto.op_type()) != std::end(kOperators);
-}
-
-bool GraphImporter::is_of_sequences(const anneal_onnx::NodeProto& proto, Scope& scope) {
-  if (is_sequence_operator(proto)) return true;
-  return proto.domain().empty() && proto.op_type() == "Identity" && proto.input_size() == 1 &&
-         use(proto.input(0), scope).state == State::kSequence;
-}
-
-GraphImporter::NamedValue GraphImporter::import_sequence(const anneal_onnx::NodeProto& proto,
-                                                         Node& node, Scope& scope) {
+ScopedValue import_sequence(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope,
+                            UnsupportedReport& unsupported) {
+  using State = ScopedValue::State;
   const std::string& op = proto.op_type();
   const auto sequence = [](Sequence elements) {
-    NamedValue known{.state = State::kSequence};
+    ScopedValue known{.state = State::kSequence};
     known.sequence = std::move(elements);
     return known;
   };
-  const auto value = [](ValueId id) { return NamedValue{.state = State::kImported, .value = id}; };
+  const auto value = [](ValueId id) { return ScopedValue{.state = State::kImported, .value = id}; };
   if (op == "SequenceEmpty") {
     node.ignore("dtype");
     return sequence({});
@@ -138,9 +123,9 @@ GraphImporter::NamedValue GraphImporter::import_sequence(const anneal_onnx::Node
   if (op == "SplitToSequence") return sequence(split(node));
 
   const bool given = proto.input_size() > 0 && !proto.input(0).empty();
-  if (!given || use(proto.input(0), scope).state != State::kSequence)
+  if (!given || scope.use(proto.input(0), unsupported).state != State::kSequence)
     node.unsupported("a sequence known only at run time");
-  Sequence elements = use(proto.input(0), scope).sequence;
+  Sequence elements = scope.use(proto.input(0), unsupported).sequence;
   const auto count = static_cast<int64_t>(elements.size());
   if (op == "Identity") return sequence(std::move(elements));
   if (op == "SequenceLength")

@@ -1,0 +1,24 @@
+// What the parts of one import share.
+#pragma once
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "anneal/graph/graph.h"
+#include "anneal/importer/graph/operators.h"
+#include "anneal/importer/graph/rank_choices.h"
+#include "anneal/importer/node/unsupported.h"
+
+namespace anneal {
+
+struct ImportContext {
+  const Graph& main_graph;
+  const FunctionTable functions;
+  RankChoices& choices;
+  UnsupportedReport unsupported = {};
+  int nodes_done = 0;
+  // By name of a Loop or Scan: which axes of each carried value vary.
+  std::unordered_map<std::string, std::vector<std::vector<bool>>> varying = {};
+};
+
+}  // namespace anneal

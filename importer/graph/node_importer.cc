@@ -1,0 +1,286 @@
+#include "anneal/importer/graph/node_importer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include "anneal/importer/graph/control_flow.h"
+#include "anneal/importer/graph/open_ranks.h"
+#include "anneal/importer/graph/sequences.h"
+#include "anneal/importer/node/attempt.h"
+#include "anneal/importer/onnx/onnx.pb.h"
+#include "anneal/importer/onnx/tensor_proto.h"
+
+namespace anneal {
+namespace {
+
+using anneal_onnx::FunctionProto;
+using anneal_onnx::GraphProto;
+using anneal_onnx::NodeProto;
+using State = ScopedValue::State;
+
+// FunctionTable may call functions: a short file can stand for a graph of any size.
+constexpr int kMaxCallDepth = 32;
+constexpr int kMaxNodes = 1'000'000;
+
+std::vector<Node::Attribute> attributes_of(const NodeProto& proto, const Scope& scope) {
+  std::vector<Node::Attribute> attributes;
+  for (const auto& attribute : proto.attribute()) {
+    for (const Node::Attribute& other : attributes)
+      if (other.name == attribute.name())
+        fail(Code::kInvalidModel, fmt::format("attribute \"{}\" is given twice", attribute.name()));
+    if (attribute.ref_attr_name().empty()) {
+      attributes.push_back({attribute.name(), &attribute});
+      continue;
+    }
+    for (const Node::Attribute& bound : scope.attributes)
+      if (bound.name == attribute.ref_attr_name())
+        attributes.push_back({attribute.name(), bound.data});
+  }
+  return attributes;
+}
+
+// What the call gives to the function, and defaults.
+std::vector<Node::Attribute> bound_attributes(const FunctionProto& function, const NodeProto& call,
+                                              const Scope& scope) {
+  std::vector<Node::Attribute> bound;
+  for (const Node::Attribute& given : attributes_of(call, scope)) {
+    const bool is_declared =
+        std::ranges::find(function.attribute(), given.name) != function.attribute().end() ||
+        std::ranges::any_of(function.attribute_proto(),
+                            [&](const auto& each) { return each.name() == given.name; });
+    if (!is_declared)
+      fail(Code::kInvalidModel, fmt::format("the function has no attribute \"{}\"", given.name));
+    bound.push_back(given);
+  }
+  for (const auto& attribute : function.attribute_proto())
+    if (std::ranges::find(bound, attribute.name(), &Node::Attribute::name) == bound.end())
+      bound.push_back({attribute.name(), &attribute});
+  return bound;
+}
+
+void define_unsupported(const NodeProto& proto, Scope& scope) {
+  for (const std::string& output : proto.output())
+    if (!output.empty()) scope.define(output, {});
+}
+
+std::vector<std::string> graph_names(const NodeProto& proto, const Scope& scope) {
+  std::vector<std::string> names;
+  for (const std::string& output : proto.output())
+    names.push_back(output.empty() ? "" : scope.graph_name(output));
+  return names;
+}
+
+}  // namespace
+
+void NodeImporter::import_initializers(const GraphProto& graph, Scope& scope) {
+  Node::Model& model = *scope.model;
+  for (const auto& proto : graph.initializer()) {
+    if (proto.name().empty()) fail(Code::kInvalidModel, "an initializer without a name");
+    const std::string name = scope.prefix + proto.name();
+    const auto constant =
+        attempt([&] { return model.graph.add_constant(name, to_tensor(proto, model.folder)); });
+    if (constant) {
+      scope.define(proto.name(), {State::kImported, *constant});
+      continue;
+    }
+    if (constant.error().code() != Code::kUnsupported) {
+      Error error = constant.error();
+      error.add_context(fmt::format("tensor \"{}\"", proto.name()));
+      throw error;
+    }
+    context_.unsupported.add("initializer", name, constant.error().what());
+    scope.define(proto.name(), {});
+  }
+  for (const auto& proto : graph.sparse_initializer()) {
+    context_.unsupported.add("initializer", scope.prefix + proto.values().name(),
+                             "a sparse tensor");
+    scope.define(proto.values().name(), {});
+  }
+}
+
+void NodeImporter::import_nodes(const NodeList& nodes, std::span<const std::string> wanted,
+                                Scope& scope) {
+  for (const int index : node_order(nodes, wanted)) {
+    if (++context_.nodes_done > kMaxNodes)
+      fail(Code::kUnsupported, fmt::format("more than {} nodes", kMaxNodes));
+    if (context_.choices.is_retry()) context_.choices.count_again(1);
+    const NodeProto& proto = nodes[index];
+    const std::string name = scope.prefix + node_name(proto, index);
+    with_context(
+        [&] { return fmt::format("while importing node \"{}\" ({})", name, proto.op_type()); },
+        [&] { import_node(proto, name, scope); });
+  }
+}
+
+bool NodeImporter::import_outputs(const GraphProto& graph, Scope& scope) {
+  bool complete = true;
+  const bool is_main = &scope.model->graph == &context_.main_graph;
+  std::unordered_set<std::string> names;
+  for (const auto& output : graph.output()) {
+    const ScopedValue& known = with_context(
+        [] { return "graph output"; },
+        [&]() -> const ScopedValue& { return scope.use(output.name(), context_.unsupported); });
+    // What a body gives is taken by position; a caller of the main graph asks by name.
+    std::string name = output.name();
+    for (int n = 2; !names.insert(name).second; ++n) {
+      if (is_main)
+        fail(Code::kInvalidModel, fmt::format("graph output \"{}\" is listed twice", name));
+      name = fmt::format("{}.{}", output.name(), n);
+    }
+    if (known.value == ValueId::kNone) {
+      complete = false;
+      if (known.state == State::kSequence)
+        context_.unsupported.add("graph output", scope.prefix + output.name(), "a sequence");
+    } else if (is_main &&
+               refuse_open_rank(known.value, "graph output", output.name(), "", scope, context_)) {
+      complete = false;
+    } else {
+      scope.model->graph.mark_output(known.value, scope.prefix + name);
+    }
+  }
+  return complete;
+}
+
+bool NodeImporter::find_inputs(const NodeProto& proto, Scope& scope, std::vector<ValueId>* inputs) {
+  bool complete = true;
+  for (const std::string& input : proto.input()) {
+    ValueId value = ValueId::kNone;
+    if (!input.empty()) {
+      const ScopedValue& known = scope.use(input, context_.unsupported);
+      value = known.value;
+      complete = complete && known.state == State::kImported;
+    }
+    inputs->push_back(value);
+  }
+  return complete;
+}
+
+// False if an input is a sequence where a tensor is wanted, which is reported, or comes from a node
+// that is not supported.
+bool NodeImporter::report_sequences(const NodeProto& proto, const std::string& name, bool takes_one,
+                                    Scope& scope) {
+  bool complete = true;
+  for (int i = 0; i < proto.input_size(); ++i) {
+    if (proto.input(i).empty()) continue;
+    const State state = scope.use(proto.input(i), context_.unsupported).state;
+    if (state == State::kSequence && !(takes_one && i == 0)) {
+      complete = false;
+      context_.unsupported.add(describe(proto, scope.opsets), name,
+                               fmt::format("input {} is a sequence", i));
+    }
+    complete &= state == State::kImported || state == State::kSequence;
+  }
+  return complete;
+}
+
+bool NodeImporter::is_of_sequences(const NodeProto& proto, Scope& scope) {
+  if (is_sequence_operator(proto)) return true;
+  return proto.domain().empty() && proto.op_type() == "Identity" && proto.input_size() == 1 &&
+         scope.use(proto.input(0), context_.unsupported).state == State::kSequence;
+}
+
+void NodeImporter::import_node(const NodeProto& proto, const std::string& name, Scope& scope) {
+  UnsupportedReport& unsupported = context_.unsupported;
+  std::vector<ValueId> inputs;
+  const bool complete = find_inputs(proto, scope, &inputs);
+  if (const FunctionProto* function = find_function(context_.functions, proto))
+    return call_function(*function, proto, name, scope);
+
+  const bool controls = is_control_flow(proto);
+  const bool sequences = is_of_sequences(proto, scope);
+  const OpRow* row = controls || sequences
+                         ? nullptr
+                         : row_of(proto, name, scope.opsets, context_.functions, unsupported);
+  if (controls && !complete)
+    report_bodies(proto, name, scope.opsets, context_.functions, unsupported);
+  const bool known = report_sequences(proto, name, sequences, scope) && (complete || sequences);
+  if ((!controls && !sequences && !row) || !known) return define_unsupported(proto, scope);
+
+  const auto open_rank = find_open_rank(proto, row, name, inputs, scope, context_);
+  if (!open_rank) return define_unsupported(proto, scope);
+
+  const auto results = attempt([&] {
+    Node node(*scope.model, name, opset_of(proto, scope.opsets), attributes_of(proto, scope),
+              std::move(inputs), graph_names(proto, scope));
+    return import_operator(proto, row, node, scope);
+  });
+  if (!results) {
+    const Error& error = results.error();
+    // Shapes and counts that do not fit are the model's fault, whoever notices.
+    if (error.code() == Code::kInvalidArgument) fail(Code::kInvalidModel, error.what());
+    if (error.code() != Code::kUnsupported) throw error;
+    unsupported.add(describe(proto, scope.opsets), name, error.what());
+    return define_unsupported(proto, scope);
+  }
+  for (const ScopedValue& result : *results)
+    if (!open_rank->empty() && result.value != ValueId::kNone &&
+        scope.model->graph.value(result.value).type().shape.rank() == 0)
+      scope.model->open_ranks.emplace(result.value, *open_rank);
+  for (int i = 0; i < proto.output_size(); ++i)
+    if (!proto.output(i).empty()) scope.define(proto.output(i), (*results)[static_cast<size_t>(i)]);
+}
+
+std::vector<ScopedValue> NodeImporter::import_operator(const NodeProto& proto, const OpRow* row,
+                                                       Node& node, Scope& scope) {
+  if (!row && !is_control_flow(proto)) {
+    ScopedValue result = import_sequence(proto, node, scope, context_.unsupported);
+    node.expect_all_read();
+    if (proto.output_size() != 1) fail(Code::kInvalidModel, "one output is expected");
+    return {std::move(result)};
+  }
+  const auto count = static_cast<size_t>(proto.output_size());
+  std::optional<Outputs> outputs =
+      row ? row->import(node) : import_control_flow(proto, node, scope, *this);
+  if (!outputs) {
+    if (!context_.unsupported.any()) node.unsupported("a result that is a sequence");
+    return std::vector<ScopedValue>(count);
+  }
+  node.expect_all_read();
+  std::vector<ScopedValue> results;
+  for (size_t i = 0; i < count; ++i) {
+    if (i < outputs->size() && (*outputs)[i] != ValueId::kNone)
+      results.push_back({State::kImported, (*outputs)[i]});
+    else
+      results.push_back({State::kLeftOut, ValueId::kNone, describe(proto, scope.opsets),
+                         node.name(), fmt::format("output {} is not computed", i)});
+  }
+  return results;
+}
+
+void NodeImporter::call_function(const FunctionProto& function, const NodeProto& call,
+                                 const std::string& name, Scope& scope) {
+  if (scope.depth >= kMaxCallDepth)
+    fail(Code::kInvalidModel,
+         fmt::format("functions call each other more than {} levels deep", kMaxCallDepth));
+  if (call.input_size() > function.input_size() || call.output_size() > function.output_size())
+    fail(Code::kInvalidModel, "more inputs or outputs than the function has");
+  Scope inner{.prefix = name + "/", .opsets = opsets_of(function), .model = scope.model};
+  inner.opsets.insert(scope.opsets.begin(), scope.opsets.end());
+  inner.depth = scope.depth + 1;
+  inner.attributes = bound_attributes(function, call, scope);
+  for (int i = 0; i < function.input_size(); ++i) {
+    const bool absent = i >= call.input_size() || call.input(i).empty();
+    inner.define(function.input(i), absent ? ScopedValue{State::kImported}
+                                           : scope.use(call.input(i), context_.unsupported));
+  }
+  std::vector<std::string> wanted;
+  for (int i = 0; i < call.output_size(); ++i) {
+    if (call.output(i).empty()) continue;
+    inner.outer_names.emplace(function.output(i), scope.graph_name(call.output(i)));
+    wanted.push_back(function.output(i));
+  }
+  import_nodes(function.node(), wanted, inner);
+  for (int i = 0; i < call.output_size(); ++i) {
+    if (call.output(i).empty()) continue;
+    const auto found = inner.values.find(function.output(i));
+    if (found == inner.values.end())
+      fail(Code::kInvalidModel, fmt::format("function \"{}\" does not produce its output {}",
+                                            function.name(), function.output(i)));
+    scope.define(call.output(i), found->second);
+  }
+}
+
+}  // namespace anneal

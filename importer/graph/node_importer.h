@@ -1,0 +1,50 @@
+// NodeImporter: imports the nodes of the main graph, of a function or of a body into a graph.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "anneal/importer/graph/import_context.h"
+#include "anneal/importer/graph/node_order.h"
+#include "anneal/importer/graph/scope.h"
+#include "anneal/importer/node/node.h"
+
+namespace anneal_onnx {
+class FunctionProto;
+class GraphProto;
+class NodeProto;
+}  // namespace anneal_onnx
+
+namespace anneal {
+
+// An operator that is not supported is reported in the context, and what it computes is lost. Fails
+// with kInvalidModel, and with kUnsupported where the import becomes too large.
+class NodeImporter {
+ public:
+  explicit NodeImporter(ImportContext& context) : context_(context) {}
+
+  ImportContext& context() { return context_; }
+  void import_initializers(const anneal_onnx::GraphProto& graph, Scope& scope);
+  // The nodes that the wanted values need.
+  void import_nodes(const NodeList& nodes, std::span<const std::string> wanted, Scope& scope);
+  // As outputs of the scope's graph. False if an output comes from a node that is not supported.
+  bool import_outputs(const anneal_onnx::GraphProto& graph, Scope& scope);
+
+ private:
+  void import_node(const anneal_onnx::NodeProto& proto, const std::string& name, Scope& scope);
+  void call_function(const anneal_onnx::FunctionProto& function, const anneal_onnx::NodeProto& call,
+                     const std::string& name, Scope& scope);
+  // False if an input comes from a node that is not supported, or is a sequence.
+  bool find_inputs(const anneal_onnx::NodeProto& proto, Scope& scope, std::vector<ValueId>* inputs);
+  bool report_sequences(const anneal_onnx::NodeProto& proto, const std::string& name,
+                        bool takes_one, Scope& scope);
+  bool is_of_sequences(const anneal_onnx::NodeProto& proto, Scope& scope);
+  // The values of the node's outputs; none if something in a body is not supported, which has been
+  // reported.
+  std::vector<ScopedValue> import_operator(const anneal_onnx::NodeProto& proto, const OpRow* row,
+                                           Node& node, Scope& scope);
+
+  ImportContext& context_;
+};
+
+}  // namespace anneal

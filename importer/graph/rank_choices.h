@@ -1,0 +1,45 @@
+// RankChoices: what becomes of each If whose branches have results of different rank.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace anneal {
+
+// Results of different rank cannot both be in one graph as they are: either they are made alike, or
+// one branch is taken and the engine refuses inputs that want the other. Which one is right shows
+// only in what follows, so a failed import is tried again with the next choices. Nodes are known by
+// their names.
+class RankChoices {
+ public:
+  enum class Choice : uint8_t { kAlign, kThen, kElse };
+
+  std::optional<Choice> find(const std::string& name) const;
+  // For a node that was not met before: first its results are made alike, if they can be, then the
+  // first branch is tried, then the other one.
+  Choice add(const std::string& name, bool can_align, bool then_first);
+  // Something tells apart what was made alike: the next import takes a branch.
+  void refuse_alignment(const std::string& name);
+  bool has_refused() const { return has_refused_; }
+  // The next choices to try; false if there are none, or too much has been tried.
+  bool next();
+  bool is_retry() const { return is_retry_; }
+  // Fails with kUnsupported if there are too many, in all tries together.
+  void count_again(int nodes);
+
+ private:
+  struct RankChoice {
+    std::string name;
+    bool then_first;
+    Choice now;
+    Choice branch(bool first) const { return first == then_first ? Choice::kThen : Choice::kElse; }
+  };
+
+  std::vector<RankChoice> choices_;  // in order of need
+  bool is_retry_ = false, has_refused_ = false;
+  int tries_ = 0;
+  int nodes_again_ = 0;  // imported more than once
+};
+
+}  // namespace anneal

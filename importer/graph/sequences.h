@@ -1,0 +1,12 @@
+// Sequences of tensors whose length, and the positions that nodes name, are known while importing:
+// the graph has their tensors and no sequence.
+#pragma once
+#include "anneal/importer/graph/scope.h"
+
+namespace anneal {
+
+// What a sequence operator, or an Identity of a sequence, gives. Fails as an operator's row does.
+ScopedValue import_sequence(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope,
+                            UnsupportedReport& unsupported);
+
+}  // namespace anneal

@@ -1,0 +1,43 @@
+// Attempt: the value of a call, or the Error that ended it.
+#pragma once
+#include <concepts>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "anneal/core/error.h"
+
+namespace anneal {
+
+// At the borders of the importer an Error becomes a value: where an operator's row, shape inference
+// or size arithmetic may refuse what it is given, and where a body or a model is imported that
+// there may be another way for. Whoever cannot act on the error throws it on.
+template <class T>
+class [[nodiscard]] Attempt {
+ public:
+  Attempt(T value) : value_(std::move(value)) {}
+  Attempt(Error error) : error_(std::move(error)) {}
+
+  explicit operator bool() const { return value_.has_value(); }
+  // REQUIRES: there is a value
+  T& operator*() & { return *value_; }
+  const T& operator*() const& { return *value_; }
+  T&& operator*() && { return *std::move(value_); }
+  // REQUIRES: there is none
+  const Error& error() const { return *error_; }
+
+ private:
+  std::optional<T> value_;
+  std::optional<Error> error_;
+};
+
+template <std::invocable Call>
+Attempt<std::invoke_result_t<Call>> attempt(Call&& call) {
+  try {
+    return call();
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
+}  // namespace anneal
