@@ -24,7 +24,7 @@ class Placer {
   explicit Placer(const PlacementQuestion& question)
       : graph_(question.graph), question_(question) {}
 
-  Placement run() {
+  ValuePlacement run() {
     const auto order = graph_.order();
     for (auto id = order.rbegin(); id != order.rend(); ++id) {
       const Layer& layer = graph_.layer(*id);
@@ -272,13 +272,13 @@ class Placer {
 
   const Graph& graph_;
   const PlacementQuestion& question_;
-  Placement placement_;
+  ValuePlacement placement_;
   std::unordered_map<ValueId, Shape> strides_;
   std::unordered_map<ValueId, int> depth_;
 };
 
 }  // namespace
 
-Placement place_values(const PlacementQuestion& question) { return Placer(question).run(); }
+ValuePlacement place_values(const PlacementQuestion& question) { return Placer(question).run(); }
 
 }  // namespace anneal

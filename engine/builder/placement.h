@@ -20,7 +20,7 @@ namespace anneal {
 // A Concat's operand is written into its part of the result, what only a Reshape or Transpose reads
 // is written as its reader's output lies; so both need no step. Chains of them end in the kernel
 // that writes the memory, which must take the strides without falling back to a worse kernel.
-struct Placement {
+struct ValuePlacement {
   struct Inside {
     LayerId by = LayerId::kNone;  // a Concat, Reshape or Transpose
     size_t operand = 0;           // the input of it that the value is
@@ -39,6 +39,6 @@ struct PlacementQuestion {
   std::function<bool(ValueId)> late;       // its size depends on values
   std::function<bool(ValueId)> is_direct;  // a graph output that is written straight to its port
 };
-Placement place_values(const PlacementQuestion& question);
+ValuePlacement place_values(const PlacementQuestion& question);
 
 }  // namespace anneal

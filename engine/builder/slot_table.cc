@@ -1,0 +1,146 @@
+#include "anneal/engine/builder/slot_table.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "anneal/engine/symbols.h"
+
+namespace anneal {
+
+SlotTable::SlotTable(const Graph& graph, std::span<const Place> places, Plan& plan,
+                     std::vector<bool> outside)
+    : graph_(graph), places_(places), plan_(plan), solvable_(std::move(outside)) {}
+
+void SlotTable::add_ports() {
+  for (const ValueId input : graph_.inputs()) {
+    const Value& info = graph_.value(input);
+    const uint32_t slot =
+        add(info.name, info.type(), graph_.sizes().row_major_strides(info.type().shape),
+            Storage::kInput, host());
+    set_home(input, host(), slot);
+    plan_.inputs.push_back(slot);
+  }
+  plan_.sizes = std::make_shared<const SizeTable>(graph_.sizes());
+  solvable_ = solvable_symbols(plan_, std::move(solvable_));
+  for (size_t i = 0; i < graph_.outputs().size(); ++i) {
+    const auto& [name, value] = graph_.outputs()[i];
+    const Type& type = graph_.value(value).type();
+    const Storage storage = is_data_dependent(type) ? Storage::kDataDependent : Storage::kOutput;
+    plan_.outputs.push_back(
+        add(name, type, graph_.sizes().row_major_strides(type.shape), storage, host()));
+    if (graph_.value(value).producer != LayerId::kNone) direct_outputs_.try_emplace(value, i);
+  }
+}
+
+void SlotTable::set_layouts(Layouts layouts, ValuePlacement placement) {
+  layouts_ = std::move(layouts);
+  placement_ = std::move(placement);
+}
+
+bool SlotTable::is_data_dependent(const Type& type) const {
+  return depends_on_values(type.shape, graph_.sizes(), solvable_);
+}
+
+std::optional<size_t> SlotTable::direct_output(ValueId value) const {
+  const auto direct = direct_outputs_.find(value);
+  return direct == direct_outputs_.end() ? std::nullopt : std::optional(direct->second);
+}
+
+std::optional<ValuePlacement::Inside> SlotTable::inside(ValueId value) const {
+  const auto inside = placement_.inside.find(value);
+  return inside == placement_.inside.end() ? std::nullopt : std::optional(inside->second);
+}
+
+SlotTable::Homes& SlotTable::homes_of(ValueId value) {
+  Homes& homes = homes_[value];
+  homes.by_place.resize(places_.size(), kNoSlot);
+  return homes;
+}
+
+uint32_t SlotTable::home(ValueId value, size_t place) { return homes_of(value).by_place[place]; }
+
+size_t SlotTable::first_place(ValueId value) { return homes_of(value).first; }
+
+uint32_t SlotTable::set_home(ValueId value, size_t place, uint32_t slot) {
+  Homes& homes = homes_of(value);
+  if (std::ranges::all_of(homes.by_place, [](uint32_t known) { return known == kNoSlot; }))
+    homes.first = place;
+  return homes.by_place[place] = slot;
+}
+
+uint32_t SlotTable::output(ValueId value, size_t place) {
+  if (const uint32_t slot = home(value, place); slot != kNoSlot) return slot;
+  const Value& info = graph_.value(value);
+  if (placement_.inside.contains(value)) {
+    const Region part = region(value, place);
+    return set_home(value, place, add_view(info.name, info.type(), part.view, part.base));
+  }
+  if (const auto direct = direct_output(value); place == host() && direct)
+    return set_home(value, place, plan_.outputs[*direct]);
+  const bool data_dependent = is_data_dependent(info.type());
+  const Shape strides = data_dependent ? graph_.sizes().row_major_strides(info.type().shape)
+                                       : layouts_.strides_of_value(graph_, value);
+  return set_home(value, place,
+                  add(info.name, info.type(), strides,
+                      data_dependent ? Storage::kDataDependent : Storage::kArena, place));
+}
+
+SlotTable::Region SlotTable::region(ValueId value, size_t place) {
+  const auto inside = placement_.inside.find(value);
+  if (inside == placement_.inside.end()) {
+    const uint32_t base = output(value, place);
+    return {base, {plan_.slots[base].strides, 0}};
+  }
+  const Layer& by = graph_.layer(inside->second.by);
+  const Region whole = region(by.outputs[0], place);
+  const auto within = operand_within(graph_, by, inside->second.operand, whole.view.strides);
+  check(within.has_value(), "what is placed within another value has a place there");
+  return {whole.base, {within->strides, graph_.sizes().add(whole.view.offset, within->offset)}};
+}
+
+uint32_t SlotTable::add(std::string name, const Type& type, const Shape& strides, Storage storage,
+                        size_t place) {
+  plan_.slots.push_back({.name = std::move(name),
+                         .type = type,
+                         .strides = strides,
+                         .storage = storage,
+                         .device = static_cast<uint8_t>(place)});
+  return static_cast<uint32_t>(plan_.slots.size() - 1);
+}
+
+uint32_t SlotTable::add_view(const std::string& name, const Type& type, const ViewOf& view,
+                             uint32_t of) {
+  const Slot from = plan_.slots[of];
+  const uint32_t slot = add(name, type, view.strides, Storage::kView, from.device);
+  plan_.slots[slot].base = from.storage == Storage::kView ? from.base : of;
+  plan_.slots[slot].base_offset = graph_.sizes().add(from.base_offset, view.offset);
+  return slot;
+}
+
+uint32_t SlotTable::add_constant(ValueId value, const Shape& strides, size_t place) {
+  const Value& info = graph_.value(value);
+  const uint32_t slot = add(info.name, info.type(), strides, Storage::kWeight, place);
+  plan_.slots[slot].offset = constants_.add(*graph_.constant(value), dims_of(strides));
+  return slot;
+}
+
+Operand SlotTable::operand(uint32_t slot, const Tensor* constant) const {
+  if (slot == kNoSlot) return {.present = false};
+  return {
+      .type = plan_.slots[slot].type, .strides = plan_.slots[slot].strides, .constant = constant};
+}
+
+LayerOperands SlotTable::operands(const Layer& layer, std::span<const uint32_t> inputs,
+                                  std::span<const uint32_t> outputs) const {
+  LayerOperands operands;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ValueId value = layer.inputs[i];
+    operands.inputs.push_back(
+        operand(inputs[i], value == ValueId::kNone ? nullptr : graph_.constant(value)));
+  }
+  for (const uint32_t slot : outputs) operands.outputs.push_back(operand(slot));
+  return operands;
+}
+
+}  // namespace anneal

@@ -1,0 +1,182 @@
+#include "anneal/engine/builder/step_emitter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "anneal/engine/slot_alignment.h"
+#include "anneal/kernels/cuda/backend.h"
+
+namespace anneal {
+namespace {
+
+Program identity_program(DataType dtype) {
+  ProgramBuilder builder;
+  const Reg input = builder.input(0, dtype);
+  return builder.finish(input, dtype);
+}
+
+}  // namespace
+
+void StepEmitter::note(std::string stage, std::string subject, std::string text) {
+  plan_.decisions.push_back({std::move(stage), std::move(subject), std::move(text)});
+}
+
+uint32_t StepEmitter::input(ValueId value, size_t place) {
+  if (value == ValueId::kNone) return kNoSlot;
+  if (const uint32_t slot = slots_.home(value, place); slot != kNoSlot) return slot;
+  const Value& info = graph_.value(value);
+  if (graph_.constant(value)) {
+    const Shape strides = graph_.sizes().row_major_strides(info.type().shape);
+    return slots_.set_home(value, place, slots_.add_constant(value, strides, place));
+  }
+  const uint32_t home = slots_.home(value, slots_.first_place(value));
+  if (home == kNoSlot) {
+    check(info.producer != LayerId::kNone, "a value is emitted before it is read");
+    add_sizes(graph_.layer(info.producer));
+    return input(value, place);
+  }
+  const auto direct = slots_.direct_output(value);
+  const bool to_port = place == slots_.host() && direct;
+  const uint32_t from = to_port ? row_major(home) : dense(home);
+  const Slot there = slots_[from];
+  const uint32_t here =
+      to_port ? plan_.outputs[*direct]
+              : slots_.add(fmt::format("{}/{}", info.name, places_[place].device->target()),
+                           there.type, there.strides, Storage::kArena, place);
+  add_transfer(from, here);
+  return slots_.set_home(value, place, here);
+}
+
+size_t StepEmitter::place_of(ValueId value) {
+  if (value == ValueId::kNone || graph_.constant(value)) return slots_.host();
+  if (slots_.home(value, slots_.first_place(value)) == kNoSlot) input(value, slots_.host());
+  return slots_.first_place(value);
+}
+
+std::string StepEmitter::copy_key(uint32_t slot, const Shape& strides) const {
+  return fmt::format("{}:{}", slot, graph_.sizes().text(strides));
+}
+
+std::pair<uint32_t, bool> StepEmitter::with_strides(uint32_t slot, const Shape& strides) {
+  const std::string key = copy_key(slot, strides);
+  if (const auto known = copies_.find(key); known != copies_.end()) return {known->second, false};
+  const Slot from = slots_[slot];
+  const std::string name = from.name + "/layout";
+  const uint32_t copy = slots_.add(name, from.type, strides, Storage::kArena, from.device);
+  copies_.emplace(key, copy);
+  add_copy(slot, copy, name);
+  return {copy, true};
+}
+
+uint32_t StepEmitter::dense(uint32_t slot) {
+  const Slot& from = slots_[slot];
+  return from.strides == strides_of(from.type, Layout::kChannelsLast, graph_.sizes())
+             ? slot
+             : row_major(slot);
+}
+
+uint32_t StepEmitter::row_major(uint32_t slot) {
+  const Shape strides = graph_.sizes().row_major_strides(slots_[slot].type.shape);
+  return slots_[slot].strides == strides ? slot : with_strides(slot, strides).first;
+}
+
+void StepEmitter::store_constants(const Layer& layer, const LaidOutChoice& chosen, size_t place,
+                                  std::vector<uint32_t>& inputs) {
+  for (const auto& [i, strides] : chosen.laid_out) {
+    auto [slot, is_new] = copies_.try_emplace(copy_key(inputs[i], strides), kNoSlot);
+    if (is_new) slot->second = slots_.add_constant(layer.inputs[i], strides, place);
+    inputs[i] = slot->second;
+    note("layout", layer.name,
+         fmt::format("\"{}\" is stored with strides {} for {}", slots_[inputs[i]].name,
+                     graph_.sizes().text(strides), chosen.entry->name));
+  }
+}
+
+void StepEmitter::choose_by_time(const Layer& layer, const LayerOperands& operands, size_t place,
+                                 KernelChoice& chosen) {
+  if (timer_ == nullptr || place != slots_.host()) return;
+  if (auto decision = timer_->choose(*places_[place].backend,
+                                     request_of(graph_, layer, operands, *places_[place].device),
+                                     layer.name, chosen))
+    plan_.decisions.push_back(std::move(*decision));
+}
+
+void StepEmitter::add(const Layer& layer, LaidOutChoice chosen, size_t place,
+                      std::vector<uint32_t> inputs, std::vector<uint32_t> outputs) {
+  for (const auto& [kernel, why] : chosen.refused)
+    note("kernel", layer.name, fmt::format("{} refused: {}", kernel, why));
+  store_constants(layer, chosen, place, inputs);
+  if (places_[place].device->kind() == DeviceKind::kCuda)
+    know_alignments(*chosen.kernel, alignments_of(plan_, inputs), alignments_of(plan_, outputs));
+  plan_.steps.push_back({.name = layer.name,
+                         .origins = layer.origins,
+                         .kernel = std::string(chosen.entry->name),
+                         .device = static_cast<uint8_t>(place),
+                         .op = layer.op,
+                         .epilogues = layer.epilogues,
+                         .op_input_count = static_cast<uint32_t>(layer.op_input_count),
+                         .inputs = std::move(inputs),
+                         .outputs = std::move(outputs),
+                         .tactic = chosen.kernel->tactic()});
+  if (place != slots_.host()) kernels_.push_back(std::move(chosen.kernel));
+}
+
+void StepEmitter::add_copy(uint32_t from, uint32_t to, const std::string& name,
+                           std::vector<std::string> origins) {
+  Layer layer{.name = name,
+              .origins = std::move(origins),
+              .op = Pointwise{identity_program(slots_[to].type.dtype)}};
+  layer.op_input_count = 1;
+  const LayerOperands operands{{slots_.operand(from)}, {slots_.operand(to)}};
+  const size_t place = slots_[to].device;
+  LaidOutChoice chosen = choose(layer, operands, place);
+  if (!chosen.entry)
+    fail(Code::kUnsupported,
+         fmt::format("no kernel for {} copies \"{}\"{}", places_[place].device->target(),
+                     slots_[from].name, refusals_text(chosen)));
+  add(layer, std::move(chosen), place, {from}, {to});
+}
+
+void StepEmitter::add_transfer(uint32_t from, uint32_t to) {
+  const Slot &source = slots_[from], &target = slots_[to];
+  plan_.steps.push_back({.name = fmt::format("{}/to_{}", source.name,
+                                             target.device == slots_.host() ? "host" : "device"),
+                         .kernel = std::string(kTransfer),
+                         .device = std::min(source.device, target.device),
+                         .op = Pointwise{identity_program(source.type.dtype)},
+                         .op_input_count = 1,
+                         .inputs = {from},
+                         .outputs = {to}});
+}
+
+bool StepEmitter::is_sizes(const Layer& layer) {
+  return std::holds_alternative<SizeTensor>(layer.op) && layer.epilogues.empty();
+}
+
+uint32_t StepEmitter::add_sizes(const Layer& layer) {
+  check(is_sizes(layer), "a value is emitted before it is read");
+  plan_.steps.push_back({.name = layer.name,
+                         .origins = layer.origins,
+                         .kernel = "sizes",
+                         .device = static_cast<uint8_t>(slots_.host()),
+                         .op = layer.op});
+  const uint32_t slot = slots_.output(layer.outputs[0], slots_.host());
+  plan_.steps.back().outputs = {slot};
+  return slot;
+}
+
+void StepEmitter::add_control_flow(const Layer& layer) {
+  Step step{.name = layer.name,
+            .origins = layer.origins,
+            .kernel = "control_flow",
+            .device = static_cast<uint8_t>(slots_.host()),
+            .op = layer.op};
+  step.op_input_count = static_cast<uint32_t>(layer.op_input_count);
+  for (const ValueId value : layer.inputs) step.inputs.push_back(input(value, slots_.host()));
+  for (const ValueId value : layer.outputs)
+    step.outputs.push_back(slots_.output(value, slots_.host()));
+  plan_.steps.push_back(std::move(step));
+}
+
+}  // namespace anneal

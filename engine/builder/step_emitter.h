@@ -1,0 +1,73 @@
+// StepEmitter: adds the steps of layers, and the copies that their operands need.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "anneal/engine/builder/kernel_timer.h"
+#include "anneal/engine/builder/layout.h"
+#include "anneal/engine/builder/slot_table.h"
+#include "anneal/engine/plan.h"
+#include "anneal/graph/graph.h"
+
+namespace anneal {
+
+class StepEmitter {
+ public:
+  // timer: null: the order of the kernels' table decides.
+  StepEmitter(const Graph& graph, std::span<const Place> places, Plan& plan, SlotTable& slots,
+              KernelTimer* timer)
+      : graph_(graph), places_(places), plan_(plan), slots_(slots), timer_(timer) {}
+
+  // The slot from which a layer on the place reads the value: a constant, a copy from another
+  // place, or sizes that the run time computes, is added when it is read first.
+  uint32_t input(ValueId value, size_t place);
+  // Where the first input of a layer that may be a view lies.
+  size_t place_of(ValueId value);
+  // The slot's tensor with these strides, and whether it was copied for that now.
+  std::pair<uint32_t, bool> with_strides(uint32_t slot, const Shape& strides);
+
+  LaidOutChoice choose(const Layer& layer, const LayerOperands& operands, size_t place,
+                       FreeInputs free = FreeInputs::kConstants) const {
+    return choose_kernel(places_[place], graph_, layer, operands, free);
+  }
+  // Of the CPU's kernels that take the operands as they are.
+  void choose_by_time(const Layer& layer, const LayerOperands& operands, size_t place,
+                      KernelChoice& chosen);
+
+  void add(const Layer& layer, LaidOutChoice chosen, size_t place, std::vector<uint32_t> inputs,
+           std::vector<uint32_t> outputs);
+  void add_copy(uint32_t from, uint32_t to, const std::string& name,
+                std::vector<std::string> origins = {});
+  static bool is_sizes(const Layer& layer);  // that the run time computes itself
+  uint32_t add_sizes(const Layer& layer);
+  // The context runs the bodies itself: no kernel, and no layout but that of ports.
+  void add_control_flow(const Layer& layer);
+  void note(std::string stage, std::string subject, std::string text);
+  // Whether a step launches code of the first place's device.
+  bool has_device_kernels() const { return !kernels_.empty(); }
+
+ private:
+  void add_transfer(uint32_t from, uint32_t to);
+  // Replaces constants by copies that lie as the kernel asked for.
+  void store_constants(const Layer& layer, const LaidOutChoice& chosen, size_t place,
+                       std::vector<uint32_t>& inputs);
+  // The slot itself, or a row-major copy of it if it is not one piece of memory.
+  uint32_t dense(uint32_t slot);
+  uint32_t row_major(uint32_t slot);
+  std::string copy_key(uint32_t slot, const Shape& strides) const;
+
+  const Graph& graph_;
+  std::span<const Place> places_;
+  Plan& plan_;
+  SlotTable& slots_;
+  KernelTimer* timer_;
+  std::unordered_map<std::string, uint32_t> copies_;  // by slot and strides
+  std::vector<std::unique_ptr<Kernel>> kernels_;      // those whose code the plan will have
+};
+
+}  // namespace anneal
