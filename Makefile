@@ -17,6 +17,8 @@ checks: deps
 	@tests/check_layers.py --self-test
 	@tests/check_layers.py
 	@tests/check_size.py
+	@tests/check_classes.py --self-test
+	@tests/check_classes.py
 	@tests/check_words.py --self-test
 	@tests/check_words.py
 	@tests/check_format.sh
