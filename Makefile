@@ -19,6 +19,8 @@ checks: deps
 	@tests/check_size.py
 	@tests/check_classes.py --self-test
 	@tests/check_classes.py
+	@tests/check_lists.py --self-test
+	@tests/check_lists.py
 	@tests/check_words.py --self-test
 	@tests/check_words.py
 	@tests/check_format.sh
