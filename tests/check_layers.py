@@ -44,7 +44,7 @@ PARTS = {
         "node": ["onnx"],
         "ops": ["onnx", "node"],
         "graph": ["onnx", "node", "ops"],
-        "": ["onnx", "graph"],
+        "": ["onnx", "node", "graph"],
     },
     "kernels/cpu": {
         "base": [],
