@@ -60,7 +60,7 @@ bool LayerEmitter::emit_view(LayerId id) {
   const Slot from = slots_[steps_.input(input, home)];
   if (from.storage == Storage::kDataDependent || slots_.is_data_dependent(output.type()))
     return false;
-  // A plan has no step for a view, so what inference carries through the layer would be lost.
+  // A plan has no step for a view, so the contents that inference knows would be lost.
   if (output.fact.elements) return false;
   const Moved moved = slots_.is_moved_view(id) ? Moved::kIsView : Moved::kNeedsKernel;
   if (!view_of(graph_, layer, from.strides, moved)) return false;
@@ -76,7 +76,7 @@ bool LayerEmitter::emit_view(LayerId id) {
   return true;
 }
 
-// What was written where the layer's output lies is done; the rest is copied there.
+// Operands that were written into the layer's output are done; the others are copied there.
 bool LayerEmitter::emit_in_place(LayerId id) {
   const Layer& layer = graph_.layer(id);
   std::optional<size_t> placed;

@@ -67,7 +67,7 @@ class StepEmitter {
   SlotTable& slots_;
   KernelTimer* timer_;
   std::unordered_map<std::string, uint32_t> copies_;  // by slot and strides
-  std::vector<std::unique_ptr<Kernel>> kernels_;      // those whose code the plan will have
+  std::vector<std::unique_ptr<Kernel>> kernels_;      // their code becomes the plan's
 };
 
 }  // namespace anneal

@@ -38,7 +38,7 @@ struct Dependent {
   Symbols symbols;
 };
 
-// What the layers say of one choice of values.
+// Whether the layers accept one choice of values.
 class Trial {
  public:
   Trial(SizeTable& sizes, const Values& values) : sizes_(sizes), values_(values) {}
@@ -66,7 +66,7 @@ class Trial {
   }
 
  private:
-  // A size that a run will find is a symbol of its own; one that has no value is unknown.
+  // A data-dependent size is a symbol of its own; a size that has no value is unknown.
   Size at(Size size) {
     if (size.known() || size.is_unknown()) return size;
     const auto [known, is_new] = known_.try_emplace(size.expression(), Size::unknown());
@@ -117,7 +117,7 @@ class Trial {
     return inferred && refine(*inferred, facts);
   }
 
-  // False where what was inferred contradicts the facts, or a size is less than 1.
+  // False where the inferred facts contradict the known ones, or a size is less than 1.
   static bool refine(const Facts& inferred, Facts& facts) {
     for (size_t k = 0; k < facts.size(); ++k) {
       Shape& shape = facts[k].type.shape;
@@ -200,7 +200,8 @@ class Search {
     symbols.insert(known->second.begin(), known->second.end());
   }
 
-  // Doubles what layers complain of. False if there is nothing to double; failed: who complained.
+  // Doubles the symbols that layers refuse. False if there is nothing to double; failed: the
+  // layers.
   bool grow(Values& values, std::vector<size_t>& failed) {
     failed.clear();
     std::set<uint32_t> blamed;

@@ -20,8 +20,8 @@ using anneal_onnx::NodeProto;
 
 bool is_number(const Shape& shape) { return shape.rank() == 0 || shape == Shape{1}; }
 
-// Makes every [1] a number where the other graph has one: exporters mix them up, and to most of
-// what comes next they are the same.
+// Makes every [1] a number where the other graph has one: exporters mix them up, and most
+// layers after them treat both alike.
 void align_numbers(Graph& graph, const Graph& other) {
   const Signature wanted = other.signature();
   for (size_t k = 0; k < wanted.outputs.size(); ++k) {
@@ -79,7 +79,7 @@ std::optional<Outputs> IfImporter::import() {
   if (const auto condition = node_.known_integers(0); condition && condition->size() == 1)
     return import_branch(condition->front() != 0);
 
-  // Both branches take the captures of both: those of the first come first in the second too.
+  // Both branches take the captures of both, in the same order: first the captures of "then".
   const UnsupportedReport before = context_.unsupported;
   then_body_ = bodies_.begin(node_.name() + "/then", scope_);
   else_body_ = bodies_.begin(node_.name() + "/else", scope_);
@@ -171,7 +171,7 @@ Outputs IfImporter::add_layer() {
                                    .op = If{.then_body = index, .else_body = index + 1},
                                    .inputs = std::move(inputs),
                                    .output_names = names_of_outputs(node_, count)});
-  const Outputs outputs = graph.layer(layer).outputs;
+  Outputs outputs = graph.layer(layer).outputs;
   for (size_t k = 0; k < count; ++k)
     if (!open_ranks_[k].empty()) scope_.model->open_ranks.emplace(outputs[k], open_ranks_[k]);
   return outputs;

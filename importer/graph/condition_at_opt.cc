@@ -45,7 +45,7 @@ class AtOpt {
     return fact;
   }
 
-  // Those that decide the contents, beginning with what is known of sizes; no large tensors.
+  // The layers that decide the contents, from known sizes on; no large tensors.
   std::set<LayerId> layers_for(ValueId value) {
     std::set<LayerId> needed;
     std::vector<ValueId> open = {value};

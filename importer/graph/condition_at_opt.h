@@ -1,4 +1,4 @@
-// What a condition is where sizes are those to optimize for.
+// The value of a condition at the sizes to optimize for.
 #pragma once
 #include <optional>
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace anneal {
 
-// As far as inference tells from the sizes of the model's inputs that somebody chose: those with
-// the default bounds have no best value yet. of_inputs: by symbol, whether it is one of theirs.
+// Inferred from the sizes of the model's inputs that somebody chose; a size with the default bounds
+// has no best value yet. of_inputs: by symbol, whether it is a size of an input.
 // REQUIRES: the layers were added in an order in which they can run.
 std::optional<bool> condition_at_opt(const Graph& graph, ValueId condition,
                                      const std::vector<bool>& of_inputs);

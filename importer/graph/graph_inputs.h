@@ -17,8 +17,8 @@ namespace anneal {
 
 class GraphInputs {
  public:
-  // inputs: those that the user feeds. Fails with kInvalidArgument if the bounds name an input that
-  // is not there or contradict the model or each other.
+  // inputs: the inputs that the user feeds. Fails with kInvalidArgument if the bounds name an input
+  // that is not there or contradict the model or each other.
   GraphInputs(SizeTable& sizes, const std::vector<const anneal_onnx::ValueInfoProto*>& inputs,
               const ImportOptions& options);
   // Fails with kUnsupported or kInvalidModel; the caller names the input.

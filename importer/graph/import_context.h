@@ -1,4 +1,4 @@
-// What the parts of one import share.
+// ImportContext: the state that all parts of one import share.
 #pragma once
 #include <string>
 #include <unordered_map>

@@ -15,7 +15,7 @@ struct ImportOptions {
     Dims min, opt, max;
   };
   std::map<std::string, InputBounds> bounds;
-  // Fixes the sizes of all inputs, in the model's order; empty: bounds say what is known.
+  // Fixes the sizes of all inputs, in the model's order; empty: bounds apply.
   std::vector<Dims> input_dims;
 };
 

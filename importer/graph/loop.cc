@@ -24,7 +24,7 @@ std::optional<bool> at_least_one(const Graph& graph, ValueId value) {
 }
 
 // Whether the conditions of a loop, which has a trip count, are true from the first to the last:
-// the body gives back the one it got, or one that is known, its own or a captured one.
+// the body returns the condition that it got, or a known one, which it computes or captures.
 bool stays_true(const Graph& graph, const std::vector<ValueId>& layer_inputs, const Graph& body,
                 size_t carried) {
   const auto is_true = [](const Graph& of, ValueId id) {
@@ -39,7 +39,7 @@ bool stays_true(const Graph& graph, const std::vector<ValueId>& layer_inputs, co
   return false;
 }
 
-// What a Loop begins with.
+// The values before the first iteration.
 struct LoopStart {
   ValueId trips, condition;  // kNone: absent
   std::vector<ValueId> carried;

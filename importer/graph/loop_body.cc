@@ -15,8 +15,8 @@ using anneal_onnx::GraphProto;
 // The inputs of a loop's body, in which sizes of carried values become symbols.
 class CarriedTypes {
  public:
-  // varies: by carried value and axis. Imported again because of an outer body, this one begins
-  // with what varied before.
+  // varies: by carried value and axis. If the body is imported again because of an outer one, the
+  // sizes that varied before vary from the start.
   CarriedTypes(const GraphProto& proto, const Node& node, LoopBodyRequest request,
                std::vector<std::vector<bool>>& varies)
       : proto_(proto), node_(node), request_(std::move(request)), varies_(varies) {
@@ -38,7 +38,7 @@ class CarriedTypes {
     return any;
   }
 
-  // What the body makes of the carried values.
+  // How the body changes the types of the carried values.
   struct Changes {
     std::string of_rank;  // "" if no value changes its rank
     bool of_sizes = false;

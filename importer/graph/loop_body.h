@@ -19,7 +19,7 @@ struct LoopBody {
 struct LoopBodyRequest {
   std::vector<Type> inputs;  // of the first iteration
   size_t first_carried = 0, carried = 0;
-  int64_t first_iteration = 0;  // what a Loop's body calls the first time that it is run
+  int64_t first_iteration = 0;  // the number of the first iteration of a Loop's body
 };
 
 // The carried values may change their sizes from iteration to iteration: a size that the body does

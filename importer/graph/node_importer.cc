@@ -42,7 +42,7 @@ std::vector<Node::Attribute> attributes_of(const NodeProto& proto, const Scope& 
   return attributes;
 }
 
-// What the call gives to the function, and defaults.
+// The attributes that the call gives to the function, and defaults.
 std::vector<Node::Attribute> bound_attributes(const FunctionProto& function, const NodeProto& call,
                                               const Scope& scope) {
   std::vector<Node::Attribute> bound;
@@ -123,7 +123,7 @@ bool NodeImporter::import_outputs(const GraphProto& graph, Scope& scope) {
     const ScopedValue& known = with_context(
         [] { return "graph output"; },
         [&]() -> const ScopedValue& { return scope.use(output.name(), context_.unsupported); });
-    // What a body gives is taken by position; a caller of the main graph asks by name.
+    // Results of a body are taken by position; a caller of the main graph asks by name.
     std::string name = output.name();
     for (int n = 2; !names.insert(name).second; ++n) {
       if (is_main)
@@ -209,7 +209,7 @@ void NodeImporter::import_node(const NodeProto& proto, const std::string& name, 
   });
   if (!results) {
     const Error& error = results.error();
-    // Shapes and counts that do not fit are the model's fault, whoever notices.
+    // Shapes and counts that do not fit are the model's fault, also if core finds out.
     if (error.code() == Code::kInvalidArgument) fail(Code::kInvalidModel, error.what());
     if (error.code() != Code::kUnsupported) throw error;
     unsupported.add(describe(proto, scope.opsets), name, error.what());

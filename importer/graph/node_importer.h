@@ -17,7 +17,7 @@ class NodeProto;
 
 namespace anneal {
 
-// An operator that is not supported is reported in the context, and what it computes is lost. Fails
+// An operator that is not supported is reported in the context, and its results are lost. Fails
 // with kInvalidModel, and with kUnsupported where the import becomes too large.
 class NodeImporter {
  public:

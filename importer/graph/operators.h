@@ -39,7 +39,8 @@ int opset_of(const anneal_onnx::NodeProto& node, const Opsets& opsets);
 // "Conv (ai.onnx 17)", for the report.
 std::string describe(const anneal_onnx::NodeProto& node, const Opsets& opsets);
 
-// null if there is none, which is reported, and so is what has none in the node's own graphs.
+// null if there is none, which is reported together with the operators in the node's bodies that
+// have none.
 const OpRow* row_of(const anneal_onnx::NodeProto& node, const std::string& name,
                     const Opsets& opsets, const FunctionTable& functions,
                     UnsupportedReport& unsupported);

@@ -1,4 +1,4 @@
-// RankChoices: what becomes of each If whose branches have results of different rank.
+// RankChoices: how each If is imported whose branches have results of different rank.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -8,9 +8,9 @@
 namespace anneal {
 
 // Results of different rank cannot both be in one graph as they are: either they are made alike, or
-// one branch is taken and the engine refuses inputs that want the other. Which one is right shows
-// only in what follows, so a failed import is tried again with the next choices. Nodes are known by
-// their names.
+// one branch is taken and the engine refuses inputs that want the other. Which way is right
+// shows only in later nodes, so a failed import is tried again with the next choices. Nodes are
+// known by their names.
 class RankChoices {
  public:
   enum class Choice : uint8_t { kAlign, kThen, kElse };
@@ -19,7 +19,7 @@ class RankChoices {
   // For a node that was not met before: first its results are made alike, if they can be, then the
   // first branch is tried, then the other one.
   Choice add(const std::string& name, bool can_align, bool then_first);
-  // Something tells apart what was made alike: the next import takes a branch.
+  // A later node needs the exact rank of an aligned result: the next import takes a branch.
   void refuse_alignment(const std::string& name);
   bool has_refused() const { return has_refused_; }
   // The next choices to try; false if there are none, or too much has been tried.

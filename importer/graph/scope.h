@@ -14,7 +14,7 @@ namespace anneal {
 struct ScopedValue {
   enum class State : uint8_t {
     kImported,  // value is kNone for an argument that a function call leaves out
-    kLost,      // what should produce it is not supported, which has been reported
+    kLost,      // its node is not supported, which has been reported
     kSequence,  // of tensors, which are all known
     kLeftOut,   // an output that a supported node does not compute: reported when used
   };
@@ -30,8 +30,8 @@ struct Scope {
   Opsets opsets = {};
   Node::Model* model = nullptr;  // the graph that is built
   Scope* outer = nullptr;        // of a body: where names from outside are looked up
-  // Of a body with a graph of its own: its inputs that stand for values of the outer graph, and
-  // those values in order.
+  // Of a body with a graph of its own: its inputs by the values of the outer graph that they stand
+  // for, and these values in order.
   std::unordered_map<ValueId, ValueId> captured = {};
   std::vector<ValueId> captures = {};
   std::unordered_map<std::string, ScopedValue> values = {};

@@ -5,7 +5,8 @@
 
 namespace anneal {
 
-// What a sequence operator, or an Identity of a sequence, gives. Fails as an operator's row does.
+// The output of a sequence operator, or of an Identity of a sequence. Fails as an operator's row
+// does.
 ScopedValue import_sequence(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope,
                             UnsupportedReport& unsupported);
 

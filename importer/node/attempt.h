@@ -9,9 +9,9 @@
 
 namespace anneal {
 
-// At the borders of the importer an Error becomes a value: where an operator's row, shape inference
-// or size arithmetic may refuse what it is given, and where a body or a model is imported that
-// there may be another way for. Whoever cannot act on the error throws it on.
+// At the borders of the importer an Error becomes a value. Borders are an operator's row, shape
+// inference and size arithmetic, which may refuse their operands, and a body or a model that can
+// be imported in several ways. A caller that cannot act on the error throws it again.
 template <class T>
 class [[nodiscard]] Attempt {
  public:

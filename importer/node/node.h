@@ -15,8 +15,8 @@
 
 namespace anneal {
 
-// Values of the node's outputs, in order. Those that a row does not compute may be left out at the
-// end: the model is refused only if it uses them.
+// Values of the node's outputs, in order. A row may leave out the last ones if it does not compute
+// them: the model is refused only if it uses them.
 using Outputs = std::vector<ValueId>;
 
 // Its inputs and attributes are read by a row's function, which adds the layers. Every function
@@ -24,7 +24,7 @@ using Outputs = std::vector<ValueId>;
 // equivalent.
 class Node : public NodeInputs, public NodeAttributes {
  public:
-  // What all nodes of a model share.
+  // The state that all nodes of a model share.
   struct Model {
     Graph& graph;
     std::string folder;                              // of external data

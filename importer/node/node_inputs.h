@@ -1,4 +1,4 @@
-// NodeInputs: the inputs of an ONNX node, and what is known of their values during the import.
+// NodeInputs: the inputs of an ONNX node, and their values as far as the import knows them.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -28,13 +28,13 @@ class NodeInputs {
   const Shape& shape(int index) const;
   int rank(int index) const { return shape(index).rank(); }
   DataType dtype(int index) const;
-  DataType dtype(int index, TypeSet allowed) const;                  // throws if it is none of them
+  DataType dtype(int index, TypeSet allowed) const;                  // throws if not allowed
   void expect_same_dtype(std::initializer_list<int> indices) const;  // absent ones are skipped
   const Tensor* constant(int index) const;                           // null if absent or computed
   // The contents of an integer input, as far as they are known while importing.
   std::optional<std::vector<Size>> contents(int index) const;
-  // As expressions of the sizes of the graph's inputs: what they come from need not run. Empty if
-  // one is unknown, or a size that only the run of a layer tells.
+  // As expressions of the sizes of the graph's inputs: the layers that compute them need not run.
+  // Empty if one is unknown, or known only after a layer has run.
   std::optional<std::vector<Size>> known_sizes(int index) const;
   std::optional<std::vector<int64_t>> known_integers(int index) const;
   // Throw kUnsupported with `what` ("axes") if the contents are known only at run time.

@@ -9,7 +9,7 @@
 namespace anneal {
 
 inline constexpr int kLatest = 1 << 20;
-// Of ai.onnx. In one that comes after it, operators may mean what nobody here knows.
+// Of ai.onnx. In a newer opset, operators may have changed their meaning.
 inline constexpr int kNewestOpset = 28;
 
 struct OpRow {

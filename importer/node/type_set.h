@@ -1,4 +1,4 @@
-// Sets of element types: what an ONNX operator takes.
+// TypeSet: the element types that an ONNX operator takes.
 #pragma once
 #include <cstdint>
 #include <initializer_list>

@@ -1,4 +1,4 @@
-// What a model needs and Anneal does not have, collected so that it is reported at once.
+// UnsupportedReport: everything in a model that Anneal does not support, reported at once.
 #pragma once
 #include <string>
 #include <vector>

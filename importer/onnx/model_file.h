@@ -12,7 +12,7 @@ class TensorProto;
 
 namespace anneal {
 
-// Fail with kInvalidModel saying what the bytes are instead, kUnsupported above 2 GiB (the limit of
+// Fail with kInvalidModel naming the actual kind of file, kUnsupported above 2 GiB (the limit of
 // the format: weights beyond it are external data), kIo if the file cannot be read.
 std::unique_ptr<anneal_onnx::ModelProto> read_model(const std::string& path);
 std::unique_ptr<anneal_onnx::ModelProto> parse_model(std::span<const std::byte> bytes);

@@ -69,7 +69,7 @@ void confirm_choice(TuneState& state) {
   Confirmer confirmer(state);
   Frontier& frontier = state.frontier;
   std::vector<FrontierPoint>& points = frontier.points;
-  // Those that are slower lose less, mostly.
+  // Slower mixes mostly lose less.
   const size_t wanted = frontier.chosen;
   for (size_t i = wanted; i < points.size(); ++i) {
     if (!state.is_within_budget(points[i].search)) continue;

@@ -48,7 +48,7 @@ std::vector<double> times_in(TuneState& state, Precision precision) {
                    [&](const std::string& text) { return parse_numbers(text, count); });
 }
 
-// Those that the model is least sure of, for what changes its answers shows in them.
+// The samples with the smallest margins: they show first that the model's answers change.
 std::shared_ptr<const Dataset> unsure_samples(const TuneState& state) {
   const auto& margins = state.judge->margins();
   std::vector<int64_t> order(margins.size());

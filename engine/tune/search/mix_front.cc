@@ -20,7 +20,7 @@ bool is_before(const Partial& a, const Partial& b) {
   return a.before != b.before ? a.before < b.before : a.choice < b.choice;
 }
 
-// Leaves those that nothing faster is as good as.
+// Keeps a mix only if every faster one has a larger error.
 void keep_front(std::vector<Partial>& mixes) {
   std::ranges::sort(mixes, is_before);
   size_t kept = 0;

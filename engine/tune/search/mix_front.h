@@ -8,7 +8,7 @@
 
 namespace anneal {
 
-// What one choice for a group adds to the whole.
+// The time and the error that one choice for a group adds.
 struct ChoiceCost {
   double milliseconds = 0;
   double output_error = 0;  // >= 0

@@ -38,7 +38,7 @@ void feed(const Engine& engine, ExecutionContext& context,
       if (each.input == port.name) context.set_input(each.input, each.tensor.view());
 }
 
-// What a device does in a second. Of multiplications by the type of the operands.
+// Operations of a device per second; multiplications by the type of their operands.
 struct Rates {
   double bytes, f32, halves, bytes_8, launch_seconds;
 };
@@ -234,7 +234,7 @@ std::vector<size_t> groups_of_steps(const Plan& plan, std::span<const PrecisionG
       if (plan.slots[slot].base != kNoSlot && of_slot.contains(plan.slots[slot].base))
         of_slot.try_emplace(slot, of_slot[plan.slots[slot].base]);
   }
-  // What comes before all products, like the cast of an input, goes with the first.
+  // A layer before all products, like the cast of an input, belongs to the first group.
   size_t next = none;
   for (size_t i = of_step.size(); i-- > 0;) {
     if (of_step[i] == none) of_step[i] = next;

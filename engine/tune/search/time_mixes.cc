@@ -14,7 +14,8 @@ namespace anneal {
 namespace {
 
 constexpr double kTimedSeconds = 0.6;  // each mix
-// Of each mix: bytes of the engine, milliseconds, those of the 99th percentile, bytes of memory.
+// Of each mix: bytes of the engine; milliseconds, in the median and at the 99th percentile; bytes
+// of memory.
 constexpr size_t kNumbers = 4;
 
 double seconds_for_each(const TuneState& state) {

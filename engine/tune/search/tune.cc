@@ -20,7 +20,8 @@ void form_groups(TuneState& state) {
     std::erase(state.lower, Precision::kI8);
 }
 
-// What f32 gave before it must give again: else the data, or what judges, is another.
+// The judgement of f32 must be that of the journal: else the data or the metric has changed, and
+// its findings are worth nothing.
 void check_journal(TuneState& state) {
   const std::string f32 = to_string(state.judge->reference());
   const std::string* known = state.journal.known("f32");
@@ -34,7 +35,7 @@ TuneResult tune(const Graph& model, const TuneSamples& samples, const TuneOption
   check(options.metric != nullptr, "tuning wants a metric");
   TuneState state(model, samples, options);
   form_groups(state);
-  // What cannot be judged fails before the long work.
+  // A metric that does not fit the model fails before the long work.
   state.judge.emplace(options.metric, state.judged_engine(state.all(Precision::kF32)),
                       state.samples.search, state.judge_options());
   check_journal(state);

@@ -27,17 +27,17 @@ struct TuneOptions {
   std::string target = "cpu";
   PassOptions passes = {};  // of all builds; its precision: `symmetric` alone counts
   std::vector<std::string> skip_kernels = {};
-  // The precisions to choose from beside f32; empty: those that pay on the target.
+  // The precisions to choose from beside f32; empty: those that are faster on the target.
   std::vector<Precision> precisions = {};
   std::shared_ptr<const CalibrationTable> ranges = {};  // null: the samples say
   int threads = 0;                                      // of an inference; 0: one per core
   int data_threads = 0;                                 // that read samples; 0: one per core
-  double seconds = 0;                                   // after which no more is tried; 0: no end
+  double seconds = 0;        // after which no more mixes are tried; 0: no limit
   bool is_modelled = false;  // take no times, also where that is possible
   size_t most_groups = 40;
-  std::string also = {};  // what else findings depend on, as text: the metric's command
-  // A file of what was found so far, to go on with after a kill; empty: none. The caller removes it
-  // once what was tuned is where it shall be.
+  std::string also = {};  // further text that findings depend on: the metric's command
+  // A file of the findings so far, to resume after a kill; empty: none. The caller removes it once
+  // the tuned engine is written.
   std::string journal = {};
   std::function<void(const TuneProgress&)> progress = [](const TuneProgress&) {};
 };
@@ -48,7 +48,7 @@ struct TuneResult {
   bool was_resumed = false;
 };
 
-// How a build makes a mix: what `--mix` and the sample do. REQUIRES: as many precisions as groups
+// How a build makes a mix; used by `--mix` and the sample. REQUIRES: as many precisions as groups
 PrecisionOptions mix_options(std::span<const PrecisionGroup> groups,
                              std::span<const Precision> precisions,
                              std::shared_ptr<const CalibrationTable> ranges, bool symmetric);

@@ -45,7 +45,7 @@ std::string line_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-// Of a file that is about the subject, the findings; `whole` gets how many bytes those take.
+// The findings of a file about the subject; `whole` gets the number of bytes that they take.
 bool read_findings(const std::string& path, std::string_view subject,
                    std::map<std::string, std::string, std::less<>>& found, size_t& whole) {
   namespace fs = std::filesystem;
@@ -62,7 +62,7 @@ bool read_findings(const std::string& path, std::string_view subject,
   bool is_first = true;
   for (size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) {
     const Json line = Json::parse(text.substr(0, end), nullptr, false);
-    if (!line.is_object()) break;  // damaged: what is before it counts
+    if (!line.is_object()) break;  // damaged: the lines before it count
     const auto member = [&](const char* key) {
       const auto at = line.find(key);
       return at != line.end() && at->is_string() ? at->get<std::string>() : std::string();

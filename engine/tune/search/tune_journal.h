@@ -1,4 +1,4 @@
-// What tuning has measured so far, so that it goes on after a kill with what it had.
+// TuneJournal: the findings of tuning in a file, so that it can resume after a kill.
 #pragma once
 #include <functional>
 #include <map>
@@ -13,19 +13,19 @@ class TuneJournal {
  public:
   // In memory alone.
   TuneJournal() = default;
-  // subject: what all findings depend on. A file of another subject, or none of ours, is begun
-  // anew; a last line that was cut off is dropped. Fails with kIo.
+  // subject: a text of everything that the findings depend on. A file of another subject, or none
+  // of ours, is begun anew; a last line that was cut off is dropped. Fails with kIo.
   TuneJournal(std::string path, std::string_view subject);
   ~TuneJournal();
   TuneJournal(TuneJournal&&) noexcept;
   TuneJournal& operator=(TuneJournal&&) = delete;
 
   bool was_resumed() const { return was_resumed_; }
-  // What `find` gave under this name, now or in an earlier run. Text may hold anything but '\0'.
+  // The result of `find` under this name, of now or of an earlier run. The text has no '\0'.
   std::string once(const std::string& name, const std::function<std::string()>& find);
   const std::string* known(const std::string& name) const;  // null: not yet
   void remember(const std::string& name, std::string text);
-  void forget();  // everything, for what it was found with turned out to be something else
+  void forget();  // everything: the findings belong to other data or another metric
 
  private:
   void open();

@@ -4,7 +4,7 @@
 
 namespace anneal {
 
-// group_costs.cc: what each group costs in each precision.
+// group_costs.cc: time and output error of each group in each precision.
 void calibrate_samples(TuneState& state);
 void time_groups(TuneState& state);
 void measure_group_errors(TuneState& state);

@@ -71,7 +71,7 @@ double TuneState::seconds_spent() const {
 
 void TuneState::report_progress(std::string what, double share) const {
   TuneProgress progress{std::move(what), share, std::nullopt};
-  // What was known already took no time.
+  // Findings of the journal took no time.
   const double spent = seconds_spent();
   if (share > 0.05 && spent > 2) {
     progress.seconds_left = spent / share * (1 - share);

@@ -1,4 +1,4 @@
-// TuneState: what tuning has found so far, and what its phases share.
+// TuneState: the findings of tuning so far, and the options and tools that its phases share.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -68,7 +68,7 @@ struct TuneState {
   std::shared_ptr<const Engine> judged_engine(const Precisions& precisions) const;
 };
 
-// What the journal has under the name, else what `find` gives: as text that `parse` reads.
+// The journal's entry under the name, or else the result of `find`: text that `parse` reads.
 template <class Find, class Parse>
 auto find_once(TuneJournal& journal, const std::string& name, const Find& find,
                const Parse& parse) {

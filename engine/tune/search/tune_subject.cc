@@ -52,7 +52,7 @@ std::string tuning_subject(const Graph& model, const TuneSamples& samples,
     const bool is_judged = set != samples.calibrate && options.metric->wants_masks();
     for (int64_t i = 0; set && is_judged && i < set->size(); ++i)
       if (const auto mask = set->mask(i)) hash = hash_bytes(mask->bytes(), hash);
-    // What is read under the same names may change.
+    // The contents under the same names may change.
     if (set && set->size() > 0)
       for (const int64_t i : {int64_t{0}, set->size() / 2, set->size() - 1})
         for (const SampleTensor& each : set->read(i))
