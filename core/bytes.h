@@ -1,5 +1,6 @@
-// Little-endian bytes out and in. The reader believes nothing: every count and length is compared
-// with what is left before it is used, and a violation fails with kIncompatiblePlan.
+// Writer and reader of little-endian bytes. The reader treats its bytes as untrusted: it compares
+// every count and length with the remaining bytes before it uses it. A violation fails with
+// kIncompatiblePlan.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -39,7 +40,7 @@ class ByteWriter {
 
 class ByteReader {
  public:
-  // what: the name of the thing read, for errors ("section steps").
+  // what: the name of the item that is read, for errors ("section steps").
   ByteReader(std::span<const std::byte> bytes, std::string what);
   template <class T>
   requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) T number() {

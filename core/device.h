@@ -1,4 +1,5 @@
-// What the engine knows about a machine. The CPU and CUDA versions live beside their kernels.
+// Device and Stream: the interface of the engine to a machine. The CPU and CUDA versions are beside
+// their kernels.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -51,8 +52,8 @@ class Device {
   // "cpu:avx512_vnni", "sm_90".
   virtual std::string target() const = 0;
   virtual std::string description() const = 0;  // for people: "Intel Xeon, AVX-512, 2 cores"
-  // What times measured on this device hold for: the processor's model, the instruction set, and
-  // the libraries that kernels call with their versions.
+  // The machine for which times measured on this device hold for: the processor's model, the
+  // instruction set, and the libraries that kernels call with their versions.
   virtual std::string machine() const { return description(); }
   // Fails with kDevice, telling the bytes asked and free.
   virtual std::unique_ptr<Buffer> allocate(size_t bytes) = 0;

@@ -1,4 +1,4 @@
-// The one exception type of Anneal, and the two ways to end a call.
+// Error, the only exception type of Anneal, and the two functions that throw it.
 #pragma once
 #include <cstdint>
 #include <exception>

@@ -1,6 +1,6 @@
 // Plain structs that name their members once: `static void fields(auto& object, auto&& f)` calls
-// f("member", object.member) for each. What is derived from it cannot forget a member, and a test
-// compares field_count with arity so that fields() itself cannot either.
+// f("member", object.member) for each. Derived functions therefore cannot forget a member. A test
+// compares field_count with arity, so fields() cannot either.
 #pragma once
 #include <cstddef>
 #include <type_traits>

@@ -1,4 +1,4 @@
-// Whole files in and out.
+// Reading and writing of whole files.
 #pragma once
 #include <cstddef>
 #include <memory>

@@ -1,4 +1,4 @@
-// Which instruction sets own kernels may use: what the CPU has, capped by ANNEAL_MAX_ISA.
+// The instruction sets that our kernels may use: those of the CPU, limited by ANNEAL_MAX_ISA.
 #pragma once
 #include <cstdint>
 #include <string_view>

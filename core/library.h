@@ -1,5 +1,5 @@
-// Shared libraries that are opened while running, and never linked: a machine without them lacks
-// speed, not Anneal. They stay open as long as the process.
+// Shared libraries that are opened at run time and never linked. A machine without them loses speed
+// only. They stay open until the process ends.
 #pragma once
 #include <optional>
 #include <string>
@@ -8,7 +8,7 @@ namespace anneal {
 
 class Library {
  public:
-  // By file name or path. nullopt, with the loader's reason, if it is not to be had.
+  // By file name or path. nullopt, with the loader's reason, if it is not available.
   static std::optional<Library> open(const std::string& name, std::string& why_not);
   // A function or object of the library or of those it needs itself; null if there is none.
   void* find(const char* symbol) const;

@@ -1,8 +1,9 @@
 // The only way to run on several threads. A ThreadTeam is a lease of workers from the process-wide
 // budget (one worker per core beyond the first, by default); when the budget is spent a team is
-// smaller, at worst its caller alone. Each thread of a team has a share of the work, the same part
-// of it every time, so that what it wrote last is in its own cache; shares are claimed in chunks,
-// also by threads that are through with theirs, so a slow core does not hold up the rest.
+// smaller, at worst its caller alone. Each thread of a team has a share of the work. The share is
+// the same every time, so the data that the thread wrote last is in its own cache. Shares are
+// claimed in chunks. Threads that have finished claim chunks of other shares, so a slow core does
+// not delay the others.
 #pragma once
 #include <cstdint>
 

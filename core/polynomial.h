@@ -1,5 +1,5 @@
 // Polynomials with integer coefficients over numbered atoms: the arithmetic below SizeTable.
-// nullopt means that a coefficient does not fit 64 bits.
+// nullopt means that a coefficient exceeds 64 bits.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,4 @@
-// A value, or the reason why there is none: what a function returns whose "no" is an expected
-// answer.
+// A value, or the reason why there is none, for functions whose "no" is an expected answer.
 #pragma once
 #include <concepts>
 #include <optional>

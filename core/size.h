@@ -26,7 +26,7 @@ namespace anneal {
 class ByteReader;
 class ByteWriter;
 
-// Inclusive. What a symbol may become, and the value to optimize for.
+// Inclusive. The range of a symbol, and the value to optimize for.
 struct Bounds {
   int64_t min = 0;
   int64_t opt = 1;
@@ -64,10 +64,10 @@ class SizeTable {
   Size ceil_div(Size a, Size b);
   Size min(Size a, Size b);
   Size max(Size a, Size b);
-  // What two sizes of one axis broadcast to, as numpy's do: the other one where one is 1, else the
-  // one that they both are. Fails with kInvalidModel where they surely are neither; a value of it
-  // fails with kInvalidArgument where they are neither. Of unknown sizes it is known where a number
-  // that is not 1 decides.
+  // The size that two sizes of one axis broadcast to, as numpy's do: the other one where one is 1,
+  // else the one that they both are. Fails with kInvalidModel where they surely are neither; a
+  // value of it fails with kInvalidArgument where they are neither. Of unknown sizes it is known
+  // where a number that is not 1 decides.
   Size broadcast(Size a, Size b);
   Size product(const Shape& shape);
   Shape row_major_strides(const Shape& shape);

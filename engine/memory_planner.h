@@ -1,4 +1,5 @@
-// Where each buffer of an arena lies: a pure function of sizes and lifetimes.
+// The memory planner: the offset of each buffer in an arena, as a pure function of sizes and
+// lifetimes.
 #pragma once
 #include <cstdint>
 #include <span>

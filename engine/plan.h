@@ -1,6 +1,5 @@
-// Plan: a graph after every decision has been taken: which kernel, in which order, at which
-// address. It holds no pointers and no device state. Saved, it is an engine file
-// (docs/plan_format.md).
+// Plan: a graph after all decisions: the kernel of each step, their order, and all addresses. It
+// holds no pointers and no device state. Saved, it is an engine file (docs/plan_format.md).
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -99,7 +98,7 @@ struct ReadyConstant {
   Tensor bytes;     // u8, 64-byte aligned
 };
 
-// What an engine file holds: plans, one per target, over one pool of weights stored once by
+// The content of an engine file: plans, one per target, over one pool of weights stored once by
 // content.
 struct EngineFile {
   std::vector<Plan> plans;

@@ -1,4 +1,4 @@
-// Is a plan consistent with itself? What an engine file says is believed only after this.
+// Validation of a plan from an untrusted engine file.
 #pragma once
 #include <optional>
 

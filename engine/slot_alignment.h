@@ -1,4 +1,4 @@
-// What a plan tells of the addresses of its slots, for kernels that read several elements at once.
+// Known alignment of the slots of a plan, for kernels that read several elements at once.
 #pragma once
 #include <cstdint>
 #include <span>

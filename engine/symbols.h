@@ -1,4 +1,4 @@
-// What the symbols of a plan are worth, given the sizes of its inputs.
+// The values of a plan's symbols, given the sizes of its inputs.
 #pragma once
 #include <optional>
 #include <span>

@@ -35,7 +35,7 @@ class OperandSets {
   size_t bytes_ = 0;
 };
 
-// What a launch asks of the card.
+// The resources that a launch needs on the GPU.
 struct LaunchFacts {
   std::string function;
   int64_t blocks = 0;

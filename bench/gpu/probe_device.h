@@ -1,5 +1,5 @@
-// What the two probe programs share: tables of functions found with dlopen, words of JSON, and a
-// device that measures.
+// Shared parts of the two probe programs: tables of functions found with dlopen, words of JSON, and
+// a device that measures.
 #pragma once
 
 #include <cuda.h>

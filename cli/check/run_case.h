@@ -29,8 +29,8 @@ struct CaseResult {
 std::vector<std::byte> to_bytes(const CaseResult& result);
 CaseResult case_result_from(std::span<const std::byte> bytes);
 
-// What cannot be built or run with the sizes that the model leaves open is tried once more with
-// those of the data. Never throws for what a case does: that is in `why`.
+// A model that cannot be built or run with the sizes that the model leaves open is tried once more
+// with those of the data. Never throws for what a case does: that is in `why`.
 CaseResult run_case(const TestCase& test, const CaseOptions& options);
 
 }  // namespace anneal

@@ -1,4 +1,4 @@
-// Finding test cases on disk. A case is
+// Search for test cases on disk. A case is
 //   a folder with model.onnx and test_data_set_*/{input,output}_K.pb (also *.onnx if it is alone),
 //   or X.onnx with X_output_K.pb, and perhaps X_input_K.pb, beside it.
 #pragma once

@@ -33,8 +33,8 @@ struct TuneFlags {
 };
 
 // Writes the engine, the frontier beside it (OUTPUT without .engine + .tuned.json, what --mix
-// reads), and the files asked for; prints the frontier. What was found so far is in
-// OUTPUT.tuning, until it ends.
+// reads), and the files asked for; prints the frontier. Results so far are in OUTPUT.tuning, until
+// it ends.
 int tune_model(const TuneFlags& flags);
 
 }  // namespace anneal

@@ -1,4 +1,4 @@
-// Whether an output is close enough to its reference: the rules of `anneal check`, as a pure
+// The rules of `anneal check` for whether an output is close enough to its reference, as a pure
 // function.
 #pragma once
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace anneal {
 
-// What the model computes with, told from its graph before optimization.
+// The number formats that the model computes with, derived from its graph before optimization.
 enum class Arithmetic : uint8_t {
   kInteger,    // no value is a float
   kFloat,      // some value is

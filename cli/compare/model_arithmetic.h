@@ -1,4 +1,4 @@
-// What a model computes with: decides how exact its outputs must be.
+// The number formats that a model computes with. They decide how exact its outputs must be.
 #pragma once
 #include "anneal/cli/compare/compare_outputs.h"
 #include "anneal/engine/plan.h"

@@ -1,4 +1,4 @@
-// Where two engines rounded to different integers, and whether a tie explains it.
+// Elements that two engines rounded to different integers, and whether a tie explains them.
 #pragma once
 #include "anneal/core/tensor.h"
 

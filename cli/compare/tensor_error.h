@@ -1,4 +1,4 @@
-// How far two tensors are apart, over all their elements.
+// The difference between two tensors over all their elements.
 #pragma once
 #include "anneal/core/tensor.h"
 

@@ -1,4 +1,4 @@
-// Flags of commands that read samples: where they lie, what they are, which of them.
+// Flags of commands that read samples: the path, the format, and the selection of samples.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <memory>

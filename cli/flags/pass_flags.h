@@ -1,4 +1,4 @@
-// Which of the optimizer's passes a command runs, and which kernels it may choose.
+// Flags that select the optimizer's passes and the kernels of a command.
 #pragma once
 #include <CLI/CLI.hpp>
 

@@ -1,4 +1,4 @@
-// What a command that builds a model computes its layers in.
+// Flags for the precision of layers, for commands that build a model.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>

@@ -1,5 +1,5 @@
-// Values of flags that speak of inputs: NAME:1x3x224x224,... and NAME=FILE|random[:SEED].
-// All parsers fail with kInvalidArgument, quoting what they were given.
+// Values of flags for inputs: NAME:1x3x224x224,... and NAME=FILE|random[:SEED]. All parsers fail
+// with kInvalidArgument and quote their argument.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -31,8 +31,8 @@ std::map<std::string, ImportOptions::InputBounds> merge_bounds(
     const std::map<std::string, Dims>& min, const std::map<std::string, Dims>& opt,
     const std::map<std::string, Dims>& max);
 
-// What --input says. Without a name it speaks of the only input, or, if random, of every input that
-// no other --input names.
+// The value of --input. Without a name it speaks of the only input, or, if random, of every input
+// that no other --input names.
 struct InputFlag {
   std::string name;
   std::string file;              // empty: random

@@ -1,4 +1,4 @@
-// The flags that say whether kernels are chosen by their times.
+// Flags for the choice of kernels by measured times.
 #pragma once
 #include <CLI/CLI.hpp>
 

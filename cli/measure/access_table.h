@@ -1,5 +1,5 @@
-// What functions on a device did, as tables: the lines that matter for memory, and how often a warp
-// does what.
+// Tables of counted memory accesses: the lines with the most requests, and the number of each warp
+// operation.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// What the system knows about this process and the machine beside it: memory and load.
+// Memory of this process and load of the machine, as the system reports them.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// Work in child processes, so that one that crashes, hangs or eats the memory is lost alone.
+// Work in child processes. A child that crashes, hangs or exceeds its memory affects no other.
 #pragma once
 #include <cstddef>
 #include <functional>

@@ -12,8 +12,8 @@ class ProfileTable {
  public:
   void add(const std::vector<StepTime>& times);  // of one run
   // Per step that ran, then per kernel with the longest first: microseconds of a run, and share;
-  // how often a run takes each step, where that is not once. What functions did, where it was
-  // counted.
+  // how often a run takes each step, where that is not once. Counted accesses of functions, if they
+  // were counted.
   std::string text() const;
   Json json() const;  // per step
 

@@ -1,4 +1,4 @@
-// Measuring what a change of shapes costs a run.
+// Measurement of the time that a change of shapes adds to a run.
 #pragma once
 #include <memory>
 #include <vector>

@@ -1,4 +1,4 @@
-// How much memory a plan's activations take, and how little any placement could take.
+// The memory of a plan's activations, and a lower bound for any placement.
 #pragma once
 #include <span>
 

@@ -1,4 +1,4 @@
-// What `anneal inspect` shows, as text and as JSON.
+// The output of `anneal inspect`, as text and as JSON.
 #pragma once
 #include <string>
 

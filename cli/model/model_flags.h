@@ -1,4 +1,4 @@
-// The flags that say how a model is built: an engine was built already, and would ignore them.
+// Flags for building a model. A command refuses them for an engine, which would ignore them.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <initializer_list>

@@ -1,4 +1,4 @@
-// The tensors that `anneal run` feeds: what --input and --shapes say, for each input of an engine.
+// The input tensors of `anneal run`, made from --input and --shapes for each input of an engine.
 #pragma once
 #include <string>
 #include <string_view>

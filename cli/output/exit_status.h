@@ -1,4 +1,4 @@
-// What the process ends with; documented in `anneal --help` and docs/cli.md.
+// The exit status of the process, documented in `anneal --help` and docs/cli.md.
 #pragma once
 #include "anneal/core/error.h"
 

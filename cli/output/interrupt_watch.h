@@ -1,4 +1,4 @@
-// Ctrl-C and the like while there is something to clean up.
+// Handling of Ctrl-C and similar signals while temporary files exist.
 #pragma once
 #include <csignal>
 

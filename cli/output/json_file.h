@@ -1,4 +1,4 @@
-// JSON out.
+// Writing of JSON files.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>

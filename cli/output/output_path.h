@@ -1,4 +1,4 @@
-// Refusing a place that cannot be written before the work, not after it.
+// Check of an output path before the work instead of after it.
 #pragma once
 #include <string>
 

@@ -1,4 +1,4 @@
-// Numbers and tables for people.
+// Formatting of numbers and tables for people.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-// Text that holds names from files, made fit for a terminal.
+// Text with names from files, made safe for a terminal.
 #pragma once
 #include <string>
 #include <string_view>

@@ -1,5 +1,5 @@
-// What a long command is doing, on stderr: one changing line on a terminal, lines with --verbose,
-// else nothing.
+// Progress of a long command on stderr: one changing line on a terminal, lines with --verbose, else
+// no output.
 #pragma once
 #include <chrono>
 #include <string_view>

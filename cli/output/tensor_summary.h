@@ -1,4 +1,4 @@
-// A tensor in one line: its range and how it begins.
+// A tensor in one line: its range and its first elements.
 #pragma once
 #include <string>
 

@@ -1,4 +1,4 @@
-// What became of the model's values that an engine holds no more: fused into a step, or gone.
+// The fate of model values that an engine no longer stores: fused into a step, or removed.
 #pragma once
 #include <span>
 #include <string>

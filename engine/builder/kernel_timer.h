@@ -1,5 +1,4 @@
-// Which of the kernels that can run a layer is the fastest on this machine: measured, or known from
-// a timing cache.
+// The fastest kernel for a layer on this machine: measured, or known from a timing cache.
 #pragma once
 #include <optional>
 #include <string>
@@ -37,7 +36,7 @@ class KernelTimer {
       : known_(std::move(known)), options_(options) {}
 
   // chosen: what the table's order chose. It stays unless another kernel takes less than 98 % of
-  // its time. What was decided, or why there are no times; nullopt if there is no choice.
+  // its time. The decision, or the reason why there are no times; nullopt if there is no choice.
   std::optional<Decision> choose(const Backend& backend, const Request& request,
                                  const std::string& layer, KernelChoice& chosen);
 

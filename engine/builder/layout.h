@@ -1,5 +1,5 @@
-// Which device runs each layer, and which activations lie channels-last: decided by what kernels
-// there are, and by what the best one of each layer prefers.
+// The device of each layer, and the activations that are channels-last. Both follow from the
+// available kernels and the preference of the best kernel of each layer.
 #pragma once
 #include <functional>
 #include <span>

@@ -1,4 +1,4 @@
-// The last decisions about memory: who shares, how long each buffer lives, where it lies.
+// The last decisions about memory: sharing, lifetime and address of each buffer.
 #pragma once
 #include "anneal/engine/plan.h"
 

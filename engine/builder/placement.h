@@ -1,5 +1,5 @@
-// Which values are written straight into the memory of another value, and which transposes are
-// views: decided before any step is emitted, by asking kernels whether they take the strides.
+// Values that are written directly into the memory of another value, and transposes that are views.
+// Both are decided before any step is emitted, by asking kernels whether they take the strides.
 #pragma once
 #include <functional>
 #include <optional>

@@ -1,5 +1,5 @@
-// Which devices read a value, itself or through views of it: it decides where views of what the CPU
-// holds, inputs above all, are taken.
+// The devices that read a value, directly or through views. They decide on which device views of
+// CPU memory, such as inputs, are taken.
 #pragma once
 #include <functional>
 #include <span>
@@ -39,7 +39,7 @@ class Readers {
 
   const Graph& graph_;
   std::span<const Place> places_;
-  // By value and place: how many are read, at most. What two views share counts twice.
+  // By value and place: how many are read, at most. Elements that two views share count twice.
   std::vector<double> elements_;
 };
 

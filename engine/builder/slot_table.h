@@ -1,4 +1,4 @@
-// SlotTable: the slots of a plan, and where the values of the graph lie.
+// SlotTable: the slots of a plan, and the slot of each value of the graph.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -1,4 +1,4 @@
-// Constants in the strides that kernels ask for (kernels/laid_out.h).
+// Constants in the strides that kernels request (kernels/laid_out.h).
 #pragma once
 #include <vector>
 

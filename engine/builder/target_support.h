@@ -1,4 +1,4 @@
-// What passes want to know of the targets: whether they have kernels of their own for a layer.
+// The answer of the targets to passes: whether they have a kernel of their own for a layer.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace anneal {
 
-// What a plan is made for: its devices, and them as the places where layers may run.
+// The target of a plan: its devices, and them as the places where layers may run.
 struct Target {
   std::string name;  // as it was asked for: "cpu:avx2"
   bool is_cuda = false;

@@ -1,5 +1,6 @@
-// Times of kernels, by everything that they depend on: a text file that builds share and people
-// read. Each line below the first is one layer; tabs are between its columns.
+// The timing cache: times of kernels, with everything that they depend on as the key. It is a
+// readable text file that builds share. Each line below the first is one layer; tabs are between
+// its columns.
 //
 //   anneal timings 1
 //   # anneal  machine  threads  layer  kernel=microseconds ...

@@ -1,5 +1,5 @@
-// Layers that only look at memory differently: their outputs are views of their inputs, or their
-// inputs are written where the output lies, and no kernel runs.
+// Layers that become views: no kernel runs, because the output is a view of the input, or the input
+// is written in the memory of the output.
 #pragma once
 #include <optional>
 

@@ -1,5 +1,5 @@
-// Elements of tensors one at a time, whatever their type and strides: for reading, printing and
-// comparing samples, not for kernels.
+// Access to single elements of any type and strides, for reading, printing and comparing samples;
+// too slow for kernels.
 #pragma once
 #include <cstddef>
 

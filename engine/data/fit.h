@@ -1,4 +1,4 @@
-// Arrays of samples in the shape and the type of an input.
+// Conversion of sample arrays to the shape and type of an input.
 #pragma once
 #include <optional>
 

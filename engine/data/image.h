@@ -1,4 +1,5 @@
-// Pictures: decoding JPEG and PNG, grey and colour, resizing. Pixels equal Pillow's.
+// Pictures: decoding of JPEG and PNG, conversion between grey and colour, resizing. Pixels equal
+// Pillow's.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which samples there are and of which class, as a file beside the data says.
+// The list of samples and their classes, from a file beside the data.
 #pragma once
 #include <cstdint>
 #include <string>

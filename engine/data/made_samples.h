@@ -1,4 +1,4 @@
-// Samples that are computed, for trying a model without data. The same on every machine.
+// Generated samples, for a model without data. They are the same on every machine.
 #pragma once
 #include <cstdint>
 

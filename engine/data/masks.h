@@ -1,4 +1,4 @@
-// The classes of samples' pixels, as files beside the data say: what labels are to classifiers.
+// Masks: the class of each pixel of a sample, from files beside the data.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -40,7 +40,7 @@ class Masks {
 // Where format.masks is: from where the command stands, or else within the folder. Empty: there are
 // none. Fails with kIo if it is nowhere.
 std::string find_masks(const std::string& folder, const DataFormat& format);
-// What is there; null for an empty path.
+// The masks at the path; null for an empty path.
 std::shared_ptr<const Masks> open_masks(const std::string& path, const DataFormat& format);
 
 // A picture's mask, resized and cropped as the picture is, but without blending.

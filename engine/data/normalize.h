@@ -1,4 +1,4 @@
-// From values as they are stored to values as the network wants them.
+// Conversion of stored values to the values that the network expects.
 #pragma once
 #include <vector>
 

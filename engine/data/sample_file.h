@@ -1,4 +1,4 @@
-// One file -> one tensor: .npy, TensorProto (.pb), idx, or raw bytes.
+// Reading of one tensor from one file: .npy, TensorProto (.pb), idx, or raw bytes.
 #pragma once
 #include <optional>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace anneal {
 
-// What a raw file holds; the other formats say it themselves.
+// The content of a raw file; the other formats say it themselves.
 struct RawFormat {
   DataType dtype = DataType::kF32;
   std::optional<Dims> dims;  // nullopt: not known, and a raw file is refused

@@ -1,4 +1,4 @@
-// A plan with real sizes: what a context computes when the shapes of its inputs change.
+// A plan with actual sizes, which a context computes when the shapes of its inputs change.
 #pragma once
 #include <memory>
 #include <span>

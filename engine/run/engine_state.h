@@ -1,4 +1,4 @@
-// What an Engine holds. Immutable once made.
+// The state of an Engine, immutable after construction.
 #pragma once
 #include <memory>
 #include <optional>

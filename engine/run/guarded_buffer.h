@@ -1,4 +1,4 @@
-// Memory of one tensor between red zones: bytes that no kernel may change, to find those that do.
+// Memory of one tensor between red zones, which are bytes that no kernel may change.
 #pragma once
 #include <memory>
 #include <optional>

@@ -1,5 +1,5 @@
-// Leaving open the number of rows of a plan that was built for a batch of a fixed size, so that
-// parts of the batch can be run (row_slices.h).
+// Replaces the fixed batch of a plan by a symbol, so that parts of the batch can run
+// (row_slices.h).
 #pragma once
 #include <optional>
 #include <vector>

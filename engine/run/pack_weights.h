@@ -1,4 +1,4 @@
-// Packing when an engine is built instead of when it is loaded.
+// Packing of weights at build instead of at load.
 #pragma once
 #include "anneal/engine/plan.h"
 

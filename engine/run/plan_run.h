@@ -1,5 +1,4 @@
-// PlanRun: a plan with memory, bound to tensors and run; and so, inside it, the bodies of its
-// control flow.
+// PlanRun: a plan with memory and bound tensors, ready to run, with the bodies of its control flow.
 #pragma once
 #include <memory>
 #include <optional>
@@ -14,7 +13,7 @@
 
 namespace anneal {
 
-// What all runs of a context share.
+// State that all runs of a context share.
 struct RunResources {
   std::span<const Tensor> weights;
   // By device of the engine; the last is the CPU.

@@ -1,4 +1,4 @@
-// The kernels that a plan names, and what they find of their constants ready-made.
+// The kernels that a plan names, and their packed constants from the engine file.
 #pragma once
 #include <string>
 #include <vector>

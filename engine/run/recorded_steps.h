@@ -1,4 +1,4 @@
-// Steps on a device that are recorded once and played from then on.
+// Steps on a device that are recorded once (a CUDA graph) and replayed from then on.
 #pragma once
 #include <memory>
 #include <optional>

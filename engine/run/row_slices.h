@@ -1,6 +1,7 @@
-// Running a batch a few rows at a time, so that its activations stay in a core's own caches.
+// Micro-batches: a batch runs a few rows at a time, so that its activations stay in a core's own
+// caches.
 //
-// A row is what a tensor holds at one index of axis 0: an image of a batch.
+// A row is the part of a tensor at one index of axis 0, such as an image of a batch.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -1,5 +1,5 @@
-// The memory of a plan of which each tensor on a device other than the CPU lies by itself, between
-// red zones: for finding kernels that access what is not theirs (EngineOptions::separate_slots).
+// Memory of a plan with one allocation per tensor, between red zones, on devices other than the
+// CPU. It finds kernels that access memory outside their tensors (EngineOptions::separate_slots).
 #pragma once
 #include <memory>
 #include <span>

@@ -1,4 +1,4 @@
-// What a run of a plan computes when the shapes of its inputs change, kept for shapes that return.
+// The cache of preparations that a context makes for the shapes of its inputs.
 #pragma once
 #include <memory>
 #include <span>

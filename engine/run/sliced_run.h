@@ -1,4 +1,4 @@
-// SlicedRun: the run of an engine's plan, all rows of its batch at once or some at a time.
+// SlicedRun: the run of an engine's plan, with the whole batch at once or in micro-batches.
 #pragma once
 #include <memory>
 #include <optional>

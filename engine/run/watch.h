@@ -1,4 +1,5 @@
-// When each slot of a plan can be seen: what an observer is told, and after which step.
+// Observation of slots: the tensors that an observer receives, and the step after which each is
+// complete.
 #pragma once
 #include <cstdint>
 #include <vector>
