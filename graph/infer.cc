@@ -7,62 +7,12 @@
 #include <limits>
 
 #include "anneal/graph/infer_rules.h"
+#include "anneal/graph/op_traits.h"
 
 namespace anneal {
 namespace {
 
 using rules::refuse;
-
-constexpr int kMany = 1 << 20;
-
-// One per op; a missing one does not compile.
-struct ArityOf {
-  Arity operator()(const std::monostate&) const { return {0, 0}; }
-  Arity operator()(const Pointwise&) const { return {1, kMany}; }
-  Arity operator()(const Conv&) const { return {2, 4}; }
-  Arity operator()(const ConvTranspose&) const { return {2, 2}; }
-  Arity operator()(const MatMul&) const { return {2, 4}; }
-  Arity operator()(const Pool&) const { return {1, 1}; }
-  Arity operator()(const Attention& op) const { return {3, op.score.empty() ? 3 : kMany}; }
-  Arity operator()(const Softmax& op) const { return {1, op.map.empty() ? 1 : kMany}; }
-  Arity operator()(const Normalize&) const { return {1, 1}; }
-  Arity operator()(const Reduce& op) const { return {2, op.map.empty() ? 2 : kMany}; }
-  Arity operator()(const ArgReduce&) const { return {1, 1}; }
-  Arity operator()(const Cumulative&) const { return {2, 2}; }
-  Arity operator()(const TopK&) const { return {2, 2}; }
-  Arity operator()(const Reshape&) const { return {2, 2}; }
-  Arity operator()(const Transpose&) const { return {1, 1}; }
-  Arity operator()(const Concat&) const { return {1, kMany}; }
-  Arity operator()(const Slice&) const { return {5, 5}; }
-  Arity operator()(const Pad&) const { return {2, 3}; }
-  Arity operator()(const Expand&) const { return {2, 2}; }
-  Arity operator()(const Tile&) const { return {2, 2}; }
-  Arity operator()(const Gather&) const { return {2, 2}; }
-  Arity operator()(const GatherElements&) const { return {2, 2}; }
-  Arity operator()(const GatherND&) const { return {2, 2}; }
-  Arity operator()(const ScatterElements&) const { return {3, 3}; }
-  Arity operator()(const ScatterND&) const { return {3, 3}; }
-  Arity operator()(const ShapeOf&) const { return {1, 1}; }
-  Arity operator()(const SizeTensor&) const { return {0, 0}; }
-  Arity operator()(const Range&) const { return {3, 3}; }
-  Arity operator()(const Resize&) const { return {1, 4}; }
-  Arity operator()(const Quantize&) const { return {2, 3}; }
-  Arity operator()(const Dequantize&) const { return {2, 3}; }
-  Arity operator()(const GridSample&) const { return {2, 2}; }
-  Arity operator()(const RoiAlign&) const { return {3, 3}; }
-  Arity operator()(const NonZero&) const { return {1, 1}; }
-  Arity operator()(const Unique&) const { return {1, 1}; }
-  Arity operator()(const NonMaxSuppression&) const { return {2, 5}; }
-  Arity operator()(const ReverseSequence&) const { return {2, 2}; }
-  Arity operator()(const BitCast&) const { return {1, 1}; }
-  Arity operator()(const Recurrent& op) const {
-    return {3, op.kind == RecurrentKind::kLstm ? 8 : 6};
-  }
-  Arity operator()(const Require&) const { return {1, 1}; }
-  Arity operator()(const If&) const { return {1, kMany}; }
-  Arity operator()(const Loop&) const { return {2, kMany}; }
-  Arity operator()(const Scan&) const { return {1, kMany}; }
-};
 
 // No rule may give a size that is surely negative, nor more elements than can be counted.
 void check_sizes(const Facts& facts, const SizeTable& sizes) {
@@ -121,7 +71,15 @@ std::optional<std::vector<int64_t>> InferInputs::integers(int i) const {
   return integers;
 }
 
-Arity input_arity(const Op& op) { return std::visit(ArityOf{}, op); }
+Arity input_arity(const Op& op) {
+  const OpTraits& traits = traits_of(op);
+  Arity arity = *traits.arity;
+  const Program* program = program_of(op);
+  if (program && program->empty() && !std::holds_alternative<Pointwise>(op)) arity.max = arity.min;
+  if (const auto* recurrent = std::get_if<Recurrent>(&op))
+    if (recurrent->kind != RecurrentKind::kLstm) arity.max = 6;
+  return arity;
+}
 
 DataType accumulator(DataType dtype) {
   return dtype == DataType::kF16 || dtype == DataType::kBF16 ? DataType::kF32 : dtype;

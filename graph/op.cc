@@ -2,6 +2,7 @@
 
 #include "anneal/core/error.h"
 #include "anneal/graph/op_names.h"
+#include "anneal/graph/op_traits.h"
 
 namespace anneal {
 namespace {
@@ -51,18 +52,7 @@ std::vector<BodyUse> bodies_of(const Op& op) {
 }
 
 bool is_host_value(const Op& op, int input) {
-  return std::visit(
-      [&]<class T>(const T&) {
-        constexpr auto is = []<class... A>() { return (std::is_same_v<T, A> || ...); };
-        if constexpr (is.template operator()<Range>()) return true;
-        if constexpr (is.template operator()<Slice, Resize>()) return input >= 1;
-        if constexpr (is.template operator()<NonMaxSuppression>()) return input >= 2;
-        if constexpr (is.template
-                      operator()<Reshape, Expand, Tile, Pad, TopK, Cumulative, Reduce>())
-          return input == 1;
-        return false;
-      },
-      op);
+  return input >= 0 && traits_of(op).host->contains(static_cast<size_t>(input));
 }
 
 uint64_t hash(const Op& op) {

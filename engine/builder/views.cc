@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "anneal/graph/op_traits.h"
+
 namespace anneal {
 namespace {
 
@@ -109,10 +111,7 @@ std::vector<int> long_axes(const Shape& shape) {
 
 }  // namespace
 
-bool is_view_op(const Op& op) {
-  return std::holds_alternative<Reshape>(op) || std::holds_alternative<Transpose>(op) ||
-         std::holds_alternative<Slice>(op);
-}
+bool is_view_op(const Op& op) { return *traits_of(op).view == ViewRule::kOfInput; }
 
 std::optional<Shape> reshaped_strides(const Shape& from, const Shape& strides, const Shape& to,
                                       SizeTable& sizes) {
@@ -162,12 +161,19 @@ std::optional<Shape> reshaped_strides(const Shape& from, const Shape& strides, c
 std::optional<ViewOf> view_of(const Graph& graph, const Layer& layer, const Shape& input_strides,
                               Moved moved) {
   if (!layer.epilogues.empty() || has_no_elements(graph, layer)) return std::nullopt;
-  if (std::holds_alternative<Reshape>(layer.op))
-    return view_of_reshape(graph, layer, input_strides);
-  if (const auto* transpose = std::get_if<Transpose>(&layer.op))
-    return view_of_transpose(graph, layer, *transpose, input_strides, moved);
-  if (std::holds_alternative<Slice>(layer.op)) return view_of_slice(graph, layer, input_strides);
-  return std::nullopt;
+  return std::visit(
+      [&]<class T>(const T& op) -> std::optional<ViewOf> {
+        if constexpr (std::is_same_v<T, Reshape>)
+          return view_of_reshape(graph, layer, input_strides);
+        else if constexpr (std::is_same_v<T, Transpose>)
+          return view_of_transpose(graph, layer, op, input_strides, moved);
+        else if constexpr (std::is_same_v<T, Slice>)
+          return view_of_slice(graph, layer, input_strides);
+        else if constexpr (!std::is_same_v<T, std::monostate>)
+          static_assert(*op_traits<T>.view != ViewRule::kOfInput, "a case for the op is missing");
+        return std::nullopt;
+      },
+      layer.op);
 }
 
 std::optional<ViewOf> operand_within(const Graph& graph, const Layer& layer, size_t operand,

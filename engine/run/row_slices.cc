@@ -5,6 +5,7 @@
 
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/symbols.h"
+#include "anneal/graph/op_traits.h"
 
 namespace anneal {
 namespace {
@@ -30,7 +31,8 @@ class RowCheck {
       if (used[i] && !lies_apart(i)) return false;
     for (const uint32_t output : plan_.outputs)
       if (rows_[output] != Rows::kAxis0) return false;
-    return std::ranges::all_of(plan_.steps, [&](const Step& step) { return keeps_apart(step); });
+    return std::ranges::all_of(plan_.steps,
+                               [&](const Step& step) { return step_keeps_apart(step); });
   }
 
  private:
@@ -111,7 +113,7 @@ class RowCheck {
     });
   }
 
-  bool keeps_apart(const Step& step) {
+  bool step_keeps_apart(const Step& step) {
     if (const auto* sizes = std::get_if<SizeTensor>(&step.op); sizes && step.epilogues.empty()) {
       counts_rows_[step.outputs[0]] =
           std::ranges::any_of(sizes->elements, [&](Size size) { return has_symbol(size); });
@@ -136,58 +138,54 @@ class RowCheck {
   // The op alone, given rows on axis 0 of each output and of some inputs. What has lost axis 0 has
   // no rows.
   bool op_keeps_apart(const Step& step) const {
-    const size_t inputs = step.op_input_count;
-    const bool reads_rows_of_first_only = none_have_rows(step, 1, inputs);
-    switch (step.op.index()) {
-      case op_index<Conv>:
-      case op_index<ConvTranspose>:
-        return reads_rows_of_first_only;
-      case op_index<Quantize>:
-        return reads_rows_of_first_only && scales_alike(std::get<Quantize>(step.op), step);
-      case op_index<Dequantize>:
-        return reads_rows_of_first_only && scales_alike(std::get<Dequantize>(step.op), step);
-      case op_index<ArgReduce>:
-      case op_index<Reshape>:
-        return true;
-      case op_index<Expand>:
-        return line_up(step, 0, 1);
-      case op_index<Pool>:
-        return !std::get<Pool>(step.op).with_indices;
-      case op_index<Pointwise>:
-        return !asks_for_row(std::get<Pointwise>(step.op).program) && line_up(step, 0, inputs);
-      case op_index<Attention>:
-        return !asks_for_row(std::get<Attention>(step.op).score) && line_up(step, 0, inputs);
-      case op_index<MatMul>:
-        return keeps_apart(std::get<MatMul>(step.op), step);
-      case op_index<Softmax>: {
-        const auto& op = std::get<Softmax>(step.op);
-        return op.axis != 0 && !asks_for_row(op.map) && line_up(step, 0, inputs);
+    return std::visit([&](const auto& op) { return follows_rule(op, step); }, step.op);
+  }
+  bool follows_rule(const std::monostate&, const Step&) const { return false; }
+  template <class T>
+  bool follows_rule(const T& op, const Step& step) const {
+    constexpr BatchRule rule = *op_traits<T>.batch;
+    if constexpr (rule == BatchRule::kMixesRows) {
+      return false;
+    } else {
+      const size_t inputs = step.op_input_count;
+      if (rule == BatchRule::kFirstInput && !none_have_rows(step, 1, inputs)) return false;
+      if (rule == BatchRule::kBroadcast) {
+        const Program* program = program_of(step.op);
+        if (!line_up(step, 0, inputs) || (program && asks_for_row(*program))) return false;
       }
-      case op_index<Normalize>:
-        return reads_rows_of_first_only && !has_axis_0(std::get<Normalize>(step.op).axes);
-      case op_index<Resize>:
-        return reads_rows_of_first_only && !has_axis_0(std::get<Resize>(step.op).axes);
-      case op_index<Reduce>:
-        return reads_rows_of_first_only && !std::get<Reduce>(step.op).map.uses_index();
-      case op_index<Transpose>:
-        return std::get<Transpose>(step.op).permutation[0] == 0;
-      case op_index<Concat>:
-        return std::get<Concat>(step.op).axis != 0 && line_up(step, 0, inputs);
-      case op_index<Gather>: {
-        const int64_t axis = std::get<Gather>(step.op).axis;
-        return has_rows(step, 0) ? axis != 0 && !has_rows(step, 1) : axis == 0;
-      }
-      default:
-        return false;
+      return keeps_apart(op, step);
     }
+  }
+
+  // What an op's rule asks for besides. One that names axes says which it may name.
+  template <class T>
+  requires((*op_traits<T>.batch == BatchRule::kFirstInput ||
+            *op_traits<T>.batch == BatchRule::kBroadcast) &&
+           !requires(const T& op) { op.axis; } &&
+           !requires(const T& op) { op.axes; }) bool keeps_apart(const T&, const Step&) const {
+    return true;
+  }
+  bool keeps_apart(const Softmax& op, const Step&) const { return op.axis != 0; }
+  bool keeps_apart(const Concat& op, const Step&) const { return op.axis != 0; }
+  bool keeps_apart(const Normalize& op, const Step&) const { return !has_axis_0(op.axes); }
+  bool keeps_apart(const Resize& op, const Step&) const { return !has_axis_0(op.axes); }
+  bool keeps_apart(const Reduce& op, const Step&) const { return !op.map.uses_index(); }
+  bool keeps_apart(const ArgReduce&, const Step&) const { return true; }
+  bool keeps_apart(const Reshape&, const Step&) const { return true; }
+  bool keeps_apart(const Pool& op, const Step&) const { return !op.with_indices; }
+  bool keeps_apart(const Expand&, const Step& step) const { return line_up(step, 0, 1); }
+  bool keeps_apart(const Transpose& op, const Step&) const { return op.permutation[0] == 0; }
+  bool keeps_apart(const Gather& op, const Step& step) const {
+    return has_rows(step, 0) ? op.axis != 0 && !has_rows(step, 1) : op.axis == 0;
+  }
+  // No scale is that of a row.
+  template <class T>
+  requires(std::is_same_v<T, Quantize> ||
+           std::is_same_v<T, Dequantize>) bool keeps_apart(const T& op, const Step& step) const {
+    return is_scalar(step, 1) || (op.axis != 0 && op.block_size == 0);
   }
   static bool has_axis_0(const std::vector<int64_t>& axes) {
     return std::ranges::find(axes, 0) != axes.end();
-  }
-  // No scale is that of a row.
-  template <class Scaling>
-  bool scales_alike(const Scaling& op, const Step& step) const {
-    return is_scalar(step, 1) || (op.axis != 0 && op.block_size == 0);
   }
   // Of a matrix without a batch only the rows of the left one are rows.
   bool keeps_apart(const MatMul& op, const Step& step) const {

@@ -208,19 +208,19 @@ class Assigner {
   // The layer with operands of type `product`, f32: as they are.
   EditedLayer made(LayerId id, DataType product) {
     const Layer layer = is_half(product) ? with_scales(id, product) : graph_.layer(id);
-    const Role role = role_of(graph_, id);
+    const HalfRole role = role_of(graph_, id);
     NewLayer added{.name = layer.name,
                    .op = layer.op,
                    .inputs = layer.inputs,
                    .op_input_count = layer.op_input_count,
                    .origins = layer.origins};
     const DataInputs inputs = data_inputs(layer);
-    if (role != Role::kFixed) {
-      DataType data = role == Role::kMoves && is_half(stored(layer.outputs[0]))
+    if (role != HalfRole::kFixed) {
+      DataType data = role == HalfRole::kMoves && is_half(stored(layer.outputs[0]))
                           ? stored(layer.outputs[0])
                           : DataType::kF32;
-      if (role == Role::kProduct && is_half(product)) data = product;
-      if (role == Role::kReads && !inputs.data.empty() && layer.inputs[0] != ValueId::kNone &&
+      if (role == HalfRole::kProduct && is_half(product)) data = product;
+      if (role == HalfRole::kReads && !inputs.data.empty() && layer.inputs[0] != ValueId::kNone &&
           is_short_float(dtype(layer.inputs[0])))
         data = type_as_stored(layer.inputs[0]);
       for (const size_t i : inputs.data) added.inputs[i] = as(layer.inputs[i], data, id);
@@ -267,12 +267,12 @@ class Assigner {
     return map && !map->empty() ? map->results()[0].dtype : dtype(inputs[0]);
   }
 
-  std::vector<Program> epilogues(const Layer& layer, Role role,
+  std::vector<Program> epilogues(const Layer& layer, HalfRole role,
                                  const std::vector<ValueId>& inputs) const {
-    if (role == Role::kFixed && layer.epilogues.empty()) return {};
+    if (role == HalfRole::kFixed && layer.epilogues.empty()) return {};
     std::vector<Program> programs = layer.epilogues;
     if (programs.empty()) {
-      if (role == Role::kMoves || std::holds_alternative<Pointwise>(layer.op)) return {};
+      if (role == HalfRole::kMoves || std::holds_alternative<Pointwise>(layer.op)) return {};
       programs.resize(layer.outputs.size());
     }
     auto next = static_cast<size_t>(layer.op_input_count);

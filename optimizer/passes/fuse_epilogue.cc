@@ -13,6 +13,7 @@
 
 #include <algorithm>
 
+#include "anneal/graph/op_traits.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes.h"
 #include "anneal/optimizer/rewrite/join_programs.h"
@@ -20,25 +21,23 @@
 namespace anneal {
 namespace {
 
-template <class... T>
-bool is_any(const Op& op) {
-  return (std::holds_alternative<T>(op) || ...);
-}
-
-// Ops whose kernels on some targets take no epilogue, or that have none there. Not those that may
-// be views, which cost nothing as they are.
-bool needs_target_support(const Op& op) {
-  return is_any<Attention, Gather, GatherElements, GatherND, Pad, Tile, Cumulative, GridSample,
-                RoiAlign>(op);
-}
+EpilogueRule rule_of(const Layer& layer) { return *traits_of(layer.op).epilogue; }
 
 bool takes_epilogue(const Graph& graph, const Layer& layer, bool targets_answer) {
   if (op_output_count(layer) != 1) return false;
-  if (is_any<Conv, ConvTranspose, MatMul>(layer.op)) return true;
   const DataType dtype = graph.value(layer.outputs[0]).type().dtype;
-  if (!is_float(dtype) || dtype == DataType::kF64) return false;
-  if (needs_target_support(layer.op)) return targets_answer;
-  return is_any<Pool, Softmax, Normalize, Reduce, Resize>(layer.op);
+  const bool is_narrow_float = is_float(dtype) && dtype != DataType::kF64;
+  switch (rule_of(layer)) {
+    case EpilogueRule::kNever:
+      return false;
+    case EpilogueRule::kAlways:
+      return true;
+    case EpilogueRule::kForFloats:
+      return is_narrow_float;
+    case EpilogueRule::kIfTargetsAgree:
+      return is_narrow_float && targets_answer;
+  }
+  return false;
 }
 
 struct Host {
@@ -104,7 +103,7 @@ bool fuse(Graph& graph, LayerId id, PassRun& run) {
   added.inputs.insert(added.inputs.end(), joined->inputs.begin() + 1, joined->inputs.end());
   added.origins.insert(added.origins.end(), layer.origins.begin(), layer.origins.end());
   // A reference kernel would interpret the program, element by element.
-  if (const std::string why_not = needs_target_support(anchor.op)
+  if (const std::string why_not = rule_of(anchor) == EpilogueRule::kIfTargetsAgree
                                       ? run.ask_targets(graph, added)
                                       : why_not_joined(graph, run, host.id, added);
       !why_not.empty()) {

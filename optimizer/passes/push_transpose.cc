@@ -16,6 +16,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "anneal/graph/op_traits.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes.h"
 #include "anneal/optimizer/rewrite/rewrite.h"
@@ -87,7 +88,12 @@ class Pusher {
   }
   int64_t before(int64_t axis) const { return p_[static_cast<size_t>(axis)]; }
 
-  std::optional<PushedLayer> through(const auto&, const PushedLayer&) const { return std::nullopt; }
+  template <class T>
+  requires(std::is_same_v<T, std::monostate> ||
+           *op_traits<T>.transpose ==
+               TransposeRule::kStays) std::optional<PushedLayer> through(const T&,
+                                                                         const PushedLayer&)
+  const { return std::nullopt; }
 
   std::optional<PushedLayer> through(const Pointwise& op, PushedLayer pushed) const {
     const int rank = graph_.value(layer_.outputs[0]).type().shape.rank();

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "anneal/core/float16.h"
+#include "anneal/graph/op_traits.h"
 #include "anneal/optimizer/analysis/channel_weights.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/precision/quantizable.h"
@@ -32,11 +33,6 @@ constexpr double kWeakChannel = 0x1p-10;
 constexpr int64_t kWeightsWorthACast = 1 << 20;
 
 bool is_half(DataType dtype) { return dtype == DataType::kF16 || dtype == DataType::kBF16; }
-
-template <class... T>
-bool is_any(const Op& op) {
-  return (std::holds_alternative<T>(op) || ...);
-}
 
 double rounded(float value, DataType dtype) {
   return dtype == DataType::kF16 ? to_f32(to_f16(value)) : to_f32(to_bf16(value));
@@ -85,58 +81,34 @@ float seen_in(const PrecisionOptions& options, const std::string& value) {
 
 }  // namespace
 
-Role role_of(const Graph& graph, LayerId id) {
+HalfRole role_of(const Graph& graph, LayerId id) {
   const Layer& layer = graph.layer(id);
   const auto is_float_input = [&](size_t i) {
     const DataType dtype = graph.value(layer.inputs[i]).type().dtype;
     return dtype == DataType::kF32 || is_half(dtype);
   };
-  if (is_any<Conv, ConvTranspose, MatMul, Attention>(layer.op))
-    return is_float_input(0) ? Role::kProduct : Role::kReads;
+  const HalfRole role = *traits_of(layer.op).half;
   if (const auto* pool = std::get_if<Pool>(&layer.op)) {
-    if (pool->with_indices) return Role::kFixed;
-    return pool->kind == PoolKind::kMax && layer.epilogues.empty() ? Role::kMoves : Role::kReads;
+    if (pool->with_indices) return HalfRole::kFixed;
+    if (pool->kind == PoolKind::kMax && layer.epilogues.empty()) return HalfRole::kMoves;
   }
-  if (is_any<Pointwise, Softmax, Normalize, Reduce, Resize>(layer.op)) return Role::kReads;
-  if (is_any<Reshape, Transpose, Concat, Slice, Pad, Expand, Tile, Gather, GatherElements, GatherND,
-             ReverseSequence>(layer.op))
-    return layer.epilogues.empty() ? Role::kMoves : Role::kReads;
-  return Role::kFixed;
+  if (role == HalfRole::kProduct && !is_float_input(0)) return HalfRole::kReads;
+  if (role == HalfRole::kMoves && !layer.epilogues.empty()) return HalfRole::kReads;
+  return role;
 }
 
 DataInputs data_inputs(const Layer& layer) {
   DataInputs result;
-  const auto ops = static_cast<size_t>(layer.op_input_count);
-  const auto program = [&](size_t first, int number) {
-    for (size_t i = first; i < ops; ++i) result.of_program.emplace_back(i, number++);
-  };
-  if (std::holds_alternative<Pointwise>(layer.op)) {
-    program(0, 0);
-  } else if (const auto* softmax = std::get_if<Softmax>(&layer.op); softmax) {
-    if (softmax->map.empty())
-      result.data = {0};
-    else
-      program(0, 0);
-  } else if (const auto* reduce = std::get_if<Reduce>(&layer.op); reduce) {
-    if (reduce->map.empty()) {
-      result.data = {0};
-    } else {
-      result.of_program.emplace_back(0, 0);
-      program(2, 1);
-    }
-  } else if (is_any<Attention>(layer.op)) {
-    result.data = {0, 1, 2};
-    program(3, 1);
-  } else if (is_any<Conv, ConvTranspose, MatMul>(layer.op)) {
-    result.data = {0, 1};
-  } else if (is_any<Concat>(layer.op)) {
-    for (size_t i = 0; i < ops; ++i) result.data.push_back(i);
-  } else if (is_any<Pad>(layer.op)) {
-    result.data = {0};
-    if (ops > 2 && layer.inputs[2] != ValueId::kNone) result.data.push_back(2);
-  } else if (ops > 0) {
-    result.data = {0};
-  }
+  const OpTraits& traits = traits_of(layer.op);
+  const Program* program = program_of(layer.op);
+  const bool has_program = program && !program->empty();
+  // What the op has computed is input 0 of a program that does not read the op's.
+  int number = traits.program->contains(0) ? 0 : 1;
+  for (size_t i = 0; i < static_cast<size_t>(layer.op_input_count); ++i)
+    if (has_program && traits.program->contains(i))
+      result.of_program.emplace_back(i, number++);
+    else if (traits.data->contains(i) && layer.inputs[i] != ValueId::kNone)
+      result.data.push_back(i);
   return result;
 }
 
@@ -158,7 +130,7 @@ class Chooser {
     mark_made();
     mark_first();
     for (const LayerId id : order_)
-      if (role_of(graph_, id) == Role::kProduct) choose_product(id);
+      if (role_of(graph_, id) == HalfRole::kProduct) choose_product(id);
     find_leading();
     for (const LayerId id : order_) choose_values(id);
     unite_types();
@@ -205,7 +177,7 @@ class Chooser {
 
   void join_moved() {
     for (const LayerId id : order_) {
-      if (role_of(graph_, id) != Role::kMoves) continue;
+      if (role_of(graph_, id) != HalfRole::kMoves) continue;
       const Layer& layer = graph_.layer(id);
       if (!is_f32(layer.outputs[0])) continue;
       for (const size_t i : data_inputs(layer).data) {
@@ -232,11 +204,11 @@ class Chooser {
       const Layer& layer = graph_.layer(id);
       if (layer.inputs.empty() || !is_f32(layer.inputs[0])) continue;
       const ValueId x = layer.inputs[0];
-      if (is_any<Normalize>(layer.op) && !mark(x).is_known)
+      if (std::holds_alternative<Normalize>(layer.op) && !mark(x).is_known)
         range_ends(x, fmt::format("it is normalized, and without a calibration table nothing says "
                                   "how large \"{}\" becomes",
                                   name_of(x)));
-      if (is_any<Softmax>(layer.op)) mark_softmax_input(x);
+      if (std::holds_alternative<Softmax>(layer.op)) mark_softmax_input(x);
     }
   }
 
@@ -267,16 +239,17 @@ class Chooser {
   }
 
   // How large the op's results may be, before epilogues.
-  Growth op_growth(const Layer& layer, Role role) {
+  Growth op_growth(const Layer& layer, HalfRole role) {
     const DataInputs inputs = data_inputs(layer);
     Growth data;
     for (const size_t i : inputs.data) {
-      if (role == Role::kProduct && graph_.constant(layer.inputs[i])) continue;
+      if (role == HalfRole::kProduct && graph_.constant(layer.inputs[i])) continue;
       const Growth of = growth(layer.inputs[i]);
       data = {data.up || of.up, data.down || of.down};
     }
-    if (is_any<Softmax, Normalize>(layer.op)) return {};
-    if (role == Role::kProduct) return {data.any(), data.any()};
+    if (std::holds_alternative<Softmax>(layer.op) || std::holds_alternative<Normalize>(layer.op))
+      return {};
+    if (role == HalfRole::kProduct) return {data.any(), data.any()};
     const auto mapped = [&](const Program& program) {
       std::vector<Growth> given;
       for (const auto& [input, number] : inputs.of_program)
@@ -309,8 +282,8 @@ class Chooser {
 
   bool mark_grown(LayerId id) {
     const Layer& layer = graph_.layer(id);
-    const Role role = role_of(graph_, id);
-    if (role == Role::kFixed && !bodies_of(layer.op).empty()) return false;
+    const HalfRole role = role_of(graph_, id);
+    if (role == HalfRole::kFixed && !bodies_of(layer.op).empty()) return false;
     std::vector<Growth> results;
     if (const auto* pointwise = std::get_if<Pointwise>(&layer.op)) {
       std::vector<Growth> given;
@@ -354,9 +327,9 @@ class Chooser {
   void mark_made() {
     for (const LayerId id : order_)
       for (const ValueId output : graph_.layer(id).outputs) {
-        const Role role = role_of(graph_, id);
-        mark(output).is_computed |= role != Role::kMoves;
-        mark(output).is_port |= role == Role::kFixed || graph_.is_output(output);
+        const HalfRole role = role_of(graph_, id);
+        mark(output).is_computed |= role != HalfRole::kMoves;
+        mark(output).is_port |= role == HalfRole::kFixed || graph_.is_output(output);
       }
   }
 
@@ -366,8 +339,10 @@ class Chooser {
     for (LayerId made_by = producer(graph_, id); made_by != LayerId::kNone;
          made_by = producer(graph_, id)) {
       const Layer& layer = graph_.layer(made_by);
-      if (is_any<Concat>(layer.op)) return true;
-      if (!is_any<Reshape, Transpose>(layer.op)) return false;
+      if (std::holds_alternative<Concat>(layer.op)) return true;
+      if (!std::holds_alternative<Reshape>(layer.op) &&
+          !std::holds_alternative<Transpose>(layer.op))
+        return false;
       id = layer.inputs[0];
     }
     return true;
@@ -404,7 +379,7 @@ class Chooser {
     std::unordered_set<ValueId> computed;  // from what products gave
     for (const LayerId id : order_) {
       const Layer& layer = graph_.layer(id);
-      const bool is_product = is_any<Conv, ConvTranspose, MatMul, Attention>(layer.op);
+      const bool is_product = *traits_of(layer.op).half == HalfRole::kProduct;
       const bool is_first = std::ranges::none_of(
           layer.inputs, [&](ValueId input) { return computed.contains(input); });
       if (is_product || !is_first) computed.insert(layer.outputs.begin(), layer.outputs.end());
@@ -467,9 +442,9 @@ class Chooser {
       changed = false;
       for (auto at = order_.rbegin(); at != order_.rend(); ++at) {
         const Layer& layer = graph_.layer(*at);
-        const Role role = role_of(graph_, *at);
+        const HalfRole role = role_of(graph_, *at);
         const bool leads =
-            role != Role::kFixed &&
+            role != HalfRole::kFixed &&
             std::any_of(layer.outputs.begin(), layer.outputs.end(), [&](ValueId output) {
               return is_half(type(output).dtype) || mark(output).leads;
             });
@@ -478,10 +453,10 @@ class Chooser {
           if (!is_f32(input) || mark(input).leads) return;
           mark(input).leads = changed = true;
         };
-        if (role == Role::kProduct && storage_.products.contains(*at))
+        if (role == HalfRole::kProduct && storage_.products.contains(*at))
           for (const size_t i : inputs.data) lead(layer.inputs[i]);
         if (!leads) continue;
-        if (role != Role::kProduct)
+        if (role != HalfRole::kProduct)
           for (const size_t i : inputs.data) lead(layer.inputs[i]);
         for (const auto& [input, number] : inputs.of_program) lead(layer.inputs[input]);
         for (size_t i = static_cast<size_t>(layer.op_input_count); i < layer.inputs.size(); ++i)
@@ -492,12 +467,12 @@ class Chooser {
 
   void choose_values(LayerId id) {
     const Layer& layer = graph_.layer(id);
-    const Role role = role_of(graph_, id);
+    const HalfRole role = role_of(graph_, id);
     for (const ValueId output : layer.outputs) {
       if (!is_f32(output)) continue;
       const Mark& of = mark(output);
       DataType to = halves_[id];
-      if (role == Role::kFixed || graph_.is_output(output)) to = DataType::kF32;
+      if (role == HalfRole::kFixed || graph_.is_output(output)) to = DataType::kF32;
       if (!of.leads) to = DataType::kF32;
       if (is_half(to)) {
         const std::string& why =
@@ -508,7 +483,7 @@ class Chooser {
         }
       }
       // What only moves has the type of what is moved.
-      if (role != Role::kMoves || !is_half(to)) types_[root(output)].push_back(to);
+      if (role != HalfRole::kMoves || !is_half(to)) types_[root(output)].push_back(to);
       members_[root(output)].push_back(output);
     }
   }

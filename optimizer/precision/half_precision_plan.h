@@ -6,18 +6,13 @@
 #include <vector>
 
 #include "anneal/graph/graph.h"
+#include "anneal/graph/op_traits.h"
 #include "anneal/optimizer/precision.h"
 
 namespace anneal {
 
-// How a layer meets 16-bit values.
-enum class Role {
-  kProduct,  // its operands are of one float type, and it adds up in f32
-  kReads,    // takes each of its operands as it is stored, and computes in f32
-  kMoves,    // hands elements on as they are
-  kFixed     // reads and gives f32 only
-};
-Role role_of(const Graph& graph, LayerId id);
+// The op's role (graph/op_traits.h), as its fields, epilogues and element types leave it.
+HalfRole role_of(const Graph& graph, LayerId id);
 
 // The op's inputs that share its data's type, and those whose types a program tells: of the op
 // itself, as the op's input and the program's.
