@@ -1,5 +1,5 @@
-// Graph: what is computed, symbolically. Layers and values have stable ids and inferred types; the
-// graph changes only through its verbs.
+// Graph: the symbolic form of a model. Layers and values have stable ids and inferred types. Only
+// the methods of Graph change it.
 #pragma once
 #include <cstdint>
 #include <deque>

@@ -1,5 +1,5 @@
-// Shape inference: the types of an op's outputs, and what is known of the contents of small integer
-// tensors, as sizes. Pure: the same inputs give the same answer, before and while running.
+// Shape inference: the types of an op's outputs, and the known contents of small integer tensors as
+// size expressions. It is pure: the same inputs give the same answer at build and at run time.
 #pragma once
 #include <optional>
 #include <span>
@@ -16,9 +16,9 @@ namespace anneal {
 // their values are whole numbers (what exporters compute between Shape and Cast).
 inline constexpr int64_t kMaxKnownElements = 1024;
 
-// What is known of a value. elements: row-major, present if the shape is known and at least one
-// element is (or there is none to know); the others are Size::unknown(). An element of a float
-// tensor is known only if it is exactly that integer (-0 is not).
+// The facts that are known of a value. elements: row-major, present if the shape is known and at
+// least one element is (or there is none to know); the others are Size::unknown(). An element of a
+// float tensor is known only if it is exactly that integer (-0 is not).
 struct Fact {
   Type type;
   std::optional<std::vector<Size>> elements;
@@ -37,7 +37,7 @@ struct Signature {
   std::vector<Type> inputs, outputs;
 };
 
-// What infer() sees. Reading a malformed layer (too few inputs, wrong dtype) fails with
+// The inputs that infer() sees. Reading a malformed layer (too few inputs, wrong dtype) fails with
 // kInvalidModel.
 class InferInputs {
  public:

@@ -1,4 +1,4 @@
-// What the shape rules in infer_*.cc share: checks that refuse with kInvalidModel, and facts.
+// Shared helpers of the shape rules in infer_*.cc: checks that fail with kInvalidModel, and facts.
 #pragma once
 #include <optional>
 #include <span>

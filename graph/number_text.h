@@ -1,5 +1,4 @@
-// Numbers as text: the shortest digits that give the same bits again; "nan", "inf", "-0" for
-// floats.
+// Numbers as text: the shortest digits that parse to the same bits; "nan", "inf", "-0" for floats.
 #pragma once
 #include <charconv>
 #include <cmath>

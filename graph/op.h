@@ -1,4 +1,4 @@
-// Op: one of the structs of ops.h, and what is derived from their fields().
+// Op: one of the structs of ops.h, with the functions that are derived from fields().
 #pragma once
 #include <span>
 #include <string>

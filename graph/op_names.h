@@ -1,4 +1,4 @@
-// The names that the fields of ops have in text: of the ops, and of the enumerators in ops.h.
+// The names of ops and of the enumerators of ops.h in the text form.
 #pragma once
 #include <concepts>
 #include <iterator>

@@ -1,4 +1,5 @@
-// Every op of the graph, one plain struct each, and the list that generates what must be complete.
+// All ops of the graph, one plain struct each, and the list from which complete tables are
+// generated.
 //
 // Names and axis order are ONNX's; meanings are ONNX's with defaults, negative axes, auto_pad and
 // opset differences resolved by the importer. Inputs are listed behind each struct; [x] is

@@ -1,5 +1,5 @@
-// Program: a small typed expression over the elements of tensors. It is what a Pointwise op holds
-// and what every layer may carry as an epilogue.
+// Program: a small typed expression over the elements of tensors. A Pointwise op holds one, and
+// every layer may have one as an epilogue.
 //
 // An instruction computes one register; the register's number is the instruction's position. Loads
 // widen storage to a register type (f16, bf16, f32 -> f32; i8, i16, i32 -> i32; u8, u16, u32 ->

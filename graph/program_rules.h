@@ -1,5 +1,5 @@
-// The type rule of every opcode, in one table: which register types it takes and what it gives.
-// For the builder, the parser and the loader of programs.
+// The type rule of every opcode in one table: the register types that it takes, and the type of its
+// result. The builder, the parser and the loader of programs use it.
 #pragma once
 #include <optional>
 #include <span>

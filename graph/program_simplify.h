@@ -1,4 +1,4 @@
-// What an instruction of a program need not compute.
+// Simplification of the instructions of a program.
 #pragma once
 #include <optional>
 #include <vector>

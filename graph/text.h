@@ -1,5 +1,5 @@
-// The text form of a graph (docs/graph_text.md): what tests compare, `inspect` shows and pass tests
-// parse.
+// The text form of a graph (docs/graph_text.md). Tests compare it, `inspect` shows it, and pass
+// tests parse it.
 //
 //   size N in 1..32 opt 8
 //   graph mnist(x: f32[N,1,28,28])

@@ -1,4 +1,4 @@
-// What writing and reading the text form of a graph share.
+// Shared rules of writing and reading the text form of a graph.
 #pragma once
 #include <string>
 #include <string_view>

@@ -1,4 +1,4 @@
-// ONNX file -> Graph.
+// Import of an ONNX file as a Graph.
 #pragma once
 #include <cstddef>
 #include <span>

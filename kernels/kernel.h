@@ -1,4 +1,5 @@
-// How an op is implemented: a Kernel is made for given types, or its maker refuses with a reason.
+// Kernel: the implementation of an op for given types. Its maker returns it, or refuses with a
+// reason.
 #pragma once
 #include <functional>
 #include <memory>

@@ -1,5 +1,5 @@
-// Inputs in strides that a kernel asks for, where they are free to choose: while an engine is built
-// constants are stored so, and activations may be copied so.
+// Strides that a kernel requests for its inputs. The builder stores constants in them, and may copy
+// activations to them.
 #pragma once
 #include <vector>
 

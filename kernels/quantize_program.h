@@ -1,5 +1,5 @@
-// Quantize and Dequantize as programs over x, the scale and, if there is one, the zero point, which
-// broadcast along the axis: what the backends run where they can, with the same bits.
+// Quantize and Dequantize as programs over x, the scale and the optional zero point, which
+// broadcast along the axis. Backends run them where they can, with the same bits.
 #pragma once
 #include <optional>
 #include <string>

@@ -1,4 +1,4 @@
-// Which rewrite of the optimizer does harm.
+// The search for a rewrite of the optimizer that makes results wrong.
 #pragma once
 #include <functional>
 #include <optional>

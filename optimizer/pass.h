@@ -1,4 +1,4 @@
-// A pass is a function; its name is its file, its flag and its golden test.
+// Pass: a function that rewrites the graph. Its name is its file, its flag and its golden test.
 #pragma once
 #include <cstdint>
 #include <functional>

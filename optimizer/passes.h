@@ -1,4 +1,4 @@
-// Every pass. What it does stands at the top of its file; the order in pipeline.cc.
+// All passes. The top of a pass's file describes it; pipeline.cc has the order.
 #pragma once
 #include "anneal/optimizer/pass.h"
 

@@ -1,4 +1,4 @@
-// The values that open sizes of inputs are optimized for where nobody gave any.
+// Default values for the open sizes of inputs, for which a plan is optimized.
 #pragma once
 #include "anneal/graph/graph.h"
 

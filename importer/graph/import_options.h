@@ -1,4 +1,4 @@
-// How an ONNX file is imported.
+// Options of an import.
 #pragma once
 #include <map>
 #include <string>

@@ -1,4 +1,4 @@
-// Node: an ONNX node while it is imported, and the layers it becomes.
+// Node: an ONNX node during its import, and the layers that it becomes.
 #pragma once
 #include <cstdint>
 #include <initializer_list>

@@ -1,4 +1,4 @@
-// Files beside a model that hold its weights. Their names come from the model, which is hostile.
+// Files beside a model that hold its weights. Their names come from the model, which is untrusted.
 #pragma once
 #include <cstddef>
 #include <cstdint>

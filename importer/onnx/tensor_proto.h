@@ -1,4 +1,4 @@
-// Element types and tensors of ONNX, in ours.
+// Conversion of ONNX element types and tensors.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -1,4 +1,4 @@
-// Attention on heads, for the operators that have it in one node.
+// Multi-head attention, for operators that express it in one node.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,5 @@
-// The CPU backend: the device and its kernels. Targets: "cpu" (whatever this CPU has) and "cpu:ISA"
-// with ISA one of core/isa.h, which may be below what the CPU has, never above.
+// The CPU backend: the device and its kernels. Targets are "cpu" (everything that this CPU has) and
+// "cpu:ISA" with an ISA of core/isa.h that the CPU has.
 #pragma once
 #include "anneal/kernels/kernel.h"
 

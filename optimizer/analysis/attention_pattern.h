@@ -1,4 +1,4 @@
-// Finding an attention in a graph: two products with a softmax between them.
+// The pattern of an attention in a graph: two products with a softmax between them.
 #pragma once
 #include <optional>
 #include <string>

@@ -1,4 +1,4 @@
-// What reshapes and transposes in a row do to the axes of a tensor.
+// The effect of a sequence of reshapes and transposes on the axes of a tensor.
 #pragma once
 #include <functional>
 #include <optional>

@@ -1,4 +1,4 @@
-// What a chain of Pointwise layers computes, as one program, however it is cut into layers.
+// The function of a chain of Pointwise layers as one program, however it is divided into layers.
 #pragma once
 #include <optional>
 #include <span>
@@ -13,9 +13,9 @@ struct Composition {
   std::vector<ValueId> leaves;  // its inputs
 };
 
-// How `value` is computed from `stops`, through Pointwise layers without epilogues. What does not
-// depend on them is a leaf too, unless it is a constant of one element, which becomes a number.
-// nullopt if nothing depends on them, or too much is in between.
+// How `value` is computed from `stops`, through Pointwise layers without epilogues. A value that
+// does not depend on them is a leaf too, unless it is a constant of one element, which becomes a
+// number. nullopt if nothing depends on them, or too much is in between.
 std::optional<Composition> compose(const Graph& graph, ValueId value,
                                    std::span<const ValueId> stops);
 

@@ -1,4 +1,5 @@
-// Channels between products that can be multiplied by powers of two without changing an answer.
+// Cross-layer equalization: channels between products that can be multiplied by powers of two
+// without a change of results.
 #pragma once
 #include <optional>
 #include <span>

@@ -1,4 +1,4 @@
-// Which part of a tensor constant indices name, where it is a box.
+// The part of a tensor that constant indices select, if it is a box.
 #pragma once
 #include <optional>
 #include <vector>

@@ -1,4 +1,5 @@
-// Numbers that are added to each channel of what a convolution or product accumulates.
+// The bias of a layer: numbers that are added to each channel of the sums of a convolution or
+// product.
 #pragma once
 #include <span>
 #include <vector>

@@ -1,4 +1,4 @@
-// Questions that passes ask of a graph.
+// Queries on a graph for passes.
 #pragma once
 #include "anneal/graph/graph.h"
 

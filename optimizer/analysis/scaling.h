@@ -1,4 +1,4 @@
-// How Quantize and Dequantize layers, whose parameters are constant, relate integers to reals.
+// The scales of Quantize and Dequantize layers with constant parameters.
 #pragma once
 #include <optional>
 #include <vector>

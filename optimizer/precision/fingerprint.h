@@ -1,4 +1,4 @@
-// Which model a calibration table belongs to.
+// The fingerprint of the model to which a calibration table belongs.
 #pragma once
 #include <cstdint>
 

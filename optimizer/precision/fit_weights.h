@@ -1,4 +1,4 @@
-// The scale of weights by which rounding them to 8 bits costs least.
+// The scale of weights with the least error of rounding them to 8 bits.
 #pragma once
 #include <span>
 

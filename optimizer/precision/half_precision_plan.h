@@ -1,5 +1,5 @@
-// What the values of a graph are stored in, where 16 bits are allowed, and what its products are
-// computed in.
+// The storage type of each value and the type of each product of a graph, where 16 bits are
+// allowed.
 #pragma once
 #include <string>
 #include <unordered_map>

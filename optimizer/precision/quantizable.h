@@ -1,4 +1,4 @@
-// Which layers can be computed with 8-bit operands, and what of the model that takes.
+// The layers that can have 8-bit operands, and the parts of the model that this involves.
 #pragma once
 #include <optional>
 #include <regex>

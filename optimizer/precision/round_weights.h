@@ -1,4 +1,4 @@
-// Weights in 16 bits, rounded together: errors of one output channel cancel out.
+// Joint rounding of weights to 16 bits, so that errors of one output channel cancel.
 #pragma once
 #include <vector>
 

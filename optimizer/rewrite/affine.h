@@ -1,4 +1,4 @@
-// The question whether a program multiplies one of its inputs by constants and adds constants.
+// The test whether a program multiplies one of its inputs by constants and adds constants.
 #pragma once
 #include <optional>
 #include <span>

@@ -1,5 +1,5 @@
-// Runs layers and graphs on the CPU's reference kernels: for folding constants, and as the truth in
-// tests.
+// Runs layers and graphs on the CPU's reference kernels, for constant folding and as the reference
+// of tests.
 #pragma once
 #include <span>
 #include <vector>

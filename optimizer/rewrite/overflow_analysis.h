@@ -1,4 +1,4 @@
-// Which results of a program may leave the range of numbers that its inputs have.
+// The results of a program that may leave the range of its inputs.
 #pragma once
 #include <span>
 #include <vector>

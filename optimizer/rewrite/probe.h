@@ -1,4 +1,5 @@
-// Programs at single points: to ask what a program computes rather than how it is written.
+// Evaluation of programs at single points, to test what a program computes and not how it is
+// written.
 #pragma once
 #include <span>
 #include <vector>

@@ -1,4 +1,4 @@
-// Layers in the place of others.
+// Rewrite: new layers that replace others.
 #pragma once
 #include <string>
 #include <string_view>

@@ -1,4 +1,4 @@
-// Building a program again, with changes.
+// Construction of a changed copy of a program.
 #pragma once
 #include <optional>
 #include <span>

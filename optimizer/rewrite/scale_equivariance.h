@@ -1,4 +1,4 @@
-// Programs that answer f * y where they were given f * x.
+// Scale equivariance: programs that map f * x to f * y.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,5 @@
-// Calibration: a model runs over samples, and the ranges of what its 8-bit layers would read are
-// written down, with the extremes of all that engines without 8 bits store.
+// Calibration: runs a model over samples and records the ranges of tensors that 8-bit layers would
+// read. It also records the extremes of all tensors that engines without 8 bits store.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -29,7 +29,7 @@ struct Calibration {
   std::vector<std::string> remarks;  // tensors and channels that are always 0, for people
 };
 
-// What the model must be fed: its inputs, with the sizes that the engine for calibration has.
+// The samples that the model needs: its inputs, with the sizes that the engine for calibration has.
 std::vector<DataInput> calibration_inputs(const Graph& model);
 
 // Runs the model in f32 on the CPU over the samples, which must be the same each time they are

@@ -1,4 +1,4 @@
-// How large the channels of values are, measured on samples.
+// Largest magnitudes of the channels of values, measured on samples.
 #pragma once
 #include <map>
 #include <memory>

@@ -1,4 +1,4 @@
-// Numbers per channel, computed by the engine itself: what is measured costs no memory.
+// Statistics per channel that the engine itself computes, so that measured tensors need no memory.
 #pragma once
 #include <string>
 #include <vector>

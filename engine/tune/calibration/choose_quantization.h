@@ -1,4 +1,4 @@
-// From the errors that were measured to how a layer is quantized.
+// The choice of quantization for a layer from its measured errors.
 #pragma once
 #include <string_view>
 #include <vector>

@@ -1,4 +1,4 @@
-// From how a tensor's elements are spread to the range that is quantized.
+// The choice of a tensor's quantized range from the histogram of its elements.
 #pragma once
 #include <optional>
 #include <string_view>

@@ -1,4 +1,4 @@
-// From the magnitudes of channels to the powers of two that bring them nearer to each other.
+// The choice of powers of two that equalize the magnitudes of channels.
 #pragma once
 #include <functional>
 #include <map>

@@ -1,5 +1,4 @@
-// Histogram: how often a tensor's elements fall where, over any number of samples, in bounded
-// memory.
+// Histogram of a tensor's elements over any number of samples, in bounded memory.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -1,4 +1,4 @@
-// What quantizing costs each layer by itself, measured on samples.
+// The quantization error of each layer by itself, measured on samples.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The graph that decisions about precision are made on.
+// The graph on which decisions about precision are made.
 #pragma once
 #include <string_view>
 

@@ -1,4 +1,4 @@
-// Where names of dots go in a picture, so that none covers another, nor a dot.
+// Places of labels in a picture: no label covers another one or a dot.
 #pragma once
 #include <vector>
 
@@ -22,8 +22,8 @@ class LabelPlaces {
     bool has_leader = false;  // it is too far away to be taken for the dot's without one
     bool is_free = false;     // it covers nothing, and is within the bounds
   };
-  // Of a label of that size for the dot at (x, y) with that radius, at most `reach` away from it.
-  // What it takes is taken if it is free.
+  // Of a label of that size for the dot at (x, y) with that radius, at most `reach` away from it. A
+  // place is used if it is free.
   Place place(double x, double y, double radius, double width, double height, double reach);
 
  private:

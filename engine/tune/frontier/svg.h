@@ -1,5 +1,5 @@
-// Words and lines of an SVG. Text may be any bytes: what is no UTF-8, or nothing that XML may have,
-// is U+FFFD.
+// Text and lines of an SVG. Text may be any bytes: invalid UTF-8, and characters that XML forbids,
+// become U+FFFD.
 #pragma once
 #include <cstddef>
 #include <string>

@@ -1,4 +1,4 @@
-// How right a classifier is, and what one loses against another, with what chance leaves open.
+// Accuracy of a classifier, and the loss of one against another, with confidence intervals.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -1,4 +1,4 @@
-// A bootstrap over samples: what chance leaves open of a number that is computed from them.
+// A bootstrap over samples: the confidence interval of a number that is computed from them.
 #pragma once
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-// Metrics of how far outputs are from those of the model in f32, whatever they mean.
+// Metrics of the difference between outputs and those of the f32 model, for outputs of any meaning.
 #pragma once
 #include <memory>
 #include <string>

@@ -1,4 +1,4 @@
-// Engines run over samples, judged by a metric and compared with the model in f32.
+// Evaluation of engines over samples by a metric, compared with the f32 model.
 #pragma once
 #include <memory>
 #include <optional>

@@ -1,4 +1,4 @@
-// Which of a network's outputs a metric judges.
+// The output of a network that a metric evaluates.
 #pragma once
 #include <cstddef>
 #include <functional>

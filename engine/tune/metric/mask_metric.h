@@ -1,4 +1,4 @@
-// Mean intersection over union of masks: with the truth, or with what the model in f32 gives.
+// Mean intersection over union of masks, with true masks or with those of the f32 model.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace anneal {
 
-// What masks are compared with.
+// The masks to compare with.
 enum class MasksOf : uint8_t { kSamples, kReference };
 
 // Of the output of that name; empty: the first that is one of masks.

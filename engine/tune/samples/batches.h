@@ -1,4 +1,4 @@
-// Samples as an engine takes them: so many at once, the last batch filled up.
+// Samples in the batches that an engine takes; the last batch is padded.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -1,4 +1,4 @@
-// An engine run over samples, batch by batch.
+// Runs an engine over samples, batch by batch.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -18,7 +18,7 @@ struct SampleRunOptions {
   Observer observer{};   // of all runs; empty: nobody
 };
 
-// What one run read and gave.
+// The inputs and outputs of one run.
 struct SampleRun {
   ExecutionContext& context;  // that has just run
   std::span<const SampleTensor> inputs;

@@ -1,4 +1,4 @@
-// Samples that are read and decoded once.
+// A cache of samples, which are read and decoded once.
 #pragma once
 #include <memory>
 

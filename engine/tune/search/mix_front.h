@@ -1,5 +1,5 @@
-// Choosing a precision for each group: all mixes that no other one beats, by what is known of each
-// group alone.
+// The choice of a precision for each group: all mixes that no other mix beats, from the
+// measurements of each group alone.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which layers share a precision.
+// Groups of layers that share a precision.
 #pragma once
 #include <vector>
 

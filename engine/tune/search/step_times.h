@@ -1,4 +1,4 @@
-// How long an engine takes, and each of its steps: measured where its device is, else modelled.
+// The time of an engine and of each of its steps: measured if its device is present, else modelled.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -1,4 +1,4 @@
-// From a plain f32 model and a budget to the fastest engine that keeps to it, measured.
+// The search for the fastest engine of an f32 model within an accuracy budget, by measurement.
 #pragma once
 #include <cstddef>
 #include <functional>

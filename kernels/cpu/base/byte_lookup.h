@@ -1,4 +1,4 @@
-// Many bytes through a table.
+// Lookup of many bytes in a table of 256.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// Copying elements between two strided views of the same dims, whatever their order in memory; or,
-// of bytes, what a table gives for them.
+// Copies of elements between two strided views of the same dims, in any order in memory. Bytes may
+// go through a lookup table.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The CPU as a Device: what its kernels may ask of it beyond core/device.h.
+// The CPU as a Device, with the properties that its kernels need beyond core/device.h.
 #pragma once
 #include <memory>
 #include <string>

@@ -1,4 +1,4 @@
-// Element types as C++ types: what a reference kernel loads, computes in and stores.
+// Element types as C++ types: the types in which a reference kernel loads, computes and stores.
 #pragma once
 #include <cmath>
 #include <cstddef>

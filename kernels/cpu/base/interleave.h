@@ -1,4 +1,4 @@
-// Pixels from planes: [C, n] to [n, C], for the few channels that pictures have.
+// Conversion of planes to pixels, [C, n] to [n, C], for the few channels of pictures.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which instruction sets own kernels are compiled for: AVX-512, AVX2 and the baseline. Included
+// The instruction sets for which our kernels are compiled: AVX-512, AVX2 and the baseline. Included
 // before anything of Highway's by every file that is compiled once per target.
 //
 // The target is chosen per kernel, from its device, and not by Highway's global dispatch: an engine

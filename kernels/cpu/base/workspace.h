@@ -1,4 +1,4 @@
-// Memory of a launch, shared out.
+// Division of a launch's scratch memory into parts.
 #pragma once
 #include <cstddef>
 

@@ -1,5 +1,5 @@
-// Activations whose channels are adjacent in memory: what convolutions and pools read. Others are
-// copied so first.
+// Channels-last activations for convolutions and pools. Activations in other layouts are copied
+// first.
 #pragma once
 #include <array>
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Depthwise convolutions of 8-bit numbers, in integers. What the inner loops are told.
+// Depthwise convolutions of 8-bit numbers, in integers: the parameters of the inner loops.
 //
 // A lane of 32 bits holds the same column of a few rows of taps, of one channel. The columns of
 // input that a run of pixels meets are laid out so first, padding as well: "staged". Then each

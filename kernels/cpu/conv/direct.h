@@ -1,5 +1,6 @@
-// Convolutions without a matrix product, for groups of few channels: output channels lie along
-// vectors, and each sum is a walk over the taps. What the inner loops are told.
+// Convolutions without a matrix product, for groups of few channels: output channels are the lanes
+// of vectors, and each sum is a walk over the taps. This header has the parameters of the inner
+// loops.
 #pragma once
 #include <cstdint>
 

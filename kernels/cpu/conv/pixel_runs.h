@@ -1,6 +1,6 @@
-// What kernels share that make output pixels from activations whose channels are adjacent: runs of
-// pixels of one output row, each an item of work with memory of its own, and the epilogue on it.
-// Accumulators of a run fit the first-level cache.
+// Runs of pixels for kernels with channels-last activations. A run is a part of one output row and
+// a work item with memory of its own, to which the epilogue is applied. Accumulators of a run fit
+// the first-level cache.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -1,4 +1,4 @@
-// The geometry of convolutions and pools over activations whose channels are adjacent.
+// The geometry of convolutions and pools over channels-last activations.
 #pragma once
 #include <array>
 #include <cstdint>

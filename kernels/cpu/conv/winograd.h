@@ -1,13 +1,13 @@
 // Winograd's minimal filtering F(4x4, 3x3): tiles of 4 x 4 outputs from 6 x 6 inputs by 36 products
-// instead of 144. Inputs and weights are taken as polynomials along both axes, whose values at
-// 0, +-sqrt(1/2), +-sqrt(2) and infinity are multiplied:
+// instead of 144. Inputs and weights are polynomials along both axes. Their values at 0,
+// +-sqrt(1/2), +-sqrt(2) and infinity are multiplied:
 //   y = A^T ((G w G^T) * (B^T x B)) A, summed over input channels before A is applied.
 //
 // Accuracy: with these points all coefficients lie between 1/6 and 2.83. The largest error of f32
 // sums over 16 to 512 channels is below 2e-5 of the root mean square of the outputs
-// (conv_winograd_test.cc), about twice that of a plain sum; with +-1 and +-2 for points it would be
-// four times as much. An infinity or NaN in the input, or an overflow where inputs are transformed
-// to up to 26 times their size, reaches all 16 outputs of each tile that reads it.
+// (conv_winograd_test.cc). This is about twice the error of a plain sum. The points +-1 and +-2
+// would give four times as much. An infinity or NaN in the input, or an overflow where inputs are
+// transformed to up to 26 times their size, reaches all 16 outputs of each tile that reads it.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What becomes of a tile's sums while they are in registers (Finish), with AVX-512. Included
-// like gemm/tile-inl.h, before it. A Dot that finishes has, beside what that one asks for:
+// The epilogue of a tile's sums while they are in registers (Finish), for AVX-512. Included like
+// gemm/tile-inl.h, before it. A Dot that finishes has, beside what that one asks for:
 //   to_f32(sum);
 //   for results of 8 bits, kQuantizes; else Stored, load_stored(p) and store(p, stride, values).
 

@@ -1,4 +1,4 @@
-// What a Dot whose results are bf16 has, with AVX512_BF16. Included behind
+// The members of a Dot with bf16 results, for AVX512_BF16. Included after
 // gemm/register_epilogue-inl.h.
 
 struct FinishedBf16 {

@@ -1,4 +1,4 @@
-// Columns that lie one behind the other, brought side by side: how weights become panels.
+// Transposition of columns into panels of weights.
 #pragma once
 #include <immintrin.h>
 

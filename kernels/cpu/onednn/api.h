@@ -1,5 +1,5 @@
-// The part of oneDNN 2's C interface that the adapter calls, declared here so that nobody needs its
-// headers to build; tests/kernels/onednn_test.cc compares with those where they are installed.
+// The part of oneDNN 2's C interface that the adapter calls, declared here so that a build does not
+// need its headers. tests/kernels/onednn_test.cc compares the declarations with installed headers.
 // Only onednn.cc and that test include this.
 #pragma once
 #include <cstddef>

@@ -1,12 +1,12 @@
-// The door to oneDNN 2, which is opened while running if it is installed and is never linked.
-// ANNEAL_ONEDNN decides: 0 never, 1 or absent if it is there, else the path of the library.
+// The only access to oneDNN 2, which is opened at run time if it is installed and is never linked.
+// ANNEAL_ONEDNN decides: 0 never, 1 or absent if it is installed, else the path of the library.
 // ANNEAL_MAX_ISA caps its instruction sets, too.
 //
 // Threads. oneDNN brings OpenMP's pool, and we have our own; two pools that spin steal each other's
-// cores. So OpenMP never starts a thread for us: primitives are made and run with one OpenMP
-// thread, each on whichever thread of our ThreadTeam claims its piece of the work, and the caller's
-// own OpenMP setting is put back afterwards. What is made does not know how many threads there are,
-// so results do not depend on them.
+// cores. So OpenMP never starts a thread for us. Primitives are created and run with one OpenMP
+// thread, on the thread of our ThreadTeam that claims the piece of work. The caller's own OpenMP
+// setting is restored afterwards. Primitives do not depend on the number of threads, so results do
+// not either.
 //
 // ThreadSanitizer does not see how OpenMP orders threads: `make test-tsan` switches oneDNN off.
 //

@@ -1,5 +1,5 @@
 // A layer's output as a matrix, cut into pieces that one thread each computes by a primitive of
-// oneDNN. What conv, matmul and pool on oneDNN share: cutting, packing and running.
+// oneDNN. Conv, matmul and pool on oneDNN share it.
 #pragma once
 #include <algorithm>
 #include <cstdint>

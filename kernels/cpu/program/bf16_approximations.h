@@ -1,7 +1,8 @@
-// Where a Program needs no exact function: what only becomes bf16, by way of what keeps a relative
-// error as it is, may be computed coarsely, within 2^-13 of its value, or 2^-126 (of 1 + erf,
-// 2^-40). Half a step of bf16 is at least 2^-9 of a number: results are those of exact functions,
-// or their neighbours where these lie within a sixteenth of that half of the middle between them.
+// The places in a Program that need no exact function. A value that is only rounded to bf16,
+// through operations that keep relative errors, may be within 2^-13 of its exact value, or 2^-126
+// (of 1 + erf, 2^-40). Half a step of bf16 is at least 2^-9 of a number: results are those of exact
+// functions, or their neighbours where these lie within a sixteenth of that half of the middle
+// between them.
 #pragma once
 #include <cstdint>
 #include <vector>

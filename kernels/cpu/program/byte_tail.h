@@ -1,5 +1,5 @@
-// The end of a program that is a function of one byte, as a table. A quantized activation is one:
-// all that follows the rounding of its argument.
+// The end of a program that is a function of one byte, as a lookup table. An example is a quantized
+// activation after the rounding of its argument.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -1,11 +1,11 @@
-// Chain: a Program as steps on two registers, A and B, applied to a few vectors at a time. What
-// most epilogues and many pointwise layers are: a value that passes through one operation after the
-// other, some of which take a constant, an element of another tensor or something made of the value
-// itself. A never leaves the processor's registers between the first load and the store, where each
-// instruction of a tape reads and writes its tile.
+// Chain: a Program as steps on two registers, A and B, applied to a few vectors at a time. Most
+// epilogues and many pointwise layers are chains: one value passes through a sequence of
+// operations. An operation may take a constant, an element of another tensor or a result computed
+// from the value itself. A never leaves the processor's registers between the first load and the
+// store, where each instruction of a tape reads and writes its tile.
 //
-// Every step computes in f32 what evaluate() does. Integers stand in f32 lanes where all of them
-// are exact: elements of 8 and 16 bits, saturated ones, and sums of those with small constants.
+// Every step computes in f32 what evaluate() does. Integers are kept in f32 lanes where every value
+// is exact: elements of 8 and 16 bits, saturated ones, and sums of those with small constants.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,5 @@
-// Steps of a chain that often follow each other, as one function, which goes on behind them.
-// No include guard: included once per target, behind chain_steps-inl.h.
+// Common sequences of chain steps as one function each. No include guard: included once per target,
+// after chain_steps-inl.h.
 
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {

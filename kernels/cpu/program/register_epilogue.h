@@ -1,5 +1,4 @@
-// What is done to sums while they are in registers, by kernels that can: the most frequent
-// epilogues.
+// Register epilogues: the most frequent epilogues, which some kernels apply to sums in registers.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Tape: a Program compiled for tiles of up to 1024 elements, each instruction one SIMD loop over
-// tiles that stay in the first-level cache. What Pointwise kernels run, and what GEMM, convolution
-// and others apply to their accumulators while these are hot.
+// tiles that stay in the first-level cache. Pointwise kernels run it. GEMM, convolution and other
+// kernels apply it to accumulators that are in the cache.
 #pragma once
 #include <array>
 #include <cstddef>

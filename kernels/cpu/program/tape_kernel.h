@@ -1,5 +1,5 @@
-// A kernel that is one tape over the elements of its outputs: Pointwise, and ops that are a program
-// on inputs seen in another way.
+// A kernel that runs one tape over the elements of its outputs: Pointwise, and ops that equal a
+// program on views of their inputs.
 #pragma once
 #include <memory>
 #include <span>

@@ -1,5 +1,5 @@
-// Loops over the lanes of tiles, what one instruction works on, and short forms of both.
-// No include guard: included once per target.
+// Loops over the lanes of tiles, the operands of one instruction, and short forms of both. No
+// include guard: included once per target.
 #include <hwy/highway.h>
 
 #include <array>

@@ -1,5 +1,5 @@
-// What the other instructions of a tape do to lanes. No include guard: included once per target,
-// behind tape_lanes-inl.h, tape_math-inl.h and tape_convert-inl.h.
+// The remaining instructions of a tape. No include guard: included once per target, after
+// tape_lanes-inl.h, tape_math-inl.h and tape_convert-inl.h.
 #include <hwy/highway.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// TapeSpace: the elements of an output as rows x columns blocks, and where every operand of a tape
-// lies in them. Made once per shape; its run() allocates nothing.
+// TapeSpace: the elements of an output as rows x columns blocks, and the address of every operand
+// of a tape in them. It is made once per shape, and its run() allocates nothing.
 #pragma once
 #include <array>
 #include <span>

@@ -1,5 +1,5 @@
-// Between storage and the lanes of a tile: gathers, scatters and conversions of element type.
-// No include guard: included once per target.
+// Transfers between storage and the lanes of a tile: gathers, scatters and conversions of element
+// type. No include guard: included once per target.
 #include <hwy/highway.h>
 
 #include <cstring>

@@ -1,7 +1,7 @@
-// From the sums of a step's gates to the next state of one sequence, by SIMD.
+// The next state of one sequence from the sums of a step's gates, with SIMD.
 //
-// All arrays may be read and written up to a whole vector (kCellPadding floats) beyond their end:
-// what stands there is never used.
+// All arrays may be read and written up to a whole vector (kCellPadding floats) beyond their end.
+// Elements there are never used.
 #pragma once
 #include <cstdint>
 

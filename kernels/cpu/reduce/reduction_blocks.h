@@ -1,5 +1,5 @@
-// Which elements of a tensor are folded together, and in which blocks they are visited: as long
-// rows, or, where an axis that stays is the one adjacent in memory, as columns beside each other.
+// Groups of elements that are reduced together, and the blocks in which they are visited. Blocks
+// are long rows, or adjacent columns where a kept axis is the one adjacent in memory.
 #pragma once
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-// The map of a Softmax or Reduce: what is folded, made by a tape block by block.
+// The map of a Softmax or Reduce: a tape computes the reduced elements block by block.
 #pragma once
 #include <optional>
 #include <span>

@@ -1,5 +1,5 @@
-// Loops that softmax, normalization and reductions are made of, over f32 in memory: along a row, or
-// along columns with one result for each. Sums are made in the same order for any team.
+// Loops of softmax, normalization and reductions over f32 in memory: along a row, or along columns
+// with one result for each. Sums have the same order for any team.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -47,7 +47,7 @@ struct FoldLoops {
 };
 FoldLoops fold_loops(Isa isa);
 
-// What no element at all folds to.
+// The result for no elements.
 constexpr float start_of(Fold fold) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   switch (fold) {

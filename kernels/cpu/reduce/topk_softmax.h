@@ -1,5 +1,5 @@
-// The softmax of what is found in a line: each block of the line has a maximum and a sum of
-// exponentials by itself, and these together make the line's. Blocks begin at fixed places, so that
+// The softmax of the top-k elements of a line. Each block of the line has its own maximum and sum
+// of exponentials, and together they give those of the line. Blocks begin at fixed places, so that
 // results do not depend on how a line is shared out.
 #pragma once
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Where padding takes its elements from.
+// The source element of each padded element.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,4 @@
-// What references do with the program that an op applies to what it reads: run it over all elements
-// at once, into scratch.
+// The map of an op in reference kernels: it runs over all elements at once, into scratch memory.
 #pragma once
 #include <span>
 

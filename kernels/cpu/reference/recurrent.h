@@ -1,4 +1,4 @@
-// What the kernels of Recurrent share.
+// Shared parts of the kernels of Recurrent.
 #pragma once
 #include <cstdint>
 

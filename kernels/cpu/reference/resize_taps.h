@@ -1,4 +1,4 @@
-// How Resize samples: along each axis, an output position is a few input positions with weights.
+// The taps of Resize: along each axis, an output position is a few input positions with weights.
 #pragma once
 #include <cstdint>
 #include <span>

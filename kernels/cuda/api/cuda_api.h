@@ -1,6 +1,6 @@
 // The parts of CUDA's driver API, NVRTC, NVML, cuBLASLt and cuDNN that are called, declared here
-// under CUDA's own names so that nobody needs a toolkit to build and nothing of CUDA is linked.
-// tests/cuda/cuda_api_test.cc compares with the toolkit's headers where those are.
+// under CUDA's own names. A build needs no toolkit and links nothing of CUDA.
+// tests/cuda/cuda_api_test.cc compares the declarations with the headers of an installed toolkit.
 #pragma once
 #include <cstddef>
 

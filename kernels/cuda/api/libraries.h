@@ -1,5 +1,6 @@
-// NVIDIA's libraries as tables of functions: opened when first wanted, open to the end of the
-// process, never linked. A machine without one is told so in a sentence, when it is wanted.
+// NVIDIA's libraries as tables of functions. They are opened at first use, stay open until the
+// process ends, and are never linked. If one is missing, the first use returns a sentence that says
+// so.
 #pragma once
 #include <optional>
 #include <string>

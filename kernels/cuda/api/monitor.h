@@ -1,4 +1,4 @@
-// The state of this machine's cards, for reports: what NVML, the library behind nvidia-smi, tells.
+// The state of this machine's GPUs for reports, from NVML, the library of nvidia-smi.
 #pragma once
 #include <cstdint>
 #include <optional>

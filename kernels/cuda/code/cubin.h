@@ -1,4 +1,4 @@
-// What machine code for a card says of itself. A cubin is an ELF file.
+// Resources of functions in a cubin, the machine code of a GPU. A cubin is an ELF file.
 #pragma once
 #include <cstddef>
 #include <span>

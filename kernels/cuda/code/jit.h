@@ -1,4 +1,4 @@
-// Compiling with a memory: images are kept in a folder, named by everything they depend on.
+// Compilation with a cache: images are kept in a folder, named by everything they depend on.
 #pragma once
 #include <cstddef>
 #include <string>

@@ -1,4 +1,4 @@
-// Lines of a program (code.h) as whoever reads its files knows them.
+// Lines of a program (code.h) as file and line, for readers of its source files.
 #pragma once
 #include <string>
 #include <string_view>

@@ -17,7 +17,7 @@
 
 namespace anneal::cuda {
 
-// What a driver knows of a loaded function.
+// The properties of a loaded function.
 struct EmulatedFunction {
   std::string name;
   const emulator::Entry* entry;

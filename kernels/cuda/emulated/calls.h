@@ -1,4 +1,4 @@
-// What device text calls on the emulated device.
+// Functions of the emulated device that device text calls.
 #pragma once
 #include "anneal/kernels/cuda/device/emulator.h"
 

@@ -1,7 +1,6 @@
 // Counts what the threads of a launch do on the emulated device, warp by warp. Threads run one
-// after another, so that the instructions of a warp are put together afterwards: the n-th time that
-// each of its lanes came to a line since they last met (at a barrier, or at the end) is one of
-// them.
+// after another, so the instructions of a warp are assembled afterwards. One instruction is the
+// n-th visit of each lane to a line since the lanes last met (at a barrier, or at the end).
 #pragma once
 #include <array>
 #include <cstdint>

@@ -1,11 +1,11 @@
-// CUDA's driver API on the host: for correctness, with every access of a kernel checked; it says
-// nothing about speed. Memory, copies, launches and captures are refused or found at fault where a
-// card may refuse them, and where it may give wrong results.
+// CUDA's driver API on the host, for tests of correctness: it checks every access of a kernel and
+// measures no speed. It refuses memory, copies, launches and captures where a GPU may refuse them
+// or give wrong results.
 //
-// The environment is read when the context is made: ANNEAL_EMULATED_MEMORY, bytes, 8G unless said;
-// ANNEAL_EMULATED_ORDER=reversed runs the last block and thread first;
-// ANNEAL_EMULATED_BOUNDS=allocations lets accesses beyond a tensor through as long as they stay in
-// its allocation, as a card does.
+// The environment is read when the context is made. ANNEAL_EMULATED_MEMORY is a number of bytes
+// (default 8G). ANNEAL_EMULATED_ORDER=reversed runs the last block and thread first.
+// ANNEAL_EMULATED_BOUNDS=allocations allows accesses beyond a tensor inside its allocation, as a
+// GPU does.
 #pragma once
 #include <cstddef>
 #include <string>

@@ -1,4 +1,4 @@
-// What stands behind the emulated driver's table.
+// The emulated machine, which implements the functions of the emulated driver's table.
 #pragma once
 #include <cstdint>
 #include <map>

@@ -1,5 +1,5 @@
-// The memory of the emulated device. Its addresses are none that the host can touch: what reads
-// device memory behind the driver's back ends as it would on a card.
+// The memory of the emulated device. The host cannot access its addresses: code that reads device
+// memory without the driver crashes, as with a GPU.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Functions that the host's compiler made, loaded.
+// Loaded functions that the host's compiler made.
 #pragma once
 #include <memory>
 #include <string>

@@ -1,4 +1,4 @@
-// SharedArray memory of a block on the emulated device: arrays, and who touched each element when.
+// Shared memory of a block on the emulated device: arrays, and the last accesses to each element.
 #pragma once
 #include <array>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Streams, events and graphs of the emulated device. What is put on a stream is done when something
-// waits for it and no earlier, so that a missing wait shows.
+// Streams, events and graphs of the emulated device. Work on a stream is done when a caller waits
+// for it and not earlier, so that a missing wait shows.
 #pragma once
 #include <cstdint>
 #include <deque>

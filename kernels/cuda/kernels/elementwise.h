@@ -1,4 +1,4 @@
-// Programs over operands that broadcast to the outputs: what Pointwise is, and what ops are whose
+// Kernels that run programs over operands that broadcast to the outputs: Pointwise, and ops whose
 // output is a view of their input.
 #pragma once
 #include <functional>

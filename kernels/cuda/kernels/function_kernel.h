@@ -1,4 +1,4 @@
-// A kernel that is one launch of one function, over operands as it sees them.
+// A kernel that launches one function over its views of the operands.
 #pragma once
 #include <memory>
 #include <span>

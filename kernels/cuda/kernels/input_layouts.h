@@ -1,4 +1,4 @@
-// Which strides kernels for GPUs ask for (kernels/laid_out.h).
+// The strides that GPU kernels request (kernels/laid_out.h).
 #pragma once
 #include <optional>
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace anneal::cuda {
 
-// What a kernel asks for: strides in which it reads an input of the op faster than as the request
+// The request of a kernel: strides in which it reads an input of the op faster than as the request
 // has it, or in which alone it reads it; nullopt: none. They put no two elements in one place.
 struct InputLayout {
   std::string_view kernel;

@@ -1,4 +1,4 @@
-// Kernels that make something of each row of their input: of the elements along some axes.
+// Kernels that compute a result for each row of their input, which is the elements along some axes.
 #pragma once
 #include <functional>
 #include <optional>

@@ -1,5 +1,5 @@
-// How many outputs a thread of a depthwise convolution computes: a pure function of its sizes and
-// of the device's figures.
+// The number of outputs per thread of a depthwise convolution, as a pure function of its sizes and
+// the device's figures.
 #pragma once
 #include <cstddef>
 #include <cstdint>

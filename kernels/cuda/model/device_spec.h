@@ -1,5 +1,5 @@
-// What choosing a configuration may know of a GPU: published figures, so that the choice is the
-// same on every machine.
+// DeviceSpec: published figures of a GPU, from which configurations are chosen. The choice is
+// therefore the same on every machine.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -1,5 +1,5 @@
-// How a product on tensor cores is cut into tiles (device/mma_product.h): a pure function of its
-// sizes and of the device's figures.
+// The tiles of a product on tensor cores (device/mma_product.h), as a pure function of its sizes
+// and the device's figures.
 #pragma once
 #include <cstddef>
 #include <optional>

@@ -1,5 +1,5 @@
-// What one instruction of a warp costs where memory is reached: sectors and lines of global memory,
-// cycles of the banks of shared memory.
+// The memory cost of one instruction of a warp: sectors and lines of global memory, and cycles of
+// the banks of shared memory.
 #pragma once
 #include <array>
 #include <cstdint>

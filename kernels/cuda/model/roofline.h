@@ -1,5 +1,5 @@
-// The least time that a kernel can take on a card, from published figures alone: the same on every
-// machine, so that choosing a configuration by it is, too.
+// The least time of a kernel on a GPU, from published figures alone. It is the same on every
+// machine, and so are choices that use it.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace anneal::cuda {
 
-// What one launch does.
+// The work of one launch.
 struct Work {
   double bytes = 0;             // to and from device memory
   double f32_flops = 0;         // FMA counted as two

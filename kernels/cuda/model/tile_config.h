@@ -1,5 +1,5 @@
-// How a product on CUDA cores is cut into tiles (device/tile_product.h): a pure function of its
-// sizes and of the device's figures.
+// The tiles of a product on CUDA cores (device/tile_product.h), as a pure function of its sizes and
+// the device's figures.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,5 @@
-// The figures of a card that is here, as its driver tells them. Cards of one architecture differ:
-// an H200, an H20 and a seventh of an H100 are all sm_90.
+// The figures of a GPU of this machine, from its driver. GPUs of one architecture differ: an H200,
+// an H20 and a seventh of an H100 are all sm_90.
 #pragma once
 #include <optional>
 

@@ -1,5 +1,5 @@
-// A device's primary context, which is shared with everything else in the process that uses the
-// device, and what calls on it came to.
+// A device's primary context, which other code in the process shares, and the results of calls on
+// it.
 #pragma once
 #include <atomic>
 #include <mutex>

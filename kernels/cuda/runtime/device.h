@@ -1,4 +1,4 @@
-// A GPU as a Device: on a card, on the emulated device, or nowhere, to build for it only.
+// A GPU as a Device: a real one, the emulated one, or a description to build for.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Work in order on a device behind a driver: launches, copies, recordings, time.
+// A stream of a driver's device: launches, copies, recordings and times in order.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -1,4 +1,4 @@
-// What all devices of this backend have.
+// The common base of all devices of this backend.
 #pragma once
 #include <memory>
 #include <string>

@@ -1,4 +1,4 @@
-// What the texts of convolutions have in common.
+// Shared parts of the texts of convolutions.
 #pragma once
 #include <string>
 

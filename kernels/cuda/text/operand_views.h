@@ -1,5 +1,5 @@
 // A request as a kernel's text sees it: of some of the inputs, through permuted, sliced or merged
-// axes. The same looks turn the views of a launch into those that the text is about.
+// axes. The same mappings turn the views of a launch into those of the text.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -1,4 +1,4 @@
-// How a product is cut into tiles, in the text of its function: on CUDA cores or on tensor cores.
+// The tiles of a product in the text of its function, on CUDA cores or on tensor cores.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -1,4 +1,4 @@
-// How a kernel stores several neighbouring accumulators at once, as text.
+// The text for storing several neighbouring accumulators at once.
 #pragma once
 #include <cstdint>
 #include <string>

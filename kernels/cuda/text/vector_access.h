@@ -1,4 +1,4 @@
-// Elements of an operand that a kernel reads or stores several at once, where its memory allows.
+// Vector access to an operand: several elements at once, where its memory allows.
 #pragma once
 #include <cstddef>
 #include <cstdint>
