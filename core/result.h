@@ -20,7 +20,7 @@ class [[nodiscard]] Result {
  public:
   template <class U = T>
   requires(std::convertible_to<U&&, T> && !std::same_as<std::remove_cvref_t<U>, Result>)
-      Result(U&& value)
+      Result(U&& value)  // NOLINT(bugprone-forwarding-reference-overload): constrained
       : value_(std::forward<U>(value)) {}
   Result(Refusal refusal) : reason_(std::move(refusal.reason)) {}
 
