@@ -74,7 +74,10 @@ test-gpu-bundle: gpu-bundle
 	@ANNEAL_CACHE_DIR=$(CURDIR)/build/release/tests/cache /usr/bin/python3 tests/gpu_bundle_test.py \
 	  dist/anneal-gpu-$(VERSION).tar.xz
 
-demo: build-release
+# What the demo runs, without tests.
+demo: deps
+	@[ -f build/release/build.ninja ] || cmake --preset release
+	@cmake --build --preset release -j $(JOBS) --target anneal accuracy_vs_latency
 	@samples/glyphs/demo.sh
 
 # Whole networks against ONNX Runtime and OpenVINO from PyPI; FLAGS are those of the script. Without any, the

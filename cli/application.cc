@@ -2,13 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <new>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "anneal/cli/commands/commands.h"
+#include "anneal/cli/flags/suggest.h"
 #include "anneal/cli/output/exit_status.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/core/version.h"
@@ -64,7 +68,13 @@ int parse_and_run(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     const auto used = application.get_subcommands();
     const std::string command = used.empty() ? "anneal" : "anneal " + used[0]->get_name();
-    return report(kBadInput, fmt::format("{} (see {} --help)", error.what(), command));
+    // CLI11 parses a word that is no command as an argument of the next command.
+    const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+    const bool is_unknown =
+        error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) || used.empty();
+    const std::string why = is_unknown ? explain_words(application, words) : "";
+    return report(kBadInput,
+                  fmt::format("{} (see {} --help)", why.empty() ? error.what() : why, command));
   }
   if (!action) {
     fmt::print("{}", application.help());

@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(
-  g++ cmake ninja-build pkg-config python3 git
+  g++ cmake ninja-build ccache pkg-config python3 git
   libhwy-dev libfmt-dev libprotobuf-dev protobuf-compiler
   libcli11-dev nlohmann-json3-dev libarchive-dev libdnnl-dev
   libjpeg-dev libpng-dev zlib1g-dev

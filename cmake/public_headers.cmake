@@ -1,23 +1,27 @@
 # The headers that are installed: what users may include. tests/check_size.py reads this file and
 # counts their lines.
 set(ANNEAL_ENGINE_PUBLIC_HEADERS
+  ${PROJECT_BINARY_DIR}/include/anneal/anneal.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/access_counts.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/dtype.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/error.h
-  ${PROJECT_BINARY_DIR}/include/anneal/core/shape.h
+  ${PROJECT_BINARY_DIR}/include/anneal/core/dims.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/tensor.h
+  ${PROJECT_BINARY_DIR}/include/anneal/core/tensor_view.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/version.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/run/c_api.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/run/engine.h
 )
 
 set(ANNEAL_BUILDER_PUBLIC_HEADERS
+  ${PROJECT_BINARY_DIR}/include/anneal/core/input_bounds.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/builder/onnx_builder.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/data/batch_reader.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/data/data_format.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/data/dataset.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/frontier/frontier.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/metric/metric.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/calibration/method.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/calibration/onnx_calibration.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/search/onnx_tuning.h
   ${PROJECT_BINARY_DIR}/include/anneal/optimizer/calibration_table.h

@@ -20,6 +20,8 @@ std::string_view to_string(Code code) {
       return "device";
     case Code::kInternal:
       return "internal";
+    case Code::kCancelled:
+      return "cancelled";
   }
   return "?";
 }

@@ -15,6 +15,7 @@ enum class Code : uint8_t {
   kIo,                // a file cannot be read or written
   kDevice,            // a device or one of its libraries failed
   kInternal,          // our bug
+  kCancelled,         // a progress callback asked to stop
 };
 std::string_view to_string(Code code);
 

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "anneal/core/type.h"
+
 namespace anneal {
 namespace {
 
@@ -21,28 +23,7 @@ size_t byte_size(DataType dtype, const Dims& dims) {
   return bytes;
 }
 
-bool same_layout(const TensorView& view, const Dims& strides) {
-  if (view.strides.rank() != view.dims.rank()) return false;
-  for (int axis = 0; axis < view.dims.rank(); ++axis)
-    if (view.dims[axis] > 1 && view.strides[axis] != strides[axis]) return false;
-  return true;
-}
-
-bool is_empty(const Dims& dims) { return std::find(dims.begin(), dims.end(), 0) != dims.end(); }
-
 }  // namespace
-
-bool is_row_major(const TensorView& view) {
-  return is_empty(view.dims) || same_layout(view, row_major_strides(view.dims));
-}
-
-bool is_channels_last(const TensorView& view) {
-  return is_empty(view.dims) || same_layout(view, channels_last_strides(view.dims));
-}
-
-TensorView row_major_view(DataType dtype, const Dims& dims, std::byte* data) {
-  return {dtype, dims, row_major_strides(dims), data};
-}
 
 Tensor::Fresh Tensor::allocate(DataType dtype, const Dims& dims) {
   const size_t bytes = byte_size(dtype, dims);
@@ -64,6 +45,8 @@ Tensor::Tensor(DataType dtype, const Dims& dims, std::shared_ptr<const void> own
     : dtype_(dtype), dims_(dims), owner_(std::move(owner)), bytes_(bytes) {
   check(bytes.size() == byte_size(dtype, dims), "bytes fit the tensor");
 }
+
+Type Tensor::type() const { return {dtype_, shape_of(dims_)}; }
 
 TensorView Tensor::view() const {
   return row_major_view(dtype_, dims_, const_cast<std::byte*>(bytes_.data()));

@@ -1,44 +1,15 @@
-// Types of values, and memory with a type: TensorView (somebody else's) and Tensor (a constant).
+// Tensor: constant elements in host memory, shared.
 #pragma once
 #include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
 
-#include "anneal/core/dtype.h"
-#include "anneal/core/shape.h"
+#include "anneal/core/tensor_view.h"
 
 namespace anneal {
 
-enum class Container : uint8_t { kTensor, kSequence, kOptional, kOptionalSequence };
-
-// The type of a value. In a container, dtype and shape are those of its element tensors.
-struct Type {
-  DataType dtype = DataType::kF32;
-  Shape shape;
-  Container container = Container::kTensor;
-  bool operator==(const Type&) const = default;
-};
-
-// Strided memory owned by somebody else: what kernels receive. data points at element [0,...,0], so
-// a slice or a transpose of a tensor is another view of the same memory. Strides count elements and
-// may be 0 (broadcast). Alignment: that of the element type at least.
-struct TensorView {
-  DataType dtype = DataType::kF32;
-  Dims dims;
-  Dims strides;
-  std::byte* data = nullptr;
-
-  template <class T>
-  T* as() const {
-    return reinterpret_cast<T*>(data);
-  }
-};
-
-bool is_row_major(const TensorView& view);      // dense; axes of size 1 may have any stride
-bool is_channels_last(const TensorView& view);  // dense, axis 1 fastest
-// A view of dense row-major memory.
-TensorView row_major_view(DataType dtype, const Dims& dims, std::byte* data);
+struct Type;
 
 // Host memory, row-major, immutable and shared: weights and folded constants. Copying a Tensor
 // copies a pointer. Safe to read from any thread.
@@ -55,7 +26,7 @@ class Tensor {
 
   DataType dtype() const { return dtype_; }
   const Dims& dims() const { return dims_; }
-  Type type() const { return {dtype_, shape_of(dims_)}; }
+  Type type() const;  // needs core/type.h
   std::span<const std::byte> bytes() const { return bytes_; }
   int64_t count() const { return anneal::count(dims_); }
   template <class T>

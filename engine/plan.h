@@ -10,6 +10,7 @@
 
 #include "anneal/core/size.h"
 #include "anneal/core/tensor.h"
+#include "anneal/core/type.h"
 #include "anneal/graph/op.h"
 
 namespace anneal {

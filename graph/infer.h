@@ -8,6 +8,7 @@
 
 #include "anneal/core/size.h"
 #include "anneal/core/tensor.h"
+#include "anneal/core/type.h"
 #include "anneal/graph/op.h"
 
 namespace anneal {

@@ -15,6 +15,7 @@
 #include "anneal/core/result.h"
 #include "anneal/core/size.h"
 #include "anneal/core/tensor.h"
+#include "anneal/core/type.h"
 #include "anneal/graph/op.h"
 
 namespace anneal {

@@ -30,10 +30,11 @@ ROOMS = {
     "engine/run": (4, ENGINE + ["kernels/cpu", "kernels/cuda"]),
     "engine/builder": (5, BELOW_BUILD),
     "engine/tune": (6, LIBRARIES),
+    "anneal.h": (7, LIBRARIES),  # the umbrella header, for applications
     "cli": (7, LIBRARIES),
-    "samples": (8, LIBRARIES),
+    "samples": (8, LIBRARIES + ["anneal.h"]),
     "bench": (8, LIBRARIES),
-    "tests": (9, LIBRARIES + ["cli", "bench"]),
+    "tests": (9, LIBRARIES + ["anneal.h", "cli", "bench"]),
 }
 
 # room: its sub-folders, each with the sub-folders of the same room that it may see. "" stands for the files of the room
@@ -91,7 +92,7 @@ PARTS = {
         "compare": ["output", "measure", "model"],
         "check": ["output", "measure", "model", "compare"],
         "commands": ["output", "flags", "measure", "model", "compare", "check"],
-        "": ["output", "commands"],
+        "": ["output", "flags", "commands"],
     },
 }
 
@@ -122,6 +123,8 @@ GENERATED = re.compile(r"importer/onnx/onnx\.pb\.h")
 
 
 def room_of(path):
+    if path in ROOMS:
+        return path
     folders = path.split("/")[:-1]
     while folders and "/".join(folders) not in ROOMS:
         folders.pop()

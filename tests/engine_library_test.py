@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What the two shared libraries need, show and contain. Arguments: libengine.so libbuilder.so
+"""What the two shared libraries need, export and contain. Arguments: [--record] libengine.so libbuilder.so
 
+The exported names are those of tests/golden/exports_engine.txt and exports_builder.txt; --record writes these files.
 The same questions are asked of libbuilder, which must fail those about Protobuf and about the
 optimizer: a check that accepts libbuilder checks nothing.
 """
@@ -11,12 +12,12 @@ import sys
 import tempfile
 from os.path import basename, getsize
 
-from sources import sources
+from sources import ROOT, sources
 
 MAY_NEED = ("libc.so", "libm.so", "libstdc++.so", "libgcc_s.so", "libhwy.so", "ld-linux")
-ABOVE_ENGINE = ("importer/", "optimizer/", "engine/data/", "engine/builder/", "engine/tune/", "cli/", "report/")
+ABOVE_ENGINE = ("importer/", "optimizer/", "engine/data/", "engine/builder/", "engine/tune/", "cli/")
 MOST_STRIPPED_BYTES = 5_000_000
-OURS = re.compile(r"anneal_|_Z(T[ISVT]|Th.*_|Tv.*_|Tc.*_|Z|GV|GVZ)?N[VKRO]*6anneal")
+MOST_EXPORTS = 200
 
 
 def output(*command):
@@ -31,6 +32,27 @@ def exported(library):
     """{mangled name: type letter}"""
     rows = output("nm", "-D", "--defined-only", library).splitlines()
     return {row.split()[-1].split("@")[0]: row.split()[-2] for row in rows}
+
+
+def demangled(library):
+    """The exported names as a C++ programmer writes them, without the two names of one constructor or destructor."""
+    rows = output("nm", "-D", "-C", "--defined-only", library).splitlines()
+    return sorted({re.sub(r"@@?.*$", "", row.split(" ", 2)[2] if row[0] != " " else row.split(None, 1)[1]) for row in rows})
+
+
+def golden_problems(library, record):
+    path = f"{ROOT}/tests/golden/exports_{basename(library).split('.')[0].removeprefix('lib')}.txt"
+    names = demangled(library)
+    if record:
+        with open(path, "w") as golden:
+            golden.write("\n".join(names) + "\n")
+    with open(path) as golden:
+        listed = golden.read().splitlines()
+    problems = [f"{basename(library)} exports {name}, which {path} lacks" for name in names if name not in listed]
+    problems += [f"{basename(library)} does not export {name}" for name in listed if name not in names]
+    if len(names) >= MOST_EXPORTS:
+        problems.append(f"{basename(library)} exports {len(names)} names, {MOST_EXPORTS} are too many")
+    return problems
 
 
 def source_files(library):
@@ -58,16 +80,17 @@ def excess(library):
     return found
 
 
-def main(engine, builder):
+def main(*arguments):
+    record = arguments[0] == "--record"
+    engine, builder = arguments[1:] if record else arguments
     problems = [f"libengine {problem}" for problem in excess(engine)]
+    for library in (engine, builder):
+        problems += golden_problems(library, record)
     stripped = stripped_bytes(engine)
     if stripped >= MOST_STRIPPED_BYTES:
         problems.append(f"libengine takes {stripped} bytes when it is stripped")
     if not source_files(engine) & {"version.cc"}:
         problems.append("libengine does not name its sources: was it stripped?")
-    for library in (engine, builder):
-        problems += [f"{basename(library)} shows {name}" for name in exported(library) if not OURS.match(name)]
-
     if "_ZTIN6anneal5ErrorE" not in exported(engine):
         problems.append("libengine does not show the type information of anneal::Error")
     strong = [{name for name, kind in exported(library).items() if kind in "TDBR"} for library in (engine, builder)]

@@ -61,7 +61,7 @@ double PlannedLayer::bytes() const {
 }
 
 PlannedLayer plan_layer(const std::string& graph, const std::string& target) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.targets = {target};
   PlannedLayer layer{build(parse_graph(graph), options)};
   const auto& steps = layer.plan().steps;

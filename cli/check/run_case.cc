@@ -16,7 +16,7 @@
 #include "anneal/core/file.h"
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/data/made_samples.h"
-#include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/importer/importer.h"
 #include "anneal/importer/onnx/tensor_file.h"
 
@@ -29,7 +29,7 @@ Tensor read_tensor_file(const std::string& path) {
 }
 
 // Sizes that the model leaves open are 1 where the model is fed without files.
-Tensor ramp_for(const Port& port) {
+Tensor ramp_for(const TensorInfo& port) {
   Dims dims = port.dims;
   for (int axis = 0; axis < dims.rank(); ++axis)
     if (dims[axis] == -1) dims[axis] = std::max<int64_t>(port.min_dims[axis], 1);
@@ -52,7 +52,7 @@ std::vector<Tensor> read_inputs(const DataSet& set) {
 std::vector<Tensor> inputs_of(const DataSet& set, const Engine& engine) {
   if (set.inputs.empty()) {
     std::vector<Tensor> inputs;
-    for (const Port& port : engine.inputs()) inputs.push_back(ramp_for(port));
+    for (const TensorInfo& port : engine.inputs()) inputs.push_back(ramp_for(port));
     return inputs;
   }
   if (set.inputs.size() != engine.inputs().size())
@@ -74,7 +74,7 @@ void run_set(const DataSet& set, const std::shared_ptr<const Engine>& engine, in
     context.set_input(engine->inputs()[i].name, inputs[i].view());
   context.run();
   for (size_t i = 0; i < set.outputs.size(); ++i) {
-    const Port& port = engine->outputs()[i];
+    const TensorInfo& port = engine->outputs()[i];
     const Tensor expected = read_tensor_file(set.outputs[i]);
     const Comparison compared =
         compare_output(context.output(port.name), expected.view(), tolerance, arithmetic);
@@ -90,7 +90,7 @@ void run_sets(const TestCase& test, std::span<const DataSet> sets, const ImportO
               const CaseOptions& options, CaseResult& result) {
   ImportResult imported = import_file(test.model, sizes);
   const Arithmetic arithmetic = arithmetic_of(imported.graph);
-  BuildOptions build_options;
+  GraphBuildOptions build_options;
   build_options.targets = {options.target};
   build_options.passes = options.passes;
   build_options.allow_fallback = options.allow_fallback;
@@ -98,7 +98,7 @@ void run_sets(const TestCase& test, std::span<const DataSet> sets, const ImportO
       save(build(std::move(imported.graph), build_options)));
   EngineOptions engine_options;
   engine_options.device = device_for(options.target);
-  const auto engine = Engine::make(load_engine_file(*bytes, bytes), engine_options);
+  const auto engine = make_engine(load_engine_file(*bytes, bytes), engine_options);
   for (const DataSet& set : sets)
     run_set(set, engine, options.threads, options.tolerance, arithmetic, result);
 }

@@ -26,6 +26,7 @@
 #include "anneal/core/parallel.h"
 #include "anneal/core/version.h"
 #include "anneal/engine/plan.h"
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/kernels/cpu/backend.h"
 
 namespace anneal {
@@ -75,7 +76,7 @@ uint64_t bytes_of_weights(const Plan& plan) {
   return bytes;
 }
 
-std::string input_text(const Port& port, const Tensor& tensor) {
+std::string input_text(const TensorInfo& port, const Tensor& tensor) {
   return fmt::format("{}: {}{}", port.name, to_string(tensor.dtype()), to_string(tensor.dims()));
 }
 
@@ -145,8 +146,9 @@ void print_bench(const BenchFlags& flags, const Engine& engine, const Bench& ben
   const auto line = [](std::string_view name, const std::string& text) {
     fmt::print("{:<11} {}\n", name, printable(text));
   };
-  line("model", fmt::format("{}, {} for {}", flags.source.path,
-                            count_text(engine.plan().steps.size(), "step"), engine.plan().target));
+  line("model",
+       fmt::format("{}, {} for {}", flags.source.path,
+                   count_text(plan_of(engine).steps.size(), "step"), plan_of(engine).target));
   line("machine", bench.machine);
   for (size_t i = 0; i < bench.inputs.size(); ++i)
     line("input", input_text(engine.inputs()[i], bench.inputs[i]));
@@ -164,7 +166,7 @@ void print_bench(const BenchFlags& flags, const Engine& engine, const Bench& ben
                        bench.measured.seconds, bench.measured.warmup_runs,
                        count_text(static_cast<uint64_t>(flags.contexts), "context"),
                        count_text(static_cast<uint64_t>(threads_of(flags)), "thread")));
-  line("throughput", fmt::format("{} inferences/s", number_text(bench.per_second, 4)));
+  line("throughput", fmt::format("{} inferences/s", rate_text(bench.per_second)));
   line("memory", fmt::format("peak {} resident, {} of it before the engine was loaded",
                              bytes_text(bench.peak_bytes), bytes_text(bench.before.now)));
   line("", fmt::format("weights {}, {} per context, of it {} planned for activations",
@@ -184,8 +186,8 @@ Json bench_json(const BenchFlags& flags, const Engine& engine, const Bench& benc
   Json json = {{"anneal", version()},
                {"machine", bench.machine},
                {"file", flags.source.path},
-               {"target", engine.plan().target},
-               {"steps", engine.plan().steps.size()},
+               {"target", plan_of(engine).target},
+               {"steps", plan_of(engine).steps.size()},
                {"inputs", std::move(inputs)},
                {"threads", threads_of(flags)},
                {"contexts", flags.contexts}};
@@ -213,7 +215,7 @@ Json bench_json(const BenchFlags& flags, const Engine& engine, const Bench& benc
                           {"busy", load.busy()}};
   if (!bench.changes.empty()) json["shape_changes"] = changes_json(engine, bench);
   json["remarks"] = Json::array();
-  for (const std::string& remark : bench.measured.context->remarks())
+  for (const std::string& remark : bench.measured.context->run_warnings())
     json["remarks"].push_back(remark);
   if (flags.profile) json["profile"] = bench.profile.json();
   return json;
@@ -253,7 +255,7 @@ int bench(BenchFlags flags) {
   result.load_milliseconds =
       std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   result.machine = engine->device();
-  result.weight_bytes = bytes_of_weights(engine->plan());
+  result.weight_bytes = bytes_of_weights(plan_of(*engine));
 
   if (flags.inputs.empty()) flags.inputs = {"random"};
   const SampleInputs samples = sample_inputs(*engine, flags.inputs, flags.source.shapes.shapes);
@@ -274,7 +276,7 @@ int bench(BenchFlags flags) {
     result.changes = measure_changes(engine, result.sets, flags.threads, options.measured);
   }
   progress.clear();
-  print_remarks(result.measured.context->remarks());
+  print_remarks(result.measured.context->run_warnings());
 
   if (!flags.json.empty()) write_json(flags.json, bench_json(flags, *engine, result));
   print_bench(flags, *engine, result);

@@ -21,7 +21,7 @@
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/builder/target_support.h"
 #include "anneal/engine/data/elements.h"
-#include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/optimizer/bisect.h"
 
@@ -57,9 +57,9 @@ class ReferenceRuns {
 
  private:
   static std::shared_ptr<const Engine> engine_of(const Graph& graph) {
-    BuildOptions options;
+    GraphBuildOptions options;
     options.reference = true;
-    return Engine::make(build(graph.clone(), options), {.device = "cpu"});
+    return make_engine(build(graph.clone(), options), {.device = "cpu"});
   }
 
   std::vector<Tensor> outputs_of(const std::shared_ptr<const Engine>& engine) const {
@@ -71,7 +71,7 @@ class ReferenceRuns {
         context.set_input(engine->inputs()[i].name, samples_.tensors[i].view());
       context.run();
       std::vector<Tensor> outputs;
-      for (const Port& port : engine->outputs())
+      for (const TensorInfo& port : engine->outputs())
         outputs.push_back(dense_copy(context.output(port.name)));
       return outputs;
     });

@@ -205,7 +205,7 @@ int build_engine(const BuildFlags& flags) {
   const std::string_view last = last_pass(flags.passes);
   if (!flags.dump_graph.empty() && last.empty()) graph_text = to_string(imported.graph);
   PassDump dump(flags.dump_passes, imported.graph);
-  BuildOptions options;
+  GraphBuildOptions options;
   options.targets = flags.targets;
   options.passes = flags.passes;
   options.passes.precision = precision_options(flags.precision, !flags.data.data.empty());

@@ -9,6 +9,7 @@
 #include "anneal/cli/flags/data_flags.h"
 #include "anneal/cli/flags/pass_flags.h"
 #include "anneal/cli/model/import_model.h"
+#include "anneal/cli/model/sample_hints.h"
 #include "anneal/cli/output/exit_status.h"
 #include "anneal/cli/output/output_path.h"
 #include "anneal/cli/output/print.h"
@@ -48,20 +49,26 @@ int calibrate_model(const CalibrateFlags& flags) {
                      parse_use("--equalize", flags.equalize)};
   options.data_threads = flags.data.threads;
   Progress progress(flags.verbose);
-  progress.say(fmt::format("reading {}", flags.model));
+  progress.say(fmt::format("  0 %  reading {}", flags.model));
   const ImportResult imported = import_model(flags.model, flags.shapes);
   const auto samples = open_data(flags.data, calibration_inputs(imported.graph));
+  const std::vector<std::string> hints = scale_hints(*samples);
+  progress.say("  0 %  building the engine that measures ranges");
   options.progress = [&](int64_t done, int64_t all) {
-    progress.say(fmt::format("{} of {} samples", done, all));
+    progress.say(fmt::format(
+        "{:3.0f} %  {} of {} samples",
+        100.0 * static_cast<double>(done) / static_cast<double>(std::max<int64_t>(all, 1)), done,
+        all));
   };
   const auto start = Clock::now();
   const Calibration calibration = calibrate(imported.graph, samples, options);
   const std::string text = to_string(calibration.table);
   write_file_atomically(output, std::as_bytes(std::span(text)));
   progress.clear();
-  for (const std::string& remark : calibration.remarks)
-    if (!flags.quiet) fmt::print(stderr, "anneal: {}\n", printable(remark));
   if (flags.quiet) return kSuccess;
+  for (const std::string& remark : calibration.remarks)
+    fmt::print(stderr, "anneal: {}\n", printable(remark));
+  print_hints(hints);
   const std::chrono::duration<double, std::milli> took = Clock::now() - start;
   fmt::print("{}: ranges of {} over {}, in {}\n", output,
              count_text(calibration.table.tensors.size(), "tensor"),

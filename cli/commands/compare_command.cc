@@ -21,6 +21,7 @@
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
 #include "anneal/engine/plan.h"
+#include "anneal/engine/run/engine_internals.h"
 
 namespace anneal {
 namespace {
@@ -218,8 +219,8 @@ int compare(CompareFlags flags) {
   if (!flags.json.empty()) write_json(flags.json, comparison_json(flags, comparison, diverging));
 
   fmt::print("A  {} ({}), {}\nB  {} ({}), {}\n", flags.a.path, flags.a.target,
-             count_text(a->plan().steps.size(), "step"), flags.b.path, flags.b.target,
-             count_text(b->plan().steps.size(), "step"));
+             count_text(plan_of(*a).steps.size(), "step"), flags.b.path, flags.b.target,
+             count_text(plan_of(*b).steps.size(), "step"));
   fmt::print("{} in both, {} only in A, {} only in B\n\n", count_text(tensors.size(), "tensor"),
              comparison.only_a, comparison.only_b);
   if (flags.top > 0) print_largest(tensors, static_cast<size_t>(flags.top));

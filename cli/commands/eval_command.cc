@@ -12,6 +12,7 @@
 #include "anneal/cli/model/classify.h"
 #include "anneal/cli/model/model_flags.h"
 #include "anneal/cli/model/open_engine.h"
+#include "anneal/cli/model/sample_hints.h"
 #include "anneal/cli/output/exit_status.h"
 #include "anneal/cli/output/json_file.h"
 #include "anneal/cli/output/output_path.h"
@@ -263,6 +264,11 @@ int evaluate(const EvalFlags& flags) {
   fmt::print("latency  {} per batch of {} (median), {:.0f} samples/s\n",
              milliseconds_text(median(result.batch_milliseconds)), result.batch,
              static_cast<double>(counts.all) / result.total_milliseconds * 1000);
+  std::vector<std::string> hints = scale_hints(*samples);
+  std::ranges::move(label_hints(result, data_format(flags.data).label_offset),
+                    std::back_inserter(hints));
+  // A network that gets right what it is asked needs no hint about its inputs.
+  if (counts.labelled == 0 || 2 * counts.right < counts.labelled) print_hints(hints);
   if (!flags.against.empty()) json["against"] = compare(result, flags, progress);
   json["predictions"] = predictions_json(result.predictions);
   if (!flags.json.empty()) write_json(flags.json, json);

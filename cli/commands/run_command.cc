@@ -104,12 +104,12 @@ int run_engine(const RunFlags& flags) {
           std::chrono::duration<double, std::milli>(Clock::now() - start).count());
   }
   progress.clear();
-  print_remarks(context.remarks());
+  print_remarks(context.run_warnings());
 
   for (size_t i = 0; i < inputs.size(); ++i)
     fmt::print("input    {}  {}\n", tensor_text(engine->inputs()[i].name, inputs[i]),
                summary_text(inputs[i]));
-  for (const Port& port : engine->outputs()) {
+  for (const TensorInfo& port : engine->outputs()) {
     const Tensor output = dense_copy(context.output(port.name));
     fmt::print("output   {}  {}\n", tensor_text(port.name, output), summary_text(output));
     const auto layout = score_layout(output.dtype(), output.dims());
@@ -118,7 +118,7 @@ int run_engine(const RunFlags& flags) {
   std::optional<TensorFiles> files;
   if (!flags.save_folder.empty()) files.emplace(flags.save_folder);
   if (files)
-    for (const Port& port : engine->outputs())
+    for (const TensorInfo& port : engine->outputs())
       fmt::print("saved    {}\n", files->write(port.name, context.output(port.name)));
   if (milliseconds.size() == 1) {
     fmt::print("latency  {} (one run; --iterations 100 measures)\n",

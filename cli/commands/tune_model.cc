@@ -4,11 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <span>
 
 #include "anneal/cli/flags/precision_flags.h"
+#include "anneal/cli/measure/process_facts.h"
+#include "anneal/cli/model/sample_hints.h"
 #include "anneal/cli/output/exit_status.h"
 #include "anneal/cli/output/output_path.h"
 #include "anneal/cli/output/print.h"
@@ -178,10 +181,20 @@ int tune_model(const TuneFlags& flags) {
     progress.say(fmt::format("{:3.0f} %  {}{}", 100 * at.share, at.what,
                              at.seconds_left ? ", " + time_left(*at.seconds_left) : ""));
   };
+  const std::vector<std::string> hints = scale_hints(*samples);
+  const auto start = std::chrono::steady_clock::now();
+  const ProcessorTime before = processor_time();
   TuneResult tuned =
       tune(imported.graph, split_samples(samples, flags.calibrate_samples, flags.search_samples),
            options);
   progress.clear();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const MachineLoad load = load_between(before, processor_time(), took.count(), 0);
+  if (load.busy() && !flags.is_modelled)
+    tuned.frontier.warnings.push_back(
+        fmt::format("the machine was BUSY: other processes used {:.1f} of its {} meanwhile, so "
+                    "that times are too long and the choice may be another when it is quiet",
+                    load.other_cores, count_text(static_cast<uint64_t>(load.cores), "core")));
   tuned.frontier.model = name_of(flags.model);
   if (lacks_masks(flags, *samples))
     tuned.frontier.warnings.push_back(
@@ -196,6 +209,7 @@ int tune_model(const TuneFlags& flags) {
   write_engine_file(flags.output, tuned.engine);
   fs::remove(options.journal);
   if (flags.quiet) return kSuccess;
+  print_hints(hints);
   if (tuned.was_resumed)
     fmt::print(stderr, "anneal: went on with what {}.tuning had\n", printable(flags.output));
   fmt::print("{}", printable(frontier_table(tuned.frontier), LineEnds::kKept));

@@ -35,7 +35,7 @@ void write_all(int fd, std::span<const std::byte> bytes) {
 }
 
 void build_into(int fd, const EngineSource& source) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.targets = {source.target};
   options.passes = source.passes;
   options.timing = source.timing;

@@ -1,4 +1,5 @@
 #include "anneal/cli/compare/compare_engines.h"
+#include "anneal/engine/run/engine_internals.h"
 
 #include <fmt/format.h>
 
@@ -46,7 +47,7 @@ class Side {
 void check_same_inputs(const Engine& a, const Engine& b) {
   const auto sorted = [](const Engine& engine) {
     std::vector<std::string> ports;
-    for (const Port& port : engine.inputs())
+    for (const TensorInfo& port : engine.inputs())
       ports.push_back(fmt::format("\"{}\" {} of {}", port.name, to_string(port.dtype),
                                   count_text(port.dims.span().size(), "axis")));
     std::sort(ports.begin(), ports.end());
@@ -114,12 +115,12 @@ class Comparer {
   Comparer(const std::shared_ptr<const Engine>& a, const std::shared_ptr<const Engine>& b,
            const std::vector<Tensor>& inputs, const CompareOptions& options)
       : options_(options),
-        arithmetic_(std::max(arithmetic_of(a->plan()), arithmetic_of(b->plan()))),
+        arithmetic_(std::max(arithmetic_of(plan_of(*a)), arithmetic_of(plan_of(*b)))),
         a_(a, *a, inputs, options.threads),
         b_(b, *a, inputs, options.threads) {
-    add_sources(a->plan(), sources_);
+    add_sources(plan_of(*a), sources_);
     for (const auto& [name, source] : sources_) rounded_.insert(source);
-    for (const Port& port : a->outputs()) outputs_.insert(port.name);
+    for (const TensorInfo& port : a->outputs()) outputs_.insert(port.name);
   }
 
   EngineComparison run() {

@@ -1,4 +1,5 @@
 #include "anneal/cli/compare/engine_source.h"
+#include "anneal/engine/run/engine_internals.h"
 
 #include <fmt/format.h>
 
@@ -21,19 +22,19 @@ std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
                                      .separate_slots = source.separate_slots,
                                      .red_zone = source.red_zone});
   }
-  BuildOptions options;
+  GraphBuildOptions options;
   options.reference = reference;
   options.reference_kernels = reference_kernels;
   options.timing = source.timing;
   options.targets = {reference || reference_kernels ? "cpu" : source.target};
   if (!reference) options.passes = source.passes;
   if (!reference && !reference_kernels) options.skip_kernels = source.skip_kernels;
-  auto engine = Engine::make(build(import_model(source.path, source.shapes).graph, options),
-                             {.device = device_for(options.targets[0]),
-                              .threads = source.threads,
-                              .separate_slots = source.separate_slots,
-                              .red_zone = source.red_zone});
-  print_remarks(engine->remarks());
+  auto engine = make_engine(build(import_model(source.path, source.shapes).graph, options),
+                            {.device = device_for(options.targets[0]),
+                             .threads = source.threads,
+                             .separate_slots = source.separate_slots,
+                             .red_zone = source.red_zone});
+  print_remarks(engine->load_warnings());
   return engine;
 }
 

@@ -39,8 +39,7 @@ void add_data_flags(CLI::App& command, DataFlags& flags, const std::string& flag
   }
 }
 
-std::shared_ptr<const Dataset> open_data(const DataFlags& flags,
-                                         const std::vector<DataInput>& inputs) {
+DataFormat data_format(const DataFlags& flags) {
   DataFormat format = find_data_format(flags.data);
   const auto keys = data_keys();
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -50,13 +49,19 @@ std::shared_ptr<const Dataset> open_data(const DataFlags& flags,
     with_context([&] { return fmt::format("--{}", name); },
                  [&] { keys[i].set(format, flags.settings[i]); });
   }
-  auto samples = open_dataset(flags.data, format, inputs);
+  return format;
+}
+
+std::shared_ptr<const Dataset> open_data(const DataFlags& flags,
+                                         const std::vector<DataInput>& inputs) {
+  auto samples = open_dataset(flags.data, data_format(flags), inputs);
   return flags.samples.empty() ? samples : subset(samples, flags.samples);
 }
 
 std::vector<DataInput> data_inputs(const Engine& engine) {
   std::vector<DataInput> inputs;
-  for (const Port& port : engine.inputs()) inputs.push_back({port.name, port.dtype, port.dims});
+  for (const TensorInfo& port : engine.inputs())
+    inputs.push_back({port.name, port.dtype, port.dims});
   return inputs;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "anneal/engine/data/data_format.h"
 #include "anneal/engine/data/dataset.h"
 #include "anneal/engine/run/engine.h"
 
@@ -20,7 +21,9 @@ struct DataFlags {
 // every key of dataset.json, with - for _.
 void add_data_flags(CLI::App& command, DataFlags& flags, const std::string& flag = "--data");
 
-// What dataset.json says and then the flags; the samples that --samples names. Fails with
+// What dataset.json says and then the flags. Fails with kInvalidArgument or kIo.
+DataFormat data_format(const DataFlags& flags);
+// Samples in that format; those that --samples names. Fails with
 // kInvalidArgument or kIo.
 std::shared_ptr<const Dataset> open_data(const DataFlags& flags,
                                          const std::vector<DataInput>& inputs);

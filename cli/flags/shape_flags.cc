@@ -22,6 +22,20 @@ std::string list(std::span<const std::string> names) {
   return fmt::format("it has {}", fmt::join(names, ", "));
 }
 
+// "input:1,3,224,224" names one shape in another tool's spelling.
+void refuse_commas_within(std::string_view text) {
+  bool after_comma = false;
+  for (std::string_view rest = text; !rest.empty(); after_comma = true) {
+    const size_t end = std::min(rest.find(','), rest.size());
+    if (after_comma && parse_number<int64_t>(rest.substr(0, end)))
+      fail(Code::kInvalidArgument,
+           fmt::format("\"{}\": write sizes with x between them, NAME:1x3x224x224; a comma begins "
+                       "the next input",
+                       text));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+}
+
 }  // namespace
 
 Dims parse_dims(std::string_view text) {
@@ -43,6 +57,7 @@ Dims parse_dims(std::string_view text) {
 }
 
 std::map<std::string, Dims> parse_shapes(std::string_view text) {
+  refuse_commas_within(text);
   std::map<std::string, Dims> shapes;
   for (std::string_view rest = text; !rest.empty();) {
     const size_t end = std::min(rest.find(','), rest.size());
@@ -83,10 +98,10 @@ void check_names(const std::map<std::string, Dims>& shapes, std::span<const std:
   }
 }
 
-std::map<std::string, ImportOptions::InputBounds> merge_bounds(
-    const std::map<std::string, Dims>& min, const std::map<std::string, Dims>& opt,
-    const std::map<std::string, Dims>& max) {
-  std::map<std::string, ImportOptions::InputBounds> merged;
+std::map<std::string, InputBounds> merge_bounds(const std::map<std::string, Dims>& min,
+                                                const std::map<std::string, Dims>& opt,
+                                                const std::map<std::string, Dims>& max) {
+  std::map<std::string, InputBounds> merged;
   for (const auto* shapes : {&min, &opt, &max})
     for (const auto& [name, dims] : *shapes) merged[name];
   for (auto& [name, bounds] : merged) {

@@ -27,9 +27,9 @@ void check_names(const std::map<std::string, Dims>& shapes, std::span<const std:
 
 // Of --min-shapes, --opt-shapes, --max-shapes: what is missing of an input follows from the others:
 // opt from max, else from min; min and max from opt. Names "" stay.
-std::map<std::string, ImportOptions::InputBounds> merge_bounds(
-    const std::map<std::string, Dims>& min, const std::map<std::string, Dims>& opt,
-    const std::map<std::string, Dims>& max);
+std::map<std::string, InputBounds> merge_bounds(const std::map<std::string, Dims>& min,
+                                                const std::map<std::string, Dims>& opt,
+                                                const std::map<std::string, Dims>& max);
 
 // The value of --input. Without a name it speaks of the only input, or, if random, of every input
 // that no other --input names.

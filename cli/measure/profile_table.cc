@@ -38,13 +38,20 @@ std::string ProfileTable::text() const {
   const bool once = std::all_of(totals_.begin(), totals_.end(), [&](const StepTotal& total) {
     return total.times == 0 || total.times == runs_;
   });
-  Rows steps = {{"step", "kernel", "us", "%", once ? "" : "times"}};
+  Rows steps = {{"#", "step", "kernel", "us", "%", once ? "" : "times"}};
   std::map<std::string, double> by_kernel;
-  for (const StepTotal& total : totals_) {
-    if (total.times == 0) continue;
+  std::vector<size_t> ran;  // the steps that did, the longest first
+  for (size_t i = 0; i < totals_.size(); ++i)
+    if (totals_[i].times > 0) ran.push_back(i);
+  std::stable_sort(ran.begin(), ran.end(), [&](size_t a, size_t b) {
+    return totals_[a].microseconds > totals_[b].microseconds;
+  });
+  for (const size_t i : ran) {
+    const StepTotal& total = totals_[i];
     const auto [time, share] = cells(total.microseconds);
     const double times = static_cast<double>(total.times) / runs_;
-    steps.push_back({total.step, total.kernel, time, share, once ? "" : number_text(times)});
+    steps.push_back({fmt::format("{}", i + 1), total.step, total.kernel, time, share,
+                     once ? "" : number_text(times)});
     by_kernel[total.kernel] += total.microseconds;
   }
   std::vector<std::pair<double, std::string>> order;
@@ -56,7 +63,7 @@ std::string ProfileTable::text() const {
     const auto [time, share] = cells(-negative);
     kernels.push_back({kernel, time, share});
   }
-  return table_text(steps, {false, false, true, true, true}) + "\n" +
+  return table_text(steps, {true, false, false, true, true, true}) + "\n" +
          table_text(kernels, {false, true, true}) + accesses();
 }
 

@@ -18,8 +18,8 @@ using Clock = std::chrono::steady_clock;
 
 [[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
 
-const Port& score_port(const Engine& engine, const std::string& name) {
-  for (const Port& port : engine.outputs())
+const TensorInfo& score_port(const Engine& engine, const std::string& name) {
+  for (const TensorInfo& port : engine.outputs())
     if (name.empty() || port.name == name) return port;
   refuse(fmt::format("the engine has no output \"{}\"", name));
 }
@@ -34,7 +34,7 @@ bool Prediction::among_five() const {
 ClassificationRun classify(const std::shared_ptr<const Engine>& engine,
                            const std::shared_ptr<const Dataset>& samples,
                            const ClassifyOptions& options, Progress& progress) {
-  const Port& scores_port = score_port(*engine, options.output);
+  const TensorInfo& scores_port = score_port(*engine, options.output);
   ClassificationRun result;
   result.batch = batch_size(*engine, samples->read(0), options.batch);
   ExecutionContext context(engine, options.context);
@@ -59,6 +59,7 @@ ClassificationRun classify(const std::shared_ptr<const Engine>& engine,
                       "another",
                       scores_port.name, to_string(scores.dtype()), to_string(scores.dims()),
                       count_text(static_cast<uint64_t>(result.batch), "sample")));
+    result.classes = layout->classes;
     for (int64_t i = 0; i < batch->count; ++i) {
       const int64_t at = batch->first + i;
       Prediction one{samples->name(at), samples->label(at), best_classes(scores, *layout, i, 5)};

@@ -32,6 +32,7 @@ struct ClassificationRun {
   std::vector<double> batch_milliseconds;
   double total_milliseconds = 0;
   int64_t batch = 1;
+  int64_t classes = 0;  // that the network tells apart
 };
 
 // Fails with kInvalidArgument if an input gets nothing, a batch does not fit, the output holds no

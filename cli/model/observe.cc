@@ -1,4 +1,5 @@
 #include "anneal/cli/model/observe.h"
+#include "anneal/engine/run/engine_internals.h"
 
 #include <fmt/format.h>
 
@@ -17,7 +18,7 @@ constexpr int64_t kValuesShown = 3;
 bool is_output(const Engine& engine, std::string_view name) {
   const auto outputs = engine.outputs();
   return std::any_of(outputs.begin(), outputs.end(),
-                     [&](const Port& port) { return port.name == name; });
+                     [&](const TensorInfo& port) { return port.name == name; });
 }
 
 std::string step_text(const Observation& observed) {
@@ -66,7 +67,7 @@ void observe_run(const Engine& engine, ExecutionContext& context, const NamePatt
   });
   context.run();
   context.observe({});
-  add_vanished(engine.plan(), pattern, rows);
+  add_vanished(plan_of(engine), pattern, rows);
   if (rows.size() == 1)
     fail(Code::kInvalidArgument,
          "--observe matches no tensor of the engine; anneal inspect --plan lists them as slots");

@@ -87,7 +87,7 @@ std::shared_ptr<const Engine> open_engine(const std::string& path, const EngineO
     fail(Code::kInvalidArgument,
          fmt::format("{} is a model, not an engine; build one first: anneal build {}", path, path));
   auto engine = Engine::load(path, options);
-  print_remarks(engine->remarks());
+  print_remarks(engine->load_warnings());
   return engine;
 }
 
@@ -97,7 +97,7 @@ void print_remarks(std::span<const std::string> remarks) {
 
 std::vector<std::string> input_names(const Engine& engine) {
   std::vector<std::string> names;
-  for (const Port& port : engine.inputs()) names.push_back(port.name);
+  for (const TensorInfo& port : engine.inputs()) names.push_back(port.name);
   return names;
 }
 

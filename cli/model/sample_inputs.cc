@@ -1,4 +1,5 @@
 #include "anneal/cli/model/sample_inputs.h"
+#include "anneal/engine/run/engine_internals.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -60,7 +61,7 @@ bool depends_on(const Shape& shape, const std::vector<bool>& symbols, const Size
   });
 }
 
-void check_guessed_size(const Port& port, const Dims& dims) {
+void check_guessed_size(const TensorInfo& port, const Dims& dims) {
   double bytes = static_cast<double>(size_of(port.dtype));
   for (const int64_t dim : dims) bytes *= static_cast<double>(dim);
   if (bytes > kLargestGuessedInput)
@@ -74,7 +75,7 @@ void check_guessed_size(const Port& port, const Dims& dims) {
 
 SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>& input_flags,
                            const std::string& shapes_flag, std::string_view flag) {
-  const Plan& plan = engine.plan();
+  const Plan& plan = plan_of(engine);
   const auto names = input_names(engine);
   const auto flags = flag_per_input(names, input_flags);
   const auto shapes = parse_shapes(shapes_flag);
@@ -83,7 +84,7 @@ SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>&
   SymbolValues values(plan.sizes->symbols().size());
   std::vector<std::optional<Tensor>> tensors(names.size());
   for (size_t i = 0; i < names.size(); ++i) {
-    const Port& port = engine.inputs()[i];
+    const TensorInfo& port = engine.inputs()[i];
     const auto given = shape_for(shapes, names[i], names.size());
     if (!flags[i].file.empty()) {
       const bool open = std::find(port.dims.begin(), port.dims.end(), -1) != port.dims.end();

@@ -21,6 +21,7 @@ std::string bytes_text(uint64_t bytes) {
 
 std::string milliseconds_text(double value) {
   if (value >= 999.5) return fmt::format("{:.3g} s", value / 1000);
+  if (value < 0.0995 && value > 0) return fmt::format("{:.3g} us", value * 1000);
   return fmt::format("{:.3g} ms", value);
 }
 
@@ -28,6 +29,14 @@ std::string count_text(uint64_t count, std::string_view one) {
   if (count == 1) return fmt::format("1 {}", one);
   if (one.ends_with("is")) return fmt::format("{} {}es", count, one.substr(0, one.size() - 2));
   return fmt::format("{} {}s", count, one);
+}
+
+std::string rate_text(double per_second) {
+  if (per_second < 99.95) return number_text(per_second);
+  std::string digits = fmt::format("{:.0f}", per_second);
+  for (auto at = static_cast<ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<size_t>(at), ",");
+  return digits;
 }
 
 std::string number_text(double value, int digits) {
@@ -47,12 +56,12 @@ std::string one_line(std::string_view text) {
   return line;
 }
 
-std::string port_text(const Port& port) {
+std::string port_text(const TensorInfo& port) {
   return printable(
       fmt::format("{}: {}[{}]", port.name, to_string(port.dtype), fmt::join(port.dim_names, ",")));
 }
 
-std::string port_bounds_text(const Port& port) {
+std::string port_bounds_text(const TensorInfo& port) {
   if (port.min_dims == port.max_dims) return "";
   return fmt::format("{} to {}", to_string(port.min_dims), to_string(port.max_dims));
 }

@@ -36,7 +36,7 @@ const TargetGraph* find(const std::vector<TargetGraph>& graphs, const Target& ta
 }
 
 // One graph for each kind of target: GPUs compute in f16 and bf16, some CPUs in bf16.
-std::vector<TargetGraph> optimize(const Graph& graph, const BuildOptions& options,
+std::vector<TargetGraph> optimize(const Graph& graph, const GraphBuildOptions& options,
                                   const std::vector<Target>& targets) {
   std::vector<TargetGraph> result;
   for (const Target& first : targets) {
@@ -62,7 +62,7 @@ std::vector<TargetGraph> optimize(const Graph& graph, const BuildOptions& option
   return result;
 }
 
-KernelOptions kernel_options(const BuildOptions& options) {
+KernelOptions kernel_options(const GraphBuildOptions& options) {
   for (const std::string& name : options.skip_kernels)
     if (!find_kernel(cpu_backend(), name) && !find_kernel(cuda_backend(), name))
       fail(Code::kInvalidArgument,
@@ -100,7 +100,7 @@ std::unique_ptr<KernelTimer> timer_for(const KernelTiming& timing, const KernelO
 
 }  // namespace
 
-EngineFile build(Graph graph, const BuildOptions& options) {
+EngineFile build(Graph graph, const GraphBuildOptions& options) {
   if (options.targets.empty()) fail(Code::kInvalidArgument, "no target to build for");
   for (size_t i = 1; i < options.targets.size(); ++i)
     if (std::find(options.targets.begin(), options.targets.begin() + static_cast<ptrdiff_t>(i),

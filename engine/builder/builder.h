@@ -5,22 +5,15 @@
 #include <string_view>
 #include <vector>
 
+#include "anneal/engine/builder/onnx_builder.h"
 #include "anneal/engine/plan.h"
 #include "anneal/graph/graph.h"
 #include "anneal/optimizer/pass.h"
 
 namespace anneal {
 
-// Choosing between the CPU's kernels by their times on this machine, where several can run a layer.
-struct KernelTiming {
-  bool measure = false;  // what the cache does not have
-  // A file of times (engine/builder/timing_cache.h) to use, and to add to what is measured; it need
-  // not be there. Empty: none.
-  std::string cache = {};
-  int threads = 0;  // that the engine will run with; 0: one per core
-};
-
-struct BuildOptions {
+// How a graph is built: BuildOptions, with what only the project's own code may ask for.
+struct GraphBuildOptions {
   std::vector<std::string> targets = {"cpu"};
   PassOptions passes;                          // exact: of kernels as well
   std::vector<std::string> skip_kernels = {};  // kernels not to choose, by name
@@ -36,10 +29,13 @@ struct BuildOptions {
   std::function<void(std::string_view what)> progress = [](std::string_view) {};
 };
 
+// The same options for build(). progress that returns false throws Error{kCancelled} from within.
+GraphBuildOptions graph_options(const BuildOptions& options);
+
 // Same graph, options and target: the same bytes, unless kernels are timed whose times the cache
 // lacks. Fails with kUnsupported naming each layer that no kernel accepts and why, with
 // kInvalidArgument on an unknown target, pass or kernel, more threads than there are, or a damaged
 // cache.
-EngineFile build(Graph graph, const BuildOptions& options = {});
+EngineFile build(Graph graph, const GraphBuildOptions& options = {});
 
 }  // namespace anneal

@@ -1,43 +1,85 @@
-// From an ONNX file to an engine file in one call: what an application that builds engines needs of
-// libbuilder.
+// From an ONNX model to an engine in one call:
+//
+//   anneal::BuildOptions options;
+//   options.precision.f16 = true;
+//   const anneal::BuildReport report = anneal::build_engine("m.onnx", "m.engine", options);
 #pragma once
-#include <map>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "anneal/core/shape.h"
+#include "anneal/core/input_bounds.h"
 #include "anneal/optimizer/precision.h"
 
 namespace anneal {
 
-struct OnnxBuildOptions {
-  std::vector<std::string> targets = {"cpu"};  // one plan each: "cpu", "cpu:avx2", "sm_90"
-  // By name, see `anneal passes`: not to run ("all": none is); if not empty, the only ones to run.
-  std::vector<std::string> skip_passes, only_passes;
-  std::vector<std::string> skip_kernels;  // kernels not to choose, by name: "cpu.conv.winograd"
-  bool exact = false;  // leave out the passes and kernels that may change the last bits of results
-  PrecisionOptions precision;  // int8 wants ranges: engine/tune/calibration/onnx_calibration.h
-  // Choose between the CPU's kernels by their times on this machine with so many threads (0: one
-  // per core), where the cache, a file that need not be there, has none; "": no cache.
-  bool time_kernels = false;
-  std::string timing_cache = {};
-  int time_threads = 0;
-  // false: fail with kUnsupported, naming each layer that would run on the CPU though the target is
-  // a GPU
-  bool allow_fallback = true;
-  // By input name, for inputs of unknown size: the least and largest shape to accept, and the one
-  // to optimize for.
-  struct InputBounds {
-    Dims min, opt, max;
-  };
-  std::map<std::string, InputBounds> input_bounds;
+// Choosing between the CPU's kernels by their times on this machine, where several can run a layer.
+struct KernelTiming {
+  bool measure = false;  // the times that the cache does not have
+  // A file of times to use, and to add to what is measured; it need not exist. Empty: none.
+  std::string cache = {};
+  int threads = 0;  // that the engine will run with; 0: one per core
 };
 
-// The engine file is whole or untouched. Same model, options and targets: the same bytes, unless
-// kernels are timed whose times the cache lacks. Fails with Error: kIo, kInvalidModel, kUnsupported
-// (naming everything the model needs and Anneal lacks) or kInvalidArgument. Safe to call from
-// several threads.
-void build_engine(const std::string& onnx_path, const std::string& engine_path,
-                  const OnnxBuildOptions& options = {});
+// How a model is built. Building, calibrating and tuning take the same options.
+struct BuildOptions {
+  // One plan each: "cpu" (what this CPU has), "cpu:avx2", "sm_90" (no card is needed), "emulated".
+  std::vector<std::string> targets = {"cpu"};
+  InputBoundsByName input_bounds = {};  // of inputs of unknown size
+  // int8 needs ranges: calibrate_onnx() in engine/tune/calibration/onnx_calibration.h makes them.
+  PrecisionOptions precision = {};
+  bool exact = false;  // leave out the passes and kernels that may change the last bits of results
+  // Passes by name, as `anneal passes` lists them: not to run ("all": no pass runs); if not empty,
+  // the only ones to run.
+  std::vector<std::string> skip_passes = {}, only_passes = {};
+  std::vector<std::string> skip_kernels = {};  // kernels not to choose: "cpu.conv.winograd"
+  // false: fail with kUnsupported, naming each layer that would run on the CPU though the target is
+  // a GPU.
+  bool allow_fallback = true;
+  KernelTiming timing = {};
+  // Called with what the build does next ("fuse_epilogue"), on the caller's thread. false cancels
+  // the build, which then fails with kCancelled and writes nothing.
+  std::function<bool(std::string_view what)> progress = {};
+};
+
+// What became of a layer or value, and why: "fuse_epilogue", "conv1", "joined relu1".
+struct BuildDecision {
+  std::string stage, subject, text;
+};
+// A layer of a plan: its name, its op ("Conv"), the kernel that runs it and where.
+struct BuildStep {
+  std::string name, op, kernel, device;
+};
+// One plan of the engine.
+struct BuildPlan {
+  std::string target;
+  std::vector<BuildStep> steps;          // in the order in which they run, without bodies' steps
+  std::vector<BuildDecision> decisions;  // what `anneal inspect --decisions` shows
+  // Bytes of activations by device, the CPU last; empty if a size is open until inputs are set.
+  std::vector<uint64_t> arena_bytes;
+  uint64_t code_bytes = 0;  // of a GPU's machine code
+};
+struct BuildReport {
+  std::vector<BuildPlan> plans;  // one for each target, in their order
+  uint64_t weight_bytes = 0, engine_bytes = 0;
+  double import_milliseconds = 0, build_milliseconds = 0;
+};
+
+// Writes the engine file, whole or not at all. Same model, options and targets: the same bytes,
+// unless kernels are timed whose times the cache lacks. Fails with Error: kIo, kInvalidModel,
+// kUnsupported (naming everything the model needs and Anneal lacks), kInvalidArgument, kCancelled.
+// Safe to call from several threads.
+BuildReport build_engine(const std::string& onnx_path, const std::string& engine_path,
+                         const BuildOptions& options = {});
+
+// The same from an ONNX model in memory to an engine file in memory, for Engine::load(). A model
+// with external data is refused with kInvalidModel.
+std::vector<std::byte> build_engine(std::span<const std::byte> onnx_model,
+                                    const BuildOptions& options = {},
+                                    BuildReport* report = nullptr);
 
 }  // namespace anneal

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "anneal/core/shape.h"
+#include "anneal/core/dims.h"
 #include "anneal/core/tensor.h"
 
 namespace anneal {

@@ -4,15 +4,21 @@
 #include <cstddef>
 #include <cstring>
 #include <new>
+#include <ranges>
+#include <string>
+#include <vector>
 
 #include "anneal/core/version.h"
 #include "anneal/engine/run/engine.h"
 
 struct anneal_engine {
   std::shared_ptr<const anneal::Engine> engine;
+  std::string device;
 };
 struct anneal_context {
   anneal::ExecutionContext context;
+  // Texts of the last profile, ending in 0 as C wants them.
+  std::vector<std::string> texts = {};
 };
 
 namespace anneal {
@@ -38,6 +44,8 @@ anneal_code code_of(Code code) {
       return ANNEAL_DEVICE;
     case Code::kInternal:
       return ANNEAL_INTERNAL;
+    case Code::kCancelled:
+      return ANNEAL_CANCELLED;
   }
   return ANNEAL_INTERNAL;
 }
@@ -72,12 +80,15 @@ void require(const void* pointer, std::string_view what) {
 
 TensorView view_of(const anneal_tensor& tensor) {
   if (tensor.rank < 0 || tensor.rank > kMaxRank || tensor.dtype < ANNEAL_F32 ||
-      tensor.dtype > ANNEAL_BOOL)
-    fail(Code::kInvalidArgument, "the tensor has an impossible rank or element type");
+      tensor.dtype > ANNEAL_BOOL || tensor.memory < ANNEAL_HOST || tensor.memory > ANNEAL_CUDA)
+    fail(Code::kInvalidArgument,
+         "the tensor has an impossible rank, element type or kind of memory");
   const auto rank = static_cast<size_t>(tensor.rank);
-  return {static_cast<DataType>(tensor.dtype), Dims(std::span<const int64_t>(tensor.dims, rank)),
+  return {static_cast<DataType>(tensor.dtype),
+          Dims(std::span<const int64_t>(tensor.dims, rank)),
           Dims(std::span<const int64_t>(tensor.strides, rank)),
-          static_cast<std::byte*>(tensor.data)};
+          static_cast<std::byte*>(tensor.data),
+          {static_cast<MemoryKind>(tensor.memory), tensor.memory_device}};
 }
 
 InputShape input_shape_of(const anneal_input_shape& shape) {
@@ -87,11 +98,52 @@ InputShape input_shape_of(const anneal_input_shape& shape) {
   return {shape.name, Dims(std::span<const int64_t>(shape.dims, static_cast<size_t>(shape.rank)))};
 }
 
-anneal_port port_of(const Port& port) {
-  anneal_port result{
-      port.name.c_str(), static_cast<anneal_dtype>(port.dtype), port.dims.rank(), {}};
-  std::copy(port.dims.begin(), port.dims.end(), result.dims);
+anneal_tensor_info info_of(const TensorInfo& info) {
+  anneal_tensor_info result{.name = info.name.c_str(),
+                            .dtype = static_cast<anneal_dtype>(info.dtype),
+                            .rank = info.dims.rank(),
+                            .dims = {},
+                            .min_dims = {},
+                            .max_dims = {},
+                            .dim_names = {}};
+  std::ranges::copy(info.dims, result.dims);
+  std::ranges::copy(info.min_dims, result.min_dims);
+  std::ranges::copy(info.max_dims, result.max_dims);
+  std::ranges::transform(info.dim_names, result.dim_names,
+                         [](const std::string& text) { return text.c_str(); });
   return result;
+}
+
+// Options of this version, from those of the program's: what an older struct does not have is 0.
+template <class Options>
+Options known_options(const Options* given, const char* name) {
+  Options known = {};
+  if (given->size < sizeof(given->size) || given->size > sizeof(known))
+    fail(Code::kInvalidArgument,
+         std::string("options are not of this version: set size to sizeof(") + name + ")");
+  std::memcpy(&known, given, given->size);
+  return known;
+}
+
+EngineOptions engine_options_of(const anneal_engine_options* given) {
+  if (given == nullptr) return {};
+  const auto known = known_options(given, "anneal_engine_options");
+  return {.device = known.device ? known.device : "auto",
+          .map = known.read_all == 0,
+          .threads = known.threads};
+}
+
+ContextOptions context_options_of(const anneal_context_options* given) {
+  if (given == nullptr) return {};
+  const auto known = known_options(given, "anneal_context_options");
+  ContextOptions options{.threads = known.threads,
+                         .memory_limit = known.memory_limit,
+                         .synchronous_steps = known.synchronous_steps != 0,
+                         .spin = known.spin != 0,
+                         .prewarm_profiles = known.no_prewarm == 0,
+                         .micro_batch = known.micro_batch};
+  if (known.shape_cache_size != 0) options.shape_cache_size = known.shape_cache_size;
+  return options;
 }
 
 }  // namespace
@@ -102,12 +154,33 @@ using anneal::require;
 
 const char* anneal_version(void) { return anneal::version().data(); }
 
-anneal_code anneal_engine_load(const char* path, const char* device, anneal_engine** engine,
-                               anneal_error* error) {
+anneal_code anneal_engine_load(const char* path, const anneal_engine_options* options,
+                               anneal_engine** engine, anneal_error* error) {
   return guarded(error, [&] {
     require(path, "path");
     require(engine, "engine");
-    *engine = new anneal_engine{anneal::Engine::load(path, {.device = device ? device : "cpu"})};
+    auto loaded = anneal::Engine::load(path, anneal::engine_options_of(options));
+    std::string device = loaded->device();
+    *engine = new anneal_engine{std::move(loaded), std::move(device)};
+  });
+}
+
+anneal_code anneal_engine_load_memory(const void* bytes, uint64_t byte_count,
+                                      void (*release)(void* argument), void* argument,
+                                      const anneal_engine_options* options, anneal_engine** engine,
+                                      anneal_error* error) {
+  return guarded(error, [&] {
+    // Calls release() when the last of its owners is gone, or at once if loading fails.
+    std::shared_ptr<const void> owner;
+    if (release != nullptr)
+      owner = {bytes, [release, argument](const void*) { release(argument); }};
+    require(bytes, "bytes");
+    require(engine, "engine");
+    const std::span content(static_cast<const std::byte*>(bytes), byte_count);
+    auto loaded =
+        anneal::Engine::load(content, std::move(owner), anneal::engine_options_of(options));
+    std::string device = loaded->device();
+    *engine = new anneal_engine{std::move(loaded), std::move(device)};
   });
 }
 
@@ -119,40 +192,27 @@ int32_t anneal_engine_input_count(const anneal_engine* engine) {
 int32_t anneal_engine_output_count(const anneal_engine* engine) {
   return static_cast<int32_t>(engine->engine->outputs().size());
 }
-anneal_port anneal_engine_input(const anneal_engine* engine, int32_t index) {
-  return anneal::port_of(engine->engine->inputs()[static_cast<size_t>(index)]);
+anneal_tensor_info anneal_engine_input(const anneal_engine* engine, int32_t index) {
+  return anneal::info_of(engine->engine->inputs()[static_cast<size_t>(index)]);
 }
-anneal_port anneal_engine_output(const anneal_engine* engine, int32_t index) {
-  return anneal::port_of(engine->engine->outputs()[static_cast<size_t>(index)]);
+anneal_tensor_info anneal_engine_output(const anneal_engine* engine, int32_t index) {
+  return anneal::info_of(engine->engine->outputs()[static_cast<size_t>(index)]);
+}
+const char* anneal_engine_device(const anneal_engine* engine) { return engine->device.c_str(); }
+int32_t anneal_engine_load_warning_count(const anneal_engine* engine) {
+  return static_cast<int32_t>(engine->engine->load_warnings().size());
+}
+const char* anneal_engine_load_warning(const anneal_engine* engine, int32_t index) {
+  return engine->engine->load_warnings()[static_cast<size_t>(index)].c_str();
 }
 
-anneal_code anneal_context_make(const anneal_engine* engine, int32_t threads,
+anneal_code anneal_context_make(const anneal_engine* engine, const anneal_context_options* options,
                                 anneal_context** context, anneal_error* error) {
   return guarded(error, [&] {
     require(engine, "engine");
     require(context, "context");
-    *context = new anneal_context{anneal::ExecutionContext(engine->engine, {.threads = threads})};
-  });
-}
-
-anneal_code anneal_context_make_with(const anneal_engine* engine,
-                                     const anneal_context_options* options,
-                                     anneal_context** context, anneal_error* error) {
-  return guarded(error, [&] {
-    require(engine, "engine");
-    require(options, "options");
-    require(context, "context");
-    // Those of an older version end sooner.
-    anneal_context_options known = {};
-    if (options->size < offsetof(anneal_context_options, spin) || options->size > sizeof(known))
-      anneal::fail(anneal::Code::kInvalidArgument,
-                   "options are not of this version: set size to sizeof(anneal_context_options)");
-    std::memcpy(&known, options, options->size);
     *context = new anneal_context{
-        anneal::ExecutionContext(engine->engine, {.threads = known.threads,
-                                                  .memory_limit = known.memory_limit,
-                                                  .synchronous_steps = known.synchronous_steps != 0,
-                                                  .spin = known.spin != 0})};
+        anneal::ExecutionContext(engine->engine, anneal::context_options_of(options))};
   });
 }
 
@@ -203,8 +263,40 @@ anneal_code anneal_context_output(const anneal_context* context, const char* nam
     require(name, "name");
     require(output, "output");
     const anneal::TensorView view = context->context.output(name);
-    *output = {static_cast<anneal_dtype>(view.dtype), view.dims.rank(), {}, {}, view.data};
-    std::copy(view.dims.begin(), view.dims.end(), output->dims);
-    std::copy(view.strides.begin(), view.strides.end(), output->strides);
+    *output = {};
+    output->dtype = static_cast<anneal_dtype>(view.dtype);
+    output->rank = view.dims.rank();
+    output->data = view.data;
+    std::ranges::copy(view.dims, output->dims);
+    std::ranges::copy(view.strides, output->strides);
   });
+}
+
+anneal_code anneal_context_profile(anneal_context* context, anneal_step_time* times,
+                                   int32_t capacity, int32_t* count, anneal_error* error) {
+  return guarded(error, [&] {
+    require(context, "context");
+    require(count, "count");
+    if (capacity > 0) require(times, "times");
+    const std::vector<anneal::StepTime> all = context->context.profile();
+    context->texts.clear();
+    context->texts.reserve(2 * all.size());
+    for (int32_t i = 0; i < capacity && static_cast<size_t>(i) < all.size(); ++i) {
+      const anneal::StepTime& time = all[static_cast<size_t>(i)];
+      const char* const step = context->texts.emplace_back(time.step).c_str();
+      const char* const kernel = context->texts.emplace_back(time.kernel).c_str();
+      times[i] = {step, kernel, time.microseconds, time.times};
+    }
+    *count = static_cast<int32_t>(all.size());
+  });
+}
+
+uint64_t anneal_context_memory_bytes(const anneal_context* context) {
+  return context->context.memory_bytes();
+}
+int32_t anneal_context_run_warning_count(const anneal_context* context) {
+  return static_cast<int32_t>(context->context.run_warnings().size());
+}
+const char* anneal_context_run_warning(const anneal_context* context, int32_t index) {
+  return context->context.run_warnings()[static_cast<size_t>(index)].c_str();
 }

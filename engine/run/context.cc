@@ -7,6 +7,7 @@
 #include "anneal/core/parallel.h"
 #include "anneal/engine/run/declared_shapes.h"
 #include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/engine/run/engine_state.h"
 #include "anneal/engine/run/sliced_run.h"
 #include "anneal/kernels/cuda/backend.h"
@@ -16,23 +17,24 @@ namespace {
 
 constexpr size_t kNoPort = ~size_t{0};
 
-size_t find_port(std::span<const Port> ports, std::string_view name) {
+size_t find_port(std::span<const TensorInfo> ports, std::string_view name) {
   for (size_t i = 0; i < ports.size(); ++i)
     if (ports[i].name == name) return i;
   return kNoPort;
 }
 
-size_t require_port(std::span<const Port> ports, std::string_view name, std::string_view what) {
+size_t require_port(std::span<const TensorInfo> ports, std::string_view name,
+                    std::string_view what) {
   const size_t index = find_port(ports, name);
   if (index != kNoPort) return index;
   std::string names;
-  for (const Port& port : ports)
+  for (const TensorInfo& port : ports)
     names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", port.name);
   fail(Code::kInvalidArgument, fmt::format("there is no {} \"{}\"; this engine has {}", what, name,
                                            names.empty() ? "none" : names));
 }
 
-void check_memory(const Port& port, const TensorView& memory, std::string_view what) {
+void check_memory(const TensorInfo& port, const ConstTensorView& memory, std::string_view what) {
   const auto wrong = [&](std::string why) {
     fail(Code::kInvalidArgument, fmt::format("{} \"{}\" {}", what, port.name, why));
   };
@@ -41,9 +43,14 @@ void check_memory(const Port& port, const TensorView& memory, std::string_view w
         fmt::format("is {}, the engine wants {}", to_string(memory.dtype), to_string(port.dtype)));
   if (memory.strides.rank() != memory.dims.rank()) wrong("has more or fewer strides than axes");
   if (!memory.data && count(memory.dims) != 0) wrong("has no memory");
+  if (memory.place.kind == MemoryKind::kCuda)
+    fail(Code::kUnsupported,
+         fmt::format("{} \"{}\" lies in the memory of card {}: copy it to the host; engines do not "
+                     "take memory of cards yet",
+                     what, port.name, memory.place.device));
 }
 
-void check_dims(const Port& port, const Dims& dims) {
+void check_dims(const TensorInfo& port, const Dims& dims) {
   bool fits = dims.rank() == port.dims.rank();
   for (int axis = 0; fits && axis < port.dims.rank(); ++axis)
     fits = dims[axis] >= port.min_dims[axis] && dims[axis] <= port.max_dims[axis];
@@ -122,7 +129,7 @@ struct ExecutionContext::State {
   }
 
   void prewarm_profiles() {
-    auto shapes = declared_shapes(engine->plan());
+    auto shapes = declared_shapes(plan_of(*engine));
     shapes.resize(std::min(shapes.size(), static_cast<size_t>(resources.shape_cache_size)));
     std::reverse(shapes.begin(), shapes.end());  // so that the first is the last to be forgotten
     for (const std::vector<Dims>& dims : shapes) {
@@ -156,13 +163,15 @@ ExecutionContext::ExecutionContext(std::shared_ptr<const Engine> engine,
 ExecutionContext::~ExecutionContext() = default;
 ExecutionContext::ExecutionContext(ExecutionContext&&) noexcept = default;
 
-void ExecutionContext::set_input(std::string_view name, const TensorView& memory) {
+void ExecutionContext::set_input(std::string_view name, const ConstTensorView& memory) {
   state_->require_idle();
   const size_t index = require_port(state_->engine->inputs(), name, "input");
-  const Port& port = state_->engine->inputs()[index];
+  const TensorInfo& port = state_->engine->inputs()[index];
   check_memory(port, memory, "input");
   check_dims(port, memory.dims);
-  state_->run.set_input(index, memory);
+  // Kernels take mutable views; they never write through an input.
+  state_->run.set_input(
+      index, {memory.dtype, memory.dims, memory.strides, const_cast<std::byte*>(memory.data)});
 }
 
 void ExecutionContext::set_output(std::string_view name, const TensorView& memory) {
@@ -185,7 +194,7 @@ void ExecutionContext::set_output(std::string_view name, const TensorView& memor
 
 void ExecutionContext::prepare(std::span<const InputShape> inputs) {
   state_->require_idle();
-  const std::span<const Port> ports = state_->engine->inputs();
+  const std::span<const TensorInfo> ports = state_->engine->inputs();
   std::vector<std::optional<Dims>> given(ports.size());
   for (const InputShape& input : inputs) {
     const size_t index = require_port(ports, input.name, "input");
@@ -237,7 +246,9 @@ TensorView ExecutionContext::output(std::string_view name) const {
   return state_->run.output(index);
 }
 
-std::span<const std::string> ExecutionContext::remarks() const { return state_->run.remarks(); }
+std::span<const std::string> ExecutionContext::run_warnings() const {
+  return state_->run.remarks();
+}
 size_t ExecutionContext::memory_bytes() const { return state_->run.memory_bytes(); }
 size_t ExecutionContext::arena_bytes() const { return state_->run.arena_bytes(); }
 

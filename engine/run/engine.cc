@@ -8,6 +8,7 @@
 #include "anneal/core/file.h"
 #include "anneal/core/parallel.h"
 #include "anneal/engine/plan_check.h"
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/engine/run/engine_state.h"
 #include "anneal/engine/run/open_rows.h"
 #include "anneal/engine/run/planned_kernel.h"
@@ -18,6 +19,8 @@
 
 namespace anneal {
 namespace {
+
+constexpr size_t kFileAlignment = 64;  // of weights, counted from the beginning of the file
 
 constexpr std::string_view kCpu = "cpu", kAuto = "auto";
 
@@ -100,9 +103,9 @@ std::unique_ptr<Device> open_device(const EngineFile& file, const std::string& w
   return cpu_backend().open(kCpu);
 }
 
-Port port_of(const Plan& plan, uint32_t index) {
+TensorInfo port_of(const Plan& plan, uint32_t index) {
   const Slot& slot = plan.slots[index];
-  Port port{.name = slot.name, .dtype = slot.type.dtype};
+  TensorInfo port{.name = slot.name, .dtype = slot.type.dtype};
   for (const Size size : slot.type.shape) {
     port.dims.push_back(size.known() ? size.value() : -1);
     port.dim_names.push_back(plan.sizes->text(size));
@@ -319,7 +322,42 @@ int team_size(const EngineOptions& options) {
 
 }  // namespace
 
-void Engine::load_weights(State& state) {
+Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Engine::~Engine() = default;
+
+std::shared_ptr<const Engine> Engine::load(const std::string& path, const EngineOptions& options) {
+  ThreadTeam team(team_size(options));
+  EngineFile file = read_engine_file(path, {.map = options.map, .team = &team});
+  return with_context([&] { return fmt::format("while loading engine {}", path); },
+                      [&] { return EngineInternals::make(std::move(file), options, team); });
+}
+
+std::shared_ptr<const Engine> Engine::load(std::span<const std::byte> bytes,
+                                           std::shared_ptr<const void> owner,
+                                           const EngineOptions& options) {
+  ThreadTeam team(team_size(options));
+  return with_context(
+      [] { return "while loading an engine from memory"; },
+      [&] {
+        if (!owner || reinterpret_cast<uintptr_t>(bytes.data()) % kFileAlignment != 0) {
+          const Tensor::Fresh copy =
+              Tensor::allocate(DataType::kU8, {static_cast<int64_t>(bytes.size())});
+          std::ranges::copy(bytes, copy.data.begin());
+          bytes = copy.data;
+          owner = std::make_shared<const Tensor>(copy.tensor);
+        }
+        return EngineInternals::make(load_engine_file(bytes, owner, false, &team), options, team);
+      });
+}
+
+const Plan& plan_of(const Engine& engine) { return EngineInternals::plan(engine); }
+
+std::shared_ptr<const Engine> make_engine(EngineFile file, const EngineOptions& options) {
+  ThreadTeam team(team_size(options));
+  return EngineInternals::make(std::move(file), options, team);
+}
+
+void EngineInternals::load_weights(Engine::State& state) {
   const std::vector<Tensor>& weights = state.file.weights;
   std::vector<std::vector<bool>> used(state.devices.size(), std::vector<bool>(weights.size()));
   mark_weights(*state.plan.plan, 0, used);
@@ -345,27 +383,12 @@ void Engine::load_weights(State& state) {
     for (const Tensor& weight : weights) give_pages_back(weight.bytes());
 }
 
-Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Engine::~Engine() = default;
-
-std::shared_ptr<const Engine> Engine::load(const std::string& path, const EngineOptions& options) {
-  ThreadTeam team(team_size(options));
-  EngineFile file = read_engine_file(path, {.map = options.map, .team = &team});
-  return with_context([&] { return fmt::format("while loading engine {}", path); },
-                      [&] { return make(std::move(file), options, team); });
-}
-
-std::shared_ptr<const Engine> Engine::make(EngineFile file, const EngineOptions& options) {
-  ThreadTeam team(team_size(options));
-  return make(std::move(file), options, team);
-}
-
-std::shared_ptr<const Engine> Engine::make(EngineFile file, const EngineOptions& options,
-                                           ThreadTeam& team) {
-  auto state = std::make_unique<State>();
+std::shared_ptr<const Engine> EngineInternals::make(EngineFile file, const EngineOptions& options,
+                                                    ThreadTeam& team) {
+  auto state = std::make_unique<Engine::State>();
   state->file = std::move(file);
   if (options.separate_slots) state->red_zone = zone_of(options.red_zone);
-  state->devices.push_back(open_device(state->file, options.device, state->remarks));
+  state->devices.push_back(open_device(state->file, options.device, state->warnings));
   const Plan& plan = choose_plan(state->file, *state->devices[0]);
   const bool on_card = state->devices[0]->kind() == DeviceKind::kCuda;
   if (plan.devices.size() != (on_card ? 2 : 1))
@@ -374,7 +397,7 @@ std::shared_ptr<const Engine> Engine::make(EngineFile file, const EngineOptions&
   if (on_card) state->devices.push_back(cpu_backend().open(plan.devices[1]));
   state->built = &plan;
   state->open_plan = open_rows(plan, state->file.weights);
-  state->plan = load_plan({state->file, state->devices, team, state->remarks}, plan, 0,
+  state->plan = load_plan({state->file, state->devices, team, state->warnings}, plan, 0,
                           state->open_plan ? &*state->open_plan : nullptr);
   state->plan.keeps_rows_apart = keeps_rows_apart(*state->plan.plan);
   load_weights(*state);
@@ -386,10 +409,9 @@ std::shared_ptr<const Engine> Engine::make(EngineFile file, const EngineOptions&
   return std::shared_ptr<const Engine>(new Engine(std::move(state)));
 }
 
-std::span<const Port> Engine::inputs() const { return state_->inputs; }
-std::span<const Port> Engine::outputs() const { return state_->outputs; }
-const Plan& Engine::plan() const { return *state_->built; }
+std::span<const TensorInfo> Engine::inputs() const { return state_->inputs; }
+std::span<const TensorInfo> Engine::outputs() const { return state_->outputs; }
 std::string Engine::device() const { return state_->devices[0]->description(); }
-std::span<const std::string> Engine::remarks() const { return state_->remarks; }
+std::span<const std::string> Engine::load_warnings() const { return state_->warnings; }
 
 }  // namespace anneal

@@ -14,18 +14,13 @@
 
 namespace anneal {
 
-struct EngineFile;
-struct Plan;
-class ThreadTeam;
-
-// An input or output. Sizes not known before binding are -1 in `dims`; dim_names holds the text of
-// every size ("N", "3", "(H + 1)//2").
-struct Port {
+// An input or output of an engine.
+struct TensorInfo {
   std::string name;
   DataType dtype = DataType::kF32;
-  Dims dims = {};
-  std::vector<std::string> dim_names = {};
-  Dims min_dims = {}, max_dims = {};  // what may be bound; equal to dims where known
+  Dims dims = {};                           // -1: a size that is open until inputs are set
+  std::vector<std::string> dim_names = {};  // of every size: "N", "3", "(H + 1)//2"
+  Dims min_dims = {}, max_dims = {};        // what may be set; equal to dims where they are known
 };
 
 struct EngineOptions {
@@ -54,26 +49,32 @@ struct EngineOptions {
 // each thread its own context.
 class Engine {
  public:
-  // Both fail with kInvalidArgument on fewer than 0 threads.
+  // An engine file is untrusted input: it is checked before anything of it is used. Fails with kIo,
+  // with kIncompatiblePlan if the file is damaged, of another version or has no plan for the
+  // device, with kDevice, and with kInvalidArgument on fewer than 0 threads.
   static std::shared_ptr<const Engine> load(const std::string& path,
                                             const EngineOptions& options = {});
-  static std::shared_ptr<const Engine> make(EngineFile file, const EngineOptions& options = {});
+  // An engine file in memory. The engine reads its weights where they lie, for as long as it lives,
+  // and keeps owner until then; the bytes must not change. Without an owner it copies them first.
+  // 64-byte aligned bytes are read fastest; any alignment is taken. options.map has no meaning
+  // here.
+  static std::shared_ptr<const Engine> load(std::span<const std::byte> bytes,
+                                            std::shared_ptr<const void> owner,
+                                            const EngineOptions& options = {});
   ~Engine();
 
-  std::span<const Port> inputs() const;
-  std::span<const Port> outputs() const;
-  const Plan& plan() const;
+  std::span<const TensorInfo> inputs() const;   // in the model's order
+  std::span<const TensorInfo> outputs() const;  // in the model's order
   std::string device() const;  // what it runs on, for people: "NVIDIA H100 80GB HBM3, sm_90"
-  // Said once at load: steps whose planned kernel was not to be had, and what runs instead.
-  std::span<const std::string> remarks() const;
+  // One sentence for each step whose planned kernel this machine does not have, with the kernel
+  // that runs in its place.
+  std::span<const std::string> load_warnings() const;
 
  private:
   friend class ExecutionContext;
+  friend struct EngineInternals;  // engine/run/engine_state.h
   struct State;
   explicit Engine(std::unique_ptr<State> state);
-  static std::shared_ptr<const Engine> make(EngineFile file, const EngineOptions& options,
-                                            ThreadTeam& team);
-  static void load_weights(State& state);
   std::unique_ptr<State> state_;
 };
 
@@ -151,12 +152,14 @@ class ExecutionContext {
   ~ExecutionContext();
   ExecutionContext(ExecutionContext&&) noexcept;
 
-  // Binds memory that stays the caller's. Each run() and profile() reads it, until other memory is
-  // bound: it must outlive the last of them. Fails with kInvalidArgument, naming the port and what
-  // it wants, on a wrong name, dtype, rank or size. Strides are free.
-  void set_input(std::string_view name, const TensorView& memory);
-  // Optional: outputs that are not bound live in memory of the context, valid until the next run or
-  // bind. An output whose size depends on values cannot be bound.
+  // Sets the memory of an input, which stays the caller's. Each run() and profile() reads it until
+  // other memory is set: it must outlive the last of these runs. Strides are free. Fails with
+  // kInvalidArgument on a wrong name, element type, rank or size, naming the input and what the
+  // engine takes; with kUnsupported on memory that is not the host's.
+  void set_input(std::string_view name, const ConstTensorView& memory);
+  // Optional: the memory that runs write an output to. Outputs without it live in memory of the
+  // context. All inputs must be set before. An output whose size depends on values has no size
+  // before the run, and is refused. Fails as set_input() does.
   void set_output(std::string_view name, const TensorView& memory);
   // Does ahead what changing to these shapes costs a run: sizes, places, what kernels prepare. An
   // input that is not named has the shape that was set last, or its only one. Outputs of the last
@@ -173,14 +176,15 @@ class ExecutionContext {
   // Who watches the runs from now on; an empty one: nobody. Plan, memory and results stay the same.
   // While it is called, whatever would change the context fails with kInvalidArgument.
   void observe(const Observer& observer);
-  // REQUIRES: the last run() came to its end, and nothing was bound since. Else it fails with
-  // kInvalidArgument.
+  // An output of the last run: the memory that set_output() was given, else memory of the context,
+  // dense and row-major, valid until the next run(), profile(), prepare() or set. Fails with
+  // kInvalidArgument unless the last run came to its end and nothing was set since.
   TensorView output(std::string_view name) const;
   // One sentence for each unbroken run of steps that a GPU's driver did not capture as a graph,
   // with the reason: these steps are launched one by one in all later runs, with the same results.
   // Valid until the next run() or profile(), which may add to it; what was said stays and is not
   // repeated.
-  std::span<const std::string> remarks() const;
+  std::span<const std::string> run_warnings() const;
 
   // Everything it holds: arena and workspaces, what is kept for other shapes, staging, and outputs
   // whose size depends on values.

@@ -41,8 +41,16 @@ struct Engine::State {
   const Plan* built = nullptr;
   std::optional<Plan> open_plan;
   LoadedPlan plan;
-  std::vector<Port> inputs, outputs;
-  std::vector<std::string> remarks;
+  std::vector<TensorInfo> inputs, outputs;
+  std::vector<std::string> warnings;
+};
+
+// What the project's own code may do with an engine, and applications may not.
+struct EngineInternals {
+  static std::shared_ptr<const Engine> make(EngineFile file, const EngineOptions& options,
+                                            ThreadTeam& team);
+  static void load_weights(Engine::State& state);
+  static const Plan& plan(const Engine& engine) { return *engine.state_->built; }
 };
 
 }  // namespace anneal

@@ -30,7 +30,7 @@ class GraphInputs {
   Size bounded(const std::string& symbol, const Bounds& bounds);
 
   SizeTable& sizes_;
-  std::map<std::string, ImportOptions::InputBounds> given_;
+  std::map<std::string, InputBounds> given_;
   std::map<std::string, Bounds> bounds_;  // of named sizes
   std::map<std::string, Size> named_;
 };

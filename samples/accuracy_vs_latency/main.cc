@@ -5,9 +5,7 @@
 //
 // DATA is what `anneal eval --data` takes, with a dataset.json beside it where it needs flags
 // (docs/data.md). Engines, frontier.svg and, built with librsvg, frontier.png go to FOLDER.
-#include <anneal/engine/run/engine.h>
-#include <anneal/engine/tune/calibration/onnx_calibration.h>
-#include <anneal/engine/tune/search/onnx_tuning.h>
+#include <anneal/anneal.h>
 
 #include <unistd.h>
 
@@ -76,7 +74,7 @@ std::vector<anneal::SampleScore> judged(const std::shared_ptr<const anneal::Engi
                                         const anneal::Metric& metric) {
   anneal::ExecutionContext context(engine);
   std::vector<std::string> names;
-  for (const anneal::Port& output : engine->outputs()) names.push_back(output.name);
+  for (const anneal::TensorInfo& output : engine->outputs()) names.push_back(output.name);
   std::vector<anneal::SampleScore> scores;
   for (int64_t i = 0; i < samples.size(); ++i) {
     const auto sample = samples.read(i);
@@ -186,6 +184,7 @@ int main(int argc, char** argv) try {
     char share[16];
     std::snprintf(share, sizeof(share), "%3.0f %%", 100 * at.share);
     tell("tuning: " + std::string(share) + ", " + at.what);
+    return true;
   };
   const anneal::Frontier tuned =
       anneal::tune_onnx(model, samples, folder + "/tuned.engine", tuning);
@@ -200,12 +199,14 @@ int main(int argc, char** argv) try {
   add("f32", {});
   add("bf16", {.bf16 = true}, anneal::Precision::kBF16);
   add("f16", {.f16 = true}, anneal::Precision::kF16);
-  for (const char* method : {"minmax", "entropy", "percentile", "mse", "auto"}) {
-    tell("calibrating: " + std::string(method));
+  using enum anneal::RangeMethod;
+  for (const anneal::RangeMethod method : {kMinMax, kEntropy, kPercentile, kMse, kAuto}) {
+    const std::string name(to_string(method));
+    tell("calibrating: " + name);
     anneal::PrecisionOptions precision{.int8 = true};
     precision.ranges = std::make_shared<const anneal::CalibrationTable>(
         anneal::calibrate_onnx(model, parts.calibrate, {.method = method, .threads = 1}));
-    add(std::string("int8 ") + method, std::move(precision), anneal::Precision::kI8);
+    add("int8 " + name, std::move(precision), anneal::Precision::kI8);
   }
   for (const anneal::FrontierPoint& point : tuned.points)
     if (&point == &tuned.points[tuned.chosen] ||
@@ -216,7 +217,7 @@ int main(int argc, char** argv) try {
     tell("building and judging: " + variant.name);
     std::string file = folder + "/" + variant.name + ".engine";
     std::ranges::replace(file, ' ', '-');
-    anneal::OnnxBuildOptions options;
+    anneal::BuildOptions options;
     options.precision = variant.precision;
     anneal::build_engine(model, file, options);
     variant.engine = anneal::Engine::load(file, {.device = "cpu"});
@@ -235,7 +236,10 @@ int main(int argc, char** argv) try {
   shown.points.clear();
   for (Variant& variant : variants) {
     anneal::FrontierPoint& point = variant.point;
-    const anneal::DropInterval drop = anneal::drop_of(*metric, variant.scores, variants[0].scores);
+    // f32 loses nothing against itself, whatever the samples.
+    const anneal::DropInterval drop =
+        &variant == &variants[0] ? anneal::DropInterval{}
+                                 : anneal::drop_of(*metric, variant.scores, variants[0].scores);
     std::vector<const anneal::SampleScore*> scores;
     for (const anneal::SampleScore& each : variant.scores) scores.push_back(&each);
     point.name = variant.name;

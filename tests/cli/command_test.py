@@ -5,6 +5,7 @@ Arguments: the command `anneal`, and optionally unittest's.
 """
 
 import json
+import re
 import os
 import struct
 import subprocess
@@ -36,6 +37,32 @@ class Command(command_case.Command):
         self.anneal("run", "x.engine", "--threads", "-1", status=2, says="at least 0")
         self.anneal("run", "x.engine", "--iterations", "many", status=2, says="at least 1")
         self.anneal("build", status=2, says="anneal build model.onnx")
+
+    def test_misspelt_words_get_the_nearest(self):
+        self.anneal("buld", "m.onnx", status=2, says='there is no command "buld"; did you mean build? (see anneal --help)')
+        self.anneal("isnpect", status=2, says="did you mean inspect?")
+        self.anneal("frobnicate", status=2, says='there is no command "frobnicate" (see')
+        self.anneal("build", "m.onnx", "--fp61", status=2,
+                    says="anneal build has no flag --fp61; did you mean --fp16? (see anneal build --help)")
+        self.anneal("build", "m.onnx", "--no-such-flag", status=2, says="anneal build has no flag --no-such-flag (see")
+        self.anneal("bench", "m.onnx", "--itrations=5", status=2, says="did you mean --iterations?")
+
+    def test_spellings_of_trtexec_are_recognised(self):
+        self.anneal("--onnx=m.onnx", "--fp16", status=2, says="--onnx is a flag of trtexec; here it is anneal build MODEL.onnx")
+        self.anneal("build", "m.onnx", "--minShapes=x:1x3", status=2, says="here it is --min-shapes")
+        self.anneal("bench", "m.engine", "--useCudaGraph", status=2, says="runs on a GPU are recorded")
+        page = (Path(__file__).parents[2] / "docs/from_tensorrt.md").read_text()
+        table = re.findall(r'\{"(--\w+)", ', (Path(__file__).parents[2] / "cli/flags/suggest.cc").read_text())
+        self.assertGreater(len(table), 30)
+        # The page on TensorRT has every flag that is recognised, but for those that ended with TensorRT 8.
+        old = {"--avgRuns", "--streams", "--workspace", "--buildOnly", "--explicitBatch", "--stronglyTyped", "--skipInference",
+               "--profilingVerbosity"}
+        self.assertEqual([flag for flag in table if flag not in page and flag not in old], [])
+
+    def test_shapes_with_commas_are_explained(self):
+        self.write("abs.onnx", ABS)
+        self.anneal("build", "abs.onnx", "--shapes", "x:1,3,224,224", status=2, says="write sizes with x between them")
+        self.anneal("build", "abs.onnx", "--shapes", "1,3,224,224", status=2, says="write sizes with x between them")
 
     # --- build
 

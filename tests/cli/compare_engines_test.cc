@@ -1,5 +1,6 @@
 // Engines that should be equal agree; where they differ, the first tensor is named, with its error.
 #include "anneal/cli/compare/compare_engines.h"
+#include "anneal/engine/run/engine_internals.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 
 std::shared_ptr<const Engine> reference_engine(std::string_view text) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.reference = true;
   return testing::engine_of(testing::build_text(text, options));
 }
@@ -28,7 +29,7 @@ std::shared_ptr<const Engine> engine(std::string_view text) {
 
 // No tensor goes into another layer.
 std::shared_ptr<const Engine> unfused(std::string_view text) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.passes.skip = {std::string(kAllPasses)};
   return testing::engine_of(testing::build_text(text, options));
 }
@@ -60,10 +61,10 @@ TEST(TensorError, IsOfAllElements) {
 TEST(CompareEngines, OptimizedAgreesWithTheReference) {
   for (const std::string_view text : {testing::kConvNet, testing::kDynamicNet}) {
     const auto a = engine(text), b = reference_engine(text);
-    for (const Step& step : b->plan().steps)
+    for (const Step& step : plan_of(*b).steps)
       EXPECT_THAT(step.kernel, ::testing::AnyOf(HasSubstr("reference"), "sizes"));
     std::vector<Tensor> inputs;
-    for (const Port& port : a->inputs()) {
+    for (const TensorInfo& port : a->inputs()) {
       Dims dims = port.dims;
       for (int axis = 0; axis < dims.rank(); ++axis) dims[axis] = dims[axis] < 0 ? 3 : dims[axis];
       inputs.push_back(testing::random_f32(dims, 1));

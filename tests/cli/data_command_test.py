@@ -6,10 +6,11 @@ Arguments: the command `anneal`, and optionally unittest's.
 
 import json
 import struct
+import subprocess
 import unittest
 
 import command_case
-from command_case import ABS, field, model, node, npy, tensor, value_info
+from command_case import ABS, ANNEAL, field, model, node, npy, tensor, value_info
 
 
 class DataCommand(command_case.Command):
@@ -47,6 +48,29 @@ class DataCommand(command_case.Command):
         self.anneal("eval", engine, *files, "--std", "1,0", status=2, says="--std")
         self.anneal("eval", engine, "--data", "nowhere", status=2, says="nowhere")
         self.anneal("eval", self.build(ABS, "abs"), *files, status=2, says="does not fit the input")
+
+    def test_likely_mistakes_are_hinted_at(self):
+        graph = model([node("Flatten", ["image"], ["scores"], "flat")], [value_info("image", ["N", 1, 2, 5])],
+                      [value_info("scores", ["N", 10])])
+        engine = self.build(graph)
+        classes = [i % 8 + 1 for i in range(40)]
+        pictures = [[200 if i == c else 10 for i in range(10)] for c in classes]
+        self.write("i.idx3-ubyte", b"\0\0\x08\3" + struct.pack(">3I", 40, 2, 5) + bytes(sum(pictures, [])))
+        self.write("right.idx1-ubyte", b"\0\0\x08\1" + struct.pack(">I", 40) + bytes(classes))
+        self.write("early.idx1-ubyte", b"\0\0\x08\1" + struct.pack(">I", 40) + bytes(c - 1 for c in classes))
+        self.write("wrong.idx1-ubyte", b"\0\0\x08\1" + struct.pack(">I", 40) + bytes((c + 4) % 9 for c in classes))
+        data = ["--data", "i.idx3-ubyte", "--labels"]
+        quiet = subprocess.run([ANNEAL, "eval", engine, *data, "right.idx1-ubyte"], cwd=self.at, capture_output=True, text=True)
+        self.assertNotIn("hint", quiet.stderr)
+        self.anneal("eval", engine, *data, "early.idx1-ubyte", says=["would be 100.00 % with --label-offset 1",
+                    'input "image" gets whole numbers up to 200', "--scale 1/255"])
+        self.anneal("eval", engine, *data, "early.idx1-ubyte", "--label-offset", 2, says="with --label-offset 1")
+        self.anneal("eval", engine, *data, "wrong.idx1-ubyte", "--scale", "1/255",
+                    says="no better than chance among 10 classes. Likely causes: the network has 10 classes and labels end at 8")
+        weights = field(8, "w") + tensor([1, 1, 1, 1], [2])
+        self.write("c.onnx", model([node("Conv", ["image", "w"], ["y"], "conv")], [value_info("image", ["N", 1, 2, 5])],
+                                   [value_info("y", ["N", 1, 2, 5])], [weights]))
+        self.anneal("calibrate", "c.onnx", *data[:2], says="pixels as they are stored")
 
     # --- calibrate
 

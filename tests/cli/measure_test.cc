@@ -1,5 +1,6 @@
 // What is measured is what was asked for; the numbers about it are right.
 #include "anneal/cli/measure/measure.h"
+#include "anneal/engine/run/engine_internals.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -59,7 +60,7 @@ TEST(Measure, RunsAsOftenAsAskedOnEveryContext) {
     EXPECT_EQ(measured.warmup_runs, 2 * contexts);
     EXPECT_GT(measured.first_milliseconds, 0);
     EXPECT_GT(measured.seconds, 0);
-    EXPECT_EQ(measured.arena_bytes, engine->plan().arena_bytes.at(0));
+    EXPECT_EQ(measured.arena_bytes, plan_of(*engine).arena_bytes.at(0));
     EXPECT_GE(measured.context_bytes, measured.arena_bytes);
     EXPECT_GE(measured.load.cores, 1);
   }

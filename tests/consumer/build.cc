@@ -1,5 +1,5 @@
 // A program that builds engines, one of them in 8 bits: links anneal::builder.
-#include <anneal/engine/tune/calibration/onnx_calibration.h>
+#include <anneal/anneal.h>
 
 #include <iostream>
 
@@ -23,7 +23,7 @@ class Stripes : public anneal::Dataset {
 
 int main(int, char** argv) {
   try {
-    anneal::OnnxBuildOptions options;
+    anneal::BuildOptions options;
     options.input_bounds["image"] = {{1, 1, 32, 32}, {1, 1, 32, 32}, {8, 1, 32, 32}};
     anneal::build_engine(argv[1], argv[2], options);
 
@@ -31,9 +31,10 @@ int main(int, char** argv) {
     options.precision.int8 = true;
     options.precision.ranges = std::make_shared<anneal::CalibrationTable>(
         anneal::calibrate_onnx(argv[1], samples, {.input_bounds = options.input_bounds}));
-    options.time_kernels = true;
-    options.time_threads = 1;
-    anneal::build_engine(argv[1], argv[3], options);
+    options.timing = {.measure = true, .cache = {}, .threads = 1};
+    options.progress = [](std::string_view what) { return what != "a step that does not exist"; };
+    const anneal::BuildReport report = anneal::build_engine(argv[1], argv[3], options);
+    std::cout << report.plans.at(0).steps.size() << " steps, " << report.engine_bytes << " bytes\n";
   } catch (const anneal::Error& error) {
     std::cerr << error.what() << "\n";
     return 1;

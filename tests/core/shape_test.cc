@@ -4,6 +4,7 @@
 
 #include "anneal/core/dtype.h"
 #include "anneal/core/tensor.h"
+#include "anneal/core/type.h"
 
 namespace anneal {
 namespace {

@@ -15,6 +15,7 @@
 #include "anneal/core/file.h"
 #include "anneal/engine/data/made_samples.h"
 #include "anneal/engine/plan_check.h"
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/tests/engine/build_and_run.h"
 
@@ -237,15 +238,15 @@ class AccessTable : public ::testing::TestWithParam<Case> {
     std::vector<Row> rows;
   };
   static std::vector<StepRows> steps_of(const Case& each) {
-    BuildOptions options;
+    GraphBuildOptions options;
     options.targets = {"emulated"};
     const EngineFile file = build_text(graph_text(each), options);
     const auto bytes = std::make_shared<std::vector<std::byte>>(save(file));
     const auto engine =
-        Engine::make(load_engine_file(*bytes, bytes), {.device = std::string(kCountingTarget)});
+        make_engine(load_engine_file(*bytes, bytes), {.device = std::string(kCountingTarget)});
     ExecutionContext context(engine);
     std::vector<Tensor> inputs;
-    for (const Port& port : engine->inputs())
+    for (const TensorInfo& port : engine->inputs())
       inputs.push_back(random_sample(port.dtype, port.dims, inputs.size() + 1));
     for (size_t i = 0; i < inputs.size(); ++i)
       context.set_input(engine->inputs()[i].name, inputs[i].view());

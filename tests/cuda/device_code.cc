@@ -87,7 +87,7 @@ int run(const std::string& target, const std::string& graphs, const std::string&
   }
   Json all = Json::array();
   for (const Case& each : read_cases(graphs)) {
-    BuildOptions options;
+    GraphBuildOptions options;
     options.targets = {target};
     const EngineFile file = with_context([&] { return fmt::format("case \"{}\"", each.name); },
                                          [&] { return build(parse_graph(each.graph), options); });

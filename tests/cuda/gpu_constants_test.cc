@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "anneal/engine/plan_check.h"
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/tests/cuda/gpu_engine.h"
 #include "anneal/tests/error_of.h"
 
@@ -29,7 +30,7 @@ graph stored(x: f32[2,16,9,7])
 )txt";
 
 EngineFile build_for_device(const std::vector<std::string>& others = {}) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.targets = {test_target()};
   options.targets.insert(options.targets.end(), others.begin(), others.end());
   options.passes.only = {"remove_identity"};  // z stays a layer
@@ -70,8 +71,8 @@ TEST(GpuConstants, SurviveTheFileAndGiveWhatTheReferenceGives) {
   const auto bytes = std::make_shared<std::vector<std::byte>>(save(build_for_device()));
   const EngineFile loaded = load_engine_file(*bytes, bytes);
   EXPECT_EQ(save(loaded), *bytes);
-  const auto engine = Engine::make(load_engine_file(*bytes, bytes), {.device = test_device()});
-  EXPECT_THAT(engine->remarks(), ::testing::IsEmpty());
+  const auto engine = make_engine(load_engine_file(*bytes, bytes), {.device = test_device()});
+  EXPECT_THAT(engine->load_warnings(), ::testing::IsEmpty());
   ExecutionContext context(engine);
   const std::vector<Tensor> inputs = {random_f32({2, 16, 9, 7}, 1)};
   const auto got = run(context, *engine, inputs), wanted = reference(kNet, inputs);

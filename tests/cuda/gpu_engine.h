@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/tests/engine/build_and_run.h"
 
@@ -22,14 +23,14 @@ inline std::string test_target() {
 }
 
 inline EngineFile build_for(std::string_view text, std::vector<std::string> targets) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.targets = std::move(targets);
   return build_text(text, options);
 }
 
 inline std::shared_ptr<const Engine> load_on(const EngineFile& file, const std::string& device) {
   const auto bytes = std::make_shared<std::vector<std::byte>>(save(file));
-  return Engine::make(load_engine_file(*bytes, bytes), {.device = device});
+  return make_engine(load_engine_file(*bytes, bytes), {.device = device});
 }
 
 inline std::shared_ptr<const Engine> gpu_engine(std::string_view text) {

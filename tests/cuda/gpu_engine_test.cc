@@ -5,6 +5,7 @@
 #include <cmath>
 #include <thread>
 
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/kernels/cuda/api/libraries.h"
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/kernels/cuda/runtime/device.h"
@@ -28,15 +29,15 @@ std::vector<std::string> kernels_on_cpu(const Plan& plan) {
 
 TEST(GpuEngine, ANetOfConvolutionsRunsOnTheDeviceAlone) {
   const auto engine = gpu_engine(kConvNet);
-  EXPECT_THAT(kernels_on_cpu(engine->plan()), ::testing::IsEmpty());
-  EXPECT_THAT(engine->remarks(), ::testing::IsEmpty());
+  EXPECT_THAT(kernels_on_cpu(plan_of(*engine)), ::testing::IsEmpty());
+  EXPECT_THAT(engine->load_warnings(), ::testing::IsEmpty());
   ExecutionContext context(engine, {.spin = true});
   // The second run at the same shapes is recorded, the third one played.
   for (uint32_t seed = 1; seed <= 4; ++seed) {
     const std::vector<Tensor> inputs = {random_f32({1, 3, 9, 7}, seed)};
     expect_near(run(context, *engine, inputs), reference(kConvNet, inputs));
   }
-  EXPECT_THAT(context.remarks(), ::testing::IsEmpty());
+  EXPECT_THAT(context.run_warnings(), ::testing::IsEmpty());
 }
 
 // By drivers that do not capture, or libraries whose calls cannot be captured.
@@ -53,12 +54,13 @@ TEST(GpuEngine, WorkThatCannotBeRecordedIsLaunchedAndToldOnce) {
     for (uint32_t seed = 1; seed <= 4; ++seed) {
       inputs = {random_f32({1, 3, 9, 7}, seed)};
       expect_near(run(context, *engine, inputs), reference(kConvNet, inputs));
-      EXPECT_EQ(context.remarks().size(), seed == 1 ? 0u : 1u) << "the first run is not recorded";
+      EXPECT_EQ(context.run_warnings().size(), seed == 1 ? 0u : 1u)
+          << "the first run is not recorded";
     }
-    EXPECT_THAT(context.remarks()[0],
+    EXPECT_THAT(context.run_warnings()[0],
                 AllOf(HasSubstr("launched one by one in every run"), HasSubstr("CUDA_ERROR_")));
     context.profile();
-    EXPECT_EQ(context.remarks().size(), 1u);
+    EXPECT_EQ(context.run_warnings().size(), 1u);
   }
 }
 
@@ -79,7 +81,7 @@ graph norms(x: f32[2,24,9,7])
 
 TEST(GpuEngine, NormsAndMeansOfChannelsLastImages) {
   const auto engine = gpu_engine(kNormsOfChannelsLast);
-  EXPECT_THAT(kernels_on_cpu(engine->plan()), ::testing::IsEmpty());
+  EXPECT_THAT(kernels_on_cpu(plan_of(*engine)), ::testing::IsEmpty());
   ExecutionContext context(engine);
   const std::vector<Tensor> inputs = {random_f32({2, 24, 9, 7}, 1)};
   expect_near(run(context, *engine, inputs), reference(kNormsOfChannelsLast, inputs));
@@ -88,12 +90,12 @@ TEST(GpuEngine, NormsAndMeansOfChannelsLastImages) {
 TEST(GpuEngine, SiblingsOfABlockAreOneLayer) {
   const auto engine = gpu_engine(kInceptionBlock);
   std::vector<std::vector<int64_t>> splits;
-  for (const Step& step : engine->plan().steps)
+  for (const Step& step : plan_of(*engine).steps)
     if (const auto* conv = std::get_if<Conv>(&step.op)) splits.push_back(conv->split);
   EXPECT_THAT(splits,
               ::testing::UnorderedElementsAre(std::vector<int64_t>{16, 12, 8}, ::testing::IsEmpty(),
                                               ::testing::IsEmpty(), ::testing::IsEmpty()));
-  EXPECT_THAT(kernels_on_cpu(engine->plan()), ::testing::IsEmpty());
+  EXPECT_THAT(kernels_on_cpu(plan_of(*engine)), ::testing::IsEmpty());
   ExecutionContext context(engine);
   for (uint32_t seed = 1; seed <= 3; ++seed) {
     const std::vector<Tensor> inputs = {random_f32({1, 24, 9, 7}, seed)};
@@ -147,7 +149,7 @@ graph sliced_weights(x: f32[1,16,5,7], w: f32[8,20,1,1])
 
 TEST(GpuEngine, WeightsMayBeAViewOfWhatIsComputed) {
   const auto engine = gpu_engine(kSlicedWeights);
-  EXPECT_THAT(engine->plan().steps,
+  EXPECT_THAT(plan_of(*engine).steps,
               ::testing::Contains(::testing::Field(&Step::kernel, "cuda.conv.mma")));
   ExecutionContext context(engine);
   const std::vector<Tensor> inputs = {random_f32({1, 16, 5, 7}, 1), random_f32({8, 20, 1, 1}, 2)};
@@ -192,7 +194,7 @@ TEST(GpuEngine, AnEngineForCardsAndCpusGivesTheSameOnBoth) {
   const auto wanted = reference(kConvNet, inputs);
   for (const std::string& device : {std::string("cpu"), test_device()}) {
     const auto engine = load_on(file, device);
-    EXPECT_EQ(engine->plan().target, device == "cpu" ? "cpu" : "sm_90");
+    EXPECT_EQ(plan_of(*engine).target, device == "cpu" ? "cpu" : "sm_90");
     ExecutionContext context(engine);
     expect_near(run(context, *engine, inputs), wanted);
   }
@@ -271,7 +273,8 @@ TEST(GpuEngine, WatchedRunsAndRecordedOnesDoNotMix) {
     uint32_t seed = 0;
     for (const bool watched : {false, true, true, false, false, true, false, true, true, false}) {
       std::vector<Tensor> inputs;
-      for (const Port& port : engine->inputs()) inputs.push_back(random_f32(port.dims, ++seed));
+      for (const TensorInfo& port : engine->inputs())
+        inputs.push_back(random_f32(port.dims, ++seed));
       const auto wanted = reference(text, inputs);
       std::map<std::string, std::vector<float>> told;
       const auto tell = [&](const Observation& observed) {
@@ -292,7 +295,7 @@ TEST(GpuEngine, AProfileNamesEveryStep) {
   const Tensor input = random_f32({1, 3, 9, 7}, 3);
   context.set_input("x", input.view());
   const std::vector<StepTime> times = context.profile();
-  ASSERT_EQ(times.size(), engine->plan().steps.size());
+  ASSERT_EQ(times.size(), plan_of(*engine).steps.size());
   for (const StepTime& time : times) {
     EXPECT_GE(time.microseconds, 0) << time.step;
     EXPECT_EQ(time.times, 1) << time.step;

@@ -143,7 +143,7 @@ graph pooling(x: f32[1,8,12,12])
 }
 
 EngineFile build_case(const HalfCase& each, DataType half, const std::string& target) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.targets = {target};
   options.allow_fallback = false;
   (half == DataType::kF16 ? options.passes.precision.f16 : options.passes.precision.bf16) = true;

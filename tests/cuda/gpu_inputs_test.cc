@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "anneal/core/parallel.h"
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/tests/cuda/gpu_engine.h"
 #include "anneal/tests/worker_budget.h"
 
@@ -66,7 +67,7 @@ graph focus(x: f32[N,3,10,8])
 
 TEST(GpuInputs, SlicesOfAnInputAreCutOnTheDevice) {
   const auto engine = gpu_engine(kFocus);
-  const Plan& plan = engine->plan();
+  const Plan& plan = plan_of(*engine);
   EXPECT_THAT(copied(plan), ElementsAre("x"));
   EXPECT_THAT(copied(plan, false), ElementsAre(HasSubstr("y")));
   EXPECT_THAT(kernels(plan, false), IsEmpty());
@@ -88,9 +89,9 @@ graph read_on_the_cpu(x: f32[4,6])
 
 TEST(GpuInputs, ViewsThatOnlyTheCpuReadsStayThere) {
   const auto engine = gpu_engine(kReadOnTheCpu);
-  EXPECT_THAT(copied(engine->plan()), ElementsAre("s"));
-  EXPECT_EQ(copied(engine->plan(), false).size(), 1u);
-  EXPECT_THAT(decision_on(engine->plan(), "r"), "is a view of its input");
+  EXPECT_THAT(copied(plan_of(*engine)), ElementsAre("s"));
+  EXPECT_EQ(copied(plan_of(*engine), false).size(), 1u);
+  EXPECT_THAT(decision_on(plan_of(*engine), "r"), "is a view of its input");
   expect_right(kReadOnTheCpu, engine, {{4, 6}});
 }
 
@@ -107,9 +108,9 @@ graph read_on_both(x: f32[4,6])
 
 TEST(GpuInputs, AViewThatBothReadIsTakenOnBoth) {
   const auto engine = gpu_engine(kReadOnBoth);
-  EXPECT_THAT(copied(engine->plan()), ElementsAre("x", "s"));
-  EXPECT_EQ(copied(engine->plan(), false).size(), 2u) << "the outputs";
-  EXPECT_THAT(decision_on(engine->plan(), "p"), HasSubstr(", where it is read, and on cpu"));
+  EXPECT_THAT(copied(plan_of(*engine)), ElementsAre("x", "s"));
+  EXPECT_EQ(copied(plan_of(*engine), false).size(), 2u) << "the outputs";
+  EXPECT_THAT(decision_on(plan_of(*engine), "p"), HasSubstr(", where it is read, and on cpu"));
   expect_right(kReadOnBoth, engine, {{4, 6}});
 }
 
@@ -124,8 +125,8 @@ graph small_part(x: f32[64,30])
 
 TEST(GpuInputs, OfALittlePartOnlyThatIsCopied) {
   const auto engine = gpu_engine(kSmallPart);
-  EXPECT_THAT(copied(engine->plan()), ElementsAre(HasSubstr("r")));
-  EXPECT_THAT(decision_on(engine->plan(), "r"), HasSubstr("reads less than a quarter"));
+  EXPECT_THAT(copied(plan_of(*engine)), ElementsAre(HasSubstr("r")));
+  EXPECT_THAT(decision_on(plan_of(*engine), "r"), HasSubstr("reads less than a quarter"));
   expect_right(kSmallPart, engine, {{64, 30}});
 }
 
@@ -141,9 +142,9 @@ graph channels_last(x: f32[2,9,7,8])
 
 TEST(GpuInputs, ATransposedInputIsAViewOfItsCopy) {
   const auto engine = gpu_engine(kChannelsLast);
-  EXPECT_THAT(copied(engine->plan()), ElementsAre("x"));
-  EXPECT_EQ(kernels(engine->plan(), true).size(), 2u) << "Conv and Reduce";
-  EXPECT_THAT(kernels(engine->plan(), false), IsEmpty());
+  EXPECT_THAT(copied(plan_of(*engine)), ElementsAre("x"));
+  EXPECT_EQ(kernels(plan_of(*engine), true).size(), 2u) << "Conv and Reduce";
+  EXPECT_THAT(kernels(plan_of(*engine), false), IsEmpty());
   expect_right(kChannelsLast, engine, {{2, 9, 7, 8}});
 }
 
@@ -162,8 +163,8 @@ graph halves(x: f32[4,6])
 
 TEST(GpuInputs, ViewsOfWhatTheCpuComputesAreTakenOnTheDevice) {
   const auto engine = gpu_engine(kHalves);
-  EXPECT_THAT(copied(engine->plan()), ElementsAre("s"));
-  EXPECT_THAT(kernels(engine->plan(), false), ElementsAre(HasSubstr("cumulative")));
+  EXPECT_THAT(copied(plan_of(*engine)), ElementsAre("s"));
+  EXPECT_THAT(kernels(plan_of(*engine), false), ElementsAre(HasSubstr("cumulative")));
   expect_right(kHalves, engine, {{4, 6}});
 }
 
@@ -178,8 +179,8 @@ graph views_out(x: f32[4,6])
 
 TEST(GpuInputs, OutputsThatAreViewsAreTakenOnTheDevice) {
   const auto engine = gpu_engine(kViewsOut);
-  EXPECT_EQ(copied(engine->plan(), false).size(), 2u);
-  EXPECT_THAT(kernels(engine->plan(), false), IsEmpty());
+  EXPECT_EQ(copied(plan_of(*engine), false).size(), 2u);
+  EXPECT_THAT(kernels(plan_of(*engine), false), IsEmpty());
   expect_right(kViewsOut, engine, {{4, 6}});
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/tests/cuda/gpu_engine.h"
 
 namespace anneal::testing {
@@ -72,7 +73,8 @@ std::vector<std::vector<std::byte>> outputs_of(ExecutionContext& context, const 
   context.set_input("x", x.view());
   context.run();
   std::vector<std::vector<std::byte>> outputs;
-  for (const Port& port : engine.outputs()) outputs.push_back(bytes_of(context.output(port.name)));
+  for (const TensorInfo& port : engine.outputs())
+    outputs.push_back(bytes_of(context.output(port.name)));
   return outputs;
 }
 
@@ -80,12 +82,12 @@ std::vector<std::vector<std::byte>> outputs_of(ExecutionContext& context, const 
 class GpuIntegers : public ::testing::TestWithParam<bool> {};
 
 TEST_P(GpuIntegers, EveryLayerRunsOnTheDeviceWithTheBitsOfTheCpu) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.targets = {test_target()};
   options.allow_fallback = false;
   if (!GetParam()) options.passes.only = {"remove_identity"};
   const auto engine = load_on(build_text(kIntegerNet, options), test_device());
-  const Plan& plan = engine->plan();
+  const Plan& plan = plan_of(*engine);
   std::vector<std::string> kernels;
   for (const Step& step : plan.steps) {
     kernels.push_back(step.kernel);
@@ -135,9 +137,9 @@ graph averages(x: f32[2,5,17,19])
 )txt";
   const auto engine = gpu_engine(kNet);
   const auto on_cpu = engine_of(build_text(kNet));
-  BuildOptions baseline;
+  GraphBuildOptions baseline;
   baseline.targets = {"cpu:baseline"};
-  const auto on_baseline = Engine::make(build_text(kNet, baseline), {.device = "cpu:baseline"});
+  const auto on_baseline = make_engine(build_text(kNet, baseline), {.device = "cpu:baseline"});
   ExecutionContext context(engine), cpu_context(on_cpu), baseline_context(on_baseline);
   const Tensor x = random_f32({2, 5, 17, 19}, 1);
   const auto got = outputs_of(context, *engine, x);

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/engine/run/guarded_buffer.h"
 #include "anneal/tests/cuda/environment.h"
 #include "anneal/tests/cuda/gpu_engine.h"
@@ -23,7 +24,7 @@ EngineOptions apart(size_t red_zone = 256) {
 
 // The plan as it is, wrong or right: nothing looks at it as at one from a file.
 std::shared_ptr<const Engine> engine_of_plan(const EngineFile& file, const EngineOptions& options) {
-  return Engine::make(file, options);
+  return make_engine(file, options);
 }
 
 // As if other tensors lay behind all others of the arena.
@@ -70,7 +71,7 @@ TEST(SeparateSlots, FollowTheShapes) {
 
 TEST(SeparateSlots, CountAgainstTheMemoryLimit) {
   const EngineFile file = build_for(kConvNet, {test_target()});
-  const auto together = Engine::make(file, {.device = test_device()});
+  const auto together = make_engine(file, {.device = test_device()});
   const auto separate = engine_of_plan(file, apart(1 << 16));
   const Tensor x = random_f32({1, 3, 9, 7}, 1);
   const auto run_in = [&](const std::shared_ptr<const Engine>& engine, size_t limit) {
@@ -111,7 +112,7 @@ std::string error_of_run(const EngineFile& file, const EngineOptions& options,
   const auto engine = engine_of_plan(file, options);
   ExecutionContext context(engine, of_context);
   std::vector<Tensor> inputs;
-  for (const Port& port : engine->inputs()) inputs.push_back(random_f32(port.dims, 1));
+  for (const TensorInfo& port : engine->inputs()) inputs.push_back(random_f32(port.dims, 1));
   std::optional<std::string> error;
   for (int i = 0; i < 3; ++i) {  // also a recorded run
     const std::string now = error_of([&] { static_cast<void>(run(context, *engine, inputs)); });

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/tests/engine/build_and_run.h"
 
@@ -33,7 +34,7 @@ graph net(x: f32[2,3,17,15])
 )txt";
 
 EngineFile built(const std::string& target) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.targets = {target};
   options.passes.precision.bf16 = true;
   return build_text(kNet, options);
@@ -71,7 +72,7 @@ TEST(Bf16Plan, StoresBf16WhereTheTargetComputesInIt) {
 
 TEST(Bf16Plan, GivesWhatF32Gives) {
   const auto engine = engine_of(built("cpu"));
-  EXPECT_THAT(engine->remarks(), IsEmpty());
+  EXPECT_THAT(engine->load_warnings(), IsEmpty());
   ExecutionContext context(engine);
   expect_near_f32(*engine, context);
 }
@@ -84,7 +85,7 @@ TEST(Bf16Plan, RunsWhereNothingComputesInBf16) {
     SCOPED_TRACE(device);
     std::shared_ptr<const Engine> engine;
     try {
-      engine = Engine::make(load_engine_file(*bytes, bytes), {.device = device});
+      engine = make_engine(load_engine_file(*bytes, bytes), {.device = device});
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::kDevice) << error.what();
       continue;  // this machine has less
@@ -96,7 +97,7 @@ TEST(Bf16Plan, RunsWhereNothingComputesInBf16) {
 
 TEST(Bf16Plan, EachTargetGetsTheTypesItComputesIn) {
   if (!computes_bf16("cpu")) GTEST_SKIP() << "this CPU does not compute in bf16";
-  BuildOptions options;
+  GraphBuildOptions options;
   options.targets = {"cpu:baseline", "cpu"};
   options.passes.precision.bf16 = true;
   const EngineFile file = build_text(kNet, options);

@@ -7,20 +7,20 @@
 #include <vector>
 
 #include "anneal/engine/builder/builder.h"
-#include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/graph/text.h"
 #include "anneal/optimizer/rewrite/evaluate.h"
 
 namespace anneal::testing {
 
-inline EngineFile build_text(std::string_view text, const BuildOptions& options = {}) {
+inline EngineFile build_text(std::string_view text, const GraphBuildOptions& options = {}) {
   return build(parse_graph(text), options);
 }
 
 // Through bytes and back, as a user's engine is.
 inline std::shared_ptr<const Engine> engine_of(const EngineFile& file) {
   const auto bytes = std::make_shared<std::vector<std::byte>>(save(file));
-  return Engine::make(load_engine_file(*bytes, bytes));
+  return make_engine(load_engine_file(*bytes, bytes));
 }
 
 inline Tensor random_f32(const Dims& dims, uint32_t seed) {
@@ -57,7 +57,7 @@ inline std::map<std::string, std::vector<float>> run(ExecutionContext& context,
     context.set_input(engine.inputs()[i].name, inputs[i].view());
   context.run();
   std::map<std::string, std::vector<float>> outputs;
-  for (const Port& port : engine.outputs())
+  for (const TensorInfo& port : engine.outputs())
     outputs[port.name] = elements(context.output(port.name));
   return outputs;
 }

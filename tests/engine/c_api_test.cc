@@ -8,6 +8,8 @@
 #include <cstring>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/graphs.h"
@@ -25,7 +27,7 @@ class CApi : public ::testing::Test {
     write_engine_file(path_, build_text(kDynamicNet));
     ASSERT_EQ(anneal_engine_load(path_.c_str(), nullptr, &engine_, &error_), ANNEAL_OK)
         << error_.text;
-    ASSERT_EQ(anneal_context_make(engine_, 1, &context_, &error_), ANNEAL_OK) << error_.text;
+    ASSERT_EQ(anneal_context_make(engine_, nullptr, &context_, &error_), ANNEAL_OK) << error_.text;
   }
   void TearDown() override {
     anneal_context_free(context_);
@@ -33,13 +35,23 @@ class CApi : public ::testing::Test {
     std::filesystem::remove(path_);
   }
   anneal_tensor tensor(std::vector<float>& values, std::vector<int64_t> dims) {
-    anneal_tensor result{ANNEAL_F32, static_cast<int32_t>(dims.size()), {}, {}, values.data()};
+    anneal_tensor result = {};
+    result.dtype = ANNEAL_F32;
+    result.rank = static_cast<int32_t>(dims.size());
+    result.data = values.data();
     int64_t stride = 1;
     for (size_t axis = dims.size(); axis-- > 0; stride *= dims[axis]) {
       result.dims[axis] = dims[axis];
       result.strides[axis] = stride;
     }
     return result;
+  }
+
+  anneal_code load_on(const char* device, anneal_engine** engine) {
+    anneal_engine_options options = {};
+    options.size = sizeof(options);
+    options.device = device;
+    return anneal_engine_load(path_.c_str(), &options, engine, &error_);
   }
 
   std::filesystem::path path_;
@@ -51,33 +63,30 @@ class CApi : public ::testing::Test {
 TEST_F(CApi, ContextsAreMadeWithOptions) {
   anneal_context* context = nullptr;
   anneal_context_options options = {};
-  EXPECT_EQ(anneal_context_make_with(engine_, &options, &context, &error_),
-            ANNEAL_INVALID_ARGUMENT);
+  EXPECT_EQ(anneal_context_make(engine_, &options, &context, &error_), ANNEAL_INVALID_ARGUMENT);
   EXPECT_STREQ(error_.text,
                "options are not of this version: set size to sizeof(anneal_context_options)");
-  options = {.size = sizeof(options),
-             .threads = 1,
-             .synchronous_steps = 1,
-             .memory_limit = 1 << 20,
-             .spin = 0};
-  EXPECT_EQ(anneal_context_make_with(engine_, &options, &context, &error_), ANNEAL_OK)
-      << error_.text;
+  options.size = sizeof(options);
+  options.threads = 1;
+  options.synchronous_steps = 1;
+  options.memory_limit = 1 << 20;
+  options.shape_cache_size = 2;
+  options.micro_batch = 1;
+  EXPECT_EQ(anneal_context_make(engine_, &options, &context, &error_), ANNEAL_OK) << error_.text;
   anneal_context_free(context);
   options.spin = 1;
   for (const size_t size : {offsetof(anneal_context_options, spin), sizeof(options)}) {
     options.size = size;
-    EXPECT_EQ(anneal_context_make_with(engine_, &options, &context, &error_), ANNEAL_OK)
-        << error_.text;
+    EXPECT_EQ(anneal_context_make(engine_, &options, &context, &error_), ANNEAL_OK) << error_.text;
     anneal_context_free(context);
   }
   options.size = sizeof(options) + 8;
-  EXPECT_EQ(anneal_context_make_with(engine_, &options, &context, &error_),
-            ANNEAL_INVALID_ARGUMENT);
+  EXPECT_EQ(anneal_context_make(engine_, &options, &context, &error_), ANNEAL_INVALID_ARGUMENT);
   anneal_engine* other = nullptr;
-  EXPECT_EQ(anneal_engine_load(path_.c_str(), "gpu", &other, &error_), ANNEAL_INVALID_ARGUMENT);
+  EXPECT_EQ(load_on("gpu", &other), ANNEAL_INVALID_ARGUMENT);
   EXPECT_NE(std::string(error_.text).find("\"gpu\" is no device: use auto, cpu,"),
             std::string::npos);
-  EXPECT_EQ(anneal_engine_load(path_.c_str(), "auto", &other, &error_), ANNEAL_OK) << error_.text;
+  EXPECT_EQ(load_on("auto", &other), ANNEAL_OK) << error_.text;
   anneal_engine_free(other);
 }
 
@@ -87,6 +96,13 @@ TEST_F(CApi, RunsAnEngine) {
   EXPECT_STREQ(anneal_engine_input(engine_, 1).name, "z");
   EXPECT_EQ(anneal_engine_input(engine_, 1).dims[0], -1);
   EXPECT_EQ(anneal_engine_output(engine_, 0).rank, 2);
+  const anneal_tensor_info z_info = anneal_engine_input(engine_, 1);
+  EXPECT_STREQ(z_info.dim_names[0], "N");
+  EXPECT_STREQ(z_info.dim_names[1], "6");
+  EXPECT_LT(z_info.min_dims[0], z_info.max_dims[0]);
+  EXPECT_EQ(z_info.max_dims[1], 6);
+  EXPECT_NE(std::string(anneal_engine_device(engine_)), "");
+  EXPECT_EQ(anneal_engine_load_warning_count(engine_), 0);
 
   const Tensor x = random_f32({3, 6}, 1), z = random_f32({3, 6}, 2);
   std::vector<float> xs(x.as<float>().begin(), x.as<float>().end()),
@@ -107,6 +123,70 @@ TEST_F(CApi, RunsAnEngine) {
   for (size_t i = 0; i < 30; ++i)
     EXPECT_NEAR(static_cast<float*>(y.data)[i], want.at("y")[i], 1e-4);
   EXPECT_EQ(rows, want.at("rows"));
+}
+
+TEST_F(CApi, LoadsFromMemory) {
+  std::ifstream file(path_, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  anneal_engine* engine = nullptr;
+  // Copied: the bytes may go.
+  {
+    const std::string copy = bytes;
+    ASSERT_EQ(anneal_engine_load_memory(copy.data(), copy.size(), nullptr, nullptr, nullptr,
+                                        &engine, &error_),
+              ANNEAL_OK)
+        << error_.text;
+  }
+  EXPECT_EQ(anneal_engine_input_count(engine), 2);
+  anneal_engine_free(engine);
+
+  // Used where they lie: released with the last of engine and contexts.
+  int released = 0;
+  const auto release = [](void* argument) { ++*static_cast<int*>(argument); };
+  ASSERT_EQ(anneal_engine_load_memory(bytes.data(), bytes.size(), release, &released, nullptr,
+                                      &engine, &error_),
+            ANNEAL_OK)
+      << error_.text;
+  anneal_context* context = nullptr;
+  ASSERT_EQ(anneal_context_make(engine, nullptr, &context, &error_), ANNEAL_OK) << error_.text;
+  anneal_engine_free(engine);
+  EXPECT_EQ(released, 0);
+  anneal_context_free(context);
+  EXPECT_EQ(released, 1);
+
+  EXPECT_EQ(anneal_engine_load_memory(bytes.data(), bytes.size() / 2, release, &released, nullptr,
+                                      &engine, &error_),
+            ANNEAL_INCOMPATIBLE_PLAN);
+  EXPECT_EQ(released, 2);
+  EXPECT_THAT(error_.text, HasSubstr("while loading an engine from memory"));
+}
+
+TEST_F(CApi, ProfilesAndCountsMemory) {
+  std::vector<float> values(18);
+  const anneal_tensor memory = tensor(values, {3, 6});
+  for (const char* name : {"x", "z"})
+    ASSERT_EQ(anneal_context_set_input(context_, name, &memory, &error_), ANNEAL_OK);
+  int32_t count = 0;
+  ASSERT_EQ(anneal_context_profile(context_, nullptr, 0, &count, &error_), ANNEAL_OK);
+  ASSERT_GT(count, 1);
+  std::vector<anneal_step_time> times(static_cast<size_t>(count));
+  ASSERT_EQ(anneal_context_profile(context_, times.data(), count, &count, &error_), ANNEAL_OK);
+  for (const anneal_step_time& time : times) {
+    EXPECT_STRNE(time.step, "");
+    EXPECT_GE(time.microseconds, 0);
+  }
+  EXPECT_EQ(anneal_context_profile(context_, nullptr, 1, &count, &error_), ANNEAL_INVALID_ARGUMENT);
+  EXPECT_GT(anneal_context_memory_bytes(context_), 0u);
+  EXPECT_EQ(anneal_context_run_warning_count(context_), 0);
+}
+
+TEST_F(CApi, MemoryOfCardsIsRefused) {
+  std::vector<float> values(18);
+  anneal_tensor memory = tensor(values, {3, 6});
+  memory.memory = ANNEAL_CUDA;
+  memory.memory_device = 1;
+  EXPECT_EQ(anneal_context_set_input(context_, "x", &memory, &error_), ANNEAL_UNSUPPORTED);
+  EXPECT_THAT(error_.text, HasSubstr("input \"x\" lies in the memory of card 1"));
 }
 
 TEST_F(CApi, PreparesShapes) {
@@ -136,7 +216,7 @@ TEST_F(CApi, ErrorsAreCodesAndSentences) {
   anneal_engine* none = nullptr;
   EXPECT_EQ(anneal_engine_load("/does/not/exist", nullptr, &none, &error_), ANNEAL_IO);
   EXPECT_EQ(error_.code, ANNEAL_IO);
-  EXPECT_EQ(anneal_engine_load(path_.c_str(), "toaster", &none, &error_), ANNEAL_INVALID_ARGUMENT);
+  EXPECT_EQ(load_on("toaster", &none), ANNEAL_INVALID_ARGUMENT);
   EXPECT_EQ(none, nullptr);
   anneal_engine_free(nullptr);
   anneal_context_free(nullptr);

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/counting_new.h"
 #include "anneal/tests/error_of.h"
@@ -152,7 +153,7 @@ graph counted(x: f32[N,2])
                        trips);
   };
   const auto engine = engine_of(build_text(net("N")));
-  for (const Slot& slot : engine->plan().slots) EXPECT_NE(slot.storage, Storage::kDataDependent);
+  for (const Slot& slot : plan_of(*engine).slots) EXPECT_NE(slot.storage, Storage::kDataDependent);
   ExecutionContext context(engine);
   for (const int64_t n : {3, 1, 0, 3}) {
     auto got = run(context, *engine, {random_f32({n, 2}, 1)});

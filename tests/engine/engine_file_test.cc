@@ -9,6 +9,7 @@
 
 #include "anneal/core/bytes.h"
 #include "anneal/core/file.h"
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/graphs.h"
 
@@ -98,10 +99,10 @@ TEST_P(EngineFiles, FlippedBytesWithRightChecksumsDoNoHarm) {
     flipped[at] ^= static_cast<std::byte>(1 + random() % 255);
     if (at >= 20) recompute_checksums(flipped);
     try {
-      const auto engine = Engine::make(load(flipped));
+      const auto engine = make_engine(load(flipped));
       ExecutionContext context(engine);
       std::vector<Tensor> inputs;
-      for (const Port& port : engine->inputs()) {
+      for (const TensorInfo& port : engine->inputs()) {
         Dims dims = port.dims;
         for (int axis = 0; axis < dims.rank(); ++axis)
           if (dims[axis] < 0) dims[axis] = std::min<int64_t>(port.max_dims[axis], 3);
@@ -152,7 +153,7 @@ TEST(EngineFile, RefusesTheTargetsItDoesNotHold) {
   EngineFile file = build_text(kDynamicNet);
   file.plans[0].target = "sm_90";
   try {
-    static_cast<void>(Engine::make(load(save(file)), {.device = "cpu"}));
+    static_cast<void>(make_engine(load(save(file)), {.device = "cpu"}));
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::kIncompatiblePlan);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <thread>
 
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/counting_new.h"
 #include "anneal/tests/engine/graphs.h"
@@ -42,7 +43,7 @@ std::string error_of(const std::function<void()>& call) {
 
 TEST(EngineRun, StaticNetGivesWhatTheReferenceGives) {
   const auto engine = engine_of(build_text(kConvNet));
-  EXPECT_THAT(engine->remarks(), ::testing::IsEmpty());
+  EXPECT_THAT(engine->load_warnings(), ::testing::IsEmpty());
   ExecutionContext context(engine);
   for (uint32_t seed = 1; seed < 4; ++seed) {
     const std::vector<Tensor> inputs = {random_f32({1, 3, 9, 7}, seed)};
@@ -51,7 +52,7 @@ TEST(EngineRun, StaticNetGivesWhatTheReferenceGives) {
 }
 
 TEST(EngineRun, SkippingEveryPassChangesNothing) {
-  BuildOptions options;
+  GraphBuildOptions options;
   for (const Pass& pass : default_pipeline()) options.passes.skip.emplace_back(pass.name);
   const auto engine = engine_of(build_text(kConvNet, options));
   ExecutionContext context(engine);
@@ -150,7 +151,7 @@ graph pooled(x: f32[2,3,8,8])
   return y
 )txt";
   const auto engine = engine_of(build_text(kPooled));
-  for (const Step& step : engine->plan().steps)
+  for (const Step& step : plan_of(*engine).steps)
     EXPECT_FALSE(std::holds_alternative<Reshape>(step.op)) << step.name;
   ExecutionContext context(engine);
   const std::vector<Tensor> inputs = {random_f32({2, 3, 8, 8}, 1)};
@@ -173,7 +174,7 @@ graph shapes(x: f32[N,6])
 )txt";
   const auto engine = engine_of(build_text(kShapes));
   std::vector<std::string> steps;
-  for (const Step& step : engine->plan().steps) steps.push_back(step.name);
+  for (const Step& step : plan_of(*engine).steps) steps.push_back(step.name);
   EXPECT_THAT(steps, ::testing::ElementsAre("a", "b", "c", "e", "y"));
   ExecutionContext context(engine);
   const std::vector<Tensor> inputs = {random_f32({3, 6}, 1)};
@@ -242,10 +243,10 @@ TEST(EngineRun, RunAllocatesNothingWhenSizesAreKnown) {
     for (const int threads : {1, 2}) {
       const auto engine = engine_of(build_text(text));
       // Its primitives allocate for themselves; engine_without_onednn_test counts all of ours.
-      if (names_onednn(engine->plan())) continue;
+      if (names_onednn(plan_of(*engine))) continue;
       ExecutionContext context(engine, {.threads = threads});
       std::vector<Tensor> inputs;
-      for (const Port& port : engine->inputs()) {
+      for (const TensorInfo& port : engine->inputs()) {
         Dims dims = port.dims;
         for (int axis = 0; axis < dims.rank(); ++axis)
           if (dims[axis] < 0) dims[axis] = 7;

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/optimizer/random_graph.h"
 
@@ -22,13 +23,13 @@ inline StepsByOp steps_by_op(const Plan& plan) {
 }
 
 inline void expect_steps(const Graph& graph, const std::string& target, const StepsByOp& expected) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.targets = {target};
   const EngineFile file = build(graph.clone(), options);
   EXPECT_EQ(steps_by_op(file.plans[0]), expected) << to_string(file.plans[0]);
 
   const auto bytes = std::make_shared<std::vector<std::byte>>(save(file));
-  const auto engine = Engine::make(load_engine_file(*bytes, bytes), {.device = target});
+  const auto engine = make_engine(load_engine_file(*bytes, bytes), {.device = target});
   ExecutionContext context(engine);
   const std::vector<Tensor> inputs = random_inputs(graph, 1);
   for (size_t i = 0; i < inputs.size(); ++i)

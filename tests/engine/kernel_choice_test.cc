@@ -23,14 +23,14 @@ std::string kernel_of(const EngineFile& file) { return file.plans[0].steps.back(
 
 TEST(KernelChoice, ExactLeavesOutWhatMayChangeNumerics) {
   EXPECT_EQ(kernel_of(build_text(kConv)), kWinograd);
-  BuildOptions options;
+  GraphBuildOptions options;
   options.passes.exact = true;
   EXPECT_NE(kernel_of(build_text(kConv, options)), kWinograd);
 }
 
 // One after the other, down to the reference.
 TEST(KernelChoice, SkippedKernelsAreNotChosen) {
-  BuildOptions options;
+  GraphBuildOptions options;
   std::string kernel = kernel_of(build_text(kConv));
   while (kernel != "cpu.conv.reference") {
     options.skip_kernels.push_back(kernel);
@@ -41,7 +41,7 @@ TEST(KernelChoice, SkippedKernelsAreNotChosen) {
 }
 
 TEST(KernelChoice, ThereMustBeAKernelToSkip) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.skip_kernels = {"cpu.conv.nosuch"};
   try {
     build_text(kConv, options);
@@ -57,8 +57,8 @@ TEST(KernelChoice, AMissingKernelIsReplacedByAnExactOne) {
   EngineFile file = build_text(kConv);
   file.plans[0].steps.back().kernel = "cpu.conv.gone";
   const auto engine = engine_of(file);
-  EXPECT_THAT(engine->remarks(), ElementsAre(HasSubstr("instead of cpu.conv.gone")));
-  EXPECT_THAT(engine->remarks(), ElementsAre(Not(HasSubstr(std::string(kWinograd)))));
+  EXPECT_THAT(engine->load_warnings(), ElementsAre(HasSubstr("instead of cpu.conv.gone")));
+  EXPECT_THAT(engine->load_warnings(), ElementsAre(Not(HasSubstr(std::string(kWinograd)))));
 }
 
 }  // namespace

@@ -288,12 +288,12 @@ std::vector<Decision> timing_decisions(const Plan& plan) {
 }
 
 TEST(TimedBuild, EngineRunsOnTheKernelsThatAreTimed) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.timing = {.measure = true, .threads = 1};
   const EngineFile file = build_text(kDepthwise, options);
   ASSERT_EQ(timing_decisions(file.plans[0]).size(), 1u);
   const auto engine = engine_of(file);
-  EXPECT_TRUE(engine->remarks().empty());
+  EXPECT_TRUE(engine->load_warnings().empty());
   ExecutionContext context(engine);
   const std::vector<Tensor> inputs = {random_f32({1, 16, 9, 7}, 1)};
   const auto got = run(context, *engine, inputs)["y"];
@@ -303,7 +303,7 @@ TEST(TimedBuild, EngineRunsOnTheKernelsThatAreTimed) {
 }
 
 TEST(TimedBuild, GpusAreLeftToTheirTable) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.targets = {"emulated"};
   options.timing = {.measure = true, .threads = 1};
   const std::vector<Decision> decisions =
@@ -313,7 +313,7 @@ TEST(TimedBuild, GpusAreLeftToTheirTable) {
 }
 
 TEST(TimedBuild, ReferenceKernelsStayThose) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.reference_kernels = true;
   options.timing = {.measure = true, .threads = 1};
   const EngineFile file = build_text(kDepthwise, options);

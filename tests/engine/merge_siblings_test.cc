@@ -59,7 +59,7 @@ TEST(MergeSiblings, KernelsOfDifferentSizesStayApartAndSayWhy) {
 }
 
 TEST(MergeSiblings, ASkippedPassMergesNothing) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.passes.skip = {"merge_siblings"};
   EXPECT_EQ(convolutions(build_text(kInceptionBlock, options).plans[0]).size(), 6u);
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/engine/run/watch.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/graphs.h"
@@ -36,7 +37,7 @@ ToldByName watch(ExecutionContext& context, const Engine& engine,
 
 std::vector<Tensor> inputs_for(const Engine& engine) {
   std::vector<Tensor> inputs;
-  for (const Port& port : engine.inputs()) {
+  for (const TensorInfo& port : engine.inputs()) {
     Dims dims = port.dims;
     for (int axis = 0; axis < dims.rank(); ++axis)
       if (dims[axis] < 0) dims[axis] = 3;
@@ -77,10 +78,10 @@ graph chain(x: f32[2,3])
   y = Reduce(c, i64{0}) kind=sum
   return y
 )txt";
-  BuildOptions options;
+  GraphBuildOptions options;
   for (const Pass& pass : default_pipeline()) options.passes.skip.emplace_back(pass.name);
   const auto engine = engine_of(build_text(kChain, options));
-  const Plan& plan = engine->plan();
+  const Plan& plan = plan_of(*engine);
   EXPECT_TRUE(std::any_of(plan.steps.begin(), plan.steps.end(), [&](const Step& step) {
     return plan.slots[step.outputs[0]].storage == Storage::kView;
   }));

@@ -39,10 +39,10 @@ TEST(OneDnnPlan, LoadsWithAndWithoutTheLibrary) {
   const auto engine = engine_of(built_with_onednn(kTwoConvolutions));
   const std::string why = cpu::onednn::why_unavailable(current_isa());
   if (why.empty()) {
-    EXPECT_THAT(engine->remarks(), ::testing::IsEmpty());
+    EXPECT_THAT(engine->load_warnings(), ::testing::IsEmpty());
   } else {
-    ASSERT_EQ(engine->remarks().size(), 2);
-    for (const std::string& remark : engine->remarks())
+    ASSERT_EQ(engine->load_warnings().size(), 2);
+    for (const std::string& remark : engine->load_warnings())
       EXPECT_THAT(remark, AllOf(HasSubstr("instead of cpu.conv.onednn"), HasSubstr(why)));
   }
   ExecutionContext context(engine);
@@ -71,7 +71,7 @@ TEST(OneDnnPlan, PostOpsAddResiduals) {
   for (Step& step : file.plans.at(0).steps)
     if (step.name == "d" || step.name == "e") step.kernel = "cpu.conv.onednn_post_ops";
   const auto engine = engine_of(file);
-  EXPECT_THAT(engine->remarks(), ::testing::IsEmpty());
+  EXPECT_THAT(engine->load_warnings(), ::testing::IsEmpty());
   ExecutionContext context(engine);
   const std::vector<Tensor> inputs = {random_f32({2, 8, 9, 7}, 3)};
   const auto got = run(context, *engine, inputs);
@@ -86,8 +86,8 @@ TEST(OneDnnPlan, PostOpsAddResiduals) {
 // A product whose rows are counted while running is not for oneDNN, whoever wrote the plan.
 TEST(OneDnnPlan, WhatItRefusesRunsOnAnotherKernel) {
   const auto engine = engine_of(built_with_onednn(kDynamicNet));
-  ASSERT_EQ(engine->remarks().size(), 1);
-  EXPECT_THAT(engine->remarks()[0], HasSubstr("instead of cpu.matmul.onednn: sizes"));
+  ASSERT_EQ(engine->load_warnings().size(), 1);
+  EXPECT_THAT(engine->load_warnings()[0], HasSubstr("instead of cpu.matmul.onednn: sizes"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Engines built for a batch of a fixed size run parts of it; to their callers they stay what they
 // are.
 #include "anneal/engine/run/open_rows.h"
+#include "anneal/engine/run/engine_internals.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -125,7 +126,7 @@ TEST(OpenRows, PlansThatAreProved) {
 }
 
 TEST(OpenRows, NoPlanForAGpu) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.targets = {"emulated"};
   EngineFile file = build_text(net(kRowsApart), options);
   EXPECT_FALSE(open_rows(file.plans[0], file.weights).has_value());
@@ -161,8 +162,8 @@ TEST(FixedBatch, GivesWhatTheWholeGives) {
 
 TEST(FixedBatch, IsStillFixedToItsCaller) {
   const auto engine = engine_of(build_text(net(kRowsApart)));
-  EXPECT_TRUE(is_static(engine->plan()));
-  EXPECT_THAT(engine->remarks(), IsEmpty());
+  EXPECT_TRUE(is_static(plan_of(*engine)));
+  EXPECT_THAT(engine->load_warnings(), IsEmpty());
   EXPECT_EQ(engine->inputs()[0].min_dims, (Dims{8, 6, 5, 5}));
   EXPECT_EQ(engine->inputs()[0].max_dims, (Dims{8, 6, 5, 5}));
   EXPECT_EQ(engine->outputs()[0].dims, (Dims{8, 9}));
@@ -186,7 +187,7 @@ TEST(FixedBatch, IsStillFixedToItsCaller) {
 TEST(FixedBatch, ActivationsAreThoseOfOneSliceOrOfThePlan) {
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({8, 6, 5, 5}, 7)};
-  const uint64_t planned = engine->plan().arena_bytes.at(0);
+  const uint64_t planned = plan_of(*engine).arena_bytes.at(0);
   ExecutionContext whole(engine, {.micro_batch = 8}), cut(engine, {.threads = 1, .micro_batch = 1});
   run(whole, *engine, inputs);
   run(cut, *engine, inputs);
@@ -203,7 +204,7 @@ TEST(FixedBatch, IsCutWhereItLeavesTheCache) {
     ExecutionContext context(engine, {.threads = threads});
     run(context, *engine, inputs);
     EXPECT_EQ(context.arena_bytes() * 16,
-              engine->plan().arena_bytes.at(0) * static_cast<size_t>(threads));
+              plan_of(*engine).arena_bytes.at(0) * static_cast<size_t>(threads));
   }
 }
 
@@ -224,9 +225,9 @@ TEST(FixedBatch, StaysWholeWhereAPlannedKernelMustKnowItsRows) {
   EngineFile file = build_text(text);
   for (Step& step : file.plans[0].steps) step.kernel = "cpu.matmul.onednn";
   const auto engine = engine_of(file);
-  if (!engine->remarks().empty()) {
-    EXPECT_THAT(engine->remarks()[0], HasSubstr("instead of cpu.matmul.onednn"));
-    GTEST_SKIP() << engine->remarks()[0];
+  if (!engine->load_warnings().empty()) {
+    EXPECT_THAT(engine->load_warnings()[0], HasSubstr("instead of cpu.matmul.onednn"));
+    GTEST_SKIP() << engine->load_warnings()[0];
   }
   const std::vector<Tensor> inputs = {random_f32({8, 6}, 7)};
   ExecutionContext context(engine, {.micro_batch = 2});

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "anneal/core/parallel.h"
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/engine/run/pack_weights.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/error_of.h"
@@ -32,7 +33,7 @@ graph net(x: f32[1,3,12,9])
 )txt";
 
 EngineFile packed_file(std::string_view target, int threads = 1) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.targets = {std::string(target)};
   EngineFile file = build_text(kNet, options);
   ThreadTeam team(threads);
@@ -50,7 +51,7 @@ EngineFile emptied(EngineFile file) {
 std::vector<float> result_of(const EngineFile& file, const std::string& device, int threads = 1) {
   const auto bytes = std::make_shared<std::vector<std::byte>>(save(file));
   const auto engine =
-      Engine::make(load_engine_file(*bytes, bytes), {.device = device, .threads = threads});
+      make_engine(load_engine_file(*bytes, bytes), {.device = device, .threads = threads});
   ExecutionContext context(engine);
   return run(context, *engine, {random_f32({1, 3, 12, 9}, 5)}).at("y");
 }

@@ -29,7 +29,7 @@ void expect_near(const std::map<std::string, std::vector<float>>& got,
 
 // Built without passes, so that the steps are those of the text.
 EngineFile build_as_it_is(std::string_view text, const std::string& target = "cpu") {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.targets = {target};
   for (const Pass& pass : default_pipeline()) options.passes.skip.emplace_back(pass.name);
   return build_text(text, options);

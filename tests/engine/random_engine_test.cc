@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/engine/run/open_rows.h"
 #include "anneal/engine/run/row_slices.h"
 #include "anneal/tests/engine/build_and_run.h"
@@ -37,7 +38,7 @@ void expect_results(const Graph& graph, const Engine& engine, ExecutionContext& 
       ASSERT_TRUE(equal || std::abs(got[e] - expected[e]) <= 3e-4f * largest)
           << "output " << i << " at " << e << ": " << got[e] << " instead of " << expected[e]
           << "\n"
-          << to_string(graph) << to_string(engine.plan());
+          << to_string(graph) << to_string(plan_of(engine));
     }
   }
 }
@@ -58,14 +59,14 @@ TEST_P(RandomEngines, GiveWhatTheReferenceGives) {
       const std::vector<Tensor> inputs = random_inputs(graph, seed, flavour, binding);
       cases.push_back({inputs, evaluate(graph, inputs)});
     }
-    BuildOptions as_it_is;
+    GraphBuildOptions as_it_is;
     as_it_is.passes.rewrite_limit = 0;
-    for (const BuildOptions& options : {BuildOptions(), as_it_is}) {
+    for (const GraphBuildOptions& options : {GraphBuildOptions(), as_it_is}) {
       const auto engine = engine_of(build(graph.clone(), options));
       ExecutionContext context(engine), row_by_row(engine, {.threads = 2, .micro_batch = 1});
       for (const Case& each : cases) {
         expect_results(graph, *engine, context, each);
-        if (keeps_rows_apart(engine->plan())) expect_results(graph, *engine, row_by_row, each);
+        if (keeps_rows_apart(plan_of(*engine))) expect_results(graph, *engine, row_by_row, each);
       }
     }
     if (HasFatalFailure()) return;

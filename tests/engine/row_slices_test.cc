@@ -1,5 +1,6 @@
 // Batches run a few rows at a time: which plans allow it, and that nothing else changes.
 #include "anneal/engine/run/row_slices.h"
+#include "anneal/engine/run/engine_internals.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -124,7 +125,7 @@ TEST(RowSlices, PlansWhoseRowsAreApartGiveTheSameRowByRow) {
 }
 
 TEST(RowSlices, NoPlanForAGpu) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.targets = {"emulated"};
   EXPECT_FALSE(keeps_rows_apart(build_text(net(kRowsApart), options).plans[0]));
 }
@@ -367,7 +368,7 @@ TEST(SlicedRun, WhatAnObservedRunGaveIsGoneOnceTheBatchIsCutAgain) {
 TEST(SlicedRun, AllocatesNothingAtShapesThatReturn) {
   const WorkerBudget budget(1);
   const auto engine = engine_of(build_text(net(kRowsApart)));
-  for (const Step& step : engine->plan().steps)
+  for (const Step& step : plan_of(*engine).steps)
     if (step.kernel.ends_with(".onednn")) GTEST_SKIP() << "oneDNN allocates for itself";
   for (const int threads : {1, 2}) {
     ExecutionContext context(engine, {.threads = threads, .micro_batch = 2});
@@ -409,9 +410,9 @@ TEST(SlicedRun, TimesAreThoseOfAllSlices) {
     ExecutionContext context(engine, {.threads = threads, .micro_batch = 2});
     context.set_input("x", inputs[0].view());
     const std::vector<StepTime> times = context.profile();
-    ASSERT_EQ(times.size(), engine->plan().steps.size());
+    ASSERT_EQ(times.size(), plan_of(*engine).steps.size());
     for (const StepTime& time : times) EXPECT_EQ(time.times, 3) << time.step;
-    EXPECT_EQ(times[0].step, engine->plan().steps[0].name);
+    EXPECT_EQ(times[0].step, plan_of(*engine).steps[0].name);
   }
 }
 

@@ -170,7 +170,7 @@ int64_t allocations_of_first_run(ExecutionContext& context, const Engine& engine
   static_cast<void>(context.output_dims(engine.outputs()[0].name));
   const int64_t bound = allocations_so_far();
   std::vector<std::vector<float>> memory;
-  for (const Port& port : engine.outputs()) {
+  for (const TensorInfo& port : engine.outputs()) {
     const Dims dims = context.output_dims(port.name);
     memory.emplace_back(static_cast<size_t>(count(dims)));
     auto* const data = reinterpret_cast<std::byte*>(memory.back().data());

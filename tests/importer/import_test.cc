@@ -88,7 +88,7 @@ TEST(Import, BoundsOfInputs) {
   EXPECT_EQ(graph.sizes().text(graph.value(graph.outputs()[0].value).type().shape), "[N,8]");
   EXPECT_EQ(graph.sizes().symbols()[0].bounds, (Bounds{1, 4, 8}));
 
-  const auto refused = [&](const std::string& name, ImportOptions::InputBounds bounds) {
+  const auto refused = [&](const std::string& name, InputBounds bounds) {
     ImportOptions wrong;
     wrong.bounds[name] = bounds;
     return error(model, wrong);

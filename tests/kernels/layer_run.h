@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "anneal/core/tensor.h"
+#include "anneal/core/type.h"
 #include "anneal/graph/infer.h"
 #include "anneal/kernels/kernel.h"
 

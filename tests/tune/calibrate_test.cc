@@ -11,7 +11,7 @@
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/plan.h"
-#include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/graph/text.h"
 #include "anneal/optimizer/rewrite/evaluate.h"
 #include "anneal/tests/error_of.h"
@@ -38,8 +38,8 @@ Graph network() {
 )G");
 }
 
-Tensor result_of(const Graph& graph, const BuildOptions& options, const Tensor& x) {
-  ExecutionContext context(Engine::make(build(graph.clone(), options), {.device = "cpu"}));
+Tensor result_of(const Graph& graph, const GraphBuildOptions& options, const Tensor& x) {
+  ExecutionContext context(make_engine(build(graph.clone(), options), {.device = "cpu"}));
   context.set_input("x", x.view());
   context.run();
   return dense_copy(context.output("y"));
@@ -167,7 +167,7 @@ TEST(Calibrate, FindsRangesInBranches) {
   EXPECT_THAT(
       found.remarks,
       testing::ElementsAre(testing::HasSubstr("\"s\", in a branch or a loop, was in no sample")));
-  BuildOptions options;
+  GraphBuildOptions options;
   options.passes.precision.int8 = true;
   options.passes.precision.ranges = std::make_shared<const CalibrationTable>(found.table);
   int64_t in_integers = 0;
@@ -214,7 +214,7 @@ TEST(Calibrate, ALayerWhoseErrorCannotBeMeasuredStaysF32) {
     EXPECT_FALSE(table.biases.contains("a"));
     EXPECT_LT(table.layers.at("y").error, 1e-3);
     EXPECT_EQ(parse_calibration_table(to_string(table)), table);
-    BuildOptions options;
+    GraphBuildOptions options;
     options.passes.precision.int8 = true;
     options.passes.precision.ranges = std::make_shared<const CalibrationTable>(table);
     const EngineFile file = build(model.clone(), options);
@@ -303,7 +303,7 @@ TEST(Calibrate, AnEngineByTheTableRunsInIntegersAndIsNear) {
   for (const bool symmetric : {false, true}) {
     CalibrationOptions calibration;
     calibration.range.symmetric = symmetric;
-    BuildOptions options, quantized;
+    GraphBuildOptions options, quantized;
     quantized.passes.precision.int8 = true;
     quantized.passes.precision.symmetric = symmetric;
     quantized.passes.precision.ranges =
@@ -361,7 +361,7 @@ TEST(Calibrate, TellsOfWhatIsAlwaysZero) {
   const Calibration found = calibrate(graph, std::make_shared<NormalSamples>(3, Dims{1, 3}), {});
   ASSERT_EQ(found.remarks.size(), 1u);
   EXPECT_THAT(found.remarks[0], testing::HasSubstr("\"z\" was 0"));
-  BuildOptions options;
+  GraphBuildOptions options;
   options.passes.precision.int8 = true;
   options.passes.precision.ranges = std::make_shared<const CalibrationTable>(found.table);
   const Tensor x = NormalSamples(1, Dims{1, 3}).read(0)[0].tensor;

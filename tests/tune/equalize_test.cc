@@ -7,7 +7,7 @@
 
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/data/elements.h"
-#include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/engine/tune/calibration/calibrate.h"
 #include "anneal/graph/text.h"
 #include "anneal/optimizer/analysis/cross_layer_equalization.h"
@@ -57,9 +57,9 @@ Graph widened(const Graph& network) {
 
 std::vector<Tensor> results(const Graph& graph, const PrecisionOptions& precision,
                             const NormalSamples& samples) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.passes.precision = precision;
-  ExecutionContext context(Engine::make(build(graph.clone(), options), {.device = "cpu"}));
+  ExecutionContext context(make_engine(build(graph.clone(), options), {.device = "cpu"}));
   std::vector<Tensor> found;
   for (int64_t i = 40; i < 50; ++i) {
     const Tensor x = samples.read(i)[0].tensor;

@@ -13,13 +13,13 @@
 namespace anneal::testing {
 namespace {
 
-BuildOptions with_f16() {
-  BuildOptions options;
+GraphBuildOptions with_f16() {
+  GraphBuildOptions options;
   options.passes.precision.f16 = true;
   return options;
 }
 
-void add_range(BuildOptions& options, const std::string& tensor, float min, float max) {
+void add_range(GraphBuildOptions& options, const std::string& tensor, float min, float max) {
   CalibrationTable table;
   if (options.passes.precision.ranges) table = *options.passes.precision.ranges;
   table.tensors[tensor] = {min, max, min, max, "by hand"};
@@ -67,7 +67,7 @@ TEST(HalfPrecision, ALayerNormOverWhatF16CannotHoldIsRight) {
   expect_near(run_file(file, inputs), want, 0.01);
   EXPECT_THAT(decisions(file), ::testing::HasSubstr("stores f32: it is normalized"));
 
-  BuildOptions options = with_f16();
+  GraphBuildOptions options = with_f16();
   add_range(options, "l", -2e6f, 2e6f);
   add_range(options, "x", -3, 3);
   add_range(options, "n", -4, 4);
@@ -79,7 +79,7 @@ TEST(HalfPrecision, ALayerNormOverWhatF16CannotHoldIsRight) {
 }
 
 TEST(HalfPrecision, ATableLetsNormsReadF16) {
-  BuildOptions options = with_f16();
+  GraphBuildOptions options = with_f16();
   add_range(options, "a", -3, 3);
   const auto text = R"G(graph g(x: f32[4,32])
   const w: f32[32,32] = random(1)
@@ -102,7 +102,7 @@ TEST(HalfPrecision, Bf16KeepsWhatIsNotFinite) {
   return y
 )G";
     text.replace(text.find("BAD"), 3, bad);
-    BuildOptions options;
+    GraphBuildOptions options;
     options.passes.precision.bf16 = true;
     const auto got = run_file(build_text(text, options), {random_f32({4, 3}, 1)});
     ASSERT_EQ(got.size(), 8u);
@@ -131,7 +131,7 @@ TEST(HalfPrecision, TheCpuRoundsWhatItStores) {
   EXPECT_GT(rounded, 32);
   for (const float value : run_file(build_text(text, with_f16()), inputs))
     EXPECT_EQ(to_f32(to_f16(value)), value);
-  BuildOptions bf16;
+  GraphBuildOptions bf16;
   bf16.passes.precision.bf16 = true;
   for (const float value : run_file(build_text(text, bf16), inputs))
     EXPECT_EQ(to_f32(to_bf16(value)), value);

@@ -12,7 +12,7 @@
 
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/data/elements.h"
-#include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/engine/tune/search/tune_journal.h"
 #include "anneal/engine/tune/search/tune_subject.h"
 #include "anneal/graph/text.h"
@@ -46,7 +46,7 @@ Graph network() {
 class LabelledSamples final : public NormalSamples {
  public:
   explicit LabelledSamples(int64_t size) : NormalSamples(size, Dims{1, 3, 8, 8}) {
-    ExecutionContext context(Engine::make(build(network()), {.device = "cpu"}));
+    ExecutionContext context(make_engine(build(network()), {.device = "cpu"}));
     for (int64_t i = 0; i < size; ++i) {
       const auto sample = read(i);
       context.set_input("x", sample[0].tensor.view());
@@ -172,7 +172,7 @@ TEST(Tune, AJournalIsNotBelievedBlindly) {
 TEST(Tune, TheEngineIsWhatTheMixBuilds) {
   const TuneResult tuned = tune(network(), split_samples(samples()), options());
   const Frontier& frontier = tuned.frontier;
-  BuildOptions again;
+  GraphBuildOptions again;
   again.passes.precision = mix_options(
       frontier.groups, frontier.points[frontier.chosen].precisions,
       std::make_shared<const CalibrationTable>(parse_calibration_table(frontier.calibration)),

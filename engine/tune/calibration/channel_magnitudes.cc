@@ -1,4 +1,5 @@
 #include "anneal/engine/tune/calibration/channel_magnitudes.h"
+#include "anneal/engine/run/engine_internals.h"
 
 #include <algorithm>
 
@@ -23,10 +24,10 @@ void ChannelMagnitudes::add(ValueId value, int channel_axis) {
 void ChannelMagnitudes::run(const PassOptions& passes,
                             const std::shared_ptr<const Dataset>& samples,
                             const SampleRunOptions& options) {
-  BuildOptions build_options;
+  GraphBuildOptions build_options;
   build_options.passes = passes;
   build_options.passes.precision = {};
-  const auto engine = Engine::make(build(std::move(graph_), build_options), {.device = "cpu"});
+  const auto engine = make_engine(build(std::move(graph_), build_options), {.device = "cpu"});
   int64_t runs = 0;
   run_samples(engine, samples, options, [&](const SampleRun& run) {
     take(run.context);

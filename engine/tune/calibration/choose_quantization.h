@@ -4,15 +4,11 @@
 #include <vector>
 
 #include "anneal/engine/tune/calibration/layer_errors.h"
+#include "anneal/engine/tune/calibration/method.h"
 #include "anneal/optimizer/calibration_table.h"
 
 namespace anneal {
 
-enum class Use {
-  kOff,
-  kOn,
-  kAuto,  // where it makes the measured error less
-};
 // "on", "off", "auto". Fails with kInvalidArgument, naming the option, on another text.
 Use parse_use(std::string_view option, std::string_view text);
 

@@ -4,18 +4,11 @@
 #include <string_view>
 
 #include "anneal/engine/tune/calibration/histogram.h"
+#include "anneal/engine/tune/calibration/method.h"
 #include "anneal/optimizer/calibration_table.h"
 
 namespace anneal {
 
-enum class RangeMethod {
-  kMinMax,      // the extremes
-  kEntropy,     // where the distribution of the integers diverges least from that of the values
-  kPercentile,  // the extremes without the share of the elements that lies farthest out
-  kMse,         // where the mean of the squared errors is least
-  kAuto,        // the one of the above with the least measured error
-};
-std::string_view to_string(RangeMethod method);                  // "minmax"
 std::optional<RangeMethod> range_method(std::string_view name);  // nullopt: there is none
 
 struct RangeOptions {

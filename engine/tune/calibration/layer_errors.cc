@@ -1,4 +1,5 @@
 #include "anneal/engine/tune/calibration/layer_errors.h"
+#include "anneal/engine/run/engine_internals.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -185,11 +186,11 @@ std::map<std::string, LayerErrors> measure_layer_errors(
   Graph measuring = graph.clone();
   std::vector<Outputs> outputs = Measuring(measuring, table, symmetric).add();
   if (outputs.empty()) return {};
-  BuildOptions build_options;
+  GraphBuildOptions build_options;
   build_options.passes = passes;
   build_options.passes.precision = {};
   Sums sums(std::move(outputs));
-  run_samples(Engine::make(build(std::move(measuring), build_options), {.device = "cpu"}), samples,
+  run_samples(make_engine(build(std::move(measuring), build_options), {.device = "cpu"}), samples,
               options, [&](const SampleRun& run) { sums.add(run.context); });
   return std::move(sums).means();
 }

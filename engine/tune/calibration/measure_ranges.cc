@@ -7,7 +7,7 @@
 
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/builder/target_support.h"
-#include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/engine/tune/calibration/finite_range.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/optimizer/precision/quantizable.h"
@@ -68,7 +68,7 @@ struct Observing {
 };
 
 EngineFile build_f32(Graph graph, const PassOptions& passes) {
-  BuildOptions options;
+  GraphBuildOptions options;
   options.passes = passes;
   options.passes.precision = {};
   return build(std::move(graph), options);
@@ -134,7 +134,7 @@ Observing observing(Graph graph, const PassOptions& passes) {
       all_kept = false;
     }
   }
-  result.engine = Engine::make(std::move(file), {.device = kDevice});
+  result.engine = make_engine(std::move(file), {.device = kDevice});
   return result;
 }
 

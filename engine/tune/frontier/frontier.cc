@@ -150,13 +150,13 @@ class Table {
     size_t low_width = 0, high_width = 0;
     const auto end = [&](double value) { return number_text(value, score_decimals_); };
     for (const FrontierPoint& point : frontier_.points)
-      if (const MeasuredScore* score = of(point)) {
+      if (const MeasuredScore* score = of(point); score && &point != f32_point(frontier_)) {
         low_width = std::max(low_width, end(score->drop_low).size());
         high_width = std::max(high_width, end(score->drop_high).size());
       }
     add("drop (95 %)", std::string(drop_unit(frontier_)), [&](auto& point) -> std::string {
       const MeasuredScore* score = of(point);
-      if (!score) return "-";
+      if (!score || &point == f32_point(frontier_)) return "-";
       return fmt::format("{} ({:>{}} to {:>{}})", end(score->drop), end(score->drop_low), low_width,
                          end(score->drop_high), high_width);
     });

@@ -101,7 +101,7 @@ class Runner {
     for (const SampleTensor& input : inputs) context_.set_input(input.input, input.tensor.view());
     context_.run();
     std::vector<Tensor> outputs;
-    for (const Port& port : engine_->outputs())
+    for (const TensorInfo& port : engine_->outputs())
       outputs.push_back(dense_copy(context_.output(port.name)));
     return outputs;
   }
@@ -185,7 +185,7 @@ Judge::Judge(std::shared_ptr<const Metric> metric, std::shared_ptr<const Engine>
       reference_(std::move(reference)),
       samples_(std::move(samples)),
       options_(options) {
-  for (const Port& port : reference_->outputs()) names_.push_back(port.name);
+  for (const TensorInfo& port : reference_->outputs()) names_.push_back(port.name);
   size_t left = options_.kept_bytes;
   std::vector<Outputs> kept;
   for_each_answer(reference_, [&](int64_t sample, const Outputs& outputs, const Outputs&) {

@@ -10,7 +10,7 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
 
-const SampleTensor& tensor_for(const std::vector<SampleTensor>& tensors, const Port& port) {
+const SampleTensor& tensor_for(const std::vector<SampleTensor>& tensors, const TensorInfo& port) {
   for (const SampleTensor& one : tensors)
     if (one.input == port.name) return one;
   refuse(fmt::format("the data has nothing for the input \"{}\"", port.name));
@@ -32,7 +32,7 @@ Tensor repeated(const Tensor& tensor, int64_t count, int64_t batch) {
 
 int64_t batch_size(const Engine& engine, const std::vector<SampleTensor>& sample, int64_t wanted) {
   int64_t batch = std::max<int64_t>(wanted, 1);
-  for (const Port& port : engine.inputs()) {
+  for (const TensorInfo& port : engine.inputs()) {
     const Dims& dims = tensor_for(sample, port).tensor.dims();
     if (dims.rank() == 0 || dims.rank() != port.dims.rank() || dims[0] < 1) {
       if (wanted > 1)
@@ -59,7 +59,7 @@ int64_t batch_size(const Engine& engine, const std::vector<SampleTensor>& sample
 std::vector<SampleTensor> fed(const Engine& engine, const std::vector<SampleTensor>& tensors,
                               int64_t count, int64_t batch) {
   std::vector<SampleTensor> all;
-  for (const Port& port : engine.inputs())
+  for (const TensorInfo& port : engine.inputs())
     all.push_back({port.name, repeated(tensor_for(tensors, port).tensor, count, batch)});
   return all;
 }

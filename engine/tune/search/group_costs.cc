@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/engine/tune/calibration/calibrate.h"
 #include "anneal/engine/tune/search/precision_groups.h"
 #include "anneal/engine/tune/search/step_times.h"
@@ -35,7 +36,7 @@ std::vector<double> times_in(TuneState& state, Precision precision) {
     if (state.is_timed) {
       const auto timed = state.judged_engine(state.all(precision));
       of_steps = measured_step_times(timed, state.samples.search->read(0), state.options.threads);
-      group_of_step = groups_of_steps(timed->plan(), state.groups());
+      group_of_step = groups_of_steps(plan_of(*timed), state.groups());
     } else {
       const EngineFile built = state.build_mix(state.all(precision), state.options.target);
       of_steps = modelled_step_times(built.plans[0]);

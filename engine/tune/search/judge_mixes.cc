@@ -56,7 +56,10 @@ class MixFront {
 
 MeasuredScore score_of(const Metric& metric, const Judgement& judgement,
                        const Judgement& reference) {
-  const DropInterval drop = drop_of(metric, judgement.scores, reference.scores);
+  // The reference loses nothing against itself, whatever the samples.
+  const DropInterval drop = &judgement == &reference
+                                ? DropInterval{}
+                                : drop_of(metric, judgement.scores, reference.scores);
   std::vector<const SampleScore*> scores;
   for (const SampleScore& score : judgement.scores) scores.push_back(&score);
   return {static_cast<int64_t>(scores.size()), metric.score(scores), drop.drop, drop.low,

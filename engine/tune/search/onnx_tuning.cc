@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "anneal/engine/builder/builder.h"
 #include "anneal/engine/plan.h"
 #include "anneal/engine/tune/search/tune.h"
 #include "anneal/importer/importer.h"
@@ -29,22 +30,26 @@ TuneSamples split_samples(const std::shared_ptr<const Dataset>& samples, int64_t
 
 Frontier tune_onnx(const std::string& onnx_path, const std::shared_ptr<const Dataset>& samples,
                    const std::string& engine_path, const OnnxTuneOptions& options) {
-  ImportOptions import;
-  for (const auto& [name, bounds] : options.input_bounds)
-    import.bounds[name] = {bounds.min, bounds.opt, bounds.max};
+  const BuildOptions& build = options.build;
+  if (build.targets.size() != 1)
+    fail(Code::kInvalidArgument,
+         fmt::format("tuning is for one target, not {}", build.targets.size()));
+  const ImportOptions import{.bounds = build.input_bounds, .input_dims = {}};
   TuneOptions tune_options;
   tune_options.metric = options.metric;
   tune_options.budget = options.budget;
-  tune_options.target = options.target;
-  tune_options.passes.skip = options.skip_passes;
-  tune_options.passes.precision.symmetric = options.symmetric;
-  tune_options.skip_kernels = options.skip_kernels;
+  tune_options.target = build.targets[0];
+  tune_options.passes = graph_options(build).passes;
+  tune_options.skip_kernels = build.skip_kernels;
   tune_options.precisions = options.precisions;
   tune_options.threads = options.threads;
   tune_options.data_threads = options.data_threads;
   tune_options.seconds = options.seconds;
   tune_options.journal = options.journal;
-  tune_options.progress = options.progress;
+  if (options.progress)
+    tune_options.progress = [&options](const TuneProgress& progress) {
+      if (!options.progress(progress)) fail(Code::kCancelled, "tuning was cancelled");
+    };
   TuneResult tuned =
       tune(import_file(onnx_path, import).graph,
            split_samples(samples, options.calibrate_samples, options.search_samples), tune_options);

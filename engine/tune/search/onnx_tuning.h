@@ -8,7 +8,6 @@
 #pragma once
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,18 +41,18 @@ struct OnnxTuneOptions {
   // The most that may be lost against f32, in the metric's unit; of a metric without drops the
   // least score.
   double budget = 0.5;
-  std::string target = "cpu";
+  // Of all builds. REQUIRES: one target, and no precision but `symmetric`, which tuning chooses.
+  BuildOptions build{};
   std::vector<Precision> precisions{};  // beside f32; empty: those that pay on the target
-  bool symmetric = false;               // zero points of 0 alone
-  std::vector<std::string> skip_passes{}, skip_kernels{};
-  std::map<std::string, OnnxBuildOptions::InputBounds> input_bounds{};
   // As in split_samples().
   int64_t calibrate_samples = 0, search_samples = 0;
   int threads = 0;        // of an inference; 0: one per core
   int data_threads = 0;   // that read samples; 0: one per core
   double seconds = 0;     // after which no more is tried; 0: no end
   std::string journal{};  // a file to go on with after a kill; empty: none. Gone in the end.
-  std::function<void(const TuneProgress&)> progress = [](const TuneProgress&) {};
+  // false cancels: tune_onnx() fails with kCancelled, and goes on from the journal when called
+  // again.
+  std::function<bool(const TuneProgress&)> progress{};
 };
 
 // Writes the chosen engine, whole or not at all. What is tried, and how one is chosen:

@@ -1,4 +1,5 @@
 #include "anneal/engine/tune/search/step_times.h"
+#include "anneal/engine/run/engine_internals.h"
 
 #include <algorithm>
 #include <charconv>
@@ -33,7 +34,7 @@ double milliseconds_since(Clock::time_point start) {
 
 void feed(const Engine& engine, ExecutionContext& context,
           const std::vector<SampleTensor>& inputs) {
-  for (const Port& port : engine.inputs())
+  for (const TensorInfo& port : engine.inputs())
     for (const SampleTensor& each : inputs)
       if (each.input == port.name) context.set_input(each.input, each.tensor.view());
 }
@@ -139,7 +140,7 @@ std::vector<double> modelled_step_times(const Plan& plan) {
 
 std::vector<double> measured_step_times(const std::shared_ptr<const Engine>& engine,
                                         const std::vector<SampleTensor>& inputs, int threads) {
-  const Plan& plan = engine->plan();
+  const Plan& plan = plan_of(*engine);
   const int64_t batch = batch_size(*engine, inputs, 0);
   const auto fed_inputs = fed(*engine, inputs, 1, batch);
   ExecutionContext context(engine, {.threads = threads});

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "anneal/engine/data/dataset.h"
+#include "anneal/engine/plan.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/tune/frontier/frontier.h"
 

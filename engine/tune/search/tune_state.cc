@@ -1,4 +1,5 @@
 #include "anneal/engine/tune/search/tune_state.h"
+#include "anneal/engine/run/engine_internals.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -83,7 +84,7 @@ void TuneState::report_progress(std::string what, double share) const {
 }
 
 EngineFile TuneState::build_mix(const Precisions& precisions, const std::string& target) const {
-  BuildOptions build_options;
+  GraphBuildOptions build_options;
   build_options.targets = {target};
   build_options.passes = options.passes;
   build_options.passes.precision =
@@ -94,7 +95,7 @@ EngineFile TuneState::build_mix(const Precisions& precisions, const std::string&
 
 std::shared_ptr<const Engine> TuneState::judged_engine(const Precisions& precisions) const {
   const std::string target = can_be_timed(options.target) ? options.target : "cpu";
-  return Engine::make(
+  return make_engine(
       build_mix(precisions, target),
       {.device = target.starts_with("sm_") ? "cuda" : target, .threads = options.threads});
 }

@@ -1,0 +1,25 @@
+// The public interface of Anneal in one header. Applications that only run engines link
+// anneal::libengine; those that build, calibrate or tune them link anneal::libbuilder as well.
+//
+//   auto engine = anneal::Engine::load("model.engine");
+//   anneal::ExecutionContext context(engine);
+//   context.set_input("image", anneal::view(pixels, {1, 3, 224, 224}));
+//   context.run();
+//   for (float score : context.output("scores").span<float>()) ...
+//
+// Every function that fails throws anneal::Error (core/error.h) and leaves its arguments as they
+// were.
+#pragma once
+#include "anneal/core/error.h"
+#include "anneal/core/tensor.h"
+#include "anneal/core/tensor_view.h"
+#include "anneal/core/version.h"
+#include "anneal/engine/builder/onnx_builder.h"
+#include "anneal/engine/data/batch_reader.h"
+#include "anneal/engine/data/data_format.h"
+#include "anneal/engine/data/dataset.h"
+#include "anneal/engine/run/engine.h"
+#include "anneal/engine/tune/calibration/onnx_calibration.h"
+#include "anneal/engine/tune/frontier/frontier.h"
+#include "anneal/engine/tune/metric/metric.h"
+#include "anneal/engine/tune/search/onnx_tuning.h"

@@ -1,0 +1,68 @@
+// Dims: the sizes of a tensor's axes as plain numbers.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+#include "anneal/core/error.h"
+
+namespace anneal {
+
+inline constexpr int kMaxRank = 8;
+
+// One T per axis, at most kMaxRank, stored in place.
+template <class T>
+class PerAxis {
+ public:
+  constexpr PerAxis() = default;
+  PerAxis(std::initializer_list<T> values)
+      : PerAxis(std::span<const T>(values.begin(), values.size())) {}
+  explicit PerAxis(std::span<const T> values) {
+    for (const T& value : values) push_back(value);
+  }
+  static PerAxis filled(int rank, T value) {
+    PerAxis result;
+    for (int axis = 0; axis < rank; ++axis) result.push_back(value);
+    return result;
+  }
+  constexpr int rank() const { return rank_; }
+  constexpr size_t size() const { return static_cast<size_t>(rank_); }
+  constexpr bool empty() const { return rank_ == 0; }
+  constexpr T operator[](int axis) const { return values_[axis]; }
+  constexpr T& operator[](int axis) { return values_[axis]; }
+  void push_back(T value) {
+    if (rank_ == kMaxRank) fail(Code::kUnsupported, "a tensor of more than 8 axes");
+    values_[rank_++] = value;
+  }
+  constexpr T back() const { return values_[rank_ - 1]; }  // REQUIRES: !empty()
+  const T* begin() const { return values_.data(); }
+  const T* end() const { return values_.data() + rank_; }
+  T* begin() { return values_.data(); }
+  T* end() { return values_.data() + rank_; }
+  std::span<const T> span() const { return {begin(), end()}; }
+  bool operator==(const PerAxis& other) const {
+    if (rank_ != other.rank_) return false;
+    for (int axis = 0; axis < rank_; ++axis)
+      if (!(values_[axis] == other.values_[axis])) return false;
+    return true;
+  }
+
+ private:
+  std::array<T, kMaxRank> values_{};
+  int rank_ = 0;
+};
+
+using Dims = PerAxis<int64_t>;
+
+// The number of elements. Fails with kInvalidArgument on a negative size and beyond 2^63 elements.
+int64_t count(const Dims& dims);
+// Strides count elements. Those of a dense array whose last axis moves fastest.
+Dims row_major_strides(const Dims& dims);
+// Of a dense array whose axis 1 moves fastest (NHWC for [N,C,H,W]); row-major below rank 3.
+Dims channels_last_strides(const Dims& dims);
+std::string to_string(const Dims& dims);  // "[1,3,224,224]"
+
+}  // namespace anneal

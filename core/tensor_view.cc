@@ -1,0 +1,55 @@
+#include "anneal/core/tensor_view.h"
+
+#include <algorithm>
+#include <string>
+
+namespace anneal {
+namespace {
+
+bool same_layout(const ConstTensorView& view, const Dims& strides) {
+  if (view.strides.rank() != view.dims.rank()) return false;
+  for (int axis = 0; axis < view.dims.rank(); ++axis)
+    if (view.dims[axis] > 1 && view.strides[axis] != strides[axis]) return false;
+  return true;
+}
+
+bool is_empty(const Dims& dims) { return std::find(dims.begin(), dims.end(), 0) != dims.end(); }
+
+}  // namespace
+
+bool is_row_major(const ConstTensorView& view) {
+  return is_empty(view.dims) || same_layout(view, row_major_strides(view.dims));
+}
+
+bool is_channels_last(const ConstTensorView& view) {
+  return is_empty(view.dims) || same_layout(view, channels_last_strides(view.dims));
+}
+
+TensorView row_major_view(DataType dtype, const Dims& dims, std::byte* data) {
+  return {dtype, dims, row_major_strides(dims), data};
+}
+
+namespace detail {
+
+void check_span(DataType wanted, DataType dtype, const Dims& dims, const Dims& strides,
+                MemoryPlace place) {
+  const auto wrong = [](const std::string& why) { fail(Code::kInvalidArgument, why); };
+  if (dtype != wanted)
+    wrong("the tensor holds " + std::string(to_string(dtype)) + ", its elements are read as " +
+          std::string(to_string(wanted)));
+  if (place.kind == MemoryKind::kCuda)
+    wrong("the tensor lies in the memory of a card: copy it to the host first");
+  if (!is_row_major({dtype, dims, strides, nullptr}))
+    wrong("the tensor of shape " + to_string(dims) + " has strides " + to_string(strides) +
+          ": it is not dense and row-major");
+}
+
+void check_count(size_t elements, const Dims& dims) {
+  if (const auto wanted = static_cast<size_t>(count(dims)); elements != wanted)
+    fail(Code::kInvalidArgument, "a view of shape " + to_string(dims) + " has " +
+                                     std::to_string(wanted) + " elements, the memory holds " +
+                                     std::to_string(elements));
+}
+
+}  // namespace detail
+}  // namespace anneal

@@ -1,0 +1,133 @@
+// Views: memory with an element type, dims and strides that somebody else owns. view() makes them
+// from vectors, arrays and spans.
+#pragma once
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <ranges>
+#include <span>
+#include <type_traits>
+
+#include "anneal/core/dims.h"
+#include "anneal/core/dtype.h"
+
+namespace anneal {
+
+// Where memory lies. An engine takes and gives host memory today; it refuses views of other memory.
+enum class MemoryKind : uint8_t { kHost, kPinnedHost, kCuda };
+struct MemoryPlace {
+  MemoryKind kind = MemoryKind::kHost;
+  int device = 0;  // of kCuda: the number of the card
+  bool operator==(const MemoryPlace&) const = default;
+};
+
+// The element type that a C++ type is. f16 and bf16 have none: give view() their DataType.
+template <class T>
+inline constexpr DataType kDataTypeOf = [] {
+  using E = std::remove_cv_t<T>;
+  if constexpr (std::same_as<E, bool>)
+    return DataType::kBool;
+  else if constexpr (std::same_as<E, float>)
+    return DataType::kF32;
+  else if constexpr (std::same_as<E, double>)
+    return DataType::kF64;
+  else {
+    static_assert(std::integral<E>, "tensors hold floating-point numbers, integers and bool");
+    constexpr bool kSigned = std::is_signed_v<E>;
+    if constexpr (sizeof(E) == 1)
+      return kSigned ? DataType::kI8 : DataType::kU8;
+    else if constexpr (sizeof(E) == 2)
+      return kSigned ? DataType::kI16 : DataType::kU16;
+    else if constexpr (sizeof(E) == 4)
+      return kSigned ? DataType::kI32 : DataType::kU32;
+    else
+      return kSigned ? DataType::kI64 : DataType::kU64;
+  }
+}();
+
+namespace detail {
+// Fails with kInvalidArgument, naming both, unless the view holds `wanted` in dense row-major host
+// memory.
+void check_span(DataType wanted, DataType dtype, const Dims& dims, const Dims& strides,
+                MemoryPlace place);
+// Fails with kInvalidArgument, naming both, unless `elements` are as many as the dims say.
+void check_count(size_t elements, const Dims& dims);
+}  // namespace detail
+
+// data points at element [0,...,0], so a slice or a transpose of a tensor is another view of the
+// same memory. Strides count elements and may be 0 (broadcast). Alignment: that of the element type
+// at least. The owner of the memory must outlive the view.
+struct TensorView {
+  DataType dtype = DataType::kF32;
+  Dims dims;
+  Dims strides;
+  std::byte* data = nullptr;
+  // Kernels are given memory of their own device, and do not look at this.
+  MemoryPlace place = {};
+
+  // The elements as one array. Fails with kInvalidArgument unless T is the element type and the
+  // memory is dense, row-major and the host's.
+  template <class T>
+  std::span<T> span() const {
+    detail::check_span(kDataTypeOf<T>, dtype, dims, strides, place);
+    return {reinterpret_cast<T*>(data), static_cast<size_t>(count(dims))};
+  }
+  // Unchecked. REQUIRES: host memory of elements that T can hold.
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
+};
+
+// The same, of memory that is only read.
+struct ConstTensorView {
+  DataType dtype = DataType::kF32;
+  Dims dims;
+  Dims strides;
+  const std::byte* data = nullptr;
+  MemoryPlace place = {};
+
+  ConstTensorView() = default;
+  ConstTensorView(DataType dtype, const Dims& dims, const Dims& strides, const std::byte* data,
+                  MemoryPlace place = {})
+      : dtype(dtype), dims(dims), strides(strides), data(data), place(place) {}
+  ConstTensorView(const TensorView& view)
+      : ConstTensorView(view.dtype, view.dims, view.strides, view.data, view.place) {}
+
+  // As TensorView::span().
+  template <class T>
+  std::span<const T> span() const {
+    detail::check_span(kDataTypeOf<T>, dtype, dims, strides, place);
+    return {reinterpret_cast<const T*>(data), static_cast<size_t>(count(dims))};
+  }
+};
+
+bool is_row_major(const ConstTensorView& view);      // dense; axes of size 1 may have any stride
+bool is_channels_last(const ConstTensorView& view);  // dense, axis 1 fastest
+// A view of dense row-major memory.
+TensorView row_major_view(DataType dtype, const Dims& dims, std::byte* data);
+
+// A view of the elements of a vector, an array or a span, dense and row-major, in host memory:
+//
+//   std::vector<float> pixels(3 * 224 * 224);
+//   context.set_input("image", anneal::view(pixels, {1, 3, 224, 224}));
+//
+// The element type follows from that of the container, or is given (f16 and bf16, as uint16_t).
+// Fails with kInvalidArgument if the container has more or fewer elements than the dims say.
+template <std::ranges::contiguous_range R>
+requires std::ranges::sized_range<R> && std::ranges::borrowed_range<R>
+auto view(R&& elements, const Dims& dims,
+          DataType dtype = kDataTypeOf<std::ranges::range_value_t<R>>) {
+  using T = std::remove_reference_t<std::ranges::range_reference_t<R>>;
+  detail::check_count(std::ranges::size(elements), dims);
+  if (size_of(dtype) != sizeof(T))
+    fail(Code::kInvalidArgument, "a view's element type has another size than its elements");
+  T* const data = std::ranges::data(elements);
+  if constexpr (std::is_const_v<T>)
+    return ConstTensorView(dtype, dims, row_major_strides(dims),
+                           reinterpret_cast<const std::byte*>(data));
+  else
+    return row_major_view(dtype, dims, reinterpret_cast<std::byte*>(data));
+}
+
+}  // namespace anneal
