@@ -4,12 +4,11 @@
 
 namespace anneal {
 
-std::optional<Library> Library::open(const std::string& name, std::string& why_not) {
+Result<Library> Library::open(const std::string& name) {
   void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle != nullptr) return Library(handle);
   const char* const reason = dlerror();
-  why_not = reason != nullptr ? reason : name + " cannot be opened";
-  return std::nullopt;
+  return refuse(reason != nullptr ? reason : name + " cannot be opened");
 }
 
 void* Library::find(const char* symbol) const { return dlsym(handle_, symbol); }

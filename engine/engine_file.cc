@@ -11,6 +11,7 @@
 
 #include "anneal/core/bytes.h"
 #include "anneal/core/file.h"
+#include "anneal/core/integer.h"
 #include "anneal/engine/plan.h"
 #include "anneal/engine/plan_bytes.h"
 #include "anneal/engine/plan_check.h"
@@ -44,10 +45,6 @@ struct Section {
 constexpr size_t kSectionEntryBytes = 24;
 constexpr size_t kHeaderBytes =
     8 + 3 * sizeof(uint32_t);  // magic, version, sections, table checksum
-
-size_t align_up(size_t size, size_t alignment) {
-  return (size + alignment - 1) / alignment * alignment;
-}
 
 // Of where a section begins: what kernels read is mapped by pages of its own.
 size_t alignment_of(SectionKind kind) {

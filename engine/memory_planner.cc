@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "anneal/core/integer.h"
+
 namespace anneal {
 namespace {
 
@@ -10,10 +12,6 @@ struct PlacedInterval {
   uint64_t begin, end;
   uint32_t first, last;
 };
-
-uint64_t align_up(uint64_t bytes) {
-  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-}
 
 // The lowest aligned offset where `bytes` fit beside all of `placed` that live at the same time.
 // placed is ordered by begin.
@@ -35,7 +33,7 @@ Placement place_in_order(std::span<const Lifetime> lifetimes, const std::vector<
   placed.reserve(lifetimes.size());
   for (const uint32_t index : order) {
     const Lifetime& lifetime = lifetimes[index];
-    const uint64_t bytes = align_up(std::max<uint64_t>(lifetime.bytes, 1));
+    const uint64_t bytes = align_up(std::max<uint64_t>(lifetime.bytes, 1), kArenaAlignment);
     const uint64_t offset = lowest_gap(placed, lifetime, bytes);
     placement.offsets[index] = offset;
     placement.total = std::max(placement.total, offset + bytes);
@@ -86,7 +84,7 @@ uint64_t most_live_bytes(std::span<const Lifetime> lifetimes) {
 Placement place(std::span<const Lifetime> lifetimes) {
   std::vector<Lifetime> rounded(lifetimes.begin(), lifetimes.end());
   for (Lifetime& lifetime : rounded)
-    lifetime.bytes = align_up(std::max<uint64_t>(lifetime.bytes, 1));
+    lifetime.bytes = align_up(std::max<uint64_t>(lifetime.bytes, 1), kArenaAlignment);
   const uint64_t bound = most_live_bytes(rounded);
 
   std::vector<uint32_t> order = ordered_by(rounded, [](const Lifetime& at) { return at.bytes; });

@@ -39,22 +39,18 @@ uint8_t value_of(const Program& program, uint8_t argument) {
 
 }  // namespace
 
-std::optional<ByteTable> byte_table(const Program& program, const Request& request,
-                                    std::string& why_not) {
-  const auto no = [&](const char* reason) {
-    why_not = reason;
-    return std::nullopt;
-  };
+Result<ByteTable> byte_table(const Program& program, const Request& request) {
   if (program.inputs().size() != 1 || program.results().size() != 1 ||
       !is_8_bit(program.inputs()[0]) || !is_8_bit(program.results()[0].dtype))
-    return no("not from one tensor of 8 bits to one of 8 bits");
-  if (program.uses_index()) return no("a program that uses an index");
-  if (program.is_identity()) return no("a program that computes nothing");
+    return refuse("not from one tensor of 8 bits to one of 8 bits");
+  if (program.uses_index()) return refuse("a program that uses an index");
+  if (program.is_identity()) return refuse("a program that computes nothing");
   if (std::ranges::any_of(request.epilogues, [](const Program& each) { return !each.empty(); }))
-    return no("an epilogue that is not part of the program");
+    return refuse("an epilogue that is not part of the program");
   ByteTable table;
   if (!request.tactic.empty()) {
-    if (request.tactic.size() != table.size()) return no("a tactic that is none of this kernel's");
+    if (request.tactic.size() != table.size())
+      return refuse("a tactic that is none of this kernel's");
     std::ranges::transform(request.tactic, table.begin(),
                            [](std::byte byte) { return static_cast<uint8_t>(byte); });
     return table;

@@ -1,9 +1,9 @@
 // A function of one 8-bit number as its 256 values.
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string>
+#include <vector>
 
 #include "anneal/kernels/kernel.h"
 
@@ -13,10 +13,9 @@ namespace anneal {
 using ByteTable = std::array<uint8_t, 256>;
 
 // What a Pointwise layer of one 8-bit input and one 8-bit result looks up; from the tactic, if
-// there is one, so that an engine gives the same wherever it is loaded. Nullopt, with a reason, if
-// it is no such layer.
-std::optional<ByteTable> byte_table(const Program& program, const Request& request,
-                                    std::string& why_not);
+// there is one, so that an engine gives the same wherever it is loaded. Refuses any
+// other layer.
+Result<ByteTable> byte_table(const Program& program, const Request& request);
 std::vector<std::byte> tactic_of(const ByteTable& table);
 
 }  // namespace anneal

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "anneal/kernels/kernel_search.h"
+
 namespace anneal {
 
 std::unique_ptr<PreparedKernel> Kernel::prepare(std::span<const TensorView>,
@@ -53,22 +55,30 @@ std::string_view why_left_out(const KernelEntry& entry, const KernelOptions& opt
   return {};
 }
 
+const KernelEntry* first_accepting(const Backend& backend, size_t op, const KernelOptions& options,
+                                   const std::function<std::string(const KernelEntry&)>& refusal,
+                                   std::vector<std::pair<std::string_view, std::string>>& refused) {
+  for (const KernelFamily family : backend.families) {
+    for (const KernelEntry& entry : family()) {
+      if (entry.op != op) continue;
+      const std::string_view left_out = why_left_out(entry, options);
+      std::string reason = left_out.empty() ? refusal(entry) : std::string(left_out);
+      if (reason.empty()) return &entry;
+      refused.emplace_back(entry.name, std::move(reason));
+    }
+  }
+  return nullptr;
+}
+
 KernelChoice choose_kernel(const Backend& backend, const Request& request,
                            const KernelOptions& options) {
   KernelChoice chosen;
-  for (const KernelFamily family : backend.families) {
-    for (const KernelEntry& entry : family()) {
-      if (entry.op != request.op.index()) continue;
-      const std::string_view left_out = why_left_out(entry, options);
-      KernelResult made = left_out.empty() ? entry.make(request) : refuse(std::string(left_out));
-      if (made) {
-        chosen.entry = &entry;
-        chosen.kernel = *std::move(made);
-        return chosen;
-      }
-      chosen.refused.emplace_back(entry.name, made.reason());
-    }
-  }
+  const auto make = [&](const KernelEntry& entry) {
+    KernelResult made = entry.make(request);
+    if (made) chosen.kernel = *std::move(made);
+    return made.reason();
+  };
+  chosen.entry = first_accepting(backend, request.op.index(), options, make, chosen.refused);
   return chosen;
 }
 

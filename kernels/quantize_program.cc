@@ -8,11 +8,6 @@ bool is_narrow_float(DataType dtype) {
   return dtype == DataType::kF32 || dtype == DataType::kF16 || dtype == DataType::kBF16;
 }
 
-std::optional<Reg> no(std::string& why_not, const char* reason) {
-  why_not = reason;
-  return std::nullopt;
-}
-
 }  // namespace
 
 bool has_zero_point(const Request& request) {
@@ -21,13 +16,12 @@ bool has_zero_point(const Request& request) {
 
 // Every step is exact or rounded as the op says: quotients beyond 2^24, where adding a zero point
 // rounds, saturate anyway.
-std::optional<Reg> append(ProgramBuilder& builder, const Quantize& op, const Request& request,
-                          std::string& why_not) {
+Result<Reg> append(ProgramBuilder& builder, const Quantize& op, const Request& request) {
   const DataType x = request.inputs[0].type.dtype, scale = request.inputs[1].type.dtype;
-  if (op.block_size != 0) return no(why_not, "a scale per block");
+  if (op.block_size != 0) return refuse("a scale per block");
   if (!is_narrow_float(scale) || !(is_narrow_float(x) || x == DataType::kI32))
-    return no(why_not, "only f32, f16, bf16 and i32");
-  if (!is_narrow_integer(op.dtype)) return no(why_not, "only to 8 and 16 bits");
+    return refuse("only f32, f16, bf16 and i32");
+  if (!is_narrow_integer(op.dtype)) return refuse("only to 8 and 16 bits");
   const Reg number = builder.cast(builder.input(0, x), RegisterType::kF32);
   Reg quotient = builder.apply(Opcode::kRoundEven,
                                builder.apply(Opcode::kDiv, number, builder.input(1, scale)));
@@ -38,13 +32,12 @@ std::optional<Reg> append(ProgramBuilder& builder, const Quantize& op, const Req
   return builder.saturate(quotient, op.dtype);
 }
 
-std::optional<Reg> append(ProgramBuilder& builder, const Dequantize& op, const Request& request,
-                          std::string& why_not) {
+Result<Reg> append(ProgramBuilder& builder, const Dequantize& op, const Request& request) {
   const DataType x = request.inputs[0].type.dtype, scale = request.inputs[1].type.dtype;
-  if (op.block_size != 0) return no(why_not, "a scale per block");
-  if (!is_narrow_float(scale)) return no(why_not, "only to f32, f16 and bf16");
+  if (op.block_size != 0) return refuse("a scale per block");
+  if (!is_narrow_float(scale)) return refuse("only to f32, f16 and bf16");
   if (!is_narrow_integer(x) && (x != DataType::kI32 || has_zero_point(request)))
-    return no(why_not, "only from 8 and 16 bits, and i32 without a zero point");
+    return refuse("only from 8 and 16 bits, and i32 without a zero point");
   Reg number = builder.cast(builder.input(0, x), RegisterType::kI32);
   const Reg factor = builder.input(1, scale);
   if (has_zero_point(request)) {

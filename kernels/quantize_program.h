@@ -1,9 +1,6 @@
 // Quantize and Dequantize as programs over x, the scale and the optional zero point, which
 // broadcast along the axis. Backends run them where they can, with the same bits.
 #pragma once
-#include <optional>
-#include <string>
-
 #include "anneal/graph/program.h"
 #include "anneal/kernels/kernel.h"
 
@@ -11,11 +8,9 @@ namespace anneal {
 
 bool has_zero_point(const Request& request);  // of Quantize or Dequantize
 
-// The op's result, not yet rounded to the output's type; nullopt, with a reason, for types where a
-// program of 32 bits would give other bits, and for a scale per block.
-std::optional<Reg> append(ProgramBuilder& builder, const Quantize& op, const Request& request,
-                          std::string& why_not);
-std::optional<Reg> append(ProgramBuilder& builder, const Dequantize& op, const Request& request,
-                          std::string& why_not);
+// The op's result, not yet rounded to the output's type. Refuses types where a program of 32 bits
+// would give other bits, and a scale per block.
+Result<Reg> append(ProgramBuilder& builder, const Quantize& op, const Request& request);
+Result<Reg> append(ProgramBuilder& builder, const Dequantize& op, const Request& request);
 
 }  // namespace anneal

@@ -26,7 +26,7 @@
 #include "anneal/kernels/cuda/code/code_image.h"
 #include "anneal/kernels/cuda/code/cubin.h"
 #include "anneal/kernels/cuda/emulated/driver.h"
-#include "anneal/kernels/cuda/model/roofline.h"
+#include "anneal/kernels/cuda/model/cost_model.h"
 #include "anneal/kernels/cuda/runtime/device.h"
 
 namespace anneal::bench {

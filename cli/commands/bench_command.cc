@@ -23,6 +23,7 @@
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
+#include "anneal/core/milliseconds.h"
 #include "anneal/core/parallel.h"
 #include "anneal/core/version.h"
 #include "anneal/engine/plan.h"
@@ -252,8 +253,7 @@ int bench(BenchFlags flags) {
                                          .threads = flags.threads,
                                          .separate_slots = flags.source.separate_slots,
                                          .red_zone = flags.source.red_zone});
-  result.load_milliseconds =
-      std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  result.load_milliseconds = milliseconds_since(start);
   result.machine = engine->device();
   result.weight_bytes = bytes_of_weights(plan_of(*engine));
 

@@ -21,6 +21,7 @@
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
 #include "anneal/core/file.h"
+#include "anneal/core/milliseconds.h"
 #include "anneal/core/parallel.h"
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/run/pack_weights.h"
@@ -45,10 +46,6 @@ struct BuildFlags {
   std::optional<double> max_drop;
   bool allow_fallback = true, pack = false, verbose = false, quiet = false;
 };
-
-double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 // Before the work, not after it.
 void check_outputs(const BuildFlags& flags, const std::string& output) {

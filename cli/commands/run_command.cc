@@ -18,6 +18,7 @@
 #include "anneal/cli/output/progress.h"
 #include "anneal/cli/output/tensor_files.h"
 #include "anneal/cli/output/tensor_summary.h"
+#include "anneal/core/milliseconds.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/tune/metric/scores.h"
 #include "anneal/kernels/cuda/backend.h"
@@ -99,9 +100,7 @@ int run_engine(const RunFlags& flags) {
         context.run();
       }
     });
-    if (i >= 0)
-      milliseconds.push_back(
-          std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    if (i >= 0) milliseconds.push_back(milliseconds_since(start));
   }
   progress.clear();
   print_remarks(context.run_warnings());

@@ -10,6 +10,7 @@
 
 #include "anneal/cli/measure/process_pool.h"
 #include "anneal/core/bytes.h"
+#include "anneal/core/milliseconds.h"
 #include "anneal/engine/builder/builder.h"
 
 namespace anneal {
@@ -82,8 +83,7 @@ BuiltApart::BuiltApart(const EngineSource& source) : fd_(unnamed_file()) {
     close(fd_);
     throw;
   }
-  milliseconds_ =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  milliseconds_ = milliseconds_since(start);
 }
 
 BuiltApart::~BuiltApart() { close(fd_); }

@@ -3,15 +3,12 @@
 #include <chrono>
 
 #include "anneal/cli/output/print.h"
+#include "anneal/core/milliseconds.h"
 
 namespace anneal {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 struct Samples {
   std::vector<double> steady, returning, fresh, prepare, prepared;

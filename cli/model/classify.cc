@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "anneal/cli/output/print.h"
+#include "anneal/core/milliseconds.h"
 #include "anneal/engine/data/batch_reader.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/tune/samples/batches.h"
@@ -47,7 +48,7 @@ ClassificationRun classify(const std::shared_ptr<const Engine>& engine,
     if (std::exchange(first, false)) context.run();
     const auto start = Clock::now();
     context.run();
-    const double took = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    const double took = milliseconds_since(start);
     result.batch_milliseconds.push_back(took);
     result.total_milliseconds += took;
 

@@ -56,16 +56,6 @@ std::string one_line(std::string_view text) {
   return line;
 }
 
-std::string port_text(const TensorInfo& port) {
-  return printable(
-      fmt::format("{}: {}[{}]", port.name, to_string(port.dtype), fmt::join(port.dim_names, ",")));
-}
-
-std::string port_bounds_text(const TensorInfo& port) {
-  if (port.min_dims == port.max_dims) return "";
-  return fmt::format("{} to {}", to_string(port.min_dims), to_string(port.max_dims));
-}
-
 std::string table_text(Rows rows, const std::vector<bool>& right) {
   for (auto& row : rows)
     for (std::string& cell : row) cell = printable(cell);

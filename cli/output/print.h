@@ -14,11 +14,8 @@ std::string milliseconds_text(double value);                   // "0.123 ms", "1
 std::string count_text(uint64_t count, std::string_view one);  // "1 step", "2 axes"
 // At most `digits` significant ones; NaN has no sign.
 std::string number_text(double value, int digits = 6);
-std::string one_line(std::string_view text);    // line ends become "; "
-std::string rate_text(double per_second);       // "12,780", "45.3"
-std::string port_text(const TensorInfo& port);  // "x: f32[N,3,224,224]"
-std::string port_bounds_text(
-    const TensorInfo& port);  // "[1,3,..] to [8,3,..]", or "" if all is known
+std::string one_line(std::string_view text);  // line ends become "; "
+std::string rate_text(double per_second);     // "12,780", "45.3"
 
 // Rows of cells, columns as wide as their widest cell, two blanks between; right: columns that are
 // aligned to the right. Cells are made printable.

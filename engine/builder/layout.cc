@@ -7,6 +7,7 @@
 #include "anneal/engine/builder/views.h"
 #include "anneal/graph/infer.h"
 #include "anneal/kernels/cuda/backend.h"
+#include "anneal/kernels/kernel_search.h"
 
 namespace anneal {
 
@@ -56,21 +57,16 @@ Request request_of(const Graph& graph, const Layer& layer, const LayerOperands& 
 
 LaidOutChoice choose_kernel(const Place& place, const Request& request, FreeInputs free) {
   LaidOutChoice choice;
-  for (const KernelFamily family : place.backend->families) {
-    for (const KernelEntry& entry : family()) {
-      if (entry.op != request.op.index()) continue;
-      const std::string_view left_out = why_left_out(entry, place.kernels);
-      LaidOutKernel made = left_out.empty() ? make_laid_out(entry, request, free)
-                                            : LaidOutKernel{refuse(std::string(left_out))};
-      if (made.made) {
-        choice.entry = &entry;
-        choice.kernel = *std::move(made.made);
-        choice.laid_out = std::move(made.laid_out);
-        return choice;
-      }
-      choice.refused.emplace_back(entry.name, made.made.reason());
+  const auto make = [&](const KernelEntry& entry) {
+    LaidOutKernel laid_out = make_laid_out(entry, request, free);
+    if (laid_out.made) {
+      choice.kernel = *std::move(laid_out.made);
+      choice.laid_out = std::move(laid_out.laid_out);
     }
-  }
+    return laid_out.made.reason();
+  };
+  choice.entry =
+      first_accepting(*place.backend, request.op.index(), place.kernels, make, choice.refused);
   return choice;
 }
 

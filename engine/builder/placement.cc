@@ -143,22 +143,20 @@ class Placer {
     return {};
   }
 
-  bool try_place(LayerId by, size_t operand, WriterRequirement wanted, std::string& why_not) {
+  // Empty if it is placed, else why not.
+  std::string try_place(LayerId by, size_t operand, WriterRequirement wanted) {
     const Layer& layer = graph_.layer(by);
     const ValueId value = layer.inputs[operand], whole = layer.outputs[0];
-    why_not = why_not_placed(value, place_of_whole(by));
-    if (!why_not.empty()) return false;
+    if (std::string reason = why_not_placed(value, place_of_whole(by)); !reason.empty())
+      return reason;
     const auto within = operand_within(graph_, layer, operand, strides_of_value(whole));
-    if (!within || depth_of(whole) >= kMostNested) {
-      why_not = "would have to be moved";
-      return false;
-    }
-    why_not = ask_producer(value, within->strides, wanted, 0);
-    if (!why_not.empty()) return false;
+    if (!within || depth_of(whole) >= kMostNested) return "would have to be moved";
+    if (std::string reason = ask_producer(value, within->strides, wanted, 0); !reason.empty())
+      return reason;
     placement_.inside[value] = {by, operand};
     strides_[value] = within->strides;
     depth_[value] = depth_of(whole) + 1;
-    return true;
+    return {};
   }
 
   // Where the result of the layer will lie.
@@ -176,8 +174,8 @@ class Placer {
       return note(layer, "its operands have sizes that depend on values", true);
     bool all = true;
     for (size_t i = 0; i < layer.inputs.size(); ++i) {
-      std::string why_not;
-      const bool placed = try_place(id, i, WriterRequirement::kAnyKernel, why_not);
+      const std::string why_not = try_place(id, i, WriterRequirement::kAnyKernel);
+      const bool placed = why_not.empty();
       const std::string& operand = graph_.value(layer.inputs[i]).name;
       all &= placed;
       if (placed)
@@ -197,9 +195,8 @@ class Placer {
     if (!fixed && std::holds_alternative<Reshape>(layer.op)) return;
     if (graph_.value(source).users.size() != 1) return;
     if (!fixed && readers_take(id, strides_of_value(source)).empty()) return;
-    std::string why_not;
-    if (try_place(id, 0, fixed ? WriterRequirement::kAnyKernel : WriterRequirement::kNoCopy,
-                  why_not))
+    const auto wanted = fixed ? WriterRequirement::kAnyKernel : WriterRequirement::kNoCopy;
+    if (try_place(id, 0, wanted).empty())
       note(layer, fmt::format("\"{}\" is written as its output lies", graph_.value(source).name),
            false, saving_of(graph_, source));
   }

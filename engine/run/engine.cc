@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "anneal/core/file.h"
+#include "anneal/core/integer.h"
 #include "anneal/core/parallel.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/engine_internals.h"
@@ -271,7 +272,7 @@ std::unique_ptr<Buffer> upload(std::span<const Tensor> weights, const std::vecto
   for (size_t i = 0; i < weights.size(); ++i) {
     if (!used[i]) continue;
     offsets[i] = bytes;
-    bytes += (weights[i].bytes().size() + kAlignment - 1) / kAlignment * kAlignment;
+    bytes += align_up(weights[i].bytes().size(), kAlignment);
   }
   if (bytes == 0) return nullptr;
   auto buffer = device.allocate(bytes);
@@ -310,7 +311,7 @@ size_t zone_of(size_t bytes) {
   if (bytes > kMost)
     fail(Code::kInvalidArgument,
          fmt::format("a red zone of {} bytes; {} are the most", bytes, kMost));
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return align_up(bytes, kAlignment);
 }
 
 int team_size(const EngineOptions& options) {

@@ -47,8 +47,8 @@ void set_spins(Stream& stream, bool spins) {
 
 void know_alignments(Kernel& kernel, std::span<const uint32_t> inputs,
                      std::span<const uint32_t> outputs) {
-  if (auto* const anchor = dynamic_cast<cuda::FusedProductKernel*>(&kernel))
-    anchor->know_alignments(inputs, outputs);
+  if (auto* const product = dynamic_cast<cuda::FusedProductKernel*>(&kernel))
+    product->know_alignments(inputs, outputs);
 }
 
 }  // namespace anneal

@@ -165,9 +165,8 @@ std::optional<AttentionPattern> attention_around(const Graph& graph, LayerId sof
   return pattern;
 }
 
-std::optional<ScoreProgram> score_program(const Graph& graph, const AttentionPattern& pattern,
-                                          const std::vector<ScaleFactor>& factors,
-                                          std::string& why_not) {
+Result<ScoreProgram> score_program(const Graph& graph, const AttentionPattern& pattern,
+                                   const std::vector<ScaleFactor>& factors) {
   const Layer& product = graph.layer(pattern.scores);
   ValueId at = product.outputs[0];
   const DataType dtype = graph.value(at).type().dtype;
@@ -203,26 +202,19 @@ std::optional<ScoreProgram> score_program(const Graph& graph, const AttentionPat
       const ValueId from[] = {at};
       auto joined = join_programs({score.program, score.inputs, from},
                                   {pointwise->program, layer.inputs, layer.outputs}, {});
-      if (!joined) {
-        why_not = "the program of its scores would be too long";
-        return std::nullopt;
-      }
+      if (!joined) return refuse("the program of its scores would be too long");
       score = {std::move(joined->program), std::move(joined->inputs)};
     } else {
       const bool plain = std::all_of(score.inputs.begin() + 1, score.inputs.end(),
                                      [&](ValueId value) { return has_one_element(graph, value); });
-      if (!plain || score.program.uses_index()) {
-        why_not = "its scores are reshaped after their elements have met others";
-        return std::nullopt;
-      }
+      if (!plain || score.program.uses_index())
+        return refuse("its scores are reshaped after their elements have met others");
     }
     at = layer.outputs[0];
   }
   if (!is_float(score.program.results()[0].dtype) ||
-      accumulator(score.program.results()[0].dtype) != score.program.inputs()[0]) {
-    why_not = "its scores change their type";
-    return std::nullopt;
-  }
+      accumulator(score.program.results()[0].dtype) != score.program.inputs()[0])
+    return refuse("its scores change their type");
   if (score.program.is_identity()) score = {Program(), {ValueId::kNone}};
   return score;
 }

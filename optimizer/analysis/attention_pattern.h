@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "anneal/core/result.h"
 #include "anneal/graph/graph.h"
 
 namespace anneal {
@@ -33,11 +34,10 @@ struct ScaleFactor {
   double number = 1;
   bool divides = false;
 };
-// nullopt, with a reason, if an elementwise layer needs the scores in a shape that they no longer
-// have, or the program is too long.
-std::optional<ScoreProgram> score_program(const Graph& graph, const AttentionPattern& pattern,
-                                          const std::vector<ScaleFactor>& factors,
-                                          std::string& why_not);
+// Refuses if an elementwise layer needs the scores in a shape that they no longer have, or the
+// program is too long.
+Result<ScoreProgram> score_program(const Graph& graph, const AttentionPattern& pattern,
+                                   const std::vector<ScaleFactor>& factors);
 
 // What the elementwise layers behind the softmax do to weights. nullopt: anything but rounding, and
 // giving 0 where a row sees nothing.

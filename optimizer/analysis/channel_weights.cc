@@ -60,19 +60,25 @@ ChannelWeights of_windows(const Tensor& weights, int64_t groups, bool is_transpo
   return made;
 }
 
-// is_left: the weights are operand a, and rows are channels; else b, and columns are.
-ChannelWeights of_product(const Tensor& weights, bool is_left, bool transposed, int data_rank,
-                          bool data_transposed, int result_rank) {
+// One operand of a MatMul.
+struct ProductOperand {
+  size_t input;  // 0: a, whose rows are channels of the result; 1: b, whose columns are
+  int rank;
+  bool is_transposed;
+};
+ChannelWeights of_product(const Tensor& weights, const ProductOperand& of_weights,
+                          const ProductOperand& of_data, int result_rank) {
   ChannelWeights made;
-  const int rank = weights.dims().rank();
-  made.input = is_left ? 0 : 1;
-  made.data_input = is_left ? 1 : 0;
+  const bool is_left = of_weights.input == 0;
+  const int rank = of_weights.rank;
+  made.input = of_weights.input;
+  made.data_input = of_data.input;
   for (int axis = 0; axis + 2 < rank; ++axis) made.outer *= size_at(weights, axis);
   made.i_count = size_at(weights, rank - 2);
   made.j_count = size_at(weights, rank - 1);
   const auto first = [](int64_t i, int64_t) { return i; };
   const auto second = [](int64_t, int64_t j) { return j; };
-  if (is_left != transposed) {
+  if (is_left != of_weights.is_transposed) {
     made.writes = first, made.reads = second;
     made.written_count = made.i_count, made.read_count = made.j_count;
   } else {
@@ -80,7 +86,7 @@ ChannelWeights of_product(const Tensor& weights, bool is_left, bool transposed, 
     made.written_count = made.j_count, made.read_count = made.i_count;
   }
   made.result_axis = result_rank - (is_left ? 2 : 1);
-  made.data_axis = data_rank - (is_left != data_transposed ? 2 : 1);
+  made.data_axis = of_data.rank - (is_left != of_data.is_transposed ? 2 : 1);
   return made;
 }
 
@@ -100,13 +106,11 @@ std::optional<ChannelWeights> channel_weights(const Graph& graph, LayerId id) {
     const Tensor* weights = constant(1);
     if (weights) return of_windows(*weights, conv->groups, true);
   } else if (const auto* product = std::get_if<MatMul>(&layer.op)) {
-    const int result = rank(layer.outputs[0]);
-    if (const Tensor* b = constant(1))
-      return of_product(*b, false, product->transpose_b, rank(layer.inputs[0]),
-                        product->transpose_a, result);
-    if (const Tensor* a = constant(0))
-      return of_product(*a, true, product->transpose_a, rank(layer.inputs[1]), product->transpose_b,
-                        result);
+    const ProductOperand a{0, rank(layer.inputs[0]), product->transpose_a};
+    const ProductOperand b{1, rank(layer.inputs[1]), product->transpose_b};
+    const int result_rank = rank(layer.outputs[0]);
+    if (const Tensor* weights = constant(1)) return of_product(*weights, b, a, result_rank);
+    if (const Tensor* weights = constant(0)) return of_product(*weights, a, b, result_rank);
   }
   return std::nullopt;
 }
@@ -123,29 +127,26 @@ std::optional<std::vector<double>> per_channel_values(const Tensor& tensor, int 
   return values;
 }
 
-std::optional<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights& layout,
-                                     const std::vector<double>& factors, bool by_read,
-                                     std::string& why_not) {
+Result<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights& layout,
+                              const std::vector<double>& factors, FactorOf channel) {
   // In 16 bits, what is far below the largest weight of its channel may be lost, but not more.
   constexpr double kSmallestHalf = 0x1p-10;
   Tensor::Fresh fresh = Tensor::allocate(weights.dtype(), weights.dims());
   std::vector<double> largest(static_cast<size_t>(layout.written_count));
   bool is_finite = true;
   for_each_weight(layout, [&](size_t at, size_t read, size_t written) {
-    const double scaled = load(weights, at) * factors[by_read ? read : written];
+    const double scaled =
+        load(weights, at) * factors[channel == FactorOf::kReadChannel ? read : written];
     largest[written] = std::max(largest[written], std::abs(scaled));
     is_finite &= std::isfinite(store(weights.dtype(), scaled, fresh.data.data(), at));
   });
-  if (!is_finite) {
-    why_not = fmt::format("scaled weights would leave the range of {}", to_string(weights.dtype()));
-    return std::nullopt;
-  }
+  if (!is_finite)
+    return refuse(
+        fmt::format("scaled weights would leave the range of {}", to_string(weights.dtype())));
   if (weights.dtype() == DataType::kF16 &&
       std::any_of(largest.begin(), largest.end(),
-                  [](double most) { return most > 0 && most < kSmallestHalf; })) {
-    why_not = "scaled weights would be too small for f16";
-    return std::nullopt;
-  }
+                  [](double most) { return most > 0 && most < kSmallestHalf; }))
+    return refuse("scaled weights would be too small for f16");
   return fresh.tensor;
 }
 

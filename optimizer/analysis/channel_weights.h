@@ -1,10 +1,11 @@
 // Constant weights of a Conv, ConvTranspose or MatMul, by the channels that they read and write.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <optional>
-#include <string>
 #include <vector>
 
+#include "anneal/core/result.h"
 #include "anneal/graph/graph.h"
 
 namespace anneal {
@@ -39,11 +40,13 @@ std::optional<ChannelWeights> channel_weights(const Graph& graph, LayerId id);
 std::optional<std::vector<double>> per_channel_values(const Tensor& tensor, int rank, int axis,
                                                       int64_t count);
 
-// The weights, each multiplied by the factor of the channel it writes (or reads), rounded once.
-// Fails softly: `why_not` tells which channel leaves what a 16-bit type can say.
-std::optional<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights& layout,
-                                     const std::vector<double>& factors, bool by_read,
-                                     std::string& why_not);
+// Whose factor a weight is multiplied with: that of the channel it reads, or that it writes.
+enum class FactorOf : uint8_t { kReadChannel, kWrittenChannel };
+
+// The weights, each multiplied by a factor and rounded once. Refuses weights that would leave the
+// range of their type.
+Result<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights& layout,
+                              const std::vector<double>& factors, FactorOf channel);
 
 // What a constant added to each channel read adds to each channel written.
 std::vector<double> sums_of_shift(const Tensor& weights, const ChannelWeights& layout,

@@ -214,11 +214,12 @@ class Scaling {
     values_.insert(channels_.value);
     for (const LayerId id : channels_.between) values_.insert(graph_.layer(id).outputs[0]);
     const bool has_writer = channels_.writer != LayerId::kNone;
-    const auto written = has_writer ? weights(channels_.writer, factors_, false) : std::nullopt;
+    const auto written =
+        has_writer ? weights(channels_.writer, factors_, FactorOf::kWrittenChannel) : std::nullopt;
     if (has_writer && (!written || !add_programs())) return false;
     std::vector<Tensor> read;
     for (const LayerId reader : channels_.readers) {
-      auto scaled = weights(reader, inverses_, true);
+      auto scaled = weights(reader, inverses_, FactorOf::kReadChannel);
       if (!scaled) return false;
       read.push_back(std::move(*scaled));
     }
@@ -239,12 +240,11 @@ class Scaling {
   };
 
   std::optional<Tensor> weights(LayerId id, const std::vector<double>& factors,
-                                bool by_read) const {
+                                FactorOf channel) const {
     const ChannelWeights layout = *channel_weights(graph_, id);
-    std::string why_not;
-    auto scaled = scaled_weights(*graph_.constant(graph_.layer(id).inputs[layout.input]), layout,
-                                 factors, by_read, why_not);
-    return scaled && all_normal(*scaled) ? scaled : std::nullopt;
+    const auto scaled = scaled_weights(*graph_.constant(graph_.layer(id).inputs[layout.input]),
+                                       layout, factors, channel);
+    return scaled && all_normal(*scaled) ? std::optional(*scaled) : std::nullopt;
   }
 
   bool add_programs() {

@@ -114,10 +114,10 @@ class Assigner {
       if (scales.empty()) return round_weights(tensor, *layout, to);
       std::vector<double> inverse;
       for (const double scale : scales) inverse.push_back(1 / scale);
-      std::string none;
-      const Tensor divided = *scaled_weights(tensor, *layout, inverse, false, none);
+      const auto by = FactorOf::kWrittenChannel;
+      const Tensor divided = *scaled_weights(tensor, *layout, inverse, by);
       const Tensor made = round_weights(divided, *layout, to);
-      return native_.has(to) ? made : *scaled_weights(made, *layout, scales, false, none);
+      return native_.has(to) ? made : *scaled_weights(made, *layout, scales, by);
     }
     Tensor::Fresh fresh = Tensor::allocate(DataType::kF32, tensor.dims());
     const std::span<const float> values = tensor.as<float>();

@@ -111,7 +111,7 @@ class Fold {
         per_channel_values(affine->factor, rank, layout_.result_axis, layout_.written_count);
     if (!factors) return refuse("its results are scaled by position, not by channel");
     ValueId weights = weights_;
-    if (!unscaled && !scale(*factors, false, weights)) return false;
+    if (!unscaled && !scale(*factors, FactorOf::kWrittenChannel, weights)) return false;
     if (shifted.inputs().size() > stores.further.size())
       stores.further.push_back(graph_.add_constant(layer_.name + "/shift", affine->shift));
     stores.program = std::move(shifted);
@@ -189,7 +189,7 @@ class Fold {
     if (shifts && layout_.outer != 1) return refuse("what it reads is shifted, for many matrices");
     Stores stores = own_stores();
     ValueId weights = weights_;
-    if (!scale(*factors, true, weights)) return false;
+    if (!scale(*factors, FactorOf::kReadChannel, weights)) return false;
     if (shifts)
       stores.program =
           add_first(stores.program, sums_of_shift(old_weights, layout_, *shift), stores.further);
@@ -241,12 +241,10 @@ class Fold {
         });
   }
 
-  bool scale(const std::vector<double>& factors, bool by_read, ValueId& weights) {
+  bool scale(const std::vector<double>& factors, FactorOf channel, ValueId& weights) {
     if (has_other_readers(graph_, weights_)) return refuse("others read its weights, too");
-    std::string why_not;
-    const auto scaled =
-        scaled_weights(*graph_.constant(weights_), layout_, factors, by_read, why_not);
-    if (!scaled) return refuse(why_not);
+    const auto scaled = scaled_weights(*graph_.constant(weights_), layout_, factors, channel);
+    if (!scaled) return refuse(scaled.reason());
     weights = graph_.add_constant(graph_.value(weights_).name + "/scaled", *scaled);
     return true;
   }

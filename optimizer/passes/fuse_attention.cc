@@ -185,9 +185,8 @@ class Fusion {
     space_ = {four[0], four[1], four[2], four[3]};
     if (std::string why_not = find_operands(scores, weighed); !why_not.empty()) return why_not;
 
-    std::string why_not;
-    auto score = score_program(graph_, pattern_, factors_, why_not);
-    if (!score) return why_not;
+    auto score = score_program(graph_, pattern_, factors_);
+    if (!score) return score.reason();
     const auto rule = weight_rule(graph_, pattern_, *score);
     if (!rule) return "its weights are changed before they meet v";
     for (size_t i = 1; i < score->inputs.size(); ++i)

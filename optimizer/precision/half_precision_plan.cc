@@ -193,8 +193,6 @@ class Chooser {
     if (of.out_of_range.empty()) of.out_of_range = why;
   }
 
-  bool is_f16_user(LayerId id) const { return halves_.at(id) == DataType::kF16; }
-
   // What samples tell, and where there are none, what readers want.
   void mark_known() {
     for (const ValueId input : graph_.inputs()) mark_seen(input);

@@ -5,7 +5,7 @@
 
 #include "anneal/graph/infer.h"
 #include "anneal/kernels/cuda/backend.h"
-#include "anneal/kernels/cuda/model/roofline.h"
+#include "anneal/kernels/cuda/model/cost_model.h"
 #include "anneal/kernels/cuda/runtime/device.h"
 #include "anneal/kernels/cuda/runtime/gpu_device.h"
 #include "anneal/tests/cuda/fake_driver.h"

@@ -138,11 +138,12 @@ TEST(OneDnn, ConvolutionOfASliceOfChannelsIsRefused) {
   shape.w = {DataType::kF32, {16, 16, 3, 3}, {16 * 9, 9, 3, 1}};
   shape.y = {DataType::kF32, {1, 16, 8, 8}, {8 * 8 * 16, 1, 8 * 16, 16}};
   shape.strides = shape.dilations = shape.pads_begin = shape.pads_end = {1, 1};
-  std::string why_not;
-  EXPECT_EQ(Primitive::make(shape, nullptr, why_not), nullptr);
-  EXPECT_THAT(why_not, HasSubstr("ref"));
+  const auto refused = Primitive::make(shape, nullptr);
+  EXPECT_FALSE(refused);
+  EXPECT_THAT(refused.reason(), HasSubstr("ref"));
   shape.x.strides = channels_last_strides(shape.x.dims);
-  EXPECT_NE(Primitive::make(shape, nullptr, why_not), nullptr) << why_not;
+  const auto made = Primitive::make(shape, nullptr);
+  EXPECT_TRUE(made) << made.reason();
 }
 
 // further: inputs of the epilogue.
@@ -457,9 +458,8 @@ int64_t threads_of_this_process() {
 // Two pools of threads would steal each other's cores.
 TEST(OneDnn, StartsNoThreadsAndLeavesOpenMpAsItWas) {
   NEEDS_ONEDNN();
-  std::string why;
-  const auto openmp = Library::open("libgomp.so.1", why);
-  if (!openmp) GTEST_SKIP() << why;
+  const auto openmp = Library::open("libgomp.so.1");
+  if (!openmp) GTEST_SKIP() << openmp.reason();
   const auto set = reinterpret_cast<void (*)(int)>(openmp->find("omp_set_num_threads"));
   const auto get = reinterpret_cast<int (*)()>(openmp->find("omp_get_max_threads"));
   const int before = get();

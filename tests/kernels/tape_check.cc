@@ -168,14 +168,13 @@ void run_elements(const Tape& tape, Isa isa, std::span<const TensorView> inputs,
   void* aligned = scratch.data();
   size_t room = scratch.size();
   std::align(64, tape.scratch_bytes(), aligned, room);
-  space.run(run_tape(isa), tape, {inputs, outputs}, 0, space.rows(), 0, space.columns(),
+  space.run(run_tape(isa), tape, {inputs, outputs}, {0, space.rows(), 0, space.columns()},
             static_cast<std::byte*>(aligned));
 }
 
 Tape compiled(const Program& program) {
-  std::string why_not;
-  auto tape = Tape::compile(program, why_not);
-  EXPECT_TRUE(tape) << why_not;
+  auto tape = Tape::compile(program);
+  EXPECT_TRUE(tape) << tape.reason();
   return std::move(*tape);
 }
 
@@ -187,7 +186,7 @@ TensorView with_gaps(const Array& array, const Dims& dims) {
   return view;
 }
 
-// Dense inputs may run as a chain, those with gaps run in tiles.
+// Dense inputs may run as a vector program, those with gaps run in tiles.
 void check_program(const Program& program, const Dims& dims, int ulp, std::mt19937& random,
                    bool has_gaps) {
   std::vector<Array> inputs;

@@ -1,4 +1,5 @@
-// What tests of tapes and chains share: random operands, and what evaluate() makes of them.
+// What tests of tapes and vector programs share: random operands, and what evaluate() makes of
+// them.
 #pragma once
 #include <random>
 #include <span>
@@ -43,8 +44,8 @@ void expect_stored(const Program& program, std::span<const Scalar> want,
 Tape compiled(const Program& program);
 void run_elements(const Tape& tape, Isa isa, std::span<const TensorView> inputs,
                   std::span<const TensorView> outputs);
-// On random numbers, on all instruction sets. Dense results may run as a chain, those with gaps
-// between elements run in tiles.
+// On random numbers, on all instruction sets. Dense results may run as a vector program, those with
+// gaps between elements run in tiles.
 void check_program(const Program& program, const Dims& dims, int ulp, std::mt19937& random,
                    bool has_gaps);
 

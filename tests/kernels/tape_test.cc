@@ -310,11 +310,8 @@ TEST(Tape, Epilogue) {
     for (const auto& [row, rows] : {std::pair{0, 7}, {7, 50}, {57, 3}})
       for (const auto& [column, columns] : {std::pair{0, 16}, {16, 24}}) {
         TapeSpace::Operands operands{further, out};
-        operands.accumulators =
-            reinterpret_cast<std::byte*>(accumulators.view.as<int32_t>() + row * 40 + column);
-        operands.accumulator_stride = 40;
-        space.run(run_tape(isa), tape, operands, row, row + rows, column, column + columns,
-                  scratch);
+        operands.accumulators = {accumulators.view.as<int32_t>() + row * 40 + column, 40};
+        space.run(run_tape(isa), tape, operands, {row, rows, column, columns}, scratch);
       }
     expect_stored(program, want, out, 0, isa);
     std::fill(result.bytes.begin(), result.bytes.end(), std::byte{0});

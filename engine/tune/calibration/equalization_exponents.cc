@@ -110,8 +110,8 @@ double error_of(const Reader& reader, const Magnitudes& data, const Magnitudes& 
     squares.push_back(factors[c] * factors[c] * data.square[c]);
   }
   const double step = scaling_for(range, symmetric).scales[0];
-  std::string why_not;
-  const auto weights = scaled_weights(reader.weights, reader.layout, inverses, true, why_not);
+  const auto weights =
+      scaled_weights(reader.weights, reader.layout, inverses, FactorOf::kReadChannel);
   if (!weights) return std::numeric_limits<double>::infinity();
   const QuantizedWeights rounded = quantize_weights(*weights, reader.weights_axis, fits_weights);
   const auto values = weights->as<float>();

@@ -8,11 +8,12 @@
 #include <utility>
 
 #include "anneal/core/error.h"
+#include "anneal/core/milliseconds.h"
 #include "anneal/engine/symbols.h"
 #include "anneal/engine/tune/samples/batches.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
-#include "anneal/kernels/cuda/model/device_spec.h"
+#include "anneal/kernels/cuda/model/cost_model.h"
 
 namespace anneal {
 namespace {
@@ -28,10 +29,6 @@ double median_of(std::vector<double> values) {
   return *middle;
 }
 
-double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
 void feed(const Engine& engine, ExecutionContext& context,
           const std::vector<SampleTensor>& inputs) {
   for (const TensorInfo& port : engine.inputs())
@@ -39,27 +36,47 @@ void feed(const Engine& engine, ExecutionContext& context,
       if (each.input == port.name) context.set_input(each.input, each.tensor.view());
 }
 
-// Operations of a device per second; multiplications by the type of their operands.
-struct Rates {
-  double bytes, f32, halves, bytes_8, launch_seconds;
+// What a step reads, writes and computes.
+struct StepWork {
+  double bytes, multiplications;
+  DataType operands;  // of the multiplications
 };
 
-Rates rates_of(const std::string& target) {
-  if (target.starts_with("sm_")) {
-    int architecture = 0;
-    std::from_chars(target.data() + 3, target.data() + target.size(), architecture);
-    if (const auto* spec = cuda::find_spec(architecture))
-      return {spec->bandwidth, spec->f32_flops / 2, spec->f16_tensor_flops / 2,
-              spec->f16_tensor_flops, spec->launch_seconds};
-    return {1e12, 1e13, 1e14, 2e14, 3e-6};
-  }
-  // One core of a server with AVX-512, VNNI and BF16, at 3 GHz and three quarters of its peak.
-  return {2e10, 7e10, 1.4e11, 2.8e11, 3e-7};
+double seconds_on_gpu(const cuda::DeviceSpec& spec, const StepWork& work) {
+  const size_t size = size_of(work.operands);
+  const double flops = 2 * work.multiplications;
+  // Tensor cores multiply bytes twice as fast.
+  return cuda::floor_of(spec, {.bytes = work.bytes,
+                               .f32_flops = size > 2 ? flops : 0,
+                               .f16_tensor_flops = size > 2    ? 0
+                                                   : size == 2 ? flops
+                                                               : flops / 2,
+                               .blocks = spec.multiprocessors})
+      .seconds;
+}
+
+// One core of a server with AVX-512, VNNI and BF16, at 3 GHz and three quarters of its peak.
+double seconds_on_cpu(const StepWork& work) {
+  constexpr double kBytes = 2e10, kLaunchSeconds = 3e-7;
+  const size_t size = size_of(work.operands);
+  const double rate = size == 1 ? 2.8e11 : size == 2 ? 1.4e11 : 7e10;
+  return std::max(work.bytes / kBytes, work.multiplications / rate) + kLaunchSeconds;
+}
+
+// Null: the target is a CPU, or the emulated device.
+const cuda::DeviceSpec* spec_of_target(const std::string& target) {
+  if (!target.starts_with("sm_")) return nullptr;
+  int architecture = 0;
+  std::from_chars(target.data() + 3, target.data() + target.size(), architecture);
+  const cuda::DeviceSpec* const spec = cuda::find_spec(architecture);
+  check(spec != nullptr, "plans are built for known architectures");
+  return spec;
 }
 
 class ModelledTimes {
  public:
-  explicit ModelledTimes(const Plan& plan) : plan_(plan), rates_(rates_of(plan.devices.front())) {
+  explicit ModelledTimes(const Plan& plan)
+      : plan_(plan), spec_(spec_of_target(plan.devices.front())) {
     for (const SizeSymbol& symbol : plan.sizes->symbols()) best_.emplace_back(symbol.bounds.opt);
   }
 
@@ -67,8 +84,8 @@ class ModelledTimes {
     double bytes = 0;
     for (const uint32_t slot : step.inputs) bytes += bytes_of(slot);
     for (const uint32_t slot : step.outputs) bytes += bytes_of(slot);
-    return 1e3 * (std::max(bytes / rates_.bytes, multiplications(step) / rate(step)) +
-                  rates_.launch_seconds);
+    const StepWork work{bytes, multiplications(step), operands_of(step)};
+    return 1e3 * (spec_ != nullptr ? seconds_on_gpu(*spec_, work) : seconds_on_cpu(work));
   }
 
  private:
@@ -99,12 +116,8 @@ class ModelledTimes {
       return elements(step.inputs[0]) * weights / std::max(1.0, size_at(step.inputs[1], 0));
     return 0;
   }
-  double rate(const Step& step) const {
-    if (step.inputs.empty()) return rates_.f32;
-    const DataType operands = plan_.slots[step.inputs[0]].type.dtype;
-    return size_of(operands) == 1   ? rates_.bytes_8
-           : size_of(operands) == 2 ? rates_.halves
-                                    : rates_.f32;
+  DataType operands_of(const Step& step) const {
+    return step.inputs.empty() ? DataType::kF32 : plan_.slots[step.inputs[0]].type.dtype;
   }
   double last_size(uint32_t slot) const { return size_at(slot, -1); }
   double size_at(uint32_t slot, int axis) const {
@@ -114,7 +127,7 @@ class ModelledTimes {
   }
 
   const Plan& plan_;
-  const Rates rates_;
+  const cuda::DeviceSpec* const spec_;
   std::vector<std::optional<int64_t>> best_;
 };
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/interleave.h"
 
 namespace anneal::cpu {
@@ -138,7 +139,7 @@ CopyPlan::CopyPlan(size_t element_size, const Dims& dims, const Dims& from, cons
   }
   rows_of_item_ = std::clamp<int64_t>(kItem / columns_, 1, rows_);
   if (rows_of_item_ > kSide) rows_of_item_ = rows_of_item_ / kSide * kSide;
-  blocks_ = (rows_ + rows_of_item_ - 1) / rows_of_item_;
+  blocks_ = ceil_div(rows_, rows_of_item_);
   items_ = count(outer_) * blocks_;
 }
 

@@ -2,11 +2,13 @@
 #pragma once
 #include <cstddef>
 
+#include "anneal/core/integer.h"
 #include "anneal/core/parallel.h"
 
 namespace anneal::cpu {
 
-constexpr size_t align_up(size_t bytes, size_t to = 64) { return (bytes + to - 1) / to * to; }
+// Bytes of a part of a workspace after which the next one begins at a cache line.
+constexpr size_t cache_aligned(size_t bytes) { return align_up(bytes, size_t{64}); }
 
 // In a body of ThreadTeam::for_ranges: the part of its thread, of as many equal parts as the team
 // has threads. A thread always gets the same one, which stays in its cache.

@@ -36,7 +36,7 @@ ChannelsLast::ChannelsLast(const TensorView& view, bool keeps_bf16)
 
 size_t ChannelsLast::staged_bytes() const {
   if (!staged) return 0;
-  return align_up(static_cast<size_t>(images * image_stride) * size_of(element));
+  return cache_aligned(static_cast<size_t>(images * image_stride) * size_of(element));
 }
 
 void ChannelsLast::stage(const TensorView& view, std::byte* to, LoadBlock load,

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/conv/pixel_runs.h"
@@ -71,7 +72,7 @@ struct PackedDepthwise {
       : lanes(loops.lanes),
         rows_of_lane(loops.rows_of_lane),
         channels(w[0]),
-        vectors((w[0] + loops.lanes - 1) / loops.lanes) {
+        vectors(ceil_div(w[0], loops.lanes)) {
     const Spatial size = spatial_of(w, 2, w.rank() - 2, 1);
     groups = (size[0] * size[1] + rows_of_lane - 1) / rows_of_lane;
     columns = size[2];
@@ -345,9 +346,8 @@ KernelResult make_depthwise(const Conv& op, const Request& request) {
   const DepthwiseInt8 loops =
       loops_for(isa_of(request.device), channels, weights ? &*weights : nullptr);
   if (loops.lanes > channels) return refuse("fewer channels than the lanes of a vector");
-  std::string why_not;
-  auto epilogue = Epilogue::make(request, DataType::kI32, why_not);
-  if (!epilogue) return refuse(std::move(why_not));
+  auto epilogue = Epilogue::make(request, DataType::kI32);
+  if (!epilogue) return refuse(epilogue.reason());
   auto kernel = std::make_unique<Int8DepthwiseConv>(op, loops, request, std::move(*epilogue));
   if (weights) kernel->pack(request, *weights, w.constant->dims());
   return kernel;

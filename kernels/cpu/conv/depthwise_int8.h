@@ -41,7 +41,7 @@ struct DepthwiseDots {
   int32_t* out = nullptr;
   int64_t out_step = 0;  // elements from pixel to pixel
   // Null: sums go to `out`. Else its row and column are those of the first pixel and channel.
-  const Finish* finish = nullptr;
+  const RegisterEpilogue* finish = nullptr;
   int64_t finish_row = 0, finish_column = 0;
 };
 
@@ -52,7 +52,7 @@ struct DepthwiseInt8 {
   int rows_of_lane = 0;
   void (*stage)(const DepthwiseStage&) = nullptr;
   void (*run)(const DepthwiseDots&) = nullptr;
-  Finishes finishes = finishes_nothing;
+  CanStore finishes = stores_nothing;
 };
 DepthwiseInt8 depthwise_i16(Isa isa);
 DepthwiseInt8 depthwise_vnni();  // REQUIRES: the CPU has AVX-512 F, BW, DQ, VL and VNNI

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/conv/pixel_runs.h"
@@ -30,7 +31,7 @@ struct GroupShape {
 std::vector<int32_t> lookup_of(const GroupShape& group, int64_t channels, int64_t lanes) {
   const int64_t x_channels = channels / group.outputs * group.inputs;
   const auto first_of = [&](int64_t output) { return output / group.outputs * group.inputs; };
-  const int64_t vectors = (channels + lanes - 1) / lanes;
+  const int64_t vectors = ceil_div(channels, lanes);
   int64_t most = 1;
   for (int64_t v = 0; v < vectors; ++v) {
     const int64_t start = vector_start(v, lanes, channels);
@@ -92,7 +93,7 @@ class DirectConv final : public Kernel {
         .per_pixel = sizeof(PixelColumn),
         .channel_grain = group_.is_depthwise() ? kChannelGrain : 0,
         .keeps_bf16 = group_.is_depthwise(),
-        .finishes = group_.is_depthwise() ? run_depthwise_.finishes : finishes_nothing};
+        .finishes = group_.is_depthwise() ? run_depthwise_.finishes : stores_nothing};
     p.runs = PixelRuns(inputs, outputs, memory, epilogue_, threads, p.workspace_bytes);
     if (p.runs.empty()) return made;
     p.window = Window(op_, w, 2, outputs[0].dims);
@@ -232,10 +233,10 @@ bool is_real(DataType x, DataType w) {
 
 KernelResult make_direct(const Conv& op, const GroupShape& group, const RunDepthwise& depthwise,
                          std::vector<int32_t> lookup, const Request& request) {
-  std::string why_not = taps_mismatch(request.inputs[1].type.shape);
-  if (!why_not.empty()) return refuse(std::move(why_not));
-  auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
-  if (!epilogue) return refuse(std::move(why_not));
+  if (std::string mismatch = taps_mismatch(request.inputs[1].type.shape); !mismatch.empty())
+    return refuse(std::move(mismatch));
+  auto epilogue = Epilogue::make(request, DataType::kF32);
+  if (!epilogue) return refuse(epilogue.reason());
   return std::make_unique<DirectConv>(op, group, depthwise, std::move(lookup), request,
                                       std::move(*epilogue));
 }

@@ -25,8 +25,8 @@ struct DirectRun {
   const float* weights;
   int64_t padded, kernel_row;
   DataType element = DataType::kF32;  // of x: f32, and bf16 where there is one channel to a group
-  const Finish* finish = nullptr;     // of depthwise ones; null: sums go to `out`
-  int64_t first_channel = 0;          // those before it are done
+  const RegisterEpilogue* finish = nullptr;  // of depthwise ones; null: sums go to `out`
+  int64_t first_channel = 0;                 // those before it are done
   // As pack_dot_taps() makes them, from the first channel on; bytes from row to row.
   const std::byte* dot_taps = nullptr;
   int64_t dot_row = 0;
@@ -53,7 +53,7 @@ inline bool slides(const Window& window) {
 struct RunDepthwise {
   int64_t lanes;
   void (*run)(const DirectRun&, float* out);
-  Finishes finishes = finishes_nothing;
+  CanStore finishes = stores_nothing;
 };
 RunDepthwise run_depthwise(Isa isa);
 

@@ -123,10 +123,9 @@ KernelResult make_nhwc(const Conv& op, const Request& request) {
   if (!int8 && !f32) return refuse("only f32, f16, bf16 and 8-bit operands");
   const int rank = request.inputs[0].type.shape.rank();
   if (rank < 3 || rank > 5) return refuse("only one to three spatial axes");
-  std::string why_not;
   auto epilogues = Epilogues::make(request, int8 ? DataType::kI32 : DataType::kF32,
-                                   std::max<size_t>(op.split.size(), 1), why_not);
-  if (!epilogues) return refuse(std::move(why_not));
+                                   std::max<size_t>(op.split.size(), 1));
+  if (!epilogues) return refuse(epilogues.reason());
   return std::make_unique<NhwcConv>(op, request, std::move(*epilogues));
 }
 

@@ -57,15 +57,15 @@ void ConvGemm::finish(ConvPlan& p, const Epilogues& epilogues, const TensorView&
   p.a_is_direct = reads_directly(p);
   p.c_is_direct = kernels_.sums_are_f32() && epilogues.is_copy() && rows_are_even(y, p.c_row);
   if (kernels_.kind == GemmKind::kU8S8)
-    p.columns_bytes = align_up(static_cast<size_t>(p.weights.layout.padded_columns()) * 8 *
-                               static_cast<size_t>(p.weights.groups));
-  p.a_pitch = static_cast<int64_t>(align_up(static_cast<size_t>(p.blocks.lanes * 4)) + 64);
+    p.columns_bytes = cache_aligned(static_cast<size_t>(p.weights.layout.padded_columns()) * 8 *
+                                    static_cast<size_t>(p.weights.groups));
+  p.a_pitch = static_cast<int64_t>(cache_aligned(static_cast<size_t>(p.blocks.lanes * 4)) + 64);
   const auto rows = static_cast<size_t>(p.blocks.rows);
   p.c_at = p.a_is_direct ? 0 : rows * static_cast<size_t>(p.a_pitch);
-  const size_t c_bytes = align_up(rows * static_cast<size_t>(p.blocks.columns) * 4);
+  const size_t c_bytes = cache_aligned(rows * static_cast<size_t>(p.blocks.columns) * 4);
   p.sums_at = p.c_at + (p.c_is_direct ? 0 : c_bytes);
-  p.tape_at = p.sums_at + align_up(rows * 4);
-  p.part_bytes = align_up(p.tape_at + epilogues.scratch_bytes());
+  p.tape_at = p.sums_at + cache_aligned(rows * 4);
+  p.part_bytes = cache_aligned(p.tape_at + epilogues.scratch_bytes());
 }
 
 bool ConvGemm::compensate(const ConvPlan& p, const ConvOperands& operands) const {
@@ -144,8 +144,9 @@ void ConvGemm::run_block(const ConvPlan& p, const Epilogues& epilogues,
   };
   run_lanes(kernels_, layout, p.blocks.lanes, panel, sums, block, left);
   if (!p.c_is_direct)
-    epilogues.run(p.spaces, args, block.c, block.c_stride, image * p.window.outputs() + first_row,
-                  rows, output, columns, memory + p.tape_at);
+    epilogues.run(p.spaces, args, {block.c, block.c_stride},
+                  {image * p.window.outputs() + first_row, rows, output, columns},
+                  memory + p.tape_at);
 }
 
 }  // namespace anneal::cpu

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/base/workspace.h"
@@ -33,8 +34,6 @@ constexpr int64_t kPagePeriod = 4096;      // rows so far apart push each other 
 
 // Pieces for each thread, where there are few: enough to help one that is late.
 constexpr int64_t kFewPieces = 2, kEnoughPieces = 4, kManyPieces = 16;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // One spatial axis.
 struct Axis {
@@ -79,7 +78,8 @@ struct PreparedImplicit final : PreparedKernel {
   int64_t most_width() const { return ceil_div(x_axis.out, grid.across); }
   // Of copied input, behind which there are bytes that the last lane may reach.
   int64_t row_bytes(int64_t width) const {
-    return static_cast<int64_t>(align_up(static_cast<size_t>(x_axis.reach(width) * pixel))) + 64;
+    return static_cast<int64_t>(cache_aligned(static_cast<size_t>(x_axis.reach(width) * pixel))) +
+           64;
   }
   int64_t copied_bytes(int64_t rows, int64_t width) const {
     return is_copied ? y_axis.reach(rows) * row_bytes(width) : 0;
@@ -120,9 +120,9 @@ class ImplicitGemmConv final : public Kernel {
     place_input(p, Window(op_, kernel_, 0, outputs[0].dims));
     cut(p, threads);
     place_taps(p);
-    p.sums_at = align_up(static_cast<size_t>(p.copied_bytes(p.most_rows(), p.most_width())));
+    p.sums_at = cache_aligned(static_cast<size_t>(p.copied_bytes(p.most_rows(), p.most_width())));
     p.tape_at = p.sums_at + static_cast<size_t>(p.block_rows * p.most_width() * kBlockColumns) * 4;
-    p.part_bytes = align_up(p.tape_at + epilogues_.scratch_bytes());
+    p.part_bytes = cache_aligned(p.tape_at + epilogues_.scratch_bytes());
     p.parts_at = p.x.staged_bytes();
     p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
     return made;
@@ -209,7 +209,7 @@ class ImplicitGemmConv final : public Kernel {
     if (!p.is_copied) return;
     p.pixel = channels_ * static_cast<int64_t>(kernels_.element_size());
     if (joins_row_ && pieces_ == 1) return;
-    p.pixel = static_cast<int64_t>(align_up(static_cast<size_t>(p.pixel), 4));
+    p.pixel = align_up(p.pixel, 4);
     if (joins_row_) return;
     if (p.pixel * p.x_axis.stride % kPagePeriod == 0) p.pixel += 64;
   }
@@ -355,8 +355,8 @@ class ImplicitGemmConv final : public Kernel {
     std::byte* const sums = memory + p.sums_at;
     const int64_t outputs = p.y_axis.out * p.x_axis.out;
     const int64_t first = (piece.row + row) * p.x_axis.out + piece.first;
-    std::optional<Finish> finish;
-    if (block.columns % kFinishedColumns == 0)
+    std::optional<RegisterEpilogue> finish;
+    if (block.columns % kRegisterColumns == 0)
       finish = epilogues_.finish(kernels_.finishes, p.spaces, args, piece.image * outputs + first,
                                  column, block.columns);
     for (const Chunk& chunk : p.chunks) {
@@ -380,8 +380,9 @@ class ImplicitGemmConv final : public Kernel {
       block.accumulate = true;
     }
     if (finish) return;
-    epilogues_.run(p.spaces, args, sums, kBlockColumns, piece.image * outputs + first,
-                   rows * piece.width, column, block.columns, memory + p.tape_at);
+    epilogues_.run(p.spaces, args, {sums, kBlockColumns},
+                   {piece.image * outputs + first, rows * piece.width, column, block.columns},
+                   memory + p.tape_at);
   }
 
   // The input that a piece meets, as a left-hand side, padded. x: of the image.
@@ -469,10 +470,9 @@ KernelResult make_implicit(const Conv& op, const Request& request) {
   for (size_t axis = 0; axis < op.strides.size(); ++axis)
     if (op.pads_begin[axis] < 0 || op.pads_end[axis] < 0) return refuse("negative padding");
   if (inputs[1].constant->count() == 0) return refuse("nothing to compute");
-  std::string why_not;
   auto epilogues = Epilogues::make(request, int8 ? DataType::kI32 : DataType::kF32,
-                                   std::max<size_t>(op.split.size(), 1), why_not);
-  if (!epilogues) return refuse(std::move(why_not));
+                                   std::max<size_t>(op.split.size(), 1));
+  if (!epilogues) return refuse(epilogues.reason());
   auto kernel = std::make_unique<ImplicitGemmConv>(op, request, std::move(*epilogues));
   if (kernel->has_late_zeros()) return refuse("weights with a zero point");
   return kernel;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/workspace.h"
 
 namespace anneal::cpu {
@@ -18,7 +19,7 @@ ChannelBlocks cut_channels(int64_t channels, int64_t grain, int64_t pixels) {
   const int64_t grains = grain > 0 ? channels / grain : 0;
   if (grains < 2 || channels * pixels <= kRunElements) return {channels, 1, channels};
   for (int64_t each = std::clamp<int64_t>(kRunElements / pixels / grain, 1, grains);; --each) {
-    const int64_t block = each * grain, blocks = (grains + each - 1) / each;
+    const int64_t block = each * grain, blocks = ceil_div(grains, each);
     const int64_t largest = std::max(block, channels - (blocks - 1) * block);
     if (each == 1 || largest * pixels <= kRunElements) return {block, blocks, largest};
   }
@@ -26,7 +27,7 @@ ChannelBlocks cut_channels(int64_t channels, int64_t grain, int64_t pixels) {
 
 // What is computed twice may not read what was computed: an addend or, of a single pixel, what
 // looks like numbers of channels.
-bool reads_y(const Finish& finish) {
+bool reads_y(const RegisterEpilogue& finish) {
   const auto* const y = finish.y;
   return finish.addend == y || reinterpret_cast<const std::byte*>(finish.offset) == y ||
          reinterpret_cast<const std::byte*>(finish.scale) == y;
@@ -49,13 +50,14 @@ PixelRuns::PixelRuns(std::span<const TensorView> inputs, std::span<const TensorV
   block_ = cut.block;
   blocks_ = cut.blocks;
   const int64_t most = std::clamp<int64_t>(kRunElements / cut.largest, 1, out_[2]);
-  runs_ = (out_[2] + most - 1) / most;
-  run_ = (out_[2] + runs_ - 1) / runs_;
+  runs_ = ceil_div(out_[2], most);
+  run_ = ceil_div(out_[2], runs_);
   shared_at_ = x_.staged_bytes();
-  parts_at_ = align_up(shared_at_ + memory.shared);
-  extra_at_ = align_up(static_cast<size_t>(run_ * cut.largest) * element);
-  tape_at_ = extra_at_ + align_up(static_cast<size_t>(run_) * memory.per_pixel + memory.per_run);
-  part_bytes_ = align_up(tape_at_ + epilogue.scratch_bytes());
+  parts_at_ = cache_aligned(shared_at_ + memory.shared);
+  extra_at_ = cache_aligned(static_cast<size_t>(run_ * cut.largest) * element);
+  tape_at_ =
+      extra_at_ + cache_aligned(static_cast<size_t>(run_) * memory.per_pixel + memory.per_run);
+  part_bytes_ = cache_aligned(tape_at_ + epilogue.scratch_bytes());
   bytes = parts_at_ + part_bytes_ * static_cast<size_t>(threads);
 }
 
@@ -82,8 +84,8 @@ void PixelRuns::launch(const LaunchArgs& args, LoadBlock load, const Epilogue& e
           if (finish && !reads_y(*finish)) run.finish = &*finish;
           compute(run);
           if (run.finish == nullptr)
-            epilogue.run(space_, args, run.out, run.channels, pixel, run.count, run.channel,
-                         run.channels, part + tape_at_);
+            epilogue.run(space_, args, {run.out, run.channels},
+                         {pixel, run.count, run.channel, run.channels}, part + tape_at_);
         }
       });
 }

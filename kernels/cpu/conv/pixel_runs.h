@@ -20,7 +20,7 @@ struct PixelRun {
   std::byte* extra = nullptr;         // PixelMemory::per_pixel for each, and per_run
   // What becomes of sums instead of going to `out`; some may be computed twice. Null: they go
   // there.
-  const Finish* finish = nullptr;
+  const RegisterEpilogue* finish = nullptr;
 };
 
 struct PixelMemory {
@@ -30,7 +30,7 @@ struct PixelMemory {
   // Of channels: where they may be cut, so that runs have many pixels. 0: nowhere.
   int64_t channel_grain = 0;
   bool keeps_bf16 = false;  // x of bf16 is not widened
-  Finishes finishes = finishes_nothing;
+  CanStore finishes = stores_nothing;
 };
 
 class PixelRuns {
@@ -54,7 +54,7 @@ class PixelRuns {
   TapeSpace space_;
   ChannelsLast x_;
   Spatial out_{};
-  Finishes finishes_ = finishes_nothing;
+  CanStore finishes_ = stores_nothing;
   int64_t channels_ = 0;
   int64_t run_ = 1, runs_ = 1;      // pixels of one item, items of an output row
   int64_t block_ = 0, blocks_ = 1;  // channels; the last block has all the rest

@@ -260,9 +260,8 @@ KernelResult make_phased(const ConvTranspose& op, const Request& request) {
   if (phases > 64) return refuse("strides of more than 64 positions");
   for (const Program& epilogue : request.epilogues)
     if (epilogue.uses_index()) return refuse("an epilogue with an index");
-  std::string why_not;
-  auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
-  if (!epilogue) return refuse(std::move(why_not));
+  auto epilogue = Epilogue::make(request, DataType::kF32);
+  if (!epilogue) return refuse(epilogue.reason());
   return std::make_unique<PhasedTranspose>(op, request, std::move(*epilogue));
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "anneal/core/integer.h"
+
 namespace anneal::cpu {
 
 bool Window::is_pointwise() const {
@@ -32,7 +34,7 @@ void PixelTaps::enter_row(const Window& window, const ChannelsLast& input, const
 void PixelTaps::enter_column(const Window& window, const ChannelsLast& input, int64_t column) {
   const int64_t dilation = window.dilation[2];
   const int64_t x0 = column * window.stride[2] - window.pad[2];
-  first_column = x0 < 0 ? (-x0 + dilation - 1) / dilation : 0;
+  first_column = x0 < 0 ? ceil_div(-x0, dilation) : 0;
   const int64_t met = x0 >= input.size[2] ? 0 : (input.size[2] - 1 - x0) / dilation + 1;
   columns = std::max<int64_t>(std::min(window.kernel[2], met) - first_column, 0);
   x = image + (x0 + first_column * dilation) * input.strides[2] *

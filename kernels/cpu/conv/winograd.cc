@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/base/workspace.h"
@@ -30,7 +31,6 @@ constexpr int64_t kBlockTiles = 28;
 // 0.6 (64 channels and more) to 1.0 (32), and 1.15 of 16 channels.
 constexpr int64_t kLeastChannels = 16, kLeastChannelsBf16 = 32, kLeastTiles = 9;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t cut(int64_t whole, int64_t parts, int64_t i) { return whole * i / parts; }
 
 // Rows of tiles are numbered through all images, so that blocks of whole rows are runs of output
@@ -194,11 +194,11 @@ void WinogradConv::place(PreparedWinograd& p, int threads) const {
   p.left_step = spread(tiles * p.left_pitch);
   p.product_step = spread(tiles * weights_.chunk());
   p.zeros_at = p.x.staged_bytes();
-  p.parts_at = p.zeros_at + align_up(bytes(weights_.inputs()));
+  p.parts_at = p.zeros_at + cache_aligned(bytes(weights_.inputs()));
   p.products_at = bytes(kProducts * p.left_step);
   p.out_at = p.products_at + bytes(kProducts * p.product_step);
-  p.tape_at = p.out_at + align_up(bytes(tiles * kOut * kOut * weights_.chunk()));
-  p.part_bytes = align_up(p.tape_at + epilogues_.scratch_bytes());
+  p.tape_at = p.out_at + cache_aligned(bytes(tiles * kOut * kOut * weights_.chunk()));
+  p.part_bytes = cache_aligned(p.tape_at + epilogues_.scratch_bytes());
   p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
 }
 
@@ -266,8 +266,8 @@ void WinogradConv::finish(const PreparedWinograd& p, const Block& block, int64_t
   if (width == p.tiles.width) width *= rows, rows = 1;
   const int64_t pitch = weights_.chunk();
   for (int64_t row = 0; row < rows; ++row)
-    epilogues_.run(p.spaces, args, out + row * width * pitch * 4, pitch,
-                   (first_row + row) * p.tiles.width + x, width, chunk * pitch, outputs_of(chunk),
+    epilogues_.run(p.spaces, args, {out + row * width * pitch * 4, pitch},
+                   {(first_row + row) * p.tiles.width + x, width, chunk * pitch, outputs_of(chunk)},
                    scratch);
 }
 
@@ -329,10 +329,8 @@ KernelResult make_winograd(const Conv& op, const Request& request) {
     return refuse("so few channels that transforms cost as much as they save");
   if (!request.ignore_speed_heuristics && !has_enough_tiles(request.outputs[0].type, request.sizes))
     return refuse("images so small that reading the transformed weights costs more");
-  std::string why_not;
-  auto epilogues =
-      Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1), why_not);
-  if (!epilogues) return refuse(std::move(why_not));
+  auto epilogues = Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1));
+  if (!epilogues) return refuse(epilogues.reason());
   return std::make_unique<WinogradConv>(op, w->view(), request, std::move(*epilogues));
 }
 

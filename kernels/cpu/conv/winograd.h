@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <string>
 
+#include "anneal/core/integer.h"
 #include "anneal/core/isa.h"
 #include "anneal/core/tensor.h"
 #include "anneal/kernels/cpu/gemm/gemm.h"
@@ -47,7 +48,7 @@ class WinogradWeights {
   int64_t inputs() const { return layout_.k; }
   int64_t outputs() const { return layout_.n; }
   int64_t chunk() const { return chunk_panels_ * layout_.tile_columns; }  // output channels
-  int64_t chunks() const { return (layout_.panels() + chunk_panels_ - 1) / chunk_panels_; }
+  int64_t chunks() const { return ceil_div(layout_.panels(), chunk_panels_); }
   int64_t panel_bytes() const { return layout_.panel_bytes(); }
   size_t bytes() const;
   std::string form() const { return layout_.form(); }  // as packed_constant() wants it

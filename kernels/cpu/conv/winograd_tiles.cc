@@ -13,7 +13,7 @@
 // In this order, which formatting must not change:
 #include "anneal/kernels/cpu/program/tape_math-inl.h"
 //
-#include "anneal/kernels/cpu/program/chain_vectors-inl.h"
+#include "anneal/kernels/cpu/program/vector_lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {

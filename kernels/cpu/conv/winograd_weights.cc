@@ -138,7 +138,7 @@ WinogradWeights::WinogradWeights(Isa isa, int64_t inputs, int64_t outputs)
 }
 
 size_t WinogradWeights::bytes() const {
-  return align_up(static_cast<size_t>(kProducts * layout_.panels() * layout_.panel_bytes()));
+  return cache_aligned(static_cast<size_t>(kProducts * layout_.panels() * layout_.panel_bytes()));
 }
 
 int64_t WinogradWeights::chunk_offset(int64_t chunk) const {

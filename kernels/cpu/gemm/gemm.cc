@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "anneal/core/float16.h"
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/workspace.h"
 #include "anneal/kernels/cpu/gemm/bf16.h"
 #include "anneal/kernels/cpu/gemm/transpose.h"
@@ -19,8 +20,6 @@
 
 namespace anneal::cpu {
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int32_t load_8bit(DataType dtype, const std::byte* at) {
   return dtype == DataType::kI8 ? int32_t{*reinterpret_cast<const int8_t*>(at)}
@@ -248,7 +247,7 @@ PackLayout::PackLayout(const GemmKernels& kernels, int64_t rows, int64_t columns
 
 size_t PackLayout::bytes() const {
   const int64_t sums = kind == GemmKind::kU8S8 ? padded_columns() * 4 : 0;
-  return align_up(static_cast<size_t>(sums_offset() + sums));
+  return cache_aligned(static_cast<size_t>(sums_offset() + sums));
 }
 
 std::string PackLayout::form() const {

@@ -15,6 +15,7 @@
 #include <tuple>
 #include <utility>
 
+#include "anneal/core/integer.h"
 #include "anneal/core/isa.h"
 #include "anneal/core/tensor.h"
 #include "anneal/kernels/cpu/program/register_epilogue.h"
@@ -37,11 +38,11 @@ struct GemmBlock {
   bool accumulate = false;
   bool c_is_padded = false;  // whole panels may be written
   // Null: sums are stored. c is only read else, if sums accumulate. REQUIRES:
-  // GemmKernels::finishes() its storage, and columns are a multiple of kFinishedColumns
-  const Finish* finish = nullptr;
+  // GemmKernels::finishes() its storage, and columns are a multiple of kRegisterColumns
+  const RegisterEpilogue* finish = nullptr;
 };
 
-constexpr int64_t kFinishedColumns = 16;
+constexpr int64_t kRegisterColumns = 16;
 
 enum class GemmKind : uint8_t {
   kF32,   // f32 * f32
@@ -61,7 +62,7 @@ struct GemmKernels {
   // unsigned by adding 128.
   void (*fetch)(DataType storage, const std::byte* from, int64_t n, int32_t zero,
                 std::byte* to) = nullptr;
-  Finishes finishes = finishes_nothing;
+  CanStore finishes = stores_nothing;
   // kU8S8: sums of the bytes of each row.
   void (*row_sums)(const std::byte* a, int64_t a_stride, int64_t rows, int64_t bytes,
                    int32_t* sums) = nullptr;
@@ -88,11 +89,11 @@ struct PackLayout {
   GemmKind kind = GemmKind::kF32;
   int tile_columns = 1, elements_per_lane = 1;
 
-  int64_t tap_lanes() const { return (tap + elements_per_lane - 1) / elements_per_lane; }
+  int64_t tap_lanes() const { return ceil_div(tap, elements_per_lane); }
   int64_t lanes() const { return tap == 0 ? 0 : k / tap * tap_lanes(); }
   // Where element i of k is, counted in elements.
   int64_t place(int64_t i) const { return i / tap * tap_lanes() * elements_per_lane + i % tap; }
-  int64_t panels() const { return (n + tile_columns - 1) / tile_columns; }
+  int64_t panels() const { return ceil_div(n, tile_columns); }
   int64_t padded_columns() const { return panels() * tile_columns; }
   int64_t panel_bytes() const { return lanes() * tile_columns * 4; }
   // Behind the panels: sums of the columns (i32), which only kU8S8 uses.
@@ -150,7 +151,7 @@ void run_lanes(const GemmKernels& kernels, const PackLayout& layout, int64_t lan
     std::fill(sums.rows, sums.rows + block.rows, 0);
   }
   block.panel_stride = layout.panel_bytes();
-  const Finish* const finish = block.finish;
+  const RegisterEpilogue* const finish = block.finish;
   int64_t lane = 0;
   do {  // once even if k is 0
     block.lanes = std::min(lanes, layout.lanes() - lane);

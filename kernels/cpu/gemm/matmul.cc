@@ -217,16 +217,17 @@ class PackedMatMul final : public Kernel {
     p.columns_at = packed_ ? 0 : p.layout.bytes() * static_cast<size_t>(p.b_matrices);
     const size_t columns_bytes =
         kernels_.kind == GemmKind::kU8S8 ? padded * 8 * static_cast<size_t>(p.b_matrices) : 0;
-    p.parts_at = align_up(p.columns_at + columns_bytes);
+    p.parts_at = cache_aligned(p.columns_at + columns_bytes);
 
     p.a_pitch = static_cast<int64_t>(
-        align_up(static_cast<size_t>(p.blocks.lanes * lane) * kernels_.element_size()) + 64);
+        cache_aligned(static_cast<size_t>(p.blocks.lanes * lane) * kernels_.element_size()) + 64);
     const auto rows = static_cast<size_t>(p.blocks.rows);
     p.c_at = p.a_is_direct ? 0 : rows * static_cast<size_t>(p.a_pitch);
     p.sums_at =
-        p.c_at + (p.c_is_direct ? 0 : align_up(rows * static_cast<size_t>(p.blocks.columns) * 4));
-    p.tape_at = p.sums_at + align_up(rows * 4);
-    p.part_bytes = align_up(p.tape_at + epilogues_.scratch_bytes());
+        p.c_at +
+        (p.c_is_direct ? 0 : cache_aligned(rows * static_cast<size_t>(p.blocks.columns) * 4));
+    p.tape_at = p.sums_at + cache_aligned(rows * 4);
+    p.part_bytes = cache_aligned(p.tape_at + epilogues_.scratch_bytes());
     p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
   }
 
@@ -347,13 +348,13 @@ class PackedMatMul final : public Kernel {
     block.c_stride = p.blocks.columns;
     block.c_is_padded = true;
     const int64_t row = batch * p.m + first_row;
-    std::optional<Finish> finish;
-    if (!has_b_zero && columns % kFinishedColumns == 0)
+    std::optional<RegisterEpilogue> finish;
+    if (!has_b_zero && columns % kRegisterColumns == 0)
       finish = epilogues_.finish(kernels_.finishes, p.spaces, args, row, first_column, columns);
     if (finish) block.finish = &*finish;
     run_lanes(kernels_, p.layout, p.blocks.lanes, panel, sums, block, left);
     if (!finish)
-      epilogues_.run(p.spaces, args, block.c, block.c_stride, row, rows, first_column, columns,
+      epilogues_.run(p.spaces, args, {block.c, block.c_stride}, {row, rows, first_column, columns},
                      memory + p.tape_at);
   }
 
@@ -381,10 +382,9 @@ KernelResult make_packed(const MatMul& op, const Request& request) {
     for (const Size size : zero)
       if (!size.known() || size.value() != 1) return refuse("a zero point per row");
   }
-  std::string why_not;
   auto epilogues = Epilogues::make(request, int8 ? DataType::kI32 : DataType::kF32,
-                                   std::max<size_t>(op.split.size(), 1), why_not);
-  if (!epilogues) return refuse(std::move(why_not));
+                                   std::max<size_t>(op.split.size(), 1));
+  if (!epilogues) return refuse(epilogues.reason());
   return std::make_unique<PackedMatMul>(op, request, std::move(*epilogues));
 }
 

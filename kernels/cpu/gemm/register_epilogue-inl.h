@@ -1,5 +1,5 @@
-// The epilogue of a tile's sums while they are in registers (Finish), for AVX-512. Included like
-// gemm/tile-inl.h, before it. A Dot that finishes has, beside what that one asks for:
+// The epilogue of a tile's sums while they are in registers (RegisterEpilogue), for AVX-512.
+// Included like gemm/tile-inl.h, before it. A Dot that runs it has, beside the members named there:
 //   to_f32(sum);
 //   for results of 8 bits, kQuantizes; else Stored, load_stored(p) and store(p, stride, values).
 
@@ -7,14 +7,14 @@ HWY_INLINE __m512 per_column(const float* numbers, int64_t column, float otherwi
   return numbers == nullptr ? _mm512_set1_ps(otherwise) : _mm512_loadu_ps(numbers + column);
 }
 
-// As chains have it, where NaN is the result: x86 gives the second operand if one is NaN.
-HWY_INLINE __m512 limited(const Finish& finish, __m512 v) {
+// As vector programs have it, where NaN is the result: x86 gives the second operand if one is NaN.
+HWY_INLINE __m512 limited(const RegisterEpilogue& finish, __m512 v) {
   v = _mm512_max_ps(_mm512_set1_ps(finish.low), v);
   return _mm512_min_ps(_mm512_set1_ps(finish.high), v);
 }
 
 template <int kRows, int kVectors>
-HWY_INLINE void quantize(const Finish& finish, const __m512 (&values)[kRows][kVectors],
+HWY_INLINE void quantize(const RegisterEpilogue& finish, const __m512 (&values)[kRows][kVectors],
                          std::byte* y) {
   const __m512 factor = _mm512_set1_ps(finish.factor);
   const __m512 low = _mm512_set1_ps(finish.low), high = _mm512_set1_ps(finish.high);
@@ -33,7 +33,7 @@ HWY_INLINE void quantize(const Finish& finish, const __m512 (&values)[kRows][kVe
 
 // Of the tile whose first sum is [row, column] of the block.
 template <class Dot, class Sum, int kRows, int kVectors>
-HWY_INLINE void finish_tile(const Finish& finish, int64_t row, int64_t column,
+HWY_INLINE void finish_tile(const RegisterEpilogue& finish, int64_t row, int64_t column,
                             const Sum (&sums)[kRows][kVectors]) {
   __m512 values[kRows][kVectors];
 #pragma GCC unroll 8

@@ -108,14 +108,14 @@ bool has_epilogue(const Request& request) {
 
 KernelResult make_view(const ViewOfInput& look, const Request& request) {
   if (!has_epilogue(request)) return std::make_unique<CopyOfView>(look);
-  std::string why_not = epilogue_mismatch(request);
-  if (!why_not.empty()) return refuse(std::move(why_not));
+  if (std::string mismatch = epilogue_mismatch(request); !mismatch.empty())
+    return refuse(std::move(mismatch));
   const Program& program = request.epilogues[0];
   const DataType stored = request.inputs[0].type.dtype;
   if (program.inputs().empty() || register_type(program.inputs()[0]) != register_type(stored))
     return refuse("an epilogue that does not take the input's elements");
-  auto tape = Tape::compile(program, why_not, stored);
-  if (!tape) return refuse(std::move(why_not));
+  auto tape = Tape::compile(program, stored);
+  if (!tape) return refuse(tape.reason());
   return std::make_unique<TapeOfView>(std::move(*tape), look, request);
 }
 

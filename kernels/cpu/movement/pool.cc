@@ -17,7 +17,7 @@
 // In this order, which formatting must not change:
 #include "anneal/kernels/cpu/program/tape_math-inl.h"
 //
-#include "anneal/kernels/cpu/program/chain_vectors-inl.h"
+#include "anneal/kernels/cpu/program/vector_lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {
@@ -68,52 +68,52 @@ struct OfBf16 {
   static float one(uint16_t bits) { return to_f32(BFloat16{bits}); }
 };
 
-template <class Fold, class X, int kVectors, class T>
-HWY_INLINE void fold_channels(const PixelTaps& taps, int64_t channel, T* out) {
-  const typename Fold::D d;
+template <class Reduction, class X, int kVectors, class T>
+HWY_INLINE void reduce_channels(const PixelTaps& taps, int64_t channel, T* out) {
+  const typename Reduction::D d;
   constexpr int64_t kLanes = HWY_LANES(T);
-  typename Fold::V folded[kVectors];
-  for (int v = 0; v < kVectors; ++v) folded[v] = Fold::start();
+  typename Reduction::V folded[kVectors];
+  for (int v = 0; v < kVectors; ++v) folded[v] = Reduction::start();
   for (int64_t row = 0; row < taps.rows; ++row) {
     const auto* from = reinterpret_cast < const typename X
     ::Element* > (taps.x) + taps.row_offsets[row] + channel;
     for (int64_t column = 0; column < taps.columns; ++column, from += taps.column_step)
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v)
-        folded[v] = Fold::add(folded[v], X::load(d, from + v * kLanes));
+        folded[v] = Reduction::add(folded[v], X::load(d, from + v * kLanes));
   }
   for (int v = 0; v < kVectors; ++v) hn::StoreU(folded[v], d, out + channel + v * kLanes);
 }
 
 // Channels too few for a vector go through a copy of each tap.
-template <class Fold, class X, class T>
-void fold_few(const PixelTaps& taps, int64_t count, T* out) {
-  const typename Fold::D d;
+template <class Reduction, class X, class T>
+void reduce_few(const PixelTaps& taps, int64_t count, T* out) {
+  const typename Reduction::D d;
   HWY_ALIGN T lanes[HWY_LANES(T)] = {};
-  auto folded = Fold::start();
+  auto folded = Reduction::start();
   for (int64_t row = 0; row < taps.rows; ++row) {
     const auto* from = reinterpret_cast < const typename X
     ::Element* > (taps.x) + taps.row_offsets[row];
     for (int64_t column = 0; column < taps.columns; ++column, from += taps.column_step) {
       std::transform(from, from + count, lanes, X::one);
-      folded = Fold::add(folded, hn::Load(d, lanes));
+      folded = Reduction::add(folded, hn::Load(d, lanes));
     }
   }
   hn::Store(folded, d, lanes);
   std::copy(lanes, lanes + count, out);
 }
 
-template <class Fold, class T, class X = AsIs<T>>
-void fold_pixel(const PixelTaps& taps, int64_t count, T* out) {
+template <class Reduction, class T, class X = AsIs<T>>
+void reduce_pixel(const PixelTaps& taps, int64_t count, T* out) {
   constexpr int64_t kLanes = HWY_LANES(T);
-  if (count < kLanes) return fold_few < Fold, X
+  if (count < kLanes) return reduce_few < Reduction, X
   , T > (taps, count, out);
   int64_t channel = 0;
-  for (; channel + 4 * kLanes <= count; channel += 4 * kLanes) fold_channels < Fold, X
+  for (; channel + 4 * kLanes <= count; channel += 4 * kLanes) reduce_channels < Reduction, X
   , 4, T > (taps, channel, out);
-  for (; channel + kLanes <= count; channel += kLanes) fold_channels < Fold, X
+  for (; channel + kLanes <= count; channel += kLanes) reduce_channels < Reduction, X
   , 1, T > (taps, channel, out);
-  if (channel < count) fold_channels < Fold, X
+  if (channel < count) reduce_channels < Reduction, X
   , 1, T > (taps, count - kLanes, out);
 }
 
@@ -179,18 +179,18 @@ void pool_pixel(const PixelTaps& taps, PoolKind kind, DataType dtype, int64_t co
                 std::byte* out) {
   auto* const sums = reinterpret_cast<float*>(out);
   if (kind == PoolKind::kAverage)
-    return dtype == DataType::kBF16 ? fold_pixel<Sum, float, OfBf16>(taps, count, sums)
-                                    : fold_pixel<Sum, float>(taps, count, sums);
+    return dtype == DataType::kBF16 ? reduce_pixel<Sum, float, OfBf16>(taps, count, sums)
+                                    : reduce_pixel<Sum, float>(taps, count, sums);
   switch (dtype) {
     case DataType::kI8:
-      return fold_pixel<Maximum<int8_t>, int8_t>(taps, count, reinterpret_cast<int8_t*>(out));
+      return reduce_pixel<Maximum<int8_t>, int8_t>(taps, count, reinterpret_cast<int8_t*>(out));
     case DataType::kU8:
-      return fold_pixel<Maximum<uint8_t>, uint8_t>(taps, count, reinterpret_cast<uint8_t*>(out));
+      return reduce_pixel<Maximum<uint8_t>, uint8_t>(taps, count, reinterpret_cast<uint8_t*>(out));
     case DataType::kBF16:
       if (max_pixel_bf16(taps, count, sums)) return;
-      return fold_pixel<Maximum<float>, float, OfBf16>(taps, count, sums);
+      return reduce_pixel<Maximum<float>, float, OfBf16>(taps, count, sums);
     default:
-      return fold_pixel<Maximum<float>, float>(taps, count, sums);
+      return reduce_pixel<Maximum<float>, float>(taps, count, sums);
   }
 }
 
@@ -304,9 +304,8 @@ KernelResult make_nhwc(const Pool& op, const Request& request) {
     rows *= op.kernel[axis];
   }
   if (rows > PixelTaps::kMostRows) return refuse("a kernel of more than 64 rows");
-  std::string why_not;
-  auto epilogue = Epilogue::make(request, int8 ? x : DataType::kF32, why_not);
-  if (!epilogue) return refuse(std::move(why_not));
+  auto epilogue = Epilogue::make(request, int8 ? x : DataType::kF32);
+  if (!epilogue) return refuse(epilogue.reason());
   return std::make_unique<NhwcPool>(op, request, std::move(*epilogue));
 }
 

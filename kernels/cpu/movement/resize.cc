@@ -215,9 +215,8 @@ KernelResult make_nhwc(const Resize& given, const Request& request) {
     if (!same || op.coordinates == ResizeCoordinates::kTfHalfPixelForNn)
       return refuse("images or channels that are resized");
   }
-  std::string why_not;
-  auto epilogue = Epilogue::make(request, int8 ? x : DataType::kF32, why_not);
-  if (!epilogue) return refuse(std::move(why_not));
+  auto epilogue = Epilogue::make(request, int8 ? x : DataType::kF32);
+  if (!epilogue) return refuse(epilogue.reason());
   return std::make_unique<NhwcResize>(op, request, std::move(*epilogue));
 }
 

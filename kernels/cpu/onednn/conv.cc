@@ -5,6 +5,7 @@
 //   cpu.conv.onednn_winograd   gives sums by Winograd's algorithm, reorders included
 // The last two are for a clock to choose: our own kernels finish epilogues in registers, and our
 // own Winograd needs no reorders.
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/conv/im2col_product.h"
@@ -54,11 +55,9 @@ class OneDnnConv final : public Kernel {
     // 8-bit products of rows with gaps are slow.
     const bool gaps = pointwise && !is_8bit(x.dtype);
     is_staged_ = !pixel || (!gaps && *pixel != channels);
-    std::string why_not;
-    if (layer.post_ops) pieces_.finish_by_post_ops();
-    const bool done = pointwise ? add_products(layer, is_staged_ ? channels : *pixel, why_not)
-                                : add_convolutions(layer, why_not);
-    return done ? "" : why_not;
+    if (layer.post_ops) pieces_.run_epilogue_by_post_ops();
+    return pointwise ? add_products(layer, is_staged_ ? channels : *pixel)
+                     : add_convolutions(layer);
   }
 
   std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
@@ -86,12 +85,12 @@ class OneDnnConv final : public Kernel {
     return product;
   }
 
-  bool add_products(const ConvLayer& layer, int64_t pixel, std::string& why_not) {
+  // As build().
+  std::string add_products(const ConvLayer& layer, int64_t pixel) {
     const TensorView &x = layer.x, &w = layer.w, &y = layer.y;
     onednn::Product product = product_of(layer);
     product.least_rows = kLeastPixels;
-    why_not = onednn::why_own_product(product);
-    if (!why_not.empty()) return false;
+    if (std::string reason = onednn::why_own_product(product); !reason.empty()) return reason;
     const onednn::PieceCut cut = onednn::cut(product);
     pieces_.write_directly(layer.is_copy, onednn::row_step(y, 2, 1), cut);
     const int64_t channels = x.dims[1];
@@ -112,26 +111,28 @@ class OneDnnConv final : public Kernel {
         const auto weights = [&] {
           return w.data + column * w.strides[0] * static_cast<int64_t>(size_of(w.dtype));
         };
-        if (!pieces_.add(layer.request, seen, shape, piece, weights, why_not)) return false;
+        if (std::string reason = pieces_.add(layer.request, seen, shape, piece, weights);
+            !reason.empty())
+          return reason;
       }
     }
-    return true;
+    return {};
   }
 
   // Pieces are rows of the outermost spatial axis, each with the rows of input it meets.
-  bool add_convolutions(const ConvLayer& layer, std::string& why_not) {
+  std::string add_convolutions(const ConvLayer& layer) {
     const Conv& op = layer.op;
     const TensorView &x = layer.x, &w = layer.w, &y = layer.y;
     const int64_t row_pixels = pieces_.rows / y.dims[2];
     onednn::Product product = product_of(layer);
     // With AVX-512; with AVX2, oneDNN's of f32 take a twentieth less than ours.
-    if (op.groups == 1 && onednn::has_avx512()) why_not = onednn::why_own_product(product);
-    if (!why_not.empty()) return false;
+    if (op.groups == 1 && onednn::has_avx512())
+      if (std::string reason = onednn::why_own_product(product); !reason.empty()) return reason;
     product.rows = y.dims[2];
     if (op.groups > 1) product.column_grain = 0;
     const int64_t pad = std::max(op.pads_begin[0], op.pads_end[0]);
-    product.least_rows = std::max((pad + op.strides[0] - 1) / op.strides[0],
-                                  (kLeastPixels + row_pixels - 1) / row_pixels);
+    product.least_rows =
+        std::max((pad + op.strides[0] - 1) / op.strides[0], ceil_div(kLeastPixels, row_pixels));
     if (layer.winograd) product.least_rows = std::max(product.least_rows, kLeastWinogradRows);
     const onednn::PieceCut cut = onednn::cut(product);
     pieces_.write_directly(layer.is_copy, onednn::row_step(y, 2, 1), cut);
@@ -159,10 +160,7 @@ class OneDnnConv final : public Kernel {
         const int64_t last = onednn::piece_begin(product.rows, cut.row_pieces, i + 1) - 1;
         const onednn::WindowRows window(first, last, op.strides[0], op.pads_begin[0], reach(0),
                                         x.dims[2]);
-        if (window.rows <= 0) {
-          why_not = "windows that are padding alone";
-          return false;
-        }
+        if (window.rows <= 0) return "windows that are padding alone";
         shape.pads_begin[0] = window.pad_begin;
         shape.pads_end[0] = window.pad_end;
         shape.x = {x.dtype, x.dims, {}};
@@ -182,10 +180,12 @@ class OneDnnConv final : public Kernel {
         const auto weights = [&] {
           return w.data + column * w.strides[0] * static_cast<int64_t>(size_of(w.dtype));
         };
-        if (!pieces_.add(layer.request, seen, shape, piece, weights, why_not)) return false;
+        if (std::string reason = pieces_.add(layer.request, seen, shape, piece, weights);
+            !reason.empty())
+          return reason;
       }
     }
-    return true;
+    return {};
   }
 
   static DataType y_dtype(const ConvLayer& layer) {
@@ -220,13 +220,13 @@ bool is_own_depthwise(const ConvLayer& layer) {
 }
 
 // What our own convolutions finish in registers, which gains more than oneDNN's products do.
-bool is_own_finish(const ConvLayer& layer, const Epilogues& epilogues) {
+bool runs_in_own_registers(const ConvLayer& layer, const Epilogues& epilogues) {
   const Dims& w = layer.w.dims;
   const int64_t columns = w[w.rank() - 1];
   const bool slides = w[1] == 1 && columns >= 3 && columns <= 7 && layer.op.dilations.back() == 1;
-  return onednn::has_avx512() && !layer.is_copy && w[0] % kFinishedColumns == 0 &&
+  return onednn::has_avx512() && !layer.is_copy && w[0] % kRegisterColumns == 0 &&
          (layer.op.groups == 1 || (layer.op.groups == w[0] && slides)) &&
-         epilogues.can_finish([](DataType storage) { return storage == DataType::kF32; });
+         epilogues.can_run_in_registers([](DataType storage) { return storage == DataType::kF32; });
 }
 
 bool is_zero(const Tensor& tensor) {
@@ -270,33 +270,33 @@ KernelResult make_onednn(const Conv& op, const Request& request, Way way) {
     return refuse("nothing to compute");
   for (size_t axis = 0; axis < op.strides.size(); ++axis)
     if (op.pads_begin[axis] < 0 || op.pads_end[axis] < 0) return refuse("negative padding");
-  std::string why_not = onednn::why_unavailable(isa_of(request.device));
-  if (!why_not.empty()) return refuse(std::move(why_not));
+  if (std::string reason = onednn::why_unavailable(isa_of(request.device)); !reason.empty())
+    return refuse(std::move(reason));
   if (int8 && !onednn::has_vnni()) return refuse("8-bit operands need AVX-512 VNNI");
   if (way == Way::kWinograd && (x != DataType::kF32 || count(tail(layer.w.dims, 2)) == 1))
     return refuse("only f32, and windows of several pixels");
   if (x == DataType::kBF16 && !onednn::has_bf16()) return refuse("bf16 needs AVX512_BF16");
-  why_not = why_too_slow(layer, way);
-  if (!why_not.empty()) return refuse(std::move(why_not));
+  if (std::string reason = why_too_slow(layer, way); !reason.empty())
+    return refuse(std::move(reason));
   // Up to 11 times slower than ours.
   if (!onednn::has_avx512() && count(tail(layer.w.dims, 2)) > kMostTapsWithAvx2)
     return refuse("windows of more than 1024 taps with AVX2");
   if (has(2)) layer.x_zero = load_zero_point(inputs[2].constant->view());
   auto epilogues = Epilogues::make(request, int8 ? DataType::kI32 : DataType::kF32,
-                                   std::max<size_t>(op.split.size(), 1), why_not);
-  if (!epilogues) return refuse(std::move(why_not));
+                                   std::max<size_t>(op.split.size(), 1));
+  if (!epilogues) return refuse(epilogues.reason());
   layer.is_copy = epilogues->is_copy();
   layer.winograd = way == Way::kWinograd;
   if (way == Way::kPostOps) {
     const auto axes = TapeSpace::Axes::of_pixels(layer.y.dims.rank());
-    layer.post_ops = onednn::post_ops_of(request, *epilogues, axes, why_not);
-    if (!layer.post_ops) return refuse(std::move(why_not));
+    const auto post_ops = onednn::post_ops_of(request, *epilogues, axes);
+    if (!post_ops) return refuse(post_ops.reason());
+    layer.post_ops = *post_ops;
   }
-  if (!request.ignore_speed_heuristics && !int8 && is_own_finish(layer, *epilogues))
+  if (!request.ignore_speed_heuristics && !int8 && runs_in_own_registers(layer, *epilogues))
     return refuse("our own convolutions finish this epilogue in registers");
   auto kernel = std::make_unique<OneDnnConv>(std::move(*epilogues));
-  why_not = kernel->build(layer);
-  if (!why_not.empty()) return refuse(std::move(why_not));
+  if (std::string reason = kernel->build(layer); !reason.empty()) return refuse(std::move(reason));
   return kernel;
 }
 

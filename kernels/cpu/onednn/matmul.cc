@@ -37,10 +37,9 @@ class OneDnnMatMul final : public Kernel {
     product.ignore_speed_heuristics = request.ignore_speed_heuristics;
     if (post_ops) {
       product.column_grain = 0;
-      pieces_.finish_by_post_ops();
+      pieces_.run_epilogue_by_post_ops();
     }
-    std::string why_not = onednn::why_own_product(product);
-    if (!why_not.empty()) return why_not;
+    if (std::string reason = onednn::why_own_product(product); !reason.empty()) return reason;
     const onednn::PieceCut cut = onednn::cut(product);
 
     const std::optional<int64_t> step = onednn::row_step(a, 0, last);
@@ -74,7 +73,8 @@ class OneDnnMatMul final : public Kernel {
         shape.y = {post_ops ? y.dtype : sums, {piece.rows, columns}, {columns, 1}};
         shape.x_zero = a_zero;
         shape.post_ops = post_ops.value_or(onednn::PostOps{});
-        if (!pieces_.add(request, seen, shape, piece, weights, why_not)) return why_not;
+        if (std::string reason = pieces_.add(request, seen, shape, piece, weights); !reason.empty())
+          return reason;
       }
     }
     return {};
@@ -154,25 +154,27 @@ KernelResult make_onednn(const MatMul& op, const Request& request) {
     return refuse("a batch of right sides");
   y_view->dims[y_view->dims.rank() - 1] = b_view.dims[rank - 1];  // all outputs side by side
   if (count(a_view->dims) * count(b_view.dims) == 0) return refuse("nothing to compute");
-  std::string why_not = onednn::why_unavailable(isa_of(request.device));
-  if (!why_not.empty()) return refuse(std::move(why_not));
+  if (std::string reason = onednn::why_unavailable(isa_of(request.device)); !reason.empty())
+    return refuse(std::move(reason));
   if (int8 && !onednn::has_vnni()) return refuse("8-bit operands need AVX-512 VNNI");
   if (a == DataType::kBF16 && !onednn::has_bf16()) return refuse("bf16 needs AVX512_BF16");
   auto epilogues = Epilogues::make(request, int8 ? DataType::kI32 : DataType::kF32,
-                                   std::max<size_t>(op.split.size(), 1), why_not);
-  if (!epilogues) return refuse(std::move(why_not));
+                                   std::max<size_t>(op.split.size(), 1));
+  if (!epilogues) return refuse(epilogues.reason());
   std::optional<onednn::PostOps> post_ops;
   if (by_post_ops) {
     if (!request.ignore_speed_heuristics) return refuse("only a clock chooses it");
     const auto axes = OneDnnMatMul::axes_of(y_view->dims.rank());
-    post_ops = onednn::post_ops_of(request, *epilogues, axes, why_not);
-    if (!post_ops) return refuse(std::move(why_not));
+    const auto made = onednn::post_ops_of(request, *epilogues, axes);
+    if (!made) return refuse(made.reason());
+    post_ops = *made;
   }
   auto kernel = std::make_unique<OneDnnMatMul>(std::move(*epilogues));
   kernel->transpose_a = op.transpose_a;
-  why_not = kernel->build(request, *a_view, b_view, *y_view,
-                          has(2) ? load_zero_point(inputs[2].constant->view()) : 0, post_ops);
-  if (!why_not.empty()) return refuse(std::move(why_not));
+  std::string reason =
+      kernel->build(request, *a_view, b_view, *y_view,
+                    has(2) ? load_zero_point(inputs[2].constant->view()) : 0, post_ops);
+  if (!reason.empty()) return refuse(std::move(reason));
   return kernel;
 }
 

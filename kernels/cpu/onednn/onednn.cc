@@ -38,18 +38,14 @@ int isa_cap(Isa isa) {
   return kIsaAll;
 }
 
-std::optional<Library> open_library(std::string& why_not) {
+Result<Library> open_library() {
   const char* const setting = std::getenv("ANNEAL_ONEDNN");
   const std::string_view wanted = setting != nullptr ? setting : "";
-  if (wanted == "0") {
-    why_not = "ANNEAL_ONEDNN=0 switches oneDNN off";
-    return std::nullopt;
-  }
-  if (!wanted.empty() && wanted != "1") return Library::open(std::string(wanted), why_not);
-  auto library = Library::open("libdnnl.so.2", why_not);
-  std::string ignored;
-  if (!library && Library::open("libdnnl.so.3", ignored))
-    why_not = "oneDNN 2 (libdnnl.so.2) is not installed; libdnnl.so.3 has another interface";
+  if (wanted == "0") return refuse("ANNEAL_ONEDNN=0 switches oneDNN off");
+  if (!wanted.empty() && wanted != "1") return Library::open(std::string(wanted));
+  auto library = Library::open("libdnnl.so.2");
+  if (!library && Library::open("libdnnl.so.3"))
+    return refuse("oneDNN 2 (libdnnl.so.2) is not installed; libdnnl.so.3 has another interface");
   return library;
 }
 
@@ -87,8 +83,11 @@ OneDnnLibrary open() {
     opened.why_not = "needs AVX2";
     return opened;
   }
-  const auto library = open_library(opened.why_not);
-  if (!library) return opened;
+  const auto library = open_library();
+  if (!library) {
+    opened.why_not = library.reason();
+    return opened;
+  }
   opened.why_not = fill(opened.api, *library);
   if (!opened.why_not.empty()) return opened;
   const int cap = isa_cap(current_isa());
@@ -305,23 +304,20 @@ struct Primitive::State {
     int32_t x_zero = 0;
     PostOps post_ops;
   };
-  static std::unique_ptr<State> finish(std::unique_ptr<State> state, const void* op,
-                                       const Numbers& numbers, std::string& why_not) {
+  static PrimitiveResult primitive(std::unique_ptr<State> state, const void* op,
+                                   const Numbers& numbers) {
     state->post_ops = numbers.post_ops;
     const auto attr = attributes(numbers.x_zero, numbers.post_ops, state->column);
     const auto desc = make_handle<DnnPrimitiveDesc>(api().dnnl_primitive_desc_create, op,
                                                     static_cast<const DnnAttributes*>(attr.get()),
                                                     opened().engine, nullptr);
-    if (!desc) {
-      why_not = "oneDNN implements no such shape";
-      return nullptr;
-    }
+    if (!desc) return refuse("oneDNN implements no such shape");
     const char* name = "";
     demand(api().dnnl_primitive_desc_query(desc.get(), kQueryImplementation, 0, &name),
            "name an implementation");
     state->implementation = name;
-    why_not = why_refused(state->implementation);
-    if (!why_not.empty()) return nullptr;
+    if (std::string reason = why_refused(state->implementation); !reason.empty())
+      return refuse(std::move(reason));
     const auto query = [&](int what) {
       return *api().dnnl_primitive_desc_query_md(desc.get(), what, 0);
     };
@@ -329,13 +325,13 @@ struct Primitive::State {
     if (state->has_weights) state->packed = query(kQueryWeights);
     state->primitive = make_handle<DnnPrimitive>(api().dnnl_primitive_create,
                                                  static_cast<const DnnPrimitiveDesc*>(desc.get()));
-    if (state->primitive && state->reorder(query(kQuerySource), query(kQueryOutput))) return state;
-    why_not = fmt::format("oneDNN cannot make {}", state->implementation);
-    return nullptr;
+    if (!state->primitive || !state->reorder(query(kQuerySource), query(kQueryOutput)))
+      return refuse(fmt::format("oneDNN cannot make {}", state->implementation));
+    return std::unique_ptr<const Primitive>(new Primitive(std::move(state)));
   }
 
-  size_t own_x_bytes() const { return own_x ? align_up(bytes_of(own_x->desc)) : 0; }
-  size_t own_y_bytes() const { return own_y ? align_up(bytes_of(own_y->desc)) : 0; }
+  size_t own_x_bytes() const { return own_x ? cache_aligned(bytes_of(own_x->desc)) : 0; }
+  size_t own_y_bytes() const { return own_y ? cache_aligned(bytes_of(own_y->desc)) : 0; }
 
   Handle<DnnPrimitive> primitive;
   std::string implementation;
@@ -383,8 +379,7 @@ std::string why_refused(std::string_view implementation) {
 Primitive::Primitive(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Primitive::~Primitive() = default;
 
-std::unique_ptr<const Primitive> Primitive::make(const ConvShape& shape, const Primitive* like,
-                                                 std::string& why_not) {
+PrimitiveResult Primitive::make(const ConvShape& shape, const Primitive* like) {
   const OneOpenMpThread one;
   auto state = std::make_unique<State>();
   const Operand w = by_group(shape.w, shape.groups);
@@ -401,16 +396,12 @@ std::unique_ptr<const Primitive> Primitive::make(const ConvShape& shape, const P
   if (api().dnnl_dilated_convolution_forward_desc_init(
           &op, kForwardInference, shape.winograd ? kConvolutionWinograd : kConvolutionDirect, &x,
           &packed, has_bias(shape.post_ops) ? &state->bias : nullptr, &y, strides.values,
-          dilations.values, begin.values, end.values) != kStatusSuccess) {
-    why_not = "oneDNN knows no such convolution";
-    return nullptr;
-  }
-  state = State::finish(std::move(state), &op, {shape.x_zero, shape.post_ops}, why_not);
-  return state ? std::unique_ptr<const Primitive>(new Primitive(std::move(state))) : nullptr;
+          dilations.values, begin.values, end.values) != kStatusSuccess)
+    return refuse("oneDNN knows no such convolution");
+  return State::primitive(std::move(state), &op, {shape.x_zero, shape.post_ops});
 }
 
-std::unique_ptr<const Primitive> Primitive::make(const MatMulShape& shape, const Primitive* like,
-                                                 std::string& why_not) {
+PrimitiveResult Primitive::make(const MatMulShape& shape, const Primitive* like) {
   const OneOpenMpThread one;
   auto state = std::make_unique<State>();
   state->x = describe(shape.x), state->y = describe(shape.y), state->weights = describe(shape.w);
@@ -419,15 +410,12 @@ std::unique_ptr<const Primitive> Primitive::make(const MatMulShape& shape, const
   const MemoryDesc packed = like != nullptr ? like->state_->packed : any_layout(shape.w);
   const MemoryDesc* const bias = has_bias(shape.post_ops) ? &state->bias : nullptr;
   MatMulDesc op{};
-  if (api().dnnl_matmul_desc_init(&op, &state->x, &packed, bias, &state->y) != kStatusSuccess) {
-    why_not = "oneDNN knows no such product";
-    return nullptr;
-  }
-  state = State::finish(std::move(state), &op, {shape.x_zero, shape.post_ops}, why_not);
-  return state ? std::unique_ptr<const Primitive>(new Primitive(std::move(state))) : nullptr;
+  if (api().dnnl_matmul_desc_init(&op, &state->x, &packed, bias, &state->y) != kStatusSuccess)
+    return refuse("oneDNN knows no such product");
+  return State::primitive(std::move(state), &op, {shape.x_zero, shape.post_ops});
 }
 
-std::unique_ptr<const Primitive> Primitive::make(const PoolShape& shape, std::string& why_not) {
+PrimitiveResult Primitive::make(const PoolShape& shape) {
   const OneOpenMpThread one;
   auto state = std::make_unique<State>();
   state->x = describe(shape.x), state->y = describe(shape.y);
@@ -436,12 +424,9 @@ std::unique_ptr<const Primitive> Primitive::make(const PoolShape& shape, std::st
   PoolingDesc op{};
   if (api().dnnl_pooling_v2_forward_desc_init(
           &op, kForwardInference, kPoolingMax, &state->x, &state->y, strides.values, kernel.values,
-          dilations.values, begin.values, end.values) != kStatusSuccess) {
-    why_not = "oneDNN knows no such pool";
-    return nullptr;
-  }
-  state = State::finish(std::move(state), &op, {}, why_not);
-  return state ? std::unique_ptr<const Primitive>(new Primitive(std::move(state))) : nullptr;
+          dilations.values, begin.values, end.values) != kStatusSuccess)
+    return refuse("oneDNN knows no such pool");
+  return State::primitive(std::move(state), &op, {});
 }
 
 const std::string& Primitive::implementation() const { return state_->implementation; }

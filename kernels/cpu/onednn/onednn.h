@@ -21,6 +21,7 @@
 
 #include "anneal/core/device.h"
 #include "anneal/core/isa.h"
+#include "anneal/core/result.h"
 #include "anneal/core/tensor.h"
 
 namespace anneal::cpu::onednn {
@@ -86,16 +87,17 @@ struct PoolShape {
   bool operator==(const PoolShape&) const = default;
 };
 
+class Primitive;
+using PrimitiveResult = Result<std::unique_ptr<const Primitive>>;  // never null
+
 // Code for one shape, and the layout in which it wants its weights. Immutable.
 class Primitive {
  public:
-  // Null, with a reason, if oneDNN has nothing good for the shape. like: one whose packed weights
+  // Refuses a shape for which oneDNN has nothing good. like: one whose packed weights
   // must do for this one, too; may be null. REQUIRES: available
-  static std::unique_ptr<const Primitive> make(const ConvShape& shape, const Primitive* like,
-                                               std::string& why_not);
-  static std::unique_ptr<const Primitive> make(const MatMulShape& shape, const Primitive* like,
-                                               std::string& why_not);
-  static std::unique_ptr<const Primitive> make(const PoolShape& shape, std::string& why_not);
+  static PrimitiveResult make(const ConvShape& shape, const Primitive* like);
+  static PrimitiveResult make(const MatMulShape& shape, const Primitive* like);
+  static PrimitiveResult make(const PoolShape& shape);
   ~Primitive();
 
   const std::string& implementation() const;  // "brgconv:avx512_core"

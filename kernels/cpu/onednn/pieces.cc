@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/workspace.h"
 
 namespace anneal::cpu::onednn {
@@ -23,8 +24,6 @@ constexpr int64_t kPieceElements = int64_t{64} << 10;  // of output, that stay t
 // Pieces of this size are made for threads, so that small teams share them equally.
 constexpr int64_t kLeastPieceElements = int64_t{8} << 10;
 constexpr int64_t kTeam = 4;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
@@ -88,8 +87,8 @@ std::optional<TensorView> known_view(const anneal::Operand& operand) {
   return view;
 }
 
-std::optional<PostOps> post_ops_of(const Request& request, const Epilogues& epilogues,
-                                   const TapeSpace::Axes& axes, std::string& why_not) {
+Result<PostOps> post_ops_of(const Request& request, const Epilogues& epilogues,
+                            const TapeSpace::Axes& axes) {
   const auto views_of = [](std::span<const anneal::Operand> operands) {
     std::optional<std::vector<TensorView>> views(std::in_place);
     for (const anneal::Operand& operand : operands) {
@@ -104,22 +103,19 @@ std::optional<PostOps> post_ops_of(const Request& request, const Epilogues& epil
     }
     return views;
   };
-  const auto refuse_it = [&](std::string reason) {
-    why_not = std::move(reason);
-    return std::nullopt;
-  };
   const auto inputs = views_of(request.inputs), outputs = views_of(request.outputs);
-  if (!inputs || !outputs) return refuse_it("sizes or strides that are not known before it runs");
-  if (epilogues.is_copy()) return refuse_it("no epilogue");
-  const FinishForm* const form = epilogues.dense_form(epilogues.spaces(*inputs, *outputs, axes));
-  if (form == nullptr) return refuse_it("an epilogue that is no list of post-ops");
+  if (!inputs || !outputs) return refuse("sizes or strides that are not known before it runs");
+  if (epilogues.is_copy()) return refuse("no epilogue");
+  const RegisterEpilogueForm* const form =
+      epilogues.dense_form(epilogues.spaces(*inputs, *outputs, axes));
+  if (form == nullptr) return refuse("an epilogue that is no list of post-ops");
   // Others may lie where the output does, which oneDNN does not know.
   const auto is_constant = [&](int port) {
     return port < 0 ||
            request.inputs[static_cast<size_t>(request.op_input_count + port - 1)].constant;
   };
   if (!is_constant(form->scale) || !is_constant(form->offset))
-    return refuse_it("numbers of columns that are no constants");
+    return refuse("numbers of columns that are no constants");
   PostOps post_ops{.offset = form->offset >= 0, .addend = form->addend >= 0, .requantize = {}};
   if (is_8bit(form->storage)) {
     post_ops.requantize = {.scale = form->scale >= 0,
@@ -130,8 +126,8 @@ std::optional<PostOps> post_ops_of(const Request& request, const Epilogues& epil
     return post_ops;
   }
   if (std::isfinite(form->low) || std::isfinite(form->high))
-    return refuse_it("limits, with which oneDNN turns NaN into a number");
-  if (form->scale >= 0) return refuse_it("scales of columns");
+    return refuse("limits, with which oneDNN turns NaN into a number");
+  if (form->scale >= 0) return refuse("scales of columns");
   return post_ops;
 }
 
@@ -158,10 +154,10 @@ void Pieces::finish(PreparedPieces& p, size_t staged_bytes, const Epilogues& epi
                     int threads) const {
   size_t scratch = 0;
   for (const auto& primitive : primitives_) scratch = std::max(scratch, primitive->scratch_bytes());
-  p.parts_at = align_up(staged_bytes);
-  p.scratch_at = is_direct_ ? 0 : align_up(static_cast<size_t>(largest_) * 4);
-  p.tape_at = p.scratch_at + align_up(scratch);
-  p.part_bytes = align_up(p.tape_at + epilogues.scratch_bytes());
+  p.parts_at = cache_aligned(staged_bytes);
+  p.scratch_at = is_direct_ ? 0 : cache_aligned(static_cast<size_t>(largest_) * 4);
+  p.tape_at = p.scratch_at + cache_aligned(scratch);
+  p.part_bytes = cache_aligned(p.tape_at + epilogues.scratch_bytes());
   const int64_t items = p.images * static_cast<int64_t>(pieces_.size());
   const auto lanes = static_cast<size_t>(std::min<int64_t>(threads, items));
   p.workspace_bytes = p.parts_at + p.part_bytes * lanes;
@@ -226,8 +222,9 @@ void Pieces::run(const PreparedPieces& p, const Epilogues& epilogues,
       }
       calls[piece.primitive].run(memory);
       if (!is_direct_)
-        epilogues.run(p.spaces, args, memory.y, piece.columns, image * rows + piece.row, piece.rows,
-                      piece.column, piece.columns, part + p.tape_at);
+        epilogues.run(p.spaces, args, {memory.y, piece.columns},
+                      {image * rows + piece.row, piece.rows, piece.column, piece.columns},
+                      part + p.tape_at);
     }
   });
 }

@@ -63,10 +63,10 @@ struct WindowRows {
   int64_t begin, rows, pad_begin, pad_end;  // rows <= 0: padding alone
 };
 
-// What oneDNN can do of a layer's epilogue with the same results. nullopt, with a reason: nothing,
-// or not all of it. axes: of the outputs.
-std::optional<PostOps> post_ops_of(const Request& request, const Epilogues& epilogues,
-                                   const TapeSpace::Axes& axes, std::string& why_not);
+// What oneDNN can do of a layer's epilogue with the same results. Refuses unless that is all of
+// it. axes: of the outputs.
+Result<PostOps> post_ops_of(const Request& request, const Epilogues& epilogues,
+                            const TapeSpace::Axes& axes);
 
 struct Piece {
   int64_t row = 0, rows = 0, column = 0, columns = 0;  // of one image's output
@@ -89,11 +89,11 @@ class Pieces {
  public:
   using Weights = std::function<const std::byte*()>;
   // Adds a piece: its primitive is made or found, its weights are packed. weights: of the piece's
-  // first column, asked for if they are not packed already; empty for pools. False, with a reason,
-  // if oneDNN has nothing good for it.
+  // first column, asked for if they are not packed already; empty for pools. Empty, or why
+  // oneDNN has nothing good for it.
   template <class Shape>
-  bool add(const Request& request, std::vector<Shape>& seen, const Shape& shape, Piece piece,
-           const Weights& weights, std::string& why_not);
+  std::string add(const Request& request, std::vector<Shape>& seen, const Shape& shape, Piece piece,
+                  const Weights& weights);
 
   int64_t rows = 0;  // of one image's output
 
@@ -105,7 +105,7 @@ class Pieces {
 
   // Lets primitives with post-ops do all of the epilogue. REQUIRES: post_ops_of() has made them,
   // and pieces are whole rows. To be called before write_directly().
-  void finish_by_post_ops() { has_post_ops_ = true; }
+  void run_epilogue_by_post_ops() { has_post_ops_ = true; }
 
   // staged_bytes: of x, if it is staged. spaces, images and the distances are set already.
   void finish(PreparedPieces& prepared, size_t staged_bytes, const Epilogues& epilogues,
@@ -134,30 +134,28 @@ class Pieces {
 };
 
 template <class Shape>
-bool Pieces::add(const Request& request, std::vector<Shape>& seen, const Shape& shape, Piece piece,
-                 const Weights& weights, std::string& why_not) {
+std::string Pieces::add(const Request& request, std::vector<Shape>& seen, const Shape& shape,
+                        Piece piece, const Weights& weights) {
   const auto found = std::find(seen.begin(), seen.end(), shape);
   piece.primitive = static_cast<size_t>(found - seen.begin());
   if (found == seen.end()) {
-    std::unique_ptr<const Primitive> made;
+    PrimitiveResult made = refuse("");
     if constexpr (requires { shape.w; }) {
       const auto alike = std::find_if(seen.begin(), seen.end(),
                                       [&](const Shape& other) { return other.w == shape.w; });
       if (alike != seen.end())
-        made = Primitive::make(shape, primitives_[static_cast<size_t>(alike - seen.begin())].get(),
-                               why_not);
-      if (!made) made = Primitive::make(shape, nullptr, why_not);
+        made = Primitive::make(shape, primitives_[static_cast<size_t>(alike - seen.begin())].get());
+      if (!made) made = Primitive::make(shape, nullptr);
     } else {
-      made = Primitive::make(shape, why_not);
+      made = Primitive::make(shape);
     }
-    if (!made) return false;
-    primitives_.push_back(std::move(made));
+    if (!made) return made.reason();
+    primitives_.push_back(*std::move(made));
     seen.push_back(shape);
   }
   bool packs = true;
   add(request, piece, weights, packs);
-  if (!packs) why_not = "oneDNN cannot pack these weights";
-  return packs;
+  return packs ? "" : "oneDNN cannot pack these weights";
 }
 
 }  // namespace anneal::cpu::onednn

@@ -61,8 +61,8 @@ class OneDnnPool final : public Kernel {
                                 .column = 0,
                                 .columns = y.dims[1],
                                 .x_offset = window.begin * (count(x.dims) / x.dims[2])};
-      std::string why_not;
-      if (!pieces_.add(request, seen, shape, piece, {}, why_not)) return why_not;
+      if (std::string reason = pieces_.add(request, seen, shape, piece, {}); !reason.empty())
+        return reason;
     }
     return {};
   }
@@ -99,13 +99,13 @@ KernelResult make_onednn(const Pool& op, const Request& request) {
   if (x->dims.rank() < 3 || x->dims.rank() > 5) return refuse("only one to three spatial axes");
   x->dims[0] = y->dims[0] = 1;
   if (count(x->dims) * count(y->dims) == 0) return refuse("nothing to compute");
-  std::string why_not = onednn::why_unavailable(isa_of(request.device));
-  if (!why_not.empty()) return refuse(std::move(why_not));
-  auto epilogue = Epilogue::make(request, dtype, why_not);
-  if (!epilogue) return refuse(std::move(why_not));
+  if (std::string reason = onednn::why_unavailable(isa_of(request.device)); !reason.empty())
+    return refuse(std::move(reason));
+  auto epilogue = Epilogue::make(request, dtype);
+  if (!epilogue) return refuse(epilogue.reason());
   auto kernel = std::make_unique<OneDnnPool>(std::move(*epilogue));
-  why_not = kernel->build(request, op, *x, *y);
-  if (!why_not.empty()) return refuse(std::move(why_not));
+  if (std::string reason = kernel->build(request, op, *x, *y); !reason.empty())
+    return refuse(std::move(reason));
   return kernel;
 }
 

@@ -1,5 +1,5 @@
-// Coarse functions of f32 vectors (program/bf16_approximations.h). Without AVX-512 they are the
-// exact ones. No include guard: included once per target, behind tape_math-inl.h.
+// ApproximatedInstruction functions of f32 vectors (program/bf16_approximations.h). Without AVX-512
+// they are the exact ones. No include guard: included once per target, behind tape_math-inl.h.
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -20,7 +20,7 @@ HWY_INLINE V coarse_exp2(D d, V x) {
 
 // 1 / (1 + e^-x); the reciprocal is within 2^-14.
 template <class D, class V>
-HWY_INLINE V coarse_sigmoid(D d, V x) {
+HWY_INLINE V approximate_sigmoid(D d, V x) {
   const V e = coarse_exp2(d, hn::Mul(x, hn::Set(d, -1.44269504f)));
   return V{_mm512_rcp14_ps(hn::Add(e, hn::Set(d, 1.0f)).raw)};
 }
@@ -28,7 +28,7 @@ HWY_INLINE V coarse_sigmoid(D d, V x) {
 // erfc(-x), which is erfc(|x|) or what that leaves of 2: a minimax fit of log2(erfc(t)) / t up to
 // t = 6. Within 2^-15 up to 4.3, and 2^-10 up to 6, where erfc(t) is 2e-17.
 template <class D, class V>
-HWY_INLINE V coarse_one_plus_erf(D d, V x) {
+HWY_INLINE V approximate_one_plus_erf(D d, V x) {
   static constexpr float kCoefficients[] = {-1.62780777f,   -0.918131232f,   -0.150944783f,
                                             0.0329301363f,  -0.00489429235f, 0.000431475785f,
                                             -1.67711008e-5f};
@@ -39,21 +39,21 @@ HWY_INLINE V coarse_one_plus_erf(D d, V x) {
 
 // 2 sigmoid(2 x)
 template <class D, class V>
-HWY_INLINE V coarse_one_plus_tanh(D d, V x) {
-  const V half = coarse_sigmoid(d, hn::Add(x, x));
+HWY_INLINE V approximate_one_plus_tanh(D d, V x) {
+  const V half = approximate_sigmoid(d, hn::Add(x, x));
   return hn::Add(half, half);
 }
 #else
 template <class D, class V>
-HWY_NOINLINE V coarse_sigmoid(D d, V x) {
+HWY_NOINLINE V approximate_sigmoid(D d, V x) {
   return sigmoid_f32(d, x);
 }
 template <class D, class V>
-HWY_NOINLINE V coarse_one_plus_erf(D d, V x) {
+HWY_NOINLINE V approximate_one_plus_erf(D d, V x) {
   return hn::Add(erf_f32(d, x), hn::Set(d, 1.0f));
 }
 template <class D, class V>
-HWY_NOINLINE V coarse_one_plus_tanh(D d, V x) {
+HWY_NOINLINE V approximate_one_plus_tanh(D d, V x) {
   return hn::Add(tanh_f32(d, x), hn::Set(d, 1.0f));
 }
 #endif

@@ -55,15 +55,15 @@ bool ends_in_bf16(std::span<const Instruction> code, const OnlyUses& uses, int r
 
 }  // namespace
 
-std::vector<Coarse> find_coarse(const Program& program) {
+std::vector<ApproximatedInstruction> find_approximations(const Program& program) {
   const auto code = program.code();
-  std::vector<Coarse> coarse(code.size());
+  std::vector<ApproximatedInstruction> coarse(code.size());
   const OnlyUses uses(program);
   for (size_t reg = 0; reg < code.size(); ++reg) {
     const Instruction& it = code[reg];
     if (it.type != RegisterType::kF32) continue;
     if (it.opcode == Opcode::kSigmoid && ends_in_bf16(code, uses, static_cast<int>(reg)))
-      coarse[reg] = {CoarseFunction::kSigmoid, it.operands[0]};
+      coarse[reg] = {Bf16Approximation::kSigmoid, it.operands[0]};
     if (it.opcode != Opcode::kErf && it.opcode != Opcode::kTanh) continue;
     const int user = uses.of(static_cast<int>(reg));
     if (user < 0) continue;
@@ -73,7 +73,7 @@ std::vector<Coarse> find_coarse(const Program& program) {
     if (!ends_in_bf16(code, uses, user)) continue;
     const bool is_erf = it.opcode == Opcode::kErf;
     coarse[static_cast<size_t>(user)] = {
-        is_erf ? CoarseFunction::kOnePlusErf : CoarseFunction::kOnePlusTanh, it.operands[0]};
+        is_erf ? Bf16Approximation::kOnePlusErf : Bf16Approximation::kOnePlusTanh, it.operands[0]};
   }
   return coarse;
 }

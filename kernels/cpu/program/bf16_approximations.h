@@ -12,14 +12,14 @@
 namespace anneal::cpu {
 
 // 1 + erf(x) is no sum here: it would lose the digits that matter where erf(x) is near -1.
-enum class CoarseFunction : uint8_t { kNone, kSigmoid, kOnePlusErf, kOnePlusTanh };
+enum class Bf16Approximation : uint8_t { kNone, kSigmoid, kOnePlusErf, kOnePlusTanh };
 
 // How a register is computed. What its own instruction reads is not needed for that.
-struct Coarse {
-  CoarseFunction function = CoarseFunction::kNone;
+struct ApproximatedInstruction {
+  Bf16Approximation function = Bf16Approximation::kNone;
   uint16_t argument = 0;  // a register
 };
 // One per register of the program. Those are functions in f32.
-std::vector<Coarse> find_coarse(const Program& program);
+std::vector<ApproximatedInstruction> find_approximations(const Program& program);
 
 }  // namespace anneal::cpu

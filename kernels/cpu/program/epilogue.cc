@@ -11,44 +11,45 @@
 namespace anneal::cpu {
 namespace {
 
-// Takes the steps of a chain one after the other.
+// Takes the steps of a vector program one after the other.
 class StepReader {
  public:
-  explicit StepReader(std::span<const ChainStep> steps) : steps_(steps) {}
+  explicit StepReader(std::span<const VectorStep> steps) : steps_(steps) {}
   bool at_end() const { return steps_.empty(); }
   // The next one if it is this one; null, and nothing is taken, if not.
-  const ChainStep* take(ChainOp op, ChainOperand operand = ChainOperand::kOther,
-                        bool to_b = false) {
+  const VectorStep* take(VectorOp op, VectorOperand operand = VectorOperand::kOther,
+                         bool to_b = false) {
     if (steps_.empty()) return nullptr;
-    const ChainStep& step = steps_[0];
+    const VectorStep& step = steps_[0];
     const bool is_it = step.op == op && step.operand == operand && step.to_b == to_b;
-    if (!is_it || (operand == ChainOperand::kConstant && std::isnan(step.constant))) return nullptr;
+    if (!is_it || (operand == VectorOperand::kConstant && std::isnan(step.constant)))
+      return nullptr;
     steps_ = steps_.subspan(1);
     return &step;
   }
 
  private:
-  std::span<const ChainStep> steps_;
+  std::span<const VectorStep> steps_;
 };
 
-std::optional<FinishForm> finish_form(const Tape& tape) {
-  using enum ChainOperand;
+std::optional<RegisterEpilogueForm> register_epilogue_form(const Tape& tape) {
+  using enum VectorOperand;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  if (tape.chains().size() != 1 || tape.table() != nullptr) return std::nullopt;
-  const Chain& chain = tape.chains()[0];
-  FinishForm form{.storage = chain.result(), .low = -kInfinity, .high = kInfinity};
+  if (tape.vector_programs().size() != 1 || tape.table() != nullptr) return std::nullopt;
+  const VectorProgram& chain = tape.vector_programs()[0];
+  RegisterEpilogueForm form{.storage = chain.result(), .low = -kInfinity, .high = kInfinity};
   StepReader steps(chain.steps());
-  const ChainStep* const sum = steps.take(ChainOp::kLoad);
+  const VectorStep* const sum = steps.take(VectorOp::kLoad);
   if (sum == nullptr || sum->port != 0) return std::nullopt;
-  if (const auto* scale = steps.take(ChainOp::kMul, kPort)) form.scale = scale->port;
-  if (const auto* offset = steps.take(ChainOp::kAdd, kPort)) form.offset = offset->port;
+  if (const auto* scale = steps.take(VectorOp::kMul, kPort)) form.scale = scale->port;
+  if (const auto* offset = steps.take(VectorOp::kAdd, kPort)) form.offset = offset->port;
   const auto take_limits = [&] {
-    if (const auto* low = steps.take(ChainOp::kMax, kConstant)) form.low = low->constant;
-    if (const auto* high = steps.take(ChainOp::kMin, kConstant)) form.high = high->constant;
+    if (const auto* low = steps.take(VectorOp::kMax, kConstant)) form.low = low->constant;
+    if (const auto* high = steps.take(VectorOp::kMin, kConstant)) form.high = high->constant;
   };
   if (const auto& to = chain.quantize()) {
     take_limits();
-    if (const auto* factor = steps.take(ChainOp::kMul, kConstant)) form.factor = factor->constant;
+    if (const auto* factor = steps.take(VectorOp::kMul, kConstant)) form.factor = factor->constant;
     // Limits of what is multiplied are limits of products, whose rounding keeps their order.
     form.low = std::max(form.low * form.factor, to->low);
     form.high = std::min(form.high * form.factor, to->high);
@@ -57,14 +58,14 @@ std::optional<FinishForm> finish_form(const Tape& tape) {
     return is_one ? std::optional(form) : std::nullopt;
   }
   if (form.storage == DataType::kF32) {
-    if (const auto* addend = steps.take(ChainOp::kAdd, kPort)) form.addend = addend->port;
-  } else if (const auto* addend = steps.take(ChainOp::kLoad, kOther, true)) {
-    if (addend->storage != form.storage || steps.take(ChainOp::kAdd) == nullptr)
+    if (const auto* addend = steps.take(VectorOp::kAdd, kPort)) form.addend = addend->port;
+  } else if (const auto* addend = steps.take(VectorOp::kLoad, kOther, true)) {
+    if (addend->storage != form.storage || steps.take(VectorOp::kAdd) == nullptr)
       return std::nullopt;
     form.addend = addend->port;
   }
   take_limits();
-  if (form.storage == DataType::kBF16 && steps.take(ChainOp::kRoundBf16) == nullptr)
+  if (form.storage == DataType::kBF16 && steps.take(VectorOp::kRoundBf16) == nullptr)
     return std::nullopt;
   return steps.at_end() ? std::optional(form) : std::nullopt;
 }
@@ -84,9 +85,8 @@ bool is_finite(const Operand& input) {
 
 }  // namespace
 
-std::optional<Epilogue> Epilogue::make(const Request& request, const Program* program,
-                                       DataType accumulators, size_t& input, size_t& output,
-                                       std::string& why_not) {
+Result<Epilogue> Epilogue::make(const Request& request, const Program* program,
+                                DataType accumulators, size_t& input, size_t& output) {
   const DataType stored = request.outputs[output].type.dtype;
   ProgramBuilder builder;
   Program plain;
@@ -94,17 +94,16 @@ std::optional<Epilogue> Epilogue::make(const Request& request, const Program* pr
     plain = builder.finish(builder.input(0, accumulators), stored);
     program = &plain;
   } else if (program->inputs().empty() || program->inputs()[0] != accumulators) {
-    why_not = "an epilogue that does not take the accumulators";
-    return std::nullopt;
+    return refuse("an epilogue that does not take the accumulators");
   }
-  auto tape = Tape::compile(*program, why_not);
-  if (!tape) return std::nullopt;
+  auto tape = Tape::compile(*program);
+  if (!tape) return refuse(tape.reason());
   Epilogue made(std::move(*tape), program->is_identity(), run_tape(isa_of(request.device)));
   made.first_input_ = input;
   made.input_count_ = program->inputs().size() - 1;
   made.first_output_ = output;
   made.output_count_ = program->results().size();
-  made.form_ = finish_form(made.tape_);
+  made.form_ = register_epilogue_form(made.tape_);
   const auto input_of = [&](int port) -> const Operand& {
     return request.inputs[input + static_cast<size_t>(port) - 1];
   };
@@ -112,7 +111,7 @@ std::optional<Epilogue> Epilogue::make(const Request& request, const Program* pr
       made.form_->offset >= 0 && has_rows(input_of(made.form_->offset)))
     made.form_->addend = std::exchange(made.form_->offset, -1);
   if (made.form_ && is_8bit(made.form_->storage)) {
-    // Of NaN, finishing makes the lower limit, whatever the chain makes of it.
+    // Of NaN, finishing makes the lower limit, whatever the vector program makes of it.
     const auto is_number = [&](int port) { return port < 0 || is_finite(input_of(port)); };
     const bool are_numbers = is_number(made.form_->scale) && is_number(made.form_->offset) &&
                              std::isfinite(made.form_->factor);
@@ -123,51 +122,48 @@ std::optional<Epilogue> Epilogue::make(const Request& request, const Program* pr
   return made;
 }
 
-std::optional<Epilogue> Epilogue::make(const Request& request, DataType accumulators,
-                                       std::string& why_not) {
-  auto made = Epilogues::make(request, accumulators, 1, why_not);
-  return made ? std::optional(std::move(made->all_[0])) : std::nullopt;
+Result<Epilogue> Epilogue::make(const Request& request, DataType accumulators) {
+  auto made = Epilogues::make(request, accumulators, 1);
+  if (!made) return refuse(made.reason());
+  return std::move(made->all_[0]);
 }
 
-std::optional<Epilogues> Epilogues::make(const Request& request, DataType accumulators,
-                                         size_t op_outputs, std::string& why_not) {
-  why_not = epilogue_mismatch(request);
-  if (!why_not.empty()) return std::nullopt;
+Result<Epilogues> Epilogues::make(const Request& request, DataType accumulators,
+                                  size_t op_outputs) {
+  if (std::string mismatch = epilogue_mismatch(request); !mismatch.empty())
+    return refuse(std::move(mismatch));
   const bool plain = request.epilogues.empty();
-  if (plain ? request.outputs.size() != op_outputs : request.epilogues.size() != op_outputs) {
-    why_not = "more op outputs than the kernel has";
-    return std::nullopt;
-  }
+  if (plain ? request.outputs.size() != op_outputs : request.epilogues.size() != op_outputs)
+    return refuse("more op outputs than the kernel has");
   Epilogues made;
   auto input = static_cast<size_t>(request.op_input_count);
   size_t output = 0;
   for (size_t i = 0; i < op_outputs; ++i) {
     auto one = Epilogue::make(request, plain ? nullptr : &request.epilogues[i], accumulators, input,
-                              output, why_not);
-    if (!one) return std::nullopt;
+                              output);
+    if (!one) return refuse(one.reason());
     made.all_.push_back(std::move(*one));
   }
   return made;
 }
 
-void Epilogue::run(const TapeSpace& space, const LaunchArgs& args, const void* accumulators,
-                   int64_t accumulator_stride, int64_t row, int64_t rows, int64_t column,
-                   int64_t columns, std::byte* scratch) const {
+void Epilogue::run(const TapeSpace& space, const LaunchArgs& args, const Accumulators& accumulators,
+                   const BlockRange& block, std::byte* scratch) const {
   const TapeSpace::Operands operands{args.inputs.subspan(first_input_, input_count_),
                                      args.outputs.subspan(first_output_, output_count_),
-                                     static_cast<const std::byte*>(accumulators),
-                                     accumulator_stride};
-  space.run(run_tape_, tape_, operands, row, row + rows, column, column + columns, scratch);
+                                     accumulators};
+  space.run(run_tape_, tape_, operands, block, scratch);
 }
 
-std::optional<Finish> Epilogue::finish(Finishes finishes, const TapeSpace& space,
-                                       const LaunchArgs& args, int64_t row, int64_t column) const {
+std::optional<RegisterEpilogue> Epilogue::finish(CanStore finishes, const TapeSpace& space,
+                                                 const LaunchArgs& args, int64_t row,
+                                                 int64_t column) const {
   if (!form_ || !finishes(form_->storage) || !space.has_even_rows()) return std::nullopt;
-  Finish finish{.storage = form_->storage,
-                .low = form_->low,
-                .high = form_->high,
-                .factor = form_->factor,
-                .zero = form_->zero};
+  RegisterEpilogue finish{.storage = form_->storage,
+                          .low = form_->low,
+                          .high = form_->high,
+                          .factor = form_->factor,
+                          .zero = form_->zero};
   const auto size = static_cast<int64_t>(size_of(form_->storage));
   const auto per_column = [&](int port, const float*& to) {
     if (port < 0) return true;
@@ -192,7 +188,7 @@ std::optional<Finish> Epilogue::finish(Finishes finishes, const TapeSpace& space
   return finish;
 }
 
-const FinishForm* Epilogue::dense_form(const TapeSpace& space) const {
+const RegisterEpilogueForm* Epilogue::dense_form(const TapeSpace& space) const {
   if (!form_ || !space.has_even_rows()) return nullptr;
   const auto lies = [&](size_t operand, int64_t row_stride, size_t column_stride) {
     const TapeSpace::Place place = space.place(operand, 0, 0);
@@ -225,24 +221,25 @@ Epilogues::Spaces Epilogues::spaces(std::span<const TensorView> inputs,
   return spaces;
 }
 
-void Epilogues::run(const Spaces& spaces, const LaunchArgs& args, const std::byte* accumulators,
-                    int64_t accumulator_stride, int64_t row, int64_t rows, int64_t column,
-                    int64_t columns, std::byte* scratch) const {
+void Epilogues::run(const Spaces& spaces, const LaunchArgs& args, const Accumulators& accumulators,
+                    const BlockRange& block, std::byte* scratch) const {
+  const auto* const first = static_cast<const std::byte*>(accumulators.data);
   int64_t begin = 0;  // of an output's columns
   for (size_t i = 0; i < all_.size(); ++i) {
     const int64_t end = begin + spaces[i].columns();
-    const int64_t from = std::max(column, begin), to = std::min(column + columns, end);
+    const int64_t from = std::max(block.column, begin);
+    const int64_t to = std::min(block.column + block.columns, end);
     const auto size = static_cast<int64_t>(size_of(all_[i].tape_.input_types()[0]));
     if (from < to)
-      all_[i].run(spaces[i], args, accumulators + (from - column) * size, accumulator_stride, row,
-                  rows, from - begin, to - from, scratch);
+      all_[i].run(spaces[i], args, {first + (from - block.column) * size, accumulators.stride},
+                  {block.row, block.rows, from - begin, to - from}, scratch);
     begin = end;
   }
 }
 
-std::optional<Finish> Epilogues::finish(Finishes finishes, const Spaces& spaces,
-                                        const LaunchArgs& args, int64_t row, int64_t column,
-                                        int64_t columns) const {
+std::optional<RegisterEpilogue> Epilogues::finish(CanStore finishes, const Spaces& spaces,
+                                                  const LaunchArgs& args, int64_t row,
+                                                  int64_t column, int64_t columns) const {
   int64_t begin = 0;  // of an output's columns
   for (size_t i = 0; i < all_.size(); ++i) {
     const int64_t end = begin + spaces[i].columns();

@@ -6,15 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "anneal/core/result.h"
 #include "anneal/kernels/cpu/program/register_epilogue.h"
 #include "anneal/kernels/cpu/program/tape_space.h"
 #include "anneal/kernels/kernel.h"
 
 namespace anneal::cpu {
 
-// An epilogue that can be a Finish. Scale, offset and addend are inputs of its program; -1:
-// there is none.
-struct FinishForm {
+// An epilogue that can be a RegisterEpilogue. Scale, offset and addend are inputs of its program;
+// -1: there is none.
+struct RegisterEpilogueForm {
   DataType storage = DataType::kF32;
   int scale = -1, offset = -1, addend = -1;
   float low = 0, high = 0, factor = 1;
@@ -24,10 +25,9 @@ struct FinishForm {
 // Of one op output.
 class Epilogue {
  public:
-  // Of the only one. nullopt, with a reason, if it does not take accumulators of this type (f32,
-  // i32) or cannot be made into a tape. Without a program it rounds to the type of the output.
-  static std::optional<Epilogue> make(const Request& request, DataType accumulators,
-                                      std::string& why_not);
+  // Of the only one. Refuses if it does not take accumulators of this type (f32, i32) or cannot be
+  // made into a tape. Without a program it rounds to the type of the output.
+  static Result<Epilogue> make(const Request& request, DataType accumulators);
 
   // Whether accumulators are the output as they are.
   bool is_copy() const { return is_copy_; }
@@ -43,16 +43,15 @@ class Epilogue {
                         std::span<const TensorView> outputs) const {
     return space(inputs, outputs, TapeSpace::Axes::of_pixels(outputs[0].dims.rank()));
   }
-  void run(const TapeSpace& space, const LaunchArgs& args, const void* accumulators,
-           int64_t accumulator_stride, int64_t row, int64_t rows, int64_t column, int64_t columns,
-           std::byte* scratch) const;
+  void run(const TapeSpace& space, const LaunchArgs& args, const Accumulators& accumulators,
+           const BlockRange& block, std::byte* scratch) const;
   // The same as run() for a block that begins at [row, column], whose kernel does it; nullopt: it
   // cannot.
-  std::optional<Finish> finish(Finishes finishes, const TapeSpace& space, const LaunchArgs& args,
-                               int64_t row, int64_t column) const;
+  std::optional<RegisterEpilogue> finish(CanStore finishes, const TapeSpace& space,
+                                         const LaunchArgs& args, int64_t row, int64_t column) const;
 
   // As Epilogues::dense_form().
-  const FinishForm* dense_form(const TapeSpace& space) const;
+  const RegisterEpilogueForm* dense_form(const TapeSpace& space) const;
 
  private:
   friend class Epilogues;
@@ -60,22 +59,20 @@ class Epilogue {
       : tape_(std::move(tape)), is_copy_(is_copy), run_tape_(run_tape) {}
   // Of an op output whose further inputs and outputs are the layer's from these on, which are moved
   // behind them.
-  static std::optional<Epilogue> make(const Request& request, const Program* program,
-                                      DataType accumulators, size_t& input, size_t& output,
-                                      std::string& why_not);
+  static Result<Epilogue> make(const Request& request, const Program* program,
+                               DataType accumulators, size_t& input, size_t& output);
   Tape tape_;
   bool is_copy_;
   size_t first_input_ = 0, input_count_ = 0, first_output_ = 0, output_count_ = 0;
   RunTape run_tape_;
-  std::optional<FinishForm> form_;
+  std::optional<RegisterEpilogueForm> form_;
 };
 
 // Of op outputs that lie side by side in the columns of the accumulators.
 class Epilogues {
  public:
   // As Epilogue::make().
-  static std::optional<Epilogues> make(const Request& request, DataType accumulators,
-                                       size_t op_outputs, std::string& why_not);
+  static Result<Epilogues> make(const Request& request, DataType accumulators, size_t op_outputs);
   Epilogues(Epilogue only) { all_.push_back(std::move(only)); }
 
   // Whether accumulators are the only output as they are; and whether they are those of several.
@@ -93,20 +90,20 @@ class Epilogues {
     return spaces(inputs, outputs, TapeSpace::Axes::of_pixels(outputs[0].dims.rank()));
   }
   // Columns are counted through all of them.
-  void run(const Spaces& spaces, const LaunchArgs& args, const std::byte* accumulators,
-           int64_t accumulator_stride, int64_t row, int64_t rows, int64_t column, int64_t columns,
-           std::byte* scratch) const;
+  void run(const Spaces& spaces, const LaunchArgs& args, const Accumulators& accumulators,
+           const BlockRange& block, std::byte* scratch) const;
   // Whether finish() can be of views as kernels like them.
-  bool can_finish(Finishes finishes) const {
+  bool can_run_in_registers(CanStore finishes) const {
     return std::all_of(all_.begin(), all_.end(),
                        [&](const Epilogue& e) { return e.form_ && finishes(e.form_->storage); });
   }
   // As Epilogue::finish(), of so many columns.
-  std::optional<Finish> finish(Finishes finishes, const Spaces& spaces, const LaunchArgs& args,
-                               int64_t row, int64_t column, int64_t columns) const;
-  // Of the only one, if it can be a Finish of dense rows: of an output, and an addend, whose rows
-  // lie behind each other in `spaces`. Null: there are several, or it cannot.
-  const FinishForm* dense_form(const Spaces& spaces) const {
+  std::optional<RegisterEpilogue> finish(CanStore finishes, const Spaces& spaces,
+                                         const LaunchArgs& args, int64_t row, int64_t column,
+                                         int64_t columns) const;
+  // Of the only one, if it can be a RegisterEpilogue of dense rows: of an output, and an addend,
+  // whose rows lie behind each other in `spaces`. Null: there are several, or it cannot.
+  const RegisterEpilogueForm* dense_form(const Spaces& spaces) const {
     return all_.size() == 1 ? all_[0].dense_form(spaces[0]) : nullptr;
   }
 

@@ -34,9 +34,8 @@ class TablePointwise final : public Kernel {
 };
 
 KernelResult make_table(const Pointwise& op, const Request& request) {
-  std::string why_not;
-  const auto table = byte_table(op.program, request, why_not);
-  if (!table) return refuse(std::move(why_not));
+  const auto table = byte_table(op.program, request);
+  if (!table) return refuse(table.reason());
   return std::make_unique<TablePointwise>(*table, isa_of(request.device));
 }
 
@@ -54,9 +53,8 @@ class TiledPointwise final : public TapeKernel {
 KernelResult make_tiled(const Pointwise& op, const Request& request) {
   for (const Program& epilogue : request.epilogues)
     if (!epilogue.empty()) return refuse("an epilogue that is not part of the program");
-  std::string why_not;
-  auto tape = Tape::compile(op.program, why_not);
-  if (!tape) return refuse(std::move(why_not));
+  auto tape = Tape::compile(op.program);
+  if (!tape) return refuse(tape.reason());
   return std::make_unique<TiledPointwise>(std::move(*tape), isa_of(request.device));
 }
 

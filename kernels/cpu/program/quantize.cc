@@ -48,15 +48,14 @@ class QuantizeTape final : public TapeKernel {
 
 template <class T>
 KernelResult make_tape(const T& op, const Request& request) {
-  std::string why_not;
   ProgramBuilder builder;
-  const auto value = append(builder, op, request, why_not);
-  if (!value) return refuse(std::move(why_not));
-  why_not = epilogue_mismatch(request);
-  if (!why_not.empty()) return refuse(std::move(why_not));
+  const auto value = append(builder, op, request);
+  if (!value) return refuse(value.reason());
+  if (std::string mismatch = epilogue_mismatch(request); !mismatch.empty())
+    return refuse(std::move(mismatch));
   const bool has_zero = has_zero_point(request);
-  auto tape = Tape::compile(with_epilogue(builder, *value, request, has_zero ? 3 : 2), why_not);
-  if (!tape) return refuse(std::move(why_not));
+  auto tape = Tape::compile(with_epilogue(builder, *value, request, has_zero ? 3 : 2));
+  if (!tape) return refuse(tape.reason());
   return std::make_unique<QuantizeTape>(std::move(*tape), request, op.axis, has_zero);
 }
 

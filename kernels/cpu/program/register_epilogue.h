@@ -12,7 +12,7 @@ namespace anneal::cpu {
 // Results of 8 bits have no addend: y = (sum * scale + offset) * factor, cut to [low, high], is
 // rounded to the nearest whole number, ties to even, and zero is added; NaN becomes the lower
 // limit.
-struct Finish {
+struct RegisterEpilogue {
   DataType storage = DataType::kF32;  // of y and the addend
   // Per column of the block; null: 1 and -0, which change nothing.
   const float *scale = nullptr, *offset = nullptr;
@@ -27,7 +27,7 @@ struct Finish {
 inline bool is_8bit(DataType dtype) { return dtype == DataType::kI8 || dtype == DataType::kU8; }
 
 // Which storage a kernel can finish for.
-using Finishes = bool (*)(DataType storage);
-inline bool finishes_nothing(DataType) { return false; }
+using CanStore = bool (*)(DataType storage);
+inline bool stores_nothing(DataType) { return false; }
 
 }  // namespace anneal::cpu

@@ -47,7 +47,9 @@ class Slots {
   size_t bytes_ = 0;
 };
 
-bool is_exact(const Coarse& coarse) { return coarse.function == CoarseFunction::kNone; }
+bool is_exact(const ApproximatedInstruction& coarse) {
+  return coarse.function == Bf16Approximation::kNone;
+}
 
 bool is_pair_opcode(const Instruction& instruction) {
   return instruction.type == RegisterType::kF32 &&
@@ -57,7 +59,8 @@ bool is_pair_opcode(const Instruction& instruction) {
 
 // For each instruction, which of its operands is computed in the same loop; -1: none. That operand
 // is used nowhere else, and no pair itself.
-std::vector<int> find_pairs(const Program& program, std::span<const Coarse> coarse) {
+std::vector<int> find_pairs(const Program& program,
+                            std::span<const ApproximatedInstruction> coarse) {
   const auto code = program.code();
   const auto is_pairable = [&](size_t at) {
     return is_exact(coarse[at]) && is_pair_opcode(code[at]);
@@ -78,10 +81,9 @@ std::vector<int> find_pairs(const Program& program, std::span<const Coarse> coar
 
 }  // namespace
 
-std::optional<Tape> Tape::compile(const Program& program, std::string& why_not,
-                                  std::optional<DataType> first) {
+Result<Tape> Tape::compile(const Program& program, std::optional<DataType> first) {
   if (const auto tail = cut_byte_tail(program)) {
-    auto head = compile(tail->head, why_not, first);
+    auto head = compile(tail->head, first);
     if (head) head->table_ = tail->table;
     return head;
   }
@@ -90,7 +92,7 @@ std::optional<Tape> Tape::compile(const Program& program, std::string& why_not,
   if (first && !tape.input_types_.empty()) tape.input_types_[0] = *first;
   const auto code = program.code();
   const size_t end = code.size();
-  const std::vector<Coarse> coarse = find_coarse(program);
+  const std::vector<ApproximatedInstruction> coarse = find_approximations(program);
   const std::vector<int> pairs = find_pairs(program, coarse);
   std::vector<bool> is_within(end, false);  // the loop of another one
   std::vector<size_t> last_use(end, 0);
@@ -159,16 +161,12 @@ std::optional<Tape> Tape::compile(const Program& program, std::string& why_not,
   for (const auto& result : program.results())
     tape.results_.push_back({where[result.reg], code[result.reg].type, result.dtype});
 
-  if (slots.count() > kMaxTapeSlots) {
-    why_not = "more than 64 values of the program are alive at a time";
-    return std::nullopt;
-  }
+  if (slots.count() > kMaxTapeSlots)
+    return refuse("more than 64 values of the program are alive at a time");
   if (tape.input_types_.size() + tape.index_axes_.size() > kMaxTapePorts ||
-      tape.results_.size() > kMaxTapePorts) {
-    why_not = "more than 64 inputs or results of a program";
-    return std::nullopt;
-  }
-  tape.chains_ = Chain::compile(program, tape.input_types_);
+      tape.results_.size() > kMaxTapePorts)
+    return refuse("more than 64 inputs or results of a program");
+  tape.vector_programs_ = VectorProgram::compile(program, tape.input_types_);
   tape.scratch_bytes_ = slots.bytes();
   tape.slot_offsets_ = std::move(slots).offsets();
   return tape;

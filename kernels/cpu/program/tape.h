@@ -11,9 +11,10 @@
 #include <vector>
 
 #include "anneal/core/isa.h"
+#include "anneal/core/result.h"
 #include "anneal/graph/program.h"
 #include "anneal/kernels/cpu/program/bf16_approximations.h"
-#include "anneal/kernels/cpu/program/chain.h"
+#include "anneal/kernels/cpu/program/vector_program.h"
 
 namespace anneal::cpu {
 
@@ -32,10 +33,11 @@ struct TapeStep {
   // right one if first_is_right; operand 2 is the other one.
   bool is_pair = false, first_is_right = false;
   Opcode first = Opcode::kAdd;
-  CoarseFunction coarse = CoarseFunction::kNone;  // else of operand 0, instead of the instruction
-  int16_t slot = 0;                               // of the result
-  uint16_t port = 0;                              // kInput, kIndex: where it reads
-  DataType storage = DataType::kF32;              // kInput
+  Bf16Approximation coarse =
+      Bf16Approximation::kNone;       // else of operand 0, instead of the instruction
+  int16_t slot = 0;                   // of the result
+  uint16_t port = 0;                  // kInput, kIndex: where it reads
+  DataType storage = DataType::kF32;  // kInput
 };
 
 struct TapeResult {
@@ -58,10 +60,9 @@ inline constexpr std::array kPairOpcodes = {Opcode::kAdd, Opcode::kSub, Opcode::
 // uses.
 class Tape {
  public:
-  // nullopt, with a reason, for programs that need too many values at a time. first: how input 0
-  // is stored, if not as the program has it (f16 for f32, say); its register type is the same.
-  static std::optional<Tape> compile(const Program& program, std::string& why_not,
-                                     std::optional<DataType> first = std::nullopt);
+  // Refuses programs that need too many values at a time. first: how input 0 is stored, if not as
+  // the program has it (f16 for f32, say); its register type is the same.
+  static Result<Tape> compile(const Program& program, std::optional<DataType> first = std::nullopt);
 
   std::span<const TapeStep> steps() const { return steps_; }
   std::span<const TapeResult> results() const { return results_; }
@@ -70,8 +71,10 @@ class Tape {
   std::span<const DataType> input_types() const { return input_types_; }
   std::span<const int> index_axes() const { return index_axes_; }
   std::span<const size_t> slot_offsets() const { return slot_offsets_; }
-  size_t scratch_bytes() const { return scratch_bytes_; }    // per thread; a multiple of 64
-  std::span<const Chain> chains() const { return chains_; }  // the same, if it can be that
+  size_t scratch_bytes() const { return scratch_bytes_; }  // per thread; a multiple of 64
+  std::span<const VectorProgram> vector_programs() const {
+    return vector_programs_;
+  }  // the same, if it can be that
   // If there is one, the result is a byte of it: the one that the steps give the number of.
   const std::array<uint8_t, 256>* table() const { return table_ ? &*table_ : nullptr; }
 
@@ -83,7 +86,7 @@ class Tape {
   std::vector<int> index_axes_;
   std::vector<size_t> slot_offsets_;
   size_t scratch_bytes_ = 0;
-  std::vector<Chain> chains_;
+  std::vector<VectorProgram> vector_programs_;
   std::optional<std::array<uint8_t, 256>> table_;
 };
 

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/workspace.h"
 
 namespace anneal::cpu {
 namespace {
 
 constexpr int64_t kGrain = 16;  // tiles worth a thread of their own
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct PreparedTape final : PreparedKernel {
   TapeSpace space;
@@ -45,8 +44,9 @@ void TapeKernel::launch(const LaunchArgs& args) const {
   const auto run = [&](int64_t begin, int64_t end) {
     std::byte* const part = part_of(args.team, args.workspace, tape_.scratch_bytes());
     const auto run_block = [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {
-      p.space.run(run_tape_, tape_, operands, row, std::min(row + rows, p.space.rows()), column,
-                  std::min(column + columns, p.space.columns()), part);
+      const BlockRange block{row, std::min(rows, p.space.rows() - row), column,
+                             std::min(columns, p.space.columns() - column)};
+      p.space.run(run_tape_, tape_, operands, block, part);
     };
     if (p.tiles_per_row == 1) {
       run_block(begin * p.tile_rows, (end - begin) * p.tile_rows, 0, p.tile_columns);

@@ -290,16 +290,16 @@ inline void run_evaluated(const Work& work) {
   }
 }
 
-inline bool run_coarse(const Work& work) {
+inline bool run_approximations(const Work& work) {
   const auto& [step, extent, valid, out, in] = work;
   switch (step.coarse) {
-    case CoarseFunction::kSigmoid:
-      ANNEAL_UNARY(float, coarse_sigmoid(d, a));
-    case CoarseFunction::kOnePlusErf:
-      ANNEAL_UNARY(float, coarse_one_plus_erf(d, a));
-    case CoarseFunction::kOnePlusTanh:
-      ANNEAL_UNARY(float, coarse_one_plus_tanh(d, a));
-    case CoarseFunction::kNone:
+    case Bf16Approximation::kSigmoid:
+      ANNEAL_UNARY(float, approximate_sigmoid(d, a));
+    case Bf16Approximation::kOnePlusErf:
+      ANNEAL_UNARY(float, approximate_one_plus_erf(d, a));
+    case Bf16Approximation::kOnePlusTanh:
+      ANNEAL_UNARY(float, approximate_one_plus_tanh(d, a));
+    case Bf16Approximation::kNone:
       break;
   }
   return false;
@@ -307,7 +307,7 @@ inline bool run_coarse(const Work& work) {
 
 inline void run_step(const Work& work) {
   if (work.step.is_pair) return run_pair(work);
-  if (run_coarse(work)) return;
+  if (run_approximations(work)) return;
   const auto done = [&] {
     switch (work.step.instruction.opcode) {
       case Opcode::kCast:

@@ -1,4 +1,5 @@
 // run_tape(): loads a block into tiles, runs the steps over them and stores the results.
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -31,7 +32,7 @@ namespace {
 
 constexpr int64_t kPad = 16;  // lanes of the widest vector of 32 bits
 
-int64_t padded(int64_t lanes) { return (lanes + kPad - 1) / kPad * kPad; }
+int64_t padded(int64_t lanes) { return align_up(lanes, kPad); }
 
 // Rows of many columns each begin at a vector; short ones lie dense, so that lanes are not wasted.
 bool has_long_rows(int64_t columns) { return columns >= 64 || columns % kPad == 0; }
@@ -218,10 +219,10 @@ void load_lanes(DataType storage, const TapePort& port, std::byte* lanes, int64_
   load_block(storage, port, lanes, pitch, rows, columns);
 }
 
-// In chain_run.cc.
-bool chain_fits(int64_t columns, const TapePort& sink);
-void run_chain(const Chain& chain, int64_t rows, int64_t columns, std::span<const TapePort> ports,
-               const TapePort& sink);
+// In vector_program_run.cc.
+bool vector_program_fits(int64_t columns, const TapePort& sink);
+void run_vector_program(const VectorProgram& chain, int64_t rows, int64_t columns,
+                        std::span<const TapePort> ports, const TapePort& sink);
 
 namespace {
 
@@ -229,36 +230,37 @@ TapePort turned(const TapePort& port) {
   return {port.data, port.first, port.column_stride, port.row_stride};
 }
 
-bool run_chains(std::span<const Chain> chains, int64_t rows, int64_t columns,
-                std::span<const TapePort> ports, std::span<const TapePort> sinks) {
+bool run_vector_programs(std::span<const VectorProgram> chains, int64_t rows, int64_t columns,
+                         std::span<const TapePort> ports, std::span<const TapePort> sinks) {
   for (size_t i = 0; i < chains.size(); ++i) {
-    if (!chain_fits(columns, sinks[i])) return false;
-    // What one chain writes, no other may read.
+    if (!vector_program_fits(columns, sinks[i])) return false;
+    // What one vector program writes, no other may read.
     for (const TapePort& port : ports)
       if (chains.size() > 1 && port.data == sinks[i].data) return false;
   }
-  for (size_t i = 0; i < chains.size(); ++i) run_chain(chains[i], rows, columns, ports, sinks[i]);
+  for (size_t i = 0; i < chains.size(); ++i)
+    run_vector_program(chains[i], rows, columns, ports, sinks[i]);
   return !chains.empty();
 }
 
 // Rows and columns change places where results lie behind each other down the rows.
-bool run_as_chains(std::span<const Chain> chains, int64_t rows, int64_t columns,
-                   std::span<const TapePort> ports, std::span<const TapePort> sinks) {
+bool run_as_vector_programs(std::span<const VectorProgram> chains, int64_t rows, int64_t columns,
+                            std::span<const TapePort> ports, std::span<const TapePort> sinks) {
   if (chains.empty()) return false;
   if (sinks[0].row_stride != 1 || sinks[0].column_stride == 1)
-    return run_chains(chains, rows, columns, ports, sinks);
+    return run_vector_programs(chains, rows, columns, ports, sinks);
   std::array<TapePort, kMaxTapePorts> from, to;
   std::transform(ports.begin(), ports.end(), from.begin(), turned);
   std::transform(sinks.begin(), sinks.end(), to.begin(), turned);
-  return run_chains(chains, columns, rows, std::span(from).first(ports.size()),
-                    std::span(to).first(sinks.size()));
+  return run_vector_programs(chains, columns, rows, std::span(from).first(ports.size()),
+                             std::span(to).first(sinks.size()));
 }
 
 }  // namespace
 
 void run_block(const Tape& tape, int64_t rows, int64_t columns, std::span<const TapePort> ports,
                std::span<const TapePort> sinks, std::byte* scratch) {
-  if (run_as_chains(tape.chains(), rows, columns, ports, sinks)) return;
+  if (run_as_vector_programs(tape.vector_programs(), rows, columns, ports, sinks)) return;
   const int64_t tile_columns = std::min<int64_t>(columns, kTileLanes);
   const int64_t height = tile_rows(tile_columns);
   if (rows <= height && columns <= tile_columns)

@@ -127,9 +127,10 @@ TapeSpace TapeSpace::of_blocks(const Tape& tape, std::span<const TensorView> inp
   return space;
 }
 
-void TapeSpace::run(RunTape run_tape, const Tape& tape, const Operands& operands, int64_t row_begin,
-                    int64_t row_end, int64_t column_begin, int64_t column_end,
-                    std::byte* scratch) const {
+void TapeSpace::run(RunTape run_tape, const Tape& tape, const Operands& operands,
+                    const BlockRange& block, std::byte* scratch) const {
+  const int64_t row_begin = block.row, row_end = row_begin + block.rows;
+  const int64_t column_begin = block.column, column_end = column_begin + block.columns;
   if (row_begin >= row_end || column_begin >= column_end) return;
   std::array<TapePort, kMaxTapePorts> ports, sinks;
   const size_t first_input = with_accumulators_ ? 1 : 0;
@@ -162,9 +163,9 @@ void TapeSpace::run(RunTape run_tape, const Tape& tape, const Operands& operands
     int64_t count = row_end - row;
     if (row_axes > 0) count = std::min(count, row_dims_[last] - index[last]);
     if (with_accumulators_)
-      ports[0] = {const_cast<std::byte*>(operands.accumulators) +
-                      (row - row_begin) * operands.accumulator_stride * accumulator_size,
-                  0, operands.accumulator_stride, 1};
+      ports[0] = {static_cast<std::byte*>(const_cast<void*>(operands.accumulators.data)) +
+                      (row - row_begin) * operands.accumulators.stride * accumulator_size,
+                  0, operands.accumulators.stride, 1};
     for (size_t i = 0; i < input_count_; ++i)
       aim(ports[first_input + i], operands.inputs[i], strides_[i], column_begin);
     for (size_t i = 0; i < output_count; ++i)

@@ -10,6 +10,17 @@
 
 namespace anneal::cpu {
 
+// Rows [row, row + rows) and columns [column, column + columns) of an output.
+struct BlockRange {
+  int64_t row = 0, rows = 0, column = 0, columns = 0;
+};
+
+// What a kernel has computed of a block.
+struct Accumulators {
+  const void* data = nullptr;  // of the block's first element
+  int64_t stride = 0;          // elements from row to row
+};
+
 class TapeSpace {
  public:
   // Which axes of the output are rows, outermost first, and which one is columns; -1: no axis, one
@@ -56,12 +67,10 @@ class TapeSpace {
   // What run() works on: views as given at construction, now with data.
   struct Operands {
     std::span<const TensorView> inputs, outputs;
-    const std::byte* accumulators = nullptr;  // element [row_begin, column_begin]
-    int64_t accumulator_stride = 0;           // elements from row to row
+    Accumulators accumulators = {};
   };
-  // Runs the tape on rows [row_begin, row_end) and columns [column_begin, column_end).
-  void run(RunTape run_tape, const Tape& tape, const Operands& operands, int64_t row_begin,
-           int64_t row_end, int64_t column_begin, int64_t column_end, std::byte* scratch) const;
+  void run(RunTape run_tape, const Tape& tape, const Operands& operands, const BlockRange& block,
+           std::byte* scratch) const;
 
  private:
   struct Strides {

@@ -1,6 +1,7 @@
 // LSTM, GRU and RNN: "cpu.recurrent". The input's part of all gates is one product per chunk of
 // steps; then each sequence goes through the chunk's steps, and only there steps wait for another.
 #include "anneal/kernels/cpu/reference/recurrent.h"
+#include "anneal/core/integer.h"
 
 #include <fmt/format.h>
 
@@ -125,7 +126,7 @@ class RecurrentKernel final : public Kernel {
   std::optional<Tensor> packed_w_, packed_r_;  // if they are constants
 };
 
-int64_t padded(int64_t floats) { return (floats + kCellPadding - 1) / kCellPadding * kCellPadding; }
+int64_t padded(int64_t floats) { return align_up(floats, kCellPadding); }
 
 // Rows a multiple of 4 KiB apart would push each other out of the first-level cache.
 int64_t spread(int64_t pitch) { return pitch % 1024 == 0 ? pitch + kCellPadding : pitch; }
@@ -148,11 +149,11 @@ std::unique_ptr<PreparedKernel> RecurrentKernel::prepare(std::span<const TensorV
 
   const int64_t rows = std::clamp(kMostFloats / p.pitch, kLeastRows, kMostRows);
   const int64_t most = std::clamp<int64_t>(rows / p.batch, 1, std::max<int64_t>(p.steps, 1));
-  const int64_t chunks = std::max<int64_t>((p.steps + most - 1) / most, 1);
-  p.chunk = (p.steps + chunks - 1) / chunks;
+  const int64_t chunks = std::max<int64_t>(ceil_div(p.steps, most), 1);
+  p.chunk = ceil_div(p.steps, chunks);
   p.blocks = GemmBlocks(kernels_, p.chunk * p.batch, p.w.columns(), p.input, p.directions, threads);
   const int64_t teams = std::clamp<int64_t>(threads / p.directions, 1, p.batch);
-  p.sequences = (p.batch + teams - 1) / teams;
+  p.sequences = ceil_div(p.batch, teams);
 
   const bool in_rows = p.batch == 1 || p.steps <= 1 || x.strides[0] == p.batch * x.strides[1];
   p.x_row = p.batch == 1 ? x.strides[0] : x.strides[1];
@@ -166,7 +167,7 @@ std::unique_ptr<PreparedKernel> RecurrentKernel::prepare(std::span<const TensorV
 void RecurrentKernel::lay_out(PreparedRecurrent& p) const {
   const auto take = [&](int64_t bytes) {
     const size_t at = p.workspace_bytes;
-    p.workspace_bytes += align_up(static_cast<size_t>(bytes));
+    p.workspace_bytes += cache_aligned(static_cast<size_t>(bytes));
     return at;
   };
   const int64_t sequences = p.directions * p.batch;
@@ -193,7 +194,7 @@ void RecurrentKernel::launch(const LaunchArgs& args) const {
   for (int64_t first = 0; first < p.steps; first += p.chunk) {
     const int64_t count = std::min(p.chunk, p.steps - first);
     project(run, first, count);
-    const int64_t groups = (p.batch + p.sequences - 1) / p.sequences;
+    const int64_t groups = ceil_div(p.batch, p.sequences);
     args.team.for_ranges(p.directions * groups, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t from = i % groups * p.sequences;

@@ -10,6 +10,7 @@
 #include <limits>
 #include <optional>
 
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/base/workspace.h"
@@ -24,8 +25,6 @@ namespace {
 constexpr int64_t kScoreBytes = 192 << 10;  // of a block
 constexpr int64_t kMostRowTiles = 4;
 constexpr int64_t kLanes = 512;  // of scores that meet v at a time
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct PreparedAttention final : PreparedKernel {
   TapeSpace score, output;
@@ -49,7 +48,7 @@ class PackedAttention final : public Kernel {
         op_inputs_(static_cast<size_t>(request.op_input_count)),
         score_kernels_(gemm_of(request.inputs[0].type.dtype, isa_of(request.device))),
         value_kernels_(f32_gemm(isa_of(request.device))),
-        loops_(fold_loops(isa_of(request.device))),
+        loops_(reduction_loops(isa_of(request.device))),
         load_(load_block(isa_of(request.device))),
         run_tape_(run_tape(isa_of(request.device))),
         score_(std::move(score)),
@@ -143,12 +142,13 @@ class PackedAttention final : public Kernel {
     const auto rows = static_cast<size_t>(p.block_rows);
     p.group_bytes = p.k_layout.bytes() + p.v_layout.bytes();
     p.q_at = p.parts == 1 ? p.group_bytes : 0;
-    p.scores_at = p.q_at + (p.q_is_direct ? 0 : align_up(rows * static_cast<size_t>(q_pitch(p))));
-    p.result_at = p.scores_at + align_up(rows * static_cast<size_t>(p.pitch) * 4);
+    p.scores_at =
+        p.q_at + (p.q_is_direct ? 0 : cache_aligned(rows * static_cast<size_t>(q_pitch(p))));
+    p.result_at = p.scores_at + cache_aligned(rows * static_cast<size_t>(p.pitch) * 4);
     const auto width = static_cast<size_t>(p.v_layout.padded_columns());
-    p.sums_at = p.result_at + (p.y_is_direct ? 0 : align_up(rows * width * 4));
-    p.tape_at = p.sums_at + align_up(rows * 4);
-    p.part_bytes = align_up(
+    p.sums_at = p.result_at + (p.y_is_direct ? 0 : cache_aligned(rows * width * 4));
+    p.tape_at = p.sums_at + cache_aligned(rows * 4);
+    p.part_bytes = cache_aligned(
         p.tape_at + std::max(epilogue_.scratch_bytes(), score_ ? score_->scratch_bytes() : 0));
     p.parts_at = p.parts == 1 ? 0 : p.group_bytes * static_cast<size_t>(p.batches * p.groups);
     p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
@@ -232,8 +232,8 @@ class PackedAttention final : public Kernel {
       loops_.map_row(Map::kAffine, line, p.width, 0, sums[row], 0, line);
     }
     if (!p.y_is_direct)
-      epilogue_.run(p.output, args, result.c, result.c_stride,
-                    (batch * p.heads + head) * p.queries + first, rows, 0, p.width,
+      epilogue_.run(p.output, args, {result.c, result.c_stride},
+                    {(batch * p.heads + head) * p.queries + first, rows, 0, p.width},
                     memory + p.tape_at);
   }
 
@@ -266,10 +266,10 @@ class PackedAttention final : public Kernel {
   float exponentials(const PreparedAttention& p, float* row) const {
     constexpr int64_t kMost = 1 << 16;
     if (p.keys == 0) return 0;
-    double total = start_of(Fold::kMax);
+    double total = start_of(Reduction::kMax);
     for (int64_t i = 0; i < p.keys; i += kMost)
-      total = combined(Fold::kMax, total,
-                       loops_.row(Fold::kMax, row + i, std::min(kMost, p.keys - i), 0));
+      total = combined(Reduction::kMax, total,
+                       loops_.row(Reduction::kMax, row + i, std::min(kMost, p.keys - i), 0));
     const auto most = static_cast<float>(total);
     if (hidden_is_zero_ && most == -std::numeric_limits<float>::infinity()) {
       std::fill(row, row + p.keys, 0.0f);
@@ -284,7 +284,7 @@ class PackedAttention final : public Kernel {
   bool hidden_is_zero_;
   size_t op_inputs_;
   GemmKernels score_kernels_, value_kernels_;
-  FoldLoops loops_;
+  ReductionLoops loops_;
   LoadBlock load_;
   RunTape run_tape_;
   std::optional<Tape> score_;
@@ -315,15 +315,15 @@ KernelResult make_packed(const Attention& op, const Request& request) {
   const DataType dtype = request.inputs[0].type.dtype;
   if (dtype != DataType::kF32 && dtype != DataType::kF16 && dtype != DataType::kBF16)
     return refuse("only f32, f16 and bf16");
-  std::string why_not;
   std::optional<Tape> score;
   const std::optional<float> scale = scale_of(op.score);
   if (!op.score.empty() && !scale) {
-    score = Tape::compile(widened_result(op.score), why_not);
-    if (!score) return refuse(std::move(why_not));
+    auto made = Tape::compile(widened_result(op.score));
+    if (!made) return refuse(made.reason());
+    score = *std::move(made);
   }
-  auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
-  if (!epilogue) return refuse(std::move(why_not));
+  auto epilogue = Epilogue::make(request, DataType::kF32);
+  if (!epilogue) return refuse(epilogue.reason());
   return std::make_unique<PackedAttention>(op, request, std::move(score), scale.value_or(1),
                                            std::move(*epilogue));
 }

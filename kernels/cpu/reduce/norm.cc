@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/base/workspace.h"
@@ -13,9 +14,9 @@ namespace {
 
 struct PreparedNorm final : PreparedKernel {
   TapeSpace space;
-  FoldSpace fold;
-  FoldMap::Space map;
-  int64_t block_columns = FoldSpace::kColumns, column_blocks = 1;
+  ReductionSpace fold;
+  ReductionInput::Space map;
+  int64_t block_columns = ReductionSpace::kColumns, column_blocks = 1;
   bool joined = true;  // columns of several groups are one axis of the epilogue's space
   int64_t batch = 1;   // groups of one item
 };
@@ -45,17 +46,18 @@ bool join_axes(std::vector<TensorView>& views, int axis, int rank) {
 
 // What a thread works with.
 struct Memory {
-  float input[FoldSpace::kBlock];
-  float output[FoldSpace::kBlock];
-  double totals[FoldSpace::kColumns], start[FoldSpace::kColumns];
-  float part[FoldSpace::kColumns];
-  float shift[FoldSpace::kColumns], scale[FoldSpace::kColumns], offset[FoldSpace::kColumns];
+  float input[ReductionSpace::kBlock];
+  float output[ReductionSpace::kBlock];
+  double totals[ReductionSpace::kColumns], start[ReductionSpace::kColumns];
+  float part[ReductionSpace::kColumns];
+  float shift[ReductionSpace::kColumns], scale[ReductionSpace::kColumns],
+      offset[ReductionSpace::kColumns];
 };
 
 // y = map(x - shift) with numbers found for each group: of its maximum and the sum of its
 // exponentials, or of its mean and variance.
 struct Recipe {
-  FoldSpace::Axes axes{};
+  ReductionSpace::Axes axes{};
   bool softmax = false;
   bool log = false;
   bool subtract_mean = true;
@@ -65,10 +67,10 @@ struct Recipe {
 
 class NormKernel final : public Kernel {
  public:
-  NormKernel(const Recipe& recipe, const Request& request, std::optional<FoldMap> map,
+  NormKernel(const Recipe& recipe, const Request& request, std::optional<ReductionInput> map,
              Epilogue epilogue)
       : recipe_(recipe),
-        loops_(fold_loops(isa_of(request.device))),
+        loops_(reduction_loops(isa_of(request.device))),
         load_(load_block(isa_of(request.device))),
         map_(std::move(map)),
         epilogue_(std::move(epilogue)),
@@ -80,14 +82,14 @@ class NormKernel final : public Kernel {
     auto made = std::make_unique<PreparedNorm>();
     PreparedNorm& p = *made;
     if (map_) p.map = map_->space(inputs, recipe_.axes);
-    p.fold = FoldSpace(map_ ? p.map.whole : inputs[0], recipe_.axes, !recipe_.softmax);
+    p.fold = ReductionSpace(map_ ? p.map.whole : inputs[0], recipe_.axes, !recipe_.softmax);
     if (p.fold.columns_per_group() > 1) {
       prepare_groups(p, inputs, outputs);
       p.workspace_bytes = part_bytes() * static_cast<size_t>(threads);
       return made;
     }
     TapeSpace::Axes axes{p.fold.kept_axes(), p.fold.column_axis()};
-    Dims folded = p.fold.folded_axes();
+    Dims folded = p.fold.reduced_axes();
     for (int i = 0; i < folded.rank(); ++i) {
       if (axes.columns < 0 && i + 1 == folded.rank()) {
         axes.columns = static_cast<int>(folded[i]);
@@ -97,9 +99,10 @@ class NormKernel final : public Kernel {
     }
     p.space = epilogue_.space(inputs, outputs, axes);
     if (count(outputs[0].dims) == 0) return made;
-    p.column_blocks = (p.fold.columns() + p.block_columns - 1) / p.block_columns;
+    p.column_blocks = ceil_div(p.fold.columns(), p.block_columns);
     const bool short_rows = p.fold.column_axis() < 0 && folded.rank() == 1;
-    if (short_rows) p.batch = std::max<int64_t>(FoldSpace::kBlock / 2 / p.fold.group_size(), 1);
+    if (short_rows)
+      p.batch = std::max<int64_t>(ReductionSpace::kBlock / 2 / p.fold.group_size(), 1);
     p.workspace_bytes = part_bytes() * static_cast<size_t>(threads);
     return made;
   }
@@ -108,11 +111,11 @@ class NormKernel final : public Kernel {
     auto& p = static_cast<PreparedNorm&>(*args.prepared);
     if (map_) map_->aim(p.map, args.inputs);
     if (p.space.rows() * p.space.columns() == 0) return;
-    const int64_t grain = 1 + FoldSpace::kBlock / (p.fold.group_size() + 1);
+    const int64_t grain = 1 + ReductionSpace::kBlock / (p.fold.group_size() + 1);
     if (p.fold.column_axis() >= 0) {
       args.team.for_ranges(p.fold.groups() * p.column_blocks, 1, [&](int64_t begin, int64_t end) {
         std::byte* const part = part_of(args.team, args.workspace, part_bytes());
-        with_source(p, args, part, [&](const FoldSpace::Source& source) {
+        with_source(p, args, part, [&](const ReductionSpace::Source& source) {
           for (int64_t i = begin; i < end; ++i)
             columns(p, args, i / p.column_blocks, i % p.column_blocks, part, source);
         });
@@ -121,7 +124,7 @@ class NormKernel final : public Kernel {
     }
     args.team.for_ranges(p.fold.groups(), grain, [&](int64_t begin, int64_t end) {
       std::byte* const part = part_of(args.team, args.workspace, part_bytes());
-      with_source(p, args, part, [&](const FoldSpace::Source& source) {
+      with_source(p, args, part, [&](const ReductionSpace::Source& source) {
         for (int64_t group = begin; group < end; group += p.batch)
           rows(p, args, group, std::min(group + p.batch, end), part, source);
       });
@@ -141,13 +144,14 @@ class NormKernel final : public Kernel {
     };
     for (const int64_t axis : p.fold.kept_axes().span()) add_row(axis);
     if (!p.joined) add_row(columns - 1);
-    for (const int64_t axis : p.fold.folded_axes().span()) add_row(axis);
+    for (const int64_t axis : p.fold.reduced_axes().span()) add_row(axis);
     p.space = p.joined ? epilogue_.space(ins, outs, axes) : epilogue_.space(inputs, outputs, axes);
-    p.block_columns = FoldSpace::kColumns / p.fold.columns_per_group() * p.fold.columns_per_group();
-    p.column_blocks = (p.fold.columns() + p.block_columns - 1) / p.block_columns;
+    p.block_columns =
+        ReductionSpace::kColumns / p.fold.columns_per_group() * p.fold.columns_per_group();
+    p.column_blocks = ceil_div(p.fold.columns(), p.block_columns);
   }
   size_t part_bytes() const {
-    return align_up(sizeof(Memory)) +
+    return cache_aligned(sizeof(Memory)) +
            std::max(epilogue_.scratch_bytes(), map_ ? map_->scratch_bytes() : 0);
   }
   // Runs body(source) with what is folded.
@@ -155,11 +159,11 @@ class NormKernel final : public Kernel {
   void with_source(const PreparedNorm& p, const LaunchArgs& args, std::byte* part,
                    const Body& body) const {
     float* const buffer = reinterpret_cast<Memory*>(part)->input;
-    const FoldSpace::Source plain{args.inputs[0], load_, buffer};
+    const ReductionSpace::Source plain{args.inputs[0], load_, buffer};
     if (!map_) return body(plain);
     map_->with_source(p.map, plain, tape_scratch(part), body);
   }
-  std::byte* tape_scratch(std::byte* part) const { return part + align_up(sizeof(Memory)); }
+  std::byte* tape_scratch(std::byte* part) const { return part + cache_aligned(sizeof(Memory)); }
 
   struct Numbers {
     float shift = 0, scale = 1, offset = 0;
@@ -178,8 +182,8 @@ class NormKernel final : public Kernel {
     return {shift, static_cast<float>(scale), static_cast<float>(-beside * scale)};
   }
 
-  double fold_group(const PreparedNorm& p, const FoldSpace::Source& source, int64_t group,
-                    Fold fold, float shift) const {
+  double reduce_group(const PreparedNorm& p, const ReductionSpace::Source& source, int64_t group,
+                      Reduction fold, float shift) const {
     double total = start_of(fold);
     p.fold.for_rows(source, group, [&](const float* x, int64_t rows, int64_t columns, int64_t) {
       total = combined(fold, total, loops_.row(fold, x, rows * columns, shift));
@@ -188,66 +192,68 @@ class NormKernel final : public Kernel {
   }
 
   // Differences from one of the elements keep their digits where the mean is large.
-  double mean_of(const PreparedNorm& p, const FoldSpace::Source& source, int64_t group) const {
+  double mean_of(const PreparedNorm& p, const ReductionSpace::Source& source, int64_t group) const {
     float near = 0;
     double total = 0;
     p.fold.for_rows(source, group,
                     [&](const float* x, int64_t rows, int64_t columns, int64_t element) {
                       if (element == 0) near = x[0];
-                      total += loops_.row(Fold::kDifferences, x, rows * columns, near);
+                      total += loops_.row(Reduction::kDifferences, x, rows * columns, near);
                     });
     return near + total / static_cast<double>(p.fold.group_size());
   }
 
   void rows(const PreparedNorm& p, const LaunchArgs& args, int64_t first, int64_t end,
-            std::byte* part, const FoldSpace::Source& source) const {
+            std::byte* part, const ReductionSpace::Source& source) const {
     auto& memory = *reinterpret_cast<Memory*>(part);
     const int64_t elements = p.fold.group_size();
     const int64_t width = p.fold.last_size(), rows_of_group = elements / width;
     for (int64_t group = first; group < end; ++group) {
       double start = 0;
       if (recipe_.softmax) {
-        start = fold_group(p, source, group, Fold::kMax, 0);
+        start = reduce_group(p, source, group, Reduction::kMax, 0);
       } else if (recipe_.subtract_mean) {
         start = mean_of(p, source, group);
       }
       const auto shift = static_cast<float>(start);
       float* const out = p.batch > 1 ? memory.output + (group - first) * elements : memory.output;
-      if (recipe_.map() == Map::kExp && rows_of_group == 1 && elements <= FoldSpace::kBlock) {
+      if (recipe_.map() == Map::kExp && rows_of_group == 1 && elements <= ReductionSpace::kBlock) {
         double sum = 0;
         p.fold.for_rows(source, group, [&](const float* x, int64_t, int64_t, int64_t) {
           sum = loops_.exp_row(x, elements, shift, 1, out);
         });
         loops_.map_row(Map::kAffine, out, elements, 0, static_cast<float>(1 / sum), 0, out);
         if (p.batch == 1)
-          epilogue_.run(p.space, args, out, width, group, 1, 0, width, tape_scratch(part));
+          epilogue_.run(p.space, args, {out, width}, {group, 1, 0, width}, tape_scratch(part));
         continue;
       }
-      const Fold second = recipe_.softmax ? Fold::kExp : Fold::kSquares;
-      const Numbers n = numbers(start, fold_group(p, source, group, second, shift), elements);
+      const Reduction second = recipe_.softmax ? Reduction::kExp : Reduction::kSquares;
+      const Numbers n = numbers(start, reduce_group(p, source, group, second, shift), elements);
       p.fold.for_rows(
           source, group, [&](const float* x, int64_t rows, int64_t columns, int64_t element) {
             loops_.map_row(recipe_.map(), x, rows * columns, n.shift, n.scale, n.offset, out);
             if (p.batch > 1) return;
-            epilogue_.run(p.space, args, out, columns, group * rows_of_group + element / width,
-                          rows, element % width, columns, tape_scratch(part));
+            epilogue_.run(p.space, args, {out, columns},
+                          {group * rows_of_group + element / width, rows, element % width, columns},
+                          tape_scratch(part));
           });
     }
     if (p.batch > 1)
-      epilogue_.run(p.space, args, memory.output, width, first, end - first, 0, width,
+      epilogue_.run(p.space, args, {memory.output, width}, {first, end - first, 0, width},
                     tape_scratch(part));
   }
 
   // Leaves a result for each column in memory.totals.
-  void fold_columns(const PreparedNorm& p, const FoldSpace::Source& source, Memory& memory,
-                    int64_t group, int64_t column, int64_t count, Fold fold) const {
+  void reduce_columns(const PreparedNorm& p, const ReductionSpace::Source& source, Memory& memory,
+                      int64_t group, int64_t column, int64_t count, Reduction fold) const {
     std::fill(memory.totals, memory.totals + count, double{start_of(fold)});
-    p.fold.for_columns(source, group, column, count, [&](const FoldBlock& block, int64_t element) {
-      if (fold == Fold::kDifferences && element == 0)
-        std::copy(block.x, block.x + count, memory.shift);
-      loops_.columns(fold, block, memory.shift, memory.part);
-      combine(fold, memory.part, count, memory.totals);
-    });
+    p.fold.for_columns(source, group, column, count,
+                       [&](const ReductionBlock& block, int64_t element) {
+                         if (fold == Reduction::kDifferences && element == 0)
+                           std::copy(block.x, block.x + count, memory.shift);
+                         loops_.columns(fold, block, memory.shift, memory.part);
+                         combine(fold, memory.part, count, memory.totals);
+                       });
   }
 
   // Each column's number becomes that of its group: the sum, or the mean, of its columns'.
@@ -261,23 +267,24 @@ class NormKernel final : public Kernel {
     }
   }
 
+  // block: the rows are elements of the group.
   void store_columns(const PreparedNorm& p, const LaunchArgs& args, const Memory& memory,
-                     int64_t group, int64_t element, int64_t rows, int64_t column, int64_t count,
-                     std::byte* scratch) const {
+                     int64_t group, const BlockRange& block, std::byte* scratch) const {
     const int64_t elements = p.fold.group_size(), width = p.fold.columns_per_group();
     if (p.joined)
-      return epilogue_.run(p.space, args, memory.output, count, group * elements + element, rows,
-                           column, count, scratch);
+      return epilogue_.run(p.space, args, {memory.output, block.columns},
+                           {group * elements + block.row, block.rows, block.column, block.columns},
+                           scratch);
     const int64_t outer = p.fold.columns() / width;
-    for (int64_t first = 0; first < count; first += width) {
-      const int64_t number = group * outer + (column + first) / width;
-      epilogue_.run(p.space, args, memory.output + first, count, number * elements + element, rows,
-                    0, width, scratch);
+    for (int64_t first = 0; first < block.columns; first += width) {
+      const int64_t number = group * outer + (block.column + first) / width;
+      epilogue_.run(p.space, args, {memory.output + first, block.columns},
+                    {number * elements + block.row, block.rows, 0, width}, scratch);
     }
   }
 
   void columns(const PreparedNorm& p, const LaunchArgs& args, int64_t group, int64_t block_index,
-               std::byte* part, const FoldSpace::Source& source) const {
+               std::byte* part, const ReductionSpace::Source& source) const {
     auto& memory = *reinterpret_cast<Memory*>(part);
     const int64_t column = block_index * p.block_columns;
     const int64_t count = std::min(p.block_columns, p.fold.columns() - column);
@@ -285,17 +292,17 @@ class NormKernel final : public Kernel {
     std::fill(memory.shift, memory.shift + count, 0.0f);
     std::fill(memory.start, memory.start + count, 0.0);
     if (recipe_.softmax) {
-      fold_columns(p, source, memory, group, column, count, Fold::kMax);
+      reduce_columns(p, source, memory, group, column, count, Reduction::kMax);
       std::copy(memory.totals, memory.totals + count, memory.start);
     } else if (recipe_.subtract_mean) {
-      fold_columns(p, source, memory, group, column, count, Fold::kDifferences);
+      reduce_columns(p, source, memory, group, column, count, Reduction::kDifferences);
       for (int64_t i = 0; i < count; ++i)
         memory.start[i] = memory.shift[i] + memory.totals[i] / static_cast<double>(elements);
       combine_columns(p, memory.start, count, true);
     }
     for (int64_t i = 0; i < count; ++i) memory.shift[i] = static_cast<float>(memory.start[i]);
-    fold_columns(p, source, memory, group, column, count,
-                 recipe_.softmax ? Fold::kExp : Fold::kSquares);
+    reduce_columns(p, source, memory, group, column, count,
+                   recipe_.softmax ? Reduction::kExp : Reduction::kSquares);
     combine_columns(p, memory.totals, count, false);
     for (int64_t i = 0; i < count; ++i) {
       const Numbers n =
@@ -303,35 +310,37 @@ class NormKernel final : public Kernel {
       memory.scale[i] = n.scale;
       memory.offset[i] = n.offset;
     }
-    p.fold.for_columns(source, group, column, count, [&](const FoldBlock& block, int64_t element) {
-      loops_.map_columns(recipe_.map(), block, memory.shift, memory.scale, memory.offset,
-                         memory.output);
-      store_columns(p, args, memory, group, element, block.rows, column, count, tape_scratch(part));
-    });
+    p.fold.for_columns(source, group, column, count,
+                       [&](const ReductionBlock& block, int64_t element) {
+                         loops_.map_columns(recipe_.map(), block, memory.shift, memory.scale,
+                                            memory.offset, memory.output);
+                         store_columns(p, args, memory, group, {element, block.rows, column, count},
+                                       tape_scratch(part));
+                       });
   }
 
   Recipe recipe_;
-  FoldLoops loops_;
+  ReductionLoops loops_;
   LoadBlock load_;
-  std::optional<FoldMap> map_;
+  std::optional<ReductionInput> map_;
   Epilogue epilogue_;
   bool counts_;  // along axes of the output
 };
 
 KernelResult make(const Recipe& recipe, const Request& request, const Program& applied = {}) {
   const DataType x = request.inputs[0].type.dtype;
-  std::string why_not;
-  std::optional<FoldMap> map;
+  std::optional<ReductionInput> map;
   if (!applied.empty()) {
-    map = FoldMap::make(applied, 1, request, why_not);
-    if (!map) return refuse(std::move(why_not));
+    auto made = ReductionInput::make(applied, 1, request);
+    if (!made) return refuse(made.reason());
+    map = *std::move(made);
   } else if (x != DataType::kF32 && x != DataType::kF16 && x != DataType::kBF16) {
     return refuse("only f32, f16 and bf16");
   }
   if (std::none_of(recipe.axes.begin(), recipe.axes.end(), [](bool folded) { return folded; }))
     return refuse("no axes");
-  auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
-  if (!epilogue) return refuse(std::move(why_not));
+  auto epilogue = Epilogue::make(request, DataType::kF32);
+  if (!epilogue) return refuse(epilogue.reason());
   return std::make_unique<NormKernel>(recipe, request, std::move(map), std::move(*epilogue));
 }
 

@@ -1,4 +1,5 @@
 // Reduce from folds: "cpu.reduce.simd".
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/element.h"
 #include "anneal/kernels/cpu/base/entries.h"
@@ -11,8 +12,8 @@ namespace {
 
 struct PreparedReduce final : PreparedKernel {
   TapeSpace space;
-  FoldSpace fold;
-  FoldMap::Space map;
+  ReductionSpace fold;
+  ReductionInput::Space map;
   int64_t column_blocks = 1;
   // In which the elements of a block of columns are folded before their totals are. How many is up
   // to the shape of a group alone, so that neither the team nor the batch changes results.
@@ -32,21 +33,21 @@ int64_t slices_of(int64_t elements, int64_t column_blocks) {
   return slices;
 }
 
-using Totals = double[FoldSpace::kColumns];
+using Totals = double[ReductionSpace::kColumns];
 
 struct Memory {
-  float input[FoldSpace::kBlock];
+  float input[ReductionSpace::kBlock];
   Totals totals, of_slice;
-  float part[FoldSpace::kColumns];
+  float part[ReductionSpace::kColumns];
 };
 
-class FoldingReduce final : public Kernel {
+class SimdReduce final : public Kernel {
  public:
-  FoldingReduce(const Reduce& op, const FoldSpace::Axes& axes, const Request& request,
-                std::optional<FoldMap> map, Epilogue epilogue)
+  SimdReduce(const Reduce& op, const ReductionSpace::Axes& axes, const Request& request,
+             std::optional<ReductionInput> map, Epilogue epilogue)
       : op_(op),
         axes_(axes),
-        loops_(fold_loops(isa_of(request.device))),
+        loops_(reduction_loops(isa_of(request.device))),
         load_(load_block(isa_of(request.device))),
         map_(std::move(map)),
         epilogue_(std::move(epilogue)) {}
@@ -57,13 +58,13 @@ class FoldingReduce final : public Kernel {
     auto made = std::make_unique<PreparedReduce>();
     PreparedReduce& p = *made;
     if (map_) p.map = map_->space(inputs, axes_);
-    p.fold = FoldSpace(map_ ? p.map.whole : inputs[0], axes_);
+    p.fold = ReductionSpace(map_ ? p.map.whole : inputs[0], axes_);
     TapeSpace::Axes axes;
     for (const int64_t axis : p.fold.kept_axes()) axes.rows.push_back(of_output(axis));
     if (p.fold.column_axis() >= 0) axes.columns = static_cast<int>(of_output(p.fold.column_axis()));
     p.space = epilogue_.space(inputs, outputs, axes);
     if (count(outputs[0].dims) == 0) return made;
-    p.column_blocks = (p.fold.columns() + FoldSpace::kColumns - 1) / FoldSpace::kColumns;
+    p.column_blocks = ceil_div(p.fold.columns(), ReductionSpace::kColumns);
     if (p.fold.column_axis() >= 0 && !map_)
       p.slices = slices_of(p.fold.columns() * p.fold.group_size(), p.column_blocks);
     const int64_t blocks = p.fold.groups() * p.column_blocks;
@@ -81,17 +82,17 @@ class FoldingReduce final : public Kernel {
     if (p.space.rows() * p.space.columns() == 0) return;
     if (p.fold.column_axis() >= 0)
       return p.shares_slices ? shared_columns(p, args) : columns(p, args);
-    const int64_t grain = 1 + FoldSpace::kBlock / (p.fold.group_size() + 1);
+    const int64_t grain = 1 + ReductionSpace::kBlock / (p.fold.group_size() + 1);
     args.team.for_ranges(p.fold.groups(), grain, [&](int64_t begin, int64_t end) {
       std::byte* const part = part_of(args.team, args.workspace, part_bytes());
-      for (int64_t group = begin; group < end; group += FoldSpace::kColumns)
-        rows(p, args, group, std::min(group + FoldSpace::kColumns, end), part);
+      for (int64_t group = begin; group < end; group += ReductionSpace::kColumns)
+        rows(p, args, group, std::min(group + ReductionSpace::kColumns, end), part);
     });
   }
 
  private:
   size_t part_bytes() const {
-    return align_up(sizeof(Memory)) +
+    return cache_aligned(sizeof(Memory)) +
            std::max(epilogue_.scratch_bytes(), map_ ? map_->scratch_bytes() : 0);
   }
   // Runs body(source) with what is folded.
@@ -99,11 +100,11 @@ class FoldingReduce final : public Kernel {
   void with_source(const PreparedReduce& p, const LaunchArgs& args, std::byte* part,
                    const Body& body) const {
     float* const buffer = reinterpret_cast<Memory*>(part)->input;
-    const FoldSpace::Source plain{args.inputs[0], load_, buffer};
+    const ReductionSpace::Source plain{args.inputs[0], load_, buffer};
     if (!map_) return body(plain);
     map_->with_source(p.map, plain, tape_scratch(part), body);
   }
-  std::byte* tape_scratch(std::byte* part) const { return part + align_up(sizeof(Memory)); }
+  std::byte* tape_scratch(std::byte* part) const { return part + cache_aligned(sizeof(Memory)); }
 
   // Where an axis that stays is in the output.
   int64_t of_output(int64_t axis) const {
@@ -113,16 +114,16 @@ class FoldingReduce final : public Kernel {
     return axis - before;
   }
 
-  Fold fold() const {
+  Reduction fold() const {
     switch (op_.kind) {
       case ReduceKind::kProd:
-        return Fold::kProd;
+        return Reduction::kProd;
       case ReduceKind::kMax:
-        return Fold::kMax;
+        return Reduction::kMax;
       case ReduceKind::kMin:
-        return Fold::kMin;
+        return Reduction::kMin;
       default:
-        return Fold::kSum;
+        return Reduction::kSum;
     }
   }
   float result(double total, int64_t elements) const {
@@ -133,7 +134,7 @@ class FoldingReduce final : public Kernel {
   void rows(const PreparedReduce& p, const LaunchArgs& args, int64_t first, int64_t end,
             std::byte* part) const {
     auto& memory = *reinterpret_cast<Memory*>(part);
-    with_source(p, args, part, [&](const FoldSpace::Source& source) {
+    with_source(p, args, part, [&](const ReductionSpace::Source& source) {
       for (int64_t group = first; group < end; ++group) {
         double total = start_of(fold());
         p.fold.for_rows(source, group, [&](const float* x, int64_t rows, int64_t columns, int64_t) {
@@ -142,7 +143,7 @@ class FoldingReduce final : public Kernel {
         memory.part[group - first] = result(total, p.fold.group_size());
       }
     });
-    epilogue_.run(p.space, args, memory.part, 1, first, end - first, 0, 1, tape_scratch(part));
+    epilogue_.run(p.space, args, {memory.part, 1}, {first, end - first, 0, 1}, tape_scratch(part));
   }
 
   void columns(const PreparedReduce& p, const LaunchArgs& args) const {
@@ -150,9 +151,9 @@ class FoldingReduce final : public Kernel {
       std::byte* const part = part_of(args.team, args.workspace, part_bytes());
       auto& memory = *reinterpret_cast<Memory*>(part);
       for (int64_t block = begin; block < end; ++block) {
-        fold_columns(p, args, block, 0, part, memory.totals);
+        reduce_columns(p, args, block, 0, part, memory.totals);
         for (int64_t slice = 1; slice < p.slices; ++slice) {
-          fold_columns(p, args, block, slice, part, memory.of_slice);
+          reduce_columns(p, args, block, slice, part, memory.of_slice);
           combine(fold(), memory.of_slice, count_of(p, block), memory.totals);
         }
         finish_columns(p, args, block, part, memory.totals);
@@ -168,7 +169,7 @@ class FoldingReduce final : public Kernel {
     args.team.for_ranges(blocks * p.slices, 1, [&](int64_t begin, int64_t end) {
       std::byte* const part = part_of(args.team, args.workspace, part_bytes());
       for (int64_t i = begin; i < end; ++i)
-        fold_columns(p, args, i % blocks, i / blocks, part, totals[i]);
+        reduce_columns(p, args, i % blocks, i / blocks, part, totals[i]);
     });
     for (int64_t block = 0; block < blocks; ++block) {
       double* const all = totals[block];
@@ -180,20 +181,20 @@ class FoldingReduce final : public Kernel {
 
   // Blocks are numbered through the groups.
   static int64_t first_of(const PreparedReduce& p, int64_t block) {
-    return block % p.column_blocks * FoldSpace::kColumns;
+    return block % p.column_blocks * ReductionSpace::kColumns;
   }
   static int64_t count_of(const PreparedReduce& p, int64_t block) {
-    return std::min(FoldSpace::kColumns, p.fold.columns() - first_of(p, block));
+    return std::min(ReductionSpace::kColumns, p.fold.columns() - first_of(p, block));
   }
 
-  void fold_columns(const PreparedReduce& p, const LaunchArgs& args, int64_t block, int64_t slice,
-                    std::byte* part, double* totals) const {
+  void reduce_columns(const PreparedReduce& p, const LaunchArgs& args, int64_t block, int64_t slice,
+                      std::byte* part, double* totals) const {
     auto& memory = *reinterpret_cast<Memory*>(part);
     const int64_t count = count_of(p, block);
     std::fill(totals, totals + count, double{start_of(fold())});
-    with_source(p, args, part, [&](const FoldSpace::Source& source) {
+    with_source(p, args, part, [&](const ReductionSpace::Source& source) {
       p.fold.for_columns(source, block / p.column_blocks, first_of(p, block), count,
-                         [&](const FoldBlock& rows, int64_t) {
+                         [&](const ReductionBlock& rows, int64_t) {
                            loops_.columns(fold(), rows, nullptr, memory.part);
                            combine(fold(), memory.part, count, totals);
                          },
@@ -206,15 +207,15 @@ class FoldingReduce final : public Kernel {
     auto& memory = *reinterpret_cast<Memory*>(part);
     const int64_t count = count_of(p, block);
     for (int64_t i = 0; i < count; ++i) memory.part[i] = result(totals[i], p.fold.group_size());
-    epilogue_.run(p.space, args, memory.part, count, block / p.column_blocks, 1, first_of(p, block),
-                  count, tape_scratch(part));
+    epilogue_.run(p.space, args, {memory.part, count},
+                  {block / p.column_blocks, 1, first_of(p, block), count}, tape_scratch(part));
   }
 
   Reduce op_;
-  FoldSpace::Axes axes_;
-  FoldLoops loops_;
+  ReductionSpace::Axes axes_;
+  ReductionLoops loops_;
   LoadBlock load_;
-  std::optional<FoldMap> map_;
+  std::optional<ReductionInput> map_;
   Epilogue epilogue_;
 };
 
@@ -226,17 +227,17 @@ int rank_of(const Reduce& op, const Request& request) {
   return rank;
 }
 
-KernelResult make_folding(const Reduce& op, const Request& request) {
+KernelResult make_simd(const Reduce& op, const Request& request) {
   const Type& x = request.inputs[0].type;
-  std::string why_not;
-  std::optional<FoldMap> map;
+  std::optional<ReductionInput> map;
   if (!op.map.empty()) {
-    map = FoldMap::make(op.map, 2, request, why_not);
-    if (!map) return refuse(std::move(why_not));
+    auto made = ReductionInput::make(op.map, 2, request);
+    if (!made) return refuse(made.reason());
+    map = *std::move(made);
   } else if (x.dtype != DataType::kF32 && x.dtype != DataType::kF16 && x.dtype != DataType::kBF16) {
     return refuse("only f32, f16 and bf16");
   }
-  FoldSpace::Axes axes{};
+  ReductionSpace::Axes axes{};
   if (request.op_input_count > 1 && request.inputs[1].present) {
     const Tensor* constant = request.inputs[1].constant;
     if (constant == nullptr) return refuse("axes that are not constant");
@@ -249,13 +250,13 @@ KernelResult make_folding(const Reduce& op, const Request& request) {
   }
   if (std::none_of(axes.begin(), axes.end(), [](bool folded) { return folded; }))
     return refuse("no axes");
-  auto epilogue = Epilogue::make(request, DataType::kF32, why_not);
-  if (!epilogue) return refuse(std::move(why_not));
-  return std::make_unique<FoldingReduce>(op, axes, request, std::move(map), std::move(*epilogue));
+  auto epilogue = Epilogue::make(request, DataType::kF32);
+  if (!epilogue) return refuse(epilogue.reason());
+  return std::make_unique<SimdReduce>(op, axes, request, std::move(map), std::move(*epilogue));
 }
 
 constexpr KernelEntry kEntries[] = {
-    entry<Reduce, make_folding>("cpu.reduce.simd"),
+    entry<Reduce, make_simd>("cpu.reduce.simd"),
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ std::vector<int> memory_order(const TensorView& x) {
 
 }  // namespace
 
-FoldSpace::FoldSpace(const TensorView& x, const Axes& folded, bool wide) {
+ReductionSpace::ReductionSpace(const TensorView& x, const Axes& folded, bool wide) {
   const int rank = x.dims.rank();
   for (int axis = 0; axis < rank; ++axis)
     if (!folded[axis] && x.dims[axis] > 1 && x.strides[axis] == 1) column_axis_ = axis;
@@ -49,7 +49,7 @@ FoldSpace::FoldSpace(const TensorView& x, const Axes& folded, bool wide) {
   }
   for (const int axis : memory_order(x)) {
     if (axis == column_axis_ || !folded[axis]) continue;
-    folded_axes_.push_back(axis);
+    reduced_axes_.push_back(axis);
     folded_.dims.push_back(x.dims[axis]);
     folded_.strides.push_back(x.strides[axis]);
     group_size_ *= x.dims[axis];

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "anneal/core/error.h"
+#include "anneal/core/integer.h"
 #include "anneal/core/parallel.h"
 #include "anneal/core/tensor.h"
 #include "anneal/kernels/cpu/program/tape_space.h"
@@ -14,16 +15,16 @@
 
 namespace anneal::cpu {
 
-class FoldSpace {
+class ReductionSpace {
  public:
   static constexpr int64_t kBlock = 8192;   // elements of a block
   static constexpr int64_t kColumns = 256;  // of a block, where they lie side by side
   static constexpr int64_t kRows = 256;
 
   using Axes = std::array<bool, kMaxRank>;
-  FoldSpace() = default;
+  ReductionSpace() = default;
   // wide: whether several columns may be of one group.
-  FoldSpace(const TensorView& x, const Axes& folded, bool wide = false);
+  ReductionSpace(const TensorView& x, const Axes& folded, bool wide = false);
 
   // Groups are numbered through the axes that stay, row-major, but for the column axis; elements of
   // a group through the folded axes in the order of memory.
@@ -37,7 +38,7 @@ class FoldSpace {
   // Elements of a group that lie along its last folded axis.
   int64_t last_size() const { return folded_.dims[folded_.dims.rank() - 1]; }
   const Dims& kept_axes() const { return kept_axes_; }
-  const Dims& folded_axes() const { return folded_axes_; }
+  const Dims& reduced_axes() const { return reduced_axes_; }
 
   // How far apart the rows of a block of columns are that is not read from memory.
   int64_t column_pitch() const { return std::min(columns_, kColumns); }
@@ -97,13 +98,13 @@ class FoldSpace {
   }
 
   AxisWalk kept_, folded_;
-  Dims kept_axes_, folded_axes_;
+  Dims kept_axes_, reduced_axes_;
   int column_axis_ = -1;
   int64_t groups_ = 1, group_size_ = 1, columns_ = 1, columns_per_group_ = 1;
 };
 
 template <class F>
-void FoldSpace::make_rows(const Source& source, int64_t group, const F& f) const {
+void ReductionSpace::make_rows(const Source& source, int64_t group, const F& f) const {
   const int64_t width = last_size(), rows = group_size_ / width, first = group * rows;
   if (group_size_ <= kBlock) {
     if (source.held != group) (*source.make)(first, rows, 0, width, source.buffer);
@@ -122,8 +123,8 @@ void FoldSpace::make_rows(const Source& source, int64_t group, const F& f) const
 }
 
 template <class F>
-void FoldSpace::make_columns(const Source& source, int64_t group, int64_t column, int64_t count,
-                             const F& f) const {
+void ReductionSpace::make_columns(const Source& source, int64_t group, int64_t column,
+                                  int64_t count, const F& f) const {
   const int64_t pitch = column_pitch();
   const int64_t row_step = std::min({group_size_, kRows, kBlock / pitch});
   const int64_t number = group * columns_ + column;
@@ -132,12 +133,12 @@ void FoldSpace::make_columns(const Source& source, int64_t group, int64_t column
     if (source.held != number)
       (*source.make)(group * group_size_ + row, rows, column, count, source.buffer);
     if (rows == group_size_) source.held = number;
-    f(FoldBlock{source.buffer, pitch, rows, count}, row);
+    f(ReductionBlock{source.buffer, pitch, rows, count}, row);
   }
 }
 
 template <class F>
-void FoldSpace::for_rows(const Source& source, int64_t group, const F& f) const {
+void ReductionSpace::for_rows(const Source& source, int64_t group, const F& f) const {
   if (group_size_ == 0) return;
   if (source.make != nullptr) return make_rows(source, group, f);
   const int64_t base = kept_.offset(group);
@@ -167,8 +168,8 @@ void FoldSpace::for_rows(const Source& source, int64_t group, const F& f) const 
 }
 
 template <class F>
-void FoldSpace::for_columns(const Source& source, int64_t group, int64_t column, int64_t count,
-                            const F& f, Slice slice) const {
+void ReductionSpace::for_columns(const Source& source, int64_t group, int64_t column, int64_t count,
+                                 const F& f, Slice slice) const {
   if (group_size_ == 0) return;
   if (source.make != nullptr) {
     check(slice.count == 1, "made columns are not sliced");
@@ -177,7 +178,7 @@ void FoldSpace::for_columns(const Source& source, int64_t group, int64_t column,
   const int64_t base = kept_.offset(group) + column;
   const int64_t height = folded_.size(0), row_stride = folded_.stride(0);
   const int64_t row_step = std::min({height, kRows, kBlock / count});
-  const int64_t of_outer = (height + row_step - 1) / row_step;  // blocks
+  const int64_t of_outer = ceil_div(height, row_step);  // blocks
   const int64_t blocks = of_outer * (group_size_ / height);
   const int64_t end = blocks * (slice.index + 1) / slice.count;
   int64_t number = blocks * slice.index / slice.count;
@@ -187,7 +188,7 @@ void FoldSpace::for_columns(const Source& source, int64_t group, int64_t column,
     const int64_t end_of_outer = std::min((number / of_outer + 1) * of_outer, end);
     for (; number < end_of_outer; ++number) {
       const int64_t row = number % of_outer * row_step;
-      FoldBlock block;
+      ReductionBlock block;
       block.rows = std::min(row_step, height - row);
       block.columns = count;
       const std::byte* data = at(source.x, offset + row * row_stride);

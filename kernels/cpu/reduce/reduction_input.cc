@@ -8,31 +8,29 @@
 
 namespace anneal::cpu {
 
-FoldMap::FoldMap(Tape tape, int further, const Request& request)
+ReductionInput::ReductionInput(Tape tape, int further, const Request& request)
     : tape_(std::move(tape)),
       further_(static_cast<size_t>(further)),
       op_inputs_(static_cast<size_t>(request.op_input_count)),
       run_tape_(run_tape(isa_of(request.device))) {}
 
-std::optional<FoldMap> FoldMap::make(const Program& map, int further, const Request& request,
-                                     std::string& why_not) {
-  if (accumulator(map.results()[0].dtype) != DataType::kF32) {
-    why_not = "a map to another type than f32, f16 and bf16";
-    return std::nullopt;
-  }
-  auto tape = Tape::compile(widened_result(map), why_not);
-  if (!tape) return std::nullopt;
-  return FoldMap(std::move(*tape), further, request);
+Result<ReductionInput> ReductionInput::make(const Program& map, int further,
+                                            const Request& request) {
+  if (accumulator(map.results()[0].dtype) != DataType::kF32)
+    return refuse("a map to another type than f32, f16 and bf16");
+  auto tape = Tape::compile(widened_result(map));
+  if (!tape) return refuse(tape.reason());
+  return ReductionInput(std::move(*tape), further, request);
 }
 
-void FoldMap::aim(Space& space, std::span<const TensorView> inputs) const {
+void ReductionInput::aim(Space& space, std::span<const TensorView> inputs) const {
   space.inputs.assign(1, inputs[0]);
   const auto more = inputs.first(op_inputs_).subspan(further_);
   space.inputs.insert(space.inputs.end(), more.begin(), more.end());
 }
 
-FoldMap::Space FoldMap::space(std::span<const TensorView> inputs,
-                              const FoldSpace::Axes& folded) const {
+ReductionInput::Space ReductionInput::space(std::span<const TensorView> inputs,
+                                            const ReductionSpace::Axes& folded) const {
   Space made;
   aim(made, inputs);
   const Dims dims = mapped_dims(made.inputs, 1);
@@ -42,9 +40,9 @@ FoldMap::Space FoldMap::space(std::span<const TensorView> inputs,
   made.whole = broadcast(*largest, dims);
   if (count(dims) == 0) return made;
 
-  const FoldSpace fold(made.whole, folded);
+  const ReductionSpace fold(made.whole, folded);
   TapeSpace::Axes axes{fold.kept_axes(), fold.column_axis()};
-  for (const int64_t axis : fold.folded_axes().span()) axes.rows.push_back(axis);
+  for (const int64_t axis : fold.reduced_axes().span()) axes.rows.push_back(axis);
   if (axes.columns < 0) {
     axes.columns = static_cast<int>(axes.rows[axes.rows.rank() - 1]);
     axes.rows = Dims(axes.rows.span().first(static_cast<size_t>(axes.rows.rank()) - 1));
@@ -65,12 +63,13 @@ FoldMap::Space FoldMap::space(std::span<const TensorView> inputs,
   return made;
 }
 
-void FoldMap::run(const Space& space, int64_t row, int64_t rows, int64_t column, int64_t columns,
-                  float* to, std::byte* scratch) const {
-  const TensorView sink{
-      DataType::kF32, {}, {}, reinterpret_cast<std::byte*>(to - row * space.pitch - column)};
-  space.blocks.run(run_tape_, tape_, {space.inputs, {&sink, 1}}, row, row + rows, column,
-                   column + columns, scratch);
+void ReductionInput::run(const Space& space, const BlockRange& block, float* to,
+                         std::byte* scratch) const {
+  const TensorView sink{DataType::kF32,
+                        {},
+                        {},
+                        reinterpret_cast<std::byte*>(to - block.row * space.pitch - block.column)};
+  space.blocks.run(run_tape_, tape_, {space.inputs, {&sink, 1}}, block, scratch);
 }
 
 }  // namespace anneal::cpu

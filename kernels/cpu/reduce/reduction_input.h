@@ -10,12 +10,11 @@
 
 namespace anneal::cpu {
 
-class FoldMap {
+class ReductionInput {
  public:
-  // further: which input of the layer is the map's second one. nullopt, with a reason, for results
-  // that are not folded in f32.
-  static std::optional<FoldMap> make(const Program& map, int further, const Request& request,
-                                     std::string& why_not);
+  // further: which input of the layer is the map's second one. Refuses results that are not reduced
+  // in f32.
+  static Result<ReductionInput> make(const Program& map, int further, const Request& request);
 
   // For one shape.
   struct Space {
@@ -25,26 +24,25 @@ class FoldMap {
     int64_t pitch = 1;  // of a block's rows
   };
   // With everything but data.
-  Space space(std::span<const TensorView> inputs, const FoldSpace::Axes& folded) const;
+  Space space(std::span<const TensorView> inputs, const ReductionSpace::Axes& folded) const;
   void aim(Space& space, std::span<const TensorView> inputs) const;
   size_t scratch_bytes() const { return tape_.scratch_bytes(); }
-  // Rows and columns as FoldSpace numbers them, to memory whose rows are space.pitch apart.
-  void run(const Space& space, int64_t row, int64_t rows, int64_t column, int64_t columns,
-           float* to, std::byte* scratch) const;
+  // Rows and columns as ReductionSpace numbers them, to memory whose rows are space.pitch apart.
+  void run(const Space& space, const BlockRange& block, float* to, std::byte* scratch) const;
 
   // body(source) with a source of what the map makes, in place of `plain`, which reads an input.
   template <class Body>
-  void with_source(const Space& space, const FoldSpace::Source& plain, std::byte* scratch,
+  void with_source(const Space& space, const ReductionSpace::Source& plain, std::byte* scratch,
                    const Body& body) const {
     const auto make = [&](int64_t row, int64_t rows, int64_t column, int64_t columns, float* to) {
-      run(space, row, rows, column, columns, to, scratch);
+      run(space, {row, rows, column, columns}, to, scratch);
     };
-    const FoldSpace::Make maker(make);
-    body(FoldSpace::Source{space.whole, plain.load, plain.buffer, &maker});
+    const ReductionSpace::Make maker(make);
+    body(ReductionSpace::Source{space.whole, plain.load, plain.buffer, &maker});
   }
 
  private:
-  FoldMap(Tape tape, int further, const Request& request);
+  ReductionInput(Tape tape, int further, const Request& request);
   Tape tape_;
   size_t further_, op_inputs_;
   RunTape run_tape_;

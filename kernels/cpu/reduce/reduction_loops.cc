@@ -22,33 +22,33 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr int64_t kLanes = HWY_LANES(float);
 
-template <Fold kFold>
+template <Reduction kFold>
 HWY_INLINE V folded(V so_far, V x, V shift) {
   switch (kFold) {
-    case Fold::kSum:
+    case Reduction::kSum:
       return hn::Add(so_far, x);
-    case Fold::kProd:
+    case Reduction::kProd:
       return hn::Mul(so_far, x);
-    case Fold::kMax:
+    case Reduction::kMax:
       return max_nan(D(), so_far, x);
-    case Fold::kMin:
+    case Reduction::kMin:
       return min_nan(D(), so_far, x);
-    case Fold::kDifferences:
+    case Reduction::kDifferences:
       return hn::Add(so_far, hn::Sub(x, shift));
-    case Fold::kSquares: {
+    case Reduction::kSquares: {
       const V centred = hn::Sub(x, shift);
       return hn::MulAdd(centred, centred, so_far);
     }
-    case Fold::kExp:
+    case Reduction::kExp:
       return hn::Add(so_far, exp_f32(D(), hn::Sub(x, shift)));
   }
   return so_far;
 }
 
 // Of results so far.
-template <Fold kFold>
+template <Reduction kFold>
 HWY_INLINE V merged(V a, V b) {
-  if constexpr (kFold == Fold::kProd || kFold == Fold::kMax || kFold == Fold::kMin)
+  if constexpr (kFold == Reduction::kProd || kFold == Reduction::kMax || kFold == Reduction::kMin)
     return folded<kFold>(a, b, a);
   return hn::Add(a, b);
 }
@@ -76,7 +76,7 @@ HWY_INLINE void store_rest(V v, int64_t count, float* out) {
 }
 
 // Of all lanes.
-template <Fold kFold>
+template <Reduction kFold>
 HWY_INLINE double across(V v) {
   HWY_ALIGN float lanes[kLanes];
   hn::Store(v, D(), lanes);
@@ -90,8 +90,8 @@ HWY_INLINE double across(V v) {
   return parts[0];
 }
 
-template <Fold kFold>
-double fold_row(const float* x, int64_t n, float shift) {
+template <Reduction kFold>
+double reduce_row(const float* x, int64_t n, float shift) {
   const D d;
   const V start = hn::Set(d, start_of(kFold));
   const V shifts = hn::Set(d, shift);
@@ -140,12 +140,12 @@ double exp_of_row(const float* x, int64_t n, float shift, float scale, float* ou
     sums[0] = hn::Add(sums[0], hn::IfThenElseZero(first_lanes(n - i), y));
     store_rest(y, n - i, out + i);
   }
-  return across<Fold::kSum>(hn::Add(sums[0], sums[1]));
+  return across<Reduction::kSum>(hn::Add(sums[0], sums[1]));
 }
 
-template <Fold kFold, int kVectors>
-HWY_INLINE void fold_column_vectors(const FoldBlock& block, int64_t column, const float* shift,
-                                    float* result) {
+template <Reduction kFold, int kVectors>
+HWY_INLINE void reduce_column_vectors(const ReductionBlock& block, int64_t column,
+                                      const float* shift, float* result) {
   const D d;
   V sums[kVectors], shifts[kVectors];
   for (int v = 0; v < kVectors; ++v) {
@@ -161,13 +161,13 @@ HWY_INLINE void fold_column_vectors(const FoldBlock& block, int64_t column, cons
   for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[v], d, result + column + v * kLanes);
 }
 
-template <Fold kFold>
-void fold_columns(const FoldBlock& block, const float* shift, float* result) {
+template <Reduction kFold>
+void reduce_columns(const ReductionBlock& block, const float* shift, float* result) {
   int64_t column = 0;
   for (; column + 4 * kLanes <= block.columns; column += 4 * kLanes)
-    fold_column_vectors<kFold, 4>(block, column, shift, result);
+    reduce_column_vectors<kFold, 4>(block, column, shift, result);
   for (; column + kLanes <= block.columns; column += kLanes)
-    fold_column_vectors<kFold, 1>(block, column, shift, result);
+    reduce_column_vectors<kFold, 1>(block, column, shift, result);
   if (column == block.columns) return;
   const D d;
   const auto bytes = static_cast<size_t>(block.columns - column) * sizeof(float);
@@ -201,7 +201,7 @@ void map_row_of(const float* x, int64_t n, float shift, float scale, float offse
 }
 
 template <Map kMap>
-void map_columns_of(const FoldBlock& block, const float* shift, const float* scale,
+void map_columns_of(const ReductionBlock& block, const float* shift, const float* scale,
                     const float* offset, float* out) {
   const D d;
   const auto rest = static_cast<size_t>(block.columns % kLanes) * sizeof(float);
@@ -225,42 +225,42 @@ void map_columns_of(const FoldBlock& block, const float* shift, const float* sca
 
 }  // namespace
 
-double row(Fold fold, const float* x, int64_t n, float shift) {
+double row(Reduction fold, const float* x, int64_t n, float shift) {
   switch (fold) {
-    case Fold::kSum:
-      return fold_row<Fold::kSum>(x, n, shift);
-    case Fold::kProd:
-      return fold_row<Fold::kProd>(x, n, shift);
-    case Fold::kMax:
-      return fold_row<Fold::kMax>(x, n, shift);
-    case Fold::kMin:
-      return fold_row<Fold::kMin>(x, n, shift);
-    case Fold::kDifferences:
-      return fold_row<Fold::kDifferences>(x, n, shift);
-    case Fold::kSquares:
-      return fold_row<Fold::kSquares>(x, n, shift);
-    case Fold::kExp:
-      return fold_row<Fold::kExp>(x, n, shift);
+    case Reduction::kSum:
+      return reduce_row<Reduction::kSum>(x, n, shift);
+    case Reduction::kProd:
+      return reduce_row<Reduction::kProd>(x, n, shift);
+    case Reduction::kMax:
+      return reduce_row<Reduction::kMax>(x, n, shift);
+    case Reduction::kMin:
+      return reduce_row<Reduction::kMin>(x, n, shift);
+    case Reduction::kDifferences:
+      return reduce_row<Reduction::kDifferences>(x, n, shift);
+    case Reduction::kSquares:
+      return reduce_row<Reduction::kSquares>(x, n, shift);
+    case Reduction::kExp:
+      return reduce_row<Reduction::kExp>(x, n, shift);
   }
   return 0;
 }
 
-void columns(Fold fold, const FoldBlock& block, const float* shift, float* result) {
+void columns(Reduction fold, const ReductionBlock& block, const float* shift, float* result) {
   switch (fold) {
-    case Fold::kSum:
-      return fold_columns<Fold::kSum>(block, shift, result);
-    case Fold::kProd:
-      return fold_columns<Fold::kProd>(block, shift, result);
-    case Fold::kMax:
-      return fold_columns<Fold::kMax>(block, shift, result);
-    case Fold::kMin:
-      return fold_columns<Fold::kMin>(block, shift, result);
-    case Fold::kDifferences:
-      return fold_columns<Fold::kDifferences>(block, shift, result);
-    case Fold::kSquares:
-      return fold_columns<Fold::kSquares>(block, shift, result);
-    case Fold::kExp:
-      return fold_columns<Fold::kExp>(block, shift, result);
+    case Reduction::kSum:
+      return reduce_columns<Reduction::kSum>(block, shift, result);
+    case Reduction::kProd:
+      return reduce_columns<Reduction::kProd>(block, shift, result);
+    case Reduction::kMax:
+      return reduce_columns<Reduction::kMax>(block, shift, result);
+    case Reduction::kMin:
+      return reduce_columns<Reduction::kMin>(block, shift, result);
+    case Reduction::kDifferences:
+      return reduce_columns<Reduction::kDifferences>(block, shift, result);
+    case Reduction::kSquares:
+      return reduce_columns<Reduction::kSquares>(block, shift, result);
+    case Reduction::kExp:
+      return reduce_columns<Reduction::kExp>(block, shift, result);
   }
 }
 
@@ -275,7 +275,7 @@ void map_row(Map map, const float* x, int64_t n, float shift, float scale, float
   map_row_of<Map::kAffine>(x, n, shift, scale, offset, out);
 }
 
-void map_columns(Map map, const FoldBlock& block, const float* shift, const float* scale,
+void map_columns(Map map, const ReductionBlock& block, const float* shift, const float* scale,
                  const float* offset, float* out) {
   if (map == Map::kExp) return map_columns_of<Map::kExp>(block, shift, scale, offset, out);
   map_columns_of<Map::kAffine>(block, shift, scale, offset, out);
@@ -287,7 +287,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace anneal::cpu {
 
-FoldLoops fold_loops(Isa isa) {
+ReductionLoops reduction_loops(Isa isa) {
   return {ANNEAL_BY_ISA(isa, row), ANNEAL_BY_ISA(isa, columns), ANNEAL_BY_ISA(isa, map_row),
           ANNEAL_BY_ISA(isa, map_columns), ANNEAL_BY_ISA(isa, exp_row)};
 }

@@ -9,7 +9,7 @@
 
 namespace anneal::cpu {
 
-enum class Fold : uint8_t {
+enum class Reduction : uint8_t {
   kSum,
   kProd,
   kMax,  // NaN if there is one
@@ -24,51 +24,51 @@ enum class Map : uint8_t {
 };
 
 // rows x columns of f32 with adjacent columns.
-struct FoldBlock {
+struct ReductionBlock {
   const float* x = nullptr;
   int64_t row_stride = 0;
   int64_t rows = 0, columns = 0;
 };
 
-struct FoldLoops {
+struct ReductionLoops {
   // Of all n elements. REQUIRES: at most 2^16 of them, so that f32 holds their sum well
-  double (*row)(Fold fold, const float* x, int64_t n, float shift);
+  double (*row)(Reduction fold, const float* x, int64_t n, float shift);
   // result[column] = of this column. REQUIRES: at most 256 rows
-  void (*columns)(Fold fold, const FoldBlock& block, const float* shift, float* result);
+  void (*columns)(Reduction fold, const ReductionBlock& block, const float* shift, float* result);
   // out may be x.
   void (*map_row)(Map map, const float* x, int64_t n, float shift, float scale, float offset,
                   float* out);
   // out is dense; shift, scale and offset have one number per column.
-  void (*map_columns)(Map map, const FoldBlock& block, const float* shift, const float* scale,
+  void (*map_columns)(Map map, const ReductionBlock& block, const float* shift, const float* scale,
                       const float* offset, float* out);
   // out[i] = exp((x[i] - shift) * scale), and the sum of these. out may be x. REQUIRES: as row(),
   // no x above shift, and scale > 0
   double (*exp_row)(const float* x, int64_t n, float shift, float scale, float* out);
 };
-FoldLoops fold_loops(Isa isa);
+ReductionLoops reduction_loops(Isa isa);
 
 // The result for no elements.
-constexpr float start_of(Fold fold) {
+constexpr float start_of(Reduction fold) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   switch (fold) {
-    case Fold::kProd:
+    case Reduction::kProd:
       return 1;
-    case Fold::kMax:
+    case Reduction::kMax:
       return -kInfinity;
-    case Fold::kMin:
+    case Reduction::kMin:
       return kInfinity;
     default:
       return 0;
   }
 }
 // Of the results of two parts.
-inline double combined(Fold fold, double a, double b) {
+inline double combined(Reduction fold, double a, double b) {
   switch (fold) {
-    case Fold::kProd:
+    case Reduction::kProd:
       return a * b;
-    case Fold::kMax:
+    case Reduction::kMax:
       return a != a || a > b ? a : b;
-    case Fold::kMin:
+    case Reduction::kMin:
       return a != a || a < b ? a : b;
     default:
       return a + b;
@@ -77,19 +77,19 @@ inline double combined(Fold fold, double a, double b) {
 
 // The same of each of `count` totals and a further part.
 template <class Number>
-void combine(Fold fold, const Number* parts, int64_t count, double* totals) {
+void combine(Reduction fold, const Number* parts, int64_t count, double* totals) {
   const auto by = [&](auto kind) {
     for (int64_t i = 0; i < count; ++i) totals[i] = combined(kind, totals[i], parts[i]);
   };
   switch (fold) {
-    case Fold::kProd:
-      return by(std::integral_constant<Fold, Fold::kProd>());
-    case Fold::kMax:
-      return by(std::integral_constant<Fold, Fold::kMax>());
-    case Fold::kMin:
-      return by(std::integral_constant<Fold, Fold::kMin>());
+    case Reduction::kProd:
+      return by(std::integral_constant<Reduction, Reduction::kProd>());
+    case Reduction::kMax:
+      return by(std::integral_constant<Reduction, Reduction::kMax>());
+    case Reduction::kMin:
+      return by(std::integral_constant<Reduction, Reduction::kMin>());
     default:
-      return by(std::integral_constant<Fold, Fold::kSum>());
+      return by(std::integral_constant<Reduction, Reduction::kSum>());
   }
 }
 

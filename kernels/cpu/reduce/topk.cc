@@ -7,6 +7,7 @@
 // integer, so that no two candidates are equal and the result does not depend on how a line is cut.
 // Of a softmax, whose order is that of its elements, the exponentials of a block are added up
 // before the block is filtered.
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -247,7 +248,7 @@ class Filters {
     const std::byte* from = nullptr;
     Key least = std::numeric_limits<Key>::lowest();
     int64_t count = 0, block_end = begin;
-    if (softmax_) std::fill(sums + begin / kBlock, sums + (end + kBlock - 1) / kBlock, ExpSum());
+    if (softmax_) std::fill(sums + begin / kBlock, sums + ceil_div(end, kBlock), ExpSum());
     for (int64_t i = begin, n; i < end; i += n, from += n * size) {
       if (i == block_end) {
         block_end = std::min(i + kBlock, end);
@@ -307,11 +308,13 @@ class SimdTopK final : public Kernel {
     if (p.k == 0 || p.k > p.size || p.lines == 0) return made;
     if (p.lines < threads)
       p.parts = std::clamp<int64_t>(p.size / std::max(kLeastPart, kTimesK * p.k), 1, threads);
-    if (softmax_) p.blocks = (p.size + kBlock - 1) / kBlock;
+    if (softmax_) p.blocks = ceil_div(p.size, kBlock);
     const auto candidates = [](int64_t n) {
-      return align_up(sizeof(Candidate) * static_cast<size_t>(n));
+      return cache_aligned(sizeof(Candidate) * static_cast<size_t>(n));
     };
-    const auto sums = [](int64_t n) { return align_up(sizeof(ExpSum) * static_cast<size_t>(n)); };
+    const auto sums = [](int64_t n) {
+      return cache_aligned(sizeof(ExpSum) * static_cast<size_t>(n));
+    };
     p.sums_at = candidates(std::min(p.size, p.enough() + kPiece));
     p.part_bytes = p.sums_at + (p.parts > 1 ? 0 : sums(p.blocks));
     p.kept_at = p.kept_sums_at = p.workspace_bytes = p.part_bytes * static_cast<size_t>(threads);

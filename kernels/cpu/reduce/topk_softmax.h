@@ -30,7 +30,7 @@ class TopKSoftmax {
   static constexpr int64_t kBlock = 4096;  // elements
 
   TopKSoftmax(DataType dtype, bool log, Isa isa)
-      : dtype_(dtype), log_(log), loops_(fold_loops(isa)), load_(load_block(isa)) {}
+      : dtype_(dtype), log_(log), loops_(reduction_loops(isa)), load_(load_block(isa)) {}
 
   // Of n <= kBlock adjacent elements.
   ExpSum sum_of(const std::byte* x, int64_t n) const {
@@ -40,11 +40,11 @@ class TopKSoftmax {
       load_(dtype_, port, reinterpret_cast<std::byte*>(lanes), n, 1, n);
     }
     const float* const from = dtype_ == DataType::kF32 ? reinterpret_cast<const float*>(x) : lanes;
-    constexpr float kNone = start_of(Fold::kMax);
-    const auto most = static_cast<float>(loops_.row(Fold::kMax, from, n, 0));
+    constexpr float kNone = start_of(Reduction::kMax);
+    const auto most = static_cast<float>(loops_.row(Reduction::kMax, from, n, 0));
     if (most == kNone) return {};
     if (std::isnan(most)) return {kNone, most};
-    return {most, loops_.row(Fold::kExp, from, n, most)};
+    return {most, loops_.row(Reduction::kExp, from, n, most)};
   }
 
   // Elements of a line become what its softmax has in their place.
@@ -60,7 +60,7 @@ class TopKSoftmax {
  private:
   DataType dtype_;
   bool log_;
-  FoldLoops loops_;
+  ReductionLoops loops_;
   LoadBlock load_;
 };
 

@@ -17,7 +17,7 @@ Dims score_dims(std::span<const TensorView> inputs) {
 
 size_t product_bytes(std::span<const TensorView> inputs) {
   const size_t width = inputs[0].dtype == DataType::kF64 ? sizeof(double) : sizeof(float);
-  return align_up(static_cast<size_t>(count(score_dims(inputs))) * width);
+  return cache_aligned(static_cast<size_t>(count(score_dims(inputs))) * width);
 }
 
 size_t scratch_bytes(const Attention& op, std::span<const TensorView> inputs,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/reference/reference.h"
 
@@ -12,7 +13,6 @@ namespace {
 
 constexpr int64_t kTile = 256;
 
-int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0 ? 1 : 0); }
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
 // A tile of an output row: its coordinates without the last, and where in the row it lies.

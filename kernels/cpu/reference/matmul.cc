@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/reference/reference.h"
 
@@ -50,7 +51,7 @@ void matmul(const MatMul& op, const ReferenceArgs& args) {
   check(b.dims[row] == depth, "MatMul's inputs agree in K");
 
   const Dims rows = part(y.dims, 0, column);
-  const int64_t tiles = (columns + kTile - 1) / kTile;
+  const int64_t tiles = ceil_div(columns, kTile);
   args.team.for_ranges(count(rows) * tiles, 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       Dims at = coordinates(rows, i / tiles);

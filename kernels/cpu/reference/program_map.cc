@@ -10,7 +10,7 @@ namespace anneal::cpu {
 namespace {
 
 size_t result_bytes(const Program& program, const Dims& dims) {
-  return align_up(static_cast<size_t>(count(dims)) * size_of(program.results()[0].dtype));
+  return cache_aligned(static_cast<size_t>(count(dims)) * size_of(program.results()[0].dtype));
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ Program widened_result(const Program& program) {
 }
 
 size_t mapped_bytes(const Program& program, const Dims& dims, size_t inputs) {
-  return result_bytes(program, dims) + align_up(inputs * sizeof(TensorView));
+  return result_bytes(program, dims) + cache_aligned(inputs * sizeof(TensorView));
 }
 
 TensorView mapped(const Program& program, const Dims& dims, const TensorView& x,

@@ -118,8 +118,8 @@ class FindingReference final : public ReferenceKernel {
 
 template <class T, auto finds, void (*computes)(const T&, const ReferenceArgs&)>
 KernelResult make_finding_reference(const T& op, const Request& request) {
-  std::string why_not = epilogue_mismatch(request);
-  if (!why_not.empty()) return refuse(std::move(why_not));
+  if (std::string mismatch = epilogue_mismatch(request); !mismatch.empty())
+    return refuse(std::move(mismatch));
   return std::make_unique<FindingReference<T, finds, computes>>(op, request);
 }
 
@@ -131,8 +131,8 @@ constexpr KernelEntry finding_reference(std::string_view name) {
 
 template <class T, void (*computes)(const T&, const ReferenceArgs&), auto scratch>
 KernelResult make_reference(const T& op, const Request& request) {
-  std::string why_not = epilogue_mismatch(request);
-  if (!why_not.empty()) return refuse(std::move(why_not));
+  if (std::string mismatch = epilogue_mismatch(request); !mismatch.empty())
+    return refuse(std::move(mismatch));
   return std::make_unique<ReferenceOf<T, computes, scratch>>(op, request);
 }
 

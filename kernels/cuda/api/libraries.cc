@@ -110,11 +110,11 @@ LibraryTable<Table> open(std::initializer_list<const char*> names, F Table::*any
   std::string why_not;  // of the first, unless a file was there and would not do
   for (const std::string name : names) {
     for (const std::string& place : places_of(name)) {
-      std::string reason;
       Table table;
-      const auto library = Library::open(place, reason);
+      const auto library = Library::open(place);
       const char* const missing = library ? fill(*library, table) : nullptr;
       if (library && missing == nullptr) return {table, path_of(table.*any), {}};
+      std::string reason = library.reason();
       if (missing != nullptr) reason = fmt::format("{} has no {}()", place, missing);
       if (why_not.empty() || missing != nullptr || place != name) why_not = reason;
     }
@@ -131,9 +131,8 @@ LibraryTable<Nvrtc> open_nvrtc() {
   int major = 0, minor = 0;
   opened.table->nvrtcVersion(&major, &minor);
   const std::string folder = opened.path.substr(0, opened.path.rfind('/') + 1);
-  std::string ignored;
   for (const std::string& path : matches(fmt::format("{}libnvrtc-builtins.so.{}.*", folder, major)))
-    Library::open(path, ignored);
+    static_cast<void>(Library::open(path));
   return opened;
 }
 

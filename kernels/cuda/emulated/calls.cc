@@ -183,10 +183,9 @@ struct EmulatorCalls {
                                      unsigned element, const char* name, Site site) {
     Running& running = of(thread);
     {
-      std::string why_not;
-      auto* array = running.runner->shared_.declare(key, bytes, element, name, why_not);
-      if (array != nullptr) return array;
-      running.runner->take_fault(running, CUDA_ERROR_LAUNCH_FAILED, why_not, site);
+      const auto array = running.runner->shared_.declare(key, bytes, element, name);
+      if (array) return *array;
+      running.runner->take_fault(running, CUDA_ERROR_LAUNCH_FAILED, array.reason(), site);
     }
     running.runner->give_up(running);
   }

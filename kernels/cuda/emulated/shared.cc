@@ -21,18 +21,16 @@ void EmulatedShared::begin_block(uint32_t block_syncs) {
     std::memset(reinterpret_cast<void*>(arrays_[i].begin), 0xff, arrays_[i].bytes);
 }
 
-emulator::SharedArray* EmulatedShared::declare(const void* key, uint64_t bytes, uint32_t element,
-                                               const char* name, std::string& why_not) {
+Result<emulator::SharedArray*> EmulatedShared::declare(const void* key, uint64_t bytes,
+                                                       uint32_t element, const char* name) {
   const bool dynamic = key == nullptr;
   const int granule = std::countr_zero(element);
   if (dynamic) bytes = dynamic_bytes_;
   for (int i = 0; i < count_; ++i) {
     Array& known = arrays_[i];
     if (known.key != key) continue;
-    if (known.bytes != bytes) {
-      why_not = fmt::format("declares {} with {} and with {} bytes", name, known.bytes, bytes);
-      return nullptr;
-    }
+    if (known.bytes != bytes)
+      return refuse(fmt::format("declares {} with {} and with {} bytes", name, known.bytes, bytes));
     if (granule < known.granule) {  // another view of dynamic memory
       known.granule = granule;
       known.cells.assign((bytes >> granule) + 1, Cell{});
@@ -45,12 +43,10 @@ emulator::SharedArray* EmulatedShared::declare(const void* key, uint64_t bytes, 
   constexpr uint64_t kAlignment = 16;
   const uint64_t offset = (used_ + kAlignment - 1) / kAlignment * kAlignment;
   if (fixed > kMostStaticBytes || fixed + dynamic_bytes_ > kMostBytes ||
-      offset + bytes > memory_.size() || count_ == kMostArrays) {
-    why_not = fmt::format(
+      offset + bytes > memory_.size() || count_ == kMostArrays)
+    return refuse(fmt::format(
         "declares {} bytes of shared memory and is given {} more: {} may be declared, {} used",
-        fixed, dynamic_bytes_, kMostStaticBytes, kMostBytes);
-    return nullptr;
-  }
+        fixed, dynamic_bytes_, kMostStaticBytes, kMostBytes));
   Array& array = arrays_[count_++];
   // Dynamic memory is aligned to 16 bytes, as on a card; its size may be no multiple of anything.
   array.begin = reinterpret_cast<uint64_t>(memory_.data()) + offset;

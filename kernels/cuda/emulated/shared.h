@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "anneal/core/result.h"
 #include "anneal/kernels/cuda/device/emulator.h"
 
 namespace anneal::cuda {
@@ -31,9 +32,9 @@ class EmulatedShared {
   // Everything is poison and nobody has written. `block_syncs` is one that no block had before.
   void begin_block(uint32_t block_syncs);
 
-  // Null, with the reason, if it does not fit or is declared in two ways.
-  emulator::SharedArray* declare(const void* key, uint64_t bytes, uint32_t element,
-                                 const char* name, std::string& why_not);
+  // Never null. Refuses what does not fit or is declared in two ways.
+  Result<emulator::SharedArray*> declare(const void* key, uint64_t bytes, uint32_t element,
+                                         const char* name);
 
   // What is wrong with an access, or "". Looks at bounds and alignment, then at what other threads
   // did, and takes the access down.

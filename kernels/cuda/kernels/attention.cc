@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "anneal/core/integer.h"
 #include "anneal/graph/infer.h"
 #include "anneal/kernels/cuda/kernels/entries.h"
 #include "anneal/kernels/cuda/kernels/fused_product_kernel.h"
@@ -98,11 +99,11 @@ KernelResult make_simt(const Attention& op, const Request& request) {
   if (!tile) return refuse("heads that are too wide for a tile in shared memory");
   if (depth.value() == 0 || width.value() == 0) return refuse("heads of no width");
   Extents extents(request);
-  std::string why_not;
-  AnchorParts parts;
+  FusedProductParts parts;
   const StoreLanes lanes{.axis = 3, .most = tile->group(), .multiple = 0, .rows = {2}};
-  parts.store = StoreText::make(request, accumulator(dtype), extents, why_not, 1, &lanes);
-  if (!parts.store) return refuse(std::move(why_not));
+  auto store = StoreText::make(request, accumulator(dtype), extents, 1, &lanes);
+  if (!store) return refuse(store.reason());
+  parts.store = *std::move(store);
   const ScoreText score = score_text(op, request, extents);
   const std::string sizes =
       fmt::format("attention::Sizes{{{}, {}, {}, {}}}", extents.input_dim(0, 1),
@@ -143,9 +144,9 @@ KernelResult make_simt(const Attention& op, const Request& request) {
   parts.geometry = [rows = int64_t{tile->rows}](std::span<const TensorView>,
                                                 std::span<const TensorView> outputs) {
     const Dims& y = outputs[0].dims;
-    return blocks_of(y[0] * y[1] * ((y[2] + rows - 1) / rows), kThreads);
+    return blocks_of(y[0] * y[1] * (ceil_div(y[2], rows)), kThreads);
   };
-  return make_anchor(std::move(parts), request);
+  return make_fused_product(std::move(parts), request);
 }
 
 constexpr KernelEntry kEntries[] = {

@@ -219,8 +219,8 @@ void add_product(ShapeText& shape, Extents& extents, const Conv& op, const Reque
 }
 
 KernelResult make(const Conv& op, const Request& request, bool on_tensor_cores) {
-  std::string why_not = why_no_conv_text(request);
-  if (!why_not.empty()) return refuse(std::move(why_not));
+  if (std::string reason = why_no_conv_text(request); !reason.empty())
+    return refuse(std::move(reason));
   const Operand &x = request.inputs[0], &w = request.inputs[1];
   const DataType sum = conv_accumulator(request);
   const std::string type = type_text(register_type(sum));
@@ -228,11 +228,11 @@ KernelResult make(const Conv& op, const Request& request, bool on_tensor_cores) 
   const int64_t places = channel_places(op, request, on_tensor_cores);
   const auto tiling = tiling_of(op, request, sum, places, on_tensor_cores);
   if (!tiling) return refuse("a tactic that is none of this kernel's");
-  AnchorParts parts;
+  FusedProductParts parts;
   const StoreLanes lanes = store_lanes(op, request, tiling->store_lanes);
-  parts.store =
-      StoreText::make(request, sum, extents, why_not, std::max<size_t>(op.split.size(), 1), &lanes);
-  if (!parts.store) return refuse(std::move(why_not));
+  auto store = StoreText::make(request, sum, extents, std::max<size_t>(op.split.size(), 1), &lanes);
+  if (!store) return refuse(store.reason());
+  parts.store = *std::move(store);
 
   // Neighbouring threads read neighbouring channels where those are adjacent, several at once where
   // that is aligned; else neighbouring pixels. The weights are read along the depth either way: in
@@ -283,7 +283,7 @@ KernelResult make(const Conv& op, const Request& request, bool on_tensor_cores) 
     const ProductSizes now = product_sizes(outputs[0].dims, groups, split);
     return blocks_of(block_count(now, rows, columns), threads, bytes);
   };
-  return make_anchor(std::move(parts), request);
+  return make_fused_product(std::move(parts), request);
 }
 
 // Axis 1 fastest, with so many places; then the last axis, and so on to axis 0. Nullopt if a size
@@ -326,17 +326,10 @@ KernelResult make_direct(const Conv& op, const Request& request) {
   return make(op, request, false);
 }
 
-KernelResult make_mma(const Conv& op, const Request& request) {
-  const DataType x = request.inputs[0].type.dtype;
-  if (x != DataType::kF16 && x != DataType::kBF16 && size_of(x) != 1)
-    return refuse("only f16, bf16 and 8 bits");
-  return make(op, request, true);
-}
-
 // Channels that are neighbours are read together whatever the pads are, where pixels of a row begin
 // anywhere; and the sums of a row of a tile are neighbours in the output.
 constexpr KernelEntry kEntries[] = {
-    entry<Conv, make_mma>("cuda.conv.mma", Layout::kChannelsLast),
+    entry<Conv, make_on_tensor_cores<Conv, make>>("cuda.conv.mma", Layout::kChannelsLast),
     entry<Conv, make_direct>("cuda.conv.direct", Layout::kChannelsLast),
 };
 constexpr InputLayout kLayouts[] = {{"cuda.conv.mma", mma_strides},

@@ -37,8 +37,8 @@ DepthwiseSizes sizes_of(const Conv& op, const Request& request, int64_t multipli
 }
 
 KernelResult make_depthwise(const Conv& op, const Request& request) {
-  std::string why_not = why_no_conv_text(request);
-  if (!why_not.empty()) return refuse(std::move(why_not));
+  if (std::string reason = why_no_conv_text(request); !reason.empty())
+    return refuse(std::move(reason));
   const Operand &x = request.inputs[0], &w = request.inputs[1];
   if (op.groups == 1 || !(w.type.shape[1] == Size(1)))
     return refuse("not one input channel to a group");
@@ -52,14 +52,15 @@ KernelResult make_depthwise(const Conv& op, const Request& request) {
   const DataType sum = conv_accumulator(request);
   const std::string type = type_text(register_type(sum));
   Extents extents(request);
-  AnchorParts parts;
+  FusedProductParts parts;
   const auto config =
       depthwise_for(sizes_of(op, request, multiplier), spec_of(request.device), request.tactic);
   if (!config) return refuse("a tactic that is none of this kernel's");
   const ThreadShare share{config->channels, config->columns};
   const StoreLanes lanes = store_lanes(share);
-  parts.store = StoreText::make(request, sum, extents, why_not, 1, &lanes);
-  if (!parts.store) return refuse(std::move(why_not));
+  auto store = StoreText::make(request, sum, extents, 1, &lanes);
+  if (!store) return refuse(store.reason());
+  parts.store = *std::move(store);
   parts.tactic = tactic_of(*config);
 
   ShapeText shape(index_type(request));
@@ -99,7 +100,7 @@ KernelResult make_depthwise(const Conv& op, const Request& request) {
   parts.geometry = [share](std::span<const TensorView>, std::span<const TensorView> outputs) {
     return blocks_of((thread_count(outputs[0].dims, share) + kThreads - 1) / kThreads, kThreads);
   };
-  return make_anchor(std::move(parts), request);
+  return make_fused_product(std::move(parts), request);
 }
 
 // Weights of neighbouring channels are neighbours where those of the input are.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/integer.h"
 #include "anneal/graph/infer.h"
 #include "anneal/kernels/cuda/kernels/function_kernel.h"
 #include "anneal/kernels/cuda/text/program_text.h"
@@ -169,7 +170,7 @@ class Elementwise final : public FunctionKernel {
  protected:
   Geometry geometry(Views, Views outputs) const override {
     const int64_t elements = count(outputs[0].dims);
-    return {.grid = {blocks((elements + width_ - 1) / width_, kThreads), 1, 1},
+    return {.grid = {blocks(ceil_div(elements, width_), kThreads), 1, 1},
             .block = {kThreads, 1, 1}};
   }
   void add_extra(Arguments& arguments, Views inputs, Views outputs) const override {
@@ -205,8 +206,8 @@ KernelResult make(const Program& program, const ByteTable* table, OperandViews s
   for (const Program::Result& result : program.results())
     accumulators.push_back(seen.request().epilogues.empty() ? result.dtype
                                                             : accumulator(result.dtype));
-  std::string why_not = epilogue_mismatch(seen.request(), accumulators);
-  if (!why_not.empty()) return refuse(std::move(why_not));
+  if (std::string mismatch = epilogue_mismatch(seen.request(), accumulators); !mismatch.empty())
+    return refuse(std::move(mismatch));
   if (!program.uses_index()) seen.merge_axes();
 
   const Request request = seen.request();
@@ -266,9 +267,8 @@ KernelResult make_per_element(const OperandViews& seen, DataType accumulator,
                               std::string_view family, const BodyText& body) {
   const Request request = seen.request();
   Extents extents(request);
-  std::string why_not;
-  const auto store = StoreText::make(request, accumulator, extents, why_not);
-  if (!store) return refuse(std::move(why_not));
+  const auto store = StoreText::make(request, accumulator, extents);
+  if (!store) return refuse(store.reason());
   const std::vector<std::string> dims = output_dims(request, extents, 0);
   const std::string done = body(request, extents);
   const std::string loop = element_loop(dims, seen.is_small(seen.space()), "0", "count", done);

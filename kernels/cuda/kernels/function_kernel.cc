@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cuda/text/program_text.h"
 
 namespace anneal::cuda {
@@ -44,8 +45,7 @@ void FunctionKernel::launch(const LaunchArgs& args) const {
 uint32_t FunctionKernel::blocks(int64_t threads, int threads_per_block) const {
   const int64_t most = int64_t{parts_.spec->multiprocessors} *
                        (parts_.spec->threads_per_multiprocessor / threads_per_block);
-  return static_cast<uint32_t>(
-      std::min((threads + threads_per_block - 1) / threads_per_block, most));
+  return static_cast<uint32_t>(std::min(ceil_div(threads, threads_per_block), most));
 }
 
 FunctionKernel::Parts parts_of(const Request& request, const OperandViews& seen,

@@ -8,7 +8,7 @@
 namespace anneal::cuda {
 namespace {
 
-struct PreparedAnchor final : PreparedKernel {
+struct PreparedFusedProduct final : PreparedKernel {
   Geometry geometry;
   std::vector<int64_t> values;
   bool strides_allow = true;
@@ -21,7 +21,7 @@ const TensorView& view_of(const VectorAccess& access, std::span<const TensorView
 
 }  // namespace
 
-void add_functions(AnchorParts& parts, const Request& request, const FunctionText& text) {
+void add_functions(FusedProductParts& parts, const Request& request, const FunctionText& text) {
   const auto add = [&](uint32_t aligned, bool store_aligned) {
     FunctionText with = text;
     with.text = fmt::format("constexpr i32 aligned = {};\nconstexpr bool store_aligned = {};\n{}",
@@ -59,7 +59,7 @@ void FusedProductKernel::know_alignments(std::span<const uint32_t> inputs,
 std::unique_ptr<PreparedKernel> FusedProductKernel::prepare(std::span<const TensorView> inputs,
                                                             std::span<const TensorView> outputs,
                                                             int) const {
-  auto made = std::make_unique<PreparedAnchor>();
+  auto made = std::make_unique<PreparedFusedProduct>();
   made->geometry = parts_.geometry(inputs, outputs);
   made->values = values_of(parts_.sources, inputs, outputs);
   for (const VectorAccess& access : parts_.vectors)
@@ -69,7 +69,7 @@ std::unique_ptr<PreparedKernel> FusedProductKernel::prepare(std::span<const Tens
 }
 
 void FusedProductKernel::launch(const LaunchArgs& args) const {
-  const auto& prepared = static_cast<const PreparedAnchor&>(*args.prepared);
+  const auto& prepared = static_cast<const PreparedFusedProduct&>(*args.prepared);
   Arguments arguments;
   for (const size_t input : parts_.inputs) arguments.add(args.inputs[input]);
   const bool aligned = prepared.strides_allow &&
@@ -90,7 +90,7 @@ void FusedProductKernel::launch(const LaunchArgs& args) const {
                arguments);
 }
 
-KernelResult make_anchor(AnchorParts parts, const Request& request) {
+KernelResult make_fused_product(FusedProductParts parts, const Request& request) {
   const size_t arguments = request.inputs.size() + request.outputs.size() + parts.sources.size();
   if (arguments > Arguments::kMost)
     return refuse(

@@ -10,7 +10,7 @@
 
 namespace anneal::cuda {
 
-struct AnchorParts {
+struct FusedProductParts {
   // See add_functions(). general: for memory that `function` cannot read; null: there is none.
   std::shared_ptr<const Function> function, general;
   std::optional<StoreText> store;     // none: the outputs are parameters as they are
@@ -29,12 +29,12 @@ struct AnchorParts {
 // to know_alignments(), which leaves one function: weights, and what lies in an arena, are aligned,
 // and so are views at offsets of whole vectors. Two are left for views at offsets that only a run
 // tells, and for strides of unknown sizes that may be no whole vectors.
-void add_functions(AnchorParts& parts, const Request& request, const FunctionText& text);
+void add_functions(FusedProductParts& parts, const Request& request, const FunctionText& text);
 
 // The parameters of its functions: inputs, the store's, the extents'.
 class FusedProductKernel final : public Kernel {
  public:
-  explicit FusedProductKernel(AnchorParts parts) : parts_(std::move(parts)) {}
+  explicit FusedProductKernel(FusedProductParts parts) : parts_(std::move(parts)) {}
   std::vector<std::byte> tactic() const override { return parts_.tactic; }
   std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
                                           std::span<const TensorView> outputs,
@@ -43,11 +43,20 @@ class FusedProductKernel final : public Kernel {
   void know_alignments(std::span<const uint32_t> inputs, std::span<const uint32_t> outputs);
 
  private:
-  AnchorParts parts_;
+  FusedProductParts parts_;
 };
 
+// The maker of a kernel on tensor cores, from one for either kind of cores.
+template <class T, KernelResult (*make)(const T&, const Request&, bool on_tensor_cores)>
+KernelResult make_on_tensor_cores(const T& op, const Request& request) {
+  const DataType dtype = request.inputs[0].type.dtype;
+  if (dtype != DataType::kF16 && dtype != DataType::kBF16 && size_of(dtype) != 1)
+    return refuse("only f16, bf16 and 8 bits");
+  return make(op, request, true);
+}
+
 // Refuses if a launch cannot take that many arguments.
-KernelResult make_anchor(AnchorParts parts, const Request& request);
+KernelResult make_fused_product(FusedProductParts parts, const Request& request);
 
 // Blocks in one row. Fails with kUnsupported if a grid cannot have as many.
 Geometry blocks_of(int64_t blocks, int threads, int shared_bytes = 0);

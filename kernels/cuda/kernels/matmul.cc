@@ -128,15 +128,14 @@ KernelResult make(const MatMul& op, const Request& request, bool on_tensor_cores
   const DataType sum = size_of(a) == 1 ? DataType::kI32 : accumulator(a);
   const std::string type = type_text(register_type(sum));
   Extents extents(request);
-  std::string why_not;
   const MatMulText product(op, request, extents);
   const auto tiling = tiling_of(request, product, sum, on_tensor_cores);
   if (!tiling) return refuse("a tactic that is none of this kernel's");
-  AnchorParts parts;
+  FusedProductParts parts;
   const StoreLanes lanes = product.store_lanes(tiling->store_lanes);
-  parts.store =
-      StoreText::make(request, sum, extents, why_not, std::max<size_t>(op.split.size(), 1), &lanes);
-  if (!parts.store) return refuse(std::move(why_not));
+  auto store = StoreText::make(request, sum, extents, std::max<size_t>(op.split.size(), 1), &lanes);
+  if (!store) return refuse(store.reason());
+  parts.store = *std::move(store);
 
   ShapeText shape(index_type(request));
   product.add_numbers(shape);
@@ -177,24 +176,17 @@ KernelResult make(const MatMul& op, const Request& request, bool on_tensor_cores
     const ProductSizes now = product_sizes(outputs[0].dims, joined, split);
     return blocks_of(block_count(now, rows, columns), threads, bytes);
   };
-  return make_anchor(std::move(parts), request);
+  return make_fused_product(std::move(parts), request);
 }
 
 KernelResult make_simt(const MatMul& op, const Request& request) {
   return make(op, request, false);
 }
 
-KernelResult make_mma(const MatMul& op, const Request& request) {
-  const DataType a = request.inputs[0].type.dtype;
-  if (a != DataType::kF16 && a != DataType::kBF16 && size_of(a) != 1)
-    return refuse("only f16, bf16 and 8 bits");
-  return make(op, request, true);
-}
-
 // Rows of a and of the result are read and written whole where they are adjacent; a layout that
 // would part them has nothing to offer.
 constexpr KernelEntry kEntries[] = {
-    entry<MatMul, make_mma>("cuda.matmul.mma", Layout::kRowMajor),
+    entry<MatMul, make_on_tensor_cores<MatMul, make>>("cuda.matmul.mma", Layout::kRowMajor),
     entry<MatMul, make_simt>("cuda.matmul.simt", Layout::kRowMajor),
 };
 

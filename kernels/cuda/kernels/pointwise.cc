@@ -13,9 +13,8 @@ KernelResult make_tiled(const Pointwise& op, const Request& request) {
 }
 
 KernelResult make_table(const Pointwise& op, const Request& request) {
-  std::string why_not;
-  const auto table = byte_table(op.program, request, why_not);
-  if (!table) return refuse(std::move(why_not));
+  const auto table = byte_table(op.program, request);
+  if (!table) return refuse(table.reason());
   return make_lookup(op.program, *table, OperandViews(request), "pointwise_table");
 }
 

@@ -60,7 +60,7 @@ KernelResult make_window(const Pool& op, const Request& request) {
   const DataType accumulator = anneal::accumulator(x.type.dtype);
   const std::string type = type_text(register_type(accumulator));
   Extents extents(request);
-  AnchorParts parts;
+  FusedProductParts parts;
   ThreadShare share;
   if (op.kind != PoolKind::kLp) {
     // 16 bytes at most, and no more sums than registers hold with ease.
@@ -69,8 +69,9 @@ KernelResult make_window(const Pool& op, const Request& request) {
     parts.vectors.push_back({0, 1, share.channels});
   }
   const StoreLanes lanes = store_lanes(share);
-  parts.store = StoreText::make(request, accumulator, extents, reason, 1, &lanes);
-  if (!parts.store) return refuse(std::move(reason));
+  auto store = StoreText::make(request, accumulator, extents, 1, &lanes);
+  if (!store) return refuse(store.reason());
+  parts.store = *std::move(store);
   ShapeText shape = shape_of(op, request, extents, share);
   std::string call;
   switch (op.kind) {
@@ -105,7 +106,7 @@ KernelResult make_window(const Pool& op, const Request& request) {
   parts.geometry = [share](std::span<const TensorView>, std::span<const TensorView> outputs) {
     return blocks_of((thread_count(outputs[0].dims, share) + kThreads - 1) / kThreads, kThreads);
   };
-  return make_anchor(std::move(parts), request);
+  return make_fused_product(std::move(parts), request);
 }
 
 // A maximum and its index are stored as they are.
@@ -149,14 +150,14 @@ KernelResult make_indices(const Pool& op, const Request& request) {
       fmt::arg("threads", kThreads), fmt::arg("extents", extents.parameters()),
       fmt::arg("made", shape.construction()), fmt::arg("lowest", lowest_text(x.type.dtype)),
       fmt::arg("names", extents.names()));
-  AnchorParts parts;
+  FusedProductParts parts;
   add_functions(parts, request, text);
   parts.inputs = {0};
   parts.sources = extents.sources();
   parts.geometry = [](std::span<const TensorView>, std::span<const TensorView> outputs) {
     return blocks_of((thread_count(outputs[0].dims, {}) + kThreads - 1) / kThreads, kThreads);
   };
-  return make_anchor(std::move(parts), request);
+  return make_fused_product(std::move(parts), request);
 }
 
 // Channels that are neighbours are read together, and a warp reads and writes whole lines.

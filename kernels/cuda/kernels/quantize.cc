@@ -24,10 +24,9 @@ DataType result_type(const Dequantize&, const Request& request) {
 
 template <class T>
 KernelResult make(const T& op, const Request& request, std::string_view family) {
-  std::string why_not;
   ProgramBuilder builder;
-  const auto value = append(builder, op, request, why_not);
-  if (!value) return refuse(std::move(why_not));
+  const auto value = append(builder, op, request);
+  if (!value) return refuse(value.reason());
   // An epilogue gets what is not rounded yet.
   const DataType result = result_type(op, request);
   const Program program =

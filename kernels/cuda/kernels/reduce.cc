@@ -46,10 +46,8 @@ std::string result_text(ReduceKind kind, DataType dtype) {
 
 KernelResult make_reduce(const Reduce& op, const Request& original) {
   const DataType dtype = op.map.empty() ? original.inputs[0].type.dtype : op.map.results()[0].dtype;
-  std::string why_not;
-  std::vector<int> inputs = {0};
-  if (!op.map.empty()) inputs = mapped_inputs(original, 2, why_not);
-  if (inputs.empty()) return refuse(std::move(why_not));
+  auto inputs = op.map.empty() ? std::vector<int>{0} : mapped_inputs(original, 2);
+  if (!inputs) return refuse(inputs.reason());
   const bool extreme = op.kind == ReduceKind::kMax || op.kind == ReduceKind::kMin;
   if (dtype == DataType::kBool && !extreme) return refuse("a sum or product of bool");
   const auto axes = integers(original.inputs[1]);
@@ -60,7 +58,7 @@ KernelResult make_reduce(const Reduce& op, const Request& original) {
     if (axis < -rank || axis >= rank) return refuse("axes that the input does not have");
     reduced[static_cast<size_t>(axis < 0 ? axis + rank : axis)] = true;
   }
-  OperandViews seen(original, std::move(inputs));
+  OperandViews seen(original, *std::move(inputs));
   const Rows rows(seen, reduced, op.keepdims, op.map.empty());
   const std::string type =
       dtype == DataType::kBool ? "i32" : type_text(register_type(accumulator(dtype)));

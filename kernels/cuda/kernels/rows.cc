@@ -44,7 +44,7 @@ class RowKernel final : public FunctionKernel {
 
 }  // namespace
 
-std::vector<int> mapped_inputs(const Request& request, int further, std::string& why_not) {
+Result<std::vector<int>> mapped_inputs(const Request& request, int further) {
   std::vector<int> inputs = {0};
   const Shape& x = request.inputs[0].type.shape;
   for (int i = further; i < request.op_input_count; ++i) {
@@ -54,9 +54,7 @@ std::vector<int> mapped_inputs(const Request& request, int further, std::string&
     bool fits = missing >= 0;
     for (int axis = 0; fits && axis < shape.rank(); ++axis)
       fits = shape[axis] == Size(1) || shape[axis] == x[missing + axis];
-    if (fits) continue;
-    why_not = "a map that enlarges its first input";
-    return {};
+    if (!fits) return refuse("a map that enlarges its first input");
   }
   return inputs;
 }
@@ -236,9 +234,8 @@ KernelResult Rows::make(const OperandViews& seen, DataType accumulator, std::str
                         bool needs_elements) const {
   const Request request = seen.request();
   Extents extents(request);
-  std::string why_not;
-  const auto store = StoreText::make(request, accumulator, extents, why_not);
-  if (!store) return refuse(std::move(why_not));
+  const auto store = StoreText::make(request, accumulator, extents);
+  if (!store) return refuse(store.reason());
   std::string row = coordinates(request, extents, false, "row");
   for (size_t axis = 0; axis < axes_.size(); ++axis)
     if (!axes_[axis].in_row) row += fmt::format("const i64 i{} = j{};\n", axes_[axis].output, axis);

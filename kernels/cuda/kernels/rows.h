@@ -9,9 +9,9 @@
 
 namespace anneal::cuda {
 
-// The inputs of an op with a map as OperandViews takes them: x, and those from `further` on. Empty,
-// with a reason, if the others enlarge x.
-std::vector<int> mapped_inputs(const Request& request, int further, std::string& why_not);
+// The inputs of an op with a map as OperandViews takes them: x, and those from `further` on.
+// Refuses if the others enlarge x.
+Result<std::vector<int>> mapped_inputs(const Request& request, int further);
 
 class Rows {
  public:

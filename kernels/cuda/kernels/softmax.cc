@@ -53,12 +53,11 @@ std::string kept_text(const Softmax& op, const Rows& rows, const Request& reques
 
 KernelResult make_softmax(const Softmax& op, const Request& original) {
   const DataType dtype = op.map.empty() ? original.inputs[0].type.dtype : op.map.results()[0].dtype;
-  std::string why_not;
-  const std::vector<int> inputs = mapped_inputs(original, 1, why_not);
-  if (inputs.empty()) return refuse(std::move(why_not));
+  const auto inputs = mapped_inputs(original, 1);
+  if (!inputs) return refuse(inputs.reason());
   std::vector<bool> in_row(static_cast<size_t>(original.inputs[0].type.shape.rank()));
   in_row[static_cast<size_t>(op.axis)] = true;
-  OperandViews seen(original, inputs);
+  OperandViews seen(original, *inputs);
   const Rows rows(seen, in_row, true, op.map.empty());
   const std::string type = type_text(register_type(dtype));
   const int threads = rows.threads_per_row();

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "anneal/core/integer.h"
 #include "anneal/graph/infer.h"
 #include "anneal/kernels/cuda/kernels/function_kernel.h"
 #include "anneal/kernels/cuda/text/program_text.h"
@@ -26,7 +27,7 @@ class TiledCopy final : public FunctionKernel {
     int64_t tiles = 1;
     for (int axis = 0; axis < dims.rank(); ++axis) {
       const bool tiled = axis == from_ || axis == to_;
-      tiles *= tiled ? (dims[axis] + kTile - 1) / kTile : dims[axis];
+      tiles *= tiled ? ceil_div(dims[axis], kTile) : dims[axis];
     }
     return {.grid = {blocks(tiles * kTile * kRows, kTile * kRows), 1, 1},
             .block = {kTile, kRows, 1}};
@@ -118,9 +119,8 @@ KernelResult make_tiled_copy(OperandViews seen, std::string_view family) {
     if (size.known() && size.value() < kRows) return refuse("an axis too short for tiles");
   }
   Extents extents(request);
-  std::string why_not;
-  const auto store = StoreText::make(request, accumulator(x.type.dtype), extents, why_not);
-  if (!store) return refuse(std::move(why_not));
+  const auto store = StoreText::make(request, accumulator(x.type.dtype), extents);
+  if (!store) return refuse(store.reason());
   std::string text = tiled_text(request, *store, extents, *from, *to);
   FunctionText function{std::string(family), {"program.h", "lanes.h"}, std::move(text)};
   return std::make_unique<TiledCopy>(parts_of(request, seen, extents, std::move(function)), *from,

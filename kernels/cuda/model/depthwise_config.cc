@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "anneal/core/bytes.h"
+#include "anneal/kernels/cuda/model/config_space.h"
 
 namespace anneal::cuda {
 namespace {
@@ -56,11 +55,8 @@ std::vector<std::byte> tactic_of(const DepthwiseConfig& config) {
 std::optional<DepthwiseConfig> depthwise_for(const DepthwiseSizes& sizes, const DeviceSpec& spec,
                                              std::span<const std::byte> tactic) {
   if (tactic.empty()) return choose_depthwise(sizes, spec);
-  for (const DepthwiseConfig& config : kConfigs) {
-    const auto bytes = tactic_of(config);
-    if (fits(config, sizes) && std::ranges::equal(bytes, tactic)) return config;
-  }
-  return std::nullopt;
+  return ConfigSpace<DepthwiseConfig>(kConfigs).of_tactic(
+      tactic, [&](const DepthwiseConfig& config) { return fits(config, sizes); });
 }
 
 }  // namespace anneal::cuda

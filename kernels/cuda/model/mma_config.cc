@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "anneal/core/bytes.h"
 #include "anneal/core/error.h"
+#include "anneal/core/integer.h"
+#include "anneal/kernels/cuda/model/config_space.h"
+#include "anneal/kernels/cuda/model/cost_model.h"
 
 namespace anneal::cuda {
 namespace {
@@ -27,45 +29,38 @@ constexpr MmaConfig kConfigs[] = {
     {16, 64, 64, 1, 4, 4},    //
 };
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr ConfigSpace<MmaConfig> kSpace(kConfigs);
 
-// In seconds, roughly: what one multiprocessor spends on its blocks.
 double cost(const MmaConfig& c, const ProductSizes& sizes, const DeviceSpec& spec) {
   // Tensor cores multiply bytes twice as fast: a piece takes as long.
   const int64_t depth = c.depth * 2 / static_cast<int64_t>(sizes.element_bytes);
   const int64_t pieces = std::max<int64_t>(ceil_div(sizes.depth, depth), 1);
-  const int64_t blocks = block_count(sizes, c.rows, c.columns);
-  // That one multiprocessor gets.
-  const int64_t most_blocks = std::max<int64_t>(ceil_div(blocks, spec.multiprocessors), 1);
-  const int resident = std::min({spec.shared_bytes_per_multiprocessor / (c.shared_bytes() + 1024),
-                                 spec.threads_per_multiprocessor / c.threads(), 512 / c.threads()});
-  const auto at_once = static_cast<double>(std::min<int64_t>(most_blocks, std::max(resident, 1)));
-  const double warps = at_once * c.warps_down * c.warps_across;
-  // Four warps keep the tensor cores at half of their rate, eight at most of it; fragments of small
-  // parts of a tile are read more often than they are multiplied.
-  const double busy = std::min(1.0, warps / 8.0);
+  // Fragments of small parts of a tile are read more often than they are multiplied.
   const double down = static_cast<double>(c.rows) / c.warps_down;
   const double across = static_cast<double>(c.columns) / c.warps_across;
   const double share = down * across / (down * across + 16 * (down + across));
-  const double rate = spec.f16_tensor_flops / 2 / spec.multiprocessors * busy * share;
-  const double products = static_cast<double>(c.rows) * c.columns * c.depth;
   // Of what a tile covers beyond the product nothing is read, though it is multiplied.
   const double filled =
       static_cast<double>(sizes.depth) / (static_cast<double>(pieces) * static_cast<double>(depth));
   const double lines = static_cast<double>(std::min<int64_t>(c.rows, sizes.rows) +
                                            std::min<int64_t>(c.columns, sizes.columns));
-  const double bytes = 2.0 * lines * c.depth * filled;
-  // Caches give what many blocks read, about this much faster than memory.
-  const double traffic = 2.5 * spec.bandwidth / spec.multiprocessors;
-  constexpr double kLatency = 0.6e-6;  // of a piece, hidden by the stages behind it
-  const double multiplying = products * at_once / rate;
-  // A little of what is multiplied hides behind nothing: of equals the tile that wastes less.
-  const double piece =
-      std::max({multiplying, bytes * at_once / traffic, kLatency / (c.stages - 1)}) +
-      multiplying / 100;
-  constexpr double kStart = 1.5e-6;  // filling the stages, and storing
-  return static_cast<double>(most_blocks) / at_once *
-         (static_cast<double>(pieces) * piece + kStart);
+  return seconds_of(
+      spec, {.blocks = block_count(sizes, c.rows, c.columns),
+             .pieces = pieces,
+             .resident_blocks = resident_blocks(spec, {.threads_per_block = c.threads(),
+                                                       .shared_bytes_per_block = c.shared_bytes(),
+                                                       .registers_per_thread = 128}),
+             .threads_per_block = c.threads(),
+             .operations_per_second = spec.f16_tensor_flops / 2,
+             // Four warps keep the tensor cores at half of their rate, eight at most of it.
+             .full_rate_threads = 8 * 32,
+             .piece_operations = static_cast<double>(c.rows) * c.columns * c.depth / share,
+             .piece_bytes = 2.0 * lines * c.depth * filled,
+             .piece_latency = 0.6e-6 / (c.stages - 1),  // hidden by the stages behind it
+             // Of equals the tile that wastes less.
+             .exposed_operations = 0.01,
+             // Filling the stages, and storing.
+             .start_seconds = 1.5e-6});
 }
 
 // A side of bytes may be turned on its way, by every thread a square of 4 by 4 at least.
@@ -86,13 +81,9 @@ int MmaConfig::shared_bytes() const {
 std::span<const MmaConfig> mma_configs() { return kConfigs; }
 
 MmaConfig choose_mma(const ProductSizes& sizes, const DeviceSpec& spec) {
-  const MmaConfig* best = nullptr;
-  double least = std::numeric_limits<double>::infinity();
-  for (const MmaConfig& config : kConfigs) {
-    if (!fits(config, sizes, spec)) continue;
-    const double now = cost(config, sizes, spec);
-    if (now < least) least = now, best = &config;
-  }
+  const MmaConfig* const best =
+      kSpace.cheapest([&](const MmaConfig& config) { return fits(config, sizes, spec); },
+                      [&](const MmaConfig& config) { return cost(config, sizes, spec); });
   check(best != nullptr, "some tile fits every device");
   return *best;
 }
@@ -113,11 +104,8 @@ std::vector<std::byte> tactic_of(const MmaConfig& config) {
 std::optional<MmaConfig> mma_for(const ProductSizes& sizes, const DeviceSpec& spec,
                                  std::span<const std::byte> tactic) {
   if (tactic.empty()) return choose_mma(sizes, spec);
-  for (const MmaConfig& config : kConfigs) {
-    const auto bytes = tactic_of(config);
-    if (fits(config, sizes, spec) && std::ranges::equal(bytes, tactic)) return config;
-  }
-  return std::nullopt;
+  return kSpace.of_tactic(tactic,
+                          [&](const MmaConfig& config) { return fits(config, sizes, spec); });
 }
 
 }  // namespace anneal::cuda

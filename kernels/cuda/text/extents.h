@@ -19,7 +19,6 @@ class Extents {
   std::string input_dim(int input, int axis) { return dim(false, input, axis); }
   std::string input_stride(int input, int axis) { return stride(false, input, axis); }
   std::string output_dim(int output, int axis) { return dim(true, output, axis); }
-  std::string output_stride(int output, int axis) { return stride(true, output, axis); }
   std::string dim(bool of_output, int operand, int axis) {
     return number({of_output, false, operand, axis});
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "anneal/core/result.h"
 #include "anneal/graph/program.h"
 #include "anneal/kernels/cuda/text/extents.h"
 #include "anneal/kernels/cuda/text/store_vector_text.h"
@@ -48,12 +49,11 @@ std::string epilogue_mismatch(const Request& request, std::span<const DataType> 
 // output's type), and the stores.
 class StoreText {
  public:
-  // nullopt, with a reason, if an epilogue does not take accumulators of this type or the op has
-  // another number of outputs. Asks `extents` for what it needs. lanes: a thread holds neighbours;
+  // Refuses if an epilogue does not take accumulators of this type or the op has another number of
+  // outputs. Asks `extents` for what it needs. lanes: a thread holds neighbours;
   // the text is add_functions()'s.
-  static std::optional<StoreText> make(const Request& request, DataType accumulator,
-                                       Extents& extents, std::string& why_not,
-                                       size_t op_outputs = 1, const StoreLanes* lanes = nullptr);
+  static Result<StoreText> make(const Request& request, DataType accumulator, Extents& extents,
+                                size_t op_outputs = 1, const StoreLanes* lanes = nullptr);
 
   // "struct Store { ...; __device__ void operator()(f32 a, i64 i0, i64 i1) const {...} };": stores
   // one accumulator at the op output's coordinates. Of lanes, with the members that

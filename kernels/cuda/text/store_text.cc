@@ -61,12 +61,11 @@ std::string offset_text(const Request& request, Extents& extents, OperandAt at, 
   return sum.empty() ? "0" : sum;
 }
 
-std::optional<StoreText> StoreText::make(const Request& request, DataType accumulator,
-                                         Extents& extents, std::string& why_not, size_t op_outputs,
-                                         const StoreLanes* lanes) {
+Result<StoreText> StoreText::make(const Request& request, DataType accumulator, Extents& extents,
+                                  size_t op_outputs, const StoreLanes* lanes) {
   const std::vector<DataType> accumulators(op_outputs, accumulator);
-  why_not = epilogue_mismatch(request, accumulators);
-  if (!why_not.empty()) return std::nullopt;
+  if (std::string mismatch = epilogue_mismatch(request, accumulators); !mismatch.empty())
+    return refuse(std::move(mismatch));
   StoreText store;
   // Without a program, inputs behind the op's are nobody's.
   const bool plain = request.epilogues.empty() || (op_outputs == 1 && request.epilogues[0].empty());

@@ -77,7 +77,7 @@ constexpr const char* kCutOnBothSides =
     "7.5f32)),5f32))";
 
 // Whether kernels that can finish for any storage would finish this.
-bool can_finish(const char* epilogue) {
+bool can_run_in_registers(const char* epilogue) {
   const Program program = parse_program(epilogue);
   const Tensor numbers = tensor_from_text("f32[8,1,1]");
   std::vector<Operand> inputs;
@@ -89,13 +89,12 @@ bool can_finish(const char* epilogue) {
   const SizeTable sizes;
   const auto device = cpu_backend().open("cpu");
   const Request request{op, {&program, 1}, 0, inputs, {&output, 1}, sizes, *device, {}};
-  std::string why_not;
-  const auto made = cpu::Epilogues::make(request, program.inputs()[0], 1, why_not);
-  EXPECT_TRUE(made) << epilogue << ": " << why_not;
-  return made && made->can_finish([](DataType) { return true; });
+  const auto made = cpu::Epilogues::make(request, program.inputs()[0], 1);
+  EXPECT_TRUE(made) << epilogue << ": " << made.reason();
+  return made && made->can_run_in_registers([](DataType) { return true; });
 }
 
-TEST(ConvFinish, IsForTheMostFrequentEpilogues) {
+TEST(ConvRegisterEpilogue, IsForTheMostFrequentEpilogues) {
   for (const char* epilogue :
        {"(f32,f32)->(f32) add($0,$1)", "(f32,f32)->(f32) max(add($0,$1),0f32)",
         "(f32,f32)->(f32) min(max(add($0,$1),0f32),6f32)",
@@ -106,16 +105,16 @@ TEST(ConvFinish, IsForTheMostFrequentEpilogues) {
         "(i32,f32,f32)->(u8) saturate_u8(add(rint(mul(add($2,mul($1,f32($0))),0.5f32)),7f32))",
         "(i32,f32,f32)->(i8) saturate_i8(rint(mul(max(add($2,mul($1,f32($0))),0f32),0.5f32)))",
         kCutOnBothSides})
-    EXPECT_TRUE(can_finish(epilogue)) << epilogue;
+    EXPECT_TRUE(can_run_in_registers(epilogue)) << epilogue;
   for (const char* epilogue :
        {"(f32,f32)->(f32) max(sub($0,$1),0f32)", "(f32,f32)->(f32) sigmoid(add($0,$1))",
         "(f32,f32,u8)->(f32) add(f32($2),add($0,$1))", "(f32,f32)->(f16) round_f16(add($0,$1))",
         "(i32,f32,f32)->(i8) saturate_i8(rint(mul(max(add($2,mul($1,f32($0))),0f32),-2f32)))"})
-    EXPECT_FALSE(can_finish(epilogue)) << epilogue;
+    EXPECT_FALSE(can_run_in_registers(epilogue)) << epilogue;
 }
 
 // Sums are exact, and so are results of 8 bits.
-TEST(ConvFinish, IntegersAreRequantizedAsTheReferenceDoes) {
+TEST(ConvRegisterEpilogue, IntegersAreRequantizedAsTheReferenceDoes) {
   for (const Case& each : kIntegers) {
     const std::vector<Tensor> further = {per_channel(each, "=0.001..0.02", 3),
                                          per_channel(each, "", 4)};
@@ -132,7 +131,7 @@ TEST(ConvFinish, IntegersAreRequantizedAsTheReferenceDoes) {
   }
 }
 
-TEST(ConvFinish, NumbersThatAreNoneBecomeWhatTheReferenceMakesOfThem) {
+TEST(ConvRegisterEpilogue, NumbersThatAreNoneBecomeWhatTheReferenceMakesOfThem) {
   for (const Case& each : kIntegers) {
     const Tensor scale = per_channel(each, "=0.001..0.02", 3);
     auto* const numbers = scale.view().as<float>();
@@ -150,7 +149,7 @@ TEST(ConvFinish, NumbersThatAreNoneBecomeWhatTheReferenceMakesOfThem) {
   }
 }
 
-TEST(ConvFinish, FloatsAreCutAndRoundedAsTheReferenceDoes) {
+TEST(ConvRegisterEpilogue, FloatsAreCutAndRoundedAsTheReferenceDoes) {
   for (const Case& each : kFloats) {
     const std::vector<Tensor> further = {per_channel(each, "", 3), per_channel(each, "", 4)};
     for (const char* epilogue : {"(f32,f32,f32)->(f32) add($2,mul($1,$0))",
@@ -171,7 +170,7 @@ TEST(ConvFinish, FloatsAreCutAndRoundedAsTheReferenceDoes) {
   }
 }
 
-TEST(ConvFinish, DenormalNumbersAreRoundedAsOthers) {
+TEST(ConvRegisterEpilogue, DenormalNumbersAreRoundedAsOthers) {
   for (const Case& each : kFloats) {
     const std::vector<Tensor> further = {per_channel(each, "=-2e-39..2e-39", 3),
                                          per_channel(each, "=-2e-38..2e-38", 4)};

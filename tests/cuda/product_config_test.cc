@@ -1,5 +1,5 @@
-// Configurations of the kernels for products and windows: tests/golden/anchor_configs.txt holds the
-// choices for a table of sizes, and bytes that are no tactic are refused.
+// Configurations of the kernels for products and windows: tests/golden/product_configs.txt holds
+// the choices for a table of sizes, and bytes that are no tactic are refused.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kArchitectures[] = {80, 90, 120};
 
-TEST(AnchorConfigs, Golden) {
+TEST(ProductConfigs, Golden) {
   constexpr struct {
     const char* name;
     ProductSizes sizes;
@@ -67,11 +67,11 @@ TEST(AnchorConfigs, Golden) {
             << to_string(choose_depthwise(each.sizes, *find_spec(architecture))) << '\n';
   }
   std::ostringstream expected;
-  expected << std::ifstream("tests/golden/anchor_configs.txt").rdbuf();
+  expected << std::ifstream("tests/golden/product_configs.txt").rdbuf();
   EXPECT_EQ(lines.str(), expected.str());
 }
 
-TEST(AnchorConfigs, TilesComeBackFromTheirTactics) {
+TEST(ProductConfigs, TilesComeBackFromTheirTactics) {
   const DeviceSpec& spec = *find_spec(90);
   for (const TileConfig& config : tile_configs())
     EXPECT_EQ(tile_for({7, 7, 7}, spec, tactic_of(config)), config) << to_string(config);
@@ -79,7 +79,7 @@ TEST(AnchorConfigs, TilesComeBackFromTheirTactics) {
     EXPECT_EQ(mma_for({7, 7, 7}, spec, tactic_of(config)), config) << to_string(config);
 }
 
-TEST(AnchorConfigs, NoTileHasColumnsOfTwoOutputs) {
+TEST(ProductConfigs, NoTileHasColumnsOfTwoOutputs) {
   ProductSizes sizes{.rows = 65, .columns = 50, .depth = 7, .batches = 2};
   EXPECT_EQ(block_count(sizes, 64, 32), 2 * 2 * 2);
   sizes.split = {33, 1, 16};
@@ -87,7 +87,7 @@ TEST(AnchorConfigs, NoTileHasColumnsOfTwoOutputs) {
   EXPECT_EQ(block_count(sizes, 64, 32), 2 * 4 * 2);
 }
 
-TEST(AnchorConfigs, DamagedTacticsAreNone) {
+TEST(ProductConfigs, DamagedTacticsAreNone) {
   const DeviceSpec& spec = *find_spec(90);
   const ProductSizes product{7, 7, 7};
   const DepthwiseSizes depthwise{9, 1, 49 * 64, 7, 4};

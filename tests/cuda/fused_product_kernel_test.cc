@@ -32,7 +32,7 @@ struct Way {
   bool outputs_channels_last = false;
 };
 
-class AnchorKernels : public ::testing::Test {
+class FusedProductKernels : public ::testing::Test {
  protected:
   // Makes all, compiles them at once, and compares each with the reference.
   void expect_agreement(const std::vector<Way>& ways) {
@@ -152,7 +152,7 @@ Conv conv(int64_t stride, int64_t pad, int64_t groups = 1) {
   return {{stride, stride}, {pad, pad}, {pad, pad}, {1, 1}, groups};
 }
 
-TEST_F(AnchorKernels, EveryTile) {
+TEST_F(FusedProductKernels, EveryTile) {
   std::vector<Way> ways;
   for (const cuda::TileConfig& tile : cuda::tile_configs()) {
     const auto tactic = tactic_of(tile);
@@ -180,7 +180,7 @@ TEST_F(AnchorKernels, EveryTile) {
   expect_agreement(ways);
 }
 
-TEST_F(AnchorKernels, EveryTileOfTensorCores) {
+TEST_F(FusedProductKernels, EveryTileOfTensorCores) {
   std::vector<Way> ways;
   for (const cuda::MmaConfig& tile : cuda::mma_configs()) {
     const auto tactic = tactic_of(tile);
@@ -222,7 +222,7 @@ TEST_F(AnchorKernels, EveryTileOfTensorCores) {
   expect_agreement(ways);
 }
 
-TEST_F(AnchorKernels, EveryShareOfDepthwise) {
+TEST_F(FusedProductKernels, EveryShareOfDepthwise) {
   std::vector<Way> ways;
   for (const int channels : {1, 2, 4})
     for (const int columns : {1, 2, 4})
@@ -249,7 +249,7 @@ TEST_F(AnchorKernels, EveryShareOfDepthwise) {
   expect_agreement(ways);
 }
 
-TEST_F(AnchorKernels, OffTheAlignmentOfVectors) {
+TEST_F(FusedProductKernels, OffTheAlignmentOfVectors) {
   Pool pool;
   pool.kind = PoolKind::kAverage;
   pool.kernel = {3, 3}, pool.strides = {2, 2}, pool.dilations = {1, 1};
@@ -287,7 +287,7 @@ TEST_F(AnchorKernels, OffTheAlignmentOfVectors) {
 
 // A program reads numbers of columns, of rows, of both and of neither; results of 16 bits and of 8.
 // Columns in vectors, in smaller ones, and alone; results where no vector begins.
-TEST_F(AnchorKernels, EveryWayToStore) {
+TEST_F(FusedProductKernels, EveryWayToStore) {
   constexpr std::string_view kProgram =
       "(f32,f16,f16,f32,f32)->(f16,i8) %0=mul(add(add($0,$1),$2),mul($3,$4)); "
       "round_f16(%0), saturate_i8(rint(%0))";
@@ -333,7 +333,7 @@ TEST_F(AnchorKernels, EveryWayToStore) {
 
 // Of memory that may lie anywhere two functions are made; of known memory one, which takes no
 // other.
-TEST_F(AnchorKernels, KnownMemoryNeedsOneFunction) {
+TEST_F(FusedProductKernels, KnownMemoryNeedsOneFunction) {
   const auto made = [&] {
     return make({"", "cuda.matmul.mma", MatMul{}, {"f16[9,24]", "f16[24,8]"}, false, 1});
   };
@@ -355,7 +355,7 @@ TEST_F(AnchorKernels, KnownMemoryNeedsOneFunction) {
   EXPECT_THROW(run(aligned, 0), Error);
 }
 
-TEST_F(AnchorKernels, ATacticOfAnotherKernelIsRefused) {
+TEST_F(FusedProductKernels, ATacticOfAnotherKernelIsRefused) {
   const auto tile = tactic_of(cuda::tile_configs()[0]);
   const auto warps = tactic_of(cuda::mma_configs()[0]);
   const TensorView x = row_major_view(DataType::kF16, {16, 16}, nullptr);

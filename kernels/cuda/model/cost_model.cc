@@ -1,10 +1,11 @@
-#include "anneal/kernels/cuda/model/roofline.h"
+#include "anneal/kernels/cuda/model/cost_model.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "anneal/core/error.h"
+#include "anneal/core/integer.h"
 
 namespace anneal::cuda {
 namespace {
@@ -13,7 +14,7 @@ constexpr int kRegisterGranule = 256;  // a warp gets a multiple
 constexpr int kWarp = 32;
 constexpr int kReservedShared = 1024;  // of each block, for the system
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+}  // namespace
 
 int resident_blocks(const DeviceSpec& spec, const Work& work) {
   if (work.shared_bytes_per_block > spec.shared_bytes_per_block) return 0;
@@ -30,8 +31,6 @@ int resident_blocks(const DeviceSpec& spec, const Work& work) {
   return most;
 }
 
-}  // namespace
-
 Floor floor_of(const DeviceSpec& spec, const Work& work) {
   check(work.blocks >= 1 && work.threads_per_block >= 1, "a launch has threads");
   Floor floor = {};
@@ -46,6 +45,23 @@ Floor floor_of(const DeviceSpec& spec, const Work& work) {
       floor.imbalance;
   floor.seconds = spec.launch_seconds + std::max(floor.memory_seconds, floor.arithmetic_seconds);
   return floor;
+}
+
+double seconds_of(const DeviceSpec& spec, const TiledWork& work) {
+  // That one multiprocessor gets.
+  const int64_t most_blocks = std::max<int64_t>(ceil_div(work.blocks, spec.multiprocessors), 1);
+  const auto at_once =
+      static_cast<double>(std::min<int64_t>(most_blocks, std::max(work.resident_blocks, 1)));
+  const double busy = std::min(1.0, at_once * work.threads_per_block / work.full_rate_threads);
+  const double rate = work.operations_per_second / spec.multiprocessors * busy;
+  // Caches give what many blocks read, about this much faster than memory.
+  const double traffic = 2.5 * spec.bandwidth / spec.multiprocessors;
+  const double operations = work.piece_operations * at_once / rate;
+  const double piece =
+      std::max({operations, work.piece_bytes * at_once / traffic, work.piece_latency}) +
+      operations * work.exposed_operations;
+  return static_cast<double>(most_blocks) / at_once *
+         (static_cast<double>(work.pieces) * piece + work.start_seconds);
 }
 
 std::string text_of(const DeviceSpec& spec, const Floor& floor) {

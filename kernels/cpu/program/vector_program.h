@@ -1,5 +1,5 @@
-// Chain: a Program as steps on two registers, A and B, applied to a few vectors at a time. Most
-// epilogues and many pointwise layers are chains: one value passes through a sequence of
+// VectorProgram: a Program as steps on two registers, A and B, applied to a few vectors at a time.
+// Most epilogues and many pointwise layers are such: one value passes through a sequence of
 // operations. An operation may take a constant, an element of another tensor or a result computed
 // from the value itself. A never leaves the processor's registers between the first load and the
 // store, where each instruction of a tape reads and writes its tile.
@@ -16,7 +16,7 @@
 
 namespace anneal::cpu {
 
-enum class ChainOp : uint8_t {
+enum class VectorOp : uint8_t {
   kLoad,  // elements of a port, as f32
   kCopy,  // B = A
   kAdd,
@@ -41,33 +41,34 @@ enum class ChainOp : uint8_t {
   kErf,
   kTanh,
   kSigmoid,
-  kCoarseSigmoid,  // program/bf16_approximations.h
-  kCoarseOnePlusErf,
-  kCoarseOnePlusTanh,
+  kApproximateSigmoid,  // program/bf16_approximations.h
+  kApproximateOnePlusErf,
+  kApproximateOnePlusTanh,
 };
 
 // What the right side of a binary step is.
-enum class ChainOperand : uint8_t { kOther, kConstant, kPort };
+enum class VectorOperand : uint8_t { kOther, kConstant, kPort };
 
 // `to_b`: of B, else of A; kOther is the other one. What is in B is used by one step of A only.
-struct ChainStep {
-  ChainOp op = ChainOp::kLoad;
+struct VectorStep {
+  VectorOp op = VectorOp::kLoad;
   bool to_b = false;
-  ChainOperand operand = ChainOperand::kOther;
+  VectorOperand operand = VectorOperand::kOther;
   float constant = 0, high = 0;
   uint16_t port = 0;
   DataType storage = DataType::kF32;  // kLoad; kPort is of f32
 };
 
 // One result of a program, which is A in the end. Immutable. Ports are the program's inputs.
-class Chain {
+class VectorProgram {
  public:
   static constexpr size_t kMostSteps = 40;
   // One for each result; empty for programs of another form. What several results share is computed
   // for each, and is therefore no function that takes long.
-  static std::vector<Chain> compile(const Program& program, std::span<const DataType> inputs);
+  static std::vector<VectorProgram> compile(const Program& program,
+                                            std::span<const DataType> inputs);
 
-  std::span<const ChainStep> steps() const { return steps_; }
+  std::span<const VectorStep> steps() const { return steps_; }
   DataType result() const { return result_; }
   // What is done to a result of 8 bits while it is stored: cut to [low, high], rounded to the
   // nearest whole number, ties to even, and `zero` added. NaN becomes 0. Else A holds elements
@@ -79,7 +80,7 @@ class Chain {
   const std::optional<Quantize>& quantize() const { return quantize_; }
 
  private:
-  std::vector<ChainStep> steps_;
+  std::vector<VectorStep> steps_;
   DataType result_ = DataType::kF32;
   std::optional<Quantize> quantize_;
 };

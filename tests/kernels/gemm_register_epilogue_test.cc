@@ -59,14 +59,14 @@ class Product {
   const std::vector<float>& addend() const { return addend_; }
 
   // Bytes of results with the gaps between rows, of which only results are written.
-  std::vector<std::byte> by_tiles(Finish finish) {
+  std::vector<std::byte> by_tiles(RegisterEpilogue finish) {
     std::vector<std::byte> y = blank(finish.storage);
     finish.y = y.data();
     finish.y_stride = static_cast<int64_t>(size_of(finish.storage)) * (columns_ + kGap);
     run(&finish);
     return y;
   }
-  std::vector<std::byte> by_formula(const Finish& finish) {
+  std::vector<std::byte> by_formula(const RegisterEpilogue& finish) {
     run(nullptr);
     std::vector<std::byte> y = blank(finish.storage);
     for (int64_t row = 0; row < rows_; ++row)
@@ -100,7 +100,7 @@ class Product {
   }
 
   // In two parts along k.
-  void run(const Finish* finish) {
+  void run(const RegisterEpilogue* finish) {
     GemmBlock block;
     block.a_stride = row_bytes();
     block.panel_stride = layout_.panel_bytes();
@@ -118,7 +118,7 @@ class Product {
     }
   }
 
-  float value(const Finish& finish, int64_t row, int64_t column) const {
+  float value(const RegisterEpilogue& finish, int64_t row, int64_t column) const {
     float sum;
     std::memcpy(&sum, &sums_[static_cast<size_t>(row * columns_ + column)], sizeof(sum));
     if (!kernels_.sums_are_f32())
@@ -131,7 +131,7 @@ class Product {
     if (finish.storage == DataType::kF32) return sum + *reinterpret_cast<const float*>(at);
     return sum + to_f32(*reinterpret_cast<const BFloat16*>(at));
   }
-  static void store(const Finish& finish, float v, std::byte* to) {
+  static void store(const RegisterEpilogue& finish, float v, std::byte* to) {
     if (is_8bit(finish.storage)) {
       const float cut = std::clamp(v * finish.factor, finish.low, finish.high);
       const auto whole = static_cast<int32_t>(std::nearbyint(cut)) + finish.zero;
@@ -161,7 +161,7 @@ void check(const GemmKernels& kernels, DataType operands, DataType storage) {
     for (const int64_t columns : {16, 32, 48, 80, 128}) {
       SCOPED_TRACE(::testing::Message() << to_string(storage) << ", " << rows << " x " << columns);
       Product product(kernels, operands, rows, columns);
-      Finish finish{.storage = storage, .low = -kInfinity, .high = kInfinity};
+      RegisterEpilogue finish{.storage = storage, .low = -kInfinity, .high = kInfinity};
       if (is_8bit(storage))
         finish.low = storage == DataType::kI8 ? -130 : -3,
         finish.high = storage == DataType::kI8 ? 125 : 252, finish.factor = 0.0625f,
@@ -183,7 +183,7 @@ void check(const GemmKernels& kernels, DataType operands, DataType storage) {
     }
 }
 
-TEST(GemmFinish, AsTheFormulaOfItsHeader) {
+TEST(GemmRegisterEpilogue, AsTheFormulaOfItsHeader) {
   const Isa isa = current_isa();
   const GemmKernels f32 = f32_gemm(isa), int8 = int8_gemm(isa);
   EXPECT_EQ(f32.finishes(DataType::kF32), isa >= Isa::kAvx512);

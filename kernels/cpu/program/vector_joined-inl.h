@@ -1,5 +1,5 @@
-// Common sequences of chain steps as one function each. No include guard: included once per target,
-// after chain_steps-inl.h.
+// Common sequences of a vector program's steps as one function each. No include guard: included
+// once per target, after vector_steps-inl.h.
 
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {
@@ -91,13 +91,13 @@ void quantize_scaled(const Call* call, Group& group, ANNEAL_A) {
 template <int kColumns>
 class Joiner {
  public:
-  Joiner(std::span<const ChainStep> steps, const Call* calls) : steps_(steps), calls_(calls) {}
+  Joiner(std::span<const VectorStep> steps, const Call* calls) : steps_(steps), calls_(calls) {}
 
   Step load() const {
-    const ChainStep& first = steps_[0];
-    if (first.op != ChainOp::kLoad || !is_dense(0)) return nullptr;
+    const VectorStep& first = steps_[0];
+    if (first.op != VectorOp::kLoad || !is_dense(0)) return nullptr;
     if (first.to_b) {
-      const bool adds = first.storage == DataType::kBF16 && is(1, ChainOp::kAdd, kOther);
+      const bool adds = first.storage == DataType::kBF16 && is(1, VectorOp::kAdd, kOther);
       return adds ? add_loaded<AsBf16, kColumns> : nullptr;
     }
     if (first.storage == DataType::kF32) return load_affine<AsF32>();
@@ -106,37 +106,38 @@ class Joiner {
   // What a value is multiplied by is made of itself.
   Step gate() const {
     if (HWY_TARGET != HWY_AVX3) return nullptr;  // functions are exact, and take long
-    if (steps_[0].op != ChainOp::kCopy) return nullptr;
-    if (is(1, ChainOp::kCoarseSigmoid, kOther) && is(2, ChainOp::kMul, kOther))
-      return times_function<CoarseSigmoid, 3, false>;
-    const bool has_number = is(1, ChainOp::kMul, kConstant, true);
+    if (steps_[0].op != VectorOp::kCopy) return nullptr;
+    if (is(1, VectorOp::kApproximateSigmoid, kOther) && is(2, VectorOp::kMul, kOther))
+      return times_function<ApproximateSigmoid, 3, false>;
+    const bool has_number = is(1, VectorOp::kMul, kConstant, true);
     const size_t at = has_number ? 2 : 1;
-    if (!is(at + 1, ChainOp::kMul, kOther)) return nullptr;
-    if (is(at, ChainOp::kCoarseSigmoid, kOther, true)) return gate_of<CoarseSigmoid>(has_number);
-    if (is(at, ChainOp::kCoarseOnePlusErf, kOther, true))
-      return gate_of<CoarseOnePlusErf>(has_number);
+    if (!is(at + 1, VectorOp::kMul, kOther)) return nullptr;
+    if (is(at, VectorOp::kApproximateSigmoid, kOther, true))
+      return gate_of<ApproximateSigmoid>(has_number);
+    if (is(at, VectorOp::kApproximateOnePlusErf, kOther, true))
+      return gate_of<ApproximateOnePlusErf>(has_number);
     return nullptr;
   }
   template <class Storage>
   Step store() const {
-    if (!is(0, ChainOp::kMax, kConstant)) return nullptr;
+    if (!is(0, VectorOp::kMax, kConstant)) return nullptr;
     if (steps_.size() == 1) return store_limited<Storage, kColumns, 1>;
-    const bool has_both = steps_.size() == 2 && is(1, ChainOp::kMin, kConstant);
+    const bool has_both = steps_.size() == 2 && is(1, VectorOp::kMin, kConstant);
     return has_both ? store_limited<Storage, kColumns, 2> : nullptr;
   }
   Step quantize(DataType dtype) const {
-    if (steps_.size() != 1 || !is(0, ChainOp::kMul, kConstant)) return nullptr;
+    if (steps_.size() != 1 || !is(0, VectorOp::kMul, kConstant)) return nullptr;
     return dtype == DataType::kU8 ? quantize_scaled<uint8_t, kColumns>
                                   : quantize_scaled<int8_t, kColumns>;
   }
 
  private:
-  using enum ChainOperand;
+  using enum VectorOperand;
   bool is_dense(size_t i) const { return calls_[i].port.column_stride == 1; }
   // Whether step i is this one, of A or B.
-  bool is(size_t i, ChainOp op, ChainOperand operand, bool to_b = false) const {
+  bool is(size_t i, VectorOp op, VectorOperand operand, bool to_b = false) const {
     if (i >= steps_.size()) return false;
-    const ChainStep& step = steps_[i];
+    const VectorStep& step = steps_[i];
     if (step.op != op || step.to_b != to_b || step.operand != operand) return false;
     if (operand == kPort) return is_dense(i);
     return operand != kConstant || !std::isnan(step.constant);
@@ -147,12 +148,12 @@ class Joiner {
   }
   template <class Storage>
   Step load_affine() const {
-    if (is(1, ChainOp::kAdd, kPort)) return load_added<Storage, kColumns>;
-    const bool is_scaled = is(1, ChainOp::kMul, kPort) && is(2, ChainOp::kAdd, kPort);
+    if (is(1, VectorOp::kAdd, kPort)) return load_added<Storage, kColumns>;
+    const bool is_scaled = is(1, VectorOp::kMul, kPort) && is(2, VectorOp::kAdd, kPort);
     return is_scaled ? load_scaled_added<Storage, kColumns> : nullptr;
   }
 
-  std::span<const ChainStep> steps_;
+  std::span<const VectorStep> steps_;
   const Call* calls_;
 };
 

@@ -1,9 +1,10 @@
-// run_chain(): threaded code. Each step of a chain is a function that takes eight vectors of A in
-// registers, changes them and jumps to the function of the next step; B is in memory.
+// run_vector_program(): threaded code. Each step of a vector program is a function that takes eight
+// vectors of A in registers, changes them and jumps to the function of the next step; B is in
+// memory.
 #include "anneal/kernels/cpu/base/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "anneal/kernels/cpu/program/chain_run.cc"
+#define HWY_TARGET_INCLUDE "anneal/kernels/cpu/program/vector_program_run.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -18,11 +19,11 @@
 //
 #include "anneal/kernels/cpu/program/bf16_approximations-inl.h"
 //
-#include "anneal/kernels/cpu/program/chain_vectors-inl.h"
+#include "anneal/kernels/cpu/program/vector_lanes-inl.h"
 //
-#include "anneal/kernels/cpu/program/chain_steps-inl.h"
+#include "anneal/kernels/cpu/program/vector_steps-inl.h"
 //
-#include "anneal/kernels/cpu/program/chain_joined-inl.h"
+#include "anneal/kernels/cpu/program/vector_joined-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {
@@ -33,62 +34,62 @@ template <int kColumns>
 class Binder {
  public:
   // access: to the port, if the step has one.
-  static Step step(const ChainStep& step, Access access) {
+  static Step step(const VectorStep& step, Access access) {
     switch (step.op) {
-      case ChainOp::kLoad:
+      case VectorOp::kLoad:
         return load_of(step, access);
-      case ChainOp::kCopy:
+      case VectorOp::kCopy:
         return copy_to_b;
-      case ChainOp::kAdd:
+      case VectorOp::kAdd:
         return binary<Add>(step, access);
-      case ChainOp::kSub:
+      case VectorOp::kSub:
         return binary<Sub>(step, access);
-      case ChainOp::kSubFrom:
+      case VectorOp::kSubFrom:
         return binary<SubFrom>(step, access);
-      case ChainOp::kMul:
+      case VectorOp::kMul:
         return binary<Mul>(step, access);
-      case ChainOp::kDiv:
+      case VectorOp::kDiv:
         return binary<Div>(step, access);
-      case ChainOp::kDivInto:
+      case VectorOp::kDivInto:
         return binary<DivInto>(step, access);
-      case ChainOp::kMin:
+      case VectorOp::kMin:
         return is_number(step) ? binary<MinNumber>(step, access) : binary<Min>(step, access);
-      case ChainOp::kMax:
+      case VectorOp::kMax:
         return is_number(step) ? binary<MaxNumber>(step, access) : binary<Max>(step, access);
-      case ChainOp::kNeg:
+      case VectorOp::kNeg:
         return unary<Neg>(step);
-      case ChainOp::kAbs:
+      case VectorOp::kAbs:
         return unary<Abs>(step);
-      case ChainOp::kSqrt:
+      case VectorOp::kSqrt:
         return unary<Sqrt>(step);
-      case ChainOp::kFloor:
+      case VectorOp::kFloor:
         return unary<Floor>(step);
-      case ChainOp::kCeil:
+      case VectorOp::kCeil:
         return unary<Ceil>(step);
-      case ChainOp::kRoundEven:
+      case VectorOp::kRoundEven:
         return unary<RoundEven>(step);
-      case ChainOp::kTrunc:
+      case VectorOp::kTrunc:
         return unary<Trunc>(step);
-      case ChainOp::kClamp:
+      case VectorOp::kClamp:
         return step.to_b ? clamp_b : clamp_a;
-      case ChainOp::kRoundBf16:
+      case VectorOp::kRoundBf16:
         return unary<RoundBf16>(step);
-      case ChainOp::kRoundF16:
+      case VectorOp::kRoundF16:
         return unary<RoundF16>(step);
-      case ChainOp::kExp:
+      case VectorOp::kExp:
         return function<Exp>(step);
-      case ChainOp::kErf:
+      case VectorOp::kErf:
         return function<Erf>(step);
-      case ChainOp::kTanh:
+      case VectorOp::kTanh:
         return function<Tanh>(step);
-      case ChainOp::kSigmoid:
+      case VectorOp::kSigmoid:
         return function<Sigmoid>(step);
-      case ChainOp::kCoarseSigmoid:
-        return function<CoarseSigmoid>(step);
-      case ChainOp::kCoarseOnePlusErf:
-        return function<CoarseOnePlusErf>(step);
-      case ChainOp::kCoarseOnePlusTanh:
-        return function<CoarseOnePlusTanh>(step);
+      case VectorOp::kApproximateSigmoid:
+        return function<ApproximateSigmoid>(step);
+      case VectorOp::kApproximateOnePlusErf:
+        return function<ApproximateOnePlusErf>(step);
+      case VectorOp::kApproximateOnePlusTanh:
+        return function<ApproximateOnePlusTanh>(step);
     }
     return nullptr;
   }
@@ -101,8 +102,9 @@ class Binder {
     return computes_bf16(current_isa()) ? store_a<ConvertedToBf16, kColumns>
                                         : store_a<RoundedToBf16, kColumns>;
   }
-  // The last of the joined steps stores a result of the chain.
-  static Step joined_with_store(const Chain& chain, bool rounds, const Joiner<kColumns>& joiner) {
+  // The last of the joined steps stores a result of the vector program.
+  static Step joined_with_store(const VectorProgram& chain, bool rounds,
+                                const Joiner<kColumns>& joiner) {
     if (chain.quantize()) return joiner.quantize(chain.result());
     if (chain.result() == DataType::kF32) return joiner.template store<AsF32>();
     if (!rounds) return nullptr;
@@ -124,27 +126,27 @@ class Binder {
   }
 
  private:
-  static bool is_number(const ChainStep& step) {
-    return step.operand == ChainOperand::kConstant && !std::isnan(step.constant);
+  static bool is_number(const VectorStep& step) {
+    return step.operand == VectorOperand::kConstant && !std::isnan(step.constant);
   }
   template <class F>
-  static Step binary(const ChainStep& step, Access access) {
+  static Step binary(const VectorStep& step, Access access) {
     switch (step.operand) {
-      case ChainOperand::kConstant:
+      case VectorOperand::kConstant:
         return step.to_b ? b_by_constant<F> : a_by_constant<F>;
-      case ChainOperand::kPort:
+      case VectorOperand::kPort:
         return a_by_port_of<F>(access);
-      case ChainOperand::kOther:
+      case VectorOperand::kOther:
         break;
     }
     return step.to_b ? b_by_a<F> : a_by_b<F>;
   }
   template <class F>
-  static Step unary(const ChainStep& step) {
+  static Step unary(const VectorStep& step) {
     return step.to_b ? of_b<F> : of_a<F>;
   }
   template <class F>
-  static Step function(const ChainStep& step) {
+  static Step function(const VectorStep& step) {
     return step.to_b ? of_b<F> : of_a_in_memory<F>;
   }
   template <class F>
@@ -160,7 +162,7 @@ class Binder {
     return a_by_port<F, kColumns, Access::kDense>;
   }
   template <class Storage>
-  static Step load(const ChainStep& step, Access access) {
+  static Step load(const VectorStep& step, Access access) {
     switch (access) {
       case Access::kUniform:
         return load<Storage, Access::kUniform>(step);
@@ -172,10 +174,10 @@ class Binder {
     return load<Storage, Access::kDense>(step);
   }
   template <class Storage, Access kAccess>
-  static Step load(const ChainStep& step) {
+  static Step load(const VectorStep& step) {
     return step.to_b ? load_b<Storage, kColumns, kAccess> : load_a<Storage, kColumns, kAccess>;
   }
-  static Step load_of(const ChainStep& step, Access access) {
+  static Step load_of(const VectorStep& step, Access access) {
     switch (step.storage) {
       case DataType::kI32:
         return load<FromI32>(step, access);
@@ -193,8 +195,8 @@ class Binder {
   }
 };
 
-bool has_port(const ChainStep& step) {
-  return step.op == ChainOp::kLoad || step.operand == ChainOperand::kPort;
+bool has_port(const VectorStep& step) {
+  return step.op == VectorOp::kLoad || step.operand == VectorOperand::kPort;
 }
 
 Access access_of(const TapePort& port) {
@@ -203,7 +205,7 @@ Access access_of(const TapePort& port) {
 }
 
 template <int kColumns>
-void join_steps(const Chain& chain, std::span<const ChainStep> steps, bool rounds_at_last,
+void join_steps(const VectorProgram& chain, std::span<const VectorStep> steps, bool rounds_at_last,
                 Call* calls) {
   if (HWY_TARGET != HWY_AVX3 && HWY_TARGET != HWY_AVX2) return;
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -218,12 +220,12 @@ void join_steps(const Chain& chain, std::span<const ChainStep> steps, bool round
 
 // All rows of `vectors` (a multiple of kColumns, or one group) columns of vectors from `column` on.
 template <int kColumns>
-void run_columns(const Chain& chain, int64_t rows, int64_t column, int64_t vectors,
+void run_columns(const VectorProgram& chain, int64_t rows, int64_t column, int64_t vectors,
                  int64_t column_step, std::span<const TapePort> ports, const TapePort& sink) {
-  std::array<Call, Chain::kMostSteps + 1> calls;
+  std::array<Call, VectorProgram::kMostSteps + 1> calls;
   auto steps = chain.steps();
   const bool rounds_at_last = chain.result() == DataType::kBF16 && !steps.empty() &&
-                              steps.back().op == ChainOp::kRoundBf16 && !steps.back().to_b;
+                              steps.back().op == VectorOp::kRoundBf16 && !steps.back().to_b;
   if (rounds_at_last) steps = steps.first(steps.size() - 1);
   for (size_t i = 0; i < steps.size(); ++i) {
     Access access = Access::kDense;
@@ -261,15 +263,15 @@ void run_columns(const Chain& chain, int64_t rows, int64_t column, int64_t vecto
 
 }  // namespace
 
-bool chain_fits(int64_t columns, const TapePort& sink) {
+bool vector_program_fits(int64_t columns, const TapePort& sink) {
   return columns >= kLanes && sink.column_stride == 1;
 }
 
 // Vectors of a row end where the row does: the last one may overlap the one before it. These two
 // are of one group then, whose steps read all vectors before the last one writes any: what is read
 // may be memory that is written.
-void run_chain(const Chain& chain, int64_t rows, int64_t columns, std::span<const TapePort> ports,
-               const TapePort& sink) {
+void run_vector_program(const VectorProgram& chain, int64_t rows, int64_t columns,
+                        std::span<const TapePort> ports, const TapePort& sink) {
   const bool overlaps = columns % kLanes != 0;
   int64_t column = 0, vectors = columns / kLanes - (overlaps ? 1 : 0);
   const auto take = [&](int64_t count) {

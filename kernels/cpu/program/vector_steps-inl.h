@@ -1,6 +1,6 @@
-// The steps of a chain as functions that take eight vectors of A in registers, change them and jump
-// to the function of the next step; B is in memory.
-// No include guard: included once per target.
+// The steps of a vector program as functions that take eight vectors of A in registers, change them
+// and jump to the function of the next step; B is in memory. No include guard: included once per
+// target.
 #include <hwy/highway.h>
 
 #include "anneal/core/float16.h"
@@ -272,9 +272,9 @@ ANNEAL_UNARY_FUNCTION(Exp, exp_f32(D(), a));
 ANNEAL_UNARY_FUNCTION(Erf, erf_f32(D(), a));
 ANNEAL_UNARY_FUNCTION(Tanh, tanh_f32(D(), a));
 ANNEAL_UNARY_FUNCTION(Sigmoid, sigmoid_f32(D(), a));
-ANNEAL_UNARY_FUNCTION(CoarseSigmoid, coarse_sigmoid(D(), a));
-ANNEAL_UNARY_FUNCTION(CoarseOnePlusErf, coarse_one_plus_erf(D(), a));
-ANNEAL_UNARY_FUNCTION(CoarseOnePlusTanh, coarse_one_plus_tanh(D(), a));
+ANNEAL_UNARY_FUNCTION(ApproximateSigmoid, approximate_sigmoid(D(), a));
+ANNEAL_UNARY_FUNCTION(ApproximateOnePlusErf, approximate_one_plus_erf(D(), a));
+ANNEAL_UNARY_FUNCTION(ApproximateOnePlusTanh, approximate_one_plus_tanh(D(), a));
 
 }  // namespace
 }  // namespace anneal::cpu::HWY_NAMESPACE

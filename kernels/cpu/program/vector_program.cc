@@ -1,6 +1,6 @@
-// Program -> Chain. An expression is computed into A; of a binary operation first one operand into
-// A, then the other into B, which may read A.
-#include "anneal/kernels/cpu/program/chain.h"
+// Program -> VectorProgram. An expression is computed into A; of a binary operation first one
+// operand into A, then the other into B, which may read A.
+#include "anneal/kernels/cpu/program/vector_program.h"
 
 #include <algorithm>
 #include <bit>
@@ -16,37 +16,37 @@ namespace {
 // The search for an order of steps takes back what did not work. Of values that are used again and
 // again there are too many orders to try them all.
 constexpr int kMostVisits = 1000;
-// So small that as many as a chain has steps add up to an integer that f32 holds.
+// So small that as many as a vector program has steps add up to an integer that f32 holds.
 constexpr int64_t kMostConstant = int64_t{1} << 17;
 
-std::optional<ChainOp> unary(const Instruction& instruction) {
+std::optional<VectorOp> unary(const Instruction& instruction) {
   switch (instruction.opcode) {
     case Opcode::kNeg:
-      return ChainOp::kNeg;
+      return VectorOp::kNeg;
     case Opcode::kAbs:
-      return ChainOp::kAbs;
+      return VectorOp::kAbs;
     case Opcode::kSqrt:
-      return ChainOp::kSqrt;
+      return VectorOp::kSqrt;
     case Opcode::kFloor:
-      return ChainOp::kFloor;
+      return VectorOp::kFloor;
     case Opcode::kCeil:
-      return ChainOp::kCeil;
+      return VectorOp::kCeil;
     case Opcode::kRoundEven:
-      return ChainOp::kRoundEven;
+      return VectorOp::kRoundEven;
     case Opcode::kTrunc:
-      return ChainOp::kTrunc;
+      return VectorOp::kTrunc;
     case Opcode::kExp:
-      return ChainOp::kExp;
+      return VectorOp::kExp;
     case Opcode::kErf:
-      return ChainOp::kErf;
+      return VectorOp::kErf;
     case Opcode::kTanh:
-      return ChainOp::kTanh;
+      return VectorOp::kTanh;
     case Opcode::kSigmoid:
-      return ChainOp::kSigmoid;
+      return VectorOp::kSigmoid;
     case Opcode::kRound: {
       const auto to = static_cast<DataType>(instruction.immediate);
-      if (to == DataType::kBF16) return ChainOp::kRoundBf16;
-      if (to == DataType::kF16) return ChainOp::kRoundF16;
+      if (to == DataType::kBF16) return VectorOp::kRoundBf16;
+      if (to == DataType::kF16) return VectorOp::kRoundF16;
       return std::nullopt;
     }
     default:
@@ -54,35 +54,35 @@ std::optional<ChainOp> unary(const Instruction& instruction) {
   }
 }
 
-std::optional<ChainOp> coarse_op(CoarseFunction function) {
+std::optional<VectorOp> approximate_op(Bf16Approximation function) {
   switch (function) {
-    case CoarseFunction::kSigmoid:
-      return ChainOp::kCoarseSigmoid;
-    case CoarseFunction::kOnePlusErf:
-      return ChainOp::kCoarseOnePlusErf;
-    case CoarseFunction::kOnePlusTanh:
-      return ChainOp::kCoarseOnePlusTanh;
-    case CoarseFunction::kNone:
+    case Bf16Approximation::kSigmoid:
+      return VectorOp::kApproximateSigmoid;
+    case Bf16Approximation::kOnePlusErf:
+      return VectorOp::kApproximateOnePlusErf;
+    case Bf16Approximation::kOnePlusTanh:
+      return VectorOp::kApproximateOnePlusTanh;
+    case Bf16Approximation::kNone:
       break;
   }
   return std::nullopt;
 }
 
 // With the register on the left of its operand.
-std::optional<ChainOp> binary(Opcode opcode, bool on_the_left) {
+std::optional<VectorOp> binary(Opcode opcode, bool on_the_left) {
   switch (opcode) {
     case Opcode::kAdd:
-      return ChainOp::kAdd;
+      return VectorOp::kAdd;
     case Opcode::kSub:
-      return on_the_left ? ChainOp::kSub : ChainOp::kSubFrom;
+      return on_the_left ? VectorOp::kSub : VectorOp::kSubFrom;
     case Opcode::kMul:
-      return ChainOp::kMul;
+      return VectorOp::kMul;
     case Opcode::kDiv:
-      return on_the_left ? ChainOp::kDiv : ChainOp::kDivInto;
+      return on_the_left ? VectorOp::kDiv : VectorOp::kDivInto;
     case Opcode::kMin:
-      return ChainOp::kMin;
+      return VectorOp::kMin;
     case Opcode::kMax:
-      return ChainOp::kMax;
+      return VectorOp::kMax;
     default:
       return std::nullopt;
   }
@@ -113,7 +113,7 @@ class Compiler {
   Compiler(const Program& program, std::span<const DataType> inputs)
       : code_(program.code()),
         inputs_(inputs),
-        coarse_(find_coarse(program)),
+        coarse_(find_approximations(program)),
         uses_(code_.size(), 0),
         made_(code_.size(), 0) {}
 
@@ -121,7 +121,7 @@ class Compiler {
     count_uses(reg);
     return compute(reg, false, kNothing);
   }
-  std::vector<ChainStep> steps() && { return std::move(steps_); }
+  std::vector<VectorStep> steps() && { return std::move(steps_); }
 
  private:
   static constexpr int kNothing = -1;
@@ -137,7 +137,7 @@ class Compiler {
   bool compute(uint16_t reg, bool to_b, int in_a) {
     if (++visits_ > kMostVisits) return false;
     const Instruction& it = code_[reg];
-    if (to_b && reg == in_a) return emit({.op = ChainOp::kCopy, .to_b = true});
+    if (to_b && reg == in_a) return emit({.op = VectorOp::kCopy, .to_b = true});
     if (it.opcode == Opcode::kInput) return load(it, to_b);
     if (it.opcode == Opcode::kConstant || !once(reg)) return false;
     if (is_integer(it.type)) return compute_integer(it, to_b, in_a);
@@ -171,7 +171,7 @@ class Compiler {
   // A = first op second, where `first` is a path of steps that begins at some value: that value
   // into A, `second` into B, which may read it, then the path on A.
   bool join(Opcode opcode, uint16_t first, uint16_t second, bool on_the_left) {
-    std::vector<ChainStep> path;
+    std::vector<VectorStep> path;
     for (uint16_t base = first;;) {
       const State before = state();
       if (compute(base, false, kNothing) && (is_f32(second) || compute(second, true, base))) {
@@ -179,7 +179,7 @@ class Compiler {
           if (!emit(*step)) return false;
         if (!is_f32(second)) return emit({.op = *binary(opcode, on_the_left)});
         return emit({.op = *binary(opcode, on_the_left),
-                     .operand = ChainOperand::kPort,
+                     .operand = VectorOperand::kPort,
                      .port = static_cast<uint16_t>(code_[second].immediate)});
       }
       restore(before);
@@ -196,15 +196,15 @@ class Compiler {
           operand_count(it.opcode) == 2 && code_[it.operands[0]].opcode == Opcode::kConstant;
       if (!binary(it.opcode, true) || right_constant == left_constant) return false;
       path.push_back({.op = *binary(it.opcode, right_constant),
-                      .operand = ChainOperand::kConstant,
+                      .operand = VectorOperand::kConstant,
                       .constant = f32_of(it.operands[right_constant ? 1 : 0])});
       base = it.operands[right_constant ? 0 : 1];
     }
   }
 
   // The step that a register is of one other register, if it is that.
-  std::pair<std::optional<ChainOp>, uint16_t> function(uint16_t reg) const {
-    if (const auto op = coarse_op(coarse_[reg].function)) return {op, coarse_[reg].argument};
+  std::pair<std::optional<VectorOp>, uint16_t> function(uint16_t reg) const {
+    if (const auto op = approximate_op(coarse_[reg].function)) return {op, coarse_[reg].argument};
     return {unary(code_[reg]), code_[reg].operands[0]};
   }
 
@@ -220,12 +220,12 @@ class Compiler {
       case Opcode::kSaturate: {
         const auto range = small_range(static_cast<DataType>(it.immediate));
         if (!range || code_[it.operands[0]].type != RegisterType::kF32) return false;
-        if (!compute(it.operands[0], to_b, in_a) || !emit({.op = ChainOp::kClamp,
+        if (!compute(it.operands[0], to_b, in_a) || !emit({.op = VectorOp::kClamp,
                                                            .to_b = to_b,
                                                            .constant = range->first,
                                                            .high = range->second}))
           return false;
-        return is_whole(it.operands[0]) || emit({.op = ChainOp::kTrunc, .to_b = to_b});
+        return is_whole(it.operands[0]) || emit({.op = VectorOp::kTrunc, .to_b = to_b});
       }
       case Opcode::kAdd:
       case Opcode::kSub: {
@@ -283,7 +283,7 @@ class Compiler {
       case DataType::kI32:
       case DataType::kI8:
       case DataType::kU8:
-        return emit({.op = ChainOp::kLoad,
+        return emit({.op = VectorOp::kLoad,
                      .to_b = to_b,
                      .port = static_cast<uint16_t>(input.immediate),
                      .storage = storage});
@@ -301,12 +301,12 @@ class Compiler {
   bool emit_constant(const Instruction& it, bool on_the_left, float constant, bool to_b) {
     return emit({.op = *binary(it.opcode, on_the_left),
                  .to_b = to_b,
-                 .operand = ChainOperand::kConstant,
+                 .operand = VectorOperand::kConstant,
                  .constant = constant});
   }
-  bool emit(const ChainStep& step) {
+  bool emit(const VectorStep& step) {
     steps_.push_back(step);
-    return steps_.size() <= Chain::kMostSteps;
+    return steps_.size() <= VectorProgram::kMostSteps;
   }
 
   struct State {
@@ -321,33 +321,33 @@ class Compiler {
 
   std::span<const Instruction> code_;
   std::span<const DataType> inputs_;
-  std::vector<Coarse> coarse_;
+  std::vector<ApproximatedInstruction> coarse_;
   std::vector<int> uses_, made_;
   int visits_ = 0;
-  std::vector<ChainStep> steps_;
+  std::vector<VectorStep> steps_;
 };
 
 // Takes rounding, a zero point and the limits of the type off the end of the steps: the limits may
 // come first, as they are whole numbers.
-std::optional<Chain::Quantize> take_quantize(std::vector<ChainStep>& steps) {
+std::optional<VectorProgram::Quantize> take_quantize(std::vector<VectorStep>& steps) {
   const auto from_end = [&](size_t i) {
     return steps.size() > i ? &steps.end()[-1 - static_cast<int>(i)] : nullptr;
   };
-  const ChainStep* const limits = from_end(0);
-  if (limits == nullptr || limits->op != ChainOp::kClamp || limits->to_b) return std::nullopt;
-  const ChainStep* round = from_end(1);
+  const VectorStep* const limits = from_end(0);
+  if (limits == nullptr || limits->op != VectorOp::kClamp || limits->to_b) return std::nullopt;
+  const VectorStep* round = from_end(1);
   float zero = 0;
   size_t count = 2;
-  if (round != nullptr && round->op == ChainOp::kAdd && !round->to_b &&
-      round->operand == ChainOperand::kConstant && std::abs(round->constant) <= 65536 &&
+  if (round != nullptr && round->op == VectorOp::kAdd && !round->to_b &&
+      round->operand == VectorOperand::kConstant && std::abs(round->constant) <= 65536 &&
       round->constant == std::trunc(round->constant)) {
     zero = round->constant;
     round = from_end(2);
     count = 3;
   }
-  if (round == nullptr || round->op != ChainOp::kRoundEven || round->to_b) return std::nullopt;
-  const Chain::Quantize result{limits->constant - zero, limits->high - zero,
-                               static_cast<int32_t>(zero)};
+  if (round == nullptr || round->op != VectorOp::kRoundEven || round->to_b) return std::nullopt;
+  const VectorProgram::Quantize result{limits->constant - zero, limits->high - zero,
+                                       static_cast<int32_t>(zero)};
   steps.resize(steps.size() - count);
   return result;
 }
@@ -359,18 +359,19 @@ bool is_storable(DataType dtype) {
 
 }  // namespace
 
-std::vector<Chain> Chain::compile(const Program& program, std::span<const DataType> inputs) {
+std::vector<VectorProgram> VectorProgram::compile(const Program& program,
+                                                  std::span<const DataType> inputs) {
   const auto code = program.code();
   const bool takes_long = std::any_of(code.begin(), code.end(), [](const Instruction& one) {
     const auto op = unary(one);
-    return op && *op >= ChainOp::kExp;
+    return op && *op >= VectorOp::kExp;
   });
   if (program.results().size() > 1 && takes_long) return {};
-  std::vector<Chain> chains;
+  std::vector<VectorProgram> chains;
   for (const Program::Result& result : program.results()) {
     Compiler compiler(program, inputs);
     if (!is_storable(result.dtype) || !compiler.into_a(result.reg)) return {};
-    Chain chain;
+    VectorProgram chain;
     chain.steps_ = std::move(compiler).steps();
     chain.result_ = result.dtype;
     if (result.dtype == DataType::kI8 || result.dtype == DataType::kU8)
