@@ -81,8 +81,9 @@ Fallbacks fallbacks_of(const Plan& plan) {
 void print_fallbacks(const Plan& plan) {
   if (plan.devices.size() == 1) return;
   const Fallbacks fallbacks = fallbacks_of(plan);
-  fmt::print("  {}: {} of {} on it, code {}\n", plan.target, fallbacks.on_device,
-             count_text(fallbacks.steps, "step"), bytes_text(plan.code.size()));
+  fmt::print("  {}: {} of {} run on the GPU, with {}; machine code {}\n", plan.target,
+             fallbacks.on_device, count_text(fallbacks.steps, "step"),
+             count_text(fallbacks.transfers, "copy step"), bytes_text(plan.code.size()));
   for (const Json& layer : fallbacks.layers)
     fmt::print("    on the CPU: \"{}\": {}\n", printable(layer["layer"].get<std::string>()),
                printable(layer["why"].get<std::string>()));

@@ -50,22 +50,33 @@ class Calibrator {
                                 run_options(most));
   }
 
-  // remarks: gets channels that are always 0.
+  // remarks: gets one sentence on channels that were always 0.
   void choose_for_layers(const Graph& graph, CalibrationTable& table,
                          std::vector<std::string>& remarks) const {
-    std::set<std::string> told;
+    struct DeadChannels {
+      int64_t dead = 0, channels = 0;
+    };
+    std::map<std::string, DeadChannels> found;  // by tensor
     for (const auto& [name, layer] : errors(graph, table, kMostMeasured)) {
       const auto dead = std::ranges::count(layer.data_squares, 0);
       const auto channels = static_cast<int64_t>(layer.data_squares.size());
-      if (dead > 0 && dead < channels && told.insert(layer.data).second)
-        remarks.push_back(
-            fmt::format("tensor \"{}\": {} of its {} channels were 0 in all samples "
-                        "that errors were measured on",
-                        layer.data, dead, channels));
+      if (dead > 0 && dead < channels) found[layer.data] = {dead, channels};
       ChosenQuantization chosen = choose_quantization(layer, options_.choices);
       table.layers[name] = chosen.layer;
       if (!chosen.bias.empty()) table.biases[name] = std::move(chosen.bias);
     }
+    if (found.empty()) return;
+    const auto most = std::ranges::max_element(found, {}, [](const auto& each) {
+      return static_cast<double>(each.second.dead) / static_cast<double>(each.second.channels);
+    });
+    remarks.push_back(
+        fmt::format("{} of {} tensors {} channels that were 0 in all samples that errors were "
+                    "measured on, most "
+                    "of all \"{}\" with {} of its {} channels. Errors of these channels are not "
+                    "known: if other "
+                    "inputs use them, calibrate on more varied samples",
+                    found.size(), table.layers.size(), found.size() == 1 ? "has" : "have",
+                    most->first, most->second.dead, most->second.channels));
   }
 
   // Chooses what channels are multiplied by, and does it. Automatically: of layers whose error is
