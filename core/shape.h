@@ -1,5 +1,5 @@
 // Sizes and shapes. A Size is a known integer, or an expression over unknowns that lives in a
-// SizeTable (core/size.h). A Shape holds sizes; Dims (core/dims.h) holds plain integers.
+// SizeTable (core/size/size.h). A Shape holds sizes; Dims (core/dims.h) holds plain integers.
 #pragma once
 #include <cstdint>
 

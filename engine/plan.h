@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "anneal/core/size.h"
+#include "anneal/core/size/size.h"
 #include "anneal/core/tensor.h"
 #include "anneal/core/type.h"
 #include "anneal/graph/op.h"

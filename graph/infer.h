@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "anneal/core/size.h"
+#include "anneal/core/size/size.h"
 #include "anneal/core/tensor.h"
 #include "anneal/core/type.h"
 #include "anneal/graph/op.h"

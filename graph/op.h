@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "anneal/core/bytes.h"
-#include "anneal/core/size.h"
+#include "anneal/core/size/size.h"
 #include "anneal/graph/ops.h"
 
 namespace anneal {

@@ -10,7 +10,7 @@ namespace anneal {
 namespace {
 
 // A number, a boolean or an enumerator as itself; a list with its count before it; a Size as
-// core/size.h says.
+// core/size/size.h says.
 template <class T>
 void save_value(ByteWriter& to, const T& value) {
   if constexpr (is_vector<T>) {

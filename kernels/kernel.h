@@ -13,7 +13,7 @@
 #include "anneal/core/device.h"
 #include "anneal/core/parallel.h"
 #include "anneal/core/result.h"
-#include "anneal/core/size.h"
+#include "anneal/core/size/size.h"
 #include "anneal/core/tensor.h"
 #include "anneal/core/type.h"
 #include "anneal/graph/op.h"

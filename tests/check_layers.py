@@ -40,6 +40,11 @@ ROOMS = {
 # room: its sub-folders, each with the sub-folders of the same room that it may see. "" stands for the files of the room
 # itself. A sub-folder sees only sub-folders that stand before it, so that there is no cycle; other rooms see all of them.
 PARTS = {
+    # Sizes are expressions; shapes hold ids of them.
+    "core": {
+        "": [],
+        "size": [""],
+    },
     "importer": {
         "onnx": [],
         "node": ["onnx"],

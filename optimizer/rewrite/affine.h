@@ -3,7 +3,7 @@
 #include <optional>
 #include <span>
 
-#include "anneal/core/size.h"
+#include "anneal/core/size/size.h"
 #include "anneal/core/tensor.h"
 #include "anneal/graph/program.h"
 

@@ -6,7 +6,7 @@
 
 #include "anneal/core/bytes.h"
 #include "anneal/core/error.h"
-#include "anneal/core/size.h"
+#include "anneal/core/size/size.h"
 
 namespace anneal {
 namespace {

@@ -1,4 +1,4 @@
-#include "anneal/core/size.h"
+#include "anneal/core/size/size.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "anneal/core/size.h"
+#include "anneal/core/size/size.h"
 #include "anneal/kernels/cuda/backend.h"
 
 namespace anneal::testing {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "anneal/core/size.h"
+#include "anneal/core/size/size.h"
 
 namespace anneal {
 namespace {

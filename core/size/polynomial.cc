@@ -1,4 +1,4 @@
-#include "anneal/core/polynomial.h"
+#include "anneal/core/size/polynomial.h"
 
 #include <algorithm>
 #include <iterator>

@@ -2,7 +2,7 @@
 // infinity; a lower bound is never plus and an upper bound never minus infinity.
 #include <algorithm>
 
-#include "anneal/core/size.h"
+#include "anneal/core/size/size.h"
 
 namespace anneal {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "anneal/core/bytes.h"
-#include "anneal/core/size.h"
+#include "anneal/core/size/size.h"
 
 namespace anneal {
 

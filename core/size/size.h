@@ -18,8 +18,8 @@
 #include <string_view>
 #include <vector>
 
-#include "anneal/core/polynomial.h"
 #include "anneal/core/shape.h"
+#include "anneal/core/size/polynomial.h"
 
 namespace anneal {
 
