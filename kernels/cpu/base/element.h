@@ -88,9 +88,9 @@ Sum widen(Acc value) {
 // Reads and writes elements whose dtype is that of an op's result or its accumulator: for
 // Acc = float any of f32, f16 and bf16, else Acc's own.
 template <class Acc>
-class Result {
+class ResultElements {
  public:
-  explicit Result(const TensorView& view) : dtype_(view.dtype), data_(view.data) {}
+  explicit ResultElements(const TensorView& view) : dtype_(view.dtype), data_(view.data) {}
   Acc get(int64_t i) const {
     if constexpr (std::is_same_v<Acc, float>) {
       if (dtype_ == DataType::kF16) return to_f32(reinterpret_cast<const Float16*>(data_)[i]);

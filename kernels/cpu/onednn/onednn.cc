@@ -304,8 +304,8 @@ struct Primitive::State {
     int32_t x_zero = 0;
     PostOps post_ops;
   };
-  static PrimitiveResult primitive(std::unique_ptr<State> state, const void* op,
-                                   const Numbers& numbers) {
+  static PrimitiveResult make(std::unique_ptr<State> state, const void* op,
+                              const Numbers& numbers) {
     state->post_ops = numbers.post_ops;
     const auto attr = attributes(numbers.x_zero, numbers.post_ops, state->column);
     const auto desc = make_handle<DnnPrimitiveDesc>(api().dnnl_primitive_desc_create, op,
@@ -398,7 +398,7 @@ PrimitiveResult Primitive::make(const ConvShape& shape, const Primitive* like) {
           &packed, has_bias(shape.post_ops) ? &state->bias : nullptr, &y, strides.values,
           dilations.values, begin.values, end.values) != kStatusSuccess)
     return refuse("oneDNN knows no such convolution");
-  return State::primitive(std::move(state), &op, {shape.x_zero, shape.post_ops});
+  return State::make(std::move(state), &op, {shape.x_zero, shape.post_ops});
 }
 
 PrimitiveResult Primitive::make(const MatMulShape& shape, const Primitive* like) {
@@ -412,7 +412,7 @@ PrimitiveResult Primitive::make(const MatMulShape& shape, const Primitive* like)
   MatMulDesc op{};
   if (api().dnnl_matmul_desc_init(&op, &state->x, &packed, bias, &state->y) != kStatusSuccess)
     return refuse("oneDNN knows no such product");
-  return State::primitive(std::move(state), &op, {shape.x_zero, shape.post_ops});
+  return State::make(std::move(state), &op, {shape.x_zero, shape.post_ops});
 }
 
 PrimitiveResult Primitive::make(const PoolShape& shape) {
@@ -426,7 +426,7 @@ PrimitiveResult Primitive::make(const PoolShape& shape) {
           &op, kForwardInference, kPoolingMax, &state->x, &state->y, strides.values, kernel.values,
           dilations.values, begin.values, end.values) != kStatusSuccess)
     return refuse("oneDNN knows no such pool");
-  return State::primitive(std::move(state), &op, {});
+  return State::make(std::move(state), &op, {});
 }
 
 const std::string& Primitive::implementation() const { return state_->implementation; }

@@ -257,9 +257,9 @@ class PackedAttention final : public Kernel {
     std::byte* const scores = memory + p.scores_at;
     const TensorView whole = scores_view(p, scores - first * p.pitch * 4);
     const TapeSpace::Operands operands{
-        args.inputs.subspan(3, op_inputs_ - 3), {&whole, 1}, scores, p.pitch};
+        args.inputs.subspan(3, op_inputs_ - 3), {&whole, 1}, {scores, p.pitch}};
     const int64_t row = head * p.queries + first;
-    p.score.run(run_tape_, *score_, operands, row, row + rows, 0, p.keys, memory + p.tape_at);
+    p.score.run(run_tape_, *score_, operands, {row, rows, 0, p.keys}, memory + p.tape_at);
   }
 
   // A row of scores becomes exponentials; what to multiply with in the end.

@@ -413,7 +413,7 @@ void SimdTopK::finish(const PreparedTopK& p, const LaunchArgs& args, const Line&
 void SimdTopK::store_softmax(const PreparedTopK& p, const LaunchArgs& args, const Line& line,
                              const Candidate* first, const ExpSum* sums) const {
   const ExpSum whole = std::accumulate(sums, sums + p.blocks, ExpSum(), joined);
-  const Result<float> from(args.inputs[0]), to(args.outputs[0]);
+  const ResultElements<float> from(args.inputs[0]), to(args.outputs[0]);
   const int64_t step = args.outputs[0].strides[static_cast<int>(op_.axis)];
   float picked[kPiece];
   for (int64_t i = 0, n; i < p.k; i += n) {

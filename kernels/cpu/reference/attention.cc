@@ -53,7 +53,7 @@ void products(const ReferenceArgs& args, const TensorView& scores) {
 template <class E, class S>
 void weigh(const Attention& op, const ReferenceArgs& args, const TensorView& scores) {
   const TensorView &q = args.inputs[0], &v = args.inputs[2], &y = args.results[0];
-  const Result<typename E::Acc> out(y);
+  const ResultElements<typename E::Acc> out(y);
   const int64_t keys = scores.dims[3];
   const Dims rows = part(y.dims, 0, 3);
   args.team.for_ranges(count(rows), 1, [&](int64_t begin, int64_t end) {

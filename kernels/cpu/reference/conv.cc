@@ -46,7 +46,7 @@ template <class E, class Sum>
 void store_tile(const TensorView& y, const RowTile& tile, const std::array<Sum, kTile>& sums) {
   using Acc = typename E::Acc;
   const int last = y.dims.rank() - 1;
-  const Result<Acc> out(with_offset(y, dot(tile.at, part(y.strides, 0, last))));
+  const ResultElements<Acc> out(with_offset(y, dot(tile.at, part(y.strides, 0, last))));
   for (int64_t o = tile.begin; o < tile.end; ++o)
     out.put(o * y.strides[last], static_cast<Acc>(sums[o - tile.begin]));
 }

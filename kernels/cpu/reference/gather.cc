@@ -125,7 +125,7 @@ void update_elements(ScatterReduction reduction, const TensorView& updates,
                      const TensorView& target) {
   const Walk<2> walk(updates.dims, {updates.strides, target.strides});
   visit_dtype(updates.dtype, [&]<class E>(E) {
-    const Result<typename E::Acc> out(target);
+    const ResultElements<typename E::Acc> out(target);
     walk.for_elements([&](const auto& at) {
       out.put(at[1], reduced(reduction, out.get(at[1]), E::load(updates.data, at[0])));
     });
@@ -142,7 +142,7 @@ void scatter_elements(const ScatterElements& op, const ReferenceArgs& args) {
   others[axis] = 0;
   const Walk<3> walk(indices.dims, {indices.strides, updates.strides, others});
   visit_dtype(updates.dtype, [&]<class E>(E) {
-    const Result<typename E::Acc> out(y);
+    const ResultElements<typename E::Acc> out(y);
     walk.for_elements([&](const auto& at) {
       const int64_t target = at[2] + index_at(indices, at[0], y.dims[axis]) * y.strides[axis];
       out.put(target, reduced(op.reduction, out.get(target), E::load(updates.data, at[1])));

@@ -133,7 +133,7 @@ void grid_sample(const GridSample& op, const ReferenceArgs& args) {
   visit_float(grid.dtype, [&]<class G>(G) {
     using Coordinate = typename G::Acc;
     visit_float(x.dtype, [&]<class E>(E) {
-      const Result<typename E::Acc> out(y);
+      const ResultElements<typename E::Acc> out(y);
       args.team.for_ranges(
           walk.count(), kGrain / 16 / channels + 1, [&](int64_t begin, int64_t end) {
             Taps taps;

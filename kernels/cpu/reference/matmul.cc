@@ -72,7 +72,7 @@ void matmul(const MatMul& op, const ReferenceArgs& args) {
         a_offset += a.strides[column];
         b_offset += b.strides[row];
       }
-      const Result<Acc> out(with_offset(y, dot(at, y.strides)));
+      const ResultElements<Acc> out(with_offset(y, dot(at, y.strides)));
       for (int64_t n = 0; n < end - begin; ++n)
         out.put(n * y.strides[column], static_cast<Acc>(sums[n]));
     }

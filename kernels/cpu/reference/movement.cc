@@ -213,7 +213,7 @@ void range(const Range&, const ReferenceArgs& args) {
     using Sum = typename E::Sum;
     const auto start = widen<Sum>(E::load(args.inputs[0].data, 0));
     const auto delta = widen<Sum>(E::load(args.inputs[2].data, 0));
-    const Result<typename E::Acc> out(y);
+    const ResultElements<typename E::Acc> out(y);
     for (int64_t i = 0; i < y.dims[0]; ++i) {
       const Sum value = start + static_cast<Sum>(i) * delta;
       out.put(i * y.strides[0], static_cast<typename E::Acc>(value));

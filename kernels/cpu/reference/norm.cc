@@ -37,7 +37,7 @@ void softmax(const Softmax& op, const ReferenceArgs& args) {
   const std::byte* x = of.data;
   visit_float(of.dtype, [&]<class E>(E) {
     using Acc = typename E::Acc;
-    const Result<Acc> out(args.results[0]);
+    const ResultElements<Acc> out(args.results[0]);
     for_groups(args, of, reduced, [&](const Walk<2>& group, const auto& base) {
       double maximum = -std::numeric_limits<double>::infinity(), sum = 0;
       group.for_elements([&](const auto& at) {
@@ -61,7 +61,7 @@ void normalize(const Normalize& op, const ReferenceArgs& args) {
   const std::byte* x = args.inputs[0].data;
   visit_float(args.inputs[0].dtype, [&]<class E>(E) {
     using Acc = typename E::Acc;
-    const Result<Acc> out(args.results[0]);
+    const ResultElements<Acc> out(args.results[0]);
     for_groups(args, args.inputs[0], reduced, [&](const Walk<2>& group, const auto& base) {
       const auto elements = static_cast<double>(group.count());
       double mean = 0, variance = 0;

@@ -92,7 +92,7 @@ void maximum(const TensorView& x, const Window& window, const Dims& at, const Re
     best_index = index;
   });
   const TensorView& y = args.results[0];
-  Result<Acc>(y).put(dot(at, y.strides), best);
+  ResultElements<Acc>(y).put(dot(at, y.strides), best);
   if (args.results.size() > 1) {
     const TensorView& indices = args.results[1];
     indices.as<int64_t>()[dot(at, indices.strides)] = std::max<int64_t>(best_index, 0);
@@ -128,7 +128,7 @@ void pool(const Pool& op, const ReferenceArgs& args) {
           maximum<E>(x, window, at, args);
         } else {
           const double value = mean_or_norm<E>(op, x, window, at);
-          Result<Acc>(y).put(dot(at, y.strides), static_cast<Acc>(value));
+          ResultElements<Acc>(y).put(dot(at, y.strides), static_cast<Acc>(value));
         }
       }
     });

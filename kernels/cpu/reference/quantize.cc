@@ -56,8 +56,8 @@ void quantize(const Quantize& op, const ReferenceArgs& args) {
         double zero_point = 0;
         if (zero)
           zero_point = load_number(*zero, parameter_offset(*zero, op.axis, op.block_size, at));
-        Result<typename Y::Acc>(y).put(dot(at, y.strides),
-                                       saturated<typename Y::Acc>(quotient + zero_point));
+        ResultElements<typename Y::Acc>(y).put(dot(at, y.strides),
+                                               saturated<typename Y::Acc>(quotient + zero_point));
       }
     });
   });
@@ -76,7 +76,7 @@ void dequantize(const Dequantize& op, const ReferenceArgs& args) {
         if (zero)
           difference -= load_number(*zero, parameter_offset(*zero, op.axis, op.block_size, at));
         const Acc factor = S::load(scale.data, parameter_offset(scale, op.axis, op.block_size, at));
-        Result<Acc>(y).put(dot(at, y.strides), static_cast<Acc>(difference) * factor);
+        ResultElements<Acc>(y).put(dot(at, y.strides), static_cast<Acc>(difference) * factor);
       }
     });
   });

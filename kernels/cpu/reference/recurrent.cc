@@ -91,7 +91,7 @@ class Sequence {
   void put(size_t result, const Dims& at, double value) const {
     using Acc = typename E::Acc;
     const TensorView& view = args_.results[result];
-    Result<Acc>(view).put(dot(at, view.strides), static_cast<Acc>(value));
+    ResultElements<Acc>(view).put(dot(at, view.strides), static_cast<Acc>(value));
   }
 
   // Row `row` of weights times a vector.

@@ -103,7 +103,7 @@ void reduce(const Reduce& op, const ReferenceArgs& args) {
   check(outer.count() == count(y.dims), "Reduce's output is what its axes leave");
   const int64_t grain = kGrain / (group.count() + 1) + 1;
   visit_dtype(x.dtype, [&]<class E>(E) {
-    const Result<typename E::Acc> out(y);
+    const ResultElements<typename E::Acc> out(y);
     args.team.for_ranges(outer.count(), grain, [&](int64_t begin, int64_t end) {
       outer.for_elements(begin, end, [&](const auto& at) {
         out.put(at[1], reduce_group<E>(op.kind, group, x.data, at[0]));
@@ -156,7 +156,7 @@ void cumulative(const Cumulative& op, const ReferenceArgs& args) {
   visit_dtype(x.dtype, [&]<class E>(E) {
     using Sum = typename E::Sum;
     using Acc = typename E::Acc;
-    const Result<Acc> out(y);
+    const ResultElements<Acc> out(y);
     args.team.for_ranges(outer.count(), kGrain / (size + 1) + 1, [&](int64_t begin, int64_t end) {
       outer.for_elements(begin, end, [&](const auto& at) {
         Sum total = op.kind == CumulativeKind::kProd ? Sum{1} : Sum{0};
@@ -204,7 +204,7 @@ void top_k(const TopK& op, const ReferenceArgs& args) {
   auto* order = reinterpret_cast<int64_t*>(args.scratch);
   visit_dtype(x.dtype, [&]<class E>(E) {
     using Acc = typename E::Acc;
-    const Result<Acc> out(values);
+    const ResultElements<Acc> out(values);
     outer.for_elements([&](const auto& at) {
       const auto value = [&](int64_t i) { return E::load(x.data, at[0] + i * step); };
       const auto before = [&](int64_t i, int64_t j) {

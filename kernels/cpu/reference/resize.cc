@@ -98,7 +98,7 @@ void resize(const Resize& op, const ReferenceArgs& args) {
   const Taps taps = make_taps(op, args);
   visit_dtype(x.dtype, [&]<class E>(E) {
     using Acc = typename E::Acc;
-    const Result<Acc> out(y);
+    const ResultElements<Acc> out(y);
     args.team.for_ranges(count(y.dims), kGrain / 16, [&](int64_t begin, int64_t end) {
       Dims at = coordinates(y.dims, begin);
       for (int64_t i = begin; i < end; ++i, advance(at, y.dims)) {

@@ -132,7 +132,7 @@ void align_region(const RoiAlign& op, const ReferenceArgs& args, int64_t region)
   const auto columns = samples_of<T>(op, corner(0), corner(2), op.width, x.dims[3]);
   const auto rows = samples_of<T>(op, corner(1), corner(3), op.height, x.dims[2]);
   const Image<E> image{x, n * x.strides[0]};
-  const Result<T> out(y);
+  const ResultElements<T> out(y);
   std::array<double, kChannels> sums;
   for (int64_t first = 0; first < x.dims[1]; first += kChannels) {
     const int64_t channels = std::min(kChannels, x.dims[1] - first);
