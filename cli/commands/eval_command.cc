@@ -315,6 +315,7 @@ void add_eval_command(CLI::App& application, Action& action) {
       ->type_name("FILE");
   add_shape_flags(*command, flags->shapes);
   add_device_flags(*command, flags->engine_options);
+  flags->classify.context.threads = 0;
   command
       ->add_option("--threads", flags->classify.context.threads,
                    "Most threads to use; 0: one per core")
@@ -322,7 +323,6 @@ void add_eval_command(CLI::App& application, Action& action) {
       ->check(at_least(0));
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
   command->footer(kFooter);
-  flags->classify.context.threads = 0;
   command->callback([&action, flags, command] {
     action = [flags, command] {
       refuse_model_flags(*command, {flags->engine});

@@ -78,8 +78,9 @@ void add_tune_command(CLI::App& application, Action& action) {
   command->add_option("--target", flags->target, "What to build for: cpu, cpu:avx2, sm_90, ...")
       ->capture_default_str();
   command
-      ->add_option("--calibration", flags->calibration,
-                   "The table that anneal calibrate wrote (default: some samples say)")
+      ->add_option(
+          "--calibration", flags->calibration,
+          "The table that anneal calibrate wrote (default: calibrate on a share of the samples)")
       ->type_name("FILE");
   command->add_flag("--symmetric", flags->symmetric, "With zero points of 0 only");
   command

@@ -209,7 +209,9 @@ int tune_model(const TuneFlags& flags) {
   write_engine_file(flags.output, tuned.engine);
   fs::remove(options.journal);
   if (flags.quiet) return kSuccess;
-  print_hints(hints);
+  // A model that gets half of its answers right is fed what it was trained on.
+  const FrontierPoint* const f32 = f32_point(tuned.frontier);
+  if (f32 == nullptr || tuned.frontier.unit != "%" || f32->search.score < 50) print_hints(hints);
   if (tuned.was_resumed)
     fmt::print(stderr, "anneal: went on with what {}.tuning had\n", printable(flags.output));
   fmt::print("{}", printable(frontier_table(tuned.frontier), LineEnds::kKept));

@@ -16,7 +16,7 @@
 namespace anneal {
 namespace {
 
-using Key = std::pair<std::string, int>;  // name and how manieth
+using Key = std::pair<std::string, int>;  // name, and the number of its computation
 
 // Watched runs of one engine.
 class Side {

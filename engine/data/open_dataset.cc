@@ -88,10 +88,11 @@ DataKind kind_of(const std::string& folder, const Contents& found, const DataFor
                     "arrays or tensors",
                     folder));
   if (count == 0)
-    refuse(fmt::format(
-        "{} holds no samples: no images (JPEG, PNG), no arrays (.npy) and no tensors "
-        "(input_0.pb); to read a single file of this folder, name it with the key or flag file",
-        folder));
+    refuse(
+        fmt::format("{} holds no samples: no images (JPEG, PNG), no arrays (.npy) and no tensors "
+                    "(input_0.pb); to read a single file of this folder, name it with --file "
+                    "(\"file\" in dataset.json)",
+                    folder));
   return std::find_if(std::begin(kinds), std::end(kinds), [](const auto& row) { return row.first; })
       ->second;
 }
