@@ -95,16 +95,16 @@ TEST(ProcessFacts, MemoryAndLoad) {
   EXPECT_TRUE(load_between({10, 1}, {10 + 2.0 * quiet.cores, 1}, 2, 0).busy());
 }
 
-TEST(ProfileTable, IsTheMeanOfItsRuns) {
+TEST(ProfileTable, IsTheMeanOfItsRunsWithTheLongestStepFirst) {
   ProfileTable table;
-  EXPECT_EQ(table.text(), "step  kernel  us  %\n\nkernel  us  %\n");
+  EXPECT_EQ(table.text(), "#  step  kernel  us  %\n\nkernel  us  %\n");
   table.add({{"a", "k1", 10}, {"b", "k2", 50}, {"c", "k1", 20}});
   table.add({{"a", "k1", 20}, {"b", "k2", 70}, {"c", "k1", 30}});
   EXPECT_EQ(table.text(),
-            "step  kernel    us     %\n"
-            "a     k1      15.0  15.0\n"
-            "b     k2      60.0  60.0\n"
-            "c     k1      25.0  25.0\n"
+            "#  step  kernel    us     %\n"
+            "2  b     k2      60.0  60.0\n"
+            "3  c     k1      25.0  25.0\n"
+            "1  a     k1      15.0  15.0\n"
             "\n"
             "kernel    us     %\n"
             "k2      60.0  60.0\n"

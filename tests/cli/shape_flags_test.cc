@@ -40,7 +40,9 @@ TEST(ParseShapes, Table) {
   EXPECT_EQ(parse_shapes(""), Shapes{});
   EXPECT_THAT(refusal([] { parse_shapes("x"); }), HasSubstr("\"x\" is not a shape"));
   EXPECT_THAT(refusal([] { parse_shapes("x:1x3,x:2"); }), HasSubstr("names \"x\" twice"));
-  EXPECT_THAT(refusal([] { parse_shapes("1,2"); }), HasSubstr("names the input twice"));
+  EXPECT_THAT(refusal([] { parse_shapes("1x2,2x1"); }), HasSubstr("names the input twice"));
+  EXPECT_THAT(refusal([] { parse_shapes("1,2"); }), HasSubstr("write sizes with x between them"));
+  EXPECT_THAT(refusal([] { parse_shapes("x:1,3,8"); }), HasSubstr("write sizes with x"));
   EXPECT_THAT(refusal([] { parse_shapes(":1"); }), HasSubstr("lacks a name"));
   EXPECT_THAT(refusal([] { parse_shapes("x:1,,y:1"); }), HasSubstr("lacks a name"));
 }
