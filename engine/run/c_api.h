@@ -109,8 +109,8 @@ anneal_code anneal_engine_load(const char* path, const anneal_engine_options* op
                                anneal_engine** engine, anneal_error* error);
 /* An engine file in memory. The engine reads its weights where they lie, and calls
  * release(argument) when it and all its contexts are freed; the bytes must stay unchanged until
- * then. release null: the engine copies the bytes first. On failure release is called before the
- * function returns. */
+ * then. The engine copies the bytes first if release is null, or if they are not aligned to 64
+ * bytes; then, and on failure, release is called before the function returns. */
 anneal_code anneal_engine_load_memory(const void* bytes, uint64_t byte_count,
                                       void (*release)(void* argument), void* argument,
                                       const anneal_engine_options* options, anneal_engine** engine,

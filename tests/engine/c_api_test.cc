@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <unistd.h>
+#include <cstdlib>
 #include <cstring>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/graphs.h"
@@ -140,10 +142,13 @@ TEST_F(CApi, LoadsFromMemory) {
   EXPECT_EQ(anneal_engine_input_count(engine), 2);
   anneal_engine_free(engine);
 
-  // Used where they lie: released with the last of engine and contexts.
+  // Used where they lie, at an aligned address: released with the last of engine and contexts.
+  const std::unique_ptr<void, decltype(&std::free)> aligned(
+      std::aligned_alloc(64, (bytes.size() + 63) / 64 * 64), std::free);
+  std::memcpy(aligned.get(), bytes.data(), bytes.size());
   int released = 0;
   const auto release = [](void* argument) { ++*static_cast<int*>(argument); };
-  ASSERT_EQ(anneal_engine_load_memory(bytes.data(), bytes.size(), release, &released, nullptr,
+  ASSERT_EQ(anneal_engine_load_memory(aligned.get(), bytes.size(), release, &released, nullptr,
                                       &engine, &error_),
             ANNEAL_OK)
       << error_.text;
@@ -152,6 +157,20 @@ TEST_F(CApi, LoadsFromMemory) {
   anneal_engine_free(engine);
   EXPECT_EQ(released, 0);
   anneal_context_free(context);
+  EXPECT_EQ(released, 1);
+
+  // Copied from any other address, and released at once.
+  const std::unique_ptr<void, decltype(&std::free)> shifted(
+      std::aligned_alloc(64, (bytes.size() + 127) / 64 * 64), std::free);
+  char* const odd = static_cast<char*>(shifted.get()) + 1;
+  std::memcpy(odd, bytes.data(), bytes.size());
+  released = 0;
+  ASSERT_EQ(
+      anneal_engine_load_memory(odd, bytes.size(), release, &released, nullptr, &engine, &error_),
+      ANNEAL_OK)
+      << error_.text;
+  EXPECT_EQ(released, 1);
+  anneal_engine_free(engine);
   EXPECT_EQ(released, 1);
 
   EXPECT_EQ(anneal_engine_load_memory(bytes.data(), bytes.size() / 2, release, &released, nullptr,
