@@ -55,7 +55,7 @@ void print(const Json& line) {
 // What the driver says of the card, for floors.
 Json attributes_of(const std::string& device) {
   const bool emulated = device == "emulated";
-  const cuda::Opened<cuda::Driver>& library = cuda::driver_library();
+  const cuda::LibraryTable<cuda::Driver>& library = cuda::driver_library();
   if (!emulated && !library.table) return Json::object();
   const cuda::Driver& driver = emulated ? cuda::emulated_driver() : *library.table;
   const int ordinal = device.starts_with("cuda:") ? std::atoi(device.c_str() + 5) : 0;
