@@ -38,7 +38,11 @@ def needed(build, targets):
 def source_of(output):
     """CMakeFiles/x.dir/kernels/cpu/gemm/blocks.cc.o, tests/cli/CMakeFiles/cli_test.dir/a.cc.o -> the source's path."""
     match = re.fullmatch(r"(?:(.*)/)?CMakeFiles/[^/]+\.dir/(.*)\.o", output)
-    return None if match is None else "/".join(part for part in match.groups() if part)
+    if match is None:
+        return None
+    # All files of a folder as one (cmake/unity.cmake): unity/TARGET/FOLDER.cc -> FOLDER/*.cc.
+    folder = re.fullmatch(r"unity/[^/]+/(.*)\.cc", match[2])
+    return f"{folder[1]}/*.cc" if folder else "/".join(part for part in match.groups() if part)
 
 
 def folder_of(source):

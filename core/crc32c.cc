@@ -27,7 +27,7 @@ constexpr std::array<uint32_t, 256> kStep = [] {
 // A linear map on remainders, as the images of the 32 bits.
 using Linear = std::array<uint32_t, 32>;
 
-constexpr uint32_t apply(const Linear& map, uint32_t crc) {
+constexpr uint32_t apply_matrix(const Linear& map, uint32_t crc) {
   uint32_t result = 0;
   for (int bit = 0; crc != 0; ++bit, crc >>= 1)
     if (crc & 1) result ^= map[bit];
@@ -40,13 +40,13 @@ constexpr ByteTables zeros_tables(int doublings) {
   for (int bit = 0; bit < 32; ++bit) map[bit] = step_zero_byte(1u << bit);
   for (int i = 0; i < doublings; ++i) {
     Linear twice{};
-    for (int bit = 0; bit < 32; ++bit) twice[bit] = apply(map, map[bit]);
+    for (int bit = 0; bit < 32; ++bit) twice[bit] = apply_matrix(map, map[bit]);
     map = twice;
   }
   ByteTables tables{};
   for (int place = 0; place < 4; ++place)
     for (uint32_t byte = 0; byte < 256; ++byte)
-      tables[place][byte] = apply(map, byte << (8 * place));
+      tables[place][byte] = apply_matrix(map, byte << (8 * place));
   return tables;
 }
 

@@ -22,7 +22,7 @@ constexpr Row kRows[] = {
 };
 constexpr size_t kRowCount = std::size(kRows);
 
-constexpr auto kAll = [] {
+constexpr auto kAllTypes = [] {
   std::array<DataType, kRowCount> all{};
   for (size_t i = 0; i < kRowCount; ++i) all[i] = kRows[i].dtype;
   return all;
@@ -43,7 +43,7 @@ const Row& row_of(DataType dtype) {
 
 }  // namespace
 
-std::span<const DataType> all_dtypes() { return kAll; }
+std::span<const DataType> all_dtypes() { return kAllTypes; }
 
 std::string_view to_string(DataType dtype) { return row_of(dtype).name; }
 

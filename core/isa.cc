@@ -12,7 +12,7 @@
 namespace anneal {
 namespace {
 
-constexpr Isa kAll[] = {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kFull};
+constexpr Isa kAllIsas[] = {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kFull};
 
 // Lower bits are better targets.
 int64_t hwy_targets_above(Isa isa) {
@@ -32,7 +32,7 @@ int64_t hwy_targets_above(Isa isa) {
 Isa read_cap() {
   const char* text = std::getenv("ANNEAL_MAX_ISA");
   if (text == nullptr || *text == '\0') return Isa::kFull;
-  for (Isa isa : kAll) {
+  for (Isa isa : kAllIsas) {
     if (to_string(isa) != text) continue;
     if (isa != Isa::kFull) hwy::DisableTargets(hwy_targets_above(isa));
     return isa;

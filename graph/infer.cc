@@ -81,9 +81,7 @@ Arity input_arity(const Op& op) {
   return arity;
 }
 
-DataType accumulator(DataType dtype) {
-  return dtype == DataType::kF16 || dtype == DataType::kBF16 ? DataType::kF32 : dtype;
-}
+DataType accumulator(DataType dtype) { return is_half(dtype) ? DataType::kF32 : dtype; }
 
 Facts infer(const Op& op, const InferInputs& inputs) {
   const Arity arity = input_arity(op);

@@ -11,8 +11,6 @@ namespace {
 
 using rules::refuse;
 
-bool is_8_bit(DataType dtype) { return dtype == DataType::kI8 || dtype == DataType::kU8; }
-
 // One value per spatial axis, each at least `least`.
 void require_spatial(const std::vector<int64_t>& values, int spatial, int64_t least,
                      std::string_view what) {
@@ -50,7 +48,7 @@ Size windows(Size padded, Size window, int64_t stride, SizeTable& sizes) {
 // Checks the operands of a product: equal float types, or 8-bit ones, which may have zero points.
 DataType product_type(const InferInputs& inputs, bool integers_too) {
   const DataType x = inputs.dtype(0), w = inputs.dtype(1);
-  const bool eight = is_8_bit(x) && is_8_bit(w);
+  const bool eight = is_8bit(x) && is_8bit(w);
   for (int i = 2; i < inputs.count(); ++i) {
     if (!inputs.has(i)) continue;
     if (!eight) refuse(fmt::format("a zero point for {} and {}", to_string(x), to_string(w)));

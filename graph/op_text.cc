@@ -29,7 +29,7 @@ std::string value_text(const T& value, const SizeTable& sizes) {
   }
 }
 
-[[noreturn]] void refuse(std::string_view value, std::string_view expected) {
+[[noreturn]] void refuse_value(std::string_view value, std::string_view expected) {
   fail(Code::kInvalidArgument, std::string(value).append(" is not ").append(expected));
 }
 
@@ -54,7 +54,7 @@ size_t length_until(std::string_view text, std::string_view ends) {
 }
 
 void parse_value(std::string_view text, bool& value, SizeTable&) {
-  if (text != "true" && text != "false") refuse(text, "true or false");
+  if (text != "true" && text != "false") refuse_value(text, "true or false");
   value = text == "true";
 }
 
@@ -62,12 +62,12 @@ template <class T>
 requires std::is_same_v<T, int64_t> || std::is_same_v<T, float>
 void parse_value(std::string_view text, T& value, SizeTable&) {
   const auto number = parse_number<T>(text);
-  if (!number) refuse(text, std::is_same_v<T, float> ? "an f32" : "an integer of 64 bits");
+  if (!number) refuse_value(text, std::is_same_v<T, float> ? "an f32" : "an integer of 64 bits");
   value = *number;
 }
 
 void parse_value(std::string_view text, Program& value, SizeTable&) {
-  if (text.size() < 2 || text.front() != '"' || text.back() != '"') refuse(text, "in quotes");
+  if (text.size() < 2 || text.front() != '"' || text.back() != '"') refuse_value(text, "in quotes");
   value = parse_program(text.substr(1, text.size() - 2));
 }
 void parse_value(std::string_view text, Size& value, SizeTable& sizes) {
@@ -76,7 +76,7 @@ void parse_value(std::string_view text, Size& value, SizeTable& sizes) {
 
 void parse_value(std::string_view text, DataType& value, SizeTable&) {
   const auto dtype = dtype_from_name(text);
-  if (!dtype) refuse(text, "a data type");
+  if (!dtype) refuse_value(text, "a data type");
   value = *dtype;
 }
 
@@ -86,14 +86,14 @@ void parse_value(std::string_view text, E& value, SizeTable&) {
   if (!found) {
     std::string expected = "one of";
     for (const std::string_view name : names_of<E>()) expected.append(" ").append(name);
-    refuse(text, expected);
+    refuse_value(text, expected);
   }
   value = *found;
 }
 
 template <class T>
 void parse_value(std::string_view text, std::vector<T>& values, SizeTable& sizes) {
-  if (text.size() < 2 || text.front() != '[' || text.back() != ']') refuse(text, "a list");
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') refuse_value(text, "a list");
   text = text.substr(1, text.size() - 2);
   values.clear();
   if (text.empty()) return;
@@ -130,7 +130,7 @@ void parse_fields(T& op, std::string_view text, SizeTable& sizes) {
     const std::string_view assignment = text.substr(0, length_until(text, " "));
     text.remove_prefix(assignment.size());
     const size_t equals = assignment.find('=');
-    if (equals == assignment.npos) refuse(assignment, "FIELD=VALUE");
+    if (equals == assignment.npos) refuse_value(assignment, "FIELD=VALUE");
     const std::string_view field = assignment.substr(0, equals);
     for (const std::string_view earlier : seen)
       if (earlier == field)

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "anneal/core/refuse.h"
 #include "anneal/graph/text.h"
 #include "anneal/graph/text_rules.h"
 
@@ -16,8 +17,6 @@ namespace {
 
 constexpr int kMaxDepth = 128;  // of bodies in bodies
 
-[[noreturn]] void refuse(std::string why) { fail(Code::kInvalidArgument, std::move(why)); }
-
 // One line, read from left to right. Blanks between words mean nothing.
 class Line {
  public:
@@ -25,7 +24,7 @@ class Line {
 
   bool at_end() { return rest().empty(); }
   void expect_end() {
-    if (!at_end()) refuse(fmt::format("\"{}\" is left over", rest()));
+    if (!at_end()) refuse_argument(fmt::format("\"{}\" is left over", rest()));
   }
   bool accept(std::string_view token) {
     if (!rest().starts_with(token)) return false;
@@ -34,7 +33,8 @@ class Line {
   }
   bool is_next(char c) { return rest().starts_with(c); }
   void expect(std::string_view token) {
-    if (!accept(token)) refuse(fmt::format("\"{}\" is expected before \"{}\"", token, rest()));
+    if (!accept(token))
+      refuse_argument(fmt::format("\"{}\" is expected before \"{}\"", token, rest()));
   }
   // A word of the grammar, which no letter follows.
   bool accept_word(std::string_view word) {
@@ -45,7 +45,7 @@ class Line {
   std::string name() {
     if (rest().starts_with('"')) return quoted();
     const size_t length = word_length(rest());
-    if (length == 0) refuse(fmt::format("a name is expected before \"{}\"", rest()));
+    if (length == 0) refuse_argument(fmt::format("a name is expected before \"{}\"", rest()));
     return std::string(take(length));
   }
   std::string quoted() {
@@ -59,7 +59,7 @@ class Line {
       }
       text += c;
     }
-    if (at_ == text_.size()) refuse("a quote is not closed");
+    if (at_ == text_.size()) refuse_argument("a quote is not closed");
     ++at_;
     return text;
   }
@@ -67,7 +67,8 @@ class Line {
     int64_t value = 0;
     const std::string_view from = rest();
     const auto end = std::from_chars(from.data(), from.data() + from.size(), value);
-    if (end.ec != std::errc()) refuse(fmt::format("a number is expected before \"{}\"", from));
+    if (end.ec != std::errc())
+      refuse_argument(fmt::format("a number is expected before \"{}\"", from));
     at_ += static_cast<size_t>(end.ptr - from.data());
     return value;
   }
@@ -130,7 +131,7 @@ Shape parse_shape(Line& line, SizeTable& sizes) {
   if (line.accept("]")) return shape;
   do {
     const Size size = sizes.parse(trimmed(line.until(",]")));
-    if (size.is_unknown()) refuse("a size without a name");
+    if (size.is_unknown()) refuse_argument("a size without a name");
     shape.push_back(size);
   } while (line.accept(","));
   line.expect("]");
@@ -140,7 +141,7 @@ Shape parse_shape(Line& line, SizeTable& sizes) {
 DataType parse_dtype(Line& line) {
   const std::string word = line.name();
   const auto dtype = dtype_from_name(word);
-  if (!dtype) refuse(fmt::format("\"{}\" is no type of elements", word));
+  if (!dtype) refuse_argument(fmt::format("\"{}\" is no type of elements", word));
   return *dtype;
 }
 
@@ -167,13 +168,13 @@ std::vector<std::string_view> parse_elements(Line& line) {
   do elements.push_back(trimmed(line.until(",}")));
   while (line.accept(","));
   line.expect("}");
-  if (elements.back() == "...") refuse("the elements are left out");
+  if (elements.back() == "...") refuse_argument("the elements are left out");
   return elements;
 }
 
-class Parser {
+class GraphParser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit GraphParser(std::string_view text) : text_(text) {}
 
   Graph all() {
     Graph graph;
@@ -183,12 +184,12 @@ class Parser {
               size_line(line, graph.sizes());
               return false;
             }
-            if (!line.accept_word("graph")) refuse("\"size\" or \"graph\" is expected");
+            if (!line.accept_word("graph")) refuse_argument("\"size\" or \"graph\" is expected");
             header(line, graph);
             return true;
           })) {
         contents(graph, 0);
-        if (next()) in_line([](Line&) { refuse("something follows the graph"); });
+        if (next()) in_line([](Line&) { refuse_argument("something follows the graph"); });
         return graph;
       }
     }
@@ -257,14 +258,14 @@ class Parser {
   void contents(Graph& graph, int depth) {
     enum class Kind { kReturn, kBody, kOther };
     for (;;) {
-      if (!next()) refuse(fmt::format("line {}: \"return\" is missing", number_));
+      if (!next()) refuse_argument(fmt::format("line {}: \"return\" is missing", number_));
       const Kind kind = in_line([&](Line& line) {
         if (line.accept_word("return")) {
           outputs(line, graph);
           return Kind::kReturn;
         }
         if (line.accept_word("body")) {
-          if (depth == kMaxDepth) refuse("too many bodies in bodies");
+          if (depth == kMaxDepth) refuse_argument("too many bodies in bodies");
           header(line, graph.add_body(graph.make_body()));
           return Kind::kBody;
         }
@@ -282,9 +283,9 @@ class Parser {
 
   void body(Graph& graph, int depth) {
     contents(graph, depth);
-    if (!next()) refuse(fmt::format("line {}: \"end\" is missing", number_));
+    if (!next()) refuse_argument(fmt::format("line {}: \"end\" is missing", number_));
     in_line([](Line& line) {
-      if (!line.accept_word("end")) refuse("\"end\" is expected");
+      if (!line.accept_word("end")) refuse_argument("\"end\" is expected");
       line.expect_end();
     });
   }
@@ -304,7 +305,7 @@ class Parser {
     line.expect(":");
     const Type type = parse_type(line, graph.sizes());
     if (type.container != Container::kTensor || !known(type.shape))
-      refuse("a constant is a tensor of known sizes");
+      refuse_argument("a constant is a tensor of known sizes");
     line.expect("=");
     if (line.accept("random(")) {
       const auto seed = static_cast<uint64_t>(line.number());
@@ -327,9 +328,9 @@ class Parser {
     for (size_t i = 0; i < names.size(); ++i)
       if (std::find(names.begin(), names.begin() + static_cast<ptrdiff_t>(i), names[i]) !=
           names.begin() + static_cast<ptrdiff_t>(i))
-        refuse(fmt::format("\"{}\" is defined twice", names[i]));
+        refuse_argument(fmt::format("\"{}\" is defined twice", names[i]));
     if (!layer.output_types.empty() && layer.output_types.size() != names.size())
-      refuse("types are given for some outputs only");
+      refuse_argument("types are given for some outputs only");
     line.expect("=");
     layer.name = names.front();
     std::string op = line.name();
@@ -355,8 +356,10 @@ class Parser {
     const std::string wanted = layer.name;
     const LayerId id = graph.add(std::move(layer));
     if (graph.layer(id).outputs.size() != names.size())
-      refuse(fmt::format("{} names for {} outputs", names.size(), graph.layer(id).outputs.size()));
-    if (graph.layer(id).name != wanted) refuse(fmt::format("two layers named \"{}\"", wanted));
+      refuse_argument(
+          fmt::format("{} names for {} outputs", names.size(), graph.layer(id).outputs.size()));
+    if (graph.layer(id).name != wanted)
+      refuse_argument(fmt::format("two layers named \"{}\"", wanted));
   }
 
   // Everything up to the closing parenthesis.
@@ -367,7 +370,7 @@ class Parser {
       if (line.accept(",")) continue;
       if (line.accept(")")) return;
       line.expect(";");
-      if (layer.op_input_count >= 0) refuse("a second \";\"");
+      if (layer.op_input_count >= 0) refuse_argument("a second \";\"");
       layer.op_input_count = static_cast<int>(layer.inputs.size());
     }
   }
@@ -379,12 +382,12 @@ class Parser {
     if (scalar) line.expect("]");
     if (scalar || line.is_next('{')) {
       const auto dtype = dtype_from_name(name);
-      if (!dtype) refuse(fmt::format("\"{}\" is no type of elements", name));
+      if (!dtype) refuse_argument(fmt::format("\"{}\" is no type of elements", name));
       const auto elements = parse_elements(line);
       const Dims dims = scalar ? Dims{} : Dims{static_cast<int64_t>(elements.size())};
       const auto constant = text::inline_name(layer.output_names.front(), layer.inputs.size());
       if (graph.find_value(constant) != ValueId::kNone)
-        refuse(fmt::format("\"{}\" is defined twice", constant));
+        refuse_argument(fmt::format("\"{}\" is defined twice", constant));
       return graph.add_constant(constant, text::tensor_of(*dtype, dims, elements));
     }
     return known_value(graph, name);
@@ -393,13 +396,13 @@ class Parser {
   static std::string new_name(Line& line, const Graph& graph) {
     std::string name = line.name();
     if (graph.find_value(name) != ValueId::kNone)
-      refuse(fmt::format("\"{}\" is defined twice", name));
+      refuse_argument(fmt::format("\"{}\" is defined twice", name));
     return name;
   }
 
   static ValueId known_value(const Graph& graph, const std::string& name) {
     const ValueId id = graph.find_value(name);
-    if (id == ValueId::kNone) refuse(fmt::format("\"{}\" is not defined", name));
+    if (id == ValueId::kNone) refuse_argument(fmt::format("\"{}\" is not defined", name));
     return id;
   }
 
@@ -416,6 +419,6 @@ Type parse_type(std::string_view text, SizeTable& sizes) {
   return type;
 }
 
-Graph parse_graph(std::string_view text) { return Parser(text).all(); }
+Graph parse_graph(std::string_view text) { return GraphParser(text).all(); }
 
 }  // namespace anneal

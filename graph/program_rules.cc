@@ -135,7 +135,7 @@ std::string narrowing_fault(const Instruction& instruction, RegisterType operand
   bool takes = false;
   if (instruction.opcode == Opcode::kSaturate) {
     takes = is_integer(*dtype);
-  } else if (*dtype == DataType::kF16 || *dtype == DataType::kBF16) {
+  } else if (is_half(*dtype)) {
     takes = is_float(operand);
   } else {
     takes = is_integer(*dtype) && size_of(*dtype) < 4 && operand == register_type(*dtype);

@@ -97,7 +97,7 @@ double as_double(const Instruction& constant) {
                                              : value.as<double>();
 }
 
-struct Range {
+struct ValueRange {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
 };
@@ -124,7 +124,7 @@ class Simplifier {
  private:
   Reg reg(uint16_t index) const { return {index, code_[index].type}; }
   bool is_constant(uint16_t index) const { return code_[index].opcode == Opcode::kConstant; }
-  Range range_of(uint16_t index, int depth) const;
+  ValueRange range_of(uint16_t index, int depth) const;
   std::optional<Reg> bound(Opcode opcode, Reg a, Reg b);
   std::optional<Reg> same_operands(Opcode opcode, Reg a);
   std::optional<Reg> by_constant(Opcode opcode, Reg a, Reg b);
@@ -134,7 +134,7 @@ class Simplifier {
 };
 
 // Of a float register, as far as a few instructions tell: no value but NaN is outside.
-Range Simplifier::range_of(uint16_t index, int depth) const {
+ValueRange Simplifier::range_of(uint16_t index, int depth) const {
   const Instruction& instruction = code_[index];
   const auto of = [&](size_t operand) {
     return range_of(instruction.operands[operand], depth - 1);
@@ -143,7 +143,7 @@ Range Simplifier::range_of(uint16_t index, int depth) const {
   switch (instruction.opcode) {
     case Opcode::kConstant: {
       const double value = as_double(instruction);
-      return std::isnan(value) ? Range{} : Range{value, value};
+      return std::isnan(value) ? ValueRange{} : ValueRange{value, value};
     }
     case Opcode::kMax:
       return {std::max(of(0).low, of(1).low), std::max(of(0).high, of(1).high)};
@@ -164,7 +164,7 @@ std::optional<Reg> Simplifier::bound(Opcode opcode, Reg a, Reg b) {
   if (is_float(a.type)) {
     const double value = as_double(code_[b.index]);
     if (std::isnan(value)) return b;
-    const Range range = range_of(a.index, 6);
+    const ValueRange range = range_of(a.index, 6);
     if (opcode == Opcode::kMax ? range.low >= value : range.high <= value) return a;
   }
   const Instruction inner = code_[a.index];

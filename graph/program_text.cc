@@ -135,9 +135,9 @@ std::optional<RegisterType> register_type_from_name(std::string_view text) {
   return std::nullopt;
 }
 
-class Parser {
+class ProgramParser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit ProgramParser(std::string_view text) : text_(text) {}
 
   Program parse() {
     const auto inputs = types();
@@ -394,6 +394,6 @@ std::string to_string(const Program& program) {
   return text + " " + Printer(program).body(program.results());
 }
 
-Program parse_program(std::string_view text) { return Parser(text).parse(); }
+Program parse_program(std::string_view text) { return ProgramParser(text).parse(); }
 
 }  // namespace anneal

@@ -5,8 +5,6 @@
 namespace anneal {
 namespace {
 
-bool is_8_bit(DataType dtype) { return dtype == DataType::kI8 || dtype == DataType::kU8; }
-
 // The program's result, as it is stored.
 uint8_t value_of(const Program& program, uint8_t argument) {
   const auto code = program.code();
@@ -41,7 +39,7 @@ uint8_t value_of(const Program& program, uint8_t argument) {
 
 Result<ByteTable> byte_table(const Program& program, const Request& request) {
   if (program.inputs().size() != 1 || program.results().size() != 1 ||
-      !is_8_bit(program.inputs()[0]) || !is_8_bit(program.results()[0].dtype))
+      !is_8bit(program.inputs()[0]) || !is_8bit(program.results()[0].dtype))
     return refuse("not from one tensor of 8 bits to one of 8 bits");
   if (program.uses_index()) return refuse("a program that uses an index");
   if (program.is_identity()) return refuse("a program that computes nothing");

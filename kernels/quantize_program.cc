@@ -4,9 +4,7 @@ namespace anneal {
 namespace {
 
 bool is_narrow_integer(DataType dtype) { return is_integer(dtype) && size_of(dtype) <= 2; }
-bool is_narrow_float(DataType dtype) {
-  return dtype == DataType::kF32 || dtype == DataType::kF16 || dtype == DataType::kBF16;
-}
+bool is_narrow_float(DataType dtype) { return dtype == DataType::kF32 || is_half(dtype); }
 
 }  // namespace
 

@@ -9,6 +9,8 @@
 namespace anneal {
 
 enum class Precision { kF32, kF16, kBF16, kI8 };
+inline constexpr Precision kAllPrecisions[] = {Precision::kF32, Precision::kF16, Precision::kBF16,
+                                               Precision::kI8};
 std::string_view to_string(Precision precision);  // "int8"
 
 // Layers that the pattern, a regular expression, matches as a whole: their names, or those of the

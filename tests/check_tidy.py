@@ -14,6 +14,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+from compile_commands import compile_commands
 from sources import ROOT, sources
 
 BUILD = f"{ROOT}/build/release"
@@ -48,16 +49,14 @@ def check(entry, rules):
 
 
 def main():
-    with open(f"{BUILD}/compile_commands.json", encoding="utf-8") as file:
-        database = json.load(file)
-    entries = {os.path.relpath(entry["file"], ROOT): entry for entry in database}
+    entries = compile_commands(BUILD)
     wanted = [os.path.relpath(name, ROOT) for name in sys.argv[1:]] or sources(".cc")
     wanted = [name for name in wanted if name in entries]
     with open(f"{ROOT}/.clang-tidy", "rb") as config:
         rules = config.read() + subprocess.run(["clang-tidy", "--version"], check=True, capture_output=True).stdout
     os.makedirs(PASSED, exist_ok=True)
     with open(f"{PASSED}/compile_commands.json", "w", encoding="utf-8") as file:
-        json.dump([entry | {"command": for_clang(entry["command"])} for entry in database], file)
+        json.dump([entry | {"command": for_clang(entry["command"])} for entry in entries.values()], file)
     wrong = 0
     with ThreadPoolExecutor(int(os.environ.get("JOBS") or os.cpu_count())) as pool:
         for findings in pool.map(lambda name: check(entries[name], rules), wanted):

@@ -8,7 +8,6 @@ linker and tests/check_lists.py say after each step with the page.
 Only the named files are compiled. A name that a patched file needs must be in another patched file or in the sources.
 """
 
-import json
 import re
 import shlex
 import shutil
@@ -16,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from compile_commands import compile_commands
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = "docs/howto.md"
@@ -57,11 +58,7 @@ class Tree:
         for name in FOLDERS:
             shutil.copytree(ROOT / name, self.root / name)
         self.new = []
-        self.commands = {}
-        for entry in json.loads((self.build / "compile_commands.json").read_text()):
-            path = Path(entry["file"])
-            if path.is_relative_to(ROOT):
-                self.commands.setdefault(str(path.relative_to(ROOT)), entry)
+        self.commands = compile_commands(self.build)
 
     def edit(self, first, lines):
         found = re.fullmatch(r"(?://|#) (\S+?), (new|(?:after|before|in place of) \"(.*)\"):", first)

@@ -283,7 +283,7 @@ int bench(BenchFlags flags) {
   return kSuccess;
 }
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kBenchFooter = R"(Examples:
   anneal bench model.engine                        three seconds on random inputs
   anneal bench model.onnx --shapes x:8x3x224x224   build it first, in memory
   anneal bench model.engine --threads 1 --contexts 4 --duration 10
@@ -355,7 +355,7 @@ void add_bench_command(CLI::App& application, Action& action) {
   command->add_flag("--profile", flags->profile, "Show the time of each step, of ten more runs");
   command->add_option("--json", flags->json, "Write the results as JSON")->type_name("FILE");
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
-  command->footer(kFooter);
+  command->footer(kBenchFooter);
   command->callback([&action, flags, command] {
     action = [flags, command] {
       refuse_model_flags(*command, {flags->source.path});

@@ -142,7 +142,7 @@ int bisect(const Graph& graph, const BisectFlags& flags, std::span<const Pass> p
 
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kBisectFooter = R"(Examples:
   anneal bisect model.onnx                      random inputs
   anneal bisect model.onnx --input cat.npy --target sm_90
 
@@ -180,7 +180,7 @@ void add_bisect_command(CLI::App& application, Action& action) {
       ->check(at_least(0));
   command->add_option("--json", flags->json, "Write what was found as JSON")->type_name("FILE");
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
-  command->footer(kFooter);
+  command->footer(kBisectFooter);
   command->callback([&action, flags] {
     action = [flags] {
       check_output_file(flags->json);

@@ -269,7 +269,7 @@ int build_engine(const BuildFlags& flags) {
   return kSuccess;
 }
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kBuildFooter = R"(Examples:
   anneal build model.onnx                       writes model.engine here
   anneal build model.onnx -o fast.engine --shapes input:1x3x224x224
                                                 the free sizes of an input are fixed
@@ -348,7 +348,7 @@ void add_build_command(CLI::App& application, Action& action) {
   command->add_flag("--list-passes", *list_passes, "List the optimizer's passes and end");
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
   command->add_flag("-q,--quiet", flags->quiet, "Print nothing on success");
-  command->footer(kFooter);
+  command->footer(kBuildFooter);
   command->callback([&action, flags, list_passes] {
     if (*list_passes) {
       action = list_all_passes;

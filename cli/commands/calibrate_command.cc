@@ -77,7 +77,7 @@ int calibrate_model(const CalibrateFlags& flags) {
   return kSuccess;
 }
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kCalibrateFooter = R"(Examples:
   anneal calibrate model.onnx --data pictures --samples hash:100 -o model.ranges
   anneal build model.onnx --int8 --calibration model.ranges
 
@@ -128,7 +128,7 @@ void add_calibrate_command(CLI::App& application, Action& action) {
       ->check(at_least(0));
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
   command->add_flag("-q,--quiet", flags->quiet, "Print nothing on success");
-  command->footer(kFooter);
+  command->footer(kCalibrateFooter);
   command->callback([&action, flags] { action = [flags] { return calibrate_model(*flags); }; });
 }
 

@@ -180,7 +180,7 @@ class CheckRun {
   size_t skipped_ = 0;
 };
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kCheckFooter = R"(Examples:
   anneal check mnist                     model.onnx with test_data_set_0/input_0.pb, output_0.pb
   anneal check models --jobs 2           every such folder below models, two at a time
   anneal check onnx-tests.tar.zst --filter 'node/test_conv' --known-failures known.txt
@@ -241,7 +241,7 @@ void add_check_command(CLI::App& application, Action& action) {
                     "A case fails if layers would run on the CPU though the target is a GPU");
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
   command->add_flag("-q,--quiet", flags->quiet, "Print only what is unexpected, and the last line");
-  command->footer(kFooter);
+  command->footer(kCheckFooter);
   command->callback([&action, flags] { action = [flags] { return CheckRun(*flags).run(); }; });
 }
 

@@ -233,7 +233,7 @@ int compare(CompareFlags flags) {
   return kDifferent;
 }
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kCompareFooter = R"(Examples:
   anneal compare model.onnx                     optimized against the reference kernels, no passes
   anneal compare model.onnx --input cat.npy --json differences.json
   anneal compare model.onnx --skip-pass fuse_epilogue     is it this pass?
@@ -302,7 +302,7 @@ void add_compare_command(CLI::App& application, Action& action) {
       ->capture_default_str()
       ->check(at_least(0));
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
-  command->footer(kFooter);
+  command->footer(kCompareFooter);
   command->callback([&action, flags, command] {
     action = [flags, command] {
       refuse_model_flags(*command, {flags->a.path, flags->b.path});

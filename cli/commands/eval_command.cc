@@ -21,6 +21,7 @@
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
 #include "anneal/core/file.h"
+#include "anneal/core/refuse.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/tune/metric/accuracy.h"
 
@@ -40,12 +41,11 @@ struct EvalFlags {
   bool verbose = false;
 };
 
-[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
-
 std::string class_name(const std::vector<std::string>& classes, int64_t index) {
   if (classes.empty()) return fmt::format("{}", index);
   if (index >= static_cast<int64_t>(classes.size()))
-    refuse(fmt::format("--classes has {} lines, but class {} occurs", classes.size(), index));
+    refuse_argument(
+        fmt::format("--classes has {} lines, but class {} occurs", classes.size(), index));
   return classes[static_cast<size_t>(index)];
 }
 
@@ -56,7 +56,7 @@ std::vector<std::string> picture_lines(const Tensor& tensor) {
   const bool last = rank == 4 && dims[1] != 1 && dims[1] != 3 && (dims[3] == 1 || dims[3] == 3);
   const int channel_axis = last ? 3 : 1;
   if ((rank != 3 && rank != 4) || dims[0] != 1 || count(dims) == 0)
-    refuse(fmt::format("--show: {} is no picture", to_string(dims)));
+    refuse_argument(fmt::format("--show: {} is no picture", to_string(dims)));
   const int64_t rows = dims[last ? 1 : rank - 2], columns = dims[last ? 2 : rank - 1];
   const int64_t channels = rank == 4 ? dims[channel_axis] : 1;
   std::vector<double> sums(static_cast<size_t>(rows * columns));
@@ -126,11 +126,12 @@ ClassificationRun read_predictions(const std::string& path) {
       if (one.contains("label")) prediction.label = one.at("label").get<int64_t>();
       for (const Json& index : one.at("classes"))
         prediction.best.push_back({index.get<int64_t>(), 0});
-      if (prediction.best.empty()) refuse(fmt::format("{}: a sample without classes", path));
+      if (prediction.best.empty())
+        refuse_argument(fmt::format("{}: a sample without classes", path));
       result.predictions.push_back(std::move(prediction));
     }
   } catch (const Json::exception& error) {
-    refuse(fmt::format("{} is not what eval --json writes: {}", path, error.what()));
+    refuse_argument(fmt::format("{} is not what eval --json writes: {}", path, error.what()));
   }
   return result;
 }
@@ -144,7 +145,7 @@ std::vector<Prediction> paired(const ClassificationRun& result, const Classifica
   for (const Prediction& one : result.predictions) {
     const auto found = by_name.find(one.sample);
     if (found == by_name.end())
-      refuse(fmt::format("{} has no prediction for sample \"{}\"", path, one.sample));
+      refuse_argument(fmt::format("{} has no prediction for sample \"{}\"", path, one.sample));
     same.push_back(*found->second);
     same.back().label = one.label;
   }
@@ -249,7 +250,7 @@ int evaluate(const EvalFlags& flags) {
   progress.clear();
   const Counts counts = counts_of(result.predictions);
   if (counts.labelled == 0 && flags.against.empty() && flags.json.empty() && flags.show == 0)
-    refuse(
+    refuse_argument(
         fmt::format("the samples of {} have no labels to judge by; name a file of them with "
                     "--labels, or write the classes found with --json",
                     flags.data.data));
@@ -275,7 +276,7 @@ int evaluate(const EvalFlags& flags) {
   return kSuccess;
 }
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kEvalFooter = R"(Examples:
   anneal eval net.engine --data photos --resize 256 --crop 224 --scale 1/255 \
               --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
   anneal eval digits.onnx --data t10k-images.idx3-ubyte --labels t10k-labels.idx1-ubyte --show 6
@@ -322,7 +323,7 @@ void add_eval_command(CLI::App& application, Action& action) {
       ->capture_default_str()
       ->check(at_least(0));
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
-  command->footer(kFooter);
+  command->footer(kEvalFooter);
   command->callback([&action, flags, command] {
     action = [flags, command] {
       refuse_model_flags(*command, {flags->engine});

@@ -55,7 +55,7 @@ int inspect_engine(const InspectFlags& flags) {
   return kSuccess;
 }
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kInspectFooter = R"(Examples:
   anneal inspect model.onnx                inputs, outputs, layers by kind, weights
   anneal inspect model.onnx --graph        the imported graph as text
   anneal inspect model.engine              inputs, outputs, steps with their kernels, memory
@@ -77,7 +77,7 @@ void add_inspect_command(CLI::App& application, Action& action) {
   command->add_flag("--decisions", flags->decisions, "Of an engine: every recorded decision");
   command->add_flag("--json", flags->json, "As JSON, for programs");
   command->add_flag("!--no-mmap", flags->map, "Read an engine file instead of mapping it");
-  command->footer(kFooter);
+  command->footer(kInspectFooter);
   command->callback([&action, flags] {
     action = [flags] {
       return is_engine(flags->file) ? inspect_engine(*flags) : inspect_model(*flags);

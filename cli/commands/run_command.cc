@@ -134,7 +134,7 @@ int run_engine(const RunFlags& flags) {
   return kSuccess;
 }
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kRunFooter = R"(Examples:
   anneal run model.engine --input random            every input gets random numbers
   anneal run model.engine --input cat.npy --labels imagenet.txt
   anneal run model.engine --input ids=ids.npy --input mask=random:7 --save out
@@ -192,7 +192,7 @@ void add_run_command(CLI::App& application, Action& action) {
                     "Show the time of each step; on the emulated device also "
                     "what each line of its functions does to memory");
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
-  command->footer(kFooter);
+  command->footer(kRunFooter);
   command->callback([&action, flags] { action = [flags] { return run_engine(*flags); }; });
 }
 

@@ -11,7 +11,7 @@
 namespace anneal {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kTuneFooter = R"(Examples:
   anneal tune model.onnx --data pictures --max-drop 0.5 -o model.engine
                                        at most half a point of top-1, as fast as possible
   anneal tune model.onnx --data pictures --frontier model.svg --frontier model.csv
@@ -112,7 +112,7 @@ void add_tune_command(CLI::App& application, Action& action) {
   add_kernel_flags(*command, flags->skip_kernels);
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
   command->add_flag("-q,--quiet", flags->quiet, "Print nothing on success");
-  command->footer(kFooter);
+  command->footer(kTuneFooter);
   command->callback([&action, flags] {
     action = [flags] {
       if (flags->output.empty())

@@ -19,6 +19,7 @@
 #include "anneal/cli/output/progress.h"
 #include "anneal/core/bytes.h"
 #include "anneal/core/file.h"
+#include "anneal/core/refuse.h"
 #include "anneal/engine/tune/calibration/calibrate.h"
 #include "anneal/engine/tune/search/tune.h"
 
@@ -26,8 +27,6 @@ namespace anneal {
 namespace {
 
 namespace fs = std::filesystem;
-
-[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
 
 using ToText = std::string (*)(const Frontier&);
 
@@ -37,7 +36,8 @@ ToText frontier_form(const std::string& path) {
   if (path.ends_with(".csv")) return frontier_csv;
   if (path.ends_with(".svg")) return frontier_svg;
   if (path.ends_with(".txt")) return frontier_table;
-  refuse(fmt::format("--frontier {}: the name says the form: .json, .csv, .svg or .txt", path));
+  refuse_argument(
+      fmt::format("--frontier {}: the name says the form: .json, .csv, .svg or .txt", path));
 }
 
 void write_text(const std::string& path, const std::string& text) {
@@ -58,7 +58,8 @@ bool lacks_masks(const TuneFlags& flags, const Dataset& samples) {
 
 std::shared_ptr<const Metric> metric_for(const TuneFlags& flags, const Dataset& samples) {
   if (!flags.metric_command.empty()) {
-    if (!flags.metric.empty()) refuse("--metric and --metric-command name two metrics; give one");
+    if (!flags.metric.empty())
+      refuse_argument("--metric and --metric-command name two metrics; give one");
     return command_metric(flags.metric_command);
   }
   std::string name = flags.metric;
@@ -73,7 +74,7 @@ std::vector<Precision> precisions_for(const TuneFlags& flags) {
     const auto all = {Precision::kF32, Precision::kF16, Precision::kBF16, Precision::kI8};
     const auto found = std::ranges::find(all, text, [](Precision each) { return to_string(each); });
     if (found == all.end())
-      refuse(fmt::format("--precisions {}: there are f32, f16, bf16 and int8", text));
+      refuse_argument(fmt::format("--precisions {}: there are f32, f16, bf16 and int8", text));
     precisions.push_back(*found);
   }
   return precisions;
@@ -142,10 +143,10 @@ int tune_model(const TuneFlags& flags) {
     frontier_form(path);
     check_output_file(path);
     if (fs::absolute(path) == fs::absolute(tuned_file))
-      refuse(fmt::format("--frontier {}: that is written anyway", path));
+      refuse_argument(fmt::format("--frontier {}: that is written anyway", path));
   }
   if (!std::isfinite(flags.max_drop.value_or(0)) || !std::isfinite(flags.min_score.value_or(0)))
-    refuse("--max-drop and --min-score: a finite number is expected");
+    refuse_argument("--max-drop and --min-score: a finite number is expected");
   Progress progress(flags.verbose);
   progress.say(fmt::format("reading {}", flags.model));
   const ImportResult imported = import_model(flags.model, flags.shapes);
@@ -155,11 +156,12 @@ int tune_model(const TuneFlags& flags) {
   options.metric = metric_for(flags, *samples);
   const bool has_drop = options.metric->has_drop();
   if (has_drop && flags.min_score)
-    refuse(fmt::format("--min-score is for metrics without a drop; of {} give --max-drop",
-                       options.metric->name()));
+    refuse_argument(fmt::format("--min-score is for metrics without a drop; of {} give --max-drop",
+                                options.metric->name()));
   if (!has_drop && (flags.max_drop || !flags.min_score))
-    refuse(fmt::format("f32 has no {} to lose from: say what is wanted with --min-score alone",
-                       options.metric->name()));
+    refuse_argument(
+        fmt::format("f32 has no {} to lose from: say what is wanted with --min-score alone",
+                    options.metric->name()));
   options.budget = has_drop ? flags.max_drop.value_or(0.5) : *flags.min_score;
   options.target = flags.target;
   options.passes = flags.passes;

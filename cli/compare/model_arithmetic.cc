@@ -66,7 +66,7 @@ Arithmetic arithmetic_of(const Plan& plan) {
     for (const uint32_t output : step.outputs) {
       const DataType dtype = plan.slots[output].type.dtype;
       floats |= is_float(dtype);
-      quantizes |= anchor && (dtype == DataType::kI8 || dtype == DataType::kU8);
+      quantizes |= anchor && is_8bit(dtype);
     }
   }
   if (quantizes && multiplies) return Arithmetic::kQuantized;

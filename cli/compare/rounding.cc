@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kFloatOrder = 1e-5;  // of the largest magnitude
 
-std::vector<double> values_of(const TensorView& view) {
+std::vector<double> numbers_of(const TensorView& view) {
   std::vector<double> values;
   values.reserve(static_cast<size_t>(count(view.dims)));
   for_each_element(view, [&](std::byte* at) { values.push_back(read_element(view.dtype, at)); });
@@ -21,11 +21,11 @@ std::vector<double> values_of(const TensorView& view) {
 
 Rounding rounding_of(const TensorView& got, const TensorView& expected,
                      const TensorView* got_source, const TensorView* expected_source) {
-  const std::vector<double> a = values_of(got), b = values_of(expected);
+  const std::vector<double> a = numbers_of(got), b = numbers_of(expected);
   std::vector<double> from_a, from_b;
   double allowed = -1;
   if (got_source && expected_source) {
-    from_a = values_of(*got_source), from_b = values_of(*expected_source);
+    from_a = numbers_of(*got_source), from_b = numbers_of(*expected_source);
     for (const double value : from_b)
       if (std::isfinite(value)) allowed = std::max(allowed, kFloatOrder * std::abs(value));
   }

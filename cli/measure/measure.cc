@@ -11,15 +11,12 @@
 #include <thread>
 
 #include "anneal/cli/output/print.h"
+#include "anneal/core/milliseconds.h"
 
 namespace anneal {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 bool done(const Amount& amount, int runs, Clock::time_point start, int fewest) {
   if (amount.runs) return runs >= *amount.runs;

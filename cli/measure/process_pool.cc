@@ -19,15 +19,12 @@
 #include <span>
 
 #include "anneal/core/error.h"
+#include "anneal/core/milliseconds.h"
 
 namespace anneal {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 [[noreturn]] void fail_system(const char* doing) {
   fail(Code::kDevice, fmt::format("cannot {}: {}", doing, std::strerror(errno)));

@@ -8,6 +8,7 @@
 
 #include "anneal/cli/output/print.h"
 #include "anneal/core/milliseconds.h"
+#include "anneal/core/refuse.h"
 #include "anneal/engine/data/batch_reader.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/tune/samples/batches.h"
@@ -17,12 +18,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
-
 const TensorInfo& score_port(const Engine& engine, const std::string& name) {
   for (const TensorInfo& port : engine.outputs())
     if (name.empty() || port.name == name) return port;
-  refuse(fmt::format("the engine has no output \"{}\"", name));
+  refuse_argument(fmt::format("the engine has no output \"{}\"", name));
 }
 
 }  // namespace
@@ -55,7 +54,7 @@ ClassificationRun classify(const std::shared_ptr<const Engine>& engine,
     const Tensor scores = dense_copy(context.output(scores_port.name));
     const auto layout = score_layout(DataType::kF32, scores.dims(), 2);
     if (!layout || layout->samples != result.batch)
-      refuse(
+      refuse_argument(
           fmt::format("the output \"{}\" is {}{}, which are no scores of {}; --output names "
                       "another",
                       scores_port.name, to_string(scores.dtype()), to_string(scores.dims()),
@@ -65,7 +64,7 @@ ClassificationRun classify(const std::shared_ptr<const Engine>& engine,
       const int64_t at = batch->first + i;
       Prediction one{samples->name(at), samples->label(at), best_classes(scores, *layout, i, 5)};
       if (one.label && (*one.label < 0 || *one.label >= layout->classes))
-        refuse(
+        refuse_argument(
             fmt::format("sample \"{}\" has the label {}, but the network has {} classes; "
                         "--label-offset is added to labels",
                         one.sample, *one.label, layout->classes));

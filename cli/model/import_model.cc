@@ -7,7 +7,7 @@
 namespace anneal {
 namespace {
 
-std::vector<std::string> graph_inputs(const Graph& graph) {
+std::vector<std::string> input_names(const Graph& graph) {
   std::vector<std::string> names;
   for (const ValueId input : graph.inputs()) names.push_back(graph.value(input).name);
   return names;
@@ -44,7 +44,7 @@ ImportResult import_model(const std::string& path, const ShapeFlags& flags) {
   options.bounds = merge_bounds(parse_shapes(flags.min), opt, parse_shapes(flags.max));
   if (auto unnamed = options.bounds.extract(""); !unnamed.empty()) {
     // The only input's name is known after a first look at the model.
-    const auto inputs = graph_inputs(import_file(path).graph);
+    const auto inputs = input_names(import_file(path).graph);
     check_names({{"", unnamed.mapped().opt}}, inputs, "--shapes");
     unnamed.key() = inputs[0];
     if (!options.bounds.insert(std::move(unnamed)).inserted)

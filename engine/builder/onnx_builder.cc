@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "anneal/core/file.h"
+#include "anneal/core/milliseconds.h"
 #include "anneal/engine/builder/builder.h"
 #include "anneal/importer/importer.h"
 
@@ -11,10 +12,6 @@ namespace anneal {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 void tell(const BuildOptions& options, std::string_view what) {
   if (options.progress && !options.progress(what))

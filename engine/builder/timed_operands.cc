@@ -21,9 +21,7 @@ Dims opt_dims(const SizeTable& sizes, const Shape& shape) {
   return dims;
 }
 
-bool is_random(DataType dtype) {
-  return is_float(dtype) || dtype == DataType::kI8 || dtype == DataType::kU8;
-}
+bool is_random(DataType dtype) { return is_float(dtype) || is_8bit(dtype); }
 
 std::vector<std::byte> pattern_of(DataType dtype, uint64_t seed) {
   if (!is_random(dtype)) return std::vector<std::byte>(kPatternElements * size_of(dtype));

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "anneal/core/parallel.h"
+#include "anneal/core/refuse.h"
 
 namespace anneal {
 namespace {
@@ -21,8 +22,6 @@ struct Slot {
   std::exception_ptr error;
 };
 
-[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
-
 // Samples behind each other along axis 0.
 SampleTensor joined(const std::vector<std::vector<SampleTensor>>& samples, size_t input,
                     const Dataset& names, int64_t first) {
@@ -30,14 +29,15 @@ SampleTensor joined(const std::vector<std::vector<SampleTensor>>& samples, size_
   if (samples.size() == 1) return one;
   Dims dims = one.tensor.dims();
   if (dims.rank() == 0)
-    refuse(fmt::format("the input \"{}\" has no axis for a batch; take batches of 1", one.input));
+    refuse_argument(
+        fmt::format("the input \"{}\" has no axis for a batch; take batches of 1", one.input));
   dims[0] = 0;
   for (size_t i = 0; i < samples.size(); ++i) {
     const Tensor& tensor = samples[i][input].tensor;
     Dims alike = tensor.dims();
     if (alike.rank() == dims.rank()) alike[0] = one.tensor.dims()[0];
     if (alike != one.tensor.dims() || tensor.dtype() != one.tensor.dtype())
-      refuse(
+      refuse_argument(
           fmt::format("sample \"{}\" is {}{}, sample \"{}\" before it {}{}: take batches of 1, or "
                       "make all of one size",
                       names.name(first + static_cast<int64_t>(i)), to_string(tensor.dtype()),
@@ -115,7 +115,7 @@ struct BatchReader::State {
 BatchReader::BatchReader(std::shared_ptr<const Dataset> samples, const BatchReaderOptions& options)
     : state_(std::make_unique<State>()) {
   if (samples == nullptr || options.batch < 1 || options.threads < 0 || options.ahead < 1)
-    refuse("batches of at least 1 sample, 0 threads or more, 1 batch ahead or more");
+    refuse_argument("batches of at least 1 sample, 0 threads or more, 1 batch ahead or more");
   State& state = *state_;
   state.size = samples->size();
   state.samples = std::move(samples);
@@ -148,8 +148,8 @@ std::optional<Batch> BatchReader::next() {
       const auto& inputs = samples.back();
       if (!std::equal(inputs.begin(), inputs.end(), samples[0].begin(), samples[0].end(),
                       [](const auto& a, const auto& b) { return a.input == b.input; }))
-        refuse(fmt::format("sample \"{}\" feeds other inputs than sample \"{}\"",
-                           state.samples->name(at), state.samples->name(batch.first)));
+        refuse_argument(fmt::format("sample \"{}\" feeds other inputs than sample \"{}\"",
+                                    state.samples->name(at), state.samples->name(batch.first)));
     }
     for (size_t input = 0; input < samples[0].size(); ++input)
       batch.tensors.push_back(joined(samples, input, *state.samples, batch.first));

@@ -9,18 +9,17 @@
 #include <nlohmann/json.hpp>
 
 #include "anneal/core/file.h"
+#include "anneal/core/refuse.h"
 
 namespace anneal {
 namespace {
-
-[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
 
 double plain_number(std::string_view text) {
   double value = 0;
   const char* end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc{} || at != end || !std::isfinite(value))
-    refuse(fmt::format("\"{}\" is no number", text));
+    refuse_argument(fmt::format("\"{}\" is no number", text));
   return value;
 }
 
@@ -29,7 +28,7 @@ double number(std::string_view text) {
   const size_t slash = text.find('/');
   if (slash == text.npos) return plain_number(text);
   const double value = plain_number(text.substr(0, slash)) / plain_number(text.substr(slash + 1));
-  if (!std::isfinite(value)) refuse(fmt::format("\"{}\" divides by 0", text));
+  if (!std::isfinite(value)) refuse_argument(fmt::format("\"{}\" divides by 0", text));
   return value;
 }
 
@@ -46,7 +45,7 @@ std::vector<double> numbers(std::string_view text) {
 std::vector<double> divisors(std::string_view text) {
   auto values = numbers(text);
   if (std::find(values.begin(), values.end(), 0.0) != values.end())
-    refuse("a standard deviation of 0 divides by 0");
+    refuse_argument("a standard deviation of 0 divides by 0");
   return values;
 }
 
@@ -54,7 +53,8 @@ int64_t whole_number(std::string_view text) {
   int64_t value = 0;
   const char* end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc{} || at != end) refuse(fmt::format("\"{}\" is no whole number", text));
+  if (error != std::errc{} || at != end)
+    refuse_argument(fmt::format("\"{}\" is no whole number", text));
   return value;
 }
 
@@ -65,10 +65,10 @@ Dims sizes(std::string_view text) {
   for (size_t at = 0; at <= text.size() && !text.empty();) {
     const size_t end = std::min(text.find_first_of("x,", at), text.size());
     const int64_t size = whole_number(text.substr(at, end - at));
-    if (size < 1) refuse(fmt::format("\"{}\" has a size below 1", text));
-    if (dims.rank() == kMaxRank - 1) refuse(fmt::format("\"{}\" has too many axes", text));
+    if (size < 1) refuse_argument(fmt::format("\"{}\" has a size below 1", text));
+    if (dims.rank() == kMaxRank - 1) refuse_argument(fmt::format("\"{}\" has too many axes", text));
     if ((elements *= static_cast<double>(size)) > 0x1p40)
-      refuse(fmt::format("\"{}\" is too large", text));
+      refuse_argument(fmt::format("\"{}\" is too large", text));
     dims.push_back(size);
     at = end + 1;
   }
@@ -81,13 +81,14 @@ Dims picture_size(std::string_view text) {
   Dims dims = sizes(text);
   if (dims.rank() == 1) dims.push_back(dims[0]);
   if (dims.rank() != 2 || dims[0] > kLargestSide || dims[1] > kLargestSide)
-    refuse(fmt::format("\"{}\" is no size of a picture, such as 224 or 240x320 (height x width)",
-                       text));
+    refuse_argument(fmt::format(
+        "\"{}\" is no size of a picture, such as 224 or 240x320 (height x width)", text));
   return dims;
 }
 
 bool yes_or_no(const std::string& text) {
-  if (text != "true" && text != "false") refuse(fmt::format("\"{}\" is not true or false", text));
+  if (text != "true" && text != "false")
+    refuse_argument(fmt::format("\"{}\" is not true or false", text));
   return text == "true";
 }
 
@@ -103,7 +104,7 @@ T one_of(const Word<T> (&words)[n], const std::string& text) {
     if (word == text) return value;
     all += fmt::format("{}{}", all.empty() ? "" : ", ", word);
   }
-  refuse(fmt::format("\"{}\" is none of {}", text, all));
+  refuse_argument(fmt::format("\"{}\" is none of {}", text, all));
 }
 
 constexpr Word<DataKind> kKinds[] = {{"auto", DataKind::kAuto},
@@ -145,7 +146,7 @@ void set_ignore_label(Format& format, Text text) {
 void set_dtype(Format& format, Text text) {
   format.dtype = dtype_from_name(text);
   if (!format.dtype || *format.dtype == DataType::kString)
-    refuse(fmt::format("\"{}\" is no type of elements, such as u8, i32 or f32", text));
+    refuse_argument(fmt::format("\"{}\" is no type of elements, such as u8, i32 or f32", text));
 }
 
 constexpr DataKey kKeys[] = {
@@ -197,7 +198,7 @@ std::string text_of(const Json& value) {
   if (!value.is_array()) return value.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string text;
   for (const Json& one : value) {
-    if (one.is_structured()) refuse("a list within a list means nothing here");
+    if (one.is_structured()) refuse_argument("a list within a list means nothing here");
     text += (text.empty() ? "" : ",") + text_of(one);
   }
   return text;
@@ -213,7 +214,7 @@ void set_data_key(DataFormat& format, std::string_view key, const std::string& t
   if (found == std::end(kKeys)) {
     std::string all;
     for (const DataKey& row : kKeys) all += fmt::format("{}{}", all.empty() ? "" : ", ", row.name);
-    refuse(fmt::format("there is no key \"{}\"; there are {}", key, all));
+    refuse_argument(fmt::format("there is no key \"{}\"; there are {}", key, all));
   }
   with_context([&] { return fmt::format("{}", key); }, [&] { found->set(format, text); });
 }
@@ -223,9 +224,9 @@ DataFormat parse_data_format(std::string_view text) {
   try {
     json = Json::parse(text);
   } catch (const Json::exception& error) {
-    refuse(fmt::format("it is no JSON: {}", error.what()));
+    refuse_argument(fmt::format("it is no JSON: {}", error.what()));
   }
-  if (!json.is_object()) refuse("it is no JSON object, such as {\"resize\": 256}");
+  if (!json.is_object()) refuse_argument("it is no JSON object, such as {\"resize\": 256}");
   DataFormat format;
   for (const auto& [key, value] : json.items()) set_data_key(format, key, text_of(value));
   return format;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "anneal/core/file.h"
+#include "anneal/core/refuse.h"
 #include "anneal/engine/data/fit.h"
 #include "anneal/engine/data/image.h"
 #include "anneal/engine/data/labels.h"
@@ -24,8 +25,6 @@ namespace fs = std::filesystem;
 using Read = std::function<std::vector<SampleTensor>(const std::string& path)>;
 // The mask of sample i; empty: there are none.
 using ReadMask = std::function<Tensor(int64_t i, const SampleFile& sample)>;
-
-[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
 
 class FileDataset : public Dataset {
  public:
@@ -62,7 +61,8 @@ std::vector<SampleFile> listed_files(const std::string& folder, const Labels& la
   std::set<std::string> names;
   std::error_code ignored;
   for (const std::string& file : labels.files) {
-    if (!names.insert(file).second) refuse(fmt::format("{} lists \"{}\" twice", labels.path, file));
+    if (!names.insert(file).second)
+      refuse_argument(fmt::format("{} lists \"{}\" twice", labels.path, file));
     fs::path path = base / file;
     if (!fs::exists(path, ignored)) path = fs::path(folder) / file;
     if (file.empty() || !fs::exists(path, ignored))
@@ -109,7 +109,7 @@ SampleTensor read_tensor(const fs::path& path, size_t number, const DataFormat& 
                                    [&](const DataInput& one) { return one.name == name; });
   if (input == inputs.data() + inputs.size()) {
     if (!name.empty() || number >= inputs.size())
-      refuse(fmt::format("the tensor \"{}\" is for no input of the network", name));
+      refuse_argument(fmt::format("the tensor \"{}\" is for no input of the network", name));
     input = &inputs[number];
   }
   return {input->name, fit_array(tensor, *input, format, Batched::kMaybe)};
@@ -126,13 +126,14 @@ std::vector<SampleTensor> read_tensor_set(const std::string& folder, const DataF
                      [&] { return read_tensor(entry.path(), *number, format, inputs); });
     for (const SampleTensor& other : tensors)
       if (other.input == tensor.input)
-        refuse(fmt::format("{} has two tensors for the input \"{}\"", folder, tensor.input));
+        refuse_argument(
+            fmt::format("{} has two tensors for the input \"{}\"", folder, tensor.input));
     tensors.push_back(std::move(tensor));
   }
   for (const DataInput& input : inputs)
     if (std::none_of(tensors.begin(), tensors.end(),
                      [&](const SampleTensor& one) { return one.input == input.name; }))
-      refuse(fmt::format("{} has no tensor for the input \"{}\"", folder, input.name));
+      refuse_argument(fmt::format("{} has no tensor for the input \"{}\"", folder, input.name));
   return tensors;
 }
 
@@ -140,7 +141,7 @@ std::shared_ptr<const Dataset> dataset_of_files(const std::string& folder,
                                                 std::vector<SampleFile> found, const Labels& labels,
                                                 const Masks* masks, Read read, ReadMask read_mask) {
   if (!labels.files.empty()) found = listed_files(folder, labels);
-  if (found.empty()) refuse(fmt::format("{} holds no samples", folder));
+  if (found.empty()) refuse_argument(fmt::format("{} holds no samples", folder));
   check_label_count(labels, static_cast<int64_t>(found.size()));
   if (masks) {
     std::vector<std::string> names;
@@ -178,8 +179,8 @@ const DataInput& fed_input(const DataFormat& format, std::span<const DataInput> 
     names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", input.name);
   }
   if (!format.input.empty())
-    refuse(fmt::format("there is no input \"{}\", only {}", format.input, names));
-  refuse(
+    refuse_argument(fmt::format("there is no input \"{}\", only {}", format.input, names));
+  refuse_argument(
       fmt::format("the network has the inputs {}, and the data is for one: name it with input, "
                   "or give data for all as .npz or as folders of TensorProto files",
                   names));

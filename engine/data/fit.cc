@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "anneal/core/refuse.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/data/normalize.h"
 
 namespace anneal {
 namespace {
-
-[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
 
 // Sizes of target with those that are open taken from sample.
 std::optional<Dims> match(const Dims& sample, const Dims& target) {
@@ -74,7 +73,7 @@ int channel_axis(const Dims& dims, const DataInput& input, const DataFormat& for
   } else if (has(first) != has(last)) {
     return has(first) ? first : last;
   }
-  refuse(
+  refuse_argument(
       fmt::format("numbers for {} channels, but which axis of {} holds them is not clear; say "
                   "layout nchw or layout nhwc",
                   most, input_text(input)));
@@ -83,8 +82,8 @@ int channel_axis(const Dims& dims, const DataInput& input, const DataFormat& for
 Tensor converted(const TensorView& view, const DataInput& input, const DataFormat& format) {
   const bool changes = has_formula(format) || format.channels == ChannelOrder::kBgr;
   if (!changes && !is_float(input.dtype) && is_float(view.dtype))
-    refuse(fmt::format("the data is {}, the input {} takes whole numbers", to_string(view.dtype),
-                       input_text(input)));
+    refuse_argument(fmt::format("the data is {}, the input {} takes whole numbers",
+                                to_string(view.dtype), input_text(input)));
   const int axis = channel_axis(view.dims, input, format);
   const int64_t channels = axis < 0 ? 1 : view.dims[axis];
   const Formula formula(format, channels);
@@ -142,7 +141,7 @@ Tensor fit_array(const Tensor& array, const DataInput& input, const DataFormat& 
                  Batched batched) {
   if (format.channels == ChannelOrder::kGrey && array.dims().rank() > 2 &&
       array.dims()[array.dims().rank() - 1] == 3)
-    refuse("channels grey is for images; make the arrays grey before they are saved");
+    refuse_argument("channels grey is for images; make the arrays grey before they are saved");
   const auto fit = [&](const Dims& dims) {
     const auto whole = batched == Batched::kMaybe ? fit_batched(dims, input) : std::nullopt;
     return whole ? whole : fit_sample(dims, input);
@@ -159,7 +158,7 @@ Tensor fit_array(const Tensor& array, const DataInput& input, const DataFormat& 
       if (format.data_layout && *format.data_layout != guess) continue;
       const bool fits_turned = fit(permuted(view, guess).dims).has_value();
       if (dims && fits_turned && format.data_layout)
-        refuse(
+        refuse_argument(
             fmt::format("data of {} fits the input {} as it is and with its channels moved; say "
                         "layout nchw or layout nhwc",
                         to_string(view.dims), input_text(input)));
@@ -171,8 +170,8 @@ Tensor fit_array(const Tensor& array, const DataInput& input, const DataFormat& 
     }
   }
   if (!dims)
-    refuse(fmt::format("a sample of {} does not fit the input {}", to_string(array.dims()),
-                       input_text(input)));
+    refuse_argument(fmt::format("a sample of {} does not fit the input {}", to_string(array.dims()),
+                                input_text(input)));
   const bool changes = has_formula(format) || format.channels == ChannelOrder::kBgr;
   if (!changes && array.dtype() == input.dtype) {
     const Tensor dense = is_row_major(view) ? array : dense_copy(view);

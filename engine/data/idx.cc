@@ -10,7 +10,9 @@
 namespace anneal {
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, "idx: " + why); }
+[[noreturn]] void refuse_idx(const std::string& why) {
+  fail(Code::kInvalidArgument, "idx: " + why);
+}
 
 std::optional<DataType> dtype_of(uint8_t code) {
   switch (code) {
@@ -35,15 +37,16 @@ std::optional<DataType> dtype_of(uint8_t code) {
 
 Tensor read_idx(std::span<const std::byte> bytes) {
   if (bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b})
-    refuse("the file is compressed; unpack it with gunzip first");
+    refuse_idx("the file is compressed; unpack it with gunzip first");
   if (bytes.size() < 4 || bytes[0] != std::byte{0} || bytes[1] != std::byte{0})
-    refuse("the first two bytes are not 0");
+    refuse_idx("the first two bytes are not 0");
   const auto dtype = dtype_of(static_cast<uint8_t>(bytes[2]));
-  if (!dtype) refuse(fmt::format("unknown element type {:#04x}", static_cast<uint8_t>(bytes[2])));
+  if (!dtype)
+    refuse_idx(fmt::format("unknown element type {:#04x}", static_cast<uint8_t>(bytes[2])));
   const size_t rank = static_cast<uint8_t>(bytes[3]);
-  if (rank > kMaxRank) refuse(fmt::format("{} axes, at most 8 are possible", rank));
+  if (rank > kMaxRank) refuse_idx(fmt::format("{} axes, at most 8 are possible", rank));
   const size_t header = 4 + 4 * rank;
-  if (bytes.size() < header) refuse("the file ends within its header");
+  if (bytes.size() < header) refuse_idx("the file ends within its header");
 
   Dims dims;
   for (size_t axis = 0; axis < rank; ++axis) {
@@ -55,8 +58,9 @@ Tensor read_idx(std::span<const std::byte> bytes) {
   const size_t element = size_of(*dtype);
   const auto elements = static_cast<uint64_t>(count(dims));
   if (elements != content.size() / element || content.size() % element != 0)
-    refuse(fmt::format("the header says {} elements of {} ({}), the file holds {} bytes of them",
-                       elements, to_string(*dtype), to_string(dims), content.size()));
+    refuse_idx(
+        fmt::format("the header says {} elements of {} ({}), the file holds {} bytes of them",
+                    elements, to_string(*dtype), to_string(dims), content.size()));
 
   auto read = Tensor::allocate(*dtype, dims);
   if (content.empty()) return read.tensor;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMostRatio = 1032;  // of what deflate can pack
 
-[[noreturn]] void refuse(std::string_view why) {
+[[noreturn]] void refuse_stream(std::string_view why) {
   fail(Code::kInvalidArgument, fmt::format("compressed data: {}", why));
 }
 
@@ -32,7 +32,7 @@ class Inflater {
   void run(std::vector<std::byte>& to, size_t most) {
     for (int status = Z_OK; status != Z_STREAM_END;) {
       const size_t had = to.size();
-      if (had > most) refuse(fmt::format("there are more than {} bytes in it", most));
+      if (had > most) refuse_stream(fmt::format("there are more than {} bytes in it", most));
       to.resize(had + std::clamp<size_t>(had, 1 << 16, 1 << 28));
       const size_t room = to.size() - had;
       const auto given = std::min<size_t>(left_.size(), std::numeric_limits<uInt>::max());
@@ -45,11 +45,11 @@ class Inflater {
       to.resize(had + written);
       left_ = left_.subspan(taken);
       if (status == Z_BUF_ERROR || (status == Z_OK && written == 0 && taken == 0))
-        refuse("it is cut off");
+        refuse_stream("it is cut off");
       if (status != Z_OK && status != Z_STREAM_END)
-        refuse(stream_.msg != nullptr ? stream_.msg : "it is damaged");
+        refuse_stream(stream_.msg != nullptr ? stream_.msg : "it is damaged");
     }
-    if (to.size() > most) refuse(fmt::format("there are more than {} bytes in it", most));
+    if (to.size() > most) refuse_stream(fmt::format("there are more than {} bytes in it", most));
     inflateReset(&stream_);
   }
 
@@ -73,11 +73,12 @@ std::vector<std::byte> gunzip(std::span<const std::byte> bytes, size_t most) {
 }
 
 std::vector<std::byte> inflate_raw(std::span<const std::byte> bytes, size_t size) {
-  if (size / kMostRatio > bytes.size()) refuse("it says to hold more than it can");
+  if (size / kMostRatio > bytes.size()) refuse_stream("it says to hold more than it can");
   std::vector<std::byte> contents;
   contents.reserve(size);
   Inflater(bytes, -15).run(contents, size);
-  if (contents.size() != size) refuse(fmt::format("{} bytes instead of {}", contents.size(), size));
+  if (contents.size() != size)
+    refuse_stream(fmt::format("{} bytes instead of {}", contents.size(), size));
   return contents;
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "anneal/core/file.h"
+#include "anneal/core/refuse.h"
 #include "anneal/engine/data/csv.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/data/sample_file.h"
@@ -15,13 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
-
 int64_t with_offset(int64_t label, const DataFormat& format, std::string_view where) {
   int64_t sum = 0;
   if (__builtin_add_overflow(label, format.label_offset, &sum) || sum < 0)
-    refuse(fmt::format("{}: label {} and the offset {} give no class", where, label,
-                       format.label_offset));
+    refuse_argument(fmt::format("{}: label {} and the offset {} give no class", where, label,
+                                format.label_offset));
   return sum;
 }
 
@@ -30,7 +29,7 @@ int64_t whole_number(const std::string& text, std::string_view where) {
   const char* end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc{} || at != end)
-    refuse(fmt::format("{}: \"{}\" is no whole number", where, text));
+    refuse_argument(fmt::format("{}: \"{}\" is no whole number", where, text));
   return value;
 }
 
@@ -42,8 +41,8 @@ std::vector<size_t> order_of(const Csv& csv) {
     const auto number =
         column ? static_cast<size_t>(whole_number(csv.rows[i][*column], "column row")) : i;
     if (number >= order.size() || order[number] != order.size())
-      refuse(fmt::format("the column \"row\" does not count the {} samples from 0: see {}",
-                         order.size(), number));
+      refuse_argument(fmt::format("the column \"row\" does not count the {} samples from 0: see {}",
+                                  order.size(), number));
     order[number] = i;
   }
   return order;
@@ -52,13 +51,13 @@ std::vector<size_t> order_of(const Csv& csv) {
 void read_table(const Csv& csv, const DataFormat& format, Labels& labels) {
   const auto label = csv.column(format.label_column);
   if (!label)
-    refuse(
+    refuse_argument(
         fmt::format("it has no column \"{}\", only {}; name the column of the classes with "
                     "label_column, or say labels none",
                     format.label_column, fmt::format("{}", fmt::join(csv.header, ", "))));
   const auto file = csv.column(format.file_column);
   if (!file && format.file_column != DataFormat().file_column)
-    refuse(fmt::format("it has no column \"{}\"", format.file_column));
+    refuse_argument(fmt::format("it has no column \"{}\"", format.file_column));
   for (const size_t i : order_of(csv)) {
     const auto& row = csv.rows[i];
     const std::string where = fmt::format("row {}", i + 1);
@@ -72,13 +71,14 @@ void read_table(const Csv& csv, const DataFormat& format, Labels& labels) {
 std::vector<int64_t> labels_of(const Tensor& array, const DataFormat& format,
                                std::string_view what) {
   if (!is_integer(array.dtype()) || array.dims().rank() != 1)
-    refuse(fmt::format("{}: {}{} are no labels, which are integers along one axis", what,
-                       to_string(array.dtype()), to_string(array.dims())));
+    refuse_argument(fmt::format("{}: {}{} are no labels, which are integers along one axis", what,
+                                to_string(array.dtype()), to_string(array.dims())));
   std::vector<int64_t> values;
   const size_t element = size_of(array.dtype());
   for (size_t at = 0; at < array.bytes().size(); at += element) {
     const double value = read_element(array.dtype(), array.bytes().data() + at);
-    if (!(value > -0x1p53 && value < 0x1p53)) refuse(fmt::format("{}: a label of {}", what, value));
+    if (!(value > -0x1p53 && value < 0x1p53))
+      refuse_argument(fmt::format("{}: a label of {}", what, value));
     values.push_back(with_offset(static_cast<int64_t>(value), format, what));
   }
   return values;
@@ -114,7 +114,7 @@ Labels find_labels(const std::string& folder, const DataFormat& format) {
 void check_label_count(const Labels& labels, int64_t samples) {
   const auto count = static_cast<int64_t>(labels.values.size());
   if (!labels.path.empty() && count != samples)
-    refuse(
+    refuse_argument(
         fmt::format("{} has {} labels, the data {} samples; say which labels belong to it with "
                     "labels FILE, or labels none",
                     labels.path, count, samples));

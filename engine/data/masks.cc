@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "anneal/core/file.h"
+#include "anneal/core/refuse.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/data/image.h"
 #include "anneal/engine/data/npz.h"
@@ -18,8 +19,6 @@ namespace anneal {
 namespace {
 
 namespace fs = std::filesystem;
-
-[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
 
 constexpr std::string_view kExtensions[] = {".png", ".npy"};
 
@@ -31,7 +30,7 @@ Tensor read_file_of_masks(const std::string& path) {
         [&] {
           auto arrays = read_npz(file.bytes);
           if (arrays.size() != 1)
-            refuse(fmt::format("it holds {} arrays; save the masks alone", arrays.size()));
+            refuse_argument(fmt::format("it holds {} arrays; save the masks alone", arrays.size()));
           return arrays[0].array;
         });
   }
@@ -40,7 +39,7 @@ Tensor read_file_of_masks(const std::string& path) {
   return with_context([&] { return fmt::format("while reading {}", path); },
                       [&] {
                         if (!path.ends_with(".png") && !path.ends_with(".PNG"))
-                          refuse("JPEG changes the numbers of pixels; save masks as PNG");
+                          refuse_argument("JPEG changes the numbers of pixels; save masks as PNG");
                         return decode_png_indices(file.bytes);
                       });
 }
@@ -76,7 +75,7 @@ Tensor classes_of(DataType dtype, std::span<const std::byte> elements, const Dim
         format.ignore_label && stored == static_cast<double>(*format.ignore_label);
     const double value = stored + static_cast<double>(format.label_offset);
     if (!is_ignored && !(value >= 0 && value <= std::numeric_limits<int32_t>::max()))
-      refuse(
+      refuse_argument(
           fmt::format("the pixel {} and the label offset {} give no class; ignore_label says which "
                       "pixels do not count",
                       stored, format.label_offset));
@@ -96,7 +95,7 @@ Masks::Masks(std::string path, const Tensor& rows, const DataFormat& format)
   const bool is_one = dims.rank() == 2;
   const Dims sides = sides_of(dims, is_one ? 0 : 1);
   if (!are_classes(rows) || dims.rank() < 2 || sides.rank() != 2)
-    refuse(
+    refuse_argument(
         fmt::format("{}: {}{} are no masks, which are integers [samples,height,width]: the class "
                     "of each pixel",
                     path_, to_string(rows.dtype()), to_string(dims)));
@@ -123,7 +122,7 @@ std::optional<std::string> Masks::file_of(const std::string& name) const {
 void Masks::check_samples(std::span<const std::string> names) const {
   const auto samples = static_cast<int64_t>(names.size());
   if (rows_ && rows_->dims()[0] != samples)
-    refuse(
+    refuse_argument(
         fmt::format("{} has {} masks, the data {} samples; say which masks belong to it with "
                     "masks PATH, or masks none",
                     path_, rows_->dims()[0], samples));
@@ -140,7 +139,7 @@ Tensor Masks::read(int64_t i, const std::string& name, std::span<const Dims> siz
     if (std::ranges::none_of(sizes, [&](const Dims& size) { return has_sides(size, sides); })) {
       std::vector<std::string> all;
       for (const Dims& size : sizes) all.push_back(to_string(size));
-      refuse(
+      refuse_argument(
           fmt::format("the mask is {} x {} (height x width) and the sample \"{}\" {}; a mask has "
                       "the size that its sample has in the data, before resize and crop",
                       sides[0], sides[1], name, fmt::join(all, ", ")));
@@ -165,8 +164,8 @@ Tensor Masks::read(int64_t i, const std::string& name, std::span<const Dims> siz
       [&] {
         const Dims sides = sides_of(stored.dims(), 0);
         if (!are_classes(stored) || sides.rank() != 2)
-          refuse(fmt::format("{}{} is no mask, which is of integers [height,width]",
-                             anneal::to_string(stored.dtype()), to_string(stored.dims())));
+          refuse_argument(fmt::format("{}{} is no mask, which is of integers [height,width]",
+                                      anneal::to_string(stored.dtype()), to_string(stored.dims())));
         return checked(stored.dtype(), stored.bytes(), sides);
       });
 }

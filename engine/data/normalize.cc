@@ -6,14 +6,13 @@
 #include <cmath>
 #include <cstring>
 
+#include "anneal/core/refuse.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/data/fit.h"
 #include "anneal/engine/data/image.h"
 
 namespace anneal {
 namespace {
-
-[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
 
 bool is_channels(int64_t size) { return size == 1 || size == 3; }
 
@@ -24,7 +23,7 @@ Formula::Formula(const DataFormat& format, int64_t channels) {
     const auto count = static_cast<int64_t>(numbers.size());
     if (count == 0) return;
     if (count != 1 && count != channels)
-      refuse(fmt::format("{} has {} numbers for {} channels", key, count, channels));
+      refuse_argument(fmt::format("{} has {} numbers for {} channels", key, count, channels));
     for (size_t c = 0; c < steps_.size(); ++c) steps_[c].*to = numbers[count == 1 ? 0 : c];
   };
   steps_.resize(static_cast<size_t>(std::max<int64_t>(channels, 1)));
@@ -49,7 +48,7 @@ void write_rounded(DataType dtype, std::byte* to, double value) {
   const double rounded = whole ? std::nearbyint(value) : value;
   write_element(dtype, to, rounded);
   if (whole && read_element(dtype, to) != rounded)
-    refuse(
+    refuse_argument(
         fmt::format("the value {} does not fit the input's type {}; scale and offset say how "
                     "values become what the network takes",
                     value, to_string(dtype)));
@@ -58,11 +57,13 @@ void write_rounded(DataType dtype, std::byte* to, double value) {
 PictureInput::PictureInput(const DataInput& input, const DataFormat& format)
     : input_(input), format_(format) {
   if (input.dtype == DataType::kBool)
-    refuse(fmt::format("the input {} takes no pictures: it is of truth values", input_text(input)));
+    refuse_argument(
+        fmt::format("the input {} takes no pictures: it is of truth values", input_text(input)));
   find_layout();
   if (format.channels && (*format.channels == ChannelOrder::kGrey) != (channels_ == 1))
-    refuse(fmt::format("channels {}: the input {} has {} channels",
-                       channels_ == 1 ? "of colours" : "grey", input_text(input), channels_));
+    refuse_argument(fmt::format("channels {}: the input {} has {} channels",
+                                channels_ == 1 ? "of colours" : "grey", input_text(input),
+                                channels_));
   Formula(format, channels_);
 }
 
@@ -88,7 +89,7 @@ void PictureInput::find_layout() {
       if (format_.channels && !grey_wanted) {
         channels_ = 3;
         if (!format_.layout)
-          refuse(
+          refuse_argument(
               fmt::format("the input {} holds a picture along one axis; say with layout nchw or "
                           "nhwc how its channels lie",
                           input_text(input_)));
@@ -98,12 +99,12 @@ void PictureInput::find_layout() {
     return;
   }
   if (rank != 3 && rank != 4)
-    refuse(
+    refuse_argument(
         fmt::format("the input {} takes no pictures: its shape is not that of [N,C,H,W], "
                     "[N,H,W,C], [N,H,W] or [N,pixels]",
                     input_text(input_)));
   if (!format_.layout && first == last)
-    refuse(
+    refuse_argument(
         fmt::format("the shape of the input {} leaves open which axis holds the channels; say "
                     "layout nchw or layout nhwc",
                     input_text(input_)));
@@ -116,8 +117,8 @@ void PictureInput::find_layout() {
   width_axis_ = channels_first ? rank - 1 : rank - 2;
   if (dims[axis] == -1) tensor_dims_[axis] = grey_wanted ? 1 : 3;
   if (!is_channels(tensor_dims_[axis]))
-    refuse(fmt::format("the input {} has {} channels in layout {}; pictures have 1 or 3",
-                       input_text(input_), dims[axis], channels_first ? "nchw" : "nhwc"));
+    refuse_argument(fmt::format("the input {} has {} channels in layout {}; pictures have 1 or 3",
+                                input_text(input_), dims[axis], channels_first ? "nchw" : "nhwc"));
   channels_ = static_cast<int>(tensor_dims_[axis]);
 }
 
@@ -134,7 +135,7 @@ Tensor PictureInput::tensor_of(std::span<const std::byte> file) const {
   if (format_.crop) image = centre_crop(image, *format_.crop);
 
   const auto wrong_size = [&] {
-    refuse(
+    refuse_argument(
         fmt::format("the picture is {} x {} (height x width), which does not fit the input {}; "
                     "resize and crop give it another size",
                     image.height, image.width, input_text(input_)));

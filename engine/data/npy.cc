@@ -27,7 +27,9 @@ constexpr TypeRow kTypes[] = {
     {"u2", DataType::kU16}, {"u4", DataType::kU32}, {"u8", DataType::kU64}, {"b1", DataType::kBool},
 };
 
-[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, ".npy: " + why); }
+[[noreturn]] void refuse_npy(const std::string& why) {
+  fail(Code::kInvalidArgument, ".npy: " + why);
+}
 
 struct Header {
   DataType dtype = DataType::kF32;
@@ -56,7 +58,7 @@ class HeaderParser {
       } else if (key == "shape" && !dims) {
         dims = tuple();
       } else {
-        refuse(fmt::format("the header has an unknown or repeated key '{}'", key));
+        refuse_npy(fmt::format("the header has an unknown or repeated key '{}'", key));
       }
       if (!accept(',')) {
         expect('}');
@@ -64,8 +66,8 @@ class HeaderParser {
       }
     }
     skip_blanks();
-    if (at_ != text_.size()) refuse("bytes follow the header's dict");
-    if (!descr || !fortran || !dims) refuse("the header lacks descr, fortran_order or shape");
+    if (at_ != text_.size()) refuse_npy("bytes follow the header's dict");
+    if (!descr || !fortran || !dims) refuse_npy("the header lacks descr, fortran_order or shape");
 
     Header header;
     header.fortran = *fortran;
@@ -76,7 +78,7 @@ class HeaderParser {
       return ordered && r.code == code.substr(1);
     });
     if (row == std::end(kTypes))
-      refuse(
+      refuse_npy(
           fmt::format("arrays of type '{}' are not supported; convert it, for example with "
                       ".astype('float32')",
                       *descr));
@@ -96,17 +98,17 @@ class HeaderParser {
     return true;
   }
   void expect(char c) {
-    if (!accept(c)) refuse(fmt::format("the header has no '{}' at character {}", c, at_));
+    if (!accept(c)) refuse_npy(fmt::format("the header has no '{}' at character {}", c, at_));
   }
   std::string quoted() {
     const char quote = accept('\'') ? '\'' : '"';
     if (quote == '"' && !accept('"'))
-      refuse(
+      refuse_npy(
           fmt::format("the header has no text at character {} (structured arrays are not "
                       "supported)",
                       at_));
     const size_t end = text_.find(quote, at_);
-    if (end == text_.npos) refuse("a text in the header does not end");
+    if (end == text_.npos) refuse_npy("a text in the header does not end");
     std::string value(text_.substr(at_, end - at_));
     at_ = end + 1;
     return value;
@@ -119,7 +121,7 @@ class HeaderParser {
       at_ += word.size();
       return value;
     }
-    refuse("fortran_order is neither True nor False");
+    refuse_npy("fortran_order is neither True nor False");
   }
   Dims tuple() {
     Dims dims;
@@ -129,9 +131,9 @@ class HeaderParser {
       int64_t size = 0;
       const char* end = text_.data() + text_.size();
       const auto [next, error] = std::from_chars(text_.data() + at_, end, size);
-      if (error != std::errc{} || size < 0) refuse("the shape holds something that is no size");
+      if (error != std::errc{} || size < 0) refuse_npy("the shape holds something that is no size");
       at_ = static_cast<size_t>(next - text_.data());
-      if (dims.rank() == kMaxRank) refuse("more than 8 axes");
+      if (dims.rank() == kMaxRank) refuse_npy("more than 8 axes");
       dims.push_back(size);
       if (!accept(',')) {
         expect(')');
@@ -165,14 +167,14 @@ bool is_npy(std::span<const std::byte> bytes) {
 }
 
 Tensor read_npy(std::span<const std::byte> bytes) {
-  if (!is_npy(bytes)) refuse("the first bytes are not those of the format");
-  if (bytes.size() < 12) refuse("the file is cut off");
+  if (!is_npy(bytes)) refuse_npy("the first bytes are not those of the format");
+  if (bytes.size() < 12) refuse_npy("the file is cut off");
   const auto major = static_cast<uint8_t>(bytes[6]);
-  if (major < 1 || major > 3) refuse(fmt::format("unknown format version {}", major));
+  if (major < 1 || major > 3) refuse_npy(fmt::format("unknown format version {}", major));
   const size_t header_at = major == 1 ? 10 : 12;
   size_t header_size = 0;
   std::memcpy(&header_size, bytes.data() + 8, header_at - 8);
-  if (header_size > bytes.size() - header_at) refuse("the file ends within its header");
+  if (header_size > bytes.size() - header_at) refuse_npy("the file ends within its header");
   const Header header =
       HeaderParser({reinterpret_cast<const char*>(bytes.data()) + header_at, header_size}).parse();
 
@@ -180,8 +182,9 @@ Tensor read_npy(std::span<const std::byte> bytes) {
   const size_t element = size_of(header.dtype);
   const auto elements = static_cast<uint64_t>(count(header.dims));
   if (elements != content.size() / element || content.size() % element != 0)
-    refuse(fmt::format("the shape {} of {} wants {} elements, the file holds {} bytes",
-                       to_string(header.dims), to_string(header.dtype), elements, content.size()));
+    refuse_npy(fmt::format("the shape {} of {} wants {} elements, the file holds {} bytes",
+                           to_string(header.dims), to_string(header.dtype), elements,
+                           content.size()));
 
   auto read = Tensor::allocate(header.dtype, header.dims);
   if (content.empty()) return read.tensor;

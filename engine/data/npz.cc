@@ -16,12 +16,13 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-[[noreturn]] void refuse(std::string_view why) {
+[[noreturn]] void refuse_npz(std::string_view why) {
   fail(Code::kInvalidArgument, fmt::format(".npz: {}", why));
 }
 
 Bytes part(Bytes bytes, size_t at, size_t size) {
-  if (at > bytes.size() || size > bytes.size() - at) refuse("the archive is cut off or damaged");
+  if (at > bytes.size() || size > bytes.size() - at)
+    refuse_npz("the archive is cut off or damaged");
   return bytes.subspan(at, size);
 }
 
@@ -40,18 +41,18 @@ constexpr size_t kEndSize = 22, kEntrySize = 46, kMemberSize = 30;
 size_t find_end(Bytes bytes) {
   for (size_t back = kEndSize; back <= std::min<size_t>(bytes.size(), kEndSize + 0xffff); ++back)
     if (number<uint32_t>(bytes, bytes.size() - back) == kEnd) return bytes.size() - back;
-  refuse("it is no zip archive, or its end is missing");
+  refuse_npz("it is no zip archive, or its end is missing");
 }
 
 Tensor read_member(Bytes bytes, Bytes entry) {
   const auto flags = number<uint16_t>(entry, 8), method = number<uint16_t>(entry, 10);
   const auto crc = number<uint32_t>(entry, 16), packed = number<uint32_t>(entry, 20);
   const auto size = number<uint32_t>(entry, 24), at = number<uint32_t>(entry, 42);
-  if ((flags & 1) != 0) refuse("it is encrypted");
+  if ((flags & 1) != 0) refuse_npz("it is encrypted");
   if (packed == 0xffffffff || size == 0xffffffff || at == 0xffffffff)
-    refuse("members of 4 GiB and more are not read; save the arrays as .npy");
+    refuse_npz("members of 4 GiB and more are not read; save the arrays as .npy");
   const Bytes member = part(bytes, at, kMemberSize);
-  if (number<uint32_t>(member, 0) != kMember) refuse("the archive's table is damaged");
+  if (number<uint32_t>(member, 0) != kMember) refuse_npz("the archive's table is damaged");
   const size_t skip = kMemberSize + number<uint16_t>(member, 26) + number<uint16_t>(member, 28);
   const Bytes content = part(bytes, at + skip, packed);
   std::vector<std::byte> inflated;
@@ -60,11 +61,11 @@ Tensor read_member(Bytes bytes, Bytes entry) {
     inflated = inflate_raw(content, size);
     whole = inflated;
   } else if (method != 0) {
-    refuse(fmt::format("compression method {} is not known", method));
+    refuse_npz(fmt::format("compression method {} is not known", method));
   }
   if (whole.size() != size ||
       crc32_z(0, reinterpret_cast<const Bytef*>(whole.data()), whole.size()) != crc)
-    refuse("its checksum is wrong: the archive is damaged");
+    refuse_npz("its checksum is wrong: the archive is damaged");
   return read_npy(whole);
 }
 
@@ -77,18 +78,18 @@ std::vector<NamedArray> read_npz(Bytes bytes) {
   std::vector<NamedArray> arrays;
   for (int i = 0; i < entries; ++i) {
     const Bytes entry = part(bytes, at, kEntrySize);
-    if (number<uint32_t>(entry, 0) != kEntry) refuse("the archive's table is damaged");
+    if (number<uint32_t>(entry, 0) != kEntry) refuse_npz("the archive's table is damaged");
     const size_t name_size = number<uint16_t>(entry, 28);
     const Bytes name_bytes = part(bytes, at + kEntrySize, name_size);
     std::string name(reinterpret_cast<const char*>(name_bytes.data()), name_size);
     at += kEntrySize + name_size + number<uint16_t>(entry, 30) + number<uint16_t>(entry, 32);
-    if (!name.ends_with(".npy")) refuse(fmt::format("member \"{}\" is no .npy array", name));
+    if (!name.ends_with(".npy")) refuse_npz(fmt::format("member \"{}\" is no .npy array", name));
     Tensor array = with_context([&] { return fmt::format("in member \"{}\"", name); },
                                 [&] { return read_member(bytes, entry); });
     name.resize(name.size() - 4);
     arrays.push_back({std::move(name), std::move(array)});
   }
-  if (arrays.empty()) refuse("the archive holds no arrays");
+  if (arrays.empty()) refuse_npz("the archive holds no arrays");
   return arrays;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "anneal/core/refuse.h"
 #include "anneal/engine/data/dataset.h"
 #include "anneal/engine/data/file_samples.h"
 #include "anneal/engine/data/image.h"
@@ -15,8 +16,6 @@ namespace anneal {
 namespace {
 
 namespace fs = std::filesystem;
-
-[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
 
 struct Contents {
   std::vector<SampleFile> images, arrays, tensors, sets, raw;
@@ -83,12 +82,12 @@ DataKind kind_of(const std::string& folder, const Contents& found, const DataFor
   const auto count =
       std::count_if(std::begin(kinds), std::end(kinds), [](const auto& row) { return row.first; });
   if (count > 1)
-    refuse(
+    refuse_argument(
         fmt::format("{} holds data of several kinds; say with kind which is meant: images, "
                     "arrays or tensors",
                     folder));
   if (count == 0)
-    refuse(
+    refuse_argument(
         fmt::format("{} holds no samples: no images (JPEG, PNG), no arrays (.npy) and no tensors "
                     "(input_0.pb); to read a single file of this folder, name it with --file "
                     "(\"file\" in dataset.json)",
@@ -102,7 +101,7 @@ std::shared_ptr<const Dataset> open_folder(const std::string& folder, const Data
   const std::string masks = find_masks(folder, format);
   std::error_code ignored;
   if (!masks.empty() && fs::equivalent(folder, masks, ignored))
-    refuse(
+    refuse_argument(
         fmt::format("{} is both the folder of samples and that of masks; masks want one of "
                     "their own",
                     folder));
@@ -110,7 +109,7 @@ std::shared_ptr<const Dataset> open_folder(const std::string& folder, const Data
   switch (kind_of(folder, found, format)) {
     case DataKind::kImages:
       if (!found.foreign_image.empty())
-        refuse(
+        refuse_argument(
             fmt::format("{} is a picture of a format that is not read; convert it to JPEG or PNG",
                         found.foreign_image));
       return dataset_of_images(folder, std::move(found.images), format, inputs);
@@ -120,7 +119,8 @@ std::shared_ptr<const Dataset> open_folder(const std::string& folder, const Data
       return dataset_of_array_files(folder, std::move(found.tensors), format, inputs);
     case DataKind::kRaw:
       if (!format.dtype || !format.shape)
-        refuse(fmt::format("say with dtype and shape what each raw file in {} holds", folder));
+        refuse_argument(
+            fmt::format("say with dtype and shape what each raw file in {} holds", folder));
       return dataset_of_array_files(folder, std::move(found.raw), format, inputs);
     default:
       return dataset_of_array_files(folder, std::move(found.arrays), format, inputs);
@@ -135,8 +135,8 @@ std::shared_ptr<const Dataset> open_file(const std::string& path, const DataForm
   if (format.kind == DataKind::kImages || (by_name && has_image_name(path)))
     return dataset_of_images(folder, one, format, inputs);
   if (by_name && has_foreign_image_name(path))
-    refuse(fmt::format("{} is a picture of a format that is not read; convert it to JPEG or PNG",
-                       path));
+    refuse_argument(fmt::format(
+        "{} is a picture of a format that is not read; convert it to JPEG or PNG", path));
   if (format.kind == DataKind::kTensors || (by_name && path.ends_with(".pb")))
     return dataset_of_array_files(folder, one, format, inputs);
   return dataset_of_rows(folder, path, format, inputs);
@@ -146,7 +146,7 @@ std::shared_ptr<const Dataset> open_file(const std::string& path, const DataForm
 
 std::shared_ptr<const Dataset> open_dataset(const std::string& path, const DataFormat& format,
                                             std::span<const DataInput> inputs) {
-  if (inputs.empty()) refuse("the network has no input that data could be for");
+  if (inputs.empty()) refuse_argument("the network has no input that data could be for");
   std::error_code ignored;
   fs::path at = path;
   if (at.extension() == ".json") at = at.has_parent_path() ? at.parent_path() : fs::path(".");

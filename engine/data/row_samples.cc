@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "anneal/core/file.h"
+#include "anneal/core/refuse.h"
 #include "anneal/engine/data/file_samples.h"
 #include "anneal/engine/data/fit.h"
 #include "anneal/engine/data/inflate.h"
@@ -16,8 +17,6 @@
 
 namespace anneal {
 namespace {
-
-[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
 
 struct FedArray {
   DataInput input;
@@ -72,7 +71,7 @@ class RowDataset : public Dataset {
 
 Tensor read_raw_rows(const std::string& path, const DataFormat& format) {
   if (!format.dtype || !format.shape)
-    refuse(
+    refuse_argument(
         fmt::format("{} is taken for raw samples (by its name it is no picture, .npy, .npz, .pb "
                     "or idx file); say with dtype and shape what one is: dtype u8, shape 32x32x3",
                     path));
@@ -84,7 +83,7 @@ Tensor read_raw_rows(const std::string& path, const DataFormat& format) {
   }
   const size_t sample = static_cast<size_t>(count(*format.shape)) * size_of(*format.dtype);
   if (file.bytes.empty() || file.bytes.size() % sample != 0)
-    refuse(fmt::format(
+    refuse_argument(fmt::format(
         "{} has {} bytes, which are no whole number of samples of {}{}, {} bytes "
         "each",
         path, file.bytes.size(), to_string(*format.dtype), to_string(*format.shape), sample));
@@ -131,12 +130,13 @@ std::vector<FedArray> read_archive(const std::string& path, const DataFormat& fo
     const auto one = std::find_if(fed.begin(), fed.end(),
                                   [&](const NamedArray& each) { return each.name == input.name; });
     if (one == fed.end())
-      refuse(fmt::format("{} has no array for the input \"{}\", only {}", path, input.name, names));
+      refuse_argument(
+          fmt::format("{} has no array for the input \"{}\", only {}", path, input.name, names));
     found.push_back({input, one->array});
   }
   for (const NamedArray& one : fed)
     if (!wants(one.name))
-      refuse(
+      refuse_argument(
           fmt::format("{}: the array \"{}\" is for no input; label_column names the array of the "
                       "labels, masks that of the masks",
                       path, one.name));
@@ -160,12 +160,12 @@ std::shared_ptr<const Dataset> dataset_of_rows(const std::string& folder, const 
   }
   for (const auto& [input, array] : arrays) {
     if (array.dims().rank() == 0 || array.count() == 0)
-      refuse(fmt::format("{} holds no samples for the input \"{}\": its array is {}", path,
-                         input.name, to_string(array.dims())));
+      refuse_argument(fmt::format("{} holds no samples for the input \"{}\": its array is {}", path,
+                                  input.name, to_string(array.dims())));
     if (array.dims()[0] != arrays[0].array.dims()[0])
-      refuse(fmt::format("{} has {} samples for the input \"{}\" and {} for \"{}\"", path,
-                         arrays[0].array.dims()[0], arrays[0].input.name, array.dims()[0],
-                         input.name));
+      refuse_argument(fmt::format("{} has {} samples for the input \"{}\" and {} for \"{}\"", path,
+                                  arrays[0].array.dims()[0], arrays[0].input.name, array.dims()[0],
+                                  input.name));
   }
   check_label_count(labels, arrays[0].array.dims()[0]);
   if (!masks) masks = open_masks(find_masks(folder, format), format);

@@ -26,7 +26,7 @@ class Subset : public Dataset {
   std::vector<int64_t> kept_;
 };
 
-[[noreturn]] void refuse(std::string_view which, std::string_view why) {
+[[noreturn]] void refuse_subset(std::string_view which, std::string_view why) {
   fail(Code::kInvalidArgument,
        fmt::format("samples \"{}\": {}; it may be first:N, hash:N, holdout:N, part:K/N or "
                    "part:K-L/N",
@@ -38,7 +38,7 @@ int64_t number(std::string_view which, std::string_view text) {
   const char* end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc{} || at != end || value < 1)
-    refuse(which, fmt::format("\"{}\" is no number from 1 on", text));
+    refuse_subset(which, fmt::format("\"{}\" is no number from 1 on", text));
   return value;
 }
 
@@ -65,13 +65,13 @@ std::vector<bool> selected(const Dataset& samples, std::string_view which) {
   std::vector<bool> kept(size);
   if (word == "part") {
     const size_t slash = value.find('/');
-    if (slash == value.npos) refuse(which, "there is no /");
+    if (slash == value.npos) refuse_subset(which, "there is no /");
     const std::string_view range = value.substr(0, slash);
     const size_t dash = range.find('-');
     const int64_t first = number(which, range.substr(0, dash));
     const int64_t last = dash == range.npos ? first : number(which, range.substr(dash + 1));
     const int64_t parts = number(which, value.substr(slash + 1));
-    if (last < first || last > parts) refuse(which, "there is no such part");
+    if (last < first || last > parts) refuse_subset(which, "there is no such part");
     for (size_t i = 0; i < size; ++i) {
       const auto part = static_cast<int64_t>(
           sample_hash(samples.name(static_cast<int64_t>(i))) % static_cast<uint64_t>(parts) + 1);
@@ -79,9 +79,11 @@ std::vector<bool> selected(const Dataset& samples, std::string_view which) {
     }
     return kept;
   }
-  if (word != "first" && word != "hash" && word != "holdout") refuse(which, "it is not understood");
+  if (word != "first" && word != "hash" && word != "holdout")
+    refuse_subset(which, "it is not understood");
   const int64_t n = number(which, value);
-  if (n > samples.size()) refuse(which, fmt::format("there are only {} samples", samples.size()));
+  if (n > samples.size())
+    refuse_subset(which, fmt::format("there are only {} samples", samples.size()));
   if (word == "first") {
     std::fill_n(kept.begin(), n, true);
     return kept;
@@ -116,7 +118,7 @@ std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> samples,
     std::vector<int64_t> indices;
     for (size_t i = 0; i < kept.size(); ++i)
       if (kept[i]) indices.push_back(static_cast<int64_t>(i));
-    if (indices.empty()) refuse(one, "none of the samples is left");
+    if (indices.empty()) refuse_subset(one, "none of the samples is left");
     samples = subset(std::move(samples), std::move(indices));
     if (comma == which.npos) return samples;
     which.remove_prefix(comma + 1);

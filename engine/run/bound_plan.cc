@@ -10,10 +10,6 @@
 namespace anneal {
 namespace {
 
-uint64_t bytes_of(const TensorView& view) {
-  return static_cast<uint64_t>(extent(view.dims, view.strides)) * size_of(view.dtype);
-}
-
 // Sizes of a plan for one binding. Many slots share an expression, so each is evaluated once.
 class SizeValues {
  public:
@@ -190,6 +186,10 @@ void place_arena(const Plan& plan, bool fixed, BoundPlan& bound) {
 }
 
 }  // namespace
+
+uint64_t bytes_of(const TensorView& view) {
+  return static_cast<uint64_t>(extent(view.dims, view.strides)) * size_of(view.dtype);
+}
 
 std::vector<Lifetime> arena_lifetimes(const Plan& plan, const BoundPlan& bound, size_t device) {
   std::vector<Lifetime> lifetimes;

@@ -18,6 +18,9 @@ struct BoundPlan {
   std::vector<uint64_t> arena_bytes;  // by device
 };
 
+// From the view's first element to the end of its last one.
+uint64_t bytes_of(const TensorView& view);
+
 // Fails with kInvalidArgument as solve_symbols() does, and where sizes that inference took as equal
 // turn out to differ. outer: for a body, the values of symbols known outside; may be empty.
 BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,

@@ -25,7 +25,7 @@ T value_of(const TensorView& view, std::string_view what) {
 
 bool is_true(const TensorView& view) { return value_of<uint8_t>(view, "condition") != 0; }
 
-size_t bytes_of(DataType dtype, const Dims& dims) {
+size_t dense_bytes(DataType dtype, const Dims& dims) {
   return static_cast<size_t>(count(dims)) * size_of(dtype);
 }
 
@@ -110,7 +110,7 @@ void PlanRun::give_carried(PlanRun& body, size_t first_input, size_t first_outpu
     if (!dims) continue;
     auto& buffer = state.carried[k].buffers[state.number % 2];
     const DataType dtype = state.carried[k].value.dtype;
-    ensure(buffer, bytes_of(dtype, *dims));
+    ensure(buffer, dense_bytes(dtype, *dims));
     body.set_output(first_output + k, row_major_view(dtype, *dims, buffer->data()));
   }
 }
@@ -122,7 +122,7 @@ void PlanRun::take_carried(PlanRun& body, size_t first_output, Iteration& state)
     carried.value = result;
     if (body.output_dims(first_output + k)) continue;
     auto& buffer = carried.buffers[state.number % 2];
-    ensure(buffer, bytes_of(result.dtype, result.dims));
+    ensure(buffer, dense_bytes(result.dtype, result.dims));
     carried.value = row_major_view(result.dtype, result.dims, buffer->data());
     strided_copy(carried.value, result);
   }
@@ -154,7 +154,7 @@ TensorView PlanRun::next_element(const Step& step, const Dims& dims, Iteration& 
                        to_string(whole), to_string(dims), state.number));
     return slice_of(slots_[output], 0, state.number);
   }
-  const size_t bytes = bytes_of(slot.type.dtype, dims);
+  const size_t bytes = dense_bytes(slot.type.dtype, dims);
   const size_t used = bytes * static_cast<size_t>(state.length);
   grow(buffer, used, used + bytes);
   return row_major_view(slot.type.dtype, dims, buffer->data() + used);

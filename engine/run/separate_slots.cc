@@ -9,10 +9,6 @@
 namespace anneal {
 namespace {
 
-uint64_t bytes_of(const TensorView& view) {
-  return static_cast<uint64_t>(extent(view.dims, view.strides)) * size_of(view.dtype);
-}
-
 // "written by "a", read by "b", "c"", views of it included.
 std::string users_text(const Plan& plan, uint32_t base) {
   std::string writers, readers;

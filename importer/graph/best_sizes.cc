@@ -16,7 +16,7 @@ using Values = std::vector<std::optional<int64_t>>;  // one per symbol
 using Symbols = std::vector<uint32_t>;
 
 constexpr int64_t kLargest = 4096;
-constexpr int kMaxRounds = 3;
+constexpr int kBestSizeRounds = 3;
 constexpr size_t kMaxRestored = 32;
 // Layers that are looked at, in all: a large model is not imported for minutes.
 constexpr int64_t kMaxChecks = 4'000'000;
@@ -155,7 +155,7 @@ class Search {
   }
 
   Values run() {
-    for (int round = 0; round < kMaxRounds; ++round) {
+    for (int round = 0; round < kBestSizeRounds; ++round) {
       Values values = first_;
       std::vector<size_t> failed;
       while (grow(values, failed)) {

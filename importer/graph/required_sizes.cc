@@ -11,7 +11,7 @@ namespace anneal {
 namespace {
 
 // A size that was fixed may make a further one known.
-constexpr int kMaxRounds = 8;
+constexpr int kRequiredSizeRounds = 8;
 
 struct Requirement {
   Size a, b;  // are equal in every run
@@ -90,7 +90,7 @@ bool fix(const Solution& solution, const Layer& layer, SizeTable& sizes, Fixed& 
 void fix_required_sizes(Graph& graph) {
   SizeTable& sizes = graph.sizes();
   Fixed fixed;
-  for (int round = 0; round < kMaxRounds; ++round) {
+  for (int round = 0; round < kRequiredSizeRounds; ++round) {
     const std::vector<bool> of_inputs = graph.symbols_of_inputs();
     bool any = false;
     for (const LayerId id : graph.order()) {

@@ -12,6 +12,8 @@ inline constexpr int kLatest = 1 << 20;
 // Of ai.onnx. In a newer opset, operators may have changed their meaning.
 inline constexpr int kNewestOpset = 28;
 
+inline constexpr std::string_view kMicrosoft = "com.microsoft";
+
 struct OpRow {
   std::string_view domain, name;   // "" is ai.onnx
   int since = 1, until = kLatest;  // opsets, inclusive

@@ -25,6 +25,7 @@ class TypeSet {
 
 inline constexpr TypeSet kFloats = {DataType::kF32, DataType::kF64, DataType::kF16,
                                     DataType::kBF16};
+inline constexpr TypeSet k8Bit = {DataType::kI8, DataType::kU8};
 inline constexpr TypeSet kSignedIntegers = {DataType::kI8, DataType::kI16, DataType::kI32,
                                             DataType::kI64};
 inline constexpr TypeSet kUnsignedIntegers = {DataType::kU8, DataType::kU16, DataType::kU32,

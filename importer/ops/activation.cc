@@ -185,7 +185,7 @@ Outputs import_prelu(Node& node) {
   return prelu(node, node.input(1));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kActivationRows[] = {
     {"", "Celu", 12, kLatest, import_celu},
     {"", "Elu", 1, kLatest, import_elu},
     {"", "Gelu", 20, kLatest, import_gelu},
@@ -205,14 +205,14 @@ constexpr OpRow kRows[] = {
     {"", "SwiGLU", 28, kLatest, import_swiglu},
     {"", "Swish", 24, kLatest, import_swish},
     {"", "ThresholdedRelu", 1, kLatest, import_thresholded_relu},
-    {"com.microsoft", "BiasGelu", 1, kLatest, import_bias_gelu},
-    {"com.microsoft", "FastGelu", 1, kLatest, import_fast_gelu},
-    {"com.microsoft", "Gelu", 1, kLatest, import_gelu},
-    {"com.microsoft", "QuickGelu", 1, kLatest, import_quick_gelu},
+    {kMicrosoft, "BiasGelu", 1, kLatest, import_bias_gelu},
+    {kMicrosoft, "FastGelu", 1, kLatest, import_fast_gelu},
+    {kMicrosoft, "Gelu", 1, kLatest, import_gelu},
+    {kMicrosoft, "QuickGelu", 1, kLatest, import_quick_gelu},
 };
 
 }  // namespace
 
-std::span<const OpRow> activation_rows() { return kRows; }
+std::span<const OpRow> activation_rows() { return kActivationRows; }
 
 }  // namespace anneal

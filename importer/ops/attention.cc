@@ -16,8 +16,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-const Shape& shape_of(Node& node, ValueId value) { return node.graph().value(value).type().shape; }
-
 // What is added to the scores: 0, the mask's numbers, or -inf; [..., queries, keys].
 ValueId bias_of(Node& node, const AttentionHeads& attention, DataType dtype) {
   const Size queries = shape_of(node, attention.q)[2], keys = shape_of(node, attention.k)[2];
@@ -72,16 +70,16 @@ ValueId padded_mask(Node& node, ValueId mask, Size keys) {
 }
 
 // Heads of q by groups that share a head of k and v, one group's rows one behind the other.
-struct Groups {
+struct HeadGroups {
   std::vector<Size> grouped, single;  // sizes of the first three axes
   bool any = false;
 };
-Groups groups_of(Node& node, const AttentionHeads& attention) {
+HeadGroups groups_of(Node& node, const AttentionHeads& attention) {
   const Shape &q = shape_of(node, attention.q), &k = shape_of(node, attention.k);
   SizeTable& sizes = node.sizes();
   if (q[1].known() && k[1].known() && (k[1].value() == 0 || q[1].value() % k[1].value() != 0))
     node.invalid(fmt::format("{} heads of queries for {} of keys", q[1].value(), k[1].value()));
-  Groups groups{{q[0], k[1], q[2]}, {q[0], q[1], q[2]}, q[1] != k[1]};
+  HeadGroups groups{{q[0], k[1], q[2]}, {q[0], q[1], q[2]}, q[1] != k[1]};
   if (groups.any) groups.grouped[2] = sizes.mul(sizes.floor_div(q[1], k[1]), q[2]);
   return groups;
 }
@@ -96,7 +94,7 @@ ValueId with_last(Node& node, ValueId value, std::vector<Size> shape, std::strin
 AttentionOutputs attend(Node& node, const AttentionHeads& attention,
                         std::optional<AttentionStage> wanted) {
   const DataType dtype = node.graph().value(attention.q).type().dtype;
-  const Groups groups = groups_of(node, attention);
+  const HeadGroups groups = groups_of(node, attention);
   ValueId q = attention.q;
   if (groups.any) q = with_last(node, q, groups.grouped, "grouped_queries");
   ValueId scores = node.layer(MatMul{.transpose_b = true}, {q, attention.k}, "scores");
@@ -222,12 +220,12 @@ Outputs import_attention(Node& node) {
   return {y, attention.k, attention.v, attended.stage};
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kAttentionRows[] = {
     {"", "Attention", 23, kLatest, import_attention},
 };
 
 }  // namespace
 
-std::span<const OpRow> attention_rows() { return kRows; }
+std::span<const OpRow> attention_rows() { return kAttentionRows; }
 
 }  // namespace anneal

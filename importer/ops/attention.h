@@ -41,5 +41,8 @@ ValueId join_heads(Node& node, ValueId x);
 ValueId after_past(Node& node, ValueId own, int past, std::string_view name, int output);
 // Attribute scale, or 1 / sqrt(width of q's heads) where it is absent or 0.
 double attention_scale(Node& node, ValueId q);
+inline const Shape& shape_of(const Node& node, ValueId value) {
+  return node.graph().value(value).type().shape;
+}
 
 }  // namespace anneal

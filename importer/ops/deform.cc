@@ -134,12 +134,12 @@ class DeformConv {
 
 Outputs import_deform_conv(Node& node) { return DeformConv(node).import(); }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kDeformRows[] = {
     {"", "DeformConv", 19, kLatest, import_deform_conv},
 };
 
 }  // namespace
 
-std::span<const OpRow> deform_rows() { return kRows; }
+std::span<const OpRow> deform_rows() { return kDeformRows; }
 
 }  // namespace anneal

@@ -229,12 +229,12 @@ Outputs import_einsum(Node& node) {
   return node.result(Transpose{.permutation = permutation}, {result.value});
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kEinsumRows[] = {
     {"", "Einsum", 12, kLatest, import_einsum},
 };
 
 }  // namespace
 
-std::span<const OpRow> einsum_rows() { return kRows; }
+std::span<const OpRow> einsum_rows() { return kEinsumRows; }
 
 }  // namespace anneal

@@ -224,7 +224,7 @@ Outputs import_cast_like(Node& node) {
   return cast_to(node, node.dtype(1));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kElementwiseRows[] = {
     {"", "Abs", 1, 5, import_consuming<import_unary<Opcode::kAbs, kNumbers>>},
     {"", "Abs", 6, kLatest, import_unary<Opcode::kAbs, kNumbers>},
     {"", "Acos", 7, kLatest, import_float_unary<Opcode::kAcos>},
@@ -286,6 +286,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> elementwise_rows() { return kRows; }
+std::span<const OpRow> elementwise_rows() { return kElementwiseRows; }
 
 }  // namespace anneal

@@ -12,10 +12,6 @@
 namespace anneal {
 namespace {
 
-constexpr std::string_view kDomain = "com.microsoft";
-
-const Shape& shape_of(Node& node, ValueId value) { return node.graph().value(value).type().shape; }
-
 Outputs import_fused_mat_mul(Node& node) {
   node.expect_inputs(2, 2);
   node.expect_same_dtype({0, 1});
@@ -233,7 +229,7 @@ Outputs import_multi_head_attention(Node& node) {
 
 // inputs: x[B,S,H], weights[H, queries + keys + values], [bias], [mask], [past: not taken],
 // [numbers to add].
-Outputs import_attention(Node& node) {
+Outputs import_fused_attention(Node& node) {
   node.expect_inputs(2, 6);
   node.dtype(0, kFloats);
   node.expect_same_dtype({0, 1, 2, 4, 5});
@@ -267,19 +263,19 @@ Outputs import_attention(Node& node) {
   return {join_heads(node, attend(node, heads).result)};
 }
 
-constexpr OpRow kRows[] = {
-    {kDomain, "Attention", 1, kLatest, import_attention},
-    {kDomain, "EmbedLayerNormalization", 1, kLatest, import_embed_layer_normalization},
-    {kDomain, "FusedConv", 1, kLatest, import_fused_conv},
-    {kDomain, "FusedMatMul", 1, kLatest, import_fused_mat_mul},
-    {kDomain, "MultiHeadAttention", 1, kLatest, import_multi_head_attention},
-    {kDomain, "SkipLayerNormalization", 1, kLatest, import_skip_layer_normalization},
-    {kDomain, "SkipSimplifiedLayerNormalization", 1, kLatest,
+constexpr OpRow kFusedRows[] = {
+    {kMicrosoft, "Attention", 1, kLatest, import_fused_attention},
+    {kMicrosoft, "EmbedLayerNormalization", 1, kLatest, import_embed_layer_normalization},
+    {kMicrosoft, "FusedConv", 1, kLatest, import_fused_conv},
+    {kMicrosoft, "FusedMatMul", 1, kLatest, import_fused_mat_mul},
+    {kMicrosoft, "MultiHeadAttention", 1, kLatest, import_multi_head_attention},
+    {kMicrosoft, "SkipLayerNormalization", 1, kLatest, import_skip_layer_normalization},
+    {kMicrosoft, "SkipSimplifiedLayerNormalization", 1, kLatest,
      import_skip_simplified_layer_normalization},
 };
 
 }  // namespace
 
-std::span<const OpRow> fused_rows() { return kRows; }
+std::span<const OpRow> fused_rows() { return kFusedRows; }
 
 }  // namespace anneal

@@ -87,7 +87,7 @@ Outputs import_tensor_scatter(Node& node) {
   return node.result(ScatterElements{.axis = axis}, {node.input(0), places, node.input(1)});
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kGatherRows[] = {
     {"", "Gather", 1, kLatest, import_gather},
     {"", "GatherElements", 11, kLatest, import_gather_elements},
     {"", "GatherND", 11, kLatest, import_gather_nd},
@@ -101,6 +101,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> gather_rows() { return kRows; }
+std::span<const OpRow> gather_rows() { return kGatherRows; }
 
 }  // namespace anneal

@@ -139,7 +139,7 @@ Outputs import_one_hot(Node& node) {
   });
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kGenerateRows[] = {
     {"", "Constant", 1, kLatest, import_constant},
     {"", "ConstantOfShape", 9, kLatest, import_constant_of_shape},
     {"", "EyeLike", 9, kLatest, import_eye_like},
@@ -150,6 +150,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> generate_rows() { return kRows; }
+std::span<const OpRow> generate_rows() { return kGenerateRows; }
 
 }  // namespace anneal

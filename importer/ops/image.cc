@@ -57,14 +57,14 @@ Outputs import_max_unpool(Node& node) {
   return node.result(Reshape{.allow_zero = true}, {scattered, shape});
 }
 
-struct Blocks {
+struct ImageBlocks {
   std::vector<int64_t> image, block, counts;  // per spatial axis; counts: blocks along it
   Window window;
   int64_t image_size = 1, block_size = 1, count = 1;
 };
 
-Blocks read_blocks(Node& node) {
-  Blocks b;
+ImageBlocks read_blocks(Node& node) {
+  ImageBlocks b;
   b.image = node.integers_of_input(1, "the image's shape");
   b.block = node.integers_of_input(2, "the block's shape");
   const size_t axes = b.image.size();
@@ -106,7 +106,7 @@ Blocks read_blocks(Node& node) {
 }
 
 // Where each element of each block goes in the image; image_size: into the padding.
-std::vector<int64_t> places_of(const Blocks& b) {
+std::vector<int64_t> places_of(const ImageBlocks& b) {
   std::vector<int64_t> places;
   places.reserve(static_cast<size_t>(b.block_size * b.count));
   for (int64_t element = 0; element < b.block_size; ++element) {
@@ -131,7 +131,7 @@ Outputs import_col2im(Node& node) {
   node.expect_inputs(3, 3);
   const DataType dtype = node.dtype(0, kNumbers);
   if (node.rank(0) != 3) node.invalid("input 0 has not 3 axes");
-  const Blocks b = read_blocks(node);
+  const ImageBlocks b = read_blocks(node);
   SizeTable& sizes = node.sizes();
   const Shape& x = node.shape(0);
   if ((x[1].known() && x[1].value() % b.block_size != 0) ||
@@ -281,7 +281,7 @@ Outputs import_affine_grid(Node& node) {
   });
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kImageRows[] = {
     {"", "AffineGrid", 20, kLatest, import_affine_grid},
     {"", "CenterCropPad", 18, kLatest, import_center_crop_pad},
     {"", "Col2Im", 18, kLatest, import_col2im},
@@ -290,6 +290,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> image_rows() { return kRows; }
+std::span<const OpRow> image_rows() { return kImageRows; }
 
 }  // namespace anneal

@@ -212,7 +212,7 @@ Outputs import_det(Node& node) {
   return node.result(Reshape{.allow_zero = true}, {determinants, node.sizes_value(batch, "shape")});
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kLinearRows[] = {
     {"", "Conv", 1, kLatest, import_conv}, {"", "ConvTranspose", 1, kLatest, import_conv_transpose},
     {"", "Det", 11, kLatest, import_det},  {"", "Gemm", 1, 6, import_gemm_with_broadcast},
     {"", "Gemm", 7, kLatest, gemm},        {"", "MatMul", 1, kLatest, import_mat_mul},
@@ -220,6 +220,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> linear_rows() { return kRows; }
+std::span<const OpRow> linear_rows() { return kLinearRows; }
 
 }  // namespace anneal

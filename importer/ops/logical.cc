@@ -96,7 +96,7 @@ Outputs import_where(Node& node) {
 constexpr auto import_equal =
     import_combination<combined<Opcode::kEqual>, kNumbersAndBooleans, false>;
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kLogicalRows[] = {
     {"", "And", 1, 6, import_combination_with_axis<combined<Opcode::kAnd>, kBooleans>},
     {"", "And", 7, kLatest, import_logic<Opcode::kAnd>},
     {"", "BitShift", 11, kLatest, import_bit_shift},
@@ -125,6 +125,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> logical_rows() { return kRows; }
+std::span<const OpRow> logical_rows() { return kLogicalRows; }
 
 }  // namespace anneal

@@ -79,13 +79,13 @@ Outputs import_softmax_cross_entropy(Node& node) {
   return {loss(node, scores), scores};
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kLossRows[] = {
     {"", "NegativeLogLikelihoodLoss", 12, kLatest, import_negative_log_likelihood},
     {"", "SoftmaxCrossEntropyLoss", 12, kLatest, import_softmax_cross_entropy},
 };
 
 }  // namespace
 
-std::span<const OpRow> loss_rows() { return kRows; }
+std::span<const OpRow> loss_rows() { return kLossRows; }
 
 }  // namespace anneal

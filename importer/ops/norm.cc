@@ -222,12 +222,12 @@ Outputs import_rms_normalization(Node& node) {
 }
 
 // [N,C,...] as [N,groups,C/groups*...], normalized along the last axis.
-struct Groups {
+struct ChannelGroups {
   ValueId normal;
   std::vector<Size> shape;  // of x
   int64_t count;
 };
-Groups normalize_groups(Node& node) {
+ChannelGroups normalize_groups(Node& node) {
   node.expect_inputs(3, 3);
   node.dtype(0, kFloats);
   const Shape& shape = node.shape(0);
@@ -245,7 +245,7 @@ Groups normalize_groups(Node& node) {
 
 // Opset 18: scale and bias of each group.
 Outputs import_group_normalization_per_group(Node& node) {
-  const Groups groups = normalize_groups(node);
+  const ChannelGroups groups = normalize_groups(node);
   const ValueId scale = per_channel(node, node.input(1), 3, "scale_per_group");
   const ValueId bias = per_channel(node, node.input(2), 3, "bias_per_group");
   const ValueId scaled = pointwise(node, "scale", {groups.normal, scale, bias}, node.dtype(0),
@@ -256,7 +256,7 @@ Outputs import_group_normalization_per_group(Node& node) {
 
 Outputs import_group_normalization(Node& node) {
   expect_f32_statistics(node);
-  const Groups groups = normalize_groups(node);
+  const ChannelGroups groups = normalize_groups(node);
   const ValueId normal = reshape(node, groups.normal, groups.shape, "ungrouped");
   return scale_and_shift(node, normal, channels(node, 1, "scale_per_channel"),
                          channels(node, 2, "bias_per_channel"));
@@ -321,7 +321,7 @@ Outputs import_lrn(Node& node) {
   });
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kNormRows[] = {
     {"", "BatchNormalization", 1, 6, import_batch_normalization_test_mode},
     {"", "BatchNormalization", 7, 8, import_batch_normalization_spatial},
     {"", "BatchNormalization", 9, 13, batch_normalization_inference},
@@ -339,6 +339,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> norm_rows() { return kRows; }
+std::span<const OpRow> norm_rows() { return kNormRows; }
 
 }  // namespace anneal

@@ -100,7 +100,7 @@ Outputs import_tile(Node& node) {
   return node.result(Tile{}, {node.input(0), node.input(1)});
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kPadRows[] = {
     {"", "Pad", 1, 1, import_paddings_attribute},
     {"", "Pad", 2, 10, import_pads_attribute},
     {"", "Pad", 11, 17, import_pad},
@@ -111,6 +111,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> pad_rows() { return kRows; }
+std::span<const OpRow> pad_rows() { return kPadRows; }
 
 }  // namespace anneal

@@ -120,7 +120,7 @@ Outputs import_global_lp_pool(Node& node) {
   return global_lp_pool(node, static_cast<double>(node.integer("p", 2)));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kPoolRows[] = {
     {"", "AveragePool", 1, kLatest, import_average_pool},
     {"", "GlobalAveragePool", 1, kLatest, import_global_pool<ReduceKind::kMean>},
     {"", "GlobalLpPool", 1, 1, import_global_lp_pool_float},
@@ -133,6 +133,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> pool_rows() { return kRows; }
+std::span<const OpRow> pool_rows() { return kPoolRows; }
 
 }  // namespace anneal

@@ -11,9 +11,6 @@
 namespace anneal {
 namespace {
 
-constexpr std::string_view kDomain = "com.microsoft";
-constexpr TypeSet kBytes = {DataType::kI8, DataType::kU8};
-
 // Input `index` as a scalar; kNone if absent.
 ValueId scalar(Node& node, int index, const std::string& suffix) {
   if (!node.has_input(index)) return ValueId::kNone;
@@ -23,7 +20,7 @@ ValueId scalar(Node& node, int index, const std::string& suffix) {
 // Elements as floats, by the scale and the zero point that those inputs are. axis: along which
 // there may be many of them; -1: nowhere.
 ValueId dequantized(Node& node, int index, int scale, int zero_point, int64_t axis = -1) {
-  node.dtype(index, kBytes);
+  node.dtype(index, k8Bit);
   const std::string name = fmt::format("input{}", index);
   const bool many = axis >= 0 && node.rank(scale) == 1 && node.shape(scale)[0] != Size(1);
   const auto of = [&](int input, const char* suffix) {
@@ -44,7 +41,7 @@ Outputs quantized(Node& node, ValueId x, int index, DataType otherwise) {
   if (inputs[1] == ValueId::kNone) node.invalid("the scale of the result is missing");
   DataType dtype = otherwise;
   if (node.has_input(index + 1)) {
-    dtype = node.dtype(index + 1, kBytes);
+    dtype = node.dtype(index + 1, k8Bit);
     inputs.push_back(scalar(node, index + 1, "zero_point"));
   }
   return node.result(Quantize{.dtype = dtype}, inputs);
@@ -65,10 +62,10 @@ Outputs unary(Node& node, Formula formula) {
   const ValueId result = pointwise(node, "real", {dequantized(node, 0)}, DataType::kF32, formula);
   return quantized(node, result, 3, node.dtype(0));
 }
-Outputs import_sigmoid(Node& node) {
+Outputs import_qlinear_sigmoid(Node& node) {
   return unary(node, [](Expressions in) { return in[0].apply(Opcode::kSigmoid); });
 }
-Outputs import_leaky_relu(Node& node) {
+Outputs import_qlinear_leaky_relu(Node& node) {
   const double alpha = node.number("alpha", 0.01F);
   return unary(node, [&](Expressions in) { return select(in[0] < 0, in[0] * alpha, in[0]); });
 }
@@ -84,7 +81,7 @@ Outputs import_global_average_pool(Node& node) {
   return quantized(node, mean, 3, node.dtype(0));
 }
 
-Outputs import_average_pool(Node& node) {
+Outputs import_qlinear_average_pool(Node& node) {
   node.expect_inputs(4, 5);
   if (node.flag("channels_last", false)) node.unsupported("channels last");
   const Window window = read_window(node);
@@ -111,7 +108,7 @@ Outputs import_softmax(Node& node) {
 }
 
 // inputs: condition, then three for each choice, and scale and zero point of the result.
-Outputs import_where(Node& node) {
+Outputs import_qlinear_where(Node& node) {
   node.expect_inputs(8, 9);
   node.dtype(0, {DataType::kBool});
   const ValueId result =
@@ -161,7 +158,7 @@ Outputs import_dynamic_quantize_mat_mul(Node& node) {
 }
 
 // inputs: scale and zero point of the result, then three for each part.
-Outputs import_concat(Node& node) {
+Outputs import_qlinear_concat(Node& node) {
   if (node.input_count() < 5 || (node.input_count() - 2) % 3 != 0)
     node.invalid(fmt::format("{} inputs", node.input_count()));
   const int64_t axis = node.resolve_axis(node.integer("axis"), node.rank(2));
@@ -171,23 +168,23 @@ Outputs import_concat(Node& node) {
   return quantized(node, whole, 0, node.dtype(2));
 }
 
-constexpr OpRow kRows[] = {
-    {kDomain, "DynamicQuantizeMatMul", 1, kLatest, import_dynamic_quantize_mat_mul},
-    {kDomain, "MatMulIntegerToFloat", 1, kLatest, import_mat_mul_integer_to_float},
-    {kDomain, "QGemm", 1, kLatest, import_gemm},
-    {kDomain, "QLinearAdd", 1, kLatest, import_add},
-    {kDomain, "QLinearAveragePool", 1, kLatest, import_average_pool},
-    {kDomain, "QLinearConcat", 1, kLatest, import_concat},
-    {kDomain, "QLinearGlobalAveragePool", 1, kLatest, import_global_average_pool},
-    {kDomain, "QLinearLeakyRelu", 1, kLatest, import_leaky_relu},
-    {kDomain, "QLinearMul", 1, kLatest, import_mul},
-    {kDomain, "QLinearSigmoid", 1, kLatest, import_sigmoid},
-    {kDomain, "QLinearSoftmax", 1, kLatest, import_softmax},
-    {kDomain, "QLinearWhere", 1, kLatest, import_where},
+constexpr OpRow kQlinearRows[] = {
+    {kMicrosoft, "DynamicQuantizeMatMul", 1, kLatest, import_dynamic_quantize_mat_mul},
+    {kMicrosoft, "MatMulIntegerToFloat", 1, kLatest, import_mat_mul_integer_to_float},
+    {kMicrosoft, "QGemm", 1, kLatest, import_gemm},
+    {kMicrosoft, "QLinearAdd", 1, kLatest, import_add},
+    {kMicrosoft, "QLinearAveragePool", 1, kLatest, import_qlinear_average_pool},
+    {kMicrosoft, "QLinearConcat", 1, kLatest, import_qlinear_concat},
+    {kMicrosoft, "QLinearGlobalAveragePool", 1, kLatest, import_global_average_pool},
+    {kMicrosoft, "QLinearLeakyRelu", 1, kLatest, import_qlinear_leaky_relu},
+    {kMicrosoft, "QLinearMul", 1, kLatest, import_mul},
+    {kMicrosoft, "QLinearSigmoid", 1, kLatest, import_qlinear_sigmoid},
+    {kMicrosoft, "QLinearSoftmax", 1, kLatest, import_softmax},
+    {kMicrosoft, "QLinearWhere", 1, kLatest, import_qlinear_where},
 };
 
 }  // namespace
 
-std::span<const OpRow> qlinear_rows() { return kRows; }
+std::span<const OpRow> qlinear_rows() { return kQlinearRows; }
 
 }  // namespace anneal

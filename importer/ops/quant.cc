@@ -11,7 +11,6 @@
 namespace anneal {
 namespace {
 
-constexpr TypeSet kBytes = {DataType::kI8, DataType::kU8};
 constexpr TypeSet kQuantized = {DataType::kI8, DataType::kU8, DataType::kI16, DataType::kU16};
 
 // A vector of one element is a scalar.
@@ -144,8 +143,8 @@ Outputs import_dynamic_quantize(Node& node) {
 
 Outputs import_conv_integer(Node& node) {
   node.expect_inputs(2, 4);
-  node.dtype(0, kBytes);
-  node.dtype(1, kBytes);
+  node.dtype(0, k8Bit);
+  node.dtype(1, k8Bit);
   const ValueId zero_point = optional_scalar(node, 2, "x_zero_point");
   const auto [op, input] = read_conv(node, 1, zero_point);
   return node.result(op, without_trailing_absent({input, node.input(1), zero_point,
@@ -161,8 +160,8 @@ ValueId product_zero_point(Node& node, int index, std::string_view suffix) {
 }
 
 void expect_matrices(Node& node, int a, int b) {
-  node.dtype(a, kBytes);
-  node.dtype(b, kBytes);
+  node.dtype(a, k8Bit);
+  node.dtype(b, k8Bit);
   if (node.rank(a) < 2 || node.rank(b) < 2) node.unsupported("a product with a vector");
 }
 
@@ -192,8 +191,8 @@ Outputs requantize(Node& node, const std::vector<ValueId>& inputs, DataType dtyp
 
 Outputs import_q_linear_conv(Node& node) {
   node.expect_inputs(8, 9);
-  node.dtype(0, kBytes);
-  node.dtype(3, kBytes);
+  node.dtype(0, k8Bit);
+  node.dtype(3, k8Bit);
   const ValueId zero_point = optional_scalar(node, 2, "x_zero_point");
   const auto [op, input] = read_conv(node, 3, zero_point);
   const ValueId sum = node.layer(
@@ -209,7 +208,7 @@ Outputs import_q_linear_conv(Node& node) {
     node.dtype(8, {DataType::kI32});
     inputs.push_back(per_channel(node, node.input(8), rank, "bias_per_channel"));
   }
-  return requantize(node, inputs, node.dtype(7, kBytes));
+  return requantize(node, inputs, node.dtype(7, k8Bit));
 }
 
 Outputs import_q_linear_mat_mul(Node& node) {
@@ -226,10 +225,10 @@ Outputs import_q_linear_mat_mul(Node& node) {
   return requantize(node,
                     {sum, a_scale, scalar_if_one(node, 4, "b_scale"),
                      scalar_if_one(node, 6, "y_scale"), scalar_if_one(node, 7, "y_zero_point")},
-                    node.dtype(7, kBytes));
+                    node.dtype(7, k8Bit));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kQuantRows[] = {
     {"", "ConvInteger", 10, kLatest, import_conv_integer},
     {"", "DequantizeLinear", 10, 12, import_dequantize_per_tensor},
     {"", "DequantizeLinear", 13, 20, import_dequantize_axis},
@@ -241,12 +240,12 @@ constexpr OpRow kRows[] = {
     {"", "QuantizeLinear", 10, 12, import_quantize_per_tensor},
     {"", "QuantizeLinear", 13, 20, import_quantize_axis},
     {"", "QuantizeLinear", 21, kLatest, import_quantize},
-    {"com.microsoft", "DequantizeLinear", 1, kLatest, import_dequantize_axis},
-    {"com.microsoft", "QuantizeLinear", 1, kLatest, import_quantize_axis},
+    {kMicrosoft, "DequantizeLinear", 1, kLatest, import_dequantize_axis},
+    {kMicrosoft, "QuantizeLinear", 1, kLatest, import_quantize_axis},
 };
 
 }  // namespace
 
-std::span<const OpRow> quant_rows() { return kRows; }
+std::span<const OpRow> quant_rows() { return kQuantRows; }
 
 }  // namespace anneal

@@ -149,11 +149,12 @@ ValueId dequantized_weights(Node& node, int weights, int scale, const std::strin
   return node.layer(Transpose{{0, 2, 1}}, {real}, name);
 }
 
-class Importer {
+class RecurrentImporter {
  public:
   // quantized: as DynamicQuantizeLSTM has its inputs. Its weights are computed with as floats, and
   // x, which it quantizes while running, as it is.
-  Importer(Node& node, Recurrent op, std::vector<std::string> defaults, bool quantized = false)
+  RecurrentImporter(Node& node, Recurrent op, std::vector<std::string> defaults,
+                    bool quantized = false)
       : node_(node), op_(std::move(op)), defaults_(std::move(defaults)), quantized_(quantized) {}
 
   Outputs import() {
@@ -259,28 +260,28 @@ class Importer {
 };
 
 Outputs import_rnn(Node& node) {
-  return Importer(node, {.kind = RecurrentKind::kRnn}, {"Tanh"}).import();
+  return RecurrentImporter(node, {.kind = RecurrentKind::kRnn}, {"Tanh"}).import();
 }
 
 Outputs import_gru_reset_first(Node& node) {
-  return Importer(node, {.kind = RecurrentKind::kGru}, {"Sigmoid", "Tanh"}).import();
+  return RecurrentImporter(node, {.kind = RecurrentKind::kGru}, {"Sigmoid", "Tanh"}).import();
 }
 Outputs import_gru(Node& node) {
   const bool linear_before_reset = node.integer("linear_before_reset", 0) != 0;
   const Recurrent op{.kind = RecurrentKind::kGru, .linear_before_reset = linear_before_reset};
-  return Importer(node, op, {"Sigmoid", "Tanh"}).import();
+  return RecurrentImporter(node, op, {"Sigmoid", "Tanh"}).import();
 }
 
 Outputs import_lstm(Node& node) {
   const Recurrent op{.kind = RecurrentKind::kLstm,
                      .input_forget = node.flag("input_forget", false)};
-  return Importer(node, op, {"Sigmoid", "Tanh", "Tanh"}).import();
+  return RecurrentImporter(node, op, {"Sigmoid", "Tanh", "Tanh"}).import();
 }
 
 Outputs import_dynamic_quantize_lstm(Node& node) {
   const Recurrent op{.kind = RecurrentKind::kLstm,
                      .input_forget = node.flag("input_forget", false)};
-  return Importer(node, op, {"Sigmoid", "Tanh", "Tanh"}, true).import();
+  return RecurrentImporter(node, op, {"Sigmoid", "Tanh", "Tanh"}, true).import();
 }
 
 Outputs import_reverse_sequence(Node& node) {
@@ -292,17 +293,17 @@ Outputs import_reverse_sequence(Node& node) {
   return node.result(op, {node.input(0), node.input(1)});
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kRecurrentRows[] = {
     {"", "GRU", 1, 2, import_gru_reset_first},
     {"", "GRU", 3, kLatest, import_gru},
     {"", "LSTM", 1, kLatest, import_lstm},
-    {"com.microsoft", "DynamicQuantizeLSTM", 1, kLatest, import_dynamic_quantize_lstm},
+    {kMicrosoft, "DynamicQuantizeLSTM", 1, kLatest, import_dynamic_quantize_lstm},
     {"", "RNN", 1, kLatest, import_rnn},
     {"", "ReverseSequence", 10, kLatest, import_reverse_sequence},
 };
 
 }  // namespace
 
-std::span<const OpRow> recurrent_rows() { return kRows; }
+std::span<const OpRow> recurrent_rows() { return kRecurrentRows; }
 
 }  // namespace anneal

@@ -239,7 +239,7 @@ Outputs import_flattened_hardmax(Node& node) {
 
 constexpr TypeSet kReducible = kNumbersAndBooleans;
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kReduceRows[] = {
     {"", "ArgMax", 1, kLatest, import_arg<true>},
     {"", "ArgMin", 1, kLatest, import_arg<false>},
     {"", "CumProd", 26, kLatest, import_cumulative<CumulativeKind::kProd>},
@@ -277,6 +277,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> reduce_rows() { return kRows; }
+std::span<const OpRow> reduce_rows() { return kReduceRows; }
 
 }  // namespace anneal

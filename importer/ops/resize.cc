@@ -127,7 +127,7 @@ Outputs resize_to_sizes(Node& node, Resize op, int input, ValueId roi) {
   return node.result(op, inputs);
 }
 
-std::vector<int64_t> all_axes(Node& node) {
+std::vector<int64_t> every_axis(Node& node) {
   std::vector<int64_t> axes(static_cast<size_t>(node.rank(0)));
   std::iota(axes.begin(), axes.end(), 0);
   return axes;
@@ -140,7 +140,7 @@ Resize upsample(Node& node) {
   return {.mode = linear ? ResizeMode::kLinear : ResizeMode::kNearest,
           .coordinates = ResizeCoordinates::kAsymmetric,
           .nearest = ResizeNearest::kFloor,
-          .axes = all_axes(node)};
+          .axes = every_axis(node)};
 }
 
 Outputs import_upsample_height_and_width(Node& node) {
@@ -197,7 +197,7 @@ Resize read_resize(Node& node) {
   op.cubic_coefficient = node.number("cubic_coeff_a", -0.75F);
   op.exclude_outside = node.flag("exclude_outside", false);
   op.extrapolation_value = node.number("extrapolation_value", 0);
-  op.axes = all_axes(node);
+  op.axes = every_axis(node);
   return op;
 }
 
@@ -241,7 +241,7 @@ Outputs import_resize_axes(Node& node) {
   return resize(node, op);
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kResizeRows[] = {
     {"", "Resize", 10, 10, import_upsample},
     {"", "Resize", 11, 17, import_resize},
     {"", "Resize", 18, kLatest, import_resize_axes},
@@ -252,6 +252,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> resize_rows() { return kRows; }
+std::span<const OpRow> resize_rows() { return kResizeRows; }
 
 }  // namespace anneal

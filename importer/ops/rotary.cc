@@ -13,9 +13,9 @@ struct RotaryInputs {
   int cosines, sines, positions;
 };
 
-class Importer {
+class RotaryImporter {
  public:
-  Importer(Node& node, RotaryInputs inputs) : node_(node), inputs_(inputs) {}
+  RotaryImporter(Node& node, RotaryInputs inputs) : node_(node), inputs_(inputs) {}
 
   Outputs import() {
     node_.expect_inputs(3, 4);
@@ -127,7 +127,7 @@ class Importer {
 };
 
 Outputs import_rotary_embedding(Node& node) {
-  return Importer(node, {.cosines = 1, .sines = 2, .positions = 3}).import();
+  return RotaryImporter(node, {.cosines = 1, .sines = 2, .positions = 3}).import();
 }
 
 Outputs import_fused_rotary_embedding(Node& node) {
@@ -135,16 +135,16 @@ Outputs import_fused_rotary_embedding(Node& node) {
   if (node.rank(1) != 2) node.unsupported("positions that are one offset for all");
   if (node.number("scale", 1) != 1) node.unsupported("scaled positions");
   if (node.flag("is_packed_batching", false)) node.unsupported("packed batches");
-  return Importer(node, {.cosines = 2, .sines = 3, .positions = 1}).import();
+  return RotaryImporter(node, {.cosines = 2, .sines = 3, .positions = 1}).import();
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kRotaryRows[] = {
     {"", "RotaryEmbedding", 23, kLatest, import_rotary_embedding},
-    {"com.microsoft", "RotaryEmbedding", 1, kLatest, import_fused_rotary_embedding},
+    {kMicrosoft, "RotaryEmbedding", 1, kLatest, import_fused_rotary_embedding},
 };
 
 }  // namespace
 
-std::span<const OpRow> rotary_rows() { return kRows; }
+std::span<const OpRow> rotary_rows() { return kRotaryRows; }
 
 }  // namespace anneal

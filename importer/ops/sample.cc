@@ -51,7 +51,7 @@ Outputs import_roi_align(Node& node) {
                                      {"half_pixel", "output_half_pixel"}) == 0);
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kSampleRows[] = {
     {"", "GridSample", 16, 19, import_grid_sample_2d},
     {"", "GridSample", 20, kLatest, import_grid_sample},
     {"", "RoiAlign", 10, 15, import_roi_align_at_edges},
@@ -60,6 +60,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> sample_rows() { return kRows; }
+std::span<const OpRow> sample_rows() { return kSampleRows; }
 
 }  // namespace anneal

@@ -51,7 +51,7 @@ Outputs import_non_max_suppression(Node& node) {
   return node.result(op, inputs);
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kSelectRows[] = {
     {"", "Compress", 9, kLatest, import_compress},
     {"", "NonMaxSuppression", 10, kLatest, import_non_max_suppression},
     {"", "NonZero", 9, kLatest, import_nonzero},
@@ -60,6 +60,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> select_rows() { return kRows; }
+std::span<const OpRow> select_rows() { return kSelectRows; }
 
 }  // namespace anneal

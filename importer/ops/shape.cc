@@ -147,11 +147,11 @@ Outputs import_dropout(Node& node) {
   return dropout(node, DataType::kBool);
 }
 
-struct Blocks {
+struct SpaceBlocks {
   Size n, c, h, w;  // of the input
   int64_t block = 0;
 };
-Blocks blocks_of(Node& node) {
+SpaceBlocks blocks_of(Node& node) {
   node.expect_inputs(1, 1);
   const Shape& shape = node.shape(0);
   if (shape.rank() != 4) node.invalid(fmt::format("{} axes, 4 expected", shape.rank()));
@@ -170,7 +170,7 @@ Outputs rearrange(Node& node, const std::vector<Size>& six, std::vector<int64_t>
 }
 
 Outputs import_depth_to_space(Node& node) {
-  const Blocks in = blocks_of(node);
+  const SpaceBlocks in = blocks_of(node);
   const bool column_row = node.choice("mode", {"DCR", "CRD"}) == 1;
   SizeTable& sizes = node.sizes();
   const Size b = in.block, c = sizes.floor_div(in.c, sizes.mul(b, b));
@@ -180,7 +180,7 @@ Outputs import_depth_to_space(Node& node) {
 }
 
 Outputs import_space_to_depth(Node& node) {
-  const Blocks in = blocks_of(node);
+  const SpaceBlocks in = blocks_of(node);
   SizeTable& sizes = node.sizes();
   const Size b = in.block, h = sizes.floor_div(in.h, b), w = sizes.floor_div(in.w, b);
   return rearrange(node, {in.n, in.c, h, b, w, b}, {0, 3, 5, 1, 2, 4},
@@ -193,7 +193,7 @@ Outputs import_expand(Node& node) {
   return node.result(Expand{}, {node.input(0), node.input(1)});
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kShapeRows[] = {
     {"", "DepthToSpace", 1, kLatest, import_depth_to_space},
     {"", "Dropout", 1, 6, import_dropout_with_test_mode},
     {"", "Dropout", 7, 9, import_dropout_with_float_mask},
@@ -215,6 +215,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> shape_rows() { return kRows; }
+std::span<const OpRow> shape_rows() { return kShapeRows; }
 
 }  // namespace anneal

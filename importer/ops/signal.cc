@@ -274,7 +274,7 @@ Outputs import_stft(Node& node) {
   return node.result(Reshape{.allow_zero = true}, {frames, target}, "apart");
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kSignalRows[] = {
     {"", "BlackmanWindow", 17, kLatest, import_blackman_window},
     {"", "DFT", 17, 19, import_dft_axis_attribute},
     {"", "DFT", 20, kLatest, import_dft},
@@ -286,6 +286,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> signal_rows() { return kRows; }
+std::span<const OpRow> signal_rows() { return kSignalRows; }
 
 }  // namespace anneal

@@ -190,7 +190,7 @@ Outputs concat(Node& node, int64_t axis) {
 Outputs import_concat_default_axis(Node& node) { return concat(node, node.integer("axis", 1)); }
 Outputs import_concat(Node& node) { return concat(node, node.integer("axis")); }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kSliceRows[] = {
     {"", "Concat", 1, 3, import_concat_default_axis}, {"", "Concat", 4, kLatest, import_concat},
     {"", "Slice", 1, 9, import_slice_attributes},     {"", "Slice", 10, kLatest, import_slice},
     {"", "Split", 1, 12, import_split_attribute},     {"", "Split", 13, 17, import_split_input},
@@ -199,6 +199,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> slice_rows() { return kRows; }
+std::span<const OpRow> slice_rows() { return kSliceRows; }
 
 }  // namespace anneal

@@ -157,7 +157,7 @@ Outputs import_unsqueeze(Node& node) {
   return unsqueeze_at_run_time(node);
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kSqueezeRows[] = {
     {"", "Squeeze", 1, 12, import_squeeze_attribute},
     {"", "Squeeze", 13, kLatest, import_squeeze},
     {"", "Unsqueeze", 1, 12, import_unsqueeze_attribute},
@@ -166,6 +166,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> squeeze_rows() { return kRows; }
+std::span<const OpRow> squeeze_rows() { return kSqueezeRows; }
 
 }  // namespace anneal

@@ -239,13 +239,13 @@ class LinearAttention {
 
 Outputs import_linear_attention(Node& node) { return LinearAttention(node).import(); }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kStateRows[] = {
     {"", "CausalConvWithState", 27, kLatest, import_causal_conv},
     {"", "LinearAttention", 27, kLatest, import_linear_attention},
 };
 
 }  // namespace
 
-std::span<const OpRow> state_rows() { return kRows; }
+std::span<const OpRow> state_rows() { return kStateRows; }
 
 }  // namespace anneal

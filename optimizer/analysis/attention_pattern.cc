@@ -13,9 +13,7 @@ namespace {
 constexpr size_t kMostLayers = 12;  // between a product and the softmax
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-const Shape& shape_of(const Graph& graph, ValueId value) { return graph.value(value).type().shape; }
-
-const Pointwise* elementwise(const Graph& graph, LayerId id) {
+const Pointwise* as_elementwise(const Graph& graph, LayerId id) {
   const auto* pointwise = op_as<Pointwise>(graph, id);
   if (!pointwise || pointwise->program.results().size() != 1 || !graph.layer(id).epilogues.empty())
     return nullptr;
@@ -47,7 +45,7 @@ bool climb(const Graph& graph, ValueId value, LayerId reader, AttentionPattern& 
   }
   found.before.push_back(id);
   if (regroups(graph, id) && climb(graph, graph.layer(id).inputs[0], id, found)) return true;
-  if (elementwise(graph, id)) {
+  if (as_elementwise(graph, id)) {
     for (const ValueId input : graph.layer(id).inputs)
       if (shape_of(graph, input) == shape_of(graph, value) && climb(graph, input, id, found))
         return true;
@@ -70,7 +68,7 @@ bool descend(const Graph& graph, ValueId value, AttentionPattern& found) {
       return true;
     }
     const bool keeps_shape =
-        elementwise(graph, user) && shape_of(graph, layer.outputs[0]) == shape_of(graph, value);
+        as_elementwise(graph, user) && shape_of(graph, layer.outputs[0]) == shape_of(graph, value);
     if (!keeps_shape && !regroups(graph, user)) continue;
     if (layer.inputs[0] != value && !keeps_shape) continue;
     found.after.push_back(user);
@@ -198,7 +196,7 @@ Result<ScoreProgram> score_program(const Graph& graph, const AttentionPattern& p
 
   for (const LayerId id : pattern.before) {
     const Layer& layer = graph.layer(id);
-    if (const auto* pointwise = elementwise(graph, id)) {
+    if (const auto* pointwise = as_elementwise(graph, id)) {
       const ValueId from[] = {at};
       auto joined = join_programs({score.program, score.inputs, from},
                                   {pointwise->program, layer.inputs, layer.outputs}, {});
@@ -225,7 +223,7 @@ std::optional<WeightRule> weight_rule(const Graph& graph, const AttentionPattern
   ValueId weights = graph.layer(pattern.softmax).outputs[0];
   for (const LayerId id : pattern.after) {
     const Layer& layer = graph.layer(id);
-    if (const auto* pointwise = elementwise(graph, id)) {
+    if (const auto* pointwise = as_elementwise(graph, id)) {
       const Program& program = pointwise->program;
       const auto place = std::find(layer.inputs.begin(), layer.inputs.end(), weights);
       const auto at = static_cast<size_t>(place - layer.inputs.begin());
@@ -256,7 +254,7 @@ std::optional<WeightRule> weight_rule(const Graph& graph, const AttentionPattern
 
 std::optional<ValueId> unscaled(const Graph& graph, ValueId value, ScaleFactor& factor) {
   const LayerId id = producer(graph, value);
-  const auto* pointwise = elementwise(graph, id);
+  const auto* pointwise = as_elementwise(graph, id);
   if (!pointwise) return std::nullopt;
   const Program& program = pointwise->program;
   const Layer& layer = graph.layer(id);

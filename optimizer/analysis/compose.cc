@@ -12,7 +12,7 @@ constexpr size_t kMaxValues = 64;
 constexpr size_t kMaxInstructions = 256;
 
 // The layer whose program gives the value; null if it is no plain Pointwise.
-const Layer* elementwise(const Graph& graph, ValueId value) {
+const Layer* elementwise_layer(const Graph& graph, ValueId value) {
   const LayerId id = producer(graph, value);
   const auto* pointwise = op_as<Pointwise>(graph, id);
   if (!pointwise || !graph.layer(id).epilogues.empty() || pointwise->program.uses_index())
@@ -41,7 +41,7 @@ class Composer {
     if (is_stop(value)) return true;
     const auto known = reaches_.find(value);
     if (known != reaches_.end()) return known->second;
-    const Layer* layer = elementwise(graph_, value);
+    const Layer* layer = elementwise_layer(graph_, value);
     if (!layer || reaches_.size() >= kMaxValues) return reaches_[value] = false;
     bool any = false;
     for (const ValueId input : layer->inputs) any |= reaches(input);
@@ -62,7 +62,7 @@ class Composer {
     } else if (is_stop(value) || !reaches(value)) {
       result = leaf(value, dtype);
     } else {
-      const Layer& layer = *elementwise(graph_, value);
+      const Layer& layer = *elementwise_layer(graph_, value);
       const Program& program = std::get<Pointwise>(layer.op).program;
       instructions_ += program.code().size();
       if (instructions_ > kMaxInstructions) return regs_[value] = leaf(value, dtype);
@@ -99,7 +99,7 @@ std::optional<Composition> compose(const Graph& graph, ValueId value,
 std::vector<ValueId> elementwise_ancestors(const Graph& graph, ValueId value) {
   std::vector<ValueId> found = {value};
   for (size_t at = 0; at < found.size(); ++at) {
-    const Layer* layer = elementwise(graph, found[at]);
+    const Layer* layer = elementwise_layer(graph, found[at]);
     if (!layer) continue;
     for (const ValueId input : layer->inputs)
       if (found.size() < kMaxValues && !graph.constant(input) &&

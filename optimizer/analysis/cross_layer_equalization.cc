@@ -200,9 +200,9 @@ bool all_normal(const Tensor& tensor) {
 }
 
 // What takes the place of the layers, made before anything changes.
-class Scaling {
+class ChannelScaling {
  public:
-  Scaling(Graph& graph, const ScalableChannels& channels, std::span<const int> exponents)
+  ChannelScaling(Graph& graph, const ScalableChannels& channels, std::span<const int> exponents)
       : graph_(graph), channels_(channels) {
     for (const int exponent : exponents) {
       factors_.push_back(std::ldexp(1.0, exponent));
@@ -364,7 +364,7 @@ std::optional<ScalableChannels> scalable_reads(const Graph& graph, ValueId value
 
 bool scale_channels(Graph& graph, const ScalableChannels& channels,
                     std::span<const int> exponents) {
-  return Scaling(graph, channels, exponents).apply();
+  return ChannelScaling(graph, channels, exponents).apply();
 }
 
 }  // namespace anneal

@@ -25,14 +25,14 @@ bool resolve(Integers& indices, Size size, const SizeTable& sizes) {
 }
 
 // values[p] = start + sum of steps[axis] * p[axis], for all p in row-major order of dims.
-struct Affine {
+struct AffineIndex {
   int64_t start = 0;
   Dims steps;
 };
 
-std::optional<Affine> affine_of(const Integers& values, const Dims& dims) {
+std::optional<AffineIndex> affine_of(const Integers& values, const Dims& dims) {
   const Dims strides = row_major_strides(dims);
-  Affine affine{values[0], Dims::filled(dims.rank(), 0)};
+  AffineIndex affine{values[0], Dims::filled(dims.rank(), 0)};
   for (int axis = 0; axis < dims.rank(); ++axis)
     if (dims[axis] > 1)
       affine.steps[axis] = values[static_cast<size_t>(strides[axis])] - affine.start;

@@ -1,5 +1,9 @@
 // Queries on a graph for passes.
 #pragma once
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
 #include "anneal/graph/graph.h"
 
 namespace anneal {
@@ -9,6 +13,9 @@ const T* op_as(const Graph& graph, LayerId id) {
   return id == LayerId::kNone ? nullptr : std::get_if<T>(&graph.layer(id).op);
 }
 inline LayerId producer(const Graph& graph, ValueId value) { return graph.value(value).producer; }
+inline const Shape& shape_of(const Graph& graph, ValueId value) {
+  return graph.value(value).type().shape;
+}
 // How many results the op gives, before epilogues.
 inline size_t op_output_count(const Layer& layer) {
   return layer.epilogues.empty() ? layer.outputs.size() : layer.epilogues.size();
@@ -23,5 +30,9 @@ std::vector<LayerId> users_of(const Graph& graph, ValueId value);
 bool depends_otherwise(const Graph& graph, LayerId layer, LayerId except);
 // Elements of the value at the sizes to optimize for.
 int64_t element_count(const Graph& graph, ValueId value);
+// Whether every one of the values is `wanted`.
+inline bool all_are(const std::vector<int64_t>& values, int64_t wanted) {
+  return std::ranges::all_of(values, [&](int64_t value) { return value == wanted; });
+}
 
 }  // namespace anneal

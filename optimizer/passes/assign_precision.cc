@@ -25,7 +25,6 @@
 namespace anneal {
 namespace {
 
-bool is_half(DataType dtype) { return dtype == DataType::kF16 || dtype == DataType::kBF16; }
 bool is_short_float(DataType dtype) { return dtype == DataType::kF32 || is_half(dtype); }
 
 class Assigner {

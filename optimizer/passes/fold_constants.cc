@@ -15,7 +15,7 @@
 namespace anneal {
 namespace {
 
-bool fold(Graph& graph, LayerId id, PassRun& run) {
+bool fold_constants_at(Graph& graph, LayerId id, PassRun& run) {
   const Layer& layer = graph.layer(id);
   if (layer.inputs.empty() || !bodies_of(layer.op).empty()) return false;
   if (op_as<Dequantize>(graph, id) && scaling_of(graph, id)) return false;
@@ -48,7 +48,7 @@ bool fold(Graph& graph, LayerId id, PassRun& run) {
 }  // namespace
 
 bool fold_constants(Graph& graph, PassRun& run) {
-  const bool changed = sweep(graph, run, fold);
+  const bool changed = sweep(graph, run, fold_constants_at);
   if (changed) graph.refine();  // contents that became known may narrow sizes
   return changed;
 }

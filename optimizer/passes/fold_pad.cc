@@ -142,7 +142,7 @@ std::optional<Op> taking(const Graph& graph, LayerId id, ValueId value, const Pa
   return std::nullopt;
 }
 
-bool fold(Graph& graph, LayerId id, PassRun& run) {
+bool fold_pad_at(Graph& graph, LayerId id, PassRun& run) {
   if (!op_as<Conv>(graph, id) && !op_as<Pool>(graph, id)) return false;
   const Layer& layer = graph.layer(id);
   const ValueId value = layer.inputs[0];
@@ -186,6 +186,6 @@ bool fold(Graph& graph, LayerId id, PassRun& run) {
 
 }  // namespace
 
-bool fold_pad(Graph& graph, PassRun& run) { return sweep(graph, run, fold); }
+bool fold_pad(Graph& graph, PassRun& run) { return sweep(graph, run, fold_pad_at); }
 
 }  // namespace anneal

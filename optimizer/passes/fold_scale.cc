@@ -61,7 +61,7 @@ Program with_shift(const Program& program, size_t x, size_t reg, const Tensor& s
 }
 
 // What a layer does to its accumulators, and the elementwise layers behind it that count to it.
-struct Stores {
+struct ScaledStores {
   Program program;
   std::vector<ValueId> further;      // its inputs; the accumulator is kNone
   LayerId end = LayerId::kNone;      // the last of them
@@ -70,7 +70,7 @@ struct Stores {
 
 // A layer in the place of another, with other inputs, weights and epilogue.
 void replace(Graph& graph, LayerId id, std::vector<ValueId> inputs, Program epilogue,
-             const Stores& stores) {
+             const ScaledStores& stores) {
   const Layer& layer = graph.layer(id);
   const std::vector<ValueId> replaced = graph.layer(stores.end).outputs;
   ProgramBuilder builder;
@@ -97,7 +97,7 @@ class Fold {
 
   // a*$0 + b in the epilogue, or in what counts to it.
   bool after() {
-    Stores stores = own_stores();
+    ScaledStores stores = own_stores();
     while (take_reader(stores)) continue;
     const Program& program = stores.program;
     const auto affine =
@@ -143,13 +143,13 @@ class Fold {
   }
 
  private:
-  Stores own_stores() const {
+  ScaledStores own_stores() const {
     return {store_program(layer_, graph_.value(layer_.outputs[0]).type().dtype),
             epilogue_inputs(layer_), id_, layer_.origins};
   }
 
   // Adds the layer that alone reads what is stored, if it only multiplies and adds constants.
-  bool take_reader(Stores& stores) const {
+  bool take_reader(ScaledStores& stores) const {
     const Layer& end = graph_.layer(stores.end);
     if (end.outputs.size() != 1) return false;
     const ValueId stored = end.outputs[0];
@@ -187,7 +187,7 @@ class Fold {
       return refuse("what it reads is shifted, and then padded with zeros");
     const Tensor& old_weights = *graph_.constant(weights_);
     if (shifts && layout_.outer != 1) return refuse("what it reads is shifted, for many matrices");
-    Stores stores = own_stores();
+    ScaledStores stores = own_stores();
     ValueId weights = weights_;
     if (!scale(*factors, FactorOf::kReadChannel, weights)) return false;
     if (shifts)
@@ -249,7 +249,7 @@ class Fold {
     return true;
   }
 
-  void finish(ValueId data, ValueId weights, Stores stores) {
+  void finish(ValueId data, ValueId weights, ScaledStores stores) {
     name_ = layer_.name;
     Program program = drop_unused_inputs(stores.program, stores.further, 1);
     std::vector<ValueId> inputs(layer_.inputs.begin(),
@@ -275,7 +275,7 @@ class Fold {
   std::string name_;
 };
 
-bool fold(Graph& graph, LayerId id, PassRun& run) {
+bool fold_scale_at(Graph& graph, LayerId id, PassRun& run) {
   if (op_output_count(graph.layer(id)) != 1) return false;
   const auto layout = channel_weights(graph, id);
   if (!layout) return false;
@@ -285,6 +285,6 @@ bool fold(Graph& graph, LayerId id, PassRun& run) {
 
 }  // namespace
 
-bool fold_scale(Graph& graph, PassRun& run) { return sweep(graph, run, fold); }
+bool fold_scale(Graph& graph, PassRun& run) { return sweep(graph, run, fold_scale_at); }
 
 }  // namespace anneal

@@ -24,8 +24,6 @@
 namespace anneal {
 namespace {
 
-const Shape& shape_of(const Graph& graph, ValueId value) { return graph.value(value).type().shape; }
-
 // With ones before it.
 Shape of_rank(const Shape& shape, int rank) {
   Shape result = Shape::filled(rank - shape.rank(), 1);
@@ -322,7 +320,7 @@ class Fusion {
   std::vector<ValueId> inputs_;
 };
 
-bool fuse(Graph& graph, LayerId id, PassRun& run) {
+bool fuse_attention_at(Graph& graph, LayerId id, PassRun& run) {
   const auto pattern = attention_around(graph, id);
   if (!pattern) return false;
   const std::string name = graph.layer(id).name;
@@ -333,6 +331,6 @@ bool fuse(Graph& graph, LayerId id, PassRun& run) {
 
 }  // namespace
 
-bool fuse_attention(Graph& graph, PassRun& run) { return sweep(graph, run, fuse); }
+bool fuse_attention(Graph& graph, PassRun& run) { return sweep(graph, run, fuse_attention_at); }
 
 }  // namespace anneal

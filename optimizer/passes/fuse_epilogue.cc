@@ -79,7 +79,7 @@ Host choose_host(const Graph& graph, LayerId by, bool targets_answer) {
                            [&](const Host& a, const Host& b) { return place(a) < place(b); });
 }
 
-bool fuse(Graph& graph, LayerId id, PassRun& run) {
+bool fuse_epilogue_at(Graph& graph, LayerId id, PassRun& run) {
   const auto* pointwise = op_as<Pointwise>(graph, id);
   if (!pointwise || !graph.layer(id).epilogues.empty()) return false;
   const Host host = choose_host(graph, id, static_cast<bool>(run.options.ask_targets));
@@ -123,6 +123,6 @@ bool fuse(Graph& graph, LayerId id, PassRun& run) {
 
 }  // namespace
 
-bool fuse_epilogue(Graph& graph, PassRun& run) { return sweep(graph, run, fuse); }
+bool fuse_epilogue(Graph& graph, PassRun& run) { return sweep(graph, run, fuse_epilogue_at); }
 
 }  // namespace anneal

@@ -110,7 +110,7 @@ bool computes(const Graph& graph, ValueId value, ValueId x, ValueId m, F wanted)
 enum class Variance : uint8_t { kOfSquares, kCentered, kSquaresLessMean };
 
 // y as a program of x, v, perhaps m, and others.
-struct Match {
+struct NormalizeMatch {
   ValueId x = ValueId::kNone;
   Mean variance, mean;  // mean.value is kNone if there is none
   Variance kind = Variance::kOfSquares;
@@ -125,7 +125,7 @@ bool is_number(ProgramBuilder& builder, Reg reg, double value) {
 }
 
 // y where the mean is 0 and the variance such that the root is 1.
-Program normalized_program(const Match& match, double variance) {
+Program normalized_program(const NormalizeMatch& match, double variance) {
   const Program& y = match.y.program;
   const auto code = y.code();
   const auto leaf = [&](size_t reg) {
@@ -162,7 +162,7 @@ Program normalized_program(const Match& match, double variance) {
 }
 
 // Whether y is the epilogue of (x - m) / sqrt(variance + epsilon).
-bool depends_on_normal_alone(const Match& match) {
+bool depends_on_normal_alone(const NormalizeMatch& match) {
   const Program y = without_half_rounding(match.y.program);
   const Program epilogue = without_half_rounding(match.epilogue);
   const DataType stored = y.results()[0].dtype;
@@ -235,7 +235,7 @@ bool is_clamped(const Program& program) {
   });
 }
 
-bool settle_epsilon(Match& match) {
+bool settle_epsilon(NormalizeMatch& match) {
   if (is_clamped(match.y.program)) return false;
   for (const double epsilon : epsilons(match.y.program)) {
     match.epsilon = epsilon;
@@ -251,7 +251,8 @@ bool settle_epsilon(Match& match) {
   return false;
 }
 
-bool settle_x(const Graph& graph, ValueId y, const std::vector<Mean>& means, Match& match) {
+bool settle_x(const Graph& graph, ValueId y, const std::vector<Mean>& means,
+              NormalizeMatch& match) {
   const ValueId x = match.x, argument = match.variance.of;
   const auto is_mean_of_x = [&](const Mean& mean) {
     return mean.value != match.variance.value && mean.axes == match.variance.axes &&
@@ -293,7 +294,7 @@ bool settle_x(const Graph& graph, ValueId y, const std::vector<Mean>& means, Mat
   return settle_epsilon(match);
 }
 
-std::optional<Match> find(const Graph& graph, ValueId y) {
+std::optional<NormalizeMatch> find(const Graph& graph, ValueId y) {
   const std::vector<Mean> means = means_above(graph, y);
   for (const Mean& variance : means) {
     std::vector<Mean> all = means;
@@ -303,7 +304,7 @@ std::optional<Match> find(const Graph& graph, ValueId y) {
     for (const ValueId x : candidates) {
       const Type& type = graph.value(x).type();
       if (!is_float(type.dtype) || type.shape != graph.value(y).type().shape) continue;
-      Match match{.x = x, .variance = variance, .mean = {}, .y = {}, .epilogue = {}};
+      NormalizeMatch match{.x = x, .variance = variance, .mean = {}, .y = {}, .epilogue = {}};
       if (settle_x(graph, y, all, match)) return match;
     }
   }
@@ -311,7 +312,7 @@ std::optional<Match> find(const Graph& graph, ValueId y) {
 }
 
 // The epilogue with the accumulator, unrounded, as input 0, and the other leaves that it reads.
-Program as_epilogue(const Match& match, DataType stored, std::vector<ValueId>& inputs) {
+Program as_epilogue(const NormalizeMatch& match, DataType stored, std::vector<ValueId>& inputs) {
   const Program& from = match.epilogue;
   const size_t x = place(match.y.leaves, match.x);
   ProgramBuilder builder;
@@ -333,7 +334,7 @@ Program as_epilogue(const Match& match, DataType stored, std::vector<ValueId>& i
   return builder.finish(regs[from.results()[0].reg], from.results()[0].dtype);
 }
 
-bool fuse(Graph& graph, LayerId id, PassRun& run) {
+bool fuse_normalize_at(Graph& graph, LayerId id, PassRun& run) {
   const Layer& layer = graph.layer(id);
   if (!op_as<Pointwise>(graph, id) || !layer.epilogues.empty() || layer.outputs.size() != 1)
     return false;
@@ -387,6 +388,6 @@ bool fuse(Graph& graph, LayerId id, PassRun& run) {
 
 }  // namespace
 
-bool fuse_normalize(Graph& graph, PassRun& run) { return sweep(graph, run, fuse); }
+bool fuse_normalize(Graph& graph, PassRun& run) { return sweep(graph, run, fuse_normalize_at); }
 
 }  // namespace anneal

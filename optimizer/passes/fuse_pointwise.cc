@@ -33,7 +33,7 @@ const Program* program_of(const Graph& graph, LayerId id) {
   return pointwise && graph.layer(id).epilogues.empty() ? &pointwise->program : nullptr;
 }
 
-const Shape& shape_of(const Graph& graph, LayerId id) {
+const Shape& output_shape(const Graph& graph, LayerId id) {
   return graph.value(graph.layer(id).outputs[0]).type().shape;
 }
 
@@ -142,7 +142,7 @@ bool join_with_reader(Graph& graph, LayerId id, LayerId reader, ValueId between,
   }
   Saving saved = saving_of(graph, between);
   if (!kept.empty()) saved.bytes /= 2;
-  if (shape_of(graph, id) != shape_of(graph, reader)) {
+  if (output_shape(graph, id) != output_shape(graph, reader)) {
     if (!kept.empty()) return false;
     if (const std::string why_not = why_not_again(graph, id, reader); !why_not.empty()) {
       run.refused(layer.name, why_not);
@@ -177,11 +177,11 @@ bool reads_from(const Graph& graph, LayerId layer, LayerId from) {
 
 bool join_with_sibling(Graph& graph, LayerId id, PassRun& run) {
   if (is_shape_arithmetic(graph, id)) return false;
-  const Shape shape = shape_of(graph, id);
+  const Shape shape = output_shape(graph, id);
   for (const ValueId input : graph.layer(id).inputs) {
     if (graph.constant(input) || graph.value(input).type().shape != shape) continue;
     for (const LayerId other : users_of(graph, input)) {
-      if (other == id || !program_of(graph, other) || shape_of(graph, other) != shape ||
+      if (other == id || !program_of(graph, other) || output_shape(graph, other) != shape ||
           is_shape_arithmetic(graph, other) || reads_from(graph, id, other) ||
           reads_from(graph, other, id) ||
           (!reads_all_of(graph, id, other) && !reads_all_of(graph, other, id)) ||
@@ -195,13 +195,13 @@ bool join_with_sibling(Graph& graph, LayerId id, PassRun& run) {
   return false;
 }
 
-bool fuse(Graph& graph, LayerId id, PassRun& run) {
+bool fuse_pointwise_at(Graph& graph, LayerId id, PassRun& run) {
   return program_of(graph, id) &&
          (join_with_readers(graph, id, run) || join_with_sibling(graph, id, run));
 }
 
 }  // namespace
 
-bool fuse_pointwise(Graph& graph, PassRun& run) { return sweep(graph, run, fuse); }
+bool fuse_pointwise(Graph& graph, PassRun& run) { return sweep(graph, run, fuse_pointwise_at); }
 
 }  // namespace anneal

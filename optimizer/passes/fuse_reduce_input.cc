@@ -42,7 +42,7 @@ Op with_map(const Op& op, Program map) {
   return result;
 }
 
-bool fuse(Graph& graph, LayerId id, PassRun& run) {
+bool fuse_reduce_input_at(Graph& graph, LayerId id, PassRun& run) {
   const auto reader = reader_of(graph, id);
   if (!reader) return false;
   const Layer& layer = graph.layer(id);
@@ -105,6 +105,8 @@ bool fuse(Graph& graph, LayerId id, PassRun& run) {
 
 }  // namespace
 
-bool fuse_reduce_input(Graph& graph, PassRun& run) { return sweep(graph, run, fuse); }
+bool fuse_reduce_input(Graph& graph, PassRun& run) {
+  return sweep(graph, run, fuse_reduce_input_at);
+}
 
 }  // namespace anneal

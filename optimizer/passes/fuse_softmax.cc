@@ -120,12 +120,12 @@ bool fuse_top(Graph& graph, LayerId id, PassRun& run) {
   return true;
 }
 
-bool fuse(Graph& graph, LayerId id, PassRun& run) {
+bool fuse_softmax_at(Graph& graph, LayerId id, PassRun& run) {
   return fuse_log(graph, id, run) || fuse_top(graph, id, run);
 }
 
 }  // namespace
 
-bool fuse_softmax(Graph& graph, PassRun& run) { return sweep(graph, run, fuse); }
+bool fuse_softmax(Graph& graph, PassRun& run) { return sweep(graph, run, fuse_softmax_at); }
 
 }  // namespace anneal

@@ -28,8 +28,6 @@
 namespace anneal {
 namespace {
 
-bool is_8bit(DataType dtype) { return is_integer(dtype) && size_of(dtype) == 1; }
-
 // What a product asks of its operands.
 struct Product {
   int64_t weight_axis = 0;  // of the second operand: its channels or columns

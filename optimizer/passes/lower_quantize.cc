@@ -80,7 +80,7 @@ Program dequantizing(Parameters& parameters, const Scaling& scaling) {
       builder.apply(Opcode::kMul, builder.cast(integer, RegisterType::kF32), scale), scaling.real);
 }
 
-bool fold(Graph& graph, LayerId id, PassRun& run) {
+bool fold_dequantize(Graph& graph, LayerId id, PassRun& run) {
   const Layer& layer = graph.layer(id);
   const Tensor* integers = graph.constant(layer.inputs[0]);
   if (!integers || static_cast<uint64_t>(integers->count()) * 4 > run.options.fold_budget_bytes)
@@ -124,7 +124,7 @@ bool lower(Graph& graph, LayerId id, PassRun& run) {
   const auto scaling = scaling_of(graph, id);
   if (!scaling) return false;
   const bool quantizes = op_as<Quantize>(graph, id) != nullptr;
-  if (!quantizes && fold(graph, id, run)) return true;
+  if (!quantizes && fold_dequantize(graph, id, run)) return true;
   const Layer& layer = graph.layer(id);
   const std::string name = layer.name;
   const ValueId x = layer.inputs[0];

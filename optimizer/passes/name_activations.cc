@@ -22,7 +22,7 @@
 namespace anneal {
 namespace {
 
-constexpr size_t kMaxInstructions = 128;
+constexpr size_t kMaxProgram = 128;
 constexpr double kTolerance = 3e-6;  // of |x|
 constexpr double kAtZero = 5e-7;
 constexpr float kLeastNumber = 1e-3F;
@@ -130,7 +130,7 @@ bool follows(const std::vector<float>& at, const std::vector<Scalar>& values,
 }
 
 // A register that is an activation of another one.
-struct Match {
+struct ActivationMatch {
   size_t reg = 0, of = 0;
   const Activation* activation = nullptr;
 };
@@ -140,11 +140,11 @@ class Finder {
   explicit Finder(const Program& program) : code_(program.code()), at_(points()) {}
 
   // Those of one register, in order.
-  std::vector<Match> matches_of(size_t source) const {
+  std::vector<ActivationMatch> matches_of(size_t source) const {
     // Of each register, its values at the points if it depends on the source and constants alone.
     std::vector<std::vector<Scalar>> values(code_.size());
     std::vector<bool> varies(code_.size());
-    std::vector<Match> found;
+    std::vector<ActivationMatch> found;
     for (size_t reg = 0; reg < code_.size(); ++reg) {
       const Instruction& one = code_[reg];
       if (reg == source) {
@@ -223,7 +223,7 @@ class Finder {
   std::vector<float> at_;
 };
 
-Program spelled(const Program& program, const Match& match) {
+Program spelled(const Program& program, const ActivationMatch& match) {
   return rewrite_program(
       program,
       [&](ProgramBuilder& builder, size_t reg, std::span<const Reg> regs) -> std::optional<Reg> {
@@ -233,9 +233,9 @@ Program spelled(const Program& program, const Match& match) {
 }
 
 // A part of another match tells nothing: the sigmoid in SiLU.
-void keep_outermost(const Program& program, std::vector<Match>& matches) {
-  const auto is_part = [&](const Match& inner) {
-    return std::any_of(matches.begin(), matches.end(), [&](const Match& outer) {
+void keep_outermost(const Program& program, std::vector<ActivationMatch>& matches) {
+  const auto is_part = [&](const ActivationMatch& inner) {
+    return std::any_of(matches.begin(), matches.end(), [&](const ActivationMatch& outer) {
       if (outer.of > inner.of || outer.reg <= inner.reg) return false;
       std::vector<bool> reaches(program.code().size());
       reaches[inner.reg] = true;
@@ -247,8 +247,8 @@ void keep_outermost(const Program& program, std::vector<Match>& matches) {
       return static_cast<bool>(reaches[outer.reg]);
     });
   };
-  std::vector<Match> kept;
-  for (const Match& match : matches)
+  std::vector<ActivationMatch> kept;
+  for (const ActivationMatch& match : matches)
     if (!is_part(match)) kept.push_back(match);
   matches = std::move(kept);
 }
@@ -260,15 +260,15 @@ struct NamedFunction {
 
 std::optional<NamedFunction> name_one(const Program& program, const std::string& layer,
                                       PassRun& run) {
-  if (program.code().size() > kMaxInstructions) return std::nullopt;
-  std::vector<Match> matches;
+  if (program.code().size() > kMaxProgram) return std::nullopt;
+  std::vector<ActivationMatch> matches;
   const Finder finder(program);
   for (size_t reg = 0; reg < program.code().size(); ++reg)
     if (program.code()[reg].type == RegisterType::kF32 &&
         program.code()[reg].opcode != Opcode::kConstant)
-      for (const Match& match : finder.matches_of(reg)) matches.push_back(match);
+      for (const ActivationMatch& match : finder.matches_of(reg)) matches.push_back(match);
   keep_outermost(program, matches);
-  for (const Match& match : matches) {
+  for (const ActivationMatch& match : matches) {
     Program shorter = spelled(program, match);
     if (cost(shorter) < cost(program))
       return NamedFunction{std::move(shorter), match.activation->name};

@@ -25,9 +25,7 @@
 namespace anneal {
 namespace {
 
-constexpr int kFarthest = 8;  // elementwise layers between the Normalize and the Reshape
-
-const Shape& shape_of(const Graph& graph, ValueId value) { return graph.value(value).type().shape; }
+constexpr int kFarthestReshape = 8;  // elementwise layers between the Normalize and the Reshape
 
 bool counts(const Layer& layer) {
   const auto* pointwise = std::get_if<Pointwise>(&layer.op);
@@ -163,19 +161,19 @@ class Mover {
   const RefinedShape& refined_;
 };
 
-struct Match {
+struct ReshapeMatch {
   LayerId reshape = LayerId::kNone;
   std::vector<LayerId> chain;
 };
 
-std::optional<Match> find(const Graph& graph, LayerId id) {
+std::optional<ReshapeMatch> find(const Graph& graph, LayerId id) {
   for (const ValueId input : graph.layer(id).inputs) {
     const LayerId reshape = producer(graph, input);
     if (!is_reshape(graph, reshape) || sole_user(graph, input) != id ||
         shape_of(graph, input) != shape_of(graph, graph.layer(id).outputs[0]))
       continue;
-    auto chain = chain_to(graph, graph.layer(reshape).inputs[0], reshape, kFarthest);
-    if (!chain.empty()) return Match{reshape, std::move(chain)};
+    auto chain = chain_to(graph, graph.layer(reshape).inputs[0], reshape, kFarthestReshape);
+    if (!chain.empty()) return ReshapeMatch{reshape, std::move(chain)};
   }
   return std::nullopt;
 }
@@ -204,7 +202,7 @@ bool put_behind(Graph& graph, LayerId id, LayerId moved) {
   return true;
 }
 
-bool push(Graph& graph, LayerId id, PassRun& run) {
+bool push_reshape_at(Graph& graph, LayerId id, PassRun& run) {
   if (!op_as<Pointwise>(graph, id) || !graph.layer(id).epilogues.empty() || counts(graph.layer(id)))
     return false;
   const auto match = find(graph, id);
@@ -252,6 +250,6 @@ bool push(Graph& graph, LayerId id, PassRun& run) {
 
 }  // namespace
 
-bool push_reshape(Graph& graph, PassRun& run) { return sweep(graph, run, push); }
+bool push_reshape(Graph& graph, PassRun& run) { return sweep(graph, run, push_reshape_at); }
 
 }  // namespace anneal

@@ -25,7 +25,7 @@ namespace anneal {
 namespace {
 
 using Permutation = std::vector<int64_t>;
-constexpr int kFarthest = 32;  // layers to look ahead
+constexpr int kFarthestTranspose = 32;  // layers to look ahead
 
 const Permutation* permutation_of(const Graph& graph, ValueId value) {
   if (value == ValueId::kNone) return nullptr;
@@ -229,14 +229,15 @@ Tensor transposed_back(const Tensor& tensor, const Permutation& permutation) {
   return fresh.tensor;
 }
 
-bool push(Graph& graph, LayerId id, PassRun& run) {
+bool push_transpose_at(Graph& graph, LayerId id, PassRun& run) {
   const std::vector<ValueId> inputs = graph.layer(id).inputs;
   const auto first = std::ranges::find_if(
       inputs, [&](ValueId input) { return permutation_of(graph, input) != nullptr; });
   if (first == inputs.end() || op_as<Transpose>(graph, id)) return false;
   const Permutation permutation = *permutation_of(graph, *first);
   const auto pushed = Pusher(graph, id, permutation, ValueId::kNone).push();
-  if (!pushed || inputs_transposed(graph, id, *pushed) == 0 || !pays(graph, id, *pushed, kFarthest))
+  if (!pushed || inputs_transposed(graph, id, *pushed) == 0 ||
+      !pays(graph, id, *pushed, kFarthestTranspose))
     return false;
 
   const std::string name = graph.layer(id).name;
@@ -265,7 +266,7 @@ bool push(Graph& graph, LayerId id, PassRun& run) {
 }
 
 // Two that met.
-bool cancel(Graph& graph, LayerId id, PassRun& run) {
+bool cancel_transposes(Graph& graph, LayerId id, PassRun& run) {
   const Permutation* second = op_as<Transpose>(graph, id) && graph.layer(id).epilogues.empty()
                                   ? &op_as<Transpose>(graph, id)->permutation
                                   : nullptr;
@@ -286,7 +287,7 @@ bool cancel(Graph& graph, LayerId id, PassRun& run) {
 }
 
 bool rewrite(Graph& graph, LayerId id, PassRun& run) {
-  return cancel(graph, id, run) || push(graph, id, run);
+  return cancel_transposes(graph, id, run) || push_transpose_at(graph, id, run);
 }
 
 }  // namespace

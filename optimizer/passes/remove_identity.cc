@@ -18,10 +18,6 @@
 namespace anneal {
 namespace {
 
-bool all_are(const std::vector<int64_t>& values, int64_t wanted) {
-  return std::ranges::all_of(values, [&](int64_t value) { return value == wanted; });
-}
-
 bool takes_single_elements(const Pool& op) {
   return op.kind != PoolKind::kLp && !op.with_indices && all_are(op.kernel, 1) &&
          all_are(op.strides, 1) && all_are(op.pads_begin, 0) && all_are(op.pads_end, 0);

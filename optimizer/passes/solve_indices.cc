@@ -84,7 +84,7 @@ bool write_box(Graph& graph, LayerId id, const IndexBox& box) {
   return rewrite.finish(replace_box(rewrite, x, inner, box, smaller));
 }
 
-bool solve(Graph& graph, LayerId id, PassRun& run) {
+bool solve_indices_at(Graph& graph, LayerId id, PassRun& run) {
   const Layer& layer = graph.layer(id);
   if (!layer.epilogues.empty() || layer.inputs.size() < 2 || layer.inputs.size() > 3) return false;
   const Tensor* indices =
@@ -123,6 +123,6 @@ bool solve(Graph& graph, LayerId id, PassRun& run) {
 
 }  // namespace
 
-bool solve_indices(Graph& graph, PassRun& run) { return sweep(graph, run, solve); }
+bool solve_indices(Graph& graph, PassRun& run) { return sweep(graph, run, solve_indices_at); }
 
 }  // namespace anneal

@@ -41,7 +41,7 @@ bool decided_by_inputs(const Graph& graph, const std::vector<Size>& elements) {
                      [&](Size element) { return graph.sizes().is_made_of(element, decided); });
 }
 
-bool solve(Graph& graph, LayerId id, PassRun& run) {
+bool solve_sizes_at(Graph& graph, LayerId id, PassRun& run) {
   if (op_as<SizeTensor>(graph, id) && graph.layer(id).epilogues.empty()) {
     const auto& elements = op_as<SizeTensor>(graph, id)->elements;
     if (!std::all_of(elements.begin(), elements.end(), [](Size size) { return size.known(); }))
@@ -83,6 +83,6 @@ bool solve(Graph& graph, LayerId id, PassRun& run) {
 
 }  // namespace
 
-bool solve_sizes(Graph& graph, PassRun& run) { return sweep(graph, run, solve); }
+bool solve_sizes(Graph& graph, PassRun& run) { return sweep(graph, run, solve_sizes_at); }
 
 }  // namespace anneal

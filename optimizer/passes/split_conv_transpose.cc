@@ -18,10 +18,6 @@
 namespace anneal {
 namespace {
 
-bool all_are(const std::vector<int64_t>& values, int64_t wanted) {
-  return std::ranges::all_of(values, [&](int64_t value) { return value == wanted; });
-}
-
 // [C,K,kernel...] to [K*kernel,C,1...].
 Tensor weights_of_positions(const Tensor& weights) {
   const Dims& dims = weights.dims();

@@ -16,8 +16,6 @@
 namespace anneal {
 namespace {
 
-bool is_half(DataType dtype) { return dtype == DataType::kF16 || dtype == DataType::kBF16; }
-
 Program conversion(DataType from, DataType to) {
   ProgramBuilder builder;
   return builder.finish(builder.input(0, from), to);

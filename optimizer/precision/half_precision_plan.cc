@@ -32,8 +32,6 @@ constexpr double kWeakChannel = 0x1p-10;
 // A product with fewer weights is not worth a step that casts what it reads.
 constexpr int64_t kWeightsWorthACast = 1 << 20;
 
-bool is_half(DataType dtype) { return dtype == DataType::kF16 || dtype == DataType::kBF16; }
-
 double rounded(float value, DataType dtype) {
   return dtype == DataType::kF16 ? to_f32(to_f16(value)) : to_f32(to_bf16(value));
 }

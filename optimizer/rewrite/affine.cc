@@ -20,14 +20,14 @@ struct Part {
 
 constexpr double kMostAdded = 1 << 17;
 
-bool is_half(uint64_t immediate) {
+bool is_half_type(uint64_t immediate) {
   const auto dtype = static_cast<DataType>(immediate);
-  return dtype == DataType::kF16 || dtype == DataType::kBF16;
+  return is_half(dtype);
 }
 
-class Analysis {
+class AffineAnalysis {
  public:
-  Analysis(const Program& program, size_t x, std::span<const Tensor* const> constants)
+  AffineAnalysis(const Program& program, size_t x, std::span<const Tensor* const> constants)
       : program_(program), constants_(constants) {
     for (size_t i = 0; i < program.inputs().size(); ++i)
       builder_.input(static_cast<int>(i), program.inputs()[i]);
@@ -81,7 +81,7 @@ class Analysis {
   }
 
   Part unary(Opcode opcode, const Part& a, const Instruction& one) {
-    if (opcode == Opcode::kRound && is_half(one.immediate)) return a;
+    if (opcode == Opcode::kRound && is_half_type(one.immediate)) return a;
     if (opcode != Opcode::kNeg) return {};
     return {Kind::kAffine, builder_.apply(opcode, a.factor), builder_.apply(opcode, a.shift)};
   }
@@ -131,7 +131,7 @@ bool all_through(const Program& program, size_t x, size_t reg) {
 std::optional<Affine> affine_part(const Program& program, size_t x,
                                   std::span<const Tensor* const> constants,
                                   const SizeTable& sizes) {
-  Analysis analysis(program, x, constants);
+  AffineAnalysis analysis(program, x, constants);
   for (size_t reg = program.code().size(); reg-- > 0;) {
     if (analysis.part(reg).kind != Kind::kAffine || !all_through(program, x, reg)) continue;
     const RegisterType type = program.code()[reg].type;

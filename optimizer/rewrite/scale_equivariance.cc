@@ -7,9 +7,9 @@
 namespace anneal {
 namespace {
 
-class Analysis {
+class EquivarianceAnalysis {
  public:
-  Analysis(const Program& program, std::span<const InputDegree> degrees)
+  EquivarianceAnalysis(const Program& program, std::span<const InputDegree> degrees)
       : program_(program), inputs_(degrees) {}
 
   std::optional<HomogeneousProgram> run() {
@@ -122,7 +122,7 @@ class Analysis {
 
 std::optional<HomogeneousProgram> homogeneous(const Program& program,
                                               std::span<const InputDegree> degrees) {
-  return Analysis(program, degrees).run();
+  return EquivarianceAnalysis(program, degrees).run();
 }
 
 }  // namespace anneal

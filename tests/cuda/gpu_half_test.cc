@@ -162,8 +162,6 @@ std::vector<float> run_on(const EngineFile& file, const std::string& device, con
   return run(context, *engine, {x}).at("y");
 }
 
-bool is_half(DataType dtype) { return dtype == DataType::kF16 || dtype == DataType::kBF16; }
-
 // The values that steps give with 16 bits as their types, but for copies in another layout.
 std::set<std::string> of_16_bits(const Plan& plan) {
   std::set<std::string> names;

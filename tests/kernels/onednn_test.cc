@@ -221,7 +221,7 @@ TEST(OneDnn, PiecesGiveTheSameAsOneWhole) {
   for (const Large& each : kLarge) {
     const bool product = std::holds_alternative<MatMul>(each.op);
     const DataType x = tensor_from_text(each.inputs[0]).dtype();
-    const bool int8 = cpu::is_8bit(x);
+    const bool int8 = is_8bit(x);
     if (int8 && !cpu::onednn::has_vnni()) continue;
     if (x == DataType::kBF16 && !cpu::onednn::has_bf16()) continue;
     for (const std::string_view epilogue :

@@ -8,8 +8,6 @@
 namespace anneal::testing {
 namespace {
 
-bool is_half(DataType dtype) { return dtype == DataType::kF16 || dtype == DataType::kBF16; }
-
 const Dims& dims_of_input(const TestLayer& layer, size_t index) {
   return layer.inputs[index]->dims();
 }

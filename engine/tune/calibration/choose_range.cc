@@ -10,7 +10,7 @@
 namespace anneal {
 namespace {
 
-constexpr std::array<std::pair<RangeMethod, std::string_view>, 5> kNames = {{
+constexpr std::array<std::pair<RangeMethod, std::string_view>, 5> kMethodNames = {{
     {RangeMethod::kMinMax, "minmax"},
     {RangeMethod::kEntropy, "entropy"},
     {RangeMethod::kPercentile, "percentile"},
@@ -23,17 +23,17 @@ constexpr int kLevels = 128;
 constexpr int kEntropyBins = 2048;
 constexpr int kMseSteps = 100;
 
-struct Range {
+struct FoundRange {
   double min = 0, max = 0;
 };
 
-Range extremes(const Histogram& values) {
+FoundRange extremes(const Histogram& values) {
   return {std::min(0.0, double{values.min()}), std::max(0.0, double{values.max()})};
 }
 
 // No more than +-threshold of the extremes.
-Range cut(const Histogram& values, double threshold) {
-  const Range all = extremes(values);
+FoundRange cut(const Histogram& values, double threshold) {
+  const FoundRange all = extremes(values);
   return {std::max(all.min, -threshold), std::min(all.max, threshold)};
 }
 
@@ -87,7 +87,7 @@ class Divergence {
 };
 
 // TensorRT's rule: the threshold of least Kullback-Leibler divergence of the magnitudes.
-Range by_entropy(const Histogram& values) {
+FoundRange by_entropy(const Histogram& values) {
   const std::vector<double> counts = magnitudes(values);
   const size_t bins = counts.size();
   if (bins <= kLevels) return extremes(values);
@@ -105,7 +105,7 @@ Range by_entropy(const Histogram& values) {
   return cut(values, static_cast<double>(best) * values.width());
 }
 
-Range by_percentile(const Histogram& values, double percentile) {
+FoundRange by_percentile(const Histogram& values, double percentile) {
   const std::vector<double> counts = magnitudes(values);
   const double wanted = static_cast<double>(values.count()) * percentile / 100;
   double inside = static_cast<double>(values.zeros());
@@ -116,18 +116,18 @@ Range by_percentile(const Histogram& values, double percentile) {
   return extremes(values);
 }
 
-double error_of(const Histogram& values, const Range& range, bool symmetric) {
+double error_of(const Histogram& values, const FoundRange& range, bool symmetric) {
   return quantization_error(values, static_cast<float>(range.min), static_cast<float>(range.max),
                             symmetric);
 }
 
 // In hundredths of the extremes: both ends at once, then, unless the zero point is to be 0, one
 // after the other, twice.
-Range by_mse(const Histogram& values, bool symmetric) {
-  const Range all = extremes(values);
-  Range best = all;
+FoundRange by_mse(const Histogram& values, bool symmetric) {
+  const FoundRange all = extremes(values);
+  FoundRange best = all;
   double least = error_of(values, best, symmetric);
-  const auto consider = [&](const Range& candidate) {
+  const auto consider = [&](const FoundRange& candidate) {
     const double found = error_of(values, candidate, symmetric);
     if (found >= least) return;
     least = found;
@@ -143,7 +143,7 @@ Range by_mse(const Histogram& values, bool symmetric) {
   return best;
 }
 
-Range by(RangeMethod method, const Histogram& values, const RangeOptions& options) {
+FoundRange by(RangeMethod method, const Histogram& values, const RangeOptions& options) {
   switch (method) {
     case RangeMethod::kEntropy:
       return by_entropy(values);
@@ -165,13 +165,13 @@ double squared_distance(double begin, double width, double edge) {
 }  // namespace
 
 std::string_view to_string(RangeMethod method) {
-  for (const auto& [known, text] : kNames)
+  for (const auto& [known, text] : kMethodNames)
     if (known == method) return text;
   return "auto";
 }
 
 std::optional<RangeMethod> range_method(std::string_view name) {
-  for (const auto& [method, text] : kNames)
+  for (const auto& [method, text] : kMethodNames)
     if (text == name) return method;
   return std::nullopt;
 }
@@ -201,12 +201,12 @@ double quantization_error(const Histogram& values, float min, float max, bool sy
 
 TensorRange choose_range(const Histogram& values, const RangeOptions& options) {
   RangeMethod method = options.method;
-  Range range = by(method, values, options);
+  FoundRange range = by(method, values, options);
   if (method == RangeMethod::kAuto) {
     double least = std::numeric_limits<double>::infinity();
     for (const RangeMethod candidate : {RangeMethod::kMinMax, RangeMethod::kMse,
                                         RangeMethod::kPercentile, RangeMethod::kEntropy}) {
-      const Range found = by(candidate, values, options);
+      const FoundRange found = by(candidate, values, options);
       const double error = error_of(values, found, options.symmetric);
       if (error < least) {
         least = error;

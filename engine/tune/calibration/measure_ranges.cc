@@ -9,13 +9,12 @@
 #include "anneal/engine/builder/target_support.h"
 #include "anneal/engine/run/engine_internals.h"
 #include "anneal/engine/tune/calibration/finite_range.h"
+#include "anneal/engine/tune/calibration/prepared_graph.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/optimizer/precision/quantizable.h"
 
 namespace anneal {
 namespace {
-
-constexpr const char* kDevice = "cpu";
 
 struct WatchedValue {
   std::string name;     // of the value
@@ -43,7 +42,7 @@ std::vector<ValueId> stored_values(const Graph& prepared, const PassOptions& pas
   Graph graph = prepared.clone();
   PassOptions options = passes;
   options.precision = {};
-  const Target target = open_target(kDevice, cpu_backend());
+  const Target target = open_target(kCalibrationDevice, cpu_backend());
   options.ask_targets = ask_targets({&target});
   run_pipeline(graph, default_pipeline(), options);
   std::vector<ValueId> values(graph.inputs().size());
@@ -134,7 +133,7 @@ Observing observing(Graph graph, const PassOptions& passes) {
       all_kept = false;
     }
   }
-  result.engine = make_engine(std::move(file), {.device = kDevice});
+  result.engine = make_engine(std::move(file), {.device = kCalibrationDevice});
   return result;
 }
 

@@ -8,17 +8,13 @@
 #include "anneal/kernels/cpu/backend.h"
 
 namespace anneal {
-namespace {
-
-constexpr const char* kDevice = "cpu";
-
-}  // namespace
+namespace {}  // namespace
 
 Graph prepared_for_precision(const Graph& model, const PassOptions& passes) {
   Graph graph = model.clone();
   PassOptions options = passes;
   options.precision = {};
-  const Target target = open_target(kDevice, cpu_backend());
+  const Target target = open_target(kCalibrationDevice, cpu_backend());
   options.ask_targets = ask_targets({&target});
   const std::span<const Pass> all = default_pipeline();
   const auto first = std::ranges::find(all, kFirstOfPrecision, &Pass::name);

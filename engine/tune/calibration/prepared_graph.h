@@ -7,6 +7,8 @@
 
 namespace anneal {
 
+// Where a model runs while the ranges of its values are measured.
+inline constexpr const char* kCalibrationDevice = "cpu";
 // The first pass that a calibration table decides about.
 inline constexpr std::string_view kFirstOfPrecision = "equalize_channels";
 

@@ -14,8 +14,6 @@ namespace {
 
 constexpr size_t kMostKept = 12;  // lines
 constexpr size_t kLongestName = 40;
-constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kF16, Precision::kBF16,
-                                     Precision::kI8};
 
 size_t width(std::string_view text) {  // on a terminal
   return static_cast<size_t>(
@@ -398,7 +396,7 @@ std::string frontier_csv(const Frontier& frontier) {
     fields.push_back(csv_number(point.output_error));
     fields.push_back(fmt::format("{}", point.engine_bytes));
     fields.push_back(fmt::format("{}", point.memory_bytes));
-    for (const Precision precision : kPrecisions)
+    for (const Precision precision : kAllPrecisions)
       fields.push_back(fmt::format("{}", std::ranges::count(point.precisions, precision)));
     fields.push_back(csv_field(point.command));
     for (size_t k = 0; k < fields.size(); ++k) text += (k == 0 ? "" : ",") + fields[k];

@@ -16,8 +16,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "anneal frontier 1";
-constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kF16, Precision::kBF16,
-                                     Precision::kI8};
 // JSON has no such numbers, and the model in f32 may be infinitely good.
 constexpr std::pair<std::string_view, double> kNotFinite[] = {
     {"inf", std::numeric_limits<double>::infinity()},
@@ -128,7 +126,7 @@ struct Value {
   }
   Precision precision() const {
     const std::string word = text();
-    for (const Precision precision : kPrecisions)
+    for (const Precision precision : kAllPrecisions)
       if (word == to_string(precision)) return precision;
     refuse("it is none of \"f32\", \"f16\", \"bf16\" and \"int8\"");
   }

@@ -21,7 +21,7 @@ constexpr double kWidth = 960, kHeight = 600;
 constexpr double kLeft = 78, kRight = 936, kTop = 104, kBottom = 524;
 constexpr double kRadius = 5.5, kRing = 10, kAtEdge = 10;
 constexpr double kLarge = 1e15;  // numbers beyond have no place on an axis
-constexpr size_t kLongestName = 28, kLongestTitle = 60;
+constexpr size_t kLongestLabel = 28, kLongestTitle = 60;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 enum Kind : uint8_t { kFloat, kHalf, kInt8, kMix, kKinds };
@@ -210,7 +210,7 @@ class Picture {
   }
 
   std::string subtitle() const {
-    std::string text = svg_shortened(frontier_.target, kLongestName);
+    std::string text = svg_shortened(frontier_.target, kLongestLabel);
     if (frontier_.threads > 0)
       text += fmt::format(", {} thread{}", frontier_.threads, frontier_.threads == 1 ? "" : "s");
     if (const FrontierPoint* point = chosen()) {
@@ -297,7 +297,7 @@ class Picture {
     svg += fmt::format("<g transform=\"rotate(-90 20 {0})\">{1}</g>\n", middle,
                        svg_text(20, middle + 4,
                                 fmt::format("{}{}{} (higher is better)",
-                                            svg_shortened(frontier_.metric, kLongestName),
+                                            svg_shortened(frontier_.metric, kLongestLabel),
                                             frontier_.unit.empty() ? "" : ", ", frontier_.unit),
                                 {.colour = kFaint, .anchor = "middle"}));
     return svg;
@@ -403,7 +403,7 @@ class Picture {
 
   std::string name_of(const Dot& dot, LabelPlaces& places) const {
     constexpr double kSize = 12;
-    std::string words = svg_shortened(dot.point->name, kLongestName);
+    std::string words = svg_shortened(dot.point->name, kLongestLabel);
     if (dot.edge != 0) words += ": " + with_unit(dot.score);
     const auto place =
         places.place(dot.x, dot.y, kRadius, svg_text_width(words, kSize), kSize + 2, 70);
@@ -450,7 +450,7 @@ class Picture {
     if (missing_.empty()) return {};
     std::string names;
     for (size_t i = 0; i < missing_.size() && i < 4; ++i)
-      names += (i == 0 ? "" : ", ") + svg_shortened(missing_[i]->name, kLongestName);
+      names += (i == 0 ? "" : ", ") + svg_shortened(missing_[i]->name, kLongestLabel);
     if (missing_.size() > 4) names += fmt::format(" and {} more", missing_.size() - 4);
     return svg_text(20, kHeight - 12, fmt::format("Without a score or a latency: {}", names),
                     {.size = 11, .colour = kFaint});

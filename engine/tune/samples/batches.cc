@@ -1,4 +1,5 @@
 #include "anneal/engine/tune/samples/batches.h"
+#include "anneal/core/refuse.h"
 
 #include <fmt/format.h>
 
@@ -8,12 +9,10 @@
 namespace anneal {
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) { fail(Code::kInvalidArgument, why); }
-
 const SampleTensor& tensor_for(const std::vector<SampleTensor>& tensors, const TensorInfo& port) {
   for (const SampleTensor& one : tensors)
     if (one.input == port.name) return one;
-  refuse(fmt::format("the data has nothing for the input \"{}\"", port.name));
+  refuse_argument(fmt::format("the data has nothing for the input \"{}\"", port.name));
 }
 
 Tensor repeated(const Tensor& tensor, int64_t count, int64_t batch) {
@@ -36,7 +35,7 @@ int64_t batch_size(const Engine& engine, const std::vector<SampleTensor>& sample
     const Dims& dims = tensor_for(sample, port).tensor.dims();
     if (dims.rank() == 0 || dims.rank() != port.dims.rank() || dims[0] < 1) {
       if (wanted > 1)
-        refuse(
+        refuse_argument(
             fmt::format("batches of {}: the input \"{}\" has no axis for them", wanted, port.name));
       return 1;
     }
@@ -44,11 +43,12 @@ int64_t batch_size(const Engine& engine, const std::vector<SampleTensor>& sample
     if (port.dims[0] == -1) {
       const int64_t most = std::max<int64_t>(port.max_dims[0] / rows, 1);
       if (wanted > most)
-        refuse(fmt::format("batches of {}: the engine was built for up to {}", wanted, most));
+        refuse_argument(
+            fmt::format("batches of {}: the engine was built for up to {}", wanted, most));
       batch = std::max(batch, (port.min_dims[0] + rows - 1) / rows);
     } else if (wanted > 0 && wanted * rows != port.dims[0]) {
-      refuse(fmt::format("batches of {}: the engine was built for batches of {}", wanted,
-                         port.dims[0] / rows));
+      refuse_argument(fmt::format("batches of {}: the engine was built for batches of {}", wanted,
+                                  port.dims[0] / rows));
     } else {
       batch = std::max<int64_t>(port.dims[0] / rows, 1);
     }

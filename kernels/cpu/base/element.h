@@ -24,7 +24,7 @@ struct Element {
   using Sum = std::conditional_t<std::is_floating_point_v<A>, double, uint64_t>;
   static Acc load(const std::byte* data, int64_t i) {
     const S value = reinterpret_cast<const S*>(data)[i];
-    if constexpr (D == DataType::kF16 || D == DataType::kBF16) {
+    if constexpr (is_half(D)) {
       return to_f32(value);
     } else {
       return static_cast<A>(value);

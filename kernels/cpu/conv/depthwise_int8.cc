@@ -321,7 +321,7 @@ DepthwiseInt8 loops_for(Isa isa, int64_t channels, const Differences* weights) {
   return depthwise_i16(Isa::kBaseline);
 }
 
-KernelResult make_depthwise(const Conv& op, const Request& request) {
+KernelResult make_depthwise_int8(const Conv& op, const Request& request) {
   const Operand& w = request.inputs[1];
   const Shape& shape = w.type.shape;
   if (!is_8bit(request.inputs[0].type.dtype) || !is_8bit(w.type.dtype))
@@ -353,12 +353,12 @@ KernelResult make_depthwise(const Conv& op, const Request& request) {
   return kernel;
 }
 
-constexpr KernelEntry kEntries[] = {
-    entry<Conv, make_depthwise>("cpu.conv.depthwise_int8", Layout::kChannelsLast),
+constexpr KernelEntry kDepthwiseInt8Entries[] = {
+    entry<Conv, make_depthwise_int8>("cpu.conv.depthwise_int8", Layout::kChannelsLast),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> int8_depthwise_entries() { return kEntries; }
+std::span<const KernelEntry> int8_depthwise_entries() { return kDepthwiseInt8Entries; }
 
 }  // namespace anneal::cpu

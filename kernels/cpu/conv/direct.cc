@@ -227,9 +227,7 @@ std::string taps_mismatch(const Shape& w) {
   return {};
 }
 
-bool is_real(DataType x, DataType w) {
-  return x == w && (x == DataType::kF32 || x == DataType::kF16 || x == DataType::kBF16);
-}
+bool is_real(DataType x, DataType w) { return x == w && (x == DataType::kF32 || is_half(x)); }
 
 KernelResult make_direct(const Conv& op, const GroupShape& group, const RunDepthwise& depthwise,
                          std::vector<int32_t> lookup, const Request& request) {
@@ -249,7 +247,7 @@ RunDepthwise depthwise_of(Isa isa, int64_t channels) {
   return run_depthwise(Isa::kBaseline);
 }
 
-KernelResult make_depthwise(const Conv& op, const Request& request) {
+KernelResult make_depthwise_nhwc(const Conv& op, const Request& request) {
   const DataType x = request.inputs[0].type.dtype;
   const Type& w = request.inputs[1].type;
   if (!is_real(x, w.dtype)) return refuse("only f32, f16 and bf16 operands");
@@ -283,13 +281,13 @@ KernelResult make_grouped(const Conv& op, const Request& request) {
   return make_direct(op, group, {}, std::move(lookup), request);
 }
 
-constexpr KernelEntry kEntries[] = {
-    entry<Conv, make_depthwise>("cpu.conv.depthwise_nhwc", Layout::kChannelsLast),
+constexpr KernelEntry kDirectEntries[] = {
+    entry<Conv, make_depthwise_nhwc>("cpu.conv.depthwise_nhwc", Layout::kChannelsLast),
     entry<Conv, make_grouped>("cpu.conv.grouped_nhwc", Layout::kChannelsLast),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> direct_conv_entries() { return kEntries; }
+std::span<const KernelEntry> direct_conv_entries() { return kDirectEntries; }
 
 }  // namespace anneal::cpu

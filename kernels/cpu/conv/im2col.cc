@@ -119,7 +119,7 @@ class NhwcConv final : public Kernel {
 KernelResult make_nhwc(const Conv& op, const Request& request) {
   const DataType x = request.inputs[0].type.dtype, w = request.inputs[1].type.dtype;
   const bool int8 = is_8bit(x) && is_8bit(w);
-  const bool f32 = x == w && (x == DataType::kF32 || x == DataType::kF16 || x == DataType::kBF16);
+  const bool f32 = x == w && (x == DataType::kF32 || is_half(x));
   if (!int8 && !f32) return refuse("only f32, f16, bf16 and 8-bit operands");
   const int rank = request.inputs[0].type.shape.rank();
   if (rank < 3 || rank > 5) return refuse("only one to three spatial axes");
@@ -129,12 +129,12 @@ KernelResult make_nhwc(const Conv& op, const Request& request) {
   return std::make_unique<NhwcConv>(op, request, std::move(*epilogues));
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kIm2colEntries[] = {
     entry<Conv, make_nhwc>("cpu.conv.nhwc", Layout::kChannelsLast),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> nhwc_conv_entries() { return kEntries; }
+std::span<const KernelEntry> nhwc_conv_entries() { return kIm2colEntries; }
 
 }  // namespace anneal::cpu

@@ -25,10 +25,10 @@
 namespace anneal::cpu {
 namespace {
 
-constexpr int64_t kPixels = 112;           // of a block, whose sums are in the first-level cache
-constexpr int64_t kLeastPixels = 16;       // of one that is cut for the sake of threads
+constexpr int64_t kBlockPixels = 112;      // of a block, whose sums are in the first-level cache
+constexpr int64_t kLeastBlockPixels = 16;  // of one that is cut for the sake of threads
 constexpr int64_t kBlockColumns = 64;      // of it
-constexpr int64_t kMostLanes = 768;        // of it along k
+constexpr int64_t kMostBlockLanes = 768;   // of it along k
 constexpr int64_t kNearBytes = 256 << 10;  // of copied input
 constexpr int64_t kPagePeriod = 4096;      // rows so far apart push each other out of the cache
 
@@ -161,7 +161,7 @@ class ImplicitGemmConv final : public Kernel {
     if (w_zero.dims.rank() > 0 && count(w_zero.dims) > 1) source.zero_stride = w_zero.strides[0];
     // A row of the window is one tap where few channels would make many short ones.
     const int64_t across = kernel_[kernel_.rank() - 1];
-    joins_row_ = op_.dilations.back() == 1 && across > 1 && channels_ * across <= kMostLanes;
+    joins_row_ = op_.dilations.back() == 1 && across > 1 && channels_ * across <= kMostBlockLanes;
     // What stands behind an odd channel may be no number, so each pixel of a row keeps its lanes.
     const bool keeps_lanes = kernels_.kind == GemmKind::kBf16 && channels_ % 2 != 0;
     pieces_ = joins_row_ && keeps_lanes ? across : 1;
@@ -221,12 +221,12 @@ class ImplicitGemmConv final : public Kernel {
   }
 
   static int64_t rows_of_block(const PreparedImplicit& p, int64_t across) {
-    return across > 1 ? 1 : std::max<int64_t>(kPixels / p.x_axis.out, 1);
+    return across > 1 ? 1 : std::max<int64_t>(kBlockPixels / p.x_axis.out, 1);
   }
 
   // As few as the caches allow.
   static Grid few_pieces(const PreparedImplicit& p) {
-    Grid grid{.across = ceil_div(p.x_axis.out, kPixels)};
+    Grid grid{.across = ceil_div(p.x_axis.out, kBlockPixels)};
     const int64_t width = ceil_div(p.x_axis.out, grid.across);
     const int64_t block = rows_of_block(p, grid.across);
     int64_t rows = block;
@@ -246,7 +246,7 @@ class ImplicitGemmConv final : public Kernel {
     auto best_share = std::numeric_limits<int64_t>::max();
     for (; grid.down <= p.y_axis.out && grid.down <= most; ++grid.down)
       for (grid.across = least.across; grid.down * grid.across <= most; ++grid.across) {
-        if (grid.across > least.across && p.x_axis.out / grid.across < kLeastPixels) break;
+        if (grid.across > least.across && p.x_axis.out / grid.across < kLeastBlockPixels) break;
         const int64_t columns = std::min(layout_.panels(), most / (grid.down * grid.across));
         for (grid.columns = 1; grid.columns <= columns; ++grid.columns) {
           if (grid.pieces() < enough) {
@@ -309,8 +309,8 @@ class ImplicitGemmConv final : public Kernel {
       for (int64_t x = 0; x < (joins_row_ ? 1 : p.x_axis.kernel); ++x)
         p.taps.push_back(y * p.y_axis.dilation * p.row + x * p.x_axis.dilation * p.pixel);
     const int64_t lanes = tap_lanes();
-    const int64_t parts = ceil_div(lanes, kMostLanes);
-    const int64_t at_once = parts > 1 ? 1 : kMostLanes / lanes;
+    const int64_t parts = ceil_div(lanes, kMostBlockLanes);
+    const int64_t at_once = parts > 1 ? 1 : kMostBlockLanes / lanes;
     const auto count = static_cast<int64_t>(p.taps.size());
     for (int64_t tap = 0; tap < count; tap += at_once)
       for (int64_t part = 0; part < parts; ++part) {
@@ -459,7 +459,7 @@ KernelResult make_implicit(const Conv& op, const Request& request) {
   const auto inputs = request.inputs;
   const DataType x = inputs[0].type.dtype, w = inputs[1].type.dtype;
   const bool int8 = is_8bit(x) && is_8bit(w);
-  const bool f32 = x == w && (x == DataType::kF32 || x == DataType::kF16 || x == DataType::kBF16);
+  const bool f32 = x == w && (x == DataType::kF32 || is_half(x));
   if (!int8 && !f32) return refuse("only f32, f16, bf16 and 8-bit operands");
   if (op.groups != 1) return refuse("groups");
   for (int i = 1; i < request.op_input_count; ++i)
@@ -478,12 +478,12 @@ KernelResult make_implicit(const Conv& op, const Request& request) {
   return kernel;
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kImplicitEntries[] = {
     entry<Conv, make_implicit>("cpu.conv.implicit_gemm", Layout::kChannelsLast),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> implicit_conv_entries() { return kEntries; }
+std::span<const KernelEntry> implicit_conv_entries() { return kImplicitEntries; }
 
 }  // namespace anneal::cpu

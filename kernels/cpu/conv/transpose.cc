@@ -265,12 +265,12 @@ KernelResult make_phased(const ConvTranspose& op, const Request& request) {
   return std::make_unique<PhasedTranspose>(op, request, std::move(*epilogue));
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kTransposeEntries[] = {
     entry<ConvTranspose, make_phased>("cpu.conv_transpose.phases", Layout::kChannelsLast),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> phased_conv_transpose_entries() { return kEntries; }
+std::span<const KernelEntry> phased_conv_transpose_entries() { return kTransposeEntries; }
 
 }  // namespace anneal::cpu

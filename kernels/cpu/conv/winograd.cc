@@ -336,12 +336,12 @@ KernelResult make_winograd(const Conv& op, const Request& request) {
 
 constexpr bool kInexact = false;
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kWinogradEntries[] = {
     entry<Conv, make_winograd>("cpu.conv.winograd", Layout::kChannelsLast, kInexact),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> winograd_conv_entries() { return kEntries; }
+std::span<const KernelEntry> winograd_conv_entries() { return kWinogradEntries; }
 
 }  // namespace anneal::cpu

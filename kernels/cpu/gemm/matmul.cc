@@ -375,7 +375,7 @@ class PackedMatMul final : public Kernel {
 KernelResult make_packed(const MatMul& op, const Request& request) {
   const DataType a = request.inputs[0].type.dtype, b = request.inputs[1].type.dtype;
   const bool int8 = is_8bit(a) && is_8bit(b);
-  const bool f32 = a == b && (a == DataType::kF32 || a == DataType::kF16 || a == DataType::kBF16);
+  const bool f32 = a == b && (a == DataType::kF32 || is_half(a));
   if (!int8 && !f32) return refuse("only f32, f16, bf16 and 8-bit operands");
   if (request.op_input_count > 2 && request.inputs[2].present) {
     const Shape& zero = request.inputs[2].type.shape;
@@ -388,12 +388,12 @@ KernelResult make_packed(const MatMul& op, const Request& request) {
   return std::make_unique<PackedMatMul>(op, request, std::move(*epilogues));
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kMatmulEntries[] = {
     entry<MatMul, make_packed>("cpu.matmul.packed", Layout::kRowMajor),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> packed_matmul_entries() { return kEntries; }
+std::span<const KernelEntry> packed_matmul_entries() { return kMatmulEntries; }
 
 }  // namespace anneal::cpu

@@ -171,13 +171,13 @@ KernelResult make_scatter(const ScatterND& op, const Request& request) {
   return std::make_unique<ScatterTuples>();
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kIndexTuplesEntries[] = {
     entry<GatherND, make_gather>("cpu.gather_nd.copy"),
     entry<ScatterND, make_scatter>("cpu.scatter_nd.copy"),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> index_tuple_entries() { return kEntries; }
+std::span<const KernelEntry> index_tuple_entries() { return kIndexTuplesEntries; }
 
 }  // namespace anneal::cpu

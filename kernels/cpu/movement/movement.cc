@@ -291,7 +291,7 @@ KernelResult make_gather(const Gather& op, const Request& request) {
   return std::make_unique<GatherCopy>(op);
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kMovementEntries[] = {
     entry<Pointwise, make_copy>("cpu.pointwise.copy"),
     entry<Reshape, make_reshape>("cpu.reshape.copy"),
     entry<Transpose, make_transpose>("cpu.transpose.blocked"),
@@ -303,6 +303,6 @@ constexpr KernelEntry kEntries[] = {
 
 }  // namespace
 
-std::span<const KernelEntry> copy_entries() { return kEntries; }
+std::span<const KernelEntry> copy_entries() { return kMovementEntries; }
 
 }  // namespace anneal::cpu

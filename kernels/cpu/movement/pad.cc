@@ -111,10 +111,10 @@ KernelResult make_pad(const Pad& op, const Request& request) {
   return std::make_unique<PadCopy>(op.mode, request.inputs[0].type.dtype);
 }
 
-constexpr KernelEntry kEntries[] = {entry<Pad, make_pad>("cpu.pad.copy")};
+constexpr KernelEntry kPadEntries[] = {entry<Pad, make_pad>("cpu.pad.copy")};
 
 }  // namespace
 
-std::span<const KernelEntry> pad_entries() { return kEntries; }
+std::span<const KernelEntry> pad_entries() { return kPadEntries; }
 
 }  // namespace anneal::cpu

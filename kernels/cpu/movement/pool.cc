@@ -291,8 +291,8 @@ class NhwcPool final : public Kernel {
 
 KernelResult make_nhwc(const Pool& op, const Request& request) {
   const DataType x = request.inputs[0].type.dtype;
-  const bool f32 = x == DataType::kF32 || x == DataType::kF16 || x == DataType::kBF16;
-  const bool int8 = x == DataType::kI8 || x == DataType::kU8;
+  const bool f32 = x == DataType::kF32 || is_half(x);
+  const bool int8 = is_8bit(x);
   if (op.kind == PoolKind::kLp || op.with_indices) return refuse("only maxima and averages");
   if (!f32 && !(int8 && op.kind == PoolKind::kMax))
     return refuse("only f32, f16, bf16, and maxima of 8-bit elements");
@@ -309,13 +309,13 @@ KernelResult make_nhwc(const Pool& op, const Request& request) {
   return std::make_unique<NhwcPool>(op, request, std::move(*epilogue));
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kPoolEntries[] = {
     entry<Pool, make_nhwc>("cpu.pool.nhwc", Layout::kChannelsLast),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> nhwc_pool_entries() { return kEntries; }
+std::span<const KernelEntry> nhwc_pool_entries() { return kPoolEntries; }
 
 }  // namespace anneal::cpu
 #endif

@@ -199,8 +199,8 @@ KernelResult make_nhwc(const Resize& given, const Request& request) {
   if (!known) return refuse("scales known only at run time");
   const Resize& op = *known;
   const DataType x = request.inputs[0].type.dtype;
-  const bool f32 = x == DataType::kF32 || x == DataType::kF16 || x == DataType::kBF16;
-  const bool int8 = x == DataType::kI8 || x == DataType::kU8;
+  const bool f32 = x == DataType::kF32 || is_half(x);
+  const bool int8 = is_8bit(x);
   if (!f32 && !(int8 && op.mode == ResizeMode::kNearest))
     return refuse("only f32, f16, bf16, and nearest 8-bit elements");
   const Shape &from = request.inputs[0].type.shape, &to = request.outputs[0].type.shape;
@@ -220,13 +220,13 @@ KernelResult make_nhwc(const Resize& given, const Request& request) {
   return std::make_unique<NhwcResize>(op, request, std::move(*epilogue));
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kResizeEntries[] = {
     entry<Resize, make_nhwc>("cpu.resize.nhwc", Layout::kChannelsLast),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> nhwc_resize_entries() { return kEntries; }
+std::span<const KernelEntry> nhwc_resize_entries() { return kResizeEntries; }
 
 }  // namespace anneal::cpu
 #endif

@@ -229,11 +229,6 @@ bool runs_in_own_registers(const ConvLayer& layer, const Epilogues& epilogues) {
          epilogues.can_run_in_registers([](DataType storage) { return storage == DataType::kF32; });
 }
 
-bool is_zero(const Tensor& tensor) {
-  const auto bytes = tensor.bytes();
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
-}
-
 // Only where it may be faster, but for the epilogue. Empty, or why not.
 std::string why_too_slow(const ConvLayer& layer, Way way) {
   if (layer.request.ignore_speed_heuristics) return {};
@@ -255,7 +250,7 @@ KernelResult make_onednn(const Conv& op, const Request& request, Way way) {
   if (inputs[1].constant == nullptr) return refuse("weights that are no constants");
   const auto has = [&](int i) { return request.op_input_count > i && inputs[i].present; };
   if (has(2) && inputs[2].constant == nullptr) return refuse("a zero point that is no constant");
-  if (has(3) && (inputs[3].constant == nullptr || !is_zero(*inputs[3].constant)))
+  if (has(3) && (inputs[3].constant == nullptr || !onednn::is_zero(*inputs[3].constant)))
     return refuse("weights with a zero point");
   const auto x_view = onednn::known_view(inputs[0]);
   const auto y_view = onednn::known_view(request.outputs[0]);
@@ -307,7 +302,7 @@ KernelResult make_one(const Conv& op, const Request& request) {
 
 constexpr bool kInexact = false;
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kConvEntries[] = {
     entry<Conv, make_one<Way::kSums>>("cpu.conv.onednn", Layout::kChannelsLast),
     entry<Conv, make_one<Way::kPostOps>>("cpu.conv.onednn_post_ops", Layout::kChannelsLast),
     entry<Conv, make_one<Way::kWinograd>>("cpu.conv.onednn_winograd", Layout::kChannelsLast,
@@ -316,6 +311,6 @@ constexpr KernelEntry kEntries[] = {
 
 }  // namespace
 
-std::span<const KernelEntry> onednn_conv_entries() { return kEntries; }
+std::span<const KernelEntry> onednn_conv_entries() { return kConvEntries; }
 
 }  // namespace anneal::cpu

@@ -124,11 +124,6 @@ class OneDnnMatMul final : public Kernel {
   bool is_staged_ = false;
 };
 
-bool is_zero(const Tensor& tensor) {
-  const auto bytes = tensor.bytes();
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
-}
-
 template <bool by_post_ops>
 KernelResult make_onednn(const MatMul& op, const Request& request) {
   const auto inputs = request.inputs;
@@ -140,7 +135,7 @@ KernelResult make_onednn(const MatMul& op, const Request& request) {
   const auto has = [&](int i) { return request.op_input_count > i && inputs[i].present; };
   if (has(2) && (inputs[2].constant == nullptr || inputs[2].constant->count() != 1))
     return refuse("a zero point that is not one constant");
-  if (has(3) && (inputs[3].constant == nullptr || !is_zero(*inputs[3].constant)))
+  if (has(3) && (inputs[3].constant == nullptr || !onednn::is_zero(*inputs[3].constant)))
     return refuse("weights with a zero point");
   auto a_view = onednn::known_view(inputs[0]);
   auto y_view = onednn::known_view(request.outputs[0]);
@@ -178,13 +173,13 @@ KernelResult make_onednn(const MatMul& op, const Request& request) {
   return kernel;
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kMatmulEntries[] = {
     entry<MatMul, make_onednn<false>>("cpu.matmul.onednn", Layout::kRowMajor),
     entry<MatMul, make_onednn<true>>("cpu.matmul.onednn_post_ops", Layout::kRowMajor),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> onednn_matmul_entries() { return kEntries; }
+std::span<const KernelEntry> onednn_matmul_entries() { return kMatmulEntries; }
 
 }  // namespace anneal::cpu

@@ -87,6 +87,10 @@ std::optional<TensorView> known_view(const anneal::Operand& operand) {
   return view;
 }
 
+bool is_zero(const Tensor& tensor) {
+  return std::ranges::all_of(tensor.bytes(), [](std::byte b) { return b == std::byte{0}; });
+}
+
 Result<PostOps> post_ops_of(const Request& request, const Epilogues& epilogues,
                             const TapeSpace::Axes& axes) {
   const auto views_of = [](std::span<const anneal::Operand> operands) {

@@ -48,6 +48,7 @@ std::optional<int64_t> row_step(const TensorView& view, int first, int columns);
 // A view of an operand whose sizes are known but for axis 0, which counts 1 if it is not; nullopt
 // if others are unknown. Strides may be kUnknownStride.
 std::optional<TensorView> known_view(const anneal::Operand& operand);
+bool is_zero(const Tensor& tensor);  // to the bit
 
 // The rows of input that output rows [first, last] of a convolution or pool meet, and the padding
 // beyond. reach: rows from a window's first tap to its last, both included.

@@ -109,12 +109,12 @@ KernelResult make_onednn(const Pool& op, const Request& request) {
   return kernel;
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kPoolEntries[] = {
     entry<Pool, make_onednn>("cpu.pool.onednn", Layout::kChannelsLast),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> onednn_pool_entries() { return kEntries; }
+std::span<const KernelEntry> onednn_pool_entries() { return kPoolEntries; }
 
 }  // namespace anneal::cpu

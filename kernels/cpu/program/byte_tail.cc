@@ -6,8 +6,6 @@
 namespace anneal::cpu {
 namespace {
 
-bool is_8_bit(DataType dtype) { return dtype == DataType::kI8 || dtype == DataType::kU8; }
-
 bool is_slow(Opcode opcode) {
   return (opcode >= Opcode::kExp && opcode <= Opcode::kSigmoid) || opcode == Opcode::kPow;
 }
@@ -123,14 +121,14 @@ uint8_t value_of(const Program& program, const ReachableRegisters& tail, uint16_
 }  // namespace
 
 std::optional<ByteTail> cut_byte_tail(const Program& program) {
-  if (program.results().size() != 1 || !is_8_bit(program.results()[0].dtype)) return std::nullopt;
+  if (program.results().size() != 1 || !is_8bit(program.results()[0].dtype)) return std::nullopt;
   const uint16_t result = program.results()[0].reg;
   // The first register that will do, for the longest tail.
   for (uint16_t reg = 0; reg < result; ++reg) {
     const Instruction& one = program.code()[reg];
     if (one.opcode != Opcode::kSaturate) continue;
     const auto dtype = static_cast<DataType>(one.immediate);
-    if (!is_8_bit(dtype) || register_type(dtype) != one.type) continue;
+    if (!is_8bit(dtype) || register_type(dtype) != one.type) continue;
     const ReachableRegisters tail = reach(program, result, reg);
     if (!tail.registers[reg] || tail.has_leaf || !tail.has_slow) continue;
     ByteTail cut{up_to(program, reg, dtype)};

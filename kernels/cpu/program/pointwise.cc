@@ -58,13 +58,13 @@ KernelResult make_tiled(const Pointwise& op, const Request& request) {
   return std::make_unique<TiledPointwise>(std::move(*tape), isa_of(request.device));
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kPointwiseEntries[] = {
     entry<Pointwise, make_table>("cpu.pointwise.table"),
     entry<Pointwise, make_tiled>("cpu.pointwise.tiled"),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> tiled_pointwise_entries() { return kEntries; }
+std::span<const KernelEntry> tiled_pointwise_entries() { return kPointwiseEntries; }
 
 }  // namespace anneal::cpu

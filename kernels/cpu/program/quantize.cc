@@ -59,13 +59,13 @@ KernelResult make_tape(const T& op, const Request& request) {
   return std::make_unique<QuantizeTape>(std::move(*tape), request, op.axis, has_zero);
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kQuantizeEntries[] = {
     entry<Quantize, make_tape<Quantize>>("cpu.quantize.tiled"),
     entry<Dequantize, make_tape<Dequantize>>("cpu.dequantize.tiled"),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> tiled_quantize_entries() { return kEntries; }
+std::span<const KernelEntry> tiled_quantize_entries() { return kQuantizeEntries; }
 
 }  // namespace anneal::cpu

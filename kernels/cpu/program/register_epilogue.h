@@ -24,8 +24,6 @@ struct RegisterEpilogue {
   int64_t y_stride = 0;  // bytes from row to row
 };
 
-inline bool is_8bit(DataType dtype) { return dtype == DataType::kI8 || dtype == DataType::kU8; }
-
 // Which storage a kernel can finish for.
 using CanStore = bool (*)(DataType storage);
 inline bool stores_nothing(DataType) { return false; }

@@ -29,7 +29,7 @@ inline bool run_saturate(const Work& work) {
   const bool narrow =
       to == DataType::kI8 || to == DataType::kI16 || to == DataType::kU8 || to == DataType::kU16;
   if (!narrow) return false;
-  const bool byte = to == DataType::kI8 || to == DataType::kU8;
+  const bool byte = is_8bit(to);
   const bool with_sign = is_signed_integer(to);
   const int32_t high = with_sign ? (byte ? 127 : 32767) : (byte ? 255 : 65535);
   const int32_t low = with_sign ? -high - 1 : 0;

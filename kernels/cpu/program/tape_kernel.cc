@@ -8,7 +8,7 @@
 namespace anneal::cpu {
 namespace {
 
-constexpr int64_t kGrain = 16;  // tiles worth a thread of their own
+constexpr int64_t kTileGrain = 16;  // tiles worth a thread of their own
 
 struct PreparedTape final : PreparedKernel {
   TapeSpace space;
@@ -58,7 +58,7 @@ void TapeKernel::launch(const LaunchArgs& args) const {
                   tile % p.tiles_per_row * p.tile_columns, p.tile_columns);
     }
   };
-  args.team.for_ranges(p.tiles, kGrain, run);
+  args.team.for_ranges(p.tiles, kTileGrain, run);
 }
 
 Program with_epilogue(ProgramBuilder& builder, Reg value, const Request& request, int next) {

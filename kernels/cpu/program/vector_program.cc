@@ -354,7 +354,7 @@ std::optional<VectorProgram::Quantize> take_quantize(std::vector<VectorStep>& st
 
 bool is_storable(DataType dtype) {
   return dtype == DataType::kF32 || dtype == DataType::kBF16 || dtype == DataType::kF16 ||
-         dtype == DataType::kI8 || dtype == DataType::kU8;
+         is_8bit(dtype);
 }
 
 }  // namespace
@@ -374,8 +374,7 @@ std::vector<VectorProgram> VectorProgram::compile(const Program& program,
     VectorProgram chain;
     chain.steps_ = std::move(compiler).steps();
     chain.result_ = result.dtype;
-    if (result.dtype == DataType::kI8 || result.dtype == DataType::kU8)
-      chain.quantize_ = take_quantize(chain.steps_);
+    if (is_8bit(result.dtype)) chain.quantize_ = take_quantize(chain.steps_);
     chains.push_back(std::move(chain));
   }
   return chains;

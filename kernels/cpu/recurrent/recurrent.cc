@@ -414,10 +414,10 @@ KernelResult make_recurrent(const Recurrent& op, const Request& request) {
   return std::make_unique<RecurrentKernel>(op, request);
 }
 
-constexpr KernelEntry kEntries[] = {entry<Recurrent, make_recurrent>("cpu.recurrent")};
+constexpr KernelEntry kRecurrentEntries[] = {entry<Recurrent, make_recurrent>("cpu.recurrent")};
 
 }  // namespace
 
-std::span<const KernelEntry> recurrent_entries() { return kEntries; }
+std::span<const KernelEntry> recurrent_entries() { return kRecurrentEntries; }
 
 }  // namespace anneal::cpu

@@ -94,12 +94,12 @@ KernelResult make_lines(const ArgReduce& op, const Request& request) {
   }
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kArgReduceEntries[] = {
     entry<ArgReduce, make_lines>("cpu.arg_reduce.lines"),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> arg_reduce_entries() { return kEntries; }
+std::span<const KernelEntry> arg_reduce_entries() { return kArgReduceEntries; }
 
 }  // namespace anneal::cpu

@@ -328,12 +328,12 @@ KernelResult make_packed(const Attention& op, const Request& request) {
                                            std::move(*epilogue));
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kAttentionEntries[] = {
     entry<Attention, make_packed>("cpu.attention.packed"),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> packed_attention_entries() { return kEntries; }
+std::span<const KernelEntry> packed_attention_entries() { return kAttentionEntries; }
 
 }  // namespace anneal::cpu

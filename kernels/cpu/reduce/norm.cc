@@ -45,7 +45,7 @@ bool join_axes(std::vector<TensorView>& views, int axis, int rank) {
 }
 
 // What a thread works with.
-struct Memory {
+struct NormWorkspace {
   float input[ReductionSpace::kBlock];
   float output[ReductionSpace::kBlock];
   double totals[ReductionSpace::kColumns], start[ReductionSpace::kColumns];
@@ -151,19 +151,21 @@ class NormKernel final : public Kernel {
     p.column_blocks = ceil_div(p.fold.columns(), p.block_columns);
   }
   size_t part_bytes() const {
-    return cache_aligned(sizeof(Memory)) +
+    return cache_aligned(sizeof(NormWorkspace)) +
            std::max(epilogue_.scratch_bytes(), map_ ? map_->scratch_bytes() : 0);
   }
   // Runs body(source) with what is folded.
   template <class Body>
   void with_source(const PreparedNorm& p, const LaunchArgs& args, std::byte* part,
                    const Body& body) const {
-    float* const buffer = reinterpret_cast<Memory*>(part)->input;
+    float* const buffer = reinterpret_cast<NormWorkspace*>(part)->input;
     const ReductionSpace::Source plain{args.inputs[0], load_, buffer};
     if (!map_) return body(plain);
     map_->with_source(p.map, plain, tape_scratch(part), body);
   }
-  std::byte* tape_scratch(std::byte* part) const { return part + cache_aligned(sizeof(Memory)); }
+  std::byte* tape_scratch(std::byte* part) const {
+    return part + cache_aligned(sizeof(NormWorkspace));
+  }
 
   struct Numbers {
     float shift = 0, scale = 1, offset = 0;
@@ -205,7 +207,7 @@ class NormKernel final : public Kernel {
 
   void rows(const PreparedNorm& p, const LaunchArgs& args, int64_t first, int64_t end,
             std::byte* part, const ReductionSpace::Source& source) const {
-    auto& memory = *reinterpret_cast<Memory*>(part);
+    auto& memory = *reinterpret_cast<NormWorkspace*>(part);
     const int64_t elements = p.fold.group_size();
     const int64_t width = p.fold.last_size(), rows_of_group = elements / width;
     for (int64_t group = first; group < end; ++group) {
@@ -244,8 +246,9 @@ class NormKernel final : public Kernel {
   }
 
   // Leaves a result for each column in memory.totals.
-  void reduce_columns(const PreparedNorm& p, const ReductionSpace::Source& source, Memory& memory,
-                      int64_t group, int64_t column, int64_t count, Reduction fold) const {
+  void reduce_columns(const PreparedNorm& p, const ReductionSpace::Source& source,
+                      NormWorkspace& memory, int64_t group, int64_t column, int64_t count,
+                      Reduction fold) const {
     std::fill(memory.totals, memory.totals + count, double{start_of(fold)});
     p.fold.for_columns(source, group, column, count,
                        [&](const ReductionBlock& block, int64_t element) {
@@ -268,7 +271,7 @@ class NormKernel final : public Kernel {
   }
 
   // block: the rows are elements of the group.
-  void store_columns(const PreparedNorm& p, const LaunchArgs& args, const Memory& memory,
+  void store_columns(const PreparedNorm& p, const LaunchArgs& args, const NormWorkspace& memory,
                      int64_t group, const BlockRange& block, std::byte* scratch) const {
     const int64_t elements = p.fold.group_size(), width = p.fold.columns_per_group();
     if (p.joined)
@@ -285,7 +288,7 @@ class NormKernel final : public Kernel {
 
   void columns(const PreparedNorm& p, const LaunchArgs& args, int64_t group, int64_t block_index,
                std::byte* part, const ReductionSpace::Source& source) const {
-    auto& memory = *reinterpret_cast<Memory*>(part);
+    auto& memory = *reinterpret_cast<NormWorkspace*>(part);
     const int64_t column = block_index * p.block_columns;
     const int64_t count = std::min(p.block_columns, p.fold.columns() - column);
     const int64_t elements = p.fold.group_size();
@@ -360,13 +363,13 @@ KernelResult make_normalize(const Normalize& op, const Request& request) {
   return make(recipe, request);
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kNormEntries[] = {
     entry<Softmax, make_softmax>("cpu.softmax.simd"),
     entry<Normalize, make_normalize>("cpu.normalize.simd"),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> simd_norm_entries() { return kEntries; }
+std::span<const KernelEntry> simd_norm_entries() { return kNormEntries; }
 
 }  // namespace anneal::cpu

@@ -35,7 +35,7 @@ int64_t slices_of(int64_t elements, int64_t column_blocks) {
 
 using Totals = double[ReductionSpace::kColumns];
 
-struct Memory {
+struct ReduceWorkspace {
   float input[ReductionSpace::kBlock];
   Totals totals, of_slice;
   float part[ReductionSpace::kColumns];
@@ -92,19 +92,21 @@ class SimdReduce final : public Kernel {
 
  private:
   size_t part_bytes() const {
-    return cache_aligned(sizeof(Memory)) +
+    return cache_aligned(sizeof(ReduceWorkspace)) +
            std::max(epilogue_.scratch_bytes(), map_ ? map_->scratch_bytes() : 0);
   }
   // Runs body(source) with what is folded.
   template <class Body>
   void with_source(const PreparedReduce& p, const LaunchArgs& args, std::byte* part,
                    const Body& body) const {
-    float* const buffer = reinterpret_cast<Memory*>(part)->input;
+    float* const buffer = reinterpret_cast<ReduceWorkspace*>(part)->input;
     const ReductionSpace::Source plain{args.inputs[0], load_, buffer};
     if (!map_) return body(plain);
     map_->with_source(p.map, plain, tape_scratch(part), body);
   }
-  std::byte* tape_scratch(std::byte* part) const { return part + cache_aligned(sizeof(Memory)); }
+  std::byte* tape_scratch(std::byte* part) const {
+    return part + cache_aligned(sizeof(ReduceWorkspace));
+  }
 
   // Where an axis that stays is in the output.
   int64_t of_output(int64_t axis) const {
@@ -133,7 +135,7 @@ class SimdReduce final : public Kernel {
 
   void rows(const PreparedReduce& p, const LaunchArgs& args, int64_t first, int64_t end,
             std::byte* part) const {
-    auto& memory = *reinterpret_cast<Memory*>(part);
+    auto& memory = *reinterpret_cast<ReduceWorkspace*>(part);
     with_source(p, args, part, [&](const ReductionSpace::Source& source) {
       for (int64_t group = first; group < end; ++group) {
         double total = start_of(fold());
@@ -149,7 +151,7 @@ class SimdReduce final : public Kernel {
   void columns(const PreparedReduce& p, const LaunchArgs& args) const {
     args.team.for_ranges(p.fold.groups() * p.column_blocks, 1, [&](int64_t begin, int64_t end) {
       std::byte* const part = part_of(args.team, args.workspace, part_bytes());
-      auto& memory = *reinterpret_cast<Memory*>(part);
+      auto& memory = *reinterpret_cast<ReduceWorkspace*>(part);
       for (int64_t block = begin; block < end; ++block) {
         reduce_columns(p, args, block, 0, part, memory.totals);
         for (int64_t slice = 1; slice < p.slices; ++slice) {
@@ -189,7 +191,7 @@ class SimdReduce final : public Kernel {
 
   void reduce_columns(const PreparedReduce& p, const LaunchArgs& args, int64_t block, int64_t slice,
                       std::byte* part, double* totals) const {
-    auto& memory = *reinterpret_cast<Memory*>(part);
+    auto& memory = *reinterpret_cast<ReduceWorkspace*>(part);
     const int64_t count = count_of(p, block);
     std::fill(totals, totals + count, double{start_of(fold())});
     with_source(p, args, part, [&](const ReductionSpace::Source& source) {
@@ -204,7 +206,7 @@ class SimdReduce final : public Kernel {
 
   void finish_columns(const PreparedReduce& p, const LaunchArgs& args, int64_t block,
                       std::byte* part, const double* totals) const {
-    auto& memory = *reinterpret_cast<Memory*>(part);
+    auto& memory = *reinterpret_cast<ReduceWorkspace*>(part);
     const int64_t count = count_of(p, block);
     for (int64_t i = 0; i < count; ++i) memory.part[i] = result(totals[i], p.fold.group_size());
     epilogue_.run(p.space, args, {memory.part, count},
@@ -255,12 +257,12 @@ KernelResult make_simd(const Reduce& op, const Request& request) {
   return std::make_unique<SimdReduce>(op, axes, request, std::move(map), std::move(*epilogue));
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kReduceEntries[] = {
     entry<Reduce, make_simd>("cpu.reduce.simd"),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> simd_reduce_entries() { return kEntries; }
+std::span<const KernelEntry> simd_reduce_entries() { return kReduceEntries; }
 
 }  // namespace anneal::cpu

@@ -443,13 +443,13 @@ KernelResult make_simd(const TopK& op, const Request& request) {
   }
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kTopkEntries[] = {
     entry<TopK, make_simd>("cpu.topk.simd"),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> topk_entries() { return kEntries; }
+std::span<const KernelEntry> topk_entries() { return kTopkEntries; }
 
 }  // namespace anneal::cpu
 #endif

@@ -89,12 +89,12 @@ void attention(const Attention& op, const ReferenceArgs& args) {
   });
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kAttentionEntries[] = {
     reference<Attention, attention, scratch_bytes>("cpu.attention.reference"),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> reference_attention_entries() { return kEntries; }
+std::span<const KernelEntry> reference_attention_entries() { return kAttentionEntries; }
 
 }  // namespace anneal::cpu

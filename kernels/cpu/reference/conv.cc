@@ -11,7 +11,7 @@
 namespace anneal::cpu {
 namespace {
 
-constexpr int64_t kTile = 256;
+constexpr int64_t kRowTile = 256;
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
@@ -26,11 +26,11 @@ template <class F>
 void for_tiles(const TensorView& y, ThreadTeam& team, F f) {
   const int last = y.dims.rank() - 1;
   const Dims outer = part(y.dims, 0, last);
-  const int64_t tiles = ceil_div(y.dims[last], kTile);
+  const int64_t tiles = ceil_div(y.dims[last], kRowTile);
   team.for_ranges(count(outer) * tiles, 1, [&](int64_t first, int64_t end) {
     for (int64_t i = first; i < end; ++i) {
-      const int64_t begin = i % tiles * kTile;
-      f(RowTile{coordinates(outer, i / tiles), begin, std::min(begin + kTile, y.dims[last])});
+      const int64_t begin = i % tiles * kRowTile;
+      f(RowTile{coordinates(outer, i / tiles), begin, std::min(begin + kRowTile, y.dims[last])});
     }
   });
 }
@@ -43,7 +43,7 @@ void for_taps(const Dims& kernel, F f) {
 }
 
 template <class E, class Sum>
-void store_tile(const TensorView& y, const RowTile& tile, const std::array<Sum, kTile>& sums) {
+void store_tile(const TensorView& y, const RowTile& tile, const std::array<Sum, kRowTile>& sums) {
   using Acc = typename E::Acc;
   const int last = y.dims.rank() - 1;
   const ResultElements<Acc> out(with_offset(y, dot(tile.at, part(y.strides, 0, last))));
@@ -65,7 +65,7 @@ void conv(const Conv& op, const ReferenceArgs& args) {
   const int64_t x_step = op.strides[last] * x.strides[2 + last];
 
   for_tiles(y, args.team, [&](const RowTile& tile) {
-    std::array<Sum, kTile> sums{};
+    std::array<Sum, kRowTile> sums{};
     const int64_t k = tile.at[1], first_channel = k / outputs_per_group * channels;
     Sum w_zero{0};
     if (args.has(3)) {
@@ -129,7 +129,7 @@ void conv_transpose(const ConvTranspose& op, const ReferenceArgs& args) {
 
   visit_float(x.dtype, [&]<class E>(E) {
     for_tiles(y, args.team, [&](const RowTile& tile) {
-      std::array<double, kTile> sums{};
+      std::array<double, kRowTile> sums{};
       const int64_t k = tile.at[1] % outputs_per_group;
       const int64_t first_channel = tile.at[1] / outputs_per_group * channels;
       for_taps(kernel, [&](const Dims& tap) {
@@ -162,13 +162,13 @@ void conv_transpose(const ConvTranspose& op, const ReferenceArgs& args) {
   });
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kConvEntries[] = {
     reference<Conv, conv>("cpu.conv.reference"),
     reference<ConvTranspose, conv_transpose>("cpu.conv_transpose.reference"),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> reference_conv_entries() { return kEntries; }
+std::span<const KernelEntry> reference_conv_entries() { return kConvEntries; }
 
 }  // namespace anneal::cpu

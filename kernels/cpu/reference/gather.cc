@@ -166,7 +166,7 @@ void scatter_nd(const ScatterND& op, const ReferenceArgs& args) {
   });
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kGatherEntries[] = {
     reference<Gather, gather>("cpu.gather.reference"),
     reference<GatherElements, gather_elements>("cpu.gather_elements.reference"),
     reference<GatherND, gather_nd>("cpu.gather_nd.reference"),
@@ -176,6 +176,6 @@ constexpr KernelEntry kEntries[] = {
 
 }  // namespace
 
-std::span<const KernelEntry> reference_gather_entries() { return kEntries; }
+std::span<const KernelEntry> reference_gather_entries() { return kGatherEntries; }
 
 }  // namespace anneal::cpu

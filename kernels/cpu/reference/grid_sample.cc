@@ -13,7 +13,7 @@ namespace {
 constexpr int kMaxSpatial = kMaxRank - 2;
 constexpr int kMostTaps = 1 << (2 * kMaxSpatial);  // four per axis
 
-struct Taps {
+struct GridTaps {
   int count = 0;
   std::array<int64_t, kMostTaps> offset;
   std::array<double, kMostTaps> weight;
@@ -94,7 +94,7 @@ class Sampler {
 };
 
 // All combinations of the axes' taps.
-void combine(std::span<const AxisTaps> axes, std::span<const int64_t> strides, Taps& taps) {
+void combine(std::span<const AxisTaps> axes, std::span<const int64_t> strides, GridTaps& taps) {
   taps.count = 1;
   taps.offset[0] = 0;
   taps.weight[0] = 1;
@@ -136,7 +136,7 @@ void grid_sample(const GridSample& op, const ReferenceArgs& args) {
       const ResultElements<typename E::Acc> out(y);
       args.team.for_ranges(
           walk.count(), kGrain / 16 / channels + 1, [&](int64_t begin, int64_t end) {
-            Taps taps;
+            GridTaps taps;
             std::array<AxisTaps, kMaxSpatial> axes;
             int64_t position = begin;
             walk.for_elements(begin, end, [&](const auto& at) {
@@ -160,11 +160,11 @@ void grid_sample(const GridSample& op, const ReferenceArgs& args) {
   });
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kGridSampleEntries[] = {
     reference<GridSample, grid_sample>("cpu.grid_sample.reference")};
 
 }  // namespace
 
-std::span<const KernelEntry> reference_grid_sample_entries() { return kEntries; }
+std::span<const KernelEntry> reference_grid_sample_entries() { return kGridSampleEntries; }
 
 }  // namespace anneal::cpu

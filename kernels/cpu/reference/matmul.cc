@@ -10,7 +10,7 @@
 namespace anneal::cpu {
 namespace {
 
-constexpr int64_t kTile = 256;
+constexpr int64_t kColumnTile = 256;
 
 TensorView transposed(TensorView view) {
   const int rank = view.dims.rank();
@@ -51,17 +51,17 @@ void matmul(const MatMul& op, const ReferenceArgs& args) {
   check(b.dims[row] == depth, "MatMul's inputs agree in K");
 
   const Dims rows = part(y.dims, 0, column);
-  const int64_t tiles = ceil_div(columns, kTile);
+  const int64_t tiles = ceil_div(columns, kColumnTile);
   args.team.for_ranges(count(rows) * tiles, 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       Dims at = coordinates(rows, i / tiles);
-      const int64_t begin = i % tiles * kTile, end = std::min(begin + kTile, columns);
+      const int64_t begin = i % tiles * kColumnTile, end = std::min(begin + kColumnTile, columns);
       at.push_back(begin);
       const int64_t m = at[row];
       int64_t a_offset = dot(at, a.strides) - begin * a.strides[column];
       int64_t b_offset = dot(at, b.strides) - m * b.strides[row];
       const Sum a_zero = zero_point<A, Sum>(args, 2, m);
-      std::array<Sum, kTile> sums{}, b_zeros{};
+      std::array<Sum, kColumnTile> sums{}, b_zeros{};
       for (int64_t n = begin; n < end; ++n) b_zeros[n - begin] = zero_point<B, Sum>(args, 3, n);
       for (int64_t k = 0; k < depth; ++k) {
         const Sum factor = widen<Sum>(A::load(a.data, a_offset)) - a_zero;
@@ -99,10 +99,10 @@ void matmul(const MatMul& op, const ReferenceArgs& args) {
             [&](const ReferenceArgs& part) { matmul_of_types(op, part); });
 }
 
-constexpr KernelEntry kEntries[] = {reference<MatMul, matmul>("cpu.matmul.reference")};
+constexpr KernelEntry kMatmulEntries[] = {reference<MatMul, matmul>("cpu.matmul.reference")};
 
 }  // namespace
 
-std::span<const KernelEntry> reference_matmul_entries() { return kEntries; }
+std::span<const KernelEntry> reference_matmul_entries() { return kMatmulEntries; }
 
 }  // namespace anneal::cpu

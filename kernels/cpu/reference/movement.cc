@@ -221,7 +221,7 @@ void range(const Range&, const ReferenceArgs& args) {
   });
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kMovementEntries[] = {
     reference<Reshape, reshape>("cpu.reshape.reference"),
     reference<Transpose, transpose>("cpu.transpose.reference"),
     reference<Concat, concat>("cpu.concat.reference"),
@@ -239,6 +239,6 @@ constexpr KernelEntry kEntries[] = {
 
 }  // namespace
 
-std::span<const KernelEntry> reference_movement_entries() { return kEntries; }
+std::span<const KernelEntry> reference_movement_entries() { return kMovementEntries; }
 
 }  // namespace anneal::cpu

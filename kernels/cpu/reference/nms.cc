@@ -136,12 +136,12 @@ void store_boxes(const NonMaxSuppression&, const ReferenceArgs& args) {
   }
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kNmsEntries[] = {
     finding_reference<NonMaxSuppression, find_boxes, store_boxes>("cpu.nms.reference"),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> reference_nms_entries() { return kEntries; }
+std::span<const KernelEntry> reference_nms_entries() { return kNmsEntries; }
 
 }  // namespace anneal::cpu

@@ -82,13 +82,13 @@ void normalize(const Normalize& op, const ReferenceArgs& args) {
   });
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kNormEntries[] = {
     reference<Softmax, softmax, softmax_scratch>("cpu.softmax.reference"),
     reference<Normalize, normalize>("cpu.normalize.reference"),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> reference_norm_entries() { return kEntries; }
+std::span<const KernelEntry> reference_norm_entries() { return kNormEntries; }
 
 }  // namespace anneal::cpu

@@ -9,10 +9,11 @@ void pointwise(const Pointwise& op, const ReferenceArgs& args) {
   run_program(op.program, args.results[0].dims, args.inputs, args.results, args.team);
 }
 
-constexpr KernelEntry kEntries[] = {reference<Pointwise, pointwise>("cpu.pointwise.reference")};
+constexpr KernelEntry kPointwiseEntries[] = {
+    reference<Pointwise, pointwise>("cpu.pointwise.reference")};
 
 }  // namespace
 
-std::span<const KernelEntry> reference_pointwise_entries() { return kEntries; }
+std::span<const KernelEntry> reference_pointwise_entries() { return kPointwiseEntries; }
 
 }  // namespace anneal::cpu

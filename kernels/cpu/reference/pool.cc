@@ -135,10 +135,10 @@ void pool(const Pool& op, const ReferenceArgs& args) {
   });
 }
 
-constexpr KernelEntry kEntries[] = {reference<Pool, pool>("cpu.pool.reference")};
+constexpr KernelEntry kPoolEntries[] = {reference<Pool, pool>("cpu.pool.reference")};
 
 }  // namespace
 
-std::span<const KernelEntry> reference_pool_entries() { return kEntries; }
+std::span<const KernelEntry> reference_pool_entries() { return kPoolEntries; }
 
 }  // namespace anneal::cpu

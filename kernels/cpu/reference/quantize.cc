@@ -82,13 +82,13 @@ void dequantize(const Dequantize& op, const ReferenceArgs& args) {
   });
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kQuantizeEntries[] = {
     reference<Quantize, quantize>("cpu.quantize.reference"),
     reference<Dequantize, dequantize>("cpu.dequantize.reference"),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> reference_quantize_entries() { return kEntries; }
+std::span<const KernelEntry> reference_quantize_entries() { return kQuantizeEntries; }
 
 }  // namespace anneal::cpu

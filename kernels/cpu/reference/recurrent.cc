@@ -201,13 +201,13 @@ size_t recurrent_scratch(const Recurrent& op, std::span<const TensorView>,
          sizeof(double);
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kRecurrentEntries[] = {
     reference<Recurrent, recurrent, recurrent_scratch>("cpu.recurrent.reference"),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> reference_recurrent_entries() { return kEntries; }
+std::span<const KernelEntry> reference_recurrent_entries() { return kRecurrentEntries; }
 
 int64_t sequence_length(const TensorView& lengths, int64_t batch, int64_t steps) {
   const int64_t length = lengths.as<const int32_t>()[batch * lengths.strides[0]];

@@ -228,7 +228,7 @@ void top_k(const TopK& op, const ReferenceArgs& args) {
   });
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kReduceEntries[] = {
     reference<Reduce, reduce, reduce_scratch>("cpu.reduce.reference"),
     reference<ArgReduce, arg_reduce>("cpu.arg_reduce.reference"),
     reference<Cumulative, cumulative>("cpu.cumulative.reference"),
@@ -237,6 +237,6 @@ constexpr KernelEntry kEntries[] = {
 
 }  // namespace
 
-std::span<const KernelEntry> reference_reduce_entries() { return kEntries; }
+std::span<const KernelEntry> reference_reduce_entries() { return kReduceEntries; }
 
 }  // namespace anneal::cpu

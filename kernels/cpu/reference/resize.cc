@@ -24,12 +24,12 @@ size_t resize_scratch(const Resize& op, std::span<const TensorView> inputs,
 }
 
 // The taps of every output position of every axis; width 0: the axis is not resized.
-struct Taps {
+struct ResizeTaps {
   std::array<const Tap*, kMaxRank> first{};
   std::array<int64_t, kMaxRank> width{};
 };
 
-Taps make_taps(const Resize& op, const ReferenceArgs& args) {
+ResizeTaps make_taps(const Resize& op, const ReferenceArgs& args) {
   const TensorView &x = args.inputs[0], &y = args.results[0];
   const TensorView* roi = args.has(2) ? &args.inputs[2] : nullptr;
   const auto roi_at = [&](size_t i) {
@@ -38,7 +38,7 @@ Taps make_taps(const Resize& op, const ReferenceArgs& args) {
     });
   };
   auto* next = reinterpret_cast<Tap*>(args.scratch);
-  Taps taps;
+  ResizeTaps taps;
   for (size_t i = 0; i < op.axes.size(); ++i) {
     ResizeAxis axis = resize_axis(op, i, x.dims, y.dims,
                                   {.sizes = args.has(1) ? &args.inputs[1] : nullptr,
@@ -59,7 +59,8 @@ Taps make_taps(const Resize& op, const ReferenceArgs& args) {
 
 // The weighted sum over the axes from `axis` on.
 template <class E>
-double sample(const TensorView& x, const Taps& taps, const Dims& at, int axis, int64_t offset) {
+double sample(const TensorView& x, const ResizeTaps& taps, const Dims& at, int axis,
+              int64_t offset) {
   if (axis == x.dims.rank()) return double(E::load(x.data, offset));
   const int64_t width = taps.width[axis], step = x.strides[axis];
   if (width == 0) return sample<E>(x, taps, at, axis + 1, offset + at[axis] * step);
@@ -71,7 +72,7 @@ double sample(const TensorView& x, const Taps& taps, const Dims& at, int axis, i
   return sum;
 }
 
-bool outside(const Taps& taps, const Dims& at) {
+bool outside(const ResizeTaps& taps, const Dims& at) {
   for (int axis = 0; axis < at.rank(); ++axis) {
     const int64_t width = taps.width[axis];
     if (width > 0 && taps.first[axis][at[axis] * width].position == kOutside) return true;
@@ -95,7 +96,7 @@ void resize(const Resize& op, const ReferenceArgs& args) {
   if (count(y.dims) == 0) return;
   if (count(x.dims) == 0)
     fail(Code::kInvalidArgument, "Resize: an empty tensor has no elements to resize");
-  const Taps taps = make_taps(op, args);
+  const ResizeTaps taps = make_taps(op, args);
   visit_dtype(x.dtype, [&]<class E>(E) {
     using Acc = typename E::Acc;
     const ResultElements<Acc> out(y);
@@ -120,11 +121,11 @@ void resize(const Resize& op, const ReferenceArgs& args) {
   });
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kResizeEntries[] = {
     reference<Resize, resize, resize_scratch>("cpu.resize.reference")};
 
 }  // namespace
 
-std::span<const KernelEntry> reference_resize_entries() { return kEntries; }
+std::span<const KernelEntry> reference_resize_entries() { return kResizeEntries; }
 
 }  // namespace anneal::cpu

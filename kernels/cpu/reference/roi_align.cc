@@ -159,10 +159,11 @@ void roi_align(const RoiAlign& op, const ReferenceArgs& args) {
   });
 }
 
-constexpr KernelEntry kEntries[] = {reference<RoiAlign, roi_align>("cpu.roi_align.reference")};
+constexpr KernelEntry kRoiAlignEntries[] = {
+    reference<RoiAlign, roi_align>("cpu.roi_align.reference")};
 
 }  // namespace
 
-std::span<const KernelEntry> reference_roi_align_entries() { return kEntries; }
+std::span<const KernelEntry> reference_roi_align_entries() { return kRoiAlignEntries; }
 
 }  // namespace anneal::cpu

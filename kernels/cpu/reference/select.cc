@@ -146,13 +146,13 @@ void unique(const Unique& op, const ReferenceArgs& args) {
   store(groups.counts, args.results[3]);
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kSelectEntries[] = {
     finding_reference<NonZero, find_nonzero, nonzero>("cpu.nonzero.reference"),
     finding_reference<Unique, find_unique, unique>("cpu.unique.reference"),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> reference_select_entries() { return kEntries; }
+std::span<const KernelEntry> reference_select_entries() { return kSelectEntries; }
 
 }  // namespace anneal::cpu

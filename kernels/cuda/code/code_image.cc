@@ -8,18 +8,14 @@
 namespace anneal::cuda {
 namespace {
 
-constexpr std::string_view kMagic = "ANNEALCU";
+constexpr std::string_view kImageMagic = "ANNEALCU";
 constexpr uint32_t kVersion = 1;
-
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text));
-}
 
 }  // namespace
 
 std::vector<std::byte> code_image(std::span<const CodePart> parts) {
   ByteWriter out;
-  out.raw(bytes_of(kMagic));
+  out.raw(bytes_of(kImageMagic));
   out.number(kVersion);
   out.number(static_cast<uint32_t>(parts.size()));
   for (const CodePart& part : parts) {
@@ -35,8 +31,8 @@ std::vector<std::byte> code_image(std::span<const CodePart> parts) {
 std::vector<CodePart> parts_of(std::span<const std::byte> image) {
   if (image.empty()) return {};
   ByteReader in(image, "device code");
-  const auto magic = in.raw(kMagic.size());
-  if (!std::equal(magic.begin(), magic.end(), bytes_of(kMagic).begin()))
+  const auto magic = in.raw(kImageMagic.size());
+  if (!std::equal(magic.begin(), magic.end(), bytes_of(kImageMagic).begin()))
     in.refuse("it does not begin with ANNEALCU");
   if (in.number<uint32_t>() != kVersion) in.refuse("it is of another version");
   std::vector<CodePart> parts(in.count(sizeof(uint32_t) + sizeof(Digest) + 2 * sizeof(uint32_t)));

@@ -16,11 +16,7 @@ namespace anneal::cuda {
 namespace {
 
 // An entry is this, the SHA-256 of the image, the image.
-constexpr std::string_view kMagic = "anneal image 1\n";
-
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text));
-}
+constexpr std::string_view kEntryMagic = "anneal image 1\n";
 
 std::string entry_path(const Compiler& compiler, const std::string& program, int architecture) {
   const std::string folder = cache_folder();
@@ -37,7 +33,7 @@ std::optional<std::vector<std::byte>> read_entry(const std::string& path) {
   if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
   try {
     const FileBytes file = read_file(path);
-    const auto magic = bytes_of(kMagic);
+    const auto magic = bytes_of(kEntryMagic);
     if (file.bytes.size() < magic.size() + sizeof(Digest) ||
         !std::equal(magic.begin(), magic.end(), file.bytes.begin()))
       return std::nullopt;
@@ -58,7 +54,7 @@ void write_entry(const std::string& path, std::span<const std::byte> image) {
   // What lies there is loaded and run, so a folder made here is nobody else's.
   if (fs::create_directories(folder, failed)) fs::permissions(folder, fs::perms::owner_all, failed);
   ByteWriter entry;
-  entry.raw(bytes_of(kMagic));
+  entry.raw(bytes_of(kEntryMagic));
   entry.raw(sha256(image));
   entry.raw(image);
   try {

@@ -8,7 +8,7 @@
 namespace anneal::cuda {
 namespace {
 
-constexpr uint32_t kWarp = 32;
+constexpr uint32_t kWarpThreads = 32;
 // Memory that is given back when a warp's lanes have met.
 constexpr size_t kRequestsKept = 64;
 
@@ -34,7 +34,7 @@ size_t EmulatedCounter::PlaceHash::operator()(const Place& place) const {
 }
 
 void EmulatedCounter::begin_launch(uint32_t threads, uint64_t blocks) {
-  const uint32_t warps = (threads + kWarp - 1) / kWarp;
+  const uint32_t warps = (threads + kWarpThreads - 1) / kWarpThreads;
   numbers_.clear();
   places_.clear();
   totals_.clear();
@@ -57,10 +57,10 @@ void EmulatedCounter::add(uint32_t thread, emulator::Count kind, emulator::Addre
                           emulator::Site site) {
   const uint32_t place =
       number_of({site, kind, bytes, operand, array == nullptr ? nullptr : array->name});
-  Warp& warp = warps_[thread / kWarp];
+  Warp& warp = warps_[thread / kWarpThreads];
   if (warp.traces.size() <= place) warp.traces.resize(place + 1);
   Trace& trace = warp.traces[place];
-  const uint32_t lane = thread % kWarp, time = trace.times[lane]++;
+  const uint32_t lane = thread % kWarpThreads, time = trace.times[lane]++;
   if (time >= kMostLookedAt) return;
   if (time == trace.requests.size()) {
     if (time == 0) warp.touched.push_back(place);

@@ -20,7 +20,7 @@ EmulatedModule::Object EmulatedModule::open(std::string_view bytes) {
   };
   if (object.file < 0) stop(std::strerror(errno));
   while (!bytes.empty()) {
-    const ssize_t written = write(object.file, bytes.data(), bytes.size());
+    const ssize_t written = ::write(object.file, bytes.data(), bytes.size());
     if (written < 0) stop(std::strerror(errno));
     bytes.remove_prefix(static_cast<size_t>(written));
   }

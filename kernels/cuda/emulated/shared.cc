@@ -30,7 +30,8 @@ Result<emulator::SharedArray*> EmulatedShared::declare(const void* key, uint64_t
     Array& known = arrays_[i];
     if (known.key != key) continue;
     if (known.bytes != bytes)
-      return refuse(fmt::format("declares {} with {} and with {} bytes", name, known.bytes, bytes));
+      return anneal::refuse(
+          fmt::format("declares {} with {} and with {} bytes", name, known.bytes, bytes));
     if (granule < known.granule) {  // another view of dynamic memory
       known.granule = granule;
       known.cells.assign((bytes >> granule) + 1, Cell{});
@@ -44,7 +45,7 @@ Result<emulator::SharedArray*> EmulatedShared::declare(const void* key, uint64_t
   const uint64_t offset = (used_ + kAlignment - 1) / kAlignment * kAlignment;
   if (fixed > kMostStaticBytes || fixed + dynamic_bytes_ > kMostBytes ||
       offset + bytes > memory_.size() || count_ == kMostArrays)
-    return refuse(fmt::format(
+    return anneal::refuse(fmt::format(
         "declares {} bytes of shared memory and is given {} more: {} may be declared, {} used",
         fixed, dynamic_bytes_, kMostStaticBytes, kMostBytes));
   Array& array = arrays_[count_++];

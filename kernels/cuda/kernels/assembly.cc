@@ -128,7 +128,7 @@ KernelResult make_pad(const Pad& op, const Request& original) {
   return make_per_element(seen, accumulator(dtype), "pad", body);
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kAssemblyEntries[] = {
     entry<Concat, make_concat>("cuda.concat.parts"),
     entry<Pad, make_pad>("cuda.pad.strided"),
     entry<Tile, make_tile>("cuda.tile.strided"),
@@ -136,6 +136,6 @@ constexpr KernelEntry kEntries[] = {
 
 }  // namespace
 
-std::span<const KernelEntry> assembly_entries() { return kEntries; }
+std::span<const KernelEntry> assembly_entries() { return kAssemblyEntries; }
 
 }  // namespace anneal::cuda

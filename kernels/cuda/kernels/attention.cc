@@ -12,7 +12,7 @@
 namespace anneal::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kAttentionThreads = 256;
 constexpr int64_t kSharedBytes = 48 << 10;  // what every device gives a block
 
 // Shared memory is as attention::Tile of device/attention.h has it.
@@ -129,7 +129,7 @@ KernelResult make_simt(const Attention& op, const Request& request) {
       "{v_lanes}>(\n      q, k, v, {of_q}, {of_k}, {of_v}, {sizes}, aligned, {made_score},\n"
       "      {made_store});\n}}\n",
       fmt::arg("store", parts.store->definition()), fmt::arg("score", score.definition),
-      fmt::arg("threads", kThreads), fmt::arg("element", type_text(dtype)),
+      fmt::arg("threads", kAttentionThreads), fmt::arg("element", type_text(dtype)),
       fmt::arg("inputs", score.parameters), fmt::arg("parameters", parts.store->parameters()),
       fmt::arg("extents", extents.parameters()), fmt::arg("q_lanes", parts.vectors[0].elements),
       fmt::arg("k_lanes", parts.vectors[1].elements),
@@ -144,17 +144,17 @@ KernelResult make_simt(const Attention& op, const Request& request) {
   parts.geometry = [rows = int64_t{tile->rows}](std::span<const TensorView>,
                                                 std::span<const TensorView> outputs) {
     const Dims& y = outputs[0].dims;
-    return blocks_of(y[0] * y[1] * (ceil_div(y[2], rows)), kThreads);
+    return blocks_of(y[0] * y[1] * (ceil_div(y[2], rows)), kAttentionThreads);
   };
   return make_fused_product(std::move(parts), request);
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kAttentionEntries[] = {
     entry<Attention, make_simt>("cuda.attention.simt"),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> attention_entries() { return kEntries; }
+std::span<const KernelEntry> attention_entries() { return kAttentionEntries; }
 
 }  // namespace anneal::cuda

@@ -94,7 +94,7 @@ bool has_few_taps(const Operand& w) {
   return bits + 5 - w.type.shape.rank() <= 31;
 }
 
-struct Texts {
+struct ConvTexts {
   const Request& request;
   const Conv& op;
   std::string type;  // of sums
@@ -108,7 +108,7 @@ struct Texts {
   const TilingText& tiling;
 };
 
-FunctionText text_of(const Texts& d, std::string_view family) {
+FunctionText conv_text(const ConvTexts& d, std::string_view family) {
   const int rank = d.request.inputs[0].type.shape.rank();
   FunctionText text{.family = std::string(family), .headers = d.tiling.headers, .text = {}};
   text.headers.push_back("conv_side.h");
@@ -269,9 +269,9 @@ KernelResult make(const Conv& op, const Request& request, bool on_tensor_cores) 
   const ZeroText w_zero(request, extents, 3, "w_zero", type);
   shape.flag("kInputHasZero", x_zero.is_present());
   add_functions(parts, request,
-                text_of({request, op, type, extents, *parts.store, shape, x_zero, w_zero, near,
-                         x_lanes, w_lanes, has_gap ? channels.value() : 0, *tiling},
-                        on_tensor_cores ? "conv_mma" : "conv_direct"));
+                conv_text({request, op, type, extents, *parts.store, shape, x_zero, w_zero, near,
+                           x_lanes, w_lanes, has_gap ? channels.value() : 0, *tiling},
+                          on_tensor_cores ? "conv_mma" : "conv_direct"));
   parts.inputs = {0, 1};
   if (x_zero.is_present()) parts.inputs.push_back(2);
   if (w_zero.is_present()) parts.inputs.push_back(3);
@@ -309,7 +309,7 @@ std::optional<Shape> weight_strides(const Request& request, int64_t places) {
 }
 
 // Few channels that are no vectors, the three of a picture say, have places for one.
-std::optional<Shape> mma_strides(const Request& request, size_t input) {
+std::optional<Shape> conv_mma_strides(const Request& request, size_t input) {
   const Operand &x = request.inputs[0], &w = request.inputs[1];
   const int64_t places = channel_places(std::get<Conv>(request.op), request, true);
   if (input == 1) return weight_strides(request, places);
@@ -328,16 +328,16 @@ KernelResult make_direct(const Conv& op, const Request& request) {
 
 // Channels that are neighbours are read together whatever the pads are, where pixels of a row begin
 // anywhere; and the sums of a row of a tile are neighbours in the output.
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kConvEntries[] = {
     entry<Conv, make_on_tensor_cores<Conv, make>>("cuda.conv.mma", Layout::kChannelsLast),
     entry<Conv, make_direct>("cuda.conv.direct", Layout::kChannelsLast),
 };
-constexpr InputLayout kLayouts[] = {{"cuda.conv.mma", mma_strides},
-                                    {"cuda.conv.direct", direct_strides}};
+constexpr InputLayout kConvLayouts[] = {{"cuda.conv.mma", conv_mma_strides},
+                                        {"cuda.conv.direct", direct_strides}};
 
 }  // namespace
 
-std::span<const KernelEntry> conv_entries() { return kEntries; }
-std::span<const InputLayout> conv_input_layouts() { return kLayouts; }
+std::span<const KernelEntry> conv_entries() { return kConvEntries; }
+std::span<const InputLayout> conv_input_layouts() { return kConvLayouts; }
 
 }  // namespace anneal::cuda

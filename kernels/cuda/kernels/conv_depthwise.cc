@@ -13,7 +13,7 @@
 namespace anneal::cuda {
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kDepthwiseThreads = 128;
 
 // Sizes of the kernel and of the output, at the values to optimize for; a kernel that is not known
 // has no elements.
@@ -87,7 +87,7 @@ KernelResult make_depthwise(const Conv& op, const Request& request) {
   text.text += fmt::format(
       "KERNEL($name, {})(In<{}> x, In<{}> w{}{}{}{}) {{\n"
       "  const Shape s = {};\n  const Result result{{{}}};\n  window::{};\n}}\n",
-      kThreads, type_text(x.type.dtype), type_text(w.type.dtype), x_zero.parameter(),
+      kDepthwiseThreads, type_text(x.type.dtype), type_text(w.type.dtype), x_zero.parameter(),
       w_zero.parameter(), parts.store->parameters(), extents.parameters(), shape.construction(),
       parts.store->construction(), call);
   parts.inputs = {0, 1};
@@ -98,7 +98,9 @@ KernelResult make_depthwise(const Conv& op, const Request& request) {
   add_functions(parts, request, text);
   parts.sources = extents.sources();
   parts.geometry = [share](std::span<const TensorView>, std::span<const TensorView> outputs) {
-    return blocks_of((thread_count(outputs[0].dims, share) + kThreads - 1) / kThreads, kThreads);
+    return blocks_of(
+        (thread_count(outputs[0].dims, share) + kDepthwiseThreads - 1) / kDepthwiseThreads,
+        kDepthwiseThreads);
   };
   return make_fused_product(std::move(parts), request);
 }
@@ -113,14 +115,14 @@ std::optional<Shape> input_strides(const Request& request, size_t input) {
 }
 
 // Channels that are neighbours share all but the weights, and are read together.
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kConvDepthwiseEntries[] = {
     entry<Conv, make_depthwise>("cuda.conv.depthwise", Layout::kChannelsLast),
 };
-constexpr InputLayout kLayouts[] = {{"cuda.conv.depthwise", input_strides}};
+constexpr InputLayout kConvDepthwiseLayouts[] = {{"cuda.conv.depthwise", input_strides}};
 
 }  // namespace
 
-std::span<const KernelEntry> conv_depthwise_entries() { return kEntries; }
-std::span<const InputLayout> conv_depthwise_input_layouts() { return kLayouts; }
+std::span<const KernelEntry> conv_depthwise_entries() { return kConvDepthwiseEntries; }
+std::span<const InputLayout> conv_depthwise_input_layouts() { return kConvDepthwiseLayouts; }
 
 }  // namespace anneal::cuda

@@ -12,7 +12,7 @@
 namespace anneal::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kElementwiseThreads = 256;
 constexpr int64_t kWorthVectors = 1024;  // elements
 
 size_t index_of(int i) { return static_cast<size_t>(i); }
@@ -170,8 +170,8 @@ class Elementwise final : public FunctionKernel {
  protected:
   Geometry geometry(Views, Views outputs) const override {
     const int64_t elements = count(outputs[0].dims);
-    return {.grid = {blocks(ceil_div(elements, width_), kThreads), 1, 1},
-            .block = {kThreads, 1, 1}};
+    return {.grid = {blocks(ceil_div(elements, width_), kElementwiseThreads), 1, 1},
+            .block = {kElementwiseThreads, 1, 1}};
   }
   void add_extra(Arguments& arguments, Views inputs, Views outputs) const override {
     if (width_ == 1) return;
@@ -197,7 +197,7 @@ std::string table_text(const ByteTable& table) {
   return fmt::format(
       "static const u8 values[256] = {{{}}};\nSHARED(u8, table, 256);\n"
       "for (i32 i = threadIdx.x; i < 256; i += {}) table[i] = values[i];\n__syncthreads();\n",
-      fmt::join(table, ","), kThreads);
+      fmt::join(table, ","), kElementwiseThreads);
 }
 
 KernelResult make(const Program& program, const ByteTable* table, OperandViews seen,
@@ -239,11 +239,11 @@ KernelResult make(const Program& program, const ByteTable* table, OperandViews s
     return refuse("more operands than a launch takes");
   FunctionText text{std::string(family),
                     {"program.h"},
-                    fmt::format("KERNEL($name, {})({}{}) {{\n{}}}\n", kThreads, parameters,
-                                extents.parameters(), loops)};
+                    fmt::format("KERNEL($name, {})({}{}) {{\n{}}}\n", kElementwiseThreads,
+                                parameters, extents.parameters(), loops)};
   return std::make_unique<Elementwise>(
       parts_of(request, seen, extents, std::move(text)), width,
-      table != nullptr ? tactic_of(*table) : std::vector<std::byte>{});
+      table != nullptr ? anneal::tactic_of(*table) : std::vector<std::byte>{});
 }
 
 }  // namespace
@@ -279,9 +279,10 @@ KernelResult make_per_element(const OperandViews& seen, DataType accumulator,
       {"program.h"},
       fmt::format("{}KERNEL($name, {})({}{}{}) {{\nconst Store store = {};\nconst i64 count = "
                   "{};\n{}{}}}\n",
-                  store->definition(), kThreads, input_parameters(request, request.op_input_count),
-                  store->parameters(), extents.parameters(), store->construction(), product(dims),
-                  thread_numbers(), loop)};
+                  store->definition(), kElementwiseThreads,
+                  input_parameters(request, request.op_input_count), store->parameters(),
+                  extents.parameters(), store->construction(), product(dims), thread_numbers(),
+                  loop)};
   return std::make_unique<Elementwise>(parts_of(request, seen, extents, std::move(text)), 1);
 }
 

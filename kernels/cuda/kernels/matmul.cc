@@ -38,7 +38,7 @@ SideAccess side_read(const Request& request, size_t input, int line_axis, int de
 }
 
 // All that decides the text.
-struct Texts {
+struct MatMulTexts {
   const Request& request;
   const MatMul& op;
   std::string type;  // of sums
@@ -52,7 +52,7 @@ struct Texts {
 };
 
 // A struct Lines of device/matmul_side.h.
-std::string lines_text(const Texts& s, std::string_view name, const std::string& offset,
+std::string lines_text(const MatMulTexts& s, std::string_view name, const std::string& offset,
                        const char* line, const ZeroText& zero) {
   return fmt::format(
       "struct {} {{\n  using Index = Shape::Index;\n  static constexpr bool kHasZero = {};\n"
@@ -63,14 +63,14 @@ std::string lines_text(const Texts& s, std::string_view name, const std::string&
       zero.is_per_line() ? fmt::format("    const i64 i = {};\n", line) : "", zero.value());
 }
 
-std::string side_type(const Texts& s, size_t input, std::string_view lines,
+std::string side_type(const MatMulTexts& s, size_t input, std::string_view lines,
                       const SideAccess& read) {
   return fmt::format("matmul::Side<{}, {}, Shape::Index, {}, {}, {}>",
                      type_text(s.request.inputs[input].type.dtype), s.type, lines,
                      read.vectors.elements, read.along_depth);
 }
 
-FunctionText text_of(const Texts& s, std::string_view family) {
+FunctionText matmul_text(const MatMulTexts& s, std::string_view family) {
   FunctionText text{.family = std::string(family), .headers = s.tiling.headers, .text = {}};
   text.headers.push_back("matmul_side.h");
   text.text = s.store.definition() + s.shape.definition() +
@@ -161,9 +161,9 @@ KernelResult make(const MatMul& op, const Request& request, bool on_tensor_cores
                         : "operands that cannot be read 16 bytes at once");
   parts.vectors = {read_a.vectors, read_b.vectors};
   add_functions(parts, request,
-                text_of({request, op, type, extents, *parts.store, product, shape, a_zero, b_zero,
-                         read_a, read_b, *tiling},
-                        on_tensor_cores ? "matmul_mma" : "matmul_simt"));
+                matmul_text({request, op, type, extents, *parts.store, product, shape, a_zero,
+                             b_zero, read_a, read_b, *tiling},
+                            on_tensor_cores ? "matmul_mma" : "matmul_simt"));
   parts.inputs = {0, 1};
   if (a_zero.is_present()) parts.inputs.push_back(2);
   if (b_zero.is_present()) parts.inputs.push_back(3);
@@ -185,13 +185,13 @@ KernelResult make_simt(const MatMul& op, const Request& request) {
 
 // Rows of a and of the result are read and written whole where they are adjacent; a layout that
 // would part them has nothing to offer.
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kMatmulEntries[] = {
     entry<MatMul, make_on_tensor_cores<MatMul, make>>("cuda.matmul.mma", Layout::kRowMajor),
     entry<MatMul, make_simt>("cuda.matmul.simt", Layout::kRowMajor),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> matmul_entries() { return kEntries; }
+std::span<const KernelEntry> matmul_entries() { return kMatmulEntries; }
 
 }  // namespace anneal::cuda

@@ -9,7 +9,7 @@ namespace {
 
 // Bytes [K, N] with the depth fastest: what lies along the lines would be turned in registers each
 // time it is read.
-std::optional<Shape> mma_strides(const Request& request, size_t input) {
+std::optional<Shape> matmul_mma_strides(const Request& request, size_t input) {
   const Operand& b = request.inputs[1];
   const int rank = b.type.shape.rank();
   if (input != 1 || b.constant == nullptr || size_of(b.type.dtype) != 1 || rank < 2 ||
@@ -23,10 +23,10 @@ std::optional<Shape> mma_strides(const Request& request, size_t input) {
   return dense_strides(b, order);
 }
 
-constexpr InputLayout kLayouts[] = {{"cuda.matmul.mma", mma_strides}};
+constexpr InputLayout kMatmulLayouts[] = {{"cuda.matmul.mma", matmul_mma_strides}};
 
 }  // namespace
 
-std::span<const InputLayout> matmul_input_layouts() { return kLayouts; }
+std::span<const InputLayout> matmul_input_layouts() { return kMatmulLayouts; }
 
 }  // namespace anneal::cuda

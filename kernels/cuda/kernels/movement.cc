@@ -96,7 +96,7 @@ KernelResult make_tiled_transpose(const Transpose& op, const Request& request) {
   return make_tiled_copy(transposed(op, request), "transpose");
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kMovementEntries[] = {
     entry<Transpose, make_tiled_transpose>("cuda.transpose.tiled"),
     entry<Transpose, make_transpose>("cuda.transpose.strided"),
     entry<Expand, make_expand>("cuda.expand.strided"),
@@ -107,6 +107,6 @@ constexpr KernelEntry kEntries[] = {
 
 }  // namespace
 
-std::span<const KernelEntry> movement_entries() { return kEntries; }
+std::span<const KernelEntry> movement_entries() { return kMovementEntries; }
 
 }  // namespace anneal::cuda

@@ -49,10 +49,11 @@ KernelResult make_normalize(const Normalize& op, const Request& original) {
   return rows.make(seen, accumulator(dtype), "normalize", type, body);
 }
 
-constexpr KernelEntry kEntries[] = {entry<Normalize, make_normalize>("cuda.normalize.rows")};
+constexpr KernelEntry kNormalizeEntries[] = {
+    entry<Normalize, make_normalize>("cuda.normalize.rows")};
 
 }  // namespace
 
-std::span<const KernelEntry> normalize_entries() { return kEntries; }
+std::span<const KernelEntry> normalize_entries() { return kNormalizeEntries; }
 
 }  // namespace anneal::cuda

@@ -22,7 +22,7 @@ KernelResult make_pointwise(const Pointwise& op, const Request& request) {
   return make_elementwise(op.program, OperandViews(request), "pointwise");
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kPointwiseEntries[] = {
     entry<Pointwise, make_tiled>("cuda.pointwise.tiled"),
     entry<Pointwise, make_table>("cuda.pointwise.table"),
     entry<Pointwise, make_pointwise>("cuda.pointwise.strided"),
@@ -30,6 +30,6 @@ constexpr KernelEntry kEntries[] = {
 
 }  // namespace
 
-std::span<const KernelEntry> pointwise_entries() { return kEntries; }
+std::span<const KernelEntry> pointwise_entries() { return kPointwiseEntries; }
 
 }  // namespace anneal::cuda

@@ -12,7 +12,7 @@
 namespace anneal::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kPoolThreads = 256;
 
 WindowOp window_of(const Pool& op) {
   return {op.strides, op.pads_begin, op.pads_end, op.dilations};
@@ -96,7 +96,7 @@ KernelResult make_window(const Pool& op, const Request& request) {
       "  window::{call};\n}}\n",
       fmt::arg("store", parts.store->definition()), fmt::arg("shape", shape.definition()),
       fmt::arg("result", result_definition(x.type.shape.rank(), type)),
-      fmt::arg("threads", kThreads), fmt::arg("element", type_text(x.type.dtype)),
+      fmt::arg("threads", kPoolThreads), fmt::arg("element", type_text(x.type.dtype)),
       fmt::arg("parameters", parts.store->parameters()), fmt::arg("extents", extents.parameters()),
       fmt::arg("made", shape.construction()), fmt::arg("construction", parts.store->construction()),
       fmt::arg("call", call));
@@ -104,7 +104,8 @@ KernelResult make_window(const Pool& op, const Request& request) {
   parts.inputs = {0};
   parts.sources = extents.sources();
   parts.geometry = [share](std::span<const TensorView>, std::span<const TensorView> outputs) {
-    return blocks_of((thread_count(outputs[0].dims, share) + kThreads - 1) / kThreads, kThreads);
+    return blocks_of((thread_count(outputs[0].dims, share) + kPoolThreads - 1) / kPoolThreads,
+                     kPoolThreads);
   };
   return make_fused_product(std::move(parts), request);
 }
@@ -147,7 +148,7 @@ KernelResult make_indices(const Pool& op, const Request& request) {
       fmt::arg("shape", shape.definition()), fmt::arg("element", element),
       fmt::arg("fields", fields), fmt::arg("type", type), fmt::arg("maximum", maximum),
       fmt::arg("stored", stored(x.type.dtype, "value")), fmt::arg("index", index),
-      fmt::arg("threads", kThreads), fmt::arg("extents", extents.parameters()),
+      fmt::arg("threads", kPoolThreads), fmt::arg("extents", extents.parameters()),
       fmt::arg("made", shape.construction()), fmt::arg("lowest", lowest_text(x.type.dtype)),
       fmt::arg("names", extents.names()));
   FusedProductParts parts;
@@ -155,19 +156,20 @@ KernelResult make_indices(const Pool& op, const Request& request) {
   parts.inputs = {0};
   parts.sources = extents.sources();
   parts.geometry = [](std::span<const TensorView>, std::span<const TensorView> outputs) {
-    return blocks_of((thread_count(outputs[0].dims, {}) + kThreads - 1) / kThreads, kThreads);
+    return blocks_of((thread_count(outputs[0].dims, {}) + kPoolThreads - 1) / kPoolThreads,
+                     kPoolThreads);
   };
   return make_fused_product(std::move(parts), request);
 }
 
 // Channels that are neighbours are read together, and a warp reads and writes whole lines.
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kPoolEntries[] = {
     entry<Pool, make_window>("cuda.pool.window", Layout::kChannelsLast),
     entry<Pool, make_indices>("cuda.pool.indices", Layout::kChannelsLast),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> pool_entries() { return kEntries; }
+std::span<const KernelEntry> pool_entries() { return kPoolEntries; }
 
 }  // namespace anneal::cuda

@@ -46,13 +46,13 @@ KernelResult make_dequantize(const Dequantize& op, const Request& request) {
   return make(op, request, "dequantize");
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kQuantizeEntries[] = {
     entry<Quantize, make_quantize>("cuda.quantize.strided"),
     entry<Dequantize, make_dequantize>("cuda.dequantize.strided"),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> quantize_entries() { return kEntries; }
+std::span<const KernelEntry> quantize_entries() { return kQuantizeEntries; }
 
 }  // namespace anneal::cuda

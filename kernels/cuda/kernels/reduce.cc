@@ -101,13 +101,13 @@ KernelResult make_arg_reduce(const ArgReduce& op, const Request& original) {
   return rows.make(seen, DataType::kI64, "arg_reduce", place, body, true);
 }
 
-constexpr KernelEntry kEntries[] = {
+constexpr KernelEntry kReduceEntries[] = {
     entry<Reduce, make_reduce>("cuda.reduce.rows"),
     entry<ArgReduce, make_arg_reduce>("cuda.arg_reduce.rows"),
 };
 
 }  // namespace
 
-std::span<const KernelEntry> reduce_entries() { return kEntries; }
+std::span<const KernelEntry> reduce_entries() { return kReduceEntries; }
 
 }  // namespace anneal::cuda

@@ -70,10 +70,10 @@ KernelResult make_softmax(const Softmax& op, const Request& original) {
   return rows.make(seen, accumulator(dtype), "softmax", type, body);
 }
 
-constexpr KernelEntry kEntries[] = {entry<Softmax, make_softmax>("cuda.softmax.rows")};
+constexpr KernelEntry kSoftmaxEntries[] = {entry<Softmax, make_softmax>("cuda.softmax.rows")};
 
 }  // namespace
 
-std::span<const KernelEntry> softmax_entries() { return kEntries; }
+std::span<const KernelEntry> softmax_entries() { return kSoftmaxEntries; }
 
 }  // namespace anneal::cuda

@@ -16,7 +16,7 @@ bool fits(const DepthwiseConfig& config, const DepthwiseSizes& sizes) {
   return sizes.taps > 0 && held <= 64 && config.channels <= sizes.most_channels;
 }
 
-constexpr DepthwiseConfig kConfigs[] = {
+constexpr DepthwiseConfig kDepthwiseConfigs[] = {
     {4, 4, true}, {4, 2, true}, {4, 1, true}, {2, 4, true}, {2, 2, true},
     {2, 1, true}, {1, 4, true}, {1, 2, true}, {1, 1, true}, {1, 1, false},
 };
@@ -26,7 +26,7 @@ constexpr DepthwiseConfig kConfigs[] = {
 DepthwiseConfig choose_depthwise(const DepthwiseSizes& sizes, const DeviceSpec& spec) {
   // Every multiprocessor wants a quarter of the threads that it holds, before a thread gets more.
   const int64_t threads = int64_t{spec.multiprocessors} * spec.threads_per_multiprocessor / 4;
-  for (const DepthwiseConfig& config : kConfigs) {
+  for (const DepthwiseConfig& config : kDepthwiseConfigs) {
     if (!fits(config, sizes)) continue;
     const int64_t each = int64_t{config.channels} * config.columns;
     const bool is_least = each == 1;
@@ -55,8 +55,8 @@ std::vector<std::byte> tactic_of(const DepthwiseConfig& config) {
 std::optional<DepthwiseConfig> depthwise_for(const DepthwiseSizes& sizes, const DeviceSpec& spec,
                                              std::span<const std::byte> tactic) {
   if (tactic.empty()) return choose_depthwise(sizes, spec);
-  return ConfigSpace<DepthwiseConfig>(kConfigs).of_tactic(
-      tactic, [&](const DepthwiseConfig& config) { return fits(config, sizes); });
+  return ConfigSpace<DepthwiseConfig>(kDepthwiseConfigs)
+      .of_tactic(tactic, [&](const DepthwiseConfig& config) { return fits(config, sizes); });
 }
 
 }  // namespace anneal::cuda

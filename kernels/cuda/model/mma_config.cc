@@ -13,7 +13,7 @@
 namespace anneal::cuda {
 namespace {
 
-constexpr MmaConfig kConfigs[] = {
+constexpr MmaConfig kMmaConfigs[] = {
     {128, 128, 32, 2, 4, 3},  //
     {128, 64, 32, 2, 2, 4},   //
     {64, 128, 32, 2, 2, 4},   //
@@ -29,7 +29,7 @@ constexpr MmaConfig kConfigs[] = {
     {16, 64, 64, 1, 4, 4},    //
 };
 
-constexpr ConfigSpace<MmaConfig> kSpace(kConfigs);
+constexpr ConfigSpace<MmaConfig> kMmaSpace(kMmaConfigs);
 
 double cost(const MmaConfig& c, const ProductSizes& sizes, const DeviceSpec& spec) {
   // Tensor cores multiply bytes twice as fast: a piece takes as long.
@@ -78,12 +78,12 @@ int MmaConfig::shared_bytes() const {
   return std::max(pieces, sums);
 }
 
-std::span<const MmaConfig> mma_configs() { return kConfigs; }
+std::span<const MmaConfig> mma_configs() { return kMmaConfigs; }
 
 MmaConfig choose_mma(const ProductSizes& sizes, const DeviceSpec& spec) {
   const MmaConfig* const best =
-      kSpace.cheapest([&](const MmaConfig& config) { return fits(config, sizes, spec); },
-                      [&](const MmaConfig& config) { return cost(config, sizes, spec); });
+      kMmaSpace.cheapest([&](const MmaConfig& config) { return fits(config, sizes, spec); },
+                         [&](const MmaConfig& config) { return cost(config, sizes, spec); });
   check(best != nullptr, "some tile fits every device");
   return *best;
 }
@@ -104,8 +104,8 @@ std::vector<std::byte> tactic_of(const MmaConfig& config) {
 std::optional<MmaConfig> mma_for(const ProductSizes& sizes, const DeviceSpec& spec,
                                  std::span<const std::byte> tactic) {
   if (tactic.empty()) return choose_mma(sizes, spec);
-  return kSpace.of_tactic(tactic,
-                          [&](const MmaConfig& config) { return fits(config, sizes, spec); });
+  return kMmaSpace.of_tactic(tactic,
+                             [&](const MmaConfig& config) { return fits(config, sizes, spec); });
 }
 
 }  // namespace anneal::cuda

@@ -13,7 +13,7 @@
 namespace anneal::cuda {
 namespace {
 
-constexpr TileConfig kConfigs[] = {
+constexpr TileConfig kTileConfigs[] = {
     {128, 128, 8, 8, 8, 1},  //
     {128, 64, 8, 8, 4, 1},   //
     {64, 128, 8, 4, 8, 1},   //
@@ -30,7 +30,7 @@ constexpr TileConfig kConfigs[] = {
     {1, 32, 64, 1, 1, 8},    // one vector
 };
 
-constexpr ConfigSpace<TileConfig> kSpace(kConfigs);
+constexpr ConfigSpace<TileConfig> kTileSpace(kTileConfigs);
 
 // Eight-byte sums of a large share do not fit a thread's registers.
 bool fits(const TileConfig& config, size_t accumulator_bytes) {
@@ -58,10 +58,10 @@ double cost(const TileConfig& c, const ProductSizes& sizes, const DeviceSpec& sp
 
 }  // namespace
 
-std::span<const TileConfig> tile_configs() { return kConfigs; }
+std::span<const TileConfig> tile_configs() { return kTileConfigs; }
 
 TileConfig choose_tile(const ProductSizes& sizes, const DeviceSpec& spec) {
-  const TileConfig* const best = kSpace.cheapest(
+  const TileConfig* const best = kTileSpace.cheapest(
       [&](const TileConfig& config) { return fits(config, sizes.accumulator_bytes); },
       [&](const TileConfig& config) { return cost(config, sizes, spec); });
   check(best != nullptr, "some tile fits every product");
@@ -84,7 +84,7 @@ std::vector<std::byte> tactic_of(const TileConfig& config) {
 std::optional<TileConfig> tile_for(const ProductSizes& sizes, const DeviceSpec& spec,
                                    std::span<const std::byte> tactic) {
   if (tactic.empty()) return choose_tile(sizes, spec);
-  return kSpace.of_tactic(
+  return kTileSpace.of_tactic(
       tactic, [&](const TileConfig& config) { return fits(config, sizes.accumulator_bytes); });
 }
 

@@ -57,8 +57,6 @@ std::string call(Opcode opcode, std::span<const std::string> args) {
   }
 }
 
-bool is_half(DataType dtype) { return dtype == DataType::kF16 || dtype == DataType::kBF16; }
-
 // A register rounded to f16 or bf16, as storage.
 std::string half(DataType dtype, RegisterType from, const std::string& value) {
   if (dtype == DataType::kBF16 && from == RegisterType::kF64)
