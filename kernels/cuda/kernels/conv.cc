@@ -17,7 +17,7 @@ namespace anneal::cuda {
 namespace {
 
 // Rows are output pixels, columns the output channels of a group, batches groups.
-ProductSizes product_sizes(const Dims& y, int64_t groups, const std::vector<int64_t>& split) {
+ProductSizes conv_product_sizes(const Dims& y, int64_t groups, const std::vector<int64_t>& split) {
   ProductSizes sizes{y[0], y[1] / groups, 0, groups};
   for (int axis = 2; axis < y.rank(); ++axis) sizes.rows *= y[axis];
   sizes.split = split;
@@ -45,13 +45,13 @@ int64_t channel_places(const Conv& op, const Request& request, bool on_tensor_co
                   vectors.least);
 }
 
-ProductSizes product_sizes(const Conv& op, const Request& request, int64_t places) {
+ProductSizes conv_product_sizes(const Conv& op, const Request& request, int64_t places) {
   const auto opt = [&](const Shape& shape) {
     Dims dims;
     for (const Size size : shape) dims.push_back(request.sizes.range(size).opt);
     return dims;
   };
-  ProductSizes sizes = product_sizes(opt(request.outputs[0].type.shape), op.groups, op.split);
+  ProductSizes sizes = conv_product_sizes(opt(request.outputs[0].type.shape), op.groups, op.split);
   const Dims w = opt(request.inputs[1].type.shape);
   sizes.depth = places;
   for (int axis = 2; axis < w.rank(); ++axis) sizes.depth *= w[axis];
@@ -175,7 +175,7 @@ StoreLanes store_lanes(const Conv& op, const Request& request, int64_t most) {
 // Nullopt: a tactic that is none of the kernel's.
 std::optional<TilingText> tiling_of(const Conv& op, const Request& request, DataType sum,
                                     int64_t places, bool on_tensor_cores) {
-  const ProductSizes sizes = product_sizes(op, request, places);
+  const ProductSizes sizes = conv_product_sizes(op, request, places);
   const DeviceSpec& spec = spec_of(request.device);
   if (on_tensor_cores) {
     const auto config = mma_for(sizes, spec, request.tactic);
@@ -280,7 +280,7 @@ KernelResult make(const Conv& op, const Request& request, bool on_tensor_cores) 
   parts.geometry = [rows = tiling->rows, columns = tiling->columns, threads = tiling->threads,
                     bytes = tiling->shared_bytes, groups = op.groups, split = op.split](
                        std::span<const TensorView>, std::span<const TensorView> outputs) {
-    const ProductSizes now = product_sizes(outputs[0].dims, groups, split);
+    const ProductSizes now = conv_product_sizes(outputs[0].dims, groups, split);
     return blocks_of(block_count(now, rows, columns), threads, bytes);
   };
   return make_fused_product(std::move(parts), request);
