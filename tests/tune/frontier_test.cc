@@ -222,7 +222,7 @@ TEST(FrontierTable, HasALineForEachPoint) {
   EXPECT_THAT(table, HasSubstr("75.73   0.40 (-0.10 to 0.80)"));
   EXPECT_THAT(table, HasSubstr("25.6 MB  4.4 MB\n"));
   EXPECT_THAT(table, HasSubstr("mix-3: 2.1x as fast as f32, loses 0.40 points (95 %: -0.10 to "
-                               "0.80), on 2500 samples that nothing was chosen by\n"));
+                               "0.80), on 2500 samples held out from the search\n"));
   EXPECT_THAT(table, HasSubstr("Kept high: 2 of 3 groups of layers\n"
                                "  conv_1  bf16  8 bits would save 1.2 ms (1 other, too)\n"));
   EXPECT_THAT(table, HasSubstr("\nwarning: one of 1500 samples is 0.067 points\n"));
@@ -472,13 +472,13 @@ TEST(FrontierPicture, OfDegenerateFrontiers) {
 // Samples by which mixes were turned down are not said to have chosen nothing, wherever it is told.
 TEST(Frontier, SamplesThatChoseAreSaidToHave) {
   Frontier frontier = example();
-  EXPECT_EQ(what_confirms(frontier), "that nothing was chosen by");
+  EXPECT_EQ(what_confirms(frontier), "held out from the search");
   frontier.turned_down = 1;
   EXPECT_EQ(what_confirms(frontier), "which turned 1 faster mix down");
   frontier.turned_down = 2;
   for (const std::string& told : {frontier_table(frontier), frontier_svg(frontier)}) {
     EXPECT_THAT(told, HasSubstr("which turned 2 faster mixes down"));
-    EXPECT_THAT(told, Not(HasSubstr("nothing was chosen by")));
+    EXPECT_THAT(told, Not(HasSubstr("held out")));
   }
   EXPECT_EQ(parse_frontier(frontier_json(frontier)).turned_down, 2);
 }

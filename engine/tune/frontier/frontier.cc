@@ -304,7 +304,7 @@ void claim_scores(Frontier& frontier) {
 }
 
 std::string what_confirms(const Frontier& frontier) {
-  if (frontier.turned_down == 0) return "that nothing was chosen by";
+  if (frontier.turned_down == 0) return "held out from the search";
   return fmt::format("which turned {} faster mix{} down", frontier.turned_down,
                      frontier.turned_down == 1 ? "" : "es");
 }

@@ -72,7 +72,7 @@ bool is_all_confirmed(const Frontier& frontier);
 // those of slower points on it, so that from point to point no claim falls, and none is above what
 // was measured. NaN does not count.
 void claim_scores(Frontier& frontier);
-// What the samples that confirm were: "that nothing was chosen by", or "which turned 2 faster mixes
+// What the samples that confirm were: "held out from the search", or "which turned 2 faster mixes
 // down".
 std::string what_confirms(const Frontier& frontier);
 // The point with every group in f32; null: there is none.

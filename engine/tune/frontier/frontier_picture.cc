@@ -215,7 +215,7 @@ class Picture {
       text += fmt::format(", {} thread{}", frontier_.threads, frontier_.threads == 1 ? "" : "s");
     if (const FrontierPoint* point = chosen()) {
       text += fmt::format("; scores of {} samples ", score_of(*point).samples);
-      text += is_confirmed_ ? what_confirms(frontier_) : "that mixes were chosen by";
+      text += is_confirmed_ ? what_confirms(frontier_) : "of the search";
     }
     return text;
   }
@@ -252,8 +252,8 @@ class Picture {
       svg += svg_line({x, kY, x + 22, kY}, kFront, 2);
       x += 28;
       words(std::ranges::any_of(dots_, [](auto& dot) { return dot.point->claimed.has_value(); })
-                ? "frontier: what is claimed of its points"
-                : "frontier: none is both faster and less damaged");
+                ? "frontier, at the claimed scores"
+                : "frontier: no engine is both faster and closer to f32");
     }
     return svg;
   }

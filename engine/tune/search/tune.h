@@ -57,7 +57,7 @@ PrecisionOptions mix_options(std::span<const PrecisionGroup> groups,
 // samples the model is least sure of; takes the time of each group in each precision; from both
 // finds all mixes that could be best (mix_front); judges some of them, along the front and around
 // the budget, on the search samples; times them in turn; takes the fastest within the budget, and
-// confirms it on samples that nothing was chosen by, or the next that holds there. With the same
+// confirms it on samples held out from the search, or the next that holds there. With the same
 // journal, or modelled times, a run that was killed ends as it would have. Fails as calibrating,
 // building, running and judging do, and with kInvalidArgument on samples without what the metric
 // wants.

@@ -24,7 +24,7 @@ void time_mixes(TuneState& state);
 // The fastest within the budget on the search samples. Fails with kInvalidArgument if there is
 // none.
 void choose_mix(TuneState& state);
-// On samples that nothing was chosen by; chooses the next mix that holds there.
+// On samples held out from the search; chooses the next mix that holds there.
 void confirm_choice(TuneState& state);
 
 // explain_choice.cc

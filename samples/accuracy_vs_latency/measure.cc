@@ -1,0 +1,101 @@
+#include "measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kMillisecondsPerRound = 60;
+constexpr int kRounds = 8;
+constexpr double kThroughputMilliseconds = 400;
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+void set_inputs(anneal::ExecutionContext& context,
+                const std::vector<anneal::SampleTensor>& sample) {
+  for (const anneal::SampleTensor& each : sample) context.set_input(each.input, each.tensor.view());
+}
+
+anneal::Tensor copy_of(const anneal::TensorView& view) {
+  auto fresh = anneal::Tensor::allocate(view.dtype, view.dims);
+  std::copy_n(view.data, fresh.data.size(), fresh.data.data());
+  return fresh.tensor;
+}
+
+void measure_latency(std::vector<Variant>& variants,
+                     const std::vector<anneal::SampleTensor>& sample) {
+  std::vector<anneal::ExecutionContext> contexts;
+  for (Variant& variant : variants) {
+    contexts.emplace_back(variant.engine);
+    set_inputs(contexts.back(), sample);
+    contexts.back().run();
+    variant.point.memory_bytes = contexts.back().memory_bytes();
+  }
+  for (int round = 0; round < kRounds; ++round)
+    for (size_t i = 0; i < variants.size(); ++i) {
+      contexts[i].run();
+      const auto start = Clock::now();
+      while (milliseconds_since(start) < kMillisecondsPerRound) {
+        const auto begin = Clock::now();
+        contexts[i].run();
+        variants[i].milliseconds.push_back(milliseconds_since(begin));
+      }
+    }
+  for (Variant& variant : variants) {
+    std::vector<double>& times = variant.milliseconds;
+    std::ranges::sort(times);
+    variant.point.milliseconds = times[times.size() / 2];
+    variant.point.milliseconds_p99 = times[times.size() * 99 / 100];
+  }
+}
+
+double throughput(const Variant& variant, const std::vector<anneal::SampleTensor>& sample) {
+  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<long> runs(cores);
+  const auto start = Clock::now();
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned i = 0; i < cores; ++i)
+      threads.emplace_back([&, i] {
+        anneal::ExecutionContext context(variant.engine);
+        set_inputs(context, sample);
+        long done = 0;
+        for (; milliseconds_since(start) < kThroughputMilliseconds; ++done) context.run();
+        runs[i] = done;
+      });
+  }
+  long all = 0;
+  for (const long each : runs) all += each;
+  return static_cast<double>(all) / (milliseconds_since(start) / 1000);
+}
+
+}  // namespace
+
+std::vector<anneal::SampleScore> judge(const std::shared_ptr<const anneal::Engine>& engine,
+                                       const anneal::Dataset& samples,
+                                       const anneal::Metric& metric) {
+  anneal::ExecutionContext context(engine);
+  std::vector<std::string> names;
+  for (const anneal::TensorInfo& output : engine->outputs()) names.push_back(output.name);
+  std::vector<anneal::SampleScore> scores;
+  for (int64_t i = 0; i < samples.size(); ++i) {
+    const auto sample = samples.read(i);
+    set_inputs(context, sample);
+    context.run();
+    std::vector<anneal::Tensor> outputs;
+    for (const std::string& name : names) outputs.push_back(copy_of(context.output(name)));
+    scores.push_back(metric.judge({samples.name(i), samples.label(i), names, outputs, {}}));
+  }
+  return scores;
+}
+
+void measure_speed(std::vector<Variant>& variants,
+                   const std::vector<anneal::SampleTensor>& sample) {
+  measure_latency(variants, sample);
+  for (Variant& variant : variants) variant.inferences_per_second = throughput(variant, sample);
+}
