@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Installs a build into an empty prefix and builds and runs tests/consumer against it, as a user would.
+"""Installs a build into an empty prefix and builds and runs the samples against it, as a user would.
 
 Arguments: the build folder, the C++ compiler, the CMake build type.
 """
@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from sources import ROOT
 
@@ -25,10 +27,27 @@ def library_folder(prefix):
     return next(folder for folder, _, files in os.walk(f"{prefix}/lib") if "libengine.so" in files)
 
 
+def headers_compile_alone(prefix, compiler):
+    """Each installed header, as the first one of a program; the C interface as C, too."""
+    include = Path(prefix) / "include"
+    ways = [("-xc++", "-std=c++20", header) for header in sorted(include.rglob("*.h"))]
+    ways += [("-xc", "-std=c11", header) for _, _, header in ways if header.name == "c_api.h"]
+    assert len(ways) > 20, "the headers are not installed"
+
+    def compile_alone(way):
+        language, standard, header = way
+        return subprocess.run([compiler, language, standard, "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{include}", "-"],
+                              input=f"#include <{header.relative_to(include)}>\n", text=True, capture_output=True).stderr
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        errors = "".join(pool.map(compile_alone, ways))
+    print(errors, end="")
+    return not errors
+
+
 def main(build, compiler, build_type):
-    with open(f"{ROOT}/README.md") as readme, open(f"{ROOT}/tests/consumer/main.cc") as program:
+    with open(f"{ROOT}/README.md") as readme, open(f"{ROOT}/samples/hello_engine/main.cc") as program:
         if f"```cpp\n{program.read()}```" not in readme.read():
-            print("README.md must show tests/consumer/main.cc as it is")
+            print("README.md must show samples/hello_engine/main.cc as it is")
             return 1
     with tempfile.TemporaryDirectory(prefix="anneal-consumer-") as scratch:
         # An installed tree may be moved.
@@ -39,37 +58,39 @@ def main(build, compiler, build_type):
             if not os.path.isfile(f"{prefix}/{path}"):
                 print(f"{path} is not installed")
                 return 1
+        if not headers_compile_alone(prefix, compiler):
+            return 1
         # A build tree in a search path is no installed package, and must not look like one.
-        alone = subprocess.run(["cmake", "-G", "Ninja", "-S", f"{ROOT}/tests/consumer", "-B", f"{scratch}/alone",
+        alone = subprocess.run(["cmake", "-G", "Ninja", "-S", f"{ROOT}/samples/hello_engine", "-B", f"{scratch}/alone",
                                 f"-DCMAKE_CXX_COMPILER={compiler}"], text=True, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, env={"PATH": f"{build}/bin:{os.environ['PATH']}"})
         if "annealTargets.cmake" in alone.stdout:
             print("find_package() takes the build tree for an installed package:", alone.stdout, sep="\n")
             return 1
-        call("cmake", "-G", "Ninja", "-S", f"{ROOT}/tests/consumer", "-B", tree, f"-DCMAKE_PREFIX_PATH={prefix}",
-             f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_BUILD_TYPE={build_type}")
-        call("cmake", "--build", tree)
-        call(f"{tree}/consumer_build", f"{ROOT}/samples/glyphs/glyphs.onnx", f"{scratch}/glyphs.engine",
+        for sample in ("hello_engine", "hello_builder", "accuracy_vs_latency"):
+            call("cmake", "-G", "Ninja", "-S", f"{ROOT}/samples/{sample}", "-B", f"{tree}/{sample}",
+                 f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_BUILD_TYPE={build_type}")
+            call("cmake", "--build", f"{tree}/{sample}")
+        call(f"{tree}/hello_builder/hello_builder", f"{ROOT}/samples/glyphs/glyphs.onnx", f"{scratch}/glyphs.engine",
              f"{scratch}/glyphs_int8.engine")
-        scores = call(f"{tree}/consumer", cwd=scratch).split()
+        scores = call(f"{tree}/hello_engine/hello_engine", cwd=scratch).split()
         if len(scores) != 47:
             print("the program must print the 47 scores of the glyphs, not", scores)
             return 1
+        if call(f"{tree}/hello_engine/hello_engine_c", cwd=scratch).split() != scores:
+            print("the program in C prints other scores")
+            return 1
         config = subprocess.run(["pkg-config", "--cflags", "--libs", "anneal-engine"], text=True, capture_output=True,
                                 check=True, env={**os.environ, "PKG_CONFIG_PATH": library_folder(prefix) + "/pkgconfig"})
-        call(compiler, f"{ROOT}/tests/consumer/main.cc", "-o", f"{scratch}/by_pkg_config", *config.stdout.split(),
+        call(compiler, f"{ROOT}/samples/hello_engine/main.cc", "-o", f"{scratch}/by_pkg_config", *config.stdout.split(),
              f"-Wl,-rpath,{library_folder(prefix)}")
         if call(f"{scratch}/by_pkg_config", cwd=scratch).split() != scores:
             print("the program compiled by pkg-config prints other scores")
             return 1
-        sample = f"{scratch}/sample"
-        call("cmake", "-G", "Ninja", "-S", f"{ROOT}/samples/accuracy_vs_latency", "-B", sample,
-             f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_BUILD_TYPE={build_type}")
-        call("cmake", "--build", sample)
         if "is int8" not in call(f"{prefix}/bin/anneal", "inspect", f"{scratch}/glyphs_int8.engine", "--decisions"):
             print("the program's second engine must have int8 layers")
             return 1
-        needed = call("readelf", "-d", f"{tree}/consumer")
+        needed = call("readelf", "-d", f"{tree}/hello_engine/hello_engine")
         if "libbuilder" in needed or "libengine" not in needed:
             print("a program that links anneal::engine must need libengine and not libbuilder:", needed, sep="\n")
             return 1

@@ -1,9 +1,11 @@
-// A program that builds engines, one of them in 8 bits: links anneal::builder.
+// Builds two engines of the glyphs model: one in f32, one in 8 bits.
+//
+//   hello_builder MODEL.onnx F32.engine INT8.engine
 #include <anneal/anneal.h>
 
 #include <iostream>
 
-// Pictures that the program makes itself.
+// Calibration samples, which a real program reads from files: anneal::open_dataset().
 class Stripes : public anneal::Dataset {
  public:
   explicit Stripes(std::string input) : input_(std::move(input)) {}
@@ -21,7 +23,11 @@ class Stripes : public anneal::Dataset {
   std::string input_;
 };
 
-int main(int, char** argv) {
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::cerr << "usage: hello_builder MODEL.onnx F32.engine INT8.engine\n";
+    return 2;
+  }
   try {
     anneal::BuildOptions options;
     options.input_bounds["image"] = {{1, 1, 32, 32}, {1, 1, 32, 32}, {8, 1, 32, 32}};
@@ -32,7 +38,10 @@ int main(int, char** argv) {
     options.precision.ranges = std::make_shared<anneal::CalibrationTable>(
         anneal::calibrate_onnx(argv[1], samples, {.input_bounds = options.input_bounds}));
     options.timing = {.measure = true, .cache = {}, .threads = 1};
-    options.progress = [](std::string_view what) { return what != "a step that does not exist"; };
+    options.progress = [](std::string_view what) {
+      std::cout << what << "\n";
+      return true;  // false cancels
+    };
     const anneal::BuildReport report = anneal::build_engine(argv[1], argv[3], options);
     std::cout << report.plans.at(0).steps.size() << " steps, " << report.engine_bytes << " bytes\n";
   } catch (const anneal::Error& error) {
