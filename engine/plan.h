@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -73,6 +74,18 @@ inline constexpr std::string_view kFusedInto =
 inline constexpr std::string_view kEliminated = "gone";  // no step computes it
 // The subject is a layer that runs on the CPU though the plan is for another device; text: why.
 inline constexpr std::string_view kFallback = "fallback";
+// The subject is the graph; text: whether a batch may run in parts, or why it stays whole.
+inline constexpr std::string_view kBatchSplit = "batch_split";
+
+// A batch that the CPU may run in parts, since each row of the outputs follows from the same row of
+// the inputs. A row is the part of a tensor at one index of axis 0.
+struct BatchSplit {
+  // The number of rows: axis 0 of all outputs and of one input at least, and no other size of
+  // theirs. An input without it is the same for all rows.
+  uint32_t symbol = 0;
+  bool is_fixed = false;  // callers bind the symbol's max, and only parts have fewer rows
+  bool operator==(const BatchSplit&) const = default;
+};
 
 // A plan for one target. `sizes` names every Size in it. A plan whose sizes are all known is
 // static: arena offsets are in its slots; else the context places the arena when shapes are bound.
@@ -87,9 +100,11 @@ struct Plan {
   std::vector<Slot> slots;
   std::vector<uint32_t> inputs, outputs;  // slots of the ports, in the model's order
   std::vector<Step> steps;
-  std::vector<Plan> bodies;           // of control flow, by index
-  std::vector<uint64_t> arena_bytes;  // by device, if static
-  std::vector<std::byte> code;        // what Device::load_code() gave; empty for bodies
+  std::vector<Plan> bodies;               // of control flow, by index
+  std::vector<uint64_t> arena_bytes;      // by device, if static
+  std::vector<std::byte> code;            // what Device::load_code() gave; empty for bodies
+  std::optional<BatchSplit> batch_split;  // empty for bodies, and where a batch stays whole
+  bool is_exact = false;  // no kernel changes numerics, nor may one that replaces it at load
   std::vector<Decision> decisions;
 };
 

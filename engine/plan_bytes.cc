@@ -157,6 +157,13 @@ Plan load_plan(ByteReader& from, int depth, const Plan* outer) {
   for (uint64_t& bytes : plan.arena_bytes) bytes = from.number<uint64_t>();
   const auto code = from.blob();
   plan.code.assign(code.begin(), code.end());
+  if (!outer) {
+    if (from.boolean()) {
+      const auto symbol = from.number<uint32_t>();
+      plan.batch_split = BatchSplit{symbol, from.boolean()};
+    }
+    plan.is_exact = from.boolean();
+  }
   plan.decisions.resize(from.count(3 * sizeof(uint32_t) + 1 + 2 * sizeof(int64_t)));
   for (Decision& decision : plan.decisions)
     decision = {
@@ -181,6 +188,14 @@ void save_plan(ByteWriter& to, const Plan& plan, bool is_body) {
   to.number(static_cast<uint32_t>(plan.arena_bytes.size()));
   for (const uint64_t bytes : plan.arena_bytes) to.number(bytes);
   to.blob(plan.code);
+  if (!is_body) {
+    to.number<uint8_t>(plan.batch_split ? 1 : 0);
+    if (plan.batch_split) {
+      to.number(plan.batch_split->symbol);
+      to.number<uint8_t>(plan.batch_split->is_fixed);
+    }
+    to.number<uint8_t>(plan.is_exact);
+  }
   to.number(static_cast<uint32_t>(plan.decisions.size()));
   for (const Decision& decision : plan.decisions) {
     to.text(decision.stage);

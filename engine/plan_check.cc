@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "anneal/engine/memory_planner.h"
+#include "anneal/engine/symbols.h"
 
 namespace anneal {
 namespace {
@@ -90,6 +91,33 @@ void check_ports(const Plan& plan) {
   for (const uint32_t port : plan.outputs)
     if (plan.slots[port].storage != Storage::kDataDependent) bound.push_back(port);
   check(bound, Storage::kOutput, "outputs");
+}
+
+// Parts of inputs and outputs are views of them along axis 0. Of a plan that mixes rows, results
+// are wrong, but no access is.
+void check_batch_split(const Plan& plan) {
+  if (!plan.batch_split) return;
+  const SizeTable& sizes = *plan.sizes;
+  const uint32_t symbol = plan.batch_split->symbol;
+  if (symbol >= sizes.symbols().size()) refuse("the symbol of its batch does not exist");
+  if (plan.devices.size() != 1 || !plan.bodies.empty())
+    refuse("its batch is split, but it is not for the CPU alone or has control flow");
+  if (std::ranges::any_of(plan.slots,
+                          [](const Slot& slot) { return slot.storage == Storage::kDataDependent; }))
+    refuse("its batch is split, but it has late slots");
+  const auto has_rows = [&](uint32_t port) {
+    const Slot& slot = plan.slots[port];
+    const Shape& shape = slot.type.shape;
+    const bool has = shape.rank() > 0 && sizes.symbol_index(shape[0]) == symbol;
+    for (int axis = has ? 1 : 0; axis < shape.rank(); ++axis)
+      if (contains_symbol(sizes, shape[axis], symbol))
+        refuse(fmt::format("port \"{}\" has the rows of its batch elsewhere than on axis 0",
+                           slot.name));
+    return has;
+  };
+  if (plan.outputs.empty() || !std::ranges::all_of(plan.outputs, has_rows) ||
+      std::ranges::count_if(plan.inputs, has_rows) == 0)
+    refuse("its batch is split, but an output or all inputs have no rows");
 }
 
 bool is_dense(const Slot& slot, SizeTable& sizes) {
@@ -351,6 +379,7 @@ void check_with_bodies(const Plan& plan, std::span<const Tensor> weights, SizeTa
     if (slot.storage == Storage::kView) check_view_within_base(plan, slot);
   }
   check_ports(plan);
+  check_batch_split(plan);
   check_devices(plan, sizes);
   check_order(plan);
   check_lifetimes(plan);
@@ -365,6 +394,7 @@ void check_with_bodies(const Plan& plan, std::span<const Tensor> weights, SizeTa
     with_context([&] { return fmt::format("body \"{}\"", body.name); },
                  [&] {
                    if (body.devices.size() != 1) refuse("it does not run on the CPU alone");
+                   if (body.batch_split) refuse("it is a body, and its batch is split");
                    check_with_bodies(body, weights, sizes);
                  });
 }

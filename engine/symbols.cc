@@ -53,6 +53,31 @@ std::vector<bool> solvable_symbols(const Plan& plan, std::vector<bool> outside) 
   return solvable;
 }
 
+bool contains_symbol(const SizeTable& sizes, Size size, uint32_t symbol) {
+  if (size.known()) return false;
+  return size.is_unknown() || std::ranges::count(sizes.symbols_in(size), symbol) > 0;
+}
+
+Shape port_shape(const Plan& plan, uint32_t slot) {
+  Shape shape = plan.slots[slot].type.shape;
+  const auto& split = plan.batch_split;
+  if (split && split->is_fixed && shape.rank() > 0 &&
+      plan.sizes->symbol_index(shape[0]) == split->symbol)
+    shape[0] = plan.sizes->symbols()[split->symbol].bounds.max;
+  return shape;
+}
+
+std::optional<std::vector<Dims>> fixed_batch_dims(const Plan& plan) {
+  if (!plan.batch_split || !plan.batch_split->is_fixed) return std::nullopt;
+  std::vector<Dims> dims;
+  for (const uint32_t input : plan.inputs) {
+    const Shape shape = port_shape(plan, input);
+    if (!known(shape)) return std::nullopt;
+    dims.push_back(dims_of(shape));
+  }
+  return dims;
+}
+
 bool depends_on_values(const Shape& shape, const SizeTable& sizes,
                        const std::vector<bool>& solvable) {
   return std::any_of(shape.begin(), shape.end(),

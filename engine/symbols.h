@@ -19,6 +19,13 @@ SymbolValues solve_symbols(const Plan& plan, std::span<const Dims> dims_of_input
 
 // The symbols that solve_symbols() finds for this plan, and those solvable outside of it.
 std::vector<bool> solvable_symbols(const Plan& plan, std::vector<bool> outside = {});
+// Whether the symbol is in it, or may be: sizes that are not known may have any.
+bool contains_symbol(const SizeTable& sizes, Size size, uint32_t symbol);
+// The shape of a port as callers bind it: a fixed batch has one size though its parts have others.
+Shape port_shape(const Plan& plan, uint32_t slot);
+// The dims of all inputs, if the plan is for a fixed batch that may run in parts, and its other
+// sizes are known.
+std::optional<std::vector<Dims>> fixed_batch_dims(const Plan& plan);
 bool depends_on_values(const Shape& shape, const SizeTable& sizes,
                        const std::vector<bool>& solvable);
 

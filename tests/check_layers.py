@@ -28,7 +28,7 @@ ROOMS = {
     "optimizer": (4, ["core", "graph", "kernels", "kernels/cpu"]),
     "engine/data": (4, ["core", "graph", "importer"]),
     "engine/run": (4, ENGINE + ["kernels/cpu", "kernels/cuda"]),
-    "engine/builder": (5, BELOW_BUILD),
+    "engine/builder": (5, BELOW_BUILD + ["engine/run"]),
     "engine/tune": (6, LIBRARIES),
     "anneal.h": (7, LIBRARIES),  # the umbrella header, for applications
     "cli": (7, LIBRARIES),

@@ -24,6 +24,7 @@
 #include "anneal/core/milliseconds.h"
 #include "anneal/core/parallel.h"
 #include "anneal/engine/builder/builder.h"
+#include "anneal/engine/run/bound_plan.h"
 #include "anneal/engine/run/pack_weights.h"
 #include "anneal/engine/tune/calibration/calibrate.h"
 #include "anneal/graph/text.h"
@@ -242,7 +243,7 @@ int build_engine(const BuildFlags& flags) {
     Fallbacks fallbacks = fallbacks_of(plan);
     plans.push_back({{"target", plan.target},
                      {"steps", plan.steps.size()},
-                     {"arena_bytes", plan.arena_bytes},
+                     {"arena_bytes", fixed_arena_bytes(plan, file.weights)},
                      {"code_bytes", plan.code.size()},
                      {"transfers", fallbacks.transfers},
                      {"on_the_cpu", std::move(fallbacks.layers)}});

@@ -17,7 +17,7 @@ void add(const Plan& plan, std::span<const Tensor> weights, const SymbolValues& 
     memory.arena_bytes += bound.arena_bytes[device];
     memory.live_bytes += most_live_bytes(arena_lifetimes(plan, bound, device));
   }
-  memory.at_best |= !is_static(plan);
+  memory.at_best |= !is_static(plan) && !fixed_batch_dims(plan);
   for (const Plan& body : plan.bodies) add(body, weights, best, memory);
 }
 

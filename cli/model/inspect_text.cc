@@ -11,6 +11,8 @@
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/engine/plan_check.h"
+#include "anneal/engine/run/bound_plan.h"
+#include "anneal/engine/symbols.h"
 #include "anneal/graph/text.h"
 
 namespace anneal {
@@ -36,11 +38,17 @@ std::vector<NamedType> graph_outputs(const Graph& graph) {
   return ports;
 }
 
+// As callers see it: with the fixed batch that may run in parts.
+std::string type_text(const Plan& plan, uint32_t slot) {
+  Type type = plan.slots[slot].type;
+  type.shape = port_shape(plan, slot);
+  return to_string(type, *plan.sizes);
+}
+
 std::vector<NamedType> plan_ports(const Plan& plan, const std::vector<uint32_t>& slots) {
   std::vector<NamedType> ports;
   ports.reserve(slots.size());
-  for (const uint32_t slot : slots)
-    ports.push_back({plan.slots[slot].name, to_string(plan.slots[slot].type, *plan.sizes)});
+  for (const uint32_t slot : slots) ports.push_back({plan.slots[slot].name, type_text(plan, slot)});
   return ports;
 }
 
@@ -52,9 +60,17 @@ std::string ports_text(const std::vector<NamedType>& inputs,
   return table_text(rows, {false, false, false});
 }
 
-std::string symbols_text(const SizeTable& sizes) {
+// The sizes that callers choose: no run binds another number of rows of a fixed batch.
+std::vector<SizeSymbol> open_sizes(const Plan& plan) {
+  std::vector<SizeSymbol> symbols = plan.sizes->symbols();
+  if (plan.batch_split && plan.batch_split->is_fixed)
+    symbols.erase(symbols.begin() + plan.batch_split->symbol);
+  return symbols;
+}
+
+std::string symbols_text(const std::vector<SizeSymbol>& symbols) {
   Rows rows;
-  for (const SizeSymbol& symbol : sizes.symbols())
+  for (const SizeSymbol& symbol : symbols)
     rows.push_back({"size", symbol.name,
                     fmt::format("{} to {}, best at {}", symbol.bounds.min, symbol.bounds.max,
                                 symbol.bounds.opt)});
@@ -67,9 +83,9 @@ Json ports_json(const std::vector<NamedType>& ports) {
   return json;
 }
 
-Json symbols_json(const SizeTable& sizes) {
+Json symbols_json(const std::vector<SizeSymbol>& symbols) {
   Json json = Json::array();
-  for (const SizeSymbol& symbol : sizes.symbols())
+  for (const SizeSymbol& symbol : symbols)
     json.push_back({{"name", symbol.name},
                     {"min", symbol.bounds.min},
                     {"opt", symbol.bounds.opt},
@@ -134,11 +150,12 @@ uint64_t weight_bytes(const EngineFile& file) {
   return bytes;
 }
 
-std::string arena_text(const Plan& plan) {
-  if (!is_static(plan)) return "placed when sizes are bound";
+std::string arena_text(const Plan& plan, std::span<const Tensor> weights) {
+  const std::vector<uint64_t> arena_bytes = fixed_arena_bytes(plan, weights);
+  if (arena_bytes.empty()) return "placed when sizes are bound";
   std::string text;
   for (size_t i = 0; i < plan.devices.size(); ++i)
-    text += fmt::format("{}{}{}", i == 0 ? "" : " and ", bytes_text(plan.arena_bytes[i]),
+    text += fmt::format("{}{}{}", i == 0 ? "" : " and ", bytes_text(arena_bytes[i]),
                         plan.devices.size() == 1 ? "" : " on " + printable(plan.devices[i]));
   return text;
 }
@@ -210,7 +227,7 @@ void add_steps(const Plan& plan, const std::string& indent, Rows& rows,
     ++kernels[step.kernel];
     std::vector<std::string> outputs;
     for (const uint32_t slot : step.outputs)
-      outputs.push_back(slot == kNoSlot ? "-" : to_string(plan.slots[slot].type, *plan.sizes));
+      outputs.push_back(slot == kNoSlot ? "-" : type_text(plan, slot));
     std::string op(to_string(step.op));
     if (std::any_of(step.epilogues.begin(), step.epilogues.end(),
                     [](const Program& program) { return !(program == Program()); }))
@@ -226,9 +243,9 @@ std::string plan_text(const Plan& plan, std::span<const Tensor> weights, bool wi
   std::string text =
       fmt::format("\nplan for {} (devices {}): {}, arena {}\n", printable(plan.target),
                   printable(fmt::format("{}", fmt::join(plan.devices, ", "))),
-                  count_text(plan.steps.size(), "step"), arena_text(plan));
+                  count_text(plan.steps.size(), "step"), arena_text(plan, weights));
   text += ports_text(plan_ports(plan, plan.inputs), plan_ports(plan, plan.outputs));
-  text += symbols_text(*plan.sizes);
+  text += symbols_text(open_sizes(plan));
   text += memory_text(plan, weights);
   text += laid_out_text(plan, weights);
   Rows rows = {{"step", "op", "kernel", "output"}};
@@ -256,7 +273,7 @@ Json steps_json(const Plan& plan) {
   for (const Step& step : plan.steps) {
     Json outputs = Json::array();
     for (const uint32_t slot : step.outputs)
-      outputs.push_back(slot == kNoSlot ? "" : to_string(plan.slots[slot].type, *plan.sizes));
+      outputs.push_back(slot == kNoSlot ? "" : type_text(plan, slot));
     steps.push_back({{"name", step.name},
                      {"origins", step.origins},
                      {"op", to_string(step.op, *plan.sizes)},
@@ -283,8 +300,11 @@ Json plan_json(const Plan& plan, std::span<const Tensor> weights) {
   Json json = {{"target", plan.target}, {"devices", plan.devices}};
   json["inputs"] = ports_json(plan_ports(plan, plan.inputs));
   json["outputs"] = ports_json(plan_ports(plan, plan.outputs));
-  json["sizes"] = symbols_json(*plan.sizes);
-  json["arena_bytes"] = is_static(plan) ? Json(plan.arena_bytes) : Json(nullptr);
+  json["sizes"] = symbols_json(open_sizes(plan));
+  const std::vector<uint64_t> arena_bytes = fixed_arena_bytes(plan, weights);
+  json["splits_batch"] = plan.batch_split.has_value();
+  json["exact"] = plan.is_exact;
+  json["arena_bytes"] = arena_bytes.empty() ? Json(nullptr) : Json(arena_bytes);
   json["code_bytes"] = plan.code.size();
   json["activation_memory"] = memory_json(plan, weights);
   json["weights_laid_out"] = laid_out_weights(plan, weights);
@@ -304,7 +324,7 @@ std::string model_text(const ImportResult& model) {
       model.info.opset, model.info.ir_version,
       model.info.producer.empty() ? "an unnamed program" : printable(model.info.producer));
   text += ports_text(graph_inputs(graph), graph_outputs(graph));
-  text += symbols_text(graph.sizes());
+  text += symbols_text(graph.sizes().symbols());
   text += fmt::format(
       "weights {} in {}\n\n{}{}\n", bytes_text(constants.bytes),
       count_text(constants.count, "tensor"), count_text(layer_count(graph), "layer"),
@@ -322,7 +342,7 @@ Json model_json(const ImportResult& model) {
                {"ir_version", model.info.ir_version}};
   json["inputs"] = ports_json(graph_inputs(model.graph));
   json["outputs"] = ports_json(graph_outputs(model.graph));
-  json["sizes"] = symbols_json(model.graph.sizes());
+  json["sizes"] = symbols_json(model.graph.sizes().symbols());
   json["weight_bytes"] = constants.bytes;
   json["weight_tensors"] = constants.count;
   json["layers"] = layer_count(model.graph);

@@ -101,6 +101,8 @@ SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>&
       learn_symbols(plan, i, *given, values);
     }
   }
+  if (plan.batch_split && plan.batch_split->is_fixed)
+    values[plan.batch_split->symbol] = plan.sizes->symbols()[plan.batch_split->symbol].bounds.max;
   std::vector<bool> is_guessed(values.size());
   for (size_t symbol = 0; symbol < values.size(); ++symbol) {
     if (values[symbol]) continue;

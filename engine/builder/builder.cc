@@ -9,6 +9,7 @@
 #include "anneal/engine/builder/emit.h"
 #include "anneal/engine/builder/fused_values.h"
 #include "anneal/engine/builder/kernel_timer.h"
+#include "anneal/engine/builder/make_batch_dynamic.h"
 #include "anneal/engine/builder/target_support.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/kernels/cpu/backend.h"
@@ -139,6 +140,7 @@ EngineFile build(Graph graph, const GraphBuildOptions& options) {
                            record.saved.launches, record.saved.bytes});
     plan.decisions.insert(plan.decisions.begin(), decisions.begin(), decisions.end());
     record_vanished(values, plan);
+    plan.is_exact = kernels.exact;
     if (!options.allow_fallback) refuse_fallbacks(plan);
     file.plans.push_back(std::move(plan));
   }
@@ -153,6 +155,7 @@ EngineFile build(Graph graph, const GraphBuildOptions& options) {
            fmt::format("the plan made for {} is wrong: {}", plan.target, error.what()));
     }
   }
+  for (Plan& plan : file.plans) decide_batch_split(plan, file);
   return file;
 }
 

@@ -6,6 +6,7 @@
 #include "anneal/core/file.h"
 #include "anneal/core/milliseconds.h"
 #include "anneal/engine/builder/builder.h"
+#include "anneal/engine/run/bound_plan.h"
 #include "anneal/importer/importer.h"
 
 namespace anneal {
@@ -18,11 +19,11 @@ void tell(const BuildOptions& options, std::string_view what) {
     fail(Code::kCancelled, "the build was cancelled");
 }
 
-BuildPlan plan_report(const Plan& plan) {
+BuildPlan plan_report(const Plan& plan, std::span<const Tensor> weights) {
   BuildPlan result{.target = plan.target,
                    .steps = {},
                    .decisions = {},
-                   .arena_bytes = plan.arena_bytes,
+                   .arena_bytes = fixed_arena_bytes(plan, weights),
                    .code_bytes = plan.code.size()};
   for (const Step& step : plan.steps)
     result.steps.push_back(
@@ -44,7 +45,7 @@ std::vector<std::byte> build_with(Import&& import, const BuildOptions& options,
   const EngineFile file = build(std::move(imported.graph), graph_options(options));
   std::vector<std::byte> bytes = save(file);
   report.build_milliseconds = milliseconds_since(build_start);
-  for (const Plan& plan : file.plans) report.plans.push_back(plan_report(plan));
+  for (const Plan& plan : file.plans) report.plans.push_back(plan_report(plan, file.weights));
   for (const Tensor& weight : file.weights) report.weight_bytes += weight.bytes().size();
   report.engine_bytes = bytes.size();
   return bytes;

@@ -227,4 +227,10 @@ BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,
   return bound;
 }
 
+std::vector<uint64_t> fixed_arena_bytes(const Plan& plan, std::span<const Tensor> weights) {
+  if (is_static(plan)) return plan.arena_bytes;
+  const auto dims = fixed_batch_dims(plan);
+  return dims ? bind_shapes(plan, weights, *dims).arena_bytes : std::vector<uint64_t>();
+}
+
 }  // namespace anneal

@@ -26,6 +26,9 @@ uint64_t bytes_of(const TensorView& view);
 BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,
                       std::span<const Dims> dims_of_inputs, const SymbolValues& outer = {});
 
+// By device: the arena of a plan whose callers can bind one shape only; else empty.
+std::vector<uint64_t> fixed_arena_bytes(const Plan& plan, std::span<const Tensor> weights);
+
 // The buffers of one device's arena: what bind_shapes() placed, in the order of their slots.
 std::vector<Lifetime> arena_lifetimes(const Plan& plan, const BoundPlan& bound, size_t device);
 

@@ -9,7 +9,7 @@
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/run/engine_internals.h"
 #include "anneal/engine/run/engine_state.h"
-#include "anneal/engine/run/sliced_run.h"
+#include "anneal/engine/run/split_run.h"
 #include "anneal/kernels/cuda/backend.h"
 
 namespace anneal {
@@ -153,7 +153,7 @@ struct ExecutionContext::State {
   std::shared_ptr<const Engine> engine;
   std::vector<std::unique_ptr<Stream>> streams;
   RunResources resources;
-  SlicedRun run;
+  SplitRun run;
   bool is_running = false;
 };
 

@@ -11,10 +11,9 @@
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/engine_internals.h"
 #include "anneal/engine/run/engine_state.h"
-#include "anneal/engine/run/open_rows.h"
 #include "anneal/engine/run/planned_kernel.h"
-#include "anneal/engine/run/row_slices.h"
 #include "anneal/engine/slot_alignment.h"
+#include "anneal/engine/symbols.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
 
@@ -107,7 +106,7 @@ std::unique_ptr<Device> open_device(const EngineFile& file, const std::string& w
 TensorInfo port_of(const Plan& plan, uint32_t index) {
   const Slot& slot = plan.slots[index];
   TensorInfo port{.name = slot.name, .dtype = slot.type.dtype};
-  for (const Size size : slot.type.shape) {
+  for (const Size size : port_shape(plan, index)) {
     port.dims.push_back(size.known() ? size.value() : -1);
     port.dim_names.push_back(plan.sizes->text(size));
     const Bounds bounds = plan.sizes->range(size);
@@ -122,6 +121,7 @@ struct Loading {
   std::span<const std::unique_ptr<Device>> devices;
   ThreadTeam& team;
   std::vector<std::string>& remarks;
+  bool exact;  // of the outermost plan
 };
 
 // The kernel that the plan names, or why there is none.
@@ -145,8 +145,7 @@ std::unique_ptr<Kernel> make_other(const Loading& loading, const Plan& plan, con
   request.tactic = {};
   request.ignore_speed_heuristics = false;
   const Backend& backend = device.kind() == DeviceKind::kCuda ? cuda_backend() : cpu_backend();
-  // The plan does not say whether it was built to be exact.
-  KernelChoice chosen = choose_kernel(backend, request, {.exact = true});
+  KernelChoice chosen = choose_kernel(backend, request, {.exact = loading.exact});
   if (!chosen.kernel)
     fail(Code::kIncompatiblePlan,
          fmt::format("no kernel runs step \"{}\" ({}): {}", step.name, to_string(step.op), why));
@@ -155,29 +154,12 @@ std::unique_ptr<Kernel> make_other(const Loading& loading, const Plan& plan, con
   return std::move(chosen.kernel);
 }
 
-// open: the plan with its rows left open, or null; becomes null where the planned kernel must know
-// how many there are. What was made for any number of rows runs so many, too.
-std::unique_ptr<Kernel> make_for_any_memory(const Loading& loading, const Plan& plan, size_t step,
-                                            Device& device, const Plan*& open) {
-  if (open) {
-    KernelResult made = make_planned(loading, *open, open->steps[step], device);
-    if (made) return *std::move(made);
-  }
-  KernelResult made = make_planned(loading, plan, plan.steps[step], device);
-  if (made) {
-    open = nullptr;
-    return *std::move(made);
-  }
-  const Plan& others = open ? *open : plan;
-  return make_other(loading, others, others.steps[step], device, made.reason());
-}
-
-std::unique_ptr<Kernel> make_kernel(const Loading& loading, const Plan& plan, size_t step,
-                                    Device& device, const Plan*& open) {
-  auto kernel = make_for_any_memory(loading, plan, step, device, open);
+std::unique_ptr<Kernel> make_kernel(const Loading& loading, const Plan& plan, const Step& step,
+                                    Device& device) {
+  KernelResult made = make_planned(loading, plan, step, device);
+  auto kernel = made ? *std::move(made) : make_other(loading, plan, step, device, made.reason());
   if (device.kind() == DeviceKind::kCuda)
-    know_alignments(*kernel, alignments_of(plan, plan.steps[step].inputs),
-                    alignments_of(plan, plan.steps[step].outputs));
+    know_alignments(*kernel, alignments_of(plan, step.inputs), alignments_of(plan, step.outputs));
   return kernel;
 }
 
@@ -227,11 +209,11 @@ void give_weights_back(const EngineFile& file, const Plan& plan, const Step& ste
       give_pages_back(file.weights[plan.slots[slot].offset].bytes());
 }
 
-// first_device: of the plan's among all devices. open: the plan with its rows left open, or null.
-LoadedPlan load_plan(const Loading& loading, const Plan& plan, size_t first_device,
-                     const Plan* open = nullptr) {
+// first_device: of the plan's among all devices.
+LoadedPlan load_plan(const Loading& loading, const Plan& plan, size_t first_device) {
   const auto devices = loading.devices.subspan(first_device);
   LoadedPlan loaded;
+  loaded.plan = &plan;
   loaded.first_device = first_device;
   loaded.kernels.reserve(plan.steps.size());
   loaded.run_end = run_ends(plan);
@@ -244,15 +226,14 @@ LoadedPlan load_plan(const Loading& loading, const Plan& plan, size_t first_devi
                               std::any_of(step.outputs.begin(), step.outputs.end(), late));
     const bool no_kernel = !bodies_of(step.op).empty() || step.kernel == kTransfer ||
                            (std::holds_alternative<SizeTensor>(step.op) && step.epilogues.empty());
-    loaded.kernels.push_back(
-        no_kernel ? nullptr : make_kernel(loading, plan, i, *devices[step.device], open));
+    loaded.kernels.push_back(no_kernel ? nullptr
+                                       : make_kernel(loading, plan, step, *devices[step.device]));
     give_weights_back(loading.file, plan, step);
   }
   for (const Plan& body : plan.bodies) {
     loaded.bodies.push_back(load_plan(loading, body, loading.devices.size() - 1));
     loaded.bodies.back().outer_symbols = symbols_used(body);
   }
-  loaded.plan = open ? open : &plan;
   return loaded;
 }
 
@@ -396,11 +377,8 @@ std::shared_ptr<const Engine> EngineInternals::make(EngineFile file, const Engin
     fail(Code::kIncompatiblePlan,
          fmt::format("the plan for {} names {} devices", plan.target, plan.devices.size()));
   if (on_card) state->devices.push_back(cpu_backend().open(plan.devices[1]));
-  state->built = &plan;
-  state->open_plan = open_rows(plan, state->file.weights);
-  state->plan = load_plan({state->file, state->devices, team, state->warnings}, plan, 0,
-                          state->open_plan ? &*state->open_plan : nullptr);
-  state->plan.keeps_rows_apart = keeps_rows_apart(*state->plan.plan);
+  state->plan =
+      load_plan({state->file, state->devices, team, state->warnings, plan.is_exact}, plan, 0);
   load_weights(*state);
   with_context(
       [&] { return fmt::format("while loading the code of the plan for {}", plan.target); },

@@ -15,15 +15,14 @@ namespace anneal {
 
 // A plan with its kernels, and so its bodies.
 struct LoadedPlan {
-  const Plan* plan = nullptr;  // of the file, or Engine::State::open_plan
+  const Plan* plan = nullptr;  // of the file
   // One per step; null for what the context does itself: SizeTensor, control flow and transfers.
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<bool> deferred;  // steps with a late operand: prepared while running
   // By step: one past the last of the unbroken run of steps on a device other than the CPU that it
   // begins; the step itself if it begins none.
   std::vector<size_t> run_end;
-  size_t first_device = 0;        // of the plan's devices among the engine's; the others follow
-  bool keeps_rows_apart = false;  // of the outermost: its batch may be run in parts (row_slices.h)
+  size_t first_device = 0;  // of the plan's devices among the engine's; the others follow
   std::vector<LoadedPlan> bodies;
   std::vector<uint32_t> outer_symbols;  // of a body: all symbols that it and its bodies use
 };
@@ -36,10 +35,6 @@ struct Engine::State {
   std::optional<size_t> red_zone;                // with EngineOptions::separate_slots
   SeparateWeights separate_weights;              // then instead of weight_buffers
   std::vector<std::vector<std::byte*>> weights;  // by device and index; null where nobody reads it
-  // The plan of the file, which the engine is to its callers; and, where it can be made, the same
-  // with its rows left open, which contexts run (open_rows.h).
-  const Plan* built = nullptr;
-  std::optional<Plan> open_plan;
   LoadedPlan plan;
   std::vector<TensorInfo> inputs, outputs;
   std::vector<std::string> warnings;
@@ -50,7 +45,7 @@ struct EngineInternals {
   static std::shared_ptr<const Engine> make(EngineFile file, const EngineOptions& options,
                                             ThreadTeam& team);
   static void load_weights(Engine::State& state);
-  static const Plan& plan(const Engine& engine) { return *engine.state_->built; }
+  static const Plan& plan(const Engine& engine) { return *engine.state_->plan.plan; }
 };
 
 }  // namespace anneal

@@ -80,9 +80,12 @@ void PlanRun::prepare_bodies() {
 std::vector<std::vector<Dims>> declared_shapes(const Plan& plan) {
   const std::vector<bool> of_inputs = solvable_symbols(plan);
   const std::vector<SizeSymbol>& symbols = plan.sizes->symbols();
+  const auto is_fixed = [&](size_t symbol) {
+    return plan.batch_split && plan.batch_split->is_fixed && plan.batch_split->symbol == symbol;
+  };
   bool any = false;
   for (size_t i = 0; i < symbols.size(); ++i) {
-    if (!of_inputs[i]) continue;
+    if (!of_inputs[i] || is_fixed(i)) continue;
     if (symbols[i].bounds == Bounds{.opt = symbols[i].bounds.opt}) return {};
     any = true;
   }
@@ -90,7 +93,8 @@ std::vector<std::vector<Dims>> declared_shapes(const Plan& plan) {
   std::vector<std::vector<Dims>> shapes;
   for (const auto member : {&Bounds::opt, &Bounds::max, &Bounds::min}) {
     SymbolValues values;
-    for (const SizeSymbol& symbol : symbols) values.emplace_back(symbol.bounds.*member);
+    for (size_t i = 0; i < symbols.size(); ++i)
+      values.emplace_back(is_fixed(i) ? symbols[i].bounds.max : symbols[i].bounds.*member);
     std::vector<Dims> dims;
     for (const uint32_t input : plan.inputs)
       dims.push_back(plan.sizes->evaluate(plan.slots[input].type.shape, values));

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <random>
 
 #include "anneal/core/bytes.h"
@@ -106,6 +107,7 @@ TEST_P(EngineFiles, FlippedBytesWithRightChecksumsDoNoHarm) {
         Dims dims = port.dims;
         for (int axis = 0; axis < dims.rank(); ++axis)
           if (dims[axis] < 0) dims[axis] = std::min<int64_t>(port.max_dims[axis], 3);
+        if (count(dims) > 1 << 20) fail(Code::kInvalidArgument, "a size was changed");
         inputs.push_back(port.dtype == DataType::kI64 ? tensor_i64({2, 3}) : random_f32(dims, 1));
         context.set_input(port.name, inputs.back().view());
       }
@@ -117,17 +119,26 @@ TEST_P(EngineFiles, FlippedBytesWithRightChecksumsDoNoHarm) {
   EXPECT_GT(accepted, 0);
 }
 
+constexpr std::string_view kBatchNet = R"txt(
+graph batch_net(x: f32[4,6,5,5])
+  const w: f32[7,6,3,3] = random(1)
+  c = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  y = Softmax(c) axis=1
+  return y
+)txt";
+
 std::string name_of(const ::testing::TestParamInfo<std::string_view>& info) {
-  const std::string_view names[] = {"Conv", "Dynamic", "Late", "Bodies"};
+  const std::string_view names[] = {"Conv", "Dynamic", "Late", "Bodies", "Batch"};
   return std::string(names[info.index]);
 }
 INSTANTIATE_TEST_SUITE_P(Nets, EngineFiles,
-                         ::testing::Values(kConvNet, kDynamicNet, kLateNet, kBodiesNet), name_of);
+                         ::testing::Values(kConvNet, kDynamicNet, kLateNet, kBodiesNet, kBatchNet),
+                         name_of);
 
 TEST(EngineFile, AnotherVersionIsRefusedByName) {
   Bytes bytes = save(build_text(kDynamicNet));
   bytes[8] = std::byte{9};
-  EXPECT_THAT(refusal(bytes), HasSubstr("format version 9, this library reads version 3"));
+  EXPECT_THAT(refusal(bytes), HasSubstr("format version 9, this library reads version 4"));
 }
 
 TEST(EngineFile, OtherFilesAreNoEngines) {
@@ -159,6 +170,30 @@ TEST(EngineFile, RefusesTheTargetsItDoesNotHold) {
     EXPECT_EQ(error.code(), Code::kIncompatiblePlan);
     EXPECT_THAT(error.what(), HasSubstr("holds plans for sm_90"));
   }
+}
+
+// Parts of ports are views of them: wherever the plan says that a batch may be split, each view
+// must lie in its port.
+TEST(EngineFile, ABatchIsSplitAlongAxis0OfAllOutputs) {
+  const auto forged = [](std::string_view text, const std::function<void(Plan&)>& change) {
+    EngineFile file = build_text(text);
+    change(file.plans[0]);
+    return refusal(save(file));
+  };
+  const auto split_by_the_first = [](Plan& plan) { plan.batch_split = BatchSplit{.symbol = 0}; };
+  EXPECT_EQ(forged(kBatchNet, [](Plan&) {}), "accepted");
+  EXPECT_THAT(forged(kBatchNet, [](Plan& plan) { plan.batch_split->symbol = 7; }),
+              HasSubstr("the symbol of its batch does not exist"));
+  EXPECT_THAT(forged(kDynamicNet, split_by_the_first), HasSubstr("elsewhere than on axis 0"));
+  EXPECT_THAT(forged(kLateNet, split_by_the_first), HasSubstr("late slots"));
+  EXPECT_THAT(forged(kBodiesNet, split_by_the_first), HasSubstr("has control flow"));
+  constexpr std::string_view kNoRows = R"txt(
+size N in 1..16
+graph no_rows(x: f32[N,6])
+  y = Reduce(x, i64{0}) kind=sum keepdims=false
+  return y
+)txt";
+  EXPECT_THAT(forged(kNoRows, split_by_the_first), HasSubstr("an output or all inputs"));
 }
 
 TEST(EngineFile, LateSlotsMustBeDense) {

@@ -52,13 +52,21 @@ TEST(KernelChoice, ThereMustBeAKernelToSkip) {
   }
 }
 
-// The plan may have been built to be exact.
-TEST(KernelChoice, AMissingKernelIsReplacedByAnExactOne) {
-  EngineFile file = build_text(kConv);
-  file.plans[0].steps.back().kernel = "cpu.conv.gone";
-  const auto engine = engine_of(file);
-  EXPECT_THAT(engine->load_warnings(), ElementsAre(HasSubstr("instead of cpu.conv.gone")));
-  EXPECT_THAT(engine->load_warnings(), ElementsAre(Not(HasSubstr(std::string(kWinograd)))));
+TEST(KernelChoice, AMissingKernelIsReplacedByAnExactOneIfThePlanIsExact) {
+  for (const bool exact : {false, true}) {
+    GraphBuildOptions options;
+    options.passes.exact = exact;
+    EngineFile file = build_text(kConv, options);
+    EXPECT_EQ(file.plans[0].is_exact, exact);
+    file.plans[0].steps.back().kernel = "cpu.conv.gone";
+    const auto engine = engine_of(file);
+    const auto names_winograd = HasSubstr(std::string(kWinograd));
+    ASSERT_THAT(engine->load_warnings(), ElementsAre(HasSubstr("instead of cpu.conv.gone")));
+    if (exact)
+      EXPECT_THAT(engine->load_warnings()[0], Not(names_winograd));
+    else
+      EXPECT_THAT(engine->load_warnings()[0], names_winograd);
+  }
 }
 
 }  // namespace

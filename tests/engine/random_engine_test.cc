@@ -4,8 +4,6 @@
 #include <cmath>
 
 #include "anneal/engine/run/engine_internals.h"
-#include "anneal/engine/run/open_rows.h"
-#include "anneal/engine/run/row_slices.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/optimizer/random_graph.h"
 #include "anneal/tests/worker_budget.h"
@@ -66,7 +64,7 @@ TEST_P(RandomEngines, GiveWhatTheReferenceGives) {
       ExecutionContext context(engine), row_by_row(engine, {.threads = 2, .micro_batch = 1});
       for (const Case& each : cases) {
         expect_results(graph, *engine, context, each);
-        if (keeps_rows_apart(plan_of(*engine))) expect_results(graph, *engine, row_by_row, each);
+        if (plan_of(*engine).batch_split) expect_results(graph, *engine, row_by_row, each);
       }
     }
     if (HasFatalFailure()) return;
@@ -75,15 +73,15 @@ TEST_P(RandomEngines, GiveWhatTheReferenceGives) {
 
 // Engines of fixed batches, in parts of one row, and of three and one.
 TEST_P(RandomEngines, GiveTheSameOfPartsOfABatch) {
-  int opened = 0;
+  int split = 0;
   for (uint32_t seed = GetParam(); seed < kGraphs; seed += kShards) {
     SCOPED_TRACE(seed);
     const Graph graph = random_graph(seed, Flavour::kBatch);
     if (graph.value(graph.inputs()[0]).type().dtype != DataType::kF32) continue;
-    EngineFile file = build(graph.clone());
+    const EngineFile file = build(graph.clone());
     const auto engine = engine_of(file);
-    if (!open_rows(file.plans[0], file.weights)) continue;
-    ++opened;
+    if (!file.plans[0].batch_split) continue;
+    ++split;
     const std::vector<Tensor> inputs = random_inputs(graph, seed, Flavour::kBatch);
     const Case each = {inputs, evaluate(graph, inputs)};
     for (const int64_t micro_batch : {1, 3}) {
@@ -92,7 +90,7 @@ TEST_P(RandomEngines, GiveTheSameOfPartsOfABatch) {
     }
     if (HasFatalFailure()) return;
   }
-  EXPECT_GT(opened, 20);
+  EXPECT_GT(split, 20);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shards, RandomEngines, ::testing::Range(0u, kShards));

@@ -1,22 +1,22 @@
-// SlicedRun: the run of an engine's plan, with the whole batch at once or in micro-batches.
+// SplitRun: the run of an engine's plan, with the whole batch at once or in micro-batches.
 #pragma once
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "anneal/engine/run/batch_split.h"
 #include "anneal/engine/run/plan_run.h"
-#include "anneal/engine/run/row_slices.h"
 
 namespace anneal {
 
-// As PlanRun, whose words these are. A batch is cut where the plan keeps its rows apart
-// (row_slices.h) and nobody observes the run. Slices that threads run side by side have a PlanRun
-// of one thread each.
-class SlicedRun {
+// As PlanRun, whose words these are. A batch is cut where the plan allows it
+// (Plan::batch_split) and nobody observes the run. Slices that threads run side by side have a
+// PlanRun of one thread each.
+class SplitRun {
  public:
-  // micro_batch: of a batch; 0: as many as row_slices.h says. Plan and resources must outlive it.
-  SlicedRun(const LoadedPlan& loaded, const RunResources& resources, int64_t micro_batch);
+  // micro_batch: of a batch; 0: as many as batch_split.h says. Plan and resources must outlive it.
+  SplitRun(const LoadedPlan& loaded, const RunResources& resources, int64_t micro_batch);
 
   const Plan& plan() const { return run_.plan(); }
   void set_input(size_t index, const TensorView& memory);
@@ -28,7 +28,7 @@ class SlicedRun {
   std::optional<Dims> output_dims(size_t index) const;
   void run(ThreadTeam& team);
   void profile(ThreadTeam& team, std::vector<StepTime>& times);
-  bool has_run() const { return has_run_ && (is_sliced_ || run_.has_run()); }
+  bool has_run() const { return has_run_ && (is_split_ || run_.has_run()); }
   TensorView output(size_t index) const;
   void observe(const Observer& observer);
   // Slices that threads run alone are on CPUs, of which there is nothing to remark.
@@ -56,13 +56,13 @@ class SlicedRun {
   PlanRun run_;                                  // of all threads together
   std::vector<std::unique_ptr<PlanRun>> alone_;  // by thread; none until a batch is so cut
   int64_t micro_batch_;                          // 0: not told
-  bool can_slice_;
+  bool can_split_;
   bool is_observed_ = false;
   std::vector<std::optional<TensorView>> inputs_, outputs_;  // the caller's
   std::vector<KnownCut> cuts_;                               // used last first
   std::vector<Dims> input_dims_;
   // As bound:
-  bool is_sliced_ = false;
+  bool is_split_ = false;
   RowCut cut_;
   std::vector<std::unique_ptr<Buffer>> own_outputs_;  // of all rows, where the caller gave none
   std::vector<TensorView> results_;                   // of all rows

@@ -1,7 +1,5 @@
-// Engines built for a batch of a fixed size run parts of it; to their callers they stay what they
-// are.
-#include "anneal/engine/run/open_rows.h"
-#include "anneal/engine/run/engine_internals.h"
+// Engines built for a batch of a fixed size run parts of it; callers still bind the fixed size.
+#include "anneal/engine/builder/make_batch_dynamic.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +7,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "anneal/engine/builder/batch_axis.h"
 #include "anneal/engine/plan_check.h"
-#include "anneal/engine/run/row_slices.h"
+#include "anneal/engine/run/bound_plan.h"
+#include "anneal/engine/run/engine_internals.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/graphs.h"
 #include "anneal/tests/error_of.h"
@@ -57,7 +57,7 @@ constexpr std::string_view kAdd = "program=\"(f32,f32)->(f32) add($0,$1)\"\n";
 struct Fixed {
   const char* what;
   std::string text;
-  bool can_be_opened;
+  bool can_split;
 };
 const Fixed kPlans[] = {
     {"a convolution net", net(kRowsApart), true},
@@ -109,27 +109,38 @@ const Fixed kPlans[] = {
     {"no rows", net("  y = Reduce(x, i64{0,1,2,3}) kind=sum keepdims=false\n"), false},
 };
 
-TEST(OpenRows, PlansThatAreProved) {
+TEST(MakeBatchDynamic, PlansThatAreProved) {
   for (const Fixed& each : kPlans) {
-    EngineFile file = build_text(each.text);
-    const std::vector<Tensor> weights = file.weights;
-    const auto opened = open_rows(file.plans[0], file.weights);
-    ASSERT_EQ(opened.has_value(), each.can_be_opened) << each.what;
-    if (!opened) {
-      EXPECT_EQ(file.weights, weights) << each.what;
-      continue;
-    }
-    EXPECT_TRUE(keeps_rows_apart(*opened)) << each.what;
-    EXPECT_NO_THROW(check_plan(*opened, file.weights)) << each.what;
-    EXPECT_EQ(opened->steps.size(), file.plans[0].steps.size()) << each.what;
+    const EngineFile file = build_text(each.text);
+    const Plan& plan = file.plans[0];
+    const bool is_fixed = plan.batch_split && plan.batch_split->is_fixed;
+    ASSERT_EQ(is_fixed, each.can_split) << each.what;
+    const auto decision = std::ranges::find(plan.decisions, kBatchSplit, &Decision::stage);
+    ASSERT_NE(decision, plan.decisions.end()) << each.what;
+    EXPECT_EQ(decision->refused, !plan.batch_split) << decision->text;
+    EXPECT_NO_THROW(check_plan(plan, file.weights)) << each.what;
+    if (!is_fixed) continue;
+    EXPECT_EQ(*separable_batch(plan), plan.batch_split->symbol) << each.what;
   }
 }
 
-TEST(OpenRows, NoPlanForAGpu) {
+TEST(MakeBatchDynamic, ARefusalLeavesTheWeights) {
+  // The constant of Reshape can be replaced; the transpose after it mixes rows.
+  EngineFile file =
+      build_text(net("  f = Reshape(x, i64{8,150})\n  y = Transpose(f) permutation=[1,0]\n"));
+  const std::vector<Tensor> weights = file.weights;
+  const Result<Plan> dynamic = make_batch_dynamic(file.plans[0], file);
+  ASSERT_FALSE(dynamic);
+  EXPECT_THAT(dynamic.reason(), HasSubstr("no input has the rows of output \"y\" on axis 0"));
+  EXPECT_EQ(file.weights, weights);
+}
+
+TEST(MakeBatchDynamic, NoPlanForAGpu) {
   GraphBuildOptions options;
   options.targets = {"emulated"};
-  EngineFile file = build_text(net(kRowsApart), options);
-  EXPECT_FALSE(open_rows(file.plans[0], file.weights).has_value());
+  const EngineFile file = build_text(net(kRowsApart), options);
+  EXPECT_FALSE(file.plans[0].batch_split);
+  EXPECT_TRUE(is_static(file.plans[0]));
 }
 
 void expect_near(const std::vector<float>& got, const std::vector<float>& want) {
@@ -162,7 +173,7 @@ TEST(FixedBatch, GivesWhatTheWholeGives) {
 
 TEST(FixedBatch, IsStillFixedToItsCaller) {
   const auto engine = engine_of(build_text(net(kRowsApart)));
-  EXPECT_TRUE(is_static(plan_of(*engine)));
+  EXPECT_EQ(fixed_batch_dims(plan_of(*engine)), std::vector<Dims>{(Dims{8, 6, 5, 5})});
   EXPECT_THAT(engine->load_warnings(), IsEmpty());
   EXPECT_EQ(engine->inputs()[0].min_dims, (Dims{8, 6, 5, 5}));
   EXPECT_EQ(engine->inputs()[0].max_dims, (Dims{8, 6, 5, 5}));
@@ -185,9 +196,10 @@ TEST(FixedBatch, IsStillFixedToItsCaller) {
 }
 
 TEST(FixedBatch, ActivationsAreThoseOfOneSliceOrOfThePlan) {
-  const auto engine = engine_of(build_text(net(kRowsApart)));
+  const EngineFile file = build_text(net(kRowsApart));
+  const auto engine = engine_of(file);
   const std::vector<Tensor> inputs = {random_f32({8, 6, 5, 5}, 7)};
-  const uint64_t planned = plan_of(*engine).arena_bytes.at(0);
+  const uint64_t planned = fixed_arena_bytes(file.plans[0], file.weights).at(0);
   ExecutionContext whole(engine, {.micro_batch = 8}), cut(engine, {.threads = 1, .micro_batch = 1});
   run(whole, *engine, inputs);
   run(cut, *engine, inputs);
@@ -196,15 +208,16 @@ TEST(FixedBatch, ActivationsAreThoseOfOneSliceOrOfThePlan) {
 }
 
 TEST(FixedBatch, IsCutWhereItLeavesTheCache) {
-  const auto engine = engine_of(build_text(
-      net("  s = Softmax(x) axis=1\n  y = Softmax(s) axis=2\n", "x: f32[16,16,100,100]")));
+  const EngineFile file = build_text(
+      net("  s = Softmax(x) axis=1\n  y = Softmax(s) axis=2\n", "x: f32[16,16,100,100]"));
+  const auto engine = engine_of(file);
   const std::vector<Tensor> inputs = {random_f32({16, 16, 100, 100}, 7)};
   const WorkerBudget budget(1);
   for (const int threads : {1, 2}) {
     ExecutionContext context(engine, {.threads = threads});
     run(context, *engine, inputs);
     EXPECT_EQ(context.arena_bytes() * 16,
-              plan_of(*engine).arena_bytes.at(0) * static_cast<size_t>(threads));
+              fixed_arena_bytes(file.plans[0], file.weights).at(0) * static_cast<size_t>(threads));
   }
 }
 
@@ -219,17 +232,23 @@ TEST(FixedBatch, AnObserverSeesTheWholeBatch) {
 }
 
 // oneDNN multiplies as many rows as it was told when it was made.
-TEST(FixedBatch, StaysWholeWhereAPlannedKernelMustKnowItsRows) {
+TEST(FixedBatch, StaysWholeWhereAKernelMustKnowItsRows) {
   const std::string text =
-      net("  const w: f32[6,4] = random(1)\n  y = MatMul(x, w)\n", "x: f32[8,6]");
+      net("  const w: f32[6,4] = random(1)\n  y = MatMul(x, w)\n", "x: f32[64,6]");
+  GraphBuildOptions options;
   EngineFile file = build_text(text);
-  for (Step& step : file.plans[0].steps) step.kernel = "cpu.matmul.onednn";
-  const auto engine = engine_of(file);
-  if (!engine->load_warnings().empty()) {
-    EXPECT_THAT(engine->load_warnings()[0], HasSubstr("instead of cpu.matmul.onednn"));
-    GTEST_SKIP() << engine->load_warnings()[0];
+  const auto kernel = [&] { return file.plans[0].steps.back().kernel; };
+  while (kernel() != "cpu.matmul.onednn") {
+    if (kernel() == "cpu.matmul.reference") GTEST_SKIP() << "built without oneDNN";
+    options.skip_kernels.push_back(kernel());
+    file = build_text(text, options);
   }
-  const std::vector<Tensor> inputs = {random_f32({8, 6}, 7)};
+  EXPECT_FALSE(file.plans[0].batch_split);
+  const auto decision = std::ranges::find(file.plans[0].decisions, kBatchSplit, &Decision::stage);
+  ASSERT_NE(decision, file.plans[0].decisions.end());
+  EXPECT_THAT(decision->text, HasSubstr("a batch stays whole: cpu.matmul.onednn of step"));
+  const std::vector<Tensor> inputs = {random_f32({64, 6}, 7)};
+  const auto engine = engine_of(file);
   ExecutionContext context(engine, {.micro_batch = 2});
   expect_near(run(context, *engine, inputs).at("y"), reference(text, inputs).at("y"));
   EXPECT_EQ(context.profile()[0].times, 1);

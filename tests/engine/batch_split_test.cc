@@ -1,5 +1,5 @@
 // Batches run a few rows at a time: which plans allow it, and that nothing else changes.
-#include "anneal/engine/run/row_slices.h"
+#include "anneal/engine/run/batch_split.h"
 #include "anneal/engine/run/engine_internals.h"
 
 #include <gmock/gmock.h>
@@ -59,7 +59,7 @@ const Rows kPlans[] = {
      net("  q = Quantize(x, s) axis=0 dtype=u8\n  y = Dequantize(q, s) axis=0\n",
          "x: f32[N,6], s: f32[]"),
      true},
-    {"a constant size", net(kRowsApart, "x: f32[4,6,5,5]"), false},
+    {"a batch of fixed size", net(kRowsApart, "x: f32[4,6,5,5]"), true},
     {"a softmax along rows", net("  y = Softmax(x) axis=0\n"), false},
     {"a sum of rows", net("  y = Reduce(x, i64{0}) kind=sum keepdims=true\n"), false},
     {"a sum of rows that goes back to each",
@@ -94,12 +94,12 @@ const Rows kPlans[] = {
     {"a size that values decide", net("  y = NonZero(x)\n", "x: f32[N,6]"), false},
 };
 
-TEST(RowSlices, PlansWhoseRowsAreApart) {
+TEST(BatchSplit, PlansWhoseRowsAreApart) {
   for (const Rows& each : kPlans)
-    EXPECT_EQ(keeps_rows_apart(build_text(each.text).plans[0]), each.are_apart) << each.what;
+    EXPECT_EQ(build_text(each.text).plans[0].batch_split.has_value(), each.are_apart) << each.what;
 }
 
-TEST(RowSlices, PlansWhoseRowsAreApartGiveTheSameRowByRow) {
+TEST(BatchSplit, PlansWhoseRowsAreApartGiveTheSameRowByRow) {
   const WorkerBudget budget(1);
   for (const Rows& each : kPlans) {
     if (!each.are_apart) continue;
@@ -124,10 +124,10 @@ TEST(RowSlices, PlansWhoseRowsAreApartGiveTheSameRowByRow) {
   }
 }
 
-TEST(RowSlices, NoPlanForAGpu) {
+TEST(BatchSplit, NoPlanForAGpu) {
   GraphBuildOptions options;
   options.targets = {"emulated"};
-  EXPECT_FALSE(keeps_rows_apart(build_text(net(kRowsApart), options).plans[0]));
+  EXPECT_FALSE(build_text(net(kRowsApart), options).plans[0].batch_split);
 }
 
 // "3 x 2 alone, 1 together": slices of one thread each and their rows, then what all run together.
@@ -144,7 +144,7 @@ std::string cut_text(const Plan& plan, const Dims& dims, int threads, int64_t mi
   return text + std::to_string(cut.together) + " together";
 }
 
-TEST(RowSlices, BatchesAreCutThatLeaveTheCache) {
+TEST(BatchSplit, BatchesAreCutThatLeaveTheCache) {
   const EngineFile file = build_text(
       net("  const w: f32[16,16,1,1] = random(1)\n"
           "  y = Conv(x, w) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]\n",
@@ -167,7 +167,7 @@ TEST(RowSlices, BatchesAreCutThatLeaveTheCache) {
   EXPECT_EQ(cut(16, 300, 8), "4 together");
 }
 
-TEST(RowSlices, SmallRowsFillTheCache) {
+TEST(BatchSplit, SmallRowsFillTheCache) {
   const EngineFile file =
       build_text(net("  y = Pointwise(x) program=\"(f32)->(f32) neg($0)\"\n", "x: f32[N,4]"));
   const auto cut = [&](int64_t rows, int threads) {
@@ -180,7 +180,7 @@ TEST(RowSlices, SmallRowsFillTheCache) {
   EXPECT_EQ(cut(101, 4), "4 x 25 alone, 1 together");
 }
 
-TEST(RowSlices, BatchesStayWholeWhereWeightsWeighMore) {
+TEST(BatchSplit, BatchesStayWholeWhereWeightsWeighMore) {
   const auto cut = [](const std::string& columns, int64_t rows, int threads) {
     const EngineFile file =
         build_text(net("  const w: f32[1024," + columns + "] = random(1)\n  y = MatMul(x, w)\n",
@@ -193,7 +193,7 @@ TEST(RowSlices, BatchesStayWholeWhereWeightsWeighMore) {
   EXPECT_EQ(cut("1024", 1000, 2), "4 x 250 alone, 0 together");
 }
 
-TEST(RowSlices, AsManyRowsAsTold) {
+TEST(BatchSplit, AsManyRowsAsTold) {
   const EngineFile file = build_text(net(kRowsApart));
   const auto cut = [&](int64_t rows, int threads, int64_t micro_batch) {
     return cut_text(file.plans[0], {rows, 6, 5, 5}, threads, micro_batch);
@@ -207,7 +207,7 @@ TEST(RowSlices, AsManyRowsAsTold) {
   EXPECT_EQ(cut(8, 2, 100), "8 together");
 }
 
-TEST(SlicedRun, GivesWhatTheWholeBatchGives) {
+TEST(SplitRun, GivesWhatTheWholeBatchGives) {
   const WorkerBudget budget(2);
   const auto engine = engine_of(build_text(net(kRowsApart)));
   for (const int threads : {1, 2, 3})
@@ -226,7 +226,7 @@ TEST(SlicedRun, GivesWhatTheWholeBatchGives) {
     }
 }
 
-TEST(SlicedRun, ThreadsThatAreNotToBeHadChangeNothing) {
+TEST(SplitRun, ThreadsThatAreNotToBeHadChangeNothing) {
   const WorkerBudget budget(2);
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({8, 6, 5, 5}, 7)};
@@ -236,7 +236,7 @@ TEST(SlicedRun, ThreadsThatAreNotToBeHadChangeNothing) {
   EXPECT_EQ(run(context, *engine, inputs), want);
 }
 
-TEST(SlicedRun, AFailureInASliceIsThatOfTheRun) {
+TEST(SplitRun, AFailureInASliceIsThatOfTheRun) {
   const WorkerBudget budget(1);
   const auto engine = engine_of(build_text(
       net("  const table: f32[5,4] = random(1)\n  y = Gather(table, x) axis=0\n", "x: i64[N]")));
@@ -250,7 +250,7 @@ TEST(SlicedRun, AFailureInASliceIsThatOfTheRun) {
   EXPECT_EQ(context.output("y").dims, (Dims{5, 4}));
 }
 
-TEST(SlicedRun, TheCallersMemoryMayHaveAnyStrides) {
+TEST(SplitRun, TheCallersMemoryMayHaveAnyStrides) {
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({7, 6, 5, 5}, 7)};
   const auto want = reference(net(kRowsApart), inputs).at("y");
@@ -267,7 +267,7 @@ TEST(SlicedRun, TheCallersMemoryMayHaveAnyStrides) {
   EXPECT_EQ(elements(context.output("y")).size(), want.size());
 }
 
-TEST(SlicedRun, MemoryOfAnotherShapeIsRefused) {
+TEST(SplitRun, MemoryOfAnotherShapeIsRefused) {
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> five = {random_f32({5, 6, 5, 5}, 7)},
                             three = {random_f32({3, 6, 5, 5}, 7)};
@@ -283,7 +283,7 @@ TEST(SlicedRun, MemoryOfAnotherShapeIsRefused) {
   EXPECT_THAT(error_of([&] { static_cast<void>(context.output("y")); }), HasSubstr("after run()"));
 }
 
-TEST(SlicedRun, OutputsStayUntilSomethingIsBound) {
+TEST(SplitRun, OutputsStayUntilSomethingIsBound) {
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({5, 6, 5, 5}, 7)};
   ExecutionContext context(engine, {.micro_batch = 2});
@@ -294,7 +294,7 @@ TEST(SlicedRun, OutputsStayUntilSomethingIsBound) {
   EXPECT_THAT(error_of([&] { static_cast<void>(context.output("y")); }), HasSubstr("after run()"));
 }
 
-TEST(SlicedRun, ActivationsAreThoseOfOneSliceForEachThread) {
+TEST(SplitRun, ActivationsAreThoseOfOneSliceForEachThread) {
   const WorkerBudget budget(1);
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({16, 6, 5, 5}, 7)};
@@ -314,7 +314,7 @@ TEST(SlicedRun, ActivationsAreThoseOfOneSliceForEachThread) {
 }
 
 // Whichever threads run its slices.
-TEST(SlicedRun, StagingIsPlacedByTheFirstRun) {
+TEST(SplitRun, StagingIsPlacedByTheFirstRun) {
   const WorkerBudget budget(1);
   const auto engine = engine_of(build_text(net("  y = Softmax(x) axis=1\n", "x: f32[N,6]")));
   const Tensor x = random_f32({8, 6}, 7);
@@ -334,7 +334,7 @@ TEST(SlicedRun, StagingIsPlacedByTheFirstRun) {
   EXPECT_EQ(context.memory_bytes(), bytes);
 }
 
-TEST(SlicedRun, ARefusedBatchLeavesNothingOfTheOneBefore) {
+TEST(SplitRun, ARefusedBatchLeavesNothingOfTheOneBefore) {
   const auto engine =
       engine_of(build_text(net("  y = Pointwise(x, z) program=\"(f32,f32)->(f32) add($0,$1)\"\n",
                                "x: f32[N,6], z: f32[N,6]")));
@@ -351,7 +351,7 @@ TEST(SlicedRun, ARefusedBatchLeavesNothingOfTheOneBefore) {
   }
 }
 
-TEST(SlicedRun, WhatAnObservedRunGaveIsGoneOnceTheBatchIsCutAgain) {
+TEST(SplitRun, WhatAnObservedRunGaveIsGoneOnceTheBatchIsCutAgain) {
   const auto engine = engine_of(build_text(net("  y = Softmax(x) axis=1\n", "x: f32[N,6]")));
   const Tensor x = random_f32({5, 6}, 7);
   ExecutionContext context(engine, {.micro_batch = 2});
@@ -365,7 +365,7 @@ TEST(SlicedRun, WhatAnObservedRunGaveIsGoneOnceTheBatchIsCutAgain) {
   EXPECT_THAT(error_of([&] { static_cast<void>(context.output("y")); }), HasSubstr("after run()"));
 }
 
-TEST(SlicedRun, AllocatesNothingAtShapesThatReturn) {
+TEST(SplitRun, AllocatesNothingAtShapesThatReturn) {
   const WorkerBudget budget(1);
   const auto engine = engine_of(build_text(net(kRowsApart)));
   for (const Step& step : plan_of(*engine).steps)
@@ -387,7 +387,7 @@ TEST(SlicedRun, AllocatesNothingAtShapesThatReturn) {
   }
 }
 
-TEST(SlicedRun, PreparesEachSliceAhead) {
+TEST(SplitRun, PreparesEachSliceAhead) {
   const WorkerBudget budget(1);
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const Tensor x = random_f32({5, 6, 5, 5}, 7);
@@ -402,7 +402,7 @@ TEST(SlicedRun, PreparesEachSliceAhead) {
   }
 }
 
-TEST(SlicedRun, TimesAreThoseOfAllSlices) {
+TEST(SplitRun, TimesAreThoseOfAllSlices) {
   const WorkerBudget budget(1);
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({5, 6, 5, 5}, 7)};
@@ -416,7 +416,7 @@ TEST(SlicedRun, TimesAreThoseOfAllSlices) {
   }
 }
 
-TEST(SlicedRun, AnObserverSeesTheWholeBatch) {
+TEST(SplitRun, AnObserverSeesTheWholeBatch) {
   const auto engine = engine_of(build_text(net(kRowsApart)));
   const std::vector<Tensor> inputs = {random_f32({5, 6, 5, 5}, 7)};
   ExecutionContext context(engine, {.micro_batch = 2});
@@ -430,7 +430,7 @@ TEST(SlicedRun, AnObserverSeesTheWholeBatch) {
   EXPECT_EQ(run(context, *engine, inputs), cut);
 }
 
-TEST(SlicedRun, ImpossibleSizesAreToldAsOfAWholeBatch) {
+TEST(SplitRun, ImpossibleSizesAreToldAsOfAWholeBatch) {
   const auto engine = engine_of(
       build_text(net("  y = Pool(x) kernel=[7,3] strides=[1,1] pads_begin=[0,0] pads_end=[0,0] "
                      "dilations=[1,1]\n",
@@ -444,7 +444,7 @@ TEST(SlicedRun, ImpossibleSizesAreToldAsOfAWholeBatch) {
   }
 }
 
-TEST(SlicedRun, FewerThanNoRowsAreRefused) {
+TEST(SplitRun, FewerThanNoRowsAreRefused) {
   const auto engine = engine_of(build_text(net(kRowsApart)));
   EXPECT_THAT(error_of([&] { ExecutionContext context(engine, {.micro_batch = -1}); }),
               HasSubstr("-1 rows at once"));

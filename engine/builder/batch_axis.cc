@@ -1,7 +1,8 @@
-#include "anneal/engine/run/row_slices.h"
+#include "anneal/engine/builder/batch_axis.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/symbols.h"
@@ -10,51 +11,58 @@
 namespace anneal {
 namespace {
 
-constexpr double kNearBytes = 1 << 20;     // of a core's own cache
-constexpr double kSharedBytes = 16 << 20;  // that all cores keep of what one layer reads and writes
-constexpr int64_t kRowsInFlight = 4;       // of all threads, however large they are
-
 enum class Rows : uint8_t { kNone, kAxis0, kElsewhere };
 
-class RowCheck {
+class BatchCheck {
  public:
-  explicit RowCheck(const Plan& plan) : plan_(plan), counts_rows_(plan.slots.size()) {}
+  explicit BatchCheck(const Plan& plan) : plan_(plan), counts_rows_(plan.slots.size()) {}
 
-  bool run() {
-    if (plan_.devices.size() != 1 || !plan_.devices[0].starts_with("cpu") ||
-        !plan_.bodies.empty() || !find_rows())
-      return false;
-    rows_.clear();
+  Result<uint32_t> run() {
+    if (plan_.devices.size() != 1 || !plan_.devices[0].starts_with("cpu"))
+      return refuse("the plan is not for the CPU alone");
+    if (!plan_.bodies.empty()) return refuse("the plan has control flow");
+    if (std::string why = find_rows(); !why.empty()) return refuse(std::move(why));
     for (const Slot& slot : plan_.slots) rows_.push_back(rows_of(slot));
     const std::vector<bool> used = used_slots(plan_);
     for (size_t i = 0; i < plan_.slots.size(); ++i)
-      if (used[i] && !lies_apart(i)) return false;
+      if (used[i] && !lies_apart(i))
+        return refuse(
+            fmt::format("value \"{}\" has rows elsewhere than on axis 0, or a size that "
+                        "depends on values",
+                        plan_.slots[i].name));
     for (const uint32_t output : plan_.outputs)
-      if (rows_[output] != Rows::kAxis0) return false;
-    return std::ranges::all_of(plan_.steps,
-                               [&](const Step& step) { return step_keeps_apart(step); });
+      if (rows_[output] != Rows::kAxis0)
+        return refuse(fmt::format("output \"{}\" has other rows", plan_.slots[output].name));
+    for (const Step& step : plan_.steps)
+      if (!step_keeps_apart(step))
+        return refuse(
+            fmt::format("step \"{}\" ({}) mixes rows", step.name, op_name(step.op.index())));
+    return symbol_;
   }
 
  private:
-  bool find_rows() {
+  // Why there are none; empty if there are.
+  std::string find_rows() {
+    if (plan_.outputs.empty()) return "the plan has no output";
+    const Slot& output = plan_.slots[plan_.outputs[0]];
+    if (output.type.shape.rank() == 0) return fmt::format("output \"{}\" has no axis", output.name);
+    size_ = output.type.shape[0];
+    const auto symbol = plan_.sizes->symbol_index(size_);
+    if (!symbol)
+      return fmt::format("axis 0 of output \"{}\" is {}, not an open batch", output.name,
+                         plan_.sizes->text(size_));
     const auto begins_with_rows = [&](uint32_t input) {
       const Shape& shape = plan_.slots[input].type.shape;
       return shape.rank() > 0 && shape[0] == size_;
     };
-    const Shape& output = plan_.slots[plan_.outputs[0]].type.shape;
-    if (output.rank() == 0) return false;
-    size_ = output[0];
-    const auto symbol = plan_.sizes->symbol_index(size_);
-    if (!symbol || std::ranges::none_of(plan_.inputs, begins_with_rows)) return false;
+    if (std::ranges::none_of(plan_.inputs, begins_with_rows))
+      return fmt::format("no input has the rows of output \"{}\" on axis 0", output.name);
     symbol_ = *symbol;
-    return plan_.sizes->symbols()[symbol_].bounds.min <= 1;  // a part may be as small
+    const int64_t fewest = plan_.sizes->symbols()[symbol_].bounds.min;
+    if (fewest > 1) return fmt::format("a part would have fewer than {} rows", fewest);
+    return {};
   }
-  bool has_symbol(Size size) const {
-    if (size.known()) return false;
-    if (size.is_unknown()) return true;
-    const auto symbols = plan_.sizes->symbols_in(size);
-    return std::ranges::find(symbols, symbol_) != symbols.end();
-  }
+  bool has_symbol(Size size) const { return contains_symbol(*plan_.sizes, size, symbol_); }
   bool has_symbol(const Shape& shape) const {
     return std::any_of(shape.begin(), shape.end(), [&](Size size) { return has_symbol(size); });
   }
@@ -206,57 +214,6 @@ class RowCheck {
   std::vector<bool> counts_rows_;  // by slot: its elements depend on how many there are
 };
 
-Size rows_of_outputs(const Plan& plan) { return plan.slots[plan.outputs[0]].type.shape[0]; }
-
-// What a run of the plan reads and writes, in bytes.
-class Traffic {
- public:
-  Traffic(const Plan& plan, const SymbolValues& symbols, int64_t rows) {
-    const auto bytes_of = [&](uint32_t index) {
-      if (index == kNoSlot) return 0.0;
-      // Sizes that no run could have are refused by binding them, in better words.
-      const Type& type = plan.slots[index].type;
-      auto bytes = static_cast<double>(size_of(type.dtype));
-      for (const int64_t size : plan.sizes->evaluate(type.shape, symbols))
-        bytes *= static_cast<double>(std::max<int64_t>(size, 0));
-      return bytes;
-    };
-    for (const Step& step : plan.steps) {
-      double moved = 0;
-      for (const uint32_t output : step.outputs) moved += bytes_of(output);
-      for (const uint32_t input : step.inputs)
-        (input != kNoSlot && plan.slots[input].storage == Storage::kWeight ? weights_ : moved) +=
-            bytes_of(input);
-      steps_.push_back(moved / static_cast<double>(rows));
-      row_ += steps_.back();
-      most_ = std::max(most_, steps_.back());
-    }
-  }
-
-  // Of one row, in all and what the shared cache does not keep while so many rows are run.
-  double row() const { return row_; }
-  double spilled(int64_t rows) const {
-    double bytes = 0;
-    for (const double step : steps_)
-      if (step * static_cast<double>(rows) > kSharedBytes) bytes += step;
-    return bytes;
-  }
-  // How many of so many rows the caches of so many cores hold of any step.
-  int64_t near(int cores, int64_t rows) const {
-    return static_cast<int64_t>(std::min(kNearBytes * cores / most_, static_cast<double>(rows)));
-  }
-  // The fewest of so many rows to make a slice of if that saves so much of a row: reading weights
-  // for each slice again costs less.
-  int64_t paying(double saved, int64_t rows) const {
-    const auto all = static_cast<double>(rows);
-    return saved == 0 ? rows : static_cast<int64_t>(weights_ / (saved + weights_ / all)) + 1;
-  }
-
- private:
-  double weights_ = 0, row_ = 0, most_ = 0;
-  std::vector<double> steps_;  // of one row
-};
-
 }  // namespace
 
 std::vector<bool> used_slots(const Plan& plan) {
@@ -277,43 +234,6 @@ std::vector<bool> used_slots(const Plan& plan) {
   return used;
 }
 
-bool keeps_rows_apart(const Plan& plan) { return !plan.outputs.empty() && RowCheck(plan).run(); }
-
-bool input_has_rows(const Plan& plan, size_t input) {
-  const Shape& shape = plan.slots[plan.inputs[input]].type.shape;
-  return shape.rank() > 0 && shape[0] == rows_of_outputs(plan);
-}
-
-RowCut cut_rows(const Plan& plan, std::span<const Dims> input_dims, int threads, int64_t at_once) {
-  const SymbolValues symbols = solve_symbols(plan, input_dims);
-  const int64_t rows = plan.sizes->evaluate(rows_of_outputs(plan), symbols);
-  RowCut cut{.rows = rows, .together = rows};
-  const auto cut_alone = [&](int64_t slice) {
-    cut.alone = slice;
-    cut.rows_alone = rows - rows % (slice * threads);
-    cut.together = std::min(cut.together, rows - cut.rows_alone);
-  };
-  if (rows < 2 || at_once >= rows) return cut;
-  if (at_once > 0) {
-    cut.together = at_once;
-    if (threads > 1 && at_once <= rows / threads) cut_alone(at_once);
-    return cut;
-  }
-  const Traffic traffic(plan, symbols, rows);
-  const int64_t least = threads == 1 ? 1 : std::clamp<int64_t>(threads, 2, kRowsInFlight);
-  const int64_t paying = traffic.paying(traffic.spilled(rows), rows);
-  const int64_t together = std::max({traffic.near(threads, rows), paying, least});
-  if (paying <= rows / 2 && together < rows) cut.together = together;
-  // Alone, a thread has written itself what it reads, which is half of what a row moves.
-  const int64_t each = rows / threads, alone_paying = traffic.paying(traffic.row() / 2, rows);
-  if (threads == 1 || each < alone_paying) return cut;
-  // Slices of one length.
-  const int64_t near = std::max<int64_t>(traffic.near(1, rows), 1);
-  const int64_t alone = each / std::min((each - 1) / near + 1, each / alone_paying);
-  const int64_t in_flight = alone * threads;
-  if (in_flight <= kRowsInFlight || traffic.spilled(in_flight) <= traffic.spilled(cut.together))
-    cut_alone(alone);
-  return cut;
-}
+Result<uint32_t> separable_batch(const Plan& plan) { return BatchCheck(plan).run(); }
 
 }  // namespace anneal

@@ -5,23 +5,12 @@
 #pragma once
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "anneal/engine/plan.h"
 
 namespace anneal {
 
-// By slot: whether it is a port or an operand of a step, or lies under one that is. What remains of
-// a plan for one device are views that nobody needs.
-std::vector<bool> used_slots(const Plan& plan);
-
-// Whether each row of the outputs follows from the same row of the inputs, so that a batch may be
-// run in parts. Known of plans for the CPU alone, without control flow or sizes that depend on
-// values, whose number of rows is one symbol that is open: axis 0 of all outputs and of one input
-// at least. An input that has no rows is the same for all.
-bool keeps_rows_apart(const Plan& plan);
-
-// Which inputs have rows. REQUIRES: keeps_rows_apart()
+// Which inputs have rows. REQUIRES: plan.batch_split
 bool input_has_rows(const Plan& plan, size_t input);
 
 // How a batch is run: its first rows in slices that one thread each runs alone, so that cores have
@@ -38,7 +27,7 @@ struct RowCut {
 // so many that the activations which a cut saves outweigh the weights that each slice reads again;
 // a batch that no cut pays for stays whole. Threads run slices alone if there is one for each, and
 // if these are few rows in all or push no more out of the shared cache than slices for all
-// together. REQUIRES: keeps_rows_apart(), threads > 0, at_once >= 0. Fails as solve_symbols() does.
+// together. REQUIRES: plan.batch_split, threads > 0, at_once >= 0. Fails as solve_symbols() does.
 RowCut cut_rows(const Plan& plan, std::span<const Dims> input_dims, int threads, int64_t at_once);
 
 }  // namespace anneal

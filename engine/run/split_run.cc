@@ -1,4 +1,4 @@
-#include "anneal/engine/run/sliced_run.h"
+#include "anneal/engine/run/split_run.h"
 
 #include <algorithm>
 #include <mutex>
@@ -31,33 +31,33 @@ RunResources of_one_thread(RunResources resources) {
 
 }  // namespace
 
-SlicedRun::SlicedRun(const LoadedPlan& loaded, const RunResources& resources, int64_t micro_batch)
+SplitRun::SplitRun(const LoadedPlan& loaded, const RunResources& resources, int64_t micro_batch)
     : loaded_(loaded),
       resources_(resources),
       resources_alone_(of_one_thread(resources)),
       run_(loaded, resources),
       micro_batch_(micro_batch),
-      can_slice_(loaded.keeps_rows_apart),
+      can_split_(loaded.plan->batch_split.has_value()),
       inputs_(loaded.plan->inputs.size()),
       outputs_(loaded.plan->outputs.size()),
       input_dims_(loaded.plan->inputs.size()),
       own_outputs_(loaded.plan->outputs.size()),
       results_(loaded.plan->outputs.size()) {}
 
-void SlicedRun::set_input(size_t index, const TensorView& memory) {
+void SplitRun::set_input(size_t index, const TensorView& memory) {
   inputs_[index] = memory;
   run_.set_input(index, memory);
   has_run_ = false;
 }
 
-void SlicedRun::set_output(size_t index, const TensorView& memory) {
+void SplitRun::set_output(size_t index, const TensorView& memory) {
   outputs_[index] = memory;
-  if (!is_sliced_) run_.set_output(index, memory);
+  if (!is_split_) run_.set_output(index, memory);
   has_run_ = false;
 }
 
-RowCut SlicedRun::cut_of(std::span<const Dims> input_dims) {
-  if (!can_slice_ || is_observed_) return {};
+RowCut SplitRun::cut_of(std::span<const Dims> input_dims) {
+  if (!can_split_ || is_observed_) return {};
   const auto known = std::ranges::find_if(
       cuts_, [&](const KnownCut& each) { return std::ranges::equal(each.input_dims, input_dims); });
   if (known != cuts_.end()) {
@@ -75,7 +75,7 @@ RowCut SlicedRun::cut_of(std::span<const Dims> input_dims) {
 
 // Calls visit(run, begin, rows) for one slice of each run that the cut needs and each shape it has.
 template <class Visit>
-void SlicedRun::for_shapes(const RowCut& cut, Visit&& visit) {
+void SplitRun::for_shapes(const RowCut& cut, Visit&& visit) {
   if (cut.rows_alone > 0) {
     while (alone_.size() < static_cast<size_t>(resources_.threads))
       alone_.push_back(std::make_unique<PlanRun>(loaded_, resources_alone_));
@@ -87,22 +87,22 @@ void SlicedRun::for_shapes(const RowCut& cut, Visit&& visit) {
   visit(run_, cut.rows_alone, cut.together);
 }
 
-void SlicedRun::set_slice(PlanRun& run, int64_t begin, int64_t rows) {
+void SplitRun::set_slice(PlanRun& run, int64_t begin, int64_t rows) {
   for (size_t i = 0; i < inputs_.size(); ++i)
     run.set_input(i, input_has_rows(plan(), i) ? rows_of(*inputs_[i], begin, rows) : *inputs_[i]);
 }
 
-void SlicedRun::bind() {
+void SplitRun::bind() {
   for (size_t i = 0; i < inputs_.size(); ++i) input_dims_[i] = inputs_[i]->dims;
   cut_ = cut_of(input_dims_);
-  const bool was_sliced = std::exchange(is_sliced_, !cut_.is_whole());
-  if (was_sliced != is_sliced_) has_run_ = false;
-  if (is_sliced_)
+  const bool was_split = std::exchange(is_split_, !cut_.is_whole());
+  if (was_split != is_split_) has_run_ = false;
+  if (is_split_)
     return for_shapes(cut_, [&](PlanRun& run, int64_t begin, int64_t rows) {
       set_slice(run, begin, rows);
       run.bind();
     });
-  if (was_sliced) {
+  if (was_split) {
     run_.clear_outputs();
     for (size_t i = 0; i < inputs_.size(); ++i) run_.set_input(i, *inputs_[i]);
     for (size_t i = 0; i < outputs_.size(); ++i)
@@ -111,7 +111,7 @@ void SlicedRun::bind() {
   run_.bind();
 }
 
-void SlicedRun::prepare(std::span<const Dims> input_dims) {
+void SplitRun::prepare(std::span<const Dims> input_dims) {
   has_run_ = false;
   const RowCut cut = cut_of(input_dims);
   if (cut.is_whole()) return run_.prepare(input_dims);
@@ -123,15 +123,15 @@ void SlicedRun::prepare(std::span<const Dims> input_dims) {
   });
 }
 
-std::optional<Dims> SlicedRun::output_dims(size_t index) const {
-  if (!is_sliced_) return run_.output_dims(index);
+std::optional<Dims> SplitRun::output_dims(size_t index) const {
+  if (!is_split_) return run_.output_dims(index);
   std::optional<Dims> dims = (cut_.rows_alone > 0 ? *alone_[0] : run_).output_dims(index);
   (*dims)[0] = cut_.rows;
   return dims;
 }
 
 // Of all rows: the caller's memory, or ours.
-void SlicedRun::place_results() {
+void SplitRun::place_results() {
   for (size_t i = 0; i < results_.size(); ++i) {
     const Slot& slot = plan().slots[plan().outputs[i]];
     const Dims dims = *output_dims(i);
@@ -152,7 +152,7 @@ void SlicedRun::place_results() {
 
 // Calls run(its, team) for each slice, its: the run that is bound to it.
 template <class Run>
-void SlicedRun::for_slices(ThreadTeam& team, Run&& run) {
+void SplitRun::for_slices(ThreadTeam& team, Run&& run) {
   place_results();
   const auto bind_slice = [&](PlanRun& its, int64_t begin, int64_t rows) {
     set_slice(its, begin, rows);
@@ -181,18 +181,18 @@ void SlicedRun::for_slices(ThreadTeam& team, Run&& run) {
   }
 }
 
-void SlicedRun::run(ThreadTeam& team) {
+void SplitRun::run(ThreadTeam& team) {
   has_run_ = false;
-  if (is_sliced_)
+  if (is_split_)
     for_slices(team, [](PlanRun& run, ThreadTeam& its_team) { run.run(its_team); });
   else
     run_.run(team);
   has_run_ = true;
 }
 
-void SlicedRun::profile(ThreadTeam& team, std::vector<StepTime>& times) {
+void SplitRun::profile(ThreadTeam& team, std::vector<StepTime>& times) {
   has_run_ = false;
-  if (is_sliced_) {
+  if (is_split_) {
     std::mutex mutex;
     std::vector<StepTime> all;
     for_slices(team, [&](PlanRun& run, ThreadTeam& its_team) {
@@ -208,24 +208,24 @@ void SlicedRun::profile(ThreadTeam& team, std::vector<StepTime>& times) {
   has_run_ = true;
 }
 
-TensorView SlicedRun::output(size_t index) const {
-  return is_sliced_ ? results_[index] : run_.output(index);
+TensorView SplitRun::output(size_t index) const {
+  return is_split_ ? results_[index] : run_.output(index);
 }
 
-void SlicedRun::observe(const Observer& observer) {
+void SplitRun::observe(const Observer& observer) {
   is_observed_ = static_cast<bool>(observer);
   run_.observe(observer);
 }
 
-size_t SlicedRun::memory_bytes() const {
+size_t SplitRun::memory_bytes() const {
   size_t bytes = run_.memory_bytes();
   for (const auto& run : alone_) bytes += run->memory_bytes();
   for (const auto& own : own_outputs_) bytes += own ? own->size() : 0;
   return bytes;
 }
 
-size_t SlicedRun::arena_bytes() const {
-  const bool is_alone = is_sliced_ && cut_.rows_alone > 0;
+size_t SplitRun::arena_bytes() const {
+  const bool is_alone = is_split_ && cut_.rows_alone > 0;
   size_t bytes = is_alone && cut_.together == 0 ? 0 : run_.arena_bytes();
   if (is_alone)
     for (const auto& run : alone_) bytes += run->arena_bytes();
