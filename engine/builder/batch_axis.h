@@ -9,8 +9,8 @@
 
 namespace anneal {
 
-// By slot: whether it is a port or an operand of a step, or lies under one that is. What remains of
-// a plan for one device are views that nobody needs.
+// By slot: whether it is a port or an operand of a step, or the base of one. The other slots of a
+// plan for one device are views that no step reads.
 std::vector<bool> used_slots(const Plan& plan);
 
 // The symbol of the number of rows (BatchSplit::symbol), or why the batch has to stay whole. Proved
