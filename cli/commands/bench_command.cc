@@ -8,6 +8,7 @@
 #include "anneal/cli/commands/commands.h"
 #include "anneal/cli/compare/built_apart.h"
 #include "anneal/cli/flags/at_least.h"
+#include "anneal/cli/flags/memory_flag.h"
 #include "anneal/cli/flags/pass_flags.h"
 #include "anneal/cli/flags/precision_flags.h"
 #include "anneal/cli/flags/timing_flags.h"
@@ -229,6 +230,7 @@ int bench(BenchFlags flags) {
                          .threads = flags.threads,
                          .contexts = flags.contexts,
                          .micro_batch = flags.micro_batch,
+                         .max_memory = flags.source.max_memory,
                          .spin = flags.spin};
   if (flags.iterations > 0) options.measured = {flags.iterations, 0};
   Progress progress(flags.verbose);
@@ -325,6 +327,9 @@ void add_bench_command(CLI::App& application, Action& action) {
   add_pass_flags(*command, source.passes);
   add_timing_flags(*command, source.timing);
   add_kernel_flags(*command, source.skip_kernels);
+  add_memory_flag(*command, source.max_memory,
+                  "The most memory of a context, without weights; of a model that is built: of "
+                  "weights and activations");
   command->add_flag("!--no-mmap", source.map, "Read an engine file instead of mapping it");
   command->add_option("-i,--input", flags->inputs, "What an input is fed, as for anneal run")
       ->allow_extra_args(false)

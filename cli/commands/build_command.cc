@@ -10,6 +10,7 @@
 #include "anneal/cli/commands/tune_model.h"
 #include "anneal/cli/flags/at_least.h"
 #include "anneal/cli/flags/data_flags.h"
+#include "anneal/cli/flags/memory_flag.h"
 #include "anneal/cli/flags/pass_flags.h"
 #include "anneal/cli/flags/precision_flags.h"
 #include "anneal/cli/flags/timing_flags.h"
@@ -46,6 +47,7 @@ struct BuildFlags {
   DataFlags data;  // to calibrate with; none: no path
   std::optional<double> max_drop;
   bool allow_fallback = true, pack = false, verbose = false, quiet = false;
+  uint64_t max_memory = 0;
 };
 
 // Before the work, not after it.
@@ -212,6 +214,7 @@ int build_engine(const BuildFlags& flags) {
   options.timing = flags.timing;
   options.skip_kernels = flags.skip_kernels;
   options.allow_fallback = flags.allow_fallback;
+  options.max_memory = flags.max_memory;
   options.progress = [&](std::string_view what) { progress.say(what); };
   options.after_pass = [&](const PassEvent& event, std::string_view targets) {
     progress.say(event.pass.name);
@@ -226,7 +229,8 @@ int build_engine(const BuildFlags& flags) {
     if (event.changed) dump.add(event, targets);
   };
   const auto build_start = Clock::now();
-  EngineFile file = build(std::move(imported.graph), options);
+  EngineFile file = with_context([&] { return printable(flags.model); },
+                                 [&] { return build(std::move(imported.graph), options); });
   if (flags.pack) {
     ThreadTeam team(hardware_threads());
     pack_weights(file, team);
@@ -325,6 +329,9 @@ void add_build_command(CLI::App& application, Action& action) {
                    "points; anneal tune has more to set")
       ->check(at_least(0))
       ->type_name("POINTS");
+  add_memory_flag(*command, flags->max_memory,
+                  "The most memory for weights and activations together; a model that needs more "
+                  "is refused");
   add_pass_flags(*command, flags->passes);
   add_timing_flags(*command, flags->timing);
   command

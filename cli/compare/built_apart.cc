@@ -1,4 +1,5 @@
 #include "anneal/cli/compare/built_apart.h"
+#include "anneal/cli/output/printable.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -40,8 +41,11 @@ void build_into(int fd, const EngineSource& source) {
   options.targets = {source.target};
   options.passes = source.passes;
   options.timing = source.timing;
+  options.max_memory = source.max_memory;
   options.skip_kernels = source.skip_kernels;
-  write_all(fd, save(build(import_model(source.path, source.shapes).graph, options)));
+  Graph graph = import_model(source.path, source.shapes).graph;
+  write_all(fd, with_context([&] { return printable(source.path); },
+                             [&] { return save(build(std::move(graph), options)); }));
 }
 
 // What the building process tells: a code and a sentence, or nothing.

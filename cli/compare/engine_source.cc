@@ -26,6 +26,7 @@ std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
   options.reference = reference;
   options.reference_kernels = reference_kernels;
   options.timing = source.timing;
+  options.max_memory = source.max_memory;
   options.targets = {reference || reference_kernels ? "cpu" : source.target};
   if (!reference) options.passes = source.passes;
   if (!reference && !reference_kernels) options.skip_kernels = source.skip_kernels;

@@ -23,6 +23,7 @@ struct EngineSource {
   std::vector<std::string> skip_kernels = {};  // likewise
   ShapeFlags shapes = {};                      // of a model
   KernelTiming timing = {};                    // of a model
+  uint64_t max_memory = 0;                     // of a model: BuildOptions::max_memory
   bool map = true;
   int threads = 0;              // that load
   bool separate_slots = false;  // as in EngineOptions

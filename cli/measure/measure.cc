@@ -98,9 +98,10 @@ Measurement measure(const std::shared_ptr<const Engine>& engine, const std::vect
   const auto start = Clock::now();
   for (int i = 0; i < options.contexts; ++i) {
     contexts.push_back(std::make_unique<ExecutionContext>(
-        engine,
-        ContextOptions{
-            .threads = options.threads, .spin = options.spin, .micro_batch = options.micro_batch}));
+        engine, ContextOptions{.threads = options.threads,
+                               .max_memory = options.max_memory,
+                               .spin = options.spin,
+                               .micro_batch = options.micro_batch}));
     if (i == 0) result.context_milliseconds = 1000 * seconds_since(start);
     for (size_t k = 0; k < inputs.size(); ++k)
       contexts[static_cast<size_t>(i)]->set_input(engine->inputs()[k].name, inputs[k].view());

@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <map>
 
-#include "anneal/cli/model/activation_memory.h"
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/engine/plan_check.h"
+#include "anneal/engine/run/activation_memory.h"
 #include "anneal/engine/run/bound_plan.h"
 #include "anneal/engine/symbols.h"
 #include "anneal/graph/text.h"

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include "anneal/cli/flags/at_least.h"
+#include "anneal/cli/flags/memory_flag.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/core/file.h"
 
@@ -32,12 +32,8 @@ void add_device_flags(CLI::App& command, EngineOptions& options) {
 }
 
 void add_context_flags(CLI::App& command, ContextOptions& options) {
-  command
-      .add_option("--memory-limit", options.memory_limit,
-                  "The most GPU memory for activations and workspaces: 512MB, 2GB (of 1024 each)")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(at_least(1))
-      ->type_name("BYTES");
+  add_memory_flag(command, options.max_memory,
+                  "The most memory for activations, workspaces and outputs");
   command.add_flag("--wait-each-step", options.synchronous_steps,
                    "On a GPU, finish each step before the next, so that errors name the one that "
                    "failed; slower");

@@ -10,6 +10,7 @@
 #include "anneal/engine/builder/fused_values.h"
 #include "anneal/engine/builder/kernel_timer.h"
 #include "anneal/engine/builder/make_batch_dynamic.h"
+#include "anneal/engine/builder/memory_check.h"
 #include "anneal/engine/builder/target_support.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/kernels/cpu/backend.h"
@@ -113,6 +114,7 @@ EngineFile build(Graph graph, const GraphBuildOptions& options) {
   file.producer = fmt::format("anneal {}", version());
   file.model_name = graph.name;
   check_precision(options.passes, graph);
+  check_tensor_sizes(graph, options.max_memory);
   const std::vector<NamedValue> values = named_values(graph);
   options.progress("optimizing");
   const Backend& cpu = options.reference ? cpu_reference_backend() : cpu_backend();
@@ -155,7 +157,10 @@ EngineFile build(Graph graph, const GraphBuildOptions& options) {
            fmt::format("the plan made for {} is wrong: {}", plan.target, error.what()));
     }
   }
-  for (Plan& plan : file.plans) decide_batch_split(plan, file);
+  for (Plan& plan : file.plans) {
+    check_plan_memory(plan, file.weights, options.max_memory);
+    decide_batch_split(plan, file);
+  }
   return file;
 }
 

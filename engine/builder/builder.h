@@ -23,7 +23,8 @@ struct GraphBuildOptions {
   // All passes, but of each op the reference kernel of the CPU: to tell kernels and passes apart.
   // REQUIRES: CPU targets.
   bool reference_kernels = false;
-  KernelTiming timing;  // else the table's order chooses
+  uint64_t max_memory = 0;  // of BuildOptions
+  KernelTiming timing;      // else the table's order chooses
   // After each pass, once for CPUs and once for GPUs if there are both; targets: "sm_80,sm_90".
   std::function<void(const PassEvent& event, std::string_view targets)> after_pass;
   std::function<void(std::string_view what)> progress = [](std::string_view) {};

@@ -59,6 +59,7 @@ GraphBuildOptions graph_options(const BuildOptions& options) {
   result.passes.skip = options.skip_passes;
   result.passes.only = options.only_passes;
   result.passes.exact = options.exact;
+  result.max_memory = options.max_memory;
   result.passes.precision = options.precision;
   result.skip_kernels = options.skip_kernels;
   result.allow_fallback = options.allow_fallback;

@@ -227,6 +227,17 @@ BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,
   return bound;
 }
 
+std::string fullest_step(const Plan& plan, const BoundPlan& bound) {
+  std::vector<uint64_t> live(plan.steps.size() + 1);
+  for (const Lifetime& life : arena_lifetimes(plan, bound, 0))
+    for (size_t step = life.first; step <= life.last && step < live.size(); ++step)
+      live[step] += life.bytes;
+  const auto step = static_cast<size_t>(std::max_element(live.begin(), live.end()) - live.begin());
+  return step < plan.steps.size() ? fmt::format("step \"{}\" ({})", plan.steps[step].name,
+                                                to_string(plan.steps[step].op))
+                                  : "no step";
+}
+
 std::vector<uint64_t> fixed_arena_bytes(const Plan& plan, std::span<const Tensor> weights) {
   if (is_static(plan)) return plan.arena_bytes;
   const auto dims = fixed_batch_dims(plan);

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "anneal/engine/memory_planner.h"
@@ -25,6 +26,9 @@ uint64_t bytes_of(const TensorView& view);
 // turn out to differ. outer: for a body, the values of symbols known outside; may be empty.
 BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,
                       std::span<const Dims> dims_of_inputs, const SymbolValues& outer = {});
+
+// "step \"conv1\" (Conv)": at which most bytes of the first device's arena are in use.
+std::string fullest_step(const Plan& plan, const BoundPlan& bound);
 
 // By device: the arena of a plan whose callers can bind one shape only; else empty.
 std::vector<uint64_t> fixed_arena_bytes(const Plan& plan, std::span<const Tensor> weights);

@@ -137,7 +137,7 @@ ContextOptions context_options_of(const anneal_context_options* given) {
   if (given == nullptr) return {};
   const auto known = known_options(given, "anneal_context_options");
   ContextOptions options{.threads = known.threads,
-                         .memory_limit = known.memory_limit,
+                         .max_memory = known.max_memory,
                          .synchronous_steps = known.synchronous_steps != 0,
                          .spin = known.spin != 0,
                          .prewarm_profiles = known.no_prewarm == 0,

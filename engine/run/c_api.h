@@ -133,8 +133,9 @@ typedef struct {
   uint64_t size;             /* sizeof(anneal_context_options) */
   int32_t threads;           /* most threads of one run, the caller's included; 0: one per core */
   int32_t synchronous_steps; /* not 0: on a GPU, errors name the step that failed; slower */
-  uint64_t memory_limit;     /* most bytes of a GPU for activations and workspaces; 0: no limit */
-  int32_t spin;              /* not 0: waiting for a GPU keeps a core busy and ends sooner */
+  /* Most bytes for activations, workspaces, staging and outputs on all devices; 0: no limit. */
+  uint64_t max_memory;
+  int32_t spin; /* not 0: waiting for a GPU keeps a core busy and ends sooner */
   /* Input shapes for which the context keeps what it prepared; 0: 8. */
   int32_t shape_cache_size;
   int32_t no_prewarm;  /* not 0: nothing is prepared for the shapes declared at build */

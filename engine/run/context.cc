@@ -71,6 +71,7 @@ struct ExecutionContext::State {
   State(std::shared_ptr<const Engine> from, const ContextOptions& options)
       : engine(checked(std::move(from), options)),
         streams(make_streams(engine->state_->devices, options.spin)),
+        budget(options.max_memory),
         resources{.weights = engine->state_->file.weights,
                   .devices = engine->state_->devices,
                   .streams = streams,
@@ -78,7 +79,7 @@ struct ExecutionContext::State {
                   .threads = std::min(options.threads > 0 ? options.threads : hardware_threads(),
                                       largest_team()),
                   .shape_cache_size = std::max(options.shape_cache_size, 1),
-                  .memory_limit = options.memory_limit,
+                  .budget = &budget,
                   .synchronous_steps = options.synchronous_steps,
                   .red_zone = engine->state_->red_zone,
                   .separate_weights = &engine->state_->separate_weights},
@@ -152,6 +153,7 @@ struct ExecutionContext::State {
 
   std::shared_ptr<const Engine> engine;
   std::vector<std::unique_ptr<Stream>> streams;
+  MemoryBudget budget;
   RunResources resources;
   SplitRun run;
   bool is_running = false;

@@ -84,9 +84,10 @@ struct ContextOptions {
   // run at one of them costs no more than the last. The one used longest ago is forgotten. At least
   // one; all use the same arena.
   int shape_cache_size = 8;
-  // The most bytes of a device other than the CPU that the context may hold at once (the engine's
-  // weights are not its own); 0: what there is. Beyond it, binding shapes fails with kDevice.
-  size_t memory_limit = 0;
+  // The most bytes that the context may hold at once on all its devices, for activations,
+  // workspaces, staging and outputs (the engine's weights are not its own); 0: no limit. Shapes
+  // that need more are refused with kInvalidArgument before memory is allocated for them.
+  size_t max_memory = 0;
   // Whether a device other than the CPU finishes each step before the next, so that its errors name
   // the step that failed instead of the steps that were under way. Slower.
   bool synchronous_steps = false;

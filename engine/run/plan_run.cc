@@ -12,22 +12,6 @@
 
 namespace anneal {
 
-namespace {
-
-// "step \"conv1\" (Conv)": at which most bytes of the first device's arena live.
-std::string fullest_step(const Plan& plan, const BoundPlan& bound) {
-  std::vector<uint64_t> live(plan.steps.size() + 1);
-  for (const Lifetime& life : arena_lifetimes(plan, bound, 0))
-    for (size_t step = life.first; step <= life.last && step < live.size(); ++step)
-      live[step] += life.bytes;
-  const auto step = static_cast<size_t>(std::max_element(live.begin(), live.end()) - live.begin());
-  return step < plan.steps.size() ? fmt::format("step \"{}\" ({})", plan.steps[step].name,
-                                                to_string(plan.steps[step].op))
-                                  : "no step";
-}
-
-}  // namespace
-
 PlanRun::PlanRun(const LoadedPlan& loaded, const RunResources& resources)
     : plan_(*loaded.plan),
       loaded_(loaded),
@@ -52,9 +36,9 @@ PlanRun::PlanRun(const LoadedPlan& loaded, const RunResources& resources)
 PlanRun::~PlanRun() = default;
 
 std::unique_ptr<Buffer> PlanRun::allocate(size_t index, size_t bytes) {
-  bytes = std::max<size_t>(bytes, 1);
-  return host() != 0 && index == host() ? device(0).allocate_staging(bytes)
-                                        : device(index).allocate(bytes);
+  const bool staging = host() != 0 && index == host();
+  return resources_.budget->allocate(device(staging ? 0 : index), std::max<size_t>(bytes, 1),
+                                     staging);
 }
 
 void PlanRun::ensure(std::unique_ptr<Buffer>& buffer, size_t bytes, size_t index) {
@@ -65,21 +49,18 @@ void PlanRun::ensure(std::unique_ptr<Buffer>& buffer, size_t bytes, size_t index
   now_ = bound;
 }
 
+// Before the first of them is allocated.
 void PlanRun::check_memory_limit(const BoundShapes& bound) const {
-  if (resources_.memory_limit == 0) return;
-  size_t bytes = separate_ ? separate_->bytes_for(bound.plan) : 0;
-  for (size_t i = 0; i < host(); ++i) {
-    const auto held = [](const std::unique_ptr<Buffer>& buffer) {
-      return buffer ? buffer->size() : 0;
-    };
-    if (!separate_) bytes += std::max<size_t>(bound.plan.arena_bytes[i], held(arenas_[i]));
-    bytes += std::max(bound.workspace_bytes[i], held(workspaces_[i]));
+  size_t more = separate_ ? separate_->bytes_for(bound.plan) : 0;
+  const auto add = [&](const std::unique_ptr<Buffer>& buffer, size_t bytes) {
+    const size_t held = buffer ? buffer->size() : 0;
+    if (bytes > held) more += bytes - held;  // the smaller buffer goes before
+  };
+  for (size_t i = 0; i < plan_.devices.size(); ++i) {
+    if (!separate_ || i == host()) add(arenas_[i], bound.plan.arena_bytes[i]);
+    add(workspaces_[i], bound.workspace_bytes[i]);
   }
-  if (bytes > resources_.memory_limit)
-    fail(Code::kDevice,
-         fmt::format("these shapes need {} bytes of {} for activations and workspaces, the memory "
-                     "limit is {}",
-                     bytes, device(0).description(), resources_.memory_limit));
+  resources_.budget->require(more);
 }
 
 // The same, keeping what is used; with room to spare, so that growing step by step costs little.

@@ -8,6 +8,7 @@
 
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/run/engine_state.h"
+#include "anneal/engine/run/memory_budget.h"
 #include "anneal/engine/run/separate_slots.h"
 #include "anneal/engine/run/shape_cache.h"
 
@@ -22,7 +23,7 @@ struct RunResources {
   std::span<const std::vector<std::byte*>> weight_data;
   int threads = 1;
   int shape_cache_size = 1;
-  size_t memory_limit = 0;  // of devices other than the CPU; 0: none
+  MemoryBudget* budget = nullptr;
   bool synchronous_steps = false;
   std::optional<size_t> red_zone = {};                // with EngineOptions::separate_slots
   const SeparateWeights* separate_weights = nullptr;  // then

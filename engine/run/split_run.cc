@@ -144,7 +144,7 @@ void SplitRun::place_results() {
     std::unique_ptr<Buffer>& own = own_outputs_[i];
     if (!own || own->size() < bytes) {
       own.reset();
-      own = resources_.devices.back()->allocate(std::max<size_t>(bytes, 1));
+      own = resources_.budget->allocate(*resources_.devices.back(), std::max<size_t>(bytes, 1));
     }
     results_[i] = row_major_view(slot.type.dtype, dims, own->data());
   }

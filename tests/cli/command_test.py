@@ -124,6 +124,19 @@ class Command(command_case.Command):
         self.anneal("build", "m.onnx", "--skip-kernel", "cpu.pointwise.reference,cpu.conv.winograd")
         self.anneal("build", "m.onnx", "--target", "toaster", status=2, says="toaster")
 
+    def test_memory_limits(self):
+        engine = self.build(ADD)
+        huge = ["--shapes", "a:1000000x3,b:1000000x3"]
+        for command in (["build", "m.onnx", "-o", "huge.engine"], ["bench", "m.onnx"]):
+            self.anneal(*command, *huge, "--max-memory", "1MB", status=2,
+                        says=["m.onnx: tensor", "f32[1000000,3]", "takes 12000000 bytes", "limit is 1048576 bytes"])
+        self.assertNotIn("huge.engine", self.files())
+        for command in ("run", "bench"):
+            self.anneal(command, engine, *huge, "-i", "random", "--max-memory", "1MB", status=2,
+                        says=["bytes are needed", "limit is 1048576 bytes", "--max-memory"])
+            self.anneal(command, engine, "--shapes", "a:4x3,b:4x3", "-i", "random", "--max-memory", "1MB")
+        self.anneal("run", engine, "--max-memory", "some", status=2, says="--max-memory")
+
     def test_one_of_a_thing_is_no_plural(self):
         self.write("m.onnx", ABS)
         self.assertIn("m.engine: 1 step for cpu", self.anneal("build", "m.onnx"))

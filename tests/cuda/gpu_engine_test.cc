@@ -330,7 +330,7 @@ graph growing(x: f32[N,64])
   return c
 )txt";
   const auto engine = gpu_engine(kGrowing);
-  ExecutionContext context(engine, {.memory_limit = 1 << 20, .prewarm_profiles = false});
+  ExecutionContext context(engine, {.max_memory = 1 << 20, .prewarm_profiles = false});
   const auto run_rows = [&](int64_t rows) {
     const std::vector<Tensor> inputs = {random_f32({rows, 64}, 1)};
     expect_near(run(context, *engine, inputs), reference(kGrowing, inputs));

@@ -75,7 +75,7 @@ TEST(SeparateSlots, CountAgainstTheMemoryLimit) {
   const auto separate = engine_of_plan(file, apart(1 << 16));
   const Tensor x = random_f32({1, 3, 9, 7}, 1);
   const auto run_in = [&](const std::shared_ptr<const Engine>& engine, size_t limit) {
-    ExecutionContext context(engine, {.memory_limit = limit});
+    ExecutionContext context(engine, {.max_memory = limit});
     context.set_input("x", x.view());
     context.run();
     return context.memory_bytes();

@@ -71,7 +71,7 @@ TEST_F(CApi, ContextsAreMadeWithOptions) {
   options.size = sizeof(options);
   options.threads = 1;
   options.synchronous_steps = 1;
-  options.memory_limit = 1 << 20;
+  options.max_memory = 1 << 20;
   options.shape_cache_size = 2;
   options.micro_batch = 1;
   EXPECT_EQ(anneal_context_make(engine_, &options, &context, &error_), ANNEAL_OK) << error_.text;

@@ -1,4 +1,4 @@
-#include "anneal/cli/model/activation_memory.h"
+#include "anneal/engine/run/activation_memory.h"
 
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/bound_plan.h"
@@ -17,6 +17,7 @@ void add(const Plan& plan, std::span<const Tensor> weights, const SymbolValues& 
     memory.arena_bytes += bound.arena_bytes[device];
     memory.live_bytes += most_live_bytes(arena_lifetimes(plan, bound, device));
   }
+  if (memory.fullest_step.empty()) memory.fullest_step = fullest_step(plan, bound);
   memory.at_best |= !is_static(plan) && !fixed_batch_dims(plan);
   for (const Plan& body : plan.bodies) add(body, weights, best, memory);
 }

@@ -1,6 +1,7 @@
 // The memory of a plan's activations, and a lower bound for any placement.
 #pragma once
 #include <span>
+#include <string>
 
 #include "anneal/engine/plan.h"
 
@@ -10,6 +11,8 @@ struct ActivationMemory {
   uint64_t arena_bytes = 0;  // as placed
   uint64_t live_bytes = 0;   // the most that live at one step: the lower bound
   bool at_best = false;      // the plan has open sizes: for those it is best at
+  // "step \"conv1\" (Conv)": at which most bytes of the plan's first arena are in use.
+  std::string fullest_step;
   double ratio() const {
     return live_bytes == 0 ? 1 : static_cast<double>(arena_bytes) / static_cast<double>(live_bytes);
   }

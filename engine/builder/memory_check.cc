@@ -1,0 +1,77 @@
+#include "anneal/engine/builder/memory_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "anneal/engine/run/activation_memory.h"
+#include "anneal/graph/text.h"
+
+namespace anneal {
+namespace {
+
+constexpr std::string_view kRemedy =
+    "raise it (--max-memory, BuildOptions::max_memory) or build for smaller sizes";
+
+void check_values(const Graph& graph, const std::vector<bool>& symbols_of_inputs, uint64_t limit) {
+  const SizeTable& sizes = graph.sizes();
+  const auto is_input_size = [&](Size size) {
+    if (size.known()) return true;
+    return !size.is_unknown() && std::ranges::all_of(sizes.symbols_in(size), [&](uint32_t symbol) {
+      return symbols_of_inputs[symbol];
+    });
+  };
+  for (const LayerId id : graph.order()) {
+    const Layer& layer = graph.layer(id);
+    for (const ValueId output : layer.outputs) {
+      const Value& value = graph.value(output);
+      const Type& type = value.type();
+      if (!std::ranges::all_of(type.shape, is_input_size)) continue;
+      // Products of sizes that no memory could hold do not fit 64 bits.
+      auto bytes = static_cast<double>(size_of(type.dtype));
+      for (const Size size : type.shape) bytes *= static_cast<double>(sizes.range(size).opt);
+      if (bytes > static_cast<double>(limit))
+        fail(Code::kInvalidArgument,
+             fmt::format("tensor \"{}\" of layer \"{}\" ({}) is {} and takes {:.0f} bytes, the "
+                         "memory limit is {} bytes: {}",
+                         value.name, layer.name, to_string(layer.op), to_string(type, sizes), bytes,
+                         limit, kRemedy));
+    }
+  }
+  for (const Graph& body : graph.bodies()) check_values(body, symbols_of_inputs, limit);
+}
+
+}  // namespace
+
+void check_tensor_sizes(const Graph& graph, uint64_t limit) {
+  if (limit == 0) return;
+  std::vector<bool> symbols = graph.symbols_of_inputs();
+  symbols.resize(graph.sizes().symbols().size());
+  check_values(graph, symbols, limit);
+}
+
+void check_plan_memory(const Plan& plan, std::span<const Tensor> weights, uint64_t limit) {
+  if (limit == 0) return;
+  uint64_t weight_bytes = 0;
+  for (const Tensor& weight : weights) weight_bytes += weight.bytes().size();
+  ActivationMemory memory;
+  try {
+    memory = activation_memory(plan, weights);
+  } catch (const Error& error) {
+    if (error.code() != Code::kInvalidArgument) throw;  // the sizes do not go together
+  }
+  const uint64_t bytes = weight_bytes + memory.arena_bytes;
+  if (bytes <= limit) return;
+  fail(Code::kInvalidArgument,
+       fmt::format("the plan for {} needs {} bytes: {} for weights and {} for activations{}{}; the "
+                   "memory limit is {} bytes: {}",
+                   plan.target, bytes, weight_bytes, memory.arena_bytes,
+                   memory.at_best ? " at the opt sizes" : "",
+                   memory.fullest_step.empty()
+                       ? std::string()
+                       : fmt::format(", the most of them at {}", memory.fullest_step),
+                   limit, kRemedy));
+}
+
+}  // namespace anneal

@@ -1,0 +1,20 @@
+// Refuses models whose sizes exceed a memory limit, before memory is allocated for them.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "anneal/engine/plan.h"
+#include "anneal/graph/graph.h"
+
+namespace anneal {
+
+// Both fail with kInvalidArgument if more than `limit` bytes are needed at the sizes to optimize
+// for; a limit of 0 allows everything. Sizes that depend on values are not counted.
+
+// A single tensor, constants included. Names the tensor and the layer that computes it.
+void check_tensor_sizes(const Graph& graph, uint64_t limit);
+// Weights and activations of a plan together. Names the step at which most activations are in use.
+void check_plan_memory(const Plan& plan, std::span<const Tensor> weights, uint64_t limit);
+
+}  // namespace anneal
