@@ -237,7 +237,8 @@ int bench(BenchFlags flags) {
 
   Bench result;
   std::optional<BuiltApart> built;
-  flags.source.passes.precision = precision_options(flags.precision);
+  flags.source.passes.precision =
+      precision_options(flags.precision, std::span(&flags.source.target, 1));
   flags.source.timing.threads = flags.threads;
   check_timing_cache(flags.source.timing);
   std::string path = flags.source.path;
@@ -318,7 +319,7 @@ void add_bench_command(CLI::App& application, Action& action) {
       ->required();
   command
       ->add_option(
-          "--target", source.target,
+          "--target,--device", source.target,
           "Build a model for, or run an engine on: cpu, cpu:ISA, sm_90 and the like, emulated; "
           "of an engine also auto, cuda, cuda:N")
       ->capture_default_str();

@@ -161,7 +161,8 @@ void add_bisect_command(CLI::App& application, Action& action) {
       application.add_subcommand("bisect", "Find the optimizer's rewrite that makes results wrong");
   auto flags = std::make_shared<BisectFlags>();
   command->add_option("model", flags->model, "The ONNX model")->type_name("MODEL.onnx")->required();
-  command->add_option("--target", flags->target, "What to optimize for, as for anneal build")
+  command
+      ->add_option("--target,--device", flags->target, "What to optimize for, as for anneal build")
       ->capture_default_str()
       ->type_name("TARGET");
   command->add_option("-i,--input", flags->inputs, "What an input is fed, as for anneal run")

@@ -1,6 +1,7 @@
 // `anneal build`: ONNX file -> engine file.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -25,6 +26,7 @@
 #include "anneal/core/milliseconds.h"
 #include "anneal/core/parallel.h"
 #include "anneal/engine/builder/builder.h"
+#include "anneal/engine/run/activation_memory.h"
 #include "anneal/engine/run/bound_plan.h"
 #include "anneal/engine/run/pack_weights.h"
 #include "anneal/engine/tune/calibration/calibrate.h"
@@ -153,6 +155,26 @@ void calibrate_with(const BuildFlags& flags, const Graph& model, PassOptions& pa
 }
 
 // `--max-drop`: what `anneal tune` does.
+// A model whose activations this machine could not hold.
+void print_memory_note(const EngineFile& file) {
+  const auto machine =
+      static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  for (const Plan& plan : file.plans) {
+    uint64_t bytes = 0;
+    try {
+      const ActivationMemory memory = activation_memory(plan, file.weights);
+      bytes = memory.arena_bytes + memory.port_bytes;
+    } catch (const Error& error) {
+      if (error.code() != Code::kInvalidArgument) throw;  // the opt sizes do not go together
+    }
+    if (bytes > machine)
+      fmt::print(
+          "note: a run of the plan for {} needs {} besides its weights, this machine has {}; "
+          "--max-memory refuses such models\n",
+          printable(plan.target), bytes_text(bytes), bytes_text(machine));
+  }
+}
+
 int tune_instead(const BuildFlags& flags, const std::string& output) {
   if (flags.data.data.empty())
     fail(Code::kInvalidArgument, "--max-drop wants samples to judge by: give --calibrate SAMPLES");
@@ -209,7 +231,8 @@ int build_engine(const BuildFlags& flags) {
   GraphBuildOptions options;
   options.targets = flags.targets;
   options.passes = flags.passes;
-  options.passes.precision = precision_options(flags.precision, !flags.data.data.empty());
+  options.passes.precision =
+      precision_options(flags.precision, flags.targets, !flags.data.data.empty());
   if (!flags.data.data.empty()) calibrate_with(flags, imported.graph, options.passes, progress);
   options.timing = flags.timing;
   options.skip_kernels = flags.skip_kernels;
@@ -271,6 +294,10 @@ int build_engine(const BuildFlags& flags) {
              bytes_text(weight_bytes(file)), bytes_text(bytes.size()),
              milliseconds_text(milliseconds_since(start)));
   for (const Plan& plan : file.plans) print_fallbacks(plan);
+  for (const std::string& note :
+       precision_notes(flags.precision, options.passes.precision, flags.targets))
+    fmt::print("note: {}\n", printable(note));
+  print_memory_note(file);
   return kSuccess;
 }
 

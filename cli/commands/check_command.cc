@@ -229,7 +229,8 @@ void add_check_command(CLI::App& application, Action& action) {
                    "Seconds after which a case has failed; 0: none")
       ->capture_default_str()
       ->check(at_least(0));
-  command->add_option("--target", flags->targets, "What to build for, a list (default: cpu)")
+  command
+      ->add_option("--target,--device", flags->targets, "What to build for, a list (default: cpu)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("LIST");

@@ -52,7 +52,11 @@ void complete(CompareFlags& flags) {
     fail(Code::kInvalidArgument,
          fmt::format("--reference and --target-b {} contradict each other", flags.b.target));
   if (flags.reference) flags.b.target = kReferenceTarget;
-  flags.passes.precision = precision_options(flags.precision);
+  std::vector<std::string> targets;
+  for (const EngineSource* side : {&flags.a, &flags.b})
+    targets.push_back(
+        side->target.empty() || side->target.starts_with(kReferenceTarget) ? "cpu" : side->target);
+  flags.passes.precision = precision_options(flags.precision, targets);
   if (flags.passes.precision.f16) flags.options.coarsest = DataType::kF16;
   if (flags.passes.precision.bf16) flags.options.coarsest = DataType::kBF16;
   for (EngineSource* side : {&flags.a, &flags.b}) {

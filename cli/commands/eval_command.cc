@@ -100,12 +100,13 @@ ClassificationRun run(const std::string& path, const EvalFlags& flags,
   progress.say(fmt::format("preparing {}", path));
   const std::string& device = flags.engine_options.device;
   PassOptions passes;
-  passes.precision = precision_options(precision);
+  const std::string target = device == "auto" ? "cpu" : device;
+  passes.precision = precision_options(precision, std::span(&target, 1));
   EngineOptions engine_options = flags.engine_options;
   engine_options.threads = flags.classify.context.threads;
   const auto engine = is_engine(path) ? open_engine(path, engine_options)
                                       : engine_from({.path = path,
-                                                     .target = device == "auto" ? "cpu" : device,
+                                                     .target = target,
                                                      .passes = passes,
                                                      .shapes = flags.shapes,
                                                      .threads = engine_options.threads});

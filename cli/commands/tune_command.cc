@@ -75,7 +75,9 @@ void add_tune_command(CLI::App& application, Action& action) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("LIST");
-  command->add_option("--target", flags->target, "What to build for: cpu, cpu:avx2, sm_90, ...")
+  command
+      ->add_option("--target,--device", flags->target,
+                   "What to build for: cpu, cpu:avx2, sm_90, ...")
       ->capture_default_str();
   command
       ->add_option(

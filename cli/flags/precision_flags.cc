@@ -1,11 +1,13 @@
 #include "anneal/cli/flags/precision_flags.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "anneal/core/error.h"
 #include "anneal/core/file.h"
+#include "anneal/engine/builder/target_support.h"
 #include "anneal/engine/tune/search/onnx_tuning.h"
 
 namespace anneal {
@@ -34,7 +36,8 @@ void add_precision_flags(CLI::App& command, PrecisionFlags& flags) {
       ->group(group);
   command
       .add_flag("--best", flags.best,
-                "Whatever is fastest: --fp16, and --int8 if there are samples or a table for it")
+                "The precisions in which every target computes faster than in f32: 16 bits, and "
+                "--int8 if there are samples or a table for it")
       ->group(group);
   command
       .add_flag(
@@ -95,6 +98,21 @@ PrecisionOptions read_mix(const std::string& text) {
                       [&] { return precision_of(frontier, *point); });
 }
 
+// What --best stands for. A table that nobody reads is no mistake there.
+void add_fast_precisions(std::span<const std::string> targets, bool has_ranges,
+                         PrecisionOptions& options) {
+  const auto is_fast = [&](Precision precision) {
+    return std::ranges::all_of(targets, [&](const std::string& target) {
+      return std::ranges::count(fast_precisions(target), precision) != 0;
+    });
+  };
+  options.int8 = options.int8 || (has_ranges && is_fast(Precision::kI8));
+  if (!options.f16 && !options.bf16) {
+    options.f16 = is_fast(Precision::kF16);
+    options.bf16 = !options.f16 && is_fast(Precision::kBF16);
+  }
+}
+
 }  // namespace
 
 CalibrationTable read_calibration_table(const std::string& path) {
@@ -106,7 +124,8 @@ CalibrationTable read_calibration_table(const std::string& path) {
                       });
 }
 
-PrecisionOptions precision_options(const PrecisionFlags& flags, bool will_calibrate) {
+PrecisionOptions precision_options(const PrecisionFlags& flags,
+                                   std::span<const std::string> targets, bool will_calibrate) {
   if (!flags.mix.empty()) {
     if (flags.f16 || flags.bf16 || flags.int8 || flags.best || flags.symmetric ||
         !flags.layers.empty() || !flags.calibration.empty() || will_calibrate)
@@ -116,9 +135,10 @@ PrecisionOptions precision_options(const PrecisionFlags& flags, bool will_calibr
   }
   PrecisionOptions options;
   const bool has_ranges = will_calibrate || !flags.calibration.empty();
-  options.int8 = flags.int8 || (flags.best && has_ranges);
+  options.f16 = flags.f16;
   options.bf16 = flags.bf16;
-  options.f16 = flags.f16 || (flags.best && !flags.bf16);
+  options.int8 = flags.int8;
+  if (flags.best) add_fast_precisions(targets, has_ranges, options);
   options.symmetric = flags.symmetric;
   options.max_layer_error = flags.max_layer_error;
   if (!(flags.max_layer_error >= 0))
@@ -133,7 +153,7 @@ PrecisionOptions precision_options(const PrecisionFlags& flags, bool will_calibr
          "int8 wants the ranges of tensors: anneal calibrate MODEL --data SAMPLES -o model.ranges, "
          "then --calibration model.ranges; or anneal build --calibrate SAMPLES");
   const bool any = options.int8 || options.f16 || options.bf16 || !options.layers.empty();
-  if (has_ranges && !any)
+  if (has_ranges && !any && !flags.best)
     fail(Code::kInvalidArgument,
          fmt::format("{} is for lower precisions, but none was asked for: give --int8, --fp16, "
                      "--bf16 or --best as well",
@@ -144,6 +164,25 @@ PrecisionOptions precision_options(const PrecisionFlags& flags, bool will_calibr
     options.ranges =
         std::make_shared<const CalibrationTable>(read_calibration_table(flags.calibration));
   return options;
+}
+
+std::vector<std::string> precision_notes(const PrecisionFlags& flags,
+                                         const PrecisionOptions& options,
+                                         std::span<const std::string> targets) {
+  std::vector<std::string> notes;
+  if (flags.best && !options.int8 && !options.f16 && !options.bf16)
+    notes.push_back(fmt::format(
+        "--best is f32 for {}: no lower precision is always faster there; anneal tune measures "
+        "whether some layers gain from 8 bits",
+        fmt::join(targets, ", ")));
+  if (!flags.int8) return notes;
+  for (const std::string& target : targets)
+    if (std::ranges::count(fast_precisions(target), Precision::kI8) == 0)
+      notes.push_back(
+          fmt::format("{} has no VNNI here, so 8 bits may be as slow as f32; anneal tune measures "
+                      "which layers gain",
+                      target));
+  return notes;
 }
 
 }  // namespace anneal

@@ -1,6 +1,7 @@
 // Flags for the precision of layers, for commands that build a model.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,17 @@ struct PrecisionFlags {
 // --calibration, --mix.
 void add_precision_flags(CLI::App& command, PrecisionFlags& flags);
 
-// Reads the table. Fails with kInvalidArgument or kIo, also if int8 is asked for without ranges,
-// unless the command will calibrate.
-PrecisionOptions precision_options(const PrecisionFlags& flags, bool will_calibrate = false);
+// targets: those that the model is built for, which --best depends on. Reads the table. Fails with
+// kInvalidArgument or kIo, also if int8 is asked for without ranges, unless the command will
+// calibrate.
+PrecisionOptions precision_options(const PrecisionFlags& flags,
+                                   std::span<const std::string> targets,
+                                   bool will_calibrate = false);
+
+// Sentences on precisions that were asked for and gain little on a target.
+std::vector<std::string> precision_notes(const PrecisionFlags& flags,
+                                         const PrecisionOptions& options,
+                                         std::span<const std::string> targets);
 
 // A calibration table, the file named in errors.
 CalibrationTable read_calibration_table(const std::string& path);

@@ -22,7 +22,7 @@ bool is_engine(const std::string& path) {
 
 void add_device_flags(CLI::App& command, EngineOptions& options) {
   command
-      .add_option("--device", options.device,
+      .add_option("--device,--target", options.device,
                   "Where to run: cpu, cpu:ISA, cuda, cuda:N, emulated (a GPU's plan on the host, "
                   "slowly), or auto: a GPU if the engine has a plan for it and one is here")
       ->capture_default_str();

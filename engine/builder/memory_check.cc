@@ -61,17 +61,18 @@ void check_plan_memory(const Plan& plan, std::span<const Tensor> weights, uint64
   } catch (const Error& error) {
     if (error.code() != Code::kInvalidArgument) throw;  // the sizes do not go together
   }
-  const uint64_t bytes = weight_bytes + memory.arena_bytes;
+  const uint64_t bytes = weight_bytes + memory.arena_bytes + memory.port_bytes;
   if (bytes <= limit) return;
   fail(Code::kInvalidArgument,
-       fmt::format("the plan for {} needs {} bytes: {} for weights and {} for activations{}{}; the "
-                   "memory limit is {} bytes: {}",
-                   plan.target, bytes, weight_bytes, memory.arena_bytes,
-                   memory.at_best ? " at the opt sizes" : "",
-                   memory.fullest_step.empty()
-                       ? std::string()
-                       : fmt::format(", the most of them at {}", memory.fullest_step),
-                   limit, kRemedy));
+       fmt::format(
+           "the plan for {} needs {} bytes: {} for weights, {} for inputs and outputs, {} for "
+           "activations{}{}; the memory limit is {} bytes: {}",
+           plan.target, bytes, weight_bytes, memory.port_bytes, memory.arena_bytes,
+           memory.at_best ? " at the opt sizes" : "",
+           memory.fullest_step.empty()
+               ? std::string()
+               : fmt::format(", the most of them at {}", memory.fullest_step),
+           limit, kRemedy));
 }
 
 }  // namespace anneal

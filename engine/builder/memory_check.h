@@ -14,7 +14,8 @@ namespace anneal {
 
 // A single tensor, constants included. Names the tensor and the layer that computes it.
 void check_tensor_sizes(const Graph& graph, uint64_t limit);
-// Weights and activations of a plan together. Names the step at which most activations are in use.
+// Weights, inputs, outputs and activations of a plan together. Names the step at which most
+// activations are in use.
 void check_plan_memory(const Plan& plan, std::span<const Tensor> weights, uint64_t limit);
 
 }  // namespace anneal

@@ -40,9 +40,9 @@ struct BuildOptions {
   // false: fail with kUnsupported, naming each layer that would run on the CPU though the target is
   // a GPU.
   bool allow_fallback = true;
-  // The most bytes that the weights and the activations of a run may take together, at the sizes to
-  // optimize for; 0: no limit. A model that needs more is refused with kInvalidArgument, naming the
-  // tensor or step, before memory is allocated for it.
+  // The most bytes that weights, inputs, outputs and activations may take together in a run at the
+  // sizes to optimize for; 0: no limit. A model that needs more is refused with kInvalidArgument,
+  // naming the tensor or step, before memory is allocated for it.
   uint64_t max_memory = 0;
   KernelTiming timing = {};
   // Called with what the build does next ("fuse_epilogue"), on the caller's thread. false cancels

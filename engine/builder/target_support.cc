@@ -81,6 +81,15 @@ Target open_target(const std::string& name, const Backend& cpu, const KernelOpti
   return target;
 }
 
+std::vector<Precision> fast_precisions(const std::string& name) {
+  const Target target = open_target(name, cpu_backend());
+  std::vector<Precision> precisions;
+  if (target.native.f16) precisions.push_back(Precision::kF16);
+  if (target.native.bf16) precisions.push_back(Precision::kBF16);
+  if (target.is_cuda || cpu_has_vnni(*target.devices[0])) precisions.push_back(Precision::kI8);
+  return precisions;
+}
+
 AskTargets ask_targets(std::vector<const Target*> targets) {
   return [targets = std::move(targets)](const Graph& graph, const NewLayer& layer) -> std::string {
     const int op_input_count =

@@ -20,6 +20,10 @@ struct Target {
 // cpu: the backend of the last place. Fails with kInvalidArgument if there is no such target.
 Target open_target(const std::string& name, const Backend& cpu, const KernelOptions& kernels = {});
 
+// The precisions below f32 in which the target always computes products faster than in f32: on GPUs
+// all, on CPUs those that it has instructions for. Fails as open_target() does.
+std::vector<Precision> fast_precisions(const std::string& target);
+
 // Asks the first place of each target, in either layout. The CPU's reference kernels count as
 // refusing. `targets` must outlive the answer.
 AskTargets ask_targets(std::vector<const Target*> targets);

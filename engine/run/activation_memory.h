@@ -9,6 +9,7 @@ namespace anneal {
 
 struct ActivationMemory {
   uint64_t arena_bytes = 0;  // as placed
+  uint64_t port_bytes = 0;   // of the inputs and outputs of the model
   uint64_t live_bytes = 0;   // the most that live at one step: the lower bound
   bool at_best = false;      // the plan has open sizes: for those it is best at
   // "step \"conv1\" (Conv)": at which most bytes of the plan's first arena are in use.

@@ -81,5 +81,6 @@ constexpr Backend kReferenceBackend{DeviceKind::kCpu, open_device, kReferences};
 const Backend& cpu_backend() { return kBackend; }
 const Backend& cpu_reference_backend() { return kReferenceBackend; }
 bool cpu_computes_bf16(const Device& device) { return cpu::computes_bf16(cpu::isa_of(device)); }
+bool cpu_has_vnni(const Device& device) { return cpu::isa_of(device) == Isa::kFull; }
 
 }  // namespace anneal

@@ -11,5 +11,8 @@ const Backend& cpu_reference_backend();
 // Whether products of bf16 are faster than those of f32 on this device: with AVX512_BF16, in
 // targets of the best instruction set. Elsewhere they are computed in f32.
 bool cpu_computes_bf16(const Device& device);
+// Whether products of 8 bits use AVX-512 VNNI. Elsewhere they are widened to 16 bits, and f32 may
+// be as fast.
+bool cpu_has_vnni(const Device& device);
 
 }  // namespace anneal

@@ -135,6 +135,8 @@ class Command(command_case.Command):
             self.anneal(command, engine, *huge, "-i", "random", "--max-memory", "1MB", status=2,
                         says=["bytes are needed", "limit is 1048576 bytes", "--max-memory"])
             self.anneal(command, engine, "--shapes", "a:4x3,b:4x3", "-i", "random", "--max-memory", "1MB")
+        self.anneal("build", "m.onnx", "-o", "huge.engine", "--shapes", "a:1000000000000x3,b:1000000000000x3",
+                    out="note: a run of the plan for cpu needs")
         self.anneal("run", engine, "--max-memory", "some", status=2, says="--max-memory")
 
     def test_one_of_a_thing_is_no_plural(self):

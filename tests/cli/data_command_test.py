@@ -105,8 +105,15 @@ class DataCommand(command_case.Command):
         self.anneal("build", "m.onnx", "--int8", "--calibrate", "x.npy", "--calibration", "m.ranges", status=2, says="contradict")
         self.anneal("build", "m.onnx", "--int8", "--calibrate", "nowhere", status=2, says="nowhere")
         self.anneal("build", "m.onnx", "--calibrate", "x.npy", status=2, says="give --int8, --fp16, --bf16 or --best")
-        self.anneal("build", "m.onnx", "--best", "--calibrate", "x.npy", "-o", "q.engine")
+        self.anneal("build", "m.onnx", "--best", "--calibrate", "x.npy", "--target", "sm_90", "-o", "q.engine")
         self.anneal("inspect", "q.engine", "--decisions", out=["i8", "is int8"])
+        # Without VNNI and BF16, f32 is the best that is known without measuring.
+        plain = self.anneal("build", "m.onnx", "-o", "f.engine", "--target", "cpu:baseline")
+        self.anneal("build", "m.onnx", "--best", "--calibrate", "x.npy", "-o", "q.engine", "--target", "cpu:baseline",
+                    out=["--best is f32 for cpu:baseline", "anneal tune"])
+        self.assertEqual((self.at / "q.engine").read_bytes(), (self.at / "f.engine").read_bytes())
+        self.anneal("build", "m.onnx", "--int8", "--calibrate", "x.npy", "-o", "q.engine", "--target", "cpu:baseline",
+                    out=["cpu:baseline has no VNNI"])
         self.anneal("build", "m.onnx", "--best", "--calibrate", "x.npy", "--layer-precision", "product=f16", "--target", "sm_90",
                     "-o", "h.engine")
         self.anneal("inspect", "h.engine", "--decisions", out=["f16[", "computes with operands of f16"])
@@ -129,7 +136,7 @@ class DataCommand(command_case.Command):
         self.anneal("inspect", "h.engine", "--decisions", out=["f16[", "computes with operands of f16"])
         self.anneal("build", "m.onnx", "--layer-precision", "product=bf16", "--target", "sm_90", "-o", "h.engine")
         self.anneal("inspect", "h.engine", "--decisions", out=["bf16[", "computes with operands of bf16"])
-        self.anneal("build", "m.onnx", "--best", "--calibration", "m.ranges", "-o", "q.engine")
+        self.anneal("build", "m.onnx", "--best", "--calibration", "m.ranges", "--target", "sm_90", "-o", "q.engine")
         self.anneal("inspect", "q.engine", "--decisions", out=["i8", "is int8"])
         large = self.at / "large.ranges"
         large.write_text(table.replace('-1.5 4 -1.5 4 minmax "x"', '-1.5 4 -1.5 40000 minmax "x"'))

@@ -19,10 +19,12 @@ using Json = nlohmann::json;
 constexpr size_t kKeptBytes = size_t{512} << 20;  // of samples, each of two sets
 constexpr double kMostNumber = 1e18;  // of milliseconds and bytes that were written down
 
+// Those that are fast, and 8 bits: where they are not, some layers may still gain.
 Precisions usual_precisions(const std::string& target) {
-  if (!target.starts_with("cpu")) return {Precision::kF16, Precision::kBF16, Precision::kI8};
-  if (open_target(target, cpu_backend()).native.bf16) return {Precision::kBF16, Precision::kI8};
-  return {Precision::kI8};
+  Precisions precisions = fast_precisions(target);
+  if (std::ranges::find(precisions, Precision::kI8) == precisions.end())
+    precisions.push_back(Precision::kI8);
+  return precisions;
 }
 
 }  // namespace
