@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <thread>
 
 namespace {
@@ -74,23 +75,36 @@ double throughput(const Variant& variant, const std::vector<anneal::SampleTensor
   return static_cast<double>(all) / (milliseconds_since(start) / 1000);
 }
 
-}  // namespace
-
-std::vector<anneal::SampleScore> judge(const std::shared_ptr<const anneal::Engine>& engine,
-                                       const anneal::Dataset& samples,
-                                       const anneal::Metric& metric) {
-  anneal::ExecutionContext context(engine);
+// Every `step`-th sample from `first` on.
+void judge_every(const anneal::Engine& engine, anneal::ExecutionContext context,
+                 const anneal::Dataset& samples, const anneal::Metric& metric, int64_t first,
+                 int64_t step, std::vector<anneal::SampleScore>& scores) {
   std::vector<std::string> names;
-  for (const anneal::TensorInfo& output : engine->outputs()) names.push_back(output.name);
-  std::vector<anneal::SampleScore> scores;
-  for (int64_t i = 0; i < samples.size(); ++i) {
+  for (const anneal::TensorInfo& output : engine.outputs()) names.push_back(output.name);
+  for (int64_t i = first; i < samples.size(); i += step) {
     const auto sample = samples.read(i);
     set_inputs(context, sample);
     context.run();
     std::vector<anneal::Tensor> outputs;
     for (const std::string& name : names) outputs.push_back(copy_of(context.output(name)));
-    scores.push_back(metric.judge({samples.name(i), samples.label(i), names, outputs, {}}));
+    scores[static_cast<size_t>(i)] =
+        metric.judge({samples.name(i), samples.label(i), names, outputs, {}});
   }
+}
+
+}  // namespace
+
+std::vector<anneal::SampleScore> judge(const std::shared_ptr<const anneal::Engine>& engine,
+                                       const anneal::Dataset& samples,
+                                       const anneal::Metric& metric) {
+  const int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<anneal::SampleScore> scores(static_cast<size_t>(samples.size()));
+  std::vector<std::future<void>> shares;
+  for (int64_t i = 0; i < cores; ++i)
+    shares.push_back(std::async(std::launch::async, [&, i] {
+      judge_every(*engine, anneal::ExecutionContext(engine), samples, metric, i, cores, scores);
+    }));
+  for (std::future<void>& share : shares) share.get();
   return scores;
 }
 

@@ -4,7 +4,7 @@
 
 #include "variant.h"
 
-// The metric's score of each sample, one at a time.
+// The metric's score of each sample, inferred one at a time on each core.
 std::vector<anneal::SampleScore> judge(const std::shared_ptr<const anneal::Engine>& engine,
                                        const anneal::Dataset& samples,
                                        const anneal::Metric& metric);
