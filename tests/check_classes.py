@@ -17,7 +17,7 @@ from sources import ROOT, sources
 
 METHOD_LIMIT = 25
 # Today's exceptions, with the number of methods that each may have. Shorten this list, never lengthen it.
-ALLOWED = {"PlanRun": 64, "SizeTable": 56, "Graph": 42, "Chooser": 27}
+ALLOWED = {"SizeTable": 56, "Graph": 42, "Chooser": 27}
 
 LITERAL = re.compile(r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'(?!\w)', re.S)
 DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)

@@ -1,10 +1,11 @@
-// Steps that run bodies. What a body gives is written where it belongs straight away if its dims
-// are known before it runs, else copied there.
+#include "anneal/engine/run/control_flow.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "anneal/core/strided_copy.h"
+#include "anneal/engine/run/late_steps.h"
 #include "anneal/engine/run/plan_run.h"
 
 namespace anneal {
@@ -54,8 +55,33 @@ Dims with_axis(const Dims& dims, int axis, int64_t size) {
 
 }  // namespace
 
-bool PlanRun::run_control_flow(size_t index, ThreadTeam& team) {
-  const Step& step = plan_.steps[index];
+ControlFlow::ControlFlow(RunState& run, RunMemory& memory, const RunObserver& observer,
+                         std::span<const std::unique_ptr<PlanRun>> bodies)
+    : run_(run),
+      memory_(memory),
+      observer_(observer),
+      bodies_(bodies),
+      iterations_(run.plan.steps.size()) {}
+
+size_t ControlFlow::bytes() const {
+  size_t bytes = 0;
+  const auto add = [&](const std::unique_ptr<Buffer>& buffer) {
+    bytes += buffer ? buffer->size() : 0;
+  };
+  for (const Iteration& iteration : iterations_) {
+    for (const auto& carried : iteration.carried)
+      for (const auto& buffer : carried.buffers) add(buffer);
+    for (const auto& stacked : iteration.stacked) add(stacked.buffer);
+  }
+  return bytes;
+}
+
+void ControlFlow::settle(uint32_t slot, const Dims& dims) {
+  set_slot_dims(run_, memory_, slot, dims);
+}
+
+bool ControlFlow::run(size_t index, ThreadTeam& team) {
+  const Step& step = run_.plan.steps[index];
   if (const auto* branch = std::get_if<If>(&step.op)) {
     run_if(step, *branch, team);
   } else if (const auto* loop = std::get_if<Loop>(&step.op)) {
@@ -66,131 +92,136 @@ bool PlanRun::run_control_flow(size_t index, ThreadTeam& team) {
     return false;
   }
   for (size_t k = 0; k < step.outputs.size(); ++k)
-    steps_[index].outputs[k] = slots_[step.outputs[k]];
+    run_.steps[index].outputs[k] = run_.slots[step.outputs[k]];
   return true;
 }
 
-void PlanRun::run_if(const Step& step, const If& op, ThreadTeam& team) {
-  const bool condition = is_true(slots_[step.inputs[0]]);
-  PlanRun& body = *bodies_[static_cast<size_t>(condition ? op.then_body : op.else_body)];
-  for (size_t i = 1; i < step.inputs.size(); ++i) body.set_input(i - 1, slots_[step.inputs[i]]);
-  body.bind(symbols_);
+void ControlFlow::run_if(const Step& step, const If& op, ThreadTeam& team) {
+  const bool condition = is_true(run_.slots[step.inputs[0]]);
+  PlanRun& body = this->body(condition ? op.then_body : op.else_body);
+  for (size_t i = 1; i < step.inputs.size(); ++i)
+    body.ports().set_input(i - 1, run_.slots[step.inputs[i]]);
+  body.bind(run_.symbols);
   for (size_t k = 0; k < step.outputs.size(); ++k) {
     const auto dims = body.output_dims(k);
     if (!dims) continue;
     settle(step.outputs[k], *dims);
-    body.set_output(k, slots_[step.outputs[k]]);
+    body.ports().set_output(k, run_.slots[step.outputs[k]]);
   }
-  run_body(body, step, std::nullopt, team);
+  body.run_as_body(observer_, step, std::nullopt, team);
   for (size_t k = 0; k < step.outputs.size(); ++k) {
     if (body.output_dims(k)) continue;
     const TensorView result = body.output(k);
     settle(step.outputs[k], result.dims);
-    strided_copy(slots_[step.outputs[k]], result);
+    strided_copy(run_.slots[step.outputs[k]], result);
   }
 }
 
-void PlanRun::begin_carried(const Step& step, size_t first_input, size_t count, Iteration& state) {
+void ControlFlow::begin_carried(const Step& step, size_t first_input, size_t count,
+                                Iteration& state) {
   state.number = 0;
   state.length = 0;
   state.carried.resize(count);
-  for (size_t k = 0; k < count; ++k) state.carried[k].value = slots_[step.inputs[first_input + k]];
+  for (size_t k = 0; k < count; ++k)
+    state.carried[k].value = run_.slots[step.inputs[first_input + k]];
   state.stacked.resize(step.outputs.size() - count);
   for (auto& stacked : state.stacked) stacked.element.reset();
 }
 
 // The next iteration reads what the last one gave, and writes to the other buffer.
-void PlanRun::give_carried(PlanRun& body, size_t first_input, size_t first_output,
-                           Iteration& state) {
+void ControlFlow::give_carried(PlanRun& body, size_t first_input, size_t first_output,
+                               Iteration& state) {
   for (size_t k = 0; k < state.carried.size(); ++k)
-    body.set_input(first_input + k, state.carried[k].value);
-  body.bind(symbols_);
+    body.ports().set_input(first_input + k, state.carried[k].value);
+  body.bind(run_.symbols);
   for (size_t k = 0; k < state.carried.size(); ++k) {
     const auto dims = body.output_dims(first_output + k);
     if (!dims) continue;
     auto& buffer = state.carried[k].buffers[state.number % 2];
     const DataType dtype = state.carried[k].value.dtype;
-    ensure(buffer, dense_bytes(dtype, *dims));
-    body.set_output(first_output + k, row_major_view(dtype, *dims, buffer->data()));
+    memory_.ensure(buffer, dense_bytes(dtype, *dims));
+    body.ports().set_output(first_output + k, row_major_view(dtype, *dims, buffer->data()));
   }
 }
 
-void PlanRun::take_carried(PlanRun& body, size_t first_output, Iteration& state) {
+void ControlFlow::take_carried(PlanRun& body, size_t first_output, Iteration& state) {
   for (size_t k = 0; k < state.carried.size(); ++k) {
     auto& carried = state.carried[k];
     const TensorView result = body.output(first_output + k);
     carried.value = result;
     if (body.output_dims(first_output + k)) continue;
     auto& buffer = carried.buffers[state.number % 2];
-    ensure(buffer, dense_bytes(result.dtype, result.dims));
+    memory_.ensure(buffer, dense_bytes(result.dtype, result.dims));
     carried.value = row_major_view(result.dtype, result.dims, buffer->data());
     strided_copy(carried.value, result);
   }
 }
 
-void PlanRun::finish_carried(const Step& step, const Iteration& state) {
+void ControlFlow::finish_carried(const Step& step, const Iteration& state) {
   for (size_t k = 0; k < state.carried.size(); ++k) {
     settle(step.outputs[k], state.carried[k].value.dims);
-    strided_copy(slots_[step.outputs[k]], state.carried[k].value);
+    strided_copy(run_.slots[step.outputs[k]], state.carried[k].value);
   }
 }
 
 // Where element k of this iteration of a Loop goes: its place in the result, or room behind those
 // stacked so far where only the run tells how many there are.
-TensorView PlanRun::next_element(const Step& step, const Dims& dims, Iteration& state, size_t k) {
+TensorView ControlFlow::next_element(const Step& step, const Dims& dims, Iteration& state,
+                                     size_t k) {
   auto& [element, buffer] = state.stacked[k];
   const uint32_t output = step.outputs[state.carried.size() + k];
-  const Slot& slot = plan_.slots[output];
+  const Slot& slot = run_.plan.slots[output];
   if (!element) element = dims;
   if (*element != dims)
     fail(Code::kInvalidArgument,
          fmt::format("\"{}\" is stacked of {} in iteration {}, and of {} before", slot.name,
                      to_string(dims), state.number, to_string(*element)));
   if (slot.storage != Storage::kDataDependent) {
-    const Dims& whole = slots_[output].dims;
+    const Dims& whole = run_.slots[output].dims;
     if (state.number >= whole[0] || with_axis(dims, 0, whole[0]) != whole)
       fail(Code::kInvalidArgument,
            fmt::format("\"{}\" of {} has no place for {} in iteration {}", slot.name,
                        to_string(whole), to_string(dims), state.number));
-    return slice_of(slots_[output], 0, state.number);
+    return slice_of(run_.slots[output], 0, state.number);
   }
   const size_t bytes = dense_bytes(slot.type.dtype, dims);
   const size_t used = bytes * static_cast<size_t>(state.length);
-  grow(buffer, used, used + bytes);
+  memory_.grow(buffer, used, used + bytes);
   return row_major_view(slot.type.dtype, dims, buffer->data() + used);
 }
 
 // What a shape is where nothing was computed: sizes that nothing decided are 0.
-Dims PlanRun::dims_of_nothing(const Shape& shape) const {
+Dims ControlFlow::dims_of_nothing(const Shape& shape) const {
   Dims dims;
   for (const Size size : shape) {
-    const auto symbols = plan_.sizes->symbols_in(size);
-    const bool decided = std::all_of(symbols.begin(), symbols.end(),
-                                     [&](uint32_t symbol) { return symbols_[symbol].has_value(); });
-    dims.push_back(decided ? plan_.sizes->evaluate(size, symbols_) : 0);
+    const auto symbols = run_.plan.sizes->symbols_in(size);
+    const bool decided = std::all_of(symbols.begin(), symbols.end(), [&](uint32_t symbol) {
+      return run_.symbols[symbol].has_value();
+    });
+    dims.push_back(decided ? run_.plan.sizes->evaluate(size, run_.symbols) : 0);
   }
   return dims;
 }
 
-void PlanRun::run_loop(const Step& step, const Loop& op, Iteration& state, ThreadTeam& team) {
-  PlanRun& body = *bodies_[static_cast<size_t>(op.body)];
+void ControlFlow::run_loop(const Step& step, const Loop& op, Iteration& state, ThreadTeam& team) {
+  PlanRun& body = this->body(op.body);
   const auto carried = static_cast<size_t>(op.carried);
   const bool has_count = step.inputs[0] != kNoSlot;
-  const int64_t trips = has_count ? value_of<int64_t>(slots_[step.inputs[0]], "trip count") : 0;
-  state.condition = op.counted || step.inputs[1] == kNoSlot || is_true(slots_[step.inputs[1]]);
+  const int64_t trips = has_count ? value_of<int64_t>(run_.slots[step.inputs[0]], "trip count") : 0;
+  state.condition = op.counted || step.inputs[1] == kNoSlot || is_true(run_.slots[step.inputs[1]]);
   begin_carried(step, 2, carried, state);
   for (size_t i = 2 + carried; i < step.inputs.size(); ++i)
-    body.set_input(i, slots_[step.inputs[i]]);
+    body.ports().set_input(i, run_.slots[step.inputs[i]]);
 
   const size_t first_stacked = 1 + carried;
   for (; state.condition && (!has_count || state.number < trips); ++state.number) {
-    body.set_input(0, scalar_view(DataType::kI64, state.number));
-    body.set_input(1, scalar_view(DataType::kBool, state.condition));
+    body.ports().set_input(0, scalar_view(DataType::kI64, state.number));
+    body.ports().set_input(1, scalar_view(DataType::kBool, state.condition));
     give_carried(body, 2, 1, state);
     for (size_t k = 0; k < state.stacked.size(); ++k)
       if (const auto dims = body.output_dims(first_stacked + k))
-        body.set_output(first_stacked + k, next_element(step, *dims, state, k));
-    run_body(body, step, state.number, team);
+        body.ports().set_output(first_stacked + k, next_element(step, *dims, state, k));
+    body.run_as_body(observer_, step, state.number, team);
     for (size_t k = 0; k < state.stacked.size(); ++k) {
       if (body.output_dims(first_stacked + k)) continue;
       const TensorView result = body.output(first_stacked + k);
@@ -205,37 +236,37 @@ void PlanRun::run_loop(const Step& step, const Loop& op, Iteration& state, Threa
   for (size_t k = 0; k < state.stacked.size(); ++k) {
     auto& [element, buffer] = state.stacked[k];
     const uint32_t output = step.outputs[carried + k];
-    if (plan_.slots[output].storage != Storage::kDataDependent) {
-      if (slots_[output].dims[0] != state.length)
+    if (run_.plan.slots[output].storage != Storage::kDataDependent) {
+      if (run_.slots[output].dims[0] != state.length)
         fail(Code::kInvalidArgument,
-             fmt::format("\"{}\" of {} is stacked of {} iterations", plan_.slots[output].name,
-                         to_string(slots_[output].dims), state.length));
+             fmt::format("\"{}\" of {} is stacked of {} iterations", run_.plan.slots[output].name,
+                         to_string(run_.slots[output].dims), state.length));
       continue;
     }
     if (!element)
       element =
           dims_of_nothing(body.plan().slots[body.plan().outputs[first_stacked + k]].type.shape);
     settle(output, with_axis(*element, 0, state.length));
-    const TensorView& to = slots_[output];
+    const TensorView& to = run_.slots[output];
     if (count(to.dims) != 0) strided_copy(to, row_major_view(to.dtype, to.dims, buffer->data()));
   }
 }
 
-void PlanRun::run_scan(const Step& step, const Scan& op, Iteration& state, ThreadTeam& team) {
-  PlanRun& body = *bodies_[static_cast<size_t>(op.body)];
+void ControlFlow::run_scan(const Step& step, const Scan& op, Iteration& state, ThreadTeam& team) {
+  PlanRun& body = this->body(op.body);
   const auto carried = static_cast<size_t>(op.carried);
   const size_t sequences = op.axes.size();
   begin_carried(step, 0, carried, state);
-  const TensorView& first = slots_[step.inputs[carried]];
+  const TensorView& first = run_.slots[step.inputs[carried]];
   const int64_t length = first.dims[static_cast<int>(op.axes[0])];
   for (size_t i = 1; i < sequences; ++i) {
-    const int64_t other = slots_[step.inputs[carried + i]].dims[static_cast<int>(op.axes[i])];
+    const int64_t other = run_.slots[step.inputs[carried + i]].dims[static_cast<int>(op.axes[i])];
     if (other != length)
       fail(Code::kInvalidArgument,
            fmt::format("sequences of lengths {} and {} are scanned together", length, other));
   }
   for (size_t i = carried + sequences; i < step.inputs.size(); ++i)
-    body.set_input(i, slots_[step.inputs[i]]);
+    body.ports().set_input(i, run_.slots[step.inputs[i]]);
 
   const auto place = [&](size_t k, const Dims& dims) {
     auto& element = state.stacked[k].element;
@@ -244,23 +275,23 @@ void PlanRun::run_scan(const Step& step, const Scan& op, Iteration& state, Threa
     if (!element) settle(output, with_axis(dims, axis, length));
     if (element && *element != dims)
       fail(Code::kInvalidArgument,
-           fmt::format("\"{}\" changes its shape from {} to {}", plan_.slots[output].name,
+           fmt::format("\"{}\" changes its shape from {} to {}", run_.plan.slots[output].name,
                        to_string(*element), to_string(dims)));
     element = dims;
     const int64_t at = op.output_reverse[k] != 0 ? length - 1 - state.number : state.number;
-    return slice_of(slots_[output], axis, at);
+    return slice_of(run_.slots[output], axis, at);
   };
   for (; state.number < length; ++state.number) {
     for (size_t i = 0; i < sequences; ++i) {
       const int64_t at = op.reverse[i] != 0 ? length - 1 - state.number : state.number;
-      body.set_input(carried + i,
-                     slice_of(slots_[step.inputs[carried + i]], static_cast<int>(op.axes[i]), at));
+      body.ports().set_input(carried + i, slice_of(run_.slots[step.inputs[carried + i]],
+                                                   static_cast<int>(op.axes[i]), at));
     }
     give_carried(body, 0, 0, state);
     for (size_t k = 0; k < state.stacked.size(); ++k)
       if (const auto dims = body.output_dims(carried + k))
-        body.set_output(carried + k, place(k, *dims));
-    run_body(body, step, state.number, team);
+        body.ports().set_output(carried + k, place(k, *dims));
+    body.run_as_body(observer_, step, state.number, team);
     for (size_t k = 0; k < state.stacked.size(); ++k)
       if (!body.output_dims(carried + k)) {
         const TensorView result = body.output(carried + k);

@@ -42,33 +42,33 @@ std::vector<Dims> body_inputs(const Op& op, const std::vector<Dims>& given) {
 
 void PlanRun::prepare(std::span<const Dims> input_dims, const SymbolValues& outer) {
   std::vector<Dims> of_inputs(input_dims.begin(), input_dims.end());
-  std::swap(input_dims_, of_inputs);
+  ports_.swap_input_dims(of_inputs);
   try {
     bind(outer);
     prepare_bodies();
   } catch (...) {
-    std::swap(input_dims_, of_inputs);
-    now_ = nullptr;
+    ports_.swap_input_dims(of_inputs);
+    state_.now = nullptr;
     throw;
   }
-  std::swap(input_dims_, of_inputs);
-  now_ = nullptr;
+  ports_.swap_input_dims(of_inputs);
+  state_.now = nullptr;
 }
 
 void PlanRun::prepare_bodies() {
-  for (const Step& step : plan_.steps) {
+  for (const Step& step : state_.plan.steps) {
     const auto late = [&](uint32_t slot) {
-      return slot != kNoSlot && plan_.slots[slot].storage == Storage::kDataDependent;
+      return slot != kNoSlot && state_.plan.slots[slot].storage == Storage::kDataDependent;
     };
     const auto bodies = bodies_of(step.op);
     if (bodies.empty() || std::any_of(step.inputs.begin(), step.inputs.end(), late)) continue;
     std::vector<Dims> given;
     for (const uint32_t slot : step.inputs)
-      given.push_back(slot == kNoSlot ? Dims{} : slots_[slot].dims);
+      given.push_back(slot == kNoSlot ? Dims{} : state_.slots[slot].dims);
     const std::vector<Dims> dims = body_inputs(step.op, given);
     for (const BodyUse& use : bodies) {
       try {
-        bodies_[static_cast<size_t>(use.body)]->prepare(dims, now_->plan.symbols);
+        bodies_[static_cast<size_t>(use.body)]->prepare(dims, state_.now->plan.symbols);
       } catch (const Error& error) {
         // A body may be right for other shapes only: it says so if it is run.
         if (error.code() != Code::kInvalidArgument) throw;

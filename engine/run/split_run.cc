@@ -46,13 +46,13 @@ SplitRun::SplitRun(const LoadedPlan& loaded, const RunResources& resources, int6
 
 void SplitRun::set_input(size_t index, const TensorView& memory) {
   inputs_[index] = memory;
-  run_.set_input(index, memory);
+  run_.ports().set_input(index, memory);
   has_run_ = false;
 }
 
 void SplitRun::set_output(size_t index, const TensorView& memory) {
   outputs_[index] = memory;
-  if (!is_split_) run_.set_output(index, memory);
+  if (!is_split_) run_.ports().set_output(index, memory);
   has_run_ = false;
 }
 
@@ -89,7 +89,8 @@ void SplitRun::for_shapes(const RowCut& cut, Visit&& visit) {
 
 void SplitRun::set_slice(PlanRun& run, int64_t begin, int64_t rows) {
   for (size_t i = 0; i < inputs_.size(); ++i)
-    run.set_input(i, input_has_rows(plan(), i) ? rows_of(*inputs_[i], begin, rows) : *inputs_[i]);
+    run.ports().set_input(
+        i, input_has_rows(plan(), i) ? rows_of(*inputs_[i], begin, rows) : *inputs_[i]);
 }
 
 void SplitRun::bind() {
@@ -103,10 +104,10 @@ void SplitRun::bind() {
       run.bind();
     });
   if (was_split) {
-    run_.clear_outputs();
-    for (size_t i = 0; i < inputs_.size(); ++i) run_.set_input(i, *inputs_[i]);
+    run_.ports().clear_outputs();
+    for (size_t i = 0; i < inputs_.size(); ++i) run_.ports().set_input(i, *inputs_[i]);
     for (size_t i = 0; i < outputs_.size(); ++i)
-      if (outputs_[i]) run_.set_output(i, *outputs_[i]);
+      if (outputs_[i]) run_.ports().set_output(i, *outputs_[i]);
   }
   run_.bind();
 }
@@ -136,7 +137,7 @@ void SplitRun::place_results() {
     const Slot& slot = plan().slots[plan().outputs[i]];
     const Dims dims = *output_dims(i);
     if (outputs_[i]) {
-      run_.check_output(i, *outputs_[i], dims);
+      run_.ports().check_output(i, *outputs_[i], dims);
       results_[i] = *outputs_[i];
       continue;
     }
@@ -157,7 +158,7 @@ void SplitRun::for_slices(ThreadTeam& team, Run&& run) {
   const auto bind_slice = [&](PlanRun& its, int64_t begin, int64_t rows) {
     set_slice(its, begin, rows);
     for (size_t i = 0; i < results_.size(); ++i)
-      its.set_output(i, rows_of(results_[i], begin, rows));
+      its.ports().set_output(i, rows_of(results_[i], begin, rows));
     its.bind();
   };
   // Which threads get slices is decided while running, when nothing may be allocated any more.

@@ -1,0 +1,93 @@
+#include "anneal/engine/run/late_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "anneal/engine/plan_check.h"
+#include "anneal/graph/infer.h"
+
+namespace anneal {
+
+void prepare_step(const RunState& run, size_t index, StepState& state) {
+  std::vector<TensorView> in = state.inputs, out = state.outputs;
+  for (TensorView& view : in) view.data = nullptr;
+  for (TensorView& view : out) view.data = nullptr;
+  with_context(
+      [&] { return fmt::format("while preparing step \"{}\"", run.plan.steps[index].name); },
+      [&] { state.prepared = run.loaded.kernels[index]->prepare(in, out, run.resources.threads); });
+}
+
+void set_slot_dims(RunState& run, RunMemory& memory, uint32_t index, const Dims& dims) {
+  const Slot& slot = run.plan.slots[index];
+  const Shape& shape = slot.type.shape;
+  for (int axis = 0; axis < std::min(shape.rank(), dims.rank()); ++axis)
+    if (const auto symbol = run.plan.sizes->symbol_index(shape[axis]);
+        symbol && !run.symbols[*symbol])
+      run.symbols[*symbol] = dims[axis];
+  if (run.plan.sizes->evaluate(shape, run.symbols) != dims)
+    fail(Code::kInvalidArgument, fmt::format("\"{}\" became {}, the engine expects {}", slot.name,
+                                             to_string(dims), run.plan.sizes->text(shape)));
+  if (slot.storage != Storage::kDataDependent) return;
+  static_cast<void>(extent(dims, row_major_strides(dims)));
+  const size_t bytes = static_cast<size_t>(count(dims)) * size_of(slot.type.dtype);
+  std::byte* const data = memory.data_dependent(index, bytes);
+  run.slots[index] = row_major_view(slot.type.dtype, dims, data);
+}
+
+void infer_step(RunState& run, RunMemory& memory, size_t index, ThreadTeam& team) {
+  const Step& step = run.plan.steps[index];
+  std::vector<Fact> facts(step.inputs.size());
+  std::vector<InferInput> infer_inputs;
+  for (size_t k = 0; k < step.inputs.size(); ++k) {
+    if (step.inputs[k] == kNoSlot) {
+      infer_inputs.push_back({});
+      continue;
+    }
+    const TensorView& view = run.slots[step.inputs[k]];
+    facts[k].type = {view.dtype, shape_of(view.dims), Container::kTensor};
+    infer_inputs.push_back({&facts[k], &view});
+  }
+  SizeTable scratch;
+  const auto infer = [&](std::span<const Dims> found) {
+    return infer_layer(step.op, step.epilogues, static_cast<int>(step.op_input_count),
+                       InferInputs(infer_inputs, scratch), found);
+  };
+  Facts inferred = infer({});
+  StepState& state = run.steps[index];
+  bool as_before = state.prepared != nullptr;
+  const auto take = [&](TensorView& view, uint32_t slot) {
+    if (slot == kNoSlot) return;
+    as_before =
+        as_before && view.dims == run.slots[slot].dims && view.strides == run.slots[slot].strides;
+    // At once: a failure before it is prepared again must not leave it with other operands.
+    if (!as_before) state.prepared.reset();
+    view = run.slots[slot];
+  };
+  for (size_t k = 0; k < step.inputs.size(); ++k) take(state.inputs[k], step.inputs[k]);
+  const Kernel* kernel = run.loaded.kernels[index].get();
+  if (kernel) state.found = kernel->find(state.inputs, run.stream(run.host()), team);
+  if (state.found) inferred = infer(state.found->dims);
+  for (size_t k = 0; k < step.outputs.size(); ++k) {
+    const Type& type = inferred[k].type;
+    if (!known(type.shape) || type.dtype != run.plan.slots[step.outputs[k]].type.dtype)
+      fail(Code::kInvalidArgument, fmt::format("output {} became {}{}", k, to_string(type.dtype),
+                                               scratch.text(type.shape)));
+    set_slot_dims(run, memory, step.outputs[k], dims_of(type.shape));
+  }
+  for (size_t k = 0; k < step.outputs.size(); ++k) take(state.outputs[k], step.outputs[k]);
+  if (!kernel) return;
+  if (!as_before) prepare_step(run, index, state);
+  memory.ensure_host_workspace(state.prepared->workspace_bytes);
+}
+
+void write_sizes(const RunState& run, const Step& step) {
+  const auto& elements = std::get<SizeTensor>(step.op).elements;
+  const TensorView& to = run.slots[step.outputs[0]];
+  const int64_t stride = to.strides.rank() == 0 ? 1 : to.strides[0];
+  for (size_t i = 0; i < elements.size(); ++i)
+    to.as<int64_t>()[static_cast<int64_t>(i) * stride] =
+        run.plan.sizes->evaluate(elements[i], run.symbols);
+}
+
+}  // namespace anneal

@@ -1,0 +1,99 @@
+#include "anneal/engine/run/run_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace anneal {
+
+RunMemory::RunMemory(RunState& run)
+    : run_(run),
+      data_dependent_(run.plan.slots.size()),
+      arenas_(run.plan.devices.size()),
+      workspaces_(run.plan.devices.size()) {
+  const RunResources& resources = run.resources;
+  if (resources.red_zone && run.host() != 0)
+    separate_ = std::make_unique<SeparateSlots>(run.plan, resources.devices, resources.streams,
+                                                *resources.separate_weights, *resources.red_zone);
+}
+
+std::unique_ptr<Buffer> RunMemory::allocate(size_t index, size_t bytes) {
+  const bool staging = run_.host() != 0 && index == run_.host();
+  return run_.resources.budget->allocate(run_.device(staging ? 0 : index),
+                                         std::max<size_t>(bytes, 1), staging);
+}
+
+void RunMemory::ensure(std::unique_ptr<Buffer>& buffer, size_t bytes, size_t index) {
+  if (buffer && buffer->size() >= bytes) return;
+  BoundShapes* const bound = std::exchange(run_.now, nullptr);  // stays so if memory runs out
+  buffer.reset();
+  buffer = allocate(index, bytes);
+  run_.now = bound;
+}
+
+void RunMemory::grow(std::unique_ptr<Buffer>& buffer, size_t used, size_t wanted) {
+  if (buffer && buffer->size() >= wanted) return;
+  std::unique_ptr<Buffer> larger = allocate(run_.host(), std::max(wanted, used * 2));
+  if (used != 0) std::memcpy(larger->data(), buffer->data(), used);
+  buffer = std::move(larger);
+}
+
+void RunMemory::check_limit(const BoundShapes& bound) const {
+  size_t more = separate_ ? separate_->bytes_for(bound.plan) : 0;
+  const auto add = [&](const std::unique_ptr<Buffer>& buffer, size_t bytes) {
+    const size_t held = buffer ? buffer->size() : 0;
+    if (bytes > held) more += bytes - held;  // the smaller buffer goes before
+  };
+  for (size_t i = 0; i < run_.plan.devices.size(); ++i) {
+    if (!separate_ || i == run_.host()) add(arenas_[i], bound.plan.arena_bytes[i]);
+    add(workspaces_[i], bound.workspace_bytes[i]);
+  }
+  run_.resources.budget->require(more);
+}
+
+void RunMemory::make_room(const BoundShapes& bound) {
+  const auto making_room = [&] {
+    return fmt::format("while making room for activations, the most of them at {}",
+                       fullest_step(run_.plan, bound.plan));
+  };
+  with_context(making_room, [&] {
+    check_limit(bound);
+    if (separate_) separate_->place(bound.plan);
+    for (size_t i = separate_ ? run_.host() : 0; i < arenas_.size(); ++i)
+      ensure(arenas_[i], bound.plan.arena_bytes[i], i);
+    for (size_t i = 0; i < workspaces_.size(); ++i)
+      ensure(workspaces_[i], bound.workspace_bytes[i], i);
+  });
+}
+
+std::byte* RunMemory::arena_address(size_t slot) const {
+  const uint32_t device = run_.plan.slots[slot].device;
+  return separate_ && device != run_.host()
+             ? separate_->data(slot)
+             : arenas_[device]->data() + run_.now->plan.offsets[slot];
+}
+
+std::byte* RunMemory::data_dependent(size_t slot, size_t bytes) {
+  ensure(data_dependent_[slot], bytes);
+  return data_dependent_[slot]->data();
+}
+
+void RunMemory::check_red_zones(size_t begin, size_t end) {
+  const auto doing = [&] {
+    const Step& step = run_.plan.steps[begin];
+    return end - begin == 1 ? fmt::format("after step \"{}\" ({})", step.name, to_string(step.op))
+                            : std::string("after the run (waiting for each step tells which)");
+  };
+  with_context(doing, [&] { separate_->check(); });
+}
+
+size_t RunMemory::bytes() const {
+  size_t bytes = separate_ ? separate_->bytes() : 0;
+  for (const auto* buffers : {&arenas_, &workspaces_, &data_dependent_})
+    for (const auto& buffer : *buffers) bytes += buffer ? buffer->size() : 0;
+  return bytes;
+}
+
+}  // namespace anneal
