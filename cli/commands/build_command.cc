@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <optional>
@@ -297,6 +298,10 @@ int build_engine(const BuildFlags& flags) {
   for (const std::string& note :
        precision_notes(flags.precision, options.passes.precision, flags.targets))
     fmt::print("note: {}\n", printable(note));
+  if (flags.timing.measure && std::ranges::all_of(file.plans, [](const Plan& plan) {
+        return !plan.target.starts_with("cpu");
+      }))
+    fmt::print("note: --time-kernels measures kernels of the CPU, and no plan is for the CPU\n");
   print_memory_note(file);
   return kSuccess;
 }

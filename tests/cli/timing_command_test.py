@@ -53,6 +53,11 @@ class TimingCommand(command_case.Command):
         self.assertEqual(self.bytes_of(), plain)
         self.assertEqual(self.files(), ["m.engine", "m.onnx"])
 
+    def test_plans_for_gpus_alone_are_noted(self):
+        for target, notes in ("sm_90", "note: --time-kernels measures kernels of the CPU"), ("sm_90,cpu", "for cpu"):
+            told = self.anneal("build", "m.onnx", "--target", target, "--time-kernels", out=notes)
+            self.assertEqual("note:" in told, target == "sm_90")
+
     def test_times_are_of_a_number_of_threads(self):
         self.bytes_of("--time-kernels", "--timing-cache", "times")
         self.anneal("bench", "m.onnx", "--timing-cache", "times", "--time-kernels", "--threads", 1, "--iterations", 1)

@@ -26,9 +26,25 @@ std::string_view index_type(const Request& request) {
   return std::all_of(request.outputs.begin(), request.outputs.end(), is_small) ? "i32" : "i64";
 }
 
+namespace {
+
+// Whether an expression names a parameter of Extents: v0, v1, ...
+bool names_parameter(std::string_view expression) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto in_word = [&](char c) {
+    return is_digit(c) || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
+  for (size_t i = 0; i + 1 < expression.size(); ++i)
+    if (expression[i] == 'v' && is_digit(expression[i + 1]) &&
+        (i == 0 || !in_word(expression[i - 1])))
+      return true;
+  return false;
+}
+
+}  // namespace
+
 void ShapeText::number(std::string_view name, std::string_view value) {
-  // Parameters are named v0, v1, ...; nothing else in an expression has that letter.
-  if (value.find('v') == std::string_view::npos) {
+  if (!names_parameter(value)) {
     constants_ += fmt::format("  static constexpr Index {} = Index({});\n", name, value);
     return;
   }
