@@ -26,11 +26,14 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Arguments {
-  std::string model = "samples/glyphs/glyphs.onnx";
+  std::string model = "samples/glyphs/glyphs_wide.onnx";
   std::string data = "samples/glyphs";
   std::string folder = "build/demo/accuracy_vs_latency";
   double max_drop = 0.5;  // points of accuracy
 };
+
+// Samples for calibration and for the search at most, so that both take seconds; the others confirm.
+constexpr int64_t kMostCalibrated = 100, kMostSearched = 400;
 
 Arguments parse(int argc, char** argv) {
   Arguments arguments;
@@ -60,8 +63,11 @@ void show_progress(const std::string& text) {
 // The mixes, each from f32 to 8 bits layer by layer. Writes FOLDER/tuned.engine.
 anneal::Frontier tune(const Arguments& arguments,
                       const std::shared_ptr<const anneal::Dataset>& samples,
-                      const std::shared_ptr<const anneal::Metric>& metric) {
+                      const std::shared_ptr<const anneal::Metric>& metric, int64_t calibrated,
+                      int64_t searched) {
   anneal::OnnxTuneOptions options;
+  options.calibrate_samples = calibrated;
+  options.search_samples = searched;
   options.metric = metric;
   options.threads = 1;
   options.budget = arguments.max_drop;
@@ -113,8 +119,10 @@ void run(const Arguments& arguments) {
       anneal::open_dataset(arguments.data, anneal::find_data_format(arguments.data),
                            anneal::onnx_inputs(arguments.model));
   const auto metric = anneal::make_metric("top1");
-  const anneal::TuneSamples parts = anneal::split_samples(samples);
-  const anneal::Frontier tuned = tune(arguments, samples, metric);
+  const int64_t calibrated = std::min(samples->size() / 5, kMostCalibrated);
+  const int64_t searched = std::min(samples->size() * 3 / 10, kMostSearched);
+  const anneal::TuneSamples parts = anneal::split_samples(samples, calibrated, searched);
+  const anneal::Frontier tuned = tune(arguments, samples, metric, calibrated, searched);
 
   std::vector<Variant> variants = variants_of(arguments.model, tuned, parts);
   for (Variant& variant : variants) {

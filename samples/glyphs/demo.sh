@@ -1,5 +1,5 @@
 #!/bin/bash
-# The demo: build an engine from the shipped classifier and run it over the shipped, labelled pictures.
+# The demo: build an engine from a shipped classifier, run it over the shipped, labelled pictures, and show what precision buys.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -15,7 +15,8 @@ echo "== The engine reads the test pictures, rendered from fonts that it never s
 "$anneal" eval "$engine" --data "$here/test-images.idx3-ubyte" --labels "$here/test-labels.idx1-ubyte" \
   --scale 1/255 --classes "$here/labels.txt" --batch 16 --show 3
 echo
-echo "== What each precision costs and buys, and the fastest mix that loses at most half a point (half a minute):"
+echo "== A larger network for the same pictures: accuracy and speed of each precision, and the fastest mix that loses at most"
+echo "   half a point (a minute; $here/glyphs_wide.onnx):"
 build/release/bin/accuracy_vs_latency
 echo
 cat <<EOF

@@ -1,4 +1,4 @@
-"""The classifier: a small convolution network of the kinds of block in common use."""
+"""Two classifiers of glyphs: GlyphNet has many kinds of block, WideGlyphNet more arithmetic."""
 
 from __future__ import annotations
 
@@ -91,4 +91,39 @@ class GlyphNet(nn.Module):
         value = self.fire(self.residual(self.stem(image)))
         value = self.inverted(self.shrink(value))
         value = self.last_inverted(self.separable(value))
+        return self.classify(self.pool(value).flatten(1))
+
+
+class PointwiseBlock(nn.Module):
+    """Filters each channel alone, widens four times, narrows, and adds the input."""
+
+    def __init__(self, channels: int, kernel: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            conv_norm(channels, channels, kernel, groups=channels),
+            conv_norm(channels, 4 * channels),
+            nn.ReLU(),
+            conv_norm(4 * channels, channels),
+        )
+
+    def forward(self, value: Tensor) -> Tensor:
+        return value + self.body(value)
+
+
+class WideGlyphNet(nn.Module):
+    """The same input and output; nearly all multiplications are in 1x1 convolutions."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(conv_norm(1, 64, 3), nn.ReLU())
+        self.large = nn.Sequential(*(PointwiseBlock(64, 3) for _ in range(4)))
+        self.shrink = nn.Sequential(
+            nn.Conv2d(64, 96, 2, stride=2, bias=False), nn.BatchNorm2d(96), nn.ReLU()
+        )
+        self.small = PointwiseBlock(96, 7)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.classify = nn.Linear(96, classes)
+
+    def forward(self, image: Tensor) -> Tensor:
+        value = self.small(self.shrink(self.large(self.stem(image))))
         return self.classify(self.pool(value).flatten(1))
