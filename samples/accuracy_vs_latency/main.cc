@@ -32,7 +32,8 @@ struct Arguments {
   double max_drop = 0.5;  // points of accuracy
 };
 
-// Samples for calibration and for the search at most, so that both take seconds; the others confirm.
+// Samples for calibration and for the search at most, so that both take seconds; the others
+// confirm.
 constexpr int64_t kMostCalibrated = 100, kMostSearched = 400;
 
 Arguments parse(int argc, char** argv) {
