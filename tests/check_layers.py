@@ -52,6 +52,11 @@ PARTS = {
         "graph": ["onnx", "node", "ops"],
         "": ["onnx", "node", "graph"],
     },
+    # The arena's layout and the memory of a context are below what runs steps in it.
+    "engine/run": {
+        "memory": [],
+        "": ["memory"],
+    },
     "kernels/cpu": {
         "base": [],
         "reference": ["base"],

@@ -10,8 +10,8 @@
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/engine/plan_check.h"
-#include "anneal/engine/run/activation_memory.h"
-#include "anneal/engine/run/bound_plan.h"
+#include "anneal/engine/run/memory/activation_memory.h"
+#include "anneal/engine/run/memory/bound_plan.h"
 #include "anneal/engine/symbols.h"
 #include "anneal/graph/text.h"
 

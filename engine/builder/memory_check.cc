@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "anneal/engine/run/activation_memory.h"
+#include "anneal/engine/run/memory/activation_memory.h"
 #include "anneal/graph/text.h"
 
 namespace anneal {

@@ -6,7 +6,7 @@
 #include "anneal/core/file.h"
 #include "anneal/core/milliseconds.h"
 #include "anneal/engine/builder/builder.h"
-#include "anneal/engine/run/bound_plan.h"
+#include "anneal/engine/run/memory/bound_plan.h"
 #include "anneal/importer/importer.h"
 
 namespace anneal {

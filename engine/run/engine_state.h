@@ -8,7 +8,7 @@
 
 #include "anneal/engine/plan.h"
 #include "anneal/engine/run/engine.h"
-#include "anneal/engine/run/separate_slots.h"
+#include "anneal/engine/run/memory/separate_slots.h"
 #include "anneal/kernels/kernel.h"
 
 namespace anneal {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "anneal/engine/run/engine_state.h"
-#include "anneal/engine/run/memory_budget.h"
-#include "anneal/engine/run/separate_slots.h"
+#include "anneal/engine/run/memory/memory_budget.h"
+#include "anneal/engine/run/memory/separate_slots.h"
 #include "anneal/engine/run/shape_cache.h"
 
 namespace anneal {

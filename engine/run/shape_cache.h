@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "anneal/engine/run/bound_plan.h"
+#include "anneal/engine/run/memory/bound_plan.h"
 #include "anneal/kernels/kernel.h"
 
 namespace anneal {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "anneal/engine/run/engine_internals.h"
-#include "anneal/engine/run/guarded_buffer.h"
+#include "anneal/engine/run/memory/guarded_buffer.h"
 #include "anneal/tests/cuda/environment.h"
 #include "anneal/tests/cuda/gpu_engine.h"
 #include "anneal/tests/engine/graphs.h"

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "anneal/engine/run/memory_budget.h"
+#include "anneal/engine/run/memory/memory_budget.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/graphs.h"

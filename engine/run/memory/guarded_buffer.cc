@@ -1,4 +1,4 @@
-#include "anneal/engine/run/guarded_buffer.h"
+#include "anneal/engine/run/memory/guarded_buffer.h"
 
 #include <fmt/format.h>
 

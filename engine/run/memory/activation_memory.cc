@@ -1,7 +1,7 @@
-#include "anneal/engine/run/activation_memory.h"
+#include "anneal/engine/run/memory/activation_memory.h"
 
 #include "anneal/engine/plan_check.h"
-#include "anneal/engine/run/bound_plan.h"
+#include "anneal/engine/run/memory/bound_plan.h"
 
 namespace anneal {
 

@@ -1,4 +1,4 @@
-#include "anneal/engine/run/separate_slots.h"
+#include "anneal/engine/run/memory/separate_slots.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "anneal/engine/run/memory_budget.h"
+#include "anneal/engine/run/memory/memory_budget.h"
 
 #include <fmt/format.h>
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "anneal/engine/run/bound_plan.h"
-#include "anneal/engine/run/guarded_buffer.h"
+#include "anneal/engine/run/memory/bound_plan.h"
+#include "anneal/engine/run/memory/guarded_buffer.h"
 
 namespace anneal {
 

@@ -1,4 +1,4 @@
-#include "anneal/engine/run/bound_plan.h"
+#include "anneal/engine/run/memory/bound_plan.h"
 
 #include <fmt/format.h>
 
