@@ -90,10 +90,8 @@ void run_sets(const TestCase& test, std::span<const DataSet> sets, const ImportO
               const CaseOptions& options, CaseResult& result) {
   ImportResult imported = import_file(test.model, sizes);
   const Arithmetic arithmetic = arithmetic_of(imported.graph);
-  GraphBuildOptions build_options;
+  GraphBuildOptions build_options = graph_options(options.build);
   build_options.targets = {options.target};
-  build_options.passes = options.passes;
-  build_options.allow_fallback = options.allow_fallback;
   auto bytes = std::make_shared<const std::vector<std::byte>>(
       save(build(std::move(imported.graph), build_options)));
   EngineOptions engine_options;

@@ -7,14 +7,13 @@
 
 #include "anneal/cli/check/test_cases.h"
 #include "anneal/cli/compare/compare_outputs.h"
-#include "anneal/optimizer/pass.h"
+#include "anneal/engine/builder/onnx_builder.h"
 
 namespace anneal {
 
 struct CaseOptions {
   std::string target = "cpu";
-  bool allow_fallback = true;
-  PassOptions passes;
+  BuildOptions build;
   int threads = 1;
   Tolerance tolerance;
 };

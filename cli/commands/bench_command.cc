@@ -230,17 +230,17 @@ int bench(BenchFlags flags) {
                          .threads = flags.threads,
                          .contexts = flags.contexts,
                          .micro_batch = flags.micro_batch,
-                         .max_memory = flags.source.max_memory,
+                         .max_memory = flags.source.build.max_memory,
                          .spin = flags.spin};
   if (flags.iterations > 0) options.measured = {flags.iterations, 0};
   Progress progress(flags.verbose);
 
   Bench result;
   std::optional<BuiltApart> built;
-  flags.source.passes.precision =
+  flags.source.build.precision =
       precision_options(flags.precision, std::span(&flags.source.target, 1));
-  flags.source.timing.threads = flags.threads;
-  check_timing_cache(flags.source.timing);
+  flags.source.build.timing.threads = flags.threads;
+  check_timing_cache(flags.source.build.timing);
   std::string path = flags.source.path;
   if (!is_engine(path)) {
     progress.say("building");
@@ -325,10 +325,10 @@ void add_bench_command(CLI::App& application, Action& action) {
       ->capture_default_str();
   add_shape_flags(*command, source.shapes);
   add_precision_flags(*command, flags->precision);
-  add_pass_flags(*command, source.passes);
-  add_timing_flags(*command, source.timing);
-  add_kernel_flags(*command, source.skip_kernels);
-  add_memory_flag(*command, source.max_memory,
+  add_pass_flags(*command, source.build);
+  add_timing_flags(*command, source.build.timing);
+  add_kernel_flags(*command, source.build);
+  add_memory_flag(*command, source.build.max_memory,
                   "The most memory of a context, without weights; of a model that is built: of "
                   "weights and activations");
   command->add_flag("!--no-mmap", source.map, "Read an engine file instead of mapping it");

@@ -108,7 +108,7 @@ Json harm_json(const BisectFlags& flags, const std::optional<Harm>& harm, const 
 int bisect(const Graph& graph, const BisectFlags& flags, std::span<const Pass> passes) {
   Progress progress(flags.verbose);
   const Target target = open_target(flags.target, cpu_backend());
-  PassOptions options = flags.passes;
+  PassOptions options = graph_options(flags.build).passes;
   options.native = target.native;
   options.ask_targets = ask_targets({&target});
   progress.say("running the model as it was imported");
@@ -169,7 +169,7 @@ void add_bisect_command(CLI::App& application, Action& action) {
       ->allow_extra_args(false)
       ->type_name("NAME=FILE|random[:SEED]");
   add_shape_flags(*command, flags->shapes);
-  add_pass_flags(*command, flags->passes);
+  add_pass_flags(*command, flags->build);
   command->add_option("--rtol", flags->tolerance.rtol, "Relative tolerance")
       ->capture_default_str()
       ->check(at_least(0));

@@ -6,6 +6,7 @@
 
 #include "anneal/cli/compare/compare_outputs.h"
 #include "anneal/cli/model/import_model.h"
+#include "anneal/engine/builder/onnx_builder.h"
 #include "anneal/optimizer/pass.h"
 
 namespace anneal {
@@ -14,7 +15,7 @@ struct BisectFlags {
   std::string model, target = "cpu", json;
   ShapeFlags shapes;
   std::vector<std::string> inputs;
-  PassOptions passes;
+  BuildOptions build;  // its passes
   Tolerance tolerance = {.rtol = 1e-3, .atol = 1e-5};
   int threads = 0;
   bool verbose = false;

@@ -42,21 +42,17 @@ using Clock = std::chrono::steady_clock;
 struct BuildFlags {
   std::string model, output, report, dump_graph, dump_passes;
   ShapeFlags shapes;
-  std::vector<std::string> targets = {"cpu"};
-  PassOptions passes;
-  std::vector<std::string> skip_kernels;
+  BuildOptions build;  // but for the precision and the bounds of inputs
   PrecisionFlags precision;
-  KernelTiming timing;
   DataFlags data;  // to calibrate with; none: no path
   std::optional<double> max_drop;
-  bool allow_fallback = true, pack = false, verbose = false, quiet = false;
-  uint64_t max_memory = 0;
+  bool pack = false, verbose = false, quiet = false;
 };
 
 // Before the work, not after it.
 void check_outputs(const BuildFlags& flags, const std::string& output) {
   for (const std::string& path : {output, flags.report, flags.dump_graph}) check_output_file(path);
-  check_timing_cache(flags.timing);
+  check_timing_cache(flags.build.timing);
   std::error_code error;
   if (fs::equivalent(flags.model, output, error))
     fail(Code::kInvalidArgument,
@@ -155,7 +151,6 @@ void calibrate_with(const BuildFlags& flags, const Graph& model, PassOptions& pa
     if (!flags.quiet) fmt::print(stderr, "anneal: {}\n", printable(remark));
 }
 
-// `--max-drop`: what `anneal tune` does.
 // A model whose activations this machine could not hold.
 void print_memory_note(const EngineFile& file) {
   const auto machine =
@@ -176,6 +171,7 @@ void print_memory_note(const EngineFile& file) {
   }
 }
 
+// `--max-drop`: what `anneal tune` does.
 int tune_instead(const BuildFlags& flags, const std::string& output) {
   if (flags.data.data.empty())
     fail(Code::kInvalidArgument, "--max-drop wants samples to judge by: give --calibrate SAMPLES");
@@ -185,21 +181,19 @@ int tune_instead(const BuildFlags& flags, const std::string& output) {
       precision.max_layer_error != PrecisionFlags().max_layer_error)
     fail(Code::kInvalidArgument,
          "--max-drop chooses precisions itself: leave out the flags for them");
-  if (flags.targets.size() != 1 || !flags.allow_fallback || flags.pack || flags.timing.measure ||
-      !flags.timing.cache.empty() || !flags.report.empty() || !flags.dump_graph.empty() ||
-      !flags.dump_passes.empty())
+  const BuildOptions& build = flags.build;
+  if (build.targets.size() != 1 || !build.allow_fallback || build.max_memory != 0 || flags.pack ||
+      build.timing.measure || !build.timing.cache.empty() || !flags.report.empty() ||
+      !flags.dump_graph.empty() || !flags.dump_passes.empty())
     fail(Code::kInvalidArgument,
-         "--max-drop is for one target, without --no-fallback, --pack, --time-kernels, --report "
-         "and dumps: build "
-         "again with --mix for those");
+         "--max-drop is for one target, without --no-fallback, --max-memory, --pack, "
+         "--time-kernels, --report and dumps: build again with --mix for those");
   TuneFlags tune;
   tune.model = flags.model;
   tune.output = output;
   tune.shapes = flags.shapes;
   tune.data = flags.data;
-  tune.passes = flags.passes;
-  tune.skip_kernels = flags.skip_kernels;
-  tune.target = flags.targets[0];
+  tune.build = build;
   tune.max_drop = flags.max_drop;
   tune.calibration = precision.calibration;
   tune.symmetric = precision.symmetric;
@@ -220,25 +214,19 @@ int build_engine(const BuildFlags& flags) {
   Progress progress(flags.verbose);
   progress.say(fmt::format("reading {}", flags.model));
   ImportResult imported = import_model(flags.model, flags.shapes);
-  Json report = {{"model", flags.model}, {"engine", output}, {"targets", flags.targets}};
+  Json report = {{"model", flags.model}, {"engine", output}, {"targets", flags.build.targets}};
   report["import_milliseconds"] = milliseconds_since(start);
   report["imported_layers"] = imported.graph.layer_count();
 
   std::string graph_text;
   Json passes = Json::array();
-  const std::string_view last = last_pass(flags.passes);
+  GraphBuildOptions options = graph_options(flags.build);
+  const std::string_view last = last_pass(options.passes);
   if (!flags.dump_graph.empty() && last.empty()) graph_text = to_string(imported.graph);
   PassDump dump(flags.dump_passes, imported.graph);
-  GraphBuildOptions options;
-  options.targets = flags.targets;
-  options.passes = flags.passes;
   options.passes.precision =
-      precision_options(flags.precision, flags.targets, !flags.data.data.empty());
+      precision_options(flags.precision, flags.build.targets, !flags.data.data.empty());
   if (!flags.data.data.empty()) calibrate_with(flags, imported.graph, options.passes, progress);
-  options.timing = flags.timing;
-  options.skip_kernels = flags.skip_kernels;
-  options.allow_fallback = flags.allow_fallback;
-  options.max_memory = flags.max_memory;
   options.progress = [&](std::string_view what) { progress.say(what); };
   options.after_pass = [&](const PassEvent& event, std::string_view targets) {
     progress.say(event.pass.name);
@@ -296,9 +284,9 @@ int build_engine(const BuildFlags& flags) {
              milliseconds_text(milliseconds_since(start)));
   for (const Plan& plan : file.plans) print_fallbacks(plan);
   for (const std::string& note :
-       precision_notes(flags.precision, options.passes.precision, flags.targets))
+       precision_notes(flags.precision, options.passes.precision, flags.build.targets))
     fmt::print("note: {}\n", printable(note));
-  if (flags.timing.measure && std::ranges::all_of(file.plans, [](const Plan& plan) {
+  if (flags.build.timing.measure && std::ranges::all_of(file.plans, [](const Plan& plan) {
         return !plan.target.starts_with("cpu");
       }))
     fmt::print("note: --time-kernels measures kernels of the CPU, and no plan is for the CPU\n");
@@ -345,7 +333,7 @@ void add_build_command(CLI::App& application, Action& action) {
                    "The engine file (default: model's name + .engine)")
       ->type_name("FILE");
   command
-      ->add_option("--target", flags->targets,
+      ->add_option("--target", flags->build.targets,
                    "What to build for, a list: cpu, cpu:baseline|avx2|avx512|full, sm_80 and the "
                    "like (no GPU "
                    "is needed), emulated (default: cpu)")
@@ -361,17 +349,17 @@ void add_build_command(CLI::App& application, Action& action) {
                    "points; anneal tune has more to set")
       ->check(at_least(0))
       ->type_name("POINTS");
-  add_memory_flag(*command, flags->max_memory,
+  add_memory_flag(*command, flags->build.max_memory,
                   "The most memory for weights and activations together; a model that needs more "
                   "is refused");
-  add_pass_flags(*command, flags->passes);
-  add_timing_flags(*command, flags->timing);
+  add_pass_flags(*command, flags->build);
+  add_timing_flags(*command, flags->build.timing);
   command
-      ->add_option("--time-threads", flags->timing.threads,
+      ->add_option("--time-threads", flags->build.timing.threads,
                    "Threads that the engine will run with, for --time-kernels; 0: one per core")
       ->capture_default_str()
       ->check(at_least(0));
-  add_kernel_flags(*command, flags->skip_kernels);
+  add_kernel_flags(*command, flags->build);
   command->add_option("--dump-graph", flags->dump_graph, "Write the optimized graph as text")
       ->type_name("FILE");
   command
@@ -383,7 +371,7 @@ void add_build_command(CLI::App& application, Action& action) {
   command->add_flag(
       "--pack", flags->pack,
       "Store weights as this machine's CPU kernels read them, too, to be mapped at load");
-  command->add_flag("!--no-fallback", flags->allow_fallback,
+  command->add_flag("!--no-fallback", flags->build.allow_fallback,
                     "Fail, naming each, if layers would run on the CPU though the target is a GPU");
   command->add_flag("--list-passes", *list_passes, "List the optimizer's passes and end");
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");

@@ -16,6 +16,7 @@
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
 #include "anneal/core/file.h"
+#include "anneal/engine/builder/builder.h"
 #include "anneal/engine/tune/calibration/calibrate.h"
 
 namespace anneal {
@@ -29,6 +30,7 @@ struct CalibrateFlags {
                              equalize = "auto";
   ShapeFlags shapes;
   DataFlags data;
+  BuildOptions build;  // its passes
   CalibrationOptions options;
   bool verbose = false, quiet = false;
 };
@@ -38,6 +40,7 @@ int calibrate_model(const CalibrateFlags& flags) {
       flags.output.empty() ? fs::path(flags.model).stem().string() + ".ranges" : flags.output;
   check_output_file(output);
   CalibrationOptions options = flags.options;
+  options.passes = graph_options(flags.build).passes;
   const auto method = range_method(flags.method);
   if (!method)
     fail(Code::kInvalidArgument,
@@ -119,7 +122,7 @@ void add_calibrate_command(CLI::App& application, Action& action) {
   add_choice("--equalize", flags->equalize,
              "Powers of two that bring channels nearer to each other, between products");
   add_shape_flags(*command, flags->shapes);
-  add_pass_flags(*command, flags->options.passes);
+  add_pass_flags(*command, flags->build);
   add_data_flags(*command, flags->data);
   command
       ->add_option("--threads", flags->options.threads,

@@ -30,12 +30,12 @@ namespace {
 namespace fs = std::filesystem;
 
 struct CheckFlags {
-  std::vector<std::string> paths, targets = {"cpu"};
-  PassOptions passes;
+  std::vector<std::string> paths;
+  BuildOptions build;
   std::string tolerances, known_failures, json, filter;
   double rtol = 1e-3, atol = 1e-5, time_limit = 300;
   int jobs = 0, threads = 1;
-  bool allow_fallback = true, verbose = false, quiet = false;
+  bool verbose = false, quiet = false;
 };
 
 // One case for one target, with the tolerance that the tables give it.
@@ -144,14 +144,14 @@ class CheckRun {
     const auto noise = noise_beside(is_folder ? path : fs::path(root).string());
     for (TestCase& test : tests) {
       if (filter_ && !filter_->matches(test.name)) {
-        skipped_ += flags_.targets.size();
+        skipped_ += flags_.build.targets.size();
         continue;
       }
-      for (const std::string& target : flags_.targets) {
-        CaseOptions options{target, flags_.allow_fallback, flags_.passes, flags_.threads,
+      for (const std::string& target : flags_.build.targets) {
+        CaseOptions options{target, flags_.build, flags_.threads,
                             tolerance_for(test.name, flags_, tables_, noise)};
         std::string name = test.name;
-        if (flags_.targets.size() > 1) name += fmt::format(" ({})", target);
+        if (flags_.build.targets.size() > 1) name += fmt::format(" ({})", target);
         jobs_.push_back({std::move(name), test, std::move(options)});
       }
     }
@@ -230,15 +230,16 @@ void add_check_command(CLI::App& application, Action& action) {
       ->capture_default_str()
       ->check(at_least(0));
   command
-      ->add_option("--target,--device", flags->targets, "What to build for, a list (default: cpu)")
+      ->add_option("--target,--device", flags->build.targets,
+                   "What to build for, a list (default: cpu)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("LIST");
-  add_pass_flags(*command, flags->passes);
+  add_pass_flags(*command, flags->build);
   command->add_option("--threads", flags->threads, "Most threads of one case; 0: one per core")
       ->capture_default_str()
       ->check(at_least(0));
-  command->add_flag("!--no-fallback", flags->allow_fallback,
+  command->add_flag("!--no-fallback", flags->build.allow_fallback,
                     "A case fails if layers would run on the CPU though the target is a GPU");
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
   command->add_flag("-q,--quiet", flags->quiet, "Print only what is unexpected, and the last line");

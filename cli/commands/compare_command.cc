@@ -30,8 +30,7 @@ struct CompareFlags {
   EngineSource a, b;
   std::string shapes, json;
   std::vector<std::string> inputs;
-  PassOptions passes;
-  std::vector<std::string> skip_kernels;
+  BuildOptions build;
   PrecisionFlags precision;
   CompareOptions options;
   int top = 10;
@@ -56,13 +55,12 @@ void complete(CompareFlags& flags) {
   for (const EngineSource* side : {&flags.a, &flags.b})
     targets.push_back(
         side->target.empty() || side->target.starts_with(kReferenceTarget) ? "cpu" : side->target);
-  flags.passes.precision = precision_options(flags.precision, targets);
-  if (flags.passes.precision.f16) flags.options.coarsest = DataType::kF16;
-  if (flags.passes.precision.bf16) flags.options.coarsest = DataType::kBF16;
+  flags.build.precision = precision_options(flags.precision, targets);
+  if (flags.build.precision.f16) flags.options.coarsest = DataType::kF16;
+  if (flags.build.precision.bf16) flags.options.coarsest = DataType::kBF16;
   for (EngineSource* side : {&flags.a, &flags.b}) {
     if (side->target.empty()) side->target = "cpu";
-    side->passes = flags.passes;
-    side->skip_kernels = flags.skip_kernels;
+    side->build = flags.build;
     side->shapes.shapes = flags.shapes;
     side->map = flags.map;
     side->separate_slots = flags.separate_slots;
@@ -291,8 +289,8 @@ void add_compare_command(CLI::App& application, Action& action) {
                    "Sizes of inputs that the model or engine leaves open")
       ->type_name("NAME:1x3x224x224,...");
   add_precision_flags(*command, flags->precision);
-  add_pass_flags(*command, flags->passes);
-  add_kernel_flags(*command, flags->skip_kernels);
+  add_pass_flags(*command, flags->build);
+  add_kernel_flags(*command, flags->build);
   command->add_option("--rtol", flags->options.rtol, "Relative tolerance")->check(at_least(0));
   command->add_option("--atol", flags->options.atol, "Absolute tolerance")->check(at_least(0));
   command->add_option("--top", flags->top, "Tensors to show, those that differ most first")

@@ -99,15 +99,15 @@ ClassificationRun run(const std::string& path, const EvalFlags& flags,
                       std::shared_ptr<const Dataset>& samples) {
   progress.say(fmt::format("preparing {}", path));
   const std::string& device = flags.engine_options.device;
-  PassOptions passes;
+  BuildOptions build;
   const std::string target = device == "auto" ? "cpu" : device;
-  passes.precision = precision_options(precision, std::span(&target, 1));
+  build.precision = precision_options(precision, std::span(&target, 1));
   EngineOptions engine_options = flags.engine_options;
   engine_options.threads = flags.classify.context.threads;
   const auto engine = is_engine(path) ? open_engine(path, engine_options)
                                       : engine_from({.path = path,
                                                      .target = target,
-                                                     .passes = passes,
+                                                     .build = build,
                                                      .shapes = flags.shapes,
                                                      .threads = engine_options.threads});
   samples = open_data(flags.data, data_inputs(*engine));

@@ -76,7 +76,7 @@ void add_tune_command(CLI::App& application, Action& action) {
       ->allow_extra_args(false)
       ->type_name("LIST");
   command
-      ->add_option("--target,--device", flags->target,
+      ->add_option("--target,--device", flags->build.targets[0],
                    "What to build for: cpu, cpu:avx2, sm_90, ...")
       ->capture_default_str();
   command
@@ -110,8 +110,8 @@ void add_tune_command(CLI::App& application, Action& action) {
       ->check(at_least(0));
   add_shape_flags(*command, flags->shapes);
   add_data_flags(*command, flags->data);
-  add_pass_flags(*command, flags->passes);
-  add_kernel_flags(*command, flags->skip_kernels);
+  add_pass_flags(*command, flags->build);
+  add_kernel_flags(*command, flags->build);
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
   command->add_flag("-q,--quiet", flags->quiet, "Print nothing on success");
   command->footer(kTuneFooter);

@@ -20,6 +20,7 @@
 #include "anneal/core/bytes.h"
 #include "anneal/core/file.h"
 #include "anneal/core/refuse.h"
+#include "anneal/engine/builder/builder.h"
 #include "anneal/engine/tune/calibration/calibrate.h"
 #include "anneal/engine/tune/search/tune.h"
 
@@ -108,15 +109,15 @@ std::string build_flags(const TuneFlags& flags) {
   const auto add = [&](const char* flag, const std::string& value) {
     if (!value.empty()) text += fmt::format(" {} {}", flag, quoted(value));
   };
-  if (flags.target != "cpu") add("--target", flags.target);
+  if (flags.build.targets[0] != "cpu") add("--target", flags.build.targets[0]);
   add("--shapes", flags.shapes.shapes);
   add("--min-shapes", flags.shapes.min);
   add("--opt-shapes", flags.shapes.opt);
   add("--max-shapes", flags.shapes.max);
-  for (const std::string& pass : flags.passes.skip) add("--skip-pass", pass);
-  if (!flags.passes.only.empty())
-    add("--only-passes", fmt::format("{}", fmt::join(flags.passes.only, ",")));
-  for (const std::string& kernel : flags.skip_kernels) add("--skip-kernel", kernel);
+  for (const std::string& pass : flags.build.skip_passes) add("--skip-pass", pass);
+  if (!flags.build.only_passes.empty())
+    add("--only-passes", fmt::format("{}", fmt::join(flags.build.only_passes, ",")));
+  for (const std::string& kernel : flags.build.skip_kernels) add("--skip-kernel", kernel);
   return text;
 }
 
@@ -163,10 +164,10 @@ int tune_model(const TuneFlags& flags) {
         fmt::format("f32 has no {} to lose from: say what is wanted with --min-score alone",
                     options.metric->name()));
   options.budget = has_drop ? flags.max_drop.value_or(0.5) : *flags.min_score;
-  options.target = flags.target;
-  options.passes = flags.passes;
+  options.target = flags.build.targets[0];
+  options.passes = graph_options(flags.build).passes;
   options.passes.precision.symmetric = flags.symmetric;
-  options.skip_kernels = flags.skip_kernels;
+  options.skip_kernels = flags.build.skip_kernels;
   options.precisions = precisions_for(flags);
   if (!flags.calibration.empty())
     options.ranges =

@@ -6,7 +6,7 @@
 
 #include "anneal/cli/flags/data_flags.h"
 #include "anneal/cli/model/import_model.h"
-#include "anneal/optimizer/pass.h"
+#include "anneal/engine/builder/onnx_builder.h"
 
 namespace anneal {
 
@@ -14,9 +14,7 @@ struct TuneFlags {
   std::string model, output;  // output: not empty
   ShapeFlags shapes;
   DataFlags data;
-  PassOptions passes;
-  std::vector<std::string> skip_kernels;
-  std::string target = "cpu";
+  BuildOptions build;          // one target; tuning chooses the precision
   std::string metric;          // empty: top1 if there are labels, else cosine
   std::string metric_command;  // instead of one by name
   std::string metric_output;   // of a metric by name

@@ -37,12 +37,8 @@ void write_all(int fd, std::span<const std::byte> bytes) {
 }
 
 void build_into(int fd, const EngineSource& source) {
-  GraphBuildOptions options;
+  GraphBuildOptions options = graph_options(source.build);
   options.targets = {source.target};
-  options.passes = source.passes;
-  options.timing = source.timing;
-  options.max_memory = source.max_memory;
-  options.skip_kernels = source.skip_kernels;
   Graph graph = import_model(source.path, source.shapes).graph;
   write_all(fd, with_context([&] { return printable(source.path); },
                              [&] { return save(build(std::move(graph), options)); }));

@@ -22,14 +22,12 @@ std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
                                      .separate_slots = source.separate_slots,
                                      .red_zone = source.red_zone});
   }
-  GraphBuildOptions options;
+  GraphBuildOptions options = graph_options(source.build);
   options.reference = reference;
   options.reference_kernels = reference_kernels;
-  options.timing = source.timing;
-  options.max_memory = source.max_memory;
   options.targets = {reference || reference_kernels ? "cpu" : source.target};
-  if (!reference) options.passes = source.passes;
-  if (!reference && !reference_kernels) options.skip_kernels = source.skip_kernels;
+  if (reference) options.passes = {};
+  if (reference || reference_kernels) options.skip_kernels.clear();
   auto engine = make_engine(build(import_model(source.path, source.shapes).graph, options),
                             {.device = device_for(options.targets[0]),
                              .threads = source.threads,

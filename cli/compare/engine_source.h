@@ -7,7 +7,6 @@
 #include "anneal/cli/model/import_model.h"
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/run/engine.h"
-#include "anneal/optimizer/pass.h"
 
 namespace anneal {
 
@@ -19,11 +18,8 @@ inline constexpr std::string_view kReferenceKernelsTarget = "reference-kernels";
 struct EngineSource {
   std::string path;
   std::string target = "cpu";  // of a model: what to build for; of an engine: where to run it
-  PassOptions passes = {};     // of a model, unless for the reference
-  std::vector<std::string> skip_kernels = {};  // likewise
-  ShapeFlags shapes = {};                      // of a model
-  KernelTiming timing = {};                    // of a model
-  uint64_t max_memory = 0;                     // of a model: BuildOptions::max_memory
+  BuildOptions build = {};     // of a model, but for the targets; the reference takes only times
+  ShapeFlags shapes = {};      // of a model
   bool map = true;
   int threads = 0;              // that load
   bool separate_slots = false;  // as in EngineOptions

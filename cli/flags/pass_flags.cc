@@ -2,14 +2,15 @@
 
 namespace anneal {
 
-void add_pass_flags(CLI::App& command, PassOptions& options) {
+void add_pass_flags(CLI::App& command, BuildOptions& options) {
   command
-      .add_option("--skip-pass", options.skip,
+      .add_option("--skip-pass", options.skip_passes,
                   "Leave out optimizer passes (see anneal passes), or all")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("NAME,...");
-  command.add_option("--only-passes", options.only, "Run these optimizer passes and no others")
+  command
+      .add_option("--only-passes", options.only_passes, "Run these optimizer passes and no others")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("NAME,...");
@@ -17,9 +18,9 @@ void add_pass_flags(CLI::App& command, PassOptions& options) {
                    "Leave out the passes and kernels that may change the last bits of results");
 }
 
-void add_kernel_flags(CLI::App& command, std::vector<std::string>& skip) {
+void add_kernel_flags(CLI::App& command, BuildOptions& options) {
   command
-      .add_option("--skip-kernel", skip,
+      .add_option("--skip-kernel", options.skip_kernels,
                   "Choose other kernels than these (anneal inspect shows an engine's)")
       ->delimiter(',')
       ->allow_extra_args(false)

@@ -2,13 +2,13 @@
 #pragma once
 #include <CLI/CLI.hpp>
 
-#include "anneal/optimizer/pass.h"
+#include "anneal/engine/builder/onnx_builder.h"
 
 namespace anneal {
 
 // --skip-pass, --only-passes, --exact.
-void add_pass_flags(CLI::App& command, PassOptions& options);
+void add_pass_flags(CLI::App& command, BuildOptions& options);
 // --skip-kernel.
-void add_kernel_flags(CLI::App& command, std::vector<std::string>& skip);
+void add_kernel_flags(CLI::App& command, BuildOptions& options);
 
 }  // namespace anneal
