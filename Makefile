@@ -3,7 +3,10 @@ PREFIX ?= /usr/local
 
 .PHONY: demo build test machine-code-tools test-asan test-emulated test-tsan test-integer-bits test-all gpu-bundle test-gpu-bundle bench bench-kernels format lint install deps checks
 
-build: deps build-release
+# What is installed, and the sample. `make test` builds the tests as well.
+build: deps
+	@[ -f build/release/build.ninja ] || cmake --preset release
+	@cmake --build --preset release -j $(JOBS) --target programs
 
 deps:
 	@cmake/deps.sh
@@ -74,10 +77,7 @@ test-gpu-bundle: gpu-bundle
 	@ANNEAL_CACHE_DIR=$(CURDIR)/build/release/tests/cache /usr/bin/python3 tests/gpu_bundle_test.py \
 	  dist/anneal-gpu-$(VERSION).tar.xz
 
-# What the demo runs, without tests.
-demo: deps
-	@[ -f build/release/build.ninja ] || cmake --preset release
-	@cmake --build --preset release -j $(JOBS) --target anneal accuracy_vs_latency
+demo: build
 	@samples/glyphs/demo.sh
 
 # Whole networks against ONNX Runtime and OpenVINO from PyPI; FLAGS are those of the script. Without any, the
@@ -115,5 +115,5 @@ lint:
 	@cmake --build --preset release --target generated/anneal/importer/onnx/onnx.pb.h
 	@JOBS=$(JOBS) tests/check_tidy.py
 
-install: build-release
+install: build
 	@cmake --install build/release --prefix $(PREFIX)
