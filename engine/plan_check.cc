@@ -42,7 +42,7 @@ void check_slot_form(const Plan& plan, const Slot& slot) {
 void check_late_slots(const Plan& plan, SizeTable& sizes) {
   for (const Slot& slot : plan.slots)
     if (slot.storage == Storage::kDataDependent &&
-        slot.strides != sizes.row_major_strides(slot.type.shape))
+        slot.strides != row_major_strides(slot.type.shape, sizes))
       refuse(fmt::format("slot \"{}\" is late and not row-major", slot.name));
 }
 
@@ -121,9 +121,9 @@ void check_batch_split(const Plan& plan) {
 }
 
 bool is_dense(const Slot& slot, SizeTable& sizes) {
-  return slot.strides == sizes.row_major_strides(slot.type.shape) ||
+  return slot.strides == row_major_strides(slot.type.shape, sizes) ||
          (slot.type.shape.rank() >= 3 &&
-          slot.strides == sizes.channels_last_strides(slot.type.shape));
+          slot.strides == channels_last_strides(slot.type.shape, sizes));
 }
 
 // What the context computes from values, or from sizes that values decide, is on the CPU.

@@ -43,7 +43,7 @@ std::string slot_text(const Plan& plan, const Slot& slot, bool is_static) {
   if (slot.storage == Storage::kView)
     text += fmt::format(" of %{} from {}", slot.base, plan.sizes->text(slot.base_offset));
   SizeTable sizes = *plan.sizes;
-  if (slot.strides != sizes.row_major_strides(slot.type.shape))
+  if (slot.strides != row_major_strides(slot.type.shape, sizes))
     text += fmt::format(", strides {}", plan.sizes->text(slot.strides));
   return text;
 }

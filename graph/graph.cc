@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
-#include <queue>
 #include <utility>
 
 #include "anneal/graph/infer_rules.h"
+#include "anneal/graph/refine.h"
+#include "anneal/graph/size_dependencies.h"
 
 namespace anneal {
 namespace {
@@ -46,6 +46,7 @@ Graph Graph::copy_into(const std::shared_ptr<SizeTable>& sizes) const {
   copy.value_names_ = value_names_;
   copy.layer_names_ = layer_names_;
   copy.next_suffix_ = next_suffix_;
+  copy.replaced_sizes_ = replaced_sizes_;
   for (const Graph& body : bodies_) copy.bodies_.push_back(body.copy_into(sizes));
   return copy;
 }
@@ -85,6 +86,14 @@ ValueId Graph::find_value(std::string_view name) const {
 }
 
 size_t Graph::layer_count() const { return layer_names_.size(); }
+
+std::vector<LayerId> Graph::layers() const {
+  std::vector<LayerId> ids;
+  for (size_t i = 0; i < layers_.size(); ++i)
+    if (!std::holds_alternative<std::monostate>(layers_[i].op))
+      ids.push_back(static_cast<LayerId>(i));
+  return ids;
+}
 
 template <class Id>
 std::string Graph::unique(std::string name, const std::unordered_map<std::string, Id>& taken) {
@@ -150,9 +159,7 @@ Signature Graph::signature() const {
 
 std::vector<bool> Graph::symbols_of_inputs() const {
   std::vector<bool> found(sizes_->symbols().size());
-  for (const ValueId input : inputs_)
-    for (const Size size : value(input).type().shape)
-      if (const auto symbol = sizes_->symbol_index(size)) found[*symbol] = true;
+  for (const ValueId input : inputs_) mark_symbols(value(input).type().shape, *sizes_, found);
   return found;
 }
 
@@ -237,6 +244,12 @@ void Graph::replace_uses(ValueId from, ValueId to) {
             old.type().shape.rank() == replacement.type().shape.rank() &&
             old.type().container == replacement.type().container,
         "replace_uses between values of one dtype and rank");
+  if (old.type().shape != replacement.type().shape) {
+    const std::vector<bool> fixed = symbols_of_inputs();
+    for (int axis = 0; axis < old.type().shape.rank(); ++axis)
+      note_replacement(old.type().shape[axis], replacement.type().shape[axis], fixed, *sizes_,
+                       replaced_sizes_);
+  }
   for (LayerId user : old.users) {
     auto& inputs = mutable_layer(user).inputs;
     std::replace(inputs.begin(), inputs.end(), from, to);
@@ -303,20 +316,30 @@ void Graph::erase_unused() {
   const auto unused = [&](ValueId id) {
     return !is_output[index_of(id)] && value(id).users.empty();
   };
-  std::vector<LayerId> candidates;
-  for (size_t i = 0; i < layers_.size(); ++i) candidates.push_back(static_cast<LayerId>(i));
+  // Layers that find a size for this many others.
+  const SizeDependencies size_dependencies(*this);
+  std::unordered_map<LayerId, int> size_users;
+  std::vector<LayerId> candidates = layers();
+  for (const LayerId id : candidates)
+    for (const LayerId finder : size_dependencies.of(id)) ++size_users[finder];
   while (!candidates.empty()) {
     const LayerId id = candidates.back();
     candidates.pop_back();
     const Layer& one = layer(id);
+    const auto finds_sizes = size_users.find(id);
     if (std::holds_alternative<std::monostate>(one.op) ||
-        !std::all_of(one.outputs.begin(), one.outputs.end(), unused) || must_run(one))
+        !std::all_of(one.outputs.begin(), one.outputs.end(), unused) || must_run(one) ||
+        (finds_sizes != size_users.end() && finds_sizes->second > 0))
       continue;
     const std::vector<ValueId> inputs = one.inputs;
     erase(id);
     for (ValueId input : inputs)
       if (input != ValueId::kNone && value(input).producer != LayerId::kNone)
         candidates.push_back(value(input).producer);
+    for (const LayerId finder : size_dependencies.of(id)) {
+      --size_users[finder];
+      candidates.push_back(finder);
+    }
   }
   for (size_t i = 0; i < values_.size(); ++i) {
     const auto id = static_cast<ValueId>(i);
@@ -375,90 +398,6 @@ void Graph::set_input_shape(ValueId input, const Shape& shape) {
     sizes_->set_bounds(old[axis], {size, size, size});
   }
   old = shape;
-}
-
-void Graph::refine() {
-  for (ValueId input : inputs_) {
-    Type& type = mutable_value(input).fact.type;
-    type.shape = rules::pinned(type.shape, *sizes_);
-  }
-  for (LayerId id : order()) {
-    if (auto* tensor = std::get_if<SizeTensor>(&mutable_layer(id).op))
-      for (Size& size : tensor->elements) size = rules::pinned(size, *sizes_);
-    const Layer& one = layer(id);
-    for (const BodyUse& use : bodies_of(one.op)) refine_body(one, use);
-    const Facts facts = infer_outputs(id);
-    check(facts.size() == one.outputs.size(), "as many outputs as facts");
-    with_context([&] { return described(one); },
-                 [&] {
-                   for (size_t k = 0; k < facts.size(); ++k) {
-                     Fact& fact = mutable_value(one.outputs[k]).fact;
-                     fact = narrowed(fact, facts[k]);
-                     fact.type.shape = rules::pinned(fact.type.shape, *sizes_);
-                   }
-                 });
-  }
-}
-
-// What became known of a capture is known in the body.
-void Graph::refine_body(const Layer& layer, const BodyUse& use) {
-  check(use.body >= 0 && static_cast<size_t>(use.body) < bodies_.size(), "a body of this graph");
-  Graph& body = bodies_[static_cast<size_t>(use.body)];
-  const auto outer = static_cast<size_t>(use.outer), inner = static_cast<size_t>(use.inner);
-  for (size_t i = 0; outer + i < layer.inputs.size(); ++i) {
-    check(inner + i < body.inputs_.size(), "a body with an input for every capture");
-    Fact& fact = body.mutable_value(body.inputs_[inner + i]).fact;
-    fact.type = narrowed(fact, value(layer.inputs[outer + i]).fact).type;
-  }
-  body.refine();
-}
-
-// By index: where a layer stands among those that are ready.
-std::vector<size_t> Graph::ranks() const {
-  std::vector<size_t> ranks(layers_.size());
-  std::iota(ranks.begin(), ranks.end(), size_t{0});
-  std::vector<bool> visited(layers_.size());
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    if (!std::holds_alternative<Require>(layers_[i].op)) continue;
-    std::vector<size_t> needed = {i};
-    while (!needed.empty()) {
-      const Layer& layer = layers_[needed.back()];
-      needed.pop_back();
-      for (const ValueId input : layer.inputs) {
-        if (input == ValueId::kNone || value(input).producer == LayerId::kNone) continue;
-        const size_t producer = index_of(value(input).producer);
-        if (visited[producer]) continue;
-        visited[producer] = true;
-        ranks[producer] = std::min(ranks[producer], i);
-        needed.push_back(producer);
-      }
-    }
-  }
-  return ranks;
-}
-
-std::vector<LayerId> Graph::order() const {
-  const std::vector<size_t> ranks = this->ranks();
-  std::vector<size_t> waiting(layers_.size());
-  using Ready = std::pair<size_t, size_t>;  // rank, index
-  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    if (std::holds_alternative<std::monostate>(layers_[i].op)) continue;
-    for (ValueId input : layers_[i].inputs)
-      waiting[i] += input != ValueId::kNone && value(input).producer != LayerId::kNone;
-    if (waiting[i] == 0) ready.emplace(ranks[i], i);
-  }
-  std::vector<LayerId> order;
-  while (!ready.empty()) {
-    const size_t next = ready.top().second;
-    ready.pop();
-    order.push_back(static_cast<LayerId>(next));
-    for (ValueId output : layers_[next].outputs)
-      for (LayerId user : value(output).users)
-        if (--waiting[index_of(user)] == 0) ready.emplace(ranks[index_of(user)], index_of(user));
-  }
-  if (order.size() != layer_count()) fail(Code::kInvalidModel, "the layers form a cycle");
-  return order;
 }
 
 }  // namespace anneal

@@ -76,7 +76,7 @@ class Graph {
   // REQUIRES: equal dtypes.
   void replace_output(size_t index, ValueId value);
   // Every use of `from`, graph outputs included, becomes a use of `to`. REQUIRES: equal dtypes and
-  // ranks.
+  // ranks. A symbol that only `from` has stands for the size of `to` after the next refine().
   void replace_uses(ValueId from, ValueId to);
   // For a value or layer that takes the place of another, and should be known by its name.
   void swap_names(ValueId a, ValueId b);
@@ -85,11 +85,13 @@ class Graph {
   // outputs.
   void replace_layer(LayerId from, LayerId to);
   // Layers whose outputs nobody uses, and constants nobody reads. Inputs stay, and so does a
-  // Require whose condition is not known to hold, with what runs it where it is in a body.
+  // Require whose condition is not known to hold, with what runs it where it is in a body. So does
+  // a layer that finds a size which another layer writes into a tensor (SizeDependencies).
   void erase_unused();
   // Infers everything again, in order; types may only become narrower (an unknown or wider size
   // becomes a known one). For new bounds, or inputs whose sizes got fixed by set_input_shape. A
-  // size that the bounds leave one value becomes that value, in inputs and SizeTensor too.
+  // size that the bounds leave one value becomes that value, in inputs and SizeTensor too. A symbol
+  // of a size that depended on values, and now follows from other sizes, is replaced everywhere.
   void refine();
   // Then refine(). A symbol that gets a known size has it everywhere: its bounds become that.
   void set_input_shape(ValueId input, const Shape& shape);
@@ -106,6 +108,7 @@ class Graph {
   bool is_output(ValueId id) const;
   ValueId find_value(std::string_view name) const;  // kNone if there is none
   size_t layer_count() const;                       // live ones
+  std::vector<LayerId> layers() const;              // live ones, in the order they were added
   // What infer_layer() says of a layer's outputs now.
   Facts infer_outputs(LayerId id) const;
   Signature signature() const;  // the types of inputs and outputs
@@ -114,8 +117,9 @@ class Graph {
   // The fact that refine() would leave: `inferred`, or `old` where that knows more. Fails with
   // kInvalidModel if they contradict each other.
   Fact narrowed(const Fact& old, const Fact& inferred) const;
-  // Topological; among the ready the one added first, where what a Require needs counts as added
-  // with it: a check comes before what was added behind it. Fails with kInvalidModel on a cycle.
+  // Topological, SizeDependencies included; among the ready the one added first, where what a
+  // Require needs counts as added with it: a check comes before what was added behind it. Fails
+  // with kInvalidModel on a cycle.
   std::vector<LayerId> order() const;
 
   // Bodies of control flow, by index; they share this graph's size table. One that no layer runs is
@@ -126,6 +130,7 @@ class Graph {
   const std::deque<Graph>& bodies() const { return bodies_; }
 
  private:
+  friend class Refinement;
   explicit Graph(std::shared_ptr<SizeTable> sizes) : sizes_(std::move(sizes)) {}
   Value& mutable_value(ValueId id);
   Layer& mutable_layer(LayerId id);
@@ -133,11 +138,9 @@ class Graph {
   template <class Id>
   std::string unique(std::string name, const std::unordered_map<std::string, Id>& taken);
   Facts infer_outputs(const Layer& layer) const;
-  void refine_body(const Layer& layer, const BodyUse& use);
   bool must_run(const Layer& layer) const;  // even if nobody uses its outputs
   // alike: outputs of one shape have the same sizes, also where these are unknown.
   void name_unknown_sizes(Facts& facts, const std::vector<std::string>& names, bool alike) const;
-  std::vector<size_t> ranks() const;
   Graph copy_into(const std::shared_ptr<SizeTable>& sizes) const;
   void erase(LayerId id);
 
@@ -150,11 +153,13 @@ class Graph {
   std::unordered_map<std::string, ValueId> value_names_;
   std::unordered_map<std::string, LayerId> layer_names_;
   std::unordered_map<std::string, int> next_suffix_;  // where to look for the next free one
+  SizeReplacements replaced_sizes_;
 };
 
 // Fails with kInternal naming the layer and the rule that is broken: an order exists; users and
-// producers agree; every type is what infer() says; names are unique; epilogues fit their outputs;
-// op inputs are within input_arity. Run after every pass, in every build.
+// producers agree; every type is what infer() says; every symbol in a type or SizeTensor is found
+// by an input or a layer before it; names are unique; epilogues fit their outputs; op inputs are
+// within input_arity. Run after every pass, in every build.
 void verify(const Graph& graph);
 
 }  // namespace anneal

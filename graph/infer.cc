@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "anneal/core/size/real.h"
 #include "anneal/graph/infer_rules.h"
 #include "anneal/graph/op_traits.h"
 
@@ -13,6 +14,9 @@ namespace anneal {
 namespace {
 
 using rules::refuse;
+
+// Scales and the like are f32 constants of no more elements; weights are none of the size table's.
+constexpr int64_t kMaxReals = 16;
 
 // No rule may give a size that is surely negative, nor more elements than can be counted.
 void check_sizes(const Facts& facts, const SizeTable& sizes) {
@@ -50,12 +54,15 @@ std::optional<std::vector<Size>> InferInputs::elements(int i) const {
   if (view == nullptr) return inputs_[static_cast<size_t>(i)].fact->elements;
   if (view->dtype == DataType::kString || view->data == nullptr) return std::nullopt;
   if (anneal::count(view->dims) > kMaxKnownElements) return std::nullopt;
+  const bool are_reals = view->dtype == DataType::kF32 && anneal::count(view->dims) <= kMaxReals;
   std::vector<Size> elements;
   rules::for_elements(view->dims, [&](const Dims& at) {
     const int64_t offset = rules::flat_index(at, view->strides);
     const Scalar scalar =
         load_scalar(view->dtype, view->data + offset * static_cast<int64_t>(size_of(view->dtype)));
-    elements.push_back(rules::whole_number(register_type(view->dtype), scalar));
+    elements.push_back(are_reals ? RealSizes(sizes_).constant(
+                                       static_cast<double>(scalar.as<float>()), RealType::kF32)
+                                 : rules::whole_number(register_type(view->dtype), scalar));
   });
   return elements;
 }

@@ -13,13 +13,13 @@
 
 namespace anneal {
 
-// Contents are tracked for tensors of at most this many elements: integers, bool, and floats where
-// their values are whole numbers (what exporters compute between Shape and Cast).
+// Contents are tracked for tensors of at most this many elements: integers, bool, and floats (what
+// exporters compute between Shape and Cast).
 inline constexpr int64_t kMaxKnownElements = 1024;
 
 // The facts that are known of a value. elements: row-major, present if the shape is known and at
 // least one element is (or there is none to know); the others are Size::unknown(). An element of a
-// float tensor is known only if it is exactly that integer (-0 is not).
+// float tensor is an integer only if it is exactly that (-0 is not), or it is a real of the table.
 struct Fact {
   Type type;
   std::optional<std::vector<Size>> elements;

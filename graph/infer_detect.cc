@@ -54,7 +54,7 @@ Facts infer(const Unique& op, const InferInputs& inputs) {
   Shape shape{Size::unknown()};
   Size all = 1;
   if (op.flatten) {
-    all = inputs.sizes().product(x.shape);
+    all = product(x.shape, inputs.sizes());
   } else {
     const int axis = rules::require_axis(op.axis, x.shape.rank());
     all = x.shape[axis];

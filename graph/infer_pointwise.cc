@@ -1,11 +1,12 @@
 // Pointwise, and programs in general: types, broadcasting, and the contents that follow from known
-// contents. A register is known as a scalar, evaluated by the reference meaning, or as a size
-// expression where every step provably neither wraps nor rounds.
+// contents. A register is known as a scalar, evaluated by the reference meaning, as a size
+// expression where every step provably neither wraps nor rounds, or as a real of the size table.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
 
+#include "anneal/core/size/real.h"
 #include "anneal/graph/infer_rules.h"
 
 namespace anneal {
@@ -130,13 +131,22 @@ class ElementRules {
   }
 
   ElementValue known_as(RegisterType type, Size size) const {
+    if (RealSizes::is_real(sizes_, size))
+      return is_float_register(type) ? ElementValue{std::nullopt, size} : ElementValue{};
     if (size.is_unknown() || !limits_of(storage(type)).hold(sizes_.range(size))) return {};
     if (size.known()) return {scalar_of(type, size.value()), Size::unknown()};
     return {std::nullopt, size};
   }
 
+  // A float that is no whole number is a real.
   Size size_of(const ElementValue& known, RegisterType type) const {
-    return known.scalar ? rules::whole_number(type, *known.scalar) : known.size;
+    if (!known.scalar) return known.size;
+    if (type == RegisterType::kF32)
+      return RealSizes(sizes_).constant(static_cast<double>(known.scalar->as<float>()),
+                                        RealType::kF32);
+    if (type == RegisterType::kF64)
+      return RealSizes(sizes_).constant(known.scalar->as<double>(), RealType::kF64);
+    return rules::whole_number(type, *known.scalar);
   }
 
  private:
@@ -161,11 +171,15 @@ class ElementRules {
     if (instruction.opcode == Opcode::kSelect) {
       if (operands[0].scalar)
         return operands[0].scalar->as<uint8_t>() != 0 ? operands[1] : operands[2];
-      return operands[1] == operands[2] ? operands[1] : ElementValue{};
+      if (operands[1] == operands[2]) return operands[1];
     }
     try {
-      return known_as(instruction.type, symbolic(instruction, size_of(operands[0], types[0]),
-                                                 size_of(operands[1], types[1])));
+      const Size a = size_of(operands[0], types[0]), b = size_of(operands[1], types[1]);
+      if (instruction.opcode == Opcode::kSelect)
+        return known_as(instruction.type, selected(a, b, size_of(operands[2], types[2])));
+      const ElementValue whole = known_as(instruction.type, symbolic(instruction, a, b));
+      if (!whole.nothing()) return whole;
+      return known_as(instruction.type, real(instruction, a, b));
     } catch (const Error& error) {
       // Overflow: what wraps is not a size.
       if (error.code() != Code::kInvalidModel) throw;
@@ -173,8 +187,69 @@ class ElementRules {
     }
   }
 
+  // condition is 0 or 1.
+  Size selected(Size condition, Size yes, Size no) {
+    return sizes_.add(no, sizes_.mul(condition, sizes_.sub(yes, no)));
+  }
+
+  // The result as a real of the size table, or unknown().
+  Size real(const Instruction& instruction, Size a, Size b) {
+    const bool is_float = is_float_register(instruction.type);
+    if (instruction.opcode == Opcode::kCast && !is_float) return cast_of_real(instruction.type, a);
+    const auto op = real_op_of(instruction.opcode);
+    if (!op || !is_float) return Size::unknown();
+    return RealSizes(sizes_).operation(
+        *op, instruction.type == RegisterType::kF32 ? RealType::kF32 : RealType::kF64, a,
+        operand_count(instruction.opcode) == 2 ? b : Size(0));
+  }
+
+  // A cast saturates.
+  Size cast_of_real(RegisterType to, Size a) {
+    if (!RealSizes::is_real(sizes_, a) || to == RegisterType::kBool || to == RegisterType::kU64)
+      return Size::unknown();
+    if (to == RegisterType::kI64) return RealSizes(sizes_).truncate(a);
+    const Limits limits = limits_of(storage(to));
+    return sizes_.min(sizes_.max(RealSizes(sizes_).truncate(a), limits.min), limits.max);
+  }
+
+  static std::optional<RealOp> real_op_of(Opcode opcode) {
+    switch (opcode) {
+      case Opcode::kCast:
+        return RealOp::kConvert;
+      case Opcode::kAdd:
+        return RealOp::kAdd;
+      case Opcode::kSub:
+        return RealOp::kSub;
+      case Opcode::kMul:
+        return RealOp::kMul;
+      case Opcode::kDiv:
+        return RealOp::kDiv;
+      case Opcode::kMin:
+        return RealOp::kMin;
+      case Opcode::kMax:
+        return RealOp::kMax;
+      case Opcode::kNeg:
+        return RealOp::kNeg;
+      case Opcode::kAbs:
+        return RealOp::kAbs;
+      case Opcode::kSqrt:
+        return RealOp::kSqrt;
+      case Opcode::kFloor:
+        return RealOp::kFloor;
+      case Opcode::kCeil:
+        return RealOp::kCeil;
+      case Opcode::kRoundEven:
+        return RealOp::kRoundEven;
+      case Opcode::kTrunc:
+        return RealOp::kTrunc;
+      default:
+        return std::nullopt;
+    }
+  }
+
   // The result as a size, or unknown(). a and b are the operands' values where those are integers.
   Size symbolic(const Instruction& instruction, Size a, Size b) {
+    if (RealSizes::is_real(sizes_, a) || RealSizes::is_real(sizes_, b)) return Size::unknown();
     if (operand_count(instruction.opcode) == 1) return unary(instruction, a);
     const Size lone = a.is_unknown() ? b : a;
     if (instruction.opcode == Opcode::kAnd && lone == Size(0)) return 0;
@@ -188,8 +263,7 @@ class ElementRules {
     const Bounds range = sizes_.range(a);
     switch (instruction.opcode) {
       case Opcode::kCast:
-        if (instruction.type == RegisterType::kBool)
-          return range.min > 0 || range.max < 0 ? Size(1) : Size::unknown();
+        if (instruction.type == RegisterType::kBool) return differ(a, 0);
         return a;  // known_as() sees whether it fits
       case Opcode::kRound:
       case Opcode::kSaturate:
@@ -202,7 +276,9 @@ class ElementRules {
           return Size::unknown();
         return sizes_.sub(0, a);
       case Opcode::kAbs:
-        return sizes_.max(a, sizes_.sub(0, a));
+        return magnitude(a);
+      case Opcode::kNot:
+        return sizes_.sub(1, a);
       case Opcode::kSign:
         if (range.min > 0) return 1;
         return range.max < 0 ? Size(-1) : Size::unknown();
@@ -244,24 +320,27 @@ class ElementRules {
       case Opcode::kMax:
         return sizes_.max(a, b);
       case Opcode::kEqual:
-        return decide(a == b, differ(a, b));
-      case Opcode::kLess: {
-        const Bounds gap = sizes_.range(sizes_.sub(b, a));
-        return decide(gap.min > 0, gap.max <= 0);
-      }
-      case Opcode::kLessEqual: {
-        const Bounds gap = sizes_.range(sizes_.sub(b, a));
-        return decide(gap.min >= 0, gap.max < 0);
-      }
+        return sizes_.sub(1, differ(a, b));
+      case Opcode::kLess:
+        return is_positive(sizes_.sub(b, a));
+      case Opcode::kLessEqual:
+        return sizes_.sub(1, is_positive(sizes_.sub(a, b)));
+      case Opcode::kAnd:
+        return sizes_.min(a, b);
+      case Opcode::kOr:
+        return sizes_.max(a, b);
       default:
         return Size::unknown();
     }
   }
 
-  static Size decide(bool yes, bool no) { return yes ? Size(1) : no ? Size(0) : Size::unknown(); }
-  bool differ(Size a, Size b) {
-    const Bounds gap = sizes_.range(sizes_.sub(a, b));
-    return gap.min > 0 || gap.max < 0;
+  Size magnitude(Size a) { return sizes_.max(a, sizes_.sub(0, a)); }
+  // Of integers: 1 or 0.
+  Size is_positive(Size a) { return sizes_.min(sizes_.max(a, 0), 1); }
+  Size differ(Size a, Size b) {
+    const Size gap = sizes_.sub(a, b);
+    const Bounds range = sizes_.range(gap);
+    return range.min > 0 || range.max < 0 ? Size(1) : is_positive(magnitude(gap));
   }
   static bool is_float_register(RegisterType type) {
     return type == RegisterType::kF32 || type == RegisterType::kF64;

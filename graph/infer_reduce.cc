@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/size/real.h"
 #include "anneal/graph/infer_rules.h"
 
 namespace anneal {
@@ -15,9 +16,14 @@ bool accumulates(DataType dtype) {
   return is_float(dtype) || (is_integer(dtype) && size_of(dtype) >= 4);
 }
 
-// How an integer type combines two known elements; unknown() where it might wrap.
+// How a type combines two known elements; unknown() where it might wrap, or round.
 Size combine(ReduceKind kind, Size a, Size b, DataType dtype, SizeTable& sizes) {
   if (a.is_unknown() || b.is_unknown()) return Size::unknown();
+  if (!sizes.is_integer(a) || !sizes.is_integer(b)) {
+    const RealType type = dtype == DataType::kF64 ? RealType::kF64 : RealType::kF32;
+    return RealSizes(sizes).operation(kind == ReduceKind::kMax ? RealOp::kMax : RealOp::kMin, type,
+                                      a, b);
+  }
   Size result;
   try {
     result = kind == ReduceKind::kSum    ? sizes.add(a, b)
@@ -29,7 +35,7 @@ Size combine(ReduceKind kind, Size a, Size b, DataType dtype, SizeTable& sizes) 
     return Size::unknown();  // it overflows
   }
   const Bounds range = sizes.range(result);
-  const bool fits = dtype == DataType::kI64 || dtype == DataType::kBool ||
+  const bool fits = is_float(dtype) || dtype == DataType::kI64 || dtype == DataType::kBool ||
                     (dtype == DataType::kU64 && range.min >= 0) ||
                     (is_unsigned_integer(dtype) && range.min >= 0 && range.max <= UINT32_MAX) ||
                     (is_signed_integer(dtype) && range.min >= INT32_MIN && range.max <= INT32_MAX);
@@ -41,8 +47,9 @@ Elements reduced_elements(const Reduce& op, const Fact& reduced, SizeTable& size
   const Elements& elements = reduced.elements;
   const Shape& x = reduced.type.shape;
   const DataType dtype = reduced.type.dtype;
-  if (!elements || elements->empty() || !known(x) || is_float(dtype) ||
-      op.kind == ReduceKind::kMean)
+  const bool is_extreme = op.kind == ReduceKind::kMax || op.kind == ReduceKind::kMin;
+  if (!elements || elements->empty() || !known(x) || op.kind == ReduceKind::kMean ||
+      (is_float(dtype) && !is_extreme))
     return std::nullopt;
   // Strides of the result in x's axes: 0 along those that are reduced.
   Dims kept = dims_of(x);

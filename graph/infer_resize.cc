@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "anneal/core/size/real.h"
 #include "anneal/graph/infer_rules.h"
 
 namespace anneal {
@@ -24,6 +25,15 @@ Size scaled(Size size, float scale, SizeTable& sizes) {
   const float product = std::floor(static_cast<float>(size.value()) * scale);
   if (!(product < 0x1p62f)) refuse(fmt::format("a size of {}", product));
   return static_cast<int64_t>(product);
+}
+
+// The same where only the run knows the scale: as ONNX does, in f32.
+Size scaled(Size size, Size scale, SizeTable& sizes) {
+  if (scale.is_unknown()) return scale;
+  RealSizes reals(sizes);
+  const Size product = reals.operation(
+      RealOp::kMul, RealType::kF32, reals.operation(RealOp::kConvert, RealType::kF32, size), scale);
+  return reals.truncate(reals.operation(RealOp::kFloor, RealType::kF32, product));
 }
 
 // size * numerator / denominator, to the nearest integer, halves up.
@@ -97,7 +107,9 @@ Facts infer(const Resize& op, const InferInputs& inputs) {
   if (!scales.empty() || inputs.has(3)) {
     if (inputs.has(1) || (inputs.has(3) && !op.scales.empty())) refuse("scales and sizes");
     if (scales.empty()) {
-      to.assign(count, Size::unknown());
+      const auto contents = inputs.elements(3);
+      for (size_t i = 0; i < count; ++i)
+        to.push_back(contents ? scaled(from[i], contents->at(i), sizes) : Size::unknown());
     } else if (scales.size() != count) {
       refuse(fmt::format("{} scales for {} axes", scales.size(), count));
     }

@@ -91,7 +91,8 @@ Facts infer(const Concat& op, const InferInputs& inputs) {
   const Type& first = inputs.type(0);
   const int axis = rules::require_axis(op.axis, first.shape.rank());
   Shape shape = first.shape;
-  bool anything = inputs.elements(0).has_value();
+  // Floats that are known in part are data with a constant at one end, not arithmetic on sizes.
+  bool anything = inputs.elements(0).has_value(), everything = anything;
   for (int i = 1; i < inputs.count(); ++i) {
     rules::require_dtype(inputs, i, first.dtype);
     const Shape& next = inputs.shape(i);
@@ -100,9 +101,12 @@ Facts infer(const Concat& op, const InferInputs& inputs) {
     for (int k = 0; k < shape.rank(); ++k)
       shape[k] = k == axis ? sizes.add(shape[k], next[k])
                            : rules::agree(shape[k], next[k], sizes, "sizes");
-    anything |= inputs.elements(i).has_value();
+    const bool is_known = inputs.elements(i).has_value();
+    anything |= is_known;
+    everything &= is_known;
   }
-  if (!anything || !known(shape) || count(dims_of(shape)) > kMaxKnownElements)
+  if (!(is_float(first.dtype) ? everything : anything) || !known(shape) ||
+      count(dims_of(shape)) > kMaxKnownElements)
     return {rules::make_fact(first.dtype, shape)};
 
   // One after another, each in rows of what lies at and after the axis.

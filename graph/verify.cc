@@ -147,9 +147,39 @@ void require_types(const Graph& graph, const Order& order) {
   }
 }
 
-}  // namespace
+// Every symbol of a layer is a size of an input of the graph, known outside of a body, or alone a
+// size of the layer or of one before it: the run finds its value there. known: by index.
+void require_symbols(const Graph& graph, const Order& order, std::vector<bool> known) {
+  const SizeTable& sizes = graph.sizes();
+  known.resize(sizes.symbols().size());
+  const auto require = [&](Size size, std::string_view where) {
+    if (size.is_unknown()) broken(fmt::format("a size of {} is unknown", where));
+    for (const uint32_t symbol : sizes.symbols_in(size))
+      if (!known[symbol])
+        broken(fmt::format("no layer before it finds the size {} of {}",
+                           sizes.symbols()[symbol].name, where));
+  };
+  const auto find = [&](ValueId id) {
+    for (const Size size : graph.value(id).type().shape)
+      if (const auto symbol = sizes.symbol_index(size)) known[*symbol] = true;
+  };
+  for (const ValueId input : graph.inputs()) find(input);
+  for_layers(graph, order, [&](LayerId, const Layer& layer) {
+    if (const auto* tensor = std::get_if<SizeTensor>(&layer.op))
+      for (const Size size : tensor->elements) require(size, "its elements");
+    for (const BodyUse& use : bodies_of(layer.op)) {
+      const Graph& body = graph.bodies()[static_cast<size_t>(use.body)];
+      with_context([&] { return fmt::format("body \"{}\"", body.name); },
+                   [&] { require_symbols(body, require_order(body), known); });
+    }
+    for (const ValueId output : layer.outputs) find(output);
+    for (const ValueId output : layer.outputs)
+      for (const Size size : graph.value(output).type().shape)
+        require(size, fmt::format("output \"{}\"", graph.value(output).name));
+  });
+}
 
-void verify(const Graph& graph) {
+void verify_structure(const Graph& graph) {
   const Order order = require_order(graph);
   require_inputs(graph, order);
   require_producers(graph, order);
@@ -157,7 +187,15 @@ void verify(const Graph& graph) {
   require_names(graph, order);
   require_types(graph, order);
   for (const Graph& body : graph.bodies())
-    with_context([&] { return fmt::format("body \"{}\"", body.name); }, [&] { verify(body); });
+    with_context([&] { return fmt::format("body \"{}\"", body.name); },
+                 [&] { verify_structure(body); });
+}
+
+}  // namespace
+
+void verify(const Graph& graph) {
+  verify_structure(graph);
+  require_symbols(graph, graph.order(), {});
 }
 
 }  // namespace anneal

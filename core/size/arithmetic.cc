@@ -3,7 +3,7 @@
 #include <numeric>
 #include <utility>
 
-#include "anneal/core/size/size.h"
+#include "anneal/core/size/real.h"
 
 namespace anneal {
 namespace {
@@ -11,7 +11,6 @@ namespace {
 constexpr size_t kMaxProducts = 20000;
 constexpr size_t kMaxOperands = 64;  // of one min, max or broadcast
 
-bool either_unknown(Size a, Size b) { return a.is_unknown() || b.is_unknown(); }
 bool both_known(Size a, Size b) { return a.known() && b.known(); }
 
 uint64_t magnitude(int64_t value) {
@@ -53,21 +52,21 @@ Polynomial negated(const Polynomial& polynomial) { return fitting(add_scaled({},
 }  // namespace
 
 Size SizeTable::add(Size a, Size b) {
-  if (either_unknown(a, b)) return Size::unknown();
   if (both_known(a, b)) return sum(a.value(), b.value());
+  if (!is_integer(a) || !is_integer(b)) return Size::unknown();
   return intern(add_scaled(polynomial_of(a), polynomial_of(b), 1));
 }
 
 Size SizeTable::sub(Size a, Size b) {
-  if (either_unknown(a, b)) return Size::unknown();
-  if (a == b) return 0;
   if (both_known(a, b)) return difference(a.value(), b.value());
+  if (!is_integer(a) || !is_integer(b)) return Size::unknown();
+  if (a == b) return 0;
   return intern(add_scaled(polynomial_of(a), polynomial_of(b), -1));
 }
 
 Size SizeTable::mul(Size a, Size b) {
-  if (either_unknown(a, b)) return Size::unknown();
   if (both_known(a, b)) return product_of(a.value(), b.value());
+  if (!is_integer(a) || !is_integer(b)) return Size::unknown();
   const Polynomial left = polynomial_of(a), right = polynomial_of(b);
   if (left.terms.size() * right.terms.size() > kMaxProducts) fail_too_large();
   return intern(multiply(left, right));
@@ -75,8 +74,8 @@ Size SizeTable::mul(Size a, Size b) {
 
 Size SizeTable::floor_div(Size a, Size b) {
   if (b == Size(0)) fail(Code::kInvalidModel, "a size is divided by zero");
-  if (either_unknown(a, b)) return Size::unknown();
   if (both_known(a, b)) return fitting(floor_quotient(a.value(), b.value()));
+  if (!is_integer(a) || !is_integer(b)) return Size::unknown();
   Polynomial dividend = polynomial_of(a), divisor = polynomial_of(b);
   if (divisor.terms.back().coefficient < 0) {
     dividend = negated(dividend);
@@ -181,7 +180,7 @@ Size SizeTable::max(Size a, Size b) { return combine(AtomKind::kMax, a, b); }
 
 // Nested min of min is one list of operands, none of which is provably beyond another.
 Size SizeTable::combine(AtomKind kind, Size a, Size b) {
-  if (either_unknown(a, b)) return Size::unknown();
+  if (!is_integer(a) || !is_integer(b)) return Size::unknown();
   if (both_known(a, b))
     return kind == AtomKind::kMin ? std::min(a.value(), b.value()) : std::max(a.value(), b.value());
   std::vector<Size> candidates, operands;
@@ -206,7 +205,7 @@ Size SizeTable::broadcast(Size a, Size b) {
   if (a == Size(1)) return b;
   if (both_known(a, b))
     fail(Code::kInvalidModel, "sizes " + text(a) + " and " + text(b) + " do not broadcast");
-  if (either_unknown(a, b)) {
+  if (a.is_unknown() || b.is_unknown()) {
     const Size other = a.is_unknown() ? b : a;
     return may_be_one(other) ? Size::unknown() : other;
   }
@@ -269,31 +268,69 @@ bool SizeTable::is_at_most(Size a, Size b) const {
   return difference && range(*difference).max <= 0;
 }
 
-Size SizeTable::product(const Shape& shape) {
+Size SizeTable::substitute(Size size, const SizeReplacements& by) {
+  if (by.empty() || size.known() || size.is_unknown() ||
+      std::ranges::none_of(symbols_in(size), [&](uint32_t symbol) { return by.contains(symbol); }))
+    return size;
+  Size sum = 0;
+  for (const Term& term : polynomial_of(size).terms) {
+    Size product = term.coefficient;
+    for (const uint32_t id : term.atoms) product = mul(product, substitute(Atom(atoms_[id]), by));
+    sum = add(sum, product);
+  }
+  return sum;
+}
+
+Size SizeTable::substitute(const Atom& atom, const SizeReplacements& by) {
+  if (atom.kind == AtomKind::kSymbol) {
+    const auto found = by.find(atom.symbol);
+    return found == by.end() ? intern(atom) : substitute(found->second, by);
+  }
+  const Size a = substitute(atom.a, by), b = substitute(atom.b, by);
+  switch (atom.kind) {
+    case AtomKind::kFloorDiv:
+      return floor_div(a, b);
+    case AtomKind::kMin:
+      return min(a, b);
+    case AtomKind::kMax:
+      return max(a, b);
+    case AtomKind::kBroadcast:
+      return broadcast(a, b);
+    case AtomKind::kReal: {
+      const RealOp op = RealSizes::op(atom);
+      if (op == RealOp::kConstant) return intern(atom);
+      return RealSizes(*this).operation(op, RealSizes::type(atom), a, b);
+    }
+    default:
+      return RealSizes(*this).truncate(a);
+  }
+}
+
+Size product(const Shape& shape, SizeTable& sizes) {
   Size result = 1;
-  for (Size size : shape) result = mul(result, size);
+  for (Size size : shape) result = sizes.mul(result, size);
   return result;
 }
 
-Shape SizeTable::row_major_strides(const Shape& shape) {
+Shape row_major_strides(const Shape& shape, SizeTable& sizes) {
   Shape strides = shape;
   Size stride = 1;
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
     strides[axis] = stride;
-    if (axis > 0) stride = mul(stride, shape[axis]);
+    if (axis > 0) stride = sizes.mul(stride, shape[axis]);
   }
   return strides;
 }
 
-Shape SizeTable::channels_last_strides(const Shape& shape) {
-  if (shape.rank() < 3) return row_major_strides(shape);
+Shape channels_last_strides(const Shape& shape, SizeTable& sizes) {
+  if (shape.rank() < 3) return row_major_strides(shape, sizes);
   Shape strides = shape;
   strides[1] = 1;
   Size stride = shape[1];
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
     if (axis == 1) continue;
     strides[axis] = stride;
-    if (axis > 0) stride = mul(stride, shape[axis]);
+    if (axis > 0) stride = sizes.mul(stride, shape[axis]);
   }
   return strides;
 }

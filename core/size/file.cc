@@ -1,10 +1,11 @@
 // The size table in engine files: symbols (name, min, opt, max), atoms, expressions, each with a
-// u32 count before it. Ids are positions. An atom is a kind byte, then a u32 symbol or two sizes; a
-// size is a boolean "known" and an i64 value or a u32 expression; an expression is terms of an i64
-// coefficient and u32 atoms.
+// u32 count before it. Ids are positions. An atom is a kind byte, then a u32 symbol or two sizes
+// (of a real, its u32 op and type and two sizes); a size is a boolean "known" and an i64 value or a
+// u32 expression; an expression is terms of an i64 coefficient and u32 atoms.
 #include <algorithm>
 
 #include "anneal/core/bytes.h"
+#include "anneal/core/size/real.h"
 #include "anneal/core/size/size.h"
 
 namespace anneal {
@@ -36,12 +37,11 @@ void SizeTable::save(ByteWriter& to) const {
   to.number(static_cast<uint32_t>(atoms_.size()));
   for (const Atom& atom : atoms_) {
     to.number(static_cast<uint8_t>(atom.kind));
-    if (atom.kind == AtomKind::kSymbol) {
-      to.number(atom.symbol);
-    } else {
-      anneal::save(to, atom.a);
-      anneal::save(to, atom.b);
-    }
+    const bool is_symbol = atom.kind == AtomKind::kSymbol;
+    if (is_symbol || atom.kind == AtomKind::kReal) to.number(atom.symbol);
+    if (is_symbol) continue;
+    anneal::save(to, atom.a);
+    anneal::save(to, atom.b);
   }
   to.number(static_cast<uint32_t>(expressions_.size()));
   for (const Expression& expression : expressions_) {
@@ -83,12 +83,14 @@ void SizeTable::load_expressions(ByteReader& from) {
   for (size_t id = 0; id < atoms; ++id) {
     Atom atom;
     const auto kind = from.number<uint8_t>();
-    if (kind > static_cast<uint8_t>(AtomKind::kBroadcast)) from.refuse("an unknown kind of size");
+    if (kind > static_cast<uint8_t>(AtomKind::kTruncate)) from.refuse("an unknown kind of size");
     atom.kind = static_cast<AtomKind>(kind);
     if (atom.kind == AtomKind::kSymbol) {
       atom.symbol = from.number<uint32_t>();
       if (atom.symbol >= symbols_.size()) from.refuse("a symbol that is not there");
     } else {
+      if (atom.kind == AtomKind::kReal) atom.symbol = from.number<uint32_t>();
+      if (!RealSizes::is_code(atom.symbol)) from.refuse("an unknown operation on sizes");
       atom.a = load_size(from);
       atom.b = load_size(from);
     }
@@ -149,13 +151,19 @@ void SizeTable::validate(ByteReader& from) {
       from.refuse("an expression that is not in normal form");
 }
 
-// min, max and broadcast are not done again, because bounds may be narrower now than when they were
-// made.
+// min, max, broadcast and reals are not done again, because bounds may be narrower now than when
+// they were made.
 bool SizeTable::is_normal(uint32_t atom_id) {
   const Atom atom = atoms_[atom_id];
   if (atom.kind == AtomKind::kSymbol) return true;
   const Size size = intern(Polynomial::atom(atom_id));
   if (atom.kind == AtomKind::kFloorDiv) return floor_div(atom.a, atom.b) == size;
+  if (atom.kind == AtomKind::kTruncate)
+    return RealSizes::is_real(*this, atom.a) && atom.b == Size(0);
+  if (atom.kind == AtomKind::kReal) {
+    const int operands = operand_count(RealSizes::op(atom));
+    return (operands > 0 || atom.a.known()) && (operands > 1 || atom.b == Size(0));
+  }
   std::vector<Size> operands;
   gather_operands(atom.kind, size, operands);
   const Atom* first = lone_atom(atom.a);

@@ -2,6 +2,7 @@
 // infinity; a lower bound is never plus and an upper bound never minus infinity.
 #include <algorithm>
 
+#include "anneal/core/size/real.h"
 #include "anneal/core/size/size.h"
 
 namespace anneal {
@@ -106,6 +107,12 @@ Bounds SizeTable::range(const Atom& atom) const {
     return size.known() ? around(size.value(), size.value())
                         : interval_of(range(expression_of(size).polynomial));
   };
+  if (atom.kind == AtomKind::kReal) return bounds_of(kAll);
+  if (atom.kind == AtomKind::kTruncate) {
+    const auto real = RealSizes::range(*this, atom.a);
+    return real ? Bounds{saturated(real->first), saturated(real->first), saturated(real->second)}
+                : bounds_of(kAll);
+  }
   const Interval a = operand(atom.a), b = operand(atom.b);
   if (atom.kind == AtomKind::kFloorDiv) return bounds_of(divided(a, b));
   if (atom.kind == AtomKind::kMin)

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "anneal/core/size/real.h"
+
 namespace anneal {
 namespace {
 
@@ -81,6 +83,10 @@ void SizeTable::find_symbols(Size size, std::vector<uint32_t>& found) const {
       find_symbols(atom.a, found);
       find_symbols(atom.b, found);
     }
+}
+
+bool SizeTable::is_integer(Size size) const {
+  return !size.is_unknown() && !RealSizes::is_real(*this, size);
 }
 
 // ---- interning
@@ -177,8 +183,7 @@ Size SizeTable::intern(Atom atom) {
 int64_t SizeTable::evaluate(Size size, Values values) const {
   if (size.known()) return size.value();
   if (size.is_unknown()) fail(Code::kInvalidArgument, "an unknown size has no value");
-  return with_context([&] { return "size \"" + text(size) + "\""; },
-                      [&] { return value_of(size, values); });
+  return with_context([&] { return "size " + text(size); }, [&] { return value_of(size, values); });
 }
 
 Dims SizeTable::evaluate(const Shape& shape, Values values) const {
@@ -209,9 +214,11 @@ int64_t SizeTable::value_of(Size size, Values values) const {
 }
 
 int64_t SizeTable::value_of(const Atom& atom, Values values) const {
+  if (atom.kind == AtomKind::kReal) fail(Code::kInvalidArgument, "is not a whole number");
+  if (atom.kind == AtomKind::kTruncate) return saturated(RealSizes::value(*this, atom.a, values));
   if (atom.kind == AtomKind::kSymbol) {
     if (atom.symbol < values.size() && values[atom.symbol]) return *values[atom.symbol];
-    fail(Code::kInvalidArgument, "\"" + symbols_[atom.symbol].name + "\" has no value");
+    fail(Code::kInvalidArgument, text(atom) + " has no value");
   }
   const int64_t a = value_of(atom.a, values), b = value_of(atom.b, values);
   if (atom.kind == AtomKind::kMin) return std::min(a, b);

@@ -4,8 +4,13 @@
 // floor_div, min, max, broadcast of two sizes. Equal normal forms have equal ids. Arithmetic that
 // overflows 64 bits, division by zero, and expressions that grow beyond reason fail with
 // kInvalidModel. An operand that is Size::unknown() makes the result unknown(); text() shows it as
-// "?". Simplifying relies on the symbols' bounds, and on divisors not being 0. Not thread-safe
-// while it is being added to.
+// "?".
+//
+// A real is the contents of an element of a float tensor where that need not be a whole number:
+// f32 or f64 arithmetic on sizes, evaluated as IEEE 754 says. It is one atom, and sums, products
+// and the like of it are unknown(): only RealSizes (core/size/real.h) computes with it. Simplifying
+// relies on the symbols' bounds, and on divisors not being 0. Not thread-safe while it is being
+// added to.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -39,6 +44,9 @@ struct SizeSymbol {
   Bounds bounds = {};
 };
 
+// Sizes in place of symbols, by index.
+using SizeReplacements = std::map<uint32_t, Size>;
+
 // A size in a file: a boolean `known`, then the i64 value, or the u32 id of an expression. The
 // reader cannot know the table: whoever loads compares the id with expression_count().
 void save(ByteWriter& to, Size size);
@@ -57,6 +65,7 @@ class SizeTable {
   // Whether every symbol in it is one of `symbols`, which has an entry for each.
   bool is_made_of(Size size, const std::vector<bool>& symbols) const;
 
+  bool is_integer(Size size) const;  // neither unknown() nor a real
   Size add(Size a, Size b);
   Size sub(Size a, Size b);
   Size mul(Size a, Size b);
@@ -69,15 +78,16 @@ class SizeTable {
   // value of it fails with kInvalidArgument where they are neither. Of unknown sizes it is known
   // where a number that is not 1 decides.
   Size broadcast(Size a, Size b);
-  Size product(const Shape& shape);
-  Shape row_major_strides(const Shape& shape);
-  Shape channels_last_strides(const Shape& shape);
+  // The size with every symbol of `by` replaced, in replacements too. REQUIRES: no symbol is
+  // replaced, however indirectly, by a size that has it.
+  Size substitute(Size size, const SizeReplacements& by);
 
   // Provable bounds by interval arithmetic over the symbols' bounds; wide, never wrong. opt is the
   // value at the symbols' opts; min where there is none.
   Bounds range(Size size) const;
 
-  // values: one per symbol, by index. Fails with kInvalidArgument naming a symbol that has none.
+  // values: one per symbol, by index. Fails with kInvalidArgument where the values contradict the
+  // expression or overflow, or naming a symbol that has none.
   int64_t evaluate(Size size, std::span<const std::optional<int64_t>> values) const;
   Dims evaluate(const Shape& shape, std::span<const std::optional<int64_t>> values) const;
 
@@ -93,7 +103,8 @@ class SizeTable {
   static SizeTable load(ByteReader& from);  // fails with kIncompatiblePlan
 
  private:
-  enum class AtomKind : uint8_t { kSymbol, kFloorDiv, kMin, kMax, kBroadcast };
+  friend class RealSizes;
+  enum class AtomKind : uint8_t { kSymbol, kFloorDiv, kMin, kMax, kBroadcast, kReal, kTruncate };
   // Of an expression written out as a tree. Limited, so that nothing here runs out of stack or
   // time.
   struct Cost {
@@ -101,8 +112,8 @@ class SizeTable {
   };
   struct Atom {
     AtomKind kind = AtomKind::kSymbol;
-    uint32_t symbol = 0;  // kSymbol only
-    Size a, b;            // the others only
+    uint32_t symbol = 0;  // kSymbol only; kReal: the op and the type, as RealSizes has them
+    Size a, b;            // the others only; kTruncate has a; a constant's a are its bits
     Cost cost;
   };
   struct Expression {
@@ -124,6 +135,7 @@ class SizeTable {
 
   Size intern(std::optional<Polynomial> polynomial);  // fails if there is none: an overflow
   Size intern(Atom atom);
+  Size substitute(const Atom& atom, const SizeReplacements& by);
   Size divide_by_number(const Polynomial& a, int64_t b);
   Size divide_by_polynomial(const Polynomial& a, const Polynomial& b);
   Size combine(AtomKind kind, Size a, Size b);  // kMin, kMax
@@ -151,5 +163,9 @@ class SizeTable {
   std::map<std::string, uint32_t, std::less<>> symbol_ids_;
   std::map<Key, uint32_t> atom_ids_, expression_ids_;
 };
+
+Size product(const Shape& shape, SizeTable& sizes);
+Shape row_major_strides(const Shape& shape, SizeTable& sizes);
+Shape channels_last_strides(const Shape& shape, SizeTable& sizes);
 
 }  // namespace anneal

@@ -2,11 +2,14 @@
 //   sum     = ["-"] product {("+" | "-") product}
 //   product = factor {("*" | "//") factor}        from left to right
 //   factor  = number | name | "(" sum ")" | VERB "(" sum {"," sum} ")" | "?"
-//   VERB    = "min" | "max" | "broadcast"
+//   VERB    = "min" | "max" | "broadcast" | "trunc" | TYPE "." ("add" | "floor" | ...)
+//   real constant = TYPE ".constant(" number as C writes it ")"        TYPE = "f32" | "f64"
 // A name that is not [A-Za-z_][A-Za-z0-9_.]*, or is a verb, is in quotes, with \" \\ \n inside.
 #include <algorithm>
+#include <bit>
 #include <charconv>
 
+#include "anneal/core/size/real.h"
 #include "anneal/core/size/size.h"
 
 namespace anneal {
@@ -16,10 +19,14 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool continues_name(char c) { return is_letter(c) || is_digit(c) || c == '.'; }
 
+bool is_verb(std::string_view name) {
+  return name == "min" || name == "max" || name == "broadcast" || name == "trunc" ||
+         real_verb(name);
+}
+
 std::string name_text(const std::string& name) {
   const bool plain = !name.empty() && is_letter(name[0]) &&
-                     std::ranges::all_of(name, continues_name) && name != "min" && name != "max" &&
-                     name != "broadcast";
+                     std::ranges::all_of(name, continues_name) && !is_verb(name);
   if (plain) return name;
   std::string text = "\"";
   for (char c : name) {
@@ -118,6 +125,7 @@ class Parser {
     if (!rest().empty() && is_digit(rest()[0])) {
       const Size negative = number(true);
       if (!rest().starts_with("*") && !rest().starts_with("//")) return negative;
+      if (negative == Size(INT64_MIN) && rest().starts_with("*")) return product(negative);
       at_ = start;
     }
     return table_.sub(0, product());
@@ -129,11 +137,7 @@ class Parser {
     if (is_digit(c)) return number(false);
     if (c == '"') return table_.symbol(quoted());
     if (accept("?")) return Size::unknown();
-    if (accept("(")) {
-      const Size inside = sum();
-      expect(")");
-      return inside;
-    }
+    if (rest()[0] == '(') return in_parentheses();
     if (!is_letter(c)) refuse("a size");
     const size_t start = at_;
     while (at_ < text_.size() && continues_name(text_[at_])) ++at_;
@@ -141,7 +145,36 @@ class Parser {
     if (name == "min") return operands(&SizeTable::min);
     if (name == "max") return operands(&SizeTable::max);
     if (name == "broadcast") return operands(&SizeTable::broadcast);
+    if (name == "trunc") return RealSizes(table_).truncate(in_parentheses());
+    if (const auto verb = real_verb(name)) return real(verb->first, verb->second);
     return table_.symbol(name);
+  }
+
+  Size in_parentheses() {
+    expect("(");
+    const Size inside = sum();
+    expect(")");
+    return inside;
+  }
+
+  Size real(RealOp op, RealType type) {
+    if (operand_count(op) == 1) return RealSizes(table_).operation(op, type, in_parentheses());
+    expect("(");
+    if (op == RealOp::kConstant) {
+      double value = 0;
+      const std::string_view digits = rest();
+      const auto [end, error] =
+          std::from_chars(digits.data(), digits.data() + digits.size(), value);
+      if (error != std::errc()) refuse("a number");
+      at_ += static_cast<size_t>(end - digits.data());
+      expect(")");
+      return RealSizes(table_).constant(real_result(op, type, value, 0), type);
+    }
+    const Size a = sum();
+    expect(",");
+    const Size b = sum();
+    expect(")");
+    return RealSizes(table_).operation(op, type, a, b);
   }
 
   Size operands(Size (SizeTable::*combine)(Size, Size)) {
@@ -239,6 +272,23 @@ std::string SizeTable::text(const Atom& atom) const {
       return closed ? text(size) : "(" + text(size) + ")";
     };
     return operand(atom.a) + "//" + operand(atom.b);
+  }
+  if (atom.kind == AtomKind::kTruncate) return "trunc(" + text(atom.a) + ")";
+  if (atom.kind == AtomKind::kReal) {
+    const RealOp op = RealSizes::op(atom);
+    std::string verb(to_string(RealSizes::type(atom)));
+    verb.append(".").append(to_string(op)).append("(");
+    if (op == RealOp::kConstant) {
+      char digits[32];
+      const auto value = std::bit_cast<double>(atom.a.value());
+      const auto end = RealSizes::type(atom) == RealType::kF32
+                           ? std::to_chars(digits, std::end(digits), static_cast<float>(value)).ptr
+                           : std::to_chars(digits, std::end(digits), value).ptr;
+      return verb.append(digits, end) + ")";
+    }
+    verb += text(atom.a);
+    if (operand_count(op) == 2) verb += ", " + text(atom.b);
+    return verb + ")";
   }
   std::vector<Size> operands{atom.a};
   gather_operands(atom.kind, atom.b, operands);

@@ -13,8 +13,8 @@ namespace anneal {
 
 Shape strides_of(const Type& type, Layout layout, SizeTable& sizes) {
   return layout == Layout::kChannelsLast && type.shape.rank() >= 3
-             ? sizes.channels_last_strides(type.shape)
-             : sizes.row_major_strides(type.shape);
+             ? channels_last_strides(type.shape, sizes)
+             : row_major_strides(type.shape, sizes);
 }
 
 LayerOperands ideal_operands(const Graph& graph, std::span<const ValueId> inputs,
@@ -199,7 +199,7 @@ std::optional<Shape> strides_between(const Graph& graph, const Layer& layer, Val
                            ? std::nullopt
                            : strides_behind(graph, input.producer,
                                             layouts.strides_of_value(graph, before.inputs[0]));
-  if (!strides || *strides == graph.sizes().row_major_strides(type.shape)) return std::nullopt;
+  if (!strides || *strides == row_major_strides(type.shape, graph.sizes())) return std::nullopt;
   for (const LayerId user : users) {
     const auto behind = strides_behind(graph, user, *strides);
     if (!behind || *behind != strides_of(graph.value(graph.layer(user).outputs[0]).type(),

@@ -70,7 +70,7 @@ class DynamicBatch {
           !(shape[0] == Size(rows_)))
         continue;
       shape[0] = 1;
-      if (slot.storage != Storage::kView && !(slot.strides[0] == sizes_->product(shape)))
+      if (slot.storage != Storage::kView && !(slot.strides[0] == product(shape, *sizes_)))
         return false;
       shape[0] = symbol_;
     }

@@ -45,7 +45,7 @@ class Placer {
   Shape strides_of_value(ValueId id) const {
     const auto known = strides_.find(id);
     if (known != strides_.end()) return known->second;
-    return is_port(id) ? graph_.sizes().row_major_strides(graph_.value(id).type().shape)
+    return is_port(id) ? row_major_strides(graph_.value(id).type().shape, graph_.sizes())
                        : question_.layouts.strides_of_value(graph_, id);
   }
   size_t place_of(LayerId id) const {

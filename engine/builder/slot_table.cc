@@ -16,7 +16,7 @@ void SlotTable::add_ports() {
   for (const ValueId input : graph_.inputs()) {
     const Value& info = graph_.value(input);
     const uint32_t slot =
-        add(info.name, info.type(), graph_.sizes().row_major_strides(info.type().shape),
+        add(info.name, info.type(), row_major_strides(info.type().shape, graph_.sizes()),
             Storage::kInput, host());
     set_home(input, host(), slot);
     plan_.inputs.push_back(slot);
@@ -28,7 +28,7 @@ void SlotTable::add_ports() {
     const Type& type = graph_.value(value).type();
     const Storage storage = is_data_dependent(type) ? Storage::kDataDependent : Storage::kOutput;
     plan_.outputs.push_back(
-        add(name, type, graph_.sizes().row_major_strides(type.shape), storage, host()));
+        add(name, type, row_major_strides(type.shape, graph_.sizes()), storage, host()));
     if (graph_.value(value).producer != LayerId::kNone) direct_outputs_.try_emplace(value, i);
   }
 }
@@ -79,7 +79,7 @@ uint32_t SlotTable::output(ValueId value, size_t place) {
   if (const auto direct = direct_output(value); place == host() && direct)
     return set_home(value, place, plan_.outputs[*direct]);
   const bool data_dependent = is_data_dependent(info.type());
-  const Shape strides = data_dependent ? graph_.sizes().row_major_strides(info.type().shape)
+  const Shape strides = data_dependent ? row_major_strides(info.type().shape, graph_.sizes())
                                        : layouts_.strides_of_value(graph_, value);
   return set_home(value, place,
                   add(info.name, info.type(), strides,

@@ -27,7 +27,7 @@ uint32_t StepEmitter::input(ValueId value, size_t place) {
   if (const uint32_t slot = slots_.home(value, place); slot != kNoSlot) return slot;
   const Value& info = graph_.value(value);
   if (graph_.constant(value)) {
-    const Shape strides = graph_.sizes().row_major_strides(info.type().shape);
+    const Shape strides = row_major_strides(info.type().shape, graph_.sizes());
     return slots_.set_home(value, place, slots_.add_constant(value, strides, place));
   }
   const uint32_t home = slots_.home(value, slots_.first_place(value));
@@ -77,7 +77,7 @@ uint32_t StepEmitter::dense(uint32_t slot) {
 }
 
 uint32_t StepEmitter::row_major(uint32_t slot) {
-  const Shape strides = graph_.sizes().row_major_strides(slots_[slot].type.shape);
+  const Shape strides = row_major_strides(slots_[slot].type.shape, graph_.sizes());
   return slots_[slot].strides == strides ? slot : with_strides(slot, strides).first;
 }
 

@@ -22,7 +22,7 @@ std::optional<Integers> known_integers(const Graph& graph, ValueId id) {
 
 // Row-major, but for the strides of axes of size 1, which nobody takes a step along.
 bool is_row_major(const Shape& shape, const Shape& strides, SizeTable& sizes) {
-  const Shape row_major = sizes.row_major_strides(shape);
+  const Shape row_major = row_major_strides(shape, sizes);
   for (int axis = 0; axis < shape.rank(); ++axis)
     if (shape[axis] != Size(1) && strides[axis] != row_major[axis]) return false;
   return true;
@@ -55,7 +55,7 @@ std::optional<ViewOf> view_of_transpose(const Graph& graph, const Layer& layer, 
   if (moves && moved == Moved::kNeedsKernel) return std::nullopt;
   // Dense input stays dense, but for strides of axes of size 1, which are put in order.
   if (!moves && is_row_major(from, input_strides, graph.sizes()))
-    return ViewOf{graph.sizes().row_major_strides(graph.value(layer.outputs[0]).type().shape), 0};
+    return ViewOf{row_major_strides(graph.value(layer.outputs[0]).type().shape, graph.sizes()), 0};
   Shape strides;
   for (const int64_t axis : op.permutation)
     strides.push_back(input_strides[static_cast<int>(axis)]);
@@ -115,8 +115,8 @@ bool is_view_op(const Op& op) { return *traits_of(op).view == ViewRule::kOfInput
 
 std::optional<Shape> reshaped_strides(const Shape& from, const Shape& strides, const Shape& to,
                                       SizeTable& sizes) {
-  if (sizes.product(from) != sizes.product(to)) return std::nullopt;
-  if (is_row_major(from, strides, sizes)) return sizes.row_major_strides(to);
+  if (product(from, sizes) != product(to, sizes)) return std::nullopt;
+  if (is_row_major(from, strides, sizes)) return row_major_strides(to, sizes);
   // Groups of axes of both shapes that hold the same elements, from the innermost outwards.
   const std::vector<int> ours = long_axes(from), theirs = long_axes(to);
   Shape result = Shape::filled(to.rank(), Size(1));
@@ -152,7 +152,7 @@ std::optional<Shape> reshaped_strides(const Shape& from, const Shape& strides, c
   for (int axis = to.rank() - 2; axis >= 0; --axis)
     if (to[axis] == Size(1)) result[axis] = sizes.mul(result[axis + 1], to[axis + 1]);
   if (to.rank() < 3) return result;
-  const Shape channels_last = sizes.channels_last_strides(to);
+  const Shape channels_last = channels_last_strides(to, sizes);
   const bool is_channels_last = std::all_of(
       theirs.begin(), theirs.end(), [&](int axis) { return result[axis] == channels_last[axis]; });
   return is_channels_last ? channels_last : result;

@@ -18,6 +18,25 @@ void prepare_step(const RunState& run, size_t index, StepState& state) {
       [&] { state.prepared = run.loaded.kernels[index]->prepare(in, out, run.resources.threads); });
 }
 
+namespace {
+
+// A plan in which no step before finds a symbol is a defect of the builder: verify() proves this of
+// every graph.
+int64_t value_now(const RunState& run, Size size) {
+  const SizeTable& sizes = *run.plan.sizes;
+  try {
+    return sizes.evaluate(size, run.symbols);
+  } catch (const Error&) {
+    for (const uint32_t symbol : sizes.symbols_in(size))
+      if (!run.symbols[symbol])
+        fail(Code::kInternal,
+             fmt::format("no step before finds the size {}", sizes.symbols()[symbol].name));
+    throw;
+  }
+}
+
+}  // namespace
+
 void set_slot_dims(RunState& run, RunMemory& memory, uint32_t index, const Dims& dims) {
   const Slot& slot = run.plan.slots[index];
   const Shape& shape = slot.type.shape;
@@ -25,7 +44,9 @@ void set_slot_dims(RunState& run, RunMemory& memory, uint32_t index, const Dims&
     if (const auto symbol = run.plan.sizes->symbol_index(shape[axis]);
         symbol && !run.symbols[*symbol])
       run.symbols[*symbol] = dims[axis];
-  if (run.plan.sizes->evaluate(shape, run.symbols) != dims)
+  Dims expected;
+  for (const Size size : shape) expected.push_back(value_now(run, size));
+  if (expected != dims)
     fail(Code::kInvalidArgument, fmt::format("\"{}\" became {}, the engine expects {}", slot.name,
                                              to_string(dims), run.plan.sizes->text(shape)));
   if (slot.storage != Storage::kDataDependent) return;
@@ -86,8 +107,7 @@ void write_sizes(const RunState& run, const Step& step) {
   const TensorView& to = run.slots[step.outputs[0]];
   const int64_t stride = to.strides.rank() == 0 ? 1 : to.strides[0];
   for (size_t i = 0; i < elements.size(); ++i)
-    to.as<int64_t>()[static_cast<int64_t>(i) * stride] =
-        run.plan.sizes->evaluate(elements[i], run.symbols);
+    to.as<int64_t>()[static_cast<int64_t>(i) * stride] = value_now(run, elements[i]);
 }
 
 }  // namespace anneal

@@ -176,8 +176,8 @@ Factor multiply(Node& node, const Factor& a, const Factor& b, const std::string&
     const Shape shape = node.graph().value(ordered).type().shape;
     const auto sizes = shape.span();
     std::vector<Size> target(sizes.begin(), sizes.begin() + static_cast<ptrdiff_t>(batch.size()));
-    target.push_back(node.sizes().product(Shape(sizes.subspan(batch.size(), first.size()))));
-    target.push_back(node.sizes().product(Shape(sizes.subspan(batch.size() + first.size()))));
+    target.push_back(product(Shape(sizes.subspan(batch.size(), first.size())), node.sizes()));
+    target.push_back(product(Shape(sizes.subspan(batch.size() + first.size())), node.sizes()));
     return reshape(node, ordered, target, name + suffix + "/matrices");
   };
   const ValueId left = matrices(a, rows, contracted, "/a");

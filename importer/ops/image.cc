@@ -22,7 +22,7 @@ ValueId zeros(Node& node, DataType dtype, ValueId shape) {
 }
 
 ValueId flat(Node& node, int index, const char* suffix) {
-  return reshape(node, node.input(index), {node.sizes().product(node.shape(index))}, suffix);
+  return reshape(node, node.input(index), {product(node.shape(index), node.sizes())}, suffix);
 }
 
 // Indices count the elements of the output, as those of MaxPool count the elements of its input.

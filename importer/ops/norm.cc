@@ -236,7 +236,7 @@ ChannelGroups normalize_groups(Node& node) {
   if (groups < 1 || (shape[1].known() && shape[1].value() % groups != 0))
     node.invalid(fmt::format("{} groups of the channels", groups));
   SizeTable& sizes = node.sizes();
-  const Size rest = sizes.floor_div(sizes.product(Shape(shape.span().subspan(1))), groups);
+  const Size rest = sizes.floor_div(product(Shape(shape.span().subspan(1)), sizes), groups);
   const std::vector<Size> whole(shape.begin(), shape.end());
   const ValueId grouped = reshape(node, node.input(0), {shape[0], Size(groups), rest}, "groups");
   const Normalize op{.axes = {2}, .epsilon = node.number("epsilon", 1e-5F)};
@@ -301,7 +301,7 @@ Outputs import_lrn(Node& node) {
   const Shape shape = node.shape(0);
   if (size < 1 || size > 1 << 20) node.invalid(fmt::format("attribute \"size\" is {}", size));
   if (shape.rank() < 2) node.invalid("at least 2 axes are expected");
-  const Size rest = node.sizes().product(Shape(shape.span().subspan(2)));
+  const Size rest = product(Shape(shape.span().subspan(2)), node.sizes());
   const ValueId squares = pointwise(node, "squares", {node.input(0)}, real,
                                     [](Expressions in) { return in[0] * in[0]; });
   const ValueId planes =

@@ -182,12 +182,12 @@ FlattenedInput flatten_from_axis(Node& node) {
   const auto tail = shape.span().subspan(static_cast<size_t>(axis) + 1);
   const bool last = std::ranges::all_of(tail, [](Size s) { return s == Size(1); });
   if (last) return {node.input(0), axis, false};
-  const auto product = [&](std::span<const Size> sizes) {
-    return node.sizes().product(Shape(sizes));
+  const auto count = [&](std::span<const Size> sizes) {
+    return product(Shape(sizes), node.sizes());
   };
   const auto split = static_cast<size_t>(axis);
-  const std::vector<Size> two = {product(shape.span().first(split)),
-                                 product(shape.span().subspan(split))};
+  const std::vector<Size> two = {count(shape.span().first(split)),
+                                 count(shape.span().subspan(split))};
   return {reshape(node, node.input(0), two, "flattened"), 1, true};
 }
 // The layer that makes `y` of the flattened x gives it the shape of the node's input again.

@@ -35,7 +35,7 @@ Outputs import_compress(Node& node) {
   if (const auto given = node.find_integer("axis")) {
     axis = node.resolve_axis(*given, node.rank(0));
   } else {
-    x = reshape(node, x, {node.sizes().product(node.shape(0))}, "flat");
+    x = reshape(node, x, {product(node.shape(0), node.sizes())}, "flat");
   }
   const ValueId found = node.layer(NonZero{}, {node.input(1)}, "found");
   const ValueId list = node.integers_value({-1}, "list");

@@ -37,8 +37,8 @@ Outputs import_flatten(Node& node) {
   int64_t axis = node.integer("axis", 1);
   if (axis != shape.rank()) axis = node.resolve_axis(axis, shape.rank());
   const auto split = static_cast<size_t>(axis);
-  const Size outer = node.sizes().product(Shape(shape.span().first(split)));
-  const Size inner = node.sizes().product(Shape(shape.span().subspan(split)));
+  const Size outer = product(Shape(shape.span().first(split)), node.sizes());
+  const Size inner = product(Shape(shape.span().subspan(split)), node.sizes());
   return reshape_result(node, node.input(0), {outer, inner});
 }
 
@@ -75,7 +75,7 @@ Outputs import_shape_range(Node& node) {
 
 Outputs import_size(Node& node) {
   node.expect_inputs(1, 1);
-  return node.result(SizeTensor{.elements = {node.sizes().product(node.shape(0))}, .scalar = true},
+  return node.result(SizeTensor{.elements = {product(node.shape(0), node.sizes())}, .scalar = true},
                      {});
 }
 

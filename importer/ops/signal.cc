@@ -207,7 +207,7 @@ Outputs dft(Node& node, int64_t axis) {
   const ValueId x = moves ? node.layer(Transpose{order}, {node.input(0)}, "moved") : node.input(0);
   const Shape& shape = node.graph().value(x).type().shape;
   std::vector<Size> result(shape.begin(), shape.end() - 2);
-  const Size signals = node.sizes().product(Shape(std::span<const Size>(result)));
+  const Size signals = product(Shape(std::span<const Size>(result)), node.sizes());
   result.insert(result.end(), {Size(t.bins), Size(t.results)});
   const ValueId rows = reshape(node, x, {signals, Size(t.points * t.parts)}, "rows");
   const ValueId product = node.layer(MatMul{}, {rows, coefficients}, "product");

@@ -69,7 +69,7 @@ std::vector<Tensor> evaluate(const Layer& layer, std::span<const Tensor* const> 
     Type type = fact.type;
     for (int axis = 0; axis < type.shape.rank(); ++axis)
       if (type.shape[axis].is_unknown()) type.shape[axis] = scratch.fresh("found");
-    out_operands.push_back({.type = type, .strides = scratch.row_major_strides(type.shape)});
+    out_operands.push_back({.type = type, .strides = row_major_strides(type.shape, scratch)});
   }
 
   const auto device = cpu_backend().open("cpu");

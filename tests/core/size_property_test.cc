@@ -2,11 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "anneal/core/bytes.h"
 #include "anneal/core/error.h"
-#include "anneal/core/size/size.h"
+#include "anneal/core/size/real.h"
 
 namespace anneal {
 namespace {
@@ -27,22 +28,93 @@ int64_t floor_of(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) !
 
 struct Operation {
   const char* name;
-  Size (SizeTable::*symbolic)(Size, Size);
+  Size (*symbolic)(SizeTable&, Size, Size);
   Value (*numeric)(int64_t, int64_t);
 };
+
+template <Size (SizeTable::*operation)(Size, Size)>
+Size call(SizeTable& table, Size a, Size b) {
+  return (table.*operation)(a, b);
+}
+
+// f32 or f64 arithmetic on a table.
+template <RealType type>
+struct Reals {
+  SizeTable& table;
+  Size of(Size integer) { return RealSizes(table).operation(RealOp::kConvert, type, integer); }
+  Size of(double value) { return RealSizes(table).constant(value, type); }
+  Size operator()(RealOp op, Size a, Size b = 0) {
+    return RealSizes(table).operation(op, type, a, b);
+  }
+};
+
+// As a cast to i64, of what is far from overflow.
+Value whole(double value) {
+  return std::abs(value) < 0x1p62 ? Value(static_cast<int64_t>(value)) : Value();
+}
 const Operation kOperations[] = {
-    {"add", &SizeTable::add, [](int64_t a, int64_t b) -> Value { return a + b; }},
-    {"sub", &SizeTable::sub, [](int64_t a, int64_t b) -> Value { return a - b; }},
-    {"mul", &SizeTable::mul, [](int64_t a, int64_t b) -> Value { return a * b; }},
-    {"floor_div", &SizeTable::floor_div,
+    {"add", call<&SizeTable::add>, [](int64_t a, int64_t b) -> Value { return a + b; }},
+    {"sub", call<&SizeTable::sub>, [](int64_t a, int64_t b) -> Value { return a - b; }},
+    {"mul", call<&SizeTable::mul>, [](int64_t a, int64_t b) -> Value { return a * b; }},
+    {"floor_div", call<&SizeTable::floor_div>,
      [](int64_t a, int64_t b) -> Value { return b == 0 ? Value() : floor_of(a, b); }},
-    {"ceil_div", &SizeTable::ceil_div,
+    {"ceil_div", call<&SizeTable::ceil_div>,
      [](int64_t a, int64_t b) -> Value { return b == 0 ? Value() : -floor_of(-a, b); }},
-    {"min", &SizeTable::min, [](int64_t a, int64_t b) -> Value { return std::min(a, b); }},
-    {"max", &SizeTable::max, [](int64_t a, int64_t b) -> Value { return std::max(a, b); }},
-    {"broadcast", &SizeTable::broadcast,
+    {"min", call<&SizeTable::min>, [](int64_t a, int64_t b) -> Value { return std::min(a, b); }},
+    {"max", call<&SizeTable::max>, [](int64_t a, int64_t b) -> Value { return std::max(a, b); }},
+    {"broadcast", call<&SizeTable::broadcast>,
      [](int64_t a, int64_t b) -> Value {
        return a == b || b == 1 ? Value(a) : a == 1 ? Value(b) : Value();
+     }},
+    {"floor_f32",
+     [](SizeTable& table, Size a, Size b) {
+       Reals<RealType::kF32> f{table};
+       return RealSizes(table).truncate(f(RealOp::kFloor, f(RealOp::kDiv, f.of(a), f.of(b))));
+     },
+     [](int64_t a, int64_t b) -> Value {
+       return b == 0 ? Value() : whole(std::floor(static_cast<float>(a) / static_cast<float>(b)));
+     }},
+    {"frames_f32",  // ceil(a / b + 1), as padding to whole frames
+     [](SizeTable& table, Size a, Size b) {
+       Reals<RealType::kF32> f{table};
+       const Size frames = f(RealOp::kAdd, f(RealOp::kDiv, f.of(a), f.of(b)), 1);
+       return RealSizes(table).truncate(f(RealOp::kCeil, frames));
+     },
+     [](int64_t a, int64_t b) -> Value {
+       return b == 0 ? Value()
+                     : whole(std::ceil(static_cast<float>(a) / static_cast<float>(b) + 1.0F));
+     }},
+    {"scaled_f32",
+     [](SizeTable& table, Size a, Size b) {
+       Reals<RealType::kF32> f{table};
+       const Size scaled = f(RealOp::kMul, f.of(double{0.3F}), f.of(a));
+       return RealSizes(table).truncate(
+           f(RealOp::kSub, scaled, f(RealOp::kMul, f.of(b), f.of(0.5))));
+     },
+     [](int64_t a, int64_t b) -> Value {
+       return whole(0.3F * static_cast<float>(a) - static_cast<float>(b) * 0.5F);
+     }},
+    {"rounded_f64",
+     [](SizeTable& table, Size a, Size b) {
+       Reals<RealType::kF64> f{table};
+       const Size product = f(RealOp::kMul, f.of(a), f.of(0.75));
+       return RealSizes(table).truncate(f(RealOp::kRoundEven, f(RealOp::kMax, product, f.of(b))));
+     },
+     [](int64_t a, int64_t b) -> Value {
+       return whole(
+           std::nearbyint(std::max(static_cast<double>(a) * 0.75, static_cast<double>(b))));
+     }},
+    {"diagonal_f32",
+     [](SizeTable& table, Size a, Size b) {
+       Reals<RealType::kF32> f{table};
+       const Size square = f(RealOp::kMul, f.of(a), f.of(a));
+       const Size root = f(RealOp::kSqrt, f(RealOp::kAdd, square, f(RealOp::kAbs, f.of(b))));
+       return RealSizes(table).truncate(f(RealOp::kNeg, f(RealOp::kMin, root, f.of(100.25))));
+     },
+     [](int64_t a, int64_t b) -> Value {
+       const auto side = static_cast<float>(a);
+       const float square = side * side;
+       return whole(-std::min(std::sqrt(square + std::abs(static_cast<float>(b))), 100.25F));
      }},
 };
 
@@ -75,7 +147,7 @@ class World {
     };
     TrackedSize result;
     try {
-      result.size = (table.*operation.symbolic)(a.size, b.size);
+      result.size = operation.symbolic(table, a.size, b.size);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::kInvalidModel) << story();
       return;

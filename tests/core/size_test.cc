@@ -154,6 +154,9 @@ TEST(Size, TextIsWhatPeopleWrite) {
       "\"\"",
       "\"min\"*\"a\\\"b\\\\c\\nd\"",
       "past.length_2",
+      "trunc(f32.mul(f32.convert(N*C), f32.constant(0.3)))",
+      "2*trunc(f64.floor(f64.sqrt(f64.div(H, 3)))) + 1",
+      "\"trunc\" + \"f32.add\"",
   };
   for (const char* text : texts) {
     SizeTable table;
@@ -310,12 +313,12 @@ TEST(Size, EvaluatesExactlyOrSaysWhyNot) {
     const char* message;
   };
   const Wrong wrong[] = {
-      {"2*H + 1", {7}, "size \"2*H + 1\": \"H\" has no value"},
-      {"N + H", {std::nullopt, 1}, "size \"N + H\": \"N\" has no value"},
-      {"N*H", {big, big}, "size \"N*H\": does not fit 64 bits"},
-      {"N + 1", {INT64_MAX}, "size \"N + 1\": does not fit 64 bits"},
-      {"H//N", {0, 1}, "size \"H//N\": is divided by zero"},
-      {"H//N", {-1, INT64_MIN}, "size \"H//N\": does not fit 64 bits"},
+      {"2*H + 1", {7}, "size 2*H + 1: H has no value"},
+      {"N + H", {std::nullopt, 1}, "size N + H: N has no value"},
+      {"N*H", {big, big}, "size N*H: does not fit 64 bits"},
+      {"N + 1", {INT64_MAX}, "size N + 1: does not fit 64 bits"},
+      {"H//N", {0, 1}, "size H//N: is divided by zero"},
+      {"H//N", {-1, INT64_MIN}, "size H//N: does not fit 64 bits"},
       {"?", {}, "an unknown size has no value"},
   };
   for (const Wrong& it : wrong) {
@@ -323,6 +326,55 @@ TEST(Size, EvaluatesExactlyOrSaysWhyNot) {
     EXPECT_EQ(message_of([&] { table.evaluate(size, it.values); }), it.message);
     EXPECT_EQ(code_of([&] { table.evaluate(size, it.values); }), Code::kInvalidArgument);
   }
+}
+
+TEST(Size, FloatArithmeticThatIsExactIsIntegerArithmetic) {
+  SizeTable table;
+  table.set_bounds(table.symbol("L"), {1, 1000, 1 << 20});
+  table.set_bounds(table.symbol("K"), {1, 3, 64});
+  const std::pair<const char*, const char*> cases[] = {
+      {"trunc(f32.ceil(f32.div(L, 320)))", "(L + 319)//320"},
+      {"trunc(f32.floor(f32.mul(L, f32.constant(0.5))))", "L//2"},
+      {"trunc(f32.mul(f32.constant(0.25), L))", "L//4"},
+      {"trunc(f32.ceil(f32.add(f32.div(L, 8), 1)))", "(L + 7)//8 + 1"},
+      {"trunc(f32.floor(f32.sub(f32.div(L, K), 1)))", "L//K - 1"},
+      {"trunc(f64.floor(f64.div(L, K)))", "L//K"},
+      {"f32.div(f32.sqrt(L), 1)", "f32.sqrt(L)"},
+      {"f32.convert(L)", "L"},
+      {"f32.floor(K)", "K"},
+      {"f32.mul(4, f32.constant(0.25))", "1"},
+      {"f32.div(1, 0)", "f32.constant(inf)"},
+      {"trunc(f32.constant(nan))", "0"},
+      {"trunc(f32.constant(-1e30))", "-9223372036854775808"},
+      {"f64.convert(f32.sqrt(L))", "f32.sqrt(L)"},
+      // A rounding could reach the next integer, or -0.
+      {"trunc(f32.floor(f32.mul(L, f32.constant(0.1))))", "trunc(f32.mul(L, f32.constant(0.1)))"},
+      {"f32.ceil(f32.sub(f32.div(L, 8), 1))", "f32.ceil(f32.sub(f32.div(L, 8), 1))"},
+      {"f32.floor(f32.div(f32.convert(64*L), 3))", "f32.floor(f32.div(f32.convert(64*L), 3))"},
+      {"f32.sqrt(L) + 1", "?"},
+  };
+  for (const auto& [input, normal] : cases)
+    EXPECT_EQ(table.text(table.parse(input)), normal) << input;
+  EXPECT_EQ(table.range(table.parse("trunc(f32.mul(K, f32.constant(0.3)))")), (Bounds{0, 0, 19}));
+  EXPECT_EQ(code_of([&] {
+              table.evaluate(table.parse("f32.sqrt(L)"), Values{2, 2});
+            }),
+            Code::kInvalidArgument);
+}
+
+TEST(Size, ReplacesSymbols) {
+  SizeTable table;
+  const Size n = table.symbol("N"), m = table.symbol("M"), h = table.symbol("H");
+  const SizeReplacements by = {{*table.symbol_index(n), table.add(m, 2)},
+                               {*table.symbol_index(m), table.parse("3*H")}};
+  EXPECT_EQ(table.substitute(n, by), table.parse("3*H + 2"));
+  EXPECT_EQ(table.substitute(table.parse("N*M - (N + 4)//3"), by),
+            table.parse("9*H*H + 6*H - (H + 2)"));
+  EXPECT_EQ(table.substitute(table.parse("min(N, 4) + max(H, N) + broadcast(N, H)"), by),
+            table.parse("min(3*H + 2, 4) + max(H, 3*H + 2) + broadcast(3*H + 2, H)"));
+  EXPECT_EQ(table.substitute(h, by), h);
+  EXPECT_EQ(table.substitute(7, by), Size(7));
+  EXPECT_TRUE(table.substitute(Size::unknown(), by).is_unknown());
 }
 
 TEST(Size, ArithmeticThatCannotBeFailsAsAnInvalidModel) {
@@ -374,14 +426,14 @@ TEST(Size, StridesOfShapes) {
   SizeTable table;
   const Size n = table.symbol("N"), h = table.symbol("H");
   const Shape shape{n, 3, h, 7};
-  EXPECT_EQ(table.text(table.product(shape)), "21*N*H");
-  EXPECT_EQ(table.text(table.row_major_strides(shape)), "[21*H,7*H,7,1]");
-  EXPECT_EQ(table.text(table.channels_last_strides(shape)), "[21*H,1,21,3]");
+  EXPECT_EQ(table.text(product(shape, table)), "21*N*H");
+  EXPECT_EQ(table.text(row_major_strides(shape, table)), "[21*H,7*H,7,1]");
+  EXPECT_EQ(table.text(channels_last_strides(shape, table)), "[21*H,1,21,3]");
   for (const Dims& dims : {Dims{}, Dims{7}, Dims{3, 5}, Dims{2, 3, 7}, Dims{1, 3, 23, 27},
                            Dims{5, 0, 3}, Dims{2, 3, 4, 5, 6}}) {
-    EXPECT_EQ(table.product(shape_of(dims)), Size(count(dims)));
-    EXPECT_EQ(dims_of(table.row_major_strides(shape_of(dims))), row_major_strides(dims));
-    EXPECT_EQ(dims_of(table.channels_last_strides(shape_of(dims))), channels_last_strides(dims));
+    EXPECT_EQ(product(shape_of(dims), table), Size(count(dims)));
+    EXPECT_EQ(dims_of(row_major_strides(shape_of(dims), table)), row_major_strides(dims));
+    EXPECT_EQ(dims_of(channels_last_strides(shape_of(dims), table)), channels_last_strides(dims));
   }
 }
 

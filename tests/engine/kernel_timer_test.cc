@@ -88,7 +88,7 @@ class KernelTimerTest : public ::testing::Test {
   }
   Request request() {
     const Shape shape = is_open_ ? Shape{rows_, 3} : Shape{8, 3};
-    operands_ = {{.type = {DataType::kF32, shape}, .strides = sizes_.row_major_strides(shape)}};
+    operands_ = {{.type = {DataType::kF32, shape}, .strides = row_major_strides(shape, sizes_)}};
     return {.op = op_,
             .epilogues = {},
             .op_input_count = 1,

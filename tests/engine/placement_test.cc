@@ -286,7 +286,7 @@ TEST(Views, ReshapesOfStridedMemory) {
   EXPECT_EQ(strides({sizes.mul(n, m), 3}, {5, 1}, {n, m, 3}), "[5*M,5,1]");
   // Channels-last memory with axes cut and joined.
   EXPECT_EQ(
-      strides({1, 6, n, m}, sizes.channels_last_strides({1, 6, n, m}), {2, 3, sizes.mul(n, m)}),
+      strides({1, 6, n, m}, channels_last_strides({1, 6, n, m}, sizes), {2, 3, sizes.mul(n, m)}),
       "[3,1,6]");
   EXPECT_EQ(strides({2, 3, sizes.mul(n, m)}, {3, 1, 6}, {1, 6, n, m}), "[6*N*M,1,6*M,6]");
   EXPECT_EQ(strides({2, 3, sizes.mul(n, m)}, {3, 1, 6}, {2, sizes.mul(3, n), m}), "none");

@@ -97,14 +97,21 @@ TEST(InferContents, Arithmetic) {
       {program("(i64)->(i64) abs($0)"), {"i64{N,-2}"}, "i64[2]{N,2}"},
       {program("(i64)->(i32) i32($0)"), {"i64{N,5000000000}"}, "i32[2]{N,705032704}"},
       {program("(i64)->(i32) i32($0)"), {"i64{2*N}"}, "i32[1]"},  // may not fit
-      {program("(i64)->(bool) bool($0)"), {"i64{N + 1,0,N}"}, "bool[3]{1,0,?}"},
-      {compare("eq"), {"i64{N,N,N,3}", "i64{N,-1,7,3}"}, "bool[4]{1,0,?,1}"},
-      {compare("lt"), {"i64{N,N,N}", "i64{N + 1,0,7}"}, "bool[3]{1,0,?}"},
-      {compare("le"), {"i64{N,N + 1,N}", "i64{N,0,7}"}, "bool[3]{1,0,?}"},
+      {program("(i64)->(bool) bool($0)"), {"i64{N + 1,0,N}"}, "bool[3]{1,0,min(N, 1)}"},
+      {compare("eq"),
+       {"i64{N,N,N,3}", "i64{N,-1,7,3}"},
+       "bool[4]{1,0,-min(max(-N + 7, N - 7, 0), 1) + 1,1}"},
+      {compare("lt"), {"i64{N,N,N}", "i64{N + 1,0,7}"}, "bool[3]{1,0,min(max(-N + 7, 0), 1)}"},
+      {compare("le"), {"i64{N,N + 1,N}", "i64{N,0,7}"}, "bool[3]{1,0,-min(max(N - 7, 0), 1) + 1}"},
       // Where(Equal(shape, -1), ones, shape), as exporters write Expand.
       {program("(i64,i64)->(i64) select(eq($0,-1i64),$1,$0)"),
        {"i64{N,-1,3}", "i64[]{1}"},
        "i64[3]{N,1,3}"},
+      // A size clipped, and chosen between two.
+      {program("(i64)->(i64) min(max($0,2i64),9i64)"), {"i64{N}"}, "i64[1]{min(max(N, 2), 9)}"},
+      {program("(i64,i64)->(i64) select(lt($0,$1),$0,$1)"),
+       {"i64{N}", "i64{7}"},
+       "i64[1]{N*min(max(-N + 7, 0), 1) - 7*min(max(-N + 7, 0), 1) + 7}"},
       {program("(bool,bool)->(bool) and($0,$1)"), {"bool{0,?,1}", "bool{?,1,1}"}, "bool[3]{0,?,1}"},
       {program("(bool,bool)->(bool) or($0,$1)"), {"bool{1,?}", "bool{?,0}"}, "bool[2]{1,?}"},
       {program("(i64)->(i64) add(index(0),$0)"), {"i64{N,2}"}, "i64[2]{N,3}"},
@@ -115,12 +122,21 @@ TEST(InferContents, Arithmetic) {
 TEST(InferContents, Floats) {
   check_cases({
       {program("(i64)->(f32) f32($0)"), {"i64{7,224}"}, "f32[2]{7,224}"},
-      {program("(i64)->(f32) f32($0)"), {"i64{16777217,N}"}, "f32[2]{16777216,?}"},  // rounds
-      {program("(f32,f32)->(f32) mul($0,$1)"), {"f32{7,8}", "f32[]{0.5}"}, "f32[2]{?,4}"},
+      {program("(i64)->(f32) f32($0)"), {"i64{16777217,N}"}, "f32[2]{16777216,f32.convert(N)}"},
+      {program("(f32,f32)->(f32) mul($0,$1)"),
+       {"f32{7,8}", "f32[]{0.5}"},
+       "f32[2]{f32.constant(3.5),4}"},
       {program("(f32)->(f32) floor(mul($0,0.5f32))"), {"f32{7,8}"}, "f32[2]{3,4}"},
       {program("(f32)->(i64) i64(floor(mul($0,0.5f32)))"), {"f32{7,8}"}, "i64[2]{3,4}"},
       {program("(i64)->(i64) i64(floor(mul(f64($0),2f64)))"), {"i64{N}"}, "i64[1]{2*N}"},
-      {program("(f32)->(f32) neg($0)"), {"f32{0,3}"}, "f32[2]{?,-3}"},  // -0 is no integer
+      {program("(f32)->(f32) neg($0)"), {"f32{0,3}"}, "f32[2]{f32.constant(-0),-3}"},
+      {program("(i64)->(i64) i64(ceil(div(f32($0),320f32)))"),
+       {"i64{N}"},
+       "i64[1]{trunc(f32.ceil(f32.div(f32.convert(N), 320)))}"},
+      {program("(i64)->(i32) i32(mul(f64($0),0.1f64))"),
+       {"i64{N}"},
+       "i32[1]{trunc(f64.mul(N, f64.constant(0.1)))}"},
+      {"Reduce kind=min", {"f32{7,N,8}", "i64{0}"}, "f32[1]{min(N, 7)}"},
   });
 }
 

@@ -117,9 +117,9 @@ Operand operand(const Type& type, const TensorView& view, Placement placement, S
   result.type = type;
   result.strides = shape_of(view.strides);
   if (!known(type.shape) && placement == Placement::kRowMajor)
-    result.strides = sizes.row_major_strides(type.shape);
+    result.strides = row_major_strides(type.shape, sizes);
   if (!known(type.shape) && placement == Placement::kChannelsLast)
-    result.strides = sizes.channels_last_strides(type.shape);
+    result.strides = channels_last_strides(type.shape, sizes);
   return result;
 }
 
@@ -169,7 +169,7 @@ Facts run_time_facts(const TestLayer& layer, const KernelEntry& reference, Devic
     Type type = fact.type;
     for (int axis = 0; axis < type.shape.rank(); ++axis)
       if (type.shape[axis].is_unknown()) type.shape[axis] = sizes.fresh("found");
-    out_operands.push_back({.type = type, .strides = sizes.row_major_strides(type.shape)});
+    out_operands.push_back({.type = type, .strides = row_major_strides(type.shape, sizes)});
   }
   const KernelResult made = reference.make({layer.op,
                                             layer.epilogues,

@@ -12,7 +12,7 @@ void add(const Plan& plan, std::span<const Tensor> weights, const SymbolValues& 
   std::vector<Dims> dims;
   for (const uint32_t input : plan.inputs)
     dims.push_back(plan.sizes->evaluate(plan.slots[input].type.shape, best));
-  const BoundPlan bound = bind_shapes(plan, weights, dims);
+  const BoundPlan bound = bind_shapes(plan, weights, dims, is_outermost ? SymbolValues() : best);
   for (size_t device = 0; device < plan.devices.size(); ++device) {
     memory.arena_bytes += bound.arena_bytes[device];
     memory.live_bytes += most_live_bytes(arena_lifetimes(plan, bound, device));

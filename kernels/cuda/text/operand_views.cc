@@ -54,7 +54,7 @@ Operand AxisMapping::operator()(const Operand& operand, const Shape& other,
   Operand seen = operand;
   if (dense) {
     seen.type.shape = other;
-    seen.strides = sizes.row_major_strides(other);
+    seen.strides = row_major_strides(other, sizes);
     return seen;
   }
   seen.type.shape = {};
@@ -127,7 +127,7 @@ void OperandViews::look_at_output(int output, const AxisMapping& look) {
 
 bool OperandViews::is_dense(const Operand& operand) {
   const Shape& shape = operand.type.shape;
-  const Shape dense = sizes_.row_major_strides(shape);
+  const Shape dense = row_major_strides(shape, sizes_);
   for (int axis = 0; axis < shape.rank(); ++axis)
     if (!(shape[axis] == Size(1)) && !(operand.strides[axis] == dense[axis])) return false;
   return true;
