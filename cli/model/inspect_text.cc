@@ -52,6 +52,20 @@ std::vector<NamedType> plan_ports(const Plan& plan, const std::vector<uint32_t>&
   return ports;
 }
 
+// For a row of a table: long expressions for sizes are left out. JSON has them.
+std::string short_type_text(const Plan& plan, uint32_t slot) {
+  constexpr size_t kWidest = 100, kWidestSize = 24;
+  std::string text = type_text(plan, slot);
+  const Type& type = plan.slots[slot].type;
+  if (text.size() <= kWidest || type.container != Container::kTensor) return text;
+  std::vector<std::string> sizes;
+  for (const Size size : port_shape(plan, slot)) {
+    const std::string one = plan.sizes->text(size);
+    sizes.push_back(one.size() > kWidestSize ? "..." : one);
+  }
+  return fmt::format("{}[{}]", to_string(type.dtype), fmt::join(sizes, ","));
+}
+
 std::string ports_text(const std::vector<NamedType>& inputs,
                        const std::vector<NamedType>& outputs) {
   Rows rows;
@@ -60,12 +74,23 @@ std::string ports_text(const std::vector<NamedType>& inputs,
   return table_text(rows, {false, false, false});
 }
 
-// The sizes that callers choose: no run binds another number of rows of a fixed batch.
+// Those of the symbols that callers choose: sizes of inputs.
+std::vector<SizeSymbol> chosen_symbols(const SizeTable& sizes, const std::vector<bool>& of_inputs) {
+  std::vector<SizeSymbol> chosen;
+  for (size_t i = 0; i < of_inputs.size(); ++i)
+    if (of_inputs[i]) chosen.push_back(sizes.symbols()[i]);
+  return chosen;
+}
+
+// No run binds another number of rows of a fixed batch.
 std::vector<SizeSymbol> open_sizes(const Plan& plan) {
-  std::vector<SizeSymbol> symbols = plan.sizes->symbols();
-  if (plan.batch_split && plan.batch_split->is_fixed)
-    symbols.erase(symbols.begin() + plan.batch_split->symbol);
-  return symbols;
+  std::vector<bool> of_inputs = solvable_symbols(plan);
+  if (plan.batch_split && plan.batch_split->is_fixed) of_inputs[plan.batch_split->symbol] = false;
+  return chosen_symbols(*plan.sizes, of_inputs);
+}
+
+std::vector<SizeSymbol> open_sizes(const Graph& graph) {
+  return chosen_symbols(graph.sizes(), graph.symbols_of_inputs());
 }
 
 std::string symbols_text(const std::vector<SizeSymbol>& symbols) {
@@ -227,7 +252,7 @@ void add_steps(const Plan& plan, const std::string& indent, Rows& rows,
     ++kernels[step.kernel];
     std::vector<std::string> outputs;
     for (const uint32_t slot : step.outputs)
-      outputs.push_back(slot == kNoSlot ? "-" : type_text(plan, slot));
+      outputs.push_back(slot == kNoSlot ? "-" : short_type_text(plan, slot));
     std::string op(to_string(step.op));
     if (std::any_of(step.epilogues.begin(), step.epilogues.end(),
                     [](const Program& program) { return !(program == Program()); }))
@@ -324,7 +349,7 @@ std::string model_text(const ImportResult& model) {
       model.info.opset, model.info.ir_version,
       model.info.producer.empty() ? "an unnamed program" : printable(model.info.producer));
   text += ports_text(graph_inputs(graph), graph_outputs(graph));
-  text += symbols_text(graph.sizes().symbols());
+  text += symbols_text(open_sizes(graph));
   text += fmt::format(
       "weights {} in {}\n\n{}{}\n", bytes_text(constants.bytes),
       count_text(constants.count, "tensor"), count_text(layer_count(graph), "layer"),
@@ -342,7 +367,7 @@ Json model_json(const ImportResult& model) {
                {"ir_version", model.info.ir_version}};
   json["inputs"] = ports_json(graph_inputs(model.graph));
   json["outputs"] = ports_json(graph_outputs(model.graph));
-  json["sizes"] = symbols_json(model.graph.sizes().symbols());
+  json["sizes"] = symbols_json(open_sizes(model.graph));
   json["weight_bytes"] = constants.bytes;
   json["weight_tensors"] = constants.count;
   json["layers"] = layer_count(model.graph);
