@@ -83,6 +83,7 @@ void NodeImporter::import_initializers(const GraphProto& graph, Scope& scope) {
     const auto constant =
         attempt([&] { return model.graph.add_constant(name, to_tensor(proto, model.folder)); });
     if (constant) {
+      if (is_sub_byte(proto.data_type())) model.sub_bytes.insert(*constant);
       scope.define(proto.name(), {State::kImported, *constant});
       continue;
     }

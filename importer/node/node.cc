@@ -98,6 +98,10 @@ ValueId Node::integers_value(const std::vector<int64_t>& values, std::string_vie
   return constant_value(Tensor::of<int64_t>(DataType::kI64, dims, values), suffix);
 }
 
+bool Node::is_sub_byte(int index) const {
+  return has_input(index) && model_.sub_bytes.contains(input(index));
+}
+
 ValueId Node::sizes_value(const std::vector<Size>& values, std::string_view suffix) {
   std::vector<int64_t> integers;
   for (const Size size : values) {

@@ -32,6 +32,8 @@ class Node : public NodeInputs, public NodeAttributes {
     // Numbers that ONNX has as [1] where the If of that name says so: nothing may tell the two
     // apart.
     std::unordered_map<ValueId, std::string> open_ranks = {};
+    // Constants of 4 or 2 bits, which are i8 or u8 here.
+    std::unordered_set<ValueId> sub_bytes = {};
   };
 
   Node(Model& model, std::string name, int opset, std::vector<Attribute> attributes,
@@ -39,6 +41,8 @@ class Node : public NodeInputs, public NodeAttributes {
 
   const std::string& name() const { return name_; }  // never empty
   int opset() const { return opset_; }
+  // Whether ONNX has 4 or 2 bits for each element of a constant input.
+  bool is_sub_byte(int index) const;
 
   // 0 <= result < rank, for rank axes.
   int64_t resolve_axis(int64_t axis, int rank) const;

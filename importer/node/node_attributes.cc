@@ -121,7 +121,11 @@ std::optional<Tensor> NodeAttributes::find_tensor(std::string_view name) {
   const auto* data = find(name, AttributeProto::TENSOR);
   if (!data) return std::nullopt;
   return with_context([&] { return fmt::format("attribute \"{}\"", name); },
-                      [&] { return to_tensor(data->t(), folder_); });
+                      [&] {
+                        if (is_sub_byte(data->t().data_type()))
+                          fail(Code::kUnsupported, "integers of 4 or 2 bits in an attribute");
+                        return to_tensor(data->t(), folder_);
+                      });
 }
 
 void NodeAttributes::expect_all_read() const {

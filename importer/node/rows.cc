@@ -6,12 +6,22 @@
 namespace anneal {
 
 std::vector<std::span<const OpRow>> all_rows() {
-  return {activation_rows(), attention_rows(), deform_rows(),    einsum_rows(), elementwise_rows(),
-          fused_rows(),      gather_rows(),    generate_rows(),  image_rows(),  linear_rows(),
-          logical_rows(),    loss_rows(),      norm_rows(),      pad_rows(),    pool_rows(),
-          qlinear_rows(),    quant_rows(),     recurrent_rows(), reduce_rows(), resize_rows(),
-          rotary_rows(),     sample_rows(),    select_rows(),    shape_rows(),  signal_rows(),
-          slice_rows(),      squeeze_rows(),   state_rows()};
+  return {activation_rows(),    attention_rows(),
+          block_weights_rows(), deform_rows(),
+          einsum_rows(),        elementwise_rows(),
+          fused_rows(),         gather_rows(),
+          generate_rows(),      group_attention_rows(),
+          image_rows(),         linear_rows(),
+          logical_rows(),       loss_rows(),
+          norm_rows(),          pad_rows(),
+          pool_rows(),          qlinear_rows(),
+          quant_rows(),         
+          recurrent_rows(),     reduce_rows(),
+          resize_rows(),        rotary_rows(),
+          sample_rows(),        select_rows(),
+          shape_rows(),         signal_rows(),
+          slice_rows(),         squeeze_rows(),
+          state_rows()};
 }
 
 const OpRow* find_row(std::string_view domain, std::string_view name, int opset) {

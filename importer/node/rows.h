@@ -22,12 +22,14 @@ struct OpRow {
 
 std::span<const OpRow> activation_rows();
 std::span<const OpRow> attention_rows();
+std::span<const OpRow> block_weights_rows();
 std::span<const OpRow> deform_rows();
 std::span<const OpRow> einsum_rows();
 std::span<const OpRow> elementwise_rows();
 std::span<const OpRow> fused_rows();
 std::span<const OpRow> gather_rows();
 std::span<const OpRow> generate_rows();
+std::span<const OpRow> group_attention_rows();
 std::span<const OpRow> image_rows();
 std::span<const OpRow> linear_rows();
 std::span<const OpRow> logical_rows();

@@ -121,6 +121,38 @@ Tensor from_raw(const std::string& raw, DataType dtype, const Dims& dims, uint64
   return fresh.tensor;
 }
 
+struct SubByteType {
+  int bits;
+  bool is_signed;
+};
+std::optional<SubByteType> sub_byte_type(int32_t element_type) {
+  switch (element_type) {
+    case TensorProto::UINT4:
+      return SubByteType{4, false};
+    case TensorProto::INT4:
+      return SubByteType{4, true};
+    case TensorProto::UINT2:
+      return SubByteType{2, false};
+    case TensorProto::INT2:
+      return SubByteType{2, true};
+    default:
+      return std::nullopt;
+  }
+}
+
+// packed: u8; the first element is in the low bits.
+Tensor unpacked(const Tensor& packed, SubByteType type, const Dims& dims) {
+  auto fresh = Tensor::allocate(type.is_signed ? DataType::kI8 : DataType::kU8, dims);
+  const auto bytes = packed.as<uint8_t>();
+  const auto bits = static_cast<size_t>(type.bits);
+  for (size_t i = 0; i < fresh.data.size(); ++i) {
+    const unsigned code = (bytes[i * bits / 8] >> (i * bits % 8)) & ((1U << bits) - 1);
+    const unsigned sign = type.is_signed ? 1U << (bits - 1) : 0;
+    fresh.data[i] = static_cast<std::byte>((code ^ sign) - sign);
+  }
+  return fresh.tensor;
+}
+
 uint64_t parse_number(const std::string& key, const std::string& text) {
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -214,12 +246,12 @@ DataType require_dtype(int32_t element_type) {
   fail(Code::kUnsupported, fmt::format("the element type {}", onnx_type_name(element_type)));
 }
 
-Tensor to_tensor(const TensorProto& proto, const std::string& folder) {
-  const DataType dtype = require_dtype(proto.data_type());
-  if (dtype == DataType::kString) fail(Code::kUnsupported, "a constant of strings");
-  if (proto.has_segment()) fail(Code::kUnsupported, "a tensor stored in segments");
-  Dims dims;
-  const uint64_t elements = count_elements(proto, &dims);
+bool is_sub_byte(int32_t element_type) { return sub_byte_type(element_type).has_value(); }
+
+namespace {
+
+Tensor read_tensor(const TensorProto& proto, DataType dtype, const Dims& dims, uint64_t elements,
+                   const std::string& folder) {
   if (proto.data_location() == TensorProto::EXTERNAL)
     return from_external(proto, dtype, dims, elements, folder);
   if (proto.has_raw_data()) {
@@ -231,6 +263,22 @@ Tensor to_tensor(const TensorProto& proto, const std::string& folder) {
       return from_raw(proto.raw_data(), dtype, dims, elements);
   }
   return from_typed_field(proto, dtype, dims, elements);
+}
+
+}  // namespace
+
+Tensor to_tensor(const TensorProto& proto, const std::string& folder) {
+  const auto sub_byte = sub_byte_type(proto.data_type());
+  const DataType dtype = sub_byte ? DataType::kU8 : require_dtype(proto.data_type());
+  if (dtype == DataType::kString) fail(Code::kUnsupported, "a constant of strings");
+  if (proto.has_segment()) fail(Code::kUnsupported, "a tensor stored in segments");
+  Dims dims;
+  const uint64_t elements = count_elements(proto, &dims);
+  if (!sub_byte) return read_tensor(proto, dtype, dims, elements, folder);
+  const auto per_byte = static_cast<uint64_t>(8 / sub_byte->bits);
+  const uint64_t bytes = elements / per_byte + (elements % per_byte != 0);
+  const Dims packed_dims = {static_cast<int64_t>(bytes)};
+  return unpacked(read_tensor(proto, dtype, packed_dims, bytes, folder), *sub_byte, dims);
 }
 
 Tensor load_tensor_proto(std::span<const std::byte> bytes, std::string* name) {

@@ -20,8 +20,12 @@ std::string onnx_type_name(int32_t element_type);               // "float8e4m3fn
 // Fails with kUnsupported naming the type, with kInvalidModel if it is undefined.
 DataType require_dtype(int32_t element_type);
 
+// Whether it is an integer of 4 or 2 bits, of which ONNX stores several in a byte.
+bool is_sub_byte(int32_t element_type);
+
 // folder: where external data may lie; empty: none is allowed. Nothing is allocated before the data
-// is known to be there. Fails with kInvalidModel or kUnsupported; the caller names the tensor.
+// is known to be there. Integers of 4 and 2 bits become i8 or u8. Fails with kInvalidModel or
+// kUnsupported; the caller names the tensor.
 Tensor to_tensor(const anneal_onnx::TensorProto& proto, const std::string& folder);
 
 }  // namespace anneal

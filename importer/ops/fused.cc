@@ -6,7 +6,7 @@
 #include "anneal/importer/node/rows.h"
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/importer/ops/attention.h"
-#include "anneal/importer/ops/expression.h"
+#include "anneal/importer/ops/gemm.h"
 #include "anneal/importer/ops/window.h"
 
 namespace anneal {
@@ -26,17 +26,44 @@ Outputs import_fused_mat_mul(Node& node) {
                          [&](Expressions in) { return in[0] * alpha; });
 }
 
+// The attribute `activation` and its parameters, of FusedConv and FusedGemm.
+struct FusedActivation {
+  std::string kind;
+  std::vector<float> parameters;
+};
+
+double parameter(const Node& node, const FusedActivation& activation, size_t i) {
+  if (i >= activation.parameters.size())
+    node.invalid(fmt::format("too few parameters of the activation {}", activation.kind));
+  return activation.parameters[i];
+}
+
+Expression activated(const Node& node, const FusedActivation& activation, Expression x) {
+  const std::string& kind = activation.kind;
+  const auto number = [&](size_t i) { return parameter(node, activation, i); };
+  const Expression zero = x.number(0), one = x.number(1);
+  if (kind.empty()) return x;
+  if (kind == "Relu") return max(x, zero);
+  if (kind == "Tanh") return x.apply(Opcode::kTanh);
+  if (kind == "Sigmoid") return x.apply(Opcode::kSigmoid);
+  if (kind == "LeakyRelu") return select(x < 0, x * number(0), x);
+  if (kind == "Clip") return min(max(x, x.number(number(0))), x.number(number(1)));
+  if (kind == "HardSigmoid") return max(zero, min(one, x * number(0) + number(1)));
+  if (kind == "Elu") return select(x < 0, x.apply(Opcode::kExpm1) * number(0), x);
+  if (kind == "Softplus")
+    return max(x, zero) + (-x.apply(Opcode::kAbs)).apply(Opcode::kExp).apply(Opcode::kLog1p);
+  if (kind == "Softsign") return x / (x.apply(Opcode::kAbs) + 1.0);
+  node.unsupported(fmt::format("the activation {}", kind));
+}
+
 // Conv, plus input 3, then an activation.
 Outputs import_fused_conv(Node& node) {
   node.expect_inputs(2, 4);
   node.expect_same_dtype({0, 1, 2, 3});
   const DataType dtype = node.dtype(0, kFloats);
-  const std::string kind = node.text("activation", "");
-  const auto parameters = node.find_numbers("activation_params").value_or(std::vector<float>{});
-  const auto parameter = [&](size_t i) -> double {
-    if (i >= parameters.size()) node.invalid("attribute \"activation_params\" is too short");
-    return parameters[i];
-  };
+  const FusedActivation activation{
+      node.text("activation", ""),
+      node.find_numbers("activation_params").value_or(std::vector<float>{})};
   std::vector<ValueId> addends;
   if (node.has_input(2))
     addends.push_back(per_channel(node, node.input(2), node.rank(0), "bias_per_channel"));
@@ -45,16 +72,17 @@ Outputs import_fused_conv(Node& node) {
   return epilogue_result(node, op, {input, node.input(1)}, addends, dtype, [&](Expressions in) {
     Expression x = in[0];
     for (size_t i = 1; i < in.size(); ++i) x = x + in[i];
-    const Expression zero = x.number(0), one = x.number(1);
-    if (kind.empty()) return x;
-    if (kind == "Relu") return max(x, zero);
-    if (kind == "Tanh") return x.apply(Opcode::kTanh);
-    if (kind == "Sigmoid") return x.apply(Opcode::kSigmoid);
-    if (kind == "LeakyRelu") return select(x < 0, x * parameter(0), x);
-    if (kind == "Clip") return min(max(x, x.number(parameter(0))), x.number(parameter(1)));
-    if (kind == "HardSigmoid") return max(zero, min(one, x * parameter(0) + parameter(1)));
-    node.unsupported(fmt::format("the activation {}", kind));
+    return activated(node, activation, x);
   });
+}
+
+Outputs import_fused_gemm(Node& node) {
+  FusedActivation activation{node.text("activation", ""), {}};
+  for (const char* name : {"activation_alpha", "activation_beta", "activation_gamma"})
+    activation.parameters.push_back(node.number(name, 0));
+  const auto activate = [&](Expression x) { return activated(node, activation, x); };
+  const FunctionRef<Expression(Expression)> reference(activate);
+  return gemm(node, &reference);
 }
 
 // Rows of the sum, normalized along the last axis; the sum is output `sum_output`.
@@ -267,6 +295,7 @@ constexpr OpRow kFusedRows[] = {
     {kMicrosoft, "Attention", 1, kLatest, import_fused_attention},
     {kMicrosoft, "EmbedLayerNormalization", 1, kLatest, import_embed_layer_normalization},
     {kMicrosoft, "FusedConv", 1, kLatest, import_fused_conv},
+    {kMicrosoft, "FusedGemm", 1, kLatest, import_fused_gemm},
     {kMicrosoft, "FusedMatMul", 1, kLatest, import_fused_mat_mul},
     {kMicrosoft, "MultiHeadAttention", 1, kLatest, import_multi_head_attention},
     {kMicrosoft, "SkipLayerNormalization", 1, kLatest, import_skip_layer_normalization},

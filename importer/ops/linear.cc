@@ -8,6 +8,7 @@
 
 #include "anneal/importer/node/rows.h"
 #include "anneal/importer/ops/expression.h"
+#include "anneal/importer/ops/gemm.h"
 #include "anneal/importer/ops/window.h"
 
 namespace anneal {
@@ -130,8 +131,10 @@ Outputs import_mat_mul(Node& node) {
                      "squeezed");
 }
 
-// alpha * a * b + beta * c
-Outputs gemm(Node& node) {
+}  // namespace
+
+// alpha * a * b + beta * c, activated
+Outputs gemm(Node& node, const FunctionRef<Expression(Expression)>* activation) {
   node.expect_inputs(2, 3);
   node.expect_same_dtype({0, 1, 2});
   const DataType dtype = node.dtype(
@@ -142,7 +145,7 @@ Outputs gemm(Node& node) {
   if (node.rank(0) != 2 || node.rank(1) != 2) node.invalid("two matrices are expected");
   const bool has_c = node.has_input(2) && beta != 0;
   const std::vector<ValueId> factors = {node.input(0), node.input(1)};
-  if (!has_c && alpha == 1) return node.result(op, factors);
+  if (!has_c && alpha == 1 && activation == nullptr) return node.result(op, factors);
   if (!is_float(dtype) && (alpha != 1 || (has_c && beta != 1)))
     node.unsupported("alpha or beta other than 1 on integers");
   std::vector<ValueId> addends;
@@ -152,14 +155,19 @@ Outputs gemm(Node& node) {
   };
   return epilogue_result(node, op, factors, addends, dtype, [&](Expressions in) {
     const Expression product = scaled(in[0], alpha);
-    return has_c ? product + scaled(in[1], beta) : product;
+    const Expression sum = has_c ? product + scaled(in[1], beta) : product;
+    return activation == nullptr ? sum : (*activation)(sum);
   });
 }
+
+namespace {
+
+Outputs import_float_gemm(Node& node) { return gemm(node, nullptr); }
 
 // C broadcasts from the right where it does at all, as numpy does.
 Outputs import_gemm_with_broadcast(Node& node) {
   node.ignore("broadcast");
-  return gemm(node);
+  return import_float_gemm(node);
 }
 
 // Of rows [row, n) and the columns of `columns`, by its first row.
@@ -213,9 +221,12 @@ Outputs import_det(Node& node) {
 }
 
 constexpr OpRow kLinearRows[] = {
-    {"", "Conv", 1, kLatest, import_conv}, {"", "ConvTranspose", 1, kLatest, import_conv_transpose},
-    {"", "Det", 11, kLatest, import_det},  {"", "Gemm", 1, 6, import_gemm_with_broadcast},
-    {"", "Gemm", 7, kLatest, gemm},        {"", "MatMul", 1, kLatest, import_mat_mul},
+    {"", "Conv", 1, kLatest, import_conv},
+    {"", "ConvTranspose", 1, kLatest, import_conv_transpose},
+    {"", "Det", 11, kLatest, import_det},
+    {"", "Gemm", 1, 6, import_gemm_with_broadcast},
+    {"", "Gemm", 7, kLatest, import_float_gemm},
+    {"", "MatMul", 1, kLatest, import_mat_mul},
 };
 
 }  // namespace

@@ -64,6 +64,7 @@ Outputs quantize(Node& node, const Parameters& parameters, std::optional<DataTyp
   node.expect_inputs(2, 3);
   node.dtype(0, {DataType::kF32, DataType::kF16, DataType::kBF16, DataType::kI32});
   node.dtype(1, kFloats);
+  if (node.is_sub_byte(2)) node.unsupported("to integers of 4 or 2 bits");
   const bool has_zero_point = parameters.zero_point != ValueId::kNone;
   const DataType dtype =
       has_zero_point ? node.dtype(2, kQuantized) : wanted.value_or(DataType::kU8);

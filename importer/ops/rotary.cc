@@ -1,81 +1,58 @@
 // RotaryEmbedding: pairs of numbers turned by an angle that belongs to their position.
-#include "anneal/importer/node/rows.h"
+#include "anneal/importer/ops/rotary.h"
 
 #include <fmt/format.h>
 
+#include "anneal/importer/node/rows.h"
+#include "anneal/importer/ops/attention.h"
 #include "anneal/importer/ops/expression.h"
 
 namespace anneal {
 namespace {
 
-// Which input is what; x is input 0.
-struct RotaryInputs {
-  int cosines, sines, positions;
-};
-
-class RotaryImporter {
+class Rotator {
  public:
-  RotaryImporter(Node& node, RotaryInputs inputs) : node_(node), inputs_(inputs) {}
+  Rotator(Node& node, ValueId x, const Rotation& rotation, const std::string& prefix)
+      : node_(node),
+        rotation_(rotation),
+        prefix_(prefix),
+        shape_(shape_of(node, x)),
+        x_(x),
+        half_(node.sizes().floor_div(rotation.width, 2)) {}
 
-  Outputs import() {
-    node_.expect_inputs(3, 4);
-    node_.expect_same_dtype({0, inputs_.cosines, inputs_.sines});
-    node_.dtype(0, kFloats);
-    read_shape();
-    const int64_t dim = node_.integer("rotary_embedding_dim", 0);
-    interleaved_ = node_.flag("interleaved", false);
-    rotated_ = dim == 0 ? head_ : Size(dim);
-    if (dim < 0 || dim % 2 != 0 || (head_.known() && (dim > head_.value() || head_.value() % 2)))
-      node_.invalid(fmt::format("attribute \"rotary_embedding_dim\" is {}", dim));
-    half_ = node_.sizes().floor_div(rotated_, 2);
-
-    const ValueId cosines = angles(inputs_.cosines, "cos"), sines = angles(inputs_.sines, "sin");
-    const ValueId x = rotated_ == head_ ? x_ : part(x_, 0, rotated_, "rotated");
+  ValueId run() {
+    const ValueId cosines = angles(rotation_.cosines, "cos"),
+                  sines = angles(rotation_.sines, "sin");
+    const Size head = shape_[3];
+    const bool whole = rotation_.width == head;
+    const ValueId x = whole ? x_ : part(x_, 0, rotation_.width, "rotated");
     const ValueId first = member(x, 0), second = member(x, 1);
-    const DataType dtype = node_.dtype(0);
+    const DataType dtype = node_.graph().value(x_).type().dtype;
     const std::vector<ValueId> inputs = {first, second, cosines, sines};
-    const ValueId re = pointwise(node_, "real", inputs, dtype,
+    const ValueId re = pointwise(node_, prefix_ + "real", inputs, dtype,
                                  [](Expressions in) { return in[0] * in[2] - in[1] * in[3]; });
-    const ValueId im = pointwise(node_, "imaginary", inputs, dtype,
+    const ValueId im = pointwise(node_, prefix_ + "imaginary", inputs, dtype,
                                  [](Expressions in) { return in[0] * in[3] + in[1] * in[2]; });
-    ValueId turned = node_.layer(Concat{.axis = interleaved_ ? 4 : 3}, {re, im}, "turned");
-    if (interleaved_) turned = reshape(node_, turned, with_last({rotated_}), "turned_pairs");
-    if (!(rotated_ == head_))
-      turned = node_.layer(Concat{.axis = 3}, {turned, part(x_, rotated_, head_, "kept")}, "whole");
-    if (node_.rank(0) == 4) return node_.result(Transpose{{0, 2, 1, 3}}, {turned});
-    const Shape& shape = node_.shape(0);
-    return node_.result(Reshape{.allow_zero = true},
-                        {turned, node_.sizes_value({shape.begin(), shape.end()}, "shape")},
-                        "joined");
+    ValueId turned =
+        node_.layer(Concat{.axis = rotation_.interleaved ? 4 : 3}, {re, im}, prefix_ + "turned");
+    if (rotation_.interleaved)
+      turned = reshape(node_, turned, with_last({rotation_.width}), prefix_ + "turned_pairs");
+    if (!whole)
+      turned = node_.layer(Concat{.axis = 3}, {turned, part(x_, rotation_.width, head, "kept")},
+                           prefix_ + "whole");
+    return turned;
   }
 
  private:
-  // x_[batch, positions, heads, head_].
-  void read_shape() {
-    const Shape& shape = node_.shape(0);
-    const int64_t heads = node_.integer("num_heads", 0);
-    if (shape.rank() == 4) {
-      x_ = node_.layer(Transpose{{0, 2, 1, 3}}, {node_.input(0)}, "positions_first");
-      head_ = shape[3];
-      return;
-    }
-    if (shape.rank() != 3) node_.invalid("input 0 has not 3 or 4 axes");
-    if (heads < 1) node_.invalid(fmt::format("attribute \"num_heads\" is {}", heads));
-    if (shape[2].known() && shape[2].value() % heads != 0)
-      node_.invalid(fmt::format("{} elements in {} heads", shape[2].value(), heads));
-    head_ = node_.sizes().floor_div(shape[2], heads);
-    x_ = reshape(node_, node_.input(0), {shape[0], shape[1], Size(heads), head_}, "heads");
-  }
-
   std::vector<Size> with_last(std::initializer_list<Size> last) const {
-    const Shape& shape = node_.graph().value(x_).type().shape;
-    std::vector<Size> result(shape.begin(), shape.end() - 1);
+    std::vector<Size> result(shape_.begin(), shape_.end() - 1);
     result.insert(result.end(), last);
     return result;
   }
 
   // Elements [begin, end) of the last axis of 4.
-  ValueId part(ValueId x, Size begin, Size end, const std::string& suffix) {
+  ValueId part(ValueId x, Size begin, Size end, const std::string& name) {
+    const std::string suffix = prefix_ + name;
     return node_.layer(
         Slice{},
         {x, node_.sizes_value({begin}, suffix + "/start"),
@@ -86,9 +63,10 @@ class RotaryImporter {
 
   // The first or second number of each pair: neighbours, or from either half.
   ValueId member(ValueId x, int64_t index) {
-    const std::string suffix = index == 0 ? "first" : "second";
-    if (!interleaved_)
-      return index == 0 ? part(x, 0, half_, suffix) : part(x, half_, rotated_, suffix);
+    const std::string name = index == 0 ? "first" : "second";
+    if (!rotation_.interleaved)
+      return index == 0 ? part(x, 0, half_, name) : part(x, half_, rotation_.width, name);
+    const std::string suffix = prefix_ + name;
     const ValueId pairs = reshape(node_, x, with_last({half_, Size(2)}), suffix + "/pairs");
     return node_.layer(
         Slice{},
@@ -99,35 +77,76 @@ class RotaryImporter {
   }
 
   // [batch, positions, 1, half], and an axis of 1 for pairs of neighbours.
-  ValueId angles(int input, const std::string& suffix) {
-    ValueId table = node_.input(input);
-    const int rank = node_.rank(input), positions = inputs_.positions;
-    if (rank != (node_.has_input(positions) ? 2 : 3))
-      node_.invalid(fmt::format("input {} has {} axes", input, rank));
-    if (node_.has_input(positions)) {
-      node_.dtype(positions, {DataType::kI64});
-      if (node_.rank(positions) != 2)
-        node_.invalid(fmt::format("input {} has not 2 axes", positions));
-      table = node_.layer(Gather{.axis = 0}, {table, node_.input(positions)}, suffix);
-    }
-    const Shape& shape = node_.graph().value(table).type().shape;
+  ValueId angles(ValueId table, const std::string& name) {
+    const bool by_position = rotation_.positions != ValueId::kNone;
+    if (shape_of(node_, table).rank() != (by_position ? 2 : 3))
+      node_.invalid(fmt::format("{} of {} axes", name, shape_of(node_, table).rank()));
+    if (by_position)
+      table = node_.layer(Gather{.axis = 0}, {table, rotation_.positions}, prefix_ + name);
+    const Shape shape = shape_of(node_, table);
     if (shape[2].known() && half_.known() && shape[2].value() != half_.value())
-      node_.invalid(fmt::format("input {} has {} angles for {} pairs", input, shape[2].value(),
-                                half_.value()));
+      node_.invalid(
+          fmt::format("{} of {} angles for {} pairs", name, shape[2].value(), half_.value()));
     std::vector<Size> target = {shape[0], shape[1], Size(1), shape[2]};
-    if (interleaved_) target.emplace_back(1);
-    return reshape(node_, table, target, suffix + "_of_heads");
+    if (rotation_.interleaved) target.emplace_back(1);
+    return reshape(node_, table, target, prefix_ + name + "_of_heads");
   }
 
   Node& node_;
-  RotaryInputs inputs_;
-  ValueId x_ = ValueId::kNone;
-  Size head_ = 0, rotated_ = 0, half_ = 0;
-  bool interleaved_ = false;
+  const Rotation& rotation_;
+  const std::string& prefix_;
+  const Shape shape_;
+  ValueId x_;
+  Size half_;
 };
 
+// The input numbers of an operator; x is input 0.
+struct RotaryInputs {
+  int cosines, sines, positions;
+};
+
+// x as [batch, positions, heads, width].
+ValueId positions_first(Node& node) {
+  const Shape shape = node.shape(0);
+  if (shape.rank() == 4)
+    return node.layer(Transpose{{0, 2, 1, 3}}, {node.input(0)}, "positions_first");
+  const int64_t heads = node.integer("num_heads", 0);
+  if (shape.rank() != 3) node.invalid("input 0 has not 3 or 4 axes");
+  if (heads < 1) node.invalid(fmt::format("attribute \"num_heads\" is {}", heads));
+  if (shape[2].known() && shape[2].value() % heads != 0)
+    node.invalid(fmt::format("{} elements in {} heads", shape[2].value(), heads));
+  const Size width = node.sizes().floor_div(shape[2], heads);
+  return reshape(node, node.input(0), {shape[0], shape[1], Size(heads), width}, "heads");
+}
+
+Outputs import_rotation(Node& node, RotaryInputs inputs) {
+  node.expect_inputs(3, 4);
+  node.expect_same_dtype({0, inputs.cosines, inputs.sines});
+  node.dtype(0, kFloats);
+  const ValueId x = positions_first(node);
+  const Size head = shape_of(node, x)[3];
+  const int64_t dim = node.integer("rotary_embedding_dim", 0);
+  if (dim < 0 || dim % 2 != 0 || (head.known() && (dim > head.value() || head.value() % 2)))
+    node.invalid(fmt::format("attribute \"rotary_embedding_dim\" is {}", dim));
+  if (node.has_input(inputs.positions)) {
+    node.dtype(inputs.positions, {DataType::kI64});
+    if (node.rank(inputs.positions) != 2)
+      node.invalid(fmt::format("input {} has not 2 axes", inputs.positions));
+  }
+  const Rotation rotation{.cosines = node.input(inputs.cosines),
+                          .sines = node.input(inputs.sines),
+                          .positions = node.optional_input(inputs.positions),
+                          .width = dim == 0 ? head : Size(dim),
+                          .interleaved = node.flag("interleaved", false)};
+  const ValueId turned = rotated(node, x, rotation);
+  if (node.rank(0) == 4) return node.result(Transpose{{0, 2, 1, 3}}, {turned});
+  const Shape& shape = node.shape(0);
+  return node.result(Reshape{.allow_zero = true},
+                     {turned, node.sizes_value({shape.begin(), shape.end()}, "shape")}, "joined");
+}
+
 Outputs import_rotary_embedding(Node& node) {
-  return RotaryImporter(node, {.cosines = 1, .sines = 2, .positions = 3}).import();
+  return import_rotation(node, {.cosines = 1, .sines = 2, .positions = 3});
 }
 
 Outputs import_fused_rotary_embedding(Node& node) {
@@ -135,7 +154,7 @@ Outputs import_fused_rotary_embedding(Node& node) {
   if (node.rank(1) != 2) node.unsupported("positions that are one offset for all");
   if (node.number("scale", 1) != 1) node.unsupported("scaled positions");
   if (node.flag("is_packed_batching", false)) node.unsupported("packed batches");
-  return RotaryImporter(node, {.cosines = 2, .sines = 3, .positions = 1}).import();
+  return import_rotation(node, {.cosines = 2, .sines = 3, .positions = 1});
 }
 
 constexpr OpRow kRotaryRows[] = {
@@ -144,6 +163,10 @@ constexpr OpRow kRotaryRows[] = {
 };
 
 }  // namespace
+
+ValueId rotated(Node& node, ValueId x, const Rotation& rotation, const std::string& prefix) {
+  return Rotator(node, x, rotation, prefix).run();
+}
 
 std::span<const OpRow> rotary_rows() { return kRotaryRows; }
 

@@ -88,7 +88,7 @@ TEST(TensorFile, WrongTensors) {
   const Proto none = [](auto&) {};
   const Case cases[] = {
       {tensor(TensorProto::FLOAT8E4M3FN, {1}, none), "unsupported: the element type float8e4m3fn"},
-      {tensor(TensorProto::INT4, {1}, none), "unsupported: the element type int4"},
+      {tensor(TensorProto::FLOAT8E5M2, {1}, none), "unsupported: the element type float8e5m2"},
       {tensor(TensorProto::COMPLEX64, {1}, none), "unsupported: the element type complex64"},
       {tensor(TensorProto::STRING, {1}, none), "unsupported: a constant of strings"},
       {tensor(77, {1}, none), "unsupported: the element type number 77"},
