@@ -15,7 +15,7 @@ std::vector<std::span<const OpRow>> all_rows() {
           logical_rows(),       loss_rows(),
           norm_rows(),          pad_rows(),
           pool_rows(),          qlinear_rows(),
-          quant_rows(),         
+          quant_rows(),         random_rows(),
           recurrent_rows(),     reduce_rows(),
           resize_rows(),        rotary_rows(),
           sample_rows(),        select_rows(),

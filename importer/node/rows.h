@@ -39,6 +39,7 @@ std::span<const OpRow> pad_rows();
 std::span<const OpRow> pool_rows();
 std::span<const OpRow> qlinear_rows();
 std::span<const OpRow> quant_rows();
+std::span<const OpRow> random_rows();
 std::span<const OpRow> recurrent_rows();
 std::span<const OpRow> reduce_rows();
 std::span<const OpRow> resize_rows();
