@@ -237,6 +237,14 @@ void Graph::replace_output(size_t index, ValueId id) {
   outputs_[index].value = id;
 }
 
+void Graph::keep_ports(std::vector<ValueId> inputs, std::vector<Output> outputs) {
+  for (const ValueId input : inputs_)
+    check(std::ranges::find(inputs, input) != inputs.end() || value(input).users.empty(),
+          "nothing reads an input that is left out");
+  inputs_ = std::move(inputs);
+  outputs_ = std::move(outputs);
+}
+
 void Graph::replace_uses(ValueId from, ValueId to) {
   if (from == to) return;
   Value &old = mutable_value(from), &replacement = mutable_value(to);

@@ -100,6 +100,9 @@ class Graph {
     std::string name;
     ValueId value = ValueId::kNone;
   };
+  // Some of the inputs and outputs, in any order. REQUIRES: nothing reads an input that is left
+  // out.
+  void keep_ports(std::vector<ValueId> inputs, std::vector<Output> outputs);
   const std::vector<ValueId>& inputs() const { return inputs_; }
   const std::vector<Output>& outputs() const { return outputs_; }
   const Layer& layer(LayerId id) const;

@@ -99,17 +99,59 @@ void prepend_first(Node& node, const Outputs& first, size_t carried, Outputs& ou
   }
 }
 
+// Carried values that the body gives back as it got them become values of the graph around it, and
+// constants of the body where they are constant: Keras writes the weights of recurrent layers so.
+// Gives them by their places among the carried values; kNone for those that vary.
+std::vector<ValueId> take_invariants(const Graph& graph, LoopStart& start, Body& body) {
+  const std::vector<ValueId> old_inputs = body.graph.inputs();
+  const std::vector<Graph::Output> old_outputs = body.graph.outputs();
+  const size_t carried = start.carried.size();
+  std::vector<ValueId> invariants(carried, ValueId::kNone), varying, captured, moved;
+  std::vector<ValueId> inputs(old_inputs.begin(), old_inputs.begin() + 2);
+  for (size_t k = 0; k < carried; ++k) {
+    const ValueId inside = old_inputs[2 + k], outside = start.carried[k];
+    if (old_outputs[1 + k].value != inside) {
+      varying.push_back(outside);
+      inputs.push_back(inside);
+      continue;
+    }
+    invariants[k] = outside;
+    if (const Tensor* constant = graph.constant(outside)) {
+      const std::string name = graph.value(outside).name;
+      body.graph.replace_uses(inside, body.graph.add_constant(name, *constant));
+    } else {
+      moved.push_back(inside);
+      captured.push_back(outside);
+    }
+  }
+  if (varying.size() == carried) return invariants;
+  inputs.insert(inputs.end(), old_inputs.begin() + static_cast<ptrdiff_t>(2 + carried),
+                old_inputs.end());
+  inputs.insert(inputs.end(), moved.begin(), moved.end());
+  std::vector<Graph::Output> outputs;
+  for (size_t k = 0; k < old_outputs.size(); ++k)
+    if (k < 1 || k > carried || invariants[k - 1] == ValueId::kNone)
+      outputs.push_back(body.graph.outputs()[k]);
+  body.graph.keep_ports(std::move(inputs), std::move(outputs));
+  body.scope.captures.insert(body.scope.captures.end(), captured.begin(), captured.end());
+  start.carried = std::move(varying);
+  return invariants;
+}
+
 // first: elements of an iteration before the loop, if there is one.
-Outputs add_loop(Node& node, const LoopStart& start, Body& body,
-                 const std::optional<Outputs>& first) {
+Outputs add_loop(Node& node, LoopStart start, Body& body, const std::optional<Outputs>& first) {
   Graph& graph = node.graph();
+  const size_t all_carried = start.carried.size();
+  std::vector<std::string> names = names_of_outputs(node, body.graph.outputs().size() - 1);
+  if (first) std::fill(names.begin() + static_cast<ptrdiff_t>(all_carried), names.end(), "");
+  const std::vector<ValueId> invariants = take_invariants(graph, start, body);
+  for (size_t k = all_carried; k-- > 0;)
+    if (invariants[k] != ValueId::kNone) names.erase(names.begin() + static_cast<ptrdiff_t>(k));
   const size_t carried = start.carried.size();
   const auto index = static_cast<int64_t>(graph.bodies().size());
   std::vector<ValueId> inputs = {start.trips, start.condition};
   inputs.insert(inputs.end(), start.carried.begin(), start.carried.end());
   inputs.insert(inputs.end(), body.scope.captures.begin(), body.scope.captures.end());
-  std::vector<std::string> names = names_of_outputs(node, body.graph.outputs().size() - 1);
-  if (first) std::fill(names.begin() + static_cast<ptrdiff_t>(carried), names.end(), "");
   const bool counted =
       inputs[0] != ValueId::kNone && stays_true(graph, inputs, body.graph, carried);
   graph.add_body(std::move(body.graph));
@@ -119,7 +161,10 @@ Outputs add_loop(Node& node, const LoopStart& start, Body& body,
        .inputs = std::move(inputs),
        .output_names = std::move(names)});
   Outputs outputs = graph.layer(layer).outputs;
-  if (first) prepend_first(node, *first, carried, outputs);
+  for (size_t k = 0; k < all_carried; ++k)
+    if (invariants[k] != ValueId::kNone)
+      outputs.insert(outputs.begin() + static_cast<ptrdiff_t>(k), invariants[k]);
+  if (first) prepend_first(node, *first, all_carried, outputs);
   return outputs;
 }
 

@@ -79,6 +79,44 @@ TEST(ImportedControlFlow, CarriedValuesMayGetTheirAxesInTheFirstIteration) {
               HasSubstr("runs_at_least_once"));
 }
 
+// Keras carries the weights of a recurrent layer through its loop: they are no values of
+// iterations.
+TEST(ImportedControlFlow, CarriedValuesThatStayTheSameAreNotCarried) {
+  ModelBuilder model;
+  model.input("n", {}, kInt64).input("x", {"1", "2"}).input("s", {"2"});
+  model.floats("w", {2, 2}, {0, 1, 2, 0}).output("w2").output("y").output("s2").output("all");
+  ModelBuilder loop;
+  loop.input("i", {}, kInt64).input("c", {}, kBool);
+  loop.input("bw", {"2", "2"}).input("v", {"1", "2"}).input("bs", {"2"});
+  loop.output("c2").output("bw2").output("v2").output("bs").output("e");
+  loop.node("Identity", {"c"}, {"c2"});
+  loop.node("Identity", {"bw"}, {"bw2"});
+  loop.node("MatMul", {"v", "bw"}, {"p"});
+  loop.node("Add", {"p", "bs"}, {"v2"});
+  loop.node("Neg", {"bs"}, {"e"});
+  set_body(model.node("Loop", {"n", "", "w", "x", "s"}, {"w2", "y", "s2", "all"}, "loop"), "body",
+           loop);
+  const Graph graph = import_bytes(model.bytes(), "").graph;
+  const Loop* op = nullptr;
+  for (const LayerId id : graph.order())
+    if (const auto* found = std::get_if<Loop>(&graph.layer(id).op)) op = found;
+  ASSERT_NE(op, nullptr);
+  EXPECT_EQ(op->carried, 1);
+  EXPECT_EQ(graph.bodies()[0].inputs().size(), 4u);  // and s; w is a constant of the body
+  const auto engine = engine_of_model(model);
+  ExecutionContext context(engine);
+  const Tensor x = Tensor::of<float>(DataType::kF32, {1, 2}, {{1, 2}});
+  const Tensor s = Tensor::of<float>(DataType::kF32, {2}, {{10, 20}});
+  auto got = run(context, *engine, {number(DataType::kI64, 2), x, s});
+  // [1,2] -> [2*2, 1] + s = [14, 21] -> [42, 14] + s
+  EXPECT_THAT(got["y"], ElementsAre(52, 34));
+  EXPECT_THAT(got["w2"], ElementsAre(0, 1, 2, 0));
+  EXPECT_THAT(got["s2"], ElementsAre(10, 20));
+  EXPECT_THAT(got["all"], ElementsAre(-10, -20, -10, -20));
+  got = run(context, *engine, {number(DataType::kI64, 0), x, s});
+  EXPECT_THAT(got["y"], ElementsAre(1, 2));
+}
+
 // Of z, a number, where c holds, and of x, a tensor of one element, where not.
 ModelBuilder number_or_tensor() {
   ModelBuilder model;
