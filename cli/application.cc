@@ -91,6 +91,8 @@ int parse_and_run(int argc, const char* const* argv) {
 int run_application(int argc, const char* const* argv) {
   // A reader that goes away (`anneal inspect x | head`) shall not skip destructors.
   std::signal(SIGPIPE, SIG_IGN);
+  // Beyond the limit of a file's size (`ulimit -f`), writing fails instead.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return parse_and_run(argc, argv);
   } catch (const Error& error) {

@@ -19,6 +19,8 @@ namespace anneal {
 namespace {
 
 constexpr int kMaxLinks = 40;
+constexpr int kMaxNames = 1000;
+constexpr size_t kFirstRoom = 1 << 16;
 
 [[noreturn]] void fail_io(std::string_view doing, const std::string& path) {
   fail(Code::kIo, fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)));
@@ -39,12 +41,48 @@ class Descriptor {
   int fd_;
 };
 
-size_t size_of_regular(const Descriptor& file, const std::string& path) {
+struct stat status_of(const Descriptor& file, const std::string& path) {
   struct stat status {};
   if (fstat(file.get(), &status) != 0) fail_io("examine", path);
   if (S_ISDIR(status.st_mode)) fail(Code::kIo, fmt::format("{} is a folder, not a file", path));
+  return status;
+}
+
+size_t size_of_regular(const Descriptor& file, const std::string& path) {
+  const struct stat status = status_of(file, path);
   if (!S_ISREG(status.st_mode)) fail(Code::kIo, fmt::format("{} is not a regular file", path));
   return static_cast<size_t>(status.st_size);
+}
+
+std::shared_ptr<std::byte[]> aligned_bytes(size_t size) {
+  return {new (std::align_val_t{64}) std::byte[size],
+          [](std::byte* p) { ::operator delete[](p, std::align_val_t{64}); }};
+}
+
+// Up to `size` bytes; fewer only at the end.
+size_t read_up_to(const Descriptor& file, std::byte* to, size_t size, const std::string& path) {
+  size_t have = 0;
+  while (have < size) {
+    const ssize_t got = read(file.get(), to + have, size - have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_io("read", path);
+    if (got == 0) break;
+    have += static_cast<size_t>(got);
+  }
+  return have;
+}
+
+FileBytes read_pipe(const Descriptor& file, const std::string& path) {
+  size_t have = 0, room = kFirstRoom;
+  std::shared_ptr<std::byte[]> memory = aligned_bytes(room);
+  for (;;) {
+    have += read_up_to(file, memory.get() + have, room - have, path);
+    if (have < room) return {{memory.get(), have}, memory};
+    std::shared_ptr<std::byte[]> larger = aligned_bytes(room * 2);
+    std::memcpy(larger.get(), memory.get(), have);
+    memory = std::move(larger);
+    room *= 2;
+  }
 }
 
 void write_all(const Descriptor& file, std::span<const std::byte> bytes, const std::string& path) {
@@ -65,7 +103,41 @@ void write_in_place(const std::string& path, std::span<const std::byte> bytes) {
   if (close(file.release()) != 0) fail_io("close", path);
 }
 
-void replace_file(const std::string& path, std::span<const std::byte> bytes) {
+// A name for a file without one, beside path. False where the system cannot give it one.
+bool link_beside(const Descriptor& file, const std::string& path, std::string& aside) {
+  const std::string from = fmt::format("/proc/self/fd/{}", file.get());
+  for (int attempt = 0; attempt < kMaxNames; ++attempt) {
+    aside = fmt::format("{}.{}.{}", path, getpid(), attempt);
+    if (linkat(AT_FDCWD, from.c_str(), AT_FDCWD, aside.c_str(), AT_SYMLINK_FOLLOW) == 0)
+      return true;
+    if (errno != EEXIST) return false;
+  }
+  return false;
+}
+
+void rename_over(const std::string& aside, const std::string& path) {
+  if (std::rename(aside.c_str(), path.c_str()) == 0) return;
+  const int why = errno;
+  unlink(aside.c_str());
+  errno = why;
+  fail_io("replace", path);
+}
+
+// Whether the file system has files without names; path is as before if it has none.
+bool replace_by_unnamed(const std::string& path, std::span<const std::byte> bytes) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  const Descriptor file(
+      open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
+  if (file.get() < 0) return false;
+  write_all(file, bytes, path);
+  if (fsync(file.get()) != 0) fail_io("flush", path);
+  std::string aside;
+  if (!link_beside(file, path, aside)) return false;
+  rename_over(aside, path);
+  return true;
+}
+
+void replace_by_named(const std::string& path, std::span<const std::byte> bytes) {
   std::string aside = path + ".XXXXXX";
   Descriptor file(mkostemp(aside.data(), O_CLOEXEC));
   if (file.get() < 0) fail_io("create a file beside", path);
@@ -76,11 +148,11 @@ void replace_file(const std::string& path, std::span<const std::byte> bytes) {
     write_all(file, bytes, path);
     if (fsync(file.get()) != 0) fail_io("flush", path);
     if (close(file.release()) != 0) fail_io("close", path);
-    if (std::rename(aside.c_str(), path.c_str()) != 0) fail_io("replace", path);
   } catch (...) {
     unlink(aside.c_str());
     throw;
   }
+  rename_over(aside, path);
 }
 
 }  // namespace
@@ -88,18 +160,12 @@ void replace_file(const std::string& path, std::span<const std::byte> bytes) {
 FileBytes read_file(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) fail_io("open", path);
+  const mode_t mode = status_of(file, path).st_mode;
+  if (S_ISFIFO(mode) || S_ISSOCK(mode)) return read_pipe(file, path);
   const size_t size = size_of_regular(file, path);
-  const std::shared_ptr<std::byte[]> memory(
-      new (std::align_val_t{64}) std::byte[size + 1],
-      [](std::byte* p) { ::operator delete[](p, std::align_val_t{64}); });
-  size_t have = 0;
-  while (have < size) {
-    const ssize_t got = read(file.get(), memory.get() + have, size - have);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_io("read", path);
-    if (got == 0) fail(Code::kIo, fmt::format("cannot read {}: it became shorter", path));
-    have += static_cast<size_t>(got);
-  }
+  const std::shared_ptr<std::byte[]> memory = aligned_bytes(size + 1);
+  if (read_up_to(file, memory.get(), size, path) < size)
+    fail(Code::kIo, fmt::format("cannot read {}: it became shorter", path));
   return {{memory.get(), size}, memory};
 }
 
@@ -142,7 +208,8 @@ void write_file_atomically(const std::string& path, std::span<const std::byte> b
     write_in_place(path, bytes);
     return;
   }
-  replace_file(behind_links(path), bytes);
+  const std::string target = behind_links(path);
+  if (!replace_by_unnamed(target, bytes)) replace_by_named(target, bytes);
 }
 
 }  // namespace anneal

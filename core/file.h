@@ -14,6 +14,7 @@ struct FileBytes {
 };
 
 // All fail with kIo, naming the path and the system's reason.
+// A pipe is read to its end. The bytes are aligned to 64.
 FileBytes read_file(const std::string& path);
 // Mapped read-only and private. A file that shrinks while mapped ends the process: files are
 // replaced by rename, never cut.
@@ -24,9 +25,11 @@ void give_pages_back(std::span<const std::byte> mapped);
 // The file that a path leads to through symbolic links, also where there is none yet; the path
 // itself where links go round in circles.
 std::string behind_links(const std::string& path);
-// Writes a new file beside path, flushes it, renames it over path. On failure path is as before and
-// the new file is gone. Keeps the permissions that a plain write would give. Symbolic links are
-// followed; a device, a pipe or a terminal (/dev/null, /dev/stdout) is written to instead.
+// Writes a new file without a name, flushes it, and gives it the name. On failure, and when a
+// signal ends the process, path is as before. On file systems without O_TMPFILE the new file has a
+// name beside path meanwhile, which a signal leaves. Keeps the permissions that a plain write would
+// give. Symbolic links are followed; a device, a pipe or a terminal (/dev/null, /dev/stdout) is
+// written to instead.
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
 
 }  // namespace anneal

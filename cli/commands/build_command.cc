@@ -205,6 +205,9 @@ int tune_instead(const BuildFlags& flags, const std::string& output) {
 int build_engine(const BuildFlags& flags) {
   if (flags.model.empty())
     fail(Code::kInvalidArgument, "build needs a model: anneal build model.onnx -o model.engine");
+  std::error_code error;
+  if (flags.output.empty() && fs::is_fifo(flags.model, error))
+    fail(Code::kInvalidArgument, "a model from a pipe gives the engine no name: name it with -o");
   const std::string output =
       flags.output.empty() ? fs::path(flags.model).stem().string() + ".engine" : flags.output;
   check_outputs(flags, output);

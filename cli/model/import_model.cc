@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "anneal/cli/flags/shape_flags.h"
+#include "anneal/core/file.h"
 
 namespace anneal {
 namespace {
@@ -43,12 +46,20 @@ ImportResult import_model(const std::string& path, const ShapeFlags& flags) {
   ImportOptions options;
   options.bounds = merge_bounds(parse_shapes(flags.min), opt, parse_shapes(flags.max));
   if (auto unnamed = options.bounds.extract(""); !unnamed.empty()) {
-    // The only input's name is known after a first look at the model.
-    const auto inputs = input_names(import_file(path).graph);
+    // The only input's name is known after a first look at the model, which a pipe gives once.
+    const FileBytes file = read_file(path);
+    const auto import = [&](const ImportOptions& with) {
+      const std::string folder = std::filesystem::path(path).parent_path().string();
+      return with_context(
+          [&] { return path; },
+          [&] { return import_bytes(file.bytes, folder.empty() ? "." : folder, with); });
+    };
+    const auto inputs = input_names(import({}).graph);
     check_names({{"", unnamed.mapped().opt}}, inputs, "--shapes");
     unnamed.key() = inputs[0];
     if (!options.bounds.insert(std::move(unnamed)).inserted)
       fail(Code::kInvalidArgument, fmt::format("two shapes are given for \"{}\"", inputs[0]));
+    return import(options);
   }
   return import_file(path, options);
 }

@@ -2,18 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <fcntl.h>
 #include <google/protobuf/io/coded_stream.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <climits>
-#include <cstring>
+#include <filesystem>
 #include <string_view>
 #include <vector>
 
 #include "anneal/core/error.h"
+#include "anneal/core/file.h"
 #include "anneal/importer/onnx/onnx.pb.h"
 
 namespace anneal {
@@ -69,37 +66,6 @@ bool parse(google::protobuf::MessageLite& message, std::span<const std::byte> by
   return message.ParsePartialFromCodedStream(&stream) && stream.ConsumedEntireMessage();
 }
 
-class OpenFile {
- public:
-  explicit OpenFile(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ < 0) fail(Code::kIo, std::strerror(errno));
-  }
-  ~OpenFile() { close(fd_); }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-
-  std::vector<std::byte> read_all() const {
-    struct stat status {};
-    if (fstat(fd_, &status) != 0) fail(Code::kIo, std::strerror(errno));
-    if (!S_ISREG(status.st_mode)) fail(Code::kIo, "not a file");
-    check_size(static_cast<uint64_t>(status.st_size));
-    std::vector<std::byte> bytes(static_cast<size_t>(status.st_size));
-    size_t done = 0;
-    while (done < bytes.size()) {
-      const ssize_t got = read(fd_, bytes.data() + done, bytes.size() - done);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) fail(Code::kIo, std::strerror(errno));
-      if (got == 0) break;
-      done += static_cast<size_t>(got);
-    }
-    bytes.resize(done);
-    return bytes;
-  }
-
- private:
-  int fd_;
-};
-
 }  // namespace
 
 std::unique_ptr<anneal_onnx::ModelProto> parse_model(std::span<const std::byte> bytes) {
@@ -121,7 +87,11 @@ std::unique_ptr<anneal_onnx::ModelProto> parse_model(std::span<const std::byte> 
 }
 
 std::unique_ptr<anneal_onnx::ModelProto> read_model(const std::string& path) {
-  return with_context([&] { return path; }, [&] { return parse_model(OpenFile(path).read_all()); });
+  std::error_code unknown;  // of a pipe, or where reading will say why
+  const uint64_t size = std::filesystem::file_size(path, unknown);
+  if (!unknown) with_context([&] { return path; }, [&] { check_size(size); });
+  const FileBytes file = read_file(path);
+  return with_context([&] { return path; }, [&] { return parse_model(file.bytes); });
 }
 
 std::unique_ptr<anneal_onnx::TensorProto> parse_tensor(std::span<const std::byte> bytes) {

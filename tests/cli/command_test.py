@@ -9,6 +9,7 @@ import re
 import os
 import struct
 import subprocess
+import threading
 import unittest
 from pathlib import Path
 
@@ -65,6 +66,25 @@ class Command(command_case.Command):
         self.anneal("build", "abs.onnx", "--shapes", "1,3,224,224", status=2, says="write sizes with x between them")
 
     # --- build
+
+    def test_a_model_from_a_pipe(self):
+        self.write("m.onnx", ABS)
+        self.anneal("build", "m.onnx", "-o", "file.engine")
+        os.mkfifo(self.at / "pipe")
+        self.anneal("build", "pipe", status=2, says="name it with -o")
+        for shapes in ((), ("--shapes", "2x3")):
+            writer = threading.Thread(target=lambda: (self.at / "pipe").write_bytes((self.at / "m.onnx").read_bytes()))
+            writer.start()
+            self.anneal("build", "pipe", "-o", "pipe.engine", *shapes)
+            writer.join()
+            self.assertEqual((self.at / "pipe.engine").read_bytes(), (self.at / "file.engine").read_bytes())
+
+    def test_a_limit_of_file_sizes_is_an_error(self):
+        self.write("m.onnx", ABS)
+        done = subprocess.run(["bash", "-c", f"ulimit -f 0; '{ANNEAL}' build m.onnx"], cwd=self.at, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("File too large", done.stderr)
+        self.assertEqual(self.files(), ["m.onnx"])
 
     def test_bad_models_leave_no_file(self):
         for name, content, status in [("empty", b"", 2), ("picture", b"\xff\xd8\xff\xe0\0\x10JFIF" + bytes(100), 2),

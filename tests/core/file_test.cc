@@ -4,12 +4,18 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
+#include <thread>
+#include <vector>
 
 #include "anneal/core/error.h"
 
@@ -90,6 +96,34 @@ TEST_F(File, FailuresLeaveNothing) {
   EXPECT_THAT(error_of_writing(path("none/a")), HasSubstr("No such file or directory"));
   EXPECT_THAT(error_of_writing("/dev/full"), HasSubstr("No space left on device"));
   EXPECT_EQ(files(), 1);
+}
+
+// The process ends while it writes: nothing of the new file stays, the old one is whole.
+TEST_F(File, SignalsLeaveNothing) {
+  write(path("a"), "old");
+  const std::vector<std::byte> much(1 << 20);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const rlimit limit = {4096, 4096};
+    setrlimit(RLIMIT_FSIZE, &limit);  // the second page raises SIGXFSZ
+    std::signal(SIGXFSZ, SIG_DFL);
+    write_file_atomically(path("a"), much);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(content(path("a")), "old");
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(File, APipeIsReadToItsEnd) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  const std::string text(300'000, 'x');  // more than the first buffer
+  std::thread writer([&] { std::ofstream(path("pipe")) << text; });
+  EXPECT_EQ(content(path("pipe")), text);
+  writer.join();
 }
 
 }  // namespace

@@ -75,8 +75,9 @@ TEST_F(ModelFile, FilesThatAreNoModels) {
     EXPECT_THAT(error, HasSubstr("invalid_model: " + path));
     EXPECT_THAT(error, HasSubstr(wrong.error));
   }
-  EXPECT_THAT(error_of([&] { import_file(folder_ / "absent.onnx"); }),
-              HasSubstr("io: " + (folder_ / "absent.onnx").string() + ": No such file"));
+  EXPECT_THAT(
+      error_of([&] { import_file(folder_ / "absent.onnx"); }),
+      HasSubstr("io: cannot open " + (folder_ / "absent.onnx").string() + ": No such file"));
   EXPECT_THAT(error_of([&] { import_file(folder_); }), HasSubstr("not a file"));
 }
 

@@ -3,6 +3,9 @@
 // "cuda.reshape.strided". Integer inputs that decide shapes are constants or not read at all.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "anneal/graph/infer.h"
 #include "anneal/kernels/cuda/kernels/elementwise.h"
 #include "anneal/kernels/cuda/kernels/entries.h"
@@ -31,6 +34,15 @@ KernelResult make_bit_cast(const BitCast& op, const Request& request) {
   return make_copy(std::move(seen), "bit_cast");
 }
 
+// A step with the same elements whose product with a stride stays within 64 bits: a step of the
+// whole axis or more takes one element. nullopt: there is none, as the size is open.
+std::optional<int64_t> step_within(int64_t step, Size size) {
+  const int64_t most = size.known() ? std::max<int64_t>(size.value(), 1) : int64_t{1} << 31;
+  const int64_t within = std::clamp(step, -most, most);
+  if (within != step && !size.known()) return std::nullopt;
+  return within;
+}
+
 KernelResult make_slice(const Slice&, const Request& request) {
   const auto starts = integers(request.inputs[1]), axes = integers(request.inputs[3]),
              steps = integers(request.inputs[4]);
@@ -45,7 +57,9 @@ KernelResult make_slice(const Slice&, const Request& request) {
     AxisMapping::Axis& axis = look.axes[static_cast<size_t>(at)];
     axis.sliced = true;
     axis.start = (*starts)[i];
-    axis.step = (*steps)[i];
+    const auto step = step_within((*steps)[i], request.inputs[0].type.shape[static_cast<int>(at)]);
+    if (!step) return refuse("a step beyond 2^31 along an axis of open size");
+    axis.step = *step;
   }
   OperandViews seen(request, {0});
   seen.look_at_input(0, look);
