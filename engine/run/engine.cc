@@ -209,6 +209,12 @@ void give_weights_back(const EngineFile& file, const Plan& plan, const Step& ste
       give_pages_back(file.weights[plan.slots[slot].offset].bytes());
 }
 
+bool is_shaped_by_shapes(const Step& step) {
+  for (size_t k = 0; k < step.op_input_count; ++k)
+    if (step.inputs[k] != kNoSlot && is_host_value(step.op, static_cast<int>(k))) return false;
+  return true;
+}
+
 // first_device: of the plan's among all devices.
 LoadedPlan load_plan(const Loading& loading, const Plan& plan, size_t first_device) {
   const auto devices = loading.devices.subspan(first_device);
@@ -224,6 +230,7 @@ LoadedPlan load_plan(const Loading& loading, const Plan& plan, size_t first_devi
     };
     loaded.deferred.push_back(std::any_of(step.inputs.begin(), step.inputs.end(), late) ||
                               std::any_of(step.outputs.begin(), step.outputs.end(), late));
+    loaded.shaped_by_shapes.push_back(is_shaped_by_shapes(step));
     const bool no_kernel = !bodies_of(step.op).empty() || step.kernel == kTransfer ||
                            (std::holds_alternative<SizeTensor>(step.op) && step.epilogues.empty());
     loaded.kernels.push_back(no_kernel ? nullptr

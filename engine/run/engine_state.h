@@ -19,6 +19,8 @@ struct LoadedPlan {
   // One per step; null for what the context does itself: SizeTensor, control flow and transfers.
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<bool> deferred;  // steps with a late operand: prepared while running
+  // Steps whose shapes follow from those of their operands, or are found by their kernels.
+  std::vector<bool> shaped_by_shapes;
   // By step: one past the last of the unbroken run of steps on a device other than the CPU that it
   // begins; the step itself if it begins none.
   std::vector<size_t> run_end;

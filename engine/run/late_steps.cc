@@ -56,25 +56,37 @@ void set_slot_dims(RunState& run, RunMemory& memory, uint32_t index, const Dims&
   run.slots[index] = row_major_view(slot.type.dtype, dims, data);
 }
 
-void infer_step(RunState& run, RunMemory& memory, size_t index, ThreadTeam& team) {
-  const Step& step = run.plan.steps[index];
-  std::vector<Fact> facts(step.inputs.size());
-  std::vector<InferInput> infer_inputs;
-  for (size_t k = 0; k < step.inputs.size(); ++k) {
-    if (step.inputs[k] == kNoSlot) {
-      infer_inputs.push_back({});
-      continue;
-    }
+namespace {
+
+// What is inferred of the step's outputs. Inference reads the values of the operands that decide
+// shapes, and no others: nobody asks what the outputs contain.
+Facts infer_outputs(const RunState& run, const Step& step, std::span<const Dims> found) {
+  const size_t count = step.inputs.size();
+  std::vector<Fact> facts(count);
+  std::vector<InferInput> inputs(count);
+  for (size_t k = 0; k < count; ++k) {
+    if (step.inputs[k] == kNoSlot) continue;
     const TensorView& view = run.slots[step.inputs[k]];
+    const bool decides = k < step.op_input_count && is_host_value(step.op, static_cast<int>(k));
     facts[k].type = {view.dtype, shape_of(view.dims), Container::kTensor};
-    infer_inputs.push_back({&facts[k], &view});
+    inputs[k] = {&facts[k], decides ? &view : nullptr};
   }
   SizeTable scratch;
-  const auto infer = [&](std::span<const Dims> found) {
-    return infer_layer(step.op, step.epilogues, static_cast<int>(step.op_input_count),
-                       InferInputs(infer_inputs, scratch), found);
-  };
-  Facts inferred = infer({});
+  return infer_layer(step.op, step.epilogues, static_cast<int>(step.op_input_count),
+                     InferInputs(inputs, scratch), found);
+}
+
+Dims dims_of_output(const RunState& run, const Step& step, size_t k, const Fact& fact) {
+  if (!known(fact.type.shape) || fact.type.dtype != run.plan.slots[step.outputs[k]].type.dtype)
+    fail(Code::kInvalidArgument, fmt::format("output {} became {}{}", k, to_string(fact.type.dtype),
+                                             SizeTable().text(fact.type.shape)));
+  return dims_of(fact.type.shape);
+}
+
+}  // namespace
+
+void infer_step(RunState& run, RunMemory& memory, size_t index, ThreadTeam& team) {
+  const Step& step = run.plan.steps[index];
   StepState& state = run.steps[index];
   bool as_before = state.prepared != nullptr;
   const auto take = [&](TensorView& view, uint32_t slot) {
@@ -86,16 +98,16 @@ void infer_step(RunState& run, RunMemory& memory, size_t index, ThreadTeam& team
     view = run.slots[slot];
   };
   for (size_t k = 0; k < step.inputs.size(); ++k) take(state.inputs[k], step.inputs[k]);
+  const bool is_inferred = as_before && run.loaded.shaped_by_shapes[index];
+  Facts inferred;
+  if (!is_inferred) inferred = infer_outputs(run, step, {});
   const Kernel* kernel = run.loaded.kernels[index].get();
   if (kernel) state.found = kernel->find(state.inputs, run.stream(run.host()), team);
-  if (state.found) inferred = infer(state.found->dims);
-  for (size_t k = 0; k < step.outputs.size(); ++k) {
-    const Type& type = inferred[k].type;
-    if (!known(type.shape) || type.dtype != run.plan.slots[step.outputs[k]].type.dtype)
-      fail(Code::kInvalidArgument, fmt::format("output {} became {}{}", k, to_string(type.dtype),
-                                               scratch.text(type.shape)));
-    set_slot_dims(run, memory, step.outputs[k], dims_of(type.shape));
-  }
+  if (state.found) inferred = infer_outputs(run, step, state.found->dims);
+  for (size_t k = 0; k < step.outputs.size(); ++k)
+    set_slot_dims(
+        run, memory, step.outputs[k],
+        inferred.empty() ? state.outputs[k].dims : dims_of_output(run, step, k, inferred[k]));
   for (size_t k = 0; k < step.outputs.size(); ++k) take(state.outputs[k], step.outputs[k]);
   if (!kernel) return;
   if (!as_before) prepare_step(run, index, state);

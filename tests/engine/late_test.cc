@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
 #include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/engine/counting_new.h"
 #include "anneal/tests/error_of.h"
 
 namespace anneal::testing {
@@ -65,6 +67,33 @@ void expect_same(ExecutionContext& context, const Engine& engine, std::string_vi
       EXPECT_NEAR(got.at(name)[i], values[i], 1e-4f * (1 + std::abs(values[i])))
           << name << "[" << i << "]";
   }
+}
+
+// In a run only what decides sizes is inferred: the contents of small tensors, which a build
+// computes with, are not.
+TEST(Late, RunsDoNotInferContents) {
+  constexpr std::string_view kSmall = R"txt(
+graph small(x: f32[60,8], mask: bool[60])
+  found = NonZero(mask)
+  column = Transpose(found) permutation=[1,0]
+  rows = GatherND(x, column)
+  most = Reduce(rows, i64{1}) kind=max keepdims=true
+  less = Pointwise(rows, most) program="(f32,f32)->(f32) sub($0,$1)"
+  sorted, where = TopK(less, i64{4}) axis=1 largest=true sorted=true
+  double = Concat(sorted, sorted) axis=0
+  halves = Pointwise(double) program="(f32)->(f32) mul($0,0.5f32)"
+  return halves
+)txt";
+  std::array<uint8_t, 60> mask{};
+  for (size_t i = 0; i < mask.size(); ++i) mask[i] = i % 3 != 0;
+  const std::vector<Tensor> inputs = {random_f32({60, 8}, 1),
+                                      Tensor::of<uint8_t>(DataType::kBool, {60}, mask)};
+  const auto engine = engine_of(build_text(kSmall));
+  ExecutionContext context(engine, {.threads = 1});
+  expect_same(context, *engine, kSmall, inputs);
+  const int64_t before = allocations_so_far();
+  context.run();
+  EXPECT_LT(allocations_so_far() - before, 120);
 }
 
 TEST(Late, SizesOfASelection) {
