@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "anneal/importer/graph/best_sizes.h"
@@ -76,21 +78,32 @@ void GraphImporter::import_inputs(const GraphProto& graph) {
   }
 }
 
+// Integers of 4 or 2 bits are declared as what the file holds, and so is what moves them; they are
+// i8 or u8 here. An output is given to the caller: it has the declared type.
 void GraphImporter::check_declared_types(const GraphProto& graph) {
-  const auto check_type = [&](const anneal_onnx::ValueInfoProto& declared) {
+  std::unordered_map<std::string_view, int32_t> types_in_file;
+  for (const auto& tensor : graph.initializer())
+    types_in_file.emplace(tensor.name(), tensor.data_type());
+  const auto check_type = [&](const anneal_onnx::ValueInfoProto& declared, bool is_output) {
     const auto found = main_.values.find(declared.name());
     if (found == main_.values.end() || found->second.value == ValueId::kNone) return;
     if (!declared.type().has_tensor_type()) return;
     const int32_t element_type = declared.type().tensor_type().elem_type();
     if (element_type == anneal_onnx::TensorProto::UNDEFINED) return;
     const DataType dtype = graph_.value(found->second.value).type().dtype;
-    if (dtype_from_onnx(element_type) != dtype)
-      fail(Code::kInvalidModel,
-           fmt::format("value \"{}\" is declared as {} but is {}", declared.name(),
-                       onnx_type_name(element_type), to_string(dtype)));
+    const auto in_file = types_in_file.find(declared.name());
+    const bool is_constant = in_file != types_in_file.end();
+    const auto expected =
+        is_output ? dtype_from_onnx(element_type) : dtype_of_constant(element_type);
+    if (expected == dtype && (!is_constant || in_file->second == element_type)) return;
+    const bool differ_in_file = is_constant && in_file->second != element_type;
+    fail(Code::kInvalidModel, fmt::format("value \"{}\" is declared as {} but is {}",
+                                          declared.name(), onnx_type_name(element_type),
+                                          differ_in_file ? onnx_type_name(in_file->second)
+                                                         : std::string(to_string(dtype))));
   };
-  for (const auto& value : graph.value_info()) check_type(value);
-  for (const auto& value : graph.output()) check_type(value);
+  for (const auto& value : graph.value_info()) check_type(value, false);
+  for (const auto& value : graph.output()) check_type(value, true);
 }
 
 }  // namespace anneal

@@ -85,8 +85,10 @@ Outputs Node::results(Op op, std::vector<ValueId> inputs) {
   return graph().layer(graph().add(std::move(layer))).outputs;
 }
 
-ValueId Node::result_constant(Tensor tensor) {
-  return graph().add_constant(output_name(0), std::move(tensor));
+ValueId Node::result_constant(Tensor tensor, bool is_sub_byte) {
+  const ValueId constant = graph().add_constant(output_name(0), std::move(tensor));
+  if (is_sub_byte) model_.sub_bytes.insert(constant);
+  return constant;
 }
 
 ValueId Node::constant_value(Tensor tensor, std::string_view suffix) {

@@ -61,7 +61,8 @@ class Node : public NodeInputs, public NodeAttributes {
   Outputs result_with_epilogue(Op op, std::vector<ValueId> inputs, Program epilogue,
                                const std::vector<ValueId>& further_inputs);
   Outputs results(Op op, std::vector<ValueId> inputs);  // one layer for all outputs
-  ValueId result_constant(Tensor tensor);               // as output 0
+  // As output 0. is_sub_byte: ONNX has 4 or 2 bits for each element.
+  ValueId result_constant(Tensor tensor, bool is_sub_byte = false);
   ValueId constant_value(Tensor tensor, std::string_view suffix);
   ValueId integers_value(const std::vector<int64_t>& values, std::string_view suffix);
   ValueId sizes_value(const std::vector<Size>& values, std::string_view suffix);

@@ -117,12 +117,14 @@ std::optional<std::vector<std::string>> NodeAttributes::find_texts(std::string_v
   return std::vector<std::string>(data->strings().begin(), data->strings().end());
 }
 
-std::optional<Tensor> NodeAttributes::find_tensor(std::string_view name) {
+std::optional<Tensor> NodeAttributes::find_tensor(std::string_view name, bool* is_sub_byte) {
   const auto* data = find(name, AttributeProto::TENSOR);
   if (!data) return std::nullopt;
+  const bool packed = anneal::is_sub_byte(data->t().data_type());
+  if (is_sub_byte) *is_sub_byte = packed;
   return with_context([&] { return fmt::format("attribute \"{}\"", name); },
                       [&] {
-                        if (is_sub_byte(data->t().data_type()))
+                        if (packed && !is_sub_byte)
                           fail(Code::kUnsupported, "integers of 4 or 2 bits in an attribute");
                         return to_tensor(data->t(), folder_);
                       });

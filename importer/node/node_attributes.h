@@ -45,7 +45,8 @@ class NodeAttributes {
   std::optional<std::vector<int64_t>> find_integers(std::string_view name);
   std::optional<std::vector<float>> find_numbers(std::string_view name);
   std::optional<std::vector<std::string>> find_texts(std::string_view name);
-  std::optional<Tensor> find_tensor(std::string_view name);
+  // is_sub_byte: set where its elements are integers of 4 or 2 bits; null: those are refused.
+  std::optional<Tensor> find_tensor(std::string_view name, bool* is_sub_byte = nullptr);
   void expect_all_read() const;
 
  private:

@@ -248,6 +248,12 @@ DataType require_dtype(int32_t element_type) {
 
 bool is_sub_byte(int32_t element_type) { return sub_byte_type(element_type).has_value(); }
 
+std::optional<DataType> dtype_of_constant(int32_t element_type) {
+  const auto sub_byte = sub_byte_type(element_type);
+  if (!sub_byte) return dtype_from_onnx(element_type);
+  return sub_byte->is_signed ? DataType::kI8 : DataType::kU8;
+}
+
 namespace {
 
 Tensor read_tensor(const TensorProto& proto, DataType dtype, const Dims& dims, uint64_t elements,

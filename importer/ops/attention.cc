@@ -53,7 +53,8 @@ ValueId bias_of(Node& node, const AttentionHeads& attention, DataType dtype) {
   });
 }
 
-// The mask, its keys filled up with hidden ones.
+}  // namespace
+
 ValueId padded_mask(Node& node, ValueId mask, Size keys) {
   const Shape shape = shape_of(node, mask);
   if (shape.rank() == 0) return mask;
@@ -67,6 +68,23 @@ ValueId padded_mask(Node& node, ValueId mask, Size keys) {
   if (!is_float(dtype)) node.unsupported(fmt::format("a mask of {}", to_string(dtype)));
   const ValueId hidden = node.constant_value(tensor_of(dtype, {}, {-kInfinity}), "hidden");
   return node.layer(Pad{}, {mask, by, hidden}, "mask");
+}
+
+namespace {
+
+// Softmax over the keys, and over the sink where there is one, which has no weight of its own.
+ValueId weights_of(Node& node, ValueId logits, ValueId sink) {
+  if (sink == ValueId::kNone) return node.layer(Softmax{.axis = 3}, {logits}, "weights");
+  const Shape shape = shape_of(node, logits);
+  const ValueId one = node.sizes_value({shape[0], shape[1], shape[2], Size(1)}, "sink_shape");
+  const ValueId column = node.layer(Expand{}, {sink, one}, "sinks");
+  const ValueId all = node.layer(Concat{.axis = 3}, {logits, column}, "logits_and_sink");
+  return node.layer(
+      Slice{},
+      {node.layer(Softmax{.axis = 3}, {all}, "weights_and_sink"),
+       node.integers_value({0}, "first_key"), node.sizes_value({shape[3]}, "key_count_of_weights"),
+       node.integers_value({3}, "axis_of_keys"), node.integers_value({1}, "step_of_keys")},
+      "weights");
 }
 
 // Heads of q by groups that share a head of k and v, one group's rows one behind the other.
@@ -124,7 +142,7 @@ AttentionOutputs attend(Node& node, const AttentionHeads& attention,
   if (wanted == AttentionStage::kBiased)
     attended.stage = pointwise_result(node, inputs, dtype, biased, name, 3)[0];
   const ValueId logits = pointwise(node, "logits", inputs, dtype, biased);
-  ValueId weights = node.layer(Softmax{.axis = 3}, {logits}, "weights");
+  ValueId weights = weights_of(node, logits, attention.sink);
   if (masked) {
     // A query that sees nothing has no weights.
     const Shape bias = shape_of(node, inputs[1]);

@@ -22,6 +22,7 @@ struct AttentionHeads {
   ValueId q = ValueId::kNone, k = ValueId::kNone, v = ValueId::kNone;
   ValueId mask = ValueId::kNone;  // bool, or numbers to add; broadcasts to the scores
   VisibleKeys visible = {};
+  ValueId sink = ValueId::kNone;  // one score more, of a key without a value: [1, heads or 1, 1, 1]
   double scale = 1, softcap = 0;
 };
 
@@ -33,6 +34,8 @@ struct AttentionOutputs {
 AttentionOutputs attend(Node& node, const AttentionHeads& heads,
                         std::optional<AttentionStage> wanted = std::nullopt);
 
+// The mask, its keys filled up with hidden ones.
+ValueId padded_mask(Node& node, ValueId mask, Size keys);
 // [batch, length, heads * width] as [batch, heads, length, width], which x may be already.
 ValueId split_heads(Node& node, ValueId x, std::optional<int64_t> heads, std::string_view name);
 // [batch, heads, length, width] as [batch, length, heads * width]: the node's output 0.

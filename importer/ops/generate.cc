@@ -17,7 +17,9 @@ Outputs import_constant(Node& node) {
   for (const char* strings : {"value_string", "value_strings"})
     if (node.has_attribute(strings)) node.unsupported("a constant of strings");
   if (node.has_attribute("sparse_value")) node.unsupported("a sparse tensor");
-  if (auto tensor = node.find_tensor("value")) return constant(node, *tensor);
+  bool is_sub_byte = false;
+  if (auto tensor = node.find_tensor("value", &is_sub_byte))
+    return {node.result_constant(std::move(*tensor), is_sub_byte)};
   if (node.has_attribute("value_float"))
     return constant(node, tensor_of(DataType::kF32, {}, {node.number("value_float", 0)}));
   if (const auto integer = node.find_integer("value_int"))
@@ -44,6 +46,7 @@ Outputs import_range(Node& node) {
   node.expect_inputs(3, 3);
   node.expect_same_dtype({0, 1, 2});
   node.dtype(0, kNumbers);
+  node.ignore("stash_type");  // never below f32 here
   std::vector<ValueId> inputs;
   for (int i = 0; i < 3; ++i)
     inputs.push_back(reshape(node, node.input(i), {}, fmt::format("scalar{}", i)));

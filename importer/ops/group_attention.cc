@@ -1,14 +1,14 @@
 // com.microsoft.GroupQueryAttention: what ONNX Runtime's generators of language models write for
 // attention with past keys and values. Groups of query heads share a head of keys and values.
 //
-// Each batch has its own number of keys: seqlens_k + 1 with those of this call. The present keys
-// are the past ones with the new ones written behind the keys that are there.
+// Each batch has its own number of keys: seqlens_k + 1 with those of this call.
 #include <fmt/format.h>
 
 #include "anneal/importer/node/rows.h"
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/importer/ops/attention.h"
 #include "anneal/importer/ops/expression.h"
+#include "anneal/importer/ops/group_cache.h"
 #include "anneal/importer/ops/rotary.h"
 
 namespace anneal {
@@ -24,21 +24,23 @@ class GroupAttentionImporter {
     const Shape q = shape_of(node_, query_);
     batch_ = q[0];
     length_ = q[1];
-    past_count();
+    count_keys();
     const bool is_interleaved = node_.flag("rotary_interleaved", false);
     if (node_.flag("do_rotary", false)) rotate(is_interleaved);
     AttentionHeads heads;
+    const int64_t window = node_.integer("local_window_size", -1);  // with the query's own key
+    GroupCache cache = cache_of(window);
     heads.q = heads_first(query_, "queries");
-    heads.k = present(heads_first(key_, "keys"), kPastKey, 1);
-    heads.v = present(heads_first(value_, "values"), kPastValue, 2);
+    const CachedRows keys = cached(cache, heads_first(key_, "keys"), kPastKey, 1);
+    const CachedRows values = cached(cache, heads_first(value_, "values"), kPastValue, 2);
+    heads.k = keys.all;
+    heads.v = values.all;
     heads.scale = attention_scale(node_, heads.q);
     heads.softcap = node_.number("softcap", 0);
-    heads.visible.right = 0;
-    const int64_t window = node_.integer("local_window_size", -1);  // with the query's own key
-    heads.visible.left = window > 0 ? window - 1 : -1;
-    heads.visible.offset = past_;
-    if (node_.has_input(kBias)) heads.mask = node_.input(kBias);
-    return {join_heads(node_, attend(node_, heads).result), heads.k, heads.v};
+    see(heads.visible, window, cache);
+    if (node_.has_input(kBias)) heads.mask = bias(cache, shape_of(node_, heads.k)[2]);
+    heads.sink = sink();
+    return {join_heads(node_, attend(node_, heads).result), keys.present, values.present};
   }
 
  private:
@@ -55,25 +57,36 @@ class GroupAttentionImporter {
     kPositions,
     kBias,
     kSink,
+    kKeyScale,
+    kValueScale,
+    kQueryNorm,
+    kKeyNorm,
+    kQueryCounts,  // i64 or i32[batch]: how many of the queries are no padding
   };
 
   void check_inputs() {
-    node_.expect_inputs(7, 14);
+    node_.expect_inputs(7, 17);
     node_.dtype(kQuery, kFloats);
-    node_.expect_same_dtype({kQuery, kKey, kValue, kPastKey, kPastValue, kCosines, kSines, kBias});
+    node_.expect_same_dtype(
+        {kQuery, kKey, kValue, kPastKey, kPastValue, kCosines, kSines, kBias, kSink});
     node_.dtype(kLastPositions, {DataType::kI32});
     node_.dtype(kTotalLength, {DataType::kI32});
     if (node_.rank(kQuery) != 3) node_.invalid(fmt::format("queries of {} axes", node_.rank(0)));
     if (node_.has_input(kKey) != node_.has_input(kValue)) node_.invalid("keys without values");
     if (node_.has_input(kPastKey) != node_.has_input(kPastValue))
       node_.invalid("past keys without past values");
-    for (int input = kSink; input < 14; ++input)
+    for (const int input : {kKeyScale, kValueScale})
+      if (node_.has_input(input)) node_.unsupported("quantized past keys (k_scale, v_scale)");
+    for (const int input : {kQueryNorm, kKeyNorm})
       if (node_.has_input(input))
-        node_.unsupported(input == kSink ? "attention sinks (head_sink)" : "quantized past keys");
-    if (node_.integer("smooth_softmax", 0) > 0) node_.unsupported("smooth_softmax");
+        node_.unsupported("queries and keys that it normalizes (q_norm_weight, k_norm_weight)");
+    for (const char* epsilon : {"qk_norm_epsilon", "q_norm_epsilon", "k_norm_epsilon"})
+      node_.ignore(epsilon);  // of those weights
     if (node_.integer("qk_output", 0) != 0) node_.unsupported("scores as an output (qk_output)");
     for (const char* type : {"k_quant_type", "v_quant_type"})
-      if (node_.text(type, "NONE") != "NONE") node_.unsupported("quantized past keys");
+      if (node_.text(type, "NONE") != "NONE")
+        node_.unsupported(fmt::format("quantized past keys ({})", type));
+    node_.ignore("kv_cache_bit_width");  // of quantized ones
     query_heads_ = node_.integer("num_heads");
     key_heads_ = node_.integer("kv_num_heads");
     if (query_heads_ < 1 || key_heads_ < 1 || query_heads_ % key_heads_ != 0)
@@ -117,14 +130,62 @@ class GroupAttentionImporter {
     return node_.layer(Transpose{{0, 2, 1, 3}}, {x}, name);
   }
 
-  // past_: i64[batch,1,1,1], the keys before this call. A first call whose prompts have different
-  // lengths is filled up at their ends, and has none.
-  void past_count() {
-    const ValueId last = reshape(node_, as_i64(node_, node_.input(kLastPositions), "last_i64"),
-                                 {batch_, 1, 1, 1}, "last_positions");
-    const ValueId length = node_.sizes_value({length_}, "query_count");
-    past_ = pointwise(node_, "past_count", {last, length}, DataType::kI64,
-                      [](Expressions in) { return max(in[0] + 1.0 - in[1], in[0].number(0)); });
+  // total_: i64[batch,1,1,1], the keys with those of this call; past_: before it. A first call
+  // whose prompts have different lengths is filled up at their ends, and has none before it.
+  void count_keys() {
+    const auto by_batch = [&](Input input, const std::string& name) {
+      return reshape(node_, as_i64(node_, node_.input(input), name + "_i64"), {batch_, 1, 1, 1},
+                     name);
+    };
+    total_ = pointwise(node_, "key_count", {by_batch(kLastPositions, "last_positions")},
+                       DataType::kI64, [](Expressions in) { return in[0] + 1.0; });
+    ValueId count = node_.sizes_value({length_}, "query_count");
+    if (node_.has_input(kQueryCounts)) {
+      node_.dtype(kQueryCounts, kIndices);
+      count = by_batch(kQueryCounts, "query_counts");
+    }
+    past_ = pointwise(node_, "past_count", {total_, count}, DataType::kI64,
+                      [](Expressions in) { return max(in[0] - in[1], in[0].number(0)); });
+  }
+
+  GroupCache cache_of(int64_t window) {
+    GroupCache cache{.total = total_, .past = past_, .longest = node_.input(kTotalLength)};
+    if (!node_.flag("sliding_window_cache", false)) return cache;
+    if (window < 1) node_.invalid("sliding_window_cache without local_window_size");
+    if (!node_.has_input(kPastKey)) node_.invalid("sliding_window_cache without past_key");
+    keep_window(node_, cache, window, node_.input(kPastKey));
+    return cache;
+  }
+
+  CachedRows cached(const GroupCache& cache, ValueId own, Input past, int output) {
+    if (!node_.has_input(past)) return {own, own};
+    return add_rows(node_, cache, own, node_.input(past), output);
+  }
+
+  void see(VisibleKeys& visible, int64_t window, const GroupCache& cache) {
+    visible.offset = cache.first_row();
+    visible.left = window > 0 ? window - 1 : -1;
+    visible.right = 0;
+    if (node_.flag("causal", true)) return;
+    if (window > 0) node_.invalid("local_window_size of attention that is not causal");
+    visible.right = -1;
+    visible.lengths = total_;
+  }
+
+  // The rows of a windowed cache are not at their positions, by which the bias goes.
+  ValueId bias(const GroupCache& cache, Size keys) {
+    if (node_.rank(kBias) != 4) node_.invalid(fmt::format("a bias of {} axes", node_.rank(kBias)));
+    if (!cache.is_windowed()) return padded_mask(node_, node_.input(kBias), keys);
+    return by_row(node_, cache, node_.input(kBias), batch_, keys);
+  }
+
+  // [1,heads,1,1]: what the softmax counts beside the scores.
+  ValueId sink() {
+    const bool is_smooth = node_.integer("smooth_softmax", 0) == 1;
+    if (node_.has_input(kSink))
+      return reshape(node_, node_.input(kSink), {1, query_heads_, 1, 1}, "sink");
+    if (!is_smooth) return ValueId::kNone;
+    return node_.constant_value(tensor_of(node_.dtype(kQuery), {1, 1, 1, 1}, {0}), "sink");
   }
 
   ValueId positions() {
@@ -153,49 +214,10 @@ class GroupAttentionImporter {
     key_ = rotated(node_, key_, rotation, "keys/");
   }
 
-  // How long the present keys are: total_sequence_length, or the buffer of the past where that is
-  // longer.
-  ValueId present_length(Size past) {
-    const ValueId total =
-        reshape(node_, as_i64(node_, node_.input(kTotalLength), "total_i64"), {1}, "total");
-    const ValueId buffer = node_.sizes_value({past}, "past_length");
-    return pointwise(node_, "present_length", {total, buffer}, DataType::kI64,
-                     [](Expressions in) { return max(in[0], in[1]); });
-  }
-
-  // own: [batch, heads, positions, width], behind the past ones of each batch, as that output.
-  ValueId present(ValueId own, int past_input, int output) {
-    if (!node_.has_input(past_input)) return own;
-    const std::string name = output == 1 ? "keys/" : "values/";
-    const ValueId past = node_.input(past_input);
-    const Shape old = shape_of(node_, past), shape = shape_of(node_, own);
-    if (old.rank() != 4) node_.invalid(fmt::format("past keys of {} axes", old.rank()));
-    const ValueId buffer = node_.sizes_value({old[2]}, name + "past_length");
-    const ValueId growth = pointwise(node_, name + "growth", {present_length(old[2]), buffer},
-                                     DataType::kI64, [](Expressions in) { return in[0] - in[1]; });
-    const auto zeros = [&](int64_t count, const char* suffix) {
-      return node_.integers_value(std::vector<int64_t>(static_cast<size_t>(count)), name + suffix);
-    };
-    const ValueId pads = node_.layer(
-        Concat{.axis = 0}, {zeros(6, "no_pads"), growth, zeros(1, "no_pad")}, name + "pads");
-    const DataType dtype = node_.graph().value(past).type().dtype;
-    const ValueId zero = node_.constant_value(tensor_of(dtype, {}, {0}), name + "zero");
-    const ValueId grown = node_.layer(Pad{}, {past, pads, zero}, name + "grown");
-    const ValueId none =
-        reshape(node_, node_.integers_value({0}, name + "none"), {}, name + "scalar");
-    const ValueId row = node_.layer(
-        Expand{}, {none, node_.sizes_value({shape.begin(), shape.end()}, name + "new_shape")},
-        name + "no_places");
-    const ValueId places = pointwise(node_, name + "places", {row, past_}, DataType::kI64,
-                                     [](Expressions in) { return in[0] + in[0].index(2) + in[1]; });
-    return node_.result(ScatterElements{.axis = 2}, {grown, places, own}, name + "present",
-                        output)[0];
-  }
-
   Node& node_;
   int64_t query_heads_ = 0, key_heads_ = 0;
   ValueId query_ = ValueId::kNone, key_ = ValueId::kNone, value_ = ValueId::kNone;
-  ValueId past_ = ValueId::kNone;
+  ValueId total_ = ValueId::kNone, past_ = ValueId::kNone;
   Size batch_ = 0, length_ = 0;
 };
 

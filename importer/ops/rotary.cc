@@ -108,9 +108,9 @@ struct RotaryInputs {
 // x as [batch, positions, heads, width].
 ValueId positions_first(Node& node) {
   const Shape shape = node.shape(0);
+  const int64_t heads = node.integer("num_heads", 0);  // 4 axes say it themselves
   if (shape.rank() == 4)
     return node.layer(Transpose{{0, 2, 1, 3}}, {node.input(0)}, "positions_first");
-  const int64_t heads = node.integer("num_heads", 0);
   if (shape.rank() != 3) node.invalid("input 0 has not 3 or 4 axes");
   if (heads < 1) node.invalid(fmt::format("attribute \"num_heads\" is {}", heads));
   if (shape[2].known() && shape[2].value() % heads != 0)
@@ -119,30 +119,41 @@ ValueId positions_first(Node& node) {
   return reshape(node, node.input(0), {shape[0], shape[1], Size(heads), width}, "heads");
 }
 
+// i64[batch, positions]: one offset for all becomes a position for each.
+ValueId positions_of(Node& node, int input, const Shape& x) {
+  if (!node.has_input(input)) return ValueId::kNone;
+  node.dtype(input, {DataType::kI64});
+  if (node.rank(input) == 2) return node.input(input);
+  const Shape& shape = node.shape(input);
+  if (shape.rank() > 1 || (shape.rank() == 1 && shape[0].known() && shape[0].value() != 1))
+    node.invalid(fmt::format("input {} has not 2 axes, and is not one offset", input));
+  const ValueId offset = reshape(node, node.input(input), {1, 1}, "offset");
+  const ValueId target = node.sizes_value({x[0], x[1]}, "positions_shape");
+  const ValueId offsets = node.layer(Expand{}, {offset, target}, "offsets");
+  return pointwise(node, "positions", {offsets}, DataType::kI64,
+                   [](Expressions in) { return in[0] + in[0].index(1); });
+}
+
 Outputs import_rotation(Node& node, RotaryInputs inputs) {
   node.expect_inputs(3, 4);
   node.expect_same_dtype({0, inputs.cosines, inputs.sines});
   node.dtype(0, kFloats);
   const ValueId x = positions_first(node);
-  const Size head = shape_of(node, x)[3];
+  const Shape shape = shape_of(node, x);
+  const Size head = shape[3];
   const int64_t dim = node.integer("rotary_embedding_dim", 0);
   if (dim < 0 || dim % 2 != 0 || (head.known() && (dim > head.value() || head.value() % 2)))
     node.invalid(fmt::format("attribute \"rotary_embedding_dim\" is {}", dim));
-  if (node.has_input(inputs.positions)) {
-    node.dtype(inputs.positions, {DataType::kI64});
-    if (node.rank(inputs.positions) != 2)
-      node.invalid(fmt::format("input {} has not 2 axes", inputs.positions));
-  }
   const Rotation rotation{.cosines = node.input(inputs.cosines),
                           .sines = node.input(inputs.sines),
-                          .positions = node.optional_input(inputs.positions),
+                          .positions = positions_of(node, inputs.positions, shape),
                           .width = dim == 0 ? head : Size(dim),
                           .interleaved = node.flag("interleaved", false)};
   const ValueId turned = rotated(node, x, rotation);
   if (node.rank(0) == 4) return node.result(Transpose{{0, 2, 1, 3}}, {turned});
-  const Shape& shape = node.shape(0);
+  const Shape& joined = node.shape(0);
   return node.result(Reshape{.allow_zero = true},
-                     {turned, node.sizes_value({shape.begin(), shape.end()}, "shape")}, "joined");
+                     {turned, node.sizes_value({joined.begin(), joined.end()}, "shape")}, "joined");
 }
 
 Outputs import_rotary_embedding(Node& node) {
@@ -151,7 +162,6 @@ Outputs import_rotary_embedding(Node& node) {
 
 Outputs import_fused_rotary_embedding(Node& node) {
   node.expect_inputs(4, 4);
-  if (node.rank(1) != 2) node.unsupported("positions that are one offset for all");
   if (node.number("scale", 1) != 1) node.unsupported("scaled positions");
   if (node.flag("is_packed_batching", false)) node.unsupported("packed batches");
   return import_rotation(node, {.cosines = 2, .sines = 3, .positions = 1});

@@ -181,9 +181,12 @@ Outputs import_depth_to_space(Node& node) {
 
 Outputs import_space_to_depth(Node& node) {
   const SpaceBlocks in = blocks_of(node);
+  const bool column_row = node.choice("mode", {"DCR", "CRD"}) == 1;  // from opset 28
   SizeTable& sizes = node.sizes();
   const Size b = in.block, h = sizes.floor_div(in.h, b), w = sizes.floor_div(in.w, b);
-  return rearrange(node, {in.n, in.c, h, b, w, b}, {0, 3, 5, 1, 2, 4},
+  const std::vector<int64_t> permutation =
+      column_row ? std::vector<int64_t>{0, 1, 3, 5, 2, 4} : std::vector<int64_t>{0, 3, 5, 1, 2, 4};
+  return rearrange(node, {in.n, in.c, h, b, w, b}, permutation,
                    {in.n, sizes.mul(in.c, sizes.mul(b, b)), h, w});
 }
 

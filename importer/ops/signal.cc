@@ -237,19 +237,23 @@ int64_t frame_length(Node& node, Size signal) {
   return length.value();
 }
 
-// A convolution: its kernels are the waves, each times the window, and its strides the step.
+// A convolution: its kernels are the waves, each times the window, and its strides the step. The
+// older exporter of torch leaves out the axis of parts of a real signal, as ONNX Runtime allows.
 Outputs import_stft(Node& node) {
   node.expect_inputs(2, 4);
   const DataType dtype = node.dtype(0, kFloats);
-  if (node.rank(0) != 3) node.invalid("input 0 has not 3 axes");
+  const Shape signal_shape = node.shape(0);
+  const bool has_parts = signal_shape.rank() == 3;
+  if (!has_parts && signal_shape.rank() != 2)
+    node.invalid("input 0 has not 3 axes, or 2 of a real signal");
   if (node.has_input(2) && node.rank(2) != 1) node.invalid("the window has not 1 axis");
   node.expect_same_dtype({0, 2});
   const bool onesided = node.flag("onesided", true);
   const int64_t step = known_scalar(node, 1, "the step");
   if (step < 1) node.invalid(fmt::format("a step of {}", step));
   Transform t;
-  t.parts = parts_of(node);
-  t.length = t.points = frame_length(node, node.shape(0)[1]);
+  t.parts = has_parts ? parts_of(node) : 1;
+  t.length = t.points = frame_length(node, signal_shape[1]);
   if (onesided && t.parts == 2) node.invalid("one side of the spectrum of a complex signal");
   t.bins = onesided ? t.length / 2 + 1 : t.length;
   check_size(node, t);
@@ -264,7 +268,10 @@ Outputs import_stft(Node& node) {
   if (node.has_input(2))
     kernels = pointwise(node, "windowed", {kernels, node.input(2)}, dtype,
                         [](Expressions in) { return in[0] * in[1]; });
-  const ValueId signal = node.layer(Transpose{{0, 2, 1}}, {node.input(0)}, "parts_first");
+  const ValueId signal = has_parts
+                             ? node.layer(Transpose{{0, 2, 1}}, {node.input(0)}, "parts_first")
+                             : reshape(node, node.input(0),
+                                       {signal_shape[0], Size(1), signal_shape[1]}, "parts_first");
   const Conv conv{
       .strides = {step}, .pads_begin = {0}, .pads_end = {0}, .dilations = {1}, .groups = 1};
   const ValueId spectra = node.layer(conv, {signal, kernels}, "spectra");

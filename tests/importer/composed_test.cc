@@ -81,6 +81,55 @@ TEST(Composed, StftIsAConvolution) {
   EXPECT_THAT(to_string(import(17, {"N", "8", "1"}, stft(true))), HasSubstr("\"n/windowed\""));
 }
 
+// As the older exporter of torch writes it: [batch, length], without the axis of parts.
+TEST(Composed, StftOfARealSignalNeedsNoParts) {
+  const auto stft = [](const std::vector<std::string>& dims) {
+    return import(17, dims, [](ModelBuilder& model) {
+      model.integers("step", {3}).floats("w", {2}, {1, 2});
+      model.node("STFT", {"x", "step", "w"}, {"y"}, "n");
+    });
+  };
+  const Graph two = stft({"N", "T"}), three = stft({"N", "T", "1"});
+  EXPECT_EQ(output_type(two), output_type(three));
+  EXPECT_EQ(output_type(stft({"2", "16"})), "f32[2,5,2,2]");
+  EXPECT_EQ(constant(two, "n/waves"), constant(three, "n/waves"));
+  EXPECT_THAT(error_of([&] { stft({"T"}); }), HasSubstr("has not 3 axes, or 2 of a real signal"));
+}
+
+TEST(Composed, SpaceToDepthHasTwoOrders) {
+  const auto blocks = [](const char* mode) {
+    return import(28, {"N", "3", "4", "6"}, [=](ModelBuilder& m) {
+      auto& node = m.node("SpaceToDepth", {"x"}, {"y"}, "n");
+      set(node, "blocksize", int64_t{2});
+      set(node, "mode", mode);
+    });
+  };
+  EXPECT_THAT(to_string(blocks("DCR")), HasSubstr("permutation=[0,3,5,1,2,4]"));
+  EXPECT_THAT(to_string(blocks("CRD")), HasSubstr("permutation=[0,1,3,5,2,4]"));
+  EXPECT_EQ(output_type(blocks("CRD")), "f32[N,12,2,3]");
+}
+
+TEST(Composed, RangeTakesItsStashType) {
+  const Graph graph = import(27, {"1"}, [](ModelBuilder& m) {
+    m.floats("from", {}, {0}).floats("to", {}, {5}).floats("by", {}, {2});
+    set(m.node("Range", {"from", "to", "by"}, {"y"}), "stash_type", int64_t{1});
+  });
+  EXPECT_EQ(output_type(graph), "f32[3]");
+}
+
+// torch's exporter writes num_heads beside 4 axes, which say it themselves.
+TEST(Composed, RotaryEmbeddingOfFourAxesMayHaveNumHeads) {
+  const auto rotary = [](std::optional<int64_t> heads) {
+    return import(23, {"N", "4", "3", "8"}, [=](ModelBuilder& m) {
+      m.floats("angles", {1, 3, 4}, std::vector<float>(12, 1));
+      auto& node = m.node("RotaryEmbedding", {"x", "angles", "angles"}, {"y"}, "n");
+      if (heads) set(node, "num_heads", *heads);
+    });
+  };
+  EXPECT_EQ(to_string(rotary(4)), to_string(rotary({})));
+  EXPECT_EQ(output_type(rotary(4)), "f32[N,4,3,8]");
+}
+
 TEST(Composed, ShapesOfTheRest) {
   struct Case {
     int opset;

@@ -144,6 +144,18 @@ std::vector<Pair> pairs() {
        [](ModelBuilder& m) {
          set(m.node("RotaryEmbedding", {"x", "c", "s", "at"}, {"y"}), "num_heads", int64_t{2});
        }},
+      {"RotaryEmbedding",
+       {{"x", {2, 2, 3, 8}}, {"at", {1}, TensorProto::INT64}, {"c", {9, 4}}, {"s", {9, 4}}},
+       [](ModelBuilder& m) {
+         fused(m, "RotaryEmbedding", {"x", "at", "c", "s"});
+       },
+       [](ModelBuilder& m) {
+         m.add_tensor("counted", {2, 3}, TensorProto::INT64);
+         auto* counted = m.graph().mutable_initializer(m.graph().initializer_size() - 1);
+         for (const int64_t position : {0, 1, 2, 0, 1, 2}) counted->add_int64_data(position);
+         m.node("Add", {"counted", "at"}, {"positions"});
+         m.node("RotaryEmbedding", {"x", "c", "s", "positions"}, {"y"});
+       }},
       {"QLinearAdd",
        {{"a", {2, 5}, TensorProto::UINT8}, {"b", {5}, TensorProto::UINT8}},
        [](ModelBuilder& m) {

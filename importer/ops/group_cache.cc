@@ -1,0 +1,122 @@
+#include "anneal/importer/ops/group_cache.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "anneal/importer/onnx/tensor_data.h"
+#include "anneal/importer/ops/attention.h"
+#include "anneal/importer/ops/expression.h"
+
+namespace anneal {
+namespace {
+
+// The rows that a windowed cache of so many rows holds after t positions: it drops several at once,
+// never one of the window.
+Expression held_after(Expression t, Expression rows, int64_t window) {
+  const Expression slack = max(rows - static_cast<double>(window - 1), rows.number(1));
+  return select(t <= rows, t, t - (t - rows + slack - 1) / slack * slack);
+}
+
+// i64 of a shape, each element its index along the axis and the number of its batch.
+ValueId indices_from(Node& node, const std::vector<Size>& shape, int axis, ValueId first,
+                     const std::string& name) {
+  const ValueId zero =
+      reshape(node, node.integers_value({0}, name + "/zero"), {}, name + "/zero_scalar");
+  const ValueId zeros =
+      node.layer(Expand{}, {zero, node.sizes_value(shape, name + "/shape")}, name + "/zeros");
+  return pointwise(node, name, {zeros, first}, DataType::kI64,
+                   [&](Expressions in) { return in[0].index(axis) + in[1]; });
+}
+
+// Indices that are no rows are of padding, whose values do not matter.
+ValueId clamped(Node& node, ValueId indices, Size count, const std::string& name) {
+  const ValueId limit = node.sizes_value({count}, name + "/count");
+  return pointwise(node, name, {indices, limit}, DataType::kI64,
+                   [](Expressions in) { return max(min(in[0], in[1] - 1.0), in[0].number(0)); });
+}
+
+// The past rows, with zeros behind them.
+ValueId grown(Node& node, ValueId past, ValueId growth, const std::string& name) {
+  const auto zeros = [&](int64_t count, const char* suffix) {
+    return node.integers_value(std::vector<int64_t>(static_cast<size_t>(count)), name + suffix);
+  };
+  const ValueId pads = node.layer(Concat{.axis = 0},
+                                  {zeros(6, "no_pads"), growth, zeros(1, "no_pad")}, name + "pads");
+  const DataType dtype = node.graph().value(past).type().dtype;
+  const ValueId zero = node.constant_value(tensor_of(dtype, {}, {0}), name + "zero");
+  return node.layer(Pad{}, {past, pads, zero}, name + "grown");
+}
+
+// What the present rows have more than the past ones: to the total length of the longest batch, or
+// none where the buffer of the past is longer.
+ValueId growth_to_longest(Node& node, ValueId longest, Size past, const std::string& name) {
+  const ValueId total =
+      reshape(node, as_i64(node, longest, name + "total_i64"), {1}, name + "total");
+  const ValueId buffer = node.sizes_value({past}, name + "past_length");
+  return pointwise(node, name + "growth", {total, buffer}, DataType::kI64,
+                   [](Expressions in) { return max(in[0], in[1]) - in[1]; });
+}
+
+}  // namespace
+
+void keep_window(Node& node, GroupCache& cache, int64_t window, ValueId past) {
+  const Size rows = shape_of(node, past)[2];
+  if (rows.known() && rows.value() < window)
+    node.invalid(fmt::format("a cache of {} rows for a window of {}", rows.value(), window));
+  const ValueId capacity = node.sizes_value({rows}, "cache_rows");
+  if (!rows.known()) {
+    const ValueId fits = reshape(
+        node,
+        pointwise(
+            node, "window_in_cache", {capacity}, DataType::kBool,
+            [&](Expressions in) { return in[0].number(static_cast<double>(window)) <= in[0]; }),
+        {}, "window_fits");
+    node.layer(Require{}, {fits}, "cache_holds_the_window");
+  }
+  cache.held = pointwise(node, "held_rows", {cache.past, capacity}, DataType::kI64,
+                         [&](Expressions in) { return held_after(in[0], in[1], window); });
+  cache.dropped = pointwise(node, "dropped_rows", {cache.past, cache.total, capacity},
+                            DataType::kI64, [&](Expressions in) {
+                              return held_after(in[0], in[2], window) + in[1] - in[0] -
+                                     held_after(in[1], in[2], window);
+                            });
+}
+
+CachedRows add_rows(Node& node, const GroupCache& cache, ValueId own, ValueId past, int output) {
+  const std::string name = output == 1 ? "keys/" : "values/";
+  const Shape old = shape_of(node, past), shape = shape_of(node, own);
+  if (old.rank() != 4) node.invalid(fmt::format("past keys of {} axes", old.rank()));
+  const ValueId growth = cache.is_windowed() ? node.sizes_value({shape[2]}, name + "growth")
+                                             : growth_to_longest(node, cache.longest, old[2], name);
+  const ValueId rows = grown(node, past, growth, name);
+  const ValueId places =
+      indices_from(node, {shape.begin(), shape.end()}, 2, cache.first_row(), name + "places");
+  const ScatterElements op{.axis = 2};
+  if (!cache.is_windowed()) {
+    const ValueId all = node.result(op, {rows, places, own}, name + "present", output)[0];
+    return {all, all};
+  }
+  const ValueId all = node.layer(op, {rows, places, own}, name + "all");
+  const ValueId kept = indices_from(node, {shape[0], shape[1], old[2], Size(1)}, 2, cache.dropped,
+                                    name + "kept_rows");
+  const Size count = node.sizes().add(old[2], shape[2]);
+  return {all,
+          node.result(GatherND{.batch_dims = 2}, {all, clamped(node, kept, count, name + "kept")},
+                      name + "present", output)[0]};
+}
+
+ValueId by_row(Node& node, const GroupCache& cache, ValueId bias, Size batch, Size rows) {
+  const Shape shape = shape_of(node, bias);
+  const ValueId first = pointwise(node, "first_position", {cache.past, cache.held}, DataType::kI64,
+                                  [](Expressions in) { return in[0] - in[1]; });
+  const ValueId positions =
+      indices_from(node, {batch, shape[1], shape[2], rows}, 3, first, "positions_of_rows");
+  const ValueId target = node.sizes_value({batch, shape[1], shape[2], shape[3]}, "bias_of_batches");
+  return node.layer(GatherElements{.axis = 3},
+                    {node.layer(Expand{}, {bias, target}, "bias_by_position"),
+                     clamped(node, positions, shape[3], "bias_columns")},
+                    "bias_by_row");
+}
+
+}  // namespace anneal

@@ -1,0 +1,34 @@
+// The past keys (or values) of GroupQueryAttention, and those of this call behind them.
+#pragma once
+#include <cstdint>
+
+#include "anneal/importer/node/node.h"
+
+namespace anneal {
+
+// i64[batch,1,1,1] each. The new rows come behind the past ones of their batch.
+struct GroupCache {
+  ValueId total = ValueId::kNone, past = ValueId::kNone;  // positions with this call, and before it
+  ValueId longest = ValueId::kNone;                       // the total of the longest batch, scalar
+  // Of a windowed cache, which holds the last ones of the past: how many, and how many of them and
+  // the new ones go.
+  ValueId held = ValueId::kNone, dropped = ValueId::kNone;
+
+  bool is_windowed() const { return held != ValueId::kNone; }
+  ValueId first_row() const { return is_windowed() ? held : past; }  // of the new ones
+};
+
+// [batch, heads, rows, width].
+struct CachedRows {
+  ValueId all = ValueId::kNone;      // that queries of this call may see
+  ValueId present = ValueId::kNone;  // for the next call
+};
+
+// Makes it a windowed cache, of as many rows as `past` has; at least those of the window.
+void keep_window(Node& node, GroupCache& cache, int64_t window, ValueId past);
+// own: [batch, heads, new rows, width]. The present rows are that output.
+CachedRows add_rows(Node& node, const GroupCache& cache, ValueId own, ValueId past, int output);
+// [batch or 1, heads or 1, queries, positions] as [.., queries, rows] of a windowed cache.
+ValueId by_row(Node& node, const GroupCache& cache, ValueId bias, Size batch, Size rows);
+
+}  // namespace anneal
