@@ -16,7 +16,6 @@ bool has_zero_point(const Request& request) {
 // rounds, saturate anyway.
 Result<Reg> append(ProgramBuilder& builder, const Quantize& op, const Request& request) {
   const DataType x = request.inputs[0].type.dtype, scale = request.inputs[1].type.dtype;
-  if (op.block_size != 0) return refuse("a scale per block");
   if (!is_narrow_float(scale) || !(is_narrow_float(x) || x == DataType::kI32))
     return refuse("only f32, f16, bf16 and i32");
   if (!is_narrow_integer(op.dtype)) return refuse("only to 8 and 16 bits");
@@ -30,9 +29,8 @@ Result<Reg> append(ProgramBuilder& builder, const Quantize& op, const Request& r
   return builder.saturate(quotient, op.dtype);
 }
 
-Result<Reg> append(ProgramBuilder& builder, const Dequantize& op, const Request& request) {
+Result<Reg> append(ProgramBuilder& builder, const Dequantize&, const Request& request) {
   const DataType x = request.inputs[0].type.dtype, scale = request.inputs[1].type.dtype;
-  if (op.block_size != 0) return refuse("a scale per block");
   if (!is_narrow_float(scale)) return refuse("only to f32, f16 and bf16");
   if (!is_narrow_integer(x) && (x != DataType::kI32 || has_zero_point(request)))
     return refuse("only from 8 and 16 bits, and i32 without a zero point");

@@ -9,7 +9,7 @@ namespace anneal {
 bool has_zero_point(const Request& request);  // of Quantize or Dequantize
 
 // The op's result, not yet rounded to the output's type. Refuses types where a program of 32 bits
-// would give other bits, and a scale per block.
+// would give other bits. The caller decides whether it has a place for a scale per block.
 Result<Reg> append(ProgramBuilder& builder, const Quantize& op, const Request& request);
 Result<Reg> append(ProgramBuilder& builder, const Dequantize& op, const Request& request);
 

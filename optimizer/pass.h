@@ -49,7 +49,8 @@ struct NativeHalves {
 };
 
 struct PassOptions {
-  uint64_t fold_budget_bytes = 16 << 20;  // largest constant that folding may create
+  uint64_t fold_budget_bytes = 16 << 20;  // largest constant that folding makes for elementwise use
+  uint64_t max_memory = 0;                // no larger constant is made; 0: no limit
   NativeHalves native = {};               // what the target computes in stays
   bool exact = false;                     // leave out the passes that may change numerics
   std::vector<std::string> skip = {};     // passes not to run, by name

@@ -38,12 +38,13 @@ const TargetGraph* find(const std::vector<TargetGraph>& graphs, const Target& ta
 }
 
 // One graph for each kind of target: GPUs compute in f16 and bf16, some CPUs in bf16.
-std::vector<TargetGraph> optimize(const Graph& graph, const GraphBuildOptions& options,
+// Takes the graph, so that the last kind frees the weights that passes replace as it goes.
+std::vector<TargetGraph> optimize(Graph graph, const GraphBuildOptions& options,
                                   const std::vector<Target>& targets) {
   std::vector<TargetGraph> result;
   for (const Target& first : targets) {
     if (find(result, first) != nullptr) continue;
-    TargetGraph& made = result.emplace_back(TargetGraph{&first, graph.clone(), {}});
+    TargetGraph& made = result.emplace_back(TargetGraph{&first, Graph(), {}});
     std::vector<const Target*> kind;
     std::string names;
     for (const Target& target : targets)
@@ -51,8 +52,12 @@ std::vector<TargetGraph> optimize(const Graph& graph, const GraphBuildOptions& o
         kind.push_back(&target);
         names += (names.empty() ? "" : ",") + target.name;
       }
+    const bool is_last = std::ranges::all_of(
+        targets, [&](const Target& target) { return find(result, target) != nullptr; });
+    made.graph = is_last ? std::move(graph) : graph.clone();
     PassOptions passes = options.passes;
     passes.native = first.native;
+    passes.max_memory = options.max_memory;
     passes.ask_targets = ask_targets(std::move(kind));
     AfterPass after_pass;
     if (options.after_pass)
@@ -121,8 +126,7 @@ EngineFile build(Graph graph, const GraphBuildOptions& options) {
   std::vector<Target> targets;
   for (const std::string& name : options.targets)
     targets.push_back(open_target(name, cpu, kernels));
-  const std::vector<TargetGraph> graphs = optimize(graph, options, targets);
-  graph = Graph();  // the weights that passes replaced
+  const std::vector<TargetGraph> graphs = optimize(std::move(graph), options, targets);
   if (options.reference_kernels)
     for (Target& target : targets) target = open_target(target.name, cpu_reference_backend());
 

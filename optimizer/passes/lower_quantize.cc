@@ -4,7 +4,7 @@
 //   q = Quantize(x, s, z)     =>   q = Pointwise(x) program=saturate_u8(add(rint(div($0,s)),z))
 //   y = Dequantize(q, s, z)   =>   y = Pointwise(q) program=mul(f32(sub(i32($0),z)),s)
 //   y = Pointwise(Dequantize(q, s), b)  =>   y = Pointwise(q, b), for each such reader
-//   y = Dequantize(constant)  =>   const y
+//   y = Dequantize(constant)  =>   const y, and what else only constants decide now
 //
 // With constant parameters, one or one for each position of an axis. Results are equal to the bit.
 // Runs behind integer_products, which reads the layers, and before fuse_pointwise.
@@ -12,10 +12,10 @@
 
 #include <algorithm>
 
+#include "anneal/optimizer/analysis/fold.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/analysis/scaling.h"
 #include "anneal/optimizer/passes.h"
-#include "anneal/optimizer/rewrite/evaluate.h"
 #include "anneal/optimizer/rewrite/join_programs.h"
 #include "anneal/optimizer/rewrite/rewrite.h"
 
@@ -80,24 +80,6 @@ Program dequantizing(Parameters& parameters, const Scaling& scaling) {
       builder.apply(Opcode::kMul, builder.cast(integer, RegisterType::kF32), scale), scaling.real);
 }
 
-bool fold_dequantize(Graph& graph, LayerId id, PassRun& run) {
-  const Layer& layer = graph.layer(id);
-  const Tensor* integers = graph.constant(layer.inputs[0]);
-  if (!integers || static_cast<uint64_t>(integers->count()) * 4 > run.options.fold_budget_bytes)
-    return false;
-  std::vector<const Tensor*> inputs;
-  for (const ValueId input : layer.inputs)
-    inputs.push_back(input == ValueId::kNone ? nullptr : graph.constant(input));
-  const ValueId output = layer.outputs[0];
-  const std::string name = layer.name;
-  const ValueId folded =
-      graph.add_constant(graph.value(output).name, evaluate(layer, inputs, graph.sizes())[0]);
-  graph.swap_names(folded, output);
-  graph.replace_uses(output, folded);
-  run.did(name, "computed while building");
-  return true;
-}
-
 // The elementwise layers that read what is dequantized read the integers instead, so that these
 // are what is stored. Returns how many do. program, inputs: of the dequantizing layer `id`.
 int join_readers(Graph& graph, LayerId id, const Program& program,
@@ -124,7 +106,6 @@ bool lower(Graph& graph, LayerId id, PassRun& run) {
   const auto scaling = scaling_of(graph, id);
   if (!scaling) return false;
   const bool quantizes = op_as<Quantize>(graph, id) != nullptr;
-  if (!quantizes && fold_dequantize(graph, id, run)) return true;
   const Layer& layer = graph.layer(id);
   const std::string name = layer.name;
   const ValueId x = layer.inputs[0];
@@ -149,6 +130,9 @@ bool lower(Graph& graph, LayerId id, PassRun& run) {
 
 }  // namespace
 
-bool lower_quantize(Graph& graph, PassRun& run) { return sweep(graph, run, lower); }
+bool lower_quantize(Graph& graph, PassRun& run) {
+  const bool folded = fold_layers(graph, run, FoldDequantize::kNow);
+  return sweep(graph, run, lower) || folded;
+}
 
 }  // namespace anneal

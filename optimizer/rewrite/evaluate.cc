@@ -21,6 +21,18 @@ const KernelEntry& reference_of(const Op& op) {
   return *reference;
 }
 
+std::unique_ptr<Kernel> reference_kernel(const Request& request) {
+  const KernelEntry& entry = reference_of(request.op);
+  KernelResult made = entry.make(request);
+  if (!made) fail(Code::kUnsupported, fmt::format("{} refused: {}", entry.name, made.reason()));
+  return *std::move(made);
+}
+
+std::unique_ptr<Kernel> fast_kernel(const Request& request) {
+  KernelChoice choice = choose_kernel(cpu_backend(), request, {.exact = true});
+  return choice.kernel ? std::move(choice.kernel) : reference_kernel(request);
+}
+
 using SymbolValues = std::vector<std::optional<int64_t>>;
 
 void bind_symbols(const Graph& graph, ValueId value, const Dims& dims, SymbolValues& symbols) {
@@ -37,10 +49,8 @@ Tensor size_values(const SizeTensor& op, const SizeTable& sizes, const SymbolVal
   return Tensor::of<int64_t>(DataType::kI64, dims, values);
 }
 
-}  // namespace
-
-std::vector<Tensor> evaluate(const Layer& layer, std::span<const Tensor* const> inputs,
-                             const SizeTable& sizes) {
+std::vector<Tensor> evaluate_by(std::unique_ptr<Kernel> (*make)(const Request&), const Layer& layer,
+                                std::span<const Tensor* const> inputs, const SizeTable& sizes) {
   if (!bodies_of(layer.op).empty())
     fail(Code::kUnsupported,
          fmt::format("layer \"{}\" ({}) runs only in an engine", layer.name, to_string(layer.op)));
@@ -73,19 +83,17 @@ std::vector<Tensor> evaluate(const Layer& layer, std::span<const Tensor* const> 
   }
 
   const auto device = cpu_backend().open("cpu");
-  const KernelEntry& entry = reference_of(layer.op);
-  KernelResult made = entry.make({.op = layer.op,
-                                  .epilogues = layer.epilogues,
-                                  .op_input_count = layer.op_input_count,
-                                  .inputs = in_operands,
-                                  .outputs = out_operands,
-                                  .sizes = scratch,
-                                  .device = *device,
-                                  .tactic = {}});
-  if (!made) fail(Code::kUnsupported, fmt::format("{} refused: {}", entry.name, made.reason()));
+  const std::unique_ptr<Kernel> kernel = make({.op = layer.op,
+                                               .epilogues = layer.epilogues,
+                                               .op_input_count = layer.op_input_count,
+                                               .inputs = in_operands,
+                                               .outputs = out_operands,
+                                               .sizes = scratch,
+                                               .device = *device,
+                                               .tactic = {}});
   const auto stream = device->make_stream();
   ThreadTeam team(1);
-  const auto found = (*made)->find(in, *stream, team);
+  const auto found = kernel->find(in, *stream, team);
   if (found) inferred = infer(found->dims);
   std::vector<Tensor> results;
   std::vector<TensorView> out;
@@ -97,10 +105,22 @@ std::vector<Tensor> evaluate(const Layer& layer, std::span<const Tensor* const> 
     out.push_back(row_major_view(fact.type.dtype, dims_of(fact.type.shape), fresh.data.data()));
     results.push_back(std::move(fresh.tensor));
   }
-  const auto prepared = (*made)->prepare(in, out, 1);
+  const auto prepared = kernel->prepare(in, out, 1);
   const auto workspace = device->allocate(std::max<size_t>(prepared->workspace_bytes, 1));
-  (*made)->launch({in, out, prepared.get(), workspace->data(), *stream, team, found.get()});
+  kernel->launch({in, out, prepared.get(), workspace->data(), *stream, team, found.get()});
   return results;
+}
+
+}  // namespace
+
+std::vector<Tensor> evaluate(const Layer& layer, std::span<const Tensor* const> inputs,
+                             const SizeTable& sizes) {
+  return evaluate_by(reference_kernel, layer, inputs, sizes);
+}
+
+std::vector<Tensor> evaluate_fast(const Layer& layer, std::span<const Tensor* const> inputs,
+                                  const SizeTable& sizes) {
+  return evaluate_by(fast_kernel, layer, inputs, sizes);
 }
 
 std::vector<Tensor> evaluate(const Graph& graph, std::span<const Tensor> inputs) {

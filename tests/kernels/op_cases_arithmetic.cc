@@ -261,6 +261,9 @@ std::vector<OpCase> quantize_cases() {
       {"quantize_blocks",
        Quantize{1, 4, DataType::kI8},
        {"f32[3,10]", "f32[3,3]=0.01..0.1", "i8[3,3]"}},
+      {"quantize_whole_blocks",
+       Quantize{1, 4, DataType::kU8},
+       {"f32[2,12,5]", "f32[2,3,5]=0.01..0.1", "u8[2,3,5]"}},
 
       {"dequantize_u8", Dequantize{}, {"u8[1,7,9,5]=0..255", "f32[]={0.05}", "u8[]={128}"}},
       {"dequantize_axis",
@@ -269,6 +272,15 @@ std::vector<OpCase> quantize_cases() {
       {"dequantize_i32", Dequantize{0}, {"i32[5,3]=-100000..100000", "f32[5]=0.01..0.02"}},
       {"dequantize_f16", Dequantize{}, {"i8[23]=-128..127", "f16[]={0.5}"}},
       {"dequantize_blocks", Dequantize{0, 3}, {"i16[7,5]", "f32[3,5]=0.01..0.1", "i16[3,5]"}},
+      {"dequantize_whole_blocks",
+       Dequantize{0, 16},
+       {"i8[64,33]=-128..127", "f32[4,33]=0.01..0.1", "i8[4,33]"}},
+      {"dequantize_blocks_of_last_axis",
+       Dequantize{2, 32},
+       {"u8[3,5,96]=0..15", "f16[3,5,3]=0.01..0.1", "u8[3,5,3]=0..15"}},
+      {"dequantize_blocks_without_zero_points",
+       Dequantize{1, 8},
+       {"i8[3,24,2]=-128..127", "f32[3,3,2]=0.01..0.1"}},
   };
 }
 

@@ -3,8 +3,8 @@
 // (which must change nothing), and executed on the reference before and after with random inputs. A
 // line "# no target has a kernel for OP" makes it so; lines "# int8", "# f16", "# bf16", "#
 // symmetric",
-// "# range NAME MIN MAX" and "# layer REGEX TYPE" are the PrecisionOptions; what follows "# table "
-// is a line of the calibration table.
+// "# fold budget N", "# max memory N" are PassOptions; "# range NAME MIN MAX" and "# layer REGEX
+// TYPE" are the PrecisionOptions; what follows "# table " is a line of the calibration table.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -106,10 +106,17 @@ PassOptions options_of(const Case& each) {
   const auto says = [&](const char* comment) {
     return each.before.find(comment) != std::string::npos;
   };
+  const auto number_after = [&](std::string_view comment, uint64_t otherwise) {
+    const size_t at = each.before.find(comment);
+    return at == std::string::npos ? otherwise
+                                   : std::stoull(each.before.substr(at + comment.size()));
+  };
   const bool both = says("# where half is native");
   options.native = {.f16 = both, .bf16 = both || says("# where bf16 is native")};
   options.ask_targets = targets_of(each);
   options.precision = precision_of(each);
+  options.fold_budget_bytes = number_after("# fold budget ", options.fold_budget_bytes);
+  options.max_memory = number_after("# max memory ", options.max_memory);
   return options;
 }
 

@@ -13,7 +13,7 @@ constexpr int64_t kTileGrain = 16;  // tiles worth a thread of their own
 struct PreparedTape final : PreparedKernel {
   TapeSpace space;
   int64_t tile_rows = 1, tile_columns = 1, tiles_per_row = 1, tiles = 0;
-  std::vector<TensorView> seen;
+  std::vector<TensorView> seen, results;
 };
 
 }  // namespace
@@ -24,7 +24,8 @@ std::unique_ptr<PreparedKernel> TapeKernel::prepare(std::span<const TensorView> 
   auto made = std::make_unique<PreparedTape>();
   PreparedTape& p = *made;
   see(inputs, outputs, p.seen);
-  p.space = TapeSpace::of_elements(tape_, p.seen, outputs);
+  see_results(outputs, p.results);
+  p.space = TapeSpace::of_elements(tape_, p.seen, p.results);
   if (count(outputs[0].dims) == 0) return made;
   const int64_t rows = p.space.rows();
   const int64_t columns = p.space.columns();
@@ -40,7 +41,9 @@ void TapeKernel::launch(const LaunchArgs& args) const {
   auto& p = static_cast<PreparedTape&>(*args.prepared);
   p.seen.clear();
   see(args.inputs, args.outputs, p.seen);
-  const TapeSpace::Operands operands{p.seen, args.outputs};
+  p.results.clear();
+  see_results(args.outputs, p.results);
+  const TapeSpace::Operands operands{p.seen, p.results};
   const auto run = [&](int64_t begin, int64_t end) {
     std::byte* const part = part_of(args.team, args.workspace, tape_.scratch_bytes());
     const auto run_block = [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {

@@ -24,6 +24,7 @@ DataType result_type(const Dequantize&, const Request& request) {
 
 template <class T>
 KernelResult make(const T& op, const Request& request, std::string_view family) {
+  if (op.block_size != 0) return refuse("a scale per block");
   ProgramBuilder builder;
   const auto value = append(builder, op, request);
   if (!value) return refuse(value.reason());

@@ -1,0 +1,182 @@
+#include "anneal/optimizer/analysis/fold.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "anneal/optimizer/analysis/query.h"
+#include "anneal/optimizer/analysis/scaling.h"
+#include "anneal/optimizer/rewrite/evaluate.h"
+
+namespace anneal {
+namespace {
+
+// Of bytes that folding makes: how many times those of the constants it starts from.
+constexpr double kMaxGrowth = 8;
+// No matter what they are made of.
+constexpr double kMaxScratchBytes = 1 << 30;
+// Results from this size on are computed by fast kernels.
+constexpr double kManyBytes = 1 << 18;
+
+double bytes_of(const Type& type) {
+  auto bytes = static_cast<double>(size_of(type.dtype));
+  for (const Size size : type.shape) {
+    if (!size.known()) return 0;  // it depends on values, which are known
+    bytes *= static_cast<double>(size.value());
+  }
+  return bytes;
+}
+
+// What computes an element of its result from few elements of its inputs, as part of its reader.
+bool is_elementwise(const Layer& layer) {
+  return std::holds_alternative<Pointwise>(layer.op) || std::holds_alternative<Expand>(layer.op) ||
+         std::holds_alternative<Dequantize>(layer.op);
+}
+
+class Folding {
+ public:
+  Folding(Graph& graph, PassRun& run, FoldDequantize dequantize)
+      : graph_(graph),
+        run_(run),
+        budget_(static_cast<double>(run.options.fold_budget_bytes)),
+        dequantize_(dequantize) {}
+
+  bool once() {
+    const std::vector<LayerId> order = graph_.order();
+    for (const LayerId id : order) visit(id);
+    for (auto at = order.rbegin(); at != order.rend(); ++at) decide(*at);
+    bool changed = false;
+    for (const LayerId id : order) {
+      if (!run_.may_rewrite()) break;
+      const auto found = derived_.find(id);
+      if (found == derived_.end() || !found->second.wanted || !is_used(id)) continue;
+      if (!inputs_are_constant(id)) continue;
+      fold(id);
+      changed = true;
+    }
+    return changed;
+  }
+
+ private:
+  // Of a layer that only constants decide.
+  struct Derived {
+    double bytes = 0;   // of its results
+    double source = 0;  // of the constants that it is made of
+    std::string why_not = {};
+    bool wanted = false;
+  };
+
+  bool is_used(LayerId id) const {
+    return std::ranges::any_of(graph_.layer(id).outputs, [&](ValueId output) {
+      return !graph_.value(output).users.empty() || graph_.is_output(output);
+    });
+  }
+  bool inputs_are_constant(LayerId id) const {
+    return std::ranges::all_of(graph_.layer(id).inputs, [&](ValueId input) {
+      return input == ValueId::kNone || graph_.constant(input);
+    });
+  }
+  Derived* derived(LayerId id) {
+    const auto found = derived_.find(id);
+    return found == derived_.end() ? nullptr : &found->second;
+  }
+
+  void visit(LayerId id) {
+    const Layer& layer = graph_.layer(id);
+    if (layer.inputs.empty() || !bodies_of(layer.op).empty()) return;
+    if (dequantize_ == FoldDequantize::kLater && op_as<Dequantize>(graph_, id) &&
+        scaling_of(graph_, id))
+      return;
+    Derived made;
+    for (const ValueId output : layer.outputs) {
+      const Type& type = graph_.value(output).type();
+      if (type.container != Container::kTensor || type.dtype == DataType::kString) return;
+      made.bytes += bytes_of(type);
+    }
+    for (const ValueId input : layer.inputs) {
+      if (input == ValueId::kNone) continue;
+      if (const Tensor* constant = graph_.constant(input)) {
+        made.source += static_cast<double>(constant->bytes().size());
+        continue;
+      }
+      const Derived* from = derived(producer(graph_, input));
+      if (!from) return;
+      made.source += from->source;
+      if (made.why_not.empty()) made.why_not = from->why_not;
+    }
+    if (made.why_not.empty()) made.why_not = why_not_computed(made);
+    derived_.emplace(id, std::move(made));
+  }
+
+  // Whatever reads it.
+  std::string why_not_computed(const Derived& made) const {
+    if (made.bytes > std::max({budget_, kMaxScratchBytes, kMaxGrowth * made.source}))
+      return fmt::format("computing it once would take {:.0f} bytes", made.bytes);
+    const auto limit = static_cast<double>(run_.options.max_memory);
+    if (limit > 0 && made.bytes > budget_ && made.bytes + made.source > limit)
+      return fmt::format("computed once it takes {:.0f} bytes, the memory limit is {:.0f}",
+                         made.bytes, limit);
+    return {};
+  }
+
+  // Behind all layers that read it.
+  void decide(LayerId id) {
+    Derived* made = derived(id);
+    if (!made || !is_used(id)) return;
+    const Layer& layer = graph_.layer(id);
+    bool only_elementwise = true, needed = false;
+    for (const ValueId output : layer.outputs) {
+      only_elementwise &= !graph_.is_output(output);
+      for (const LayerId reader : graph_.value(output).users) {
+        const Derived* of_reader = derived(reader);
+        needed |= of_reader && of_reader->wanted;
+        only_elementwise &= is_elementwise(graph_.layer(reader));
+      }
+    }
+    std::string why_not = made->why_not;
+    if (why_not.empty() && !needed && made->bytes > budget_ && is_elementwise(layer) &&
+        (only_elementwise || made->bytes > kMaxGrowth * made->source))
+      why_not = "constant, but larger than the budget for folding";
+    made->wanted = why_not.empty();
+    if (!made->wanted) run_.refused(layer.name, why_not);
+  }
+
+  void fold(LayerId id) {
+    const Layer& layer = graph_.layer(id);
+    const double bytes = derived_.at(id).bytes;
+    std::vector<const Tensor*> inputs;
+    for (const ValueId input : layer.inputs) inputs.push_back(graph_.constant(input));
+    const std::vector<Tensor> results = bytes > kManyBytes
+                                            ? evaluate_fast(layer, inputs, graph_.sizes())
+                                            : evaluate(layer, inputs, graph_.sizes());
+    const std::vector<ValueId> outputs = layer.outputs;
+    for (size_t i = 0; i < results.size(); ++i) {
+      const ValueId folded = graph_.add_constant(graph_.value(outputs[i]).name, results[i]);
+      graph_.swap_names(folded, outputs[i]);
+      graph_.replace_uses(outputs[i], folded);
+    }
+    run_.did(layer.name, "computed while building");
+    if (bytes > budget_) graph_.erase_unused();  // frees what it was made of
+  }
+
+  Graph& graph_;
+  PassRun& run_;
+  double budget_;
+  FoldDequantize dequantize_;
+  std::unordered_map<LayerId, Derived> derived_;
+};
+
+}  // namespace
+
+bool fold_layers(Graph& graph, PassRun& run, FoldDequantize dequantize) {
+  bool any = false;
+  while (run.may_rewrite() && Folding(graph, run, dequantize).once()) {
+    any = true;
+    graph.erase_unused();
+  }
+  if (any) graph.refine();  // contents that became known may narrow sizes
+  return any;
+}
+
+}  // namespace anneal
