@@ -1,7 +1,8 @@
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
+BENCH_VENV := build/bench-venv
 
-.PHONY: demo build test machine-code-tools test-asan test-emulated test-tsan test-integer-bits test-all gpu-bundle test-gpu-bundle bench bench-kernels format lint install deps checks
+.PHONY: demo build test machine-code-tools test-asan test-emulated test-tsan test-integer-bits test-random test-all gpu-bundle test-gpu-bundle bench bench-kernels format lint install deps checks
 
 # What is installed, and the sample. `make test` builds the tests as well.
 build: deps
@@ -54,11 +55,18 @@ test-emulated: checks build-asan
 test-tsan: build-tsan
 	@ctest --preset tsan -j $(JOBS)
 
-test-all: test test-asan test-emulated test-tsan test-gpu-bundle test-integer-bits
+test-all: test test-asan test-emulated test-tsan test-gpu-bundle test-integer-bits test-random
 
 # The integers of large quantized models on the emulated GPU, too.
 test-integer-bits: build-release
 	@tests/integer_bits_test.py build/release/bin/anneal ../shared/data/models || [ $$? -eq 77 ]
+
+# Random graphs against ONNX Runtime of PyPI.
+COUNT ?= 20000
+FIRST ?= 0
+
+test-random: build-release $(BENCH_VENV)/ready
+	@$(BENCH_VENV)/bin/python tests/random_graphs_test.py build/release/tests/bin/random_graphs $(COUNT) $(FIRST)
 
 # What a machine with an NVIDIA card needs to run the GPU suite: docs/gpu.md. All images of device functions take
 # more than an hour of one core the first time; IMAGES=N makes those of N layers and N / 10 batches of op cases.
@@ -82,7 +90,6 @@ demo: build
 
 # Whole networks against ONNX Runtime and OpenVINO from PyPI; FLAGS are those of the script. Without any, the
 # numbers are kept and the picture that README shows is drawn again.
-BENCH_VENV := build/bench-venv
 BENCH_NETS := build/bench-nets
 MODELS ?= $(BENCH_NETS) $(wildcard ../shared/data/models)
 

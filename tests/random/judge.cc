@@ -1,0 +1,250 @@
+#include "anneal/tests/random/judge.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "anneal/engine/builder/builder.h"
+#include "anneal/engine/run/engine_internals.h"
+#include "anneal/importer/importer.h"
+#include "anneal/tests/random/random_numbers.h"
+#include "anneal/tests/random/rounded_model.h"
+
+namespace anneal::random_graphs {
+namespace {
+
+// How a model is built.
+struct Way {
+  ImportOptions import = {};
+  GraphBuildOptions build = {};
+  EngineOptions load = {};
+  int type = onnx::FLOAT;  // that values may be stored in
+  bool one_binding = false;
+};
+
+Dims dims_in(const Value& value, size_t binding) {
+  Dims dims;
+  for (const Extent& dim : value.dims) dims.push_back(dim.in[binding]);
+  return dims;
+}
+
+Way way_named(const std::string& name, const RandomModel& model) {
+  Way way;
+  if (name == "reference") way.build.reference = true;
+  if (name == "reference_kernels") way.build.reference_kernels = true;
+  if (name.ends_with("skip_all")) way.build.passes.skip = {std::string(kAllPasses)};
+  if (name == "exact") way.build.passes.exact = true;
+  if (name == "avx2") way.build.targets = {"cpu:avx2"};
+  if (name == "emulated") {
+    way.build.targets = {"emulated"};
+    way.load.device = "emulated";
+  }
+  if (name == "f16") {
+    way.build.passes.precision.f16 = true;
+    way.type = onnx::FLOAT16;
+  }
+  if (name == "bf16") {
+    way.build.passes.precision.bf16 = true;
+    way.type = onnx::BFLOAT16;
+  }
+  if (name == "fixed") {
+    way.one_binding = true;
+    for (const Value& input : model.inputs)
+      way.import.input_dims.push_back(dims_in(input, kOptimal));
+  }
+  if (name.starts_with("range")) {
+    for (const Value& input : model.inputs)
+      if (!std::ranges::all_of(input.dims, [](const Extent& dim) { return dim.constant(); }))
+        way.import.bounds[input.name] = {.min = dims_in(input, kSmallest),
+                                         .opt = dims_in(input, kOptimal),
+                                         .max = dims_in(input, kLargest)};
+  }
+  return way;
+}
+
+Tensor dense(const TensorView& view) {
+  Tensor::Fresh fresh = Tensor::allocate(view.dtype, view.dims);
+  if (!fresh.data.empty()) std::memcpy(fresh.data.data(), view.data, fresh.data.size());
+  return fresh.tensor;
+}
+
+Results run(const anneal_onnx::ModelProto& proto, const RandomModel& model, const Way& way) {
+  ImportResult imported = import_bytes(file_bytes(proto), "", way.import);
+  const auto bytes =
+      std::make_shared<std::vector<std::byte>>(save(build(std::move(imported.graph), way.build)));
+  const auto engine = make_engine(load_engine_file(*bytes, bytes), way.load);
+  ExecutionContext context(engine);
+  Results results;
+  for (size_t b = 0; b < (way.one_binding ? 1 : kBindings); ++b) {
+    for (size_t i = 0; i < model.inputs.size(); ++i)
+      context.set_input(model.inputs[i].name, model.data[b][i].view());
+    context.run();
+    auto& outputs = results.emplace_back();
+    for (const TensorInfo& info : engine->outputs())
+      outputs.push_back(dense(context.output(info.name)));
+  }
+  return results;
+}
+
+double number(const Tensor& tensor, size_t i) {
+  switch (tensor.dtype()) {
+    case DataType::kF32:
+      return tensor.as<float>()[i];
+    case DataType::kF64:
+      return tensor.as<double>()[i];
+    case DataType::kI64:
+      return static_cast<double>(tensor.as<int64_t>()[i]);
+    case DataType::kI32:
+      return tensor.as<int32_t>()[i];
+    case DataType::kI8:
+      return tensor.as<int8_t>()[i];
+    default:
+      return tensor.as<uint8_t>()[i];
+  }
+}
+
+double largest_of(const Tensor& tensor) {
+  double largest = 0;
+  for (size_t i = 0; i < static_cast<size_t>(tensor.count()); ++i) {
+    const double each = std::abs(number(tensor, i));
+    if (std::isfinite(each)) largest = std::max(largest, each);
+  }
+  return largest;
+}
+
+double difference(double a, double b) {
+  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
+  const double result = std::abs(a - b);
+  return std::isnan(result) ? INFINITY : result;
+}
+
+// The first element that differs by more than is allowed; "" if none does.
+std::string compare(const Tensor& want, const Tensor& got, double allowed) {
+  if (want.dtype() != got.dtype() || want.dims() != got.dims())
+    return fmt::format("is {}{} instead of {}{}", to_string(got.dtype()), to_string(got.dims()),
+                       to_string(want.dtype()), to_string(want.dims()));
+  size_t differ = 0, first = 0;
+  const auto elements = static_cast<size_t>(want.count());
+  for (size_t i = 0; i < elements; ++i)
+    if (!(difference(number(want, i), number(got, i)) <= allowed) && differ++ == 0) first = i;
+  if (differ == 0) return "";
+  return fmt::format("at {} of {}: {} instead of {} ({} elements differ by more than {:.3g})",
+                     first, elements, number(got, first), number(want, first), differ, allowed);
+}
+
+// Numbers and names differ from one graph to the next.
+std::string essence(const std::string& text) {
+  std::string result;
+  bool quoted = false;
+  for (const char c : text) {
+    if (c == '"') quoted = !quoted;
+    if (!quoted && (std::isalpha(static_cast<unsigned char>(c)) || c == ' ')) result += c;
+  }
+  return result.substr(0, 90);
+}
+
+Failure failure_of(const std::string& way, const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  const bool internal = !known || known->code() == Code::kInternal;
+  return {way, internal ? "internal error" : "refused",
+          (known ? std::string(to_string(known->code())) + ": " : std::string()) + error.what()};
+}
+
+}  // namespace
+
+std::vector<std::byte> file_bytes(const anneal_onnx::ModelProto& model) {
+  const std::string text = model.SerializeAsString();
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+bool same_fault(const Failure& a, const Failure& b) {
+  return a.way == b.way && a.sort == b.sort &&
+         (a.sort == "wrong" || essence(a.text) == essence(b.text));
+}
+
+Results reference_results(const RandomModel& model) {
+  return run(model.proto, model, way_named("reference", model));
+}
+
+Allowances allowances(const RandomModel& model, const Results& results, int type) {
+  Allowances allowed;
+  for (const auto& outputs : results) {
+    auto& row = allowed.emplace_back();
+    for (const Tensor& output : outputs) {
+      const double unit = type == onnx::FLOAT ? 1e-5 : type == onnx::FLOAT16 ? 0x1p-8 : 0x1p-5;
+      const double share = model.rounds_coarsely ? std::max(unit, .02) : unit;
+      row.push_back(is_float(output.dtype()) ? share * largest_of(output) + 1e-6
+                    : model.rounds_coarsely  ? 1
+                                             : 0);
+    }
+  }
+  for (uint64_t seed = 0; seed < (type == onnx::FLOAT ? 3 : 1); ++seed) {
+    const Results rounded =
+        run(rounded_model(model, type, seed), model, way_named("reference", model));
+    for (size_t b = 0; b < results.size(); ++b)
+      for (size_t o = 0; o < results[b].size(); ++o) {
+        if (!is_float(results[b][o].dtype()) || rounded[b][o].dims() != results[b][o].dims())
+          continue;
+        for (size_t i = 0; i < static_cast<size_t>(results[b][o].count()); ++i)
+          allowed[b][o] = std::max(
+              allowed[b][o], 4 * difference(number(results[b][o], i), number(rounded[b][o], i)));
+      }
+  }
+  return allowed;
+}
+
+std::vector<std::string> all_ways(const RandomModel& model, bool thorough) {
+  std::vector<std::string> ways = {"default"};
+  const bool open = std::ranges::any_of(model.inputs, [](const Value& input) {
+    return std::ranges::any_of(input.dims, [](const Extent& dim) { return !dim.constant(); });
+  });
+  const Kind kind =
+      *kind_from_name(model.proto.graph().name().substr(0, model.proto.graph().name().find('_')));
+  if (kind == Kind::kRange && open) ways = {"range"};
+  if (kind == Kind::kHalf) ways = {"f16", "bf16"};
+  std::vector<std::string> others = {"skip_all", "exact", "reference_kernels", "avx2"};
+  if (open)
+    others.insert(others.end(),
+                  {"fixed", "range_skip_all", kind == Kind::kRange ? "default" : "range"});
+  const uint64_t seed = hash_of(model.proto.graph().name());
+  if (thorough)
+    ways.insert(ways.end(), others.begin(), others.end());
+  else if (kind != Kind::kHalf)
+    ways.push_back(others[mixed(seed) % others.size()]);
+  return ways;
+}
+
+std::optional<Failure> judge(const RandomModel& model, const JudgeOptions& options) {
+  Results want;
+  try {
+    want = reference_results(model);
+  } catch (const std::exception& error) {
+    return failure_of("reference", error);
+  }
+  for (const std::string& name :
+       options.ways.empty() ? all_ways(model, options.thorough) : options.ways) {
+    try {
+      const Way way = way_named(name, model);
+      const Results got = run(model.proto, model, way);
+      Allowances allowed;
+      for (size_t b = 0; b < got.size(); ++b)
+        for (size_t o = 0; o < want[b].size(); ++o) {
+          if (compare(want[b][o], got[b][o], 0).empty()) continue;
+          if (allowed.empty()) allowed = allowances(model, want, way.type);
+          const std::string text = compare(want[b][o], got[b][o], allowed[b][o]);
+          if (text.empty()) continue;
+          return Failure{
+              name, "wrong",
+              fmt::format("output {} of run {}: {}",
+                          model.proto.graph().output(static_cast<int>(o)).name(), b, text)};
+        }
+    } catch (const std::exception& error) {
+      return failure_of(name, error);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace anneal::random_graphs
