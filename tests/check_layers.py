@@ -57,6 +57,11 @@ PARTS = {
         "memory": [],
         "": ["memory"],
     },
+    # What compares two plans is below what builds them.
+    "engine/builder": {
+        "self_check": [],
+        "": ["self_check"],
+    },
     "kernels/cpu": {
         "base": [],
         "reference": ["base"],

@@ -239,6 +239,7 @@ int bench(BenchFlags flags) {
   std::optional<BuiltApart> built;
   flags.source.build.precision =
       precision_options(flags.precision, std::span(&flags.source.target, 1));
+  set_self_check(flags.precision, flags.source.build);
   flags.source.build.timing.threads = flags.threads;
   check_timing_cache(flags.source.build.timing);
   std::string path = flags.source.path;

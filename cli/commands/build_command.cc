@@ -17,6 +17,7 @@
 #include "anneal/cli/flags/precision_flags.h"
 #include "anneal/cli/flags/timing_flags.h"
 #include "anneal/cli/model/import_model.h"
+#include "anneal/cli/model/open_engine.h"
 #include "anneal/cli/output/exit_status.h"
 #include "anneal/cli/output/json_file.h"
 #include "anneal/cli/output/output_path.h"
@@ -26,7 +27,7 @@
 #include "anneal/core/file.h"
 #include "anneal/core/milliseconds.h"
 #include "anneal/core/parallel.h"
-#include "anneal/engine/builder/builder.h"
+#include "anneal/engine/builder/checked_build.h"
 #include "anneal/engine/run/memory/activation_memory.h"
 #include "anneal/engine/run/memory/bound_plan.h"
 #include "anneal/engine/run/pack_weights.h"
@@ -131,9 +132,25 @@ class PassDump {
   std::string folder_;
 };
 
-// Sets the ranges of tensors to what the samples of --calibrate say.
-void calibrate_with(const BuildFlags& flags, const Graph& model, PassOptions& passes,
-                    Progress& progress) {
+// For the self-check, as many as it looks at.
+std::vector<std::vector<Tensor>> first_samples(const Graph& model, const Dataset& samples) {
+  std::vector<std::vector<Tensor>> first;
+  const auto most = std::min<int64_t>(samples.size(), kMostCheckedSamples);
+  for (int64_t i = 0; i < most; ++i) {
+    const std::vector<SampleTensor> sample = samples.read(i);
+    std::vector<Tensor>& inputs = first.emplace_back();
+    for (const ValueId input : model.inputs()) {
+      const auto found = std::ranges::find(sample, model.value(input).name, &SampleTensor::input);
+      if (found == sample.end()) return {};
+      inputs.push_back(found->tensor);
+    }
+  }
+  return first;
+}
+
+// Sets the ranges of tensors to what the samples of --calibrate say; returns some of these.
+std::vector<std::vector<Tensor>> calibrate_with(const BuildFlags& flags, const Graph& model,
+                                                PassOptions& passes, Progress& progress) {
   if (passes.precision.ranges)
     fail(Code::kInvalidArgument,
          "--calibrate and --calibration contradict each other: one makes ranges, one has them");
@@ -144,11 +161,37 @@ void calibrate_with(const BuildFlags& flags, const Graph& model, PassOptions& pa
   options.progress = [&](int64_t done, int64_t all) {
     progress.say(fmt::format("calibrating: {} of {} samples", done, all));
   };
-  Calibration found = calibrate(model, open_data(flags.data, calibration_inputs(model)), options);
+  const auto samples = open_data(flags.data, calibration_inputs(model));
+  Calibration found = calibrate(model, samples, options);
   passes.precision.ranges = std::make_shared<const CalibrationTable>(std::move(found.table));
   progress.clear();
   for (const std::string& remark : found.remarks)
     if (!flags.quiet) fmt::print(stderr, "anneal: {}\n", printable(remark));
+  return first_samples(model, *samples);
+}
+
+// What the self-check did, and its share of the time since the model was imported.
+Json self_check_json(const SelfCheckReport& check, double milliseconds) {
+  Json layers = Json::array();
+  for (const auto& [name, why] : check.back_to_f32)
+    layers.push_back({{"name", name}, {"why", why}});
+  return {{"compared", check.is_compared},      {"outcome", check.outcome},
+          {"warning", check.warning},           {"back_to_f32", std::move(layers)},
+          {"milliseconds", check.milliseconds}, {"share", check.milliseconds / milliseconds}};
+}
+
+void print_self_check_line(const SelfCheckReport& check, double milliseconds) {
+  constexpr size_t kNamesShown = 4;
+  if (check.outcome.empty()) return;
+  fmt::print("  self-check: {}, in {}, {:.0f} % of the build\n", printable(check.outcome),
+             milliseconds_text(check.milliseconds), 100 * check.milliseconds / milliseconds);
+  if (check.back_to_f32.empty()) return;
+  std::string names;
+  for (size_t i = 0; i < std::min(check.back_to_f32.size(), kNamesShown); ++i)
+    names += (names.empty() ? "\"" : ", \"") + check.back_to_f32[i].name + "\"";
+  if (check.back_to_f32.size() > kNamesShown) names += ", ...";
+  fmt::print("  back to f32: {}: {}; anneal inspect --decisions has the reasons\n",
+             count_text(check.back_to_f32.size(), "layer"), printable(names));
 }
 
 // A model whose activations this machine could not hold.
@@ -229,7 +272,12 @@ int build_engine(const BuildFlags& flags) {
   PassDump dump(flags.dump_passes, imported.graph);
   options.passes.precision =
       precision_options(flags.precision, flags.build.targets, !flags.data.data.empty());
-  if (!flags.data.data.empty()) calibrate_with(flags, imported.graph, options.passes, progress);
+  BuildOptions checking = flags.build;
+  set_self_check(flags.precision, checking);
+  SelfCheckOptions check = self_check_options(checking);
+  if (!flags.data.data.empty())
+    check.samples = calibrate_with(flags, imported.graph, options.passes, progress);
+  check.before_rebuild = [&] { passes = Json::array(); };
   options.progress = [&](std::string_view what) { progress.say(what); };
   options.after_pass = [&](const PassEvent& event, std::string_view targets) {
     progress.say(event.pass.name);
@@ -244,8 +292,9 @@ int build_engine(const BuildFlags& flags) {
     if (event.changed) dump.add(event, targets);
   };
   const auto build_start = Clock::now();
-  EngineFile file = with_context([&] { return printable(flags.model); },
-                                 [&] { return build(std::move(imported.graph), options); });
+  auto [file, checked] =
+      with_context([&] { return printable(flags.model); },
+                   [&] { return build_checked(std::move(imported.graph), options, check); });
   if (flags.pack) {
     ThreadTeam team(hardware_threads());
     pack_weights(file, team);
@@ -270,13 +319,16 @@ int build_engine(const BuildFlags& flags) {
   report["plans"] = std::move(plans);
   report["weight_bytes"] = weight_bytes(file);
   report["engine_bytes"] = bytes.size();
-  report["total_milliseconds"] = milliseconds_since(start);
+  const double total_milliseconds = milliseconds_since(start);
+  report["total_milliseconds"] = total_milliseconds;
+  if (!checked.outcome.empty()) report["self_check"] = self_check_json(checked, total_milliseconds);
   if (!flags.report.empty()) write_json(flags.report, report);
   progress.say(fmt::format("writing {}", output));
   const bool is_replaced = flags.output.empty() && fs::exists(output);
   write_file_atomically(output, bytes);
 
   progress.clear();
+  print_self_check(checked);
   if (flags.quiet) return kSuccess;
   std::vector<std::string> made;
   for (const Plan& plan : file.plans)
@@ -285,6 +337,7 @@ int build_engine(const BuildFlags& flags) {
              is_replaced ? " (replaced)" : "", fmt::join(made, ", "),
              bytes_text(weight_bytes(file)), bytes_text(bytes.size()),
              milliseconds_text(milliseconds_since(start)));
+  print_self_check_line(checked, total_milliseconds);
   for (const Plan& plan : file.plans) print_fallbacks(plan);
   for (const std::string& note :
        precision_notes(flags.precision, options.passes.precision, flags.build.targets))

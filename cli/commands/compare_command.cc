@@ -56,6 +56,7 @@ void complete(CompareFlags& flags) {
     targets.push_back(
         side->target.empty() || side->target.starts_with(kReferenceTarget) ? "cpu" : side->target);
   flags.build.precision = precision_options(flags.precision, targets);
+  set_self_check(flags.precision, flags.build);
   if (flags.build.precision.f16) flags.options.coarsest = DataType::kF16;
   if (flags.build.precision.bf16) flags.options.coarsest = DataType::kBF16;
   for (EngineSource* side : {&flags.a, &flags.b}) {

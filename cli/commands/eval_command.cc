@@ -102,6 +102,7 @@ ClassificationRun run(const std::string& path, const EvalFlags& flags,
   BuildOptions build;
   const std::string target = device == "auto" ? "cpu" : device;
   build.precision = precision_options(precision, std::span(&target, 1));
+  set_self_check(precision, build);
   EngineOptions engine_options = flags.engine_options;
   engine_options.threads = flags.classify.context.threads;
   const auto engine = is_engine(path) ? open_engine(path, engine_options)

@@ -10,9 +10,10 @@
 #include <filesystem>
 
 #include "anneal/cli/measure/process_pool.h"
+#include "anneal/cli/model/open_engine.h"
 #include "anneal/core/bytes.h"
 #include "anneal/core/milliseconds.h"
-#include "anneal/engine/builder/builder.h"
+#include "anneal/engine/builder/checked_build.h"
 
 namespace anneal {
 namespace {
@@ -40,8 +41,11 @@ void build_into(int fd, const EngineSource& source) {
   GraphBuildOptions options = graph_options(source.build);
   options.targets = {source.target};
   Graph graph = import_model(source.path, source.shapes).graph;
-  write_all(fd, with_context([&] { return printable(source.path); },
-                             [&] { return save(build(std::move(graph), options)); }));
+  const CheckedBuild made = with_context(
+      [&] { return printable(source.path); },
+      [&] { return build_checked(std::move(graph), options, self_check_options(source.build)); });
+  print_self_check(made.check);
+  write_all(fd, save(made.file));
 }
 
 // What the building process tells: a code and a sentence, or nothing.

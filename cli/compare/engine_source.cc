@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "anneal/cli/model/open_engine.h"
+#include "anneal/engine/builder/checked_build.h"
 
 namespace anneal {
 
@@ -28,11 +29,13 @@ std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
   options.targets = {reference || reference_kernels ? "cpu" : source.target};
   if (reference) options.passes = {};
   if (reference || reference_kernels) options.skip_kernels.clear();
-  auto engine = make_engine(build(import_model(source.path, source.shapes).graph, options),
-                            {.device = device_for(options.targets[0]),
-                             .threads = source.threads,
-                             .separate_slots = source.separate_slots,
-                             .red_zone = source.red_zone});
+  CheckedBuild made = build_checked(import_model(source.path, source.shapes).graph, options,
+                                    self_check_options(source.build));
+  print_self_check(made.check);
+  auto engine = make_engine(std::move(made.file), {.device = device_for(options.targets[0]),
+                                                   .threads = source.threads,
+                                                   .separate_slots = source.separate_slots,
+                                                   .red_zone = source.red_zone});
   print_remarks(engine->load_warnings());
   return engine;
 }

@@ -68,6 +68,18 @@ void add_precision_flags(CLI::App& command, PrecisionFlags& flags) {
       ->type_name("FILE[:POINT]")
       ->group(group);
   command.add_flag("--symmetric", flags.symmetric, "With zero points of 0 only")->group(group);
+  command
+      .add_flag("!--no-self-check", flags.self_check,
+                "Do not compare the result with f32, and leave layers as they are that overflow or "
+                "lose too much")
+      ->group(group);
+  command
+      .add_option("--self-check-work", flags.self_check_work,
+                  "The most that comparing may take, in thousand millions of multiply-adds")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("NUMBER")
+      ->group(group);
 }
 
 namespace {
@@ -164,6 +176,11 @@ PrecisionOptions precision_options(const PrecisionFlags& flags,
     options.ranges =
         std::make_shared<const CalibrationTable>(read_calibration_table(flags.calibration));
   return options;
+}
+
+void set_self_check(const PrecisionFlags& flags, BuildOptions& build) {
+  build.self_check = flags.self_check && flags.mix.empty();
+  build.self_check_work = flags.self_check_work * 1e9;
 }
 
 std::vector<std::string> precision_notes(const PrecisionFlags& flags,

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "anneal/optimizer/precision.h"
+#include "anneal/engine/builder/onnx_builder.h"
 
 namespace anneal {
 
@@ -15,10 +15,12 @@ struct PrecisionFlags {
   std::vector<std::string> layers;  // "REGEX=int8"
   std::string calibration;          // the file; empty: none
   std::string mix;                  // "FILE", "FILE:POINT"; empty: none
+  bool self_check = true;
+  double self_check_work = kSelfCheckWork / 1e9;  // in thousand millions
 };
 
 // --fp16, --bf16, --int8, --best, --symmetric, --layer-precision, --max-layer-error,
-// --calibration, --mix.
+// --calibration, --mix, --no-self-check, --self-check-work.
 void add_precision_flags(CLI::App& command, PrecisionFlags& flags);
 
 // targets: those that the model is built for, which --best depends on. Reads the table. Fails with
@@ -27,6 +29,10 @@ void add_precision_flags(CLI::App& command, PrecisionFlags& flags);
 PrecisionOptions precision_options(const PrecisionFlags& flags,
                                    std::span<const std::string> targets,
                                    bool will_calibrate = false);
+
+// What the flags say of the self-check. A mix that was tuned was judged on samples and is not
+// checked again.
+void set_self_check(const PrecisionFlags& flags, BuildOptions& build);
 
 // Sentences on precisions that were asked for and gain little on a target.
 std::vector<std::string> precision_notes(const PrecisionFlags& flags,

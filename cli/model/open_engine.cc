@@ -91,6 +91,11 @@ void print_remarks(std::span<const std::string> remarks) {
   for (const std::string& remark : remarks) fmt::print(stderr, "anneal: {}\n", printable(remark));
 }
 
+void print_self_check(const SelfCheckReport& report) {
+  if (!report.warning.empty())
+    fmt::print(stderr, "anneal: warning: {}\n", printable(report.warning));
+}
+
 std::vector<std::string> input_names(const Engine& engine) {
   std::vector<std::string> names;
   for (const TensorInfo& port : engine.inputs()) names.push_back(port.name);

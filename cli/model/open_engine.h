@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "anneal/engine/builder/onnx_builder.h"
 #include "anneal/engine/run/engine.h"
 
 namespace anneal {
@@ -28,6 +29,7 @@ std::string device_for(const std::string& target);
 std::shared_ptr<const Engine> open_engine(const std::string& path, const EngineOptions& options);
 
 void print_remarks(std::span<const std::string> remarks);  // to stderr
+void print_self_check(const SelfCheckReport& report);      // its warning, to stderr
 
 std::vector<std::string> input_names(const Engine& engine);
 

@@ -5,7 +5,7 @@
 
 #include "anneal/core/file.h"
 #include "anneal/core/milliseconds.h"
-#include "anneal/engine/builder/builder.h"
+#include "anneal/engine/builder/checked_build.h"
 #include "anneal/engine/run/memory/bound_plan.h"
 #include "anneal/importer/importer.h"
 
@@ -42,7 +42,10 @@ std::vector<std::byte> build_with(Import&& import, const BuildOptions& options,
   ImportResult imported = import(ImportOptions{.bounds = options.input_bounds});
   report.import_milliseconds = milliseconds_since(start);
   const auto build_start = Clock::now();
-  const EngineFile file = build(std::move(imported.graph), graph_options(options));
+  CheckedBuild made =
+      build_checked(std::move(imported.graph), graph_options(options), self_check_options(options));
+  const EngineFile file = std::move(made.file);
+  report.self_check = std::move(made.check);
   std::vector<std::byte> bytes = save(file);
   report.build_milliseconds = milliseconds_since(build_start);
   for (const Plan& plan : file.plans) report.plans.push_back(plan_report(plan, file.weights));

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "anneal/core/input_bounds.h"
+#include "anneal/core/tensor.h"
 #include "anneal/optimizer/precision.h"
 
 namespace anneal {
@@ -24,6 +25,9 @@ struct KernelTiming {
   std::string cache = {};
   int threads = 0;  // that the engine will run with; 0: one per core
 };
+
+// Multiply-adds that a self-check may take; a second or less on two cores with AVX-512.
+inline constexpr double kSelfCheckWork = 2e10;
 
 // How a model is built. Building, calibrating and tuning take the same options.
 struct BuildOptions {
@@ -45,6 +49,13 @@ struct BuildOptions {
   // naming the tensor or step, before memory is allocated for it.
   uint64_t max_memory = 0;
   KernelTiming timing = {};
+  // With a precision below f32: compares the plan with f32 before the engine is written, and gives
+  // layers back to f32 that overflow or that most of a difference comes from (docs/quantization.md,
+  // "The self-check"). The work is in multiply-adds; sizes that would need more are left out.
+  bool self_check = true;
+  double self_check_work = kSelfCheckWork;
+  // What to compare with, each a tensor per input in the model's order; empty: drawn inputs.
+  std::vector<std::vector<Tensor>> self_check_samples = {};
   // Called with what the build does next ("fuse_epilogue"), on the caller's thread. false cancels
   // the build, which then fails with kCancelled and writes nothing.
   std::function<bool(std::string_view what)> progress = {};
@@ -67,10 +78,23 @@ struct BuildPlan {
   std::vector<uint64_t> arena_bytes;
   uint64_t code_bytes = 0;  // of a GPU's machine code
 };
+// What the self-check found.
+struct SelfCheckReport {
+  bool is_compared = false;
+  std::string outcome = {};  // what was compared, or why nothing was; empty: no check was asked for
+  // What the result still loses beyond its precision, and in which layer; empty: nothing.
+  std::string warning = {};
+  struct Layer {
+    std::string name, why;
+  };
+  std::vector<Layer> back_to_f32 = {};  // layers or ONNX nodes
+  double milliseconds = 0;              // part of BuildReport::build_milliseconds
+};
 struct BuildReport {
   std::vector<BuildPlan> plans;  // one for each target, in their order
   uint64_t weight_bytes = 0, engine_bytes = 0;
   double import_milliseconds = 0, build_milliseconds = 0;
+  SelfCheckReport self_check = {};
 };
 
 // Writes the engine file, whole or not at all. Same model, options and targets: the same bytes,

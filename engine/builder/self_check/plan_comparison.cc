@@ -1,0 +1,161 @@
+#include "anneal/engine/builder/self_check/plan_comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace anneal {
+namespace {
+
+// Rounding errors add up as a random walk does: this many times unit * sqrt(depth) is explained.
+constexpr double kGenerous = 4;
+// A single element may be this much further off, relative to the largest.
+constexpr double kSingleElement = 8;
+// Integers made of floats may differ in so many elements, where the floats lie at a tie.
+constexpr double kDifferingIntegers = 0.02;
+// Of f32, kept for the comparison; judged values are kept in any case.
+constexpr size_t kMostKept = size_t{1} << 30;
+// A step dominates if without its error so much at most is left of what arises from it on.
+constexpr double kDominates = 0.7;
+// What a step alone may do to exact operands without being a fault, in units.
+constexpr double kOrdinaryStep = 16;
+
+}  // namespace
+
+std::vector<float> PlanComparison::exact_value(const std::string& value) const {
+  const auto found = kept_.find({value, 1});
+  return found == kept_.end() ? std::vector<float>() : found->second.row_major();
+}
+
+void PlanComparison::keep(bool all) {
+  kept_.clear();
+  size_t bytes = 0;
+  exact_.run([&](const ValueKey& key, const Observation& observed) {
+    const bool is_looked_at = judged_.is_looked_at(key.first);
+    if (!is_looked_at && (!all || !is_float(observed.value.dtype))) return;
+    const size_t size = static_cast<size_t>(count(observed.value.dims)) * sizeof(float);
+    if (!is_looked_at && bytes + size > kMostKept) return;
+    bytes += size;
+    kept_.emplace(key, KeptValue(observed.value));
+  });
+}
+
+Finding PlanComparison::compare(const std::vector<Tensor>& inputs) {
+  values_.clear();
+  places_.clear();
+  exact_.set_inputs(inputs);
+  reduced_.set_inputs(inputs);
+  keep(false);
+  return run(reduced_, Pass::kJudge, 0);
+}
+
+void PlanComparison::keep_all() { keep(true); }
+
+void PlanComparison::judge(const ValueKey& key, const ValueError& error, Finding& worst) const {
+  const bool is_count = judged_.is_counted(key.first);
+  Finding now{.value = key.first, .is_count = is_count};
+  if (is_count) {
+    now.explained = kDifferingIntegers;
+    now.difference = error.differing;
+    now.excess = error.differing / kDifferingIntegers;
+  } else {
+    now.explained = kGenerous * unit_ * std::sqrt(static_cast<double>(judged_.depth(key.first)));
+    now.difference = std::max(error.relative, error.worst / kSingleElement);
+    now.excess = now.difference / now.explained;
+    now.is_lost = error.lost > 0;
+  }
+  if (std::pair(now.is_lost, now.excess) > std::pair(worst.is_lost, worst.excess)) worst = now;
+}
+
+void PlanComparison::write_exact(const Value& value, const Observation& observed) const {
+  if (observed.step.empty()) return;  // memory of the caller, or weights
+  std::vector<float> elements = kept_.at(value.key).row_major();
+  round_to(value.stored, elements);
+  write_floats(observed.value, elements);
+}
+
+Finding PlanComparison::run(WatchedEngine& engine, Pass pass, size_t exact_before,
+                            const WatchedEngine::Told* told) {
+  Finding worst;
+  bool has_chosen_otherwise = false;
+  engine.run([&](const ValueKey& key, const Observation& observed) {
+    if (told) (*told)(key, observed);
+    const auto found = kept_.find(key);
+    if (found == kept_.end() || found->second.dims() != observed.value.dims) return;
+    const auto place = places_.find(key);
+    if (pass == Pass::kExactBefore && place != places_.end() && place->second < exact_before)
+      return write_exact(values_[place->second], observed);
+    const bool is_looked_at = judged_.is_looked_at(key.first);
+    if (pass != Pass::kAlone && !is_looked_at) return;
+    const ValueError error = found->second.error_of(observed.value);
+    if (pass == Pass::kAlone) {
+      Value value{.key = key,
+                  .step = std::string(observed.step),
+                  .alone = error,
+                  .is_float = is_float(observed.value.dtype)};
+      if (value.is_float && narrowest(found->second.elements()) == DataType::kF32)
+        value.stored = narrowest(floats_of(observed.value));
+      write_exact(value, observed);
+      places_.emplace(key, values_.size());
+      values_.push_back(std::move(value));
+      return;
+    }
+    const bool counts = !has_chosen_otherwise || !judged_.follows_selection(key.first);
+    if (counts && (judged_.is_judged(key.first) || judged_.is_counted(key.first)))
+      judge(key, error, worst);
+    if (judged_.is_selection(key.first) && error.differing > 0) has_chosen_otherwise = true;
+  });
+  return worst;
+}
+
+Finding PlanComparison::disturbed(const WatchedEngine::Told& told) {
+  return run(exact_, Pass::kJudge, 0, &told);
+}
+
+bool PlanComparison::is_rounded(const std::string& value) const {
+  const auto found = places_.find({value, 1});
+  return found == places_.end() || is_half(values_[found->second].stored);
+}
+
+Fault PlanComparison::fault_of(const Value& value) {
+  return {.value = value.key.first,
+          .step = value.step,
+          .is_lost = value.alone.lost > 0,
+          .largest = value.alone.largest,
+          .difference = value.alone.relative};
+}
+
+std::vector<Fault> PlanComparison::faults() {
+  run(reduced_, Pass::kAlone, 0);
+  std::vector<Fault> found;
+  for (const Value& value : values_)
+    if (value.is_float && value.alone.lost > 0 && !value.step.empty())
+      found.push_back(fault_of(value));
+  if (!found.empty()) return found;
+  const auto left = [&](size_t exact_before) {
+    const Finding now = run(reduced_, Pass::kExactBefore, exact_before);
+    return now.is_lost ? std::numeric_limits<double>::infinity() : now.excess;
+  };
+  size_t good = values_.size(), bad = 0;  // values before these are exact
+  double of_good = left(good), of_bad = left(bad);
+  const double wanted = std::max(1.0, of_bad / 2);
+  if (good == 0 || of_good > wanted) return {};
+  while (bad + 1 < good) {
+    const size_t middle = bad + (good - bad) / 2;
+    const double now = left(middle);
+    (now > wanted ? bad : good) = middle;
+    (now > wanted ? of_bad : of_good) = now;
+  }
+  if (of_good > kDominates * of_bad) return {};
+  const Value& last = values_[good - 1];
+  if (last.step.empty()) return {};
+  found.push_back(fault_of(last));
+  for (const Value& value : values_)
+    if (&value != &last && value.is_float && !value.step.empty() &&
+        value.alone.relative > kOrdinaryStep * unit_ &&
+        value.alone.relative > last.alone.relative / 2)
+      found.push_back(fault_of(value));
+  return found;
+}
+
+}  // namespace anneal

@@ -1,0 +1,89 @@
+// f32 and a plan of lower precision side by side: the difference, and the layers that it comes
+// from.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "anneal/engine/builder/self_check/judged_values.h"
+#include "anneal/engine/builder/self_check/value_error.h"
+#include "anneal/engine/builder/self_check/watched_engine.h"
+
+namespace anneal {
+
+// Layers that dominate a difference are looked for where it is more than the precision explains.
+// People are told from so many times that on: differences of deep networks vary with the inputs.
+inline constexpr double kToldFrom = 4;
+
+// How far a judged value is from f32, over what the precision explains.
+struct Finding {
+  double excess = 0;  // 1: as far as rounding may take it
+  std::string value;
+  double difference = 0;  // the share behind `excess`: of a magnitude, or of differing integers
+  double explained = 0;   // the share that the precision explains
+  bool is_lost = false;   // not finite, but f32 is
+  bool is_count = false;  // integers
+  bool is_bad() const { return is_lost || excess > 1; }
+  bool is_told() const { return is_lost || excess > kToldFrom; }
+};
+
+// Where a difference arises.
+struct Fault {
+  std::string value, step;
+  bool is_lost = false;
+  double largest = 0;     // magnitude in f32
+  double difference = 0;  // of this step alone, relative
+};
+
+class PlanComparison {
+ public:
+  // unit: half a last place of the lowest precision, relative. What it is given must outlive it.
+  PlanComparison(WatchedEngine& exact, WatchedEngine& reduced, const JudgedValues& judged,
+                 double unit)
+      : exact_(exact), reduced_(reduced), judged_(judged), unit_(unit) {}
+
+  // Runs both on the same inputs. Fails as running does.
+  Finding compare(const std::vector<Tensor>& inputs);
+  // After a comparison that was bad: keeps all values of f32, which what follows needs.
+  void keep_all();
+  // Of the last comparison. Values are made exact up to one after the other, until half of the
+  // difference goes: that one's step is the fault, and so are others that are as bad by themselves;
+  // empty if no step dominates. As many runs as the number of values has bits. REQUIRES: keep_all()
+  std::vector<Fault> faults();
+  // After faults(): whether the value is stored in 16 bits, or may be.
+  bool is_rounded(const std::string& value) const;
+
+  // A value of f32 in the last comparison. REQUIRES: keep_all()
+  std::vector<float> exact_value(const std::string& value) const;
+  // The finding of a run of f32 that is disturbed: told may write into values, before they are
+  // compared with those of the last comparison.
+  Finding disturbed(const WatchedEngine::Told& told);
+
+ private:
+  struct Value {
+    ValueKey key;
+    std::string step;
+    DataType stored = DataType::kF32;  // 16 bits, if every element was of that type
+    ValueError alone = {};             // given exact operands
+    bool is_float = true;
+  };
+  enum class Pass { kJudge, kExactBefore, kAlone };
+
+  void keep(bool all);
+  Finding run(WatchedEngine& engine, Pass pass, size_t exact_before,
+              const WatchedEngine::Told* told = nullptr);
+  void judge(const ValueKey& key, const ValueError& error, Finding& worst) const;
+  void write_exact(const Value& value, const Observation& observed) const;
+  static Fault fault_of(const Value& value);
+
+  WatchedEngine& exact_;
+  WatchedEngine& reduced_;
+  const JudgedValues& judged_;
+  double unit_;
+  std::map<ValueKey, KeptValue> kept_;  // of f32
+  std::vector<Value> values_;           // of both, in the reduced plan's order
+  std::map<ValueKey, size_t> places_;
+};
+
+}  // namespace anneal

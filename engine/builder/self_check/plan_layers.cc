@@ -1,0 +1,109 @@
+#include "anneal/engine/builder/self_check/plan_layers.h"
+
+#include "anneal/graph/op_traits.h"
+
+namespace anneal {
+namespace {
+
+bool moves(const Step& step) {
+  return *traits_of(step.op).half == HalfRole::kMoves && step.epilogues.empty();
+}
+bool multiplies(const Step& step) { return *traits_of(step.op).half == HalfRole::kProduct; }
+
+}  // namespace
+
+PlanLayers::PlanLayers(const Graph& model, const Plan& plan) {
+  add_names(model);
+  add_steps(plan);
+}
+
+void PlanLayers::add_names(const Graph& model) {
+  for (const LayerId id : model.order()) {
+    const Layer& layer = model.layer(id);
+    names_.insert(layer.name);
+    names_.insert(layer.origins.begin(), layer.origins.end());
+  }
+  for (const Graph& body : model.bodies()) add_names(body);
+}
+
+void PlanLayers::add_steps(const Plan& plan) {
+  for (const Step& step : plan.steps) {
+    const Place place{&plan, &step};
+    steps_.emplace(step.name, place);
+    for (const uint32_t output : step.outputs)
+      if (output != kNoSlot) makers_.emplace(plan.slots[output].name, place);
+    for (const uint32_t input : step.inputs)
+      if (input != kNoSlot) readers_[plan.slots[input].name].push_back(place);
+  }
+  // A view that no step makes is as its base.
+  for (const Slot& slot : plan.slots) {
+    if (slot.storage != Storage::kView) continue;
+    const std::string& base = plan.slots[slot.base].name;
+    if (makers_.contains(slot.name)) continue;
+    if (const auto made = makers_.find(base); made != makers_.end())
+      makers_.emplace(slot.name, made->second);
+    for (const Place& reader : readers_[slot.name]) readers_[base].push_back(reader);
+  }
+  for (const Plan& body : plan.bodies) add_steps(body);
+}
+
+std::set<std::string> PlanLayers::of_step(std::string_view step) const {
+  std::set<std::string> layers;
+  const auto found = steps_.find(step);
+  if (found == steps_.end()) return layers;
+  if (names_.contains(found->second.step->name)) layers.insert(found->second.step->name);
+  for (const std::string& origin : found->second.step->origins)
+    if (names_.contains(origin)) layers.insert(origin);
+  return layers;
+}
+
+std::set<std::string> PlanLayers::makers(const std::string& value) const {
+  std::set<std::string> result, seen;
+  std::vector<std::string> left = {value};
+  while (!left.empty()) {
+    const std::string now = left.back();
+    left.pop_back();
+    const auto found = makers_.find(now);
+    if (found == makers_.end() || !seen.insert(now).second) continue;
+    result.insert(found->second.step->name);
+    if (!moves(*found->second.step)) continue;
+    for (const uint32_t input : found->second.step->inputs)
+      if (input != kNoSlot) left.push_back(found->second.plan->slots[input].name);
+  }
+  return result;
+}
+
+std::set<std::string> PlanLayers::products_of(const std::string& value) const {
+  std::set<std::string> result, seen;
+  std::vector<std::string> left = {value};
+  while (!left.empty()) {
+    const std::string now = left.back();
+    left.pop_back();
+    const auto found = readers_.find(now);
+    if (found == readers_.end() || !seen.insert(now).second) continue;
+    for (const Place& reader : found->second) {
+      if (multiplies(*reader.step)) result.insert(reader.step->name);
+      // Casts that a pass has added have the name of their value.
+      const bool casts = std::holds_alternative<Pointwise>(reader.step->op) &&
+                         reader.step->inputs.size() == 1 && reader.step->name.starts_with(now);
+      if (!moves(*reader.step) && !casts) continue;
+      for (const uint32_t output : reader.step->outputs)
+        if (output != kNoSlot) left.push_back(reader.plan->slots[output].name);
+    }
+  }
+  return result;
+}
+
+std::vector<std::string> PlanLayers::inputs_of(std::string_view step) const {
+  std::vector<std::string> values;
+  const auto found = steps_.find(step);
+  if (found == steps_.end()) return values;
+  for (const uint32_t input : found->second.step->inputs) {
+    if (input == kNoSlot) continue;
+    const Slot& slot = found->second.plan->slots[input];
+    if (is_float(slot.type.dtype) && slot.storage != Storage::kWeight) values.push_back(slot.name);
+  }
+  return values;
+}
+
+}  // namespace anneal

@@ -1,0 +1,50 @@
+// The difference between two tensors of numbers, as shares of what is expected.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "anneal/core/tensor.h"
+
+namespace anneal {
+
+struct ValueError {
+  double relative = 0;   // root mean square of the difference over that of what is expected
+  double worst = 0;      // largest difference over the largest magnitude that is expected
+  double largest = 0;    // magnitude that is expected
+  double differing = 0;  // share of the elements that are not equal
+  int64_t lost = 0;      // elements that are finite only in what is expected
+};
+// Elements that are not finite in one of them are in no other number than `lost`. Of zeros alone
+// every difference is 0. REQUIRES: equal counts
+ValueError value_error(std::span<const float> got, std::span<const float> expected);
+
+// The elements as f32, row-major. REQUIRES: no string
+std::vector<float> floats_of(const TensorView& view);
+// The other way round. REQUIRES: as many elements
+void write_floats(const TensorView& to, std::span<const float> elements);
+
+// A copy of a value, in the order of its memory where that is dense.
+class KeptValue {
+ public:
+  explicit KeptValue(const TensorView& view);
+
+  const Dims& dims() const { return dims_; }
+  std::span<const float> elements() const { return elements_; }
+  std::vector<float> row_major() const;
+  // Of a tensor against this. REQUIRES: equal dims
+  ValueError error_of(const TensorView& got) const;
+
+ private:
+  TensorView view() const;
+
+  std::vector<float> elements_;
+  Dims dims_, strides_;
+};
+
+// The 16-bit type that has all these numbers, or f32. f16 is asked first, so of few digits it is
+// f16.
+DataType narrowest(std::span<const float> elements);
+void round_to(DataType half, std::span<float> elements);
+
+}  // namespace anneal

@@ -1,0 +1,51 @@
+#include "anneal/engine/builder/self_check/watched_engine.h"
+
+#include <map>
+
+#include "anneal/engine/run/engine_internals.h"
+
+namespace anneal {
+namespace {
+
+// Of one context. The same on every machine, as all that the check decides is.
+constexpr size_t kMostMemory = size_t{2} << 30;
+
+std::shared_ptr<const Engine> engine_of(const EngineFile& file, const Plan& plan) {
+  EngineFile one{.plans = {plan},
+                 .weights = file.weights,
+                 .producer = file.producer,
+                 .model_name = file.model_name};
+  return make_engine(std::move(one), {.device = plan.target, .threads = 0});
+}
+
+}  // namespace
+
+WatchedEngine::WatchedEngine(const EngineFile& file, const Plan& plan)
+    : engine_(engine_of(file, plan)),
+      context_(engine_, {.threads = 0, .max_memory = kMostMemory, .prewarm_profiles = false}) {}
+
+const Plan& WatchedEngine::plan() const { return plan_of(*engine_); }
+
+void WatchedEngine::set_inputs(std::vector<Tensor> inputs) {
+  inputs_ = std::move(inputs);
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    context_.set_input(engine_->inputs()[i].name, inputs_[i].view());
+}
+
+void WatchedEngine::run(const Told& told) {
+  std::map<std::string, int, std::less<>> times;
+  context_.observe([&](const Observation& observed) {
+    auto found = times.find(observed.name);
+    if (found == times.end()) found = times.emplace(std::string(observed.name), 0).first;
+    told({found->first, ++found->second}, observed);
+  });
+  try {
+    context_.run();
+  } catch (...) {
+    context_.observe({});
+    throw;
+  }
+  context_.observe({});
+}
+
+}  // namespace anneal

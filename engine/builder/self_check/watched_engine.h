@@ -1,0 +1,39 @@
+// A context whose runs tell each value of the engine as it is computed.
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "anneal/engine/plan.h"
+#include "anneal/engine/run/engine.h"
+
+namespace anneal {
+
+// The name of a value, and which of its computations in a run it is, from 1: loops have several.
+using ValueKey = std::pair<std::string, int>;
+
+class WatchedEngine {
+ public:
+  // The plan of `file` for `target`, on this CPU. Fails as Engine::load() does.
+  WatchedEngine(const EngineFile& file, const Plan& plan);
+
+  const Plan& plan() const;
+  std::span<const TensorInfo> ports() const { return engine_->inputs(); }
+  // One tensor per input. Fails as ExecutionContext::set_input() does.
+  void set_inputs(std::vector<Tensor> inputs);
+
+  using Told = std::function<void(const ValueKey& key, const Observation& observed)>;
+  // told may write into a value that a step has computed: later steps read that. Fails as
+  // ExecutionContext::run() does.
+  void run(const Told& told);
+
+ private:
+  std::shared_ptr<const Engine> engine_;
+  ExecutionContext context_;
+  std::vector<Tensor> inputs_;  // what the context reads
+};
+
+}  // namespace anneal
