@@ -5,6 +5,7 @@
 namespace anneal {
 
 bool solve_sizes(Graph& graph, PassRun& run);
+bool push_slice(Graph& graph, PassRun& run);
 bool fold_constants(Graph& graph, PassRun& run);
 bool solve_indices(Graph& graph, PassRun& run);
 bool widen_half(Graph& graph, PassRun& run);

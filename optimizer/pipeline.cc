@@ -8,6 +8,8 @@ constexpr bool kExact = true, kInexact = false;
 
 constexpr Pass kPipeline[] = {
     {"solve_sizes", "shape arithmetic becomes constants and size expressions", kExact, solve_sizes},
+    {"push_slice", "slices move before the layers that make constants too large to fold", kExact,
+     push_slice},
     {"fold_constants", "layers whose inputs are all constant are computed now", kExact,
      fold_constants},
     {"solve_indices", "gathers and scatters by constant indices become slices", kExact,

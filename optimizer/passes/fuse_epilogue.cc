@@ -14,6 +14,7 @@
 #include <algorithm>
 
 #include "anneal/graph/op_traits.h"
+#include "anneal/optimizer/analysis/fusions.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes.h"
 #include "anneal/optimizer/rewrite/join_programs.h"
@@ -46,22 +47,23 @@ struct Host {
 };
 
 // Whether the layer can take the elementwise one that reads its output.
-std::optional<Host> host_of(const Graph& graph, ValueId read, LayerId by, bool targets_answer) {
+std::optional<Host> host_of(const Graph& graph, const Fusions& fusions, ValueId read, LayerId by,
+                            bool targets_answer) {
   const LayerId id = producer(graph, read);
   if (id == LayerId::kNone || !takes_epilogue(graph, graph.layer(id), targets_answer))
     return std::nullopt;
   const Shape& shape = graph.value(graph.layer(by).outputs[0]).type().shape;
   if (graph.value(read).type().shape != shape) return std::nullopt;
-  Host host{id, outputs_kept(graph, id, by)};
-  if (!host.kept.empty() && depends_otherwise(graph, by, id)) return std::nullopt;
+  Host host{id, fusions.outputs_kept(id, by)};
+  if (!host.kept.empty() && fusions.depends_otherwise(by, id)) return std::nullopt;
   return host;
 }
 
 // The best of them; kNone as its id if there is none.
-Host choose_host(const Graph& graph, LayerId by, bool targets_answer) {
+Host choose_host(const Graph& graph, const Fusions& fusions, LayerId by, bool targets_answer) {
   std::vector<Host> hosts;
   for (const ValueId input : graph.layer(by).inputs) {
-    auto host = host_of(graph, input, by, targets_answer);
+    auto host = host_of(graph, fusions, input, by, targets_answer);
     if (!host || std::any_of(hosts.begin(), hosts.end(),
                              [&](const Host& other) { return other.id == host->id; }))
       continue;
@@ -71,18 +73,14 @@ Host choose_host(const Graph& graph, LayerId by, bool targets_answer) {
     std::erase_if(hosts, [](const Host& host) { return !host.kept.empty(); });
   if (hosts.empty()) return {};
   if (hosts.size() == 1) return hosts[0];
-  const std::vector<LayerId> order = graph.order();
-  const auto place = [&](const Host& host) {
-    return std::find(order.begin(), order.end(), host.id) - order.begin();
-  };
-  return *std::max_element(hosts.begin(), hosts.end(),
-                           [&](const Host& a, const Host& b) { return place(a) < place(b); });
+  return *std::ranges::max_element(hosts, {},
+                                   [&](const Host& host) { return fusions.rank(host.id); });
 }
 
-bool fuse_epilogue_at(Graph& graph, LayerId id, PassRun& run) {
+bool fuse_epilogue_at(Graph& graph, LayerId id, PassRun& run, Fusions& fusions) {
   const auto* pointwise = op_as<Pointwise>(graph, id);
   if (!pointwise || !graph.layer(id).epilogues.empty()) return false;
-  const Host host = choose_host(graph, id, static_cast<bool>(run.options.ask_targets));
+  const Host host = choose_host(graph, fusions, id, static_cast<bool>(run.options.ask_targets));
   if (host.id == LayerId::kNone) return false;
 
   const Layer &anchor = graph.layer(host.id), &layer = graph.layer(id);
@@ -116,13 +114,15 @@ bool fuse_epilogue_at(Graph& graph, LayerId id, PassRun& run) {
   const LayerId fused = graph.add(std::move(added));
   take_over(graph, joined->outputs, fused);
   graph.swap_names(host.id, fused);
-  graph.erase_unused();  // or the next rule would take the dead layer for a reader
+  fusions.replaced(host.id, id, fused);
   run.did(anchor_name, fmt::format("joined \"{}\"", joined_name), saved);
   return true;
 }
 
 }  // namespace
 
-bool fuse_epilogue(Graph& graph, PassRun& run) { return sweep(graph, run, fuse_epilogue_at); }
+bool fuse_epilogue(Graph& graph, PassRun& run) {
+  return sweep_fusions(graph, run, fuse_epilogue_at);
+}
 
 }  // namespace anneal

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 
+#include "anneal/optimizer/analysis/fusions.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes.h"
 #include "anneal/optimizer/rewrite/join_programs.h"
@@ -27,6 +28,8 @@ namespace {
 constexpr int64_t kMaxInstructions = 4;
 constexpr int64_t kMaxElements = 1 << 14;
 constexpr int64_t kMaxRatio = 4;
+// Of layers that read one value, how many are asked whether they go with one of them.
+constexpr int kMaxSiblings = 64;
 
 const Program* program_of(const Graph& graph, LayerId id) {
   const auto* pointwise = op_as<Pointwise>(graph, id);
@@ -83,8 +86,8 @@ bool is_shape_arithmetic(const Graph& graph, LayerId id) {
                      [&](ValueId output) { return graph.value(output).fact.elements.has_value(); });
 }
 
-bool join(Graph& graph, LayerId first, LayerId second, std::span<const ValueId> kept, PassRun& run,
-          Saving saved) {
+bool join(Graph& graph, Fusions& fusions, LayerId first, LayerId second,
+          std::span<const ValueId> kept, PassRun& run, Saving saved) {
   const Layer &a = graph.layer(first), &b = graph.layer(second);
   auto joined = join_programs({*program_of(graph, first), a.inputs, a.outputs},
                               {*program_of(graph, second), b.inputs, b.outputs}, kept);
@@ -105,14 +108,15 @@ bool join(Graph& graph, LayerId first, LayerId second, std::span<const ValueId> 
   const LayerId fused = graph.add(std::move(added));
   take_over(graph, joined->outputs, fused);
   graph.swap_names(second, fused);
-  graph.erase_unused();  // or the next rule would take a dead layer for a reader
+  fusions.replaced(first, second, fused);
   run.did(subject, fmt::format("joined \"{}\"", joined_name), saved);
   return true;
 }
 
 // Whether the layer stores fewer bytes than it reads from one that is not elementwise, which alone
 // it reads at full size, and the reader reads such values of others, too.
-bool narrows_for_another(const Graph& graph, LayerId id, LayerId reader, ValueId between) {
+bool narrows_for_another(const Graph& graph, const Fusions& fusions, LayerId id, LayerId reader,
+                         ValueId between) {
   const Shape& shape = graph.value(between).type().shape;
   const auto is_large = [&](ValueId value) {
     return value != between && !graph.constant(value) && graph.value(value).type().shape == shape;
@@ -122,20 +126,21 @@ bool narrows_for_another(const Graph& graph, LayerId id, LayerId reader, ValueId
   if (wide == inputs.end() || std::find_if(wide + 1, inputs.end(), is_large) != inputs.end())
     return false;
   const LayerId made_by = producer(graph, *wide);
-  if (made_by == LayerId::kNone || program_of(graph, made_by) || sole_user(graph, *wide) != id ||
+  if (made_by == LayerId::kNone || program_of(graph, made_by) || fusions.sole_user(*wide) != id ||
       size_of(graph.value(between).type().dtype) >= size_of(graph.value(*wide).type().dtype))
     return false;
   const auto& others = graph.layer(reader).inputs;
   return std::any_of(others.begin(), others.end(), is_large);
 }
 
-bool join_with_reader(Graph& graph, LayerId id, LayerId reader, ValueId between, PassRun& run) {
+bool join_with_reader(Graph& graph, Fusions& fusions, LayerId id, LayerId reader, ValueId between,
+                      PassRun& run) {
   const Layer& layer = graph.layer(id);
-  const std::vector<ValueId> kept = outputs_kept(graph, id, reader);
+  const std::vector<ValueId> kept = fusions.outputs_kept(id, reader);
   if (!kept.empty() && (is_shape_arithmetic(graph, id) || is_shape_arithmetic(graph, reader) ||
-                        depends_otherwise(graph, reader, id)))
+                        fusions.depends_otherwise(reader, id)))
     return false;
-  if (narrows_for_another(graph, id, reader, between)) {
+  if (narrows_for_another(graph, fusions, id, reader, between)) {
     run.refused(layer.name,
                 fmt::format("its smaller results are what \"{}\" reads", graph.layer(reader).name));
     return false;
@@ -149,13 +154,14 @@ bool join_with_reader(Graph& graph, LayerId id, LayerId reader, ValueId between,
       return false;
     }
   }
-  return join(graph, id, reader, kept, run, saved);
+  return join(graph, fusions, id, reader, kept, run, saved);
 }
 
-bool join_with_readers(Graph& graph, LayerId id, PassRun& run) {
+bool join_with_readers(Graph& graph, LayerId id, PassRun& run, Fusions& fusions) {
   for (const ValueId output : graph.layer(id).outputs)
     for (const LayerId reader : users_of(graph, output))
-      if (program_of(graph, reader) && join_with_reader(graph, id, reader, output, run))
+      if (!fusions.is_gone(reader) && program_of(graph, reader) &&
+          join_with_reader(graph, fusions, id, reader, output, run))
         return true;
   return false;
 }
@@ -175,33 +181,38 @@ bool reads_from(const Graph& graph, LayerId layer, LayerId from) {
   });
 }
 
-bool join_with_sibling(Graph& graph, LayerId id, PassRun& run) {
+bool join_with_sibling(Graph& graph, LayerId id, PassRun& run, Fusions& fusions) {
   if (is_shape_arithmetic(graph, id)) return false;
   const Shape shape = output_shape(graph, id);
   for (const ValueId input : graph.layer(id).inputs) {
     if (graph.constant(input) || graph.value(input).type().shape != shape) continue;
-    for (const LayerId other : users_of(graph, input)) {
-      if (other == id || !program_of(graph, other) || output_shape(graph, other) != shape ||
+    int asked = 0;
+    for (const LayerId other : graph.value(input).users) {
+      if (other == id || fusions.is_gone(other)) continue;
+      if (++asked > kMaxSiblings) break;
+      if (!program_of(graph, other) || output_shape(graph, other) != shape ||
           is_shape_arithmetic(graph, other) || reads_from(graph, id, other) ||
           reads_from(graph, other, id) ||
           (!reads_all_of(graph, id, other) && !reads_all_of(graph, other, id)) ||
-          depends_otherwise(graph, id, other) || depends_otherwise(graph, other, id))
+          fusions.depends_otherwise(id, other) || fusions.depends_otherwise(other, id))
         continue;
       Saving saved = saving_of(graph, input);
       saved.bytes /= 2;
-      if (join(graph, id, other, graph.layer(id).outputs, run, saved)) return true;
+      if (join(graph, fusions, id, other, graph.layer(id).outputs, run, saved)) return true;
     }
   }
   return false;
 }
 
-bool fuse_pointwise_at(Graph& graph, LayerId id, PassRun& run) {
+bool fuse_pointwise_at(Graph& graph, LayerId id, PassRun& run, Fusions& fusions) {
   return program_of(graph, id) &&
-         (join_with_readers(graph, id, run) || join_with_sibling(graph, id, run));
+         (join_with_readers(graph, id, run, fusions) || join_with_sibling(graph, id, run, fusions));
 }
 
 }  // namespace
 
-bool fuse_pointwise(Graph& graph, PassRun& run) { return sweep(graph, run, fuse_pointwise_at); }
+bool fuse_pointwise(Graph& graph, PassRun& run) {
+  return sweep_fusions(graph, run, fuse_pointwise_at);
+}
 
 }  // namespace anneal

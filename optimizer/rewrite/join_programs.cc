@@ -70,17 +70,6 @@ std::vector<ValueId> epilogue_inputs(const Layer& layer) {
   return inputs;
 }
 
-std::vector<ValueId> outputs_kept(const Graph& graph, LayerId layer, LayerId reader) {
-  std::vector<ValueId> kept;
-  for (const ValueId output : graph.layer(layer).outputs) {
-    const auto& users = graph.value(output).users;
-    if (graph.is_output(output) ||
-        std::any_of(users.begin(), users.end(), [&](LayerId user) { return user != reader; }))
-      kept.push_back(output);
-  }
-  return kept;
-}
-
 std::string why_not_joined(const Graph& graph, const PassRun& run, LayerId id,
                            const NewLayer& joined) {
   std::string why_not = run.ask_targets(graph, joined);

@@ -32,9 +32,6 @@ std::optional<JoinedProgram> join_programs(const Stage& producer, const Stage& c
 Program store_program(const Layer& layer, DataType dtype);
 std::vector<ValueId> epilogue_inputs(const Layer& layer);
 
-// Those of a layer's outputs that somebody other than `reader` reads, or that the graph gives.
-std::vector<ValueId> outputs_kept(const Graph& graph, LayerId layer, LayerId reader);
-
 // Why a target would run `joined` on no kernel of its own, though it has one for layer `id` as it
 // is; empty if none would.
 std::string why_not_joined(const Graph& graph, const PassRun& run, LayerId id,

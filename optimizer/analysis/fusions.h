@@ -1,0 +1,39 @@
+// Fusions: what a pass that joins layers asks of the graph, answered without walking all of it.
+#pragma once
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "anneal/optimizer/pass.h"
+
+namespace anneal {
+
+// Of one round over the layers: it must know each change of the graph. The layers that others took
+// the place of stay in the graph until the round ends, and count as gone here.
+class Fusions {
+ public:
+  explicit Fusions(const Graph& graph);
+
+  const std::vector<LayerId>& order() const { return order_; }
+  bool is_gone(LayerId layer) const { return gone_.contains(layer); }
+  // Never less than that of a layer that it needs.
+  size_t rank(LayerId layer) const { return ranks_.at(layer); }
+  // Those of a layer's outputs that somebody other than `reader` reads, or that the graph gives.
+  std::vector<ValueId> outputs_kept(LayerId layer, LayerId reader) const;
+  // As in optimizer/analysis/query.h.
+  LayerId sole_user(ValueId value) const;
+  bool depends_otherwise(LayerId layer, LayerId except) const;
+  // `joined` took the place of two layers.
+  void replaced(LayerId first, LayerId second, LayerId joined);
+
+ private:
+  const Graph& graph_;
+  std::vector<LayerId> order_;
+  std::unordered_map<LayerId, size_t> ranks_;
+  std::unordered_set<LayerId> gone_;
+};
+
+// sweep() for rules that join layers.
+bool sweep_fusions(Graph& graph, PassRun& run, bool (*rule)(Graph&, LayerId, PassRun&, Fusions&));
+
+}  // namespace anneal
