@@ -21,16 +21,26 @@ ImportResult import_model(const anneal_onnx::ModelProto& model, const std::strin
   for (const auto& import : model.opset_import())
     if (import.domain().empty() || import.domain() == "ai.onnx") info.opset = import.version();
   RankChoices choices;
+  std::optional<Graph> first_graph;  // whose ranks are not those that the model says
   std::optional<Error> first_error;
   bool is_of_choice = false;  // the first error, which then says less than the next
   for (;;) {
-    auto graph = attempt([&] { return GraphImporter(model, folder, options, choices).import(); });
-    if (graph) return {*std::move(graph), info};
+    GraphImporter importer(model, folder, options, choices);
+    auto graph = attempt([&] { return importer.import(); });
+    if (graph && (importer.fits_declared_ranks() || !choices.any()))
+      return {*std::move(graph), info};
+    if (graph) {
+      if (!first_graph) first_graph.emplace(*std::move(graph));
+      if (choices.next()) continue;
+      return {*std::move(first_graph), info};
+    }
     if (!first_error || is_of_choice) first_error = graph.error();
     is_of_choice = choices.has_refused();
     const Code code = graph.error().code();
     const bool of_model = code == Code::kInvalidModel || code == Code::kUnsupported;
-    if (!of_model || !choices.next()) throw *first_error;
+    if (of_model && choices.next()) continue;
+    if (first_graph) return {*std::move(first_graph), info};
+    throw *first_error;
   }
 }
 

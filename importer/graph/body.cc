@@ -19,7 +19,8 @@ constexpr int kMaxBodyDepth = 128;
 std::unique_ptr<Body> BodyImporter::begin(const std::string& name, Scope& outer) {
   if (outer.depth >= kMaxBodyDepth)
     fail(Code::kUnsupported, fmt::format("bodies nested more than {} deep", kMaxBodyDepth));
-  auto body = std::make_unique<Body>(outer.model->graph.make_body(), outer.model->folder);
+  auto body = std::make_unique<Body>(outer.model->graph.make_body(), outer.model->folder,
+                                     *outer.model->choices);
   body->graph.name = name;
   body->scope = outer.body_scope(name + "/");
   body->scope.model = &body->model;

@@ -14,8 +14,12 @@ namespace anneal {
 
 // A body that becomes a graph of its own, beside the graph that runs it.
 struct Body {
-  Body(Graph empty, std::string folder)
-      : graph(std::move(empty)), model{graph, std::move(folder), {}} {}
+  Body(Graph empty, std::string folder, RankChoices& choices)
+      : graph(std::move(empty)),
+        model{.graph = graph,
+              .folder = std::move(folder),
+              .reserved_names = {},
+              .choices = &choices} {}
   Graph graph;
   Node::Model model;
   Scope scope;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -25,7 +26,8 @@ GraphImporter::GraphImporter(const ModelProto& model, std::string folder,
                              const ImportOptions& options, RankChoices& choices)
     : model_(model),
       options_(options),
-      main_model_{graph_, std::move(folder), {}},
+      main_model_{
+          .graph = graph_, .folder = std::move(folder), .reserved_names = {}, .choices = &choices},
       main_{.opsets = opsets_of(model), .model = &main_model_},
       context_{.main_graph = graph_, .functions = functions_of(model), .choices = choices} {}
 
@@ -47,7 +49,9 @@ Graph GraphImporter::import() {
   context_.unsupported.throw_if_any();
   check(complete, "outputs are incomplete only where something is not supported");
   check_declared_types(proto);
+  fits_declared_ranks_ = has_declared_ranks(proto);
   graph_.erase_unused();
+  if (context_.choices.any()) graph_.refine();  // an assumption may have fixed a size
   fix_required_sizes(graph_);
   choose_best_sizes(graph_);
   return std::move(graph_);
@@ -76,6 +80,17 @@ void GraphImporter::import_inputs(const GraphProto& graph) {
     context_.unsupported.add("graph input", input->name(), value.error().what());
     main_.define(input->name(), {});
   }
+}
+
+bool GraphImporter::has_declared_ranks(const GraphProto& graph) const {
+  const auto fits = [&](const anneal_onnx::ValueInfoProto& declared) {
+    const auto found = main_.values.find(declared.name());
+    if (found == main_.values.end() || found->second.value == ValueId::kNone) return true;
+    const auto& type = declared.type().tensor_type();
+    return !declared.type().has_tensor_type() || !type.has_shape() ||
+           type.shape().dim_size() == graph_.value(found->second.value).type().shape.rank();
+  };
+  return std::ranges::all_of(graph.value_info(), fits) && std::ranges::all_of(graph.output(), fits);
 }
 
 // Integers of 4 or 2 bits are declared as what the file holds, and so is what moves them; they are

@@ -23,10 +23,13 @@ class GraphImporter {
   // Fails with kInvalidModel, and with kUnsupported for everything in the model that is not
   // supported.
   Graph import();
+  // After import(): whether values have the ranks that the model says.
+  bool fits_declared_ranks() const { return fits_declared_ranks_; }
 
  private:
   void import_inputs(const anneal_onnx::GraphProto& graph);
   void check_declared_types(const anneal_onnx::GraphProto& graph);
+  bool has_declared_ranks(const anneal_onnx::GraphProto& graph) const;
 
   const anneal_onnx::ModelProto& model_;
   const ImportOptions& options_;
@@ -34,6 +37,7 @@ class GraphImporter {
   Node::Model main_model_;
   Scope main_;
   ImportContext context_;
+  bool fits_declared_ranks_ = true;
 };
 
 }  // namespace anneal

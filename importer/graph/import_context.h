@@ -6,7 +6,7 @@
 
 #include "anneal/graph/graph.h"
 #include "anneal/importer/graph/operators.h"
-#include "anneal/importer/graph/rank_choices.h"
+#include "anneal/importer/node/rank_choices.h"
 #include "anneal/importer/node/unsupported.h"
 
 namespace anneal {

@@ -104,6 +104,12 @@ bool Node::is_sub_byte(int index) const {
   return has_input(index) && model_.sub_bytes.contains(input(index));
 }
 
+bool Node::assume(const std::string& name, bool at_first) {
+  auto choice = model_.choices->find(name);
+  if (!choice) choice = model_.choices->add(name, false, at_first);
+  return choice == RankChoices::Choice::kThen;
+}
+
 ValueId Node::sizes_value(const std::vector<Size>& values, std::string_view suffix) {
   std::vector<int64_t> integers;
   for (const Size size : values) {

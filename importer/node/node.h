@@ -12,6 +12,7 @@
 #include "anneal/graph/graph.h"
 #include "anneal/importer/node/node_attributes.h"
 #include "anneal/importer/node/node_inputs.h"
+#include "anneal/importer/node/rank_choices.h"
 
 namespace anneal {
 
@@ -34,6 +35,7 @@ class Node : public NodeInputs, public NodeAttributes {
     std::unordered_map<ValueId, std::string> open_ranks = {};
     // Constants of 4 or 2 bits, which are i8 or u8 here.
     std::unordered_set<ValueId> sub_bytes = {};
+    RankChoices* choices = nullptr;  // never null during an import
   };
 
   Node(Model& model, std::string name, int opset, std::vector<Attribute> attributes,
@@ -43,6 +45,9 @@ class Node : public NodeInputs, public NodeAttributes {
   int opset() const { return opset_; }
   // Whether ONNX has 4 or 2 bits for each element of a constant input.
   bool is_sub_byte(int index) const;
+  // What all nodes of the model assume of a rank, by name: at_first, or in another try of the
+  // import the other.
+  bool assume(const std::string& name, bool at_first);
 
   // 0 <= result < rank, for rank axes.
   int64_t resolve_axis(int64_t axis, int rank) const;

@@ -10,27 +10,67 @@
 namespace anneal {
 namespace {
 
-// Without axes every axis of one element goes, and a size that is open decides the rank. It is
-// taken to be another one, which the engine checks: a model that calls it open hardly means 1. So
-// 1 is not what to optimize for.
-void require_open_sizes_not_one(Node& node) {
-  SizeTable& sizes = node.sizes();
-  std::vector<Size> open;
-  for (const Size size : node.shape(0)) {
-    if (size.known() || sizes.range(size).min > 1) continue;
-    open.push_back(size);
-    const auto symbol = sizes.symbol_index(size);
-    if (symbol && sizes.symbols()[*symbol].bounds == Bounds{}) sizes.set_bounds(size, {.opt = 2});
-  }
+struct OpenSizes {
+  std::vector<Size> ones, others;  // assumed to be 1, and assumed not to be
+};
+
+// Whether an open size is taken for 1. At first it is not: a model that calls it open hardly means
+// 1, but for what layers behind it want, and for the ranks that the model says its values have.
+bool is_assumed_one(Node& node, Size size) {
+  const SizeTable& sizes = node.sizes();
+  const auto symbol = sizes.symbol_index(size);
+  const Bounds bounds = symbol ? sizes.symbols()[*symbol].bounds : Bounds{};
+  const std::string name = fmt::format("size {} is 1", sizes.text(size));
+  if (bounds == Bounds{}) return node.assume(name, false);
+  return bounds.opt == 1 && node.assume(name, true);  // a caller gave the range
+}
+
+// The engine checks what is assumed. Where a lone size is not 1, 1 is not what to optimize for.
+void require_sizes(Node& node, const std::vector<Size>& open, bool are_ones) {
   if (open.empty()) return;
-  const ValueId differ =
-      pointwise(node, "open_sizes_differ", {node.sizes_value(open, "open_sizes")}, DataType::kI64,
-                [](Expressions in) { return (!(in[0] == 1)).cast(RegisterType::kI64); });
-  const ValueId all = node.layer(Reduce{.kind = ReduceKind::kMin, .keepdims = false},
-                                 {differ, node.integers_value({0}, "axis")}, "all_differ");
-  const ValueId holds =
-      pointwise(node, "holds", {all}, DataType::kBool, [](Expressions in) { return in[0] == 1; });
-  node.layer(Require{}, {holds}, "no_open_size_is_1");
+  SizeTable& sizes = node.sizes();
+  const std::vector<bool> of_inputs = node.graph().symbols_of_inputs();
+  for (const Size size : open) {
+    const auto symbol = sizes.symbol_index(size);
+    if (!symbol || sizes.symbols()[*symbol].bounds != Bounds{}) continue;
+    if (!are_ones) {
+      sizes.set_bounds(size, {.opt = 2});
+    } else if (*symbol < of_inputs.size() && of_inputs[*symbol]) {
+      sizes.set_bounds(size, {1, 1, 1});
+    }
+  }
+  const std::string prefix = are_ones ? "ones/" : "";
+  const ValueId right = pointwise(node, prefix + (are_ones ? "are_ones" : "open_sizes_differ"),
+                                  {node.sizes_value(open, prefix + "open_sizes")}, DataType::kI64,
+                                  [&](Expressions in) {
+                                    const Expression is_one = in[0] == 1;
+                                    return (are_ones ? is_one : !is_one).cast(RegisterType::kI64);
+                                  });
+  const ValueId all =
+      node.layer(Reduce{.kind = ReduceKind::kMin, .keepdims = false},
+                 {right, node.integers_value({0}, prefix + "axis")}, prefix + "all_hold");
+  const ValueId holds = pointwise(node, prefix + "holds", {all}, DataType::kBool,
+                                  [](Expressions in) { return in[0] == 1; });
+  node.layer(Require{}, {holds}, are_ones ? "open_sizes_are_1" : "no_open_size_is_1");
+}
+
+// Without axes every axis of one element goes, and a size that is open decides the rank. The first
+// axes are the last to be taken for 1 in place of others: an open batch often means 1.
+std::vector<bool> axes_of_one(Node& node) {
+  const Shape shape = node.shape(0);
+  std::vector<bool> ones(static_cast<size_t>(shape.rank()));
+  OpenSizes open;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    const Size size = shape[axis];
+    const Bounds range = node.sizes().range(size);
+    const bool is_open = range.min <= 1 && range.max > 1;
+    const bool is_one = is_open ? is_assumed_one(node, size) : range.min == 1 && range.max == 1;
+    if (is_open) (is_one ? open.ones : open.others).push_back(size);
+    ones[static_cast<size_t>(axis)] = is_one;
+  }
+  require_sizes(node, open.ones, true);
+  require_sizes(node, open.others, false);
+  return ones;
 }
 
 Outputs reshaped_input(Node& node, const std::vector<Size>& sizes) {
@@ -39,16 +79,16 @@ Outputs reshaped_input(Node& node, const std::vector<Size>& sizes) {
 }
 
 Outputs squeeze(Node& node, const std::optional<std::vector<int64_t>>& given) {
-  const Shape& shape = node.shape(0);
+  const Shape shape = node.shape(0);
   const auto axes = given ? node.resolve_axes(*given, shape.rank()) : std::vector<int64_t>{};
+  const std::vector<bool> ones = given ? std::vector<bool>{} : axes_of_one(node);
   std::vector<Size> kept;
   for (int axis = 0; axis < shape.rank(); ++axis) {
     const bool listed = std::ranges::binary_search(axes, axis);
     if (listed && shape[axis].known() && shape[axis].value() != 1)
       node.invalid(fmt::format("axis {} has {} elements, not 1", axis, shape[axis].value()));
-    if (given ? !listed : shape[axis] != Size(1)) kept.push_back(shape[axis]);
+    if (given ? !listed : !ones[static_cast<size_t>(axis)]) kept.push_back(shape[axis]);
   }
-  if (!given) require_open_sizes_not_one(node);
   return reshaped_input(node, kept);
 }
 // The number of axes in input 1, where only a run tells which these are: it decides the rank.

@@ -122,6 +122,57 @@ TEST(OpenSizes, SqueezeKeepsThem) {
               HasSubstr("is false with these sizes"));
 }
 
+// x: f32[batch,2,frames] of which one or more axes go; y is declared with that many axes.
+std::string squeezed_type(int declared_rank,
+                          const std::function<void(ModelBuilder&)>& behind = {}) {
+  ModelBuilder model;
+  model.input("x", {"batch", "2", "frames"}).output("y");
+  model.node("Squeeze", {"x"}, {behind ? "q" : "y"}, "n");
+  if (behind) behind(model);
+  if (declared_rank >= 0) {
+    auto* type = model.graph().mutable_output(0)->mutable_type()->mutable_tensor_type();
+    type->set_elem_type(TensorProto::FLOAT);
+    for (int axis = 0; axis < declared_rank; ++axis) type->mutable_shape()->add_dim();
+    type->mutable_shape();
+  }
+  const Graph graph = import_bytes(model.bytes(), "").graph;
+  const Type& input = graph.value(graph.inputs()[0]).type();
+  return to_string(input, graph.sizes()) + " " + output_type(graph);
+}
+
+// An exporter traced the model with a batch of 1 and called it open: the ranks that it wrote, or
+// layers, tell.
+TEST(OpenSizes, SqueezeTakesThemForOneWhereTheModelSaysSo) {
+  const auto transposed = [](const std::vector<int64_t>& permutation) {
+    return [=](ModelBuilder& m) { set(m.node("Transpose", {"q"}, {"y"}), "perm", permutation); };
+  };
+  EXPECT_EQ(squeezed_type(-1), "f32[batch,2,frames] f32[batch,2,frames]");
+  EXPECT_EQ(squeezed_type(3), "f32[batch,2,frames] f32[batch,2,frames]");
+  EXPECT_EQ(squeezed_type(2), "f32[1,2,frames] f32[2,frames]");
+  EXPECT_EQ(squeezed_type(1), "f32[1,2,1] f32[2]");
+  EXPECT_EQ(squeezed_type(0), "f32[batch,2,frames] f32[batch,2,frames]");  // no way to have it
+  EXPECT_EQ(squeezed_type(-1, transposed({1, 0})), "f32[1,2,frames] f32[frames,2]");
+  EXPECT_EQ(squeezed_type(3, transposed({1, 0})), "f32[1,2,frames] f32[frames,2]");
+  EXPECT_THAT(error_of([&] {
+                squeezed_type(2, transposed({3, 2, 1, 0}));
+              }),
+              HasSubstr("Transpose"));
+}
+
+// Every Squeeze takes a size for the same.
+TEST(OpenSizes, SqueezesAgree) {
+  EXPECT_EQ(
+      squeezed_type(-1,
+                    [](ModelBuilder& m) {
+                      m.node("Squeeze", {"q"}, {"r"});
+                      m.node("Neg", {"x"}, {"n"});
+                      m.node("Squeeze", {"n"}, {"s"});
+                      m.node("Add", {"r", "s"}, {"t"});
+                      set(m.node("Transpose", {"t"}, {"y"}), "perm", std::vector<int64_t>{1, 0});
+                    }),
+      "f32[1,2,frames] f32[frames,2]");
+}
+
 TEST(OpenSizes, DiagonalsOfEinsum) {
   const auto build = [](const std::string& equation) {
     return [equation](ModelBuilder& m) {

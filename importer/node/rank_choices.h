@@ -1,4 +1,5 @@
-// RankChoices: how each If is imported whose branches have results of different rank.
+// RankChoices: what is assumed where values of a run decide a rank: the branch of an If whose
+// results have different ranks, the open sizes that a Squeeze without axes takes for 1.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -17,11 +18,12 @@ class RankChoices {
 
   std::optional<Choice> find(const std::string& name) const;
   // For a node that was not met before: first its results are made alike, if they can be, then the
-  // first branch is tried, then the other one.
+  // first branch is tried, then the other one. Of a yes or no, "then" is yes.
   Choice add(const std::string& name, bool can_align, bool then_first);
   // A later node needs the exact rank of an aligned result: the next import takes a branch.
   void refuse_alignment(const std::string& name);
   bool has_refused() const { return has_refused_; }
+  bool any() const { return !choices_.empty(); }
   // The next choices to try; false if there are none, or too much has been tried.
   bool next();
   bool is_retry() const { return is_retry_; }

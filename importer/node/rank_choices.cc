@@ -1,4 +1,4 @@
-#include "anneal/importer/graph/rank_choices.h"
+#include "anneal/importer/node/rank_choices.h"
 
 #include <fmt/format.h>
 
