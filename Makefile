@@ -2,7 +2,7 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 BENCH_VENV := build/bench-venv
 
-.PHONY: demo build test machine-code-tools test-asan test-emulated test-tsan test-integer-bits test-random test-large-weights test-all gpu-bundle test-gpu-bundle bench bench-kernels format lint install deps checks
+.PHONY: demo build test machine-code-tools test-asan test-emulated test-tsan test-integer-bits test-random test-large-weights test-standard-attributes test-all gpu-bundle test-gpu-bundle bench bench-kernels format lint install deps checks
 
 # What is installed, and the sample. `make test` builds the tests as well.
 build: deps
@@ -55,7 +55,7 @@ test-emulated: checks build-asan
 test-tsan: build-tsan
 	@ctest --preset tsan -j $(JOBS)
 
-test-all: test test-asan test-emulated test-tsan test-gpu-bundle test-integer-bits test-random test-large-weights
+test-all: test test-asan test-emulated test-tsan test-gpu-bundle test-integer-bits test-random test-large-weights test-standard-attributes
 
 # The integers of large quantized models on the emulated GPU, too.
 test-integer-bits: build-release
@@ -71,6 +71,10 @@ test-random: build-release $(BENCH_VENV)/ready
 # An engine of 256 MB of weights that a model dequantizes, casts, moves and joins.
 test-large-weights: build-release $(BENCH_VENV)/ready
 	@$(BENCH_VENV)/bin/python tests/large_weights_test.py build/release/bin/anneal
+
+# Every attribute that the standard gives an operator is read, or refused by name.
+test-standard-attributes: build-release $(BENCH_VENV)/ready
+	@$(BENCH_VENV)/bin/python tests/standard_attributes_test.py build/release/bin/anneal
 
 # What a machine with an NVIDIA card needs to run the GPU suite: docs/gpu.md. All images of device functions take
 # more than an hour of one core the first time; IMAGES=N makes those of N layers and N / 10 batches of op cases.
