@@ -132,7 +132,7 @@ ValueId Graph::add_constant(std::string name, Tensor tensor) {
   return id;
 }
 
-Facts Graph::infer_outputs(const Layer& layer) const {
+Facts Graph::infer_outputs(const Layer& layer, SizeDemands* demands) const {
   std::vector<TensorView> views(layer.inputs.size());
   std::vector<InferInput> inputs(layer.inputs.size());
   for (size_t i = 0; i < layer.inputs.size(); ++i) {
@@ -147,7 +147,7 @@ Facts Graph::infer_outputs(const Layer& layer) const {
   if (!bodies_of(layer.op).empty())
     for (const Graph& body : bodies_) bodies.push_back(body.signature());
   return infer_layer(layer.op, layer.epilogues, layer.op_input_count,
-                     InferInputs(inputs, *sizes_, bodies));
+                     InferInputs(inputs, *sizes_, bodies, demands));
 }
 
 Signature Graph::signature() const {
@@ -163,9 +163,9 @@ std::vector<bool> Graph::symbols_of_inputs() const {
   return found;
 }
 
-Facts Graph::infer_outputs(LayerId id) const {
+Facts Graph::infer_outputs(LayerId id, SizeDemands* demands) const {
   const Layer& of = layer(id);
-  return with_context([&] { return described(of); }, [&] { return infer_outputs(of); });
+  return with_context([&] { return described(of); }, [&] { return infer_outputs(of, demands); });
 }
 
 void Graph::name_unknown_sizes(Facts& facts, const std::vector<std::string>& names,
@@ -197,7 +197,7 @@ LayerId Graph::add(NewLayer added) {
   Facts facts;
   with_context([&] { return described(layer); },
                [&] {
-                 facts = infer_outputs(layer);
+                 facts = infer_outputs(layer, nullptr);
                  if (!added.output_types.empty() && added.output_types.size() != facts.size())
                    rules::refuse(fmt::format("{} types for {} outputs", added.output_types.size(),
                                              facts.size()));

@@ -91,8 +91,9 @@ class Graph {
   // Infers everything again, in order; types may only become narrower (an unknown or wider size
   // becomes a known one). For new bounds, or inputs whose sizes got fixed by set_input_shape. A
   // size that the bounds leave one value becomes that value, in inputs and SizeTensor too. A symbol
-  // of a size that depended on values, and now follows from other sizes, is replaced everywhere.
-  void refine();
+  // of a size that depended on values, and now follows from other sizes, is replaced everywhere, as
+  // are the symbols of `solved` and those whose bounds are one value.
+  void refine(SizeReplacements solved = {});
   // Then refine(). A symbol that gets a known size has it everywhere: its bounds become that.
   void set_input_shape(ValueId input, const Shape& shape);
 
@@ -112,8 +113,8 @@ class Graph {
   ValueId find_value(std::string_view name) const;  // kNone if there is none
   size_t layer_count() const;                       // live ones
   std::vector<LayerId> layers() const;              // live ones, in the order they were added
-  // What infer_layer() says of a layer's outputs now.
-  Facts infer_outputs(LayerId id) const;
+  // What infer_layer() says of a layer's outputs now, and what the layer demands of sizes.
+  Facts infer_outputs(LayerId id, SizeDemands* demands = nullptr) const;
   Signature signature() const;  // the types of inputs and outputs
   // By index: whether the symbol is a size of an input, so that every run knows it.
   std::vector<bool> symbols_of_inputs() const;
@@ -140,7 +141,7 @@ class Graph {
   ValueId new_value(std::string name, Fact fact);
   template <class Id>
   std::string unique(std::string name, const std::unordered_map<std::string, Id>& taken);
-  Facts infer_outputs(const Layer& layer) const;
+  Facts infer_outputs(const Layer& layer, SizeDemands* demands) const;
   bool must_run(const Layer& layer) const;  // even if nobody uses its outputs
   // alike: outputs of one shape have the same sizes, also where these are unknown.
   void name_unknown_sizes(Facts& facts, const std::vector<std::string>& names, bool alike) const;

@@ -42,6 +42,10 @@ const Type& InferInputs::type(int i) const {
   return type;
 }
 
+void InferInputs::demand(Size a, Size b) const {
+  if (demands_ && a != b && !a.is_unknown() && !b.is_unknown()) demands_->push_back({a, b});
+}
+
 const Signature& InferInputs::body(int64_t index) const {
   if (index < 0 || index >= static_cast<int64_t>(bodies_.size()))
     refuse(fmt::format("body {} of {}", index, bodies_.size()));
@@ -154,11 +158,15 @@ Facts infer_with_epilogues(const Op& op, std::span<const Program> epilogues, int
 Facts infer_layer(const Op& op, std::span<const Program> epilogues, int op_input_count,
                   const InferInputs& inputs, std::span<const Dims> found) {
   Facts facts = infer_with_epilogues(op, epilogues, op_input_count, inputs, found);
-  for (Fact& fact : facts) fact.type.shape = rules::pinned(fact.type.shape, inputs.sizes());
+  for (Fact& fact : facts) {
+    fact.type.shape = rules::pinned(fact.type.shape, inputs.sizes());
+    if (fact.elements && !inputs.sizes().representatives().empty())
+      for (Size& size : *fact.elements) size = inputs.sizes().representative(size);
+  }
   return facts;
 }
 
-Shape broadcast(const Shape& a, const Shape& b, SizeTable& sizes) {
+Shape broadcast(const Shape& a, const Shape& b, SizeTable& sizes, SizeDemands* demands) {
   const Shape& longer = a.rank() >= b.rank() ? a : b;
   const Shape& shorter = a.rank() >= b.rank() ? b : a;
   Shape result = longer;
@@ -169,6 +177,9 @@ Shape broadcast(const Shape& a, const Shape& b, SizeTable& sizes) {
     if (rules::surely_differ(to, other, sizes) && rules::surely_differ(to, 1, sizes) &&
         rules::surely_differ(other, 1, sizes))
       refuse(fmt::format("shapes {} and {} do not broadcast", sizes.text(a), sizes.text(b)));
+    if (demands && to != other && !to.is_unknown() && !other.is_unknown() &&
+        !sizes.may_be_one(to) && !sizes.may_be_one(other))
+      demands->push_back({to, other});
     to = sizes.broadcast(to, other);
   }
   return result;

@@ -33,6 +33,12 @@ struct InferInput {
       nullptr;  // the data, on the host, if known: constants, and when running
 };
 
+// Two sizes that a layer wants to be equal, in every run.
+struct SizeDemand {
+  Size a, b;
+};
+using SizeDemands = std::vector<SizeDemand>;
+
 // The types of a body of control flow, which shares the layer's size table.
 struct Signature {
   std::vector<Type> inputs, outputs;
@@ -42,9 +48,10 @@ struct Signature {
 // kInvalidModel.
 class InferInputs {
  public:
+  // demands: takes what the rule demands of sizes, if it is not null.
   InferInputs(std::span<const InferInput> inputs, SizeTable& sizes,
-              std::span<const Signature> bodies = {})
-      : inputs_(inputs), sizes_(sizes), bodies_(bodies) {}
+              std::span<const Signature> bodies = {}, SizeDemands* demands = nullptr)
+      : inputs_(inputs), sizes_(sizes), bodies_(bodies), demands_(demands) {}
   int count() const { return static_cast<int>(inputs_.size()); }
   bool has(int i) const { return i < count() && inputs_[i].fact != nullptr; }
   const Type& type(int i) const;  // fails if absent, or if not a tensor
@@ -57,13 +64,17 @@ class InferInputs {
   std::optional<std::vector<int64_t>> integers(int i) const;
   SizeTable& sizes() const { return sizes_; }
   std::span<const InferInput> all() const { return inputs_; }
-  InferInputs first(int count) const { return {inputs_.first(count), sizes_, bodies_}; }
+  InferInputs first(int count) const { return {inputs_.first(count), sizes_, bodies_, demands_}; }
+  // What the rule relies on: the sizes are equal, though they are not the same expression.
+  void demand(Size a, Size b) const;
+  SizeDemands* demands() const { return demands_; }
   const Signature& body(int64_t index) const;
 
  private:
   std::span<const InferInput> inputs_;
   SizeTable& sizes_;
   std::span<const Signature> bodies_;
+  SizeDemands* demands_;
 };
 
 using Facts = std::vector<Fact>;  // one per output of the op
@@ -91,12 +102,14 @@ DataType accumulator(DataType dtype);
 // A whole layer: infer(op) on the first inputs, then each epilogue on the output it belongs to,
 // with its further inputs after the op's own. epilogues is empty, or holds one (possibly empty)
 // program per output of the op. found: the sizes of the op's outputs where a kernel has found them,
-// which only ops with sizes that infer() leaves unknown have. Bounds of one value give that size.
+// which only ops with sizes that infer() leaves unknown have. Bounds of one value give that size,
+// and the size that stands for others takes their place.
 Facts infer_layer(const Op& op, std::span<const Program> epilogues, int op_input_count,
                   const InferInputs& inputs, std::span<const Dims> found = {});
 
 // Numpy broadcasting, with sizes: equal sizes, or one of them 1. Of two different expressions, one
-// that cannot be 1 is the result's; if both can, it is SizeTable::broadcast() of them.
-Shape broadcast(const Shape& a, const Shape& b, SizeTable& sizes);
+// that cannot be 1 is the result's; if both can, it is SizeTable::broadcast() of them. Where
+// neither can be 1, they are demanded to be equal.
+Shape broadcast(const Shape& a, const Shape& b, SizeTable& sizes, SizeDemands* demands = nullptr);
 
 }  // namespace anneal

@@ -26,7 +26,7 @@ class Outer {
   Shape seen(const Shape& shape) const {
     Shape result;
     for (const Size size : shape)
-      result.push_back(sizes_.is_made_of(size, symbols_) ? size : Size::unknown());
+      result.push_back(is_made_of(sizes_, size, symbols_) ? size : Size::unknown());
     return result;
   }
 
@@ -171,7 +171,7 @@ Facts infer(const Scan& op, const InferInputs& inputs) {
     const auto at = static_cast<size_t>(i);
     const Type& type = inputs.type(carried + i);
     const int axis = rules::require_axis(op.axes[at], type.shape.rank());
-    length = rules::agree(length, type.shape[axis], inputs.sizes(), "lengths of sequences");
+    length = rules::agree(length, type.shape[axis], inputs, "lengths of sequences");
     Shape slice;
     for (int k = 0; k < type.shape.rank(); ++k)
       if (k != axis) slice.push_back(type.shape[k]);

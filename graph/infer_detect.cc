@@ -18,7 +18,7 @@ Facts infer(const GridSample&, const InferInputs& inputs) {
   if (rules::surely_differ(grid[grid.rank() - 1], spatial, sizes))
     refuse(fmt::format("coordinates of {} for {} spatial axes", sizes.text(grid[grid.rank() - 1]),
                        spatial));
-  Shape shape{rules::agree(x[0], grid[0], sizes, "batch sizes"), x[1]};
+  Shape shape{rules::agree(x[0], grid[0], inputs, "batch sizes"), x[1]};
   for (int axis = 1; axis <= spatial; ++axis) shape.push_back(grid[axis]);
   return {rules::make_fact(inputs.dtype(0), shape)};
 }
@@ -38,7 +38,7 @@ Facts infer(const RoiAlign& op, const InferInputs& inputs) {
   if (op.sampling_ratio < 0 || op.sampling_ratio > kMostSamples)
     refuse(fmt::format("a sampling ratio of {}", op.sampling_ratio));
   if (!(op.spatial_scale > 0)) refuse(fmt::format("a spatial scale of {}", op.spatial_scale));
-  const Size count = rules::agree(regions[0], images[0], sizes, "numbers of regions");
+  const Size count = rules::agree(regions[0], images[0], inputs, "numbers of regions");
   return {rules::make_fact(inputs.dtype(0), {count, x[1], op.height, op.width})};
 }
 
@@ -72,8 +72,8 @@ Facts infer(const NonMaxSuppression&, const InferInputs& inputs) {
   const Shape &boxes = inputs.shape(0), &scores = inputs.shape(1);
   if (boxes.rank() != 3 || scores.rank() != 3 || rules::surely_differ(boxes[2], 4, sizes))
     refuse(fmt::format("boxes {} with scores {}", sizes.text(boxes), sizes.text(scores)));
-  rules::agree(boxes[0], scores[0], sizes, "batch sizes");
-  rules::agree(boxes[1], scores[2], sizes, "numbers of boxes");
+  rules::agree(boxes[0], scores[0], inputs, "batch sizes");
+  rules::agree(boxes[1], scores[2], inputs, "numbers of boxes");
   for (int i = 2; i < inputs.count(); ++i) {
     if (!inputs.has(i)) continue;
     rules::require_dtype(inputs, i, i == 2 ? DataType::kI64 : DataType::kF32);
@@ -89,7 +89,7 @@ Facts infer(const ReverseSequence& op, const InferInputs& inputs) {
   rules::require_dtype(inputs, 1, DataType::kI64);
   const Shape& lengths = inputs.shape(1);
   if (lengths.rank() != 1) refuse(fmt::format("lengths of rank {}", lengths.rank()));
-  rules::agree(x.shape[batch], lengths[0], inputs.sizes(), "batch sizes");
+  rules::agree(x.shape[batch], lengths[0], inputs, "batch sizes");
   return {rules::make_fact(x.dtype, x.shape)};
 }
 

@@ -106,7 +106,7 @@ Facts infer(const GatherND& op, const InferInputs& inputs) {
   const int length = index_length(inputs, rank - batch);
   Shape shape;
   for (int i = 0; i < indices.rank() - 1; ++i)
-    shape.push_back(i < batch ? rules::agree(indices[i], x.shape[i], inputs.sizes(), "batch sizes")
+    shape.push_back(i < batch ? rules::agree(indices[i], x.shape[i], inputs, "batch sizes")
                               : indices[i]);
   for (int i = batch + length; i < rank; ++i) shape.push_back(x.shape[i]);
   return {rules::make_fact(x.dtype, shape)};
@@ -126,7 +126,7 @@ Facts infer(const ScatterElements& op, const InferInputs& inputs) {
     refuse(
         fmt::format("updates of rank {} for indices of rank {}", updates.rank(), indices.rank()));
   for (int i = 0; i < updates.rank(); ++i)
-    rules::agree(updates[i], indices[i], inputs.sizes(), "sizes of updates and indices");
+    rules::agree(updates[i], indices[i], inputs, "sizes of updates and indices");
   return {rules::make_fact(x.dtype, x.shape)};
 }
 
@@ -144,7 +144,7 @@ Facts infer(const ScatterND& op, const InferInputs& inputs) {
   if (updates.rank() != wanted.rank())
     refuse(fmt::format("updates of rank {}, not {}", updates.rank(), wanted.rank()));
   for (int i = 0; i < wanted.rank(); ++i)
-    rules::agree(updates[i], wanted[i], inputs.sizes(), "sizes of updates and what they replace");
+    rules::agree(updates[i], wanted[i], inputs, "sizes of updates and what they replace");
   return {rules::make_fact(x.dtype, x.shape)};
 }
 

@@ -105,7 +105,7 @@ Facts infer(const Conv& op, const InferInputs& inputs) {
   require_spatial(op.dilations, spatial, 1, "dilations");
   require_groups(op.groups, x[1], "input channels");
   require_groups(op.groups, w[0], "output channels");
-  rules::agree(x[1], sizes.mul(w[1], op.groups), sizes, "input channels");
+  rules::agree(x[1], sizes.mul(w[1], op.groups), inputs, "input channels");
   if (inputs.has(2)) rules::require_scalar(inputs, 2, "zero point");
   require_zero_point(inputs, 3, w[0]);
   Shape shape{x[0], w[0]};
@@ -133,7 +133,7 @@ Facts infer(const ConvTranspose& op, const InferInputs& inputs) {
   require_spatial(op.dilations, spatial, 1, "dilations");
   require_spatial(op.output_padding, spatial, 0, "output_padding");
   require_groups(op.groups, x[1], "input channels");
-  rules::agree(x[1], w[0], sizes, "input channels");
+  rules::agree(x[1], w[0], inputs, "input channels");
   Shape shape{x[0], sizes.mul(w[1], op.groups)};
   for (int i = 0; i < spatial; ++i) {
     const auto at = static_cast<size_t>(i);
@@ -155,13 +155,13 @@ Facts infer(const MatMul& op, const InferInputs& inputs) {
     return shape[shape.rank() - (transpose ? 3 - from_end : from_end)];
   };
   const Size rows = size(a, op.transpose_a, 2), columns = size(b, op.transpose_b, 1);
-  rules::agree(size(a, op.transpose_a, 1), size(b, op.transpose_b, 2), sizes, "inner sizes");
+  rules::agree(size(a, op.transpose_a, 1), size(b, op.transpose_b, 2), inputs, "inner sizes");
   require_zero_point(inputs, 2, rows);
   require_zero_point(inputs, 3, columns);
   const auto leading = [](const Shape& shape) {
     return Shape(shape.span().first(static_cast<size_t>(shape.rank()) - 2));
   };
-  Shape shape = broadcast(leading(a), leading(b), sizes);
+  Shape shape = broadcast(leading(a), leading(b), sizes, inputs.demands());
   shape.push_back(rows);
   shape.push_back(columns);
   return split_outputs(op.split, dtype, shape, shape.rank() - 1, sizes);
@@ -205,7 +205,6 @@ Facts infer(const Pool& op, const InferInputs& inputs) {
 }
 
 Facts infer(const Attention& op, const InferInputs& inputs) {
-  SizeTable& sizes = inputs.sizes();
   rules::require_float(inputs, 0);
   const Shape &q = inputs.shape(0), &k = inputs.shape(1), &v = inputs.shape(2);
   for (int i = 0; i < 3; ++i) {
@@ -214,13 +213,13 @@ Facts infer(const Attention& op, const InferInputs& inputs) {
       refuse(fmt::format("input {} has rank {}, not 4", i, inputs.shape(i).rank()));
   }
   const Size batch =
-      rules::agree(rules::agree(q[0], k[0], sizes, "batches"), v[0], sizes, "batches");
-  const Size groups = rules::agree(k[1], v[1], sizes, "heads of k and v"), heads = q[1];
+      rules::agree(rules::agree(q[0], k[0], inputs, "batches"), v[0], inputs, "batches");
+  const Size groups = rules::agree(k[1], v[1], inputs, "heads of k and v"), heads = q[1];
   if (groups.known() && heads.known() &&
       (groups.value() == 0 ? heads.value() != 0 : heads.value() % groups.value() != 0))
     refuse(fmt::format("{} heads of q for {} of k", heads.value(), groups.value()));
-  rules::agree(q[3], k[3], sizes, "inner sizes of q and k");
-  const Size keys = rules::agree(k[2], v[2], sizes, "numbers of keys and values");
+  rules::agree(q[3], k[3], inputs, "inner sizes of q and k");
+  const Size keys = rules::agree(k[2], v[2], inputs, "numbers of keys and values");
   if (!op.score.empty()) {
     const DataType scores = accumulator(inputs.dtype(0));
     if (op.score.results().size() != 1 || !is_float(op.score.results()[0].dtype) ||
@@ -233,7 +232,7 @@ Facts infer(const Attention& op, const InferInputs& inputs) {
     with_context([] { return "score"; },
                  [&] {
                    return rules::apply_program(op.score, products.type.shape,
-                                               InferInputs(taken, sizes));
+                                               InferInputs(taken, inputs.sizes()));
                  });
   }
   return {rules::make_fact(inputs.dtype(0), {batch, heads, q[2], v[3]})};

@@ -181,8 +181,8 @@ class ElementRules {
       if (!whole.nothing()) return whole;
       return known_as(instruction.type, real(instruction, a, b));
     } catch (const Error& error) {
-      // Overflow: what wraps is not a size.
-      if (error.code() != Code::kInvalidModel) throw;
+      // Overflow, or an expression beyond the limit: what wraps is not a size.
+      if (error.code() != Code::kInvalidModel && error.code() != Code::kUnsupported) throw;
       return {};
     }
   }
@@ -472,7 +472,7 @@ Fact apply_map(const Program& map, const InferInputs& inputs, int further) {
 Facts infer(const Pointwise& op, const InferInputs& inputs) {
   Shape shape = inputs.shape(0);
   for (int i = 1; i < inputs.count(); ++i)
-    shape = broadcast(shape, inputs.shape(i), inputs.sizes());
+    shape = broadcast(shape, inputs.shape(i), inputs.sizes(), inputs.demands());
   return rules::apply_program(op.program, shape, inputs);
 }
 

@@ -27,6 +27,7 @@ void require_shape(const InferInputs& inputs, int i, const Shape& wanted, std::s
   bool fits = shape.rank() == wanted.rank();
   for (int axis = 0; fits && axis < wanted.rank(); ++axis)
     fits = !rules::surely_differ(shape[axis], wanted[axis], sizes);
+  for (int axis = 0; fits && axis < wanted.rank(); ++axis) inputs.demand(shape[axis], wanted[axis]);
   if (!fits)
     refuse(
         fmt::format("input {} ({}) is {}, not {}", i, what, sizes.text(shape), sizes.text(wanted)));

@@ -31,8 +31,8 @@ Size combine(ReduceKind kind, Size a, Size b, DataType dtype, SizeTable& sizes) 
              : kind == ReduceKind::kMax  ? sizes.max(a, b)
                                          : sizes.min(a, b);
   } catch (const Error& error) {
-    if (error.code() != Code::kInvalidModel) throw;
-    return Size::unknown();  // it overflows
+    if (error.code() != Code::kInvalidModel && error.code() != Code::kUnsupported) throw;
+    return Size::unknown();  // it overflows, or becomes too large an expression
   }
   const Bounds range = sizes.range(result);
   const bool fits = is_float(dtype) || dtype == DataType::kI64 || dtype == DataType::kBool ||

@@ -85,7 +85,7 @@ bool surely_differ(Size a, Size b, const SizeTable& sizes) {
 Size pinned(Size size, const SizeTable& sizes) {
   if (size.known() || size.is_unknown()) return size;
   const Bounds range = sizes.range(size);
-  return range.min == range.max ? Size(range.min) : size;
+  return range.min == range.max ? Size(range.min) : sizes.representative(size);
 }
 
 Shape pinned(const Shape& shape, const SizeTable& sizes) {
@@ -97,7 +97,12 @@ Shape pinned(const Shape& shape, const SizeTable& sizes) {
 Size agree(Size a, Size b, const SizeTable& sizes, std::string_view what) {
   if (surely_differ(a, b, sizes))
     refuse(fmt::format("{} {} and {} differ", what, sizes.text(a), sizes.text(b)));
-  return b.known() || a.is_unknown() ? b : a;
+  return canonical(a, b, sizes);
+}
+
+Size agree(Size a, Size b, const InferInputs& inputs, std::string_view what) {
+  inputs.demand(a, b);
+  return agree(a, b, inputs.sizes(), what);
 }
 
 Size at_least(Size size, int64_t low, SizeTable& sizes) {

@@ -31,10 +31,12 @@ std::vector<Size> list(const InferInputs& inputs, int i, std::string_view what);
 // Rank 0, or one element.
 void require_scalar(const InferInputs& inputs, int i, std::string_view what);
 
-// Two sizes that must be equal, as far as can be proved. The better known of the two.
+// Two sizes that must be equal, as far as can be proved: canonical() of them. With inputs, every
+// run of the layer demands it.
 Size agree(Size a, Size b, const SizeTable& sizes, std::string_view what);
+Size agree(Size a, Size b, const InferInputs& inputs, std::string_view what);
 bool surely_differ(Size a, Size b, const SizeTable& sizes);
-// The value that the bounds leave a size, if it is a single one.
+// The value that the bounds leave a size, if it is a single one, or the size that stands for it.
 Size pinned(Size size, const SizeTable& sizes);
 Shape pinned(const Shape& shape, const SizeTable& sizes);
 Size at_least(Size size, int64_t low, SizeTable& sizes);  // max(size, low), where it is not proved

@@ -33,21 +33,25 @@ Factors factors_of(const Shape& shape, int without, SizeTable& sizes) {
   return factors;
 }
 
-void cancel(Factors& a, Factors& b) {
+// Whether none of the sizes that were cancelled may be 0.
+bool cancel(Factors& a, Factors& b, const SizeTable& sizes) {
+  bool none_zero = true;
   for (auto x = a.others.begin(); x != a.others.end();) {
     const auto y =
         x->is_unknown() ? b.others.end() : std::find(b.others.begin(), b.others.end(), *x);
     if (y == b.others.end()) {
       ++x;
     } else {
+      none_zero &= sizes.range(*x).min > 0;
       b.others.erase(y);
       x = a.others.erase(x);
     }
   }
   const int64_t common = std::gcd(a.known.value(), b.known.value());
-  if (common == 0) return;
+  if (common == 0) return false;
   a.known = a.known.value() / common;
   b.known = b.known.value() / common;
+  return none_zero;
 }
 
 Size product(const Factors& factors, SizeTable& sizes) {
@@ -60,16 +64,18 @@ Size product(const Factors& factors, SizeTable& sizes) {
 Size remaining(const Shape& from, const Shape& to, int solve, SizeTable& sizes) {
   Factors total = factors_of(from, -1, sizes), rest = factors_of(to, solve, sizes);
   if (rest.known == Size(0)) refuse("a size of -1 beside a size of 0");
-  cancel(total, rest);
+  cancel(total, rest, sizes);
   if (rest.others.empty() && total.others.empty() && rest.known != Size(1))
     refuse(fmt::format("{} does not divide into {}", sizes.text(from), sizes.text(to)));
   return sizes.floor_div(product(total, sizes), product(rest, sizes));
 }
 
-void require_equal_count(const Shape& from, const Shape& to, SizeTable& sizes) {
+void require_equal_count(const Shape& from, const Shape& to, const InferInputs& inputs) {
+  SizeTable& sizes = inputs.sizes();
   Factors a = factors_of(from, -1, sizes), b = factors_of(to, -1, sizes);
-  cancel(a, b);
-  const Size gap = sizes.sub(product(a, sizes), product(b, sizes));
+  const bool none_zero = cancel(a, b, sizes);
+  const Size left = product(a, sizes), right = product(b, sizes), gap = sizes.sub(left, right);
+  if (none_zero) inputs.demand(left, right);
   if (rules::surely_differ(gap, 0, sizes))
     refuse(fmt::format("{} has not as many elements as {}", sizes.text(from), sizes.text(to)));
 }
@@ -107,7 +113,7 @@ Facts infer(const Reshape& op, const InferInputs& inputs) {
   }
   if (rest >= 0 && zero) refuse("a size of -1 beside a size of 0");
   if (undetermined == 0) {
-    require_equal_count(x.shape, shape, sizes);
+    require_equal_count(x.shape, shape, inputs);
   } else if (undetermined == 1) {
     bool some_zero = false;
     for (const Size& size : shape) some_zero |= size == Size(0);
@@ -126,7 +132,7 @@ Facts infer(const Expand&, const InferInputs& inputs) {
       refuse(fmt::format("a size of {}", sizes.text(size)));
     wanted.push_back(size);
   }
-  const Shape shape = broadcast(x.shape, wanted, sizes);
+  const Shape shape = broadcast(x.shape, wanted, sizes, inputs.demands());
   if (!known(x.shape)) return {rules::make_fact(x.dtype, shape)};
   const Dims dims = dims_of(x.shape), own = row_major_strides(dims);
   Dims strides = Dims::filled(shape.rank(), 0);

@@ -100,7 +100,7 @@ Facts infer(const Concat& op, const InferInputs& inputs) {
       refuse(fmt::format("ranks {} and {} differ", shape.rank(), next.rank()));
     for (int k = 0; k < shape.rank(); ++k)
       shape[k] = k == axis ? sizes.add(shape[k], next[k])
-                           : rules::agree(shape[k], next[k], sizes, "sizes");
+                           : rules::agree(shape[k], next[k], inputs, "sizes");
     const bool is_known = inputs.elements(i).has_value();
     anything |= is_known;
     everything &= is_known;

@@ -97,8 +97,13 @@ class Refinement {
   std::vector<bool> found_;
 };
 
-void Graph::refine() {
+void Graph::refine(SizeReplacements solved) {
   SizeReplacements replaced = std::exchange(replaced_sizes_, {});
+  const std::vector<SizeSymbol>& symbols = sizes_->symbols();
+  for (uint32_t i = 0; i < symbols.size(); ++i)
+    if (const Bounds& bounds = symbols[i].bounds; bounds.min == bounds.max)
+      solved.insert_or_assign(i, bounds.min);
+  for (const auto& [symbol, size] : solved) replaced.insert_or_assign(symbol, size);
   Refinement(*this, replaced).run({});
 }
 

@@ -24,7 +24,7 @@ int64_t modulo(__int128 a, int64_t b) {
 }
 
 [[noreturn]] void fail_too_large() {
-  fail(Code::kInvalidModel, "an expression for a size becomes too large");
+  fail(Code::kUnsupported, "an expression for a size becomes too large");
 }
 
 template <class T>
@@ -199,7 +199,8 @@ Size SizeTable::combine(AtomKind kind, Size a, Size b) {
   return chain(kind, std::move(operands));
 }
 
-// Operands are all that may be 1, each once: where one surely is not, it is the result.
+// Operands are all that may be 1, each once: where one surely is not, it is the result. One that is
+// another one cut to a number is left out.
 Size SizeTable::broadcast(Size a, Size b) {
   if (a == b || b == Size(1)) return a;
   if (a == Size(1)) return b;
@@ -209,14 +210,17 @@ Size SizeTable::broadcast(Size a, Size b) {
     const Size other = a.is_unknown() ? b : a;
     return may_be_one(other) ? Size::unknown() : other;
   }
-  if (b.known() || !may_be_one(b)) std::swap(a, b);
-  if (a.known() || !may_be_one(a)) return a;
-  if (is_cut(b, a)) return a;
-  if (is_cut(a, b)) return b;
-  std::vector<Size> operands;
-  gather_operands(AtomKind::kBroadcast, a, operands);
-  gather_operands(AtomKind::kBroadcast, b, operands);
-  if (operands.size() > kMaxOperands) fail_too_large();
+  const bool a_decides = a.known() || !may_be_one(a), b_decides = b.known() || !may_be_one(b);
+  if (a_decides && b_decides) return canonical(a, b, *this);
+  if (a_decides) return a;
+  if (b_decides) return b;
+  std::vector<Size> all, operands;
+  gather_operands(AtomKind::kBroadcast, a, all);
+  gather_operands(AtomKind::kBroadcast, b, all);
+  if (all.size() > kMaxOperands) fail_too_large();
+  for (const Size one : all)
+    if (std::ranges::none_of(all, [&](Size whole) { return is_cut(one, whole); }))
+      operands.push_back(one);
   return chain(AtomKind::kBroadcast, std::move(operands));
 }
 

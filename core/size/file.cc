@@ -1,7 +1,8 @@
-// The size table in engine files: symbols (name, min, opt, max), atoms, expressions, each with a
-// u32 count before it. Ids are positions. An atom is a kind byte, then a u32 symbol or two sizes
-// (of a real, its u32 op and type and two sizes); a size is a boolean "known" and an i64 value or a
-// u32 expression; an expression is terms of an i64 coefficient and u32 atoms.
+// The size table in engine files: symbols (name, min, opt, max), atoms, expressions, equal sizes
+// (the u32 id of an expression, the size that stands for it), each with a u32 count before it. Ids
+// are positions. An atom is a kind byte, then a u32 symbol or two sizes (of a real, its u32 op and
+// type and two sizes); a size is a boolean "known" and an i64 value or a u32 expression; an
+// expression is terms of an i64 coefficient and u32 atoms.
 #include <algorithm>
 
 #include "anneal/core/bytes.h"
@@ -51,6 +52,11 @@ void SizeTable::save(ByteWriter& to) const {
       to.number(static_cast<uint32_t>(term.atoms.size()));
       for (uint32_t atom : term.atoms) to.number(atom);
     }
+  }
+  to.number(static_cast<uint32_t>(representatives_.size()));
+  for (const auto& [expression, size] : representatives_) {
+    to.number(expression);
+    anneal::save(to, size);
   }
 }
 
@@ -116,6 +122,14 @@ void SizeTable::load_expressions(ByteReader& from) {
     if (polynomial.is_constant()) from.refuse("an expression without a symbol");
     expressions_.push_back({std::move(polynomial), {}});
   }
+  const size_t equal = from.count(2 * sizeof(uint32_t) + 1);
+  for (size_t i = 0; i < equal; ++i) {
+    const auto id = from.number<uint32_t>();
+    const Size size = load_size(from);
+    const bool is_there = size.known() || size.expression() < expressions;
+    if (id >= expressions || !is_there || !representatives_.emplace(id, size).second)
+      from.refuse("equal sizes that are not there");
+  }
 }
 
 // Atoms and expressions refer to each other by any id so far. Here each atom is found to use only
@@ -143,7 +157,7 @@ void SizeTable::validate(ByteReader& from) {
   for (uint32_t id = 0; id < expressions; ++id) {
     Expression& expression = expressions_[id];
     expression.cost = cost_of(expression.polynomial);
-    if (!expression_ids_.emplace(key_of(expression.polynomial), id).second)
+    if (!expression_ids_.emplace(as_key(expression.polynomial), id).second)
       from.refuse("two equal expressions");
   }
   for (uint32_t id = 0; id < atoms; ++id)

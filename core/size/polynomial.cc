@@ -33,6 +33,16 @@ int64_t Polynomial::constant_term() const {
   return !terms.empty() && terms.front().atoms.empty() ? terms.front().coefficient : 0;
 }
 
+std::vector<int64_t> as_key(const Polynomial& polynomial) {
+  std::vector<int64_t> key;
+  for (const Term& term : polynomial.terms) {
+    key.push_back(term.coefficient);
+    key.push_back(static_cast<int64_t>(term.atoms.size()));
+    key.insert(key.end(), term.atoms.begin(), term.atoms.end());
+  }
+  return key;
+}
+
 bool before(const Term& a, const Term& b) {
   if (a.atoms.size() != b.atoms.size()) return a.atoms.size() < b.atoms.size();
   return a.atoms < b.atoms;

@@ -24,6 +24,8 @@ struct Polynomial {
   bool operator==(const Polynomial&) const = default;
 };
 
+// Equal for equal polynomials only.
+std::vector<int64_t> as_key(const Polynomial& polynomial);
 bool before(const Term& a, const Term& b);  // the order of terms
 // Sorts, adds up equal products, drops zeros.
 std::optional<Polynomial> collect(std::vector<Term> terms);

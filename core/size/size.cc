@@ -38,12 +38,6 @@ void SizeTable::set_bounds(Size symbol, Bounds bounds) {
   if (bounds.min > bounds.opt || bounds.opt > bounds.max)
     fail(Code::kInvalidArgument, "bounds of size \"" + it.name + "\" are not min <= opt <= max");
   const bool wider = bounds.min < it.bounds.min || bounds.max > it.bounds.max;
-  if (wider && is_used(symbol))
-    fail(Code::kInvalidArgument, "bounds of size \"" + it.name + "\" become wider after its use");
-  it.bounds = bounds;
-}
-
-bool SizeTable::is_used(Size symbol) const {
   const uint32_t atom = expression_of(symbol).polynomial.terms[0].atoms[0];
   const auto in_atom = [&](const Atom& it) { return it.a == symbol || it.b == symbol; };
   const auto in_expression = [&](const Expression& it) {
@@ -52,7 +46,10 @@ bool SizeTable::is_used(Size symbol) const {
              return std::ranges::binary_search(term.atoms, atom);
            });
   };
-  return std::ranges::any_of(atoms_, in_atom) || std::ranges::any_of(expressions_, in_expression);
+  if (wider &&
+      (std::ranges::any_of(atoms_, in_atom) || std::ranges::any_of(expressions_, in_expression)))
+    fail(Code::kInvalidArgument, "bounds of size \"" + it.name + "\" become wider after its use");
+  it.bounds = bounds;
 }
 
 std::optional<uint32_t> SizeTable::symbol_index(Size size) const {
@@ -69,8 +66,8 @@ std::vector<uint32_t> SizeTable::symbols_in(Size size) const {
   return found;
 }
 
-bool SizeTable::is_made_of(Size size, const std::vector<bool>& symbols) const {
-  const auto found = symbols_in(size);
+bool is_made_of(const SizeTable& sizes, Size size, const std::vector<bool>& symbols) {
+  const auto found = sizes.symbols_in(size);
   return std::ranges::all_of(found, [&](uint32_t symbol) { return symbols[symbol]; });
 }
 
@@ -89,6 +86,20 @@ bool SizeTable::is_integer(Size size) const {
   return !size.is_unknown() && !RealSizes::is_real(*this, size);
 }
 
+Size SizeTable::representative(Size size) const {
+  if (representatives_.empty() || size.known() || size.is_unknown()) return size;
+  const auto found = representatives_.find(size.expression());
+  return found == representatives_.end() ? size : found->second;
+}
+
+Size canonical(Size a, Size b, const SizeTable& sizes) {
+  if (a == b || a.known() || b.is_unknown()) return a;
+  if (b.known() || a.is_unknown()) return b;
+  const std::string of_a = sizes.text(a), of_b = sizes.text(b);
+  const bool a_first = of_a.size() != of_b.size() ? of_a.size() < of_b.size() : of_a < of_b;
+  return a_first ? a : b;
+}
+
 // ---- interning
 
 SizeTable::Key SizeTable::key_of(const Atom& atom) {
@@ -96,16 +107,6 @@ SizeTable::Key SizeTable::key_of(const Atom& atom) {
   for (Size size : {atom.a, atom.b}) {
     key.push_back(size.known());
     key.push_back(size.known() ? size.value() : size.expression());
-  }
-  return key;
-}
-
-SizeTable::Key SizeTable::key_of(const Polynomial& polynomial) {
-  Key key;
-  for (const Term& term : polynomial.terms) {
-    key.push_back(term.coefficient);
-    key.push_back(static_cast<int64_t>(term.atoms.size()));
-    key.insert(key.end(), term.atoms.begin(), term.atoms.end());
   }
   return key;
 }
@@ -144,7 +145,7 @@ SizeTable::Cost SizeTable::cost_of(const Polynomial& polynomial) const {
     }
   }
   if (nodes > kMaxNodes || depth > kMaxDepth)
-    fail(Code::kInvalidModel, "an expression for a size becomes too large");
+    fail(Code::kUnsupported, "an expression for a size becomes too large");
   return {static_cast<uint32_t>(nodes), depth};
 }
 
@@ -158,7 +159,7 @@ Size SizeTable::intern(std::optional<Polynomial> polynomial) {
   if (!polynomial) fail(Code::kInvalidModel, "arithmetic on sizes overflows 64 bits");
   if (polynomial->is_constant()) return polynomial->constant_term();
   const auto id = static_cast<uint32_t>(expressions_.size());
-  Key key = key_of(*polynomial);
+  Key key = as_key(*polynomial);
   if (const auto found = expression_ids_.find(key); found != expression_ids_.end())
     return Size::expression(found->second);
   const Cost cost = cost_of(*polynomial);

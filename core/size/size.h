@@ -2,8 +2,9 @@
 //
 // Normal form: a sum of products of atoms with integer coefficients; an atom is a symbol or
 // floor_div, min, max, broadcast of two sizes. Equal normal forms have equal ids. Arithmetic that
-// overflows 64 bits, division by zero, and expressions that grow beyond reason fail with
-// kInvalidModel. An operand that is Size::unknown() makes the result unknown(); text() shows it as
+// overflows 64 bits, and division by zero, fail with kInvalidModel, expressions that grow beyond
+// reason with kUnsupported. An operand that is Size::unknown() makes the result unknown(); text()
+// shows it as
 // "?".
 //
 // A real is the contents of an element of a float tensor where that need not be a whole number:
@@ -21,6 +22,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "anneal/core/shape.h"
@@ -47,6 +49,9 @@ struct SizeSymbol {
 // Sizes in place of symbols, by index.
 using SizeReplacements = std::map<uint32_t, Size>;
 
+// By the id of an expression: the size that stands for it.
+using Representatives = std::map<uint32_t, Size>;
+
 // A size in a file: a boolean `known`, then the i64 value, or the u32 id of an expression. The
 // reader cannot know the table: whoever loads compares the id with expression_count().
 void save(ByteWriter& to, Size size);
@@ -62,8 +67,6 @@ class SizeTable {
   void set_bounds(Size symbol, Bounds bounds);
   std::optional<uint32_t> symbol_index(Size size) const;  // nullopt: not a lone symbol
   std::vector<uint32_t> symbols_in(Size size) const;      // ascending, each once
-  // Whether every symbol in it is one of `symbols`, which has an entry for each.
-  bool is_made_of(Size size, const std::vector<bool>& symbols) const;
 
   bool is_integer(Size size) const;  // neither unknown() nor a real
   Size add(Size a, Size b);
@@ -76,11 +79,20 @@ class SizeTable {
   // The size that two sizes of one axis broadcast to, as numpy's do: the other one where one is 1,
   // else the one that they both are. Fails with kInvalidModel where they surely are neither; a
   // value of it fails with kInvalidArgument where they are neither. Of unknown sizes it is known
-  // where a number that is not 1 decides.
+  // where a size that is not 1 decides. No order of operands, nor of several broadcasts, gives
+  // another result: of two that surely are not 1 it is canonical() of them.
   Size broadcast(Size a, Size b);
   // The size with every symbol of `by` replaced, in replacements too. REQUIRES: no symbol is
   // replaced, however indirectly, by a size that has it.
   Size substitute(Size size, const SizeReplacements& by);
+
+  // Sizes that differ in form, and are equal in every run that the model allows. The run refuses
+  // others. REQUIRES: none of the sizes that stand for others is itself stood for.
+  void set_representatives(Representatives of) { representatives_ = std::move(of); }
+  const Representatives& representatives() const { return representatives_; }
+  Size representative(Size size) const;  // the size itself, where none stands for it
+
+  bool may_be_one(Size size) const;  // in some run, as far as can be told
 
   // Provable bounds by interval arithmetic over the symbols' bounds; wide, never wrong. opt is the
   // value at the symbols' opts; min where there is none.
@@ -123,12 +135,10 @@ class SizeTable {
   using Key = std::vector<int64_t>;
 
   static Key key_of(const Atom& atom);
-  static Key key_of(const Polynomial& polynomial);
   Polynomial polynomial_of(Size size) const;
   const Expression& expression_of(Size size) const;
   const Atom* lone_atom(Size size) const;  // null: size is not one atom alone
   const Atom* lone_atom(const Polynomial& polynomial) const;
-  bool is_used(Size symbol) const;  // in anything but itself
   Cost cost_of(Size size) const;
   Cost cost_of(const Polynomial& polynomial) const;  // fails if it is beyond the limits
   Cost cost_of(const Atom& atom) const;
@@ -143,7 +153,6 @@ class SizeTable {
   void gather_operands(AtomKind kind, Size size, std::vector<Size>& operands) const;
   bool is_at_most(Size a, Size b) const;  // provably
   bool is_cut(Size part, Size whole) const;
-  bool may_be_one(Size size) const;
 
   using Values = std::span<const std::optional<int64_t>>;
   int64_t value_of(Size size, Values values) const;
@@ -162,7 +171,13 @@ class SizeTable {
   std::deque<Expression> expressions_;
   std::map<std::string, uint32_t, std::less<>> symbol_ids_;
   std::map<Key, uint32_t> atom_ids_, expression_ids_;
+  Representatives representatives_;
 };
+
+// Whether every symbol in the size is one of `symbols`, which has an entry for each.
+bool is_made_of(const SizeTable& sizes, Size size, const std::vector<bool>& symbols);
+// Of two sizes that are equal in every run: the number, else the shorter one, whatever their order.
+Size canonical(Size a, Size b, const SizeTable& sizes);
 
 Size product(const Shape& shape, SizeTable& sizes);
 Shape row_major_strides(const Shape& shape, SizeTable& sizes);

@@ -86,7 +86,7 @@ std::vector<std::vector<Dims>> declared_shapes(const Plan& plan) {
   bool any = false;
   for (size_t i = 0; i < symbols.size(); ++i) {
     if (!of_inputs[i] || is_fixed(i)) continue;
-    if (symbols[i].bounds == Bounds{.opt = symbols[i].bounds.opt}) return {};
+    if (symbols[i].bounds.max == Bounds{}.max) return {};
     any = true;
   }
   if (!any) return {};

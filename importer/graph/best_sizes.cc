@@ -65,6 +65,12 @@ class Trial {
     return blamed;
   }
 
+  // With symbols of no value, or where arithmetic fails, they may be.
+  bool are_equal(Size a, Size b) {
+    const Size here = at(a), there = at(b);
+    return !here.known() || !there.known() || here == there;
+  }
+
  private:
   // A data-dependent size is a symbol of its own; a size that has no value is unknown.
   Size at(Size size) {
@@ -146,7 +152,7 @@ class Search {
     for (size_t i = 0; i < of_inputs.size(); ++i) {
       const Bounds& bounds = sizes_.symbols()[i].bounds;
       first_.emplace_back();
-      chosen_.push_back(of_inputs[i] && bounds == Bounds{.opt = bounds.opt});
+      chosen_.push_back(of_inputs[i] && bounds.max == Bounds{}.max);
       if (of_inputs[i]) first_.back() = bounds.opt;
     }
     if (std::ranges::find(chosen_, true) == chosen_.end()) return;
@@ -212,6 +218,13 @@ class Search {
       failed.push_back(i);
       blamed.insert(symbols.begin(), symbols.end());
     }
+    for (const auto& [expression, stands] : sizes_.representatives()) {
+      if (trial.are_equal(Size::expression(expression), stands)) continue;
+      std::set<uint32_t> symbols;
+      add_chosen(Size::expression(expression), symbols);
+      add_chosen(stands, symbols);
+      blamed.insert(symbols.begin(), symbols.end());
+    }
     bool any = false;
     for (const uint32_t symbol : blamed) {
       if (!chosen_[symbol] || *values[symbol] > kLargest / 2) continue;
@@ -264,7 +277,9 @@ void choose_best_sizes(const Graph& graph) {
   for (size_t i = 0; i < values.size(); ++i) {
     const SizeSymbol& symbol = sizes.symbols()[i];
     if (values[i] && *values[i] != symbol.bounds.opt)
-      sizes.set_bounds(sizes.symbol(symbol.name), {.opt = *values[i]});
+      sizes.set_bounds(
+          sizes.symbol(symbol.name),
+          {symbol.bounds.min, std::max(symbol.bounds.min, *values[i]), symbol.bounds.max});
   }
 }
 

@@ -52,7 +52,7 @@ Graph GraphImporter::import() {
   fits_declared_ranks_ = has_declared_ranks(proto);
   graph_.erase_unused();
   if (context_.choices.any()) graph_.refine();  // an assumption may have fixed a size
-  fix_required_sizes(graph_);
+  settle_sizes(graph_);
   choose_best_sizes(graph_);
   return std::move(graph_);
 }

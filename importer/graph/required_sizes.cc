@@ -2,111 +2,185 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 
-#include "anneal/importer/node/attempt.h"
+#include "anneal/graph/infer_rules.h"
+#include "anneal/importer/graph/size_equation.h"
 
 namespace anneal {
 namespace {
 
-// A size that was fixed may make a further one known.
-constexpr int kRequiredSizeRounds = 8;
+// A size that was settled may make a further one known.
+constexpr int kSettlementRounds = 8;
+// Of one model: equations are compared with each other.
+constexpr size_t kMaxEquations = 10'000;
 
-struct Requirement {
-  Size a, b;  // are equal in every run
+struct Equation {
+  Size a, b;
+  LayerId layer;                  // that demands it
+  Size first_a = a, first_b = b;  // before symbols were replaced
 };
 
-Size from_end(const Shape& shape, bool transpose, int axis) {
-  return shape[shape.rank() - (transpose ? 3 - axis : axis)];
-}
+bool has_limit(const Bounds& bounds) { return bounds.max != Bounds{}.max; }
 
-std::vector<Requirement> requirements(const Graph& graph, const Layer& layer) {
-  SizeTable& sizes = graph.sizes();
-  const auto shape = [&](int input) -> const Shape& {
-    return graph.value(layer.inputs[static_cast<size_t>(input)]).type().shape;
-  };
-  if (const auto* conv = std::get_if<Conv>(&layer.op))
-    return {{shape(0)[1], sizes.mul(shape(1)[1], conv->groups)}};
-  if (std::holds_alternative<ConvTranspose>(layer.op)) return {{shape(0)[1], shape(1)[0]}};
-  if (const auto* product = std::get_if<MatMul>(&layer.op))
-    return {
-        {from_end(shape(0), product->transpose_a, 1), from_end(shape(1), product->transpose_b, 2)}};
-  if (std::holds_alternative<Recurrent>(layer.op)) return {{shape(0)[2], shape(1)[2]}};
-  return {};
-}
+class Settlement {
+ public:
+  explicit Settlement(Graph& graph) : graph_(graph), sizes_(graph.sizes()) {}
 
-struct Solution {
-  Size symbol;
-  int64_t value;
-};
-
-// Of size == wanted, where size is scale * symbol + offset.
-std::optional<Solution> solve(Size size, int64_t wanted, SizeTable& sizes) {
-  const auto symbols = sizes.symbols_in(size);
-  if (symbols.size() != 1) return std::nullopt;
-  const Size symbol = sizes.symbol(sizes.symbols()[symbols[0]].name);
-  const auto at = [&](int64_t value) {
-    std::vector<std::optional<int64_t>> values(sizes.symbols().size());
-    values[symbols[0]] = value;
-    return sizes.evaluate(size, values);
-  };
-  // Arithmetic fails beyond 64 bits, and where it divides by zero.
-  const auto solution = attempt([&]() -> std::optional<Solution> {
-    int64_t scale = 0, rest = 0;
-    const int64_t offset = at(0);
-    if (__builtin_sub_overflow(at(1), offset, &scale) || scale == 0 ||
-        __builtin_sub_overflow(wanted, offset, &rest) || rest % scale != 0 ||
-        sizes.add(sizes.mul(symbol, scale), offset) != size)
-      return std::nullopt;
-    return Solution{symbol, rest / scale};
-  });
-  return solution ? *solution : std::nullopt;
-}
-
-using Fixed = std::map<uint32_t, std::string>;  // by symbol: the layer that required it
-
-bool fix(const Solution& solution, const Layer& layer, SizeTable& sizes, Fixed& fixed) {
-  const uint32_t index = *sizes.symbol_index(solution.symbol);
-  const SizeSymbol& symbol = sizes.symbols()[index];
-  const Bounds bounds = symbol.bounds;
-  const int64_t value = solution.value;
-  if (bounds.min == value && bounds.max == value) return false;
-  if (value < bounds.min || value > bounds.max) {
-    const auto other = fixed.find(index);
-    fail(Code::kInvalidModel,
-         fmt::format("size \"{}\" must be {} for \"{}\" ({}), but is {}{}", symbol.name, value,
-                     layer.name, to_string(layer.op), bounds.min,
-                     other == fixed.end() ? fmt::format(" to {}", bounds.max)
-                                          : fmt::format(" for \"{}\"", other->second)));
+  void run() {
+    for (int round = 0; round < kSettlementRounds; ++round) {
+      of_inputs_ = graph_.symbols_of_inputs();
+      if (std::ranges::find(of_inputs_, true) == of_inputs_.end()) return;
+      collect();
+      SizeReplacements solved;
+      solve(solved);
+      Representatives equal = representatives();
+      if (solved.empty() && equal == sizes_.representatives()) return;
+      sizes_.set_representatives(std::move(equal));
+      graph_.refine(std::move(solved));
+    }
   }
-  sizes.set_bounds(solution.symbol, {value, value, value});
-  fixed.emplace(index, layer.name);
-  return true;
-}
+
+ private:
+  void collect() {
+    for (const LayerId id : graph_.order()) {
+      SizeDemands demands;
+      static_cast<void>(graph_.infer_outputs(id, &demands));
+      for (const SizeDemand& demand : demands)
+        if (equations_.size() < kMaxEquations && is_new(demand))
+          equations_.push_back({demand.a, demand.b, id});
+    }
+  }
+
+  bool is_new(const SizeDemand& demand) {
+    const auto key = [](Size size) {
+      return std::pair{size.known(), size.known() ? size.value() : int64_t{size.expression()}};
+    };
+    return known_.insert({key(demand.a), key(demand.b)}).second;
+  }
+
+  // Each solution is of the symbols that are left, so one may need another one first.
+  void solve(SizeReplacements& solved) {
+    for (bool any = true; any;) {
+      any = false;
+      for (Equation& one : equations_) {
+        one.a = sizes_.substitute(one.a, solved);
+        one.b = sizes_.substitute(one.b, solved);
+        if (one.a == one.b) continue;
+        if (rules::surely_differ(one.a, one.b, sizes_) || has_no_solution(one.a, one.b, sizes_))
+          refuse(one);
+        const auto solution = solve_equation(one.a, one.b, of_inputs_, sizes_);
+        if (!solution) continue;
+        replace(one, *solution, solved);
+        any = true;
+      }
+    }
+    std::erase_if(equations_, [](const Equation& one) { return one.a == one.b; });
+  }
+
+  void replace(const Equation& one, const SizeSolution& solution, SizeReplacements& solved) {
+    const uint32_t index = *sizes_.symbol_index(solution.symbol);
+    const SizeSymbol& symbol = sizes_.symbols()[index];
+    const Bounds bounds = symbol.bounds;
+    const Size value = solution.value;
+    const Bounds range = sizes_.range(value);
+    if (range.max < bounds.min || range.min > bounds.max)
+      fail(Code::kInvalidModel,
+           fmt::format("size \"{}\" must be {} for {}, but is {} to {}", symbol.name,
+                       sizes_.text(value), name_of(one.layer), bounds.min, bounds.max));
+    if (value.known()) {
+      sizes_.set_bounds(solution.symbol, {value.value(), value.value(), value.value()});
+      fixed_.emplace(index, one.layer);
+    } else {
+      hold_within(value, bounds);
+    }
+    solved.emplace(index, value);
+  }
+
+  // The bounds of a size become those of the symbol that it is computed from, where it is one.
+  void hold_within(Size value, const Bounds& bounds) {
+    const auto symbols = sizes_.symbols_in(value);
+    if (symbols.size() != 1) return;
+    const Bounds old = sizes_.symbols()[symbols[0]].bounds;
+    const Size symbol = sizes_.symbol(sizes_.symbols()[symbols[0]].name);
+    const auto rest = sizes_.substitute(value, {{symbols[0], 0}});
+    const auto scale = sizes_.sub(sizes_.substitute(value, {{symbols[0], 1}}), rest);
+    if (!scale.known() || scale.value() <= 0 || !rest.known() ||
+        sizes_.add(sizes_.mul(scale, symbol), rest) != value)
+      return;
+    const auto least = [&](int64_t bound) {
+      return sizes_.ceil_div(bound - rest.value(), scale).value();
+    };
+    const auto most = [&](int64_t bound) {
+      return sizes_.floor_div(bound - rest.value(), scale).value();
+    };
+    Bounds held = old;
+    held.min = std::max(old.min, least(bounds.min));
+    if (has_limit(bounds)) held.max = std::min(old.max, most(bounds.max));
+    held.opt = has_limit(bounds) && !has_limit(old) ? most(bounds.opt)
+                                                    : std::max(old.opt, least(bounds.opt));
+    if (held.min > held.max) return;  // no run is within both, and each says so
+    held.opt = std::clamp(held.opt, held.min, held.max);
+    sizes_.set_bounds(symbol, held);
+  }
+
+  // Of what is left, the sizes that every run knows.
+  Representatives representatives() {
+    Representatives equal;
+    const auto find = [&](Size size) {
+      for (auto at = equal.end();
+           !size.known() && (at = equal.find(size.expression())) != equal.end();)
+        size = at->second;
+      return size;
+    };
+    for (const Equation& one : equations_) {
+      if (!is_made_of(sizes_, one.a, of_inputs_) || !is_made_of(sizes_, one.b, of_inputs_))
+        continue;
+      const Size a = find(one.a), b = find(one.b), stands = canonical(a, b, sizes_);
+      if (a == b) continue;
+      const Size other = stands == a ? b : a;
+      if (other.known()) refuse({a, b, one.layer, one.first_a, one.first_b});
+      equal.emplace(other.expression(), stands);
+    }
+    for (auto& [expression, size] : equal) size = find(size);
+    return equal;
+  }
+
+  [[noreturn]] void refuse(const Equation& one) {
+    std::string because;
+    for (const Size size : {one.first_a, one.first_b})
+      for (const uint32_t index : sizes_.symbols_in(size))
+        if (const auto found = fixed_.find(index); found != fixed_.end())
+          because += fmt::format("{}\"{}\" is {} for {}", because.empty() ? ": " : ", ",
+                                 sizes_.symbols()[index].name, sizes_.symbols()[index].bounds.min,
+                                 name_of(found->second));
+    fail(Code::kInvalidModel,
+         fmt::format("sizes {} and {} must be equal for {}, but are {} and {}{}",
+                     sizes_.text(one.first_a), sizes_.text(one.first_b), name_of(one.layer),
+                     sizes_.text(one.a), sizes_.text(one.b), because));
+  }
+
+  std::string name_of(LayerId id) const {
+    const Layer& layer = graph_.layer(id);
+    return fmt::format("\"{}\" ({})", layer.name, to_string(layer.op));
+  }
+
+  using Key = std::pair<bool, int64_t>;
+
+  Graph& graph_;
+  SizeTable& sizes_;
+  std::vector<bool> of_inputs_;
+  std::vector<Equation> equations_;  // that are not solved
+  std::set<std::pair<Key, Key>> known_;
+  std::map<uint32_t, LayerId> fixed_;  // by symbol: the layer that left it one number
+};
 
 }  // namespace
 
-void fix_required_sizes(Graph& graph) {
-  SizeTable& sizes = graph.sizes();
-  Fixed fixed;
-  for (int round = 0; round < kRequiredSizeRounds; ++round) {
-    const std::vector<bool> of_inputs = graph.symbols_of_inputs();
-    bool any = false;
-    for (const LayerId id : graph.order()) {
-      const Layer& layer = graph.layer(id);
-      for (Requirement one : requirements(graph, layer)) {
-        if (one.a.known()) std::swap(one.a, one.b);
-        if (!one.b.known() || one.a.known() || one.a.is_unknown() ||
-            !sizes.is_made_of(one.a, of_inputs))
-          continue;
-        if (const auto solution = solve(one.a, one.b.value(), sizes))
-          any |= fix(*solution, layer, sizes, fixed);
-      }
-    }
-    if (!any) return;
-    graph.refine();
-  }
-}
+void settle_sizes(Graph& graph) { Settlement(graph).run(); }
 
 }  // namespace anneal

@@ -1,13 +1,16 @@
-// Open sizes of inputs that an operator of the model leaves one value.
+// Sizes that the operators of a model leave no choice, or want to be equal.
 #pragma once
 #include "anneal/graph/graph.h"
 
 namespace anneal {
 
-// An LSTM's weights say how long a frame is, a convolution's how many channels there are: no run
-// could have another size, so the input gets it. Layers of bodies require nothing, as a run may
-// pass them by. Fails with kInvalidModel where the bounds of the size exclude the value, or two
-// layers require different ones.
-void fix_required_sizes(Graph& graph);
+// An LSTM's weights say how long a frame is, a convolution's how many channels there are, a sum
+// that two inputs are of one length: no run could have other sizes. A symbol of the inputs that
+// such a demand leaves one value, a number or an expression of the others, is replaced by it
+// everywhere. Two sizes that no symbol makes equal, as in 2*s and 4*((s + 1)//2), get one
+// representative, and the run refuses inputs for which they differ. Layers of bodies demand
+// nothing, as a run may pass them by. Fails with kInvalidModel where no sizes within the bounds
+// meet the demands.
+void settle_sizes(Graph& graph);
 
 }  // namespace anneal

@@ -46,7 +46,7 @@ bool Scope::known_outside(const std::vector<Size>& elements) const {
     for (size_t i = 0; i < symbols.size(); ++i) symbols[i] = symbols[i] || found[i];
   }
   return std::ranges::all_of(
-      elements, [&](Size one) { return !one.is_unknown() && sizes.is_made_of(one, symbols); });
+      elements, [&](Size one) { return !one.is_unknown() && is_made_of(sizes, one, symbols); });
 }
 
 // Constants and known sizes are the body's own, anything else is an input.

@@ -77,7 +77,7 @@ std::optional<std::vector<Size>> NodeInputs::known_sizes(int index) const {
   auto sizes = contents(index);
   const std::vector<bool> of_inputs = graph().symbols_of_inputs();
   if (sizes && std::ranges::any_of(*sizes, [&](Size size) {
-        return size.is_unknown() || !this->sizes().is_made_of(size, of_inputs);
+        return size.is_unknown() || !is_made_of(this->sizes(), size, of_inputs);
       }))
     return std::nullopt;
   return sizes;

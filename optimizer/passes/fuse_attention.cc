@@ -141,7 +141,7 @@ class Operands {
     }
     const auto decided = graph_.symbols_of_inputs();
     for (const Size size : shape)
-      if (!graph_.sizes().is_made_of(size, decided)) return std::nullopt;
+      if (!is_made_of(graph_.sizes(), size, decided)) return std::nullopt;
     const LayerId added = graph_.add(
         {.name = name, .op = SizeTensor{{shape.begin(), shape.end()}, false}, .inputs = {}});
     return graph_.layer(added).outputs[0];

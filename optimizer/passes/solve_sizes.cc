@@ -38,7 +38,7 @@ std::optional<Tensor> constant_of(const Fact& fact) {
 bool decided_by_inputs(const Graph& graph, const std::vector<Size>& elements) {
   const auto decided = graph.symbols_of_inputs();
   return std::all_of(elements.begin(), elements.end(),
-                     [&](Size element) { return graph.sizes().is_made_of(element, decided); });
+                     [&](Size element) { return is_made_of(graph.sizes(), element, decided); });
 }
 
 bool solve_sizes_at(Graph& graph, LayerId id, PassRun& run) {

@@ -65,7 +65,7 @@ ValueId Rewrite::reshape(ValueId x, const Shape& to) {
     return add("reshape", Reshape{true}, {x, list("reshape", 1, sizes)});
   const auto decided = graph_.symbols_of_inputs();
   for (const Size size : to)
-    if (size.is_unknown() || !graph_.sizes().is_made_of(size, decided)) return ValueId::kNone;
+    if (size.is_unknown() || !is_made_of(graph_.sizes(), size, decided)) return ValueId::kNone;
   const std::vector<Size> elements(to.begin(), to.end());
   const ValueId shape = add("reshape/shape", SizeTensor{elements, false}, {});
   return add("reshape", Reshape{true}, {x, shape});

@@ -204,9 +204,12 @@ TEST(SizeFile, IdsTextsAndBoundsStayTheSame) {
     World world(seed);
     for (int step = 0; step < 60; ++step) world.step();
     world.table.set_bounds(world.table.symbol("A"), {1, 2, 3});  // narrower than when decided
+    const Size odd = world.table.parse("2*A + 1");
+    world.table.set_representatives({{odd.expression(), 5}});
     const auto bytes = saved(world.table);
     SizeTable table = loaded(bytes);
     EXPECT_EQ(saved(table), bytes);
+    EXPECT_EQ(table.representative(odd), Size(5));
     EXPECT_EQ(table.expression_count(), world.table.expression_count());
     EXPECT_EQ(table.symbols()[0].bounds, (Bounds{1, 2, 3}));
     for (const TrackedSize& tracked : world.pool)

@@ -107,6 +107,14 @@ TEST(Size, NormalForms) {
       {"broadcast(4*H + 3, N)", "4*H + 3"},
       {"broadcast(4*H + 5, N)", "broadcast(N, 4*H + 5)"},
       {"broadcast(broadcast(C, N), broadcast(H, C))", "broadcast(N, C, H)"},
+      {"broadcast(16, 2*N)", "16"},
+      {"broadcast(2*N, 16)", "16"},
+      {"broadcast(2*H, 2*N)", "2*H"},
+      {"broadcast(2*N, 2*H)", "2*H"},
+      {"broadcast(2*N, 4*((N + 1)//2))", "2*N"},
+      {"broadcast(4*((N + 1)//2), 2*N)", "2*N"},
+      {"broadcast(broadcast(2*N, 4*C + 3), 16)", "16"},
+      {"broadcast(broadcast(min(N, 512), H), N)", "broadcast(N, H)"},
       {"broadcast(3, ?)", "3"},
       {"broadcast(N, ?)", "?"},
       // The unknown.
@@ -399,27 +407,27 @@ TEST(Size, HostileGrowthIsRefused) {
               for (int i = 0; i < 100; ++i)
                 power = sums.mul(power, sums.add(sums.fresh("N"), sums.fresh("H")));
             }),
-            Code::kInvalidModel);
+            Code::kUnsupported);
   SizeTable depth;
   EXPECT_EQ(code_of([&] {
               Size size = depth.symbol("N");
               for (int i = 0; i < 100000; ++i)
                 size = depth.add(depth.floor_div(size, depth.symbol("H")), depth.symbol("W"));
             }),
-            Code::kInvalidModel);
+            Code::kUnsupported);
   SizeTable doubling;
   EXPECT_EQ(code_of([&] {
               Size size = doubling.symbol("N");
               for (int i = 0; i < 100; ++i)
                 size = doubling.floor_div(doubling.add(size, 1), doubling.add(size, 2));
             }),
-            Code::kInvalidModel);
+            Code::kUnsupported);
   SizeTable operands;
   EXPECT_EQ(code_of([&] {
               Size size = operands.symbol("N");
               for (int i = 0; i < 1000; ++i) size = operands.min(size, operands.fresh("N"));
             }),
-            Code::kInvalidModel);
+            Code::kUnsupported);
 }
 
 TEST(Size, StridesOfShapes) {

@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Nets, EngineFiles,
 TEST(EngineFile, AnotherVersionIsRefusedByName) {
   Bytes bytes = save(build_text(kDynamicNet));
   bytes[8] = std::byte{9};
-  EXPECT_THAT(refusal(bytes), HasSubstr("format version 9, this library reads version 4"));
+  EXPECT_THAT(refusal(bytes), HasSubstr("format version 9, this library reads version 5"));
 }
 
 TEST(EngineFile, OtherFilesAreNoEngines) {
