@@ -230,8 +230,9 @@ void check_types(const Plan& plan, std::span<const Tensor> weights, SizeTable& s
     bool equal = inferred.dtype == slot.type.dtype && inferred.container == slot.type.container &&
                  inferred.shape.rank() == slot.type.shape.rank();
     for (int axis = 0; equal && axis < inferred.shape.rank(); ++axis)
-      equal = inferred.shape[axis].is_unknown() ? slot.storage == Storage::kDataDependent
-                                                : inferred.shape[axis] == slot.type.shape[axis];
+      equal = inferred.shape[axis].is_unknown()
+                  ? slot.storage == Storage::kDataDependent
+                  : allows(inferred.shape[axis], slot.type.shape[axis], sizes);
     if (!equal)
       refuse(fmt::format("slot \"{}\" is {}{}, but its step gives {}{}", slot.name,
                          to_string(slot.type.dtype), sizes.text(slot.type.shape),

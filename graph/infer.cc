@@ -18,6 +18,15 @@ using rules::refuse;
 // Scales and the like are f32 constants of no more elements; weights are none of the size table's.
 constexpr int64_t kMaxReals = 16;
 
+// What a further layer makes of such a size is still below the limits of the size table.
+constexpr uint32_t kMostSizeNodes = 4000, kMostSizeDepth = 100;
+
+// The run finds it as it finds a size that depends on values.
+void forget_if_large(Size& size, const SizeTable& sizes) {
+  const auto cost = sizes.cost_of(size);
+  if (cost.nodes > kMostSizeNodes || cost.depth > kMostSizeDepth) size = Size::unknown();
+}
+
 // No rule may give a size that is surely negative, nor more elements than can be counted.
 void check_sizes(const Facts& facts, const SizeTable& sizes) {
   for (const Fact& fact : facts) {
@@ -160,10 +169,17 @@ Facts infer_layer(const Op& op, std::span<const Program> epilogues, int op_input
   Facts facts = infer_with_epilogues(op, epilogues, op_input_count, inputs, found);
   for (Fact& fact : facts) {
     fact.type.shape = rules::pinned(fact.type.shape, inputs.sizes());
-    if (fact.elements && !inputs.sizes().representatives().empty())
-      for (Size& size : *fact.elements) size = inputs.sizes().representative(size);
+    for (int axis = 0; axis < fact.type.shape.rank(); ++axis)
+      forget_if_large(fact.type.shape[axis], inputs.sizes());
+    if (fact.elements)
+      for (Size& size : *fact.elements) forget_if_large(size, inputs.sizes());
   }
   return facts;
+}
+
+bool allows(Size inferred, Size size, const SizeTable& sizes) {
+  return inferred == size ||
+         (!sizes.representatives().empty() && !rules::surely_differ(inferred, size, sizes));
 }
 
 Shape broadcast(const Shape& a, const Shape& b, SizeTable& sizes, SizeDemands* demands) {

@@ -103,9 +103,14 @@ DataType accumulator(DataType dtype);
 // with its further inputs after the op's own. epilogues is empty, or holds one (possibly empty)
 // program per output of the op. found: the sizes of the op's outputs where a kernel has found them,
 // which only ops with sizes that infer() leaves unknown have. Bounds of one value give that size,
-// and the size that stands for others takes their place.
+// and the size that stands for others takes their place. A size whose expression nears the limits
+// of the size table is unknown.
 Facts infer_layer(const Op& op, std::span<const Program> epilogues, int op_input_count,
                   const InferInputs& inputs, std::span<const Dims> found = {});
+
+// Whether a value whose rule gives `inferred` may have `size`: only that size. Where sizes stand
+// for others, a rule that reads them may give any form of it, and the run compares the numbers.
+bool allows(Size inferred, Size size, const SizeTable& sizes);
 
 // Numpy broadcasting, with sizes: equal sizes, or one of them 1. Of two different expressions, one
 // that cannot be 1 is the result's; if both can, it is SizeTable::broadcast() of them. Where

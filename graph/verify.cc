@@ -133,7 +133,10 @@ void require_types(const Graph& graph, const Order& order) {
         const Value& value = graph.value(layer.outputs[k]);
         bool same = false;
         try {
-          same = graph.narrowed(value.fact, facts[k]).type == value.type();
+          const Type now = graph.narrowed(value.fact, facts[k]).type;
+          same = now.dtype == value.type().dtype && now.container == value.type().container;
+          for (int axis = 0; same && axis < now.shape.rank(); ++axis)
+            same = allows(now.shape[axis], value.type().shape[axis], graph.sizes());
         } catch (const Error&) {
           // They contradict each other: not the same.
         }

@@ -131,6 +131,7 @@ const SizeTable::Atom* SizeTable::lone_atom(const Polynomial& polynomial) const 
 }
 
 SizeTable::Cost SizeTable::cost_of(Size size) const {
+  if (size.is_unknown()) return {};
   return size.known() ? Cost{1, 0} : expression_of(size).cost;
 }
 

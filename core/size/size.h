@@ -68,6 +68,13 @@ class SizeTable {
   std::optional<uint32_t> symbol_index(Size size) const;  // nullopt: not a lone symbol
   std::vector<uint32_t> symbols_in(Size size) const;      // ascending, each once
 
+  // Of an expression written out as a tree. Limited, so that nothing here runs out of stack or
+  // time.
+  struct Cost {
+    uint32_t nodes = 0, depth = 0;
+  };
+  Cost cost_of(Size size) const;  // of an unknown size: none
+
   bool is_integer(Size size) const;  // neither unknown() nor a real
   Size add(Size a, Size b);
   Size sub(Size a, Size b);
@@ -117,11 +124,6 @@ class SizeTable {
  private:
   friend class RealSizes;
   enum class AtomKind : uint8_t { kSymbol, kFloorDiv, kMin, kMax, kBroadcast, kReal, kTruncate };
-  // Of an expression written out as a tree. Limited, so that nothing here runs out of stack or
-  // time.
-  struct Cost {
-    uint32_t nodes = 0, depth = 0;
-  };
   struct Atom {
     AtomKind kind = AtomKind::kSymbol;
     uint32_t symbol = 0;  // kSymbol only; kReal: the op and the type, as RealSizes has them
@@ -139,7 +141,6 @@ class SizeTable {
   const Expression& expression_of(Size size) const;
   const Atom* lone_atom(Size size) const;  // null: size is not one atom alone
   const Atom* lone_atom(const Polynomial& polynomial) const;
-  Cost cost_of(Size size) const;
   Cost cost_of(const Polynomial& polynomial) const;  // fails if it is beyond the limits
   Cost cost_of(const Atom& atom) const;
 

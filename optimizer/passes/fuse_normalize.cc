@@ -173,8 +173,11 @@ bool depends_on_normal_alone(const NormalizeMatch& match) {
   // statistic: the mean of squares, less the mean or not, as y reads it.
   const auto is_wanted = [&](double x, double m, double statistic, double normal) {
     std::vector<double> at, at_normal;
-    for (const ValueId leaf : match.y.leaves) {
+    for (size_t i = 0; i < match.y.leaves.size(); ++i) {
+      const ValueId leaf = match.y.leaves[i];
       double value = probes.next(-2, 2);
+      // A condition takes both ways, or it may hide the normalization.
+      if (y.inputs()[i] == DataType::kBool) value = value < 0 ? 0 : 1;
       if (leaf == match.x) value = x;
       if (leaf == match.mean.value) value = m * match.mean.count;
       if (leaf == match.variance.value) value = statistic * match.variance.count;

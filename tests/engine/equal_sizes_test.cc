@@ -56,5 +56,24 @@ TEST(EqualSizes, SizesThatNoSymbolSolves) {
                 "and 5: s is 5 in input \"x\""));
 }
 
+// Concat with itself and Slice: each level has the size before it several times.
+TEST(EqualSizes, AnExpressionBeyondTheLimitIsFoundByTheRun) {
+  ModelBuilder model;
+  model.input("x", {"n"}).output("z");
+  model.integers("first", {1}).integers("end", {100}).integers("axis", {0});
+  std::string last = "x";
+  for (int level = 0; level < 24; ++level) {
+    const std::string both = "both" + std::to_string(level), cut = "cut" + std::to_string(level);
+    set(model.node("Concat", {last, last}, {both}), "axis", int64_t{0});
+    model.node("Slice", {both, "first", "end", "axis"}, {cut});
+    last = cut;
+  }
+  model.node("Abs", {last}, {"z"});
+  const auto engine = engine_of_model(model);
+  ExecutionContext context(engine);
+  EXPECT_EQ(run(context, *engine, {random_f32({3}, 1)}).at("z").size(), 99);
+  EXPECT_EQ(run(context, *engine, {random_f32({1}, 1)}).at("z").size(), 1);
+}
+
 }  // namespace
 }  // namespace anneal::testing
