@@ -128,7 +128,7 @@ class PushedSlice {
     }
     const std::vector<bool> decided = graph_.symbols_of_inputs();
     for (const Size size : sizes)
-      if (size.is_unknown() || !graph_.sizes().is_made_of(size, decided)) return ValueId::kNone;
+      if (size.is_unknown() || !is_made_of(graph_.sizes(), size, decided)) return ValueId::kNone;
     return rewrite_.add("sizes", SizeTensor{{sizes.begin(), sizes.end()}, false}, {});
   }
 
