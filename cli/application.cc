@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -102,6 +103,8 @@ int run_application(int argc, const char* const* argv) {
     return report(kBadInput, error.what());
   } catch (const std::bad_alloc&) {
     return report(kNoDevice, "there is not enough memory");
+  } catch (const std::length_error&) {
+    return report(kNoDevice, "there is not enough memory: a size is larger than any memory");
   } catch (const std::exception& error) {
     return report(kOurBug, fmt::format("internal: {} (please report this)", error.what()));
   }

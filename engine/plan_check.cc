@@ -10,9 +10,6 @@
 namespace anneal {
 namespace {
 
-// Larger than any machine's memory; keeps sums of sizes far from overflow.
-constexpr uint64_t kMaxArenaBytes = uint64_t{1} << 46;
-
 [[noreturn]] void refuse(std::string why) { fail(Code::kIncompatiblePlan, std::move(why)); }
 
 bool is_arena_base(const Slot& slot) { return slot.storage == Storage::kArena; }

@@ -1,11 +1,15 @@
 // Validation of a plan from an untrusted engine file.
 #pragma once
+#include <cstdint>
 #include <optional>
 
 #include "anneal/engine/plan.h"
 #include "anneal/graph/infer.h"
 
 namespace anneal {
+
+// Larger than any machine's memory; keeps sums of sizes far from overflow.
+inline constexpr uint64_t kMaxArenaBytes = uint64_t{1} << 46;
 
 // Fails with kIncompatiblePlan naming the step or slot and the rule it breaks: types are those that
 // inference gives, weights exist, views lie within their bases, every slot is written before it is

@@ -457,7 +457,7 @@ struct If {
   bool operator==(const If&) const = default;
 };
 
-// inputs: [trip count: i64 scalar], [condition: bool scalar], carried values, captures. body:
+// inputs: trip count (i64 scalar), [condition: bool scalar], carried values, captures. body:
 // iteration (i64 scalar), condition (bool scalar), carried, captures -> condition, carried,
 // elements. outputs: carried, then the elements of all iterations stacked on a new axis 0. counted:
 // it goes through all iterations of the trip count, whatever the conditions are.

@@ -166,6 +166,13 @@ Reg ProgramBuilder::round(Reg a, DataType dtype) {
       {Opcode::kRound, type, {(once ? a : cast(a, type)).index}, static_cast<uint64_t>(dtype)});
 }
 
+Reg ProgramBuilder::round_by_cast(Reg a, DataType dtype) {
+  if (!is_half(dtype)) return round(a, dtype);
+  const Reg from = a.type == RegisterType::kF64 ? a : cast(a, RegisterType::kF32);
+  return emit(
+      {Opcode::kRound, RegisterType::kF32, {from.index}, static_cast<uint64_t>(dtype) | kByCast});
+}
+
 Reg ProgramBuilder::saturate(Reg a, DataType dtype) {
   return emit({Opcode::kSaturate, register_type(dtype), {a.index}, static_cast<uint64_t>(dtype)});
 }

@@ -17,7 +17,8 @@
 //  - kCast from float to integer truncates towards zero and saturates; NaN gives 0. To bool: != 0.
 //  - kRound rounds f32 or f64 (once) to f16 or bf16 values in f32, ties to even; an integer to
 //  fewer
-//    bits wraps.
+//    bits wraps. A rounding that the model asks for by a Cast is marked (kByCast): no pass drops
+//    it.
 //  - kSaturate clamps any number to the range of an integer type; a fraction is cut off, NaN gives
 //  0.
 //  - kShiftLeft/kShiftRight are logical on unsigned types, kShiftRight arithmetic on signed ones; a
@@ -121,9 +122,15 @@ struct Instruction {
   RegisterType type = RegisterType::kF32;  // of the result
   std::array<uint16_t, 3> operands{};      // registers, each before this one; unused ones are 0
   uint64_t immediate = 0;  // kInput: which; kConstant: bits (f32 and 32-bit types in the low half);
-                           // kIndex: axis; kRound, kSaturate: DataType
+                           // kIndex: axis; kRound, kSaturate: DataType; kRound: or kByCast
   bool operator==(const Instruction&) const = default;
 };
+
+// In the immediate of a kRound to f16 or bf16. Others round because a value of that type is stored
+// or computed, and may go where joined layers keep it in f32.
+inline constexpr uint64_t kByCast = 0x100;
+// Whether it rounds to f16 or bf16 for the storage alone.
+bool is_storage_rounding(const Instruction& instruction);
 
 // Immutable, in normal form: no dead or repeated instruction, no rounding of what is round already,
 // operands of commutative opcodes in ascending order, constants folded (there is one NaN),
@@ -171,8 +178,9 @@ class ProgramBuilder {
   Reg apply(Opcode opcode, Reg a);
   Reg apply(Opcode opcode, Reg a, Reg b);
   Reg select(Reg condition, Reg if_true, Reg if_false);
-  Reg cast(Reg a, RegisterType type);   // a itself if it has that type
-  Reg round(Reg a, DataType dtype);     // to the values of dtype: casts, then rounds or wraps
+  Reg cast(Reg a, RegisterType type);        // a itself if it has that type
+  Reg round(Reg a, DataType dtype);          // to the values of dtype: casts, then rounds or wraps
+  Reg round_by_cast(Reg a, DataType dtype);  // the same, asked for by the model
   Reg saturate(Reg a, DataType dtype);  // to an integer dtype: clamps to its range, no rounding
   // Inlines a program: inputs[i], of its register type, stands for its input i, rounded to that
   // input's storage type unless it is so already. Returns the results, rounded as the program does.
@@ -203,7 +211,7 @@ class ProgramBuilder {
 // "(f32,f32)->(f32) max(add($0,$1),0f32)"; a register used more than once is named:
 // "(f32)->(f32) %0=exp($0); div(%0,add(%0,1f32))". Several results are separated by ", ". Literals
 // are exact and end in their register type (-0f32, inff64, 3i32, 1bool); kRound and kSaturate are
-// round_f16(x) and saturate_i8(x), kCast is f32(x), kIndex is index(0).
+// round_f16(x) (cast_f16(x) with kByCast) and saturate_i8(x), kCast is f32(x), kIndex is index(0).
 std::string to_string(const Program& program);
 Program parse_program(std::string_view text);  // fails with kInvalidArgument
 void save(ByteWriter& to, const Program& program);

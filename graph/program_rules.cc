@@ -128,7 +128,10 @@ std::string constant_fault(const Instruction& constant) {
 
 // Of kRound and kSaturate, whose operand is a number.
 std::string narrowing_fault(const Instruction& instruction, RegisterType operand) {
-  const auto dtype = valid_dtype(instruction.immediate);
+  const bool by_cast =
+      instruction.opcode == Opcode::kRound && (instruction.immediate & kByCast) != 0;
+  const auto dtype = valid_dtype(instruction.immediate & ~(by_cast ? kByCast : 0));
+  if (by_cast && dtype && !is_half(*dtype)) return "a mark of a Cast that it cannot have";
   if (!dtype)
     return fmt::format("{} to the unknown type {}", to_string(instruction.opcode),
                        instruction.immediate);
@@ -170,6 +173,11 @@ std::string immediate_fault(const Instruction& instruction, std::span<const Regi
 }
 
 }  // namespace
+
+bool is_storage_rounding(const Instruction& instruction) {
+  return instruction.opcode == Opcode::kRound && (instruction.immediate & kByCast) == 0 &&
+         is_half(static_cast<DataType>(instruction.immediate));
+}
 
 RegisterType register_type(DataType storage) {
   switch (storage) {

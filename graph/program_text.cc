@@ -38,9 +38,12 @@ std::string function_name(const Instruction& instruction) {
     case Opcode::kCast:
       return std::string(to_string(instruction.type));
     case Opcode::kRound:
-    case Opcode::kSaturate:
-      return fmt::format("{}_{}", to_string(instruction.opcode),
+    case Opcode::kSaturate: {
+      const bool by_cast =
+          instruction.opcode == Opcode::kRound && (instruction.immediate & kByCast) != 0;
+      return fmt::format("{}_{}", to_string(by_cast ? Opcode::kCast : instruction.opcode),
                          to_string(static_cast<DataType>(instruction.immediate)));
+    }
     default:
       return std::string(to_string(instruction.opcode));
   }
@@ -264,6 +267,10 @@ class ProgramParser {
       if (dtype && *dtype != DataType::kString)
         return Call{{opcode, register_type(*dtype), {}, static_cast<uint64_t>(*dtype)}, {}};
     }
+    for (const DataType dtype : {DataType::kF16, DataType::kBF16})
+      if (function == fmt::format("{}_{}", to_string(Opcode::kCast), to_string(dtype)))
+        return Call{
+            {Opcode::kRound, RegisterType::kF32, {}, static_cast<uint64_t>(dtype) | kByCast}, {}};
     for (size_t i = static_cast<size_t>(Opcode::kNeg); i < kOpcodeCount; ++i)
       if (const auto opcode = static_cast<Opcode>(i); to_string(opcode) == function)
         return Call{{opcode, RegisterType::kF32, {}, 0}, {}};
@@ -285,7 +292,8 @@ class ProgramParser {
       case Opcode::kCast:
         return builder_.cast(of[0], instruction.type);
       case Opcode::kRound:
-        return builder_.round(of[0], dtype);
+        return (instruction.immediate & kByCast) != 0 ? builder_.round_by_cast(of[0], dtype)
+                                                      : builder_.round(of[0], dtype);
       case Opcode::kSaturate:
         return builder_.saturate(of[0], dtype);
       case Opcode::kSelect:

@@ -45,6 +45,7 @@ void require_inputs(const Graph& graph, const Order& order) {
     if (count < arity.min || count > arity.max || count > static_cast<int>(layer.inputs.size()))
       broken(fmt::format("{} of {} inputs are the op's, which takes {} to {}", count,
                          layer.inputs.size(), arity.min, arity.max));
+    if (count > 0 && layer.inputs[0] == ValueId::kNone) broken("the first input is absent");
     const auto further = layer.inputs.begin() + count;
     if (std::find(further, layer.inputs.end(), ValueId::kNone) != layer.inputs.end())
       broken("an input of an epilogue is absent");

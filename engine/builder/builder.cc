@@ -154,9 +154,11 @@ EngineFile build(Graph graph, const GraphBuildOptions& options) {
     add_to_timing_cache(options.timing.cache, timer->measured());
   file.weights = weights.take();
   for (const Plan& plan : file.plans) {
+    check_arena_sizes(plan);
     try {
       check_plan(plan, file.weights);
     } catch (const Error& error) {
+      if (error.code() == Code::kInvalidArgument) throw;  // sizes that no memory holds
       fail(Code::kInternal,
            fmt::format("the plan made for {} is wrong: {}", plan.target, error.what()));
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/memory/activation_memory.h"
 #include "anneal/graph/text.h"
 
@@ -49,6 +50,16 @@ void check_tensor_sizes(const Graph& graph, uint64_t limit) {
   std::vector<bool> symbols = graph.symbols_of_inputs();
   symbols.resize(graph.sizes().symbols().size());
   check_values(graph, symbols, limit);
+}
+
+void check_arena_sizes(const Plan& plan) {
+  for (const uint64_t bytes : plan.arena_bytes)
+    if (bytes > kMaxArenaBytes)
+      fail(Code::kInvalidArgument,
+           fmt::format("the plan for {} needs {} bytes for activations, which is more than any "
+                       "memory: build for smaller sizes",
+                       plan.target, bytes));
+  for (const Plan& body : plan.bodies) check_arena_sizes(body);
 }
 
 void check_plan_memory(const Plan& plan, std::span<const Tensor> weights, uint64_t limit) {

@@ -62,6 +62,9 @@ std::optional<ViewOf> view_of_transpose(const Graph& graph, const Layer& layer, 
   return ViewOf{strides, 0};
 }
 
+// Of a view: strides stay numbers of 64 bits.
+constexpr int64_t kLongestStep = int64_t{1} << 31;
+
 std::optional<ViewOf> view_of_slice(const Graph& graph, const Layer& layer,
                                     const Shape& input_strides) {
   const Shape& from = graph.value(layer.inputs[0]).type().shape;
@@ -82,6 +85,9 @@ std::optional<ViewOf> view_of_slice(const Graph& graph, const Layer& layer,
       return std::nullopt;
     }
     view.offset = sizes.add(view.offset, sizes.mul(start, input_strides[axis]));
+    // Nobody takes a step along an axis of one element, however long it would be.
+    if (graph.value(layer.outputs[0]).type().shape[axis] == Size(1)) continue;
+    if ((*steps)[i] > kLongestStep) return std::nullopt;
     view.strides[axis] = sizes.mul((*steps)[i], input_strides[axis]);
   }
   return view;

@@ -10,6 +10,7 @@
 #include "anneal/importer/graph/best_sizes.h"
 #include "anneal/importer/graph/control_flow.h"
 #include "anneal/importer/graph/graph_inputs.h"
+#include "anneal/importer/graph/least_nodes.h"
 #include "anneal/importer/graph/node_importer.h"
 #include "anneal/importer/graph/required_sizes.h"
 #include "anneal/importer/node/attempt.h"
@@ -40,6 +41,7 @@ Graph GraphImporter::import() {
   for (const NodeProto& node : proto.node())
     reserved.insert(node.output().begin(), node.output().end());
 
+  refuse_too_many_nodes(proto);
   NodeImporter nodes(context_);
   nodes.import_initializers(proto, main_);
   import_inputs(proto);
@@ -55,6 +57,16 @@ Graph GraphImporter::import() {
   settle_sizes(graph_);
   choose_best_sizes(graph_);
   return std::move(graph_);
+}
+
+// Before they are imported, which takes long. What is wrong with the nodes is told by their import.
+void GraphImporter::refuse_too_many_nodes(const GraphProto& graph) const {
+  if (context_.functions.empty()) return;
+  const auto nodes = attempt([&] { return least_nodes(graph, context_.functions, kMaxCallDepth); });
+  if (nodes && *nodes > kMaxNodes)
+    fail(Code::kUnsupported,
+         fmt::format("more than {} nodes: its local functions stand for {}{}", kMaxNodes,
+                     *nodes == kManyNodes ? "more than " : "", *nodes));
 }
 
 void GraphImporter::import_inputs(const GraphProto& graph) {

@@ -27,6 +27,7 @@ class GraphImporter {
   bool fits_declared_ranks() const { return fits_declared_ranks_; }
 
  private:
+  void refuse_too_many_nodes(const anneal_onnx::GraphProto& graph) const;
   void import_inputs(const anneal_onnx::GraphProto& graph);
   void check_declared_types(const anneal_onnx::GraphProto& graph);
   bool has_declared_ranks(const anneal_onnx::GraphProto& graph) const;

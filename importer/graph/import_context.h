@@ -11,6 +11,10 @@
 
 namespace anneal {
 
+// Of local functions that call each other, and of nodes with those of every call.
+inline constexpr int kMaxCallDepth = 32;
+inline constexpr int kMaxNodes = 1'000'000;
+
 struct ImportContext {
   const Graph& main_graph;
   const FunctionTable functions;

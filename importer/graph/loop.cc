@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "anneal/importer/graph/control_flow.h"
@@ -154,6 +155,12 @@ Outputs add_loop(Node& node, LoopStart start, Body& body, const std::optional<Ou
   inputs.insert(inputs.end(), body.scope.captures.begin(), body.scope.captures.end());
   const bool counted =
       inputs[0] != ValueId::kNone && stays_true(graph, inputs, body.graph, carried);
+  // A Loop of the graph has both.
+  if (inputs[0] == ValueId::kNone)
+    inputs[0] = node.constant_value(
+        Tensor::of<int64_t>(DataType::kI64, {}, {{std::numeric_limits<int64_t>::max()}}), "trips");
+  if (inputs[1] == ValueId::kNone)
+    inputs[1] = node.constant_value(Tensor::of<uint8_t>(DataType::kBool, {}, {{1}}), "goes_on");
   graph.add_body(std::move(body.graph));
   const LayerId layer = graph.add(
       {.name = node.name(),

@@ -22,8 +22,6 @@ using anneal_onnx::NodeProto;
 using State = ScopedValue::State;
 
 // FunctionTable may call functions: a short file can stand for a graph of any size.
-constexpr int kMaxCallDepth = 32;
-constexpr int kMaxNodes = 1'000'000;
 
 std::vector<Node::Attribute> attributes_of(const NodeProto& proto, const Scope& scope) {
   std::vector<Node::Attribute> attributes;

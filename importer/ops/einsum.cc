@@ -1,4 +1,5 @@
-// Einsum: two factors at a time become a matrix product between transposes and reshapes.
+// Einsum: two factors at a time become a matrix product between transposes and reshapes. The sizes
+// of a letter broadcast as in NumPy: an axis of one element stands for those of another factor.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -161,15 +162,52 @@ Factor sum_private_axes(Node& node, const Factor& factor, const std::string& nee
   return {node.layer(Reduce{.keepdims = false}, {factor.value, over}, name + "/sum"), kept};
 }
 
+Size size_of_axis(Node& node, const Factor& factor, char axis) {
+  return node.graph().value(factor.value).type().shape[static_cast<int>(factor.axes.find(axis))];
+}
+
+// Without the axes of one element that the other factor has with more.
+Factor without_ones(Node& node, const Factor& factor, const Factor& other,
+                    const std::string& name) {
+  std::string kept;
+  std::vector<Size> sizes;
+  for (const char axis : factor.axes) {
+    const Size size = size_of_axis(node, factor, axis);
+    if (size == Size(1) && contains(other.axes, axis) && size_of_axis(node, other, axis) != size)
+      continue;
+    kept += axis;
+    sizes.push_back(size);
+  }
+  if (kept == factor.axes) return factor;
+  return {reshape(node, factor.value, sizes, name), kept};
+}
+
+// With as many elements along the axes as the other factor has, where it may have one instead.
+Factor with_sizes_of(Node& node, const Factor& factor, const Factor& other, const std::string& axes,
+                     const std::string& name) {
+  const Shape shape = node.graph().value(factor.value).type().shape;
+  std::vector<Size> sizes(shape.begin(), shape.end());
+  for (const char axis : axes) {
+    const Size own = size_of_axis(node, factor, axis), others = size_of_axis(node, other, axis);
+    if (!own.known() && others.known() && node.sizes().range(own).min <= 1)
+      sizes[factor.axes.find(axis)] = others;
+  }
+  if (std::ranges::equal(sizes, shape)) return factor;
+  return {node.layer(Expand{}, {factor.value, node.sizes_value(sizes, name + "/sizes")}, name),
+          factor.axes};
+}
+
 // Batch axes are in both factors and needed, contracted ones in both and not needed; each of the
 // rest is in one factor, since private ones are summed before.
-Factor multiply(Node& node, const Factor& a, const Factor& b, const std::string& needed,
+Factor multiply(Node& node, const Factor& first, const Factor& second, const std::string& needed,
                 const std::string& name) {
   std::string batch, contracted, rows, columns;
-  for (const char axis : a.axes)
-    (!contains(b.axes, axis) ? rows : contains(needed, axis) ? batch : contracted) += axis;
-  for (const char axis : b.axes)
-    if (!contains(a.axes, axis)) columns += axis;
+  for (const char axis : first.axes)
+    (!contains(second.axes, axis) ? rows : contains(needed, axis) ? batch : contracted) += axis;
+  for (const char axis : second.axes)
+    if (!contains(first.axes, axis)) columns += axis;
+  const Factor a = with_sizes_of(node, first, second, contracted, name + "/a/expanded");
+  const Factor b = with_sizes_of(node, second, first, contracted, name + "/b/expanded");
   const auto matrices = [&](const Factor& factor, const std::string& first,
                             const std::string& second, const std::string& suffix) {
     const ValueId ordered = transpose(node, factor, batch + first + second, name + suffix);
@@ -186,9 +224,7 @@ Factor multiply(Node& node, const Factor& a, const Factor& b, const std::string&
   const Shape whole = node.graph().value(product).type().shape;
   std::vector<Size> sizes(whole.begin(), whole.end() - 2);
   const auto append = [&](const Factor& factor, const std::string& axes) {
-    for (const char axis : axes)
-      sizes.push_back(
-          node.graph().value(factor.value).type().shape[static_cast<int>(factor.axes.find(axis))]);
+    for (const char axis : axes) sizes.push_back(size_of_axis(node, factor, axis));
   };
   append(a, rows);
   append(b, columns);
@@ -211,12 +247,14 @@ Outputs import_einsum(Node& node) {
     std::string later = equation.result;
     for (size_t k = at + 1; k < equation.terms.size(); ++k) later += equation.terms[k];
     const Factor whole = diagonals(node, {node.input(i), equation.terms[at]}, name);
-    const Factor factor = sum_private_axes(node, whole, later + result.axes, name);
     if (i == 0) {
-      result = factor;
+      result = sum_private_axes(node, whole, later, name);
       continue;
     }
-    result = sum_private_axes(node, result, later + factor.axes, name + "/before");
+    const Factor before = without_ones(node, result, whole, name + "/before/squeezed");
+    const Factor now = without_ones(node, whole, result, name + "/squeezed");
+    const Factor factor = sum_private_axes(node, now, later + before.axes, name);
+    result = sum_private_axes(node, before, later + factor.axes, name + "/before");
     result = multiply(node, result, factor, later, name);
   }
   result = sum_private_axes(node, result, equation.result, "result");

@@ -115,7 +115,10 @@ Outputs import_mod(Node& node) {
                           [&](Expressions in) { return in[0].apply(opcode, in[1]); });
 }
 
-// Any number of operands; computed in registers, rounded once.
+// More terms go through several layers, so that kernels take the operands of each.
+constexpr size_t kMostTerms = 32;
+
+// Any number of operands; computed in registers from left to right, rounded once.
 template <Opcode opcode, bool mean>
 Outputs import_variadic(Node& node) {
   if (node.input_count() == 0) node.invalid("no inputs");
@@ -125,10 +128,23 @@ Outputs import_variadic(Node& node) {
     inputs.push_back(node.input(i));
   }
   const DataType dtype = node.dtype(0, mean || opcode == Opcode::kAdd ? kFloats : kNumbers);
-  return pointwise_result(node, inputs, dtype, [&](Expressions in) {
+  const auto fold = [](Expressions in) {
     Expression result = in[0];
     for (const Expression term : in.subspan(1)) result = result.apply(opcode, term);
-    return mean ? result / static_cast<double>(in.size()) : result;
+    return result;
+  };
+  const auto all = static_cast<double>(inputs.size());
+  for (int part = 0; inputs.size() > kMostTerms; ++part) {
+    const auto end = inputs.begin() + static_cast<ptrdiff_t>(kMostTerms);
+    const ValueId folded = pointwise(node, fmt::format("part{}", part), {inputs.begin(), end},
+                                     opcode == Opcode::kAdd ? accumulator(dtype) : dtype, fold);
+    inputs.erase(inputs.begin() + 1, end);
+    inputs[0] = folded;
+  }
+  return pointwise_result(node, inputs, dtype, [&](Expressions in) {
+    // A partial sum of f16 is f32, as all registers are.
+    const Expression result = fold(in);
+    return mean ? result / all : result;
   });
 }
 
@@ -185,7 +201,7 @@ Outputs cast_to(Node& node, DataType dtype) {
   if (dtype == DataType::kString) node.unsupported("a cast to strings");
   if (dtype == node.dtype(0)) return same_value(node.input(0));
   return pointwise_result(node, {node.input(0)}, dtype, [&](Expressions in) {
-    return dtype == DataType::kBool ? in[0].cast(RegisterType::kBool) : in[0];
+    return dtype == DataType::kBool ? in[0].cast(RegisterType::kBool) : in[0].cast_to(dtype);
   });
 }
 

@@ -23,6 +23,8 @@ struct Expression {
   }
   Expression number(double value) const { return {builder, builder->constant(reg.type, value)}; }
   Expression cast(RegisterType type) const { return {builder, builder->cast(reg, type)}; }
+  // As a Cast of the model rounds: to f16 and bf16 for good.
+  Expression cast_to(DataType dtype) const { return {builder, builder->round_by_cast(reg, dtype)}; }
   Expression index(int axis) const { return {builder, builder->index(axis)}; }
 };
 

@@ -261,7 +261,7 @@ std::optional<ValueId> unscaled(const Graph& graph, ValueId value, ScaleFactor& 
   const DataType dtype = program.results()[0].dtype;
   const auto code = program.code();
   const Instruction* last = &code[program.results()[0].reg];
-  if (last->opcode == Opcode::kRound) last = &code[last->operands[0]];
+  if (is_storage_rounding(*last)) last = &code[last->operands[0]];
   if (last->opcode != Opcode::kMul && last->opcode != Opcode::kDiv) return std::nullopt;
   for (const size_t side : {0, 1}) {
     const Instruction &scaled = code[last->operands[side]], &by = code[last->operands[1 - side]];

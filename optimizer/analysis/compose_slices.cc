@@ -22,6 +22,9 @@
 namespace anneal {
 namespace {
 
+// An axis that is longer does not fit into memory.
+constexpr int64_t kLongestStep = int64_t{1} << 40;
+
 // Along each axis of what is sliced, `counts` positions from `starts` on, `steps` >= 1 apart.
 struct SliceRange {
   std::vector<int64_t> starts, steps;
@@ -67,8 +70,11 @@ std::optional<SliceRange> cut_of(const Graph& graph, LayerId id) {
       start = std::clamp<int64_t>(start < 0 ? start + size.value() : start, 0, size.value());
     else if (start < 0 || start > graph.sizes().range(size).min)
       return std::nullopt;
+    // Where one element is taken, no step is.
+    const int64_t step = cut.counts[axis] == Size(1) ? 1 : (*steps)[i];
+    if (step > kLongestStep) return std::nullopt;
     cut.starts[static_cast<size_t>(axis)] = start;
-    cut.steps[static_cast<size_t>(axis)] = (*steps)[i];
+    cut.steps[static_cast<size_t>(axis)] = step;
   }
   return cut;
 }
@@ -100,8 +106,12 @@ bool slice_of_slice(Graph& graph, LayerId id, PassRun& run) {
   SliceRange both(first->from);
   both.counts = second->counts;
   for (size_t i = 0; i < both.starts.size(); ++i) {
-    both.starts[i] = first->starts[i] + second->starts[i] * first->steps[i];
-    both.steps[i] = first->steps[i] * second->steps[i];
+    int64_t skipped = 0;
+    if (__builtin_mul_overflow(second->starts[i], first->steps[i], &skipped) ||
+        __builtin_add_overflow(first->starts[i], skipped, &both.starts[i]) ||
+        __builtin_mul_overflow(first->steps[i], second->steps[i], &both.steps[i]) ||
+        both.steps[i] > kLongestStep)
+      return false;
   }
   Rewrite rewrite(graph, id);
   const std::string name = graph.layer(id).name, of = graph.layer(inner).name;

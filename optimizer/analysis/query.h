@@ -12,7 +12,10 @@ template <class T>
 const T* op_as(const Graph& graph, LayerId id) {
   return id == LayerId::kNone ? nullptr : std::get_if<T>(&graph.layer(id).op);
 }
-inline LayerId producer(const Graph& graph, ValueId value) { return graph.value(value).producer; }
+// kNone of an absent input, too.
+inline LayerId producer(const Graph& graph, ValueId value) {
+  return value == ValueId::kNone ? LayerId::kNone : graph.value(value).producer;
+}
 inline const Shape& shape_of(const Graph& graph, ValueId value) {
   return graph.value(value).type().shape;
 }

@@ -5,9 +5,10 @@
 //     =>   y = Conv(x, w; b) epilogue=round_f16(max(add($0,$1),0f32))
 //
 // The last rounding, before the store, stays, and so does one whose result is compared or becomes
-// an integer, where a little less may be another number. Nor does one go whose unrounded value is
-// read beside it: no joining leaves that, but x - f16(x) does, which asks what rounding took. Only
-// where that type is kept; elsewhere widen_half has widened it. Changes numerics: results are
+// an integer, where a little less may be another number, and one that a Cast of the model asks for
+// (cast_f16): it may be there to cut digits or to overflow. Nor does one go whose unrounded value
+// is read beside it: no joining leaves that, but x - f16(x) does, which asks what rounding took.
+// Only where that type is kept; elsewhere widen_half has widened it. Changes numerics: results are
 // nearer to those without any rounding. Runs when layers are joined.
 #include <fmt/format.h>
 
@@ -28,7 +29,8 @@ Program with_last_rounding(const Program& program, const NativeHalves& native) {
       ++reads[one.operands[static_cast<size_t>(i)]];
   for (const Program::Result& result : program.results()) ++reads[result.reg];
   return without_half_rounding(program, [&](size_t reg) {
-    return native.has(static_cast<DataType>(code[reg].immediate)) && !decides[reg] &&
+    return is_storage_rounding(code[reg]) &&
+           native.has(static_cast<DataType>(code[reg].immediate)) && !decides[reg] &&
            reads[code[reg].operands[0]] == 1;
   });
 }

@@ -84,11 +84,16 @@ bool write_box(Graph& graph, LayerId id, const IndexBox& box) {
   return rewrite.finish(replace_box(rewrite, x, inner, box, smaller));
 }
 
+bool takes_indices(const Op& op) {
+  return std::holds_alternative<Gather>(op) || std::holds_alternative<GatherND>(op) ||
+         std::holds_alternative<GatherElements>(op) || std::holds_alternative<ScatterND>(op) ||
+         std::holds_alternative<ScatterElements>(op);
+}
+
 bool solve_indices_at(Graph& graph, LayerId id, PassRun& run) {
   const Layer& layer = graph.layer(id);
-  if (!layer.epilogues.empty() || layer.inputs.size() < 2 || layer.inputs.size() > 3) return false;
-  const Tensor* indices =
-      layer.inputs[1] == ValueId::kNone ? nullptr : graph.constant(layer.inputs[1]);
+  if (!takes_indices(layer.op) || !layer.epilogues.empty()) return false;
+  const Tensor* indices = graph.constant(layer.inputs[1]);
   if (!indices || indices->count() == 0) return false;
   const Type& type = graph.value(layer.inputs[0]).type();
   // What inference knows the contents of is shape arithmetic, which costs nothing as it is.

@@ -21,6 +21,13 @@ Program conversion(DataType from, DataType to) {
   return builder.finish(builder.input(0, from), to);
 }
 
+// Whether it only rounds f32 to the type.
+bool is_rounding(const Program& program, DataType to) {
+  ProgramBuilder builder;
+  const Reg cast = builder.round_by_cast(builder.input(0, DataType::kF32), to);
+  return program == conversion(DataType::kF32, to) || program == builder.finish(cast, to);
+}
+
 bool moves_only(const Op& op) {
   return std::holds_alternative<Reshape>(op) || std::holds_alternative<Transpose>(op) ||
          std::holds_alternative<Concat>(op) || std::holds_alternative<Slice>(op) ||
@@ -54,7 +61,7 @@ class Widener {
         program, [&](DataType dtype) { return widened(dtype); },
         [&](ProgramBuilder&, size_t reg, std::span<const Reg> regs) -> std::optional<Reg> {
           const Instruction& one = program.code()[reg];
-          if (one.opcode == Opcode::kRound && is_widened(static_cast<DataType>(one.immediate)) &&
+          if (is_storage_rounding(one) && is_widened(static_cast<DataType>(one.immediate)) &&
               !decides[reg])
             return regs[one.operands[0]];
           return std::nullopt;
@@ -82,7 +89,7 @@ class Widener {
       const ValueId input = layer.inputs[0], output = layer.outputs[0];
       const DataType from = graph_.value(input).type().dtype;
       const DataType to = graph_.value(output).type().dtype;
-      if (from == DataType::kF32 && is_widened(to) && program == conversion(from, to)) return false;
+      if (from == DataType::kF32 && is_widened(to) && is_rounding(program, to)) return false;
       if (is_widened(from) && program == conversion(from, DataType::kF32)) return false;
     }
     const auto half = [&](ValueId id) {

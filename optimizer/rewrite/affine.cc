@@ -20,11 +20,6 @@ struct Part {
 
 constexpr double kMostAdded = 1 << 17;
 
-bool is_half_type(uint64_t immediate) {
-  const auto dtype = static_cast<DataType>(immediate);
-  return is_half(dtype);
-}
-
 class AffineAnalysis {
  public:
   AffineAnalysis(const Program& program, size_t x, std::span<const Tensor* const> constants)
@@ -81,7 +76,7 @@ class AffineAnalysis {
   }
 
   Part unary(Opcode opcode, const Part& a, const Instruction& one) {
-    if (opcode == Opcode::kRound && is_half_type(one.immediate)) return a;
+    if (is_storage_rounding(one)) return a;
     if (opcode != Opcode::kNeg) return {};
     return {Kind::kAffine, builder_.apply(opcode, a.factor), builder_.apply(opcode, a.shift)};
   }

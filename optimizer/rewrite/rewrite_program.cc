@@ -25,7 +25,8 @@ Reg copy_instruction(ProgramBuilder& builder, const Instruction& instruction,
     case Opcode::kCast:
       return builder.cast(operand(0), instruction.type);
     case Opcode::kRound:
-      return builder.round(operand(0), dtype);
+      return (instruction.immediate & kByCast) != 0 ? builder.round_by_cast(operand(0), dtype)
+                                                    : builder.round(operand(0), dtype);
     case Opcode::kSaturate:
       return builder.saturate(operand(0), dtype);
     case Opcode::kSelect:

@@ -119,6 +119,12 @@ class Command(command_case.Command):
         self.anneal("build", "m.onnx", "-o", "/dev/null")
         self.assertTrue(Path("/dev/null").is_char_device())
 
+    def test_sizes_beyond_any_memory(self):
+        self.write("m.onnx", model([node("Expand", ["x", "s"], ["e"], "n"), node("ReduceSum", ["e"], ["y"], "r")],
+                                   [value_info("x", [1])], [value_info("y", ["N"])],
+                                   [field(8, "s") + tensor([1], [2 ** 45], I64)]))
+        self.anneal("build", "m.onnx", status=2, says="more than any memory")
+
     def test_a_failed_build_keeps_the_old_engine(self):
         engine = self.at / self.build(ABS)
         before = engine.read_bytes()

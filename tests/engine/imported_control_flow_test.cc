@@ -79,6 +79,49 @@ TEST(ImportedControlFlow, CarriedValuesMayGetTheirAxesInTheFirstIteration) {
               HasSubstr("runs_at_least_once"));
 }
 
+// A loop without a trip count ends by its condition alone: a constant, an input, or computed.
+TEST(ImportedControlFlow, LoopsWithoutATripCount) {
+  for (const std::string condition : {"", "no", "yes", "goes"})
+    for (const int carried : {0, 1, 2}) {
+      SCOPED_TRACE(condition + std::to_string(carried));
+      ModelBuilder model;
+      model.input("x", {}).input("goes", {}, kBool);
+      model.small_integers("no", {}, kBool, {0}).small_integers("yes", {}, kBool, {1});
+      model.floats("limit", {}, {20}).integers("two", {2});
+      ModelBuilder loop;
+      loop.input("i", {}, kInt64).input("c", {}, kBool).output("c2");
+      std::vector<std::string> inputs = {"", condition}, outputs;
+      for (int k = 0; k < carried; ++k) {
+        const std::string name = std::to_string(k);
+        loop.input("v" + name, {}).output("w" + name);
+        loop.node("Add", {"v" + name, "v" + name}, {"w" + name});
+        inputs.push_back("x");
+        outputs.push_back("y" + name);
+        model.output("y" + name);
+      }
+      loop.output("e");
+      loop.node("Identity", {"i"}, {"e"});
+      if (carried > 0)
+        loop.node("Less", {"w0", "limit"}, {"c2"});
+      else
+        loop.node("Less", {"i", "two"}, {"c2"});
+      model.output("all");
+      outputs.push_back("all");
+      set_body(model.node("Loop", inputs, outputs, "loop"), "body", loop);
+      const auto engine = engine_of_model(model);
+      ExecutionContext context(engine);
+      for (const bool goes : {false, true}) {
+        const std::vector<Tensor> given = {Tensor::of<float>(DataType::kF32, {}, {{6}}),
+                                           number(DataType::kBool, goes)};
+        auto got = run(context, *engine, given);
+        const bool runs = condition == "goes" ? goes : condition != "no";
+        if (carried > 0) EXPECT_THAT(got["y0"], ElementsAre(runs ? 24 : 6));
+        if (carried > 1) EXPECT_THAT(got["y1"], ElementsAre(runs ? 24 : 6));
+        EXPECT_EQ(got["all"].size(), !runs ? 0U : carried > 0 ? 2U : 3U);
+      }
+    }
+}
+
 // Keras carries the weights of a recurrent layer through its loop: they are no values of
 // iterations.
 TEST(ImportedControlFlow, CarriedValuesThatStayTheSameAreNotCarried) {

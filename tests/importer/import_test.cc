@@ -109,6 +109,33 @@ TEST(Import, InitializersShadowInputs) {
   EXPECT_EQ(import(model).inputs().size(), 1U);
 }
 
+// A function that calls another twice, which calls a third one twice, and so on.
+TEST(Import, FunctionsThatDoubleAreRefusedBeforeTheyAreInlined) {
+  ModelBuilder model;
+  model.input("x", {"2"}).output("y");
+  auto* import = model.model.add_opset_import();
+  import->set_domain("own");
+  import->set_version(1);
+  for (int level = 0; level < 30; ++level) {
+    auto* function = model.model.add_functions();
+    function->set_domain("own");
+    function->set_name("f" + std::to_string(level));
+    function->add_input("a");
+    function->add_output("c");
+    *function->add_opset_import() = model.model.opset_import(0);
+    *function->add_opset_import() = *import;
+    for (const auto& [from, to] : {std::pair("a", "b"), std::pair("b", "c")}) {
+      auto& node =
+          ModelBuilder::fill(*function->add_node(),
+                             level == 0 ? "Neg" : "f" + std::to_string(level - 1), {from}, {to});
+      if (level > 0) node.set_domain("own");
+    }
+  }
+  model.node("f29", {"x"}, {"y"}).set_domain("own");
+  EXPECT_THAT(error_of([&] { import_bytes(model.bytes(), ""); }),
+              testing::HasSubstr("local functions stand for 2147483647"));
+}
+
 TEST(Import, FunctionsAreInlined) {
   ModelBuilder model;
   model.input("x", {"2"}).output("y");

@@ -204,6 +204,56 @@ TEST(OpenSizes, DiagonalsOfEinsum) {
               HasSubstr("has not as many elements"));
 }
 
+// An axis of one element stands for as many as another factor has, open or not.
+TEST(OpenSizes, EinsumBroadcastsOneElement) {
+  using Numbers = std::vector<double>;
+  struct Case {
+    std::string equation;
+    Dims dims;
+    std::vector<int64_t> w;
+    Numbers numbers;
+  };
+  const std::vector<Case> cases = {
+      {"ij,j->i", {2, 1}, {3}, {6, 12}},
+      {"ij,j->ij", {2, 1}, {3}, {1, 2, 3, 2, 4, 6}},
+      {"ij,j->i", {2, 3}, {1}, {6, 15}},
+      {"ij,j->j", {2, 1}, {3}, {3, 6, 9}},
+      {"ij,jk->ik", {2, 1}, {2, 2}, {4, 6, 8, 12}},
+      {"ij,j", {2, 1}, {3}, {6, 12}},
+      {"ij,ij->", {2, 1}, {1, 3}, {18}},
+      {"ij,j,j->i", {2, 1}, {3}, {14, 28}},
+      {"...j,j", {2, 1}, {3}, {6, 12}},
+  };
+  for (const Case& each : cases)
+    for (const bool open : {false, true}) {
+      SCOPED_TRACE(each.equation + (open ? " open" : ""));
+      std::vector<std::string> dims;
+      for (int axis = 0; axis < 2; ++axis)
+        dims.push_back(open ? "D" + std::to_string(axis) : std::to_string(each.dims[axis]));
+      const Tensor y = result_of(dims, counted(each.dims, DataType::kF32), [&](ModelBuilder& m) {
+        size_t elements = 1;
+        for (const int64_t size : each.w) elements *= static_cast<size_t>(size);
+        std::vector<float> weights(elements);
+        std::iota(weights.begin(), weights.end(), 1.0F);
+        m.floats("w", each.w, weights);
+        std::vector<std::string> inputs = {"x", "w"};
+        if (std::ranges::count(each.equation, ',') == 2) inputs.push_back("w");
+        set(m.node("Einsum", inputs, {"y"}, "n"), "equation", each.equation.c_str());
+      });
+      EXPECT_EQ(numbers_of(y), each.numbers);
+    }
+}
+
+TEST(OpenSizes, SumsOfAnyLength) {
+  const auto build = [](const char* op) {
+    return [op](ModelBuilder& m) { m.node(op, std::vector<std::string>(5000, "x"), {"y"}, "n"); };
+  };
+  const Tensor x = counted({3}, DataType::kF32);
+  EXPECT_EQ(numbers_of(result_of({"N"}, x, build("Sum"))), std::vector<double>({5000, 1e4, 15e3}));
+  EXPECT_EQ(numbers_of(result_of({"N"}, x, build("Mean"))), std::vector<double>({1, 2, 3}));
+  EXPECT_EQ(numbers_of(result_of({"N"}, x, build("Max"))), std::vector<double>({1, 2, 3}));
+}
+
 // Of 1, 2, 3, 4 one is greater than 3.5; nothing reads which, but that they are one in number.
 TEST(OpenSizes, ThatOnlyValuesDecide) {
   const auto counted_by = [](const std::vector<std::string>& of_count, const Build& build) {
