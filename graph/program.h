@@ -17,8 +17,7 @@
 //  - kCast from float to integer truncates towards zero and saturates; NaN gives 0. To bool: != 0.
 //  - kRound rounds f32 or f64 (once) to f16 or bf16 values in f32, ties to even; an integer to
 //  fewer
-//    bits wraps. A rounding that the model asks for by a Cast is marked (kByCast): no pass drops
-//    it.
+//    bits wraps. One that a Cast of the model asks for is marked (kByCast), and no pass drops it.
 //  - kSaturate clamps any number to the range of an integer type; a fraction is cut off, NaN gives
 //  0.
 //  - kShiftLeft/kShiftRight are logical on unsigned types, kShiftRight arithmetic on signed ones; a

@@ -86,9 +86,18 @@ void run_set(const DataSet& set, const std::shared_ptr<const Engine>& engine, in
   }
 }
 
+// Files beyond the model's inputs are for those with default values.
+ImportResult import_for(const TestCase& test, std::span<const DataSet> sets, ImportOptions sizes) {
+  ImportResult plain = import_file(test.model);
+  const size_t files = sets.empty() ? 0 : sets[0].inputs.size();
+  if (files > plain.graph.inputs().size()) sizes.fed_inputs = static_cast<int>(files);
+  if (sizes.fed_inputs == 0 && sizes.input_dims.empty()) return plain;
+  return import_file(test.model, sizes);
+}
+
 void run_sets(const TestCase& test, std::span<const DataSet> sets, const ImportOptions& sizes,
               const CaseOptions& options, CaseResult& result) {
-  ImportResult imported = import_file(test.model, sizes);
+  ImportResult imported = import_for(test, sets, sizes);
   const Arithmetic arithmetic = arithmetic_of(imported.graph);
   GraphBuildOptions build_options = graph_options(options.build);
   build_options.targets = {options.target};

@@ -38,6 +38,12 @@ void add_shape_flags(CLI::App& command, ShapeFlags& flags) {
   add("--min-shapes", flags.min, "The smallest sizes that will be run");
   add("--opt-shapes", flags.opt, "The sizes to be fastest at");
   add("--max-shapes", flags.max, "The largest sizes that will be run");
+  command
+      .add_option("--default-inputs", flags.default_inputs,
+                  "Initializers that the model lists as inputs, too, and that shall be given in "
+                  "each run; all: every one. Others are constants")
+      ->delimiter(',')
+      ->type_name("NAME,...|all");
 }
 
 ImportResult import_model(const std::string& path, const ShapeFlags& flags) {
@@ -45,6 +51,8 @@ ImportResult import_model(const std::string& path, const ShapeFlags& flags) {
   const auto opt = parse_shapes(flags.shapes.empty() ? flags.opt : flags.shapes);
   ImportOptions options;
   options.bounds = merge_bounds(parse_shapes(flags.min), opt, parse_shapes(flags.max));
+  for (const std::string& name : flags.default_inputs)
+    options.default_inputs.insert(name == "all" ? "*" : name);
   if (auto unnamed = options.bounds.extract(""); !unnamed.empty()) {
     // The only input's name is known after a first look at the model, which a pipe gives once.
     const FileBytes file = read_file(path);

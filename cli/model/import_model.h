@@ -2,6 +2,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "anneal/importer/importer.h"
 
@@ -10,6 +11,7 @@ namespace anneal {
 // --shapes, --min-shapes, --opt-shapes, --max-shapes as they were written.
 struct ShapeFlags {
   std::string shapes, min, opt, max;
+  std::vector<std::string> default_inputs = {};  // --default-inputs
 };
 void add_shape_flags(CLI::App& command, ShapeFlags& flags);
 

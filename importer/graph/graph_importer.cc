@@ -1,6 +1,7 @@
 #include "anneal/importer/graph/graph_importer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string_view>
@@ -43,7 +44,7 @@ Graph GraphImporter::import() {
 
   refuse_too_many_nodes(proto);
   NodeImporter nodes(context_);
-  nodes.import_initializers(proto, main_);
+  nodes.import_initializers(proto, main_, default_inputs(proto));
   import_inputs(proto);
   nodes.import_nodes(proto.node(), names_of_outputs(proto), main_);
   if (proto.output().empty()) fail(Code::kInvalidModel, "the graph has no outputs");
@@ -59,6 +60,28 @@ Graph GraphImporter::import() {
   return std::move(graph_);
 }
 
+// Names of the initializers that are inputs.
+std::set<std::string> GraphImporter::default_inputs(const GraphProto& graph) const {
+  constexpr const char* kAll = "*";
+  std::set<std::string> constants, both, chosen;
+  for (const auto& tensor : graph.initializer()) constants.insert(tensor.name());
+  for (int i = 0; i < graph.input_size(); ++i) {
+    const std::string& name = graph.input(i).name();
+    if (!constants.contains(name)) continue;
+    both.insert(name);
+    if (i < options_.fed_inputs || options_.default_inputs.contains(kAll) ||
+        options_.default_inputs.contains(name))
+      chosen.insert(name);
+  }
+  for (const std::string& name : options_.default_inputs)
+    if (name != kAll && !both.contains(name))
+      fail(Code::kInvalidArgument,
+           fmt::format("\"{}\" is no input with a default value (an initializer that is listed "
+                       "among the inputs); such inputs are: {}",
+                       name, both.empty() ? "none" : fmt::format("{}", fmt::join(both, ", "))));
+  return chosen;
+}
+
 // Before they are imported, which takes long. What is wrong with the nodes is told by their import.
 void GraphImporter::refuse_too_many_nodes(const GraphProto& graph) const {
   if (context_.functions.empty()) return;
@@ -71,7 +94,7 @@ void GraphImporter::refuse_too_many_nodes(const GraphProto& graph) const {
 
 void GraphImporter::import_inputs(const GraphProto& graph) {
   // Up to IR version 3 initializers are listed as inputs too; later such an input has a default
-  // value. In both cases the value is taken as constant.
+  // value. In both cases the value is constant unless the caller asks for an input.
   std::vector<const anneal_onnx::ValueInfoProto*> fed;
   for (const auto& input : graph.input())
     if (!main_.values.contains(input.name())) fed.push_back(&input);

@@ -1,5 +1,6 @@
 // GraphImporter: builds the graph of a model.
 #pragma once
+#include <set>
 #include <string>
 
 #include "anneal/graph/graph.h"
@@ -27,6 +28,7 @@ class GraphImporter {
   bool fits_declared_ranks() const { return fits_declared_ranks_; }
 
  private:
+  std::set<std::string> default_inputs(const anneal_onnx::GraphProto& graph) const;
   void refuse_too_many_nodes(const anneal_onnx::GraphProto& graph) const;
   void import_inputs(const anneal_onnx::GraphProto& graph);
   void check_declared_types(const anneal_onnx::GraphProto& graph);

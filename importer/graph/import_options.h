@@ -1,5 +1,7 @@
 // Options of an import.
 #pragma once
+#include <set>
+#include <string>
 #include <vector>
 
 #include "anneal/core/input_bounds.h"
@@ -10,6 +12,10 @@ struct ImportOptions {
   InputBoundsByName bounds = {};  // of inputs with unknown sizes
   // Fixes the sizes of all inputs, in the model's order; empty: bounds apply.
   std::vector<Dims> input_dims = {};
+  // An initializer that the model lists as an input, too, is a constant, unless it is named here
+  // ("*": all are), or is among the first `fed_inputs` inputs of the file: then it is an input.
+  std::set<std::string> default_inputs = {};
+  int fed_inputs = 0;
 };
 
 }  // namespace anneal

@@ -73,10 +73,12 @@ std::vector<std::string> graph_names(const NodeProto& proto, const Scope& scope)
 
 }  // namespace
 
-void NodeImporter::import_initializers(const GraphProto& graph, Scope& scope) {
+void NodeImporter::import_initializers(const GraphProto& graph, Scope& scope,
+                                       const std::set<std::string>& left_out) {
   Node::Model& model = *scope.model;
   for (const auto& proto : graph.initializer()) {
     if (proto.name().empty()) fail(Code::kInvalidModel, "an initializer without a name");
+    if (left_out.contains(proto.name())) continue;
     const std::string name = scope.prefix + proto.name();
     const auto constant =
         attempt([&] { return model.graph.add_constant(name, to_tensor(proto, model.folder)); });

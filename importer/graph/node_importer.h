@@ -1,5 +1,6 @@
 // NodeImporter: imports the nodes of the main graph, of a function or of a body into a graph.
 #pragma once
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,7 +25,9 @@ class NodeImporter {
   explicit NodeImporter(ImportContext& context) : context_(context) {}
 
   ImportContext& context() { return context_; }
-  void import_initializers(const anneal_onnx::GraphProto& graph, Scope& scope);
+  // left_out: names of initializers that are inputs instead.
+  void import_initializers(const anneal_onnx::GraphProto& graph, Scope& scope,
+                           const std::set<std::string>& left_out = {});
   // The nodes that the wanted values need.
   void import_nodes(const NodeList& nodes, std::span<const std::string> wanted, Scope& scope);
   // As outputs of the scope's graph. False if an output comes from a node that is not supported.

@@ -290,7 +290,7 @@ graph halve(go: bool[], v: f32[], limit: f32[])
     c2 = Pointwise(v2, limit1) program="(f32,f32)->(bool) lt($1,$0)"
     return c2, v2
   end
-  y = Loop(_, go, v, limit) body=0 carried=1
+  y = Loop(i64[]{9223372036854775807}, go, v, limit) body=0 carried=1
   return y
 )txt"));
   ExecutionContext context(engine);

@@ -109,6 +109,26 @@ TEST(Import, InitializersShadowInputs) {
   EXPECT_EQ(import(model).inputs().size(), 1U);
 }
 
+// A default value is a constant, unless the caller asks for the input.
+TEST(Import, InitializersThatAreInputsToo) {
+  ModelBuilder model;
+  model.input("w", {"2"}).input("x", {"2"}).output("y").floats("w", {2}, {1, 2});
+  model.node("Add", {"x", "w"}, {"y"});
+  const auto inputs = [&](const ImportOptions& options) {
+    const Graph graph = import_bytes(model.bytes(), "", options).graph;
+    std::vector<std::string> names;
+    for (const ValueId input : graph.inputs()) names.push_back(graph.value(input).name);
+    return names;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(inputs({}), ElementsAre("x"));
+  EXPECT_THAT(inputs({.default_inputs = {"w"}}), ElementsAre("w", "x"));
+  EXPECT_THAT(inputs({.default_inputs = {"*"}}), ElementsAre("w", "x"));
+  EXPECT_THAT(inputs({.fed_inputs = 2}), ElementsAre("w", "x"));
+  EXPECT_THAT(error_of([&] { inputs({.default_inputs = {"x"}}); }),
+              testing::HasSubstr("such inputs are: w"));
+}
+
 // A function that calls another twice, which calls a third one twice, and so on.
 TEST(Import, FunctionsThatDoubleAreRefusedBeforeTheyAreInlined) {
   ModelBuilder model;
