@@ -23,6 +23,7 @@
 #include "anneal/optimizer/passes.h"
 #include "anneal/optimizer/precision/quantizable.h"
 #include "anneal/optimizer/precision/quantized_weights.h"
+#include "anneal/optimizer/precision/value_need.h"
 #include "anneal/optimizer/rewrite/rewrite.h"
 
 namespace anneal {
@@ -39,7 +40,11 @@ bool does_not_mind(const Graph& graph, LayerId id) {
 class Inserter {
  public:
   Inserter(Graph& graph, PassRun& run)
-      : graph_(graph), run_(run), options_(run.options.precision), asked_(options_.layers) {}
+      : graph_(graph),
+        run_(run),
+        options_(run.options.precision),
+        asked_(options_.layers),
+        needs_(graph, options_) {}
 
   bool run() {
     bool changed = false;
@@ -73,6 +78,11 @@ class Inserter {
       run_.refused(name, fmt::format("stays float: its error in 8 bits would be {:.2g} of its "
                                      "results' mean square, more than {:.2g}",
                                      how.error, options_.max_layer_error));
+      return false;
+    }
+    if (const std::string why = needs_.why_not_multiplied(id, kEightBits, "8 bits");
+        !asked && !why.empty()) {
+      run_.refused(name, "stays float: " + why);
       return false;
     }
     const ValueId data = dequantized_data(name, layer->data);
@@ -165,6 +175,11 @@ class Inserter {
     };
     inputs[0] = add(kQuantizedStem, Quantize{.dtype = scaling.integer});
     const ValueId back = add("/dequantized", Dequantize{});
+    // Where other readers need more than 8 bits of it, they keep the float.
+    if (const std::string why = needs_.why_not_stored(value, kEightBits, "8 bits"); !why.empty()) {
+      run_.refused(name, "is in 8 bits for products alone: " + why);
+      return back;
+    }
     for (const LayerId reader : readers)
       if (does_not_mind(graph_, reader)) read_instead(reader, value, back);
     return back;
@@ -201,6 +216,7 @@ class Inserter {
   PassRun& run_;
   const PrecisionOptions& options_;
   LayerPrecisions asked_;
+  NeedAnalysis needs_;                  // of the graph as it was
   std::map<Weights, ValueId> weights_;  // dequantized
   std::unordered_map<ValueId, ValueId> dequantized_;
 };
@@ -209,7 +225,10 @@ class Inserter {
 
 bool insert_quantize(Graph& graph, PassRun& run) {
   const PrecisionOptions& options = run.options.precision;
-  if (!options.int8 && options.layers.empty()) return false;
+  const auto is_eight = [](const LayerPrecision& layer) {
+    return layer.precision == Precision::kI8;
+  };
+  if (!options.int8 && std::ranges::none_of(options.layers, is_eight)) return false;
   return Inserter(graph, run).run();
 }
 

@@ -7,75 +7,24 @@
 #include <map>
 #include <unordered_set>
 
-#include "anneal/core/float16.h"
 #include "anneal/graph/op_traits.h"
-#include "anneal/optimizer/analysis/channel_weights.h"
 #include "anneal/optimizer/analysis/query.h"
+#include "anneal/optimizer/precision/half_weights.h"
 #include "anneal/optimizer/precision/quantizable.h"
+#include "anneal/optimizer/precision/value_need.h"
 #include "anneal/optimizer/rewrite/overflow_analysis.h"
 
 namespace anneal {
 namespace {
 
 constexpr float kMostF16 = 65504;
-// Samples show less than there is: extremes must be this many times inside the range.
-constexpr float kMargin = 4;
 // Below this largest magnitude, elements a sixteenth of it are no longer normal numbers of f16.
 constexpr float kLeastF16 = 0x1p-10f;
 // Half a unit in the last place of a softmax's largest input may be this, which then is what a
 // probability may be off, relative.
 constexpr float kSoftmaxError = 0x1p-6f;
-// Of the weights of a channel: the most that rounding may cost, relative, as root of mean squares.
-constexpr double kWeightsError = 0x1p-8;
-// Channels so much weaker than the strongest one do not count.
-constexpr double kWeakChannel = 0x1p-10;
 // A product with fewer weights is not worth a step that casts what it reads.
 constexpr int64_t kWeightsWorthACast = 1 << 20;
-
-double rounded(float value, DataType dtype) {
-  return dtype == DataType::kF16 ? to_f32(to_f16(value)) : to_f32(to_bf16(value));
-}
-
-// Why the weights would suffer from 16 bits; empty if they do not.
-std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& weights,
-                               DataType dtype) {
-  const std::span<const float> values = weights.as<float>();
-  float most = 0;
-  for (const float value : values)
-    if (std::isfinite(value)) most = std::max(most, std::abs(value));
-  if (std::isinf(rounded(most, dtype)))
-    return fmt::format("a weight of magnitude {:g} is beyond {}", most, to_string(dtype));
-  const auto layout = channel_weights(graph, id);
-  const auto channels = static_cast<size_t>(layout ? layout->written_count : 1);
-  std::vector<double> power(channels), lost(channels);
-  const auto add = [&](size_t channel, float value) {
-    const double error = value - rounded(value, dtype);
-    if (!std::isfinite(value)) return;
-    power[channel] += double{value} * value;
-    lost[channel] += error * error;
-  };
-  if (layout)
-    for_each_weight(*layout, [&](size_t at, size_t, size_t written) { add(written, values[at]); });
-  else
-    for (const float value : values) add(0, value);
-  const double strongest = *std::max_element(power.begin(), power.end());
-  size_t harmed = 0;
-  for (size_t c = 0; c < channels; ++c)
-    harmed += power[c] > 0 && power[c] >= strongest * kWeakChannel * kWeakChannel &&
-              lost[c] > power[c] * kWeightsError * kWeightsError;
-  // bf16 costs every weight up to 2^-9, and a channel less than that.
-  if (harmed == 0) return {};
-  return fmt::format("the weights of {} of {} channels are too small for {}", harmed, channels,
-                     to_string(dtype));
-}
-
-// A largest magnitude as samples showed it; negative if none did.
-float seen_in(const PrecisionOptions& options, const std::string& value) {
-  if (!options.ranges) return -1;
-  const auto found = options.ranges->tensors.find(value);
-  if (found == options.ranges->tensors.end()) return -1;
-  return std::max(std::abs(found->second.seen_min), std::abs(found->second.seen_max));
-}
 
 }  // namespace
 
@@ -115,7 +64,11 @@ namespace {
 class Chooser {
  public:
   Chooser(const Graph& graph, const PrecisionOptions& options)
-      : graph_(graph), options_(options), asked_(options.layers), order_(graph.order()) {}
+      : graph_(graph),
+        options_(options),
+        asked_(options.layers),
+        order_(graph.order()),
+        needs_(graph, options) {}
 
   Storage run() {
     for (const LayerId id : order_) halves_[id] = half_of(id);
@@ -127,6 +80,7 @@ class Chooser {
     }
     mark_made();
     mark_first();
+    mark_needs();
     for (const LayerId id : order_)
       if (role_of(graph_, id) == HalfRole::kProduct) choose_product(id);
     find_leading();
@@ -140,6 +94,7 @@ class Chooser {
   struct Mark {
     Growth growth;  // of f16's range: no cast to it either
     std::string out_of_range;
+    std::string guessed;       // may leave f16's range, by a guess at how large it becomes
     std::string imprecise;     // may be cast for a product, but is not stored in 16 bits
     bool is_known = false;     // samples showed it
     bool leads = false;        // to a 16-bit product
@@ -213,7 +168,7 @@ class Chooser {
     if (seen < 0) return;
     Mark& of = mark(id);
     of.is_known = true;
-    if (seen > kMostF16 / kMargin)
+    if (seen > kMostF16 / kSampleMargin)
       range_ends(id, fmt::format("\"{}\" reached {:g}, and f16 ends at 65504", name_of(id), seen));
     else if (seen > 0 && seen < kLeastF16)
       range_ends(
@@ -394,6 +349,25 @@ class Chooser {
     }
   }
 
+  // What readers need, and what may become large for f16.
+  void mark_needs() {
+    for (const LayerId id : order_) {
+      const DataType half = halves_[id];
+      if (!is_half(half)) continue;
+      for (const ValueId output : graph_.layer(id).outputs) {
+        if (!is_f32(output)) continue;
+        Mark& of = mark(output);
+        if (of.imprecise.empty())
+          of.imprecise = needs_.why_not_stored(output, rounding_of(half), to_string(half));
+        if (of.guessed.empty() && !of.is_known && needs_.expected(output) > kMostF16)
+          of.guessed = fmt::format(
+              "\"{}\" may become large for f16, by the magnitudes of what it is made of, and "
+              "without a calibration table nothing says that it does not",
+              name_of(output));
+      }
+    }
+  }
+
   void stays(LayerId id, std::string text) {
     storage_.reasons.push_back({graph_.layer(id).name, std::move(text)});
   }
@@ -412,6 +386,10 @@ class Chooser {
         stays(id, "is f32, as was asked");
       return;
     }
+    if (may_be_f32(id))
+      if (const std::string why = needs_.why_not_multiplied(id, rounding_of(half), to_string(half));
+          !why.empty())
+        return stays(id, "stays f32: " + why);
     for (const size_t i : data) {
       const ValueId input = layer.inputs[i];
       if (!is_f32(input)) continue;
@@ -422,6 +400,8 @@ class Chooser {
           return stays(id, "stays f32: " + why);
       } else if (half == DataType::kF16 && mark(input).growth.any()) {
         return stays(id, "stays f32: of what it reads, " + mark(input).out_of_range);
+      } else if (half == DataType::kF16 && !mark(input).guessed.empty()) {
+        return stays(id, "stays f32: of what it reads, " + mark(input).guessed);
       } else if (may_be_f32(id) && is_cast_for_little(id, input)) {
         return stays(id,
                      fmt::format("stays f32: \"{}\", which it reads, is f32, and a cast of its own "
@@ -471,8 +451,9 @@ class Chooser {
       if (role == HalfRole::kFixed || graph_.is_output(output)) to = DataType::kF32;
       if (!of.leads) to = DataType::kF32;
       if (is_half(to)) {
-        const std::string& why =
-            to == DataType::kF16 && of.growth.any() ? of.out_of_range : of.imprecise;
+        const std::string& why = to == DataType::kF16 && of.growth.any()       ? of.out_of_range
+                                 : to == DataType::kF16 && !of.guessed.empty() ? of.guessed
+                                                                               : of.imprecise;
         if (!why.empty()) {
           stays(id, fmt::format("stores f32: {}", why));
           to = DataType::kF32;
@@ -498,6 +479,7 @@ class Chooser {
   const PrecisionOptions& options_;
   LayerPrecisions asked_;
   std::vector<LayerId> order_;
+  NeedAnalysis needs_;
   std::unordered_map<LayerId, DataType> halves_;
   std::unordered_map<ValueId, ValueId> parent_;
   std::unordered_map<ValueId, Mark> marks_;

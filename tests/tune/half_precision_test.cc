@@ -137,5 +137,53 @@ TEST(HalfPrecision, TheCpuRoundsWhatItStores) {
     EXPECT_EQ(to_f32(to_bf16(value)), value);
 }
 
+// Rotary angles reach thousands, where numbers of 16 bits are whole units apart.
+TEST(HalfPrecision, AnglesStayF32) {
+  constexpr const char* kRotary = R"G(graph g(p: i64[1,1,8], q: f32[1,8,8], k: f32[1,8,8])
+  const inv: f32[1,4,1] = {1, 0.1, 0.01, 0.001}
+  f = Pointwise(p) program="(i64)->(f32) f32($0)"
+  a = MatMul(inv, f)
+  t = Transpose(a) permutation=[0,2,1]
+  c = Concat(t, t) axis=2
+  s = Pointwise(c) program="(f32)->(f32) sin($0)"
+  u = Pointwise(q, s) program="(f32,f32)->(f32) mul($0,$1)"
+  v = Pointwise(k, s) program="(f32,f32)->(f32) mul($0,$1)"
+  y = MatMul(u, v) transpose_b=true
+  return y
+)G";
+  std::vector<int64_t> positions;
+  for (int64_t i = 0; i < 8; ++i) positions.push_back(5000 - i);
+  const std::vector<Tensor> inputs = {Tensor::of<int64_t>(DataType::kI64, {1, 1, 8}, positions),
+                                      random_f32({1, 8, 8}, 1), random_f32({1, 8, 8}, 2)};
+  const auto want = run_file(build_text(kRotary), inputs);
+  GraphBuildOptions bf16;
+  bf16.passes.precision.bf16 = true;
+  for (const auto& options : {with_f16(), bf16}) {
+    const EngineFile file = build_text(kRotary, options);
+    expect_near(run_file(file, inputs), want, 0.02);
+    EXPECT_THAT(decisions(file), ::testing::HasSubstr("takes the sine of"));
+  }
+}
+
+TEST(HalfPrecision, AProductThatWeightsMakeLargeIsNotReadInF16) {
+  constexpr const char* kLarge = R"G(graph g(x: f32[4,64])
+  const w: f32[64,8] = random(1)
+  const v: f32[8,8] = random(2)
+  const big: f32[] = {1000}
+  const small: f32[] = {0.001}
+  l = Pointwise(w, big) program="(f32,f32)->(f32) mul($0,$1)"
+  s = Pointwise(v, small) program="(f32,f32)->(f32) mul($0,$1)"
+  a = MatMul(x, l)
+  y = MatMul(a, s)
+  return y
+)G";
+  std::vector<float> values;
+  for (int i = 0; i < 256; ++i) values.push_back(static_cast<float>(i % 17 - 8) * 40);
+  const std::vector<Tensor> inputs = {Tensor::of<float>(DataType::kF32, {4, 64}, values)};
+  const EngineFile file = build_text(kLarge, with_f16());
+  expect_near(run_file(file, inputs), run_file(build_text(kLarge), inputs), 0.01);
+  EXPECT_THAT(decisions(file), ::testing::HasSubstr("may become large for f16"));
+}
+
 }  // namespace
 }  // namespace anneal::testing

@@ -72,6 +72,34 @@ TEST(Quantizable, ALayerWhoseErrorIsTooLargeStaysF32UnlessItIsAskedFor) {
   EXPECT_THAT(told_of_a(), testing::StartsWith("is int8, as was asked"));
 }
 
+TEST(Quantizable, WhatReadersNeedDecidesToo) {
+  auto table = std::make_shared<CalibrationTable>();
+  table->tensors["x"] = {-1, 1, -1, 1, "minmax"};
+  PrecisionOptions precision;
+  precision.int8 = true;
+  precision.ranges = table;
+  std::string told;
+  const Graph graph = parse_graph(R"G(graph g(x: f32[4,2])
+  const w: f32[2,1] = {1, 256}
+  const b: f32[2,8] = random(1)
+  a = MatMul(x, w)
+  i = Pointwise(a) program="(f32)->(i64) i64($0)"
+  f = MatMul(x, b)
+  s = Pointwise(f) program="(f32)->(f32) sin($0)"
+  r = MatMul(x, b)
+  z = Pointwise(x) program="(f32)->(f32) cos(mul($0,20f32))"
+  return i, s, r, z
+)G");
+  for (const PassRecord& record : records_of(graph.clone(), precision))
+    told += record.subject + " " + record.text + "\n";
+  EXPECT_THAT(told, testing::HasSubstr("a stays float: layer \"i\" makes integers of \"a\", which "
+                                       "must be exact"));
+  EXPECT_THAT(told, testing::HasSubstr("f stays float: layer \"s\" takes the sine of \"f\""));
+  EXPECT_THAT(told, testing::HasSubstr("r is int8"));
+  EXPECT_THAT(told, testing::HasSubstr("x is in 8 bits for products alone: layer \"z\" takes the "
+                                       "cosine of"));
+}
+
 TEST(CheckPrecision, RefusesPatternsThatMatchNothing) {
   PassOptions options;
   options.precision.layers = {{"a|b", Precision::kF32}, {"conv.*", Precision::kF16}};

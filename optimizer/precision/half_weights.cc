@@ -1,0 +1,57 @@
+#include "anneal/optimizer/precision/half_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "anneal/core/float16.h"
+#include "anneal/optimizer/analysis/channel_weights.h"
+
+namespace anneal {
+namespace {
+
+// Of the weights of a channel: the most that rounding may cost, relative, as root of mean squares.
+constexpr double kWeightsError = 0x1p-8;
+// Channels so much weaker than the strongest one do not count.
+constexpr double kWeakChannel = 0x1p-10;
+
+double in_half(float value, DataType dtype) {
+  return dtype == DataType::kF16 ? to_f32(to_f16(value)) : to_f32(to_bf16(value));
+}
+
+}  // namespace
+
+std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& weights,
+                               DataType dtype) {
+  const std::span<const float> values = weights.as<float>();
+  float most = 0;
+  for (const float value : values)
+    if (std::isfinite(value)) most = std::max(most, std::abs(value));
+  if (std::isinf(in_half(most, dtype)))
+    return fmt::format("a weight of magnitude {:g} is beyond {}", most, to_string(dtype));
+  const auto layout = channel_weights(graph, id);
+  const auto channels = static_cast<size_t>(layout ? layout->written_count : 1);
+  std::vector<double> power(channels), lost(channels);
+  const auto add = [&](size_t channel, float value) {
+    const double error = value - in_half(value, dtype);
+    if (!std::isfinite(value)) return;
+    power[channel] += double{value} * value;
+    lost[channel] += error * error;
+  };
+  if (layout)
+    for_each_weight(*layout, [&](size_t at, size_t, size_t written) { add(written, values[at]); });
+  else
+    for (const float value : values) add(0, value);
+  const double strongest = *std::max_element(power.begin(), power.end());
+  size_t harmed = 0;
+  for (size_t c = 0; c < channels; ++c)
+    harmed += power[c] > 0 && power[c] >= strongest * kWeakChannel * kWeakChannel &&
+              lost[c] > power[c] * kWeightsError * kWeightsError;
+  // bf16 costs every weight up to 2^-9, and a channel less than that.
+  if (harmed == 0) return {};
+  return fmt::format("the weights of {} of {} channels are too small for {}", harmed, channels,
+                     to_string(dtype));
+}
+
+}  // namespace anneal

@@ -1,0 +1,45 @@
+// Which operations magnify small errors, and where what follows them takes that back.
+#pragma once
+#include "anneal/optimizer/precision/value_range.h"
+
+namespace anneal {
+
+class NeedSeeds {
+ public:
+  NeedSeeds(const ValueFlow& flow, const FlowFacts& facts) : flow_(flow), facts_(facts) {}
+
+  // Of an instruction that rounds to whole numbers: whether that is a quantization, whose steps
+  // are noise to what follows.
+  bool is_quantization(int node) const;
+  // Of a comparison: whether it only says which branch of a function of the compared number is
+  // taken, as in a leaky ReLU.
+  bool is_branch(int node) const;
+  // Of an exponential: whether what is made of it hardly depends on the error of a large argument,
+  // as in a sigmoid.
+  bool is_tamed(int node) const;
+  // Whether a sum of exponentials over other elements divides it, as in a softmax.
+  bool is_softmax(int node) const;
+  // Of a sine or cosine: whether it is added to what it is taken of, a feature.
+  bool is_snake(int node) const;
+  // The two sides of the difference that this is, by way of clamps, addends and factors; -1, -1 if
+  // it is none.
+  std::pair<int, int> difference(int node) const;
+
+ private:
+  bool is_constant(int node) const;
+  bool is_instruction(int node, Opcode opcode) const;
+  bool is_output(int node) const;
+  bool is_negated(int node) const;
+  // Whether `from` is made of `target`, within few operations.
+  bool is_made_of(int from, int target, int depth = 6) const;
+  bool branches_by(int node, int compared, int depth) const;
+  bool ends_in_quantization(int node, bool clamped, int depth) const;
+  bool tames(int node, int argument, int depth) const;
+  bool joins(int node, int argument, int depth) const;
+  bool is_divided_by_sum(int node, int exponential, int depth) const;
+
+  const ValueFlow& flow_;
+  const FlowFacts& facts_;
+};
+
+}  // namespace anneal

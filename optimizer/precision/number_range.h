@@ -1,0 +1,34 @@
+// Interval arithmetic on what numbers can be.
+#pragma once
+#include <limits>
+
+#include "anneal/core/tensor.h"
+#include "anneal/graph/program.h"
+
+namespace anneal {
+
+struct NumberRange {
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
+  bool is_integer = false;   // every one of them is a whole number
+  double magnitude() const;  // infinite where nothing is known
+  bool operator==(const NumberRange&) const = default;
+};
+inline constexpr NumberRange kZeroRange = {0, 0, true};
+
+// 0 where either is: of infinite ends no infinity is claimed.
+double product_of_ends(double a, double b);
+NumberRange symmetric_range(double most, bool is_integer = false);
+NumberRange hull(const NumberRange& a, const NumberRange& b);
+NumberRange range_of_number(double value);
+NumberRange range_of_tensor(const Tensor& tensor);  // of its elements, NaN aside
+NumberRange range_of_type(DataType dtype);
+bool is_wide_integer(DataType dtype);  // of 32 bits and more
+
+// Of what an instruction with operands gives, those beyond its own being ignored.
+NumberRange range_of(const Instruction& one, DataType result, DataType operand,
+                     const NumberRange& a, const NumberRange& b, const NumberRange& c);
+NumberRange range_of_literal(const Instruction& one);
+NumberRange quotient_range(const NumberRange& a, const NumberRange& b);
+
+}  // namespace anneal

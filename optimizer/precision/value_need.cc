@@ -1,0 +1,459 @@
+#include "anneal/optimizer/precision/value_need.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "anneal/graph/op_traits.h"
+#include "anneal/optimizer/analysis/query.h"
+#include "anneal/optimizer/precision/need_seeds.h"
+
+namespace anneal {
+namespace {
+
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+// What an angle may be off; and an exponent, which is what its power is off, relative.
+constexpr double kAngleError = 0x1p-8, kExponentError = 0x1p-6;
+// Arguments of the inverses, which are steep at their ends.
+constexpr double kCosineError = 0x1p-14;
+// Where a picture is sampled, in pixels.
+constexpr double kPixelError = 0x1p-5;
+
+double with_slope(double most, double slope) {
+  if (most == kNoLimit || slope == 0) return kNoLimit;
+  return most / slope;
+}
+
+bool is_float_node(const FlowNode& node) { return is_float(node.dtype); }
+
+void tighten(Limit& limit, double most, int seed) {
+  if (most < limit.most) limit = {most, seed};
+}
+
+// Passes needs from the results of a graph to its inputs.
+class NeedFinder {
+ public:
+  NeedFinder(const ValueFlow& flow, const FlowFacts& facts, const PrecisionOptions& options,
+             std::vector<std::string>& seeds)
+      : flow_(flow),
+        facts_(facts),
+        options_(options),
+        texts_(seeds),
+        seeds_(flow, facts),
+        needs_(flow.nodes().size()) {}
+
+  std::vector<Needs> run() {
+    for (auto node = static_cast<int>(needs_.size()); node-- > 0;)
+      if (flow_[node].kind == FlowNode::Kind::kInstruction)
+        visit_instruction(node);
+      else if (flow_[node].kind == FlowNode::Kind::kOp)
+        visit_op(node);
+    return std::move(needs_);
+  }
+
+ private:
+  const FlowNode& at(int node) const { return flow_[node]; }
+  Needs& needs(int node) { return needs_[static_cast<size_t>(node)]; }
+  double magnitude(int node) const { return facts_[node].range.magnitude(); }
+  bool takes(int node) const { return node >= 0 && is_float_node(at(node)); }
+
+  std::string name(int node) const {
+    const ValueId value = at(node).value;
+    return value == ValueId::kNone ? std::string("what it computes")
+                                   : fmt::format("\"{}\"", flow_.graph().value(value).name);
+  }
+  // What the reader does to the operand, and what that asks of it.
+  int seed(int reader, int operand, std::string_view does, std::string_view asks) {
+    texts_.push_back(fmt::format("layer \"{}\" {} {}, which {}",
+                                 flow_.graph().layer(at(reader).layer).name, does, name(operand),
+                                 asks));
+    return static_cast<int>(texts_.size()) - 1;
+  }
+
+  void limit(int reader, int operand, double most, std::string_view does) {
+    if (!takes(operand)) return;
+    const std::string asks =
+        most == 0 ? "must be exact" : fmt::format("may be off by {:.2g} at most", most);
+    tighten(needs(operand).direct, most, seed(reader, operand, does, asks));
+  }
+  void decide(int reader, int operand, std::string_view does) {
+    if (takes(operand) && needs(operand).decides < 0)
+      needs(operand).decides = seed(reader, operand, does, "must be exact");
+  }
+  void cancel(int reader, int operand, std::string_view does) {
+    if (!takes(operand)) return;
+    const auto [a, b] = seeds_.difference(operand);
+    if (a < 0) return;
+    const int from = seed(reader, operand, does, "is a difference that may lose its digits");
+    for (const int side : {a, b})
+      if (takes(side) && needs(side).cancels < 0) needs(side).cancels = from;
+  }
+
+  // To an operand whose error is multiplied by at most `slope`.
+  void pass(const Needs& of, int operand, double slope) {
+    pass(of, operand, [slope](double most) { return with_slope(most, slope); });
+  }
+  template <class F>
+  void pass(const Needs& of, int operand, F&& allowed) requires std::invocable<F, double> {
+    if (!takes(operand)) return;
+    Needs& to = needs(operand);
+    tighten(to.direct, allowed(of.direct.most), of.direct.seed);
+    if (to.decides < 0) to.decides = of.decides;
+    if (facts_[operand].is_feature) return;
+    tighten(to.by_product, allowed(of.by_product.most), of.by_product.seed);
+    if (to.cancels < 0) to.cancels = of.cancels;
+  }
+  void pass_decision(const Needs& of, int operand) {
+    if (takes(operand) && needs(operand).decides < 0) needs(operand).decides = of.decides;
+  }
+
+  void visit_instruction(int node) {
+    const FlowNode& here = at(node);
+    const Needs of = needs(node);
+    const int a = here.operands.empty() ? -1 : here.operands[0];
+    const int b = here.operands.size() > 1 ? here.operands[1] : -1;
+    const auto slope_of_quotient = [&] {
+      const NumberRange& by = facts_[b].range;
+      if (by.least <= 0 && by.most >= 0) return kNoLimit;
+      return 1 / std::min(std::abs(by.least), std::abs(by.most));
+    };
+    switch (here.one.opcode) {
+      case Opcode::kCast:
+        if (is_float_node(here)) return pass(of, a, 1);
+        if (here.dtype == DataType::kBool) return decide(node, a, "tests");
+        if (seeds_.is_quantization(node)) return;
+        return limit(node, a, 0, "makes integers of");
+      case Opcode::kSaturate:
+        if (size_of(static_cast<DataType>(here.one.immediate)) > 2)
+          limit(node, a, 0, "makes integers of");
+        return;
+      case Opcode::kCeil:
+      case Opcode::kFloor:
+      case Opcode::kRoundEven:
+      case Opcode::kTrunc:
+        if (!seeds_.is_quantization(node)) limit(node, a, 0, "rounds");
+        return;
+      case Opcode::kMod:
+      case Opcode::kRem:
+        limit(node, a, 0, "takes the remainder of");
+        return limit(node, b, 0, "takes the remainder by");
+      case Opcode::kSign:
+        return decide(node, a, "takes the sign of");
+      case Opcode::kEqual:
+      case Opcode::kLess:
+      case Opcode::kLessEqual:
+        if (seeds_.is_branch(node)) return;
+        decide(node, a, "compares");
+        return decide(node, b, "compares");
+      case Opcode::kSin:
+      case Opcode::kCos:
+      case Opcode::kTan:
+        if (!seeds_.is_snake(node))
+          limit(node, a, kAngleError,
+                here.one.opcode == Opcode::kSin   ? "takes the sine of"
+                : here.one.opcode == Opcode::kCos ? "takes the cosine of"
+                                                  : "takes the tangent of");
+        return pass(of, a, here.one.opcode == Opcode::kTan ? kNoLimit : 1);
+      case Opcode::kAsin:
+      case Opcode::kAcos:
+      case Opcode::kAtanh:
+        return limit(node, a, kCosineError, "takes an inverse function of");
+      case Opcode::kExp:
+      case Opcode::kExpm1:
+      case Opcode::kSinh:
+      case Opcode::kCosh:
+        return visit_exponential(node, of);
+      case Opcode::kPow:
+        return visit_power(node, of);
+      case Opcode::kSqrt:
+        cancel(node, a, "takes the root of");
+        return pass(of, a, [](double most) { return most == kNoLimit ? most : most * most; });
+      case Opcode::kLog:
+      case Opcode::kLog1p: {
+        cancel(node, a, "takes the logarithm of");
+        const double least = facts_[a].range.least + (here.one.opcode == Opcode::kLog1p ? 1 : 0);
+        return pass(of, a, least > 0 ? 1 / least : kNoLimit);
+      }
+      case Opcode::kTanh:
+      case Opcode::kErf:
+      case Opcode::kSigmoid:
+      case Opcode::kAtan:
+        if (facts_[a].is_of_product) return pass_decision(of, a);
+        return pass(of, a, 1.2);
+      case Opcode::kMul:
+        if (a == b) return pass(of, a, 2 * magnitude(a));
+        pass(of, a, magnitude(b));
+        return pass(of, b, magnitude(a));
+      case Opcode::kDiv:
+        pass(of, a, slope_of_quotient());
+        cancel(node, b, "divides by");
+        return pass(of, b, kNoLimit);
+      case Opcode::kSelect:
+        pass(of, here.operands[1], 1);
+        return pass(of, here.operands[2], 1);
+      default:
+        for (const int operand : here.operands) pass(of, operand, 1);
+    }
+  }
+
+  void visit_exponential(int node, const Needs& of) {
+    const int a = at(node).operands[0];
+    const double most = facts_[a].range.most;
+    const bool is_even =
+        at(node).one.opcode == Opcode::kSinh || at(node).one.opcode == Opcode::kCosh;
+    const bool may_be_large = is_even ? magnitude(a) > 4 : most > 4;
+    if (may_be_large && !seeds_.is_tamed(node)) {
+      if (seeds_.is_softmax(node))
+        decide(node, a, "takes a softmax of");
+      else
+        limit(node, a, kExponentError, "takes the exponential of");
+    }
+    pass(of, a, is_even ? std::cosh(magnitude(a)) : std::exp(most));
+  }
+
+  void visit_power(int node, const Needs& of) {
+    const int base = at(node).operands[0], exponent = at(node).operands[1];
+    const NumberRange &x = facts_[base].range, &y = facts_[exponent].range;
+    if (y.least == y.most) {
+      if (y.least < 1) cancel(node, base, "takes a power of");
+      return pass(of, base,
+                  y.least >= 1 ? y.least * std::pow(x.magnitude(), y.least - 1) : kNoLimit);
+    }
+    // b^y is e^(y ln b).
+    const double rate = x.least > 0 && x.most < kNoLimit
+                            ? std::max(std::abs(std::log(x.least)), std::abs(std::log(x.most)))
+                            : 8;
+    if (rate > 0) limit(node, exponent, kExponentError / rate, "takes a power by");
+    pass(of, base, kNoLimit);
+    pass(of, exponent, kNoLimit);
+  }
+
+  void visit_op(int node) {
+    const FlowNode& here = at(node);
+    const Layer& layer = flow_.graph().layer(here.layer);
+    const Needs of = needs(node);
+    const HalfRole role = *traits_of(layer.op).half;
+    const int x = here.operands.empty() ? -1 : here.operands[0];
+    if (role == HalfRole::kMoves) {
+      for (size_t i = 0; i < here.operands.size(); ++i)
+        if (traits_of(layer.op).data->contains(i)) pass(of, here.operands[i], 1);
+    } else if (role == HalfRole::kProduct) {
+      visit_product(here, layer, of);
+    } else if (std::holds_alternative<Softmax>(layer.op)) {
+      pass_decision(of, x);
+    } else if (std::holds_alternative<Pool>(layer.op) || std::holds_alternative<Resize>(layer.op)) {
+      pass(of, x, 1);
+    } else if (const auto* reduce = std::get_if<Reduce>(&layer.op)) {
+      visit_reduce(*reduce, layer, of, x);
+    } else if (std::holds_alternative<Cumulative>(layer.op)) {
+      pass(of, x, kNoLimit);
+    } else if (const auto* top = std::get_if<TopK>(&layer.op)) {
+      decide(node, x, top->largest ? "selects the largest of" : "selects the smallest of");
+      if (here.output == 0 && top->of == TopKOf::kValues) pass(of, x, 1);
+    } else if (std::holds_alternative<ArgReduce>(layer.op) ||
+               std::holds_alternative<NonZero>(layer.op) ||
+               std::holds_alternative<Unique>(layer.op)) {
+      decide(node, x, "selects by");
+    } else if (std::holds_alternative<NonMaxSuppression>(layer.op)) {
+      decide(node, x, "selects by");
+      decide(node, here.operands[1], "selects by");
+    } else if (std::holds_alternative<Range>(layer.op)) {
+      for (const int operand : here.operands) limit(node, operand, 0, "counts by");
+    } else if (std::holds_alternative<GridSample>(layer.op)) {
+      pass(of, x, 1);
+      limit(node, here.operands[1], grid_error(layer), "samples where it is told by");
+    } else if (const auto* align = std::get_if<RoiAlign>(&layer.op)) {
+      pass(of, x, 1);
+      limit(node, here.operands[1], kPixelError / std::max(align->spatial_scale, 1e-6F),
+            "samples where it is told by");
+    } else if (std::holds_alternative<ScatterElements>(layer.op) ||
+               std::holds_alternative<ScatterND>(layer.op)) {
+      pass(of, x, 1);
+      pass(of, here.operands[2], 1);
+    } else if (std::holds_alternative<BitCast>(layer.op)) {
+      limit(node, x, 0, "takes the bits of");
+    } else if (here.output == 0) {
+      visit_bodies(here, layer);
+    }
+  }
+
+  void visit_reduce(const Reduce& reduce, const Layer& layer, const Needs& of, int x) {
+    if (reduce.kind == ReduceKind::kMax || reduce.kind == ReduceKind::kMin) return pass(of, x, 1);
+    // Sums are taken in f32, of numbers that are rounded alike.
+    Needs summed = of;
+    summed.decides = summed.cancels = -1;
+    double slope = kNoLimit;
+    if (reduce.kind == ReduceKind::kMean) slope = 1;
+    if (reduce.kind == ReduceKind::kSum) slope = summed_count(layer);
+    pass(summed, x, slope);
+  }
+
+  double summed_count(const Layer& layer) const {
+    const Shape& shape = shape_of(flow_.graph(), layer.inputs[0]);
+    double count = 1;
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      const int64_t most = flow_.graph().sizes().range(shape[axis]).max;
+      if (most >= std::numeric_limits<int32_t>::max()) return kNoLimit;
+      count *= static_cast<double>(std::max<int64_t>(most, 1));
+    }
+    return count;
+  }
+
+  double grid_error(const Layer& layer) const {
+    const Shape& shape = shape_of(flow_.graph(), layer.inputs[0]);
+    double most = 1;
+    for (int axis = 2; axis < shape.rank(); ++axis)
+      most = std::max(most, static_cast<double>(flow_.graph().sizes().range(shape[axis]).max));
+    return kPixelError / (most / 2);
+  }
+
+  void visit_product(const FlowNode& here, const Layer& layer, const Needs& of) {
+    if (std::holds_alternative<Attention>(layer.op) || !here.is_f32()) return;
+    Needs all;
+    all.by_product = of.direct.most < of.by_product.most ? of.direct : of.by_product;
+    const auto found = facts_.norms.find(here.layer);
+    const double count = summands(flow_.graph(), here.layer);
+    for (const size_t i : {size_t{0}, size_t{1}}) {
+      const double slope = found != facts_.norms.end() ? found->second.of_errors()
+                                                       : count * magnitude(here.operands[1 - i]);
+      pass(all, here.operands[i], slope);
+    }
+  }
+
+  // What a body needs of its inputs, its layer needs, too.
+  void visit_bodies(const FlowNode& here, const Layer& layer) {
+    for (const BodyUse& use : bodies_of(layer.op)) {
+      const Graph& body = flow_.graph().bodies()[static_cast<size_t>(use.body)];
+      const ValueFlow flow(body);
+      const FlowFacts facts = facts_of(flow, options_);
+      const std::vector<Needs> inner = NeedFinder(flow, facts, options_, texts_).run();
+      // Carried values and sequences stand at the same distance as captures.
+      const int shift = use.outer - use.inner;
+      for (size_t i = 0; i < body.inputs().size(); ++i) {
+        const auto outer = static_cast<int>(i) + shift;
+        if (outer < 0 || outer >= static_cast<int>(here.operands.size())) continue;
+        pass(inner[static_cast<size_t>(flow.of(body.inputs()[i]))],
+             here.operands[static_cast<size_t>(outer)], 1);
+      }
+    }
+  }
+
+  const ValueFlow& flow_;
+  const FlowFacts& facts_;
+  const PrecisionOptions& options_;
+  std::vector<std::string>& texts_;
+  NeedSeeds seeds_;
+  std::vector<Needs> needs_;
+};
+
+// The largest error of a number in the range.
+double error_in(const NumberRange& range, NumberRounding rounding) {
+  const double most = range.magnitude();
+  if (rounding.keeps_integers && range.is_integer && most <= std::ldexp(1.0, rounding.digits))
+    return 0;
+  return most * std::ldexp(1.0, -rounding.digits);
+}
+
+// 0 where either is, also times infinity.
+double times_error(double factor, double error) {
+  return factor == 0 || error == 0 ? 0 : factor * error;
+}
+
+// The seed of a need that the error does not meet; -1: it meets all.
+int broken_by(const Needs& needs, double error) {
+  if (error > needs.direct.most) return needs.direct.seed;
+  if (error > needs.by_product.most) return needs.by_product.seed;
+  return error > 0 ? needs.cancels : -1;
+}
+
+}  // namespace
+
+NumberRounding rounding_of(DataType half) { return {half == DataType::kF16 ? 11 : 8, true}; }
+
+NeedAnalysis::NeedAnalysis(const Graph& graph, const PrecisionOptions& options) {
+  const ValueFlow flow(graph);
+  const FlowFacts facts = facts_of(flow, options);
+  const std::vector<Needs> needs = NeedFinder(flow, facts, options, seeds_).run();
+  const auto add = [&](ValueId id) {
+    const int node = flow.of(id);
+    if (node < 0) return;
+    values_[id] = {facts[node].range, needs[static_cast<size_t>(node)]};
+    expected_[id] = facts[node].expected;
+  };
+  for (const ValueId id : graph.inputs()) add(id);
+  for (const LayerId id : graph.order()) {
+    for (const ValueId output : graph.layer(id).outputs) add(output);
+    const Layer& layer = graph.layer(id);
+    if (*traits_of(layer.op).half != HalfRole::kProduct ||
+        std::holds_alternative<Attention>(layer.op))
+      continue;
+    Product& product = products_[id];
+    for (const int node : flow.of_op(id)) {
+      const Needs& of = needs[static_cast<size_t>(node)];
+      tighten(product.needs.direct, of.direct.most, of.direct.seed);
+      tighten(product.needs.by_product, of.by_product.most, of.by_product.seed);
+      product.needs.cancels = std::max(product.needs.cancels, of.cancels);
+      const FlowNode& here = flow[node];
+      const NodeFacts &a = facts[here.operands[0]], &b = facts[here.operands[1]];
+      product.data = a.range;
+      product.weights = b.range;
+      const auto found = facts.norms.find(id);
+      if (found != facts.norms.end()) {
+        const bool is_left = graph.constant(layer.inputs[0]) && !graph.constant(layer.inputs[1]);
+        if (is_left) std::swap(product.data, product.weights);
+        const double norm = found->second.of_errors();
+        product.weights_factor = norm;
+        const double most = product.weights.magnitude();
+        // Errors of weights are relative to the largest one of each sum at most.
+        product.data_factor = most == 0 ? 0 : times_error(product.data.magnitude(), norm / most);
+      } else {
+        const double count = summands(graph, id);
+        product.weights_factor = times_error(count, b.range.magnitude());
+        product.data_factor = times_error(count, a.range.magnitude());
+      }
+    }
+  }
+}
+
+double NeedAnalysis::error_of(LayerId product, NumberRounding rounding) const {
+  const auto found = products_.find(product);
+  if (found == products_.end()) return 0;
+  const Product& of = found->second;
+  return times_error(of.weights_factor, error_in(of.data, rounding)) +
+         times_error(of.data_factor, error_in(of.weights, rounding));
+}
+
+double NeedAnalysis::expected(ValueId value) const {
+  const auto found = expected_.find(value);
+  return found == expected_.end() ? 0 : found->second;
+}
+
+std::string NeedAnalysis::text(int seed, double error, std::string_view subject) const {
+  const std::string& of = seeds_[static_cast<size_t>(seed)];
+  return std::isfinite(error) ? fmt::format("{}; {} may be off by {:.2g}", of, subject, error)
+                              : fmt::format("{}; nothing says how large {} becomes", of, subject);
+}
+
+std::string NeedAnalysis::why_not_stored(ValueId value, NumberRounding rounding,
+                                         std::string_view what) const {
+  const auto found = values_.find(value);
+  if (found == values_.end()) return {};
+  const auto& [range, needs] = found->second;
+  const double error = error_in(range, rounding);
+  int seed = broken_by(needs, error);
+  if (seed < 0 && error > 0) seed = needs.decides;
+  return seed < 0 ? std::string() : text(seed, error, fmt::format("this in {}", what));
+}
+
+std::string NeedAnalysis::why_not_multiplied(LayerId product, NumberRounding rounding,
+                                             std::string_view what) const {
+  const auto found = products_.find(product);
+  if (found == products_.end()) return {};
+  const double error = error_of(product, rounding);
+  const int seed = broken_by(found->second.needs, error);
+  return seed < 0 ? std::string()
+                  : text(seed, error, fmt::format("the product of operands of {}", what));
+}
+
+}  // namespace anneal

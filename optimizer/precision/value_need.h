@@ -1,0 +1,63 @@
+// What the readers of a value need of it: how far it may be off. Carried backwards from functions
+// that magnify errors, through arithmetic, movement and products.
+#pragma once
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "anneal/optimizer/precision/value_flow.h"
+#include "anneal/optimizer/precision/value_range.h"
+
+namespace anneal {
+
+// How numbers are rounded: to so many significant binary digits, or, of integers of 8 bits, to
+// steps of 2^-8 of the largest one.
+struct NumberRounding {
+  int digits = 0;
+  bool keeps_integers = false;  // whole numbers of so many digits
+};
+NumberRounding rounding_of(DataType half);
+inline constexpr NumberRounding kEightBits = {8, false};
+
+// A need, and where it comes from.
+struct Limit {
+  double most = std::numeric_limits<double>::infinity();  // absolute error
+  int seed = -1;                                          // index of NeedAnalysis's seeds
+};
+
+// Of one number. Four kinds, which end in different places (docs/quantization.md):
+struct Needs {
+  Limit direct;      // by what reads it without a product in between
+  Limit by_product;  // by way of one or more products; features do without it
+  int decides = -1;  // exact, as it is compared or selected: a seed. Ends at the product before
+  int cancels = -1;  // exact, as what is left of a difference counts. Ends behind the product
+};
+
+class NeedAnalysis {
+ public:
+  NeedAnalysis(const Graph& graph, const PrecisionOptions& options);
+  // Why the value must not be stored so, for people; empty if it may be. `what` names the type.
+  std::string why_not_stored(ValueId value, NumberRounding rounding, std::string_view what) const;
+  // Why the product must not have operands that are rounded so.
+  std::string why_not_multiplied(LayerId product, NumberRounding rounding,
+                                 std::string_view what) const;
+  // See NodeFacts. 0: no such value.
+  double expected(ValueId value) const;
+
+ private:
+  // The largest error of what the op gives; infinite if nothing is known.
+  double error_of(LayerId product, NumberRounding rounding) const;
+  std::string text(int seed, double error, std::string_view subject) const;
+
+  std::unordered_map<ValueId, std::pair<NumberRange, Needs>> values_;
+  std::unordered_map<ValueId, double> expected_;
+  struct Product {
+    Needs needs;
+    NumberRange data, weights;
+    double weights_factor = 0, data_factor = 0;  // of the other's error
+  };
+  std::unordered_map<LayerId, Product> products_;
+  std::vector<std::string> seeds_;
+};
+
+}  // namespace anneal

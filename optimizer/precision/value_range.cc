@@ -1,0 +1,390 @@
+#include "anneal/optimizer/precision/value_range.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "anneal/graph/op_traits.h"
+#include "anneal/optimizer/analysis/channel_weights.h"
+#include "anneal/optimizer/analysis/query.h"
+
+namespace anneal {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+// Of an input of the model, as pictures have it, and of features.
+constexpr double kOrdinary = 256;
+
+// What an axis may have at most.
+double most_at(const Graph& graph, const Shape& shape, int64_t axis) {
+  if (axis < 0 || axis >= shape.rank()) return kInfinite;
+  const int64_t most = graph.sizes().range(shape[static_cast<int>(axis)]).max;
+  return most >= std::numeric_limits<int32_t>::max() ? kInfinite : static_cast<double>(most);
+}
+
+class FactFinder {
+ public:
+  FactFinder(const ValueFlow& flow, const PrecisionOptions& options)
+      : flow_(flow), graph_(flow.graph()), options_(options) {}
+
+  FlowFacts run() {
+    for (const FlowNode& node : flow_.nodes()) {
+      NodeFacts facts = node.kind == FlowNode::Kind::kGiven         ? given(node)
+                        : node.kind == FlowNode::Kind::kInstruction ? instruction(node)
+                                                                    : op(node);
+      finish(node, facts);
+      made_.nodes.push_back(facts);
+    }
+    return std::move(made_);
+  }
+
+ private:
+  const NodeFacts& at(int node) const { return made_[node]; }
+  bool has(const FlowNode& node, size_t i) const {
+    return i < node.operands.size() && node.operands[i] >= 0;
+  }
+  const NodeFacts& operand(const FlowNode& node, size_t i) const { return at(node.operands[i]); }
+  bool is_constant(int node) const {
+    const FlowNode& of = flow_[node];
+    return (of.kind == FlowNode::Kind::kGiven && graph_.constant(of.value)) ||
+           of.one.opcode == Opcode::kConstant;
+  }
+
+  void finish(const FlowNode& node, NodeFacts& facts) const {
+    if (node.kind != FlowNode::Kind::kOp || !facts.is_of_product)
+      facts.is_of_integers |= is_wide_integer(node.dtype) && !graph_constant(node);
+    const float seen = node.value == ValueId::kNone || !node.is_f32()
+                           ? -1.0F
+                           : seen_in(options_, graph_.value(node.value).name);
+    if (seen >= 0 && !facts.is_of_integers) {
+      const double most = double{seen} * kSampleMargin;
+      facts.range.least = std::max(facts.range.least, -most);
+      facts.range.most = std::min(facts.range.most, most);
+      facts.expected = seen;
+    }
+    facts.expected = std::min(facts.expected, facts.range.magnitude());
+  }
+  bool graph_constant(const FlowNode& node) const {
+    return node.kind == FlowNode::Kind::kGiven && graph_.constant(node.value);
+  }
+
+  NodeFacts given(const FlowNode& node) const {
+    NodeFacts facts;
+    if (const Tensor* constant = graph_.constant(node.value)) {
+      facts.range = range_of_tensor(*constant);
+      facts.expected = std::isfinite(facts.range.magnitude()) ? facts.range.magnitude() : 0;
+      return facts;
+    }
+    facts.range = range_of_type(node.dtype);
+    facts.expected = is_wide_integer(node.dtype) ? kInfinite : kOrdinary;
+    return facts;
+  }
+
+  // What the operands have in common, before the range is known.
+  NodeFacts joined(const FlowNode& node) const {
+    NodeFacts facts;
+    for (const int each : node.operands) {
+      if (each < 0) continue;
+      facts.is_of_product |= at(each).is_of_product;
+      facts.is_feature |= at(each).is_feature;
+      facts.is_of_integers |= at(each).is_of_integers;
+      facts.expected = std::max(facts.expected, at(each).expected);
+    }
+    return facts;
+  }
+
+  static bool bends(Opcode opcode) {
+    switch (opcode) {
+      case Opcode::kCast:
+      case Opcode::kRound:
+      case Opcode::kNeg:
+      case Opcode::kAdd:
+      case Opcode::kSub:
+      case Opcode::kMul:
+      case Opcode::kDiv:
+        return false;
+      default:
+        return true;
+    }
+  }
+
+  NodeFacts instruction(const FlowNode& node) const {
+    const Instruction& one = node.one;
+    NodeFacts facts = joined(node);
+    if (bends(one.opcode)) facts.is_feature |= facts.is_of_product;
+    const bool two_computed = node.operands.size() == 2 && !is_constant(node.operands[0]) &&
+                              !is_constant(node.operands[1]);
+    if (one.opcode == Opcode::kMul && two_computed && operand(node, 0).is_of_product &&
+        operand(node, 1).is_of_product)
+      facts.is_feature = true;
+    switch (one.opcode) {
+      case Opcode::kConstant:
+        facts.range = range_of_literal(one);
+        facts.expected = std::isfinite(facts.range.magnitude()) ? facts.range.magnitude() : 0;
+        return facts;
+      case Opcode::kIndex:
+        facts.range = index_range(node);
+        facts.expected = kInfinite;
+        return facts;
+      case Opcode::kEqual:
+      case Opcode::kLess:
+      case Opcode::kLessEqual:
+        return {.range = {0, 1, true}, .expected = 1};
+      case Opcode::kMul:
+        if (!two_computed)
+          facts.expected = product_of_ends(operand(node, 0).expected, operand(node, 1).expected);
+        break;
+      case Opcode::kDiv:
+        if (is_constant(node.operands[1]))
+          facts.expected = std::min(
+              operand(node, 0).expected *
+                  std::min(quotient_range(symmetric_range(1), operand(node, 1).range).magnitude(),
+                           1e30),
+              1e30);
+        break;
+      case Opcode::kSqrt:
+        facts.expected = std::sqrt(facts.expected);
+        break;
+      case Opcode::kLog:
+      case Opcode::kLog1p:
+      case Opcode::kExp:
+      case Opcode::kExpm1:
+        facts.expected = kOrdinary;
+        break;
+      default:
+        break;
+    }
+    facts.range = node.dtype == DataType::kBool ? NumberRange{0, 1, true} : range_of(node);
+    if (is_integer(node.dtype)) facts.range.is_integer = true;
+    return facts;
+  }
+
+  NumberRange range_of(const FlowNode& node) const {
+    const auto range = [&](size_t i) {
+      return has(node, i) ? operand(node, i).range : NumberRange{};
+    };
+    if (node.one.opcode == Opcode::kMul && node.operands[0] == node.operands[1])
+      return {0, product_of_ends(range(0).magnitude(), range(0).magnitude()), range(0).is_integer};
+    return anneal::range_of(node.one, node.dtype, flow_[node.operands[0]].dtype, range(0), range(1),
+                            range(2));
+  }
+
+  NumberRange index_range(const FlowNode& node) const {
+    const Layer& layer = graph_.layer(node.layer);
+    const bool is_of_output =
+        std::holds_alternative<Pointwise>(layer.op) || program_of(layer.op) == nullptr;
+    const double most = is_of_output ? most_at(graph_, shape_of(graph_, layer.outputs[0]),
+                                               static_cast<int64_t>(node.one.immediate))
+                                     : kInfinite;
+    return {0, most, true};
+  }
+
+  NodeFacts op(const FlowNode& node) {
+    const Layer& layer = graph_.layer(node.layer);
+    NodeFacts facts = joined(node);
+    const HalfRole role = *traits_of(layer.op).half;
+    if (role == HalfRole::kMoves) return moved(node, layer);
+    if (role == HalfRole::kProduct) return multiplied(node, layer, facts);
+    const NumberRange x = has(node, 0) ? operand(node, 0).range : NumberRange{};
+    facts.range = range_of_type(node.dtype);
+    const auto is_now_feature = [&] { facts.is_feature |= facts.is_of_product; };
+    if (const auto* softmax = std::get_if<Softmax>(&layer.op)) {
+      facts.range = softmax->log ? NumberRange{-kInfinite, 0, false} : NumberRange{0, 1, false};
+      facts.is_of_integers = false;
+      facts.expected = softmax->log ? kOrdinary : 1;
+      is_now_feature();
+    } else if (const auto* normalize = std::get_if<Normalize>(&layer.op)) {
+      double count = 1;
+      for (const int64_t axis : normalize->axes)
+        count *= most_at(graph_, shape_of(graph_, layer.inputs[0]), axis);
+      facts.range = symmetric_range(std::sqrt(count));
+      facts.is_of_integers = false;
+      facts.expected = kOrdinary;
+      is_now_feature();
+    } else if (const auto* pool = std::get_if<Pool>(&layer.op)) {
+      if (pool->kind == PoolKind::kMax && node.output == 0) facts.range = x;
+      if (pool->kind == PoolKind::kAverage)
+        facts.range = hull(x, kZeroRange), facts.range.is_integer = false;
+      if (pool->kind != PoolKind::kAverage) is_now_feature();
+    } else if (const auto* reduce = std::get_if<Reduce>(&layer.op)) {
+      if (reduce->kind != ReduceKind::kSum && reduce->kind != ReduceKind::kProd) facts.range = x;
+      if (reduce->kind == ReduceKind::kMean) facts.range.is_integer = false;
+      if (reduce->kind == ReduceKind::kSum) facts.range.is_integer = x.is_integer;
+      if (reduce->kind == ReduceKind::kSum && x.least >= 0) facts.range.least = 0;
+    } else if (std::holds_alternative<Cumulative>(layer.op)) {
+      facts.range.is_integer = x.is_integer;
+      facts.expected = kInfinite;
+    } else if (std::holds_alternative<TopK>(layer.op)) {
+      if (node.output == 0) facts.range = x;
+    } else if (const auto* resize = std::get_if<Resize>(&layer.op)) {
+      if (resize->mode != ResizeMode::kCubic)
+        facts.range = hull(x, range_of_number(resize->extrapolation_value));
+      facts.range.is_integer = false;
+    } else if (const auto* sample = std::get_if<GridSample>(&layer.op)) {
+      if (sample->mode != ResizeMode::kCubic) facts.range = hull(x, kZeroRange);
+      facts.range.is_integer = false;
+      facts.is_of_product = operand(node, 0).is_of_product;
+      facts.is_feature = operand(node, 0).is_feature;
+      facts.expected = operand(node, 0).expected;
+    } else if (const auto* recurrent = std::get_if<Recurrent>(&layer.op)) {
+      if (recurrent->kind == RecurrentKind::kLstm && node.output < 2 &&
+          recurrent->output == Activation::kTanh && recurrent->gate == Activation::kSigmoid)
+        facts.range = symmetric_range(1);
+      facts.is_of_product = facts.is_feature = true;
+      facts.expected = kOrdinary;
+    } else if (std::holds_alternative<Range>(layer.op)) {
+      facts.range.is_integer = x.is_integer && operand(node, 2).range.is_integer;
+      facts.is_of_integers = true;
+      facts.expected = kInfinite;
+    } else if (std::holds_alternative<Dequantize>(layer.op)) {
+      const NumberRange scale = operand(node, 1).range;
+      const double zero = has(node, 2) ? operand(node, 2).range.magnitude() : 0;
+      facts.range = symmetric_range(product_of_ends(x.magnitude() + zero, scale.magnitude()));
+      facts.is_of_product = facts.is_feature = true;
+      facts.expected = kOrdinary;
+    } else if (!bodies_of(layer.op).empty()) {
+      facts.expected = kOrdinary;
+      facts.is_of_product = facts.is_feature = false;
+    }
+    if (is_integer(node.dtype)) facts.range.is_integer = true;
+    return facts;
+  }
+
+  NodeFacts moved(const FlowNode& node, const Layer& layer) const {
+    NodeFacts facts;
+    bool is_first = true;
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      if (!traits_of(layer.op).data->contains(i) || !has(node, i)) continue;
+      const NodeFacts& of = operand(node, i);
+      const NumberRange range = is_first ? of.range : hull(facts.range, of.range);
+      facts = {.range = range,
+               .expected = std::max(facts.expected, of.expected),
+               .is_of_product = facts.is_of_product || of.is_of_product,
+               .is_feature = facts.is_feature || of.is_feature,
+               .is_of_integers = facts.is_of_integers || of.is_of_integers};
+      is_first = false;
+    }
+    if (std::holds_alternative<Pad>(layer.op) && !has(node, 2))
+      facts.range = hull(facts.range, kZeroRange);
+    return facts;
+  }
+
+  // Whether the left operand's rows are softmaxes, so that results are means of what it multiplies.
+  bool is_mean(const FlowNode& node, const MatMul& matmul) const {
+    const FlowNode& left = flow_[node.operands[0]];
+    if (left.kind != FlowNode::Kind::kOp || matmul.transpose_a) return false;
+    const auto* softmax = op_as<Softmax>(graph_, left.layer);
+    return softmax && !softmax->log &&
+           softmax->axis == shape_of(graph_, graph_.layer(node.layer).inputs[0]).rank() - 1;
+  }
+
+  NodeFacts multiplied(const FlowNode& node, const Layer& layer, NodeFacts facts) {
+    facts.is_of_product = true;
+    facts.is_feature = false;
+    if (std::holds_alternative<Attention>(layer.op)) {
+      facts.is_feature = true;
+      facts.is_of_integers = false;
+      facts.range = hull(operand(node, 2).range, kZeroRange);
+      facts.range.is_integer = false;
+      facts.expected = operand(node, 2).expected;
+      return facts;
+    }
+    facts.expected = kOrdinary;
+    facts.range = {};
+    if (!node.is_f32()) {  // of 8-bit integers, which have scales behind them
+      facts.is_feature = true;
+      facts.is_of_integers = false;
+      facts.range.is_integer = is_integer(node.dtype);
+      return facts;
+    }
+    for (const size_t i : {size_t{1}, size_t{0}}) {
+      const Tensor* weights = graph_.constant(layer.inputs[i]);
+      if (!weights || weights->dtype() != DataType::kF32) continue;
+      const auto [made, is_new] = made_.norms.try_emplace(node.layer);
+      if (is_new) made->second = norms_of(layer, node.layer, i);
+      const ProductNorms& norms = made->second;
+      const NodeFacts& data = operand(node, 1 - i);
+      facts.range = symmetric_range(product_of_ends(data.range.magnitude(), norms.sum),
+                                    data.range.is_integer && norms.is_integer);
+      facts.expected = product_of_ends(as_read(data), norms.root);
+      return facts;
+    }
+    const NodeFacts &a = operand(node, 0), &b = operand(node, 1);
+    const auto* matmul = std::get_if<MatMul>(&layer.op);
+    if (matmul && is_mean(node, *matmul)) {
+      facts.range = hull(b.range, kZeroRange);
+      facts.range.is_integer = false;
+      facts.expected = b.expected;
+      return facts;
+    }
+    const double each = product_of_ends(a.range.magnitude(), b.range.magnitude());
+    facts.range =
+        symmetric_range(matmul ? product_of_ends(each, summands(graph_, node.layer)) : kInfinite,
+                        a.range.is_integer && b.range.is_integer);
+    facts.expected = kInfinite;
+    return facts;
+  }
+
+  static double as_read(const NodeFacts& data) {
+    return data.is_feature && std::isfinite(data.expected) ? std::min(data.expected, kOrdinary)
+                                                           : data.expected;
+  }
+
+  ProductNorms norms_of(const Layer& layer, LayerId id, size_t input) const {
+    const Tensor& tensor = *graph_.constant(layer.inputs[input]);
+    const std::span<const float> values = tensor.as<float>();
+    const auto layout = channel_weights(graph_, id);
+    const bool has_channels = layout && layout->input == input;
+    // A product of several matrices has channels in each.
+    const size_t per_outer =
+        has_channels ? static_cast<size_t>(layout->i_count * layout->j_count * layout->inner) : 1;
+    const size_t count =
+        has_channels ? static_cast<size_t>(layout->outer * layout->written_count) : 1;
+    std::vector<double> sums(std::max<size_t>(count, 1)), squares(sums.size());
+    ProductNorms norms = {.is_integer = true};
+    const auto add = [&](size_t channel, double value) {
+      norms.is_integer &= value == std::floor(value);
+      if (!std::isfinite(value)) return;
+      norms.most = std::max(norms.most, std::abs(value));
+      sums[channel] += std::abs(value);
+      squares[channel] += value * value;
+    };
+    if (has_channels)
+      for_each_weight(*layout, [&](size_t at, size_t, size_t written) {
+        add(at / per_outer * static_cast<size_t>(layout->written_count) + written, values[at]);
+      });
+    else
+      for (const float value : values) add(0, value);
+    norms.sum = std::ranges::max(sums);
+    norms.root = std::sqrt(std::ranges::max(squares));
+    return norms;
+  }
+
+  const ValueFlow& flow_;
+  const Graph& graph_;
+  const PrecisionOptions& options_;
+  FlowFacts made_;
+};
+
+}  // namespace
+
+double ProductNorms::of_errors() const { return std::min(sum, 3 * root); }
+
+float seen_in(const PrecisionOptions& options, const std::string& value) {
+  if (!options.ranges) return -1;
+  const auto found = options.ranges->tensors.find(value);
+  if (found == options.ranges->tensors.end()) return -1;
+  return std::max(std::abs(found->second.seen_min), std::abs(found->second.seen_max));
+}
+
+double summands(const Graph& graph, LayerId product) {
+  const auto* matmul = op_as<MatMul>(graph, product);
+  if (!matmul) return kInfinite;
+  const Shape& a = shape_of(graph, graph.layer(product).inputs[0]);
+  return most_at(graph, a, a.rank() - (matmul->transpose_a ? 2 : 1));
+}
+
+FlowFacts facts_of(const ValueFlow& flow, const PrecisionOptions& options) {
+  return FactFinder(flow, options).run();
+}
+
+}  // namespace anneal

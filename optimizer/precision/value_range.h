@@ -1,0 +1,53 @@
+// What the model itself shows of the numbers that its values can be.
+#pragma once
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "anneal/optimizer/precision.h"
+#include "anneal/optimizer/precision/number_range.h"
+#include "anneal/optimizer/precision/value_flow.h"
+
+namespace anneal {
+
+// A largest magnitude as the samples of the table showed it; negative if none did.
+float seen_in(const PrecisionOptions& options, const std::string& value);
+// Samples show less than there is: extremes must be this many times inside a range.
+inline constexpr float kSampleMargin = 4;
+
+struct NodeFacts {
+  // Proven by constants, bounded functions, normalizations and types of integers; where those show
+  // nothing, the table's extremes with a margin. Samples do not bound what comes of integers, such
+  // as positions and sizes.
+  NumberRange range;
+  // A guess at the largest magnitude of values that inputs of ordinary magnitude give, where
+  // trained layers keep features ordinary. Infinite where nothing speaks for one: integers of 32
+  // bits and more, products of two computed values.
+  double expected = 0;
+  bool is_of_product = false;   // at any distance
+  bool is_feature = false;      // of a product by way of an activation, a norm or the like
+  bool is_of_integers = false;  // of 32 bits and more
+};
+
+// How a sum of products by constant weights grows: the largest result of any channel over the
+// largest magnitude of the data.
+struct ProductNorms {
+  double sum = 0;           // of magnitudes: a bound
+  double root = 0;          // of squares: what numbers of independent signs give
+  bool is_integer = false;  // every weight is a whole number
+  double most = 0;          // the largest magnitude of a weight
+  // Of rounding errors, whose signs are independent: three standard deviations, or the bound.
+  double of_errors() const;
+};
+
+struct FlowFacts {
+  std::vector<NodeFacts> nodes;                       // one for each node
+  std::unordered_map<LayerId, ProductNorms> norms{};  // of products by one constant
+  const NodeFacts& operator[](int node) const { return nodes[static_cast<size_t>(node)]; }
+};
+FlowFacts facts_of(const ValueFlow& flow, const PrecisionOptions& options);
+
+// How many products a result of a MatMul adds up; infinite if nothing bounds it.
+double summands(const Graph& graph, LayerId product);
+
+}  // namespace anneal

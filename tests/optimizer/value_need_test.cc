@@ -1,0 +1,148 @@
+// What the readers of values need, and where that ends.
+#include "anneal/optimizer/precision/value_need.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "anneal/graph/text.h"
+
+namespace anneal {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Which products and values of the graph must not be in bf16, as "name: why" lines.
+std::string needs_of(const std::string& text, DataType half = DataType::kBF16) {
+  const Graph graph = parse_graph(text);
+  const NeedAnalysis needs(graph, {});
+  std::string lines;
+  for (const LayerId id : graph.order()) {
+    const Layer& layer = graph.layer(id);
+    if (const auto why = needs.why_not_multiplied(id, rounding_of(half), "16 bits"); !why.empty())
+      lines += "product " + layer.name + ": " + why + "\n";
+    for (const ValueId output : layer.outputs)
+      if (const auto why = needs.why_not_stored(output, rounding_of(half), "16 bits"); !why.empty())
+        lines += "value " + graph.value(output).name + ": " + why + "\n";
+  }
+  return lines;
+}
+
+TEST(ValueNeed, AnglesAreCarriedThroughMovementAndProducts) {
+  const std::string needs = needs_of(R"G(graph g(p: i64[1,1,8], q: f32[8,8])
+  const inv: f32[1,4,1] = {1, 0.1, 0.01, 0.001}
+  f = Pointwise(p) program="(i64)->(f32) f32($0)"
+  a = MatMul(inv, f)
+  t = Transpose(a) permutation=[0,2,1]
+  c = Concat(t, t) axis=2
+  s = Pointwise(c) program="(f32)->(f32) sin($0)"
+  y = MatMul(q, s)
+  return y
+)G");
+  EXPECT_THAT(needs, HasSubstr("value f: "));
+  EXPECT_THAT(needs,
+              HasSubstr("product a: layer \"s\" takes the sine of \"c\", which may be off by "
+                        "0.0039 at most; nothing says how large the product"));
+  EXPECT_THAT(needs, HasSubstr("value c: "));
+  EXPECT_THAT(needs, ::testing::Not(HasSubstr("value s: ")));
+  EXPECT_THAT(needs, ::testing::Not(HasSubstr("product y: ")));
+}
+
+TEST(ValueNeed, SmallAnglesNeedNothing) {
+  const char* text = R"G(graph g(x: f32[4,2])
+  const w: f32[2,2] = {0.5, 0.5, 0.25, 0.25}
+  b = Pointwise(x) program="(f32)->(f32) tanh($0)"
+  a = MatMul(b, w)
+  s = Pointwise(a) program="(f32)->(f32) sin($0)"
+  return s
+)G";
+  EXPECT_EQ(needs_of(text, DataType::kF16), "");
+  EXPECT_THAT(needs_of(text), HasSubstr("product a: "));
+}
+
+TEST(ValueNeed, IndicesAreExactUpToTheFeaturesBehindTheirProduct) {
+  const std::string needs = needs_of(R"G(graph g(x: f32[4,8])
+  const w: f32[8,8] = random(1)
+  const v: f32[8,1] = random(2)
+  h = MatMul(x, w) epilogue="(f32)->(f32) max($0,0f32)"
+  a = MatMul(h, v)
+  i = Pointwise(a) program="(f32)->(i64) i64(min(max($0,0f32),7f32))"
+  return i
+)G");
+  EXPECT_THAT(needs, HasSubstr("product a: layer \"i\" makes integers of what it computes, which "
+                               "must be exact"));
+  EXPECT_THAT(needs, ::testing::Not(HasSubstr("product h: ")));
+  EXPECT_THAT(needs, ::testing::Not(HasSubstr("value h: ")));
+}
+
+TEST(ValueNeed, WhatIsSelectedIsStoredExactlyByAnyProduct) {
+  const std::string needs = needs_of(R"G(graph g(x: f32[4,8])
+  const w: f32[8,8] = random(1)
+  a = MatMul(x, w)
+  p = Softmax(a) axis=1
+  i = ArgReduce(p) largest=true axis=1 keepdims=false select_last=false
+  return i
+)G");
+  EXPECT_THAT(needs, HasSubstr("value a: layer \"i\" selects by \"p\", which must be exact"));
+  EXPECT_THAT(needs, ::testing::Not(HasSubstr("product a: ")));
+}
+
+TEST(ValueNeed, ActivationsNeedNothing) {
+  const auto of_activation = [](const std::string& program) {
+    return needs_of(R"G(graph g(x: f32[4,8])
+  const w: f32[8,8] = random(1)
+  a = MatMul(x, w)
+  b = Pointwise(a) program="(f32)->(f32) )G" +
+                    program + R"G("
+  y = MatMul(b, w)
+  return y
+)G");
+  };
+  for (const char* program :
+       {"max($0,0f32)", "div(1f32,add(exp(neg($0)),1f32))", "log(add(exp($0),1f32))",
+        "select(lt($0,0f32),mul($0,0.01f32),$0)", "select(lt($0,0f32),expm1($0),$0)",
+        "%0=sin(mul($0,3f32)); add($0,mul(%0,%0))", "mul($0,tanh(log1p(exp($0))))",
+        "mul(sub(min(max(rint(div($0,0.1f32)),0f32),255f32),3f32),0.1f32)", "exp(min($0,0f32))"})
+    EXPECT_EQ(of_activation(program), "") << program;
+  for (const char* program : {"exp($0)", "sin($0)", "floor($0)", "acos($0)",
+                              "mul(floor(max($0,0f32)),0.1f32)", "cosh($0)"})
+    EXPECT_THAT(of_activation(program), HasSubstr("product a: ")) << program;
+}
+
+TEST(ValueNeed, DifferencesUnderRootsKeepTheirDigits) {
+  const std::string needs = needs_of(R"G(graph g(a: f32[4,8], b: f32[8,4], n: f32[4,4])
+  m = MatMul(a, b)
+  d = Pointwise(n, m) program="(f32,f32)->(f32) sqrt(max(sub($0,mul($1,2f32)),0f32))"
+  return d
+)G");
+  EXPECT_THAT(needs, HasSubstr("product m: layer \"d\" takes the root of what it computes"));
+}
+
+TEST(ValueNeed, SmallWholeNumbersAreExactInAnyCase) {
+  EXPECT_EQ(needs_of(R"G(graph g(x: f32[4,8], y: f32[4,8])
+  const w: f32[8,2] = {1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1}
+  m = Pointwise(x, y) program="(f32,f32)->(bool) lt($0,$1)"
+  f = Pointwise(m) program="(bool)->(f32) f32($0)"
+  c = MatMul(f, w)
+  i = Pointwise(c) program="(f32)->(i64) i64($0)"
+  return i
+)G"),
+            "");
+}
+
+TEST(ValueNeed, GuessesGrowByWeightsAndByProductsOfComputedValues) {
+  const Graph graph = parse_graph(R"G(graph g(x: f32[4,2], z: f32[2,2])
+  const w: f32[2,2] = {3000, 4000, 0, 0}
+  a = MatMul(x, w)
+  b = MatMul(x, z)
+  p = Softmax(b) axis=1
+  c = MatMul(p, z)
+  return a, c
+)G");
+  const NeedAnalysis needs(graph, {});
+  EXPECT_EQ(needs.expected(graph.find_value("a")), 256.0 * 4000);
+  EXPECT_TRUE(std::isinf(needs.expected(graph.find_value("b"))));
+  EXPECT_EQ(needs.expected(graph.find_value("c")), 256);
+}
+
+}  // namespace
+}  // namespace anneal
