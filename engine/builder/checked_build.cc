@@ -28,6 +28,10 @@ constexpr double kWorthIt = 0.5;
 // And what a build must leave of the last one's difference for another to follow.
 constexpr double kWorthAnother = 0.9;
 
+// Sizes to try where there is no end, and the multiply-adds that they may take.
+constexpr int64_t kOpenSizes[] = {32, 8};
+constexpr double kCheapWork = 1e8, kCheapWorkOfAWeight = 100;
+
 bool is_lower(const PrecisionOptions& precision) {
   return precision.f16 || precision.bf16 || precision.int8 ||
          std::ranges::any_of(precision.layers, [](const LayerPrecision& layer) {
@@ -109,6 +113,7 @@ class Checker {
   EngineFile build_for(const std::string& target, const PrecisionOptions& precision) const;
   bool open(const EngineFile& file);
   std::vector<Sample> samples();
+  bool is_cheap(const std::vector<Dims>& dims) const;
   void leave_out(const std::string& what, const Error& error);
   bool may_run(const std::vector<Tensor>& inputs, const std::string& what);
   Round compare(const EngineFile& file, std::vector<Sample>& samples);
@@ -198,11 +203,9 @@ std::vector<Checker::Sample> Checker::samples() {
   }
   if (!check_.samples.empty()) return result;
   std::vector<std::vector<Dims>> known;
-  for (const DrawnSizes sizes : kAllDrawnSizes) {
-    const auto dims = dims_at(model_, sizes);
-    if (!dims || std::ranges::find(known, *dims) != known.end()) continue;
+  const auto try_dims = [&](const std::optional<std::vector<Dims>>& dims, std::string what) {
+    if (!dims || std::ranges::find(known, *dims) != known.end()) return;
     known.push_back(*dims);
-    std::string what = fmt::format("drawn inputs of the {} sizes", to_string(sizes));
     try {
       const CalibrationTable* ranges = options_.passes.precision.ranges.get();
       auto inputs = draw_inputs(model_, *dims, ranges, known.size());
@@ -210,8 +213,29 @@ std::vector<Checker::Sample> Checker::samples() {
     } catch (const Error& error) {
       leave_out(what, error);
     }
-  }
+  };
+  for (const DrawnSizes sizes : kAllDrawnSizes)
+    try_dims(dims_at(model_, sizes, 0),
+             fmt::format("drawn inputs of the {} sizes", to_string(sizes)));
+  for (const int64_t size : kOpenSizes)
+    if (const auto dims = dims_at(model_, DrawnSizes::kLargest, size); dims && is_cheap(*dims)) {
+      try_dims(dims, fmt::format("drawn inputs with open sizes of {}", size));
+      break;
+    }
   return result;
+}
+
+// Of sizes that nobody asked for: whether a run takes little beside the build, which rounds the
+// weights.
+bool Checker::is_cheap(const std::vector<Dims>& dims) const {
+  double weights = 0;
+  for (const Tensor& weight : exact_file_->weights) weights += static_cast<double>(weight.count());
+  try {
+    return 2 * run_work(exact_file_->plans[0], exact_file_->weights, dims) <=
+           std::max(kCheapWork, kCheapWorkOfAWeight * weights);
+  } catch (const Error&) {
+    return false;  // these sizes do not go together
+  }
 }
 
 void Checker::add(const std::set<std::string>& layers, const std::string& why, Round& round) const {

@@ -26,8 +26,8 @@ struct KernelTiming {
   int threads = 0;  // that the engine will run with; 0: one per core
 };
 
-// Multiply-adds that a self-check may take; a second or less on two cores with AVX-512.
-inline constexpr double kSelfCheckWork = 2e10;
+// Multiply-adds that a self-check may take; a second or two on two cores with AVX-512.
+inline constexpr double kSelfCheckWork = 4e10;
 
 // How a model is built. Building, calibrating and tuning take the same options.
 struct BuildOptions {

@@ -188,6 +188,37 @@ graph rotary(p: i64[1,24,1], q: f32[1,24,16], k: f32[1,24,16])
   EXPECT_EQ(made.check.warning, "");
 }
 
+// As Hugging Face's exports have it: angles are moved between their product and the sine.
+TEST(SelfCheck, RotaryAnglesThatAreMoved) {
+  constexpr std::string_view kText = R"txt(
+size S
+graph rotary(p: i64[1,1,S], q: f32[1,S,16], k: f32[1,S,16])
+  const f: f32[1,8,1] = {1, 0.7, 0.5, 0.35, 0.25, 0.07, 0.03, 0.001}
+  pf = Pointwise(p) program="(i64)->(f32) f32($0)"
+  a = MatMul(f, pf)
+  t = Transpose(a) permutation=[0,2,1]
+  tt = Concat(t, t) axis=2
+  c = Pointwise(tt) program="(f32)->(f32) cos($0)"
+  s = Pointwise(tt) program="(f32)->(f32) sin($0)"
+  qr = Pointwise(q, c, s) program="(f32,f32,f32)->(f32) add(mul($0,$1),mul($0,$2))"
+  kr = Pointwise(k, c, s) program="(f32,f32,f32)->(f32) add(mul($0,$1),mul($0,$2))"
+  y = MatMul(qr, kr) transpose_b=true
+  return y
+)txt";
+  std::vector<int64_t> positions(24);
+  for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int64_t>(i * 217);
+  for (const PrecisionOptions& precision : {kF16, kBF16}) {
+    const Planted planted{.text = kText,
+                          .precision = precision,
+                          .inputs = {Tensor::of<int64_t>(DataType::kI64, {1, 1, 24}, positions),
+                                     random_f32({1, 24, 16}, 4), random_f32({1, 24, 16}, 5)},
+                          .draws = true};
+    const CheckedBuild made = built(planted);
+    EXPECT_LT(loss(made.file, planted), 0.02) << made.check.outcome;
+    EXPECT_EQ(made.check.warning, "");
+  }
+}
+
 TEST(SelfCheck, ExponentialOfLargeNumbers) {
   constexpr std::string_view kText = R"txt(
 graph exponentials(x: f32[8,64])

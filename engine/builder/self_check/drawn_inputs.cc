@@ -11,8 +11,6 @@ namespace {
 
 // A size above has no end that anybody meant.
 constexpr int64_t kLargestSize = int64_t{1} << 24;
-// The largest size where there is no end: enough that one row meets another.
-constexpr int64_t kOpenSize = 32;
 // Of integers that become floats by a product: positions.
 constexpr int64_t kMostPosition = 8191;
 
@@ -106,14 +104,14 @@ std::string_view to_string(DrawnSizes sizes) {
                                          : "smallest";
 }
 
-std::optional<std::vector<Dims>> dims_at(const Graph& graph, DrawnSizes sizes) {
+std::optional<std::vector<Dims>> dims_at(const Graph& graph, DrawnSizes sizes, int64_t open_size) {
   std::vector<std::optional<int64_t>> values;
   for (const SizeSymbol& symbol : graph.sizes().symbols()) {
     const Bounds& bounds = symbol.bounds;
     values.emplace_back(
         sizes == DrawnSizes::kOptimal ? bounds.opt
         : sizes == DrawnSizes::kLargest
-            ? (bounds.max > kLargestSize ? std::max(bounds.opt, kOpenSize) : bounds.max)
+            ? (bounds.max > kLargestSize ? std::max(bounds.opt, open_size) : bounds.max)
             : std::max<int64_t>(bounds.min, 1));
   }
   std::vector<Dims> result;

@@ -15,8 +15,9 @@ inline constexpr DrawnSizes kAllDrawnSizes[] = {DrawnSizes::kOptimal, DrawnSizes
                                                 DrawnSizes::kSmallest};
 std::string_view to_string(DrawnSizes sizes);  // "largest"
 
-// The inputs' dims at those sizes. nullopt: a size has no end, or the input is no tensor.
-std::optional<std::vector<Dims>> dims_at(const Graph& graph, DrawnSizes sizes);
+// The inputs' dims at those sizes. open_size: the largest where a size has no end; 0: the optimal.
+// nullopt: these sizes do not go together, or an input is no tensor.
+std::optional<std::vector<Dims>> dims_at(const Graph& graph, DrawnSizes sizes, int64_t open_size);
 
 // Floats are normal, or within what the table saw of the input; integers are anything from 0 to the
 // end of the tables that they index, both ends included, else from 0 to 1.

@@ -20,7 +20,7 @@ bool is_float_slot(const Plan& plan, uint32_t slot) {
 }  // namespace
 
 JudgedValues::JudgedValues(const Plan& plan) {
-  add(plan, 0, false);
+  add(plan, {});
   for (const uint32_t output : plan.outputs)
     if (is_float_slot(plan, output)) judged_.insert(plan.slots[output].name);
 }
@@ -30,10 +30,9 @@ int JudgedValues::depth(const std::string& value) const {
   return found == depths_.end() ? 1 : std::max(found->second, 1);
 }
 
-// Whether anything of the plan follows a selection.
-bool JudgedValues::add(const Plan& plan, int depth, bool is_later) {
-  std::vector<int> depths(plan.slots.size(), depth);
-  std::vector<bool> later(plan.slots.size(), is_later), written(plan.slots.size());
+JudgedValues::Reach JudgedValues::add(const Plan& plan, Reach outside) {
+  std::vector<int> depths(plan.slots.size(), outside.depth);
+  std::vector<bool> later(plan.slots.size(), outside.is_later), written(plan.slots.size());
   // A view that no step writes is as its base; a base that no step writes holds its views.
   const auto at = [&](uint32_t slot) {
     while (!written[slot] && plan.slots[slot].storage == Storage::kView)
@@ -44,18 +43,23 @@ bool JudgedValues::add(const Plan& plan, int depth, bool is_later) {
     depths[slot] = std::max(depths[slot], now);
     later[slot] = later[slot] || follows;
   };
-  bool any_later = is_later;
+  Reach reach = outside;
   for (const Step& step : plan.steps) {
-    int before = depth;
-    bool reads_float = false, follows = is_later;
+    int before = outside.depth;
+    bool reads_float = false, follows = outside.is_later;
     for (const uint32_t input : step.inputs) {
       if (input == kNoSlot) continue;
       before = std::max(before, depths[at(input)]);
       follows = follows || later[at(input)];
       reads_float = reads_float || is_float_slot(plan, input);
     }
-    for (const BodyUse& use : bodies_of(step.op))
-      follows |= add(plan.bodies.at(static_cast<size_t>(use.body)), before, follows);
+    Reach inside = {before, follows};
+    for (const BodyUse& use : bodies_of(step.op)) {
+      const Reach one = add(plan.bodies.at(static_cast<size_t>(use.body)), {before, follows});
+      inside = {std::max(inside.depth, one.depth), inside.is_later || one.is_later};
+    }
+    before = inside.depth;
+    follows = inside.is_later;
     const bool is_choice = selects(step.op) && reads_float;
     bool is_selection = is_choice;
     for (const uint32_t output : step.outputs) {
@@ -81,14 +85,15 @@ bool JudgedValues::add(const Plan& plan, int depth, bool is_later) {
       }
       if (is_selection && !is_float_slot(plan, output)) selections_.insert(plan.slots[output].name);
     }
-    any_later = any_later || follows || is_selection;
+    reach.is_later = reach.is_later || follows || is_selection;
   }
   for (uint32_t slot = 0; slot < plan.slots.size(); ++slot) {
     const std::string& name = plan.slots[slot].name;
     depths_[name] = std::max(depths_[name], depths[at(slot)]);
     if (later[at(slot)]) later_.insert(name);
+    reach.depth = std::max(reach.depth, depths[slot]);
   }
-  return any_later;
+  return reach;
 }
 
 }  // namespace anneal

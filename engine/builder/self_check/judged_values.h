@@ -33,7 +33,12 @@ class JudgedValues {
   }
 
  private:
-  bool add(const Plan& plan, int depth, bool is_later);
+  // What holds after a plan: of any of its values.
+  struct Reach {
+    int depth = 0;
+    bool is_later = false;
+  };
+  Reach add(const Plan& plan, Reach outside);
 
   std::set<std::string> judged_, counted_, selections_, later_;
   std::map<std::string, int> depths_;

@@ -5,7 +5,9 @@
 namespace anneal {
 namespace {
 
+// Copies that the builder adds are elementwise layers.
 bool moves(const Step& step) {
+  if (step.kernel.ends_with(".copy") || step.kernel == kTransfer) return true;
   return *traits_of(step.op).half == HalfRole::kMoves && step.epilogues.empty();
 }
 bool multiplies(const Step& step) { return *traits_of(step.op).half == HalfRole::kProduct; }
@@ -31,19 +33,29 @@ void PlanLayers::add_steps(const Plan& plan) {
     const Place place{&plan, &step};
     steps_.emplace(step.name, place);
     for (const uint32_t output : step.outputs)
-      if (output != kNoSlot) makers_.emplace(plan.slots[output].name, place);
+      if (output != kNoSlot) makers_[plan.slots[output].name].push_back(place);
     for (const uint32_t input : step.inputs)
       if (input != kNoSlot) readers_[plan.slots[input].name].push_back(place);
   }
-  // A view that no step makes is as its base.
-  for (const Slot& slot : plan.slots) {
-    if (slot.storage != Storage::kView) continue;
-    const std::string& base = plan.slots[slot.base].name;
-    if (makers_.contains(slot.name)) continue;
-    if (const auto made = makers_.find(base); made != makers_.end())
-      makers_.emplace(slot.name, made->second);
-    for (const Place& reader : readers_[slot.name]) readers_[base].push_back(reader);
-  }
+  // A view that no step makes is as its base, and a base holds what views of it are.
+  std::set<uint32_t> written;
+  for (const Step& step : plan.steps) written.insert(step.outputs.begin(), step.outputs.end());
+  const auto copy_makers = [&](bool from_written) {
+    for (uint32_t slot = 0; slot < plan.slots.size(); ++slot) {
+      if (plan.slots[slot].storage != Storage::kView || written.contains(slot) != from_written)
+        continue;
+      const std::string& name = plan.slots[slot].name;
+      const std::string& base = plan.slots[plan.slots[slot].base].name;
+      const std::vector<Place> made = makers_[from_written ? name : base];
+      std::vector<Place>& of = makers_[from_written ? base : name];
+      of.insert(of.end(), made.begin(), made.end());
+      if (from_written) continue;
+      const std::vector<Place> read = readers_[name];
+      readers_[base].insert(readers_[base].end(), read.begin(), read.end());
+    }
+  };
+  copy_makers(true);
+  copy_makers(false);
   for (const Plan& body : plan.bodies) add_steps(body);
 }
 
@@ -65,10 +77,12 @@ std::set<std::string> PlanLayers::makers(const std::string& value) const {
     left.pop_back();
     const auto found = makers_.find(now);
     if (found == makers_.end() || !seen.insert(now).second) continue;
-    result.insert(found->second.step->name);
-    if (!moves(*found->second.step)) continue;
-    for (const uint32_t input : found->second.step->inputs)
-      if (input != kNoSlot) left.push_back(found->second.plan->slots[input].name);
+    for (const Place& maker : found->second) {
+      result.insert(maker.step->name);
+      if (!moves(*maker.step)) continue;
+      for (const uint32_t input : maker.step->inputs)
+        if (input != kNoSlot) left.push_back(maker.plan->slots[input].name);
+    }
   }
   return result;
 }

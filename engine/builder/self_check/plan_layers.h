@@ -35,7 +35,7 @@ class PlanLayers {
 
   std::set<std::string, std::less<>> names_;
   std::map<std::string, Place, std::less<>> steps_;
-  std::map<std::string, Place, std::less<>> makers_;                // by value
+  std::map<std::string, std::vector<Place>, std::less<>> makers_;   // by value
   std::map<std::string, std::vector<Place>, std::less<>> readers_;  // by value
 };
 
