@@ -167,6 +167,28 @@ class Folding {
   std::unordered_map<LayerId, Derived> derived_;
 };
 
+// A constant that a body captures becomes the body's own, so that what reads it there can be folded
+// and kernels can pack it. The bytes are shared.
+bool give_constants_to_bodies(Graph& graph, PassRun& run) {
+  bool any = false;
+  for (const LayerId id : graph.order())
+    for (const BodyUse& use : bodies_of(graph.layer(id).op)) {
+      Graph& body = graph.bodies()[static_cast<size_t>(use.body)];
+      const Layer& layer = graph.layer(id);
+      for (size_t i = 0; static_cast<size_t>(use.outer) + i < layer.inputs.size(); ++i) {
+        const ValueId outside = layer.inputs[static_cast<size_t>(use.outer) + i];
+        const ValueId inside = body.inputs()[static_cast<size_t>(use.inner) + i];
+        const Tensor* constant = graph.constant(outside);
+        if (!constant || body.value(inside).users.empty() || !run.may_rewrite()) continue;
+        body.replace_uses(inside, body.add_constant(body.value(inside).name, *constant));
+        run.did(layer.name, fmt::format("its body reads the constant \"{}\" as its own",
+                                        graph.value(outside).name));
+        any = true;
+      }
+    }
+  return any;
+}
+
 }  // namespace
 
 bool fold_layers(Graph& graph, PassRun& run, FoldDequantize dequantize) {
@@ -175,6 +197,7 @@ bool fold_layers(Graph& graph, PassRun& run, FoldDequantize dequantize) {
     any = true;
     graph.erase_unused();
   }
+  any |= give_constants_to_bodies(graph, run);
   if (any) graph.refine();  // contents that became known may narrow sizes
   return any;
 }

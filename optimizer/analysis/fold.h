@@ -12,6 +12,7 @@ enum class FoldDequantize : bool { kLater, kNow };
 // the memory of what they are made of, stay layers: their readers compute them in passing. Nothing
 // is computed that the memory limit forbids. kLater: a Dequantize of 8 and 16 bits stays, for
 // passes that read its scales.
+// Constants that bodies of control flow capture become the bodies' own.
 bool fold_layers(Graph& graph, PassRun& run, FoldDequantize dequantize);
 
 }  // namespace anneal

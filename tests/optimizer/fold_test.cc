@@ -1,0 +1,37 @@
+// Folding across control flow, which golden cases cannot run.
+#include <gtest/gtest.h>
+
+#include "anneal/graph/text.h"
+#include "anneal/optimizer/passes.h"
+
+namespace anneal {
+namespace {
+
+TEST(Fold, BodiesOwnTheConstantsThatTheyCapture) {
+  Graph graph = parse_graph(R"G(graph g(x: f32[2,2], n: i64[])
+  const h: f16[2,2] = {1, 2, 3, 4}
+  body b(i: i64[], c: bool[], s: f32[2,2], v: f32[2,2])
+    t = Transpose(v) permutation=[1,0]
+    p = MatMul(s, t)
+    return c, p
+  end
+  w = Pointwise(h) program="(f16)->(f32) $0"
+  y = Loop(n, _, x, w) body=0 carried=1
+  return y
+)G");
+  const PassOptions options;
+  PassRun run(options);
+  ASSERT_TRUE(fold_constants(graph, run));
+  verify(graph);
+  Graph& body = graph.bodies()[0];
+  ASSERT_TRUE(fold_constants(body, run));
+  verify(graph);
+  ASSERT_EQ(body.layer_count(), 1u);
+  const Tensor* weights = body.constant(body.layer(body.layers()[0]).inputs[1]);
+  ASSERT_NE(weights, nullptr);
+  EXPECT_EQ(weights->as<float>()[1], 3.F);
+  EXPECT_FALSE(fold_constants(graph, run));
+}
+
+}  // namespace
+}  // namespace anneal
