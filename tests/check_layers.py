@@ -28,7 +28,7 @@ ROOMS = {
     "optimizer": (4, ["core", "graph", "kernels", "kernels/cpu"]),
     "engine/data": (4, ["core", "graph", "importer"]),
     "engine/run": (4, ENGINE + ["kernels/cpu", "kernels/cuda"]),
-    "engine/builder": (5, BELOW_BUILD + ["engine/run"]),
+    "engine/builder": (5, BELOW_BUILD + ["engine/run", "engine/data"]),
     "engine/tune": (6, LIBRARIES),
     "anneal.h": (7, LIBRARIES),  # the umbrella header, for applications
     "cli": (7, LIBRARIES),
@@ -57,10 +57,11 @@ PARTS = {
         "memory": [],
         "": ["memory"],
     },
-    # What compares two plans is below what builds them.
+    # What compares two plans, and what a plan is fed without data, is below what builds plans.
     "engine/builder": {
+        "inputs": [],
         "self_check": [],
-        "": ["self_check"],
+        "": ["inputs", "self_check"],
     },
     "kernels/cpu": {
         "base": [],

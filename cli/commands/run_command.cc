@@ -146,7 +146,7 @@ constexpr const char* kRunFooter = R"(Examples:
                                                     tensors inside the engine whose names match
 
 A file is .npy, .pb (an ONNX TensorProto), idx (by its name: *-ubyte, *.idx) or else raw bytes.
-Random floats are in [0,1), random integers in 0..9.
+Random floats are in [0,1), random integers in the range that their readers accept.
 Exit status: 0 ran; 2 wrong arguments, or an input or engine that is damaged or does not fit; 4 the
 device is not here, failed, or has too little memory.)";
 

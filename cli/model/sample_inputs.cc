@@ -1,5 +1,4 @@
 #include "anneal/cli/model/sample_inputs.h"
-#include "anneal/engine/run/engine_internals.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,17 +8,17 @@
 
 #include "anneal/cli/flags/shape_flags.h"
 #include "anneal/cli/model/open_engine.h"
-#include "anneal/engine/data/made_samples.h"
+#include "anneal/engine/builder/inputs/drawn_inputs.h"
 #include "anneal/engine/data/sample_file.h"
 #include "anneal/engine/plan.h"
+#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/symbols.h"
 
 namespace anneal {
 namespace {
 
 // More is hardly meant: a profile with a wild opt size, or a damaged one.
 constexpr double kLargestGuessedInput = 1 << 30;
-
-using SymbolValues = std::vector<std::optional<int64_t>>;
 
 std::vector<InputFlag> flag_per_input(const std::vector<std::string>& names,
                                       const std::vector<std::string>& texts) {
@@ -48,19 +47,6 @@ std::vector<InputFlag> flag_per_input(const std::vector<std::string>& names,
   return flags;
 }
 
-void learn_symbols(const Plan& plan, size_t input, const Dims& dims, SymbolValues& values) {
-  const Shape& shape = plan.slots[plan.inputs[input]].type.shape;
-  for (int axis = 0; axis < std::min(shape.rank(), dims.rank()); ++axis)
-    if (const auto symbol = plan.sizes->symbol_index(shape[axis])) values[*symbol] = dims[axis];
-}
-
-bool depends_on(const Shape& shape, const std::vector<bool>& symbols, const SizeTable& sizes) {
-  return std::any_of(shape.begin(), shape.end(), [&](Size size) {
-    const auto found = sizes.symbols_in(size);
-    return std::any_of(found.begin(), found.end(), [&](uint32_t one) { return symbols[one]; });
-  });
-}
-
 void check_guessed_size(const TensorInfo& port, const Dims& dims) {
   double bytes = static_cast<double>(size_of(port.dtype));
   for (const int64_t dim : dims) bytes *= static_cast<double>(dim);
@@ -69,6 +55,19 @@ void check_guessed_size(const TensorInfo& port, const Dims& dims) {
          fmt::format("input \"{}\" of the sizes that the engine was optimized for, {}, would have "
                      "{:.1f} GiB: give its sizes with --shapes",
                      port.name, to_string(dims), bytes / kLargestGuessedInput));
+}
+
+// Of dims that do not bind nothing is known; the run tells what is wrong with them.
+std::vector<InputRange> ranges_at(const Plan& plan, std::span<const Tensor> weights,
+                                  std::span<const Dims> dims) {
+  try {
+    return input_ranges(plan, weights, dims);
+  } catch (const Error& error) {
+    if (error.code() != Code::kInvalidArgument) throw;
+    std::vector<InputRange> ranges;
+    for (size_t i = 0; i < dims.size(); ++i) ranges.push_back({0, 9});
+    return ranges;
+  }
 }
 
 }  // namespace
@@ -81,46 +80,42 @@ SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>&
   const auto shapes = parse_shapes(shapes_flag);
   check_names(shapes, names, flag);
 
-  SymbolValues values(plan.sizes->symbols().size());
   std::vector<std::optional<Tensor>> tensors(names.size());
+  std::vector<std::optional<Dims>> dims_given(names.size());
   for (size_t i = 0; i < names.size(); ++i) {
     const TensorInfo& port = engine.inputs()[i];
     const auto given = shape_for(shapes, names[i], names.size());
-    if (!flags[i].file.empty()) {
-      const bool open = std::find(port.dims.begin(), port.dims.end(), -1) != port.dims.end();
-      const RawFormat raw{port.dtype, given  ? given
-                                      : open ? std::nullopt
-                                             : std::optional(port.dims)};
-      tensors[i] = read_sample(flags[i].file, raw);
-      if (given && *given != tensors[i]->dims())
-        fail(Code::kInvalidArgument,
-             fmt::format("{} says {} for input \"{}\", but {} holds {}", flag, to_string(*given),
-                         names[i], flags[i].file, to_string(tensors[i]->dims())));
-      learn_symbols(plan, i, tensors[i]->dims(), values);
-    } else if (given) {
-      learn_symbols(plan, i, *given, values);
-    }
+    dims_given[i] = given;
+    if (flags[i].file.empty()) continue;
+    const bool open = std::find(port.dims.begin(), port.dims.end(), -1) != port.dims.end();
+    const RawFormat raw{port.dtype, given ? given : open ? std::nullopt : std::optional(port.dims)};
+    tensors[i] = read_sample(flags[i].file, raw);
+    if (given && *given != tensors[i]->dims())
+      fail(Code::kInvalidArgument,
+           fmt::format("{} says {} for input \"{}\", but {} holds {}", flag, to_string(*given),
+                       names[i], flags[i].file, to_string(tensors[i]->dims())));
+    dims_given[i] = tensors[i]->dims();
   }
-  if (plan.batch_split && plan.batch_split->is_fixed)
-    values[plan.batch_split->symbol] = plan.sizes->symbols()[plan.batch_split->symbol].bounds.max;
-  std::vector<bool> is_guessed(values.size());
-  for (size_t symbol = 0; symbol < values.size(); ++symbol) {
-    if (values[symbol]) continue;
-    values[symbol] = plan.sizes->symbols()[symbol].bounds.opt;
-    is_guessed[symbol] = true;
-  }
+  const auto is_set = [](const auto& one) { return one.has_value(); };
+  const bool all_given = std::ranges::all_of(dims_given, is_set);
+  const bool is_drawn = !std::ranges::all_of(tensors, is_set);
+  std::vector<Dims> dims;
+  if (all_given)
+    for (const auto& one : dims_given) dims.push_back(*one);
+  else
+    dims = choose_input_dims(plan, weights_of(engine), SizeChoice::kOptimal, dims_given);
+  for (size_t i = 0; i < names.size(); ++i)
+    if (!dims_given[i]) check_guessed_size(engine.inputs()[i], dims[i]);
+  std::vector<InputRange> ranges(names.size());
+  if (is_drawn) ranges = ranges_at(plan, weights_of(engine), dims);
 
   SampleInputs inputs;
   for (size_t i = 0; i < names.size(); ++i) {
     if (!tensors[i]) {
-      const auto given = shape_for(shapes, names[i], names.size());
-      const Shape& shape = plan.slots[plan.inputs[i]].type.shape;
-      const Dims dims = given ? *given : plan.sizes->evaluate(shape, values);
-      if (!given) check_guessed_size(engine.inputs()[i], dims);
-      if (!given && depends_on(shape, is_guessed, *plan.sizes))
+      if (!dims_given[i] && !known(port_shape(plan, plan.inputs[i])))
         inputs.guessed += fmt::format("{}\"{}\" of {}", inputs.guessed.empty() ? "" : ", ",
-                                      names[i], to_string(dims));
-      tensors[i] = random_sample(engine.inputs()[i].dtype, dims, *flags[i].seed);
+                                      names[i], to_string(dims[i]));
+      tensors[i] = draw_input(engine.inputs()[i].dtype, dims[i], ranges[i], *flags[i].seed);
     }
     inputs.tensors.push_back(std::move(*tensors[i]));
   }

@@ -1,5 +1,6 @@
 #include "anneal/engine/data/made_samples.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "anneal/engine/data/elements.h"
@@ -12,6 +13,13 @@ uint64_t splitmix64(uint64_t& state) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
   return z ^ (z >> 31);
+}
+
+// Uniform in low..high; of a range of 2^40 numbers at most the bias is below 2^-24.
+int64_t drawn(uint64_t& state, int64_t low, int64_t high) {
+  const auto span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low) + 1;
+  const uint64_t bits = splitmix64(state);
+  return static_cast<int64_t>(static_cast<uint64_t>(low) + (span == 0 ? bits : bits % span));
 }
 
 }  // namespace
@@ -28,6 +36,51 @@ Tensor random_sample(DataType dtype, const Dims& dims, uint64_t seed) {
                          : dtype == DataType::kBool ? static_cast<double>(bits >> 63)
                                                     : static_cast<double>(bits % 10);
     write_element(dtype, element, value);
+  });
+  return sample.tensor;
+}
+
+Tensor integer_sample(DataType dtype, const Dims& dims, int64_t low, int64_t high, uint64_t seed,
+                      RangeEnds ends) {
+  auto sample = Tensor::allocate(dtype, dims);
+  uint64_t state = seed;
+  const int64_t n = count(dims);
+  int64_t i = 0;
+  for_each_element(sample.tensor.view(), [&](std::byte* element) {
+    int64_t value = drawn(state, low, high);
+    const bool is_both = ends == RangeEnds::kBoth && n > 1;
+    if (i == n - 1 && (is_both || ends == RangeEnds::kHigh)) value = high;
+    if (i == 0 && n > 1 && ends != RangeEnds::kNone) value = low;
+    ++i;
+    write_element(dtype, element, static_cast<double>(value));
+  });
+  return sample.tensor;
+}
+
+Tensor consecutive_sample(DataType dtype, const Dims& dims, int64_t low, int64_t high,
+                          uint64_t seed) {
+  auto sample = Tensor::allocate(dtype, dims);
+  uint64_t state = seed;
+  const int64_t length = dims.empty() ? 1 : dims.back();
+  int64_t i = 0, start = low;
+  for_each_element(sample.tensor.view(), [&](std::byte* element) {
+    if (i % length == 0) start = drawn(state, low, std::max(low, high - length + 1));
+    const int64_t value = low + (start - low + i % length) % (high - low + 1);
+    ++i;
+    write_element(dtype, element, static_cast<double>(value));
+  });
+  return sample.tensor;
+}
+
+Tensor mask_sample(DataType dtype, const Dims& dims, uint64_t seed) {
+  auto sample = Tensor::allocate(dtype, dims);
+  uint64_t state = seed;
+  const int64_t length = dims.empty() ? 1 : dims.back();
+  int64_t i = 0, ones = 0;
+  for_each_element(sample.tensor.view(), [&](std::byte* element) {
+    if (i % length == 0) ones = drawn(state, (length + 1) / 2, length);
+    write_element(dtype, element, i % length < ones ? 1 : 0);
+    ++i;
   });
   return sample.tensor;
 }

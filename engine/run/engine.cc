@@ -341,6 +341,10 @@ std::shared_ptr<const Engine> Engine::load(std::span<const std::byte> bytes,
 
 const Plan& plan_of(const Engine& engine) { return EngineInternals::plan(engine); }
 
+std::span<const Tensor> weights_of(const Engine& engine) {
+  return EngineInternals::weights(engine);
+}
+
 std::shared_ptr<const Engine> make_engine(EngineFile file, const EngineOptions& options) {
   ThreadTeam team(team_size(options));
   return EngineInternals::make(std::move(file), options, team);

@@ -48,6 +48,9 @@ struct EngineInternals {
                                             ThreadTeam& team);
   static void load_weights(Engine::State& state);
   static const Plan& plan(const Engine& engine) { return *engine.state_->plan.plan; }
+  static std::span<const Tensor> weights(const Engine& engine) {
+    return engine.state_->file.weights;
+  }
 };
 
 }  // namespace anneal

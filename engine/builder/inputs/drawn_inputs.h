@@ -1,0 +1,56 @@
+// Inputs for a plan without data: sizes that its layers accept together, and numbers that its
+// layers can read.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "anneal/core/tensor.h"
+#include "anneal/engine/plan.h"
+
+namespace anneal {
+
+// Of a size that the build declared a range for; a size that was left open is chosen to be small.
+enum class SizeChoice : uint8_t { kOptimal, kSmallest, kLargest };
+
+// Dims of all inputs with which the plan binds. given: by input, those that must be as they are;
+// may be empty. Sizes that were not given keep their declared value if the layers agree, else take
+// another one of the declared range. Deterministic. Fails with kInvalidArgument where none are
+// found, naming the inputs, the step that refuses and --shapes.
+std::vector<Dims> choose_input_dims(const Plan& plan, std::span<const Tensor> weights,
+                                    SizeChoice sizes = SizeChoice::kOptimal,
+                                    std::span<const std::optional<Dims>> given = {});
+
+enum class InputRole : uint8_t {
+  kNumber,  // no layer limits it
+  kIndex,   // of a table, or a position or length: in a range that its readers accept
+  kPlace,   // an index of where layers write: those of one row differ
+  kSize,    // decides sizes
+  kMask,    // 0 or 1
+};
+
+// The integers that an input may hold, both ends included.
+struct InputRange {
+  int64_t low = 0, high = 0;
+  InputRole role = InputRole::kNumber;
+  bool operator==(const InputRange&) const = default;
+};
+
+// By input: what it may hold at these sizes, so that every Gather, scatter, length, size and
+// condition that follows from it gets what it accepts, whatever the other inputs hold within their
+// ranges. Negative indices are left out. Of floats and booleans 0 and 1. REQUIRES: dims bind.
+std::vector<InputRange> input_ranges(const Plan& plan, std::span<const Tensor> weights,
+                                     std::span<const Dims> dims);
+
+// Floats uniform in [0, 1), booleans, integers uniform in the range; of an index both ends are
+// among them if there are two elements or more. Masks are 1 for the first elements of each row,
+// and then 0. The same on every machine. Of one element with at_end: the high end.
+Tensor draw_input(DataType dtype, const Dims& dims, const InputRange& range, uint64_t seed,
+                  bool at_end = false);
+
+// One tensor for each input, drawn with seeds from `seed` on.
+std::vector<Tensor> draw_inputs(const Plan& plan, std::span<const Tensor> weights,
+                                std::span<const Dims> dims, uint64_t seed, bool at_end = false);
+
+}  // namespace anneal

@@ -1,0 +1,140 @@
+// Sizes of inputs: what was given or declared, else small ones that the layers accept.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "anneal/engine/builder/inputs/drawn_inputs.h"
+#include "anneal/engine/builder/inputs/size_search.h"
+
+namespace anneal {
+namespace {
+
+constexpr int64_t kLength = 8;  // tokens, frames
+constexpr int64_t kPictureSize = 64;
+
+bool is_left_open(const Bounds& bounds) { return bounds == Bounds{.opt = bounds.opt}; }
+
+bool is_picture(const Shape& shape) {
+  return shape.rank() >= 4 && std::ranges::all_of(shape.begin() + 2, shape.end(),
+                                                  [](Size size) { return !size.known(); });
+}
+
+// By symbol: a size to begin with, where the build declared none. An axis that is first wherever
+// the symbol occurs counts samples.
+std::vector<int64_t> likely_sizes(const Plan& plan) {
+  const SizeTable& sizes = *plan.sizes;
+  std::vector<int64_t> likely(sizes.symbols().size(), 1);
+  std::vector<bool> is_alone(likely.size(), true);
+  for (const uint32_t input : plan.inputs) {
+    const Slot& slot = plan.slots[input];
+    const Shape& shape = slot.type.shape;
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      if (shape[axis].known() || shape[axis].is_unknown()) continue;
+      for (const uint32_t symbol : sizes.symbols_in(shape[axis])) {
+        if (axis > 0)
+          likely[symbol] = std::max(
+              likely[symbol],
+              is_float(slot.type.dtype) && is_picture(shape) && axis >= 2 ? kPictureSize : kLength);
+        if (shape.rank() > 1) is_alone[symbol] = false;
+      }
+    }
+  }
+  for (size_t symbol = 0; symbol < likely.size(); ++symbol)
+    if (is_alone[symbol]) likely[symbol] = kLength;
+  return likely;
+}
+
+class InputDims {
+ public:
+  InputDims(const Plan& plan, std::span<const Tensor> weights, SizeChoice choice,
+            std::span<const std::optional<Dims>> given)
+      : plan_(plan), weights_(weights), choice_(choice), given_(given) {}
+
+  std::vector<Dims> choose() {
+    values_.resize(plan_.sizes->symbols().size());
+    learn_given();
+    const std::vector<bool> solvable = solvable_symbols(plan_);
+    const std::vector<int64_t> likely = likely_sizes(plan_);
+    std::vector<SearchedSize> open, declared;
+    for (uint32_t i = 0; i < values_.size(); ++i) {
+      if (values_[i] || !solvable[i]) continue;
+      const Bounds& bounds = plan_.sizes->symbols()[i].bounds;
+      if (is_left_open(bounds)) {
+        open.push_back({i, std::max(likely[i], bounds.opt), 1, bounds.max});
+      } else {
+        const int64_t start = choice_ == SizeChoice::kOptimal    ? bounds.opt
+                              : choice_ == SizeChoice::kSmallest ? bounds.min
+                                                                 : bounds.max;
+        declared.push_back({i, start, bounds.min, bounds.max});
+      }
+    }
+    SymbolValues values = values_;
+    for (const SearchedSize& one : declared) values[one.symbol] = one.start;
+    SizeSearchResult found = search_sizes(plan_, weights_, values, open);
+    if (!found.complaint.empty() && !declared.empty()) {
+      std::vector<SearchedSize> all = open;
+      all.insert(all.end(), declared.begin(), declared.end());
+      SizeSearchResult other = search_sizes(plan_, weights_, values, all);
+      if (other.complaint.empty()) found = std::move(other);
+    }
+    if (!found.complaint.empty()) refuse(found);
+    return with_given(dims_of_inputs(plan_, found.values));
+  }
+
+ private:
+  void learn_given() {
+    for (size_t i = 0; i < plan_.inputs.size() && i < given_.size(); ++i) {
+      if (!given_[i]) continue;
+      const Shape& shape = plan_.slots[plan_.inputs[i]].type.shape;
+      for (int axis = 0; axis < std::min(shape.rank(), given_[i]->rank()); ++axis)
+        if (const auto symbol = plan_.sizes->symbol_index(shape[axis]))
+          values_[*symbol] = (*given_[i])[axis];
+    }
+    const auto& split = plan_.batch_split;
+    if (split && split->is_fixed)
+      values_[split->symbol] = plan_.sizes->symbols()[split->symbol].bounds.max;
+  }
+
+  std::vector<Dims> with_given(std::vector<Dims> dims) const {
+    for (size_t i = 0; i < dims.size() && i < given_.size(); ++i)
+      if (given_[i]) dims[i] = *given_[i];
+    return dims;
+  }
+
+  [[noreturn]] void refuse(const SizeSearchResult& found) const {
+    std::string inputs;
+    for (size_t i = 0; i < plan_.inputs.size(); ++i) {
+      const Slot& slot = plan_.slots[plan_.inputs[i]];
+      if (known(port_shape(plan_, plan_.inputs[i]))) continue;
+      inputs += fmt::format("{}\"{}\" {}", inputs.empty() ? "" : ", ", slot.name,
+                            plan_.sizes->text(slot.type.shape));
+    }
+    std::string tried;
+    try {
+      for (const Dims& dims : with_given(dims_of_inputs(plan_, found.values)))
+        tried += (tried.empty() ? "" : ", ") + to_string(dims);
+    } catch (const Error&) {
+      tried = "none";
+    }
+    fail(Code::kInvalidArgument,
+         fmt::format("no sizes were found that all layers accept. Open inputs: {}. Closest were "
+                     "{}: {}. Give sizes with --shapes",
+                     inputs, tried, found.complaint));
+  }
+
+  const Plan& plan_;
+  std::span<const Tensor> weights_;
+  SizeChoice choice_;
+  std::span<const std::optional<Dims>> given_;
+  SymbolValues values_;
+};
+
+}  // namespace
+
+std::vector<Dims> choose_input_dims(const Plan& plan, std::span<const Tensor> weights,
+                                    SizeChoice sizes, std::span<const std::optional<Dims>> given) {
+  return InputDims(plan, weights, sizes, given).choose();
+}
+
+}  // namespace anneal

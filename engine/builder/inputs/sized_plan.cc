@@ -1,0 +1,180 @@
+#include "anneal/engine/builder/inputs/sized_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "anneal/engine/plan_check.h"
+
+namespace anneal {
+namespace {
+
+// Inference over steps, on numbers: of a size that only values decide nothing is known.
+class PlanSizing {
+ public:
+  PlanSizing(const Plan& plan, std::span<const Tensor> weights, const SymbolValues& symbols)
+      : plan_(plan), weights_(weights), symbols_(symbols), values_(plan.sizes->expression_count()) {
+    symbols_.resize(plan.sizes->symbols().size());
+    result_.facts.resize(plan.slots.size());
+    for (size_t i = 0; i < plan.slots.size(); ++i)
+      if (plan.slots[i].storage == Storage::kWeight) know(static_cast<uint32_t>(i));
+    for (const Plan& body : plan.bodies) {
+      Signature& signature = bodies_.emplace_back();
+      for (const uint32_t input : body.inputs)
+        signature.inputs.push_back(numbers_of(body.slots[input].type));
+      for (const uint32_t output : body.outputs)
+        signature.outputs.push_back(numbers_of(body.slots[output].type));
+    }
+  }
+
+  SizedPlan run() {
+    for (const uint32_t input : plan_.inputs) know(input);
+    for (size_t i = 0; i < plan_.steps.size(); ++i) {
+      const auto text = infer(plan_.steps[i]);
+      if (!text) continue;
+      result_.complaint = {i, *text};
+      return std::move(result_);
+    }
+    return std::move(result_);
+  }
+
+  std::vector<Fact> run_body(std::span<const Fact> inputs) {
+    for (size_t i = 0; i < inputs.size() && i < plan_.inputs.size(); ++i)
+      result_.facts[plan_.inputs[i]] = inputs[i];
+    for (const Step& step : plan_.steps)
+      if (infer(step))
+        for (const uint32_t output : step.outputs) know(output);
+    return std::move(result_.facts);
+  }
+
+ private:
+  Size number_of(Size size) {
+    if (size.known() || size.is_unknown()) return size;
+    std::optional<Size>& value = values_[size.expression()];
+    if (!value) {
+      const auto symbols = plan_.sizes->symbols_in(size);
+      const bool is_known = std::ranges::all_of(
+          symbols, [&](uint32_t symbol) { return symbols_[symbol].has_value(); });
+      value = is_known ? Size(plan_.sizes->evaluate(size, symbols_)) : Size::unknown();
+    }
+    return *value;
+  }
+  Type numbers_of(Type type) {
+    for (int axis = 0; axis < type.shape.rank(); ++axis)
+      type.shape[axis] = number_of(type.shape[axis]);
+    return type;
+  }
+  void know(uint32_t slot) { result_.facts[slot].type = numbers_of(plan_.slots[slot].type); }
+
+  // Why the step does not accept its inputs; nullopt if it does.
+  std::optional<std::string> infer(const Step& step) {
+    try {
+      if (std::holds_alternative<SizeTensor>(step.op) && step.epilogues.empty()) {
+        know_sizes(step);
+        return std::nullopt;
+      }
+      std::vector<InferInput> inputs;
+      views_.clear();
+      views_.reserve(step.inputs.size());
+      for (const uint32_t input : step.inputs) {
+        inputs.emplace_back();
+        if (input == kNoSlot) continue;
+        const Slot& slot = plan_.slots[input];
+        inputs.back().fact = &result_.facts[input];
+        if (slot.storage != Storage::kWeight || !is_row_major_weight(slot, weights_[slot.offset]))
+          continue;
+        views_.push_back(weights_[slot.offset].view());
+        inputs.back().value = &views_.back();
+      }
+      Facts inferred = infer_layer(step.op, step.epilogues, static_cast<int>(step.op_input_count),
+                                   InferInputs(inputs, numbers_, bodies_));
+      for (size_t k = 0; k < step.outputs.size(); ++k)
+        if (auto text = take(step, step.outputs[k], std::move(inferred[k]))) return text;
+      return failed_requirement(step);
+    } catch (const Error& error) {
+      if (error.code() == Code::kInternal) throw;
+      return error.what();
+    }
+  }
+
+  void know_sizes(const Step& step) {
+    const auto& op = std::get<SizeTensor>(step.op);
+    const uint32_t output = step.outputs[0];
+    know(output);
+    std::vector<Size> elements;
+    for (const Size size : op.elements) elements.push_back(number_of(size));
+    if (elements.empty() || std::ranges::any_of(elements, [](Size size) { return size.known(); }))
+      result_.facts[output].elements = std::move(elements);
+  }
+
+  std::optional<std::string> take(const Step& step, uint32_t output, Fact inferred) {
+    const Slot& slot = plan_.slots[output];
+    const Type planned = numbers_of(slot.type);
+    Shape& shape = inferred.type.shape;
+    if (shape.rank() != planned.shape.rank()) return "another number of axes";
+    bool is_empty = false;
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      const Size wanted = planned.shape[axis];
+      if (shape[axis].known() && wanted.known() && shape[axis] != wanted)
+        return fmt::format("\"{}\" would be {} instead of {}", slot.name, numbers_.text(shape),
+                           numbers_.text(planned.shape));
+      if (!shape[axis].known()) shape[axis] = wanted;
+      is_empty = is_empty || (!slot.type.shape[axis].known() && shape[axis] == Size(0));
+    }
+    if (is_empty && !result_.complaint && !has_empty_input(step))
+      result_.complaint = {
+          static_cast<size_t>(&step - plan_.steps.data()),
+          fmt::format("\"{}\" would be {}, without elements", slot.name, numbers_.text(shape)),
+          true};
+    result_.facts[output] = std::move(inferred);
+    return std::nullopt;
+  }
+
+  bool has_empty_input(const Step& step) const {
+    return std::ranges::any_of(step.inputs, [&](uint32_t input) {
+      if (input == kNoSlot) return false;
+      const Shape& shape = result_.facts[input].type.shape;
+      return std::ranges::find(shape, Size(0)) != shape.end();
+    });
+  }
+
+  std::optional<std::string> failed_requirement(const Step& step) const {
+    if (!std::holds_alternative<Require>(step.op)) return std::nullopt;
+    const auto& elements = result_.facts[step.outputs[0]].elements;
+    if (!elements || elements->empty() || elements->front() != Size(0)) return std::nullopt;
+    return "a condition that the model needs does not hold";
+  }
+
+  const Plan& plan_;
+  std::span<const Tensor> weights_;
+  SymbolValues symbols_;
+  std::vector<std::optional<Size>> values_;  // by expression
+  SizeTable numbers_;                        // empty: there are only numbers
+  SizedPlan result_;
+  std::vector<Signature> bodies_;
+  std::vector<TensorView> views_;
+};
+
+}  // namespace
+
+SizedPlan sized_plan(const Plan& plan, std::span<const Tensor> weights,
+                     const SymbolValues& symbols) {
+  try {
+    return PlanSizing(plan, weights, symbols).run();
+  } catch (const Error& error) {
+    if (error.code() == Code::kInternal) throw;
+    return {{}, SizeComplaint{std::nullopt, error.what()}};
+  }
+}
+
+std::vector<Fact> sized_body(const Plan& body, std::span<const Tensor> weights,
+                             const SymbolValues& symbols, std::span<const Fact> inputs) {
+  try {
+    return PlanSizing(body, weights, symbols).run_body(inputs);
+  } catch (const Error& error) {
+    if (error.code() == Code::kInternal) throw;
+    return std::vector<Fact>(body.slots.size());
+  }
+}
+
+}  // namespace anneal

@@ -1,0 +1,33 @@
+// A plan at one choice of sizes: what inference says of its slots, in numbers.
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "anneal/engine/plan.h"
+#include "anneal/engine/symbols.h"
+#include "anneal/graph/infer.h"
+
+namespace anneal {
+
+// The first step that does not accept the sizes, or has an empty result for them.
+struct SizeComplaint {
+  std::optional<size_t> step;  // none: the inputs contradict each other
+  std::string text;
+  bool is_empty = false;  // it accepts them, but has no elements
+};
+
+struct SizedPlan {
+  std::vector<Fact> facts;                 // by slot; sizes that depend on values are unknown
+  std::optional<SizeComplaint> complaint;  // inference ended there, unless is_empty
+};
+
+// symbols: the values of those that inputs know.
+SizedPlan sized_plan(const Plan& plan, std::span<const Tensor> weights,
+                     const SymbolValues& symbols);
+// By slot, of a body, given what is known of its inputs. What its layers do not accept is unknown.
+std::vector<Fact> sized_body(const Plan& body, std::span<const Tensor> weights,
+                             const SymbolValues& symbols, std::span<const Fact> inputs);
+
+}  // namespace anneal

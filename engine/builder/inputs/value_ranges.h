@@ -1,0 +1,38 @@
+// The numbers that the values of a plan may hold, and the layers that would not accept them.
+#pragma once
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "anneal/engine/builder/inputs/interval.h"
+#include "anneal/engine/builder/inputs/sized_plan.h"
+
+namespace anneal {
+
+// What became of one choice of ranges.
+struct RangeFindings {
+  int refusals = 0;  // readers that may get what they do not accept
+  PortUses uses;
+  std::map<int, ValueInterval>
+      indices;  // by port: elements that a layer reads as indices, as they are
+  std::map<int, ValueInterval> places;  // by port: those of where a layer writes
+  std::map<int, ValueInterval> sizes;   // by port: elements that decide sizes
+};
+
+// Intervals of all values of a plan at one choice of sizes. Not thread-safe.
+class ValueRanges {
+ public:
+  // REQUIRES: plan, weights and sized outlive it; sized has no complaint but an empty result.
+  ValueRanges(const Plan& plan, std::span<const Tensor> weights, const SizedPlan& sized,
+              const SymbolValues& symbols);
+  ~ValueRanges();
+
+  RangeFindings find(std::span<const ValueInterval> inputs);  // one per input
+
+ private:
+  class Walk;
+  std::unique_ptr<Walk> walk_;
+};
+
+}  // namespace anneal
