@@ -1,0 +1,150 @@
+// Inputs that nobody gave: sizes that all layers accept, and integers that their readers accept.
+#include "anneal/engine/builder/inputs/drawn_inputs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "anneal/engine/data/made_samples.h"
+#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/error_of.h"
+
+namespace anneal::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Drawn {
+  std::vector<Dims> dims;
+  std::vector<InputRange> ranges;
+};
+
+// Draws inputs, and runs the engine on them.
+Drawn draw_and_run(std::string_view text) {
+  const auto engine = engine_of(build_text(text));
+  const Plan& plan = plan_of(*engine);
+  Drawn drawn;
+  drawn.dims = choose_input_dims(plan, weights_of(*engine));
+  drawn.ranges = input_ranges(plan, weights_of(*engine), drawn.dims);
+  for (const bool at_end : {false, true}) {
+    const auto inputs = draw_inputs(plan, weights_of(*engine), drawn.dims, 1, at_end);
+    ExecutionContext context(engine);
+    for (size_t i = 0; i < inputs.size(); ++i)
+      context.set_input(engine->inputs()[i].name, inputs[i].view());
+    context.run();
+  }
+  return drawn;
+}
+
+TEST(DrawnInputs, MaskIsAsLongAsPastAndNewTokens) {
+  const Drawn drawn = draw_and_run(R"txt(
+graph decoder(ids: i64[B,T], past: f32[B,2,P,4], mask: i64[B,M], positions: i64[B,T])
+  const table: f32[50,8] = random(1)
+  const places: f32[40,8] = random(2)
+  token = Gather(table, ids) axis=0
+  place = Gather(places, positions) axis=0
+  x = Pointwise(token, place) program="(f32,f32)->(f32) add($0,$1)"
+  h = Reshape(x, i64{0,0,2,4})
+  q = Transpose(h) permutation=[0,2,1,3]
+  k = Concat(past, q) axis=2
+  s = MatMul(q, k) transpose_b=true
+  m = Reshape(mask, i64{0,1,1,-1})
+  b = Pointwise(s, m) program="(f32,i64)->(f32) add($0,mul(sub(1f32,f32($1)),-10000f32))"
+  y = Softmax(b) axis=3
+  return y, k
+)txt");
+  ASSERT_EQ(drawn.dims.size(), 4u);
+  EXPECT_GT(drawn.dims[1][2], 0);
+  EXPECT_EQ(drawn.dims[2][1], drawn.dims[0][1] + drawn.dims[1][2]);
+  EXPECT_EQ(drawn.dims[3], drawn.dims[0]);
+  EXPECT_EQ(drawn.ranges[0], (InputRange{0, 49, InputRole::kIndex}));
+  EXPECT_EQ(drawn.ranges[2], (InputRange{0, 1, InputRole::kMask}));
+  EXPECT_EQ(drawn.ranges[3], (InputRange{0, 39, InputRole::kIndex}));
+}
+
+TEST(DrawnInputs, RangesAreCarriedBackwards) {
+  // Positions are moved by 2, types count tokens before them, and a clipped index has no limit.
+  const Drawn drawn = draw_and_run(R"txt(
+graph shifted(positions: i64[1,6], types: i64[1,6], clipped: i64[1,6])
+  const places: f32[12,4] = random(1)
+  const kinds: f32[7,4] = random(2)
+  moved = Pointwise(positions) program="(i64)->(i64) add($0,2i64)"
+  a = Gather(places, moved) axis=0
+  c = Cumulative(types, i64{1}) kind=sum
+  b = Gather(kinds, c) axis=0
+  inside = Pointwise(clipped) program="(i64)->(i64) min(max($0,0i64),11i64)"
+  d = Gather(places, inside) axis=0
+  y = Pointwise(a, b, d) program="(f32,f32,f32)->(f32) add(add($0,$1),$2)"
+  return y
+)txt");
+  EXPECT_EQ(drawn.ranges[0].low, 0);
+  EXPECT_EQ(drawn.ranges[0].high, 9);
+  EXPECT_EQ(drawn.ranges[1].high, 1);
+  EXPECT_EQ(drawn.ranges[2].role, InputRole::kNumber);
+}
+
+TEST(DrawnInputs, PicturesSurviveAllStrides) {
+  const Drawn drawn = draw_and_run(R"txt(
+graph strided(x: f32[N,3,H,W])
+  const w: f32[4,3,40,40] = random(1)
+  const v: f32[4,4,40,40] = random(2)
+  a = Conv(x, w) strides=[2,2] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  y = Conv(a, v) strides=[2,2] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
+  return y
+)txt");
+  EXPECT_EQ(drawn.dims[0][0], 1);
+  EXPECT_GE(drawn.dims[0][2], 118);
+}
+
+TEST(DrawnInputs, OneSizeIsTheSumOfTwoOthers) {
+  const Drawn drawn = draw_and_run(R"txt(
+graph sum(a: f32[A,3], b: f32[B,3], c: f32[C,3])
+  const w: f32[3,2] = random(1)
+  k = Concat(a, b) axis=0
+  m = MatMul(k, w)
+  n = MatMul(c, w)
+  t = Transpose(n) permutation=[1,0]
+  y = MatMul(t, m)
+  return y
+)txt");
+  EXPECT_EQ(drawn.dims[2][0], drawn.dims[0][0] + drawn.dims[1][0]);
+}
+
+TEST(DrawnInputs, PlacesOfOneRowDiffer) {
+  const Drawn drawn = draw_and_run(R"txt(
+graph cache(past: f32[1,8,4], new: f32[1,3,4], at: i64[1,3,4])
+  y = ScatterElements(past, at, new) axis=1
+  return y
+)txt");
+  EXPECT_EQ(drawn.ranges[2], (InputRange{0, 7, InputRole::kPlace}));
+}
+
+TEST(DrawnInputs, WhatNoSizesSuitNamesInputsLayerAndFlag) {
+  EXPECT_THAT(
+      error_of([] {
+        const auto engine = engine_of(build_text(R"txt(
+graph impossible(a: f32[A,3], b: f32[B,3])
+  const i: f32[1,3] = random(1)
+  k = Concat(a, a) axis=0
+  l = Concat(b, b, i) axis=0
+  t = Transpose(k) permutation=[1,0]
+  y = MatMul(t, l)
+  return y
+)txt"));
+        choose_input_dims(plan_of(*engine), weights_of(*engine));
+      }),
+      ::testing::AllOf(HasSubstr("\"a\" [A,3]"), HasSubstr("MatMul"), HasSubstr("--shapes")));
+}
+
+TEST(MadeSamples, IntegersHaveBothEnds) {
+  const Tensor sample = integer_sample(DataType::kI64, {5}, 3, 11, 7, RangeEnds::kBoth);
+  EXPECT_THAT(sample.as<int64_t>(),
+              ::testing::Each(::testing::AllOf(::testing::Ge(3), ::testing::Le(11))));
+  EXPECT_EQ(sample.as<int64_t>()[0], 3);
+  EXPECT_EQ(sample.as<int64_t>()[4], 11);
+  const Tensor run = consecutive_sample(DataType::kI32, {2, 4}, 0, 4, 7);
+  for (int i = 1; i < 4; ++i) EXPECT_EQ(run.as<int32_t>()[i], run.as<int32_t>()[0] + i);
+  EXPECT_EQ(mask_sample(DataType::kI64, {1, 8}, 7).as<int64_t>()[3], 1);
+}
+
+}  // namespace
+}  // namespace anneal::testing
