@@ -76,13 +76,25 @@ size_t place(const std::vector<ValueId>& values, ValueId value) {
   return static_cast<size_t>(std::find(values.begin(), values.end(), value) - values.begin());
 }
 
+// Whether the program rounds x itself to 16 bits, which x is not yet: a Cast of the model, which
+// comes before the normalization.
+bool rounds_to_half(const Composition& composed, ValueId x) {
+  const auto code = composed.program.code();
+  return std::any_of(code.begin(), code.end(), [&](const Instruction& one) {
+    if (one.opcode != Opcode::kRound || !is_half(static_cast<DataType>(one.immediate)))
+      return false;
+    const Instruction& operand = code[one.operands[0]];
+    return operand.opcode == Opcode::kInput && composed.leaves[operand.immediate] == x;
+  });
+}
+
 // Whether the value is `wanted(x, m)` at every probe, of nothing but x and m (which may be absent).
 template <class F>
 bool computes(const Graph& graph, ValueId value, ValueId x, ValueId m, F wanted) {
   std::vector<ValueId> stops = {x};
   if (m != ValueId::kNone) stops.push_back(m);
   const auto composed = compose(graph, value, stops);
-  if (!composed) return false;
+  if (!composed || rounds_to_half(*composed, x)) return false;
   for (const ValueId leaf : composed->leaves)
     if (leaf != x && leaf != m) return false;
   if (m != ValueId::kNone && place(composed->leaves, m) == composed->leaves.size()) return false;
@@ -283,7 +295,7 @@ bool settle_x(const Graph& graph, ValueId y, const std::vector<Mean>& means,
   std::vector<ValueId> stops = {x, match.variance.value};
   if (match.mean.value != ValueId::kNone) stops.push_back(match.mean.value);
   auto composed = compose(graph, y, stops);
-  if (!composed) return false;
+  if (!composed || rounds_to_half(*composed, x)) return false;
   match.y = std::move(*composed);
   const auto reads = [&](ValueId value) {
     return place(match.y.leaves, value) < match.y.leaves.size();
