@@ -19,8 +19,9 @@ import onnxruntime
 
 FAILED = pathlib.Path("build/random-graphs")
 
-# Graphs that ONNX Runtime refuses: it has no kernel for the types, and nothing is compared.
-REFUSED = re.compile(r"NOT_IMPLEMENTED|Could not find an implementation")
+# Graphs that ONNX Runtime refuses, where nothing is compared: it has no kernel for the types, or it
+# loses the result of two Casts that bodies read.
+REFUSED = re.compile(r"NOT_IMPLEMENTED|Could not find an implementation|Missing Input")
 
 
 def records(stream):

@@ -174,7 +174,7 @@ Allowances allowances(const RandomModel& model, const Results& results, int type
     auto& row = allowed.emplace_back();
     for (const Tensor& output : outputs) {
       const double unit = type == onnx::FLOAT ? 1e-5 : type == onnx::FLOAT16 ? 0x1p-8 : 0x1p-5;
-      const double share = model.rounds_coarsely ? std::max(unit, .02) : unit;
+      const double share = model.rounds_coarsely ? std::max(unit, .06) : unit;
       row.push_back(is_float(output.dtype()) ? share * largest_of(output) + 1e-6
                     : model.rounds_coarsely  ? 1
                                              : 0);

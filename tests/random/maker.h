@@ -37,6 +37,8 @@ class Maker {
   // Of several results.
   std::vector<Value> apply_all(const char* op, const std::vector<Value>& inputs,
                                std::vector<Value> results, const Attributes& attributes = {});
+  // No other step reads it, and it is no output.
+  void hide(const Value& value);
   Value constant(anneal_onnx::TensorProto tensor, Value value);
   // Steps that run inside of a body; they may do nothing.
   void add_steps(int count);
@@ -73,5 +75,9 @@ Value scalar_constant(Maker& maker, int64_t number, int type = onnx::INT64);
 
 // The grid of a result with elements up to `largest`, if its operands' finest grid is `grid`.
 int exact_grid(int grid, double largest);
+// Of a product of two, before its bounds are looked at.
+inline int product_grid(const Value& a, const Value& b) {
+  return a.exact() && b.exact() ? a.grid + b.grid : -1;
+}
 
 }  // namespace anneal::random_graphs

@@ -145,11 +145,13 @@ bool pool(Maker& maker) {
   if (!x) return false;
   const auto window = draw_window(maker, *x, true);
   if (!window) return false;
-  // A window of padding alone has no mean.
+  // A window of padding alone has no mean, and its maximum is in dispute.
   for (size_t i = 0; i < window->kernel.size(); ++i)
     if (window->pads[i] >= window->kernel[i] ||
         window->pads[i + window->kernel.size()] >= window->kernel[i])
       return false;
+  for (size_t i = 0; i < window->pads.size(); ++i)
+    if (window->pads[i] > 0 && window->dilations[i % window->dilations.size()] > 1) return false;
   Value result = *x;
   result.contents.reset();
   result.dims = with_sizes(*x, x->dims[1], window->sizes);
