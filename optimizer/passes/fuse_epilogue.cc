@@ -18,6 +18,7 @@
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes.h"
 #include "anneal/optimizer/rewrite/join_programs.h"
+#include "anneal/optimizer/rewrite/rewrite.h"
 
 namespace anneal {
 namespace {
@@ -100,6 +101,10 @@ bool fuse_epilogue_at(Graph& graph, LayerId id, PassRun& run, Fusions& fusions) 
                  .origins = anchor.origins};
   added.inputs.insert(added.inputs.end(), joined->inputs.begin() + 1, joined->inputs.end());
   added.origins.insert(added.origins.end(), layer.origins.begin(), layer.origins.end());
+  // A size that only a run of the anchor tells keeps its name: what reads the results has it.
+  if (finds_sizes(graph, host.id))
+    for (const ValueId output : joined->outputs)
+      added.output_types.push_back(graph.value(output).type());
   // A reference kernel would interpret the program, element by element.
   if (const std::string why_not = rule_of(anchor) == EpilogueRule::kIfTargetsAgree
                                       ? run.ask_targets(graph, added)

@@ -96,6 +96,25 @@ graph small(x: f32[60,8], mask: bool[60])
   EXPECT_LT(allocations_so_far() - before, 120);
 }
 
+// The sizes that a resize finds keep their names when a layer joins it: what reads the results, and
+// what is made of it, has them.
+TEST(Late, AnEpilogueOfALayerThatFindsSizes) {
+  constexpr std::string_view kResized = R"txt(
+graph resized(x: f32[1,2,4,5], sizes: i64[2])
+  r = Resize(x, sizes) axes=[2,3]
+  doubled = Pointwise(r) program="(f32)->(f32) mul($0,2f32)"
+  second = Gather(doubled, i64{1}) axis=1
+  total = Reduce(second, i64{2}) kind=sum keepdims=true
+  share = Pointwise(second, total) program="(f32,f32)->(f32) sub($0,$1)"
+  return second, share
+)txt";
+  const auto engine = engine_of(build_text(kResized));
+  ExecutionContext context(engine, {.threads = 1});
+  for (const int64_t size : {3, 8})
+    expect_same(context, *engine, kResized,
+                {random_f32({1, 2, 4, 5}, 1), tensor_i64({size, 2 * size})});
+}
+
 TEST(Late, SizesOfASelection) {
   const auto engine = engine_of(build_text(kMasked));
   ExecutionContext context(engine, {.threads = 2});
