@@ -263,6 +263,7 @@ Outputs import_fused_attention(Node& node) {
   node.expect_same_dtype({0, 1, 2, 4, 5});
   if (node.has_input(4)) node.unsupported("past keys and values");
   if (node.flag("do_rotary", false)) node.unsupported("rotated positions");
+  node.ignore("rotary_embedding_dim");  // of rotated ones
   node.ignore("past_present_share_buffer");
   if (node.rank(0) != 3 || node.rank(1) != 2) node.invalid("3 axes and a matrix are expected");
   const int64_t count = node.integer("num_heads");
