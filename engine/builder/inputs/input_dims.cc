@@ -20,12 +20,11 @@ bool is_picture(const Shape& shape) {
                                                   [](Size size) { return !size.known(); });
 }
 
-// By symbol: a size to begin with, where the build declared none. An axis that is first wherever
-// the symbol occurs counts samples.
+// By symbol: a size to begin with, where the build declared none. The first axis counts samples.
 std::vector<int64_t> likely_sizes(const Plan& plan) {
   const SizeTable& sizes = *plan.sizes;
   std::vector<int64_t> likely(sizes.symbols().size(), 1);
-  std::vector<bool> is_alone(likely.size(), true);
+  std::vector<bool> is_alone(likely.size(), true), is_first(likely.size());
   for (const uint32_t input : plan.inputs) {
     const Slot& slot = plan.slots[input];
     const Shape& shape = slot.type.shape;
@@ -37,11 +36,12 @@ std::vector<int64_t> likely_sizes(const Plan& plan) {
               likely[symbol],
               is_float(slot.type.dtype) && is_picture(shape) && axis >= 2 ? kPictureSize : kLength);
         if (shape.rank() > 1) is_alone[symbol] = false;
+        if (axis == 0 && shape.rank() > 1) is_first[symbol] = true;
       }
     }
   }
   for (size_t symbol = 0; symbol < likely.size(); ++symbol)
-    if (is_alone[symbol]) likely[symbol] = kLength;
+    if (is_alone[symbol] || is_first[symbol]) likely[symbol] = is_first[symbol] ? 1 : kLength;
   return likely;
 }
 

@@ -53,7 +53,7 @@ class SizeSearch {
     }
   };
 
-  Trial attempt(SymbolValues values, bool empty_is_fine) {
+  Trial attempt(SymbolValues values, bool soft_is_fine) {
     Trial trial;
     trial.values = std::move(values);
     trial.number = trials_++;
@@ -62,9 +62,9 @@ class SizeSearch {
     trial.sized = sized_plan(plan_, weights_, trial.values);
     const auto& complaint = trial.sized.complaint;
     const size_t all = plan_.steps.size() + 1;
-    trial.progress = !complaint || (empty_is_fine && complaint->is_empty) ? all
-                     : complaint->step                                    ? *complaint->step + 1
-                                                                          : 0;
+    trial.progress = !complaint || (soft_is_fine && complaint->is_soft) ? all
+                     : complaint->step                                  ? *complaint->step + 1
+                                                                        : 0;
     looked_at_ += trial.progress;
     if (trial.progress < all) {
       trial.complaint = complaint->step
@@ -85,11 +85,11 @@ class SizeSearch {
     return trial;
   }
 
-  SizeSearchResult search(bool empty_is_fine) {
+  SizeSearchResult search(bool soft_is_fine) {
     std::priority_queue<Trial> open;
     std::set<SymbolValues> seen;
     trials_ = looked_at_ = 0;
-    open.push(attempt(first_, empty_is_fine));
+    open.push(attempt(first_, soft_is_fine));
     seen.insert(first_);
     Trial best = open.top();
     while (!open.empty()) {
@@ -101,7 +101,7 @@ class SizeSearch {
       for (SymbolValues& next : successors(trial)) {
         if (trials_ >= kMostTrials || looked_at_ >= kMostSizedSteps) break;
         if (!seen.insert(next).second) continue;
-        Trial tried = attempt(std::move(next), empty_is_fine);
+        Trial tried = attempt(std::move(next), soft_is_fine);
         const bool is_done = tried.complaint.empty();
         // A choice that comes no further is kept too: two sizes may have to change.
         if (is_done || tried.progress >= trial.progress) open.push(std::move(tried));

@@ -16,8 +16,9 @@ class PlanSizing {
       : plan_(plan), weights_(weights), symbols_(symbols), values_(plan.sizes->expression_count()) {
     symbols_.resize(plan.sizes->symbols().size());
     result_.facts.resize(plan.slots.size());
-    for (size_t i = 0; i < plan.slots.size(); ++i)
-      if (plan.slots[i].storage == Storage::kWeight) know(static_cast<uint32_t>(i));
+    is_known_.resize(plan.slots.size());
+    for (const Step& step : plan.steps)
+      for (const uint32_t output : step.outputs) is_known_[output] = true;
     for (const Plan& body : plan.bodies) {
       Signature& signature = bodies_.emplace_back();
       for (const uint32_t input : body.inputs)
@@ -39,11 +40,17 @@ class PlanSizing {
   }
 
   std::vector<Fact> run_body(std::span<const Fact> inputs) {
-    for (size_t i = 0; i < inputs.size() && i < plan_.inputs.size(); ++i)
+    for (size_t i = 0; i < inputs.size() && i < plan_.inputs.size(); ++i) {
       result_.facts[plan_.inputs[i]] = inputs[i];
-    for (const Step& step : plan_.steps)
-      if (infer(step))
-        for (const uint32_t output : step.outputs) know(output);
+      is_known_[plan_.inputs[i]] = true;
+    }
+    for (const Step& step : plan_.steps) {
+      const auto text = infer(step);
+      if (!text) continue;
+      complain_softly(step,
+                      fmt::format("step \"{}\" ({}): {}", step.name, to_string(step.op), *text));
+      for (const uint32_t output : step.outputs) know(output);
+    }
     return std::move(result_.facts);
   }
 
@@ -64,7 +71,22 @@ class PlanSizing {
       type.shape[axis] = number_of(type.shape[axis]);
     return type;
   }
-  void know(uint32_t slot) { result_.facts[slot].type = numbers_of(plan_.slots[slot].type); }
+  void know(uint32_t slot) {
+    is_known_[slot] = true;
+    result_.facts[slot].type = numbers_of(plan_.slots[slot].type);
+  }
+
+  // A view that no step writes, perhaps of all elements of its base.
+  void know_view(uint32_t slot) {
+    know(slot);
+    const Slot& view = plan_.slots[slot];
+    if (view.storage != Storage::kView) return;
+    const Fact& base = result_.facts[view.base];
+    const Shape& shape = result_.facts[slot].type.shape;
+    if (base.elements && shape.rank() <= 1 && known(shape) &&
+        count(dims_of(shape)) == static_cast<int64_t>(base.elements->size()))
+      result_.facts[slot].elements = base.elements;
+  }
 
   // Why the step does not accept its inputs; nullopt if it does.
   std::optional<std::string> infer(const Step& step) {
@@ -80,6 +102,7 @@ class PlanSizing {
         inputs.emplace_back();
         if (input == kNoSlot) continue;
         const Slot& slot = plan_.slots[input];
+        if (!is_known_[input]) know_view(input);
         inputs.back().fact = &result_.facts[input];
         if (slot.storage != Storage::kWeight || !is_row_major_weight(slot, weights_[slot.offset]))
           continue;
@@ -90,6 +113,7 @@ class PlanSizing {
                                    InferInputs(inputs, numbers_, bodies_));
       for (size_t k = 0; k < step.outputs.size(); ++k)
         if (auto text = take(step, step.outputs[k], std::move(inferred[k]))) return text;
+      if (const auto* condition = std::get_if<If>(&step.op)) ask_bodies(*condition, step);
       return failed_requirement(step);
     } catch (const Error& error) {
       if (error.code() == Code::kInternal) throw;
@@ -121,13 +145,33 @@ class PlanSizing {
       if (!shape[axis].known()) shape[axis] = wanted;
       is_empty = is_empty || (!slot.type.shape[axis].known() && shape[axis] == Size(0));
     }
-    if (is_empty && !result_.complaint && !has_empty_input(step))
-      result_.complaint = {
-          static_cast<size_t>(&step - plan_.steps.data()),
-          fmt::format("\"{}\" would be {}, without elements", slot.name, numbers_.text(shape)),
-          true};
+    if (is_empty && !has_empty_input(step))
+      complain_softly(step, fmt::format("\"{}\" would be {}, without elements", slot.name,
+                                        numbers_.text(shape)));
     result_.facts[output] = std::move(inferred);
     return std::nullopt;
+  }
+
+  void complain_softly(const Step& step, std::string text) {
+    if (!result_.complaint)
+      result_.complaint = {static_cast<size_t>(&step - plan_.steps.data()), std::move(text), true};
+  }
+
+  // Both bodies may run where values decide.
+  void ask_bodies(const If& op, const Step& step) {
+    const auto& condition = result_.facts[step.inputs[0]].elements;
+    std::vector<int64_t> bodies = {op.then_body, op.else_body};
+    if (condition && condition->size() == 1 && condition->front().known())
+      bodies.erase(bodies.begin() + (condition->front().value() != 0 ? 1 : 0));
+    std::vector<Fact> captures;
+    for (size_t i = 1; i < step.op_input_count; ++i)
+      captures.push_back(step.inputs[i] == kNoSlot ? Fact{} : result_.facts[step.inputs[i]]);
+    for (const int64_t body : bodies) {
+      if (body < 0 || body >= static_cast<int64_t>(plan_.bodies.size())) continue;
+      PlanSizing inner(plan_.bodies[static_cast<size_t>(body)], weights_, symbols_);
+      inner.run_body(captures);
+      if (inner.result_.complaint) complain_softly(step, inner.result_.complaint->text);
+    }
   }
 
   bool has_empty_input(const Step& step) const {
@@ -151,6 +195,7 @@ class PlanSizing {
   std::vector<std::optional<Size>> values_;  // by expression
   SizeTable numbers_;                        // empty: there are only numbers
   SizedPlan result_;
+  std::vector<bool> is_known_;  // by slot: a step writes it, or its type is known already
   std::vector<Signature> bodies_;
   std::vector<TensorView> views_;
 };

@@ -15,12 +15,13 @@ namespace anneal {
 struct SizeComplaint {
   std::optional<size_t> step;  // none: the inputs contradict each other
   std::string text;
-  bool is_empty = false;  // it accepts them, but has no elements
+  // It accepts them, but has no elements, or runs a body whose layers may not.
+  bool is_soft = false;
 };
 
 struct SizedPlan {
   std::vector<Fact> facts;                 // by slot; sizes that depend on values are unknown
-  std::optional<SizeComplaint> complaint;  // inference ended there, unless is_empty
+  std::optional<SizeComplaint> complaint;  // inference ended there, unless it is soft
 };
 
 // symbols: the values of those that inputs know.

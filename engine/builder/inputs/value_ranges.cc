@@ -20,6 +20,14 @@ class ValueRanges::Walk {
        const SymbolValues& symbols, int depth)
       : plan_(plan), weights_(weights), facts_(facts), symbols_(symbols), depth_(depth) {
     known_.resize(plan.slots.size());
+    is_written_.resize(plan.slots.size());
+    for (const uint32_t input : plan.inputs) is_written_[input] = true;
+    for (const Step& step : plan.steps)
+      for (const uint32_t output : step.outputs) {
+        is_written_[output] = true;
+        if (plan.slots[output].storage == Storage::kView)
+          parts_[plan.slots[output].base].push_back(output);
+      }
     for (size_t i = 0; i < plan.slots.size(); ++i) {
       const auto& elements = facts[i].elements;
       if (!elements || !std::ranges::all_of(*elements, [](Size size) { return size.known(); }))
@@ -50,6 +58,8 @@ class ValueRanges::Walk {
     if (slot == kNoSlot) return {{0, 0}, -1};
     if (values_[slot]) return *values_[slot];
     const Slot& it = plan_.slots[slot];
+    if (!is_written_[slot] && !known_[slot])
+      if (const auto viewed = unwritten(slot)) return *viewed;
     ValueRange result{ValueInterval::of(it.type.dtype), -1};
     if (known_[slot]) {
       result.range = *known_[slot];
@@ -59,6 +69,16 @@ class ValueRanges::Walk {
     }
     values_[slot] = result;
     return result;
+  }
+  // A view of what a step writes, or what steps write in parts.
+  std::optional<ValueRange> unwritten(uint32_t slot) {
+    const uint32_t base = base_of(plan_, slot);
+    if (base != slot && (is_written_[base] || !parts_.contains(base))) return value(base);
+    std::optional<ValueRange> all;
+    if (const auto parts = parts_.find(base); parts != parts_.end())
+      for (const uint32_t part : parts->second)
+        if (values_[part]) all = all ? united(*all, *values_[part]) : *values_[part];
+    return all;
   }
   ValueRange input(const Step& step, size_t i) {
     return i < step.inputs.size() ? value(step.inputs[i]) : ValueRange{{0, 0}, -1};
@@ -255,25 +275,15 @@ class ValueRanges::Walk {
       return {{x.low >= 0 && x.high <= 1 ? ValueInterval{0, 1} : ValueInterval(), -1}};
     // Along the axis, or along the longest where only a run tells it.
     double longest = 0;
-    const auto& axis = facts_[step.inputs[1]].elements;
-    const bool is_known = axis && axis->size() == 1 && axis->front().known();
-    for (int i = 0; i < shape(step.inputs[0]).rank(); ++i) {
-      const int64_t wanted = is_known ? axis->front().value() : i;
-      if (wanted != i && wanted + shape(step.inputs[0]).rank() != i) continue;
-      longest = std::max(longest, size_of_axis(step.inputs[0], i).value_or(kInfinity));
-    }
-    const ValueRange at = constant_axis(step);
-    if (!is_known && at.range.is_point()) {
-      const auto rank = shape(step.inputs[0]).rank();
-      const auto wanted = static_cast<int64_t>(at.range.low);
-      longest =
-          size_of_axis(step.inputs[0], wanted < 0 ? wanted + rank : wanted).value_or(kInfinity);
-    }
+    const ValueInterval axis = input(step, 1).range;
+    const int rank = shape(step.inputs[0]).rank();
+    for (int i = 0; i < rank; ++i)
+      if (axis.has(i) || axis.has(i - rank))
+        longest = std::max(longest, size_of_axis(step.inputs[0], i).value_or(kInfinity));
     ValueInterval sum = times(x, longest);
     if (op.exclusive) sum = united(sum, {0, 0});
     return {{sum, -1}};
   }
-  ValueRange constant_axis(const Step& step) { return input(step, 1); }
 
   std::vector<ValueRange> ranges(const ArgReduce& op, const Step& step) {
     return {{index_range(step.inputs[0], op.axis), -1}};
@@ -339,7 +349,8 @@ class ValueRanges::Walk {
     return {all};
   }
   std::vector<ValueRange> ranges(const Pad& op, const Step& step) {
-    least_of_pad(step);
+    // Pads that are not negative leave the sizes that are there.
+    if (input(step, 1).range.low >= 0) keep_least_dims(step);
     read_pads(step);
     ValueRange x = input(step, 0);
     if (op.mode == PadMode::kConstant) x = united(x, input(step, 2));
@@ -430,23 +441,15 @@ class ValueRanges::Walk {
         if (const ValueRange end = input(step, i); end.port >= 0)
           note(findings_->sizes, end.port, {0, kLargestDecidedSize});
     }
-    if (delta.low > 0)
-      return {{{start.low, std::max(start.low, limit.high - (is_float_slot(step) ? 0 : 1))}, -1}};
-    if (delta.high < 0)
-      return {{{std::min(start.high, limit.low + (is_float_slot(step) ? 0 : 1)), start.high}, -1}};
+    const double less = is_float(plan_.slots[step.outputs[0]].type.dtype) ? 0 : 1;
+    if (delta.low > 0) return {{{start.low, std::max(start.low, limit.high - less)}, -1}};
+    if (delta.high < 0) return {{{std::min(start.high, limit.low + less), start.high}, -1}};
     return {};
-  }
-  bool is_float_slot(const Step& step) const {
-    return is_float(plan_.slots[step.outputs[0]].type.dtype);
   }
 
   void read_pads(const Step& step) {
     if (known_[step.inputs[1]] || plan_.slots[step.inputs[1]].storage == Storage::kWeight) return;
     read_size(input(step, 1), {0, kLargestDecidedSize});
-  }
-  // Pads that are not negative leave the sizes that are there.
-  void least_of_pad(const Step& step) {
-    if (input(step, 1).range.low >= 0) keep_least_dims(step);
   }
   void keep_least_dims(const Step& step) {
     const uint32_t from = step.inputs[0], to = step.outputs[0];
@@ -470,9 +473,6 @@ class ValueRanges::Walk {
   }
 
   std::vector<ValueRange> ranges(const ShapeOf&, const Step&) {
-    return {{{0, ValueInterval::of(DataType::kI32).high}, -1}};
-  }
-  std::vector<ValueRange> ranges(const SizeTensor&, const Step&) {
     return {{{0, ValueInterval::of(DataType::kI32).high}, -1}};
   }
 
@@ -572,6 +572,8 @@ class ValueRanges::Walk {
   const SymbolValues& symbols_;
   int depth_;
   std::vector<std::optional<ValueInterval>> known_;        // by slot: contents that never change
+  std::vector<bool> is_written_;                           // by slot
+  std::map<uint32_t, std::vector<uint32_t>> parts_;        // by slot: views that steps write
   std::vector<std::optional<ValueRange>> values_;          // by slot, of this run
   std::vector<std::optional<std::vector<double>>> least_;  // by slot: the least dims, where unknown
   std::map<std::pair<const Step*, int64_t>, std::pair<std::vector<Fact>, std::unique_ptr<Walk>>>
