@@ -6,6 +6,7 @@
 
 #include "anneal/engine/builder/inputs/drawn_inputs.h"
 #include "anneal/engine/builder/inputs/size_search.h"
+#include "anneal/engine/run/memory/bound_plan.h"
 
 namespace anneal {
 namespace {
@@ -71,6 +72,7 @@ class InputDims {
     }
     SymbolValues values = values_;
     for (const SearchedSize& one : declared) values[one.symbol] = one.start;
+    if (open.empty() && declared.empty()) return with_given(dims_of_inputs(plan_, values));
     SizeSearchResult found = search_sizes(plan_, weights_, values, open);
     if (!found.complaint.empty() && !declared.empty()) {
       std::vector<SearchedSize> all = open;
@@ -78,7 +80,7 @@ class InputDims {
       SizeSearchResult other = search_sizes(plan_, weights_, values, all);
       if (other.complaint.empty()) found = std::move(other);
     }
-    if (!found.complaint.empty()) refuse(found);
+    if (!found.complaint.empty() && !binds_at_opt(values, open, found)) refuse(found);
     return with_given(dims_of_inputs(plan_, found.values));
   }
 
@@ -94,6 +96,21 @@ class InputDims {
     const auto& split = plan_.batch_split;
     if (split && split->is_fixed)
       values_[split->symbol] = plan_.sizes->symbols()[split->symbol].bounds.max;
+  }
+
+  // Binding has the last word: it takes the sizes that the importer chose.
+  bool binds_at_opt(SymbolValues values, const std::vector<SearchedSize>& open,
+                    SizeSearchResult& found) const {
+    for (const SearchedSize& one : open)
+      values[one.symbol] = plan_.sizes->symbols()[one.symbol].bounds.opt;
+    try {
+      bind_shapes(plan_, weights_, dims_of_inputs(plan_, values));
+    } catch (const Error& error) {
+      if (error.code() == Code::kInternal) throw;
+      return false;
+    }
+    found.values = std::move(values);
+    return true;
   }
 
   std::vector<Dims> with_given(std::vector<Dims> dims) const {
