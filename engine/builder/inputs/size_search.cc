@@ -11,8 +11,8 @@ namespace anneal {
 namespace {
 
 // Steps that are looked at in all: a large model is not searched for minutes.
-constexpr size_t kMostSizedSteps = 1'000'000;
-constexpr size_t kMostTrials = 3000;
+constexpr size_t kMostSizedSteps = 300'000;
+constexpr size_t kMostTrials = 1500;
 constexpr int64_t kLargestSearched = 1 << 16;
 
 // A product of sizes that a step reads, writes or holds as contents.
