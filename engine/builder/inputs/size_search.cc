@@ -175,11 +175,18 @@ class SizeSearch {
         for (const int64_t value : solutions(quantity, symbol, targets, trial.values))
           moves.emplace_back(symbol, value);
     }
+    const size_t solved = moves.size();
     for (const uint32_t symbol : symbols)
       for (const int64_t value : usual_values(symbol, trial.values))
         moves.emplace_back(symbol, value);
     std::vector<SymbolValues> next;
-    for (const auto& [symbol, value] : moves) {
+    const auto enlarge = [&] {
+      for (SymbolValues& values : enlarged(symbols, trial.values))
+        next.push_back(std::move(values));
+    };
+    for (size_t i = 0; i < moves.size(); ++i) {
+      if (i == solved) enlarge();
+      const auto [symbol, value] = moves[i];
       const SearchedSize& one = searched_.at(symbol);
       if (value < one.min || value > std::min(one.max, std::max(kLargestSearched, one.start)) ||
           value == trial.values[symbol])
@@ -190,7 +197,25 @@ class SizeSearch {
     return next;
   }
 
-  // Values of a symbol with which a quantity, if linear in it, has one of the targets.
+  // All sizes of a step together, but those that are 1: a window is smaller than both axes.
+  std::vector<SymbolValues> enlarged(const std::vector<uint32_t>& symbols,
+                                     const SymbolValues& values) const {
+    std::vector<SymbolValues> found;
+    for (const int64_t factor : {2, 4, 8}) {
+      SymbolValues next = values;
+      bool is_within = true;
+      for (const uint32_t symbol : symbols) {
+        if (*next[symbol] <= 1) continue;
+        *next[symbol] *= factor;
+        is_within &= *next[symbol] <= std::min(searched_.at(symbol).max, kLargestSearched);
+      }
+      if (is_within) found.push_back(std::move(next));
+    }
+    return found;
+  }
+
+  // Values of a symbol with which a quantity, if linear in it, has one of the targets. An axis of 1
+  // fits by broadcasting alone, and is tried later.
   std::vector<int64_t> solutions(const Quantity& quantity, uint32_t symbol,
                                  const std::set<int64_t>& targets, SymbolValues values) const {
     const int64_t now = *values[symbol];
@@ -201,7 +226,10 @@ class SizeSearch {
     if (!here || !there || *here == *there) return found;
     const int64_t slope = *there - *here;
     for (const int64_t target : targets)
-      if ((target - *here) % slope == 0) found.push_back(now + (target - *here) / slope);
+      if ((target - *here) % slope == 0) {
+        const int64_t value = now + (target - *here) / slope;
+        if (value > 1) found.push_back(value);
+      }
     return found;
   }
 
