@@ -32,7 +32,8 @@ class StepReader {
   std::span<const VectorStep> steps_;
 };
 
-std::optional<RegisterEpilogueForm> register_epilogue_form(const Tape& tape) {
+// Without regard to which operands are the sums themselves.
+std::optional<RegisterEpilogueForm> form_of_steps(const Tape& tape) {
   using enum VectorOperand;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   if (tape.vector_programs().size() != 1 || tape.table() != nullptr) return std::nullopt;
@@ -68,6 +69,14 @@ std::optional<RegisterEpilogueForm> register_epilogue_form(const Tape& tape) {
   if (form.storage == DataType::kBF16 && steps.take(VectorOp::kRoundBf16) == nullptr)
     return std::nullopt;
   return steps.at_end() ? std::optional(form) : std::nullopt;
+}
+
+// Scale, offset and addend are read from memory, so none may be the sums, port 0: a square is no
+// such form.
+std::optional<RegisterEpilogueForm> register_epilogue_form(const Tape& tape) {
+  const auto form = form_of_steps(tape);
+  if (!form || form->scale == 0 || form->offset == 0 || form->addend == 0) return std::nullopt;
+  return form;
 }
 
 // Whether it may have other elements for other rows.
