@@ -113,7 +113,7 @@ Facts infer_layer(const Op& op, std::span<const Program> epilogues, int op_input
 bool allows(Size inferred, Size size, const SizeTable& sizes);
 
 // Numpy broadcasting, with sizes: equal sizes, or one of them 1. Of two different expressions, one
-// that cannot be 1 is the result's; if both can, it is SizeTable::broadcast() of them. Where
+// that cannot be 1 is the result's; if both can, the result is SizeTable::broadcast(). Where
 // neither can be 1, they are demanded to be equal.
 Shape broadcast(const Shape& a, const Shape& b, SizeTable& sizes, SizeDemands* demands = nullptr);
 

@@ -87,7 +87,7 @@ class SizeTable {
   // else the one that they both are. Fails with kInvalidModel where they surely are neither; a
   // value of it fails with kInvalidArgument where they are neither. Of unknown sizes it is known
   // where a size that is not 1 decides. No order of operands, nor of several broadcasts, gives
-  // another result: of two that surely are not 1 it is canonical() of them.
+  // another result. Where neither size can be 1, the result is canonical(a, b).
   Size broadcast(Size a, Size b);
   // The size with every symbol of `by` replaced, in replacements too. REQUIRES: no symbol is
   // replaced, however indirectly, by a size that has it.

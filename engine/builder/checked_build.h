@@ -17,7 +17,7 @@ struct SelfCheckOptions {
   // Inputs to compare with, each one tensor per input of the model; of these the first
   // kMostCheckedSamples. Empty: drawn ones.
   std::vector<std::vector<Tensor>> samples = {};
-  std::function<void()> before_rebuild = [] {};  // passes are told again from the first on
+  std::function<void()> before_rebuild = [] {};  // all passes run again
 };
 inline constexpr size_t kMostCheckedSamples = 4;
 SelfCheckOptions self_check_options(const BuildOptions& options);

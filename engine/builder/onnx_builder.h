@@ -81,7 +81,7 @@ struct BuildPlan {
 // What the self-check found.
 struct SelfCheckReport {
   bool is_compared = false;
-  std::string outcome = {};  // what was compared, or why nothing was; empty: no check was asked for
+  std::string outcome = {};  // inputs compared, or why none; empty: no check was requested
   // What the result still loses beyond its precision, and in which layer; empty: nothing.
   std::string warning = {};
   struct Layer {

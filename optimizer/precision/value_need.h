@@ -10,7 +10,7 @@
 
 namespace anneal {
 
-// How numbers are rounded: to so many significant binary digits, or, of integers of 8 bits, to
+// How numbers are rounded: to a number of binary digits, or, of integers of 8 bits, to
 // steps of 2^-8 of the largest one.
 struct NumberRounding {
   int digits = 0;

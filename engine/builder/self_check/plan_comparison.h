@@ -13,7 +13,7 @@
 namespace anneal {
 
 // Layers that dominate a difference are looked for where it is more than the precision explains.
-// People are told from so many times that on: differences of deep networks vary with the inputs.
+// A warning starts at this factor: differences of deep networks vary with the inputs.
 inline constexpr double kToldFrom = 4;
 
 // How far a judged value is from f32, over what the precision explains.

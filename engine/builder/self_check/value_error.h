@@ -15,7 +15,7 @@ struct ValueError {
   double differing = 0;  // share of the elements that are not equal
   int64_t lost = 0;      // elements that are finite only in what is expected
 };
-// Elements that are not finite in one of them are in no other number than `lost`. Of zeros alone
+// Elements that are not finite on either side are left out of all but `lost`. If all are zeros,
 // every difference is 0. REQUIRES: equal counts
 ValueError value_error(std::span<const float> got, std::span<const float> expected);
 
