@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -64,6 +65,15 @@ double parse_number(std::string_view text) {
   return value;
 }
 
+// An integer keeps all of its 64 bits, which a double does not hold.
+void put_text(DataType dtype, std::string_view text, std::byte* to) {
+  int64_t integer = 0;
+  const char* end = text.data() + text.size();
+  if (!is_float(dtype) && std::from_chars(text.data(), end, integer).ptr == end && !text.empty())
+    return store_scalar(dtype, Scalar::of(integer), to);
+  put(dtype, parse_number(text), to);
+}
+
 }  // namespace
 
 Tensor tensor_from_text(std::string_view text, uint64_t seed) {
@@ -85,7 +95,7 @@ Tensor tensor_from_text(std::string_view text, uint64_t seed) {
     for (int64_t i = 0; i < elements; ++i) {
       if (values.empty()) refuse(text);
       const size_t comma = std::min(values.find(','), values.size());
-      set(i, parse_number(values.substr(0, comma)));
+      put_text(*dtype, values.substr(0, comma), fresh.data.data() + i * element_size);
       values.remove_prefix(std::min(comma + 1, values.size()));
     }
     if (!values.empty()) refuse(text);

@@ -43,7 +43,9 @@ struct ViewOfInput {
       start = std::clamp<int64_t>(start, 0, std::max<int64_t>(steps[i] < 0 ? size - 1 : size, 0));
       view.dims.push_back(out[missing + i]);
       const bool repeated = size == 1 && out[missing + i] != 1;
-      view.strides.push_back(repeated ? 0 : x.strides[axis] * steps[i]);
+      // One element makes no step, whose product with the stride may be larger than 64 bits.
+      const int64_t step = out[missing + i] > 1 ? steps[i] : 1;
+      view.strides.push_back(repeated ? 0 : x.strides[axis] * step);
       if (!repeated && out[missing + i] > 0) offset += start * x.strides[axis];
     }
     if (view.data != nullptr) view.data += offset * static_cast<int64_t>(size_of(x.dtype));
