@@ -57,6 +57,16 @@ Saving saving_of(const Graph& graph, ValueId between) {
 void PassRun::begin(std::string_view pass) {
   pass_ = pass;
   refusals_.clear();
+  noted_.clear();
+}
+
+void PassRun::note(const Graph& body, std::shared_ptr<const BodyContext> found) {
+  noted_[&body] = std::move(found);
+}
+
+const BodyContext* PassRun::noted(const Graph& body) const {
+  const auto found = noted_.find(&body);
+  return found == noted_.end() ? nullptr : found->second.get();
 }
 
 void PassRun::did(std::string subject, std::string text, Saving saved) {

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -62,6 +64,8 @@ struct PassOptions {
   AskTargets ask_targets = {};  // empty: every layer is welcome
 };
 
+struct BodyContext;  // optimizer/precision/value_need.h
+
 // One run of the pipeline as its passes see it: what they may still do, and where they tell what
 // they did.
 class PassRun {
@@ -79,6 +83,11 @@ class PassRun {
     return options.ask_targets ? options.ask_targets(graph, layer) : std::string();
   }
 
+  // A pass sees a graph before its bodies. What it finds of a body there, it reads again when it
+  // sees the body: null if it found nothing.
+  void note(const Graph& body, std::shared_ptr<const BodyContext> found);
+  const BodyContext* noted(const Graph& body) const;
+
   void begin(std::string_view pass);  // what follows is told of this pass
   uint64_t rewrites() const { return rewrites_; }
   std::vector<PassRecord> take_records() { return std::move(records_); }
@@ -88,6 +97,7 @@ class PassRun {
   uint64_t rewrites_ = 0;
   std::vector<PassRecord> records_;
   std::set<std::pair<std::string, std::string>> refusals_;
+  std::unordered_map<const Graph*, std::shared_ptr<const BodyContext>> noted_;
 };
 
 struct Pass {

@@ -33,7 +33,7 @@ class Assigner {
       : graph_(graph),
         run_(run),
         native_(run.options.native),
-        storage_(choose_storage(graph, run.options.precision)) {}
+        storage_(choose_storage(graph, run.options.precision, find_needs(graph, run))) {}
 
   bool run() {
     for (const Storage::Reason& reason : storage_.reasons)

@@ -44,7 +44,7 @@ class Inserter {
         run_(run),
         options_(run.options.precision),
         asked_(options_.layers),
-        needs_(graph, options_) {}
+        needs_(find_needs(graph, run)) {}
 
   bool run() {
     bool changed = false;

@@ -11,7 +11,6 @@
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/precision/half_weights.h"
 #include "anneal/optimizer/precision/quantizable.h"
-#include "anneal/optimizer/precision/value_need.h"
 #include "anneal/optimizer/rewrite/overflow_analysis.h"
 
 namespace anneal {
@@ -63,12 +62,12 @@ namespace {
 
 class Chooser {
  public:
-  Chooser(const Graph& graph, const PrecisionOptions& options)
+  Chooser(const Graph& graph, const PrecisionOptions& options, const NeedAnalysis& needs)
       : graph_(graph),
         options_(options),
         asked_(options.layers),
         order_(graph.order()),
-        needs_(graph, options) {}
+        needs_(needs) {}
 
   Storage run() {
     for (const LayerId id : order_) halves_[id] = half_of(id);
@@ -479,7 +478,7 @@ class Chooser {
   const PrecisionOptions& options_;
   LayerPrecisions asked_;
   std::vector<LayerId> order_;
-  NeedAnalysis needs_;
+  const NeedAnalysis& needs_;
   std::unordered_map<LayerId, DataType> halves_;
   std::unordered_map<ValueId, ValueId> parent_;
   std::unordered_map<ValueId, Mark> marks_;
@@ -491,8 +490,9 @@ class Chooser {
 
 }  // namespace
 
-Storage choose_storage(const Graph& graph, const PrecisionOptions& options) {
-  return Chooser(graph, options).run();
+Storage choose_storage(const Graph& graph, const PrecisionOptions& options,
+                       const NeedAnalysis& needs) {
+  return Chooser(graph, options, needs).run();
 }
 
 }  // namespace anneal

@@ -8,6 +8,7 @@
 #include "anneal/graph/graph.h"
 #include "anneal/graph/op_traits.h"
 #include "anneal/optimizer/precision.h"
+#include "anneal/optimizer/precision/value_need.h"
 
 namespace anneal {
 
@@ -33,6 +34,7 @@ struct Storage {
 
 // Values that no 16-bit product reads, even by way of others, stay f32; so do those whose range or
 // rounding would do harm: docs/quantization.md has the rules.
-Storage choose_storage(const Graph& graph, const PrecisionOptions& options);
+Storage choose_storage(const Graph& graph, const PrecisionOptions& options,
+                       const NeedAnalysis& needs);
 
 }  // namespace anneal

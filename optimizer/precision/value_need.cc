@@ -31,6 +31,24 @@ void tighten(Limit& limit, double most, int seed) {
   if (most < limit.most) limit = {most, seed};
 }
 
+void merge(Needs& to, const Needs& other) {
+  tighten(to.direct, other.direct.most, other.direct.seed);
+  tighten(to.by_product, other.by_product.most, other.by_product.seed);
+  if (to.decides < 0) to.decides = other.decides;
+  if (to.cancels < 0) to.cancels = other.cancels;
+}
+
+// As an iteration needs it of the one before; whether it grew. Errors of all iterations add up
+// where one passes them on undiminished: then, and where no end is near, the value must be exact.
+bool tighten_carried(Limit& limit, const Limit& next, bool no_end) {
+  const bool is_same = next.seed == limit.seed;
+  if (limit.most == 0 || next.most == kNoLimit || next.most > limit.most ||
+      (next.most == limit.most && !is_same))
+    return false;
+  limit = {is_same || no_end ? 0 : next.most, next.seed};
+  return true;
+}
+
 // Passes needs from the results of a graph to its inputs.
 class NeedFinder {
  public:
@@ -43,7 +61,11 @@ class NeedFinder {
         seeds_(flow, facts),
         needs_(flow.nodes().size()) {}
 
-  std::vector<Needs> run() {
+  // `outputs`: what is needed of a body's outputs by what surrounds it.
+  std::vector<Needs> run(std::span<const Needs> outputs = {}) {
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (const int node = flow_.of(flow_.graph().outputs()[i].value); takes(node))
+        merge(needs(node), outputs[i]);
     for (auto node = static_cast<int>(needs_.size()); node-- > 0;)
       if (flow_[node].kind == FlowNode::Kind::kInstruction)
         visit_instruction(node);
@@ -51,6 +73,8 @@ class NeedFinder {
         visit_op(node);
     return std::move(needs_);
   }
+
+  std::map<int64_t, std::vector<Needs>> take_body_outputs() { return std::move(body_outputs_); }
 
  private:
   const FlowNode& at(int node) const { return flow_[node]; }
@@ -321,22 +345,47 @@ class NeedFinder {
     }
   }
 
-  // What a body needs of its inputs, its layer needs, too.
+  // What is needed of the layer's outputs, is needed of its bodies' outputs; what a body needs of
+  // its inputs, its layer needs, too.
   void visit_bodies(const FlowNode& here, const Layer& layer) {
+    const BodyPorts ports = ports_of(layer.op);
+    const std::span<const int> results = flow_.of_op(here.layer);
     for (const BodyUse& use : bodies_of(layer.op)) {
       const Graph& body = flow_.graph().bodies()[static_cast<size_t>(use.body)];
       const ValueFlow flow(body);
-      const FlowFacts facts = facts_of(flow, options_);
-      const std::vector<Needs> inner = NeedFinder(flow, facts, options_, texts_).run();
-      // Carried values and sequences stand at the same distance as captures.
-      const int shift = use.outer - use.inner;
+      const FlowFacts facts = facts_of(flow, options_, facts_.body_inputs.at(use.body));
+      std::vector<Needs>& outputs = body_outputs_[use.body];
+      outputs.resize(body.outputs().size());
+      for (size_t k = 0; k < results.size(); ++k)
+        merge(outputs[static_cast<size_t>(ports.first_output) + k], needs(results[k]));
+      std::vector<Needs> inner;
+      int round = 0;
+      do {
+        inner = NeedFinder(flow, facts, options_, texts_).run(outputs);
+      } while (feed_back(ports, inner, outputs, ++round));
       for (size_t i = 0; i < body.inputs().size(); ++i) {
-        const auto outer = static_cast<int>(i) + shift;
-        if (outer < 0 || outer >= static_cast<int>(here.operands.size())) continue;
-        pass(inner[static_cast<size_t>(flow.of(body.inputs()[i]))],
-             here.operands[static_cast<size_t>(outer)], 1);
+        const size_t outer = i + static_cast<size_t>(ports.input_shift);
+        if (outer < here.operands.size()) pass(inner[i], here.operands[outer], 1);
       }
     }
+  }
+
+  // What an iteration needs of carried values, the iteration before must give. Whether any need
+  // grew.
+  static bool feed_back(const BodyPorts& ports, std::span<const Needs> inputs,
+                        std::span<Needs> outputs, int round) {
+    constexpr int kMostRounds = 4;
+    const bool no_end = round >= kMostRounds;
+    bool any = false;
+    for (int k = 0; k < ports.carried; ++k) {
+      const Needs& next = inputs[static_cast<size_t>(ports.first_carried + k)];
+      Needs& of = outputs[static_cast<size_t>(ports.first_output + k)];
+      any |= tighten_carried(of.direct, next.direct, no_end);
+      any |= tighten_carried(of.by_product, next.by_product, no_end);
+      if (of.decides < 0 && next.decides >= 0) of.decides = next.decides, any = true;
+      if (of.cancels < 0 && next.cancels >= 0) of.cancels = next.cancels, any = true;
+    }
+    return any;
   }
 
   const ValueFlow& flow_;
@@ -345,6 +394,7 @@ class NeedFinder {
   std::vector<std::string>& texts_;
   NeedSeeds seeds_;
   std::vector<Needs> needs_;
+  std::map<int64_t, std::vector<Needs>> body_outputs_;  // by the body's index
 };
 
 // The largest error of a number in the range.
@@ -371,10 +421,19 @@ int broken_by(const Needs& needs, double error) {
 
 NumberRounding rounding_of(DataType half) { return {half == DataType::kF16 ? 11 : 8, true}; }
 
-NeedAnalysis::NeedAnalysis(const Graph& graph, const PrecisionOptions& options) {
+NeedAnalysis::NeedAnalysis(const Graph& graph, const PrecisionOptions& options,
+                           const BodyContext* around) {
+  if (around && around->outputs.size() != graph.outputs().size()) around = nullptr;
   const ValueFlow flow(graph);
-  const FlowFacts facts = facts_of(flow, options);
-  const std::vector<Needs> needs = NeedFinder(flow, facts, options, seeds_).run();
+  const FlowFacts facts =
+      facts_of(flow, options, around ? around->inputs : std::span<const NodeFacts>());
+  if (around) seeds_ = *around->seeds;
+  NeedFinder finder(flow, facts, options, seeds_);
+  const std::vector<Needs> needs = finder.run(around ? around->outputs : std::span<const Needs>());
+  const auto seeds = std::make_shared<const std::vector<std::string>>(seeds_);
+  for (auto& [body, outputs] : finder.take_body_outputs())
+    bodies_[body] = std::make_shared<const BodyContext>(
+        BodyContext{facts.body_inputs.at(body), std::move(outputs), seeds});
   const auto add = [&](ValueId id) {
     const int node = flow.of(id);
     if (node < 0) return;
@@ -454,6 +513,13 @@ std::string NeedAnalysis::why_not_multiplied(LayerId product, NumberRounding rou
   const int seed = broken_by(found->second.needs, error);
   return seed < 0 ? std::string()
                   : text(seed, error, fmt::format("the product of operands of {}", what));
+}
+
+NeedAnalysis find_needs(const Graph& graph, PassRun& run) {
+  NeedAnalysis needs(graph, run.options.precision, run.noted(graph));
+  for (const auto& [body, context] : needs.bodies())
+    run.note(graph.bodies()[static_cast<size_t>(body)], context);
+  return needs;
 }
 
 }  // namespace anneal

@@ -2,9 +2,12 @@
 // that magnify errors, through arithmetic, movement and products.
 #pragma once
 #include <limits>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "anneal/optimizer/pass.h"
 #include "anneal/optimizer/precision/value_flow.h"
 #include "anneal/optimizer/precision/value_range.h"
 
@@ -33,9 +36,21 @@ struct Needs {
   int cancels = -1;  // exact, as what is left of a difference counts. Ends behind the product
 };
 
+// What surrounds a body: what is known of its inputs, and what is needed of its outputs.
+struct BodyContext {
+  std::vector<NodeFacts> inputs;
+  std::vector<Needs> outputs;
+  std::shared_ptr<const std::vector<std::string>> seeds;  // that the needs count
+};
+
 class NeedAnalysis {
  public:
-  NeedAnalysis(const Graph& graph, const PrecisionOptions& options);
+  // `around`: of a body; null of a graph that nothing surrounds.
+  NeedAnalysis(const Graph& graph, const PrecisionOptions& options,
+               const BodyContext* around = nullptr);
+  // Of each body that a layer of the graph runs, by its index.
+  using Bodies = std::map<int64_t, std::shared_ptr<const BodyContext>>;
+  const Bodies& bodies() const { return bodies_; }
   // Why the value must not be stored so, for people; empty if it may be. `what` names the type.
   std::string why_not_stored(ValueId value, NumberRounding rounding, std::string_view what) const;
   // Why the product must not have operands that are rounded so.
@@ -58,6 +73,10 @@ class NeedAnalysis {
   };
   std::unordered_map<LayerId, Product> products_;
   std::vector<std::string> seeds_;
+  Bodies bodies_;
 };
+
+// By what passes noted of the graph, if it is a body; notes what is found of its own bodies.
+NeedAnalysis find_needs(const Graph& graph, PassRun& run);
 
 }  // namespace anneal

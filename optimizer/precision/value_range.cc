@@ -23,12 +23,16 @@ double most_at(const Graph& graph, const Shape& shape, int64_t axis) {
 
 class FactFinder {
  public:
-  FactFinder(const ValueFlow& flow, const PrecisionOptions& options)
-      : flow_(flow), graph_(flow.graph()), options_(options) {}
+  FactFinder(const ValueFlow& flow, const PrecisionOptions& options,
+             std::span<const NodeFacts> inputs)
+      : flow_(flow), graph_(flow.graph()), options_(options), inputs_(inputs) {}
 
   FlowFacts run() {
     for (const FlowNode& node : flow_.nodes()) {
-      NodeFacts facts = node.kind == FlowNode::Kind::kGiven         ? given(node)
+      // A flow begins with the inputs.
+      const size_t number = made_.nodes.size();
+      NodeFacts facts = number < inputs_.size()                     ? inputs_[number]
+                        : node.kind == FlowNode::Kind::kGiven       ? given(node)
                         : node.kind == FlowNode::Kind::kInstruction ? instruction(node)
                                                                     : op(node);
       finish(node, facts);
@@ -74,9 +78,12 @@ class FactFinder {
       facts.expected = std::isfinite(facts.range.magnitude()) ? facts.range.magnitude() : 0;
       return facts;
     }
-    facts.range = range_of_type(node.dtype);
-    facts.expected = is_wide_integer(node.dtype) ? kInfinite : kOrdinary;
-    return facts;
+    return of_type(node.dtype);
+  }
+  static NodeFacts of_type(DataType dtype) {
+    return {.range = range_of_type(dtype),
+            .expected = is_wide_integer(dtype) ? kInfinite : kOrdinary,
+            .is_of_integers = is_wide_integer(dtype)};
   }
 
   // What the operands have in common, before the range is known.
@@ -242,11 +249,93 @@ class FactFinder {
       facts.is_of_product = facts.is_feature = true;
       facts.expected = kOrdinary;
     } else if (!bodies_of(layer.op).empty()) {
-      facts.expected = kOrdinary;
-      facts.is_of_product = facts.is_feature = false;
+      return results_of(node, layer)[static_cast<size_t>(node.output)];
     }
     if (is_integer(node.dtype)) facts.range.is_integer = true;
     return facts;
+  }
+
+  static NodeFacts either(const NodeFacts& a, const NodeFacts& b) {
+    return {.range = hull(a.range, b.range),
+            .expected = std::max(a.expected, b.expected),
+            .is_of_product = a.is_of_product && b.is_of_product,
+            .is_feature = a.is_feature && b.is_feature,
+            .is_of_integers = a.is_of_integers || b.is_of_integers};
+  }
+
+  // What a layer with bodies gives.
+  const std::vector<NodeFacts>& results_of(const FlowNode& node, const Layer& layer) {
+    const auto [made, is_new] = results_.try_emplace(node.layer);
+    if (!is_new) return made->second;
+    const BodyPorts ports = ports_of(layer.op);
+    std::vector<NodeFacts> results;
+    for (const BodyUse& use : bodies_of(layer.op)) {
+      const Graph& body = graph_.bodies()[static_cast<size_t>(use.body)];
+      const std::vector<NodeFacts> outputs = outputs_of(node, layer, body, use.body);
+      for (size_t k = 0; k < layer.outputs.size(); ++k) {
+        NodeFacts facts = outputs[static_cast<size_t>(ports.first_output) + k];
+        const size_t initial = static_cast<size_t>(ports.first_carried + ports.input_shift) + k;
+        if (k < static_cast<size_t>(ports.carried) && has(node, initial))
+          facts = either(facts, operand(node, initial));
+        if (k < results.size())
+          results[k] = either(results[k], facts);
+        else
+          results.push_back(facts);
+      }
+    }
+    return made->second = std::move(results);
+  }
+
+  std::vector<NodeFacts> outputs_of(const FlowNode& node, const Layer& layer, const Graph& body,
+                                    int64_t number) {
+    const BodyPorts ports = ports_of(layer.op);
+    const ValueFlow flow(body);
+    std::vector<NodeFacts>& inputs = made_.body_inputs[number];
+    inputs = inputs_of(node, layer, body);
+    for (;;) {
+      const FlowFacts facts = FactFinder(flow, options_, inputs).run();
+      std::vector<NodeFacts> outputs;
+      for (const Graph::Output& output : body.outputs()) {
+        const int found = flow.of(output.value);
+        const Tensor* constant = body.constant(output.value);
+        outputs.push_back(found >= 0 ? facts[found]
+                          : constant ? NodeFacts{.range = range_of_tensor(*constant)}
+                                     : of_type(body.value(output.value).type().dtype));
+      }
+      // What an iteration makes of integers, the next one is given.
+      bool is_settled = true;
+      for (int k = 0; k < ports.carried; ++k) {
+        NodeFacts& to = inputs[static_cast<size_t>(ports.first_carried + k)];
+        const NodeFacts& from = outputs[static_cast<size_t>(ports.first_output + k)];
+        if (to.is_of_integers || !from.is_of_integers) continue;
+        to.is_of_integers = true;
+        to.expected = std::max(to.expected, from.expected);
+        is_settled = false;
+      }
+      if (is_settled) return outputs;
+    }
+  }
+
+  std::vector<NodeFacts> inputs_of(const FlowNode& node, const Layer& layer,
+                                   const Graph& body) const {
+    const BodyPorts ports = ports_of(layer.op);
+    std::vector<NodeFacts> inputs;
+    for (size_t i = 0; i < body.inputs().size(); ++i) {
+      const DataType dtype = body.value(body.inputs()[i]).type().dtype;
+      NodeFacts facts = of_type(dtype);
+      const size_t outer = i + static_cast<size_t>(ports.input_shift);
+      const auto carried = static_cast<int>(i) - ports.first_carried;
+      if (std::holds_alternative<Loop>(layer.op) && i == 0) {
+        if (has(node, outer)) facts.range = hull(kZeroRange, operand(node, outer).range);
+      } else if (has(node, outer) && carried >= 0 && carried < ports.carried) {
+        facts.is_of_integers |= operand(node, outer).is_of_integers;
+        facts.expected = std::max(facts.expected, operand(node, outer).expected);
+      } else if (has(node, outer)) {
+        facts = operand(node, outer);
+      }
+      inputs.push_back(facts);
+    }
+    return inputs;
   }
 
   NodeFacts moved(const FlowNode& node, const Layer& layer) const {
@@ -362,7 +451,9 @@ class FactFinder {
   const ValueFlow& flow_;
   const Graph& graph_;
   const PrecisionOptions& options_;
+  const std::span<const NodeFacts> inputs_;
   FlowFacts made_;
+  std::unordered_map<LayerId, std::vector<NodeFacts>> results_;  // of layers with bodies
 };
 
 }  // namespace
@@ -383,8 +474,18 @@ double summands(const Graph& graph, LayerId product) {
   return most_at(graph, a, a.rank() - (matmul->transpose_a ? 2 : 1));
 }
 
-FlowFacts facts_of(const ValueFlow& flow, const PrecisionOptions& options) {
-  return FactFinder(flow, options).run();
+FlowFacts facts_of(const ValueFlow& flow, const PrecisionOptions& options,
+                   std::span<const NodeFacts> inputs) {
+  return FactFinder(flow, options, inputs).run();
+}
+
+BodyPorts ports_of(const Op& op) {
+  if (std::holds_alternative<If>(op)) return {.input_shift = 1};
+  if (const auto* loop = std::get_if<Loop>(&op))
+    return {.first_output = 1, .first_carried = 2, .carried = static_cast<int>(loop->carried)};
+  if (const auto* scan = std::get_if<Scan>(&op))
+    return {.carried = static_cast<int>(scan->carried)};
+  return {};
 }
 
 }  // namespace anneal

@@ -1,5 +1,7 @@
 // What the model itself shows of the numbers that its values can be.
 #pragma once
+#include <map>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -41,11 +43,23 @@ struct ProductNorms {
 };
 
 struct FlowFacts {
-  std::vector<NodeFacts> nodes;                       // one for each node
-  std::unordered_map<LayerId, ProductNorms> norms{};  // of products by one constant
+  std::vector<NodeFacts> nodes;                             // one for each node
+  std::unordered_map<LayerId, ProductNorms> norms{};        // of products by one constant
+  std::map<int64_t, std::vector<NodeFacts>> body_inputs{};  // of each body's inputs, by its index
   const NodeFacts& operator[](int node) const { return nodes[static_cast<size_t>(node)]; }
 };
-FlowFacts facts_of(const ValueFlow& flow, const PrecisionOptions& options);
+// `inputs`: of the graph's inputs, where the graph is a body; empty where nothing surrounds it.
+FlowFacts facts_of(const ValueFlow& flow, const PrecisionOptions& options,
+                   std::span<const NodeFacts> inputs = {});
+
+// How the inputs and outputs of a body correspond to those of its layer.
+struct BodyPorts {
+  int input_shift = 0;    // input i of the body is input i + input_shift of the layer
+  int first_output = 0;   // the body's output that is the layer's first
+  int first_carried = 0;  // the first of the body's inputs that its last iteration gives
+  int carried = 0;        // so many inputs, from output first_output on
+};
+BodyPorts ports_of(const Op& op);
 
 // How many products a result of a MatMul adds up; infinite if nothing bounds it.
 double summands(const Graph& graph, LayerId product);

@@ -12,9 +12,9 @@ namespace {
 using ::testing::HasSubstr;
 
 // Which products and values of the graph must not be in bf16, as "name: why" lines.
-std::string needs_of(const std::string& text, DataType half = DataType::kBF16) {
-  const Graph graph = parse_graph(text);
-  const NeedAnalysis needs(graph, {});
+// Those of its bodies follow.
+std::string needs_in(const Graph& graph, DataType half, const BodyContext* around) {
+  const NeedAnalysis needs(graph, {}, around);
   std::string lines;
   for (const LayerId id : graph.order()) {
     const Layer& layer = graph.layer(id);
@@ -24,7 +24,13 @@ std::string needs_of(const std::string& text, DataType half = DataType::kBF16) {
       if (const auto why = needs.why_not_stored(output, rounding_of(half), "16 bits"); !why.empty())
         lines += "value " + graph.value(output).name + ": " + why + "\n";
   }
+  for (const auto& [body, context] : needs.bodies())
+    lines += needs_in(graph.bodies()[static_cast<size_t>(body)], half, context.get());
   return lines;
+}
+
+std::string needs_of(const std::string& text, DataType half = DataType::kBF16) {
+  return needs_in(parse_graph(text), half, nullptr);
 }
 
 TEST(ValueNeed, AnglesAreCarriedThroughMovementAndProducts) {
@@ -142,6 +148,74 @@ TEST(ValueNeed, GuessesGrowByWeightsAndByProductsOfComputedValues) {
   EXPECT_EQ(needs.expected(graph.find_value("a")), 256.0 * 4000);
   EXPECT_TRUE(std::isinf(needs.expected(graph.find_value("b"))));
   EXPECT_EQ(needs.expected(graph.find_value("c")), 256);
+}
+
+TEST(ValueNeed, WhatReadsTheResultOfABodyIsKnownInTheBody) {
+  const std::string needs = needs_of(R"G(graph g(c: bool[], p: i64[8,1])
+  body one(f: f32[8,1])
+    const w: f32[1,2] = {1, 0.1}
+    a = MatMul(f, w)
+    return a
+  end
+  body two(f: f32[8,1])
+    const v: f32[1,2] = {0.5, 0.05}
+    b = MatMul(f, v)
+    return b
+  end
+  f = Pointwise(p) program="(i64)->(f32) f32($0)"
+  angle = If(c, f)
+  s = Pointwise(angle) program="(f32)->(f32) sin($0)"
+  return s
+)G");
+  EXPECT_THAT(needs, HasSubstr("product a: layer \"s\" takes the sine of \"angle\""));
+  EXPECT_THAT(needs, HasSubstr("product b: layer \"s\" takes the sine of \"angle\""));
+  EXPECT_THAT(needs, HasSubstr("value f: "));
+}
+
+TEST(ValueNeed, WhatABodyIsGivenIsKnownInTheBody) {
+  const std::string text = R"G(graph g(c: bool[], x: f32[8,1])
+  body one(f: f32[8,1])
+    const w: f32[1,2] = {1, 0.1}
+    a = MatMul(f, w)
+    s = Pointwise(a) program="(f32)->(f32) sin($0)"
+    return s
+  end
+  body two(f: f32[8,1])
+    const v: f32[1,2] = {0.5, 0.05}
+    b = MatMul(f, v)
+    return b
+  end
+  f = Pointwise(x) program="(f32)->(f32) PROGRAM"
+  y = If(c, f)
+  return y
+)G";
+  const auto with = [&](std::string_view program) {
+    std::string made = text;
+    return needs_of(made.replace(made.find("PROGRAM"), 7, program), DataType::kF16);
+  };
+  EXPECT_EQ(with("tanh($0)"), "");
+  EXPECT_THAT(with("mul($0,$0)"), HasSubstr("product a: layer \"s\" takes the sine of \"a\""));
+}
+
+TEST(ValueNeed, ACarriedSumThatNeedsDigitsIsExact) {
+  const auto loop = [](std::string_view update) {
+    std::string text = R"G(graph g(n: i64[], a0: f32[8,2], x: f32[8,1])
+  body each(i: i64[], go: bool[], a: f32[8,2], x: f32[8,1])
+    const w: f32[1,2] = {0.001, 0.0001}
+    t = Pointwise(x) program="(f32)->(f32) tanh($0)"
+    m = MatMul(t, w)
+    b = Pointwise(a, m) program="(f32,f32)->(f32) UPDATE"
+    return go, b
+  end
+  a = Loop(n, _, a0, x) body=0 carried=1
+  s = Pointwise(a) program="(f32)->(f32) sin($0)"
+  return s
+)G";
+    return needs_of(text.replace(text.find("UPDATE"), 6, update));
+  };
+  EXPECT_THAT(loop("add($0,$1)"), HasSubstr("product m: layer \"s\" takes the sine of \"a\""));
+  // Errors of the iterations before fade.
+  EXPECT_THAT(loop("add(mul($0,0.5f32),$1)"), ::testing::Not(HasSubstr("product m: ")));
 }
 
 }  // namespace
