@@ -60,7 +60,7 @@ PARTS = {
     # What compares two plans, and what a plan is fed without data, is below what builds plans.
     "engine/builder": {
         "inputs": [],
-        "self_check": [],
+        "self_check": ["inputs"],
         "": ["inputs", "self_check"],
     },
     "kernels/cpu": {

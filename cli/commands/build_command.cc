@@ -183,7 +183,7 @@ Json self_check_json(const SelfCheckReport& check, double milliseconds) {
 void print_self_check_line(const SelfCheckReport& check, double milliseconds) {
   constexpr size_t kNamesShown = 4;
   if (check.outcome.empty()) return;
-  fmt::print("  self-check: {}, in {}, {:.0f} % of the build\n", printable(check.outcome),
+  fmt::print("  self-check: {} ({}, {:.0f} % of the build)\n", printable(check.outcome),
              milliseconds_text(check.milliseconds), 100 * check.milliseconds / milliseconds);
   if (check.back_to_f32.empty()) return;
   std::string names;

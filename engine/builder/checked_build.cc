@@ -8,13 +8,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <regex>
 
 #include "anneal/core/milliseconds.h"
-#include "anneal/engine/builder/self_check/drawn_inputs.h"
+#include "anneal/engine/builder/f32_build.h"
+#include "anneal/engine/builder/self_check/comparison_inputs.h"
 #include "anneal/engine/builder/self_check/eight_bit_faults.h"
 #include "anneal/engine/builder/self_check/plan_comparison.h"
 #include "anneal/engine/builder/self_check/plan_layers.h"
-#include "anneal/engine/builder/self_check/run_work.h"
 
 namespace anneal {
 namespace {
@@ -27,10 +28,8 @@ constexpr int kMostRebuilds = 4;
 constexpr double kWorthIt = 0.5;
 // And what a build must leave of the last one's difference for another to follow.
 constexpr double kWorthAnother = 0.9;
-
-// Sizes to try where there is no end, and the multiply-adds that they may take.
-constexpr int64_t kOpenSizes[] = {32, 8};
-constexpr double kCheapWork = 1e8, kCheapWorkOfAWeight = 100;
+// Inputs of which f32 makes so many results that are no numbers are drawn again.
+constexpr double kBlind = 0.25;
 
 bool is_lower(const PrecisionOptions& precision) {
   return precision.f16 || precision.bf16 || precision.int8 ||
@@ -74,84 +73,66 @@ std::string pattern_of(const std::string& name) {
 
 std::string percent(double share) { return fmt::format("{:.2g} %", 100 * share); }
 
-// Tensors of one row for an engine that was built for more: rows again from the first.
-Tensor with_rows(const Tensor& tensor, const TensorInfo& port) {
-  const Dims& dims = tensor.dims();
-  if (dims.rank() == 0 || dims.rank() != port.dims.rank() || dims[0] < 1) return tensor;
-  const int64_t rows = std::max(port.dims[0] == -1 ? port.min_dims[0] : port.dims[0], dims[0]);
-  if (rows == dims[0] || rows % dims[0] != 0) return tensor;
-  Dims whole = dims;
-  whole[0] = rows;
-  const Tensor::Fresh fresh = Tensor::allocate(tensor.dtype(), whole);
-  for (size_t at = 0; at < fresh.data.size(); at += tensor.bytes().size())
-    std::ranges::copy(tensor.bytes(), fresh.data.begin() + static_cast<ptrdiff_t>(at));
-  return fresh.tensor;
+// The plan that runs here: the first one for a CPU; empty: one must stand in.
+std::string target_that_runs(const GraphBuildOptions& options) {
+  const auto found = std::ranges::find_if(
+      options.targets, [](const std::string& target) { return target.starts_with("cpu"); });
+  return found == options.targets.end() ? std::string() : *found;
 }
 
 class Checker {
  public:
-  Checker(const Graph& model, const GraphBuildOptions& options, const SelfCheckOptions& check)
-      : model_(model), options_(options), check_(check) {}
+  Checker(const Graph& model, const GraphBuildOptions& options, const SelfCheckOptions& check,
+          const F32Build& f32)
+      : model_(model),
+        options_(options),
+        check_(check),
+        f32_(f32),
+        precision_(options.passes.precision),
+        target_(target_that_runs(options)),
+        stands_in_(target_.empty()) {
+    if (stands_in_) target_ = "cpu";
+  }
 
   // `file`: as it was built; replaced if layers go back to f32.
   void run(EngineFile& file, SelfCheckReport& report);
 
  private:
-  struct Sample {
-    std::string what;  // "drawn inputs of the largest sizes"
-    std::vector<Tensor> inputs;
-    bool is_refused = false;  // by the model, when it ran
-  };
   struct Round {
     Finding worst;
-    std::string sample;                         // where
+    std::string input;                          // where
     std::map<std::string, std::string> faults;  // by layer: why it goes back
     std::string layer;                          // where most of the difference arises
   };
 
-  GraphBuildOptions silent(const std::string& target) const;
-  EngineFile build_for(const std::string& target, const PrecisionOptions& precision) const;
-  bool open(const EngineFile& file);
-  std::vector<Sample> samples();
-  bool is_cheap(const std::vector<Dims>& dims) const;
-  void leave_out(const std::string& what, const Error& error);
-  bool may_run(const std::vector<Tensor>& inputs, const std::string& what);
-  Round compare(const EngineFile& file, std::vector<Sample>& samples);
-  void find_faults(PlanComparison& comparison, const Plan& reduced, const Sample& sample,
+  EngineFile build_lower() const;
+  void open();
+  Finding find(PlanComparison& comparison, ComparisonInput& input) const;
+  Round compare(const EngineFile& file);
+  void find_faults(PlanComparison& comparison, const Plan& reduced, const ComparisonInput& input,
                    Round& round);
   void add(const std::set<std::string>& layers, const std::string& why, Round& round) const;
+  void mend(Round& round);
+  size_t count_of_inputs() const;
+  std::string remedy(const Round& round) const;
   std::string sentence(const Round& round) const;
-  std::string outcome(const Round& round, size_t samples) const;
+  std::string outcome(const Round& round) const;
 
   const Graph& model_;
   const GraphBuildOptions& options_;
   const SelfCheckOptions& check_;
+  const F32Build& f32_;
   PrecisionOptions precision_;
   std::string target_;  // of the plan that runs
-  bool stands_in_ = false;
+  bool stands_in_;
   std::optional<EngineFile> exact_file_;
   std::unique_ptr<WatchedEngine> exact_;
   std::unique_ptr<JudgedValues> judged_;
+  std::unique_ptr<ComparisonInputs> inputs_;
+  Finding first_;  // before anything was mended
   std::map<std::string, std::string> reverted_;
-  std::string left_out_;
-  double work_ = 0;
+  bool is_in_vain_ = false;  // f32 for the layers that were found changed little
 };
-
-GraphBuildOptions Checker::silent(const std::string& target) const {
-  GraphBuildOptions options = options_;
-  options.targets = {target};
-  options.timing = {};
-  options.after_pass = {};
-  options.allow_fallback = true;
-  return options;
-}
-
-EngineFile Checker::build_for(const std::string& target, const PrecisionOptions& precision) const {
-  GraphBuildOptions options = silent(target);
-  options.passes.precision = precision;
-  options.progress = [](std::string_view) {};
-  return build(model_.clone(), options);
-}
 
 const Plan* plan_for(const EngineFile& file, const std::string& target) {
   for (const Plan& plan : file.plans)
@@ -159,83 +140,45 @@ const Plan* plan_for(const EngineFile& file, const std::string& target) {
   return nullptr;
 }
 
-// Chooses the plan that runs here, or else says that one for the CPU stands in.
-bool Checker::open(const EngineFile& file) {
-  for (const Plan& plan : file.plans) {
-    if (!plan.target.starts_with("cpu")) continue;
-    target_ = plan.target;
-    return true;
-  }
-  target_ = "cpu";
-  stands_in_ = true;
-  return false;
+EngineFile Checker::build_lower() const {
+  GraphBuildOptions options = f32_.silent();
+  options.passes.precision = precision_;
+  return build(model_.clone(), options);
 }
 
-bool Checker::may_run(const std::vector<Tensor>& inputs, const std::string& what) {
-  std::vector<Dims> dims;
-  for (const Tensor& input : inputs) dims.push_back(input.dims());
-  const double work = 2 * run_work(exact_file_->plans[0], exact_file_->weights, dims);
-  if (work_ + work <= check_.most_work) {
-    work_ += work;
-    return true;
-  }
-  left_out_ += fmt::format("{}{} would need {:.2g} multiply-adds", left_out_.empty() ? "" : "; ",
-                           what, work);
-  return false;
+void Checker::open() {
+  exact_file_ = f32_.build(model_);
+  exact_ = std::make_unique<WatchedEngine>(*exact_file_, exact_file_->plans[0]);
+  judged_ = std::make_unique<JudgedValues>(exact_->plan());
+  inputs_ = std::make_unique<ComparisonInputs>(exact_file_->plans[0], exact_file_->weights,
+                                               check_.most_work);
+  std::vector<std::vector<Tensor>> samples = check_.samples;
+  samples.resize(std::min(samples.size(), kMostCheckedSamples));
+  if (samples.empty())
+    inputs_->draw(precision_.ranges.get());
+  else
+    inputs_->take(samples, exact_->ports());
 }
 
-void Checker::leave_out(const std::string& what, const Error& error) {
-  if (error.code() != Code::kInvalidArgument) throw error;
-  left_out_ += fmt::format("{}{}: {}", left_out_.empty() ? "" : "; ", what, error.what());
-}
-
-std::vector<Checker::Sample> Checker::samples() {
-  std::vector<Sample> result;
-  for (size_t i = 0; i < std::min(check_.samples.size(), kMostCheckedSamples); ++i) {
-    Sample sample{.what = fmt::format("sample {}", i + 1), .inputs = {}};
-    for (size_t k = 0; k < check_.samples[i].size(); ++k)
-      sample.inputs.push_back(with_rows(check_.samples[i][k], exact_->ports()[k]));
-    try {
-      if (may_run(sample.inputs, sample.what)) result.push_back(std::move(sample));
-    } catch (const Error& error) {
-      leave_out(sample.what, error);
-    }
-  }
-  if (!check_.samples.empty()) return result;
-  std::vector<std::vector<Dims>> known;
-  const auto try_dims = [&](const std::optional<std::vector<Dims>>& dims, std::string what) {
-    if (!dims || std::ranges::find(known, *dims) != known.end()) return;
-    known.push_back(*dims);
-    try {
-      const CalibrationTable* ranges = options_.passes.precision.ranges.get();
-      auto inputs = draw_inputs(model_, *dims, ranges, known.size());
-      if (may_run(inputs, what)) result.push_back({std::move(what), std::move(inputs)});
-    } catch (const Error& error) {
-      leave_out(what, error);
-    }
-  };
-  for (const DrawnSizes sizes : kAllDrawnSizes)
-    try_dims(dims_at(model_, sizes, 0),
-             fmt::format("drawn inputs of the {} sizes", to_string(sizes)));
-  for (const int64_t size : kOpenSizes)
-    if (const auto dims = dims_at(model_, DrawnSizes::kLargest, size); dims && is_cheap(*dims)) {
-      try_dims(dims, fmt::format("drawn inputs with open sizes of {}", size));
-      break;
-    }
-  return result;
-}
-
-// Of sizes that nobody asked for: whether a run takes little beside the build, which rounds the
-// weights.
-bool Checker::is_cheap(const std::vector<Dims>& dims) const {
-  double weights = 0;
-  for (const Tensor& weight : exact_file_->weights) weights += static_cast<double>(weight.count());
+// Drawn inputs are drawn again if the model refuses them, or if f32 makes no numbers of them.
+Finding Checker::find(PlanComparison& comparison, ComparisonInput& input) const {
+  Finding found;
+  double blind = 0;
   try {
-    return 2 * run_work(exact_file_->plans[0], exact_file_->weights, dims) <=
-           std::max(kCheapWork, kCheapWorkOfAWeight * weights);
-  } catch (const Error&) {
-    return false;  // these sizes do not go together
+    found = comparison.compare(input.tensors);
+    blind = comparison.blind_share();
+    if (!input.is_drawn || blind < kBlind) return found;
+  } catch (const Error& error) {
+    if (!input.is_drawn || error.code() != Code::kInvalidArgument) throw;
+    inputs_->draw_plainer(input, false);
+    return comparison.compare(input.tensors);
   }
+  const std::vector<Tensor> before = input.tensors;
+  inputs_->draw_plainer(input, true);
+  const Finding again = comparison.compare(input.tensors);
+  if (comparison.blind_share() < blind) return again;
+  input.tensors = before;
+  return comparison.compare(input.tensors);
 }
 
 void Checker::add(const std::set<std::string>& layers, const std::string& why, Round& round) const {
@@ -243,15 +186,15 @@ void Checker::add(const std::set<std::string>& layers, const std::string& why, R
     if (!reverted_.contains(layer)) round.faults.emplace(layer, why);
 }
 
-void Checker::find_faults(PlanComparison& comparison, const Plan& reduced, const Sample& sample,
-                          Round& round) {
+void Checker::find_faults(PlanComparison& comparison, const Plan& reduced,
+                          const ComparisonInput& input, Round& round) {
   comparison.keep_all();
   EightBitFaults eight_bits(*exact_, reduced, precision_);
   if (eight_bits.has_any()) {
     const PlanLayers layers(model_, exact_->plan());
-    for (const Fault& fault : eight_bits.find(comparison, sample.inputs)) {
+    for (const Fault& fault : eight_bits.find(comparison, input.tensors)) {
       for (const std::string& step : layers.products_of(fault.value)) {
-        if (round.layer.empty()) round.layer = step;
+        if (round.layer.empty()) round.layer = layers.name_of(step);
         add(layers.of_step(step),
             fmt::format("8 bits by the range in the table cost \"{}\", which it reads, {} of its "
                         "root mean square, and most of a difference from f32 comes from there",
@@ -263,7 +206,7 @@ void Checker::find_faults(PlanComparison& comparison, const Plan& reduced, const
   }
   const PlanLayers layers(model_, reduced);
   for (const Fault& fault : comparison.faults()) {
-    if (round.layer.empty()) round.layer = fault.step;
+    if (round.layer.empty()) round.layer = layers.name_of(fault.step);
     const std::string why =
         fault.is_lost ? fmt::format("\"{}\" is not finite in {}, and reaches {:.3g} in f32",
                                     fault.value, names_of(precision_), fault.largest)
@@ -272,11 +215,11 @@ void Checker::find_faults(PlanComparison& comparison, const Plan& reduced, const
                             "root mean square",
                             fault.value, percent(fault.difference));
     add(layers.of_step(fault.step), why, round);
-    for (const std::string& input : layers.inputs_of(fault.step))
-      if (comparison.is_rounded(input))
-        for (const std::string& maker : layers.makers(input))
+    for (const std::string& operand : layers.inputs_of(fault.step))
+      if (comparison.is_rounded(operand))
+        for (const std::string& maker : layers.makers(operand))
           add(layers.of_step(maker),
-              fmt::format("\"{}\" reads \"{}\", of which it needs all digits", fault.step, input),
+              fmt::format("\"{}\" reads \"{}\", of which it needs all digits", fault.step, operand),
               round);
     if (!fault.is_lost) continue;
     for (const std::string& step : layers.products_of(fault.value))
@@ -284,84 +227,36 @@ void Checker::find_faults(PlanComparison& comparison, const Plan& reduced, const
   }
 }
 
-Checker::Round Checker::compare(const EngineFile& file, std::vector<Sample>& samples) {
+Checker::Round Checker::compare(const EngineFile& file) {
   const Plan& plan = *plan_for(file, target_);
   WatchedEngine reduced(file, plan);
   PlanComparison comparison(*exact_, reduced, *judged_, unit_of(precision_));
   Round round;
-  for (Sample& sample : samples) {
+  for (ComparisonInput& input : inputs_->all()) {
+    if (input.is_refused) continue;
     Finding found;
     try {
-      if (!sample.is_refused) found = comparison.compare(sample.inputs);
+      found = find(comparison, input);
     } catch (const Error& error) {
-      leave_out(sample.what, error);
-      sample.is_refused = true;
+      inputs_->leave_out(input.what, error);
+      input.is_refused = true;
+      continue;
     }
-    if (sample.is_refused) continue;
     if (std::pair(found.is_lost, found.excess) >
             std::pair(round.worst.is_lost, round.worst.excess) ||
-        round.sample.empty()) {
+        round.input.empty()) {
       round.worst = found;
-      round.sample = sample.what;
+      round.input = input.what;
     }
-    if (found.is_bad()) find_faults(comparison, plan, sample, round);
+    if (found.is_bad()) find_faults(comparison, plan, input, round);
   }
   return round;
 }
 
-std::string Checker::outcome(const Round& round, size_t samples) const {
-  std::string text = fmt::format("f32 and {}{} ran side by side on {}", names_of(precision_),
-                                 stands_in_ ? fmt::format(", as the CPU computes it in place of {}",
-                                                          fmt::format("{}", options_.targets[0]))
-                                            : "",
-                                 samples == 1 ? round.sample : fmt::format("{} inputs", samples));
-  if (round.worst.value.empty())
-    text += ": no difference";
-  else if (!round.worst.is_told())
-    text +=
-        fmt::format(": \"{}\" differs most, by {}, where {} is explained", round.worst.value,
-                    percent(round.worst.difference), percent(kToldFrom * round.worst.explained));
-  if (!left_out_.empty()) text += "; left out: " + left_out_;
-  return text;
-}
-
-std::string Checker::sentence(const Round& round) const {
-  const Finding& worst = round.worst;
-  const std::string how =
-      worst.is_lost
-          ? fmt::format("\"{}\" is not finite in {}, but in f32", worst.value, names_of(precision_))
-      : worst.is_count
-          ? fmt::format("{} of the integers \"{}\" differ between {} and f32",
-                        percent(worst.difference), worst.value, names_of(precision_))
-          : fmt::format("\"{}\" in {} differs from f32 by {}, and rounding explains {}",
-                        worst.value, names_of(precision_), percent(worst.difference),
-                        percent(kToldFrom * worst.explained));
-  return fmt::format("{} ({}); most of it arises in layer \"{}\"", how, round.sample, round.layer);
-}
-
-void Checker::run(EngineFile& file, SelfCheckReport& report) {
-  precision_ = options_.passes.precision;
-  PrecisionOptions f32;
-  f32.ranges = precision_.ranges;
-  f32.symmetric = precision_.symmetric;
-  std::optional<EngineFile> stand_in;
-  if (!open(file)) stand_in = build_for(target_, precision_);
-  exact_file_ = build_for(target_, f32);
-  exact_ = std::make_unique<WatchedEngine>(*exact_file_, exact_file_->plans[0]);
-  judged_ = std::make_unique<JudgedValues>(exact_->plan());
-  std::vector<Sample> inputs = samples();
-  Round round;
-  if (!inputs.empty()) round = compare(stand_in ? *stand_in : file, inputs);
-  std::erase_if(inputs, [](const Sample& sample) { return sample.is_refused; });
-  if (inputs.empty()) {
-    report.outcome =
-        "it was not compared with f32: " +
-        (left_out_.empty() ? std::string("nothing says what its inputs are like") : left_out_);
-    return;
-  }
-  const Finding first = round.worst;
+// Builds again with f32 for the layers that were found, for as long as that helps.
+void Checker::mend(Round& round) {
   const Round as_built = round;
-  std::optional<EngineFile> rebuilt;
+  first_ = round.worst;
   for (int count = 0; count < kMostRebuilds && round.worst.is_bad() && !round.faults.empty();
        ++count) {
     const Finding before = round.worst;
@@ -369,23 +264,92 @@ void Checker::run(EngineFile& file, SelfCheckReport& report) {
       reverted_.emplace(layer, why);
       precision_.layers.push_back({pattern_of(layer), Precision::kF32});
     }
-    rebuilt = build_for(target_, precision_);
-    round = compare(*rebuilt, inputs);
+    round = compare(build_lower());
     if (round.worst.is_lost == before.is_lost && round.worst.excess > kWorthAnother * before.excess)
       break;
   }
-  if (round.worst.is_bad() && round.worst.is_lost == first.is_lost &&
-      round.worst.excess > kWorthIt * first.excess) {
+  if (!reverted_.empty() && round.worst.is_bad() && round.worst.is_lost == as_built.worst.is_lost &&
+      round.worst.excess > kWorthIt * as_built.worst.excess) {
     reverted_.clear();
+    is_in_vain_ = true;
     round = as_built;
   }
-  if (round.layer.empty()) {
-    const PlanLayers layers(model_, exact_->plan());
-    const std::set<std::string> makers = layers.makers(round.worst.value);
-    round.layer = makers.empty() ? round.worst.value : *makers.begin();
+}
+
+size_t Checker::count_of_inputs() const {
+  return static_cast<size_t>(
+      std::ranges::count(inputs_->all(), false, &ComparisonInput::is_refused));
+}
+
+std::string Checker::outcome(const Round& round) const {
+  const size_t count = count_of_inputs();
+  const Finding& worst = round.worst;
+  std::string text = fmt::format(
+      "{}{} {} f32 on {}", names_of(precision_),
+      stands_in_ ? fmt::format(", as the CPU computes it in place of {},", options_.targets[0])
+                 : "",
+      worst.is_told() ? "differs from" : "agrees with",
+      count == 1 ? round.input : fmt::format("{} inputs", count));
+  if (worst.value.empty())
+    text += ": no difference";
+  else if (!worst.is_lost)
+    text += fmt::format(": \"{}\" is off by {} at most, and rounding explains {}", worst.value,
+                        percent(worst.difference), percent(kToldFrom * worst.explained));
+  if (!reverted_.empty())
+    text += first_.is_lost ? fmt::format("; \"{}\" was not finite before", first_.value)
+                           : fmt::format("; \"{}\" was off by {} before", first_.value,
+                                         percent(first_.difference));
+  if (!inputs_->left_out().empty()) text += "; left out: " + inputs_->left_out();
+  return text;
+}
+
+// What its reader may do about it.
+std::string Checker::remedy(const Round& round) const {
+  if (round.layer.empty())
+    return "no single layer explains it, so compare accuracy with anneal eval, or build in f32";
+  const std::string where = fmt::format("most of it arises in layer \"{}\"", round.layer);
+  const auto asked =
+      std::ranges::find_if(options_.passes.precision.layers, [&](const LayerPrecision& layer) {
+        return layer.precision != Precision::kF32 &&
+               std::regex_match(round.layer, std::regex(layer.pattern));
+      });
+  if (asked != options_.passes.precision.layers.end())
+    return fmt::format("{}, which --layer-precision {}={} asked for: leave that out", where,
+                       asked->pattern, to_string(asked->precision));
+  if (is_in_vain_)
+    return where +
+           ", where f32 helps little, so compare accuracy with anneal eval, or build in f32";
+  return fmt::format("{}: keep it exact with --layer-precision '{}=f32'", where,
+                     pattern_of(round.layer));
+}
+
+std::string Checker::sentence(const Round& round) const {
+  const Finding& worst = round.worst;
+  const std::string how =
+      worst.is_lost ? fmt::format("\"{}\" is not finite in {} where f32 is", worst.value,
+                                  names_of(precision_))
+      : worst.is_count
+          ? fmt::format("{} of the integers \"{}\" differ between {} and f32",
+                        percent(worst.difference), worst.value, names_of(precision_))
+          : fmt::format("\"{}\" in {} differs from f32 by {}, and rounding explains {}",
+                        worst.value, names_of(precision_), percent(worst.difference),
+                        percent(kToldFrom * worst.explained));
+  return fmt::format("{} ({}); {}", how, round.input, remedy(round));
+}
+
+void Checker::run(EngineFile& file, SelfCheckReport& report) {
+  std::optional<EngineFile> stand_in;
+  if (stands_in_) stand_in = build_lower();
+  open();
+  Round round;
+  if (!inputs_->all().empty()) round = compare(stand_in ? *stand_in : file);
+  if (count_of_inputs() == 0) {
+    report.outcome = fmt::format("it was not compared with f32: {}", inputs_->left_out());
+    return;
   }
+  mend(round);
   report.is_compared = true;
-  report.outcome = outcome(round, inputs.size());
+  report.outcome = outcome(round);
   if (round.worst.is_told()) report.warning = sentence(round);
   if (reverted_.empty()) return;
   for (const auto& [layer, why] : reverted_) report.back_to_f32.push_back({layer, why});
@@ -407,12 +371,14 @@ CheckedBuild build_checked(Graph graph, const GraphBuildOptions& options,
                            const SelfCheckOptions& check) {
   if (!check.run || !is_lower(options.passes.precision))
     return {build(std::move(graph), options), {}};
-  CheckedBuild made{build(graph.clone(), options), {}};
+  const std::string target = target_that_runs(options);
+  F32Build f32(options, target.empty() ? "cpu" : target);
+  CheckedBuild made{build(graph.clone(), f32.watched()), {}};
   SelfCheckReport& report = made.check;
   options.progress("comparing with f32");
   const auto start = Clock::now();
   try {
-    Checker(graph, options, check).run(made.file, report);
+    Checker(graph, options, check, f32).run(made.file, report);
   } catch (const Error& error) {
     if (error.code() == Code::kCancelled) throw;
     report.outcome = fmt::format("it was not compared with f32: {}", error.what());

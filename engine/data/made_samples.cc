@@ -15,6 +15,9 @@ uint64_t splitmix64(uint64_t& state) {
   return z ^ (z >> 31);
 }
 
+// Uniform in [0, 1).
+double share(uint64_t& state) { return static_cast<double>(splitmix64(state) >> 11) * 0x1p-53; }
+
 // Uniform in low..high; of a range of 2^40 numbers at most the bias is below 2^-24.
 int64_t drawn(uint64_t& state, int64_t low, int64_t high) {
   const auto span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low) + 1;
@@ -36,6 +39,27 @@ Tensor random_sample(DataType dtype, const Dims& dims, uint64_t seed) {
                          : dtype == DataType::kBool ? static_cast<double>(bits >> 63)
                                                     : static_cast<double>(bits % 10);
     write_element(dtype, element, value);
+  });
+  return sample.tensor;
+}
+
+Tensor normal_sample(DataType dtype, const Dims& dims, uint64_t seed) {
+  auto sample = Tensor::allocate(dtype, dims);
+  uint64_t state = seed;
+  for_each_element(sample.tensor.view(), [&](std::byte* element) {
+    // A sum of twelve is the same on every machine, which a logarithm is not.
+    double sum = -6;
+    for (int i = 0; i < 12; ++i) sum += share(state);
+    write_element(dtype, element, sum);
+  });
+  return sample.tensor;
+}
+
+Tensor uniform_sample(DataType dtype, const Dims& dims, double low, double high, uint64_t seed) {
+  auto sample = Tensor::allocate(dtype, dims);
+  uint64_t state = seed;
+  for_each_element(sample.tensor.view(), [&](std::byte* element) {
+    write_element(dtype, element, low + (high - low) * share(state));
   });
   return sample.tensor;
 }

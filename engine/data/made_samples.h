@@ -10,6 +10,11 @@ namespace anneal {
 // ten entries; booleans.
 Tensor random_sample(DataType dtype, const Dims& dims, uint64_t seed);
 
+// Floats, nearly normal: of mean 0 and deviation 1, within 6.
+Tensor normal_sample(DataType dtype, const Dims& dims, uint64_t seed);
+// Floats uniform in [low, high).
+Tensor uniform_sample(DataType dtype, const Dims& dims, double low, double high, uint64_t seed);
+
 // Which ends of their range are surely among random integers. Of one element only kHigh says it.
 enum class RangeEnds : uint8_t { kNone, kBoth, kHigh };
 // Integers uniform in low..high, both included. REQUIRES: an integer type that holds both.

@@ -12,7 +12,8 @@
 namespace anneal {
 
 // Of a size that the build declared a range for; a size that was left open is chosen to be small.
-enum class SizeChoice : uint8_t { kOptimal, kSmallest, kLargest };
+// kLarger: as kLargest, and a size that was left open is four times as large.
+enum class SizeChoice : uint8_t { kOptimal, kSmallest, kLargest, kLarger };
 
 // Dims of all inputs with which the plan binds. given: by input, those that must be as they are;
 // may be empty. Sizes that were not given keep their declared value if the layers agree, else take

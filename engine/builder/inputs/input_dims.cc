@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kLength = 8;  // tokens, frames
 constexpr int64_t kPictureSize = 64;
+constexpr int64_t kLargerFactor = 4;
 
 bool is_left_open(const Bounds& bounds) { return bounds == Bounds{.opt = bounds.opt}; }
 
@@ -37,8 +38,7 @@ std::vector<int64_t> likely_sizes(const Plan& plan) {
               likely[symbol],
               is_float(slot.type.dtype) && is_picture(shape) && axis >= 2 ? kPictureSize : kLength);
         if (shape.rank() > 1) is_alone[symbol] = false;
-        if (axis == 0 && shape.rank() > 1 && sizes.symbol_index(shape[axis]))
-          is_first[symbol] = true;
+        if (axis == 0 && shape.rank() > 1) is_first[symbol] = true;
       }
     }
   }
@@ -63,7 +63,8 @@ class InputDims {
       if (values_[i] || !solvable[i]) continue;
       const Bounds& bounds = plan_.sizes->symbols()[i].bounds;
       if (is_left_open(bounds)) {
-        open.push_back({i, std::max(likely[i], bounds.opt), 1, bounds.max});
+        const int64_t factor = choice_ == SizeChoice::kLarger ? kLargerFactor : 1;
+        open.push_back({i, factor * std::max(likely[i], bounds.opt), 1, bounds.max});
       } else {
         const int64_t start = choice_ == SizeChoice::kOptimal    ? bounds.opt
                               : choice_ == SizeChoice::kSmallest ? bounds.min
@@ -73,7 +74,6 @@ class InputDims {
     }
     SymbolValues values = values_;
     for (const SearchedSize& one : declared) values[one.symbol] = one.start;
-    start_small(values, open, likely);
     if (open.empty() && declared.empty()) return with_given(dims_of_inputs(plan_, values));
     SizeSearchResult found = search_sizes(plan_, weights_, values, open);
     if (!found.complaint.empty() && !declared.empty()) {
@@ -98,18 +98,6 @@ class InputDims {
     const auto& split = plan_.batch_split;
     if (split && split->is_fixed)
       values_[split->symbol] = plan_.sizes->symbols()[split->symbol].bounds.max;
-  }
-
-  // The importer may have chosen larger sizes than are needed.
-  void start_small(SymbolValues values, std::vector<SearchedSize>& open,
-                   const std::vector<int64_t>& likely) const {
-    std::vector<SearchedSize> small = open;
-    for (SearchedSize& one : small) {
-      one.start = std::clamp(likely[one.symbol], one.min, one.max);
-      values[one.symbol] = one.start;
-    }
-    const auto complaint = sized_plan(plan_, weights_, values).complaint;
-    if (!complaint || complaint->short_axis) open = std::move(small);
   }
 
   // Binding has the last word: it takes the sizes that the importer chose.

@@ -49,6 +49,17 @@ Finding PlanComparison::compare(const std::vector<Tensor>& inputs) {
   return run(reduced_, Pass::kJudge, 0);
 }
 
+double PlanComparison::blind_share() const {
+  double most = 0;
+  for (const auto& [key, value] : kept_) {
+    if (!judged_.is_judged(key.first) || value.elements().empty()) continue;
+    const auto lost = std::ranges::count_if(value.elements(),
+                                            [](float element) { return !std::isfinite(element); });
+    most = std::max(most, static_cast<double>(lost) / static_cast<double>(value.elements().size()));
+  }
+  return most;
+}
+
 void PlanComparison::keep_all() { keep(true); }
 
 void PlanComparison::judge(const ValueKey& key, const ValueError& error, Finding& worst) const {
@@ -69,9 +80,12 @@ void PlanComparison::judge(const ValueKey& key, const ValueError& error, Finding
 
 void PlanComparison::write_exact(const Value& value, const Observation& observed) const {
   if (observed.step.empty()) return;  // memory of the caller, or weights
-  std::vector<float> elements = kept_.at(value.key).row_major();
-  round_to(value.stored, elements);
-  write_floats(observed.value, elements);
+  const KeptValue& kept = kept_.at(value.key);
+  if (!is_half(value.stored) || !judged_.is_looked_at(value.key.first))
+    return kept.write_to(observed.value);
+  KeptValue rounded = kept;
+  rounded.round_to(value.stored);
+  rounded.write_to(observed.value);
 }
 
 Finding PlanComparison::run(WatchedEngine& engine, Pass pass, size_t exact_before,
@@ -95,6 +109,7 @@ Finding PlanComparison::run(WatchedEngine& engine, Pass pass, size_t exact_befor
                   .is_float = is_float(observed.value.dtype)};
       if (value.is_float && narrowest(found->second.elements()) == DataType::kF32)
         value.stored = narrowest(floats_of(observed.value));
+      if (!is_looked_at) found->second.round_to(value.stored);
       write_exact(value, observed);
       places_.emplace(key, values_.size());
       values_.push_back(std::move(value));

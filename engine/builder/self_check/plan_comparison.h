@@ -45,6 +45,8 @@ class PlanComparison {
 
   // Runs both on the same inputs. Fails as running does.
   Finding compare(const std::vector<Tensor>& inputs);
+  // Of f32 in the last comparison: the share of a judged value that is not finite, at most.
+  double blind_share() const;
   // After a comparison that was bad: keeps all values of f32, which what follows needs.
   void keep_all();
   // Of the last comparison. Values are made exact up to one after the other, until half of the

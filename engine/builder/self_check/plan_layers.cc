@@ -69,6 +69,12 @@ std::set<std::string> PlanLayers::of_step(std::string_view step) const {
   return layers;
 }
 
+std::string PlanLayers::name_of(std::string_view step) const {
+  const std::set<std::string> layers = of_step(step);
+  const std::string own(step);
+  return layers.empty() || layers.contains(own) ? own : *layers.begin();
+}
+
 std::set<std::string> PlanLayers::makers(const std::string& value) const {
   std::set<std::string> result, seen;
   std::vector<std::string> left = {value};

@@ -165,6 +165,15 @@ TensorView KeptValue::view() const {
 
 std::vector<float> KeptValue::row_major() const { return floats_of(view()); }
 
+void KeptValue::write_to(const TensorView& to) const {
+  if (to.dtype == DataType::kF32 && to.strides == strides_)
+    std::ranges::copy(elements_, to.as<float>());
+  else
+    write_floats(to, row_major());
+}
+
+void KeptValue::round_to(DataType half) { anneal::round_to(half, elements_); }
+
 ValueError KeptValue::error_of(const TensorView& got) const {
   if (got.dtype == DataType::kF32 && got.strides == strides_)
     return value_error({got.as<float>(), elements_.size()}, elements_);

@@ -32,6 +32,9 @@ class KeptValue {
   const Dims& dims() const { return dims_; }
   std::span<const float> elements() const { return elements_; }
   std::vector<float> row_major() const;
+  // Into a tensor of any type of numbers. REQUIRES: equal dims
+  void write_to(const TensorView& to) const;
+  void round_to(DataType half);
   // Of a tensor against this. REQUIRES: equal dims
   ValueError error_of(const TensorView& got) const;
 

@@ -1,0 +1,151 @@
+#include "anneal/engine/builder/self_check/comparison_inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "anneal/engine/builder/self_check/run_work.h"
+#include "anneal/engine/data/made_samples.h"
+
+namespace anneal {
+namespace {
+
+// Of an integer that no layer limits, such as a position.
+constexpr int64_t kMostPosition = 8191;
+// Work that is little beside the build, which rounds the weights.
+constexpr double kCheapWork = 1e8, kCheapWorkOfAWeight = 100;
+
+constexpr SizeChoice kDrawnSizes[] = {SizeChoice::kOptimal, SizeChoice::kLargest,
+                                      SizeChoice::kSmallest, SizeChoice::kLarger};
+
+std::string_view name_of(SizeChoice sizes) {
+  switch (sizes) {
+    case SizeChoice::kOptimal:
+      return "optimal";
+    case SizeChoice::kLargest:
+      return "largest";
+    case SizeChoice::kSmallest:
+      return "smallest";
+    case SizeChoice::kLarger:
+      break;
+  }
+  return "larger open";
+}
+
+// Tensors of one row for an engine that was built for more: rows again from the first.
+Tensor with_rows(const Tensor& tensor, const TensorInfo& port) {
+  const Dims& dims = tensor.dims();
+  if (dims.rank() == 0 || dims.rank() != port.dims.rank() || dims[0] < 1) return tensor;
+  const int64_t rows = std::max(port.dims[0] == -1 ? port.min_dims[0] : port.dims[0], dims[0]);
+  if (rows == dims[0] || rows % dims[0] != 0) return tensor;
+  Dims whole = dims;
+  whole[0] = rows;
+  const Tensor::Fresh fresh = Tensor::allocate(tensor.dtype(), whole);
+  for (size_t at = 0; at < fresh.data.size(); at += tensor.bytes().size())
+    std::ranges::copy(tensor.bytes(), fresh.data.begin() + static_cast<ptrdiff_t>(at));
+  return fresh.tensor;
+}
+
+Tensor widely_drawn(const Slot& slot, const Dims& dims, InputRange range,
+                    const CalibrationTable* ranges, uint64_t seed) {
+  const DataType dtype = slot.type.dtype;
+  if (is_float(dtype)) {
+    if (ranges)
+      if (const auto known = ranges->tensors.find(slot.name); known != ranges->tensors.end())
+        return uniform_sample(dtype, dims, known->second.seen_min, known->second.seen_max, seed);
+    return normal_sample(dtype, dims, seed);
+  }
+  if (range.role == InputRole::kNumber && is_integer(dtype) && !is_8bit(dtype))
+    return integer_sample(dtype, dims, range.low, std::max(range.high, kMostPosition), seed,
+                          RangeEnds::kHigh);
+  return draw_input(dtype, dims, range, seed, true);
+}
+
+}  // namespace
+
+void ComparisonInputs::note(const std::string& what, const std::string& why) {
+  left_out_ += fmt::format("{}{}: {}", left_out_.empty() ? "" : "; ", what, why);
+}
+
+void ComparisonInputs::leave_out(const std::string& what, const Error& error) {
+  if (error.code() != Code::kInvalidArgument) throw error;
+  note(what, error.what());
+}
+
+bool ComparisonInputs::may_run(std::span<const Dims> dims, const std::string& what) {
+  const double work = 2 * run_work(plan_, weights_, dims);
+  if (work_ + work <= most_work_) {
+    work_ += work;
+    return true;
+  }
+  note(what, fmt::format("{:.2g} multiply-adds are more than --self-check-work allows", work));
+  return false;
+}
+
+void ComparisonInputs::take(const std::vector<std::vector<Tensor>>& samples,
+                            std::span<const TensorInfo> ports) {
+  for (const std::vector<Tensor>& sample : samples) {
+    ComparisonInput input{.what = fmt::format("sample {}", inputs_.size() + 1), .tensors = {}};
+    std::vector<Dims> dims;
+    for (size_t i = 0; i < sample.size(); ++i) {
+      input.tensors.push_back(with_rows(sample[i], ports[i]));
+      dims.push_back(input.tensors.back().dims());
+    }
+    try {
+      if (may_run(dims, input.what)) inputs_.push_back(std::move(input));
+    } catch (const Error& error) {
+      leave_out(input.what, error);
+    }
+  }
+}
+
+void ComparisonInputs::draw(const CalibrationTable* ranges) {
+  if (const std::string why = why_not_drawn(); !why.empty()) return note("drawn inputs", why);
+  for (const SizeChoice sizes : kDrawnSizes) try_sizes(sizes, ranges);
+}
+
+std::string ComparisonInputs::why_not_drawn() const {
+  for (const uint32_t input : plan_.inputs) {
+    const Slot& slot = plan_.slots[input];
+    if (slot.type.container != Container::kTensor || slot.type.dtype == DataType::kString)
+      return fmt::format("input \"{}\" is no tensor of numbers", slot.name);
+  }
+  return {};
+}
+
+void ComparisonInputs::try_sizes(SizeChoice sizes, const CalibrationTable* ranges) {
+  const std::string what = fmt::format("drawn inputs of the {} sizes", name_of(sizes));
+  try {
+    const std::vector<Dims> dims = choose_input_dims(plan_, weights_, sizes);
+    if (std::ranges::find(tried_, dims) != tried_.end()) return;
+    tried_.push_back(dims);
+    // Nobody asked for these sizes.
+    if (sizes == SizeChoice::kLarger && !is_cheap(dims)) return;
+    if (!may_run(dims, what)) return;
+    const std::vector<InputRange> accepted = input_ranges(plan_, weights_, dims);
+    ComparisonInput input{.what = what, .tensors = {}, .is_drawn = true};
+    for (size_t i = 0; i < dims.size(); ++i)
+      input.tensors.push_back(widely_drawn(plan_.slots[plan_.inputs[i]], dims[i], accepted[i],
+                                           ranges, 16 * tried_.size() + i));
+    inputs_.push_back(std::move(input));
+  } catch (const Error& error) {
+    if (sizes == SizeChoice::kLarger && error.code() == Code::kInvalidArgument) return;
+    leave_out(what, error);
+  }
+}
+
+bool ComparisonInputs::is_cheap(std::span<const Dims> dims) const {
+  double weights = 0;
+  for (const Tensor& weight : weights_) weights += static_cast<double>(weight.count());
+  return 2 * run_work(plan_, weights_, dims) <= std::max(kCheapWork, kCheapWorkOfAWeight * weights);
+}
+
+void ComparisonInputs::draw_plainer(ComparisonInput& input, bool only_floats) const {
+  std::vector<Dims> dims;
+  for (const Tensor& tensor : input.tensors) dims.push_back(tensor.dims());
+  std::vector<Tensor> plain = draw_inputs(plan_, weights_, dims, 1);
+  for (size_t i = 0; i < plain.size(); ++i)
+    if (!only_floats || is_float(plain[i].dtype())) input.tensors[i] = std::move(plain[i]);
+}
+
+}  // namespace anneal

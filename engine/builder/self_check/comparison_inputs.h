@@ -1,0 +1,55 @@
+// The inputs that f32 and a plan of lower precision run on side by side.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "anneal/core/error.h"
+#include "anneal/engine/builder/inputs/drawn_inputs.h"
+#include "anneal/engine/run/engine.h"
+#include "anneal/optimizer/calibration_table.h"
+
+namespace anneal {
+
+struct ComparisonInput {
+  std::string what;  // "drawn inputs of the largest sizes"
+  std::vector<Tensor> tensors;
+  bool is_drawn = false;
+  bool is_refused = false;  // by the model, when it ran
+};
+
+// Samples, or else drawn inputs at the sizes of the plan's profile. What would need too much work,
+// or has no sizes, is left out. The same on every machine.
+class ComparisonInputs {
+ public:
+  // most_work: multiply-adds of all runs. REQUIRES: plan and weights outlive it.
+  ComparisonInputs(const Plan& plan, std::span<const Tensor> weights, double most_work)
+      : plan_(plan), weights_(weights), most_work_(most_work) {}
+
+  void take(const std::vector<std::vector<Tensor>>& samples, std::span<const TensorInfo> ports);
+  // ranges: of floats, where the table has them; may be null.
+  void draw(const CalibrationTable* ranges);
+  // In place of drawn tensors: floats from 0 to 1 and small integers, which more layers accept.
+  void draw_plainer(ComparisonInput& input, bool only_floats) const;
+  void leave_out(const std::string& what, const Error& error);
+
+  std::vector<ComparisonInput>& all() { return inputs_; }
+  const std::string& left_out() const { return left_out_; }  // what, and why
+
+ private:
+  bool may_run(std::span<const Dims> dims, const std::string& what);
+  bool is_cheap(std::span<const Dims> dims) const;
+  std::string why_not_drawn() const;
+  void try_sizes(SizeChoice sizes, const CalibrationTable* ranges);
+  void note(const std::string& what, const std::string& why);
+
+  const Plan& plan_;
+  std::span<const Tensor> weights_;
+  double most_work_;
+  double work_ = 0;
+  std::vector<std::vector<Dims>> tried_;
+  std::vector<ComparisonInput> inputs_;
+  std::string left_out_;
+};
+
+}  // namespace anneal
