@@ -31,6 +31,11 @@ bool may_have_elements(const Type& type) {
          type.dtype != DataType::kString && type.shape.rank() <= 1;
 }
 
+bool reads_indices(const Op& op) {
+  return std::holds_alternative<Gather>(op) || std::holds_alternative<GatherElements>(op) ||
+         std::holds_alternative<GatherND>(op);
+}
+
 // A layer of the graph or of a body, some size of which depends on a symbol that can be chosen.
 struct Dependent {
   const Graph* graph;
@@ -107,11 +112,18 @@ class Trial {
   bool accepts(const Graph& graph, const Layer& layer, Facts& facts) {
     std::vector<TensorView> views(layer.inputs.size());
     std::vector<InferInput> inputs(layer.inputs.size());
+    Fact indices;
     for (size_t i = 0; i < layer.inputs.size(); ++i) {
       if (layer.inputs[i] == ValueId::kNone) continue;
       inputs[i].fact = &fact_of(graph, layer.inputs[i]);
       if (has_negative(*inputs[i].fact)) return true;  // another layer is to blame
       const Tensor* constant = graph.constant(layer.inputs[i]);
+      if (constant == nullptr && i == 1 && reads_indices(layer.op)) {
+        // Larger sizes make larger indices: no growth mends them.
+        indices = *inputs[i].fact;
+        indices.elements.reset();
+        inputs[i].fact = &indices;
+      }
       if (constant == nullptr) continue;
       views[i] = constant->view();
       inputs[i].value = &views[i];

@@ -118,6 +118,95 @@ graph cache(past: f32[1,8,4], new: f32[1,3,4], at: i64[1,3,4])
   EXPECT_EQ(drawn.ranges[2], (InputRange{0, 7, InputRole::kPlace}));
 }
 
+// The older exporter of torch looks a mask up at the positions of all tokens, row by row.
+TEST(DrawnInputs, MaskIsReadAtPositions) {
+  const Drawn drawn = draw_and_run(R"txt(
+graph decoder(ids: i64[B,S], past: f32[B,P,4], mask: i64[B,M])
+  const table: f32[50,4] = random(1)
+  ids_shape = ShapeOf(ids) end=2
+  past_shape = ShapeOf(past) end=3
+  mask_shape = ShapeOf(mask) end=2
+  b = Gather(ids_shape, i64[]{0}) axis=0
+  s = Gather(ids_shape, i64[]{1}) axis=0
+  p = Gather(past_shape, i64[]{1}) axis=0
+  m = Gather(mask_shape, i64[]{1}) axis=0
+  all = Pointwise(s, p) program="(i64,i64)->(i64) add($0,$1)"
+  rows = Range(i64[]{0}, b, i64[]{1})
+  row = Reshape(rows, i64{-1,1})
+  positions = Range(i64[]{0}, all, i64[]{1})
+  at = Pointwise(row, m, positions) program="(i64,i64,i64)->(i64) add(mul($0,$1),$2)"
+  flat = Reshape(mask, i64{-1})
+  seen = Gather(flat, at) axis=0
+  token = Gather(table, ids) axis=0
+  k = Concat(past, token) axis=1
+  seen3 = Reshape(seen, i64{0,-1,1})
+  y = Pointwise(k, seen3) program="(f32,i64)->(f32) mul($0,f32($1))"
+  return y
+)txt");
+  EXPECT_EQ(drawn.dims[0], (Dims{1, 8}));
+  EXPECT_EQ(drawn.dims[1][1], 8);
+  EXPECT_EQ(drawn.dims[2], (Dims{1, 16}));
+}
+
+// Positions behind a cache are computed where the positions from 0 on were.
+TEST(DrawnInputs, PositionsThatOverwriteOthersFitTheirTable) {
+  const Drawn drawn = draw_and_run(R"txt(
+graph positions(x: f32[1,S,4], past: f32[1,P,4])
+  const table: f32[12,4] = random(1)
+  x_shape = ShapeOf(x) end=3
+  past_shape = ShapeOf(past) end=3
+  s = Gather(x_shape, i64[]{1}) axis=0
+  p = Gather(past_shape, i64[]{1}) axis=0
+  new = Range(i64[]{0}, s, i64[]{1})
+  moved = Pointwise(new, p) program="(i64,i64)->(i64) add($0,$1)"
+  rows = Reshape(moved, i64{1,-1})
+  place = Gather(table, rows) axis=0
+  y = Pointwise(x, place) program="(f32,f32)->(f32) add($0,$1)"
+  z = Concat(past, y) axis=1
+  return z
+)txt");
+  EXPECT_LE(drawn.dims[0][1] + drawn.dims[1][1], 12);
+}
+
+// A picture's places are cut from the middle of a table, at numbers that values decide.
+TEST(DrawnInputs, SizesOfStepsThatOverwriteTheirInputAreKnown) {
+  const Drawn drawn = draw_and_run(R"txt(
+graph cropped(x: f32[1,H,4])
+  const table: f32[5,4] = random(1)
+  shape = ShapeOf(x) end=3
+  h = Gather(shape, i64[]{1}) axis=0
+  start = Pointwise(h) program="(i64)->(i64) div(sub(5i64,$0),2i64)"
+  end = Pointwise(start, h) program="(i64,i64)->(i64) add($0,$1)"
+  s = Reshape(start, i64{1})
+  e = Reshape(end, i64{1})
+  part = Slice(table, s, e, i64{0}, i64{1})
+  t = Transpose(part) permutation=[1,0]
+  y = MatMul(t, x)
+  return y
+)txt");
+  EXPECT_LE(drawn.dims[0][1], 5);
+}
+
+TEST(DrawnInputs, SizesOfEquationsAreFound) {
+  const Drawn twice = draw_and_run(R"txt(
+graph linear(a: f32[1,A,3], b: f32[1,B,3])
+  k = Concat(a, a) axis=1
+  l = Concat(b, b, b) axis=1
+  t = Transpose(l) permutation=[0,2,1]
+  y = MatMul(t, k)
+  return y
+)txt");
+  EXPECT_EQ(2 * twice.dims[0][1], 3 * twice.dims[1][1]);
+  const Drawn product = draw_and_run(R"txt(
+graph product(a: f32[A,B])
+  const w: f32[16,2] = random(1)
+  r = Reshape(a, i64{1,-1})
+  y = MatMul(r, w)
+  return y
+)txt");
+  EXPECT_EQ(product.dims[0][0] * product.dims[0][1], 16);
+}
+
 TEST(DrawnInputs, WhatNoSizesSuitNamesInputsLayerAndFlag) {
   EXPECT_THAT(
       error_of([] {

@@ -38,7 +38,8 @@ std::vector<int64_t> likely_sizes(const Plan& plan) {
               likely[symbol],
               is_float(slot.type.dtype) && is_picture(shape) && axis >= 2 ? kPictureSize : kLength);
         if (shape.rank() > 1) is_alone[symbol] = false;
-        if (axis == 0 && shape.rank() > 1) is_first[symbol] = true;
+        if (axis == 0 && shape.rank() > 1 && sizes.symbol_index(shape[axis]))
+          is_first[symbol] = true;
       }
     }
   }
@@ -74,6 +75,7 @@ class InputDims {
     }
     SymbolValues values = values_;
     for (const SearchedSize& one : declared) values[one.symbol] = one.start;
+    start_small(values, open, likely);
     if (open.empty() && declared.empty()) return with_given(dims_of_inputs(plan_, values));
     SizeSearchResult found = search_sizes(plan_, weights_, values, open);
     if (!found.complaint.empty() && !declared.empty()) {
@@ -98,6 +100,18 @@ class InputDims {
     const auto& split = plan_.batch_split;
     if (split && split->is_fixed)
       values_[split->symbol] = plan_.sizes->symbols()[split->symbol].bounds.max;
+  }
+
+  // The importer may have chosen larger sizes than are needed.
+  void start_small(SymbolValues values, std::vector<SearchedSize>& open,
+                   const std::vector<int64_t>& likely) const {
+    std::vector<SearchedSize> small = open;
+    for (SearchedSize& one : small) {
+      one.start = std::clamp(likely[one.symbol], one.min, one.max);
+      values[one.symbol] = one.start;
+    }
+    const auto complaint = sized_plan(plan_, weights_, values).complaint;
+    if (!complaint || complaint->short_axis) open = std::move(small);
   }
 
   // Binding has the last word: it takes the sizes that the importer chose.

@@ -71,9 +71,8 @@ ValueInterval truth(bool may_be_false, bool may_be_true) {
   return {may_be_false ? 0.0 : 1.0, may_be_true ? 1.0 : 0.0};
 }
 
-double constant_value(const Instruction& instruction) {
-  const Scalar scalar{instruction.immediate};
-  switch (instruction.type) {
+double number_of(Scalar scalar, RegisterType type) {
+  switch (type) {
     case RegisterType::kF32:
       return scalar.as<float>();
     case RegisterType::kF64:
@@ -153,7 +152,7 @@ class ProgramWalk {
       const bool is_known = which < dims_.size() && dims_[which] >= 0;
       return {{0, is_known ? std::max(0.0, static_cast<double>(dims_[which]) - 1) : kInfinity}, -1};
     }
-    const double value = constant_value(instruction);
+    const double value = number_of(Scalar{instruction.immediate}, instruction.type);
     return {{value, value}, -1};
   }
 
@@ -319,27 +318,6 @@ class ProgramWalk {
   std::vector<ValueRange> registers_;
 };
 
-double element_value(DataType dtype, const std::byte* at) {
-  const Scalar scalar = load_scalar(dtype, at);
-  switch (register_type(dtype)) {
-    case RegisterType::kF32:
-      return scalar.as<float>();
-    case RegisterType::kF64:
-      return scalar.as<double>();
-    case RegisterType::kI32:
-      return scalar.as<int32_t>();
-    case RegisterType::kI64:
-      return static_cast<double>(scalar.as<int64_t>());
-    case RegisterType::kU32:
-      return scalar.as<uint32_t>();
-    case RegisterType::kU64:
-      return static_cast<double>(scalar.as<uint64_t>());
-    case RegisterType::kBool:
-      return static_cast<double>(scalar.as<uint8_t>());
-  }
-  return 0;
-}
-
 }  // namespace
 
 ValueInterval ValueInterval::of(DataType dtype) {
@@ -355,7 +333,8 @@ ValueInterval interval_of(const Tensor& weight) {
   ValueInterval all{kInfinity, -kInfinity};
   const size_t size = size_of(weight.dtype());
   for (size_t at = 0; at + size <= weight.bytes().size(); at += size) {
-    const double value = element_value(weight.dtype(), weight.bytes().data() + at);
+    const Scalar scalar = load_scalar(weight.dtype(), weight.bytes().data() + at);
+    const double value = number_of(scalar, register_type(weight.dtype()));
     if (std::isnan(value)) return {};
     all = united(all, {value, value});
   }

@@ -1,10 +1,13 @@
 #include "anneal/engine/builder/inputs/size_search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <queue>
 #include <set>
 
+#include "anneal/engine/builder/inputs/range_search.h"
 #include "anneal/engine/run/memory/bound_plan.h"
 
 namespace anneal {
@@ -13,6 +16,10 @@ namespace {
 // Steps that are looked at in all: a large model is not searched for minutes.
 constexpr size_t kMostSizedSteps = 300'000;
 constexpr size_t kMostTrials = 1500;
+constexpr size_t kMostDoubtfulTrials = 100;  // that all layers accept, but for what values may be
+// The same of walks with the intervals of values, and such walks of one trial.
+constexpr size_t kMostStepsOfWalks = 1'000'000;
+constexpr size_t kMostWalksOfTrial = 200;
 constexpr int64_t kLargestSearched = 1 << 16;
 
 // A product of sizes that a step reads, writes or holds as contents.
@@ -43,13 +50,32 @@ class SizeSearch {
     SymbolValues values;
     SizedPlan sized;
     std::string complaint;
+    std::optional<RangeRefusal> refusal;
+    int refusals = 0;
     size_t progress = 0;  // steps before the complaint
     size_t changes = 0, number = 0;
-    // The best last: more progress, then fewer changes, then the one that was tried first.
+    // The best last: more progress, then less refused, then fewer changes, then the one that was
+    // tried first.
     bool operator<(const Trial& other) const {
       if (progress != other.progress) return progress < other.progress;
+      if (refusals != other.refusals) return refusals > other.refusals;
+      if (excess() != other.excess()) return excess() > other.excess();
       if (changes != other.changes) return changes > other.changes;
       return number > other.number;
+    }
+    bool is_done() const { return complaint.empty() && !refusal; }
+    double excess() const {
+      if (!refusal) return 0;
+      return std::max(refusal->range.high - refusal->accepted.high,
+                      refusal->accepted.low - refusal->range.low);
+    }
+    std::optional<ShortAxis> short_axis() const {
+      if (refusal) return refusal->short_axis();
+      return sized.complaint ? sized.complaint->short_axis : std::nullopt;
+    }
+    std::optional<size_t> step() const {
+      if (refusal) return refusal->step;
+      return sized.complaint ? sized.complaint->step : std::nullopt;
     }
   };
 
@@ -67,28 +93,56 @@ class SizeSearch {
                                                                         : 0;
     looked_at_ += trial.progress;
     if (trial.progress < all) {
-      trial.complaint = complaint->step
-                            ? "step \"" + plan_.steps[*complaint->step].name + "\" (" +
-                                  std::string(to_string(plan_.steps[*complaint->step].op)) +
-                                  "): " + complaint->text
-                            : complaint->text;
+      trial.complaint =
+          complaint->step ? text_of(*complaint->step) + complaint->text : complaint->text;
       return trial;
     }
     // Strides and places are checked by binding alone.
+    const std::vector<Dims> dims = dims_of_inputs(plan_, trial.values);
     try {
-      bind_shapes(plan_, weights_, dims_of_inputs(plan_, trial.values));
+      bind_shapes(plan_, weights_, dims);
       ++trial.progress;
     } catch (const Error& error) {
       if (error.code() == Code::kInternal) throw;
       trial.complaint = error.what();
+      return trial;
     }
+    find_refusal(trial, dims);
     return trial;
+  }
+
+  // Whether readers accept what follows from some values of the inputs.
+  void find_refusal(Trial& trial, const std::vector<Dims>& dims) {
+    RangeSearch ranges(plan_, weights_, dims, trial.values, trial.sized);
+    const size_t left =
+        (kMostStepsOfWalks - std::min(kMostStepsOfWalks, walked_)) / (plan_.steps.size() + 1);
+    const RangeFindings findings = ranges.settle(std::clamp<size_t>(left, 1, kMostWalksOfTrial));
+    walked_ += ranges.walks() * plan_.steps.size();
+    trial.refusal = findings.first;
+    if (trial.refusal) trial.refusals = findings.refusals;
+    ++doubtful_;
+  }
+
+  std::string text_of(size_t step) const {
+    return fmt::format("step \"{}\" ({}): ", plan_.steps[step].name,
+                       to_string(plan_.steps[step].op));
+  }
+  std::string text_of(const Trial& trial) const {
+    if (!trial.refusal) return "";
+    const RangeRefusal& it = *trial.refusal;
+    const auto number = [](double value) { return fmt::format("{:.0f}", value); };
+    const std::string of = it.slot == kNoSlot ? ""
+                                              : fmt::format(" of axis {} of \"{}\"", it.axis,
+                                                            plan_.slots[it.slot].name);
+    return fmt::format("{}may read {} to {}{}, where {} to {} are accepted", text_of(it.step),
+                       number(it.range.low), number(it.range.high), of, number(it.accepted.low),
+                       number(it.accepted.high));
   }
 
   SizeSearchResult search(bool soft_is_fine) {
     std::priority_queue<Trial> open;
     std::set<SymbolValues> seen;
-    trials_ = looked_at_ = 0;
+    trials_ = looked_at_ = doubtful_ = walked_ = 0;
     open.push(attempt(first_, soft_is_fine));
     seen.insert(first_);
     Trial best = open.top();
@@ -96,19 +150,21 @@ class SizeSearch {
       Trial trial = open.top();
       open.pop();
       if (best < trial) best = trial;
-      if (trial.complaint.empty()) break;
-      if (!trial.sized.complaint) continue;
+      if (trial.is_done()) break;
+      if (!trial.sized.complaint && !trial.refusal) continue;
       for (SymbolValues& next : successors(trial)) {
-        if (trials_ >= kMostTrials || looked_at_ >= kMostSizedSteps) break;
+        if (trials_ >= kMostTrials || looked_at_ >= kMostSizedSteps ||
+            doubtful_ >= kMostDoubtfulTrials || walked_ >= kMostStepsOfWalks)
+          break;
         if (!seen.insert(next).second) continue;
         Trial tried = attempt(std::move(next), soft_is_fine);
-        const bool is_done = tried.complaint.empty();
+        const bool is_done = tried.is_done();
         // A choice that comes no further is kept too: two sizes may have to change.
         if (is_done || tried.progress >= trial.progress) open.push(std::move(tried));
         if (is_done) break;
       }
     }
-    return {best.values, best.complaint, std::move(best.sized.facts)};
+    return {best.values, best.complaint, text_of(best), std::move(best.sized.facts)};
   }
 
   // The quantities of a step: sizes and element counts of what it reads and writes.
@@ -126,7 +182,7 @@ class SizeSearch {
         found.emplace_back(sizes->elements.begin(), sizes->elements.end());
       }
     };
-    if (const auto step = trial.sized.complaint->step) {
+    if (const auto step = trial.step()) {
       std::ranges::for_each(plan_.steps[*step].inputs, look);
       std::ranges::for_each(plan_.steps[*step].outputs, look);
     } else {
@@ -158,7 +214,10 @@ class SizeSearch {
             if (searched_.contains(symbol)) found.insert(symbol);
     if (found.empty())
       for (const auto& [symbol, one] : searched_) found.insert(symbol);
-    return {found.begin(), found.end()};
+    // Those that begin with 1 last: they count samples.
+    std::vector<uint32_t> symbols(found.begin(), found.end());
+    std::ranges::stable_partition(symbols, [&](uint32_t symbol) { return *first_[symbol] > 1; });
+    return symbols;
   }
 
   std::vector<SymbolValues> successors(const Trial& trial) const {
@@ -168,8 +227,12 @@ class SizeSearch {
     for (const Quantity& quantity : all)
       if (const auto value = value_of(quantity, trial.values); value && *value > 0)
         targets.insert(*value);
-    // First what makes two quantities equal, then other sizes.
+    // First what makes an axis long enough, or two quantities equal, then other sizes.
     std::vector<std::pair<uint32_t, int64_t>> moves;
+    if (const auto axis = trial.short_axis())
+      for (const uint32_t symbol : symbols)
+        if (const auto value = enough(*axis, symbol, trial.values))
+          moves.emplace_back(symbol, *value);
     for (const uint32_t symbol : symbols) {
       for (const Quantity& quantity : all)
         for (const int64_t value : solutions(quantity, symbol, targets, trial.values))
@@ -180,12 +243,11 @@ class SizeSearch {
       for (const int64_t value : usual_values(symbol, trial.values))
         moves.emplace_back(symbol, value);
     std::vector<SymbolValues> next;
-    const auto enlarge = [&] {
-      for (SymbolValues& values : enlarged(symbols, trial.values))
-        next.push_back(std::move(values));
+    const auto scale = [&] {
+      for (SymbolValues& values : scaled(symbols, trial.values)) next.push_back(std::move(values));
     };
     for (size_t i = 0; i < moves.size(); ++i) {
-      if (i == solved) enlarge();
+      if (i == solved) scale();
       const auto [symbol, value] = moves[i];
       const SearchedSize& one = searched_.at(symbol);
       if (value < one.min || value > std::min(one.max, std::max(kLargestSearched, one.start)) ||
@@ -197,17 +259,21 @@ class SizeSearch {
     return next;
   }
 
-  // All sizes of a step together, but those that are 1: a window is smaller than both axes.
-  std::vector<SymbolValues> enlarged(const std::vector<uint32_t>& symbols,
-                                     const SymbolValues& values) const {
+  // All sizes of a step together, but those that are 1: a window is smaller than both axes of a
+  // picture, and a table of its places larger.
+  std::vector<SymbolValues> scaled(const std::vector<uint32_t>& symbols,
+                                   const SymbolValues& values) const {
     std::vector<SymbolValues> found;
-    for (const int64_t factor : {2, 4, 8}) {
+    for (const auto& [factor, divisor] :
+         {std::pair{2, 1}, {4, 1}, {8, 1}, {1, 2}, {1, 4}, {1, 8}}) {
       SymbolValues next = values;
       bool is_within = true;
       for (const uint32_t symbol : symbols) {
         if (*next[symbol] <= 1) continue;
-        *next[symbol] *= factor;
-        is_within &= *next[symbol] <= std::min(searched_.at(symbol).max, kLargestSearched);
+        *next[symbol] = std::max<int64_t>(1, *next[symbol] * factor / divisor);
+        const SearchedSize& one = searched_.at(symbol);
+        is_within &=
+            one.min <= *next[symbol] && *next[symbol] <= std::min(one.max, kLargestSearched);
       }
       if (is_within) found.push_back(std::move(next));
     }
@@ -231,6 +297,18 @@ class SizeSearch {
         if (value > 1) found.push_back(value);
       }
     return found;
+  }
+
+  // The value of a symbol with which an axis is as long as a reader wants.
+  std::optional<int64_t> enough(const ShortAxis& axis, uint32_t symbol, SymbolValues values) const {
+    const Quantity size = {plan_.slots[axis.slot].type.shape[axis.axis]};
+    const int64_t now = *values[symbol];
+    const auto here = value_of(size, values);
+    values[symbol] = now + 1;
+    const auto there = value_of(size, values);
+    if (!here || !there || *there <= *here || axis.wanted > kLargestSearched) return std::nullopt;
+    const int64_t slope = *there - *here, gap = axis.wanted - *here;
+    return now + std::max<int64_t>(1, (gap + slope - 1) / slope);
   }
 
   std::vector<int64_t> usual_values(uint32_t symbol, const SymbolValues& values) const {
@@ -261,7 +339,7 @@ class SizeSearch {
   SymbolValues first_;
   std::map<uint32_t, SearchedSize> searched_;
   std::map<uint32_t, size_t> producer_;  // by slot: its step
-  size_t trials_ = 0, looked_at_ = 0;
+  size_t trials_ = 0, looked_at_ = 0, doubtful_ = 0, walked_ = 0;
 };
 
 }  // namespace

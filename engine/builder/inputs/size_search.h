@@ -15,8 +15,10 @@ struct SearchedSize {
 };
 
 struct SizeSearchResult {
-  SymbolValues values;      // of the best choice
-  std::string complaint;    // what its layers do not accept; empty: they accept all
+  SymbolValues values;    // of the best choice
+  std::string complaint;  // what its layers do not accept; empty: they accept all
+  // What a layer may not accept of the values that follow from inputs; empty: it accepts all.
+  std::string doubt;
   std::vector<Fact> facts;  // by slot, if they accept all
 };
 

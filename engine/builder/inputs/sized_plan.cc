@@ -4,16 +4,36 @@
 
 #include <algorithm>
 
+#include "anneal/engine/builder/inputs/known_memory.h"
 #include "anneal/engine/plan_check.h"
 
 namespace anneal {
 namespace {
 
+// Of input 0, those that input 1 holds indices of.
+struct IndexedAxes {
+  int64_t first = 0;
+  bool are_tuples = false;  // the last axis of the indices goes through the axes
+};
+
+std::optional<IndexedAxes> indexed_axes(const Op& op) {
+  if (const auto* gather = std::get_if<Gather>(&op)) return IndexedAxes{gather->axis};
+  if (const auto* gather = std::get_if<GatherElements>(&op)) return IndexedAxes{gather->axis};
+  if (const auto* gather = std::get_if<GatherND>(&op)) return IndexedAxes{gather->batch_dims, true};
+  if (const auto* scatter = std::get_if<ScatterElements>(&op)) return IndexedAxes{scatter->axis};
+  if (std::holds_alternative<ScatterND>(op)) return IndexedAxes{0, true};
+  return std::nullopt;
+}
+
 // Inference over steps, on numbers: of a size that only values decide nothing is known.
 class PlanSizing {
  public:
   PlanSizing(const Plan& plan, std::span<const Tensor> weights, const SymbolValues& symbols)
-      : plan_(plan), weights_(weights), symbols_(symbols), values_(plan.sizes->expression_count()) {
+      : plan_(plan),
+        weights_(weights),
+        symbols_(symbols),
+        values_(plan.sizes->expression_count()),
+        memory_(plan, [this](Size size) { return number_of(size); }) {
     symbols_.resize(plan.sizes->symbols().size());
     result_.facts.resize(plan.slots.size());
     is_known_.resize(plan.slots.size());
@@ -33,7 +53,7 @@ class PlanSizing {
     for (size_t i = 0; i < plan_.steps.size(); ++i) {
       const auto text = infer(plan_.steps[i]);
       if (!text) continue;
-      result_.complaint = {i, *text};
+      result_.complaint = {i, *text, false, short_axis(plan_.steps[i])};
       return std::move(result_);
     }
     return std::move(result_);
@@ -49,7 +69,10 @@ class PlanSizing {
       if (!text) continue;
       complain_softly(step,
                       fmt::format("step \"{}\" ({}): {}", step.name, to_string(step.op), *text));
-      for (const uint32_t output : step.outputs) know(output);
+      for (const uint32_t output : step.outputs) {
+        know(output);
+        memory_.write(output, result_.facts[output]);
+      }
     }
     return std::move(result_.facts);
   }
@@ -76,16 +99,11 @@ class PlanSizing {
     result_.facts[slot].type = numbers_of(plan_.slots[slot].type);
   }
 
-  // A view that no step writes, perhaps of all elements of its base.
+  // A view that no step writes.
   void know_view(uint32_t slot) {
     know(slot);
-    const Slot& view = plan_.slots[slot];
-    if (view.storage != Storage::kView) return;
-    const Fact& base = result_.facts[view.base];
-    const Shape& shape = result_.facts[slot].type.shape;
-    if (base.elements && shape.rank() <= 1 && known(shape) &&
-        count(dims_of(shape)) == static_cast<int64_t>(base.elements->size()))
-      result_.facts[slot].elements = base.elements;
+    if (plan_.slots[slot].storage == Storage::kView)
+      result_.facts[slot].elements = memory_.read(slot, result_.facts[slot].type);
   }
 
   // Why the step does not accept its inputs; nullopt if it does.
@@ -129,6 +147,7 @@ class PlanSizing {
     for (const Size size : op.elements) elements.push_back(number_of(size));
     if (elements.empty() || std::ranges::any_of(elements, [](Size size) { return size.known(); }))
       result_.facts[output].elements = std::move(elements);
+    memory_.write(output, result_.facts[output]);
   }
 
   std::optional<std::string> take(const Step& step, uint32_t output, Fact inferred) {
@@ -149,7 +168,40 @@ class PlanSizing {
       complain_softly(step, fmt::format("\"{}\" would be {}, without elements", slot.name,
                                         numbers_.text(shape)));
     result_.facts[output] = std::move(inferred);
+    memory_.write(output, result_.facts[output]);
     return std::nullopt;
+  }
+
+  // Of a step that was refused: the first axis that its known indices go beyond.
+  std::optional<ShortAxis> short_axis(const Step& step) const {
+    const auto axes = indexed_axes(step.op);
+    if (!axes || step.op_input_count < 2) return std::nullopt;
+    const uint32_t of = step.inputs[0];
+    const auto& indices = result_.facts[step.inputs[1]];
+    const Shape &shape = result_.facts[of].type.shape, &at = indices.type.shape;
+    if (!indices.elements) return std::nullopt;
+    const int64_t width = !axes->are_tuples                            ? 1
+                          : at.rank() > 0 && at[at.rank() - 1].known() ? at[at.rank() - 1].value()
+                                                                       : 0;
+    for (size_t i = 0; width > 0 && i < indices.elements->size(); ++i) {
+      const auto axis = static_cast<int>(axes->first + static_cast<int64_t>(i) % width);
+      const Size index = (*indices.elements)[i];
+      if (axis >= shape.rank() || !shape[axis].known() || !index.known()) continue;
+      const int64_t wanted = index.value() < 0 ? -index.value() : index.value() + 1;
+      if (wanted > shape[axis].value())
+        return ShortAxis{of, axis, longest(*indices.elements, i, width)};
+    }
+    return std::nullopt;
+  }
+
+  // The size that all known indices of a column need.
+  static int64_t longest(const std::vector<Size>& indices, size_t first, int64_t width) {
+    int64_t wanted = 0;
+    for (size_t i = first; i < indices.size(); i += static_cast<size_t>(width))
+      if (indices[i].known())
+        wanted =
+            std::max(wanted, indices[i].value() < 0 ? -indices[i].value() : indices[i].value() + 1);
+    return wanted;
   }
 
   void complain_softly(const Step& step, std::string text) {
@@ -194,6 +246,7 @@ class PlanSizing {
   SymbolValues symbols_;
   std::vector<std::optional<Size>> values_;  // by expression
   SizeTable numbers_;                        // empty: there are only numbers
+  KnownMemory memory_;
   SizedPlan result_;
   std::vector<bool> is_known_;  // by slot: a step writes it, or its type is known already
   std::vector<Signature> bodies_;

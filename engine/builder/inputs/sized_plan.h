@@ -11,12 +11,20 @@
 
 namespace anneal {
 
+// An axis of a slot that is too short for what is read at it.
+struct ShortAxis {
+  uint32_t slot = kNoSlot;
+  int axis = 0;
+  int64_t wanted = 0;  // the least size that would do
+};
+
 // The first step that does not accept the sizes, or has an empty result for them.
 struct SizeComplaint {
   std::optional<size_t> step;  // none: the inputs contradict each other
   std::string text;
   // It accepts them, but has no elements, or runs a body whose layers may not.
   bool is_soft = false;
+  std::optional<ShortAxis> short_axis = {};  // if that is why
 };
 
 struct SizedPlan {

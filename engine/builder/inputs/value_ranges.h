@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,15 +11,30 @@
 
 namespace anneal {
 
+// A reader that may get a number that it does not accept.
+struct RangeRefusal {
+  size_t step = 0;  // of the outermost plan
+  ValueInterval range, accepted;
+  // Whose axis is the limit; kNoSlot: it is no axis.
+  uint32_t slot = kNoSlot;
+  int axis = 0;
+
+  std::optional<ShortAxis> short_axis() const;
+};
+
 // What became of one choice of ranges.
 struct RangeFindings {
-  int refusals = 0;  // readers that may get what they do not accept
+  int refusals = 0;
+  std::optional<RangeRefusal> first;  // of what has known limits
   PortUses uses;
   std::map<int, ValueInterval>
       indices;  // by port: elements that a layer reads as indices, as they are
   std::map<int, ValueInterval> places;  // by port: those of where a layer writes
   std::map<int, ValueInterval> sizes;   // by port: elements that decide sizes
+  size_t step = 0;                      // that is looked at
 };
+
+class ValueWalk;
 
 // Intervals of all values of a plan at one choice of sizes. Not thread-safe.
 class ValueRanges {
@@ -31,8 +47,7 @@ class ValueRanges {
   RangeFindings find(std::span<const ValueInterval> inputs);  // one per input
 
  private:
-  class Walk;
-  std::unique_ptr<Walk> walk_;
+  std::unique_ptr<ValueWalk> walk_;
 };
 
 }  // namespace anneal
