@@ -8,7 +8,7 @@
 
 #include "anneal/cli/flags/shape_flags.h"
 #include "anneal/cli/model/open_engine.h"
-#include "anneal/engine/builder/inputs/drawn_inputs.h"
+#include "anneal/engine/builder/inputs/input_trials.h"
 #include "anneal/engine/data/sample_file.h"
 #include "anneal/engine/plan.h"
 #include "anneal/engine/run/engine_internals.h"
@@ -57,20 +57,18 @@ void check_guessed_size(const TensorInfo& port, const Dims& dims) {
                      port.name, to_string(dims), bytes / kLargestGuessedInput));
 }
 
-// Of dims that do not bind nothing is known; the run tells what is wrong with them.
-std::vector<InputRange> ranges_at(const Plan& plan, std::span<const Tensor> weights,
-                                  std::span<const Dims> dims) {
-  try {
-    return input_ranges(plan, weights, dims);
-  } catch (const Error& error) {
-    if (error.code() != Code::kInvalidArgument) throw;
-    std::vector<InputRange> ranges;
-    for (size_t i = 0; i < dims.size(); ++i) ranges.push_back({0, 9});
-    return ranges;
-  }
-}
-
 }  // namespace
+
+std::string SampleInputs::context() const {
+  std::string text;
+  if (!guessed.empty())
+    text = "with guessed sizes, " + guessed +
+           " (--shapes gives others, --input NAME=FILE other values)";
+  else if (is_drawn)
+    text = "with random inputs (--input NAME=FILE gives others)";
+  if (runs_tried > 1) text += fmt::format(", after {} other runs", runs_tried - 1);
+  return text;
+}
 
 SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>& input_flags,
                            const std::string& shapes_flag, std::string_view flag) {
@@ -96,29 +94,33 @@ SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>&
                        names[i], flags[i].file, to_string(tensors[i]->dims())));
     dims_given[i] = tensors[i]->dims();
   }
+  std::vector<TrialInput> trial_inputs;
+  for (size_t i = 0; i < names.size(); ++i)
+    trial_inputs.push_back({tensors[i], flags[i].seed.value_or(0)});
   const auto is_set = [](const auto& one) { return one.has_value(); };
-  const bool all_given = std::ranges::all_of(dims_given, is_set);
   const bool is_drawn = !std::ranges::all_of(tensors, is_set);
+  const bool is_tried = is_drawn && may_refuse_values(plan);
+  InputTrials trials(engine, std::move(trial_inputs));
   std::vector<Dims> dims;
-  if (all_given)
+  if (std::ranges::all_of(dims_given, is_set)) {
     for (const auto& one : dims_given) dims.push_back(*one);
-  else
-    dims = choose_input_dims(plan, weights_of(engine), SizeChoice::kOptimal, dims_given);
+    if (is_tried) trials.run(dims);
+  } else {
+    TrialRun run;
+    if (is_tried) run = [&](std::span<const Dims> tried) { return trials.run(tried); };
+    dims = choose_input_dims(plan, weights_of(engine), SizeChoice::kOptimal, dims_given, run);
+  }
   for (size_t i = 0; i < names.size(); ++i)
     if (!dims_given[i]) check_guessed_size(engine.inputs()[i], dims[i]);
-  std::vector<InputRange> ranges(names.size());
-  if (is_drawn) ranges = ranges_at(plan, weights_of(engine), dims);
 
   SampleInputs inputs;
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (!tensors[i]) {
-      if (!dims_given[i] && !known(port_shape(plan, plan.inputs[i])))
-        inputs.guessed += fmt::format("{}\"{}\" of {}", inputs.guessed.empty() ? "" : ", ",
-                                      names[i], to_string(dims[i]));
-      tensors[i] = draw_input(engine.inputs()[i].dtype, dims[i], ranges[i], *flags[i].seed);
-    }
-    inputs.tensors.push_back(std::move(*tensors[i]));
-  }
+  inputs.tensors = trials.draw(dims);
+  inputs.is_drawn = is_drawn;
+  inputs.runs_tried = trials.runs();
+  for (size_t i = 0; i < names.size(); ++i)
+    if (!dims_given[i] && !known(port_shape(plan, plan.inputs[i])))
+      inputs.guessed += fmt::format("{}\"{}\" of {}", inputs.guessed.empty() ? "" : ", ", names[i],
+                                    to_string(dims[i]));
   return inputs;
 }
 

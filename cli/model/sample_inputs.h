@@ -11,25 +11,30 @@ namespace anneal {
 struct SampleInputs {
   std::vector<Tensor> tensors;  // one per input, in order
   std::string guessed;          // "x" of [1,3,32,32]: those of sizes that nobody gave; or ""
+  bool is_drawn = false;        // one of them at least
+  int runs_tried = 0;           // in search of what the engine accepts
+
+  // What an error tells of them, and the remedy; "" of files.
+  std::string context() const;
 };
 
 // Sizes of random inputs that are open come from --shapes, then from files given for other inputs
-// with the same symbol, then from what the engine was optimized for. Fails with kInvalidArgument
-// naming an input that nothing is given for, or what is wrong with the shapes, which are the value
-// of `flag`.
+// with the same symbol, then from what the engine was optimized for. Where values decide sizes or
+// indices, inputs are drawn until a run ends well, or some 50 choices of sizes have failed. Fails
+// with kInvalidArgument naming an input that nothing is given for, or what is wrong with the
+// shapes, which are the value of `flag`.
 SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>& input_flags,
                            const std::string& shapes_flag, std::string_view flag = "--shapes");
 
-// Runs body. That its inputs do not fit is told with the file's path, and with the sizes that were
-// guessed.
+// Runs body. That its inputs do not fit is told with the file's path, and with what was drawn.
 template <class Body>
 decltype(auto) with_samples(const std::string& path, const SampleInputs& inputs, Body&& body) {
   try {
     return body();
   } catch (Error& error) {
-    if (error.code() == Code::kInvalidArgument) {
-      if (!inputs.guessed.empty())
-        error.add_context("with guessed sizes, " + inputs.guessed + " (--shapes gives others)");
+    if (error.code() == Code::kInvalidArgument || error.code() == Code::kInvalidModel) {
+      if (const std::string context = inputs.context(); !context.empty())
+        error.add_context(context);
       error.add_context(path);
     }
     throw;

@@ -109,6 +109,13 @@ Tensor mask_sample(DataType dtype, const Dims& dims, uint64_t seed) {
   return sample.tensor;
 }
 
+Tensor alike_sample(DataType dtype, const Dims& dims, double value) {
+  auto sample = Tensor::allocate(dtype, dims);
+  for_each_element(sample.tensor.view(),
+                   [&](std::byte* element) { write_element(dtype, element, value); });
+  return sample.tensor;
+}
+
 Tensor ramp_sample(DataType dtype, const Dims& dims) {
   auto sample = Tensor::allocate(dtype, dims);
   const auto n = static_cast<double>(count(dims));

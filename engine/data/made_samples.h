@@ -26,6 +26,8 @@ Tensor consecutive_sample(DataType dtype, const Dims& dims, int64_t low, int64_t
                           uint64_t seed);
 // Each row, along the last axis, is 1 in its first half at least, and 0 behind a random place.
 Tensor mask_sample(DataType dtype, const Dims& dims, uint64_t seed);
+// All elements are the value, rounded to the type.
+Tensor alike_sample(DataType dtype, const Dims& dims, double value);
 // arange(n).reshape(dims) / n, rounded to the type.
 Tensor ramp_sample(DataType dtype, const Dims& dims);
 

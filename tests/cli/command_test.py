@@ -257,6 +257,13 @@ class Command(command_case.Command):
         self.anneal("run", "m.engine", "-i", "random", "--shapes", "14", out="y: f32[2,7]")
         self.anneal("inspect", "m.engine", out='build with --opt-shapes that do (with these inputs, step "reshape"')
 
+    def test_no_random_inputs(self):
+        nodes = [node("Floor", ["x"], ["f"], "floor"), node("NonZero", ["f"], ["n"], "none"),
+                 node("Reshape", ["n", "s"], ["y"], "reshape")]
+        self.build(model(nodes, [value_info("x", ["N"])], [value_info("y", [2, 3], I64)], [tensor([2], [2, 3], I64) + field(8, "s")]))
+        self.anneal("run", "m.engine", "-i", "random", status=2,
+                    says=["m.engine", "other runs", '"x" of', "--shapes", "--input NAME=FILE", 'step "reshape" (Reshape)'])
+
     def test_wrong_inputs(self):
         engine = self.build(ABS)
         self.write("rank.npy", npy([6], range(6)))

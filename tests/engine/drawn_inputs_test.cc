@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "anneal/engine/builder/inputs/input_trials.h"
 #include "anneal/engine/data/made_samples.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/error_of.h"
@@ -205,6 +206,53 @@ graph product(a: f32[A,B])
   return y
 )txt");
   EXPECT_EQ(product.dims[0][0] * product.dims[0][1], 16);
+}
+
+struct Tried {
+  std::vector<Dims> dims;
+  std::vector<Tensor> tensors;
+  bool is_accepted = false;
+};
+
+// Inputs that runs were asked for.
+Tried try_inputs(std::string_view text) {
+  const auto engine = engine_of(build_text(text));
+  const Plan& plan = plan_of(*engine);
+  InputTrials trials(*engine, std::vector<TrialInput>(plan.inputs.size()));
+  EXPECT_TRUE(may_refuse_values(plan));
+  Tried tried;
+  tried.dims = choose_input_dims(plan, weights_of(*engine), SizeChoice::kOptimal, {},
+                                 [&](std::span<const Dims> dims) { return trials.run(dims); });
+  tried.tensors = trials.draw(tried.dims);
+  tried.is_accepted = !trials.run(tried.dims);
+  return tried;
+}
+
+TEST(InputTrials, RunsFindSizesThatValuesDecide) {
+  const Tried tried = try_inputs(R"txt(
+graph found(x: f32[A])
+  const w: f32[24,3] = random(1)
+  n = NonZero(x)
+  c = Concat(n, n) axis=1
+  f = Pointwise(c) program="(i64)->(f32) f32($0)"
+  y = MatMul(f, w)
+  return y
+)txt");
+  EXPECT_TRUE(tried.is_accepted);
+  EXPECT_EQ(tried.dims[0], (Dims{12}));
+}
+
+TEST(InputTrials, RunsFindValuesThatDecideSizes) {
+  const Tried tried = try_inputs(R"txt(
+graph rows(mask: bool[6])
+  const w: f32[6,3] = random(1)
+  n = NonZero(mask)
+  f = Pointwise(n) program="(i64)->(f32) f32($0)"
+  y = MatMul(f, w)
+  return y
+)txt");
+  EXPECT_TRUE(tried.is_accepted);
+  EXPECT_THAT(tried.tensors[0].as<uint8_t>(), ::testing::Each(1));
 }
 
 TEST(DrawnInputs, WhatNoSizesSuitNamesInputsLayerAndFlag) {

@@ -1,5 +1,7 @@
 #include "anneal/engine/builder/inputs/drawn_inputs.h"
 
+#include <algorithm>
+
 #include "anneal/engine/builder/inputs/range_search.h"
 #include "anneal/engine/data/made_samples.h"
 
@@ -22,6 +24,13 @@ Tensor draw_input(DataType dtype, const Dims& dims, const InputRange& range, uin
                         at_end                            ? RangeEnds::kHigh
                         : range.role == InputRole::kIndex ? RangeEnds::kBoth
                                                           : RangeEnds::kNone);
+}
+
+Tensor alike_input(DataType dtype, const Dims& dims, const InputRange& range, uint64_t seed,
+                   double value) {
+  if (is_float(dtype)) return random_sample(dtype, dims, seed);
+  const auto low = static_cast<double>(range.low), high = static_cast<double>(range.high);
+  return alike_sample(dtype, dims, std::clamp(value, low, high));
 }
 
 std::vector<Tensor> draw_inputs(const Plan& plan, std::span<const Tensor> weights,

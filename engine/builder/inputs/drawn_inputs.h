@@ -2,6 +2,7 @@
 // layers can read.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -15,13 +16,25 @@ namespace anneal {
 // kLarger: as kLargest, and a size that was left open is four times as large.
 enum class SizeChoice : uint8_t { kOptimal, kSmallest, kLargest, kLarger };
 
+// A step of a run that failed, and why.
+struct StepFailure {
+  size_t step = 0;
+  std::string text;
+};
+// Runs the plan on inputs of those dims; nullopt: it ran.
+using TrialRun = std::function<std::optional<StepFailure>(std::span<const Dims>)>;
+
 // Dims of all inputs with which the plan binds. given: by input, those that must be as they are;
 // may be empty. Sizes that were not given keep their declared value if the layers agree, else take
-// another one of the declared range. Deterministic. Fails with kInvalidArgument where none are
-// found, naming the inputs, the step that refuses and --shapes.
+// another one of the declared range. run: told the dims that all layers accept before values are
+// known, until it accepts them, some 50 times at most; without success the choice stands that came
+// furthest.
+// Deterministic. Fails with kInvalidArgument where none are found, naming the inputs, the step that
+// refuses and --shapes.
 std::vector<Dims> choose_input_dims(const Plan& plan, std::span<const Tensor> weights,
                                     SizeChoice sizes = SizeChoice::kOptimal,
-                                    std::span<const std::optional<Dims>> given = {});
+                                    std::span<const std::optional<Dims>> given = {},
+                                    const TrialRun& run = {});
 
 enum class InputRole : uint8_t {
   kNumber,  // no layer limits it
@@ -49,6 +62,11 @@ std::vector<InputRange> input_ranges(const Plan& plan, std::span<const Tensor> w
 // and then 0. The same on every machine. Of one element with at_end: the high end.
 Tensor draw_input(DataType dtype, const Dims& dims, const InputRange& range, uint64_t seed,
                   bool at_end = false);
+
+// All elements are value, or the end of the range that is nearest to it, as far as they are
+// integers or booleans. Floats are as above.
+Tensor alike_input(DataType dtype, const Dims& dims, const InputRange& range, uint64_t seed,
+                   double value);
 
 // One tensor for each input, drawn with seeds from `seed` on.
 std::vector<Tensor> draw_inputs(const Plan& plan, std::span<const Tensor> weights,

@@ -51,21 +51,22 @@ std::vector<int64_t> likely_sizes(const Plan& plan) {
 class InputDims {
  public:
   InputDims(const Plan& plan, std::span<const Tensor> weights, SizeChoice choice,
-            std::span<const std::optional<Dims>> given)
-      : plan_(plan), weights_(weights), choice_(choice), given_(given) {}
+            std::span<const std::optional<Dims>> given, const TrialRun& run)
+      : plan_(plan), weights_(weights), choice_(choice), given_(given), run_(run) {}
 
   std::vector<Dims> choose() {
     values_.resize(plan_.sizes->symbols().size());
     learn_given();
     const std::vector<bool> solvable = solvable_symbols(plan_);
-    const std::vector<int64_t> likely = likely_sizes(plan_);
+    std::vector<int64_t> likely = likely_sizes(plan_);
+    const int64_t factor = choice_ == SizeChoice::kLarger ? kLargerFactor : 1;
+    for (int64_t& size : likely) size *= factor;
     std::vector<SearchedSize> open, declared;
     for (uint32_t i = 0; i < values_.size(); ++i) {
       if (values_[i] || !solvable[i]) continue;
       const Bounds& bounds = plan_.sizes->symbols()[i].bounds;
       if (is_left_open(bounds)) {
-        const int64_t factor = choice_ == SizeChoice::kLarger ? kLargerFactor : 1;
-        open.push_back({i, factor * std::max(likely[i], bounds.opt), 1, bounds.max});
+        open.push_back({i, std::max(likely[i], factor * bounds.opt), 1, bounds.max});
       } else {
         const int64_t start = choice_ == SizeChoice::kOptimal    ? bounds.opt
                               : choice_ == SizeChoice::kSmallest ? bounds.min
@@ -76,13 +77,18 @@ class InputDims {
     SymbolValues values = values_;
     for (const SearchedSize& one : declared) values[one.symbol] = one.start;
     start_small(values, open, likely);
-    if (open.empty() && declared.empty()) return with_given(dims_of_inputs(plan_, values));
-    SizeSearchResult found = search_sizes(plan_, weights_, values, open);
-    if (!found.complaint.empty() && !declared.empty()) {
+    if (open.empty() && declared.empty()) {
+      const std::vector<Dims> dims = with_given(dims_of_inputs(plan_, values));
+      if (run_) run_(dims);  // the only choice; values may differ
+      return dims;
+    }
+    SizeSearchResult found = search_sizes(plan_, weights_, values, open, run_);
+    if (!(found.complaint.empty() && found.doubt.empty()) && !declared.empty()) {
       std::vector<SearchedSize> all = open;
       all.insert(all.end(), declared.begin(), declared.end());
-      SizeSearchResult other = search_sizes(plan_, weights_, values, all);
-      if (other.complaint.empty()) found = std::move(other);
+      SizeSearchResult other = search_sizes(plan_, weights_, values, all, run_);
+      if (other.complaint.empty() && (other.doubt.empty() || !found.complaint.empty()))
+        found = std::move(other);
     }
     if (!found.complaint.empty() && !binds_at_opt(values, open, found)) refuse(found);
     return with_given(dims_of_inputs(plan_, found.values));
@@ -160,14 +166,16 @@ class InputDims {
   std::span<const Tensor> weights_;
   SizeChoice choice_;
   std::span<const std::optional<Dims>> given_;
+  const TrialRun& run_;
   SymbolValues values_;
 };
 
 }  // namespace
 
 std::vector<Dims> choose_input_dims(const Plan& plan, std::span<const Tensor> weights,
-                                    SizeChoice sizes, std::span<const std::optional<Dims>> given) {
-  return InputDims(plan, weights, sizes, given).choose();
+                                    SizeChoice sizes, std::span<const std::optional<Dims>> given,
+                                    const TrialRun& run) {
+  return InputDims(plan, weights, sizes, given, run).choose();
 }
 
 }  // namespace anneal

@@ -20,6 +20,7 @@ constexpr size_t kMostDoubtfulTrials = 100;  // that all layers accept, but for 
 // The same of walks with the intervals of values, and such walks of one trial.
 constexpr size_t kMostStepsOfWalks = 1'000'000;
 constexpr size_t kMostWalksOfTrial = 200;
+constexpr size_t kMostRuns = 48;
 constexpr int64_t kLargestSearched = 1 << 16;
 
 // A product of sizes that a step reads, writes or holds as contents.
@@ -28,8 +29,8 @@ using Quantity = std::vector<Size>;
 class SizeSearch {
  public:
   SizeSearch(const Plan& plan, std::span<const Tensor> weights, const SymbolValues& values,
-             std::span<const SearchedSize> searched)
-      : plan_(plan), weights_(weights), sizes_(*plan.sizes), first_(values) {
+             std::span<const SearchedSize> searched, const TrialRun& run)
+      : plan_(plan), weights_(weights), run_(run), sizes_(*plan.sizes), first_(values) {
     for (const SearchedSize& one : searched) {
       searched_[one.symbol] = one;
       first_[one.symbol] = std::clamp(one.start, one.min, one.max);
@@ -51,6 +52,8 @@ class SizeSearch {
     SizedPlan sized;
     std::string complaint;
     std::optional<RangeRefusal> refusal;
+    std::optional<StepFailure> failure;  // of its run
+    bool has_run = false;
     int refusals = 0;
     size_t progress = 0;  // steps before the complaint
     size_t changes = 0, number = 0;
@@ -63,7 +66,7 @@ class SizeSearch {
       if (changes != other.changes) return changes > other.changes;
       return number > other.number;
     }
-    bool is_done() const { return complaint.empty() && !refusal; }
+    bool is_done() const { return complaint.empty() && !failure && (has_run || !refusal); }
     double excess() const {
       if (!refusal) return 0;
       return std::max(refusal->range.high - refusal->accepted.high,
@@ -75,6 +78,7 @@ class SizeSearch {
     }
     std::optional<size_t> step() const {
       if (refusal) return refusal->step;
+      if (failure) return failure->step;
       return sized.complaint ? sized.complaint->step : std::nullopt;
     }
   };
@@ -108,6 +112,13 @@ class SizeSearch {
       return trial;
     }
     find_refusal(trial, dims);
+    // A run has the last word: an interval is wider than what follows from the inputs.
+    if (run_ && runs_ < kMostRuns) {
+      ++runs_;
+      trial.failure = run_(dims);
+      trial.has_run = true;
+      trial.progress += trial.failure ? trial.failure->step : plan_.steps.size();
+    }
     return trial;
   }
 
@@ -128,7 +139,8 @@ class SizeSearch {
                        to_string(plan_.steps[step].op));
   }
   std::string text_of(const Trial& trial) const {
-    if (!trial.refusal) return "";
+    if (trial.failure) return trial.failure->text;
+    if (!trial.refusal || trial.has_run) return "";
     const RangeRefusal& it = *trial.refusal;
     const auto number = [](double value) { return fmt::format("{:.0f}", value); };
     const std::string of = it.slot == kNoSlot ? ""
@@ -150,12 +162,10 @@ class SizeSearch {
       Trial trial = open.top();
       open.pop();
       if (best < trial) best = trial;
-      if (trial.is_done()) break;
-      if (!trial.sized.complaint && !trial.refusal) continue;
+      if (trial.is_done() || is_spent()) break;
+      if (!trial.sized.complaint && !trial.refusal && !trial.failure) continue;
       for (SymbolValues& next : successors(trial)) {
-        if (trials_ >= kMostTrials || looked_at_ >= kMostSizedSteps ||
-            doubtful_ >= kMostDoubtfulTrials || walked_ >= kMostStepsOfWalks)
-          break;
+        if (is_spent()) break;
         if (!seen.insert(next).second) continue;
         Trial tried = attempt(std::move(next), soft_is_fine);
         const bool is_done = tried.is_done();
@@ -165,6 +175,12 @@ class SizeSearch {
       }
     }
     return {best.values, best.complaint, text_of(best), std::move(best.sized.facts)};
+  }
+
+  bool is_spent() const {
+    return trials_ >= kMostTrials || looked_at_ >= kMostSizedSteps ||
+           doubtful_ >= kMostDoubtfulTrials || walked_ >= kMostStepsOfWalks ||
+           (run_ && runs_ >= kMostRuns);
   }
 
   // The quantities of a step: sizes and element counts of what it reads and writes.
@@ -335,11 +351,12 @@ class SizeSearch {
 
   const Plan& plan_;
   std::span<const Tensor> weights_;
+  const TrialRun& run_;
   const SizeTable& sizes_;
   SymbolValues first_;
   std::map<uint32_t, SearchedSize> searched_;
   std::map<uint32_t, size_t> producer_;  // by slot: its step
-  size_t trials_ = 0, looked_at_ = 0, doubtful_ = 0, walked_ = 0;
+  size_t trials_ = 0, looked_at_ = 0, doubtful_ = 0, walked_ = 0, runs_ = 0;
 };
 
 }  // namespace
@@ -352,8 +369,9 @@ std::vector<Dims> dims_of_inputs(const Plan& plan, const SymbolValues& values) {
 }
 
 SizeSearchResult search_sizes(const Plan& plan, std::span<const Tensor> weights,
-                              const SymbolValues& values, std::span<const SearchedSize> searched) {
-  return SizeSearch(plan, weights, values, searched).run();
+                              const SymbolValues& values, std::span<const SearchedSize> searched,
+                              const TrialRun& run) {
+  return SizeSearch(plan, weights, values, searched, run).run();
 }
 
 }  // namespace anneal

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "anneal/engine/builder/inputs/drawn_inputs.h"
 #include "anneal/engine/builder/inputs/sized_plan.h"
 
 namespace anneal {
@@ -17,16 +18,18 @@ struct SearchedSize {
 struct SizeSearchResult {
   SymbolValues values;    // of the best choice
   std::string complaint;  // what its layers do not accept; empty: they accept all
-  // What a layer may not accept of the values that follow from inputs; empty: it accepts all.
+  // What a layer may not accept of the values that follow from inputs, or did not accept in the
+  // run; empty: it accepts all.
   std::string doubt;
   std::vector<Fact> facts;  // by slot, if they accept all
 };
 
 // values: those that are not searched. Begins with the starts, and changes sizes that occur in the
 // first step that refuses, until none does. Empty results are avoided where they can be.
-// Deterministic, and ends after a number of steps.
+// Deterministic, and ends after a number of steps. run: of what the layers accept; may be empty.
 SizeSearchResult search_sizes(const Plan& plan, std::span<const Tensor> weights,
-                              const SymbolValues& values, std::span<const SearchedSize> searched);
+                              const SymbolValues& values, std::span<const SearchedSize> searched,
+                              const TrialRun& run = {});
 
 // The dims of all inputs.
 std::vector<Dims> dims_of_inputs(const Plan& plan, const SymbolValues& values);

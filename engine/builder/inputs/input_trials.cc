@@ -1,0 +1,121 @@
+#include "anneal/engine/builder/inputs/input_trials.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "anneal/engine/plan_check.h"
+#include "anneal/engine/run/engine_internals.h"
+
+namespace anneal {
+namespace {
+
+constexpr auto kMostTime = std::chrono::seconds(10);
+constexpr size_t kMostMemory = size_t{2} << 30;  // of all runs but the first
+constexpr double kMost = std::numeric_limits<double>::infinity();
+// After the first way, in which numbers are spread over their range.
+constexpr double kValuesOfWays[] = {1, -kMost, kMost};
+constexpr size_t kWays = 1 + std::size(kValuesOfWays);
+
+bool reads_indices(const Op& op) {
+  return std::holds_alternative<Gather>(op) || std::holds_alternative<GatherElements>(op) ||
+         std::holds_alternative<GatherND>(op) || std::holds_alternative<ScatterElements>(op) ||
+         std::holds_alternative<ScatterND>(op);
+}
+
+bool is_of_arguments(const Error& error) {
+  return error.code() == Code::kInvalidArgument || error.code() == Code::kInvalidModel ||
+         error.code() == Code::kUnsupported;
+}
+
+}  // namespace
+
+bool may_refuse_values(const Plan& plan) {
+  const auto is_late = [](const Slot& slot) { return slot.storage == Storage::kDataDependent; };
+  if (!plan.bodies.empty() || std::ranges::any_of(plan.slots, is_late)) return true;
+  return std::ranges::any_of(plan.steps, [&](const Step& step) {
+    if (std::holds_alternative<Require>(step.op)) return true;
+    if (!reads_indices(step.op)) return false;
+    const Storage storage = plan.slots[base_of(plan, step.inputs[1])].storage;
+    return storage != Storage::kWeight && storage != Storage::kInput;
+  });
+}
+
+InputTrials::InputTrials(const Engine& engine, std::vector<TrialInput> inputs)
+    : engine_(std::shared_ptr<void>(), &engine), inputs_(std::move(inputs)) {}
+
+std::optional<StepFailure> InputTrials::run(std::span<const Dims> dims) {
+  const std::vector<InputRange> ranges = ranges_at(dims);
+  bool is_any_integer = false;
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    is_any_integer |= !inputs_[i].given && !is_float(engine_->inputs()[i].dtype);
+  std::optional<StepFailure> first;
+  for (size_t way = 0; way < (is_any_integer ? kWays : 1); ++way) {
+    if (std::chrono::steady_clock::now() - begin_ > kMostTime) break;
+    const auto failure = run_once(draw(dims, ranges, way));
+    if (!failure) {
+      way_ = way;
+      return std::nullopt;
+    }
+    if (!first) first = failure;
+  }
+  return first ? first : StepFailure{0, "not run: other runs have taken all the time"};
+}
+
+std::vector<Tensor> InputTrials::draw(std::span<const Dims> dims) const {
+  return draw(dims, ranges_at(dims), way_);
+}
+
+std::vector<Tensor> InputTrials::draw(std::span<const Dims> dims,
+                                      std::span<const InputRange> ranges, size_t way) const {
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const auto& [given, seed] = inputs_[i];
+    const DataType dtype = engine_->inputs()[i].dtype;
+    tensors.push_back(given ? *given
+                      : way == 0
+                          ? draw_input(dtype, dims[i], ranges[i], seed)
+                          : alike_input(dtype, dims[i], ranges[i], seed, kValuesOfWays[way - 1]));
+  }
+  return tensors;
+}
+
+// Of dims that do not bind nothing is known; the run tells what is wrong with them.
+std::vector<InputRange> InputTrials::ranges_at(std::span<const Dims> dims) const {
+  try {
+    return input_ranges(plan_of(*engine_), weights_of(*engine_), dims);
+  } catch (const Error& error) {
+    if (error.code() != Code::kInvalidArgument) throw;
+    return std::vector<InputRange>(dims.size(), InputRange{0, 9});
+  }
+}
+
+std::optional<StepFailure> InputTrials::run_once(const std::vector<Tensor>& tensors) {
+  ContextOptions options;
+  options.threads = 0;
+  options.shape_cache_size = 1;
+  options.prewarm_profiles = false;
+  if (runs_++ > 0) options.max_memory = kMostMemory;
+  try {
+    ExecutionContext context(engine_, options);
+    for (size_t i = 0; i < tensors.size(); ++i)
+      context.set_input(engine_->inputs()[i].name, tensors[i].view());
+    context.run();
+  } catch (const Error& error) {
+    if (!is_of_arguments(error)) throw;
+    return failure_of(error.what());
+  }
+  return std::nullopt;
+}
+
+std::optional<StepFailure> InputTrials::failure_of(const std::string& text) const {
+  const Plan& plan = plan_of(*engine_);
+  for (size_t i = 0; i < plan.steps.size(); ++i)
+    if (text.find(fmt::format("\"{}\" ({})", plan.steps[i].name, to_string(plan.steps[i].op))) !=
+        std::string::npos)
+      return StepFailure{i, text};
+  return StepFailure{0, text};
+}
+
+}  // namespace anneal
