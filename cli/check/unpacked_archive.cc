@@ -93,38 +93,22 @@ void unpack(const std::string& path, const fs::path& folder, InterruptWatch& int
 }  // namespace
 
 UnpackedArchive::UnpackedArchive(const std::string& path, InterruptWatch& interrupts) {
-  std::string folder = (fs::temp_directory_path() / "anneal-XXXXXX").string();
-  if (!mkdtemp(folder.data()))
-    fail(Code::kIo,
-         fmt::format("cannot make a temporary folder {}: {}", folder, std::strerror(errno)));
-  folder_ = folder;
-  try {
-    with_context([&] { return fmt::format("while unpacking {}", path); },
-                 [&] {
-                   try {
-                     unpack(path, folder_, interrupts);
-                   } catch (const fs::filesystem_error& error) {
-                     fail(Code::kIo, error.what());
-                   }
-                 });
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-    throw;
-  }
-}
-
-UnpackedArchive::~UnpackedArchive() {
-  std::error_code ignored;
-  fs::remove_all(folder_, ignored);
+  with_context([&] { return fmt::format("while unpacking {}", path); },
+               [&] {
+                 try {
+                   unpack(path, folder_.path(), interrupts);
+                 } catch (const fs::filesystem_error& error) {
+                   fail(Code::kIo, error.what());
+                 }
+               });
 }
 
 std::string UnpackedArchive::root() const {
-  fs::directory_iterator first(folder_), end;
+  fs::directory_iterator first(folder_.path()), end;
   if (first != end && first->is_directory() &&
-      std::distance(fs::directory_iterator(folder_), end) == 1)
+      std::distance(fs::directory_iterator(folder_.path()), end) == 1)
     return first->path().string();
-  return folder_;
+  return folder_.path();
 }
 
 }  // namespace anneal

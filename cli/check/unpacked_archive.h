@@ -3,6 +3,7 @@
 #include <string>
 
 #include "anneal/cli/output/interrupt_watch.h"
+#include "anneal/core/temporary_folder.h"
 
 namespace anneal {
 
@@ -12,15 +13,12 @@ class UnpackedArchive {
   // refused, and so are more than 16 GiB. Fails with kIo or kInvalidArgument, naming the archive;
   // also when interrupted.
   UnpackedArchive(const std::string& path, InterruptWatch& interrupts);
-  ~UnpackedArchive();
-  UnpackedArchive(const UnpackedArchive&) = delete;
-  UnpackedArchive& operator=(const UnpackedArchive&) = delete;
 
   // Where the members lie; if they share one outermost folder, that folder.
   std::string root() const;
 
  private:
-  std::string folder_;
+  TemporaryFolder folder_;
 };
 
 }  // namespace anneal

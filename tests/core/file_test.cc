@@ -9,7 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "anneal/core/error.h"
+#include "anneal/core/temporary_folder.h"
 
 namespace anneal {
 namespace {
@@ -124,6 +127,48 @@ TEST_F(File, APipeIsReadToItsEnd) {
   std::thread writer([&] { std::ofstream(path("pipe")) << text; });
   EXPECT_EQ(content(path("pipe")), text);
   writer.join();
+}
+
+TEST_F(File, TemporaryFoldersAreGoneAtTheEnd) {
+  std::string made;
+  {
+    const TemporaryFolder folder("anneal-test");
+    made = folder.path();
+    EXPECT_TRUE(fs::path(made).is_absolute());
+    fs::create_directory(folder.file("inner"));
+    write(folder.file("inner/a"), "a");
+  }
+  EXPECT_FALSE(fs::exists(made));
+}
+
+// Also when the process ends by a signal, caught or not.
+TEST_F(File, TemporaryFoldersAreGoneAfterSignals) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT, SIGKILL}) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      std::signal(signal, SIG_DFL);
+      const rlimit no_core{0, 0};
+      setrlimit(RLIMIT_CORE, &no_core);
+      const TemporaryFolder folder("anneal-test");
+      write(folder.file("a"), "a");
+      const std::string& made = folder.path();
+      if (::write(ends[1], made.data(), made.size()) < 0) _exit(1);
+      for (;;) pause();
+    }
+    std::string made(4096, '\0');
+    made.resize(static_cast<size_t>(std::max<ssize_t>(read(ends[0], made.data(), made.size()), 0)));
+    close(ends[0]);
+    close(ends[1]);
+    EXPECT_TRUE(fs::exists(made));
+    kill(child, signal);
+    waitpid(child, nullptr, 0);
+    for (int i = 0; i < 1000 && fs::exists(made); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_FALSE(fs::exists(made)) << strsignal(signal);
+  }
 }
 
 }  // namespace

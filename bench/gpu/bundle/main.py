@@ -98,8 +98,8 @@ def run(flags):
             setting.ending.set()
             setting.running.kill_all()
 
-        signal.signal(signal.SIGTERM, end)
-        signal.signal(signal.SIGINT, end)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, end)
         timers = list(enforce(setting))
         setting.card = facts.card_name(setting)
         no_device = facts.no_device(setting)

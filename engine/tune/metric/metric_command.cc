@@ -13,19 +13,17 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <set>
 #include <utility>
 
 #include "anneal/core/error.h"
+#include "anneal/core/temporary_folder.h"
 #include "anneal/engine/data/npy.h"
 #include "anneal/engine/tune/metric/metric.h"
 
 namespace anneal {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::string_view kSpaces = " \t\r\n\v\f";
 
@@ -39,32 +37,6 @@ std::string_view trimmed(std::string_view text) {
   fail(Code::kDevice,
        fmt::format("cannot {} for the metric's command: {}", doing, std::strerror(error)));
 }
-
-// A new folder that is gone, with all that is in it, at the end.
-class Folder {
- public:
-  Folder() {
-    std::error_code error;
-    // Absolute, for the command may go elsewhere.
-    fs::path in = fs::temp_directory_path(error);
-    if (!error) in = fs::absolute(in, error);
-    path_ = (in / "anneal-metric-XXXXXX").string();
-    if (error || mkdtemp(path_.data()) == nullptr)
-      fail(Code::kIo, fmt::format("cannot make a folder {}: {}: name another place in TMPDIR",
-                                  error ? "for the metric's command" : path_,
-                                  error ? error.message() : std::strerror(errno)));
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 void write_file(const std::string& path, std::span<const std::byte> bytes) {
   std::ofstream file(path, std::ios::binary);
@@ -215,7 +187,7 @@ std::string described(int status) {
 }
 
 double judge_by(const std::string& command, const Answer& answer) {
-  const Folder folder;
+  const TemporaryFolder folder("anneal-metric");
   write_answer(answer, folder.path());
   const Ending ending = run(command, folder.path());
   const auto value = ending.is_cut ? std::nullopt : number(ending.printed);

@@ -11,7 +11,6 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <string>
 
 #include "anneal/core/bytes.h"
@@ -19,12 +18,11 @@
 #include "anneal/core/file.h"
 #include "anneal/core/isa.h"
 #include "anneal/core/parallel.h"
+#include "anneal/core/temporary_folder.h"
 #include "anneal/kernels/cuda/code/code.h"
 
 namespace anneal::cuda {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "anneal host code";
 
@@ -106,43 +104,39 @@ std::vector<std::string> flags(bool counts) {
   return all;
 }
 
-// A new folder that is gone, with all that is in it, at the end.
-class Folder {
- public:
-  Folder() {
-    const std::string in = variable("TMPDIR");
-    path_ = (in.empty() ? "/tmp" : in) + "/anneal-XXXXXX";
-    if (mkdtemp(path_.data()) == nullptr)
-      fail(anneal::Code::kIo,
-           fmt::format("cannot make a folder {}: {}: name another place in TMPDIR", path_,
-                       std::strerror(errno)));
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string file(std::string_view name) const { return fmt::format("{}/{}", path_, name); }
+// The environment, with the folder as the place of temporary files: what compilers leave is gone
+// with it.
+std::vector<std::string> environment_with(const TemporaryFolder& folder) {
+  constexpr std::string_view kPlace = "TMPDIR=";
+  std::vector<std::string> variables;
+  for (char** each = environ; *each != nullptr; ++each)
+    if (!std::string_view(*each).starts_with(kPlace)) variables.emplace_back(*each);
+  variables.push_back(std::string(kPlace) + folder.path());
+  return variables;
+}
 
- private:
-  std::string path_;
-};
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
 
-// A command whose output goes to a file.
+// A command whose output goes to a file of the folder, as do its temporary files.
 class Process {
  public:
-  Process(std::vector<std::string> command, const std::string& output) {
-    std::vector<char*> arguments;
-    for (std::string& word : command) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
+  Process(std::vector<std::string> command, const TemporaryFolder& folder, std::string_view log) {
+    const std::string output = folder.file(log);
+    std::vector<std::string> variables = environment_with(folder);
+    const std::vector<char*> arguments = pointers_to(command), places = pointers_to(variables);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
                                      0600);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
-    const int error = posix_spawn(&id_, arguments[0], &actions, nullptr, arguments.data(), environ);
+    const int error =
+        posix_spawn(&id_, arguments[0], &actions, nullptr, arguments.data(), places.data());
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0)
       fail(anneal::Code::kDevice,
@@ -223,8 +217,8 @@ class HostCompiler final : public Compiler {
 
 std::string HostCompiler::identity() const {
   const std::string compiler = find_compiler();
-  const Folder folder;
-  Process process({compiler, "--version"}, folder.file("version"));
+  const TemporaryFolder folder;
+  Process process({compiler, "--version"}, folder, "version");
   const bool good = process.wait();
   const std::string version = text_of(folder.file("version"));
   if (!good)
@@ -240,7 +234,7 @@ std::string HostCompiler::identity() const {
 std::vector<std::byte> HostCompiler::compile(const std::string& program, int) const {
   const Sources sources = sources_of(program);
   const std::string compiler = find_compiler();
-  const Folder folder;
+  const TemporaryFolder folder;
   // Every object repeats the head, so that a few functions are not worth one of their own.
   constexpr size_t kFewest = 4;
   const size_t count = std::clamp<size_t>(sources.functions.size() / kFewest, 1,
@@ -254,7 +248,7 @@ std::vector<std::byte> HostCompiler::compile(const std::string& program, int) co
     std::vector<std::string> command = {compiler};
     for (std::string& flag : flags(counts_)) command.push_back(std::move(flag));
     command.insert(command.end(), {"-o", folder.file(fmt::format("{}.so", i)), source});
-    processes.emplace_back(std::move(command), folder.file(fmt::format("{}.log", i)));
+    processes.emplace_back(std::move(command), folder, fmt::format("{}.log", i));
   }
   std::vector<bool> good;
   for (Process& process : processes) good.push_back(process.wait());
