@@ -9,6 +9,7 @@
 
 #include "anneal/engine/builder/layout.h"
 #include "anneal/engine/builder/lifetimes.h"
+#include "anneal/engine/builder/memory_check.h"
 #include "anneal/engine/builder/placement.h"
 #include "anneal/engine/builder/readers.h"
 #include "anneal/engine/builder/slot_table.h"
@@ -236,6 +237,7 @@ Plan emit_graph(const Graph& graph, std::span<const Place> places, WeightPool& w
   for (const Graph& body : graph.bodies())
     plan.bodies.push_back(emit_graph(body, places.last(1), weights, timer, slots.solvable()));
   plan.sizes = std::make_shared<const SizeTable>(graph.sizes());
+  check_slot_sizes(plan);
   share_in_place(plan);
   place_arena(plan);
   if (steps.has_device_kernels()) plan.code = places[0].device->load_code({});

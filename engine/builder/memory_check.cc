@@ -43,6 +43,23 @@ void check_values(const Graph& graph, const std::vector<bool>& symbols_of_inputs
   for (const Graph& body : graph.bodies()) check_values(body, symbols_of_inputs, limit);
 }
 
+// 0 if a size is open. Products of sizes that no memory could hold do not fit 64 bits.
+double known_bytes(const Slot& slot) {
+  auto bytes = static_cast<double>(size_of(slot.type.dtype));
+  for (const Size size : slot.type.shape)
+    bytes *= size.known() ? static_cast<double>(size.value()) : 0;
+  return bytes;
+}
+
+// tensor "y" of step "relu" (Pointwise), f32[8,4]
+std::string slot_text(const Plan& plan, uint32_t slot) {
+  std::string text = fmt::format("tensor \"{}\"", plan.slots[slot].name);
+  for (const Step& step : plan.steps)
+    if (std::ranges::find(step.outputs, slot) != step.outputs.end())
+      text += fmt::format(" of step \"{}\" ({})", step.name, to_string(step.op));
+  return fmt::format("{}, {}", text, to_string(plan.slots[slot].type, *plan.sizes));
+}
+
 }  // namespace
 
 void check_tensor_sizes(const Graph& graph, uint64_t limit) {
@@ -52,13 +69,26 @@ void check_tensor_sizes(const Graph& graph, uint64_t limit) {
   check_values(graph, symbols, limit);
 }
 
+void check_slot_sizes(const Plan& plan) {
+  for (uint32_t i = 0; i < plan.slots.size(); ++i)
+    if (known_bytes(plan.slots[i]) > static_cast<double>(kMaxArenaBytes))
+      fail(Code::kInvalidArgument, fmt::format("{}, is larger than any memory: build for smaller "
+                                               "sizes, or correct those in the model",
+                                               slot_text(plan, i)));
+}
+
 void check_arena_sizes(const Plan& plan) {
-  for (const uint64_t bytes : plan.arena_bytes)
-    if (bytes > kMaxArenaBytes)
-      fail(Code::kInvalidArgument,
-           fmt::format("the plan for {} needs {} bytes for activations, which is more than any "
-                       "memory: build for smaller sizes",
-                       plan.target, bytes));
+  for (const uint64_t bytes : plan.arena_bytes) {
+    if (bytes <= kMaxArenaBytes) continue;
+    uint32_t largest = 0;
+    for (uint32_t i = 0; i < plan.slots.size(); ++i)
+      if (known_bytes(plan.slots[i]) > known_bytes(plan.slots[largest])) largest = i;
+    fail(Code::kInvalidArgument,
+         fmt::format("the plan for {} needs {} bytes for activations, which is more than any "
+                     "memory; the largest is {}: build for smaller sizes, or correct those in the "
+                     "model",
+                     plan.target, bytes, slot_text(plan, largest)));
+  }
   for (const Plan& body : plan.bodies) check_arena_sizes(body);
 }
 

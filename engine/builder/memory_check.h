@@ -15,6 +15,8 @@ namespace anneal {
 
 // A single tensor, constants included. Names the tensor and the layer that computes it.
 void check_tensor_sizes(const Graph& graph, uint64_t limit);
+// Fails with kInvalidArgument if a tensor of known sizes is larger than the memory of any machine.
+void check_slot_sizes(const Plan& plan);
 // Fails with kInvalidArgument if activations of known sizes need more than any machine has.
 void check_arena_sizes(const Plan& plan);
 // Weights, inputs, outputs and activations of a plan together. Names the step at which most

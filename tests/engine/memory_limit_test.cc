@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "anneal/engine/builder/memory_check.h"
 #include "anneal/engine/run/memory/memory_budget.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/tests/engine/build_and_run.h"
@@ -116,6 +117,23 @@ graph wide(x: f32[4,1000])
       AllOf(HasSubstr("the plan for cpu needs 4048000 bytes: 4000000 for weights, 32000 for"),
             HasSubstr("the most of them at step \"h\" (MatMul)"),
             HasSubstr("limit is 1048576 bytes")));
+}
+
+// Also where --max-memory sets no limit.
+TEST(MemoryLimit, ABuildRefusesWhatNoMachineHolds) {
+  EXPECT_THAT(
+      error_of([] {
+        build_text("graph large(x: f32[1])\n e = Expand(x, i64{35184372088832})\n return e\n");
+      }),
+      HasSubstr("tensor \"e\" of step \"e\" (Expand), f32[35184372088832], is larger than "
+                "any memory"));
+  Plan plan;
+  plan.target = "cpu";
+  for (const int64_t size : {7, 9, 8})
+    plan.slots.push_back({.name = std::to_string(size), .type = {DataType::kF32, {Size(size)}}});
+  plan.arena_bytes = {uint64_t{1} << 47};
+  EXPECT_THAT(error_of([&] { check_arena_sizes(plan); }),
+              HasSubstr("the largest is tensor \"9\", f32[9]: build for smaller sizes"));
 }
 
 TEST(MemoryLimit, ABuildLooksAtTheOptSizes) {
