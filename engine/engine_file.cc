@@ -22,7 +22,7 @@ namespace {
 constexpr std::string_view kMagic =
     "\x89"
     "ANNEAL\n";
-constexpr uint32_t kVersion = 5;
+constexpr uint32_t kVersion = 6;
 constexpr size_t kSectionAlignment = 64;
 constexpr size_t kWeightsAlignment = 4096;
 constexpr size_t kWeightAlignment = 64;

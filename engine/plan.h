@@ -25,7 +25,8 @@ enum class Storage : uint8_t {
   kDataDependent,  // its size depends on values: allocated by the context during the run
 };
 
-inline constexpr uint32_t kNoSlot = ~0u;  // an absent optional input
+inline constexpr uint32_t kNoSlot = ~0u;     // an absent optional input
+inline constexpr uint32_t kNoDefault = ~0u;  // an input that every run must be given
 
 // The memory of one value.
 struct Slot {
@@ -99,6 +100,9 @@ struct Plan {
   std::shared_ptr<const SizeTable> sizes = std::make_shared<const SizeTable>();
   std::vector<Slot> slots;
   std::vector<uint32_t> inputs, outputs;  // slots of the ports, in the model's order
+  // By input: the weight that it is where the caller gives nothing, or kNoDefault. Empty for
+  // bodies.
+  std::vector<uint32_t> input_defaults = {};
   std::vector<Step> steps;
   std::vector<Plan> bodies;               // of control flow, by index
   std::vector<uint64_t> arena_bytes;      // by device, if static

@@ -149,6 +149,10 @@ Plan load_plan(ByteReader& from, int depth, const Plan* outer) {
   for (Slot& slot : plan.slots) slot = load_slot(from, plan);
   plan.inputs = load_indices(from, plan.slots.size(), false);
   plan.outputs = load_indices(from, plan.slots.size(), false);
+  if (!outer) {  // check_plan() knows how many weights there are
+    plan.input_defaults.resize(from.count(sizeof(uint32_t)));
+    for (uint32_t& weight : plan.input_defaults) weight = from.number<uint32_t>();
+  }
   plan.steps.resize(from.count(1));
   for (Step& step : plan.steps) step = load_step(from, plan);
   plan.bodies.resize(from.count(1));
@@ -181,6 +185,7 @@ void save_plan(ByteWriter& to, const Plan& plan, bool is_body) {
   for (const Slot& slot : plan.slots) save_slot(to, slot);
   save_indices(to, plan.inputs);
   save_indices(to, plan.outputs);
+  if (!is_body) save_indices(to, plan.input_defaults);
   to.number(static_cast<uint32_t>(plan.steps.size()));
   for (const Step& step : plan.steps) save_step(to, step);
   to.number(static_cast<uint32_t>(plan.bodies.size()));

@@ -90,6 +90,23 @@ void check_ports(const Plan& plan) {
   check(bound, Storage::kOutput, "outputs");
 }
 
+// That a default has the sizes of a run is for the run to see, as of any input.
+void check_defaults(const Plan& plan, std::span<const Tensor> weights) {
+  const std::vector<uint32_t>& defaults = plan.input_defaults;
+  if (!defaults.empty() && defaults.size() != plan.inputs.size())
+    refuse("it has more or fewer default values than inputs");
+  for (size_t i = 0; i < defaults.size(); ++i) {
+    if (defaults[i] == kNoDefault) continue;
+    const Slot& slot = plan.slots[plan.inputs[i]];
+    if (defaults[i] >= weights.size())
+      refuse(fmt::format("the default value of input \"{}\" is not there", slot.name));
+    Type type = slot.type;
+    type.shape = port_shape(plan, plan.inputs[i]);
+    if (!may_hold(type, weights[defaults[i]]))
+      refuse(fmt::format("input \"{}\" and its default value differ in type", slot.name));
+  }
+}
+
 // Parts of inputs and outputs are views of them along axis 0. Of a plan that mixes rows, results
 // are wrong, but no access is.
 void check_batch_split(const Plan& plan) {
@@ -296,6 +313,20 @@ bool is_row_major_weight(const Slot& slot, const Tensor& weight) {
   return weight.type() == slot.type && shape_of(row_major_strides(weight.dims())) == slot.strides;
 }
 
+const Tensor* default_value(const Plan& plan, std::span<const Tensor> weights, size_t input) {
+  const bool has_one =
+      input < plan.input_defaults.size() && plan.input_defaults[input] != kNoDefault;
+  return has_one ? &weights[plan.input_defaults[input]] : nullptr;
+}
+
+bool may_hold(const Type& type, const Tensor& value) {
+  bool fits = type.container == Container::kTensor && type.dtype == value.dtype() &&
+              type.shape.rank() == value.dims().rank();
+  for (int axis = 0; fits && axis < type.shape.rank(); ++axis)
+    fits = !type.shape[axis].known() || type.shape[axis].value() == value.dims()[axis];
+  return fits;
+}
+
 bool is_static(const Plan& plan) {
   return std::all_of(plan.slots.begin(), plan.slots.end(), [](const Slot& slot) {
     return known(slot.type.shape) && known(slot.strides) && slot.base_offset.known();
@@ -378,6 +409,7 @@ void check_with_bodies(const Plan& plan, std::span<const Tensor> weights, SizeTa
   }
   check_ports(plan);
   check_batch_split(plan);
+  check_defaults(plan, weights);
   check_devices(plan, sizes);
   check_order(plan);
   check_lifetimes(plan);

@@ -30,6 +30,12 @@ bool covers_base(const Plan& plan, const Slot& slot);
 // Whether a weight has its slot's type, and lies row-major. Others lie as their slots' strides say.
 bool is_row_major_weight(const Slot& slot, const Tensor& weight);
 
+// What the input is where the caller gives nothing; null: it has no default value.
+const Tensor* default_value(const Plan& plan, std::span<const Tensor> weights, size_t input);
+
+// Whether the value has the type, as far as its sizes are known.
+bool may_hold(const Type& type, const Tensor& value);
+
 // Whether every size is known, so that the arena is placed in the plan, not when sizes are bound.
 bool is_static(const Plan& plan);
 

@@ -99,6 +99,9 @@ std::string to_string(const Plan& plan) {
   for (const SizeSymbol& symbol : plan.sizes->symbols())
     fmt::format_to(to, "size {} in {}..{} opt {}\n", symbol.name, symbol.bounds.min,
                    symbol.bounds.max, symbol.bounds.opt);
+  for (size_t i = 0; i < plan.input_defaults.size(); ++i)
+    if (plan.input_defaults[i] != kNoDefault)
+      fmt::format_to(to, "default of %{} weight {}\n", plan.inputs[i], plan.input_defaults[i]);
   write(to, plan, "");
   return fmt::to_string(out);
 }

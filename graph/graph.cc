@@ -115,13 +115,21 @@ ValueId Graph::new_value(std::string name, Fact fact) {
   return id;
 }
 
-ValueId Graph::add_input(std::string name, Type type) {
+ValueId Graph::add_input(std::string name, Type type, std::optional<Tensor> default_value) {
+  check(!default_value || default_value->dtype() == type.dtype,
+        "a default value has its input's element type");
+  double elements = 1;
   for (const Size& size : type.shape) {
     if (size.is_unknown() || sizes_->range(size).max < 0)
       fail(Code::kInvalidModel,
            fmt::format("input \"{}\" has shape {}", name, sizes_->text(type.shape)));
+    if (size.known()) elements *= static_cast<double>(size.value());
   }
+  if (elements >= 0x1p63)
+    fail(Code::kInvalidModel, fmt::format("input \"{}\" has shape {}, of more than 2^63 elements",
+                                          name, sizes_->text(type.shape)));
   const ValueId id = new_value(std::move(name), {type, std::nullopt});
+  mutable_value(id).default_value = std::move(default_value);
   inputs_.push_back(id);
   return id;
 }

@@ -22,6 +22,7 @@ struct Value {
   std::string name;  // unique in the graph; ONNX's where there is one
   Fact fact;
   std::optional<Tensor> constant;
+  std::optional<Tensor> default_value;  // of an input: what it is where the caller gives nothing
   LayerId producer = LayerId::kNone;
   std::vector<LayerId> users;  // one entry per use, in no order
   const Type& type() const { return fact.type; }
@@ -65,7 +66,9 @@ class Graph {
   std::string name;
   SizeTable& sizes() const { return *sizes_; }
 
-  ValueId add_input(std::string name, Type type);
+  // REQUIRES: a default value of the input's element type. That its dims are the input's is for
+  // each run to see.
+  ValueId add_input(std::string name, Type type, std::optional<Tensor> default_value = {});
   ValueId add_constant(std::string name, Tensor tensor);
   // Infers the outputs' types; Size::unknown() becomes a fresh symbol, one for all outputs of the
   // layer that have the same shape unless bodies give them. Fails as infer_layer does, with the

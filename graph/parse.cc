@@ -247,11 +247,21 @@ class GraphParser {
       do {
         const std::string name = new_name(line, graph);
         line.expect(":");
-        graph.add_input(name, parse_type(line, graph.sizes()));
+        const Type type = parse_type(line, graph.sizes());
+        graph.add_input(
+            name, type,
+            line.accept("=") ? std::optional(default_value(line, graph, type)) : std::nullopt);
       } while (line.accept(","));
       line.expect(")");
     }
     line.expect_end();
+  }
+
+  static Tensor default_value(Line& line, Graph& graph, const Type& of) {
+    const Type type = parse_type(line, graph.sizes());
+    if (type.container != Container::kTensor || !known(type.shape) || type.dtype != of.dtype)
+      refuse_argument("a default value is a tensor of known sizes, of its input's element type");
+    return text::tensor_of(type.dtype, dims_of(type.shape), parse_elements(line));
   }
 
   // Lines up to `return`. A body is there before the layers that run it.

@@ -61,6 +61,7 @@ class Writer {
       const Value& input = graph_.value(id);
       if (!inputs.empty()) inputs += ", ";
       inputs += text::name_text(input.name) + ": " + to_string(input.type(), sizes);
+      if (input.default_value) inputs += " = " + value_text(*input.default_value);
     }
     to += fmt::format("{}{} {}({})\n", indent, keyword, text::name_text(graph_.name), inputs);
     for (const Graph& body : graph_.bodies()) {
@@ -116,9 +117,19 @@ class Writer {
 
   std::string constant_text(const Value& value) const {
     const Tensor& tensor = *value.constant;
-    const bool elide = constants_ == Constants::kElided && tensor.count() > kMostElidedElements;
     return fmt::format("{}: {}{} = {{{}}}", text::name_text(value.name), to_string(tensor.dtype()),
-                       to_string(tensor.dims()), elide ? "..." : text::elements_text(tensor));
+                       to_string(tensor.dims()), elements_text(tensor));
+  }
+
+  std::string elements_text(const Tensor& tensor) const {
+    const bool elide = constants_ == Constants::kElided && tensor.count() > kMostElidedElements;
+    return elide ? "..." : text::elements_text(tensor);
+  }
+
+  // A default value has sizes where its input's are open.
+  std::string value_text(const Tensor& tensor) const {
+    return fmt::format("{}{}{{{}}}", to_string(tensor.dtype()), to_string(tensor.dims()),
+                       elements_text(tensor));
   }
 
   std::string layer_text(LayerId id) const {

@@ -28,18 +28,18 @@ ImportResult import_model(const anneal_onnx::ModelProto& model, const std::strin
     GraphImporter importer(model, folder, options, choices);
     auto graph = attempt([&] { return importer.import(); });
     if (graph && (importer.fits_declared_ranks() || !choices.any()))
-      return {*std::move(graph), info};
+      return {*std::move(graph), info, importer.constant_inputs()};
     if (graph) {
       if (!first_graph) first_graph.emplace(*std::move(graph));
       if (choices.next()) continue;
-      return {*std::move(first_graph), info};
+      return {*std::move(first_graph), info, importer.constant_inputs()};
     }
     if (!first_error || is_of_choice) first_error = graph.error();
     is_of_choice = choices.has_refused();
     const Code code = graph.error().code();
     const bool of_model = code == Code::kInvalidModel || code == Code::kUnsupported;
     if (of_model && choices.next()) continue;
-    if (first_graph) return {*std::move(first_graph), info};
+    if (first_graph) return {*std::move(first_graph), info, importer.constant_inputs()};
     throw *first_error;
   }
 }

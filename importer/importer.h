@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "anneal/graph/graph.h"
 #include "anneal/importer/graph/import_options.h"
@@ -18,6 +19,8 @@ struct ModelInfo {
 struct ImportResult {
   Graph graph;
   ModelInfo info;
+  // Initializers that are inputs, too, and became constants.
+  std::vector<std::string> constant_inputs = {};
 };
 
 // External data is read from the folder of the file and nowhere else. Everything unsupported in the

@@ -245,6 +245,7 @@ int bench(BenchFlags flags) {
   std::string path = flags.source.path;
   if (!is_engine(path)) {
     progress.say("building");
+    flags.source.inputs = flags.inputs;
     built.emplace(flags.source);
     path = built->engine_path();
     result.build_milliseconds = built->milliseconds();

@@ -185,7 +185,8 @@ void add_bisect_command(CLI::App& application, Action& action) {
   command->callback([&action, flags] {
     action = [flags] {
       check_output_file(flags->json);
-      return bisect(import_model(flags->model, flags->shapes).graph, *flags, default_pipeline());
+      return bisect(import_model_for_inputs(flags->model, flags->shapes, flags->inputs).graph,
+                    *flags, default_pipeline());
     };
   });
 }

@@ -141,8 +141,9 @@ std::vector<std::vector<Tensor>> first_samples(const Graph& model, const Dataset
     std::vector<Tensor>& inputs = first.emplace_back();
     for (const ValueId input : model.inputs()) {
       const auto found = std::ranges::find(sample, model.value(input).name, &SampleTensor::input);
-      if (found == sample.end()) return {};
-      inputs.push_back(found->tensor);
+      const auto& default_value = model.value(input).default_value;
+      if (found == sample.end() && !default_value) return {};
+      inputs.push_back(found != sample.end() ? found->tensor : *default_value);
     }
   }
   return first;

@@ -204,6 +204,7 @@ int compare(CompareFlags flags) {
   Progress progress(flags.verbose);
   progress.say(fmt::format("preparing {} ({})", flags.a.path, flags.a.target));
   flags.a.threads = flags.b.threads = flags.options.threads;
+  flags.a.inputs = flags.b.inputs = flags.inputs;
   const auto a = engine_from(flags.a);
   progress.say(fmt::format("preparing {} ({})", flags.b.path, flags.b.target));
   const auto b = engine_from(flags.b);

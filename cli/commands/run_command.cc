@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <string_view>
 
 #include "anneal/cli/commands/commands.h"
+#include "anneal/cli/compare/engine_source.h"
 #include "anneal/cli/flags/at_least.h"
 #include "anneal/cli/flags/name_pattern.h"
 #include "anneal/cli/measure/profile_table.h"
@@ -35,6 +37,7 @@ struct RunFlags {
   ContextOptions context_options;
   std::string engine, shapes, observe, save_folder, labels;
   std::vector<std::string> inputs;
+  ShapeFlags model_shapes;
   int threads = 0, iterations = 1, warmup = -1, top = 5;
   bool profile = false, verbose = false;
 };
@@ -64,13 +67,26 @@ std::string tensor_text(const std::string& name, const Tensor& tensor) {
                      to_string(tensor.dims()));
 }
 
+// A model is built in f32 and in memory, for this run.
+std::shared_ptr<const Engine> engine_for(const RunFlags& flags, const EngineOptions& options) {
+  if (!std::string_view(flags.engine).ends_with(".onnx")) return open_engine(flags.engine, options);
+  const std::string& target = flags.engine_options.device;
+  return engine_from({.path = flags.engine,
+                      .target = target == "auto" ? "cpu" : target,
+                      .shapes = flags.model_shapes,
+                      .inputs = flags.inputs,
+                      .threads = flags.threads,
+                      .separate_slots = options.separate_slots,
+                      .red_zone = options.red_zone});
+}
+
 int run_engine(const RunFlags& flags) {
   std::optional<NamePattern> pattern;
   if (!flags.observe.empty()) pattern.emplace(flags.observe, "--observe");
   EngineOptions engine_options = flags.engine_options;
   engine_options.threads = flags.threads;
   if (flags.profile && engine_options.device == "emulated") engine_options.device = kCountingTarget;
-  const auto engine = open_engine(flags.engine, engine_options);
+  const auto engine = engine_for(flags, engine_options);
   const auto labels = flags.labels.empty() ? std::vector<std::string>() : read_labels(flags.labels);
   const SampleInputs samples = sample_inputs(*engine, flags.inputs, flags.shapes);
   const std::vector<Tensor>& inputs = samples.tensors;
@@ -79,7 +95,7 @@ int run_engine(const RunFlags& flags) {
   ExecutionContext context(engine, options);
   with_samples(flags.engine, samples, [&] {
     for (size_t i = 0; i < inputs.size(); ++i)
-      context.set_input(engine->inputs()[i].name, inputs[i].view());
+      if (!samples.is_default[i]) context.set_input(engine->inputs()[i].name, inputs[i].view());
   });
 
   Progress progress(flags.verbose);
@@ -106,8 +122,8 @@ int run_engine(const RunFlags& flags) {
   print_remarks(context.run_warnings());
 
   for (size_t i = 0; i < inputs.size(); ++i)
-    fmt::print("input    {}  {}\n", tensor_text(engine->inputs()[i].name, inputs[i]),
-               summary_text(inputs[i]));
+    fmt::print("input    {}  {}{}\n", tensor_text(engine->inputs()[i].name, inputs[i]),
+               summary_text(inputs[i]), samples.is_default[i] ? ", the default value" : "");
   for (const TensorInfo& port : engine->outputs()) {
     const Tensor output = dense_copy(context.output(port.name));
     fmt::print("output   {}  {}\n", tensor_text(port.name, output), summary_text(output));
@@ -139,6 +155,9 @@ constexpr const char* kRunFooter = R"(Examples:
   anneal run model.engine --input cat.npy --labels imagenet.txt
   anneal run model.engine --input ids=ids.npy --input mask=random:7 --save out
                                                     out/NAME.npy for each output
+  anneal run model.onnx --input x=x.npy --input w=w.npy
+                                                    built in memory, in f32; w may be an initializer
+                                                    that the model lists among its inputs
   anneal run model.engine --input x=x.raw --shapes x:1x3x224x224
                                                     raw little-endian numbers
   anneal run model.engine --input random --iterations 100 --profile
@@ -147,15 +166,17 @@ constexpr const char* kRunFooter = R"(Examples:
 
 A file is .npy, .pb (an ONNX TensorProto), idx (by its name: *-ubyte, *.idx) or else raw bytes.
 Random floats are in [0,1), random integers in the range that their readers accept.
-Exit status: 0 ran; 2 wrong arguments, or an input or engine that is damaged or does not fit; 4 the
-device is not here, failed, or has too little memory.)";
+Inputs with a default value keep it unless they are named.
+Exit status: 0 ran; 2 wrong arguments, or an input or engine that is damaged or does not fit; 3 the
+model needs what is not supported; 4 the device is not here, failed, or has too little memory.)";
 
 }  // namespace
 
 void add_run_command(CLI::App& application, Action& action) {
   CLI::App* command = application.add_subcommand("run", "Run an engine on data");
   auto flags = std::make_shared<RunFlags>();
-  command->add_option("engine", flags->engine, "The engine file")
+  command
+      ->add_option("engine", flags->engine, "The engine file, or a model.onnx to build in memory")
       ->type_name("MODEL.engine")
       ->required();
   command

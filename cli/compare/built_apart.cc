@@ -40,7 +40,7 @@ void write_all(int fd, std::span<const std::byte> bytes) {
 void build_into(int fd, const EngineSource& source) {
   GraphBuildOptions options = graph_options(source.build);
   options.targets = {source.target};
-  Graph graph = import_model(source.path, source.shapes).graph;
+  Graph graph = import_model_for_inputs(source.path, source.shapes, source.inputs).graph;
   const CheckedBuild made = with_context(
       [&] { return printable(source.path); },
       [&] { return build_checked(std::move(graph), options, self_check_options(source.build)); });

@@ -18,6 +18,10 @@ namespace {
 
 using Key = std::pair<std::string, int>;  // name, and the number of its computation
 
+bool has_input(const Engine& engine, const std::string& name) {
+  return std::ranges::find(engine.inputs(), name, &TensorInfo::name) != engine.inputs().end();
+}
+
 // Watched runs of one engine.
 class Side {
  public:
@@ -25,7 +29,8 @@ class Side {
        const std::vector<Tensor>& inputs, int threads)
       : context_(engine, {.threads = threads}) {
     for (size_t i = 0; i < inputs.size(); ++i)
-      context_.set_input(inputs_of.inputs()[i].name, inputs[i].view());
+      if (has_input(*engine, inputs_of.inputs()[i].name))
+        context_.set_input(inputs_of.inputs()[i].name, inputs[i].view());
   }
 
   template <class Told>
@@ -44,16 +49,26 @@ class Side {
   ExecutionContext context_;
 };
 
-void check_same_inputs(const Engine& a, const Engine& b) {
-  const auto sorted = [](const Engine& engine) {
+// An input that one engine lacks must have its default value in the other, whose constant it is.
+void check_same_inputs(const Engine& a, const Engine& b, const std::vector<Tensor>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorInfo& port = a.inputs()[i];
+    if (port.default_value && !has_input(b, port.name) && !(inputs[i] == *port.default_value))
+      fail(Code::kInvalidArgument,
+           fmt::format("input \"{}\" of A is a constant of B, so it can be compared at its default "
+                       "value only; build B with --default-inputs {}",
+                       port.name, port.name));
+  }
+  const auto sorted = [](const Engine& engine, const Engine& other) {
     std::vector<std::string> ports;
     for (const TensorInfo& port : engine.inputs())
-      ports.push_back(fmt::format("\"{}\" {} of {}", port.name, to_string(port.dtype),
-                                  count_text(port.dims.span().size(), "axis")));
+      if (!port.default_value || has_input(other, port.name))
+        ports.push_back(fmt::format("\"{}\" {} of {}", port.name, to_string(port.dtype),
+                                    count_text(port.dims.span().size(), "axis")));
     std::sort(ports.begin(), ports.end());
     return ports;
   };
-  const auto of_a = sorted(a), of_b = sorted(b);
+  const auto of_a = sorted(a, b), of_b = sorted(b, a);
   if (of_a == of_b) return;
   const auto list = [](const std::vector<std::string>& ports) {
     std::string text;
@@ -259,7 +274,7 @@ class Comparer {
 EngineComparison compare_engines(const std::shared_ptr<const Engine>& a,
                                  const std::shared_ptr<const Engine>& b,
                                  const std::vector<Tensor>& inputs, const CompareOptions& options) {
-  check_same_inputs(*a, *b);
+  check_same_inputs(*a, *b, inputs);
   return Comparer(a, b, inputs, options).run();
 }
 

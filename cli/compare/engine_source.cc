@@ -29,8 +29,9 @@ std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
   options.targets = {reference || reference_kernels ? "cpu" : source.target};
   if (reference) options.passes = {};
   if (reference || reference_kernels) options.skip_kernels.clear();
-  CheckedBuild made = build_checked(import_model(source.path, source.shapes).graph, options,
-                                    self_check_options(source.build));
+  CheckedBuild made =
+      build_checked(import_model_for_inputs(source.path, source.shapes, source.inputs).graph,
+                    options, self_check_options(source.build));
   print_self_check(made.check);
   auto engine = make_engine(std::move(made.file), {.device = device_for(options.targets[0]),
                                                    .threads = source.threads,

@@ -1,4 +1,4 @@
-// One side of `anneal compare`: an engine, or a model that is built in memory.
+// What a command runs: an engine, or a model that is built in memory.
 #pragma once
 #include <memory>
 #include <string>
@@ -20,6 +20,7 @@ struct EngineSource {
   std::string target = "cpu";  // of a model: what to build for; of an engine: where to run it
   BuildOptions build = {};     // of a model, but for the targets; the reference takes only times
   ShapeFlags shapes = {};      // of a model
+  std::vector<std::string> inputs = {};  // values of --input that it will be run with
   bool map = true;
   int threads = 0;              // that load
   bool separate_slots = false;  // as in EngineOptions

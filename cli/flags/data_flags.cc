@@ -61,7 +61,7 @@ std::shared_ptr<const Dataset> open_data(const DataFlags& flags,
 std::vector<DataInput> data_inputs(const Engine& engine) {
   std::vector<DataInput> inputs;
   for (const TensorInfo& port : engine.inputs())
-    inputs.push_back({port.name, port.dtype, port.dims});
+    inputs.push_back({port.name, port.dtype, port.dims, port.default_value.has_value()});
   return inputs;
 }
 

@@ -129,7 +129,8 @@ std::map<std::string, InputBounds> merge_bounds(const std::map<std::string, Dims
   return merged;
 }
 
-InputFlag parse_input(std::string_view text, std::span<const std::string> inputs) {
+InputFlag parse_input(std::string_view text, std::span<const std::string> inputs,
+                      std::string_view only) {
   InputFlag flag;
   std::string_view value = text;
   for (const std::string& name : inputs) {
@@ -153,14 +154,18 @@ InputFlag parse_input(std::string_view text, std::span<const std::string> inputs
     flag.file = value;
     const size_t equals = text.find('=');
     if (flag.name.empty() && equals != text.npos)
-      fail(Code::kInvalidArgument, fmt::format("--input \"{}\": the engine has no input \"{}\"; {}",
-                                               text, text.substr(0, equals), list(inputs)));
-    if (flag.name.empty() && inputs.size() != 1)
+      fail(
+          Code::kInvalidArgument,
+          fmt::format("--input \"{}\": the engine has no input \"{}\"; {}. An initializer that the "
+                      "model lists among its inputs is one in engines of anneal build "
+                      "--default-inputs {}",
+                      text, text.substr(0, equals), list(inputs), text.substr(0, equals)));
+    if (flag.name.empty() && only.empty())
       fail(Code::kInvalidArgument,
            fmt::format("--input \"{}\": the engine has {} inputs, so say which: NAME={} ({})", text,
                        inputs.size(), text, list(inputs)));
   }
-  if (flag.name.empty() && inputs.size() == 1) flag.name = inputs[0];
+  if (flag.name.empty()) flag.name = only;
   return flag;
 }
 

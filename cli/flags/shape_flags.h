@@ -32,12 +32,14 @@ std::map<std::string, InputBounds> merge_bounds(const std::map<std::string, Dims
                                                 const std::map<std::string, Dims>& max);
 
 // The value of --input. Without a name it speaks of the only input, or, if random, of every input
-// that no other --input names.
+// that no other --input names and that has no default value.
 struct InputFlag {
   std::string name;
   std::string file;              // empty: random
   std::optional<uint64_t> seed;  // of random
 };
-InputFlag parse_input(std::string_view text, std::span<const std::string> inputs);
+// only: the input that a value without a name is for; "": there is none such.
+InputFlag parse_input(std::string_view text, std::span<const std::string> inputs,
+                      std::string_view only);
 
 }  // namespace anneal

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "anneal/cli/flags/shape_flags.h"
 #include "anneal/core/file.h"
@@ -40,8 +42,8 @@ void add_shape_flags(CLI::App& command, ShapeFlags& flags) {
   add("--max-shapes", flags.max, "The largest sizes that will be run");
   command
       .add_option("--default-inputs", flags.default_inputs,
-                  "Initializers that the model lists as inputs, too, and that shall be given in "
-                  "each run; all: every one. Others are constants")
+                  "Initializers that the model lists as inputs, too, and that runs may be given; "
+                  "all: every one. Others are constants")
       ->delimiter(',')
       ->type_name("NAME,...|all");
 }
@@ -70,6 +72,19 @@ ImportResult import_model(const std::string& path, const ShapeFlags& flags) {
     return import(options);
   }
   return import_file(path, options);
+}
+
+ImportResult import_model_for_inputs(const std::string& path, ShapeFlags flags,
+                                     std::span<const std::string> inputs) {
+  ImportResult imported = import_model(path, flags);
+  const auto is_given = [&](const std::string& name) {
+    return std::ranges::any_of(
+        inputs, [&](const std::string& input) { return input.starts_with(name + "="); });
+  };
+  const size_t asked = flags.default_inputs.size();
+  std::ranges::copy_if(imported.constant_inputs, std::back_inserter(flags.default_inputs),
+                       is_given);
+  return flags.default_inputs.size() == asked ? std::move(imported) : import_model(path, flags);
 }
 
 }  // namespace anneal

@@ -20,13 +20,15 @@ namespace {
 
 struct NamedType {
   std::string name, type;
+  bool has_default = false;
 };
 
 std::vector<NamedType> graph_inputs(const Graph& graph) {
   std::vector<NamedType> ports;
   for (const ValueId id : graph.inputs()) {
     const Value& value = graph.value(id);
-    ports.push_back({value.name, to_string(value.type(), graph.sizes())});
+    ports.push_back(
+        {value.name, to_string(value.type(), graph.sizes()), value.default_value.has_value()});
   }
   return ports;
 }
@@ -49,6 +51,8 @@ std::vector<NamedType> plan_ports(const Plan& plan, const std::vector<uint32_t>&
   std::vector<NamedType> ports;
   ports.reserve(slots.size());
   for (const uint32_t slot : slots) ports.push_back({plan.slots[slot].name, type_text(plan, slot)});
+  for (size_t i = 0; slots == plan.inputs && i < plan.input_defaults.size(); ++i)
+    ports[i].has_default = plan.input_defaults[i] != kNoDefault;
   return ports;
 }
 
@@ -69,7 +73,9 @@ std::string short_type_text(const Plan& plan, uint32_t slot) {
 std::string ports_text(const std::vector<NamedType>& inputs,
                        const std::vector<NamedType>& outputs) {
   Rows rows;
-  for (const NamedType& port : inputs) rows.push_back({"input", port.name, port.type});
+  for (const NamedType& port : inputs)
+    rows.push_back(
+        {"input", port.name, port.has_default ? port.type + ", has a default value" : port.type});
   for (const NamedType& port : outputs) rows.push_back({"output", port.name, port.type});
   return table_text(rows, {false, false, false});
 }
@@ -104,7 +110,10 @@ std::string symbols_text(const std::vector<SizeSymbol>& symbols) {
 
 Json ports_json(const std::vector<NamedType>& ports) {
   Json json = Json::array();
-  for (const NamedType& port : ports) json.push_back({{"name", port.name}, {"type", port.type}});
+  for (const NamedType& port : ports) {
+    json.push_back({{"name", port.name}, {"type", port.type}});
+    if (port.has_default) json.back()["has_default"] = true;
+  }
   return json;
 }
 
@@ -338,6 +347,19 @@ Json plan_json(const Plan& plan, std::span<const Tensor> weights) {
   return json;
 }
 
+// Old exporters list all weights.
+std::string constant_inputs_text(const std::vector<std::string>& names) {
+  constexpr size_t kMostShown = 8;
+  if (names.empty()) return "";
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kMostShown); ++i)
+    text += (i == 0 ? "" : ", ") + printable(names[i]);
+  if (names.size() > kMostShown) text += ", ...";
+  return fmt::format("{} {} an input, too, and constant unless --default-inputs names it: {}\n",
+                     count_text(names.size(), "initializer"), names.size() == 1 ? "is" : "are each",
+                     text);
+}
+
 }  // namespace
 
 std::string model_text(const ImportResult& model) {
@@ -350,6 +372,7 @@ std::string model_text(const ImportResult& model) {
       model.info.producer.empty() ? "an unnamed program" : printable(model.info.producer));
   text += ports_text(graph_inputs(graph), graph_outputs(graph));
   text += symbols_text(open_sizes(graph));
+  text += constant_inputs_text(model.constant_inputs);
   text += fmt::format(
       "weights {} in {}\n\n{}{}\n", bytes_text(constants.bytes),
       count_text(constants.count, "tensor"), count_text(layer_count(graph), "layer"),
@@ -368,6 +391,7 @@ Json model_json(const ImportResult& model) {
   json["inputs"] = ports_json(graph_inputs(model.graph));
   json["outputs"] = ports_json(graph_outputs(model.graph));
   json["sizes"] = symbols_json(open_sizes(model.graph));
+  if (!model.constant_inputs.empty()) json["constant_inputs"] = model.constant_inputs;
   json["weight_bytes"] = constants.bytes;
   json["weight_tensors"] = constants.count;
   json["layers"] = layer_count(model.graph);

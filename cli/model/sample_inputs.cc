@@ -20,12 +20,19 @@ namespace {
 // More is hardly meant: a profile with a wild opt size, or a damaged one.
 constexpr double kLargestGuessedInput = 1 << 30;
 
-std::vector<InputFlag> flag_per_input(const std::vector<std::string>& names,
-                                      const std::vector<std::string>& texts) {
+bool has_default(const TensorInfo& port) { return port.default_value.has_value(); }
+
+// Nothing for inputs that keep their default values.
+std::vector<std::optional<InputFlag>> flag_per_input(std::span<const TensorInfo> ports,
+                                                     const std::vector<std::string>& names,
+                                                     const std::vector<std::string>& texts) {
   std::vector<std::optional<InputFlag>> found(names.size());
   std::optional<InputFlag> rest;
+  std::string only = names.size() == 1 ? names[0] : "";
+  if (std::ranges::count(ports, false, has_default) == 1)
+    only = std::ranges::find(ports, false, has_default)->name;
   for (const std::string& text : texts) {
-    const InputFlag flag = parse_input(text, names);
+    const InputFlag flag = parse_input(text, names, only);
     auto& place = flag.name.empty()
                       ? rest
                       : found[static_cast<size_t>(std::find(names.begin(), names.end(), flag.name) -
@@ -33,18 +40,18 @@ std::vector<InputFlag> flag_per_input(const std::vector<std::string>& names,
     if (place) fail(Code::kInvalidArgument, fmt::format("--input {} is given twice", text));
     place = flag;
   }
-  std::vector<InputFlag> flags;
   for (size_t i = 0; i < names.size(); ++i) {
-    if (!found[i] && !rest)
+    if (found[i] || has_default(ports[i])) continue;
+    if (!rest)
       fail(Code::kInvalidArgument,
            fmt::format(
                "nothing is given for the input \"{}\"; add --input {}=FILE or --input {}=random",
                names[i], names[i], names[i]));
-    flags.push_back(found[i] ? *found[i] : *rest);
+    found[i] = *rest;
     // Inputs that share one flag differ all the same.
-    if (!found[i] && rest->seed) *flags.back().seed += i;
+    if (rest->seed) *found[i]->seed += i;
   }
-  return flags;
+  return found;
 }
 
 void check_guessed_size(const TensorInfo& port, const Dims& dims) {
@@ -74,7 +81,7 @@ SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>&
                            const std::string& shapes_flag, std::string_view flag) {
   const Plan& plan = plan_of(engine);
   const auto names = input_names(engine);
-  const auto flags = flag_per_input(names, input_flags);
+  const auto flags = flag_per_input(engine.inputs(), names, input_flags);
   const auto shapes = parse_shapes(shapes_flag);
   check_names(shapes, names, flag);
 
@@ -84,19 +91,30 @@ SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>&
     const TensorInfo& port = engine.inputs()[i];
     const auto given = shape_for(shapes, names[i], names.size());
     dims_given[i] = given;
-    if (flags[i].file.empty()) continue;
+    if (!flags[i]) {
+      if (given && *given != port.default_value->dims())
+        fail(Code::kInvalidArgument,
+             fmt::format("{} says {} for input \"{}\", whose default value is {}; add --input "
+                         "{}=FILE or --input {}=random",
+                         flag, to_string(*given), names[i], to_string(port.default_value->dims()),
+                         names[i], names[i]));
+      tensors[i] = port.default_value;
+      dims_given[i] = tensors[i]->dims();
+      continue;
+    }
+    if (flags[i]->file.empty()) continue;
     const bool open = std::find(port.dims.begin(), port.dims.end(), -1) != port.dims.end();
     const RawFormat raw{port.dtype, given ? given : open ? std::nullopt : std::optional(port.dims)};
-    tensors[i] = read_sample(flags[i].file, raw);
+    tensors[i] = read_sample(flags[i]->file, raw);
     if (given && *given != tensors[i]->dims())
       fail(Code::kInvalidArgument,
            fmt::format("{} says {} for input \"{}\", but {} holds {}", flag, to_string(*given),
-                       names[i], flags[i].file, to_string(tensors[i]->dims())));
+                       names[i], flags[i]->file, to_string(tensors[i]->dims())));
     dims_given[i] = tensors[i]->dims();
   }
   std::vector<TrialInput> trial_inputs;
   for (size_t i = 0; i < names.size(); ++i)
-    trial_inputs.push_back({tensors[i], flags[i].seed.value_or(0)});
+    trial_inputs.push_back({tensors[i], flags[i] ? flags[i]->seed.value_or(0) : 0});
   const auto is_set = [](const auto& one) { return one.has_value(); };
   const bool is_drawn = !std::ranges::all_of(tensors, is_set);
   const bool is_tried = is_drawn && may_refuse_values(plan);
@@ -121,6 +139,7 @@ SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>&
     if (!dims_given[i] && !known(port_shape(plan, plan.inputs[i])))
       inputs.guessed += fmt::format("{}\"{}\" of {}", inputs.guessed.empty() ? "" : ", ", names[i],
                                     to_string(dims[i]));
+  for (const auto& flag_of_input : flags) inputs.is_default.push_back(!flag_of_input);
   return inputs;
 }
 

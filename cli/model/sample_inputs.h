@@ -9,10 +9,11 @@
 namespace anneal {
 
 struct SampleInputs {
-  std::vector<Tensor> tensors;  // one per input, in order
-  std::string guessed;          // "x" of [1,3,32,32]: those of sizes that nobody gave; or ""
-  bool is_drawn = false;        // one of them at least
-  int runs_tried = 0;           // in search of what the engine accepts
+  std::vector<Tensor> tensors;        // one per input, in order
+  std::string guessed;                // "x" of [1,3,32,32]: those of sizes that nobody gave; or ""
+  bool is_drawn = false;              // one of them at least
+  int runs_tried = 0;                 // in search of what the engine accepts
+  std::vector<bool> is_default = {};  // one per input: it keeps its default value
 
   // What an error tells of them, and the remedy; "" of files.
   std::string context() const;

@@ -39,7 +39,8 @@ std::vector<std::byte> build_with(Import&& import, const BuildOptions& options,
                                   BuildReport& report) {
   const auto start = Clock::now();
   tell(options, "importing the model");
-  ImportResult imported = import(ImportOptions{.bounds = options.input_bounds});
+  ImportResult imported = import(
+      ImportOptions{.bounds = options.input_bounds, .default_inputs = options.default_inputs});
   report.import_milliseconds = milliseconds_since(start);
   const auto build_start = Clock::now();
   CheckedBuild made =

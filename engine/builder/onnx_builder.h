@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +35,9 @@ struct BuildOptions {
   // One plan each: "cpu" (what this CPU has), "cpu:avx2", "sm_90" (no card is needed), "emulated".
   std::vector<std::string> targets = {"cpu"};
   InputBoundsByName input_bounds = {};  // of inputs of unknown size
+  // Initializers that the model lists as inputs, too, and that become inputs with a default value
+  // (TensorInfo::default_value); "*": all. Others are constants.
+  std::set<std::string> default_inputs = {};
   // int8 needs ranges: calibrate_onnx() in engine/tune/calibration/onnx_calibration.h makes them.
   PrecisionOptions precision = {};
   bool exact = false;  // leave out the passes and kernels that may change the last bits of results

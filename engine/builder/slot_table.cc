@@ -12,6 +12,16 @@ SlotTable::SlotTable(const Graph& graph, std::span<const Place> places, Plan& pl
                      std::vector<bool> outside)
     : graph_(graph), places_(places), plan_(plan), solvable_(std::move(outside)) {}
 
+// Bounds, or what layers demand, may exclude the sizes of a default value.
+bool SlotTable::may_be(const Type& type, const Dims& dims) const {
+  bool fits = type.shape.rank() == dims.rank();
+  for (int axis = 0; fits && axis < dims.rank(); ++axis) {
+    const Bounds bounds = graph_.sizes().range(type.shape[axis]);
+    fits = bounds.min <= dims[axis] && dims[axis] <= bounds.max;
+  }
+  return fits;
+}
+
 void SlotTable::add_ports() {
   for (const ValueId input : graph_.inputs()) {
     const Value& info = graph_.value(input);
@@ -20,6 +30,10 @@ void SlotTable::add_ports() {
             Storage::kInput, host());
     set_home(input, host(), slot);
     plan_.inputs.push_back(slot);
+    if (!info.default_value || !may_be(info.type(), info.default_value->dims())) continue;
+    plan_.input_defaults.resize(graph_.inputs().size(), kNoDefault);
+    plan_.input_defaults[plan_.inputs.size() - 1] = static_cast<uint32_t>(
+        constants_.add(*info.default_value, row_major_strides(info.default_value->dims())));
   }
   plan_.sizes = std::make_shared<const SizeTable>(graph_.sizes());
   solvable_ = solvable_symbols(plan_, std::move(solvable_));

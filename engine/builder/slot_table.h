@@ -71,6 +71,7 @@ class SlotTable {
     size_t first = 0;
   };
   Homes& homes_of(ValueId value);
+  bool may_be(const Type& type, const Dims& dims) const;
 
   const Graph& graph_;
   std::span<const Place> places_;

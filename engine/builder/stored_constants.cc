@@ -57,6 +57,8 @@ void StoredConstants::pool(Plan& plan, WeightPool& weights) const {
   drop_unread_weights(plan);
   for (Slot& slot : plan.slots)
     if (slot.storage == Storage::kWeight) slot.offset = weights.add(constants_[slot.offset]);
+  for (uint32_t& value : plan.input_defaults)
+    if (value != kNoDefault) value = static_cast<uint32_t>(weights.add(constants_[value]));
 }
 
 }  // namespace anneal

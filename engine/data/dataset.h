@@ -20,6 +20,7 @@ struct DataInput {
   std::string name;
   DataType dtype = DataType::kF32;
   Dims dims;
+  bool is_optional = false;  // it has a default value: samples may leave it out
 };
 
 // What one sample feeds to one input: of the input's type, dense, with its axis of the batch (of
@@ -41,8 +42,8 @@ class Dataset {
   // What metrics of segmentation want instead: the class of each pixel, i32 [height,width]; -1
   // where that does not count. Fails as read() does.
   virtual std::optional<Tensor> mask(int64_t /*i*/) const { return std::nullopt; }
-  // One tensor per input. Reads and decodes anew each time. Throws Error; those of open_dataset()
-  // name the file and what can be done about it.
+  // One tensor per input; optional inputs may be left out, in all samples. Reads and decodes anew
+  // each time. Throws Error; those of open_dataset() name the file and what can be done about it.
   virtual std::vector<SampleTensor> read(int64_t i) const = 0;
 };
 

@@ -131,7 +131,8 @@ std::vector<SampleTensor> read_tensor_set(const std::string& folder, const DataF
     tensors.push_back(std::move(tensor));
   }
   for (const DataInput& input : inputs)
-    if (std::none_of(tensors.begin(), tensors.end(),
+    if (!input.is_optional &&
+        std::none_of(tensors.begin(), tensors.end(),
                      [&](const SampleTensor& one) { return one.input == input.name; }))
       refuse_argument(fmt::format("{} has no tensor for the input \"{}\"", folder, input.name));
   return tensors;
@@ -174,8 +175,11 @@ std::vector<Dims> sizes_of(std::span<const SampleTensor> tensors) {
 
 const DataInput& fed_input(const DataFormat& format, std::span<const DataInput> inputs) {
   std::string names;
+  const bool is_alone = std::ranges::count(inputs, false, &DataInput::is_optional) == 1;
   for (const DataInput& input : inputs) {
-    if (format.input.empty() ? inputs.size() == 1 : input.name == format.input) return input;
+    if (format.input.empty() ? inputs.size() == 1 || (is_alone && !input.is_optional)
+                             : input.name == format.input)
+      return input;
     names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", input.name);
   }
   if (!format.input.empty())

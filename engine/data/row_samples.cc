@@ -121,14 +121,16 @@ std::vector<FedArray> read_archive(const std::string& path, const DataFormat& fo
       fed.push_back(std::move(one));
     }
   }
-  if (fed.size() == 1 && (inputs.size() == 1 || !format.input.empty()))
-    return {{fed_input(format, inputs), fed[0].array}};
+  const bool is_for_one = inputs.size() == 1 || !format.input.empty() ||
+                          std::ranges::count(inputs, false, &DataInput::is_optional) == 1;
+  if (fed.size() == 1 && is_for_one) return {{fed_input(format, inputs), fed[0].array}};
   std::vector<FedArray> found;
   std::string names;
   for (const NamedArray& one : fed) names += (names.empty() ? "" : ", ") + one.name;
   for (const DataInput& input : inputs) {
     const auto one = std::find_if(fed.begin(), fed.end(),
                                   [&](const NamedArray& each) { return each.name == input.name; });
+    if (one == fed.end() && input.is_optional) continue;
     if (one == fed.end())
       refuse_argument(
           fmt::format("{} has no array for the input \"{}\", only {}", path, input.name, names));

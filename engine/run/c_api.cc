@@ -91,6 +91,16 @@ TensorView view_of(const anneal_tensor& tensor) {
           {static_cast<MemoryKind>(tensor.memory), tensor.memory_device}};
 }
 
+anneal_tensor tensor_of(const TensorView& view) {
+  anneal_tensor result = {};
+  result.dtype = static_cast<anneal_dtype>(view.dtype);
+  result.rank = view.dims.rank();
+  result.data = view.data;
+  std::ranges::copy(view.dims, result.dims);
+  std::ranges::copy(view.strides, result.strides);
+  return result;
+}
+
 InputShape input_shape_of(const anneal_input_shape& shape) {
   require(shape.name, "the name of a shape");
   if (shape.rank < 0 || shape.rank > kMaxRank)
@@ -198,6 +208,12 @@ anneal_tensor_info anneal_engine_input(const anneal_engine* engine, int32_t inde
 anneal_tensor_info anneal_engine_output(const anneal_engine* engine, int32_t index) {
   return anneal::info_of(engine->engine->outputs()[static_cast<size_t>(index)]);
 }
+int32_t anneal_engine_input_default(const anneal_engine* engine, int32_t index,
+                                    anneal_tensor* value) {
+  const auto& found = engine->engine->inputs()[static_cast<size_t>(index)].default_value;
+  if (found && value != nullptr) *value = anneal::tensor_of(found->view());
+  return found ? 1 : 0;
+}
 const char* anneal_engine_device(const anneal_engine* engine) { return engine->device.c_str(); }
 int32_t anneal_engine_load_warning_count(const anneal_engine* engine) {
   return static_cast<int32_t>(engine->engine->load_warnings().size());
@@ -225,6 +241,15 @@ anneal_code anneal_context_set_input(anneal_context* context, const char* name,
     require(name, "name");
     require(memory, "memory");
     context->context.set_input(name, anneal::view_of(*memory));
+  });
+}
+
+anneal_code anneal_context_clear_input(anneal_context* context, const char* name,
+                                       anneal_error* error) {
+  return guarded(error, [&] {
+    require(context, "context");
+    require(name, "name");
+    context->context.clear_input(name);
   });
 }
 
@@ -262,13 +287,7 @@ anneal_code anneal_context_output(const anneal_context* context, const char* nam
     require(context, "context");
     require(name, "name");
     require(output, "output");
-    const anneal::TensorView view = context->context.output(name);
-    *output = {};
-    output->dtype = static_cast<anneal_dtype>(view.dtype);
-    output->rank = view.dims.rank();
-    output->data = view.data;
-    std::ranges::copy(view.dims, output->dims);
-    std::ranges::copy(view.strides, output->strides);
+    *output = anneal::tensor_of(context->context.output(name));
   });
 }
 

@@ -122,6 +122,10 @@ int32_t anneal_engine_output_count(const anneal_engine* engine);
 /* REQUIRES: 0 <= index < count */
 anneal_tensor_info anneal_engine_input(const anneal_engine* engine, int32_t index);
 anneal_tensor_info anneal_engine_output(const anneal_engine* engine, int32_t index);
+/* Whether an input may be left unset: 1, and *value is what it is then (of the engine's memory, not
+ * to be written); else 0. value may be null. REQUIRES: 0 <= index < count */
+int32_t anneal_engine_input_default(const anneal_engine* engine, int32_t index,
+                                    anneal_tensor* value);
 /* What it runs on, for people: "NVIDIA H100 80GB HBM3, sm_90". */
 const char* anneal_engine_device(const anneal_engine* engine);
 /* One sentence for each step whose planned kernel this machine does not have, with the kernel that
@@ -149,11 +153,15 @@ void anneal_context_free(anneal_context* context); /* null is allowed */
  * last of them. Any strides. */
 anneal_code anneal_context_set_input(anneal_context* context, const char* name,
                                      const anneal_tensor* memory, anneal_error* error);
-/* Optional; needs all inputs to be set. */
+/* As if the input had never been set: runs read its default value, or ask for it to be set. */
+anneal_code anneal_context_clear_input(anneal_context* context, const char* name,
+                                       anneal_error* error);
+/* Optional; needs all inputs without a default value to be set. */
 anneal_code anneal_context_set_output(anneal_context* context, const char* name,
                                       const anneal_tensor* memory, anneal_error* error);
 /* Does ahead what changing to these shapes costs a run. An input that is not named has the shape
- * that was set last, or its only one. Outputs of the last run are gone. */
+ * that was set last, else that of its default value, else its only one. Outputs of the last run are
+ * gone. */
 anneal_code anneal_context_prepare(anneal_context* context, const anneal_input_shape* inputs,
                                    int32_t count, anneal_error* error);
 anneal_code anneal_context_run(anneal_context* context, anneal_error* error);

@@ -83,7 +83,9 @@ struct ExecutionContext::State {
                   .synchronous_steps = options.synchronous_steps,
                   .red_zone = engine->state_->red_zone,
                   .separate_weights = &engine->state_->separate_weights},
-        run(engine->state_->plan, resources, options.micro_batch) {
+        run(engine->state_->plan, resources, options.micro_batch),
+        is_given(engine->inputs().size()) {
+    for (size_t i = 0; i < is_given.size(); ++i) clear_input(i);
     if (options.prewarm_profiles) prewarm_profiles();
   }
 
@@ -143,12 +145,37 @@ struct ExecutionContext::State {
     }
   }
 
+  void set_input(size_t index, const TensorView& memory) {
+    run.set_input(index, memory);
+    is_given[index] = true;
+  }
+
+  void clear_input(size_t index) {
+    if (const auto& value = engine->inputs()[index].default_value)
+      run.set_input(index, value->view());
+    else
+      run.unset_input(index);
+    is_given[index] = false;
+  }
+
   void bind() {
-    for (size_t i = 0; i < engine->inputs().size(); ++i)
+    std::string defaults;
+    for (size_t i = 0; i < engine->inputs().size(); ++i) {
+      const TensorInfo& port = engine->inputs()[i];
       if (!run.has_input(i))
-        fail(Code::kInvalidArgument,
-             fmt::format("input \"{}\" is not set", engine->inputs()[i].name));
-    run.bind();
+        fail(Code::kInvalidArgument, fmt::format("input \"{}\" is not set", port.name));
+      if (is_given[i] || port.min_dims == port.max_dims) continue;
+      defaults += fmt::format("{}\"{}\" {}", defaults.empty() ? "" : ", ", port.name,
+                              to_string(port.default_value->dims()));
+    }
+    try {
+      run.bind();
+    } catch (Error& error) {
+      if (error.code() == Code::kInvalidArgument && !defaults.empty())
+        error.add_context(
+            fmt::format("with the default values of {}, which were not set", defaults));
+      throw;
+    }
   }
 
   std::shared_ptr<const Engine> engine;
@@ -156,6 +183,7 @@ struct ExecutionContext::State {
   MemoryBudget budget;
   RunResources resources;
   SplitRun run;
+  std::vector<bool> is_given;  // by input: else it is unset or at its default value
   bool is_running = false;
 };
 
@@ -172,8 +200,13 @@ void ExecutionContext::set_input(std::string_view name, const ConstTensorView& m
   check_memory(port, memory, "input");
   check_dims(port, memory.dims);
   // Kernels take mutable views; they never write through an input.
-  state_->run.set_input(
+  state_->set_input(
       index, {memory.dtype, memory.dims, memory.strides, const_cast<std::byte*>(memory.data)});
+}
+
+void ExecutionContext::clear_input(std::string_view name) {
+  state_->require_idle();
+  state_->clear_input(require_port(state_->engine->inputs(), name, "input"));
 }
 
 void ExecutionContext::set_output(std::string_view name, const TensorView& memory) {

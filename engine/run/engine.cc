@@ -395,6 +395,9 @@ std::shared_ptr<const Engine> EngineInternals::make(EngineFile file, const Engin
       [&] { return fmt::format("while loading the code of the plan for {}", plan.target); },
       [&] { state->devices[0]->load_code(plan.code); });
   for (const uint32_t input : plan.inputs) state->inputs.push_back(port_of(plan, input));
+  for (size_t i = 0; i < plan.input_defaults.size(); ++i)
+    if (plan.input_defaults[i] != kNoDefault)
+      state->inputs[i].default_value = state->file.weights[plan.input_defaults[i]];
   for (const uint32_t output : plan.outputs) state->outputs.push_back(port_of(plan, output));
   return std::shared_ptr<const Engine>(new Engine(std::move(state)));
 }

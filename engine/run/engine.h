@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@ struct TensorInfo {
   Dims dims = {};                           // -1: a size that is open until inputs are set
   std::vector<std::string> dim_names = {};  // of every size: "N", "3", "(H + 1)//2"
   Dims min_dims = {}, max_dims = {};        // what may be set; equal to dims where they are known
+  // What an input is in runs for which it is not set; without, each run needs it to be set.
+  std::optional<Tensor> default_value = {};
 };
 
 struct EngineOptions {
@@ -158,13 +161,16 @@ class ExecutionContext {
   // kInvalidArgument on a wrong name, element type, rank or size, naming the input and what the
   // engine takes; with kUnsupported on memory that is not the host's.
   void set_input(std::string_view name, const ConstTensorView& memory);
+  // As if the input had never been set: runs read its default value, or ask for it to be set. Fails
+  // with kInvalidArgument on a wrong name.
+  void clear_input(std::string_view name);
   // Optional: the memory that runs write an output to. Outputs without it live in memory of the
-  // context. All inputs must be set before. An output whose size depends on values has no size
-  // before the run, and is refused. Fails as set_input() does.
+  // context. All inputs without a default value must be set before. An output whose size depends on
+  // values has no size before the run, and is refused. Fails as set_input() does.
   void set_output(std::string_view name, const TensorView& memory);
   // Does ahead what changing to these shapes costs a run: sizes, places, what kernels prepare. An
-  // input that is not named has the shape that was set last, or its only one. Outputs of the last
-  // run are gone. Fails as set_input() and run() do.
+  // input that is not named has the shape that was set last, else that of its default value, else
+  // its only one. Outputs of the last run are gone. Fails as set_input() and run() do.
   void prepare(std::span<const InputShape> inputs);
   // The dims an output will have with the inputs bound so far; -1 where values decide.
   Dims output_dims(std::string_view name) const;

@@ -20,6 +20,7 @@ class SplitRun {
 
   const Plan& plan() const { return run_.plan(); }
   void set_input(size_t index, const TensorView& memory);
+  void unset_input(size_t index) { inputs_[index].reset(), has_run_ = false; }
   void set_output(size_t index, const TensorView& memory);
   bool has_input(size_t index) const { return inputs_[index].has_value(); }
   const Dims& input_dims(size_t index) const { return inputs_[index]->dims; }

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "anneal/graph/text.h"
 #include "anneal/importer/graph/best_sizes.h"
 #include "anneal/importer/graph/control_flow.h"
 #include "anneal/importer/graph/graph_inputs.h"
@@ -23,6 +24,48 @@ namespace anneal {
 using anneal_onnx::GraphProto;
 using anneal_onnx::ModelProto;
 using anneal_onnx::NodeProto;
+
+namespace {
+
+std::string container_text(const Type& type, const SizeTable& sizes) {
+  return type.dtype == DataType::kString ? "a tensor of strings" : to_string(type, sizes);
+}
+
+// Sequences and optionals are solved while importing, where their length and places are known. What
+// is left has no layers and no memory.
+void refuse_containers(const Graph& graph) {
+  const auto is_tensor = [&](ValueId id) {
+    const Type& type = graph.value(id).type();
+    return type.container == Container::kTensor && type.dtype != DataType::kString;
+  };
+  for (const ValueId id : graph.inputs())
+    if (!is_tensor(id))
+      fail(
+          Code::kUnsupported,
+          fmt::format("graph input \"{}\" is {}, which engines do not take: remove it, or export "
+                      "the model with tensors in its place",
+                      graph.value(id).name, container_text(graph.value(id).type(), graph.sizes())));
+  for (const LayerId id : graph.layers())
+    for (const ValueId output : graph.layer(id).outputs)
+      if (!is_tensor(output))
+        fail(
+            Code::kUnsupported,
+            fmt::format("node \"{}\" ({}) gives \"{}\", {}: sequences and optionals are supported "
+                        "only where their length and their places are known while building; export "
+                        "the model with tensors in its place",
+                        fmt::join(graph.layer(id).origins, ", "), to_string(graph.layer(id).op),
+                        graph.value(output).name,
+                        container_text(graph.value(output).type(), graph.sizes())));
+  for (const Graph::Output& output : graph.outputs())
+    if (!is_tensor(output.value))
+      fail(Code::kUnsupported,
+           fmt::format("graph output \"{}\" is {}: export the model with tensors in its place",
+                       output.name,
+                       container_text(graph.value(output.value).type(), graph.sizes())));
+  for (const Graph& body : graph.bodies()) refuse_containers(body);
+}
+
+}  // namespace
 
 GraphImporter::GraphImporter(const ModelProto& model, std::string folder,
                              const ImportOptions& options, RankChoices& choices)
@@ -54,6 +97,7 @@ Graph GraphImporter::import() {
   check_declared_types(proto);
   fits_declared_ranks_ = has_declared_ranks(proto);
   graph_.erase_unused();
+  refuse_containers(graph_);
   if (context_.choices.any()) graph_.refine();  // an assumption may have fixed a size
   settle_sizes(graph_);
   choose_best_sizes(graph_);
@@ -61,17 +105,22 @@ Graph GraphImporter::import() {
 }
 
 // Names of the initializers that are inputs.
-std::set<std::string> GraphImporter::default_inputs(const GraphProto& graph) const {
+std::set<std::string> GraphImporter::default_inputs(const GraphProto& graph) {
   constexpr const char* kAll = "*";
-  std::set<std::string> constants, both, chosen;
-  for (const auto& tensor : graph.initializer()) constants.insert(tensor.name());
+  std::set<std::string> both, chosen;
+  std::map<std::string_view, const anneal_onnx::TensorProto*> constants;
+  for (const auto& tensor : graph.initializer()) constants.emplace(tensor.name(), &tensor);
   for (int i = 0; i < graph.input_size(); ++i) {
     const std::string& name = graph.input(i).name();
-    if (!constants.contains(name)) continue;
-    both.insert(name);
+    const auto constant = constants.find(name);
+    if (constant == constants.end() || !both.insert(name).second) continue;
     if (i < options_.fed_inputs || options_.default_inputs.contains(kAll) ||
-        options_.default_inputs.contains(name))
+        options_.default_inputs.contains(name)) {
       chosen.insert(name);
+      default_values_.emplace(name, constant->second);
+    } else {
+      constant_inputs_.push_back(name);
+    }
   }
   for (const std::string& name : options_.default_inputs)
     if (name != kAll && !both.contains(name))
@@ -101,8 +150,7 @@ void GraphImporter::import_inputs(const GraphProto& graph) {
   GraphInputs inputs(graph_.sizes(), fed, options_);
   for (const auto* input : fed) {
     if (input->name().empty()) fail(Code::kInvalidModel, "a graph input without a name");
-    const auto value =
-        attempt([&] { return graph_.add_input(input->name(), inputs.type_of(*input)); });
+    const auto value = attempt([&] { return import_input(*input, inputs); });
     if (value) {
       main_.define(input->name(), {ScopedValue::State::kImported, *value});
       continue;
@@ -115,6 +163,20 @@ void GraphImporter::import_inputs(const GraphProto& graph) {
     context_.unsupported.add("graph input", input->name(), value.error().what());
     main_.define(input->name(), {});
   }
+}
+
+Tensor GraphImporter::default_value(const anneal_onnx::TensorProto& initializer) const {
+  return with_context([] { return "its default value, an initializer"; },
+                      [&] { return to_tensor(initializer, main_model_.folder); });
+}
+
+ValueId GraphImporter::import_input(const anneal_onnx::ValueInfoProto& input, GraphInputs& inputs) {
+  const auto initializer = default_values_.find(input.name());
+  if (initializer == default_values_.end())
+    return graph_.add_input(input.name(), inputs.type_of(input));
+  const Tensor value = default_value(*initializer->second);
+  const Type type = inputs.type_of(input, &value);
+  return graph_.add_input(input.name(), type, value);
 }
 
 bool GraphImporter::has_declared_ranks(const GraphProto& graph) const {

@@ -1,7 +1,9 @@
 // GraphImporter: builds the graph of a model.
 #pragma once
+#include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "anneal/graph/graph.h"
 #include "anneal/importer/graph/import_context.h"
@@ -12,9 +14,13 @@
 namespace anneal_onnx {
 class GraphProto;
 class ModelProto;
+class TensorProto;
+class ValueInfoProto;
 }  // namespace anneal_onnx
 
 namespace anneal {
+
+class GraphInputs;
 
 // For one model, once. Does not change the model, which must outlive it.
 class GraphImporter {
@@ -26,9 +32,13 @@ class GraphImporter {
   Graph import();
   // After import(): whether values have the ranks that the model says.
   bool fits_declared_ranks() const { return fits_declared_ranks_; }
+  // After import(): initializers that are inputs, too, and became constants.
+  const std::vector<std::string>& constant_inputs() const { return constant_inputs_; }
 
  private:
-  std::set<std::string> default_inputs(const anneal_onnx::GraphProto& graph) const;
+  std::set<std::string> default_inputs(const anneal_onnx::GraphProto& graph);
+  Tensor default_value(const anneal_onnx::TensorProto& initializer) const;
+  ValueId import_input(const anneal_onnx::ValueInfoProto& input, GraphInputs& inputs);
   void refuse_too_many_nodes(const anneal_onnx::GraphProto& graph) const;
   void import_inputs(const anneal_onnx::GraphProto& graph);
   void check_declared_types(const anneal_onnx::GraphProto& graph);
@@ -41,6 +51,8 @@ class GraphImporter {
   Scope main_;
   ImportContext context_;
   bool fits_declared_ranks_ = true;
+  std::vector<std::string> constant_inputs_;
+  std::map<std::string, const anneal_onnx::TensorProto*> default_values_;  // of inputs
 };
 
 }  // namespace anneal

@@ -131,7 +131,34 @@ Shape GraphInputs::shape_of(const TensorShapeProto& proto, const std::string& in
   return shape;
 }
 
-Type GraphInputs::type_of(const anneal_onnx::ValueInfoProto& input) {
+Type GraphInputs::type_of(const anneal_onnx::ValueInfoProto& input, const Tensor* default_value) {
+  const Type type = declared_type(input, default_value);
+  if (default_value == nullptr) return type;
+  const Dims& dims = default_value->dims();
+  const TensorShapeProto* shape = shape_proto(input);
+  bool fits = type.container == Container::kTensor && type.dtype == default_value->dtype() &&
+              type.shape.rank() == dims.rank();
+  for (int axis = 0; fits && shape != nullptr && axis < dims.rank(); ++axis)
+    fits = is_unnamed(shape->dim(axis)) || shape->dim(axis).has_dim_param() ||
+           shape->dim(axis).dim_value() == dims[axis];
+  if (!fits)
+    fail(Code::kInvalidModel,
+         fmt::format("it is declared as {}{}, but its default value, the initializer of that name, "
+                     "is {}{}",
+                     to_string(type.dtype), sizes_.text(type.shape),
+                     to_string(default_value->dtype()), to_string(dims)));
+  for (int axis = 0; axis < dims.rank(); ++axis) {
+    if (!sizes_.symbol_index(type.shape[axis])) continue;
+    Bounds bounds = sizes_.range(type.shape[axis]);
+    if (bounds.opt != Bounds().opt || dims[axis] < bounds.min || dims[axis] > bounds.max) continue;
+    bounds.opt = dims[axis];
+    sizes_.set_bounds(type.shape[axis], bounds);
+  }
+  return type;
+}
+
+Type GraphInputs::declared_type(const anneal_onnx::ValueInfoProto& input,
+                                const Tensor* default_value) {
   const TypeProto* type = &input.type();
   bool optional = false, sequence = false;
   if (type->has_optional_type()) {
@@ -155,6 +182,8 @@ Type GraphInputs::type_of(const anneal_onnx::ValueInfoProto& input) {
                                          : Container::kTensor;
   const auto given = given_.find(input.name());
   if (tensor.has_shape()) return {dtype, shape_of(tensor.shape(), input.name()), container};
+  if (given == given_.end() && default_value != nullptr)
+    return {dtype, anneal::shape_of(default_value->dims()), container};
   if (given == given_.end())
     fail(Code::kUnsupported, "the model gives no shape, and none was given for it");
   Shape shape;

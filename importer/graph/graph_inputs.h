@@ -22,9 +22,12 @@ class GraphInputs {
   GraphInputs(SizeTable& sizes, const std::vector<const anneal_onnx::ValueInfoProto*>& inputs,
               const ImportOptions& options);
   // Fails with kUnsupported or kInvalidModel; the caller names the input.
-  Type type_of(const anneal_onnx::ValueInfoProto& input);
+  // default_value: of an input that has one. It gives sizes where the model gives none, and is what
+  // open sizes are optimized for unless bounds say otherwise.
+  Type type_of(const anneal_onnx::ValueInfoProto& input, const Tensor* default_value = nullptr);
 
  private:
+  Type declared_type(const anneal_onnx::ValueInfoProto& input, const Tensor* default_value);
   Shape shape_of(const anneal_onnx::TensorShapeProto& proto, const std::string& input);
   Size named_size(const std::string& param);
   Size bounded(const std::string& symbol, const Bounds& bounds);

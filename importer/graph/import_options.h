@@ -13,7 +13,8 @@ struct ImportOptions {
   // Fixes the sizes of all inputs, in the model's order; empty: bounds apply.
   std::vector<Dims> input_dims = {};
   // An initializer that the model lists as an input, too, is a constant, unless it is named here
-  // ("*": all are), or is among the first `fed_inputs` inputs of the file: then it is an input.
+  // ("*": all are), or is among the first `fed_inputs` inputs of the file: then it is an input with
+  // a default value.
   std::set<std::string> default_inputs = {};
   int fed_inputs = 0;
 };

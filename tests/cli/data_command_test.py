@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the commands that read samples as a user would: eval and calibrate, and builds by what they find.
+"""Runs the commands that read samples or inputs as a user would: eval, calibrate, run, and builds by what they find.
 
 Arguments: the command `anneal`, and optionally unittest's.
 """
@@ -14,6 +14,31 @@ from command_case import ABS, ANNEAL, field, model, node, npy, tensor, value_inf
 
 
 class DataCommand(command_case.Command):
+    # --- run
+
+    def test_inputs_with_default_values(self):
+        scaled = model([node("Mul", ["x", "w"], ["y"], "mul")], [value_info("x", [3]), value_info("w", [3])],
+                       [value_info("y", [3])], [tensor([3], [2, 3, 4]) + field(8, "w")])
+        self.build(scaled)
+        self.write("x.npy", npy([3], [1, 1, 1]))
+        self.write("w.npy", npy([3], [5, 6, 7]))
+        self.anneal("run", "m.engine", "-i", "x.npy", out="[2, 3, 4]\n")
+        self.anneal("run", "m.engine", "-i", "x=x.npy", "-i", "w=w.npy", status=2, says="build --default-inputs w")
+        # A model is built for what it is given.
+        self.anneal("run", "m.onnx", "-i", "x.npy", out="[2, 3, 4]\n")
+        self.anneal("run", "m.onnx", "-i", "x=x.npy", "-i", "w=w.npy", out="y: f32[3]  min 5  max 7  mean 6  [5, 6, 7]")
+        self.anneal("inspect", "m.onnx", out="1 initializer is an input, too, and constant unless --default-inputs names it: w\n")
+        self.anneal("build", "m.onnx", "-o", "open.engine", "--default-inputs", "all")
+        self.anneal("inspect", "open.engine", out="w  f32[3], has a default value")
+        self.anneal("run", "open.engine", "-i", "x.npy", out="w: f32[3]  min 2  max 4  mean 3  [2, 3, 4], the default value")
+        self.anneal("run", "open.engine", "-i", "random", out="[2, 3, 4], the default value")
+        self.anneal("run", "open.engine", "-i", "x=x.npy", "-i", "w=w.npy", out="y: f32[3]  min 5  max 7  mean 6  [5, 6, 7]")
+        self.anneal("compare", "m.engine", "open.engine")
+        self.anneal("compare", "open.engine", "m.engine")
+        self.anneal("compare", "open.engine", "m.engine", "-i", "x=random", "-i", "w=w.npy", status=2,
+                    says="build B with --default-inputs w")
+        self.anneal("bench", "m.onnx", "-i", "x=random", "-i", "w=random", "--iterations", 1, "--warmup", 0, out="w: f32[3]")
+
     # --- eval
 
     def test_eval(self):

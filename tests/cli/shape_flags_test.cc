@@ -89,19 +89,20 @@ TEST(MergeBounds, FillsWhatIsMissing) {
 
 TEST(ParseInput, Table) {
   const std::vector<std::string> one = {"x"}, two = {"x", "x=y"};
-  EXPECT_EQ(parse_input("x=a.npy", one).file, "a.npy");
-  EXPECT_EQ(parse_input("a.npy", one).name, "x");
-  EXPECT_EQ(parse_input("x=y=a.npy", two).name, "x=y");
-  EXPECT_EQ(parse_input("x=random", two).seed, 0u);
-  EXPECT_EQ(parse_input("random:7", two).seed, 7u);
-  EXPECT_EQ(parse_input("random:7", two).name, "");
-  EXPECT_EQ(parse_input("random", one).name, "x");
-  EXPECT_THAT(refusal([&] { parse_input("z=a.npy", one); }), HasSubstr("no input \"z\"; it has x"));
-  EXPECT_THAT(refusal([&] { parse_input("a.npy", two); }), HasSubstr("2 inputs"));
-  EXPECT_THAT(refusal([&] { parse_input("x=", one); }), HasSubstr("NAME=FILE"));
-  EXPECT_THAT(refusal([&] { parse_input("x=random:", one); }), HasSubstr("whole number"));
-  EXPECT_THAT(refusal([&] { parse_input("x=random:-1", one); }), HasSubstr("whole number"));
-  EXPECT_THAT(refusal([&] { parse_input("z=a", {}); }), HasSubstr("it has none"));
+  EXPECT_EQ(parse_input("x=a.npy", one, "x").file, "a.npy");
+  EXPECT_EQ(parse_input("a.npy", one, "x").name, "x");
+  EXPECT_EQ(parse_input("x=y=a.npy", two, "").name, "x=y");
+  EXPECT_EQ(parse_input("x=random", two, "").seed, 0u);
+  EXPECT_EQ(parse_input("random:7", two, "").seed, 7u);
+  EXPECT_EQ(parse_input("random:7", two, "").name, "");
+  EXPECT_EQ(parse_input("random", one, "x").name, "x");
+  EXPECT_THAT(refusal([&] { parse_input("z=a.npy", one, "x"); }),
+              HasSubstr("no input \"z\"; it has x"));
+  EXPECT_THAT(refusal([&] { parse_input("a.npy", two, ""); }), HasSubstr("2 inputs"));
+  EXPECT_THAT(refusal([&] { parse_input("x=", one, "x"); }), HasSubstr("NAME=FILE"));
+  EXPECT_THAT(refusal([&] { parse_input("x=random:", one, "x"); }), HasSubstr("whole number"));
+  EXPECT_THAT(refusal([&] { parse_input("x=random:-1", one, "x"); }), HasSubstr("whole number"));
+  EXPECT_THAT(refusal([&] { parse_input("z=a", {}, ""); }), HasSubstr("it has none"));
 }
 
 }  // namespace

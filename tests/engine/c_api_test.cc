@@ -221,6 +221,45 @@ TEST_F(CApi, PreparesShapes) {
   EXPECT_EQ(anneal_context_prepare(context_, nullptr, 1, &error_), ANNEAL_INVALID_ARGUMENT);
 }
 
+TEST_F(CApi, InputsMayHaveDefaultValues) {
+  constexpr std::string_view kScaled = R"txt(
+graph scaled(x: f32[2], w: f32[2] = f32[2]{2, 3})
+  y = Pointwise(x, w) program="(f32,f32)->(f32) mul($0,$1)"
+  return y
+)txt";
+  const std::vector<std::byte> file = save(build_text(kScaled));
+  anneal_engine* engine = nullptr;
+  ASSERT_EQ(anneal_engine_load_memory(file.data(), file.size(), nullptr, nullptr, nullptr, &engine,
+                                      &error_),
+            ANNEAL_OK)
+      << error_.text;
+  anneal_tensor value = {};
+  EXPECT_EQ(anneal_engine_input_default(engine, 0, &value), 0);
+  EXPECT_EQ(anneal_engine_input_default(engine, 1, nullptr), 1);
+  ASSERT_EQ(anneal_engine_input_default(engine, 1, &value), 1);
+  EXPECT_EQ(value.dims[0], 2);
+  EXPECT_EQ(static_cast<const float*>(value.data)[1], 3);
+  anneal_context* context = nullptr;
+  ASSERT_EQ(anneal_context_make(engine, nullptr, &context, &error_), ANNEAL_OK) << error_.text;
+  std::vector<float> ones = {1, 1}, fives = {5, 5};
+  const anneal_tensor x = tensor(ones, {2}), w = tensor(fives, {2});
+  const auto first = [&] {
+    EXPECT_EQ(anneal_context_run(context, &error_), ANNEAL_OK) << error_.text;
+    anneal_tensor y = {};
+    EXPECT_EQ(anneal_context_output(context, "y", &y, &error_), ANNEAL_OK) << error_.text;
+    return *static_cast<const float*>(y.data);
+  };
+  EXPECT_EQ(anneal_context_set_input(context, "x", &x, &error_), ANNEAL_OK) << error_.text;
+  EXPECT_EQ(first(), 2);
+  EXPECT_EQ(anneal_context_set_input(context, "w", &w, &error_), ANNEAL_OK) << error_.text;
+  EXPECT_EQ(first(), 5);
+  EXPECT_EQ(anneal_context_clear_input(context, "w", &error_), ANNEAL_OK) << error_.text;
+  EXPECT_EQ(first(), 2);
+  EXPECT_EQ(anneal_context_clear_input(context, "v", &error_), ANNEAL_INVALID_ARGUMENT);
+  anneal_context_free(context);
+  anneal_engine_free(engine);
+}
+
 TEST_F(CApi, ErrorsAreCodesAndSentences) {
   std::vector<float> values(18);
   const anneal_tensor good = tensor(values, {3, 6});

@@ -178,6 +178,9 @@ TEST(ArrayDataset, AnArchiveFeedsEveryInputAndHasLabels) {
   EXPECT_THAT(refusal(path, {kRow}), HasSubstr("\"length\" is for no input"));
   EXPECT_THAT(refusal(path, {kRow, {"y", DataType::kF32, {1}}}),
               HasSubstr("no array for the input \"y\""));
+  EXPECT_EQ(open(path, {kRow, length, {"y", DataType::kF32, {1}, true}})->read(0).size(), 2u);
+  const std::string rows = folder.write("a.npy", npy_bytes("|u1", "2,3", "abcdef"));
+  EXPECT_EQ(open(rows, {kRow, {"y", DataType::kF32, {1}, true}})->read(0)[0].input, "x");
 }
 
 TEST(ArrayDataset, PicturesAreTurnedToTheInputsLayout) {

@@ -120,9 +120,9 @@ TEST_P(EngineFiles, FlippedBytesWithRightChecksumsDoNoHarm) {
 }
 
 constexpr std::string_view kBatchNet = R"txt(
-graph batch_net(x: f32[4,6,5,5])
+graph batch_net(x: f32[4,6,5,5], b: f32[7,1,1] = f32[7,1,1]{1, 2, 3, 4, 5, 6, 7})
   const w: f32[7,6,3,3] = random(1)
-  c = Conv(x, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  c = Conv(x, w; b) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1] epilogue="(f32,f32)->(f32) add($0,$1)"
   y = Softmax(c) axis=1
   return y
 )txt";
@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Nets, EngineFiles,
 TEST(EngineFile, AnotherVersionIsRefusedByName) {
   Bytes bytes = save(build_text(kDynamicNet));
   bytes[8] = std::byte{9};
-  EXPECT_THAT(refusal(bytes), HasSubstr("format version 9, this library reads version 5"));
+  EXPECT_THAT(refusal(bytes), HasSubstr("format version 9, this library reads version 6"));
 }
 
 TEST(EngineFile, OtherFilesAreNoEngines) {
@@ -194,6 +194,25 @@ graph no_rows(x: f32[N,6])
   return y
 )txt";
   EXPECT_THAT(forged(kNoRows, split_by_the_first), HasSubstr("an output or all inputs"));
+}
+
+TEST(EngineFile, DefaultValuesAreOfTheirInputs) {
+  const auto forged = [](const std::function<void(EngineFile&)>& change) {
+    EngineFile file = build_text(R"txt(
+graph scaled(x: f32[3], w: f32[3] = f32[3]{2, 3, 4})
+  y = Pointwise(x, w) program="(f32,f32)->(f32) mul($0,$1)"
+  return y
+)txt");
+    change(file);
+    return refusal(save(file));
+  };
+  EXPECT_EQ(forged([](EngineFile&) {}), "accepted");
+  EXPECT_THAT(forged([](EngineFile& file) { file.plans[0].input_defaults[1] = 7; }),
+              HasSubstr("the default value of input \"w\" is not there"));
+  EXPECT_THAT(forged([](EngineFile& file) { file.plans[0].input_defaults.pop_back(); }),
+              HasSubstr("more or fewer default values than inputs"));
+  EXPECT_THAT(forged([](EngineFile& file) { file.weights[0] = random_f32({2}, 1); }),
+              HasSubstr("input \"w\" and its default value differ in type"));
 }
 
 TEST(EngineFile, LateSlotsMustBeDense) {

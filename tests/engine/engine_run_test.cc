@@ -9,6 +9,7 @@
 #include <functional>
 #include <thread>
 
+#include "anneal/engine/builder/inputs/drawn_inputs.h"
 #include "anneal/engine/run/engine_internals.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/counting_new.h"
@@ -18,6 +19,7 @@
 namespace anneal::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 void expect_near(const std::map<std::string, std::vector<float>>& got,
@@ -393,6 +395,94 @@ graph sliced(x: f32[N,8])
     const std::vector<Tensor> inputs = {random_f32({batch, 8}, 1)};
     EXPECT_EQ(run(context, *engine, inputs).at("z").size(), static_cast<size_t>(batch));
   }
+}
+
+// A run that is not given an input with a default value reads that.
+constexpr std::string_view kScaled = R"txt(
+graph scaled(x: f32[3], w: f32[3] = f32[3]{2, 3, 4})
+  y = Pointwise(x, w) program="(f32,f32)->(f32) mul($0,$1)"
+  return y
+)txt";
+
+constexpr std::string_view kOpen = R"txt(
+size N in 0..8 opt 2
+graph open(x: f32[N], w: f32[N] = f32[2]{2, 3})
+  y = Pointwise(x, w) program="(f32,f32)->(f32) mul($0,$1)"
+  return y
+)txt";
+
+Tensor f32(const std::vector<float>& values) {
+  return Tensor::of<float>(DataType::kF32, {static_cast<int64_t>(values.size())}, values);
+}
+
+TEST(EngineRun, DefaultInputsAreReadUntilTheyAreSet) {
+  for (const char* target : {"cpu", "emulated"}) {
+    GraphBuildOptions options;
+    options.targets = {target};
+    const auto bytes = std::make_shared<std::vector<std::byte>>(save(build_text(kScaled, options)));
+    const auto engine = make_engine(load_engine_file(*bytes, bytes), {.device = target});
+    ASSERT_TRUE(engine->inputs()[1].default_value.has_value());
+    EXPECT_EQ(*engine->inputs()[1].default_value, f32({2, 3, 4}));
+    EXPECT_FALSE(engine->inputs()[0].default_value.has_value());
+    ExecutionContext context(engine);
+    const Tensor x = f32({1, 10, 100}), w = f32({5, 6, 7});
+    EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("input \"x\" is not set"));
+    context.set_input("x", x.view());
+    context.run();
+    EXPECT_THAT(elements(context.output("y")), ElementsAre(2, 30, 400));
+    context.set_input("w", w.view());
+    context.run();
+    EXPECT_THAT(elements(context.output("y")), ElementsAre(5, 60, 700));
+    context.clear_input("w");
+    EXPECT_THAT(error_of([&] { context.output("y"); }), HasSubstr("only after run()"));
+    context.run();
+    EXPECT_THAT(elements(context.output("y")), ElementsAre(2, 30, 400));
+    context.clear_input("x");
+    EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("input \"x\" is not set"));
+    EXPECT_THAT(error_of([&] { context.clear_input("z"); }), HasSubstr("no input \"z\""));
+  }
+}
+
+TEST(EngineRun, DefaultInputsOfOpenSizesFitTheOthers) {
+  const auto engine = engine_of(build_text(kOpen));
+  ExecutionContext context(engine);
+  const Tensor two = f32({1, 10}), three = f32({1, 2, 3});
+  context.set_input("x", two.view());
+  context.run();
+  EXPECT_THAT(elements(context.output("y")), ElementsAre(2, 30));
+  context.set_input("x", three.view());
+  EXPECT_THAT(error_of([&] { context.run(); }),
+              HasSubstr("with the default values of \"w\" [2], which were not set"));
+  context.set_input("w", three.view());
+  context.run();
+  EXPECT_THAT(elements(context.output("y")), ElementsAre(1, 4, 9));
+  const auto drawn = draw_inputs(plan_of(*engine), weights_of(*engine), {{{2}, {2}}}, 1);
+  EXPECT_EQ(drawn[1], f32({2, 3}));
+}
+
+// Rows of a batch that runs in parts are parts of the default value, too.
+TEST(EngineRun, DefaultInputsOfABatchInParts) {
+  constexpr std::string_view kBatch = R"txt(
+graph batch(x: f32[8,2], w: f32[8,1] = f32[8,1]{1, 2, 3, 4, 5, 6, 7, 8})
+  y = Pointwise(x, w) program="(f32,f32)->(f32) mul($0,$1)"
+  return y
+)txt";
+  const auto engine = engine_of(build_text(kBatch));
+  ASSERT_TRUE(plan_of(*engine).batch_split.has_value());
+  ExecutionContext context(engine, {.threads = 2, .micro_batch = 3});
+  const Tensor x = random_f32({8, 2}, 1);
+  context.set_input("x", x.view());
+  context.run();
+  const auto y = elements(context.output("y"));
+  for (size_t i = 0; i < y.size(); ++i)
+    EXPECT_EQ(y[i], x.as<float>()[i] * static_cast<float>(i / 2 + 1));
+}
+
+// What bounds exclude cannot be the value of a run.
+TEST(EngineRun, DefaultInputsHaveSizesThatRunsHave) {
+  std::string text(kOpen);
+  text.replace(text.find("0..8 opt 2"), 10, "3..8 opt 4");
+  EXPECT_FALSE(engine_of(build_text(text))->inputs()[1].default_value.has_value());
 }
 
 }  // namespace

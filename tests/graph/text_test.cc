@@ -67,6 +67,11 @@ graph outer(x: f32[N], choice: bool[])
   b = If(choice, a)
   return b
 )g",
+    R"g(size N
+graph defaults(x: f32[N], w: f32[N] = f32[3]{1, 2, -0.5}, k: i64[] = i64[]{7})
+  y = Pointwise(x, w) program="(f32,f32)->(f32) mul($0,$1)"
+  return y, k
+)g",
     R"g(graph absent(x: u8[1,1,3], w: u8[1,1,1], z: u8[])
   c = Conv(x, w, _, z) strides=[1] pads_begin=[0] pads_end=[0] dilations=[1]
   s = Slice(c, i64{0}, i64{2}, i64{2}, i64{1})

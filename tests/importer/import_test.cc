@@ -127,6 +127,30 @@ TEST(Import, InitializersThatAreInputsToo) {
   EXPECT_THAT(inputs({.fed_inputs = 2}), ElementsAre("w", "x"));
   EXPECT_THAT(error_of([&] { inputs({.default_inputs = {"x"}}); }),
               testing::HasSubstr("such inputs are: w"));
+  const ImportResult constant = import_bytes(model.bytes(), "", {});
+  EXPECT_THAT(constant.constant_inputs, ElementsAre("w"));
+  const ImportResult open = import_bytes(model.bytes(), "", {.default_inputs = {"w"}});
+  EXPECT_THAT(open.constant_inputs, ElementsAre());
+  const std::vector<float> values = {1, 2};
+  EXPECT_EQ(open.graph.value(open.graph.inputs()[0]).default_value,
+            Tensor::of<float>(DataType::kF32, {2}, values));
+}
+
+TEST(Import, DefaultValuesFitTheirInputs) {
+  const auto import = [](const std::vector<std::string>& sizes) {
+    ModelBuilder model;
+    model.input("w", sizes).input("x", {"M"}).output("y").floats("w", {3}, {1, 2, 3});
+    model.node("Add", {"x", "w"}, {"y"});
+    return import_bytes(model.bytes(), "", {.default_inputs = {"w"}}).graph;
+  };
+  const Graph graph = import({"N"});
+  const Shape& shape = graph.value(graph.find_value("w")).type().shape;
+  EXPECT_EQ(graph.sizes().text(shape), "[N]");
+  EXPECT_EQ(graph.sizes().range(shape[0]).opt, 3);
+  EXPECT_THAT(error_of([&] { import({"2"}); }),
+              HasSubstr("input \"w\": it is declared as f32[2], but its default value, the "
+                        "initializer of that name, is f32[3]"));
+  EXPECT_THAT(error_of([&] { import({"3", "1"}); }), HasSubstr("is f32[3]"));
 }
 
 // A function that calls another twice, which calls a third one twice, and so on.

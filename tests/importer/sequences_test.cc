@@ -10,6 +10,7 @@ namespace {
 
 using anneal_onnx::TensorProto;
 using testing::HasSubstr;
+using testing::StartsWith;
 using Build = std::function<void(ModelBuilder&)>;
 
 Graph import(const Build& build) {
@@ -115,6 +116,33 @@ TEST(Sequences, WhatIsNotKnownIsSaid) {
   };
   for (const Case& wrong : cases)
     EXPECT_THAT(error_of([&] { import(wrong.build); }), HasSubstr(wrong.error));
+}
+
+// An input stays a port of the engine, also where nothing reads it.
+TEST(Sequences, PortsAreTensors) {
+  const auto refusal = [](bool is_optional, bool is_read) {
+    const Build build = [&](ModelBuilder& m) {
+      m.input("z", {"2"});
+      auto& type = *m.graph().mutable_input(1)->mutable_type();
+      const auto inner = type;
+      type.clear_tensor_type();
+      if (is_optional)
+        *type.mutable_optional_type()->mutable_elem_type() = inner;
+      else
+        *type.mutable_sequence_type()->mutable_elem_type() = inner;
+      m.node("Identity", {"x"}, {"y"});
+      if (is_read) m.output("w").node("Identity", {"z"}, {"w"});
+    };
+    return error_of([&] { static_cast<void>(import(build)); });
+  };
+  for (const bool is_optional : {false, true}) {
+    EXPECT_THAT(refusal(is_optional, false), StartsWith("unsupported: graph input \"z\""));
+    EXPECT_THAT(refusal(is_optional, true), StartsWith("unsupported: the model needs"));
+  }
+  EXPECT_THAT(
+      refusal(true, false),
+      HasSubstr("\"z\" is optional(f32[2]), which engines do not take: remove it, or export "
+                "the model with tensors"));
 }
 
 }  // namespace

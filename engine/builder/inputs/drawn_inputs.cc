@@ -4,6 +4,7 @@
 
 #include "anneal/engine/builder/inputs/range_search.h"
 #include "anneal/engine/data/made_samples.h"
+#include "anneal/engine/plan_check.h"
 
 namespace anneal {
 
@@ -37,9 +38,13 @@ std::vector<Tensor> draw_inputs(const Plan& plan, std::span<const Tensor> weight
                                 std::span<const Dims> dims, uint64_t seed, bool at_end) {
   const std::vector<InputRange> ranges = input_ranges(plan, weights, dims);
   std::vector<Tensor> inputs;
-  for (size_t i = 0; i < dims.size(); ++i)
-    inputs.push_back(
-        draw_input(plan.slots[plan.inputs[i]].type.dtype, dims[i], ranges[i], seed + i, at_end));
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const Tensor* const value = default_value(plan, weights, i);
+    inputs.push_back(value != nullptr && value->dims() == dims[i]
+                         ? *value
+                         : draw_input(plan.slots[plan.inputs[i]].type.dtype, dims[i], ranges[i],
+                                      seed + i, at_end));
+  }
   return inputs;
 }
 

@@ -68,7 +68,8 @@ Tensor draw_input(DataType dtype, const Dims& dims, const InputRange& range, uin
 Tensor alike_input(DataType dtype, const Dims& dims, const InputRange& range, uint64_t seed,
                    double value);
 
-// One tensor for each input, drawn with seeds from `seed` on.
+// One tensor for each input, drawn with seeds from `seed` on; its default value where that has
+// these dims.
 std::vector<Tensor> draw_inputs(const Plan& plan, std::span<const Tensor> weights,
                                 std::span<const Dims> dims, uint64_t seed, bool at_end = false);
 

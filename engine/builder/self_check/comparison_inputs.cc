@@ -6,6 +6,7 @@
 
 #include "anneal/engine/builder/self_check/run_work.h"
 #include "anneal/engine/data/made_samples.h"
+#include "anneal/engine/plan_check.h"
 
 namespace anneal {
 namespace {
@@ -124,9 +125,13 @@ void ComparisonInputs::try_sizes(SizeChoice sizes, const CalibrationTable* range
     if (!may_run(dims, what)) return;
     const std::vector<InputRange> accepted = input_ranges(plan_, weights_, dims);
     ComparisonInput input{.what = what, .tensors = {}, .is_drawn = true};
-    for (size_t i = 0; i < dims.size(); ++i)
-      input.tensors.push_back(widely_drawn(plan_.slots[plan_.inputs[i]], dims[i], accepted[i],
-                                           ranges, 16 * tried_.size() + i));
+    for (size_t i = 0; i < dims.size(); ++i) {
+      const Tensor* const value = default_value(plan_, weights_, i);
+      input.tensors.push_back(value != nullptr && value->dims() == dims[i]
+                                  ? *value
+                                  : widely_drawn(plan_.slots[plan_.inputs[i]], dims[i], accepted[i],
+                                                 ranges, 16 * tried_.size() + i));
+    }
     inputs_.push_back(std::move(input));
   } catch (const Error& error) {
     if (sizes == SizeChoice::kLarger && error.code() == Code::kInvalidArgument) return;

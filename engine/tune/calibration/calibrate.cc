@@ -156,7 +156,7 @@ std::vector<DataInput> calibration_inputs(const Graph& model) {
     const Value& value = model.value(input);
     Dims dims;
     for (const Size size : value.type().shape) dims.push_back(size.known() ? size.value() : -1);
-    inputs.push_back({value.name, value.type().dtype, dims});
+    inputs.push_back({value.name, value.type().dtype, dims, value.default_value.has_value()});
   }
   return inputs;
 }

@@ -183,9 +183,16 @@ void run(Observing& observing, const std::shared_ptr<const Dataset>& samples,
     if (found != computed.end()) found->second->add(elements_of(observed.value, gathered));
   };
   run_samples(observing.engine, samples, options, [&](const SampleRun& run) {
-    for (WatchedValue& watched : observing.watched)
-      for (const SampleTensor& each : run.inputs)
-        if (watched.is_input && each.input == watched.name) watched.add(each.tensor.as<float>());
+    for (WatchedValue& watched : observing.watched) {
+      if (!watched.is_input) continue;
+      const auto given = std::ranges::find(run.inputs, watched.name, &SampleTensor::input);
+      const auto port =
+          std::ranges::find(observing.engine->inputs(), watched.name, &TensorInfo::name);
+      if (given != run.inputs.end())
+        watched.add(given->tensor.as<float>());
+      else if (port != observing.engine->inputs().end() && port->default_value)
+        watched.add(port->default_value->as<float>());
+    }
     check_finite(observing.watched, run.samples);
     progress(run.done);
   });

@@ -21,7 +21,8 @@ CalibrationTable calibrate_onnx(const std::string& onnx_path,
     calibration.progress = [&options](int64_t done, int64_t all) {
       if (!options.progress(done, all)) fail(Code::kCancelled, "the calibration was cancelled");
     };
-  const ImportOptions import{.bounds = options.input_bounds, .input_dims = {}};
+  const ImportOptions import{.bounds = options.input_bounds,
+                             .default_inputs = options.default_inputs};
   return calibrate(import_file(onnx_path, import).graph, samples, calibration).table;
 }
 

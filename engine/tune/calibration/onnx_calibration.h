@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,9 +28,10 @@ struct OnnxCalibrationOptions {
   bool symmetric = false;     // as PrecisionOptions::symmetric will be
   // What else may be fitted to the samples (docs/quantization.md).
   Use fit_weights = Use::kAuto, correct_bias = Use::kAuto, equalize = Use::kAuto;
-  int threads = 0;                      // of an inference; 0: one per core
-  int data_threads = 0;                 // that read samples; 0: one per core
-  InputBoundsByName input_bounds = {};  // of the build that follows
+  int threads = 0;                            // of an inference; 0: one per core
+  int data_threads = 0;                       // that read samples; 0: one per core
+  InputBoundsByName input_bounds = {};        // of the build that follows
+  std::set<std::string> default_inputs = {};  // the same: BuildOptions::default_inputs
   // Called after each batch of samples. false cancels: calibrate_onnx() fails with kCancelled.
   std::function<bool(int64_t done, int64_t all)> progress = {};
 };

@@ -9,9 +9,11 @@
 namespace anneal {
 namespace {
 
-const SampleTensor& tensor_for(const std::vector<SampleTensor>& tensors, const TensorInfo& port) {
+// Null: the input has its default value.
+const SampleTensor* tensor_for(const std::vector<SampleTensor>& tensors, const TensorInfo& port) {
   for (const SampleTensor& one : tensors)
-    if (one.input == port.name) return one;
+    if (one.input == port.name) return &one;
+  if (port.default_value) return nullptr;
   refuse_argument(fmt::format("the data has nothing for the input \"{}\"", port.name));
 }
 
@@ -32,7 +34,9 @@ Tensor repeated(const Tensor& tensor, int64_t count, int64_t batch) {
 int64_t batch_size(const Engine& engine, const std::vector<SampleTensor>& sample, int64_t wanted) {
   int64_t batch = std::max<int64_t>(wanted, 1);
   for (const TensorInfo& port : engine.inputs()) {
-    const Dims& dims = tensor_for(sample, port).tensor.dims();
+    const SampleTensor* const given = tensor_for(sample, port);
+    if (given == nullptr) continue;
+    const Dims& dims = given->tensor.dims();
     if (dims.rank() == 0 || dims.rank() != port.dims.rank() || dims[0] < 1) {
       if (wanted > 1)
         refuse_argument(
@@ -60,7 +64,8 @@ std::vector<SampleTensor> fed(const Engine& engine, const std::vector<SampleTens
                               int64_t count, int64_t batch) {
   std::vector<SampleTensor> all;
   for (const TensorInfo& port : engine.inputs())
-    all.push_back({port.name, repeated(tensor_for(tensors, port).tensor, count, batch)});
+    if (const SampleTensor* const given = tensor_for(tensors, port))
+      all.push_back({port.name, repeated(given->tensor, count, batch)});
   return all;
 }
 

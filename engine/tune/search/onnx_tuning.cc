@@ -34,7 +34,7 @@ Frontier tune_onnx(const std::string& onnx_path, const std::shared_ptr<const Dat
   if (build.targets.size() != 1)
     fail(Code::kInvalidArgument,
          fmt::format("tuning is for one target, not {}", build.targets.size()));
-  const ImportOptions import{.bounds = build.input_bounds, .input_dims = {}};
+  const ImportOptions import{.bounds = build.input_bounds, .default_inputs = build.default_inputs};
   TuneOptions tune_options;
   tune_options.metric = options.metric;
   tune_options.budget = options.budget;
