@@ -155,7 +155,10 @@ void Checker::open() {
   std::vector<std::vector<Tensor>> samples = check_.samples;
   samples.resize(std::min(samples.size(), kMostCheckedSamples));
   if (samples.empty())
-    inputs_->draw(precision_.ranges.get());
+    inputs_->draw({.table = precision_.ranges.get(),
+                   .spread = uses(precision_, Precision::kI8)
+                                 ? ComparisonInputs::Spread::kNormal
+                                 : ComparisonInputs::Spread::kUniform});
   else
     inputs_->take(samples, exact_->ports());
 }
@@ -284,12 +287,16 @@ size_t Checker::count_of_inputs() const {
 std::string Checker::outcome(const Round& round) const {
   const size_t count = count_of_inputs();
   const Finding& worst = round.worst;
+  const std::string names = names_of(precision_);
+  const bool is_one = names.find(' ') == std::string::npos;
+  const std::string_view verb = worst.is_told() ? (is_one ? "differs from" : "differ from")
+                                : is_one        ? "agrees with"
+                                                : "agree with";
   std::string text = fmt::format(
-      "{}{} {} f32 on {}", names_of(precision_),
+      "{}{} {} f32 on {}", names,
       stands_in_ ? fmt::format(", as the CPU computes it in place of {},", options_.targets[0])
                  : "",
-      worst.is_told() ? "differs from" : "agrees with",
-      count == 1 ? round.input : fmt::format("{} inputs", count));
+      verb, count == 1 ? round.input : fmt::format("{} inputs", count));
   if (worst.value.empty())
     text += ": no difference";
   else if (!worst.is_lost)

@@ -43,14 +43,14 @@ Tensor random_sample(DataType dtype, const Dims& dims, uint64_t seed) {
   return sample.tensor;
 }
 
-Tensor normal_sample(DataType dtype, const Dims& dims, uint64_t seed) {
+Tensor normal_sample(DataType dtype, const Dims& dims, double low, double high, uint64_t seed) {
   auto sample = Tensor::allocate(dtype, dims);
   uint64_t state = seed;
   for_each_element(sample.tensor.view(), [&](std::byte* element) {
     // A sum of twelve is the same on every machine, which a logarithm is not.
     double sum = -6;
     for (int i = 0; i < 12; ++i) sum += share(state);
-    write_element(dtype, element, sum);
+    write_element(dtype, element, std::clamp((low + high) / 2 + (high - low) / 8 * sum, low, high));
   });
   return sample.tensor;
 }

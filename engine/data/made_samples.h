@@ -10,8 +10,9 @@ namespace anneal {
 // ten entries; booleans.
 Tensor random_sample(DataType dtype, const Dims& dims, uint64_t seed);
 
-// Floats, nearly normal: of mean 0 and deviation 1, within 6.
-Tensor normal_sample(DataType dtype, const Dims& dims, uint64_t seed);
+// Floats, nearly normal around the middle of low..high; each end is four deviations away, and
+// nothing is beyond.
+Tensor normal_sample(DataType dtype, const Dims& dims, double low, double high, uint64_t seed);
 // Floats uniform in [low, high).
 Tensor uniform_sample(DataType dtype, const Dims& dims, double low, double high, uint64_t seed);
 

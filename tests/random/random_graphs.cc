@@ -190,7 +190,7 @@ int main(int argc, char** argv) {
                  "fixed, open, range, control, half, quantized; none: all in turn");
   app.add_option("--ways", flags.judge.ways,
                  "How to build: default, skip_all, exact, reference_kernels, avx2, fixed, range, "
-                 "range_skip_all, f16, bf16, emulated")
+                 "range_skip_all, f16, bf16, f16_samples, bf16_samples, emulated")
       ->delimiter(',');
   app.add_flag("--thorough", flags.judge.thorough, "All ways, else two of them");
   app.add_option("--save", flags.save, "Write reduced graphs that fail to this folder");

@@ -84,7 +84,7 @@ std::set<std::string> deciding(const RandomModel& model) {
 class Rounder {
  public:
   Rounder(const RandomModel& model, int type, uint64_t seed)
-      : model_(model), type_(type), random_(seed) {
+      : model_(model), type_(type), is_disturbed_(type == onnx::FLOAT || seed > 0), random_(seed) {
     if (type != onnx::FLOAT) exact_ = deciding(model);
   }
 
@@ -124,7 +124,10 @@ class Rounder {
     renamed_.insert(name);
   }
   void add_rounding(GraphProto& graph, const std::string& from, const std::string& to) {
-    if (type_ == onnx::FLOAT) {
+    if (is_disturbed_) {
+      const double unit = type_ == onnx::FLOAT     ? 0x1p-20
+                          : type_ == onnx::FLOAT16 ? 0x1p-12
+                                                   : 0x1p-9;
       // x * (1 + c * sin(1000 x)): another factor for each element, so that sums of many show.
       const auto number = [&](const std::string& name, double value) {
         auto& node = *graph.add_node();
@@ -135,8 +138,8 @@ class Rounder {
         tensor.add_float_data(static_cast<float>(value));
       };
       number("_1000", 1000 + random_.uniform(-100, 100));
-      number("_c", random_.uniform(1, 2) * 0x1p-20);
-      number("_1", 1 + random_.uniform(-1, 1) * 0x1p-20);
+      number("_c", random_.uniform(1, 2) * unit);
+      number("_1", 1 + random_.uniform(-1, 1) * unit);
       const auto node = [&](const char* op, const std::vector<std::string>& inputs,
                             const std::string& output) {
         auto& added = *graph.add_node();
@@ -171,6 +174,7 @@ class Rounder {
 
   const RandomModel& model_;
   const int type_;
+  const bool is_disturbed_;  // else rounded to the type
   RandomNumbers random_;
   std::set<std::string> exact_, renamed_;
 };

@@ -48,13 +48,18 @@ Tensor with_rows(const Tensor& tensor, const TensorInfo& port) {
 }
 
 Tensor widely_drawn(const Slot& slot, const Dims& dims, InputRange range,
-                    const CalibrationTable* ranges, uint64_t seed) {
+                    const ComparisonInputs::FloatRanges& ranges, uint64_t seed) {
   const DataType dtype = slot.type.dtype;
   if (is_float(dtype)) {
-    if (ranges)
-      if (const auto known = ranges->tensors.find(slot.name); known != ranges->tensors.end())
-        return uniform_sample(dtype, dims, known->second.seen_min, known->second.seen_max, seed);
-    return normal_sample(dtype, dims, seed);
+    if (ranges.table)
+      if (const auto known = ranges.table->tensors.find(slot.name);
+          known != ranges.table->tensors.end()) {
+        const auto [low, high] = std::pair(known->second.seen_min, known->second.seen_max);
+        return ranges.spread == ComparisonInputs::Spread::kNormal
+                   ? normal_sample(dtype, dims, low, high, seed)
+                   : uniform_sample(dtype, dims, low, high, seed);
+      }
+    return normal_sample(dtype, dims, -4, 4, seed);
   }
   if (range.role == InputRole::kNumber && is_integer(dtype) && !is_8bit(dtype))
     return integer_sample(dtype, dims, range.low, std::max(range.high, kMostPosition), seed,
@@ -100,7 +105,7 @@ void ComparisonInputs::take(const std::vector<std::vector<Tensor>>& samples,
   }
 }
 
-void ComparisonInputs::draw(const CalibrationTable* ranges) {
+void ComparisonInputs::draw(const FloatRanges& ranges) {
   if (const std::string why = why_not_drawn(); !why.empty()) return note("drawn inputs", why);
   for (const SizeChoice sizes : kDrawnSizes) try_sizes(sizes, ranges);
 }
@@ -114,7 +119,7 @@ std::string ComparisonInputs::why_not_drawn() const {
   return {};
 }
 
-void ComparisonInputs::try_sizes(SizeChoice sizes, const CalibrationTable* ranges) {
+void ComparisonInputs::try_sizes(SizeChoice sizes, const FloatRanges& ranges) {
   const std::string what = fmt::format("drawn inputs of the {} sizes", name_of(sizes));
   try {
     const std::vector<Dims> dims = choose_input_dims(plan_, weights_, sizes);

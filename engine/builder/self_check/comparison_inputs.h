@@ -1,5 +1,6 @@
 // The inputs that f32 and a plan of lower precision run on side by side.
 #pragma once
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,8 +28,14 @@ class ComparisonInputs {
       : plan_(plan), weights_(weights), most_work_(most_work) {}
 
   void take(const std::vector<std::vector<Tensor>>& samples, std::span<const TensorInfo> ports);
-  // ranges: of floats, where the table has them; may be null.
-  void draw(const CalibrationTable* ranges);
+  // Of floats that the table has: uniform over what it saw, which reaches larger sums than samples
+  // do, or as samples are spread, for 8 bits, which cut off what is beyond the samples.
+  enum class Spread : uint8_t { kUniform, kNormal };
+  struct FloatRanges {
+    const CalibrationTable* table = nullptr;  // may be null
+    Spread spread = Spread::kUniform;
+  };
+  void draw(const FloatRanges& ranges);
   // In place of drawn tensors: floats from 0 to 1 and small integers, which more layers accept.
   void draw_plainer(ComparisonInput& input, bool only_floats) const;
   void leave_out(const std::string& what, const Error& error);
@@ -40,7 +47,7 @@ class ComparisonInputs {
   bool may_run(std::span<const Dims> dims, const std::string& what);
   bool is_cheap(std::span<const Dims> dims) const;
   std::string why_not_drawn() const;
-  void try_sizes(SizeChoice sizes, const CalibrationTable* ranges);
+  void try_sizes(SizeChoice sizes, const FloatRanges& ranges);
   void note(const std::string& what, const std::string& why);
 
   const Plan& plan_;

@@ -141,6 +141,18 @@ graph logs(x: f32[8,64])
                with_table(kF16, {"r", "a", "p"}));
 }
 
+// Uniform inputs would go far beyond the ranges behind the first product.
+TEST(SelfCheck, DrawnInputsOf8BitsStayWithinTheRangesOfSamples) {
+  PrecisionOptions precision{.int8 = true};
+  CalibrationTable made;
+  made.tensors["x"] = {.min = -4, .max = 4, .seen_min = -4, .seen_max = 4};
+  made.tensors["a"] = {.min = -30, .max = 30, .seen_min = -30, .seen_max = 30};
+  precision.ranges = std::make_shared<const CalibrationTable>(std::move(made));
+  const CheckedBuild checked = built({.text = kTwoProducts, .precision = precision, .draws = true});
+  EXPECT_TRUE(checked.check.is_compared);
+  EXPECT_THAT(checked.check.back_to_f32, IsEmpty()) << checked.check.outcome;
+}
+
 TEST(SelfCheck, F32GoesOnFromTheGraphThatBothHaveInCommon) {
   for (const PrecisionOptions& precision : {kF16, kBF16, with_table({.int8 = true}, {"x", "a"})}) {
     const GraphBuildOptions options = options_of(precision);
