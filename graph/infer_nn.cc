@@ -72,6 +72,33 @@ void require_zero_point(const InferInputs& inputs, int i, Size size) {
         fmt::format("zero point of shape {} for {} channels", sizes.text(shape), sizes.text(size)));
 }
 
+// Of a product by quantized weights, which has scales: MatMul in ops.h.
+DataType quantized_weights_type(const MatMul& op, const InferInputs& inputs) {
+  const Shape &b = inputs.shape(1), &scale = inputs.shape(4);
+  rules::require_dtype(inputs, 0, DataType::kF32);
+  rules::require_dtype(inputs, 4, DataType::kF32);
+  if (!is_8bit(inputs.dtype(1)))
+    refuse(fmt::format("a scale for weights of {}", to_string(inputs.dtype(1))));
+  if (inputs.has(2)) refuse("a zero point for data of f32");
+  if (b.rank() != 2 || scale.rank() != 2)
+    refuse(fmt::format("weights of rank {} with scales of rank {}", b.rank(), scale.rank()));
+  const int depth = op.transpose_b ? 1 : 0, column = 1 - depth;
+  const auto serves = [](Size size, Size many) {
+    return size.known() && many.known() && size.value() > 0 && many.value() % size.value() == 0;
+  };
+  const bool per_column = scale[column] == Size(1) || scale[column] == b[column];
+  if (!serves(scale[depth], b[depth]) || !per_column)
+    refuse(fmt::format("scales of shape {} for weights of shape {}", inputs.sizes().text(scale),
+                       inputs.sizes().text(b)));
+  if (inputs.has(3)) {
+    rules::require_dtype(inputs, 3, inputs.dtype(1));
+    if (inputs.shape(3) != scale)
+      refuse(fmt::format("zero points of shape {} for scales of shape {}",
+                         inputs.sizes().text(inputs.shape(3)), inputs.sizes().text(scale)));
+  }
+  return DataType::kF32;
+}
+
 // One output of this shape, or one for each part of this axis.
 Facts split_outputs(const std::vector<int64_t>& split, DataType dtype, Shape shape, int axis,
                     SizeTable& sizes) {
@@ -150,14 +177,18 @@ Facts infer(const MatMul& op, const InferInputs& inputs) {
   const Shape &a = inputs.shape(0), &b = inputs.shape(1);
   if (a.rank() < 2 || b.rank() < 2)
     refuse(fmt::format("operands of ranks {} and {}", a.rank(), b.rank()));
-  const DataType dtype = product_type(inputs, true);
+  const bool has_scale = inputs.has(4);
+  const DataType dtype =
+      has_scale ? quantized_weights_type(op, inputs) : product_type(inputs, true);
   const auto size = [](const Shape& shape, bool transpose, int from_end) {
     return shape[shape.rank() - (transpose ? 3 - from_end : from_end)];
   };
   const Size rows = size(a, op.transpose_a, 2), columns = size(b, op.transpose_b, 1);
   rules::agree(size(a, op.transpose_a, 1), size(b, op.transpose_b, 2), inputs, "inner sizes");
-  require_zero_point(inputs, 2, rows);
-  require_zero_point(inputs, 3, columns);
+  if (!has_scale) {
+    require_zero_point(inputs, 2, rows);
+    require_zero_point(inputs, 3, columns);
+  }
   const auto leading = [](const Shape& shape) {
     return Shape(shape.span().first(static_cast<size_t>(shape.rank()) - 2));
   };

@@ -104,7 +104,7 @@ inline constexpr OpTraits op_traits<ConvTranspose> = {
     .transpose = TransposeRule::kStays, .batch = BatchRule::kFirstInput};
 template <>
 inline constexpr OpTraits op_traits<MatMul> = {
-    .arity = Arity{2, 4}, .host = kNoInputs, .data = only(0, 1), .program = kNoInputs,
+    .arity = Arity{2, 5}, .host = kNoInputs, .data = only(0, 1), .program = kNoInputs,
     .epilogue = EpilogueRule::kAlways, .half = HalfRole::kProduct, .view = ViewRule::kNone,
     .transpose = TransposeRule::kStays, .batch = BatchRule::kOwn};
 template <>

@@ -93,6 +93,8 @@ std::string why_apart(const Graph& graph, const Layer& a, const Layer& b) {
   const auto zero = [](const Layer& layer, int i) {
     return i < layer.op_input_count ? layer.inputs[static_cast<size_t>(i)] : ValueId::kNone;
   };
+  if (zero(a, 4) != ValueId::kNone || zero(b, 4) != ValueId::kNone)
+    return "weights with scales of their own";
   if (zero(a, 2) != zero(b, 2) || zero(a, 3) != zero(b, 3)) return "other zero points";
   return {};
 }

@@ -39,6 +39,7 @@ HalfRole role_of(const Graph& graph, LayerId id) {
     if (pool->kind == PoolKind::kMax && layer.epilogues.empty()) return HalfRole::kMoves;
   }
   if (role == HalfRole::kProduct && !is_float_input(0)) return HalfRole::kReads;
+  if (role == HalfRole::kProduct && !is_float_input(1)) return HalfRole::kFixed;
   if (role == HalfRole::kMoves && !layer.epilogues.empty()) return HalfRole::kReads;
   return role;
 }

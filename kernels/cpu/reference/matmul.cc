@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/entries.h"
@@ -79,7 +80,57 @@ void matmul(const MatMul& op, const ReferenceArgs& args) {
   });
 }
 
+// Quantized weights, as f32.
+struct QuantizedWeights {
+  QuantizedWeights(const MatMul& op, const ReferenceArgs& args)
+      : b(op.transpose_b ? transposed(args.inputs[1]) : args.inputs[1]),
+        scale(op.transpose_b ? transposed(args.inputs[4]) : args.inputs[4]) {
+    if (args.has(3)) zero = op.transpose_b ? transposed(args.inputs[3]) : args.inputs[3];
+    if (b.dims[0] > 0) rows_per_scale = b.dims[0] / scale.dims[0];
+  }
+  float at(int64_t k, int64_t n) const {
+    const Dims of_scale{k / rows_per_scale, scale.dims[1] == 1 ? 0 : n};
+    int32_t value = integer(b, dot(Dims{k, n}, b.strides));
+    if (zero.data != nullptr) value -= integer(zero, dot(of_scale, zero.strides));
+    return static_cast<float>(value) * scale.as<float>()[dot(of_scale, scale.strides)];
+  }
+
+ private:
+  static int32_t integer(const TensorView& view, int64_t offset) {
+    return view.dtype == DataType::kI8 ? int32_t{view.as<int8_t>()[offset]}
+                                       : int32_t{view.as<uint8_t>()[offset]};
+  }
+  TensorView b, scale, zero;
+  int64_t rows_per_scale = 1;
+};
+
+void matmul_by_quantized_weights(const MatMul& op, const ReferenceArgs& args) {
+  const TensorView& y = args.results[0];
+  const int rank = y.dims.rank();
+  const QuantizedWeights weights(op, args);
+  const TensorView a = op.transpose_a ? transposed(args.inputs[0]) : args.inputs[0];
+  const int64_t depth = a.dims[rank - 1], columns = y.dims[rank - 1];
+  const Dims rows = part(y.dims, 0, rank - 1);
+  args.team.for_ranges(columns, 1, [&](int64_t first, int64_t last) {
+    std::vector<float> column(static_cast<size_t>(depth));
+    for (int64_t n = first; n < last; ++n) {
+      for (int64_t k = 0; k < depth; ++k) column[static_cast<size_t>(k)] = weights.at(k, n);
+      for (int64_t row = 0; row < count(rows); ++row) {
+        Dims at = coordinates(rows, row);
+        at.push_back(0);
+        const float* const from = a.as<float>() + dot(at, a.strides);
+        double sum = 0;
+        for (int64_t k = 0; k < depth; ++k)
+          sum += double{from[k * a.strides[rank - 1]]} * double{column[static_cast<size_t>(k)]};
+        const ResultElements<float> out(with_offset(y, dot(at, y.strides)));
+        out.put(n * y.strides[rank - 1], static_cast<float>(sum));
+      }
+    }
+  });
+}
+
 void matmul_of_types(const MatMul& op, const ReferenceArgs& args) {
+  if (args.has(4)) return matmul_by_quantized_weights(op, args);
   const DataType a = args.inputs[0].dtype, b = args.inputs[1].dtype;
   using I8 = Element<DataType::kI8, int8_t, int8_t>;
   using U8 = Element<DataType::kU8, uint8_t, uint8_t>;

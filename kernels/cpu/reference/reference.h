@@ -27,25 +27,29 @@ struct ReferenceArgs {
 };
 
 // For products whose outputs each have a part of the weights' columns: f(args of one output) for
-// each. `axis` of input 1, and that of input 3 if it has more than one element, is cut into the
-// outputs' sizes of `result_axis`.
+// each. `axis` of input 1 is cut into the outputs' sizes of `result_axis`; so is what inputs 3 and
+// 4 have for each column: along their last axis, or where there is an input 4 along `axis`.
 template <class F>
 void for_parts(const ReferenceArgs& args, int axis, int result_axis, F f) {
-  std::array<TensorView, 4> inputs;
-  check(args.inputs.size() <= inputs.size(), "a product has at most four inputs");
+  std::array<TensorView, 5> inputs;
+  check(args.inputs.size() <= inputs.size(), "a product has at most five inputs");
   std::copy(args.inputs.begin(), args.inputs.end(), inputs.begin());
+  const auto cut_axis = [&](size_t i) {
+    if (i == 1 || !args.has(i) || count(args.inputs[i].dims) <= 1) return i == 1 ? axis : -1;
+    const int along = args.has(4) ? axis : args.inputs[i].dims.rank() - 1;
+    return args.inputs[i].dims[along] > 1 ? along : -1;
+  };
   for (const TensorView& result : args.results) {
     const int64_t size = result.dims[result_axis];
     ReferenceArgs part = args;
     part.inputs = std::span(inputs).first(args.inputs.size());
     part.results = {&result, 1};
-    inputs[1].dims[axis] = size;
-    const bool zeros = args.has(3) && count(args.inputs[3].dims) > 1;
-    if (zeros) inputs[3].dims[inputs[3].dims.rank() - 1] = size;
+    for (const size_t i : {1, 3, 4})
+      if (const int along = cut_axis(i); along >= 0) inputs[i].dims[along] = size;
     f(part);
-    inputs[1] = with_offset(inputs[1], size * inputs[1].strides[axis]);
-    if (zeros)
-      inputs[3] = with_offset(inputs[3], size * inputs[3].strides[inputs[3].dims.rank() - 1]);
+    for (const size_t i : {1, 3, 4})
+      if (const int along = cut_axis(i); along >= 0)
+        inputs[i] = with_offset(inputs[i], size * inputs[i].strides[along]);
   }
 }
 

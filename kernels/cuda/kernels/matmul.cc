@@ -124,6 +124,8 @@ std::optional<TilingText> tiling_of(const Request& request, const MatMulText& pr
 }
 
 KernelResult make(const MatMul& op, const Request& request, bool on_tensor_cores) {
+  if (request.op_input_count > 4 && request.inputs[4].present)
+    return refuse("weights of 8 bits for data of f32");
   const DataType a = request.inputs[0].type.dtype;
   const DataType sum = size_of(a) == 1 ? DataType::kI32 : accumulator(a);
   const std::string type = type_text(register_type(sum));
