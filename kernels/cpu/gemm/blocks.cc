@@ -6,6 +6,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -29,7 +30,8 @@ struct Tile {
 #else
   static constexpr int kRows = 3, kVectors = 4;
 #endif
-  static constexpr int kLanes = HWY_LANES(float);
+  static constexpr int kLanes = HWY_LANES(float), kColumnBytes = 4;
+  static constexpr bool kScales = false;
 };
 
 #if HWY_TARGET == HWY_AVX3
@@ -88,10 +90,76 @@ struct I16Dot : Tile {
   static HWY_INLINE void store_sum(int32_t* p, Vector sum) { hn::StoreU(sum, D(), p); }
 };
 
+// Quantized weights: what the panels hold becomes the f32 numbers that it stands for.
+template <bool has_zeros>
+struct Weights8Dot : F32Dot {
+  static constexpr int kColumnBytes = 1;
+  static constexpr bool kScales = true, kZeros = has_zeros;
+  static HWY_INLINE Vector load(const std::byte* p) {
+    const hn::Rebind<int8_t, D> bytes;
+    const hn::Rebind<int32_t, D> integers;
+    const auto loaded = hn::LoadU(bytes, reinterpret_cast<const int8_t*>(p));
+    return hn::ConvertTo(D(), hn::PromoteTo(integers, loaded));
+  }
+  static HWY_INLINE Vector scaled(Vector integers, Vector scale, Vector zero) {
+    return hn::Mul(kZeros ? hn::Sub(integers, zero) : integers, scale);
+  }
+};
+
 #include "anneal/kernels/cpu/gemm/tile-inl.h"
+
+// The lanes of a block's panel, from this column on, as a panel of f32.
+template <class Dot>
+void dequantize_panel(const GemmBlock& block, int64_t column, float* to) {
+  constexpr int64_t kColumns = Dot::kVectors * Dot::kLanes;
+  const std::byte* from = block.b + column / kColumns * block.panel_stride;
+  for (int64_t tap = 0; tap < block.tap_count; ++tap) {
+    const int64_t at = tap * block.scales_stride + column;
+    typename Dot::Vector scales[Dot::kVectors], zeros[Dot::kVectors];
+    for (int v = 0; v < Dot::kVectors; ++v) {
+      scales[v] = Dot::load_sum(block.scales + at + v * Dot::kLanes);
+      zeros[v] = Dot::kZeros ? Dot::load_sum(block.zeros + at + v * Dot::kLanes) : Dot::zero();
+    }
+    for (int64_t lane = 0; lane < block.lanes; ++lane, from += kColumns, to += kColumns) {
+      __builtin_prefetch(from + block.panel_stride);  // of the next panel
+#pragma GCC unroll 8
+      for (int v = 0; v < Dot::kVectors; ++v)
+        Dot::store_sum(to + v * Dot::kLanes,
+                       Dot::scaled(Dot::load(from + v * Dot::kLanes), scales[v], zeros[v]));
+    }
+  }
+}
+
+// Few rows dequantize in registers, many read a panel that was dequantized for all of them. Either
+// way every sum is the same chain of the same products.
+template <class Dot>
+void weights8_block_of(const GemmBlock& block) {
+  if (block.rows <= Dot::kRows) return gemm_block<Dot>(block);
+  constexpr int64_t kColumns = Dot::kVectors * Dot::kLanes;
+  alignas(64) float panel[kBlockLanes * kColumns];
+  for (int64_t column = 0; column < block.columns; column += kColumns) {
+    dequantize_panel<Dot>(block, column, panel);
+    GemmBlock part = block;
+    part.b = reinterpret_cast<const std::byte*>(panel);
+    part.c = block.c + column * 4;
+    part.columns = std::min(kColumns, block.columns - column);
+    part.lanes = block.lanes * block.tap_count;
+    part.tap_count = 1;
+    RegisterEpilogue finish;
+    if (block.finish != nullptr) {
+      finish = from_column(*block.finish, column);
+      part.finish = &finish;
+    }
+    gemm_block<F32Dot>(part);
+  }
+}
 
 }  // namespace
 
+void weights8_block(const GemmBlock& block) {
+  block.zeros == nullptr ? weights8_block_of<Weights8Dot<false>>(block)
+                         : weights8_block_of<Weights8Dot<true>>(block);
+}
 void f32_block(const GemmBlock& block) { gemm_block<F32Dot>(block); }
 void i16_block(const GemmBlock& block) { gemm_block<I16Dot>(block); }
 
@@ -145,6 +213,13 @@ GemmKernels f32_gemm(Isa isa) {
   return kernels;
 }
 
+GemmKernels weights8_gemm(Isa isa) {
+  GemmKernels kernels = f32_gemm(isa);
+  kernels.kind = GemmKind::kWeights8;
+  kernels.block = ANNEAL_BY_ISA(isa, weights8_block);
+  return kernels;
+}
+
 GemmKernels int8_gemm(Isa isa) {
   if (isa == Isa::kFull) return vnni_gemm();
   GemmKernels kernels;
@@ -164,6 +239,7 @@ GemmKernels gemm_of(DataType operands, Isa isa) {
 bool GemmKernels::reads(DataType storage) const {
   switch (kind) {
     case GemmKind::kF32:
+    case GemmKind::kWeights8:
       return storage == DataType::kF32;
     case GemmKind::kU8S8:
       return storage == DataType::kU8;

@@ -9,8 +9,10 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <vector>
 
+#include "anneal/core/error.h"
 #include "anneal/core/float16.h"
 #include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/workspace.h"
@@ -221,6 +223,62 @@ void pack_i16(const PackLayout& layout, const PackSource& source, int64_t first,
   });
 }
 
+// The integers of one group of lanes of a panel, as they are, and their ends in each column.
+template <class T>
+void copy_group(const PackSource& source, int64_t first, int64_t width, int64_t lane, int64_t lanes,
+                int64_t pitch, std::byte* to, int16_t* low, int16_t* high) {
+  std::fill_n(low, width, std::numeric_limits<int16_t>::max());
+  std::fill_n(high, width, std::numeric_limits<int16_t>::min());
+  const int64_t step = source.k_strides[0], column_step = source.column_stride;
+  const auto* in = reinterpret_cast<const T*>(source.data) + first * column_step + lane * step;
+  auto* out = reinterpret_cast<T*>(to);
+  for (int64_t k = 0; k < lanes; ++k, in += step, out += pitch) {
+    if (column_step == 1) {
+      std::copy_n(in, width, out);
+    } else {
+      for (int64_t i = 0; i < width; ++i) out[i] = in[i * column_step];
+    }
+    for (int64_t i = 0; i < width; ++i) {
+      low[i] = std::min<int16_t>(low[i], out[i]);
+      high[i] = std::max<int16_t>(high[i], out[i]);
+    }
+  }
+}
+
+// Weights lose the zero point of their column and group if what is left has 8 bits. Else the
+// difference to the middle of their type stays as a zero point, which f32 numbers lose exactly.
+void pack_weights8(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
+                   std::byte* base, std::byte* to) {
+  constexpr int kMostColumns = 64;
+  int16_t low[kMostColumns], high[kMostColumns];
+  uint8_t taken[kMostColumns];
+  check(layout.tile_columns <= kMostColumns, "a panel's columns fit");
+  auto* scales = reinterpret_cast<float*>(base + layout.sums_offset()) + first;
+  auto* zeros = reinterpret_cast<float*>(base + layout.zeros_offset()) + first;
+  const bool is_signed = source.dtype == DataType::kI8;
+  for (int64_t group = 0; group < layout.groups(); ++group) {
+    const auto copy = is_signed ? copy_group<int8_t> : copy_group<uint8_t>;
+    copy(source, first, width, group * layout.group, layout.group, layout.tile_columns, to, low,
+         high);
+    std::fill_n(scales, layout.tile_columns, 0.0F);
+    std::fill_n(zeros, layout.tile_columns, 0.0F);
+    for (int64_t i = 0; i < width; ++i) {
+      const int64_t at = group * source.scale_group_stride + (first + i) * source.scale_stride;
+      const int32_t zero = source.zero == nullptr ? 0 : load_8bit(source.dtype, source.zero + at);
+      const bool fits = low[i] - zero >= -128 && high[i] - zero <= 127;
+      const int32_t take = fits ? zero : is_signed ? 0 : 128;
+      taken[i] = static_cast<uint8_t>(take);
+      scales[i] = source.scale[at];
+      zeros[i] = static_cast<float>(zero - take);
+    }
+    auto* out = reinterpret_cast<uint8_t*>(to);
+    for (int64_t k = 0; k < layout.group; ++k, out += layout.tile_columns)
+      for (int64_t i = 0; i < width; ++i) out[i] = static_cast<uint8_t>(out[i] - taken[i]);
+    to = reinterpret_cast<std::byte*>(out);
+    scales += layout.padded_columns(), zeros += layout.padded_columns();
+  }
+}
+
 void pack_s8(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
              std::byte* to, int32_t* sums) {
   auto* out = reinterpret_cast<int8_t*>(to);
@@ -247,12 +305,15 @@ PackLayout::PackLayout(const GemmKernels& kernels, int64_t rows, int64_t columns
 
 size_t PackLayout::bytes() const {
   const int64_t sums = kind == GemmKind::kU8S8 ? padded_columns() * 4 : 0;
-  return cache_aligned(static_cast<size_t>(sums_offset() + sums));
+  const int64_t scales = 2 * groups() * padded_columns() * 4;
+  return cache_aligned(static_cast<size_t>(sums_offset() + sums + scales));
 }
 
 std::string PackLayout::form() const {
-  return fmt::format("panels {}: {}x{} by {}, {} columns of {}", static_cast<int>(kind), k, n, tap,
-                     tile_columns, elements_per_lane);
+  const std::string text =
+      fmt::format("panels {}: {}x{} by {}, {} columns of {}", static_cast<int>(kind), k, n, tap,
+                  tile_columns, elements_per_lane);
+  return group == 0 ? text : text + fmt::format(", scales of {}", group);
 }
 
 void pack_panel(const PackLayout& layout, const PackSource& source, int64_t panel, std::byte* to,
@@ -274,6 +335,8 @@ void pack_panel(const PackLayout& layout, const PackSource& source, int64_t pane
         if (dpbf16_pack(in_order.layout, in_order.source, 0, width, out)) return;
       }
       return pack_bf16(layout, source, first, width, out);
+    case GemmKind::kWeights8:
+      return pack_weights8(layout, source, first, width, to, out);
     case GemmKind::kI16:
       return pack_i16(layout, source, first, width, out);
     case GemmKind::kU8S8: {
@@ -316,9 +379,11 @@ GemmBlocks::GemmBlocks(const GemmKernels& kernels, int64_t m, int64_t n, int64_t
                        int64_t products, int threads) {
   // Rows of a block and 2 KiB of each fill a part of the second-level cache; its sums stay there,
   // too, until the epilogue has read them.
-  static constexpr int64_t kRowTiles = 8, kColumns = 512, kLanes = 512;
+  static constexpr int64_t kColumns = 512;
+  // What makes f32 of a panel serves more rows, of fewer lanes (kCachedLanes).
+  const int64_t row_tiles = kernels.kind == GemmKind::kWeights8 ? 16 : 8;
   const int64_t height = kernels.tile_rows, width = kernels.tile_columns;
-  rows = std::clamp<int64_t>(m, 1, height * kRowTiles);
+  rows = std::clamp<int64_t>(m, 1, height * row_tiles);
   columns = std::min(std::max<int64_t>(ceil_div(n, width), 1) * width,
                      std::max<int64_t>(kColumns / width, 1) * width);
   const auto too_few = [&] {
@@ -329,7 +394,9 @@ GemmBlocks::GemmBlocks(const GemmKernels& kernels, int64_t m, int64_t n, int64_t
   row_blocks = std::max<int64_t>(ceil_div(m, rows), 1);
   column_blocks = std::max<int64_t>(ceil_div(n, columns), 1);
   rows = ceil_div(m, row_blocks);  // of nearly equal height
-  lanes = ceil_div(all_lanes, std::max<int64_t>(ceil_div(all_lanes, kLanes), 1));
+  const bool is_dequantized = kernels.kind == GemmKind::kWeights8 && rows > height;
+  const int64_t most = is_dequantized ? kCachedLanes : kBlockLanes;
+  lanes = ceil_div(all_lanes, std::max<int64_t>(ceil_div(all_lanes, most), 1));
 }
 
 }  // namespace anneal::cpu

@@ -3,7 +3,9 @@
 //
 // A left-hand side is rows of 32-bit lanes: one f32, two bf16 or i16, or four u8 that follow each
 // other along k. A right-hand side is packed into panels of as many columns as a register tile has;
-// a panel holds, for each lane along k, that lane of every column.
+// a panel holds, for each lane along k, that lane of every column. Quantized weights (kWeights8)
+// have one byte of each column there; groups of lanes have a scale and a zero point for each
+// column.
 //
 // Every sum is one chain of additions in the order of k, however the work is cut.
 #pragma once
@@ -32,9 +34,13 @@ struct GemmBlock {
   int64_t c_stride = 0;                // elements from row to row
   const std::byte* initial = nullptr;  // per column, padded to whole panels; null: zeros
   int64_t rows = 0, columns = 0, lanes = 0;
-  // A row of a is pieces of so many lanes, at these bytes from the row; null: one, at the row.
+  // A row of a is pieces of so many lanes, at these bytes from the row; null: one behind the other.
   const int64_t* taps = nullptr;
   int64_t tap_count = 1;
+  // kWeights8: of each column, padded to whole panels, in the first piece; those of the next piece
+  // are so many numbers on. zeros is null: no column has one.
+  const float *scales = nullptr, *zeros = nullptr;
+  int64_t scales_stride = 0;
   bool accumulate = false;
   bool c_is_padded = false;  // whole panels may be written
   // Null: sums are stored. c is only read else, if sums accumulate. REQUIRES:
@@ -43,12 +49,16 @@ struct GemmBlock {
 };
 
 constexpr int64_t kRegisterColumns = 16;
+constexpr int64_t kBlockLanes = 512;  // of a block of GemmBlocks
+// Of one whose panels become f32, in half of the first-level cache.
+constexpr int64_t kCachedLanes = 128;
 
 enum class GemmKind : uint8_t {
-  kF32,   // f32 * f32
-  kI16,   // pairs of i16: 8-bit operands from which zero points are already taken
-  kU8S8,  // quads of u8 * s8: zero points are accounted for afterwards
-  kBf16,  // pairs of bf16, with sums of f32: gemm/bf16.h
+  kF32,       // f32 * f32
+  kI16,       // pairs of i16: 8-bit operands from which zero points are already taken
+  kU8S8,      // quads of u8 * s8: zero points are accounted for afterwards
+  kBf16,      // pairs of bf16, with sums of f32: gemm/bf16.h
+  kWeights8,  // f32 * (s8 - zero) * scale, to the bit f32 * f32 of what Dequantize would give
 };
 
 // One instruction set's way to compute blocks.
@@ -71,12 +81,13 @@ struct GemmKernels {
                          int32_t* c, int64_t c_stride) = nullptr;
 
   size_t element_size() const { return 4 / static_cast<size_t>(elements_per_lane); }
-  bool sums_are_f32() const { return kind == GemmKind::kF32 || kind == GemmKind::kBf16; }
+  bool sums_are_f32() const { return kind != GemmKind::kI16 && kind != GemmKind::kU8S8; }
   // Whether elements of storage are those of a left-hand side as they are.
   bool reads(DataType storage) const;
 };
 GemmKernels f32_gemm(Isa isa);
 GemmKernels int8_gemm(Isa isa);
+GemmKernels weights8_gemm(Isa isa);
 // Of operands of that type: f32, f16, bf16 or 8 bits.
 GemmKernels gemm_of(DataType operands, Isa isa);
 
@@ -88,6 +99,7 @@ struct PackLayout {
   int64_t k = 0, n = 0, tap = 0;
   GemmKind kind = GemmKind::kF32;
   int tile_columns = 1, elements_per_lane = 1;
+  int64_t group = 0;  // kWeights8: lanes that share a scale, a divisor of k
 
   int64_t tap_lanes() const { return ceil_div(tap, elements_per_lane); }
   int64_t lanes() const { return tap == 0 ? 0 : k / tap * tap_lanes(); }
@@ -95,9 +107,13 @@ struct PackLayout {
   int64_t place(int64_t i) const { return i / tap * tap_lanes() * elements_per_lane + i % tap; }
   int64_t panels() const { return ceil_div(n, tile_columns); }
   int64_t padded_columns() const { return panels() * tile_columns; }
-  int64_t panel_bytes() const { return lanes() * tile_columns * 4; }
-  // Behind the panels: sums of the columns (i32), which only kU8S8 uses.
+  int64_t lane_bytes() const { return tile_columns * (kind == GemmKind::kWeights8 ? 1 : 4); }
+  int64_t panel_bytes() const { return lanes() * lane_bytes(); }
+  int64_t groups() const { return group == 0 ? 0 : lanes() / group; }
+  // Behind the panels: sums of the columns (i32), which only kU8S8 uses; of kWeights8 the scales of
+  // each group (f32, for each column), then the zero points likewise.
   int64_t sums_offset() const { return panels() * panel_bytes(); }
+  int64_t zeros_offset() const { return sums_offset() + groups() * padded_columns() * 4; }
   size_t bytes() const;      // a multiple of 64
   std::string form() const;  // names all of the above, as packed_constant() wants it
 };
@@ -111,6 +127,9 @@ struct PackSource {
   // kI16 subtracts them; null: zero. Stride 0: one for all columns.
   const std::byte* zero = nullptr;
   int64_t zero_stride = 0;
+  // kWeights8: scales of f32. Zero points lie as scales do.
+  const float* scale = nullptr;
+  int64_t scale_stride = 0, scale_group_stride = 0;
 };
 // Where a panel goes. kMemory is for what is read later: past the cache, and with memory of its own
 // if that helps.
@@ -139,6 +158,16 @@ struct BlockSums {
   int32_t* rows = nullptr;
   const int32_t* columns = nullptr;
   bool has_b_zero = false;
+  // kWeights8: of the block's first column, in the first group; zeros may be null.
+  const float *scales = nullptr, *zeros = nullptr;
+
+  // kWeights8: of the columns from this one on.
+  BlockSums from_column(int64_t column) const {
+    BlockSums part = *this;
+    if (scales != nullptr) part.scales += column;
+    if (zeros != nullptr) part.zeros += column;
+    return part;
+  }
 };
 // All of k for one block, as many lanes at a time as `lanes`. left(k, elements) gives the left-hand
 // side from element k on: where its rows are, and how many bytes apart. panel: at lane 0.
@@ -154,16 +183,26 @@ void run_lanes(const GemmKernels& kernels, const PackLayout& layout, int64_t lan
   const RegisterEpilogue* const finish = block.finish;
   int64_t lane = 0;
   do {  // once even if k is 0
-    block.lanes = std::min(lanes, layout.lanes() - lane);
-    block.finish = lane + block.lanes == layout.lanes() ? finish : nullptr;
+    int64_t next = std::min(lanes, layout.lanes() - lane);
+    block.lanes = next;
+    if (layout.group > 0) {  // whole groups, or a part of one
+      block.lanes = std::min(next, layout.group - lane % layout.group);
+      block.tap_count = std::max<int64_t>(next / layout.group, 1);
+      next = block.lanes * block.tap_count;
+      block.scales_stride = layout.padded_columns();
+      const int64_t of_group = lane / layout.group * block.scales_stride;
+      block.scales = sums.scales + of_group;
+      block.zeros = sums.zeros == nullptr ? nullptr : sums.zeros + of_group;
+    }
+    block.finish = lane + next == layout.lanes() ? finish : nullptr;
     const int64_t k = lane * kernels.elements_per_lane;
-    const int64_t elements = std::min(block.lanes * kernels.elements_per_lane, layout.k - k);
+    const int64_t elements = std::min(next * kernels.elements_per_lane, layout.k - k);
     std::tie(block.a, block.a_stride) = left(k, elements);
-    block.b = panel + lane * layout.tile_columns * 4;
+    block.b = panel + lane * layout.lane_bytes();
     kernels.block(block);
     if (sums.has_b_zero) kernels.row_sums(block.a, block.a_stride, block.rows, elements, sums.rows);
     block.accumulate = true;
-    lane += block.lanes;
+    lane += next;
   } while (lane < layout.lanes());
   if (sums.has_b_zero)
     kernels.subtract_outer(sums.rows, sums.columns + layout.padded_columns(), block.rows,

@@ -1,4 +1,6 @@
-// MatMul by packed panels and register tiles: "cpu.matmul.packed".
+// MatMul by packed panels and register tiles:
+//   cpu.matmul.quantized_weights   of f32 by constant weights of 8 bits, which stay so in memory
+//   cpu.matmul.packed              all others
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -75,7 +77,9 @@ class PackedMatMul final : public Kernel {
       : op_(op),
         op_inputs_(static_cast<size_t>(request.op_input_count)),
         int8_(is_8bit(request.inputs[0].type.dtype)),
-        kernels_(gemm_of(request.inputs[0].type.dtype, isa_of(request.device))),
+        group_(scale_group(op, request)),
+        kernels_(group_ > 0 ? weights8_gemm(isa_of(request.device))
+                            : gemm_of(request.inputs[0].type.dtype, isa_of(request.device))),
         load_(load_block(isa_of(request.device))),
         epilogues_(std::move(epilogues)) {
     const Tensor* b = request.inputs[1].constant;
@@ -85,7 +89,8 @@ class PackedMatMul final : public Kernel {
     if (b == nullptr || (needs_zero && zero == nullptr)) return;
     TensorView view = b->view();
     if (op_.transpose_b) view = transposed(view);
-    const auto [layout, source] = right_side(view, zero != nullptr ? zero->view() : TensorView{});
+    auto [layout, source] = right_side(view, zero != nullptr ? zero->view() : TensorView{});
+    if (group_ > 0) add_scales(source, request.inputs[4].constant->view());
     const auto fill = [&, &layout = layout, &source = source](std::byte* to) {
       for_parts(request, matrices_of(view.dims) * layout.panels(), [&](int64_t part) {
         const int64_t matrix = part / layout.panels();
@@ -95,6 +100,18 @@ class PackedMatMul final : public Kernel {
     };
     packed_ = packed_constant(request, layout.form(),
                               layout.bytes() * static_cast<size_t>(matrices_of(view.dims)), fill);
+    if (group_ > 0) {
+      const auto* zeros = packed_zeros(layout);
+      has_zeros_ = std::any_of(zeros, zeros + layout.groups() * layout.padded_columns(),
+                               [](float number) { return number != 0; });
+    }
+  }
+
+  // How many rows of quantized weights share a scale; 0 of other weights.
+  static int64_t scale_group(const MatMul& op, const Request& request) {
+    if (request.op_input_count < 5 || !request.inputs[4].present) return 0;
+    const int axis = op.transpose_b ? 1 : 0;
+    return request.inputs[1].type.shape[axis].value() / request.inputs[4].type.shape[axis].value();
   }
 
   std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
@@ -159,7 +176,19 @@ class PackedMatMul final : public Kernel {
     source.zero = zero.data;
     if (zero.dims.rank() > 0 && count(zero.dims) > 1)
       source.zero_stride = zero.strides[zero.dims.rank() - 1];
-    return {PackLayout(kernels_, b.dims[rank - 2], b.dims[rank - 1]), source};
+    PackLayout layout(kernels_, b.dims[rank - 2], b.dims[rank - 1]);
+    layout.group = group_;
+    return {layout, source};
+  }
+
+  void add_scales(PackSource& source, const TensorView& given) const {
+    const TensorView scale = op_.transpose_b ? transposed(given) : given;
+    source.scale = scale.as<float>();
+    source.scale_group_stride = scale.strides[0];
+    source.scale_stride = scale.dims[1] == 1 ? 0 : scale.strides[1];
+  }
+  const float* packed_zeros(const PackLayout& layout) const {
+    return reinterpret_cast<const float*>(packed_->bytes().data() + layout.zeros_offset());
   }
 
   // One matrix of a whole view of b.
@@ -276,7 +305,7 @@ class PackedMatMul final : public Kernel {
     const DataType dtype = args.inputs[0].dtype;
     const auto size = static_cast<int64_t>(size_of(dtype));
     a += k * p.a_k * size;
-    if (kernels_.kind == GemmKind::kF32) {
+    if (kernels_.kind == GemmKind::kF32 || kernels_.kind == GemmKind::kWeights8) {
       const TapePort port{const_cast<std::byte*>(a), 0, p.a_row, p.a_k};
       return load_(dtype, port, to, p.a_pitch / 4, rows, count);
     }
@@ -322,6 +351,10 @@ class PackedMatMul final : public Kernel {
     BlockSums sums{.rows = reinterpret_cast<int32_t*>(memory + p.sums_at),
                    .has_b_zero = has_b_zero};
     if (kernels_.kind == GemmKind::kU8S8) sums.columns = columns_of(p, args, matrix) + first_column;
+    if (group_ > 0) {
+      sums.scales = reinterpret_cast<const float*>(packed + p.layout.sums_offset()) + first_column;
+      if (has_zeros_) sums.zeros = packed_zeros(p.layout) + first_column;
+    }
     const auto size = static_cast<int64_t>(size_of(x.dtype));
     const auto left = [&](int64_t k, int64_t elements) -> std::pair<const std::byte*, int64_t> {
       if (p.a_is_direct) return {a + k * size, p.a_row * size};
@@ -339,8 +372,8 @@ class PackedMatMul final : public Kernel {
       block.c = args.outputs[i].data + offset * 4;
       block.c_stride = c.row;
       const int64_t panels = (from - first_column) / p.layout.tile_columns;
-      run_lanes(kernels_, p.layout, p.blocks.lanes, panel + panels * p.layout.panel_bytes(), sums,
-                block, left);
+      run_lanes(kernels_, p.layout, p.blocks.lanes, panel + panels * p.layout.panel_bytes(),
+                sums.from_column(from - first_column), block, left);
     }
     if (p.c_is_direct) return;
     block.columns = columns;
@@ -366,11 +399,25 @@ class PackedMatMul final : public Kernel {
   MatMul op_;
   size_t op_inputs_;
   bool int8_;
+  int64_t group_;           // of quantized weights: rows that share a scale; else 0
+  bool has_zeros_ = false;  // of quantized weights, behind packing
   GemmKernels kernels_;
   LoadBlock load_;
   Epilogues epilogues_;
   std::optional<Tensor> packed_;  // b, if it is a constant
 };
+
+KernelResult make_quantized_weights(const MatMul& op, const Request& request) {
+  if (request.op_input_count < 5 || !request.inputs[4].present)
+    return refuse("weights without scales");
+  for (const size_t i : {1, 3, 4})
+    if (request.inputs[i].present && request.inputs[i].constant == nullptr)
+      return refuse("weights, zero points or scales that are not constant");
+  if (request.inputs[1].constant->count() == 0) return refuse("no weights");
+  auto epilogues = Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1));
+  if (!epilogues) return refuse(epilogues.reason());
+  return std::make_unique<PackedMatMul>(op, request, std::move(*epilogues));
+}
 
 KernelResult make_packed(const MatMul& op, const Request& request) {
   const DataType a = request.inputs[0].type.dtype, b = request.inputs[1].type.dtype;
@@ -389,6 +436,7 @@ KernelResult make_packed(const MatMul& op, const Request& request) {
 }
 
 constexpr KernelEntry kMatmulEntries[] = {
+    entry<MatMul, make_quantized_weights>("cpu.matmul.quantized_weights", Layout::kRowMajor),
     entry<MatMul, make_packed>("cpu.matmul.packed", Layout::kRowMajor),
 };
 

@@ -1,8 +1,10 @@
 // Blocks of a matrix product from register tiles. Included inside a namespace that is compiled for
 // one instruction set, by files that define there, for each kind of lane, a struct Dot:
 //   using Vector, Number (f32 or i32); kRows, kVectors, kLanes (per vector);
+//   kColumnBytes: of one lane of a column of b;
 //   zero(), load(p), broadcast(p), dot(sum, a, b), load_sum(p), store_sum(p, sum);
-//   kFinishes: whether finish_tile<Dot>() (gemm/register_epilogue-inl.h) can follow.
+//   kFinishes: whether finish_tile<Dot>() (gemm/register_epilogue-inl.h) can follow;
+//   kScales: whether what is loaded of b has scales, and scaled(loaded, scale, zero).
 
 // How far ahead in the panels, which lie one behind the other: with AVX-512 some 500 cycles of
 // work, as long as a line takes from memory. The processor itself does not fetch beyond a page of 4
@@ -26,6 +28,7 @@ void gemm_tile(const GemmBlock& block, const TilePlace<typename Dot::Number>& ti
   static_assert(kPanels == 1 || kUsed == Dot::kVectors);
   constexpr int kVectors = kUsed * kPanels;
   constexpr int kLanes = Dot::kLanes;
+  constexpr int kRowBytes = Dot::kVectors * kLanes * Dot::kColumnBytes;  // of a panel
   // Three rows to a pointer, which x86 addresses as base, base + stride, base + 2 * stride.
   constexpr int kPointers = (kRows + 2) / 3;
   const std::byte* b = tile.b;
@@ -47,22 +50,36 @@ void gemm_tile(const GemmBlock& block, const TilePlace<typename Dot::Number>& ti
 #pragma GCC unroll 8
   for (int i = 0; i < kPanels; ++i) panels[i] = b + i * block.panel_stride;
   for (int64_t tap = 0; tap < block.tap_count; ++tap) {
-    const std::byte* const base = block.taps == nullptr ? tile.a : tile.a + block.taps[tap];
+    const std::byte* const base =
+        tile.a + (block.taps == nullptr ? tap * block.lanes * 4 : block.taps[tap]);
     const std::byte* rows[kPointers];
 #pragma GCC unroll 8
     for (int i = 0; i < kPointers; ++i) rows[i] = base + 3 * i * stride;
+    [[maybe_unused]] typename Dot::Vector scales[kVectors], zeros[kVectors];
+    if constexpr (Dot::kScales) {
+      const int64_t at = tap * block.scales_stride + tile.column;
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        scales[v] = Dot::load_sum(block.scales + at + v * kLanes);
+        zeros[v] = Dot::kZeros ? Dot::load_sum(block.zeros + at + v * kLanes) : Dot::zero();
+      }
+    }
     for (int64_t lane = block.lanes; lane > 0; --lane) {
       typename Dot::Vector columns[kVectors];
       // A few rows wait for nothing but memory, and several streams hide that themselves.
       if constexpr (kPanels == 1) {
 #pragma GCC unroll 8
-        for (int at = 0; at < Dot::kVectors * kLanes * 4; at += 64)
-          __builtin_prefetch(b + at + kPrefetchBytes);
-        b += Dot::kVectors * kLanes * 4;
+        for (int at = 0; at < kRowBytes; at += 64) __builtin_prefetch(b + at + kPrefetchBytes);
+        b += kRowBytes;
       }
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v)
-        columns[v] = Dot::load(panels[v / kUsed] + v % kUsed * kLanes * 4);
+        columns[v] = Dot::load(panels[v / kUsed] + v % kUsed * kLanes * Dot::kColumnBytes);
+      if constexpr (Dot::kScales) {
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v)
+          columns[v] = Dot::scaled(columns[v], scales[v], zeros[v]);
+      }
 #pragma GCC unroll 16
       for (int row = 0; row < kRows; ++row) {
         const auto value = Dot::broadcast(rows[row / 3] + (row % 3) * stride);
@@ -72,7 +89,7 @@ void gemm_tile(const GemmBlock& block, const TilePlace<typename Dot::Number>& ti
 #pragma GCC unroll 8
       for (int i = 0; i < kPointers; ++i) rows[i] += 4;
 #pragma GCC unroll 8
-      for (int i = 0; i < kPanels; ++i) panels[i] += Dot::kVectors * kLanes * 4;
+      for (int i = 0; i < kPanels; ++i) panels[i] += kRowBytes;
     }
   }
   if constexpr (Dot::kFinishes)

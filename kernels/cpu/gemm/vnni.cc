@@ -13,7 +13,8 @@ namespace anneal::cpu {
 namespace {
 
 struct U8S8Dot {
-  static constexpr int kRows = 14, kVectors = 2, kLanes = 16;
+  static constexpr int kRows = 14, kVectors = 2, kLanes = 16, kColumnBytes = 4;
+  static constexpr bool kScales = false;
   using Vector = __m512i;
   using Number = int32_t;
   static HWY_INLINE Vector zero() { return _mm512_setzero_si512(); }

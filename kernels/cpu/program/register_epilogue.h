@@ -24,6 +24,16 @@ struct RegisterEpilogue {
   int64_t y_stride = 0;  // bytes from row to row
 };
 
+// The same for the columns from this one on.
+inline RegisterEpilogue from_column(RegisterEpilogue epilogue, int64_t column) {
+  const int64_t bytes = column * static_cast<int64_t>(size_of(epilogue.storage));
+  if (epilogue.scale != nullptr) epilogue.scale += column;
+  if (epilogue.offset != nullptr) epilogue.offset += column;
+  if (epilogue.addend != nullptr) epilogue.addend += bytes;
+  epilogue.y += bytes;
+  return epilogue;
+}
+
 // Which storage a kernel can finish for.
 using CanStore = bool (*)(DataType storage);
 inline bool stores_nothing(DataType) { return false; }
