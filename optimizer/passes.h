@@ -24,6 +24,7 @@ bool insert_quantize(Graph& graph, PassRun& run);
 bool unify_scales(Graph& graph, PassRun& run);
 bool move_quantize(Graph& graph, PassRun& run);
 bool integer_products(Graph& graph, PassRun& run);
+bool keep_quantized_weights(Graph& graph, PassRun& run);
 bool lower_quantize(Graph& graph, PassRun& run);
 bool fuse_pointwise(Graph& graph, PassRun& run);
 bool fuse_attention(Graph& graph, PassRun& run);

@@ -47,6 +47,8 @@ constexpr Pass kPipeline[] = {
     {"move_quantize", "data-movement ops run on quantized values", kInexact, move_quantize},
     {"integer_products", "products of dequantized operands are computed in integers", kInexact,
      integer_products},
+    {"keep_quantized_weights", "products of few rows read their 8-bit weights as they are", kExact,
+     keep_quantized_weights},
     {"lower_quantize", "quantizing and dequantizing become programs", kExact, lower_quantize},
     {"fuse_pointwise", "elementwise layers in a row become one", kExact, fuse_pointwise},
     {"fuse_softmax", "a softmax computes its logarithm and its largest elements as well", kInexact,

@@ -28,6 +28,9 @@ struct PrecisionOptions {
   float max_layer_error = 1e-3F;
   std::vector<LayerPrecision> layers{};              // the first that matches decides
   std::shared_ptr<const CalibrationTable> ranges{};  // null: none
+
+  // Whether any layer may be computed in less than the model's own precision.
+  bool reduces() const { return f16 || bf16 || int8 || !layers.empty(); }
 };
 
 }  // namespace anneal

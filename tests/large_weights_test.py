@@ -93,10 +93,16 @@ class Model:
         path.write_bytes(model.SerializeToString())
 
 
+# Products that read integers: of_columns and of_codes.
+KEPT = 2
+
+
 def wrong_steps(anneal, engine):
     report = subprocess.run([anneal, "inspect", engine, "--json"], check=True, capture_output=True).stdout
     steps = json.loads(report)["plans"][0]["steps"]
-    return [f"step {step['name']} is {step['op']}" for step in steps if not step["op"].startswith("MatMul")]
+    wrong = [f"step {step['name']} is {step['op']}" for step in steps if not step["op"].startswith("MatMul")]
+    kept = sum(step["kernel"] == "cpu.matmul.quantized_weights" for step in steps)
+    return wrong + ([f"{kept} products read integers, {KEPT} can"] if kept != KEPT else [])
 
 
 def wrong_numbers(anneal, engine, folder, model):

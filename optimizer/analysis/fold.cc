@@ -86,7 +86,7 @@ class Folding {
     const Layer& layer = graph_.layer(id);
     if (layer.inputs.empty() || !bodies_of(layer.op).empty()) return;
     if (dequantize_ == FoldDequantize::kLater && op_as<Dequantize>(graph_, id) &&
-        scaling_of(graph_, id))
+        (scaling_of(graph_, id) || is_in_blocks(id)))
       return;
     Derived made;
     for (const ValueId output : layer.outputs) {
@@ -107,6 +107,14 @@ class Folding {
     }
     if (made.why_not.empty()) made.why_not = why_not_computed(made);
     derived_.emplace(id, std::move(made));
+  }
+
+  // What keep_quantized_weights may want.
+  bool is_in_blocks(LayerId id) const {
+    const Tensor* integers = graph_.constant(graph_.layer(id).inputs[0]);
+    return op_as<Dequantize>(graph_, id)->block_size >= kLeastWeightBlock && integers != nullptr &&
+           is_8bit(integers->dtype()) && integers->dims().rank() == 2 &&
+           !run_.options.precision.reduces();
   }
 
   // Whatever reads it.

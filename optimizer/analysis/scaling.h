@@ -30,6 +30,9 @@ struct DequantizedValue {
 };
 std::optional<DequantizedValue> dequantized(const Graph& graph, ValueId value);
 
+// A product by quantized weights takes no smaller blocks.
+inline constexpr int64_t kLeastWeightBlock = 16;
+
 // Constants to give a layer, named after `name`: the scales, and the zero points, kNone if they are
 // 0. Scalars, or along one axis.
 ValueId add_scales(Graph& graph, const std::string& name, const Scaling& scaling);

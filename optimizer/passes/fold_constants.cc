@@ -3,10 +3,10 @@
 //   y = Pointwise(1, 2) program=add   =>   const y = 3
 //   w = Pointwise(w16) program=f32($0); y = MatMul(x, w)   =>   y = MatMul(x, const), of any size
 //
-// A Dequantize of 8 and 16 bits stays, for integer_products to see; lower_quantize computes those
-// that are left. An elementwise result that would be larger than PassOptions::fold_budget_bytes,
-// and that elementwise layers read, stays too: they compute it in passing, and the engine file
-// stays small.
+// A Dequantize of 8 and 16 bits stays, for integer_products and keep_quantized_weights to see;
+// lower_quantize computes those that are left. An elementwise result that would be larger than
+// PassOptions::fold_budget_bytes, and that elementwise layers read, stays too: they compute it in
+// passing, and the engine file stays small.
 #include "anneal/optimizer/analysis/fold.h"
 #include "anneal/optimizer/passes.h"
 

@@ -1,6 +1,9 @@
-// Which kernels a build may choose: --exact and --skip-kernel; and an engine whose kernel is gone.
+// Which kernels a build may choose: --exact and --skip-kernel; an engine whose kernel is gone; and
+// products that read the model's 8-bit weights.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include "anneal/tests/engine/build_and_run.h"
 
@@ -67,6 +70,69 @@ TEST(KernelChoice, AMissingKernelIsReplacedByAnExactOneIfThePlanIsExact) {
     else
       EXPECT_THAT(engine->load_warnings()[0], names_winograd);
   }
+}
+
+// By columns with zero points, by blocks along rows of the weights, and what the first gives by
+// weights of one scale.
+constexpr std::string_view kProducts = R"text(size N in 1..200 opt 2
+graph g(x: f32[N,256])
+  const w: i8[256,300] = random(1)
+  const s: f32[300] = random(2)
+  const v: u8[260,256] = random(3)
+  const t: f32[260,8] = random(4)
+  const z: u8[260,8] = random(5)
+  const u: i8[300,70] = random(6)
+  const b: f32[300] = random(7)
+  columns = Dequantize(w, s) axis=1
+  a = MatMul(x, columns; b) epilogue="(f32,f32)->(f32) max(add($0,$1),0f32)"
+  blocks = Dequantize(v, t, z) axis=1 block_size=32
+  y = MatMul(x, blocks) transpose_b=true
+  one = Dequantize(u, f32[]{0.5})
+  c = MatMul(a, one)
+  return c, y
+)text";
+
+std::vector<std::string> product_kernels(const EngineFile& file) {
+  std::vector<std::string> kernels;
+  for (const Step& step : file.plans[0].steps)
+    if (std::holds_alternative<MatMul>(step.op)) kernels.push_back(step.kernel);
+  return kernels;
+}
+
+TEST(QuantizedWeights, StayInTheEngineAndGiveWhatTheReferenceGives) {
+  for (const bool exact : {false, true}) {
+    GraphBuildOptions options;
+    options.passes.exact = exact;
+    options.passes.cached_weight_bytes = 0;
+    const EngineFile file = build_text(kProducts, options);
+    EXPECT_THAT(product_kernels(file), ::testing::ElementsAre("cpu.matmul.quantized_weights",
+                                                              "cpu.matmul.quantized_weights",
+                                                              "cpu.matmul.quantized_weights"));
+    constexpr size_t kIntegers = 256 * 300 + 260 * 256 + 300 * 70;
+    EXPECT_LT(save(file).size(), kIntegers * 3 / 2);
+    const auto engine = engine_of(file);
+    ExecutionContext context(engine, {});
+    for (const int64_t rows : {1, 2, 3, 8, 9, 100}) {
+      const std::vector<Tensor> inputs = {random_f32({rows, 256}, 8)};
+      const auto wanted = reference(kProducts, inputs);
+      for (const auto& [name, got] : run(context, *engine, inputs)) {
+        const std::vector<float>& want = wanted.at(name);
+        ASSERT_EQ(got.size(), want.size());
+        float largest = 0;
+        for (const float number : want) largest = std::max(largest, std::abs(number));
+        for (size_t i = 0; i < got.size(); ++i)
+          ASSERT_NEAR(got[i], want[i], 1e-5F * largest) << name << "[" << i << "], " << rows;
+      }
+    }
+  }
+}
+
+TEST(QuantizedWeights, BecomeFloatsForManyRows) {
+  std::string text(kProducts);
+  text.replace(text.find("opt 2"), 5, "opt 150");
+  GraphBuildOptions options;
+  options.passes.cached_weight_bytes = 0;
+  EXPECT_THAT(product_kernels(build_text(text, options)), ::testing::Each("cpu.matmul.packed"));
 }
 
 }  // namespace

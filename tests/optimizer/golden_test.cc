@@ -3,8 +3,9 @@
 // (which must change nothing), and executed on the reference before and after with random inputs. A
 // line "# no target has a kernel for OP" makes it so; lines "# int8", "# f16", "# bf16", "#
 // symmetric",
-// "# fold budget N", "# max memory N" are PassOptions; "# range NAME MIN MAX" and "# layer REGEX
-// TYPE" are the PrecisionOptions; what follows "# table " is a line of the calibration table.
+// "# fold budget N", "# cached weights N", "# max memory N" are PassOptions; "# range NAME MIN MAX"
+// and "# layer REGEX TYPE" are the PrecisionOptions; what follows "# table " is a line of the
+// calibration table.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -116,6 +117,7 @@ PassOptions options_of(const Case& each) {
   options.ask_targets = targets_of(each);
   options.precision = precision_of(each);
   options.fold_budget_bytes = number_after("# fold budget ", options.fold_budget_bytes);
+  options.cached_weight_bytes = number_after("# cached weights ", options.cached_weight_bytes);
   options.max_memory = number_after("# max memory ", options.max_memory);
   return options;
 }
