@@ -115,7 +115,8 @@ class Rounder {
   bool rounds(const std::string& name) const {
     const auto found = model_.facts.find(name);
     if (found == model_.facts.end() || !found->second.is_float()) return false;
-    return type_ == onnx::FLOAT ? !found->second.exact() : !exact_.contains(name);
+    if (is_disturbed_ && found->second.exact()) return false;  // a scale of sizes, too
+    return type_ == onnx::FLOAT || !exact_.contains(name);
   }
   // What no node makes: its readers read another value.
   void round_read(GraphProto& graph, const std::string& name) {
