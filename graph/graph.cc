@@ -126,8 +126,8 @@ ValueId Graph::add_input(std::string name, Type type, std::optional<Tensor> defa
     if (size.known()) elements *= static_cast<double>(size.value());
   }
   if (elements >= 0x1p63)
-    fail(Code::kInvalidModel, fmt::format("input \"{}\" has shape {}, of more than 2^63 elements",
-                                          name, sizes_->text(type.shape)));
+    fail(Code::kInvalidModel,
+         fmt::format("more than 2^63 elements in the shape {}", sizes_->text(type.shape)));
   const ValueId id = new_value(std::move(name), {type, std::nullopt});
   mutable_value(id).default_value = std::move(default_value);
   inputs_.push_back(id);

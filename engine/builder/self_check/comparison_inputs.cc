@@ -13,6 +13,8 @@ namespace {
 
 // Of an integer that no layer limits, such as a position.
 constexpr int64_t kMostPosition = 8191;
+// Elements that are drawn within a second or two.
+constexpr double kMostDrawnElements = 1 << 26;
 // Work that is little beside the build, which rounds the weights.
 constexpr double kCheapWork = 1e8, kCheapWorkOfAWeight = 100;
 
@@ -127,6 +129,10 @@ void ComparisonInputs::try_sizes(SizeChoice sizes, const FloatRanges& ranges) {
     tried_.push_back(dims);
     // Nobody asked for these sizes.
     if (sizes == SizeChoice::kLarger && !is_cheap(dims)) return;
+    double elements = 0;
+    for (const Dims& each : dims) elements += static_cast<double>(count(each));
+    if (elements > kMostDrawnElements)
+      return note(what, fmt::format("{:.0f} elements are more than are drawn", elements));
     if (!may_run(dims, what)) return;
     const std::vector<InputRange> accepted = input_ranges(plan_, weights_, dims);
     ComparisonInput input{.what = what, .tensors = {}, .is_drawn = true};

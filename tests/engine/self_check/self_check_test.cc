@@ -213,6 +213,18 @@ TEST(SelfCheck, LeavesOutWhatNeedsTooMuchWork) {
   EXPECT_THAT(made.check.outcome, HasSubstr("multiply-adds"));
 }
 
+// Elementwise steps are hardly work, but drawing takes its time.
+TEST(SelfCheck, LeavesOutWhatIsTooMuchToDraw) {
+  constexpr std::string_view kText = R"txt(
+graph large(x: f32[1,2147483647])
+  y = Pointwise(x) program="(f32)->(f32) max($0,0f32)"
+  return y
+)txt";
+  const CheckedBuild made =
+      build_checked(parse_graph(kText), options_of(kF16), SelfCheckOptions{.run = true});
+  EXPECT_THAT(made.check.outcome, HasSubstr("2147483647 elements are more than are drawn"));
+}
+
 TEST(SelfCheck, IsForLowerPrecisions) {
   const CheckedBuild made = build_checked(parse_graph(kTwoProducts), options_of({}), {});
   EXPECT_EQ(made.check.outcome, "");
