@@ -8,6 +8,7 @@
 
 #include "anneal/core/size/real.h"
 #include "anneal/graph/infer_rules.h"
+#include "anneal/graph/program_rules.h"
 
 namespace anneal {
 namespace {
@@ -55,26 +56,6 @@ Limits limits_of(DataType dtype) {
       break;
   }
   return {0, -1};
-}
-
-DataType storage(RegisterType type) {
-  switch (type) {
-    case RegisterType::kF32:
-      return DataType::kF32;
-    case RegisterType::kF64:
-      return DataType::kF64;
-    case RegisterType::kI32:
-      return DataType::kI32;
-    case RegisterType::kI64:
-      return DataType::kI64;
-    case RegisterType::kU32:
-      return DataType::kU32;
-    case RegisterType::kU64:
-      return DataType::kU64;
-    case RegisterType::kBool:
-      break;
-  }
-  return DataType::kBool;
 }
 
 Scalar scalar_of(RegisterType type, int64_t value) {
@@ -133,7 +114,7 @@ class ElementRules {
   ElementValue known_as(RegisterType type, Size size) const {
     if (RealSizes::is_real(sizes_, size))
       return is_float_register(type) ? ElementValue{std::nullopt, size} : ElementValue{};
-    if (size.is_unknown() || !limits_of(storage(type)).hold(sizes_.range(size))) return {};
+    if (size.is_unknown() || !limits_of(storage_type(type)).hold(sizes_.range(size))) return {};
     if (size.known()) return {scalar_of(type, size.value()), Size::unknown()};
     return {std::nullopt, size};
   }
@@ -208,7 +189,7 @@ class ElementRules {
     if (!RealSizes::is_real(sizes_, a) || to == RegisterType::kBool || to == RegisterType::kU64)
       return Size::unknown();
     if (to == RegisterType::kI64) return RealSizes(sizes_).truncate(a);
-    const Limits limits = limits_of(storage(to));
+    const Limits limits = limits_of(storage_type(to));
     return sizes_.min(sizes_.max(RealSizes(sizes_).truncate(a), limits.min), limits.max);
   }
 

@@ -236,6 +236,26 @@ bool is_commutative(Opcode opcode) { return rule_of(opcode).commutative; }
 
 bool is_float(RegisterType type) { return (bit(type) & kFloats) != 0; }
 
+DataType storage_type(RegisterType type) {
+  switch (type) {
+    case RegisterType::kF32:
+      return DataType::kF32;
+    case RegisterType::kF64:
+      return DataType::kF64;
+    case RegisterType::kI32:
+      return DataType::kI32;
+    case RegisterType::kI64:
+      return DataType::kI64;
+    case RegisterType::kU32:
+      return DataType::kU32;
+    case RegisterType::kU64:
+      return DataType::kU64;
+    case RegisterType::kBool:
+      break;
+  }
+  return DataType::kBool;
+}
+
 int width(RegisterType type) {
   switch (type) {
     case RegisterType::kF32:

@@ -15,6 +15,7 @@ inline constexpr size_t kMaxInstructions = 4096;
 
 bool is_commutative(Opcode opcode);
 bool is_float(RegisterType type);
+DataType storage_type(RegisterType type);             // that holds its values
 int width(RegisterType type);                         // bits of a value; 1 for bool
 std::optional<DataType> valid_dtype(uint64_t value);  // nullopt: no DataType, or kString
 

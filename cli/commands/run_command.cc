@@ -35,7 +35,7 @@ constexpr int64_t kMostSamplesShown = 8;
 struct RunFlags {
   EngineOptions engine_options;
   ContextOptions context_options;
-  std::string engine, shapes, observe, save_folder, labels;
+  std::string engine, shapes, observe, save_folder, inputs_folder, labels;
   std::vector<std::string> inputs;
   ShapeFlags model_shapes;
   int threads = 0, iterations = 1, warmup = -1, top = 5;
@@ -90,6 +90,12 @@ int run_engine(const RunFlags& flags) {
   const auto labels = flags.labels.empty() ? std::vector<std::string>() : read_labels(flags.labels);
   const SampleInputs samples = sample_inputs(*engine, flags.inputs, flags.shapes);
   const std::vector<Tensor>& inputs = samples.tensors;
+  // Before the run: one that fails is worth repeating, too.
+  if (!flags.inputs_folder.empty()) {
+    TensorFiles files(flags.inputs_folder);
+    for (size_t i = 0; i < inputs.size(); ++i)
+      files.write(engine->inputs()[i].name, inputs[i].view());
+  }
   ContextOptions options = flags.context_options;
   options.threads = flags.threads;
   ExecutionContext context(engine, options);
@@ -187,6 +193,8 @@ void add_run_command(CLI::App& application, Action& action) {
   command->add_option("--shapes", flags->shapes, "Shapes of raw files and random inputs")
       ->type_name("NAME:1x3x224x224,...");
   command->add_option("--save", flags->save_folder, "Write each output to FOLDER/NAME.npy")
+      ->type_name("FOLDER");
+  command->add_option("--save-inputs", flags->inputs_folder, "Write each input to FOLDER/NAME.npy")
       ->type_name("FOLDER");
   command
       ->add_option("--observe", flags->observe,

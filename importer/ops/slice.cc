@@ -56,12 +56,26 @@ Outputs import_slice(Node& node) {
                                as_i64(node, node.input(2), "ends"), axes, steps});
 }
 
+// The input, whose axis is as long as all parts: a slice alone would take what is there.
+ValueId with_total(Node& node, int64_t axis, const std::vector<Size>& parts) {
+  Size total = 0;
+  for (const Size part : parts) total = node.sizes().add(total, part);
+  std::vector<Size> shape(node.shape(0).begin(), node.shape(0).end());
+  Size& whole = shape[static_cast<size_t>(axis)];
+  if (std::ranges::any_of(shape, [](Size size) { return size.is_unknown(); }) ||
+      total.is_unknown() || whole == total)
+    return node.input(0);
+  whole = total;
+  return reshape(node, node.input(0), shape, "whole");
+}
+
 // One Slice for each output.
 Outputs split(Node& node, int64_t axis, const std::vector<Size>& parts) {
   if (static_cast<int>(parts.size()) < node.output_count())
     node.invalid(fmt::format("{} parts for {} outputs", parts.size(), node.output_count()));
   const ValueId axes = node.integers_value({axis}, "axes");
   const ValueId steps = node.integers_value({1}, "steps");
+  const ValueId whole = with_total(node, axis, parts);
   Outputs outputs;
   Size start = 0;
   for (int i = 0; i < node.output_count(); ++i) {
@@ -69,8 +83,7 @@ Outputs split(Node& node, int64_t axis, const std::vector<Size>& parts) {
     const ValueId from = node.sizes_value({start}, fmt::format("start{}", i));
     const ValueId to = node.sizes_value({end}, fmt::format("end{}", i));
     outputs.push_back(
-        node.result(Slice{}, {node.input(0), from, to, axes, steps}, fmt::format("{}", i), i)
-            .front());
+        node.result(Slice{}, {whole, from, to, axes, steps}, fmt::format("{}", i), i).front());
     start = end;
   }
   return outputs;

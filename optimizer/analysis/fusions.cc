@@ -35,23 +35,8 @@ LayerId Fusions::sole_user(ValueId value) const {
 // What has a smaller rank than `except` does not need it.
 bool Fusions::depends_otherwise(LayerId layer, LayerId except) const {
   const size_t lowest = rank(except);
-  std::unordered_set<LayerId> seen;
-  std::vector<LayerId> open;
-  const auto add_producers = [&](LayerId of, bool is_first) {
-    for (const ValueId input : graph_.layer(of).inputs) {
-      const LayerId by = input == ValueId::kNone ? LayerId::kNone : producer(graph_, input);
-      if (by == LayerId::kNone || (is_first && by == except) || rank(by) < lowest) continue;
-      if (seen.insert(by).second) open.push_back(by);
-    }
-  };
-  add_producers(layer, true);
-  while (!open.empty()) {
-    const LayerId next = open.back();
-    open.pop_back();
-    if (next == except) return true;
-    add_producers(next, false);
-  }
-  return false;
+  return anneal::depends_otherwise(graph_, layer, except,
+                                   [&](LayerId by) { return rank(by) >= lowest; });
 }
 
 void Fusions::replaced(LayerId first, LayerId second, LayerId joined) {

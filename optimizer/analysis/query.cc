@@ -20,14 +20,15 @@ std::vector<LayerId> users_of(const Graph& graph, ValueId value) {
   return users;
 }
 
-bool depends_otherwise(const Graph& graph, LayerId layer, LayerId except) {
+bool depends_otherwise(const Graph& graph, LayerId layer, LayerId except,
+                       FunctionRef<bool(LayerId)> may_need) {
   std::unordered_set<LayerId> seen;
   std::vector<LayerId> open;
   const auto add_producers = [&](LayerId of, bool is_first) {
     for (const ValueId input : graph.layer(of).inputs) {
       if (input == ValueId::kNone) continue;
       const LayerId by = producer(graph, input);
-      if (by == LayerId::kNone || (is_first && by == except)) continue;
+      if (by == LayerId::kNone || (is_first && by == except) || !may_need(by)) continue;
       if (seen.insert(by).second) open.push_back(by);
     }
   };

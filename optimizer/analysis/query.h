@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "anneal/core/parallel.h"
 #include "anneal/graph/graph.h"
 
 namespace anneal {
@@ -29,8 +30,10 @@ LayerId sole_user(const Graph& graph, ValueId value);
 // The layers that read the value, each once, in no order.
 std::vector<LayerId> users_of(const Graph& graph, ValueId value);
 // Whether computing any of the layer's inputs but those that `except` gives takes what `except`
-// gives.
-bool depends_otherwise(const Graph& graph, LayerId layer, LayerId except);
+// gives. may_need: false of layers that surely do not need `except`.
+bool depends_otherwise(
+    const Graph& graph, LayerId layer, LayerId except,
+    FunctionRef<bool(LayerId)> may_need = [](LayerId) { return true; });
 // Elements of the value at the sizes to optimize for.
 int64_t element_count(const Graph& graph, ValueId value);
 // Whether every one of the values is `wanted`.

@@ -1,33 +1,9 @@
 #include "anneal/optimizer/precision/value_flow.h"
 
 #include "anneal/graph/op_traits.h"
+#include "anneal/graph/program_rules.h"
 
 namespace anneal {
-namespace {
-
-// Storage that holds the register's values.
-DataType storage_of(RegisterType type) {
-  switch (type) {
-    case RegisterType::kF32:
-      return DataType::kF32;
-    case RegisterType::kF64:
-      return DataType::kF64;
-    case RegisterType::kI32:
-      return DataType::kI32;
-    case RegisterType::kI64:
-      return DataType::kI64;
-    case RegisterType::kU32:
-      return DataType::kU32;
-    case RegisterType::kU64:
-      return DataType::kU64;
-    case RegisterType::kBool:
-      break;
-  }
-  return DataType::kBool;
-}
-
-}  // namespace
-
 ValueFlow::ValueFlow(const Graph& graph) : graph_(graph) {
   for (const ValueId id : graph.inputs()) input(id);
   for (const LayerId id : graph.order()) add_layer(id);
@@ -76,7 +52,7 @@ std::vector<int> ValueFlow::add_program(LayerId layer, const Program& program,
     FlowNode node{.kind = FlowNode::Kind::kInstruction,
                   .layer = layer,
                   .one = one,
-                  .dtype = storage_of(one.type)};
+                  .dtype = storage_type(one.type)};
     for (int i = 0; i < operand_count(one.opcode); ++i)
       node.operands.push_back(regs[one.operands[static_cast<size_t>(i)]]);
     regs.push_back(add(std::move(node)));

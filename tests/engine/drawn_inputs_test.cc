@@ -242,6 +242,18 @@ graph found(x: f32[A])
   EXPECT_EQ(tried.dims[0], (Dims{12}));
 }
 
+TEST(InputTrials, SizesAreWhatTheErrorNames) {
+  const Tried tried = try_inputs(R"txt(
+graph wide(x: f32[1,1], shape: i64[2])
+  const w: f32[37,3] = random(1)
+  e = Expand(x, shape)
+  y = MatMul(e, w)
+  return y
+)txt");
+  EXPECT_TRUE(tried.is_accepted);
+  EXPECT_EQ(tried.tensors[1].as<int64_t>()[1], 37);
+}
+
 TEST(InputTrials, RunsFindValuesThatDecideSizes) {
   const Tried tried = try_inputs(R"txt(
 graph rows(mask: bool[6])

@@ -82,6 +82,13 @@ TEST(SettledSizes, AnAxisThatIsFixedIsFixedInProducts) {
   EXPECT_EQ(size_text(imported(model), "flat"), "[b,3*h*w]");
 }
 
+TEST(SettledSizes, PartsOfASplitFixItsAxis) {
+  ModelBuilder model;
+  model.input("x", {"n"}).output("a").output("b").integers("parts", {5, 8});
+  model.node("Split", {"x", "parts"}, {"a", "b"});
+  EXPECT_EQ(size_text(imported(model), "x"), "[13]");
+}
+
 // As a map that is halved, rounded up, and doubled again beside another one.
 TEST(SettledSizes, WhatNoSymbolSolvesHasOneRepresentative) {
   for (const bool first : {false, true}) {

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
+#include <string_view>
 
+#include "anneal/engine/data/made_samples.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/engine_internals.h"
 
@@ -14,14 +17,29 @@ namespace {
 constexpr auto kMostTime = std::chrono::seconds(10);
 constexpr size_t kMostMemory = size_t{2} << 30;  // of all runs but the first
 constexpr double kMost = std::numeric_limits<double>::infinity();
-// After the first way, in which numbers are spread over their range.
-constexpr double kValuesOfWays[] = {1, -kMost, kMost};
-constexpr size_t kWays = 1 + std::size(kValuesOfWays);
+constexpr size_t kMostNumbers = 8;
+constexpr int64_t kLargestSize = 1024;
 
 bool reads_indices(const Op& op) {
   return std::holds_alternative<Gather>(op) || std::holds_alternative<GatherElements>(op) ||
          std::holds_alternative<GatherND>(op) || std::holds_alternative<ScatterElements>(op) ||
          std::holds_alternative<ScatterND>(op);
+}
+
+// The sizes that an error names, behind the name of its step.
+std::vector<int64_t> numbers_in(std::string_view text) {
+  if (const size_t step = text.rfind("): "); step != std::string_view::npos)
+    text.remove_prefix(step);
+  std::vector<int64_t> numbers;
+  for (size_t at = 0; at < text.size() && numbers.size() < kMostNumbers; ++at) {
+    int64_t number = 0;
+    const auto [end, fault] = std::from_chars(text.data() + at, text.data() + text.size(), number);
+    if (fault == std::errc() && number > 0 && number <= kLargestSize &&
+        std::ranges::find(numbers, number) == numbers.end())
+      numbers.push_back(number);
+    if (fault != std::errc::invalid_argument) at = static_cast<size_t>(end - text.data());
+  }
+  return numbers;
 }
 
 bool is_of_arguments(const Error& error) {
@@ -47,18 +65,28 @@ InputTrials::InputTrials(const Engine& engine, std::vector<TrialInput> inputs)
 
 std::optional<StepFailure> InputTrials::run(std::span<const Dims> dims) {
   const std::vector<InputRange> ranges = ranges_at(dims);
-  bool is_any_integer = false;
-  for (size_t i = 0; i < inputs_.size(); ++i)
-    is_any_integer |= !inputs_[i].given && !is_float(engine_->inputs()[i].dtype);
+  bool is_any_integer = false, is_any_size = false;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i].given || is_float(engine_->inputs()[i].dtype)) continue;
+    is_any_integer = true;
+    is_any_size |= ranges[i].role == InputRole::kSize;
+  }
+  std::vector<Way> ways = {{}};
+  if (is_any_integer)
+    for (const double value : {1.0, -kMost, kMost}) ways.push_back({value});
   std::optional<StepFailure> first;
-  for (size_t way = 0; way < (is_any_integer ? kWays : 1); ++way) {
+  for (size_t i = 0; i < ways.size(); ++i) {
     if (std::chrono::steady_clock::now() - begin_ > kMostTime) break;
-    const auto failure = run_once(draw(dims, ranges, way));
+    const auto failure = run_once(draw(dims, ranges, ways[i]));
     if (!failure) {
-      way_ = way;
+      way_ = ways[i];
       return std::nullopt;
     }
-    if (!first) first = failure;
+    if (first) continue;
+    first = failure;
+    if (is_any_size)
+      for (const int64_t number : numbers_in(first->text))
+        ways.push_back({static_cast<double>(number), true});
   }
   return first ? first : StepFailure{0, "not run: other runs have taken all the time"};
 }
@@ -68,15 +96,20 @@ std::vector<Tensor> InputTrials::draw(std::span<const Dims> dims) const {
 }
 
 std::vector<Tensor> InputTrials::draw(std::span<const Dims> dims,
-                                      std::span<const InputRange> ranges, size_t way) const {
+                                      std::span<const InputRange> ranges, const Way& way) const {
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const auto& [given, seed] = inputs_[i];
     const DataType dtype = engine_->inputs()[i].dtype;
-    tensors.push_back(given ? *given
-                      : way == 0
-                          ? draw_input(dtype, dims[i], ranges[i], seed)
-                          : alike_input(dtype, dims[i], ranges[i], seed, kValuesOfWays[way - 1]));
+    const bool is_size = is_integer(dtype) && ranges[i].role == InputRole::kSize;
+    if (given)
+      tensors.push_back(*given);
+    else if (!way.value || (way.only_sizes && !is_size))
+      tensors.push_back(draw_input(dtype, dims[i], ranges[i], seed));
+    else if (way.only_sizes)
+      tensors.push_back(alike_sample(dtype, dims[i], *way.value));
+    else
+      tensors.push_back(alike_input(dtype, dims[i], ranges[i], seed, *way.value));
   }
   return tensors;
 }

@@ -23,7 +23,8 @@ struct TrialInput {
 };
 
 // Draws inputs in different ways and runs the engine on them: as draw_input() does; then all
-// integers 1, the least and the largest of their ranges. Not thread-safe.
+// integers 1, the least and the largest of their ranges; then those that decide sizes at numbers
+// that the error names. Not thread-safe.
 class InputTrials {
  public:
   // REQUIRES: the engine outlives it; one input for each of the engine.
@@ -37,15 +38,19 @@ class InputTrials {
   int runs() const { return runs_; }  // so far
 
  private:
+  struct Way {
+    std::optional<double> value = {};  // none: spread over the range
+    bool only_sizes = false;           // the others are spread
+  };
   std::vector<InputRange> ranges_at(std::span<const Dims> dims) const;
   std::vector<Tensor> draw(std::span<const Dims> dims, std::span<const InputRange> ranges,
-                           size_t way) const;
+                           const Way& way) const;
   std::optional<StepFailure> run_once(const std::vector<Tensor>& tensors);
   std::optional<StepFailure> failure_of(const std::string& text) const;
 
   std::shared_ptr<const Engine> engine_;
   std::vector<TrialInput> inputs_;
-  size_t way_ = 0;
+  Way way_;
   int runs_ = 0;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
