@@ -59,7 +59,9 @@ class Refinement {
   }
 
  private:
-  Size updated(Size size) { return rules::pinned(sizes_.substitute(size, replaced_), sizes_); }
+  Size updated(Size size) {
+    return rules::pinned(sizes_.represented(sizes_.substitute(size, replaced_)), sizes_);
+  }
   void update(Shape& shape) {
     for (int axis = 0; axis < shape.rank(); ++axis) shape[axis] = updated(shape[axis]);
   }
@@ -71,7 +73,8 @@ class Refinement {
       note_replacement(before[axis], now[axis], found_, sizes_, replaced_);
     update(before);
     if (fact.elements)
-      for (Size& size : *fact.elements) size = sizes_.substitute(size, replaced_);
+      for (Size& size : *fact.elements)
+        size = sizes_.represented(sizes_.substitute(size, replaced_));
     fact = graph_.narrowed(fact, inferred);
     update(fact.type.shape);
   }

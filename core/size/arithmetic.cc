@@ -272,44 +272,6 @@ bool SizeTable::is_at_most(Size a, Size b) const {
   return difference && range(*difference).max <= 0;
 }
 
-Size SizeTable::substitute(Size size, const SizeReplacements& by) {
-  if (by.empty() || size.known() || size.is_unknown() ||
-      std::ranges::none_of(symbols_in(size), [&](uint32_t symbol) { return by.contains(symbol); }))
-    return size;
-  Size sum = 0;
-  for (const Term& term : polynomial_of(size).terms) {
-    Size product = term.coefficient;
-    for (const uint32_t id : term.atoms) product = mul(product, substitute(Atom(atoms_[id]), by));
-    sum = add(sum, product);
-  }
-  return sum;
-}
-
-Size SizeTable::substitute(const Atom& atom, const SizeReplacements& by) {
-  if (atom.kind == AtomKind::kSymbol) {
-    const auto found = by.find(atom.symbol);
-    return found == by.end() ? intern(atom) : substitute(found->second, by);
-  }
-  const Size a = substitute(atom.a, by), b = substitute(atom.b, by);
-  switch (atom.kind) {
-    case AtomKind::kFloorDiv:
-      return floor_div(a, b);
-    case AtomKind::kMin:
-      return min(a, b);
-    case AtomKind::kMax:
-      return max(a, b);
-    case AtomKind::kBroadcast:
-      return broadcast(a, b);
-    case AtomKind::kReal: {
-      const RealOp op = RealSizes::op(atom);
-      if (op == RealOp::kConstant) return intern(atom);
-      return RealSizes(*this).operation(op, RealSizes::type(atom), a, b);
-    }
-    default:
-      return RealSizes(*this).truncate(a);
-  }
-}
-
 Size product(const Shape& shape, SizeTable& sizes) {
   Size result = 1;
   for (Size size : shape) result = sizes.mul(result, size);

@@ -52,6 +52,7 @@ class RealSizes {
   static bool is_real(const SizeTable& sizes, Size size);
 
  private:
+  friend class SizeRewriter;
   friend class SizeTable;
   using Atom = SizeTable::Atom;
   using Kind = SizeTable::AtomKind;

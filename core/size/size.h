@@ -98,6 +98,7 @@ class SizeTable {
   void set_representatives(Representatives of) { representatives_ = std::move(of); }
   const Representatives& representatives() const { return representatives_; }
   Size representative(Size size) const;  // the size itself, where none stands for it
+  Size represented(Size size);           // the same, of each part of the size as well
 
   bool may_be_one(Size size) const;  // in some run, as far as can be told
 
@@ -123,6 +124,7 @@ class SizeTable {
 
  private:
   friend class RealSizes;
+  friend class SizeRewriter;
   enum class AtomKind : uint8_t { kSymbol, kFloorDiv, kMin, kMax, kBroadcast, kReal, kTruncate };
   struct Atom {
     AtomKind kind = AtomKind::kSymbol;
@@ -146,7 +148,6 @@ class SizeTable {
 
   Size intern(std::optional<Polynomial> polynomial);  // fails if there is none: an overflow
   Size intern(Atom atom);
-  Size substitute(const Atom& atom, const SizeReplacements& by);
   Size divide_by_number(const Polynomial& a, int64_t b);
   Size divide_by_polynomial(const Polynomial& a, const Polynomial& b);
   Size combine(AtomKind kind, Size a, Size b);  // kMin, kMax

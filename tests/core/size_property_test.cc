@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
 
 #include "anneal/core/bytes.h"
@@ -216,6 +217,24 @@ TEST(SizeFile, IdsTextsAndBoundsStayTheSame) {
       ASSERT_EQ(table.text(tracked.size), world.table.text(tracked.size));
     EXPECT_EQ(table.parse("A + 1"), world.table.parse("A + 1"));
   }
+}
+
+TEST(SizeRepresentatives, ReplaceParts) {
+  SizeTable table;
+  const auto parsed = [&](std::string_view text) { return table.parse(text); };
+  table.set_representatives({{parsed("max(n - m, 0)").expression(), 2},
+                             {parsed("4*((s + 1)//2)").expression(), parsed("2*s")},
+                             {parsed("a + b").expression(), parsed("c")}});
+  for (const auto& [size, expected] :
+       std::map<std::string_view, std::string_view>{{"max(n - m, 0) + m", "m + 2"},
+                                                    {"k*max(n - m, 0)", "2*k"},
+                                                    {"min(max(n - m, 0), q)//3", "min(q, 2)//3"},
+                                                    {"8*((s + 1)//2) + 3", "4*s + 3"},
+                                                    {"2*((s + 1)//2)", "2*((s + 1)//2)"},
+                                                    {"2*a + 2*b - n", "2*c - n"},
+                                                    {"a + 2*b", "a + 2*b"},
+                                                    {"n", "n"}})
+    EXPECT_EQ(table.text(table.represented(parsed(size))), table.text(parsed(expected))) << size;
 }
 
 SizeTable sample() {

@@ -112,6 +112,30 @@ TEST(SettledSizes, WhatNoSymbolSolvesHasOneRepresentative) {
   }
 }
 
+// The product makes the second half 2 wide; sums and bodies that have it as a part follow.
+TEST(SettledSizes, ARepresentativeIsUsedInPartsOfSizes) {
+  ModelBuilder model;
+  constexpr int kInt64 = anneal_onnx::TensorProto::INT64, kBool = anneal_onnx::TensorProto::BOOL;
+  model.input("x", {"4", "n"}).input("trips", {}, kInt64).output("y").floats("w", {2, 1}, {1, 2});
+  auto& split = model.node("Split", {"x"}, {"first", "second"});
+  set(split, "axis", int64_t{1});
+  concat(model, {"second", "first"}, "turned", 1);
+  model.node("MatMul", {"second", "w"}, {"column"});
+  ModelBuilder body;
+  body.input("i", {}, kInt64).input("go", {}, kBool).input("state", {"?", "?"});
+  body.output("on").output("next");
+  body.node("Identity", {"go"}, {"on"});
+  body.node("Add", {"state", "column"}, {"next"});
+  auto* attribute = model.node("Loop", {"trips", "", "turned"}, {"y"}).add_attribute();
+  attribute->set_name("body");
+  attribute->set_type(anneal_onnx::AttributeProto::GRAPH);
+  *attribute->mutable_g() = body.graph();
+  const Graph graph = imported(model);
+  EXPECT_EQ(size_text(graph, "second"), "[4,2]");
+  EXPECT_EQ(size_text(graph, "turned"), "[4,min(n, (n + 1)//2) + 2]");
+  EXPECT_EQ(size_text(graph, "y"), "[4,min(n, (n + 1)//2) + 2]");
+}
+
 TEST(SettledSizes, BoundsHoldForWhatReplacesASymbol) {
   ModelBuilder model;
   model.input("x", {"n"}).input("y", {"m"}).output("z");
