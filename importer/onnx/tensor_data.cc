@@ -1,5 +1,7 @@
 #include "anneal/importer/onnx/tensor_data.h"
 
+#include <fmt/format.h>
+
 #include <memory>
 
 #include "anneal/core/float16.h"
@@ -48,7 +50,10 @@ void for_each_element(const Tensor& tensor, F&& f) {
 }  // namespace
 
 std::vector<int64_t> integers_of(const Tensor& tensor) {
-  check(!is_float(tensor.dtype()), "a tensor of integers");
+  if (is_float(tensor.dtype()) || tensor.dtype() == DataType::kString)
+    fail(Code::kInvalidModel,
+         fmt::format("a constant of type {} is given where integers are wanted",
+                     to_string(tensor.dtype())));
   std::vector<int64_t> integers;
   for_each_element(tensor, [&]<class T>(T value) {
     if constexpr (std::is_integral_v<T>) integers.push_back(static_cast<int64_t>(value));
