@@ -9,6 +9,7 @@ namespace anneal {
 Fusions::Fusions(const Graph& graph) : graph_(graph), order_(graph.order()) {
   ranks_.reserve(order_.size());
   for (size_t i = 0; i < order_.size(); ++i) ranks_.emplace(order_[i], i);
+  places_ = ranks_;
 }
 
 std::vector<ValueId> Fusions::outputs_kept(LayerId layer, LayerId reader) const {
@@ -42,6 +43,7 @@ bool Fusions::depends_otherwise(LayerId layer, LayerId except) const {
 void Fusions::replaced(LayerId first, LayerId second, LayerId joined) {
   gone_.insert({first, second});
   ranks_[joined] = std::max(rank(first), rank(second));
+  places_[joined] = std::min(place(first), place(second));
   std::vector<LayerId> raised = {joined};
   while (!raised.empty()) {
     const LayerId next = raised.back();

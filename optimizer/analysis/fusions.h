@@ -18,6 +18,8 @@ class Fusions {
   bool is_gone(LayerId layer) const { return gone_.contains(layer); }
   // Never less than that of a layer that it needs.
   size_t rank(LayerId layer) const { return ranks_.at(layer); }
+  // Where the layer, or the first of those it joins, stood in the order.
+  size_t place(LayerId layer) const { return places_.at(layer); }
   // Those of a layer's outputs that somebody other than `reader` reads, or that the graph gives.
   std::vector<ValueId> outputs_kept(LayerId layer, LayerId reader) const;
   // As in optimizer/analysis/query.h.
@@ -29,7 +31,7 @@ class Fusions {
  private:
   const Graph& graph_;
   std::vector<LayerId> order_;
-  std::unordered_map<LayerId, size_t> ranks_;
+  std::unordered_map<LayerId, size_t> ranks_, places_;
   std::unordered_set<LayerId> gone_;
 };
 

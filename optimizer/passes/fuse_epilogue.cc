@@ -75,7 +75,7 @@ Host choose_host(const Graph& graph, const Fusions& fusions, LayerId by, bool ta
   if (hosts.empty()) return {};
   if (hosts.size() == 1) return hosts[0];
   return *std::ranges::max_element(hosts, {},
-                                   [&](const Host& host) { return fusions.rank(host.id); });
+                                   [&](const Host& host) { return fusions.place(host.id); });
 }
 
 bool fuse_epilogue_at(Graph& graph, LayerId id, PassRun& run, Fusions& fusions) {
