@@ -39,7 +39,94 @@ bool NeedSeeds::is_made_of(int from, int target, int depth) const {
 }
 
 bool NeedSeeds::is_quantization(int node) const {
-  return ends_in_quantization(node, false, kDepth);
+  return ends_in_quantization(node, false, kDepth) && !is_index(node);
+}
+
+bool NeedSeeds::is_index(int node) const {
+  std::unordered_set<int> seen;
+  return indexes(node, seen);
+}
+
+// By way of casts, sums, products and movement.
+bool NeedSeeds::indexes(int node, std::unordered_set<int>& seen) const {
+  constexpr size_t kMost = 64;  // nodes; an index is made close to its reader
+  return std::ranges::any_of(flow_[node].users, [&](int user) {
+    const FlowNode& of = flow_[user];
+    const auto follow = [&] {
+      return seen.size() < kMost && seen.insert(user).second && indexes(user, seen);
+    };
+    if (of.kind == FlowNode::Kind::kInstruction) {
+      switch (of.one.opcode) {
+        case Opcode::kCast:
+        case Opcode::kSaturate:
+        case Opcode::kRound:
+        case Opcode::kMin:
+        case Opcode::kMax:
+        case Opcode::kAdd:
+        case Opcode::kSub:
+        case Opcode::kMul:
+          return follow();
+        default:
+          return false;
+      }
+    }
+    const Op& op = flow_.graph().layer(of.layer).op;
+    if (std::holds_alternative<Reduce>(op)) return follow();
+    if (*traits_of(op).half != HalfRole::kMoves) return false;
+    const auto& data = *traits_of(op).data;
+    for (size_t i = 0; i < of.operands.size(); ++i) {
+      if (of.operands[i] != node) continue;
+      if (!data.contains(i) || follow()) return true;
+    }
+    return false;
+  });
+}
+
+std::vector<int> NeedSeeds::squared(int node) const {
+  std::vector<int> found;
+  add_squared(node, kDepth, found);
+  return found;
+}
+
+void NeedSeeds::add_squared(int node, int depth, std::vector<int>& found) const {
+  const FlowNode& of = flow_[node];
+  if (depth == 0 || of.kind == FlowNode::Kind::kGiven || of.operands.empty()) return;
+  const auto add = [&](int base) {
+    if (facts_[base].is_of_product && !facts_[base].is_feature) found.push_back(base);
+  };
+  if (of.kind == FlowNode::Kind::kOp) {
+    const Op& op = flow_.graph().layer(of.layer).op;
+    const bool is_sum = std::holds_alternative<Reduce>(op) || std::holds_alternative<Pool>(op);
+    const HalfRole role = *traits_of(op).half;
+    if (is_sum || role == HalfRole::kMoves || role == HalfRole::kProduct)
+      for (size_t i = 0; i < of.operands.size(); ++i)
+        if (of.operands[i] >= 0 && (is_sum || traits_of(op).data->contains(i)) &&
+            !is_constant(of.operands[i]))
+          add_squared(of.operands[i], depth - 1, found);
+    return;
+  }
+  const int a = of.operands[0];
+  switch (of.one.opcode) {
+    case Opcode::kAbs:
+      return add(a);
+    case Opcode::kPow:
+      return add(a);
+    case Opcode::kMul:
+      if (a == of.operands[1]) return add(a);
+      [[fallthrough]];
+    case Opcode::kAdd:
+    case Opcode::kMin:
+    case Opcode::kMax:
+    case Opcode::kDiv:
+    case Opcode::kCast:
+    case Opcode::kRound:
+    case Opcode::kSqrt:
+      for (const int operand : of.operands)
+        if (!is_constant(operand)) add_squared(operand, depth - 1, found);
+      return;
+    default:
+      return;
+  }
 }
 
 // Every user clamps the number to a range, after which it is no index.
@@ -210,6 +297,8 @@ std::pair<int, int> NeedSeeds::difference(int node) const {
     switch (of.one.opcode) {
       case Opcode::kSub:
         if (!is_constant(a) && !is_constant(b)) return {a, b};
+        if (is_constant(a) && facts_[a].range.magnitude() > 0 && facts_[b].is_of_product)
+          return {b, b};
         node = is_constant(a) ? b : a;
         continue;
       case Opcode::kAdd: {

@@ -1,5 +1,9 @@
 // Which operations magnify small errors, and where what follows them takes that back.
 #pragma once
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
 #include "anneal/optimizer/precision/value_range.h"
 
 namespace anneal {
@@ -11,6 +15,12 @@ class NeedSeeds {
   // Of an instruction that rounds to whole numbers: whether that is a quantization, whose steps
   // are noise to what follows.
   bool is_quantization(int node) const;
+  // Of a comparison or a number that becomes an integer: whether that is an index of a table, maybe
+  // after it was counted.
+  bool is_index(int node) const;
+  // What an argument of a logarithm adds up the squares or magnitudes of, where that is the result
+  // of a product: digits that the product loses are lost to the smallest sums.
+  std::vector<int> squared(int node) const;
   // Of a comparison: whether it only says which branch of a function of the compared number is
   // taken, as in a leaky ReLU.
   bool is_branch(int node) const;
@@ -21,8 +31,8 @@ class NeedSeeds {
   bool is_softmax(int node) const;
   // Of a sine or cosine: whether it is added to what it is taken of, a feature.
   bool is_snake(int node) const;
-  // The two sides of the difference that this is, by way of clamps, addends and factors; -1, -1 if
-  // it is none.
+  // The two sides of the difference that this is, by way of clamps, addends and factors; twice the
+  // result of a product that is taken from a constant; -1, -1 if it is none.
   std::pair<int, int> difference(int node) const;
 
  private:
@@ -34,6 +44,8 @@ class NeedSeeds {
   bool is_made_of(int from, int target, int depth = 6) const;
   bool branches_by(int node, int compared, int depth) const;
   bool ends_in_quantization(int node, bool clamped, int depth) const;
+  bool indexes(int node, std::unordered_set<int>& seen) const;
+  void add_squared(int node, int depth, std::vector<int>& found) const;
   bool tames(int node, int argument, int depth) const;
   bool joins(int node, int argument, int depth) const;
   bool is_divided_by_sum(int node, int exponential, int depth) const;

@@ -114,6 +114,13 @@ class NeedFinder {
       if (takes(side) && needs(side).cancels < 0) needs(side).cancels = from;
   }
 
+  // Of a spectrum, whose smallest numbers are sums that cancel.
+  void keep_digits(int reader, int base) {
+    if (takes(base) && needs(base).cancels < 0)
+      needs(base).cancels =
+          seed(reader, base, "takes the logarithm of squares of", "must keep its digits");
+  }
+
   // To an operand whose error is multiplied by at most `slope`.
   void pass(const Needs& of, int operand, double slope) {
     pass(of, operand, [slope](double most) { return with_slope(most, slope); });
@@ -168,8 +175,12 @@ class NeedFinder {
       case Opcode::kLess:
       case Opcode::kLessEqual:
         if (seeds_.is_branch(node)) return;
-        decide(node, a, "compares");
-        return decide(node, b, "compares");
+        for (const int operand : {a, b})
+          if (seeds_.is_index(node))
+            limit(node, operand, 0, "makes an index of a comparison of");
+          else
+            decide(node, operand, "compares");
+        return;
       case Opcode::kSin:
       case Opcode::kCos:
       case Opcode::kTan:
@@ -196,6 +207,7 @@ class NeedFinder {
       case Opcode::kLog:
       case Opcode::kLog1p: {
         cancel(node, a, "takes the logarithm of");
+        for (const int base : seeds_.squared(a)) keep_digits(node, base);
         const double least = facts_[a].range.least + (here.one.opcode == Opcode::kLog1p ? 1 : 0);
         return pass(of, a, least > 0 ? 1 / least : kNoLimit);
       }

@@ -99,6 +99,18 @@ class FactFinder {
     return facts;
   }
 
+  // Whether a product multiplies a value with itself, or with a power of itself.
+  bool is_power_by(const FlowNode& node) const {
+    const auto factor = [&](int of) {
+      const FlowNode& from = flow_[of];
+      return from.kind == FlowNode::Kind::kInstruction && from.one.opcode == Opcode::kMul &&
+                     from.operands[0] == from.operands[1]
+                 ? from.operands[0]
+                 : of;
+    };
+    return factor(node.operands[0]) == factor(node.operands[1]);
+  }
+
   static bool bends(Opcode opcode) {
     switch (opcode) {
       case Opcode::kCast:
@@ -137,9 +149,17 @@ class FactFinder {
       case Opcode::kLessEqual:
         return {.range = {0, 1, true}, .expected = 1};
       case Opcode::kMul:
-        if (!two_computed)
+        // Of two computed values, one is mostly a gate; a power is none.
+        if (!two_computed || is_power_by(node))
           facts.expected = product_of_ends(operand(node, 0).expected, operand(node, 1).expected);
         break;
+      case Opcode::kPow: {
+        const double exponent = operand(node, 1).range.magnitude();
+        facts.expected = std::isfinite(exponent)
+                             ? std::pow(operand(node, 0).expected, std::max(exponent, 1.0))
+                             : kInfinite;
+        break;
+      }
       case Opcode::kDiv:
         if (is_constant(node.operands[1]))
           facts.expected = std::min(
@@ -394,7 +414,7 @@ class FactFinder {
       const NodeFacts& data = operand(node, 1 - i);
       facts.range = symmetric_range(product_of_ends(data.range.magnitude(), norms.sum),
                                     data.range.is_integer && norms.is_integer);
-      facts.expected = product_of_ends(as_read(data), norms.root);
+      facts.expected = product_of_ends(as_read(data), std::max(norms.root, norms.mean));
       return facts;
     }
     const NodeFacts &a = operand(node, 0), &b = operand(node, 1);
@@ -428,7 +448,7 @@ class FactFinder {
         has_channels ? static_cast<size_t>(layout->i_count * layout->j_count * layout->inner) : 1;
     const size_t count =
         has_channels ? static_cast<size_t>(layout->outer * layout->written_count) : 1;
-    std::vector<double> sums(std::max<size_t>(count, 1)), squares(sums.size());
+    std::vector<double> sums(std::max<size_t>(count, 1)), squares(sums.size()), totals(sums.size());
     ProductNorms norms = {.is_integer = true};
     const auto add = [&](size_t channel, double value) {
       norms.is_integer &= value == std::floor(value);
@@ -436,6 +456,7 @@ class FactFinder {
       norms.most = std::max(norms.most, std::abs(value));
       sums[channel] += std::abs(value);
       squares[channel] += value * value;
+      totals[channel] += value;
     };
     if (has_channels)
       for_each_weight(*layout, [&](size_t at, size_t, size_t written) {
@@ -445,6 +466,7 @@ class FactFinder {
       for (const float value : values) add(0, value);
     norms.sum = std::ranges::max(sums);
     norms.root = std::sqrt(std::ranges::max(squares));
+    for (const double total : totals) norms.mean = std::max(norms.mean, std::abs(total));
     return norms;
   }
 

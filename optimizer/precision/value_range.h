@@ -36,6 +36,7 @@ struct NodeFacts {
 struct ProductNorms {
   double sum = 0;           // of magnitudes: a bound
   double root = 0;          // of squares: what numbers of independent signs give
+  double mean = 0;          // of the weights themselves: what equal numbers give
   bool is_integer = false;  // every weight is a whole number
   double most = 0;          // the largest magnitude of a weight
   // Of rounding errors, whose signs are independent: three standard deviations, or the bound.

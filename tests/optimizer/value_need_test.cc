@@ -123,6 +123,15 @@ TEST(ValueNeed, DifferencesUnderRootsKeepTheirDigits) {
   EXPECT_THAT(needs, HasSubstr("product m: layer \"d\" takes the root of what it computes"));
 }
 
+TEST(ValueNeed, DifferencesFromConstantsKeepTheirDigits) {
+  EXPECT_THAT(needs_of(R"G(graph g(a: f32[4,8], b: f32[8,4])
+  cosine = MatMul(a, b)
+  d = Pointwise(cosine) program="(f32)->(f32) sqrt(max(sub(2f32,mul($0,2f32)),0f32))"
+  return d
+)G"),
+              HasSubstr("product cosine: layer \"d\" takes the root of"));
+}
+
 TEST(ValueNeed, SmallWholeNumbersAreExactInAnyCase) {
   EXPECT_EQ(needs_of(R"G(graph g(x: f32[4,8], y: f32[4,8])
   const w: f32[8,2] = {1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1}
@@ -216,6 +225,61 @@ TEST(ValueNeed, ACarriedSumThatNeedsDigitsIsExact) {
   EXPECT_THAT(loop("add($0,$1)"), HasSubstr("product m: layer \"s\" takes the sine of \"a\""));
   // Errors of the iterations before fade.
   EXPECT_THAT(loop("add(mul($0,0.5f32),$1)"), ::testing::Not(HasSubstr("product m: ")));
+}
+
+TEST(ValueNeed, SpectraUnderLogarithmsKeepTheirDigits) {
+  const std::string needs = needs_of(R"G(graph g(x: f32[4,8], w: f32[8,2], v: f32[8,2])
+  const mel: f32[2,2] = {1, 2, 3, 4}
+  re = MatMul(x, w)
+  im = MatMul(x, v)
+  p = Pointwise(re, im) program="(f32,f32)->(f32) add(mul($0,$0),mul($1,$1))"
+  m = MatMul(p, mel)
+  l = Pointwise(m) program="(f32)->(f32) log(max($0,0.0001f32))"
+  y = MatMul(l, mel)
+  return y
+)G");
+  EXPECT_THAT(needs, HasSubstr("product re: layer \"l\" takes the logarithm of squares of \"re\""));
+  EXPECT_THAT(needs, HasSubstr("product im: "));
+  EXPECT_THAT(needs, ::testing::Not(HasSubstr("product m: ")));
+  EXPECT_THAT(needs, ::testing::Not(HasSubstr("product y: ")));
+}
+
+TEST(ValueNeed, IndicesOfAnyWidthAreExact) {
+  const auto gathered = [](std::string_view index) {
+    std::string text = R"G(graph g(x: f32[4,8], w: f32[8,2])
+  const t: f32[256,2] = random(1)
+  a = MatMul(x, w)
+INDEX  j = Pointwise(i) program="(u8)->(i64) i64($0)"
+  y = Gather(t, j) axis=0
+  return y
+)G";
+    return needs_of(text.replace(text.find("INDEX"), 5, index));
+  };
+  EXPECT_THAT(gathered("  i = Pointwise(a) program=\"(f32)->(u8) "
+                       "round_u8(u32(max(min(mul($0,20f32),255f32),0f32)))\"\n"),
+              HasSubstr("product a: layer \"i\" makes integers of"));
+  EXPECT_THAT(gathered("  i = Pointwise(a) program=\"(f32)->(u8) round_u8(u32(lt($0,0.5f32)))\"\n"),
+              HasSubstr("product a: layer \"i\" makes an index of a comparison of \"a\""));
+}
+
+TEST(ValueNeed, GuessesGrowByPowersAndByWeightsOfOneSign) {
+  const Graph graph = parse_graph(R"G(graph g(x: f32[4,4])
+  const w: f32[4,1] = {100, 100, 100, 100}
+  const v: f32[4,1] = {100, -100, 100, -100}
+  a = MatMul(x, w)
+  b = MatMul(x, v)
+  s = Pointwise(x) program="(f32)->(f32) %0=max($0,0f32); mul(%0,%0)"
+  c = Pointwise(x) program="(f32)->(f32) mul(mul($0,$0),$0)"
+  p = Pointwise(x) program="(f32)->(f32) pow($0,3f32)"
+  return a, b, s, c, p
+)G");
+  const NeedAnalysis needs(graph, {});
+  const auto expected = [&](const char* name) { return needs.expected(graph.find_value(name)); };
+  EXPECT_EQ(expected("a"), 256.0 * 400);
+  EXPECT_EQ(expected("b"), 256.0 * 200);
+  EXPECT_EQ(expected("s"), 256.0 * 256);
+  EXPECT_EQ(expected("c"), 256.0 * 256 * 256);
+  EXPECT_EQ(expected("p"), 256.0 * 256 * 256);
 }
 
 }  // namespace
