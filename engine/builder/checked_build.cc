@@ -156,9 +156,9 @@ void Checker::open() {
   samples.resize(std::min(samples.size(), kMostCheckedSamples));
   if (samples.empty())
     inputs_->draw({.table = precision_.ranges.get(),
-                   .spread = uses(precision_, Precision::kI8)
-                                 ? ComparisonInputs::Spread::kNormal
-                                 : ComparisonInputs::Spread::kUniform});
+                   .spread = uses(precision_, Precision::kI8) ? ComparisonInputs::Spread::kNormal
+                                                              : ComparisonInputs::Spread::kUniform,
+                   .may_overflow = uses(precision_, Precision::kF16)});
   else
     inputs_->take(samples, exact_->ports());
 }
@@ -170,9 +170,9 @@ Finding Checker::find(PlanComparison& comparison, ComparisonInput& input) const 
   try {
     found = comparison.compare(input.tensors);
     blind = comparison.blind_share();
-    if (!input.is_drawn || blind < kBlind) return found;
+    if (!input.is_drawn || input.is_large || blind < kBlind) return found;
   } catch (const Error& error) {
-    if (!input.is_drawn || error.code() != Code::kInvalidArgument) throw;
+    if (!input.is_drawn || input.is_large || error.code() != Code::kInvalidArgument) throw;
     inputs_->draw_plainer(input, false);
     return comparison.compare(input.tensors);
   }
@@ -245,6 +245,7 @@ Checker::Round Checker::compare(const EngineFile& file) {
       input.is_refused = true;
       continue;
     }
+    if (input.is_large && !found.is_lost) continue;
     if (std::pair(found.is_lost, found.excess) >
             std::pair(round.worst.is_lost, round.worst.excess) ||
         round.input.empty()) {

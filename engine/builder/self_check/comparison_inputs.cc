@@ -11,6 +11,7 @@
 namespace anneal {
 namespace {
 
+constexpr uint64_t kSeedOfLargeFloats = 1024;
 // Of an integer that no layer limits, such as a position.
 constexpr int64_t kMostPosition = 8191;
 // Elements that are drawn within a second or two.
@@ -110,6 +111,25 @@ void ComparisonInputs::take(const std::vector<std::vector<Tensor>>& samples,
 void ComparisonInputs::draw(const FloatRanges& ranges) {
   if (const std::string why = why_not_drawn(); !why.empty()) return note("drawn inputs", why);
   for (const SizeChoice sizes : kDrawnSizes) try_sizes(sizes, ranges);
+  if (ranges.may_overflow && !ranges.table) draw_large_floats();
+}
+
+// As pixels are, in place of the first inputs' floats.
+void ComparisonInputs::draw_large_floats() {
+  if (inputs_.empty()) return;
+  ComparisonInput large = inputs_[0];
+  large.what += ", floats from 0 to 256";
+  large.is_large = true;
+  std::vector<Dims> dims;
+  bool any = false;
+  for (size_t i = 0; i < large.tensors.size(); ++i) {
+    Tensor& tensor = large.tensors[i];
+    dims.push_back(tensor.dims());
+    if (!is_float(tensor.dtype()) || default_value(plan_, weights_, i) != nullptr) continue;
+    tensor = uniform_sample(tensor.dtype(), tensor.dims(), 0, 256, kSeedOfLargeFloats + i);
+    any = true;
+  }
+  if (any && may_run(dims, large.what)) inputs_.push_back(std::move(large));
 }
 
 std::string ComparisonInputs::why_not_drawn() const {

@@ -17,6 +17,7 @@ struct ComparisonInput {
   std::vector<Tensor> tensors;
   bool is_drawn = false;
   bool is_refused = false;  // by the model, when it ran
+  bool is_large = false;    // floats from 0 to 256: judged by overflow alone
 };
 
 // Samples, or else drawn inputs at the sizes of the plan's profile. What would need too much work,
@@ -34,6 +35,7 @@ class ComparisonInputs {
   struct FloatRanges {
     const CalibrationTable* table = nullptr;  // may be null
     Spread spread = Spread::kUniform;
+    bool may_overflow = false;  // where there is no table, floats from 0 to 256 are drawn as well
   };
   void draw(const FloatRanges& ranges);
   // In place of drawn tensors: floats from 0 to 1 and small integers, which more layers accept.
@@ -48,6 +50,7 @@ class ComparisonInputs {
   bool is_cheap(std::span<const Dims> dims) const;
   std::string why_not_drawn() const;
   void try_sizes(SizeChoice sizes, const FloatRanges& ranges);
+  void draw_large_floats();
   void note(const std::string& what, const std::string& why);
 
   const Plan& plan_;

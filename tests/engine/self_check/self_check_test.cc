@@ -230,5 +230,44 @@ TEST(SelfCheck, IsForLowerPrecisions) {
   EXPECT_EQ(made.check.outcome, "");
 }
 
+// Each sum is within f16 for ordinary numbers, and beyond it for pixels.
+TEST(SelfCheck, PixelsAreDrawnForOverflow) {
+  std::string text =
+      "graph residual(x: f32[4,4])\n"
+      "  const w: f32[4,4] = {1, 1, 0, 1, 0, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 0}\n";
+  std::string before = "x";
+  for (int i = 0; i < 8; ++i) {
+    const std::string made = "a" + std::to_string(i);
+    text += "  m" + made + " = MatMul(" + before + ", w)\n  " + made + " = Pointwise(m" + made +
+            ", " + before + ") program=\"(f32,f32)->(f32) add(max($0,0f32),$1)\"\n";
+    before = made;
+  }
+  text += "  return " + before + "\n";
+  const PlantedFault model{
+      .text = text, .precision = kF16, .inputs = {ramp({4, 4}, 0, 255)}, .draws = true};
+  EXPECT_TRUE(std::isinf(loss(built(model, false).file, model)));
+  expect_right(model);
+}
+
+// Each of the two alone leaves 71 % of the difference.
+TEST(SelfCheck, TwoOperandsOfADifferenceGoBackTogether) {
+  constexpr std::string_view kText = R"txt(
+graph difference(x: f32[8,64])
+  const w: f32[64,32] = random(1)
+  const n: f32[64,32] = random(2)
+  const e: f32[] = {0.001}
+  s = Pointwise(n, e) program="(f32,f32)->(f32) mul($0,$1)"
+  v = Pointwise(w, s) program="(f32,f32)->(f32) add($0,$1)"
+  a = MatMul(x, w)
+  b = MatMul(x, v)
+  y = Pointwise(a, b) program="(f32,f32)->(f32) mul(sub($0,$1),1000f32)"
+  return y
+)txt";
+  const PlantedFault model{
+      .text = kText, .precision = kBF16, .inputs = {random_f32({8, 64}, 3)}, .draws = true};
+  EXPECT_GT(loss(built(model, false).file, model), 0.3);
+  expect_right(model);
+}
+
 }  // namespace
 }  // namespace anneal::testing
