@@ -5,7 +5,7 @@
 //   anneal::ExecutionContext context(engine);
 //   context.set_input("image", anneal::view(pixels, {1, 3, 224, 224}));
 //   context.run();
-//   for (float score : context.output("scores").span<float>()) ...
+//   for (float score : context.output("scores").span<float>()) std::cout << score << "\n";
 //
 // Every function that fails throws anneal::Error (core/error.h) and leaves its arguments as they
 // were.

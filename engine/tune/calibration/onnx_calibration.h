@@ -1,11 +1,12 @@
 // Calibration of an ONNX file in one call, for applications that build int8 engines:
 //
-//   auto samples = open_dataset("pictures", find_data_format("pictures"), onnx_inputs("m.onnx"));
-//   BuildOptions options;
+//   auto samples = anneal::open_dataset("pictures", anneal::find_data_format("pictures"),
+//                                       anneal::onnx_inputs("m.onnx"));
+//   anneal::BuildOptions options;
 //   options.precision.int8 = true;
 //   options.precision.ranges =
-//       std::make_shared<CalibrationTable>(calibrate_onnx("m.onnx", samples));
-//   build_engine("m.onnx", "m.engine", options);
+//       std::make_shared<anneal::CalibrationTable>(anneal::calibrate_onnx("m.onnx", samples));
+//   anneal::build_engine("m.onnx", "m.engine", options);
 #pragma once
 #include <cstdint>
 #include <functional>

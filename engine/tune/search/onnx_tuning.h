@@ -1,10 +1,11 @@
 // Tuning of an ONNX file in one call, for applications:
 //
-//   auto samples = open_dataset("pictures", find_data_format("pictures"), onnx_inputs("m.onnx"));
-//   OnnxTuneOptions options;
-//   options.metric = make_metric("top1");
+//   auto samples = anneal::open_dataset("pictures", anneal::find_data_format("pictures"),
+//                                       anneal::onnx_inputs("m.onnx"));
+//   anneal::OnnxTuneOptions options;
+//   options.metric = anneal::make_metric("top1");
 //   options.budget = 0.5;
-//   const Frontier frontier = tune_onnx("m.onnx", samples, "m.engine", options);
+//   const anneal::Frontier frontier = anneal::tune_onnx("m.onnx", samples, "m.engine", options);
 #pragma once
 #include <cstdint>
 #include <functional>
