@@ -3,7 +3,6 @@
 #include <numeric>
 #include <utility>
 
-#include "anneal/core/size/real.h"
 
 namespace anneal {
 namespace {
