@@ -208,6 +208,15 @@ graph product(a: f32[A,B])
   EXPECT_EQ(product.dims[0][0] * product.dims[0][1], 16);
 }
 
+TEST(DrawnInputs, AxesAreLongerThanTheirReflection) {
+  const Drawn drawn = draw_and_run(R"txt(
+graph frames(x: f32[1,T])
+  y = Pad(x, i64{0,16,0,16}) mode=reflect
+  return y
+)txt");
+  EXPECT_GT(drawn.dims[0][1], 16);
+}
+
 struct Tried {
   std::vector<Dims> dims;
   std::vector<Tensor> tensors;

@@ -127,8 +127,11 @@ class PlanSizing {
         views_.push_back(weights_[slot.offset].view());
         inputs.back().value = &views_.back();
       }
-      Facts inferred = infer_layer(step.op, step.epilogues, static_cast<int>(step.op_input_count),
-                                   InferInputs(inputs, numbers_, bodies_));
+      const InferInputs all(inputs, numbers_, bodies_);
+      Facts inferred =
+          infer_layer(step.op, step.epilogues, static_cast<int>(step.op_input_count), all);
+      if (const auto* pad = std::get_if<Pad>(&step.op); pad && pad->mode == PadMode::kReflect)
+        ask_reflections(step, all);
       for (size_t k = 0; k < step.outputs.size(); ++k)
         if (auto text = take(step, step.outputs[k], std::move(inferred[k]))) return text;
       if (const auto* condition = std::get_if<If>(&step.op)) ask_bodies(*condition, step);
@@ -170,6 +173,19 @@ class PlanSizing {
     result_.facts[output] = std::move(inferred);
     memory_.write(output, result_.facts[output]);
     return std::nullopt;
+  }
+
+  // ONNX has no meaning for a reflection that is longer than the axis.
+  void ask_reflections(const Step& step, const InferInputs& inputs) {
+    const Shape& shape = inputs.shape(0);
+    const auto pads = inputs.elements(1);
+    const auto rank = static_cast<size_t>(shape.rank());
+    for (size_t i = 0; pads && i < pads->size() && i < 2 * rank; ++i) {
+      const Size size = shape[static_cast<int>(i % rank)], pad = (*pads)[i];
+      if (size.known() && pad.known() && pad.value() > 0 && pad.value() >= size.value())
+        complain_softly(step, fmt::format("a reflection of {} elements on an axis of {}",
+                                          pad.value(), size.value()));
+    }
   }
 
   // Of a step that was refused: the first axis that its known indices go beyond.
