@@ -3,6 +3,7 @@
 #include <numeric>
 #include <utility>
 
+#include "anneal/core/size/size.h"
 
 namespace anneal {
 namespace {
