@@ -104,14 +104,23 @@ TEST(QuantizedWeights, GiveTheBitsOfDequantizedOnes) {
       const RunResult wanted = run_layer(*by_floats, operands.floats, *device, {.constants = {1}});
       ASSERT_EQ(wanted.why_not, "");
       for (const int threads : {1, 2}) {
-        const RunResult got = run_layer(*by_integers, operands.quantized, *device,
-                                        {.threads = threads, .constants = {1, 3, 4}});
+        const RunResult got = run_layer(
+            *by_integers, operands.quantized, *device,
+            {.threads = threads, .constants = {1, 3, 4}, .ignore_speed_heuristics = true});
         ASSERT_EQ(got.why_not, "");
         EXPECT_EQ(got.outputs, wanted.outputs)
             << fmt::format("{} x {} in {} groups, {} rows, {} threads", weights.k, weights.n,
                            weights.groups, rows, threads);
       }
     }
+}
+
+TEST(QuantizedWeights, AreForInstructionSetsThatConvertBytes) {
+  const KernelEntry* entry = find_kernel(cpu_backend(), "cpu.matmul.quantized_weights");
+  std::unique_ptr<Device> device = cpu_backend().open("cpu:baseline");
+  const Operands operands = make(kWeights[0], 1);
+  EXPECT_EQ(run_layer(*entry, operands.quantized, *device, {.constants = {1, 3, 4}}).why_not,
+            "without AVX2 f32 weights take less time");
 }
 
 TEST(QuantizedWeights, AreConstants) {
