@@ -26,8 +26,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMostRebuilds = 4;
 // What layers in f32 must leave of a difference that they do not mend, or they are not worth it.
 constexpr double kWorthIt = 0.5;
-// And what a build must leave of the last one's difference for another to follow.
-constexpr double kWorthAnother = 0.9;
 // Inputs of which f32 makes so many results that are no numbers are drawn again.
 constexpr double kBlind = 0.25;
 
@@ -257,20 +255,18 @@ Checker::Round Checker::compare(const EngineFile& file) {
   return round;
 }
 
-// Builds again with f32 for the layers that were found, for as long as that helps.
+// Builds again with f32 for the layers that were found, while others are found: one of two operands
+// of a difference alone changes little.
 void Checker::mend(Round& round) {
   const Round as_built = round;
   first_ = round.worst;
   for (int count = 0; count < kMostRebuilds && round.worst.is_bad() && !round.faults.empty();
        ++count) {
-    const Finding before = round.worst;
     for (const auto& [layer, why] : round.faults) {
       reverted_.emplace(layer, why);
       precision_.layers.push_back({pattern_of(layer), Precision::kF32});
     }
     round = compare(build_lower());
-    if (round.worst.is_lost == before.is_lost && round.worst.excess > kWorthAnother * before.excess)
-      break;
   }
   if (!reverted_.empty() && round.worst.is_bad() && round.worst.is_lost == as_built.worst.is_lost &&
       round.worst.excess > kWorthIt * as_built.worst.excess) {
