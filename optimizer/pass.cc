@@ -115,6 +115,7 @@ std::vector<PassRecord> run_pipeline(Graph& graph, std::span<const Pass> passes,
         with_context([&] { return fmt::format("while running pass {}", pass.name); },
                      [&] {
                        const bool did = run(pass, graph, pass_run);
+                       if (did) graph.refine();  // a rewrite may show more of sizes
                        verify(graph);
                        return did;
                      });

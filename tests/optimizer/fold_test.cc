@@ -33,5 +33,21 @@ TEST(Fold, BodiesOwnTheConstantsThatTheyCapture) {
   EXPECT_FALSE(fold_constants(graph, run));
 }
 
+// A division of what may be negative is no size; without it, Range's length is one.
+TEST(Pipeline, SizesThatARewriteShowsAreKnown) {
+  Graph graph = parse_graph(R"G(size m
+graph g(x: f32[m,3])
+  const one: i64[] = {1}
+  l = SizeTensor() elements=[m - 2] scalar=true
+  d = Pointwise(l, one) program="(i64,i64)->(i64) div($0,$1)"
+  r = Range(i64[]{0}, d, i64[]{1})
+  return r, x
+)G");
+  ASSERT_NE(graph.sizes().text(graph.value(graph.find_value("r")).type().shape), "[max(m - 2, 0)]");
+  run_pipeline(graph, default_pipeline(), {});
+  EXPECT_EQ(graph.sizes().text(graph.value(graph.outputs()[0].value).type().shape),
+            "[max(m - 2, 0)]");
+}
+
 }  // namespace
 }  // namespace anneal
