@@ -11,11 +11,11 @@ namespace anneal {
 struct SampleInputs {
   std::vector<Tensor> tensors;        // one per input, in order
   std::string guessed;                // "x" of [1,3,32,32]: those of sizes that nobody gave; or ""
-  bool is_drawn = false;              // one of them at least
+  bool is_drawn = false;              // whether any tensor is random
   int runs_tried = 0;                 // in search of what the engine accepts
   std::vector<bool> is_default = {};  // one per input: it keeps its default value
 
-  // What an error tells of them, and the remedy; "" of files.
+  // What an error message adds about random tensors, with the remedy; "" if all come from files.
   std::string context() const;
 };
 
@@ -27,7 +27,7 @@ struct SampleInputs {
 SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>& input_flags,
                            const std::string& shapes_flag, std::string_view flag = "--shapes");
 
-// Runs body. That its inputs do not fit is told with the file's path, and with what was drawn.
+// Runs body. An error about its inputs gets the file's path, and the inputs' context().
 template <class Body>
 decltype(auto) with_samples(const std::string& path, const SampleInputs& inputs, Body&& body) {
   try {

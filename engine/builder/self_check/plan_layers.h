@@ -18,7 +18,7 @@ class PlanLayers {
 
   // Names of layers or ONNX nodes that the step stands for.
   std::set<std::string> of_step(std::string_view step) const;
-  // One of them that the model's reader knows: that of the step's own name, if there is one.
+  // For messages: the step's own name if a layer has it or none is known, else the first layer's.
   std::string name_of(std::string_view step) const;
   // The steps that compute the value, by way of others that only move it.
   std::set<std::string> makers(const std::string& value) const;

@@ -34,7 +34,8 @@ struct GemmBlock {
   int64_t c_stride = 0;                // elements from row to row
   const std::byte* initial = nullptr;  // per column, padded to whole panels; null: zeros
   int64_t rows = 0, columns = 0, lanes = 0;
-  // A row of a is pieces of so many lanes, at these bytes from the row; null: one behind the other.
+  // A row of a consists of tap_count pieces of `lanes` elements. taps: the byte offset of each
+  // piece from the row; null: the pieces follow each other.
   const int64_t* taps = nullptr;
   int64_t tap_count = 1;
   // kWeights8: of each column, padded to whole panels, in the first piece; those of the next piece
