@@ -30,7 +30,7 @@ class Refinement {
   // replaced grows: a layer whose output had a symbol of its own may now have a size that is
   // computed from others.
   Refinement(Graph& graph, SizeReplacements& replaced)
-      : graph_(graph), sizes_(graph.sizes()), replaced_(replaced) {}
+      : graph_(graph), sizes_(graph.sizes()), replaced_(replaced), order_(graph.order()) {}
 
   // found: the symbols, by index, that layers outside have.
   void run(std::vector<bool> found) {
@@ -40,7 +40,7 @@ class Refinement {
       update(type.shape);
       mark_symbols(type.shape, sizes_, found_);
     }
-    for (const LayerId id : graph_.order()) {
+    for (const LayerId id : order_) {
       if (auto* tensor = std::get_if<SizeTensor>(&graph_.mutable_layer(id).op))
         for (Size& size : tensor->elements) size = updated(size);
       const Layer& layer = graph_.layer(id);
@@ -84,6 +84,7 @@ class Refinement {
     check(use.body >= 0 && static_cast<size_t>(use.body) < graph_.bodies_.size(),
           "a body of this graph");
     Graph& body = graph_.bodies_[static_cast<size_t>(use.body)];
+    Refinement refinement(body, replaced_);
     const auto outer = static_cast<size_t>(use.outer), inner = static_cast<size_t>(use.inner);
     for (size_t i = 0; outer + i < layer.inputs.size(); ++i) {
       check(inner + i < body.inputs_.size(), "a body with an input for every capture");
@@ -91,12 +92,14 @@ class Refinement {
       fact.type = graph_.narrowed(fact, graph_.value(layer.inputs[outer + i]).fact).type;
     }
     replaced_.merge(std::exchange(body.replaced_sizes_, {}));
-    Refinement(body, replaced_).run(found_);
+    refinement.run(found_);
   }
 
   Graph& graph_;
   SizeTable& sizes_;
   SizeReplacements& replaced_;
+  // Found before any size is replaced: a size is found by the same layer in all that have it.
+  const std::vector<LayerId> order_;
   std::vector<bool> found_;
 };
 
