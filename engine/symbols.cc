@@ -22,6 +22,7 @@ class SymbolSolver {
 
   SymbolValues solve(bool is_outermost) {
     for (size_t i = 0; i < plan_.inputs.size(); ++i) take_symbols(i);
+    if (is_outermost) take_fixed_symbols();
     for (size_t i = 0; i < plan_.inputs.size(); ++i) compare_sizes(i);
     if (is_outermost) compare_equal_sizes();
     return std::move(values_);
@@ -29,6 +30,14 @@ class SymbolSolver {
 
  private:
   static constexpr size_t kOuter = ~size_t{0};
+
+  // A symbol that the model wants to be a number is in no input: these have the number.
+  void take_fixed_symbols() {
+    for (const auto& [expression, stands] : sizes_.representatives())
+      if (const auto symbol = sizes_.symbol_index(Size::expression(expression));
+          symbol && !values_[*symbol] && stands.known())
+        values_[*symbol] = stands.value();
+  }
 
   // Sizes that the model wants to be equal.
   void compare_equal_sizes() const {
