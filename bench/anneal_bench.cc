@@ -13,7 +13,7 @@
 
 #include "anneal/core/isa.h"
 #include "anneal/core/parallel.h"
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/kernels/cpu/backend.h"
 
 namespace anneal {

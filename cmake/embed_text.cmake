@@ -17,7 +17,7 @@ foreach(file ${FILES})
   string(APPEND rows "    {\"${name}\", ${parts}},\n")
 endforeach()
 file(WRITE ${OUT} "// Generated from kernels/cuda/device.
-#include \"anneal/core/error.h\"
+#include \"anneal/core/fail.h\"
 #include \"anneal/kernels/cuda/code/code.h\"
 
 namespace anneal::cuda {

@@ -3,7 +3,7 @@
 #include <limits>
 #include <utility>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 
@@ -58,7 +58,7 @@ void ByteReader::expect_end() const {
 
 void ByteReader::refuse(std::string_view why) const {
   std::string text = what_;
-  fail(Code::kIncompatiblePlan,
+  fail(ErrorCode::kIncompatiblePlan,
        text.append(": at byte ").append(std::to_string(at_)).append(": ").append(why));
 }
 

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 
@@ -20,6 +20,6 @@ double Stream::microseconds(const std::function<void()>& work) {
       .count();
 }
 
-std::vector<std::byte> Device::load_code(std::span<const std::byte>) { return {}; }
+std::vector<std::byte> Device::prepare_code(std::span<const std::byte>) { return {}; }
 
 }  // namespace anneal

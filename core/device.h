@@ -69,7 +69,7 @@ class Device {
   // Makes the functions that kernels made for this device so far launch, all at once: from `image`
   // if that holds them, else by compiling. Returns the image for an engine file to keep; empty
   // where there is none. Nothing may be launched before. Fails with kDevice if they cannot be had.
-  virtual std::vector<std::byte> load_code(std::span<const std::byte> image);
+  virtual std::vector<std::byte> prepare_code(std::span<const std::byte> image);
 };
 
 }  // namespace anneal

@@ -7,11 +7,13 @@
 #include <span>
 #include <string>
 
-#include "anneal/core/error.h"
-
 namespace anneal {
 
 inline constexpr int kMaxRank = 8;
+
+namespace detail {
+[[noreturn]] void fail_rank();  // kUnsupported: more than kMaxRank axes
+}
 
 // One T per axis, at most kMaxRank, stored in place.
 template <class T>
@@ -34,7 +36,7 @@ class PerAxis {
   constexpr T operator[](int axis) const { return values_[axis]; }
   constexpr T& operator[](int axis) { return values_[axis]; }
   void push_back(T value) {
-    if (rank_ == kMaxRank) fail(Code::kUnsupported, "a tensor of more than 8 axes");
+    if (rank_ == kMaxRank) detail::fail_rank();
     values_[rank_++] = value;
   }
   constexpr T back() const { return values_[rank_ - 1]; }  // REQUIRES: !empty()

@@ -3,7 +3,7 @@
 #include <array>
 #include <iterator>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {

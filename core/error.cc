@@ -4,24 +4,30 @@
 
 namespace anneal {
 
-std::string_view to_string(Code code) {
+std::string_view to_string(ErrorCode code) {
   switch (code) {
-    case Code::kInvalidModel:
+    case ErrorCode::kInvalidModel:
       return "invalid_model";
-    case Code::kUnsupported:
+    case ErrorCode::kUnsupported:
       return "unsupported";
-    case Code::kInvalidArgument:
+    case ErrorCode::kInvalidArgument:
       return "invalid_argument";
-    case Code::kIncompatiblePlan:
+    case ErrorCode::kIncompatiblePlan:
       return "incompatible_plan";
-    case Code::kIo:
+    case ErrorCode::kIo:
       return "io";
-    case Code::kDevice:
+    case ErrorCode::kDevice:
       return "device";
-    case Code::kInternal:
+    case ErrorCode::kInternal:
       return "internal";
-    case Code::kCancelled:
+    case ErrorCode::kCancelled:
       return "cancelled";
+    case ErrorCode::kOutOfMemory:
+      return "out_of_memory";
+    case ErrorCode::kLimit:
+      return "limit";
+    case ErrorCode::kCannotWrite:
+      return "cannot_write";
   }
   return "?";
 }
@@ -36,24 +42,14 @@ std::string without_nul(std::string text) {
 
 }  // namespace
 
-Error::Error(Code code, std::string message)
+Error::Error(ErrorCode code, std::string message)
     : code_(code), text_(without_nul(std::move(message))) {}
 
-void Error::add_context(std::string_view doing) {
+void add_context(Error& error, std::string_view doing) {
   std::string text;
-  text.reserve(doing.size() + 2 + text_.size());
-  text.append(doing).append(": ").append(text_);
-  text_ = without_nul(std::move(text));
-}
-
-void fail(Code code, std::string message) { throw Error(code, std::move(message)); }
-
-void check(bool invariant, std::string_view what, const char* file, int line) {
-  if (invariant) [[likely]]
-    return;
-  std::string text = "internal error at ";
-  text.append(file).append(":").append(std::to_string(line)).append(": ").append(what);
-  fail(Code::kInternal, text + " (please report this)");
+  text.reserve(doing.size() + 2 + error.text_.size());
+  text.append(doing).append(": ").append(error.text_);
+  error.text_ = without_nul(std::move(text));
 }
 
 }  // namespace anneal

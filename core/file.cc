@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
@@ -23,7 +23,7 @@ constexpr int kMaxNames = 1000;
 constexpr size_t kFirstRoom = 1 << 16;
 
 [[noreturn]] void fail_io(std::string_view doing, const std::string& path) {
-  fail(Code::kIo, fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)));
+  fail(ErrorCode::kIo, fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)));
 }
 
 class Descriptor {
@@ -44,13 +44,14 @@ class Descriptor {
 struct stat status_of(const Descriptor& file, const std::string& path) {
   struct stat status {};
   if (fstat(file.get(), &status) != 0) fail_io("examine", path);
-  if (S_ISDIR(status.st_mode)) fail(Code::kIo, fmt::format("{} is a folder, not a file", path));
+  if (S_ISDIR(status.st_mode))
+    fail(ErrorCode::kIo, fmt::format("{} is a folder, not a file", path));
   return status;
 }
 
 size_t size_of_regular(const Descriptor& file, const std::string& path) {
   const struct stat status = status_of(file, path);
-  if (!S_ISREG(status.st_mode)) fail(Code::kIo, fmt::format("{} is not a regular file", path));
+  if (!S_ISREG(status.st_mode)) fail(ErrorCode::kIo, fmt::format("{} is not a regular file", path));
   return static_cast<size_t>(status.st_size);
 }
 
@@ -165,7 +166,7 @@ FileBytes read_file(const std::string& path) {
   const size_t size = size_of_regular(file, path);
   const std::shared_ptr<std::byte[]> memory = aligned_bytes(size + 1);
   if (read_up_to(file, memory.get(), size, path) < size)
-    fail(Code::kIo, fmt::format("cannot read {}: it became shorter", path));
+    fail(ErrorCode::kIo, fmt::format("cannot read {}: it became shorter", path));
   return {{memory.get(), size}, memory};
 }
 
@@ -204,7 +205,8 @@ std::string behind_links(const std::string& path) {
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {
   struct stat status {};
   if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    if (S_ISDIR(status.st_mode)) fail(Code::kIo, fmt::format("{} is a folder, not a file", path));
+    if (S_ISDIR(status.st_mode))
+      fail(ErrorCode::kIo, fmt::format("{} is a folder, not a file", path));
     write_in_place(path, bytes);
     return;
   }

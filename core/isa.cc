@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
@@ -37,7 +37,7 @@ Isa read_cap() {
     if (isa != Isa::kFull) hwy::DisableTargets(hwy_targets_above(isa));
     return isa;
   }
-  fail(Code::kInvalidArgument,
+  fail(ErrorCode::kInvalidArgument,
        "ANNEAL_MAX_ISA is \"" + std::string(text) + "\"; it may be baseline, avx2, avx512 or full");
 }
 

@@ -13,7 +13,7 @@
 #include <tuple>
 #include <utility>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {

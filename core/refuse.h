@@ -1,14 +1,14 @@
-// The one-line refusal of a caller's argument: Error with Code::kInvalidArgument.
+// The one-line refusal of a caller's argument: Error with ErrorCode::kInvalidArgument.
 #pragma once
 #include <string>
 #include <utility>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 
 [[noreturn]] inline void refuse_argument(std::string why) {
-  fail(Code::kInvalidArgument, std::move(why));
+  fail(ErrorCode::kInvalidArgument, std::move(why));
 }
 
 }  // namespace anneal

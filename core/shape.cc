@@ -1,16 +1,22 @@
 #include "anneal/core/shape.h"
 
+#include "anneal/core/fail.h"
+
 namespace anneal {
 namespace {
 
 int64_t times(int64_t product, int64_t size, const Dims& dims) {
-  if (size < 0) fail(Code::kInvalidArgument, "a negative size in " + to_string(dims));
+  if (size < 0) fail(ErrorCode::kInvalidArgument, "a negative size in " + to_string(dims));
   if (__builtin_mul_overflow(product, size, &product))
-    fail(Code::kInvalidArgument, "more than 2^63 elements in " + to_string(dims));
+    fail(ErrorCode::kInvalidArgument, "more than 2^63 elements in " + to_string(dims));
   return product;
 }
 
 }  // namespace
+
+void detail::fail_rank() {
+  fail(ErrorCode::kUnsupported, "a tensor of more than " + std::to_string(kMaxRank) + " axes");
+}
 
 bool known(const Shape& shape) {
   for (const Size& size : shape)

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
@@ -32,8 +32,8 @@ TemporaryFolder::TemporaryFolder(std::string_view prefix) {
   in = std::filesystem::absolute(in, error);
   path_ = (in / prefix).string() + "-XXXXXX";
   if (error || mkdtemp(path_.data()) == nullptr)
-    fail(Code::kIo, fmt::format("cannot make a folder {}: {}: name another place in TMPDIR", path_,
-                                error ? error.message() : std::strerror(errno)));
+    fail(ErrorCode::kIo, fmt::format("cannot make a folder {}: {}: name another place in TMPDIR",
+                                     path_, error ? error.message() : std::strerror(errno)));
   start_watcher();
 }
 

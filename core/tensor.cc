@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/type.h"
 
 namespace anneal {
@@ -19,7 +20,8 @@ size_t byte_size(DataType dtype, const Dims& dims) {
   size_t bytes;
   if (__builtin_mul_overflow(static_cast<size_t>(count(dims)), size_of(dtype), &bytes) ||
       bytes > PTRDIFF_MAX - kLargePage)
-    fail(Code::kInvalidArgument, "more than 2^63 bytes in a tensor of shape " + to_string(dims));
+    fail(ErrorCode::kInvalidArgument,
+         "more than 2^63 bytes in a tensor of shape " + to_string(dims));
   return bytes;
 }
 
@@ -30,7 +32,7 @@ Tensor::Fresh Tensor::allocate(DataType dtype, const Dims& dims) {
   const size_t alignment = bytes < kLargePage ? kAlignment : kLargePage;
   // calloc, because it gets large blocks from the system already zeroed.
   std::shared_ptr<void> owner(std::calloc(bytes + alignment, 1), std::free);
-  if (!owner) fail(Code::kDevice, "no host memory for " + std::to_string(bytes) + " bytes");
+  if (!owner) fail(ErrorCode::kDevice, "no host memory for " + std::to_string(bytes) + " bytes");
   void* start = owner.get();
   size_t space = bytes + alignment;
   auto* data = static_cast<std::byte*>(std::align(alignment, bytes, start, space));

@@ -52,7 +52,8 @@ struct Tensor::Fresh {
 template <class T>
 Tensor Tensor::of(DataType dtype, const Dims& dims, std::span<const T> values) {
   auto fresh = allocate(dtype, dims);
-  check(std::as_bytes(values).size() == fresh.data.size(), "values fill the tensor");
+  detail::check_count(values.size(), dims);
+  detail::check_element_size(dtype, sizeof(T));
   const auto from = std::as_bytes(values);
   std::copy(from.begin(), from.end(), fresh.data.begin());
   return fresh.tensor;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "anneal/core/fail.h"
+
 namespace anneal {
 namespace {
 
@@ -33,7 +35,7 @@ namespace detail {
 
 void check_span(DataType wanted, DataType dtype, const Dims& dims, const Dims& strides,
                 MemoryPlace place) {
-  const auto wrong = [](const std::string& why) { fail(Code::kInvalidArgument, why); };
+  const auto wrong = [](const std::string& why) { fail(ErrorCode::kInvalidArgument, why); };
   if (dtype != wanted)
     wrong("the tensor holds " + std::string(to_string(dtype)) + ", its elements are read as " +
           std::string(to_string(wanted)));
@@ -46,9 +48,16 @@ void check_span(DataType wanted, DataType dtype, const Dims& dims, const Dims& s
 
 void check_count(size_t elements, const Dims& dims) {
   if (const auto wanted = static_cast<size_t>(count(dims)); elements != wanted)
-    fail(Code::kInvalidArgument, "a view of shape " + to_string(dims) + " has " +
-                                     std::to_string(wanted) + " elements, the memory holds " +
-                                     std::to_string(elements));
+    fail(ErrorCode::kInvalidArgument, "a view of shape " + to_string(dims) + " has " +
+                                          std::to_string(wanted) + " elements, the memory holds " +
+                                          std::to_string(elements));
+}
+
+void check_element_size(DataType dtype, size_t bytes) {
+  if (size_of(dtype) != bytes)
+    fail(ErrorCode::kInvalidArgument, std::string(to_string(dtype)) + " has elements of " +
+                                          std::to_string(size_of(dtype)) +
+                                          " bytes, the memory of " + std::to_string(bytes));
 }
 
 }  // namespace detail

@@ -52,6 +52,8 @@ void check_span(DataType wanted, DataType dtype, const Dims& dims, const Dims& s
                 MemoryPlace place);
 // Fails with kInvalidArgument, naming both, unless `elements` are as many as the dims say.
 void check_count(size_t elements, const Dims& dims);
+// Fails with kInvalidArgument, naming the type, unless its elements have so many bytes.
+void check_element_size(DataType dtype, size_t bytes);
 }  // namespace detail
 
 // data points at element [0,...,0], so a slice or a transpose of a tensor is another view of the
@@ -120,8 +122,7 @@ auto view(R&& elements, const Dims& dims,
           DataType dtype = kDataTypeOf<std::ranges::range_value_t<R>>) {
   using T = std::remove_reference_t<std::ranges::range_reference_t<R>>;
   detail::check_count(std::ranges::size(elements), dims);
-  if (size_of(dtype) != sizeof(T))
-    fail(Code::kInvalidArgument, "a view's element type has another size than its elements");
+  detail::check_element_size(dtype, sizeof(T));
   T* const data = std::ranges::data(elements);
   if constexpr (std::is_const_v<T>)
     return ConstTensorView(dtype, dims, row_major_strides(dims),

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "anneal/core/bytes.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/core/integer.h"
 #include "anneal/engine/plan.h"
@@ -158,11 +159,11 @@ std::vector<Tensor> load_weights(ByteReader index, std::span<const std::byte> by
 
 std::vector<Section> load_table(std::span<const std::byte> bytes) {
   if (bytes.size() < kHeaderBytes || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
-    fail(Code::kIncompatiblePlan, "this is not an engine file (its first bytes differ)");
+    fail(ErrorCode::kIncompatiblePlan, "this is not an engine file (its first bytes differ)");
   ByteReader header(bytes.subspan(kMagic.size()), "header");
   const auto version = header.number<uint32_t>();
   if (version != kVersion)
-    fail(Code::kIncompatiblePlan,
+    fail(ErrorCode::kIncompatiblePlan,
          fmt::format("the engine file has format version {}, this library reads version {}: build "
                      "the engine again from its ONNX file",
                      version, kVersion));
@@ -244,7 +245,7 @@ EngineFile load_engine_file(std::span<const std::byte> bytes,
     const auto content = bytes.subspan(section.offset, section.size);
     const auto kind = static_cast<uint32_t>(section.kind);
     if ((team ? crc32c(content, *team) : crc32c(content)) != section.crc)
-      fail(Code::kIncompatiblePlan,
+      fail(ErrorCode::kIncompatiblePlan,
            fmt::format("the engine file is damaged: the checksum of section {} differs", kind));
     switch (section.kind) {
       case SectionKind::kInfo: {
@@ -276,12 +277,12 @@ EngineFile load_engine_file(std::span<const std::byte> bytes,
         packed = content;
         break;
       default:
-        fail(Code::kIncompatiblePlan,
+        fail(ErrorCode::kIncompatiblePlan,
              fmt::format("the engine file has a section of unknown kind {}", kind));
     }
   }
   if (!has_info || file.plans.empty() || index.empty())
-    fail(Code::kIncompatiblePlan, "the engine file lacks a section");
+    fail(ErrorCode::kIncompatiblePlan, "the engine file lacks a section");
   file.weights = load_weights(ByteReader(index, "section weight index"), weights, owner);
   if (!packed_index.empty())
     file.packed = load_packed(ByteReader(packed_index, "section packed index"), packed, owner);

@@ -12,7 +12,7 @@
 #include "anneal/core/size/size.h"
 #include "anneal/core/tensor.h"
 #include "anneal/core/type.h"
-#include "anneal/graph/op.h"
+#include "anneal/graph/op/op.h"
 
 namespace anneal {
 
@@ -43,7 +43,7 @@ struct Slot {
 
 // One kernel launch, or what the context does itself: SizeTensor, control flow and transfers.
 // inputs and outputs are ordered as in Layer (graph/graph.h). They lie on the step's device, but
-// for what is_host_value() (graph/op.h), which lies on the last.
+// for what is_host_value() (graph/op/op.h), which lies on the last.
 struct Step {
   std::string name = {};                  // of the layer, for profiles and errors
   std::vector<std::string> origins = {};  // ONNX nodes it stands for
@@ -106,7 +106,7 @@ struct Plan {
   std::vector<Step> steps;
   std::vector<Plan> bodies;               // of control flow, by index
   std::vector<uint64_t> arena_bytes;      // by device, if static
-  std::vector<std::byte> code;            // what Device::load_code() gave; empty for bodies
+  std::vector<std::byte> code;            // what Device::prepare_code() gave; empty for bodies
   std::optional<BatchSplit> batch_split;  // empty for bodies, and where a batch stays whole
   bool is_exact = false;  // no kernel changes numerics, nor may one that replaces it at load
   std::vector<Decision> decisions;

@@ -4,13 +4,14 @@
 
 #include <algorithm>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/memory_planner.h"
 #include "anneal/engine/symbols.h"
 
 namespace anneal {
 namespace {
 
-[[noreturn]] void refuse(std::string why) { fail(Code::kIncompatiblePlan, std::move(why)); }
+[[noreturn]] void refuse(std::string why) { fail(ErrorCode::kIncompatiblePlan, std::move(why)); }
 
 bool is_arena_base(const Slot& slot) { return slot.storage == Storage::kArena; }
 
@@ -339,13 +340,13 @@ int64_t extent(const Dims& dims, const Dims& strides) {
   for (int axis = 0; axis < dims.rank(); ++axis) {
     int64_t reach = 0;
     if (dims[axis] < 0)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("dims {} have a negative size: an input is too small", to_string(dims)));
     if (strides[axis] < 0 ||
         __builtin_mul_overflow(std::max<int64_t>(dims[axis] - 1, 0), strides[axis], &reach) ||
         __builtin_add_overflow(last, reach, &last) || last > int64_t{1} << 46)
-      fail(Code::kInvalidArgument, fmt::format("dims {} with strides {} are beyond any memory",
-                                               to_string(dims), to_string(strides)));
+      fail(ErrorCode::kInvalidArgument, fmt::format("dims {} with strides {} are beyond any memory",
+                                                    to_string(dims), to_string(strides)));
     empty |= dims[axis] == 0;
   }
   return empty ? 0 : last + 1;

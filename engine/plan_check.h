@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "anneal/engine/plan.h"
-#include "anneal/graph/infer.h"
+#include "anneal/graph/op/infer.h"
 
 namespace anneal {
 

@@ -3,8 +3,8 @@
 #include <iterator>
 
 #include "anneal/engine/plan.h"
-#include "anneal/graph/text.h"
-#include "anneal/graph/text_rules.h"
+#include "anneal/graph/text/text.h"
+#include "anneal/graph/text/text_rules.h"
 
 namespace anneal {
 namespace {

@@ -7,6 +7,8 @@
 #include <set>
 #include <string>
 
+#include "anneal/core/fail.h"
+
 namespace anneal {
 
 namespace {
@@ -45,7 +47,7 @@ class SymbolSolver {
       const Size size = Size::expression(expression);
       const int64_t a = sizes_.evaluate(size, values_), b = sizes_.evaluate(stands, values_);
       if (a != b)
-        fail(Code::kInvalidArgument,
+        fail(ErrorCode::kInvalidArgument,
              fmt::format(
                  "the model wants the sizes {} and {} to be equal, but they are {} and {}: {}",
                  sizes_.text(size), sizes_.text(stands), a, b, given({size, stands})));
@@ -104,7 +106,7 @@ class SymbolSolver {
 
   [[noreturn]] void wrong(size_t input, const std::string& why) const {
     const Slot& slot = plan_.slots[plan_.inputs[input]];
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("input \"{}\" has shape {}, the engine wants {}: {}", slot.name,
                      to_string(dims_[input]), sizes_.text(slot.type.shape), why));
   }

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "anneal/graph/infer_rules.h"
+#include "anneal/core/fail.h"
+#include "anneal/graph/op/infer_rules.h"
 #include "anneal/graph/refine.h"
 #include "anneal/graph/size_dependencies.h"
 
@@ -121,12 +122,12 @@ ValueId Graph::add_input(std::string name, Type type, std::optional<Tensor> defa
   double elements = 1;
   for (const Size& size : type.shape) {
     if (size.is_unknown() || sizes_->range(size).max < 0)
-      fail(Code::kInvalidModel,
+      fail(ErrorCode::kInvalidModel,
            fmt::format("input \"{}\" has shape {}", name, sizes_->text(type.shape)));
     if (size.known()) elements *= static_cast<double>(size.value());
   }
   if (elements >= 0x1p63)
-    fail(Code::kInvalidModel,
+    fail(ErrorCode::kInvalidModel,
          fmt::format("more than 2^63 elements in the shape {}", sizes_->text(type.shape)));
   const ValueId id = new_value(std::move(name), {type, std::nullopt});
   mutable_value(id).default_value = std::move(default_value);
@@ -234,7 +235,7 @@ void Graph::mark_output(ValueId id, std::string name) {
   static_cast<void>(value(id));
   for (const Output& output : outputs_)
     if (output.name == name)
-      fail(Code::kInvalidModel, fmt::format("two graph outputs are named \"{}\"", name));
+      fail(ErrorCode::kInvalidModel, fmt::format("two graph outputs are named \"{}\"", name));
   outputs_.push_back({std::move(name), id});
 }
 
@@ -401,12 +402,13 @@ void Graph::set_input_shape(ValueId input, const Shape& shape) {
   Value& value = mutable_value(input);
   Shape& old = value.fact.type.shape;
   if (shape.rank() != old.rank())
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("input \"{}\" has rank {}, not {}", value.name, old.rank(), shape.rank()));
   for (int axis = 0; axis < shape.rank(); ++axis) {
     if (shape[axis].is_unknown() || rules::surely_differ(old[axis], shape[axis], *sizes_))
-      fail(Code::kInvalidArgument, fmt::format("input \"{}\" of shape {} cannot become {}",
-                                               value.name, sizes_->text(old), sizes_->text(shape)));
+      fail(ErrorCode::kInvalidArgument,
+           fmt::format("input \"{}\" of shape {} cannot become {}", value.name, sizes_->text(old),
+                       sizes_->text(shape)));
   }
   for (int axis = 0; axis < shape.rank(); ++axis) {
     if (!shape[axis].known() || !sizes_->symbol_index(old[axis])) continue;

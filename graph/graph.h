@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "anneal/graph/infer.h"
-#include "anneal/graph/op.h"
+#include "anneal/graph/op/infer.h"
+#include "anneal/graph/op/op.h"
 
 namespace anneal {
 

@@ -3,6 +3,7 @@
 #include <queue>
 #include <utility>
 
+#include "anneal/core/fail.h"
 #include "anneal/graph/graph.h"
 #include "anneal/graph/size_dependencies.h"
 
@@ -77,7 +78,7 @@ std::vector<LayerId> Graph::order() const {
     for (const LayerId user : users[layer_index(next)])
       if (--waiting[layer_index(user)] == 0) ready.emplace(ranks[layer_index(user)], user);
   }
-  if (order.size() != all.size()) fail(Code::kInvalidModel, "the layers form a cycle");
+  if (order.size() != all.size()) fail(ErrorCode::kInvalidModel, "the layers form a cycle");
   return order;
 }
 

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "anneal/graph/infer_rules.h"
+#include "anneal/core/fail.h"
+#include "anneal/graph/op/infer_rules.h"
 
 namespace anneal {
 

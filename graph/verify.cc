@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "anneal/core/fail.h"
 #include "anneal/graph/graph.h"
 
 namespace anneal {
@@ -13,7 +14,7 @@ namespace {
 
 using Order = std::vector<LayerId>;
 
-[[noreturn]] void broken(std::string what) { fail(Code::kInternal, std::move(what)); }
+[[noreturn]] void broken(std::string what) { fail(ErrorCode::kInternal, std::move(what)); }
 
 bool is_input(const Graph& graph, ValueId id) {
   return std::ranges::find(graph.inputs(), id) != graph.inputs().end();

@@ -36,8 +36,8 @@ ImportResult import_model(const anneal_onnx::ModelProto& model, const std::strin
     }
     if (!first_error || is_of_choice) first_error = graph.error();
     is_of_choice = choices.has_refused();
-    const Code code = graph.error().code();
-    const bool of_model = code == Code::kInvalidModel || code == Code::kUnsupported;
+    const ErrorCode code = graph.error().code();
+    const bool of_model = code == ErrorCode::kInvalidModel || code == ErrorCode::kUnsupported;
     if (of_model && choices.next()) continue;
     if (first_graph) return {*std::move(first_graph), info, importer.constant_inputs()};
     throw *first_error;

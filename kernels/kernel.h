@@ -16,7 +16,7 @@
 #include "anneal/core/size/size.h"
 #include "anneal/core/tensor.h"
 #include "anneal/core/type.h"
-#include "anneal/graph/op.h"
+#include "anneal/graph/op/op.h"
 
 namespace anneal {
 

@@ -1,7 +1,7 @@
 // Quantize and Dequantize as programs over x, the scale and the optional zero point, which
 // broadcast along the axis. Backends run them where they can, with the same bits.
 #pragma once
-#include "anneal/graph/program.h"
+#include "anneal/graph/program/program.h"
 #include "anneal/kernels/kernel.h"
 
 namespace anneal {

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <optional>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
@@ -94,7 +94,7 @@ class Words {
   }
 
   [[noreturn]] void refuse(const std::string& why) const {
-    fail(Code::kInvalidArgument, fmt::format("line {}: {}", number_, why));
+    fail(ErrorCode::kInvalidArgument, fmt::format("line {}: {}", number_, why));
   }
 
  private:
@@ -250,7 +250,7 @@ CalibrationTable parse_calibration_table(std::string_view text) {
       words.refuse(fmt::format("no calibration table: \"{}\" is expected first", kFirstLine));
     }
   }
-  if (!begun) fail(Code::kInvalidArgument, "no calibration table: it is empty");
+  if (!begun) fail(ErrorCode::kInvalidArgument, "no calibration table: it is empty");
   return table;
 }
 

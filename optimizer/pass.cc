@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "anneal/core/fail.h"
+
 namespace anneal {
 namespace {
 
@@ -22,7 +24,7 @@ void check_names(std::span<const Pass> passes, const PassOptions& options,
     std::string known;
     for (const Pass& pass : passes)
       known += fmt::format("{}{}", known.empty() ? "" : ", ", pass.name);
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("there is no pass \"{}\" to {}; there are {}", wanted, purpose, known));
   }
 }

@@ -114,8 +114,6 @@ struct Pass {
 // one rewrite, and told so.
 bool sweep(Graph& graph, PassRun& run, bool (*rule)(Graph&, LayerId, PassRun&));
 
-std::span<const Pass> default_pipeline();  // the table of contents: pipeline.cc
-
 // Why the options leave the pass out: "skipped"; empty if they do not.
 std::string_view why_left_out(const Pass& pass, const PassOptions& options);
 

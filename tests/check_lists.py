@@ -18,11 +18,7 @@ WITHOUT_KERNEL = {"SizeTensor", "Require", "If", "Loop", "Scan"}
 
 # (what, file that declares it, pattern of a name there, file that lists it)
 LISTED = [
-    ("the kernel family", "kernels/cpu/base/entries.h", r"\b(\w+_entries)\(\);", "kernels/cpu/backend.cc"),
-    ("the kernel family", "kernels/cuda/kernels/entries.h", r"\b(\w+_entries)\(\);", "kernels/cuda/backend.cc"),
-    ("the family of operators", "importer/node/rows.h", r"\b(\w+_rows)\(\);", "importer/node/rows.cc"),
-    ("the pass", "optimizer/passes.h", r"^bool (\w+)\(Graph", "optimizer/pipeline.cc"),
-    ("the pass", "optimizer/passes.h", r"^bool (\w+)\(Graph", "docs/optimizer.md"),
+    ("the pass", "optimizer/passes/passes.h", r"^  X\((\w+), k", "docs/optimizer.md"),
     ("the metric", "engine/tune/metric/metric.cc", r"^    \{\"([\w-]+)\",", "engine/tune/metric/metric.h"),
     ("the metric", "engine/tune/metric/metric.cc", r"^    \{\"([\w-]+)\",", "docs/tuning.md"),
 ]
@@ -41,12 +37,12 @@ def problems(read, exists, sources):
         text = read(lists)
         yield from (f"{lists}: {what} \"{name}\" of {declares} is missing" for name in names if not has_word(text, name))
     for path in sources:
-        if path.startswith("optimizer/passes/") and not has_word(read("optimizer/passes.h"), Path(path).stem):
-            yield f"optimizer/passes.h: the pass of {path} is missing"
-    for name in re.findall(r"^bool (\w+)\(Graph", read("optimizer/passes.h"), re.M):
+        if path.startswith("optimizer/passes/") and not has_word(read("optimizer/passes/passes.h"), Path(path).stem):
+            yield f"optimizer/passes/passes.h: the pass of {path} is missing"
+    for name in re.findall(r"^  X\((\w+), k", read("optimizer/passes/passes.h"), re.M):
         if not exists(f"tests/golden/passes/{name}.txt"):
             yield f"tests/golden/passes/{name}.txt: the cases of the pass are missing"
-    ops = re.search(r"#define ANNEAL_FOR_EACH_OP\(X\)((?:.*\\\n)*.*)", read("graph/ops.h")).group(1)
+    ops = re.search(r"#define ANNEAL_FOR_EACH_OP\(X\)((?:.*\\\n)*.*)", read("graph/op/ops.h")).group(1)
     references = "".join(read(path) for path in sources if path.startswith("kernels/cpu/reference/"))
     cases = "".join(read(path) for path in sources if path.startswith("tests/kernels/op_cases"))
     for op in re.findall(r"X\((\w+)\)", ops):
@@ -84,16 +80,12 @@ def self_test():
     paths = [str(path.relative_to(ROOT)) for folder in (*FOLDERS, "tests/kernels") for path in (ROOT / folder).rglob("*.cc")]
     wrong = []
     for path, old, new, message in [
-            ("kernels/cpu/backend.cc", "cpu::topk_entries", "", "kernels/cpu/backend.cc: the kernel family \"topk_entries\""),
-            ("kernels/cuda/backend.cc", "pool_entries", "", "kernels/cuda/backend.cc: the kernel family \"pool_entries\""),
-            ("importer/node/rows.cc", "loss_rows()", "", "importer/node/rows.cc: the family of operators \"loss_rows\""),
-            ("optimizer/pipeline.cc", "fold_pad", "", "optimizer/pipeline.cc: the pass \"fold_pad\""),
             ("docs/optimizer.md", "fold_pad", "", "docs/optimizer.md: the pass \"fold_pad\""),
-            ("optimizer/passes.h", "bool fold_pad(", "bool fold_pads(", "tests/golden/passes/fold_pads.txt: the cases"),
-            ("optimizer/passes.h", "fold_pad", "", "optimizer/passes.h: the pass of optimizer/passes/fold_pad.cc"),
+            ("optimizer/passes/passes.h", "X(fold_pad,", "X(fold_pads,", "tests/golden/passes/fold_pads.txt: the cases"),
+            ("optimizer/passes/passes.h", "fold_pad", "", "optimizer/passes/passes.h: the pass of optimizer/passes/fold_pad.cc"),
             ("docs/tuning.md", "max-error", "", "docs/tuning.md: the metric \"max-error\""),
-            ("graph/ops.h", "X(TopK)", "X(TopKs)", "kernels/cpu/reference/: the op TopKs has no reference"),
-            ("graph/ops.h", "X(TopK)", "X(TopKs)", "tests/kernels/op_cases_*.cc: the op TopKs has no case"),
+            ("graph/op/ops.h", "X(TopK)", "X(TopKs)", "kernels/cpu/reference/: the op TopKs has no reference"),
+            ("graph/op/ops.h", "X(TopK)", "X(TopKs)", "tests/kernels/op_cases_*.cc: the op TopKs has no case"),
             ("optimizer/CMakeLists.txt", "passes/fold_pad.cc", "", "optimizer/CMakeLists.txt: optimizer/passes/fold_pad.cc")]:
         found = list(problems(with_change(path, old, new), exists, paths))
         if not any(each.startswith(message) for each in found):

@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 

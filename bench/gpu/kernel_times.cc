@@ -20,13 +20,13 @@
 #include <string_view>
 
 #include "anneal/bench/gpu/layer_timing.h"
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/kernels/cuda/api/libraries.h"
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/kernels/cuda/code/code_image.h"
 #include "anneal/kernels/cuda/code/cubin.h"
+#include "anneal/kernels/cuda/cost/cost_model.h"
 #include "anneal/kernels/cuda/emulated/driver.h"
-#include "anneal/kernels/cuda/model/cost_model.h"
 #include "anneal/kernels/cuda/runtime/device.h"
 
 namespace anneal::bench {
@@ -73,7 +73,7 @@ Json attributes_of(const std::string& device) {
   return json;
 }
 
-// Of the functions in an image that load_code() gave, by name.
+// Of the functions in an image that prepare_code() gave, by name.
 std::map<std::string, cuda::FunctionResources> resources_of(const std::vector<std::byte>& image) {
   std::map<std::string, cuda::FunctionResources> found;
   for (const cuda::CodePart& part : cuda::parts_of(image))
@@ -183,7 +183,7 @@ Measurement measure(const Options& options, const std::string& name, const std::
                         [](const Candidate& each) { return each.is_planned; });
   if (static_cast<int>(candidates.all.size()) > options.configs)
     candidates.all.erase(candidates.all.begin() + options.configs, candidates.all.end());
-  const auto resources = resources_of(device->load_code({}));
+  const auto resources = resources_of(device->prepare_code({}));
   json["refused"] = Json::object();
   for (const auto& [kernel, why] : candidates.refused) json["refused"][kernel] = why;
   Json configs = Json::array();
@@ -205,7 +205,7 @@ int run(const Options& options) {
     if (line.empty()) continue;
     const Json each = Json::parse(line, nullptr, false);
     if (!each.is_object() || !each.contains("name") || !each.contains("graph"))
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("\"{}\" is no case: write {{\"name\": ..., \"graph\": ...}}", line));
     const auto name = each["name"].get<std::string>();
     print({{"begins", name}});
@@ -229,7 +229,7 @@ Options parse(int count, char** arguments) {
       continue;
     }
     if (i + 1 == count)
-      fail(Code::kInvalidArgument, fmt::format("{}: unknown, or without its value", flag));
+      fail(ErrorCode::kInvalidArgument, fmt::format("{}: unknown, or without its value", flag));
     const std::string value = arguments[++i];
     if (flag == "--device")
       options.device = value;
@@ -240,7 +240,7 @@ Options parse(int count, char** arguments) {
     else if (flag == "--configs")
       options.configs = std::max(1, std::atoi(value.c_str()));
     else
-      fail(Code::kInvalidArgument, fmt::format("unknown flag {}", flag));
+      fail(ErrorCode::kInvalidArgument, fmt::format("unknown flag {}", flag));
   }
   return options;
 }

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <set>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/run/planned_kernel.h"
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/kernels/cuda/backend.h"
-#include "anneal/kernels/cuda/model/depthwise_config.h"
-#include "anneal/kernels/cuda/model/mma_config.h"
+#include "anneal/kernels/cuda/cost/depthwise_config.h"
+#include "anneal/kernels/cuda/cost/mma_config.h"
 
 namespace anneal::bench {
 namespace {
@@ -72,7 +72,7 @@ PlannedLayer plan_layer(const std::string& graph, const std::string& target) {
   }
   std::string kernels;
   for (const Step& step : steps) kernels += fmt::format(" {} ({})", step.name, step.kernel);
-  fail(Code::kUnsupported,
+  fail(ErrorCode::kUnsupported,
        fmt::format("no step on the GPU computes layer \"y\"; the plan has{}", kernels));
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/parallel.h"
 #include "anneal/engine/data/made_samples.h"
 #include "anneal/kernels/cuda/runtime/gpu_device.h"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <functional>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
@@ -45,7 +45,7 @@ std::optional<double> number(std::string_view text, std::string_view column) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value) ||
       value < 0)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("{} \"{}\" is not a number of 0 or more", column, text));
   return value;
 }
@@ -70,10 +70,11 @@ std::vector<ToleranceRow> parse_tolerances(std::string_view text, std::string_vi
       return;
     }
     if (fields.size() == 1 && columns.size() > 1)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("\"{}\" has no tolerance; write the name and the numbers with tabs between",
                        fields[0]));
-    if (fields.size() > columns.size()) fail(Code::kInvalidArgument, "more fields than columns");
+    if (fields.size() > columns.size())
+      fail(ErrorCode::kInvalidArgument, "more fields than columns");
     ToleranceRow row;
     for (size_t i = 0; i < columns.size(); ++i) {
       const std::string_view value = field(fields, i);
@@ -82,9 +83,9 @@ std::vector<ToleranceRow> parse_tolerances(std::string_view text, std::string_vi
       if (columns[i] == "rtol") row.rtol = number(value, "rtol");
       if (columns[i] == "max_differ") row.max_differ = number(value, "max_differ");
     }
-    if (row.name.empty()) fail(Code::kInvalidArgument, "no case is named");
+    if (row.name.empty()) fail(ErrorCode::kInvalidArgument, "no case is named");
     if (row.max_differ && *row.max_differ > 1)
-      fail(Code::kInvalidArgument, "max_differ is a share of the elements, from 0 to 1");
+      fail(ErrorCode::kInvalidArgument, "max_differ is a share of the elements, from 0 to 1");
     rows.push_back(std::move(row));
   });
   return rows;
@@ -98,7 +99,7 @@ std::vector<NoiseRow> parse_reference_noise(std::string_view text, std::string_v
       const auto column = [&](std::string_view wanted) {
         const auto found = std::find(fields.begin(), fields.end(), wanted);
         if (found == fields.end())
-          fail(Code::kInvalidArgument, fmt::format("there is no column \"{}\"", wanted));
+          fail(ErrorCode::kInvalidArgument, fmt::format("there is no column \"{}\"", wanted));
         return static_cast<size_t>(found - fields.begin());
       };
       name_column = column("model");
@@ -121,7 +122,7 @@ std::vector<KnownFailure> parse_known_failures(std::string_view text, std::strin
       case_name = case_name.substr(0, blank);
     }
     if (reason.empty())
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("\"{}\" has no reason; write the name, a tab and why it fails", case_name));
     failures.push_back({std::string(case_name), std::string(reason)});
   });

@@ -8,7 +8,7 @@
 
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
@@ -33,7 +33,7 @@ void CheckReport::add(size_t i, const CaseResult& result, double seconds) {
   const KnownFailure* known = row_for(known_failures_, name);
   if (!known) known = row_for(known_failures_, name.substr(0, name.find(" (")));
   // A crash or a broken invariant is a fault of ours in every case.
-  if (result.code == anneal::to_string(Code::kInternal)) known = nullptr;
+  if (result.code == anneal::to_string(ErrorCode::kInternal)) known = nullptr;
   const bool close = result.why.empty();
   const char* status = close   ? (known ? "unexpected_success" : "passed")
                        : known ? "known_failure"

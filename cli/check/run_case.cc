@@ -13,10 +13,11 @@
 #include "anneal/cli/compare/model_arithmetic.h"
 #include "anneal/cli/output/print.h"
 #include "anneal/core/bytes.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/data/made_samples.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/importer/importer.h"
 #include "anneal/importer/onnx/tensor_file.h"
 
@@ -56,8 +57,9 @@ std::vector<Tensor> inputs_of(const DataSet& set, const Engine& engine) {
     return inputs;
   }
   if (set.inputs.size() != engine.inputs().size())
-    fail(Code::kInvalidArgument, fmt::format("the model has {} inputs, the case has files for {}",
-                                             engine.inputs().size(), set.inputs.size()));
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("the model has {} inputs, the case has files for {}", engine.inputs().size(),
+                     set.inputs.size()));
   return read_inputs(set);
 }
 
@@ -65,8 +67,9 @@ void run_set(const DataSet& set, const std::shared_ptr<const Engine>& engine, in
              const Tolerance& tolerance, Arithmetic arithmetic, CaseResult& result) {
   const std::vector<Tensor> inputs = inputs_of(set, *engine);
   if (set.outputs.size() != engine->outputs().size())
-    fail(Code::kInvalidArgument, fmt::format("the model has {} outputs, the case has files for {}",
-                                             engine->outputs().size(), set.outputs.size()));
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("the model has {} outputs, the case has files for {}",
+                     engine->outputs().size(), set.outputs.size()));
   ContextOptions options;
   options.threads = threads;
   ExecutionContext context(engine, options);
@@ -129,7 +132,7 @@ void run_all_sets(const TestCase& test, const CaseOptions& options, CaseResult& 
   try {
     run_sets(test, test.sets, {}, options, result);
   } catch (const Error& error) {
-    if (error.code() == Code::kInternal) throw;
+    if (error.code() == ErrorCode::kInternal) throw;
     auto fixed = run_with_sizes_of_data(test, options);
     if (!fixed) throw;
     result = *std::move(fixed);
@@ -163,7 +166,7 @@ CaseResult case_result_from(std::span<const std::byte> bytes) {
 
 CaseResult run_case(const TestCase& test, const CaseOptions& options) {
   CaseResult result;
-  const auto ended = [&](Code code, std::string_view why) {
+  const auto ended = [&](ErrorCode code, std::string_view why) {
     result.code = to_string(code);
     result.why = without_model(one_line(why), test);
   };
@@ -172,9 +175,9 @@ CaseResult run_case(const TestCase& test, const CaseOptions& options) {
   } catch (const Error& error) {
     ended(error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    ended(Code::kDevice, "there is not enough memory");
+    ended(ErrorCode::kDevice, "there is not enough memory");
   } catch (const std::exception& error) {
-    ended(Code::kInternal, error.what());
+    ended(ErrorCode::kInternal, error.what());
   }
   return result;
 }

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string_view>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
@@ -44,7 +44,8 @@ Listing list(const fs::path& folder) {
       listing.files.push_back(name);
     }
   }
-  if (error) fail(Code::kIo, fmt::format("cannot list {}: {}", folder.string(), error.message()));
+  if (error)
+    fail(ErrorCode::kIo, fmt::format("cannot list {}: {}", folder.string(), error.message()));
   std::sort(listing.files.begin(), listing.files.end());
   std::sort(listing.folders.begin(), listing.folders.end());
   return listing;
@@ -60,7 +61,7 @@ std::vector<std::string> numbered(const fs::path& folder, const Listing& listing
   for (auto& [index, path] : found) {
     // A gap would shift what follows to another input.
     if (index != paths.size())
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("{} has a file for {}{} and none for {}{}", folder.string(), prefix, index,
                        prefix, paths.size()));
     paths.push_back(std::move(path));
@@ -128,7 +129,7 @@ std::vector<TestCase> find_test_cases(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(root, error);
   if (!fs::exists(status))
-    fail(Code::kIo, fmt::format("cannot read {}: there is no such file or folder", path));
+    fail(ErrorCode::kIo, fmt::format("cannot read {}: there is no such file or folder", path));
   std::vector<TestCase> cases;
   if (fs::is_directory(status)) {
     const fs::path named = root.has_filename() ? root : root.parent_path();

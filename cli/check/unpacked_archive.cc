@@ -15,7 +15,7 @@
 #include <set>
 #include <string_view>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
@@ -33,13 +33,14 @@ std::string reason_of(const Reader& reader) {
 
 // The path of a member below the root, or a failure if it could leave it.
 fs::path safe_path(const char* name) {
-  if (!name || !*name) fail(Code::kInvalidArgument, "a member has no name");
+  if (!name || !*name) fail(ErrorCode::kInvalidArgument, "a member has no name");
   const fs::path path = fs::path(name);
   if (path.is_absolute())
-    fail(Code::kInvalidArgument, fmt::format("the member {} has an absolute path", name));
+    fail(ErrorCode::kInvalidArgument, fmt::format("the member {} has an absolute path", name));
   for (const fs::path& part : path)
     if (part == "..")
-      fail(Code::kInvalidArgument, fmt::format("the member {} leaves the archive's folder", name));
+      fail(ErrorCode::kInvalidArgument,
+           fmt::format("the member {} leaves the archive's folder", name));
   return path.lexically_normal();
 }
 
@@ -52,15 +53,16 @@ int64_t unpack_file(const Reader& reader, const fs::path& to, int64_t allowed) {
     la_int64_t offset = 0;
     const int status = archive_read_data_block(reader.get(), &block, &size, &offset);
     if (status == ARCHIVE_EOF) break;
-    if (status < ARCHIVE_WARN) fail(Code::kInvalidArgument, reason_of(reader));
+    if (status < ARCHIVE_WARN) fail(ErrorCode::kInvalidArgument, reason_of(reader));
     written = offset + static_cast<int64_t>(size);
     if (offset < 0 || written > allowed)
-      fail(Code::kInvalidArgument, "its members take more than 16 GiB");
+      fail(ErrorCode::kInvalidArgument, "its members take more than 16 GiB");
     out.seekp(offset);
     out.write(static_cast<const char*>(block), static_cast<std::streamsize>(size));
   }
   out.close();
-  if (!out) fail(Code::kIo, fmt::format("cannot write {}: {}", to.string(), std::strerror(errno)));
+  if (!out)
+    fail(ErrorCode::kIo, fmt::format("cannot write {}: {}", to.string(), std::strerror(errno)));
   return written;
 }
 
@@ -70,7 +72,7 @@ void unpack(const std::string& path, const fs::path& folder, InterruptWatch& int
   archive_read_support_filter_all(reader.get());
   archive_read_support_format_tar(reader.get());
   if (archive_read_open_filename(reader.get(), path.c_str(), 1 << 16) != ARCHIVE_OK)
-    fail(Code::kInvalidArgument, fmt::format("is no .tar archive ({})", reason_of(reader)));
+    fail(ErrorCode::kInvalidArgument, fmt::format("is no .tar archive ({})", reason_of(reader)));
   int64_t allowed = kMostBytes;
   archive_entry* entry = nullptr;
   while (true) {
@@ -78,13 +80,13 @@ void unpack(const std::string& path, const fs::path& folder, InterruptWatch& int
     const int status = archive_read_next_header(reader.get(), &entry);
     if (status == ARCHIVE_EOF) break;
     if (status < ARCHIVE_WARN)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("is no .tar archive, or cut off ({})", reason_of(reader)));
     const fs::path to = folder / safe_path(archive_entry_pathname(entry));
     const auto type = archive_entry_filetype(entry);
     if (archive_entry_hardlink(entry) || (type != AE_IFREG && type != AE_IFDIR))
-      fail(Code::kInvalidArgument, fmt::format("the member {} is neither a file nor a folder",
-                                               archive_entry_pathname(entry)));
+      fail(ErrorCode::kInvalidArgument, fmt::format("the member {} is neither a file nor a folder",
+                                                    archive_entry_pathname(entry)));
     fs::create_directories(type == AE_IFDIR ? to : to.parent_path());
     if (type == AE_IFREG) allowed -= unpack_file(reader, to, allowed);
   }
@@ -98,7 +100,7 @@ UnpackedArchive::UnpackedArchive(const std::string& path, InterruptWatch& interr
                  try {
                    unpack(path, folder_.path(), interrupts);
                  } catch (const fs::filesystem_error& error) {
-                   fail(Code::kIo, error.what());
+                   fail(ErrorCode::kIo, error.what());
                  }
                });
 }

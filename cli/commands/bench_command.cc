@@ -28,7 +28,7 @@
 #include "anneal/core/parallel.h"
 #include "anneal/core/version.h"
 #include "anneal/engine/plan.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/kernels/cpu/backend.h"
 
 namespace anneal {
@@ -101,7 +101,7 @@ std::vector<std::vector<Tensor>> input_sets(const BenchFlags& flags, const Engin
                         [](const Tensor& a, const Tensor& b) { return a.dims() == b.dims(); });
     };
     if (std::any_of(sets.begin(), sets.end() - 1, is_like_last))
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("--change-to {}: inputs have these shapes already; name others, of inputs "
                        "that are random",
                        shapes));

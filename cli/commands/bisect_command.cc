@@ -21,9 +21,10 @@
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/builder/target_support.h"
 #include "anneal/engine/data/elements.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/optimizer/bisect.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
 
 namespace anneal {
 namespace {

@@ -32,7 +32,8 @@
 #include "anneal/engine/run/memory/bound_plan.h"
 #include "anneal/engine/run/pack_weights.h"
 #include "anneal/engine/tune/calibration/calibrate.h"
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
 
 namespace anneal {
 namespace {
@@ -56,7 +57,7 @@ void check_outputs(const BuildFlags& flags, const std::string& output) {
   check_timing_cache(flags.build.timing);
   std::error_code error;
   if (fs::equivalent(flags.model, output, error))
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("-o {} is the model itself; give the engine another name", output));
 }
 
@@ -153,7 +154,7 @@ std::vector<std::vector<Tensor>> first_samples(const Graph& model, const Dataset
 std::vector<std::vector<Tensor>> calibrate_with(const BuildFlags& flags, const Graph& model,
                                                 PassOptions& passes, Progress& progress) {
   if (passes.precision.ranges)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          "--calibrate and --calibration contradict each other: one makes ranges, one has them");
   CalibrationOptions options;
   options.passes = passes;
@@ -205,7 +206,7 @@ void print_memory_note(const EngineFile& file) {
       const ActivationMemory memory = activation_memory(plan, file.weights);
       bytes = memory.arena_bytes + memory.port_bytes;
     } catch (const Error& error) {
-      if (error.code() != Code::kInvalidArgument) throw;  // the opt sizes do not go together
+      if (error.code() != ErrorCode::kInvalidArgument) throw;  // the opt sizes do not go together
     }
     if (bytes > machine)
       fmt::print(
@@ -218,18 +219,19 @@ void print_memory_note(const EngineFile& file) {
 // `--max-drop`: what `anneal tune` does.
 int tune_instead(const BuildFlags& flags, const std::string& output) {
   if (flags.data.data.empty())
-    fail(Code::kInvalidArgument, "--max-drop wants samples to judge by: give --calibrate SAMPLES");
+    fail(ErrorCode::kInvalidArgument,
+         "--max-drop wants samples to judge by: give --calibrate SAMPLES");
   const PrecisionFlags& precision = flags.precision;
   if (precision.f16 || precision.bf16 || precision.int8 || precision.best ||
       !precision.layers.empty() || !precision.mix.empty() ||
       precision.max_layer_error != PrecisionFlags().max_layer_error)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          "--max-drop chooses precisions itself: leave out the flags for them");
   const BuildOptions& build = flags.build;
   if (build.targets.size() != 1 || !build.allow_fallback || build.max_memory != 0 || flags.pack ||
       build.timing.measure || !build.timing.cache.empty() || !flags.report.empty() ||
       !flags.dump_graph.empty() || !flags.dump_passes.empty())
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          "--max-drop is for one target, without --no-fallback, --max-memory, --pack, "
          "--time-kernels, --report and dumps: build again with --mix for those");
   TuneFlags tune;
@@ -248,10 +250,12 @@ int tune_instead(const BuildFlags& flags, const std::string& output) {
 
 int build_engine(const BuildFlags& flags) {
   if (flags.model.empty())
-    fail(Code::kInvalidArgument, "build needs a model: anneal build model.onnx -o model.engine");
+    fail(ErrorCode::kInvalidArgument,
+         "build needs a model: anneal build model.onnx -o model.engine");
   std::error_code error;
   if (flags.output.empty() && fs::is_fifo(flags.model, error))
-    fail(Code::kInvalidArgument, "a model from a pipe gives the engine no name: name it with -o");
+    fail(ErrorCode::kInvalidArgument,
+         "a model from a pipe gives the engine no name: name it with -o");
   const std::string output =
       flags.output.empty() ? fs::path(flags.model).stem().string() + ".engine" : flags.output;
   check_outputs(flags, output);

@@ -43,7 +43,7 @@ int calibrate_model(const CalibrateFlags& flags) {
   options.passes = graph_options(flags.build).passes;
   const auto method = range_method(flags.method);
   if (!method)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("--method {}: there are minmax, entropy, percentile, mse and auto",
                      flags.method));
   options.range.method = *method;

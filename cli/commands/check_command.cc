@@ -96,8 +96,8 @@ class CheckRun {
   int run() {
     for (const std::string& path : flags_.paths) add_path(path);
     if (jobs_.empty())
-      fail(Code::kInvalidArgument, fmt::format("--filter \"{}\" matches none of {}", flags_.filter,
-                                               count_text(skipped_, "case")));
+      fail(ErrorCode::kInvalidArgument, fmt::format("--filter \"{}\" matches none of {}",
+                                                    flags_.filter, count_text(skipped_, "case")));
     CheckReport report(tables_.known_failures, jobs_names(), skipped_, flags_.quiet);
     PoolOptions pool;
     pool.jobs = flags_.jobs > 0 ? flags_.jobs : hardware_threads();
@@ -111,7 +111,7 @@ class CheckRun {
             result = case_result_from(*outcome.answer);
           } else {
             result.why = outcome.died;
-            result.code = to_string(Code::kInternal);
+            result.code = to_string(ErrorCode::kInternal);
           }
           progress_.clear();
           report.add(i, result, outcome.seconds);
@@ -137,7 +137,7 @@ class CheckRun {
     }
     std::vector<TestCase> tests = find_test_cases(root);
     if (tests.empty())
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("{} holds no test case; a case is a folder with model.onnx and "
                        "test_data_set_0/output_0.pb, or X.onnx with X_output_0.pb beside it",
                        path));

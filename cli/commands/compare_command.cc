@@ -21,7 +21,7 @@
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
 #include "anneal/engine/plan.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 
 namespace anneal {
 namespace {
@@ -41,14 +41,14 @@ struct CompareFlags {
 void complete(CompareFlags& flags) {
   if (flags.b.path.empty()) {
     if (is_engine(flags.a.path))
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("{} is an engine; say what to compare it with: anneal compare {} model.onnx",
                        flags.a.path, flags.a.path));
     flags.b.path = flags.a.path;
     if (flags.b.target.empty()) flags.reference = true;
   }
   if (flags.reference && !flags.b.target.empty() && flags.b.target != kReferenceTarget)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("--reference and --target-b {} contradict each other", flags.b.target));
   if (flags.reference) flags.b.target = kReferenceTarget;
   std::vector<std::string> targets;
@@ -216,7 +216,8 @@ int compare(CompareFlags flags) {
   progress.clear();
   const auto& tensors = comparison.tensors;
   if (tensors.empty())
-    fail(Code::kInvalidArgument, "A and B have no tensor of the same name: are they of one model?");
+    fail(ErrorCode::kInvalidArgument,
+         "A and B have no tensor of the same name: are they of one model?");
 
   const auto first = std::find_if(tensors.begin(), tensors.end(), differs);
   const ComparedTensor* diverging = first == tensors.end() ? nullptr : &*first;

@@ -11,7 +11,7 @@
 #include "anneal/kernels/cuda/api/libraries.h"
 #include "anneal/kernels/cuda/api/monitor.h"
 #include "anneal/kernels/cuda/backend.h"
-#include "anneal/kernels/cuda/model/device_spec.h"
+#include "anneal/kernels/cuda/cost/device_spec.h"
 
 namespace anneal {
 namespace {

@@ -11,7 +11,7 @@
 #include "anneal/cli/output/exit_status.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/engine/plan.h"
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/importer/importer.h"
 
 namespace anneal {
@@ -24,7 +24,7 @@ struct InspectFlags {
 
 int inspect_model(const InspectFlags& flags) {
   if (flags.plan || flags.decisions)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("{} is a model; --plan and --decisions are of engines: anneal build {}",
                      flags.file, flags.file));
   const ImportResult imported = import_file(flags.file);
@@ -40,7 +40,7 @@ int inspect_model(const InspectFlags& flags) {
 
 int inspect_engine(const InspectFlags& flags) {
   if (flags.graph)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("{} is an engine, which holds plans instead of a graph; use --plan",
                      flags.file));
   const EngineFile file = read_engine_file(flags.file, {.map = flags.map});

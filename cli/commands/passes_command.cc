@@ -5,6 +5,7 @@
 #include "anneal/cli/output/exit_status.h"
 #include "anneal/cli/output/print.h"
 #include "anneal/optimizer/pass.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
 
 namespace anneal {
 

@@ -46,7 +46,7 @@ void print_top(const Tensor& output, const ScoreLayout& layout,
                const std::vector<std::string>& labels, int64_t k) {
   if (!labels.empty() && static_cast<int64_t>(labels.size()) != layout.classes)
     fail(
-        Code::kInvalidArgument,
+        ErrorCode::kInvalidArgument,
         fmt::format("--labels has {} lines, the output has {} classes; give a file with a line for "
                     "each class",
                     labels.size(), layout.classes));

@@ -12,6 +12,7 @@
 #include "anneal/cli/measure/process_pool.h"
 #include "anneal/cli/model/open_engine.h"
 #include "anneal/core/bytes.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/milliseconds.h"
 #include "anneal/engine/builder/checked_build.h"
 
@@ -22,7 +23,8 @@ int unnamed_file() {
   std::string path = (std::filesystem::temp_directory_path() / "anneal-XXXXXX").string();
   const int fd = mkstemp(path.data());
   if (fd < 0)
-    fail(Code::kIo, fmt::format("cannot make a temporary file {}: {}", path, std::strerror(errno)));
+    fail(ErrorCode::kIo,
+         fmt::format("cannot make a temporary file {}: {}", path, std::strerror(errno)));
   unlink(path.c_str());
   return fd;
 }
@@ -32,7 +34,8 @@ void write_all(int fd, std::span<const std::byte> bytes) {
     const ssize_t written = write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0)
-      fail(Code::kIo, fmt::format("cannot write the temporary engine: {}", std::strerror(errno)));
+      fail(ErrorCode::kIo,
+           fmt::format("cannot write the temporary engine: {}", std::strerror(errno)));
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
 }
@@ -51,7 +54,7 @@ void build_into(int fd, const EngineSource& source) {
 // What the building process tells: a code and a sentence, or nothing.
 std::vector<std::byte> outcome_of(int fd, const EngineSource& source) {
   ByteWriter to;
-  const auto tell = [&](Code code, std::string_view text) {
+  const auto tell = [&](ErrorCode code, std::string_view text) {
     to.number(static_cast<int32_t>(code));
     to.text(text);
   };
@@ -61,7 +64,7 @@ std::vector<std::byte> outcome_of(int fd, const EngineSource& source) {
   } catch (const Error& error) {
     tell(error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    tell(Code::kDevice, "there is not enough memory");
+    tell(ErrorCode::kDevice, "there is not enough memory");
   }
   return to.take();
 }
@@ -76,9 +79,9 @@ BuiltApart::BuiltApart(const EngineSource& source) : fd_(unnamed_file()) {
         1, {}, interrupts, [&](size_t) { return outcome_of(fd_, source); },
         [](size_t, ItemOutcome outcome) {
           if (!outcome.answer)
-            fail(Code::kInternal, fmt::format("the process that builds {}", outcome.died));
+            fail(ErrorCode::kInternal, fmt::format("the process that builds {}", outcome.died));
           ByteReader from(*outcome.answer, "the result of building");
-          const auto code = static_cast<Code>(from.number<int32_t>());
+          const auto code = static_cast<ErrorCode>(from.number<int32_t>());
           const std::string text = from.text();
           if (!text.empty()) fail(code, text);
         },

@@ -1,5 +1,6 @@
 #include "anneal/cli/compare/compare_engines.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/core/fail.h"
+#include "anneal/engine/run/make_engine.h"
 
 #include <fmt/format.h>
 
@@ -54,7 +55,7 @@ void check_same_inputs(const Engine& a, const Engine& b, const std::vector<Tenso
   for (size_t i = 0; i < inputs.size(); ++i) {
     const TensorInfo& port = a.inputs()[i];
     if (port.default_value && !has_input(b, port.name) && !(inputs[i] == *port.default_value))
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("input \"{}\" of A is a constant of B, so it can be compared at its default "
                        "value only; build B with --default-inputs {}",
                        port.name, port.name));
@@ -75,7 +76,7 @@ void check_same_inputs(const Engine& a, const Engine& b, const std::vector<Tenso
     for (const std::string& port : ports) text += (text.empty() ? "" : ", ") + port;
     return text.empty() ? "none" : text;
   };
-  fail(Code::kInvalidArgument,
+  fail(ErrorCode::kInvalidArgument,
        fmt::format("A and B have different inputs, so they cannot be compared: {} against {}",
                    list(of_a), list(of_b)));
 }

@@ -1,5 +1,6 @@
 #include "anneal/cli/compare/engine_source.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/core/fail.h"
+#include "anneal/engine/run/make_engine.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +14,7 @@ std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
   const bool reference_kernels = source.target == kReferenceKernelsTarget;
   if (is_engine(source.path)) {
     if (reference || reference_kernels)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("{} is an engine, whose kernels are chosen; give the ONNX model to run the "
                        "reference kernels",
                        source.path));

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "anneal/cli/flags/at_least.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 

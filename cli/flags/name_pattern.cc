@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
@@ -15,7 +15,7 @@ NamePattern::NamePattern(const std::string& text, std::string_view flag) {
   try {
     regex_ = std::regex(text, std::regex::ECMAScript);
   } catch (const std::regex_error& error) {
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("{} \"{}\" is no regular expression: {}", flag, text, error.what()));
   }
 }

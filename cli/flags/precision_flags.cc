@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/engine/builder/target_support.h"
 #include "anneal/engine/tune/search/onnx_tuning.h"
@@ -19,7 +19,7 @@ LayerPrecision layer_precision(const std::string& text) {
        {Precision::kF32, Precision::kF16, Precision::kBF16, Precision::kI8})
     if (at != std::string::npos && text.substr(at + 1) == to_string(precision))
       return {text.substr(0, at), precision};
-  fail(Code::kInvalidArgument,
+  fail(ErrorCode::kInvalidArgument,
        fmt::format("--layer-precision \"{}\": REGEX=f32, f16, bf16 or int8 is expected", text));
 }
 
@@ -103,7 +103,7 @@ PrecisionOptions read_mix(const std::string& text) {
     std::string names;
     for (const FrontierPoint& each : frontier.points)
       names += (names.empty() ? "" : ", ") + each.name;
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("--mix: {} has no point \"{}\"; there are {}", path, name, names));
   }
   return with_context([&] { return fmt::format("while reading the table in {}", path); },
@@ -141,7 +141,7 @@ PrecisionOptions precision_options(const PrecisionFlags& flags,
   if (!flags.mix.empty()) {
     if (flags.f16 || flags.bf16 || flags.int8 || flags.best || flags.symmetric ||
         !flags.layers.empty() || !flags.calibration.empty() || will_calibrate)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            "--mix says all about precisions: leave out the other flags for them");
     return read_mix(flags.mix);
   }
@@ -154,24 +154,24 @@ PrecisionOptions precision_options(const PrecisionFlags& flags,
   options.symmetric = flags.symmetric;
   options.max_layer_error = flags.max_layer_error;
   if (!(flags.max_layer_error >= 0))
-    fail(Code::kInvalidArgument, "--max-layer-error: a number of at least 0 is expected");
+    fail(ErrorCode::kInvalidArgument, "--max-layer-error: a number of at least 0 is expected");
   for (const std::string& layer : flags.layers) options.layers.push_back(layer_precision(layer));
   const bool wants_int8 =
       flags.int8 || std::ranges::any_of(options.layers, [](const LayerPrecision& layer) {
         return layer.precision == Precision::kI8;
       });
   if (wants_int8 && !has_ranges)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          "int8 wants the ranges of tensors: anneal calibrate MODEL --data SAMPLES -o model.ranges, "
          "then --calibration model.ranges; or anneal build --calibrate SAMPLES");
   const bool any = options.int8 || options.f16 || options.bf16 || !options.layers.empty();
   if (has_ranges && !any && !flags.best)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("{} is for lower precisions, but none was asked for: give --int8, --fp16, "
                      "--bf16 or --best as well",
                      will_calibrate ? "--calibrate" : "--calibration"));
   if (flags.symmetric && !options.int8 && !wants_int8)
-    fail(Code::kInvalidArgument, "--symmetric is about 8 bits: give --int8 as well");
+    fail(ErrorCode::kInvalidArgument, "--symmetric is about 8 bits: give --int8 as well");
   if (!flags.calibration.empty())
     options.ranges =
         std::make_shared<const CalibrationTable>(read_calibration_table(flags.calibration));

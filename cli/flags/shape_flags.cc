@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "anneal/core/fail.h"
+
 namespace anneal {
 namespace {
 
@@ -28,7 +30,7 @@ void refuse_commas_within(std::string_view text) {
   for (std::string_view rest = text; !rest.empty(); after_comma = true) {
     const size_t end = std::min(rest.find(','), rest.size());
     if (after_comma && parse_number<int64_t>(rest.substr(0, end)))
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("\"{}\": write sizes with x between them, NAME:1x3x224x224; a comma begins "
                        "the next input",
                        text));
@@ -46,10 +48,10 @@ Dims parse_dims(std::string_view text) {
     const auto size = parse_number<int64_t>(rest.substr(0, end));
     if (!size || *size < 0 || end + 1 == rest.size())
       fail(
-          Code::kInvalidArgument,
+          ErrorCode::kInvalidArgument,
           fmt::format("\"{}\" is not a shape; write sizes with x between them: 1x3x224x224", text));
     if (dims.rank() == kMaxRank)
-      fail(Code::kInvalidArgument, fmt::format("the shape {} has more than 8 axes", text));
+      fail(ErrorCode::kInvalidArgument, fmt::format("the shape {} has more than 8 axes", text));
     dims.push_back(*size);
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
@@ -67,11 +69,12 @@ std::map<std::string, Dims> parse_shapes(std::string_view text) {
     const std::string name(colon == item.npos ? "" : item.substr(0, colon));
     const Dims dims = parse_dims(colon == item.npos ? item : item.substr(colon + 1));
     if (item.empty() || colon == 0)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("\"{}\" lacks a name or a shape; write NAME:1x3x224x224,OTHER:1x10", text));
     if (!shapes.emplace(name, dims).second)
-      fail(Code::kInvalidArgument, fmt::format("\"{}\" names {} twice", text,
-                                               name.empty() ? "the input" : "\"" + name + "\""));
+      fail(ErrorCode::kInvalidArgument,
+           fmt::format("\"{}\" names {} twice", text,
+                       name.empty() ? "the input" : "\"" + name + "\""));
   }
   return shapes;
 }
@@ -88,12 +91,12 @@ void check_names(const std::map<std::string, Dims>& shapes, std::span<const std:
                  std::string_view flag) {
   for (const auto& [name, dims] : shapes) {
     if (name.empty() && inputs.size() != 1)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("{} {}: the model has {} inputs, so say which: NAME:{} ({})", flag,
                        fmt::join(dims.span(), "x"), inputs.size(), fmt::join(dims.span(), "x"),
                        list(inputs)));
     if (!name.empty() && std::find(inputs.begin(), inputs.end(), name) == inputs.end())
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("{}: the model has no input \"{}\"; {}", flag, name, list(inputs)));
   }
 }
@@ -120,7 +123,7 @@ std::map<std::string, InputBounds> merge_bounds(const std::map<std::string, Dims
     for (int axis = 0; ordered && axis < rank; ++axis)
       ordered = bounds.min[axis] <= bounds.opt[axis] && bounds.opt[axis] <= bounds.max[axis];
     if (!ordered)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("shapes of {}: min {}, opt {}, max {} must have the same number of axes and "
                        "no size may shrink from one to the next",
                        name.empty() ? "the input" : "\"" + name + "\"", to_string(bounds.min),
@@ -141,27 +144,27 @@ InputFlag parse_input(std::string_view text, std::span<const std::string> inputs
     }
   }
   if (value.empty())
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("--input \"{}\": write NAME=FILE, NAME=random or NAME=random:SEED", text));
   if (value == "random") {
     flag.seed = 0;
   } else if (value.starts_with("random:")) {
     flag.seed = parse_number<uint64_t>(value.substr(7));
     if (!flag.seed)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("--input \"{}\": the seed must be a whole number, as in random:7", text));
   } else {
     flag.file = value;
     const size_t equals = text.find('=');
     if (flag.name.empty() && equals != text.npos)
       fail(
-          Code::kInvalidArgument,
+          ErrorCode::kInvalidArgument,
           fmt::format("--input \"{}\": the engine has no input \"{}\"; {}. An initializer that the "
                       "model lists among its inputs is one in engines of anneal build "
                       "--default-inputs {}",
                       text, text.substr(0, equals), list(inputs), text.substr(0, equals)));
     if (flag.name.empty() && only.empty())
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("--input \"{}\": the engine has {} inputs, so say which: NAME={} ({})", text,
                        inputs.size(), text, list(inputs)));
   }

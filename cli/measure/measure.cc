@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "anneal/cli/output/print.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/milliseconds.h"
 
 namespace anneal {
@@ -86,7 +87,7 @@ Amount parse_amount(std::string_view text, std::string_view flag) {
     if (unit == "s") return {std::nullopt, value};
     if (unit.empty() && value == static_cast<int>(value)) return {static_cast<int>(value), 0};
   }
-  fail(Code::kInvalidArgument,
+  fail(ErrorCode::kInvalidArgument,
        fmt::format("{} \"{}\": write a number of runs (10) or a time (200ms, 1.5s)", flag, text));
 }
 

@@ -18,7 +18,7 @@
 #include <memory>
 #include <span>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/milliseconds.h"
 
 namespace anneal {
@@ -27,7 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 [[noreturn]] void fail_system(const char* doing) {
-  fail(Code::kDevice, fmt::format("cannot {}: {}", doing, std::strerror(errno)));
+  fail(ErrorCode::kDevice, fmt::format("cannot {}: {}", doing, std::strerror(errno)));
 }
 
 // A child process and the pipe its answer comes through. The destructor ends it.

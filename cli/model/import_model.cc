@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "anneal/cli/flags/shape_flags.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 
 namespace anneal {
@@ -24,7 +25,7 @@ void check_no_range(const ShapeFlags& flags) {
       {"--min-shapes", flags.min}, {"--opt-shapes", flags.opt}, {"--max-shapes", flags.max}};
   for (const auto& [name, value] : others)
     if (!value.empty())
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("--shapes and {} are both given: --shapes fixes sizes, --min-shapes, "
                        "--opt-shapes and --max-shapes give a range; use one kind",
                        name));
@@ -68,7 +69,7 @@ ImportResult import_model(const std::string& path, const ShapeFlags& flags) {
     check_names({{"", unnamed.mapped().opt}}, inputs, "--shapes");
     unnamed.key() = inputs[0];
     if (!options.bounds.insert(std::move(unnamed)).inserted)
-      fail(Code::kInvalidArgument, fmt::format("two shapes are given for \"{}\"", inputs[0]));
+      fail(ErrorCode::kInvalidArgument, fmt::format("two shapes are given for \"{}\"", inputs[0]));
     return import(options);
   }
   return import_file(path, options);

@@ -13,7 +13,7 @@
 #include "anneal/engine/run/memory/activation_memory.h"
 #include "anneal/engine/run/memory/bound_plan.h"
 #include "anneal/engine/symbols.h"
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 
 namespace anneal {
 namespace {
@@ -219,7 +219,7 @@ std::string memory_text(const Plan& plan, std::span<const Tensor> weights) {
                        memory.at_best ? " at the sizes it is best at" : "", memory.ratio(),
                        bytes_text(memory.live_bytes));
   } catch (const Error& error) {
-    if (error.code() != Code::kInvalidArgument) throw;
+    if (error.code() != ErrorCode::kInvalidArgument) throw;
     return fmt::format(
         "activations: the sizes it is best at do not fit it; build with --opt-shapes that do "
         "({})\n",
@@ -235,7 +235,7 @@ Json memory_json(const Plan& plan, std::span<const Tensor> weights) {
             {"ratio", memory.ratio()},
             {"at_best_sizes", memory.at_best}};
   } catch (const Error& error) {
-    if (error.code() != Code::kInvalidArgument) throw;
+    if (error.code() != ErrorCode::kInvalidArgument) throw;
     return {{"error", error.what()}};
   }
 }

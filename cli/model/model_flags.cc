@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "anneal/cli/model/open_engine.h"
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
@@ -46,7 +46,7 @@ void refuse_model_flags(const CLI::App& command, std::initializer_list<std::stri
     if (!is_engine(file)) return;
     if (engine.empty()) engine = file;
   }
-  fail(Code::kInvalidArgument,
+  fail(ErrorCode::kInvalidArgument,
        fmt::format("{} is an engine, whose precisions, passes and kernels were chosen when it was "
                    "built: give {} with an ONNX model, or to anneal build",
                    engine, fmt::join(given, ", ")));

@@ -1,5 +1,6 @@
 #include "anneal/cli/model/observe.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/core/fail.h"
+#include "anneal/engine/run/make_engine.h"
 
 #include <fmt/format.h>
 
@@ -69,7 +70,7 @@ void observe_run(const Engine& engine, ExecutionContext& context, const NamePatt
   context.observe({});
   add_vanished(plan_of(engine), pattern, rows);
   if (rows.size() == 1)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          "--observe matches no tensor of the engine; anneal inspect --plan lists them as slots");
   fmt::print("\n{}", table_text(rows, {false, false, false, false}));
 }

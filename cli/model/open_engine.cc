@@ -7,6 +7,7 @@
 
 #include "anneal/cli/flags/memory_flag.h"
 #include "anneal/cli/output/printable.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 
 namespace anneal {
@@ -80,7 +81,7 @@ std::string device_for(const std::string& target) {
 
 std::shared_ptr<const Engine> open_engine(const std::string& path, const EngineOptions& options) {
   if (std::string_view(path).ends_with(".onnx"))
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("{} is a model, not an engine; build one first: anneal build {}", path, path));
   auto engine = Engine::load(path, options);
   print_remarks(engine->load_warnings());

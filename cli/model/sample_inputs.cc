@@ -8,10 +8,11 @@
 
 #include "anneal/cli/flags/shape_flags.h"
 #include "anneal/cli/model/open_engine.h"
+#include "anneal/core/fail.h"
 #include "anneal/engine/builder/inputs/input_trials.h"
 #include "anneal/engine/data/sample_file.h"
 #include "anneal/engine/plan.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/symbols.h"
 
 namespace anneal {
@@ -37,13 +38,13 @@ std::vector<std::optional<InputFlag>> flag_per_input(std::span<const TensorInfo>
                       ? rest
                       : found[static_cast<size_t>(std::find(names.begin(), names.end(), flag.name) -
                                                   names.begin())];
-    if (place) fail(Code::kInvalidArgument, fmt::format("--input {} is given twice", text));
+    if (place) fail(ErrorCode::kInvalidArgument, fmt::format("--input {} is given twice", text));
     place = flag;
   }
   for (size_t i = 0; i < names.size(); ++i) {
     if (found[i] || has_default(ports[i])) continue;
     if (!rest)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format(
                "nothing is given for the input \"{}\"; add --input {}=FILE or --input {}=random",
                names[i], names[i], names[i]));
@@ -58,7 +59,7 @@ void check_guessed_size(const TensorInfo& port, const Dims& dims) {
   double bytes = static_cast<double>(size_of(port.dtype));
   for (const int64_t dim : dims) bytes *= static_cast<double>(dim);
   if (bytes > kLargestGuessedInput)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("input \"{}\" of the sizes that the engine was optimized for, {}, would have "
                      "{:.1f} GiB: give its sizes with --shapes",
                      port.name, to_string(dims), bytes / kLargestGuessedInput));
@@ -93,7 +94,7 @@ SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>&
     dims_given[i] = given;
     if (!flags[i]) {
       if (given && *given != port.default_value->dims())
-        fail(Code::kInvalidArgument,
+        fail(ErrorCode::kInvalidArgument,
              fmt::format("{} says {} for input \"{}\", whose default value is {}; add --input "
                          "{}=FILE or --input {}=random",
                          flag, to_string(*given), names[i], to_string(port.default_value->dims()),
@@ -107,7 +108,7 @@ SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>&
     const RawFormat raw{port.dtype, given ? given : open ? std::nullopt : std::optional(port.dims)};
     tensors[i] = read_sample(flags[i]->file, raw);
     if (given && *given != tensors[i]->dims())
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("{} says {} for input \"{}\", but {} holds {}", flag, to_string(*given),
                        names[i], flags[i]->file, to_string(tensors[i]->dims())));
     dims_given[i] = tensors[i]->dims();

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/run/engine.h"
 
 namespace anneal {
@@ -33,10 +34,10 @@ decltype(auto) with_samples(const std::string& path, const SampleInputs& inputs,
   try {
     return body();
   } catch (Error& error) {
-    if (error.code() == Code::kInvalidArgument || error.code() == Code::kInvalidModel) {
+    if (error.code() == ErrorCode::kInvalidArgument || error.code() == ErrorCode::kInvalidModel) {
       if (const std::string context = inputs.context(); !context.empty())
-        error.add_context(context);
-      error.add_context(path);
+        add_context(error, context);
+      add_context(error, path);
     }
     throw;
   }

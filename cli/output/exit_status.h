@@ -1,6 +1,6 @@
 // The exit status of the process, documented in `anneal --help` and docs/cli.md.
 #pragma once
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 
@@ -13,13 +13,14 @@ enum ExitStatus : int {
   kOurBug = 70,
 };
 
-constexpr ExitStatus exit_status(Code code) {
+constexpr ExitStatus exit_status(ErrorCode code) {
   switch (code) {
-    case Code::kUnsupported:
+    case ErrorCode::kUnsupported:
       return kNotSupported;
-    case Code::kDevice:
+    case ErrorCode::kDevice:
+    case ErrorCode::kOutOfMemory:
       return kNoDevice;
-    case Code::kInternal:
+    case ErrorCode::kInternal:
       return kOurBug;
     default:
       return kBadInput;

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 
@@ -17,7 +17,7 @@ InterruptWatch::InterruptWatch() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&watched, signal);
   fd_ = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
   if (fd_ < 0)
-    fail(Code::kDevice, fmt::format("cannot watch for signals: {}", std::strerror(errno)));
+    fail(ErrorCode::kDevice, fmt::format("cannot watch for signals: {}", std::strerror(errno)));
   sigprocmask(SIG_BLOCK, &watched, &before_);
 }
 
@@ -31,7 +31,7 @@ void InterruptWatch::check() {
   signalfd_siginfo signal{};
   if (read(fd_, &signal, sizeof(signal)) != sizeof(signal)) return;
   found_ = static_cast<int>(signal.ssi_signo);
-  fail(Code::kInvalidArgument, "interrupted");
+  fail(ErrorCode::kInvalidArgument, "interrupted");
 }
 
 void InterruptWatch::release() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 

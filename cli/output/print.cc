@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "anneal/cli/output/printable.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <utility>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/size/size.h"
 
 namespace anneal {
@@ -24,12 +25,12 @@ int64_t modulo(__int128 a, int64_t b) {
 }
 
 [[noreturn]] void fail_too_large() {
-  fail(Code::kUnsupported, "an expression for a size becomes too large");
+  fail(ErrorCode::kUnsupported, "an expression for a size becomes too large");
 }
 
 template <class T>
 T fitting(std::optional<T> result) {
-  if (!result) fail(Code::kInvalidModel, "arithmetic on sizes overflows 64 bits");
+  if (!result) fail(ErrorCode::kInvalidModel, "arithmetic on sizes overflows 64 bits");
   return *std::move(result);
 }
 
@@ -73,7 +74,7 @@ Size SizeTable::mul(Size a, Size b) {
 }
 
 Size SizeTable::floor_div(Size a, Size b) {
-  if (b == Size(0)) fail(Code::kInvalidModel, "a size is divided by zero");
+  if (b == Size(0)) fail(ErrorCode::kInvalidModel, "a size is divided by zero");
   if (both_known(a, b)) return fitting(floor_quotient(a.value(), b.value()));
   if (!is_integer(a) || !is_integer(b)) return Size::unknown();
   Polynomial dividend = polynomial_of(a), divisor = polynomial_of(b);
@@ -205,7 +206,7 @@ Size SizeTable::broadcast(Size a, Size b) {
   if (a == b || b == Size(1)) return a;
   if (a == Size(1)) return b;
   if (both_known(a, b))
-    fail(Code::kInvalidModel, "sizes " + text(a) + " and " + text(b) + " do not broadcast");
+    fail(ErrorCode::kInvalidModel, "sizes " + text(a) + " and " + text(b) + " do not broadcast");
   if (a.is_unknown() || b.is_unknown()) {
     const Size other = a.is_unknown() ? b : a;
     return may_be_one(other) ? Size::unknown() : other;

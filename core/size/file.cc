@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "anneal/core/bytes.h"
+#include "anneal/core/error.h"
 #include "anneal/core/size/real.h"
 #include "anneal/core/size/size.h"
 
@@ -78,7 +79,7 @@ SizeTable SizeTable::load(ByteReader& from) {
   try {
     table.validate(from);
   } catch (const Error& error) {
-    if (error.code() == Code::kIncompatiblePlan) throw;
+    if (error.code() == ErrorCode::kIncompatiblePlan) throw;
     from.refuse(error.what());
   }
   return table;

@@ -2,6 +2,7 @@
 // infinity; a lower bound is never plus and an upper bound never minus infinity.
 #include <algorithm>
 
+#include "anneal/core/error.h"
 #include "anneal/core/size/real.h"
 #include "anneal/core/size/size.h"
 

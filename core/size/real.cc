@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "anneal/core/fail.h"
+
 namespace anneal {
 namespace {
 

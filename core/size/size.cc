@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/size/real.h"
 
 namespace anneal {
@@ -36,7 +37,8 @@ void SizeTable::set_bounds(Size symbol, Bounds bounds) {
   check(index.has_value(), "bounds are set on a symbol");
   SizeSymbol& it = symbols_[*index];
   if (bounds.min > bounds.opt || bounds.opt > bounds.max)
-    fail(Code::kInvalidArgument, "bounds of size \"" + it.name + "\" are not min <= opt <= max");
+    fail(ErrorCode::kInvalidArgument,
+         "bounds of size \"" + it.name + "\" are not min <= opt <= max");
   const bool wider = bounds.min < it.bounds.min || bounds.max > it.bounds.max;
   const uint32_t atom = expression_of(symbol).polynomial.terms[0].atoms[0];
   const auto in_atom = [&](const Atom& it) { return it.a == symbol || it.b == symbol; };
@@ -48,7 +50,8 @@ void SizeTable::set_bounds(Size symbol, Bounds bounds) {
   };
   if (wider &&
       (std::ranges::any_of(atoms_, in_atom) || std::ranges::any_of(expressions_, in_expression)))
-    fail(Code::kInvalidArgument, "bounds of size \"" + it.name + "\" become wider after its use");
+    fail(ErrorCode::kInvalidArgument,
+         "bounds of size \"" + it.name + "\" become wider after its use");
   it.bounds = bounds;
 }
 
@@ -146,7 +149,7 @@ SizeTable::Cost SizeTable::cost_of(const Polynomial& polynomial) const {
     }
   }
   if (nodes > kMaxNodes || depth > kMaxDepth)
-    fail(Code::kUnsupported, "an expression for a size becomes too large");
+    fail(ErrorCode::kUnsupported, "an expression for a size becomes too large");
   return {static_cast<uint32_t>(nodes), depth};
 }
 
@@ -157,7 +160,7 @@ SizeTable::Cost SizeTable::cost_of(const Atom& atom) const {
 }
 
 Size SizeTable::intern(std::optional<Polynomial> polynomial) {
-  if (!polynomial) fail(Code::kInvalidModel, "arithmetic on sizes overflows 64 bits");
+  if (!polynomial) fail(ErrorCode::kInvalidModel, "arithmetic on sizes overflows 64 bits");
   if (polynomial->is_constant()) return polynomial->constant_term();
   const auto id = static_cast<uint32_t>(expressions_.size());
   Key key = as_key(*polynomial);
@@ -184,7 +187,7 @@ Size SizeTable::intern(Atom atom) {
 
 int64_t SizeTable::evaluate(Size size, Values values) const {
   if (size.known()) return size.value();
-  if (size.is_unknown()) fail(Code::kInvalidArgument, "an unknown size has no value");
+  if (size.is_unknown()) fail(ErrorCode::kInvalidArgument, "an unknown size has no value");
   return with_context([&] { return "size " + text(size); }, [&] { return value_of(size, values); });
 }
 
@@ -208,19 +211,19 @@ int64_t SizeTable::value_of(Size size, Values values) const {
       overflow = product != 0 && (overflow || !fits(product * factor));
       if (!overflow) product *= factor;
     }
-    if (overflow) fail(Code::kInvalidArgument, "does not fit 64 bits");
+    if (overflow) fail(ErrorCode::kInvalidArgument, "does not fit 64 bits");
     sum += product;
   }
-  if (!fits(sum)) fail(Code::kInvalidArgument, "does not fit 64 bits");
+  if (!fits(sum)) fail(ErrorCode::kInvalidArgument, "does not fit 64 bits");
   return static_cast<int64_t>(sum);
 }
 
 int64_t SizeTable::value_of(const Atom& atom, Values values) const {
-  if (atom.kind == AtomKind::kReal) fail(Code::kInvalidArgument, "is not a whole number");
+  if (atom.kind == AtomKind::kReal) fail(ErrorCode::kInvalidArgument, "is not a whole number");
   if (atom.kind == AtomKind::kTruncate) return saturated(RealSizes::value(*this, atom.a, values));
   if (atom.kind == AtomKind::kSymbol) {
     if (atom.symbol < values.size() && values[atom.symbol]) return *values[atom.symbol];
-    fail(Code::kInvalidArgument, text(atom) + " has no value");
+    fail(ErrorCode::kInvalidArgument, text(atom) + " has no value");
   }
   const int64_t a = value_of(atom.a, values), b = value_of(atom.b, values);
   if (atom.kind == AtomKind::kMin) return std::min(a, b);
@@ -228,12 +231,12 @@ int64_t SizeTable::value_of(const Atom& atom, Values values) const {
   if (atom.kind == AtomKind::kBroadcast) {
     if (a == b || b == 1) return a;
     if (a == 1) return b;
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          std::to_string(a) + " and " + std::to_string(b) + " do not broadcast");
   }
-  if (b == 0) fail(Code::kInvalidArgument, "is divided by zero");
+  if (b == 0) fail(ErrorCode::kInvalidArgument, "is divided by zero");
   const auto quotient = floor_quotient(a, b);
-  if (!quotient) fail(Code::kInvalidArgument, "does not fit 64 bits");
+  if (!quotient) fail(ErrorCode::kInvalidArgument, "does not fit 64 bits");
   return *quotient;
 }
 

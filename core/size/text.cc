@@ -9,6 +9,7 @@
 #include <bit>
 #include <charconv>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/size/real.h"
 #include "anneal/core/size/size.h"
 
@@ -82,7 +83,7 @@ class Parser {
   }
 
   [[noreturn]] void refuse(const std::string& expected) {
-    fail(Code::kInvalidArgument, expected + " is expected at position " + std::to_string(at_));
+    fail(ErrorCode::kInvalidArgument, expected + " is expected at position " + std::to_string(at_));
   }
 
   void expect(std::string_view token) {
@@ -90,7 +91,7 @@ class Parser {
   }
 
   Size sum() {
-    if (++depth_ > kMaxDepth) fail(Code::kInvalidArgument, "parentheses are too deep");
+    if (++depth_ > kMaxDepth) fail(ErrorCode::kInvalidArgument, "parentheses are too deep");
     Size total = accept("-") ? negative_product() : product();
     for (;;) {
       if (accept("+")) {
@@ -321,7 +322,7 @@ Size SizeTable::parse(std::string_view text) {
   try {
     return Parser(*this, text).all();
   } catch (const Error& error) {
-    fail(Code::kInvalidArgument, "size \"" + std::string(text) + "\": " + error.what());
+    fail(ErrorCode::kInvalidArgument, "size \"" + std::string(text) + "\": " + error.what());
   }
 }
 

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/symbols.h"
-#include "anneal/graph/op_traits.h"
+#include "anneal/graph/op/op_traits.h"
 
 namespace anneal {
 namespace {

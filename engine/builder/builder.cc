@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/parallel.h"
 #include "anneal/core/version.h"
 #include "anneal/engine/builder/emit.h"
@@ -15,6 +16,7 @@
 #include "anneal/engine/plan_check.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
 #include "anneal/optimizer/precision/quantizable.h"
 
 namespace anneal {
@@ -72,7 +74,7 @@ std::vector<TargetGraph> optimize(Graph graph, const GraphBuildOptions& options,
 KernelOptions kernel_options(const GraphBuildOptions& options) {
   for (const std::string& name : options.skip_kernels)
     if (!find_kernel(cpu_backend(), name) && !find_kernel(cuda_backend(), name))
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format(
                "there is no kernel \"{}\" to skip; anneal inspect ENGINE shows which ones an "
                "engine runs",
@@ -86,7 +88,7 @@ void refuse_fallbacks(const Plan& plan) {
     if (decision.stage == kFallback)
       layers += fmt::format("\n  layer \"{}\": {}", decision.subject, decision.text);
   if (!layers.empty())
-    fail(Code::kUnsupported,
+    fail(ErrorCode::kUnsupported,
          fmt::format("target {} does not run everything itself, and falling back to the CPU is not "
                      "allowed:{}",
                      plan.target, layers));
@@ -97,7 +99,7 @@ std::unique_ptr<KernelTimer> timer_for(const KernelTiming& timing, const KernelO
   if (!timing.measure && timing.cache.empty()) return nullptr;
   const int threads = timing.threads > 0 ? timing.threads : hardware_threads();
   if (threads > largest_team())
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("kernels cannot be timed with {} threads: this process has {}", threads,
                      largest_team()));
   TimingCache known = timing.cache.empty() ? TimingCache() : read_timing_cache(timing.cache);
@@ -108,11 +110,12 @@ std::unique_ptr<KernelTimer> timer_for(const KernelTiming& timing, const KernelO
 }  // namespace
 
 EngineFile build(Graph graph, const GraphBuildOptions& options) {
-  if (options.targets.empty()) fail(Code::kInvalidArgument, "no target to build for");
+  if (options.targets.empty()) fail(ErrorCode::kInvalidArgument, "no target to build for");
   for (size_t i = 1; i < options.targets.size(); ++i)
     if (std::find(options.targets.begin(), options.targets.begin() + static_cast<ptrdiff_t>(i),
                   options.targets[i]) != options.targets.begin() + static_cast<ptrdiff_t>(i))
-      fail(Code::kInvalidArgument, fmt::format("target {} is given twice", options.targets[i]));
+      fail(ErrorCode::kInvalidArgument,
+           fmt::format("target {} is given twice", options.targets[i]));
   const KernelOptions kernels = kernel_options(options);
   const std::unique_ptr<KernelTimer> timer = timer_for(options.timing, kernels);
   EngineFile file;
@@ -158,8 +161,8 @@ EngineFile build(Graph graph, const GraphBuildOptions& options) {
     try {
       check_plan(plan, file.weights);
     } catch (const Error& error) {
-      if (error.code() == Code::kInvalidArgument) throw;  // sizes that no memory holds
-      fail(Code::kInternal,
+      if (error.code() == ErrorCode::kInvalidArgument) throw;  // sizes that no memory holds
+      fail(ErrorCode::kInternal,
            fmt::format("the plan made for {} is wrong: {}", plan.target, error.what()));
     }
   }

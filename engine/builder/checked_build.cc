@@ -170,7 +170,7 @@ Finding Checker::find(PlanComparison& comparison, ComparisonInput& input) const 
     blind = comparison.blind_share();
     if (!input.is_drawn || input.is_large || blind < kBlind) return found;
   } catch (const Error& error) {
-    if (!input.is_drawn || input.is_large || error.code() != Code::kInvalidArgument) throw;
+    if (!input.is_drawn || input.is_large || error.code() != ErrorCode::kInvalidArgument) throw;
     inputs_->draw_plainer(input, false);
     return comparison.compare(input.tensors);
   }
@@ -384,7 +384,7 @@ CheckedBuild build_checked(Graph graph, const GraphBuildOptions& options,
   try {
     Checker(graph, options, check, f32).run(made.file, report);
   } catch (const Error& error) {
-    if (error.code() == Code::kCancelled) throw;
+    if (error.code() == ErrorCode::kCancelled) throw;
     report.outcome = fmt::format("it was not compared with f32: {}", error.what());
   }
   report.milliseconds = milliseconds_since(start);

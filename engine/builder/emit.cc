@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/builder/layout.h"
 #include "anneal/engine/builder/lifetimes.h"
 #include "anneal/engine/builder/memory_check.h"
@@ -206,7 +207,7 @@ void LayerEmitter::emit_layers() {
   slots_.set_layouts(layouts, std::move(placement));
   for (const LayerId id : graph_.order()) emit_layer(id, layouts.of_layer[static_cast<size_t>(id)]);
   if (!unsupported_.empty())
-    fail(Code::kUnsupported,
+    fail(ErrorCode::kUnsupported,
          fmt::format("target {} cannot run:\n  {}", plan_.target, fmt::join(unsupported_, "\n  ")));
 }
 
@@ -240,7 +241,7 @@ Plan emit_graph(const Graph& graph, std::span<const Place> places, WeightPool& w
   check_slot_sizes(plan);
   share_in_place(plan);
   place_arena(plan);
-  if (steps.has_device_kernels()) plan.code = places[0].device->load_code({});
+  if (steps.has_device_kernels()) plan.code = places[0].device->prepare_code({});
   return plan;
 }
 

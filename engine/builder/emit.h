@@ -13,8 +13,8 @@ namespace anneal {
 
 // places: preferred first, the last is the CPU. The plan has the code that the first one's kernels
 // launch. Fails with kUnsupported naming every layer that no kernel accepts, and why; as
-// Device::load_code() does. timer: chooses between the CPU's kernels for each layer in place; null:
-// the order of their table does.
+// Device::prepare_code() does. timer: chooses between the CPU's kernels for each layer in place;
+// null: the order of their table does.
 Plan emit(const Graph& graph, std::span<const Place> places, WeightPool& weights,
           KernelTimer* timer = nullptr);
 

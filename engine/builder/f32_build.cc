@@ -1,4 +1,6 @@
 #include "anneal/engine/builder/f32_build.h"
+#include "anneal/core/fail.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
 
 #include <fmt/format.h>
 

@@ -6,9 +6,10 @@
 #include <cmath>
 #include <limits>
 
+#include "anneal/core/error.h"
 #include "anneal/core/version.h"
 #include "anneal/engine/builder/timed_operands.h"
-#include "anneal/graph/program.h"
+#include "anneal/graph/program/program.h"
 
 namespace anneal {
 namespace {
@@ -177,7 +178,7 @@ std::optional<Decision> KernelTimer::choose(const Backend& backend, const Reques
   try {
     times = times_of(request, found);
   } catch (const Error& error) {
-    if (error.code() == Code::kInternal) throw;
+    if (error.code() == ErrorCode::kInternal) throw;
     why_not = error.what();
   }
   if (times == nullptr) {

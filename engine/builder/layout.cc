@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "anneal/engine/builder/views.h"
-#include "anneal/graph/infer.h"
+#include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/kernels/kernel_search.h"
 

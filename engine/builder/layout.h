@@ -66,7 +66,7 @@ struct Layouts {
 // late: whether a value's size depends on values.
 Layouts choose_layouts(const Graph& graph, std::span<const Place> places,
                        const std::function<bool(ValueId)>& late);
-bool is_host_value(const Layer& layer, size_t input);  // as that of its op (graph/op.h)
+bool is_host_value(const Layer& layer, size_t input);  // as that of its op (graph/op/op.h)
 // "; cuda.conv.direct: only f32", of each kernel that refused.
 std::string refusals_text(const KernelChoice& chosen);
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "anneal/core/error.h"
 #include "anneal/engine/builder/batch_axis.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/planned_kernel.h"

@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/memory/activation_memory.h"
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 
 namespace anneal {
 namespace {
@@ -33,7 +34,7 @@ void check_values(const Graph& graph, const std::vector<bool>& symbols_of_inputs
       auto bytes = static_cast<double>(size_of(type.dtype));
       for (const Size size : type.shape) bytes *= static_cast<double>(sizes.range(size).opt);
       if (bytes > static_cast<double>(limit))
-        fail(Code::kInvalidArgument,
+        fail(ErrorCode::kInvalidArgument,
              fmt::format("tensor \"{}\" of layer \"{}\" ({}) is {} and takes {:.0f} bytes, the "
                          "memory limit is {} bytes: {}",
                          value.name, layer.name, to_string(layer.op), to_string(type, sizes), bytes,
@@ -72,9 +73,10 @@ void check_tensor_sizes(const Graph& graph, uint64_t limit) {
 void check_slot_sizes(const Plan& plan) {
   for (uint32_t i = 0; i < plan.slots.size(); ++i)
     if (known_bytes(plan.slots[i]) > static_cast<double>(kMaxArenaBytes))
-      fail(Code::kInvalidArgument, fmt::format("{}, is larger than any memory: build for smaller "
-                                               "sizes, or correct those in the model",
-                                               slot_text(plan, i)));
+      fail(ErrorCode::kInvalidArgument,
+           fmt::format("{}, is larger than any memory: build for smaller "
+                       "sizes, or correct those in the model",
+                       slot_text(plan, i)));
 }
 
 void check_arena_sizes(const Plan& plan) {
@@ -83,7 +85,7 @@ void check_arena_sizes(const Plan& plan) {
     uint32_t largest = 0;
     for (uint32_t i = 0; i < plan.slots.size(); ++i)
       if (known_bytes(plan.slots[i]) > known_bytes(plan.slots[largest])) largest = i;
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("the plan for {} needs {} bytes for activations, which is more than any "
                      "memory; the largest is {}: build for smaller sizes, or correct those in the "
                      "model",
@@ -100,11 +102,11 @@ void check_plan_memory(const Plan& plan, std::span<const Tensor> weights, uint64
   try {
     memory = activation_memory(plan, weights);
   } catch (const Error& error) {
-    if (error.code() != Code::kInvalidArgument) throw;  // the sizes do not go together
+    if (error.code() != ErrorCode::kInvalidArgument) throw;  // the sizes do not go together
   }
   const uint64_t bytes = weight_bytes + memory.arena_bytes + memory.port_bytes;
   if (bytes <= limit) return;
-  fail(Code::kInvalidArgument,
+  fail(ErrorCode::kInvalidArgument,
        fmt::format(
            "the plan for {} needs {} bytes: {} for weights, {} for inputs and outputs, {} for "
            "activations{}{}; the memory limit is {} bytes: {}",

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/core/milliseconds.h"
 #include "anneal/engine/builder/checked_build.h"
@@ -16,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 void tell(const BuildOptions& options, std::string_view what) {
   if (options.progress && !options.progress(what))
-    fail(Code::kCancelled, "the build was cancelled");
+    fail(ErrorCode::kCancelled, "the build was cancelled");
 }
 
 BuildPlan plan_report(const Plan& plan, std::span<const Tensor> weights) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/symbols.h"
 
 namespace anneal {

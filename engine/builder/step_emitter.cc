@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/slot_alignment.h"
 #include "anneal/kernels/cuda/backend.h"
 
@@ -132,7 +133,7 @@ void StepEmitter::add_copy(uint32_t from, uint32_t to, const std::string& name,
   const size_t place = slots_[to].device;
   LaidOutChoice chosen = choose(layer, operands, place);
   if (!chosen.entry)
-    fail(Code::kUnsupported,
+    fail(ErrorCode::kUnsupported,
          fmt::format("no kernel for {} copies \"{}\"{}", places_[place].device->target(),
                      slots_[from].name, refusals_text(chosen)));
   add(layer, std::move(chosen), place, {from}, {to});

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "anneal/core/fail.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
 
@@ -65,7 +66,7 @@ Target open_target(const std::string& name, const Backend& cpu, const KernelOpti
   target.name = name;
   target.is_cuda = is_cuda_target(name);
   if (!target.is_cuda && !name.starts_with("cpu"))
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("\"{}\" is no target: use cpu, cpu:avx2 and the like, sm_80 and the like, or "
                      "emulated",
                      name));

@@ -6,8 +6,9 @@
 #include <cstring>
 #include <optional>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/plan_check.h"
-#include "anneal/graph/text_rules.h"
+#include "anneal/graph/text/text_rules.h"
 
 namespace anneal {
 namespace {
@@ -37,7 +38,7 @@ int64_t opt_size(const SizeTable& sizes, Size size) {
   for (const SizeSymbol& symbol : sizes.symbols()) values.emplace_back(symbol.bounds.opt);
   const int64_t value = sizes.evaluate(size, values);
   if (value < 0)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("{} is {} at the sizes to optimize for", sizes.text(size), value));
   return value;
 }

@@ -11,9 +11,9 @@
 #include <cstring>
 #include <filesystem>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/file.h"
-#include "anneal/graph/number_text.h"
+#include "anneal/graph/program/number_text.h"
 
 namespace anneal {
 namespace {
@@ -38,12 +38,12 @@ KernelTimes parse_times(std::string_view text) {
                                   ? std::nullopt
                                   : parse_number<double>(word.substr(equals + 1));
     if (!microseconds || !std::isfinite(*microseconds) || *microseconds < 0)
-      fail(Code::kInvalidArgument, fmt::format("\"{}\" is no kernel=microseconds", word));
+      fail(ErrorCode::kInvalidArgument, fmt::format("\"{}\" is no kernel=microseconds", word));
     if (!times.emplace(word.substr(0, equals), *microseconds).second)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("kernel \"{}\" is there twice", word.substr(0, equals)));
   }
-  if (times.empty()) fail(Code::kInvalidArgument, "no kernel has a time");
+  if (times.empty()) fail(ErrorCode::kInvalidArgument, "no kernel has a time");
   return times;
 }
 
@@ -52,18 +52,19 @@ void parse_line(std::string_view line, TimingCache& cache) {
   size_t count = 0;
   for (; count < kColumns && !line.empty(); ++count) columns[count] = until(line, '\t');
   if (count < kColumns || !line.empty())
-    fail(Code::kInvalidArgument, fmt::format("{} columns with tabs between are wanted", kColumns));
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("{} columns with tabs between are wanted", kColumns));
   const auto threads = parse_number<int>(columns[2]);
   if (!threads || *threads < 1)
-    fail(Code::kInvalidArgument, fmt::format("\"{}\" is no number of threads", columns[2]));
+    fail(ErrorCode::kInvalidArgument, fmt::format("\"{}\" is no number of threads", columns[2]));
   TimingKey key{std::string(columns[0]), std::string(columns[1]), *threads,
                 std::string(columns[3])};
   if (!cache.emplace(std::move(key), parse_times(columns[4])).second)
-    fail(Code::kInvalidArgument, "this layer is there twice");
+    fail(ErrorCode::kInvalidArgument, "this layer is there twice");
 }
 
 [[noreturn]] void fail_with_errno(std::string_view doing, const std::string& path) {
-  fail(Code::kIo, fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)));
+  fail(ErrorCode::kIo, fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)));
 }
 
 // Held as long as this lives: of all who lock this folder, one.
@@ -106,7 +107,7 @@ TimingCache parse_timing_cache(std::string_view text) {
   TimingCache cache;
   int number = 1;
   if (until(text, '\n') != kFirstLine)
-    fail(Code::kInvalidArgument, fmt::format("line 1: \"{}\" is expected", kFirstLine));
+    fail(ErrorCode::kInvalidArgument, fmt::format("line 1: \"{}\" is expected", kFirstLine));
   while (!text.empty()) {
     ++number;
     const std::string_view line = until(text, '\n');

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "anneal/graph/op_traits.h"
+#include "anneal/graph/op/op_traits.h"
 
 namespace anneal {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
@@ -29,7 +29,7 @@ class Parser {
   }
   int64_t line() const { return started_; }
   [[noreturn]] void refuse(std::string_view why) const {
-    fail(Code::kInvalidArgument, fmt::format("line {}: {}", started_, why));
+    fail(ErrorCode::kInvalidArgument, fmt::format("line {}: {}", started_, why));
   }
 
  private:
@@ -82,7 +82,7 @@ Csv parse_csv(std::string_view text) {
   Parser parser(text);
   Csv csv;
   if (!parser.record(csv.header))
-    fail(Code::kInvalidArgument, "it is empty; its first line names the columns");
+    fail(ErrorCode::kInvalidArgument, "it is empty; its first line names the columns");
   for (std::vector<std::string> fields; parser.record(fields);) {
     if (fields.size() != csv.header.size())
       parser.refuse(

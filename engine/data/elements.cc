@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/float16.h"
 #include "anneal/core/strided_copy.h"
 

@@ -66,7 +66,7 @@ std::vector<SampleFile> listed_files(const std::string& folder, const Labels& la
     fs::path path = base / file;
     if (!fs::exists(path, ignored)) path = fs::path(folder) / file;
     if (file.empty() || !fs::exists(path, ignored))
-      fail(Code::kIo, fmt::format("{} lists \"{}\", which is not there", labels.path, file));
+      fail(ErrorCode::kIo, fmt::format("{} lists \"{}\", which is not there", labels.path, file));
     files.push_back({file, path.string()});
   }
   return files;

@@ -7,11 +7,13 @@
 #include <optional>
 #include <string>
 
+#include "anneal/core/fail.h"
+
 namespace anneal {
 namespace {
 
 [[noreturn]] void refuse_idx(const std::string& why) {
-  fail(Code::kInvalidArgument, "idx: " + why);
+  fail(ErrorCode::kInvalidArgument, "idx: " + why);
 }
 
 std::optional<DataType> dtype_of(uint8_t code) {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
@@ -23,7 +23,7 @@ bool starts_with(std::span<const std::byte> bytes, std::string_view magic) {
 }
 
 [[noreturn]] void refuse_format(std::span<const std::byte> bytes) {
-  fail(Code::kInvalidArgument,
+  fail(ErrorCode::kInvalidArgument,
        bytes.empty() ? "the file is empty"
                      : "it is neither JPEG nor PNG by its first bytes; convert it to one of them");
 }
@@ -41,7 +41,7 @@ bool has_foreign_image_name(std::string_view path) {
 
 Image blank_image(int64_t height, int64_t width, int channels) {
   if (height < 1 || width < 1 || height > kMostPixels / width)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("a picture of {} x {} pixels is beyond what is read (at most {} pixels)",
                      width, height, kMostPixels));
   Image image{height, width, channels, {}};
@@ -88,7 +88,7 @@ Dims size_with_shorter_side(const Dims& size, int64_t side) {
 
 Dims crop_corner(const Dims& image, const Dims& crop) {
   if (crop[0] > image[0] || crop[1] > image[1])
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("the picture is {} x {} (height x width), smaller than the crop of {} x {}; "
                      "resize it first with resize",
                      image[0], image[1], crop[0], crop[1]));

@@ -7,7 +7,7 @@
 #include <limits>
 #include <string_view>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMostRatio = 1032;  // of what deflate can pack
 
 [[noreturn]] void refuse_stream(std::string_view why) {
-  fail(Code::kInvalidArgument, fmt::format("compressed data: {}", why));
+  fail(ErrorCode::kInvalidArgument, fmt::format("compressed data: {}", why));
 }
 
 class Inflater {

@@ -8,7 +8,7 @@
 // jerror.h is of use after jpeglib.h only.
 #include <jerror.h>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/engine/data/image.h"
 
 namespace anneal {
@@ -89,7 +89,7 @@ class Decompressor {
   Decompressor& operator=(const Decompressor&) = delete;
   JpegJob& job() { return job_; }
   [[noreturn]] void refuse() const {
-    fail(Code::kInvalidArgument, fmt::format("JPEG: {}", job_.message));
+    fail(ErrorCode::kInvalidArgument, fmt::format("JPEG: {}", job_.message));
   }
 
  private:
@@ -113,7 +113,7 @@ Image decode_jpeg(std::span<const std::byte> bytes) {
     decompressor.refuse();
   const int components = job.jpeg.num_components;
   if (components != 1 && components != 3)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("JPEG: {}; convert it to RGB",
                      components == 4 ? "its colours are CMYK, for print"
                                      : fmt::format("it has {} channels", components)));

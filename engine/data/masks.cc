@@ -128,7 +128,7 @@ void Masks::check_samples(std::span<const std::string> names) const {
                     path_, rows_->dims()[0], samples));
   for (const std::string& name : names)
     if (!rows_ && !file_of(name))
-      fail(Code::kIo,
+      fail(ErrorCode::kIo,
            fmt::format("the sample \"{}\" has no mask: there is no {}, nor one with {}; add it, or "
                        "take the sample out of the data",
                        name, path_of(name, kExtensions[0]).string(), kExtensions[1]));
@@ -175,8 +175,8 @@ std::string find_masks(const std::string& folder, const DataFormat& format) {
   std::error_code ignored;
   for (const fs::path& path : {fs::path(format.masks), fs::path(folder) / format.masks})
     if (fs::exists(path, ignored)) return path.string();
-  fail(Code::kIo, fmt::format("there is no folder or file of masks {}, nor within {}", format.masks,
-                              folder.empty() ? "." : folder));
+  fail(ErrorCode::kIo, fmt::format("there is no folder or file of masks {}, nor within {}",
+                                   format.masks, folder.empty() ? "." : folder));
 }
 
 std::shared_ptr<const Masks> open_masks(const std::string& path, const DataFormat& format) {

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "anneal/core/bytes.h"
+#include "anneal/core/fail.h"
 #include "anneal/engine/data/elements.h"
 
 namespace anneal {
@@ -28,7 +29,7 @@ constexpr TypeRow kTypes[] = {
 };
 
 [[noreturn]] void refuse_npy(const std::string& why) {
-  fail(Code::kInvalidArgument, ".npy: " + why);
+  fail(ErrorCode::kInvalidArgument, ".npy: " + why);
 }
 
 struct Header {
@@ -156,7 +157,7 @@ void swap_bytes(std::span<std::byte> bytes, size_t element) {
 std::string_view code_of(DataType dtype) {
   for (const TypeRow& row : kTypes)
     if (row.dtype == dtype) return row.code;
-  fail(Code::kUnsupported, fmt::format(".npy cannot hold {}", to_string(dtype)));
+  fail(ErrorCode::kUnsupported, fmt::format(".npy cannot hold {}", to_string(dtype)));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/engine/data/inflate.h"
 #include "anneal/engine/data/npy.h"
 
@@ -17,7 +17,7 @@ namespace {
 using Bytes = std::span<const std::byte>;
 
 [[noreturn]] void refuse_npz(std::string_view why) {
-  fail(Code::kInvalidArgument, fmt::format(".npz: {}", why));
+  fail(ErrorCode::kInvalidArgument, fmt::format(".npz: {}", why));
 }
 
 Bytes part(Bytes bytes, size_t at, size_t size) {

@@ -66,7 +66,7 @@ Contents contents_of(const std::string& folder, const std::string& masks) {
       found.raw.push_back(sample);
     }
   }
-  if (error) fail(Code::kIo, fmt::format("cannot list {}: {}", folder, error.message()));
+  if (error) fail(ErrorCode::kIo, fmt::format("cannot list {}: {}", folder, error.message()));
   for (auto* files : {&found.images, &found.arrays, &found.tensors, &found.raw})
     sort_by_name(*files);
   sort_by_number(found.sets);
@@ -153,7 +153,7 @@ std::shared_ptr<const Dataset> open_dataset(const std::string& path, const DataF
   if (!format.file.empty() && fs::is_directory(at, ignored)) at /= format.file;
   if (fs::is_directory(at, ignored)) return open_folder(at.string(), format, inputs);
   if (!fs::exists(at, ignored))
-    fail(Code::kIo, fmt::format("there is no folder or file of data {}", at.string()));
+    fail(ErrorCode::kIo, fmt::format("there is no folder or file of data {}", at.string()));
   return open_file(at.string(), format, inputs);
 }
 

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/engine/data/image.h"
 
 namespace anneal {
@@ -92,7 +92,7 @@ class Reader {
   Reader& operator=(const Reader&) = delete;
   PngJob& job() { return job_; }
   [[noreturn]] void refuse() const {
-    fail(Code::kInvalidArgument, fmt::format("PNG: {}", job_.message));
+    fail(ErrorCode::kInvalidArgument, fmt::format("PNG: {}", job_.message));
   }
 
  private:
@@ -128,7 +128,7 @@ Tensor decode_png_indices(std::span<const std::byte> bytes) {
   const int type = png_get_color_type(job.png, job.info);
   if (type != PNG_COLOR_TYPE_PALETTE && type != PNG_COLOR_TYPE_GRAY)
     fail(
-        Code::kInvalidArgument,
+        ErrorCode::kInvalidArgument,
         "PNG: its pixels are colours, or have an alpha channel, and are no classes; save it with a "
         "palette or in grey, a pixel's number being its class");
   if (!want_indices(job)) reader.refuse();

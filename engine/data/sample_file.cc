@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/engine/data/idx.h"
 #include "anneal/engine/data/inflate.h"
@@ -17,13 +18,13 @@ namespace {
 
 Tensor read_raw(std::span<const std::byte> bytes, const RawFormat& raw) {
   if (!raw.dims)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          "the file is taken for raw bytes (it is no .npy, .pb or idx file), and its shape is not "
          "known; give it with --shapes NAME:1x3x224x224");
   const auto wanted = static_cast<uint64_t>(count(*raw.dims));
   const size_t element = size_of(raw.dtype);
   if (wanted != bytes.size() / element || bytes.size() % element != 0)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("raw {} of shape {} is {} elements of {} bytes, the file has {} bytes",
                      to_string(raw.dtype), to_string(*raw.dims), wanted, element, bytes.size()));
   auto read = Tensor::allocate(raw.dtype, *raw.dims);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "anneal/core/bytes.h"
+#include "anneal/core/fail.h"
 #include "anneal/engine/data/dataset.h"
 
 namespace anneal {
@@ -27,7 +28,7 @@ class Subset : public Dataset {
 };
 
 [[noreturn]] void refuse_subset(std::string_view which, std::string_view why) {
-  fail(Code::kInvalidArgument,
+  fail(ErrorCode::kInvalidArgument,
        fmt::format("samples \"{}\": {}; it may be first:N, hash:N, holdout:N, part:K/N or "
                    "part:K-L/N",
                    which, why));

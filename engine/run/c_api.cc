@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/version.h"
 #include "anneal/engine/run/engine.h"
 
@@ -28,24 +29,30 @@ static_assert(static_cast<int>(DataType::kBool) == ANNEAL_BOOL &&
               static_cast<int>(DataType::kF32) == ANNEAL_F32);
 static_assert(kMaxRank == ANNEAL_MAX_RANK);
 
-anneal_code code_of(Code code) {
+anneal_code code_of(ErrorCode code) {
   switch (code) {
-    case Code::kInvalidModel:
+    case ErrorCode::kInvalidModel:
       return ANNEAL_INVALID_MODEL;
-    case Code::kUnsupported:
+    case ErrorCode::kUnsupported:
       return ANNEAL_UNSUPPORTED;
-    case Code::kInvalidArgument:
+    case ErrorCode::kInvalidArgument:
       return ANNEAL_INVALID_ARGUMENT;
-    case Code::kIncompatiblePlan:
+    case ErrorCode::kIncompatiblePlan:
       return ANNEAL_INCOMPATIBLE_PLAN;
-    case Code::kIo:
+    case ErrorCode::kIo:
       return ANNEAL_IO;
-    case Code::kDevice:
+    case ErrorCode::kDevice:
       return ANNEAL_DEVICE;
-    case Code::kInternal:
+    case ErrorCode::kInternal:
       return ANNEAL_INTERNAL;
-    case Code::kCancelled:
+    case ErrorCode::kCancelled:
       return ANNEAL_CANCELLED;
+    case ErrorCode::kOutOfMemory:
+      return ANNEAL_OUT_OF_MEMORY;
+    case ErrorCode::kLimit:
+      return ANNEAL_LIMIT;
+    case ErrorCode::kCannotWrite:
+      return ANNEAL_CANNOT_WRITE;
   }
   return ANNEAL_INTERNAL;
 }
@@ -75,13 +82,13 @@ anneal_code guarded(anneal_error* error, Body&& body) {
 }
 
 void require(const void* pointer, std::string_view what) {
-  if (!pointer) fail(Code::kInvalidArgument, std::string(what) + " is null");
+  if (!pointer) fail(ErrorCode::kInvalidArgument, std::string(what) + " is null");
 }
 
 TensorView view_of(const anneal_tensor& tensor) {
   if (tensor.rank < 0 || tensor.rank > kMaxRank || tensor.dtype < ANNEAL_F32 ||
       tensor.dtype > ANNEAL_BOOL || tensor.memory < ANNEAL_HOST || tensor.memory > ANNEAL_CUDA)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          "the tensor has an impossible rank, element type or kind of memory");
   const auto rank = static_cast<size_t>(tensor.rank);
   return {static_cast<DataType>(tensor.dtype),
@@ -104,7 +111,7 @@ anneal_tensor tensor_of(const TensorView& view) {
 InputShape input_shape_of(const anneal_input_shape& shape) {
   require(shape.name, "the name of a shape");
   if (shape.rank < 0 || shape.rank > kMaxRank)
-    fail(Code::kInvalidArgument, "the shape has an impossible rank");
+    fail(ErrorCode::kInvalidArgument, "the shape has an impossible rank");
   return {shape.name, Dims(std::span<const int64_t>(shape.dims, static_cast<size_t>(shape.rank)))};
 }
 
@@ -129,7 +136,7 @@ template <class Options>
 Options known_options(const Options* given, const char* name) {
   Options known = {};
   if (given->size < sizeof(given->size) || given->size > sizeof(known))
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          std::string("options are not of this version: set size to sizeof(") + name + ")");
   std::memcpy(&known, given, given->size);
   return known;

@@ -33,6 +33,9 @@ typedef enum {
   ANNEAL_DEVICE = 6,
   ANNEAL_INTERNAL = 7,
   ANNEAL_CANCELLED = 8,
+  ANNEAL_OUT_OF_MEMORY = 9,
+  ANNEAL_LIMIT = 10,
+  ANNEAL_CANNOT_WRITE = 11,
 } anneal_code;
 
 typedef struct {

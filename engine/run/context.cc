@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/parallel.h"
 #include "anneal/engine/run/declared_shapes.h"
 #include "anneal/engine/run/engine.h"
-#include "anneal/engine/run/engine_internals.h"
 #include "anneal/engine/run/engine_state.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/run/split_run.h"
 #include "anneal/kernels/cuda/backend.h"
 
@@ -30,13 +31,13 @@ size_t require_port(std::span<const TensorInfo> ports, std::string_view name,
   std::string names;
   for (const TensorInfo& port : ports)
     names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", port.name);
-  fail(Code::kInvalidArgument, fmt::format("there is no {} \"{}\"; this engine has {}", what, name,
-                                           names.empty() ? "none" : names));
+  fail(ErrorCode::kInvalidArgument, fmt::format("there is no {} \"{}\"; this engine has {}", what,
+                                                name, names.empty() ? "none" : names));
 }
 
 void check_memory(const TensorInfo& port, const ConstTensorView& memory, std::string_view what) {
   const auto wrong = [&](std::string why) {
-    fail(Code::kInvalidArgument, fmt::format("{} \"{}\" {}", what, port.name, why));
+    fail(ErrorCode::kInvalidArgument, fmt::format("{} \"{}\" {}", what, port.name, why));
   };
   if (memory.dtype != port.dtype)
     wrong(
@@ -44,7 +45,7 @@ void check_memory(const TensorInfo& port, const ConstTensorView& memory, std::st
   if (memory.strides.rank() != memory.dims.rank()) wrong("has more or fewer strides than axes");
   if (!memory.data && count(memory.dims) != 0) wrong("has no memory");
   if (memory.place.kind == MemoryKind::kCuda)
-    fail(Code::kUnsupported,
+    fail(ErrorCode::kUnsupported,
          fmt::format("{} \"{}\" lies in the memory of card {}: copy it to the host; engines do not "
                      "take memory of cards yet",
                      what, port.name, memory.place.device));
@@ -60,8 +61,9 @@ void check_dims(const TensorInfo& port, const Dims& dims) {
     std::string range;
     if (port.min_dims != port.max_dims)
       range = fmt::format(" (from {} to {})", to_string(port.min_dims), to_string(port.max_dims));
-    fail(Code::kInvalidArgument, fmt::format("input \"{}\" has shape {}, the engine wants [{}]{}",
-                                             port.name, to_string(dims), wanted, range));
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("input \"{}\" has shape {}, the engine wants [{}]{}", port.name,
+                     to_string(dims), wanted, range));
   }
 }
 
@@ -101,12 +103,12 @@ struct ExecutionContext::State {
 
   static std::shared_ptr<const Engine> checked(std::shared_ptr<const Engine> engine,
                                                const ContextOptions& options) {
-    if (!engine) fail(Code::kInvalidArgument, "a context is made without an engine");
+    if (!engine) fail(ErrorCode::kInvalidArgument, "a context is made without an engine");
     if (options.threads < 0)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("a context of {} threads; 0 is one per core", options.threads));
     if (options.micro_batch < 0)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("a context that runs {} rows at once; 0 lets it choose",
                        options.micro_batch));
     return engine;
@@ -114,7 +116,7 @@ struct ExecutionContext::State {
 
   // Its own observer is called in the middle of a run.
   void require_idle() const {
-    if (is_running) fail(Code::kInvalidArgument, "a context is changed by its own observer");
+    if (is_running) fail(ErrorCode::kInvalidArgument, "a context is changed by its own observer");
   }
 
   // Body is given the threads of one run.
@@ -163,7 +165,7 @@ struct ExecutionContext::State {
     for (size_t i = 0; i < engine->inputs().size(); ++i) {
       const TensorInfo& port = engine->inputs()[i];
       if (!run.has_input(i))
-        fail(Code::kInvalidArgument, fmt::format("input \"{}\" is not set", port.name));
+        fail(ErrorCode::kInvalidArgument, fmt::format("input \"{}\" is not set", port.name));
       if (is_given[i] || port.min_dims == port.max_dims) continue;
       defaults += fmt::format("{}\"{}\" {}", defaults.empty() ? "" : ", ", port.name,
                               to_string(port.default_value->dims()));
@@ -171,9 +173,9 @@ struct ExecutionContext::State {
     try {
       run.bind();
     } catch (Error& error) {
-      if (error.code() == Code::kInvalidArgument && !defaults.empty())
-        error.add_context(
-            fmt::format("with the default values of {}, which were not set", defaults));
+      if (error.code() == ErrorCode::kInvalidArgument && !defaults.empty())
+        add_context(error,
+                    fmt::format("with the default values of {}, which were not set", defaults));
       throw;
     }
   }
@@ -216,12 +218,12 @@ void ExecutionContext::set_output(std::string_view name, const TensorView& memor
   state_->bind();
   const auto dims = state_->run.output_dims(index);
   if (!dims)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("output \"{}\" has a size that depends on values: read it with "
                      "output() after the run instead of binding memory",
                      name));
   if (memory.dims != *dims)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("output \"{}\" has shape {}, with these inputs it is {}", name,
                      to_string(memory.dims), to_string(*dims)));
   state_->run.set_output(index, memory);
@@ -234,7 +236,7 @@ void ExecutionContext::prepare(std::span<const InputShape> inputs) {
   for (const InputShape& input : inputs) {
     const size_t index = require_port(ports, input.name, "input");
     if (given[index])
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("two shapes are given for input \"{}\"", input.name));
     check_dims(ports[index], input.dims);
     given[index] = input.dims;
@@ -243,7 +245,7 @@ void ExecutionContext::prepare(std::span<const InputShape> inputs) {
   for (size_t i = 0; i < ports.size(); ++i) {
     const bool is_known = ports[i].min_dims == ports[i].max_dims;
     if (!given[i] && !state_->run.has_input(i) && !is_known)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("no shape is given for input \"{}\", and it is not set", ports[i].name));
     dims.push_back(given[i]                   ? *given[i]
                    : state_->run.has_input(i) ? state_->run.input_dims(i)
@@ -277,7 +279,7 @@ void ExecutionContext::observe(const Observer& observer) {
 TensorView ExecutionContext::output(std::string_view name) const {
   const size_t index = require_port(state_->engine->outputs(), name, "output");
   if (!state_->run.has_run())
-    fail(Code::kInvalidArgument, fmt::format("output \"{}\" is there only after run()", name));
+    fail(ErrorCode::kInvalidArgument, fmt::format("output \"{}\" is there only after run()", name));
   return state_->run.output(index);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/strided_copy.h"
 #include "anneal/engine/run/late_steps.h"
 #include "anneal/engine/run/plan_run.h"
@@ -19,7 +20,7 @@ TensorView scalar_view(DataType dtype, T& value) {
 template <class T>
 T value_of(const TensorView& view, std::string_view what) {
   if (count(view.dims) != 1)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("the {} is {}, not one value", what, to_string(view.dims)));
   return *view.as<T>();
 }
@@ -173,13 +174,13 @@ TensorView ControlFlow::next_element(const Step& step, const Dims& dims, Iterati
   const Slot& slot = run_.plan.slots[output];
   if (!element) element = dims;
   if (*element != dims)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("\"{}\" is stacked of {} in iteration {}, and of {} before", slot.name,
                      to_string(dims), state.number, to_string(*element)));
   if (slot.storage != Storage::kDataDependent) {
     const Dims& whole = run_.slots[output].dims;
     if (state.number >= whole[0] || with_axis(dims, 0, whole[0]) != whole)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("\"{}\" of {} has no place for {} in iteration {}", slot.name,
                        to_string(whole), to_string(dims), state.number));
     return slice_of(run_.slots[output], 0, state.number);
@@ -238,7 +239,7 @@ void ControlFlow::run_loop(const Step& step, const Loop& op, Iteration& state, T
     const uint32_t output = step.outputs[carried + k];
     if (run_.plan.slots[output].storage != Storage::kDataDependent) {
       if (run_.slots[output].dims[0] != state.length)
-        fail(Code::kInvalidArgument,
+        fail(ErrorCode::kInvalidArgument,
              fmt::format("\"{}\" of {} is stacked of {} iterations", run_.plan.slots[output].name,
                          to_string(run_.slots[output].dims), state.length));
       continue;
@@ -262,7 +263,7 @@ void ControlFlow::run_scan(const Step& step, const Scan& op, Iteration& state, T
   for (size_t i = 1; i < sequences; ++i) {
     const int64_t other = run_.slots[step.inputs[carried + i]].dims[static_cast<int>(op.axes[i])];
     if (other != length)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("sequences of lengths {} and {} are scanned together", length, other));
   }
   for (size_t i = carried + sequences; i < step.inputs.size(); ++i)
@@ -274,7 +275,7 @@ void ControlFlow::run_scan(const Step& step, const Scan& op, Iteration& state, T
     const uint32_t output = step.outputs[carried + k];
     if (!element) settle(output, with_axis(dims, axis, length));
     if (element && *element != dims)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("\"{}\" changes its shape from {} to {}", run_.plan.slots[output].name,
                        to_string(*element), to_string(dims)));
     element = dims;

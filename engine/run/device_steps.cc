@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/run/recorded_steps.h"
 
 namespace anneal {

@@ -5,12 +5,13 @@
 
 #include <algorithm>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/core/integer.h"
 #include "anneal/core/parallel.h"
 #include "anneal/engine/plan_check.h"
-#include "anneal/engine/run/engine_internals.h"
 #include "anneal/engine/run/engine_state.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/run/planned_kernel.h"
 #include "anneal/engine/slot_alignment.h"
 #include "anneal/engine/symbols.h"
@@ -56,7 +57,7 @@ const Plan& choose_plan(const EngineFile& file, const Device& device) {
     if (!chosen || better) chosen = &plan;
   }
   if (!chosen)
-    fail(Code::kIncompatiblePlan,
+    fail(ErrorCode::kIncompatiblePlan,
          fmt::format(
              "the engine holds plans for {}, none of which runs on this device ({}): build it "
              "for target {}",
@@ -70,7 +71,7 @@ std::unique_ptr<Device> open_device(const EngineFile& file, const std::string& w
   if (wanted != kAuto) {
     if (!is_cuda_target(wanted) && !wanted.starts_with(kCpu))
       fail(
-          Code::kInvalidArgument,
+          ErrorCode::kInvalidArgument,
           fmt::format("\"{}\" is no device: use auto, cpu, cpu:avx2 and the like, cuda, cuda:1 and "
                       "the like, or emulated",
                       wanted));
@@ -87,8 +88,8 @@ std::unique_ptr<Device> open_device(const EngineFile& file, const std::string& w
     try {
       return cuda_backend().open(wanted);
     } catch (const Error& error) {
-      if (error.code() != Code::kDevice) throw;
-      fail(Code::kDevice, fmt::format("{}; {}", error.what(), elsewhere));
+      if (error.code() != ErrorCode::kDevice) throw;
+      fail(ErrorCode::kDevice, fmt::format("{}; {}", error.what(), elsewhere));
     }
   }
   if (!has(true)) return cpu_backend().open(kCpu);
@@ -96,8 +97,8 @@ std::unique_ptr<Device> open_device(const EngineFile& file, const std::string& w
     return cuda_backend().open("cuda");
   } catch (const Error& error) {
     if (!has(false))
-      fail(Code::kDevice, fmt::format("the engine holds plans for {} only: {}; {}",
-                                      targets_of(file), error.what(), elsewhere));
+      fail(ErrorCode::kDevice, fmt::format("the engine holds plans for {} only: {}; {}",
+                                           targets_of(file), error.what(), elsewhere));
     remarks.push_back(fmt::format("runs on the CPU: {}", error.what()));
   }
   return cpu_backend().open(kCpu);
@@ -147,7 +148,7 @@ std::unique_ptr<Kernel> make_other(const Loading& loading, const Plan& plan, con
   const Backend& backend = device.kind() == DeviceKind::kCuda ? cuda_backend() : cpu_backend();
   KernelChoice chosen = choose_kernel(backend, request, {.exact = loading.exact});
   if (!chosen.kernel)
-    fail(Code::kIncompatiblePlan,
+    fail(ErrorCode::kIncompatiblePlan,
          fmt::format("no kernel runs step \"{}\" ({}): {}", step.name, to_string(step.op), why));
   loading.remarks.push_back(fmt::format("step \"{}\" runs on {} instead of {}: {}", step.name,
                                         chosen.entry->name, step.kernel, why));
@@ -297,14 +298,14 @@ std::vector<std::unique_ptr<GuardedBuffer>> upload_apart(std::span<const Tensor>
 size_t zone_of(size_t bytes) {
   constexpr size_t kAlignment = 256, kMost = size_t{1} << 30;
   if (bytes > kMost)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("a red zone of {} bytes; {} are the most", bytes, kMost));
   return align_up(bytes, kAlignment);
 }
 
 int team_size(const EngineOptions& options) {
   if (options.threads < 0)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("loading on {} threads; 0 is one per core", options.threads));
   return options.threads == 0 ? hardware_threads() : options.threads;
 }
@@ -385,7 +386,7 @@ std::shared_ptr<const Engine> EngineInternals::make(EngineFile file, const Engin
   const Plan& plan = choose_plan(state->file, *state->devices[0]);
   const bool on_card = state->devices[0]->kind() == DeviceKind::kCuda;
   if (plan.devices.size() != (on_card ? 2 : 1))
-    fail(Code::kIncompatiblePlan,
+    fail(ErrorCode::kIncompatiblePlan,
          fmt::format("the plan for {} names {} devices", plan.target, plan.devices.size()));
   if (on_card) state->devices.push_back(cpu_backend().open(plan.devices[1]));
   state->plan =
@@ -393,7 +394,7 @@ std::shared_ptr<const Engine> EngineInternals::make(EngineFile file, const Engin
   load_weights(*state);
   with_context(
       [&] { return fmt::format("while loading the code of the plan for {}", plan.target); },
-      [&] { state->devices[0]->load_code(plan.code); });
+      [&] { state->devices[0]->prepare_code(plan.code); });
   for (const uint32_t input : plan.inputs) state->inputs.push_back(port_of(plan, input));
   for (size_t i = 0; i < plan.input_defaults.size(); ++i)
     if (plan.input_defaults[i] != kNoDefault)

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/plan_check.h"
-#include "anneal/graph/infer.h"
+#include "anneal/graph/op/infer.h"
 
 namespace anneal {
 
@@ -29,7 +30,7 @@ int64_t value_now(const RunState& run, Size size) {
   } catch (const Error&) {
     for (const uint32_t symbol : sizes.symbols_in(size))
       if (!run.symbols[symbol])
-        fail(Code::kInternal,
+        fail(ErrorCode::kInternal,
              fmt::format("no step before finds the size {}", sizes.symbols()[symbol].name));
     throw;
   }
@@ -47,8 +48,9 @@ void set_slot_dims(RunState& run, RunMemory& memory, uint32_t index, const Dims&
   Dims expected;
   for (const Size size : shape) expected.push_back(value_now(run, size));
   if (expected != dims)
-    fail(Code::kInvalidArgument, fmt::format("\"{}\" became {}, the engine expects {}", slot.name,
-                                             to_string(dims), run.plan.sizes->text(shape)));
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("\"{}\" became {}, the engine expects {}", slot.name, to_string(dims),
+                     run.plan.sizes->text(shape)));
   if (slot.storage != Storage::kDataDependent) return;
   static_cast<void>(extent(dims, row_major_strides(dims)));
   const size_t bytes = static_cast<size_t>(count(dims)) * size_of(slot.type.dtype);
@@ -78,8 +80,9 @@ Facts infer_outputs(const RunState& run, const Step& step, std::span<const Dims>
 
 Dims dims_of_output(const RunState& run, const Step& step, size_t k, const Fact& fact) {
   if (!known(fact.type.shape) || fact.type.dtype != run.plan.slots[step.outputs[k]].type.dtype)
-    fail(Code::kInvalidArgument, fmt::format("output {} became {}{}", k, to_string(fact.type.dtype),
-                                             SizeTable().text(fact.type.shape)));
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("output {} became {}{}", k, to_string(fact.type.dtype),
+                     SizeTable().text(fact.type.shape)));
   return dims_of(fact.type.shape);
 }
 

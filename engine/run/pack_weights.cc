@@ -3,7 +3,7 @@
 #include <map>
 #include <utility>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/engine/run/planned_kernel.h"
 #include "anneal/kernels/cpu/backend.h"
 

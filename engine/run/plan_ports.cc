@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/strided_copy.h"
 #include "anneal/engine/plan_check.h"
 
@@ -36,7 +37,7 @@ void PlanPorts::clear_outputs() {
 
 void PlanPorts::check_output(size_t index, const TensorView& memory, const Dims& dims) const {
   if (memory.dims != dims)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("the memory set for output \"{}\" has shape {}, with these inputs it is {}",
                      run_.plan.slots[run_.plan.outputs[index]].name, to_string(memory.dims),
                      to_string(dims)));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/late_steps.h"
 

@@ -1,6 +1,6 @@
 #include "anneal/engine/run/recorded_steps.h"
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 
@@ -11,7 +11,7 @@ std::optional<std::string> play_or_put(Stream& on, std::unique_ptr<Recording>& r
     try {
       recording = on.record([&] { put(); });
     } catch (const Error& error) {
-      if (error.code() != Code::kDevice) throw;
+      if (error.code() != ErrorCode::kDevice) throw;
       why_not = error.what();
     }
   }

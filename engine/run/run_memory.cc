@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "anneal/core/fail.h"
+
 namespace anneal {
 
 RunMemory::RunMemory(RunState& run)

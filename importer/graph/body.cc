@@ -18,7 +18,7 @@ constexpr int kMaxBodyDepth = 128;
 
 std::unique_ptr<Body> BodyImporter::begin(const std::string& name, Scope& outer) {
   if (outer.depth >= kMaxBodyDepth)
-    fail(Code::kUnsupported, fmt::format("bodies nested more than {} deep", kMaxBodyDepth));
+    fail(ErrorCode::kUnsupported, fmt::format("bodies nested more than {} deep", kMaxBodyDepth));
   auto body = std::make_unique<Body>(outer.model->graph.make_body(), outer.model->folder,
                                      *outer.model->choices);
   body->graph.name = name;
@@ -43,7 +43,7 @@ Result<bool> BodyImporter::import(const GraphProto& proto, Body& body) {
     return nodes_.import_outputs(proto, body.scope);
   });
   if (imported) return *imported;
-  if (imported.error().code() != Code::kInvalidModel) throw imported.error();
+  if (imported.error().code() != ErrorCode::kInvalidModel) throw imported.error();
   return refuse(imported.error().what());
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "anneal/core/fail.h"
 #include "anneal/importer/graph/body.h"
 #include "anneal/importer/graph/condition_at_opt.h"
 #include "anneal/importer/graph/control_flow.h"
@@ -87,7 +88,7 @@ std::optional<Outputs> IfImporter::import() {
   if (then_imported)
     for (const ValueId value : then_body_->scope.captures) else_body_->scope.capture(value);
   const Result<bool> else_imported = bodies_.import(else_branch_, *else_body_);
-  if (!then_imported && !else_imported) fail(Code::kInvalidModel, then_imported.reason());
+  if (!then_imported && !else_imported) fail(ErrorCode::kInvalidModel, then_imported.reason());
   if (!then_imported || !else_imported) {
     context_.unsupported = before;
     return assume_branch(then_imported.has_value());

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/importer/graph/best_sizes.h"
 #include "anneal/importer/graph/control_flow.h"
 #include "anneal/importer/graph/graph_inputs.h"
@@ -41,7 +41,7 @@ void refuse_containers(const Graph& graph) {
   for (const ValueId id : graph.inputs())
     if (!is_tensor(id))
       fail(
-          Code::kUnsupported,
+          ErrorCode::kUnsupported,
           fmt::format("graph input \"{}\" is {}, which engines do not take: remove it, or export "
                       "the model with tensors in its place",
                       graph.value(id).name, container_text(graph.value(id).type(), graph.sizes())));
@@ -49,7 +49,7 @@ void refuse_containers(const Graph& graph) {
     for (const ValueId output : graph.layer(id).outputs)
       if (!is_tensor(output))
         fail(
-            Code::kUnsupported,
+            ErrorCode::kUnsupported,
             fmt::format("node \"{}\" ({}) gives \"{}\", {}: sequences and optionals are supported "
                         "only where their length and their places are known while building; export "
                         "the model with tensors in its place",
@@ -58,7 +58,7 @@ void refuse_containers(const Graph& graph) {
                         container_text(graph.value(output).type(), graph.sizes())));
   for (const Graph::Output& output : graph.outputs())
     if (!is_tensor(output.value))
-      fail(Code::kUnsupported,
+      fail(ErrorCode::kUnsupported,
            fmt::format("graph output \"{}\" is {}: export the model with tensors in its place",
                        output.name,
                        container_text(graph.value(output.value).type(), graph.sizes())));
@@ -90,7 +90,7 @@ Graph GraphImporter::import() {
   nodes.import_initializers(proto, main_, default_inputs(proto));
   import_inputs(proto);
   nodes.import_nodes(proto.node(), names_of_outputs(proto), main_);
-  if (proto.output().empty()) fail(Code::kInvalidModel, "the graph has no outputs");
+  if (proto.output().empty()) fail(ErrorCode::kInvalidModel, "the graph has no outputs");
   const bool complete = nodes.import_outputs(proto, main_);
   context_.unsupported.throw_if_any();
   check(complete, "outputs are incomplete only where something is not supported");
@@ -124,7 +124,7 @@ std::set<std::string> GraphImporter::default_inputs(const GraphProto& graph) {
   }
   for (const std::string& name : options_.default_inputs)
     if (name != kAll && !both.contains(name))
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("\"{}\" is no input with a default value (an initializer that is listed "
                        "among the inputs); such inputs are: {}",
                        name, both.empty() ? "none" : fmt::format("{}", fmt::join(both, ", "))));
@@ -136,7 +136,7 @@ void GraphImporter::refuse_too_many_nodes(const GraphProto& graph) const {
   if (context_.functions.empty()) return;
   const auto nodes = attempt([&] { return least_nodes(graph, context_.functions, kMaxCallDepth); });
   if (nodes && *nodes > kMaxNodes)
-    fail(Code::kUnsupported,
+    fail(ErrorCode::kUnsupported,
          fmt::format("more than {} nodes: its local functions stand for {}{}", kMaxNodes,
                      *nodes == kManyNodes ? "more than " : "", *nodes));
 }
@@ -149,15 +149,15 @@ void GraphImporter::import_inputs(const GraphProto& graph) {
     if (!main_.values.contains(input.name())) fed.push_back(&input);
   GraphInputs inputs(graph_.sizes(), fed, options_);
   for (const auto* input : fed) {
-    if (input->name().empty()) fail(Code::kInvalidModel, "a graph input without a name");
+    if (input->name().empty()) fail(ErrorCode::kInvalidModel, "a graph input without a name");
     const auto value = attempt([&] { return import_input(*input, inputs); });
     if (value) {
       main_.define(input->name(), {ScopedValue::State::kImported, *value});
       continue;
     }
-    if (value.error().code() != Code::kUnsupported) {
+    if (value.error().code() != ErrorCode::kUnsupported) {
       Error error = value.error();
-      error.add_context(fmt::format("input \"{}\"", input->name()));
+      add_context(error, fmt::format("input \"{}\"", input->name()));
       throw error;
     }
     context_.unsupported.add("graph input", input->name(), value.error().what());
@@ -209,10 +209,10 @@ void GraphImporter::check_declared_types(const GraphProto& graph) {
         is_output ? dtype_from_onnx(element_type) : dtype_of_constant(element_type);
     if (expected == dtype && (!is_constant || in_file->second == element_type)) return;
     const bool differ_in_file = is_constant && in_file->second != element_type;
-    fail(Code::kInvalidModel, fmt::format("value \"{}\" is declared as {} but is {}",
-                                          declared.name(), onnx_type_name(element_type),
-                                          differ_in_file ? onnx_type_name(in_file->second)
-                                                         : std::string(to_string(dtype))));
+    fail(ErrorCode::kInvalidModel, fmt::format("value \"{}\" is declared as {} but is {}",
+                                               declared.name(), onnx_type_name(element_type),
+                                               differ_in_file ? onnx_type_name(in_file->second)
+                                                              : std::string(to_string(dtype))));
   };
   for (const auto& value : graph.value_info()) check_type(value, false);
   for (const auto& value : graph.output()) check_type(value, true);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "anneal/core/fail.h"
 #include "anneal/importer/onnx/onnx.pb.h"
 #include "anneal/importer/onnx/tensor_proto.h"
 
@@ -53,8 +54,8 @@ GraphInputs::GraphInputs(SizeTable& sizes,
     : sizes_(sizes), given_(options.bounds) {
   if (!options.input_dims.empty()) {
     if (options.input_dims.size() != inputs.size())
-      fail(Code::kInvalidArgument, fmt::format("shapes of {} inputs, the model has {}",
-                                               options.input_dims.size(), inputs.size()));
+      fail(ErrorCode::kInvalidArgument, fmt::format("shapes of {} inputs, the model has {}",
+                                                    options.input_dims.size(), inputs.size()));
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Dims& dims = options.input_dims[i];
       given_[inputs[i]->name()] = {dims, dims, dims};
@@ -62,7 +63,7 @@ GraphInputs::GraphInputs(SizeTable& sizes,
   }
   for (const auto& [name, given] : given_) {
     const auto refuse = [&, &name = name](const std::string& why) {
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            std::string("bounds of input \"").append(name).append("\": ").append(why));
     };
     const auto found = std::ranges::find_if(
@@ -142,7 +143,7 @@ Type GraphInputs::type_of(const anneal_onnx::ValueInfoProto& input, const Tensor
     fits = is_unnamed(shape->dim(axis)) || shape->dim(axis).has_dim_param() ||
            shape->dim(axis).dim_value() == dims[axis];
   if (!fits)
-    fail(Code::kInvalidModel,
+    fail(ErrorCode::kInvalidModel,
          fmt::format("it is declared as {}{}, but its default value, the initializer of that name, "
                      "is {}{}",
                      to_string(type.dtype), sizes_.text(type.shape),
@@ -169,10 +170,10 @@ Type GraphInputs::declared_type(const anneal_onnx::ValueInfoProto& input,
     sequence = true;
     type = &type->sequence_type().elem_type();
   }
-  if (type->has_map_type()) fail(Code::kUnsupported, "maps");
-  if (type->has_sparse_tensor_type()) fail(Code::kUnsupported, "sparse tensors");
+  if (type->has_map_type()) fail(ErrorCode::kUnsupported, "maps");
+  if (type->has_sparse_tensor_type()) fail(ErrorCode::kUnsupported, "sparse tensors");
   if (!type->has_tensor_type())
-    fail(optional || sequence ? Code::kUnsupported : Code::kInvalidModel,
+    fail(optional || sequence ? ErrorCode::kUnsupported : ErrorCode::kInvalidModel,
          "the type is not that of a tensor, a sequence or an optional of tensors");
   const auto& tensor = type->tensor_type();
   const DataType dtype = require_dtype(tensor.elem_type());
@@ -185,7 +186,7 @@ Type GraphInputs::declared_type(const anneal_onnx::ValueInfoProto& input,
   if (given == given_.end() && default_value != nullptr)
     return {dtype, anneal::shape_of(default_value->dims()), container};
   if (given == given_.end())
-    fail(Code::kUnsupported, "the model gives no shape, and none was given for it");
+    fail(ErrorCode::kUnsupported, "the model gives no shape, and none was given for it");
   Shape shape;
   for (int axis = 0; axis < given->second.min.rank(); ++axis)
     shape.push_back(

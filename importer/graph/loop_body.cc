@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "anneal/core/fail.h"
 #include "anneal/importer/graph/open_ranks.h"
 #include "anneal/importer/onnx/onnx.pb.h"
 
@@ -143,7 +144,7 @@ LoopBody import_loop_body(const GraphProto& proto, const Node& node, LoopBodyReq
       if (!changes.of_sizes) return {std::move(body), ""};
     } else if (!types.vary_all()) {
       // The sizes of the first iteration may be none that the body can have in the others.
-      fail(Code::kInvalidModel, imported.reason());
+      fail(ErrorCode::kInvalidModel, imported.reason());
     }
     context.unsupported = before;
     context.choices.count_again(context.nodes_done - first_node);

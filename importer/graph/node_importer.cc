@@ -28,7 +28,8 @@ std::vector<Node::Attribute> attributes_of(const NodeProto& proto, const Scope& 
   for (const auto& attribute : proto.attribute()) {
     for (const Node::Attribute& other : attributes)
       if (other.name == attribute.name())
-        fail(Code::kInvalidModel, fmt::format("attribute \"{}\" is given twice", attribute.name()));
+        fail(ErrorCode::kInvalidModel,
+             fmt::format("attribute \"{}\" is given twice", attribute.name()));
     if (attribute.ref_attr_name().empty()) {
       attributes.push_back({attribute.name(), &attribute});
       continue;
@@ -50,7 +51,8 @@ std::vector<Node::Attribute> bound_attributes(const FunctionProto& function, con
         std::ranges::any_of(function.attribute_proto(),
                             [&](const auto& each) { return each.name() == given.name; });
     if (!is_declared)
-      fail(Code::kInvalidModel, fmt::format("the function has no attribute \"{}\"", given.name));
+      fail(ErrorCode::kInvalidModel,
+           fmt::format("the function has no attribute \"{}\"", given.name));
     bound.push_back(given);
   }
   for (const auto& attribute : function.attribute_proto())
@@ -77,7 +79,7 @@ void NodeImporter::import_initializers(const GraphProto& graph, Scope& scope,
                                        const std::set<std::string>& left_out) {
   Node::Model& model = *scope.model;
   for (const auto& proto : graph.initializer()) {
-    if (proto.name().empty()) fail(Code::kInvalidModel, "an initializer without a name");
+    if (proto.name().empty()) fail(ErrorCode::kInvalidModel, "an initializer without a name");
     if (left_out.contains(proto.name())) continue;
     const std::string name = scope.prefix + proto.name();
     const auto constant =
@@ -87,9 +89,9 @@ void NodeImporter::import_initializers(const GraphProto& graph, Scope& scope,
       scope.define(proto.name(), {State::kImported, *constant});
       continue;
     }
-    if (constant.error().code() != Code::kUnsupported) {
+    if (constant.error().code() != ErrorCode::kUnsupported) {
       Error error = constant.error();
-      error.add_context(fmt::format("tensor \"{}\"", proto.name()));
+      add_context(error, fmt::format("tensor \"{}\"", proto.name()));
       throw error;
     }
     context_.unsupported.add("initializer", name, constant.error().what());
@@ -106,7 +108,7 @@ void NodeImporter::import_nodes(const NodeList& nodes, std::span<const std::stri
                                 Scope& scope) {
   for (const int index : node_order(nodes, wanted)) {
     if (++context_.nodes_done > kMaxNodes)
-      fail(Code::kUnsupported, fmt::format("more than {} nodes", kMaxNodes));
+      fail(ErrorCode::kUnsupported, fmt::format("more than {} nodes", kMaxNodes));
     if (context_.choices.is_retry()) context_.choices.count_again(1);
     const NodeProto& proto = nodes[index];
     const std::string name = scope.prefix + node_name(proto, index);
@@ -128,7 +130,7 @@ bool NodeImporter::import_outputs(const GraphProto& graph, Scope& scope) {
     std::string name = output.name();
     for (int n = 2; !names.insert(name).second; ++n) {
       if (is_main)
-        fail(Code::kInvalidModel, fmt::format("graph output \"{}\" is listed twice", name));
+        fail(ErrorCode::kInvalidModel, fmt::format("graph output \"{}\" is listed twice", name));
       name = fmt::format("{}.{}", output.name(), n);
     }
     if (known.value == ValueId::kNone) {
@@ -211,8 +213,8 @@ void NodeImporter::import_node(const NodeProto& proto, const std::string& name, 
   if (!results) {
     const Error& error = results.error();
     // Shapes and counts that do not fit are the model's fault, also if core finds out.
-    if (error.code() == Code::kInvalidArgument) fail(Code::kInvalidModel, error.what());
-    if (error.code() != Code::kUnsupported) throw error;
+    if (error.code() == ErrorCode::kInvalidArgument) fail(ErrorCode::kInvalidModel, error.what());
+    if (error.code() != ErrorCode::kUnsupported) throw error;
     unsupported.add(describe(proto, scope.opsets), name, error.what());
     return define_unsupported(proto, scope);
   }
@@ -229,7 +231,7 @@ std::vector<ScopedValue> NodeImporter::import_operator(const NodeProto& proto, c
   if (!row && !is_control_flow(proto)) {
     ScopedValue result = import_sequence(proto, node, scope, context_.unsupported);
     node.expect_all_read();
-    if (proto.output_size() != 1) fail(Code::kInvalidModel, "one output is expected");
+    if (proto.output_size() != 1) fail(ErrorCode::kInvalidModel, "one output is expected");
     return {std::move(result)};
   }
   const auto count = static_cast<size_t>(proto.output_size());
@@ -254,10 +256,10 @@ std::vector<ScopedValue> NodeImporter::import_operator(const NodeProto& proto, c
 void NodeImporter::call_function(const FunctionProto& function, const NodeProto& call,
                                  const std::string& name, Scope& scope) {
   if (scope.depth >= kMaxCallDepth)
-    fail(Code::kInvalidModel,
+    fail(ErrorCode::kInvalidModel,
          fmt::format("functions call each other more than {} levels deep", kMaxCallDepth));
   if (call.input_size() > function.input_size() || call.output_size() > function.output_size())
-    fail(Code::kInvalidModel, "more inputs or outputs than the function has");
+    fail(ErrorCode::kInvalidModel, "more inputs or outputs than the function has");
   Scope inner{.prefix = name + "/", .opsets = opsets_of(function), .model = scope.model};
   inner.opsets.insert(scope.opsets.begin(), scope.opsets.end());
   inner.depth = scope.depth + 1;
@@ -278,8 +280,8 @@ void NodeImporter::call_function(const FunctionProto& function, const NodeProto&
     if (call.output(i).empty()) continue;
     const auto found = inner.values.find(function.output(i));
     if (found == inner.values.end())
-      fail(Code::kInvalidModel, fmt::format("function \"{}\" does not produce its output {}",
-                                            function.name(), function.output(i)));
+      fail(ErrorCode::kInvalidModel, fmt::format("function \"{}\" does not produce its output {}",
+                                                 function.name(), function.output(i)));
     scope.define(call.output(i), found->second);
   }
 }

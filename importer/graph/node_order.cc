@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/importer/onnx/onnx.pb.h"
 
 namespace anneal {
@@ -52,7 +52,7 @@ std::vector<int> node_order(const NodeList& nodes, std::span<const std::string> 
       const auto [other, added] = producers.emplace(output, i);
       if (!added)
         fail(
-            Code::kInvalidModel,
+            ErrorCode::kInvalidModel,
             fmt::format("value \"{}\" is produced twice: by node \"{}\" and by node \"{}\"", output,
                         node_name(nodes[other->second], other->second), node_name(nodes[i], i)));
     }
@@ -81,7 +81,7 @@ std::vector<int> node_order(const NodeList& nodes, std::span<const std::string> 
   }
   for (int i = 0; i < nodes.size(); ++i)
     if (waiting_for[i] > 0)
-      fail(Code::kInvalidModel,
+      fail(ErrorCode::kInvalidModel,
            fmt::format("the nodes form a cycle; node \"{}\" is on or behind it",
                        node_name(nodes[i], i)));
   std::vector<bool> needed(nodes.size());

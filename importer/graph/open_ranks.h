@@ -6,7 +6,7 @@
 
 #include "anneal/importer/graph/import_context.h"
 #include "anneal/importer/graph/scope.h"
-#include "anneal/importer/node/rows.h"
+#include "anneal/importer/ops/rows.h"
 
 namespace anneal {
 

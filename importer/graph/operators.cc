@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/importer/graph/node_order.h"
 #include "anneal/importer/onnx/onnx.pb.h"
 
@@ -24,12 +24,12 @@ Opsets imported_opsets(const auto& imports) {
   Opsets opsets;
   for (const auto& import : imports) {
     if (import.version() < 1 || import.version() >= kLatest)
-      fail(Code::kInvalidModel,
+      fail(ErrorCode::kInvalidModel,
            fmt::format("opset {} of domain \"{}\"", import.version(), import.domain()));
     const std::string domain = canonical_domain(import.domain());
     if (domain.empty() && import.version() > kNewestOpset)
-      fail(Code::kUnsupported, fmt::format("opset {} of ai.onnx: the newest known is {}",
-                                           import.version(), kNewestOpset));
+      fail(ErrorCode::kUnsupported, fmt::format("opset {} of ai.onnx: the newest known is {}",
+                                                import.version(), kNewestOpset));
     int& version = opsets[domain];
     version = std::max(version, static_cast<int>(import.version()));
   }
@@ -59,7 +59,8 @@ FunctionTable functions_of(const ModelProto& model) {
                  {canonical_domain(function.domain()), function.name(), function.overload()},
                  &function)
              .second)
-      fail(Code::kInvalidModel, fmt::format("function \"{}\" is defined twice", function.name()));
+      fail(ErrorCode::kInvalidModel,
+           fmt::format("function \"{}\" is defined twice", function.name()));
   return functions;
 }
 
@@ -94,7 +95,7 @@ const OpRow* row_of(const NodeProto& node, const std::string& name, const Opsets
                     const FunctionTable& functions, UnsupportedReport& unsupported) {
   const std::string domain = canonical_domain(node.domain());
   if (domain.empty() && !opsets.contains(domain))
-    fail(Code::kInvalidModel, "the model imports no opset of ai.onnx");
+    fail(ErrorCode::kInvalidModel, "the model imports no opset of ai.onnx");
   if (const OpRow* row = find_row(domain, node.op_type(), opset_of(node, opsets))) return row;
   const bool other = find_row(domain, node.op_type()) != nullptr;
   const char* reason = other ? "not implemented for this opset" : "not implemented";

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <tuple>
 
-#include "anneal/importer/node/rows.h"
 #include "anneal/importer/node/unsupported.h"
+#include "anneal/importer/ops/rows.h"
 
 namespace anneal_onnx {
 class FunctionProto;

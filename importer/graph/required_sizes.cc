@@ -8,7 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "anneal/graph/infer_rules.h"
+#include "anneal/core/fail.h"
+#include "anneal/graph/op/infer_rules.h"
 #include "anneal/importer/graph/size_equation.h"
 
 namespace anneal {
@@ -89,7 +90,7 @@ class Settlement {
     const Size value = solution.value;
     const Bounds range = sizes_.range(value);
     if (range.max < bounds.min || range.min > bounds.max)
-      fail(Code::kInvalidModel,
+      fail(ErrorCode::kInvalidModel,
            fmt::format("size \"{}\" must be {} for {}, but is {} to {}", symbol.name,
                        sizes_.text(value), name_of(one.layer), bounds.min, bounds.max));
     if (value.known()) {
@@ -158,7 +159,7 @@ class Settlement {
           because += fmt::format("{}\"{}\" is {} for {}", because.empty() ? ": " : ", ",
                                  sizes_.symbols()[index].name, sizes_.symbols()[index].bounds.min,
                                  name_of(found->second));
-    fail(Code::kInvalidModel,
+    fail(ErrorCode::kInvalidModel,
          fmt::format("sizes {} and {} must be equal for {}, but are {} and {}{}",
                      sizes_.text(one.first_a), sizes_.text(one.first_b), name_of(one.layer),
                      sizes_.text(one.a), sizes_.text(one.b), because));

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "anneal/core/fail.h"
+
 namespace anneal {
 
 Scope Scope::body_scope(std::string body_prefix) {
@@ -18,7 +20,7 @@ Scope Scope::body_scope(std::string body_prefix) {
 
 void Scope::define(const std::string& name, ScopedValue known) {
   if (!values.emplace(name, std::move(known)).second)
-    fail(Code::kInvalidModel, fmt::format("value \"{}\" is defined twice", name));
+    fail(ErrorCode::kInvalidModel, fmt::format("value \"{}\" is defined twice", name));
 }
 
 const ScopedValue& Scope::use(const std::string& name, UnsupportedReport& unsupported) {
@@ -30,7 +32,7 @@ const ScopedValue& Scope::use(const std::string& name, UnsupportedReport& unsupp
     found = values.emplace(name, std::move(known)).first;
   }
   if (found == values.end())
-    fail(Code::kInvalidModel, fmt::format("value \"{}\" is produced by no node", name));
+    fail(ErrorCode::kInvalidModel, fmt::format("value \"{}\" is produced by no node", name));
   const ScopedValue& known = found->second;
   if (known.state == ScopedValue::State::kLeftOut)
     unsupported.add(known.what, known.node, known.reason);

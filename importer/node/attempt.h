@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "anneal/core/fail.h"
+
 namespace anneal {
 Node::Node(Model& model, std::string name, int opset, std::vector<Attribute> attributes,
            std::vector<ValueId> inputs, std::vector<std::string> output_names)
@@ -15,8 +17,8 @@ Node::Node(Model& model, std::string name, int opset, std::vector<Attribute> att
       opset_(opset),
       output_names_(std::move(output_names)) {}
 
-void Node::invalid(const std::string& why) const { fail(Code::kInvalidModel, why); }
-void Node::unsupported(const std::string& why) const { fail(Code::kUnsupported, why); }
+void Node::invalid(const std::string& why) const { fail(ErrorCode::kInvalidModel, why); }
+void Node::unsupported(const std::string& why) const { fail(ErrorCode::kUnsupported, why); }
 
 int64_t Node::resolve_axis(int64_t axis, int rank) const {
   if (axis < -rank || axis >= rank) invalid(fmt::format("axis {} of {} axes", axis, rank));

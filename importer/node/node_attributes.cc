@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/importer/onnx/onnx.pb.h"
 #include "anneal/importer/onnx/tensor_proto.h"
 
@@ -43,9 +43,10 @@ const AttributeProto* NodeAttributes::find(std::string_view name, int type) {
     if (attribute.name != name) continue;
     attribute.read = true;
     if (!holds(*attribute.data, type))
-      fail(Code::kInvalidModel, fmt::format("attribute \"{}\" is not of kind {}", name,
-                                            AttributeProto::AttributeType_Name(
-                                                static_cast<AttributeProto::AttributeType>(type))));
+      fail(ErrorCode::kInvalidModel,
+           fmt::format("attribute \"{}\" is not of kind {}", name,
+                       AttributeProto::AttributeType_Name(
+                           static_cast<AttributeProto::AttributeType>(type))));
     return attribute.data;
   }
   return nullptr;
@@ -67,7 +68,7 @@ std::optional<int64_t> NodeAttributes::find_integer(std::string_view name) {
 
 int64_t NodeAttributes::integer(std::string_view name) {
   if (const auto value = find_integer(name)) return *value;
-  fail(Code::kInvalidModel, fmt::format("attribute \"{}\" is missing", name));
+  fail(ErrorCode::kInvalidModel, fmt::format("attribute \"{}\" is missing", name));
 }
 
 int64_t NodeAttributes::integer(std::string_view name, int64_t otherwise) {
@@ -77,7 +78,7 @@ int64_t NodeAttributes::integer(std::string_view name, int64_t otherwise) {
 bool NodeAttributes::flag(std::string_view name, bool otherwise) {
   const int64_t value = integer(name, otherwise);
   if (value != 0 && value != 1)
-    fail(Code::kInvalidModel, fmt::format("attribute \"{}\" is {}, not 0 or 1", name, value));
+    fail(ErrorCode::kInvalidModel, fmt::format("attribute \"{}\" is {}, not 0 or 1", name, value));
   return value == 1;
 }
 
@@ -95,7 +96,7 @@ int NodeAttributes::choice(std::string_view name, std::initializer_list<std::str
   const std::string value = text(name, *allowed.begin());
   const auto* found = std::ranges::find(allowed, value);
   if (found == allowed.end())
-    fail(Code::kInvalidModel, fmt::format("attribute \"{}\" is \"{}\"", name, value));
+    fail(ErrorCode::kInvalidModel, fmt::format("attribute \"{}\" is \"{}\"", name, value));
   return static_cast<int>(found - allowed.begin());
 }
 
@@ -125,7 +126,7 @@ std::optional<Tensor> NodeAttributes::find_tensor(std::string_view name, bool* i
   return with_context([&] { return fmt::format("attribute \"{}\"", name); },
                       [&] {
                         if (packed && !is_sub_byte)
-                          fail(Code::kUnsupported, "integers of 4 or 2 bits in an attribute");
+                          fail(ErrorCode::kUnsupported, "integers of 4 or 2 bits in an attribute");
                         return to_tensor(data->t(), folder_);
                       });
 }
@@ -133,7 +134,8 @@ std::optional<Tensor> NodeAttributes::find_tensor(std::string_view name, bool* i
 void NodeAttributes::expect_all_read() const {
   for (const Attribute& attribute : attributes_)
     if (!attribute.read)
-      fail(Code::kUnsupported, fmt::format("attribute \"{}\" is not understood", attribute.name));
+      fail(ErrorCode::kUnsupported,
+           fmt::format("attribute \"{}\" is not understood", attribute.name));
 }
 
 }  // namespace anneal

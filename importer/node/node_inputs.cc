@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "anneal/core/fail.h"
 #include "anneal/importer/onnx/tensor_data.h"
 
 namespace anneal {
@@ -21,19 +22,19 @@ bool NodeInputs::has_input(int index) const {
 ValueId NodeInputs::optional_input(int index) const {
   if (!has_input(index)) return ValueId::kNone;
   if (graph().value(inputs_[index]).type().container != Container::kTensor)
-    fail(Code::kUnsupported, fmt::format("input {} is a sequence or an optional", index));
+    fail(ErrorCode::kUnsupported, fmt::format("input {} is a sequence or an optional", index));
   return inputs_[index];
 }
 
 ValueId NodeInputs::input(int index) const {
-  if (!has_input(index)) fail(Code::kInvalidModel, fmt::format("input {} is missing", index));
+  if (!has_input(index)) fail(ErrorCode::kInvalidModel, fmt::format("input {} is missing", index));
   return optional_input(index);
 }
 
 void NodeInputs::expect_inputs(int min, int max) const {
   if (input_count() < min || input_count() > max)
-    fail(Code::kInvalidModel, fmt::format("{} inputs, {}{} expected", input_count(), min,
-                                          min == max ? "" : fmt::format(" to {}", max)));
+    fail(ErrorCode::kInvalidModel, fmt::format("{} inputs, {}{} expected", input_count(), min,
+                                               min == max ? "" : fmt::format(" to {}", max)));
 }
 
 const Shape& NodeInputs::shape(int index) const { return graph().value(input(index)).type().shape; }
@@ -42,9 +43,9 @@ DataType NodeInputs::dtype(int index) const { return graph().value(input(index))
 DataType NodeInputs::dtype(int index, TypeSet allowed) const {
   const DataType type = dtype(index);
   if (allowed.contains(type)) return type;
-  if (type == DataType::kString) fail(Code::kUnsupported, "strings");
-  fail(Code::kInvalidModel, fmt::format("input {} is {}, which the operator does not take", index,
-                                        anneal::to_string(type)));
+  if (type == DataType::kString) fail(ErrorCode::kUnsupported, "strings");
+  fail(ErrorCode::kInvalidModel, fmt::format("input {} is {}, which the operator does not take",
+                                             index, anneal::to_string(type)));
 }
 
 void NodeInputs::expect_same_dtype(std::initializer_list<int> indices) const {
@@ -52,7 +53,7 @@ void NodeInputs::expect_same_dtype(std::initializer_list<int> indices) const {
   for (const int index : indices) {
     if (!has_input(index)) continue;
     if (first && *first != dtype(index))
-      fail(Code::kInvalidModel,
+      fail(ErrorCode::kInvalidModel,
            fmt::format("inputs of different types: {} and {}", anneal::to_string(*first),
                        anneal::to_string(dtype(index))));
     first = dtype(index);
@@ -97,14 +98,14 @@ std::optional<std::vector<int64_t>> NodeInputs::known_integers(int index) const 
 std::vector<int64_t> NodeInputs::integers_of_input(int index, std::string_view what) const {
   dtype(index, kIntegers);
   if (auto integers = known_integers(index)) return *integers;
-  fail(Code::kUnsupported, fmt::format("{} known only at run time", what));
+  fail(ErrorCode::kUnsupported, fmt::format("{} known only at run time", what));
 }
 
 std::vector<double> NodeInputs::numbers_of_input(int index, std::string_view what) const {
   dtype(index, kNumbers);
   if (const Tensor* tensor = constant(index)) return numbers_of(*tensor);
   if (const auto integers = known_integers(index)) return {integers->begin(), integers->end()};
-  fail(Code::kUnsupported, fmt::format("{} known only at run time", what));
+  fail(ErrorCode::kUnsupported, fmt::format("{} known only at run time", what));
 }
 
 }  // namespace anneal

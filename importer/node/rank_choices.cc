@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
@@ -50,7 +50,7 @@ bool RankChoices::next() {
 void RankChoices::count_again(int nodes) {
   nodes_again_ += nodes;
   if (nodes_again_ > kMaxNodesAgain)
-    fail(Code::kUnsupported,
+    fail(ErrorCode::kUnsupported,
          fmt::format(
              "control flow whose types depend on each other: more than {} nodes imported again",
              kMaxNodesAgain));

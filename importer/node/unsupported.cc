@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
@@ -35,7 +35,7 @@ void UnsupportedReport::throw_if_any() const {
   }
   if (entries_.size() > kMaxLines)
     text += fmt::format("\n  and {} more", entries_.size() - kMaxLines);
-  fail(Code::kUnsupported, text);
+  fail(ErrorCode::kUnsupported, text);
 }
 
 }  // namespace anneal

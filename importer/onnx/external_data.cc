@@ -10,27 +10,28 @@
 #include <cstring>
 #include <vector>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
 
 std::vector<std::string> components(std::string_view location) {
-  if (location.empty()) fail(Code::kInvalidModel, "the location is empty");
+  if (location.empty()) fail(ErrorCode::kInvalidModel, "the location is empty");
   if (location.front() == '/')
-    fail(Code::kInvalidModel, "an absolute path is refused: data must lie in the model's folder");
+    fail(ErrorCode::kInvalidModel,
+         "an absolute path is refused: data must lie in the model's folder");
   if (location.find('\0') != location.npos)
-    fail(Code::kInvalidModel, "the location holds a zero byte");
+    fail(ErrorCode::kInvalidModel, "the location holds a zero byte");
   std::vector<std::string> parts;
   for (size_t at = 0; at <= location.size();) {
     const size_t end = std::min(location.find('/', at), location.size());
     const std::string_view part = location.substr(at, end - at);
     if (part == "..")
-      fail(Code::kInvalidModel, "\"..\" is refused: data must lie in the model's folder");
+      fail(ErrorCode::kInvalidModel, "\"..\" is refused: data must lie in the model's folder");
     if (!part.empty() && part != ".") parts.emplace_back(part);
     at = end + 1;
   }
-  if (parts.empty()) fail(Code::kInvalidModel, "the location names no file");
+  if (parts.empty()) fail(ErrorCode::kInvalidModel, "the location names no file");
   return parts;
 }
 
@@ -47,10 +48,10 @@ int open_below(int folder_fd, const std::string& part, bool last) {
   close(folder_fd);
   if (fd >= 0) return fd;
   if (error == ELOOP)
-    fail(Code::kInvalidModel,
+    fail(ErrorCode::kInvalidModel,
          fmt::format("\"{}\" is a symbolic link, which is refused: it may lead out of the folder",
                      part));
-  fail(Code::kIo, fmt::format("\"{}\": {}", part, std::strerror(error)));
+  fail(ErrorCode::kIo, fmt::format("\"{}\": {}", part, std::strerror(error)));
 }
 
 }  // namespace
@@ -58,14 +59,14 @@ int open_below(int folder_fd, const std::string& part, bool last) {
 DataFile::DataFile(const std::string& folder, std::string_view location) {
   const auto parts = components(location);
   if (folder.empty())
-    fail(Code::kInvalidModel, "the model was given as bytes, without a folder to read from");
+    fail(ErrorCode::kInvalidModel, "the model was given as bytes, without a folder to read from");
   int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) fail(Code::kIo, fmt::format("{}: {}", folder, std::strerror(errno)));
+  if (fd < 0) fail(ErrorCode::kIo, fmt::format("{}: {}", folder, std::strerror(errno)));
   for (size_t i = 0; i < parts.size(); ++i) fd = open_below(fd, parts[i], i + 1 == parts.size());
   struct stat status {};
   if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
     close(fd);
-    fail(Code::kInvalidModel, "not a regular file");
+    fail(ErrorCode::kInvalidModel, "not a regular file");
   }
   fd_ = fd;
   size_ = static_cast<uint64_t>(status.st_size);
@@ -79,8 +80,8 @@ void DataFile::read(uint64_t offset, std::span<std::byte> to) const {
     const ssize_t got =
         pread(fd_, to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail(Code::kIo, std::strerror(errno));
-    if (got == 0) fail(Code::kIo, "the file became shorter while it was read");
+    if (got < 0) fail(ErrorCode::kIo, std::strerror(errno));
+    if (got == 0) fail(ErrorCode::kIo, "the file became shorter while it was read");
     done += static_cast<size_t>(got);
   }
 }

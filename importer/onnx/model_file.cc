@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/importer/onnx/onnx.pb.h"
 
@@ -53,7 +53,7 @@ std::string foreign(std::string_view bytes) {
 void check_size(uint64_t size) {
   if (size > INT_MAX)
     fail(
-        Code::kUnsupported,
+        ErrorCode::kUnsupported,
         fmt::format("{} bytes, but an ONNX file ends at 2 GiB: export the weights as external data",
                     size));
 }
@@ -70,20 +70,20 @@ bool parse(google::protobuf::MessageLite& message, std::span<const std::byte> by
 
 std::unique_ptr<anneal_onnx::ModelProto> parse_model(std::span<const std::byte> bytes) {
   check_size(bytes.size());
-  if (bytes.empty()) fail(Code::kInvalidModel, "not an ONNX model: the file is empty");
+  if (bytes.empty()) fail(ErrorCode::kInvalidModel, "not an ONNX model: the file is empty");
   auto model = std::make_unique<anneal_onnx::ModelProto>();
   const bool whole = parse(*model, bytes);
   if (whole && model->has_graph()) return model;
   const std::string what = foreign({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  if (!what.empty()) fail(Code::kInvalidModel, fmt::format("not an ONNX model: {}", what));
+  if (!what.empty()) fail(ErrorCode::kInvalidModel, fmt::format("not an ONNX model: {}", what));
   if (!whole && model->ir_version() > 0)
-    fail(Code::kInvalidModel,
+    fail(ErrorCode::kInvalidModel,
          fmt::format("a damaged or truncated ONNX model (or one of more than 300 graphs inside "
                      "each other): the data ends or makes no sense before its end, at {} bytes",
                      bytes.size()));
   if (whole && model->ir_version() > 0)
-    fail(Code::kInvalidModel, "a damaged or truncated ONNX model: it holds no graph");
-  fail(Code::kInvalidModel, "not an ONNX model");
+    fail(ErrorCode::kInvalidModel, "a damaged or truncated ONNX model: it holds no graph");
+  fail(ErrorCode::kInvalidModel, "not an ONNX model");
 }
 
 std::unique_ptr<anneal_onnx::ModelProto> read_model(const std::string& path) {
@@ -98,7 +98,7 @@ std::unique_ptr<anneal_onnx::TensorProto> parse_tensor(std::span<const std::byte
   check_size(bytes.size());
   auto tensor = std::make_unique<anneal_onnx::TensorProto>();
   if (!parse(*tensor, bytes) || !tensor->has_data_type())
-    fail(Code::kInvalidModel, "not an ONNX tensor, or a truncated one");
+    fail(ErrorCode::kInvalidModel, "not an ONNX tensor, or a truncated one");
   return tensor;
 }
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/float16.h"
 
 namespace anneal {
@@ -51,7 +52,7 @@ void for_each_element(const Tensor& tensor, F&& f) {
 
 std::vector<int64_t> integers_of(const Tensor& tensor) {
   if (is_float(tensor.dtype()) || tensor.dtype() == DataType::kString)
-    fail(Code::kInvalidModel,
+    fail(ErrorCode::kInvalidModel,
          fmt::format("a constant of type {} is given where integers are wanted",
                      to_string(tensor.dtype())));
   std::vector<int64_t> integers;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <string_view>
 
+#include "anneal/core/fail.h"
 #include "anneal/importer/onnx/external_data.h"
 #include "anneal/importer/onnx/model_file.h"
 #include "anneal/importer/onnx/onnx.pb.h"
@@ -63,11 +64,11 @@ uint64_t count_elements(const TensorProto& proto, Dims* dims) {
   uint64_t elements = 1;
   bool empty = false;
   for (const int64_t size : proto.dims()) {
-    if (size < 0) fail(Code::kInvalidModel, fmt::format("a negative size: {}", size));
+    if (size < 0) fail(ErrorCode::kInvalidModel, fmt::format("a negative size: {}", size));
     dims->push_back(size);
     empty = empty || size == 0;
     if (size != 0 && __builtin_mul_overflow(elements, static_cast<uint64_t>(size), &elements))
-      fail(Code::kInvalidModel,
+      fail(ErrorCode::kInvalidModel,
            fmt::format("more than 2^64 elements in shape {}", to_string(*dims)));
   }
   return empty ? 0 : elements;
@@ -75,7 +76,7 @@ uint64_t count_elements(const TensorProto& proto, Dims* dims) {
 
 [[noreturn]] void wrong_count(uint64_t have, std::string_view where, uint64_t want,
                               const Dims& dims) {
-  fail(Code::kInvalidModel,
+  fail(ErrorCode::kInvalidModel,
        fmt::format("{} elements in {}, but {} in shape {}", have, where, want, to_string(dims)));
 }
 
@@ -92,7 +93,8 @@ Tensor from_field(const Field& field, std::string_view field_name, DataType dtyp
       constexpr int kBits = 8 * sizeof(T);
       const auto wide = static_cast<int64_t>(value);
       if (wide < -(int64_t{1} << (kBits - 1)) || wide >= (int64_t{1} << kBits))
-        fail(Code::kInvalidModel, fmt::format("{} does not fit in {}", value, to_string(dtype)));
+        fail(ErrorCode::kInvalidModel,
+             fmt::format("{} does not fit in {}", value, to_string(dtype)));
     }
     *to++ = static_cast<T>(value);
   }
@@ -106,13 +108,13 @@ void make_booleans(std::span<std::byte> data) {
 uint64_t byte_count(uint64_t elements, DataType dtype) {
   uint64_t bytes;
   if (__builtin_mul_overflow(elements, size_of(dtype), &bytes))
-    fail(Code::kInvalidModel, "more than 2^64 bytes");
+    fail(ErrorCode::kInvalidModel, "more than 2^64 bytes");
   return bytes;
 }
 
 Tensor from_raw(const std::string& raw, DataType dtype, const Dims& dims, uint64_t elements) {
   if (raw.size() != byte_count(elements, dtype))
-    fail(Code::kInvalidModel,
+    fail(ErrorCode::kInvalidModel,
          fmt::format("{} bytes of raw data, but shape {} of {} takes {}", raw.size(),
                      to_string(dims), to_string(dtype), byte_count(elements, dtype)));
   auto fresh = Tensor::allocate(dtype, dims);
@@ -157,7 +159,7 @@ uint64_t parse_number(const std::string& key, const std::string& text) {
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size())
-    fail(Code::kInvalidModel, fmt::format("{} is \"{}\", not a number of bytes", key, text));
+    fail(ErrorCode::kInvalidModel, fmt::format("{} is \"{}\", not a number of bytes", key, text));
   return number;
 }
 
@@ -176,12 +178,13 @@ Tensor from_external(const TensorProto& proto, DataType dtype, const Dims& dims,
         }
         const uint64_t bytes = byte_count(elements, dtype);
         if (length && *length != bytes)
-          fail(Code::kInvalidModel, fmt::format("length {}, but shape {} of {} takes {} bytes",
-                                                *length, to_string(dims), to_string(dtype), bytes));
+          fail(ErrorCode::kInvalidModel,
+               fmt::format("length {}, but shape {} of {} takes {} bytes", *length, to_string(dims),
+                           to_string(dtype), bytes));
         const DataFile file(folder, location);
         const uint64_t start = offset.value_or(0);
         if (start > file.size() || file.size() - start < bytes)
-          fail(Code::kInvalidModel,
+          fail(ErrorCode::kInvalidModel,
                fmt::format("the file has {} bytes, but the tensor is {} bytes from {}", file.size(),
                            bytes, start));
         auto fresh = Tensor::allocate(dtype, dims);
@@ -224,7 +227,7 @@ Tensor from_typed_field(const TensorProto& proto, DataType dtype, const Dims& di
     case DataType::kString:
       break;
   }
-  fail(Code::kUnsupported, "a constant of strings");
+  fail(ErrorCode::kUnsupported, "a constant of strings");
 }
 
 }  // namespace
@@ -241,9 +244,9 @@ std::string onnx_type_name(int32_t element_type) {
 
 DataType require_dtype(int32_t element_type) {
   if (element_type == TensorProto::UNDEFINED)
-    fail(Code::kInvalidModel, "the element type is undefined");
+    fail(ErrorCode::kInvalidModel, "the element type is undefined");
   if (const auto dtype = dtype_from_onnx(element_type)) return *dtype;
-  fail(Code::kUnsupported, fmt::format("the element type {}", onnx_type_name(element_type)));
+  fail(ErrorCode::kUnsupported, fmt::format("the element type {}", onnx_type_name(element_type)));
 }
 
 bool is_sub_byte(int32_t element_type) { return sub_byte_type(element_type).has_value(); }
@@ -276,8 +279,8 @@ Tensor read_tensor(const TensorProto& proto, DataType dtype, const Dims& dims, u
 Tensor to_tensor(const TensorProto& proto, const std::string& folder) {
   const auto sub_byte = sub_byte_type(proto.data_type());
   const DataType dtype = sub_byte ? DataType::kU8 : require_dtype(proto.data_type());
-  if (dtype == DataType::kString) fail(Code::kUnsupported, "a constant of strings");
-  if (proto.has_segment()) fail(Code::kUnsupported, "a tensor stored in segments");
+  if (dtype == DataType::kString) fail(ErrorCode::kUnsupported, "a constant of strings");
+  if (proto.has_segment()) fail(ErrorCode::kUnsupported, "a tensor stored in segments");
   Dims dims;
   const uint64_t elements = count_elements(proto, &dims);
   if (!sub_byte) return read_tensor(proto, dtype, dims, elements, folder);

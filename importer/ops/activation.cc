@@ -2,8 +2,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "anneal/importer/node/rows.h"
 #include "anneal/importer/ops/expression.h"
+#include "anneal/importer/ops/rows.h"
 
 namespace anneal {
 namespace {

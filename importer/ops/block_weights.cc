@@ -2,10 +2,10 @@
 // the inner axis has a scale and a zero point: w = (code - zero point) * scale.
 #include <fmt/format.h>
 
-#include "anneal/importer/node/rows.h"
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/importer/ops/attention.h"
 #include "anneal/importer/ops/expression.h"
+#include "anneal/importer/ops/rows.h"
 
 namespace anneal {
 namespace {

@@ -1,6 +1,6 @@
 // DeformConv: a convolution whose window is another one at each place of the output. GridSample
 // reads the elements, and a product with the weights sums them up.
-#include "anneal/importer/node/rows.h"
+#include "anneal/importer/ops/rows.h"
 
 #include <fmt/format.h>
 

@@ -6,8 +6,8 @@
 #include <cctype>
 #include <string>
 
-#include "anneal/importer/node/rows.h"
 #include "anneal/importer/ops/expression.h"
+#include "anneal/importer/ops/rows.h"
 
 namespace anneal {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "anneal/core/parallel.h"
-#include "anneal/graph/program.h"
+#include "anneal/graph/program/program.h"
 #include "anneal/importer/node/node.h"
 
 namespace anneal {

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "anneal/importer/node/rows.h"
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/importer/ops/attention.h"
 #include "anneal/importer/ops/gemm.h"
+#include "anneal/importer/ops/rows.h"
 #include "anneal/importer/ops/window.h"
 
 namespace anneal {

@@ -1,5 +1,5 @@
 // Elements taken and put by index.
-#include "anneal/importer/node/rows.h"
+#include "anneal/importer/ops/rows.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // Tensors made from attributes, shapes and indices.
-#include "anneal/importer/node/rows.h"
+#include "anneal/importer/ops/rows.h"
 
 #include <fmt/format.h>
 

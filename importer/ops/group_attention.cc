@@ -4,12 +4,12 @@
 // Each batch has its own number of keys: seqlens_k + 1 with those of this call.
 #include <fmt/format.h>
 
-#include "anneal/importer/node/rows.h"
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/importer/ops/attention.h"
 #include "anneal/importer/ops/expression.h"
 #include "anneal/importer/ops/group_cache.h"
 #include "anneal/importer/ops/rotary.h"
+#include "anneal/importer/ops/rows.h"
 
 namespace anneal {
 namespace {

@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
-#include "anneal/importer/node/rows.h"
 #include "anneal/importer/ops/expression.h"
 #include "anneal/importer/ops/gemm.h"
+#include "anneal/importer/ops/rows.h"
 #include "anneal/importer/ops/window.h"
 
 namespace anneal {

@@ -1,5 +1,5 @@
 // Comparisons, truth values and bits of each element: one Pointwise layer per node.
-#include "anneal/importer/node/rows.h"
+#include "anneal/importer/ops/rows.h"
 
 #include <fmt/format.h>
 

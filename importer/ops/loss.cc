@@ -4,8 +4,8 @@
 #include <numeric>
 #include <optional>
 
-#include "anneal/importer/node/rows.h"
 #include "anneal/importer/ops/expression.h"
+#include "anneal/importer/ops/rows.h"
 
 namespace anneal {
 namespace {

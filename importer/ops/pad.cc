@@ -1,9 +1,9 @@
 // Padding and repetition.
 #include <algorithm>
 
-#include "anneal/importer/node/rows.h"
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/importer/ops/expression.h"
+#include "anneal/importer/ops/rows.h"
 
 namespace anneal {
 namespace {

@@ -5,9 +5,9 @@
 #include <limits>
 #include <numeric>
 
-#include "anneal/importer/node/rows.h"
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/importer/ops/expression.h"
+#include "anneal/importer/ops/rows.h"
 #include "anneal/importer/ops/window.h"
 
 namespace anneal {

@@ -3,9 +3,9 @@
 
 #include <numeric>
 
-#include "anneal/importer/node/rows.h"
 #include "anneal/importer/onnx/tensor_proto.h"
 #include "anneal/importer/ops/expression.h"
+#include "anneal/importer/ops/rows.h"
 #include "anneal/importer/ops/window.h"
 
 namespace anneal {

@@ -7,9 +7,9 @@
 #include <bit>
 #include <numbers>
 
-#include "anneal/importer/node/rows.h"
 #include "anneal/importer/onnx/tensor_proto.h"
 #include "anneal/importer/ops/expression.h"
+#include "anneal/importer/ops/rows.h"
 
 namespace anneal {
 namespace {

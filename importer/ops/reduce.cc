@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "anneal/importer/node/rows.h"
 #include "anneal/importer/ops/expression.h"
+#include "anneal/importer/ops/rows.h"
 
 namespace anneal {
 namespace {

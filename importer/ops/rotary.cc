@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
-#include "anneal/importer/node/rows.h"
 #include "anneal/importer/ops/attention.h"
 #include "anneal/importer/ops/expression.h"
+#include "anneal/importer/ops/rows.h"
 
 namespace anneal {
 namespace {

@@ -1,5 +1,5 @@
 // What is selected by value: how much that is, only a run tells.
-#include "anneal/importer/node/rows.h"
+#include "anneal/importer/ops/rows.h"
 
 #include <fmt/format.h>
 

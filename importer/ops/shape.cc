@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "anneal/importer/node/rows.h"
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/importer/ops/expression.h"
+#include "anneal/importer/ops/rows.h"
 
 namespace anneal {
 namespace {

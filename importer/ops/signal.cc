@@ -5,10 +5,10 @@
 #include <numbers>
 #include <numeric>
 
-#include "anneal/importer/node/rows.h"
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/importer/onnx/tensor_proto.h"
 #include "anneal/importer/ops/expression.h"
+#include "anneal/importer/ops/rows.h"
 
 namespace anneal {
 namespace {

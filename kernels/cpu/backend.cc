@@ -12,49 +12,10 @@
 namespace anneal {
 namespace {
 
-constexpr KernelFamily kReferences[] = {
-    cpu::reference_pointwise_entries,    //
-    cpu::reference_conv_entries,         //
-    cpu::reference_matmul_entries,       //
-    cpu::reference_attention_entries,    //
-    cpu::reference_pool_entries,         //
-    cpu::reference_norm_entries,         //
-    cpu::reference_reduce_entries,       //
-    cpu::reference_movement_entries,     //
-    cpu::reference_gather_entries,       //
-    cpu::reference_resize_entries,       //
-    cpu::reference_quantize_entries,     //
-    cpu::reference_recurrent_entries,    //
-    cpu::reference_select_entries,       //
-    cpu::reference_nms_entries,          //
-    cpu::reference_grid_sample_entries,  //
-    cpu::reference_roi_align_entries,    //
-};
-constexpr KernelFamily kFast[] = {
-    cpu::copy_entries,                   //
-    cpu::pad_entries,                    //
-    cpu::index_tuple_entries,            //
-    cpu::tiled_pointwise_entries,        //
-    cpu::winograd_conv_entries,          //
-    cpu::onednn_conv_entries,            //
-    cpu::onednn_matmul_entries,          //
-    cpu::onednn_pool_entries,            //
-    cpu::packed_matmul_entries,          //
-    cpu::packed_attention_entries,       //
-    cpu::int8_depthwise_entries,         //
-    cpu::direct_conv_entries,            //
-    cpu::implicit_conv_entries,          //
-    cpu::nhwc_conv_entries,              //
-    cpu::phased_conv_transpose_entries,  //
-    cpu::nhwc_pool_entries,              //
-    cpu::nhwc_resize_entries,            //
-    cpu::simd_norm_entries,              //
-    cpu::simd_reduce_entries,            //
-    cpu::arg_reduce_entries,             //
-    cpu::topk_entries,                   //
-    cpu::recurrent_entries,              //
-    cpu::tiled_quantize_entries,         //
-};
+#define ANNEAL_FAMILY(name) cpu::name##_entries,
+constexpr KernelFamily kFast[] = {ANNEAL_FAST_CPU_FAMILIES(ANNEAL_FAMILY)};
+constexpr KernelFamily kReferences[] = {ANNEAL_REFERENCE_CPU_FAMILIES(ANNEAL_FAMILY)};
+#undef ANNEAL_FAMILY
 
 constexpr auto kFamilies = [] {
   std::array<KernelFamily, std::size(kFast) + std::size(kReferences)> all{};

@@ -10,20 +10,9 @@
 namespace anneal {
 namespace {
 
-constexpr KernelFamily kFamilies[] = {
-    cuda::conv_depthwise_entries,  //
-    cuda::conv_entries,            //
-    cuda::matmul_entries,          //
-    cuda::attention_entries,       //
-    cuda::pool_entries,            //
-    cuda::pointwise_entries,       //
-    cuda::quantize_entries,        //
-    cuda::reduce_entries,          //
-    cuda::softmax_entries,         //
-    cuda::normalize_entries,       //
-    cuda::movement_entries,        //
-    cuda::assembly_entries,        //
-};
+#define ANNEAL_FAMILY(name) cuda::name##_entries,
+constexpr KernelFamily kFamilies[] = {ANNEAL_CUDA_FAMILIES(ANNEAL_FAMILY)};
+#undef ANNEAL_FAMILY
 
 constexpr Backend kBackend{DeviceKind::kCuda, cuda::open_device, kFamilies};
 

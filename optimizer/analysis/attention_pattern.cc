@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "anneal/optimizer/analysis/query.h"
-#include "anneal/optimizer/rewrite/join_programs.h"
-#include "anneal/optimizer/rewrite/rewrite_program.h"
+#include "anneal/optimizer/programs/join_programs.h"
+#include "anneal/optimizer/programs/rewrite_program.h"
 
 namespace anneal {
 namespace {

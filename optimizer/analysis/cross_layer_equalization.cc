@@ -6,10 +6,10 @@
 
 #include "anneal/optimizer/analysis/channel_weights.h"
 #include "anneal/optimizer/analysis/query.h"
-#include "anneal/optimizer/rewrite/join_programs.h"
-#include "anneal/optimizer/rewrite/rewrite.h"
-#include "anneal/optimizer/rewrite/rewrite_program.h"
-#include "anneal/optimizer/rewrite/scale_equivariance.h"
+#include "anneal/optimizer/programs/join_programs.h"
+#include "anneal/optimizer/programs/rewrite_program.h"
+#include "anneal/optimizer/programs/scale_equivariance.h"
+#include "anneal/optimizer/rewrite.h"
 
 namespace anneal {
 namespace {

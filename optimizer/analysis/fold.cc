@@ -7,7 +7,7 @@
 
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/analysis/scaling.h"
-#include "anneal/optimizer/rewrite/evaluate.h"
+#include "anneal/optimizer/evaluate.h"
 
 namespace anneal {
 namespace {

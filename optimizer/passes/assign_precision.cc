@@ -17,10 +17,10 @@
 #include <map>
 
 #include "anneal/optimizer/analysis/query.h"
-#include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/passes/passes.h"
 #include "anneal/optimizer/precision/half_precision_plan.h"
 #include "anneal/optimizer/precision/round_weights.h"
-#include "anneal/optimizer/rewrite/join_programs.h"
+#include "anneal/optimizer/programs/join_programs.h"
 
 namespace anneal {
 namespace {
@@ -36,7 +36,7 @@ class Assigner {
         storage_(choose_storage(graph, run.options.precision, find_needs(graph, run))) {}
 
   bool run() {
-    for (const Storage::Reason& reason : storage_.reasons)
+    for (const HalfStorage::Reason& reason : storage_.reasons)
       run_.refused(reason.subject, reason.text);
     bool changed = false;
     for (const LayerId id : graph_.order())
@@ -361,7 +361,7 @@ class Assigner {
   Graph& graph_;
   PassRun& run_;
   const NativeHalves native_;
-  Storage storage_;
+  HalfStorage storage_;
   std::unordered_map<ValueId, ValueId> narrow_;
   std::map<std::pair<ValueId, DataType>, ValueId> casts_;
 };

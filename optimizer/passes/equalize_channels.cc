@@ -21,7 +21,7 @@
 
 #include "anneal/optimizer/analysis/cross_layer_equalization.h"
 #include "anneal/optimizer/analysis/query.h"
-#include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/passes/passes.h"
 
 namespace anneal {
 namespace {

@@ -8,7 +8,7 @@
 // PassOptions::fold_budget_bytes, and that elementwise layers read, stays too: they compute it in
 // passing, and the engine file stays small.
 #include "anneal/optimizer/analysis/fold.h"
-#include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/passes/passes.h"
 
 namespace anneal {
 

@@ -18,7 +18,7 @@
 #include <limits>
 
 #include "anneal/optimizer/analysis/query.h"
-#include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/passes/passes.h"
 
 namespace anneal {
 namespace {

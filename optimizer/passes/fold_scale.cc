@@ -18,10 +18,10 @@
 
 #include "anneal/optimizer/analysis/channel_weights.h"
 #include "anneal/optimizer/analysis/query.h"
-#include "anneal/optimizer/passes.h"
-#include "anneal/optimizer/rewrite/affine.h"
-#include "anneal/optimizer/rewrite/join_programs.h"
-#include "anneal/optimizer/rewrite/rewrite_program.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/programs/affine.h"
+#include "anneal/optimizer/programs/join_programs.h"
+#include "anneal/optimizer/programs/rewrite_program.h"
 
 namespace anneal {
 namespace {

@@ -17,9 +17,9 @@
 
 #include "anneal/optimizer/analysis/attention_pattern.h"
 #include "anneal/optimizer/analysis/query.h"
-#include "anneal/optimizer/passes.h"
-#include "anneal/optimizer/rewrite/join_programs.h"
-#include "anneal/optimizer/rewrite/rewrite_program.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/programs/join_programs.h"
+#include "anneal/optimizer/programs/rewrite_program.h"
 
 namespace anneal {
 namespace {

@@ -13,12 +13,12 @@
 
 #include <algorithm>
 
-#include "anneal/graph/op_traits.h"
+#include "anneal/graph/op/op_traits.h"
 #include "anneal/optimizer/analysis/fusions.h"
 #include "anneal/optimizer/analysis/query.h"
-#include "anneal/optimizer/passes.h"
-#include "anneal/optimizer/rewrite/join_programs.h"
-#include "anneal/optimizer/rewrite/rewrite.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/programs/join_programs.h"
+#include "anneal/optimizer/rewrite.h"
 
 namespace anneal {
 namespace {

@@ -21,9 +21,9 @@
 
 #include "anneal/optimizer/analysis/compose.h"
 #include "anneal/optimizer/analysis/query.h"
-#include "anneal/optimizer/passes.h"
-#include "anneal/optimizer/rewrite/probe.h"
-#include "anneal/optimizer/rewrite/rewrite_program.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/programs/probe.h"
+#include "anneal/optimizer/programs/rewrite_program.h"
 
 namespace anneal {
 namespace {

@@ -18,8 +18,8 @@
 
 #include "anneal/optimizer/analysis/fusions.h"
 #include "anneal/optimizer/analysis/query.h"
-#include "anneal/optimizer/passes.h"
-#include "anneal/optimizer/rewrite/join_programs.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/programs/join_programs.h"
 
 namespace anneal {
 namespace {

@@ -20,11 +20,11 @@
 #include "anneal/optimizer/analysis/layer_bias.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/analysis/scaling.h"
-#include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/passes/passes.h"
 #include "anneal/optimizer/precision/quantizable.h"
 #include "anneal/optimizer/precision/quantized_weights.h"
 #include "anneal/optimizer/precision/value_need.h"
-#include "anneal/optimizer/rewrite/rewrite.h"
+#include "anneal/optimizer/rewrite.h"
 
 namespace anneal {
 namespace {

@@ -18,8 +18,8 @@
 
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/analysis/scaling.h"
-#include "anneal/optimizer/passes.h"
-#include "anneal/optimizer/rewrite/rewrite.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/rewrite.h"
 
 namespace anneal {
 namespace {

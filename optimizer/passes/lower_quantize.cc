@@ -15,9 +15,9 @@
 #include "anneal/optimizer/analysis/fold.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/analysis/scaling.h"
-#include "anneal/optimizer/passes.h"
-#include "anneal/optimizer/rewrite/join_programs.h"
-#include "anneal/optimizer/rewrite/rewrite.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/programs/join_programs.h"
+#include "anneal/optimizer/rewrite.h"
 
 namespace anneal {
 namespace {

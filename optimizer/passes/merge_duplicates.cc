@@ -13,7 +13,7 @@
 #include <map>
 #include <unordered_map>
 
-#include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/passes/passes.h"
 
 namespace anneal {
 namespace {

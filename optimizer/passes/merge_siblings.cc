@@ -27,7 +27,7 @@
 #include <tuple>
 
 #include "anneal/optimizer/analysis/query.h"
-#include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/passes/passes.h"
 
 namespace anneal {
 namespace {

@@ -9,8 +9,8 @@
 // afterwards may become its neighbour where it lay in the middle of both. Exact for powers of two.
 #include <cmath>
 
-#include "anneal/optimizer/passes.h"
-#include "anneal/optimizer/rewrite/rewrite_program.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/programs/rewrite_program.h"
 
 namespace anneal {
 namespace {

@@ -16,8 +16,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "anneal/optimizer/passes.h"
-#include "anneal/optimizer/rewrite/rewrite_program.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/programs/rewrite_program.h"
 
 namespace anneal {
 namespace {

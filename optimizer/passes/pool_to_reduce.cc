@@ -6,8 +6,8 @@
 // that the importer gives global pools, too: its kernels share the elements of one window among
 // threads, those of Pool give a window to one thread. The order of the summation becomes Reduce's.
 #include "anneal/optimizer/analysis/query.h"
-#include "anneal/optimizer/passes.h"
-#include "anneal/optimizer/rewrite/rewrite.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/rewrite.h"
 
 namespace anneal {
 namespace {

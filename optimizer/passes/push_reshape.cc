@@ -18,9 +18,9 @@
 
 #include "anneal/optimizer/analysis/axis_map.h"
 #include "anneal/optimizer/analysis/query.h"
-#include "anneal/optimizer/passes.h"
-#include "anneal/optimizer/rewrite/join_programs.h"
-#include "anneal/optimizer/rewrite/rewrite.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/programs/join_programs.h"
+#include "anneal/optimizer/rewrite.h"
 
 namespace anneal {
 namespace {

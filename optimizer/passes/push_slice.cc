@@ -12,9 +12,9 @@
 
 #include "anneal/optimizer/analysis/index_box.h"
 #include "anneal/optimizer/analysis/query.h"
-#include "anneal/optimizer/passes.h"
-#include "anneal/optimizer/rewrite/rewrite.h"
-#include "anneal/optimizer/rewrite/rewrite_program.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/programs/rewrite_program.h"
+#include "anneal/optimizer/rewrite.h"
 
 namespace anneal {
 namespace {

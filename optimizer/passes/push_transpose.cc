@@ -16,10 +16,10 @@
 #include <cstring>
 #include <numeric>
 
-#include "anneal/graph/op_traits.h"
+#include "anneal/graph/op/op_traits.h"
 #include "anneal/optimizer/analysis/query.h"
-#include "anneal/optimizer/passes.h"
-#include "anneal/optimizer/rewrite/rewrite.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/rewrite.h"
 
 namespace anneal {
 namespace {

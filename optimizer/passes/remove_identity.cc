@@ -12,8 +12,8 @@
 #include <algorithm>
 
 #include "anneal/optimizer/analysis/query.h"
-#include "anneal/optimizer/passes.h"
-#include "anneal/optimizer/rewrite/rewrite.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/rewrite.h"
 
 namespace anneal {
 namespace {

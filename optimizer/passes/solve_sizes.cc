@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "anneal/optimizer/analysis/query.h"
-#include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/passes/passes.h"
 
 namespace anneal {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/analysis/scaling.h"
-#include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/passes/passes.h"
 #include "anneal/optimizer/precision/quantized_weights.h"
 
 namespace anneal {

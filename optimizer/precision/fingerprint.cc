@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "anneal/core/bytes.h"
+#include "anneal/core/fail.h"
 #include "anneal/optimizer/analysis/query.h"
 
 namespace anneal {
@@ -47,7 +48,7 @@ uint64_t fingerprint(const Graph& graph) {
 void check_belongs(const CalibrationTable& table, const Graph& model) {
   if (table.fingerprint != 0 && table.fingerprint != fingerprint(model))
     fail(
-        Code::kInvalidArgument,
+        ErrorCode::kInvalidArgument,
         fmt::format("the calibration table was made for another model, \"{}\" (fingerprint "
                     "{:016x}; this one, \"{}\", has {:016x}): calibrate this model, or write 0 for "
                     "the fingerprint if the ranges hold for it all the same",
@@ -56,7 +57,7 @@ void check_belongs(const CalibrationTable& table, const Graph& model) {
     return model.find_value(each.first) != ValueId::kNone;
   });
   if (!table.tensors.empty() && !any)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("the calibration table is for another model: \"{}\" has none of its {} "
                      "tensors; calibrate this model",
                      model.name, table.tensors.size()));

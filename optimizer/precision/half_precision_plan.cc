@@ -7,11 +7,11 @@
 #include <map>
 #include <unordered_set>
 
-#include "anneal/graph/op_traits.h"
+#include "anneal/graph/op/op_traits.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/precision/half_weights.h"
 #include "anneal/optimizer/precision/quantizable.h"
-#include "anneal/optimizer/rewrite/overflow_analysis.h"
+#include "anneal/optimizer/programs/overflow_analysis.h"
 
 namespace anneal {
 namespace {
@@ -70,7 +70,7 @@ class Chooser {
         order_(graph.order()),
         needs_(needs) {}
 
-  Storage run() {
+  HalfStorage run() {
     for (const LayerId id : order_) halves_[id] = half_of(id);
     join_moved();
     mark_known();
@@ -486,13 +486,13 @@ class Chooser {
   std::unordered_map<ValueId, Growth> of_constants_;
   std::map<ValueId, std::vector<DataType>> types_;
   std::map<ValueId, std::vector<ValueId>> members_;
-  Storage storage_;
+  HalfStorage storage_;
 };
 
 }  // namespace
 
-Storage choose_storage(const Graph& graph, const PrecisionOptions& options,
-                       const NeedAnalysis& needs) {
+HalfStorage choose_storage(const Graph& graph, const PrecisionOptions& options,
+                           const NeedAnalysis& needs) {
   return Chooser(graph, options, needs).run();
 }
 

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "anneal/graph/graph.h"
-#include "anneal/graph/op_traits.h"
+#include "anneal/graph/op/op_traits.h"
 #include "anneal/optimizer/precision.h"
 #include "anneal/optimizer/precision/value_need.h"
 
 namespace anneal {
 
-// The op's role (graph/op_traits.h), as its fields, epilogues and element types leave it.
+// The op's role (graph/op/op_traits.h), as its fields, epilogues and element types leave it.
 HalfRole role_of(const Graph& graph, LayerId id);
 
 // The op's inputs that share its data's type, and those whose types a program tells: of the op
@@ -23,7 +23,7 @@ struct DataInputs {
 };
 DataInputs data_inputs(const Layer& layer);
 
-struct Storage {
+struct HalfStorage {
   std::unordered_map<ValueId, DataType> values;    // f32 ones that become f16 or bf16
   std::unordered_map<LayerId, DataType> products;  // those of f32 that shall compute in 16 bits
   struct Reason {
@@ -34,7 +34,7 @@ struct Storage {
 
 // Values that no 16-bit product reads, even by way of others, stay f32; so do those whose range or
 // rounding would do harm: docs/quantization.md has the rules.
-Storage choose_storage(const Graph& graph, const PrecisionOptions& options,
-                       const NeedAnalysis& needs);
+HalfStorage choose_storage(const Graph& graph, const PrecisionOptions& options,
+                           const NeedAnalysis& needs);
 
 }  // namespace anneal

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "anneal/core/tensor.h"
-#include "anneal/graph/program.h"
+#include "anneal/graph/program/program.h"
 
 namespace anneal {
 

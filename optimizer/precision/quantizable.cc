@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/fail.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/precision/fingerprint.h"
 
@@ -78,8 +79,9 @@ LayerPrecisions::LayerPrecisions(const std::vector<LayerPrecision>& layers) {
     try {
       rules_.push_back({layer.pattern, std::regex(layer.pattern), layer.precision});
     } catch (const std::regex_error& error) {
-      fail(Code::kInvalidArgument, fmt::format("layer pattern \"{}\" is no regular expression: {}",
-                                               layer.pattern, error.what()));
+      fail(ErrorCode::kInvalidArgument,
+           fmt::format("layer pattern \"{}\" is no regular expression: {}", layer.pattern,
+                       error.what()));
     }
   }
 }
@@ -124,7 +126,7 @@ void check_layers(const CalibrationTable& table, const Graph& model) {
   const auto check_name = [&](const std::string& name) {
     if (!has_layer_for(model, name))
       fail(
-          Code::kInvalidArgument,
+          ErrorCode::kInvalidArgument,
           fmt::format("the calibration table has a line for layer \"{}\", which the model does not "
                       "have",
                       name));
@@ -142,7 +144,7 @@ void check_precision(const PassOptions& options, const Graph& model) {
     check_belongs(table, model);
     if (table.fingerprint != 0) check_layers(table, model);
     if (precision.int8 && !table.layers.empty() && table.symmetric != precision.symmetric)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("the calibration table was made {} --symmetric, and its errors measured so: "
                        "build likewise, or calibrate again",
                        table.symmetric ? "with" : "without"));
@@ -153,10 +155,10 @@ void check_precision(const PassOptions& options, const Graph& model) {
                           return layer.precision != Precision::kF32;
                         });
   if (is_lower && options.exact)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          "less than f32 was asked for, and exact results as well: choose one of them");
   if (const std::string* pattern = layers.unmatched(model))
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("layer pattern \"{}\" matches no layer of the model: a pattern is a regular "
                      "expression for whole names, which anneal inspect lists",
                      *pattern));

@@ -1,7 +1,7 @@
 #include "anneal/optimizer/precision/value_flow.h"
 
-#include "anneal/graph/op_traits.h"
-#include "anneal/graph/program_rules.h"
+#include "anneal/graph/op/op_traits.h"
+#include "anneal/graph/program/program_rules.h"
 
 namespace anneal {
 ValueFlow::ValueFlow(const Graph& graph) : graph_(graph) {

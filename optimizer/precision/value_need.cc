@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "anneal/graph/op_traits.h"
+#include "anneal/graph/op/op_traits.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/precision/need_seeds.h"
 

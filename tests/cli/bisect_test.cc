@@ -3,7 +3,8 @@
 
 #include "anneal/cli/commands/bisect_command.h"
 #include "anneal/cli/output/exit_status.h"
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
 
 namespace anneal {
 namespace {

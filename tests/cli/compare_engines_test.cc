@@ -1,6 +1,6 @@
 // Engines that should be equal agree; where they differ, the first tensor is named, with its error.
 #include "anneal/cli/compare/compare_engines.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

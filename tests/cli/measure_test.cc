@@ -1,6 +1,6 @@
 // What is measured is what was asked for; the numbers about it are right.
 #include "anneal/cli/measure/measure.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

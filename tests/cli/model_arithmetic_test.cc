@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 
 namespace anneal {
 namespace {

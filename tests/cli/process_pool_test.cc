@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <stdexcept>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {

@@ -1,4 +1,5 @@
 #include "anneal/cli/flags/shape_flags.h"
+#include "anneal/core/error.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@ std::string refusal(F&& call) {
   try {
     call();
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::kInvalidArgument);
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     return error.what();
   }
   return "accepted";

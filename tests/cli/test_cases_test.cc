@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "anneal/cli/check/unpacked_archive.h"
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {

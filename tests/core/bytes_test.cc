@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/parallel.h"
 #include "anneal/tests/worker_budget.h"
 
@@ -59,7 +59,7 @@ TEST(Bytes, EveryTruncationIsRefused) {
       read_sample(std::span(bytes).first(size));
       ADD_FAILURE() << size << " bytes were enough";
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kIncompatiblePlan);
+      EXPECT_EQ(error.code(), ErrorCode::kIncompatiblePlan);
       EXPECT_TRUE(std::string_view(error.what()).starts_with("the sample: at byte "))
           << error.what();
     }
@@ -74,7 +74,7 @@ TEST(Bytes, EveryFlippedByteIsReadOrRefused) {
       try {
         read_sample(bytes);
       } catch (const Error& error) {
-        EXPECT_EQ(error.code(), Code::kIncompatiblePlan);
+        EXPECT_EQ(error.code(), ErrorCode::kIncompatiblePlan);
       }
       byte ^= static_cast<std::byte>(value);
     }

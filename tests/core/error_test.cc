@@ -1,4 +1,4 @@
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 #include <gtest/gtest.h>
 
@@ -12,11 +12,11 @@ TEST(Error, ReadsAsAPathFromTheCallToTheFault) {
     with_context([] { return "while importing node \"conv1\" (Conv)"; },
                  [] {
                    with_context([] { return std::string("attribute \"pads\""); },
-                                [] { fail(Code::kInvalidModel, "3 values for 2 axes"); });
+                                [] { fail(ErrorCode::kInvalidModel, "3 values for 2 axes"); });
                  });
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::kInvalidModel);
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidModel);
     EXPECT_STREQ(error.what(),
                  "while importing node \"conv1\" (Conv): attribute \"pads\": 3 values for 2 axes");
   }
@@ -36,7 +36,7 @@ TEST(Error, CheckNamesTheCaller) {
     check(false, "two is two");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::kInternal);
+    EXPECT_EQ(error.code(), ErrorCode::kInternal);
     const std::string text = error.what();
     EXPECT_TRUE(text.starts_with("internal error at ")) << text;
     EXPECT_NE(text.find("error_test.cc:" + std::to_string(line) + ": two is two"), text.npos)
@@ -47,9 +47,9 @@ TEST(Error, CheckNamesTheCaller) {
 
 TEST(Error, EveryCodeHasItsOwnName) {
   std::set<std::string_view> names;
-  for (int code = 0; code <= static_cast<int>(Code::kInternal); ++code)
-    names.insert(to_string(static_cast<Code>(code)));
-  EXPECT_EQ(names.size(), 7u);
+  for (int code = 0; code <= static_cast<int>(ErrorCode::kCannotWrite); ++code)
+    names.insert(to_string(static_cast<ErrorCode>(code)));
+  EXPECT_EQ(names.size(), 11u);
   EXPECT_FALSE(names.contains("?"));
 }
 

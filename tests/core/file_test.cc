@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/temporary_folder.h"
 
 namespace anneal {
@@ -49,7 +49,7 @@ class File : public ::testing::Test {
     try {
       write(path, "new");
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kIo);
+      EXPECT_EQ(error.code(), ErrorCode::kIo);
       return error.what();
     }
     return "no error";

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
@@ -21,7 +21,7 @@ namespace {
     std::cerr << "cap " << to_string(most) << " again " << to_string(max_isa()) << " within "
               << (current_isa() <= most) << " hwy " << hwy::SupportedTargets();
   } catch (const Error& error) {
-    std::cerr << (error.code() == Code::kInvalidArgument) << " " << error.what();
+    std::cerr << (error.code() == ErrorCode::kInvalidArgument) << " " << error.what();
   }
   std::exit(0);
 }

@@ -1,4 +1,5 @@
 #include "anneal/core/shape.h"
+#include "anneal/core/error.h"
 
 #include <gtest/gtest.h>
 
@@ -11,14 +12,14 @@ namespace {
 
 constexpr int64_t kBig = int64_t{1} << 40;
 
-Code code_of(auto&& body) {
+ErrorCode code_of(auto&& body) {
   try {
     body();
   } catch (const Error& error) {
     return error.code();
   }
   ADD_FAILURE() << "no error";
-  return Code::kInternal;
+  return ErrorCode::kInternal;
 }
 
 TEST(DataType, NamesGoThereAndBack) {
@@ -31,8 +32,8 @@ TEST(DataType, NamesGoThereAndBack) {
   }
   for (const char* wrong : {"", "F32", "f33", "float", "f32 "})
     EXPECT_FALSE(dtype_from_name(wrong)) << wrong;
-  EXPECT_EQ(code_of([] { size_of(DataType::kString); }), Code::kInternal);
-  EXPECT_EQ(code_of([] { to_string(static_cast<DataType>(0)); }), Code::kInternal);
+  EXPECT_EQ(code_of([] { size_of(DataType::kString); }), ErrorCode::kInternal);
+  EXPECT_EQ(code_of([] { to_string(static_cast<DataType>(0)); }), ErrorCode::kInternal);
 }
 
 TEST(Shape, CountsAndStrides) {
@@ -64,11 +65,11 @@ TEST(Shape, CountsAndStrides) {
 TEST(Shape, RefusesWhatDoesNotFit) {
   const Dims wrong[] = {{kBig, kBig}, {0, kBig, kBig}, {-1}, {3, -7}, {INT64_MAX, 2}};
   for (const Dims& dims : wrong)
-    EXPECT_EQ(code_of([&] { count(dims); }), Code::kInvalidArgument) << to_string(dims);
+    EXPECT_EQ(code_of([&] { count(dims); }), ErrorCode::kInvalidArgument) << to_string(dims);
   Dims dims = Dims::filled(kMaxRank, 1);
-  EXPECT_EQ(code_of([&] { dims.push_back(1); }), Code::kUnsupported);
+  EXPECT_EQ(code_of([&] { dims.push_back(1); }), ErrorCode::kUnsupported);
   EXPECT_FALSE(known(Shape{3, Size::expression(0)}));
-  EXPECT_EQ(code_of([] { dims_of({Size::expression(0)}); }), Code::kInternal);
+  EXPECT_EQ(code_of([] { dims_of({Size::expression(0)}); }), ErrorCode::kInternal);
 }
 
 TEST(Tensor, IsAlignedZeroedAndComparedByContent) {
@@ -87,12 +88,14 @@ TEST(Tensor, IsAlignedZeroedAndComparedByContent) {
   EXPECT_EQ(a.as<int32_t>()[1], -2);
   EXPECT_FALSE(a == (Tensor::of<int32_t>(DataType::kI32, {1, 3}, values)));
   EXPECT_FALSE(a == Tensor::allocate(DataType::kI32, {3}).tensor);
-  EXPECT_EQ(code_of([&] { Tensor::of<int32_t>(DataType::kI32, {4}, values); }), Code::kInternal);
+  EXPECT_EQ(code_of([&] { Tensor::of<int32_t>(DataType::kI32, {4}, values); }),
+            ErrorCode::kInternal);
 }
 
 TEST(Tensor, RefusesSizesThatOverflow) {
   for (const Dims& dims : {Dims{INT64_MAX}, Dims{INT64_MAX / 8, 2}, Dims{kBig, kBig}, Dims{-1}})
-    EXPECT_EQ(code_of([&] { Tensor::allocate(DataType::kF64, dims); }), Code::kInvalidArgument);
+    EXPECT_EQ(code_of([&] { Tensor::allocate(DataType::kF64, dims); }),
+              ErrorCode::kInvalidArgument);
 }
 
 TEST(TensorView, KnowsDenseLayouts) {

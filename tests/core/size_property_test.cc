@@ -7,7 +7,7 @@
 #include <random>
 
 #include "anneal/core/bytes.h"
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/size/real.h"
 
 namespace anneal {
@@ -150,7 +150,7 @@ class World {
     try {
       result.size = operation.symbolic(table, a.size, b.size);
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kInvalidModel) << story();
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidModel) << story();
       return;
     }
     const std::string text = table.text(result.size);
@@ -260,7 +260,7 @@ void exercise(SizeTable& table) {
       table.evaluate(size, values);
       table.floor_div(table.add(size, 1), table.min(size, 7));
     } catch (const Error& error) {
-      EXPECT_NE(error.code(), Code::kInternal) << error.what();
+      EXPECT_NE(error.code(), ErrorCode::kInternal) << error.what();
     }
   }
 }
@@ -274,7 +274,7 @@ TEST(SizeFile, EveryTruncationIsRefused) {
       loaded(std::span(bytes).first(size));
       ADD_FAILURE() << size << " bytes were enough";
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kIncompatiblePlan) << error.what();
+      EXPECT_EQ(error.code(), ErrorCode::kIncompatiblePlan) << error.what();
     }
   }
 }
@@ -292,7 +292,7 @@ TEST(SizeFile, EveryFlippedByteIsATableOrRefused) {
         exercise(table);
       } catch (const Error& error) {
         ++refused;
-        EXPECT_EQ(error.code(), Code::kIncompatiblePlan) << error.what();
+        EXPECT_EQ(error.code(), ErrorCode::kIncompatiblePlan) << error.what();
       }
     }
     byte = original;

@@ -2,21 +2,21 @@
 
 #include <gtest/gtest.h>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
 
 using Values = std::vector<std::optional<int64_t>>;
 
-Code code_of(auto&& body) {
+ErrorCode code_of(auto&& body) {
   try {
     body();
   } catch (const Error& error) {
     return error.code();
   }
   ADD_FAILURE() << "no error";
-  return Code::kInternal;
+  return ErrorCode::kInternal;
 }
 
 std::string message_of(auto&& body) {
@@ -206,10 +206,10 @@ TEST(Size, WrongTextsAreRefused) {
                            "9223372036854775807 + N + 1 + N*1 + 9223372036854775807",
                            "--N"}) {
     SizeTable table;
-    EXPECT_EQ(code_of([&] { table.parse(text); }), Code::kInvalidArgument) << text;
+    EXPECT_EQ(code_of([&] { table.parse(text); }), ErrorCode::kInvalidArgument) << text;
   }
   SizeTable table;
-  EXPECT_EQ(code_of([&] { table.parse(std::string(100000, '(')); }), Code::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { table.parse(std::string(100000, '(')); }), ErrorCode::kInvalidArgument);
   EXPECT_EQ(message_of([&] { table.parse("2*"); }),
             "size \"2*\": a size is expected at position 2");
 }
@@ -232,9 +232,9 @@ TEST(Size, SymbolsHaveNamesAndBounds) {
   EXPECT_EQ(table.symbols()[1].bounds, (Bounds{-5, 0, 5}));
   table.set_bounds(n, {2, 4, 8});
   for (Bounds wrong : {Bounds{3, 2, 8}, Bounds{3, 9, 8}, Bounds{1, 4, 8}, Bounds{2, 4, 9}})
-    EXPECT_EQ(code_of([&] { table.set_bounds(n, wrong); }), Code::kInvalidArgument);
+    EXPECT_EQ(code_of([&] { table.set_bounds(n, wrong); }), ErrorCode::kInvalidArgument);
   table.set_bounds(n, {3, 4, 8});
-  EXPECT_EQ(code_of([&] { table.set_bounds(7, {}); }), Code::kInternal);
+  EXPECT_EQ(code_of([&] { table.set_bounds(7, {}); }), ErrorCode::kInternal);
 }
 
 TEST(Size, BoundsDecideMinimumAndMaximum) {
@@ -332,7 +332,7 @@ TEST(Size, EvaluatesExactlyOrSaysWhyNot) {
   for (const Wrong& it : wrong) {
     const Size size = table.parse(it.text);
     EXPECT_EQ(message_of([&] { table.evaluate(size, it.values); }), it.message);
-    EXPECT_EQ(code_of([&] { table.evaluate(size, it.values); }), Code::kInvalidArgument);
+    EXPECT_EQ(code_of([&] { table.evaluate(size, it.values); }), ErrorCode::kInvalidArgument);
   }
 }
 
@@ -367,7 +367,7 @@ TEST(Size, FloatArithmeticThatIsExactIsIntegerArithmetic) {
   EXPECT_EQ(code_of([&] {
               table.evaluate(table.parse("f32.sqrt(L)"), Values{2, 2});
             }),
-            Code::kInvalidArgument);
+            ErrorCode::kInvalidArgument);
 }
 
 TEST(Size, ReplacesSymbols) {
@@ -389,15 +389,16 @@ TEST(Size, ArithmeticThatCannotBeFailsAsAnInvalidModel) {
   SizeTable table;
   const Size n = table.symbol("N"), h = table.symbol("H");
   const int64_t big = int64_t{1} << 40;
-  EXPECT_EQ(code_of([&] { table.add(INT64_MAX, 1); }), Code::kInvalidModel);
-  EXPECT_EQ(code_of([&] { table.sub(INT64_MIN, 1); }), Code::kInvalidModel);
-  EXPECT_EQ(code_of([&] { table.mul(big, big); }), Code::kInvalidModel);
-  EXPECT_EQ(code_of([&] { table.mul(table.mul(n, big), table.mul(h, big)); }), Code::kInvalidModel);
-  EXPECT_EQ(code_of([&] { table.floor_div(n, 0); }), Code::kInvalidModel);
-  EXPECT_EQ(code_of([&] { table.floor_div(INT64_MIN, -1); }), Code::kInvalidModel);
-  EXPECT_EQ(code_of([&] { table.floor_div(n, INT64_MIN); }), Code::kInvalidModel);
+  EXPECT_EQ(code_of([&] { table.add(INT64_MAX, 1); }), ErrorCode::kInvalidModel);
+  EXPECT_EQ(code_of([&] { table.sub(INT64_MIN, 1); }), ErrorCode::kInvalidModel);
+  EXPECT_EQ(code_of([&] { table.mul(big, big); }), ErrorCode::kInvalidModel);
+  EXPECT_EQ(code_of([&] { table.mul(table.mul(n, big), table.mul(h, big)); }),
+            ErrorCode::kInvalidModel);
+  EXPECT_EQ(code_of([&] { table.floor_div(n, 0); }), ErrorCode::kInvalidModel);
+  EXPECT_EQ(code_of([&] { table.floor_div(INT64_MIN, -1); }), ErrorCode::kInvalidModel);
+  EXPECT_EQ(code_of([&] { table.floor_div(n, INT64_MIN); }), ErrorCode::kInvalidModel);
   EXPECT_EQ(table.sub(INT64_MIN, INT64_MIN), Size(0));
-  EXPECT_EQ(code_of([&] { table.text(Size::expression(9999)); }), Code::kInternal);
+  EXPECT_EQ(code_of([&] { table.text(Size::expression(9999)); }), ErrorCode::kInternal);
 }
 
 TEST(Size, HostileGrowthIsRefused) {
@@ -407,27 +408,27 @@ TEST(Size, HostileGrowthIsRefused) {
               for (int i = 0; i < 100; ++i)
                 power = sums.mul(power, sums.add(sums.fresh("N"), sums.fresh("H")));
             }),
-            Code::kUnsupported);
+            ErrorCode::kUnsupported);
   SizeTable depth;
   EXPECT_EQ(code_of([&] {
               Size size = depth.symbol("N");
               for (int i = 0; i < 100000; ++i)
                 size = depth.add(depth.floor_div(size, depth.symbol("H")), depth.symbol("W"));
             }),
-            Code::kUnsupported);
+            ErrorCode::kUnsupported);
   SizeTable doubling;
   EXPECT_EQ(code_of([&] {
               Size size = doubling.symbol("N");
               for (int i = 0; i < 100; ++i)
                 size = doubling.floor_div(doubling.add(size, 1), doubling.add(size, 2));
             }),
-            Code::kUnsupported);
+            ErrorCode::kUnsupported);
   SizeTable operands;
   EXPECT_EQ(code_of([&] {
               Size size = operands.symbol("N");
               for (int i = 0; i < 1000; ++i) size = operands.min(size, operands.fresh("N"));
             }),
-            Code::kUnsupported);
+            ErrorCode::kUnsupported);
 }
 
 TEST(Size, StridesOfShapes) {

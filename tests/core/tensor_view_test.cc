@@ -1,5 +1,6 @@
 // Views from containers: the element type, the count and the order of elements are checked.
 #include "anneal/core/tensor_view.h"
+#include "anneal/core/error.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -15,7 +15,7 @@
 #include "anneal/core/file.h"
 #include "anneal/engine/data/made_samples.h"
 #include "anneal/engine/plan_check.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/tests/engine/build_and_run.h"
 

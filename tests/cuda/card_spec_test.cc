@@ -3,9 +3,9 @@
 
 #include <gmock/gmock.h>
 
-#include "anneal/graph/infer.h"
+#include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cuda/backend.h"
-#include "anneal/kernels/cuda/model/cost_model.h"
+#include "anneal/kernels/cuda/cost/cost_model.h"
 #include "anneal/kernels/cuda/runtime/device.h"
 #include "anneal/kernels/cuda/runtime/gpu_device.h"
 #include "anneal/tests/cuda/fake_driver.h"

@@ -73,7 +73,7 @@ TEST_F(ContextTest, NothingOfAContextThatIsGoneIsFreed) {
   {
     const auto device = open();
     const auto a = code_of(*device).add({"a", {}, "KERNEL($name, 256)(i64 n) {}"});
-    device->load_code({});
+    device->prepare_code({});
     const auto stream = device->make_stream();
     const auto memory = device->allocate(100), staging = device->allocate_staging(100);
     const auto recording = stream->record([] {});
@@ -93,7 +93,7 @@ TEST_F(ContextTest, NoCallEndsTheCaptureOfAnother) {
   {
     const auto device = open();
     const auto a = code_of(*device).add({"a", {}, "KERNEL($name, 256)(i64 n) {}"});
-    device->load_code({});
+    device->prepare_code({});
     const auto stream = device->make_stream();
     const auto memory = device->allocate(100), staging = device->allocate_staging(100);
     stream->wait();
@@ -113,7 +113,7 @@ TEST(ContextOfTheEmulatedDevice, LeavesAGlobalCaptureAlone) {
     const auto device = open_device("emulated");
     const auto fill = code_of(*device).add(
         {"fill", {}, "KERNEL($name, 32)(Out<i32> y) {\n  y[threadIdx.x] = 7;\n}"});
-    device->load_code({});
+    device->prepare_code({});
     const auto memory = device->allocate(32 * 4), staging = device->allocate_staging(32 * 4);
     const auto stream = device->make_stream();
     const auto recording = stream->record([&] {

@@ -1,5 +1,5 @@
 // Floors are figures that choices depend on: tests/golden/roofline.txt holds them for all cards.
-#include "anneal/kernels/cuda/model/cost_model.h"
+#include "anneal/kernels/cuda/cost/cost_model.h"
 
 #include <gtest/gtest.h>
 

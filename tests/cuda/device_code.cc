@@ -17,15 +17,15 @@
 #include <string>
 #include <vector>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/plan.h"
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/kernels/cuda/api/libraries.h"
 #include "anneal/kernels/cuda/code/code_image.h"
 #include "anneal/kernels/cuda/code/cubin.h"
-#include "anneal/kernels/cuda/model/mma_config.h"
+#include "anneal/kernels/cuda/cost/mma_config.h"
 
 namespace anneal::cuda {
 namespace {
@@ -38,14 +38,14 @@ struct Case {
 
 std::vector<Case> read_cases(const std::string& path) {
   std::ifstream lines(path);
-  if (!lines) fail(anneal::Code::kInvalidArgument, fmt::format("{} cannot be read", path));
+  if (!lines) fail(ErrorCode::kInvalidArgument, fmt::format("{} cannot be read", path));
   std::vector<Case> cases;
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("== ")) {
       cases.push_back({line.substr(3), {}});
     } else {
       if (cases.empty())
-        fail(anneal::Code::kInvalidArgument,
+        fail(ErrorCode::kInvalidArgument,
              fmt::format("{} must begin with a line \"== NAME\"", path));
       cases.back().graph += line + "\n";
     }

@@ -79,7 +79,7 @@ TEST_F(DeviceRunTest, CopiesBothWays) {
 
 TEST_F(DeviceRunTest, RunsWhatWasCompiled) {
   const auto twice = code_of(*device_).add(scale(2)), thrice = code_of(*device_).add(scale(3));
-  const auto image = device_->load_code({});
+  const auto image = device_->prepare_code({});
   EXPECT_EQ(image.empty(), target() == "emulated");
   const auto x = device_->allocate(100 * sizeof(float)), y = device_->allocate(x->size());
   upload(*x, counting(100));
@@ -90,14 +90,14 @@ TEST_F(DeviceRunTest, RunsWhatWasCompiled) {
   // Another device takes the image.
   const auto other = open_device(target());
   const auto again = code_of(*other).add(scale(2)), and_again = code_of(*other).add(scale(3));
-  other->load_code(image);
+  other->prepare_code(image);
   EXPECT_NE(again->handle, nullptr);
   EXPECT_NE(and_again->handle, nullptr);
 }
 
 TEST_F(DeviceRunTest, RecordedWorkIsDoneAgain) {
   const auto twice = code_of(*device_).add(scale(2));
-  device_->load_code({});
+  device_->prepare_code({});
   const auto x = device_->allocate(100 * sizeof(float)), y = device_->allocate(x->size());
   upload(*x, counting(100));
   upload(*y, std::vector<float>(100));
@@ -115,7 +115,7 @@ TEST_F(DeviceRunTest, RecordedWorkIsDoneAgain) {
 
 TEST_F(DeviceRunTest, TakesTheTime) {
   const auto twice = code_of(*device_).add(scale(2));
-  device_->load_code({});
+  device_->prepare_code({});
   const auto x = device_->allocate(100000 * sizeof(float)), y = device_->allocate(x->size());
   const double once = stream_->microseconds([&] { launch_scale(*twice, *x, *y, 0); });
   EXPECT_GT(once, 0.0);
@@ -144,7 +144,7 @@ TEST_F(DeviceRunTest, SharedMemoryBeyond48KiB) {
                              "  f32 total = 0;\n"
                              "  for (i32 i = 0; i < n; ++i) { const f32 x = s[i]; total += x; }\n"
                              "  y[0] = total;\n}"});
-  device_->load_code({});
+  device_->prepare_code({});
   const auto y = device_->allocate(sizeof(float));
   const auto run = [&](uint32_t bytes) {
     Arguments arguments;
@@ -170,7 +170,7 @@ TEST_F(DeviceRunTest, ALostDeviceLeavesTheProcessUsable) {
                     "ANNEAL_TEST_LOST_DEVICE=1 to run it";
   const auto wild = code_of(*device_).add(
       {"wild", {}, "KERNEL($name, 32)(Out<f32> y) {\n  y[i64(1) << 44] = f32(1);\n}"});
-  device_->load_code({});
+  device_->prepare_code({});
   {
     const auto y = device_->allocate(64);
     Arguments arguments;

@@ -89,15 +89,15 @@ FunctionText scale_by(int factor) {
 TEST(OfflineDevice, MakesAnImage) {
   if (!nvrtc_library().table) GTEST_SKIP() << nvrtc_library().why_not;
   const auto device = open_device("sm_87");
-  EXPECT_TRUE(device->load_code({}).empty()) << "no functions";
+  EXPECT_TRUE(device->prepare_code({}).empty()) << "no functions";
   const auto two = code_of(*device).add(scale_by(2)), three = code_of(*device).add(scale_by(3));
-  const auto image = device->load_code({});
+  const auto image = device->prepare_code({});
   const auto parts = parts_of(image);
   ASSERT_EQ(parts.size(), 1u);
   EXPECT_EQ(parts[0].architecture, 87);
   EXPECT_EQ((std::set<std::string>(parts[0].names.begin(), parts[0].names.end())),
             (std::set<std::string>{two->name, three->name}));
-  EXPECT_EQ(device->load_code({}), image);
+  EXPECT_EQ(device->prepare_code({}), image);
 }
 
 CodePart part_of(const Code& code, int architecture) {

@@ -43,7 +43,7 @@ class DriverDeviceTest : public testing::Test {
     const auto device = open();
     std::vector<std::shared_ptr<const Function>> functions;
     for (const auto& family : families) functions.push_back(code_of(*device).add(text(family)));
-    return device->load_code({});
+    return device->prepare_code({});
   }
   // A launch with one parameter.
   static void launch_one(Stream& stream, const Function& function, const Geometry& geometry,
@@ -119,7 +119,7 @@ TEST_F(DriverDeviceTest, OutOfMemoryTellsAskedAndFree) {
 TEST_F(DriverDeviceTest, RunsFunctions) {
   const auto device = open();
   const auto a = code_of(*device).add(text("a")), b = code_of(*device).add(text("b"));
-  device->load_code({});
+  device->prepare_code({});
   ASSERT_EQ(compiler_.compiled.size(), 1u);
   const auto stream = device->make_stream();
   launch_one(*stream, *b, {{3, 2, 1}, {64, 2, 2}, 1024}, 7);
@@ -135,8 +135,8 @@ TEST_F(DriverDeviceTest, RefusesWhatNoDeviceLaunches) {
   const auto a = code_of(*device).add(text("a"));
   const auto stream = device->make_stream();
   EXPECT_THAT(error_of([&] { launch_one(*stream, *a, {}); }),
-              HasSubstr("load_code() comes before the first launch"));
-  device->load_code({});
+              HasSubstr("prepare_code() comes before the first launch"));
+  device->prepare_code({});
   fake_card().done.clear();
   for (const Geometry& wrong :
        {Geometry{{1, 65536, 1}, {1, 1, 1}}, Geometry{{1, 1, 1}, {0, 1, 1}},
@@ -157,17 +157,17 @@ TEST_F(DriverDeviceTest, RefusesWhatNoDeviceLaunches) {
 TEST_F(DriverDeviceTest, CompilesOnlyWhatIsNew) {
   const auto device = open();
   const auto a = code_of(*device).add(text("a"));
-  device->load_code({});
+  device->prepare_code({});
   EXPECT_EQ(compiler_.compiled.size(), 1u);
-  device->load_code({});
+  device->prepare_code({});
   EXPECT_EQ(compiler_.compiled.size(), 1u);
   auto b = code_of(*device).add(text("b"));
-  const auto image = device->load_code({});
+  const auto image = device->prepare_code({});
   ASSERT_EQ(compiler_.compiled.size(), 2u);
   EXPECT_THAT(compiler_.compiled[1], testing::Not(HasSubstr(a->name)));
   b.reset();  // comes back with the same text
   b = code_of(*device).add(text("b"));
-  device->load_code({});
+  device->prepare_code({});
   EXPECT_EQ(compiler_.compiled.size(), 2u);
   EXPECT_NE(b->handle, nullptr);
   EXPECT_EQ(parts_of(image).size(), 2u) << "the image holds all of them";
@@ -198,12 +198,12 @@ TEST_F(DriverDeviceTest, TakesFromAnImageWhatFits) {
     compiler_.compiled.clear();
     const auto device = open();
     const auto a = code_of(*device).add(text("a")), b = code_of(*device).add(text("b"));
-    device->load_code(each.image);
+    device->prepare_code(each.image);
     EXPECT_EQ(compiler_.compiled.size(), each.compiled);
     EXPECT_NE(a->handle, nullptr);
     EXPECT_NE(b->handle, nullptr);
   }
-  EXPECT_THAT(error_of([&] { open()->load_code(std::vector<std::byte>(40)); }),
+  EXPECT_THAT(error_of([&] { open()->prepare_code(std::vector<std::byte>(40)); }),
               StartsWith("incompatible_plan: "));
 }
 
@@ -217,10 +217,10 @@ TEST_F(DriverDeviceTest, NothingOfAnImageThatLacksAFunctionIsUsed) {
   for (auto at = cubin.begin();
        (at = std::search(at, cubin.end(), name.begin(), name.end())) != cubin.end();)
     *at = std::byte{'x'};
-  EXPECT_THAT(error_of([&] { device->load_code(code_image(parts)); }),
+  EXPECT_THAT(error_of([&] { device->prepare_code(code_image(parts)); }),
               HasSubstr("looking for function " + b->name));
   compiler_.compiled.clear();
-  device->load_code({});
+  device->prepare_code({});
   ASSERT_EQ(compiler_.compiled.size(), 1u);
   EXPECT_THAT(compiler_.compiled[0], testing::AllOf(HasSubstr(a->name), HasSubstr(b->name)));
 }
@@ -232,7 +232,7 @@ TEST_F(DriverDeviceTest, KeepsNoImageOfTheHost) {
                                           .keeps_images = false,
                                           .target = "emulated"});
   const auto a = code_of(*device).add(text("a"));
-  EXPECT_TRUE(device->load_code(std::vector<std::byte>(40)).empty()) << "nor looks at one";
+  EXPECT_TRUE(device->prepare_code(std::vector<std::byte>(40)).empty()) << "nor looks at one";
   EXPECT_EQ(device->target(), "emulated");
   EXPECT_NE(a->handle, nullptr);
 }
@@ -241,11 +241,11 @@ TEST_F(DriverDeviceTest, CodeThatTheDriverDoesNotTake) {
   const auto device = open();
   const auto a = code_of(*device).add(text("a"));
   fake_card().fails["cuModuleLoadData"] = CUDA_ERROR_NO_BINARY_FOR_GPU;
-  EXPECT_EQ(error_of([&] { device->load_code({}); }),
+  EXPECT_EQ(error_of([&] { device->prepare_code({}); }),
             "device: cuda:0 (Made-up) does not take the code that fake compiler makes for it: is "
             "its driver older than this CUDA?");
   fake_card().fails.clear();
-  device->load_code({});
+  device->prepare_code({});
   EXPECT_NE(a->handle, nullptr);
 }
 
@@ -269,7 +269,7 @@ TEST_F(DriverDeviceTest, RecordsAndPlays) {
 TEST_F(DriverDeviceTest, ARecordingThatFailsLeavesNothing) {
   const auto device = open();
   const auto stream = device->make_stream();
-  EXPECT_EQ(error_of([&] { stream->record([] { fail(anneal::Code::kIo, "no"); }); }), "io: no");
+  EXPECT_EQ(error_of([&] { stream->record([] { fail(ErrorCode::kIo, "no"); }); }), "io: no");
   for (const char* function :
        {"cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphInstantiate", "cuGraphUpload"}) {
     fake_card().fails = {{function, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED}};
@@ -285,7 +285,7 @@ TEST_F(DriverDeviceTest, ARecordingThatFailsLeavesNothing) {
 TEST_F(DriverDeviceTest, AStreamWorksAfterAFailedRecording) {
   const auto device = open();
   const auto a = code_of(*device).add(text("a"));
-  device->load_code({});
+  device->prepare_code({});
   const auto stream = device->make_stream();
   for (const char* function : {"cuStreamBeginCapture", "cuLaunchKernel", "cuStreamEndCapture",
                                "cuGraphInstantiate", "cuGraphUpload"}) {
@@ -336,7 +336,7 @@ TEST_F(DriverDeviceTest, TakesTheTime) {
 TEST_F(DriverDeviceTest, ALostDeviceSaysSoFromThenOn) {
   auto device = open();
   const auto a = code_of(*device).add(text("a"));
-  device->load_code({});
+  device->prepare_code({});
   const auto stream = device->make_stream();
   const auto memory = device->allocate(100);
   const auto recording = stream->record([&] { launch_one(*stream, *a, {}); });
@@ -384,7 +384,7 @@ TEST_F(DriverDeviceTest, EveryErrorIsOneAndLeaksNothing) {
       EXPECT_THAT(error_of([&] {
                     const auto device = open();
                     const auto a = code_of(*device).add(text("a"));
-                    device->load_code({});
+                    device->prepare_code({});
                     const auto stream = device->make_stream();
                     const auto memory = device->allocate(10),
                                staging = device->allocate_staging(10);

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "anneal/core/fail.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/tests/kernels/layer_run.h"
@@ -101,7 +102,7 @@ class Elementwise : public ::testing::TestWithParam<Way> {
                                           *device_,
                                           {}});
     check(made.has_value(), "the kernel accepts the layer");
-    device_->load_code({});
+    device_->prepare_code({});
     const auto prepared = (*made)->prepare(inputs, {&output, 1}, 1);
     ThreadTeam team(1);
     (*made)->launch({inputs, {&output, 1}, prepared.get(), nullptr, *stream, team});

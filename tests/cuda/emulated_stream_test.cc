@@ -226,7 +226,7 @@ TEST(EmulatedDeviceTest, FaultsAreTold) {
   const auto device = open_device("emulated");
   const auto function = code_of(*device).add(
       {"too_far", {}, "KERNEL($name, 32)(Out<f32> y) {\n  y[threadIdx.x] = 1;\n}"});
-  EXPECT_TRUE(device->load_code({}).empty());  // code of this machine is in no engine file
+  EXPECT_TRUE(device->prepare_code({}).empty());  // code of this machine is in no engine file
   const auto memory = device->allocate(31 * 4);
   const auto stream = device->make_stream();
   Arguments arguments;
@@ -247,7 +247,7 @@ TEST(EmulatedDeviceTest, RunsAndRecords) {
                                               {},
                                               "KERNEL($name, 32)(In<f32> x, Out<f32> y) {\n"
                                               "  y[threadIdx.x] = 2 * x[threadIdx.x];\n}"});
-  device->load_code({});
+  device->prepare_code({});
   const auto x = device->allocate(32 * 4), y = device->allocate(32 * 4);
   const auto staging = device->allocate_staging(32 * 4);
   const auto stream = device->make_stream();

@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "anneal/core/bytes.h"
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
-#include "anneal/kernels/cuda/model/depthwise_config.h"
-#include "anneal/kernels/cuda/model/mma_config.h"
-#include "anneal/kernels/cuda/model/tile_config.h"
+#include "anneal/kernels/cuda/cost/depthwise_config.h"
+#include "anneal/kernels/cuda/cost/mma_config.h"
+#include "anneal/kernels/cuda/cost/tile_config.h"
 #include "anneal/kernels/cuda/runtime/device.h"
 #include "anneal/tests/kernels/layer_run.h"
 #include "anneal/tests/kernels/tensor_text.h"
@@ -38,7 +38,7 @@ class FusedProductKernels : public ::testing::Test {
   void expect_agreement(const std::vector<Way>& ways) {
     std::vector<Run> runs;
     for (const Way& way : ways) runs.push_back(make(way));
-    device_->load_code({});
+    device_->prepare_code({});
     for (size_t i = 0; i < ways.size(); ++i) {
       const auto wanted =
           run_layer(*reference_entry(cpu_backend(), ways[i].op.index()), runs[i].layer, *cpu_);
@@ -345,13 +345,13 @@ TEST_F(FusedProductKernels, KnownMemoryNeedsOneFunction) {
     EXPECT_EQ(functions(), 2u);
     know_alignments(*anywhere.kernel, std::vector<uint32_t>{2, 0}, std::vector<uint32_t>{64});
     EXPECT_EQ(functions(), 1u);
-    device_->load_code({});
+    device_->prepare_code({});
     EXPECT_NO_THROW(run(anywhere, 0));
   }
   const Run aligned = made();
   know_alignments(*aligned.kernel, std::vector<uint32_t>{16, 64}, std::vector<uint32_t>{64});
   EXPECT_EQ(functions(), 1u);
-  device_->load_code({});
+  device_->prepare_code({});
   EXPECT_THROW(run(aligned, 0), Error);
 }
 

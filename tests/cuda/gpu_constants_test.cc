@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "anneal/engine/plan_check.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/tests/cuda/gpu_engine.h"
 #include "anneal/tests/error_of.h"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/tests/engine/build_and_run.h"
 

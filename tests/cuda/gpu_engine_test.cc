@@ -5,7 +5,7 @@
 #include <cmath>
 #include <thread>
 
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/kernels/cuda/api/libraries.h"
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/kernels/cuda/runtime/device.h"
@@ -379,7 +379,7 @@ TEST(GpuEngine, ALostDeviceIsAnErrorAndComesBack) {
       const auto device = cuda_backend().open("emulated");
       const auto faulty = cuda::code_of(*device).add(
           {"faulty", {}, "KERNEL($name, 32)(Out<f32> y, i64 n) { y[n + threadIdx.x] = 1; }"});
-      static_cast<void>(device->load_code({}));
+      static_cast<void>(device->prepare_code({}));
       const auto memory = device->allocate(64);
       const auto stream = device->make_stream();
       cuda::Arguments arguments;

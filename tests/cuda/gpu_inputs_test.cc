@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "anneal/core/parallel.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/tests/cuda/gpu_engine.h"
 #include "anneal/tests/worker_budget.h"
 

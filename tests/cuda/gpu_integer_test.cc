@@ -7,7 +7,7 @@
 #include <cstring>
 #include <set>
 
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/tests/cuda/gpu_engine.h"
 
 namespace anneal::testing {

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/run/memory/guarded_buffer.h"
 #include "anneal/tests/cuda/environment.h"
 #include "anneal/tests/cuda/gpu_engine.h"

@@ -35,7 +35,7 @@ class Backwards final : public Compiler {
   explicit Backwards(std::string version = "1") : version_(std::move(version)) {}
   std::vector<std::byte> compile(const std::string& program, int architecture) const override {
     ++count;
-    if (program.empty()) fail(Code::kInternal, "nothing to turn round");
+    if (program.empty()) fail(ErrorCode::kInternal, "nothing to turn round");
     std::vector<std::byte> image{static_cast<std::byte>(architecture)};
     for (auto at = program.rbegin(); at != program.rend(); ++at)
       image.push_back(static_cast<std::byte>(*at));

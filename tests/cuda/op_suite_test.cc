@@ -24,10 +24,10 @@
 #include <set>
 
 #include "anneal/core/bytes.h"
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
-#include "anneal/kernels/cuda/model/device_spec.h"
+#include "anneal/kernels/cuda/cost/device_spec.h"
 #include "anneal/kernels/cuda/runtime/device.h"
 #include "anneal/kernels/cuda/runtime/gpu_device.h"
 #include "anneal/tests/cuda/fake_driver.h"
@@ -152,7 +152,7 @@ class Batch {
   }
   void finish() {
     functions_ += cuda::code_of(*device_).functions().size();
-    device_->load_code({});
+    device_->prepare_code({});
     for (const Run& run : waiting_) {
       if (!runs_) break;
       if (report_.current() != run.name) report_.end_case();

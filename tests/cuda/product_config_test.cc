@@ -6,9 +6,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "anneal/kernels/cuda/model/depthwise_config.h"
-#include "anneal/kernels/cuda/model/mma_config.h"
-#include "anneal/kernels/cuda/model/tile_config.h"
+#include "anneal/kernels/cuda/cost/depthwise_config.h"
+#include "anneal/kernels/cuda/cost/mma_config.h"
+#include "anneal/kernels/cuda/cost/tile_config.h"
 
 namespace anneal::cuda {
 namespace {

@@ -9,7 +9,7 @@
 #include <limits>
 #include <numeric>
 
-#include "anneal/graph/program_rules.h"
+#include "anneal/graph/program/program_rules.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/tests/kernels/layer_run.h"

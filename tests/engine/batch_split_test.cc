@@ -1,6 +1,6 @@
 // Batches run a few rows at a time: which plans allow it, and that nothing else changes.
 #include "anneal/engine/run/batch_split.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

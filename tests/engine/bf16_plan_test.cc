@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/tests/engine/build_and_run.h"
 
@@ -87,7 +87,7 @@ TEST(Bf16Plan, RunsWhereNothingComputesInBf16) {
     try {
       engine = make_engine(load_engine_file(*bytes, bytes), {.device = device});
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kDevice) << error.what();
+      EXPECT_EQ(error.code(), ErrorCode::kDevice) << error.what();
       continue;  // this machine has less
     }
     ExecutionContext context(engine);

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "anneal/engine/builder/builder.h"
-#include "anneal/engine/run/engine_internals.h"
-#include "anneal/graph/text.h"
-#include "anneal/optimizer/rewrite/evaluate.h"
+#include "anneal/engine/run/make_engine.h"
+#include "anneal/graph/text/text.h"
+#include "anneal/optimizer/evaluate.h"
 
 namespace anneal::testing {
 

@@ -28,7 +28,7 @@ class Numbers : public Dataset {
     while (under_way > most && !most_ahead.compare_exchange_weak(most, under_way)) {
     }
     std::this_thread::sleep_for(std::chrono::microseconds(i % 3 == 0 ? 300 : 10));
-    if (broken_ >= 0 && i >= broken_) fail(Code::kIo, "nothing there");
+    if (broken_ >= 0 && i >= broken_) fail(ErrorCode::kIo, "nothing there");
     if (i == odd_shape) return {{"x", Tensor::of<int32_t>(DataType::kI32, {1, 1}, std::vector{7})}};
     const std::vector<int32_t> values = {static_cast<int32_t>(i), static_cast<int32_t>(10 * i)};
     return {{"x", Tensor::of<int32_t>(DataType::kI32, {1, 2}, values)}};

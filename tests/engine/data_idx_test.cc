@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "anneal/core/error.h"
 #include "anneal/engine/data/idx.h"
 
 namespace anneal {
@@ -42,7 +43,7 @@ TEST(Idx, RefusesWithAReason) {
       read(test.bytes);
       ADD_FAILURE() << "accepted; expected: " << test.reason;
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kInvalidArgument);
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
       EXPECT_THAT(error.what(), HasSubstr(test.reason));
     }
   }

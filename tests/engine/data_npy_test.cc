@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "anneal/core/error.h"
 #include "anneal/engine/data/made_samples.h"
 #include "anneal/engine/data/npy.h"
 
@@ -81,7 +82,7 @@ TEST(Npy, RefusesWithAReason) {
       read(test.bytes);
       ADD_FAILURE() << "accepted; expected: " << test.reason;
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kInvalidArgument);
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
       EXPECT_THAT(error.what(), HasSubstr(test.reason));
     }
   }

@@ -1,3 +1,4 @@
+#include "anneal/core/error.h"
 #include "anneal/engine/data/sample_file.h"
 
 #include <gmock/gmock.h>

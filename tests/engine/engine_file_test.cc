@@ -9,8 +9,9 @@
 #include <random>
 
 #include "anneal/core/bytes.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/file.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/graphs.h"
 
@@ -29,7 +30,7 @@ std::string refusal(const Bytes& bytes) {
   try {
     static_cast<void>(load(bytes));
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::kIncompatiblePlan) << error.what();
+    EXPECT_EQ(error.code(), ErrorCode::kIncompatiblePlan) << error.what();
     return error.what();
   }
   return "accepted";
@@ -107,7 +108,7 @@ TEST_P(EngineFiles, FlippedBytesWithRightChecksumsDoNoHarm) {
         Dims dims = port.dims;
         for (int axis = 0; axis < dims.rank(); ++axis)
           if (dims[axis] < 0) dims[axis] = std::min<int64_t>(port.max_dims[axis], 3);
-        if (count(dims) > 1 << 20) fail(Code::kInvalidArgument, "a size was changed");
+        if (count(dims) > 1 << 20) fail(ErrorCode::kInvalidArgument, "a size was changed");
         inputs.push_back(port.dtype == DataType::kI64 ? tensor_i64({2, 3}) : random_f32(dims, 1));
         context.set_input(port.name, inputs.back().view());
       }
@@ -167,7 +168,7 @@ TEST(EngineFile, RefusesTheTargetsItDoesNotHold) {
     static_cast<void>(make_engine(load(save(file)), {.device = "cpu"}));
     FAIL() << "accepted";
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::kIncompatiblePlan);
+    EXPECT_EQ(error.code(), ErrorCode::kIncompatiblePlan);
     EXPECT_THAT(error.what(), HasSubstr("holds plans for sm_90"));
   }
 }

@@ -10,7 +10,8 @@
 #include <thread>
 
 #include "anneal/engine/builder/inputs/drawn_inputs.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/counting_new.h"
 #include "anneal/tests/engine/graphs.h"
@@ -37,7 +38,7 @@ std::string error_of(const std::function<void()>& call) {
   try {
     call();
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::kInvalidArgument) << error.what();
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
     return error.what();
   }
   return "no error";

@@ -50,7 +50,7 @@ TEST(KernelChoice, ThereMustBeAKernelToSkip) {
     build_text(kConv, options);
     FAIL() << "built";
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::kInvalidArgument);
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     EXPECT_THAT(error.what(), HasSubstr("no kernel \"cpu.conv.nosuch\""));
   }
 }

@@ -9,7 +9,7 @@
 
 #include "anneal/engine/builder/batch_axis.h"
 #include "anneal/engine/plan_check.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/run/memory/bound_plan.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/graphs.h"

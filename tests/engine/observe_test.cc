@@ -3,8 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/run/watch.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/graphs.h"
 #include "anneal/tests/error_of.h"
@@ -179,7 +180,7 @@ TEST(Observe, AnErrorOfTheObserverEndsTheRun) {
   const auto engine = engine_of(build_text(kConvNet));
   ExecutionContext context(engine);
   const std::vector<Tensor> inputs = inputs_for(*engine);
-  context.observe([](const Observation&) { fail(Code::kIo, "the disk is full"); });
+  context.observe([](const Observation&) { fail(ErrorCode::kIo, "the disk is full"); });
   EXPECT_THROW(run(context, *engine, inputs), Error);
   context.observe({});
   ExecutionContext fresh(engine);

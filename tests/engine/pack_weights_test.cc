@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "anneal/core/parallel.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/run/pack_weights.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/error_of.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "anneal/engine/builder/views.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
 #include "anneal/tests/engine/build_and_run.h"
 
 namespace anneal::testing {

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/optimizer/random_graph.h"
 #include "anneal/tests/worker_budget.h"

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/tests/error_of.h"
 
 namespace anneal {
@@ -16,7 +16,7 @@ class ToldStream final : public Stream {
   void wait() override {}
   std::unique_ptr<Recording> record(const std::function<void()>& work) override {
     ++recorded;
-    if (fails == Fails::kAtOnce) fail(Code::kDevice, "beginning to record: no");
+    if (fails == Fails::kAtOnce) fail(ErrorCode::kDevice, "beginning to record: no");
     is_recording = true;
     try {
       work();
@@ -25,7 +25,7 @@ class ToldStream final : public Stream {
       throw;
     }
     is_recording = false;
-    if (fails == Fails::kBehindTheWork) fail(Code::kDevice, "recording: no");
+    if (fails == Fails::kBehindTheWork) fail(ErrorCode::kDevice, "recording: no");
     return std::make_unique<Recording>();
   }
   void play(const Recording&) override { ++played; }
@@ -66,7 +66,7 @@ TEST_F(RecordedSteps, AreDoneAsTheyAreWhereRecordingFails) {
 
 TEST_F(RecordedSteps, AnErrorOfTheWorkIsTold) {
   const auto fails_always = [&] {
-    play_or_put(stream, recording, [&] { fail(Code::kDevice, "launching conv1: too large"); });
+    play_or_put(stream, recording, [&] { fail(ErrorCode::kDevice, "launching conv1: too large"); });
   };
   EXPECT_EQ(error_of(fails_always), "device: launching conv1: too large");
   EXPECT_FALSE(stream.is_recording);
@@ -75,7 +75,7 @@ TEST_F(RecordedSteps, AnErrorOfTheWorkIsTold) {
   EXPECT_EQ(error_of([&] {
               play_or_put(stream, recording, [&] {
                 ++calls;
-                fail(Code::kInvalidArgument, "a wrong size");
+                fail(ErrorCode::kInvalidArgument, "a wrong size");
               });
             }),
             "invalid_argument: a wrong size");
@@ -84,7 +84,7 @@ TEST_F(RecordedSteps, AnErrorOfTheWorkIsTold) {
 
 TEST_F(RecordedSteps, WorkThatOnlyARecordingRefusesIsDone) {
   const auto why_not = play_or_put(stream, recording, [&] {
-    if (stream.is_recording) fail(Code::kDevice, "launching conv1: not while capturing");
+    if (stream.is_recording) fail(ErrorCode::kDevice, "launching conv1: not while capturing");
     ++done;
   });
   EXPECT_THAT(why_not.value_or(""), testing::HasSubstr("not while capturing"));

@@ -156,7 +156,7 @@ graph halves(x: f32[N], z: f32[1])
       FAIL() << "5 and 4 numbers are added";
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), HasSubstr("step \"y\""));
-      EXPECT_EQ(error.code(), Code::kInvalidArgument) << error.what();
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
     }
     EXPECT_EQ(run(context, *engine, even), want);
   }
@@ -257,7 +257,7 @@ TEST(PreparedShapes, WrongOnesAreRefusedByName) {
     try {
       context.prepare(inputs);
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kInvalidArgument);
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
       return error.what();
     }
     return "no error";

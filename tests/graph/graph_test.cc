@@ -1,10 +1,11 @@
 // The verbs of Graph, and what exporters write as shape arithmetic.
 #include "anneal/graph/graph.h"
+#include "anneal/core/error.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 
 namespace anneal {
 namespace {

@@ -2,6 +2,7 @@
 // again with numbers in their place, and the first answer, evaluated, must be the second.
 #include <optional>
 
+#include "anneal/core/error.h"
 #include "anneal/tests/graph/infer_case.h"
 
 namespace anneal {

@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "anneal/graph/infer.h"
-#include "anneal/graph/text.h"
-#include "anneal/graph/text_rules.h"
+#include "anneal/core/error.h"
+#include "anneal/graph/op/infer.h"
+#include "anneal/graph/text/text.h"
+#include "anneal/graph/text/text_rules.h"
 
 namespace anneal {
 
@@ -36,7 +37,7 @@ class InferRunner {
         given[i] = read(c.inputs[i], inputs[i], with_values);
       return text(infer(op, InferInputs(given, sizes_)));
     } catch (const Error& error) {
-      if (error.code() == Code::kInternal) return std::string("internal: ") + error.what();
+      if (error.code() == ErrorCode::kInternal) return std::string("internal: ") + error.what();
       return std::string("error: ") + error.what();
     }
   }

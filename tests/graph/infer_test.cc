@@ -1,4 +1,5 @@
 // Shape rules: types, sizes as expressions, and refusals. Contents are in infer_contents_test.cc.
+#include "anneal/core/error.h"
 #include "anneal/tests/graph/infer_case.h"
 
 namespace anneal {
@@ -511,7 +512,7 @@ TEST(Infer, Epilogues) {
       result = runner.text(infer_layer(op_from_text(row.op, sizes), epilogues, row.op_inputs,
                                        InferInputs(given, sizes)));
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kInvalidModel);
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidModel);
       result = std::string("error: ") + error.what();
     }
     if (row.expected.starts_with("error: ")) {

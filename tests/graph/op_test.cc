@@ -1,5 +1,5 @@
 // What is derived from the fields of ops: names, text, bytes, hashes.
-#include "anneal/graph/op.h"
+#include "anneal/graph/op/op.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <random>
 #include <set>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/fields.h"
-#include "anneal/graph/op_names.h"
+#include "anneal/graph/op/op_names.h"
 
 namespace anneal {
 namespace {
@@ -181,7 +181,7 @@ TEST(Op, WrongTextIsRefused) {
       op_from_text(text, sizes);
       ADD_FAILURE() << text << " was read";
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kInvalidArgument);
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
       EXPECT_THAT(error.what(), HasSubstr(why));
     }
   }
@@ -211,7 +211,7 @@ TEST(Op, OldBytesLackAFieldAndNewOnesAreRefusedByName) {
       op_from_bytes(bytes);
       ADD_FAILURE() << why;
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kIncompatiblePlan);
+      EXPECT_EQ(error.code(), ErrorCode::kIncompatiblePlan);
       EXPECT_THAT(error.what(), HasSubstr(why));
     }
   };
@@ -261,7 +261,7 @@ TEST(Op, DamagedBytesGiveAnErrorOrAnOp) {
       const std::vector<std::byte> again = bytes_of(op);
       EXPECT_EQ(bytes_of(op_from_bytes(again)), again);
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kIncompatiblePlan) << error.what();
+      EXPECT_EQ(error.code(), ErrorCode::kIncompatiblePlan) << error.what();
     }
   };
   for (const Op& op : all_ops(sizes)) {
@@ -303,7 +303,7 @@ TEST(Op, DamagedTextGivesAnErrorOrAnOp) {
         EXPECT_EQ(to_string(op_from_text(to_string(read, other), other), other),
                   to_string(read, other));
       } catch (const Error& error) {
-        EXPECT_EQ(error.code(), Code::kInvalidArgument) << error.what() << "\n" << damaged;
+        EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what() << "\n" << damaged;
       }
     }
   }

@@ -3,7 +3,7 @@
 
     op_traits_test.py COMPILER INCLUDE
 
-COMPILER compiles C++20; INCLUDE: the folder in which "anneal/graph/op.h" is found.
+COMPILER compiles C++20; INCLUDE: the folder in which "anneal/graph/op/op.h" is found.
 """
 
 import os

@@ -7,8 +7,8 @@
 #include <limits>
 #include <string>
 
-#include "anneal/core/error.h"
-#include "anneal/graph/program.h"
+#include "anneal/core/fail.h"
+#include "anneal/graph/program/program.h"
 
 namespace anneal {
 namespace {

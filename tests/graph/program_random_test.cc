@@ -8,9 +8,9 @@
 #include <random>
 
 #include "anneal/core/bytes.h"
-#include "anneal/core/error.h"
-#include "anneal/graph/program.h"
-#include "anneal/graph/program_rules.h"
+#include "anneal/core/fail.h"
+#include "anneal/graph/program/program.h"
+#include "anneal/graph/program/program_rules.h"
 
 namespace anneal {
 namespace {
@@ -276,7 +276,7 @@ TEST(RandomProgram, DamagedBytesGiveAnErrorOrAProgram) {
         EXPECT_EQ(parse_program(to_string(program)), program);
         ++loaded;
       } catch (const Error& error) {
-        EXPECT_EQ(error.code(), Code::kIncompatiblePlan) << error.what();
+        EXPECT_EQ(error.code(), ErrorCode::kIncompatiblePlan) << error.what();
       }
     }
   }
@@ -296,7 +296,7 @@ TEST(RandomProgram, DamagedTextGivesAnErrorOrAProgram) {
         const Program program = parse_program(damaged);
         EXPECT_EQ(parse_program(to_string(program)), program);
       } catch (const Error& error) {
-        EXPECT_EQ(error.code(), Code::kInvalidArgument) << error.what() << "\n" << damaged;
+        EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what() << "\n" << damaged;
       }
     }
   }
@@ -311,7 +311,7 @@ TEST(ProgramBytes, WrongOnesAreRefused) {
       program_from(bytes);
       ADD_FAILURE() << "loaded; expected: " << why;
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kIncompatiblePlan);
+      EXPECT_EQ(error.code(), ErrorCode::kIncompatiblePlan);
       EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
     }
   };

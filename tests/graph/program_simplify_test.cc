@@ -6,8 +6,8 @@
 #include <functional>
 #include <limits>
 
-#include "anneal/graph/program.h"
-#include "anneal/graph/program_rules.h"
+#include "anneal/graph/program/program.h"
+#include "anneal/graph/program/program_rules.h"
 
 namespace anneal {
 namespace {

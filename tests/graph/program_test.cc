@@ -1,5 +1,5 @@
 // Programs: text forms, normal form, what the builder refuses, bytes.
-#include "anneal/graph/program.h"
+#include "anneal/graph/program/program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "anneal/core/bytes.h"
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
@@ -120,7 +120,7 @@ TEST_P(WrongProgramText, IsRefused) {
     parse_program(GetParam().text);
     FAIL() << "parsed";
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::kInvalidArgument);
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     EXPECT_THAT(error.what(), HasSubstr(GetParam().why));
   }
 }
@@ -273,7 +273,7 @@ TEST(ProgramBuilder, OurBugsFailAsSuch) {
       body(builder);
       FAIL() << "nothing was thrown";
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kInternal) << error.what();
+      EXPECT_EQ(error.code(), ErrorCode::kInternal) << error.what();
     }
   };
   using B = ProgramBuilder;
@@ -302,7 +302,7 @@ TEST(ProgramBuilder, RefusesMoreThan4096Instructions) {
     for (int i = 0; i < 4096; ++i) reg = builder.apply(Opcode::kExp, reg);
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::kUnsupported);
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
   }
 }
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "anneal/graph/graph.h"
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/tests/error_of.h"
 
 namespace anneal {

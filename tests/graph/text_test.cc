@@ -5,8 +5,9 @@
 #include <bit>
 #include <cmath>
 
+#include "anneal/core/error.h"
 #include "anneal/core/float16.h"
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 
 namespace anneal {
 namespace {
@@ -192,7 +193,7 @@ TEST(Text, WrongTexts) {
       parse_graph(head + row.text);
       ADD_FAILURE() << row.text << " is accepted";
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kInvalidArgument) << row.text;
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << row.text;
       EXPECT_THAT(error.what(), HasSubstr(row.error)) << row.text;
     }
   }
@@ -208,7 +209,7 @@ TEST(Text, CutAnywhere) {
       try {
         parse_graph(text.substr(0, length));
       } catch (const Error& error) {
-        EXPECT_EQ(error.code(), Code::kInvalidArgument) << error.what();
+        EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
       }
     }
 }

@@ -2,8 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "anneal/core/error.h"
 #include "anneal/graph/graph.h"
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 
 namespace anneal {
 namespace {
@@ -14,7 +15,7 @@ std::string refusal(const Graph& graph) {
   try {
     verify(graph);
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::kInternal);
+    EXPECT_EQ(error.code(), ErrorCode::kInternal);
     return error.what();
   }
   return "accepted";

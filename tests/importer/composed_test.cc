@@ -1,7 +1,7 @@
 // Operators that become several layers: transforms, windows, images from parts, rotary positions.
 #include <gmock/gmock.h>
 
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/importer/importer.h"
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/tests/importer/model_builder.h"

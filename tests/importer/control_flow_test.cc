@@ -1,7 +1,7 @@
 // Bodies: what they capture, the sizes that change in them, and branches that cannot both be right.
 #include <gmock/gmock.h>
 
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/importer/importer.h"
 #include "anneal/tests/importer/model_builder.h"
 

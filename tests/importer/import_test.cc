@@ -1,7 +1,7 @@
 // Models right and wrong: what the walker makes of names, sizes, functions, and mistakes.
 #include <gmock/gmock.h>
 
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/importer/importer.h"
 #include "anneal/tests/importer/model_builder.h"
 

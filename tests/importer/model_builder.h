@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/importer/onnx/onnx.pb.h"
 #include "anneal/tests/error_of.h"
 

@@ -89,7 +89,7 @@ TEST_F(ModelFile, EveryTruncationAndManyFlips) {
     try {
       import_bytes(damaged, "");
     } catch (const Error& error) {
-      EXPECT_NE(error.code(), Code::kInternal) << error.what();
+      EXPECT_NE(error.code(), ErrorCode::kInternal) << error.what();
     }
   };
   for (size_t size = 0; size < bytes.size(); ++size) survives(std::span(bytes).first(size));

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/importer/importer.h"
 #include "anneal/importer/onnx/tensor_data.h"
-#include "anneal/optimizer/rewrite/evaluate.h"
+#include "anneal/optimizer/evaluate.h"
 #include "anneal/tests/importer/model_builder.h"
 
 namespace anneal {

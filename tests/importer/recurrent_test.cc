@@ -1,7 +1,7 @@
 // LSTM, GRU and RNN as ONNX writes them.
 #include <gmock/gmock.h>
 
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/importer/importer.h"
 #include "anneal/tests/importer/model_builder.h"
 

@@ -1,9 +1,9 @@
 // The table of operators, and pairs of models of different opsets that mean the same.
-#include "anneal/importer/node/rows.h"
+#include "anneal/importer/ops/rows.h"
 
 #include <gmock/gmock.h>
 
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/importer/importer.h"
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/tests/importer/model_builder.h"

@@ -8,7 +8,7 @@
 
 #include "anneal/importer/importer.h"
 #include "anneal/importer/onnx/tensor_data.h"
-#include "anneal/optimizer/rewrite/evaluate.h"
+#include "anneal/optimizer/evaluate.h"
 #include "anneal/tests/importer/model_builder.h"
 
 namespace anneal {

@@ -1,7 +1,7 @@
 // Sequences that are solved while importing, and what is said of those that are not.
 #include <gmock/gmock.h>
 
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/importer/importer.h"
 #include "anneal/tests/importer/model_builder.h"
 

@@ -2,7 +2,7 @@
 // What they compute is in the suite of ONNX.
 #include <gmock/gmock.h>
 
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/importer/importer.h"
 #include "anneal/tests/importer/model_builder.h"
 

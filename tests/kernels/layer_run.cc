@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/size/size.h"
 #include "anneal/kernels/cuda/backend.h"
 
@@ -325,7 +326,7 @@ RunResult run_layer(const KernelEntry& entry, const TestLayer& layer, Device& de
                     const RunOptions& options) {
   const MadeLayer made(entry, layer, device, options);
   if (!made.why_not().empty()) return {made.why_not(), {}, {}};
-  device.load_code({});
+  device.prepare_code({});
   return made.run(options.threads);
 }
 

@@ -8,7 +8,7 @@
 
 #include "anneal/core/tensor.h"
 #include "anneal/core/type.h"
-#include "anneal/graph/infer.h"
+#include "anneal/graph/op/infer.h"
 #include "anneal/kernels/kernel.h"
 
 namespace anneal::testing {
@@ -71,7 +71,7 @@ class MadeLayer {
   const std::string& why_not() const;     // of the kernel's maker; then it does not run
   std::vector<std::byte> tactic() const;  // that its kernel has; empty if there is none
   // Prepares and launches. Fails with kInternal if the kernel wrote beside its outputs or beyond
-  // its workspace. REQUIRES: device.load_code() since it was made.
+  // its workspace. REQUIRES: device.prepare_code() since it was made.
   RunResult run(int threads) const;
 
  private:

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "anneal/graph/op.h"
+#include "anneal/graph/op/op.h"
 
 namespace anneal::testing {
 

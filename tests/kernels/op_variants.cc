@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "anneal/core/error.h"
-#include "anneal/graph/infer.h"
+#include "anneal/core/fail.h"
+#include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/tests/kernels/tensor_text.h"
 
@@ -177,7 +177,7 @@ std::vector<Variants> variants_of(const OpCase& each, Device& cpu, bool constant
     BuiltLayer built = build(each, turns, *reference, cpu);
     RunResult wanted = run_layer(*reference, built.layer, cpu);
     if (!wanted.why_not.empty())
-      fail(Code::kInternal,
+      fail(ErrorCode::kInternal,
            fmt::format("{}, {}: the reference refuses: {}", each.name, epilogue, wanted.why_not));
     Variants& variants = all.emplace_back();
     variants.wanted = std::move(wanted.outputs);

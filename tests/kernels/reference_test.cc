@@ -3,7 +3,8 @@
 
 #include <ostream>
 
-#include "anneal/graph/program.h"
+#include "anneal/core/error.h"
+#include "anneal/graph/program/program.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/tests/kernels/layer_run.h"
 #include "anneal/tests/kernels/reference_cases.h"
@@ -171,7 +172,7 @@ TEST(CpuDevice, TargetsAreNamesOfWhatTheCpuHas) {
       cpu_backend().open(wrong);
       ADD_FAILURE() << "accepted \"" << wrong << '"';
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kInvalidArgument) << error.what();
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
     }
   }
 }

@@ -7,7 +7,7 @@
 
 #include "anneal/core/isa.h"
 #include "anneal/core/tensor.h"
-#include "anneal/graph/program.h"
+#include "anneal/graph/program/program.h"
 #include "anneal/kernels/cpu/program/tape.h"
 
 namespace anneal::cpu {

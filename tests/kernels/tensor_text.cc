@@ -7,14 +7,15 @@
 #include <cstdlib>
 #include <limits>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/float16.h"
-#include "anneal/graph/program.h"
+#include "anneal/graph/program/program.h"
 
 namespace anneal::testing {
 namespace {
 
 [[noreturn]] void refuse(std::string_view text) {
-  fail(Code::kInvalidArgument, fmt::format("\"{}\" is no tensor", text));
+  fail(ErrorCode::kInvalidArgument, fmt::format("\"{}\" is no tensor", text));
 }
 
 // xorshift64*, so that the numbers are the same with every standard library.

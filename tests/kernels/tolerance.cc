@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/tests/kernels/tensor_text.h"
 
 namespace anneal::testing {

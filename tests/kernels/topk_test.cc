@@ -9,6 +9,7 @@
 #include <random>
 #include <string>
 
+#include "anneal/core/fail.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/tests/kernels/layer_run.h"
 #include "anneal/tests/kernels/tensor_text.h"

@@ -2,8 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "anneal/graph/text.h"
-#include "anneal/optimizer/passes.h"
+#include "anneal/graph/text/text.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
 
 namespace anneal {
 namespace {

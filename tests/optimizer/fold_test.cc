@@ -1,8 +1,9 @@
 // Folding across control flow, which golden cases cannot run.
 #include <gtest/gtest.h>
 
-#include "anneal/graph/text.h"
-#include "anneal/optimizer/passes.h"
+#include "anneal/graph/text/text.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
 
 namespace anneal {
 namespace {

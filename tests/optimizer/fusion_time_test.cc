@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <ctime>
 
-#include "anneal/optimizer/passes.h"
+#include "anneal/optimizer/passes/passes.h"
 
 namespace anneal {
 namespace {

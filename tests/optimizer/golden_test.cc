@@ -15,9 +15,11 @@
 #include <random>
 #include <sstream>
 
-#include "anneal/graph/text.h"
-#include "anneal/optimizer/passes.h"
-#include "anneal/optimizer/rewrite/evaluate.h"
+#include "anneal/core/error.h"
+#include "anneal/graph/text/text.h"
+#include "anneal/optimizer/evaluate.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
 
 namespace anneal {
 namespace {

@@ -5,10 +5,12 @@
 
 #include <cmath>
 
-#include "anneal/graph/text.h"
+#include "anneal/core/error.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/optimizer/bisect.h"
-#include "anneal/optimizer/passes.h"
-#include "anneal/optimizer/rewrite/evaluate.h"
+#include "anneal/optimizer/evaluate.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
 #include "anneal/tests/optimizer/random_graph.h"
 
 namespace anneal::testing {

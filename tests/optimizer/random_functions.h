@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "anneal/graph/program.h"
+#include "anneal/graph/program/program.h"
 
 namespace anneal::testing {
 

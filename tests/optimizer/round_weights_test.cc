@@ -7,7 +7,7 @@
 #include <random>
 
 #include "anneal/core/float16.h"
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 
 namespace anneal {
 namespace {

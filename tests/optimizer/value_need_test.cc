@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 
 namespace anneal {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "anneal/engine/builder/checked_build.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/importer/importer.h"
 #include "anneal/tests/random/random_numbers.h"
 #include "anneal/tests/random/rounded_model.h"
@@ -172,7 +172,7 @@ std::string essence(const std::string& text) {
 
 Failure failure_of(const std::string& way, const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
-  const bool internal = !known || known->code() == Code::kInternal;
+  const bool internal = !known || known->code() == ErrorCode::kInternal;
   return {way, internal ? "internal error" : "refused",
           (known ? std::string(to_string(known->code())) + ": " : std::string()) + error.what()};
 }

@@ -11,9 +11,9 @@
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/plan.h"
-#include "anneal/engine/run/engine_internals.h"
-#include "anneal/graph/text.h"
-#include "anneal/optimizer/rewrite/evaluate.h"
+#include "anneal/engine/run/make_engine.h"
+#include "anneal/graph/text/text.h"
+#include "anneal/optimizer/evaluate.h"
 #include "anneal/tests/error_of.h"
 #include "anneal/tests/tune/normal_samples.h"
 

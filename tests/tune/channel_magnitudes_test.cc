@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "anneal/engine/tune/calibration/calibrate.h"
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/tests/tune/normal_samples.h"
 
 namespace anneal {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/tests/error_of.h"
 #include "anneal/tests/tune/normal_samples.h"
 

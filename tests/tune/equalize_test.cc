@@ -7,12 +7,13 @@
 
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/data/elements.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/tune/calibration/calibrate.h"
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/optimizer/analysis/cross_layer_equalization.h"
 #include "anneal/optimizer/analysis/query.h"
-#include "anneal/optimizer/rewrite/scale_equivariance.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
+#include "anneal/optimizer/programs/scale_equivariance.h"
 #include "anneal/tests/tune/normal_samples.h"
 
 namespace anneal {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal::testing {
 namespace {
@@ -134,7 +134,7 @@ std::string refusal(std::string_view json) {
   try {
     parse_frontier(json);
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::kInvalidArgument);
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     return error.what();
   }
   return "it was accepted";

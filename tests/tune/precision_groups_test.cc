@@ -6,7 +6,7 @@
 
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/tune/search/step_times.h"
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 
 namespace anneal {
 namespace {

@@ -8,7 +8,8 @@
 
 #include <algorithm>
 
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
 #include "anneal/optimizer/precision/fingerprint.h"
 #include "anneal/tests/error_of.h"
 

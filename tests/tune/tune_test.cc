@@ -12,10 +12,10 @@
 
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/data/elements.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/tune/search/tune_journal.h"
 #include "anneal/engine/tune/search/tune_subject.h"
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/tests/error_of.h"
 #include "anneal/tests/tune/normal_samples.h"
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/builder/inputs/drawn_inputs.h"
 #include "anneal/engine/builder/inputs/size_search.h"
 #include "anneal/engine/run/memory/bound_plan.h"
@@ -128,7 +129,7 @@ class InputDims {
     try {
       bind_shapes(plan_, weights_, dims_of_inputs(plan_, values));
     } catch (const Error& error) {
-      if (error.code() == Code::kInternal) throw;
+      if (error.code() == ErrorCode::kInternal) throw;
       return false;
     }
     found.values = std::move(values);
@@ -156,7 +157,7 @@ class InputDims {
     } catch (const Error&) {
       tried = "none";
     }
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("no sizes were found that all layers accept. Open inputs: {}. Closest were "
                      "{}: {}. Give sizes with --shapes",
                      inputs, tried, found.complaint));

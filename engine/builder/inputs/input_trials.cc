@@ -9,7 +9,7 @@
 
 #include "anneal/engine/data/made_samples.h"
 #include "anneal/engine/plan_check.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 
 namespace anneal {
 namespace {
@@ -43,8 +43,8 @@ std::vector<int64_t> numbers_in(std::string_view text) {
 }
 
 bool is_of_arguments(const Error& error) {
-  return error.code() == Code::kInvalidArgument || error.code() == Code::kInvalidModel ||
-         error.code() == Code::kUnsupported;
+  return error.code() == ErrorCode::kInvalidArgument || error.code() == ErrorCode::kInvalidModel ||
+         error.code() == ErrorCode::kUnsupported;
 }
 
 }  // namespace
@@ -119,7 +119,7 @@ std::vector<InputRange> InputTrials::ranges_at(std::span<const Dims> dims) const
   try {
     return input_ranges(plan_of(*engine_), weights_of(*engine_), dims);
   } catch (const Error& error) {
-    if (error.code() != Code::kInvalidArgument) throw;
+    if (error.code() != ErrorCode::kInvalidArgument) throw;
     return std::vector<InputRange>(dims.size(), InputRange{0, 9});
   }
 }

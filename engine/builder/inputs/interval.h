@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "anneal/core/tensor.h"
-#include "anneal/graph/program.h"
+#include "anneal/graph/program/program.h"
 
 namespace anneal {
 

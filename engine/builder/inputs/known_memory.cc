@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "anneal/engine/plan_check.h"
-#include "anneal/graph/infer_rules.h"
+#include "anneal/graph/op/infer_rules.h"
 
 namespace anneal {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "anneal/engine/plan.h"
-#include "anneal/graph/infer.h"
+#include "anneal/graph/op/infer.h"
 
 namespace anneal {
 

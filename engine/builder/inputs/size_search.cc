@@ -7,6 +7,7 @@
 #include <queue>
 #include <set>
 
+#include "anneal/core/error.h"
 #include "anneal/engine/builder/inputs/range_search.h"
 #include "anneal/engine/run/memory/bound_plan.h"
 
@@ -107,7 +108,7 @@ class SizeSearch {
       bind_shapes(plan_, weights_, dims);
       ++trial.progress;
     } catch (const Error& error) {
-      if (error.code() == Code::kInternal) throw;
+      if (error.code() == ErrorCode::kInternal) throw;
       trial.complaint = error.what();
       return trial;
     }

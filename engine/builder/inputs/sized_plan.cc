@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/error.h"
 #include "anneal/engine/builder/inputs/known_memory.h"
 #include "anneal/engine/plan_check.h"
 
@@ -137,7 +138,7 @@ class PlanSizing {
       if (const auto* condition = std::get_if<If>(&step.op)) ask_bodies(*condition, step);
       return failed_requirement(step);
     } catch (const Error& error) {
-      if (error.code() == Code::kInternal) throw;
+      if (error.code() == ErrorCode::kInternal) throw;
       return error.what();
     }
   }
@@ -276,7 +277,7 @@ SizedPlan sized_plan(const Plan& plan, std::span<const Tensor> weights,
   try {
     return PlanSizing(plan, weights, symbols).run();
   } catch (const Error& error) {
-    if (error.code() == Code::kInternal) throw;
+    if (error.code() == ErrorCode::kInternal) throw;
     return {{}, SizeComplaint{std::nullopt, error.what()}};
   }
 }
@@ -286,7 +287,7 @@ std::vector<Fact> sized_body(const Plan& body, std::span<const Tensor> weights,
   try {
     return PlanSizing(body, weights, symbols).run_body(inputs);
   } catch (const Error& error) {
-    if (error.code() == Code::kInternal) throw;
+    if (error.code() == ErrorCode::kInternal) throw;
     return std::vector<Fact>(body.slots.size());
   }
 }

@@ -7,7 +7,7 @@
 
 #include "anneal/engine/plan.h"
 #include "anneal/engine/symbols.h"
-#include "anneal/graph/infer.h"
+#include "anneal/graph/op/infer.h"
 
 namespace anneal {
 

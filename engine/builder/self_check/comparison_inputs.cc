@@ -77,7 +77,7 @@ void ComparisonInputs::note(const std::string& what, const std::string& why) {
 }
 
 void ComparisonInputs::leave_out(const std::string& what, const Error& error) {
-  if (error.code() != Code::kInvalidArgument) throw error;
+  if (error.code() != ErrorCode::kInvalidArgument) throw error;
   note(what, error.what());
 }
 
@@ -165,7 +165,7 @@ void ComparisonInputs::try_sizes(SizeChoice sizes, const FloatRanges& ranges) {
     }
     inputs_.push_back(std::move(input));
   } catch (const Error& error) {
-    if (sizes == SizeChoice::kLarger && error.code() == Code::kInvalidArgument) return;
+    if (sizes == SizeChoice::kLarger && error.code() == ErrorCode::kInvalidArgument) return;
     leave_out(what, error);
   }
 }

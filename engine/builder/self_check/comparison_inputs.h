@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/engine/builder/inputs/drawn_inputs.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/optimizer/calibration_table.h"

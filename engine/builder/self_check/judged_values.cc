@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "anneal/graph/op.h"
+#include "anneal/graph/op/op.h"
 
 namespace anneal {
 namespace {

@@ -1,6 +1,6 @@
 #include "anneal/engine/builder/self_check/plan_layers.h"
 
-#include "anneal/graph/op_traits.h"
+#include "anneal/graph/op/op_traits.h"
 
 namespace anneal {
 namespace {

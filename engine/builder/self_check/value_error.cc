@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/float16.h"
 #include "anneal/core/strided_copy.h"
 

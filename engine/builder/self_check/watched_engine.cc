@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 
 namespace anneal {
 namespace {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/plan_check.h"
 
 namespace anneal {
@@ -79,9 +80,9 @@ class InferenceCheck {
           check(step);
         }
       } catch (const Error& error) {
-        if (error.code() == Code::kInternal) throw;
-        fail(Code::kInvalidArgument, fmt::format("with these inputs, step \"{}\" ({}): {}",
-                                                 step.name, to_string(step.op), error.what()));
+        if (error.code() == ErrorCode::kInternal) throw;
+        fail(ErrorCode::kInvalidArgument, fmt::format("with these inputs, step \"{}\" ({}): {}",
+                                                      step.name, to_string(step.op), error.what()));
       }
     }
   }
@@ -130,7 +131,7 @@ class InferenceCheck {
     const Dims& dims = bound_.slots[output].dims;
     for (int axis = 0; axis < shape.rank(); ++axis)
       if (shape[axis].known() && shape[axis].value() != dims[axis])
-        fail(Code::kInvalidArgument,
+        fail(ErrorCode::kInvalidArgument,
              fmt::format("\"{}\" would be {} instead of {}", plan_.slots[output].name,
                          sizes_.text(shape), to_string(dims)));
   }
@@ -161,7 +162,7 @@ void place_views(const Plan& plan, BoundPlan& bound, SizeValues& values) {
     if (count(view.dims) == 0) continue;  // it begins nowhere
     const int64_t offset = values.of(slot.base_offset);
     if (offset < 0 || offset > extent(base.dims, base.strides) - extent(view.dims, view.strides))
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("with these inputs \"{}\" reaches beyond its memory", slot.name));
     bound.offsets[i] = static_cast<uint64_t>(offset) * size_of(view.dtype);
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/plan_check.h"
 
 namespace anneal {
@@ -108,7 +109,7 @@ void SeparateSlots::check() {
                     plan_.slots[slot].name, buffer.size(), users_text(plan_, slot), *change);
   });
   if (!problems.empty())
-    fail(Code::kInternal,
+    fail(ErrorCode::kInternal,
          fmt::format("a kernel wrote outside of its tensors: red zones were changed of {}",
                      problems));
 }

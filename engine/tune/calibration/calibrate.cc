@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/tune/calibration/equalization_exponents.h"
@@ -15,6 +16,7 @@
 #include "anneal/engine/tune/calibration/measure_ranges.h"
 #include "anneal/engine/tune/calibration/prepared_graph.h"
 #include "anneal/engine/tune/samples/run_samples.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
 #include "anneal/optimizer/precision/fingerprint.h"
 #include "anneal/optimizer/precision/quantizable.h"
 
@@ -163,12 +165,14 @@ std::vector<DataInput> calibration_inputs(const Graph& model) {
 
 Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& samples,
                       const CalibrationOptions& options) {
-  if (samples->size() == 0) fail(Code::kInvalidArgument, "there are no samples to calibrate with");
+  if (samples->size() == 0)
+    fail(ErrorCode::kInvalidArgument, "there are no samples to calibrate with");
   if (const double percent = options.range.percentile; !(percent >= 50 && percent <= 100))
-    fail(Code::kInvalidArgument, fmt::format("a percentile of {}: 50 to 100 is wanted", percent));
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("a percentile of {}: 50 to 100 is wanted", percent));
   Graph graph = prepared_for_precision(model, options.passes);
   if (!has_values_to_calibrate(graph))
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          "the model has nothing to calibrate: no convolution or product of f32 by constant weights "
          "that is not quantized already");
   const Calibrator calibrator(samples, options);

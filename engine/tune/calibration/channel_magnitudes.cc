@@ -1,5 +1,5 @@
 #include "anneal/engine/tune/calibration/channel_magnitudes.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 
 #include <algorithm>
 

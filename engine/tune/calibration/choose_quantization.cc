@@ -8,7 +8,7 @@
 #include <limits>
 #include <utility>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {
@@ -53,7 +53,7 @@ Candidate best(const LayerErrors& layer, bool is_fitted, Use bias) {
 Use parse_use(std::string_view option, std::string_view text) {
   for (const auto& [use, name] : kNames)
     if (text == name) return use;
-  fail(Code::kInvalidArgument, fmt::format("{} {}: there are on, off and auto", option, text));
+  fail(ErrorCode::kInvalidArgument, fmt::format("{} {}: there are on, off and auto", option, text));
 }
 
 double error_of(const ChannelErrors& errors) {

@@ -1,5 +1,5 @@
 #include "anneal/engine/tune/calibration/layer_errors.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -12,7 +12,7 @@
 #include "anneal/optimizer/analysis/scaling.h"
 #include "anneal/optimizer/precision/quantizable.h"
 #include "anneal/optimizer/precision/quantized_weights.h"
-#include "anneal/optimizer/rewrite/rewrite.h"
+#include "anneal/optimizer/rewrite.h"
 
 namespace anneal {
 namespace {

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <set>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/builder/target_support.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/tune/calibration/finite_range.h"
 #include "anneal/engine/tune/calibration/prepared_graph.h"
 #include "anneal/kernels/cpu/backend.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
 #include "anneal/optimizer/precision/quantizable.h"
 
 namespace anneal {
@@ -164,7 +166,7 @@ std::span<const float> elements_of(const TensorView& view, std::vector<float>& g
 void check_finite(const std::vector<WatchedValue>& all, const std::string& sample) {
   for (const WatchedValue& watched : all)
     if (watched.values.not_finite() > 0)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("{}: tensor \"{}\" has values that are NaN or infinite; leave the "
                        "sample out, or mend what it is made of",
                        sample, watched.name));

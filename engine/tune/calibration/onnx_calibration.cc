@@ -1,5 +1,6 @@
 #include "anneal/engine/tune/calibration/onnx_calibration.h"
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/tune/calibration/calibrate.h"
 #include "anneal/importer/importer.h"
 
@@ -19,7 +20,8 @@ CalibrationTable calibrate_onnx(const std::string& onnx_path,
   calibration.data_threads = options.data_threads;
   if (options.progress)
     calibration.progress = [&options](int64_t done, int64_t all) {
-      if (!options.progress(done, all)) fail(Code::kCancelled, "the calibration was cancelled");
+      if (!options.progress(done, all))
+        fail(ErrorCode::kCancelled, "the calibration was cancelled");
     };
   const ImportOptions import{.bounds = options.input_bounds,
                              .default_inputs = options.default_inputs};

@@ -6,6 +6,7 @@
 
 #include "anneal/engine/builder/target_support.h"
 #include "anneal/kernels/cpu/backend.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
 
 namespace anneal {
 namespace {}  // namespace

@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/engine/tune/frontier/frontier.h"
 
 namespace anneal {
@@ -80,7 +80,7 @@ struct Value {
   std::string path;
 
   [[noreturn]] void refuse(const std::string& why) const {
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("this is no frontier as anneal writes it: {}{}{}; give the JSON file of a "
                      "tuning run, unchanged",
                      path, path.empty() ? "" : ": ", why));

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/engine/tune/metric/bootstrap.h"
 
 namespace anneal {

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/data/batch_reader.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/tune/metric/scores.h"
@@ -72,7 +73,7 @@ Tensor part_of_batch(const Tensor& output, int64_t i, int64_t batch, const std::
   if (batch == 1) return output;
   Dims dims = output.dims();
   if (dims.rank() == 0 || dims[0] % batch != 0)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format(
              "the output \"{}\" is {}{}, which has no part for each of {} samples of a batch", name,
              anneal::to_string(output.dtype()), to_string(dims), batch));

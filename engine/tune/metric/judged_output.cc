@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 
@@ -21,7 +21,7 @@ void fail_without_output(const Answer& answer, const std::string& named, std::st
   for (size_t i = 0; i < answer.outputs.size(); ++i)
     all += fmt::format("{}\"{}\" {}{}", i > 0 ? ", " : "", answer.names[i],
                        to_string(answer.outputs[i].dtype()), to_string(answer.outputs[i].dims()));
-  fail(Code::kInvalidArgument,
+  fail(ErrorCode::kInvalidArgument,
        fmt::format("{} wants an output {}, and {}; there {} {}: name the output or choose another "
                    "metric",
                    metric, wanted, named.empty() ? "none is" : fmt::format("\"{}\" is none", named),

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/tune/metric/judged_output.h"
 
@@ -105,7 +105,7 @@ Mask mask_of_chances(const Tensor& output, const Dims& size, std::string_view na
       output, 0, places_of(output.dims()[2], size[0]), places_of(output.dims()[3], size[1]),
       [&](size_t i, double chance) {
         if (chance < 0 || chance > 1)
-          fail(Code::kInvalidArgument,
+          fail(ErrorCode::kInvalidArgument,
                fmt::format("the output \"{}\" {}{} has one channel and holds {}, which is "
                            "no chance from 0 to 1: end the network with a Sigmoid, or "
                            "name another output",
@@ -197,7 +197,7 @@ class MeanIntersectionOverUnion final : public Metric {
 
   static Mask mask_of(const Tensor& output, const Dims& size, const Answer& answer, size_t index) {
     if (output.count() == 0)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("the output \"{}\" {} of the sample \"{}\" is empty", answer.names[index],
                        to_string(output.dims()), answer.sample));
     if (is_of_scores(output)) return mask_of_scores(output, size);
@@ -207,14 +207,14 @@ class MeanIntersectionOverUnion final : public Metric {
 
   Mask truth_of(const Answer& answer, size_t index) const {
     if (!answer.mask)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format(
                "the sample \"{}\" has no mask, which {} wants: give masks, or choose miou-f32, "
                "which compares with the masks of f32",
                answer.sample, name()));
     const Tensor& given = *answer.mask;
     if (given.dtype() != DataType::kI32 || given.dims().rank() != 2)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("the mask of the sample \"{}\" is {}{}; masks are i32 [height,width]",
                        answer.sample, anneal::to_string(given.dtype()), to_string(given.dims())));
     const Tensor& output = answer.outputs[index];
@@ -225,7 +225,7 @@ class MeanIntersectionOverUnion final : public Metric {
     Mask truth{given.dims()[0], given.dims()[1], {}};
     for (const int32_t of : given.as<int32_t>()) {
       if (of >= classes)
-        fail(Code::kInvalidArgument,
+        fail(ErrorCode::kInvalidArgument,
              fmt::format(
                  "the mask of the sample \"{}\" has the class {}, but the output \"{}\" has {} "
                  "classes, from 0 on; --ignore-label names the one that does not count, and "

@@ -8,7 +8,7 @@
 #include <limits>
 #include <utility>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/engine/tune/metric/bootstrap.h"
 #include "anneal/engine/tune/metric/difference_metrics.h"
 #include "anneal/engine/tune/metric/judged_output.h"
@@ -41,14 +41,14 @@ class TopClasses final : public Metric {
 
   SampleScore judge(const Answer& answer) const override {
     if (!answer.label)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("the sample \"{}\" has no label, which {} wants: give labels, or choose a "
                        "metric without, such as cosine",
                        answer.sample, name()));
     const size_t index = scores_index(answer);
     const ScoreLayout layout = *layout_of(answer.outputs[index], 2);
     if (*answer.label < 0 || *answer.label >= layout.classes)
-      fail(Code::kInvalidArgument,
+      fail(ErrorCode::kInvalidArgument,
            fmt::format("the sample \"{}\" has the label {}, but the output \"{}\" has {} classes, "
                        "from 0 on; --label-offset is added to labels",
                        answer.sample, *answer.label, answer.names[index], layout.classes));
@@ -137,7 +137,7 @@ std::shared_ptr<const Metric> make_metric(std::string_view name, const std::stri
     if (metric.name == name) return metric.make(output);
     names.push_back(metric.name);
   }
-  fail(Code::kInvalidArgument,
+  fail(ErrorCode::kInvalidArgument,
        fmt::format("there is no metric \"{}\"; there are {}", name, fmt::join(names, ", ")));
 }
 
@@ -189,7 +189,7 @@ DropInterval drop_of(const Metric& metric, std::span<const SampleScore> samples,
   };
   const double whole = drop();
   if (std::isnan(whole))
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("the metric {} gives the model in f32 no finite score, so that there is "
                      "nothing to compare with",
                      metric.name()));

@@ -17,7 +17,7 @@
 #include <set>
 #include <utility>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/temporary_folder.h"
 #include "anneal/engine/data/npy.h"
 #include "anneal/engine/tune/metric/metric.h"
@@ -34,7 +34,7 @@ std::string_view trimmed(std::string_view text) {
 }
 
 [[noreturn]] void fail_system(const char* doing, int error) {
-  fail(Code::kDevice,
+  fail(ErrorCode::kDevice,
        fmt::format("cannot {} for the metric's command: {}", doing, std::strerror(error)));
 }
 
@@ -44,9 +44,10 @@ void write_file(const std::string& path, std::span<const std::byte> bytes) {
              static_cast<std::streamsize>(bytes.size()));
   file.close();
   if (!file)
-    fail(Code::kIo, fmt::format("cannot write {} for the metric's command: is there space? TMPDIR "
-                                "names another place",
-                                path));
+    fail(ErrorCode::kIo,
+         fmt::format("cannot write {} for the metric's command: is there space? TMPDIR "
+                     "names another place",
+                     path));
 }
 
 void write_line(const std::string& path, std::string line) {
@@ -73,7 +74,7 @@ std::vector<std::string> file_names(std::span<const std::string> names) {
 
 void make_folder(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0)
-    fail(Code::kIo, fmt::format("cannot make the folder {}: {}", path, std::strerror(errno)));
+    fail(ErrorCode::kIo, fmt::format("cannot make the folder {}: {}", path, std::strerror(errno)));
 }
 
 void write_answer(const Answer& answer, const std::string& folder) {
@@ -192,7 +193,7 @@ double judge_by(const std::string& command, const Answer& answer) {
   const Ending ending = run(command, folder.path());
   const auto value = ending.is_cut ? std::nullopt : number(ending.printed);
   if (ending.status != 0 || !value)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("the metric's command \"{}\" {} for the sample \"{}\" and printed {}; it is "
                      "to print one finite number to stdout and to end with status 0",
                      command, described(ending.status), answer.sample, quote(ending.printed)));
@@ -204,7 +205,7 @@ double judge_by(const std::string& command, const Answer& answer) {
 std::shared_ptr<const Metric> command_metric(std::string command) {
   command = trimmed(command);
   if (command.empty())
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          "the metric's command is empty; it is called with a folder and prints a number");
   return mean_metric(
       "command", "",

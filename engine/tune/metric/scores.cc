@@ -7,6 +7,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/engine/data/elements.h"
 
@@ -58,7 +59,7 @@ std::vector<std::string> read_labels(const std::string& path) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   if (labels.empty())
-    fail(Code::kInvalidArgument, fmt::format("{} holds no labels; write one per line", path));
+    fail(ErrorCode::kInvalidArgument, fmt::format("{} holds no labels; write one per line", path));
   return labels;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/tune/search/tune_phases.h"
 #include "anneal/engine/tune/search/tune_subject.h"
 
@@ -60,7 +61,7 @@ void choose_mix(TuneState& state) {
       frontier.chosen = i;
       return;
     }
-  fail(Code::kInvalidArgument,
+  fail(ErrorCode::kInvalidArgument,
        fmt::format("nothing keeps to the budget, not even f32, whose {} is {:.4g} {}",
                    state.metric.name(), f32_point(frontier)->search.score, state.metric.unit()));
 }

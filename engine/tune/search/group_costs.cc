@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/tune/calibration/calibrate.h"
 #include "anneal/engine/tune/search/precision_groups.h"
 #include "anneal/engine/tune/search/step_times.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal {
 namespace {

@@ -2,7 +2,7 @@
 #include <string>
 #include <string_view>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/engine/tune/search/tune.h"
 
 namespace anneal {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/plan.h"
 #include "anneal/engine/tune/search/tune.h"
@@ -18,7 +19,7 @@ TuneSamples split_samples(const std::shared_ptr<const Dataset>& samples, int64_t
   if (search == 0) search = all * 3 / 10;
   if (calibrate < 1 || search < 1 || calibrate + search >= all)
     fail(
-        Code::kInvalidArgument,
+        ErrorCode::kInvalidArgument,
         fmt::format("{} samples cannot be split into {} to calibrate, {} to search with and others "
                     "to confirm",
                     all, calibrate, search));
@@ -32,7 +33,7 @@ Frontier tune_onnx(const std::string& onnx_path, const std::shared_ptr<const Dat
                    const std::string& engine_path, const OnnxTuneOptions& options) {
   const BuildOptions& build = options.build;
   if (build.targets.size() != 1)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("tuning is for one target, not {}", build.targets.size()));
   const ImportOptions import{.bounds = build.input_bounds, .default_inputs = build.default_inputs};
   TuneOptions tune_options;
@@ -48,7 +49,7 @@ Frontier tune_onnx(const std::string& onnx_path, const std::shared_ptr<const Dat
   tune_options.journal = options.journal;
   if (options.progress)
     tune_options.progress = [&options](const TuneProgress& progress) {
-      if (!options.progress(progress)) fail(Code::kCancelled, "tuning was cancelled");
+      if (!options.progress(progress)) fail(ErrorCode::kCancelled, "tuning was cancelled");
     };
   TuneResult tuned =
       tune(import_file(onnx_path, import).graph,

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/precision/quantizable.h"
 

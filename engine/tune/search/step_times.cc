@@ -1,5 +1,5 @@
 #include "anneal/engine/tune/search/step_times.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,13 +7,13 @@
 #include <map>
 #include <utility>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/milliseconds.h"
 #include "anneal/engine/symbols.h"
 #include "anneal/engine/tune/samples/batches.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
-#include "anneal/kernels/cuda/model/cost_model.h"
+#include "anneal/kernels/cuda/cost/cost_model.h"
 
 namespace anneal {
 namespace {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/tune/calibration/prepared_graph.h"
 #include "anneal/engine/tune/search/precision_groups.h"
 #include "anneal/engine/tune/search/tune_phases.h"
@@ -14,7 +15,7 @@ void form_groups(TuneState& state) {
   state.frontier.groups = precision_groups(
       prepared_for_precision(state.model, state.options.passes), state.options.most_groups);
   if (state.groups().empty())
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          "the model has no convolution or product to choose a precision for");
   if (std::ranges::none_of(state.groups(), &PrecisionGroup::can_be_int8))
     std::erase(state.lower, Precision::kI8);

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "anneal/core/bytes.h"
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 
 namespace anneal {
@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 constexpr std::string_view kForm = "anneal tuning 1";
 
 [[noreturn]] void fail_to(const std::string& what, const std::string& path) {
-  fail(Code::kIo, fmt::format("cannot {} {}: {}", what, path, std::strerror(errno)));
+  fail(ErrorCode::kIo, fmt::format("cannot {} {}: {}", what, path, std::strerror(errno)));
 }
 
 void write_all(int file, std::string_view text, const std::string& path) {
@@ -50,7 +50,7 @@ bool read_findings(const std::string& path, std::string_view subject,
                    std::map<std::string, std::string, std::less<>>& found, size_t& whole) {
   namespace fs = std::filesystem;
   const auto refuse = [&] {
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("{} is no journal of tuning, whose place it has: move it away", path));
   };
   std::error_code error;

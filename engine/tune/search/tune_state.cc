@@ -1,5 +1,5 @@
 #include "anneal/engine/tune/search/tune_state.h"
-#include "anneal/engine/run/engine_internals.h"
+#include "anneal/engine/run/make_engine.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -7,7 +7,7 @@
 
 #include "anneal/core/bytes.h"
 #include "anneal/core/version.h"
-#include "anneal/graph/text.h"
+#include "anneal/graph/text/text.h"
 #include "anneal/optimizer/precision/fingerprint.h"
 
 namespace anneal {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <optional>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/parallel.h"
 
 namespace anneal::cpu {
@@ -19,10 +19,10 @@ constexpr size_t kMost = size_t{1} << 39;  // no sum of sizes that is right need
 class HostBuffer final : public Buffer {
  public:
   explicit HostBuffer(size_t bytes) : size_(bytes) {
-    if (bytes > kMost) fail(Code::kDevice, fmt::format("cannot allocate {} bytes", bytes));
+    if (bytes > kMost) fail(ErrorCode::kDevice, fmt::format("cannot allocate {} bytes", bytes));
     const size_t whole = (bytes / kAlignment + 1) * kAlignment;
     data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, whole)));
-    if (!data_) fail(Code::kDevice, fmt::format("cannot allocate {} bytes of memory", bytes));
+    if (!data_) fail(ErrorCode::kDevice, fmt::format("cannot allocate {} bytes of memory", bytes));
   }
   std::byte* data() override { return data_.get(); }
   size_t size() const override { return size_; }
@@ -95,15 +95,16 @@ std::unique_ptr<Device> open_device(std::string_view target, std::string (*libra
                        ? isa_from_name(target.substr(kPrefix.size()))
                        : std::nullopt;
   if (!isa) {
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("\"{}\" is no CPU target: use cpu, or cpu:baseline, cpu:avx2, cpu:avx512, "
                      "cpu:full",
                      target));
   }
   if (*isa > current_isa()) {
-    fail(Code::kDevice, fmt::format("target \"{}\" needs more than there is here: this CPU with "
-                                    "ANNEAL_MAX_ISA={} allows {}",
-                                    target, to_string(max_isa()), to_string(current_isa())));
+    fail(ErrorCode::kDevice,
+         fmt::format("target \"{}\" needs more than there is here: this CPU with "
+                     "ANNEAL_MAX_ISA={} allows {}",
+                     target, to_string(max_isa()), to_string(current_isa())));
   }
   return std::make_unique<CpuDevice>(std::string(target), *isa, libraries);
 }

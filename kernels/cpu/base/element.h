@@ -6,13 +6,13 @@
 #include <type_traits>
 
 #include "anneal/core/dtype.h"
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/float16.h"
 #include "anneal/core/tensor.h"
 
 namespace anneal::cpu {
 
-// Acc: the type in which an op hands on its results (accumulator() of graph/infer.h).
+// Acc: the type in which an op hands on its results (accumulator() of graph/op/infer.h).
 // Sum: the type in which references add and multiply many elements: f64 for all floats, rounded to
 // Acc once, so that the reference is nearer to the truth than any kernel compared with it; integers
 // wrap, which u64 does for every width and sign.
@@ -47,7 +47,7 @@ decltype(auto) visit_float(DataType dtype, F&& f) {
     default:
       break;
   }
-  fail(Code::kInternal, "the reference kernel expects a float type");
+  fail(ErrorCode::kInternal, "the reference kernel expects a float type");
 }
 template <class F>
 decltype(auto) visit_dtype(DataType dtype, F&& f) {
@@ -128,7 +128,7 @@ bool is_nan(T value) {
 inline int64_t load_integer(const TensorView& view, int64_t i) {
   if (view.dtype == DataType::kI64) return view.as<const int64_t>()[i];
   if (view.dtype == DataType::kI32) return view.as<const int32_t>()[i];
-  fail(Code::kInternal, "indices and sizes are i32 or i64");
+  fail(ErrorCode::kInternal, "indices and sizes are i32 or i64");
 }
 
 }  // namespace anneal::cpu

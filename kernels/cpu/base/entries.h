@@ -1,52 +1,59 @@
-// The kernel files of the CPU, one function each; backend.cc puts them in order of preference.
+// The families of CPU kernels, in order of preference: the lists of backend.cc.
 #pragma once
 #include <span>
 
 #include "anneal/kernels/kernel.h"
 
-namespace anneal::cpu {
-
 // Fast kernels: each refuses what it does not do.
-std::span<const KernelEntry> tiled_pointwise_entries();
-std::span<const KernelEntry> winograd_conv_entries();
-std::span<const KernelEntry> onednn_conv_entries();
-std::span<const KernelEntry> onednn_matmul_entries();
-std::span<const KernelEntry> onednn_pool_entries();
-std::span<const KernelEntry> packed_matmul_entries();
-std::span<const KernelEntry> packed_attention_entries();
-std::span<const KernelEntry> int8_depthwise_entries();
-std::span<const KernelEntry> direct_conv_entries();
-std::span<const KernelEntry> implicit_conv_entries();
-std::span<const KernelEntry> nhwc_conv_entries();
-std::span<const KernelEntry> phased_conv_transpose_entries();
-std::span<const KernelEntry> nhwc_pool_entries();
-std::span<const KernelEntry> nhwc_resize_entries();
-std::span<const KernelEntry> simd_norm_entries();
-std::span<const KernelEntry> simd_reduce_entries();
-std::span<const KernelEntry> arg_reduce_entries();
-std::span<const KernelEntry> topk_entries();
-std::span<const KernelEntry> tiled_quantize_entries();
-std::span<const KernelEntry> recurrent_entries();
-std::span<const KernelEntry> copy_entries();
-std::span<const KernelEntry> pad_entries();
-std::span<const KernelEntry> index_tuple_entries();
+#define ANNEAL_FAST_CPU_FAMILIES(X) \
+  X(copy)                           \
+  X(pad)                            \
+  X(index_tuple)                    \
+  X(tiled_pointwise)                \
+  X(winograd_conv)                  \
+  X(onednn_conv)                    \
+  X(onednn_matmul)                  \
+  X(onednn_pool)                    \
+  X(packed_matmul)                  \
+  X(packed_attention)               \
+  X(int8_depthwise)                 \
+  X(direct_conv)                    \
+  X(implicit_conv)                  \
+  X(nhwc_conv)                      \
+  X(phased_conv_transpose)          \
+  X(nhwc_pool)                      \
+  X(nhwc_resize)                    \
+  X(simd_norm)                      \
+  X(simd_reduce)                    \
+  X(arg_reduce)                     \
+  X(topk)                           \
+  X(recurrent)                      \
+  X(tiled_quantize)
 
 // References: readable, and right for every type, stride and epilogue that infer() accepts.
-std::span<const KernelEntry> reference_pointwise_entries();
-std::span<const KernelEntry> reference_conv_entries();
-std::span<const KernelEntry> reference_matmul_entries();
-std::span<const KernelEntry> reference_attention_entries();
-std::span<const KernelEntry> reference_pool_entries();
-std::span<const KernelEntry> reference_norm_entries();
-std::span<const KernelEntry> reference_reduce_entries();
-std::span<const KernelEntry> reference_movement_entries();
-std::span<const KernelEntry> reference_gather_entries();
-std::span<const KernelEntry> reference_resize_entries();
-std::span<const KernelEntry> reference_quantize_entries();
-std::span<const KernelEntry> reference_recurrent_entries();
-std::span<const KernelEntry> reference_select_entries();
-std::span<const KernelEntry> reference_nms_entries();
-std::span<const KernelEntry> reference_grid_sample_entries();
-std::span<const KernelEntry> reference_roi_align_entries();
+#define ANNEAL_REFERENCE_CPU_FAMILIES(X) \
+  X(reference_pointwise)                 \
+  X(reference_conv)                      \
+  X(reference_matmul)                    \
+  X(reference_attention)                 \
+  X(reference_pool)                      \
+  X(reference_norm)                      \
+  X(reference_reduce)                    \
+  X(reference_movement)                  \
+  X(reference_gather)                    \
+  X(reference_resize)                    \
+  X(reference_quantize)                  \
+  X(reference_recurrent)                 \
+  X(reference_select)                    \
+  X(reference_nms)                       \
+  X(reference_grid_sample)               \
+  X(reference_roi_align)
+
+namespace anneal::cpu {
+
+#define ANNEAL_DECLARE_FAMILY(name) std::span<const KernelEntry> name##_entries();
+ANNEAL_FAST_CPU_FAMILIES(ANNEAL_DECLARE_FAMILY)
+ANNEAL_REFERENCE_CPU_FAMILIES(ANNEAL_DECLARE_FAMILY)
+#undef ANNEAL_DECLARE_FAMILY
 
 }  // namespace anneal::cpu

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/float16.h"
 #include "anneal/kernels/cpu/base/workspace.h"
 #include "anneal/kernels/cpu/conv/winograd.h"

@@ -12,7 +12,7 @@
 #include <limits>
 #include <vector>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/float16.h"
 #include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/workspace.h"

@@ -35,7 +35,7 @@ struct Tuples {
     for (int i = 0; i < sizes.rank(); ++i, at += step) {
       int64_t index = load_integer(indices, at);
       if (index < -sizes[i] || index >= sizes[i])
-        fail(Code::kInvalidArgument,
+        fail(ErrorCode::kInvalidArgument,
              fmt::format("index {} is out of range for {} elements", index, sizes[i]));
       if (index < 0) index += sizes[i];
       offset += index * strides[i];

@@ -172,8 +172,9 @@ class ReshapeCopy final : public Kernel {
     const size_t size = size_of(x.dtype);
     const Dims dense = row_major_strides(y.dims);
     if (count(x.dims) != count(y.dims))
-      fail(Code::kInvalidArgument, fmt::format("Reshape of {} to {} changes the number of elements",
-                                               to_string(x.dims), to_string(y.dims)));
+      fail(ErrorCode::kInvalidArgument,
+           fmt::format("Reshape of {} to {} changes the number of elements", to_string(x.dims),
+                       to_string(y.dims)));
     if (is_row_major(x)) {
       made->first = CopyPlan(size, y.dims, dense, y.strides);
     } else {
@@ -275,7 +276,7 @@ class GatherCopy final : public Kernel {
       walk.for_elements(begin, end, [&](const auto& at) {
         int64_t index = load_integer(indices, at[0]);
         if (index < -x.dims[axis_] || index >= x.dims[axis_])
-          fail(Code::kInvalidArgument,
+          fail(ErrorCode::kInvalidArgument,
                fmt::format("index {} is out of range for {} elements", index, x.dims[axis_]));
         if (index < 0) index += x.dims[axis_];
         p.slice.run(x.data + index * x.strides[axis_] * size, y.data + at[1] * size);

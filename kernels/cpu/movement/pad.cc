@@ -46,7 +46,7 @@ class PadCopy final : public Kernel {
       inside.from += crop * x.strides[axis] * bytes_;
       inside.to += inside.begins[axis] * y.strides[axis] * bytes_;
       if (inside.begins[axis] + inside.dims[axis] + std::max<int64_t>(end, 0) != y.dims[axis])
-        fail(Code::kInvalidArgument, "Pad: pads that do not give the output's shape");
+        fail(ErrorCode::kInvalidArgument, "Pad: pads that do not give the output's shape");
     }
     return inside;
   }

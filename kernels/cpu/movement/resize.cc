@@ -1,4 +1,5 @@
 // Resize of spatial axes, along channels: "cpu.resize.nhwc".
+#include "anneal/core/fail.h"
 #include "anneal/kernels/cpu/base/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -78,7 +79,7 @@ class NhwcResize final : public Kernel {
     p.runs = PixelRuns(inputs, outputs, {}, epilogue_, threads, p.workspace_bytes);
     if (p.runs.empty()) return made;
     if (count(inputs[0].dims) == 0)
-      fail(Code::kInvalidArgument, "Resize: an empty tensor has no elements to resize");
+      fail(ErrorCode::kInvalidArgument, "Resize: an empty tensor has no elements to resize");
     for (size_t i = 0; i < 3; ++i) p.axes[i] = same_positions(p.runs.out()[i]);
     for (size_t i = 0; i < op_.axes.size(); ++i) {
       if (op_.axes[i] < 2) continue;

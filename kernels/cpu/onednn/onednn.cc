@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "anneal/core/bytes.h"
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/library.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/workspace.h"
@@ -148,7 +148,7 @@ Handle<T> make_handle(Status (*function)(T**, Parameters...), Arguments... argum
 
 void demand(Status status, const char* what) {
   if (status != kStatusSuccess)
-    fail(Code::kDevice, fmt::format("oneDNN cannot {}: status {}", what, status));
+    fail(ErrorCode::kDevice, fmt::format("oneDNN cannot {}: status {}", what, status));
 }
 
 int dnnl_type(DataType dtype) {
@@ -230,7 +230,7 @@ bool has_bias(const PostOps& post_ops) { return post_ops.offset && !post_ops.req
 // oneDNN 2.6 gives functions of one kind the same constants, so each kind is there once at most.
 Handle<DnnPostOps> list(const PostOps& wanted, const MemoryDesc& column) {
   auto made = make_handle<DnnPostOps>(api().dnnl_post_ops_create);
-  if (!made) fail(Code::kDevice, "oneDNN cannot make post-ops");
+  if (!made) fail(ErrorCode::kDevice, "oneDNN cannot make post-ops");
   DnnPostOps* const to = made.get();
   const auto binary = [&](int algorithm) {
     demand(api().dnnl_post_ops_append_binary(to, algorithm, &column), "append a number per column");
@@ -252,7 +252,7 @@ Handle<DnnPostOps> list(const PostOps& wanted, const MemoryDesc& column) {
 Handle<DnnAttributes> attributes(int32_t x_zero, const PostOps& post_ops,
                                  const MemoryDesc& column) {
   auto made = make_handle<DnnAttributes>(api().dnnl_primitive_attr_create);
-  if (!made) fail(Code::kDevice, "oneDNN cannot make attributes");
+  if (!made) fail(ErrorCode::kDevice, "oneDNN cannot make attributes");
   demand(api().dnnl_primitive_attr_set_scratchpad_mode(made.get(), kScratchpadUser),
          "leave scratch memory to its caller");
   const auto set_zero = [&](int arg, int32_t zero) {
@@ -279,7 +279,7 @@ Handle<DnnPrimitive> make_reorder(const MemoryDesc& from, const MemoryDesc& to) 
 
 Handle<DnnMemory> make_memory(const MemoryDesc& desc) {
   auto made = make_handle<DnnMemory>(api().dnnl_memory_create, &desc, opened().engine, nullptr);
-  if (!made) fail(Code::kDevice, "oneDNN cannot make a memory object");
+  if (!made) fail(ErrorCode::kDevice, "oneDNN cannot make a memory object");
   return made;
 }
 
@@ -479,7 +479,7 @@ Call::Call(const Primitive& primitive) : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.primitive = &from;
   s.stream = make_handle<DnnStream>(api().dnnl_stream_create, opened().engine, kStreamDefault);
-  if (!s.stream) fail(Code::kDevice, "oneDNN cannot make a stream");
+  if (!s.stream) fail(ErrorCode::kDevice, "oneDNN cannot make a stream");
   s.x = make_memory(from.x), s.y = make_memory(from.y), s.scratch = make_memory(from.scratch);
   if (from.own_x) s.own_x = make_memory(from.own_x->desc);
   if (from.own_y) s.own_y = make_memory(from.own_y->desc);

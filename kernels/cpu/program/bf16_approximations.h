@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "anneal/graph/program.h"
+#include "anneal/graph/program/program.h"
 
 namespace anneal::cpu {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "anneal/graph/program.h"
+#include "anneal/graph/program/program.h"
 
 namespace anneal::cpu {
 

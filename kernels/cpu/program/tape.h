@@ -12,7 +12,7 @@
 
 #include "anneal/core/isa.h"
 #include "anneal/core/result.h"
-#include "anneal/graph/program.h"
+#include "anneal/graph/program/program.h"
 #include "anneal/kernels/cpu/program/bf16_approximations.h"
 #include "anneal/kernels/cpu/program/vector_program.h"
 

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "anneal/graph/program.h"
+#include "anneal/graph/program/program.h"
 
 namespace anneal::cpu {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "anneal/core/tensor.h"
-#include "anneal/graph/ops.h"
+#include "anneal/graph/op/ops.h"
 #include "anneal/kernels/cpu/gemm/gemm.h"
 
 namespace anneal::cpu {

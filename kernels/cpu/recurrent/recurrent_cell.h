@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "anneal/core/isa.h"
-#include "anneal/graph/ops.h"
+#include "anneal/graph/op/ops.h"
 
 namespace anneal::cpu {
 

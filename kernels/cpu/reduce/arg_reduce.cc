@@ -52,7 +52,8 @@ class ArgReduceLines final : public Kernel {
     const auto& p = static_cast<const PreparedLines&>(*args.prepared);
     const Walk<2> lines(p.dims, {p.from, p.to});
     if (p.size == 0 && lines.count() > 0)
-      fail(Code::kInvalidArgument, "ArgReduce: an empty axis has no largest or smallest element");
+      fail(ErrorCode::kInvalidArgument,
+           "ArgReduce: an empty axis has no largest or smallest element");
     auto* const y = args.outputs[0].as<int64_t>();
     const auto run = [&](auto zero) {
       using T = decltype(zero);

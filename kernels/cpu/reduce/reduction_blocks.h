@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/integer.h"
 #include "anneal/core/parallel.h"
 #include "anneal/core/tensor.h"

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "anneal/graph/infer.h"
+#include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/reference/program_map.h"
 

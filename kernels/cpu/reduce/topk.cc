@@ -327,7 +327,7 @@ class SimdTopK final : public Kernel {
 
   void launch(const LaunchArgs& args) const override {
     const auto& p = static_cast<const PreparedTopK&>(*args.prepared);
-    if (p.k > p.size) fail(Code::kInvalidArgument, "TopK: k is more than there are elements");
+    if (p.k > p.size) fail(ErrorCode::kInvalidArgument, "TopK: k is more than there are elements");
     if (p.k == 0 || p.lines == 0) return;
     const DataType dtype = args.inputs[0].dtype;
     const TopKSoftmax* const softmax = softmax_ ? &*softmax_ : nullptr;

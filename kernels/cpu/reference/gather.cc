@@ -1,7 +1,7 @@
 // Gathers and scatters. Every index is checked: one out of range ends the run.
 #include <fmt/format.h>
 
-#include "anneal/graph/program.h"
+#include "anneal/graph/program/program.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/reference/reference.h"
 
@@ -12,7 +12,7 @@ namespace {
 int64_t index_at(const TensorView& indices, int64_t offset, int64_t size) {
   const int64_t index = load_integer(indices, offset);
   if (index < -size || index >= size)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("index {} is out of range for {} elements", index, size));
   return index < 0 ? index + size : index;
 }

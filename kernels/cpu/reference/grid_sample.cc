@@ -121,7 +121,8 @@ void grid_sample(const GridSample& op, const ReferenceArgs& args) {
   const TensorView &x = args.inputs[0], &grid = args.inputs[1], &y = args.results[0];
   const int spatial = x.dims.rank() - 2;
   if (count(y.dims) == 0) return;
-  if (count(x.dims) == 0) fail(Code::kInvalidArgument, "an empty tensor has nothing to sample");
+  if (count(x.dims) == 0)
+    fail(ErrorCode::kInvalidArgument, "an empty tensor has nothing to sample");
   const Dims positions = part(grid.dims, 0, spatial + 1);
   Dims to = y.strides;  // of a position, without channels
   for (int axis = 1; axis <= spatial; ++axis) to[axis] = y.strides[axis + 1];

@@ -17,8 +17,9 @@ void reshape(const Reshape&, const ReferenceArgs& args) {
   const TensorView& y = args.results[0];
   const int64_t elements = count(y.dims);
   if (count(x.dims) != elements)
-    fail(Code::kInvalidArgument, fmt::format("Reshape of {} to {} changes the number of elements",
-                                             to_string(x.dims), to_string(y.dims)));
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("Reshape of {} to {} changes the number of elements", to_string(x.dims),
+                     to_string(y.dims)));
   if (is_row_major(x) && is_row_major(y)) {
     copy_elements(row_major_view(x.dtype, {elements}, x.data),
                   row_major_view(y.dtype, {elements}, y.data), args.team);
@@ -124,7 +125,7 @@ void pad(const Pad& op, const ReferenceArgs& args) {
 void require(const Require&, const ReferenceArgs& args) {
   const TensorView& condition = args.inputs[0];
   if (count(condition.dims) != 1 || *condition.as<uint8_t>() == 0)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          "the engine does not hold what the model does with these inputs: it was built for a "
          "condition that is false now. Give other inputs, or build one for their sizes (--shapes)");
   copy_elements(condition, args.results[0], args.team);
@@ -172,7 +173,7 @@ void reverse_sequence(const ReverseSequence& op, const ReferenceArgs& args) {
           const int64_t b = i / steps, t = i % steps;
           const int64_t length = load_integer(lengths, b * lengths.strides[0]);
           if (length < 0 || length > steps)
-            fail(Code::kInvalidArgument,
+            fail(ErrorCode::kInvalidArgument,
                  fmt::format("sequence {} has a length of {} of {} steps", b, length, steps));
           copy_elements(slice_of(op, x, b, t < length ? length - 1 - t : t), slice_of(op, y, b, t));
         }

@@ -40,7 +40,7 @@ Limits limits_of(std::span<const TensorView> inputs) {
   if (given(3)) limits.overlap = *inputs[3].as<float>();
   if (given(4)) limits.score = *inputs[4].as<float>();
   if (!(limits.overlap >= 0 && limits.overlap <= 1))
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("an IoU threshold of {}, which is not in 0..1", limits.overlap));
   return limits;
 }

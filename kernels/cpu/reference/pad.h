@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "anneal/core/error.h"
-#include "anneal/graph/ops.h"
+#include "anneal/core/fail.h"
+#include "anneal/graph/op/ops.h"
 
 namespace anneal::cpu {
 
@@ -12,7 +12,8 @@ namespace anneal::cpu {
 inline int64_t padded_position(PadMode mode, int64_t position, int64_t size) {
   if (position >= 0 && position < size) return position;
   if (mode == PadMode::kConstant) return -1;
-  if (size == 0) fail(Code::kInvalidArgument, "Pad: there is nothing to repeat in an empty axis");
+  if (size == 0)
+    fail(ErrorCode::kInvalidArgument, "Pad: there is nothing to repeat in an empty axis");
   if (mode == PadMode::kEdge) return position < 0 ? 0 : size - 1;
   const int64_t period = mode == PadMode::kWrap ? size : std::max<int64_t>(2 * size - 2, 1);
   const int64_t within = (position % period + period) % period;

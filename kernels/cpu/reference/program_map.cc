@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "anneal/graph/infer.h"
+#include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cpu/base/workspace.h"
 
 namespace anneal::cpu {

@@ -38,7 +38,7 @@ double activate(Activation activation, double alpha, double beta, double x) {
     case Activation::kSoftplus:
       return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
   }
-  fail(Code::kInternal, "an unknown activation");
+  fail(ErrorCode::kInternal, "an unknown activation");
 }
 
 // Memory of one sequence in one direction.
@@ -212,7 +212,7 @@ std::span<const KernelEntry> reference_recurrent_entries() { return kRecurrentEn
 int64_t sequence_length(const TensorView& lengths, int64_t batch, int64_t steps) {
   const int64_t length = lengths.as<const int32_t>()[batch * lengths.strides[0]];
   if (length < 0 || length > steps)
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("sequence {} has a length of {} of {} steps", batch, length, steps));
   return length;
 }

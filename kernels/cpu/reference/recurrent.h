@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "anneal/core/tensor.h"
-#include "anneal/graph/ops.h"
+#include "anneal/graph/op/ops.h"
 
 namespace anneal::cpu {
 

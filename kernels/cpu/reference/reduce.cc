@@ -15,7 +15,7 @@ using Axes = std::array<bool, kMaxRank>;
 
 int resolved_axis(int64_t axis, int rank) {
   if (axis < -rank || axis >= rank)
-    fail(Code::kInvalidArgument, "an axis to reduce is not an axis of the tensor");
+    fail(ErrorCode::kInvalidArgument, "an axis to reduce is not an axis of the tensor");
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
@@ -129,7 +129,8 @@ void arg_reduce(const ArgReduce& op, const ReferenceArgs& args) {
   const auto outer = lines(x, axis, y_strides, y_strides);
   const int64_t size = x.dims[axis], step = x.strides[axis];
   if (size == 0 && outer.count() > 0)
-    fail(Code::kInvalidArgument, "ArgReduce: an empty axis has no largest or smallest element");
+    fail(ErrorCode::kInvalidArgument,
+         "ArgReduce: an empty axis has no largest or smallest element");
   visit_dtype(x.dtype, [&]<class E>(E) {
     args.team.for_ranges(outer.count(), kGrain / (size + 1) + 1, [&](int64_t begin, int64_t end) {
       outer.for_elements(begin, end, [&](const auto& at) {
@@ -199,7 +200,7 @@ void top_k(const TopK& op, const ReferenceArgs& args) {
   const TensorView &x = args.inputs[0], &values = args.results[0], &indices = args.results[1];
   const int axis = static_cast<int>(op.axis);
   const int64_t size = x.dims[axis], k = values.dims[axis], step = x.strides[axis];
-  if (k > size) fail(Code::kInvalidArgument, "TopK: k is more than there are elements");
+  if (k > size) fail(ErrorCode::kInvalidArgument, "TopK: k is more than there are elements");
   const auto outer = lines(x, axis, values.strides, indices.strides);
   auto* order = reinterpret_cast<int64_t*>(args.scratch);
   visit_dtype(x.dtype, [&]<class E>(E) {

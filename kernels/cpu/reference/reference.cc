@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "anneal/graph/infer.h"
+#include "anneal/graph/op/infer.h"
 
 namespace anneal::cpu {
 namespace {

@@ -95,7 +95,7 @@ void resize(const Resize& op, const ReferenceArgs& args) {
   const TensorView &x = args.inputs[0], &y = args.results[0];
   if (count(y.dims) == 0) return;
   if (count(x.dims) == 0)
-    fail(Code::kInvalidArgument, "Resize: an empty tensor has no elements to resize");
+    fail(ErrorCode::kInvalidArgument, "Resize: an empty tensor has no elements to resize");
   const ResizeTaps taps = make_taps(op, args);
   visit_dtype(x.dtype, [&]<class E>(E) {
     using Acc = typename E::Acc;

@@ -97,7 +97,7 @@ ResizeAxis resize_axis(const Resize& op, size_t i, const Dims& x, const Dims& y,
   }
   axis.out_length = axis.exact ? out : axis.scale * in;
   if (!(axis.out_length >= out - 0.51) || !(axis.out_length < out + 1.01))
-    fail(Code::kInvalidArgument, "Resize: a scale does not give the output's size");
+    fail(ErrorCode::kInvalidArgument, "Resize: a scale does not give the output's size");
   return axis;
 }
 

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "anneal/core/tensor.h"
-#include "anneal/graph/ops.h"
+#include "anneal/graph/op/ops.h"
 
 namespace anneal::cpu {
 

@@ -66,7 +66,7 @@ Samples<T> samples_of(const RoiAlign& op, T begin, T end, int64_t bins, int64_t 
   T length = end * T(op.spatial_scale) - offset - samples.begin;
   if (!op.half_pixel) length = std::max(length, T(1));
   if (!std::isfinite(length) || std::fabs(length) > T(0x1p48))
-    fail(Code::kInvalidArgument, fmt::format("a region from {} to {}", begin, end));
+    fail(ErrorCode::kInvalidArgument, fmt::format("a region from {} to {}", begin, end));
   samples.bin = length / static_cast<T>(bins);
   samples.count = op.sampling_ratio > 0 ? static_cast<double>(op.sampling_ratio)
                                         : std::max(std::ceil(double(samples.bin)), 0.0);
@@ -124,7 +124,7 @@ void align_region(const RoiAlign& op, const ReferenceArgs& args, int64_t region)
   const TensorView& y = args.results[0];
   const int64_t n = images.as<const int64_t>()[region * images.strides[0]];
   if (n < 0 || n >= x.dims[0])
-    fail(Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("region {} is of image {} of {}", region, n, x.dims[0]));
   const auto corner = [&](int64_t i) {
     return E::load(regions.data, region * regions.strides[0] + i * regions.strides[1]);
@@ -151,7 +151,7 @@ void align_region(const RoiAlign& op, const ReferenceArgs& args, int64_t region)
 void roi_align(const RoiAlign& op, const ReferenceArgs& args) {
   const TensorView &x = args.inputs[0], &y = args.results[0];
   if (count(y.dims) == 0) return;
-  if (count(x.dims) == 0) fail(Code::kInvalidArgument, "an empty image has nothing to sample");
+  if (count(x.dims) == 0) fail(ErrorCode::kInvalidArgument, "an empty image has nothing to sample");
   visit_float(x.dtype, [&]<class E>(E) {
     args.team.for_ranges(y.dims[0], 1, [&](int64_t begin, int64_t end) {
       for (int64_t region = begin; region < end; ++region) align_region<E>(op, args, region);

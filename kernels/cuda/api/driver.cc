@@ -15,7 +15,7 @@ std::string error_text(const Driver& driver, CUresult result) {
 
 void check(const Driver& driver, CUresult result, std::string_view what) {
   if (result != CUDA_SUCCESS)
-    fail(anneal::Code::kDevice, fmt::format("{}: {}", what, error_text(driver, result)));
+    fail(ErrorCode::kDevice, fmt::format("{}: {}", what, error_text(driver, result)));
 }
 
 bool is_sticky(CUresult result) {

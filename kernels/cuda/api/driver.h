@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/kernels/cuda/api/cuda_api.h"
 
 namespace anneal::cuda {

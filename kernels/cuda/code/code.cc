@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "anneal/core/bytes.h"
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal::cuda {
 namespace {

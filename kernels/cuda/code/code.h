@@ -21,7 +21,7 @@ struct FunctionText {
   bool operator==(const FunctionText&) const = default;
 };
 
-// A function that launches refer to. `handle` is the device's, set by Device::load_code().
+// A function that launches refer to. `handle` is the device's, set by Device::prepare_code().
 struct Function {
   std::string name;  // family and a digest of the text: "matmul_mma_8c1f90e2ab34cd56"
   FunctionText text;

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "anneal/core/bytes.h"
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/kernels/cuda/code/sha256.h"
 

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/kernels/cuda/api/libraries.h"
 
 namespace anneal::cuda {
@@ -22,7 +22,7 @@ constexpr const char* kProgramName = "program";
 const Nvrtc& nvrtc() {
   const LibraryTable<Nvrtc>& opened = nvrtc_library();
   if (!opened.table)
-    fail(anneal::Code::kDevice,
+    fail(ErrorCode::kDevice,
          fmt::format("device code cannot be compiled without NVRTC, which comes with CUDA 12 or 13 "
                      "({}): name its folder in ANNEAL_CUDA_LIB_PATH",
                      opened.why_not));
@@ -31,7 +31,7 @@ const Nvrtc& nvrtc() {
 
 void check(nvrtcResult result, std::string_view what) {
   if (result != NVRTC_SUCCESS)
-    fail(anneal::Code::kDevice,
+    fail(ErrorCode::kDevice,
          fmt::format("{}: {}", what, nvrtc_library().table->nvrtcGetErrorString(result)));
 }
 
@@ -122,7 +122,7 @@ void refuse_unknown_architecture(int architecture) {
   std::vector<int> known(static_cast<size_t>(std::max(count, 0)));
   check(nvrtc().nvrtcGetSupportedArchs(known.data()), "asking NVRTC for its architectures");
   if (std::find(known.begin(), known.end(), architecture) == known.end())
-    fail(anneal::Code::kDevice,
+    fail(ErrorCode::kDevice,
          fmt::format("{} does not compile for sm_{}, only for sm_{}: use another CUDA version",
                      nvrtc_compiler().identity(), architecture, fmt::join(known, ", sm_")));
 }
@@ -141,8 +141,8 @@ std::vector<std::byte> NvrtcCompiler::compile(const std::string& program, int ar
     check(api.nvrtcGetProgramLogSize(made.handle, &size), "asking NVRTC for its log");
     std::string log(size, '\0');
     check(api.nvrtcGetProgramLog(made.handle, log.data()), "asking NVRTC for its log");
-    fail(anneal::Code::kInternal, fmt::format("NVRTC refuses a device program for sm_{}:\n{}",
-                                              architecture, with_lines(log.c_str(), program)));
+    fail(ErrorCode::kInternal, fmt::format("NVRTC refuses a device program for sm_{}:\n{}",
+                                           architecture, with_lines(log.c_str(), program)));
   }
   check(result, fmt::format("compiling a device program for sm_{} with NVRTC", architecture));
   size_t size = 0;

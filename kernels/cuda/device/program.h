@@ -1,5 +1,5 @@
-// The opcodes of graph/program.h that are more than an operator of C++, with the meaning that
-// stands there, for every register type that they take.
+// The opcodes of graph/program/program.h that are more than an operator of C++, with the meaning
+// that stands there, for every register type that they take.
 
 namespace op {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "anneal/core/access_counts.h"
+#include "anneal/kernels/cuda/cost/request_cost.h"
 #include "anneal/kernels/cuda/device/emulator.h"
-#include "anneal/kernels/cuda/model/request_cost.h"
 
 namespace anneal::cuda {
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/kernels/cuda/device/emulator.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -159,7 +159,7 @@ Fiber& Fibers::add() {
   void* mapped = mmap(nullptr, 2 * kBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED)
-    fail(anneal::Code::kDevice, "the emulated device has no memory for the stacks of a block");
+    fail(ErrorCode::kDevice, "the emulated device has no memory for the stacks of a block");
   auto* begin = static_cast<std::byte*>(mapped);
   const size_t before = (kBytes - reinterpret_cast<uintptr_t>(begin) % kBytes) % kBytes;
   if (before != 0) munmap(begin, before);

@@ -14,7 +14,7 @@
 #include <string>
 
 #include "anneal/core/bytes.h"
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/core/isa.h"
 #include "anneal/core/parallel.h"
@@ -60,7 +60,7 @@ bool checks_shared() {
   const std::string checks = variable("ANNEAL_EMULATED_CHECKS");
   if (checks.empty() || checks == "all") return true;
   if (checks == "bounds") return false;
-  fail(anneal::Code::kInvalidArgument,
+  fail(ErrorCode::kInvalidArgument,
        fmt::format("ANNEAL_EMULATED_CHECKS is \"{}\": it may be all or bounds", checks));
 }
 
@@ -82,7 +82,7 @@ std::string find_compiler() {
       at = end + 1;
     }
   }
-  fail(anneal::Code::kDevice,
+  fail(ErrorCode::kDevice,
        chosen.empty()
            ? "the emulated device needs a C++ compiler: install g++ or clang++, or name one in "
              "ANNEAL_HOST_CXX"
@@ -139,7 +139,7 @@ class Process {
         posix_spawn(&id_, arguments[0], &actions, nullptr, arguments.data(), places.data());
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0)
-      fail(anneal::Code::kDevice,
+      fail(ErrorCode::kDevice,
            fmt::format("cannot run the compiler {}: {}", command[0], std::strerror(error)));
   }
   Process(Process&& other) noexcept : id_(std::exchange(other.id_, 0)) {}
@@ -222,7 +222,7 @@ std::string HostCompiler::identity() const {
   const bool good = process.wait();
   const std::string version = text_of(folder.file("version"));
   if (!good)
-    fail(anneal::Code::kDevice, fmt::format("{} does not tell its version: {}", compiler, version));
+    fail(ErrorCode::kDevice, fmt::format("{} does not tell its version: {}", compiler, version));
   // The host's half of the language is part of every program and in none of their texts.
   const std::string language =
       std::string(device_header("emulator.h")).append(device_header("host.h"));
@@ -254,8 +254,8 @@ std::vector<std::byte> HostCompiler::compile(const std::string& program, int) co
   for (Process& process : processes) good.push_back(process.wait());
   for (size_t i = 0; i < count; ++i)
     if (!good[i])
-      fail(anneal::Code::kInternal, fmt::format("{} refuses a device program:\n{}", compiler,
-                                                text_of(folder.file(fmt::format("{}.log", i)))));
+      fail(ErrorCode::kInternal, fmt::format("{} refuses a device program:\n{}", compiler,
+                                             text_of(folder.file(fmt::format("{}.log", i)))));
   ByteWriter image;
   image.raw(std::as_bytes(std::span(kMagic)));
   image.blob(std::as_bytes(std::span(program)));
@@ -275,7 +275,7 @@ const Compiler& host_compiler(bool counts) {
 HostImage read_host_image(const void* image) {
   const char* at = static_cast<const char*>(image);
   if (std::memcmp(at, kMagic.data(), kMagic.size()) != 0)
-    fail(anneal::Code::kDevice, "this is no image for the emulated device");
+    fail(ErrorCode::kDevice, "this is no image for the emulated device");
   at += kMagic.size();
   const auto number = [&at] {
     uint64_t value;

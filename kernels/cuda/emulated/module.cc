@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/kernels/cuda/emulated/host_compiler.h"
 
 namespace anneal::cuda {
@@ -16,7 +16,7 @@ EmulatedModule::Object EmulatedModule::open(std::string_view bytes) {
   const auto stop = [&](const char* why) {
     const std::string text = fmt::format("cannot load code made for the host: {}", why);
     if (object.file >= 0) close(object.file);
-    fail(anneal::Code::kDevice, text);
+    fail(ErrorCode::kDevice, text);
   };
   if (object.file < 0) stop(std::strerror(errno));
   while (!bytes.empty()) {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "anneal/graph/infer.h"
+#include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cuda/kernels/elementwise.h"
 #include "anneal/kernels/cuda/kernels/entries.h"
 #include "anneal/kernels/cuda/text/program_text.h"

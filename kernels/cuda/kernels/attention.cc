@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "anneal/core/integer.h"
-#include "anneal/graph/infer.h"
+#include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cuda/kernels/entries.h"
 #include "anneal/kernels/cuda/kernels/fused_product_kernel.h"
 

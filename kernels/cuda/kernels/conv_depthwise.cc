@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "anneal/kernels/cuda/cost/depthwise_config.h"
 #include "anneal/kernels/cuda/kernels/entries.h"
 #include "anneal/kernels/cuda/kernels/fused_product_kernel.h"
 #include "anneal/kernels/cuda/kernels/input_layouts.h"
-#include "anneal/kernels/cuda/model/depthwise_config.h"
 #include "anneal/kernels/cuda/text/conv_text.h"
 
 namespace anneal::cuda {

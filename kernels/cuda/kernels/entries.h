@@ -1,22 +1,27 @@
-// The families of CUDA kernels: backend.cc's table lists them in order of preference.
+// The families of CUDA kernels, in order of preference: the list of backend.cc.
 #pragma once
 #include <span>
 
 #include "anneal/kernels/kernel.h"
 
+#define ANNEAL_CUDA_FAMILIES(X) \
+  X(conv_depthwise)             \
+  X(conv)                       \
+  X(matmul)                     \
+  X(attention)                  \
+  X(pool)                       \
+  X(pointwise)                  \
+  X(quantize)                   \
+  X(reduce)                     \
+  X(softmax)                    \
+  X(normalize)                  \
+  X(movement)                   \
+  X(assembly)
+
 namespace anneal::cuda {
 
-std::span<const KernelEntry> assembly_entries();
-std::span<const KernelEntry> attention_entries();
-std::span<const KernelEntry> conv_depthwise_entries();
-std::span<const KernelEntry> conv_entries();
-std::span<const KernelEntry> matmul_entries();
-std::span<const KernelEntry> movement_entries();
-std::span<const KernelEntry> normalize_entries();
-std::span<const KernelEntry> pointwise_entries();
-std::span<const KernelEntry> pool_entries();
-std::span<const KernelEntry> quantize_entries();
-std::span<const KernelEntry> reduce_entries();
-std::span<const KernelEntry> softmax_entries();
+#define ANNEAL_DECLARE_FAMILY(name) std::span<const KernelEntry> name##_entries();
+ANNEAL_CUDA_FAMILIES(ANNEAL_DECLARE_FAMILY)
+#undef ANNEAL_DECLARE_FAMILY
 
 }  // namespace anneal::cuda

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "anneal/core/fail.h"
+
 namespace anneal::cuda {
 namespace {
 
@@ -77,7 +79,7 @@ void FusedProductKernel::launch(const LaunchArgs& args) const {
                          return is_aligned(access, view_of(access, args.inputs, args.outputs));
                        });
   if (!aligned && !parts_.general)
-    fail(anneal::Code::kInternal,
+    fail(ErrorCode::kInternal,
          fmt::format("{} is given memory that is less aligned than the plan said",
                      parts_.function->name));
   if (parts_.store) {
@@ -100,7 +102,7 @@ KernelResult make_fused_product(FusedProductParts parts, const Request& request)
 
 Geometry blocks_of(int64_t blocks, int threads, int shared_bytes) {
   if (blocks > std::numeric_limits<int32_t>::max())
-    fail(anneal::Code::kUnsupported, fmt::format("a grid of {} blocks", blocks));
+    fail(ErrorCode::kUnsupported, fmt::format("a grid of {} blocks", blocks));
   Geometry geometry;
   geometry.grid[0] = static_cast<uint32_t>(blocks);
   geometry.block[0] = static_cast<uint32_t>(threads);

@@ -1,7 +1,7 @@
 // In which strides products read their weights.
 #include <numeric>
 
-#include "anneal/graph/ops.h"
+#include "anneal/graph/op/ops.h"
 #include "anneal/kernels/cuda/kernels/input_layouts.h"
 
 namespace anneal::cuda {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "anneal/graph/infer.h"
+#include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cuda/kernels/elementwise.h"
 #include "anneal/kernels/cuda/kernels/entries.h"
 #include "anneal/kernels/cuda/kernels/tiled_copy.h"

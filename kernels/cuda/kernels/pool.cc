@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "anneal/graph/infer.h"
+#include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cuda/kernels/entries.h"
 #include "anneal/kernels/cuda/kernels/fused_product_kernel.h"
 #include "anneal/kernels/cuda/text/window_text.h"

@@ -1,5 +1,5 @@
 // Quantize and Dequantize as programs: "cuda.quantize.strided", "cuda.dequantize.strided".
-#include "anneal/graph/infer.h"
+#include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cuda/kernels/elementwise.h"
 #include "anneal/kernels/cuda/kernels/entries.h"
 #include "anneal/kernels/quantize_program.h"

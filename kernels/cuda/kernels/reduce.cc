@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "anneal/graph/infer.h"
+#include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cuda/kernels/entries.h"
 #include "anneal/kernels/cuda/kernels/rows.h"
 #include "anneal/kernels/cuda/text/program_text.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/kernels/cuda/text/program_text.h"
 
 namespace anneal::cuda {
@@ -31,7 +31,7 @@ class RowKernel final : public FunctionKernel {
     for (int axis = 0; axis < inputs[0].dims.rank(); ++axis)
       (in_row_[static_cast<size_t>(axis)] ? length : rows) *= inputs[0].dims[axis];
     if (needs_elements_ && length == 0 && rows > 0)
-      fail(anneal::Code::kInvalidArgument, "an empty axis has no largest or smallest element");
+      fail(ErrorCode::kInvalidArgument, "an empty axis has no largest or smallest element");
     return {.grid = {blocks(rows * threads_, Rows::kThreads), 1, 1},
             .block = {Rows::kThreads, 1, 1}};
   }

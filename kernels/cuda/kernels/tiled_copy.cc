@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "anneal/core/integer.h"
-#include "anneal/graph/infer.h"
+#include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cuda/kernels/function_kernel.h"
 #include "anneal/kernels/cuda/text/program_text.h"
 

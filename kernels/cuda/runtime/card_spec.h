@@ -3,7 +3,7 @@
 #pragma once
 #include <optional>
 
-#include "anneal/kernels/cuda/model/device_spec.h"
+#include "anneal/kernels/cuda/cost/device_spec.h"
 #include "anneal/kernels/cuda/runtime/context.h"
 
 namespace anneal::cuda {

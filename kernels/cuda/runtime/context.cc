@@ -45,7 +45,7 @@ void Context::check(CUresult result, std::string_view what) {
     is_lost_ = true;
     why += fmt::format("; {}", kRemedy);
   }
-  fail(anneal::Code::kDevice, why);
+  fail(ErrorCode::kDevice, why);
 }
 
 Context::Current::Current(Context& context) : driver_(context.driver_), relaxed_(driver_) {
@@ -56,13 +56,13 @@ Context::Current::Current(Context& context) : driver_(context.driver_), relaxed_
 void Context::check_not_lost() const {
   if (!is_lost_) return;
   const std::lock_guard lock(mutex_);
-  fail(anneal::Code::kDevice,
+  fail(ErrorCode::kDevice,
        fmt::format("{} was lost; {}. It was lost while {}", name_, kRemedy, why_lost_));
 }
 
 void Context::check_entered(CUresult result) {
   if (result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-    fail(anneal::Code::kDevice,
+    fail(ErrorCode::kDevice,
          fmt::format("the context of {} is gone ({}): something in this process has reset the "
                      "device, as cudaDeviceReset() does; load the engine anew",
                      name_, error_text(driver_, result)));

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <optional>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 #include "anneal/kernels/cuda/api/libraries.h"
 #include "anneal/kernels/cuda/code/code_image.h"
 #include "anneal/kernels/cuda/code/jit.h"
@@ -31,7 +31,7 @@ class OfflineDevice final : public GpuDevice {
   std::unique_ptr<Stream> make_stream() override { refuse(); }
   void copy(std::byte*, const std::byte*, size_t, Stream&) override { refuse(); }
 
-  std::vector<std::byte> load_code(std::span<const std::byte>) override {
+  std::vector<std::byte> prepare_code(std::span<const std::byte>) override {
     const auto functions = code().functions();
     if (functions.empty()) return {};
     CodePart part;
@@ -45,7 +45,7 @@ class OfflineDevice final : public GpuDevice {
 
  private:
   [[noreturn]] void refuse() const {
-    fail(anneal::Code::kDevice,
+    fail(ErrorCode::kDevice,
          fmt::format("sm_{} is only to build for: to run, open cuda or emulated", architecture_));
   }
   const int architecture_;
@@ -65,7 +65,7 @@ std::unique_ptr<Device> open_offline(int architecture) {
     std::string known;
     for (const DeviceSpec& each : device_specs())
       known += fmt::format("{}sm_{}", known.empty() ? "" : ", ", each.architecture);
-    fail(anneal::Code::kInvalidArgument,
+    fail(ErrorCode::kInvalidArgument,
          fmt::format("there are no kernels for sm_{}: use one of {}", architecture, known));
   }
   return std::make_unique<OfflineDevice>(architecture, *spec);
@@ -74,7 +74,7 @@ std::unique_ptr<Device> open_offline(int architecture) {
 std::unique_ptr<Device> open_card(int ordinal) {
   const LibraryTable<Driver>& library = driver_library();
   if (!library.table)
-    fail(anneal::Code::kDevice, fmt::format("there is no CUDA driver here ({})", library.why_not));
+    fail(ErrorCode::kDevice, fmt::format("there is no CUDA driver here ({})", library.why_not));
   return open_driver_device({.driver = *library.table,
                              .compiler = nvrtc_compiler(),
                              .ordinal = ordinal,
@@ -106,7 +106,7 @@ std::unique_ptr<Device> open_device(std::string_view target) {
     if (const auto ordinal = number_of(target.substr(5))) return open_card(*ordinal);
   if (target.starts_with("sm_"))
     if (const auto architecture = number_of(target.substr(3))) return open_offline(*architecture);
-  fail(anneal::Code::kInvalidArgument,
+  fail(ErrorCode::kInvalidArgument,
        fmt::format("\"{}\" is no CUDA target: use cuda, cuda:1, emulated, or sm_90 to build for it",
                    target));
 }

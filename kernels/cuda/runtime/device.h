@@ -11,7 +11,7 @@
 #include "anneal/core/device.h"
 #include "anneal/core/tensor.h"
 #include "anneal/kernels/cuda/code/code.h"
-#include "anneal/kernels/cuda/model/device_spec.h"
+#include "anneal/kernels/cuda/cost/device_spec.h"
 
 namespace anneal::cuda {
 

@@ -28,7 +28,7 @@ class DeviceBuffer final : public Buffer {
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
       size_t free = 0, total = 0;
       driver.cuMemGetInfo(&free, &total);
-      fail(anneal::Code::kDevice,
+      fail(ErrorCode::kDevice,
            fmt::format("cannot allocate {} bytes on {}: {} of its {} bytes are free", bytes,
                        context_->name(), free, total));
     }
@@ -158,7 +158,7 @@ class DriverDeviceImpl final : public GpuDevice {
     context_->check(limit_access_(address(begin), bytes),
                     fmt::format("limiting accesses to {} bytes", bytes));
   }
-  std::vector<std::byte> load_code(std::span<const std::byte> image) override;
+  std::vector<std::byte> prepare_code(std::span<const std::byte> image) override;
 
  private:
   bool load(const CodePart& part, const std::vector<std::shared_ptr<Function>>& functions);
@@ -219,7 +219,7 @@ CodePart DriverDeviceImpl::compile(const std::vector<std::shared_ptr<Function>>&
   return part;
 }
 
-std::vector<std::byte> DriverDeviceImpl::load_code(std::span<const std::byte> image) {
+std::vector<std::byte> DriverDeviceImpl::prepare_code(std::span<const std::byte> image) {
   const std::lock_guard lock(mutex_);
   const auto functions = code().functions();
   for (const auto& function : functions) {
@@ -244,7 +244,7 @@ std::vector<std::byte> DriverDeviceImpl::load_code(std::span<const std::byte> im
   if (const auto missing = lacking(); !missing.empty()) {
     CodePart part = compile(missing);
     if (!load(part, missing))
-      fail(anneal::Code::kDevice,
+      fail(ErrorCode::kDevice,
            fmt::format("{} does not take the code that {} makes for it: is its driver older than "
                        "this CUDA?",
                        context_->name(), compiler_.identity()));
@@ -258,13 +258,13 @@ std::vector<std::byte> DriverDeviceImpl::load_code(std::span<const std::byte> im
 std::unique_ptr<Device> open_driver_device(const DriverDevice& what) {
   const Driver& driver = what.driver;
   if (const CUresult result = driver.cuInit(0); result != CUDA_SUCCESS)
-    fail(anneal::Code::kDevice,
+    fail(ErrorCode::kDevice,
          fmt::format("{} cannot be opened ({})", what.name, error_text(driver, result)));
   int count = 0;
   check(driver, driver.cuDeviceGetCount(&count), "counting devices");
   if (what.ordinal >= count)
-    fail(anneal::Code::kDevice, fmt::format("there is no {}: this machine has {} CUDA device{}",
-                                            what.name, count, count == 1 ? "" : "s"));
+    fail(ErrorCode::kDevice, fmt::format("there is no {}: this machine has {} CUDA device{}",
+                                         what.name, count, count == 1 ? "" : "s"));
   CUdevice device = 0;
   check(driver, driver.cuDeviceGet(&device, what.ordinal), fmt::format("opening {}", what.name));
   auto context = std::make_shared<Context>(
@@ -275,7 +275,7 @@ std::unique_ptr<Device> open_driver_device(const DriverDevice& what) {
   // Its name lives in the context, which the device holds.
   const auto spec = spec_of_card(figures, context->name());
   if (!spec)
-    fail(anneal::Code::kDevice,
+    fail(ErrorCode::kDevice,
          fmt::format("{} is of architecture sm_{}, which there are no kernels for: they begin at "
                      "sm_{}",
                      context->name(), architecture, device_specs().front().architecture));

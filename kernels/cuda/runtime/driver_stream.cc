@@ -113,7 +113,7 @@ class DriverStream final : public GpuStream {
   }
 
   void launch(const Function& function, const Geometry& geometry, Arguments& arguments) override {
-    anneal::check(function.handle != nullptr, "load_code() comes before the first launch");
+    anneal::check(function.handle != nullptr, "prepare_code() comes before the first launch");
     const auto& loaded = *static_cast<const LoadedFunction*>(function.handle);
     const auto [gx, gy, gz] = geometry.grid;
     const auto [bx, by, bz] = geometry.block;
@@ -172,7 +172,7 @@ class DriverStream final : public GpuStream {
     if (in_grid && in_block && threads > 0 && threads <= loaded.most_threads &&
         shared <= loaded.most_shared_bytes)
       return;
-    fail(anneal::Code::kDevice,
+    fail(ErrorCode::kDevice,
          fmt::format("{} cannot be launched with {}: at most {} x {} x {} blocks of {} threads and "
                      "{} bytes",
                      function.name, text_of(geometry), kMostX, kMostYZ, kMostYZ,

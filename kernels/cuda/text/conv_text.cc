@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "anneal/graph/infer.h"
+#include "anneal/graph/op/infer.h"
 
 namespace anneal::cuda {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "anneal/graph/ops.h"
+#include "anneal/graph/op/ops.h"
 #include "anneal/kernels/cuda/text/program_text.h"
 #include "anneal/kernels/cuda/text/window_text.h"
 #include "anneal/kernels/cuda/text/zero_text.h"

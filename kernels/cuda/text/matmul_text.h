@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "anneal/graph/ops.h"
-#include "anneal/kernels/cuda/model/tile_config.h"
+#include "anneal/graph/op/ops.h"
+#include "anneal/kernels/cuda/cost/tile_config.h"
 #include "anneal/kernels/cuda/text/extents.h"
 #include "anneal/kernels/cuda/text/shape_text.h"
 #include "anneal/kernels/cuda/text/store_vector_text.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "anneal/core/tensor.h"
-#include "anneal/kernels/cuda/model/mma_config.h"
-#include "anneal/kernels/cuda/model/tile_config.h"
+#include "anneal/kernels/cuda/cost/mma_config.h"
+#include "anneal/kernels/cuda/cost/tile_config.h"
 
 namespace anneal::cuda {
 

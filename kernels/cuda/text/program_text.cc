@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "anneal/core/error.h"
+#include "anneal/core/fail.h"
 
 namespace anneal::cuda {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "anneal/core/result.h"
-#include "anneal/graph/program.h"
+#include "anneal/graph/program/program.h"
 #include "anneal/kernels/cuda/text/extents.h"
 #include "anneal/kernels/cuda/text/store_vector_text.h"
 
@@ -42,7 +42,7 @@ std::string offset_text(const Request& request, Extents& extents, OperandAt at, 
                         const std::function<std::string(int)>& coordinate);
 
 // Why the epilogues do not fit inputs and outputs, where the op's outputs are accumulators of these
-// types (see accumulator() of graph/infer.h); empty if they do.
+// types (see accumulator() of graph/op/infer.h); empty if they do.
 std::string epilogue_mismatch(const Request& request, std::span<const DataType> accumulators);
 
 // What a kernel does with an accumulator: the epilogue of its op output (or rounding to the

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "anneal/graph/program.h"
+#include "anneal/graph/program/program.h"
 #include "anneal/kernels/cuda/text/extents.h"
 #include "anneal/kernels/cuda/text/vector_access.h"
 

@@ -1,0 +1,17 @@
+#include "anneal/core/fail.h"
+
+#include <utility>
+
+namespace anneal {
+
+void fail(ErrorCode code, std::string message) { throw Error(code, std::move(message)); }
+
+void check(bool invariant, std::string_view what, const char* file, int line) {
+  if (invariant) [[likely]]
+    return;
+  std::string text = "internal error at ";
+  text.append(file).append(":").append(std::to_string(line)).append(": ").append(what);
+  fail(ErrorCode::kInternal, text + " (please report this)");
+}
+
+}  // namespace anneal

@@ -1,0 +1,96 @@
+// Shape rules of ops that detectors end with: sampling of regions, and what is selected by value.
+#include <fmt/format.h>
+
+#include "anneal/graph/op/infer_rules.h"
+
+namespace anneal {
+
+using rules::refuse;
+
+Facts infer(const GridSample&, const InferInputs& inputs) {
+  const SizeTable& sizes = inputs.sizes();
+  rules::require_float(inputs, 0);
+  rules::require_float(inputs, 1);
+  const Shape &x = inputs.shape(0), &grid = inputs.shape(1);
+  if (x.rank() < 3 || grid.rank() != x.rank())
+    refuse(fmt::format("a grid of shape {} for {}", sizes.text(grid), sizes.text(x)));
+  const int spatial = x.rank() - 2;
+  if (rules::surely_differ(grid[grid.rank() - 1], spatial, sizes))
+    refuse(fmt::format("coordinates of {} for {} spatial axes", sizes.text(grid[grid.rank() - 1]),
+                       spatial));
+  Shape shape{rules::agree(x[0], grid[0], inputs, "batch sizes"), x[1]};
+  for (int axis = 1; axis <= spatial; ++axis) shape.push_back(grid[axis]);
+  return {rules::make_fact(inputs.dtype(0), shape)};
+}
+
+Facts infer(const RoiAlign& op, const InferInputs& inputs) {
+  const SizeTable& sizes = inputs.sizes();
+  rules::require_float(inputs, 0);
+  rules::require_dtype(inputs, 1, inputs.dtype(0));
+  rules::require_dtype(inputs, 2, DataType::kI64);
+  const Shape &x = inputs.shape(0), &regions = inputs.shape(1), &images = inputs.shape(2);
+  if (x.rank() != 4) refuse(fmt::format("an input of rank {}, not 4", x.rank()));
+  if (regions.rank() != 2 || rules::surely_differ(regions[1], 4, sizes) || images.rank() != 1)
+    refuse(fmt::format("regions {} in images {}", sizes.text(regions), sizes.text(images)));
+  if (op.kind == PoolKind::kLp) refuse("a pooling of kind lp");
+  if (op.height < 1 || op.width < 1) refuse(fmt::format("bins {}x{}", op.height, op.width));
+  constexpr int64_t kMostSamples = 4096;
+  if (op.sampling_ratio < 0 || op.sampling_ratio > kMostSamples)
+    refuse(fmt::format("a sampling ratio of {}", op.sampling_ratio));
+  if (!(op.spatial_scale > 0)) refuse(fmt::format("a spatial scale of {}", op.spatial_scale));
+  const Size count = rules::agree(regions[0], images[0], inputs, "numbers of regions");
+  return {rules::make_fact(inputs.dtype(0), {count, x[1], op.height, op.width})};
+}
+
+Facts infer(const NonZero&, const InferInputs& inputs) {
+  const Type& x = inputs.type(0);
+  if (x.dtype == DataType::kString) refuse("zeros among strings");
+  return {rules::make_fact(DataType::kI64, {x.shape.rank(), Size::unknown()})};
+}
+
+Facts infer(const Unique& op, const InferInputs& inputs) {
+  const Type& x = inputs.type(0);
+  if (x.dtype == DataType::kString) refuse("strings");
+  Shape shape{Size::unknown()};
+  Size all = 1;
+  if (op.flatten) {
+    all = product(x.shape, inputs.sizes());
+  } else {
+    const int axis = rules::require_axis(op.axis, x.shape.rank());
+    all = x.shape[axis];
+    shape = x.shape;
+    shape[axis] = Size::unknown();
+  }
+  const Fact count = rules::make_fact(DataType::kI64, {Size::unknown()});
+  return {rules::make_fact(x.dtype, shape), count, rules::make_fact(DataType::kI64, {all}), count};
+}
+
+Facts infer(const NonMaxSuppression&, const InferInputs& inputs) {
+  const SizeTable& sizes = inputs.sizes();
+  rules::require_dtype(inputs, 0, DataType::kF32);
+  rules::require_dtype(inputs, 1, DataType::kF32);
+  const Shape &boxes = inputs.shape(0), &scores = inputs.shape(1);
+  if (boxes.rank() != 3 || scores.rank() != 3 || rules::surely_differ(boxes[2], 4, sizes))
+    refuse(fmt::format("boxes {} with scores {}", sizes.text(boxes), sizes.text(scores)));
+  rules::agree(boxes[0], scores[0], inputs, "batch sizes");
+  rules::agree(boxes[1], scores[2], inputs, "numbers of boxes");
+  for (int i = 2; i < inputs.count(); ++i) {
+    if (!inputs.has(i)) continue;
+    rules::require_dtype(inputs, i, i == 2 ? DataType::kI64 : DataType::kF32);
+    rules::require_scalar(inputs, i, i == 2 ? "most boxes" : "threshold");
+  }
+  return {rules::make_fact(DataType::kI64, {Size::unknown(), 3})};
+}
+
+Facts infer(const ReverseSequence& op, const InferInputs& inputs) {
+  const Type& x = inputs.type(0);
+  const int batch = rules::require_axis(op.batch_axis, x.shape.rank());
+  if (batch == rules::require_axis(op.time_axis, x.shape.rank())) refuse("two axes that are one");
+  rules::require_dtype(inputs, 1, DataType::kI64);
+  const Shape& lengths = inputs.shape(1);
+  if (lengths.rank() != 1) refuse(fmt::format("lengths of rank {}", lengths.rank()));
+  rules::agree(x.shape[batch], lengths[0], inputs, "batch sizes");
+  return {rules::make_fact(x.dtype, x.shape)};
+}
+
+}  // namespace anneal

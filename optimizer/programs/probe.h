@@ -1,0 +1,28 @@
+// Evaluation of programs at single points, to test what a program computes and not how it is
+// written.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "anneal/graph/program/program.h"
+
+namespace anneal {
+
+// The results for one element of each input, converted to and from the programs' types.
+// REQUIRES: no index().
+std::vector<double> run_at(const Program& program, std::span<const double> inputs);
+
+// Numbers in [low, high), the same on every machine; no two sequences are alike.
+class Probes {
+ public:
+  double next(double low, double high);
+
+ private:
+  uint64_t state_ = 1;
+};
+
+// Whether two numbers are the same within |want| * relative + absolute; NaN is as NaN, and an
+// infinity as itself alone.
+bool is_near(double want, double got, double relative, double absolute);
+
+}  // namespace anneal
