@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "anneal/kernels/kernel_search.h"
 
 namespace anneal {
 

@@ -153,6 +153,11 @@ struct KernelOptions {
 };
 // Empty if it is asked.
 std::string_view why_left_out(const KernelEntry& entry, const KernelOptions& options);
+// The first kernel of the op that `refusal`, called in order of preference, gives an empty reason
+// for; null if there is none. Adds the others, with their reasons, to `refused`.
+const KernelEntry* first_accepting(const Backend& backend, size_t op, const KernelOptions& options,
+                                   const std::function<std::string(const KernelEntry&)>& refusal,
+                                   std::vector<std::pair<std::string_view, std::string>>& refused);
 // The first entry that makes a kernel for the request, and why each before it refused.
 struct KernelChoice {
   const KernelEntry* entry = nullptr;  // null: all refused

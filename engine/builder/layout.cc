@@ -7,7 +7,7 @@
 #include "anneal/engine/builder/views.h"
 #include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cuda/backend.h"
-#include "anneal/kernels/kernel_search.h"
+#include "anneal/kernels/kernel.h"
 
 namespace anneal {
 

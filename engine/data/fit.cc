@@ -4,6 +4,7 @@
 
 #include "anneal/core/refuse.h"
 #include "anneal/engine/data/elements.h"
+#include "anneal/engine/data/input_text.h"
 #include "anneal/engine/data/normalize.h"
 
 namespace anneal {
@@ -111,13 +112,6 @@ Tensor converted(const TensorView& view, const DataInput& input, const DataForma
 }
 
 }  // namespace
-
-std::string input_text(const DataInput& input) {
-  std::string text;
-  for (const int64_t size : input.dims)
-    text += (text.empty() ? "" : ",") + (size < 0 ? std::string("?") : fmt::format("{}", size));
-  return fmt::format("\"{}\" {}[{}]", input.name, to_string(input.dtype), text);
-}
 
 std::optional<Dims> fit_sample(const Dims& sample, const DataInput& input) {
   if (input.dims.rank() > 0) {

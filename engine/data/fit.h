@@ -19,6 +19,4 @@ enum class Batched : uint8_t { kNo, kMaybe };
 Tensor fit_array(const Tensor& array, const DataInput& input, const DataFormat& format,
                  Batched batched);
 
-std::string input_text(const DataInput& input);  // "x" f32[?,3,224,224]
-
 }  // namespace anneal

@@ -8,7 +8,7 @@
 
 #include "anneal/core/refuse.h"
 #include "anneal/engine/data/elements.h"
-#include "anneal/engine/data/fit.h"
+#include "anneal/engine/data/input_text.h"
 #include "anneal/engine/data/image.h"
 
 namespace anneal {

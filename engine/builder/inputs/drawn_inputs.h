@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "anneal/core/tensor.h"
+#include "anneal/engine/builder/inputs/input_range.h"
 #include "anneal/engine/plan.h"
 
 namespace anneal {
@@ -35,21 +36,6 @@ std::vector<Dims> choose_input_dims(const Plan& plan, std::span<const Tensor> we
                                     SizeChoice sizes = SizeChoice::kOptimal,
                                     std::span<const std::optional<Dims>> given = {},
                                     const TrialRun& run = {});
-
-enum class InputRole : uint8_t {
-  kNumber,  // no layer limits it
-  kIndex,   // of a table, or a position or length: in a range that its readers accept
-  kPlace,   // an index of where layers write: those of one row differ
-  kSize,    // decides sizes
-  kMask,    // 0 or 1
-};
-
-// The integers that an input may hold, both ends included.
-struct InputRange {
-  int64_t low = 0, high = 0;
-  InputRole role = InputRole::kNumber;
-  bool operator==(const InputRange&) const = default;
-};
 
 // By input: what it may hold at these sizes, so that every Gather, scatter, length, size and
 // condition that follows from it gets what it accepts, whatever the other inputs hold within their

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "anneal/engine/builder/inputs/drawn_inputs.h"
+#include "anneal/engine/builder/inputs/input_range.h"
 #include "anneal/engine/builder/inputs/value_ranges.h"
 
 namespace anneal {

@@ -4,7 +4,7 @@
 // zeros and adds the two products of a lane one after the other, the odd one first. So results
 // differ from those of f32 arithmetic as those of another order of addition do.
 #pragma once
-#include "anneal/kernels/cpu/gemm/gemm.h"
+#include "anneal/kernels/cpu/gemm/gemm_kernels.h"
 
 namespace anneal::cpu {
 

@@ -1,6 +1,6 @@
 // Matrix products of u8 and s8 by AVX-512 VNNI.
 #pragma once
-#include "anneal/kernels/cpu/gemm/gemm.h"
+#include "anneal/kernels/cpu/gemm/gemm_kernels.h"
 
 namespace anneal::cpu {
 

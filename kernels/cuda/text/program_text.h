@@ -10,7 +10,8 @@
 #include "anneal/core/result.h"
 #include "anneal/graph/program/program.h"
 #include "anneal/kernels/cuda/text/extents.h"
-#include "anneal/kernels/cuda/text/store_vector_text.h"
+#include "anneal/kernels/cuda/text/store_lanes.h"
+#include "anneal/kernels/cuda/text/vector_access.h"
 
 namespace anneal::cuda {
 

@@ -1,0 +1,22 @@
+// InputRange: the integers that the readers of an input accept.
+#pragma once
+#include <cstdint>
+
+namespace anneal {
+
+enum class InputRole : uint8_t {
+  kNumber,  // no layer limits it
+  kIndex,   // of a table, or a position or length: in a range that its readers accept
+  kPlace,   // an index of where layers write: those of one row differ
+  kSize,    // decides sizes
+  kMask,    // 0 or 1
+};
+
+// The integers that an input may hold, both ends included.
+struct InputRange {
+  int64_t low = 0, high = 0;
+  InputRole role = InputRole::kNumber;
+  bool operator==(const InputRange&) const = default;
+};
+
+}  // namespace anneal
