@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-
 namespace anneal {
 
 std::unique_ptr<PreparedKernel> Kernel::prepare(std::span<const TensorView>,

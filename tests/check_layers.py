@@ -10,6 +10,7 @@ A room is a folder; a file belongs to the longest room that is a prefix of its p
 import re
 import sys
 
+from module_circles import module_circles
 from sources import ROOT, sources
 
 # room: (level, rooms it may see beside itself)
@@ -137,6 +138,22 @@ VENDORS = [
     (r"nlohmann/.*", r"cli/.*|engine/(data|tune)/.*|tests/.*|bench/.*"),
     (r"jpeglib\.h|jerror\.h|png\.h|zlib\.h", r"engine/data/.*|tests/.*"),
 ]
+
+# Circles of modules (a header with its .cc) that stay, and why.
+CIRCLES = {
+    # A size may hold the rounding of a real expression, whose parts are sizes.
+    ("core/size/real", "core/size/size"),
+    # Members of Graph that have a file and a helper class of their own.
+    ("graph/graph", "graph/refine", "graph/size_dependencies"),
+    # The questions that are asked of every op: its name, its traits, its inference.
+    ("graph/op/infer", "graph/op/infer_rules", "graph/op/op", "graph/op/op_names", "graph/op/op_traits"),
+    ("graph/program/program", "graph/program/program_rules", "graph/program/program_simplify"),
+    # Layers of control flow have bodies, which are walked, imported and run as the graph around them is.
+    ("engine/builder/inputs/range_readers", "engine/builder/inputs/range_rules", "engine/builder/inputs/value_ranges",
+     "engine/builder/inputs/value_walk"),
+    ("engine/run/control_flow", "engine/run/plan_run"),
+    ("importer/graph/control_flow", "importer/graph/node_importer"),
+}
 
 # The only files with state of the process: the worker budget, the opened libraries, the emulated device.
 PROCESS_STATE = {"core/parallel.cc", "core/library.cc", "kernels/cuda/emulated/driver.cc"}
@@ -315,6 +332,10 @@ def problems_of(files):
                 problems.append(f"{path}:{number}: reaches {header} ({' -> '.join(chain)}): "
                                 f"kernels see ops and types, never the graph")
 
+    ours = {path: {header for _, header in found if header in files} for path, found in includes.items()
+            if room_of(path) not in ("tests", "samples", "bench")}
+    problems += [f"{circle[0]}: circle of modules: {', '.join(circle)}: move what they share to a header of its own"
+                 for circle in module_circles(ours) if tuple(circle) not in CIRCLES]
     edges = {path: {h for _, h in found} for path, found in includes.items()}
     problems += [f"{cycle[0]}:1: include cycle: {' -> '.join(cycle)}" for cycle in cycles(edges)]
     folders = {}
@@ -397,6 +418,9 @@ SELF_TESTS = [
       "graph/graph.h": ""}, "kernels/a.h -> graph/op/op.h -> graph/graph.h"),
     ("kernel sees ops", {"kernels/a.h": '#include "anneal/graph/op/op.h"\n', "graph/op/op.h": ""}, None),
     ("file cycle", {"core/a.h": '#include "anneal/core/b.h"\n', "core/b.h": '#include "anneal/core/a.h"\n'}, "include cycle"),
+    ("circle of modules", {"core/a.h": "", "core/a.cc": '#include "anneal/core/a.h"\n#include "anneal/core/b.h"\n',
+                           "core/b.h": "", "core/b.cc": '#include "anneal/core/b.h"\n#include "anneal/core/a.h"\n'},
+     "core/a: circle of modules: core/a, core/b"),
     ("folder cycle", {"kernels/a.h": '#include "anneal/engine/b.h"\n', "engine/b.h": "",
                       "engine/c.h": '#include "anneal/kernels/d.h"\n', "kernels/d.h": ""}, "cycle of folders"),
     ("relative", {"core/a.cc": '#include "../graph/b.h"\n'}, "a relative include"),

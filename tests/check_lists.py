@@ -19,8 +19,8 @@ WITHOUT_KERNEL = {"SizeTensor", "Require", "If", "Loop", "Scan"}
 # (what, file that declares it, pattern of a name there, file that lists it)
 LISTED = [
     ("the pass", "optimizer/passes/passes.h", r"^  X\((\w+), k", "docs/optimizer.md"),
-    ("the metric", "engine/tune/metric/metric.cc", r"^    \{\"([\w-]+)\",", "engine/tune/metric/metric.h"),
-    ("the metric", "engine/tune/metric/metric.cc", r"^    \{\"([\w-]+)\",", "docs/tuning.md"),
+    ("the metric", "engine/tune/metric/make_metric.cc", r"^    \{\"([\w-]+)\",", "engine/tune/metric/metric.h"),
+    ("the metric", "engine/tune/metric/make_metric.cc", r"^    \{\"([\w-]+)\",", "docs/tuning.md"),
 ]
 
 

@@ -17,6 +17,8 @@ import tempfile
 from io import BytesIO
 from pathlib import Path
 
+from module_circles import circles, module_circles
+
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARIES = ("core", "graph", "importer", "optimizer", "kernels", "engine", "cli")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"anneal/([^"]+)"', re.M)
@@ -29,38 +31,6 @@ FUNCTION = re.compile(
 def without_comments(text):
     token = re.compile(r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^()\s\\]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
     return token.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
-
-
-def module(path):
-    return re.sub(r"(-inl)?\.(h|cc)$", "", path)
-
-
-def circles(edges):
-    """The strongly connected components of more than one node."""
-    index, low, stack, found = {}, {}, [], []
-
-    def visit(node):
-        index[node] = low[node] = len(index)
-        stack.append(node)
-        for other in edges[node]:
-            if other not in edges:
-                continue
-            if other not in index:
-                visit(other)
-                low[node] = min(low[node], low[other])
-            elif other in stack:
-                low[node] = min(low[node], index[other])
-        if low[node] == index[node]:
-            at = stack.index(node)
-            if len(stack) - at > 1:
-                found.append(sorted(stack[at:]))
-            del stack[at:]
-
-    sys.setrecursionlimit(10000)
-    for node in edges:
-        if node not in index:
-            visit(node)
-    return found
 
 
 def functions(text):
@@ -89,10 +59,7 @@ def rows(read_all, subjects):
     yield "lines of a file, tests included: median, largest", f"{statistics.median(lengths):.0f}, {max(lengths)}"
     headers = {path: {other for other in found if other in house} for path, found in includes.items() if path.endswith(".h")}
     yield "circles of headers", str(len(circles(headers)))
-    modules = {}
-    for path, found in includes.items():
-        modules.setdefault(module(path), set()).update(module(other) for other in found if module(other) != module(path))
-    knots = circles(modules)
+    knots = module_circles(includes)
     yield ("circles of modules (a header with its .cc): number, modules, largest",
            f"{len(knots)}, {sum(map(len, knots))}, {max(map(len, knots), default=0)}")
     folders = {}

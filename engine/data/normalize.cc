@@ -8,8 +8,8 @@
 
 #include "anneal/core/refuse.h"
 #include "anneal/engine/data/elements.h"
-#include "anneal/engine/data/input_text.h"
 #include "anneal/engine/data/image.h"
+#include "anneal/engine/data/input_text.h"
 
 namespace anneal {
 namespace {

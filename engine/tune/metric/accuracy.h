@@ -3,11 +3,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "anneal/engine/tune/metric/interval.h"
+
 namespace anneal {
 
-struct Interval {
-  double low = 0, high = 0;
-};
 // Of a share, 95 %, by Wilson's score. REQUIRES: 0 <= right <= all, all > 0
 Interval wilson_interval(int64_t right, int64_t all);
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "anneal/engine/tune/metric/accuracy.h"
+#include "anneal/engine/tune/metric/interval.h"
 
 namespace anneal {
 
