@@ -77,6 +77,10 @@ inline constexpr std::string_view kEliminated = "gone";  // no step computes it
 inline constexpr std::string_view kFallback = "fallback";
 // The subject is the graph; text: whether a batch may run in parts, or why it stays whole.
 inline constexpr std::string_view kBatchSplit = "batch_split";
+// The subject is an input whose default value the engine's sizes exclude.
+inline constexpr std::string_view kNoDefaultValue = "no_default_value";
+// The subject is a layer whose condition each run must meet, such as one branch of an If.
+inline constexpr std::string_view kRequired = "required";
 
 // A batch that the CPU may run in parts, since each row of the outputs follows from the same row of
 // the inputs. A row is the part of a tensor at one index of axis 0.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -203,7 +204,7 @@ void LayerEmitter::emit_layers() {
   ValuePlacement placement =
       place_values({graph_, places_, layouts, *readers_, is_late,
                     [&](ValueId value) { return slots_.direct_output(value).has_value(); }});
-  plan_.decisions = std::move(placement.decisions);
+  std::ranges::move(placement.decisions, std::back_inserter(plan_.decisions));
   slots_.set_layouts(layouts, std::move(placement));
   for (const LayerId id : graph_.order()) emit_layer(id, layouts.of_layer[static_cast<size_t>(id)]);
   if (!unsupported_.empty())

@@ -1,5 +1,7 @@
 #include "anneal/engine/builder/slot_table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -31,7 +33,17 @@ void SlotTable::add_ports() {
             Storage::kInput, host());
     set_home(input, host(), slot);
     plan_.inputs.push_back(slot);
-    if (!info.default_value || !may_be(info.type(), info.default_value->dims())) continue;
+    if (!info.default_value) continue;
+    if (!may_be(info.type(), info.default_value->dims())) {
+      plan_.decisions.push_back(
+          {std::string(kNoDefaultValue), info.name,
+           fmt::format("its default value of shape {} is left out: the engine takes {}, so each "
+                       "run has to set it",
+                       to_string(info.default_value->dims()),
+                       graph_.sizes().text(info.type().shape)),
+           true});
+      continue;
+    }
     plan_.input_defaults.resize(graph_.inputs().size(), kNoDefault);
     plan_.input_defaults[plan_.inputs.size() - 1] = static_cast<uint32_t>(
         constants_.add(*info.default_value, row_major_strides(info.default_value->dims())));

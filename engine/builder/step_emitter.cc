@@ -107,6 +107,8 @@ void StepEmitter::add(const Layer& layer, LaidOutChoice chosen, size_t place,
                       std::vector<uint32_t> inputs, std::vector<uint32_t> outputs) {
   for (const auto& [kernel, why] : chosen.refused)
     note("kernel", layer.name, fmt::format("{} refused: {}", kernel, why));
+  if (std::holds_alternative<Require>(layer.op))
+    note(std::string(kRequired), layer.name, "runs fail where this condition does not hold");
   store_constants(layer, chosen, place, inputs);
   if (places_[place].device->kind() == DeviceKind::kCuda)
     know_alignments(*chosen.kernel, alignments_of(plan_, inputs), alignments_of(plan_, outputs));

@@ -182,15 +182,16 @@ Factor without_ones(Node& node, const Factor& factor, const Factor& other,
   return {reshape(node, factor.value, sizes, name), kept};
 }
 
-// With as many elements along the axes as the other factor has, where it may have one instead.
-Factor with_sizes_of(Node& node, const Factor& factor, const Factor& other, const std::string& axes,
-                     const std::string& name) {
+// With the size along each of the axes to which both factors broadcast: where one has one element,
+// that of the other. Sizes of open axes are compared one by one, not as parts of a product.
+Factor broadcast_with(Node& node, const Factor& factor, const Factor& other,
+                      const std::string& axes, const std::string& name) {
   const Shape shape = node.graph().value(factor.value).type().shape;
   std::vector<Size> sizes(shape.begin(), shape.end());
   for (const char axis : axes) {
     const Size own = size_of_axis(node, factor, axis), others = size_of_axis(node, other, axis);
-    if (!own.known() && others.known() && node.sizes().range(own).min <= 1)
-      sizes[factor.axes.find(axis)] = others;
+    if (!own.known() || !others.known())
+      sizes[factor.axes.find(axis)] = node.sizes().broadcast(own, others);
   }
   if (std::ranges::equal(sizes, shape)) return factor;
   return {node.layer(Expand{}, {factor.value, node.sizes_value(sizes, name + "/sizes")}, name),
@@ -206,8 +207,8 @@ Factor multiply(Node& node, const Factor& first, const Factor& second, const std
     (!contains(second.axes, axis) ? rows : contains(needed, axis) ? batch : contracted) += axis;
   for (const char axis : second.axes)
     if (!contains(first.axes, axis)) columns += axis;
-  const Factor a = with_sizes_of(node, first, second, contracted, name + "/a/expanded");
-  const Factor b = with_sizes_of(node, second, first, contracted, name + "/b/expanded");
+  const Factor a = broadcast_with(node, first, second, contracted, name + "/a/expanded");
+  const Factor b = broadcast_with(node, second, first, contracted, name + "/b/expanded");
   const auto matrices = [&](const Factor& factor, const std::string& first,
                             const std::string& second, const std::string& suffix) {
     const ValueId ordered = transpose(node, factor, batch + first + second, name + suffix);

@@ -119,6 +119,26 @@ graph cache(past: f32[1,8,4], new: f32[1,3,4], at: i64[1,3,4])
   EXPECT_EQ(drawn.ranges[2], (InputRange{0, 7, InputRole::kPlace}));
 }
 
+TEST(DrawnInputs, TuplesFitTheNarrowestAxis) {
+  const Drawn drawn = draw_and_run(R"txt(
+graph cache(past: f32[2,16,8], at: i64[5,2], new: f32[5,8])
+  y = ScatterND(past, at, new)
+  return y
+)txt");
+  EXPECT_EQ(drawn.ranges[1].high, 1);
+}
+
+TEST(DrawnInputs, AxesAreThoseOfTheTensor) {
+  const Drawn drawn = draw_and_run(R"txt(
+graph sums(x: f32[3,4], axis: i64[], axes: i64[2])
+  c = Cumulative(x, axis)
+  y = Reduce(c, axes) kind=mean
+  return y
+)txt");
+  EXPECT_EQ(drawn.ranges[1], (InputRange{0, 1, InputRole::kPlace}));
+  EXPECT_EQ(drawn.ranges[2], (InputRange{0, 1, InputRole::kPlace}));
+}
+
 // The older exporter of torch looks a mask up at the positions of all tokens, row by row.
 TEST(DrawnInputs, MaskIsReadAtPositions) {
   const Drawn drawn = draw_and_run(R"txt(
@@ -261,6 +281,17 @@ graph wide(x: f32[1,1], shape: i64[2])
 )txt");
   EXPECT_TRUE(tried.is_accepted);
   EXPECT_EQ(tried.tensors[1].as<int64_t>()[1], 37);
+}
+
+TEST(InputTrials, SizesHaveTheProductThatTheErrorNames) {
+  const Tried tried = try_inputs(R"txt(
+graph same(x: f32[2,6], shape: i64[2])
+  y = Reshape(x, shape)
+  return y
+)txt");
+  EXPECT_TRUE(tried.is_accepted);
+  const auto shape = tried.tensors[1].as<int64_t>();
+  EXPECT_EQ(shape[0] * shape[1], 12);
 }
 
 TEST(InputTrials, RunsFindValuesThatDecideSizes) {

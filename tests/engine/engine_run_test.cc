@@ -483,7 +483,12 @@ graph batch(x: f32[8,2], w: f32[8,1] = f32[8,1]{1, 2, 3, 4, 5, 6, 7, 8})
 TEST(EngineRun, DefaultInputsHaveSizesThatRunsHave) {
   std::string text(kOpen);
   text.replace(text.find("0..8 opt 2"), 10, "3..8 opt 4");
-  EXPECT_FALSE(engine_of(build_text(text))->inputs()[1].default_value.has_value());
+  const auto engine = engine_of(build_text(text));
+  EXPECT_FALSE(engine->inputs()[1].default_value.has_value());
+  const auto& decisions = plan_of(*engine).decisions;
+  const auto told = std::ranges::find(decisions, kNoDefaultValue, &Decision::stage);
+  ASSERT_NE(told, decisions.end());
+  EXPECT_THAT(told->text, HasSubstr("its default value of shape [2] is left out"));
 }
 
 }  // namespace

@@ -244,6 +244,30 @@ TEST(OpenSizes, EinsumBroadcastsOneElement) {
     }
 }
 
+// Open sizes of several axes that are summed over are compared one by one.
+TEST(OpenSizes, EinsumBroadcastsEachOfSeveralOpenAxes) {
+  const auto build = [](const char* equation) {
+    return [equation](ModelBuilder& m) {
+      m.input("w", {"P", "Q"});
+      set(m.node("Einsum", {"x", "w"}, {"y"}, "n"), "equation", equation);
+    };
+  };
+  const auto numbers = [&](const char* equation, const Dims& x, const Dims& w) {
+    ModelBuilder model(18);
+    model.input("x", {"N", "M"}).output("y");
+    build(equation)(model);
+    const Graph graph = import_bytes(model.bytes(), "").graph;
+    return numbers_of(evaluate(graph, {{counted(x, DataType::kF32), counted(w, DataType::kF32)}})[0]);
+  };
+  using Numbers = std::vector<double>;
+  EXPECT_EQ(numbers("ij,ij->", {1, 3}, {2, 1}), Numbers({18}));
+  EXPECT_EQ(numbers("ij,ij->", {2, 3}, {2, 3}), Numbers({91}));
+  EXPECT_EQ(numbers("ij,ij->", {1, 1}, {2, 3}), Numbers({21}));
+  EXPECT_THAT(error_of([&] { numbers("ij,ij->", {2, 3}, {3, 2}); }), HasSubstr("broadcast"));
+  EXPECT_THAT(error_of([&] { numbers("ij,ij->", {2, 3}, {6, 1}); }), HasSubstr("broadcast"));
+  EXPECT_EQ(numbers("ij,jk->ik", {2, 1}, {3, 1}), Numbers({6, 12}));
+}
+
 TEST(OpenSizes, SumsOfAnyLength) {
   const auto build = [](const char* op) {
     return [op](ModelBuilder& m) { m.node(op, std::vector<std::string>(5000, "x"), {"y"}, "n"); };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <limits>
 #include <string_view>
 
@@ -26,20 +27,43 @@ bool reads_indices(const Op& op) {
          std::holds_alternative<ScatterND>(op);
 }
 
-// The sizes that an error names, behind the name of its step.
+bool reads_tuples(const Op& op) {
+  return std::holds_alternative<GatherND>(op) || std::holds_alternative<ScatterND>(op);
+}
+
+// The sizes that an error names, behind the name of its step, and the products of those that it
+// gives as dims.
 std::vector<int64_t> numbers_in(std::string_view text) {
   if (const size_t step = text.rfind("): "); step != std::string_view::npos)
     text.remove_prefix(step);
   std::vector<int64_t> numbers;
-  for (size_t at = 0; at < text.size() && numbers.size() < kMostNumbers; ++at) {
-    int64_t number = 0;
-    const auto [end, fault] = std::from_chars(text.data() + at, text.data() + text.size(), number);
-    if (fault == std::errc() && number > 0 && number <= kLargestSize &&
+  const auto add = [&](int64_t number) {
+    if (number > 0 && number <= kLargestSize && numbers.size() < kMostNumbers &&
         std::ranges::find(numbers, number) == numbers.end())
       numbers.push_back(number);
-    if (fault != std::errc::invalid_argument) at = static_cast<size_t>(end - text.data());
+  };
+  int64_t product = 1;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '[') product = 1;
+    if (text[at] == ']') add(product);
+    int64_t number = 0;
+    const auto [end, fault] = std::from_chars(text.data() + at, text.data() + text.size(), number);
+    if (fault == std::errc()) add(number);
+    if (fault == std::errc() && product > 0 && product <= kLargestSize) product *= number;
+    if (fault != std::errc::invalid_argument) at = static_cast<size_t>(end - text.data()) - 1;
   }
   return numbers;
+}
+
+// Integers of which the last is `value` and the others are 1.
+Tensor ones_and(DataType dtype, const Dims& dims, double value) {
+  auto made = Tensor::allocate(dtype, dims);
+  for (int64_t i = 0, n = made.tensor.count(); i < n; ++i) {
+    const int64_t number = i + 1 < n ? 1 : static_cast<int64_t>(value);
+    std::memcpy(made.data.data() + i * static_cast<int64_t>(size_of(dtype)), &number,
+                size_of(dtype));
+  }
+  return made.tensor;
 }
 
 bool is_of_arguments(const Error& error) {
@@ -56,7 +80,7 @@ bool may_refuse_values(const Plan& plan) {
     if (std::holds_alternative<Require>(step.op)) return true;
     if (!reads_indices(step.op)) return false;
     const Storage storage = plan.slots[base_of(plan, step.inputs[1])].storage;
-    return storage != Storage::kWeight && storage != Storage::kInput;
+    return storage != Storage::kWeight && (storage != Storage::kInput || reads_tuples(step.op));
   });
 }
 
@@ -86,7 +110,8 @@ std::optional<StepFailure> InputTrials::run(std::span<const Dims> dims) {
     first = failure;
     if (is_any_size)
       for (const int64_t number : numbers_in(first->text))
-        ways.push_back({static_cast<double>(number), true});
+        for (const Sizes sizes : {Sizes::kAlike, Sizes::kLast})
+          ways.push_back({static_cast<double>(number), sizes});
   }
   return first ? first : StepFailure{0, "not run: other runs have taken all the time"};
 }
@@ -104,10 +129,12 @@ std::vector<Tensor> InputTrials::draw(std::span<const Dims> dims,
     const bool is_size = is_integer(dtype) && ranges[i].role == InputRole::kSize;
     if (given)
       tensors.push_back(*given);
-    else if (!way.value || (way.only_sizes && !is_size))
+    else if (!way.value || (way.sizes != Sizes::kAsOthers && !is_size))
       tensors.push_back(draw_input(dtype, dims[i], ranges[i], seed));
-    else if (way.only_sizes)
+    else if (way.sizes == Sizes::kAlike)
       tensors.push_back(alike_sample(dtype, dims[i], *way.value));
+    else if (way.sizes != Sizes::kAsOthers)
+      tensors.push_back(ones_and(dtype, dims[i], *way.value));
     else
       tensors.push_back(alike_input(dtype, dims[i], ranges[i], seed, *way.value));
   }

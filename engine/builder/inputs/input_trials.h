@@ -24,7 +24,7 @@ struct TrialInput {
 
 // Draws inputs in different ways and runs the engine on them: as draw_input() does; then all
 // integers 1, the least and the largest of their ranges; then those that decide sizes at numbers
-// that the error names. Not thread-safe.
+// that the error names, alike or with such a product. Not thread-safe.
 class InputTrials {
  public:
   // REQUIRES: the engine outlives it; one input for each of the engine.
@@ -38,9 +38,14 @@ class InputTrials {
   int runs() const { return runs_; }  // so far
 
  private:
+  enum class Sizes : uint8_t {
+    kAsOthers,
+    kAlike,  // each is the value, and the others are spread
+    kLast,   // the last is the value, those before it are 1, and the others are spread
+  };
   struct Way {
     std::optional<double> value = {};  // none: spread over the range
-    bool only_sizes = false;           // the others are spread
+    Sizes sizes = Sizes::kAsOthers;
   };
   std::vector<InputRange> ranges_at(std::span<const Dims> dims) const;
   std::vector<Tensor> draw(std::span<const Dims> dims, std::span<const InputRange> ranges,

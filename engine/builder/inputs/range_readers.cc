@@ -49,14 +49,26 @@ void RangeReaders::read_tuples(const Step& step, uint32_t of, int64_t first_axis
   for (const auto& [column, slot] : columns)
     read_index(walk_.value(slot), of, first_axis + column, is_place);
   if (!columns.empty()) return;
-  // All columns have one interval, so the widest axis decides.
-  std::optional<int64_t> widest;
+  // All columns have one interval. An input is drawn for the narrowest axis; of what is computed
+  // nothing is known beyond the widest.
+  const ValueRange tuples = walk_.value(indices);
+  const bool is_input = tuples.port >= 0;
+  std::optional<int64_t> decisive;
   for (int64_t axis = first_axis; axis < first_axis + static_cast<int64_t>(*count); ++axis) {
     const auto size = walk_.size_of_axis(of, axis);
     if (!size) return;
-    if (!widest || *size > *walk_.size_of_axis(of, *widest)) widest = axis;
+    const auto best = decisive ? walk_.size_of_axis(of, *decisive) : size;
+    if (!decisive || (is_input ? *size < *best : *size > *best)) decisive = axis;
   }
-  if (widest) read_index(walk_.value(indices), of, *widest, is_place);
+  if (decisive) read_index(tuples, of, *decisive, is_place);
+}
+
+void RangeReaders::read_axes(const ValueRange& axes, int rank) {
+  if (rank < 1) return;
+  refuse_beyond(axes, {-static_cast<double>(rank), static_cast<double>(rank) - 1});
+  if (axes.port < 0) return;
+  note(walk_.findings().indices, axes.port, {0, static_cast<double>(rank) - 1});
+  note(walk_.findings().places, axes.port, {0, static_cast<double>(rank) - 1});
 }
 
 void RangeReaders::read_length(const ValueRange& length, uint32_t of, int64_t axis) {

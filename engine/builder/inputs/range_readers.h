@@ -21,6 +21,8 @@ class RangeReaders {
   void read_index(const Step& step, size_t i, uint32_t of, int64_t axis, bool is_place);
   // The last axis of the indices goes through axes of the slot; operands of a Concat apart.
   void read_tuples(const Step& step, uint32_t of, int64_t first_axis, bool is_place);
+  // Axes of a tensor of that rank, each once.
+  void read_axes(const ValueRange& axes, int rank);
   // Of an axis of a slot.
   void read_length(const ValueRange& length, uint32_t of, int64_t axis);
   void read_size(const ValueRange& size, const ValueInterval& accepted);

@@ -59,6 +59,7 @@ RangeRules::Ranges RangeRules::operator()(const Softmax& op) {
   return {{op.log ? ValueInterval{-kInfinity, 0} : ValueInterval{0, 1}, -1}};
 }
 RangeRules::Ranges RangeRules::operator()(const Reduce& op) {
+  if (has(1)) readers_.read_axes(input(1), walk_.shape(step_.inputs[0]).rank());
   const ValueRange from = mapped(op.map, 2, 0);
   const ValueInterval& x = from.range;
   const double before = walk_.elements_of_axes(step_.inputs[0]),
@@ -74,6 +75,7 @@ RangeRules::Ranges RangeRules::operator()(const Reduce& op) {
   }
 }
 RangeRules::Ranges RangeRules::operator()(const Cumulative& op) {
+  readers_.read_axes(input(1), walk_.shape(step_.inputs[0]).rank());
   const ValueInterval x = input(0).range;
   if (op.kind != CumulativeKind::kSum)
     return {{x.low >= 0 && x.high <= 1 ? ValueInterval{0, 1} : ValueInterval(), -1}};
