@@ -76,16 +76,22 @@ size_t place(const std::vector<ValueId>& values, ValueId value) {
   return static_cast<size_t>(std::find(values.begin(), values.end(), value) - values.begin());
 }
 
-// Whether the program rounds x itself to 16 bits, which x is not yet: a Cast of the model, which
-// comes before the normalization.
-bool rounds_to_half(const Composition& composed, ValueId x) {
+// Whether a Cast of the model rounds to 16 bits what follows from x alone: it comes before the
+// normalization, which would not see its result.
+bool rounds_before(const Composition& composed, ValueId x) {
   const auto code = composed.program.code();
-  return std::any_of(code.begin(), code.end(), [&](const Instruction& one) {
-    if (one.opcode != Opcode::kRound || !is_half(static_cast<DataType>(one.immediate)))
-      return false;
-    const Instruction& operand = code[one.operands[0]];
-    return operand.opcode == Opcode::kInput && composed.leaves[operand.immediate] == x;
-  });
+  std::vector<bool> is_of_x(code.size(), true);
+  for (size_t reg = 0; reg < code.size(); ++reg) {
+    const Instruction& one = code[reg];
+    if (one.opcode == Opcode::kInput) is_of_x[reg] = composed.leaves[one.immediate] == x;
+    for (int i = 0; i < operand_count(one.opcode); ++i)
+      if (!is_of_x[one.operands[static_cast<size_t>(i)]]) is_of_x[reg] = false;
+    const bool is_half_round =
+        one.opcode == Opcode::kRound && is_half(static_cast<DataType>(one.immediate & ~kByCast));
+    const bool is_direct = is_half_round && code[one.operands[0]].opcode == Opcode::kInput;
+    if (is_half_round && is_of_x[reg] && (is_direct || (one.immediate & kByCast) != 0)) return true;
+  }
+  return false;
 }
 
 // Whether the value is `wanted(x, m)` at every probe, of nothing but x and m (which may be absent).
@@ -94,7 +100,7 @@ bool computes(const Graph& graph, ValueId value, ValueId x, ValueId m, F wanted)
   std::vector<ValueId> stops = {x};
   if (m != ValueId::kNone) stops.push_back(m);
   const auto composed = compose(graph, value, stops);
-  if (!composed || rounds_to_half(*composed, x)) return false;
+  if (!composed || rounds_before(*composed, x)) return false;
   for (const ValueId leaf : composed->leaves)
     if (leaf != x && leaf != m) return false;
   if (m != ValueId::kNone && place(composed->leaves, m) == composed->leaves.size()) return false;
@@ -295,7 +301,7 @@ bool settle_x(const Graph& graph, ValueId y, const std::vector<Mean>& means,
   std::vector<ValueId> stops = {x, match.variance.value};
   if (match.mean.value != ValueId::kNone) stops.push_back(match.mean.value);
   auto composed = compose(graph, y, stops);
-  if (!composed || rounds_to_half(*composed, x)) return false;
+  if (!composed || rounds_before(*composed, x)) return false;
   match.y = std::move(*composed);
   const auto reads = [&](ValueId value) {
     return place(match.y.leaves, value) < match.y.leaves.size();

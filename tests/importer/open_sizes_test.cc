@@ -257,7 +257,8 @@ TEST(OpenSizes, EinsumBroadcastsEachOfSeveralOpenAxes) {
     model.input("x", {"N", "M"}).output("y");
     build(equation)(model);
     const Graph graph = import_bytes(model.bytes(), "").graph;
-    return numbers_of(evaluate(graph, {{counted(x, DataType::kF32), counted(w, DataType::kF32)}})[0]);
+    return numbers_of(
+        evaluate(graph, {{counted(x, DataType::kF32), counted(w, DataType::kF32)}})[0]);
   };
   using Numbers = std::vector<double>;
   EXPECT_EQ(numbers("ij,ij->", {1, 3}, {2, 1}), Numbers({18}));
