@@ -95,6 +95,8 @@ void print_remarks(std::span<const std::string> remarks) {
 void print_self_check(const SelfCheckReport& report) {
   if (!report.warning.empty())
     fmt::print(stderr, "anneal: warning: {}\n", printable(report.warning));
+  if (!report.is_compared && !report.outcome.empty())
+    fmt::print(stderr, "anneal: warning: self-check: {}\n", printable(report.outcome));
 }
 
 std::vector<std::string> input_names(const Engine& engine) {

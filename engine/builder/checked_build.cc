@@ -12,10 +12,13 @@
 
 #include "anneal/core/milliseconds.h"
 #include "anneal/engine/builder/f32_build.h"
+#include "anneal/engine/builder/inputs/input_trials.h"
 #include "anneal/engine/builder/self_check/comparison_inputs.h"
 #include "anneal/engine/builder/self_check/eight_bit_faults.h"
 #include "anneal/engine/builder/self_check/plan_comparison.h"
 #include "anneal/engine/builder/self_check/plan_layers.h"
+#include "anneal/engine/builder/self_check/table_misfit.h"
+#include "anneal/optimizer/precision/quantizable.h"
 
 namespace anneal {
 namespace {
@@ -87,6 +90,7 @@ class Checker {
         check_(check),
         f32_(f32),
         precision_(options.passes.precision),
+        asked_(options.passes.precision.layers),
         target_(target_that_runs(options)),
         stands_in_(target_.empty()) {
     if (stands_in_) target_ = "cpu";
@@ -101,15 +105,19 @@ class Checker {
     std::string input;                          // where
     std::map<std::string, std::string> faults;  // by layer: why it goes back
     std::string layer;                          // where most of the difference arises
+    std::vector<Tensor> tensors;                // of the input, if the table has its ranges
   };
 
   EngineFile build_lower() const;
   void open();
   Finding find(PlanComparison& comparison, ComparisonInput& input) const;
+  Finding find_numbers(PlanComparison& comparison, ComparisonInput& input) const;
   Round compare(const EngineFile& file);
   void find_faults(PlanComparison& comparison, const Plan& reduced, const ComparisonInput& input,
                    Round& round);
-  void add(const std::set<std::string>& layers, const std::string& why, Round& round) const;
+  void add(const PlanLayers& layers, const std::string& step, const std::string& why,
+           Round& round) const;
+  void find_misfit(const Round& round);
   void mend(Round& round);
   size_t count_of_inputs() const;
   std::string remedy(const Round& round) const;
@@ -121,7 +129,8 @@ class Checker {
   const SelfCheckOptions& check_;
   const F32Build& f32_;
   PrecisionOptions precision_;
-  std::string target_;  // of the plan that runs
+  LayerPrecisions asked_;  // before anything goes back
+  std::string target_;     // of the plan that runs
   bool stands_in_;
   std::optional<EngineFile> exact_file_;
   std::unique_ptr<WatchedEngine> exact_;
@@ -130,6 +139,8 @@ class Checker {
   Finding first_;  // before anything was mended
   std::map<std::string, std::string> reverted_;
   bool is_in_vain_ = false;  // f32 for the layers that were found changed little
+  bool has_judged_ = false;  // any element of any result
+  std::optional<TableMisfit> misfit_;
 };
 
 const Plan* plan_for(const EngineFile& file, const std::string& target) {
@@ -163,27 +174,41 @@ void Checker::open() {
 
 // Drawn inputs are drawn again if the model refuses them, or if f32 makes no numbers of them.
 Finding Checker::find(PlanComparison& comparison, ComparisonInput& input) const {
-  Finding found;
-  double blind = 0;
   try {
-    found = comparison.compare(input.tensors);
-    blind = comparison.blind_share();
-    if (!input.is_drawn || input.is_large || blind < kBlind) return found;
+    return find_numbers(comparison, input);
   } catch (const Error& error) {
-    if (!input.is_drawn || input.is_large || error.code() != ErrorCode::kInvalidArgument) throw;
-    inputs_->draw_plainer(input, false);
-    return comparison.compare(input.tensors);
+    if (!input.is_drawn || !refuses_arguments(error) ||
+        !inputs_->draw_accepted(input, exact_->engine()))
+      throw;
   }
-  const std::vector<Tensor> before = input.tensors;
-  inputs_->draw_plainer(input, true);
-  const Finding again = comparison.compare(input.tensors);
-  if (comparison.blind_share() < blind) return again;
-  input.tensors = before;
+  return find_numbers(comparison, input);
+}
+
+Finding Checker::find_numbers(PlanComparison& comparison, ComparisonInput& input) const {
+  const Finding found = comparison.compare(input.tensors);
+  const double blind = comparison.blind_share();
+  if (!input.is_drawn || input.is_large || blind < kBlind) return found;
+  const ComparisonInput before = input;
+  inputs_->draw_plainer(input);
+  try {
+    const Finding again = comparison.compare(input.tensors);
+    if (comparison.blind_share() < blind) return again;
+  } catch (const Error& error) {
+    if (!refuses_arguments(error)) throw;
+  }
+  input = before;
   return comparison.compare(input.tensors);
 }
 
-void Checker::add(const std::set<std::string>& layers, const std::string& why, Round& round) const {
-  for (const std::string& layer : layers)
+// Layers that the user has named keep what was asked.
+void Checker::add(const PlanLayers& layers, const std::string& step, const std::string& why,
+                  Round& round) const {
+  const std::set<std::string> names = layers.of_step(step);
+  Layer all;
+  all.name = step;
+  all.origins.assign(names.begin(), names.end());
+  if (asked_.of(all)) return;
+  for (const std::string& layer : names)
     if (!reverted_.contains(layer)) round.faults.emplace(layer, why);
 }
 
@@ -196,7 +221,7 @@ void Checker::find_faults(PlanComparison& comparison, const Plan& reduced,
     for (const Fault& fault : eight_bits.find(comparison, input.tensors)) {
       for (const std::string& step : layers.products_of(fault.value)) {
         if (round.layer.empty()) round.layer = layers.name_of(step);
-        add(layers.of_step(step),
+        add(layers, step,
             fmt::format("8 bits by the range in the table cost \"{}\", which it reads, {} of its "
                         "root mean square, and most of a difference from f32 comes from there",
                         fault.value, percent(fault.difference)),
@@ -206,6 +231,9 @@ void Checker::find_faults(PlanComparison& comparison, const Plan& reduced,
     if (!round.faults.empty()) return;
   }
   const PlanLayers layers(model_, reduced);
+  const auto add_lower = [&](const std::string& step, const std::string& why) {
+    if (layers.is_lower(step)) add(layers, step, why, round);
+  };
   for (const Fault& fault : comparison.faults()) {
     if (round.layer.empty()) round.layer = layers.name_of(fault.step);
     const std::string why =
@@ -215,16 +243,14 @@ void Checker::find_faults(PlanComparison& comparison, const Plan& reduced,
                             "most of a difference from f32 arises where it makes \"{}\", {} of its "
                             "root mean square",
                             fault.value, percent(fault.difference));
-    add(layers.of_step(fault.step), why, round);
+    add_lower(fault.step, why);
     for (const std::string& operand : layers.inputs_of(fault.step))
       if (comparison.is_rounded(operand))
         for (const std::string& maker : layers.makers(operand))
-          add(layers.of_step(maker),
-              fmt::format("\"{}\" reads \"{}\", of which it needs all digits", fault.step, operand),
-              round);
+          add_lower(maker, fmt::format("\"{}\" reads \"{}\", of which it needs all digits",
+                                       fault.step, operand));
     if (!fault.is_lost) continue;
-    for (const std::string& step : layers.products_of(fault.value))
-      add(layers.of_step(step), why, round);
+    for (const std::string& step : layers.products_of(fault.value)) add_lower(step, why);
   }
 }
 
@@ -239,27 +265,38 @@ Checker::Round Checker::compare(const EngineFile& file) {
     try {
       found = find(comparison, input);
     } catch (const Error& error) {
-      inputs_->leave_out(input.what, error);
-      input.is_refused = true;
+      if (error.code() == ErrorCode::kCancelled) throw;
+      inputs_->leave_out(input, error.what());
       continue;
     }
+    if (comparison.judged().is_blind()) {
+      inputs_->leave_out(input, "f32 gives no numbers");
+      continue;
+    }
+    has_judged_ = has_judged_ || comparison.judged().elements > 0;
     if (input.is_large && !found.is_lost) continue;
     if (std::pair(found.is_lost, found.excess) >
             std::pair(round.worst.is_lost, round.worst.excess) ||
         round.input.empty()) {
       round.worst = found;
       round.input = input.what;
+      if (input.is_drawn && !input.is_plain) round.tensors = input.tensors;
     }
     if (found.is_bad()) find_faults(comparison, plan, input, round);
   }
   return round;
 }
 
+// Inputs are drawn within ranges that may be wrong themselves.
+void Checker::find_misfit(const Round& round) {
+  if (!round.worst.is_bad() || round.tensors.empty() || precision_.ranges == nullptr) return;
+  misfit_ = table_misfit(*exact_, round.tensors, *precision_.ranges);
+}
+
 // Builds again with f32 for the layers that were found, while others are found: one of two operands
 // of a difference alone changes little.
 void Checker::mend(Round& round) {
   const Round as_built = round;
-  first_ = round.worst;
   for (int count = 0; count < kMostRebuilds && round.worst.is_bad() && !round.faults.empty();
        ++count) {
     for (const auto& [layer, why] : round.faults) {
@@ -296,6 +333,10 @@ std::string Checker::outcome(const Round& round) const {
       verb, count == 1 ? round.input : fmt::format("{} inputs", count));
   if (worst.value.empty())
     text += ": no difference";
+  else if (worst.is_count)
+    text +=
+        fmt::format(": {} of the elements of \"{}\" differ at most, and rounding explains {}",
+                    percent(worst.difference), worst.value, percent(kToldFrom * worst.explained));
   else if (!worst.is_lost)
     text += fmt::format(": \"{}\" is off by {} at most, and rounding explains {}", worst.value,
                         percent(worst.difference), percent(kToldFrom * worst.explained));
@@ -303,6 +344,7 @@ std::string Checker::outcome(const Round& round) const {
     text += first_.is_lost ? fmt::format("; \"{}\" was not finite before", first_.value)
                            : fmt::format("; \"{}\" was off by {} before", first_.value,
                                          percent(first_.difference));
+  if (misfit_ && !misfit_->is_of_input) text += "; " + misfit_->text;
   if (!inputs_->left_out().empty()) text += "; left out: " + inputs_->left_out();
   return text;
 }
@@ -333,7 +375,7 @@ std::string Checker::sentence(const Round& round) const {
       worst.is_lost ? fmt::format("\"{}\" is not finite in {} where f32 is", worst.value,
                                   names_of(precision_))
       : worst.is_count
-          ? fmt::format("{} of the integers \"{}\" differ between {} and f32",
+          ? fmt::format("{} of the elements of \"{}\" differ between {} and f32",
                         percent(worst.difference), worst.value, names_of(precision_))
           : fmt::format("\"{}\" in {} differs from f32 by {}, and rounding explains {}",
                         worst.value, names_of(precision_), percent(worst.difference),
@@ -351,10 +393,21 @@ void Checker::run(EngineFile& file, SelfCheckReport& report) {
     report.outcome = fmt::format("it was not compared with f32: {}", inputs_->left_out());
     return;
   }
-  mend(round);
+  if (!has_judged_) {
+    report.outcome = "it was not compared with f32: no result has elements that can be compared";
+    return;
+  }
+  find_misfit(round);
+  // f32 for the layers behind a wrong range of an input mends nothing.
+  first_ = round.worst;
+  if (!misfit_ || !misfit_->is_of_input) mend(round);
   report.is_compared = true;
   report.outcome = outcome(round);
-  if (round.worst.is_told()) report.warning = sentence(round);
+  if (misfit_ && misfit_->is_of_input)
+    report.warning = fmt::format("{}. Check the range of \"{}\", or calibrate again", misfit_->text,
+                                 misfit_->value);
+  else if (round.worst.is_told())
+    report.warning = sentence(round);
   if (reverted_.empty()) return;
   for (const auto& [layer, why] : reverted_) report.back_to_f32.push_back({layer, why});
   check_.before_rebuild();

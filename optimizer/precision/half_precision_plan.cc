@@ -351,7 +351,19 @@ class Chooser {
 
   // What readers need, and what may become large for f16.
   void mark_needs() {
+    const auto guess = [&](ValueId value) {
+      if (!is_f32(value)) return;
+      Mark& of = mark(value);
+      if (of.guessed.empty() && !of.is_known && needs_.expected(value) > kMostF16)
+        of.guessed = fmt::format(
+            "\"{}\" may become large for f16, by the magnitudes of what it is made of, and "
+            "without a calibration table nothing says that it does not",
+            name_of(value));
+    };
+    for (const ValueId input : graph_.inputs()) guess(input);
     for (const LayerId id : order_) {
+      if (!bodies_of(graph_.layer(id).op).empty())
+        for (const ValueId output : graph_.layer(id).outputs) guess(output);
       const DataType half = halves_[id];
       if (!is_half(half)) continue;
       for (const ValueId output : graph_.layer(id).outputs) {
@@ -359,11 +371,7 @@ class Chooser {
         Mark& of = mark(output);
         if (of.imprecise.empty())
           of.imprecise = needs_.why_not_stored(output, rounding_of(half), to_string(half));
-        if (of.guessed.empty() && !of.is_known && needs_.expected(output) > kMostF16)
-          of.guessed = fmt::format(
-              "\"{}\" may become large for f16, by the magnitudes of what it is made of, and "
-              "without a calibration table nothing says that it does not",
-              name_of(output));
+        guess(output);
       }
     }
   }

@@ -13,6 +13,10 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 // Of an input of the model, as pictures have it, and of features.
 constexpr double kOrdinary = 256;
+// An iteration that adds less than this takes thousands of iterations to leave f16.
+constexpr double kLittleGrowth = 16;
+// Passes over a body until what it carries no longer grows, as sums with decay do.
+constexpr int kMostPasses = 6;
 
 // What an axis may have at most.
 double most_at(const Graph& graph, const Shape& shape, int64_t axis) {
@@ -21,11 +25,43 @@ double most_at(const Graph& graph, const Shape& shape, int64_t axis) {
   return most >= std::numeric_limits<int32_t>::max() ? kInfinite : static_cast<double>(most);
 }
 
+NodeFacts of_type(DataType dtype) {
+  return {.range = range_of_type(dtype),
+          .expected = is_wide_integer(dtype) ? kInfinite : kOrdinary,
+          .is_of_integers = is_wide_integer(dtype)};
+}
+
+bool bends(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kCast:
+    case Opcode::kRound:
+    case Opcode::kNeg:
+    case Opcode::kAdd:
+    case Opcode::kSub:
+    case Opcode::kMul:
+    case Opcode::kDiv:
+      return false;
+    default:
+      return true;
+  }
+}
+
+NodeFacts either(const NodeFacts& a, const NodeFacts& b) {
+  return {.range = hull(a.range, b.range),
+          .expected = std::max(a.expected, b.expected),
+          .is_of_product = a.is_of_product && b.is_of_product,
+          .is_feature = a.is_feature && b.is_feature,
+          .is_of_integers = a.is_of_integers || b.is_of_integers};
+}
+
 class FactFinder {
  public:
+  // Of the operands of a sum the larger one counts, as is so for features of ordinary magnitude; in
+  // a body that is run again both count.
+  enum class Sums : uint8_t { kLarger, kAll };
   FactFinder(const ValueFlow& flow, const PrecisionOptions& options,
-             std::span<const NodeFacts> inputs)
-      : flow_(flow), graph_(flow.graph()), options_(options), inputs_(inputs) {}
+             std::span<const NodeFacts> inputs, Sums sums = Sums::kLarger)
+      : flow_(flow), graph_(flow.graph()), options_(options), inputs_(inputs), sums_(sums) {}
 
   FlowFacts run() {
     for (const FlowNode& node : flow_.nodes()) {
@@ -80,11 +116,6 @@ class FactFinder {
     }
     return of_type(node.dtype);
   }
-  static NodeFacts of_type(DataType dtype) {
-    return {.range = range_of_type(dtype),
-            .expected = is_wide_integer(dtype) ? kInfinite : kOrdinary,
-            .is_of_integers = is_wide_integer(dtype)};
-  }
 
   // What the operands have in common, before the range is known.
   NodeFacts joined(const FlowNode& node) const {
@@ -111,21 +142,6 @@ class FactFinder {
     return factor(node.operands[0]) == factor(node.operands[1]);
   }
 
-  static bool bends(Opcode opcode) {
-    switch (opcode) {
-      case Opcode::kCast:
-      case Opcode::kRound:
-      case Opcode::kNeg:
-      case Opcode::kAdd:
-      case Opcode::kSub:
-      case Opcode::kMul:
-      case Opcode::kDiv:
-        return false;
-      default:
-        return true;
-    }
-  }
-
   NodeFacts instruction(const FlowNode& node) const {
     const Instruction& one = node.one;
     NodeFacts facts = joined(node);
@@ -148,6 +164,11 @@ class FactFinder {
       case Opcode::kLess:
       case Opcode::kLessEqual:
         return {.range = {0, 1, true}, .expected = 1};
+      case Opcode::kAdd:
+      case Opcode::kSub:
+        if (sums_ == Sums::kAll)
+          facts.expected = operand(node, 0).expected + operand(node, 1).expected;
+        break;
       case Opcode::kMul:
         // Of two computed values, one is mostly a gate; a power is none.
         if (!two_computed || is_power_by(node))
@@ -275,14 +296,6 @@ class FactFinder {
     return facts;
   }
 
-  static NodeFacts either(const NodeFacts& a, const NodeFacts& b) {
-    return {.range = hull(a.range, b.range),
-            .expected = std::max(a.expected, b.expected),
-            .is_of_product = a.is_of_product && b.is_of_product,
-            .is_feature = a.is_feature && b.is_feature,
-            .is_of_integers = a.is_of_integers || b.is_of_integers};
-  }
-
   // What a layer with bodies gives.
   const std::vector<NodeFacts>& results_of(const FlowNode& node, const Layer& layer) {
     const auto [made, is_new] = results_.try_emplace(node.layer);
@@ -313,15 +326,7 @@ class FactFinder {
     std::vector<NodeFacts>& inputs = made_.body_inputs[number];
     inputs = inputs_of(node, layer, body);
     for (;;) {
-      const FlowFacts facts = FactFinder(flow, options_, inputs).run();
-      std::vector<NodeFacts> outputs;
-      for (const Graph::Output& output : body.outputs()) {
-        const int found = flow.of(output.value);
-        const Tensor* constant = body.constant(output.value);
-        outputs.push_back(found >= 0 ? facts[found]
-                          : constant ? NodeFacts{.range = range_of_tensor(*constant)}
-                                     : of_type(body.value(output.value).type().dtype));
-      }
+      const std::vector<NodeFacts> outputs = outputs_at(flow, inputs, sums_);
       // What an iteration makes of integers, the next one is given.
       bool is_settled = true;
       for (int k = 0; k < ports.carried; ++k) {
@@ -332,8 +337,67 @@ class FactFinder {
         to.expected = std::max(to.expected, from.expected);
         is_settled = false;
       }
-      if (is_settled) return outputs;
+      if (!is_settled) continue;
+      if (ports.carried == 0 || !let_grow(ports, flow, most_returns(node, layer), inputs))
+        return outputs;
+      return outputs_at(flow, inputs, sums_);
     }
+  }
+
+  std::vector<NodeFacts> outputs_at(const ValueFlow& flow, std::span<const NodeFacts> inputs,
+                                    Sums sums) const {
+    const Graph& body = flow.graph();
+    const FlowFacts facts = FactFinder(flow, options_, inputs, sums).run();
+    std::vector<NodeFacts> outputs;
+    for (const Graph::Output& output : body.outputs()) {
+      const int found = flow.of(output.value);
+      const Tensor* constant = body.constant(output.value);
+      outputs.push_back(found >= 0 ? facts[found]
+                        : constant ? NodeFacts{.range = range_of_tensor(*constant)}
+                                   : of_type(body.value(output.value).type().dtype));
+    }
+    return outputs;
+  }
+
+  // How often the body may get what it gave; infinite if nothing bounds it.
+  double most_returns(const FlowNode& node, const Layer& layer) const {
+    return std::holds_alternative<Loop>(layer.op) && has(node, 0)
+               ? std::max(operand(node, 0).range.magnitude() - 1, 0.0)
+               : kInfinite;
+  }
+
+  // Nothing is expected of carried floats that still grow after some iterations. Whether any does.
+  bool let_grow(const BodyPorts& ports, const ValueFlow& flow, double most_returns,
+                std::vector<NodeFacts>& inputs) const {
+    const std::vector<NodeFacts> first = inputs;
+    std::vector<NodeFacts> now = inputs;
+    std::vector<bool> grows(static_cast<size_t>(ports.carried));
+    const auto carried = [&](int k) { return static_cast<size_t>(ports.first_carried + k); };
+    bool any = true;
+    for (int pass = 0; any && pass < std::min<double>(kMostPasses, most_returns); ++pass) {
+      const std::vector<NodeFacts> outputs = outputs_at(flow, now, Sums::kAll);
+      any = false;
+      for (int k = 0; k < ports.carried; ++k) {
+        const NodeFacts& from = outputs[static_cast<size_t>(ports.first_output + k)];
+        NodeFacts& to = now[carried(k)];
+        const bool is_f32 =
+            flow.graph().value(flow.graph().inputs()[carried(k)]).type().dtype == DataType::kF32;
+        grows[static_cast<size_t>(k)] = is_f32 && from.expected > to.expected + kLittleGrowth;
+        if (!grows[static_cast<size_t>(k)]) continue;
+        to.expected = from.expected;
+        any = true;
+      }
+    }
+    // Of few iterations the growth is known.
+    const bool is_over = most_returns <= kMostPasses;
+    bool changes = false;
+    for (int k = 0; k < ports.carried; ++k) {
+      NodeFacts& to = inputs[carried(k)];
+      to.expected =
+          grows[static_cast<size_t>(k)] && !is_over ? kInfinite : now[carried(k)].expected;
+      changes = changes || to.expected != first[carried(k)].expected;
+    }
+    return changes;
   }
 
   std::vector<NodeFacts> inputs_of(const FlowNode& node, const Layer& layer,
@@ -474,6 +538,7 @@ class FactFinder {
   const Graph& graph_;
   const PrecisionOptions& options_;
   const std::span<const NodeFacts> inputs_;
+  const Sums sums_;
   FlowFacts made_;
   std::unordered_map<LayerId, std::vector<NodeFacts>> results_;  // of layers with bodies
 };

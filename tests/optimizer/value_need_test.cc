@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "anneal/graph/text/text.h"
 
 namespace anneal {
@@ -280,6 +282,30 @@ TEST(ValueNeed, GuessesGrowByPowersAndByWeightsOfOneSign) {
   EXPECT_EQ(expected("s"), 256.0 * 256);
   EXPECT_EQ(expected("c"), 256.0 * 256 * 256);
   EXPECT_EQ(expected("p"), 256.0 * 256 * 256);
+}
+
+// What is carried is expected to be as large as some iterations make it, or of any magnitude.
+TEST(ValueNeed, WhatGrowsWithEachIterationMayBeAnything) {
+  const auto carried = [](std::string_view program, std::string_view trips = "t") {
+    std::string text = R"G(graph g(t: i64[], x: f32[4,4], z: f32[4,4])
+  body each(i: i64[], go: bool[], h: f32[4,4], e: f32[4,4])
+    const w: f32[4,4] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
+    m = MatMul(h, w)
+    n = Pointwise(m, h, e) program="(f32,f32,f32)->(f32) PROGRAM"
+    return go, n
+  end
+  y = Loop(TRIPS, _, x, z) body=0 carried=1
+  return y
+)G";
+    text.replace(text.find("PROGRAM"), 7, program);
+    const Graph graph = parse_graph(text.replace(text.find("TRIPS"), 5, trips));
+    return NeedAnalysis(graph, {}).expected(graph.find_value("y"));
+  };
+  EXPECT_TRUE(std::isinf(carried("add($0,mul(add($1,$2),0f32))")));
+  EXPECT_TRUE(std::isinf(carried("add($1,add($2,mul($0,0f32)))")));
+  EXPECT_LE(carried("tanh(add($0,add($1,$2)))"), 256);
+  EXPECT_LE(carried("add(mul($1,0.5f32),add($2,mul($0,0f32)))"), 520);
+  EXPECT_EQ(carried("add($0,mul(add($1,$2),0f32))", "i64[]{2}"), 256 * 16);
 }
 
 }  // namespace

@@ -9,10 +9,10 @@
 namespace anneal {
 
 std::vector<InputRange> input_ranges(const Plan& plan, std::span<const Tensor> weights,
-                                     std::span<const Dims> dims) {
+                                     std::span<const Dims> dims, int64_t most_steps) {
   const SymbolValues symbols = solve_symbols(plan, dims);
   const SizedPlan sized = sized_plan(plan, weights, symbols);
-  return RangeSearch(plan, weights, dims, symbols, sized).run();
+  return RangeSearch(plan, weights, dims, symbols, sized, most_steps).run();
 }
 
 Tensor draw_input(DataType dtype, const Dims& dims, const InputRange& range, uint64_t seed,

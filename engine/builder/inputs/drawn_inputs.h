@@ -14,7 +14,7 @@
 namespace anneal {
 
 // Of a size that the build declared a range for; a size that was left open is chosen to be small.
-// kLarger: as kLargest, and a size that was left open is four times as large.
+// kLarger: as kLargest, and a size that was left open is four times as large, or 32 iterations.
 enum class SizeChoice : uint8_t { kOptimal, kSmallest, kLargest, kLarger };
 
 // A step of a run that failed, and why.
@@ -39,9 +39,11 @@ std::vector<Dims> choose_input_dims(const Plan& plan, std::span<const Tensor> we
 
 // By input: what it may hold at these sizes, so that every Gather, scatter, length, size and
 // condition that follows from it gets what it accepts, whatever the other inputs hold within their
-// ranges. Negative indices are left out. Of floats and booleans 0 and 1. REQUIRES: dims bind.
+// ranges. Negative indices are left out. Of floats and booleans 0 and 1. Of sizes and iterations
+// that an input decides the range ends most_steps above its least. REQUIRES: dims bind.
 std::vector<InputRange> input_ranges(const Plan& plan, std::span<const Tensor> weights,
-                                     std::span<const Dims> dims);
+                                     std::span<const Dims> dims,
+                                     int64_t most_steps = kMostDecidedSteps);
 
 // Floats uniform in [0, 1), booleans, integers uniform in the range; of an index both ends are
 // among them if there are two elements or more. Masks are 1 for the first elements of each row,

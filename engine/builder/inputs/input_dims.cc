@@ -23,6 +23,25 @@ bool is_picture(const Shape& shape) {
                                                   [](Size size) { return !size.known(); });
 }
 
+// Whether the size counts iterations: those of a Scan, or the time of a recurrent layer.
+std::vector<bool> are_iterated(const Plan& plan) {
+  std::vector<bool> iterated(plan.sizes->symbols().size());
+  const auto add = [&](const Step& step, size_t input, int64_t axis) {
+    if (input >= step.inputs.size() || step.inputs[input] == kNoSlot) return;
+    const Shape& shape = plan.slots[step.inputs[input]].type.shape;
+    if (axis < 0 || axis >= shape.rank() || shape[static_cast<int>(axis)].is_unknown()) return;
+    for (const uint32_t symbol : plan.sizes->symbols_in(shape[static_cast<int>(axis)]))
+      iterated[symbol] = true;
+  };
+  for (const Step& step : plan.steps) {
+    if (std::holds_alternative<Recurrent>(step.op)) add(step, 0, 0);
+    if (const auto* scan = std::get_if<Scan>(&step.op))
+      for (size_t i = 0; i < scan->axes.size(); ++i)
+        add(step, static_cast<size_t>(scan->carried) + i, scan->axes[i]);
+  }
+  return iterated;
+}
+
 // By symbol: a size to begin with, where the build declared none. The first axis counts samples.
 std::vector<int64_t> likely_sizes(const Plan& plan) {
   const SizeTable& sizes = *plan.sizes;
@@ -61,6 +80,11 @@ class InputDims {
     const std::vector<bool> solvable = solvable_symbols(plan_);
     std::vector<int64_t> likely = likely_sizes(plan_);
     const int64_t factor = choice_ == SizeChoice::kLarger ? kLargerFactor : 1;
+    if (choice_ == SizeChoice::kLarger) {
+      const std::vector<bool> iterated = are_iterated(plan_);
+      for (size_t i = 0; i < likely.size(); ++i)
+        if (iterated[i]) likely[i] = std::max(likely[i], kLength);
+    }
     for (int64_t& size : likely) size *= factor;
     std::vector<SearchedSize> open, declared;
     for (uint32_t i = 0; i < values_.size(); ++i) {

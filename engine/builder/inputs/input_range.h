@@ -12,6 +12,9 @@ enum class InputRole : uint8_t {
   kMask,    // 0 or 1
 };
 
+// Of sizes and iterations that an input decides: so far above the least ranges end.
+inline constexpr int64_t kMostDecidedSteps = 8;
+
 // The integers that an input may hold, both ends included.
 struct InputRange {
   int64_t low = 0, high = 0;

@@ -66,12 +66,12 @@ Tensor ones_and(DataType dtype, const Dims& dims, double value) {
   return made.tensor;
 }
 
-bool is_of_arguments(const Error& error) {
+}  // namespace
+
+bool refuses_arguments(const Error& error) {
   return error.code() == ErrorCode::kInvalidArgument || error.code() == ErrorCode::kInvalidModel ||
          error.code() == ErrorCode::kUnsupported;
 }
-
-}  // namespace
 
 bool may_refuse_values(const Plan& plan) {
   const auto is_late = [](const Slot& slot) { return slot.storage == Storage::kDataDependent; };
@@ -163,7 +163,7 @@ std::optional<StepFailure> InputTrials::run_once(const std::vector<Tensor>& tens
       context.set_input(engine_->inputs()[i].name, tensors[i].view());
     context.run();
   } catch (const Error& error) {
-    if (!is_of_arguments(error)) throw;
+    if (!refuses_arguments(error)) throw;
     return failure_of(error.what());
   }
   return std::nullopt;

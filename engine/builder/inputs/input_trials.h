@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "anneal/core/error.h"
 #include "anneal/engine/builder/inputs/drawn_inputs.h"
 #include "anneal/engine/run/engine.h"
 
@@ -15,6 +16,10 @@ namespace anneal {
 
 // Whether sizes or indices inside the plan follow from values that nothing limits before a run.
 bool may_refuse_values(const Plan& plan);
+
+// Whether an error of a run tells that it does not accept its inputs. Sizes that follow from values
+// are refused as the model's.
+bool refuses_arguments(const Error& error);
 
 // What an input gets: a tensor, or drawn numbers.
 struct TrialInput {

@@ -8,8 +8,6 @@ namespace anneal {
 namespace {
 
 constexpr int64_t kUsualHigh = 9;
-// Of sizes that values decide.
-constexpr int64_t kMostDecidedSteps = 8;
 // Steps that are looked at in all, for points to begin with.
 constexpr size_t kMostWalkedSteps = 3'000'000;
 constexpr size_t kMostSummedPoints = 40;
@@ -23,8 +21,8 @@ int64_t saturated_integer(double value) {
 
 RangeSearch::RangeSearch(const Plan& plan, std::span<const Tensor> weights,
                          std::span<const Dims> dims, const SymbolValues& symbols,
-                         const SizedPlan& sized)
-    : plan_(plan), dims_(dims), ranges_(plan, weights, sized, symbols) {
+                         const SizedPlan& sized, int64_t most_steps)
+    : plan_(plan), dims_(dims), ranges_(plan, weights, sized, symbols), most_steps_(most_steps) {
   for (const uint32_t input : plan_.inputs) {
     const DataType dtype = plan_.slots[input].type.dtype;
     if (is_integer(dtype)) integers_.push_back(chosen_.size());
@@ -129,7 +127,8 @@ InputRange RangeSearch::drawn(size_t input, bool is_limited, const RangeFindings
   const auto index = findings.indices.find(port);
   const auto size = findings.sizes.find(port);
   if (size != findings.sizes.end())
-    return within(std::max(1.0, limits.low), limits.low + kMostDecidedSteps, InputRole::kSize);
+    return within(std::max(1.0, limits.low), limits.low + static_cast<double>(most_steps_),
+                  InputRole::kSize);
   if (index != findings.indices.end())
     return within(std::max(limits.low, std::max(0.0, index->second.low)), limits.high,
                   findings.places.contains(port) ? InputRole::kPlace : InputRole::kIndex);

@@ -14,7 +14,8 @@ class RangeSearch {
  public:
   // REQUIRES: all arguments outlive it; the dims bind, and sized is the plan at their symbols.
   RangeSearch(const Plan& plan, std::span<const Tensor> weights, std::span<const Dims> dims,
-              const SymbolValues& symbols, const SizedPlan& sized);
+              const SymbolValues& symbols, const SizedPlan& sized,
+              int64_t most_steps = kMostDecidedSteps);
 
   // What becomes of the points from which ranges grow: those that the fewest readers refuse, as far
   // as some walks through the plan find them.
@@ -34,6 +35,7 @@ class RangeSearch {
   ValueRanges ranges_;
   std::vector<size_t> integers_;       // inputs
   std::vector<ValueInterval> chosen_;  // by input
+  int64_t most_steps_;                 // of sizes that values decide
   int most_refusals_ = 0;
   size_t walks_ = 0;
 };

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
+#include "anneal/engine/builder/inputs/input_trials.h"
 #include "anneal/engine/builder/self_check/run_work.h"
 #include "anneal/engine/data/made_samples.h"
 #include "anneal/engine/plan_check.h"
@@ -12,6 +14,8 @@ namespace anneal {
 namespace {
 
 constexpr uint64_t kSeedOfLargeFloats = 1024;
+// Of iterations and other sizes that an input decides, in a draw that nobody asked for.
+constexpr int64_t kMoreDecidedSteps = 64;
 // Of an integer that no layer limits, such as a position.
 constexpr int64_t kMostPosition = 8191;
 // Elements that are drawn within a second or two.
@@ -70,15 +74,21 @@ Tensor widely_drawn(const Slot& slot, const Dims& dims, InputRange range,
   return draw_input(dtype, dims, range, seed, true);
 }
 
+std::vector<Dims> dims_of(const ComparisonInput& input) {
+  std::vector<Dims> dims;
+  for (const Tensor& tensor : input.tensors) dims.push_back(tensor.dims());
+  return dims;
+}
+
 }  // namespace
 
 void ComparisonInputs::note(const std::string& what, const std::string& why) {
   left_out_ += fmt::format("{}{}: {}", left_out_.empty() ? "" : "; ", what, why);
 }
 
-void ComparisonInputs::leave_out(const std::string& what, const Error& error) {
-  if (error.code() != ErrorCode::kInvalidArgument) throw error;
-  note(what, error.what());
+void ComparisonInputs::leave_out(ComparisonInput& input, const std::string& why) {
+  input.is_refused = true;
+  if (!input.is_extra) note(input.what, why);
 }
 
 bool ComparisonInputs::may_run(std::span<const Dims> dims, const std::string& what) {
@@ -103,7 +113,8 @@ void ComparisonInputs::take(const std::vector<std::vector<Tensor>>& samples,
     try {
       if (may_run(dims, input.what)) inputs_.push_back(std::move(input));
     } catch (const Error& error) {
-      leave_out(input.what, error);
+      if (!refuses_arguments(error)) throw;
+      note(input.what, error.what());
     }
   }
 }
@@ -111,6 +122,7 @@ void ComparisonInputs::take(const std::vector<std::vector<Tensor>>& samples,
 void ComparisonInputs::draw(const FloatRanges& ranges) {
   if (const std::string why = why_not_drawn(); !why.empty()) return note("drawn inputs", why);
   for (const SizeChoice sizes : kDrawnSizes) try_sizes(sizes, ranges);
+  draw_longer();
   if (ranges.may_overflow && !ranges.table) draw_large_floats();
 }
 
@@ -120,16 +132,36 @@ void ComparisonInputs::draw_large_floats() {
   ComparisonInput large = inputs_[0];
   large.what += ", floats from 0 to 256";
   large.is_large = true;
-  std::vector<Dims> dims;
+  const std::vector<Dims> dims = dims_of(large);
   bool any = false;
   for (size_t i = 0; i < large.tensors.size(); ++i) {
     Tensor& tensor = large.tensors[i];
-    dims.push_back(tensor.dims());
     if (!is_float(tensor.dtype()) || default_value(plan_, weights_, i) != nullptr) continue;
     tensor = uniform_sample(tensor.dtype(), tensor.dims(), 0, 256, kSeedOfLargeFloats + i);
     any = true;
   }
   if (any && may_run(dims, large.what)) inputs_.push_back(std::move(large));
+}
+
+// More iterations, where an input decides how many there are.
+void ComparisonInputs::draw_longer() {
+  if (inputs_.empty()) return;
+  ComparisonInput longer = inputs_[0];
+  longer.what += ", more iterations";
+  longer.is_extra = true;
+  const std::vector<Dims> dims = dims_of(longer);
+  const std::vector<InputRange> accepted = input_ranges(plan_, weights_, dims, kMoreDecidedSteps);
+  bool any = false;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (accepted[i].role != InputRole::kSize || default_value(plan_, weights_, i) != nullptr)
+      continue;
+    longer.tensors[i] = alike_input(longer.tensors[i].dtype(), dims[i], accepted[i], 0,
+                                    std::numeric_limits<double>::infinity());
+    any = true;
+  }
+  if (!any || !is_cheap(dims) || work_ + 2 * run_work(plan_, weights_, dims) > most_work_) return;
+  work_ += 2 * run_work(plan_, weights_, dims);
+  inputs_.push_back(std::move(longer));
 }
 
 std::string ComparisonInputs::why_not_drawn() const {
@@ -155,7 +187,8 @@ void ComparisonInputs::try_sizes(SizeChoice sizes, const FloatRanges& ranges) {
       return note(what, fmt::format("{:.0f} elements are more than are drawn", elements));
     if (!may_run(dims, what)) return;
     const std::vector<InputRange> accepted = input_ranges(plan_, weights_, dims);
-    ComparisonInput input{.what = what, .tensors = {}, .is_drawn = true};
+    ComparisonInput input{
+        .what = what, .tensors = {}, .is_drawn = true, .is_extra = sizes == SizeChoice::kLarger};
     for (size_t i = 0; i < dims.size(); ++i) {
       const Tensor* const value = default_value(plan_, weights_, i);
       input.tensors.push_back(value != nullptr && value->dims() == dims[i]
@@ -165,8 +198,8 @@ void ComparisonInputs::try_sizes(SizeChoice sizes, const FloatRanges& ranges) {
     }
     inputs_.push_back(std::move(input));
   } catch (const Error& error) {
-    if (sizes == SizeChoice::kLarger && error.code() == ErrorCode::kInvalidArgument) return;
-    leave_out(what, error);
+    if (!refuses_arguments(error)) throw;
+    if (sizes != SizeChoice::kLarger) note(what, error.what());
   }
 }
 
@@ -176,12 +209,34 @@ bool ComparisonInputs::is_cheap(std::span<const Dims> dims) const {
   return 2 * run_work(plan_, weights_, dims) <= std::max(kCheapWork, kCheapWorkOfAWeight * weights);
 }
 
-void ComparisonInputs::draw_plainer(ComparisonInput& input, bool only_floats) const {
-  std::vector<Dims> dims;
-  for (const Tensor& tensor : input.tensors) dims.push_back(tensor.dims());
-  std::vector<Tensor> plain = draw_inputs(plan_, weights_, dims, 1);
+void ComparisonInputs::draw_plainer(ComparisonInput& input) const {
+  std::vector<Tensor> plain = draw_inputs(plan_, weights_, dims_of(input), 1);
+  input.is_plain = true;
   for (size_t i = 0; i < plain.size(); ++i)
-    if (!only_floats || is_float(plain[i].dtype())) input.tensors[i] = std::move(plain[i]);
+    if (is_float(plain[i].dtype())) input.tensors[i] = std::move(plain[i]);
+}
+
+bool ComparisonInputs::draw_accepted(ComparisonInput& input, const Engine& f32) {
+  const std::vector<Dims> dims = dims_of(input);
+  const double work = run_work(plan_, weights_, dims);
+  for (const bool keeps_floats : {true, false}) {
+    if (work_ + work > most_work_ || (input.is_large && !keeps_floats)) return false;
+    std::vector<TrialInput> tried;
+    for (size_t i = 0; i < dims.size(); ++i) {
+      const Tensor& tensor = input.tensors[i];
+      const bool is_given = default_value(plan_, weights_, i) != nullptr ||
+                            (keeps_floats && is_float(tensor.dtype()));
+      tried.push_back({is_given ? std::optional(tensor) : std::nullopt, 1 + i});
+    }
+    InputTrials trials(f32, std::move(tried));
+    const bool is_accepted = !trials.run(dims);
+    work_ += work * trials.runs();
+    if (!is_accepted) continue;
+    input.tensors = trials.draw(dims);
+    input.is_plain = input.is_plain || !keeps_floats;
+    return true;
+  }
+  return false;
 }
 
 }  // namespace anneal

@@ -18,6 +18,8 @@ struct ComparisonInput {
   bool is_drawn = false;
   bool is_refused = false;  // by the model, when it ran
   bool is_large = false;    // floats from 0 to 256: judged by overflow alone
+  bool is_plain = false;    // floats are not those of the table's ranges
+  bool is_extra = false;    // nobody asked for its sizes: no word if it is refused
 };
 
 // Samples, or else drawn inputs at the sizes of the plan's profile. What would need too much work,
@@ -38,9 +40,12 @@ class ComparisonInputs {
     bool may_overflow = false;  // where there is no table, floats from 0 to 256 are drawn as well
   };
   void draw(const FloatRanges& ranges);
-  // In place of drawn tensors: floats from 0 to 1 and small integers, which more layers accept.
-  void draw_plainer(ComparisonInput& input, bool only_floats) const;
-  void leave_out(const std::string& what, const Error& error);
+  // In place of drawn floats: from 0 to 1, of which more functions make numbers.
+  void draw_plainer(ComparisonInput& input) const;
+  // In place of integers, and then of floats too if that is not enough: numbers with which a run of
+  // f32 ends well. False: none were found.
+  bool draw_accepted(ComparisonInput& input, const Engine& f32);
+  void leave_out(ComparisonInput& input, const std::string& why);
 
   std::vector<ComparisonInput>& all() { return inputs_; }
   const std::string& left_out() const { return left_out_; }  // what, and why
@@ -51,6 +56,7 @@ class ComparisonInputs {
   std::string why_not_drawn() const;
   void try_sizes(SizeChoice sizes, const FloatRanges& ranges);
   void draw_large_floats();
+  void draw_longer();
   void note(const std::string& what, const std::string& why);
 
   const Plan& plan_;

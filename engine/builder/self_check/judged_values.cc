@@ -21,8 +21,15 @@ bool is_float_slot(const Plan& plan, uint32_t slot) {
 
 JudgedValues::JudgedValues(const Plan& plan) {
   add(plan, {});
-  for (const uint32_t output : plan.outputs)
-    if (is_float_slot(plan, output)) judged_.insert(plan.slots[output].name);
+  for (const uint32_t output : plan.outputs) {
+    const Slot& slot = plan.slots[output];
+    outputs_.insert(slot.name);
+    if (is_float(slot.type.dtype))
+      judged_.insert(slot.name);
+    else if (slot.type.container == Container::kTensor && slot.type.dtype != DataType::kString &&
+             !choices_.contains(slot.name))
+      counted_.insert(slot.name);
+  }
 }
 
 int JudgedValues::depth(const std::string& value) const {
@@ -66,9 +73,10 @@ JudgedValues::Reach JudgedValues::add(const Plan& plan, Reach outside) {
       if (output == kNoSlot) continue;
       const DataType dtype = plan.slots[output].type.dtype;
       const std::string& name = plan.slots[output].name;
-      const bool is_count = reads_float && !is_choice && is_integer(dtype) && !is_8bit(dtype) &&
-                            bodies_of(step.op).empty();
+      const bool is_count = reads_float && !is_choice && !is_float(dtype) && !is_8bit(dtype) &&
+                            dtype != DataType::kString && bodies_of(step.op).empty();
       if (is_count) counted_.insert(name);
+      if (is_choice) choices_.insert(name);
       if (reads_float && (is_count || dtype == DataType::kBool)) is_selection = true;
     }
     if (is_selection)

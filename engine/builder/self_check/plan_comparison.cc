@@ -47,7 +47,10 @@ Finding PlanComparison::compare(const std::vector<Tensor>& inputs) {
   exact_.set_inputs(inputs);
   reduced_.set_inputs(inputs);
   keep(false);
-  return run(reduced_, Pass::kJudge, 0);
+  count_ = {};
+  const Finding found = run(reduced_, Pass::kJudge, 0);
+  judged_in_last_ = count_;
+  return found;
 }
 
 double PlanComparison::blind_share() const {
@@ -63,20 +66,60 @@ double PlanComparison::blind_share() const {
 
 void PlanComparison::keep_all() { keep(true); }
 
-void PlanComparison::judge(const ValueKey& key, const ValueError& error, Finding& worst) const {
+double PlanComparison::explained(const ValueKey& key) const {
+  return kGenerous * unit_ * std::sqrt(static_cast<double>(judged_.depth(key.first)));
+}
+
+void PlanComparison::judge(const ValueKey& key, DataType dtype, const ValueError& error,
+                           Finding& worst) const {
   const bool is_count = judged_.is_counted(key.first);
   Finding now{.value = key.first, .is_count = is_count};
   if (is_count) {
-    now.explained = kDifferingIntegers;
+    // As many comparisons turn as the compared numbers are off.
+    now.explained = dtype == DataType::kBool ? std::max(kDifferingIntegers, explained(key))
+                                             : kDifferingIntegers;
     now.difference = error.differing;
-    now.excess = error.differing / kDifferingIntegers;
+    now.excess = error.differing / now.explained;
   } else {
-    now.explained = kGenerous * unit_ * std::sqrt(static_cast<double>(judged_.depth(key.first)));
+    now.explained = explained(key);
     now.difference = std::max(error.relative, error.worst / kSingleElement);
     now.excess = now.difference / now.explained;
     now.is_lost = error.lost > 0;
   }
   if (std::pair(now.is_lost, now.excess) > std::pair(worst.is_lost, worst.excess)) worst = now;
+}
+
+void PlanComparison::judge_in_order(const ValueKey& key, const KeptValue& kept,
+                                    const Observation& observed, const ValueError& error,
+                                    Finding& worst) {
+  const DataType dtype = observed.value.dtype;
+  const std::span<const float> elements = kept.elements();
+  if (!observed.step.empty()) {
+    count_.elements += elements.size();
+    count_.numbers += static_cast<size_t>(
+        std::ranges::count_if(elements, [](float element) { return std::isfinite(element); }));
+  }
+  ValueError counted = error;
+  if (is_8bit(dtype) && !elements.empty()) {
+    const auto [least, most] = std::ranges::minmax(elements);
+    counted.differing =
+        kept.share_apart(observed.value, std::max(1.0, explained(key) * (double{most} - least)));
+  }
+  // Inside of the model a single comparison may stand at a tie.
+  const double one = elements.empty() ? 0 : 1.0 / static_cast<double>(elements.size());
+  if (dtype == DataType::kBool && !judged_.is_output(key.first) && counted.differing <= one)
+    counted.differing = 0;
+  judge(key, dtype, counted, worst);
+}
+
+void PlanComparison::judge_numbers(const ValueKey& key, const KeptValue& kept,
+                                   const TensorView& got, Finding& worst) const {
+  const auto lost = [](float element) { return !std::isfinite(element); };
+  const bool is_as_long = kept.dims() == got.dims;
+  const auto before = std::ranges::count_if(kept.elements(), lost);
+  if (!is_as_long && before > 0) return;
+  const auto now = std::ranges::count_if(floats_of(got), lost);
+  if (now > before) judge(key, got.dtype, ValueError{.lost = now - before}, worst);
 }
 
 void PlanComparison::write_exact(const Value& value, const Observation& observed) const {
@@ -96,7 +139,13 @@ Finding PlanComparison::run(WatchedEngine& engine, Pass pass, size_t exact_befor
   engine.run([&](const ValueKey& key, const Observation& observed) {
     if (told) (*told)(key, observed);
     const auto found = kept_.find(key);
-    if (found == kept_.end() || found->second.dims() != observed.value.dims) return;
+    if (found == kept_.end()) return;
+    if (found->second.dims() != observed.value.dims) {
+      if (pass != Pass::kAlone && judged_.is_judged(key.first) && is_float(observed.value.dtype))
+        judge_numbers(key, found->second, observed.value, worst);
+      has_chosen_otherwise = has_chosen_otherwise || judged_.is_selection(key.first);
+      return;
+    }
     const auto place = places_.find(key);
     if (pass == Pass::kExactBefore && place != places_.end() && place->second < exact_before)
       return write_exact(values_[place->second], observed);
@@ -118,7 +167,9 @@ Finding PlanComparison::run(WatchedEngine& engine, Pass pass, size_t exact_befor
     }
     const bool counts = !has_chosen_otherwise || !judged_.follows_selection(key.first);
     if (counts && (judged_.is_judged(key.first) || judged_.is_counted(key.first)))
-      judge(key, error, worst);
+      judge_in_order(key, found->second, observed, error, worst);
+    else if (judged_.is_judged(key.first) && is_float(observed.value.dtype))
+      judge_numbers(key, found->second, observed.value, worst);
     if (judged_.is_selection(key.first) && error.differing > 0) has_chosen_otherwise = true;
   });
   return worst;

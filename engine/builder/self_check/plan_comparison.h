@@ -23,7 +23,7 @@ struct Finding {
   double difference = 0;  // the share behind `excess`: of a magnitude, or of differing integers
   double explained = 0;   // the share that the precision explains
   bool is_lost = false;   // not finite, but f32 is
-  bool is_count = false;  // integers
+  bool is_count = false;  // integers and booleans
   bool is_bad() const { return is_lost || excess > 1; }
   bool is_told() const { return is_lost || excess > kToldFrom; }
 };
@@ -47,6 +47,12 @@ class PlanComparison {
   Finding compare(const std::vector<Tensor>& inputs);
   // Of f32 in the last comparison: the share of a judged value that is not finite, at most.
   double blind_share() const;
+  // Of the last comparison: elements that were judged, and of these the numbers in f32.
+  struct Judged {
+    size_t elements = 0, numbers = 0;
+    bool is_blind() const { return elements > 0 && numbers == 0; }
+  };
+  const Judged& judged() const { return judged_in_last_; }
   // After a comparison that was bad: keeps all values of f32, which what follows needs.
   void keep_all();
   // Of the last comparison. Values are made exact up to one after the other, until half of the
@@ -75,7 +81,13 @@ class PlanComparison {
   void keep(bool all);
   Finding run(WatchedEngine& engine, Pass pass, size_t exact_before,
               const WatchedEngine::Told* told = nullptr);
-  void judge(const ValueKey& key, const ValueError& error, Finding& worst) const;
+  void judge_in_order(const ValueKey& key, const KeptValue& kept, const Observation& observed,
+                      const ValueError& error, Finding& worst);
+  void judge(const ValueKey& key, DataType dtype, const ValueError& error, Finding& worst) const;
+  // What cannot be compared element by element must be finite where f32 is.
+  void judge_numbers(const ValueKey& key, const KeptValue& kept, const TensorView& got,
+                     Finding& worst) const;
+  double explained(const ValueKey& key) const;
   void write_exact(const Value& value, const Observation& observed) const;
   static Fault fault_of(const Value& value);
 
@@ -86,6 +98,7 @@ class PlanComparison {
   std::map<ValueKey, KeptValue> kept_;  // of f32
   std::vector<Value> values_;           // of both, in the reduced plan's order
   std::map<ValueKey, size_t> places_;
+  Judged count_, judged_in_last_;
 };
 
 }  // namespace anneal

@@ -1,5 +1,7 @@
 #include "anneal/engine/builder/self_check/plan_layers.h"
 
+#include <algorithm>
+
 #include "anneal/graph/op/op_traits.h"
 
 namespace anneal {
@@ -67,6 +69,33 @@ std::set<std::string> PlanLayers::of_step(std::string_view step) const {
   for (const std::string& origin : found->second.step->origins)
     if (names_.contains(origin)) layers.insert(origin);
   return layers;
+}
+
+bool PlanLayers::is_lower(std::string_view step) const {
+  const auto found = steps_.find(step);
+  if (found == steps_.end()) return true;
+  const Plan* const plan = found->second.plan;
+  const Step* const it = found->second.step;
+  const auto is_low = [&](uint32_t slot) {
+    return slot != kNoSlot &&
+           (is_half(plan->slots[slot].type.dtype) || is_8bit(plan->slots[slot].type.dtype));
+  };
+  const auto rounds = [](const Program& program) {
+    return std::ranges::any_of(program.code(), is_storage_rounding);
+  };
+  const auto rounds_in = [&](const Step& one) {
+    const Program* const own = program_of(one.op);
+    return std::ranges::any_of(one.epilogues, rounds) || (own != nullptr && rounds(*own));
+  };
+  // The CPU keeps 16 bits of a product's operands in f32.
+  const auto is_rounded = [&](uint32_t slot) {
+    const auto made = slot == kNoSlot ? makers_.end() : makers_.find(plan->slots[slot].name);
+    return made != makers_.end() && std::ranges::any_of(made->second, [&](const Place& maker) {
+             return rounds_in(*maker.step);
+           });
+  };
+  return std::ranges::any_of(it->inputs, is_low) || std::ranges::any_of(it->outputs, is_low) ||
+         rounds_in(*it) || std::ranges::any_of(it->inputs, is_rounded);
 }
 
 std::string PlanLayers::name_of(std::string_view step) const {

@@ -18,6 +18,8 @@ class PlanLayers {
 
   // Names of layers or ONNX nodes that the step stands for.
   std::set<std::string> of_step(std::string_view step) const;
+  // Whether the step reads or writes numbers of 16 or 8 bits. True where no such step is known.
+  bool is_lower(std::string_view step) const;
   // For messages: the step's own name if a layer has it or none is known, else the first layer's.
   std::string name_of(std::string_view step) const;
   // The steps that compute the value, by way of others that only move it.

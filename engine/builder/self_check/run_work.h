@@ -7,8 +7,9 @@
 
 namespace anneal {
 
-// Of convolutions, products and attention, and an eighth for each element that any step writes.
-// Bodies of control flow count once. Fails with kInvalidArgument if the sizes do not go together.
+// Of convolutions, products, attention and recurrent layers, and an eighth for each element that
+// any step writes. A body counts as often as it runs, 64 times where a value decides that; of
+// branches the larger one counts. Fails with kInvalidArgument if the sizes do not go together.
 double run_work(const Plan& plan, std::span<const Tensor> weights,
                 std::span<const Dims> dims_of_inputs);
 

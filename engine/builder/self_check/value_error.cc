@@ -121,6 +121,14 @@ ValueError value_error(std::span<const float> got, std::span<const float> expect
   return error;
 }
 
+double share_apart(std::span<const float> got, std::span<const float> expected, double steps) {
+  if (expected.empty()) return 0;
+  size_t apart = 0;
+  for (size_t i = 0; i < expected.size(); ++i)
+    apart += std::abs(double{got[i]} - double{expected[i]}) > steps;
+  return static_cast<double>(apart) / static_cast<double>(expected.size());
+}
+
 std::vector<float> floats_of(const TensorView& view) {
   const auto elements = static_cast<size_t>(count(view.dims));
   std::vector<float> values(elements);
@@ -179,6 +187,10 @@ ValueError KeptValue::error_of(const TensorView& got) const {
   if (got.dtype == DataType::kF32 && got.strides == strides_)
     return value_error({got.as<float>(), elements_.size()}, elements_);
   return value_error(floats_of(got), row_major());
+}
+
+double KeptValue::share_apart(const TensorView& got, double steps) const {
+  return anneal::share_apart(floats_of(got), row_major(), steps);
 }
 
 DataType narrowest(std::span<const float> elements) {

@@ -19,6 +19,9 @@ struct ValueError {
 // every difference is 0. REQUIRES: equal counts
 ValueError value_error(std::span<const float> got, std::span<const float> expected);
 
+// The share of the elements that are further apart. REQUIRES: equal counts
+double share_apart(std::span<const float> got, std::span<const float> expected, double steps);
+
 // The elements as f32, row-major. REQUIRES: no string
 std::vector<float> floats_of(const TensorView& view);
 // The other way round. REQUIRES: as many elements
@@ -37,6 +40,7 @@ class KeptValue {
   void round_to(DataType half);
   // Of a tensor against this. REQUIRES: equal dims
   ValueError error_of(const TensorView& got) const;
+  double share_apart(const TensorView& got, double steps) const;
 
  private:
   TensorView view() const;

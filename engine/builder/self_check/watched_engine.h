@@ -21,6 +21,7 @@ class WatchedEngine {
   WatchedEngine(const EngineFile& file, const Plan& plan);
 
   const Plan& plan() const;
+  const Engine& engine() const { return *engine_; }
   std::span<const TensorInfo> ports() const { return engine_->inputs(); }
   // One tensor per input. Fails as ExecutionContext::set_input() does.
   void set_inputs(std::vector<Tensor> inputs);

@@ -57,6 +57,12 @@ inline CheckedBuild built(const PlantedFault& fault, bool check = true) {
   return build_checked(parse_graph(fault.text), options_of(fault.precision), options);
 }
 
+inline std::vector<std::string> layers_back(const CheckedBuild& made) {
+  std::vector<std::string> names;
+  for (const auto& [name, why] : made.check.back_to_f32) names.push_back(name);
+  return names;
+}
+
 // Of the first output: the largest difference from f32, as a share of the largest magnitude.
 inline double loss(const EngineFile& file, const PlantedFault& fault) {
   const auto engine = engine_of(file);
