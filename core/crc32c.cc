@@ -34,7 +34,7 @@ constexpr uint32_t apply_matrix(const Linear& map, uint32_t crc) {
   return result;
 }
 
-// What 2^doublings zero bytes do to a remainder, one table per byte of it.
+// The effect of 2^doublings zero bytes on a remainder, as one table per byte of the remainder.
 constexpr ByteTables zeros_tables(int doublings) {
   Linear map{};
   for (int bit = 0; bit < 32; ++bit) map[bit] = step_zero_byte(1u << bit);

@@ -1,4 +1,4 @@
-// What a device has that does everything at once and needs no code made: the CPU.
+// Defaults for a device that executes at once and compiles no code: the CPU.
 #include "anneal/core/device.h"
 
 #include <chrono>

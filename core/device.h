@@ -19,8 +19,8 @@ class Recording {
   virtual ~Recording() = default;
 };
 
-// Work in order. What is put on a stream may be done later: host memory that a copy reads or writes
-// stays until wait(), which returns when all work is done and fails with kDevice if some of it did.
+// Work in order. Queued work may run later: host memory that a copy reads or writes must stay valid
+// until wait(). wait() returns when all work is done, and fails with kDevice if some of it failed.
 // One thread at a time.
 class Stream {
  public:
@@ -48,8 +48,7 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual DeviceKind kind() const = 0;
-  // What a plan made for this device is bound to, and what it is matched against: "cpu",
-  // "cpu:avx512_vnni", "sm_90".
+  // The name that plans are built for and matched against: "cpu", "cpu:avx512_vnni", "sm_90".
   virtual std::string target() const = 0;
   virtual std::string description() const = 0;  // for people: "Intel Xeon, AVX-512, 2 cores"
   // The machine for which times measured on this device hold for: the processor's model, the

@@ -63,7 +63,7 @@ using Dims = PerAxis<int64_t>;
 int64_t count(const Dims& dims);
 // Strides count elements. Those of a dense array whose last axis moves fastest.
 Dims row_major_strides(const Dims& dims);
-// Of a dense array whose axis 1 moves fastest (NHWC for [N,C,H,W]); row-major below rank 3.
+// Strides of a dense array whose axis 1 moves fastest (NHWC for [N,C,H,W]); row-major below rank 3.
 Dims channels_last_strides(const Dims& dims);
 std::string to_string(const Dims& dims);  // "[1,3,224,224]"
 

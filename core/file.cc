@@ -186,7 +186,7 @@ void give_pages_back(std::span<const std::byte> mapped) {
   const auto at = reinterpret_cast<uintptr_t>(mapped.data());
   const uintptr_t begin = (at + page - 1) / page * page;
   const uintptr_t end = (at + mapped.size()) / page * page;
-  // Advice: where the system does not take it, memory stays as it was.
+  // Only advice: a system that ignores it keeps the pages.
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 

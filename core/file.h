@@ -7,7 +7,7 @@
 
 namespace anneal {
 
-// The bytes of a file and what keeps them alive.
+// The bytes of a file and their owner.
 struct FileBytes {
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> owner;
@@ -19,8 +19,8 @@ FileBytes read_file(const std::string& path);
 // Mapped read-only and private. A file that shrinks while mapped ends the process: files are
 // replaced by rename, never cut.
 FileBytes map_file(const std::string& path);
-// Gives memory back: of a part of what map_file() gave, the pages that lie in it whole. Others may
-// read them meanwhile: a page that is touched comes back from the file.
+// Gives memory back: the pages that are whole within this part of a mapping of map_file(). Other
+// threads may read them meanwhile: a page that is touched is read from the file again.
 void give_pages_back(std::span<const std::byte> mapped);
 // The file that a path leads to through symbolic links, also where there is none yet; the path
 // itself where links go round in circles.

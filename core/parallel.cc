@@ -28,7 +28,7 @@ void pause() {
 #endif
 }
 
-// The body that a thread is running, where more threads are not to be had.
+// The body that a thread is running, for use where no more threads can start.
 struct Inside {
   const ThreadTeam* team = nullptr;
   int thread = 0;
@@ -276,7 +276,7 @@ void ThreadTeam::for_ranges(int64_t items, int64_t grain,
   }
   int64_t ranges = std::min<int64_t>(size() * kRangesPerThread, items / grain);
   const int64_t threads = std::min<int64_t>(ranges, size());
-  // Of three long ranges for two threads, one thread would get twice as much as the other.
+  // Three long ranges for two threads would give one thread twice the work of the other.
   if (grain > 1) ranges -= ranges % threads;
   const auto first_of = [&](int64_t thread) { return ranges * thread / threads; };
   Job job(*this, items, ranges, body);

@@ -18,8 +18,8 @@ class Size {
     size.expression_ = id;
     return size;
   }
-  // What infer() returns for a size that only the values at run time decide. A graph replaces it by
-  // a fresh symbol; arithmetic with it gives unknown().
+  // The result of infer() for a size that depends on values at run time. A graph replaces it by a
+  // fresh symbol; arithmetic with it gives unknown().
   static constexpr Size unknown() { return expression(kUnknown); }
   constexpr bool known() const { return expression_ == kKnown; }
   constexpr bool is_unknown() const { return expression_ == kUnknown; }

@@ -9,7 +9,7 @@
 namespace anneal {
 namespace {
 
-// What one thread copies at a time, at least: many times what it costs to wake another one.
+// The least that one thread copies at a time: far more than waking another thread costs.
 constexpr int64_t kPieceBytes = 256 << 10;
 
 template <class T>
@@ -38,8 +38,8 @@ class Lines {
   int64_t items_of_a_piece() const {
     return std::max<int64_t>(1, kPieceBytes * items() / std::max<int64_t>(bytes(), 1));
   }
-  // Whether each step passes all that the smaller ones reach, so that no two elements share memory.
-  // Of those that do the last one stays, which is for one thread to do.
+  // Whether each stride exceeds the reach of all smaller ones, so that no two elements share
+  // memory. Where elements share memory the last write counts, so one thread must do all writes.
   bool writes_apart() const {
     for (int axis = 0; axis < dims_.rank(); ++axis) {
       const int64_t step = std::abs(to_steps_[axis]);

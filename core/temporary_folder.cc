@@ -17,7 +17,7 @@
 namespace anneal {
 namespace {
 
-// The input ends when the process does. What it started may still write into the folder for a
+// The input ends when the process does. Child processes may still write into the folder for a
 // while.
 constexpr const char* kWatch =
     "read -r line; cd /; for i in 1 2 3 4 5; do rm -rf -- \"$1\"; [ -e \"$1\" ] || exit; sleep 1; "

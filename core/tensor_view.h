@@ -1,5 +1,5 @@
-// Views: memory with an element type, dims and strides that somebody else owns. view() makes them
-// from vectors, arrays and spans.
+// Views: memory of another owner, with an element type, dims and strides. view() makes them from
+// vectors, arrays and spans.
 #pragma once
 #include <concepts>
 #include <cstddef>
@@ -52,7 +52,7 @@ void check_span(DataType wanted, DataType dtype, const Dims& dims, const Dims& s
                 MemoryPlace place);
 // Fails with kInvalidArgument, naming both, unless `elements` are as many as the dims say.
 void check_count(size_t elements, const Dims& dims);
-// Fails with kInvalidArgument, naming the type, unless its elements have so many bytes.
+// Fails with kInvalidArgument, naming the type, unless its elements have `bytes` bytes.
 void check_element_size(DataType dtype, size_t bytes);
 }  // namespace detail
 

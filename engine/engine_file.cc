@@ -47,7 +47,7 @@ constexpr size_t kSectionEntryBytes = 24;
 constexpr size_t kHeaderBytes =
     8 + 3 * sizeof(uint32_t);  // magic, version, sections, table checksum
 
-// Of where a section begins: what kernels read is mapped by pages of its own.
+// The alignment of the beginning of a section: data that kernels read is mapped by separate pages.
 size_t alignment_of(SectionKind kind) {
   const bool pages = kind == SectionKind::kWeights || kind == SectionKind::kPacked;
   return pages ? kWeightsAlignment : kSectionAlignment;
@@ -120,7 +120,7 @@ std::vector<ReadyConstant> load_packed(ByteReader index, std::span<const std::by
     bytes = bytes.subspan(end);
   }
   index.expect_end();
-  if (!bytes.empty()) index.refuse("packed weights that nobody names");
+  if (!bytes.empty()) index.refuse("packed weights without an entry in the index");
   return packed;
 }
 
@@ -153,7 +153,7 @@ std::vector<Tensor> load_weights(ByteReader index, std::span<const std::byte> by
     weights.emplace_back(static_cast<DataType>(dtype), dims, owner, bytes.subspan(offset, size));
   }
   index.expect_end();
-  if (end != bytes.size()) index.refuse("weights that nobody names");
+  if (end != bytes.size()) index.refuse("weights without an entry in the index");
   return weights;
 }
 
@@ -270,7 +270,7 @@ EngineFile load_engine_file(std::span<const std::byte> bytes,
         break;
       case SectionKind::kPackedIndex:
         packed_index = content;
-        // Of what is packed below, the original is not read again.
+        // The original of a packed weight is not read again.
         if (mapped) give_pages_back(weights);
         break;
       case SectionKind::kPacked:

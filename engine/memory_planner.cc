@@ -71,7 +71,7 @@ uint64_t most_live_bytes(std::span<const Lifetime> lifetimes) {
     changes.emplace_back(lifetime.first, bytes);
     changes.emplace_back(uint64_t{lifetime.last} + 1, -bytes);
   }
-  // What goes at a step goes before what comes: negative changes sort first.
+  // Buffers that end at a step count before buffers that begin: negative changes sort first.
   std::sort(changes.begin(), changes.end());
   int64_t live = 0, most = 0;
   for (const auto& [step, change] : changes) {

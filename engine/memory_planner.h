@@ -20,8 +20,8 @@ struct Placement {
 };
 // The most bytes that live at one step: no placement takes less.
 uint64_t most_live_bytes(std::span<const Lifetime> lifetimes);
-// Each buffer at the lowest gap free during its whole life; largest first, and where that needs
-// more than what lives at one step, in other orders too: the best of them. Deterministic.
+// Each buffer at the lowest gap free during its whole life; largest first. If that needs more than
+// the buffers alive at one step, other orders are tried, and the best counts. Deterministic.
 Placement place(std::span<const Lifetime> lifetimes);
 
 }  // namespace anneal

@@ -41,9 +41,9 @@ struct Slot {
   uint32_t first_step = 0, last_step = 0;  // kArena: life; of a base, that of all its views
 };
 
-// One kernel launch, or what the context does itself: SizeTensor, control flow and transfers.
-// inputs and outputs are ordered as in Layer (graph/graph.h). They lie on the step's device, but
-// for what is_host_value() (graph/op/op.h), which lies on the last.
+// One kernel launch, or an operation of the context: SizeTensor, control flow and transfers. inputs
+// and outputs are ordered as in Layer (graph/graph.h). They are on the step's device, except host
+// values (is_host_value() in graph/op/op.h), which are on the last device.
 struct Step {
   std::string name = {};                  // of the layer, for profiles and errors
   std::vector<std::string> origins = {};  // ONNX nodes it stands for
@@ -60,9 +60,9 @@ struct Step {
 // output are dense and have the same strides. Its device is the one that is not the CPU.
 inline constexpr std::string_view kTransfer = "transfer";
 
-// Why things are as they are, for people and tools: "fuse_epilogue", "conv1", "joined relu1".
-// refused: a match that was left as it is. saved: per run, at the sizes that the plan is optimized
-// for; what a decision costs is negative.
+// The reason for a property of the plan, for people and tools: "fuse_epilogue", "conv1", "joined
+// relu1". refused: a match that was not rewritten. saved: per run, at the opt sizes; the cost of a
+// decision is negative.
 struct Decision {
   std::string stage, subject, text;
   bool refused = false;
@@ -127,14 +127,14 @@ struct ReadyConstant {
 struct EngineFile {
   std::vector<Plan> plans;
   std::vector<Tensor> weights;             // a kWeight slot's offset is an index into this
-  std::vector<ReadyConstant> packed = {};  // ascending by key; what is not here is packed at load
+  std::vector<ReadyConstant> packed = {};  // ascending by key; all others are packed at load
   std::string producer;                    // "anneal 0.1.0"
   std::string model_name;
   bool mapped = false;  // weights are in pages that give_pages_back() (core/file.h) may have
 };
 
 std::vector<std::byte> save(const EngineFile& file);
-// Checks every offset, count and index against what is there, then that each plan is consistent
+// Checks every offset, count and index against the actual sizes, then that each plan is consistent
 // (slots of steps exist, views lie within their bases, lifetimes cover uses, offsets within the
 // arena do not overlap while both live). Weights refer to `bytes`, which `owner` keeps alive.
 // mapped: by map_file(). team: its threads compare checksums; null: the caller does. Fails with

@@ -108,8 +108,8 @@ void check_defaults(const Plan& plan, std::span<const Tensor> weights) {
   }
 }
 
-// Parts of inputs and outputs are views of them along axis 0. Of a plan that mixes rows, results
-// are wrong, but no access is.
+// Parts of inputs and outputs are views along axis 0. If a plan mixes rows, results are wrong, but
+// all accesses are within bounds.
 void check_batch_split(const Plan& plan) {
   if (!plan.batch_split) return;
   const SizeTable& sizes = *plan.sizes;
@@ -141,7 +141,7 @@ bool is_dense(const Slot& slot, SizeTable& sizes) {
           slot.strides == channels_last_strides(slot.type.shape, sizes));
 }
 
-// What the context computes from values, or from sizes that values decide, is on the CPU.
+// Values that the context computes from values, or from sizes that values decide, are on the CPU.
 void check_is_for_device(const Plan& plan, const Step& step) {
   const auto refuse_step = [&](std::string_view why) {
     refuse(fmt::format("step \"{}\" {}", step.name, why));
@@ -267,7 +267,8 @@ Signature signature_of(const Plan& body) {
   return signature;
 }
 
-// Of a static plan: buffers lie in their device's arena, and those that live together lie apart.
+// For a static plan: buffers are within their device's arena, and those that live together do not
+// overlap.
 void check_arena(const Plan& plan, size_t device) {
   const uint64_t arena_bytes = plan.arena_bytes[device];
   struct Region {
@@ -364,7 +365,7 @@ std::vector<std::optional<Fact>> infer_slots(const Plan& plan, std::span<const T
     if (is_row_major_weight(plan.slots[i], weight)) values[i] = weight.view();
     facts[i] = Fact{plan.slots[i].type, std::nullopt};
   }
-  // What the steps behind see: sizes that values decide have the names they have in the plan.
+  // The facts for later steps: sizes that values decide have the names they have in the plan.
   std::vector<std::optional<Fact>> seen = facts;
   std::vector<Signature> bodies;
   for (const Plan& body : plan.bodies) bodies.push_back(signature_of(body));

@@ -30,7 +30,7 @@ bool covers_base(const Plan& plan, const Slot& slot);
 // Whether a weight has its slot's type, and lies row-major. Others lie as their slots' strides say.
 bool is_row_major_weight(const Slot& slot, const Tensor& weight);
 
-// What the input is where the caller gives nothing; null: it has no default value.
+// The value of the input if the caller sets none; null: it has no default value.
 const Tensor* default_value(const Plan& plan, std::span<const Tensor> weights, size_t input);
 
 // Whether the value has the type, as far as its sizes are known.

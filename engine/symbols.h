@@ -12,9 +12,8 @@ using SymbolValues = std::vector<std::optional<int64_t>>;  // by symbol index
 
 // Symbols that appear alone as a size of an input get that size; the others stay unknown (they
 // depend on values). Fails with kInvalidArgument where an input contradicts the plan, itself,
-// another input or the bounds of a symbol, naming the port and what it wants, or where sizes differ
-// that the model wants to be equal. known: what a body's
-// symbols are worth outside; may be empty.
+// another input or the bounds of a symbol, naming the port and its expected shape, or where sizes
+// differ that must be equal. known: the values of outer symbols, for a body; may be empty.
 SymbolValues solve_symbols(const Plan& plan, std::span<const Dims> dims_of_inputs,
                            const SymbolValues& known = {});
 

@@ -41,8 +41,8 @@ struct Layer {
   std::vector<ValueId> inputs = {}, outputs = {};
 };
 
-// What add() takes: a layer without ids. origins default to {name}; outputs names default to the
-// layer's.
+// The argument of add(): a layer without ids. origins default to {name}; outputs names default to
+// the layer's.
 struct NewLayer {
   std::string name;
   Op op;
@@ -87,9 +87,10 @@ class Graph {
   // replace_uses() and swap_names() for each output, then for the layers. REQUIRES: as many
   // outputs.
   void replace_layer(LayerId from, LayerId to);
-  // Layers whose outputs nobody uses, and constants nobody reads. Inputs stay, and so does a
-  // Require whose condition is not known to hold, with what runs it where it is in a body. So does
-  // a layer that finds a size which another layer writes into a tensor (SizeDependencies).
+  // Erases layers whose outputs have no user, and constants without a reader. Inputs stay. A
+  // Require stays unless its condition is known to hold, together with the layer that runs it if it
+  // is in a body. A layer also stays if it computes a size that another layer writes into a tensor
+  // (SizeDependencies).
   void erase_unused();
   // Infers everything again, in order; types may only become narrower (an unknown or wider size
   // becomes a known one). For new bounds, or inputs whose sizes got fixed by set_input_shape. A
@@ -116,7 +117,7 @@ class Graph {
   ValueId find_value(std::string_view name) const;  // kNone if there is none
   size_t layer_count() const;                       // live ones
   std::vector<LayerId> layers() const;              // live ones, in the order they were added
-  // What infer_layer() says of a layer's outputs now, and what the layer demands of sizes.
+  // The facts that infer_layer() finds now for a layer's outputs, and the layer's demands on sizes.
   Facts infer_outputs(LayerId id, SizeDemands* demands = nullptr) const;
   Signature signature() const;  // the types of inputs and outputs
   // By index: whether the symbol is a size of an input, so that every run knows it.
@@ -145,7 +146,7 @@ class Graph {
   template <class Id>
   std::string unique(std::string name, const std::unordered_map<std::string, Id>& taken);
   Facts infer_outputs(const Layer& layer, SizeDemands* demands) const;
-  bool must_run(const Layer& layer) const;  // even if nobody uses its outputs
+  bool must_run(const Layer& layer) const;  // even without users of its outputs
   // alike: outputs of one shape have the same sizes, also where these are unknown.
   void name_unknown_sizes(Facts& facts, const std::vector<std::string>& names, bool alike) const;
   Graph copy_into(const std::shared_ptr<SizeTable>& sizes) const;

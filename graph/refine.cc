@@ -80,7 +80,7 @@ class Refinement {
     update(fact.type.shape);
   }
 
-  // What became known of a capture is known in the body.
+  // The body learns the facts of its captured values.
   void refine_body(const Layer& layer, const BodyUse& use) {
     check(use.body >= 0 && static_cast<size_t>(use.body) < graph_.bodies_.size(),
           "a body of this graph");

@@ -1,4 +1,4 @@
-// What refine() and replace_uses() need to follow sizes that depend on values.
+// Follows sizes that depend on values, for refine() and replace_uses().
 #pragma once
 #include <vector>
 

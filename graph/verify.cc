@@ -1,4 +1,4 @@
-// What must hold of every graph after every pass. One function per rule; each says what is broken.
+// The invariants of every graph after every pass. One function per rule; each names the violation.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -117,7 +117,7 @@ void require_names(const Graph& graph, const Order& order) {
       broken(fmt::format("two outputs are named \"{}\"", output.name));
 }
 
-// Inference accepts the layer, and would leave every type as it is.
+// Inference accepts the layer, and would change no type.
 void require_types(const Graph& graph, const Order& order) {
   for (LayerId id : order) {
     const Layer& layer = graph.layer(id);

@@ -35,8 +35,8 @@ struct Operand {
 class PackedConstants {
  public:
   virtual ~PackedConstants() = default;
-  // 64-byte aligned memory of so many bytes, or nothing. It comes from a file: what is read from it
-  // may be any number, and must not be used as an index.
+  // 64-byte aligned memory of `bytes` bytes, or nothing. It comes from a file: its content may be
+  // anything, and must not be used as an index.
   virtual std::optional<Tensor> find(std::string_view form, size_t bytes) = 0;
   virtual void keep(std::string_view form, const Tensor& packed) = 0;
 };
@@ -51,14 +51,15 @@ struct Request {
   const SizeTable& sizes;
   Device& device;
   std::span<const std::byte> tactic;  // empty while building: choose; from a plan: obey, or refuse
-  // A clock or a plan chooses the kernel: do not refuse because another one is faster.
+  // Measured times or a plan choose the kernel: do not refuse because another one is faster.
   bool ignore_speed_heuristics = false;
   PackedConstants* packed = nullptr;  // for packed_constant(); of this request alone
   ThreadTeam* team = nullptr;         // for for_parts(); null: the caller alone
 };
 
-// What fill() makes of the layer's constant inputs in zeroed memory, or the same ready-made. form:
-// everything that decides it but the op and its constants; unlike for each call of one kernel.
+// The packed constant: found in the engine file, or made by fill() from the layer's constant inputs
+// in zeroed memory. form: everything that decides it but the op and its constants; different for
+// each call of one kernel.
 Tensor packed_constant(const Request& request, std::string_view form, size_t bytes,
                        const std::function<void(std::byte*)>& fill);
 // Calls fill(part) for each of the parts of a constant, on the threads of the request's team.
@@ -103,7 +104,7 @@ class Kernel {
   // Conv and MatMul, of an input of their epilogue; of one row that may look like numbers of
   // columns.
   virtual void launch(const LaunchArgs& args) const = 0;
-  // For ops whose sizes infer() cannot tell even from the inputs' values: runs before prepare(), on
+  // For ops whose sizes infer() cannot find even from the inputs' values: runs before prepare(), on
   // the layer's inputs with their data, and may allocate. Null from the kernels of all other ops.
   virtual std::unique_ptr<DataDependentDims> find(std::span<const TensorView> inputs,
                                                   Stream& stream, ThreadTeam& team) const;

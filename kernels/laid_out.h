@@ -15,7 +15,7 @@ struct LaidOutInput {
   size_t input = 0;  // its index in the layer
   Shape strides = {};
 };
-// A kernel, or why there is none, and what must lie otherwise than in its request.
+// A kernel, or why there is none, and the operands that need other strides than in its request.
 struct LaidOutKernel {
   KernelResult made;
   std::vector<LaidOutInput> laid_out = {};

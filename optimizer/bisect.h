@@ -16,10 +16,10 @@ struct Harm {
   std::string before, after;  // the lines of the graph's text that the rewrite replaced, and put
 };
 
-// The rewrite before which the graph is right, and after which it is not: nullopt if it is right
-// after all of them, kInvalidArgument if it is wrong before the first. Halves the number of
-// rewrites, so is_right() is asked about as often as that number has bits; if the graph becomes
-// right and wrong several times, one such place is found. options.rewrite_limit is not looked at.
+// The rewrite before which the graph is right, and after which it is wrong: nullopt if it is right
+// after all rewrites, kInvalidArgument if it is wrong before the first. Bisects the number of
+// rewrites, so is_right() is called about log2 times; if the graph becomes right and wrong several
+// times, one such rewrite is found. options.rewrite_limit is ignored.
 std::optional<Harm> find_harm(const Graph& graph, std::span<const Pass> passes,
                               const PassOptions& options,
                               const std::function<bool(const Graph&)>& is_right);

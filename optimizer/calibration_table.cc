@@ -119,7 +119,7 @@ void parse_tensor(Words& words, CalibrationTable& table) {
   range.method = words.word();
   const std::string name = words.name();
   if (!table.tensors.emplace(name, range).second)
-    words.refuse(fmt::format("tensor \"{}\" is there twice", name));
+    words.refuse(fmt::format("tensor \"{}\" occurs twice", name));
 }
 
 void parse_layer(Words& words, CalibrationTable& table) {
@@ -133,7 +133,7 @@ void parse_layer(Words& words, CalibrationTable& table) {
     layer.error = words.finite("an error");
   }
   if (!table.layers.emplace(name, layer).second)
-    words.refuse(fmt::format("layer \"{}\" is there twice", name));
+    words.refuse(fmt::format("layer \"{}\" occurs twice", name));
 }
 
 void parse_bias(Words& words, CalibrationTable& table) {
@@ -143,7 +143,7 @@ void parse_bias(Words& words, CalibrationTable& table) {
     bias.push_back(words.finite("a bias"));
   } while (!words.at_end());
   if (!table.biases.emplace(name, std::move(bias)).second)
-    words.refuse(fmt::format("the bias of layer \"{}\" is there twice", name));
+    words.refuse(fmt::format("the bias of layer \"{}\" occurs twice", name));
 }
 
 void parse_exponents(Words& words, CalibrationTable& table) {

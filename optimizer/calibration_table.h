@@ -46,7 +46,8 @@ struct CalibrationTable {
   std::map<std::string, TensorRange, std::less<>> tensors{};  // by the value's name in the model
   // By the layer's name. One that is missing has scales by the largest magnitudes.
   std::map<std::string, LayerQuantization, std::less<>> layers{};
-  // By the layer's name: what is added to each channel of its results, for what rounding takes.
+  // By the layer's name: the correction that is added to each channel of its results for the mean
+  // error of rounding.
   std::map<std::string, std::vector<float>, std::less<>> biases{};
   // By the value's name: channel i is multiplied by 2^exponents[i], which its readers take back.
   // No exponent's magnitude is more than kMostExponent.
@@ -56,9 +57,8 @@ struct CalibrationTable {
 
 // Sorted by name; parse_calibration_table() gives the same table back.
 std::string to_string(const CalibrationTable& table);
-// Blank lines, and what follows a '#' at the start of a line, are skipped; the lines model, samples
-// and zero-points (there if they are to be 0) may be missing. Fails with kInvalidArgument, naming
-// the line.
+// Blank lines, and lines that begin with '#', are skipped; the lines model, samples and zero-points
+// (present if they shall be 0) may be missing. Fails with kInvalidArgument, naming the line.
 CalibrationTable parse_calibration_table(std::string_view text);
 
 }  // namespace anneal

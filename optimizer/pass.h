@@ -17,15 +17,15 @@
 
 namespace anneal {
 
-// What a rewrite saves in each run, at the sizes to optimize for; what it costs is negative.
+// The saving of a rewrite in each run, at the opt sizes; costs are negative.
 struct Saving {
   int64_t launches = 0;
   int64_t bytes = 0;  // of memory read or written
 };
-// Of a value that is neither written nor read any more, and of the launch that made it.
+// The saving of a value that is neither written nor read any more, and of the launch that made it.
 Saving saving_of(const Graph& graph, ValueId between);
 
-// What passes tell: "joined relu1" about "conv1"; or, refused, why a match was left as it is.
+// A record of a pass: "joined relu1" about "conv1"; or, refused, the reason against a rewrite.
 struct PassRecord {
   std::string_view pass;
   std::string subject, text;
@@ -52,8 +52,8 @@ struct NativeHalves {
 
 struct PassOptions {
   uint64_t fold_budget_bytes = 16 << 20;  // largest constant that folding makes for elementwise use
-  // So many bytes of f32 weights in a model are read from a cache in every run; eight times as many
-  // from memory.
+  // Models with at most this many bytes of f32 weights read them from a cache in every run; models
+  // with eight times as many read them from memory.
   uint64_t cached_weight_bytes = 4 << 20;
   uint64_t max_memory = 0;             // no larger constant is made; 0: no limit
   NativeHalves native = {};            // what the target computes in stays
@@ -69,8 +69,8 @@ struct PassOptions {
 
 struct BodyContext;  // optimizer/precision/value_need.h
 
-// One run of the pipeline as its passes see it: what they may still do, and where they tell what
-// they did.
+// One run of the pipeline for its passes: which rewrites are allowed, and where passes record their
+// rewrites.
 class PassRun {
  public:
   explicit PassRun(const PassOptions& options) : options(options) {}
@@ -80,18 +80,18 @@ class PassRun {
   bool may_rewrite() const { return rewrites_ < options.rewrite_limit; }
   // A rewrite was done.
   void did(std::string subject, std::string text, Saving saved = {});
-  // A match was left as it is. Told once, however often it is met.
+  // Records a match that was not rewritten, once per subject and text.
   void refused(std::string subject, std::string text);
   std::string ask_targets(const Graph& graph, const NewLayer& layer) const {
     return options.ask_targets ? options.ask_targets(graph, layer) : std::string();
   }
 
-  // A pass sees a graph before its bodies. What it finds of a body there, it reads again when it
-  // sees the body: null if it found nothing.
+  // A pass processes a graph before its bodies. It stores its findings for a body here and reads
+  // them when it processes the body: null if there are none.
   void note(const Graph& body, std::shared_ptr<const BodyContext> found);
   const BodyContext* noted(const Graph& body) const;
 
-  void begin(std::string_view pass);  // what follows is told of this pass
+  void begin(std::string_view pass);  // later records belong to this pass
   uint64_t rewrites() const { return rewrites_; }
   std::vector<PassRecord> take_records() { return std::move(records_); }
 

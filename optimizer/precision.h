@@ -1,4 +1,4 @@
-// What a model's layers may be computed in.
+// The precisions that the layers of a model may compute in.
 #pragma once
 #include <memory>
 #include <string>

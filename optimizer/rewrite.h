@@ -16,8 +16,8 @@ bool finds_sizes(const Graph& graph, LayerId id);
 // added.
 NewLayer copy_of(const Graph& graph, LayerId id);
 
-// Adds the layers that take the place of layer `id`, named after it, and puts the last of them
-// there. Layers added in vain are unused, and go with the next erase_unused().
+// Adds the layers that replace layer `id`, named after it, and puts the last one in its place.
+// Layers of an abandoned rewrite are unused, and the next erase_unused() erases them.
 class Rewrite {
  public:
   // origins: of the layers that are added; those of layer `id` if there are none.

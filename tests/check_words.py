@@ -12,7 +12,7 @@ import sys
 
 from sources import ROOT
 
-PAGES = ["CHANGELOG.md", "README.md", "CONTRIBUTING.md", "docs/accuracy.md", "docs/architecture.md", "docs/cpu.md", "docs/data.md",
+PAGES = ["CHANGELOG.md", "README.md", "CONTRIBUTING.md", "docs/README.md", "docs/accuracy.md", "docs/architecture.md", "docs/cpu.md", "docs/data.md",
          "docs/deployment.md", "docs/environment.md", "docs/from_tensorrt.md", "docs/glossary.md", "docs/gpu.md",
          "docs/graph_text.md", "docs/howto.md", "docs/limits.md", "docs/optimizer.md", "docs/quantization.md", "docs/tuning.md", "docs/tutorial.md"]
 WORDS = 35

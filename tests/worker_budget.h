@@ -1,4 +1,4 @@
-// So many workers for all teams, on a machine of any number of cores.
+// A fixed number of workers for all teams, on a machine with any number of cores.
 #pragma once
 #include "anneal/core/parallel.h"
 

@@ -112,7 +112,7 @@ Json launches_json(const Candidate& candidate, const PlannedLayer& layer, const 
   return all;
 }
 
-// Whether the device does what it is told no longer.
+// Whether the device no longer executes work.
 bool is_lost(Stream& stream) {
   try {
     stream.wait();

@@ -12,7 +12,7 @@ namespace anneal::bench {
 namespace {
 
 constexpr int64_t kRandomElements = 1 << 20;
-constexpr double kLongLaunch = 2000;  // microseconds; few of them are enough
+constexpr double kLongLaunch = 2000;  // microseconds; few launches are enough
 constexpr int kFewLaunches = 5;
 
 // From the first element to behind the last.

@@ -60,7 +60,7 @@ Timing time_of(const Kernel& kernel, const OperandSets& operands, Device& device
 // Keeps the card busy for so long.
 void warm_up(const Kernel& kernel, const OperandSets& operands, Device& device, Stream& stream,
              double seconds);
-// Launches it so many times, for a profiler.
+// Launches it `launches` times, for a profiler.
 void launch_only(const Kernel& kernel, const OperandSets& operands, Device& device, Stream& stream,
                  int launches);
 

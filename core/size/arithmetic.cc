@@ -254,7 +254,7 @@ bool SizeTable::is_cut(Size part, Size whole) const {
          operands[1].value() > 1;
 }
 
-// Within its bounds, and of what divides all but the constant.
+// Within its bounds, and by a common divisor of all terms but the constant.
 bool SizeTable::may_be_one(Size size) const {
   const Bounds bounds = range(size);
   if (bounds.min > 1 || bounds.max < 1) return false;

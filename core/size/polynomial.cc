@@ -16,7 +16,7 @@ Product joined(const Product& a, const Product& b) {
   return result;
 }
 
-// Of two numbers of which at least one is not 0 and whose gcd is below 2^63.
+// The gcd of two numbers, of which at least one is not 0. The result must be below 2^63.
 int64_t gcd(uint64_t a, int64_t b) {
   const uint64_t magnitude = b < 0 ? -static_cast<uint64_t>(b) : static_cast<uint64_t>(b);
   return static_cast<int64_t>(std::gcd(a, magnitude));
@@ -146,7 +146,7 @@ Polynomial divide_terms(const Polynomial& a, const Term& factor) {
     term.atoms = without(term.atoms, factor.atoms);
     term.coefficient /= factor.coefficient;
   }
-  // Dividing all products by one of them keeps their order.
+  // Dividing all products by the same product keeps their order.
   return result;
 }
 

@@ -57,8 +57,8 @@ int operand_count(RealOp op) {
   }
 }
 
-// A result of +, -, *, / or sqrt in f64 that is rounded to f32 is what f32 gives: f64 has more than
-// twice the digits (Figueroa, "When is double rounding innocuous?", 1995).
+// A result of +, -, *, / or sqrt in f64 that is rounded to f32 equals the result in f32: f64 has
+// more than twice the digits (Figueroa, "When is double rounding innocuous?", 1995).
 double real_result(RealOp op, RealType type, double a, double b) {
   switch (op) {
     case RealOp::kConstant:
@@ -196,7 +196,7 @@ std::optional<Size> RealSizes::exact_integer(RealOp op, RealType type, Size a) {
   if (of_p.min < 0 || of_q.min < 1 || !(static_cast<double>(of_p.max) + moved < limit))
     return std::nullopt;
   if (op == RealOp::kFloor) return sizes_.add(sizes_.floor_div(p, q), added);
-  // ceil of what lies between -1 and 0 is -0, no integer.
+  // ceil of a number between -1 and 0 is -0, no integer.
   if (added.value() < 0) return std::nullopt;
   return sizes_.add(sizes_.ceil_div(p, q), added);
 }

@@ -38,8 +38,8 @@ int operand_count(RealOp op);
 double real_result(RealOp op, RealType type, double a, double b);
 int64_t saturated(double value);  // as a cast to i64: towards 0; NaN gives 0
 
-// The operations of a table on reals. An integer stands for the float of its value. What is surely
-// a whole number that fits the type, and not -0, is that integer.
+// The operations of a table on reals. An integer represents the float of its value. A result that
+// is surely a whole number, fits the type and is not -0, becomes that integer.
 class RealSizes {
  public:
   explicit RealSizes(SizeTable& sizes) : sizes_(sizes) {}
@@ -63,7 +63,7 @@ class RealSizes {
   static RealOp op(const Atom& real);
   static RealType type(const Atom& real);
   static const Atom* find(const SizeTable& sizes, Size size);  // null: not a real
-  // Of a real or an integer.
+  // The value of a real or of an integer.
   static double value(const SizeTable& sizes, Size size, Values values);
   static std::optional<std::pair<double, double>> range(const SizeTable& sizes, Size size);
 

@@ -68,8 +68,8 @@ class SizeTable {
   std::optional<uint32_t> symbol_index(Size size) const;  // nullopt: not a lone symbol
   std::vector<uint32_t> symbols_in(Size size) const;      // ascending, each once
 
-  // Of an expression written out as a tree. Limited, so that nothing here runs out of stack or
-  // time.
+  // The cost of an expression written out as a tree. It is limited, so that no algorithm on sizes
+  // runs out of stack or time.
   struct Cost {
     uint32_t nodes = 0, depth = 0;
   };
@@ -83,11 +83,12 @@ class SizeTable {
   Size ceil_div(Size a, Size b);
   Size min(Size a, Size b);
   Size max(Size a, Size b);
-  // The size that two sizes of one axis broadcast to, as numpy's do: the other one where one is 1,
-  // else the one that they both are. Fails with kInvalidModel where they surely are neither; a
-  // value of it fails with kInvalidArgument where they are neither. Of unknown sizes it is known
-  // where a size that is not 1 decides. No order of operands, nor of several broadcasts, gives
-  // another result. Where neither size can be 1, the result is canonical(a, b).
+  // The size that two sizes of one axis broadcast to, by numpy's rules: the other size where one is
+  // 1, else the size that both are. Fails with kInvalidModel if no values satisfy the rules; a
+  // value of it fails with kInvalidArgument if its operands do not. If one size is unknown, the
+  // result is known where the other cannot be 1. The result depends neither on the order of
+  // operands nor on the order of several broadcasts. Where neither size can be 1, it is
+  // canonical(a, b).
   Size broadcast(Size a, Size b);
   // The size with every symbol of `by` replaced, in replacements too. REQUIRES: no symbol is
   // replaced, however indirectly, by a size that has it.
@@ -100,7 +101,7 @@ class SizeTable {
   Size representative(Size size) const;  // the size itself, where none stands for it
   Size represented(Size size);           // the same, of each part of the size as well
 
-  bool may_be_one(Size size) const;  // in some run, as far as can be told
+  bool may_be_one(Size size) const;  // true unless 1 can be excluded
 
   // Provable bounds by interval arithmetic over the symbols' bounds; wide, never wrong. opt is the
   // value at the symbols' opts; min where there is none.
@@ -178,7 +179,8 @@ class SizeTable {
 
 // Whether every symbol in the size is one of `symbols`, which has an entry for each.
 bool is_made_of(const SizeTable& sizes, Size size, const std::vector<bool>& symbols);
-// Of two sizes that are equal in every run: the number, else the shorter one, whatever their order.
+// One representative of two sizes that are equal in every run: the number, else the shorter
+// expression, in whatever order they are given.
 Size canonical(Size a, Size b, const SizeTable& sizes);
 
 Size product(const Shape& shape, SizeTable& sizes);

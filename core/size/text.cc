@@ -41,7 +41,7 @@ std::string name_text(const std::string& name) {
   return text + "\"";
 }
 
-// What a factor or a product is sorted by: symbols in their order, then the rest by its text.
+// The sort key of a factor or a product: symbols in their order, then the rest by its text.
 struct Word {
   uint32_t order;
   std::string text;

@@ -12,7 +12,7 @@
 
 namespace anneal {
 
-// How a graph is built: BuildOptions, with what only the project's own code may ask for.
+// How a graph is built: BuildOptions, with options for the project's own code only.
 struct GraphBuildOptions {
   std::vector<std::string> targets = {"cpu"};
   PassOptions passes;                          // exact: of kernels as well

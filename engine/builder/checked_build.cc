@@ -27,9 +27,9 @@ using Clock = std::chrono::steady_clock;
 
 // Builds again at most so often.
 constexpr int kMostRebuilds = 4;
-// What layers in f32 must leave of a difference that they do not mend, or they are not worth it.
+// Reverting layers to f32 is worth it if at most this part of the difference is left.
 constexpr double kWorthIt = 0.5;
-// Inputs of which f32 makes so many results that are no numbers are drawn again.
+// Inputs are drawn again if this share of their f32 results is not finite.
 constexpr double kBlind = 0.25;
 
 bool is_lower(const PrecisionOptions& precision) {
@@ -48,7 +48,7 @@ bool uses(const PrecisionOptions& options, Precision precision) {
          });
 }
 
-// Of the lowest precision: half a last place, or what 255 steps over a range leave.
+// For the lowest precision: half a last place, or the rounding error of 255 steps over a range.
 double unit_of(const PrecisionOptions& options) {
   if (uses(options, Precision::kI8)) return 0x1p-7;
   return uses(options, Precision::kBF16) ? 0x1p-8 : 0x1p-11;
@@ -74,7 +74,7 @@ std::string pattern_of(const std::string& name) {
 
 std::string percent(double share) { return fmt::format("{:.2g} %", 100 * share); }
 
-// The plan that runs here: the first one for a CPU; empty: one must stand in.
+// The plan that runs here: the first one for a CPU; empty if a stand-in must be built.
 std::string target_that_runs(const GraphBuildOptions& options) {
   const auto found = std::ranges::find_if(
       options.targets, [](const std::string& target) { return target.starts_with("cpu"); });
@@ -247,8 +247,8 @@ void Checker::find_faults(PlanComparison& comparison, const Plan& reduced,
     for (const std::string& operand : layers.inputs_of(fault.step))
       if (comparison.is_rounded(operand))
         for (const std::string& maker : layers.makers(operand))
-          add_lower(maker, fmt::format("\"{}\" reads \"{}\", of which it needs all digits",
-                                       fault.step, operand));
+          add_lower(maker, fmt::format("\"{}\" reads \"{}\" and needs all its digits", fault.step,
+                                       operand));
     if (!fault.is_lost) continue;
     for (const std::string& step : layers.products_of(fault.value)) add_lower(step, why);
   }
@@ -349,7 +349,7 @@ std::string Checker::outcome(const Round& round) const {
   return text;
 }
 
-// What its reader may do about it.
+// The remedy for the reader of the warning.
 std::string Checker::remedy(const Round& round) const {
   if (round.layer.empty())
     return "no single layer explains it, so compare accuracy with anneal eval, or build in f32";

@@ -27,9 +27,9 @@ struct CheckedBuild {
   SelfCheckReport check;
 };
 
-// build(), and then the check if a precision below f32 was asked for. What the check finds is told
-// in the report and in the plans' decisions, under kSelfCheck. A check that cannot run is no error.
-// Fails as build() does.
+// build(), and then the check if a precision below f32 was asked for. The report and the plans'
+// decisions, under kSelfCheck, record the findings. A check that cannot run is no error. Fails as
+// build() does.
 CheckedBuild build_checked(Graph graph, const GraphBuildOptions& options,
                            const SelfCheckOptions& check);
 

@@ -111,8 +111,8 @@ bool LayerEmitter::emit_in_place(LayerId id) {
   return true;
 }
 
-// The kernel that is best for ideal layouts, with copies at the edges where its operands lie
-// differently; or the best one for the operands as they are, if no better one is to be had.
+// The kernel that is best for ideal layouts, with copies where its operands have others; or the
+// best one for the present operands, if no better one is available.
 void LayerEmitter::emit_kernel(const Layer& layer, size_t place, Layout preferred) {
   std::vector<uint32_t> inputs, outputs;
   for (size_t i = 0; i < layer.inputs.size(); ++i)

@@ -14,8 +14,8 @@ class F32Build {
   // options: of the build of lower precision. target: that of f32.
   F32Build(GraphBuildOptions options, std::string target);
 
-  // The options to build the lower precision with: as they were, and the graph is kept on the way.
-  // REQUIRES: this outlives the build.
+  // The options to build the lower precision with: the given options, which also keep the graph on
+  // the way. REQUIRES: this outlives the build.
   GraphBuildOptions watched();
   // model: as both started. Fails as build() does.
   EngineFile build(const Graph& model) const;

@@ -16,8 +16,8 @@ struct NamedValue {
 // Of the graph as imported, bodies included, in order.
 std::vector<NamedValue> named_values(const Graph& graph);
 
-// Records a decision for each of them that the plan has no slot for: kFusedInto with the name of
-// the first step that stands for one of its origins, else kEliminated.
+// Records a decision for each value without a slot in the plan: kFusedInto with the name of the
+// first step that computes one of its origins, else kEliminated.
 void record_vanished(std::span<const NamedValue> values, Plan& plan);
 
 }  // namespace anneal

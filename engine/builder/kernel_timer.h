@@ -14,17 +14,17 @@ namespace anneal {
 inline constexpr std::string_view kTiming = "timing";
 
 // Everything of a layer that times depend on, in one line: the op with its fields, the operands'
-// types, sizes and strides, which are constants, and the epilogues. Sizes that only binding makes
-// known are written as what they are optimized for, behind a '?'. Fails with kInvalidArgument if
-// they are none then.
+// types, sizes and strides, which are constants, and the epilogues. Sizes that are known only when
+// the engine is bound are written as their opt value after a '?'. Fails with kInvalidArgument if
+// they have none.
 std::string timing_text(const Request& request);
 
-// What a layer is timed as. It runs on data of its own, its weights out of the cache and its other
-// inputs in it, as after the layer before; operands lie where the plan will have them, and copies
+// Times the kernels of a layer. The layer runs on data of its own, its weights out of the cache and
+// its other inputs in it, as after the layer before; operands have the plan's strides, and copies
 // at the edges do not count. Each kernel that accepts the request takes turns with the others for
-// at least three rounds, at most about 30 ms each; its median counts. The reference kernel is no
-// candidate, nor is after three rounds one that takes four times as long as another and is not the
-// heuristic's.
+// at least three rounds, at most about 30 ms each; its median counts. Candidates exclude the
+// reference kernel and, after three rounds, a kernel that takes four times as long as another and
+// is not the heuristic's.
 class KernelTimer {
  public:
   struct Options {

@@ -78,7 +78,7 @@ LaidOutChoice choose_kernel(const Place& place, const Graph& graph, const Layer&
 LayerOperands nearest_operands(const Place& place, const Graph& graph, const Layer& layer,
                                const LaidOutChoice& best, LayerOperands ideal,
                                const LayerOperands& actual) {
-  // Start from all ideal, and give back each operand that the kernel takes as it is.
+  // Starts with ideal layouts, and reverts each operand that the kernel accepts without a copy.
   LayerOperands operands = std::move(ideal);
   for (const auto& [i, strides] : best.laid_out)
     if (operands.inputs[i].constant == nullptr) operands.inputs[i].strides = strides;
@@ -150,7 +150,7 @@ std::vector<bool> shape_arithmetic(const Graph& graph) {
   return result;
 }
 
-// What the place's best kernel wants, if it has one.
+// The layout that the place's best kernel prefers, if it has one.
 struct Preference {
   bool accepts = false;
   Layout layout = Layout::kAny;
@@ -174,7 +174,8 @@ Preference preference_of(const Graph& graph, const Layer& layer, const Place& pl
   return {false, Layout::kAny, refusals_text(row_major)};
 }
 
-// Of a Reshape's output if its elements stay where the input has them; empty if they do not.
+// The strides of a Reshape's output if its elements stay in the input's memory; empty if they do
+// not.
 std::optional<Shape> strides_behind(const Graph& graph, LayerId id, const Shape& strides) {
   if (id == LayerId::kNone) return std::nullopt;
   const Layer& layer = graph.layer(id);

@@ -16,8 +16,8 @@ namespace anneal {
 // Strides of a value of this type in this layout; kChannelsLast below three axes is row-major.
 Shape strides_of(const Type& type, Layout layout, SizeTable& sizes);
 
-// What a layer's operands would be if every activation of three or more axes had this layout.
-// Constants are row-major.
+// A layer's operands if every activation of three or more axes had this layout. Constants are
+// row-major.
 struct LayerOperands {
   std::vector<Operand> inputs, outputs;
 };

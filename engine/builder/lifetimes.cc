@@ -18,8 +18,8 @@ std::vector<uint32_t> last_uses(const Plan& plan) {
   return last;
 }
 
-// From which input of a step on its kernel can write its output over inputs, because it reads each
-// of them just where it writes.
+// The first input of a step from which on its kernel can write its output over inputs, because it
+// reads each input at the place that it writes.
 size_t first_overwritable(const Plan& plan, const Step& step) {
   if (step.outputs.size() != 1) return step.inputs.size();
   if (std::holds_alternative<Pointwise>(step.op) && step.epilogues.empty()) return 0;

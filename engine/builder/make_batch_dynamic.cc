@@ -31,8 +31,8 @@ int64_t fixed_rows(const Plan& plan) {
 }
 
 // A guess, that each axis 0 of this size is that of the rows, and its proof, by inference and
-// separable_batch(). The proof is one for fewer rows than the plan was built for: sizes that are
-// equal to all of them by chance are none of theirs.
+// separable_batch(). The proof uses fewer rows than the plan was built for: sizes that are equal to
+// the rows by chance then differ from them.
 class DynamicBatch {
  public:
   DynamicBatch(const Plan& plan, int64_t rows, std::vector<Tensor>& weights)
@@ -49,7 +49,7 @@ class DynamicBatch {
 
   Result<Plan> run() {
     sizes_->set_bounds(symbol_, {.min = 1, .opt = 1, .max = rows_ - 1});
-    if (!open_slots()) return refuse("the rows of some value do not lie one behind the other");
+    if (!open_slots()) return refuse("some value does not store its rows consecutively");
     for (Step& step : plan_.steps) open_constant(step);
     const Result<uint32_t> symbol = separable_batch(plan_);
     if (!symbol) return refuse(symbol.reason());
@@ -60,8 +60,8 @@ class DynamicBatch {
   }
 
  private:
-  // Of memory of its own, one row must lie behind the other: what a view takes of a row lies in it
-  // only then.
+  // In memory of its own, the rows of a value must be consecutive: only then does a view of a part
+  // of each row stay within the row.
   bool open_slots() {
     const std::vector<bool> used = used_slots(plan_);
     for (size_t i = 0; i < plan_.slots.size(); ++i) {
@@ -80,7 +80,8 @@ class DynamicBatch {
     return true;
   }
 
-  // What only an observer reads may have its rows on any axis: that whose stride is its base's.
+  // A value that only an observer reads may have its rows on any axis: the one whose stride is its
+  // base's.
   bool open_view(Slot& view) {
     if (view.storage != Storage::kView) return true;
     const Slot& base = plan_.slots[view.base];
@@ -94,7 +95,7 @@ class DynamicBatch {
     return false;
   }
 
-  // A constant that tells Reshape or Expand how many rows there are tells it to take those of x.
+  // A constant shape of Reshape or Expand that contains the number of rows takes it from x instead.
   void open_constant(Step& step) {
     auto* const reshape = std::get_if<Reshape>(&step.op);
     if (!reshape && !std::holds_alternative<Expand>(step.op)) return;

@@ -7,14 +7,14 @@
 namespace anneal {
 
 // The same steps and slots with a symbol in place of the number of rows, from 1 to that number, and
-// batch_split: what it computes of a part of the batch is what `plan` computes of these rows.
-// Constants that tell Reshape or Expand the number have others in their place, in the pool of
-// `file`. Refuses where that is not proved, where a kernel needs the number, or if there are fewer
-// than three rows; then no weight is added. REQUIRES: check_plan() accepts `plan`.
+// batch_split: its results for a part of the batch equal those of `plan` for these rows. Constants
+// with the number of rows in Reshape or Expand are replaced, in the pool of `file`. Refuses if that
+// equality is not proved, where a kernel needs the number, or if there are fewer than three rows;
+// then no weight is added. REQUIRES: check_plan() accepts `plan`.
 Result<Plan> make_batch_dynamic(const Plan& plan, EngineFile& file);
 
-// Sets plan.batch_split if the batch may run in parts, and records that, or the reason why not. Of
-// a fixed batch the plan becomes that of make_batch_dynamic(). REQUIRES: as there.
+// Sets plan.batch_split if the batch may run in parts, and records that, or the reason against it.
+// The plan of a fixed batch becomes that of make_batch_dynamic(). REQUIRES: as there.
 void decide_batch_split(Plan& plan, EngineFile& file);
 
 }  // namespace anneal

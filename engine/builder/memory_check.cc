@@ -112,9 +112,8 @@ void check_plan_memory(const Plan& plan, std::span<const Tensor> weights, uint64
            "activations{}{}; the memory limit is {} bytes: {}",
            plan.target, bytes, weight_bytes, memory.port_bytes, memory.arena_bytes,
            memory.at_best ? " at the opt sizes" : "",
-           memory.fullest_step.empty()
-               ? std::string()
-               : fmt::format(", the most of them at {}", memory.fullest_step),
+           memory.fullest_step.empty() ? std::string()
+                                       : fmt::format("; {} needs most", memory.fullest_step),
            limit, kRemedy));
 }
 

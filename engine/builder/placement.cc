@@ -41,7 +41,7 @@ class Placer {
   }
 
  private:
-  // Of a value that lies nowhere else, or whose part of another is known already.
+  // The strides of a value with memory of its own, or with a known place in another value.
   Shape strides_of_value(ValueId id) const {
     const auto known = strides_.find(id);
     if (known != strides_.end()) return known->second;
@@ -85,7 +85,7 @@ class Placer {
     return {};
   }
 
-  // What is asked of the layer that makes a value.
+  // The requirement on the layer that computes a value.
   enum class WriterRequirement : uint8_t {
     kAnyKernel,  // whatever writes it, a copy at worst: else a copy is needed anyway
     kNoCopy,     // the kernel that computes it, and runs of elements stay runs

@@ -15,7 +15,7 @@ SlotTable::SlotTable(const Graph& graph, std::span<const Place> places, Plan& pl
                      std::vector<bool> outside)
     : graph_(graph), places_(places), plan_(plan), solvable_(std::move(outside)) {}
 
-// Bounds, or what layers demand, may exclude the sizes of a default value.
+// Bounds, or demands of layers, may exclude the sizes of a default value.
 bool SlotTable::may_be(const Type& type, const Dims& dims) const {
   bool fits = type.shape.rank() == dims.rank();
   for (int axis = 0; fits && axis < dims.rank(); ++axis) {

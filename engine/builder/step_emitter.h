@@ -35,7 +35,7 @@ class StepEmitter {
                        FreeInputs free = FreeInputs::kConstants) const {
     return choose_kernel(places_[place], graph_, layer, operands, free);
   }
-  // Of the CPU's kernels that take the operands as they are.
+  // Among the CPU's kernels that accept the operands without copies.
   void choose_by_time(const Layer& layer, const LayerOperands& operands, size_t place,
                       KernelChoice& chosen);
 

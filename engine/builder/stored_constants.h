@@ -8,8 +8,8 @@
 
 namespace anneal {
 
-// The constants of a plan that is being emitted: until pool(), the offset of a slot of a weight is
-// a number of one of them.
+// The constants of a plan that is being emitted: until pool(), the offset of a weight's slot is the
+// index of a constant.
 class StoredConstants {
  public:
   // Strides other than row-major make memory of one axis, with zeros between the elements.

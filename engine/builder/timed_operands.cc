@@ -66,7 +66,7 @@ TensorView TimedOperands::view_of(const Request& request, const Operand& operand
 }
 
 void TimedOperands::lie_as_in_a_network(ThreadTeam& team) {
-  // Of the size of a core's cache for each of them, if each takes its part.
+  // Of the size of a core's cache for each thread, if each takes its part.
   team.for_ranges(static_cast<int64_t>(others_->size()), kOthersBytes,
                   [&](int64_t begin, int64_t end) {
                     std::memset(others_->data() + begin, 1, static_cast<size_t>(end - begin));

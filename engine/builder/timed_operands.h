@@ -11,7 +11,7 @@
 
 namespace anneal {
 
-// What the size is optimized for. Fails with kInvalidArgument if it is no size then.
+// The opt value of the size. Fails with kInvalidArgument if it has none.
 int64_t opt_size(const SizeTable& sizes, Size size);
 
 // Operands of the request at the sizes it is optimized for: floats and 8-bit integers are random,

@@ -41,7 +41,7 @@ KernelTimes parse_times(std::string_view text) {
       fail(ErrorCode::kInvalidArgument, fmt::format("\"{}\" is no kernel=microseconds", word));
     if (!times.emplace(word.substr(0, equals), *microseconds).second)
       fail(ErrorCode::kInvalidArgument,
-           fmt::format("kernel \"{}\" is there twice", word.substr(0, equals)));
+           fmt::format("kernel \"{}\" occurs twice", word.substr(0, equals)));
   }
   if (times.empty()) fail(ErrorCode::kInvalidArgument, "no kernel has a time");
   return times;
@@ -60,7 +60,7 @@ void parse_line(std::string_view line, TimingCache& cache) {
   TimingKey key{std::string(columns[0]), std::string(columns[1]), *threads,
                 std::string(columns[3])};
   if (!cache.emplace(std::move(key), parse_times(columns[4])).second)
-    fail(ErrorCode::kInvalidArgument, "this layer is there twice");
+    fail(ErrorCode::kInvalidArgument, "this layer occurs twice");
 }
 
 [[noreturn]] void fail_with_errno(std::string_view doing, const std::string& path) {

@@ -20,7 +20,7 @@ std::optional<Integers> known_integers(const Graph& graph, ValueId id) {
   return integers;
 }
 
-// Row-major, but for the strides of axes of size 1, which nobody takes a step along.
+// Row-major, except for the strides of axes of size 1, which are never used.
 bool is_row_major(const Shape& shape, const Shape& strides, SizeTable& sizes) {
   const Shape row_major = row_major_strides(shape, sizes);
   for (int axis = 0; axis < shape.rank(); ++axis)
@@ -62,7 +62,7 @@ std::optional<ViewOf> view_of_transpose(const Graph& graph, const Layer& layer, 
   return ViewOf{strides, 0};
 }
 
-// Of a view: strides stay numbers of 64 bits.
+// The limit for a view: strides stay numbers of 64 bits.
 constexpr int64_t kLongestStep = int64_t{1} << 31;
 
 std::optional<ViewOf> view_of_slice(const Graph& graph, const Layer& layer,
@@ -85,7 +85,7 @@ std::optional<ViewOf> view_of_slice(const Graph& graph, const Layer& layer,
       return std::nullopt;
     }
     view.offset = sizes.add(view.offset, sizes.mul(start, input_strides[axis]));
-    // Nobody takes a step along an axis of one element, however long it would be.
+    // The stride of an axis with one element is never used, whatever its length.
     if (graph.value(layer.outputs[0]).type().shape[axis] == Size(1)) continue;
     if ((*steps)[i] > kLongestStep) return std::nullopt;
     view.strides[axis] = sizes.mul((*steps)[i], input_strides[axis]);
@@ -154,7 +154,7 @@ std::optional<Shape> reshaped_strides(const Shape& from, const Shape& strides, c
     i = end;
   }
   if (i != ours.rend() || j != theirs.rend()) return std::nullopt;
-  // Nobody takes a step along an axis of size 1; it gets the stride that dense memory would have.
+  // The stride of an axis of size 1 is never used; it gets the stride of dense memory.
   for (int axis = to.rank() - 2; axis >= 0; --axis)
     if (to[axis] == Size(1)) result[axis] = sizes.mul(result[axis + 1], to[axis + 1]);
   if (to.rank() < 3) return result;

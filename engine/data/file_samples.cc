@@ -153,7 +153,7 @@ std::shared_ptr<const Dataset> dataset_of_files(const std::string& folder,
                                        masks ? std::move(read_mask) : nullptr);
 }
 
-// Of files whose tensors are as large as their masks.
+// For files whose tensors are as large as their masks.
 std::shared_ptr<const Dataset> dataset_of_tensors(const std::string& folder,
                                                   std::vector<SampleFile> found,
                                                   const DataFormat& format, const Read& read) {

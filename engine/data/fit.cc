@@ -152,10 +152,10 @@ Tensor fit_array(const Tensor& array, const DataInput& input, const DataFormat& 
       if (format.data_layout && *format.data_layout != guess) continue;
       const bool fits_turned = fit(permuted(view, guess).dims).has_value();
       if (dims && fits_turned && format.data_layout)
-        refuse_argument(
-            fmt::format("data of {} fits the input {} as it is and with its channels moved; say "
-                        "layout nchw or layout nhwc",
-                        to_string(view.dims), input_text(input)));
+        refuse_argument(fmt::format(
+            "data of {} fits the input {} both unchanged and with its channels moved; give "
+            "layout nchw or layout nhwc",
+            to_string(view.dims), input_text(input)));
       if (!dims && fits_turned) from = guess;
     }
     if (from) {

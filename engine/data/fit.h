@@ -15,7 +15,7 @@ std::optional<Dims> fit_batched(const Dims& sample, const DataInput& input);  //
 enum class Batched : uint8_t { kNo, kMaybe };
 
 // The array as the input takes it: format's layouts, order of channels and formula. Memory is
-// shared where nothing changes. Fails with what the input wants if it does not fit.
+// shared where nothing changes. Fails if it does not fit, with the type and shape of the input.
 Tensor fit_array(const Tensor& array, const DataInput& input, const DataFormat& format,
                  Batched batched);
 

@@ -25,7 +25,7 @@ bool starts_with(std::span<const std::byte> bytes, std::string_view magic) {
 [[noreturn]] void refuse_format(std::span<const std::byte> bytes) {
   fail(ErrorCode::kInvalidArgument,
        bytes.empty() ? "the file is empty"
-                     : "it is neither JPEG nor PNG by its first bytes; convert it to one of them");
+                     : "it is neither JPEG nor PNG by its first bytes; convert it to JPEG or PNG");
 }
 
 }  // namespace

@@ -29,13 +29,13 @@ bool has_image_name(std::string_view path);
 // A picture all the same, of a format that is not read.
 bool has_foreign_image_name(std::string_view path);
 
-// JPEG or PNG, by the first bytes. As stored: an orientation that EXIF names is not applied. Of PNG
-// the alpha channel is dropped and of 16 bits the upper 8 are kept. Fails with kInvalidArgument on
-// CMYK, on what is damaged or cut off, and beyond kMostPixels.
+// JPEG or PNG, by the first bytes. As stored: an orientation in EXIF is not applied. For PNG, the
+// alpha channel is dropped, and of 16 bits the upper 8 are kept. Fails with kInvalidArgument on
+// CMYK, on damaged or truncated files, and beyond kMostPixels.
 Image decode_image(std::span<const std::byte> bytes);
 Image decode_jpeg(std::span<const std::byte> bytes);
 Image decode_png(std::span<const std::byte> bytes);
-// {height, width}, from what the file begins with. Fails as decode_image() does on other formats.
+// {height, width}, from the file's header. Fails as decode_image() does on other formats.
 Dims image_size(std::span<const std::byte> bytes);
 Dims jpeg_size(std::span<const std::byte> bytes);
 Dims png_size(std::span<const std::byte> bytes);
@@ -51,7 +51,7 @@ Image to_colour(Image image);  // red = green = blue
 // size: {height, width}. The filters of Pillow's resize() to the bit; without antialias, bilinear
 // between the four nearest pixels, as OpenCV does it. Fails if bicubic without antialias is asked.
 Image resize(const Image& image, const Dims& size, ResizeFilter filter, bool antialias);
-// Of each pixel along a side that becomes `to` long, the one it is without blending.
+// For each pixel along a side that becomes `to` long: its source pixel without blending.
 std::vector<int64_t> nearest_pixels(int64_t from, int64_t to);
 // {height, width} after the shorter side became `side`, as torchvision rounds it.
 Dims size_with_shorter_side(const Dims& size, int64_t side);

@@ -12,7 +12,7 @@
 namespace anneal {
 namespace {
 
-constexpr size_t kMostRatio = 1032;  // of what deflate can pack
+constexpr size_t kMostRatio = 1032;  // the highest ratio of deflate
 
 [[noreturn]] void refuse_stream(std::string_view why) {
   fail(ErrorCode::kInvalidArgument, fmt::format("compressed data: {}", why));

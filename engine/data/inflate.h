@@ -1,4 +1,4 @@
-// Decompression of gzip files and of deflated members of zip archives.
+// Decompresses gzip files and deflated members of zip archives.
 #pragma once
 #include <cstddef>
 #include <span>

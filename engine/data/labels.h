@@ -14,10 +14,10 @@ struct Labels {
   std::vector<int64_t> values;     // one per sample, label_offset added
 };
 
-// Of format.labels, which may be relative to the folder; if that is empty, of labels.csv in the
-// folder if it is there. Fails naming the file.
+// The labels in format.labels, which may be relative to the folder; if that is empty, those in
+// labels.csv if the folder has one. Fails naming the file.
 Labels find_labels(const std::string& folder, const DataFormat& format);
-// The same of an array: one axis, integers. what: for the error.
+// The labels in an array: one axis, integers. what: for the error.
 std::vector<int64_t> labels_of(const Tensor& array, const DataFormat& format,
                                std::string_view what);
 // Fails if there are labels, but not for `samples` samples.

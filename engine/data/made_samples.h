@@ -16,7 +16,7 @@ Tensor normal_sample(DataType dtype, const Dims& dims, double low, double high, 
 // Floats uniform in [low, high).
 Tensor uniform_sample(DataType dtype, const Dims& dims, double low, double high, uint64_t seed);
 
-// Which ends of their range are surely among random integers. Of one element only kHigh says it.
+// Which ends of their range are surely among random integers. A single element can only be kHigh.
 enum class RangeEnds : uint8_t { kNone, kBoth, kHigh };
 // Integers uniform in low..high, both included. REQUIRES: an integer type that holds both.
 Tensor integer_sample(DataType dtype, const Dims& dims, int64_t low, int64_t high, uint64_t seed,

@@ -63,7 +63,7 @@ bool has_sides(const Dims& size, const Dims& sides) {
   return false;
 }
 
-// Of elements that lie behind each other.
+// For consecutive elements.
 Tensor classes_of(DataType dtype, std::span<const std::byte> elements, const Dims& sides,
                   const DataFormat& format) {
   auto made = Tensor::allocate(DataType::kI32, sides);

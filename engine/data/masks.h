@@ -24,8 +24,8 @@ class Masks {
 
   // Fails, naming it, if a sample has none, or if there are others.
   void check_samples(std::span<const std::string> names) const;
-  // Of the sample `i`, called `name`: i32 [height,width], -1 being ignored. Fails if none of
-  // `sizes` has this height and width beside each other: they are those of what the mask is of.
+  // The mask of sample `i`, called `name`: i32 [height,width], -1 being ignored. Fails if none of
+  // `sizes`, those of the masked tensors, has this height and width on adjacent axes.
   Tensor read(int64_t i, const std::string& name, std::span<const Dims> sizes) const;
 
  private:

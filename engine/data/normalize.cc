@@ -152,7 +152,7 @@ Tensor PictureInput::tensor_of(std::span<const std::byte> file) const {
     side(1, image.height * image.width * channels_);
   }
 
-  // Of a byte there are 256 values in each channel.
+  // A byte has 256 values in each channel.
   const Formula formula(format_, channels_);
   const size_t element = size_of(input_.dtype);
   std::vector<std::byte> values(static_cast<size_t>(channels_) * 256 * element);

@@ -1,4 +1,4 @@
-// What a path is: a folder of images, of arrays, of tensors; a file of rows; one sample.
+// Finds the kind of a path: a folder of images, of arrays, of tensors; a file of rows; one sample.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void sort_by_number(std::vector<SampleFile>& sets) {
   });
 }
 
-// But for what lies in the folder of masks.
+// Without the files in the folder of masks.
 Contents contents_of(const std::string& folder, const std::string& masks) {
   Contents found;
   std::error_code error;

@@ -56,7 +56,7 @@ bool want_colours(PngJob& job) {
   return true;
 }
 
-// What is stored, in bytes, or in 16 bits where those are stored.
+// The stored values, in bytes, or in 16 bits if they are stored so.
 bool want_indices(PngJob& job) {
   if (setjmp(png_jmpbuf(job.png)) != 0) return false;
   png_set_packing(job.png);

@@ -14,9 +14,9 @@ struct RawFormat {
   std::optional<Dims> dims;  // nullopt: not known, and a raw file is refused
 };
 
-// The format is told by the first bytes (.npy) or the name: *.npy, *.pb, *idx?-ubyte or *.idx; all
-// else is raw, row-major and little-endian. With .gz behind its name a file is unpacked. Fails with
-// kIo or kInvalidArgument, naming the file.
+// The first bytes (.npy) or the name decide the format: *.npy, *.pb, *idx?-ubyte or *.idx; all
+// other files are raw, row-major and little-endian. A file with .gz after its name is unpacked.
+// Fails with kIo or kInvalidArgument, naming the file.
 Tensor read_sample(const std::string& path, const RawFormat& raw);
 
 // By its name: .npy, .npz or idx, also with .gz.

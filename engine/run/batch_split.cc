@@ -9,12 +9,12 @@ namespace anneal {
 namespace {
 
 constexpr double kNearBytes = 1 << 20;     // of a core's own cache
-constexpr double kSharedBytes = 16 << 20;  // that all cores keep of what one layer reads and writes
+constexpr double kSharedBytes = 16 << 20;  // shared cache for the tensors of one layer
 constexpr int64_t kRowsInFlight = 4;       // of all threads, however large they are
 
 Size rows_of_outputs(const Plan& plan) { return plan.slots[plan.outputs[0]].type.shape[0]; }
 
-// What a run of the plan reads and writes, in bytes.
+// The bytes that a run of the plan reads and writes.
 class Traffic {
  public:
   Traffic(const Plan& plan, const SymbolValues& symbols, int64_t rows) {
@@ -39,7 +39,8 @@ class Traffic {
     }
   }
 
-  // Of one row, in all and what the shared cache does not keep while so many rows are run.
+  // The bytes of one row: all, and those that the shared cache does not keep while `rows` rows are
+  // run.
   double row() const { return row_; }
   double spilled(int64_t rows) const {
     double bytes = 0;
@@ -47,12 +48,12 @@ class Traffic {
       if (step * static_cast<double>(rows) > kSharedBytes) bytes += step;
     return bytes;
   }
-  // How many of so many rows the caches of so many cores hold of any step.
+  // How many of `rows` rows the caches of `cores` cores hold for any step.
   int64_t near(int cores, int64_t rows) const {
     return static_cast<int64_t>(std::min(kNearBytes * cores / most_, static_cast<double>(rows)));
   }
-  // The fewest of so many rows to make a slice of if that saves so much of a row: reading weights
-  // for each slice again costs less.
+  // The fewest rows of a slice for which saving `saved` bytes per row outweighs reading the weights
+  // for each slice again.
   int64_t paying(double saved, int64_t rows) const {
     const auto all = static_cast<double>(rows);
     return saved == 0 ? rows : static_cast<int64_t>(weights_ / (saved + weights_ / all)) + 1;
@@ -90,7 +91,7 @@ RowCut cut_rows(const Plan& plan, std::span<const Dims> input_dims, int threads,
   const int64_t paying = traffic.paying(traffic.spilled(rows), rows);
   const int64_t together = std::max({traffic.near(threads, rows), paying, least});
   if (paying <= rows / 2 && together < rows) cut.together = together;
-  // Alone, a thread has written itself what it reads, which is half of what a row moves.
+  // A single thread reads the rows that it has just written, which saves half of a row's traffic.
   const int64_t each = rows / threads, alone_paying = traffic.paying(traffic.row() / 2, rows);
   if (threads == 1 || each < alone_paying) return cut;
   // Slices of one length.

@@ -187,7 +187,7 @@ anneal_code anneal_engine_load_memory(const void* bytes, uint64_t byte_count,
                                       const anneal_engine_options* options, anneal_engine** engine,
                                       anneal_error* error) {
   return guarded(error, [&] {
-    // Calls release() when the last of its owners is gone, or at once if loading fails.
+    // Calls release() when its last owner is destroyed, or at once if loading fails.
     std::shared_ptr<const void> owner;
     if (release != nullptr)
       owner = {bytes, [release, argument](const void*) { release(argument); }};

@@ -141,8 +141,7 @@ struct ExecutionContext::State {
       try {
         run.prepare(dims);
       } catch (const Error&) {
-        // No engine is refused for shapes that nobody may ask for: a run at them says what is
-        // wrong.
+        // Shapes without a caller do not refuse an engine: a run at them reports the error.
       }
     }
   }
@@ -279,7 +278,8 @@ void ExecutionContext::observe(const Observer& observer) {
 TensorView ExecutionContext::output(std::string_view name) const {
   const size_t index = require_port(state_->engine->outputs(), name, "output");
   if (!state_->run.has_run())
-    fail(ErrorCode::kInvalidArgument, fmt::format("output \"{}\" is there only after run()", name));
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("output \"{}\" has no value yet: call run() first", name));
   return state_->run.output(index);
 }
 

@@ -165,8 +165,8 @@ void ControlFlow::finish_carried(const Step& step, const Iteration& state) {
   }
 }
 
-// Where element k of this iteration of a Loop goes: its place in the result, or room behind those
-// stacked so far where only the run tells how many there are.
+// The place of element k of this iteration of a Loop: its place in the result, or room after the
+// elements stacked so far if their number is known only at run time.
 TensorView ControlFlow::next_element(const Step& step, const Dims& dims, Iteration& state,
                                      size_t k) {
   auto& [element, buffer] = state.stacked[k];
@@ -191,7 +191,7 @@ TensorView ControlFlow::next_element(const Step& step, const Dims& dims, Iterati
   return row_major_view(slot.type.dtype, dims, buffer->data() + used);
 }
 
-// What a shape is where nothing was computed: sizes that nothing decided are 0.
+// The dims of a result without iterations: undecided sizes are 0.
 Dims ControlFlow::dims_of_nothing(const Shape& shape) const {
   Dims dims;
   for (const Size size : shape) {

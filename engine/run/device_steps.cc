@@ -49,7 +49,7 @@ void DeviceSteps::give_up() {
     try {
       run_.stream(i).wait();
     } catch (const Error&) {
-      // The error that ended the run is told instead; a device that is lost says so again.
+      // The error that ended the run is reported instead; a device that is lost reports it again.
     }
   }
 }

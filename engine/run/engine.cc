@@ -58,10 +58,9 @@ const Plan& choose_plan(const EngineFile& file, const Device& device) {
   }
   if (!chosen)
     fail(ErrorCode::kIncompatiblePlan,
-         fmt::format(
-             "the engine holds plans for {}, none of which runs on this device ({}): build it "
-             "for target {}",
-             targets_of(file), device.description(), device.target()));
+         fmt::format("the engine holds plans for {}, and none runs on this device ({}): build it "
+                     "for target {}",
+                     targets_of(file), device.description(), device.target()));
   return *chosen;
 }
 
@@ -201,8 +200,8 @@ std::vector<size_t> run_ends(const Plan& plan) {
   return ends;
 }
 
-// Kernels have copies of what they packed: the file's pages need not be resident, too. What is read
-// in place comes back when it is read.
+// Kernels have packed copies: the file's pages need not be resident, too. Weights that kernels read
+// in place are loaded again when they are read.
 void give_weights_back(const EngineFile& file, const Plan& plan, const Step& step) {
   if (!file.mapped) return;
   for (const uint32_t slot : step.inputs)
@@ -372,7 +371,7 @@ void EngineInternals::load_weights(Engine::State& state) {
     }
     state.weights.push_back(std::move(places));
   }
-  // Those of other plans, and what cards have copies of.
+  // Weights of other plans, and weights that cards have copies of.
   if (state.file.mapped)
     for (const Tensor& weight : weights) give_pages_back(weight.bytes());
 }

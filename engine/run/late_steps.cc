@@ -60,8 +60,8 @@ void set_slot_dims(RunState& run, RunMemory& memory, uint32_t index, const Dims&
 
 namespace {
 
-// What is inferred of the step's outputs. Inference reads the values of the operands that decide
-// shapes, and no others: nobody asks what the outputs contain.
+// The inferred facts of the step's outputs. Inference reads only the operands that decide shapes;
+// the contents of the outputs are not needed.
 Facts infer_outputs(const RunState& run, const Step& step, std::span<const Dims> found) {
   const size_t count = step.inputs.size();
   std::vector<Fact> facts(count);

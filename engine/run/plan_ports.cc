@@ -46,7 +46,7 @@ void PlanPorts::check_output(size_t index, const TensorView& memory, const Dims&
 void PlanPorts::place(Port& port, uint32_t slot) {
   if (is_data_dependent(slot)) return;
   TensorView& wanted = run_.slots[slot];
-  // What other devices copy from and to stays where it is.
+  // Memory that other devices copy from and to keeps its address.
   port.is_staged = run_.host() != 0 || !port.is_set || port.user.dims != wanted.dims ||
                    port.user.strides != wanted.strides;
   if (port.is_staged)

@@ -1,5 +1,4 @@
-// What a run at some shapes needs, made before it: for shapes declared at build, and for those that
-// a caller tells.
+// Prepares the shapes that were declared at build, and those of the caller, before a run.
 #include <algorithm>
 
 #include "anneal/engine/run/declared_shapes.h"

@@ -57,7 +57,7 @@ void RunMemory::check_limit(const BoundShapes& bound) const {
 
 void RunMemory::make_room(const BoundShapes& bound) {
   const auto making_room = [&] {
-    return fmt::format("while making room for activations, the most of them at {}",
+    return fmt::format("while allocating activations, most for {}",
                        fullest_step(run_.plan, bound.plan));
   };
   with_context(making_room, [&] {
@@ -86,7 +86,7 @@ void RunMemory::check_red_zones(size_t begin, size_t end) {
   const auto doing = [&] {
     const Step& step = run_.plan.steps[begin];
     return end - begin == 1 ? fmt::format("after step \"{}\" ({})", step.name, to_string(step.op))
-                            : std::string("after the run (waiting for each step tells which)");
+                            : std::string("after the run (synchronous steps show which step)");
   };
   with_context(doing, [&] { separate_->check(); });
 }

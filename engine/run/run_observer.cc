@@ -33,7 +33,7 @@ void RunObserver::enter(const RunObserver& outer, std::string_view step,
 void RunObserver::tell(size_t steps_done) {
   const Step* step = steps_done == 0 ? nullptr : &run_.plan.steps[steps_done - 1];
   for (const uint32_t slot : watched_[steps_done]) {
-    // It was told where it comes from.
+    // It was observed on the device that it comes from.
     if (step && step->kernel == kTransfer && slot == step->outputs[0]) continue;
     const TensorView here = on_host(slot);
     observer_({run_.plan.slots[slot].name, step ? std::string_view(step->name) : "",
@@ -55,7 +55,7 @@ TensorView RunObserver::on_host(uint32_t slot) {
   return view;
 }
 
-// What an observer wrote into its copy.
+// The elements that an observer wrote into its copy.
 void RunObserver::give_back(uint32_t slot, const TensorView& here) {
   const size_t index = run_.plan.slots[slot].device;
   const size_t bytes = bytes_reached(here);

@@ -10,7 +10,7 @@ size_t bytes_of(const std::vector<T>& values) {
   return values.capacity() * sizeof(T);
 }
 
-// What a plan uses of the symbols outside; none are given to the outermost one.
+// The values of outer symbols that a plan uses; the outermost plan has none.
 std::optional<int64_t> value_of(const SymbolValues& outer, uint32_t symbol) {
   return symbol < outer.size() ? outer[symbol] : std::nullopt;
 }

@@ -20,8 +20,8 @@ std::vector<std::vector<uint32_t>> slots_by_step(const Plan& plan) {
       writers[base_of(plan, output)].push_back({output, step});
       has_step[output] = true;
     }
-  // A base that steps write only in parts is whole after the last of them. What covers all of it
-  // behind that writes over it.
+  // A base that steps write only in parts is complete after the last part, or after the last step
+  // that overwrites all of it.
   for (uint32_t base = 0; base < plan.slots.size(); ++base) {
     if (plan.slots[base].storage == Storage::kView || has_step[base] || writers[base].empty())
       continue;

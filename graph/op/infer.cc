@@ -1,4 +1,4 @@
-// infer() for any op, infer_layer() for whole layers, and what they need to read inputs.
+// infer() for any op, infer_layer() for whole layers, and their access to inputs.
 #include "anneal/graph/op/infer.h"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ using rules::refuse;
 // Scales and the like are f32 constants of no more elements; weights are none of the size table's.
 constexpr int64_t kMaxReals = 16;
 
-// What a further layer makes of such a size is still below the limits of the size table.
+// Chosen so that one more operation on such a size stays below the limits of the size table.
 constexpr uint32_t kMostSizeNodes = 4000, kMostSizeDepth = 100;
 
 // The run finds it as it finds a size that depends on values.

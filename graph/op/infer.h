@@ -65,7 +65,7 @@ class InferInputs {
   SizeTable& sizes() const { return sizes_; }
   std::span<const InferInput> all() const { return inputs_; }
   InferInputs first(int count) const { return {inputs_.first(count), sizes_, bodies_, demands_}; }
-  // What the rule relies on: the sizes are equal, though they are not the same expression.
+  // Records an assumption of the rule: the sizes are equal, though their expressions differ.
   void demand(Size a, Size b) const;
   SizeDemands* demands() const { return demands_; }
   const Signature& body(int64_t index) const;
@@ -112,9 +112,9 @@ Facts infer_layer(const Op& op, std::span<const Program> epilogues, int op_input
 // for others, a rule that reads them may give any form of it, and the run compares the numbers.
 bool allows(Size inferred, Size size, const SizeTable& sizes);
 
-// Numpy broadcasting, with sizes: equal sizes, or one of them 1. Of two different expressions, one
-// that cannot be 1 is the result's; if both can, the result is SizeTable::broadcast(). Where
-// neither can be 1, they are demanded to be equal.
+// Numpy broadcasting with sizes: equal sizes, or one of the two is 1. Of two different expressions,
+// the result is the one that cannot be 1; if both can be 1, it is SizeTable::broadcast(). If
+// neither can be 1, the rule demands that they are equal.
 Shape broadcast(const Shape& a, const Shape& b, SizeTable& sizes, SizeDemands* demands = nullptr);
 
 }  // namespace anneal

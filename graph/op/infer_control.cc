@@ -35,7 +35,7 @@ class Outer {
   std::vector<bool> symbols_;
 };
 
-// What a value may be that is sometimes `a`, sometimes `b`.
+// The shape of a value that is `a` in some runs and `b` in others.
 Shape either(const Shape& a, const Shape& b) {
   Shape result;
   for (int axis = 0; axis < a.rank(); ++axis)

@@ -1,4 +1,4 @@
-// Shape rules of ops that detectors end with: sampling of regions, and what is selected by value.
+// Shape rules of the last ops of detectors: sampling of regions, and selection by value.
 #include <fmt/format.h>
 
 #include "anneal/graph/op/infer_rules.h"

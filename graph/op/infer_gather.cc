@@ -145,7 +145,8 @@ Facts infer(const ScatterND& op, const InferInputs& inputs) {
   if (updates.rank() != wanted.rank())
     refuse(fmt::format("updates of rank {}, not {}", updates.rank(), wanted.rank()));
   for (int i = 0; i < wanted.rank(); ++i)
-    rules::agree(updates[i], wanted[i], inputs, "sizes of updates and what they replace");
+    rules::agree(updates[i], wanted[i], inputs,
+                 "sizes of the updates and of the slices that they replace");
   return {rules::make_fact(x.dtype, x.shape)};
 }
 

@@ -73,7 +73,7 @@ void require_zero_point(const InferInputs& inputs, int i, Size size) {
         fmt::format("zero point of shape {} for {} channels", sizes.text(shape), sizes.text(size)));
 }
 
-// Of a product by quantized weights, which has scales: MatMul in ops.h.
+// The type of a product by quantized weights, which has scales: see MatMul in ops.h.
 DataType quantized_weights_type(const MatMul& op, const InferInputs& inputs) {
   const Shape &b = inputs.shape(1), &scale = inputs.shape(4);
   rules::require_dtype(inputs, 0, DataType::kF32);

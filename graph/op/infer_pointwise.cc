@@ -77,7 +77,7 @@ Scalar scalar_of(RegisterType type, int64_t value) {
   return Scalar::of(static_cast<uint8_t>(value != 0));
 }
 
-// What is known of a register for one element: the scalar, or an integer as an expression, or
+// The known value of a register for one element: the scalar, or an integer as an expression, or
 // (unknown size) nothing.
 struct ElementValue {
   std::optional<Scalar> scalar;
@@ -318,7 +318,7 @@ class ElementRules {
   }
 
   Size magnitude(Size a) { return sizes_.max(a, sizes_.sub(0, a)); }
-  // Of integers: 1 or 0.
+  // 1 if the integer is positive, else 0.
   Size is_positive(Size a) { return sizes_.min(sizes_.max(a, 0), 1); }
   Size differ(Size a, Size b) {
     const Size gap = sizes_.sub(a, b);
@@ -342,7 +342,8 @@ Dims broadcast_strides(const Dims& dims, int rank) {
   return strides;
 }
 
-// What is known of an input's contents, row-major; empty if nothing is, or there are none.
+// The known contents of an input, row-major; empty if nothing is known, or the input has no
+// contents.
 std::vector<ElementValue> known_contents(const InferInputs& inputs, int i,
                                          const ElementRules& element) {
   const Shape& shape = inputs.shape(i);

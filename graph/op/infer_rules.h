@@ -87,8 +87,8 @@ inline int64_t flat_index(const Dims& at, const Dims& strides) {
 // The results of a program over elements of `shape`, to which every input broadcasts: checks the
 // inputs' dtypes and shapes, and computes the contents that follow from theirs.
 Facts apply_program(const Program& program, const Shape& shape, const InferInputs& inputs);
-// What a map makes of input 0 and of the inputs from `further` on: the fact of input 0 if the map
-// is empty.
+// The result of a map of input 0 and of the inputs from `further` on: the fact of input 0 if the
+// map is empty.
 Fact apply_map(const Program& map, const InferInputs& inputs, int further);
 
 }  // namespace anneal::rules

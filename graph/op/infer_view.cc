@@ -12,8 +12,8 @@ namespace {
 using rules::Elements;
 using rules::refuse;
 
-// How one axis of x is sliced. count and start are unknown() where that cannot be told; step is 0
-// then.
+// How one axis of x is sliced. Where count and start cannot be inferred, they are unknown() and
+// step is 0.
 struct SliceRange {
   Size start = 0, count;
   int64_t step = 1;
@@ -109,7 +109,7 @@ Facts infer(const Concat& op, const InferInputs& inputs) {
       count(dims_of(shape)) > kMaxKnownElements)
     return {rules::make_fact(first.dtype, shape)};
 
-  // One after another, each in rows of what lies at and after the axis.
+  // One after another, each in rows of the elements at and after the axis.
   const Dims dims = dims_of(shape);
   int64_t rows = 1, inner = 1;
   for (int k = 0; k < axis; ++k) rows *= dims[k];

@@ -33,8 +33,7 @@ std::string value_text(const T& value, const SizeTable& sizes) {
   fail(ErrorCode::kInvalidArgument, std::string(value).append(" is not ").append(expected));
 }
 
-// The length of what stands before the first character of `ends` that is not within quotes or
-// brackets.
+// The length of the text before the first character of `ends` outside of quotes and brackets.
 size_t length_until(std::string_view text, std::string_view ends) {
   int depth = 0;
   bool in_quotes = false;
@@ -134,7 +133,7 @@ void parse_fields(T& op, std::string_view text, SizeTable& sizes) {
     const std::string_view field = assignment.substr(0, equals);
     for (const std::string_view earlier : seen)
       if (earlier == field)
-        fail(ErrorCode::kInvalidArgument, "the field " + std::string(field) + " is there twice");
+        fail(ErrorCode::kInvalidArgument, "the field " + std::string(field) + " occurs twice");
     parse_field(op, field, assignment.substr(equals + 1), sizes);
     seen.push_back(field);
   }

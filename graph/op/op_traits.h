@@ -1,6 +1,6 @@
-// What each op is, in one place: what passes, the builder and the run time need to know of an op
-// beyond its shape rule and its kernels. A new op gets an entry here. An op without one, or with a
-// trait left out, does not compile, and the compiler names the op and each trait.
+// The traits of each op, in one place: the properties that passes, the builder and the run time
+// need beyond the shape rule and the kernels. A new op gets an entry here. An op without an entry,
+// or with a trait left out, does not compile, and the compiler names the op and each trait.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -41,7 +41,7 @@ enum class EpilogueRule : uint8_t {
 enum class HalfRole : uint8_t {
   kProduct,  // its operands are of one float type, and it adds up in f32
   kReads,    // takes each of its operands as it is stored, and computes in f32
-  kMoves,    // hands elements on as they are
+  kMoves,    // moves elements without change
   kFixed     // reads and gives f32 only
 };
 

@@ -65,7 +65,8 @@ struct Pointwise {
 struct Conv {
   std::vector<int64_t> strides{}, pads_begin{}, pads_end{}, dilations{};  // one per spatial axis
   int64_t groups = 1;
-  // Not empty, and then of one group: as many outputs, each of the next so many of the K channels.
+  // If not empty, the op has one group and an output per entry: each output has that number of the
+  // K channels, in order.
   std::vector<int64_t> split{};
   static void fields(auto& op, auto&& f) {
     f("strides", op.strides), f("pads_begin", op.pads_begin), f("pads_end", op.pads_end);
@@ -95,7 +96,8 @@ struct ConvTranspose {
 // has the shape of b_scale; there is no a_zero_point.
 struct MatMul {
   bool transpose_a = false, transpose_b = false;
-  std::vector<int64_t> split{};  // not empty: as many outputs, each of the next so many columns
+  std::vector<int64_t>
+      split{};  // if not empty: an output per entry, each with that number of columns
   static void fields(auto& op, auto&& f) {
     f("transpose_a", op.transpose_a), f("transpose_b", op.transpose_b), f("split", op.split);
   }
@@ -125,8 +127,8 @@ struct Pool {
 // inputs: q[B,H,L,D], k[B,G,S,D], v[B,G,S,E], [further inputs of score]. output: y[B,H,L,E], which
 // is softmax(score(q k^T, further...)) v, the softmax over S. H is a multiple of G: head h of q
 // goes with head h / (H / G) of k and v. score: of one result; its input 0 is the accumulator of q
-// k^T, further inputs broadcast to [B,H,L,S], whose axes index() counts; empty: the scores as they
-// are. A row that sees nothing, whose scores are all -inf, gives NaN, or 0 if hidden_is_zero.
+// k^T, further inputs broadcast to [B,H,L,S], whose axes index() counts; empty: the scores are
+// unchanged. A row that sees nothing, whose scores are all -inf, gives NaN, or 0 if hidden_is_zero.
 // Weights are not rounded to 16 bits before they meet v.
 struct Attention {
   Program score{};
@@ -137,7 +139,7 @@ struct Attention {
   bool operator==(const Attention&) const = default;
 };
 
-// inputs: x, [further inputs of map]. Of map(x, further...) as in Reduce.
+// inputs: x, [further inputs of map]. The softmax is of map(x, further...), as in Reduce.
 struct Softmax {
   int64_t axis = 0;
   bool log = false;
@@ -195,8 +197,9 @@ struct Cumulative {
   bool operator==(const Cumulative&) const = default;
 };
 
-// inputs: x, k[1]. outputs: values, indices (i64). Of equals the lower index comes first. of: what
-// the values are, of x or of its softmax along the axis; x alone decides their order.
+// inputs: x, k[1]. outputs: values, indices (i64). Of equal elements the lower index comes first.
+// of: whether the values are those of x or of its softmax along the axis; x alone decides their
+// order.
 struct TopK {
   int64_t axis = 0;
   bool largest = true, sorted = true;
@@ -207,7 +210,7 @@ struct TopK {
   bool operator==(const TopK&) const = default;
 };
 
-// inputs: x, shape[rank]. One -1 is what the rest leaves; a 0 copies x's size unless allow_zero.
+// inputs: x, shape[rank]. One -1 is the remaining size; a 0 copies x's size unless allow_zero.
 struct Reshape {
   bool allow_zero = false;
   static void fields(auto& op, auto&& f) { f("allow_zero", op.allow_zero); }
@@ -383,9 +386,9 @@ struct NonZero {
   bool operator==(const NonZero&) const = default;
 };
 
-// inputs: x. outputs: the distinct elements (or slices along axis), then i64: where each was first
-// met, for each of x which of them it is, how often each was met. `flatten`: of all elements, axis
-// is not used. Not sorted: in the order they were met.
+// inputs: x. outputs: the distinct elements (or slices along axis), then i64: the first index of
+// each, for each element of x its index among the distinct elements, and how often each occurs.
+// `flatten`: all elements count, axis is not used. Not sorted: in the order of first occurrence.
 struct Unique {
   int64_t axis = 0;
   bool flatten = true, sorted = true;
@@ -424,7 +427,7 @@ struct Recurrent {
   Direction direction = Direction::kForward;
   Activation gate = Activation::kSigmoid, cell = Activation::kTanh, output = Activation::kTanh;
   std::vector<float> alphas{}, betas{};  // of gate, cell and output; empty: none is used
-  float clip = 0;                        // of what the gates' and the cell's get; 0: none
+  float clip = 0;                        // limits the inputs of the gates and of the cell; 0: none
   bool linear_before_reset = false;      // kGru
   bool input_forget = false;             // kLstm: the forget gate is 1 - i
   static void fields(auto& op, auto&& f) {
@@ -442,9 +445,9 @@ struct BitCast {
   bool operator==(const BitCast&) const = default;
 };
 
-// inputs: condition (one bool, of any number of axes). output: the condition. Running it fails if
-// that does not hold: the engine was built on the assumption that it does. Not erased because
-// nobody uses the output, but once the condition is known to hold.
+// inputs: condition (one bool, of any number of axes). output: the condition. A run fails if it
+// does not hold: the engine was built on the assumption that it does. A Require is not erased for
+// lack of users, but once the condition is known to hold.
 struct Require {
   static void fields(auto&, auto&&) {}
   bool operator==(const Require&) const = default;

@@ -295,8 +295,9 @@ std::optional<Reg> ProgramBuilder::simplify(const Instruction& instruction) {
   return anneal::simplify(*this, code_, instruction);
 }
 
-// A total order of registers by what they compute, not by when they were made; constants come last.
-// Registers that differ compute different things, so the first operands that differ decide.
+// A total order of registers by their expressions, not by the order in which they were made;
+// constants come last. Different registers have different expressions, so the first operands that
+// differ decide.
 bool ProgramBuilder::precedes(uint16_t a, uint16_t b) const {
   while (a != b) {
     const Instruction& x = code_[a];

@@ -131,7 +131,7 @@ inline constexpr uint64_t kByCast = 0x100;
 // Whether it rounds to f16 or bf16 for the storage alone.
 bool is_storage_rounding(const Instruction& instruction);
 
-// Immutable, in normal form: no dead or repeated instruction, no rounding of what is round already,
+// Immutable, in normal form: no dead or repeated instruction, no rounding of a rounded value,
 // operands of commutative opcodes in ascending order, constants folded (there is one NaN),
 // registers numbered by depth-first walk from the results. Equal programs are therefore equal by
 // ==. Made by ProgramBuilder, parse_program or load_program.
@@ -146,7 +146,7 @@ class Program {
   std::span<const DataType> inputs() const { return inputs_; }
   std::span<const Instruction> code() const { return code_; }
   std::span<const Result> results() const { return results_; }
-  bool empty() const { return results_.empty(); }  // an empty epilogue: the op's output as it is
+  bool empty() const { return results_.empty(); }  // an empty epilogue passes the op's output on
   bool is_identity() const;  // one input, one result, the same type, nothing in between
   bool uses_index() const;
   bool operator==(const Program&) const = default;

@@ -126,7 +126,7 @@ std::string constant_fault(const Instruction& constant) {
   return {};
 }
 
-// Of kRound and kSaturate, whose operand is a number.
+// The fault of kRound or kSaturate, whose operand is a number.
 std::string narrowing_fault(const Instruction& instruction, RegisterType operand) {
   const bool by_cast =
       instruction.opcode == Opcode::kRound && (instruction.immediate & kByCast) != 0;

@@ -23,8 +23,8 @@ std::optional<DataType> valid_dtype(uint64_t value);  // nullopt: no DataType, o
 // kSaturate, which name theirs.
 RegisterType result_type(Opcode opcode, std::span<const RegisterType> operands);
 
-// What is wrong with the types or the immediate of an instruction; empty if nothing is. Which
-// inputs there are, the caller knows.
+// The fault in the types or the immediate of an instruction; empty if there is none. The caller
+// checks that its inputs exist.
 std::string fault(const Instruction& instruction, std::span<const RegisterType> operands);
 
 }  // namespace anneal

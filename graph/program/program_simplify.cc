@@ -25,7 +25,7 @@ bool loses_nothing(RegisterType from, RegisterType to) {
   }
 }
 
-// -0 is told from 0.
+// -0 is distinguished from 0.
 bool is_number(RegisterType type, uint64_t bits, double number) {
   switch (type) {
     case RegisterType::kF32:
@@ -42,7 +42,7 @@ bool is_number(RegisterType type, uint64_t bits, double number) {
   }
 }
 
-// Whether an opcode leaves its left operand as it is if this is the right one.
+// Whether an opcode returns its left operand unchanged if this is the right one.
 bool is_neutral(Opcode opcode, RegisterType type, uint64_t bits) {
   switch (opcode) {
     case Opcode::kAdd:
@@ -133,7 +133,7 @@ class Simplifier {
   const std::vector<Instruction>& code_;  // grows while simpler instructions are emitted
 };
 
-// Of a float register, as far as a few instructions tell: no value but NaN is outside.
+// The range of a float register, as far as a few instructions show it: no value but NaN is outside.
 ValueRange Simplifier::range_of(uint16_t index, int depth) const {
   const Instruction& instruction = code_[index];
   const auto of = [&](size_t operand) {

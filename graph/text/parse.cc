@@ -264,7 +264,7 @@ class GraphParser {
     return text::tensor_of(type.dtype, dims_of(type.shape), parse_elements(line));
   }
 
-  // Lines up to `return`. A body is there before the layers that run it.
+  // Lines up to `return`. A body is defined before the layers that run it.
   void contents(Graph& graph, int depth) {
     enum class Kind { kReturn, kBody, kOther };
     for (;;) {

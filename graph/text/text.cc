@@ -187,7 +187,7 @@ class Writer {
           return true;
       return false;
     } catch (const Error&) {
-      return true;  // a broken graph is shown as it is
+      return true;  // a broken graph is printed without inlining
     }
   }
 

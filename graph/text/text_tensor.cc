@@ -73,7 +73,7 @@ void narrow(float value, float& to) { to = value; }
 void narrow(double value, double& to) { to = value; }
 void narrow(double value, Float16& to) { to = to_f16(value); }
 void narrow(float value, BFloat16& to) { to = to_bf16(value); }
-// What a text is read as, so that it is rounded once.
+// The type that a text is parsed as, so that it is rounded once.
 template <class T>
 using Read =
     std::conditional_t<std::is_same_v<T, double> || std::is_same_v<T, Float16>, double, float>;

@@ -18,7 +18,7 @@ using Symbols = std::vector<uint32_t>;
 constexpr int64_t kLargest = 4096;
 constexpr int kBestSizeRounds = 3;
 constexpr size_t kMaxRestored = 32;
-// Layers that are looked at, in all: a large model is not imported for minutes.
+// The limit on checked layers in all: a large model must not be imported for minutes.
 constexpr int64_t kMaxChecks = 4'000'000;
 
 bool has_negative(const Fact& fact) {

@@ -4,10 +4,10 @@
 
 namespace anneal {
 
-// Of each symbol of the inputs that has no upper bound: doubles opt, beginning with what it is,
-// until every layer that depends on it accepts its inputs and gives no empty result, and sizes that
-// must be equal are. Layers that no such value suits decide nothing; a symbol that suits them all
-// keeps its opt.
+// For each symbol of the inputs without an upper bound: doubles opt, beginning with its present
+// value, until every layer that depends on it accepts its inputs and gives no empty result, and
+// sizes that must be equal are equal. Layers that no such value suits are ignored; a symbol that
+// suits all layers keeps its opt.
 void choose_best_sizes(const Graph& graph);
 
 }  // namespace anneal

@@ -21,7 +21,7 @@ std::optional<Outputs> import_loop(const anneal_onnx::NodeProto& proto, Node& no
                                    NodeImporter& nodes);
 std::optional<Outputs> import_scan(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope,
                                    NodeImporter& nodes);
-// Of opset 8.
+// Scan of opset 8.
 std::optional<Outputs> import_batched_scan(const anneal_onnx::GraphProto& body, Node& node,
                                            Scope& scope, NodeImporter& nodes);
 

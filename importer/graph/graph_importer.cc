@@ -31,8 +31,8 @@ std::string container_text(const Type& type, const SizeTable& sizes) {
   return type.dtype == DataType::kString ? "a tensor of strings" : to_string(type, sizes);
 }
 
-// Sequences and optionals are solved while importing, where their length and places are known. What
-// is left has no layers and no memory.
+// Sequences and optionals are resolved while importing, where their length and places are known.
+// The remaining ones have no layers and no memory.
 void refuse_containers(const Graph& graph) {
   const auto is_tensor = [&](ValueId id) {
     const Type& type = graph.value(id).type();
@@ -131,7 +131,8 @@ std::set<std::string> GraphImporter::default_inputs(const GraphProto& graph) {
   return chosen;
 }
 
-// Before they are imported, which takes long. What is wrong with the nodes is told by their import.
+// Checked before the import, which would take long. The import of a node reports other faults of
+// it.
 void GraphImporter::refuse_too_many_nodes(const GraphProto& graph) const {
   if (context_.functions.empty()) return;
   const auto nodes = attempt([&] { return least_nodes(graph, context_.functions, kMaxCallDepth); });
@@ -190,8 +191,8 @@ bool GraphImporter::has_declared_ranks(const GraphProto& graph) const {
   return std::ranges::all_of(graph.value_info(), fits) && std::ranges::all_of(graph.output(), fits);
 }
 
-// Integers of 4 or 2 bits are declared as what the file holds, and so is what moves them; they are
-// i8 or u8 here. An output is given to the caller: it has the declared type.
+// Integers of 4 or 2 bits have the declared type of the file, and so have layers that move them;
+// they are i8 or u8 here. An output is given to the caller: it has the declared type.
 void GraphImporter::check_declared_types(const GraphProto& graph) {
   std::unordered_map<std::string_view, int32_t> types_in_file;
   for (const auto& tensor : graph.initializer())

@@ -21,9 +21,9 @@ class GraphInputs {
   // that is not there or contradict the model or each other.
   GraphInputs(SizeTable& sizes, const std::vector<const anneal_onnx::ValueInfoProto*>& inputs,
               const ImportOptions& options);
-  // Fails with kUnsupported or kInvalidModel; the caller names the input.
-  // default_value: of an input that has one. It gives sizes where the model gives none, and is what
-  // open sizes are optimized for unless bounds say otherwise.
+  // Fails with kUnsupported or kInvalidModel; the caller names the input. default_value: of an
+  // input that has one. It gives sizes where the model gives none, and the opt values of open sizes
+  // unless bounds give others.
   Type type_of(const anneal_onnx::ValueInfoProto& input, const Tensor* default_value = nullptr);
 
  private:

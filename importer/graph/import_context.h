@@ -11,7 +11,7 @@
 
 namespace anneal {
 
-// Of local functions that call each other, and of nodes with those of every call.
+// The limit on nested calls of local functions.
 inline constexpr int kMaxCallDepth = 32;
 inline constexpr int kMaxNodes = 1'000'000;
 

@@ -99,7 +99,7 @@ const OpRow* row_of(const NodeProto& node, const std::string& name, const Opsets
   if (const OpRow* row = find_row(domain, node.op_type(), opset_of(node, opsets))) return row;
   const bool other = find_row(domain, node.op_type()) != nullptr;
   const char* reason = other ? "not implemented for this opset" : "not implemented";
-  // What ONNX Runtime saves at optimization level ALL is for the machine that saved it.
+  // A model that ONNX Runtime saved at optimization level ALL is for the machine that saved it.
   if (domain == "com.microsoft.nchwc")
     reason = "a file that ONNX Runtime optimized for one machine; build from the original file";
   unsupported.add(describe(node, opsets), name, reason);

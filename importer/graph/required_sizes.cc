@@ -17,7 +17,7 @@ namespace {
 
 // A size that was settled may make a further one known.
 constexpr int kSettlementRounds = 8;
-// Of one model: equations are compared with each other.
+// The limit for one model: equations are compared with each other.
 constexpr size_t kMaxEquations = 10'000;
 
 struct Equation {
@@ -129,7 +129,7 @@ class Settlement {
     sizes_.set_bounds(symbol, held);
   }
 
-  // Of what is left, the sizes that every run knows.
+  // For each of the remaining sizes, the size that every run knows.
   Representatives representatives() {
     Representatives equal;
     const auto find = [&](Size size) {

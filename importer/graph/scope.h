@@ -30,8 +30,8 @@ struct Scope {
   Opsets opsets = {};
   Node::Model* model = nullptr;  // the graph that is built
   Scope* outer = nullptr;        // of a body: where names from outside are looked up
-  // Of a body with a graph of its own: its inputs by the values of the outer graph that they stand
-  // for, and these values in order.
+  // For a body with a graph of its own: its inputs, keyed by the values of the outer graph that
+  // they represent, and these values in order.
   std::unordered_map<ValueId, ValueId> captured = {};
   std::vector<ValueId> captures = {};
   std::unordered_map<std::string, ScopedValue> values = {};
@@ -39,7 +39,7 @@ struct Scope {
   std::vector<Node::Attribute> attributes = {};                   // of the call
   int depth = 0;
 
-  // Of a body whose nodes become part of this scope's graph.
+  // The scope of a body whose nodes become part of this scope's graph.
   Scope body_scope(std::string body_prefix);
 
   // Fails with kInvalidModel if the name is taken.

@@ -16,7 +16,7 @@ struct SizeSolution {
 // 16, 2 * s == 4 * ((s + 1)//2), or 2 * a == 3 * b.
 std::optional<SizeSolution> solve_equation(Size a, Size b, const std::vector<bool>& unknowns,
                                            SizeTable& sizes);
-// Whether no values of the symbols make the sizes equal, as far as can be told.
+// Whether it is proved that no values of the symbols make the sizes equal.
 bool has_no_solution(Size a, Size b, SizeTable& sizes);
 
 }  // namespace anneal

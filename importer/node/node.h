@@ -30,8 +30,8 @@ class Node : public NodeInputs, public NodeAttributes {
     Graph& graph;
     std::string folder;                              // of external data
     std::unordered_set<std::string> reserved_names;  // of ONNX values: no other value takes them
-    // Numbers that ONNX has as [1] where the If of that name says so: nothing may tell the two
-    // apart.
+    // Scalars that ONNX has as [1] where the If of that name says so: no operator may distinguish
+    // the two.
     std::unordered_map<ValueId, std::string> open_ranks = {};
     // Constants of 4 or 2 bits, which are i8 or u8 here.
     std::unordered_set<ValueId> sub_bytes = {};
@@ -45,8 +45,8 @@ class Node : public NodeInputs, public NodeAttributes {
   int opset() const { return opset_; }
   // Whether ONNX has 4 or 2 bits for each element of a constant input.
   bool is_sub_byte(int index) const;
-  // What all nodes of the model assume of a rank, by name: at_first, or in another try of the
-  // import the other.
+  // An assumption about a rank that all nodes of the model share, by name: at_first, or the
+  // opposite in another attempt of the import.
   bool assume(const std::string& name, bool at_first);
 
   // 0 <= result < rank, for rank axes.
@@ -54,7 +54,7 @@ class Node : public NodeInputs, public NodeAttributes {
   std::vector<int64_t> resolve_axes(std::vector<int64_t> axes, int rank) const;  // ascending
 
   int output_count() const { return static_cast<int>(output_names_.size()); }
-  bool has_output(int index) const;  // named, so somebody may use it
+  bool has_output(int index) const;  // named, so it may have a reader
   std::string output_name(int index) const;
 
   // A layer in between, named after the node and suffix; without suffix it has the node's name.

@@ -16,8 +16,8 @@ class AttributeProto;
 
 namespace anneal {
 
-// Remembers which attributes were read: after the row's function returns, an attribute that nobody
-// read is an error, so that a new attribute in a new opset cannot be ignored in silence. Throws
+// Records which attributes were read: after the row's function returns, an attribute that was not
+// read is an error, so that a new attribute of a new opset is never ignored silently. Throws
 // kInvalidModel for an attribute of another kind.
 class NodeAttributes {
  public:

@@ -31,7 +31,7 @@ class NodeInputs {
   DataType dtype(int index, TypeSet allowed) const;                  // throws if not allowed
   void expect_same_dtype(std::initializer_list<int> indices) const;  // absent ones are skipped
   const Tensor* constant(int index) const;                           // null if absent or computed
-  // The contents of an integer input, as far as they are known while importing.
+  // The contents of an integer input, if they are known while importing.
   std::optional<std::vector<Size>> contents(int index) const;
   // As expressions of the sizes of the graph's inputs: the layers that compute them need not run.
   // Empty if one is unknown, or known only after a layer has run.

@@ -8,17 +8,17 @@
 
 namespace anneal {
 
-// Results of different rank cannot both be in one graph as they are: either they are made alike, or
-// one branch is taken and the engine refuses inputs that want the other. Which way is right
-// shows only in later nodes, so a failed import is tried again with the next choices. Nodes are
-// known by their names.
+// Results of different rank cannot both be in one graph: either one is reshaped to the rank of the
+// other, or one branch is taken and the engine refuses inputs that need the other. Which choice is
+// right shows only in later nodes, so a failed import is tried again with the next choices. Nodes
+// are identified by their names.
 class RankChoices {
  public:
   enum class Choice : uint8_t { kAlign, kThen, kElse };
 
   std::optional<Choice> find(const std::string& name) const;
-  // For a node that was not met before: first its results are made alike, if they can be, then the
-  // first branch is tried, then the other one. Of a yes or no, "then" is yes.
+  // For a node that is new: first its results are aligned, if possible, then the first branch is
+  // tried, then the other one. For a choice between two answers, "then" is yes.
   Choice add(const std::string& name, bool can_align, bool then_first);
   // A later node needs the exact rank of an aligned result: the next import takes a branch.
   void refuse_alignment(const std::string& name);

@@ -22,7 +22,7 @@ DataType require_dtype(int32_t element_type);
 
 // Whether it is an integer of 4 or 2 bits, of which ONNX stores several in a byte.
 bool is_sub_byte(int32_t element_type);
-// What to_tensor() makes of constants of that type.
+// The type of the tensor that to_tensor() makes from constants of that type.
 std::optional<DataType> dtype_of_constant(int32_t element_type);
 
 // folder: where external data may lie; empty: none is allowed. Nothing is allocated before the data

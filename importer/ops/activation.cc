@@ -130,7 +130,7 @@ Outputs import_gelu(Node& node) {
                     [&](Expressions in) { return approximate ? tanh_gelu(in[0]) : gelu(in[0]); });
 }
 
-// Of input 0 plus input 1, which may be absent.
+// The formula applied to input 0 plus input 1, which may be absent.
 Outputs biased_gelu(Node& node, Expression (*formula)(Expression)) {
   node.expect_inputs(1, 2);
   node.expect_same_dtype({0, 1});

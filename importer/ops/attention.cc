@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// What is added to the scores: 0, the mask's numbers, or -inf; [..., queries, keys].
+// The bias of the scores: 0, the mask's numbers, or -inf; [..., queries, keys].
 ValueId bias_of(Node& node, const AttentionHeads& attention, DataType dtype) {
   const Size queries = shape_of(node, attention.q)[2], keys = shape_of(node, attention.k)[2];
   const ValueId zero = node.constant_value(tensor_of(dtype, {}, {0}), "zero");
@@ -87,7 +87,7 @@ ValueId weights_of(Node& node, ValueId logits, ValueId sink) {
       "weights");
 }
 
-// Heads of q by groups that share a head of k and v, one group's rows one behind the other.
+// Heads of q by groups that share a head of k and v; the rows of a group are consecutive.
 struct HeadGroups {
   std::vector<Size> grouped, single;  // sizes of the first three axes
   bool any = false;

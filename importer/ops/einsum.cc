@@ -99,8 +99,8 @@ ValueId transpose(Node& node, const Factor& from, const std::string& to, const s
   return node.layer(Transpose{.permutation = permutation}, {from.value}, name + "/transposed");
 }
 
-// Of axes with one letter the diagonal, as one axis at the end. In [n,n], made longer by n elements
-// and cut into rows of n + 1, the diagonal is the first column.
+// For axes with the same letter: the diagonal, as one axis at the end. [n,n] is extended by n
+// elements and cut into rows of n + 1; the diagonal is then the first column.
 Factor diagonals(Node& node, Factor factor, const std::string& name) {
   for (;;) {
     const auto twice = std::ranges::find_if(
@@ -145,7 +145,7 @@ Factor diagonals(Node& node, Factor factor, const std::string& name) {
   }
 }
 
-// Sums over the axes that nobody else needs.
+// Sums over the axes that no other operand and not the result needs.
 Factor sum_private_axes(Node& node, const Factor& factor, const std::string& needed,
                         const std::string& name) {
   std::vector<int64_t> axes;

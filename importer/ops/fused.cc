@@ -173,8 +173,8 @@ Outputs import_embed_layer_normalization(Node& node) {
   return outputs;
 }
 
-// What is added to scores: numbers, if given, and for a hidden key the attribute mask_filter_value.
-// mask: i32[batch, keys], 0 to hide a key, or i32[batch], the keys that are not padding.
+// The bias of the scores: numbers, if given, and for a hidden key the attribute mask_filter_value.
+// mask: i32[batch, keys], 0 to hide a key, or i32[batch], the number of keys without padding.
 ValueId key_mask(Node& node, int mask, int bias, Size keys) {
   const double hidden = node.number("mask_filter_value", -10000);
   const ValueId added = node.optional_input(bias);

@@ -11,7 +11,7 @@
 namespace anneal {
 namespace {
 
-// The rows that a windowed cache of so many rows holds after t positions: it drops several at once,
+// The rows that a windowed cache of `rows` rows holds after t positions: it drops several at once,
 // never one of the window.
 Expression held_after(Expression t, Expression rows, int64_t window) {
   const Expression slack = max(rows - static_cast<double>(window - 1), rows.number(1));
@@ -48,8 +48,8 @@ ValueId grown(Node& node, ValueId past, ValueId growth, const std::string& name)
   return node.layer(Pad{}, {past, pads, zero}, name + "grown");
 }
 
-// What the present rows have more than the past ones: to the total length of the longest batch, or
-// none where the buffer of the past is longer.
+// By how much the present rows exceed the past ones: up to the total length of the longest batch,
+// or 0 where the buffer of the past is longer.
 ValueId growth_to_longest(Node& node, ValueId longest, Size past, const std::string& name) {
   const ValueId total =
       reshape(node, as_i64(node, longest, name + "total_i64"), {1}, name + "total");

@@ -10,8 +10,8 @@ namespace anneal {
 struct GroupCache {
   ValueId total = ValueId::kNone, past = ValueId::kNone;  // positions with this call, and before it
   ValueId longest = ValueId::kNone;                       // the total of the longest batch, scalar
-  // Of a windowed cache, which holds the last ones of the past: how many, and how many of them and
-  // the new ones go.
+  // For a windowed cache, which holds the last rows of the past: how many it holds, and how many
+  // rows, old and new, it drops.
   ValueId held = ValueId::kNone, dropped = ValueId::kNone;
 
   bool is_windowed() const { return held != ValueId::kNone; }

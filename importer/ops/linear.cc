@@ -30,8 +30,8 @@ Outputs import_conv(Node& node) {
   return with_bias(node, op, {input, node.input(1)}, 2);
 }
 
-// What is added around the result of a transposed convolution, or, negative, taken from it, where
-// an open size decides. Empty, or one per axis of the result.
+// Padding around the result of a transposed convolution, or, if negative, cropping, where an open
+// size decides. Empty, or one per axis of the result.
 struct Frame {
   std::vector<Size> begin, end;
 };
@@ -170,7 +170,7 @@ Outputs import_gemm_with_broadcast(Node& node) {
   return import_float_gemm(node);
 }
 
-// Of rows [row, n) and the columns of `columns`, by its first row.
+// The determinant of the rows [row, n) and of `columns`, expanded by the first row.
 Expression determinant(Expressions elements, int64_t n, int64_t row, std::vector<int64_t> columns) {
   const auto element = [&](int64_t column) {
     return elements[static_cast<size_t>(row * n + column)];

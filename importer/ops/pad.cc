@@ -55,7 +55,7 @@ ValueId pads_of_all_axes(Node& node, const std::vector<int64_t>& axes,
   return node.sizes_value(all, "pads");
 }
 
-// Of axes, or of as many elements, that only a run tells: each pad is put where it belongs.
+// For axes, or a number of axes, that are known only at run time: writes each pad to its axis.
 ValueId scattered_pads(Node& node) {
   const int64_t rank = node.rank(0);
   const ValueId axes = as_i64(node, node.input(3), "axes");

@@ -44,7 +44,7 @@ Outputs import_max_pool(Node& node) {
   op.column_major_indices = node.flag("storage_order", false);
   op.with_indices = node.has_output(1);
   if (op.with_indices) {
-    // Indices count the elements of x, not of what is padded.
+    // Indices count the elements of x, not of the padded tensor.
     if (input != node.input(0))
       node.unsupported("indices with auto_pad and a stride on an open size");
     return node.results(op, {input});

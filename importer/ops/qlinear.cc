@@ -17,8 +17,8 @@ ValueId scalar(Node& node, int index, const std::string& suffix) {
   return node.rank(index) == 0 ? node.input(index) : reshape(node, node.input(index), {}, suffix);
 }
 
-// Elements as floats, by the scale and the zero point that those inputs are. axis: along which
-// there may be many of them; -1: nowhere.
+// Elements as floats, with the scale and the zero point of these inputs. axis: the axis along which
+// scales may differ; -1: none.
 ValueId dequantized(Node& node, int index, int scale, int zero_point, int64_t axis = -1) {
   node.dtype(index, k8Bit);
   const std::string name = fmt::format("input{}", index);
@@ -150,7 +150,7 @@ Outputs import_mat_mul_integer_to_float(Node& node) {
   return product_with_bias(node, dequantized(node, 0, 2, 4),
                            dequantized(node, 1, 3, 5, node.rank(1) - 1), 6);
 }
-// What would be quantized while running is computed with as it is.
+// Data that the operator quantizes at run time is multiplied without quantization.
 Outputs import_dynamic_quantize_mat_mul(Node& node) {
   node.expect_inputs(3, 5);
   node.dtype(0, {DataType::kF32});

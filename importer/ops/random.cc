@@ -52,7 +52,7 @@ RegisterType real_of(DataType dtype) {
   return dtype == DataType::kF64 ? RegisterType::kF64 : RegisterType::kF32;
 }
 
-// One number of `dtype` for each of so many places, made of what was drawn for it.
+// A number of `dtype` for each place, made from the random bits of this place.
 using Draw = FunctionRef<Expression(Expression)>;
 ValueId draw_numbers(Node& node, Size total, DataType dtype, Draw draw) {
   const uint64_t seed = read_seed(node);

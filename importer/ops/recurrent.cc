@@ -151,8 +151,8 @@ ValueId dequantized_weights(Node& node, int weights, int scale, const std::strin
 
 class RecurrentImporter {
  public:
-  // quantized: as DynamicQuantizeLSTM has its inputs. Its weights are computed with as floats, and
-  // x, which it quantizes while running, as it is.
+  // quantized: the inputs are those of DynamicQuantizeLSTM. Its weights are dequantized, and x,
+  // which it quantizes at run time, is used without quantization.
   RecurrentImporter(Node& node, Recurrent op, std::vector<std::string> defaults,
                     bool quantized = false)
       : node_(node), op_(std::move(op)), defaults_(std::move(defaults)), quantized_(quantized) {}

@@ -1,5 +1,5 @@
-// Reductions over axes. What is not a plain sum, mean, product, minimum or maximum is one of those
-// between Pointwise layers, which keep 16-bit floats in f32 so that the node rounds once.
+// Reductions over axes. Other reductions than sum, mean, product, minimum and maximum become one of
+// these between Pointwise layers, which keep 16-bit floats in f32 so that the node rounds once.
 #include <algorithm>
 #include <numeric>
 

@@ -23,7 +23,7 @@ std::vector<T> by_axis(const std::vector<T>& values, const std::vector<int64_t>&
   return sorted;
 }
 
-// Where the values for axes stand in ascending order of the axes.
+// The positions of the values in ascending order of their axes.
 std::vector<int64_t> ascending(const std::vector<int64_t>& axes) {
   std::vector<int64_t> places(axes.size());
   std::iota(places.begin(), places.end(), 0);

@@ -9,7 +9,7 @@
 namespace anneal {
 
 inline constexpr int kLatest = 1 << 20;
-// Of ai.onnx. In a newer opset, operators may have changed their meaning.
+// The newest opset of ai.onnx that was checked. A newer opset may change the meaning of operators.
 inline constexpr int kNewestOpset = 28;
 
 inline constexpr std::string_view kMicrosoft = "com.microsoft";

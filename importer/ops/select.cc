@@ -1,4 +1,4 @@
-// What is selected by value: how much that is, only a run tells.
+// Operators that select by value: the number of selected elements is known only at run time.
 #include "anneal/importer/ops/rows.h"
 
 #include <fmt/format.h>

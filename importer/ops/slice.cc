@@ -56,7 +56,8 @@ Outputs import_slice(Node& node) {
                                as_i64(node, node.input(2), "ends"), axes, steps});
 }
 
-// The input, whose axis is as long as all parts: a slice alone would take what is there.
+// The input, whose axis must be as long as all parts together: a slice alone would silently take
+// fewer elements.
 ValueId with_total(Node& node, int64_t axis, const std::vector<Size>& parts) {
   Size total = 0;
   for (const Size part : parts) total = node.sizes().add(total, part);

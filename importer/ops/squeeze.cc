@@ -14,8 +14,8 @@ struct OpenSizes {
   std::vector<Size> ones, others;  // assumed to be 1, and assumed not to be
 };
 
-// Whether an open size is taken for 1. At first it is not: a model that calls it open hardly means
-// 1, but for what layers behind it want, and for the ranks that the model says its values have.
+// Whether an open size is taken for 1. The first attempt does not: a model that calls it open
+// hardly means 1. Later layers, and the ranks that the model gives its values, may require it.
 bool is_assumed_one(Node& node, Size size) {
   const SizeTable& sizes = node.sizes();
   const auto symbol = sizes.symbol_index(size);
@@ -91,7 +91,7 @@ Outputs squeeze(Node& node, const std::optional<std::vector<int64_t>>& given) {
   }
   return reshaped_input(node, kept);
 }
-// The number of axes in input 1, where only a run tells which these are: it decides the rank.
+// The number of axes in input 1, which decides the rank, where the axes are known only at run time.
 int64_t axis_count(Node& node) {
   node.dtype(1, kIndices);
   if (node.rank(1) > 1) node.invalid(fmt::format("axes of {} axes", node.rank(1)));

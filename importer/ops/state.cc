@@ -25,8 +25,8 @@ ValueId last_of(Node& node, ValueId x, int64_t count) {
                      "state", 1)[0];
 }
 
-// x[B,C,L], w[C,1,K], [bias[C]], [past[B,C,K-1]]: a convolution of each channel with what came
-// before, by default zeros.
+// x[B,C,L], w[C,1,K], [bias[C]], [past[B,C,K-1]]: a convolution of each channel with the preceding
+// elements, by default zeros.
 Outputs import_causal_conv(Node& node) {
   node.expect_inputs(2, 4);
   node.expect_same_dtype({0, 1, 2, 3});
@@ -61,8 +61,8 @@ Outputs import_causal_conv(Node& node) {
   return outputs;
 }
 
-// What one position does to the state[B,H,K,V]; q[B,H,G,K], k[B,H,1,K], v[B,H,1,V], decay[B,H,K,1],
-// beta[B,H,1,1], where sizes of 1 broadcast.
+// The update of the state[B,H,K,V] by one position; q[B,H,G,K], k[B,H,1,K], v[B,H,1,V],
+// decay[B,H,K,1], beta[B,H,1,1], where sizes of 1 broadcast.
 struct Position {
   ValueId state, q, k, v, decay = ValueId::kNone, beta = ValueId::kNone;
 };

@@ -9,8 +9,8 @@ namespace anneal {
 
 struct Window {
   std::vector<int64_t> kernel, strides, dilations, pads_begin, pads_end;  // one per spatial axis
-  // Of auto_pad with a stride on an open size: what the input is padded with in a layer of its own,
-  // by padded_input(). Empty, or one per spatial axis.
+  // For auto_pad with a stride on an open size: the padding of the input by padded_input(), in a
+  // layer of its own. Empty, or one per spatial axis.
   std::vector<Size> open_begin, open_end;
 };
 

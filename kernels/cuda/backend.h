@@ -13,8 +13,8 @@ const Backend& cuda_backend();
 // elsewhere than it lies has no contents for it. Entries of other backends ask for none.
 LaidOutKernel make_laid_out(const KernelEntry& entry, const Request& request, FreeInputs free);
 
-// What functions did in the work of a stream waited for since the last call. Empty where nothing is
-// counted: of all other devices.
+// Counts of the functions in the work of a stream that was waited for since the last call. Empty
+// for devices that do not count.
 std::vector<FunctionCounts> take_counts(Stream& stream);
 
 // How a thread waits for a stream of a card: it spins, which takes a core and returns some
@@ -22,9 +22,9 @@ std::vector<FunctionCounts> take_counts(Stream& stream);
 // of other devices.
 void set_spins(Stream& stream, bool spins);
 
-// Tells a kernel of this backend what the addresses of its inputs and outputs will be multiples of
-// at each launch, as exactly as powers of two do (0: not known), so that it compiles no text for
-// other memory. REQUIRES: its device's code has not been loaded since it was made.
+// Gives a kernel of this backend the alignments of its inputs and outputs at each launch, as powers
+// of two (0: not known), so that it compiles no text for other memory. REQUIRES: its device's code
+// has not been loaded since it was made.
 void know_alignments(Kernel& kernel, std::span<const uint32_t> inputs,
                      std::span<const uint32_t> outputs);
 

@@ -20,7 +20,7 @@ const Pointwise* as_elementwise(const Graph& graph, LayerId id) {
   return pointwise;
 }
 
-// A Reshape after which the last axis is what it was.
+// A Reshape that keeps the last axis.
 bool regroups(const Graph& graph, LayerId id) {
   if (!op_as<Reshape>(graph, id) || !graph.layer(id).epilogues.empty()) return false;
   const Shape &from = shape_of(graph, graph.layer(id).inputs[0]),

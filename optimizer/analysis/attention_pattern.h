@@ -17,8 +17,8 @@ struct AttentionPattern {
   bool read_elsewhere = false;         // scores or weights, by others or as outputs of the graph
 };
 
-// Whose softmax is this layer. Elementwise layers in it have one result, and what they change of
-// the shape is how the leading axes are grouped (Reshape).
+// The attention pattern around this softmax; nullopt if there is none. Its elementwise layers have
+// one result and change the shape only in the grouping of the leading axes (Reshape).
 std::optional<AttentionPattern> attention_around(const Graph& graph, LayerId softmax);
 
 // The score as a program of the accumulator of scores, and its further inputs (the first is kNone,
@@ -39,8 +39,8 @@ struct ScaleFactor {
 Result<ScoreProgram> score_program(const Graph& graph, const AttentionPattern& pattern,
                                    const std::vector<ScaleFactor>& factors);
 
-// What the elementwise layers behind the softmax do to weights. nullopt: anything but rounding, and
-// giving 0 where a row sees nothing.
+// The effect of the elementwise layers after the softmax on weights. nullopt: anything but
+// rounding, and giving 0 where all scores of a row are hidden.
 struct WeightRule {
   bool hidden_is_zero = false;
 };

@@ -31,9 +31,9 @@ class AxisMap {
 
   // For each axis, the axes of another shape that it is, in order.
   using Parts = std::vector<std::vector<int>>;
-  // The shape that has the cuts of the source's axes, and those between axes a and b of the result
-  // that are not alike, and what it is for both. REQUIRES: only reshapes. False: a shape of no axis
-  // or of more than kMaxRank.
+  // The shape that has the boundaries of the source's axes, and those between axes a and b of the
+  // result that are not alike; and its place in both. REQUIRES: only reshapes. False: a shape of no
+  // axis or of more than kMaxRank.
   bool refinement(const std::function<bool(size_t a, size_t b)>& alike, Shape& shape,
                   Parts& of_source, Parts& of_result) const;
 

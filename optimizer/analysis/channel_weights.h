@@ -10,7 +10,7 @@
 
 namespace anneal {
 
-// The weights as [outer][i][j][inner], where i and j tell the channels.
+// The weights as [outer][i][j][inner], where i and j identify the channels.
 struct ChannelWeights {
   size_t input = 0;  // of the layer: the weights; data_input: what they are multiplied with
   size_t data_input = 0;
@@ -40,7 +40,7 @@ std::optional<ChannelWeights> channel_weights(const Graph& graph, LayerId id);
 std::optional<std::vector<double>> per_channel_values(const Tensor& tensor, int rank, int axis,
                                                       int64_t count);
 
-// Whose factor a weight is multiplied with: that of the channel it reads, or that it writes.
+// Which channel's factor multiplies a weight: the channel that it reads, or the one that it writes.
 enum class FactorOf : uint8_t { kReadChannel, kWrittenChannel };
 
 // The weights, each multiplied by a factor and rounded once. Refuses weights that would leave the
@@ -48,7 +48,7 @@ enum class FactorOf : uint8_t { kReadChannel, kWrittenChannel };
 Result<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights& layout,
                               const std::vector<double>& factors, FactorOf channel);
 
-// What a constant added to each channel read adds to each channel written.
+// The effect of a constant added to each channel that is read on each channel that is written.
 std::vector<double> sums_of_shift(const Tensor& weights, const ChannelWeights& layout,
                                   const std::vector<double>& shift);
 

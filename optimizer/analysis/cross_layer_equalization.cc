@@ -26,7 +26,7 @@ std::vector<InputDegree> degrees_of(const Graph& graph, std::span<const ValueId>
   return degrees;
 }
 
-// What a layer computes of values that are multiplied, as a program: kNone are its accumulators.
+// The result of a layer as a program of its scaled values; kNone represents its accumulators.
 struct Elementwise {
   Program program;
   std::vector<ValueId> inputs;
@@ -199,7 +199,7 @@ bool all_normal(const Tensor& tensor) {
                              [](float value) { return value == 0 || std::isnormal(value); });
 }
 
-// What takes the place of the layers, made before anything changes.
+// The new layers, made before any old layer changes.
 class ChannelScaling {
  public:
   ChannelScaling(Graph& graph, const ScalableChannels& channels, std::span<const int> exponents)

@@ -10,8 +10,8 @@
 
 namespace anneal {
 
-// What a layer's results go through until products take them up; or, without a writer, a value that
-// is multiplied on its way to the products that read it.
+// The layers between a layer's results and the products that read them; or, without a writer, a
+// value and the products that read it.
 struct ScalableChannels {
   LayerId writer = LayerId::kNone;  // a Conv or MatMul by constant weights; kNone: a layer is added
   ValueId value = ValueId::kNone;   // that the writer gives, or that is multiplied for the readers
@@ -25,16 +25,15 @@ struct ScalableChannels {
 // which f * x means f * y, is no such reader.
 std::optional<ScalableChannels> scalable_channels(const Graph& graph, LayerId writer);
 
-// Of any value, for those of its readers that are products; what else reads it stays as it is.
-// nullopt: there is no such reader.
+// For the readers of a value that are products; other readers keep the unscaled value. nullopt:
+// there is no such reader.
 std::optional<ScalableChannels> scalable_reads(const Graph& graph, ValueId value);
 
-// Multiplies channel i by 2^exponents[i] in what the writer gives, or in what is read in place of
-// the value, and by its inverse in what the readers' weights make of it. The answers stay the same
-// to the bit, as long as data times factors are normal numbers. The values in between, which do
-// not, are called NAME/equalized. False, and nothing changes, where a weight or a constant would
-// leave the normal numbers. REQUIRES: exponents.size()
-// == channels.count
+// Multiplies channel i by 2^exponents[i] in the writer's results, or in a scaled copy that is read
+// in place of the value, and by its inverse in the readers' weights. The answers stay the same to
+// the bit, as long as data times factors are normal numbers. The values in between, which do not,
+// are called NAME/equalized. False, and nothing changes, where a weight or a constant would leave
+// the normal numbers. REQUIRES: exponents.size() == channels.count
 bool scale_channels(Graph& graph, const ScalableChannels& channels, std::span<const int> exponents);
 
 }  // namespace anneal

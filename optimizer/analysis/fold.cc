@@ -12,7 +12,7 @@
 namespace anneal {
 namespace {
 
-// Of bytes that folding makes: how many times those of the constants it starts from.
+// The limit on the bytes that folding creates, as a multiple of the bytes of the constants.
 constexpr double kMaxGrowth = 8;
 // No matter what they are made of.
 constexpr double kMaxScratchBytes = 1 << 30;
@@ -28,7 +28,8 @@ double bytes_of(const Type& type) {
   return bytes;
 }
 
-// What computes an element of its result from few elements of its inputs, as part of its reader.
+// Whether a layer computes each element of its result from few elements of its inputs, so that its
+// reader can include it.
 bool is_elementwise(const Layer& layer) {
   return std::holds_alternative<Pointwise>(layer.op) || std::holds_alternative<Expand>(layer.op) ||
          std::holds_alternative<Dequantize>(layer.op);
@@ -59,7 +60,7 @@ class Folding {
   }
 
  private:
-  // Of a layer that only constants decide.
+  // A layer with constant inputs only.
   struct Derived {
     double bytes = 0;   // of its results
     double source = 0;  // of the constants that it is made of
@@ -109,7 +110,7 @@ class Folding {
     derived_.emplace(id, std::move(made));
   }
 
-  // What keep_quantized_weights may want.
+  // Constants that keep_quantized_weights may use.
   bool is_in_blocks(LayerId id) const {
     const Tensor* integers = graph_.constant(graph_.layer(id).inputs[0]);
     return op_as<Dequantize>(graph_, id)->block_size >= kLeastWeightBlock && integers != nullptr &&

@@ -33,7 +33,7 @@ LayerId Fusions::sole_user(ValueId value) const {
   return sole;
 }
 
-// What has a smaller rank than `except` does not need it.
+// A layer of a smaller rank than `except` does not depend on it.
 bool Fusions::depends_otherwise(LayerId layer, LayerId except) const {
   const size_t lowest = rank(except);
   return anneal::depends_otherwise(graph_, layer, except,

@@ -8,8 +8,8 @@
 
 namespace anneal {
 
-// Of one round over the layers: it must know each change of the graph. The layers that others took
-// the place of stay in the graph until the round ends, and count as gone here.
+// The fusions of one round over the layers. It must be informed of each change of the graph.
+// Replaced layers stay in the graph until the round ends, but count as erased here.
 class Fusions {
  public:
   explicit Fusions(const Graph& graph);
@@ -18,9 +18,9 @@ class Fusions {
   bool is_gone(LayerId layer) const { return gone_.contains(layer); }
   // Never less than that of a layer that it needs.
   size_t rank(LayerId layer) const { return ranks_.at(layer); }
-  // Where the layer, or the first of those it joins, stood in the order.
+  // The position in the order of the layer, or of the first layer that it joins.
   size_t place(LayerId layer) const { return places_.at(layer); }
-  // Those of a layer's outputs that somebody other than `reader` reads, or that the graph gives.
+  // The outputs of a layer that have a reader other than `reader`, or that the graph returns.
   std::vector<ValueId> outputs_kept(LayerId layer, LayerId reader) const;
   // As in optimizer/analysis/query.h.
   LayerId sole_user(ValueId value) const;

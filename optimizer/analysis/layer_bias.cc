@@ -8,7 +8,7 @@
 namespace anneal {
 namespace {
 
-// What the program adds to each accumulator, all it does; nullopt if it does more.
+// The constants that the program adds to each accumulator; nullopt if it does more than that.
 std::optional<std::vector<double>> addends(const Graph& graph, const Stores& stores, int rank,
                                            const ChannelWeights& layout) {
   std::vector<const Tensor*> constants;

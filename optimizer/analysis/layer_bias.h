@@ -11,11 +11,12 @@ namespace anneal {
 // How many channels the results of a Conv or MatMul by constant weights have; 0 for other layers.
 int64_t result_channels(const Graph& graph, LayerId id);
 
-// Whether a Conv or MatMul by constant weights does no more to what it accumulates than to add
-// constants to each channel, so that what is added to the one is added to the other.
+// Whether a Conv or MatMul by constant weights only adds constants to each channel of its
+// accumulators, so that a bias added to its results may be added to the accumulators.
 bool only_adds(const Graph& graph, LayerId id);
 
-// What the layer does to its accumulators, and what it reads to do so (kNone stands for them).
+// The layer's program on its accumulators, and the values that it reads (kNone represents the
+// accumulators).
 struct Stores {
   Program program;
   std::vector<ValueId> inputs;

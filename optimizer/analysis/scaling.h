@@ -18,8 +18,9 @@ struct Scaling {
   bool operator==(const Scaling&) const = default;
 };
 
-// Of a layer without epilogue whose integers have 8 or 16 bits and whose reals at most 32. nullopt:
-// another layer, a scale for each block, or parameters that only a run tells.
+// The scaling of a layer without epilogue, with integers of 8 or 16 bits and reals of at most 32
+// bits. nullopt: another layer, a scale for each block, or parameters that are known only at run
+// time.
 std::optional<Scaling> scaling_of(const Graph& graph, LayerId id);
 
 // A value that Dequantize gives of `integers`.

@@ -1,16 +1,16 @@
-// assign_precision: products compute with 16-bit operands, and what they read is stored so.
+// assign_precision: products compute with 16-bit operands, which are stored in 16 bits.
 //
 //   c = Conv(x, w; b) epilogue=p; d = Conv(c, v)
 //     =>   c = Conv(f16(x), f16(w); b) epilogue=round_f16(p); d = Conv(c, f16(v)) epilogue=$0
 //
 // Where PrecisionOptions allow or ask for f16 or bf16, for values and layers of f32 that
 // choose_storage() names. Accumulators and programs stay f32: a value is rounded when it is stored,
-// and nowhere else, so epilogues, norms and softmaxes need not be told. Ports keep their types: a
-// layer before an output stores f32, and what a product reads of an input is cast once.
+// and nowhere else, so epilogues, norms and softmaxes need no change. Ports keep their types: a
+// layer before an output stores f32, and an input that a product reads is cast once.
 //
-// On targets that do not compute in that type values stay f32, and roundings stand where the
-// others store: weights are rounded numbers, too. Changes numerics. Runs when layers are joined, so
-// that what is not stored is not rounded, and before siblings are merged, which read one type.
+// On targets that do not compute in that type values stay f32, and a rounding replaces each store:
+// weights are rounded numbers, too. Changes numerics. Runs after the fusions, so that values that
+// are not stored are not rounded, and before siblings are merged, which read one type.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ class Assigner {
     const auto found = storage_.values.find(id);
     return found == storage_.values.end() ? dtype(id) : found->second;
   }
-  // Of its elements as they are rounded, whatever type they have.
+  // The type of its elements as they are rounded, whatever their storage type is.
   DataType type_as_stored(ValueId id) const {
     const DataType to = stored(id);
     return is_half(to) && !native_.has(to) ? to : dtype(as_stored(id));
@@ -89,11 +89,11 @@ class Assigner {
     return made->second = cast;
   }
 
-  // What a value of that precision has as its type.
+  // The type of a value of that precision.
   DataType type_of(DataType to) const { return native_.has(to) ? to : DataType::kF32; }
 
-  // What the channels of these weights are divided by before they are rounded; empty: nothing. Only
-  // in bf16, which has 8 digits.
+  // The divisors of the channels of these weights before rounding; empty: none. Only in bf16, which
+  // has 8 digits.
   std::vector<double> scales_of(ValueId id, DataType to, LayerId reader) const {
     const auto layout = channel_weights(graph_, reader);
     const Layer& layer = graph_.layer(reader);
@@ -159,7 +159,7 @@ class Assigner {
     return evaluate(one, std::span(&value, 1), std::span(&f32, 1));
   }
 
-  // The constant itself if it is rounded as it is.
+  // The constant itself if its values are already rounded.
   ValueId add_constant(ValueId id, const std::string& name, const Tensor& rounded, DataType to) {
     if (rounded == *graph_.constant(id) && !native_.has(to)) return id;
     if (!native_.has(to)) return graph_.add_constant(name, rounded);
@@ -190,7 +190,7 @@ class Assigner {
     return builder.finish(stores);
   }
 
-  // The types of a program's inputs, of which `first` stand before the values.
+  // The types of a program's inputs, of which `first` precede the values.
   std::vector<DataType> input_types(const Program& program, std::span<const ValueId> values,
                                     size_t first) const {
     std::vector<DataType> types(program.inputs().begin(), program.inputs().end());
@@ -204,7 +204,7 @@ class Assigner {
     bool is_changed = false;
   };
 
-  // The layer with operands of type `product`, f32: as they are.
+  // The layer with operands of type `product`; f32: unchanged.
   EditedLayer made(LayerId id, DataType product) {
     const Layer layer = is_half(product) ? with_scales(id, product) : graph_.layer(id);
     const HalfRole role = role_of(graph_, id);
@@ -258,7 +258,7 @@ class Assigner {
     if (auto* attention = std::get_if<Attention>(&op)) apply(attention->score, {});
   }
 
-  // What the op's results are, before its epilogues, with these inputs.
+  // The type of the op's results, before its epilogues, with these inputs.
   DataType result_type(const Layer& layer, const std::vector<ValueId>& inputs) const {
     const Program* map = nullptr;
     if (const auto* softmax = std::get_if<Softmax>(&layer.op)) map = &softmax->map;
@@ -292,7 +292,7 @@ class Assigner {
     return programs;
   }
 
-  // Of an op without a program that stores another type than it has.
+  // An epilogue for an op without a program that stores another type than its own.
   Program bare_epilogue(const Layer& layer, const std::vector<ValueId>& inputs,
                         ValueId output) const {
     if (!is_short_float(dtype(output))) return {};
@@ -322,7 +322,7 @@ class Assigner {
     return true;
   }
 
-  // As it is: readers that want 16 bits cast what it stores.
+  // Leaves the layer unchanged: readers that need 16 bits cast its result.
   bool leave(LayerId id, std::string why) {
     run_.refused(graph_.layer(id).name, fmt::format("stores f32: {}", why));
     for (const ValueId output : graph_.layer(id).outputs) storage_.values.erase(output);

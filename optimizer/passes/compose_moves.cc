@@ -1,4 +1,4 @@
-// compose_moves: reshapes and transposes in a row become as few as do the same.
+// compose_moves: chains of reshapes and transposes are shortened.
 //
 //   y = Reshape(Reshape(x, ...), s)                                =>   y = Reshape(x, s)
 //   y = Transpose(Transpose(x) permutation=p) permutation=q        =>   y = Transpose(x), or x
@@ -8,11 +8,12 @@
 //   c = MatMul(a, Transpose(b) of the last two axes)               =>   c = MatMul(a, b)
 //                                                                       transpose_b=true
 //
-// A chain is followed up through what other layers read, too; then it is rewritten only if that
-// takes no more layers and transposes than the part that nobody else reads. Sizes may be symbols
-// that divide each other, but a reshape whose sizes only a run tells stays. Of an operand of MatMul
-// that another transpose must stay in front of, the swap of the last two axes moves into the flag
-// where that leaves the innermost axis in place: rows stay contiguous. Runs behind remove_identity.
+// A chain may contain values that other layers read as well. It is then rewritten only if the new
+// layers and transposes are no more than the layers of the chain that have no other reader. Sizes
+// may be symbols that divide each other, but a reshape to sizes that are known only at run time
+// stays. If a transpose must stay before an operand of MatMul, its swap of the last two axes moves
+// into the flag where the innermost axis then keeps its place: rows stay contiguous. Runs after
+// remove_identity.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -59,7 +60,7 @@ struct Cost {
   int transposes = 0, layers = 0;
 };
 
-// Of those at the end of the chain that go if its end does.
+// The cost of the layers at the end of the chain that are erased with its end.
 Cost cost_of(const Graph& graph, std::span<const LayerId> chain) {
   Cost cost;
   for (size_t i = 0; i < chain.size(); ++i) {
@@ -81,7 +82,7 @@ std::optional<AxisMap::Route> route_of(const Graph& graph, std::span<const Layer
       any_transpose = true;
       continue;
     }
-    // Of reshapes in a row, the last one decides.
+    // In a chain of reshapes, the last one decides.
     if (id + 1 != chain.rend() && op_as<Reshape>(graph, *(id + 1))) continue;
     if (id + 1 == chain.rend() && !any_transpose)
       return AxisMap::Route{.last = from != shape(graph.layer(*id).outputs[0])};
@@ -90,7 +91,7 @@ std::optional<AxisMap::Route> route_of(const Graph& graph, std::span<const Layer
   return map.route();
 }
 
-// The shape that the last layer is given already, if it says the same of another input.
+// The shape input of the last layer, if it gives the same shape for another input.
 ValueId given_shape(const Graph& graph, LayerId last) {
   const auto* reshape = op_as<Reshape>(graph, last);
   if (!reshape) return ValueId::kNone;
@@ -151,7 +152,7 @@ bool compose(Graph& graph, LayerId id, PassRun& run) {
   return false;
 }
 
-// What is to be transposed still if the flag swaps the last two axes, or nullopt.
+// The remaining permutation if the flag swaps the last two axes, or nullopt.
 std::optional<std::vector<int64_t>> without_swap(const Graph& graph, LayerId operand) {
   const auto* transpose = op_as<Transpose>(graph, operand);
   if (!transpose || !graph.layer(operand).epilogues.empty()) return std::nullopt;

@@ -1,14 +1,14 @@
-// compose_slices: slices and concats of each other become fewer.
+// compose_slices: chains of slices and concats are shortened.
 //
 //   y = Slice(Slice(x))                              =>   y = Slice(x)
-//   y = Slice(Concat(a, b, c)) within b              =>   y = Slice(b), or b where it is all of it
+//   y = Slice(Concat(a, b, c)) within b              =>   y = Slice(b), or b if that is all of b
 //   y = Concat(a, Concat(b, c)) along one axis       =>   y = Concat(a, b, c)
 //   y = Concat(a, Slice(x, 0, 2), Slice(x, 2, 5))    =>   y = Concat(a, Slice(x, 0, 5)), or a and x
-//   y = Concat(a, what has no elements)              =>   y = Concat(a)
+//   y = Concat(a, an empty tensor)              =>   y = Concat(a)
 //
-// A slice is taken of the operand even where others read the concat: that costs nothing. A concat
-// joins another only where nobody else reads that one, or its operands would be copied twice. What
-// is sliced must be known: starts, and where sizes are symbols, that they are not cut. Runs behind
+// A slice reads the operand even where other layers read the concat: that costs nothing. A concat
+// joins another only if it is the only reader, or the operands would be copied twice. The slice
+// must be known: its starts and, where sizes are symbols, that they are not cut. Runs after
 // solve_indices, which makes slices of gathers, and remove_identity.
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ namespace {
 // An axis that is longer does not fit into memory.
 constexpr int64_t kLongestStep = int64_t{1} << 40;
 
-// Along each axis of what is sliced, `counts` positions from `starts` on, `steps` >= 1 apart.
+// Along each axis of the sliced tensor, `counts` positions from `starts` on, `steps` >= 1 apart.
 struct SliceRange {
   std::vector<int64_t> starts, steps;
   Shape from, counts;
@@ -50,7 +50,7 @@ std::optional<std::vector<int64_t>> known_integers(const Graph& graph, ValueId v
   return integers;
 }
 
-// What a Slice takes; nullopt if it is not known, or goes backwards.
+// The range of a Slice; nullopt if it is not known, or has negative steps.
 std::optional<SliceRange> cut_of(const Graph& graph, LayerId id) {
   if (!op_as<Slice>(graph, id) || !graph.layer(id).epilogues.empty()) return std::nullopt;
   const Layer& layer = graph.layer(id);
@@ -151,7 +151,7 @@ bool slice_of_concat(Graph& graph, LayerId id, PassRun& run) {
   return false;
 }
 
-// Another Concat with these operands, or what they are where there is one.
+// Another Concat with these operands, or the operand itself if there is only one.
 bool replace_concat(Graph& graph, LayerId id, std::vector<ValueId> operands, Rewrite& rewrite) {
   const int64_t axis = op_as<Concat>(graph, id)->axis;
   if (operands.size() == 1) return rewrite.finish(operands[0]);

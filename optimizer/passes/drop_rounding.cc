@@ -6,10 +6,10 @@
 //
 // The last rounding, before the store, stays, and so does one whose result is compared or becomes
 // an integer, where a little less may be another number, and one that a Cast of the model asks for
-// (cast_f16): it may be there to cut digits or to overflow. Nor does one go whose unrounded value
-// is read beside it: no joining leaves that, but x - f16(x) does, which asks what rounding took.
-// Only where that type is kept; elsewhere widen_half has widened it. Changes numerics: results are
-// nearer to those without any rounding. Runs when layers are joined.
+// (cast_f16): it may be there to cut digits or to overflow. A rounding whose unrounded value is
+// also read stays: fusing never produces that, but x - f16(x) does, which computes the rounding
+// error. Only on targets that compute in that type; for others widen_half has widened it. Changes
+// numerics: results are nearer to those without any rounding. Runs after the fusions.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,16 +1,15 @@
-// fold_pad: padding joins the convolution or pool that reads it.
+// fold_pad: padding is merged into the convolution or pooling that reads it.
 //
 //   p = Pad(x, [0,0,1,1, 0,0,2,2]); y = Conv(p, w)   =>   y = Conv(x, w) pads_begin=[1,1]
 //                                                         pads_end=[2,2]
 //   p = Pad(x, ..., -inf); y = Pool(p) kind=max      =>   y = Pool(x) with these pads
 //
-// For constant pads of the spatial axes that crop nothing. The padding is what the layer itself
-// takes beyond the edge: zero for Conv (its zero point, if it has one), whose float weights must be
-// constant and finite, as zero times infinity is NaN; zero for the sum of powers; for an average,
-// zero that counts in the divisor, and then either the pool counts its own pads, too, or it has
-// none; for a maximum, -inf or the smallest integer. Not while a layer that cannot take it reads
-// the padded value as well: the padding would be done all the same. Not where a target has no
-// kernel for it.
+// For constant pads of the spatial axes that crop nothing. The padding must equal the layer's own
+// padding: zero for Conv (its zero point, if it has one), whose float weights must be constant and
+// finite, as zero times infinity is NaN; zero for the sum of powers; for an average, zero that
+// counts in the divisor, and then either the pool counts its own pads, too, or it has none; for a
+// maximum, -inf or the smallest integer. Not while a layer that cannot take it reads the padded
+// value as well: the padding would be done all the same. Not where a target has no kernel for it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -133,7 +132,7 @@ std::optional<Op> padded(const Graph&, const Layer&, Pool op, const Padding& pad
   return op;
 }
 
-// What the layer is if it does the padding of its first input; nullopt if it cannot.
+// The op that also does the padding of its first input; nullopt if there is none.
 std::optional<Op> taking(const Graph& graph, LayerId id, ValueId value, const Padding& padding) {
   const Layer& layer = graph.layer(id);
   if (layer.inputs[0] != value || std::ranges::count(layer.inputs, value) != 1) return std::nullopt;

@@ -1,5 +1,5 @@
-// fold_scale: constants that multiply what a convolution or matrix product gives or takes go into
-// its weights; of what they add, one constant per channel is left.
+// fold_scale: constants that multiply the input or the result of a convolution or matrix product
+// are folded into its weights; of added constants, one per channel is left.
 //
 //   y = Conv(x, w; s, t) epilogue=f(add(mul($0,$1),$2))
 //     =>   y = Conv(x, w*s; t) epilogue=f(add($0,$1))
@@ -7,11 +7,11 @@
 //     =>   y = Conv(x, w*s; t) epilogue=add($0,$1)
 //   a = Pointwise(x, s) program=mul($0,$1); y = MatMul(a, w)   =>   y = MatMul(x, s*w)
 //
-// For float weights that are constant and this layer's own. Elementwise layers behind it count as
+// For float weights that are constant and this layer's own. Elementwise layers after it count as
 // its epilogue as long as they only multiply and add constants, and each is read by the next alone.
-// What precedes a convolution may add something only where nothing is padded, and is taken only if
-// nobody else reads it. Changes numerics: weights are rounded again, once; in 16 bits not where
-// that would lose them. Runs before the precision passes, for which weights are what they will be.
+// A layer before a convolution may add constants only if nothing is padded, and is folded only if
+// it has no other reader. Changes numerics: weights are rounded again, once; in 16 bits not where
+// that would lose them. Runs before the precision passes, which need the final weights.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,11 +60,12 @@ Program with_shift(const Program& program, size_t x, size_t reg, const Tensor& s
       });
 }
 
-// What a layer does to its accumulators, and the elementwise layers behind it that count to it.
+// A layer's program on its accumulators, and the elementwise layers after it that are part of the
+// scaling.
 struct ScaledStores {
   Program program;
   std::vector<ValueId> further;      // its inputs; the accumulator is kNone
-  LayerId end = LayerId::kNone;      // the last of them
+  LayerId end = LayerId::kNone;      // the last layer
   std::vector<std::string> origins;  // of all
 };
 
@@ -95,7 +96,7 @@ class Fold {
     weights_ = layer_.inputs[layout.input];
   }
 
-  // a*$0 + b in the epilogue, or in what counts to it.
+  // a*$0 + b in the epilogue, or in a layer that counts as its part.
   bool after() {
     ScaledStores stores = own_stores();
     while (take_reader(stores)) continue;

@@ -1,16 +1,16 @@
-// fuse_attention: two products with a softmax between them become one layer.
+// fuse_attention: two products with a softmax between them become one attention layer.
 //
 //   s = MatMul(q, k^T); p = Pointwise(s, mask); w = Softmax(p); y = MatMul(w, v)
 //     =>   y = Attention(q, k, v, mask) score=p
 //
-// Everything elementwise between the first product and the softmax is the score; behind the softmax
-// only rounding, and 0 for rows that see nothing. A factor that q or k is scaled with goes into the
-// score. Heads of k and v that were repeated for groups of q's heads are read as they are (an
-// Expand or Tile of an axis of size 1, or groups of heads as rows of one product). Three axes, or
-// two, are four with leading ones. Transposes of q, k and v become one each, which is a view where
-// the kernel reads strides. Not if scores or weights are read elsewhere. Runs before
-// fuse_pointwise and fuse_epilogue, which would join its parts with what is around it. Changes
-// numerics: weights are not rounded to 16 bits, and the softmax divides last.
+// Everything elementwise between the first product and the softmax is the score; after the softmax
+// only rounding, and 0 for rows whose scores are all hidden. A factor that q or k is scaled with
+// goes into the score. Heads of k and v that were repeated for groups of q's heads are read without
+// the repetition (an Expand or Tile of an axis of size 1, or groups of heads as rows of one
+// product). Three axes, or two, are four with leading ones. Transposes of q, k and v become one
+// each, which is a view where the kernel reads strides. Not if scores or weights are read
+// elsewhere. Runs before fuse_pointwise and fuse_epilogue, which would join its parts with other
+// layers. Changes numerics: weights are not rounded to 16 bits, and the softmax divides last.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -109,7 +109,8 @@ class Operands {
     return graph_.layer(added).outputs[0];
   }
 
-  // What is repeated along a new axis behind the heads to become this value [B,H,S,D]: [B,G,S,D].
+  // The value before it was repeated along a new axis after the heads: [B,G,S,D] for this value
+  // [B,H,S,D].
   std::optional<ValueId> unrepeated(ValueId value) {
     const Shape shape = shape_of(graph_, value);
     const LayerId joins = producer(graph_, value);

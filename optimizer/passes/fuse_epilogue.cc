@@ -3,12 +3,12 @@
 //   c = Conv(x, w); y = Pointwise(c, b) program=add   =>   y = Conv(x, w; b) epilogue=add($0,$1)
 //
 // For ops that compute their elements one by one and have kernels that apply a program to them. Not
-// when the shapes differ: the layer's other inputs would enlarge the output. What others read of
-// the op stays as a further result, unless the layer's other inputs need it first. Of several ops
-// that could take the layer, the one that nobody else reads does, then the one that runs last, so
-// that the others have run. The rounding of the accumulator to the op's type stays as an
-// instruction, so results do not change. Runs after fuse_pointwise, so that a whole chain moves at
-// once.
+// when the shapes differ: the layer's other inputs would enlarge the output. A value of the op that
+// other layers read stays as a further result, unless the layer's other inputs need it first. If
+// several ops could take the layer, the one without other readers does, then the one that runs
+// last, because the others have run by then. The rounding of the accumulator to the op's type stays
+// as an instruction, so results do not change. Runs after fuse_pointwise, so that a whole chain
+// moves at once.
 #include <fmt/format.h>
 
 #include <algorithm>

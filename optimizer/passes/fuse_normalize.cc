@@ -8,10 +8,10 @@
 // part is spelled and cut into layers does not matter: v and y are composed as programs of x, m and
 // v, and asked at many points whether v is the mean of (x - m)^2 or x^2, and whether y depends on
 // x, m and v through (x - m) / sqrt(variance + e) alone. Then y is its program where m is 0 and the
-// root 1. What replaces NaN or infinities is no part of it, before nor behind. Changes numerics:
-// statistics are summed in f32 in another order, squares that overflow need not make an infinity of
-// them, and 16-bit roundings in between go. Runs before fuse_pointwise, which would join y with
-// what is behind it.
+// root 1. Layers that replace NaN or infinities are no part of it, neither before nor after it.
+// Changes numerics: statistics are summed in f32 in another order, squares that overflow need not
+// make an infinity of them, and 16-bit roundings in between are removed. Runs before
+// fuse_pointwise, which would join y with later layers.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -112,7 +112,7 @@ bool computes(const Graph& graph, ValueId value, ValueId x, ValueId m, F wanted)
     for (const ValueId leaf : composed->leaves) inputs.push_back(leaf == x ? at_x : at_m);
     return is_near(wanted(at_x, at_m), run_at(program, inputs)[0], rounds ? 1e-2 : 1e-5, absolute);
   };
-  // What drops or replaces them comes before the normalization.
+  // Layers that drop or replace such values come before the normalization.
   for (const double strange : {kNan, kInfinity, -kInfinity})
     if (!is_wanted(strange, 1, 0) || !is_wanted(strange, strange, 0)) return false;
   Probes probes;

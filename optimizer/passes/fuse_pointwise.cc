@@ -24,11 +24,11 @@
 namespace anneal {
 namespace {
 
-// Of computing a broadcast producer again.
+// The limit on instructions for computing a broadcast producer again.
 constexpr int64_t kMaxInstructions = 4;
 constexpr int64_t kMaxElements = 1 << 14;
 constexpr int64_t kMaxRatio = 4;
-// Of layers that read one value, how many are asked whether they go with one of them.
+// The limit on layers with a common input that are tried as partners.
 constexpr int kMaxSiblings = 64;
 
 const Program* program_of(const Graph& graph, LayerId id) {
@@ -142,7 +142,7 @@ bool join_with_reader(Graph& graph, Fusions& fusions, LayerId id, LayerId reader
     return false;
   if (narrows_for_another(graph, fusions, id, reader, between)) {
     run.refused(layer.name,
-                fmt::format("its smaller results are what \"{}\" reads", graph.layer(reader).name));
+                fmt::format("\"{}\" reads its smaller results", graph.layer(reader).name));
     return false;
   }
   Saving saved = saving_of(graph, between);

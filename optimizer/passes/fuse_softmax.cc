@@ -109,14 +109,14 @@ bool fuse_top(Graph& graph, LayerId id, PassRun& run) {
   if (const std::string why_not = run.ask_targets(graph, added);
       !why_not.empty() && today.empty()) {
     run.refused(layer.name,
-                fmt::format("not of what \"{}\" reads: {}", graph.layer(before).name, why_not));
+                fmt::format("not fused with \"{}\": {}", graph.layer(before).name, why_not));
     return false;
   }
   const std::string joined = graph.layer(before).name;
   const Saving saved = saving_of(graph, between);
   const LayerId fused = graph.add(std::move(added));
   graph.replace_layer(id, fused);
-  run.did(graph.layer(fused).name, fmt::format("is of what \"{}\" reads", joined), saved);
+  run.did(graph.layer(fused).name, fmt::format("is fused with \"{}\"", joined), saved);
   return true;
 }
 

@@ -1,15 +1,15 @@
-// insert_quantize: what 8-bit layers read is quantized, by calibrated ranges.
+// insert_quantize: inputs of 8-bit layers are quantized by their calibrated ranges.
 //
 //   y = Conv(x, w)   =>   q = Quantize(x, s, z); v = Dequantize(q, s, z)
 //                         y = Conv(v, Dequantize(8-bit w, one scale per channel))
 //
 // Convolutions and products by constant weights, where PrecisionOptions allow or ask for int8 and
-// the table has the range of what they read. Activations are u8 over the range, which is widened to
+// the table has the range of their input. Activations are u8 over the range, which is widened to
 // hold 0, or, if zero points shall be 0, u8 where nothing is negative and i8 else. Weights are i8
 // from -127 to 127, without zero points; where the table says so, by scales fitted to them, and
-// with a bias added to what the layer accumulates. Elementwise layers and those that move elements
-// read the quantized value as well, so that one is stored, not two; a residual sum so reads 8 bits
-// of its skip branch, and of the convolution before it the sums. Changes numerics.
+// with a bias added to the layer's sums. Elementwise layers and those that move elements read the
+// quantized value as well, so that one is stored, not two; a residual sum so reads 8 bits of its
+// skip branch, and of the convolution before it the sums. Changes numerics.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -137,7 +137,7 @@ class Inserter {
     return true;
   }
 
-  // kNone, and the reason is told, if there is no range for it.
+  // kNone if the table has no range for it, which is recorded as the reason.
   ValueId dequantized_data(const std::string& layer, ValueId value) {
     if (op_as<Dequantize>(graph_, producer(graph_, value))) return value;
     if (const auto made = dequantized_.find(value); made != dequantized_.end()) return made->second;
@@ -152,8 +152,8 @@ class Inserter {
       if (found != options_.ranges->tensors.end()) range = &found->second;
     }
     if (!range) {
-      run_.refused(layer, fmt::format("stays float: the calibration table has no range for what "
-                                      "it reads, \"{}\"",
+      run_.refused(layer, fmt::format("stays float: the calibration table has no range for its "
+                                      "input \"{}\"",
                                       name));
       return ValueId::kNone;
     }
@@ -216,7 +216,7 @@ class Inserter {
   PassRun& run_;
   const PrecisionOptions& options_;
   LayerPrecisions asked_;
-  NeedAnalysis needs_;                  // of the graph as it was
+  NeedAnalysis needs_;                  // of the original graph
   std::map<Weights, ValueId> weights_;  // dequantized
   std::unordered_map<ValueId, ValueId> dequantized_;
 };

@@ -1,4 +1,5 @@
-// integer_products: a product of dequantized operands is one of their integers, scaled afterwards.
+// integer_products: a product of dequantized operands becomes a product of integers, scaled
+// afterwards.
 //
 //   y = Conv(Dequantize(a, s, z), Dequantize(w, t, u)) epilogue=f($0)
 //     =>   y = Conv(a, w, z, u; s*t) epilogue=f(mul(f32($0),$1))
@@ -10,9 +11,9 @@
 // Convolutions and matrix products of 8-bit operands with constant scales: one for the data, one or
 // one for each channel or column for the weights. The sum is exact in 32 bits; s*t is rounded once.
 // Sums, means and average pools likewise, of as many elements as f32 adds up exactly, in whatever
-// order; pools read the integers as f32, made by a layer before them.
-// Not where so many products may not fit.
-// Changes numerics: the roundings of a float sum go. Not where a target has no kernel for it.
+// order; pools read the integers as f32, made by a layer before them. Not where the sum may
+// overflow. Changes numerics: a sum of floats would be rounded. Not where a target has no kernel
+// for it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +29,7 @@
 namespace anneal {
 namespace {
 
-// What a product asks of its operands.
+// The requirements of a product on its operands.
 struct Product {
   int64_t weight_axis = 0;  // of the second operand: its channels or columns
   int result_axis = 0;      // those of the result
@@ -129,7 +130,7 @@ bool compute_in_integers(Graph& graph, LayerId id, PassRun& run) {
   const int64_t products =
       products_of(graph, w->integers, product->weight_axis, op_as<Conv>(graph, id) != nullptr);
   if (products > std::numeric_limits<int32_t>::max() / (most(a->scaling) * most(w->scaling)))
-    return refuse("so many products may not fit a sum of 32 bits");
+    return refuse("a sum of this many products may overflow 32 bits");
   const int rank = graph.value(layer.outputs[0]).type().shape.rank();
   const Tensor scales = product_scales(a->scaling, w->scaling, rank, product->result_axis);
   if (!are_exact_enough(scales.as<float>()))

@@ -3,14 +3,14 @@
 //   y = MatMul(x, Dequantize(w, s, z))   =>   y = MatMul(x, w, -, z, s)
 //
 // Where w is a constant matrix of 8 bits, s is one number, one for each column or one for each
-// block of a column (of at least 16 rows), and only such products read what is dequantized. A
+// block of a column (of at least 16 rows), and only such products read the dequantized matrix. A
 // product of few rows takes as long as reading its weights, which are a quarter of f32, in the
 // engine file as well. Many rows take less time by f32 weights, which are not converted in every
 // run, and so do few rows if the f32 weights of the whole model stay in a cache
 // (PassOptions::cached_weight_bytes). Exact: kernels multiply by the f32 numbers that Dequantize
 // would give. Not where reduced precision is asked for, which has weights of its own, nor where a
-// target has no kernel for it. Runs behind integer_products, which takes products of two
-// dequantized operands, and before lower_quantize, which makes f32 constants of what is left.
+// target has no kernel for it. Runs after integer_products, which takes products of two dequantized
+// operands, and before lower_quantize, which makes f32 constants of the remaining weights.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace {
 
 // For more rows a product by f32 weights takes less time even if they come from memory.
 constexpr int64_t kMostRows = 8;
-// What a cache holds that all cores share, in PassOptions::cached_weight_bytes.
+// The part of PassOptions::cached_weight_bytes that a cache shared by all cores holds.
 constexpr double kSharedCache = 8;
 
 struct KeptWeights {
@@ -68,7 +68,7 @@ double bytes_as_f32(const Graph& graph) {
   return elements * 4;
 }
 
-// One product by what one Dequantize gives.
+// One product by the result of one Dequantize.
 class Keeper {
  public:
   Keeper(Graph& graph, LayerId product, LayerId dequantize)
@@ -95,7 +95,7 @@ class Keeper {
                                                                   : why_not_columns();
   }
 
-  // Of the product that has most of those that read the weights.
+  // The largest number of rows of the products that read the weights.
   int64_t row_count() const {
     const Layer& weights = graph_.layer(dequantize_);
     const int64_t depth = graph_.constant(weights.inputs[0])->dims()[depth_];

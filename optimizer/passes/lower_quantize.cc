@@ -1,13 +1,13 @@
-// lower_quantize: Quantize and Dequantize that are left become programs, which join their
+// lower_quantize: the remaining Quantize and Dequantize layers become programs, which join their
 // neighbours.
 //
 //   q = Quantize(x, s, z)     =>   q = Pointwise(x) program=saturate_u8(add(rint(div($0,s)),z))
 //   y = Dequantize(q, s, z)   =>   y = Pointwise(q) program=mul(f32(sub(i32($0),z)),s)
 //   y = Pointwise(Dequantize(q, s), b)  =>   y = Pointwise(q, b), for each such reader
-//   y = Dequantize(constant)  =>   const y, and what else only constants decide now
+//   y = Dequantize(constant)  =>   const y, and later layers with only constant inputs
 //
 // With constant parameters, one or one for each position of an axis. Results are equal to the bit.
-// Runs behind integer_products, which reads the layers, and before fuse_pointwise.
+// Runs after integer_products, which reads the layers, and before fuse_pointwise.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -80,8 +80,8 @@ Program dequantizing(Parameters& parameters, const Scaling& scaling) {
       builder.apply(Opcode::kMul, builder.cast(integer, RegisterType::kF32), scale), scaling.real);
 }
 
-// The elementwise layers that read what is dequantized read the integers instead, so that these
-// are what is stored. Returns how many do. program, inputs: of the dequantizing layer `id`.
+// The elementwise readers of the dequantized value read the integers instead, so that only these
+// are stored. Returns the number of readers. program, inputs: of the dequantizing layer `id`.
 int join_readers(Graph& graph, LayerId id, const Program& program,
                  std::span<const ValueId> inputs) {
   int joined_readers = 0;

@@ -1,4 +1,4 @@
-// merge_duplicates: what is there twice is there once.
+// merge_duplicates: equal constants and equal layers are merged.
 //
 //   const a = {1,2}; const b = {1,2}                 =>   every use of b is one of a
 //   y = Softmax(x) axis=1; z = Softmax(x) axis=1     =>   every use of z is one of y

@@ -7,18 +7,17 @@
 // input is read once, and one kernel is launched. Sums are added up in the same order, so results
 // do not change.
 //
-// For layers alike in all fields, of one group, with constant weights that differ in nothing but
-// the number of channels, and of which none needs what another computes. Kernels of different sizes
-// stay apart: a 1x1 beside a 3x3 would become a 3x3 with zeros, nine times its arithmetic, and
-// would no longer be exact, since a zero times an infinity is NaN. Not where the targets' kernels
-// refuse.
+// For layers that are equal in all fields, have one group and constant weights that differ only in
+// the number of channels, and do not depend on each other. Kernels of different sizes stay apart: a
+// 1x1 beside a 3x3 would become a 3x3 with zeros, nine times its arithmetic, and would no longer be
+// exact, since a zero times an infinity is NaN. Not where the targets' kernels refuse.
 //
 // Rows of a product's weights that would not begin at whole vectors for each sibling are written as
-// columns: who reads weights several at once does so along the depth then, as it could before.
+// columns: kernels that read several weights at once then read along the depth, as before.
 //
 // Runs after fuse_epilogue: biases and activations differ from sibling to sibling, and are
-// epilogues by then, one for each output; before it, every one of them would have to find its
-// output's place.
+// epilogues by then, one for each output; before it, each would have to find the place of its
+// output.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -65,8 +64,8 @@ std::string text_of(const Dims& dims, int first) {
   return text;
 }
 
-// Why two layers with the same input and kind of op cannot be one, as the second is told; empty if
-// they can.
+// Why two layers with the same input and kind of op cannot be merged, as a record of the second;
+// empty if they can.
 std::string why_apart(const Graph& graph, const Layer& a, const Layer& b) {
   const Tensor &w = *graph.constant(a.inputs[1]), &v = *graph.constant(b.inputs[1]);
   if (w.dtype() != v.dtype()) return "weights of another type";
@@ -107,7 +106,7 @@ bool needs(const Graph& graph, LayerId layer, LayerId other) {
          });
 }
 
-// Of tensors alike but for the size of this axis.
+// Concatenates tensors that differ only in the size of this axis.
 Tensor concatenated(const std::vector<const Tensor*>& parts, int axis) {
   Dims dims = parts[0]->dims();
   dims[axis] = 0;
@@ -298,7 +297,7 @@ class Merger {
   PassRun& run_;
   std::set<LayerId> merged_;  // or made, or refused by the targets
   std::set<std::pair<LayerId, LayerId>> told_;
-  // By axis, whether they are transposed, and what they are made of.
+  // By axis, whether they are transposed, and their sources.
   std::map<std::tuple<int, bool, std::vector<ValueId>>, ValueId> weights_;
 };
 

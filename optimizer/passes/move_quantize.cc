@@ -1,4 +1,4 @@
-// move_quantize: what only moves elements moves integers, between the layers that want them.
+// move_quantize: data-movement layers between quantized layers move integers.
 //
 //   y = Transpose(Dequantize(q, s, z))             =>   y = Dequantize(Transpose(q), s, z)
 //   y = Concat(Dequantize(a, s), Dequantize(b, s)) =>   y = Dequantize(Concat(a, b), s)
@@ -6,11 +6,11 @@
 //   q = Quantize(Dequantize(p, s, z), s, z)        =>   q = p
 //
 // Through Reshape, Transpose, Slice, Expand, Tile, Gather, Pad, Concat and the maxima of pools; a
-// Quantize not backwards through what reads more than it gives. With one scale, or through
-// Transpose with one for each position of an axis; operands of a concat that have other scales, or
-// that are floats, are quantized as its result is. Constants are moved and quantized now. Not where
-// a target has no kernel for the integers. Changes numerics: a maximum of integers does not know
-// NaN.
+// Quantize does not move before a layer that reads more than it returns. With one scale, or through
+// Transpose with one for each position of an axis; operands of a concat with other scales, or of
+// floats, are quantized with the scale of its result. Constants are moved and quantized now. Not
+// where a target has no kernel for the integers. Changes numerics: a maximum of integers does not
+// know NaN.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -73,14 +73,14 @@ std::optional<Scaling> behind(const Graph& graph, LayerId id, const Scaling& sca
   return moved;
 }
 
-// What a Quantize or Dequantize of x reads that has the parameters of layer `id`.
+// The inputs of a Quantize or Dequantize of x with the parameters of layer `id`.
 std::vector<ValueId> with_parameters(const Graph& graph, LayerId id, ValueId x) {
   std::vector<ValueId> inputs = graph.layer(id).inputs;
   inputs[0] = x;
   return inputs;
 }
 
-// What a layer computes of constants.
+// The result of a layer with constant inputs.
 Tensor evaluated(const Graph& graph, const Op& op, const std::vector<ValueId>& inputs) {
   Layer layer{.op = op, .op_input_count = static_cast<int>(inputs.size()), .inputs = inputs};
   layer.outputs.resize(1);
@@ -149,7 +149,7 @@ bool move_down(Graph& graph, LayerId id, PassRun& run) {
   if (!rewrite.finish(rewrite.add("dequantize", Dequantize{.axis = scaling->axis},
                                   with_parameters(graph, sources->dequantize, moved))))
     return false;
-  run.did(name, "moves integers, which become reals behind it");
+  run.did(name, "moves integers; they are dequantized after it");
   return true;
 }
 
@@ -199,7 +199,8 @@ bool cancel(Graph& graph, LayerId id, PassRun& run) {
   if (!back || back->scaling != *there || !survives(*there)) return false;
   const std::string name = graph.layer(id).name;
   if (!Rewrite(graph, id).finish(back->integers)) return false;
-  run.did(name, "gives the integers that were there before", saving_of(graph, back->integers));
+  run.did(name, "returns the integers that were quantized before",
+          saving_of(graph, back->integers));
   return true;
 }
 

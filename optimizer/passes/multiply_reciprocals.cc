@@ -1,12 +1,12 @@
-// multiply_reciprocals: what is divided by a number is multiplied by its reciprocal, which takes
-// less time.
+// multiply_reciprocals: a division by a constant becomes a multiplication by its reciprocal, which
+// takes less time.
 //
 //   y = Pointwise(x) program="(f32)->(u8) saturate_u8(rint(div($0,0.02f32)))"
 //     =>   y = Pointwise(x) program="(f32)->(u8) saturate_u8(rint(mul($0,50f32)))"
 //
 // In programs of Pointwise layers and in epilogues, for f32 constants that are normal numbers as
-// their reciprocals are. Changes numerics: by an ulp, and what is rounded to a whole number
-// afterwards may become its neighbour where it lay in the middle of both. Exact for powers of two.
+// their reciprocals are. Changes numerics: by an ulp, and a quotient in the middle of two whole
+// numbers may then be rounded to the other one. Exact for powers of two.
 #include <cmath>
 
 #include "anneal/optimizer/passes/passes.h"
@@ -42,7 +42,7 @@ bool multiply(Graph& graph, LayerId id, PassRun& run) {
   if (!rewrite_programs(graph, id,
                         [](const Program& program) { return without_divisions(program); }))
     return false;
-  run.did(name, "multiplies by reciprocals of what it divided by");
+  run.did(name, "multiplies by reciprocals instead of dividing");
   return true;
 }
 

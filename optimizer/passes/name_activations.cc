@@ -141,7 +141,7 @@ class Finder {
 
   // Those of one register, in order.
   std::vector<ActivationMatch> matches_of(size_t source) const {
-    // Of each register, its values at the points if it depends on the source and constants alone.
+    // For each register that depends only on the source and constants: its values at the points.
     std::vector<std::vector<Scalar>> values(code_.size());
     std::vector<bool> varies(code_.size());
     std::vector<ActivationMatch> found;
@@ -166,8 +166,8 @@ class Finder {
   }
 
  private:
-  // What no sample of values tells from a function but its author meant: a choice, a clamp at a
-  // number that is not whole, a number too small to be part of an activation.
+  // Differences that no sample of values shows but the author intended: a choice, a clamp at a
+  // fractional number, a number too small to be part of an activation.
   bool is_guarded(size_t source, size_t reg) const {
     std::vector<bool> needed(code_.size());
     needed[reg] = true;
@@ -232,7 +232,7 @@ Program spelled(const Program& program, const ActivationMatch& match) {
       });
 }
 
-// A part of another match tells nothing: the sigmoid in SiLU.
+// A part of another match is no match of its own: the sigmoid in SiLU.
 void keep_outermost(const Program& program, std::vector<ActivationMatch>& matches) {
   const auto is_part = [&](const ActivationMatch& inner) {
     return std::any_of(matches.begin(), matches.end(), [&](const ActivationMatch& outer) {
@@ -273,7 +273,7 @@ std::optional<NamedFunction> name_one(const Program& program, const std::string&
     if (cost(shorter) < cost(program))
       return NamedFunction{std::move(shorter), match.activation->name};
     if (operand_count(program.code()[match.reg].opcode) > 1)
-      run.refused(layer, fmt::format("{} is spelled at its best", match.activation->name));
+      run.refused(layer, fmt::format("{} already has its shortest form", match.activation->name));
   }
   return std::nullopt;
 }
@@ -288,7 +288,7 @@ bool name_in(Graph& graph, LayerId id, PassRun& run) {
     named = one->name;
     return std::move(one->program);
   });
-  if (changed) run.did(layer, fmt::format("{} in its shortest spelling", named));
+  if (changed) run.did(layer, fmt::format("{} is written in its shortest form", named));
   return changed;
 }
 

@@ -1,16 +1,16 @@
-// push_reshape: an elementwise layer moves from behind a Reshape to before it, so that it can join
+// push_reshape: an elementwise layer moves from after a Reshape to before it, so that it can join
 // the normalization there.
 //
 //   n = Normalize(x) axes=[2]; y = Pointwise(Reshape(n, s), g)
 //     =>   n = Normalize(Reshape(x, r)) axes=[2,3]; y = Reshape(Pointwise(n, Reshape(g)), s)
 //
 // GroupNorm is such a sandwich: x is [N,groups,rest] for the Normalize, [N,channels,H,W] for scale,
-// shift and activation. r is the coarsest shape that all can be said in: what both shapes cut is
-// cut, [N,groups,channels/groups,H*W], and stays one where nobody tells the parts apart. Constants
-// are cut now, other operands by a Reshape, which is a view. Not where the value before or behind
-// the Reshape is read otherwise, where an operand enlarges the result, or where sizes are not known
-// to divide each other. Runs behind fuse_pointwise, so that an activation is one layer, and before
-// fuse_epilogue, for which it is done.
+// shift and activation. r is the coarsest shape that refines both: an axis that either shape
+// divides is divided, [N,groups,channels/groups,H*W], and adjacent axes that no layer distinguishes
+// stay one. Constants are cut now, other operands by a Reshape, which is a view. Not where the
+// value before or after the Reshape has other readers, where an operand enlarges the result, or
+// where sizes are not known to divide each other. Runs after fuse_pointwise, so that an activation
+// is one layer, and before fuse_epilogue, which benefits from it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -78,9 +78,9 @@ bool is_spread(const Graph& graph, ValueId operand, const Shape& whole, size_t a
   return own < 0 || shape[own] == Size(1);
 }
 
-// Axes that lie side by side in both shapes become one, unless an operand of the layer is spread
-// over only one of them, or it is channels and something else, which channels-last memory has
-// apart. nullopt if there is no finer shape.
+// Adjacent axes in both shapes become one, unless an operand of the layer is spread over only one
+// axis, or one axis is the channels, which channels-last memory stores apart. nullopt if there is
+// no finer shape.
 std::optional<RefinedShape> refine(const Graph& graph, const Shape& before, const Layer& layer) {
   const Shape& behind = shape_of(graph, layer.outputs[0]);
   AxisMap map(before, graph.sizes());
@@ -239,12 +239,12 @@ bool push_reshape_at(Graph& graph, LayerId id, PassRun& run) {
       moved == ValueId::kNone ? LayerId::kNone : mover.layer(id, replaced, moved, false);
   if (last == LayerId::kNone || !put_behind(graph, id, last)) {
     graph.erase_unused();
-    return refuse("sizes that only a run tells");
+    return refuse("sizes that are known only at run time");
   }
   for (size_t i = 0; i < added.size(); ++i) graph.swap_names(match->chain[i], added[i]);
   graph.swap_names(id, last);
   graph.erase_unused();  // or the next rule would take the dead layer for a reader
-  run.did(name, fmt::format("\"{}\" moved from behind a Reshape to it", moved_name));
+  run.did(name, fmt::format("\"{}\" moved before the Reshape and joined to it", moved_name));
   return true;
 }
 

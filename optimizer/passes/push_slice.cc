@@ -1,5 +1,5 @@
-// push_slice: a slice of what is made of constants moves before the layers that make it, so that
-// they make no more than what is read.
+// push_slice: a slice of a value computed from constants moves before the layers that compute it,
+// so that they compute only the part that is read.
 //
 //   t = Pointwise(e) program=f($0,index(0)); y = Slice(t, from, to)
 //     =>   s = Slice(e, from, to); y = Pointwise(s) program=f($0,add(index(0),from))
@@ -48,7 +48,8 @@ struct SlicedAxis {
   int64_t step = 1;
 };
 
-// Of a Slice layer of a value of known sizes. nullopt: backwards, or from where only a run tells.
+// The axes that a Slice layer of a value with known sizes cuts. nullopt: negative steps, or starts
+// that are known only at run time.
 std::optional<std::vector<SlicedAxis>> sliced_axes(const Graph& graph, LayerId id) {
   const Layer& layer = graph.layer(id);
   const Shape& shape = shape_of(graph, layer.inputs[0]);
@@ -120,7 +121,7 @@ class PushedSlice {
                          builder.input(static_cast<int>(inputs.size()) - 1, DataType::kI64));
   }
 
-  // A list of sizes; kNone if only a run tells them.
+  // A list of sizes; kNone if some are known only at run time.
   ValueId sizes_of(const Shape& sizes) {
     if (known(sizes)) {
       const Dims dims = dims_of(sizes);
@@ -132,7 +133,8 @@ class PushedSlice {
     return rewrite_.add("sizes", SizeTensor{{sizes.begin(), sizes.end()}, false}, {});
   }
 
-  // Of a value that broadcasts to the whole: itself if the slice takes all of it.
+  // The slice of a value that broadcasts to the whole: the value itself if the slice takes all of
+  // it.
   ValueId slice_of(ValueId value) {
     const Shape shape = shape_of(graph_, value);
     const int missing = shape_of(graph_, graph_.layer(id_).inputs[0]).rank() - shape.rank();

@@ -1,15 +1,16 @@
-// push_transpose: a transpose moves behind layers that do not mind, to where it vanishes.
+// push_transpose: transposes move after layers that can work on the untransposed input, until they
+// cancel.
 //
 //   y = Transpose(Relu(Transpose(x)))                    =>   y = Relu(x)
 //   z = Add(Transpose(x), Transpose(y))                  =>   z = Transpose(Add(x, y))
 //   y = Reduce(Transpose(x), axes) keepdims=false        =>   y = Reduce(x, other axes)
 //
-// Through Pointwise (with constants, which are transposed the other way now), Concat, Softmax,
-// Normalize, Pad, Slice, Quantize, Dequantize and Reduce, all of whose transposed inputs are
-// transposed alike and read by nobody else. One step each, where two transposes become one, where
-// the result is smaller, or where it comes nearer to another transpose; two that meet are one, or
-// none. So there are never more than before. Models for channels-last frameworks have one before
-// and one behind each convolution.
+// Through Pointwise (constants are transposed the other way at build time), Concat, Softmax,
+// Normalize, Pad, Slice, Quantize, Dequantize and Reduce, if all their transposed inputs have the
+// same permutation and no other reader. A transpose moves by one layer if two transposes become
+// one, if the result is smaller, or if it comes nearer to another transpose. Transposes that meet
+// are merged or cancel, so their number never grows. Models of channels-last frameworks have one
+// before and one after each convolution.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -65,8 +66,8 @@ Permutation without(const Permutation& permutation, const std::vector<int64_t>& 
   return ranks;
 }
 
-// What a layer is with `permutation` behind it instead of before it; nullopt if it minds. assumed:
-// an input that is taken to be so transposed, or kNone.
+// The layer with `permutation` after it instead of before it; nullopt if its op does not allow
+// that. assumed: an input that is taken to be so transposed, or kNone.
 class Pusher {
  public:
   Pusher(const Graph& graph, LayerId id, const Permutation& permutation, ValueId assumed)
@@ -199,7 +200,8 @@ bool pays(const Graph& graph, LayerId id, const PushedLayer& pushed, int depth) 
   return next && pays(graph, users[0], *next, depth - 1);
 }
 
-// Of a constant that broadcasts to the permutation's rank: what the permutation makes it of.
+// For a constant that broadcasts to the permutation's rank: the constant that the permutation maps
+// to it.
 Tensor transposed_back(const Tensor& tensor, const Permutation& permutation) {
   const auto rank = static_cast<int>(permutation.size());
   Dims padded = Dims::filled(rank - tensor.dims().rank(), 1);
@@ -260,7 +262,8 @@ bool push_transpose_at(Graph& graph, LayerId id, PassRun& run) {
   if (!vanishes) result = rewrite.transpose(result, pushed->behind);
   if (!rewrite.finish(result)) return false;
   run.did(name,
-          vanishes ? "what it reads need not be transposed" : "is transposed behind, not before",
+          vanishes ? "what it reads need not be transposed"
+                   : "is transposed after it instead of before it",
           saved);
   return true;
 }

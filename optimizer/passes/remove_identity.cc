@@ -1,14 +1,15 @@
-// remove_identity: a layer whose output is its first input, element for element, goes.
+// remove_identity: a layer whose output equals its first input, element for element, is removed.
 //
-//   y = Pointwise(x) program=$0;  Reshape to the same shape;  Transpose that moves nothing;  Expand
+//   y = Pointwise(x) program=$0;  Reshape to the same shape;  Transpose that keeps the order;
+//   Expand
 //   and Tile to the same shape;  Concat of one;  Slice of everything;  Pad by nothing;  Pool of
 //   windows of one element;  Resize to the nearest of the same positions;  Reduce along axes of one
 //   element, or along none   =>   x
 //   y = Reduce(x) keepdims=false along axes of one element   =>   y = Reshape(x)
 //
-// Not where the layer has an epilogue, or connects a graph input or constant with a graph output:
-// somebody must write the output. A linear Resize stays: its kernels weigh neighbours by 0, which
-// an infinity survives. The sum of one element is that element, -0 included.
+// Not where the layer has an epilogue, or connects a graph input or constant with a graph output: a
+// layer must write the output. A linear Resize stays: its kernels weigh neighbours by 0, which an
+// infinity survives. The sum of one element is that element, -0 included.
 #include <algorithm>
 
 #include "anneal/optimizer/analysis/query.h"
@@ -51,7 +52,7 @@ bool reduces_single_elements(const Graph& graph, const Layer& layer) {
          });
 }
 
-// Of a layer whose output has its first input's type.
+// Whether a layer keeps the order of elements; its output has its first input's type.
 bool keeps_order(const Graph& graph, const Layer& layer) {
   if (const auto* op = std::get_if<Pointwise>(&layer.op)) return op->program.is_identity();
   if (const auto* op = std::get_if<Transpose>(&layer.op))

@@ -96,7 +96,7 @@ bool solve_indices_at(Graph& graph, LayerId id, PassRun& run) {
   const Tensor* indices = graph.constant(layer.inputs[1]);
   if (!indices || indices->count() == 0) return false;
   const Type& type = graph.value(layer.inputs[0]).type();
-  // What inference knows the contents of is shape arithmetic, which costs nothing as it is.
+  // Contents that inference knows belong to shape arithmetic, which costs nothing.
   if (type.dtype == DataType::kString || graph.value(layer.outputs[0]).fact.elements) return false;
   const std::string name = layer.name;
   const Shape shape = type.shape;

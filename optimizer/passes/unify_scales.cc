@@ -1,9 +1,9 @@
-// unify_scales: values that are concatenated, or of which maxima are taken, get one scale.
+// unify_scales: values that are concatenated or compared for a maximum share one scale.
 //
 //   c = Concat(a, b); Quantize(a, s), Quantize(b, t), Quantize(c, u)   =>   all three by one scale
 //   c = Concat(a, b); m = Pool(a); Quantize(c, s), Quantize(m, t)      =>   both by one scale
 //
-// Then what move_quantize moves is the same integers, and none is quantized twice. For scales that
+// Then move_quantize moves the same integers, and no value is quantized twice. For scales that
 // insert_quantize chose; those of the model stay. The range is the union of theirs. An operand
 // keeps its own, and is quantized again for the concat, where the union would make it more than
 // twice as coarse. Changes numerics.
@@ -151,7 +151,7 @@ class Unifier {
       if (op_as<Dequantize>(graph_, reader))
         graph_.replace_layer(reader, add(reader, Dequantize{}));
     graph_.swap_names(id, quantize);
-    run_.did(name, fmt::format("is quantized by scale {}, as what it is put together with",
+    run_.did(name, fmt::format("uses scale {}, shared with the other operands of the same layer",
                                scaling.scales[0]));
   }
 

@@ -4,8 +4,8 @@
 //     =>   c = Conv(f32(x), f32(w)) f32;  s = Softmax(c) f32;  y = f16(s)
 //
 // Such a target computes in f32 and would round and widen again at every store. Ports and bodies
-// keep their types, so one rounding is left at the end of what was widened. Changes numerics:
-// results are nearer to what unrounded arithmetic gives. Weights take twice the room.
+// keep their types, so one rounding is left at the end of the widened layers. Changes numerics:
+// results are nearer to those of unrounded arithmetic. Weights take twice the memory.
 #include <algorithm>
 #include <unordered_map>
 
@@ -68,7 +68,7 @@ class Widener {
         });
   }
 
-  // Those that an op holds: of a Pointwise, or applied to what the op reads.
+  // The programs of an op: of a Pointwise, or applied to the op's inputs.
   void widen_programs(Op& op) const {
     std::visit(
         [&]<class T>(T& known) {

@@ -7,12 +7,12 @@
 
 namespace anneal {
 
-// Of a graph as imported: the names of convolutions and products, and the weights. The same for
-// whatever shapes the model was imported for. Never 0.
+// A hash of the imported graph: the names of convolutions and products, and the weights. It does
+// not depend on the shapes that the model was imported for. Never 0.
 uint64_t fingerprint(const Graph& graph);
 
-// Fails with kInvalidArgument, saying what to do, if the table was made for another model, or names
-// tensors none of which the model has.
+// Fails with kInvalidArgument, saying what to do, if the table was made for another model, or the
+// model has none of its tensors.
 void check_belongs(const CalibrationTable& table, const Graph& model);
 
 }  // namespace anneal

@@ -23,7 +23,7 @@ float rounded(float weight, float per_scale) {
   return ((most > -kMost ? most : -kMost) + kNoFraction) - kNoFraction;
 }
 
-// The error as far as it is below `enough`, nearly: quotients are products.
+// An estimate of the error up to `enough`: quotients are computed as products.
 double estimated_error(std::span<const float> weights, float scale, double enough) {
   constexpr size_t kLanes = 8, kBlock = 128;
   const float per_scale = 1 / scale;

@@ -19,8 +19,8 @@ namespace {
 constexpr float kMostF16 = 65504;
 // Below this largest magnitude, elements a sixteenth of it are no longer normal numbers of f16.
 constexpr float kLeastF16 = 0x1p-10f;
-// Half a unit in the last place of a softmax's largest input may be this, which then is what a
-// probability may be off, relative.
+// The largest half unit in the last place of a softmax's largest input, which is also the relative
+// error of a probability.
 constexpr float kSoftmaxError = 0x1p-6f;
 // A product with fewer weights is not worth a step that casts what it reads.
 constexpr int64_t kWeightsWorthACast = 1 << 20;
@@ -49,7 +49,7 @@ DataInputs data_inputs(const Layer& layer) {
   const OpTraits& traits = traits_of(layer.op);
   const Program* program = program_of(layer.op);
   const bool has_program = program && !program->empty();
-  // What the op has computed is input 0 of a program that does not read the op's.
+  // The op's result is input 0 of a program that does not read the op's operands.
   int number = traits.program->contains(0) ? 0 : 1;
   for (size_t i = 0; i < static_cast<size_t>(layer.op_input_count); ++i)
     if (has_program && traits.program->contains(i))
@@ -90,7 +90,7 @@ class Chooser {
   }
 
  private:
-  // What is known of values that are moved into each other, and so are stored alike.
+  // The facts of values that are moved into each other, and so share a type.
   struct Mark {
     Growth growth;  // of f16's range: no cast to it either
     std::string out_of_range;
@@ -98,7 +98,7 @@ class Chooser {
     std::string imprecise;     // may be cast for a product, but is not stored in 16 bits
     bool is_known = false;     // samples showed it
     bool leads = false;        // to a 16-bit product
-    bool is_fine = false;      // f32 is left for what reads it, too
+    bool is_fine = false;      // its readers should stay f32, too
     bool is_computed = false;  // not of the model's inputs alone
     bool is_port = false;      // or comes from a layer that has no 16 bits
   };
@@ -146,7 +146,7 @@ class Chooser {
     if (of.out_of_range.empty()) of.out_of_range = why;
   }
 
-  // What samples tell, and where there are none, what readers want.
+  // Uses the samples and, where there are none, the demands of readers.
   void mark_known() {
     for (const ValueId input : graph_.inputs()) mark_seen(input);
     for (const LayerId id : order_)
@@ -323,11 +323,12 @@ class Chooser {
     return !asked || *asked == Precision::kF32 || *asked == Precision::kI8;
   }
 
-  // What the first products give, where depthwise convolutions read it and nothing else. Those take
-  // differences of neighbours, which hardly differ so near to a picture, and large weights make
-  // them as large as what other channels hold: most of the error of such a network comes from here.
+  // Marks the results of the first products that only depthwise convolutions read. These take
+  // differences of neighbours, which hardly differ so near to a picture, and their large weights
+  // make the differences as large as other channels: most of the error of such a network comes from
+  // here.
   void mark_first() {
-    std::unordered_set<ValueId> computed;  // from what products gave
+    std::unordered_set<ValueId> computed;  // from the results of products
     for (const LayerId id : order_) {
       const Layer& layer = graph_.layer(id);
       const bool is_product = *traits_of(layer.op).half == HalfRole::kProduct;
@@ -344,19 +345,19 @@ class Chooser {
           std::ranges::all_of(users, may_read_f32) &&
           std::ranges::any_of(users, [&](LayerId user) { return is_half(halves_.at(user)); })) {
         mark(output).is_fine = true;
-        mark(output).imprecise = "depthwise convolutions read what the first layer gives";
+        mark(output).imprecise = "depthwise convolutions read the result of the first layer";
       }
     }
   }
 
-  // What readers need, and what may become large for f16.
+  // Marks the demands of readers, and the values that may exceed the range of f16.
   void mark_needs() {
     const auto guess = [&](ValueId value) {
       if (!is_f32(value)) return;
       Mark& of = mark(value);
       if (of.guessed.empty() && !of.is_known && needs_.expected(value) > kMostF16)
         of.guessed = fmt::format(
-            "\"{}\" may become large for f16, by the magnitudes of what it is made of, and "
+            "\"{}\" may exceed the range of f16, judged by the magnitudes of its operands, and "
             "without a calibration table nothing says that it does not",
             name_of(value));
     };
@@ -402,14 +403,14 @@ class Chooser {
       const ValueId input = layer.inputs[i];
       if (!is_f32(input)) continue;
       if (mark(input).is_fine)
-        return stays(id, "stays f32: it is depthwise and reads what the first layer gives");
+        return stays(id, "stays f32: it is depthwise and reads the result of the first layer");
       if (const Tensor* constant = graph_.constant(input)) {
         if (const std::string why = why_weights_suffer(graph_, id, *constant, half); !why.empty())
           return stays(id, "stays f32: " + why);
       } else if (half == DataType::kF16 && mark(input).growth.any()) {
-        return stays(id, "stays f32: of what it reads, " + mark(input).out_of_range);
+        return stays(id, "stays f32: of its inputs, " + mark(input).out_of_range);
       } else if (half == DataType::kF16 && !mark(input).guessed.empty()) {
-        return stays(id, "stays f32: of what it reads, " + mark(input).guessed);
+        return stays(id, "stays f32: of its inputs, " + mark(input).guessed);
       } else if (may_be_f32(id) && is_cast_for_little(id, input)) {
         return stays(id,
                      fmt::format("stays f32: \"{}\", which it reads, is f32, and a cast of its own "
@@ -467,7 +468,7 @@ class Chooser {
           to = DataType::kF32;
         }
       }
-      // What only moves has the type of what is moved.
+      // A layer that only moves elements keeps their type.
       if (role != HalfRole::kMoves || !is_half(to)) types_[root(output)].push_back(to);
       members_[root(output)].push_back(output);
     }

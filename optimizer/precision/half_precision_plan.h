@@ -27,7 +27,7 @@ struct HalfStorage {
   std::unordered_map<ValueId, DataType> values;    // f32 ones that become f16 or bf16
   std::unordered_map<LayerId, DataType> products;  // those of f32 that shall compute in 16 bits
   struct Reason {
-    std::string subject, text;  // a layer, and why it, or what it gives, stays f32
+    std::string subject, text;  // a layer, and why it, or its result, stays f32
   };
   std::vector<Reason> reasons;
 };

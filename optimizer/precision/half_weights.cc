@@ -13,7 +13,7 @@ namespace {
 
 // Of the weights of a channel: the most that rounding may cost, relative, as root of mean squares.
 constexpr double kWeightsError = 0x1p-8;
-// Channels so much weaker than the strongest one do not count.
+// Channels that are weaker than the strongest one by this factor do not count.
 constexpr double kWeakChannel = 0x1p-10;
 
 double in_half(float value, DataType dtype) {

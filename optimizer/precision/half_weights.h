@@ -1,4 +1,4 @@
-// What weights lose in 16 bits.
+// The loss of weights in 16 bits.
 #pragma once
 #include <string>
 

@@ -12,24 +12,25 @@ class NeedSeeds {
  public:
   NeedSeeds(const ValueFlow& flow, const FlowFacts& facts) : flow_(flow), facts_(facts) {}
 
-  // Of an instruction that rounds to whole numbers: whether that is a quantization, whose steps
-  // are noise to what follows.
+  // For an instruction that rounds to whole numbers: whether it is a quantization, whose steps are
+  // noise to its readers.
   bool is_quantization(int node) const;
-  // Of a comparison or a number that becomes an integer: whether that is an index of a table, maybe
-  // after it was counted.
+  // For a comparison or a number that becomes an integer: whether it is an index of a table,
+  // perhaps after counting.
   bool is_index(int node) const;
-  // What an argument of a logarithm adds up the squares or magnitudes of, where that is the result
-  // of a product: digits that the product loses are lost to the smallest sums.
+  // The values whose squares or magnitudes the argument of a logarithm sums, where that is the
+  // result of a product: digits that the product loses are lost to the smallest sums.
   std::vector<int> squared(int node) const;
-  // Of a comparison: whether it only says which branch of a function of the compared number is
-  // taken, as in a leaky ReLU.
+  // For a comparison: whether it only selects the branch of a function of the compared number, as
+  // in a leaky ReLU.
   bool is_branch(int node) const;
-  // Of an exponential: whether what is made of it hardly depends on the error of a large argument,
-  // as in a sigmoid.
+  // For an exponential: whether its readers hardly depend on the error of a large argument, as in a
+  // sigmoid.
   bool is_tamed(int node) const;
   // Whether a sum of exponentials over other elements divides it, as in a softmax.
   bool is_softmax(int node) const;
-  // Of a sine or cosine: whether it is added to what it is taken of, a feature.
+  // For a sine or cosine: whether it is added to its own argument, a feature (the snake
+  // activation).
   bool is_snake(int node) const;
   // The two sides of the difference that this is, by way of clamps, addends and factors; twice the
   // result of a product that is taken from a constant; -1, -1 if it is none.

@@ -42,7 +42,7 @@ NumberRange remainder(const NumberRange& a, const NumberRange& b) {
   return {a.least >= 0 && b.least >= 0 ? 0 : -most, most, is_integer};
 }
 
-// Of functions that rise everywhere.
+// For monotonically increasing functions.
 template <class F>
 NumberRange rising(const NumberRange& a, F&& f, bool is_integer = false) {
   return between(f(a.least), f(a.most), is_integer);
@@ -168,7 +168,7 @@ NumberRange range_of(const Instruction& one, DataType result, DataType operand,
   const bool both = a.is_integer && b.is_integer;
   switch (one.opcode) {
     case Opcode::kCast:
-      // Of more than 32 bits to fewer ones numbers may wrap.
+      // A conversion from more than 32 bits to fewer may wrap.
       if (is_integer(result) && is_integer(operand) && a.magnitude() >= 0x1p31)
         return range_of_type(result);
       return is_integer(result) ? NumberRange{std::floor(a.least), std::ceil(a.most), true} : a;

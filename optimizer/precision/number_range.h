@@ -1,4 +1,4 @@
-// Interval arithmetic on what numbers can be.
+// Interval arithmetic on the numbers of a value.
 #pragma once
 #include <limits>
 
@@ -10,7 +10,7 @@ namespace anneal {
 struct NumberRange {
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
-  bool is_integer = false;   // every one of them is a whole number
+  bool is_integer = false;   // all are whole numbers
   double magnitude() const;  // infinite where nothing is known
   bool operator==(const NumberRange&) const = default;
 };
@@ -25,7 +25,7 @@ NumberRange range_of_tensor(const Tensor& tensor);  // of its elements, NaN asid
 NumberRange range_of_type(DataType dtype);
 bool is_wide_integer(DataType dtype);  // of 32 bits and more
 
-// Of what an instruction with operands gives, those beyond its own being ignored.
+// The range of the result of an instruction; operands beyond its own are ignored.
 NumberRange range_of(const Instruction& one, DataType result, DataType operand,
                      const NumberRange& a, const NumberRange& b, const NumberRange& c);
 NumberRange range_of_literal(const Instruction& one);

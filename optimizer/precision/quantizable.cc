@@ -156,7 +156,7 @@ void check_precision(const PassOptions& options, const Graph& model) {
                         });
   if (is_lower && options.exact)
     fail(ErrorCode::kInvalidArgument,
-         "less than f32 was asked for, and exact results as well: choose one of them");
+         "reduced precision and exact results exclude each other: ask for one");
   if (const std::string* pattern = layers.unmatched(model))
     fail(ErrorCode::kInvalidArgument,
          fmt::format("layer pattern \"{}\" matches no layer of the model: a pattern is a regular "

@@ -27,13 +27,13 @@ std::string why_not_quantizable(const Graph& graph, LayerId id);
 // whose ranges insert_quantize wants.
 std::vector<ValueId> values_to_calibrate(const Graph& graph);
 
-// Fails with kInvalidArgument on what cannot be done with this model, as it was imported: a table
-// of another (check_belongs), a precision below f32 where results shall stay exact, a pattern that
+// Fails with kInvalidArgument on options that this model, as it was imported, excludes: a table of
+// another (check_belongs), a precision below f32 where results shall stay exact, a pattern that
 // matches no layer.
 void check_precision(const PassOptions& options, const Graph& model);
 
-// What PrecisionOptions::layers say; no pattern matches a name of more than 4096 characters. Fails
-// with kInvalidArgument on a pattern that is no regular expression.
+// The layers that PrecisionOptions::layers selects; no pattern matches a name of more than 4096
+// characters. Fails with kInvalidArgument on a pattern that is no regular expression.
 class LayerPrecisions {
  public:
   explicit LayerPrecisions(const std::vector<LayerPrecision>& layers);

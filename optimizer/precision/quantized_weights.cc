@@ -29,7 +29,7 @@ std::string why_not_quantized(const Tensor& weights, int64_t axis) {
   const int64_t channels = weights.dims()[static_cast<int>(axis)];
   if (channels == 0 || weights.count() == 0) return "it has no weights";
   if (weights.count() / channels > kMostProducts)
-    return "so many products may not fit a sum of 32 bits";
+    return "a sum of this many products may overflow 32 bits";
   return {};
 }
 

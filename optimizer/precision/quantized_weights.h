@@ -9,11 +9,12 @@
 
 namespace anneal {
 
-// What the names of Quantize layers end on that insert_quantize adds, behind that of the tensor.
+// The suffix of the names of Quantize layers that insert_quantize adds, after the name of the
+// tensor.
 inline constexpr std::string_view kQuantizedStem = "/quantized";
 
-// Of one scale. The range is widened to hold 0, which gets an integer of its own. symmetric: the
-// zero point is 0. A range of one point gives scale 1.
+// One scale for the range. The range is widened to hold 0, which gets an integer of its own.
+// symmetric: the zero point is 0. A range of one point gives scale 1.
 Scaling scaling_for(const TensorRange& range, bool symmetric);
 
 struct QuantizedWeights {

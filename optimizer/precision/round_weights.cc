@@ -12,10 +12,10 @@
 namespace anneal {
 namespace {
 
-// What the square of a sum of errors counts beside the sum of their squares, for a channel and for
-// each of its windows: what inputs have in common beside what each has for itself. After a ReLU the
-// square of the mean is about half of the variance, more in pictures, whose neighbours are alike.
-// Between a half and 4 the results differ little.
+// The weight of the squared sum of errors against the sum of squared errors, for a channel and for
+// each of its windows: the part that inputs have in common against the part of each input. After a
+// ReLU the square of the mean is about half of the variance, more in pictures, whose neighbours are
+// alike. Between a half and 4 the results differ little.
 constexpr double kCommon = 1, kWithinWindow = 1;
 // A weight may be turned to its other neighbour if the square of its error grows by no more than
 // this, in units in the last place: first those in the middle, which cost nothing.
@@ -28,7 +28,7 @@ float from_bits(uint16_t bits, DataType half) {
   return half == DataType::kF16 ? to_f32(Float16{bits}) : to_f32(BFloat16{bits});
 }
 
-// Of what channels are made of: windows begin at these places.
+// The positions at which the windows of a channel begin.
 using Windows = std::vector<size_t>;
 
 // Where the windows of each channel begin, `outer` times.
@@ -118,7 +118,7 @@ class Channel {
   struct Weight {
     size_t at = 0, window = 0;
     float taken = 0, other = 0;
-    double error = 0;  // of what is taken
+    double error = 0;  // of the chosen rounding
   };
 
   void turn_if_better(Weight& weight, double most) {

@@ -7,18 +7,18 @@
 
 namespace anneal {
 
-// The f32 weights as numbers of `half` (kF16 or kBF16), still in f32: each one of its two
-// neighbours there, itself if it is one. Of those about in the middle as many are rounded up as
-// lets the errors of each window of an output channel, and of the channel, add up to little: inputs
-// have much in common, above all if none is negative, and what they have in common is multiplied
-// with that sum. Infinities and NaN stay. REQUIRES: `layout` is that of `weights`.
+// Rounds f32 weights to numbers of `half` (kF16 or kBF16), still stored in f32: each to one of its
+// two neighbours, or to itself. Among weights near the middle, the number that is rounded up is
+// chosen so that the errors of each window of an output channel, and of the channel, nearly cancel:
+// inputs have much in common, above all if none is negative, and their common part is multiplied by
+// the sum of the errors. Infinities and NaN stay. REQUIRES: `layout` is that of `weights`.
 Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataType half);
 
-// What each output channel's weights should be divided by before they are rounded, and its sums be
-// multiplied with: 1, unless that halves the squared error of rounding or does better. Empty: 1 for
-// all, or a channel has more than 64 weights, some of which every scale hits badly, or a weight
-// that is no finite number of `half`. Products with numbers of `half` are numbers of f32, and so
-// finite for weights that were divided and rounded. REQUIRES: as above
+// The divisors of each output channel's weights before rounding, and the factors of its sums: 1,
+// unless that at least halves the squared error of rounding. Empty: 1 for all, or a channel has
+// more than 64 weights, some of which every scale rounds badly, or a weight that is no finite
+// number of `half`. Products with numbers of `half` are numbers of f32, and so finite for weights
+// that were divided and rounded. REQUIRES: as above
 std::vector<double> weight_scales(const Tensor& weights, const ChannelWeights& layout,
                                   DataType half);
 

@@ -74,7 +74,7 @@ void ValueFlow::add_layer(LayerId id) {
   }
   std::vector<int> operands(inputs.begin(),
                             inputs.begin() + static_cast<std::ptrdiff_t>(op_inputs));
-  // A program of scores is applied within Attention, which takes what it reads as it is.
+  // A program of scores is applied within Attention, which reads its operands without conversion.
   const Program* map = std::holds_alternative<Attention>(layer.op) ? nullptr : program_of(layer.op);
   if (map && !map->empty()) {
     std::vector<int> given;

@@ -19,9 +19,9 @@ struct FlowNode {
   LayerId layer = LayerId::kNone;
   int output = 0;                  // of an op, which of its results
   Instruction one{};               // its operands count in `operands`
-  ValueId value = ValueId::kNone;  // that it is stored as, the first of several; or what is given
+  ValueId value = ValueId::kNone;  // that it is stored as, the first of several; or the result
   DataType dtype = DataType::kF32;
-  // By number. Of an op, as its inputs; where a program reads them, that program's result is
+  // By number, in the order of the op's inputs; where a program reads the inputs, its result is
   // operand 0 and the others are -1, as absent inputs are.
   std::vector<int> operands{};
   std::vector<int> users{};  // each once per use

@@ -13,7 +13,7 @@ namespace anneal {
 namespace {
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
-// What an angle may be off; and an exponent, which is what its power is off, relative.
+// The allowed error of an angle; and of an exponent, which is the relative error of the power.
 constexpr double kAngleError = 0x1p-8, kExponentError = 0x1p-6;
 // Arguments of the inverses, which are steep at their ends.
 constexpr double kCosineError = 0x1p-14;
@@ -61,7 +61,7 @@ class NeedFinder {
         seeds_(flow, facts),
         needs_(flow.nodes().size()) {}
 
-  // `outputs`: what is needed of a body's outputs by what surrounds it.
+  // `outputs`: the needs of a body's outputs in its surroundings.
   std::vector<Needs> run(std::span<const Needs> outputs = {}) {
     for (size_t i = 0; i < outputs.size(); ++i)
       if (const int node = flow_.of(flow_.graph().outputs()[i].value); takes(node))
@@ -84,10 +84,10 @@ class NeedFinder {
 
   std::string name(int node) const {
     const ValueId value = at(node).value;
-    return value == ValueId::kNone ? std::string("what it computes")
+    return value == ValueId::kNone ? std::string("its result")
                                    : fmt::format("\"{}\"", flow_.graph().value(value).name);
   }
-  // What the reader does to the operand, and what that asks of it.
+  // How the reader uses the operand, and the demand that follows.
   int seed(int reader, int operand, std::string_view does, std::string_view asks) {
     texts_.push_back(fmt::format("layer \"{}\" {} {}, which {}",
                                  flow_.graph().layer(at(reader).layer).name, does, name(operand),
@@ -114,7 +114,7 @@ class NeedFinder {
       if (takes(side) && needs(side).cancels < 0) needs(side).cancels = from;
   }
 
-  // Of a spectrum, whose smallest numbers are sums that cancel.
+  // For a spectrum, whose smallest numbers are sums that cancel.
   void keep_digits(int reader, int base) {
     if (takes(base) && needs(base).cancels < 0)
       needs(base).cancels =
@@ -298,11 +298,11 @@ class NeedFinder {
       for (const int operand : here.operands) limit(node, operand, 0, "counts by");
     } else if (std::holds_alternative<GridSample>(layer.op)) {
       pass(of, x, 1);
-      limit(node, here.operands[1], grid_error(layer), "samples where it is told by");
+      limit(node, here.operands[1], grid_error(layer), "samples at positions given by");
     } else if (const auto* align = std::get_if<RoiAlign>(&layer.op)) {
       pass(of, x, 1);
       limit(node, here.operands[1], kPixelError / std::max(align->spatial_scale, 1e-6F),
-            "samples where it is told by");
+            "samples at positions given by");
     } else if (std::holds_alternative<ScatterElements>(layer.op) ||
                std::holds_alternative<ScatterND>(layer.op)) {
       pass(of, x, 1);
@@ -357,8 +357,8 @@ class NeedFinder {
     }
   }
 
-  // What is needed of the layer's outputs, is needed of its bodies' outputs; what a body needs of
-  // its inputs, its layer needs, too.
+  // The outputs of a layer's bodies have the needs of its outputs; its inputs have the needs of the
+  // bodies' inputs.
   void visit_bodies(const FlowNode& here, const Layer& layer) {
     const BodyPorts ports = ports_of(layer.op);
     const std::span<const int> results = flow_.of_op(here.layer);
@@ -382,8 +382,8 @@ class NeedFinder {
     }
   }
 
-  // What an iteration needs of carried values, the iteration before must give. Whether any need
-  // grew.
+  // The needs of an iteration's carried values are needs of the iteration before. Returns whether
+  // any need grew.
   static bool feed_back(const BodyPorts& ports, std::span<const Needs> inputs,
                         std::span<Needs> outputs, int round) {
     constexpr int kMostRounds = 4;

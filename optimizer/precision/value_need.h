@@ -1,4 +1,4 @@
-// What the readers of a value need of it: how far it may be off. Carried backwards from functions
+// The demands of a value's readers: the error that they accept. Propagated backwards from functions
 // that magnify errors, through arithmetic, movement and products.
 #pragma once
 #include <limits>
@@ -17,7 +17,7 @@ namespace anneal {
 // steps of 2^-8 of the largest one.
 struct NumberRounding {
   int digits = 0;
-  bool keeps_integers = false;  // whole numbers of so many digits
+  bool keeps_integers = false;  // whole numbers of this many digits
 };
 NumberRounding rounding_of(DataType half);
 inline constexpr NumberRounding kEightBits = {8, false};
@@ -28,15 +28,15 @@ struct Limit {
   int seed = -1;                                          // index of NeedAnalysis's seeds
 };
 
-// Of one number. Four kinds, which end in different places (docs/quantization.md):
+// The needs of one number. Four kinds, which end in different places (docs/quantization.md):
 struct Needs {
-  Limit direct;      // by what reads it without a product in between
+  Limit direct;      // by readers without a product in between
   Limit by_product;  // by way of one or more products; features do without it
   int decides = -1;  // exact, as it is compared or selected: a seed. Ends at the product before
-  int cancels = -1;  // exact, as what is left of a difference counts. Ends behind the product
+  int cancels = -1;  // exact, because the result of a difference counts. Ends behind the product
 };
 
-// What surrounds a body: what is known of its inputs, and what is needed of its outputs.
+// The surroundings of a body: the facts of its inputs, and the needs of its outputs.
 struct BodyContext {
   std::vector<NodeFacts> inputs;
   std::vector<Needs> outputs;
@@ -48,7 +48,7 @@ class NeedAnalysis {
   // `around`: of a body; null of a graph that nothing surrounds.
   NeedAnalysis(const Graph& graph, const PrecisionOptions& options,
                const BodyContext* around = nullptr);
-  // Of each body that a layer of the graph runs, by its index.
+  // For each body that a layer of the graph runs, by its index.
   using Bodies = std::map<int64_t, std::shared_ptr<const BodyContext>>;
   const Bodies& bodies() const { return bodies_; }
   // Why the value must not be stored so, for people; empty if it may be. `what` names the type.
@@ -60,7 +60,7 @@ class NeedAnalysis {
   double expected(ValueId value) const;
 
  private:
-  // The largest error of what the op gives; infinite if nothing is known.
+  // The largest error of the op's result; infinite if nothing is known.
   double error_of(LayerId product, NumberRounding rounding) const;
   std::string text(int seed, double error, std::string_view subject) const;
 
@@ -76,7 +76,7 @@ class NeedAnalysis {
   Bodies bodies_;
 };
 
-// By what passes noted of the graph, if it is a body; notes what is found of its own bodies.
+// Uses the notes of passes on the graph, if it is a body; notes the findings for its own bodies.
 NeedAnalysis find_needs(const Graph& graph, PassRun& run);
 
 }  // namespace anneal

@@ -11,14 +11,14 @@ namespace anneal {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-// Of an input of the model, as pictures have it, and of features.
+// The assumed magnitude of an input of the model, as in pictures, and of features.
 constexpr double kOrdinary = 256;
 // An iteration that adds less than this takes thousands of iterations to leave f16.
 constexpr double kLittleGrowth = 16;
 // Passes over a body until what it carries no longer grows, as sums with decay do.
 constexpr int kMostPasses = 6;
 
-// What an axis may have at most.
+// The largest size that an axis may have.
 double most_at(const Graph& graph, const Shape& shape, int64_t axis) {
   if (axis < 0 || axis >= shape.rank()) return kInfinite;
   const int64_t most = graph.sizes().range(shape[static_cast<int>(axis)]).max;
@@ -117,7 +117,7 @@ class FactFinder {
     return of_type(node.dtype);
   }
 
-  // What the operands have in common, before the range is known.
+  // The facts that hold for all operands, before the range is known.
   NodeFacts joined(const FlowNode& node) const {
     NodeFacts facts;
     for (const int each : node.operands) {
@@ -170,7 +170,7 @@ class FactFinder {
           facts.expected = operand(node, 0).expected + operand(node, 1).expected;
         break;
       case Opcode::kMul:
-        // Of two computed values, one is mostly a gate; a power is none.
+        // If two values are computed, one is mostly a gate; a power has no gate.
         if (!two_computed || is_power_by(node))
           facts.expected = product_of_ends(operand(node, 0).expected, operand(node, 1).expected);
         break;
@@ -296,7 +296,7 @@ class FactFinder {
     return facts;
   }
 
-  // What a layer with bodies gives.
+  // The facts of the results of a layer with bodies.
   const std::vector<NodeFacts>& results_of(const FlowNode& node, const Layer& layer) {
     const auto [made, is_new] = results_.try_emplace(node.layer);
     if (!is_new) return made->second;
@@ -327,7 +327,7 @@ class FactFinder {
     inputs = inputs_of(node, layer, body);
     for (;;) {
       const std::vector<NodeFacts> outputs = outputs_at(flow, inputs, sums_);
-      // What an iteration makes of integers, the next one is given.
+      // The integers that an iteration returns are the input of the next one.
       bool is_settled = true;
       for (int k = 0; k < ports.carried; ++k) {
         NodeFacts& to = inputs[static_cast<size_t>(ports.first_carried + k)];
@@ -388,7 +388,7 @@ class FactFinder {
         any = true;
       }
     }
-    // Of few iterations the growth is known.
+    // With few iterations the growth is known.
     const bool is_over = most_returns <= kMostPasses;
     bool changes = false;
     for (int k = 0; k < ports.carried; ++k) {
@@ -441,7 +441,7 @@ class FactFinder {
     return facts;
   }
 
-  // Whether the left operand's rows are softmaxes, so that results are means of what it multiplies.
+  // Whether the left operand's rows are softmaxes, so that results are means of the right operand.
   bool is_mean(const FlowNode& node, const MatMul& matmul) const {
     const FlowNode& left = flow_[node.operands[0]];
     if (left.kind != FlowNode::Kind::kOp || matmul.transpose_a) return false;

@@ -1,4 +1,4 @@
-// What the model itself shows of the numbers that its values can be.
+// The ranges of values that follow from the model itself.
 #pragma once
 #include <map>
 #include <span>
@@ -39,7 +39,7 @@ struct ProductNorms {
   double mean = 0;          // of the weights themselves: what equal numbers give
   bool is_integer = false;  // every weight is a whole number
   double most = 0;          // the largest magnitude of a weight
-  // Of rounding errors, whose signs are independent: three standard deviations, or the bound.
+  // For rounding errors, whose signs are independent: three standard deviations, or the bound.
   double of_errors() const;
 };
 
@@ -58,7 +58,7 @@ struct BodyPorts {
   int input_shift = 0;    // input i of the body is input i + input_shift of the layer
   int first_output = 0;   // the body's output that is the layer's first
   int first_carried = 0;  // the first of the body's inputs that its last iteration gives
-  int carried = 0;        // so many inputs, from output first_output on
+  int carried = 0;        // number of inputs, from output first_output on
 };
 BodyPorts ports_of(const Op& op);
 

@@ -53,7 +53,7 @@ class AffineAnalysis {
     if (std::any_of(operands.begin(), operands.end(),
                     [&](uint16_t reg) { return parts_[reg].kind == Kind::kOther; }))
       return {};
-    // Adding and taking away a large number rounds: that is what it is for.
+    // Adding and subtracting a large number rounds: that is the purpose of it.
     for (const uint16_t reg : operands) {
       const Instruction& operand = program_.code()[reg];
       const bool adds = one.opcode == Opcode::kAdd || one.opcode == Opcode::kSub;

@@ -17,7 +17,7 @@ struct Affine {
   Tensor factor, shift;
 };
 
-// The last such register. constants: one per input, null for what is not known now. nullopt: x goes
+// The last such register. constants: one per input, null if it is not constant. nullopt: x goes
 // into something else at once, or is not a float.
 std::optional<Affine> affine_part(const Program& program, size_t x,
                                   std::span<const Tensor* const> constants, const SizeTable& sizes);

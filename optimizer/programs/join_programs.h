@@ -27,13 +27,13 @@ struct JoinedProgram {
 std::optional<JoinedProgram> join_programs(const Stage& producer, const Stage& consumer,
                                            std::span<const ValueId> kept);
 
-// Of a layer with one op output: what it does to its accumulator today, its epilogue or the
-// rounding of its store, and the values that it reads.
+// For a layer with one op output: its present program on accumulators (the epilogue or the rounding
+// of its store), and the values that it reads.
 Program store_program(const Layer& layer, DataType dtype);
 std::vector<ValueId> epilogue_inputs(const Layer& layer);
 
-// Why a target would run `joined` on no kernel of its own, though it has one for layer `id` as it
-// is; empty if none would.
+// Why a target would run `joined` on no kernel of its own, though it has one for the present layer
+// `id`; empty if none would.
 std::string why_not_joined(const Graph& graph, const PassRun& run, LayerId id,
                            const NewLayer& joined);
 

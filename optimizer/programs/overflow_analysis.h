@@ -14,9 +14,9 @@ struct Growth {
   bool operator==(const Growth&) const = default;
 };
 
-// Of each result, where inputs[i] tells of input i. Large are literals beyond `most`, powers and
-// exponentials, and what adds, multiplies, chooses or moves something large; a bounded function, a
-// logarithm, a root or a clamp ends it. Products of ordinary numbers count as ordinary.
+// For each result, where inputs[i] describes input i. Large are literals beyond `most`, powers and
+// exponentials, and results of adding, multiplying, choosing or moving large values; a bounded
+// function, a logarithm, a root or a clamp ends it. Products of ordinary numbers count as ordinary.
 std::vector<Growth> growth_of(const Program& program, std::span<const Growth> inputs, float most);
 
 }  // namespace anneal

@@ -149,7 +149,7 @@ Program drop_unused_inputs(const Program& program, std::vector<ValueId>& inputs,
   std::vector<Reg> stand_in(inputs.size());
   std::vector<ValueId> kept;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    // An input that nobody reads takes any register of its type.
+    // An input without a reader takes any register of its type.
     const DataType dtype = program.inputs()[i];
     stand_in[i] = used[i] ? builder.input(static_cast<int>(kept.size()), dtype)
                           : builder.constant(register_type(dtype), int64_t{0});

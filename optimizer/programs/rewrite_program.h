@@ -16,7 +16,7 @@ namespace anneal {
 Reg copy_instruction(ProgramBuilder& builder, const Instruction& instruction,
                      std::span<const Reg> regs, DataType storage = DataType::kF32);
 
-// What takes the place of register `reg`, where regs are those made so far; nullopt: a copy.
+// The replacement of register `reg`, where regs are the registers made so far; nullopt: a copy.
 using Replacement =
     FunctionRef<std::optional<Reg>(ProgramBuilder& builder, size_t reg, std::span<const Reg> regs)>;
 // storage: the types of inputs and results in place of the program's. Inputs stay, used or not.

@@ -10,7 +10,7 @@
 namespace anneal {
 
 enum class InputDegree : uint8_t {
-  kZero,     // stays as it is
+  kZero,     // unchanged
   kOne,      // is multiplied by f
   kConstant  // its value is known, and so that of its product with f
 };

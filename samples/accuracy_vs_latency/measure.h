@@ -10,5 +10,5 @@ std::vector<anneal::SampleScore> judge(const std::shared_ptr<const anneal::Engin
                                        const anneal::Metric& metric);
 
 // Latency of one thread at batch 1, memory, and throughput of all cores. The variants take turns,
-// so that other work of the machine meets all of them.
+// so that other work of the machine affects all alike.
 void measure_speed(std::vector<Variant>& variants, const std::vector<anneal::SampleTensor>& sample);

@@ -14,7 +14,7 @@ namespace {
 
 using testing::WorkerBudget;
 
-// Memory that a view with these strides lies in, between bytes that nobody may touch.
+// Memory of a view with these strides, between bytes that must not be accessed.
 struct Memory {
   Memory(DataType dtype, const Dims& dims, const Dims& strides, std::byte filling) {
     int64_t before = 0, behind = 1;

@@ -114,7 +114,7 @@ TEST_P(AccessCountsTest, MatricesAreReadRowByRow) {
   EXPECT_THAT(matrices("lane * 64"), ElementsAre(1, 32, 4)) << "rows of 128 bytes";
   EXPECT_THAT(matrices("lane * 64 + (lane % 8) * 8"), ElementsAre(1, 4, 4)) << "swizzled";
   EXPECT_THAT(matrices("lane * 32"), ElementsAre(1, 16, 4)) << "rows of 64 bytes";
-  EXPECT_THAT(matrices("lane * 8"), ElementsAre(1, 4, 4)) << "rows one behind the other";
+  EXPECT_THAT(matrices("lane * 8"), ElementsAre(1, 4, 4)) << "consecutive rows";
 }
 
 TEST_P(AccessCountsTest, AsynchronousCopiesHaveTwoSides) {

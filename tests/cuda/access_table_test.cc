@@ -2,7 +2,8 @@
 // access_table.txt holds the table, and no line may waste more than is_wasteful() allows unless it
 // is among the exceptions here, with the reason. ANNEAL_UPDATE_GOLDEN=1 writes the table anew.
 //
-// A row is a line of a function's text, told by its words, so that it stays when others move it:
+// A row is a line of a function's text, identified by its words, so that it stays when other lines
+// move it:
 //   kind, memory, bytes of a thread | requests | sectors of a request / ideal | bank conflict
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -24,7 +25,7 @@ namespace {
 
 constexpr const char* kGolden = "tests/golden/access_table.txt";
 constexpr size_t kMostText = 90;      // of a line
-constexpr int64_t kLeastShare = 100;  // of a function's accesses: one in so many
+constexpr int64_t kLeastShare = 100;  // of a function's accesses: one in this number
 
 // The layers of a graph: inputs, then the lines of its text.
 struct Case {

@@ -1,4 +1,4 @@
-// What is believed of a card that is here, and that plans made elsewhere still run on it.
+// Which figures of a present card are trusted, and that plans made elsewhere still run on it.
 #include "anneal/kernels/cuda/runtime/card_spec.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kKi = 1024, kMi = 1024 * 1024;
 
-// As drivers tell them.
+// Figures as drivers report them.
 constexpr CardFigures kH100 = {90,        132,      2048,    32,      64 * kKi, 228 * kKi,
                                227 * kKi, 50 * kMi, 1980000, 2619000, 5120};
 

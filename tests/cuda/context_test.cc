@@ -61,14 +61,14 @@ TEST_F(ContextTest, AResetDeviceIsToldWithTheRemedy) {
     const auto device = open();
     fake_card().fails["cuCtxPushCurrent"] = result;
     EXPECT_THAT(error_of([&] { device->allocate(1); }),
-                AllOf(StartsWith("device: the context of cuda:0 (Made-up) is gone ("),
+                AllOf(StartsWith("device: the context of cuda:0 (Made-up) was destroyed ("),
                       HasSubstr("has reset the device"), HasSubstr("load the engine anew")));
     fake_card().fails.clear();
     EXPECT_EQ(open()->allocate(1)->size(), 1u);
   }
 }
 
-// The driver gives the addresses and handles of a context that is gone to the next one.
+// The driver reuses the addresses and handles of a destroyed context for the next one.
 TEST_F(ContextTest, NothingOfAContextThatIsGoneIsFreed) {
   {
     const auto device = open();

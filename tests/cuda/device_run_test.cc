@@ -161,7 +161,7 @@ TEST_F(DeviceRunTest, SharedMemoryBeyond48KiB) {
 }
 
 // The last one. CUDA says that a process whose context met such a fault must be restarted, and the
-// fault stands in the card's log: on a card only if ANNEAL_TEST_LOST_DEVICE is set, and without
+// card's log records the fault: on a card only if ANNEAL_TEST_LOST_DEVICE is set, and without
 // opening it again.
 TEST_F(DeviceRunTest, ALostDeviceLeavesTheProcessUsable) {
   const bool is_emulated = target() == "emulated";

@@ -318,7 +318,7 @@ TEST_F(DriverDeviceTest, AThreadSpinsIfToldSo) {
   stream->wait();
   EXPECT_EQ(fake_card().calls["cuStreamSynchronize"], 1);
   fake_card().fails["cuStreamSynchronize"] = CUDA_ERROR_ILLEGAL_ADDRESS;
-  EXPECT_THAT(error_of([&] { stream->wait(); }), StartsWith("device: doing what was put on a "));
+  EXPECT_THAT(error_of([&] { stream->wait(); }), StartsWith("device: running the work of a "));
   EXPECT_EQ(fake_card().calls["cuEventSynchronize"], 0);
 }
 
@@ -342,10 +342,11 @@ TEST_F(DriverDeviceTest, ALostDeviceSaysSoFromThenOn) {
   const auto recording = stream->record([&] { launch_one(*stream, *a, {}); });
   fake_card().fails["cuEventSynchronize"] = CUDA_ERROR_ILLEGAL_ADDRESS;
   const std::string first = error_of([&] { stream->wait(); });
-  EXPECT_EQ(first,
-            "device: doing what was put on a stream (CUDA_LAUNCH_BLOCKING=1 tells which launch) on "
-            "cuda:0 (Made-up): CUDA_ERROR_ILLEGAL_ADDRESS; restart this process, for after such a "
-            "fault CUDA refuses it the device");
+  EXPECT_EQ(
+      first,
+      "device: running the work of a stream (CUDA_LAUNCH_BLOCKING=1 shows which launch failed) on "
+      "cuda:0 (Made-up): CUDA_ERROR_ILLEGAL_ADDRESS; restart this process, for after such a "
+      "fault CUDA refuses it the device");
   fake_card().fails.clear();
   const std::string later = "device: cuda:0 (Made-up) was lost; restart this process, ";
   EXPECT_THAT(error_of([&] { stream->wait(); }), StartsWith(later));

@@ -54,7 +54,7 @@ const std::vector<Case>& cases() {
        "  SHARED(f32, s, 64);\n"
        "  y[threadIdx.x] = s[threadIdx.x + 1];\n",
        CUDA_ERROR_LAUNCH_FAILED,
-       {"nobody has written it", "[line 3: "}},
+       {"no thread has written it", "[line 3: "}},
       {"a write behind shared memory",
        "  SHARED(f32, s, 64);\n"
        "  s[threadIdx.x + 1] = 1;\n",
@@ -119,11 +119,11 @@ const std::vector<Case>& cases() {
        CUDA_ERROR_LAUNCH_FAILED,
        {"thread (1, 0, 0) accesses 4 bytes at byte 0 of shared s, but thread 0 read it in line 6",
         "[line 5: "}},
-      {"an atomic on what nobody wrote",
+      {"an atomic on an unwritten element",
        "  SHARED(i32, s, 1);\n"
        "  atomic_add(s, 0, 1);\n",
        CUDA_ERROR_LAUNCH_FAILED,
-       {"accesses 4 bytes at byte 0 of shared s, but nobody has written it", "[line 3: "}},
+       {"accesses 4 bytes at byte 0 of shared s, but no thread has written it", "[line 3: "}},
       {"half a block at a barrier",
        "  if (threadIdx.x < 16)\n"
        "    __syncthreads();\n"
@@ -172,11 +172,11 @@ const std::vector<Case>& cases() {
        "  y[threadIdx.x] = ldmatrix_x4(s, threadIdx.x * 8 + 4)[0];\n",
        CUDA_ERROR_MISALIGNED_ADDRESS,
        {"reads 16 bytes at byte 8 of shared s, which is not aligned", "[line 5: "}},
-      {"matrices that nobody wrote",
+      {"matrices that no thread wrote",
        "  SHARED(h16, s, 2048);\n"
        "  y[threadIdx.x] = ldmatrix_x4(s, threadIdx.x * 8)[0];\n",
        CUDA_ERROR_LAUNCH_FAILED,
-       {"nobody has written it", "[line 3: "}},
+       {"no thread has written it", "[line 3: "}},
       {"a product of half a warp",
        "  Vec<f32, 4> c = {};\n"
        "  const Vec<u32, 4> a = {};\n"
@@ -185,17 +185,17 @@ const std::vector<Case>& cases() {
        "  y[threadIdx.x] = c[0];\n",
        CUDA_ERROR_LAUNCH_FAILED,
        {"calls mma f16 in a warp of fewer than 32 threads", "[line 5: "}},
-      {"an index that nobody wrote",
+      {"an unwritten index",
        "  SHARED(i32, s, 64);\n"
        "  const i32 i = s[threadIdx.x];\n"
        "  y[0] = x[i];\n",
        CUDA_ERROR_LAUNCH_FAILED,
-       {"reads 4 bytes at byte ", "of shared s, but nobody has written it", "[line 3: "}},
+       {"reads 4 bytes at byte ", "of shared s, but no thread has written it", "[line 3: "}},
   };
   return all;
 }
 
-// All of them as one program, for time's sake.
+// All functions as one program, to save time.
 struct LoadedProgram {
   std::vector<std::shared_ptr<const Function>> functions;
   std::vector<std::byte> image;
@@ -373,7 +373,7 @@ TEST(HostCompilerTest, WithoutACompiler) {
   }
   const Setting compiler("ANNEAL_HOST_CXX", "/nowhere/c++");
   EXPECT_THAT(error_of([&] { host_compiler().compile(program, 90); }),
-              HasSubstr("\"/nowhere/c++\" is not to be had: correct ANNEAL_HOST_CXX"));
+              HasSubstr("\"/nowhere/c++\" was not found: correct ANNEAL_HOST_CXX"));
 }
 
 }  // namespace

@@ -202,7 +202,7 @@ TEST_F(EmulatedStreamTest, LaunchesThatACardRefuses) {
                                    227 * 1024 + 1),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(launch(2, 3, 64, 227 * 1024), CUDA_SUCCESS);
-  EmulatedTarget::check(e.wait());  // none of them was an end of the context
+  EmulatedTarget::check(e.wait());  // no call ended the context
 }
 
 TEST_F(EmulatedStreamTest, HandlesAreChecked) {
@@ -236,7 +236,7 @@ TEST(EmulatedDeviceTest, FaultsAreTold) {
               AllOf(HasSubstr("device: "), HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"),
                     HasSubstr(function->name), HasSubstr("thread (31, 0, 0)"),
                     HasSubstr("[line 2: y[threadIdx.x] = 1;]")));
-  // Until all that used the lost device is gone.
+  // Until all users of the lost device are destroyed.
   EXPECT_THAT(error_of([&] { device->allocate(4); }), HasSubstr("was lost"));
 }
 

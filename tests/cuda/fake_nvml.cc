@@ -1,5 +1,5 @@
-// Stands in for libnvidia-ml.so.1 where a test wants that library: two cards with made-up figures,
-// given as what NVML says when it works.
+// Replaces libnvidia-ml.so.1 where a test needs that library: two cards with made-up figures,
+// returned as NVML does when it works.
 #include <cstring>
 
 namespace {

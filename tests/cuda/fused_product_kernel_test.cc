@@ -25,7 +25,7 @@ struct Way {
   bool channels_last = false;
   int64_t offset = 0;  // of the first element of each input, in elements
   std::vector<std::byte> tactic = {};
-  // Of the first output: a program, which reads the inputs behind so many.
+  // For the first output: a program, which reads the inputs after the op's own.
   std::string program = {};
   size_t op_inputs = 0;
   int64_t output_offset = 0;
@@ -270,7 +270,7 @@ TEST_F(FusedProductKernels, OffTheAlignmentOfVectors) {
     add("cuda.matmul.mma", MatMul{}, {"f16[9,24]", "f16[24,8]"});
     add("cuda.matmul.mma", MatMul{}, {"i8[9,24]=-9..9", "u8[24,8]=0..9"});
     add("cuda.conv.mma", conv(1, 1), {"i8[1,20,5,7]=-9..9", "i8[9,20,3,3]=-9..9", "i8[]={5}"});
-    // The same of outputs; inputs are aligned.
+    // As above for outputs; inputs are aligned.
     const auto add_output = [&](const char* kernel, Op op, std::vector<std::string> inputs) {
       add(kernel, std::move(op), std::move(inputs));
       ways.back().name += ", outputs";

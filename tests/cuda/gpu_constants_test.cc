@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// w is read by two convolutions, and as it is; d by a depthwise one.
+// Two convolutions read w, one without conversion; a depthwise one reads d.
 constexpr std::string_view kNet = R"txt(
 graph stored(x: f32[2,16,9,7])
   const w: f16[16,16,3,3] = random(1)

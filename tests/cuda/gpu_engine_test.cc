@@ -365,7 +365,7 @@ TEST(GpuEngine, ContextsOnManyThreadsDoNotDisturbEachOther) {
   for (const std::string& problem : problems) EXPECT_EQ(problem, "");
 }
 
-// A fault of anybody in the process takes the device's context from all who share it.
+// A fault anywhere in the process takes the device's context from all who share it.
 TEST(GpuEngine, ALostDeviceIsAnErrorAndComesBack) {
   if (test_device() != "emulated") GTEST_SKIP() << "it would take the card from other programs";
   const std::vector<Tensor> inputs = {random_f32({1, 3, 9, 7}, 3)};

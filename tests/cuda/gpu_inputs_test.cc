@@ -114,7 +114,7 @@ TEST(GpuInputs, AViewThatBothReadIsTakenOnBoth) {
   expect_right(kReadOnBoth, engine, {{4, 6}});
 }
 
-// Uploading 64 rows to read one of them would be a waste.
+// Uploading 64 rows to read one row would be a waste.
 constexpr std::string_view kSmallPart = R"txt(
 graph small_part(x: f32[64,30])
   r = Slice(x, i64{3}, i64{4}, i64{0}, i64{1})

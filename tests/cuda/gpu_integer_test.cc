@@ -18,7 +18,7 @@ using ::testing::IsSupersetOf;
 using ::testing::Not;
 
 // Of 3 channels; depthwise; of 12 and 16; a residual; a curve; each rounded to 8 bits by scales and
-// zero points of its own. Numbers beyond what 8 bits hold come by each of them.
+// zero points of its own. Each layer produces numbers beyond the range of 8 bits.
 constexpr std::string_view kIntegerNet = R"txt(
 graph integer_net(x: f32[2,3,9,7])
   const s_x: f32[] = {0.02}

@@ -22,12 +22,12 @@ EngineOptions apart(size_t red_zone = 256) {
   return {.device = test_device(), .separate_slots = true, .red_zone = red_zone};
 }
 
-// The plan as it is, wrong or right: nothing looks at it as at one from a file.
+// An engine of the plan, right or wrong: it is not checked as one from a file is.
 std::shared_ptr<const Engine> engine_of_plan(const EngineFile& file, const EngineOptions& options) {
   return make_engine(file, options);
 }
 
-// As if other tensors lay behind all others of the arena.
+// As if the arena held further tensors after all others.
 void make_room_in_arena(Plan& plan) { plan.arena_bytes[0] += 4096; }
 
 Step& step_of(Plan& plan, std::string_view name) {
@@ -145,7 +145,7 @@ TEST(SeparateSlots, AWriteBehindASlotChangesItsRedZone) {
             HasSubstr("the nearest 0 bytes behind its end"), Not(HasSubstr("; \"")));
   constexpr size_t kRedZone = 4096;
   EXPECT_THAT(error_of_run(file, apart(kRedZone)),
-              AllOf(HasSubstr("after the run (waiting for each step tells which)"), of_the_slot));
+              AllOf(HasSubstr("after the run (synchronous steps show which step)"), of_the_slot));
   EXPECT_THAT(error_of_run(file, apart(kRedZone), {.synchronous_steps = true}),
               AllOf(HasSubstr("after step \"" + step->name + "\" (Conv)"), of_the_slot));
 }
@@ -184,7 +184,7 @@ TEST(SeparateSlots, AReadBehindAWeightIsFoundByTheEmulatedDevice) {
   if (test_device() != "emulated") GTEST_SKIP() << "a card finds it with compute-sanitizer alone";
   EngineFile file = build_for(kScaled, {test_target()});
   Plan& plan = file.plans[0];
-  // The first of the two in memory, so that the other one lies behind it.
+  // The first of the two in memory, so that the other one follows it.
   const auto a = std::ranges::find_if(plan.slots, [&](const Slot& slot) {
     return slot.storage == Storage::kWeight && slot.offset == 0 && slot.device == 0;
   });

@@ -81,8 +81,8 @@ std::set<size_t> ops_with_kernel(const std::string& kernels) {
   return ops;
 }
 
-// What becomes of each case, as lines of a file that are there as soon as they are known: another
-// program reads them even if this one is killed.
+// The result of each case, as a line of a file that is written as soon as it is known: another
+// program reads it even if this one is killed.
 class Report {
  public:
   Report(const std::string& path, bool is_exact) : is_exact_(is_exact) {

@@ -244,7 +244,8 @@ TEST(SplitRun, AFailureInASliceIsThatOfTheRun) {
   const Tensor wrong = tensor_i64({0, 1, 2, 3, 4, 5, 4, 3}), right = tensor_i64({4, 3, 2, 1, 0});
   context.set_input("x", wrong.view());
   EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("while running step"));
-  EXPECT_THAT(error_of([&] { static_cast<void>(context.output("y")); }), HasSubstr("after run()"));
+  EXPECT_THAT(error_of([&] { static_cast<void>(context.output("y")); }),
+              HasSubstr("call run() first"));
   context.set_input("x", right.view());
   context.run();
   EXPECT_EQ(context.output("y").dims, (Dims{5, 4}));
@@ -280,7 +281,8 @@ TEST(SplitRun, MemoryOfAnotherShapeIsRefused) {
   context.set_input("x", three[0].view());
   EXPECT_THAT(error_of([&] { context.run(); }),
               HasSubstr("output \"y\" has shape [5,9], with these inputs it is [3,9]"));
-  EXPECT_THAT(error_of([&] { static_cast<void>(context.output("y")); }), HasSubstr("after run()"));
+  EXPECT_THAT(error_of([&] { static_cast<void>(context.output("y")); }),
+              HasSubstr("call run() first"));
 }
 
 TEST(SplitRun, OutputsStayUntilSomethingIsBound) {
@@ -291,7 +293,8 @@ TEST(SplitRun, OutputsStayUntilSomethingIsBound) {
   EXPECT_EQ(context.output_dims("y"), (Dims{5, 9}));
   EXPECT_EQ(elements(context.output("y")), got.at("y"));
   context.set_input("x", inputs[0].view());
-  EXPECT_THAT(error_of([&] { static_cast<void>(context.output("y")); }), HasSubstr("after run()"));
+  EXPECT_THAT(error_of([&] { static_cast<void>(context.output("y")); }),
+              HasSubstr("call run() first"));
 }
 
 TEST(SplitRun, ActivationsAreThoseOfOneSliceForEachThread) {
@@ -306,7 +309,7 @@ TEST(SplitRun, ActivationsAreThoseOfOneSliceForEachThread) {
     EXPECT_LT(cut.arena_bytes(), whole.arena_bytes() * static_cast<size_t>(threads) / 7);
     EXPECT_GE(cut.memory_bytes(), cut.arena_bytes());
   }
-  // And of what is left for both.
+  // And a remainder that both threads run together.
   const std::vector<Tensor> fewer = {random_f32({15, 6, 5, 5}, 7)};
   ExecutionContext cut(engine, {.threads = 2, .micro_batch = 2});
   run(cut, *engine, fewer);
@@ -362,7 +365,8 @@ TEST(SplitRun, WhatAnObservedRunGaveIsGoneOnceTheBatchIsCutAgain) {
   context.observe({});
   EXPECT_EQ(elements(context.output("y")).size(), 30u);
   EXPECT_EQ(context.output_dims("y"), (Dims{5, 6}));
-  EXPECT_THAT(error_of([&] { static_cast<void>(context.output("y")); }), HasSubstr("after run()"));
+  EXPECT_THAT(error_of([&] { static_cast<void>(context.output("y")); }),
+              HasSubstr("call run() first"));
 }
 
 TEST(SplitRun, AllocatesNothingAtShapesThatReturn) {

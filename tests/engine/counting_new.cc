@@ -27,8 +27,8 @@ namespace anneal::testing {
 int64_t allocations_so_far() { return allocations; }
 }  // namespace anneal::testing
 
-// All of them: a sanitizer's own forms do not call each other as the standard library's do, and it
-// tells memory of its `new` from memory of malloc.
+// All forms: a sanitizer's own forms do not call each other as the standard library's do, and it
+// distinguishes memory of its `new` from memory of malloc.
 void* operator new(size_t size) { return counted_or_throw(size, kDefault); }
 void* operator new[](size_t size) { return counted_or_throw(size, kDefault); }
 void* operator new(size_t size, const std::nothrow_t&) noexcept { return counted(size, kDefault); }

@@ -1,4 +1,4 @@
-// Inputs that nobody gave: sizes that all layers accept, and integers that their readers accept.
+// Drawn inputs: sizes that all layers accept, and integers that their readers accept.
 #include "anneal/engine/builder/inputs/drawn_inputs.h"
 
 #include <gmock/gmock.h>

@@ -223,8 +223,8 @@ TEST(EngineFile, LateSlotsMustBeDense) {
   EXPECT_THAT(refusal(save(file)), HasSubstr("late and not row-major"));
 }
 
-// What a body gives is stored as it is: an epilogue of the step would be of another type, and an
-// input behind the op's one that the body does not have.
+// The result of a body is stored without conversion: an epilogue of the step would have another
+// type, and an input after the op's own would be one that the body does not have.
 TEST(EngineFile, StepsWithBodiesEndWithThem) {
   constexpr std::string_view kBranch = R"txt(
 graph branch(c: bool[], x: f32[64])

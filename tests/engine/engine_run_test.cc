@@ -435,7 +435,7 @@ TEST(EngineRun, DefaultInputsAreReadUntilTheyAreSet) {
     context.run();
     EXPECT_THAT(elements(context.output("y")), ElementsAre(5, 60, 700));
     context.clear_input("w");
-    EXPECT_THAT(error_of([&] { context.output("y"); }), HasSubstr("only after run()"));
+    EXPECT_THAT(error_of([&] { context.output("y"); }), HasSubstr("call run() first"));
     context.run();
     EXPECT_THAT(elements(context.output("y")), ElementsAre(2, 30, 400));
     context.clear_input("x");

@@ -1,4 +1,5 @@
-// What is left of a graph's layers in a plan, and that the engine gives what the reference gives.
+// The steps that a graph's layers become in a plan, and that the engine's results equal those of
+// the reference.
 #pragma once
 #include <gtest/gtest.h>
 

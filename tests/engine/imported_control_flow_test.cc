@@ -404,7 +404,7 @@ TEST(ImportedControlFlow, WhatIsRequiredOfConstantsIsChecked) {
               HasSubstr("then_branch_only"));
 }
 
-// It does not hang on the data, which nobody needs where only sizes are used.
+// It does not depend on the data, which no layer needs where only sizes are used.
 TEST(ImportedControlFlow, WhatIsRequiredOfSizesIsChecked) {
   ModelBuilder model;
   model.input("c", {}, kBool).input("x", {"N", "M"}).output("y");
@@ -462,7 +462,7 @@ TEST(ImportedControlFlow, TheRankThatSqueezeTakesIsChecked) {
               HasSubstr("squeeze/no_open_size_is_1"));
 }
 
-// What nobody needs requires nothing.
+// A value without readers requires nothing.
 TEST(ImportedControlFlow, OnlyWhatOutputsNeedIsRequired) {
   ModelBuilder model;
   model.input("c", {}, kBool).input("x", {"2"}).floats("three", {}, {3}).output("y");

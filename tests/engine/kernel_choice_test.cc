@@ -1,5 +1,5 @@
-// Which kernels a build may choose: --exact and --skip-kernel; an engine whose kernel is gone; and
-// products that read the model's 8-bit weights.
+// Which kernels a build may choose: --exact and --skip-kernel; an engine whose kernel does not
+// exist any more; and products that read the model's 8-bit weights.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Which kernel the timer chooses, with kernels and a clock that are told what to take.
+// Which kernel the timer chooses, with kernels of given times.
 #include "anneal/engine/builder/kernel_timer.h"
 
 #include <gmock/gmock.h>

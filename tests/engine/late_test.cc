@@ -1,4 +1,4 @@
-// Sizes that only a run finds, and all that can stand behind them.
+// Sizes that are found at run time, and all layers that may follow.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -176,7 +176,7 @@ TEST(Late, DistinctElements) {
     expect_same(context, *engine, kDistinct, {random_f32({n}, static_cast<uint32_t>(n))});
 }
 
-// What stands behind the op in the same step is checked against what was found, too.
+// An epilogue in the same step is checked against the found sizes, too.
 TEST(Late, AnEpilogueThatDoesNotFit) {
   constexpr std::string_view kAdded = R"txt(
 size M in 1..64 opt 4
@@ -204,7 +204,7 @@ graph folded(x: f32[6])
 }
 
 }  // namespace
-// What a run left unfinished is nobody's output: its memory may be that of the run before.
+// An unfinished run has no outputs: their memory may be that of the run before.
 TEST(Late, AfterAFailedRunThereAreNoOutputs) {
   constexpr std::string_view text = R"txt(
 size N in 1..4096 opt 4
@@ -225,14 +225,14 @@ graph chosen(x: f32[N], place: i64[1])
                 run(context, *engine, {ones(5), tensor_i64({99})});
               }),
               HasSubstr("chosen"));
-  EXPECT_THAT(error_of([&] { context.output("y"); }), HasSubstr("only after run()"));
+  EXPECT_THAT(error_of([&] { context.output("y"); }), HasSubstr("call run() first"));
   EXPECT_EQ(run(context, *engine, {ones(3), tensor_i64({1})}).at("y"),
             (std::vector<float>{0, 1, 2}));
   // The same shapes again: nothing is bound anew.
   const Tensor wrong = tensor_i64({-7});
   context.set_input("place", wrong.view());
   EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("chosen"));
-  EXPECT_THAT(error_of([&] { context.output("y"); }), HasSubstr("only after run()"));
+  EXPECT_THAT(error_of([&] { context.output("y"); }), HasSubstr("call run() first"));
 }
 
 }  // namespace anneal::testing

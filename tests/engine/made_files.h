@@ -32,7 +32,7 @@ std::string npy_bytes(const std::string& type, const std::string& shape, const s
 std::string gzip_of(const std::string& bytes);
 std::string zip_of(const std::vector<std::pair<std::string, std::string>>& members, bool deflate);
 
-// A private folder, gone with this.
+// A private folder, deleted with this.
 class MadeFolder {
  public:
   MadeFolder();

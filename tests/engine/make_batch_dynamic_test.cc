@@ -67,8 +67,8 @@ const Fixed kPlans[] = {
     {"two rows, whose parts are of one size", net(kRowsApart, "x: f32[2,6,5,5]"), false},
     {"an open batch", net(kRowsApart, "x: f32[N,6,5,5]"), false},
     {"a flattening to numbers", flatten("8,400"), true},
-    {"a flattening of so many rows", flatten("8,-1"), true},
-    {"a flattening to so many columns", flatten("-1,400"), true},
+    {"a flattening to a fixed number of rows", flatten("8,-1"), true},
+    {"a flattening to a fixed number of columns", flatten("-1,400"), true},
     {"a copy of each row for each head",
      net("  e = Expand(x, i64{8,3,5,5})\n  y = Softmax(e) axis=1\n", "x: f32[8,1,5,5]"), true},
     {"a view that no step reads, whose rows are not on axis 0", split("8,4,2,6"), true},
@@ -231,7 +231,7 @@ TEST(FixedBatch, AnObserverSeesTheWholeBatch) {
   EXPECT_EQ(rows, 8);
 }
 
-// oneDNN multiplies as many rows as it was told when it was made.
+// oneDNN multiplies the number of rows that its primitive was made for.
 TEST(FixedBatch, StaysWholeWhereAKernelMustKnowItsRows) {
   const std::string text =
       net("  const w: f32[6,4] = random(1)\n  y = MatMul(x, w)\n", "x: f32[64,6]");

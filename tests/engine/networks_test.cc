@@ -1,4 +1,4 @@
-// Well-known networks on the CPU: what is left of their layers, and that the results stay.
+// Well-known networks on the CPU: the steps that remain, and that the results stay.
 #include "anneal/tests/optimizer/networks.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// A watched run: every value with memory is told with the numbers it has in the model, and the run
-// itself is the same as an unwatched one.
+// A watched run: every value with memory is observed with the numbers it has in the model, and the
+// run itself is the same as an unwatched one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -65,7 +65,7 @@ TEST(Observe, ChangesNeitherBitsNorMemory) {
 }
 
 // In a chain of elementwise layers that fuses nothing every layer writes over the one before; each
-// is told while it is there, views of it included.
+// is observed before it is overwritten, views of it included.
 TEST(Observe, TellsWhatIsWrittenOverLater) {
   constexpr std::string_view kChain = R"txt(
 graph chain(x: f32[2,3])

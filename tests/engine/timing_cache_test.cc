@@ -64,8 +64,8 @@ TEST(TimingCache, DamageIsRefusedByLine) {
       {"anneal timings 1\n0.1.0\tm\t1\tlayer\ta=1x\n", "line 2: \"a=1x\" is no kernel="},
       {"anneal timings 1\n0.1.0\tm\t1\tlayer\ta=nan\n", "line 2: \"a=nan\" is no kernel="},
       {"anneal timings 1\n0.1.0\tm\t1\tlayer\ta=-1\n", "line 2: \"a=-1\" is no kernel="},
-      {"anneal timings 1\n0.1.0\tm\t1\tlayer\ta=1 a=2\n", "line 2: kernel \"a\" is there twice"},
-      {"anneal timings 1\n0\tm\t1\tx\ta=1\n0\tm\t1\tx\ta=2\n", "line 3: this layer is there twice"},
+      {"anneal timings 1\n0.1.0\tm\t1\tlayer\ta=1 a=2\n", "line 2: kernel \"a\" occurs twice"},
+      {"anneal timings 1\n0\tm\t1\tx\ta=1\n0\tm\t1\tx\ta=2\n", "line 3: this layer occurs twice"},
   };
   for (const auto& [text, error] : wrong)
     EXPECT_THAT(error_of([&] { parse_timing_cache(text); }), HasSubstr(error)) << text;

@@ -26,8 +26,8 @@ class InferRunner {
  public:
   explicit InferRunner(SizeTable& sizes) : sizes_(sizes) {}
 
-  // with_values: inputs whose contents are plain numbers are given as data, with a stride, as they
-  // are when running; else as facts, as they are in a graph.
+  // with_values: inputs whose contents are plain numbers are given as data, with a stride, as in a
+  // run; else as facts, as in a graph.
   std::string run(const InferCase& c, bool with_values) {
     try {
       const Op op = op_from_text(c.op, sizes_);

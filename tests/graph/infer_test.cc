@@ -454,7 +454,7 @@ TEST(Infer, GatherAndScatter) {
       {"ScatterElements", {"f32[4,5]", "i64[3,2]", "f16[3,2]"}, "error: not f32"},
       {"ScatterElements reduction=add", {"bool[4]", "i64[3]", "bool[3]"}, "error: of bool"},
       {"ScatterND", {"f32[4,5,6]", "i64[7,2]", "f32[7,6]"}, "f32[4,5,6]"},
-      {"ScatterND", {"f32[4,5,6]", "i64[7,2]", "f32[7,5]"}, "error: what they replace"},
+      {"ScatterND", {"f32[4,5,6]", "i64[7,2]", "f32[7,5]"}, "error: sizes of the updates"},
       {"ScatterND", {"f32[4,5,6]", "i64[]", "f32[5]"}, "error: indices are a scalar"},
   });
 }

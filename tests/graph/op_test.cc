@@ -51,7 +51,7 @@ struct Changer {
   }
 };
 
-// Every op: as it is by default, with one field changed, with all fields changed.
+// Every op: with its defaults, with one field changed, with all fields changed.
 std::vector<Op> all_ops(SizeTable& sizes) {
   std::vector<Op> ops;
   const auto add = [&]<class T>(const T& op) {
@@ -157,7 +157,7 @@ TEST(Op, WrongTextIsRefused) {
       {"Softmax axis=", "Softmax: field axis:  is not an integer of 64 bits"},
       {"Softmax axis=1.5", "1.5 is not an integer"},
       {"Softmax axis=9223372036854775808", "is not an integer of 64 bits"},
-      {"Softmax axis=1 axis=1", "the field axis is there twice"},
+      {"Softmax axis=1 axis=1", "the field axis occurs twice"},
       {"Softmax log=1", "1 is not true or false"},
       {"Normalize epsilon=small", "small is not an f32"},
       {"Normalize epsilon=1e99", "1e99 is not an f32"},

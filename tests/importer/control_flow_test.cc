@@ -209,7 +209,7 @@ TEST(ImportControlFlow, ABodyMayGiveAValueTwice) {
   EXPECT_EQ(body(graph, "loop/body").outputs()[2].name, "loop/body/v2.2");
 }
 
-// Sizes that change in the innermost body change in all of them. Each level is tried with the sizes
+// Sizes that change in the innermost body change in all bodies. Each level is tried with the sizes
 // of its first iteration; together that would be 2^24 imports.
 TEST(ImportControlFlow, LoopsInLoopsAreImportedAFewTimesEach) {
   constexpr int kDepth = 24;

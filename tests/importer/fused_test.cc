@@ -277,7 +277,7 @@ TEST(Fused, LossesLeaveIgnoredTargetsOut) {
   EXPECT_NEAR(numbers_of(evaluate(graph, {})[0])[0], (1 * 2 + 8 * 3) / 5.0, 1e-6);
 }
 
-// What only a run can tell to be wrong ends the run.
+// Faults that are known only at run time end the run.
 TEST(Fused, ConditionsOfTheRun) {
   ModelBuilder model(17);
   model.input("x", {"6"}).input("parts", {"2"}, TensorProto::INT64);

@@ -178,8 +178,8 @@ TEST(GroupQueryAttention, TakesPackedInputs) {
       });
 }
 
-// A cache of 5 rows and a window of 3 drop 3 rows at once. After p positions it holds the last of
-// them, at rows 0 and up; the others are anything. Each case is a call of its own.
+// A cache of 5 rows and a window of 3 drop 3 rows at once. After p positions it holds the last
+// rows, at rows 0 and up; the others are anything. Each case is a call of its own.
 TEST(GroupQueryAttention, AWindowedCacheHoldsTheLastRows) {
   struct Case {
     int past, news;

@@ -30,7 +30,7 @@ TEST(Sequences, PartsAreSlices) {
     m.node("SequenceAt", {"parts", "last"}, {"y"});
   });
   EXPECT_EQ(output_type(graph), "f32[1,N]");
-  EXPECT_EQ(graph.layer_count(), 1u) << "parts that nobody takes are gone";
+  EXPECT_EQ(graph.layer_count(), 1u) << "parts without a reader are removed";
 }
 
 TEST(Sequences, ElementsWithoutTheirAxis) {

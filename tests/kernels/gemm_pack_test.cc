@@ -48,7 +48,7 @@ void expect_same_in_cache(const PackLayout& layout, const PackSource& source,
   std::vector<std::byte> in_cache(packed.size());
   for (int64_t panel = 0; panel < layout.panels(); ++panel)
     pack_panel(layout, source, panel, in_cache.data(), PackTo::kCache);
-  // What stands between the last panel or sum and the end is nobody's.
+  // The memory between the last panel or sum and the end is unused.
   const int64_t sums = layout.kind == GemmKind::kU8S8 ? layout.padded_columns() * 4 : 0;
   EXPECT_EQ(
       std::memcmp(in_cache.data(), packed.data(), static_cast<size_t>(layout.sums_offset() + sums)),

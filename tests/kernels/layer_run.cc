@@ -74,7 +74,7 @@ class TensorMemory {
     view.data = memory_->data() + first_;
     return view;
   }
-  // What the device has made of it. Leaves the image as it was before it was filled.
+  // Returns the device's result, and restores the image to its state before it was filled.
   Tensor take(Device& device, Stream& stream) {
     device.copy(image_.data(), memory_->data(), image_.size(), stream);
     stream.wait();

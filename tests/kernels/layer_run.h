@@ -23,7 +23,7 @@ struct TestLayer {
   std::vector<Dims> output_dims = {};
 };
 
-// The types of a layer's inputs as they are; Type{} for absent ones.
+// The types of a layer's inputs; Type{} for absent ones.
 std::vector<Type> own_types(const TestLayer& layer);
 // infer_layer() with inputs of these types, which may hold symbols, and the contents of those that
 // do not.
@@ -49,8 +49,8 @@ struct RunOptions {
   std::span<const std::byte> tactic = {};
   bool ignore_speed_heuristics = false;
   int in_place = -1;  // the input that lies where output 0 does; -1: none
-  // Whether nothing lies behind a tensor in its allocation, so that whoever checks accesses finds
-  // those beyond it; else a few bytes do, which show if they were written.
+  // Whether nothing follows a tensor in its allocation, so that a checker finds accesses beyond it;
+  // else a few bytes follow, which show if they were written.
   bool is_exact = false;
 };
 

@@ -409,8 +409,8 @@ TEST_F(PostOps, AreNotForEpiloguesWithOtherResults) {
   EXPECT_EQ(why_not("", {}, options), "no epilogue");
   EXPECT_EQ(
       why_not("(f32,f32)->(f32) add($0,$1)", {two[0]}, {.placement = Placement::kChannelsLast}),
-      "only a clock chooses it");
-  // Rows that do not lie behind each other.
+      "chosen by measured times only");
+  // Rows that are not contiguous.
   EXPECT_THAT(why_not("(f32,f32)->(f32) add($0,$1)", {two[0]},
                       {.placement = Placement::kPadded, .ignore_speed_heuristics = true}),
               HasSubstr("no list of post-ops"));

@@ -22,6 +22,6 @@ std::vector<OpCase> arithmetic_op_cases();
 std::vector<OpCase> movement_op_cases();
 std::vector<OpCase> recurrent_op_cases();
 std::vector<OpCase> detect_op_cases();
-std::vector<OpCase> op_cases();  // all of them
+std::vector<OpCase> op_cases();  // all cases
 
 }  // namespace anneal::testing

@@ -196,7 +196,7 @@ std::vector<OpCase> conv_cases() {
       {"conv_i8_u8_5_channels",
        conv2(1, 2, 2),
        {"i8[1,5,7,6]=-128..127", "const u8[9,5,3,3]=0..255", "-", "u8[]={77}"}},
-      // In the depth of a tile more kernel elements than 32 bits tell apart.
+      // In the depth of a tile more kernel elements than 32 bits can identify.
       {"conv_i8_i8_picture_1x1_padded",
        conv2(1, 1),
        {"i8[1,3,6,5]=-128..127", "const i8[16,3,1,1]=-128..127", "i8[]={-9}"}},

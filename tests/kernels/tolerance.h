@@ -11,7 +11,7 @@ namespace anneal::testing {
 // product or attention; 0 of other ops.
 int64_t depth_of(const TestLayer& layer);
 
-// What a sum of so many products of 16-bit floats may be off on tensor cores, by the largest
+// The allowed error of a sum of `depth` products of 16-bit floats on tensor cores, by the largest
 // magnitude of all sums. REQUIRES: depth <= kDeepest
 double sum_tolerance(int64_t depth);
 inline constexpr int64_t kDeepest = 10000;

@@ -44,7 +44,7 @@ std::string why_different(const std::vector<Tensor>& want, const std::vector<Ten
   return {};
 }
 
-// Results of elementwise layers that are stored for nobody.
+// Results of elementwise layers that are stored without a reader.
 std::string unread_results(const Graph& graph) {
   std::string names;
   for (const LayerId id : graph.order())
@@ -98,7 +98,7 @@ uint64_t expect_same_results(const Graph& before, uint32_t seed, Flavour flavour
   uint64_t rewrites = 0;
   Graph graph = before.clone();
   std::vector<std::string> not_idempotent;
-  // Every pass stands in the list twice; the second one must find nothing to do.
+  // The list contains every pass twice; the second one must find nothing to do.
   std::vector<Pass> twice;
   for (const Pass& pass : default_pipeline()) twice.insert(twice.end(), 2, pass);
   size_t runs = 0;

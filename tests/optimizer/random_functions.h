@@ -9,8 +9,9 @@ namespace anneal::testing {
 // Continuous, and below about 100 where x is. REQUIRES: kind < kTameFunctions
 constexpr uint32_t kTameFunctions = 12;
 Reg tame_function(ProgramBuilder& builder, uint32_t kind, Reg x);
-// Such as make NaN and infinities, tell them from numbers, or seem to cancel; the first of them,
-// which ask, as continuous as the tame ones but there. REQUIRES: kind < kWildFunctions
+// Functions that make NaN and infinities, distinguish them from numbers, or seem to cancel; the
+// first ones, which distinguish, are otherwise as continuous as the tame ones. REQUIRES: kind <
+// kWildFunctions
 constexpr uint32_t kAskingFunctions = 8, kWildFunctions = 32;
 Reg wild_function(ProgramBuilder& builder, uint32_t kind, Reg x);
 

@@ -76,7 +76,7 @@ TEST(ValueNeed, IndicesAreExactUpToTheFeaturesBehindTheirProduct) {
   i = Pointwise(a) program="(f32)->(i64) i64(min(max($0,0f32),7f32))"
   return i
 )G");
-  EXPECT_THAT(needs, HasSubstr("product a: layer \"i\" makes integers of what it computes, which "
+  EXPECT_THAT(needs, HasSubstr("product a: layer \"i\" makes integers of its result, which "
                                "must be exact"));
   EXPECT_THAT(needs, ::testing::Not(HasSubstr("product h: ")));
   EXPECT_THAT(needs, ::testing::Not(HasSubstr("value h: ")));
@@ -122,7 +122,7 @@ TEST(ValueNeed, DifferencesUnderRootsKeepTheirDigits) {
   d = Pointwise(n, m) program="(f32,f32)->(f32) sqrt(max(sub($0,mul($1,2f32)),0f32))"
   return d
 )G");
-  EXPECT_THAT(needs, HasSubstr("product m: layer \"d\" takes the root of what it computes"));
+  EXPECT_THAT(needs, HasSubstr("product m: layer \"d\" takes the root of its result"));
 }
 
 TEST(ValueNeed, DifferencesFromConstantsKeepTheirDigits) {

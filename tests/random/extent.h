@@ -8,8 +8,8 @@
 
 namespace anneal::random_graphs {
 
-// Each graph runs with so many different sizes of its inputs: the optimal, the smallest and the
-// largest, and others between these.
+// The number of different sizes of its inputs that each graph runs with: the optimal, the smallest
+// and the largest, and others between these.
 inline constexpr int kBindings = 4;
 inline constexpr int kOptimal = 0, kSmallest = 1, kLargest = 2;
 

@@ -16,7 +16,7 @@ struct Failure {
   std::string sort;  // "internal error", "refused", "wrong"
   std::string text;  // a message, or the elements that differ
 };
-// Whether two failures have one cause, as far as their texts tell.
+// Whether two failures have one cause, judged by their texts.
 bool same_fault(const Failure& a, const Failure& b);
 
 struct JudgeOptions {

@@ -226,7 +226,7 @@ Value Maker::body_input(Value value) {
   value.name = new_name("b");
   value.step = step_;
   value.is_constant = false;
-  // Sizes are told of half of them: exporters do either.
+  // Half of the graphs declare sizes: exporters do either.
   describe(*scopes_.back().graph.add_input(), value, value.dims.empty() || random_.one_in(2));
   return show(value);
 }

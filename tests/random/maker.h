@@ -75,7 +75,7 @@ Value scalar_constant(Maker& maker, int64_t number, int type = onnx::INT64);
 
 // The grid of a result with elements up to `largest`, if its operands' finest grid is `grid`.
 int exact_grid(int grid, double largest);
-// Of a product of two, before its bounds are looked at.
+// The grid of a product of two values, before its bounds are checked.
 inline int product_grid(const Value& a, const Value& b) {
   return a.exact() && b.exact() ? a.grid + b.grid : -1;
 }

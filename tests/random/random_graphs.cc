@@ -1,4 +1,4 @@
-// Builds and runs random graphs, and tells of those that fail.
+// Builds and runs random graphs, and reports those that fail.
 //
 //   random_graphs --first 1000 --count 5000 --kind open --jobs 2 --save /tmp/failures
 //   random_graphs --count 2000 --stream > graphs.bin    for random_graphs_test.py
@@ -37,7 +37,7 @@ std::optional<Failure> unpacked(const std::string& text) {
                  text.substr(second + 1)};
 }
 
-// A crash, or an endless loop, is told like an internal error.
+// A crash, or an endless loop, is reported like an internal error.
 std::optional<Failure> judge_apart(const RandomModel& model, const JudgeOptions& options) {
   std::optional<Failure> found;
   for (const std::string& way :
@@ -183,7 +183,7 @@ int run(const Flags& flags) {
 int main(int argc, char** argv) {
   using anneal::random_graphs::Flags;
   Flags flags;
-  CLI::App app("Builds and runs random graphs, and tells of those that fail");
+  CLI::App app("Builds and runs random graphs, and reports those that fail");
   app.add_option("--first", flags.first, "The first seed");
   app.add_option("--count", flags.count, "How many graphs");
   app.add_option("--kind", flags.kind,

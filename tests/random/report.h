@@ -1,4 +1,4 @@
-// What is told of a graph that fails.
+// The report of a graph that fails.
 #pragma once
 #include <string>
 

@@ -1,4 +1,4 @@
-// Models that round more than they have to, which tells how far rounding reaches.
+// Models that round more than they have to, which shows how far rounding reaches.
 #pragma once
 #include "anneal/tests/random/random_model.h"
 

@@ -6,7 +6,7 @@
 namespace anneal::random_graphs {
 namespace {
 
-// Indices into axes of so many elements, from a constant or a value.
+// Indices into axes of `dims` elements, from a constant or a value.
 std::optional<Value> indices_for(Maker& maker, const Extents& dims, int64_t least_size) {
   if (!is_small(dims) || least_size < 1) return std::nullopt;
   const auto found = maker.choose([&](const Value& v) {

@@ -8,7 +8,7 @@ namespace {
 
 bool is_float(const Value& value) { return value.is_float(); }
 
-// The bounds and the grid of sums of so many products.
+// The bounds and the grid of sums of `terms` products.
 Value sums(const Value& a, const Value& b, const Extents& dims, const Extent& terms) {
   const double bound = a.largest() * b.largest() * static_cast<double>(terms.largest());
   Value result{.dims = dims, .low = -bound, .high = bound};

@@ -78,7 +78,7 @@ std::optional<Value> by_constant(Maker& maker, const Extent& wanted, bool scalar
   return std::nullopt;
 }
 
-// What is left of a constant without a size.
+// The remainder of a constant without a size.
 std::optional<Value> by_rest(Maker& maker, const Extent& wanted, bool scalar) {
   const auto found =
       find_size(maker, [&](const Extent& e) { return !e.constant() && (wanted + e).constant(); });
@@ -236,7 +236,7 @@ bool range(Maker& maker) {
   return true;
 }
 
-// -1 stands for what is as it was, as PyTorch writes Expand.
+// -1 keeps the size, as PyTorch writes Expand.
 bool expand_by_where(Maker& maker) {
   const auto x =
       maker.choose([](const Value& v) { return v.is_float() && v.rank() >= 1 && v.rank() <= 3; });

@@ -137,7 +137,7 @@ TEST(Calibrate, TellsOfDeadChannels) {
       testing::ElementsAre(testing::HasSubstr("most of all \"r\" with 1 of its 3 channels")));
 }
 
-// The else branch never runs: what is in it stays f32, and that is told.
+// The else branch never runs: its layers stay f32, and the report says so.
 TEST(Calibrate, FindsRangesInBranches) {
   const Graph model = parse_graph(R"G(graph g(x: f32[2,2])
   const zero: f32[] = {0}

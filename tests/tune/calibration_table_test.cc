@@ -52,7 +52,7 @@ TEST(CalibrationTable, RefusesWhatItIsNot) {
   EXPECT_THAT(refusal("0 1 0 1 mse \"a\\x1\""), testing::HasSubstr("hexadecimal"));
   EXPECT_THAT(refusal("0 1 0 1 mse \"a\" b"), testing::HasSubstr("more than is wanted"));
   EXPECT_THAT(refusal("0 1 0 1 mse \"a\"\n0 1 0 1 mse \"a\""),
-              testing::HasSubstr("line 3: tensor \"a\" is there twice"));
+              testing::HasSubstr("line 3: tensor \"a\" occurs twice"));
   EXPECT_THAT(refusal("0 1 3 2 mse \"a\""), testing::HasSubstr("extremes begin at 3"));
   EXPECT_THAT(refusal("zero-points 3"), testing::HasSubstr("zero points are to be 0"));
   EXPECT_THAT(refusal("samples -5"), testing::HasSubstr("fewer than 0"));
@@ -66,7 +66,7 @@ TEST(CalibrationTable, RefusesWhatItIsNot) {
   EXPECT_THAT(refusal("bias \"a\""), testing::HasSubstr("too soon"));
   EXPECT_THAT(refusal("bias \"a\" 1 nan"), testing::HasSubstr("finite"));
   EXPECT_THAT(refusal("bias \"a\" 1 b"), testing::HasSubstr("\"b\""));
-  EXPECT_THAT(refusal("bias \"a\" 1\nbias \"a\" 1"), testing::HasSubstr("is there twice"));
+  EXPECT_THAT(refusal("bias \"a\" 1\nbias \"a\" 1"), testing::HasSubstr("occurs twice"));
   EXPECT_THAT(refusal("equalize \"a\""), testing::HasSubstr("too soon"));
   EXPECT_THAT(refusal("equalize \"a\" 0.5"), testing::HasSubstr("\"0.5\""));
   EXPECT_THAT(refusal("equalize \"a\" 0 31"), testing::HasSubstr("from -30 to 30"));

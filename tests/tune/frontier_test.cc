@@ -1,4 +1,4 @@
-// A frontier as a table, CSV, JSON and a picture; and JSON that nobody should believe.
+// A frontier as a table, CSV, JSON and a picture; and invalid JSON.
 #include "anneal/engine/tune/frontier/frontier.h"
 
 #include <fmt/format.h>
@@ -469,7 +469,7 @@ TEST(FrontierPicture, OfDegenerateFrontiers) {
   }
 }
 
-// Samples by which mixes were turned down are not said to have chosen nothing, wherever it is told.
+// Samples that rejected mixes have influenced the choice, and every output says so.
 TEST(Frontier, SamplesThatChoseAreSaidToHave) {
   Frontier frontier = example();
   EXPECT_EQ(what_confirms(frontier), "held out from the search");

@@ -182,7 +182,7 @@ TEST(HalfPrecision, AProductThatWeightsMakeLargeIsNotReadInF16) {
   const std::vector<Tensor> inputs = {Tensor::of<float>(DataType::kF32, {4, 64}, values)};
   const EngineFile file = build_text(kLarge, with_f16());
   expect_near(run_file(file, inputs), run_file(build_text(kLarge), inputs), 0.01);
-  EXPECT_THAT(decisions(file), ::testing::HasSubstr("may become large for f16"));
+  EXPECT_THAT(decisions(file), ::testing::HasSubstr("may exceed the range of f16"));
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ TEST(Histogram, AddsUp) {
   expect_equal(second, empty);
 }
 
-// Elements are looked at in blocks; of whatever size, the counts are those of one at a time.
+// Elements are counted in blocks; for any block size, the counts are those of one at a time.
 TEST(Histogram, CountsBlocksAsSingleValues) {
   for (const size_t size : {1, 7, 15, 16, 23, 255, 256, 257, 300, 1000}) {
     SCOPED_TRACE(size);

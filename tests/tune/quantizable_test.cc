@@ -1,4 +1,4 @@
-// What is told about layers that stay f32, and what is refused before anything is built.
+// The records of layers that stay f32, and refusals before anything is built.
 #include "anneal/optimizer/precision/quantizable.h"
 
 #include <gmock/gmock.h>
@@ -45,12 +45,11 @@ TEST(Quantizable, EveryProductThatStaysF32IsToldWithItsReason) {
     EXPECT_TRUE(record.refused);
     told.push_back(record.subject + " " + record.text);
   }
-  EXPECT_THAT(told,
-              testing::ElementsAre(
-                  "t stays float: there is no transposed convolution in 8 bits",
-                  "a stays float: the calibration table has no range for what it reads, \"m\"",
-                  "b stays float: both operands are computed",
-                  "c stays float: its constant is on the left"));
+  EXPECT_THAT(told, testing::ElementsAre(
+                        "t stays float: there is no transposed convolution in 8 bits",
+                        "a stays float: the calibration table has no range for its input \"m\"",
+                        "b stays float: both operands are computed",
+                        "c stays float: its constant is on the left"));
 }
 
 TEST(Quantizable, ALayerWhoseErrorIsTooLargeStaysF32UnlessItIsAskedFor) {
@@ -118,7 +117,7 @@ TEST(CheckPrecision, RefusesLowPrecisionAndExactResultsAtOnce) {
   check_precision(options, network());
   options.precision.bf16 = true;
   EXPECT_THAT(error_of([&] { check_precision(options, network()); }),
-              testing::HasSubstr("choose one"));
+              testing::HasSubstr("ask for one"));
 }
 
 TEST(CheckPrecision, RefusesTablesThatDoNotFitTheBuild) {

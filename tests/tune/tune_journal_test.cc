@@ -79,7 +79,7 @@ TEST_F(TuneJournalTest, EveryCutIsGoneOnFrom) {
   }
 }
 
-// A changed byte is not believed, nor what stands behind it.
+// A line with a changed byte is not trusted, nor are later lines.
 TEST_F(TuneJournalTest, DamageEndsWhatCounts) {
   {
     TuneJournal journal(path_, "s");

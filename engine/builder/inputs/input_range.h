@@ -12,7 +12,7 @@ enum class InputRole : uint8_t {
   kMask,    // 0 or 1
 };
 
-// Of sizes and iterations that an input decides: so far above the least ranges end.
+// If an input decides sizes or numbers of iterations: the width of its range above the least.
 inline constexpr int64_t kMostDecidedSteps = 8;
 
 // The integers that an input may hold, both ends included.

@@ -141,7 +141,7 @@ std::vector<Tensor> InputTrials::draw(std::span<const Dims> dims,
   return tensors;
 }
 
-// Of dims that do not bind nothing is known; the run tells what is wrong with them.
+// For dims that do not bind nothing is known; the run reports the fault.
 std::vector<InputRange> InputTrials::ranges_at(std::span<const Dims> dims) const {
   try {
     return input_ranges(plan_of(*engine_), weights_of(*engine_), dims);

@@ -21,7 +21,7 @@ bool may_refuse_values(const Plan& plan);
 // are refused as the model's.
 bool refuses_arguments(const Error& error);
 
-// What an input gets: a tensor, or drawn numbers.
+// The content of an input: a tensor, or drawn numbers.
 struct TrialInput {
   std::optional<Tensor> given;
   uint64_t seed = 0;

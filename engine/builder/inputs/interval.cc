@@ -97,7 +97,7 @@ ValueInterval rising(const ValueInterval& a, F&& f) {
   return std::isnan(low) || std::isnan(high) ? ValueInterval() : ValueInterval{low, high};
 }
 
-// Of floats, integers of a program's rounding are exact.
+// Integers that a program rounds from floats are exact.
 ValueInterval converted(const ValueInterval& a, RegisterType from, RegisterType to) {
   if (to == RegisterType::kBool) return truth(a.has(0), a.low != 0 || a.high != 0);
   if (is_real(to)) return a;
@@ -349,7 +349,7 @@ ValueInterval united(const ValueInterval& a, const ValueInterval& b) {
 
 ValueRange united(const ValueRange& a, const ValueRange& b) {
   int port = a.port == b.port ? a.port : -1;
-  // What fills up an input changes nothing about what it is.
+  // Padding of an input leaves it an input.
   if (a.port < 0 && a.range.is_point()) port = b.port;
   if (b.port < 0 && b.range.is_point()) port = a.port;
   return {united(a.range, b.range), port};

@@ -1,4 +1,4 @@
-// Intervals of the numbers that a value may hold, and what a program makes of them.
+// Intervals of the numbers that a value may hold, and their propagation through programs.
 #pragma once
 #include <cstddef>
 #include <limits>
@@ -29,7 +29,7 @@ inline constexpr int64_t kMostWeightElements = 1 << 20;
 ValueInterval interval_of(const Tensor& weight);
 ValueInterval united(const ValueInterval& a, const ValueInterval& b);
 
-// What is known of a value's elements. port: they are elements of that input of the plan, perhaps
+// The known facts of a value's elements. port: they are elements of that input of the plan, perhaps
 // in another type; -1: of none.
 struct ValueRange {
   ValueInterval range;
@@ -37,7 +37,7 @@ struct ValueRange {
 };
 ValueRange united(const ValueRange& a, const ValueRange& b);
 
-// What programs do with the elements of an input, by input of the plan.
+// How programs use the elements of an input, by input of the plan.
 struct PortUse {
   bool is_tested = false;    // 1 - x, or taken for a boolean
   bool is_compared = false;  // x == 0 or x == 1
@@ -46,7 +46,7 @@ struct PortUse {
 };
 using PortUses = std::map<int, PortUse>;
 
-// What the results are. dims: of the output, by axis; -1 where it is not known.
+// The ranges of the results. dims: of the output, by axis; -1 where it is not known.
 std::vector<ValueRange> program_ranges(const Program& program, std::span<const ValueRange> inputs,
                                        std::span<const int64_t> dims, PortUses& uses);
 

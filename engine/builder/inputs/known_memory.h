@@ -1,4 +1,4 @@
-// What is known of memory that slots of a plan share: a step may overwrite what it reads.
+// The known contents of memory that slots of a plan share: a step may overwrite its inputs.
 #pragma once
 #include <functional>
 #include <map>

@@ -1,4 +1,4 @@
-// What layers accept of the numbers that they read: indices, lengths and sizes.
+// The numbers that layers accept as indices, lengths and sizes.
 #pragma once
 #include "anneal/engine/builder/inputs/value_walk.h"
 
@@ -23,12 +23,12 @@ class RangeReaders {
   void read_tuples(const Step& step, uint32_t of, int64_t first_axis, bool is_place);
   // Axes of a tensor of that rank, each once.
   void read_axes(const ValueRange& axes, int rank);
-  // Of an axis of a slot.
+  // For an axis of a slot.
   void read_length(const ValueRange& length, uint32_t of, int64_t axis);
   void read_size(const ValueRange& size, const ValueInterval& accepted);
   // A number of elements that values decide, as far as they do.
   void read_size_input(const Step& step, size_t i, double least);
-  // Of a number of elements.
+  // For a number of elements.
   void read_end(const ValueRange& end);
 
  private:

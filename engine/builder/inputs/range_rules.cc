@@ -79,7 +79,7 @@ RangeRules::Ranges RangeRules::operator()(const Cumulative& op) {
   const ValueInterval x = input(0).range;
   if (op.kind != CumulativeKind::kSum)
     return {{x.low >= 0 && x.high <= 1 ? ValueInterval{0, 1} : ValueInterval(), -1}};
-  // Along the axis, or along the longest where only a run tells it.
+  // Along the axis, or along the longest axis if it is known only at run time.
   double longest = 0;
   const ValueInterval axis = input(1).range;
   const int rank = walk_.shape(step_.inputs[0]).rank();
@@ -123,7 +123,7 @@ RangeRules::Ranges RangeRules::operator()(const NonMaxSuppression&) {
   return {{{0, longest - 1}, -1}};
 }
 
-// What moves elements, or takes some of them.
+// For ops that move elements, or take some elements.
 RangeRules::Ranges RangeRules::first_input() { return {input(0)}; }
 RangeRules::Ranges RangeRules::operator()(const Reshape&) {
   readers_.read_size_input(step_, 1, -1);
@@ -270,7 +270,7 @@ RangeRules::Operand RangeRules::outer(size_t i) {
   if (slot == kNoSlot) return {{}, Fact{}};
   return {walk_.value(slot), walk_.fact(slot)};
 }
-// What an iteration changes is known by its type alone.
+// A value that iterations change is known by its type only.
 RangeRules::Operand RangeRules::changed(const Plan& body, size_t i) {
   Fact fact;
   fact.type = body.slots[body.inputs[i]].type;

@@ -1,4 +1,4 @@
-// What the results of a step may hold, given what its inputs may: one overload for each op.
+// The ranges of a step's results, given those of its inputs: one overload for each op.
 #pragma once
 #include <utility>
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace anneal {
 
-// A visitor of the step's op. Tells the walk's findings what the step reads.
+// A visitor of the step's op. Reports the inputs that the step reads to the findings of the walk.
 class RangeRules {
  public:
   using Ranges = std::vector<ValueRange>;  // by output

@@ -8,7 +8,7 @@ namespace anneal {
 namespace {
 
 constexpr int64_t kUsualHigh = 9;
-// Steps that are looked at in all, for points to begin with.
+// The limit on checked steps in all, for starting points.
 constexpr size_t kMostWalkedSteps = 3'000'000;
 constexpr size_t kMostSummedPoints = 40;
 

@@ -17,8 +17,8 @@ class RangeSearch {
               const SymbolValues& symbols, const SizedPlan& sized,
               int64_t most_steps = kMostDecidedSteps);
 
-  // What becomes of the points from which ranges grow: those that the fewest readers refuse, as far
-  // as some walks through the plan find them.
+  // Chooses the points from which ranges grow: those that the fewest readers refuse, as far as a
+  // limited number of walks through the plan finds them.
   RangeFindings settle(size_t most_walks);
   size_t walks() const { return walks_; }  // so far
 

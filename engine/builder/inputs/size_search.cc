@@ -14,11 +14,11 @@
 namespace anneal {
 namespace {
 
-// Steps that are looked at in all: a large model is not searched for minutes.
+// The limit on checked steps in all: a large model must not be searched for minutes.
 constexpr size_t kMostSizedSteps = 300'000;
 constexpr size_t kMostTrials = 1500;
-constexpr size_t kMostDoubtfulTrials = 100;  // that all layers accept, but for what values may be
-// The same of walks with the intervals of values, and such walks of one trial.
+constexpr size_t kMostDoubtfulTrials = 100;  // that all layers accept, except for possible values
+// The limits on walks with the intervals of values: steps in all, and walks of one trial.
 constexpr size_t kMostStepsOfWalks = 1'000'000;
 constexpr size_t kMostWalksOfTrial = 200;
 constexpr size_t kMostRuns = 48;
@@ -113,7 +113,7 @@ class SizeSearch {
       return trial;
     }
     find_refusal(trial, dims);
-    // A run has the last word: an interval is wider than what follows from the inputs.
+    // A run decides: an interval is wider than the set of values that follow from the inputs.
     if (run_ && runs_ < kMostRuns) {
       ++runs_;
       trial.failure = run_(dims);
@@ -184,7 +184,7 @@ class SizeSearch {
            (run_ && runs_ >= kMostRuns);
   }
 
-  // The quantities of a step: sizes and element counts of what it reads and writes.
+  // The quantities of a step: sizes and element counts of its inputs and outputs.
   std::vector<Quantity> quantities(const Trial& trial) const {
     std::vector<Quantity> found;
     const auto look = [&](uint32_t slot) {

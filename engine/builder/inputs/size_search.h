@@ -18,15 +18,16 @@ struct SearchedSize {
 struct SizeSearchResult {
   SymbolValues values;    // of the best choice
   std::string complaint;  // what its layers do not accept; empty: they accept all
-  // What a layer may not accept of the values that follow from inputs, or did not accept in the
-  // run; empty: it accepts all.
+  // Values that follow from inputs and that a layer may refuse, or refused in the run; empty: it
+  // accepts all.
   std::string doubt;
   std::vector<Fact> facts;  // by slot, if they accept all
 };
 
 // values: those that are not searched. Begins with the starts, and changes sizes that occur in the
 // first step that refuses, until none does. Empty results are avoided where they can be.
-// Deterministic, and ends after a number of steps. run: of what the layers accept; may be empty.
+// Deterministic, and ends after a number of steps. run: a run with sizes that the layers accept;
+// may be empty.
 SizeSearchResult search_sizes(const Plan& plan, std::span<const Tensor> weights,
                               const SymbolValues& values, std::span<const SearchedSize> searched,
                               const TrialRun& run = {});

@@ -11,7 +11,7 @@
 namespace anneal {
 namespace {
 
-// Of input 0, those that input 1 holds indices of.
+// The axes of input 0 that the indices in input 1 address.
 struct IndexedAxes {
   int64_t first = 0;
   bool are_tuples = false;  // the last axis of the indices goes through the axes
@@ -189,7 +189,7 @@ class PlanSizing {
     }
   }
 
-  // Of a step that was refused: the first axis that its known indices go beyond.
+  // For a step that was refused: the first axis that its known indices exceed.
   std::optional<ShortAxis> short_axis(const Step& step) const {
     const auto axes = indexed_axes(step.op);
     if (!axes || step.op_input_count < 2) return std::nullopt;

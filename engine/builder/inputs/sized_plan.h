@@ -11,7 +11,7 @@
 
 namespace anneal {
 
-// An axis of a slot that is too short for what is read at it.
+// An axis of a slot that is shorter than a step reads.
 struct ShortAxis {
   uint32_t slot = kNoSlot;
   int axis = 0;
@@ -35,7 +35,7 @@ struct SizedPlan {
 // symbols: the values of those that inputs know.
 SizedPlan sized_plan(const Plan& plan, std::span<const Tensor> weights,
                      const SymbolValues& symbols);
-// By slot, of a body, given what is known of its inputs. What its layers do not accept is unknown.
+// By slot, for a body, given the facts of its inputs. Results that its layers refuse are unknown.
 std::vector<Fact> sized_body(const Plan& body, std::span<const Tensor> weights,
                              const SymbolValues& symbols, std::span<const Fact> inputs);
 

@@ -15,23 +15,23 @@ namespace anneal {
 struct RangeRefusal {
   size_t step = 0;  // of the outermost plan
   ValueInterval range, accepted;
-  // Whose axis is the limit; kNoSlot: it is no axis.
+  // The slot whose axis is the limit; kNoSlot: it is no axis.
   uint32_t slot = kNoSlot;
   int axis = 0;
 
   std::optional<ShortAxis> short_axis() const;
 };
 
-// What became of one choice of ranges.
+// The findings for one choice of ranges.
 struct RangeFindings {
   int refusals = 0;
-  std::optional<RangeRefusal> first;  // of what has known limits
+  std::optional<RangeRefusal> first;  // with known limits
   PortUses uses;
   std::map<int, ValueInterval>
-      indices;  // by port: elements that a layer reads as indices, as they are
+      indices;  // by port: elements that a layer reads as indices, unchanged
   std::map<int, ValueInterval> places;  // by port: those of where a layer writes
   std::map<int, ValueInterval> sizes;   // by port: elements that decide sizes
-  size_t step = 0;                      // that is looked at
+  size_t step = 0;                      // the current step
 };
 
 class ValueWalk;

@@ -76,7 +76,8 @@ ValueRange ValueWalk::value(uint32_t slot) {
   return result;
 }
 
-// Of a view that no step writes: what was written last into its memory, perhaps in parts.
+// The range of a view that no step writes: that of the last write into its memory, perhaps in
+// parts.
 std::optional<ValueRange> ValueWalk::unwritten(uint32_t slot) {
   const uint32_t base = base_of(plan_, slot);
   const auto written = writers_.find(base);
@@ -90,7 +91,7 @@ std::optional<ValueRange> ValueWalk::unwritten(uint32_t slot) {
   return all;
 }
 
-// Whether nothing of what the slot holds was written before the writer.
+// Whether no element of the slot was written before the writer.
 bool ValueWalk::overwrites(uint32_t writer, uint32_t slot) const {
   const Slot &a = plan_.slots[writer], &b = plan_.slots[slot];
   if (covers_base(plan_, a)) return true;

@@ -18,7 +18,7 @@ class ValueWalk {
   ValueWalk(const Plan& plan, std::span<const Tensor> weights, const std::vector<Fact>& facts,
             const SymbolValues& symbols, int depth);
 
-  // The outputs, and what became of it. inputs: one per input of the plan.
+  // The outputs, and the findings on the way. inputs: one per input of the plan.
   std::vector<ValueRange> run(std::span<const ValueRange> inputs, RangeFindings& findings);
 
   ValueRange value(uint32_t slot);
@@ -29,7 +29,7 @@ class ValueWalk {
     return i < step.op_input_count && step.inputs[i] != kNoSlot;
   }
   bool is_known(uint32_t slot) const { return known_[slot].has_value(); }
-  // Whether only a run tells what the slot holds.
+  // Whether the slot's contents are known only at run time.
   bool is_decided_late(uint32_t slot) const {
     return !is_known(slot) && plan_.slots[slot].storage != Storage::kWeight;
   }
@@ -38,7 +38,7 @@ class ValueWalk {
   std::optional<double> size_of_axis(uint32_t slot, int64_t axis) const;
   std::vector<int64_t> dims_of_slot(uint32_t slot) const;
   double elements_of_axes(uint32_t slot) const;
-  // Of a slot whose sizes are not known.
+  // For a slot with unknown sizes.
   void set_least_dims(uint32_t slot, std::vector<double> dims) { least_[slot] = std::move(dims); }
   // Slots that are columns of the last axis of a tensor, by column; empty where it has none.
   std::map<int64_t, uint32_t> columns_of(uint32_t slot) const;

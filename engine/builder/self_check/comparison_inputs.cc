@@ -14,9 +14,9 @@ namespace anneal {
 namespace {
 
 constexpr uint64_t kSeedOfLargeFloats = 1024;
-// Of iterations and other sizes that an input decides, in a draw that nobody asked for.
+// The limit of iterations and other sizes that an input decides, in a draw at optional sizes.
 constexpr int64_t kMoreDecidedSteps = 64;
-// Of an integer that no layer limits, such as a position.
+// The assumed limit of an integer that no layer limits, such as a position.
 constexpr int64_t kMostPosition = 8191;
 // Elements that are drawn within a second or two.
 constexpr double kMostDrawnElements = 1 << 26;
@@ -179,7 +179,7 @@ void ComparisonInputs::try_sizes(SizeChoice sizes, const FloatRanges& ranges) {
     const std::vector<Dims> dims = choose_input_dims(plan_, weights_, sizes);
     if (std::ranges::find(tried_, dims) != tried_.end()) return;
     tried_.push_back(dims);
-    // Nobody asked for these sizes.
+    // These sizes are optional.
     if (sizes == SizeChoice::kLarger && !is_cheap(dims)) return;
     double elements = 0;
     for (const Dims& each : dims) elements += static_cast<double>(count(each));

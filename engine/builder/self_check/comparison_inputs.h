@@ -19,11 +19,11 @@ struct ComparisonInput {
   bool is_refused = false;  // by the model, when it ran
   bool is_large = false;    // floats from 0 to 256: judged by overflow alone
   bool is_plain = false;    // floats are not those of the table's ranges
-  bool is_extra = false;    // nobody asked for its sizes: no word if it is refused
+  bool is_extra = false;    // its sizes are optional: a refusal is not reported
 };
 
-// Samples, or else drawn inputs at the sizes of the plan's profile. What would need too much work,
-// or has no sizes, is left out. The same on every machine.
+// Samples, or else drawn inputs at the sizes of the plan's profile. Inputs that need too much work,
+// or have no sizes, are left out. The same on every machine.
 class ComparisonInputs {
  public:
   // most_work: multiply-adds of all runs. REQUIRES: plan and weights outlive it.
@@ -31,8 +31,9 @@ class ComparisonInputs {
       : plan_(plan), weights_(weights), most_work_(most_work) {}
 
   void take(const std::vector<std::vector<Tensor>>& samples, std::span<const TensorInfo> ports);
-  // Of floats that the table has: uniform over what it saw, which reaches larger sums than samples
-  // do, or as samples are spread, for 8 bits, which cut off what is beyond the samples.
+  // The distribution of floats with a range in the table: uniform over the range, which reaches
+  // larger sums than samples do, or normal, as samples are spread, for 8 bits, which cut off values
+  // beyond the samples.
   enum class Spread : uint8_t { kUniform, kNormal };
   struct FloatRanges {
     const CalibrationTable* table = nullptr;  // may be null

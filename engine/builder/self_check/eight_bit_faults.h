@@ -18,8 +18,8 @@ class EightBitFaults {
   EightBitFaults(WatchedEngine& exact, const Plan& reduced, const PrecisionOptions& precision);
 
   bool has_any() const { return !scalings_.empty(); }
-  // Of the inputs that were compared last. Values become f32 until what is left is explained; empty
-  // if 8 bits are not what makes the difference. Leaves `inputs` set.
+  // For the inputs that were compared last. Values become f32 until the remaining difference is
+  // explained; empty if 8 bits do not cause the difference. Leaves `inputs` set.
   std::vector<Fault> find(PlanComparison& comparison, const std::vector<Tensor>& inputs);
 
  private:

@@ -1,4 +1,4 @@
-// Which values of a plan tell whether another plan of the same model computes the same, and how
+// The values of a plan that show whether another plan of the same model computes the same, and how
 // exact they may be.
 #pragma once
 #include <map>
@@ -12,31 +12,31 @@ namespace anneal {
 // By the values' names, those of bodies included.
 //
 // A selection is a step that makes a choice of numbers: TopK, ArgMax, a comparison, NonZero. A tiny
-// difference may turn it, and everything behind it then differs; so what it reads is judged, and
-// what follows it only as long as all selections of a run were the same. A comparison may be fused
-// with what it compares, so what it gives is judged as well.
+// difference may change it, and all later values then differ; so its inputs are judged, and later
+// values only as long as all selections of a run were the same. A comparison may be fused with its
+// inputs, so its result is judged as well.
 class JudgedValues {
  public:
   explicit JudgedValues(const Plan& plan);
 
-  // Floats: outputs of the model, and what selections read.
+  // Floats: outputs of the model, and inputs of selections.
   bool is_judged(const std::string& value) const { return judged_.contains(value); }
-  // Of these the elements that differ are counted: outputs of the model that are no floats, but for
-  // choices, and integers and booleans that a step makes of floats, but not quantized ones: whoever
-  // indexes with them needs them exact.
+  // Values whose differing elements are counted: outputs of the model that are neither floats nor
+  // choices, and integers and booleans that a step makes of floats, but not quantized ones: readers
+  // that index with them need them exact.
   bool is_counted(const std::string& value) const { return counted_.contains(value); }
   bool is_output(const std::string& value) const { return outputs_.contains(value); }
   bool is_selection(const std::string& value) const { return selections_.contains(value); }
   bool follows_selection(const std::string& value) const { return later_.contains(value); }
   // The most steps of floats that stand one after the other before it, itself included; at least 1.
   int depth(const std::string& value) const;
-  // Whether anything looks at it beyond the layers' own errors.
+  // Whether the value is compared beyond the layers' own errors.
   bool is_looked_at(const std::string& value) const {
     return is_judged(value) || is_counted(value) || is_selection(value);
   }
 
  private:
-  // What holds after a plan: of any of its values.
+  // The facts that hold after a plan for any of its values.
   struct Reach {
     int depth = 0;
     bool is_later = false;

@@ -11,14 +11,14 @@ namespace {
 constexpr double kGenerous = 4;
 // A single element may be this much further off, relative to the largest.
 constexpr double kSingleElement = 8;
-// Integers made of floats may differ in so many elements, where the floats lie at a tie.
+// The share of integers made of floats that may differ, because the floats are at a tie.
 constexpr double kDifferingIntegers = 0.02;
-// Of f32, kept for the comparison; judged values are kept in any case.
+// The limit on f32 values kept for the comparison; judged values are kept in any case.
 constexpr size_t kMostKept = size_t{1} << 30;
-// A step dominates if without its error so much at most is left of what arises from it on. Of two
-// alike, 0.71 is left without one.
+// A step dominates if, without its error, at most this part of the later difference is left.
+// Without one of two equal steps, 0.71 is left.
 constexpr double kDominates = 0.75;
-// What a step alone may do to exact operands without being a fault, in units.
+// The error that one step may make from exact operands without being a fault, in units.
 constexpr double kOrdinaryStep = 16;
 
 }  // namespace
@@ -105,7 +105,7 @@ void PlanComparison::judge_in_order(const ValueKey& key, const KeptValue& kept,
     counted.differing =
         kept.share_apart(observed.value, std::max(1.0, explained(key) * (double{most} - least)));
   }
-  // Inside of the model a single comparison may stand at a tie.
+  // Inside the model a single comparison may be at a tie.
   const double one = elements.empty() ? 0 : 1.0 / static_cast<double>(elements.size());
   if (dtype == DataType::kBool && !judged_.is_output(key.first) && counted.differing <= one)
     counted.differing = 0;

@@ -38,14 +38,14 @@ struct Fault {
 
 class PlanComparison {
  public:
-  // unit: half a last place of the lowest precision, relative. What it is given must outlive it.
+  // unit: half a last place of the lowest precision, relative. All arguments must outlive it.
   PlanComparison(WatchedEngine& exact, WatchedEngine& reduced, const JudgedValues& judged,
                  double unit)
       : exact_(exact), reduced_(reduced), judged_(judged), unit_(unit) {}
 
   // Runs both on the same inputs. Fails as running does.
   Finding compare(const std::vector<Tensor>& inputs);
-  // Of f32 in the last comparison: the share of a judged value that is not finite, at most.
+  // For f32 in the last comparison: the share of a judged value that is not finite, at most.
   double blind_share() const;
   // Of the last comparison: elements that were judged, and of these the numbers in f32.
   struct Judged {
@@ -64,7 +64,7 @@ class PlanComparison {
 
   // A value of f32 in the last comparison. REQUIRES: keep_all()
   std::vector<float> exact_value(const std::string& value) const;
-  // The finding of a run of f32 that is disturbed: told may write into values, before they are
+  // The finding of a disturbed run in f32: the callback may write into values, before they are
   // compared with those of the last comparison.
   Finding disturbed(const WatchedEngine::Told& told);
 
@@ -84,7 +84,7 @@ class PlanComparison {
   void judge_in_order(const ValueKey& key, const KeptValue& kept, const Observation& observed,
                       const ValueError& error, Finding& worst);
   void judge(const ValueKey& key, DataType dtype, const ValueError& error, Finding& worst) const;
-  // What cannot be compared element by element must be finite where f32 is.
+  // A value that cannot be compared element by element must be finite where f32 is.
   void judge_numbers(const ValueKey& key, const KeptValue& kept, const TensorView& got,
                      Finding& worst) const;
   double explained(const ValueKey& key) const;

@@ -8,7 +8,7 @@
 namespace anneal {
 namespace {
 
-// Of a loop whose trip count an input or a condition decides.
+// The assumed trips of a loop whose trip count an input or a condition decides.
 constexpr double kUnknownTrips = 64;
 
 class WorkCounter {
@@ -99,7 +99,7 @@ class WorkCounter {
     return dims;
   }
 
-  // Of sizes that only a run tells nothing is counted.
+  // Sizes that are known only at run time count nothing.
   double of_bodies(const Plan& plan, const Step& step, const BoundPlan& bound) const {
     double most = 0;
     for (const BodyUse& use : bodies_of(step.op)) {

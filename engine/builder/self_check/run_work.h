@@ -7,9 +7,10 @@
 
 namespace anneal {
 
-// Of convolutions, products, attention and recurrent layers, and an eighth for each element that
-// any step writes. A body counts as often as it runs, 64 times where a value decides that; of
-// branches the larger one counts. Fails with kInvalidArgument if the sizes do not go together.
+// The work of convolutions, products, attention and recurrent layers, and an eighth for each
+// element that any step writes. A body counts as often as it runs, 64 times if a value decides
+// that; of several branches the largest counts. Fails with kInvalidArgument if the sizes do not fit
+// each other.
 double run_work(const Plan& plan, std::span<const Tensor> weights,
                 std::span<const Dims> dims_of_inputs);
 

@@ -87,7 +87,7 @@ ValueError value_error(std::span<const float> got, std::span<const float> expect
     std::array<int32_t, kLanes> unequal{}, infinite{};
     const auto add = [&](size_t i, size_t lane) {
       const float want = expected[i], difference = got[i] - want;
-      // Of a number that is not finite this is not equal to 0.
+      // For a number that is not finite this differs from 0.
       const bool counts = want - want == 0 && got[i] - got[i] == 0;
       const float counted = counts ? want : 0, away = counts ? std::abs(difference) : 0;
       infinite[lane] += want - want == 0 && !counts;
@@ -113,7 +113,7 @@ ValueError value_error(std::span<const float> got, std::span<const float> expect
   error.largest = largest;
   if (!expected.empty())
     error.differing = static_cast<double>(differing) / static_cast<double>(expected.size());
-  // Squares of such numbers are beyond f32, or gone.
+  // Squares of such numbers overflow or underflow f32.
   const bool is_wide = !std::isfinite(power) || !std::isfinite(lost_power) || largest < 1e-15f;
   if (power > 0 && !is_wide) error.relative = std::sqrt(lost_power / power);
   if (largest > 0) error.worst = double{worst} / largest;

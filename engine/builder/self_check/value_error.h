@@ -1,4 +1,4 @@
-// The difference between two tensors of numbers, as shares of what is expected.
+// The difference between two tensors of numbers, as shares of the expected one.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -9,11 +9,11 @@
 namespace anneal {
 
 struct ValueError {
-  double relative = 0;   // root mean square of the difference over that of what is expected
+  double relative = 0;   // root mean square of the difference over that of the expected tensor
   double worst = 0;      // largest difference over the largest magnitude that is expected
   double largest = 0;    // magnitude that is expected
   double differing = 0;  // share of the elements that are not equal
-  int64_t lost = 0;      // elements that are finite only in what is expected
+  int64_t lost = 0;      // elements that are finite only in the expected tensor
 };
 // Elements that are not finite on either side are left out of all but `lost`. If all are zeros,
 // every difference is 0. REQUIRES: equal counts
@@ -38,7 +38,7 @@ class KeptValue {
   // Into a tensor of any type of numbers. REQUIRES: equal dims
   void write_to(const TensorView& to) const;
   void round_to(DataType half);
-  // Of a tensor against this. REQUIRES: equal dims
+  // The error of a tensor against this one. REQUIRES: equal dims
   ValueError error_of(const TensorView& got) const;
   double share_apart(const TensorView& got, double steps) const;
 

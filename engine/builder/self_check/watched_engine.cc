@@ -7,7 +7,7 @@
 namespace anneal {
 namespace {
 
-// Of one context. The same on every machine, as all that the check decides is.
+// The limit for one context. The same on every machine, as all decisions of the check are.
 constexpr size_t kMostMemory = size_t{2} << 30;
 
 std::shared_ptr<const Engine> engine_of(const EngineFile& file, const Plan& plan) {

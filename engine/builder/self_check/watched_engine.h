@@ -27,8 +27,8 @@ class WatchedEngine {
   void set_inputs(std::vector<Tensor> inputs);
 
   using Told = std::function<void(const ValueKey& key, const Observation& observed)>;
-  // told may write into a value that a step has computed: later steps read that. Fails as
-  // ExecutionContext::run() does.
+  // The callback may write into a value that a step has computed: later steps read the new
+  // elements. Fails as ExecutionContext::run() does.
   void run(const Told& told);
 
  private:

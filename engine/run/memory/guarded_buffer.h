@@ -22,8 +22,8 @@ class GuardedBuffer {
   // Copies both red zones, 2 * zone() bytes, which are in `to` once the stream is waited for.
   void read_zones(Device& device, Stream& stream, std::byte* to) const;
   void fill_zones(Device& device, Stream& stream);  // waits
-  // What was changed of zones that were read: "12 bytes around it, the nearest 4 bytes behind its
-  // end"; nullopt: nothing.
+  // The change of zones that were read: "12 bytes around it, the nearest 4 bytes behind its end";
+  // nullopt: none.
   static std::optional<std::string> change(const std::byte* zones, size_t zone);
 
  private:

@@ -11,13 +11,13 @@
 
 namespace anneal {
 
-// By device and index of the weight; null where nobody reads it.
+// By device and index of the weight; null if the device does not read it.
 using SeparateWeights = std::vector<std::vector<std::unique_ptr<GuardedBuffer>>>;
 
 class SeparateSlots {
  public:
-  // Views lie in their bases' memory, and what is written over its input is a view of it. All must
-  // outlive this; the last of the plan's devices is the CPU. zone: of GuardedBuffer.
+  // Views are in their bases' memory, and an output that is written over its input is a view of it.
+  // All must outlive this; the last of the plan's devices is the CPU. zone: of GuardedBuffer.
   SeparateSlots(const Plan& plan, std::span<const std::unique_ptr<Device>> devices,
                 std::span<const std::unique_ptr<Stream>> streams, const SeparateWeights& weights,
                 size_t zone);
@@ -30,8 +30,8 @@ class SeparateSlots {
   size_t bytes() const;
 
   // Fails with kInternal if a red zone has changed, naming the tensor and the steps that use it;
-  // the zone is filled again. Weights are all contexts' of the engine: the one that looks first
-  // tells of a change, whoever made it. REQUIRES: the streams are waited for
+  // the zone is filled again. Contexts of an engine share its weights, so the first context that
+  // checks reports a change, which another may have made. REQUIRES: the streams are waited for
   void check();
 
  private:

@@ -25,7 +25,8 @@ namespace {
 
 // Samples on which channels' magnitudes, and layers' errors, are measured.
 constexpr int64_t kMostLookedAt = 32, kMostMeasured = 100;
-// What the errors by channel of a tensor's readers must be to look at it, and what may be left.
+// The least error by channel of a tensor's readers that makes equalizing worth trying, and the
+// largest part of it that may be left.
 constexpr double kWorthEqualizing = 5e-3, kWorthIt = 0.5;
 
 bool has_values_to_calibrate(const Graph& graph) {
@@ -33,7 +34,7 @@ bool has_values_to_calibrate(const Graph& graph) {
          std::ranges::any_of(graph.bodies(), has_values_to_calibrate);
 }
 
-// What calibrate() does step by step.
+// The steps of calibrate().
 class Calibrator {
  public:
   Calibrator(const std::shared_ptr<const Dataset>& samples, const CalibrationOptions& options)
@@ -45,7 +46,7 @@ class Calibrator {
                           progress);
   }
 
-  // What quantizing by the table's ranges costs each layer.
+  // The error of each layer when it is quantized by the table's ranges.
   std::map<std::string, LayerErrors> errors(const Graph& graph, const CalibrationTable& table,
                                             int64_t most) const {
     return measure_layer_errors(graph, table, options_.range.symmetric, options_.passes, samples_,
@@ -117,7 +118,7 @@ class Calibrator {
 
   bool fits_weights() const { return options_.choices.fitted_weights != Use::kOff; }
 
-  // Of each layer, by ranges of the few samples that it is measured on.
+  // For each layer, by ranges of the few samples that it is measured on.
   std::map<std::string, double> errors_by_channel(const Graph& graph) const {
     CalibrationTable table;
     table.tensors = ranges(graph, kMostLookedAt, [](int64_t) {}).tensors;

@@ -33,10 +33,10 @@ struct Calibration {
 std::vector<DataInput> calibration_inputs(const Graph& model);
 
 // Runs the model in f32 on the CPU over the samples, which must be the same each time they are
-// read: once over all, one at a time or in batches of what the model is fixed to (a last batch that
-// lacks samples has some twice); before it over the first 32, to see whether equalizing pays, and
-// after it over the first 100, to measure the errors of layers. In branches and loop bodies ranges
-// are found, errors not measured. Memory: that of an inference that keeps what is calibrated, and a
+// read: once over all, one at a time or in the model's fixed batch (an incomplete last batch
+// repeats samples); before it over the first 32, to see whether equalizing pays, and after it over
+// the first 100, to measure the errors of layers. In branches and loop bodies ranges are found,
+// errors not measured. Memory: that of an inference that keeps the calibrated tensors, and a
 // histogram of 64 KiB per tensor. Fails with kInvalidArgument naming the sample and the tensor if a
 // value that would be quantized is not finite, and as reading samples and building do.
 Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& samples,

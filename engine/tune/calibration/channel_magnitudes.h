@@ -13,7 +13,7 @@
 
 namespace anneal {
 
-// Of each channel of a value, over all samples: extremes, and the mean square.
+// For each channel of a value, over all samples: extremes, and the mean square.
 struct Magnitudes {
   std::vector<double> least, most, square;
 };

@@ -24,7 +24,7 @@ double mean_of_channels(const ChannelErrors& errors, const auto& of_channel) {
   return std::isfinite(mean) ? mean : std::numeric_limits<double>::infinity();
 }
 
-// The share of a mean square that an error is: all of it where one of them cannot be told.
+// An error as a share of a mean square: 1 if one of the two is not finite.
 double share_of(double square, double error) {
   if (error == 0) return 0;
   const double share = error / square;

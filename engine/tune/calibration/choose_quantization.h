@@ -21,12 +21,12 @@ struct ChosenQuantization {
   std::vector<float> bias;  // empty: none
 };
 
-// The mean squared error of the results that is left if the mean error of each channel is taken
-// back. As others would see it: the mean of one half of the batches taken from the other half.
-// Above the error as it is where the means are chance; infinite where results were beyond what can
-// be measured. REQUIRES: two batches
+// The mean squared error of the results after the mean error of each channel is subtracted.
+// Cross-validated: the mean of one half of the batches is subtracted from the other half. Above the
+// plain error if the means are noise; infinite if results were too large to be measured. REQUIRES:
+// two batches
 double error_without_bias(const ChannelErrors& errors);
-double error_of(const ChannelErrors& errors);  // as it is; infinite as above
+double error_of(const ChannelErrors& errors);  // without correction; infinite as above
 // The mean over the channels of the share of a channel's own mean square that its error is, 1 at
 // most: the same whatever the channels are multiplied by. fitted: with fitted scales.
 double error_by_channel(const LayerErrors& errors, bool fitted);

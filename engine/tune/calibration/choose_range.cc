@@ -48,8 +48,8 @@ std::vector<double> magnitudes(const Histogram& values) {
 
 double x_log_x(double x) { return x > 0 ? x * std::log(x) : 0; }
 
-// The divergence of a distribution over bins from what kLevels levels make of it, for any number of
-// bins that are kept, by sums over the first bins.
+// The divergence of a distribution over bins from its approximation by kLevels levels, for any
+// number of bins that are kept, by sums over the first bins.
 class Divergence {
  public:
   explicit Divergence(const std::vector<double>& counts) : counts_(counts) {

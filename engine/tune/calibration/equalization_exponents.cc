@@ -15,14 +15,14 @@
 namespace anneal {
 namespace {
 
-// Of a tensor's readers' errors: what may be left for kAuto to change a graph.
+// The largest part of the readers' errors that may be left if kAuto changes a graph.
 constexpr double kMostErrorLeft = 0.5;
 // How much of a channel's spread the factors take from the data, the rest from the weights; and how
 // far beyond the widest channel they may go, as a power of two.
 constexpr double kShares[] = {0.5, 0.75, 1};
 constexpr double kBeyond[] = {0, 0.25, 0.5};
 
-// A product that takes factors back, and what it reads and gives.
+// A product that undoes factors, with its inputs and outputs.
 struct Reader {
   std::string name;
   ChannelWeights layout;
@@ -31,7 +31,7 @@ struct Reader {
   ValueId data = ValueId::kNone, result = ValueId::kNone;
 };
 
-// Of each channel that the weights read: the sum of their squares.
+// For each channel that the weights read: the sum of their squares.
 std::vector<double> squares_by_read(const Reader& reader) {
   const auto values = reader.weights.as<float>();
   std::vector<double> squares(static_cast<size_t>(reader.layout.read_count));
@@ -64,7 +64,8 @@ std::vector<std::string> names_of_readers(const Component& component) {
   return names;
 }
 
-// Those of writers, then, of what other products read, those that take a layer of their own.
+// Components of writers, then, of the inputs of other products, those that need a layer of their
+// own.
 class Components {
  public:
   explicit Components(const Graph& graph) : graph_(graph) {
@@ -93,7 +94,7 @@ class Components {
   std::unordered_set<LayerId> readers_;
 };
 
-// Of each channel of what a product gives: how much an error in it counts.
+// For each channel of a product's result: the weight of an error in it.
 using Importance = std::vector<double>;
 
 // The error of one product's results that rounding its data and its weights makes, over their mean
@@ -191,7 +192,7 @@ class Choice {
   std::vector<int> shared(double share, double beyond) const {
     const double widest = std::ranges::max(largest_), heaviest = std::ranges::max(weights_);
     std::vector<int> exponents(largest_.size());
-    if (!std::isfinite(widest)) return exponents;  // the ranges will tell of it
+    if (!std::isfinite(widest)) return exponents;  // calibrating the ranges will report it
     std::map<int, int> counts;
     for (size_t c = 0; c < exponents.size(); ++c) {
       if (largest_[c] == 0 || weights_[c] == 0) continue;
@@ -200,7 +201,7 @@ class Choice {
       exponents[c] = static_cast<int>(std::floor(factor + beyond + 1e-6));
       ++counts[exponents[c]];
     }
-    // Most channels stay as they are.
+    // Most channels do not change.
     const auto usual =
         std::ranges::max_element(counts, {}, [](const auto& exponent) { return exponent.second; });
     for (size_t c = 0; c < exponents.size(); ++c)
@@ -228,11 +229,11 @@ class Choice {
   std::vector<Importance> importances_;
   const ExponentOptions& options_;
   std::vector<double> largest_,
-      weights_;  // magnitudes of each channel's data, and of what reads it
+      weights_;  // magnitudes of each channel's data, and of the weights that read it
 };
 
-// An error counts by the weights that read it, if they alone do: so much as is left of it when
-// factors, of this calibration or of whoever trained the model, are taken back.
+// The weight of an error is that of the product that reads it, if all its readers are products,
+// after factors of this calibration or of the training are undone.
 std::vector<Importance> importances_of(const Component& component,
                                        const std::vector<Component>& all) {
   std::vector<Importance> importances;

@@ -19,7 +19,7 @@ struct ExponentOptions {
   Use use = Use::kAuto;      // kAuto: where the error becomes less than half; kOn: where it is less
   bool symmetric = false;    // zero points will be 0
   bool fits_weights = true;  // scales of weights will be fitted
-  // Whether a tensor is to be looked at, by the names of the layers that read it; empty: each is.
+  // Whether to equalize a tensor, by the names of the layers that read it; empty: each tensor.
   std::function<bool(std::span<const std::string> readers)> may_equalize{};
 };
 

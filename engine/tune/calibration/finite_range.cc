@@ -7,7 +7,8 @@
 namespace anneal {
 namespace {
 
-// Elements that are looked at together, by loops of known length, which compilers make vectors of.
+// Elements are checked in groups of this size, by loops of known length, which compilers make
+// vectors of.
 constexpr size_t kFloatLanes = 16;
 
 bool is_finite(float value) { return std::abs(value) <= std::numeric_limits<float>::max(); }

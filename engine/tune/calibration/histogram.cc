@@ -22,10 +22,10 @@ double width_for(float magnitude) {
   return std::ldexp(1.0, exponent) / Histogram::kBinsPerSide;
 }
 
-// Elements that are looked at together, by loops of known length, which the compiler makes vectors
-// of.
+// Elements are counted in groups of this size, by loops of known length, which the compiler makes
+// vectors of.
 constexpr size_t kLanes = 16, kBlock = 256;
-// Bins of both sides, and what zeros are counted into beside them.
+// Bins of both sides, and a counter for zeros beside them.
 constexpr size_t kPlaces = size_t{2} * Histogram::kBinsPerSide + kLanes;
 
 // The place of each value among the bins; zeros go behind the last bin, each lane to a place of its

@@ -8,7 +8,7 @@ namespace anneal {
 
 // Bins of one width on both sides of 0; bin 0 begins at 0. The width is a power of two and doubles
 // when an element lies beyond the last bin, so that counts do not depend on the order of elements,
-// and two histograms add up to that of all their elements. Exact zeros are counted apart.
+// and two histograms add up to the histogram of all elements. Exact zeros are counted apart.
 class Histogram {
  public:
   static constexpr int kBinsPerSide = 4096;
@@ -23,9 +23,10 @@ class Histogram {
   float min() const { return min_; }  // of all finite values; 0 if there are none
   float max() const { return max_; }
   double width() const { return width_; }  // of a bin; 0 before a value other than 0
-  // Of values in [i, i + 1) * width, zeros left out. REQUIRES: -kBinsPerSide <= i < kBinsPerSide
+  // The number of values in [i, i + 1) * width, without zeros. REQUIRES: -kBinsPerSide <= i <
+  // kBinsPerSide
   int64_t bin(int i) const { return bins_.empty() ? 0 : bins_[place(i)]; }
-  // Of magnitudes in [i, i + 1) * width, zeros left out. REQUIRES: 0 <= i < kBinsPerSide
+  // The number of magnitudes in [i, i + 1) * width, without zeros. REQUIRES: 0 <= i < kBinsPerSide
   int64_t magnitudes(int i) const { return bin(i) + bin(-1 - i); }
   // Bins per side that reach the largest magnitude.
   int used_bins() const;

@@ -17,7 +17,7 @@
 namespace anneal {
 namespace {
 
-// What is measured of a result and of that in 8 bits.
+// The measure of the difference between a result and the result in 8 bits.
 Program difference(bool squared) {
   ProgramBuilder builder;
   const Reg exact = builder.input(0, DataType::kF32), rounded = builder.input(1, DataType::kF32);

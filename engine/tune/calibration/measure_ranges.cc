@@ -38,8 +38,8 @@ struct WatchedValue {
   }
 };
 
-// What engines without 8 bits keep in memory, by the names of the prepared graph's values: their
-// extremes decide what 16 bits can hold.
+// The values that engines without 8 bits keep in memory, by the names of the prepared graph's
+// values: their extremes decide whether 16 bits can hold them.
 std::vector<ValueId> stored_values(const Graph& prepared, const PassOptions& passes) {
   Graph graph = prepared.clone();
   PassOptions options = passes;
@@ -84,7 +84,7 @@ std::set<std::string_view> kept_by(const Plan& plan) {
   return names;
 }
 
-// What 8-bit layers in bodies, and in their bodies, would read.
+// The values that 8-bit layers in bodies, and in their bodies, would read.
 void add_of_bodies(const Graph& graph, std::vector<WatchedValue>& all) {
   for (const Graph& body : graph.bodies()) {
     for (const ValueId value : values_to_calibrate(body)) {
@@ -104,8 +104,8 @@ void add_of_bodies(const Graph& graph, std::vector<WatchedValue>& all) {
   }
 }
 
-// Values that fusing would leave no memory become outputs; of most engines none, so that what runs
-// is what will run.
+// Values that fusing would leave without memory become outputs; most engines have none, so that the
+// calibrated engine equals the final one.
 Observing observing(Graph graph, const PassOptions& passes) {
   Observing result;
   const std::vector<ValueId> quantized = values_to_calibrate(graph);

@@ -21,10 +21,10 @@ struct MeasuredRanges {
   std::vector<std::string> remarks;  // tensors that are always 0, or one number, for people
 };
 
-// Of what 8-bit layers would read, by the method, and the extremes of all else that an engine
-// without 8 bits stores. The graph is one that insert_quantize would get. Fails with
-// kInvalidArgument on what would be quantized and is not finite, naming samples and tensor, and as
-// building and run_samples() do.
+// The ranges of values that 8-bit layers would read, by the method, and the extremes of all other
+// values that an engine without 8 bits stores. The graph is one that insert_quantize would get.
+// Fails with kInvalidArgument if a value that would be quantized is not finite, naming samples and
+// tensor, and as building and run_samples() do.
 MeasuredRanges measure_ranges(const Graph& graph, const RangeOptions& range,
                               const PassOptions& passes,
                               const std::shared_ptr<const Dataset>& samples,

@@ -1,4 +1,4 @@
-// A frontier in words: as a table, as CSV, and what the chosen point is worth in a sentence.
+// A frontier in words: as a table, as CSV, and the gain of the chosen point in a sentence.
 #include "anneal/engine/tune/frontier/frontier.h"
 
 #include <fmt/format.h>
@@ -223,7 +223,7 @@ class Table {
   }
 
   std::string kept() const {
-    // Groups of the same precision for the same reason, by the first of them.
+    // Groups with the same precision and the same reason, keyed by the first group.
     std::vector<std::pair<const KeptHigh*, size_t>> reasons;
     for (const KeptHigh& each : frontier_.kept_high) {
       const auto found = std::ranges::find_if(reasons, [&](auto& reason) {
@@ -352,7 +352,7 @@ FrontierSummary summarize(const Frontier& frontier) {
   summary.loss = fmt::format("{} {}{}{}", is_gain ? "gains" : "loses",
                              std::string_view(drop).substr(is_gain ? 1 : 0), space, unit);
   if (std::isfinite(largest)) {
-    // Of a gain, the interval is of what is gained.
+    // For a gain, the interval is that of the gain.
     const auto [low, high] = is_gain ? std::pair(-score.drop_high, -score.drop_low)
                                      : std::pair(score.drop_low, score.drop_high);
     summary.loss +=

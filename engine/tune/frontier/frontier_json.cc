@@ -113,7 +113,7 @@ struct Value {
   }
   template <class Integer>
   Integer count() const {
-    // Of what is written with a sign, none is a count.
+    // A number that is written with a sign is no count.
     if (!json.is_number_unsigned()) refuse("it is no whole number from 0 on");
     const auto value = json.get<uint64_t>();
     if (!std::in_range<Integer>(value)) refuse(fmt::format("{} is too much", value));
@@ -141,7 +141,7 @@ struct Value {
   }
 };
 
-// The fields of an object, of which it has no other.
+// The fields of an object; other fields are refused.
 class Fields {
  public:
   Fields(Value object, std::initializer_list<const char*> names) : object_(std::move(object)) {

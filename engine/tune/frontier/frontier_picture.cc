@@ -25,7 +25,7 @@ constexpr size_t kLongestLabel = 28, kLongestTitle = 60;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 enum Kind : uint8_t { kFloat, kHalf, kInt8, kMix, kKinds };
-// Told apart by most colour-blind eyes, too.
+// Also distinct for most colour-blind eyes.
 constexpr const char* kColours[kKinds] = {"#2f6db5", "#2f9e7a", "#e08a1e", "#8f4fb8"};
 
 Kind kind_of(const Frontier& frontier, const FrontierPoint& point) {
@@ -39,7 +39,7 @@ Kind kind_of(const Frontier& frontier, const FrontierPoint& point) {
   return is_float ? kFloat : is_half ? kHalf : is_int8 ? kInt8 : kMix;
 }
 
-// What of the numbers is seen, and where.
+// The visible part of an axis, and its place.
 struct Axis {
   double from = 0, to = 1;        // numbers
   double at_from = 0, at_to = 0;  // pixels
@@ -77,7 +77,7 @@ struct Dot {
   double score = 0, low = kNaN, high = kNaN;  // of the score
   int edge = 0;                               // 1: above what is seen, -1: below
   double x = 0, y = 0;
-  double front_y = 0;  // where the frontier passes: at what is claimed
+  double front_y = 0;  // where the frontier passes: at the claimed score
 };
 
 class Picture {
@@ -153,7 +153,7 @@ class Picture {
     if (std::abs(limit) < kLarge) limit_ = limit;
   }
 
-  // Scores so low that, with them in it, a picture would not tell the others apart.
+  // Scores so low that a picture with them would not separate the others.
   void cut_low_scores() {
     std::vector<double> scores, spreads;
     for (const Dot& dot : dots_)
@@ -184,7 +184,7 @@ class Picture {
       most = std::max(most, dot.point->milliseconds);
     }
     if (most <= 0) least = most = 1;
-    // From 0 on, lengths tell how many times as fast.
+    // From 0 on, lengths are proportional to the speed.
     const double from = least < 0.6 * most ? 0 : std::max(0.0, least - (most - least));
     across_ = least < most ? Axis{from, most + 0.1 * (most - from), kLeft, kRight}
                            : Axis{0, 2 * most, kLeft, kRight};
@@ -258,7 +258,7 @@ class Picture {
     return svg;
   }
 
-  // What is beyond the budget is shaded.
+  // The area beyond the budget is shaded.
   std::string ground() const {
     std::string svg =
         fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n", kLeft,

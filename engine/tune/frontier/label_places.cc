@@ -11,7 +11,7 @@ namespace {
 constexpr double kGap = 5;  // between dot and label
 constexpr double kNear = 12;
 constexpr int kDirections = 16;
-// What speaks against a place, per pixel or square pixel.
+// Penalties of a place, per pixel or square pixel.
 constexpr double kOutside = 1000, kCovers = 4, kCoversFixed = 200, kCrosses = 0.8, kLeaderOver = 3,
                  kFar = 0.4;
 

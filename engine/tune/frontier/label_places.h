@@ -22,8 +22,8 @@ class LabelPlaces {
     bool has_leader = false;  // it is too far away to be taken for the dot's without one
     bool is_free = false;     // it covers nothing, and is within the bounds
   };
-  // Of a label of that size for the dot at (x, y) with that radius, at most `reach` away from it. A
-  // place is used if it is free.
+  // The place of a label of that size for the dot at (x, y) with that radius, at most `reach` away
+  // from it. A free place is used if there is one.
   Place place(double x, double y, double radius, double width, double height, double reach);
 
  private:

@@ -23,7 +23,7 @@ std::string svg_text(double x, double y, std::string_view words, const SvgText& 
 std::string svg_line(const SvgLine& line, const char* colour, double width,
                      std::string_view more = {});
 std::string svg_escaped(std::string_view text);
-// With an ellipsis for what is beyond so many characters. REQUIRES: longest > 0
+// Replaces characters beyond `longest` by an ellipsis. REQUIRES: longest > 0
 std::string svg_shortened(std::string_view text, size_t longest);
 // With room to spare, for fonts differ.
 double svg_text_width(std::string_view text, double size);

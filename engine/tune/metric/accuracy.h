@@ -7,7 +7,7 @@
 
 namespace anneal {
 
-// Of a share, 95 %, by Wilson's score. REQUIRES: 0 <= right <= all, all > 0
+// The 95 % interval of a share, by Wilson's score. REQUIRES: 0 <= right <= all, all > 0
 Interval wilson_interval(int64_t right, int64_t all);
 
 // Of the same samples, judged twice.

@@ -33,7 +33,7 @@ inline size_t resample_count(size_t cost) {
   return std::clamp(kMostDraws / cost, kFewest, kMost);
 }
 
-// What the middle 95 % of the values lie between. REQUIRES: at least one, none NaN
+// The interval of the middle 95 % of the values. REQUIRES: at least one, none NaN
 inline Interval middle_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const auto at = [&](double share) {

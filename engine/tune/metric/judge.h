@@ -13,14 +13,14 @@ namespace anneal {
 
 struct Judgement {
   std::vector<SampleScore> scores;  // of each sample, in their order
-  // Of each sample: the squared difference of an output from the reference's over its square, 1 at
-  // most, and the mean of that over the outputs; of integers the share of those that differ.
+  // For each sample: the squared difference of an output from the reference's over its square, 1 at
+  // most, and the mean of that over the outputs; for integers the share of those that differ.
   std::vector<double> damages;
   double output_error() const;  // the mean
 };
 
 std::string to_string(const Judgement& judgement);
-// What to_string() gave of so many samples; nothing if it is something else.
+// Parses the result of to_string() for `samples` samples; nothing if it is something else.
 std::optional<Judgement> parse_judgement(const std::string& text, size_t samples);
 
 struct JudgeOptions {

@@ -70,7 +70,7 @@ class TopClasses final : public Metric {
     return layout && layout->samples == 1 ? layout : std::nullopt;
   }
   size_t scores_index(const Answer& answer) const {
-    // Of several outputs one of few numbers is less likely to be that of the scores.
+    // Among several outputs, one with few numbers is less likely to be that of the scores.
     for (const int64_t least : {10, 2}) {
       const size_t index = find_output(answer, output_, [&](const Tensor& output) {
         return layout_of(output, least).has_value();
@@ -150,7 +150,7 @@ std::shared_ptr<const Metric> mean_metric(std::string name, std::string unit,
 
 namespace {
 
-// Of right and wrong answers: two pairs are added, half of them lost and half gained.
+// For right and wrong answers: two pairs are added, half lost and half gained.
 DropInterval drop_of_shares(std::span<const SampleScore> samples,
                             std::span<const SampleScore> reference) {
   constexpr double kDeviations = 1.959963984540054;

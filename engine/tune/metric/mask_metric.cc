@@ -33,7 +33,7 @@ bool is_of_classes(const Tensor& output) {
   if (!is_integer(output.dtype()) && output.dtype() != DataType::kBool) return false;
   return (dims.rank() == 3 || (dims.rank() == 4 && dims[1] == 1)) && dims[0] == 1;
 }
-// Of class 1, where class 0 is the only other.
+// Probabilities of class 1, where class 0 is the only other.
 bool is_of_chances(const Tensor& output) {
   const Dims& dims = output.dims();
   return is_float(output.dtype()) && dims.rank() == 4 && dims[0] == 1 && dims[1] == 1;
@@ -143,7 +143,7 @@ class MeanIntersectionOverUnion final : public Metric {
   bool wants_masks() const override { return truth_ == MasksOf::kSamples; }
   bool wants_reference() const override { return truth_ == MasksOf::kReference; }
 
-  // Of each class that occurs: the class, its intersection, its union; never empty.
+  // For each class that occurs: the class, its intersection, its union; never empty.
   SampleScore judge(const Answer& answer) const override {
     const size_t index = masks_index(answer);
     if (truth_ == MasksOf::kSamples) {
@@ -178,7 +178,7 @@ class MeanIntersectionOverUnion final : public Metric {
   };
 
   size_t masks_index(const Answer& answer) const {
-    // Of several outputs one of a single channel is less likely to be that of the masks.
+    // Among several outputs, one with a single channel is less likely to be that of the masks.
     size_t index = find_output(answer, output_, [](const Tensor& output) {
       return is_of_scores(output) || is_of_classes(output);
     });
@@ -218,7 +218,7 @@ class MeanIntersectionOverUnion final : public Metric {
            fmt::format("the mask of the sample \"{}\" is {}{}; masks are i32 [height,width]",
                        answer.sample, anneal::to_string(given.dtype()), to_string(given.dims())));
     const Tensor& output = answer.outputs[index];
-    // Of integers any may be a class.
+    // In an integer output, any number may be a class.
     const int64_t classes = is_of_scores(output)    ? output.dims()[1]
                             : is_of_classes(output) ? std::numeric_limits<int64_t>::max()
                                                     : 2;

@@ -181,7 +181,7 @@ std::string described(int status) {
   };
   if (WIFSIGNALED(status)) return "was ended by " + signal(WTERMSIG(status));
   const int code = WEXITSTATUS(status);
-  // So a shell tells what ended a command that it ran.
+  // A shell reports the signal that ended its command in this way.
   if (code > 128 && code - 128 < NSIG)
     return fmt::format("ended with status {}, by {}", code, signal(code - 128));
   return fmt::format("ended with status {}", code);

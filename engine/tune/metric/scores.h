@@ -13,8 +13,8 @@ namespace anneal {
 struct ScoreLayout {
   int64_t samples = 1, classes = 0;
 };
-// Of a float output with one axis of `least` elements or more, axis 0 being the batch where there
-// are several, and 1 along all others.
+// For a float output with one axis of `least` elements or more, axis 0 being the batch if there are
+// several axes, and 1 element along all others.
 std::optional<ScoreLayout> score_layout(DataType dtype, const Dims& dims, int64_t least = 10);
 
 struct RankedClass {

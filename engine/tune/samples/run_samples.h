@@ -15,7 +15,7 @@ struct SampleRunOptions {
   int threads = 0;       // of an inference; 0: one per core
   int data_threads = 0;  // that read samples; 0: one per core
   int64_t most = 0;      // samples: no batch begins behind them; 0: all
-  Observer observer{};   // of all runs; empty: nobody
+  Observer observer{};   // of all runs; may be empty
 };
 
 // The inputs and outputs of one run.

@@ -33,8 +33,8 @@ class KeptSamples final : public Dataset {
   }
 
  private:
-  // What `place` has, or else what is read, which it then has if there is space. Tensors share
-  // their bytes.
+  // The content of `place`, or else the result of reading, which `place` keeps if there is space.
+  // Tensors share their bytes.
   template <class T, class Read, class BytesOf>
   T kept(std::optional<T>& place, const Read& read, const BytesOf& bytes_of) const {
     {

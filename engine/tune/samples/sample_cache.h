@@ -6,8 +6,8 @@
 
 namespace anneal {
 
-// The same samples, kept in memory as they are read, up to so many bytes; what is beyond is read
-// anew each time.
+// The same samples, kept in memory when they are first read, up to `most_bytes` bytes; all others
+// are read anew each time.
 std::shared_ptr<const Dataset> kept_samples(std::shared_ptr<const Dataset> samples,
                                             size_t most_bytes);
 

@@ -18,8 +18,9 @@ void explain_choice(TuneState& state) {
         other = precision;
     KeptHigh kept{i, is, {}};
     if (!other) {
-      kept.why = state.may_be(i, Precision::kI8) ? "there was no time to look at it"
-                                                 : "it cannot be computed in 8 bits";
+      kept.why = state.may_be(i, Precision::kI8)
+                     ? "the time limit was reached before it was measured"
+                     : "it cannot be computed in 8 bits";
     } else if (const double saved = state.times.at(is)[i] - state.times.at(*other)[i]; saved <= 0) {
       kept.why = fmt::format("{} is no faster: {:.4g} against {:.4g} ms", to_string(*other),
                              state.times.at(*other)[i], state.times.at(is)[i]);
@@ -53,9 +54,10 @@ void warn_of_doubts(TuneState& state) {
           judged.samples, judged.drop_low, judged.drop_high, unit == "%" ? "points" : unit));
   }
   if (state.unmeasured > 0)
-    frontier.warnings.push_back(fmt::format(
-        "time ran out: {} of {} choices for single groups were not looked at, and left out",
-        state.unmeasured, state.groups().size() * state.lower.size()));
+    frontier.warnings.push_back(
+        fmt::format("time ran out: {} of {} choices for single groups were not tested within the "
+                    "time limit, and are left out",
+                    state.unmeasured, state.groups().size() * state.lower.size()));
   if (!state.is_timed)
     frontier.warnings.push_back(
         "latencies are modelled from published figures: the target is not here, or was not to be "

@@ -22,7 +22,7 @@ Table parse_table(const std::string& text) {
   try {
     return std::make_shared<const CalibrationTable>(parse_calibration_table(text));
   } catch (const Error&) {
-    return std::nullopt;  // the journal is a file that anybody may have changed
+    return std::nullopt;  // the journal is a file, which may have been edited
   }
 }
 

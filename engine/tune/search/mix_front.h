@@ -19,11 +19,11 @@ struct Mix {
   double milliseconds = 0, output_error = 0;
 };
 
-// groups: the choices of each, at most 256. Mixes by rising time and falling output_error, none as
-// slow and as harmful as another: the multiple-choice knapsack problem for every budget at once.
-// Where there would be more than `most`, those in between are thinned out, the ends kept, so that
-// what is left is near the front. The same on every machine. REQUIRES: no group without choices;
-// most >= 2
+// groups: the choices of each, at most 256. Returns the mixes by rising time and falling
+// output_error, without those that are as slow and as inaccurate as another: the multiple-choice
+// knapsack problem for every budget at once. Above `most` mixes, those in between are thinned out
+// and the ends kept, so that the rest is near the front. The same on every machine. REQUIRES: no
+// group without choices; most >= 2
 std::vector<Mix> mix_front(std::span<const std::vector<ChoiceCost>> groups, size_t most = 4096);
 
 }  // namespace anneal

@@ -119,7 +119,7 @@ class Grouping {
       if (!passes_on(layer.op) || is_sum_of_equals(graph_, layer)) continue;
       const Shape& shape = graph_.value(layer.outputs[0]).type().shape;
       for (const ValueId input : layer.inputs)
-        // What is broadcast, as a gate is, is no branch.
+        // A broadcast operand, such as a gate, is no branch.
         if (input != ValueId::kNone && (!std::holds_alternative<Pointwise>(layer.op) ||
                                         graph_.value(input).type().shape == shape))
           open.push_back(input);
@@ -136,7 +136,7 @@ class Grouping {
     const Shape& weights = graph_.value(layer.inputs[1]).type().shape;
     double each = static_cast<double>(element_count(graph_, layer.inputs[1]));
     const double results = static_cast<double>(element_count(graph_, layer.outputs[0]));
-    // Of one result: the weights of its channel.
+    // For one result: the weights of its channel.
     if (weights.rank() > 0) {
       const bool is_last = std::holds_alternative<MatMul>(layer.op);
       const int axis = is_last ? weights.rank() - 1 : 0;

@@ -36,7 +36,7 @@ void feed(const Engine& engine, ExecutionContext& context,
       if (each.input == port.name) context.set_input(each.input, each.tensor.view());
 }
 
-// What a step reads, writes and computes.
+// The bytes that a step reads and writes, and its operations.
 struct StepWork {
   double bytes, multiplications;
   DataType operands;  // of the multiplications

@@ -31,14 +31,14 @@ struct TimedEngine {
   double milliseconds = 0, milliseconds_p99 = 0;  // of one inference
   uint64_t memory_bytes = 0;                      // of one context
 };
-// All of them in turn, again and again, so that what else the machine does meets all alike. About
-// so many seconds each.
+// Times all engines in turn, repeatedly, so that other work of the machine affects all alike. About
+// `seconds` seconds each.
 std::vector<TimedEngine> timed_in_turn(std::span<const std::shared_ptr<const Engine>> engines,
                                        const std::vector<SampleTensor>& inputs, int threads,
                                        double seconds);
 
-// The group of each step: that of its layer; of other layers that of what they read, or are read
-// by; groups.size() where there is none.
+// The group of each step: that of its layer; for other layers that of their input, or of their
+// reader; groups.size() if there is none.
 std::vector<size_t> groups_of_steps(const Plan& plan, std::span<const PrecisionGroup> groups);
 
 }  // namespace anneal

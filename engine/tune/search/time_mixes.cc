@@ -14,7 +14,7 @@ namespace anneal {
 namespace {
 
 constexpr double kTimedSeconds = 0.6;  // each mix
-// Of each mix: bytes of the engine; milliseconds, in the median and at the 99th percentile; bytes
+// For each mix: bytes of the engine; milliseconds, in the median and at the 99th percentile; bytes
 // of memory.
 constexpr size_t kNumbers = 4;
 

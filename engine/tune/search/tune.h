@@ -53,14 +53,14 @@ PrecisionOptions mix_options(std::span<const PrecisionGroup> groups,
                              std::span<const Precision> precisions,
                              std::shared_ptr<const CalibrationTable> ranges, bool symmetric);
 
-// Calibrates; lowers one group of layers at a time, to see what that does to the answers to the
-// samples the model is least sure of; takes the time of each group in each precision; from both
-// finds all mixes that could be best (mix_front); judges some of them, along the front and around
-// the budget, on the search samples; times them in turn; takes the fastest within the budget, and
-// confirms it on samples held out from the search, or the next that holds there. With the same
-// journal, or modelled times, a run that was killed ends as it would have. Fails as calibrating,
-// building, running and judging do, and with kInvalidArgument on samples without what the metric
-// wants.
+// Calibrates. Lowers one group of layers at a time, to measure the effect on the answers to the
+// samples that the model is least sure of. Measures the time of each group in each precision. From
+// both finds all mixes that could be best (mix_front); judges some mixes, along the front and
+// around the budget, on the search samples; times them in turn; takes the fastest within the
+// budget, and confirms it on samples held out from the search, or the next mix that passes there.
+// With the same journal, or modelled times, an interrupted run ends with the same result. Fails as
+// calibrating, building, running and judging do, and with kInvalidArgument on samples that lack the
+// metric's labels.
 TuneResult tune(const Graph& model, const TuneSamples& samples, const TuneOptions& options);
 
 }  // namespace anneal

@@ -35,7 +35,7 @@ void write_all(int file, std::string_view text, const std::string& path) {
   }
 }
 
-// So that a damaged line is not believed.
+// A checksum, so that a damaged line is not trusted.
 std::string sum_of(std::string_view name, std::string_view text) {
   const auto bytes = [](std::string_view of) { return std::as_bytes(std::span(of)); };
   return fmt::format("{:016x}", hash_bytes(bytes(text), hash_bytes(bytes(name))));

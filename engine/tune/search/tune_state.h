@@ -32,7 +32,7 @@ struct TuneState {
   const Graph& model;
   const TuneOptions& options;
   const Metric& metric;
-  const TuneSamples samples;  // kept in memory, as far as they are small
+  const TuneSamples samples;  // kept in memory if they are small
   const bool is_timed;        // else latencies are modelled
   Precisions lower;           // the precisions to choose from beside f32
   TuneJournal journal;

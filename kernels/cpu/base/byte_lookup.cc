@@ -6,7 +6,7 @@
 namespace anneal::cpu {
 namespace {
 
-// What AVX2 makes of sixteen shuffles is no faster.
+// With AVX2, sixteen shuffles are no faster than this loop.
 void one_by_one(const uint8_t* table, const uint8_t* from, uint8_t* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = table[from[i]];
 }
@@ -18,7 +18,7 @@ HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vbmi")
 namespace anneal::cpu {
 namespace {
 
-// Two registers hold half of the table; the highest bit of an index tells which half.
+// Two registers hold half of the table; the highest bit of an index selects the half.
 void with_vbmi(const uint8_t* table, const uint8_t* from, uint8_t* to, int64_t n) {
   const __m512i first = _mm512_loadu_si512(table), second = _mm512_loadu_si512(table + 64);
   const __m512i third = _mm512_loadu_si512(table + 128), fourth = _mm512_loadu_si512(table + 192);

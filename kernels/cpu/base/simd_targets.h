@@ -13,7 +13,7 @@
 
 namespace anneal::cpu {
 
-// Of one thing per target, the one for isa.
+// The one of several variants that was compiled for isa.
 template <class T>
 constexpr T by_isa(Isa isa, T avx512, T avx2, T baseline) {
   return isa >= Isa::kAvx512 ? avx512 : isa == Isa::kAvx2 ? avx2 : baseline;

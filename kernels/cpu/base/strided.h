@@ -9,8 +9,8 @@
 
 namespace anneal::cpu {
 
-// Strides per array, in whatever unit the caller likes. Axes that lie behind each other in all
-// arrays are joined, so that runs are long.
+// Strides per array, in any unit. Axes that are contiguous with each other in all arrays are
+// joined, so that runs are long.
 template <size_t N>
 class Walk {
  public:

@@ -6,7 +6,7 @@
 namespace anneal::cpu {
 namespace {
 
-// Rows of pixels, columns of channels, as they are.
+// Rows of pixels and columns of channels, unchanged.
 template <class T>
 void gather_channels(const TapePort& from, int64_t pixels, int64_t channels, std::byte* to) {
   const auto* in = reinterpret_cast<const T*>(from.data);

@@ -33,7 +33,7 @@ using V = hn::Vec<D>;
 //
 #include "anneal/kernels/cpu/gemm/register_epilogue_bf16-inl.h"
 
-// What finish_tile() is told of sums that become f32, or bf16 with AVX512_BF16.
+// The argument of finish_tile() for sums that become f32, or bf16 with AVX512_BF16.
 struct ToF32 : FinishedF32 {
   static constexpr DataType kStorage = DataType::kF32;
   static HWY_INLINE __m512 to_f32(V sum) { return sum.raw; }
@@ -103,9 +103,9 @@ HWY_INLINE void put(const DirectRun& run, int64_t first, int64_t channel,
   store_sums(run, first, channel, sums, out);
 }
 
-// kCount pixels and kWide vectors of channels: each element of x is loaded once for all of them.
-// kColumns, kStride: of the kernel. kBorder: columns are padding but for those in `inside`, bit by
-// bit.
+// kCount pixels and kWide vectors of channels: each element of x is loaded once for all pixels.
+// kColumns, kStride: of the kernel. kBorder: columns are padding unless their bit in `inside` is
+// set.
 template <class Storage, int kColumns, int kStride, int kCount, int kWide, bool kBorder>
 HWY_INLINE void slide(const DirectRun& run, const Rows<Storage>& rows, int64_t first,
                       int64_t channel, uint32_t inside, float* out) {

@@ -1,8 +1,9 @@
 // Depthwise convolutions of bf16 by AVX-512 BF16: two rows of taps at a time.
 //
-// The elements of two rows at one column, channel by channel side by side, are what the instruction
-// multiplies with two weights of each channel and adds up. Interleaving 32 channels of both rows
-// leaves them in the order of kOrder, in which the weights lie, too; sums are put in order at last.
+// The instruction multiplies the elements of two rows at one column, channel by channel side by
+// side, by two weights of each channel and adds them up. Interleaving 32 channels of both rows
+// leaves them in the order of kOrder, which is also the order of the weights; sums are reordered at
+// the end.
 #include <hwy/base.h>
 #include <immintrin.h>
 

@@ -22,7 +22,7 @@ constexpr size_t kLaneBytes = 4;
 // Staged columns of some vectors: with a run's accumulators they fit the first-level cache.
 constexpr int64_t kStageBytes = 16384;
 constexpr int64_t kLeastPixels = 8;
-constexpr int64_t kMostColumns = 256;  // of a kernel: all of them are staged
+constexpr int64_t kMostColumns = 256;  // of a kernel: all columns are staged
 constexpr int64_t kMostLanes = 16;
 
 // Weights [C, 1, taps...], less their zero points.
@@ -201,7 +201,7 @@ class Int8DepthwiseConv final : public Kernel {
     for (int64_t i = 0; i < layout.vectors * layout.lanes; ++i) initial[i] = -zero * sums[i];
   }
 
-  // The rows of taps of one output row. Behind them is what completes the last group.
+  // The rows of taps of one output row, followed by the rows that complete the last group.
   struct TapRows {
     std::array<const std::byte*, PixelTaps::kMostRows + kMostRowsOfLane> starts;  // null: padding
     alignas(64) std::array<std::byte, kMostStagedVectors * kMostLanes> padding;

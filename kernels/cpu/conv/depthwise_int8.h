@@ -47,8 +47,8 @@ struct DepthwiseDots {
 
 struct DepthwiseInt8 {
   int64_t lanes = 0;
-  // Of a lane: four bytes, x unsigned (signed ones are moved by 128) and weights signed, or two
-  // differences from zero points of 16 bits each.
+  // The products of a lane: four bytes, x unsigned (signed ones are moved by 128) and weights
+  // signed, or two differences from zero points of 16 bits each.
   int rows_of_lane = 0;
   void (*stage)(const DepthwiseStage&) = nullptr;
   void (*run)(const DepthwiseDots&) = nullptr;

@@ -27,7 +27,7 @@ struct GroupShape {
   bool is_depthwise() const { return inputs == 1 && outputs == 1; }
 };
 
-// What RunGrouped takes as `lookup`; empty if a vector of outputs needs more than two of x.
+// The `lookup` of RunGrouped; empty if a vector of outputs needs more than two of x.
 std::vector<int32_t> lookup_of(const GroupShape& group, int64_t channels, int64_t lanes) {
   const int64_t x_channels = channels / group.outputs * group.inputs;
   const auto first_of = [&](int64_t output) { return output / group.outputs * group.inputs; };
@@ -134,7 +134,7 @@ class DirectConv final : public Kernel {
       }
     }
   }
-  // Of weights [channels, 1, taps...], where dot products are for them.
+  // Packs weights [channels, 1, taps...], if dot products use them.
   void pack_dots(const TensorView& w, const Request& request) {
     const int64_t columns = w.dims[w.dims.rank() - 1];
     if (!group_.is_depthwise() || w.dtype != DataType::kBF16 || w.dims[0] < kDotChannels ||

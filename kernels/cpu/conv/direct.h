@@ -30,11 +30,11 @@ struct DirectRun {
   // As pack_dot_taps() makes them, from the first channel on; bytes from row to row.
   const std::byte* dot_taps = nullptr;
   int64_t dot_row = 0;
-  // Of kernels that slide: element 0 of the image, and which column of it the first pixel begins
-  // with, which may be padding.
+  // For kernels that slide: element 0 of the image, and the column at which the first pixel begins,
+  // which may be padding.
   const std::byte* x = nullptr;
   int64_t first_column = 0, input_columns = 0, kernel_columns = 0, stride = 0;
-  // Of groups with several channels.
+  // For groups with several channels.
   int64_t group_channels = 1, x_channels = 0;
   const int32_t* lookup = nullptr;
 };
@@ -57,15 +57,15 @@ struct RunDepthwise {
 };
 RunDepthwise run_depthwise(Isa isa);
 
-// The same of bf16 by dot products of two rows of taps, for kernels of three or five columns that
-// slide, and all channels that fill groups of kDotChannels; others are left to RunDepthwise. Sums
-// of two products each are added as gemm/bf16.h says.
+// As RunDepthwise, for bf16 by dot products of two rows of taps, for kernels of three or five
+// columns that slide, and all channels that fill groups of kDotChannels; RunDepthwise computes the
+// others. Sums of two products each are added as gemm/bf16.h says.
 inline constexpr int64_t kDotChannels = 32;
 struct DotTaps {
   int64_t rows = 0, columns = 0;  // of the kernel
   int64_t channels = 0;           // a multiple of kDotChannels
   int64_t padded = 0;             // as DirectRun has it
-  // Of so many channels, in a row.
+  // The bytes for `channels` channels in a row.
   static int64_t bytes_of(int64_t columns, int64_t channels) { return columns * channels * 4; }
   int64_t row_bytes() const { return bytes_of(columns, channels); }
   size_t bytes() const { return static_cast<size_t>(2 * rows * row_bytes()); }

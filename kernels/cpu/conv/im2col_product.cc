@@ -37,7 +37,7 @@ void ConvWeights::pack(const std::byte* w, const std::byte* zero, int64_t panel,
              to + group * static_cast<int64_t>(layout.bytes()), where);
 }
 
-// Whether input pixels are the rows of a product as they lie in memory.
+// Whether input pixels in memory are the rows of a product.
 bool ConvGemm::reads_directly(const ConvPlan& p) const {
   const Spatial& s = p.x.strides;
   const bool even = (p.x.size[1] == 1 || s[1] == s[2] * p.x.size[2]) &&

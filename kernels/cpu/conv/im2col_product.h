@@ -1,5 +1,5 @@
 // A convolution as a matrix product of input rows, fetched block by block, and packed weights. Conv
-// is one of them, ConvTranspose one for each position within its stride.
+// is one product, ConvTranspose one for each position within its stride.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -38,7 +38,7 @@ struct ConvPlan {
   size_t c_at = 0, sums_at = 0, tape_at = 0;  // in it
 };
 
-// What a run reads; the outputs are those of args.
+// The operands that a run reads; the outputs are those of args.
 struct ConvOperands {
   const std::byte* x = nullptr;  // with adjacent channels
   DataType x_dtype = DataType::kF32;

@@ -1,9 +1,9 @@
-// Conv as a matrix product whose left-hand rows are read where they lie: "cpu.conv.implicit_gemm".
+// Conv as a matrix product whose left-hand rows are read in place: "cpu.conv.implicit_gemm".
 //
 // The windows of neighbouring outputs are evenly spaced in memory, so a register tile walks along
-// several of them tap by tap and nothing is gathered. Where padding, elements of another type or
-// awkward distances stand in the way, the input that a piece of work meets is copied first, each
-// element once, with padding around it.
+// several of them tap by tap and nothing is gathered. If padding, elements of another type or
+// unsuitable distances prevent that, the input of a piece of work is copied first, each element
+// once, with padding around it.
 //
 // The sums of a few columns of a hundred pixels stay in the first-level cache until the epilogue
 // has read them.
@@ -38,20 +38,20 @@ constexpr int64_t kFewPieces = 2, kEnoughPieces = 4, kManyPieces = 16;
 // One spatial axis.
 struct Axis {
   int64_t in = 1, out = 1, kernel = 1, stride = 1, pad = 0, dilation = 1;
-  // Inputs that so many neighbouring outputs meet, those between taps included.
+  // The inputs within reach of `outputs` neighbouring outputs, including those between taps.
   int64_t reach(int64_t outputs) const {
     return (outputs - 1) * stride + (kernel - 1) * dilation + 1;
   }
   bool is_padded() const { return pad != 0 || reach(out) > in; }
 };
 
-// What is multiplied at a time: some lanes of some taps.
+// The part that is multiplied at a time: some lanes of some taps.
 struct Chunk {
   size_t tap;
   int64_t taps, lane, lanes;
 };
 
-// Where part `i` of so many nearly equal ones begins.
+// Where part `i` of `parts` nearly equal parts begins.
 int64_t part_begin(int64_t all, int64_t parts, int64_t i) { return all * i / parts; }
 
 // Into how many pieces of work the outputs are cut: rows of them, each row, and their channels.
@@ -76,7 +76,7 @@ struct PreparedImplicit final : PreparedKernel {
 
   int64_t most_rows() const { return ceil_div(y_axis.out, grid.down); }  // of a piece
   int64_t most_width() const { return ceil_div(x_axis.out, grid.across); }
-  // Of copied input, behind which there are bytes that the last lane may reach.
+  // The bytes of a copied row, followed by bytes that the last lane may reach.
   int64_t row_bytes(int64_t width) const {
     return static_cast<int64_t>(cache_aligned(static_cast<size_t>(x_axis.reach(width) * pixel))) +
            64;
@@ -162,7 +162,7 @@ class ImplicitGemmConv final : public Kernel {
     // A row of the window is one tap where few channels would make many short ones.
     const int64_t across = kernel_[kernel_.rank() - 1];
     joins_row_ = op_.dilations.back() == 1 && across > 1 && channels_ * across <= kMostBlockLanes;
-    // What stands behind an odd channel may be no number, so each pixel of a row keeps its lanes.
+    // The value after an odd channel may be NaN, so each pixel of a row keeps its lanes.
     const bool keeps_lanes = kernels_.kind == GemmKind::kBf16 && channels_ % 2 != 0;
     pieces_ = joins_row_ && keeps_lanes ? across : 1;
     layout_ = PackLayout(kernels_, count(source.k_dims), outputs_,
@@ -275,8 +275,8 @@ class ImplicitGemmConv final : public Kernel {
     return largest;
   }
 
-  // In products of numbers, or what takes as long. Weights are read for each row of pixels, and
-  // tiles of registers have to be stored.
+  // In multiplications, or the time of as many. Weights are read for each row of pixels, and tiles
+  // of registers have to be stored.
   int64_t work(const PreparedImplicit& p, const Piece& piece) const {
     constexpr int64_t kPerRow = 4, kPerTile = 2;
     const int64_t row =
@@ -285,7 +285,7 @@ class ImplicitGemmConv final : public Kernel {
            p.copied_bytes(piece.rows, piece.width);
   }
 
-  // Of any image; images hold the most pieces, and columns the fewest.
+  // The piece of any image; images hold the most pieces, and columns the fewest.
   Piece piece_of(const PreparedImplicit& p, const Grid& grid, int64_t item) const {
     Piece piece;
     const auto range = [&](int64_t all, int64_t parts, int64_t unit, int64_t& begin,

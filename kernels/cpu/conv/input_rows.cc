@@ -32,7 +32,7 @@ std::byte* ConvRows::fetch_tap_row(const Place& at, int64_t begin, int64_t end,
   if (z < 0 || z >= x.size[0] || y < 0 || y >= x.size[1]) return fill(end - begin, to);
   const std::byte* const row = data + (z * x.strides[0] + y * x.strides[1]) * size;
   if (window.dilation[2] == 1 && x.strides[2] == channels) {
-    // Taps lie behind each other: padding, a run of input, padding.
+    // Taps are consecutive: padding, a run of input, padding.
     const int64_t low = std::clamp(-at.x * channels, begin, end);
     const int64_t high = std::clamp((x.size[2] - at.x) * channels, low, end);
     if (low > begin) to = fill(low - begin, to);

@@ -25,8 +25,8 @@ ChannelBlocks cut_channels(int64_t channels, int64_t grain, int64_t pixels) {
   }
 }
 
-// What is computed twice may not read what was computed: an addend or, of a single pixel, what
-// looks like numbers of channels.
+// An output that is computed twice may not be read as well: by an addend or, with a single pixel,
+// by numbers of channels that alias it.
 bool reads_y(const RegisterEpilogue& finish) {
   const auto* const y = finish.y;
   return finish.addend == y || reinterpret_cast<const std::byte*>(finish.offset) == y ||

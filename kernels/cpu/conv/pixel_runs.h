@@ -18,8 +18,7 @@ struct PixelRun {
   int64_t channel = 0, channels = 0;  // of the output
   std::byte* out = nullptr;           // for these channels of each pixel
   std::byte* extra = nullptr;         // PixelMemory::per_pixel for each, and per_run
-  // What becomes of sums instead of going to `out`; some may be computed twice. Null: they go
-  // there.
+  // The epilogue of sums; some may be computed twice. Null: sums are written to `out`.
   const RegisterEpilogue* finish = nullptr;
 };
 
@@ -27,7 +26,7 @@ struct PixelMemory {
   size_t element = 0;  // bytes of an accumulator; 0: of an element of x, staged
   size_t shared = 0;   // bytes that all runs read
   size_t per_pixel = 0, per_run = 0;
-  // Of channels: where they may be cut, so that runs have many pixels. 0: nowhere.
+  // Multiples at which channels may be cut, so that runs have many pixels. 0: nowhere.
   int64_t channel_grain = 0;
   bool keeps_bf16 = false;  // x of bf16 is not widened
   CanStore finishes = stores_nothing;

@@ -23,7 +23,7 @@ using V = hn::Vec<D>;
 constexpr int64_t kLanes = HWY_LANES(float);
 constexpr int64_t kPixels = 4;  // side by side, so that sums do not wait for each other
 
-// kTables vectors of x. kPartial: some of their elements may lie behind the last channel.
+// kTables vectors of x. kPartial: some of their elements may be past the last channel.
 template <int kTables, bool kPartial>
 HWY_INLINE void load_tables(const float* from, int64_t left, V (&tables)[kTables]) {
   if constexpr (kPartial) {

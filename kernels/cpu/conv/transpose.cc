@@ -143,7 +143,7 @@ class PhasedTranspose final : public Kernel {
     return phases;
   }
 
-  // Of each spatial axis.
+  // The phases of each spatial axis.
   std::vector<AxisPhase> axes_of(int64_t phase, const Dims& kernel, const Dims& output) const {
     std::vector<AxisPhase> axes(op_.strides.size());
     for (size_t i = axes.size(); i-- > 0;) {

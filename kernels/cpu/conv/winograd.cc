@@ -25,10 +25,10 @@ constexpr int64_t kBlockTiles = 28;
 
 // Measured on an EPYC Zen 5 on one thread, Winograd's time is 0.3 (64 to 128 channels, images from
 // 28 x 28) to 0.85 (16 channels) of the best other kernel's: with fewer channels the transforms
-// cost as much as is saved. Weights are four times as many, and are read once per block: of 256
+// cost as much as is saved. Weights are four times as many, and are read once per block: with 256
 // channels and 14 x 14 (16 tiles) it takes 0.49 of the time inside ResNet-50, where they come from
-// memory, but of 512 channels and 7 x 7 (4 tiles) 1.1. Of bf16, which it multiplies as f32, it is
-// 0.6 (64 channels and more) to 1.0 (32), and 1.15 of 16 channels.
+// memory, but with 512 channels and 7 x 7 (4 tiles) 1.1. With bf16, which it multiplies as f32, it
+// takes 0.6 (64 channels and more) to 1.0 (32), and 1.15 with 16 channels.
 constexpr int64_t kLeastChannels = 16, kLeastChannelsBf16 = 32, kLeastTiles = 9;
 
 int64_t cut(int64_t whole, int64_t parts, int64_t i) { return whole * i / parts; }
@@ -66,8 +66,8 @@ struct PreparedWinograd final : PreparedKernel {
   ChannelsLast x;
   Tiles tiles;
   int64_t row_blocks = 1, column_blocks = 1, chunk_blocks = 1;
-  // In floats: of what is multiplied, from tile to tile and from position to position; of products
-  // from position to position.
+  // In floats: for the transformed input, the distance of tiles and of positions; for products, the
+  // distance of positions.
   int64_t left_pitch = 0, left_step = 0, product_step = 0;
   size_t zeros_at = 0, parts_at = 0, part_bytes = 0;
   size_t products_at = 0, out_at = 0, tape_at = 0;  // in a part
@@ -326,7 +326,7 @@ KernelResult make_winograd(const Conv& op, const Request& request) {
     return refuse("less than a vector of input channels, or no outputs");
   const int64_t least = dtype == DataType::kBF16 ? kLeastChannelsBf16 : kLeastChannels;
   if (!request.ignore_speed_heuristics && std::min(dims[0], dims[1]) < least)
-    return refuse("so few channels that transforms cost as much as they save");
+    return refuse("too few channels to pay for the transforms");
   if (!request.ignore_speed_heuristics && !has_enough_tiles(request.outputs[0].type, request.sizes))
     return refuse("images so small that reading the transformed weights costs more");
   auto epilogues = Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1));

@@ -26,7 +26,7 @@ struct WinogradTile {
   static constexpr int64_t kProducts = kInputs * kInputs;
 };
 
-// Of one tile, along adjacent channels.
+// The transforms of one tile, along adjacent channels.
 struct WinogradTransforms {
   int64_t lanes = 1;
   // B^T x B of f32 or bf16. pixels: the first channel of each of 36 inputs; what position p is
@@ -53,8 +53,8 @@ class WinogradWeights {
   size_t bytes() const;
   std::string form() const { return layout_.form(); }  // as packed_constant() wants it
 
-  // w: f32 or bf16 [outputs, inputs, 3, 3]. Computed in f64 and rounded once.
-  // Panels do not touch each other. to: on 64 bytes, of all of them.
+  // w: f32 or bf16 [outputs, inputs, 3, 3]. Computed in f64 and rounded once. Panels are
+  // independent of each other. to: memory for all panels, aligned to 64 bytes.
   void pack(const TensorView& w, int64_t panel, std::byte* to) const;
   int64_t panels() const { return layout_.panels(); }
   // In bytes: where a chunk begins, with the panels of position 0, and from position to position.
@@ -62,8 +62,8 @@ class WinogradWeights {
   int64_t position_step(int64_t chunk) const;
 
  private:
-  // Of one input channel after the other, `columns` output channels from `first` on, and zeros up
-  // to `width` of them; from position to position it is `step` further.
+  // For one input channel after the other: `columns` output channels from `first` on, and zeros up
+  // to `width` channels; `step` is the distance of positions.
   void (*transform_)(const TensorView& w, int64_t first, int64_t columns, int64_t width, float* to,
                      int64_t step) = nullptr;
   PackLayout layout_;  // of one position

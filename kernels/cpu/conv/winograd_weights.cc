@@ -47,7 +47,7 @@ HWY_INLINE void transform(V x, V y, V z, V (&to)[kIn]) {
   to[5] = z;
 }
 
-// Of one input channel and as many columns as a vector has lanes; columns[i] of each tap, and of
+// For one input channel and as many columns as a vector has lanes; columns[i] of each tap, and of
 // each position, are kMostColumns apart.
 HWY_INLINE void transform_columns(const float* taps, float* products) {
   V half[kTaps][kIn];
@@ -125,7 +125,8 @@ namespace anneal::cpu {
 namespace {
 
 constexpr int64_t kProducts = WinogradTile::kProducts;
-// Products of so many output channels stay in the second-level cache until they are transformed.
+// Products of this number of output channels stay in the second-level cache until they are
+// transformed.
 constexpr int64_t kChunk = 64;
 
 }  // namespace

@@ -62,7 +62,7 @@ void fetch_bf16(DataType storage, const std::byte* from, int64_t n, int32_t, std
   }
 }
 
-// Pairs of k of 16 columns, as they lie along k, `step` elements from column to column.
+// Pairs of k of 16 columns that are contiguous along k, `step` elements from column to column.
 class PairsAlongK {
  public:
   PairsAlongK(int64_t step, __mmask16 columns) : step_(step), columns_(columns) {
@@ -86,7 +86,7 @@ class PairsAlongK {
   __m512i offsets_;
 };
 
-// The same of columns that lie behind each other: of one row.
+// A row of columns that are contiguous.
 __m512i row_of(const std::byte* data, __mmask16 columns) {
   return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(columns, data));
 }

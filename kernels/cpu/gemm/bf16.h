@@ -10,8 +10,8 @@ namespace anneal::cpu {
 
 GemmKernels dpbf16_gemm();  // REQUIRES: computes_bf16()
 
-// What pack_panel() does for kBf16, of `width` columns from `first` on, where elements of bf16 lie
-// behind each other along k or along the columns; else false.
+// pack_panel() for kBf16, for `width` columns from `first` on, if elements of bf16 are contiguous
+// along k or along the columns; else false.
 bool dpbf16_pack(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
                  std::byte* to);
 

@@ -130,8 +130,8 @@ void dequantize_panel(const GemmBlock& block, int64_t column, float* to) {
   }
 }
 
-// Few rows dequantize in registers, many read a panel that was dequantized for all of them. Either
-// way every sum is the same chain of the same products.
+// With few rows, weights are dequantized in registers; with many, all rows read a panel that was
+// dequantized once. Either way every sum is the same chain of the same products.
 template <class Dot>
 void weights8_block_of(const GemmBlock& block) {
   if (block.rows <= Dot::kRows) return gemm_block<Dot>(block);

@@ -1,4 +1,4 @@
-// Packing, zero points, and how products are cut. What takes time is in gemm/blocks.cc.
+// Packing, zero points, and how products are cut. The inner loops are in gemm/blocks.cc.
 #include "anneal/kernels/cpu/gemm/gemm.h"
 
 #include <fmt/format.h>
@@ -223,7 +223,7 @@ void pack_i16(const PackLayout& layout, const PackSource& source, int64_t first,
   });
 }
 
-// The integers of one group of lanes of a panel, as they are, and their ends in each column.
+// The integers of one group of lanes of a panel, unchanged, and their ends in each column.
 template <class T>
 void copy_group(const PackSource& source, int64_t first, int64_t width, int64_t lane, int64_t lanes,
                 int64_t pitch, std::byte* to, int16_t* low, int16_t* high) {
@@ -245,8 +245,9 @@ void copy_group(const PackSource& source, int64_t first, int64_t width, int64_t 
   }
 }
 
-// Weights lose the zero point of their column and group if what is left has 8 bits. Else the
-// difference to the middle of their type stays as a zero point, which f32 numbers lose exactly.
+// Subtracts the zero point of the column and group from the weights if the result has 8 bits. Else
+// the difference to the middle of their type stays as a zero point, which f32 numbers subtract
+// exactly.
 void pack_weights8(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
                    std::byte* base, std::byte* to) {
   constexpr int kMostColumns = 64;
@@ -380,7 +381,7 @@ GemmBlocks::GemmBlocks(const GemmKernels& kernels, int64_t m, int64_t n, int64_t
   // Rows of a block and 2 KiB of each fill a part of the second-level cache; its sums stay there,
   // too, until the epilogue has read them.
   static constexpr int64_t kColumns = 512;
-  // What makes f32 of a panel serves more rows, of fewer lanes (kCachedLanes).
+  // The conversion of a panel to f32 serves more rows, of fewer lanes (kCachedLanes).
   const int64_t row_tiles = kernels.kind == GemmKind::kWeights8 ? 16 : 8;
   const int64_t height = kernels.tile_rows, width = kernels.tile_columns;
   rows = std::clamp<int64_t>(m, 1, height * row_tiles);

@@ -21,11 +21,11 @@ namespace anneal::cpu {
 GemmKernels f32_gemm(Isa isa);
 GemmKernels int8_gemm(Isa isa);
 GemmKernels weights8_gemm(Isa isa);
-// Of operands of that type: f32, f16, bf16 or 8 bits.
+// The kernels for operands of that type: f32, f16, bf16 or 8 bits.
 GemmKernels gemm_of(DataType operands, Isa isa);
 
-// Where a panel goes. kMemory is for what is read later: past the cache, and with memory of its own
-// if that helps.
+// Where a panel goes. kMemory is for panels that are read later: stores bypass the cache, and get
+// memory of their own if that helps.
 enum class PackTo : uint8_t { kCache, kMemory };
 void pack_panel(const PackLayout& layout, const PackSource& source, int64_t panel, std::byte* to,
                 PackTo where = PackTo::kCache);
@@ -45,8 +45,8 @@ struct Compensation {
 int32_t load_zero_point(const TensorView& view);  // 0 if absent
 inline int32_t moved_by(DataType left) { return left == DataType::kI8 ? 128 : 0; }
 
-// Row sums of a block of kU8S8, and what its columns start at; behind that by padded_columns() are
-// the zero points of b.
+// Row sums of a block of kU8S8, and the initial values of its columns; the zero points of b follow
+// after padded_columns() numbers.
 struct BlockSums {
   int32_t* rows = nullptr;
   const int32_t* columns = nullptr;

@@ -33,8 +33,8 @@ struct GemmBlock {
   // piece from the row; null: the pieces follow each other.
   const int64_t* taps = nullptr;
   int64_t tap_count = 1;
-  // kWeights8: of each column, padded to whole panels, in the first piece; those of the next piece
-  // are so many numbers on. zeros is null: no column has one.
+  // kWeights8: one number per column of the first piece, padded to whole panels; those of the next
+  // piece follow scales_stride numbers later. zeros is null: no column has a zero point.
   const float *scales = nullptr, *zeros = nullptr;
   int64_t scales_stride = 0;
   bool accumulate = false;
@@ -46,7 +46,7 @@ struct GemmBlock {
 
 constexpr int64_t kRegisterColumns = 16;
 constexpr int64_t kBlockLanes = 512;  // of a block of GemmBlocks
-// Of one whose panels become f32, in half of the first-level cache.
+// Lanes of a panel that becomes f32, in half of the first-level cache.
 constexpr int64_t kCachedLanes = 128;
 
 enum class GemmKind : uint8_t {
@@ -54,7 +54,7 @@ enum class GemmKind : uint8_t {
   kI16,       // pairs of i16: 8-bit operands from which zero points are already taken
   kU8S8,      // quads of u8 * s8: zero points are accounted for afterwards
   kBf16,      // pairs of bf16, with sums of f32: gemm/bf16.h
-  kWeights8,  // f32 * (s8 - zero) * scale, to the bit f32 * f32 of what Dequantize would give
+  kWeights8,  // f32 * (s8 - zero) * scale, bit-equal to f32 * f32 after Dequantize
 };
 
 // One instruction set's way to compute blocks.
@@ -78,14 +78,14 @@ struct GemmKernels {
 
   size_t element_size() const { return 4 / static_cast<size_t>(elements_per_lane); }
   bool sums_are_f32() const { return kind != GemmKind::kI16 && kind != GemmKind::kU8S8; }
-  // Whether elements of storage are those of a left-hand side as they are.
+  // Whether the product reads elements of this storage type as a left-hand side without conversion.
   bool reads(DataType storage) const;
 };
 
 // One packed matrix of k rows and n columns.
 struct PackLayout {
   PackLayout() = default;
-  // tap: k is pieces of so many elements, each of which begins at a lane; 0: one.
+  // tap: k is pieces of `tap` elements, each of which begins at a lane; 0: one piece.
   PackLayout(const GemmKernels& kernels, int64_t rows, int64_t columns, int64_t tap = 0);
   int64_t k = 0, n = 0, tap = 0;
   GemmKind kind = GemmKind::kF32;

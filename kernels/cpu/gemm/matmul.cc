@@ -64,7 +64,7 @@ struct PreparedMatMul final : PreparedKernel {
   int64_t b_matrices = 1;
   GemmBlocks blocks;
   bool a_is_direct = false, c_is_direct = false;
-  std::vector<DirectOutput> c;  // all of them, if c_is_direct
+  std::vector<DirectOutput> c;  // all outputs, if c_is_direct
   // Byte offsets: shared in the workspace, the others in a thread's part.
   size_t packed_at = 0, columns_at = 0, parts_at = 0, part_bytes = 0;
   size_t c_at = 0, sums_at = 0, tape_at = 0;
@@ -216,8 +216,8 @@ class PackedMatMul final : public Kernel {
     }
   }
 
-  // Batches that share one b, and whose rows lie behind each other in a, and in c where the product
-  // writes it itself, are rows.
+  // Batches become rows if they share one b and their rows are contiguous in a, and in c where the
+  // product writes it directly.
   static void join_batches(PreparedMatMul& p) {
     for (int axis = p.a_batch.dims.rank() - 1; axis >= 0; --axis) {
       const int64_t size = p.a_batch.dims[axis];

@@ -67,7 +67,7 @@ HWY_INLINE void finish_tile(const RegisterEpilogue& finish, int64_t row, int64_t
   }
 }
 
-// What a Dot whose results are f32 has.
+// The members of a Dot whose results are f32.
 struct FinishedF32 {
   static constexpr bool kQuantizes = false;
   using Stored = float;

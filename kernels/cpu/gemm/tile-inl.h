@@ -4,11 +4,10 @@
 //   kColumnBytes: of one lane of a column of b;
 //   zero(), load(p), broadcast(p), dot(sum, a, b), load_sum(p), store_sum(p, sum);
 //   kFinishes: whether finish_tile<Dot>() (gemm/register_epilogue-inl.h) can follow;
-//   kScales: whether what is loaded of b has scales, and scaled(loaded, scale, zero).
+//   kScales: whether the loaded elements of b have scales, and scaled(loaded, scale, zero).
 
-// How far ahead in the panels, which lie one behind the other: with AVX-512 some 500 cycles of
-// work, as long as a line takes from memory. The processor itself does not fetch beyond a page of 4
-// KiB.
+// The prefetch distance in the panels, which are consecutive: with AVX-512 some 500 cycles of work,
+// as long as a line takes from memory. The processor itself does not fetch beyond a page of 4 KiB.
 constexpr int64_t kPrefetchBytes = 8192;
 
 // One tile of a block.
@@ -22,7 +21,8 @@ struct TilePlace {
 };
 
 // kUsed: vectors of a panel's row that are needed; the last panel may need fewer than it has.
-// kPanels: side by side, where so few rows would leave the processor waiting for its own sums.
+// kPanels: the number of panels side by side, for products with too few rows to hide the latency of
+// the sums.
 template <class Dot, int kRows, int kUsed, int kPanels = 1>
 void gemm_tile(const GemmBlock& block, const TilePlace<typename Dot::Number>& tile) {
   static_assert(kPanels == 1 || kUsed == Dot::kVectors);

@@ -83,7 +83,7 @@ __mmask16 first_lanes(int64_t n) {
                  : static_cast<__mmask16>((1U << std::max<int64_t>(n, 0)) - 1);
 }
 
-// The quad of k from `row` on of 16 columns, as they lie along k.
+// The quad of k from `row` on of 16 columns that are contiguous along k.
 __m512i quads_along_k(const std::byte* data, __m512i offsets, __mmask16 columns, int64_t left) {
   if (left >= 4)
     return _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), columns, offsets, data, 1);
@@ -94,7 +94,7 @@ __m512i quads_along_k(const std::byte* data, __m512i offsets, __mmask16 columns,
   return _mm512_load_si512(quads);
 }
 
-// The same of columns that lie behind each other, rows `step` bytes apart.
+// The quad of columns that are contiguous, with rows `step` bytes apart.
 __m512i quads_along_columns(const std::byte* data, int64_t step, __mmask16 columns, int64_t left) {
   __m512i quads = _mm512_setzero_si512();
   for (int64_t row = std::min<int64_t>(left, 4) - 1; row >= 0; --row) {

@@ -6,8 +6,8 @@ namespace anneal::cpu {
 
 GemmKernels vnni_gemm();  // REQUIRES: the CPU has AVX-512 F, BW, DQ, VL and VNNI
 
-// What pack_panel() does for kU8S8, of `width` columns from `first` on, where elements lie behind
-// each other along k or along the columns; else false.
+// pack_panel() for kU8S8, for `width` columns from `first` on, if elements are contiguous along k
+// or along the columns; else false.
 bool vnni_pack(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
                std::byte* to, int32_t* sums);
 

@@ -1,5 +1,5 @@
 // "cpu.pad.copy": the input is copied, then each axis is extended, the last one first, by slabs of
-// what is there already.
+// the output that are already written.
 #include "anneal/kernels/cpu/reference/pad.h"
 
 #include "anneal/kernels/cpu/base/copy_plan.h"

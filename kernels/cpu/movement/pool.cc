@@ -118,9 +118,9 @@ void reduce_pixel(const PixelTaps& taps, int64_t count, T* out) {
 }
 
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-// The largest of bf16 as what their bits are as integers: the largest with a sign, or if all are
-// negative the smallest. Of vectors of 16 bits from `channel` on. False if there is a NaN with a
-// sign, which would not be the largest.
+// The largest bf16 by its bits as integers: the largest signed integer, or if all are negative the
+// smallest. For vectors of 16 bits from `channel` on. False if there is a NaN with a sign, which
+// would not be the largest.
 template <int kVectors>
 HWY_INLINE bool max_bf16(const PixelTaps& taps, int64_t channel, float* out) {
   const hn::ScalableTag<int16_t> d;

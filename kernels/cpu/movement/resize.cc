@@ -185,7 +185,7 @@ class NhwcResize final : public Kernel {
   Epilogue epilogue_;
 };
 
-// The op with scales that are a constant input as its field; nullopt if only a run tells them.
+// The op with its constant scales as a field; nullopt if they are known only at run time.
 std::optional<Resize> with_known_scales(const Resize& op, const Request& request) {
   Resize known = op;
   if (request.op_input_count <= 3 || !request.inputs[3].present) return known;

@@ -3,8 +3,8 @@
 //   cpu.conv.onednn            gives sums, to which the epilogue is applied
 //   cpu.conv.onednn_post_ops   does the epilogue, too, in place where it adds a residual
 //   cpu.conv.onednn_winograd   gives sums by Winograd's algorithm, reorders included
-// The last two are for a clock to choose: our own kernels finish epilogues in registers, and our
-// own Winograd needs no reorders.
+// The last two are chosen by measured times only: our own kernels finish epilogues in registers,
+// and our own Winograd needs no reorders.
 #include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
@@ -146,7 +146,7 @@ class OneDnnConv final : public Kernel {
     shape.winograd = layer.winograd;
     shape.post_ops = layer.post_ops.value_or(onednn::PostOps{});
     const auto reach = [&](int axis) { return (w.dims[axis + 2] - 1) * op.dilations[axis] + 1; };
-    // What the last window needs behind the input, which may be less than there is.
+    // The elements that the last window needs after the input, which may be fewer than the padding.
     for (int axis = 0; axis < static_cast<int>(op.strides.size()); ++axis)
       shape.pads_end.push_back(std::max<int64_t>((y.dims[axis + 2] - 1) * op.strides[axis] +
                                                      reach(axis) - op.pads_begin[axis] -
@@ -203,15 +203,15 @@ class OneDnnConv final : public Kernel {
 
 constexpr int64_t kMostTapsWithAvx2 = 1024;
 
-// Groups of so few channels that our own kernel is faster. oneDNN has good kernels for one channel
-// each, and for four with AVX-512.
+// Groups whose few channels make our own kernel faster. oneDNN has good kernels for groups of one
+// channel, and of four with AVX-512.
 bool is_own_grouped(const Conv& op, const Dims& w) {
   const int64_t products = w[1] * (w[0] / op.groups);
   return op.groups > 1 && products > 1 && products < (onednn::has_avx512() ? 16 : 32);
 }
 
-// Channels by themselves that fill a vector. Of bytes, oneDNN takes up to 1.5 times as long as we;
-// of f32, its pieces of images with few pixels are too large to be shared equally by threads.
+// Depthwise channels that fill a vector. With bytes, oneDNN takes up to 1.5 times as long as we;
+// with f32, its pieces of images with few pixels are too large to be shared equally by threads.
 bool is_own_depthwise(const ConvLayer& layer) {
   constexpr int64_t kFewPixels = 512;
   const Dims& w = layer.w.dims;
@@ -219,7 +219,8 @@ bool is_own_depthwise(const ConvLayer& layer) {
   return is_8bit(layer.x.dtype) || count(tail(layer.y.dims, 2)) < kFewPixels;
 }
 
-// What our own convolutions finish in registers, which gains more than oneDNN's products do.
+// Epilogues that our own convolutions finish in registers, which gains more than oneDNN's products
+// do.
 bool runs_in_own_registers(const ConvLayer& layer, const Epilogues& epilogues) {
   const Dims& w = layer.w.dims;
   const int64_t columns = w[w.rank() - 1];
@@ -232,7 +233,7 @@ bool runs_in_own_registers(const ConvLayer& layer, const Epilogues& epilogues) {
 // Only where it may be faster, but for the epilogue. Empty, or why not.
 std::string why_too_slow(const ConvLayer& layer, Way way) {
   if (layer.request.ignore_speed_heuristics) return {};
-  if (way != Way::kSums) return "only a clock chooses it";
+  if (way != Way::kSums) return "chosen by measured times only";
   if (layer.x.dtype == DataType::kF32 && is_own_grouped(layer.op, layer.w.dims))
     return "our own convolutions of small groups are faster";
   if (layer.x.dtype == DataType::kBF16) return "our own convolutions of bf16 are no slower";

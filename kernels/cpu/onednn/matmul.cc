@@ -1,7 +1,7 @@
 // MatMul with one constant matrix by oneDNN.
 //   cpu.matmul.onednn            gives sums, to which the epilogue is applied
-//   cpu.matmul.onednn_post_ops   does the epilogue, too, in place where it adds a residual; for a
-//                                clock to choose, because our own products finish in registers
+//   cpu.matmul.onednn_post_ops   does the epilogue, too, in place where it adds a residual; chosen
+//   by measured times only, because our own products finish in registers
 #include <algorithm>
 
 #include "anneal/kernels/cpu/base/device.h"
@@ -158,7 +158,7 @@ KernelResult make_onednn(const MatMul& op, const Request& request) {
   if (!epilogues) return refuse(epilogues.reason());
   std::optional<onednn::PostOps> post_ops;
   if (by_post_ops) {
-    if (!request.ignore_speed_heuristics) return refuse("only a clock chooses it");
+    if (!request.ignore_speed_heuristics) return refuse("chosen by measured times only");
     const auto axes = OneDnnMatMul::axes_of(y_view->dims.rank());
     const auto made = onednn::post_ops_of(request, *epilogues, axes);
     if (!made) return refuse(made.reason());

@@ -55,7 +55,7 @@ void find(const Library& library, const char* name, F& function) {
   std::memcpy(&function, &found, sizeof(function));
 }
 
-// Empty, or what the library lacks.
+// Empty, or the name of a missing function.
 std::string fill(Api& api, const Library& library) {
   find(library, "dnnl_version", api.dnnl_version);
   if (api.dnnl_version == nullptr) return "the library has no dnnl_version()";
@@ -74,7 +74,7 @@ std::string fill(Api& api, const Library& library) {
   find(library, "omp_get_max_threads", api.omp_get_max_threads);
   find(library, "omp_set_num_threads", api.omp_set_num_threads);
   const bool found = api.omp_get_max_threads != nullptr && api.omp_set_num_threads != nullptr;
-  return found ? "" : "its OpenMP cannot be told how many threads to use";
+  return found ? "" : "its OpenMP runtime has no call that sets the number of threads";
 }
 
 OneDnnLibrary open() {
@@ -139,7 +139,7 @@ struct Destroy {
 template <class T>
 using Handle = std::unique_ptr<T, Destroy>;
 
-// What a function gives through its first argument; null if it fails.
+// The object that a function returns through its first argument; null if it fails.
 template <class T, class... Parameters, class... Arguments>
 Handle<T> make_handle(Status (*function)(T**, Parameters...), Arguments... arguments) {
   T* made = nullptr;
@@ -224,10 +224,10 @@ MemoryDesc per_column(const Operand& y) {
   return describe(numbers);
 }
 
-// Sums that stay f32 or become bf16 are moved by a bias. What requantizes scales them before.
+// A bias is added to sums that stay f32 or become bf16. Requantization scales them first.
 bool has_bias(const PostOps& post_ops) { return post_ops.offset && !post_ops.requantize; }
 
-// oneDNN 2.6 gives functions of one kind the same constants, so each kind is there once at most.
+// oneDNN 2.6 gives functions of one kind the same constants, so each kind occurs at most once.
 Handle<DnnPostOps> list(const PostOps& wanted, const MemoryDesc& column) {
   auto made = make_handle<DnnPostOps>(api().dnnl_post_ops_create);
   if (!made) fail(ErrorCode::kDevice, "oneDNN cannot make post-ops");
@@ -343,7 +343,7 @@ struct Primitive::State {
   std::optional<ReorderedOperand> own_x, own_y;
 
  private:
-  // False if what the primitive wants cannot be made of what there is.
+  // False if the operands that the primitive requires cannot be reordered from the given ones.
   bool reorder(const MemoryDesc& wanted_x, const MemoryDesc& wanted_y) {
     const auto is_same = [](const MemoryDesc& a, const MemoryDesc& b) {
       return api().dnnl_memory_desc_equal(&a, &b) != 0;

@@ -44,14 +44,14 @@ struct Operand {
   bool operator==(const Operand&) const = default;
 };
 
-// What becomes of sums before they are stored. Numbers per column (output channel) are given to
+// Operations on sums before they are stored. Numbers per column (output channel) are given to
 // Call::run().
 struct PostOps {
   bool offset = false;  // one per column is added
   bool addend = false;  // what y holds before is added
-  // Instead of an addend: (sum * scale + offset) * factor, each rounded to f32 and what is absent
-  // left out, is cut to [low, high] and rounded to the nearest whole number, ties to even; zero is
-  // added.
+  // Instead of an addend: (sum * scale + offset) * factor, each step rounded to f32 and absent
+  // steps left out, is limited to [low, high] and rounded to the nearest whole number, ties to
+  // even; zero is added.
   struct Requantize {
     bool scale = false;  // one per column
     float factor = 1, low = 0, high = 0;
@@ -80,7 +80,7 @@ struct MatMulShape {
   PostOps post_ops;
   bool operator==(const MatMulShape&) const = default;
 };
-// The maximum of each window. Of f32 it would lose NaN and -infinity.
+// The maximum of each window. For f32 it would lose NaN and -infinity.
 struct PoolShape {
   Operand x, y;
   Dims kernel, strides, dilations, pads_begin, pads_end;
@@ -115,7 +115,7 @@ class Primitive {
   std::unique_ptr<State> state_;
 };
 
-// What runs a primitive, on one thread at a time. Must not outlive it.
+// Runs a primitive, on one thread at a time. Must not outlive it.
 class Call {
  public:
   explicit Call(const Primitive& primitive);

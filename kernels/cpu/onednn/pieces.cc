@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kPieceOperations = 4'000'000, kPieceOperationsInt8 = 16'000'000;
 constexpr int64_t kMostPieces = 64;
 constexpr int64_t kLeastProductRows = 64;
-// Of fewer sums, or shorter ones, oneDNN is faster by up to a quarter.
+// For fewer or shorter sums, oneDNN is faster by up to a quarter.
 constexpr int64_t kNarrow = 24;
 // Enough to keep a usual team busy where more pieces would mean reading weights from afar again.
 constexpr int64_t kFewPieces = 8;
@@ -101,7 +101,7 @@ Result<PostOps> post_ops_of(const Request& request, const Epilogues& epilogues,
       const auto is_unknown = [](int64_t stride) { return stride == kUnknownStride; };
       if (!view || std::any_of(view->strides.begin(), view->strides.end(), is_unknown))
         return std::optional<std::vector<TensorView>>();
-      // Of how many images there may be, two show how they lie.
+      // If the number of images is unknown, two images show their distance.
       const Shape& shape = operand.type.shape;
       if (shape.rank() > 0 && !shape[0].known()) view->dims[0] = 2;
       views->push_back(*view);
@@ -220,7 +220,7 @@ void Pieces::run(const PreparedPieces& p, const Epilogues& epilogues,
         check(finish.has_value(), "views are those that post_ops_of() was shown");
         memory.column_scales = finish->scale;
         memory.column_offsets = finish->offset;
-        // oneDNN adds sums to what y holds.
+        // oneDNN adds sums to the contents of y.
         if (finish->addend != nullptr && finish->addend != memory.y)
           std::memcpy(memory.y, finish->addend,
                       static_cast<size_t>(piece.rows * piece.columns * y_size));

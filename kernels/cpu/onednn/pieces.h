@@ -16,7 +16,8 @@
 
 namespace anneal::cpu::onednn {
 
-// What is to be cut. Columns are output channels, rows are pixels or rows of pixels.
+// A product that is cut into pieces. Columns are output channels, rows are pixels or rows of
+// pixels.
 struct Product {
   int64_t rows = 1, columns = 1;
   int64_t depth = 1;          // products in a sum
@@ -40,8 +41,8 @@ PieceCut cut(const Product& product);
 // Where piece `i` of `pieces` equal ones begins.
 inline int64_t piece_begin(int64_t rows, int64_t pieces, int64_t i) { return rows * i / pieces; }
 
-// The distance of rows of a view, if all axes but `columns` from axis `first` on are rows of evenly
-// spaced columns that lie behind each other. Axes of unknown stride (kUnknownStride) are not.
+// The distance of rows of a view, if all axes but `columns` from axis `first` on are contiguous
+// rows of evenly spaced columns. An axis of unknown stride (kUnknownStride) is not contiguous.
 inline constexpr int64_t kUnknownStride = INT64_MIN;
 std::optional<int64_t> row_step(const TensorView& view, int first, int columns);
 
@@ -64,8 +65,8 @@ struct WindowRows {
   int64_t begin, rows, pad_begin, pad_end;  // rows <= 0: padding alone
 };
 
-// What oneDNN can do of a layer's epilogue with the same results. Refuses unless that is all of
-// it. axes: of the outputs.
+// A layer's epilogue as oneDNN's post-ops with the same results. Refuses if some part of it cannot
+// be one. axes: of the outputs.
 Result<PostOps> post_ops_of(const Request& request, const Epilogues& epilogues,
                             const TapeSpace::Axes& axes);
 
@@ -98,8 +99,8 @@ class Pieces {
 
   int64_t rows = 0;  // of one image's output
 
-  // Lets primitives write to the output themselves if a piece is whole rows of it, there is no
-  // epilogue, and the rows lie behind each other: oneDNN's good products write no others.
+  // Lets primitives write to the output directly if a piece is whole rows of it, there is no
+  // epilogue, and the rows are contiguous: oneDNN's fast products write no other memory.
   void write_directly(bool is_copy, std::optional<int64_t> y_step, const PieceCut& cut) {
     is_direct_ = has_post_ops_ || (is_copy && y_step == cut.piece_columns);
   }

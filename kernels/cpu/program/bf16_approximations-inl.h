@@ -25,8 +25,8 @@ HWY_INLINE V approximate_sigmoid(D d, V x) {
   return V{_mm512_rcp14_ps(hn::Add(e, hn::Set(d, 1.0f)).raw)};
 }
 
-// erfc(-x), which is erfc(|x|) or what that leaves of 2: a minimax fit of log2(erfc(t)) / t up to
-// t = 6. Within 2^-15 up to 4.3, and 2^-10 up to 6, where erfc(t) is 2e-17.
+// erfc(-x), which is erfc(|x|) or 2 - erfc(|x|): a minimax fit of log2(erfc(t)) / t up to t = 6.
+// Within 2^-15 up to 4.3, and 2^-10 up to 6, where erfc(t) is 2e-17.
 template <class D, class V>
 HWY_INLINE V approximate_one_plus_erf(D d, V x) {
   static constexpr float kCoefficients[] = {-1.62780777f,   -0.918131232f,   -0.150944783f,

@@ -5,7 +5,7 @@
 namespace anneal::cpu {
 namespace {
 
-// Registers that are used once, and by what.
+// Registers that are used once, and their user.
 class OnlyUses {
  public:
   explicit OnlyUses(const Program& program) : uses_(program.code().size(), kNone) {

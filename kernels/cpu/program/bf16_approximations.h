@@ -14,7 +14,7 @@ namespace anneal::cpu {
 // 1 + erf(x) is no sum here: it would lose the digits that matter where erf(x) is near -1.
 enum class Bf16Approximation : uint8_t { kNone, kSigmoid, kOnePlusErf, kOnePlusTanh };
 
-// How a register is computed. What its own instruction reads is not needed for that.
+// How a register is computed. The operands of its own instruction are not needed for that.
 struct ApproximatedInstruction {
   Bf16Approximation function = Bf16Approximation::kNone;
   uint16_t argument = 0;  // a register

@@ -51,7 +51,7 @@ std::optional<RegisterEpilogueForm> form_of_steps(const Tape& tape) {
   if (const auto& to = chain.quantize()) {
     take_limits();
     if (const auto* factor = steps.take(VectorOp::kMul, kConstant)) form.factor = factor->constant;
-    // Limits of what is multiplied are limits of products, whose rounding keeps their order.
+    // Limits before the multiplication are limits of products, whose rounding keeps their order.
     form.low = std::max(form.low * form.factor, to->low);
     form.high = std::min(form.high * form.factor, to->high);
     form.zero = to->zero;
@@ -120,7 +120,7 @@ Result<Epilogue> Epilogue::make(const Request& request, const Program* program,
       made.form_->offset >= 0 && has_rows(input_of(made.form_->offset)))
     made.form_->addend = std::exchange(made.form_->offset, -1);
   if (made.form_ && is_8bit(made.form_->storage)) {
-    // Of NaN, finishing makes the lower limit, whatever the vector program makes of it.
+    // A register epilogue turns NaN into the lower limit, whatever the vector program does.
     const auto is_number = [&](int port) { return port < 0 || is_finite(input_of(port)); };
     const bool are_numbers = is_number(made.form_->scale) && is_number(made.form_->offset) &&
                              std::isfinite(made.form_->factor);

@@ -22,14 +22,14 @@ struct RegisterEpilogueForm {
   int32_t zero = 0;
 };
 
-// Of one op output.
+// The epilogue of one op output.
 class Epilogue {
  public:
   // Of the only one. Refuses if it does not take accumulators of this type (f32, i32) or cannot be
   // made into a tape. Without a program it rounds to the type of the output.
   static Result<Epilogue> make(const Request& request, DataType accumulators);
 
-  // Whether accumulators are the output as they are.
+  // Whether the accumulators are the output without change.
   bool is_copy() const { return is_copy_; }
   size_t scratch_bytes() const { return tape_.scratch_bytes(); }
   // Rows and columns of blocks are axes of the outputs.
@@ -38,7 +38,7 @@ class Epilogue {
     return TapeSpace::of_accumulators(tape_, inputs.subspan(first_input_, input_count_),
                                       outputs.subspan(first_output_, output_count_), axes);
   }
-  // The same of [N, C, spatial axes]: rows are pixels, columns channels.
+  // The space of [N, C, spatial axes]: rows are pixels, columns channels.
   TapeSpace pixel_space(std::span<const TensorView> inputs,
                         std::span<const TensorView> outputs) const {
     return space(inputs, outputs, TapeSpace::Axes::of_pixels(outputs[0].dims.rank()));
@@ -57,8 +57,8 @@ class Epilogue {
   friend class Epilogues;
   Epilogue(Tape tape, bool is_copy, RunTape run_tape)
       : tape_(std::move(tape)), is_copy_(is_copy), run_tape_(run_tape) {}
-  // Of an op output whose further inputs and outputs are the layer's from these on, which are moved
-  // behind them.
+  // For an op output whose further inputs and outputs are those of the layer from these positions
+  // on, which are advanced past them.
   static Result<Epilogue> make(const Request& request, const Program* program,
                                DataType accumulators, size_t& input, size_t& output);
   Tape tape_;
@@ -68,14 +68,15 @@ class Epilogue {
   std::optional<RegisterEpilogueForm> form_;
 };
 
-// Of op outputs that lie side by side in the columns of the accumulators.
+// The epilogues of op outputs that share the columns of the accumulators.
 class Epilogues {
  public:
   // As Epilogue::make().
   static Result<Epilogues> make(const Request& request, DataType accumulators, size_t op_outputs);
   Epilogues(Epilogue only) { all_.push_back(std::move(only)); }
 
-  // Whether accumulators are the only output as they are; and whether they are those of several.
+  // Whether the accumulators are the only output without change; and whether they are several
+  // outputs without change.
   bool is_copy() const { return all_.size() == 1 && are_copies(); }
   bool are_copies() const {
     return std::all_of(all_.begin(), all_.end(), [](const Epilogue& e) { return e.is_copy(); });
@@ -89,7 +90,7 @@ class Epilogues {
                       std::span<const TensorView> outputs) const {
     return spaces(inputs, outputs, TapeSpace::Axes::of_pixels(outputs[0].dims.rank()));
   }
-  // Columns are counted through all of them.
+  // Columns are counted through all outputs.
   void run(const Spaces& spaces, const LaunchArgs& args, const Accumulators& accumulators,
            const BlockRange& block, std::byte* scratch) const;
   // Whether finish() can be of views as kernels like them.
@@ -97,12 +98,13 @@ class Epilogues {
     return std::all_of(all_.begin(), all_.end(),
                        [&](const Epilogue& e) { return e.form_ && finishes(e.form_->storage); });
   }
-  // As Epilogue::finish(), of so many columns.
+  // As Epilogue::finish(), for `columns` columns.
   std::optional<RegisterEpilogue> finish(CanStore finishes, const Spaces& spaces,
                                          const LaunchArgs& args, int64_t row, int64_t column,
                                          int64_t columns) const;
-  // Of the only one, if it can be a RegisterEpilogue of dense rows: of an output, and an addend,
-  // whose rows lie behind each other in `spaces`. Null: there are several, or it cannot.
+  // The form of the only epilogue, if it can be a RegisterEpilogue of dense rows: the rows of the
+  // output, and of an addend, are contiguous in `spaces`. Null: there are several epilogues, or it
+  // cannot.
   const RegisterEpilogueForm* dense_form(const Spaces& spaces) const {
     return all_.size() == 1 ? all_[0].dense_form(spaces[0]) : nullptr;
   }

@@ -11,7 +11,7 @@ namespace anneal::cpu {
 namespace {
 
 // Inputs of the program: x, scale, the zero point if there is one, then the epilogue's. Where there
-// is a scale for each block, the axis is seen as two: the blocks, and what is within one.
+// is a scale for each block, the axis is seen as two: the blocks, and the elements of a block.
 class QuantizeTape final : public TapeKernel {
  public:
   QuantizeTape(Tape tape, const Request& request, int64_t axis, int64_t block, bool has_zero)
@@ -54,7 +54,7 @@ class QuantizeTape final : public TapeKernel {
     return view;
   }
 
-  // Of a view that broadcasts to x, which has so many axes.
+  // The blocks of a view that broadcasts to x, which has `rank` axes.
   TensorView in_blocks(const TensorView& view, int rank) const {
     const int axis = axis_ - (rank - view.dims.rank());
     if (axis < 0) return view;

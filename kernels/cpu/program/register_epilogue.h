@@ -7,11 +7,10 @@
 
 namespace anneal::cpu {
 
-// What becomes of sums instead of being stored: y = sum * scale + offset + addend, each operation
-// rounded as it stands there, cut to [low, high] and stored as f32 or bf16, where NaN stays NaN.
-// Results of 8 bits have no addend: y = (sum * scale + offset) * factor, cut to [low, high], is
-// rounded to the nearest whole number, ties to even, and zero is added; NaN becomes the lower
-// limit.
+// An epilogue on sums in registers: y = sum * scale + offset + addend, each operation rounded in
+// this order, limited to [low, high] and stored as f32 or bf16, where NaN stays NaN. Results of 8
+// bits have no addend: y = (sum * scale + offset) * factor, limited to [low, high], is rounded to
+// the nearest whole number, ties to even, and zero is added; NaN becomes the lower limit.
 struct RegisterEpilogue {
   DataType storage = DataType::kF32;  // of y and the addend
   // Per column of the block; null: 1 and -0, which change nothing.

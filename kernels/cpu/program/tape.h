@@ -52,11 +52,11 @@ struct alignas(64) TapeConstant {
   std::array<std::byte, 128> bytes;
 };
 
-// What pairs are made of: f32 instructions of two operands, in this order in tables.
+// The instructions that can form pairs: f32, with two operands, in this order in tables.
 inline constexpr std::array kPairOpcodes = {Opcode::kAdd, Opcode::kSub, Opcode::kMul, Opcode::kMin,
                                             Opcode::kMax};
 
-// Immutable. Ports are what a tape reads: the program's inputs, then one per axis whose index it
+// Immutable. Ports are the inputs of a tape: the program's inputs, then one per axis whose index it
 // uses.
 class Tape {
  public:
@@ -99,7 +99,7 @@ struct TapePort {
   int64_t row_stride, column_stride;
 };
 
-// Rows of a block with so many columns (<= kTileLanes) that fit in a tile; at least 1.
+// Rows of a block with `columns` columns (<= kTileLanes) that fit in a tile; at least 1.
 int64_t tile_rows(int64_t columns);
 
 // Runs the tape over one block of any size. sinks[i] is where result i goes; one that is the same

@@ -24,7 +24,7 @@ class TapeKernel : public Kernel {
   // through seen.push_back(), which has room in launch().
   virtual void see(std::span<const TensorView> inputs, std::span<const TensorView> outputs,
                    std::vector<TensorView>& seen) const = 0;
-  // The same of the layer's outputs.
+  // The outputs of the layer.
   virtual void see_results(std::span<const TensorView> outputs,
                            std::vector<TensorView>& seen) const {
     seen.insert(seen.end(), outputs.begin(), outputs.end());

@@ -20,7 +20,8 @@ struct Lanes {
   }
 };
 
-// What one instruction works on. `width` is a multiple of 16 unless lanes are visited one by one.
+// The lanes that one instruction works on. `width` is a multiple of 16 unless lanes are visited one
+// by one.
 struct Extent {
   int64_t rows = 1, width = 0;
 };

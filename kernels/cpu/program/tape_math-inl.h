@@ -30,7 +30,7 @@ HWY_INLINE V scale_by_power(D d, V v, VI n) {
   return hn::Mul(hn::Mul(v, first), second);
 }
 
-// exp of what lies between these is neither infinity nor 0.
+// exp of a number between these is neither infinity nor 0.
 constexpr float kLeastExponent = -104, kMostExponent = 89;
 
 // clamped: an exponent in that range. NaN if `x` is, whatever it was clamped to.

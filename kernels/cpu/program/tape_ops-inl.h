@@ -259,7 +259,7 @@ bool run_typed(const Work& work) {
   return false;
 }
 
-// The reference meaning, for what is not worth a loop of its own.
+// The reference meaning, for opcodes without a loop of their own.
 inline void run_evaluated(const Work& work) {
   const auto& [step, extent, valid, out, in] = work;
   const int count = step.operand_count;

@@ -234,7 +234,7 @@ bool run_vector_programs(std::span<const VectorProgram> chains, int64_t rows, in
                          std::span<const TapePort> ports, std::span<const TapePort> sinks) {
   for (size_t i = 0; i < chains.size(); ++i) {
     if (!vector_program_fits(columns, sinks[i])) return false;
-    // What one vector program writes, no other may read.
+    // No vector program may read a port that another one writes.
     for (const TapePort& port : ports)
       if (chains.size() > 1 && port.data == sinks[i].data) return false;
   }
@@ -243,7 +243,7 @@ bool run_vector_programs(std::span<const VectorProgram> chains, int64_t rows, in
   return !chains.empty();
 }
 
-// Rows and columns change places where results lie behind each other down the rows.
+// Rows and columns change places where results are contiguous down the rows.
 bool run_as_vector_programs(std::span<const VectorProgram> chains, int64_t rows, int64_t columns,
                             std::span<const TapePort> ports, std::span<const TapePort> sinks) {
   if (chains.empty()) return false;

@@ -74,7 +74,7 @@ void TapeSpace::join_rows() {
   }
 }
 
-// Where the last row axis and the columns lie behind each other in every operand, they are one.
+// If the last row axis and the columns are contiguous in every operand, they become one.
 void TapeSpace::join_columns() {
   while (row_dims_.rank() > 0) {
     const int last = row_dims_.rank() - 1;

@@ -15,7 +15,7 @@ struct BlockRange {
   int64_t row = 0, rows = 0, column = 0, columns = 0;
 };
 
-// What a kernel has computed of a block.
+// The results of a kernel for a block.
 struct Accumulators {
   const void* data = nullptr;  // of the block's first element
   int64_t stride = 0;          // elements from row to row
@@ -44,7 +44,7 @@ class TapeSpace {
   // Rows are numbered through the row axes, the last one fastest.
   static TapeSpace of_accumulators(const Tape& tape, std::span<const TensorView> inputs,
                                    std::span<const TensorView> outputs, const Axes& axes);
-  // The same of a tape that reads all its inputs, for blocks that are not of the whole space.
+  // The space of a tape that reads all its inputs, for blocks that are a part of the whole space.
   static TapeSpace of_blocks(const Tape& tape, std::span<const TensorView> inputs,
                              std::span<const TensorView> outputs, const Axes& axes);
 
@@ -64,7 +64,7 @@ class TapeSpace {
             along_rows * strides.element_size, strides.columns * strides.element_size};
   }
 
-  // What run() works on: views as given at construction, now with data.
+  // The operands of run(): views as given at construction, now with data.
   struct Operands {
     std::span<const TensorView> inputs, outputs;
     Accumulators accumulators = {};

@@ -20,7 +20,7 @@ void load_added(const Call* call, Group& group, ANNEAL_A) {
 
 HWY_INLINE V scaled_added(V v, V scale, V offset) { return hn::Add(hn::Mul(v, scale), offset); }
 
-// The same of elements that are multiplied first.
+// As above, for elements that are multiplied first.
 template <class Storage, int kColumns>
 void load_scaled_added(const Call* call, Group& group, ANNEAL_A) {
   const Places<const typename Storage::Element, kColumns> from(call[0].port, group);
@@ -74,7 +74,7 @@ void store_limited(const Call* call, Group& group, ANNEAL_A) {
 #undef ANNEAL_STEP
 }
 
-// The last steps of what is multiplied and quantized.
+// The last steps of a value that is multiplied and quantized.
 template <class T, int kColumns>
 void quantize_scaled(const Call* call, Group& group, ANNEAL_A) {
   const Places<T, kColumns> to(call[1].port, group);
@@ -103,7 +103,7 @@ class Joiner {
     if (first.storage == DataType::kF32) return load_affine<AsF32>();
     return first.storage == DataType::kI32 ? load_affine<FromI32>() : nullptr;
   }
-  // What a value is multiplied by is made of itself.
+  // The factor of a value is computed from the value.
   Step gate() const {
     if (HWY_TARGET != HWY_AVX3) return nullptr;  // functions are exact, and take long
     if (steps_[0].op != VectorOp::kCopy) return nullptr;

@@ -9,7 +9,7 @@ namespace anneal::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Of i8 or u8.
+// For i8 or u8.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> widened(D d, const T* p) {
   const hn::RebindToSigned<D> di;

@@ -13,8 +13,8 @@
 namespace anneal::cpu {
 namespace {
 
-// The search for an order of steps takes back what did not work. Of values that are used again and
-// again there are too many orders to try them all.
+// The search for an order of steps undoes failed attempts. Values with several uses have too many
+// orders to try all.
 constexpr int kMostVisits = 1000;
 // So small that as many as a vector program has steps add up to an integer that f32 holds.
 constexpr int64_t kMostConstant = int64_t{1} << 17;
@@ -126,7 +126,7 @@ class Compiler {
  private:
   static constexpr int kNothing = -1;
 
-  // By what the register needs, itself included.
+  // By the registers that a register depends on, itself included.
   void count_uses(uint16_t reg) {
     const Instruction& it = code_[reg];
     for (int i = 0; i < operand_count(it.opcode); ++i)
@@ -155,7 +155,7 @@ class Compiler {
     if (code_[left].opcode == Opcode::kConstant)
       return compute(right, to_b, in_a) && emit_constant(it, false, f32_of(left), to_b);
     if (!to_b) {
-      // An input is taken as it is where the other operand is computed first.
+      // An input is a direct operand where the other operand is computed first.
       const bool in_order = !is_f32(left) || is_f32(right);
       return (in_order && join(it.opcode, left, right, true)) ||
              join(it.opcode, right, left, false) ||
@@ -269,7 +269,7 @@ class Compiler {
            is_integer(code_[reg].type);
   }
 
-  // An input that a step can take as it is.
+  // Whether a step can use the input without conversion.
   bool is_f32(uint16_t reg) const {
     return code_[reg].opcode == Opcode::kInput && inputs_[code_[reg].immediate] == DataType::kF32;
   }
@@ -292,7 +292,7 @@ class Compiler {
     }
   }
 
-  // What several instructions use is computed once: held in A, or not at all.
+  // A value that several instructions use is computed once: held in A, or not at all.
   bool once(uint16_t reg) { return uses_[reg] < 2 || made_[reg]++ == 0; }
 
   float f32_of(uint16_t constant) const {
@@ -327,8 +327,8 @@ class Compiler {
   std::vector<VectorStep> steps_;
 };
 
-// Takes rounding, a zero point and the limits of the type off the end of the steps: the limits may
-// come first, as they are whole numbers.
+// Takes rounding, a zero point and the limits of the type off the end of the steps: the limits are
+// whole numbers and may come first.
 std::optional<VectorProgram::Quantize> take_quantize(std::vector<VectorStep>& steps) {
   const auto from_end = [&](size_t i) {
     return steps.size() > i ? &steps.end()[-1 - static_cast<int>(i)] : nullptr;

@@ -46,10 +46,11 @@ enum class VectorOp : uint8_t {
   kApproximateOnePlusTanh,
 };
 
-// What the right side of a binary step is.
+// The right operand of a binary step.
 enum class VectorOperand : uint8_t { kOther, kConstant, kPort };
 
-// `to_b`: of B, else of A; kOther is the other one. What is in B is used by one step of A only.
+// `to_b`: the step writes B, else A; kOther is the other one. Only one step of A uses the value in
+// B.
 struct VectorStep {
   VectorOp op = VectorOp::kLoad;
   bool to_b = false;
@@ -63,16 +64,16 @@ struct VectorStep {
 class VectorProgram {
  public:
   static constexpr size_t kMostSteps = 40;
-  // One for each result; empty for programs of another form. What several results share is computed
-  // for each, and is therefore no function that takes long.
+  // One program for each result; empty for programs of another form. A value that several results
+  // share is computed for each, and is therefore no expensive function.
   static std::vector<VectorProgram> compile(const Program& program,
                                             std::span<const DataType> inputs);
 
   std::span<const VectorStep> steps() const { return steps_; }
   DataType result() const { return result_; }
-  // What is done to a result of 8 bits while it is stored: cut to [low, high], rounded to the
-  // nearest whole number, ties to even, and `zero` added. NaN becomes 0. Else A holds elements
-  // already.
+  // The conversion of a result of 8 bits while it is stored: limited to [low, high], rounded to the
+  // nearest whole number, ties to even, and `zero` added. NaN becomes 0. Without it, A already
+  // holds elements.
   struct Quantize {
     float low = 0, high = 0;
     int32_t zero = 0;

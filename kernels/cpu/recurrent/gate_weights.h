@@ -9,8 +9,8 @@
 
 namespace anneal::cpu {
 
-// Of all directions and gates, packed one part after the other: gates whose sums are found together
-// are one part. Of GRU, the candidate is a part of its own.
+// The weights of all directions and gates, packed in parts: gates whose sums are computed together
+// are one part. For GRU, the candidate is a separate part.
 class GateWeights {
  public:
   GateWeights() = default;

@@ -28,7 +28,7 @@ struct PreparedRecurrent final : PreparedKernel {
   int64_t chunk = 1;        // steps at a time
   int64_t pitch = 0;        // floats from one row of gates to the next
   int64_t state_pitch = 0;  // and of states
-  int64_t reset_pitch = 0;  // GRU: of r * h, or of what r scales
+  int64_t reset_pitch = 0;  // GRU: of r * h, or of the product that r scales
   bool x_is_direct = false;
   int64_t x_row = 0;  // floats from one row of x to the next
   GemmBlocks blocks;

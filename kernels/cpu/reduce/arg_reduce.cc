@@ -16,7 +16,7 @@ int64_t best_of(const ArgReduce& op, const T* x, int64_t size, int64_t step) {
   T value = x[0];
   for (int64_t i = 1; i < size; ++i) {
     const T next = x[i * step];
-    // Most elements lose this comparison; one with a NaN nobody does.
+    // Most elements lose this comparison; comparisons with a NaN are false.
     if (op.select_last ? (op.largest ? next < value : next > value)
                        : (op.largest ? next <= value : next >= value))
       continue;

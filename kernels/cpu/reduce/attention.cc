@@ -31,7 +31,7 @@ struct PreparedAttention final : PreparedKernel {
   int64_t heads = 0, groups = 0, queries = 0, keys = 0, depth = 0, width = 0, batches = 0;
   int64_t group_rows = 0;                         // of all heads that share one of k
   int64_t pitch = 0;                              // of a row of scores, elements
-  int64_t block_rows = 1, blocks = 1, parts = 1;  // blocks of a group, in so many parts
+  int64_t block_rows = 1, blocks = 1, parts = 1;  // blocks of a group, in `parts` parts
   bool q_is_direct = false, y_is_direct = false;
   PackLayout k_layout, v_layout;
   // Byte offsets: of a group's packed v, and within a thread's part.
@@ -292,8 +292,8 @@ class PackedAttention final : public Kernel {
   Epilogue epilogue_;
 };
 
-// Of a program that does nothing but multiply by a positive number, under which the largest score
-// stays the largest.
+// For a program that only multiplies by a positive number, which keeps the largest score the
+// largest.
 std::optional<float> scale_of(const Program& score) {
   if (score.inputs().size() != 1 || score.inputs()[0] != DataType::kF32 ||
       score.results().size() != 1 || score.results()[0].dtype != DataType::kF32)

@@ -44,7 +44,7 @@ bool join_axes(std::vector<TensorView>& views, int axis, int rank) {
   return true;
 }
 
-// What a thread works with.
+// The memory of a thread.
 struct NormWorkspace {
   float input[ReductionSpace::kBlock];
   float output[ReductionSpace::kBlock];
@@ -132,7 +132,7 @@ class NormKernel final : public Kernel {
   }
 
  private:
-  // Of groups that are several columns each; a block has whole groups.
+  // For groups of several columns each; a block has whole groups.
   void prepare_groups(PreparedNorm& p, std::span<const TensorView> inputs,
                       std::span<const TensorView> outputs) const {
     const int columns = p.fold.column_axis(), rank = outputs[0].dims.rank();
@@ -154,7 +154,7 @@ class NormKernel final : public Kernel {
     return cache_aligned(sizeof(NormWorkspace)) +
            std::max(epilogue_.scratch_bytes(), map_ ? map_->scratch_bytes() : 0);
   }
-  // Runs body(source) with what is folded.
+  // Runs body(source) with the folded values.
   template <class Body>
   void with_source(const PreparedNorm& p, const LaunchArgs& args, std::byte* part,
                    const Body& body) const {
@@ -170,8 +170,8 @@ class NormKernel final : public Kernel {
   struct Numbers {
     float shift = 0, scale = 1, offset = 0;
   };
-  // From what a group folds to: its maximum and the sum of its exponentials, or its mean and the
-  // sum of squares around the mean as f32 has it.
+  // From the folded numbers of a group: its maximum and the sum of its exponentials, or its mean
+  // and the sum of squares around the mean as f32 has it.
   Numbers numbers(double first, double second, int64_t elements) const {
     const auto shift = static_cast<float>(first);
     if (recipe_.softmax) {

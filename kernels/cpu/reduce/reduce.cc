@@ -25,7 +25,8 @@ struct PreparedReduce final : PreparedKernel {
 constexpr int64_t kSliceElements = int64_t{16} << 10, kMostSlices = 8;
 constexpr int64_t kFewBlocks = 8;  // of columns, for a team
 
-// Of a group that is cut into so many blocks of columns. A power of two, as teams mostly are.
+// The slices of a group that is cut into `column_blocks` blocks of columns. A power of two, as the
+// sizes of teams mostly are.
 int64_t slices_of(int64_t elements, int64_t column_blocks) {
   const int64_t most = std::max<int64_t>(kMostSlices / column_blocks, 2);
   int64_t slices = 1;
@@ -95,7 +96,7 @@ class SimdReduce final : public Kernel {
     return cache_aligned(sizeof(ReduceWorkspace)) +
            std::max(epilogue_.scratch_bytes(), map_ ? map_->scratch_bytes() : 0);
   }
-  // Runs body(source) with what is folded.
+  // Runs body(source) with the folded values.
   template <class Body>
   void with_source(const PreparedReduce& p, const LaunchArgs& args, std::byte* part,
                    const Body& body) const {
@@ -221,7 +222,7 @@ class SimdReduce final : public Kernel {
   Epilogue epilogue_;
 };
 
-// The number of axes of what is folded.
+// The number of axes of the folded tensor.
 int rank_of(const Reduce& op, const Request& request) {
   int rank = request.inputs[0].type.shape.rank();
   for (int i = 2; !op.map.empty() && i < request.op_input_count; ++i)

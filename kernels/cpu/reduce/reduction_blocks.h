@@ -32,8 +32,8 @@ class ReductionSpace {
   int64_t group_size() const { return group_size_; }
   int column_axis() const { return column_axis_; }  // -1: groups are rows
   int64_t columns() const { return columns_; }
-  // So many columns beside each other are one group: the columns are two axes, the column axis,
-  // which is folded, and the one before it, which stays. group_size() is that of one column.
+  // This number of adjacent columns is one group: the columns are two axes, the column axis, which
+  // is folded, and the one before it, which stays. group_size() is the size for one column.
   int64_t columns_per_group() const { return columns_per_group_; }
   // Elements of a group that lie along its last folded axis.
   int64_t last_size() const { return folded_.dims[folded_.dims.rank() - 1]; }

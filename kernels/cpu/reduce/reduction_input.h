@@ -19,7 +19,7 @@ class ReductionInput {
   // For one shape.
   struct Space {
     std::vector<TensorView> inputs;  // of the map
-    TensorView whole;                // the dims of what is folded, as its largest input has it
+    TensorView whole;                // the dims of the folded tensor, as its largest input has it
     TapeSpace blocks;
     int64_t pitch = 1;  // of a block's rows
   };
@@ -30,7 +30,7 @@ class ReductionInput {
   // Rows and columns as ReductionSpace numbers them, to memory whose rows are space.pitch apart.
   void run(const Space& space, const BlockRange& block, float* to, std::byte* scratch) const;
 
-  // body(source) with a source of what the map makes, in place of `plain`, which reads an input.
+  // body(source) with a source of the map's results, in place of `plain`, which reads an input.
   template <class Body>
   void with_source(const Space& space, const ReductionSpace::Source& plain, std::byte* scratch,
                    const Body& body) const {

@@ -45,7 +45,7 @@ HWY_INLINE V folded(V so_far, V x, V shift) {
   return so_far;
 }
 
-// Of results so far.
+// Merges partial results.
 template <Reduction kFold>
 HWY_INLINE V merged(V a, V b) {
   if constexpr (kFold == Reduction::kProd || kFold == Reduction::kMax || kFold == Reduction::kMin)

@@ -75,7 +75,7 @@ inline double combined(Reduction fold, double a, double b) {
   }
 }
 
-// The same of each of `count` totals and a further part.
+// Merges each of `count` totals with a further part.
 template <class Number>
 void combine(Reduction fold, const Number* parts, int64_t count, double* totals) {
   const auto by = [&](auto kind) {

@@ -1,12 +1,12 @@
 // "cpu.topk.simd": a line's largest or smallest elements.
 //
-// Elements become integer keys whose order is theirs: what comes first is greater, NaN above all,
-// zeros of both signs the same. A line is read once, a few vectors at a time; what cannot be among
-// the first k is seen by one comparison with the last of k that were met, and the others are
-// collected, until a selection leaves k of them again. A key together with its position is one
-// integer, so that no two candidates are equal and the result does not depend on how a line is cut.
-// Of a softmax, whose order is that of its elements, the exponentials of a block are added up
-// before the block is filtered.
+// Elements become integer keys in the same order: the first element has the greatest key, NaN above
+// all, and zeros of both signs are equal. A line is read once, a few vectors at a time; one
+// comparison with the last of the k best so far drops most elements, and the others are collected,
+// until a selection leaves k candidates again. A key together with its position is one integer, so
+// that no two candidates are equal and the result does not depend on how a line is cut. For a
+// softmax, which keeps the order of its elements, the exponentials of a block are added up before
+// the block is filtered.
 #include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/simd_targets.h"
 
@@ -107,7 +107,7 @@ void filter_of(const std::byte* from, int64_t n, bool largest, Key least,
       count += kept[0] >> lane & 1;
     }
 #else
-    // Whole vectors are stored: a compressed store of so many lanes takes longer.
+    // Whole vectors are stored: a compressed store of fewer lanes takes longer.
     hn::StoreU(hn::Compress(keys, mask), d, to.keys + count);
     hn::StoreU(hn::Compress(hn::Iota(d, static_cast<Key>(i)), mask), d, to.at + count);
     count += static_cast<int64_t>(hn::CountTrue(d, mask));
@@ -137,7 +137,7 @@ void filter_of(const std::byte* from, int64_t n, bool largest, Key least,
 
 }  // namespace
 
-// Of n <= kPiece adjacent elements: the keys that are at least `least`, and where they are.
+// For n <= kPiece adjacent elements: the keys that are at least `least`, and their positions.
 void filter_32(DataType dtype, const std::byte* from, int64_t n, bool largest, int32_t least,
                CandidateBuffer<int32_t>& to) {
   switch (dtype) {
@@ -176,9 +176,10 @@ Candidate candidate(int64_t key, int64_t at) {
 int64_t key_of(Candidate c) { return static_cast<int64_t>(static_cast<uint64_t>(c >> 64) ^ kSign); }
 int64_t position_of(Candidate c) { return static_cast<int64_t>(~static_cast<uint64_t>(c)); }
 
-// A part of a line is worth a thread of its own if it has so many elements, and so many times k.
+// A part of a line is worth a thread if it has at least kLeastPart elements, and at least kTimesK
+// times k.
 constexpr int64_t kLeastPart = 16384, kTimesK = 4;
-// So many candidates, or 2 k, are selected from.
+// A selection starts from at least this number of candidates, or 2 k.
 constexpr int64_t kLeastHeld = 64;
 // A line is read in such blocks; those that do not lie as adjacent elements are copied.
 constexpr int64_t kBlock = TopKSoftmax::kBlock;
@@ -188,7 +189,8 @@ struct PreparedTopK final : PreparedKernel {
   int64_t lines = 0, size = 0, k = 0, step = 0;
   int64_t parts = 1;   // of a line
   int64_t blocks = 0;  // of a line, if it is a softmax
-  // Of a thread: candidates, and sums of a line. Of lines in parts: what parts found, and sums.
+  // For each thread: candidates, and sums of a line. For lines in parts: results of the parts, and
+  // sums.
   size_t sums_at = 0, part_bytes = 0, kept_at = 0, kept_sums_at = 0;
 
   int64_t enough() const { return std::max(2 * k, kLeastHeld); }
@@ -225,7 +227,7 @@ void gather(size_t size, const std::byte* from, int64_t step, int64_t n, std::by
 
 void leave_first(Candidate* held, int64_t k, int64_t count) {
   if (k >= count) return;
-  // Of few, nearly all comparisons have the same answer, as those of a partition have not.
+  // With small k, nearly all comparisons have the same answer, unlike those of a partition.
   if (k <= 4) return std::partial_sort(held, held + k, held + count, std::greater<>());
   std::nth_element(held, held + k - 1, held + count, std::greater<>());
 }
@@ -234,7 +236,7 @@ template <class Key>
 class Filters {
  public:
   using Function = void (*)(DataType, const std::byte*, int64_t, bool, Key, CandidateBuffer<Key>&);
-  // softmax: null, or of what the values are.
+  // softmax: null, or the softmax of the values.
   Filters(Function filter, const TopK& op, DataType dtype, const TopKSoftmax* softmax)
       : filter_(filter), dtype_(dtype), largest_(op.largest), softmax_(softmax) {}
 
@@ -267,7 +269,7 @@ class Filters {
       leave_first(held, p.k, count);
       count = p.k;
       const int64_t last = key_of(held[p.k - 1]);
-      // What follows is equal at most. If that is NaN, so is the sum.
+      // No later element is greater. If this one is NaN, so is the sum.
       if (last == std::numeric_limits<Key>::max()) return;
       least = static_cast<Key>(last + 1);
     }

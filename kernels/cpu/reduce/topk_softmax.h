@@ -32,7 +32,7 @@ class TopKSoftmax {
   TopKSoftmax(DataType dtype, bool log, Isa isa)
       : dtype_(dtype), log_(log), loops_(reduction_loops(isa)), load_(load_block(isa)) {}
 
-  // Of n <= kBlock adjacent elements.
+  // The sum over n <= kBlock adjacent elements.
   ExpSum sum_of(const std::byte* x, int64_t n) const {
     alignas(64) float lanes[kBlock];
     if (dtype_ != DataType::kF32) {

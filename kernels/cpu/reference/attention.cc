@@ -1,5 +1,5 @@
-// Attention as it is written: all scores, their softmax, and what it weighs. Sums and exponentials
-// are in f64, each rounded once.
+// Attention by its definition: all scores, their softmax, and the weighted sum of v. Sums and
+// exponentials are in f64, each rounded once.
 #include <algorithm>
 #include <cmath>
 #include <limits>

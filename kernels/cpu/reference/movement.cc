@@ -200,7 +200,7 @@ void size_tensor(const SizeTensor& op, const ReferenceArgs& args) {
   }
 }
 
-// Kernels are not told what symbols stand for; the run time fills in symbolic sizes itself.
+// Kernels do not get the values of symbols; the run time fills in symbolic sizes itself.
 KernelResult make_size_tensor(const SizeTensor& op, const Request& request) {
   for (const Size& element : op.elements)
     if (!element.known()) return refuse("size_tensor: a size that is not known before running");

@@ -21,7 +21,7 @@ struct Box {
 struct Candidate {
   float score = 0;
   int64_t box = 0;
-  // Of equals the lower index is better. No score is NaN.
+  // Of equal scores the lower index is better. No score is NaN.
   bool operator<(const Candidate& other) const {
     return score < other.score || (score == other.score && box > other.box);
   }

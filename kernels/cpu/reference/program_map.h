@@ -6,7 +6,7 @@
 
 namespace anneal::cpu {
 
-// What x and the inputs from `further` on broadcast to.
+// The dims that x and the inputs from `further` on broadcast to.
 Dims mapped_dims(std::span<const TensorView> inputs, size_t further);
 // REQUIRES: the program is not empty.
 size_t mapped_bytes(const Program& program, const Dims& dims, size_t inputs);
@@ -14,7 +14,7 @@ size_t mapped_bytes(const Program& program, const Dims& dims, size_t inputs);
 TensorView mapped(const Program& program, const Dims& dims, const TensorView& x,
                   std::span<const TensorView> further, std::byte* scratch, ThreadTeam& team);
 
-// The same program with its only result in the register's type, rounded as it was.
+// The program with its only result in the register's type, rounded as before.
 Program widened_result(const Program& program);
 
 }  // namespace anneal::cpu

@@ -11,7 +11,7 @@ inline int64_t gates_of(RecurrentKind kind) {
   return kind == RecurrentKind::kRnn ? 1 : kind == RecurrentKind::kGru ? 3 : 4;
 }
 
-// Of one element of the batch. Fails with kInvalidArgument if it is not in 0..steps.
+// The length for one element of the batch. Fails with kInvalidArgument if it is not in 0..steps.
 int64_t sequence_length(const TensorView& lengths, int64_t batch, int64_t steps);
 
 }  // namespace anneal::cpu

@@ -31,7 +31,7 @@ Dims aligned_strides(const TensorView& y, const Axes& reduced, int rank) {
   return strides;
 }
 
-// What no element at all reduces to, and what each next element does to it.
+// The result for no element at all, and how each element changes it.
 template <class Acc>
 Acc extreme(bool largest) {
   using Limits = std::numeric_limits<Acc>;
@@ -100,7 +100,7 @@ void reduce(const Reduce& op, const ReferenceArgs& args) {
   const auto outer =
       split_axes<2>(x.dims, {x.strides, aligned_strides(y, reduced, rank)}, reduced).kept;
   const auto group = split_axes<1>(x.dims, {x.strides}, reduced).reduced;
-  check(outer.count() == count(y.dims), "Reduce's output is what its axes leave");
+  check(outer.count() == count(y.dims), "Reduce's output has the axes that are not reduced");
   const int64_t grain = kGrain / (group.count() + 1) + 1;
   visit_dtype(x.dtype, [&]<class E>(E) {
     const ResultElements<typename E::Acc> out(y);
@@ -178,7 +178,7 @@ size_t top_k_scratch(const TopK& op, std::span<const TensorView> inputs,
   return static_cast<size_t>(inputs[0].dims[static_cast<int>(op.axis)]) * sizeof(int64_t);
 }
 
-// What softmax makes of an element of a line.
+// The softmax of the elements of a line.
 class LineSoftmax {
  public:
   template <class Value>

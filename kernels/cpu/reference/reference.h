@@ -27,8 +27,8 @@ struct ReferenceArgs {
 };
 
 // For products whose outputs each have a part of the weights' columns: f(args of one output) for
-// each. `axis` of input 1 is cut into the outputs' sizes of `result_axis`; so is what inputs 3 and
-// 4 have for each column: along their last axis, or where there is an input 4 along `axis`.
+// each. `axis` of input 1 is cut into the outputs' sizes of `result_axis`; so are inputs 3 and 4,
+// which have numbers for each column: along their last axis, or, with an input 4, along `axis`.
 template <class F>
 void for_parts(const ReferenceArgs& args, int axis, int result_axis, F f) {
   std::array<TensorView, 5> inputs;
@@ -100,7 +100,7 @@ class ReferenceOf final : public ReferenceKernel {
   T op_;
 };
 
-// Of an op whose sizes follow from the values of its inputs (Kernel::find).
+// For an op whose sizes follow from the values of its inputs (Kernel::find).
 template <class T, auto finds, void (*computes)(const T&, const ReferenceArgs&)>
 class FindingReference final : public ReferenceKernel {
  public:

@@ -30,12 +30,12 @@ struct ResizeValues {
   const TensorView* sizes = nullptr;
   const TensorView* scales = nullptr;
 };
-// Of op.axes[i]: scales as given, or from the sizes.
+// The axis op.axes[i]: scales as given, or from the sizes.
 ResizeAxis resize_axis(const Resize& op, size_t i, const Dims& x, const Dims& y,
                        const ResizeValues& values);
 
-// How far taps reach to the left, and how many there are. Antialiasing widens the filter by what
-// the image shrinks.
+// How far taps reach to the left, and how many there are. Antialiasing widens the filter by the
+// factor by which the image shrinks.
 struct TapSupport {
   double stretch = 1;
   int64_t first = 0, taps = 1;

@@ -46,7 +46,7 @@ struct Groups final : DataDependentDims {
   std::vector<int64_t> group;          // of each slice
 };
 
-// Slices of `width` elements one behind the other; NaN is equal to itself and above all else.
+// Consecutive slices of `width` elements; NaN is equal to itself and above all else.
 template <class T>
 bool slice_less(const T* a, const T* b, int64_t width) {
   for (int64_t i = 0; i < width; ++i) {

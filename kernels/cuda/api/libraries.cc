@@ -101,7 +101,8 @@ std::string path_of(F function) {
   return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
 }
 
-// The first of the names that can be opened and has all functions; `any` is one of them.
+// The first library of these names that can be opened and has all functions; `any` is one of the
+// functions.
 template <class Table, class F>
 LibraryTable<Table> open(std::initializer_list<const char*> names, F Table::*any) {
   const std::string first = *names.begin();

@@ -34,14 +34,14 @@ struct LibraryTable {
   std::string why_not;  // "libcuda.so.1: cannot open shared object file: No such file or directory"
 };
 
-// The first call opens, the others tell what came of it. Thread-safe.
+// The first call opens the library, later calls return its result. Thread-safe.
 const LibraryTable<Driver>& driver_library();
 const LibraryTable<Nvrtc>& nvrtc_library();
 const LibraryTable<Nvml>& nvml_library();
 const LibraryTable<CublasLt>& cublas_lt_library();
 const LibraryTable<Cudnn>& cudnn_library();
 
-// What is given to the loader, in this order: files in the folders of ANNEAL_CUDA_LIB_PATH; the
+// The arguments for the loader, in this order: files in the folders of ANNEAL_CUDA_LIB_PATH; the
 // name alone, for a library that the process has opened before and for the loader's own places;
 // files in the toolkit's folder and where pip puts NVIDIA's packages.
 std::vector<std::string> places_of(const std::string& name);

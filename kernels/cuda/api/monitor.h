@@ -27,8 +27,8 @@ struct Cards {
   std::string why_not;  // not empty: nothing is known, and why
 };
 // The PCI bus ids of cuda:0, cuda:1, ...; none if the driver does not start. NVML counts all cards
-// of the machine in its own order, of which CUDA_VISIBLE_DEVICES hides some from the driver and
-// reorders the others: what lies on the bus tells which is which.
+// of the machine in its own order, but CUDA_VISIBLE_DEVICES hides some cards from the driver and
+// reorders the others: bus ids identify the cards.
 std::vector<std::string> bus_ids(const Driver& driver);
 // Of the cards at these places, in this order.
 Cards read_cards(std::span<const std::string> bus_ids,

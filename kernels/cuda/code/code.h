@@ -10,7 +10,7 @@
 
 namespace anneal::cuda {
 
-// One __global__ function and what belongs to it alone, in the language of device/prelude.h:
+// One __global__ function and its own definitions, in the language of device/prelude.h:
 //   struct Store { ... };
 //   KERNEL($name, 256)(In<f32> x, Out<f32> y, i64 v0) { ... }
 // "$name" stands for its name. Each text gets a namespace of its own around it.

@@ -51,7 +51,7 @@ void write_entry(const std::string& path, std::span<const std::byte> image) {
   namespace fs = std::filesystem;
   std::error_code failed;
   const fs::path folder = fs::path(path).parent_path();
-  // What lies there is loaded and run, so a folder made here is nobody else's.
+  // Files of this folder are loaded and run, so a folder made here is readable by its owner only.
   if (fs::create_directories(folder, failed)) fs::permissions(folder, fs::perms::owner_all, failed);
   ByteWriter entry;
   entry.raw(bytes_of(kEntryMagic));

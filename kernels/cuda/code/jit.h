@@ -9,9 +9,9 @@
 namespace anneal::cuda {
 
 // From the folder, if it has the image of this program for this compiler; else compiled and kept
-// there. A damaged entry is made again; a folder that cannot be used is done without. Any number of
-// threads and processes may share a folder, and its files may be deleted at any time. An entry that
-// is used gets the time of its use, so that old ones can be told.
+// there. A damaged entry is compiled again; without a usable folder, nothing is kept. Any number of
+// threads and processes may share a folder, and its files may be deleted at any time. An entry gets
+// the time of its last use, so that old entries can be identified.
 std::vector<std::byte> compile_once(const Compiler& compiler, const std::string& program,
                                     int architecture);
 

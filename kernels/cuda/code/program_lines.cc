@@ -58,7 +58,7 @@ ProgramLines::ProgramLines(std::string_view function, std::string_view program)
 }
 
 ProgramLine ProgramLines::at(emulator::Site site) const {
-  // Lines count from the function's own text, or from the program's for what functions share.
+  // Lines count from the function's own text, or from the program's for text that functions share.
   const bool is_own = function_ == site.file;
   std::string_view text = line_of(is_own ? own_ : program_, site.line);
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));

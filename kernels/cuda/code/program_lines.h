@@ -14,7 +14,7 @@ struct ProgramLine {
   std::string text;  // without the spaces before it
 };
 
-// Of one function of a program.
+// The lines of one function of a program.
 class ProgramLines {
  public:
   // REQUIRES: both outlive this

@@ -11,7 +11,7 @@ namespace {
 constexpr int kKi = 1024, kMi = 1024 * 1024;
 constexpr int kRegisters = 64 * kKi;  // of a multiprocessor, in all architectures here
 constexpr double kGiga = 1e9, kTera = 1e12;
-// Nobody publishes this: what is assumed of every card until it is measured.
+// Vendors do not publish this: an assumption for every card until it is measured.
 constexpr double kLaunch = 1.5e-6;
 
 constexpr std::array<DeviceSpec, 6> kSpecs = {{

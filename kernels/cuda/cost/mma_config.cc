@@ -39,7 +39,7 @@ double cost(const MmaConfig& c, const ProductSizes& sizes, const DeviceSpec& spe
   const double down = static_cast<double>(c.rows) / c.warps_down;
   const double across = static_cast<double>(c.columns) / c.warps_across;
   const double share = down * across / (down * across + 16 * (down + across));
-  // Of what a tile covers beyond the product nothing is read, though it is multiplied.
+  // A tile multiplies elements beyond the product, but does not read them.
   const double filled =
       static_cast<double>(sizes.depth) / (static_cast<double>(pieces) * static_cast<double>(depth));
   const double lines = static_cast<double>(std::min<int64_t>(c.rows, sizes.rows) +
@@ -57,7 +57,7 @@ double cost(const MmaConfig& c, const ProductSizes& sizes, const DeviceSpec& spe
              .piece_operations = static_cast<double>(c.rows) * c.columns * c.depth / share,
              .piece_bytes = 2.0 * lines * c.depth * filled,
              .piece_latency = 0.6e-6 / (c.stages - 1),  // hidden by the stages behind it
-             // Of equals the tile that wastes less.
+             // Of equal tiles the one that wastes less.
              .exposed_operations = 0.01,
              // Filling the stages, and storing.
              .start_seconds = 1.5e-6});

@@ -9,7 +9,7 @@ namespace {
 constexpr uint32_t kLanes = 32, kSector = 32, kLine = 128, kBanks = 32, kWord = 4;
 constexpr uint32_t kMostLaneBytes = 16;  // of one instruction
 
-// Numbers that are told apart; a lane has few.
+// A set of distinct numbers; a lane has few.
 class Distinct {
  public:
   void add(uint64_t number) {
@@ -29,7 +29,7 @@ class Distinct {
   int count_ = 0;
 };
 
-// Of lanes [first, first + count), `bytes` at `offset` from what each asks for.
+// For lanes [first, first + count): `bytes` at `offset` from the address of each.
 int wavefronts_of(const WarpRequest& request, uint32_t first, uint32_t count, uint32_t offset,
                   uint32_t bytes) {
   Distinct words;

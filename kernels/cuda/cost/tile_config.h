@@ -19,13 +19,13 @@ struct TileConfig {
   bool operator==(const TileConfig&) const = default;
 };
 
-// Of `batches` products.
+// The sizes of `batches` products.
 struct ProductSizes {
   int64_t rows = 0, columns = 0, depth = 0, batches = 1;
   size_t accumulator_bytes = 4;
   std::vector<int64_t> split =
       {};                    // columns of each output, if there are several: no tile has two's
-  size_t element_bytes = 2;  // of what tensor cores multiply
+  size_t element_bytes = 2;  // of the operands of tensor cores
 };
 
 std::span<const TileConfig> tile_configs();
@@ -38,7 +38,7 @@ std::vector<std::byte> tactic_of(const TileConfig& config);
 std::optional<TileConfig> tile_for(const ProductSizes& sizes, const DeviceSpec& spec,
                                    std::span<const std::byte> tactic);
 
-// Tiles of so many rows and columns.
+// The number of tiles with these rows and columns.
 int64_t column_blocks(const ProductSizes& sizes, int columns);
 int64_t block_count(const ProductSizes& sizes, int rows, int columns);
 

@@ -18,7 +18,7 @@ struct Tap {
       c = depth / taps, tap = depth % taps;
     } else if constexpr (Shape::kChannelBlock == 0) {  // channels are neighbours
       c = depth % s.channels, tap = depth / s.channels;
-    } else {  // some of them, for all elements of the kernel, then the next
+    } else {  // some positions, for all elements of the kernel, then the next
       c = depth % Shape::kChannelBlock, tap = depth / Shape::kChannelBlock % taps;
       c += depth / Shape::kChannelBlock / taps * Shape::kChannelBlock;
     }
@@ -108,8 +108,8 @@ struct Input {
   __device__ Acc zero_of(const Line&) const { return zero; }
 };
 
-// The same where the channels of a kernel element are neighbours and the kernel is small: a bit per
-// z, y and x of the kernel tells a line where its window lies outside, so that a copy asks for no
+// As above where the channels of a kernel element are neighbours and the kernel is small: a bit per
+// z, y and x of the kernel shows where the window of a line is outside, so that a copy computes no
 // coordinates.
 template <class T, class Acc, class Shape, int lanes, int valid>
 struct NearInput {

@@ -1,5 +1,5 @@
-// What device text compiled for the host (host.h) and the emulated device that runs it say to each
-// other. Part of both: no headers.
+// The interface between device text compiled for the host (host.h) and the emulated device that
+// runs it. Part of both: no headers.
 #pragma once
 
 namespace anneal::cuda::emulator {
@@ -37,7 +37,7 @@ enum class Access : int { kRead, kWrite, kAtomic };
 enum class Shuffle : int { kLane, kUp, kDown, kXor };
 enum class Mma : int { kF16, kBf16, kS8S8, kU8S8, kS8U8, kU8U8 };  // types of a and b
 
-// What is counted (AccessKind, core/access_counts.h).
+// The kinds of counted accesses (AccessKind, core/access_counts.h).
 enum class Count : int {
   kGlobalLoad,
   kGlobalStore,
@@ -76,8 +76,8 @@ struct Api {
   void (*ldmatrix)(Thread&, const SharedArray*, Address at, bool transposed, unsigned* result,
                    Site);
   void (*mma)(Thread&, Mma, void* c, const unsigned* a, unsigned b0, unsigned b1, Site);
-  // By text that counts: an access to the operand of this number, or to shared memory. What threads
-  // do together is counted by the calls above.
+  // Called by text that counts: an access to the operand of this number, or to shared memory. The
+  // calls above count the operations of several threads.
   void (*count_global)(Thread&, Count, int operand, Address at, unsigned bytes, Site);
   void (*count_shared)(Thread&, Count, const SharedArray*, Address at, unsigned bytes, Site);
 };

@@ -1,7 +1,7 @@
 // The language of device functions on the host: every access checked, everything that threads do
-// together left to the emulated device. Stands in place of the device half of prelude.h.
-// ANNEAL_CHECK_SHARED is 1 if each access to shared memory is looked at for races and unwritten
-// elements, 0 if only its bounds are. ANNEAL_COUNT is 1 if accesses are counted.
+// together left to the emulated device. Replaces the device half of prelude.h. ANNEAL_CHECK_SHARED
+// is 1 if each access to shared memory is checked for races and unwritten elements, 0 if only its
+// bounds are. ANNEAL_COUNT is 1 if accesses are counted.
 #pragma once
 
 namespace emulator = anneal::cuda::emulator;
@@ -32,7 +32,7 @@ __attribute__((noinline, cold)) static void emulated_refuse(const emulator::Shar
   thread.api->shared(thread, array, address, bytes, access, site);
 }
 
-// Calls of these are gone from text that does not count.
+// Text that does not count contains no calls of these.
 EMULATED_INLINE void emulated_count(emulator::Count counted, int operand, u64 address, u32 bytes,
                                     emulator::Site site) {
 #if ANNEAL_COUNT
@@ -48,7 +48,7 @@ EMULATED_INLINE void emulated_count(emulator::Count counted, const emulator::Sha
 #endif
 }
 
-// An index, and the line it stands in.
+// An index, and its source line.
 struct EmulatedIndex {
   i64 value;
   emulator::Site site;
@@ -100,7 +100,7 @@ struct Out : EmulatedOperand<T, emulator::Access::kWrite> {
   }
 };
 
-// What s[i] gives: reads when it is converted, writes when it is assigned to. `auto x = s[i];` is
+// The value of s[i]: reads when it is converted, writes when it is assigned to. `auto x = s[i];` is
 // refused when x is used, since it would read then.
 template <class T>
 struct EmulatedElement {
@@ -321,7 +321,7 @@ inline bf16 to_bf16(f32 x) {
   return {static_cast<u16>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
 }
 
-// Of C's library, which has the names that CUDA has.
+// Functions of C's library that have CUDA's names.
 #define EMULATED_FUNCTION(name)         \
   extern "C" f32 name##f(f32) noexcept; \
   extern "C" f64 name(f64) noexcept;
@@ -388,7 +388,7 @@ inline i32 __dp4a(i32 a, i32 b, i32 c) {
   return static_cast<i32>(sum);
 }
 
-// What EXPORT(name), which the host compiler is given behind a function's text, makes of it.
+// The expansion of EXPORT(name), which follows a function's text for the host compiler.
 template <class P>
 struct EmulatedParameter {
   static_assert(sizeof(P) <= 8, "parameters are operands and numbers");

@@ -12,7 +12,8 @@
 #define UNROLL_PRAGMA(text) _Pragma(#text)
 #endif
 
-// The value, of which the compiler knows nothing: a sum that several need is then added once.
+// A value that the compiler knows nothing about: a sum that several readers need is then added
+// once.
 #ifdef ANNEAL_ON_HOST
 template <class T>
 inline T computed(T x) {
@@ -29,7 +30,7 @@ __device__ inline i64 computed(i64 x) {
 }
 #endif
 
-// Whether from[i] begins at a multiple of so many bytes.
+// Whether from[i] begins at a multiple of `bytes` bytes.
 template <int bytes, class T>
 __device__ inline bool begins_at(In<T> from, i64 i) {
   return u64((from + i).data) % bytes == 0;

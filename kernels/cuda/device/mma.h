@@ -89,7 +89,7 @@ __device__ inline void mma_m16n8k32<u8, u8>(Vec<i32, 4>& c, const Vec<u32, 4>& a
 
 // Begins to copy `bytes` (4, 8 or 16, aligned to them) from from[j] to to[i], of which it reads
 // `read` and writes zeros for the rest; all zeros, without reading, if not `valid`. Done when the
-// calling thread has waited for it; other threads see it after a barrier behind that.
+// calling thread has waited for it; other threads see it after a later barrier.
 template <int bytes, int read = bytes, class T>
 __device__ inline void copy_async(SharedArray<T> to, i32 i, In<T> from, i64 j, bool valid = true) {
   static_assert(bytes == 4 || bytes == 8 || bytes == 16, "what cp.async can copy");

@@ -3,13 +3,13 @@
 // pieces of both sides go through several stages of shared memory, filled while earlier ones are
 // multiplied; each warp multiplies its part of the tile.
 //
-// Elements are multiplied as they are, zero points taken off the sums: sum of (a - za)(b - zb) is
-// sum of ab - za * sum of b - zb * sum of a + za * zb * depth. Beside what tile_product.h asks for,
-// a side tells
+// Elements are multiplied unchanged, zero points are subtracted from the sums: sum of (a - za)(b -
+// zb) is sum of ab - za * sum of b - zb * sum of a + za * zb * depth. Beside the members that
+// tile_product.h requires, a side has
 //   kHasZero: whether zero_of() may be other than 0;
-//   kOutsideIsZero: what is not is_in() is read as zero_of(Line), else as 0;
+//   kOutsideIsZero: elements outside (not is_in()) are read as zero_of(Line), else as 0;
 //   kValid: how many of kLanes neighbours are elements; the others are 0 on both sides, whatever
-//   lies in memory there. `depth` counts them all.
+//   memory contains there. `depth` counts them all.
 #pragma once
 
 namespace product {
@@ -84,7 +84,7 @@ struct StagedPanel {
   __device__ static i32 place(i32 high, i32 vector) { return Places::place(high, vector); }
   __device__ bool has(int i) const { return kHigh % kStep == 0 || high + i * kStep < kHigh; }
 
-  // Begins to fill a stage with what is at this depth; put() ends it.
+  // Begins to fill a stage with the elements at this depth; put() ends it.
   __device__ void begin(SharedArray<Element> to, Index depth) {
     if constexpr (kAlongDepth) {
       UNROLL
@@ -345,7 +345,7 @@ __device__ void mma_product(const A& a, const B& b, const Result& result, Index 
   i32 now = 0;
   for (Index at = 0; at < depth; at += Tile::kDepth) {
     copy_async_wait<Tile::kStages - 2>();
-    __syncthreads();  // this stage is there for all, and all are done with the one before
+    __syncthreads();  // this stage is ready for all threads, and all are done with the one before
     const i32 free = now == 0 ? Tile::kStages - 1 : now - 1;
     const Index next = at + Index(Tile::kStages - 1) * Tile::kDepth;
     begin(free, next);
@@ -396,7 +396,7 @@ __device__ void mma_product(const A& a, const B& b, const Result& result, Index 
   }
   copy_async_wait<0>();
   if constexpr (A::kHasZero || B::kHasZero) {
-    // Of which neither side was 0 because it lies outside.
+    // The number of products in which neither side was 0 because it is outside.
     const Index multiplied =
         (A::kOutsideIsZero ? (depth + Tile::kDepth - 1) / Tile::kDepth * Tile::kDepth : depth) /
         A::kLanes * A::kValid;

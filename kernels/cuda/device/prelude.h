@@ -1,11 +1,11 @@
 // The language of device functions: C++ for NVRTC, and the same text for the host compiler, where
-// every access is checked (host.h). Kernels use what stands here, CUDA's threadIdx, blockIdx,
+// every access is checked (host.h). Kernels use the names of this file, CUDA's threadIdx, blockIdx,
 // blockDim, gridDim, __syncthreads(), __syncwarp() and __shfl_*_sync(), and nothing else of CUDA.
 //
 // In<T> and Out<T> are operands: p[i] reads, q[i] = v writes, p + n moves the first element.
 // SharedArray<T> is shared memory, declared with SHARED(T, name, count) or, its size given by the
 // launch, DYNAMIC_SHARED(T, name). load<N>(p, i) and store(q, i, Vec<T, N>) access N elements at
-// once, aligned to all of them. atomic_add(q, i, v), atomic_max, atomic_min and atomic_cas(q, i,
+// once, aligned to N elements. atomic_add(q, i, v), atomic_max, atomic_min and atomic_cas(q, i,
 // compare, v) change an element of Out or SharedArray and return what it was. reciprocal(x) is
 // about 1 / x. An element of SharedArray is read where it is given a type: `const f32 x = s[i];`,
 // neither `auto x` nor max(s[i], s[j]). Sizes and indices are i64, or i32 where a kernel knows they

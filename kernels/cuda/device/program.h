@@ -31,7 +31,7 @@ struct Unsigned<i64> {
 template <class T>
 using unsigned_t = typename Unsigned<T>::Type;
 
-// Of an integer type.
+// For an integer type.
 template <class T>
 __device__ constexpr T most() {
   constexpr int bits = 8 * sizeof(T) - (is_signed<T>() ? 1 : 0);
@@ -61,7 +61,7 @@ __device__ inline i64 widen(i64 x) { return x; }
 __device__ inline u32 widen(u32 x) { return x; }
 __device__ inline u64 widen(u64 x) { return x; }
 
-// A number as another type: from a float, cut off and clamped to what the type holds, NaN as 0.
+// A number as another type: from a float, truncated and limited to the type's range, NaN as 0.
 template <class To, class From>
 __device__ inline To cast(From x) {
   if constexpr (is_float<From>() && !is_float<To>()) {
@@ -186,7 +186,7 @@ __device__ inline T sign(T x) {
   return x > T(0) ? T(1) : is_negative(x) ? T(-1) : x == T(0) ? T(0) : x;
 }
 
-// Of integers they wrap.
+// Integers wrap.
 template <class T>
 __device__ inline T add(T a, T b) {
   if constexpr (is_float<T>())

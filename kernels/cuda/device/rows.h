@@ -54,8 +54,8 @@ __device__ inline Place<T> from_lane(Place<T> place, int distance) {
   return {from_lane(place.value, distance), from_lane(place.index, distance)};
 }
 
-// What combine makes of the values of 1, 32 or all 256 threads that share a row, for each of them.
-// partial: one element per warp.
+// The result of combine over the values of 1, 32 or all 256 threads that share a row, for each
+// thread. partial: one element per warp.
 template <int threads, class T, class Combine>
 __device__ inline T over_row(T value, SharedArray<T> partial, Combine combine) {
   if constexpr (threads > 1)

@@ -1,15 +1,15 @@
-// Sums of products on CUDA cores, what MatMul and Conv have in common. A block computes the sums of
+// Sums of products on CUDA cores, the common part of MatMul and Conv. A block computes the sums of
 // a tile, rows of side A by columns of side B; pieces of both sides go through shared memory, where
 // one is read while the next is on its way.
 //
-// A side tells where its elements are. Its lines are rows of A, or columns of B:
+// A side describes where its elements are. Its lines are rows of A, or columns of B:
 //   Element, Index; kLanes neighbours are read at once, along the depth if kAlongDepth, else along
 //   the lines;
-//   Line line(Index i): what is the same for all elements of line i; Deep deep(Index d): for all
+//   Line line(Index i): the data that all elements of line i share; Deep deep(Index d): for all
 //   elements at depth d; both for any i, d >= 0. Lines beyond the last are read as the last.
-//   data[offset(Line, Deep)], ...: kLanes elements, together if they are `aligned`. What is not
-//   is_in(Line, Deep) lies beyond the depth or in padding, and counts as zero_of(Line).
-//   Acc zero_of(Line): what is taken off each element.
+//   data[offset(Line, Deep)], ...: kLanes elements, together if they are `aligned`. Elements that
+//   are not is_in(Line, Deep) are beyond the depth or in padding, and count as zero_of(Line). Acc
+//   zero_of(Line): the number that is subtracted from each element.
 #pragma once
 
 namespace product {

@@ -4,8 +4,8 @@
 // begin: of kLanes channels c and kPixels columns x. Fewer than three spatial axes are z, y, x with
 // leading ones of size 1.
 //
-// Result stores kLanes neighbouring channels at once: columns(channel) is what it reads for them
-// that is the same in all places, and result(values, columns, n, channel, z, y, x) stores.
+// Result stores kLanes neighbouring channels at once: columns(channel) reads their operands that
+// are the same in all places, and result(values, columns, n, channel, z, y, x) stores.
 #pragma once
 
 namespace window {

@@ -302,7 +302,7 @@ void BlockRunner::give_up(Running& current) {
 }
 
 EmulatedFault BlockRunner::deadlock() const {
-  std::map<std::pair<std::string, int>, uint32_t> waiting;  // by what and line: how many
+  std::map<std::pair<std::string, int>, uint32_t> waiting;  // by kind and line: how many
   std::map<int, emulator::Site> sites;
   uint32_t done = 0;
   for (uint32_t i = 0; i < threads_; ++i) {

@@ -51,7 +51,7 @@ class BlockRunner {
  private:
   friend struct EmulatorCalls;
   enum class Status : uint8_t { kUnstarted, kRunning, kReady, kAtBarrier, kAtWarp, kDone };
-  // Called by the last thread of a group for all of them.
+  // Called by the last thread of a group, for the whole group.
   using Complete = void (*)(BlockRunner&, void* const* lanes, uint32_t active);
   struct Copy {
     const emulator::SharedArray* array;
@@ -62,7 +62,7 @@ class BlockRunner {
   struct State {
     Status status = Status::kUnstarted;
     size_t fiber = 0;
-    // Where it waits, for what, and with whom.
+    // The place of its barrier, its kind, and the other threads.
     emulator::Site site{};
     const char* what = "";
     uint32_t mask = 0;
@@ -95,8 +95,8 @@ class BlockRunner {
   void wait_for_block(Running& thread, emulator::Site site);
   void wait_for_warp(Running& thread, uint32_t mask, const char* what, Complete complete,
                      void* given, emulator::Site site, bool only_whole_warp = false);
-  // A fault is taken down, then the block is given up from the thread that runs: its frames stay as
-  // they are, so that nothing in them may own memory.
+  // Records a fault, then abandons the block from the running thread: its frames are not unwound,
+  // so nothing in them may own memory.
   EmulatedFault fault_of(uint32_t thread, CUresult code, const std::string& what,
                          emulator::Site site) const;
   void take_fault(const Running& thread, CUresult code, const std::string& what,

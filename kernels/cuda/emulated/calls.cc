@@ -143,7 +143,7 @@ void multiply_matrices(BlockRunner&, void* const* lanes, uint32_t) {
 
 }  // namespace
 
-// With access to what a runner keeps to itself.
+// With access to a runner's private members.
 struct EmulatorCalls {
   using Running = BlockRunner::Running;
   static Running& of(Thread& thread) { return BlockRunner::of(thread); }

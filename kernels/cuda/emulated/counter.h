@@ -22,7 +22,7 @@ class EmulatedCounter {
            const emulator::SharedArray* array, emulator::Site site);
   // All lanes of the warp are where they wait for each other, or at their end.
   void lanes_met(uint32_t warp);
-  // Of the launch. `program` is what the function of this name was compiled from.
+  // The counts of the launch. `program` is the source of the function of this name.
   FunctionCounts counts(std::string_view function, std::string_view program) const;
 
   // How often a warp comes to a line between two meetings and has its addresses looked at; what it
@@ -41,7 +41,7 @@ class EmulatedCounter {
   struct PlaceHash {
     size_t operator()(const Place& place) const;
   };
-  // What a warp did at a place since its lanes met.
+  // The accesses of a warp at a place since its lanes met.
   struct Trace {
     std::array<uint32_t, 32> times{};  // of each lane
     std::vector<WarpRequest> requests;

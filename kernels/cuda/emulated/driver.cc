@@ -289,7 +289,7 @@ void add_streams(Driver& d) {
       *stream = keep<CUstream>(c.streams, std::make_shared<EmulatedStream>());
     });
   };
-  // What nobody waited for is not done.
+  // Work that the host did not wait for is not done.
   d.cuStreamDestroy = [](CUstream stream) {
     return within([&](EmulatedContext& c) { drop(c.streams, stream); });
   };
@@ -442,7 +442,7 @@ void add_functions(Driver& d) {
           *value = c.functions[function];
           return;
         default:
-          *value = 0;  // of registers and fixed memory the host's compiler tells nothing
+          *value = 0;  // the host's compiler reports no registers and no fixed memory
       }
     });
   };

@@ -19,12 +19,11 @@ namespace anneal::cuda {
 // One device with the properties of an H100. Thread-safe; what it runs, it runs in one thread.
 const Driver& emulated_driver();
 
-// Of the last call of this thread that failed, or of what the context was lost by: function, line,
-// block, thread and what was wrong; "" where the error's name says it all.
+// The last failed call of this thread, or the fault that the context was lost by: function, line,
+// block, thread and the fault; "" where the error's name says it all.
 std::string emulated_fault();
 
-// What functions that count did in the work done on a stream since the last call; none of a stream
-// that is not there.
+// Counts of the functions that ran on a stream since the last call; none for an unknown stream.
 std::vector<FunctionCounts> emulated_counts(CUstream stream);
 
 // A kernel that is given an address in the allocation that holds these bytes may access them alone.

@@ -116,7 +116,7 @@ void switch_fiber(Fiber& from, Fiber& to, [[maybe_unused]] bool ends) {
 
 namespace {
 
-// What an abandoned stack marked as not to be touched.
+// Clears the marks of poisoned memory on an abandoned stack.
 void forget_marks([[maybe_unused]] const Fiber& fiber) {
 #if defined(__SANITIZE_ADDRESS__)
   const size_t page = static_cast<size_t>(getpagesize());

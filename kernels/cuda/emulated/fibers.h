@@ -36,7 +36,7 @@ class Fibers {
   Fiber& operator[](size_t i) { return fibers_[i]; }
   // One more. Fails with kDevice if there is no memory for it.
   Fiber& add();
-  // What it did is forgotten; switching to it will call `run`, which must not return.
+  // Resets the fiber; switching to it will call `run`, which must not return.
   static void prepare(Fiber& fiber, void (*run)());
 
  private:

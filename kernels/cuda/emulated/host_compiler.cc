@@ -39,7 +39,7 @@ constexpr const char* kFlags[] = {"-std=c++17",
                                   "-fvisibility=hidden",
                                   "-Wl,--as-needed"};
 #if defined(__SANITIZE_ADDRESS__)
-// Optimising what the sanitizers have grown takes longer than running it as it is.
+// Optimising code with sanitizers takes longer than running it without optimisation.
 constexpr const char* kSanitizers[] = {"-O0",
                                        "-fsanitize=address,undefined,float-cast-overflow",
                                        "-fno-sanitize=null,object-size,vptr",
@@ -86,7 +86,7 @@ std::string find_compiler() {
        chosen.empty()
            ? "the emulated device needs a C++ compiler: install g++ or clang++, or name one in "
              "ANNEAL_HOST_CXX"
-           : fmt::format("the emulated device's C++ compiler \"{}\" is not to be had: correct "
+           : fmt::format("the emulated device's C++ compiler \"{}\" was not found: correct "
                          "ANNEAL_HOST_CXX",
                          chosen));
 }
@@ -104,8 +104,8 @@ std::vector<std::string> flags(bool counts) {
   return all;
 }
 
-// The environment, with the folder as the place of temporary files: what compilers leave is gone
-// with it.
+// The environment, with the folder as the place of temporary files: files that compilers leave are
+// deleted with it.
 std::vector<std::string> environment_with(const TemporaryFolder& folder) {
   constexpr std::string_view kPlace = "TMPDIR=";
   std::vector<std::string> variables;
@@ -167,9 +167,9 @@ void write(const std::string& path, const std::string& text) {
   write_file_atomically(path, std::as_bytes(std::span(text)));
 }
 
-// A program (code.h) as the host's compiler takes it: what stands before the first function, with
-// the host's half of the language put in, and each function with its entry. Lines count from the
-// start of a function, elsewhere from the start of the program.
+// A program (code.h) for the host's compiler: the text before the first function, with the host's
+// half of the language put in, and each function with its entry. Lines count from the start of a
+// function, elsewhere from the start of the program.
 struct Sources {
   std::string head;
   std::vector<std::string> functions;

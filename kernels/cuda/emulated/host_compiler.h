@@ -10,8 +10,8 @@
 namespace anneal::cuda {
 
 // ANNEAL_EMULATED_CHECKS=all in the environment, as opposed to =bounds, makes functions that report
-// every access to shared memory, to find races and elements that nobody wrote. Functions that count
-// tell what they did by emulated_counts() (emulated/driver.h), and are slower.
+// every access to shared memory, to find races and elements that no thread wrote. Functions that
+// count report by emulated_counts() (emulated/driver.h), and are slower.
 const Compiler& host_compiler(bool counts = false);
 
 // An image that it made: shared objects, and the program they are of.

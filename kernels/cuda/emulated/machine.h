@@ -56,7 +56,8 @@ class EmulatedContext {
               emulator::Index3 block, unsigned shared_bytes, void* const* parameters);
   // Takes a fault down and refuses with it.
   void finish(std::optional<EmulatedFault> fault);
-  // Of calls that no capture may meet; it ends those that the calling thread's mode does not spare.
+  // For calls that are not allowed during a capture; ends the captures that the calling thread's
+  // mode does not spare.
   void refuse_while_capturing();
   CUstreamCaptureMode callers_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;  // during a call
 

@@ -20,7 +20,7 @@ uint64_t mapped_bytes(uint64_t bytes) {
   return (kOffset + bytes + kPage - 1) / kPage * kPage + 2 * kPage;
 }
 
-// Of an address in an allocation of which kernels may access a part.
+// Describes an address in an allocation of which kernels may access a part.
 std::string describe_open(uint64_t address, const EmulatedMemory::Allocation& allocation) {
   const uint64_t begin = allocation.open_begin, bytes = allocation.open_bytes;
   const std::string tensor = fmt::format("a tensor of {} bytes", bytes);

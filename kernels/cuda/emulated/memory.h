@@ -26,7 +26,7 @@ class EmulatedMemory {
 
   // 256-byte aligned and no more, filled with 0xff. 0 if that is beyond the limit.
   uint64_t allocate(uint64_t bytes);
-  // Of a live allocation's first byte; false if there is none.
+  // The address of a live allocation's first byte; false if there is none.
   bool free(uint64_t address);
   // Kernels may access these bytes of the allocation that they are in alone; false if they are in
   // none.
@@ -42,7 +42,7 @@ class EmulatedMemory {
 
   // The live allocation that `address` lies in or just behind; null if there is none.
   const Allocation* find(uint64_t address) const;
-  bool holds(uint64_t address, uint64_t bytes) const;  // all of them, live
+  bool holds(uint64_t address, uint64_t bytes) const;  // in one live allocation
   // Where an address is, in words: "8 bytes behind an allocation of 1000 bytes".
   std::string describe(uint64_t address) const;
 

@@ -122,7 +122,7 @@ std::string EmulatedShared::why_not(const Cell& cell, emulator::Access access,
   if (written && !now.follows(cell.written) && !both_atomic)
     return fmt::format("thread {} wrote it in line {} with no barrier in between",
                        cell.written.thread, cell.written_line);
-  if (access != emulator::Access::kWrite && !written) return "nobody has written it";
+  if (access != emulator::Access::kWrite && !written) return "no thread has written it";
   return fmt::format("thread {} read it in line {} with no barrier in between", cell.read.thread,
                      cell.read_line);
 }

@@ -11,8 +11,8 @@
 
 namespace anneal::cuda {
 
-// When a thread does something, for telling whether something else came before it: barriers of the
-// block so far, and of the thread's warp since the last of those.
+// The time of a thread's access, for ordering accesses: barriers of the block so far, and of the
+// thread's warp since the last barrier of the block.
 struct Moment {
   uint32_t thread, block_syncs, warp_syncs;
   bool follows(const Moment& other) const {
@@ -27,17 +27,17 @@ class EmulatedShared {
 
   EmulatedShared() : memory_(kMostBytes + kGuard) {}
 
-  // Without `checks`, of accesses only the bounds are looked at.
+  // Without `checks`, only the bounds of accesses are checked.
   void begin_launch(uint32_t dynamic_bytes, bool checks);
-  // Everything is poison and nobody has written. `block_syncs` is one that no block had before.
+  // Everything is poison and unwritten. `block_syncs` is a number that no block had before.
   void begin_block(uint32_t block_syncs);
 
   // Never null. Refuses what does not fit or is declared in two ways.
   Result<emulator::SharedArray*> declare(const void* key, uint64_t bytes, uint32_t element,
                                          const char* name);
 
-  // What is wrong with an access, or "". Looks at bounds and alignment, then at what other threads
-  // did, and takes the access down.
+  // The fault of an access, or "". Checks bounds and alignment, then accesses of other threads, and
+  // records the access.
   std::string access(const emulator::SharedArray& array, uint64_t at, uint32_t bytes,
                      emulator::Access access, int line, const Moment& now);
   // As a write whose bytes may not be touched before end_copy(), which is a write as well.

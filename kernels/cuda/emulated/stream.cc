@@ -43,7 +43,7 @@ std::optional<EmulatedFault> EmulatedStream::run() {
 }
 
 std::optional<EmulatedFault> EmulatedStream::run_until(const EmulatedEvent& event, uint64_t times) {
-  // What comes behind the event is kept back.
+  // Work after the event is kept back.
   const auto last = std::find_if(items_.begin(), items_.end(), [&](const Item& item) {
     return item.event.get() == &event && item.waits_on == nullptr && item.times == times;
   });

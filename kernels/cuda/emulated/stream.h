@@ -16,7 +16,7 @@
 namespace anneal::cuda {
 
 class EmulatedStream;
-// Adds to what its stream has counted.
+// Adds to the counts of its stream.
 using EmulatedWork = std::function<std::optional<EmulatedFault>(std::vector<FunctionCounts>&)>;
 using EmulatedGraph = std::vector<EmulatedWork>;
 
@@ -29,7 +29,7 @@ class EmulatedStream {
  public:
   void add(EmulatedWork work);
   void record(const std::shared_ptr<EmulatedEvent>& event);
-  // What follows comes after what `event` was last recorded behind, on `other`.
+  // Later work waits for the work before the last record of `event`, on `other`.
   void wait_for(const std::shared_ptr<EmulatedEvent>& event,
                 const std::shared_ptr<EmulatedStream>& other);
 
@@ -37,7 +37,7 @@ class EmulatedStream {
   std::optional<EmulatedFault> run();
   std::optional<EmulatedFault> run_until(const EmulatedEvent& event, uint64_t times);
 
-  // Of functions that count, since the last call.
+  // The counts of functions since the last call.
   std::vector<FunctionCounts> take_counts() { return std::exchange(counts_, {}); }
 
   // While it captures, add() takes down. One that is not allowed invalidates.

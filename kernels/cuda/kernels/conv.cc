@@ -25,15 +25,15 @@ ProductSizes conv_product_sizes(const Dims& y, int64_t groups, const std::vector
   return sizes;
 }
 
-// Of a tensor core's operands.
+// The vectors of a tensor core's operands.
 struct CoreVectors {
   int64_t least, most;  // elements of a read of 4 and of 16 bytes
   explicit CoreVectors(DataType dtype)
       : least(4 / static_cast<int64_t>(size_of(dtype))), most(4 * least) {}
 };
 
-// How many places for channels a kernel element has in the depth: on tensor cores those of one
-// vector, where the channels are fewer and no vectors. What lies in the others is not read.
+// The places for channels of a kernel element in the depth: on tensor cores those of one vector, if
+// the channels are fewer and no whole vectors. The contents of the other places are ignored.
 int64_t channel_places(const Conv& op, const Request& request, bool on_tensor_cores) {
   const Size channels = request.inputs[1].type.shape[1];
   const CoreVectors vectors(request.inputs[0].type.dtype);
@@ -60,8 +60,8 @@ ProductSizes conv_product_sizes(const Conv& op, const Request& request, int64_t 
   return sizes;
 }
 
-// Whether the weights of an output channel lie in the order of the depth, without gaps, but that a
-// kernel element has so many places for channels.
+// Whether the weights of an output channel are contiguous in the order of the depth, apart from the
+// `places` places for channels of each kernel element.
 bool is_linear(const Operand& w, bool taps_first, int64_t places) {
   const int rank = w.type.shape.rank();
   int64_t next = 1;
@@ -126,7 +126,7 @@ FunctionText conv_text(const ConvTexts& d, std::string_view family) {
       "                             const Store::Inputs& inputs, const At& at, Index k) const {{\n"
       "    store(sums, columns, inputs, at.row, {1});\n  }}\n}};\n",
       d.type, coordinates_text(rank, "first + k", "at.pixel."));
-  // Of one group: `rest` is 0.
+  // For a convolution of one group `rest` is 0.
   const bool is_split = !d.op.split.empty();
   const std::string block =
       d.tiling.block(d.op.split) +
@@ -286,8 +286,8 @@ KernelResult make(const Conv& op, const Request& request, bool on_tensor_cores) 
   return make_fused_product(std::move(parts), request);
 }
 
-// Axis 1 fastest, with so many places; then the last axis, and so on to axis 0. Nullopt if a size
-// of an axis behind axis 1 is not known.
+// Axis 1 fastest, with `places` places; then the last axis, and so on to axis 0. Nullopt if a size
+// of an axis after axis 1 is not known.
 std::optional<Shape> channels_last(const Shape& shape, int64_t places) {
   Shape strides = shape;
   int64_t next = places;
@@ -301,8 +301,8 @@ std::optional<Shape> channels_last(const Shape& shape, int64_t places) {
   return strides;
 }
 
-// Weights in the order of the depth where channels of the input are neighbours; other inputs have
-// them in this order as they are.
+// Weights in the order of the depth if the channels of the input are adjacent; for other inputs
+// they are already in this order.
 std::optional<Shape> weight_strides(const Request& request, int64_t places) {
   if (!is_channels_first_in_memory(request.inputs[0]) || places == 0) return std::nullopt;
   return channels_last(request.inputs[1].type.shape, places);

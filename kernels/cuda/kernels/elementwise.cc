@@ -65,7 +65,7 @@ class Writer {
         space_(space),
         looks_up_(looks_up) {}
 
-  // What is done at coordinates i0, i1, ...
+  // The statements at coordinates i0, i1, ...
   std::string one() {
     width_ = 1;
     const Text text = elements();

@@ -15,8 +15,8 @@ KernelResult make_elementwise(const Program& program, OperandViews seen, std::st
 KernelResult make_lookup(const Program& program, const ByteTable& table, OperandViews seen,
                          std::string_view family);
 
-// One thread per element of the op's output. `body` is what it does at coordinates i0, i1, ...: it
-// ends with a call of store(accumulator, i0, i1, ...). Inputs are x0, x1, ...
+// One thread per element of the op's output. `body` is its text at coordinates i0, i1, ...: it ends
+// with a call of store(accumulator, i0, i1, ...). Inputs are x0, x1, ...
 using BodyText = std::function<std::string(const Request&, Extents&)>;
 KernelResult make_per_element(const OperandViews& seen, DataType accumulator,
                               std::string_view family, const BodyText& body);

@@ -27,9 +27,9 @@ class FunctionKernel : public Kernel {
 
  protected:
   using Views = std::span<const TensorView>;
-  // Of views as seen, without data.
+  // For these views, without data.
   virtual Geometry geometry(Views inputs, Views outputs) const = 0;
-  // Of views as seen, with data.
+  // For these views, with data.
   virtual void add_extra(Arguments&, Views, Views) const {}
   // As many blocks as the device holds at once, or fewer if there is less to do.
   uint32_t blocks(int64_t threads, int threads_per_block) const;

@@ -13,7 +13,7 @@ namespace anneal::cuda {
 struct FusedProductParts {
   // See add_functions(). general: for memory that `function` cannot read; null: there is none.
   std::shared_ptr<const Function> function, general;
-  std::optional<StoreText> store;     // none: the outputs are parameters as they are
+  std::optional<StoreText> store;     // none: the outputs are plain parameters
   std::vector<size_t> inputs;         // the op's that are parameters
   std::vector<VectorAccess> vectors;  // and behind add_functions() the store's
   std::vector<Extents::Source> sources;
@@ -23,12 +23,12 @@ struct FusedProductParts {
   std::vector<std::byte> tactic;
 };
 
-// Adds the text twice. In it `aligned` is a constant (bit i: vectors[i] may be read at once), and
-// so is `store_aligned`, of the store's vectors: all are set in one function, none in the other,
-// and each launch takes the one that its memory allows. A plan knows most addresses and tells them
-// to know_alignments(), which leaves one function: weights, and what lies in an arena, are aligned,
-// and so are views at offsets of whole vectors. Two are left for views at offsets that only a run
-// tells, and for strides of unknown sizes that may be no whole vectors.
+// Adds the text twice. `aligned` is a constant in it (bit i: vectors[i] may be read at once), and
+// so is `store_aligned`, for the store's vectors: all bits are set in one function, none in the
+// other, and each launch takes the one that its memory allows. A plan knows most addresses and
+// passes them to know_alignments(), which leaves one function: weights and arena slots are aligned,
+// and so are views at offsets of whole vectors. Both stay for views at offsets that are known only
+// at run time, and for strides of unknown sizes that may be no whole vectors.
 void add_functions(FusedProductParts& parts, const Request& request, const FunctionText& text);
 
 // The parameters of its functions: inputs, the store's, the extents'.

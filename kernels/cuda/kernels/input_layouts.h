@@ -14,7 +14,7 @@ struct InputLayout {
   std::string_view kernel;
   std::optional<Shape> (*strides)(const Request& request, size_t input);
 };
-// What the kernel of that name asks for; null: nothing.
+// The layout that the kernel of that name requests; null: none.
 const InputLayout* input_layout_of(std::string_view kernel);
 
 std::span<const InputLayout> conv_input_layouts();

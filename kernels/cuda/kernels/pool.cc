@@ -110,7 +110,7 @@ KernelResult make_window(const Pool& op, const Request& request) {
   return make_fused_product(std::move(parts), request);
 }
 
-// A maximum and its index are stored as they are.
+// A maximum and its index are stored without a program.
 KernelResult make_indices(const Pool& op, const Request& request) {
   if (!op.with_indices) return refuse("no indices are wanted");
   std::string reason = why_not(request);

@@ -25,7 +25,7 @@ const char* combining(ReduceKind kind) {
   }
 }
 
-// What no element at all reduces to, as T.
+// The result for no element at all, as T.
 std::string start_text(ReduceKind kind, DataType dtype) {
   if (kind == ReduceKind::kSum || kind == ReduceKind::kMean) return "T(0)";
   if (kind == ReduceKind::kProd) return "T(1)";

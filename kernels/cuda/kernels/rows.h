@@ -17,17 +17,16 @@ class Rows {
  public:
   static constexpr int kThreads = 256;  // of a block
 
-  // in_row[axis]: of the first input's. keeps: whether the output has the axes of a row, too.
-  // merges: axes of a row that lie behind each other in memory become one.
+  // in_row[axis]: axes of the first input that belong to a row. keeps: whether the output has the
+  // axes of a row, too. merges: contiguous axes of a row become one.
   Rows(OperandViews& seen, const std::vector<bool>& in_row, bool keeps, bool merges = true);
 
   int threads_per_row() const { return threads_; }
   std::optional<int64_t> known_length() const { return known_length_; }
 
-  // "const f32 x = ...;": element `r` of the row at hand, and its coordinates j0, j1, ... on the
-  // axes of a row, as they are after merging.
-  // With a map, what that makes of the first input, which has all axes, and of all others;
-  // REQUIRES: axes were not merged.
+  // "const f32 x = ...;": element `r` of the current row, and its coordinates j0, j1, ... on the
+  // axes of a row after merging. With a map, the result of the map of the first input, which has
+  // all axes, and of all others; REQUIRES: axes were not merged.
   std::string element(const Request& request, Extents& extents, const Program& map = {}) const;
   // A loop over a thread's share of the row; in `body` there are `r`, of index_type(), and
   // element()'s names. Elements that are adjacent in memory are read 16 bytes at a time.
@@ -37,7 +36,8 @@ class Rows {
   // neighbours.
   std::string each_alone(const Request& request, Extents& extents, const std::string& body,
                          const Program& map = {}) const;
-  // "value = ...;": what `combine`, an expression, makes of the values of all threads of a row.
+  // "value = ...;": the result of `combine`, an expression, over the values of all threads of a
+  // row.
   std::string combined(std::string_view value, std::string_view combine) const;
   const char* index_type() const { return small_ ? "i32" : "i64"; }
 

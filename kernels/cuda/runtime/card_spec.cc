@@ -15,11 +15,11 @@ const DeviceSpec* nearest(int architecture) {
 }
 
 // CUDA C++ Programming Guide 13.0, "Throughput of Native Arithmetic Instructions": f32 FMA of a
-// multiprocessor in a clock. sm_100 and sm_120 have as many as sm_90.
+// multiprocessor per clock. sm_100 and sm_120 have as many as sm_90.
 double f32_lanes(int architecture) { return architecture == 80 ? 64 : 128; }
 
-// Memory of a card sends twice in a clock. Where the driver tells no clock, as of cards that share
-// the host's memory, a multiprocessor has as much as one of the known card.
+// Memory of a card transfers twice per clock. If the driver reports no clock, as for cards that
+// share the host's memory, a multiprocessor gets the bandwidth of one of the known card.
 double bandwidth_of(const CardFigures& card, const DeviceSpec& known) {
   const double bytes = 2e3 * card.memory_clock_khz * (card.memory_bus_bits / 8.0);
   return bytes > 0 ? bytes : known.bandwidth * card.multiprocessors / known.multiprocessors;
@@ -83,7 +83,7 @@ std::optional<DeviceSpec> spec_of_card(const CardFigures& figures, std::string_v
   spec.l2_bytes = card.l2_bytes;
   spec.bandwidth = bandwidth_of(card, *known);
   spec.f32_flops = f32_flops_of(card, *known);
-  // Of an architecture, tensor cores do so many times what the other cores do.
+  // Within an architecture, the ratio of tensor cores to other cores is the same.
   spec.f16_tensor_flops = spec.f32_flops * known->f16_tensor_flops / known->f32_flops;
   return is_same(spec, *known) ? *known : spec;
 }

@@ -62,10 +62,11 @@ void Context::check_not_lost() const {
 
 void Context::check_entered(CUresult result) {
   if (result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-    fail(ErrorCode::kDevice,
-         fmt::format("the context of {} is gone ({}): something in this process has reset the "
-                     "device, as cudaDeviceReset() does; load the engine anew",
-                     name_, error_text(driver_, result)));
+    fail(
+        ErrorCode::kDevice,
+        fmt::format("the context of {} was destroyed ({}): something in this process has reset the "
+                    "device, as cudaDeviceReset() does; load the engine anew",
+                    name_, error_text(driver_, result)));
   check(result, "making its context current to this thread");
 }
 

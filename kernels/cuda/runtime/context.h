@@ -31,12 +31,12 @@ class RelaxedCapture {
   bool exchanged_;
 };
 
-// Thread-safe. Streams, buffers and modules share it with their device, so that any of them may end
-// first.
+// Thread-safe. Streams, buffers and modules share it with their device, so that they may be
+// destroyed in any order.
 class Context {
  public:
-  // Fails with kDevice. `name` is how errors call the device: "cuda:0 (NVIDIA A10)". `explain`, if
-  // not null, tells more of this thread's last error than the driver can.
+  // Fails with kDevice. `name` is the name of the device in errors: "cuda:0 (NVIDIA A10)".
+  // `explain`, if not null, adds details of this thread's last error.
   Context(const Driver& driver, CUdevice device, std::string name, std::string (*explain)());
   ~Context();
   Context(const Context&) = delete;
@@ -77,9 +77,9 @@ class Context {
   };
   // Fails with kDevice if the device was lost, or if the driver cannot make the context current.
   [[nodiscard]] Current enter() { return Current(*this); }
-  // For destructors, which cannot fail: the result is false if the context is not current. What
-  // they would free then belongs to a context that is gone, and the same addresses and handles may
-  // be those of another one by now.
+  // For destructors, which cannot fail: the result is false if the context is not current. The
+  // objects that they would free then belong to a destroyed context, and the same addresses and
+  // handles may be those of another context by now.
   [[nodiscard]] Current enter_to_free() const { return {*this, Current::ToFree{}}; }
 
  private:

@@ -91,7 +91,7 @@ Mine& as(Theirs& theirs) {
 }  // namespace
 
 std::unique_ptr<Device> open_device(std::string_view target) {
-  // What it runs is code of this machine, which is never taken from a file.
+  // It runs code of this machine, which is never taken from a file.
   if (target == "emulated" || target == kCountingTarget)
     return open_driver_device({.driver = emulated_driver(),
                                .compiler = host_compiler(target == kCountingTarget),

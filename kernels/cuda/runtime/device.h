@@ -16,9 +16,9 @@
 namespace anneal::cuda {
 
 // "sm_90": to build for, on any machine; memory and streams fail. "cuda", "cuda:1": a card.
-// "emulated": the host, which runs what any of them would; "emulated:counting" tells what functions
-// do, too (take_counts() of backend.h), and runs the same plans. Fails with kInvalidArgument if it
-// is none of these, with kDevice in one sentence if it is not here.
+// "emulated": the host, which runs the plans of every card; "emulated:counting" also counts what
+// functions do (take_counts() of backend.h), and runs the same plans. Fails with kInvalidArgument
+// if it is none of these, with kDevice in one sentence if this machine has no such device.
 std::unique_ptr<Device> open_device(std::string_view target);
 
 struct Geometry {
@@ -26,7 +26,7 @@ struct Geometry {
   uint32_t shared_bytes = 0;  // dynamic
 };
 
-// Of one launch, in the order of the function's parameters.
+// The arguments of one launch, in the order of the function's parameters.
 class Arguments {
  public:
   // A tensor's data, for In<T> and Out<T>.
@@ -47,7 +47,7 @@ class Arguments {
   size_t count_ = 0;
 };
 
-// Of devices of this backend only. A grid of no block launches nothing.
+// For devices of this backend only. A grid without blocks launches nothing.
 const DeviceSpec& spec_of(const Device& device);
 Code& code_of(Device& device);
 void launch(Stream& stream, const Function& function, const Geometry& geometry,

@@ -171,7 +171,7 @@ class DriverDeviceImpl final : public GpuDevice {
   const int architecture_;
   CUresult (*const limit_access_)(CUdeviceptr, size_t);
   const std::shared_ptr<Context> context_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // of the members below
   std::vector<CodePart> parts_;
   std::vector<std::unique_ptr<Module>> modules_;
   std::unordered_map<std::string, LoadedFunction> loaded_;  // by name
@@ -197,7 +197,7 @@ bool DriverDeviceImpl::load(const CodePart& part,
   auto module = std::make_unique<Module>(context_, part.cubin, result);
   if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE) return false;
   context_->check(result, "loading device code");
-  // All of them before any is known: a module that lacks one is unloaded again.
+  // All functions before any is registered: a module that lacks one is unloaded again.
   std::vector<LoadedFunction> found;
   for (const auto& function : functions)
     if (function->handle == nullptr) found.push_back(module->function(function->name));

@@ -67,8 +67,9 @@ class DriverStream final : public GpuStream {
 
   void wait() override {
     const auto current = context_->enter();
-    context_->check(spins() ? context_->driver().cuStreamSynchronize(handle_) : sleep_until_done(),
-                    "doing what was put on a stream (CUDA_LAUNCH_BLOCKING=1 tells which launch)");
+    context_->check(
+        spins() ? context_->driver().cuStreamSynchronize(handle_) : sleep_until_done(),
+        "running the work of a stream (CUDA_LAUNCH_BLOCKING=1 shows which launch failed)");
   }
 
   std::unique_ptr<Recording> record(const std::function<void()>& work) override {
@@ -129,8 +130,8 @@ class DriverStream final : public GpuStream {
   }
 
  private:
-  // How cuStreamSynchronize() waits was chosen by whoever made the primary context first, and is
-  // to spin where nobody chose.
+  // The first user of the primary context chose how cuStreamSynchronize() waits; the default is to
+  // spin.
   CUresult sleep_until_done() {
     if (!done_) done_.emplace(*context_, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING);
     const CUresult result = context_->driver().cuEventRecord(done_->handle(), handle_);

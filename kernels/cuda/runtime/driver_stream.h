@@ -8,7 +8,7 @@
 
 namespace anneal::cuda {
 
-// What Function::handle points at, on these devices.
+// The target of Function::handle on these devices.
 struct LoadedFunction {
   CUfunction handle = nullptr;
   uint32_t most_threads = 0;       // in a block

@@ -38,7 +38,7 @@ class GpuStream : public Stream {
 
 using TakeCounts = std::vector<FunctionCounts>(CUstream);
 
-// A device behind a driver. What it is given by reference lives as long as the process.
+// A device behind a driver. Arguments that it takes by reference live as long as the process.
 struct DriverDevice {
   const Driver& driver;
   const Compiler& compiler;
@@ -46,7 +46,7 @@ struct DriverDevice {
   std::string name;                    // of the device, in errors; the driver's name of it is added
   bool keeps_images = true;            // whether engine files keep what the compiler makes
   std::string target{};                // empty: that of its architecture
-  std::string (*explain)() = nullptr;  // tells more of this thread's last error, or ""
+  std::string (*explain)() = nullptr;  // adds details of this thread's last error, or ""
   TakeCounts* take_counts = nullptr;   // as in backend.h; null: nothing is counted
   // As Device::limit_access(), in the context that is current; null: accesses are not checked.
   CUresult (*limit_access)(CUdeviceptr begin, size_t bytes) = nullptr;

@@ -26,7 +26,7 @@ class Extents {
     return number({of_output, true, operand, axis});
   }
 
-  // What was asked for so far and is not known: ", i64 v0, i64 v1"; and ", v0, v1".
+  // The requested extents that are not known: ", i64 v0, i64 v1"; and ", v0, v1".
   std::string parameters() const;
   std::string names() const;
 

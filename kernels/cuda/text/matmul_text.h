@@ -33,9 +33,9 @@ class MatMulText {
   std::string batch_offset(char operand) const;
   // Statements that return where `row` begins in a matrix of a.
   std::string row_offset() const;
-  // Of a thread that stores `most` columns at once: a multiple of 0 divides by all.
+  // For a thread that stores `most` columns at once: a multiple of 0 divides by all.
   StoreLanes store_lanes(int64_t most) const;
-  // "struct Result", which device/tile_product.h tells about, and what makes one of a Store.
+  // "struct Result", which device/tile_product.h describes, and the text that makes one of a Store.
   std::string result_definition(std::string_view accumulator) const;
   bool is_split() const { return !split_.empty(); }
   std::string result_construction(const std::string& store) const;
@@ -48,7 +48,8 @@ class MatMulText {
   int rank_, first_joined_;
 };
 
-// Of an output with these dims, or the first of several; the depth is not told by it, and 0.
+// For an output with these dims, or the first of several; the depth does not follow from it, and is
+// 0.
 ProductSizes product_sizes(const Dims& y, int first_joined, const std::vector<int64_t>& split);
 
 }  // namespace anneal::cuda

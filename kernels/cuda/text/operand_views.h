@@ -32,9 +32,10 @@ bool has_epilogue(const Request& request);  // of the op's only output
 
 class OperandViews {
  public:
-  // Of these inputs of the request, which stay in order: the op's own, then an epilogue's.
+  // The views of these inputs of the request, which stay in order: the op's own, then an
+  // epilogue's.
   OperandViews(const Request& request, std::vector<int> op_inputs);
-  // All of them.
+  // The views of all inputs.
   explicit OperandViews(const Request& request);
 
   // Its other axes are those of the output.
@@ -49,8 +50,8 @@ class OperandViews {
   void set_dtype(int input, DataType dtype) {
     inputs_[static_cast<size_t>(input)].type.dtype = dtype;
   }
-  // Drops axes of size 1 and merges those that lie behind each other in all operands, which
-  // broadcast to the outputs. Nothing where a program of the epilogues uses index().
+  // Drops axes of size 1 and merges axes that are contiguous in all operands, which broadcast to
+  // the outputs. Does nothing where a program of the epilogues uses index().
   void merge_axes();
 
   // Valid until the next change. The request that it was made of must live.
@@ -59,7 +60,7 @@ class OperandViews {
   // Whether counting the elements of `shape` and a stride of threads beside fits in an i32.
   bool is_small(const Shape& shape) const;
 
-  // What launches need of it.
+  // The data of a view that launches need.
   struct Looks {
     std::vector<int> inputs;
     std::vector<std::vector<AxisMapping>> of_inputs, of_outputs;

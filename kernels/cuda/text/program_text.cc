@@ -26,7 +26,7 @@ std::string float_literal(T value, const char* type, const char* suffix) {
   return fmt::format("({:a}{})", value, suffix);
 }
 
-// What stands for an opcode of one or two operands.
+// The text of an opcode with one or two operands.
 std::string call(Opcode opcode, std::span<const std::string> args) {
   switch (opcode) {
     case Opcode::kNot:
@@ -156,7 +156,7 @@ ProgramText text_of(const Program& program, const std::function<std::string(int)
     const Instruction& last = code[result.reg];
     const std::string& value = registers[result.reg];
     text.registers.push_back(value);
-    // What was rounded for this store needs no way back to f32.
+    // A value that was rounded for this store is not converted back to f32.
     const bool just_rounded = last.opcode == Opcode::kRound && is_half(result.dtype) &&
                               static_cast<DataType>(last.immediate) == result.dtype;
     text.results.push_back(

@@ -46,25 +46,26 @@ std::string offset_text(const Request& request, Extents& extents, OperandAt at, 
 // types (see accumulator() of graph/op/infer.h); empty if they do.
 std::string epilogue_mismatch(const Request& request, std::span<const DataType> accumulators);
 
-// What a kernel does with an accumulator: the epilogue of its op output (or rounding to the
+// The operations of a kernel on an accumulator: the epilogue of its op output (or rounding to the
 // output's type), and the stores.
 class StoreText {
  public:
   // Refuses if an epilogue does not take accumulators of this type or the op has another number of
-  // outputs. Asks `extents` for what it needs. lanes: a thread holds neighbours;
-  // the text is add_functions()'s.
+  // outputs. Requests its parameters from `extents`. lanes: a thread holds neighbours; the text is
+  // add_functions()'s.
   static Result<StoreText> make(const Request& request, DataType accumulator, Extents& extents,
                                 size_t op_outputs = 1, const StoreLanes* lanes = nullptr);
 
   // "struct Store { ...; __device__ void operator()(f32 a, i64 i0, i64 i1) const {...} };": stores
-  // one accumulator at the op output's coordinates. Of lanes, with the members that
-  // store_vector_text.h tells of, and vectors() are what they take at once.
+  // one accumulator at the op output's coordinates. For lanes, with the members that
+  // store_vector_text.h describes, and vectors() are the accumulators that they take at once.
   const std::string& definition() const { return definition_; }
   const std::vector<VectorAccess>& vectors() const { return vectors_; }
   // Of the kernel's own parameter list: ", In<f32> e2, Out<h16> y0"; then extents.parameters().
   const std::string& parameters() const { return parameters_; }
-  // An expression that makes a Store of those parameters: "Store{e2, y0, v0}". Of several op
-  // outputs, `part` (i32) is which one accumulators belong to: "Store{y0, y1, v0, part}".
+  // An expression that makes a Store of those parameters: "Store{e2, y0, v0}". With several op
+  // outputs, `part` (i32) is the index of the one that accumulators belong to: "Store{y0, y1, v0,
+  // part}".
   const std::string& construction() const { return construction_; }
   // In the order of parameters().
   void add_arguments(Arguments& arguments, std::span<const TensorView> inputs,

@@ -1,4 +1,4 @@
-// What a kernel does with its accumulators, as text.
+// The operations of a kernel on its accumulators, as text.
 #include <fmt/format.h>
 
 #include "anneal/kernels/cuda/text/program_text.h"
@@ -67,7 +67,7 @@ Result<StoreText> StoreText::make(const Request& request, DataType accumulator, 
   if (std::string mismatch = epilogue_mismatch(request, accumulators); !mismatch.empty())
     return refuse(std::move(mismatch));
   StoreText store;
-  // Without a program, inputs behind the op's are nobody's.
+  // Without a program, inputs after the op's own have no reader.
   const bool plain = request.epilogues.empty() || (op_outputs == 1 && request.epilogues[0].empty());
   store.first_input_ = plain ? request.inputs.size() : static_cast<size_t>(request.op_input_count);
   const auto coordinate = [](int axis) { return fmt::format("i{}", axis); };

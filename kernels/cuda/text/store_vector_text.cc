@@ -67,7 +67,7 @@ bool Writer::varies(const Operand& operand, int axis) const {
   return own >= 0 && !(operand.type.shape[own] == Size(1)) && !(operand.strides[own] == Size(0));
 }
 
-// Whether the axes of rows lie behind each other, so that one stride leads from row to row.
+// Whether the axes of rows are contiguous, so that one stride leads from row to row.
 bool Writer::is_linear_in_rows(const Operand& operand) {
   std::optional<Size> next;  // the stride of the next axis outwards
   for (size_t i = lanes_.rows.size(); i-- > 0;) {
@@ -122,7 +122,7 @@ std::string Writer::place(OperandAt at, const std::string& column) {
     if (axis == lanes_.axis) return column;
     if (!is_linear || std::ranges::find(lanes_.rows, axis) == lanes_.rows.end())
       return fmt::format("i{}", axis);
-    // The innermost axis of rows counts all of them.
+    // The innermost axis of rows counts all rows.
     for (size_t i = lanes_.rows.size(); i-- > 0;)
       if (!((*space_)[lanes_.rows[i]] == Size(1)))
         return std::string(lanes_.rows[i] == axis ? "row" : "i64(0)");

@@ -11,7 +11,8 @@
 
 namespace anneal::cuda {
 
-// One op output: its program (null: it is stored as it is), and where the operands of that begin.
+// One op output: its program (null: it is stored without one), and where the operands of that
+// begin.
 struct StorePart {
   const Program* program = nullptr;
   int first_input = 0, first_output = 0;

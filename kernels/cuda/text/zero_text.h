@@ -18,7 +18,7 @@ class ZeroText {
   bool is_per_line() const { return per_line_; }
   // ", In<u8> a_zero": of the function.
   const std::string& parameter() const { return parameter_; }
-  // Of line `i` (i64), where the parameter and the extents' are.
+  // For line `i` (i64), where the parameter and those of the extents exist.
   const std::string& value() const { return value_; }
   // Members of a struct that holds those, and ", a_zero, v0", which initializes them.
   std::string members(const Extents& extents) const;
