@@ -2,7 +2,7 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 BENCH_VENV := build/bench-venv
 
-.PHONY: demo build test machine-code-tools test-asan test-emulated test-tsan test-integer-bits test-random test-large-weights test-standard-attributes test-all gpu-bundle test-gpu-bundle bench bench-public bench-kernels format lint install deps checks
+.PHONY: demo build test test-alone machine-code-tools test-asan test-emulated test-tsan test-integer-bits test-random test-large-weights test-standard-attributes test-all gpu-bundle test-gpu-bundle bench bench-public bench-kernels format lint install deps checks
 
 # What is installed, and the sample. `make test` builds the tests as well.
 build: deps
@@ -23,6 +23,8 @@ checks: deps
 	@tests/check_size.py
 	@tests/check_classes.py --self-test
 	@tests/check_classes.py
+	@tests/check_unity.py --self-test
+	@tests/check_unity.py
 	@tests/check_lists.py --self-test
 	@tests/check_lists.py
 	@tests/check_words.py --self-test
@@ -43,6 +45,10 @@ machine-code-tools: $(MACHINE_CODE_TOOLS)/ready
 test: checks build-release machine-code-tools
 	@ctest --preset release -j $(JOBS)
 
+# Each source as a file of its own, which a unity build does not show.
+test-alone: build-release
+	@tests/compile_alone.py build/release
+
 test-asan: checks build-asan
 	@ctest --preset asan -j $(JOBS)
 
@@ -55,7 +61,7 @@ test-emulated: checks build-asan
 test-tsan: build-tsan
 	@ctest --preset tsan -j $(JOBS)
 
-test-all: test test-asan test-emulated test-tsan test-gpu-bundle test-integer-bits test-random test-large-weights test-standard-attributes
+test-all: test test-alone test-asan test-emulated test-tsan test-gpu-bundle test-integer-bits test-random test-large-weights test-standard-attributes
 
 # The integers of large quantized models on the emulated GPU, too.
 test-integer-bits: build-release

@@ -8,7 +8,7 @@ packages=(
   libhwy-dev libfmt-dev libprotobuf-dev protobuf-compiler
   libcli11-dev nlohmann-json3-dev libarchive-dev libdnnl-dev
   libjpeg-dev libpng-dev librsvg2-dev zlib1g-dev
-  libgtest-dev libgmock-dev libonnx-dev libonnx-testdata clang-format
+  libgtest-dev libgmock-dev libonnx-dev libonnx-testdata clang-format abigail-tools
   "$@"
 )
 

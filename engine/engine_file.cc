@@ -48,7 +48,7 @@ constexpr size_t kHeaderBytes =
     8 + 3 * sizeof(uint32_t);  // magic, version, sections, table checksum
 
 // The alignment of the beginning of a section: data that kernels read is mapped by separate pages.
-size_t alignment_of(SectionKind kind) {
+size_t section_alignment(SectionKind kind) {
   const bool pages = kind == SectionKind::kWeights || kind == SectionKind::kPacked;
   return pages ? kWeightsAlignment : kSectionAlignment;
 }
@@ -181,7 +181,7 @@ std::vector<Section> load_table(std::span<const std::byte> bytes) {
     section.crc = header.number<uint32_t>();
     section.offset = header.number<uint64_t>();
     section.size = header.number<uint64_t>();
-    const size_t alignment = alignment_of(section.kind);
+    const size_t alignment = section_alignment(section.kind);
     if (section.offset != align_up(end, alignment) || section.offset > bytes.size() ||
         section.size > bytes.size() - section.offset)
       header.refuse("the file is cut off, or a section lies outside it");
@@ -213,7 +213,7 @@ std::vector<std::byte> save(const EngineFile& file) {
   ByteWriter table, body;
   const size_t body_at = kHeaderBytes + contents.size() * kSectionEntryBytes;
   for (const auto& [kind, bytes] : contents) {
-    const size_t alignment = alignment_of(kind);
+    const size_t alignment = section_alignment(kind);
     const size_t offset = align_up(body_at + body.size(), alignment);
     while (body_at + body.size() < offset) body.number<uint8_t>(0);
     table.number(static_cast<uint32_t>(kind));

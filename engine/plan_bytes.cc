@@ -138,7 +138,7 @@ Step load_step(ByteReader& from, const Plan& plan) {
 }
 
 // outer: of a body, the plan that has the sizes.
-Plan load_plan(ByteReader& from, int depth, const Plan* outer) {
+Plan load_nested_plan(ByteReader& from, int depth, const Plan* outer) {
   if (depth > kMaxBodyDepth) from.refuse("bodies nested too deep");
   Plan plan;
   plan.target = from.text();
@@ -156,7 +156,7 @@ Plan load_plan(ByteReader& from, int depth, const Plan* outer) {
   plan.steps.resize(from.count(1));
   for (Step& step : plan.steps) step = load_step(from, plan);
   plan.bodies.resize(from.count(1));
-  for (Plan& body : plan.bodies) body = load_plan(from, depth + 1, &plan);
+  for (Plan& body : plan.bodies) body = load_nested_plan(from, depth + 1, &plan);
   plan.arena_bytes.resize(from.count(sizeof(uint64_t)));
   for (uint64_t& bytes : plan.arena_bytes) bytes = from.number<uint64_t>();
   const auto code = from.blob();
@@ -216,6 +216,6 @@ void save_plan(ByteWriter& to, const Plan& plan, bool is_body) {
 
 void save(ByteWriter& to, const Plan& plan) { save_plan(to, plan, false); }
 
-Plan load_plan(ByteReader& from) { return load_plan(from, 0, nullptr); }
+Plan load_plan(ByteReader& from) { return load_nested_plan(from, 0, nullptr); }
 
 }  // namespace anneal

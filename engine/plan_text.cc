@@ -9,7 +9,7 @@
 namespace anneal {
 namespace {
 
-std::string_view to_string(Storage storage) {
+std::string_view storage_text(Storage storage) {
   switch (storage) {
     case Storage::kInput:
       return "input";
@@ -34,7 +34,7 @@ std::string on_device(const Plan& plan, size_t device) {
 
 std::string slot_text(const Plan& plan, const Slot& slot, bool is_static) {
   std::string text = fmt::format("{} {}{}", to_string(slot.type, *plan.sizes),
-                                 to_string(slot.storage), on_device(plan, slot.device));
+                                 storage_text(slot.storage), on_device(plan, slot.device));
   if (slot.storage == Storage::kWeight) text += fmt::format(" {}", slot.offset);
   if (slot.storage == Storage::kArena) {
     if (is_static) text += fmt::format(" at {}", slot.offset);

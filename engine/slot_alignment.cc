@@ -5,7 +5,7 @@
 namespace anneal {
 namespace {
 
-uint32_t alignment_of(const Plan& plan, uint32_t index) {
+uint32_t one_alignment(const Plan& plan, uint32_t index) {
   if (index == kNoSlot) return 0;
   const Slot& slot = plan.slots[index];
   const Slot& base = slot.storage == Storage::kView ? plan.slots[slot.base] : slot;
@@ -22,7 +22,7 @@ uint32_t alignment_of(const Plan& plan, uint32_t index) {
 
 std::vector<uint32_t> alignments_of(const Plan& plan, std::span<const uint32_t> slots) {
   std::vector<uint32_t> alignments;
-  for (const uint32_t slot : slots) alignments.push_back(alignment_of(plan, slot));
+  for (const uint32_t slot : slots) alignments.push_back(one_alignment(plan, slot));
   return alignments;
 }
 

@@ -88,8 +88,8 @@ PARTS = {
         "api": [],
         "cost": [],
         "code": ["api", "device"],
-        "emulated": ["api", "cost", "code", "device"],
-        "runtime": ["api", "cost", "code", "emulated"],
+        "runtime": ["api", "cost", "code"],
+        "emulated": ["api", "cost", "code", "device", "runtime"],  # a library of its own, which runtime opens
         "text": ["cost", "runtime"],
         "kernels": ["cost", "text"],
         "": ["runtime", "kernels"],

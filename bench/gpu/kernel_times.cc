@@ -26,8 +26,8 @@
 #include "anneal/kernels/cuda/code/code_image.h"
 #include "anneal/kernels/cuda/code/cubin.h"
 #include "anneal/kernels/cuda/cost/cost_model.h"
-#include "anneal/kernels/cuda/emulated/driver.h"
 #include "anneal/kernels/cuda/runtime/device.h"
+#include "anneal/kernels/cuda/runtime/emulated_gpu.h"
 
 namespace anneal::bench {
 namespace {
@@ -57,7 +57,7 @@ Json attributes_of(const std::string& device) {
   const bool emulated = device == "emulated";
   const cuda::LibraryTable<cuda::Driver>& library = cuda::driver_library();
   if (!emulated && !library.table) return Json::object();
-  const cuda::Driver& driver = emulated ? cuda::emulated_driver() : *library.table;
+  const cuda::Driver& driver = emulated ? cuda::emulated_gpu().driver : *library.table;
   const int ordinal = device.starts_with("cuda:") ? std::atoi(device.c_str() + 5) : 0;
   constexpr std::pair<const char*, unsigned> kWanted[] = {
       {"clock_khz", 13},        {"multiprocessors", 16}, {"memory_clock_khz", 36},

@@ -59,6 +59,7 @@ def stage_programs(root, build, suffix, licenses):
             # A variant finds what is not of its build beside the first build's.
             if not suffix or Path(words[2]).resolve().is_relative_to(build):
                 found.add(words[2])
+    found.add(str(next((build / "lib").glob("libanneal_emulated.so.?.?"))))  # opened, not linked
     for each in sorted(found):
         if NVIDIAS.match(Path(each).name):
             sys.exit(f"make_bundle.py: {each} is NVIDIA's")

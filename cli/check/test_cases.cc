@@ -31,7 +31,7 @@ std::optional<size_t> index_of(std::string_view file, std::string_view prefix) {
 struct Listing {
   std::vector<std::string> files, folders;
 };
-Listing list(const fs::path& folder) {
+Listing listing_of(const fs::path& folder) {
   Listing listing;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
@@ -81,7 +81,7 @@ std::optional<TestCase> folder_case(const fs::path& folder, const Listing& listi
   for (const std::string& inner : listing.folders) {
     if (!inner.starts_with("test_data_set_")) continue;
     const fs::path at = folder / inner;
-    const Listing files = list(at);
+    const Listing files = listing_of(at);
     found.sets.push_back({inner, numbered(at, files, "input_"), numbered(at, files, "output_")});
   }
   // "test_data_set_10" comes after "test_data_set_9".
@@ -103,7 +103,7 @@ std::optional<TestCase> file_case(const fs::path& folder, const Listing& listing
 
 void add_cases(const fs::path& folder, const std::string& prefix, const std::string& own_name,
                std::vector<TestCase>& cases) {
-  const Listing listing = list(folder);
+  const Listing listing = listing_of(folder);
   if (auto found = folder_case(folder, listing)) {
     found->name = own_name;
     cases.push_back(std::move(*found));
@@ -137,7 +137,7 @@ std::vector<TestCase> find_test_cases(const std::string& path) {
   } else {
     const fs::path folder = root.has_parent_path() ? root.parent_path() : fs::path(".");
     const std::string file = root.filename().string();
-    const Listing listing = list(folder);
+    const Listing listing = listing_of(folder);
     auto found = file_case(folder, listing, file);
     if (!found) {
       found = folder_case(folder, listing);

@@ -198,7 +198,7 @@ void print_differences(const std::vector<ComparedTensor>& tensors, const Compare
       name_text(*wrong), printable(wrong->step_a), printable(wrong->kernel_a), wrong->alone->why);
 }
 
-int compare(CompareFlags flags) {
+int run_compare(CompareFlags flags) {
   complete(flags);
   check_output_file(flags.json);
   Progress progress(flags.verbose);
@@ -311,7 +311,7 @@ void add_compare_command(CLI::App& application, Action& action) {
   command->callback([&action, flags, command] {
     action = [flags, command] {
       refuse_model_flags(*command, {flags->a.path, flags->b.path});
-      return compare(*flags);
+      return run_compare(*flags);
     };
   });
 }

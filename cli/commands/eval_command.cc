@@ -191,7 +191,7 @@ void print_accuracy(const Counts& counts) {
              counts.among_five);
 }
 
-Json compare(const ClassificationRun& result, const EvalFlags& flags, Progress& progress) {
+Json compare_against(const ClassificationRun& result, const EvalFlags& flags, Progress& progress) {
   std::shared_ptr<const Dataset> samples;
   const ClassificationRun other = flags.against.ends_with(".json")
                                       ? read_predictions(flags.against)
@@ -272,7 +272,7 @@ int evaluate(const EvalFlags& flags) {
                     std::back_inserter(hints));
   // A network that gets right what it is asked needs no hint about its inputs.
   if (counts.labelled == 0 || 2 * counts.right < counts.labelled) print_hints(hints);
-  if (!flags.against.empty()) json["against"] = compare(result, flags, progress);
+  if (!flags.against.empty()) json["against"] = compare_against(result, flags, progress);
   json["predictions"] = predictions_json(result.predictions);
   if (!flags.json.empty()) write_json(flags.json, json);
   return kSuccess;

@@ -19,7 +19,7 @@ std::optional<T> parse_number(std::string_view text) {
   return value;
 }
 
-std::string list(std::span<const std::string> names) {
+std::string name_list(std::span<const std::string> names) {
   if (names.empty()) return "it has none";
   return fmt::format("it has {}", fmt::join(names, ", "));
 }
@@ -94,10 +94,10 @@ void check_names(const std::map<std::string, Dims>& shapes, std::span<const std:
       fail(ErrorCode::kInvalidArgument,
            fmt::format("{} {}: the model has {} inputs, so say which: NAME:{} ({})", flag,
                        fmt::join(dims.span(), "x"), inputs.size(), fmt::join(dims.span(), "x"),
-                       list(inputs)));
+                       name_list(inputs)));
     if (!name.empty() && std::find(inputs.begin(), inputs.end(), name) == inputs.end())
       fail(ErrorCode::kInvalidArgument,
-           fmt::format("{}: the model has no input \"{}\"; {}", flag, name, list(inputs)));
+           fmt::format("{}: the model has no input \"{}\"; {}", flag, name, name_list(inputs)));
   }
 }
 
@@ -162,11 +162,11 @@ InputFlag parse_input(std::string_view text, std::span<const std::string> inputs
           fmt::format("--input \"{}\": the engine has no input \"{}\"; {}. An initializer that the "
                       "model lists among its inputs is one in engines of anneal build "
                       "--default-inputs {}",
-                      text, text.substr(0, equals), list(inputs), text.substr(0, equals)));
+                      text, text.substr(0, equals), name_list(inputs), text.substr(0, equals)));
     if (flag.name.empty() && only.empty())
       fail(ErrorCode::kInvalidArgument,
            fmt::format("--input \"{}\": the engine has {} inputs, so say which: NAME={} ({})", text,
-                       inputs.size(), text, list(inputs)));
+                       inputs.size(), text, name_list(inputs)));
   }
   if (flag.name.empty()) flag.name = only;
   return flag;

@@ -53,7 +53,7 @@ constexpr Spelling kSpellings[] = {
     {"--useDLACore", "nothing: there is no backend for DLA"},
 };
 
-size_t distance(std::string_view a, std::string_view b) {
+size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before, last(b.size() + 1), now(b.size() + 1);
   std::iota(last.begin(), last.end(), size_t{0});
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -84,7 +84,7 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
   std::string best;
   size_t least = std::max<size_t>(word.size() / 3, 1) + 1;
   for (const std::string& candidate : candidates) {
-    const size_t steps = distance(word, candidate);
+    const size_t steps = edit_distance(word, candidate);
     if (steps < least) {
       least = steps;
       best = candidate;

@@ -13,7 +13,7 @@
 namespace anneal {
 namespace {
 
-std::vector<std::string> input_names(const Graph& graph) {
+std::vector<std::string> graph_input_names(const Graph& graph) {
   std::vector<std::string> names;
   for (const ValueId input : graph.inputs()) names.push_back(graph.value(input).name);
   return names;
@@ -65,7 +65,7 @@ ImportResult import_model(const std::string& path, const ShapeFlags& flags) {
           [&] { return path; },
           [&] { return import_bytes(file.bytes, folder.empty() ? "." : folder, with); });
     };
-    const auto inputs = input_names(import({}).graph);
+    const auto inputs = graph_input_names(import({}).graph);
     check_names({{"", unnamed.mapped().opt}}, inputs, "--shapes");
     unnamed.key() = inputs[0];
     if (!options.bounds.insert(std::move(unnamed)).inserted)

@@ -159,7 +159,7 @@ struct WeightTotals {
   size_t count = 0;
   uint64_t bytes = 0;
 };
-WeightTotals weights_of(const Graph& graph) {
+WeightTotals weight_totals(const Graph& graph) {
   WeightTotals constants;
   std::map<ValueId, bool> seen;
   for (const LayerId id : graph.order()) {
@@ -171,7 +171,7 @@ WeightTotals weights_of(const Graph& graph) {
     }
   }
   for (const Graph& body : graph.bodies()) {
-    const WeightTotals inner = weights_of(body);
+    const WeightTotals inner = weight_totals(body);
     constants.count += inner.count;
     constants.bytes += inner.bytes;
   }
@@ -364,7 +364,7 @@ std::string constant_inputs_text(const std::vector<std::string>& names) {
 
 std::string model_text(const ImportResult& model) {
   const Graph& graph = model.graph;
-  const WeightTotals constants = weights_of(graph);
+  const WeightTotals constants = weight_totals(graph);
   std::string text = fmt::format(
       "model {}, opset {}, IR version {}, made by {}\n",
       model.info.graph_name.empty() ? "without a name" : printable(model.info.graph_name),
@@ -383,7 +383,7 @@ std::string model_text(const ImportResult& model) {
 }
 
 Json model_json(const ImportResult& model) {
-  const WeightTotals constants = weights_of(model.graph);
+  const WeightTotals constants = weight_totals(model.graph);
   Json json = {{"graph", model.info.graph_name},
                {"producer", model.info.producer},
                {"opset", model.info.opset},

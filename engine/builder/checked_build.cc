@@ -63,7 +63,7 @@ std::string names_of(const PrecisionOptions& options) {
 }
 
 // A pattern that matches the name alone.
-std::string pattern_of(const std::string& name) {
+std::string exact_pattern(const std::string& name) {
   std::string pattern;
   for (const char c : name) {
     if (std::string_view("\\^$.|?*+()[]{}").find(c) != std::string_view::npos) pattern += '\\';
@@ -301,7 +301,7 @@ void Checker::mend(Round& round) {
        ++count) {
     for (const auto& [layer, why] : round.faults) {
       reverted_.emplace(layer, why);
-      precision_.layers.push_back({pattern_of(layer), Precision::kF32});
+      precision_.layers.push_back({exact_pattern(layer), Precision::kF32});
     }
     round = compare(build_lower());
   }
@@ -366,7 +366,7 @@ std::string Checker::remedy(const Round& round) const {
     return where +
            ", where f32 helps little, so compare accuracy with anneal eval, or build in f32";
   return fmt::format("{}: keep it exact with --layer-precision '{}=f32'", where,
-                     pattern_of(round.layer));
+                     exact_pattern(round.layer));
 }
 
 std::string Checker::sentence(const Round& round) const {

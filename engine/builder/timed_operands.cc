@@ -24,7 +24,7 @@ Dims opt_dims(const SizeTable& sizes, const Shape& shape) {
 
 bool is_random(DataType dtype) { return is_float(dtype) || is_8bit(dtype); }
 
-std::vector<std::byte> pattern_of(DataType dtype, uint64_t seed) {
+std::vector<std::byte> filled_pattern(DataType dtype, uint64_t seed) {
   if (!is_random(dtype)) return std::vector<std::byte>(kPatternElements * size_of(dtype));
   const Tensor tensor = text::random_tensor(dtype, {kPatternElements}, seed);
   return {tensor.bytes().begin(), tensor.bytes().end()};
@@ -59,7 +59,7 @@ TensorView TimedOperands::view_of(const Request& request, const Operand& operand
   const auto elements = static_cast<size_t>(extent(view.dims, view.strides));
   Activation activation;
   activation.buffer = device_.allocate(std::max<size_t>(elements * size_of(view.dtype), 1));
-  activation.pattern = pattern_of(view.dtype, activations_.size() + 1);
+  activation.pattern = filled_pattern(view.dtype, activations_.size() + 1);
   view.data = activation.buffer->data();
   activations_.push_back(std::move(activation));
   return view;

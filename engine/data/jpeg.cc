@@ -48,14 +48,14 @@ void on_progress(j_common_ptr jpeg) {
 }
 
 // All three are false after an error, which is in job.message.
-bool begin(JpegJob& job, const unsigned char* bytes, size_t size) {
+bool begin_jpeg(JpegJob& job, const unsigned char* bytes, size_t size) {
   if (setjmp(job.back) != 0) return false;
   jpeg_mem_src(&job.jpeg, bytes, size);
   jpeg_read_header(&job.jpeg, TRUE);
   return true;
 }
 
-bool read_rows(JpegJob& job, uint8_t* to, size_t row) {
+bool read_jpeg_rows(JpegJob& job, uint8_t* to, size_t row) {
   if (setjmp(job.back) != 0) return false;
   jpeg_start_decompress(&job.jpeg);
   while (job.jpeg.output_scanline < job.jpeg.output_height) {
@@ -101,7 +101,7 @@ class Decompressor {
 Dims jpeg_size(std::span<const std::byte> bytes) {
   Decompressor decompressor;
   JpegJob& job = decompressor.job();
-  if (!begin(job, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()))
+  if (!begin_jpeg(job, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()))
     decompressor.refuse();
   return {job.jpeg.image_height, job.jpeg.image_width};
 }
@@ -109,7 +109,7 @@ Dims jpeg_size(std::span<const std::byte> bytes) {
 Image decode_jpeg(std::span<const std::byte> bytes) {
   Decompressor decompressor;
   JpegJob& job = decompressor.job();
-  if (!begin(job, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()))
+  if (!begin_jpeg(job, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()))
     decompressor.refuse();
   const int components = job.jpeg.num_components;
   if (components != 1 && components != 3)
@@ -119,7 +119,7 @@ Image decode_jpeg(std::span<const std::byte> bytes) {
                                      : fmt::format("it has {} channels", components)));
   job.jpeg.out_color_space = components == 1 ? JCS_GRAYSCALE : JCS_RGB;
   Image image = blank_image(job.jpeg.image_height, job.jpeg.image_width, components);
-  if (!read_rows(job, image.pixels.data(), static_cast<size_t>(image.width * components)))
+  if (!read_jpeg_rows(job, image.pixels.data(), static_cast<size_t>(image.width * components)))
     decompressor.refuse();
   return image;
 }

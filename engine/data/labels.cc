@@ -24,7 +24,7 @@ int64_t with_offset(int64_t label, const DataFormat& format, std::string_view wh
   return sum;
 }
 
-int64_t whole_number(const std::string& text, std::string_view where) {
+int64_t label_number(const std::string& text, std::string_view where) {
   int64_t value = 0;
   const char* end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, value);
@@ -39,7 +39,7 @@ std::vector<size_t> order_of(const Csv& csv) {
   const auto column = csv.column("row");
   for (size_t i = 0; i < order.size(); ++i) {
     const auto number =
-        column ? static_cast<size_t>(whole_number(csv.rows[i][*column], "column row")) : i;
+        column ? static_cast<size_t>(label_number(csv.rows[i][*column], "column row")) : i;
     if (number >= order.size() || order[number] != order.size())
       refuse_argument(fmt::format("the column \"row\" does not count the {} samples from 0: see {}",
                                   order.size(), number));
@@ -62,7 +62,7 @@ void read_table(const Csv& csv, const DataFormat& format, Labels& labels) {
     const auto& row = csv.rows[i];
     const std::string where = fmt::format("row {}", i + 1);
     if (file) labels.files.push_back(row[*file]);
-    labels.values.push_back(with_offset(whole_number(row[*label], where), format, where));
+    labels.values.push_back(with_offset(label_number(row[*label], where), format, where));
   }
 }
 

@@ -19,7 +19,7 @@ uint64_t splitmix64(uint64_t& state) {
 double share(uint64_t& state) { return static_cast<double>(splitmix64(state) >> 11) * 0x1p-53; }
 
 // Uniform in low..high; of a range of 2^40 numbers at most the bias is below 2^-24.
-int64_t drawn(uint64_t& state, int64_t low, int64_t high) {
+int64_t drawn_number(uint64_t& state, int64_t low, int64_t high) {
   const auto span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low) + 1;
   const uint64_t bits = splitmix64(state);
   return static_cast<int64_t>(static_cast<uint64_t>(low) + (span == 0 ? bits : bits % span));
@@ -71,7 +71,7 @@ Tensor integer_sample(DataType dtype, const Dims& dims, int64_t low, int64_t hig
   const int64_t n = count(dims);
   int64_t i = 0;
   for_each_element(sample.tensor.view(), [&](std::byte* element) {
-    int64_t value = drawn(state, low, high);
+    int64_t value = drawn_number(state, low, high);
     const bool is_both = ends == RangeEnds::kBoth && n > 1;
     if (i == n - 1 && (is_both || ends == RangeEnds::kHigh)) value = high;
     if (i == 0 && n > 1 && ends != RangeEnds::kNone) value = low;
@@ -88,7 +88,7 @@ Tensor consecutive_sample(DataType dtype, const Dims& dims, int64_t low, int64_t
   const int64_t length = dims.empty() ? 1 : dims.back();
   int64_t i = 0, start = low;
   for_each_element(sample.tensor.view(), [&](std::byte* element) {
-    if (i % length == 0) start = drawn(state, low, std::max(low, high - length + 1));
+    if (i % length == 0) start = drawn_number(state, low, std::max(low, high - length + 1));
     const int64_t value = low + (start - low + i % length) % (high - low + 1);
     ++i;
     write_element(dtype, element, static_cast<double>(value));
@@ -102,7 +102,7 @@ Tensor mask_sample(DataType dtype, const Dims& dims, uint64_t seed) {
   const int64_t length = dims.empty() ? 1 : dims.back();
   int64_t i = 0, ones = 0;
   for_each_element(sample.tensor.view(), [&](std::byte* element) {
-    if (i % length == 0) ones = drawn(state, (length + 1) / 2, length);
+    if (i % length == 0) ones = drawn_number(state, (length + 1) / 2, length);
     write_element(dtype, element, i % length < ones ? 1 : 0);
     ++i;
   });

@@ -27,7 +27,7 @@ Bytes part(Bytes bytes, size_t at, size_t size) {
 }
 
 template <class T>
-T number(Bytes bytes, size_t at) {
+T zip_number(Bytes bytes, size_t at) {
   T value;
   std::memcpy(&value, part(bytes, at, sizeof(T)).data(), sizeof(T));
   return value;
@@ -40,20 +40,21 @@ constexpr size_t kEndSize = 22, kEntrySize = 46, kMemberSize = 30;
 // The record at the end of the archive, behind which only a comment may stand.
 size_t find_end(Bytes bytes) {
   for (size_t back = kEndSize; back <= std::min<size_t>(bytes.size(), kEndSize + 0xffff); ++back)
-    if (number<uint32_t>(bytes, bytes.size() - back) == kEnd) return bytes.size() - back;
+    if (zip_number<uint32_t>(bytes, bytes.size() - back) == kEnd) return bytes.size() - back;
   refuse_npz("it is no zip archive, or its end is missing");
 }
 
 Tensor read_member(Bytes bytes, Bytes entry) {
-  const auto flags = number<uint16_t>(entry, 8), method = number<uint16_t>(entry, 10);
-  const auto crc = number<uint32_t>(entry, 16), packed = number<uint32_t>(entry, 20);
-  const auto size = number<uint32_t>(entry, 24), at = number<uint32_t>(entry, 42);
+  const auto flags = zip_number<uint16_t>(entry, 8), method = zip_number<uint16_t>(entry, 10);
+  const auto crc = zip_number<uint32_t>(entry, 16), packed = zip_number<uint32_t>(entry, 20);
+  const auto size = zip_number<uint32_t>(entry, 24), at = zip_number<uint32_t>(entry, 42);
   if ((flags & 1) != 0) refuse_npz("it is encrypted");
   if (packed == 0xffffffff || size == 0xffffffff || at == 0xffffffff)
     refuse_npz("members of 4 GiB and more are not read; save the arrays as .npy");
   const Bytes member = part(bytes, at, kMemberSize);
-  if (number<uint32_t>(member, 0) != kMember) refuse_npz("the archive's table is damaged");
-  const size_t skip = kMemberSize + number<uint16_t>(member, 26) + number<uint16_t>(member, 28);
+  if (zip_number<uint32_t>(member, 0) != kMember) refuse_npz("the archive's table is damaged");
+  const size_t skip =
+      kMemberSize + zip_number<uint16_t>(member, 26) + zip_number<uint16_t>(member, 28);
   const Bytes content = part(bytes, at + skip, packed);
   std::vector<std::byte> inflated;
   Bytes whole = content;
@@ -73,16 +74,17 @@ Tensor read_member(Bytes bytes, Bytes entry) {
 
 std::vector<NamedArray> read_npz(Bytes bytes) {
   const size_t end = find_end(bytes);
-  const auto entries = number<uint16_t>(bytes, end + 10);
-  size_t at = number<uint32_t>(bytes, end + 16);
+  const auto entries = zip_number<uint16_t>(bytes, end + 10);
+  size_t at = zip_number<uint32_t>(bytes, end + 16);
   std::vector<NamedArray> arrays;
   for (int i = 0; i < entries; ++i) {
     const Bytes entry = part(bytes, at, kEntrySize);
-    if (number<uint32_t>(entry, 0) != kEntry) refuse_npz("the archive's table is damaged");
-    const size_t name_size = number<uint16_t>(entry, 28);
+    if (zip_number<uint32_t>(entry, 0) != kEntry) refuse_npz("the archive's table is damaged");
+    const size_t name_size = zip_number<uint16_t>(entry, 28);
     const Bytes name_bytes = part(bytes, at + kEntrySize, name_size);
     std::string name(reinterpret_cast<const char*>(name_bytes.data()), name_size);
-    at += kEntrySize + name_size + number<uint16_t>(entry, 30) + number<uint16_t>(entry, 32);
+    at +=
+        kEntrySize + name_size + zip_number<uint16_t>(entry, 30) + zip_number<uint16_t>(entry, 32);
     if (!name.ends_with(".npy")) refuse_npz(fmt::format("member \"{}\" is no .npy array", name));
     Tensor array = with_context([&] { return fmt::format("in member \"{}\"", name); },
                                 [&] { return read_member(bytes, entry); });

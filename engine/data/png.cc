@@ -35,7 +35,7 @@ void on_read(png_structp png, png_bytep to, size_t size) {
 }
 
 // All are false after an error, which is in job.message.
-bool begin(PngJob& job) {
+bool begin_png(PngJob& job) {
   if (setjmp(png_jmpbuf(job.png)) != 0) return false;
   png_set_read_fn(job.png, &job, on_read);
   png_set_user_limits(job.png, kMostPixels, kMostPixels);
@@ -64,7 +64,7 @@ bool want_indices(PngJob& job) {
   return true;
 }
 
-bool read_rows(PngJob& job, uint8_t* to, uint32_t height, size_t row) {
+bool read_png_rows(PngJob& job, uint8_t* to, uint32_t height, size_t row) {
   if (setjmp(png_jmpbuf(job.png)) != 0) return false;
   const int passes = png_set_interlace_handling(job.png);
   png_read_update_info(job.png, job.info);
@@ -104,19 +104,19 @@ class Reader {
 Image decode_png(std::span<const std::byte> bytes) {
   Reader reader(bytes);
   PngJob& job = reader.job();
-  if (!begin(job) || !want_colours(job)) reader.refuse();
+  if (!begin_png(job) || !want_colours(job)) reader.refuse();
   const int type = png_get_color_type(job.png, job.info);
   const int channels = (type & PNG_COLOR_MASK_COLOR) != 0 ? 3 : 1;
   const uint32_t height = png_get_image_height(job.png, job.info);
   Image image = blank_image(height, png_get_image_width(job.png, job.info), channels);
-  if (!read_rows(job, image.pixels.data(), height, static_cast<size_t>(image.width * channels)))
+  if (!read_png_rows(job, image.pixels.data(), height, static_cast<size_t>(image.width * channels)))
     reader.refuse();
   return image;
 }
 
 Dims png_size(std::span<const std::byte> bytes) {
   Reader reader(bytes);
-  if (!begin(reader.job())) reader.refuse();
+  if (!begin_png(reader.job())) reader.refuse();
   return {png_get_image_height(reader.job().png, reader.job().info),
           png_get_image_width(reader.job().png, reader.job().info)};
 }
@@ -124,7 +124,7 @@ Dims png_size(std::span<const std::byte> bytes) {
 Tensor decode_png_indices(std::span<const std::byte> bytes) {
   Reader reader(bytes);
   PngJob& job = reader.job();
-  if (!begin(job)) reader.refuse();
+  if (!begin_png(job)) reader.refuse();
   const int type = png_get_color_type(job.png, job.info);
   if (type != PNG_COLOR_TYPE_PALETTE && type != PNG_COLOR_TYPE_GRAY)
     fail(
@@ -138,7 +138,7 @@ Tensor decode_png_indices(std::span<const std::byte> bytes) {
   const size_t row = size_t{width} * (is_wide ? 2 : 1);
   blank_image(height, width, 1);
   std::vector<uint8_t> stored(height * row);
-  if (!read_rows(job, stored.data(), height, row)) reader.refuse();
+  if (!read_png_rows(job, stored.data(), height, row)) reader.refuse();
   auto made = Tensor::allocate(DataType::kI32, {height, width});
   auto* indices = reinterpret_cast<int32_t*>(made.data.data());
   for (size_t i = 0; i < size_t{height} * width; ++i) {

@@ -34,7 +34,7 @@ class Subset : public Dataset {
                    which, why));
 }
 
-int64_t number(std::string_view which, std::string_view text) {
+int64_t subset_number(std::string_view which, std::string_view text) {
   int64_t value = 0;
   const char* end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, value);
@@ -44,7 +44,7 @@ int64_t number(std::string_view which, std::string_view text) {
 }
 
 // The n samples with the smallest hashes; of equals the one whose name is smaller.
-std::vector<bool> drawn(const Dataset& samples, int64_t n) {
+std::vector<bool> drawn_samples(const Dataset& samples, int64_t n) {
   std::vector<int64_t> order(static_cast<size_t>(samples.size()));
   std::iota(order.begin(), order.end(), int64_t{0});
   std::vector<std::pair<uint64_t, std::string>> keys;
@@ -69,9 +69,9 @@ std::vector<bool> selected(const Dataset& samples, std::string_view which) {
     if (slash == value.npos) refuse_subset(which, "there is no /");
     const std::string_view range = value.substr(0, slash);
     const size_t dash = range.find('-');
-    const int64_t first = number(which, range.substr(0, dash));
-    const int64_t last = dash == range.npos ? first : number(which, range.substr(dash + 1));
-    const int64_t parts = number(which, value.substr(slash + 1));
+    const int64_t first = subset_number(which, range.substr(0, dash));
+    const int64_t last = dash == range.npos ? first : subset_number(which, range.substr(dash + 1));
+    const int64_t parts = subset_number(which, value.substr(slash + 1));
     if (last < first || last > parts) refuse_subset(which, "there is no such part");
     for (size_t i = 0; i < size; ++i) {
       const auto part = static_cast<int64_t>(
@@ -82,14 +82,14 @@ std::vector<bool> selected(const Dataset& samples, std::string_view which) {
   }
   if (word != "first" && word != "hash" && word != "holdout")
     refuse_subset(which, "it is not understood");
-  const int64_t n = number(which, value);
+  const int64_t n = subset_number(which, value);
   if (n > samples.size())
     refuse_subset(which, fmt::format("there are only {} samples", samples.size()));
   if (word == "first") {
     std::fill_n(kept.begin(), n, true);
     return kept;
   }
-  kept = drawn(samples, n);
+  kept = drawn_samples(samples, n);
   if (word == "holdout") kept.flip();
   return kept;
 }

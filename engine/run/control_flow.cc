@@ -18,14 +18,14 @@ TensorView scalar_view(DataType dtype, T& value) {
 }
 
 template <class T>
-T value_of(const TensorView& view, std::string_view what) {
+T scalar_value(const TensorView& view, std::string_view what) {
   if (count(view.dims) != 1)
     fail(ErrorCode::kInvalidArgument,
          fmt::format("the {} is {}, not one value", what, to_string(view.dims)));
   return *view.as<T>();
 }
 
-bool is_true(const TensorView& view) { return value_of<uint8_t>(view, "condition") != 0; }
+bool is_true(const TensorView& view) { return scalar_value<uint8_t>(view, "condition") != 0; }
 
 size_t dense_bytes(DataType dtype, const Dims& dims) {
   return static_cast<size_t>(count(dims)) * size_of(dtype);
@@ -208,7 +208,8 @@ void ControlFlow::run_loop(const Step& step, const Loop& op, Iteration& state, T
   PlanRun& body = this->body(op.body);
   const auto carried = static_cast<size_t>(op.carried);
   const bool has_count = step.inputs[0] != kNoSlot;
-  const int64_t trips = has_count ? value_of<int64_t>(run_.slots[step.inputs[0]], "trip count") : 0;
+  const int64_t trips =
+      has_count ? scalar_value<int64_t>(run_.slots[step.inputs[0]], "trip count") : 0;
   state.condition = op.counted || step.inputs[1] == kNoSlot || is_true(run_.slots[step.inputs[1]]);
   begin_carried(step, 2, carried, state);
   for (size_t i = 2 + carried; i < step.inputs.size(); ++i)

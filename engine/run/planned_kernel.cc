@@ -8,8 +8,8 @@
 namespace anneal {
 namespace {
 
-std::vector<Operand> operands_of(const EngineFile& file, const Plan& plan,
-                                 const std::vector<uint32_t>& slots) {
+std::vector<Operand> slot_operands(const EngineFile& file, const Plan& plan,
+                                   const std::vector<uint32_t>& slots) {
   std::vector<Operand> operands;
   operands.reserve(slots.size());
   for (const uint32_t index : slots) {
@@ -31,7 +31,7 @@ std::vector<Operand> operands_of(const EngineFile& file, const Plan& plan,
 }  // namespace
 
 StepOperands operands_of(const EngineFile& file, const Plan& plan, const Step& step) {
-  return {operands_of(file, plan, step.inputs), operands_of(file, plan, step.outputs)};
+  return {slot_operands(file, plan, step.inputs), slot_operands(file, plan, step.outputs)};
 }
 
 Request request_of(const Plan& plan, const Step& step, const StepOperands& operands, Device& device,

@@ -11,7 +11,7 @@ size_t bytes_of(const std::vector<T>& values) {
 }
 
 // The values of outer symbols that a plan uses; the outermost plan has none.
-std::optional<int64_t> value_of(const SymbolValues& outer, uint32_t symbol) {
+std::optional<int64_t> symbol_value(const SymbolValues& outer, uint32_t symbol) {
   return symbol < outer.size() ? outer[symbol] : std::nullopt;
 }
 
@@ -30,7 +30,7 @@ bool ShapeCache::is_for(const BoundShapes& bound, std::span<const Dims> input_di
                         const SymbolValues& outer) const {
   if (!std::equal(input_dims.begin(), input_dims.end(), bound.input_dims.begin())) return false;
   for (size_t i = 0; i < uses_.size(); ++i)
-    if (bound.outer[i] != value_of(outer, uses_[i])) return false;
+    if (bound.outer[i] != symbol_value(outer, uses_[i])) return false;
   return true;
 }
 
@@ -54,7 +54,7 @@ std::unique_ptr<BoundShapes> ShapeCache::make(std::span<const Dims> input_dims,
   }
   bound->input_dims.assign(input_dims.begin(), input_dims.end());
   bound->outer.clear();
-  for (const uint32_t symbol : uses_) bound->outer.push_back(value_of(outer, symbol));
+  for (const uint32_t symbol : uses_) bound->outer.push_back(symbol_value(outer, symbol));
   return bound;
 }
 

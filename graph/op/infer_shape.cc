@@ -54,7 +54,7 @@ bool cancel(Factors& a, Factors& b, const SizeTable& sizes) {
   return none_zero;
 }
 
-Size product(const Factors& factors, SizeTable& sizes) {
+Size product_of(const Factors& factors, SizeTable& sizes) {
   Size product = factors.known;
   for (const Size& size : factors.others) product = sizes.mul(product, size);
   return product;
@@ -67,14 +67,15 @@ Size remaining(const Shape& from, const Shape& to, int solve, SizeTable& sizes) 
   cancel(total, rest, sizes);
   if (rest.others.empty() && total.others.empty() && rest.known != Size(1))
     refuse(fmt::format("{} does not divide into {}", sizes.text(from), sizes.text(to)));
-  return sizes.floor_div(product(total, sizes), product(rest, sizes));
+  return sizes.floor_div(product_of(total, sizes), product_of(rest, sizes));
 }
 
 void require_equal_count(const Shape& from, const Shape& to, const InferInputs& inputs) {
   SizeTable& sizes = inputs.sizes();
   Factors a = factors_of(from, -1, sizes), b = factors_of(to, -1, sizes);
   const bool none_zero = cancel(a, b, sizes);
-  const Size left = product(a, sizes), right = product(b, sizes), gap = sizes.sub(left, right);
+  const Size left = product_of(a, sizes), right = product_of(b, sizes),
+             gap = sizes.sub(left, right);
   if (none_zero) inputs.demand(left, right);
   if (rules::surely_differ(gap, 0, sizes))
     refuse(fmt::format("{} has not as many elements as {}", sizes.text(from), sizes.text(to)));

@@ -15,7 +15,7 @@
 namespace anneal {
 namespace {
 
-constexpr uint16_t bit(DataType dtype) {
+constexpr uint16_t dtype_bit(DataType dtype) {
   return static_cast<uint16_t>(1u << static_cast<unsigned>(dtype));
 }
 
@@ -24,24 +24,24 @@ uint16_t types_that_hold(DataType dtype) {
   switch (dtype) {
     case DataType::kF16:
     case DataType::kBF16:
-      return bit(dtype) | bit(DataType::kF32);
+      return dtype_bit(dtype) | dtype_bit(DataType::kF32);
     case DataType::kI8:
-      return bit(DataType::kI8) | bit(DataType::kI16) | bit(DataType::kI32);
+      return dtype_bit(DataType::kI8) | dtype_bit(DataType::kI16) | dtype_bit(DataType::kI32);
     case DataType::kI16:
-      return bit(DataType::kI16) | bit(DataType::kI32);
+      return dtype_bit(DataType::kI16) | dtype_bit(DataType::kI32);
     case DataType::kU8:
-      return bit(DataType::kU8) | bit(DataType::kU16) | bit(DataType::kU32);
+      return dtype_bit(DataType::kU8) | dtype_bit(DataType::kU16) | dtype_bit(DataType::kU32);
     case DataType::kU16:
-      return bit(DataType::kU16) | bit(DataType::kU32);
+      return dtype_bit(DataType::kU16) | dtype_bit(DataType::kU32);
     default:
-      return bit(dtype);
+      return dtype_bit(dtype);
   }
 }
 
 uint16_t types_of(RegisterType type) {
   uint16_t types = 0;
   for (const DataType dtype : all_dtypes())
-    if (dtype != DataType::kString && register_type(dtype) == type) types |= bit(dtype);
+    if (dtype != DataType::kString && register_type(dtype) == type) types |= dtype_bit(dtype);
   return types;
 }
 
@@ -64,7 +64,7 @@ uint16_t types_that_hold(RegisterType type, Scalar value) {
     if (dtype == DataType::kString || register_type(dtype) != type) continue;
     std::byte stored[8] = {};
     store_scalar(dtype, value, stored);
-    if (is_nan(type, value) || load_scalar(dtype, stored) == value) types |= bit(dtype);
+    if (is_nan(type, value) || load_scalar(dtype, stored) == value) types |= dtype_bit(dtype);
   }
   return types;
 }
@@ -316,7 +316,7 @@ bool ProgramBuilder::precedes(uint16_t a, uint16_t b) const {
 
 uint16_t ProgramBuilder::storage_types(const Instruction& instruction) const {
   const auto of = [&](int operand) { return fits_[instruction.operands[operand]]; };
-  const uint16_t whole = bit(widest(instruction.type));
+  const uint16_t whole = dtype_bit(widest(instruction.type));
   switch (instruction.opcode) {
     case Opcode::kInput:
       return types_that_hold(*inputs_[instruction.immediate]);
@@ -349,7 +349,7 @@ uint16_t ProgramBuilder::storage_types(const Instruction& instruction) const {
 }
 
 bool ProgramBuilder::fits(Reg a, DataType dtype) const {
-  return (fits_[a.index] & bit(dtype)) != 0;
+  return (fits_[a.index] & dtype_bit(dtype)) != 0;
 }
 
 }  // namespace anneal

@@ -8,14 +8,14 @@
 namespace anneal {
 namespace {
 
-constexpr uint8_t bit(RegisterType type) {
+constexpr uint8_t register_bit(RegisterType type) {
   return static_cast<uint8_t>(1u << static_cast<unsigned>(type));
 }
-constexpr uint8_t kFloats = bit(RegisterType::kF32) | bit(RegisterType::kF64);
-constexpr uint8_t kIntegers = bit(RegisterType::kI32) | bit(RegisterType::kI64) |
-                              bit(RegisterType::kU32) | bit(RegisterType::kU64);
+constexpr uint8_t kFloats = register_bit(RegisterType::kF32) | register_bit(RegisterType::kF64);
+constexpr uint8_t kIntegers = register_bit(RegisterType::kI32) | register_bit(RegisterType::kI64) |
+                              register_bit(RegisterType::kU32) | register_bit(RegisterType::kU64);
 constexpr uint8_t kNumbers = kFloats | kIntegers;
-constexpr uint8_t kBools = bit(RegisterType::kBool);
+constexpr uint8_t kBools = register_bit(RegisterType::kBool);
 constexpr uint8_t kAny = kNumbers | kBools;
 
 enum class Gives : uint8_t {
@@ -234,7 +234,7 @@ int operand_count(Opcode opcode) {
 
 bool is_commutative(Opcode opcode) { return rule_of(opcode).commutative; }
 
-bool is_float(RegisterType type) { return (bit(type) & kFloats) != 0; }
+bool is_float(RegisterType type) { return (register_bit(type) & kFloats) != 0; }
 
 DataType storage_type(RegisterType type) {
   switch (type) {
@@ -294,7 +294,7 @@ std::string fault(const Instruction& instruction, std::span<const RegisterType> 
     operands = operands.subspan(1);
   }
   for (const RegisterType type : operands)
-    if (type != operands[0] || (bit(type) & rule.takes) == 0)
+    if (type != operands[0] || (register_bit(type) & rule.takes) == 0)
       return operands.size() == 1
                  ? fmt::format("{} takes {}, not {}", opcode, text_of(rule.takes), to_string(type))
                  : fmt::format("{} takes {} of one type, not {} and {}", opcode,

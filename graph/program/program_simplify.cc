@@ -102,14 +102,16 @@ struct ValueRange {
   double high = std::numeric_limits<double>::infinity();
 };
 
-bool is_integer(RegisterType type) { return !is_float(type) && type != RegisterType::kBool; }
+bool is_integer_register(RegisterType type) {
+  return !is_float(type) && type != RegisterType::kBool;
+}
 
 // Casting by way of `between` gives what casting at once gives. From an integer, floats saturate
 // where integers wrap.
 bool is_detour(RegisterType from, RegisterType between, RegisterType to) {
   if (!loses_nothing(from, between)) return false;
-  return !is_integer(from) || !is_float(between) || !is_integer(to) || from == to ||
-         loses_nothing(from, to);
+  return !is_integer_register(from) || !is_float(between) || !is_integer_register(to) ||
+         from == to || loses_nothing(from, to);
 }
 
 class Simplifier {
@@ -234,7 +236,7 @@ std::optional<Reg> Simplifier::by_constant(Opcode opcode, Reg a, Reg b) {
     case Opcode::kXor:
       return builder_.apply(Opcode::kNot, a);
     case Opcode::kMul:
-      if (is_integer(a.type) && bits == 0) return b;
+      if (is_integer_register(a.type) && bits == 0) return b;
       if (is_float(a.type) && is_number(a.type, bits, -1.0)) return builder_.apply(Opcode::kNeg, a);
       return std::nullopt;
     default:

@@ -97,7 +97,7 @@ Outputs import_qlinear_average_pool(Node& node) {
   return quantized(node, node.layer(op, {dequantized(node, 0)}, "real"), 3, node.dtype(0));
 }
 
-Outputs import_softmax(Node& node) {
+Outputs import_qlinear_softmax(Node& node) {
   node.expect_inputs(4, 5);
   const int64_t axis = node.resolve_axis(node.integer("axis", -1), node.rank(0));
   // Before opset 13 of ONNX the axes from `axis` on are one.
@@ -179,7 +179,7 @@ constexpr OpRow kQlinearRows[] = {
     {kMicrosoft, "QLinearLeakyRelu", 1, kLatest, import_qlinear_leaky_relu},
     {kMicrosoft, "QLinearMul", 1, kLatest, import_mul},
     {kMicrosoft, "QLinearSigmoid", 1, kLatest, import_qlinear_sigmoid},
-    {kMicrosoft, "QLinearSoftmax", 1, kLatest, import_softmax},
+    {kMicrosoft, "QLinearSoftmax", 1, kLatest, import_qlinear_softmax},
     {kMicrosoft, "QLinearWhere", 1, kLatest, import_qlinear_where},
 };
 

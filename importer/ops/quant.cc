@@ -42,7 +42,7 @@ Parameters per_tensor(Node& node) {
 }
 
 // block_size > 0: the scale has the rank of x.
-Parameters per_axis(Node& node, int64_t block_size) {
+Parameters axis_parameters(Node& node, int64_t block_size) {
   Parameters result{scalar_if_one(node, 1, "scale"), optional_scalar(node, 2, "zero_point")};
   const int64_t axis = node.integer("axis", 1);
   const int scale_rank = node.graph().value(result.scale).type().shape.rank();
@@ -80,7 +80,7 @@ Outputs import_quantize_per_tensor(Node& node) {
 }
 Outputs import_quantize_axis(Node& node) {
   node.ignore("saturate");  // of the 8-bit floats
-  return quantize(node, per_axis(node, 0), std::nullopt);
+  return quantize(node, axis_parameters(node, 0), std::nullopt);
 }
 Outputs import_quantize(Node& node) {
   node.ignore("saturate");
@@ -90,7 +90,7 @@ Outputs import_quantize(Node& node) {
   const int64_t type = node.integer("output_dtype", 0);
   std::optional<DataType> wanted;
   if (type != 0) wanted = require_dtype(static_cast<int32_t>(type));
-  return quantize(node, per_axis(node, read_block_size(node)), wanted);
+  return quantize(node, axis_parameters(node, read_block_size(node)), wanted);
 }
 
 Outputs dequantize(Node& node, const Parameters& parameters) {
@@ -110,9 +110,9 @@ Outputs dequantize(Node& node, const Parameters& parameters) {
 }
 
 Outputs import_dequantize_per_tensor(Node& node) { return dequantize(node, per_tensor(node)); }
-Outputs import_dequantize_axis(Node& node) { return dequantize(node, per_axis(node, 0)); }
+Outputs import_dequantize_axis(Node& node) { return dequantize(node, axis_parameters(node, 0)); }
 Outputs import_dequantize(Node& node) {
-  return dequantize(node, per_axis(node, read_block_size(node)));
+  return dequantize(node, axis_parameters(node, read_block_size(node)));
 }
 
 // scale = (max(0, x) - min(0, x)) / 255, zero point where 0 falls.

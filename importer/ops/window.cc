@@ -13,8 +13,8 @@ namespace {
 // Sums and products of a few of these fit in 64 bits.
 constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
 
-std::vector<int64_t> per_axis(Node& node, const char* name, size_t count, int64_t otherwise,
-                              int64_t smallest) {
+std::vector<int64_t> window_attribute(Node& node, const char* name, size_t count, int64_t otherwise,
+                                      int64_t smallest) {
   auto values = node.find_integers(name).value_or(std::vector<int64_t>(count, otherwise));
   if (values.size() != count)
     node.invalid(
@@ -27,7 +27,7 @@ std::vector<int64_t> per_axis(Node& node, const char* name, size_t count, int64_
 
 void read_kernel(Node& node, ValueId weights, size_t axes, Window& window) {
   const auto given = node.find_integers("kernel_shape");
-  if (given) window.kernel = per_axis(node, "kernel_shape", axes, 1, 1);
+  if (given) window.kernel = window_attribute(node, "kernel_shape", axes, 1, 1);
   if (weights == ValueId::kNone) {
     if (!given) node.invalid("attribute \"kernel_shape\" is missing");
     return;
@@ -83,7 +83,7 @@ AutoPad read_auto_pad(Node& node) {
 
 void read_pads(Node& node, Window& window) {
   const size_t axes = window.kernel.size();
-  const auto pads = per_axis(node, "pads", 2 * axes, 0, -kLargest);
+  const auto pads = window_attribute(node, "pads", 2 * axes, 0, -kLargest);
   window.pads_begin.assign(pads.begin(), pads.begin() + static_cast<ptrdiff_t>(axes));
   window.pads_end.assign(pads.begin() + static_cast<ptrdiff_t>(axes), pads.end());
 }
@@ -98,8 +98,8 @@ Window read_unpadded_window(Node& node, ValueId weights) {
   const auto axes = static_cast<size_t>(spatial_axes(node));
   Window window;
   read_kernel(node, weights, axes, window);
-  window.strides = per_axis(node, "strides", axes, 1, 1);
-  window.dilations = per_axis(node, "dilations", axes, 1, 1);
+  window.strides = window_attribute(node, "strides", axes, 1, 1);
+  window.dilations = window_attribute(node, "dilations", axes, 1, 1);
   window.pads_begin.assign(axes, 0);
   window.pads_end.assign(axes, 0);
   return window;

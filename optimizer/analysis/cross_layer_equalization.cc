@@ -37,7 +37,7 @@ Elementwise elementwise(const Graph& graph, LayerId id) {
   return {store_program(layer, DataType::kF32), epilogue_inputs(layer)};
 }
 
-bool is_float(const Graph& graph, ValueId value) {
+bool is_float_value(const Graph& graph, ValueId value) {
   return graph.value(value).type().dtype == DataType::kF32;
 }
 
@@ -47,7 +47,8 @@ std::optional<ChannelWeights> product_at(const Graph& graph, LayerId id) {
   if (!op_as<Conv>(graph, id) && !op_as<MatMul>(graph, id)) return std::nullopt;
   auto layout = channel_weights(graph, id);
   if (!layout || layer.outputs.size() != 1 || layer.op_input_count != 2 ||
-      !is_float(graph, layer.inputs[layout->input]) || !is_float(graph, layer.outputs[0]))
+      !is_float_value(graph, layer.inputs[layout->input]) ||
+      !is_float_value(graph, layer.outputs[0]))
     return std::nullopt;
   return layout;
 }
@@ -86,7 +87,7 @@ class Search {
 
   std::optional<ScalableChannels> reads_of(ValueId value) {
     const Type& type = graph_.value(value).type();
-    if (!is_float(graph_, value) || graph_.constant(value)) return std::nullopt;
+    if (!is_float_value(graph_, value) || graph_.constant(value)) return std::nullopt;
     found_.value = value;
     rank_ = type.shape.rank();
     values_.insert(value);
@@ -113,7 +114,7 @@ class Search {
     if (!passes_on(user)) return false;
     const ValueId result = graph_.layer(user).outputs[0];
     const Shape& shape = graph_.value(result).type().shape;
-    if (!is_float(graph_, result) || shape.rank() != rank_ || !shape[found_.axis].known() ||
+    if (!is_float_value(graph_, result) || shape.rank() != rank_ || !shape[found_.axis].known() ||
         shape[found_.axis].value() != found_.count)
       return false;
     found_.between.push_back(user);

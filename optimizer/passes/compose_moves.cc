@@ -34,7 +34,7 @@ bool is_move(const Graph& graph, LayerId id) {
 }
 
 // Moves in a row, the last one first.
-std::vector<LayerId> chain_to(const Graph& graph, LayerId last) {
+std::vector<LayerId> move_chain(const Graph& graph, LayerId last) {
   std::vector<LayerId> chain;
   for (LayerId id = last;
        id != LayerId::kNone && is_move(graph, id) && chain.size() < kLongestChain;
@@ -126,20 +126,20 @@ std::vector<std::string> origins_of(const Graph& graph, std::span<const LayerId>
   return origins;
 }
 
-bool pays(const Cost& now, const AxisMap::Route& then, size_t chain) {
+bool route_pays(const Cost& now, const AxisMap::Route& then, size_t chain) {
   const int transposes = !then.permutation.empty();
   if (transposes > now.transposes || then.layers() > now.layers) return false;
   if (transposes < now.transposes || then.layers() < now.layers) return true;
   return transposes == 0 && then.layers() < static_cast<int>(chain);
 }
 
-bool compose(Graph& graph, LayerId id, PassRun& run) {
-  const std::vector<LayerId> whole = chain_to(graph, id);
+bool compose_chain(Graph& graph, LayerId id, PassRun& run) {
+  const std::vector<LayerId> whole = move_chain(graph, id);
   for (size_t length = whole.size(); length >= 2; --length) {
     const auto chain = std::span(whole).first(length);
     const auto route = route_of(graph, chain);
     const Cost cost = cost_of(graph, chain);
-    if (!route || !pays(cost, *route, length)) continue;
+    if (!route || !route_pays(cost, *route, length)) continue;
     const std::string name = graph.layer(id).name;
     Saving saved = {cost.layers - route->layers(), 0};
     if (cost.transposes > static_cast<int>(!route->permutation.empty()))
@@ -209,7 +209,7 @@ bool rewrite_product(Graph& graph, LayerId id, PassRun& run) {
 }
 
 bool rewrite_chain(Graph& graph, LayerId id, PassRun& run) {
-  return is_move(graph, id) && compose(graph, id, run);
+  return is_move(graph, id) && compose_chain(graph, id, run);
 }
 
 }  // namespace

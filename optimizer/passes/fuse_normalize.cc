@@ -315,7 +315,7 @@ bool settle_x(const Graph& graph, ValueId y, const std::vector<Mean>& means,
   return settle_epsilon(match);
 }
 
-std::optional<NormalizeMatch> find(const Graph& graph, ValueId y) {
+std::optional<NormalizeMatch> find_normalize(const Graph& graph, ValueId y) {
   const std::vector<Mean> means = means_above(graph, y);
   for (const Mean& variance : means) {
     std::vector<Mean> all = means;
@@ -361,7 +361,7 @@ bool fuse_normalize_at(Graph& graph, LayerId id, PassRun& run) {
     return false;
   const ValueId y = layer.outputs[0];
   if (!is_float(graph.value(y).type().dtype)) return false;
-  const auto match = find(graph, y);
+  const auto match = find_normalize(graph, y);
   if (!match) return false;
 
   std::vector<std::pair<LayerId, Saving>> written_out;

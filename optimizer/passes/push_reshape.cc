@@ -39,7 +39,7 @@ bool is_reshape(const Graph& graph, LayerId id) {
 
 // From a Normalize on, each read by the next alone, which `reader` is for the value; empty if there
 // is none.
-std::vector<LayerId> chain_to(const Graph& graph, ValueId value, LayerId reader, int most) {
+std::vector<LayerId> reshape_chain(const Graph& graph, ValueId value, LayerId reader, int most) {
   const LayerId id = producer(graph, value);
   if (id == LayerId::kNone || sole_user(graph, value) != reader) return {};
   const Layer& layer = graph.layer(id);
@@ -48,7 +48,7 @@ std::vector<LayerId> chain_to(const Graph& graph, ValueId value, LayerId reader,
   if (!op_as<Pointwise>(graph, id) || !layer.epilogues.empty() || most == 0) return {};
   for (const ValueId input : layer.inputs) {
     if (shape_of(graph, input) != shape_of(graph, value)) continue;
-    auto chain = chain_to(graph, input, id, most - 1);
+    auto chain = reshape_chain(graph, input, id, most - 1);
     if (chain.empty()) continue;
     chain.push_back(id);
     return chain;
@@ -166,13 +166,13 @@ struct ReshapeMatch {
   std::vector<LayerId> chain;
 };
 
-std::optional<ReshapeMatch> find(const Graph& graph, LayerId id) {
+std::optional<ReshapeMatch> find_reshape(const Graph& graph, LayerId id) {
   for (const ValueId input : graph.layer(id).inputs) {
     const LayerId reshape = producer(graph, input);
     if (!is_reshape(graph, reshape) || sole_user(graph, input) != id ||
         shape_of(graph, input) != shape_of(graph, graph.layer(id).outputs[0]))
       continue;
-    auto chain = chain_to(graph, graph.layer(reshape).inputs[0], reshape, kFarthestReshape);
+    auto chain = reshape_chain(graph, graph.layer(reshape).inputs[0], reshape, kFarthestReshape);
     if (!chain.empty()) return ReshapeMatch{reshape, std::move(chain)};
   }
   return std::nullopt;
@@ -205,7 +205,7 @@ bool put_behind(Graph& graph, LayerId id, LayerId moved) {
 bool push_reshape_at(Graph& graph, LayerId id, PassRun& run) {
   if (!op_as<Pointwise>(graph, id) || !graph.layer(id).epilogues.empty() || counts(graph.layer(id)))
     return false;
-  const auto match = find(graph, id);
+  const auto match = find_reshape(graph, id);
   if (!match) return false;
   const LayerId first = match->chain[0];
   const ValueId normal = graph.layer(first).outputs[0], x = graph.layer(first).inputs[0];

@@ -186,7 +186,7 @@ int64_t inputs_transposed(const Graph& graph, LayerId id, const PushedLayer& pus
 }
 
 // Whether a transpose behind the layer is better than those before it.
-bool pays(const Graph& graph, LayerId id, const PushedLayer& pushed, int depth) {
+bool transpose_pays(const Graph& graph, LayerId id, const PushedLayer& pushed, int depth) {
   if (moves_nothing(pushed.behind) || inputs_transposed(graph, id, pushed) > 1) return true;
   const ValueId output = graph.layer(id).outputs[0];
   if (op_as<Reduce>(graph, id) &&
@@ -197,7 +197,7 @@ bool pays(const Graph& graph, LayerId id, const PushedLayer& pushed, int depth) 
     return true;
   if (depth == 0 || users.size() != 1 || graph.is_output(output)) return false;
   const auto next = Pusher(graph, users[0], pushed.behind, output).push();
-  return next && pays(graph, users[0], *next, depth - 1);
+  return next && transpose_pays(graph, users[0], *next, depth - 1);
 }
 
 // For a constant that broadcasts to the permutation's rank: the constant that the permutation maps
@@ -239,7 +239,7 @@ bool push_transpose_at(Graph& graph, LayerId id, PassRun& run) {
   const Permutation permutation = *permutation_of(graph, *first);
   const auto pushed = Pusher(graph, id, permutation, ValueId::kNone).push();
   if (!pushed || inputs_transposed(graph, id, *pushed) == 0 ||
-      !pays(graph, id, *pushed, kFarthestTranspose))
+      !transpose_pays(graph, id, *pushed, kFarthestTranspose))
     return false;
 
   const std::string name = graph.layer(id).name;

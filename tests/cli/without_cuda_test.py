@@ -10,6 +10,7 @@ import glob
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -70,6 +71,19 @@ class WithoutCuda(unittest.TestCase):
         self.assertNotEqual(refused.returncode, 0)
         self.assertEqual(len(refused.stderr.strip().splitlines()), 1, refused.stderr)
         self.assertIn("there is no CUDA driver here", refused.stderr)
+
+
+class WithoutEmulatedDevice(unittest.TestCase):
+    def test_names_the_library_and_where_it_belongs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(ANNEAL, f"{folder}/anneal")
+            built = subprocess.run([f"{folder}/anneal", "build", MODEL, "--target", "emulated", "-o", f"{folder}/x.engine"],
+                                   env={**os.environ, "LD_LIBRARY_PATH": ""}, capture_output=True, text=True)
+            self.assertNotEqual(built.returncode, 0)
+            self.assertEqual(len(built.stderr.strip().splitlines()), 1, built.stderr)
+            self.assertRegex(built.stderr, r"libanneal_emulated\.so.* install it in the folder of libengine")
+            built = subprocess.run([f"{folder}/anneal", "build", MODEL, "-o", f"{folder}/x.engine"], capture_output=True)
+            self.assertEqual(built.returncode, 0, built.stderr)
 
 
 def may_hide():

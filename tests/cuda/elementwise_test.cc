@@ -2,6 +2,7 @@
 // off the alignment of vectors, in place, and one channels-last while the others are row-major.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "anneal/core/fail.h"
@@ -109,7 +110,9 @@ class Elementwise : public ::testing::TestWithParam<Way> {
     std::vector<std::byte> bytes(static_cast<size_t>(count(dims)) * size_of(type.dtype));
     device_->copy(bytes.data(), output.data, bytes.size(), *stream);
     stream->wait();
-    return Tensor::of<std::byte>(type.dtype, dims, in_order(bytes, output, true));
+    auto fresh = Tensor::allocate(type.dtype, dims);
+    std::ranges::copy(in_order(bytes, output, true), fresh.data.begin());
+    return fresh.tensor;
   }
 
   std::unique_ptr<Device> cpu_ = cpu_backend().open("cpu");

@@ -9,11 +9,20 @@
 
 #include "anneal/kernels/cuda/code/code.h"
 #include "anneal/kernels/cuda/code/jit.h"
-#include "anneal/kernels/cuda/emulated/driver.h"
-#include "anneal/kernels/cuda/emulated/host_compiler.h"
+#include "anneal/kernels/cuda/runtime/emulated_gpu.h"
 #include "anneal/tests/cuda/environment.h"
 
 namespace anneal::cuda {
+
+inline const Driver& emulated_driver() { return emulated_gpu().driver; }
+inline std::string emulated_fault() { return emulated_gpu().fault(); }
+inline std::vector<FunctionCounts> emulated_counts(CUstream stream) {
+  return emulated_gpu().take_counts(stream);
+}
+inline size_t emulated_live_allocations() { return emulated_gpu().live_allocations(); }
+inline const Compiler& host_compiler(bool counts = false) {
+  return counts ? emulated_gpu().counting_compiler : emulated_gpu().compiler;
+}
 
 class EmulatedTarget {
  public:

@@ -116,7 +116,7 @@ FoundRange by_percentile(const Histogram& values, double percentile) {
   return extremes(values);
 }
 
-double error_of(const Histogram& values, const FoundRange& range, bool symmetric) {
+double range_error(const Histogram& values, const FoundRange& range, bool symmetric) {
   return quantization_error(values, static_cast<float>(range.min), static_cast<float>(range.max),
                             symmetric);
 }
@@ -126,9 +126,9 @@ double error_of(const Histogram& values, const FoundRange& range, bool symmetric
 FoundRange by_mse(const Histogram& values, bool symmetric) {
   const FoundRange all = extremes(values);
   FoundRange best = all;
-  double least = error_of(values, best, symmetric);
+  double least = range_error(values, best, symmetric);
   const auto consider = [&](const FoundRange& candidate) {
-    const double found = error_of(values, candidate, symmetric);
+    const double found = range_error(values, candidate, symmetric);
     if (found >= least) return;
     least = found;
     best = candidate;
@@ -207,7 +207,7 @@ TensorRange choose_range(const Histogram& values, const RangeOptions& options) {
     for (const RangeMethod candidate : {RangeMethod::kMinMax, RangeMethod::kMse,
                                         RangeMethod::kPercentile, RangeMethod::kEntropy}) {
       const FoundRange found = by(candidate, values, options);
-      const double error = error_of(values, found, options.symmetric);
+      const double error = range_error(values, found, options.symmetric);
       if (error < least) {
         least = error;
         method = candidate;

@@ -99,9 +99,9 @@ using Importance = std::vector<double>;
 
 // The error of one product's results that rounding its data and its weights makes, over their mean
 // square, if channel c of the data is multiplied by factors[c].
-double error_of(const Reader& reader, const Magnitudes& data, const Magnitudes& result,
-                const Importance& importance, const std::vector<double>& factors, bool symmetric,
-                bool fits_weights) {
+double pair_error(const Reader& reader, const Magnitudes& data, const Magnitudes& result,
+                  const Importance& importance, const std::vector<double>& factors, bool symmetric,
+                  bool fits_weights) {
   TensorRange range;
   std::vector<double> inverses, squares;  // of each channel; of its data times the factor
   for (size_t c = 0; c < factors.size(); ++c) {
@@ -217,9 +217,9 @@ class Choice {
     double sum = 0;
     for (size_t i = 0; i < importances_.size(); ++i) {
       const Reader& reader = component_.readers[i];
-      sum += error_of(reader, measured_.of(reader.data, component_.axis),
-                      measured_.of(reader.result, reader.layout.result_axis), importances_[i],
-                      factors, options_.symmetric, fits_weights);
+      sum += pair_error(reader, measured_.of(reader.data, component_.axis),
+                        measured_.of(reader.result, reader.layout.result_axis), importances_[i],
+                        factors, options_.symmetric, fits_weights);
     }
     return sum;
   }

@@ -18,7 +18,7 @@
 namespace anneal {
 namespace {
 
-double mean_of(std::span<const double> values) {
+double mean_value(std::span<const double> values) {
   return values.empty() ? 0
                         : std::accumulate(values.begin(), values.end(), 0.0) /
                               static_cast<double>(values.size());
@@ -114,7 +114,7 @@ class Runner {
 
 }  // namespace
 
-double Judgement::output_error() const { return mean_of(damages); }
+double Judgement::output_error() const { return mean_value(damages); }
 
 std::string to_string(const Judgement& judgement) {
   return nlohmann::json{{"scores", judgement.scores}, {"damages", judgement.damages}}.dump();

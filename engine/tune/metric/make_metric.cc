@@ -24,7 +24,7 @@ double finite(double value) {
   return std::isnan(value) ? -kLargest : std::clamp(value, -kLargest, kLargest);
 }
 
-double mean_of(std::span<const SampleScore* const> samples) {
+double mean_score(std::span<const SampleScore* const> samples) {
   double sum = 0;
   for (const SampleScore* sample : samples) sum += sample->front();
   return finite(sum / static_cast<double>(samples.size()));
@@ -61,7 +61,7 @@ class TopClasses final : public Metric {
                 : 0.0};
   }
   double score(std::span<const SampleScore* const> samples) const override {
-    return 100 * mean_of(samples);
+    return 100 * mean_score(samples);
   }
 
  private:
@@ -99,7 +99,7 @@ class MeanMetric final : public Metric {
   bool wants_reference() const override { return wants_reference_; }
   SampleScore judge(const Answer& answer) const override { return {finite(judge_(answer))}; }
   double score(std::span<const SampleScore* const> samples) const override {
-    return mean_of(samples);
+    return mean_score(samples);
   }
 
  private:

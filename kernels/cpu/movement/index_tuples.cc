@@ -160,7 +160,7 @@ std::string why_not(const Request& request) {
   return {};
 }
 
-KernelResult make_gather(const GatherND& op, const Request& request) {
+KernelResult make_gather_nd(const GatherND& op, const Request& request) {
   if (std::string why = why_not(request); !why.empty()) return refuse(std::move(why));
   return std::make_unique<GatherTuples>(op);
 }
@@ -172,7 +172,7 @@ KernelResult make_scatter(const ScatterND& op, const Request& request) {
 }
 
 constexpr KernelEntry kIndexTuplesEntries[] = {
-    entry<GatherND, make_gather>("cpu.gather_nd.copy"),
+    entry<GatherND, make_gather_nd>("cpu.gather_nd.copy"),
     entry<ScatterND, make_scatter>("cpu.scatter_nd.copy"),
 };
 

@@ -242,7 +242,7 @@ std::string why_too_slow(const ConvLayer& layer, Way way) {
   return {};
 }
 
-KernelResult make_onednn(const Conv& op, const Request& request, Way way) {
+KernelResult make_onednn_conv(const Conv& op, const Request& request, Way way) {
   const auto inputs = request.inputs;
   const DataType x = inputs[0].type.dtype, w = inputs[1].type.dtype;
   const bool int8 = is_8bit(x) && w == DataType::kI8;
@@ -298,7 +298,7 @@ KernelResult make_onednn(const Conv& op, const Request& request, Way way) {
 
 template <Way way>
 KernelResult make_one(const Conv& op, const Request& request) {
-  return make_onednn(op, request, way);
+  return make_onednn_conv(op, request, way);
 }
 
 constexpr bool kInexact = false;

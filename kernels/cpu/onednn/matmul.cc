@@ -125,7 +125,7 @@ class OneDnnMatMul final : public Kernel {
 };
 
 template <bool by_post_ops>
-KernelResult make_onednn(const MatMul& op, const Request& request) {
+KernelResult make_onednn_matmul(const MatMul& op, const Request& request) {
   const auto inputs = request.inputs;
   const DataType a = inputs[0].type.dtype, b = inputs[1].type.dtype;
   const bool int8 = is_8bit(a) && b == DataType::kI8;
@@ -174,8 +174,8 @@ KernelResult make_onednn(const MatMul& op, const Request& request) {
 }
 
 constexpr KernelEntry kMatmulEntries[] = {
-    entry<MatMul, make_onednn<false>>("cpu.matmul.onednn", Layout::kRowMajor),
-    entry<MatMul, make_onednn<true>>("cpu.matmul.onednn_post_ops", Layout::kRowMajor),
+    entry<MatMul, make_onednn_matmul<false>>("cpu.matmul.onednn", Layout::kRowMajor),
+    entry<MatMul, make_onednn_matmul<true>>("cpu.matmul.onednn_post_ops", Layout::kRowMajor),
 };
 
 }  // namespace

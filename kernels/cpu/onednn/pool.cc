@@ -83,7 +83,7 @@ class OneDnnPool final : public Kernel {
   bool is_staged_ = false;
 };
 
-KernelResult make_onednn(const Pool& op, const Request& request) {
+KernelResult make_onednn_pool(const Pool& op, const Request& request) {
   const DataType dtype = request.inputs[0].type.dtype;
   if (op.kind != PoolKind::kMax || op.with_indices || !is_8bit(dtype))
     return refuse("only maxima of 8-bit elements");
@@ -110,7 +110,7 @@ KernelResult make_onednn(const Pool& op, const Request& request) {
 }
 
 constexpr KernelEntry kPoolEntries[] = {
-    entry<Pool, make_onednn>("cpu.pool.onednn", Layout::kChannelsLast),
+    entry<Pool, make_onednn_pool>("cpu.pool.onednn", Layout::kChannelsLast),
 };
 
 }  // namespace

@@ -29,13 +29,13 @@ const Nvrtc& nvrtc() {
   return *opened.table;
 }
 
-void check(nvrtcResult result, std::string_view what) {
+void check_nvrtc(nvrtcResult result, std::string_view what) {
   if (result != NVRTC_SUCCESS)
     fail(ErrorCode::kDevice,
          fmt::format("{}: {}", what, nvrtc_library().table->nvrtcGetErrorString(result)));
 }
 
-std::string_view line_of(std::string_view text, size_t number) {
+std::string_view program_line(std::string_view text, size_t number) {
   for (; number > 1; --number) {
     const size_t end = text.find('\n');
     if (end == std::string_view::npos) return {};
@@ -56,7 +56,7 @@ std::string with_lines(std::string_view log, std::string_view program) {
     if (line.starts_with(prefix) &&
         std::from_chars(line.data() + prefix.size(), line.data() + line.size(), number).ec ==
             std::errc{})
-      text += fmt::format("    | {}\n", line_of(program, number));
+      text += fmt::format("    | {}\n", program_line(program, number));
   }
   return text;
 }
@@ -65,8 +65,8 @@ struct Program {
   const Nvrtc& api;
   nvrtcProgram handle = nullptr;
   Program(const Nvrtc& table, const std::string& text) : api(table) {
-    check(api.nvrtcCreateProgram(&handle, text.c_str(), kProgramName, 0, nullptr, nullptr),
-          "giving NVRTC a program");
+    check_nvrtc(api.nvrtcCreateProgram(&handle, text.c_str(), kProgramName, 0, nullptr, nullptr),
+                "giving NVRTC a program");
   }
   ~Program() {
     if (handle != nullptr) api.nvrtcDestroyProgram(&handle);
@@ -95,17 +95,17 @@ std::string build_of_nvrtc() {
   const Nvrtc& api = nvrtc();
   Program made(api, "");
   const char* const option = "--std=c++17";
-  check(api.nvrtcCompileProgram(made.handle, 1, &option), "asking NVRTC for its build");
+  check_nvrtc(api.nvrtcCompileProgram(made.handle, 1, &option), "asking NVRTC for its build");
   size_t size = 0;
-  check(api.nvrtcGetPTXSize(made.handle, &size), "asking NVRTC for its build");
+  check_nvrtc(api.nvrtcGetPTXSize(made.handle, &size), "asking NVRTC for its build");
   std::string text(size, '\0');
-  check(api.nvrtcGetPTX(made.handle, text.data()), "asking NVRTC for its build");
+  check_nvrtc(api.nvrtcGetPTX(made.handle, text.data()), "asking NVRTC for its build");
   const std::string build = words_behind(text, "Compiler Build ID: ");
   std::string version = words_behind(text, "Cuda compilation tools, release ");
   if (const size_t at = version.find(", V"); at != std::string::npos) version.erase(0, at + 3);
   if (!build.empty() && !version.empty()) return fmt::format("{} build {}", version, build);
   int major = 0, minor = 0;
-  check(api.nvrtcVersion(&major, &minor), "asking NVRTC for its version");
+  check_nvrtc(api.nvrtcVersion(&major, &minor), "asking NVRTC for its version");
   std::error_code ignored;
   const auto bytes = std::filesystem::file_size(nvrtc_library().path, ignored);
   return fmt::format("{}.{} of {} bytes", major, minor, bytes);
@@ -118,9 +118,9 @@ std::string NvrtcCompiler::identity() const {
 
 void refuse_unknown_architecture(int architecture) {
   int count = 0;
-  check(nvrtc().nvrtcGetNumSupportedArchs(&count), "asking NVRTC for its architectures");
+  check_nvrtc(nvrtc().nvrtcGetNumSupportedArchs(&count), "asking NVRTC for its architectures");
   std::vector<int> known(static_cast<size_t>(std::max(count, 0)));
-  check(nvrtc().nvrtcGetSupportedArchs(known.data()), "asking NVRTC for its architectures");
+  check_nvrtc(nvrtc().nvrtcGetSupportedArchs(known.data()), "asking NVRTC for its architectures");
   if (std::find(known.begin(), known.end(), architecture) == known.end())
     fail(ErrorCode::kDevice,
          fmt::format("{} does not compile for sm_{}, only for sm_{}: use another CUDA version",
@@ -138,18 +138,18 @@ std::vector<std::byte> NvrtcCompiler::compile(const std::string& program, int ar
       api.nvrtcCompileProgram(made.handle, static_cast<int>(options.size()), options.data());
   if (result == NVRTC_ERROR_COMPILATION) {
     size_t size = 0;
-    check(api.nvrtcGetProgramLogSize(made.handle, &size), "asking NVRTC for its log");
+    check_nvrtc(api.nvrtcGetProgramLogSize(made.handle, &size), "asking NVRTC for its log");
     std::string log(size, '\0');
-    check(api.nvrtcGetProgramLog(made.handle, log.data()), "asking NVRTC for its log");
+    check_nvrtc(api.nvrtcGetProgramLog(made.handle, log.data()), "asking NVRTC for its log");
     fail(ErrorCode::kInternal, fmt::format("NVRTC refuses a device program for sm_{}:\n{}",
                                            architecture, with_lines(log.c_str(), program)));
   }
-  check(result, fmt::format("compiling a device program for sm_{} with NVRTC", architecture));
+  check_nvrtc(result, fmt::format("compiling a device program for sm_{} with NVRTC", architecture));
   size_t size = 0;
-  check(api.nvrtcGetCUBINSize(made.handle, &size), "asking NVRTC for machine code");
+  check_nvrtc(api.nvrtcGetCUBINSize(made.handle, &size), "asking NVRTC for machine code");
   std::vector<std::byte> cubin(size);
-  check(api.nvrtcGetCUBIN(made.handle, reinterpret_cast<char*>(cubin.data())),
-        "asking NVRTC for machine code");
+  check_nvrtc(api.nvrtcGetCUBIN(made.handle, reinterpret_cast<char*>(cubin.data())),
+              "asking NVRTC for machine code");
   return cubin;
 }
 

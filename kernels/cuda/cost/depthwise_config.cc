@@ -9,7 +9,7 @@ namespace anneal::cuda {
 namespace {
 
 // Registers of weights and sums that leave a multiprocessor enough threads.
-bool fits(const DepthwiseConfig& config, const DepthwiseSizes& sizes) {
+bool depthwise_fits(const DepthwiseConfig& config, const DepthwiseSizes& sizes) {
   if (!config.holds_weights) return config.channels == 1 && config.columns == 1;
   const auto words = static_cast<int64_t>(sizes.accumulator_bytes / 4);
   const int64_t held = (sizes.taps + config.columns) * config.channels * words;
@@ -27,7 +27,7 @@ DepthwiseConfig choose_depthwise(const DepthwiseSizes& sizes, const DeviceSpec& 
   // Every multiprocessor wants a quarter of the threads that it holds, before a thread gets more.
   const int64_t threads = int64_t{spec.multiprocessors} * spec.threads_per_multiprocessor / 4;
   for (const DepthwiseConfig& config : kDepthwiseConfigs) {
-    if (!fits(config, sizes)) continue;
+    if (!depthwise_fits(config, sizes)) continue;
     const int64_t each = int64_t{config.channels} * config.columns;
     const bool is_least = each == 1;
     // Columns share inputs only where windows overlap, and should not hang over a row's end.
@@ -56,7 +56,8 @@ std::optional<DepthwiseConfig> depthwise_for(const DepthwiseSizes& sizes, const 
                                              std::span<const std::byte> tactic) {
   if (tactic.empty()) return choose_depthwise(sizes, spec);
   return ConfigSpace<DepthwiseConfig>(kDepthwiseConfigs)
-      .of_tactic(tactic, [&](const DepthwiseConfig& config) { return fits(config, sizes); });
+      .of_tactic(tactic,
+                 [&](const DepthwiseConfig& config) { return depthwise_fits(config, sizes); });
 }
 
 }  // namespace anneal::cuda

@@ -31,7 +31,7 @@ constexpr MmaConfig kMmaConfigs[] = {
 
 constexpr ConfigSpace<MmaConfig> kMmaSpace(kMmaConfigs);
 
-double cost(const MmaConfig& c, const ProductSizes& sizes, const DeviceSpec& spec) {
+double mma_cost(const MmaConfig& c, const ProductSizes& sizes, const DeviceSpec& spec) {
   // Tensor cores multiply bytes twice as fast: a piece takes as long.
   const int64_t depth = c.depth * 2 / static_cast<int64_t>(sizes.element_bytes);
   const int64_t pieces = std::max<int64_t>(ceil_div(sizes.depth, depth), 1);
@@ -64,7 +64,7 @@ double cost(const MmaConfig& c, const ProductSizes& sizes, const DeviceSpec& spe
 }
 
 // A side of bytes may be turned on its way, by every thread a square of 4 by 4 at least.
-bool fits(const MmaConfig& config, const ProductSizes& sizes, const DeviceSpec& spec) {
+bool mma_fits(const MmaConfig& config, const ProductSizes& sizes, const DeviceSpec& spec) {
   const int squares = config.depth * 2 / 4 * (std::min(config.rows, config.columns) / 4);
   if (sizes.element_bytes == 1 && squares < config.threads()) return false;
   return config.shared_bytes() <= spec.shared_bytes_per_block;
@@ -82,8 +82,8 @@ std::span<const MmaConfig> mma_configs() { return kMmaConfigs; }
 
 MmaConfig choose_mma(const ProductSizes& sizes, const DeviceSpec& spec) {
   const MmaConfig* const best =
-      kMmaSpace.cheapest([&](const MmaConfig& config) { return fits(config, sizes, spec); },
-                         [&](const MmaConfig& config) { return cost(config, sizes, spec); });
+      kMmaSpace.cheapest([&](const MmaConfig& config) { return mma_fits(config, sizes, spec); },
+                         [&](const MmaConfig& config) { return mma_cost(config, sizes, spec); });
   check(best != nullptr, "some tile fits every device");
   return *best;
 }
@@ -104,8 +104,8 @@ std::vector<std::byte> tactic_of(const MmaConfig& config) {
 std::optional<MmaConfig> mma_for(const ProductSizes& sizes, const DeviceSpec& spec,
                                  std::span<const std::byte> tactic) {
   if (tactic.empty()) return choose_mma(sizes, spec);
-  return kMmaSpace.of_tactic(tactic,
-                             [&](const MmaConfig& config) { return fits(config, sizes, spec); });
+  return kMmaSpace.of_tactic(
+      tactic, [&](const MmaConfig& config) { return mma_fits(config, sizes, spec); });
 }
 
 }  // namespace anneal::cuda

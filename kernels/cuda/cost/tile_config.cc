@@ -33,11 +33,11 @@ constexpr TileConfig kTileConfigs[] = {
 constexpr ConfigSpace<TileConfig> kTileSpace(kTileConfigs);
 
 // Eight-byte sums of a large share do not fit a thread's registers.
-bool fits(const TileConfig& config, size_t accumulator_bytes) {
+bool tile_fits(const TileConfig& config, size_t accumulator_bytes) {
   return accumulator_bytes <= 4 || config.thread_rows * config.thread_columns <= 16;
 }
 
-double cost(const TileConfig& c, const ProductSizes& sizes, const DeviceSpec& spec) {
+double tile_cost(const TileConfig& c, const ProductSizes& sizes, const DeviceSpec& spec) {
   // Each step of the depth reads thread_rows + thread_columns numbers to multiply them all, and
   // each number that comes to shared memory costs a few instructions on its way.
   const double products = c.thread_rows * c.thread_columns;
@@ -62,8 +62,8 @@ std::span<const TileConfig> tile_configs() { return kTileConfigs; }
 
 TileConfig choose_tile(const ProductSizes& sizes, const DeviceSpec& spec) {
   const TileConfig* const best = kTileSpace.cheapest(
-      [&](const TileConfig& config) { return fits(config, sizes.accumulator_bytes); },
-      [&](const TileConfig& config) { return cost(config, sizes, spec); });
+      [&](const TileConfig& config) { return tile_fits(config, sizes.accumulator_bytes); },
+      [&](const TileConfig& config) { return tile_cost(config, sizes, spec); });
   check(best != nullptr, "some tile fits every product");
   return *best;
 }
@@ -85,7 +85,7 @@ std::optional<TileConfig> tile_for(const ProductSizes& sizes, const DeviceSpec& 
                                    std::span<const std::byte> tactic) {
   if (tactic.empty()) return choose_tile(sizes, spec);
   return kTileSpace.of_tactic(
-      tactic, [&](const TileConfig& config) { return fits(config, sizes.accumulator_bytes); });
+      tactic, [&](const TileConfig& config) { return tile_fits(config, sizes.accumulator_bytes); });
 }
 
 int64_t column_blocks(const ProductSizes& sizes, int columns) {

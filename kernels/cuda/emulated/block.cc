@@ -20,7 +20,7 @@ emulator::Index3 index_of(uint64_t number, const emulator::Index3& size) {
           static_cast<unsigned>(number / plane)};
 }
 
-std::string text_of(const emulator::Index3& index) {
+std::string index_text(const emulator::Index3& index) {
   return fmt::format("({}, {}, {})", index.x, index.y, index.z);
 }
 
@@ -291,9 +291,9 @@ std::string BlockRunner::place(emulator::Site site) const {
 
 EmulatedFault BlockRunner::fault_of(uint32_t thread, CUresult code, const std::string& what,
                                     emulator::Site site) const {
-  return {code,
-          fmt::format("{}, block {}, thread {} {} [{}]", launch_->function->name, text_of(block_),
-                      text_of(index_of(thread, launch_->block)), what, place(site))};
+  return {code, fmt::format("{}, block {}, thread {} {} [{}]", launch_->function->name,
+                            index_text(block_), index_text(index_of(thread, launch_->block)), what,
+                            place(site))};
 }
 
 void BlockRunner::give_up(Running& current) {
@@ -318,7 +318,7 @@ EmulatedFault BlockRunner::deadlock() const {
                         threads_, where.first, place(sites[where.second]));
   return {CUDA_ERROR_LAUNCH_FAILED,
           fmt::format("{}, block {} waits for ever: {}, {} are done", launch_->function->name,
-                      text_of(block_), text, done)};
+                      index_text(block_), text, done)};
 }
 
 }  // namespace anneal::cuda

@@ -158,7 +158,7 @@ class Process {
   pid_t id_ = 0;
 };
 
-std::string text_of(const std::string& path) {
+std::string file_text(const std::string& path) {
   const FileBytes file = read_file(path);
   return {reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()};
 }
@@ -220,7 +220,7 @@ std::string HostCompiler::identity() const {
   const TemporaryFolder folder;
   Process process({compiler, "--version"}, folder, "version");
   const bool good = process.wait();
-  const std::string version = text_of(folder.file("version"));
+  const std::string version = file_text(folder.file("version"));
   if (!good)
     fail(ErrorCode::kDevice, fmt::format("{} does not tell its version: {}", compiler, version));
   // The host's half of the language is part of every program and in none of their texts.
@@ -255,7 +255,7 @@ std::vector<std::byte> HostCompiler::compile(const std::string& program, int) co
   for (size_t i = 0; i < count; ++i)
     if (!good[i])
       fail(ErrorCode::kInternal, fmt::format("{} refuses a device program:\n{}", compiler,
-                                             text_of(folder.file(fmt::format("{}.log", i)))));
+                                             file_text(folder.file(fmt::format("{}.log", i)))));
   ByteWriter image;
   image.raw(std::as_bytes(std::span(kMagic)));
   image.blob(std::as_bytes(std::span(program)));

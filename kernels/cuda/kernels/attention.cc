@@ -89,7 +89,7 @@ std::string strides_text(Extents& extents, int input) {
                      extents.input_stride(input, 3));
 }
 
-KernelResult make_simt(const Attention& op, const Request& request) {
+KernelResult make_simt_attention(const Attention& op, const Request& request) {
   const DataType dtype = request.inputs[0].type.dtype;
   if (dtype == DataType::kF64) return refuse("f64");
   const Size depth = request.inputs[0].type.shape[3], width = request.inputs[2].type.shape[3];
@@ -150,7 +150,7 @@ KernelResult make_simt(const Attention& op, const Request& request) {
 }
 
 constexpr KernelEntry kAttentionEntries[] = {
-    entry<Attention, make_simt>("cuda.attention.simt"),
+    entry<Attention, make_simt_attention>("cuda.attention.simt"),
 };
 
 }  // namespace

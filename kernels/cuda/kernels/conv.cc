@@ -163,7 +163,7 @@ FunctionText conv_text(const ConvTexts& d, std::string_view family) {
 }
 
 // Threads hold neighbouring channels of an output, and rows are its pixels.
-StoreLanes store_lanes(const Conv& op, const Request& request, int64_t most) {
+StoreLanes conv_store_lanes(const Conv& op, const Request& request, int64_t most) {
   StoreLanes lanes{.axis = 1, .most = most, .rows = {0}};
   const Size channels = request.inputs[1].type.shape[0];
   lanes.multiple = channels.known() ? channels.value() / op.groups : 1;
@@ -173,8 +173,8 @@ StoreLanes store_lanes(const Conv& op, const Request& request, int64_t most) {
 }
 
 // Nullopt: a tactic that is none of the kernel's.
-std::optional<TilingText> tiling_of(const Conv& op, const Request& request, DataType sum,
-                                    int64_t places, bool on_tensor_cores) {
+std::optional<TilingText> conv_tiling(const Conv& op, const Request& request, DataType sum,
+                                      int64_t places, bool on_tensor_cores) {
   const ProductSizes sizes = conv_product_sizes(op, request, places);
   const DeviceSpec& spec = spec_of(request.device);
   if (on_tensor_cores) {
@@ -218,7 +218,7 @@ void add_product(ShapeText& shape, Extents& extents, const Conv& op, const Reque
                   count, decode));
 }
 
-KernelResult make(const Conv& op, const Request& request, bool on_tensor_cores) {
+KernelResult make_conv(const Conv& op, const Request& request, bool on_tensor_cores) {
   if (std::string reason = why_no_conv_text(request); !reason.empty())
     return refuse(std::move(reason));
   const Operand &x = request.inputs[0], &w = request.inputs[1];
@@ -226,10 +226,10 @@ KernelResult make(const Conv& op, const Request& request, bool on_tensor_cores) 
   const std::string type = type_text(register_type(sum));
   Extents extents(request);
   const int64_t places = channel_places(op, request, on_tensor_cores);
-  const auto tiling = tiling_of(op, request, sum, places, on_tensor_cores);
+  const auto tiling = conv_tiling(op, request, sum, places, on_tensor_cores);
   if (!tiling) return refuse("a tactic that is none of this kernel's");
   FusedProductParts parts;
-  const StoreLanes lanes = store_lanes(op, request, tiling->store_lanes);
+  const StoreLanes lanes = conv_store_lanes(op, request, tiling->store_lanes);
   auto store = StoreText::make(request, sum, extents, std::max<size_t>(op.split.size(), 1), &lanes);
   if (!store) return refuse(store.reason());
   parts.store = *std::move(store);
@@ -323,13 +323,13 @@ std::optional<Shape> direct_strides(const Request& request, size_t input) {
 }
 
 KernelResult make_direct(const Conv& op, const Request& request) {
-  return make(op, request, false);
+  return make_conv(op, request, false);
 }
 
 // Channels that are neighbours are read together whatever the pads are, where pixels of a row begin
 // anywhere; and the sums of a row of a tile are neighbours in the output.
 constexpr KernelEntry kConvEntries[] = {
-    entry<Conv, make_on_tensor_cores<Conv, make>>("cuda.conv.mma", Layout::kChannelsLast),
+    entry<Conv, make_on_tensor_cores<Conv, make_conv>>("cuda.conv.mma", Layout::kChannelsLast),
     entry<Conv, make_direct>("cuda.conv.direct", Layout::kChannelsLast),
 };
 constexpr InputLayout kConvLayouts[] = {{"cuda.conv.mma", conv_mma_strides},

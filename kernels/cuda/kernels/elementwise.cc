@@ -200,8 +200,8 @@ std::string table_text(const ByteTable& table) {
       fmt::join(table, ","), kElementwiseThreads);
 }
 
-KernelResult make(const Program& program, const ByteTable* table, OperandViews seen,
-                  std::string_view family) {
+KernelResult make_function(const Program& program, const ByteTable* table, OperandViews seen,
+                           std::string_view family) {
   std::vector<DataType> accumulators;
   for (const Program::Result& result : program.results())
     accumulators.push_back(seen.request().epilogues.empty() ? result.dtype
@@ -249,12 +249,12 @@ KernelResult make(const Program& program, const ByteTable* table, OperandViews s
 }  // namespace
 
 KernelResult make_elementwise(const Program& program, OperandViews seen, std::string_view family) {
-  return make(program, nullptr, std::move(seen), family);
+  return make_function(program, nullptr, std::move(seen), family);
 }
 
 KernelResult make_lookup(const Program& program, const ByteTable& table, OperandViews seen,
                          std::string_view family) {
-  return make(program, &table, std::move(seen), family);
+  return make_function(program, &table, std::move(seen), family);
 }
 
 std::string store_call(const std::string& value, int rank) {

@@ -107,8 +107,8 @@ FunctionText matmul_text(const MatMulTexts& s, std::string_view family) {
 }
 
 // Nullopt: a tactic that is none of the kernel's.
-std::optional<TilingText> tiling_of(const Request& request, const MatMulText& product, DataType sum,
-                                    bool on_tensor_cores) {
+std::optional<TilingText> matmul_tiling(const Request& request, const MatMulText& product,
+                                        DataType sum, bool on_tensor_cores) {
   ProductSizes sizes = product.sizes();
   sizes.accumulator_bytes = size_of(sum);
   sizes.element_bytes = size_of(request.inputs[0].type.dtype);
@@ -123,7 +123,7 @@ std::optional<TilingText> tiling_of(const Request& request, const MatMulText& pr
   return TilingText(*config, sum, product.rows_are_nearest());
 }
 
-KernelResult make(const MatMul& op, const Request& request, bool on_tensor_cores) {
+KernelResult make_matmul(const MatMul& op, const Request& request, bool on_tensor_cores) {
   if (request.op_input_count > 4 && request.inputs[4].present)
     return refuse("weights of 8 bits for data of f32");
   const DataType a = request.inputs[0].type.dtype;
@@ -131,7 +131,7 @@ KernelResult make(const MatMul& op, const Request& request, bool on_tensor_cores
   const std::string type = type_text(register_type(sum));
   Extents extents(request);
   const MatMulText product(op, request, extents);
-  const auto tiling = tiling_of(request, product, sum, on_tensor_cores);
+  const auto tiling = matmul_tiling(request, product, sum, on_tensor_cores);
   if (!tiling) return refuse("a tactic that is none of this kernel's");
   FusedProductParts parts;
   const StoreLanes lanes = product.store_lanes(tiling->store_lanes);
@@ -181,15 +181,15 @@ KernelResult make(const MatMul& op, const Request& request, bool on_tensor_cores
   return make_fused_product(std::move(parts), request);
 }
 
-KernelResult make_simt(const MatMul& op, const Request& request) {
-  return make(op, request, false);
+KernelResult make_simt_matmul(const MatMul& op, const Request& request) {
+  return make_matmul(op, request, false);
 }
 
 // Rows of a and of the result are read and written whole where they are adjacent; a layout that
 // would part them has nothing to offer.
 constexpr KernelEntry kMatmulEntries[] = {
-    entry<MatMul, make_on_tensor_cores<MatMul, make>>("cuda.matmul.mma", Layout::kRowMajor),
-    entry<MatMul, make_simt>("cuda.matmul.simt", Layout::kRowMajor),
+    entry<MatMul, make_on_tensor_cores<MatMul, make_matmul>>("cuda.matmul.mma", Layout::kRowMajor),
+    entry<MatMul, make_simt_matmul>("cuda.matmul.simt", Layout::kRowMajor),
 };
 
 }  // namespace

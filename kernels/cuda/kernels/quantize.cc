@@ -23,7 +23,7 @@ DataType result_type(const Dequantize&, const Request& request) {
 }
 
 template <class T>
-KernelResult make(const T& op, const Request& request, std::string_view family) {
+KernelResult make_converted(const T& op, const Request& request, std::string_view family) {
   if (op.block_size != 0) return refuse("a scale per block");
   ProgramBuilder builder;
   const auto value = append(builder, op, request);
@@ -41,10 +41,10 @@ KernelResult make(const T& op, const Request& request, std::string_view family) 
 }
 
 KernelResult make_quantize(const Quantize& op, const Request& request) {
-  return make(op, request, "quantize");
+  return make_converted(op, request, "quantize");
 }
 KernelResult make_dequantize(const Dequantize& op, const Request& request) {
-  return make(op, request, "dequantize");
+  return make_converted(op, request, "dequantize");
 }
 
 constexpr KernelEntry kQuantizeEntries[] = {

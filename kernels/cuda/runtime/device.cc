@@ -10,8 +10,7 @@
 #include "anneal/kernels/cuda/code/code_image.h"
 #include "anneal/kernels/cuda/code/jit.h"
 #include "anneal/kernels/cuda/code/nvrtc.h"
-#include "anneal/kernels/cuda/emulated/driver.h"
-#include "anneal/kernels/cuda/emulated/host_compiler.h"
+#include "anneal/kernels/cuda/runtime/emulated_gpu.h"
 #include "anneal/kernels/cuda/runtime/gpu_device.h"
 #include "anneal/kernels/cuda/runtime/target_names.h"
 
@@ -81,6 +80,19 @@ std::unique_ptr<Device> open_card(int ordinal) {
                              .name = fmt::format("cuda:{}", ordinal)});
 }
 
+std::unique_ptr<Device> open_emulated(bool counts) {
+  const EmulatedGpu& gpu = emulated_gpu();
+  // What it runs is code of this machine, which is never taken from a file.
+  return open_driver_device({.driver = gpu.driver,
+                             .compiler = counts ? gpu.counting_compiler : gpu.compiler,
+                             .name = "emulated",
+                             .keeps_images = false,
+                             .target = "emulated",
+                             .explain = gpu.fault,
+                             .take_counts = gpu.take_counts,
+                             .limit_access = gpu.limit_access});
+}
+
 template <class Mine, class Theirs>
 Mine& as(Theirs& theirs) {
   auto* const mine = dynamic_cast<Mine*>(&theirs);
@@ -91,16 +103,8 @@ Mine& as(Theirs& theirs) {
 }  // namespace
 
 std::unique_ptr<Device> open_device(std::string_view target) {
-  // It runs code of this machine, which is never taken from a file.
-  if (target == "emulated" || target == kCountingTarget)
-    return open_driver_device({.driver = emulated_driver(),
-                               .compiler = host_compiler(target == kCountingTarget),
-                               .name = "emulated",
-                               .keeps_images = false,
-                               .target = "emulated",
-                               .explain = emulated_fault,
-                               .take_counts = emulated_counts,
-                               .limit_access = emulated_limit_access});
+  if (target == "emulated") return open_emulated(/*counts=*/false);
+  if (target == kCountingTarget) return open_emulated(/*counts=*/true);
   if (target == "cuda") return open_card(0);
   if (target.starts_with("cuda:"))
     if (const auto ordinal = number_of(target.substr(5))) return open_card(*ordinal);
