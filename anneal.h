@@ -19,6 +19,7 @@
 #include "anneal/engine/data/data_format.h"
 #include "anneal/engine/data/dataset.h"
 #include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/stream.h"
 #include "anneal/engine/tune/calibration/onnx_calibration.h"
 #include "anneal/engine/tune/frontier/frontier.h"
 #include "anneal/engine/tune/metric/metric.h"

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "anneal/core/isa.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/parallel.h"
 #include "anneal/graph/text/text.h"
 #include "anneal/kernels/cpu/backend.h"
@@ -120,7 +121,7 @@ struct Memory {
     const Tensor* constant = graph.constant(value);
     const Dims strides = layout == Layout::kChannelsLast && !constant ? channels_last_strides(dims)
                                                                       : row_major_strides(dims);
-    Tensor::Fresh fresh = Tensor::allocate(type.dtype, dims);
+    NewTensor fresh = allocate_tensor(type.dtype, dims);
     if (constant) {
       std::copy(constant->bytes().begin(), constant->bytes().end(), fresh.data.begin());
     } else if (type.dtype == DataType::kF32) {

@@ -2,7 +2,6 @@
 # counts their lines.
 set(ANNEAL_ENGINE_PUBLIC_HEADERS
   ${PROJECT_BINARY_DIR}/include/anneal/anneal.h
-  ${PROJECT_BINARY_DIR}/include/anneal/core/access_counts.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/dtype.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/error.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/dims.h
@@ -10,7 +9,9 @@ set(ANNEAL_ENGINE_PUBLIC_HEADERS
   ${PROJECT_BINARY_DIR}/include/anneal/core/tensor_view.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/version.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/run/c_api.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/run/debug.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/run/engine.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/run/stream.h
 )
 
 set(ANNEAL_BUILDER_PUBLIC_HEADERS

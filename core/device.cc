@@ -7,11 +7,14 @@
 
 namespace anneal {
 
-std::unique_ptr<Recording> Stream::record(const std::function<void()>&) { return nullptr; }
+std::unique_ptr<Recording> DeviceStream::record(const std::function<void()>&) { return nullptr; }
 
-void Stream::play(const Recording&) { check(false, "this stream made the recording"); }
+void DeviceStream::begin_after(void*) { check(false, "the device has native streams"); }
+void DeviceStream::end_before(void*) { check(false, "the device has native streams"); }
 
-double Stream::microseconds(const std::function<void()>& work) {
+void DeviceStream::play(const Recording&) { check(false, "this stream made the recording"); }
+
+double DeviceStream::microseconds(const std::function<void()>& work) {
   wait();
   const auto start = std::chrono::steady_clock::now();
   work();

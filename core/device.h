@@ -1,5 +1,5 @@
-// Device and Stream: the interface of the engine to a machine. The CPU and CUDA versions are beside
-// their kernels.
+// Device and DeviceStream: the interface of the engine to a machine. The CPU and CUDA versions are
+// beside their kernels.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -22,9 +22,9 @@ class Recording {
 // Work in order. Queued work may run later: host memory that a copy reads or writes must stay valid
 // until wait(). wait() returns when all work is done, and fails with kDevice if some of it failed.
 // One thread at a time.
-class Stream {
+class DeviceStream {
  public:
-  virtual ~Stream() = default;
+  virtual ~DeviceStream() = default;
   virtual void wait() = 0;
   // Takes down what `work` puts on this stream instead of doing it. Null, with nothing called,
   // where a device has no such thing.
@@ -32,6 +32,13 @@ class Stream {
   virtual void play(const Recording& recording);  // REQUIRES: one of this stream
   // The time that `work` takes on this stream, alone; waits for it.
   virtual double microseconds(const std::function<void()>& work);
+  // What an application calls the stream; null where a device has no such streams.
+  virtual void* native() const { return nullptr; }
+  // What is put on this stream from now on comes after the work that is on `other`, a native()
+  // handle; what is put on `other` from now on comes after the work that is on this stream.
+  // REQUIRES: a device with native streams
+  virtual void begin_after(void* other);
+  virtual void end_before(void* other);
 };
 
 // Device memory, or host memory for copies, at least 64-byte aligned. data() may not be readable
@@ -54,13 +61,13 @@ class Device {
   // The machine for which times measured on this device hold for: the processor's model, the
   // instruction set, and the libraries that kernels call with their versions.
   virtual std::string machine() const { return description(); }
-  // Fails with kDevice, telling the bytes asked and free.
+  // Fails with kOutOfMemory, telling the bytes asked and free.
   virtual std::unique_ptr<Buffer> allocate(size_t bytes) = 0;
   // Host memory that copies to and from this device run beside other work.
   virtual std::unique_ptr<Buffer> allocate_staging(size_t bytes) { return allocate(bytes); }
-  virtual std::unique_ptr<Stream> make_stream() = 0;
+  virtual std::unique_ptr<DeviceStream> make_stream() = 0;
   // Between memory of this device and the host, or within either.
-  virtual void copy(std::byte* to, const std::byte* from, size_t bytes, Stream& stream) = 0;
+  virtual void copy(std::byte* to, const std::byte* from, size_t bytes, DeviceStream& stream) = 0;
   // Where the device checks what kernels access: those that are given an address in the allocation
   // may access these bytes of it alone. Elsewhere it does nothing.
   virtual void limit_access(std::byte* /*begin*/, size_t /*bytes*/) {}

@@ -1,5 +1,6 @@
 #include "anneal/core/error.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace anneal {
@@ -42,8 +43,15 @@ std::string without_nul(std::string text) {
 
 }  // namespace
 
-Error::Error(ErrorCode code, std::string message)
-    : code_(code), text_(without_nul(std::move(message))) {}
+Error::Error(ErrorCode code, std::string message, std::string port, std::span<const int64_t> dims)
+    : code_(code),
+      text_(without_nul(std::move(message))),
+      port_(std::move(port)),
+      rank_(std::min(dims.size(), dims_.size())) {
+  std::copy_n(dims.begin(), rank_, dims_.begin());
+}
+
+const char* Error::what() const noexcept { return text_.c_str(); }
 
 void add_context(Error& error, std::string_view doing) {
   std::string text;

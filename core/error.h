@@ -1,7 +1,10 @@
-// Error, the only exception type of Anneal.
+// Error, the only exception type of Anneal. Memory that runs out is an Error as well.
 #pragma once
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,18 +25,26 @@ enum class ErrorCode : uint8_t {
 };
 std::string_view to_string(ErrorCode code);
 
-// Thrown for everything that ends the current call. what() reads as a path from the user's call
+// Thrown for everything that ends the current call. An exception of a callback of the application
+// passes as it is. what() reads as a path from the user's call
 // to the fault: "while importing node \"conv1\" (Conv): 3 values for 2 pads".
 class Error : public std::exception {
  public:
-  Error(ErrorCode code, std::string message);
+  explicit Error(ErrorCode code, std::string message, std::string port = {},
+                 std::span<const int64_t> dims = {});
   ErrorCode code() const { return code_; }
-  const char* what() const noexcept override { return text_.c_str(); }
+  const char* what() const noexcept override;
+  // The input or output of the engine that the error is about, by name; else empty.
+  const std::string& port() const { return port_; }
+  // The shape that was given, where the error is about one; else empty.
+  std::span<const int64_t> dims() const { return {dims_.data(), rank_}; }
 
  private:
   friend void add_context(Error& error, std::string_view doing);
   ErrorCode code_;
-  std::string text_;
+  std::string text_, port_;
+  std::array<int64_t, 8> dims_ = {};
+  size_t rank_ = 0;
 };
 
 }  // namespace anneal

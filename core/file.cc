@@ -26,6 +26,10 @@ constexpr size_t kFirstRoom = 1 << 16;
   fail(ErrorCode::kIo, fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)));
 }
 
+[[noreturn]] void fail_write(std::string_view doing, const std::string& path) {
+  fail(ErrorCode::kCannotWrite, fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)));
+}
+
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -91,7 +95,7 @@ void write_all(const Descriptor& file, std::span<const std::byte> bytes, const s
     const ssize_t written = write(file.get(), bytes.data(), bytes.size());
     if (written < 0) {
       if (errno == EINTR) continue;
-      fail_io("write", path);
+      fail_write("write", path);
     }
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
@@ -99,9 +103,9 @@ void write_all(const Descriptor& file, std::span<const std::byte> bytes, const s
 
 void write_in_place(const std::string& path, std::span<const std::byte> bytes) {
   Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (file.get() < 0) fail_io("open", path);
+  if (file.get() < 0) fail_write("open", path);
   write_all(file, bytes, path);
-  if (close(file.release()) != 0) fail_io("close", path);
+  if (close(file.release()) != 0) fail_write("close", path);
 }
 
 // A name for a file without one, beside path. False where the system cannot give it one.
@@ -121,7 +125,7 @@ void rename_over(const std::string& aside, const std::string& path) {
   const int why = errno;
   unlink(aside.c_str());
   errno = why;
-  fail_io("replace", path);
+  fail_write("replace", path);
 }
 
 // Whether the file system has files without names; path is as before if it has none.
@@ -131,7 +135,7 @@ bool replace_by_unnamed(const std::string& path, std::span<const std::byte> byte
       open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
   if (file.get() < 0) return false;
   write_all(file, bytes, path);
-  if (fsync(file.get()) != 0) fail_io("flush", path);
+  if (fsync(file.get()) != 0) fail_write("flush", path);
   std::string aside;
   if (!link_beside(file, path, aside)) return false;
   rename_over(aside, path);
@@ -141,14 +145,14 @@ bool replace_by_unnamed(const std::string& path, std::span<const std::byte> byte
 void replace_by_named(const std::string& path, std::span<const std::byte> bytes) {
   std::string aside = path + ".XXXXXX";
   Descriptor file(mkostemp(aside.data(), O_CLOEXEC));
-  if (file.get() < 0) fail_io("create a file beside", path);
+  if (file.get() < 0) fail_write("create a file beside", path);
   try {
     const mode_t mask = umask(0);
     umask(mask);
-    if (fchmod(file.get(), 0666 & ~mask) != 0) fail_io("set permissions of", aside);
+    if (fchmod(file.get(), 0666 & ~mask) != 0) fail_write("set permissions of", aside);
     write_all(file, bytes, path);
-    if (fsync(file.get()) != 0) fail_io("flush", path);
-    if (close(file.release()) != 0) fail_io("close", path);
+    if (fsync(file.get()) != 0) fail_write("flush", path);
+    if (close(file.release()) != 0) fail_write("close", path);
   } catch (...) {
     unlink(aside.c_str());
     throw;
@@ -206,7 +210,7 @@ void write_file_atomically(const std::string& path, std::span<const std::byte> b
   struct stat status {};
   if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     if (S_ISDIR(status.st_mode))
-      fail(ErrorCode::kIo, fmt::format("{} is a folder, not a file", path));
+      fail(ErrorCode::kCannotWrite, fmt::format("{} is a folder, not a file", path));
     write_in_place(path, bytes);
     return;
   }

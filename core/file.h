@@ -13,7 +13,7 @@ struct FileBytes {
   std::shared_ptr<const void> owner;
 };
 
-// All fail with kIo, naming the path and the system's reason.
+// Reading fails with kIo and writing with kCannotWrite, naming the path and the system's reason.
 // A pipe is read to its end. The bytes are aligned to 64.
 FileBytes read_file(const std::string& path);
 // Mapped read-only and private. A file that shrinks while mapped ends the process: files are

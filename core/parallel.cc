@@ -8,6 +8,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <tuple>
@@ -225,11 +226,13 @@ class Pool {
   }
 
  private:
-  // Null when the system has no thread to give.
+  // Null when the system has no thread or no memory to give.
   static Worker* start_one() {
     try {
       return std::make_unique<Worker>().release();
     } catch (const std::system_error&) {
+      return nullptr;
+    } catch (const std::bad_alloc&) {
       return nullptr;
     }
   }

@@ -1,4 +1,5 @@
-// The only way to run on several threads. A ThreadTeam is a lease of workers from the process-wide
+// How work runs on several threads. (A Stream has a thread of its own to start runs:
+// engine/run/async/.) A ThreadTeam is a lease of workers from the process-wide
 // budget (one worker per core beyond the first, by default); when the budget is spent a team is
 // smaller, at worst its caller alone. Each thread of a team has a share of the work. The share is
 // the same every time, so the data that the thread wrote last is in its own cache. Shares are

@@ -32,8 +32,9 @@ TemporaryFolder::TemporaryFolder(std::string_view prefix) {
   in = std::filesystem::absolute(in, error);
   path_ = (in / prefix).string() + "-XXXXXX";
   if (error || mkdtemp(path_.data()) == nullptr)
-    fail(ErrorCode::kIo, fmt::format("cannot make a folder {}: {}: name another place in TMPDIR",
-                                     path_, error ? error.message() : std::strerror(errno)));
+    fail(ErrorCode::kCannotWrite,
+         fmt::format("cannot make a folder {}: {}: name another place in TMPDIR", path_,
+                     error ? error.message() : std::strerror(errno)));
   start_watcher();
 }
 

@@ -11,7 +11,7 @@ namespace anneal {
 // in it. If the process ends before, by any signal, a small process that waits for that removes it.
 class TemporaryFolder {
  public:
-  // Fails with kIo. prefix: of the folder's name.
+  // Fails with kCannotWrite. prefix: of the folder's name.
   explicit TemporaryFolder(std::string_view prefix = "anneal");
   ~TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "anneal/core/fail.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/type.h"
 
 namespace anneal {
@@ -25,14 +26,22 @@ size_t byte_size(DataType dtype, const Dims& dims) {
   return bytes;
 }
 
+void check_bytes(DataType dtype, const Dims& dims, size_t bytes) {
+  if (const size_t wanted = byte_size(dtype, dims); bytes != wanted)
+    fail(ErrorCode::kInvalidArgument, std::string("a tensor ") + std::string(to_string(dtype)) +
+                                          to_string(dims) + " takes " + std::to_string(wanted) +
+                                          " bytes, the memory has " + std::to_string(bytes));
+}
+
 }  // namespace
 
-Tensor::Fresh Tensor::allocate(DataType dtype, const Dims& dims) {
+NewTensor allocate_tensor(DataType dtype, const Dims& dims) {
   const size_t bytes = byte_size(dtype, dims);
   const size_t alignment = bytes < kLargePage ? kAlignment : kLargePage;
   // calloc, because it gets large blocks from the system already zeroed.
   std::shared_ptr<void> owner(std::calloc(bytes + alignment, 1), std::free);
-  if (!owner) fail(ErrorCode::kDevice, "no host memory for " + std::to_string(bytes) + " bytes");
+  if (!owner)
+    fail(ErrorCode::kOutOfMemory, "no host memory for " + std::to_string(bytes) + " bytes");
   void* start = owner.get();
   size_t space = bytes + alignment;
   auto* data = static_cast<std::byte*>(std::align(alignment, bytes, start, space));
@@ -45,19 +54,18 @@ Tensor::Fresh Tensor::allocate(DataType dtype, const Dims& dims) {
 Tensor::Tensor(DataType dtype, const Dims& dims, std::shared_ptr<const void> owner,
                std::span<const std::byte> bytes)
     : dtype_(dtype), dims_(dims), owner_(std::move(owner)), bytes_(bytes) {
-  check(bytes.size() == byte_size(dtype, dims), "bytes fit the tensor");
+  check_bytes(dtype, dims, bytes.size());
 }
 
-Type Tensor::type() const { return {dtype_, shape_of(dims_)}; }
-
-TensorView Tensor::view() const {
-  return row_major_view(dtype_, dims_, const_cast<std::byte*>(bytes_.data()));
+Tensor Tensor::copy_of(DataType dtype, const Dims& dims, std::span<const std::byte> bytes) {
+  return at_entry([&] {
+    check_bytes(dtype, dims, bytes.size());
+    const NewTensor copy = allocate_tensor(dtype, dims);
+    std::ranges::copy(bytes, copy.data.begin());
+    return copy.tensor;
+  });
 }
 
-bool Tensor::operator==(const Tensor& other) const {
-  if (dtype_ != other.dtype_ || dims_ != other.dims_) return false;
-  return bytes_.empty() || bytes_.data() == other.bytes_.data() ||
-         std::memcmp(bytes_.data(), other.bytes_.data(), bytes_.size()) == 0;
-}
+Type type_of(const Tensor& tensor) { return {tensor.dtype(), shape_of(tensor.dims())}; }
 
 }  // namespace anneal

@@ -27,10 +27,6 @@ bool is_channels_last(const ConstTensorView& view) {
   return is_empty(view.dims) || same_layout(view, channels_last_strides(view.dims));
 }
 
-TensorView row_major_view(DataType dtype, const Dims& dims, std::byte* data) {
-  return {dtype, dims, row_major_strides(dims), data};
-}
-
 namespace detail {
 
 void check_span(DataType wanted, DataType dtype, const Dims& dims, const Dims& strides,
@@ -40,20 +36,17 @@ void check_span(DataType wanted, DataType dtype, const Dims& dims, const Dims& s
     wrong("the tensor holds " + std::string(to_string(dtype)) + ", its elements are read as " +
           std::string(to_string(wanted)));
   if (place.kind == MemoryKind::kCuda)
-    wrong("the tensor lies in the memory of a card: copy it to the host first");
+    wrong("the tensor lies in the memory of a GPU: copy it to the host first");
   if (!is_row_major({dtype, dims, strides, nullptr}))
     wrong("the tensor of shape " + to_string(dims) + " has strides " + to_string(strides) +
           ": it is not dense and row-major");
 }
 
-void check_count(size_t elements, const Dims& dims) {
+void check_elements(DataType dtype, const Dims& dims, size_t elements, size_t bytes) {
   if (const auto wanted = static_cast<size_t>(count(dims)); elements != wanted)
     fail(ErrorCode::kInvalidArgument, "a view of shape " + to_string(dims) + " has " +
                                           std::to_string(wanted) + " elements, the memory holds " +
                                           std::to_string(elements));
-}
-
-void check_element_size(DataType dtype, size_t bytes) {
   if (size_of(dtype) != bytes)
     fail(ErrorCode::kInvalidArgument, std::string(to_string(dtype)) + " has elements of " +
                                           std::to_string(size_of(dtype)) +

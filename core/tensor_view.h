@@ -13,15 +13,16 @@
 
 namespace anneal {
 
-// Where memory lies. An engine takes and gives host memory today; it refuses views of other memory.
+// Where memory is. Engines take and give host memory; they refuse GPU memory by name.
 enum class MemoryKind : uint8_t { kHost, kPinnedHost, kCuda };
 struct MemoryPlace {
   MemoryKind kind = MemoryKind::kHost;
-  int device = 0;  // of kCuda: the number of the card
+  int device = 0;  // of kCuda: the number of the GPU
   bool operator==(const MemoryPlace&) const = default;
 };
 
-// The element type that a C++ type is. f16 and bf16 have none: give view() their DataType.
+// The element type that a C++ type is. f16 and bf16 are _Float16 (std::float16_t) and
+// std::bfloat16_t where the compiler has them; elsewhere give view() their DataType.
 template <class T>
 inline constexpr DataType kDataTypeOf = [] {
   using E = std::remove_cv_t<T>;
@@ -31,6 +32,14 @@ inline constexpr DataType kDataTypeOf = [] {
     return DataType::kF32;
   else if constexpr (std::same_as<E, double>)
     return DataType::kF64;
+#ifdef __FLT16_MAX__
+  else if constexpr (std::same_as<E, _Float16>)
+    return DataType::kF16;
+#endif
+#ifdef __STDCPP_BFLOAT16_T__
+  else if constexpr (std::same_as<E, decltype(0.0bf16)>)
+    return DataType::kBF16;
+#endif
   else {
     static_assert(std::integral<E>, "tensors hold floating-point numbers, integers and bool");
     constexpr bool kSigned = std::is_signed_v<E>;
@@ -50,10 +59,9 @@ namespace detail {
 // memory.
 void check_span(DataType wanted, DataType dtype, const Dims& dims, const Dims& strides,
                 MemoryPlace place);
-// Fails with kInvalidArgument, naming both, unless `elements` are as many as the dims say.
-void check_count(size_t elements, const Dims& dims);
-// Fails with kInvalidArgument, naming the type, unless its elements have `bytes` bytes.
-void check_element_size(DataType dtype, size_t bytes);
+// Fails with kInvalidArgument, naming both, unless the dims have `elements` elements, and those of
+// the type have `bytes` bytes each.
+void check_elements(DataType dtype, const Dims& dims, size_t elements, size_t bytes);
 }  // namespace detail
 
 // data points at element [0,...,0], so a slice or a transpose of a tensor is another view of the
@@ -64,8 +72,7 @@ struct TensorView {
   Dims dims;
   Dims strides;
   std::byte* data = nullptr;
-  // Kernels are given memory of their own device, and do not look at this.
-  MemoryPlace place = {};
+  MemoryPlace place = {};  // checked by contexts; kernels get memory of their own device
 
   // The elements as one array. Fails with kInvalidArgument unless T is the element type and the
   // memory is dense, row-major and the host's.
@@ -107,7 +114,9 @@ struct ConstTensorView {
 bool is_row_major(const ConstTensorView& view);      // dense; axes of size 1 may have any stride
 bool is_channels_last(const ConstTensorView& view);  // dense, axis 1 fastest
 // A view of dense row-major memory.
-TensorView row_major_view(DataType dtype, const Dims& dims, std::byte* data);
+inline TensorView row_major_view(DataType dtype, const Dims& dims, std::byte* data) {
+  return {dtype, dims, row_major_strides(dims), data};
+}
 
 // A view of the elements of a vector, an array or a span, dense and row-major, in host memory:
 //
@@ -121,8 +130,7 @@ requires std::ranges::sized_range<R> && std::ranges::borrowed_range<R>
 auto view(R&& elements, const Dims& dims,
           DataType dtype = kDataTypeOf<std::ranges::range_value_t<R>>) {
   using T = std::remove_reference_t<std::ranges::range_reference_t<R>>;
-  detail::check_count(std::ranges::size(elements), dims);
-  detail::check_element_size(dtype, sizeof(T));
+  detail::check_elements(dtype, dims, std::ranges::size(elements), sizeof(T));
   T* const data = std::ranges::data(elements);
   if constexpr (std::is_const_v<T>)
     return ConstTensorView(dtype, dims, row_major_strides(dims),

@@ -17,4 +17,7 @@ struct Type {
   bool operator==(const Type&) const = default;
 };
 
+class Tensor;
+Type type_of(const Tensor& tensor);  // its element type and its known shape
+
 }  // namespace anneal

@@ -142,7 +142,7 @@ std::vector<std::byte> save(const EngineFile& file);
 EngineFile load_engine_file(std::span<const std::byte> bytes,
                             const std::shared_ptr<const void>& owner, bool mapped = false,
                             ThreadTeam* team = nullptr);
-// Writes beside PATH, then renames: PATH is whole or untouched. Fails with kIo.
+// Writes beside PATH, then renames: PATH is whole or untouched. Fails with kCannotWrite.
 void write_engine_file(const std::string& path, const EngineFile& file);
 struct ReadOptions {
   bool map = true;             // false: read the file instead of mapping it

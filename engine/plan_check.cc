@@ -312,7 +312,7 @@ bool covers_base(const Plan& plan, const Slot& slot) {
 }
 
 bool is_row_major_weight(const Slot& slot, const Tensor& weight) {
-  return weight.type() == slot.type && shape_of(row_major_strides(weight.dims())) == slot.strides;
+  return type_of(weight) == slot.type && shape_of(row_major_strides(weight.dims())) == slot.strides;
 }
 
 const Tensor* default_value(const Plan& plan, std::span<const Tensor> weights, size_t input) {

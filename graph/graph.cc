@@ -17,7 +17,7 @@ size_t index_of(ValueId id) { return static_cast<size_t>(id); }
 size_t index_of(LayerId id) { return static_cast<size_t>(id); }
 
 Fact fact_of(const Tensor& tensor) {
-  Fact fact{tensor.type(), std::nullopt};
+  Fact fact{type_of(tensor), std::nullopt};
   const bool integers = is_integer(tensor.dtype()) || tensor.dtype() == DataType::kBool;
   if (!integers || tensor.count() > kMaxKnownElements) return fact;
   SizeTable none;

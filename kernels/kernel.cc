@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "anneal/core/new_tensor.h"
+
 namespace anneal {
 
 std::unique_ptr<PreparedKernel> Kernel::prepare(std::span<const TensorView>,
@@ -9,7 +11,7 @@ std::unique_ptr<PreparedKernel> Kernel::prepare(std::span<const TensorView>,
   return std::make_unique<PreparedKernel>();
 }
 
-std::unique_ptr<DataDependentDims> Kernel::find(std::span<const TensorView>, Stream&,
+std::unique_ptr<DataDependentDims> Kernel::find(std::span<const TensorView>, DeviceStream&,
                                                 ThreadTeam&) const {
   return nullptr;
 }
@@ -18,7 +20,7 @@ Tensor packed_constant(const Request& request, std::string_view form, size_t byt
                        const std::function<void(std::byte*)>& fill) {
   if (request.packed)
     if (auto ready = request.packed->find(form, bytes)) return *std::move(ready);
-  auto fresh = Tensor::allocate(DataType::kU8, {static_cast<int64_t>(bytes)});
+  auto fresh = allocate_tensor(DataType::kU8, {static_cast<int64_t>(bytes)});
   fill(fresh.data.data());
   if (request.packed) request.packed->keep(form, fresh.tensor);
   return fresh.tensor;

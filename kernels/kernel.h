@@ -83,7 +83,7 @@ struct LaunchArgs {
   std::span<const TensorView> inputs, outputs;  // an absent optional input has data == nullptr
   PreparedKernel* prepared;                     // what prepare() gave for these shapes
   std::byte* workspace;                         // 64-byte aligned, prepared->workspace_bytes
-  Stream& stream;
+  DeviceStream& stream;
   ThreadTeam& team;
   DataDependentDims* found = nullptr;  // what find() gave for these inputs
 };
@@ -107,7 +107,7 @@ class Kernel {
   // For ops whose sizes infer() cannot find even from the inputs' values: runs before prepare(), on
   // the layer's inputs with their data, and may allocate. Null from the kernels of all other ops.
   virtual std::unique_ptr<DataDependentDims> find(std::span<const TensorView> inputs,
-                                                  Stream& stream, ThreadTeam& team) const;
+                                                  DeviceStream& stream, ThreadTeam& team) const;
 };
 
 // Its kernel is never null.

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "anneal/core/fail.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/parallel.h"
 #include "anneal/kernels/cpu/backend.h"
 
@@ -67,7 +68,7 @@ std::vector<Tensor> evaluate_by(std::unique_ptr<Kernel> (*make)(const Request&),
       in_operands.push_back({.present = false});
       continue;
     }
-    facts[i].type = inputs[i]->type();
+    facts[i].type = type_of(*inputs[i]);
     infer_inputs.push_back({&facts[i], &in[i]});
     in_operands.push_back({.type = facts[i].type, .strides = shape_of(in[i].strides)});
   }
@@ -103,7 +104,7 @@ std::vector<Tensor> evaluate_by(std::unique_ptr<Kernel> (*make)(const Request&),
     if (!known(fact.type.shape))
       fail(ErrorCode::kUnsupported, fmt::format("layer \"{}\" gives {}, which stays unknown",
                                                 layer.name, scratch.text(fact.type.shape)));
-    Tensor::Fresh fresh = Tensor::allocate(fact.type.dtype, dims_of(fact.type.shape));
+    NewTensor fresh = allocate_tensor(fact.type.dtype, dims_of(fact.type.shape));
     out.push_back(row_major_view(fact.type.dtype, dims_of(fact.type.shape), fresh.data.data()));
     results.push_back(std::move(fresh.tensor));
   }

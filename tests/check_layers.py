@@ -60,10 +60,11 @@ PARTS = {
         "graph": ["onnx", "node", "ops"],
         "": ["onnx", "node", "graph"],
     },
-    # The arena's layout and the memory of a context are below what runs steps in it.
+    # The arena's layout, the memory of a context and queues of work are below what runs steps.
     "engine/run": {
         "memory": [],
-        "": ["memory"],
+        "async": [],
+        "": ["memory", "async"],
     },
     # What compares two plans, and what a plan is fed without data, is below what builds plans.
     "engine/builder": {

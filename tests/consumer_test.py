@@ -14,6 +14,18 @@ from pathlib import Path
 from sources import ROOT
 
 
+# samples/hello_engine: the program and the text that it prints.
+PROGRAMS = {
+    "async_c": "47 scores, image read: 1",
+    "dynamic_batch": "[1,47]\n[4,47]\n[8,47]\n",
+    "dynamic_batch_c": "[1,47]\n[4,47]\n[8,47]\n",
+    "errors": "invalid_argument: input \"image\" has shape [9,1,32,32], the engine wants [N,1,32,32]"
+              " (from [1,1,32,32] to [8,1,32,32])\na batch of 9 does not fit\n",
+    "errors_c": "code 3: input \"image\" has shape [9,1,32,32], the engine wants [N,1,32,32]"
+                " (from [1,1,32,32] to [8,1,32,32])\na batch of 9 does not fit\n",
+}
+
+
 def call(*command, **options):
     done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
     if done.returncode != 0:
@@ -83,9 +95,18 @@ def main(build, compiler, build_type):
         if len(scores) != 47:
             print("the program must print the 47 scores of the glyphs, not", scores)
             return 1
-        if call(f"{tree}/hello_engine/hello_engine_c", cwd=scratch).split() != scores:
-            print("the program in C prints other scores")
-            return 1
+        for program in ("hello_engine_c", "async"):
+            if call(f"{tree}/hello_engine/{program}", cwd=scratch).split() != scores:
+                print(f"the program {program} prints other scores")
+                return 1
+        for program, printed in PROGRAMS.items():
+            if printed not in call(f"{tree}/hello_engine/{program}", cwd=scratch):
+                print(f"the program {program} must print {printed}")
+                return 1
+        for path in Path(ROOT, "samples/hello_engine").glob("*.c*"):
+            if len(path.read_text().splitlines()) >= 25:
+                print(f"{path} has 25 lines or more: an application must be able to do this in fewer")
+                return 1
         config = subprocess.run(["pkg-config", "--cflags", "--libs", "anneal-engine"], text=True, capture_output=True,
                                 check=True, env={**os.environ, "PKG_CONFIG_PATH": library_folder(prefix) + "/pkgconfig"})
         call(compiler, f"{ROOT}/samples/hello_engine/main.cc", "-o", f"{scratch}/by_pkg_config", *config.stdout.split(),

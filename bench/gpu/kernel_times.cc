@@ -113,7 +113,7 @@ Json launches_json(const Candidate& candidate, const PlannedLayer& layer, const 
 }
 
 // Whether the device no longer executes work.
-bool is_lost(Stream& stream) {
+bool is_lost(DeviceStream& stream) {
   try {
     stream.wait();
     return false;

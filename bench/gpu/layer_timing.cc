@@ -52,7 +52,7 @@ class LaunchLog final : public cuda::GpuStream {
 // A kernel with the memory that one launch after another uses.
 class Launcher {
  public:
-  Launcher(const Kernel& kernel, const OperandSets& operands, Device& device, Stream& stream)
+  Launcher(const Kernel& kernel, const OperandSets& operands, Device& device, DeviceStream& stream)
       : kernel_(kernel),
         operands_(operands),
         stream_(stream),
@@ -66,7 +66,7 @@ class Launcher {
  private:
   const Kernel& kernel_;
   const OperandSets& operands_;
-  Stream& stream_;
+  DeviceStream& stream_;
   ThreadTeam team_{1};
   const std::unique_ptr<PreparedKernel> prepared_;
   const std::unique_ptr<Buffer> workspace_;
@@ -74,8 +74,8 @@ class Launcher {
 
 }  // namespace
 
-OperandSets::OperandSets(const PlannedLayer& layer, Device& device, Stream& stream, double bytes,
-                         int most) {
+OperandSets::OperandSets(const PlannedLayer& layer, Device& device, DeviceStream& stream,
+                         double bytes, int most) {
   const Step& step = layer.planned();
   do {
     Set& set = sets_.emplace_back();
@@ -91,7 +91,7 @@ OperandSets::OperandSets(const PlannedLayer& layer, Device& device, Stream& stre
 }
 
 TensorView OperandSets::place(const PlannedLayer& layer, uint32_t slot, Contents contents,
-                              Device& device, Stream& stream) {
+                              Device& device, DeviceStream& stream) {
   if (slot == kNoSlot) return {};
   TensorView view = view_of(layer.plan().slots[slot]);
   const bool is_weight = layer.plan().slots[slot].storage == Storage::kWeight;
@@ -133,8 +133,8 @@ std::vector<LaunchFacts> launches_of(const Kernel& kernel, const PlannedLayer& l
   return std::move(log.seen);
 }
 
-Timing time_of(const Kernel& kernel, const OperandSets& operands, Device& device, Stream& stream,
-               const TimingOptions& options) {
+Timing time_of(const Kernel& kernel, const OperandSets& operands, Device& device,
+               DeviceStream& stream, const TimingOptions& options) {
   Launcher launch(kernel, operands, device, stream);
   launch(0);
   stream.wait();  // what is wrong with it shows here
@@ -172,8 +172,8 @@ Timing time_of(const Kernel& kernel, const OperandSets& operands, Device& device
   return timing;
 }
 
-void warm_up(const Kernel& kernel, const OperandSets& operands, Device& device, Stream& stream,
-             double seconds) {
+void warm_up(const Kernel& kernel, const OperandSets& operands, Device& device,
+             DeviceStream& stream, double seconds) {
   using Clock = std::chrono::steady_clock;
   Launcher launch(kernel, operands, device, stream);
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
@@ -183,8 +183,8 @@ void warm_up(const Kernel& kernel, const OperandSets& operands, Device& device, 
   } while (Clock::now() < end);
 }
 
-void launch_only(const Kernel& kernel, const OperandSets& operands, Device& device, Stream& stream,
-                 int launches) {
+void launch_only(const Kernel& kernel, const OperandSets& operands, Device& device,
+                 DeviceStream& stream, int launches) {
   Launcher launch(kernel, operands, device, stream);
   for (int i = 0; i < launches; ++i) launch(i);
   stream.wait();

@@ -14,7 +14,8 @@ namespace anneal::bench {
 class OperandSets {
  public:
   // As many sets as exceed `bytes` together, at most `most`.
-  OperandSets(const PlannedLayer& layer, Device& device, Stream& stream, double bytes, int most);
+  OperandSets(const PlannedLayer& layer, Device& device, DeviceStream& stream, double bytes,
+              int most);
   int count() const { return static_cast<int>(sets_.size()); }
   double bytes() const { return static_cast<double>(bytes_); }  // of all sets
   std::span<const TensorView> inputs(int set) const { return sets_[index(set)].inputs; }
@@ -27,7 +28,7 @@ class OperandSets {
   size_t index(int set) const { return static_cast<size_t>(set) % sets_.size(); }
   enum class Contents { kOnHost, kRead, kWritten };
   TensorView place(const PlannedLayer& layer, uint32_t slot, Contents contents, Device& device,
-                   Stream& stream);
+                   DeviceStream& stream);
 
   std::vector<std::unique_ptr<Buffer>> buffers_;
   std::vector<Set> sets_;
@@ -55,13 +56,13 @@ struct Timing {
   bool is_recorded = true;  // false: launched one by one
   bool is_hopeless = false;
 };
-Timing time_of(const Kernel& kernel, const OperandSets& operands, Device& device, Stream& stream,
-               const TimingOptions& options);
+Timing time_of(const Kernel& kernel, const OperandSets& operands, Device& device,
+               DeviceStream& stream, const TimingOptions& options);
 // Keeps the card busy for so long.
-void warm_up(const Kernel& kernel, const OperandSets& operands, Device& device, Stream& stream,
-             double seconds);
+void warm_up(const Kernel& kernel, const OperandSets& operands, Device& device,
+             DeviceStream& stream, double seconds);
 // Launches it `launches` times, for a profiler.
-void launch_only(const Kernel& kernel, const OperandSets& operands, Device& device, Stream& stream,
-                 int launches);
+void launch_only(const Kernel& kernel, const OperandSets& operands, Device& device,
+                 DeviceStream& stream, int launches);
 
 }  // namespace anneal::bench

@@ -175,7 +175,7 @@ CaseResult run_case(const TestCase& test, const CaseOptions& options) {
   } catch (const Error& error) {
     ended(error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    ended(ErrorCode::kDevice, "there is not enough memory");
+    ended(ErrorCode::kOutOfMemory, "there is not enough memory");
   } catch (const std::exception& error) {
     ended(ErrorCode::kInternal, error.what());
   }

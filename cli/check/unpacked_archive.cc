@@ -62,7 +62,8 @@ int64_t unpack_file(const Reader& reader, const fs::path& to, int64_t allowed) {
   }
   out.close();
   if (!out)
-    fail(ErrorCode::kIo, fmt::format("cannot write {}: {}", to.string(), std::strerror(errno)));
+    fail(ErrorCode::kCannotWrite,
+         fmt::format("cannot write {}: {}", to.string(), std::strerror(errno)));
   return written;
 }
 

@@ -28,6 +28,7 @@
 #include "anneal/core/parallel.h"
 #include "anneal/core/version.h"
 #include "anneal/engine/plan.h"
+#include "anneal/engine/run/counted_steps.h"
 #include "anneal/engine/run/make_engine.h"
 #include "anneal/kernels/cpu/backend.h"
 
@@ -256,8 +257,7 @@ int bench(BenchFlags flags) {
   const auto engine = open_engine(path, {.device = device_for(flags.source.target),
                                          .map = flags.source.map,
                                          .threads = flags.threads,
-                                         .separate_slots = flags.source.separate_slots,
-                                         .red_zone = flags.source.red_zone});
+                                         .debug = &flags.source.debug});
   result.load_milliseconds = milliseconds_since(start);
   result.machine = engine->device();
   result.weight_bytes = bytes_of_weights(plan_of(*engine));
@@ -275,7 +275,7 @@ int bench(BenchFlags flags) {
   result.per_second =
       static_cast<double>(result.measured.milliseconds.size()) / result.measured.seconds;
   for (int i = 0; flags.profile && i < kProfiledRuns; ++i)
-    result.profile.add(result.measured.context->profile());
+    result.profile.add(profile_counted(*result.measured.context));
   if (!result.sets.empty()) {
     progress.say("changing shapes");
     result.changes = measure_changes(engine, result.sets, flags.threads, options.measured);
@@ -359,7 +359,7 @@ void add_bench_command(CLI::App& application, Action& action) {
       ->check(CLI::Range(1, 1024));
   add_spin_flag(*command, flags->spin);
   add_rows_flag(*command, flags->micro_batch);
-  add_slot_flags(*command, flags->source.separate_slots, flags->source.red_zone);
+  add_slot_flags(*command, flags->source.debug);
   command->add_flag("--profile", flags->profile, "Show the time of each step, of ten more runs");
   command->add_option("--json", flags->json, "Write the results as JSON")->type_name("FILE");
   command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");

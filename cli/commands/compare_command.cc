@@ -21,6 +21,7 @@
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
 #include "anneal/engine/plan.h"
+#include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/make_engine.h"
 
 namespace anneal {
@@ -34,8 +35,8 @@ struct CompareFlags {
   PrecisionFlags precision;
   CompareOptions options;
   int top = 10;
-  bool reference = false, map = true, verbose = false, separate_slots = false;
-  size_t red_zone = EngineOptions{}.red_zone;
+  bool reference = false, map = true, verbose = false;
+  DebugOptions debug;
 };
 
 void complete(CompareFlags& flags) {
@@ -64,8 +65,7 @@ void complete(CompareFlags& flags) {
     side->build = flags.build;
     side->shapes.shapes = flags.shapes;
     side->map = flags.map;
-    side->separate_slots = flags.separate_slots;
-    side->red_zone = flags.red_zone;
+    side->debug = flags.debug;
   }
 }
 
@@ -300,7 +300,7 @@ void add_compare_command(CLI::App& application, Action& action) {
       ->capture_default_str()
       ->check(at_least(0));
   command->add_flag("!--no-mmap", flags->map, "Read engine files instead of mapping them");
-  add_slot_flags(*command, flags->separate_slots, flags->red_zone);
+  add_slot_flags(*command, flags->debug);
   command->add_option("--json", flags->json, "Write every tensor's errors as JSON")
       ->type_name("FILE");
   command->add_option("--threads", flags->options.threads, "Most threads to use; 0: one per core")

@@ -22,6 +22,8 @@
 #include "anneal/cli/output/tensor_summary.h"
 #include "anneal/core/milliseconds.h"
 #include "anneal/engine/data/elements.h"
+#include "anneal/engine/run/counted_steps.h"
+#include "anneal/engine/run/debug.h"
 #include "anneal/engine/tune/metric/scores.h"
 #include "anneal/kernels/cuda/backend.h"
 
@@ -35,6 +37,7 @@ constexpr int64_t kMostSamplesShown = 8;
 struct RunFlags {
   EngineOptions engine_options;
   ContextOptions context_options;
+  DebugOptions debug;  // of both
   std::string engine, shapes, observe, save_folder, inputs_folder, labels;
   std::vector<std::string> inputs;
   ShapeFlags model_shapes;
@@ -76,8 +79,7 @@ std::shared_ptr<const Engine> engine_for(const RunFlags& flags, const EngineOpti
                       .shapes = flags.model_shapes,
                       .inputs = flags.inputs,
                       .threads = flags.threads,
-                      .separate_slots = options.separate_slots,
-                      .red_zone = options.red_zone});
+                      .debug = flags.debug});
 }
 
 int run_engine(const RunFlags& flags) {
@@ -85,6 +87,7 @@ int run_engine(const RunFlags& flags) {
   if (!flags.observe.empty()) pattern.emplace(flags.observe, "--observe");
   EngineOptions engine_options = flags.engine_options;
   engine_options.threads = flags.threads;
+  engine_options.debug = &flags.debug;
   if (flags.profile && engine_options.device == "emulated") engine_options.device = kCountingTarget;
   const auto engine = engine_for(flags, engine_options);
   const auto labels = flags.labels.empty() ? std::vector<std::string>() : read_labels(flags.labels);
@@ -98,6 +101,7 @@ int run_engine(const RunFlags& flags) {
   }
   ContextOptions options = flags.context_options;
   options.threads = flags.threads;
+  options.debug = &flags.debug;
   ExecutionContext context(engine, options);
   with_samples(flags.engine, samples, [&] {
     for (size_t i = 0; i < inputs.size(); ++i)
@@ -117,7 +121,7 @@ int run_engine(const RunFlags& flags) {
     }
     with_samples(flags.engine, samples, [&] {
       if (flags.profile && i >= 0) {
-        profile.add(context.profile());
+        profile.add(profile_counted(context));
       } else {
         context.run();
       }
@@ -207,8 +211,8 @@ void add_run_command(CLI::App& application, Action& action) {
       ->capture_default_str()
       ->check(at_least(0));
   add_device_flags(*command, flags->engine_options);
-  add_context_flags(*command, flags->context_options);
-  add_slot_flags(*command, flags->engine_options.separate_slots, flags->engine_options.red_zone);
+  add_context_flags(*command, flags->context_options, flags->debug);
+  add_slot_flags(*command, flags->debug);
   command->add_option("--threads", flags->threads, "Most threads to use; 0: one per core")
       ->capture_default_str()
       ->check(at_least(0));

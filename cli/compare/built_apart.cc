@@ -23,7 +23,7 @@ int unnamed_file() {
   std::string path = (std::filesystem::temp_directory_path() / "anneal-XXXXXX").string();
   const int fd = mkstemp(path.data());
   if (fd < 0)
-    fail(ErrorCode::kIo,
+    fail(ErrorCode::kCannotWrite,
          fmt::format("cannot make a temporary file {}: {}", path, std::strerror(errno)));
   unlink(path.c_str());
   return fd;
@@ -34,7 +34,7 @@ void write_all(int fd, std::span<const std::byte> bytes) {
     const ssize_t written = write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0)
-      fail(ErrorCode::kIo,
+      fail(ErrorCode::kCannotWrite,
            fmt::format("cannot write the temporary engine: {}", std::strerror(errno)));
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
@@ -64,7 +64,7 @@ std::vector<std::byte> outcome_of(int fd, const EngineSource& source) {
   } catch (const Error& error) {
     tell(error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    tell(ErrorCode::kDevice, "there is not enough memory");
+    tell(ErrorCode::kOutOfMemory, "there is not enough memory");
   }
   return to.take();
 }

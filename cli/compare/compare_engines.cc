@@ -1,5 +1,6 @@
 #include "anneal/cli/compare/compare_engines.h"
 #include "anneal/core/fail.h"
+#include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/make_engine.h"
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 
 #include "anneal/cli/compare/model_arithmetic.h"
 #include "anneal/cli/output/print.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/strided_copy.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/plan.h"
@@ -37,13 +39,13 @@ class Side {
   template <class Told>
   void run(const Told& told) {
     std::map<std::string, int> times;
-    context_.observe([&](const Observation& observed) {
+    observe(context_, [&](const Observation& observed) {
       const std::string name(observed.name);
       const int time = ++times[name];
       told(Key(name, time), observed);
     });
     context_.run();
-    context_.observe({});
+    observe(context_, {});
   }
 
  private:
@@ -107,7 +109,7 @@ void convert(const TensorView& to, const TensorView& from) {
 
 Tensor as_f32(const TensorView& view) {
   const Tensor dense = dense_copy(view);
-  const Tensor::Fresh wide = Tensor::allocate(DataType::kF32, view.dims);
+  const NewTensor wide = allocate_tensor(DataType::kF32, view.dims);
   convert(wide.tensor.view(), dense.view());
   return wide.tensor;
 }

@@ -21,8 +21,7 @@ std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
     return open_engine(source.path, {.device = device_for(source.target),
                                      .map = source.map,
                                      .threads = source.threads,
-                                     .separate_slots = source.separate_slots,
-                                     .red_zone = source.red_zone});
+                                     .debug = &source.debug});
   }
   GraphBuildOptions options = graph_options(source.build);
   options.reference = reference;
@@ -36,8 +35,7 @@ std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
   print_self_check(made.check);
   auto engine = make_engine(std::move(made.file), {.device = device_for(options.targets[0]),
                                                    .threads = source.threads,
-                                                   .separate_slots = source.separate_slots,
-                                                   .red_zone = source.red_zone});
+                                                   .debug = &source.debug});
   print_remarks(engine->load_warnings());
   return engine;
 }

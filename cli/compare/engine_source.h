@@ -6,7 +6,7 @@
 
 #include "anneal/cli/model/import_model.h"
 #include "anneal/engine/builder/builder.h"
-#include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/debug.h"
 
 namespace anneal {
 
@@ -22,9 +22,8 @@ struct EngineSource {
   ShapeFlags shapes = {};      // of a model
   std::vector<std::string> inputs = {};  // values of --input that it will be run with
   bool map = true;
-  int threads = 0;              // that load
-  bool separate_slots = false;  // as in EngineOptions
-  size_t red_zone = EngineOptions{}.red_zone;
+  int threads = 0;  // that load
+  DebugOptions debug = {};
 };
 
 // Fails as building and loading do.

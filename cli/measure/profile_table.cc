@@ -11,7 +11,7 @@
 
 namespace anneal {
 
-void ProfileTable::add(const std::vector<StepTime>& times) {
+void ProfileTable::add(const std::vector<CountedStep>& times) {
   totals_.resize(std::max(totals_.size(), times.size()));
   for (size_t i = 0; i < times.size(); ++i) {
     totals_[i].step = times[i].step;

@@ -4,13 +4,13 @@
 #include <vector>
 
 #include "anneal/cli/output/json_file.h"
-#include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/counted_steps.h"
 
 namespace anneal {
 
 class ProfileTable {
  public:
-  void add(const std::vector<StepTime>& times);  // of one run
+  void add(const std::vector<CountedStep>& times);  // of one run
   // Per step that ran, then per kernel with the longest first: microseconds of a run, and share;
   // how often a run takes each step, where that is not once. Counted accesses of functions, if they
   // were counted.

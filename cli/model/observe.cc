@@ -1,5 +1,6 @@
 #include "anneal/cli/model/observe.h"
 #include "anneal/core/fail.h"
+#include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/make_engine.h"
 
 #include <fmt/format.h>
@@ -57,7 +58,7 @@ void add_vanished(const Plan& plan, const NamePattern& pattern, Rows& rows) {
 void observe_run(const Engine& engine, ExecutionContext& context, const NamePattern& pattern,
                  TensorFiles* files) {
   Rows rows = {{"tensor", "type", "step", "values"}};
-  context.observe([&](const Observation& observed) {
+  observe(context, [&](const Observation& observed) {
     if (!pattern.matches(observed.name)) return;
     const Tensor tensor = dense_copy(observed.value);
     rows.push_back({std::string(observed.name),
@@ -67,7 +68,7 @@ void observe_run(const Engine& engine, ExecutionContext& context, const NamePatt
       files->write(file_name(observed), tensor.view());
   });
   context.run();
-  context.observe({});
+  observe(context, {});
   add_vanished(plan_of(engine), pattern, rows);
   if (rows.size() == 1)
     fail(ErrorCode::kInvalidArgument,

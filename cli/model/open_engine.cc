@@ -32,10 +32,10 @@ void add_device_flags(CLI::App& command, EngineOptions& options) {
       "Read the engine file instead of mapping it, so that it may change while in use");
 }
 
-void add_context_flags(CLI::App& command, ContextOptions& options) {
+void add_context_flags(CLI::App& command, ContextOptions& options, DebugOptions& debug) {
   add_memory_flag(command, options.max_memory,
                   "The most memory for activations, workspaces and outputs");
-  command.add_flag("--wait-each-step", options.synchronous_steps,
+  command.add_flag("--wait-each-step", debug.synchronous_steps,
                    "On a GPU, finish each step before the next, so that errors name the one that "
                    "failed; slower");
   add_spin_flag(command, options.spin);
@@ -49,14 +49,14 @@ void add_spin_flag(CLI::App& command, bool& spin) {
       "sooner, instead of sleeping");
 }
 
-void add_slot_flags(CLI::App& command, bool& separate_slots, size_t& red_zone) {
+void add_slot_flags(CLI::App& command, DebugOptions& debug) {
   CLI::Option* const separate = command.add_flag(
-      "--separate-slots", separate_slots,
+      "--separate-slots", debug.separate_slots,
       "On a GPU, give each tensor an allocation of its own between red zones, and fail if a kernel "
       "writes there; with `run --wait-each-step` the error names the step; slower");
   command
       .add_option(
-          "--red-zone", red_zone,
+          "--red-zone", debug.red_zone,
           "Bytes before and behind each tensor, rounded up to 256; 0 for compute-sanitizer, "
           "which then finds every access beyond a tensor")
       ->capture_default_str()

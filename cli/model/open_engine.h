@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "anneal/engine/builder/onnx_builder.h"
-#include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/debug.h"
 
 namespace anneal {
 
@@ -17,10 +17,10 @@ bool is_engine(const std::string& path);
 
 void add_device_flags(CLI::App& command, EngineOptions& options);  // --device and --no-mmap
 // --memory-limit, --wait-each-step, --spin and --micro-batch
-void add_context_flags(CLI::App& command, ContextOptions& options);
+void add_context_flags(CLI::App& command, ContextOptions& options, DebugOptions& debug);
 void add_spin_flag(CLI::App& command, bool& spin);
 // --separate-slots and --red-zone
-void add_slot_flags(CLI::App& command, bool& separate_slots, size_t& red_zone);
+void add_slot_flags(CLI::App& command, DebugOptions& debug);
 void add_rows_flag(CLI::App& command, int64_t& rows);
 // Where to run what was built for a target: "cuda" for "sm_90", else the target itself.
 std::string device_for(const std::string& target);

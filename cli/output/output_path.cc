@@ -18,15 +18,16 @@ void check_output_file(const std::string& given) {
   std::error_code error;
   const fs::path folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : ".";
   if (!fs::is_directory(folder, error))
-    fail(ErrorCode::kIo,
+    fail(ErrorCode::kCannotWrite,
          fmt::format("cannot write {}: there is no folder {}", path, folder.string()));
   if (fs::is_directory(path, error))
-    fail(ErrorCode::kIo, fmt::format("cannot write {}: it is a folder; give a file name", path));
+    fail(ErrorCode::kCannotWrite,
+         fmt::format("cannot write {}: it is a folder; give a file name", path));
   const fs::path written = fs::exists(path, error) && !fs::is_regular_file(path, error)
                                ? fs::path(path)
                                : folder;  // a file is replaced, a device is written to
   if (access(written.c_str(), W_OK) != 0)
-    fail(ErrorCode::kIo,
+    fail(ErrorCode::kCannotWrite,
          fmt::format("cannot write {}: no permission for {}", path, written.string()));
 }
 
@@ -34,7 +35,8 @@ void make_output_folder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (error)
-    fail(ErrorCode::kIo, fmt::format("cannot make the folder {}: {}", path, error.message()));
+    fail(ErrorCode::kCannotWrite,
+         fmt::format("cannot make the folder {}: {}", path, error.message()));
 }
 
 }  // namespace anneal

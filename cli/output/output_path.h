@@ -4,10 +4,10 @@
 
 namespace anneal {
 
-// Fails with kIo if `path` names no file that could be written: its folder is missing, or it is a
-// folder itself. An empty path is fine: nothing was asked for.
+// Fails with kCannotWrite if `path` names no file that could be written: its folder is missing, or
+// it is a folder itself. An empty path is fine: nothing was asked for.
 void check_output_file(const std::string& path);
-// Makes the folder, and those above it, where there is none. Fails with kIo.
+// Makes the folder, and those above it, where there is none. Fails with kCannotWrite.
 void make_output_folder(const std::string& path);
 
 }  // namespace anneal

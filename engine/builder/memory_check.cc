@@ -34,7 +34,7 @@ void check_values(const Graph& graph, const std::vector<bool>& symbols_of_inputs
       auto bytes = static_cast<double>(size_of(type.dtype));
       for (const Size size : type.shape) bytes *= static_cast<double>(sizes.range(size).opt);
       if (bytes > static_cast<double>(limit))
-        fail(ErrorCode::kInvalidArgument,
+        fail(ErrorCode::kLimit,
              fmt::format("tensor \"{}\" of layer \"{}\" ({}) is {} and takes {:.0f} bytes, the "
                          "memory limit is {} bytes: {}",
                          value.name, layer.name, to_string(layer.op), to_string(type, sizes), bytes,
@@ -106,7 +106,7 @@ void check_plan_memory(const Plan& plan, std::span<const Tensor> weights, uint64
   }
   const uint64_t bytes = weight_bytes + memory.arena_bytes + memory.port_bytes;
   if (bytes <= limit) return;
-  fail(ErrorCode::kInvalidArgument,
+  fail(ErrorCode::kLimit,
        fmt::format(
            "the plan for {} needs {} bytes: {} for weights, {} for inputs and outputs, {} for "
            "activations{}{}; the memory limit is {} bytes: {}",

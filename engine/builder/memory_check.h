@@ -9,7 +9,7 @@
 
 namespace anneal {
 
-// check_tensor_sizes() and check_plan_memory() fail with kInvalidArgument if more than `limit`
+// check_tensor_sizes() and check_plan_memory() fail with kLimit if more than `limit`
 // bytes are needed at the sizes to optimize for; a limit of 0 allows everything. Sizes that depend
 // on values are not counted.
 

@@ -1,5 +1,6 @@
 #include "anneal/engine/builder/stored_constants.h"
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/strided_copy.h"
 #include "anneal/engine/plan_check.h"
 
@@ -7,7 +8,7 @@ namespace anneal {
 namespace {
 
 Tensor laid_out(const Tensor& constant, const Dims& strides) {
-  auto fresh = Tensor::allocate(constant.dtype(), {extent(constant.dims(), strides)});
+  auto fresh = allocate_tensor(constant.dtype(), {extent(constant.dims(), strides)});
   if (constant.count() > 0)
     strided_copy({constant.dtype(), constant.dims(), strides, fresh.data.data()}, constant.view());
   return fresh.tensor;

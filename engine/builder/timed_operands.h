@@ -24,7 +24,7 @@ class TimedOperands {
 
   std::span<const TensorView> inputs() const { return inputs_; }
   std::span<const TensorView> outputs() const { return outputs_; }
-  Stream& stream() { return *stream_; }
+  DeviceStream& stream() { return *stream_; }
   // Between two runs of a layer others run: its constants have left the cores' own caches, and its
   // other inputs have just been written.
   void lie_as_in_a_network(ThreadTeam& team);
@@ -37,7 +37,7 @@ class TimedOperands {
   TensorView view_of(const Request& request, const Operand& operand);
 
   Device& device_;
-  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<DeviceStream> stream_;
   std::vector<Activation> activations_;
   std::vector<TensorView> inputs_, outputs_;
   size_t written_ = 0;  // of activations_: those that the layer reads

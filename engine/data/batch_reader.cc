@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/parallel.h"
 #include "anneal/core/refuse.h"
 
@@ -45,7 +46,7 @@ SampleTensor joined(const std::vector<std::vector<SampleTensor>>& samples, size_
                       to_string(one.tensor.dims())));
     dims[0] += tensor.dims()[0];
   }
-  auto all = Tensor::allocate(one.tensor.dtype(), dims);
+  auto all = allocate_tensor(one.tensor.dtype(), dims);
   std::byte* to = all.data.data();
   for (const auto& sample : samples) {
     const auto bytes = sample[input].tensor.bytes();

@@ -6,6 +6,7 @@
 
 #include "anneal/core/fail.h"
 #include "anneal/core/float16.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/strided_copy.h"
 
 namespace anneal {
@@ -121,7 +122,7 @@ void for_each_element(const TensorView& view, FunctionRef<void(std::byte* elemen
 }
 
 Tensor dense_copy(const TensorView& view) {
-  auto copy = Tensor::allocate(view.dtype, view.dims);
+  auto copy = allocate_tensor(view.dtype, view.dims);
   if (!copy.data.empty())
     strided_copy(row_major_view(view.dtype, view.dims, copy.data.data()), view);
   return copy.tensor;

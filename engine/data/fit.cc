@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/refuse.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/data/input_text.h"
@@ -95,7 +96,7 @@ Tensor converted(const TensorView& view, const DataInput& input, const DataForma
   }
   int64_t inner = 1;  // elements of the result between neighbours along the channels
   for (int k = axis + 1; axis >= 0 && k < view.dims.rank(); ++k) inner *= view.dims[k];
-  auto made = Tensor::allocate(input.dtype, view.dims);
+  auto made = allocate_tensor(input.dtype, view.dims);
   const size_t element = size_of(input.dtype);
   int64_t i = 0;
   for_each_element(from, [&](const std::byte* at) {

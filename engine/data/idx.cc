@@ -8,6 +8,7 @@
 #include <string>
 
 #include "anneal/core/fail.h"
+#include "anneal/core/new_tensor.h"
 
 namespace anneal {
 namespace {
@@ -64,7 +65,7 @@ Tensor read_idx(std::span<const std::byte> bytes) {
         fmt::format("the header says {} elements of {} ({}), the file holds {} bytes of them",
                     elements, to_string(*dtype), to_string(dims), content.size()));
 
-  auto read = Tensor::allocate(*dtype, dims);
+  auto read = allocate_tensor(*dtype, dims);
   if (content.empty()) return read.tensor;
   std::memcpy(read.data.data(), content.data(), content.size());
   for (size_t at = 0; element > 1 && at < read.data.size(); at += element)

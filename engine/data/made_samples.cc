@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/engine/data/elements.h"
 
 namespace anneal {
@@ -28,7 +29,7 @@ int64_t drawn_number(uint64_t& state, int64_t low, int64_t high) {
 }  // namespace
 
 Tensor random_sample(DataType dtype, const Dims& dims, uint64_t seed) {
-  auto sample = Tensor::allocate(dtype, dims);
+  auto sample = allocate_tensor(dtype, dims);
   uint64_t state = seed;
   // As many bits as the type holds, so that no value rounds up to 1.
   const int digits = dtype == DataType::kBF16 ? 8 : dtype == DataType::kF16 ? 11 : 24;
@@ -44,7 +45,7 @@ Tensor random_sample(DataType dtype, const Dims& dims, uint64_t seed) {
 }
 
 Tensor normal_sample(DataType dtype, const Dims& dims, double low, double high, uint64_t seed) {
-  auto sample = Tensor::allocate(dtype, dims);
+  auto sample = allocate_tensor(dtype, dims);
   uint64_t state = seed;
   for_each_element(sample.tensor.view(), [&](std::byte* element) {
     // A sum of twelve is the same on every machine, which a logarithm is not.
@@ -56,7 +57,7 @@ Tensor normal_sample(DataType dtype, const Dims& dims, double low, double high, 
 }
 
 Tensor uniform_sample(DataType dtype, const Dims& dims, double low, double high, uint64_t seed) {
-  auto sample = Tensor::allocate(dtype, dims);
+  auto sample = allocate_tensor(dtype, dims);
   uint64_t state = seed;
   for_each_element(sample.tensor.view(), [&](std::byte* element) {
     write_element(dtype, element, low + (high - low) * share(state));
@@ -66,7 +67,7 @@ Tensor uniform_sample(DataType dtype, const Dims& dims, double low, double high,
 
 Tensor integer_sample(DataType dtype, const Dims& dims, int64_t low, int64_t high, uint64_t seed,
                       RangeEnds ends) {
-  auto sample = Tensor::allocate(dtype, dims);
+  auto sample = allocate_tensor(dtype, dims);
   uint64_t state = seed;
   const int64_t n = count(dims);
   int64_t i = 0;
@@ -83,7 +84,7 @@ Tensor integer_sample(DataType dtype, const Dims& dims, int64_t low, int64_t hig
 
 Tensor consecutive_sample(DataType dtype, const Dims& dims, int64_t low, int64_t high,
                           uint64_t seed) {
-  auto sample = Tensor::allocate(dtype, dims);
+  auto sample = allocate_tensor(dtype, dims);
   uint64_t state = seed;
   const int64_t length = dims.empty() ? 1 : dims.back();
   int64_t i = 0, start = low;
@@ -97,7 +98,7 @@ Tensor consecutive_sample(DataType dtype, const Dims& dims, int64_t low, int64_t
 }
 
 Tensor mask_sample(DataType dtype, const Dims& dims, uint64_t seed) {
-  auto sample = Tensor::allocate(dtype, dims);
+  auto sample = allocate_tensor(dtype, dims);
   uint64_t state = seed;
   const int64_t length = dims.empty() ? 1 : dims.back();
   int64_t i = 0, ones = 0;
@@ -110,14 +111,14 @@ Tensor mask_sample(DataType dtype, const Dims& dims, uint64_t seed) {
 }
 
 Tensor alike_sample(DataType dtype, const Dims& dims, double value) {
-  auto sample = Tensor::allocate(dtype, dims);
+  auto sample = allocate_tensor(dtype, dims);
   for_each_element(sample.tensor.view(),
                    [&](std::byte* element) { write_element(dtype, element, value); });
   return sample.tensor;
 }
 
 Tensor ramp_sample(DataType dtype, const Dims& dims) {
-  auto sample = Tensor::allocate(dtype, dims);
+  auto sample = allocate_tensor(dtype, dims);
   const auto n = static_cast<double>(count(dims));
   double i = 0;
   for_each_element(sample.tensor.view(),

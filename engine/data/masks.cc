@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "anneal/core/file.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/refuse.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/data/image.h"
@@ -66,7 +67,7 @@ bool has_sides(const Dims& size, const Dims& sides) {
 // For consecutive elements.
 Tensor classes_of(DataType dtype, std::span<const std::byte> elements, const Dims& sides,
                   const DataFormat& format) {
-  auto made = Tensor::allocate(DataType::kI32, sides);
+  auto made = allocate_tensor(DataType::kI32, sides);
   auto* classes = reinterpret_cast<int32_t*>(made.data.data());
   const std::byte* at = elements.data();
   for (int64_t i = 0; i < count(sides); ++i, at += size_of(dtype)) {
@@ -213,7 +214,7 @@ Tensor shaped_mask(const Tensor& mask, const DataFormat& format) {
       sides[k] = std::vector<int64_t>(first, first + (*format.crop)[k]);
     }
   }
-  auto made = Tensor::allocate(DataType::kI32, size());
+  auto made = allocate_tensor(DataType::kI32, size());
   auto* to = reinterpret_cast<int32_t*>(made.data.data());
   for (const int64_t y : sides[0])
     for (const int64_t x : sides[1])

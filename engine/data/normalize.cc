@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/refuse.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/data/image.h"
@@ -156,7 +157,7 @@ Tensor PictureInput::tensor_of(std::span<const std::byte> file) const {
   const Formula formula(format_, channels_);
   const size_t element = size_of(input_.dtype);
   std::vector<std::byte> values(static_cast<size_t>(channels_) * 256 * element);
-  auto made = Tensor::allocate(input_.dtype, dims);
+  auto made = allocate_tensor(input_.dtype, dims);
   std::array<bool, 768> is_made{};
   const bool swap = format_.channels == ChannelOrder::kBgr;
   const bool planes = layout_ == ImageLayout::kChannelsFirst;

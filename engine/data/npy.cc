@@ -11,6 +11,7 @@
 
 #include "anneal/core/bytes.h"
 #include "anneal/core/fail.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/engine/data/elements.h"
 
 namespace anneal {
@@ -187,7 +188,7 @@ Tensor read_npy(std::span<const std::byte> bytes) {
                            to_string(header.dims), to_string(header.dtype), elements,
                            content.size()));
 
-  auto read = Tensor::allocate(header.dtype, header.dims);
+  auto read = allocate_tensor(header.dtype, header.dims);
   if (content.empty()) return read.tensor;
   std::memcpy(read.data.data(), content.data(), content.size());
   if (header.swapped) swap_bytes(read.data, element);

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "anneal/core/fail.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/engine/data/image.h"
 
 namespace anneal {
@@ -139,7 +140,7 @@ Tensor decode_png_indices(std::span<const std::byte> bytes) {
   blank_image(height, width, 1);
   std::vector<uint8_t> stored(height * row);
   if (!read_png_rows(job, stored.data(), height, row)) reader.refuse();
-  auto made = Tensor::allocate(DataType::kI32, {height, width});
+  auto made = allocate_tensor(DataType::kI32, {height, width});
   auto* indices = reinterpret_cast<int32_t*>(made.data.data());
   for (size_t i = 0; i < size_t{height} * width; ++i) {
     uint16_t wide = 0;

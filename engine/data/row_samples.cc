@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "anneal/core/file.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/refuse.h"
 #include "anneal/engine/data/file_samples.h"
 #include "anneal/engine/data/fit.h"
@@ -90,7 +91,7 @@ Tensor read_raw_rows(const std::string& path, const DataFormat& format) {
   Dims dims = {static_cast<int64_t>(file.bytes.size() / sample)};
   for (const int64_t size : *format.shape) dims.push_back(size);
   if (*format.dtype == DataType::kBool) {
-    auto copy = Tensor::allocate(DataType::kBool, dims);
+    auto copy = allocate_tensor(DataType::kBool, dims);
     std::transform(file.bytes.begin(), file.bytes.end(), copy.data.begin(),
                    [](std::byte byte) { return static_cast<std::byte>(byte != std::byte{0}); });
     return copy.tensor;

@@ -8,6 +8,7 @@
 
 #include "anneal/core/fail.h"
 #include "anneal/core/file.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/engine/data/idx.h"
 #include "anneal/engine/data/inflate.h"
 #include "anneal/engine/data/npy.h"
@@ -27,7 +28,7 @@ Tensor read_raw(std::span<const std::byte> bytes, const RawFormat& raw) {
     fail(ErrorCode::kInvalidArgument,
          fmt::format("raw {} of shape {} is {} elements of {} bytes, the file has {} bytes",
                      to_string(raw.dtype), to_string(*raw.dims), wanted, element, bytes.size()));
-  auto read = Tensor::allocate(raw.dtype, *raw.dims);
+  auto read = allocate_tensor(raw.dtype, *raw.dims);
   if (bytes.empty()) return read.tensor;
   std::memcpy(read.data.data(), bytes.data(), bytes.size());
   if (raw.dtype == DataType::kBool)

@@ -1,3 +1,4 @@
+// The C interface, written on the C++ one.
 #include "anneal/engine/run/c_api.h"
 
 #include <algorithm>
@@ -8,19 +9,28 @@
 #include <string>
 #include <vector>
 
-#include "anneal/core/fail.h"
 #include "anneal/core/version.h"
+#include "anneal/engine/run/c_struct.h"
 #include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/stream.h"
 
 struct anneal_engine {
   std::shared_ptr<const anneal::Engine> engine;
   std::string device;
+  std::vector<const char*> load_warnings;
 };
 struct anneal_context {
   anneal::ExecutionContext context;
-  // Texts of the last profile, ending in 0 as C wants them.
-  std::vector<std::string> texts = {};
+  std::vector<std::string> texts = {};  // of the last profile, ending in 0 as C wants them
+  std::vector<const char*> run_warnings = {};
 };
+struct anneal_stream {
+  anneal::Stream stream;
+};
+
+// A struct's name, for errors.
+#define ANNEAL_READ(type, given) anneal::read_struct<type>(given, #type)
+#define ANNEAL_WRITE(type, to, value) anneal::write_struct<type>(to, value, #type)
 
 namespace anneal {
 namespace {
@@ -57,12 +67,25 @@ anneal_code code_of(ErrorCode code) {
   return ANNEAL_INTERNAL;
 }
 
-anneal_code report(anneal_error* error, anneal_code code, const char* text) {
-  if (!error) return code;
-  error->code = code;
-  const size_t length = std::min<size_t>(std::strlen(text), ANNEAL_ERROR_TEXT - 1);
-  std::memcpy(error->text, text, length);
-  error->text[length] = 0;
+template <size_t kSize>
+void copy_text(char (&to)[kSize], const char* text) {
+  const size_t length = std::min(std::strlen(text), kSize - 1);
+  std::memcpy(to, text, length);
+  to[length] = 0;
+}
+
+anneal_code report(anneal_error* error, anneal_code code, const char* text,
+                   const Error* failure = nullptr) {
+  if (!error || error->size <= sizeof(error->size)) return code;
+  anneal_error filled = {};
+  filled.code = code;
+  copy_text(filled.message, text);
+  if (failure) {
+    copy_text(filled.port, failure->port().c_str());
+    filled.rank = static_cast<int32_t>(failure->dims().size());
+    std::ranges::copy(failure->dims(), filled.dims);
+  }
+  ANNEAL_WRITE(anneal_error, error, filled);
   return code;
 }
 
@@ -73,27 +96,42 @@ anneal_code guarded(anneal_error* error, Body&& body) {
     body();
     return ANNEAL_OK;
   } catch (const Error& failure) {
-    return report(error, code_of(failure.code()), failure.what());
+    return report(error, code_of(failure.code()), failure.what(), &failure);
   } catch (const std::bad_alloc&) {
-    return report(error, ANNEAL_DEVICE, "memory ran out");
+    return report(error, ANNEAL_OUT_OF_MEMORY, "memory ran out");
   } catch (const std::exception& failure) {
     return report(error, ANNEAL_INTERNAL, failure.what());
   }
 }
 
-void require(const void* pointer, std::string_view what) {
-  if (!pointer) fail(ErrorCode::kInvalidArgument, std::string(what) + " is null");
+[[noreturn]] void fail_argument(const std::string& why) {
+  throw Error(ErrorCode::kInvalidArgument, why);
 }
 
-TensorView view_of(const anneal_tensor& tensor) {
-  if (tensor.rank < 0 || tensor.rank > kMaxRank || tensor.dtype < ANNEAL_F32 ||
-      tensor.dtype > ANNEAL_BOOL || tensor.memory < ANNEAL_HOST || tensor.memory > ANNEAL_CUDA)
-    fail(ErrorCode::kInvalidArgument,
-         "the tensor has an impossible rank, element type or kind of memory");
-  const auto rank = static_cast<size_t>(tensor.rank);
+void require(const void* pointer, const char* what) {
+  if (!pointer) fail_argument(std::string(what) + " is null");
+}
+
+void require_rank(int32_t rank) {
+  if (rank < 0 || rank > kMaxRank)
+    fail_argument("a rank of " + std::to_string(rank) + "; tensors have 0 to 8 axes");
+}
+
+Dims dims_of(const int64_t* dims, int32_t rank) {
+  return Dims(std::span<const int64_t>(dims, static_cast<size_t>(rank)));
+}
+
+TensorView view_of(const anneal_tensor* given) {
+  const anneal_tensor tensor = ANNEAL_READ(anneal_tensor, given);
+  require_rank(tensor.rank);
+  if (tensor.dtype < ANNEAL_F32 || tensor.dtype > ANNEAL_BOOL)
+    fail_argument("the tensor has an unknown element type");
+  if (tensor.memory < ANNEAL_HOST || tensor.memory > ANNEAL_CUDA)
+    fail_argument("the tensor has an unknown kind of memory");
+  const Dims dims = dims_of(tensor.dims, tensor.rank);
   return {static_cast<DataType>(tensor.dtype),
-          Dims(std::span<const int64_t>(tensor.dims, rank)),
-          Dims(std::span<const int64_t>(tensor.strides, rank)),
+          dims,
+          tensor.has_strides ? dims_of(tensor.strides, tensor.rank) : row_major_strides(dims),
           static_cast<std::byte*>(tensor.data),
           {static_cast<MemoryKind>(tensor.memory), tensor.memory_device}};
 }
@@ -103,64 +141,73 @@ anneal_tensor tensor_of(const TensorView& view) {
   result.dtype = static_cast<anneal_dtype>(view.dtype);
   result.rank = view.dims.rank();
   result.data = view.data;
+  result.has_strides = 1;
+  result.memory = static_cast<anneal_memory_kind>(view.place.kind);
+  result.memory_device = view.place.device;
   std::ranges::copy(view.dims, result.dims);
   std::ranges::copy(view.strides, result.strides);
   return result;
 }
 
-InputShape input_shape_of(const anneal_input_shape& shape) {
-  require(shape.name, "the name of a shape");
-  if (shape.rank < 0 || shape.rank > kMaxRank)
-    fail(ErrorCode::kInvalidArgument, "the shape has an impossible rank");
-  return {shape.name, Dims(std::span<const int64_t>(shape.dims, static_cast<size_t>(shape.rank)))};
-}
-
 anneal_tensor_info info_of(const TensorInfo& info) {
-  anneal_tensor_info result{.name = info.name.c_str(),
-                            .dtype = static_cast<anneal_dtype>(info.dtype),
-                            .rank = info.dims.rank(),
-                            .dims = {},
-                            .min_dims = {},
-                            .max_dims = {},
-                            .dim_names = {}};
+  anneal_tensor_info result = {};
+  result.name = info.name.c_str();
+  result.dtype = static_cast<anneal_dtype>(info.dtype);
+  result.rank = info.dims.rank();
   std::ranges::copy(info.dims, result.dims);
   std::ranges::copy(info.min_dims, result.min_dims);
   std::ranges::copy(info.max_dims, result.max_dims);
   std::ranges::transform(info.dim_names, result.dim_names,
                          [](const std::string& text) { return text.c_str(); });
+  if (info.default_value) {
+    result.default_data = info.default_value->bytes().data();
+    std::ranges::copy(info.default_value->dims(), result.default_dims);
+  }
   return result;
 }
 
-// Options of this version, from those of the program's: what an older struct does not have is 0.
-template <class Options>
-Options known_options(const Options* given, const char* name) {
-  Options known = {};
-  if (given->size < sizeof(given->size) || given->size > sizeof(known))
-    fail(ErrorCode::kInvalidArgument,
-         std::string("options are not of this version: set size to sizeof(") + name + ")");
-  std::memcpy(&known, given, given->size);
-  return known;
+void give_port(std::span<const TensorInfo> ports, const char* kind, int32_t index,
+               anneal_tensor_info* info) {
+  require(info, "info");
+  if (index < 0 || static_cast<size_t>(index) >= ports.size())
+    fail_argument("there is no " + std::string(kind) + " " + std::to_string(index) +
+                  ": the engine has " + std::to_string(ports.size()));
+  ANNEAL_WRITE(anneal_tensor_info, info, info_of(ports[static_cast<size_t>(index)]));
+}
+
+std::vector<const char*> c_strings(std::span<const std::string> texts) {
+  std::vector<const char*> result;
+  for (const std::string& text : texts) result.push_back(text.c_str());
+  return result;
 }
 
 EngineOptions engine_options_of(const anneal_engine_options* given) {
   if (given == nullptr) return {};
-  const auto known = known_options(given, "anneal_engine_options");
-  return {.device = known.device ? known.device : "auto",
-          .map = known.read_all == 0,
-          .threads = known.threads};
+  const auto known = ANNEAL_READ(anneal_engine_options, given);
+  EngineOptions options;
+  if (known.device != nullptr) options.device = known.device;
+  options.map = known.read_all == 0;
+  options.threads = known.threads;
+  return options;
 }
 
 ContextOptions context_options_of(const anneal_context_options* given) {
   if (given == nullptr) return {};
-  const auto known = known_options(given, "anneal_context_options");
-  ContextOptions options{.threads = known.threads,
-                         .max_memory = known.max_memory,
-                         .synchronous_steps = known.synchronous_steps != 0,
-                         .spin = known.spin != 0,
-                         .prewarm_profiles = known.no_prewarm == 0,
-                         .micro_batch = known.micro_batch};
+  const auto known = ANNEAL_READ(anneal_context_options, given);
+  ContextOptions options;
+  options.threads = known.threads;
+  options.spin = known.spin != 0;
+  options.max_memory = known.max_memory;
+  options.micro_batch = known.micro_batch;
   if (known.shape_cache_size != 0) options.shape_cache_size = known.shape_cache_size;
+  options.prewarm_profiles = known.no_prewarm == 0;
   return options;
+}
+
+anneal_engine* owned(std::shared_ptr<const Engine> engine) {
+  std::string device = engine->device();
+  auto warnings = c_strings(engine->load_warnings());
+  return new anneal_engine{std::move(engine), std::move(device), std::move(warnings)};
 }
 
 }  // namespace
@@ -176,9 +223,7 @@ anneal_code anneal_engine_load(const char* path, const anneal_engine_options* op
   return guarded(error, [&] {
     require(path, "path");
     require(engine, "engine");
-    auto loaded = anneal::Engine::load(path, anneal::engine_options_of(options));
-    std::string device = loaded->device();
-    *engine = new anneal_engine{std::move(loaded), std::move(device)};
+    *engine = anneal::owned(anneal::Engine::load(path, anneal::engine_options_of(options)));
   });
 }
 
@@ -194,39 +239,42 @@ anneal_code anneal_engine_load_memory(const void* bytes, uint64_t byte_count,
     require(bytes, "bytes");
     require(engine, "engine");
     const std::span content(static_cast<const std::byte*>(bytes), byte_count);
-    auto loaded =
-        anneal::Engine::load(content, std::move(owner), anneal::engine_options_of(options));
-    std::string device = loaded->device();
-    *engine = new anneal_engine{std::move(loaded), std::move(device)};
+    *engine = anneal::owned(
+        anneal::Engine::load(content, std::move(owner), anneal::engine_options_of(options)));
   });
 }
 
 void anneal_engine_free(anneal_engine* engine) { delete engine; }
 
-int32_t anneal_engine_input_count(const anneal_engine* engine) {
-  return static_cast<int32_t>(engine->engine->inputs().size());
+anneal_code anneal_engine_get_info(const anneal_engine* engine, anneal_engine_info* info,
+                                   anneal_error* error) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    require(info, "info");
+    anneal_engine_info result = {};
+    result.input_count = static_cast<int32_t>(engine->engine->inputs().size());
+    result.output_count = static_cast<int32_t>(engine->engine->outputs().size());
+    result.device = engine->device.c_str();
+    result.load_warning_count = static_cast<int32_t>(engine->load_warnings.size());
+    result.load_warnings = engine->load_warnings.data();
+    ANNEAL_WRITE(anneal_engine_info, info, result);
+  });
 }
-int32_t anneal_engine_output_count(const anneal_engine* engine) {
-  return static_cast<int32_t>(engine->engine->outputs().size());
+
+anneal_code anneal_engine_get_input(const anneal_engine* engine, int32_t index,
+                                    anneal_tensor_info* info, anneal_error* error) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    anneal::give_port(engine->engine->inputs(), "input", index, info);
+  });
 }
-anneal_tensor_info anneal_engine_input(const anneal_engine* engine, int32_t index) {
-  return anneal::info_of(engine->engine->inputs()[static_cast<size_t>(index)]);
-}
-anneal_tensor_info anneal_engine_output(const anneal_engine* engine, int32_t index) {
-  return anneal::info_of(engine->engine->outputs()[static_cast<size_t>(index)]);
-}
-int32_t anneal_engine_input_default(const anneal_engine* engine, int32_t index,
-                                    anneal_tensor* value) {
-  const auto& found = engine->engine->inputs()[static_cast<size_t>(index)].default_value;
-  if (found && value != nullptr) *value = anneal::tensor_of(found->view());
-  return found ? 1 : 0;
-}
-const char* anneal_engine_device(const anneal_engine* engine) { return engine->device.c_str(); }
-int32_t anneal_engine_load_warning_count(const anneal_engine* engine) {
-  return static_cast<int32_t>(engine->engine->load_warnings().size());
-}
-const char* anneal_engine_load_warning(const anneal_engine* engine, int32_t index) {
-  return engine->engine->load_warnings()[static_cast<size_t>(index)].c_str();
+
+anneal_code anneal_engine_get_output(const anneal_engine* engine, int32_t index,
+                                     anneal_tensor_info* info, anneal_error* error) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    anneal::give_port(engine->engine->outputs(), "output", index, info);
+  });
 }
 
 anneal_code anneal_context_make(const anneal_engine* engine, const anneal_context_options* options,
@@ -246,17 +294,10 @@ anneal_code anneal_context_set_input(anneal_context* context, const char* name,
   return guarded(error, [&] {
     require(context, "context");
     require(name, "name");
-    require(memory, "memory");
-    context->context.set_input(name, anneal::view_of(*memory));
-  });
-}
-
-anneal_code anneal_context_clear_input(anneal_context* context, const char* name,
-                                       anneal_error* error) {
-  return guarded(error, [&] {
-    require(context, "context");
-    require(name, "name");
-    context->context.clear_input(name);
+    if (memory == nullptr)
+      context->context.clear_input(name);
+    else
+      context->context.set_input(name, anneal::view_of(memory));
   });
 }
 
@@ -266,7 +307,7 @@ anneal_code anneal_context_set_output(anneal_context* context, const char* name,
     require(context, "context");
     require(name, "name");
     require(memory, "memory");
-    context->context.set_output(name, anneal::view_of(*memory));
+    context->context.set_output(name, anneal::view_of(memory));
   });
 }
 
@@ -274,9 +315,16 @@ anneal_code anneal_context_prepare(anneal_context* context, const anneal_input_s
                                    int32_t count, anneal_error* error) {
   return guarded(error, [&] {
     require(context, "context");
+    if (count < 0) anneal::fail_argument("fewer than 0 shapes");
     if (count > 0) require(inputs, "inputs");
     std::vector<anneal::InputShape> shapes;
-    for (int32_t i = 0; i < count; ++i) shapes.push_back(anneal::input_shape_of(inputs[i]));
+    for (int32_t i = 0; i < count; ++i) {
+      const auto shape =
+          ANNEAL_READ(anneal_input_shape, anneal::element_of(inputs, "anneal_input_shape", i));
+      require(shape.name, "the name of a shape");
+      anneal::require_rank(shape.rank);
+      shapes.push_back({shape.name, anneal::dims_of(shape.dims, shape.rank)});
+    }
     context->context.prepare(shapes);
   });
 }
@@ -294,7 +342,58 @@ anneal_code anneal_context_output(const anneal_context* context, const char* nam
     require(context, "context");
     require(name, "name");
     require(output, "output");
-    *output = anneal::tensor_of(context->context.output(name));
+    ANNEAL_WRITE(anneal_tensor, output, anneal::tensor_of(context->context.output(name)));
+  });
+}
+
+anneal_code anneal_stream_make(const char* device, anneal_stream** stream, anneal_error* error) {
+  return guarded(error, [&] {
+    require(stream, "stream");
+    *stream = new anneal_stream{anneal::Stream::make(device != nullptr ? device : "cpu")};
+  });
+}
+
+anneal_code anneal_stream_from_cuda(void* custream, anneal_stream** stream, anneal_error* error) {
+  return guarded(error, [&] {
+    require(stream, "stream");
+    *stream = new anneal_stream{anneal::Stream::from_cuda(custream)};
+  });
+}
+
+anneal_code anneal_stream_wait(anneal_stream* stream, anneal_error* error) {
+  return guarded(error, [&] {
+    require(stream, "stream");
+    stream->stream.wait();
+  });
+}
+
+void anneal_stream_free(anneal_stream* stream) { delete stream; }
+
+anneal_code anneal_context_enqueue(anneal_context* context, anneal_stream* stream,
+                                   void (*inputs_read)(void* argument), void* argument,
+                                   anneal_error* error) {
+  return guarded(error, [&] {
+    require(context, "context");
+    require(stream, "stream");
+    std::function<void()> call;
+    if (inputs_read != nullptr) call = [inputs_read, argument] { inputs_read(argument); };
+    context->context.enqueue(stream->stream, std::move(call));
+  });
+}
+
+anneal_code anneal_context_wait(anneal_context* context, anneal_error* error) {
+  return guarded(error, [&] {
+    require(context, "context");
+    context->context.wait();
+  });
+}
+
+anneal_code anneal_context_is_done(const anneal_context* context, int32_t* done,
+                                   anneal_error* error) {
+  return guarded(error, [&] {
+    require(context, "context");
+    require(done, "done");
+    *done = context->context.is_done() ? 1 : 0;
   });
 }
 
@@ -303,26 +402,39 @@ anneal_code anneal_context_profile(anneal_context* context, anneal_step_time* ti
   return guarded(error, [&] {
     require(context, "context");
     require(count, "count");
-    if (capacity > 0) require(times, "times");
+    if (capacity < 0) anneal::fail_argument("room for fewer than 0 times");
+    if (capacity > 0) {
+      require(times, "times");
+      anneal::checked_size(times, "anneal_step_time");
+    }
     const std::vector<anneal::StepTime> all = context->context.profile();
     context->texts.clear();
     context->texts.reserve(2 * all.size());
     for (int32_t i = 0; i < capacity && static_cast<size_t>(i) < all.size(); ++i) {
       const anneal::StepTime& time = all[static_cast<size_t>(i)];
-      const char* const step = context->texts.emplace_back(time.step).c_str();
-      const char* const kernel = context->texts.emplace_back(time.kernel).c_str();
-      times[i] = {step, kernel, time.microseconds, time.times};
+      anneal_step_time result = {};
+      result.step = context->texts.emplace_back(time.step).c_str();
+      result.kernel = context->texts.emplace_back(time.kernel).c_str();
+      result.microseconds = time.microseconds;
+      result.times = time.times;
+      anneal_step_time* const to = anneal::element_of(times, "anneal_step_time", i);
+      to->size = times->size;
+      ANNEAL_WRITE(anneal_step_time, to, result);
     }
     *count = static_cast<int32_t>(all.size());
   });
 }
 
-uint64_t anneal_context_memory_bytes(const anneal_context* context) {
-  return context->context.memory_bytes();
-}
-int32_t anneal_context_run_warning_count(const anneal_context* context) {
-  return static_cast<int32_t>(context->context.run_warnings().size());
-}
-const char* anneal_context_run_warning(const anneal_context* context, int32_t index) {
-  return context->context.run_warnings()[static_cast<size_t>(index)].c_str();
+anneal_code anneal_context_get_info(anneal_context* context, anneal_context_info* info,
+                                    anneal_error* error) {
+  return guarded(error, [&] {
+    require(context, "context");
+    require(info, "info");
+    anneal_context_info result = {};
+    result.memory_bytes = context->context.memory_bytes();
+    context->run_warnings = anneal::c_strings(context->context.run_warnings());
+    result.run_warning_count = static_cast<int32_t>(context->run_warnings.size());
+    result.run_warnings = context->run_warnings.data();
+    ANNEAL_WRITE(anneal_context_info, info, result);
+  });
 }

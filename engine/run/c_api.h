@@ -1,17 +1,16 @@
-/* The C interface to loading and running engines. It is what stays stable between versions: a
- * program linked against it runs with every later libengine of the same SONAME.
+/* The C interface to loading and running engines. It is the part that stays stable between
+ * versions: a program that is linked with it runs with every later libengine of the same SONAME.
  *
- * It has what the C++ interface (engine.h) has for running engines. Separate slots and observers,
- * which find faults, are part of the C++ interface and of the command `anneal` only.
+ * Functions that can fail return 0 or an anneal_code, and on failure fill *error if error is not
+ * null. They check all their arguments: a null object, an index out of range or an unknown name is
+ * ANNEAL_INVALID_ARGUMENT. Strings are UTF-8 and belong to the object that gave them. Any number of
+ * threads may use an anneal_engine or an anneal_stream at once; one thread at a time may use an
+ * anneal_context.
  *
- * Functions that can fail return 0 or an anneal_code, and on failure fill *error where error is not
- * null. Strings are UTF-8 and belong to the object they were asked of. Any number of threads may
- * use an anneal_engine at once; one thread at a time may use an anneal_context.
- *
- * Structs of options begin with their size, so that a program compiled with an older header goes on
- * working: what its struct does not have is 0. 0 is the default of every option but `threads`,
- * where it means one thread per core, as in C++. A null pointer to options means the defaults of
- * C++, with one thread. */
+ * Every struct begins with its size, which the caller sets: `anneal_error error =
+ * {sizeof(error)};`. So structs can get more fields, and programs of older headers still work.
+ * Fields that a program's struct lacks count as 0, and are not written. 0 is the default of every
+ * option, so a struct with nothing but its size means the same as a null pointer. */
 #ifndef ANNEAL_ENGINE_RUN_C_API_H_
 #define ANNEAL_ENGINE_RUN_C_API_H_
 
@@ -21,7 +20,7 @@
 extern "C" {
 #endif
 
-enum { ANNEAL_MAX_RANK = 8, ANNEAL_ERROR_TEXT = 1024 };
+enum { ANNEAL_MAX_RANK = 8, ANNEAL_NAME_TEXT = 256, ANNEAL_ERROR_TEXT = 1024 };
 
 typedef enum {
   ANNEAL_OK = 0,
@@ -34,13 +33,17 @@ typedef enum {
   ANNEAL_INTERNAL = 7,
   ANNEAL_CANCELLED = 8,
   ANNEAL_OUT_OF_MEMORY = 9,
-  ANNEAL_LIMIT = 10,
+  ANNEAL_LIMIT = 10, /* a limit of the caller, such as max_memory, is too small */
   ANNEAL_CANNOT_WRITE = 11,
 } anneal_code;
 
 typedef struct {
+  uint64_t size; /* sizeof(anneal_error); 0: nothing is written */
   anneal_code code;
-  char text[ANNEAL_ERROR_TEXT]; /* one sentence, cut off if longer */
+  int32_t rank; /* of dims: the shape that was given, where an error is about one; else 0 */
+  int64_t dims[ANNEAL_MAX_RANK];
+  char port[ANNEAL_NAME_TEXT];     /* the input or output that the error is about, or "" */
+  char message[ANNEAL_ERROR_TEXT]; /* one sentence; longer texts are cut off */
 } anneal_error;
 
 typedef enum {
@@ -59,36 +62,44 @@ typedef enum {
   ANNEAL_BOOL = 13,
 } anneal_dtype;
 
-/* Where memory lies. Engines take and give host memory today, and refuse memory of cards. */
+/* Where memory is. Engines take and give host memory, and refuse memory of GPUs. */
 typedef enum {
   ANNEAL_HOST = 0,
   ANNEAL_PINNED_HOST = 1,
   ANNEAL_CUDA = 2,
 } anneal_memory_kind;
 
-/* Memory of the caller, or of a context. Strides count elements. */
+/* Memory of the caller, or of a context. */
 typedef struct {
+  uint64_t size; /* sizeof(anneal_tensor) */
   anneal_dtype dtype;
   int32_t rank;
-  int64_t dims[ANNEAL_MAX_RANK], strides[ANNEAL_MAX_RANK];
+  int64_t dims[ANNEAL_MAX_RANK];
   void* data;
+  int32_t has_strides; /* 0: dense and row-major; strides are not read */
   anneal_memory_kind memory;
-  int32_t memory_device; /* of ANNEAL_CUDA: the number of the card */
+  int32_t memory_device;            /* of ANNEAL_CUDA: the number of the GPU */
+  int64_t strides[ANNEAL_MAX_RANK]; /* in elements; always set in tensors that a context gives */
 } anneal_tensor;
 
 /* An input or output of an engine. */
 typedef struct {
+  uint64_t size; /* sizeof(anneal_tensor_info) */
   const char* name;
   anneal_dtype dtype;
   int32_t rank;
   int64_t dims[ANNEAL_MAX_RANK];     /* -1: a size that is open until inputs are set */
-  int64_t min_dims[ANNEAL_MAX_RANK]; /* what may be set; equal to dims where they are known */
+  int64_t min_dims[ANNEAL_MAX_RANK]; /* the allowed range; equal to dims where they are known */
   int64_t max_dims[ANNEAL_MAX_RANK];
   const char* dim_names[ANNEAL_MAX_RANK]; /* "N", "3", "(H + 1)//2" */
+  /* The value of an input that may be left unset, dense and read-only; null: it must be set. */
+  const void* default_data;
+  int64_t default_dims[ANNEAL_MAX_RANK];
 } anneal_tensor_info;
 
 /* The shape of an input, by name. */
 typedef struct {
+  uint64_t size; /* sizeof(anneal_input_shape) */
   const char* name;
   int32_t rank;
   int64_t dims[ANNEAL_MAX_RANK];
@@ -96,6 +107,7 @@ typedef struct {
 
 typedef struct anneal_engine anneal_engine;
 typedef struct anneal_context anneal_context;
+typedef struct anneal_stream anneal_stream;
 
 const char* anneal_version(void);
 
@@ -110,61 +122,56 @@ typedef struct {
 
 anneal_code anneal_engine_load(const char* path, const anneal_engine_options* options,
                                anneal_engine** engine, anneal_error* error);
-/* An engine file in memory. The engine reads its weights where they lie, and calls
- * release(argument) when it and all its contexts are freed; the bytes must stay unchanged until
- * then. The engine copies the bytes first if release is null, or if they are not aligned to 64
- * bytes; then, and on failure, release is called before the function returns. */
+/* An engine file in memory. The engine reads its weights in place, and calls release(argument) when
+ * it and all its contexts are freed; the bytes must stay unchanged until then. The engine copies
+ * the bytes first if release is null, or if they are not aligned to 64 bytes; then, and on failure,
+ * release is called before the function returns. */
 anneal_code anneal_engine_load_memory(const void* bytes, uint64_t byte_count,
                                       void (*release)(void* argument), void* argument,
                                       const anneal_engine_options* options, anneal_engine** engine,
                                       anneal_error* error);
 /* Contexts made of it stay valid. Null is allowed. */
 void anneal_engine_free(anneal_engine* engine);
-int32_t anneal_engine_input_count(const anneal_engine* engine);
-int32_t anneal_engine_output_count(const anneal_engine* engine);
-/* REQUIRES: 0 <= index < count */
-anneal_tensor_info anneal_engine_input(const anneal_engine* engine, int32_t index);
-anneal_tensor_info anneal_engine_output(const anneal_engine* engine, int32_t index);
-/* Whether an input may be left unset: 1, and *value is what it is then (of the engine's memory, not
- * to be written); else 0. value may be null. REQUIRES: 0 <= index < count */
-int32_t anneal_engine_input_default(const anneal_engine* engine, int32_t index,
-                                    anneal_tensor* value);
-/* What it runs on, for people: "NVIDIA H100 80GB HBM3, sm_90". */
-const char* anneal_engine_device(const anneal_engine* engine);
-/* One sentence for each step whose planned kernel this machine does not have, with the kernel that
- * runs in its place. */
-int32_t anneal_engine_load_warning_count(const anneal_engine* engine);
-const char* anneal_engine_load_warning(const anneal_engine* engine, int32_t index);
 
 typedef struct {
-  uint64_t size;             /* sizeof(anneal_context_options) */
-  int32_t threads;           /* most threads of one run, the caller's included; 0: one per core */
-  int32_t synchronous_steps; /* not 0: on a GPU, errors name the step that failed; slower */
-  /* Most bytes for activations, workspaces, staging and outputs on all devices; 0: no limit. */
-  uint64_t max_memory;
-  int32_t spin; /* not 0: waiting for a GPU keeps a core busy and ends sooner */
-  /* Input shapes for which the context keeps what it prepared; 0: 8. */
-  int32_t shape_cache_size;
-  int32_t no_prewarm;  /* not 0: nothing is prepared for the shapes declared at build */
-  int64_t micro_batch; /* rows of a batch to run at a time; 0: the context chooses */
+  uint64_t size; /* sizeof(anneal_engine_info) */
+  int32_t input_count, output_count;
+  const char* device; /* for people: "NVIDIA H100 80GB HBM3, sm_90" */
+  /* One sentence for each step whose planned kernel this machine lacks, with its replacement. */
+  int32_t load_warning_count;
+  const char* const* load_warnings;
+} anneal_engine_info;
+anneal_code anneal_engine_get_info(const anneal_engine* engine, anneal_engine_info* info,
+                                   anneal_error* error);
+/* In the model's order, from 0. */
+anneal_code anneal_engine_get_input(const anneal_engine* engine, int32_t index,
+                                    anneal_tensor_info* info, anneal_error* error);
+anneal_code anneal_engine_get_output(const anneal_engine* engine, int32_t index,
+                                     anneal_tensor_info* info, anneal_error* error);
+
+typedef struct {
+  uint64_t size;            /* sizeof(anneal_context_options) */
+  int32_t threads;          /* most threads of one run, the caller's included; 0: one per core */
+  int32_t spin;             /* not 0: waiting for a GPU keeps a core busy and ends sooner */
+  uint64_t max_memory;      /* most bytes of the context on all devices; 0: no limit */
+  int64_t micro_batch;      /* rows of a batch to run at a time; 0: the context chooses */
+  int32_t shape_cache_size; /* input shapes for which the context keeps its preparation; 0: 8 */
+  int32_t no_prewarm;       /* not 0: nothing is prepared for the shapes declared at build */
 } anneal_context_options;
 
 anneal_code anneal_context_make(const anneal_engine* engine, const anneal_context_options* options,
                                 anneal_context** context, anneal_error* error);
-void anneal_context_free(anneal_context* context); /* null is allowed */
-/* The memory stays the caller's. Each run reads it until other memory is set: it must outlive the
- * last of them. Any strides. */
+void anneal_context_free(anneal_context* context); /* waits for its run; null is allowed */
+/* The memory stays the caller's, and each run reads it: it must outlive the last of them. Any
+ * strides. Null memory: as if the input had never been set. */
 anneal_code anneal_context_set_input(anneal_context* context, const char* name,
                                      const anneal_tensor* memory, anneal_error* error);
-/* As if the input had never been set: runs read its default value, or ask for it to be set. */
-anneal_code anneal_context_clear_input(anneal_context* context, const char* name,
-                                       anneal_error* error);
-/* Optional; needs all inputs without a default value to be set. */
+/* Optional. All inputs without a default value must be set before. */
 anneal_code anneal_context_set_output(anneal_context* context, const char* name,
                                       const anneal_tensor* memory, anneal_error* error);
 /* Does ahead what changing to these shapes costs a run. An input that is not named has the shape
  * that was set last, else that of its default value, else its only one. Outputs of the last run are
- * gone. */
+ * gone. The first struct's size is that of all. */
 anneal_code anneal_context_prepare(anneal_context* context, const anneal_input_shape* inputs,
                                    int32_t count, anneal_error* error);
 anneal_code anneal_context_run(anneal_context* context, anneal_error* error);
@@ -173,22 +180,52 @@ anneal_code anneal_context_run(anneal_context* context, anneal_error* error);
 anneal_code anneal_context_output(const anneal_context* context, const char* name,
                                   anneal_tensor* output, anneal_error* error);
 
+/* Runs on one stream happen in order, runs on different streams overlap. device: "cpu" (or null)
+ * for engines of every device; "cuda", "cuda:1", "emulated" for engines of that GPU. */
+anneal_code anneal_stream_make(const char* device, anneal_stream** stream, anneal_error* error);
+/* A CUstream of the application, which must outlive the stream; null: the legacy default one. Never
+ * run on a real GPU yet. */
+anneal_code anneal_stream_from_cuda(void* custream, anneal_stream** stream, anneal_error* error);
+/* Until all runs on it have ended. anneal_context_wait() reports their errors. */
+anneal_code anneal_stream_wait(anneal_stream* stream, anneal_error* error);
+void anneal_stream_free(anneal_stream* stream); /* waits for its runs; null is allowed */
+
+/* Begins a run and returns. Until anneal_context_wait() every other call with the context fails,
+ * but for anneal_context_is_done() and anneal_context_free(). inputs_read(argument) is called once,
+ * from any thread, when the inputs may be written again; it must not call this interface. It may be
+ * null. It is not called if the function fails. */
+anneal_code anneal_context_enqueue(anneal_context* context, anneal_stream* stream,
+                                   void (*inputs_read)(void* argument), void* argument,
+                                   anneal_error* error);
+/* Until the run has ended; returns its error. Without a run it returns at once. */
+anneal_code anneal_context_wait(anneal_context* context, anneal_error* error);
+/* *done is 1 if anneal_context_wait() would not wait, else 0. */
+anneal_code anneal_context_is_done(const anneal_context* context, int32_t* done,
+                                   anneal_error* error);
+
 /* The time of one step of a run. */
 typedef struct {
+  uint64_t size;             /* sizeof(anneal_step_time) */
   const char *step, *kernel; /* valid until the next profile of the context */
   double microseconds;
   int64_t times; /* how often it ran */
 } anneal_step_time;
 /* Runs as anneal_context_run() does, and gives the times of the first `capacity` steps. *count is
- * the number of all steps. times may be null if capacity is 0. */
+ * the number of all steps. times may be null if capacity is 0. The first struct's size is that of
+ * all. */
 anneal_code anneal_context_profile(anneal_context* context, anneal_step_time* times,
                                    int32_t capacity, int32_t* count, anneal_error* error);
-/* Bytes of everything the context holds. */
-uint64_t anneal_context_memory_bytes(const anneal_context* context);
-/* One sentence for each unbroken run of steps that a GPU's driver did not capture as a graph. Valid
- * until the next run. */
-int32_t anneal_context_run_warning_count(const anneal_context* context);
-const char* anneal_context_run_warning(const anneal_context* context, int32_t index);
+
+typedef struct {
+  uint64_t size;         /* sizeof(anneal_context_info) */
+  uint64_t memory_bytes; /* of everything that the context holds */
+  /* One sentence for each unbroken run of steps that a GPU's driver did not capture as a graph.
+   * Valid until the next run. */
+  int32_t run_warning_count;
+  const char* const* run_warnings;
+} anneal_context_info;
+anneal_code anneal_context_get_info(anneal_context* context, anneal_context_info* info,
+                                    anneal_error* error);
 
 #ifdef __cplusplus
 }

@@ -8,8 +8,10 @@
 #include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/core/integer.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/parallel.h"
 #include "anneal/engine/plan_check.h"
+#include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/engine_state.h"
 #include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/run/planned_kernel.h"
@@ -315,28 +317,30 @@ Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Engine::~Engine() = default;
 
 std::shared_ptr<const Engine> Engine::load(const std::string& path, const EngineOptions& options) {
-  ThreadTeam team(team_size(options));
-  EngineFile file = read_engine_file(path, {.map = options.map, .team = &team});
-  return with_context([&] { return fmt::format("while loading engine {}", path); },
-                      [&] { return EngineInternals::make(std::move(file), options, team); });
+  return at_entry([&] {
+    ThreadTeam team(team_size(options));
+    EngineFile file = read_engine_file(path, {.map = options.map, .team = &team});
+    return with_context([&] { return fmt::format("while loading engine {}", path); },
+                        [&] { return EngineInternals::make(std::move(file), options, team); });
+  });
 }
 
 std::shared_ptr<const Engine> Engine::load(std::span<const std::byte> bytes,
                                            std::shared_ptr<const void> owner,
                                            const EngineOptions& options) {
-  ThreadTeam team(team_size(options));
-  return with_context(
-      [] { return "while loading an engine from memory"; },
-      [&] {
-        if (!owner || reinterpret_cast<uintptr_t>(bytes.data()) % kFileAlignment != 0) {
-          const Tensor::Fresh copy =
-              Tensor::allocate(DataType::kU8, {static_cast<int64_t>(bytes.size())});
-          std::ranges::copy(bytes, copy.data.begin());
-          bytes = copy.data;
-          owner = std::make_shared<const Tensor>(copy.tensor);
-        }
-        return EngineInternals::make(load_engine_file(bytes, owner, false, &team), options, team);
-      });
+  const auto load_bytes = [&] {
+    ThreadTeam team(team_size(options));
+    if (!owner || reinterpret_cast<uintptr_t>(bytes.data()) % kFileAlignment != 0) {
+      const NewTensor copy = allocate_tensor(DataType::kU8, {static_cast<int64_t>(bytes.size())});
+      std::ranges::copy(bytes, copy.data.begin());
+      bytes = copy.data;
+      owner = std::make_shared<const Tensor>(copy.tensor);
+    }
+    return EngineInternals::make(load_engine_file(bytes, owner, false, &team), options, team);
+  };
+  return at_entry([&] {
+    return with_context([] { return "while loading an engine from memory"; }, load_bytes);
+  });
 }
 
 const Plan& plan_of(const Engine& engine) { return EngineInternals::plan(engine); }
@@ -380,7 +384,8 @@ std::shared_ptr<const Engine> EngineInternals::make(EngineFile file, const Engin
                                                     ThreadTeam& team) {
   auto state = std::make_unique<Engine::State>();
   state->file = std::move(file);
-  if (options.separate_slots) state->red_zone = zone_of(options.red_zone);
+  if (options.debug != nullptr && options.debug->separate_slots)
+    state->red_zone = zone_of(options.debug->red_zone);
   state->devices.push_back(open_device(state->file, options.device, state->warnings));
   const Plan& plan = choose_plan(state->file, *state->devices[0]);
   const bool on_card = state->devices[0]->kind() == DeviceKind::kCuda;
@@ -404,7 +409,9 @@ std::shared_ptr<const Engine> EngineInternals::make(EngineFile file, const Engin
 
 std::span<const TensorInfo> Engine::inputs() const { return state_->inputs; }
 std::span<const TensorInfo> Engine::outputs() const { return state_->outputs; }
-std::string Engine::device() const { return state_->devices[0]->description(); }
+std::string Engine::device() const {
+  return at_entry([&] { return state_->devices[0]->description(); });
+}
 std::span<const std::string> Engine::load_warnings() const { return state_->warnings; }
 
 }  // namespace anneal

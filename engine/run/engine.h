@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -9,11 +10,13 @@
 #include <string_view>
 #include <vector>
 
-#include "anneal/core/access_counts.h"
 #include "anneal/core/error.h"
 #include "anneal/core/tensor.h"
+#include "anneal/engine/run/stream.h"
 
 namespace anneal {
+
+struct DebugOptions;  // engine/run/debug.h
 
 // An input or output of an engine.
 struct TensorInfo {
@@ -21,31 +24,21 @@ struct TensorInfo {
   DataType dtype = DataType::kF32;
   Dims dims = {};                           // -1: a size that is open until inputs are set
   std::vector<std::string> dim_names = {};  // of every size: "N", "3", "(H + 1)//2"
-  Dims min_dims = {}, max_dims = {};        // what may be set; equal to dims where they are known
-  // What an input is in runs for which it is not set; without, each run needs it to be set.
+  Dims min_dims = {}, max_dims = {};        // the allowed range; equal to dims where they are known
+  // The value of an input that is not set. Without one, each run needs the input to be set.
   std::optional<Tensor> default_value = {};
 };
 
 struct EngineOptions {
   // "cpu", "cpu:avx2", "cuda", "cuda:1", "emulated" (the CUDA plan, on the host: for tests),
-  // "emulated:counting" (the same, for StepTime::functions); the plan is chosen by it. "auto": a
-  // GPU if the engine has a plan for one and one is here, else the CPU.
+  // "emulated:counting" (the same, counting memory accesses); the plan is chosen by it. "auto": a
+  // GPU if the engine has a plan for one and the machine has one, else the CPU.
   std::string device = "auto";
   bool map = true;  // false: read the file instead of mapping it
   // Most threads that load, the caller's included: they compare checksums and pack weights; 0: one
   // per core. The engine is the same for any number.
-  int threads = 1;
-  // To find kernels of a device other than the CPU that access what is not theirs: each activation
-  // and each weight there has an allocation of its own, between red zones of red_zone bytes
-  // (rounded up to 256; more than 1 GiB fail with kInvalidArgument). Those are looked at after each
-  // run, or each step with ContextOptions::synchronous_steps; one that was changed fails the run
-  // with kInternal, naming the tensor and the steps that use it. The weights' are all contexts' of
-  // the engine: the first that looks tells of a change, whoever made it. Workspaces of kernels have
-  // no red zones; no kernel for GPUs has a workspace. The emulated device finds any access beyond a
-  // tensor by itself, and so does compute-sanitizer if red_zone is 0. Slower, and takes more
-  // memory.
-  bool separate_slots = false;
-  size_t red_zone = 256;
+  int threads = 0;
+  const DebugOptions* debug = nullptr;  // read by load() only; null: its defaults
 };
 
 // A loaded plan with its kernels. Immutable: share one Engine between any number of threads, give
@@ -57,10 +50,9 @@ class Engine {
   // device, with kDevice, and with kInvalidArgument on fewer than 0 threads.
   static std::shared_ptr<const Engine> load(const std::string& path,
                                             const EngineOptions& options = {});
-  // An engine file in memory. The engine reads its weights where they lie, for as long as it lives,
-  // and keeps owner until then; the bytes must not change. Without an owner it copies them first.
-  // 64-byte aligned bytes are read fastest; any alignment is taken. options.map has no meaning
-  // here.
+  // An engine file in memory. The engine reads its weights in place and keeps owner as long as it
+  // lives; the bytes must not change. Without an owner, or if they are not aligned to 64 bytes, it
+  // copies them first. options.map has no meaning here.
   static std::shared_ptr<const Engine> load(std::span<const std::byte> bytes,
                                             std::shared_ptr<const void> owner,
                                             const EngineOptions& options = {});
@@ -69,8 +61,7 @@ class Engine {
   std::span<const TensorInfo> inputs() const;   // in the model's order
   std::span<const TensorInfo> outputs() const;  // in the model's order
   std::string device() const;  // what it runs on, for people: "NVIDIA H100 80GB HBM3, sm_90"
-  // One sentence for each step whose planned kernel this machine does not have, with the kernel
-  // that runs in its place.
+  // One sentence for each step whose planned kernel this machine lacks, with its replacement.
   std::span<const std::string> load_warnings() const;
 
  private:
@@ -82,25 +73,22 @@ class Engine {
 };
 
 struct ContextOptions {
-  int threads = 1;  // most threads of one run, the caller's included; 0: one per core
+  int threads = 0;  // most threads of one run, the caller's included; 0: one per core
   // Input shapes for which the context remembers sizes, places and what kernels prepared, so that a
   // run at one of them costs no more than the last. The one used longest ago is forgotten. At least
   // one; all use the same arena.
   int shape_cache_size = 8;
   // The most bytes that the context may hold at once on all its devices, for activations,
   // workspaces, staging and outputs (the engine's weights are not its own); 0: no limit. Shapes
-  // that need more are refused with kInvalidArgument before memory is allocated for them.
+  // that need more are refused with kLimit before memory is allocated for them.
   size_t max_memory = 0;
-  // Whether a device other than the CPU finishes each step before the next, so that its errors name
-  // the step that failed instead of the steps that were under way. Slower.
-  bool synchronous_steps = false;
   // Whether a thread that waits for a device other than the CPU keeps its core busy. Otherwise it
   // sleeps, and wakes some microseconds after the device is done.
   bool spin = false;
   // Whether the context prepares, when it is made, for the shapes declared at build (opt, max and
   // min; the first shape_cache_size of them), so that their first run is like any other. That takes
-  // as long as the shape changes of three runs, and an arena for the largest of them. Shapes that
-  // were not declared, or that no run could have, are left to the run.
+  // as long as the shape changes of three runs, and an arena for the largest of them. Other shapes
+  // are prepared by the first run that uses them.
   bool prewarm_profiles = true;
   // How many rows of a batch to run at a time, a row being an index of axis 0 of the inputs and
   // outputs: where each row of the outputs follows from the same row of the inputs, and the engine
@@ -110,6 +98,7 @@ struct ContextOptions {
   // memory of so many rows for each thread, and of what is left. Runs that are observed are never
   // cut.
   int64_t micro_batch = 0;
+  const DebugOptions* debug = nullptr;  // read by the constructor only; null: its defaults
 };
 
 // The shape of an input, by name.
@@ -118,36 +107,18 @@ struct InputShape {
   Dims dims;
 };
 
-// The time that a step took in one run. Control flow is told without the steps of its bodies, which
-// follow it: all their iterations together, none if no body ran. Of slices of a batch that threads
-// run side by side: their sum, by the number of threads.
+// The time of a step in one run. A step of control flow has its own time alone; the steps of its
+// bodies follow it, each with the sum of all iterations. Where threads run slices of a batch side
+// by side, it is the sum of the slices divided by the number of threads.
 struct StepTime {
   std::string_view step, kernel;
   double microseconds;
-  int64_t times = 1;  // that it ran
-  // What it did on a device that counts ("emulated:counting"), in all these times; else empty.
-  std::vector<FunctionCounts> functions = {};
+  int64_t times = 1;  // how often it ran
 };
 
-// Where a body of a Loop or Scan is.
-struct LoopIteration {
-  std::string_view step;  // the Loop or Scan
-  int64_t number;         // from 0
-};
-
-// A tensor of the engine as it is, told during a run right after the step that gives it its values.
-// A fused value has no memory and is told by none.
-struct Observation {
-  std::string_view name;  // of the value in the model
-  // Empty: told before all steps: an input of a body, or a view of an input or a weight.
-  std::string_view step, kernel;
-  TensorView value;  // during the call only: its memory is used again
-  // Of a tensor in a body: the loops around it, outermost first; during the call only.
-  std::span<const LoopIteration> iterations = {};
-};
-using Observer = std::function<void(const Observation&)>;
-
-// The memory and the bindings of one inference at a time. Not thread-safe; cheap beside its Engine.
+// The memory and the bindings of one inference at a time. One thread at a time may use it; cheap
+// beside its Engine. Between enqueue() and wait() it is busy: every call but wait() and is_done()
+// fails with kInvalidArgument. A busy context may be moved; the destructor waits for its run.
 class ExecutionContext {
  public:
   // Fails with kInvalidArgument without an engine, and on fewer than 0 threads or rows.
@@ -155,11 +126,12 @@ class ExecutionContext {
                             const ContextOptions& options = {});
   ~ExecutionContext();
   ExecutionContext(ExecutionContext&&) noexcept;
+  ExecutionContext& operator=(ExecutionContext&&) noexcept;
 
   // Sets the memory of an input, which stays the caller's. Each run() and profile() reads it until
   // other memory is set: it must outlive the last of these runs. Strides are free. Fails with
   // kInvalidArgument on a wrong name, element type, rank or size, naming the input and what the
-  // engine takes; with kUnsupported on memory that is not the host's.
+  // engine takes; with kUnsupported, naming place and device, on memory that is not the host's.
   void set_input(std::string_view name, const ConstTensorView& memory);
   // As if the input had never been set: runs read its default value, or ask for it to be set. Fails
   // with kInvalidArgument on a wrong name.
@@ -178,11 +150,21 @@ class ExecutionContext {
   // depends on values. Sizes that disagree (two inputs of the same symbol) fail with
   // kInvalidArgument.
   void run();
-  // The same, telling the time of each step.
+  // The same without waiting: the run is work of the stream, in order. Inputs that are missing or
+  // disagree fail at once; an error of the run is thrown by wait(). inputs_read is called once,
+  // from any thread, when the memory of all inputs may be written again, also if the run fails; it
+  // must not throw, and must not use the context or the stream.
+  //
+  // On a GPU's stream the inputs are read before enqueue() returns, and outputs are in place after
+  // wait(): an input that another run writes needs that run's wait() first. enqueue() waits for the
+  // steps of the engine that run on the CPU.
+  void enqueue(const Stream& stream, std::function<void()> inputs_read);
+  // The same: the future is ready when the memory of all inputs may be written again.
+  std::future<void> enqueue(const Stream& stream);
+  void wait();           // until the enqueued run has ended; throws its error; returns if none is
+  bool is_done() const;  // whether wait() would return at once
+  // As run(), with the time of each step.
   std::vector<StepTime> profile();
-  // Who watches the runs from now on; an empty one: nobody. Plan, memory and results stay the same.
-  // While it is called, whatever would change the context fails with kInvalidArgument.
-  void observe(const Observer& observer);
   // An output of the last run: the memory that set_output() was given, else memory of the context,
   // dense and row-major, valid until the next run(), profile(), prepare() or set. Fails with
   // kInvalidArgument unless the last run came to its end and nothing was set since.
@@ -199,7 +181,9 @@ class ExecutionContext {
   size_t arena_bytes() const;  // of activations alone, for the shapes bound; 0 before a run
 
  private:
+  friend struct EngineInternals;  // engine/run/engine_state.h
   struct State;
+  State& idle() const;  // fails while it is busy
   std::unique_ptr<State> state_;
 };
 

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "anneal/engine/plan.h"
+#include "anneal/engine/run/counted_steps.h"
+#include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/run/memory/separate_slots.h"
 #include "anneal/kernels/kernel.h"
@@ -34,7 +36,7 @@ struct Engine::State {
   // As the outermost plan names them; bodies use the last alone. Before what is made for them.
   std::vector<std::unique_ptr<Device>> devices;
   std::vector<std::unique_ptr<Buffer>> weight_buffers;
-  std::optional<size_t> red_zone;                // with EngineOptions::separate_slots
+  std::optional<size_t> red_zone;                // with DebugOptions::separate_slots
   SeparateWeights separate_weights;              // then instead of weight_buffers
   std::vector<std::vector<std::byte*>> weights;  // by device and index; null where nobody reads it
   LoadedPlan plan;
@@ -47,6 +49,8 @@ struct EngineInternals {
   static std::shared_ptr<const Engine> make(EngineFile file, const EngineOptions& options,
                                             ThreadTeam& team);
   static void load_weights(Engine::State& state);
+  static void observe(ExecutionContext& context, const Observer& observer);
+  static std::vector<CountedStep> profile(ExecutionContext& context);
   static const Plan& plan(const Engine& engine) { return *engine.state_->plan.plan; }
   static std::span<const Tensor> weights(const Engine& engine) {
     return engine.state_->file.weights;

@@ -71,6 +71,10 @@ bool PlanPorts::any_staged() const {
   return std::ranges::any_of(inputs_, is_staged) || std::ranges::any_of(outputs_, is_staged);
 }
 
+bool PlanPorts::all_inputs_staged() const {
+  return std::ranges::all_of(inputs_, [](const Port& port) { return port.is_staged; });
+}
+
 void PlanPorts::copy_in(ThreadTeam& team) const {
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (inputs_[i].is_staged) strided_copy(run_.slots[run_.plan.inputs[i]], inputs_[i].user, team);

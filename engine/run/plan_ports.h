@@ -32,6 +32,7 @@ class PlanPorts {
   bool changed() const { return changed_; }
   void set_changed() { changed_ = true; }
   bool any_staged() const;
+  bool all_inputs_staged() const;
   void copy_in(ThreadTeam& team) const;   // staged inputs from the caller's memory
   void copy_out(ThreadTeam& team) const;  // staged outputs to it
   TensorView output(size_t index) const;

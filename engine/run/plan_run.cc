@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "anneal/core/fail.h"
 #include "anneal/engine/plan_check.h"
@@ -25,6 +26,28 @@ void run_transfer(const RunState& run, const Step& step) {
   if (bytes != 0) run.device(step.device).copy(to.data, from.data, bytes, run.stream(step.device));
 }
 
+// After a failure of the body nothing is in flight.
+template <class Body>
+void with_none_in_flight(DeviceSteps& steps, Body&& body) {
+  try {
+    body();
+  } catch (...) {
+    steps.give_up();
+    throw;
+  }
+}
+
+// Inputs that are outputs as well, or whose views are, are read to the end.
+size_t steps_with_inputs(const Plan& plan) {
+  const auto is_input = [&](uint32_t slot) {
+    return slot != kNoSlot && plan.slots[base_of(plan, slot)].storage == Storage::kInput;
+  };
+  if (std::ranges::any_of(plan.outputs, is_input)) return plan.steps.size() + 1;
+  for (size_t count = plan.steps.size(); count > 0; --count)
+    if (std::ranges::any_of(plan.steps[count - 1].inputs, is_input)) return count;
+  return 0;
+}
+
 }  // namespace
 
 PlanRun::PlanRun(const LoadedPlan& loaded, const RunResources& resources)
@@ -36,7 +59,8 @@ PlanRun::PlanRun(const LoadedPlan& loaded, const RunResources& resources)
       device_steps_(state_),
       observer_(state_),
       timer_(state_),
-      control_flow_(state_, memory_, observer_, bodies_) {
+      control_flow_(state_, memory_, observer_, bodies_),
+      steps_with_inputs_(steps_with_inputs(state_.plan)) {
   for (const auto& body : bodies_) timer_.add_body(body->timer_);
 }
 
@@ -147,14 +171,32 @@ void PlanRun::run_here(size_t index, ThreadTeam& team) {
       [&] { timer_.is_on() ? timer_.run(index, work) : work(); });
 }
 
-void PlanRun::run(ThreadTeam& team) {
+void PlanRun::start(ThreadTeam& team, const std::function<void()>* inputs_read) {
   has_run_ = false;
-  try {
-    run_steps(team);
-  } catch (...) {
-    device_steps_.give_up();
-    throw;
-  }
+  with_none_in_flight(device_steps_, [&] {
+    if (ports_.changed()) resolve_pointers();
+    state_.symbols = state_.now->plan.symbols;
+    ports_.copy_in(team);
+    const size_t last_with_inputs = ports_.all_inputs_staged() ? 0 : steps_with_inputs_;
+    for (size_t done = 0;; done = start_step(done, team)) {
+      if (observer_.is_set()) {
+        device_steps_.wait();
+        observer_.tell(done);
+      }
+      if (inputs_read != nullptr && done >= last_with_inputs)
+        (*std::exchange(inputs_read, nullptr))();
+      if (done == state_.steps.size()) return;
+    }
+  });
+}
+
+void PlanRun::finish(ThreadTeam& team) {
+  with_none_in_flight(device_steps_, [&] {
+    device_steps_.wait();
+    if (memory_.has_red_zones() && !is_one_by_one())
+      memory_.check_red_zones(0, state_.steps.size());
+    ports_.copy_out(team);
+  });
   state_.now->has_run = true;
   has_run_ = true;
 }
@@ -165,38 +207,25 @@ void PlanRun::run_as_body(const RunObserver& outer, const Step& step,
   run(team);
 }
 
-void PlanRun::run_steps(ThreadTeam& team) {
-  if (ports_.changed()) resolve_pointers();
-  state_.symbols = state_.now->plan.symbols;
-  ports_.copy_in(team);
-  if (observer_.is_set()) observer_.tell(0);
-  const bool one_by_one = observer_.is_set() || state_.resources.synchronous_steps;
-  const bool may_record = !one_by_one && !timer_.is_on();
-  const size_t steps = state_.steps.size();
-  for (size_t i = 0; i < steps; ++i) {
-    const bool is_elsewhere = state_.plan.steps[i].device != state_.host();
-    const size_t end = one_by_one && is_elsewhere ? i + 1 : state_.loaded.run_end[i];
-    if (end > i) {
-      device_steps_.run(i, end, may_record, [&](size_t step) { run_here(step, team); });
-      if (one_by_one) device_steps_.wait();
-      if (one_by_one && memory_.has_red_zones()) memory_.check_red_zones(i, end);
-      i = end - 1;
-    } else {
-      // It may read what a copy writes, or write over what a copy still reads.
-      device_steps_.wait();
-      run_here(i, team);
-    }
-    if (observer_.is_set()) {
-      device_steps_.wait();
-      observer_.tell(i + 1);
-    }
+// Runs a step, or puts it on its device's stream with those that follow it there. Returns how many
+// steps are done or in flight then.
+size_t PlanRun::start_step(size_t index, ThreadTeam& team) {
+  const bool is_elsewhere = state_.plan.steps[index].device != state_.host();
+  const size_t end = is_one_by_one() && is_elsewhere ? index + 1 : state_.loaded.run_end[index];
+  if (end == index) {
+    // It may read what a copy writes, or write over what a copy still reads.
+    device_steps_.wait();
+    run_here(index, team);
+    return index + 1;
   }
-  device_steps_.wait();
-  if (memory_.has_red_zones() && !one_by_one) memory_.check_red_zones(0, steps);
-  ports_.copy_out(team);
+  const bool may_record = !is_one_by_one() && !timer_.is_on();
+  device_steps_.run(index, end, may_record, [&](size_t step) { run_here(step, team); });
+  if (is_one_by_one()) device_steps_.wait();
+  if (is_one_by_one() && memory_.has_red_zones()) memory_.check_red_zones(index, end);
+  return end;
 }
 
-void PlanRun::profile(ThreadTeam& team, std::vector<StepTime>& times) {
+void PlanRun::profile(ThreadTeam& team, std::vector<CountedStep>& times) {
   timer_.start();
   try {
     run(team);

@@ -1,5 +1,6 @@
 // PlanRun: a plan with memory and bound tensors, ready to run, with the bodies of its control flow.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,12 +38,20 @@ class PlanRun {
   // any. REQUIRES: as run()
   bool place_staging();
   // REQUIRES: bind() since an input was set
-  void run(ThreadTeam& team);
+  void run(ThreadTeam& team) {
+    start(team);
+    finish(team);
+  }
+  // The two halves of run(): steps of other devices may be in flight between them, those of the CPU
+  // are not. inputs_read, if not null, is called when the memory of the inputs is not read any
+  // more; not by start() where finish() reads it.
+  void start(ThreadTeam& team, const std::function<void()>* inputs_read = nullptr);
+  void finish(ThreadTeam& team);  // REQUIRES: after start(), which did not fail
   // The same for `step` of a plan that has this one as a body; iteration: of a loop.
   void run_as_body(const RunObserver& outer, const Step& step, std::optional<int64_t> iteration,
                    ThreadTeam& team);
   // The same as run(), adding the time of each step.
-  void profile(ThreadTeam& team, std::vector<StepTime>& times);
+  void profile(ThreadTeam& team, std::vector<CountedStep>& times);
   // Whether the last run() came to its end, and nothing has been bound since. Only then do outputs
   // stand in memory that is theirs.
   bool has_run() const { return has_run_ && state_.now && !ports_.changed(); }
@@ -56,7 +65,8 @@ class PlanRun {
   BoundShapes* make_bound(const SymbolValues& outer);
   void prepare_bodies();
   void resolve_pointers();
-  void run_steps(ThreadTeam& team);
+  size_t start_step(size_t index, ThreadTeam& team);
+  bool is_one_by_one() const { return observer_.is_set() || state_.resources.synchronous_steps; }
   void run_step(size_t index, ThreadTeam& team);
   void run_here(size_t index, ThreadTeam& team);
 
@@ -69,6 +79,7 @@ class PlanRun {
   RunObserver observer_;
   StepTimer timer_;
   ControlFlow control_flow_;
+  const size_t steps_with_inputs_;  // after so many steps, no step reads the memory of an input
   bool has_run_ = false;
 };
 

@@ -70,7 +70,7 @@ void PlanRun::prepare_bodies() {
         bodies_[static_cast<size_t>(use.body)]->prepare(dims, state_.now->plan.symbols);
       } catch (const Error& error) {
         // A body may be right for other shapes only: it says so if it is run.
-        if (error.code() != ErrorCode::kInvalidArgument) throw;
+        if (!is_of_caller(error.code())) throw;
       }
     }
   }

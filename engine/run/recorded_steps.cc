@@ -4,7 +4,7 @@
 
 namespace anneal {
 
-std::optional<std::string> play_or_put(Stream& on, std::unique_ptr<Recording>& recording,
+std::optional<std::string> play_or_put(DeviceStream& on, std::unique_ptr<Recording>& recording,
                                        FunctionRef<void()> put) {
   std::optional<std::string> why_not;
   if (!recording) {

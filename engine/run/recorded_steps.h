@@ -13,7 +13,7 @@ namespace anneal {
 // null and the device records; else by calling `put`. If recording failed, the result is why, and
 // `put` was called in its place. An error that does not come from recording is thrown, since `put`
 // meets it again.
-std::optional<std::string> play_or_put(Stream& on, std::unique_ptr<Recording>& recording,
+std::optional<std::string> play_or_put(DeviceStream& on, std::unique_ptr<Recording>& recording,
                                        FunctionRef<void()> put);
 
 }  // namespace anneal

@@ -13,7 +13,7 @@ class RunMemory {
  public:
   explicit RunMemory(RunState& run);  // which must outlive it
 
-  // Arenas and workspaces for these shapes. Fails with kInvalidArgument beyond the memory limit,
+  // Arenas and workspaces for these shapes. Fails with kLimit beyond the memory limit,
   // before it allocates, naming the step with most activations.
   void make_room(const BoundShapes& bound);
   // The buffer has at least `bytes` of memory of a device, or of the host. What it held is lost. If

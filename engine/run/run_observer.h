@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/run_state.h"
 
 namespace anneal {

@@ -17,13 +17,13 @@ struct RunResources {
   std::span<const Tensor> weights;
   // By device of the engine; the last is the CPU.
   std::span<const std::unique_ptr<Device>> devices;
-  std::span<const std::unique_ptr<Stream>> streams;
+  std::span<const std::unique_ptr<DeviceStream>> streams;
   std::span<const std::vector<std::byte*>> weight_data;
   int threads = 1;
   int shape_cache_size = 1;
   MemoryBudget* budget = nullptr;
   bool synchronous_steps = false;
-  std::optional<size_t> red_zone = {};                // with EngineOptions::separate_slots
+  std::optional<size_t> red_zone = {};                // with DebugOptions::separate_slots
   const SeparateWeights* separate_weights = nullptr;  // then
 };
 
@@ -43,7 +43,9 @@ struct RunState {
   // Devices of the plan; the CPU is the last.
   size_t host() const { return plan.devices.size() - 1; }
   Device& device(size_t index) const { return *resources.devices[loaded.first_device + index]; }
-  Stream& stream(size_t index) const { return *resources.streams[loaded.first_device + index]; }
+  DeviceStream& stream(size_t index) const {
+    return *resources.streams[loaded.first_device + index];
+  }
 };
 
 }  // namespace anneal

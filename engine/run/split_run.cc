@@ -15,9 +15,10 @@ TensorView rows_of(TensorView view, int64_t begin, int64_t rows) {
   return view;
 }
 
-void add_times(std::vector<StepTime>& all, const std::vector<StepTime>& slice, int side_by_side) {
+void add_times(std::vector<CountedStep>& all, const std::vector<CountedStep>& slice,
+               int side_by_side) {
   for (size_t i = 0; i < slice.size(); ++i) {
-    if (i == all.size()) all.push_back({slice[i].step, slice[i].kernel, 0, 0});
+    if (i == all.size()) all.push_back({{slice[i].step, slice[i].kernel, 0, 0}});
     all[i].microseconds += slice[i].microseconds / side_by_side;
     all[i].times += slice[i].times;
     add_counts(all[i].functions, slice[i].functions);
@@ -182,22 +183,25 @@ void SplitRun::for_slices(ThreadTeam& team, Run&& run) {
   }
 }
 
-void SplitRun::run(ThreadTeam& team) {
+void SplitRun::start(ThreadTeam& team, const std::function<void()>* inputs_read) {
   has_run_ = false;
-  if (is_split_)
-    for_slices(team, [](PlanRun& run, ThreadTeam& its_team) { run.run(its_team); });
-  else
-    run_.run(team);
+  if (!is_split_) return run_.start(team, inputs_read);
+  for_slices(team, [](PlanRun& run, ThreadTeam& its_team) { run.run(its_team); });
+  if (inputs_read != nullptr) (*inputs_read)();
+}
+
+void SplitRun::finish(ThreadTeam& team) {
+  if (!is_split_) run_.finish(team);
   has_run_ = true;
 }
 
-void SplitRun::profile(ThreadTeam& team, std::vector<StepTime>& times) {
+void SplitRun::profile(ThreadTeam& team, std::vector<CountedStep>& times) {
   has_run_ = false;
   if (is_split_) {
     std::mutex mutex;
-    std::vector<StepTime> all;
+    std::vector<CountedStep> all;
     for_slices(team, [&](PlanRun& run, ThreadTeam& its_team) {
-      std::vector<StepTime> slice;
+      std::vector<CountedStep> slice;
       run.profile(its_team, slice);
       const std::lock_guard lock(mutex);
       add_times(all, slice, &run == &run_ ? 1 : team.size());

@@ -1,5 +1,6 @@
 // SplitRun: the run of an engine's plan, with the whole batch at once or in micro-batches.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,8 +28,14 @@ class SplitRun {
   void bind();
   void prepare(std::span<const Dims> input_dims);
   std::optional<Dims> output_dims(size_t index) const;
-  void run(ThreadTeam& team);
-  void profile(ThreadTeam& team, std::vector<StepTime>& times);
+  void run(ThreadTeam& team) {
+    start(team);
+    finish(team);
+  }
+  // A batch that is cut has run when start() returns.
+  void start(ThreadTeam& team, const std::function<void()>* inputs_read = nullptr);
+  void finish(ThreadTeam& team);
+  void profile(ThreadTeam& team, std::vector<CountedStep>& times);
   bool has_run() const { return has_run_ && (is_split_ || run_.has_run()); }
   TensorView output(size_t index) const;
   void observe(const Observer& observer);

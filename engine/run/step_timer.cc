@@ -25,7 +25,7 @@ double StepTimer::spent_in_bodies(size_t step) const {
 
 void StepTimer::run(size_t step, FunctionRef<void()> work) {
   const double before = spent_in_bodies(step);
-  Stream& on = run_.stream(run_.plan.steps[step].device);
+  DeviceStream& on = run_.stream(run_.plan.steps[step].device);
   const double took = on.microseconds([&] { work(); });
   add_counts(spent_[step].functions, take_counts(on));
   spent_[step].microseconds += took - (spent_in_bodies(step) - before);
@@ -33,11 +33,11 @@ void StepTimer::run(size_t step, FunctionRef<void()> work) {
   spent_in_all_ += took;
 }
 
-void StepTimer::add_to(std::vector<StepTime>& times) const {
+void StepTimer::add_to(std::vector<CountedStep>& times) const {
   for (size_t i = 0; i < spent_.size(); ++i) {
     const Step& step = run_.plan.steps[i];
     times.push_back(
-        {step.name, step.kernel, spent_[i].microseconds, spent_[i].times, spent_[i].functions});
+        {{step.name, step.kernel, spent_[i].microseconds, spent_[i].times}, spent_[i].functions});
     for (const BodyUse& use : bodies_of(step.op))
       bodies_[static_cast<size_t>(use.body)]->add_to(times);
   }

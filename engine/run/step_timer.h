@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "anneal/core/parallel.h"
-#include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/counted_steps.h"
 #include "anneal/engine/run/run_state.h"
 
 namespace anneal {
@@ -21,7 +21,7 @@ class StepTimer {
   // Does the work of a step. The time of bodies that it runs is theirs.
   void run(size_t step, FunctionRef<void()> work);
   // Appends the times of all steps, each followed by those of its bodies.
-  void add_to(std::vector<StepTime>& times) const;
+  void add_to(std::vector<CountedStep>& times) const;
 
  private:
   struct StepTotal {

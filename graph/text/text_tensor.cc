@@ -8,6 +8,7 @@
 
 #include "anneal/core/fail.h"
 #include "anneal/core/float16.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/graph/text/text_rules.h"
 
 namespace anneal::text {
@@ -173,7 +174,7 @@ Tensor tensor_of(DataType dtype, const Dims& dims, const std::vector<std::string
          fmt::format("{} elements for {}{}", elements.size(), to_string(dtype), to_string(dims)));
   std::optional<Tensor> tensor;
   with_storage(dtype, [&](auto kind) {
-    auto fresh = Tensor::allocate(dtype, dims);
+    auto fresh = allocate_tensor(dtype, dims);
     auto* to = reinterpret_cast<decltype(kind)*>(fresh.data.data());
     for (std::string_view element : elements)
       if (!read_element(element, *to++))
@@ -191,7 +192,7 @@ Tensor random_tensor(DataType dtype, const Dims& dims, uint64_t seed) {
   with_storage(dtype, [&](auto kind) {
     using T = decltype(kind);
     Numbers numbers(seed);
-    auto fresh = Tensor::allocate(dtype, dims);
+    auto fresh = allocate_tensor(dtype, dims);
     auto* to = reinterpret_cast<T*>(fresh.data.data());
     for (int64_t i = 0; i < count(dims); ++i) {
       if constexpr (std::is_same_v<T, bool>) {

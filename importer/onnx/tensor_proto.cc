@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "anneal/core/fail.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/importer/onnx/external_data.h"
 #include "anneal/importer/onnx/model_file.h"
 #include "anneal/importer/onnx/onnx.pb.h"
@@ -85,7 +86,7 @@ Tensor from_field(const Field& field, std::string_view field_name, DataType dtyp
                   uint64_t elements) {
   if (static_cast<uint64_t>(field.size()) != elements)
     wrong_count(field.size(), field_name, elements, dims);
-  auto fresh = Tensor::allocate(dtype, dims);
+  auto fresh = allocate_tensor(dtype, dims);
   auto* to = reinterpret_cast<T*>(fresh.data.data());
   for (const auto value : field) {
     // Writers store small and 16-bit types by their bits, signed or not.
@@ -117,7 +118,7 @@ Tensor from_raw(const std::string& raw, DataType dtype, const Dims& dims, uint64
     fail(ErrorCode::kInvalidModel,
          fmt::format("{} bytes of raw data, but shape {} of {} takes {}", raw.size(),
                      to_string(dims), to_string(dtype), byte_count(elements, dtype)));
-  auto fresh = Tensor::allocate(dtype, dims);
+  auto fresh = allocate_tensor(dtype, dims);
   std::memcpy(fresh.data.data(), raw.data(), raw.size());
   if (dtype == DataType::kBool) make_booleans(fresh.data);
   return fresh.tensor;
@@ -144,7 +145,7 @@ std::optional<SubByteType> sub_byte_type(int32_t element_type) {
 
 // packed: u8; the first element is in the low bits.
 Tensor unpacked(const Tensor& packed, SubByteType type, const Dims& dims) {
-  auto fresh = Tensor::allocate(type.is_signed ? DataType::kI8 : DataType::kU8, dims);
+  auto fresh = allocate_tensor(type.is_signed ? DataType::kI8 : DataType::kU8, dims);
   const auto bytes = packed.as<uint8_t>();
   const auto bits = static_cast<size_t>(type.bits);
   for (size_t i = 0; i < fresh.data.size(); ++i) {
@@ -187,7 +188,7 @@ Tensor from_external(const TensorProto& proto, DataType dtype, const Dims& dims,
           fail(ErrorCode::kInvalidModel,
                fmt::format("the file has {} bytes, but the tensor is {} bytes from {}", file.size(),
                            bytes, start));
-        auto fresh = Tensor::allocate(dtype, dims);
+        auto fresh = allocate_tensor(dtype, dims);
         file.read(start, fresh.data);
         if (dtype == DataType::kBool) make_booleans(fresh.data);
         return fresh.tensor;

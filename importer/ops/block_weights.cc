@@ -2,6 +2,7 @@
 // the inner axis has a scale and a zero point: w = (code - zero point) * scale.
 #include <fmt/format.h>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/importer/ops/attention.h"
 #include "anneal/importer/ops/expression.h"
@@ -56,7 +57,7 @@ class BlockProduct {
     if (static_cast<int64_t>(bytes.size()) != columns_ * row_bytes)
       node_.invalid(
           fmt::format("{} bytes of {}, {} expected", bytes.size(), name, columns_ * row_bytes));
-    auto fresh = Tensor::allocate(DataType::kU8, {columns_, per_row});
+    auto fresh = allocate_tensor(DataType::kU8, {columns_, per_row});
     size_t next = 0;
     for (int64_t row = 0; row < columns_; ++row)
       for (int64_t i = 0; i < per_row; ++i) {

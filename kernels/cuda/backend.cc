@@ -25,12 +25,12 @@ bool is_cuda_target(std::string_view target) {
          target == "emulated" || target == kCountingTarget;
 }
 
-std::vector<FunctionCounts> take_counts(Stream& stream) {
+std::vector<FunctionCounts> take_counts(DeviceStream& stream) {
   auto* const mine = dynamic_cast<cuda::GpuStream*>(&stream);
   return mine == nullptr ? std::vector<FunctionCounts>() : mine->take_counts();
 }
 
-void set_spins(Stream& stream, bool spins) {
+void set_spins(DeviceStream& stream, bool spins) {
   if (auto* const mine = dynamic_cast<cuda::GpuStream*>(&stream)) mine->set_spins(spins);
 }
 

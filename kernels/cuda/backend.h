@@ -15,12 +15,12 @@ LaidOutKernel make_laid_out(const KernelEntry& entry, const Request& request, Fr
 
 // Counts of the functions in the work of a stream that was waited for since the last call. Empty
 // for devices that do not count.
-std::vector<FunctionCounts> take_counts(Stream& stream);
+std::vector<FunctionCounts> take_counts(DeviceStream& stream);
 
 // How a thread waits for a stream of a card: it spins, which takes a core and returns some
 // microseconds sooner, or it sleeps, as it does unless told otherwise. Nothing happens on streams
 // of other devices.
-void set_spins(Stream& stream, bool spins);
+void set_spins(DeviceStream& stream, bool spins);
 
 // Gives a kernel of this backend the alignments of its inputs and outputs at each launch, as powers
 // of two (0: not known), so that it compiles no text for other memory. REQUIRES: its device's code

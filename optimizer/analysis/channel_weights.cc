@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "anneal/core/float16.h"
+#include "anneal/core/new_tensor.h"
 
 namespace anneal {
 namespace {
@@ -131,7 +132,7 @@ Result<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights& layou
                               const std::vector<double>& factors, FactorOf channel) {
   // In 16 bits, what is far below the largest weight of its channel may be lost, but not more.
   constexpr double kSmallestHalf = 0x1p-10;
-  Tensor::Fresh fresh = Tensor::allocate(weights.dtype(), weights.dims());
+  NewTensor fresh = allocate_tensor(weights.dtype(), weights.dims());
   std::vector<double> largest(static_cast<size_t>(layout.written_count));
   bool is_finite = true;
   for_each_weight(layout, [&](size_t at, size_t read, size_t written) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/analysis/query.h"
 
 namespace anneal {
@@ -37,7 +38,7 @@ std::optional<Ends> ends_of(const Graph& graph, LayerId id) {
 
 ValueId add_parameters(Graph& graph, std::string name, DataType dtype, size_t count, auto&& at) {
   const Dims dims = count == 1 ? Dims{} : Dims{static_cast<int64_t>(count)};
-  Tensor::Fresh fresh = Tensor::allocate(dtype, dims);
+  NewTensor fresh = allocate_tensor(dtype, dims);
   for (size_t i = 0; i < count; ++i)
     store_scalar(dtype, at(i), fresh.data.data() + i * size_of(dtype));
   return graph.add_constant(std::move(name), fresh.tensor);

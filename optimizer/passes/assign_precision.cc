@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <map>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
 #include "anneal/optimizer/precision/half_precision_plan.h"
@@ -118,7 +119,7 @@ class Assigner {
       const Tensor made = round_weights(divided, *layout, to);
       return native_.has(to) ? made : *scaled_weights(made, *layout, scales, by);
     }
-    Tensor::Fresh fresh = Tensor::allocate(DataType::kF32, tensor.dims());
+    NewTensor fresh = allocate_tensor(DataType::kF32, tensor.dims());
     const std::span<const float> values = tensor.as<float>();
     for (size_t i = 0; i < values.size(); ++i)
       store_scalar(DataType::kF32, round(Scalar::of(values[i]), to),
@@ -163,7 +164,7 @@ class Assigner {
   ValueId add_constant(ValueId id, const std::string& name, const Tensor& rounded, DataType to) {
     if (rounded == *graph_.constant(id) && !native_.has(to)) return id;
     if (!native_.has(to)) return graph_.add_constant(name, rounded);
-    Tensor::Fresh fresh = Tensor::allocate(to, rounded.dims());
+    NewTensor fresh = allocate_tensor(to, rounded.dims());
     const std::span<const float> values = rounded.as<float>();
     for (size_t i = 0; i < values.size(); ++i)
       store_scalar(to, Scalar::of(values[i]), fresh.data.data() + i * size_of(to));

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/analysis/channel_weights.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
@@ -220,7 +221,7 @@ class Fold {
     const int rank = result_shape().rank();
     for (int axis = layout_.result_axis; axis < rank; ++axis)
       dims.push_back(axis == layout_.result_axis ? layout_.written_count : 1);
-    Tensor::Fresh fresh = Tensor::allocate(dtype, dims);
+    NewTensor fresh = allocate_tensor(dtype, dims);
     for (size_t i = 0; i < sums.size(); ++i)
       store_scalar(
           dtype,

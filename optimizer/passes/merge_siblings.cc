@@ -25,6 +25,7 @@
 #include <set>
 #include <tuple>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
 
@@ -113,7 +114,7 @@ Tensor concatenated(const std::vector<const Tensor*>& parts, int axis) {
   for (const Tensor* part : parts) dims[axis] += part->dims()[axis];
   int64_t outer = 1;
   for (int i = 0; i < axis; ++i) outer *= dims[i];
-  Tensor::Fresh all = Tensor::allocate(parts[0]->dtype(), dims);
+  NewTensor all = allocate_tensor(parts[0]->dtype(), dims);
   std::byte* to = all.data.data();
   for (int64_t i = 0; i < outer; ++i) {
     for (const Tensor* part : parts) {
@@ -131,7 +132,7 @@ Tensor transposed(const Tensor& tensor) {
   const int64_t rows = dims[last - 1], columns = dims[last];
   std::swap(dims[last - 1], dims[last]);
   const size_t size = size_of(tensor.dtype());
-  Tensor::Fresh fresh = Tensor::allocate(tensor.dtype(), dims);
+  NewTensor fresh = allocate_tensor(tensor.dtype(), dims);
   std::byte* to = fresh.data.data();
   for (size_t matrix = 0; matrix < tensor.bytes().size();
        matrix += static_cast<size_t>(rows * columns) * size)

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/graph/op/op_traits.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
@@ -218,7 +219,7 @@ Tensor transposed_back(const Tensor& tensor, const Permutation& permutation) {
     dims[to] = padded[axis];
     steps[to] = strides[axis];
   }
-  auto fresh = Tensor::allocate(tensor.dtype(), dims);
+  auto fresh = allocate_tensor(tensor.dtype(), dims);
   const size_t size = size_of(tensor.dtype());
   Dims at = Dims::filled(rank, 0);
   for (int64_t i = 0; i < tensor.count(); ++i) {

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
 #include "anneal/optimizer/rewrite.h"
@@ -25,7 +26,7 @@ Tensor weights_of_positions(const Tensor& weights) {
   const int64_t outputs = channels == 0 ? 0 : weights.count() / channels;
   Dims moved = {outputs, channels};
   for (int axis = 2; axis < dims.rank(); ++axis) moved.push_back(1);
-  auto fresh = Tensor::allocate(weights.dtype(), moved);
+  auto fresh = allocate_tensor(weights.dtype(), moved);
   const size_t size = size_of(weights.dtype());
   for (int64_t c = 0; c < channels; ++c)
     for (int64_t k = 0; k < outputs; ++k)

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
 #include "anneal/optimizer/programs/rewrite_program.h"
@@ -116,7 +117,7 @@ class Widener {
   }
 
   static Tensor as_f32(const Tensor& tensor) {
-    Tensor::Fresh fresh = Tensor::allocate(DataType::kF32, tensor.dims());
+    NewTensor fresh = allocate_tensor(DataType::kF32, tensor.dims());
     const TensorView from = tensor.view();
     const int64_t elements = tensor.count();
     for (int64_t i = 0; i < elements; ++i)

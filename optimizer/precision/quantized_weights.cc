@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/precision/fit_weights.h"
 
 namespace anneal {
@@ -59,7 +60,7 @@ QuantizedWeights quantize_weights(const Tensor& weights, int64_t axis, bool fitt
   scaling.integer = DataType::kI8;
   scaling.axis = channels > 1 ? axis : 0;
   scaling.zeros = {0};
-  Tensor::Fresh fresh = Tensor::allocate(DataType::kI8, dims);
+  NewTensor fresh = allocate_tensor(DataType::kI8, dims);
   auto* integers = reinterpret_cast<int8_t*>(fresh.data.data());
   const int64_t row = channels * inner;
   const auto for_each = [&](int64_t channel, const auto& body) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "anneal/core/float16.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/parallel.h"
 
 namespace anneal {
@@ -144,7 +145,7 @@ class Channel {
 
 Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataType half) {
   const std::span<const float> values = weights.as<float>();
-  Tensor::Fresh fresh = Tensor::allocate(DataType::kF32, weights.dims());
+  NewTensor fresh = allocate_tensor(DataType::kF32, weights.dims());
   const std::span<float> rounded(reinterpret_cast<float*>(fresh.data.data()), values.size());
   const auto inner = static_cast<size_t>(layout.inner);
   const std::vector<Windows> channels = windows_of(layout);

@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/evaluate.h"
 #include "anneal/optimizer/programs/rewrite_program.h"
 
@@ -139,7 +140,7 @@ std::optional<Affine> affine_part(const Program& program, size_t x,
     scalars.reserve(read.size());
     std::vector<const Tensor*> inputs;
     for (size_t i = 0; i < read.size(); ++i) {
-      scalars.push_back(Tensor::allocate(both.inputs()[i], {}).tensor);
+      scalars.push_back(allocate_tensor(both.inputs()[i], {}).tensor);
       inputs.push_back(read[i] ? constants[i] : &scalars[i]);
     }
     const Layer layer{.name = "affine part",

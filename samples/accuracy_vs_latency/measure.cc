@@ -13,6 +13,8 @@ constexpr double kMillisecondsPerRound = 60;
 constexpr int kRounds = 8;
 constexpr double kThroughputMilliseconds = 400;
 
+const anneal::ContextOptions kOneThread = {.threads = 1};
+
 double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
@@ -23,16 +25,16 @@ void set_inputs(anneal::ExecutionContext& context,
 }
 
 anneal::Tensor copy_of(const anneal::TensorView& view) {
-  auto fresh = anneal::Tensor::allocate(view.dtype, view.dims);
-  std::copy_n(view.data, fresh.data.size(), fresh.data.data());
-  return fresh.tensor;
+  const auto elements = static_cast<size_t>(anneal::count(view.dims));
+  return anneal::Tensor::copy_of(view.dtype, view.dims,
+                                 {view.data, elements * anneal::size_of(view.dtype)});
 }
 
 void measure_latency(std::vector<Variant>& variants,
                      const std::vector<anneal::SampleTensor>& sample) {
   std::vector<anneal::ExecutionContext> contexts;
   for (Variant& variant : variants) {
-    contexts.emplace_back(variant.engine);
+    contexts.emplace_back(variant.engine, kOneThread);
     set_inputs(contexts.back(), sample);
     contexts.back().run();
     variant.point.memory_bytes = contexts.back().memory_bytes();
@@ -63,7 +65,7 @@ double throughput(const Variant& variant, const std::vector<anneal::SampleTensor
     std::vector<std::jthread> threads;
     for (unsigned i = 0; i < cores; ++i)
       threads.emplace_back([&, i] {
-        anneal::ExecutionContext context(variant.engine);
+        anneal::ExecutionContext context(variant.engine, kOneThread);
         set_inputs(context, sample);
         long done = 0;
         for (; milliseconds_since(start) < kThroughputMilliseconds; ++done) context.run();
@@ -102,7 +104,8 @@ std::vector<anneal::SampleScore> judge(const std::shared_ptr<const anneal::Engin
   std::vector<std::future<void>> shares;
   for (int64_t i = 0; i < cores; ++i)
     shares.push_back(std::async(std::launch::async, [&, i] {
-      judge_every(*engine, anneal::ExecutionContext(engine), samples, metric, i, cores, scores);
+      judge_every(*engine, anneal::ExecutionContext(engine, kOneThread), samples, metric, i, cores,
+                  scores);
     }));
   for (std::future<void>& share : shares) share.get();
   return scores;

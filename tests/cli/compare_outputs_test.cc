@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/engine/data/elements.h"
 
 namespace anneal {
@@ -16,7 +17,7 @@ using ::testing::HasSubstr;
 constexpr double kNan = NAN, kInf = INFINITY;
 
 Tensor tensor(DataType dtype, const Dims& dims, const std::vector<double>& values) {
-  auto fresh = Tensor::allocate(dtype, dims);
+  auto fresh = allocate_tensor(dtype, dims);
   size_t i = 0;
   for_each_element(fresh.tensor.view(),
                    [&](std::byte* at) { write_element(dtype, at, values.at(i++)); });

@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <functional>
+#include <new>
 #include <set>
+#include <stdexcept>
+#include <vector>
 
 namespace anneal {
 namespace {
@@ -43,6 +48,42 @@ TEST(Error, CheckNamesTheCaller) {
         << text;
     EXPECT_TRUE(text.ends_with("(please report this)")) << text;
   }
+}
+
+TEST(Error, CarriesThePortAndItsShape) {
+  try {
+    with_context([] { return "while running"; },
+                 [] {
+                   fail_port(ErrorCode::kInvalidArgument, "image", "too large", {1, 3, 1000, 1000});
+                 });
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "while running: too large");
+    EXPECT_EQ(error.port(), "image");
+    ASSERT_EQ(error.dims().size(), 4u);
+    EXPECT_EQ(error.dims()[3], 1000);
+  }
+  const Error plain(ErrorCode::kIo, "no such file");
+  EXPECT_TRUE(plain.port().empty() && plain.dims().empty());
+}
+
+TEST(Error, MemoryThatRunsOutIsAnError) {
+  const std::function<void()> failures[] = {
+      [] { throw std::bad_alloc(); },
+      [] { std::vector<char>().reserve(SIZE_MAX); },
+  };
+  for (const auto& failure : failures) {
+    try {
+      at_entry(failure);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory);
+      EXPECT_STREQ(error.what(), "memory ran out");
+    }
+  }
+  // Other exceptions are the application's own.
+  EXPECT_THROW(at_entry([] { throw std::runtime_error("mine"); }), std::runtime_error);
+  EXPECT_EQ(at_entry([] { return 7; }), 7);
 }
 
 TEST(Error, EveryCodeHasItsOwnName) {

@@ -49,7 +49,7 @@ class File : public ::testing::Test {
     try {
       write(path, "new");
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kIo);
+      EXPECT_EQ(error.code(), ErrorCode::kCannotWrite);
       return error.what();
     }
     return "no error";

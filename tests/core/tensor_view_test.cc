@@ -43,8 +43,26 @@ TEST(View, HalfPrecisionIsGivenByName) {
   std::vector<uint16_t> bits(4);
   EXPECT_EQ(view(bits, {4}).dtype, DataType::kU16);
   EXPECT_EQ(view(bits, {4}, DataType::kBF16).dtype, DataType::kBF16);
-  EXPECT_THAT(error_of([&] { view(bits, {4}, DataType::kF32); }), HasSubstr("another size"));
+  EXPECT_THAT(error_of([&] { view(bits, {4}, DataType::kF32); }),
+              HasSubstr("f32 has elements of 4 bytes, the memory of 2"));
 }
+
+#ifdef __FLT16_MAX__
+TEST(View, TakesTheCompilersHalfPrecision) {
+  std::vector<_Float16> halves = {1, 2};
+  const TensorView all = view(halves, {2});
+  EXPECT_EQ(all.dtype, DataType::kF16);
+  all.span<_Float16>()[1] = 3;
+  EXPECT_EQ(static_cast<float>(halves[1]), 3);
+  EXPECT_EQ(view(std::span<const _Float16>(halves), {2}).dtype, DataType::kF16);
+}
+#endif
+#ifdef __STDCPP_BFLOAT16_T__
+TEST(View, TakesTheCompilersBrainFloats) {
+  std::vector<decltype(0.0bf16)> values = {1, 2};
+  EXPECT_EQ(view(values, {2}).dtype, DataType::kBF16);
+}
+#endif
 
 TEST(View, CountsElements) {
   const std::vector<float> five(5);

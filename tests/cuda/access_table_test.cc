@@ -16,6 +16,7 @@
 #include "anneal/core/file.h"
 #include "anneal/engine/data/made_samples.h"
 #include "anneal/engine/plan_check.h"
+#include "anneal/engine/run/counted_steps.h"
 #include "anneal/engine/run/make_engine.h"
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/tests/engine/build_and_run.h"
@@ -252,7 +253,7 @@ class AccessTable : public ::testing::TestWithParam<Case> {
     for (size_t i = 0; i < inputs.size(); ++i)
       context.set_input(engine->inputs()[i].name, inputs[i].view());
     std::vector<StepRows> steps;
-    for (const StepTime& time : context.profile()) {
+    for (const CountedStep& time : profile_counted(context)) {
       if (time.kernel == kTransfer) continue;
       EXPECT_FALSE(time.functions.empty()) << time.step << " ran on the CPU";
       steps.push_back({std::string(time.kernel), rows_of(time.functions)});

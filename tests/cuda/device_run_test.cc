@@ -60,7 +60,7 @@ class DeviceRunTest : public testing::Test {
   }
 
   std::unique_ptr<Device> device_;
-  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<DeviceStream> stream_;
 };
 std::vector<float> counting(size_t count) {
   std::vector<float> values(count);
@@ -125,7 +125,7 @@ TEST_F(DeviceRunTest, TakesTheTime) {
 TEST_F(DeviceRunTest, MoreMemoryThanThereIs) {
   const size_t bytes = size_t{1} << 50;
   EXPECT_THAT(error_of([&] { device_->allocate(bytes); }),
-              AllOf(StartsWith("device: cannot allocate 1125899906842624 bytes on "),
+              AllOf(StartsWith("out_of_memory: cannot allocate 1125899906842624 bytes on "),
                     HasSubstr(" bytes are free")));
   const auto memory = device_->allocate(sizeof(float));
   upload(*memory, {7});

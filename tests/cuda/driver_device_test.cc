@@ -46,7 +46,7 @@ class DriverDeviceTest : public testing::Test {
     return device->prepare_code({});
   }
   // A launch with one parameter.
-  static void launch_one(Stream& stream, const Function& function, const Geometry& geometry,
+  static void launch_one(DeviceStream& stream, const Function& function, const Geometry& geometry,
                          int64_t value = 42) {
     Arguments arguments;
     arguments.add(value);
@@ -109,9 +109,10 @@ TEST_F(DriverDeviceTest, MayEndBeforeWhatItMade) {
 TEST_F(DriverDeviceTest, OutOfMemoryTellsAskedAndFree) {
   const auto device = open();
   fake_card().fails["cuMemAlloc"] = CUDA_ERROR_OUT_OF_MEMORY;
-  EXPECT_EQ(error_of([&] { device->allocate(12345); }),
-            "device: cannot allocate 12345 bytes on cuda:0 (Made-up): 1000 of its 5000 bytes are "
-            "free");
+  EXPECT_EQ(
+      error_of([&] { device->allocate(12345); }),
+      "out_of_memory: cannot allocate 12345 bytes on cuda:0 (Made-up): 1000 of its 5000 bytes are "
+      "free");
   fake_card().fails.clear();
   EXPECT_EQ(device->allocate(12345)->size(), 12345u) << "the device is as good as before";
 }

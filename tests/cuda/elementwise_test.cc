@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/fail.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
@@ -85,7 +86,7 @@ class Elementwise : public ::testing::TestWithParam<Way> {
       const auto bytes = in_order(input->bytes(), inputs.back(), false);
       device_->copy(inputs.back().data, bytes.data(), bytes.size(), *stream);
       stream->wait();
-      in_operands.push_back({.type = input->type(), .strides = shape_of(inputs.back().strides)});
+      in_operands.push_back({.type = type_of(*input), .strides = shape_of(inputs.back().strides)});
     }
     const Type type = layer.outputs[0];
     const Dims dims = layer.output_dims[0];
@@ -110,7 +111,7 @@ class Elementwise : public ::testing::TestWithParam<Way> {
     std::vector<std::byte> bytes(static_cast<size_t>(count(dims)) * size_of(type.dtype));
     device_->copy(bytes.data(), output.data, bytes.size(), *stream);
     stream->wait();
-    auto fresh = Tensor::allocate(type.dtype, dims);
+    auto fresh = allocate_tensor(type.dtype, dims);
     std::ranges::copy(in_order(bytes, output, true), fresh.data.begin());
     return fresh.tensor;
   }

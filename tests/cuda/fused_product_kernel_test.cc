@@ -5,6 +5,7 @@
 
 #include "anneal/core/bytes.h"
 #include "anneal/core/fail.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/kernels/cuda/cost/depthwise_config.h"
@@ -76,13 +77,13 @@ class FusedProductKernels : public ::testing::Test {
       const bool last = way.channels_last && run.inputs.size() < 2;  // weights, too
       const Dims strides = last ? channels_last_strides(dims) : row_major_strides(dims);
       TensorView view = place(run, tensor.dtype(), dims, strides, way.offset);
-      auto bytes = Tensor::allocate(tensor.dtype(), dims);
+      auto bytes = allocate_tensor(tensor.dtype(), dims);
       TensorView host{tensor.dtype(), dims, strides, bytes.data.data()};
       copy(tensor.view(), host);
       device_->copy(view.data, host.data, bytes.data.size(), *stream);
       stream->wait();
       run.inputs.push_back(view);
-      operands.push_back({.type = tensor.type(), .strides = shape_of(strides)});
+      operands.push_back({.type = type_of(tensor), .strides = shape_of(strides)});
     }
     run.layer.op_input_count = static_cast<int>(way.inputs.size());
     if (!way.program.empty()) {
@@ -133,10 +134,10 @@ class FusedProductKernels : public ::testing::Test {
     ThreadTeam team(1);
     run.kernel->launch({run.inputs, run.outputs, prepared.get(), nullptr, *stream, team});
     const TensorView& from = run.outputs[output];
-    auto bytes = Tensor::allocate(from.dtype, from.dims);
+    auto bytes = allocate_tensor(from.dtype, from.dims);
     device_->copy(bytes.data.data(), from.data, bytes.data.size(), *stream);
     stream->wait();
-    auto result = Tensor::allocate(from.dtype, from.dims);
+    auto result = allocate_tensor(from.dtype, from.dims);
     copy({from.dtype, from.dims, from.strides, bytes.data.data()},
          row_major_view(from.dtype, from.dims, result.data.data()));
     return result.tensor;

@@ -5,6 +5,9 @@
 #include <cmath>
 #include <thread>
 
+#include "anneal/core/new_tensor.h"
+#include "anneal/engine/run/counted_steps.h"
+#include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/make_engine.h"
 #include "anneal/kernels/cuda/api/libraries.h"
 #include "anneal/kernels/cuda/backend.h"
@@ -234,7 +237,7 @@ graph half_net(x: f16[1,8,6,6])
   EXPECT_EQ(halves(file.plans[0]), 0);
   EXPECT_GE(halves(file.plans[1]), 3);
   const Tensor x = random_f32({1, 8, 6, 6}, 5);
-  Tensor::Fresh half = Tensor::allocate(DataType::kF16, x.dims());
+  NewTensor half = allocate_tensor(DataType::kF16, x.dims());
   for (int64_t i = 0; i < x.count(); ++i)
     store_scalar(DataType::kF16,
                  Scalar::of(std::round(x.as<float>()[static_cast<size_t>(i)] * 64) / 64),
@@ -254,12 +257,12 @@ TEST(GpuEngine, WatchedValuesAreThoseOfTheModel) {
   const std::vector<Tensor> inputs = {random_f32({1, 3, 9, 7}, 3)};
   const auto wanted = reference(kConvNet, inputs);
   std::map<std::string, std::vector<float>> told;
-  context.observe([&](const Observation& observed) {
+  observe(context, [&](const Observation& observed) {
     if (observed.value.dtype == DataType::kF32)
       told[std::string(observed.name)] = elements(observed.value);
   });
   static_cast<void>(run(context, *engine, inputs));
-  context.observe({});
+  observe(context, {});
   ASSERT_TRUE(told.contains("s"));
   expect_near({{"features", told["s"]}}, {{"features", wanted.at("features")}});
   expect_near(run(context, *engine, inputs), wanted);
@@ -281,7 +284,7 @@ TEST(GpuEngine, WatchedRunsAndRecordedOnesDoNotMix) {
         if (observed.value.dtype == DataType::kF32)
           told[std::string(observed.name)] = elements(observed.value);
       };
-      context.observe(watched ? Observer(tell) : Observer());
+      observe(context, watched ? Observer(tell) : Observer());
       expect_near(run(context, *engine, inputs), wanted);
       for (const auto& [name, values] : wanted)
         if (told.contains(name)) expect_near({{name, told[name]}}, {{name, values}});
@@ -310,7 +313,7 @@ TEST(GpuEngine, AProfileTellsWhatFunctionsDidWhereTheyCount) {
     ExecutionContext context(engine);
     context.set_input("x", input.view());
     for (int i = 0; i < 3; ++i) context.run();  // counts that are none of the profile's
-    for (const StepTime& time : context.profile()) {
+    for (const CountedStep& time : profile_counted(context)) {
       const bool counts = device != "emulated" && time.kernel != kTransfer;
       ASSERT_EQ(time.functions.empty(), !counts) << time.step;
       if (!counts) continue;

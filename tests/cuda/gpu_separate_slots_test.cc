@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/run/memory/guarded_buffer.h"
 #include "anneal/tests/cuda/environment.h"
@@ -18,13 +19,13 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-EngineOptions apart(size_t red_zone = 256) {
-  return {.device = test_device(), .separate_slots = true, .red_zone = red_zone};
+DebugOptions apart(size_t red_zone = 256, bool synchronous_steps = false) {
+  return {.separate_slots = true, .red_zone = red_zone, .synchronous_steps = synchronous_steps};
 }
 
 // An engine of the plan, right or wrong: it is not checked as one from a file is.
-std::shared_ptr<const Engine> engine_of_plan(const EngineFile& file, const EngineOptions& options) {
-  return make_engine(file, options);
+std::shared_ptr<const Engine> engine_of_plan(const EngineFile& file, const DebugOptions& debug) {
+  return make_engine(file, {.device = test_device(), .debug = &debug});
 }
 
 // As if the arena held further tensors after all others.
@@ -41,8 +42,9 @@ TEST(SeparateSlots, GiveTheSameResults) {
     const EngineFile file = build_for(text, {test_target()});
     for (const size_t red_zone : {size_t{0}, size_t{100}, size_t{512}})
       for (const bool synchronous_steps : {false, true}) {
-        const auto engine = engine_of_plan(file, apart(red_zone));
-        ExecutionContext context(engine, {.synchronous_steps = synchronous_steps});
+        const DebugOptions debug = apart(red_zone, synchronous_steps);
+        const auto engine = engine_of_plan(file, debug);
+        ExecutionContext context(engine, {.debug = &debug});
         for (uint32_t seed = 1; seed <= 3; ++seed) {
           const std::vector<Tensor> inputs = {random_f32(engine->inputs()[0].dims, seed)};
           expect_near(run(context, *engine, inputs), reference(text, inputs));
@@ -107,10 +109,9 @@ EngineFile wrong_split() {
 }
 
 // Of the first run.
-std::string error_of_run(const EngineFile& file, const EngineOptions& options,
-                         const ContextOptions& of_context = {}) {
-  const auto engine = engine_of_plan(file, options);
-  ExecutionContext context(engine, of_context);
+std::string error_of_run(const EngineFile& file, const DebugOptions& debug) {
+  const auto engine = engine_of_plan(file, debug);
+  ExecutionContext context(engine, {.debug = &debug});
   std::vector<Tensor> inputs;
   for (const TensorInfo& port : engine->inputs()) inputs.push_back(random_f32(port.dims, 1));
   std::optional<std::string> error;
@@ -124,9 +125,9 @@ std::string error_of_run(const EngineFile& file, const EngineOptions& options,
 
 TEST(SeparateSlots, AWriteBehindASlotIsFoundByTheEmulatedDevice) {
   if (test_device() != "emulated") GTEST_SKIP() << "a card finds it with compute-sanitizer alone";
-  EXPECT_EQ(error_of_run(wrong_split(), {.device = test_device()}), "");
+  EXPECT_EQ(error_of_run(wrong_split(), {}), "");
   for (const size_t red_zone : {size_t{0}, size_t{256}})
-    EXPECT_THAT(error_of_run(wrong_split(), apart(red_zone), {.synchronous_steps = true}),
+    EXPECT_THAT(error_of_run(wrong_split(), apart(red_zone, true)),
                 AllOf(HasSubstr("while running steps"), HasSubstr("conv_"), HasSubstr("accesses"),
                       HasSubstr(" bytes behind a")));
 }
@@ -135,7 +136,7 @@ TEST(SeparateSlots, AWriteBehindASlotIsFoundByTheEmulatedDevice) {
 TEST(SeparateSlots, AWriteBehindASlotChangesItsRedZone) {
   const cuda::Setting as_a_card("ANNEAL_EMULATED_BOUNDS", "allocations");
   const EngineFile file = wrong_split();
-  EXPECT_EQ(error_of_run(file, {.device = test_device()}), "");
+  EXPECT_EQ(error_of_run(file, {}), "");
   const auto step = std::ranges::find_if(file.plans[0].steps, [](const Step& each) {
     const auto* const conv = std::get_if<Conv>(&each.op);
     return conv && !conv->split.empty();
@@ -146,7 +147,7 @@ TEST(SeparateSlots, AWriteBehindASlotChangesItsRedZone) {
   constexpr size_t kRedZone = 4096;
   EXPECT_THAT(error_of_run(file, apart(kRedZone)),
               AllOf(HasSubstr("after the run (synchronous steps show which step)"), of_the_slot));
-  EXPECT_THAT(error_of_run(file, apart(kRedZone), {.synchronous_steps = true}),
+  EXPECT_THAT(error_of_run(file, apart(kRedZone, true)),
               AllOf(HasSubstr("after step \"" + step->name + "\" (Conv)"), of_the_slot));
 }
 
@@ -164,9 +165,9 @@ TEST(SeparateSlots, AReadBehindASlotIsFoundByTheEmulatedDevice) {
   make_room_in_arena(file.plans[0]);
   EXPECT_EQ(error_of_run(file, apart()), "");
   std::get<Concat>(step_of(file.plans[0], "k").op).axis = 0;
-  EXPECT_EQ(error_of_run(file, {.device = test_device()}), "");
+  EXPECT_EQ(error_of_run(file, {}), "");
   for (const size_t red_zone : {size_t{0}, size_t{256}})
-    EXPECT_THAT(error_of_run(file, apart(red_zone), {.synchronous_steps = true}),
+    EXPECT_THAT(error_of_run(file, apart(red_zone, true)),
                 AllOf(HasSubstr("while running steps \"k\" to \"k\""), HasSubstr("concat_"),
                       HasSubstr("reads 4 bytes: 0 bytes behind a"), HasSubstr("of 96 bytes")));
 }
@@ -191,7 +192,7 @@ TEST(SeparateSlots, AReadBehindAWeightIsFoundByTheEmulatedDevice) {
   ASSERT_NE(a, plan.slots.end());
   for (int axis = 0; axis < a->strides.rank(); ++axis)
     a->strides[axis] = Size(10 * std::max<int64_t>(a->strides[axis].value(), 1));
-  EXPECT_EQ(error_of_run(file, {.device = test_device()}), "");
+  EXPECT_EQ(error_of_run(file, {}), "");
   EXPECT_THAT(error_of_run(file, apart()),
               AllOf(HasSubstr("bytes behind a tensor of"), HasSubstr("reads")));
 }

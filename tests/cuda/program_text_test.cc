@@ -9,6 +9,7 @@
 #include <limits>
 #include <numeric>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/graph/program/program_rules.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
@@ -119,7 +120,7 @@ Tensor ugly_values(DataType dtype) {
 Tensor along(const Tensor& values, int axis, int rank) {
   Dims dims = Dims::filled(rank, 1);
   dims[axis] = values.count();
-  auto fresh = Tensor::allocate(values.dtype(), dims);
+  auto fresh = allocate_tensor(values.dtype(), dims);
   std::memcpy(fresh.data.data(), values.bytes().data(), values.bytes().size());
   return fresh.tensor;
 }
@@ -285,7 +286,7 @@ TEST_F(ProgramText, LoadsAndStores) {
     Tensor values = ugly_values(DataType::kBool);
     if (size_of(dtype) > 2) values = ugly_values(dtype);
     if (size_of(dtype) <= 2 && dtype != DataType::kBool) {
-      auto all = Tensor::allocate(dtype, {int64_t{1} << (8 * size_of(dtype))});
+      auto all = allocate_tensor(dtype, {int64_t{1} << (8 * size_of(dtype))});
       for (size_t i = 0; i < all.data.size(); ++i)
         all.data[i] = static_cast<std::byte>(i % size_of(dtype) == 0 ? i / size_of(dtype)
                                                                      : (i / size_of(dtype)) >> 8);

@@ -1,5 +1,6 @@
 // Batches run a few rows at a time: which plans allow it, and that nothing else changes.
 #include "anneal/engine/run/batch_split.h"
+#include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/make_engine.h"
 
 #include <gmock/gmock.h>
@@ -360,9 +361,9 @@ TEST(SplitRun, WhatAnObservedRunGaveIsGoneOnceTheBatchIsCutAgain) {
   ExecutionContext context(engine, {.micro_batch = 2});
   context.set_input("x", x.view());
   context.run();
-  context.observe([](const Observation&) {});
+  observe(context, [](const Observation&) {});
   context.run();
-  context.observe({});
+  observe(context, {});
   EXPECT_EQ(elements(context.output("y")).size(), 30u);
   EXPECT_EQ(context.output_dims("y"), (Dims{5, 6}));
   EXPECT_THAT(error_of([&] { static_cast<void>(context.output("y")); }),
@@ -426,11 +427,11 @@ TEST(SplitRun, AnObserverSeesTheWholeBatch) {
   ExecutionContext context(engine, {.micro_batch = 2});
   const auto cut = run(context, *engine, inputs);
   int64_t rows = 0;
-  context.observe([&](const Observation& observed) { rows = observed.value.dims[0]; });
+  observe(context, [&](const Observation& observed) { rows = observed.value.dims[0]; });
   const auto whole = run(context, *engine, inputs);
   EXPECT_EQ(rows, 5);
   ASSERT_EQ(whole.at("y").size(), cut.at("y").size());
-  context.observe({});
+  observe(context, {});
   EXPECT_EQ(run(context, *engine, inputs), cut);
 }
 

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/make_engine.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/counting_new.h"
@@ -393,7 +394,7 @@ TEST(ControlFlow, TensorsOfBodiesAreObserved) {
   const auto engine = engine_of(build_text(kDouble));
   ExecutionContext context(engine);
   std::multiset<std::string> seen;
-  context.observe([&](const Observation& one) { seen.insert(std::string(one.name)); });
+  observe(context, [&](const Observation& one) { seen.insert(std::string(one.name)); });
   run(context, *engine, {scalar_i64(3), scalar_bool(true), floats({2}, {1, 3}), floats({}, {99})});
   EXPECT_EQ(seen.count("w"), 3U);
   EXPECT_EQ(seen.count("last"), 1U);
@@ -418,7 +419,7 @@ TEST(ControlFlow, AnObserverIsToldTheIteration) {
   const auto engine = engine_of(build_text(kTriangle));
   ExecutionContext context(engine);
   std::vector<std::string> paths;
-  context.observe([&](const Observation& one) {
+  observe(context, [&](const Observation& one) {
     if (one.step != "e") return;
     paths.emplace_back();
     for (const LoopIteration& loop : one.iterations)
@@ -429,7 +430,7 @@ TEST(ControlFlow, AnObserverIsToldTheIteration) {
   paths.clear();
   const auto plain = engine_of(build_text(kBranches));
   ExecutionContext branches(plain);
-  branches.observe([&](const Observation& one) { EXPECT_THAT(one.iterations, IsEmpty()); });
+  observe(branches, [&](const Observation& one) { EXPECT_THAT(one.iterations, IsEmpty()); });
   run(branches, *plain, {scalar_bool(true), scalar_bool(true), floats({1}, {1}), floats({1}, {1})});
 }
 

@@ -1,3 +1,4 @@
+#include "anneal/core/new_tensor.h"
 #include "anneal/engine/data/elements.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +49,7 @@ TEST(Elements, StridedViewsAreVisitedInRowMajorOrder) {
   repeated.strides = {0, 1};
   EXPECT_EQ(dense_copy(repeated),
             Tensor::of<int32_t>(DataType::kI32, {2, 3}, std::vector<int32_t>{1, 2, 3, 1, 2, 3}));
-  EXPECT_EQ(dense_copy(Tensor::allocate(DataType::kF32, {0, 3}).tensor.view()).count(), 0);
+  EXPECT_EQ(dense_copy(allocate_tensor(DataType::kF32, {0, 3}).tensor.view()).count(), 0);
 }
 
 TEST(MadeSamples, AreInRangeAndRepeatable) {

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/version.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/tests/engine/build_and_run.h"
@@ -17,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // Shows what the kernels add to it.
-class ToldStream final : public Stream {
+class ToldStream final : public DeviceStream {
  public:
   void wait() override {}
   double microseconds(const std::function<void()>& work) override {
@@ -34,8 +35,8 @@ class ToldDevice final : public Device {
   std::string target() const override { return "told"; }
   std::string description() const override { return "a told machine"; }
   std::unique_ptr<Buffer> allocate(size_t bytes) override { return cpu_->allocate(bytes); }
-  std::unique_ptr<Stream> make_stream() override { return std::make_unique<ToldStream>(); }
-  void copy(std::byte* to, const std::byte* from, size_t bytes, Stream& stream) override {
+  std::unique_ptr<DeviceStream> make_stream() override { return std::make_unique<ToldStream>(); }
+  void copy(std::byte* to, const std::byte* from, size_t bytes, DeviceStream& stream) override {
     cpu_->copy(to, from, bytes, stream);
   }
 
@@ -250,11 +251,11 @@ TEST_F(KernelTimerTest, WhatIsNoSizeThenIsNotTimed) {
 }
 
 TEST_F(KernelTimerTest, TheKeyHasAllThatTimesDependOn) {
-  const Tensor weights = Tensor::allocate(DataType::kI8, {4, 3, 1, 1}).tensor;
+  const Tensor weights = allocate_tensor(DataType::kI8, {4, 3, 1, 1}).tensor;
   Op op = Conv{.strides = {1, 1}, .pads_begin = {0, 0}, .pads_end = {0, 0}, .dilations = {1, 1}};
   const std::vector<Operand> inputs = {
       {.type = {DataType::kI8, {1, 3, 5, 7}}, .strides = {105, 1, 21, 3}},
-      {.type = weights.type(), .strides = {3, 1, 1, 1}, .constant = &weights},
+      {.type = type_of(weights), .strides = {3, 1, 1, 1}, .constant = &weights},
       {.present = false},
       {.type = {DataType::kF32, {4, 1, 1}}, .strides = {1, 1, 1}}};
   const std::vector<Operand> outputs = {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/counting_new.h"
 #include "anneal/tests/error_of.h"
@@ -134,7 +135,7 @@ TEST(Late, SizesOfASelection) {
 TEST(Late, NothingSelected) {
   const auto engine = engine_of(build_text(kMasked));
   ExecutionContext context(engine);
-  const Tensor none = Tensor::allocate(DataType::kF32, {4, 5}).tensor;
+  const Tensor none = allocate_tensor(DataType::kF32, {4, 5}).tensor;
   expect_same(context, *engine, kMasked, {none, tensor_i64({0}), tensor_i64({0})});
   EXPECT_EQ(context.output("values").dims, (Dims{0}));
   EXPECT_EQ(context.output("sum").as<float>()[0], 0);
@@ -143,7 +144,7 @@ TEST(Late, NothingSelected) {
 TEST(Late, MoreWantedThanSelected) {
   const auto engine = engine_of(build_text(kMasked));
   ExecutionContext context(engine);
-  const Tensor none = Tensor::allocate(DataType::kF32, {4, 5}).tensor;
+  const Tensor none = allocate_tensor(DataType::kF32, {4, 5}).tensor;
   try {
     run(context, *engine, {none, tensor_i64({3}), tensor_i64({0})});
     ADD_FAILURE() << "no error";

@@ -9,6 +9,7 @@
 
 #include "anneal/engine/builder/batch_axis.h"
 #include "anneal/engine/plan_check.h"
+#include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/run/memory/bound_plan.h"
 #include "anneal/tests/engine/build_and_run.h"
@@ -226,7 +227,7 @@ TEST(FixedBatch, AnObserverSeesTheWholeBatch) {
   const std::vector<Tensor> inputs = {random_f32({8, 6, 5, 5}, 7)};
   ExecutionContext context(engine, {.micro_batch = 2});
   int64_t rows = 0;
-  context.observe([&](const Observation& observed) { rows = observed.value.dims[0]; });
+  observe(context, [&](const Observation& observed) { rows = observed.value.dims[0]; });
   run(context, *engine, inputs);
   EXPECT_EQ(rows, 8);
 }

@@ -34,7 +34,7 @@ TEST(MemoryLimit, ShapesThatNeedMoreAreRefused) {
   run_rows(10);
   const size_t before = context.memory_bytes();
   EXPECT_THAT(error_of([&] { run_rows(50000); }),
-              AllOf(StartsWith("invalid_argument: while allocating activations"),
+              AllOf(StartsWith("limit: while allocating activations"),
                     HasSubstr("12797440 bytes are needed"), HasSubstr("limit is 1048576 bytes")));
   EXPECT_LT(context.memory_bytes(), before + 10000);  // the sizes of these shapes are kept
   EXPECT_EQ(run_rows(10), run_rows(10));
@@ -98,7 +98,7 @@ graph square(x: f32[100000])
   return y
 )txt";
   EXPECT_THAT(error_of([&] { build_with(kSquare, uint64_t{1} << 30); }),
-              AllOf(StartsWith("invalid_argument: tensor \"y\" of layer \"y\" (Pointwise)"),
+              AllOf(StartsWith("limit: tensor \"y\" of layer \"y\" (Pointwise)"),
                     HasSubstr("takes 40000000000 bytes, the memory limit is 1073741824 bytes"),
                     HasSubstr("--max-memory")));
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/run/watch.h"
 #include "anneal/optimizer/pipeline/pipeline.h"
@@ -24,7 +25,7 @@ using ToldByName = std::map<std::string, Told>;
 ToldByName watch(ExecutionContext& context, const Engine& engine,
                  const std::vector<Tensor>& inputs) {
   ToldByName told;
-  context.observe([&](const Observation& observed) {
+  observe(context, [&](const Observation& observed) {
     if (observed.value.dtype != DataType::kF32) return;
     const bool is_new =
         told.emplace(observed.name, Told{std::string(observed.step), elements(observed.value)})
@@ -32,7 +33,7 @@ ToldByName watch(ExecutionContext& context, const Engine& engine,
     EXPECT_TRUE(is_new) << observed.name << " is told twice";
   });
   run(context, engine, inputs);
-  context.observe({});
+  observe(context, {});
   return told;
 }
 
@@ -53,13 +54,13 @@ TEST(Observe, ChangesNeitherBitsNorMemory) {
     const std::vector<Tensor> inputs = inputs_for(*engine);
     ExecutionContext plain(engine), watched(engine);
     const auto want = run(plain, *engine, inputs);
-    watched.observe([](const Observation&) {});
+    observe(watched, [](const Observation&) {});
     EXPECT_EQ(run(watched, *engine, inputs), want);
     EXPECT_EQ(watched.memory_bytes(), plain.memory_bytes());
     EXPECT_EQ(watched.arena_bytes(), plain.arena_bytes());
     EXPECT_LE(plain.arena_bytes(), plain.memory_bytes());
     EXPECT_EQ(watched.profile().size(), plain.profile().size());
-    watched.observe({});
+    observe(watched, {});
     EXPECT_EQ(run(watched, *engine, inputs), want);
   }
 }
@@ -154,15 +155,15 @@ TEST(Observe, TheObserverCannotChangeItsContext) {
   const std::function<void()> changes[] = {
       [&] { context.run(); },
       [&] { context.profile(); },
-      [&] { context.observe({}); },
+      [&] { observe(context, {}); },
       [&] { context.prepare({}); },
       [&] { context.set_input(name, inputs[0].view()); },
   };
   for (const auto& change : changes) {
-    context.observe([&](const Observation&) { change(); });
+    observe(context, [&](const Observation&) { change(); });
     EXPECT_THAT(error_of([&] { run(context, *engine, inputs); }),
                 HasSubstr("a context is changed by its own observer"));
-    context.observe({});
+    observe(context, {});
   }
   ExecutionContext fresh(engine);
   EXPECT_EQ(run(context, *engine, inputs), run(fresh, *engine, inputs));
@@ -180,9 +181,9 @@ TEST(Observe, AnErrorOfTheObserverEndsTheRun) {
   const auto engine = engine_of(build_text(kConvNet));
   ExecutionContext context(engine);
   const std::vector<Tensor> inputs = inputs_for(*engine);
-  context.observe([](const Observation&) { fail(ErrorCode::kIo, "the disk is full"); });
+  observe(context, [](const Observation&) { fail(ErrorCode::kIo, "the disk is full"); });
   EXPECT_THROW(run(context, *engine, inputs), Error);
-  context.observe({});
+  observe(context, {});
   ExecutionContext fresh(engine);
   EXPECT_EQ(run(context, *engine, inputs), run(fresh, *engine, inputs));
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/parallel.h"
 #include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/run/pack_weights.h"
@@ -44,7 +45,7 @@ EngineFile packed_file(std::string_view target, int threads = 1) {
 // Every packed number is 0.
 EngineFile emptied(EngineFile file) {
   for (ReadyConstant& each : file.packed)
-    each.bytes = Tensor::allocate(DataType::kU8, each.bytes.dims()).tensor;
+    each.bytes = allocate_tensor(DataType::kU8, each.bytes.dims()).tensor;
   return file;
 }
 
@@ -102,7 +103,7 @@ TEST_P(PackWeights, OfAnotherSizeOrFormTheyAreNot) {
   const EngineFile file = packed_file(GetParam());
   EngineFile other_size = emptied(file), other_form = emptied(file), plain = file;
   for (ReadyConstant& each : other_size.packed)
-    each.bytes = Tensor::allocate(DataType::kU8, {each.bytes.dims()[0] - 1}).tensor;
+    each.bytes = allocate_tensor(DataType::kU8, {each.bytes.dims()[0] - 1}).tensor;
   for (ReadyConstant& each : other_form.packed) each.key += '?';
   plain.packed.clear();
   const std::vector<float> expected = result_of(plain, GetParam());

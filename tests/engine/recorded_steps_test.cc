@@ -10,7 +10,7 @@ namespace anneal {
 namespace {
 
 // Calls `work` as a capture does, and fails where a test wants it to.
-class ToldStream final : public Stream {
+class ToldStream final : public DeviceStream {
  public:
   enum class Fails { kNever, kAtOnce, kBehindTheWork };
   void wait() override {}

@@ -7,6 +7,7 @@
 
 #include "anneal/core/error.h"
 #include "anneal/core/float16.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/graph/text/text.h"
 
 namespace anneal {
@@ -101,7 +102,7 @@ TEST(Text, RoundTrip) {
 
 TEST(Text, EveryF16IsExact) {
   std::string text = "graph g()\n  const h: f16[65536] = {";
-  Tensor::Fresh fresh = Tensor::allocate(DataType::kF16, {65536});
+  NewTensor fresh = allocate_tensor(DataType::kF16, {65536});
   for (uint32_t bits = 0; bits < 65536; ++bits)
     reinterpret_cast<uint16_t*>(fresh.data.data())[bits] = static_cast<uint16_t>(bits);
   Graph graph;

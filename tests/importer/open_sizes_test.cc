@@ -43,7 +43,7 @@ void expect_same_for(const Dims& dims, const Build& build, DataType dtype = Data
     open.push_back(axis == 1 ? known.back() : "D" + std::to_string(axis));
   }
   const Tensor got = result_of(open, x, build), want = result_of(known, x, build);
-  ASSERT_EQ(got.type(), want.type()) << to_string(dims);
+  ASSERT_EQ(type_of(got), type_of(want)) << to_string(dims);
   const auto numbers = numbers_of(got), expected = numbers_of(want);
   for (size_t i = 0; i < expected.size(); ++i)
     EXPECT_NEAR(numbers[i], expected[i], 1e-5 * std::abs(expected[i])) << to_string(dims) << i;

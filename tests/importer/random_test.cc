@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/importer/importer.h"
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/optimizer/evaluate.h"
@@ -26,7 +27,7 @@ std::vector<double> numbers(const std::vector<int64_t>& dims, const Build& build
   model.output("y");
   build(model);
   const Graph graph = import_bytes(model.bytes(), "").graph;
-  const Tensor x = Tensor::allocate(DataType::kF32, Dims(std::span<const int64_t>(dims))).tensor;
+  const Tensor x = allocate_tensor(DataType::kF32, Dims(std::span<const int64_t>(dims))).tensor;
   return numbers_of(evaluate(graph, {{x}})[0]);
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "anneal/core/isa.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cpu/conv/winograd.h"
 #include "anneal/tests/kernels/layer_run.h"
@@ -94,7 +95,7 @@ TEST(Winograd, WeightsAreRoundedOnce) {
     for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
       if (isa > current_isa()) continue;
       const cpu::WinogradWeights weights(isa, inputs, outputs);
-      const auto packed = Tensor::allocate(DataType::kU8, {static_cast<int64_t>(weights.bytes())});
+      const auto packed = allocate_tensor(DataType::kU8, {static_cast<int64_t>(weights.bytes())});
       for (int64_t panel = 0; panel < weights.panels(); ++panel)
         weights.pack(w.view(), panel, packed.data.data());
       const int64_t width = cpu::f32_gemm(isa).tile_columns;
@@ -164,7 +165,7 @@ TEST(Winograd, BlocksAgreeWithTheMatrixProduct) {
 
 TEST(Winograd, NanReachesTheTilesThatReadIt) {
   constexpr int64_t kSize = 16;
-  auto x = Tensor::allocate(DataType::kF32, {1, 16, kSize, kSize});
+  auto x = allocate_tensor(DataType::kF32, {1, 16, kSize, kSize});
   auto* const values = reinterpret_cast<float*>(x.data.data());
   std::fill(values, values + 16 * kSize * kSize, 1.0f);
   values[5 * kSize + 5] = std::numeric_limits<float>::quiet_NaN();

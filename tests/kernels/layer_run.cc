@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "anneal/core/fail.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/size/size.h"
 #include "anneal/kernels/cuda/backend.h"
 
@@ -66,7 +67,7 @@ class TensorMemory {
     });
   }
   // The view on the device.
-  TensorView upload(Device& device, Stream& stream) {
+  TensorView upload(Device& device, DeviceStream& stream) {
     memory_ = device.allocate(image_.size());
     if (is_exact_) device.limit_access(memory_->data() + begin_, image_.size() - begin_);
     device.copy(memory_->data(), image_.data(), image_.size(), stream);
@@ -75,10 +76,10 @@ class TensorMemory {
     return view;
   }
   // Returns the device's result, and restores the image to its state before it was filled.
-  Tensor take(Device& device, Stream& stream) {
+  Tensor take(Device& device, DeviceStream& stream) {
     device.copy(image_.data(), memory_->data(), image_.size(), stream);
     stream.wait();
-    auto fresh = Tensor::allocate(view_.dtype, view_.dims);
+    auto fresh = allocate_tensor(view_.dtype, view_.dims);
     for_each([&](std::byte* mine, size_t at, size_t size) {
       std::memcpy(fresh.data.data() + at, mine, size);
     });
@@ -128,7 +129,7 @@ Operand operand(const Type& type, const TensorView& view, Placement placement, S
 
 std::vector<Type> own_types(const TestLayer& layer) {
   std::vector<Type> types;
-  for (const auto& input : layer.inputs) types.push_back(input ? input->type() : Type{});
+  for (const auto& input : layer.inputs) types.push_back(input ? type_of(*input) : Type{});
   return types;
 }
 
@@ -163,8 +164,9 @@ Facts run_time_facts(const TestLayer& layer, const KernelEntry& reference, Devic
   std::vector<TensorView> inputs;
   for (const auto& input : layer.inputs) {
     inputs.push_back(input ? input->view() : TensorView{});
-    in_operands.push_back(input ? operand(input->type(), inputs.back(), Placement::kRowMajor, sizes)
-                                : Operand{.present = false});
+    in_operands.push_back(input
+                              ? operand(type_of(*input), inputs.back(), Placement::kRowMajor, sizes)
+                              : Operand{.present = false});
   }
   for (const Fact& fact : facts) {
     Type type = fact.type;
@@ -240,7 +242,7 @@ MadeLayer::MadeLayer(const KernelEntry& entry, const TestLayer& layer, Device& d
       continue;
     }
     const TensorMemory placed(tensor->dtype(), tensor->dims(), placement_of(i), options.is_exact);
-    const Type type = options.input_types.empty() ? tensor->type() : options.input_types[i];
+    const Type type = options.input_types.empty() ? type_of(*tensor) : options.input_types[i];
     input_operands.push_back(operand(type, placed.view(), placement_of(i), sizes));
     if (std::ranges::find(options.constants, static_cast<int>(i)) != options.constants.end())
       input_operands.back().constant = &*tensor;

@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/tests/kernels/layer_run.h"
 
@@ -64,11 +65,11 @@ Operands make(const Weights& w, int64_t rows) {
     return static_cast<size_t>(w.transposed ? n * depth + k : k * columns + n);
   };
   const int64_t columns = w.per_column ? w.n : 1, group = w.k / w.groups;
-  Tensor::Fresh a = Tensor::allocate(DataType::kF32, {rows, w.k});
-  Tensor::Fresh integers = Tensor::allocate(w.dtype, dims(w.k, w.n));
-  Tensor::Fresh floats = Tensor::allocate(DataType::kF32, dims(w.k, w.n));
-  Tensor::Fresh scales = Tensor::allocate(DataType::kF32, dims(w.groups, columns));
-  Tensor::Fresh zeros = Tensor::allocate(w.dtype, dims(w.groups, columns));
+  NewTensor a = allocate_tensor(DataType::kF32, {rows, w.k});
+  NewTensor integers = allocate_tensor(w.dtype, dims(w.k, w.n));
+  NewTensor floats = allocate_tensor(DataType::kF32, dims(w.k, w.n));
+  NewTensor scales = allocate_tensor(DataType::kF32, dims(w.groups, columns));
+  NewTensor zeros = allocate_tensor(w.dtype, dims(w.groups, columns));
   for (size_t i = 0; i < a.data.size() / 4; ++i)
     reinterpret_cast<float*>(a.data.data())[i] = normal(random);
   for (size_t i = 0; i < scales.data.size() / 4; ++i)

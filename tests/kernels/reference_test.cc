@@ -31,7 +31,7 @@ TestLayer layer_of(Op op, const std::vector<std::string>& inputs,
 }
 
 void expect_output(TestLayer& layer, const Tensor& tensor) {
-  layer.outputs.push_back(tensor.type());
+  layer.outputs.push_back(type_of(tensor));
   layer.output_dims.push_back(tensor.dims());
 }
 
@@ -50,7 +50,7 @@ TEST_P(Reference, GivesTheseNumbers) {
   ASSERT_NE(entry, nullptr) << "no CPU reference for " << op_name(each.op.index());
   const Facts facts = run_time_facts(layer, *entry, *device);
   ASSERT_EQ(facts.size(), wanted.size());
-  for (size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(facts[i].type, wanted[i].type()) << i;
+  for (size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(facts[i].type, type_of(wanted[i])) << i;
   for (const Placement placement :
        {Placement::kRowMajor, Placement::kChannelsLast, Placement::kPadded, Placement::kReversed}) {
     RunOptions options;

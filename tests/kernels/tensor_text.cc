@@ -9,6 +9,7 @@
 
 #include "anneal/core/fail.h"
 #include "anneal/core/float16.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/graph/program/program.h"
 
 namespace anneal::testing {
@@ -82,7 +83,7 @@ Tensor tensor_from_text(std::string_view text, uint64_t seed) {
   if (open == text.npos || close == text.npos) refuse(text);
   const auto dtype = dtype_from_name(text.substr(0, open));
   if (!dtype) refuse(text);
-  auto fresh = Tensor::allocate(*dtype, parse_dims(text.substr(open + 1, close - open - 1)));
+  auto fresh = allocate_tensor(*dtype, parse_dims(text.substr(open + 1, close - open - 1)));
   const int64_t elements = fresh.tensor.count();
   const auto element_size = static_cast<int64_t>(size_of(*dtype));
   const auto set = [&](int64_t i, double value) {

@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "anneal/core/error.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/graph/text/text.h"
 #include "anneal/optimizer/evaluate.h"
 #include "anneal/optimizer/passes/passes.h"
@@ -131,7 +132,7 @@ Dims dims_for(const Graph& graph, const Type& type) {
 }
 
 Tensor random_tensor(DataType dtype, const Dims& dims, std::mt19937& random) {
-  Tensor::Fresh fresh = Tensor::allocate(dtype, dims);
+  NewTensor fresh = allocate_tensor(dtype, dims);
   std::normal_distribution<double> normal;
   ProgramBuilder unused;
   for (int64_t i = 0; i < count(dims); ++i) {
@@ -152,7 +153,7 @@ Tensor random_tensor(DataType dtype, const Dims& dims, std::mt19937& random) {
 // Within what storing in half precision may cost; where layers become int8, within 3 % of the
 // largest magnitude.
 void expect_near(const Tensor& want, const Tensor& got, bool int8) {
-  ASSERT_EQ(want.type(), got.type());
+  ASSERT_EQ(type_of(want), type_of(got));
   const auto value = [](const Tensor& tensor, int64_t i) {
     const std::byte* at = tensor.view().data + static_cast<size_t>(i) * size_of(tensor.dtype());
     return static_cast<double>(load_scalar(tensor.dtype(), at).as<float>());

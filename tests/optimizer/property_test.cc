@@ -27,7 +27,7 @@ double value_at(const Tensor& tensor, int64_t i) {
 std::string why_different(const std::vector<Tensor>& want, const std::vector<Tensor>& got) {
   if (want.size() != got.size()) return "another number of outputs";
   for (size_t i = 0; i < want.size(); ++i) {
-    if (want[i].type() != got[i].type()) return "another type of output " + std::to_string(i);
+    if (type_of(want[i]) != type_of(got[i])) return "another type of output " + std::to_string(i);
     double largest = 1;
     for (int64_t e = 0; e < want[i].count(); ++e)
       if (const double value = std::abs(value_at(want[i], e)); std::isfinite(value))
@@ -59,7 +59,7 @@ std::string unread_results(const Graph& graph) {
 std::string why_unequal(const std::vector<Tensor>& want, const std::vector<Tensor>& got) {
   if (want.size() != got.size()) return "another number of outputs";
   for (size_t i = 0; i < want.size(); ++i) {
-    if (want[i].type() != got[i].type()) return "another type of output " + std::to_string(i);
+    if (type_of(want[i]) != type_of(got[i])) return "another type of output " + std::to_string(i);
     for (int64_t e = 0; e < want[i].count(); ++e) {
       const double a = value_at(want[i], e), b = value_at(got[i], e);
       if (std::isnan(a) ? !std::isnan(b) : a != b || std::signbit(a) != std::signbit(b))

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <random>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/tests/optimizer/random_functions.h"
 
 namespace anneal::testing {
@@ -27,7 +28,7 @@ constexpr uint32_t kNanAndInfinities = 0b111;
 Tensor random_tensor(DataType dtype, const Dims& dims, std::mt19937& random, double scale,
                      uint32_t strange = 0) {
   std::normal_distribution<float> normal(0, static_cast<float>(scale));
-  Tensor::Fresh fresh = Tensor::allocate(dtype, dims);
+  NewTensor fresh = allocate_tensor(dtype, dims);
   const RegisterType f32 = RegisterType::kF32;
   for (int64_t i = 0; i < count(dims); ++i) {
     float number = normal(random);

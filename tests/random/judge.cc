@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/engine/builder/checked_build.h"
 #include "anneal/engine/run/make_engine.h"
 #include "anneal/importer/importer.h"
@@ -66,7 +67,7 @@ Way way_named(const std::string& name, const RandomModel& model) {
 }
 
 Tensor dense(const TensorView& view) {
-  Tensor::Fresh fresh = Tensor::allocate(view.dtype, view.dims);
+  NewTensor fresh = allocate_tensor(view.dtype, view.dims);
   if (!fresh.data.empty()) std::memcpy(fresh.data.data(), view.data, fresh.data.size());
   return fresh.tensor;
 }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/engine/data/dataset.h"
 
 namespace anneal {
@@ -17,7 +18,7 @@ class NormalSamples : public Dataset {
   std::string name(int64_t i) const override { return fmt::format("sample {}", i); }
   std::optional<int64_t> label(int64_t) const override { return std::nullopt; }
   std::vector<SampleTensor> read(int64_t i) const override {
-    Tensor::Fresh fresh = Tensor::allocate(DataType::kF32, dims_);
+    NewTensor fresh = allocate_tensor(DataType::kF32, dims_);
     std::mt19937 random(static_cast<unsigned>(i));
     std::normal_distribution<float> normal;
     auto* values = reinterpret_cast<float*>(fresh.data.data());

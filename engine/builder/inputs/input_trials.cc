@@ -8,6 +8,7 @@
 #include <limits>
 #include <string_view>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/engine/data/made_samples.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/make_engine.h"
@@ -57,7 +58,7 @@ std::vector<int64_t> numbers_in(std::string_view text) {
 
 // Integers of which the last is `value` and the others are 1.
 Tensor ones_and(DataType dtype, const Dims& dims, double value) {
-  auto made = Tensor::allocate(dtype, dims);
+  auto made = allocate_tensor(dtype, dims);
   for (int64_t i = 0, n = made.tensor.count(); i < n; ++i) {
     const int64_t number = i + 1 < n ? 1 : static_cast<int64_t>(value);
     std::memcpy(made.data.data() + i * static_cast<int64_t>(size_of(dtype)), &number,
@@ -69,7 +70,7 @@ Tensor ones_and(DataType dtype, const Dims& dims, double value) {
 }  // namespace
 
 bool refuses_arguments(const Error& error) {
-  return error.code() == ErrorCode::kInvalidArgument || error.code() == ErrorCode::kInvalidModel ||
+  return is_of_caller(error.code()) || error.code() == ErrorCode::kInvalidModel ||
          error.code() == ErrorCode::kUnsupported;
 }
 

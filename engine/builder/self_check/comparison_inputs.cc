@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/engine/builder/inputs/input_trials.h"
 #include "anneal/engine/builder/self_check/run_work.h"
 #include "anneal/engine/data/made_samples.h"
@@ -48,7 +49,7 @@ Tensor with_rows(const Tensor& tensor, const TensorInfo& port) {
   if (rows == dims[0] || rows % dims[0] != 0) return tensor;
   Dims whole = dims;
   whole[0] = rows;
-  const Tensor::Fresh fresh = Tensor::allocate(tensor.dtype(), whole);
+  const NewTensor fresh = allocate_tensor(tensor.dtype(), whole);
   for (size_t at = 0; at < fresh.data.size(); at += tensor.bytes().size())
     std::ranges::copy(tensor.bytes(), fresh.data.begin() + static_cast<ptrdiff_t>(at));
   return fresh.tensor;

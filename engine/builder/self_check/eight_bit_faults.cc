@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/precision/quantized_weights.h"
 
 namespace anneal {
@@ -82,7 +83,7 @@ Finding EightBitFaults::simulate(PlanComparison& comparison, const std::vector<T
     if (is_exact(name, exact, found)) continue;
     std::vector<float> elements = floats_of(given[i].view());
     round_to_8_bits(elements, scalings_.at(name));
-    const Tensor::Fresh fresh = Tensor::allocate(given[i].dtype(), given[i].dims());
+    const NewTensor fresh = allocate_tensor(given[i].dtype(), given[i].dims());
     write_floats(fresh.tensor.view(), elements);
     given[i] = fresh.tensor;
   }

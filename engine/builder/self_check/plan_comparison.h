@@ -9,6 +9,7 @@
 #include "anneal/engine/builder/self_check/judged_values.h"
 #include "anneal/engine/builder/self_check/value_error.h"
 #include "anneal/engine/builder/self_check/watched_engine.h"
+#include "anneal/engine/run/debug.h"
 
 namespace anneal {
 

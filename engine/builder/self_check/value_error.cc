@@ -7,6 +7,7 @@
 
 #include "anneal/core/fail.h"
 #include "anneal/core/float16.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/strided_copy.h"
 
 namespace anneal {
@@ -141,7 +142,7 @@ std::vector<float> floats_of(const TensorView& view) {
       strided_copy(row_major_view(view.dtype, view.dims, data), view);
     return values;
   }
-  const Tensor::Fresh dense = Tensor::allocate(view.dtype, view.dims);
+  const NewTensor dense = allocate_tensor(view.dtype, view.dims);
   strided_copy(row_major_view(view.dtype, view.dims, dense.data.data()), view);
   with_element_type(view.dtype, [&]<class T>(T) {
     const auto* from = reinterpret_cast<const T*>(dense.data.data());
@@ -152,7 +153,7 @@ std::vector<float> floats_of(const TensorView& view) {
 
 void write_floats(const TensorView& to, std::span<const float> elements) {
   if (elements.empty()) return;
-  const Tensor::Fresh dense = Tensor::allocate(to.dtype, to.dims);
+  const NewTensor dense = allocate_tensor(to.dtype, to.dims);
   with_element_type(to.dtype, [&]<class T>(T) {
     auto* at = reinterpret_cast<T*>(dense.data.data());
     for (size_t i = 0; i < elements.size(); ++i) assign(at[i], elements[i]);

@@ -34,7 +34,7 @@ void WatchedEngine::set_inputs(std::vector<Tensor> inputs) {
 
 void WatchedEngine::run(const Told& told) {
   std::map<std::string, int, std::less<>> times;
-  context_.observe([&](const Observation& observed) {
+  observe(context_, [&](const Observation& observed) {
     auto found = times.find(observed.name);
     if (found == times.end()) found = times.emplace(std::string(observed.name), 0).first;
     told({found->first, ++found->second}, observed);
@@ -42,10 +42,10 @@ void WatchedEngine::run(const Told& told) {
   try {
     context_.run();
   } catch (...) {
-    context_.observe({});
+    observe(context_, {});
     throw;
   }
-  context_.observe({});
+  observe(context_, {});
 }
 
 }  // namespace anneal

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "anneal/engine/plan.h"
+#include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/engine.h"
 
 namespace anneal {

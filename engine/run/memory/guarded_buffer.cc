@@ -13,19 +13,19 @@ std::byte pattern(size_t at) { return at % 2 == 0 ? std::byte{0xf5} : std::byte{
 
 }  // namespace
 
-GuardedBuffer::GuardedBuffer(Device& device, Stream& stream, size_t bytes, size_t zone)
+GuardedBuffer::GuardedBuffer(Device& device, DeviceStream& stream, size_t bytes, size_t zone)
     : bytes_(bytes), zone_(zone), memory_(device.allocate(std::max<size_t>(bytes, 1) + 2 * zone)) {
   device.limit_access(data(), bytes);
   fill_zones(device, stream);
 }
 
-void GuardedBuffer::read_zones(Device& device, Stream& stream, std::byte* to) const {
+void GuardedBuffer::read_zones(Device& device, DeviceStream& stream, std::byte* to) const {
   if (zone_ == 0) return;
   device.copy(to, memory_->data(), zone_, stream);
   device.copy(to + zone_, data() + bytes_, zone_, stream);
 }
 
-void GuardedBuffer::fill_zones(Device& device, Stream& stream) {
+void GuardedBuffer::fill_zones(Device& device, DeviceStream& stream) {
   if (zone_ == 0) return;
   std::vector<std::byte> filling(zone_);
   for (size_t i = 0; i < zone_; ++i) filling[i] = pattern(i);

@@ -36,7 +36,7 @@ void MemoryBudget::require(size_t more) const {
   const size_t held = held_;
   if (limit_ == 0 || (held <= limit_ && more <= limit_ - held)) return;
   fail(
-      ErrorCode::kInvalidArgument,
+      ErrorCode::kLimit,
       fmt::format("{} bytes are needed and {} held already, the memory limit is {} bytes: raise it "
                   "(--max-memory, ContextOptions::max_memory) or bind smaller shapes",
                   more, held, limit_));

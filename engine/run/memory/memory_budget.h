@@ -18,7 +18,7 @@ class MemoryBudget {
   // staging: memory of the host that the device copies from quickly. The buffer counts until it is
   // destroyed, and must not outlive the budget. Fails as require() does.
   std::unique_ptr<Buffer> allocate(Device& device, size_t bytes, bool staging = false);
-  // Fails with kInvalidArgument if `more` bytes than are held now exceed the limit.
+  // Fails with kLimit if `more` bytes than are held now exceed the limit.
   void require(size_t more) const;
   size_t held() const { return held_; }
 

@@ -30,7 +30,7 @@ std::string users_text(const Plan& plan, uint32_t base) {
 }  // namespace
 
 SeparateSlots::SeparateSlots(const Plan& plan, std::span<const std::unique_ptr<Device>> devices,
-                             std::span<const std::unique_ptr<Stream>> streams,
+                             std::span<const std::unique_ptr<DeviceStream>> streams,
                              const SeparateWeights& weights, size_t zone)
     : plan_(plan),
       devices_(devices),

@@ -19,8 +19,8 @@ class SeparateSlots {
   // Views are in their bases' memory, and an output that is written over its input is a view of it.
   // All must outlive this; the last of the plan's devices is the CPU. zone: of GuardedBuffer.
   SeparateSlots(const Plan& plan, std::span<const std::unique_ptr<Device>> devices,
-                std::span<const std::unique_ptr<Stream>> streams, const SeparateWeights& weights,
-                size_t zone);
+                std::span<const std::unique_ptr<DeviceStream>> streams,
+                const SeparateWeights& weights, size_t zone);
 
   // Of the arena's slots, at these sizes.
   size_t bytes_for(const BoundPlan& bound) const;
@@ -42,7 +42,7 @@ class SeparateSlots {
 
   const Plan& plan_;
   std::span<const std::unique_ptr<Device>> devices_;
-  std::span<const std::unique_ptr<Stream>> streams_;
+  std::span<const std::unique_ptr<DeviceStream>> streams_;
   const SeparateWeights& weights_;
   const size_t zone_;
   std::vector<std::unique_ptr<GuardedBuffer>> buffers_;  // by slot

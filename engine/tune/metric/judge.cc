@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "anneal/core/fail.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/engine/data/batch_reader.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/tune/metric/scores.h"
@@ -78,7 +79,7 @@ Tensor part_of_batch(const Tensor& output, int64_t i, int64_t batch, const std::
              "the output \"{}\" is {}{}, which has no part for each of {} samples of a batch", name,
              anneal::to_string(output.dtype()), to_string(dims), batch));
   dims[0] /= batch;
-  auto part = Tensor::allocate(output.dtype(), dims);
+  auto part = allocate_tensor(output.dtype(), dims);
   const size_t bytes = part.data.size();
   if (bytes > 0)
     std::memcpy(part.data.data(), output.bytes().data() + static_cast<size_t>(i) * bytes, bytes);

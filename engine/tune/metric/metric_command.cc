@@ -74,7 +74,8 @@ std::vector<std::string> file_names(std::span<const std::string> names) {
 
 void make_folder(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0)
-    fail(ErrorCode::kIo, fmt::format("cannot make the folder {}: {}", path, std::strerror(errno)));
+    fail(ErrorCode::kCannotWrite,
+         fmt::format("cannot make the folder {}: {}", path, std::strerror(errno)));
 }
 
 void write_answer(const Answer& answer, const std::string& folder) {

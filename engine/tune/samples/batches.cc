@@ -1,4 +1,5 @@
 #include "anneal/engine/tune/samples/batches.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/refuse.h"
 
 #include <fmt/format.h>
@@ -21,7 +22,7 @@ Tensor repeated(const Tensor& tensor, int64_t count, int64_t batch) {
   if (count == batch || tensor.dims().rank() == 0) return tensor;
   Dims dims = tensor.dims();
   dims[0] = dims[0] / count * batch;
-  auto whole = Tensor::allocate(tensor.dtype(), dims);
+  auto whole = allocate_tensor(tensor.dtype(), dims);
   const auto given = tensor.bytes();
   for (size_t at = 0; !given.empty() && at < whole.data.size(); at += given.size())
     std::memcpy(whole.data.data() + at, given.data(),

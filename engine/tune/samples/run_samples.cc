@@ -25,7 +25,7 @@ void run_samples(const std::shared_ptr<const Engine>& engine,
   ContextOptions context_options;
   context_options.threads = options.threads;
   ExecutionContext context(engine, context_options);
-  context.observe(options.observer);
+  observe(context, options.observer);
   const int64_t size = batch_size(*engine, samples->read(0), 0);
   BatchReader reader(
       samples,

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "anneal/engine/data/dataset.h"
+#include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/engine.h"
 
 namespace anneal {

@@ -19,10 +19,12 @@ constexpr size_t kMost = size_t{1} << 39;  // no sum of sizes that is right need
 class HostBuffer final : public Buffer {
  public:
   explicit HostBuffer(size_t bytes) : size_(bytes) {
-    if (bytes > kMost) fail(ErrorCode::kDevice, fmt::format("cannot allocate {} bytes", bytes));
+    if (bytes > kMost)
+      fail(ErrorCode::kOutOfMemory, fmt::format("cannot allocate {} bytes", bytes));
     const size_t whole = (bytes / kAlignment + 1) * kAlignment;
     data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, whole)));
-    if (!data_) fail(ErrorCode::kDevice, fmt::format("cannot allocate {} bytes of memory", bytes));
+    if (!data_)
+      fail(ErrorCode::kOutOfMemory, fmt::format("cannot allocate {} bytes of memory", bytes));
   }
   std::byte* data() override { return data_.get(); }
   size_t size() const override { return size_; }
@@ -47,7 +49,7 @@ std::string processor_model() {
 }
 
 // Every launch has ended when it returns.
-class HostStream final : public Stream {
+class HostStream final : public DeviceStream {
  public:
   void wait() override {}
 };
@@ -82,9 +84,9 @@ std::unique_ptr<Buffer> CpuDevice::allocate(size_t bytes) {
   return std::make_unique<HostBuffer>(bytes);
 }
 
-std::unique_ptr<Stream> CpuDevice::make_stream() { return std::make_unique<HostStream>(); }
+std::unique_ptr<DeviceStream> CpuDevice::make_stream() { return std::make_unique<HostStream>(); }
 
-void CpuDevice::copy(std::byte* to, const std::byte* from, size_t bytes, Stream&) {
+void CpuDevice::copy(std::byte* to, const std::byte* from, size_t bytes, DeviceStream&) {
   if (bytes > 0) std::memmove(to, from, bytes);
 }
 

@@ -21,8 +21,8 @@ class CpuDevice final : public Device {
   std::string description() const override;
   std::string machine() const override;
   std::unique_ptr<Buffer> allocate(size_t bytes) override;
-  std::unique_ptr<Stream> make_stream() override;
-  void copy(std::byte* to, const std::byte* from, size_t bytes, Stream& stream) override;
+  std::unique_ptr<DeviceStream> make_stream() override;
+  void copy(std::byte* to, const std::byte* from, size_t bytes, DeviceStream& stream) override;
 
  private:
   std::string target_;

@@ -4,6 +4,7 @@
 //   by measured times only, because our own products finish in registers
 #include <algorithm>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/conv/im2col_product.h"
@@ -54,9 +55,9 @@ class OneDnnMatMul final : public Kernel {
       const int64_t columns = std::min(cut.piece_columns, n - column);
       // oneDNN packs no columns out of the middle of longer rows.
       const Dims weights_strides = row_major_strides({k, columns});
-      std::optional<Tensor::Fresh> copy;
+      std::optional<NewTensor> copy;
       const auto weights = [&]() -> const std::byte* {
-        copy = Tensor::allocate(b.dtype, {k, columns});
+        copy = allocate_tensor(b.dtype, {k, columns});
         CopyPlan(b_size, {k, columns}, b_strides, weights_strides)
             .run(b.data + column * b_strides[1] * static_cast<int64_t>(b_size), copy->data.data());
         return copy->data.data();

@@ -105,7 +105,7 @@ template <class T, auto finds, void (*computes)(const T&, const ReferenceArgs&)>
 class FindingReference final : public ReferenceKernel {
  public:
   FindingReference(const T& op, const Request& request) : ReferenceKernel(request), op_(op) {}
-  std::unique_ptr<DataDependentDims> find(std::span<const TensorView> inputs, Stream&,
+  std::unique_ptr<DataDependentDims> find(std::span<const TensorView> inputs, DeviceStream&,
                                           ThreadTeam& team) const override {
     return finds(op_, op_inputs(inputs), team);
   }

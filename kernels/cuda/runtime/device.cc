@@ -27,8 +27,8 @@ class OfflineDevice final : public GpuDevice {
     return fmt::format("sm_{}, to build for, as on the {}", architecture_, spec().name);
   }
   std::unique_ptr<Buffer> allocate(size_t) override { refuse(); }
-  std::unique_ptr<Stream> make_stream() override { refuse(); }
-  void copy(std::byte*, const std::byte*, size_t, Stream&) override { refuse(); }
+  std::unique_ptr<DeviceStream> make_stream() override { refuse(); }
+  void copy(std::byte*, const std::byte*, size_t, DeviceStream&) override { refuse(); }
 
   std::vector<std::byte> prepare_code(std::span<const std::byte>) override {
     const auto functions = code().functions();
@@ -119,7 +119,7 @@ const DeviceSpec& spec_of(const Device& device) { return as<const GpuDevice>(dev
 
 Code& code_of(Device& device) { return as<GpuDevice>(device).code(); }
 
-void launch(Stream& stream, const Function& function, const Geometry& geometry,
+void launch(DeviceStream& stream, const Function& function, const Geometry& geometry,
             Arguments& arguments) {
   as<GpuStream>(stream).launch(function, geometry, arguments);
 }

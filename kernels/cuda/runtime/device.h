@@ -50,7 +50,7 @@ class Arguments {
 // For devices of this backend only. A grid without blocks launches nothing.
 const DeviceSpec& spec_of(const Device& device);
 Code& code_of(Device& device);
-void launch(Stream& stream, const Function& function, const Geometry& geometry,
+void launch(DeviceStream& stream, const Function& function, const Geometry& geometry,
             Arguments& arguments);
 
 }  // namespace anneal::cuda

@@ -28,7 +28,7 @@ class DeviceBuffer final : public Buffer {
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
       size_t free = 0, total = 0;
       driver.cuMemGetInfo(&free, &total);
-      fail(ErrorCode::kDevice,
+      fail(ErrorCode::kOutOfMemory,
            fmt::format("cannot allocate {} bytes on {}: {} of its {} bytes are free", bytes,
                        context_->name(), free, total));
     }
@@ -54,6 +54,10 @@ class StagingBuffer final : public Buffer {
     const auto current = context_->enter();
     const CUresult result =
         context_->driver().cuMemHostAlloc(&data_, std::max(bytes, size_t{1}), 0);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+      fail(ErrorCode::kOutOfMemory,
+           fmt::format("cannot allocate {} bytes of page-locked host memory for {}", bytes,
+                       context_->name()));
     context_->check(
         result, fmt::format("allocating {} bytes of page-locked host memory for copies", bytes));
   }
@@ -141,10 +145,10 @@ class DriverDeviceImpl final : public GpuDevice {
   std::unique_ptr<Buffer> allocate_staging(size_t bytes) override {
     return std::make_unique<StagingBuffer>(context_, bytes);
   }
-  std::unique_ptr<Stream> make_stream() override {
+  std::unique_ptr<DeviceStream> make_stream() override {
     return make_driver_stream(context_, take_counts_);
   }
-  void copy(std::byte* to, const std::byte* from, size_t bytes, Stream& stream) override {
+  void copy(std::byte* to, const std::byte* from, size_t bytes, DeviceStream& stream) override {
     if (bytes == 0) return;
     const CUstream handle = handle_of(stream, *context_);
     const auto current = context_->enter();

@@ -65,6 +65,10 @@ class DriverStream final : public GpuStream {
   CUstream handle() const { return handle_; }
   const Context& context() const { return *context_; }
 
+  void* native() const override { return handle_; }
+  void begin_after(void* other) override { order(static_cast<CUstream>(other), handle_); }
+  void end_before(void* other) override { order(handle_, static_cast<CUstream>(other)); }
+
   void wait() override {
     const auto current = context_->enter();
     context_->check(
@@ -130,6 +134,17 @@ class DriverStream final : public GpuStream {
   }
 
  private:
+  // The event may go at once: the driver keeps it until the stream that waits has passed it.
+  void order(CUstream first, CUstream second) {
+    const auto current = context_->enter();
+    const Driver& driver = context_->driver();
+    const Event reached(*context_, CU_EVENT_DISABLE_TIMING);
+    context_->check(driver.cuEventRecord(reached.handle(), first),
+                    "marking the end of the work on a stream");
+    context_->check(driver.cuStreamWaitEvent(second, reached.handle(), 0),
+                    "putting the work of one stream behind that of another");
+  }
+
   // The first user of the primary context chose how cuStreamSynchronize() waits; the default is to
   // spin.
   CUresult sleep_until_done() {
@@ -193,7 +208,7 @@ std::unique_ptr<GpuStream> make_driver_stream(std::shared_ptr<Context> context,
   return std::make_unique<DriverStream>(std::move(context), take_counts);
 }
 
-CUstream handle_of(Stream& stream, const Context& context) {
+CUstream handle_of(DeviceStream& stream, const Context& context) {
   const auto* const mine = dynamic_cast<DriverStream*>(&stream);
   check(mine != nullptr && &mine->context() == &context, "the stream is of this device");
   return mine->handle();

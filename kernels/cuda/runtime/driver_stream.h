@@ -20,6 +20,6 @@ std::unique_ptr<GpuStream> make_driver_stream(std::shared_ptr<Context> context,
                                               TakeCounts* take_counts);
 
 // REQUIRES: a stream of a device with this context.
-CUstream handle_of(Stream& stream, const Context& context);
+CUstream handle_of(DeviceStream& stream, const Context& context);
 
 }  // namespace anneal::cuda

@@ -23,7 +23,7 @@ class GpuDevice : public Device {
 };
 
 // A place where functions run.
-class GpuStream : public Stream {
+class GpuStream : public DeviceStream {
  public:
   virtual void launch(const Function& function, const Geometry& geometry, Arguments& arguments) = 0;
   virtual std::vector<FunctionCounts> take_counts() = 0;  // as in backend.h

@@ -1,0 +1,48 @@
+// PendingRun: a run that was enqueued, for the context that waits for it and the thread that ends
+// it.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <future>
+#include <thread>
+#include <utility>
+
+namespace anneal {
+
+// The context has a share until wait(), its work until it has ended.
+class PendingRun {
+ public:
+  explicit PendingRun(std::function<void()> inputs_read) : inputs_read_(std::move(inputs_read)) {}
+
+  // Done by one thread at a time. The context may go as soon as end() is called.
+  void begin() { worker_ = std::this_thread::get_id(); }
+  void tell_inputs_read() {
+    if (const auto call = std::exchange(inputs_read_, nullptr)) call();
+  }
+  void end(std::exception_ptr error) {
+    tell_inputs_read();
+    worker_ = std::thread::id();
+    if (error)
+      promise_.set_exception(std::move(error));
+    else
+      promise_.set_value();
+  }
+
+  // Of the context's thread.
+  bool is_of_this_thread() const { return worker_ == std::this_thread::get_id(); }
+  bool is_done() const {
+    return ended_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+  void wait() const { ended_.wait(); }
+  void get() { ended_.get(); }  // throws the run's error
+
+ private:
+  std::function<void()> inputs_read_;
+  std::atomic<std::thread::id> worker_ = std::thread::id();  // while it works
+  std::promise<void> promise_;
+  std::future<void> ended_ = promise_.get_future();
+};
+
+}  // namespace anneal

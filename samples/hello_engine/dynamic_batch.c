@@ -1,0 +1,23 @@
+#include <stdio.h>
+
+#include <anneal/engine/run/c_api.h>
+
+int main(void) {
+  anneal_engine* engine = NULL;
+  anneal_context* context = NULL;
+  anneal_error error = {sizeof(error)};
+  static float images[8 * 32 * 32];
+  if (anneal_engine_load("glyphs.engine", NULL, &engine, &error) ||
+      anneal_context_make(engine, NULL, &context, &error))
+    return fprintf(stderr, "%s\n", error.message), 1;
+  for (int64_t batch = 1; batch <= 8; batch = batch == 1 ? 4 : batch + 4) {
+    anneal_tensor input = {sizeof(input), ANNEAL_F32, 4, {batch, 1, 32, 32}, images};
+    anneal_tensor scores = {sizeof(scores)};
+    if (anneal_context_set_input(context, "image", &input, &error) ||
+        anneal_context_run(context, &error) ||
+        anneal_context_output(context, "scores", &scores, &error))
+      return fprintf(stderr, "%s\n", error.message), 1;
+    printf("[%d,%d]\n", (int)scores.dims[0], (int)scores.dims[1]);
+  }
+  anneal_context_free(context), anneal_engine_free(engine);
+}
