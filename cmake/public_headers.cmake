@@ -15,16 +15,16 @@ set(ANNEAL_ENGINE_PUBLIC_HEADERS
 )
 
 set(ANNEAL_BUILDER_PUBLIC_HEADERS
-  ${PROJECT_BINARY_DIR}/include/anneal/core/input_bounds.h
-  ${PROJECT_BINARY_DIR}/include/anneal/engine/builder/onnx_builder.h
-  ${PROJECT_BINARY_DIR}/include/anneal/engine/data/batch_reader.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/builder/build_options.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/builder/build_report.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/data/data_format.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/data/dataset.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/onnx/c_builder.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/onnx/onnx_builder.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/onnx/onnx_model.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/frontier/frontier.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/metric/metric.h
-  ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/calibration/method.h
-  ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/calibration/onnx_calibration.h
-  ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/search/onnx_tuning.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/search/split_samples.h
   ${PROJECT_BINARY_DIR}/include/anneal/optimizer/calibration_table.h
   ${PROJECT_BINARY_DIR}/include/anneal/optimizer/precision.h
 )

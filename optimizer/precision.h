@@ -1,7 +1,10 @@
 // The precisions that the layers of a model may compute in.
 #pragma once
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "anneal/optimizer/calibration_table.h"
@@ -11,26 +14,59 @@ namespace anneal {
 enum class Precision { kF32, kF16, kBF16, kI8 };
 inline constexpr Precision kAllPrecisions[] = {Precision::kF32, Precision::kF16, Precision::kBF16,
                                                Precision::kI8};
-std::string_view to_string(Precision precision);  // "int8"
+constexpr std::string_view to_string(Precision precision) {
+  switch (precision) {
+    case Precision::kF16:
+      return "f16";
+    case Precision::kBF16:
+      return "bf16";
+    case Precision::kI8:
+      return "int8";
+    case Precision::kF32:
+      break;
+  }
+  return "f32";
+}
 
-// Layers that the pattern, a regular expression, matches as a whole: their names, or those of the
-// ONNX nodes they come from.
+// The pattern is a regular expression that matches a whole name: of a layer, or of an ONNX node
+// that the layer comes from.
 struct LayerPrecision {
   std::string pattern;
   Precision precision = Precision::kF32;
 };
 
-struct PrecisionOptions {
-  // Beside the model's own precision. bf16 is taken where both are.
-  bool f16 = false, bf16 = false, int8 = false;
-  bool symmetric = false;  // of int8: zero points of activations are 0
-  // Layers whose error in 8 bits, as the table has it, is more stay f32 unless asked for by name.
-  float max_layer_error = 1e-3F;
-  std::vector<LayerPrecision> layers{};              // the first that matches decides
-  std::shared_ptr<const CalibrationTable> ranges{};  // null: none
+// A calibration table that options share; it may be empty.
+class SharedTable {
+ public:
+  SharedTable() = default;
+  SharedTable(CalibrationTable table)  // NOLINT(google-explicit-constructor)
+      : table_(std::make_shared<const CalibrationTable>(std::move(table))) {}
+  SharedTable(std::shared_ptr<const CalibrationTable> table)  // NOLINT(google-explicit-constructor)
+      : table_(std::move(table)) {}
+  explicit operator bool() const { return table_ != nullptr; }
+  const CalibrationTable& operator*() const { return *table_; }
+  const CalibrationTable* operator->() const { return table_.get(); }
+  const CalibrationTable* get() const { return table_.get(); }
 
+ private:
+  std::shared_ptr<const CalibrationTable> table_;
+};
+
+struct PrecisionOptions {
+  // The precisions that are allowed beside the model's own. With kF16 and kBF16 each layer takes
+  // the one that the target computes faster. Where both are as fast, it takes f16, or bf16 where
+  // the range of f16 may not suffice.
+  std::set<Precision> types = {};
+  bool symmetric = false;  // int8 with zero points of 0 for activations
+  // Layers with a larger calibrated int8 error stay f32, unless `layers` selects them.
+  float max_layer_error = 1e-3F;
+  std::vector<LayerPrecision> layers{};  // the first pattern that matches decides
+  SharedTable ranges{};                  // of tensors, from calibrate(); empty: none
+
+  bool allows(Precision precision) const { return types.contains(precision); }
+  bool allows_half() const { return allows(Precision::kF16) || allows(Precision::kBF16); }
   // Whether any layer may be computed in less than the model's own precision.
-  bool reduces() const { return f16 || bf16 || int8 || !layers.empty(); }
+  bool reduces() const { return allows_half() || allows(Precision::kI8) || !layers.empty(); }
 };
 
 }  // namespace anneal

@@ -16,7 +16,8 @@ from sources import ROOT, sources
 # room: (level, rooms it may see beside itself)
 ENGINE = ["core", "graph", "kernels", "engine"]
 BELOW_BUILD = ENGINE + ["importer", "optimizer", "kernels/cpu", "kernels/cuda"]
-LIBRARIES = BELOW_BUILD + ["engine/run", "engine/data", "engine/builder", "engine/tune"]
+BELOW_ONNX = BELOW_BUILD + ["engine/run", "engine/data", "engine/builder", "engine/tune"]
+LIBRARIES = BELOW_ONNX + ["engine/onnx"]
 ROOMS = {
     "cmake": (0, []),
     "core": (0, []),
@@ -30,12 +31,13 @@ ROOMS = {
     "engine/data": (4, ["core", "graph", "importer"]),
     "engine/run": (4, ENGINE + ["kernels/cpu", "kernels/cuda"]),
     "engine/builder": (5, BELOW_BUILD + ["engine/run", "engine/data"]),
-    "engine/tune": (6, LIBRARIES),
-    "anneal.h": (7, LIBRARIES),  # the umbrella header, for applications
-    "cli": (7, LIBRARIES),
-    "samples": (8, LIBRARIES + ["anneal.h"]),
-    "bench": (8, LIBRARIES),
-    "tests": (9, LIBRARIES + ["anneal.h", "cli", "bench"]),
+    "engine/tune": (6, BELOW_ONNX),
+    "engine/onnx": (7, BELOW_ONNX),  # the interface of libbuilder, from an ONNX model to an engine
+    "anneal.h": (8, LIBRARIES),  # the umbrella header, for applications
+    "cli": (8, LIBRARIES),
+    "samples": (9, LIBRARIES + ["anneal.h"]),
+    "bench": (9, LIBRARIES),
+    "tests": (10, LIBRARIES + ["anneal.h", "cli", "bench"]),
 }
 
 # room: its sub-folders, each with the sub-folders of the same room that it may see. "" stands for the files of the room
@@ -384,6 +386,40 @@ def cycles(edges):
     return found
 
 
+# These commands are written on the public interface: of other headers they may have so many includes, together with
+# the files of cli/ that no other command uses.
+PUBLIC_COMMANDS = ["bench", "build", "calibrate", "eval", "inspect", "run", "tune"]
+MOST_NOT_PUBLIC = 10
+
+
+def reached_in_cli(files, starts):
+    """The files of cli/ that these include, and the sources of the headers that they include."""
+    seen, todo = set(), list(starts)
+    while todo:
+        path = todo.pop()
+        if path in seen or path not in files:
+            continue
+        seen.add(path)
+        todo += [path[:-2] + ".cc"] * path.endswith(".h")
+        todo += [header for header in re.findall(r'^#include "anneal/(cli/[^"]+)"', files[path], re.M)
+                 if header != "cli/commands/commands.h"]
+    return seen
+
+
+def command_problems(files):
+    with open(f"{ROOT}/cmake/public_headers.cmake") as listed:
+        public = set(re.findall(r"include/anneal/(\S+)", listed.read()))
+    ours = {f"cli/commands/{name}_command.cc" for name in PUBLIC_COMMANDS}
+    others = [path for path in files if path.startswith("cli/commands/") and path.endswith("_command.cc") and path not in ours]
+    only = reached_in_cli(files, ours) - reached_in_cli(files, others + ["cli/application.cc", "cli/main.cc"])
+    found = [(path, header) for path in sorted(only) for header in re.findall(r'^#include "anneal/([^"]+)"', files[path], re.M)
+             if not header.startswith("cli/") and header not in public]
+    if len(found) <= MOST_NOT_PUBLIC:
+        return []
+    return [f"{path}: includes {header}: {len(found)} includes that are not public in the commands "
+            f"{' '.join(PUBLIC_COMMANDS)}, more than {MOST_NOT_PUBLIC}" for path, header in found]
+
+
 def table_problems():
     return [f"the table lets {room} see {other}, which is above it"
             for room, (level, sees) in ROOMS.items() for other in sees if ROOMS[other][0] > level] + [
@@ -489,7 +525,7 @@ def main():
     for path in sources(".h", ".cc", ".cuh"):
         with open(f"{ROOT}/{path}", encoding="utf-8") as source:
             files[path] = source.read()
-    problems = problems_of(files)
+    problems = problems_of(files) + command_problems(files)
     for message in problems:
         print(message)
     print(f"layers: {len(files)} files, {len(problems)} problems")

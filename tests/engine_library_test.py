@@ -20,7 +20,7 @@ from sources import ROOT
 MAY_NEED = ("libc.so", "libm.so", "libstdc++.so", "libgcc_s.so", "libhwy.so", "ld-linux")
 # Only the emulated device's compiler and the builder's commands start processes.
 STARTS_PROCESSES = {"posix_spawn", "posix_spawnp", "fork", "vfork", "execve", "execvp", "system", "popen"}
-ABOVE_ENGINE = ("importer/", "optimizer/", "engine/data/", "engine/builder/", "engine/tune/", "cli/")
+ABOVE_ENGINE = ("importer/", "optimizer/", "engine/data/", "engine/builder/", "engine/tune/", "engine/onnx/", "cli/")
 MOST_STRIPPED_BYTES = 5_000_000
 MOST_STRIPPED_BUILDER_BYTES = 3_500_000
 MOST_EXPORTS = 200

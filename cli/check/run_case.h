@@ -7,7 +7,7 @@
 
 #include "anneal/cli/check/test_cases.h"
 #include "anneal/cli/compare/compare_outputs.h"
-#include "anneal/engine/builder/onnx_builder.h"
+#include "anneal/engine/builder/build_options.h"
 
 namespace anneal {
 

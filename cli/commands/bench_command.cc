@@ -18,19 +18,15 @@
 #include "anneal/cli/model/model_flags.h"
 #include "anneal/cli/model/open_engine.h"
 #include "anneal/cli/model/sample_inputs.h"
+#include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/exit_status.h"
 #include "anneal/cli/output/json_file.h"
 #include "anneal/cli/output/output_path.h"
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
-#include "anneal/core/milliseconds.h"
-#include "anneal/core/parallel.h"
 #include "anneal/core/version.h"
-#include "anneal/engine/plan.h"
 #include "anneal/engine/run/counted_steps.h"
-#include "anneal/engine/run/make_engine.h"
-#include "anneal/kernels/cpu/backend.h"
 
 namespace anneal {
 namespace {
@@ -56,7 +52,8 @@ struct Bench {
   std::optional<double> build_milliseconds;
   double load_milliseconds = 0;
   ResidentMemory before;  // loading
-  uint64_t peak_bytes = 0, weight_bytes = 0;
+  uint64_t peak_bytes = 0;
+  PlanFacts plan;
   Measurement measured;
   Latency latency{};
   double per_second = 0;
@@ -65,19 +62,6 @@ struct Bench {
   std::vector<std::vector<Tensor>> sets;  // of inputs, beginning with `inputs`, if shapes change
   std::vector<ShapeTimes> changes;        // of each
 };
-
-int threads_of(const BenchFlags& flags) {
-  return flags.threads > 0 ? flags.threads : hardware_threads();
-}
-
-uint64_t bytes_of_weights(const Plan& plan) {
-  uint64_t bytes = 0;
-  for (const Slot& slot : plan.slots)
-    if (slot.storage == Storage::kWeight)
-      bytes += static_cast<uint64_t>(count(dims_of(slot.type.shape))) * size_of(slot.type.dtype);
-  for (const Plan& body : plan.bodies) bytes += bytes_of_weights(body);
-  return bytes;
-}
 
 std::string input_text(const TensorInfo& port, const Tensor& tensor) {
   return fmt::format("{}: {}{}", port.name, to_string(tensor.dtype()), to_string(tensor.dims()));
@@ -149,9 +133,8 @@ void print_bench(const BenchFlags& flags, const Engine& engine, const Bench& ben
   const auto line = [](std::string_view name, const std::string& text) {
     fmt::print("{:<11} {}\n", name, printable(text));
   };
-  line("model",
-       fmt::format("{}, {} for {}", flags.source.path,
-                   count_text(plan_of(engine).steps.size(), "step"), plan_of(engine).target));
+  line("model", fmt::format("{}, {} for {}", flags.source.path,
+                            count_text(bench.plan.steps, "step"), bench.plan.target));
   line("machine", bench.machine);
   for (size_t i = 0; i < bench.inputs.size(); ++i)
     line("input", input_text(engine.inputs()[i], bench.inputs[i]));
@@ -168,13 +151,14 @@ void print_bench(const BenchFlags& flags, const Engine& engine, const Bench& ben
                        count_text(bench.measured.milliseconds.size(), "run"),
                        bench.measured.seconds, bench.measured.warmup_runs,
                        count_text(static_cast<uint64_t>(flags.contexts), "context"),
-                       count_text(static_cast<uint64_t>(threads_of(flags)), "thread")));
+                       count_text(static_cast<uint64_t>(thread_count(flags.threads)), "thread")));
   line("throughput", fmt::format("{} inferences/s", rate_text(bench.per_second)));
   line("memory", fmt::format("peak {} resident, {} of it before the engine was loaded",
                              bytes_text(bench.peak_bytes), bytes_text(bench.before.now)));
-  line("", fmt::format("weights {}, {} per context, of it {} planned for activations",
-                       bytes_text(bench.weight_bytes), bytes_text(bench.measured.context_bytes),
-                       bytes_text(bench.measured.arena_bytes)));
+  line("",
+       fmt::format("weights {}, {} per context, of it {} planned for activations",
+                   bytes_text(bench.plan.weight_bytes), bytes_text(bench.measured.context_bytes),
+                   bytes_text(bench.measured.arena_bytes)));
   line("others", others_text(bench.measured.load));
   if (!bench.changes.empty()) fmt::print("\n{}", changes_text(engine, bench));
   if (flags.profile) fmt::print("\n{}", bench.profile.text());
@@ -189,10 +173,10 @@ Json bench_json(const BenchFlags& flags, const Engine& engine, const Bench& benc
   Json json = {{"anneal", version()},
                {"machine", bench.machine},
                {"file", flags.source.path},
-               {"target", plan_of(engine).target},
-               {"steps", plan_of(engine).steps.size()},
+               {"target", bench.plan.target},
+               {"steps", bench.plan.steps},
                {"inputs", std::move(inputs)},
-               {"threads", threads_of(flags)},
+               {"threads", thread_count(flags.threads)},
                {"contexts", flags.contexts}};
   json["build_milliseconds"] =
       bench.build_milliseconds ? Json(*bench.build_milliseconds) : Json(nullptr);
@@ -209,7 +193,7 @@ Json bench_json(const BenchFlags& flags, const Engine& engine, const Bench& benc
                                   {"max", latency.max}};
   json["memory_bytes"] = {{"peak_resident", bench.peak_bytes},
                           {"resident_before_load", bench.before.now},
-                          {"weights", bench.weight_bytes},
+                          {"weights", bench.plan.weight_bytes},
                           {"per_context", bench.measured.context_bytes},
                           {"planned_arena", bench.measured.arena_bytes}};
   json["machine_load"] = {{"other_cores", load.other_cores},
@@ -234,15 +218,15 @@ int bench(BenchFlags flags) {
                          .max_memory = flags.source.build.max_memory,
                          .spin = flags.spin};
   if (flags.iterations > 0) options.measured = {flags.iterations, 0};
-  Progress progress(flags.verbose);
+  ProgressLine progress(flags.verbose);
 
   Bench result;
   std::optional<BuiltApart> built;
   flags.source.build.precision =
       precision_options(flags.precision, std::span(&flags.source.target, 1));
   set_self_check(flags.precision, flags.source.build);
-  flags.source.build.timing.threads = flags.threads;
-  check_timing_cache(flags.source.build.timing);
+  flags.source.build.threads = flags.threads;
+  check_timing_cache(flags.source.build);
   std::string path = flags.source.path;
   if (!is_engine(path)) {
     progress.say("building");
@@ -260,7 +244,7 @@ int bench(BenchFlags flags) {
                                          .debug = &flags.source.debug});
   result.load_milliseconds = milliseconds_since(start);
   result.machine = engine->device();
-  result.weight_bytes = bytes_of_weights(plan_of(*engine));
+  result.plan = plan_facts(*engine);
 
   if (flags.inputs.empty()) flags.inputs = {"random"};
   const SampleInputs samples = sample_inputs(*engine, flags.inputs, flags.source.shapes.shapes);
@@ -328,7 +312,7 @@ void add_bench_command(CLI::App& application, Action& action) {
   add_shape_flags(*command, source.shapes);
   add_precision_flags(*command, flags->precision);
   add_pass_flags(*command, source.build);
-  add_timing_flags(*command, source.build.timing);
+  add_timing_flags(*command, source.build);
   add_kernel_flags(*command, source.build);
   add_memory_flag(*command, source.build.max_memory,
                   "The most memory of a context, without weights; of a model that is built: of "

@@ -107,7 +107,7 @@ Json harm_json(const BisectFlags& flags, const std::optional<Harm>& harm, const 
 }  // namespace
 
 int bisect(const Graph& graph, const BisectFlags& flags, std::span<const Pass> passes) {
-  Progress progress(flags.verbose);
+  ProgressLine progress(flags.verbose);
   const Target target = open_target(flags.target, cpu_backend());
   PassOptions options = graph_options(flags.build).passes;
   options.native = target.native;

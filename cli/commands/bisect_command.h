@@ -6,7 +6,7 @@
 
 #include "anneal/cli/compare/compare_outputs.h"
 #include "anneal/cli/model/import_model.h"
-#include "anneal/engine/builder/onnx_builder.h"
+#include "anneal/engine/builder/build_options.h"
 #include "anneal/optimizer/pass.h"
 
 namespace anneal {

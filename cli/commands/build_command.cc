@@ -18,22 +18,16 @@
 #include "anneal/cli/flags/timing_flags.h"
 #include "anneal/cli/model/import_model.h"
 #include "anneal/cli/model/open_engine.h"
+#include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/exit_status.h"
 #include "anneal/cli/output/json_file.h"
 #include "anneal/cli/output/output_path.h"
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
-#include "anneal/core/file.h"
-#include "anneal/core/milliseconds.h"
-#include "anneal/core/parallel.h"
-#include "anneal/engine/builder/checked_build.h"
-#include "anneal/engine/run/memory/activation_memory.h"
-#include "anneal/engine/run/memory/bound_plan.h"
-#include "anneal/engine/run/pack_weights.h"
-#include "anneal/engine/tune/calibration/calibrate.h"
-#include "anneal/graph/text/text.h"
-#include "anneal/optimizer/pipeline/pipeline.h"
+#include "anneal/cli/output/text_file.h"
+#include "anneal/engine/onnx/dumped_build.h"
+#include "anneal/engine/onnx/onnx_builder.h"
 
 namespace anneal {
 namespace {
@@ -48,128 +42,26 @@ struct BuildFlags {
   PrecisionFlags precision;
   DataFlags data;  // to calibrate with; none: no path
   std::optional<double> max_drop;
-  bool pack = false, verbose = false, quiet = false;
+  bool verbose = false, quiet = false;
 };
 
 // Before the work, not after it.
 void check_outputs(const BuildFlags& flags, const std::string& output) {
   for (const std::string& path : {output, flags.report, flags.dump_graph}) check_output_file(path);
-  check_timing_cache(flags.build.timing);
+  check_timing_cache(flags.build);
   std::error_code error;
   if (fs::equivalent(flags.model, output, error))
     fail(ErrorCode::kInvalidArgument,
          fmt::format("-o {} is the model itself; give the engine another name", output));
 }
 
-// How many of a plan's steps run on its device, and what does not and why.
-struct Fallbacks {
-  size_t steps = 0, on_device = 0, transfers = 0;
-  Json layers = Json::array();
-};
-Fallbacks fallbacks_of(const Plan& plan) {
-  Fallbacks result;
-  for (const Step& step : plan.steps) {
-    if (step.kernel == kTransfer) {
-      ++result.transfers;
-      continue;
-    }
-    ++result.steps;
-    result.on_device += step.device + 1u < plan.devices.size() ? 1 : 0;
-  }
-  for (const Decision& decision : plan.decisions)
-    if (decision.stage == kFallback)
-      result.layers.push_back({{"layer", decision.subject}, {"why", decision.text}});
-  return result;
-}
-
-void print_fallbacks(const Plan& plan) {
-  if (plan.devices.size() == 1) return;
-  const Fallbacks fallbacks = fallbacks_of(plan);
+void print_fallbacks(const BuildPlan& plan) {
+  if (plan.target.starts_with("cpu")) return;
   fmt::print("  {}: {} of {} run on the GPU, with {}; machine code {}\n", plan.target,
-             fallbacks.on_device, count_text(fallbacks.steps, "step"),
-             count_text(fallbacks.transfers, "copy step"), bytes_text(plan.code.size()));
-  for (const Json& layer : fallbacks.layers)
-    fmt::print("    on the CPU: \"{}\": {}\n", printable(layer["layer"].get<std::string>()),
-               printable(layer["why"].get<std::string>()));
-}
-
-uint64_t weight_bytes(const EngineFile& file) {
-  uint64_t bytes = 0;
-  for (const Tensor& weight : file.weights) bytes += weight.bytes().size();
-  return bytes;
-}
-
-// The pass after which the graph is as it will be built.
-std::string_view last_pass(const PassOptions& options) {
-  std::string_view last;
-  for (const Pass& pass : default_pipeline())
-    if (why_left_out(pass, options).empty()) last = pass.name;
-  return last;
-}
-
-// The graph as text after each pass that changed something: DIR/TARGETS/03-fold_constants.txt.
-class PassDump {
- public:
-  PassDump(std::string folder, const Graph& imported) : folder_(std::move(folder)) {
-    if (!folder_.empty()) write(folder_ + "/00-imported.txt", imported);
-  }
-  void add(const PassEvent& event, std::string_view targets) {
-    if (folder_.empty()) return;
-    const auto passes = default_pipeline();
-    const auto number =
-        std::find_if(passes.begin(), passes.end(),
-                     [&](const Pass& pass) { return pass.name == event.pass.name; }) -
-        passes.begin() + 1;
-    write(fmt::format("{}/{}/{:02}-{}.txt", folder_, targets, number, event.pass.name),
-          event.graph);
-  }
-
- private:
-  static void write(const std::string& path, const Graph& graph) {
-    make_output_folder(fs::path(path).parent_path().string());
-    const std::string text = to_string(graph);
-    write_file_atomically(path, std::as_bytes(std::span(text)));
-  }
-  std::string folder_;
-};
-
-// For the self-check, as many as it looks at.
-std::vector<std::vector<Tensor>> first_samples(const Graph& model, const Dataset& samples) {
-  std::vector<std::vector<Tensor>> first;
-  const auto most = std::min<int64_t>(samples.size(), kMostCheckedSamples);
-  for (int64_t i = 0; i < most; ++i) {
-    const std::vector<SampleTensor> sample = samples.read(i);
-    std::vector<Tensor>& inputs = first.emplace_back();
-    for (const ValueId input : model.inputs()) {
-      const auto found = std::ranges::find(sample, model.value(input).name, &SampleTensor::input);
-      const auto& default_value = model.value(input).default_value;
-      if (found == sample.end() && !default_value) return {};
-      inputs.push_back(found != sample.end() ? found->tensor : *default_value);
-    }
-  }
-  return first;
-}
-
-// Sets the ranges of tensors to what the samples of --calibrate say; returns some of these.
-std::vector<std::vector<Tensor>> calibrate_with(const BuildFlags& flags, const Graph& model,
-                                                PassOptions& passes, Progress& progress) {
-  if (passes.precision.ranges)
-    fail(ErrorCode::kInvalidArgument,
-         "--calibrate and --calibration contradict each other: one makes ranges, one has them");
-  CalibrationOptions options;
-  options.passes = passes;
-  options.data_threads = flags.data.threads;
-  options.range.symmetric = passes.precision.symmetric;
-  options.progress = [&](int64_t done, int64_t all) {
-    progress.say(fmt::format("calibrating: {} of {} samples", done, all));
-  };
-  const auto samples = open_data(flags.data, calibration_inputs(model));
-  Calibration found = calibrate(model, samples, options);
-  passes.precision.ranges = std::make_shared<const CalibrationTable>(std::move(found.table));
-  progress.clear();
-  for (const std::string& remark : found.remarks)
-    if (!flags.quiet) fmt::print(stderr, "anneal: {}\n", printable(remark));
-  return first_samples(model, *samples);
+             plan.gpu_steps, count_text(plan.steps.size() - plan.copy_steps, "step"),
+             count_text(plan.copy_steps, "copy step"), bytes_text(plan.code_bytes));
+  for (const BuildDecision& layer : plan.fallbacks)
+    fmt::print("    on the CPU: \"{}\": {}\n", printable(layer.subject), printable(layer.text));
 }
 
 // What the self-check did, and its share of the time since the model was imported.
@@ -197,23 +89,14 @@ void print_self_check_line(const SelfCheckReport& check, double milliseconds) {
 }
 
 // A model whose activations this machine could not hold.
-void print_memory_note(const EngineFile& file) {
+void print_memory_note(const BuildPlan& plan) {
   const auto machine =
       static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  for (const Plan& plan : file.plans) {
-    uint64_t bytes = 0;
-    try {
-      const ActivationMemory memory = activation_memory(plan, file.weights);
-      bytes = memory.arena_bytes + memory.port_bytes;
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kInvalidArgument) throw;  // the opt sizes do not go together
-    }
-    if (bytes > machine)
-      fmt::print(
-          "note: a run of the plan for {} needs {} besides its weights, this machine has {}; "
-          "--max-memory refuses such models\n",
-          printable(plan.target), bytes_text(bytes), bytes_text(machine));
-  }
+  if (plan.run_bytes > machine)
+    fmt::print(
+        "note: a run of the plan for {} needs {} besides its weights, this machine has {}; "
+        "--max-memory refuses such models\n",
+        printable(plan.target), bytes_text(plan.run_bytes), bytes_text(machine));
 }
 
 // `--max-drop`: what `anneal tune` does.
@@ -228,9 +111,9 @@ int tune_instead(const BuildFlags& flags, const std::string& output) {
     fail(ErrorCode::kInvalidArgument,
          "--max-drop chooses precisions itself: leave out the flags for them");
   const BuildOptions& build = flags.build;
-  if (build.targets.size() != 1 || !build.allow_fallback || build.max_memory != 0 || flags.pack ||
-      build.timing.measure || !build.timing.cache.empty() || !flags.report.empty() ||
-      !flags.dump_graph.empty() || !flags.dump_passes.empty())
+  if (build.targets.size() != 1 || !build.allow_fallback || build.max_memory != 0 ||
+      build.pack_weights || build.time_kernels || !build.timing_cache.empty() ||
+      !flags.report.empty() || !flags.dump_graph.empty() || !flags.dump_passes.empty())
     fail(ErrorCode::kInvalidArgument,
          "--max-drop is for one target, without --no-fallback, --max-memory, --pack, "
          "--time-kernels, --report and dumps: build again with --mix for those");
@@ -242,13 +125,84 @@ int tune_instead(const BuildFlags& flags, const std::string& output) {
   tune.build = build;
   tune.max_drop = flags.max_drop;
   tune.calibration = precision.calibration;
-  tune.symmetric = precision.symmetric;
+  tune.build.precision.symmetric = precision.symmetric;
   tune.verbose = flags.verbose;
   tune.quiet = flags.quiet;
   return tune_model(tune);
 }
 
-int build_engine(const BuildFlags& flags) {
+Json report_json(const BuildFlags& flags, const std::string& output, const BuildReport& report,
+                 double total_milliseconds) {
+  Json passes = Json::array(), plans = Json::array();
+  for (const BuildPass& pass : report.passes)
+    passes.push_back({{"name", pass.name},
+                      {"targets", pass.targets},
+                      {"exact", pass.is_exact},
+                      {"changed", pass.has_changed},
+                      {"rewrites", pass.rewrites},
+                      {"milliseconds", pass.milliseconds},
+                      {"layers", pass.layers}});
+  for (const BuildPlan& plan : report.plans) {
+    Json fallbacks = Json::array();
+    for (const BuildDecision& layer : plan.fallbacks)
+      fallbacks.push_back({{"layer", layer.subject}, {"why", layer.text}});
+    plans.push_back({{"target", plan.target},
+                     {"steps", plan.steps.size()},
+                     {"arena_bytes", plan.arena_bytes},
+                     {"code_bytes", plan.code_bytes},
+                     {"transfers", plan.copy_steps},
+                     {"on_the_cpu", std::move(fallbacks)}});
+  }
+  Json json = {{"model", flags.model}, {"engine", output}, {"targets", flags.build.targets}};
+  json["import_milliseconds"] = report.import_milliseconds;
+  json["imported_layers"] = report.imported_layers;
+  json["passes"] = std::move(passes);
+  json["build_milliseconds"] = report.build_milliseconds;
+  json["plans"] = std::move(plans);
+  json["weight_bytes"] = report.weight_bytes;
+  json["engine_bytes"] = report.engine_bytes;
+  json["total_milliseconds"] = total_milliseconds;
+  if (!report.self_check.outcome.empty())
+    json["self_check"] = self_check_json(report.self_check, total_milliseconds);
+  return json;
+}
+
+// The options of the flags, but for the progress.
+BuildOptions build_options(const BuildFlags& flags, const OnnxModel& model) {
+  BuildOptions options = flags.build;
+  set_shapes(flags.shapes, options);
+  options.precision = precision_options(flags.precision, options.targets, !flags.data.data.empty());
+  options.data_threads = flags.data.threads;
+  set_self_check(flags.precision, options);
+  if (flags.data.data.empty()) return options;
+  if (options.precision.ranges)
+    fail(ErrorCode::kInvalidArgument,
+         "--calibrate and --calibration contradict each other: one makes ranges, one has them");
+  options.calibration.samples = open_data(flags.data, onnx_inputs(model, options));
+  return options;
+}
+
+void print_built(const BuildFlags& flags, const BuildOptions& options, const std::string& what,
+                 const BuildReport& report, double total_milliseconds) {
+  std::vector<std::string> made;
+  for (const BuildPlan& plan : report.plans)
+    made.push_back(fmt::format("{} for {}", count_text(plan.steps.size(), "step"), plan.target));
+  fmt::print("{}: {}, weights {}, file {}, built in {}\n", what, fmt::join(made, ", "),
+             bytes_text(report.weight_bytes), bytes_text(report.engine_bytes),
+             milliseconds_text(total_milliseconds));
+  print_self_check_line(report.self_check, total_milliseconds);
+  for (const BuildPlan& plan : report.plans) print_fallbacks(plan);
+  for (const std::string& note :
+       precision_notes(flags.precision, options.precision, flags.build.targets))
+    fmt::print("note: {}\n", printable(note));
+  if (options.time_kernels && std::ranges::none_of(report.plans, [](const BuildPlan& plan) {
+        return plan.target.starts_with("cpu");
+      }))
+    fmt::print("note: --time-kernels measures kernels of the CPU, and no plan is for the CPU\n");
+  for (const BuildPlan& plan : report.plans) print_memory_note(plan);
+}
+
+int build_model(const BuildFlags& flags) {
   if (flags.model.empty())
     fail(ErrorCode::kInvalidArgument,
          "build needs a model: anneal build model.onnx -o model.engine");
@@ -262,96 +216,29 @@ int build_engine(const BuildFlags& flags) {
   if (flags.max_drop) return tune_instead(flags, output);
 
   const auto start = Clock::now();
-  Progress progress(flags.verbose);
+  ProgressLine progress(flags.verbose);
   progress.say(fmt::format("reading {}", flags.model));
-  ImportResult imported = import_model(flags.model, flags.shapes);
-  Json report = {{"model", flags.model}, {"engine", output}, {"targets", flags.build.targets}};
-  report["import_milliseconds"] = milliseconds_since(start);
-  report["imported_layers"] = imported.graph.layer_count();
-
-  std::string graph_text;
-  Json passes = Json::array();
-  GraphBuildOptions options = graph_options(flags.build);
-  const std::string_view last = last_pass(options.passes);
-  if (!flags.dump_graph.empty() && last.empty()) graph_text = to_string(imported.graph);
-  PassDump dump(flags.dump_passes, imported.graph);
-  options.passes.precision =
-      precision_options(flags.precision, flags.build.targets, !flags.data.data.empty());
-  BuildOptions checking = flags.build;
-  set_self_check(flags.precision, checking);
-  SelfCheckOptions check = self_check_options(checking);
-  if (!flags.data.data.empty())
-    check.samples = calibrate_with(flags, imported.graph, options.passes, progress);
-  check.before_rebuild = [&] { passes = Json::array(); };
-  options.progress = [&](std::string_view what) { progress.say(what); };
-  options.after_pass = [&](const PassEvent& event, std::string_view targets) {
-    progress.say(event.pass.name);
-    passes.push_back({{"name", event.pass.name},
-                      {"targets", targets},
-                      {"exact", event.pass.exact},
-                      {"changed", event.changed},
-                      {"rewrites", event.rewrites},
-                      {"milliseconds", event.milliseconds},
-                      {"layers", event.graph.layer_count()}});
-    if (!flags.dump_graph.empty() && event.pass.name == last) graph_text = to_string(event.graph);
-    if (event.changed) dump.add(event, targets);
+  const ModelFile file(flags.model);
+  BuildOptions options = build_options(flags, file.model());
+  options.progress = [&](const Progress& at) {
+    progress.say(at.what);
+    return true;
   };
-  const auto build_start = Clock::now();
-  auto [file, checked] =
-      with_context([&] { return printable(flags.model); },
-                   [&] { return build_checked(std::move(imported.graph), options, check); });
-  if (flags.pack) {
-    ThreadTeam team(hardware_threads());
-    pack_weights(file, team);
-  }
-  report["passes"] = std::move(passes);
-  report["build_milliseconds"] = milliseconds_since(build_start);
-
+  const BuiltEngine built =
+      build_engine(file.model(), options, {flags.dump_graph, flags.dump_passes});
+  const BuildReport& report = built.report;
+  const double total = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   // The engine last: what fails before leaves no engine.
-  const std::vector<std::byte> bytes = save(file);
-  if (!flags.dump_graph.empty())
-    write_file_atomically(flags.dump_graph, std::as_bytes(std::span(graph_text)));
-  Json plans = Json::array();
-  for (const Plan& plan : file.plans) {
-    Fallbacks fallbacks = fallbacks_of(plan);
-    plans.push_back({{"target", plan.target},
-                     {"steps", plan.steps.size()},
-                     {"arena_bytes", fixed_arena_bytes(plan, file.weights)},
-                     {"code_bytes", plan.code.size()},
-                     {"transfers", fallbacks.transfers},
-                     {"on_the_cpu", std::move(fallbacks.layers)}});
-  }
-  report["plans"] = std::move(plans);
-  report["weight_bytes"] = weight_bytes(file);
-  report["engine_bytes"] = bytes.size();
-  const double total_milliseconds = milliseconds_since(start);
-  report["total_milliseconds"] = total_milliseconds;
-  if (!checked.outcome.empty()) report["self_check"] = self_check_json(checked, total_milliseconds);
-  if (!flags.report.empty()) write_json(flags.report, report);
+  if (!flags.report.empty()) write_json(flags.report, report_json(flags, output, report, total));
   progress.say(fmt::format("writing {}", output));
   const bool is_replaced = flags.output.empty() && fs::exists(output);
-  write_file_atomically(output, bytes);
+  write_bytes(output, built.bytes);
 
   progress.clear();
-  print_self_check(checked);
+  print_self_check(report.self_check);
   if (flags.quiet) return kSuccess;
-  std::vector<std::string> made;
-  for (const Plan& plan : file.plans)
-    made.push_back(fmt::format("{} for {}", count_text(plan.steps.size(), "step"), plan.target));
-  fmt::print("{}{}: {}, weights {}, file {}, built in {}\n", output,
-             is_replaced ? " (replaced)" : "", fmt::join(made, ", "),
-             bytes_text(weight_bytes(file)), bytes_text(bytes.size()),
-             milliseconds_text(milliseconds_since(start)));
-  print_self_check_line(checked, total_milliseconds);
-  for (const Plan& plan : file.plans) print_fallbacks(plan);
-  for (const std::string& note :
-       precision_notes(flags.precision, options.passes.precision, flags.build.targets))
-    fmt::print("note: {}\n", printable(note));
-  if (flags.build.timing.measure && std::ranges::all_of(file.plans, [](const Plan& plan) {
-        return !plan.target.starts_with("cpu");
-      }))
-    fmt::print("note: --time-kernels measures kernels of the CPU, and no plan is for the CPU\n");
-  print_memory_note(file);
+  print_remarks(report.warnings);
+  print_built(flags, options, output + (is_replaced ? " (replaced)" : ""), report, total);
   return kSuccess;
 }
 
@@ -414,9 +301,9 @@ void add_build_command(CLI::App& application, Action& action) {
                   "The most memory for weights and activations together; a model that needs more "
                   "is refused");
   add_pass_flags(*command, flags->build);
-  add_timing_flags(*command, flags->build.timing);
+  add_timing_flags(*command, flags->build);
   command
-      ->add_option("--time-threads", flags->build.timing.threads,
+      ->add_option("--time-threads", flags->build.threads,
                    "Threads that the engine will run with, for --time-kernels; 0: one per core")
       ->capture_default_str()
       ->check(at_least(0));
@@ -430,7 +317,7 @@ void add_build_command(CLI::App& application, Action& action) {
   command->add_option("--report", flags->report, "Write times of the build and its passes as JSON")
       ->type_name("FILE");
   command->add_flag(
-      "--pack", flags->pack,
+      "--pack", flags->build.pack_weights,
       "Store weights as this machine's CPU kernels read them, too, to be mapped at load");
   command->add_flag("!--no-fallback", flags->build.allow_fallback,
                     "Fail, naming each, if layers would run on the CPU though the target is a GPU");
@@ -443,7 +330,7 @@ void add_build_command(CLI::App& application, Action& action) {
       action = list_all_passes;
       return;
     }
-    action = [flags] { return build_engine(*flags); };
+    action = [flags] { return build_model(*flags); };
   });
 }
 

@@ -9,15 +9,16 @@
 #include "anneal/cli/flags/data_flags.h"
 #include "anneal/cli/flags/pass_flags.h"
 #include "anneal/cli/model/import_model.h"
+#include "anneal/cli/model/open_engine.h"
 #include "anneal/cli/model/sample_hints.h"
+#include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/exit_status.h"
 #include "anneal/cli/output/output_path.h"
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
-#include "anneal/core/file.h"
-#include "anneal/engine/builder/builder.h"
-#include "anneal/engine/tune/calibration/calibrate.h"
+#include "anneal/cli/output/text_file.h"
+#include "anneal/engine/onnx/onnx_builder.h"
 
 namespace anneal {
 namespace {
@@ -30,47 +31,54 @@ struct CalibrateFlags {
                              equalize = "auto";
   ShapeFlags shapes;
   DataFlags data;
-  BuildOptions build;  // its passes
-  CalibrationOptions options;
+  BuildOptions build;
   bool verbose = false, quiet = false;
 };
+
+constexpr std::pair<std::string_view, FitChoice> kChoices[] = {
+    {"off", FitChoice::kOff}, {"on", FitChoice::kOn}, {"auto", FitChoice::kAuto}};
+
+FitChoice parse_choice(std::string_view flag, std::string_view text) {
+  for (const auto& [name, choice] : kChoices)
+    if (text == name) return choice;
+  fail(ErrorCode::kInvalidArgument, fmt::format("{} {}: there are on, off and auto", flag, text));
+}
+
+RangeMethod parse_method(std::string_view text) {
+  using enum RangeMethod;
+  for (const RangeMethod method : {kMinMax, kEntropy, kPercentile, kMse, kAuto})
+    if (to_string(method) == text) return method;
+  fail(ErrorCode::kInvalidArgument,
+       fmt::format("--method {}: there are minmax, entropy, percentile, mse and auto", text));
+}
 
 int calibrate_model(const CalibrateFlags& flags) {
   const std::string output =
       flags.output.empty() ? fs::path(flags.model).stem().string() + ".ranges" : flags.output;
   check_output_file(output);
-  CalibrationOptions options = flags.options;
-  options.passes = graph_options(flags.build).passes;
-  const auto method = range_method(flags.method);
-  if (!method)
-    fail(ErrorCode::kInvalidArgument,
-         fmt::format("--method {}: there are minmax, entropy, percentile, mse and auto",
-                     flags.method));
-  options.range.method = *method;
-  options.choices = {parse_use("--fit-weights", flags.fit_weights),
-                     parse_use("--correct-bias", flags.correct_bias),
-                     parse_use("--equalize", flags.equalize)};
+  BuildOptions options = flags.build;
+  set_shapes(flags.shapes, options);
+  options.calibration.method = parse_method(flags.method);
+  options.calibration.fit_weights = parse_choice("--fit-weights", flags.fit_weights);
+  options.calibration.correct_bias = parse_choice("--correct-bias", flags.correct_bias);
+  options.calibration.equalize = parse_choice("--equalize", flags.equalize);
   options.data_threads = flags.data.threads;
-  Progress progress(flags.verbose);
+  ProgressLine progress(flags.verbose);
   progress.say(fmt::format("  0 %  reading {}", flags.model));
-  const ImportResult imported = import_model(flags.model, flags.shapes);
-  const auto samples = open_data(flags.data, calibration_inputs(imported.graph));
+  const ModelFile file(flags.model);
+  const auto samples = open_data(flags.data, onnx_inputs(file.model(), options));
   const std::vector<std::string> hints = scale_hints(*samples);
   progress.say("  0 %  building the engine that measures ranges");
-  options.progress = [&](int64_t done, int64_t all) {
-    progress.say(fmt::format(
-        "{:3.0f} %  {} of {} samples",
-        100.0 * static_cast<double>(done) / static_cast<double>(std::max<int64_t>(all, 1)), done,
-        all));
+  options.progress = [&](const Progress& at) {
+    progress.say(fmt::format("{:3.0f} %  {}", 100 * at.share, at.what));
+    return true;
   };
   const auto start = Clock::now();
-  const Calibration calibration = calibrate(imported.graph, samples, options);
-  const std::string text = to_string(calibration.table);
-  write_file_atomically(output, std::as_bytes(std::span(text)));
+  const Calibration calibration = calibrate(file.model(), samples, options);
+  write_text(output, to_string(calibration.table));
   progress.clear();
   if (flags.quiet) return kSuccess;
-  for (const std::string& remark : calibration.remarks)
-    fmt::print(stderr, "anneal: {}\n", printable(remark));
+  print_remarks(calibration.warnings);
   print_hints(hints);
   const std::chrono::duration<double, std::milli> took = Clock::now() - start;
   fmt::print("{}: ranges of {} over {}, in {}\n", output,
@@ -106,11 +114,11 @@ void add_calibrate_command(CLI::App& application, Action& action) {
       ->capture_default_str()
       ->type_name("METHOD");
   command
-      ->add_option("--percentile", flags->options.range.percentile,
+      ->add_option("--percentile", flags->build.calibration.percentile,
                    "Of the method: percent of the elements that lie inside")
       ->capture_default_str()
       ->check(CLI::Range(50.0, 100.0));
-  command->add_flag("--symmetric", flags->options.range.symmetric,
+  command->add_flag("--symmetric", flags->build.precision.symmetric,
                     "For builds with --symmetric: zero points will be 0");
   const auto add_choice = [&](const char* flag, std::string& use, const char* what) {
     command->add_option(flag, use, what)->capture_default_str()->type_name("on|off|auto");
@@ -125,7 +133,7 @@ void add_calibrate_command(CLI::App& application, Action& action) {
   add_pass_flags(*command, flags->build);
   add_data_flags(*command, flags->data);
   command
-      ->add_option("--threads", flags->options.threads,
+      ->add_option("--threads", flags->build.threads,
                    "Most threads of an inference; 0: one per core")
       ->capture_default_str()
       ->check(at_least(0));

@@ -172,7 +172,7 @@ class CheckRun {
 
   const CheckFlags& flags_;
   InterruptWatch interrupts_;  // first: what is made later is cleaned up before it acts
-  Progress progress_;
+  ProgressLine progress_;
   std::optional<NamePattern> filter_;
   Tables tables_;
   std::vector<std::unique_ptr<UnpackedArchive>> archives_;

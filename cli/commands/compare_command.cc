@@ -58,8 +58,8 @@ void complete(CompareFlags& flags) {
         side->target.empty() || side->target.starts_with(kReferenceTarget) ? "cpu" : side->target);
   flags.build.precision = precision_options(flags.precision, targets);
   set_self_check(flags.precision, flags.build);
-  if (flags.build.precision.f16) flags.options.coarsest = DataType::kF16;
-  if (flags.build.precision.bf16) flags.options.coarsest = DataType::kBF16;
+  if (flags.build.precision.allows(Precision::kF16)) flags.options.coarsest = DataType::kF16;
+  if (flags.build.precision.allows(Precision::kBF16)) flags.options.coarsest = DataType::kBF16;
   for (EngineSource* side : {&flags.a, &flags.b}) {
     if (side->target.empty()) side->target = "cpu";
     side->build = flags.build;
@@ -201,7 +201,7 @@ void print_differences(const std::vector<ComparedTensor>& tensors, const Compare
 int run_compare(CompareFlags flags) {
   complete(flags);
   check_output_file(flags.json);
-  Progress progress(flags.verbose);
+  ProgressLine progress(flags.verbose);
   progress.say(fmt::format("preparing {} ({})", flags.a.path, flags.a.target));
   flags.a.threads = flags.b.threads = flags.options.threads;
   flags.a.inputs = flags.b.inputs = flags.inputs;

@@ -13,6 +13,7 @@
 #include "anneal/cli/model/model_flags.h"
 #include "anneal/cli/model/open_engine.h"
 #include "anneal/cli/model/sample_hints.h"
+#include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/exit_status.h"
 #include "anneal/cli/output/json_file.h"
 #include "anneal/cli/output/output_path.h"
@@ -20,9 +21,8 @@
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
-#include "anneal/core/file.h"
-#include "anneal/core/refuse.h"
-#include "anneal/engine/data/elements.h"
+#include "anneal/cli/output/tensor_summary.h"
+#include "anneal/cli/output/text_file.h"
 #include "anneal/engine/tune/metric/accuracy.h"
 
 namespace anneal {
@@ -95,7 +95,7 @@ void print_pictures(const Dataset& samples, const ClassificationRun& result,
 
 // precision: of a model, which is built.
 ClassificationRun run(const std::string& path, const EvalFlags& flags,
-                      const PrecisionFlags& precision, Progress& progress,
+                      const PrecisionFlags& precision, ProgressLine& progress,
                       std::shared_ptr<const Dataset>& samples) {
   progress.say(fmt::format("preparing {}", path));
   const std::string& device = flags.engine_options.device;
@@ -118,11 +118,9 @@ ClassificationRun run(const std::string& path, const EvalFlags& flags,
 
 // Predictions as --json wrote them.
 ClassificationRun read_predictions(const std::string& path) {
-  const FileBytes file = read_file(path);
   ClassificationRun result;
   try {
-    const auto json = Json::parse(
-        std::string_view(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()));
+    const auto json = Json::parse(read_text(path));
     for (const Json& one : json.at("predictions")) {
       Prediction prediction{one.at("sample").get<std::string>(), std::nullopt, {}};
       if (one.contains("label")) prediction.label = one.at("label").get<int64_t>();
@@ -191,7 +189,8 @@ void print_accuracy(const Counts& counts) {
              counts.among_five);
 }
 
-Json compare_against(const ClassificationRun& result, const EvalFlags& flags, Progress& progress) {
+Json compare_against(const ClassificationRun& result, const EvalFlags& flags,
+                     ProgressLine& progress) {
   std::shared_ptr<const Dataset> samples;
   const ClassificationRun other = flags.against.ends_with(".json")
                                       ? read_predictions(flags.against)
@@ -246,7 +245,7 @@ int evaluate(const EvalFlags& flags) {
   check_output_file(flags.json);
   const auto classes =
       flags.classes.empty() ? std::vector<std::string>() : read_labels(flags.classes);
-  Progress progress(flags.verbose);
+  ProgressLine progress(flags.verbose);
   std::shared_ptr<const Dataset> samples;
   const ClassificationRun result = run(flags.engine, flags, flags.precision, progress, samples);
   progress.clear();

@@ -1,18 +1,12 @@
 // `anneal inspect`: what is in a model or an engine.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <map>
 
 #include "anneal/cli/commands/commands.h"
 #include "anneal/cli/model/inspect_text.h"
 #include "anneal/cli/model/open_engine.h"
+#include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/exit_status.h"
 #include "anneal/cli/output/printable.h"
-#include "anneal/engine/plan.h"
-#include "anneal/graph/text/text.h"
-#include "anneal/importer/importer.h"
 
 namespace anneal {
 namespace {
@@ -22,36 +16,32 @@ struct InspectFlags {
   bool graph = false, plan = false, decisions = false, json = false, map = true;
 };
 
-int inspect_model(const InspectFlags& flags) {
+int show_model(const InspectFlags& flags) {
   if (flags.plan || flags.decisions)
     fail(ErrorCode::kInvalidArgument,
          fmt::format("{} is a model; --plan and --decisions are of engines: anneal build {}",
                      flags.file, flags.file));
-  const ImportResult imported = import_file(flags.file);
-  if (flags.json) {
-    fmt::print("{}", json_text(model_json(imported)));
-  } else if (flags.graph) {
-    fmt::print("{}", printable(to_string(imported.graph), LineEnds::kKept));
-  } else {
-    fmt::print("{}", model_text(imported));
+  if (flags.graph && !flags.json) {
+    fmt::print("{}", printable(graph_text_of(flags.file), LineEnds::kKept));
+    return kSuccess;
   }
+  const InspectedModel model = inspect_model(flags.file);
+  fmt::print("{}", flags.json ? json_text(model_json(model)) : model_text(model));
   return kSuccess;
 }
 
-int inspect_engine(const InspectFlags& flags) {
+int show_engine(const InspectFlags& flags) {
   if (flags.graph)
     fail(ErrorCode::kInvalidArgument,
          fmt::format("{} is an engine, which holds plans instead of a graph; use --plan",
                      flags.file));
-  const EngineFile file = read_engine_file(flags.file, {.map = flags.map});
-  if (flags.json) {
-    fmt::print("{}", json_text(engine_json(file)));
-  } else if (flags.plan) {
-    for (const Plan& plan : file.plans)
-      fmt::print("{}", printable(to_string(plan), LineEnds::kKept));
-  } else {
-    fmt::print("{}", engine_text(file, flags.decisions));
+  if (flags.plan && !flags.json) {
+    fmt::print("{}", printable(plans_text_of(flags.file, flags.map), LineEnds::kKept));
+    return kSuccess;
   }
+  const InspectedEngine engine = inspect_engine(flags.file, flags.map);
+  fmt::print("{}",
+             flags.json ? json_text(engine_json(engine)) : engine_text(engine, flags.decisions));
   return kSuccess;
 }
 
@@ -79,9 +69,7 @@ void add_inspect_command(CLI::App& application, Action& action) {
   command->add_flag("!--no-mmap", flags->map, "Read an engine file instead of mapping it");
   command->footer(kInspectFooter);
   command->callback([&action, flags] {
-    action = [flags] {
-      return is_engine(flags->file) ? inspect_engine(*flags) : inspect_model(*flags);
-    };
+    action = [flags] { return is_engine(flags->file) ? show_engine(*flags) : show_model(*flags); };
   });
 }
 

@@ -11,21 +11,19 @@
 #include "anneal/cli/flags/at_least.h"
 #include "anneal/cli/flags/name_pattern.h"
 #include "anneal/cli/measure/profile_table.h"
+#include "anneal/cli/model/classify.h"
 #include "anneal/cli/model/observe.h"
 #include "anneal/cli/model/open_engine.h"
 #include "anneal/cli/model/sample_inputs.h"
+#include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/exit_status.h"
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
 #include "anneal/cli/output/tensor_files.h"
 #include "anneal/cli/output/tensor_summary.h"
-#include "anneal/core/milliseconds.h"
-#include "anneal/engine/data/elements.h"
 #include "anneal/engine/run/counted_steps.h"
 #include "anneal/engine/run/debug.h"
-#include "anneal/engine/tune/metric/scores.h"
-#include "anneal/kernels/cuda/backend.h"
 
 namespace anneal {
 namespace {
@@ -88,7 +86,8 @@ int run_engine(const RunFlags& flags) {
   EngineOptions engine_options = flags.engine_options;
   engine_options.threads = flags.threads;
   engine_options.debug = &flags.debug;
-  if (flags.profile && engine_options.device == "emulated") engine_options.device = kCountingTarget;
+  if (flags.profile && engine_options.device == "emulated")
+    engine_options.device = "emulated:counting";
   const auto engine = engine_for(flags, engine_options);
   const auto labels = flags.labels.empty() ? std::vector<std::string>() : read_labels(flags.labels);
   const SampleInputs samples = sample_inputs(*engine, flags.inputs, flags.shapes);
@@ -108,7 +107,7 @@ int run_engine(const RunFlags& flags) {
       if (!samples.is_default[i]) context.set_input(engine->inputs()[i].name, inputs[i].view());
   });
 
-  Progress progress(flags.verbose);
+  ProgressLine progress(flags.verbose);
   const int warmup = flags.warmup >= 0 ? flags.warmup : flags.iterations > 1 ? 2 : 0;
   std::vector<double> milliseconds;
   ProfileTable profile;

@@ -84,28 +84,30 @@ void add_tune_command(CLI::App& application, Action& action) {
           "--calibration", flags->calibration,
           "The table that anneal calibrate wrote (default: calibrate on a share of the samples)")
       ->type_name("FILE");
-  command->add_flag("--symmetric", flags->symmetric, "With zero points of 0 only");
+  command->add_flag("--symmetric", flags->build.precision.symmetric, "With zero points of 0 only");
   command
-      ->add_option("--calibrate-samples", flags->calibrate_samples,
+      ->add_option("--calibrate-samples", flags->build.tuning.calibrate_samples,
                    "Samples to calibrate with; 0: a fifth")
       ->capture_default_str()
       ->check(at_least(0));
   command
-      ->add_option("--search-samples", flags->search_samples,
+      ->add_option("--search-samples", flags->build.tuning.search_samples,
                    "Samples to search with; 0: three tenths. All others confirm")
       ->capture_default_str()
       ->check(at_least(0));
-  command->add_option("--tune-seconds", flags->seconds, "When to stop trying; 0: when all is tried")
+  command
+      ->add_option("--tune-seconds", flags->build.tuning.seconds,
+                   "When to stop trying; 0: when all is tried")
       ->capture_default_str()
       ->check(at_least(0));
   command
-      ->add_option("--groups", flags->most_groups,
+      ->add_option("--groups", flags->build.tuning.most_groups,
                    "Most groups of layers to choose for; more are put together")
       ->capture_default_str()
       ->check(at_least(1));
-  command->add_flag("--modelled-times", flags->is_modelled,
+  command->add_flag("--modelled-times", flags->build.tuning.modelled_times,
                     "Take no times: latencies by published figures, the same on every machine");
-  command->add_option("--threads", flags->threads, "Threads of an inference; 0: one per core")
+  command->add_option("--threads", flags->build.threads, "Threads of an inference; 0: one per core")
       ->capture_default_str()
       ->check(at_least(0));
   add_shape_flags(*command, flags->shapes);

@@ -7,42 +7,35 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <span>
+#include <functional>
+#include <set>
+#include <utility>
 
 #include "anneal/cli/flags/precision_flags.h"
 #include "anneal/cli/measure/process_facts.h"
 #include "anneal/cli/model/sample_hints.h"
+#include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/exit_status.h"
 #include "anneal/cli/output/output_path.h"
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
-#include "anneal/core/bytes.h"
-#include "anneal/core/file.h"
-#include "anneal/core/refuse.h"
-#include "anneal/engine/builder/builder.h"
-#include "anneal/engine/tune/calibration/calibrate.h"
-#include "anneal/engine/tune/search/tune.h"
+#include "anneal/cli/output/text_file.h"
+#include "anneal/engine/onnx/onnx_builder.h"
 
 namespace anneal {
 namespace {
 
 namespace fs = std::filesystem;
 
-using ToText = std::string (*)(const Frontier&);
-
 // By the suffix of a file.
-ToText frontier_form(const std::string& path) {
-  if (path.ends_with(".json")) return frontier_json;
-  if (path.ends_with(".csv")) return frontier_csv;
-  if (path.ends_with(".svg")) return frontier_svg;
-  if (path.ends_with(".txt")) return frontier_table;
+FrontierForm frontier_form(const std::string& path) {
+  if (path.ends_with(".json")) return FrontierForm::kJson;
+  if (path.ends_with(".csv")) return FrontierForm::kCsv;
+  if (path.ends_with(".svg")) return FrontierForm::kSvg;
+  if (path.ends_with(".txt")) return FrontierForm::kTable;
   refuse_argument(
       fmt::format("--frontier {}: the name says the form: .json, .csv, .svg or .txt", path));
-}
-
-void write_text(const std::string& path, const std::string& text) {
-  write_file_atomically(path, std::as_bytes(std::span(text)));
 }
 
 std::string tuned_path(const std::string& output) {
@@ -69,14 +62,14 @@ std::shared_ptr<const Metric> metric_for(const TuneFlags& flags, const Dataset& 
   return make_metric(name, flags.metric_output);
 }
 
-std::vector<Precision> precisions_for(const TuneFlags& flags) {
-  std::vector<Precision> precisions;
+std::set<Precision> precisions_for(const TuneFlags& flags) {
+  std::set<Precision> precisions;
   for (const std::string& text : flags.precisions) {
-    const auto all = {Precision::kF32, Precision::kF16, Precision::kBF16, Precision::kI8};
-    const auto found = std::ranges::find(all, text, [](Precision each) { return to_string(each); });
-    if (found == all.end())
+    const auto found =
+        std::ranges::find(kAllPrecisions, text, [](Precision each) { return to_string(each); });
+    if (found == std::end(kAllPrecisions))
       refuse_argument(fmt::format("--precisions {}: there are f32, f16, bf16 and int8", text));
-    precisions.push_back(*found);
+    precisions.insert(*found);
   }
   return precisions;
 }
@@ -132,7 +125,7 @@ std::string command_identity(const std::string& command) {
   const std::string program = command.substr(0, command.find(' '));
   std::error_code error;
   if (!fs::is_regular_file(program, error)) return command;
-  return fmt::format("{} {:016x}", command, hash_bytes(read_file(program).bytes));
+  return fmt::format("{} {:016x}", command, std::hash<std::string>()(read_text(program)));
 }
 
 }  // namespace
@@ -148,52 +141,42 @@ int tune_model(const TuneFlags& flags) {
   }
   if (!std::isfinite(flags.max_drop.value_or(0)) || !std::isfinite(flags.min_score.value_or(0)))
     refuse_argument("--max-drop and --min-score: a finite number is expected");
-  Progress progress(flags.verbose);
+  ProgressLine progress(flags.verbose);
   progress.say(fmt::format("reading {}", flags.model));
-  const ImportResult imported = import_model(flags.model, flags.shapes);
-  const auto samples = open_data(flags.data, calibration_inputs(imported.graph));
-
-  TuneOptions options;
-  options.metric = metric_for(flags, *samples);
-  const bool has_drop = options.metric->has_drop();
+  const ModelFile file(flags.model);
+  BuildOptions options = flags.build;
+  set_shapes(flags.shapes, options);
+  const auto samples = open_data(flags.data, onnx_inputs(file.model(), options));
+  const std::shared_ptr<const Metric> metric = metric_for(flags, *samples);
+  const bool has_drop = metric->has_drop();
   if (has_drop && flags.min_score)
     refuse_argument(fmt::format("--min-score is for metrics without a drop; of {} give --max-drop",
-                                options.metric->name()));
+                                metric->name()));
   if (!has_drop && (flags.max_drop || !flags.min_score))
-    refuse_argument(
-        fmt::format("f32 has no {} to lose from: say what is wanted with --min-score alone",
-                    options.metric->name()));
-  options.budget = has_drop ? flags.max_drop.value_or(0.5) : *flags.min_score;
-  options.target = flags.build.targets[0];
-  options.passes = graph_options(flags.build).passes;
-  options.passes.precision.symmetric = flags.symmetric;
-  options.skip_kernels = flags.build.skip_kernels;
-  options.precisions = precisions_for(flags);
+    refuse_argument(fmt::format(
+        "f32 has no {} to lose from: say what is wanted with --min-score alone", metric->name()));
+  TuneOptions& tuning = options.tuning;
+  tuning.budget = has_drop ? flags.max_drop.value_or(0.5) : *flags.min_score;
+  tuning.journal = flags.output + ".tuning";
+  tuning.journal_key = fmt::format("{}\n{}\n{}", command_identity(flags.metric_command),
+                                   flags.metric_output, fmt::join(flags.data.settings, "\n"));
+  options.precision.types = precisions_for(flags);
   if (!flags.calibration.empty())
-    options.ranges =
-        std::make_shared<const CalibrationTable>(read_calibration_table(flags.calibration));
-  options.threads = flags.threads;
+    options.precision.ranges = read_calibration_table(flags.calibration);
   options.data_threads = flags.data.threads;
-  options.seconds = flags.seconds;
-  options.is_modelled = flags.is_modelled;
-  options.most_groups = flags.most_groups;
-  options.also = fmt::format("{}\n{}\n{}", command_identity(flags.metric_command),
-                             flags.metric_output, fmt::join(flags.data.settings, "\n"));
-  options.journal = flags.output + ".tuning";
-  options.progress = [&](const TuneProgress& at) {
+  options.progress = [&](const Progress& at) {
     progress.say(fmt::format("{:3.0f} %  {}{}", 100 * at.share, at.what,
                              at.seconds_left ? ", " + time_left(*at.seconds_left) : ""));
+    return true;
   };
   const std::vector<std::string> hints = scale_hints(*samples);
   const auto start = std::chrono::steady_clock::now();
   const ProcessorTime before = processor_time();
-  TuneResult tuned =
-      tune(imported.graph, split_samples(samples, flags.calibrate_samples, flags.search_samples),
-           options);
+  TunedEngine tuned = tune(file.model(), samples, metric, options);
   progress.clear();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   const MachineLoad load = load_between(before, processor_time(), took.count(), 0);
-  if (load.busy() && !flags.is_modelled)
+  if (load.busy() && !tuning.modelled_times)
     tuned.frontier.warnings.push_back(
         fmt::format("the machine was BUSY: other processes used {:.1f} of its {} meanwhile, so "
                     "that times are too long and the choice may be another when it is quiet",
@@ -205,19 +188,20 @@ int tune_model(const TuneFlags& flags) {
         "with the truth");
   for (FrontierPoint& point : tuned.frontier.points)
     point.command = build_command(flags, point.name);
-  write_text(tuned_file, frontier_json(tuned.frontier));
+  write_text(tuned_file, to_string(tuned.frontier, FrontierForm::kJson));
   for (const std::string& path : flags.frontier_files)
-    write_text(path, frontier_form(path)(tuned.frontier));
+    write_text(path, to_string(tuned.frontier, frontier_form(path)));
   // The engine last: what fails before leaves no engine.
-  write_engine_file(flags.output, tuned.engine);
-  fs::remove(options.journal);
+  write_bytes(flags.output, tuned.bytes);
+  fs::remove(tuning.journal);
   if (flags.quiet) return kSuccess;
   // A model that gets half of its answers right is fed what it was trained on.
-  const FrontierPoint* const f32 = f32_point(tuned.frontier);
-  if (f32 == nullptr || tuned.frontier.unit != "%" || f32->search.score < 50) print_hints(hints);
+  const auto f32 = std::ranges::find(tuned.frontier.points, "f32", &FrontierPoint::name);
+  if (f32 == tuned.frontier.points.end() || tuned.frontier.unit != "%" || f32->search.score < 50)
+    print_hints(hints);
   if (tuned.was_resumed)
     fmt::print(stderr, "anneal: went on with what {}.tuning had\n", printable(flags.output));
-  fmt::print("{}", printable(frontier_table(tuned.frontier), LineEnds::kKept));
+  fmt::print("{}", printable(to_string(tuned.frontier, FrontierForm::kTable), LineEnds::kKept));
   const FrontierPoint& chosen = tuned.frontier.points[tuned.frontier.chosen];
   fmt::print("{}: {}\nany other point: {}\n", printable(flags.output), chosen.name,
              printable(build_command(flags, "POINT")));

@@ -6,7 +6,7 @@
 
 #include "anneal/cli/flags/data_flags.h"
 #include "anneal/cli/model/import_model.h"
-#include "anneal/engine/builder/onnx_builder.h"
+#include "anneal/engine/builder/build_options.h"
 
 namespace anneal {
 
@@ -19,13 +19,8 @@ struct TuneFlags {
   std::string metric_command;  // instead of one by name
   std::string metric_output;   // of a metric by name
   std::optional<double> max_drop, min_score;
-  std::string calibration;  // the file; empty: none
-  bool symmetric = false, is_modelled = false;
-  std::vector<std::string> precisions;  // empty: those that pay
-  int64_t calibrate_samples = 0, search_samples = 0;
-  int threads = 0;
-  double seconds = 0;
-  size_t most_groups = 40;
+  std::string calibration;                  // the file; empty: none
+  std::vector<std::string> precisions;      // empty: those that pay
   std::vector<std::string> frontier_files;  // by their suffix: .json, .csv, .svg, .txt
   bool verbose = false, quiet = false;
 };

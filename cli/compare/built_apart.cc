@@ -1,4 +1,6 @@
 #include "anneal/cli/compare/built_apart.h"
+#include "anneal/cli/output/errors.h"
+#include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
 
 #include <fmt/format.h>
@@ -11,10 +13,7 @@
 
 #include "anneal/cli/measure/process_pool.h"
 #include "anneal/cli/model/open_engine.h"
-#include "anneal/core/bytes.h"
-#include "anneal/core/fail.h"
-#include "anneal/core/milliseconds.h"
-#include "anneal/engine/builder/checked_build.h"
+#include "anneal/engine/onnx/onnx_builder.h"
 
 namespace anneal {
 namespace {
@@ -41,32 +40,32 @@ void write_all(int fd, std::span<const std::byte> bytes) {
 }
 
 void build_into(int fd, const EngineSource& source) {
-  GraphBuildOptions options = graph_options(source.build);
+  BuildOptions options = source.build;
   options.targets = {source.target};
-  Graph graph = import_model_for_inputs(source.path, source.shapes, source.inputs).graph;
-  const CheckedBuild made = with_context(
-      [&] { return printable(source.path); },
-      [&] { return build_checked(std::move(graph), options, self_check_options(source.build)); });
-  print_self_check(made.check);
-  write_all(fd, save(made.file));
+  set_shapes_for_inputs(source.path, source.shapes, source.inputs, options);
+  const BuiltEngine built = build_engine(OnnxModel(source.path), options);
+  print_self_check(built.report.self_check);
+  write_all(fd, built.bytes);
 }
 
-// What the building process tells: a code and a sentence, or nothing.
+// What the building process tells: a byte that is 0, or a code and a sentence.
+constexpr std::byte kBuilt{0}, kFailed{1};
+
+std::vector<std::byte> failure(ErrorCode code, std::string_view text) {
+  std::vector<std::byte> told = {kFailed, static_cast<std::byte>(code)};
+  for (const char c : text) told.push_back(static_cast<std::byte>(c));
+  return told;
+}
+
 std::vector<std::byte> outcome_of(int fd, const EngineSource& source) {
-  ByteWriter to;
-  const auto tell = [&](ErrorCode code, std::string_view text) {
-    to.number(static_cast<int32_t>(code));
-    to.text(text);
-  };
   try {
     build_into(fd, source);
-    tell({}, "");
+    return {kBuilt};
   } catch (const Error& error) {
-    tell(error.code(), error.what());
+    return failure(error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    tell(ErrorCode::kOutOfMemory, "there is not enough memory");
+    return failure(ErrorCode::kOutOfMemory, "there is not enough memory");
   }
-  return to.take();
 }
 
 }  // namespace
@@ -80,10 +79,10 @@ BuiltApart::BuiltApart(const EngineSource& source) : fd_(unnamed_file()) {
         [](size_t, ItemOutcome outcome) {
           if (!outcome.answer)
             fail(ErrorCode::kInternal, fmt::format("the process that builds {}", outcome.died));
-          ByteReader from(*outcome.answer, "the result of building");
-          const auto code = static_cast<ErrorCode>(from.number<int32_t>());
-          const std::string text = from.text();
-          if (!text.empty()) fail(code, text);
+          const std::vector<std::byte>& told = *outcome.answer;
+          if (told.size() < 2 || told[0] == kBuilt) return;
+          fail(static_cast<ErrorCode>(told[1]),
+               std::string(reinterpret_cast<const char*>(told.data()) + 2, told.size() - 2));
         },
         [](size_t) {});
   } catch (...) {

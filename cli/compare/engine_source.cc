@@ -31,7 +31,7 @@ std::shared_ptr<const Engine> engine_from(const EngineSource& source) {
   if (reference || reference_kernels) options.skip_kernels.clear();
   CheckedBuild made =
       build_checked(import_model_for_inputs(source.path, source.shapes, source.inputs).graph,
-                    options, self_check_options(source.build));
+                    options, source.build.self_check);
   print_self_check(made.check);
   auto engine = make_engine(std::move(made.file), {.device = device_for(options.targets[0]),
                                                    .threads = source.threads,

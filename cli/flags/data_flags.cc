@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "anneal/cli/flags/at_least.h"
-#include "anneal/core/fail.h"
+#include "anneal/cli/output/errors.h"
 
 namespace anneal {
 

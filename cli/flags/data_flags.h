@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "anneal/engine/data/data_format.h"
+#include "anneal/engine/data/data_keys.h"
 #include "anneal/engine/data/dataset.h"
 #include "anneal/engine/run/engine.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 
-#include "anneal/engine/builder/onnx_builder.h"
+#include "anneal/engine/builder/build_options.h"
 
 namespace anneal {
 

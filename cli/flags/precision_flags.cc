@@ -8,7 +8,7 @@
 #include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/engine/builder/target_support.h"
-#include "anneal/engine/tune/search/onnx_tuning.h"
+#include "anneal/engine/tune/frontier/frontier.h"
 
 namespace anneal {
 namespace {
@@ -32,7 +32,9 @@ void add_precision_flags(CLI::App& command, PrecisionFlags& flags) {
                 "Store what convolutions and products read, and their weights, in f16 where its "
                 "range suffices")
       ->group(group);
-  command.add_flag("--bf16", flags.bf16, "The same in bf16; with --fp16: instead of f16")
+  command
+      .add_flag("--bf16", flags.bf16,
+                "The same in bf16; with --fp16 each layer takes the better of the two")
       ->group(group);
   command
       .add_flag("--best", flags.best,
@@ -118,11 +120,13 @@ void add_fast_precisions(std::span<const std::string> targets, bool has_ranges,
       return std::ranges::count(fast_precisions(target), precision) != 0;
     });
   };
-  options.int8 = options.int8 || (has_ranges && is_fast(Precision::kI8));
-  if (!options.f16 && !options.bf16) {
-    options.f16 = is_fast(Precision::kF16);
-    options.bf16 = !options.f16 && is_fast(Precision::kBF16);
-  }
+  if (has_ranges && is_fast(Precision::kI8)) options.types.insert(Precision::kI8);
+  if (options.allows_half()) return;
+  for (const Precision half : {Precision::kF16, Precision::kBF16})
+    if (is_fast(half)) {
+      options.types.insert(half);
+      return;
+    }
 }
 
 }  // namespace
@@ -147,9 +151,9 @@ PrecisionOptions precision_options(const PrecisionFlags& flags,
   }
   PrecisionOptions options;
   const bool has_ranges = will_calibrate || !flags.calibration.empty();
-  options.f16 = flags.f16;
-  options.bf16 = flags.bf16;
-  options.int8 = flags.int8;
+  if (flags.f16) options.types.insert(Precision::kF16);
+  if (flags.bf16) options.types.insert(Precision::kBF16);
+  if (flags.int8) options.types.insert(Precision::kI8);
   if (flags.best) add_fast_precisions(targets, has_ranges, options);
   options.symmetric = flags.symmetric;
   options.max_layer_error = flags.max_layer_error;
@@ -164,30 +168,27 @@ PrecisionOptions precision_options(const PrecisionFlags& flags,
     fail(ErrorCode::kInvalidArgument,
          "int8 wants the ranges of tensors: anneal calibrate MODEL --data SAMPLES -o model.ranges, "
          "then --calibration model.ranges; or anneal build --calibrate SAMPLES");
-  const bool any = options.int8 || options.f16 || options.bf16 || !options.layers.empty();
-  if (has_ranges && !any && !flags.best)
+  if (has_ranges && !options.reduces() && !flags.best)
     fail(ErrorCode::kInvalidArgument,
          fmt::format("{} is for lower precisions, but none was asked for: give --int8, --fp16, "
                      "--bf16 or --best as well",
                      will_calibrate ? "--calibrate" : "--calibration"));
-  if (flags.symmetric && !options.int8 && !wants_int8)
+  if (flags.symmetric && !options.allows(Precision::kI8) && !wants_int8)
     fail(ErrorCode::kInvalidArgument, "--symmetric is about 8 bits: give --int8 as well");
-  if (!flags.calibration.empty())
-    options.ranges =
-        std::make_shared<const CalibrationTable>(read_calibration_table(flags.calibration));
+  if (!flags.calibration.empty()) options.ranges = read_calibration_table(flags.calibration);
   return options;
 }
 
 void set_self_check(const PrecisionFlags& flags, BuildOptions& build) {
-  build.self_check = flags.self_check && flags.mix.empty();
-  build.self_check_work = flags.self_check_work * 1e9;
+  build.self_check.run = flags.self_check && flags.mix.empty();
+  build.self_check.most_work = flags.self_check_work * 1e9;
 }
 
 std::vector<std::string> precision_notes(const PrecisionFlags& flags,
                                          const PrecisionOptions& options,
                                          std::span<const std::string> targets) {
   std::vector<std::string> notes;
-  if (flags.best && !options.int8 && !options.f16 && !options.bf16)
+  if (flags.best && options.types.empty())
     notes.push_back(fmt::format(
         "--best is f32 for {}: no lower precision is always faster there; anneal tune measures "
         "whether some layers gain from 8 bits",

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "anneal/engine/builder/onnx_builder.h"
+#include "anneal/engine/builder/build_options.h"
 
 namespace anneal {
 

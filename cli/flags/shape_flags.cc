@@ -101,37 +101,6 @@ void check_names(const std::map<std::string, Dims>& shapes, std::span<const std:
   }
 }
 
-std::map<std::string, InputBounds> merge_bounds(const std::map<std::string, Dims>& min,
-                                                const std::map<std::string, Dims>& opt,
-                                                const std::map<std::string, Dims>& max) {
-  std::map<std::string, InputBounds> merged;
-  for (const auto* shapes : {&min, &opt, &max})
-    for (const auto& [name, dims] : *shapes) merged[name];
-  for (auto& [name, bounds] : merged) {
-    const auto entry = [&, &key = name](const std::map<std::string, Dims>& shapes) {
-      const auto found = shapes.find(key);
-      return found == shapes.end() ? nullptr : &found->second;
-    };
-    const Dims* lowest = entry(min);
-    const Dims* best = entry(opt);
-    const Dims* highest = entry(max);
-    bounds.opt = best ? *best : highest ? *highest : *lowest;
-    bounds.min = lowest ? *lowest : bounds.opt;
-    bounds.max = highest ? *highest : bounds.opt;
-    const int rank = bounds.opt.rank();
-    bool ordered = bounds.min.rank() == rank && bounds.max.rank() == rank;
-    for (int axis = 0; ordered && axis < rank; ++axis)
-      ordered = bounds.min[axis] <= bounds.opt[axis] && bounds.opt[axis] <= bounds.max[axis];
-    if (!ordered)
-      fail(ErrorCode::kInvalidArgument,
-           fmt::format("shapes of {}: min {}, opt {}, max {} must have the same number of axes and "
-                       "no size may shrink from one to the next",
-                       name.empty() ? "the input" : "\"" + name + "\"", to_string(bounds.min),
-                       to_string(bounds.opt), to_string(bounds.max)));
-  }
-  return merged;
-}
-
 InputFlag parse_input(std::string_view text, std::span<const std::string> inputs,
                       std::string_view only) {
   InputFlag flag;

@@ -25,12 +25,6 @@ std::optional<Dims> shape_for(const std::map<std::string, Dims>& shapes, std::st
 void check_names(const std::map<std::string, Dims>& shapes, std::span<const std::string> inputs,
                  std::string_view flag);
 
-// Of --min-shapes, --opt-shapes, --max-shapes: what is missing of an input follows from the others:
-// opt from max, else from min; min and max from opt. Names "" stay.
-std::map<std::string, InputBounds> merge_bounds(const std::map<std::string, Dims>& min,
-                                                const std::map<std::string, Dims>& opt,
-                                                const std::map<std::string, Dims>& max);
-
 // The value of --input. Without a name it speaks of the only input, or, if random, of every input
 // that no other --input names and that has no default value.
 struct InputFlag {

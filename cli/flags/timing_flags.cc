@@ -4,17 +4,17 @@
 
 namespace anneal {
 
-void add_timing_flags(CLI::App& command, KernelTiming& timing) {
-  command.add_flag("--time-kernels", timing.measure,
+void add_timing_flags(CLI::App& command, BuildOptions& options) {
+  command.add_flag("--time-kernels", options.time_kernels,
                    "Time the CPU's kernels where several can run a layer, and take the fastest");
   command
-      .add_option("--timing-cache", timing.cache,
+      .add_option("--timing-cache", options.timing_cache,
                   "Take the times that this file has, and add those that are measured")
       ->type_name("FILE");
 }
 
-void check_timing_cache(const KernelTiming& timing) {
-  if (timing.measure) check_output_file(timing.cache);
+void check_timing_cache(const BuildOptions& options) {
+  if (options.time_kernels) check_output_file(options.timing_cache);
 }
 
 }  // namespace anneal

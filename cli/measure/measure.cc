@@ -10,9 +10,8 @@
 #include <numeric>
 #include <thread>
 
+#include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/print.h"
-#include "anneal/core/fail.h"
-#include "anneal/core/milliseconds.h"
 
 namespace anneal {
 namespace {

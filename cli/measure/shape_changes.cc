@@ -3,7 +3,6 @@
 #include <chrono>
 
 #include "anneal/cli/output/print.h"
-#include "anneal/core/milliseconds.h"
 
 namespace anneal {
 namespace {

@@ -6,11 +6,10 @@
 #include <chrono>
 #include <utility>
 
+#include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/print.h"
-#include "anneal/core/milliseconds.h"
-#include "anneal/core/refuse.h"
+#include "anneal/cli/output/tensor_summary.h"
 #include "anneal/engine/data/batch_reader.h"
-#include "anneal/engine/data/elements.h"
 #include "anneal/engine/tune/samples/batches.h"
 
 namespace anneal {
@@ -33,7 +32,7 @@ bool Prediction::among_five() const {
 
 ClassificationRun classify(const std::shared_ptr<const Engine>& engine,
                            const std::shared_ptr<const Dataset>& samples,
-                           const ClassifyOptions& options, Progress& progress) {
+                           const ClassifyOptions& options, ProgressLine& progress) {
   const TensorInfo& scores_port = score_port(*engine, options.output);
   ClassificationRun result;
   result.batch = batch_size(*engine, samples->read(0), options.batch);

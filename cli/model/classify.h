@@ -39,6 +39,6 @@ struct ClassificationRun {
 // scores, or a label is no class of the network.
 ClassificationRun classify(const std::shared_ptr<const Engine>& engine,
                            const std::shared_ptr<const Dataset>& samples,
-                           const ClassifyOptions& options, Progress& progress);
+                           const ClassifyOptions& options, ProgressLine& progress);
 
 }  // namespace anneal

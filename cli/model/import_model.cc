@@ -5,19 +5,16 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <utility>
 
 #include "anneal/cli/flags/shape_flags.h"
 #include "anneal/core/fail.h"
-#include "anneal/core/file.h"
+#include "anneal/engine/onnx/import_model.h"
 
 namespace anneal {
 namespace {
 
-std::vector<std::string> graph_input_names(const Graph& graph) {
-  std::vector<std::string> names;
-  for (const ValueId input : graph.inputs()) names.push_back(graph.value(input).name);
-  return names;
-}
+namespace fs = std::filesystem;
 
 void check_no_range(const ShapeFlags& flags) {
   if (flags.shapes.empty()) return;
@@ -29,6 +26,11 @@ void check_no_range(const ShapeFlags& flags) {
            fmt::format("--shapes and {} are both given: --shapes fixes sizes, --min-shapes, "
                        "--opt-shapes and --max-shapes give a range; use one kind",
                        name));
+}
+
+bool is_named(const std::string& name, std::span<const std::string> inputs) {
+  return std::ranges::any_of(
+      inputs, [&](const std::string& input) { return input.starts_with(name + "="); });
 }
 
 }  // namespace
@@ -49,43 +51,57 @@ void add_shape_flags(CLI::App& command, ShapeFlags& flags) {
       ->type_name("NAME,...|all");
 }
 
-ImportResult import_model(const std::string& path, const ShapeFlags& flags) {
-  check_no_range(flags);
-  const auto opt = parse_shapes(flags.shapes.empty() ? flags.opt : flags.shapes);
-  ImportOptions options;
-  options.bounds = merge_bounds(parse_shapes(flags.min), opt, parse_shapes(flags.max));
-  for (const std::string& name : flags.default_inputs)
-    options.default_inputs.insert(name == "all" ? "*" : name);
-  if (auto unnamed = options.bounds.extract(""); !unnamed.empty()) {
-    // The only input's name is known after a first look at the model, which a pipe gives once.
-    const FileBytes file = read_file(path);
-    const auto import = [&](const ImportOptions& with) {
-      const std::string folder = std::filesystem::path(path).parent_path().string();
-      return with_context(
-          [&] { return path; },
-          [&] { return import_bytes(file.bytes, folder.empty() ? "." : folder, with); });
-    };
-    const auto inputs = graph_input_names(import({}).graph);
-    check_names({{"", unnamed.mapped().opt}}, inputs, "--shapes");
-    unnamed.key() = inputs[0];
-    if (!options.bounds.insert(std::move(unnamed)).inserted)
-      fail(ErrorCode::kInvalidArgument, fmt::format("two shapes are given for \"{}\"", inputs[0]));
-    return import(options);
-  }
-  return import_file(path, options);
+ModelFile::ModelFile(const std::string& path) : path_(path) {
+  std::error_code error;
+  is_pipe_ = fs::is_fifo(path, error);
+  if (is_pipe_) bytes_ = read_file(path);
 }
 
-ImportResult import_model_for_inputs(const std::string& path, ShapeFlags flags,
-                                     std::span<const std::string> inputs) {
-  ImportResult imported = import_model(path, flags);
-  const auto is_given = [&](const std::string& name) {
-    return std::ranges::any_of(
-        inputs, [&](const std::string& input) { return input.starts_with(name + "="); });
+OnnxModel ModelFile::model() const {
+  if (!is_pipe_) return path_;
+  const std::string folder = fs::path(path_).parent_path().string();
+  return {bytes_.bytes, folder.empty() ? "." : folder};
+}
+
+void set_shapes(const ShapeFlags& flags, BuildOptions& options) {
+  check_no_range(flags);
+  Profile profile{.min = parse_shapes(flags.min),
+                  .opt = parse_shapes(flags.shapes.empty() ? flags.opt : flags.shapes),
+                  .max = parse_shapes(flags.max)};
+  options.profiles = {std::move(profile)};
+  for (const std::string& name : flags.default_inputs)
+    options.default_inputs.insert(name == "all" ? "*" : name);
+}
+
+void set_shapes_for_inputs(const std::string& path, const ShapeFlags& flags,
+                           std::span<const std::string> inputs, BuildOptions& options) {
+  set_shapes(flags, options);
+  const auto names_one = [](const std::string& input) {
+    return input.find('=') != std::string::npos;
   };
-  const size_t asked = flags.default_inputs.size();
-  std::ranges::copy_if(imported.constant_inputs, std::back_inserter(flags.default_inputs),
-                       is_given);
-  return flags.default_inputs.size() == asked ? std::move(imported) : import_model(path, flags);
+  if (std::ranges::none_of(inputs, names_one)) return;
+  std::ranges::copy_if(import_model(OnnxModel(path), options).constant_inputs,
+                       std::inserter(options.default_inputs, options.default_inputs.end()),
+                       [&](const std::string& name) { return is_named(name, inputs); });
+}
+
+ImportResult import_model(const std::string& path, const ShapeFlags& flags) {
+  BuildOptions options;
+  set_shapes(flags, options);
+  return import_model(OnnxModel(path), options);
+}
+
+ImportResult import_model_for_inputs(const std::string& path, const ShapeFlags& flags,
+                                     std::span<const std::string> inputs) {
+  BuildOptions options;
+  set_shapes(flags, options);
+  ImportResult imported = import_model(OnnxModel(path), options);
+  const size_t asked = options.default_inputs.size();
+  std::ranges::copy_if(imported.constant_inputs,
+                       std::inserter(options.default_inputs, options.default_inputs.end()),
+                       [&](const std::string& name) { return is_named(name, inputs); });
+  return options.default_inputs.size() == asked ? std::move(imported)
+                                                : import_model(OnnxModel(path), options);
 }
 
 }  // namespace anneal

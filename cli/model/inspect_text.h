@@ -3,14 +3,13 @@
 #include <string>
 
 #include "anneal/cli/output/json_file.h"
-#include "anneal/engine/plan.h"
-#include "anneal/importer/importer.h"
+#include "anneal/engine/onnx/inspection.h"
 
 namespace anneal {
 
-std::string model_text(const ImportResult& model);
-Json model_json(const ImportResult& model);
-std::string engine_text(const EngineFile& file, bool with_decisions);
-Json engine_json(const EngineFile& file);
+std::string model_text(const InspectedModel& model);
+Json model_json(const InspectedModel& model);
+std::string engine_text(const InspectedEngine& engine, bool with_decisions);
+Json engine_json(const InspectedEngine& engine);
 
 }  // namespace anneal

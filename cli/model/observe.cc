@@ -1,5 +1,5 @@
 #include "anneal/cli/model/observe.h"
-#include "anneal/core/fail.h"
+#include "anneal/cli/output/errors.h"
 #include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/make_engine.h"
 
@@ -9,8 +9,6 @@
 
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/tensor_summary.h"
-#include "anneal/engine/data/elements.h"
-#include "anneal/engine/plan.h"
 
 namespace anneal {
 namespace {

@@ -9,6 +9,9 @@
 #include "anneal/cli/output/printable.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/file.h"
+#include "anneal/core/parallel.h"
+#include "anneal/engine/plan.h"
+#include "anneal/engine/run/make_engine.h"
 
 namespace anneal {
 
@@ -104,5 +107,25 @@ std::vector<std::string> input_names(const Engine& engine) {
   for (const TensorInfo& port : engine.inputs()) names.push_back(port.name);
   return names;
 }
+
+namespace {
+
+uint64_t bytes_of_weights(const Plan& plan) {
+  uint64_t bytes = 0;
+  for (const Slot& slot : plan.slots)
+    if (slot.storage == Storage::kWeight)
+      bytes += static_cast<uint64_t>(count(dims_of(slot.type.shape))) * size_of(slot.type.dtype);
+  for (const Plan& body : plan.bodies) bytes += bytes_of_weights(body);
+  return bytes;
+}
+
+}  // namespace
+
+PlanFacts plan_facts(const Engine& engine) {
+  const Plan& plan = plan_of(engine);
+  return {plan.target, plan.steps.size(), bytes_of_weights(plan)};
+}
+
+int thread_count(int threads) { return threads > 0 ? threads : hardware_threads(); }
 
 }  // namespace anneal

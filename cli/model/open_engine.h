@@ -1,13 +1,16 @@
 // Loading an engine for a command.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "anneal/engine/builder/onnx_builder.h"
+#include "anneal/engine/builder/build_report.h"
 #include "anneal/engine/run/debug.h"
+#include "anneal/engine/run/engine.h"
 
 namespace anneal {
 
@@ -32,5 +35,16 @@ void print_remarks(std::span<const std::string> remarks);  // to stderr
 void print_self_check(const SelfCheckReport& report);      // its warning, to stderr
 
 std::vector<std::string> input_names(const Engine& engine);
+
+// The plan that an engine runs.
+struct PlanFacts {
+  std::string target;
+  size_t steps = 0;
+  uint64_t weight_bytes = 0;
+};
+PlanFacts plan_facts(const Engine& engine);
+
+// The threads that the value of --threads means; 0: one per core.
+int thread_count(int threads);
 
 }  // namespace anneal

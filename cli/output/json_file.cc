@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "anneal/core/file.h"
+#include "anneal/cli/output/text_file.h"
 
 namespace anneal {
 
@@ -10,9 +10,6 @@ std::string json_text(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-void write_json(const std::string& path, const Json& json) {
-  const std::string text = json_text(json);
-  write_file_atomically(path, std::as_bytes(std::span(text)));
-}
+void write_json(const std::string& path, const Json& json) { write_text(path, json_text(json)); }
 
 }  // namespace anneal

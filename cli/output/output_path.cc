@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "anneal/core/fail.h"
+#include "anneal/cli/output/errors.h"
 #include "anneal/core/file.h"
 
 namespace anneal {

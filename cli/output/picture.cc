@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "anneal/core/fail.h"
+#include "anneal/cli/output/errors.h"
 
 namespace anneal {
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "anneal/core/milliseconds.h"  // IWYU pragma: export
 #include "anneal/engine/run/engine.h"
 
 namespace anneal {

@@ -9,16 +9,16 @@
 
 namespace anneal {
 
-Progress::Progress(bool verbose)
+ProgressLine::ProgressLine(bool verbose)
     : verbose_(verbose),
       terminal_(isatty(STDERR_FILENO) == 1),
       start_(std::chrono::steady_clock::now()) {}
 
-Progress::~Progress() {
+ProgressLine::~ProgressLine() {
   if (shown_) std::fputs("\r\033[K", stderr);
 }
 
-void Progress::say(std::string_view what) {
+void ProgressLine::say(std::string_view what) {
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   if (verbose_) {
@@ -31,7 +31,7 @@ void Progress::say(std::string_view what) {
   }
 }
 
-void Progress::clear() {
+void ProgressLine::clear() {
   if (shown_) std::fputs("\r\033[K", stderr);
   shown_ = false;
 }

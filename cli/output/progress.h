@@ -6,12 +6,12 @@
 
 namespace anneal {
 
-class Progress {
+class ProgressLine {
  public:
-  explicit Progress(bool verbose);
-  ~Progress();  // clears the line
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  explicit ProgressLine(bool verbose);
+  ~ProgressLine();  // clears the line
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
   void say(std::string_view what);
   void clear();  // before printing anything else
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "anneal/cli/output/output_path.h"
-#include "anneal/core/file.h"
+#include "anneal/cli/output/text_file.h"
 #include "anneal/engine/data/npy.h"
 
 namespace anneal {
@@ -33,7 +33,7 @@ std::string TensorFiles::write(const std::string& name, const TensorView& view) 
   std::string unique = safe;
   for (int i = 2; !taken_.insert(unique).second; ++i) unique = fmt::format("{}_{}", safe, i);
   std::string path = (std::filesystem::path(folder_) / (unique + ".npy")).string();
-  write_file_atomically(path, write_npy(view));
+  write_bytes(path, write_npy(view));
   return path;
 }
 

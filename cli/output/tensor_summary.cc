@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "anneal/cli/output/print.h"
-#include "anneal/engine/data/elements.h"
 
 namespace anneal {
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "anneal/core/tensor.h"
+#include "anneal/engine/data/elements.h"  // IWYU pragma: export
 
 namespace anneal {
 

@@ -109,6 +109,20 @@ std::unique_ptr<KernelTimer> timer_for(const KernelTiming& timing, const KernelO
 
 }  // namespace
 
+GraphBuildOptions graph_options(const BuildOptions& options) {
+  GraphBuildOptions result;
+  result.targets = options.targets;
+  result.passes.skip = options.skip_passes;
+  result.passes.only = options.only_passes;
+  result.passes.exact = options.exact;
+  result.passes.precision = options.precision;
+  result.max_memory = options.max_memory;
+  result.skip_kernels = options.skip_kernels;
+  result.allow_fallback = options.allow_fallback;
+  result.timing = {options.time_kernels, options.timing_cache, options.threads};
+  return result;
+}
+
 EngineFile build(Graph graph, const GraphBuildOptions& options) {
   if (options.targets.empty()) fail(ErrorCode::kInvalidArgument, "no target to build for");
   for (size_t i = 1; i < options.targets.size(); ++i)

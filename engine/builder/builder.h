@@ -5,12 +5,19 @@
 #include <string_view>
 #include <vector>
 
-#include "anneal/engine/builder/onnx_builder.h"
+#include "anneal/engine/builder/build_options.h"
 #include "anneal/engine/plan.h"
 #include "anneal/graph/graph.h"
 #include "anneal/optimizer/pass.h"
 
 namespace anneal {
+
+// Choosing between the CPU's kernels by their times on this machine.
+struct KernelTiming {
+  bool measure = false;    // the times that the cache does not have
+  std::string cache = {};  // the file; empty: none
+  int threads = 0;         // that the engine will run with; 0: one per core
+};
 
 // How a graph is built: BuildOptions, with options for the project's own code only.
 struct GraphBuildOptions {
@@ -28,9 +35,11 @@ struct GraphBuildOptions {
   // After each pass, once for CPUs and once for GPUs if there are both; targets: "sm_80,sm_90".
   std::function<void(const PassEvent& event, std::string_view targets)> after_pass;
   std::function<void(std::string_view what)> progress = [](std::string_view) {};
+  // The self-check found layers that go back to f32, and all passes run again.
+  std::function<void()> before_rebuild = [] {};
 };
 
-// The same options for build(). progress that returns false throws Error{kCancelled} from within.
+// The same options for build(), without the progress.
 GraphBuildOptions graph_options(const BuildOptions& options);
 
 // Same graph, options and target: the same bytes, unless kernels are timed whose times the cache

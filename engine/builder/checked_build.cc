@@ -33,17 +33,15 @@ constexpr double kWorthIt = 0.5;
 constexpr double kBlind = 0.25;
 
 bool is_lower(const PrecisionOptions& precision) {
-  return precision.f16 || precision.bf16 || precision.int8 ||
+  return precision.allows_half() || precision.allows(Precision::kI8) ||
          std::ranges::any_of(precision.layers, [](const LayerPrecision& layer) {
            return layer.precision != Precision::kF32;
          });
 }
 
 bool uses(const PrecisionOptions& options, Precision precision) {
-  const bool by_default = precision == Precision::kI8     ? options.int8
-                          : precision == Precision::kBF16 ? options.bf16
-                                                          : options.f16 && !options.bf16;
-  return by_default || std::ranges::any_of(options.layers, [&](const LayerPrecision& layer) {
+  return options.allows(precision) ||
+         std::ranges::any_of(options.layers, [&](const LayerPrecision& layer) {
            return layer.precision == precision;
          });
 }
@@ -410,19 +408,13 @@ void Checker::run(EngineFile& file, SelfCheckReport& report) {
     report.warning = sentence(round);
   if (reverted_.empty()) return;
   for (const auto& [layer, why] : reverted_) report.back_to_f32.push_back({layer, why});
-  check_.before_rebuild();
+  options_.before_rebuild();
   GraphBuildOptions again = options_;
   again.passes.precision = precision_;
   file = build(model_.clone(), again);
 }
 
 }  // namespace
-
-SelfCheckOptions self_check_options(const BuildOptions& options) {
-  return {.run = options.self_check,
-          .most_work = options.self_check_work,
-          .samples = options.self_check_samples};
-}
 
 CheckedBuild build_checked(Graph graph, const GraphBuildOptions& options,
                            const SelfCheckOptions& check) {

@@ -5,22 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "anneal/engine/builder/build_report.h"
 #include "anneal/engine/builder/builder.h"
 
 namespace anneal {
 
-struct SelfCheckOptions {
-  bool run = true;
-  // Multiply-adds of all the runs that compare; what would need more is left out. Not a time, so
-  // that the same model gives the same engine on a busy machine.
-  double most_work = kSelfCheckWork;
-  // Inputs to compare with, each one tensor per input of the model; of these the first
-  // kMostCheckedSamples. Empty: drawn ones.
-  std::vector<std::vector<Tensor>> samples = {};
-  std::function<void()> before_rebuild = [] {};  // all passes run again
-};
+// Of SelfCheckOptions::samples the first are compared.
 inline constexpr size_t kMostCheckedSamples = 4;
-SelfCheckOptions self_check_options(const BuildOptions& options);
 
 struct CheckedBuild {
   EngineFile file;

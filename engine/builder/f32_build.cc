@@ -11,7 +11,8 @@ namespace anneal {
 namespace {
 
 bool wants_8_bits(const PrecisionOptions& precision) {
-  return precision.int8 || std::ranges::any_of(precision.layers, [](const LayerPrecision& layer) {
+  return precision.allows(Precision::kI8) ||
+         std::ranges::any_of(precision.layers, [](const LayerPrecision& layer) {
            return layer.precision == Precision::kI8;
          });
 }

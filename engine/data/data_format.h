@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,15 +43,6 @@ struct DataFormat {
   // x = (value * scale - mean) / std + offset; one number, or one per channel; empty: 1, 0, 1, 0.
   std::vector<double> scale, mean, std, offset;
 };
-
-// A key of dataset.json, which is a flag of the command as well.
-struct DataKey {
-  std::string_view name, value, meaning;  // "label_column", "NAME", for people
-  void (*set)(DataFormat& format, const std::string& text);
-};
-std::span<const DataKey> data_keys();
-// Sets what a key of that name says. Fails with kInvalidArgument, quoting both.
-void set_data_key(DataFormat& format, std::string_view key, const std::string& text);
 
 // The JSON object `text`. Fails with kInvalidArgument naming the key.
 DataFormat parse_data_format(std::string_view text);

@@ -1,6 +1,7 @@
 // Samples to calibrate, tune and judge a network with: from files, or an application's own.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,22 +31,30 @@ struct SampleTensor {
   Tensor tensor;
 };
 
-// Immutable once made: every function may be called from several threads at a time. Applications
-// may implement it over whatever they have.
+// The samples of an application or of files: make_dataset(), open_dataset(), or a class of the
+// application. Immutable; several threads may call every function at a time.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
-  // REQUIRES (all of them): 0 <= i < size(). Names are unique: subsets and comparisons go by them.
-  virtual std::string name(int64_t i) const = 0;
-  virtual std::optional<int64_t> label(int64_t i) const = 0;
-  // What metrics of segmentation want instead: the class of each pixel, i32 [height,width]; -1
-  // where that does not count. Fails as read() does.
-  virtual std::optional<Tensor> mask(int64_t /*i*/) const { return std::nullopt; }
-  // One tensor per input; optional inputs may be left out, in all samples. Reads and decodes anew
-  // each time. Throws Error; those of open_dataset() name the file and what can be done about it.
+  // REQUIRES (all of them): 0 <= i < size().
+  // One tensor per input; optional inputs may be left out, in all samples. Every call may read and
+  // decode again, and gives the same tensors. Throws Error; those of open_dataset() name the file.
   virtual std::vector<SampleTensor> read(int64_t i) const = 0;
+  // Unique; subsets and comparisons use it.
+  virtual std::string name(int64_t i) const { return std::to_string(i); }
+  // The class, for metrics of classification.
+  virtual std::optional<int64_t> label(int64_t /*i*/) const { return std::nullopt; }
+  // The class of each pixel, i32 [height,width], for metrics of segmentation; -1: the pixel does
+  // not count. Fails as read() does.
+  virtual std::optional<Tensor> mask(int64_t /*i*/) const { return std::nullopt; }
 };
+
+// Samples 0 to count - 1, which read(i) makes, and their labels. Several threads may call both
+// functions at a time.
+std::shared_ptr<const Dataset> make_dataset(
+    int64_t count, std::function<std::vector<SampleTensor>(int64_t i)> read,
+    std::function<std::optional<int64_t>(int64_t i)> label = {});
 
 // A folder of images, arrays or tensors, or one file of them: docs/data.md. Fails with kIo or
 // kInvalidArgument on what cannot be read, has no samples, or does not fit the inputs as far as
@@ -59,11 +68,5 @@ std::shared_ptr<const Dataset> open_dataset(const std::string& path, const DataF
 // (but for "first"). Fails with kInvalidArgument, also if nothing is left.
 std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> samples,
                                       std::string_view which);
-// Those at the indices, in that order. REQUIRES: indices of samples
-std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> samples,
-                                      std::vector<int64_t> indices);
-// What draws and parts go by: FNV-1a of 64 bits, its bits mixed by MurmurHash3's finalizer. Will
-// not change.
-uint64_t sample_hash(std::string_view name);
 
 }  // namespace anneal

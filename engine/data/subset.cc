@@ -6,7 +6,7 @@
 
 #include "anneal/core/bytes.h"
 #include "anneal/core/fail.h"
-#include "anneal/engine/data/dataset.h"
+#include "anneal/engine/data/subset.h"
 
 namespace anneal {
 namespace {

@@ -34,7 +34,8 @@ class Assigner {
       : graph_(graph),
         run_(run),
         native_(run.options.native),
-        storage_(choose_storage(graph, run.options.precision, find_needs(graph, run))) {}
+        storage_(choose_storage(graph, run.options.precision, run.options.native,
+                                find_needs(graph, run))) {}
 
   bool run() {
     for (const HalfStorage::Reason& reason : storage_.reasons)
@@ -368,7 +369,7 @@ class Assigner {
 };
 
 bool wants_half(const PrecisionOptions& options) {
-  return options.f16 || options.bf16 ||
+  return options.allows_half() ||
          std::ranges::any_of(options.layers, [](const LayerPrecision& layer) {
            return layer.precision == Precision::kF16 || layer.precision == Precision::kBF16;
          });

@@ -58,8 +58,8 @@ class Inserter {
     if (!is_float_product(graph_, id)) return false;
     const std::string name = graph_.layer(id).name;
     const auto asked = asked_.of(graph_.layer(id));
-    if (asked ? *asked != Precision::kI8 : !options_.int8) {
-      if (asked && options_.int8)
+    if (asked ? *asked != Precision::kI8 : !options_.allows(Precision::kI8)) {
+      if (asked && options_.allows(Precision::kI8))
         run_.refused(name, fmt::format("is {}, as was asked", anneal::to_string(*asked)));
       return false;
     }
@@ -228,7 +228,8 @@ bool insert_quantize(Graph& graph, PassRun& run) {
   const auto is_eight = [](const LayerPrecision& layer) {
     return layer.precision == Precision::kI8;
   };
-  if (!options.int8 && std::ranges::none_of(options.layers, is_eight)) return false;
+  if (!options.allows(Precision::kI8) && std::ranges::none_of(options.layers, is_eight))
+    return false;
   return Inserter(graph, run).run();
 }
 

@@ -61,16 +61,32 @@ DataInputs data_inputs(const Layer& layer) {
 
 namespace {
 
+// The 16-bit type of layers that no pattern asks for.
+struct DefaultHalf {
+  DataType type = DataType::kF32;
+  std::unordered_set<LayerId> bf16 = {};  // layers that take bf16 though the type is f16
+  DataType of(LayerId id) const { return bf16.contains(id) ? DataType::kBF16 : type; }
+};
+
+struct HalfChoice {
+  HalfStorage storage;
+  // Layers without a pattern that stay f32, or store f32, because the range of f16 may not suffice.
+  std::unordered_set<LayerId> beyond_f16;
+  size_t free_products = 0;  // without a pattern, in 16 bits or beyond f16
+};
+
 class Chooser {
  public:
-  Chooser(const Graph& graph, const PrecisionOptions& options, const NeedAnalysis& needs)
+  Chooser(const Graph& graph, const PrecisionOptions& options, DefaultHalf by_default,
+          const NeedAnalysis& needs)
       : graph_(graph),
         options_(options),
+        by_default_(std::move(by_default)),
         asked_(options.layers),
         order_(graph.order()),
         needs_(needs) {}
 
-  HalfStorage run() {
+  HalfChoice run() {
     for (const LayerId id : order_) halves_[id] = half_of(id);
     join_moved();
     mark_known();
@@ -86,7 +102,7 @@ class Chooser {
     find_leading();
     for (const LayerId id : order_) choose_values(id);
     unite_types();
-    return std::move(storage_);
+    return std::move(choice_);
   }
 
  private:
@@ -112,11 +128,8 @@ class Chooser {
 
   // The 16-bit type that is allowed the layer, or f32.
   DataType half_of(LayerId id) const {
-    const auto by_default = options_.bf16  ? DataType::kBF16
-                            : options_.f16 ? DataType::kF16
-                                           : DataType::kF32;
     const auto asked = asked_.of(graph_.layer(id));
-    if (!asked || *asked == Precision::kI8) return by_default;
+    if (!asked || *asked == Precision::kI8) return by_default_.of(id);
     return *asked == Precision::kF16    ? DataType::kF16
            : *asked == Precision::kBF16 ? DataType::kBF16
                                         : DataType::kF32;
@@ -178,8 +191,9 @@ class Chooser {
   void mark_softmax_input(ValueId x) {
     Mark& of = mark(x);
     const float seen = seen_in(options_, name_of(x));
-    const bool bf16 = options_.bf16;
-    const float ulps = bf16 ? 0x1p-8f : 0x1p-11f;
+    const LayerId made_by = producer(graph_, x);
+    const DataType half = made_by == LayerId::kNone ? by_default_.type : halves_.at(made_by);
+    const float ulps = half == DataType::kBF16 ? 0x1p-8f : 0x1p-11f;
     if (seen < 0)
       of.imprecise = fmt::format(
           "softmax reads \"{}\", and without a calibration table nothing "
@@ -391,10 +405,15 @@ class Chooser {
       }
     const DataType half = halves_[id];
     if (!is_half(half)) {
-      if (asked_.of(layer) == Precision::kF32 && (options_.f16 || options_.bf16))
+      if (asked_.of(layer) == Precision::kF32 && options_.allows_half())
         stays(id, "is f32, as was asked");
       return;
     }
+    const bool is_free = !asked_.of(layer);
+    const auto beyond_f16 = [&] {
+      if (half == DataType::kF16 && is_free && choice_.beyond_f16.insert(id).second)
+        ++choice_.free_products;
+    };
     if (may_be_f32(id))
       if (const std::string why = needs_.why_not_multiplied(id, rounding_of(half), to_string(half));
           !why.empty())
@@ -405,11 +424,15 @@ class Chooser {
       if (mark(input).is_fine)
         return stays(id, "stays f32: it is depthwise and reads the result of the first layer");
       if (const Tensor* constant = graph_.constant(input)) {
-        if (const std::string why = why_weights_suffer(graph_, id, *constant, half); !why.empty())
+        if (const std::string why = why_weights_suffer(graph_, id, *constant, half); !why.empty()) {
+          beyond_f16();
           return stays(id, "stays f32: " + why);
+        }
       } else if (half == DataType::kF16 && mark(input).growth.any()) {
+        beyond_f16();
         return stays(id, "stays f32: of its inputs, " + mark(input).out_of_range);
       } else if (half == DataType::kF16 && !mark(input).guessed.empty()) {
+        beyond_f16();
         return stays(id, "stays f32: of its inputs, " + mark(input).guessed);
       } else if (may_be_f32(id) && is_cast_for_little(id, input)) {
         return stays(id,
@@ -419,6 +442,7 @@ class Chooser {
       }
     }
     storage_.products[id] = half;
+    if (is_free) ++choice_.free_products;
   }
 
   // From the end: a value leads to a 16-bit product if one reads it, or a layer whose results do.
@@ -464,6 +488,7 @@ class Chooser {
                                  : to == DataType::kF16 && !of.guessed.empty() ? of.guessed
                                                                                : of.imprecise;
         if (!why.empty()) {
+          if (&why != &of.imprecise && !asked_.of(layer)) choice_.beyond_f16.insert(id);
           stays(id, fmt::format("stores f32: {}", why));
           to = DataType::kF32;
         }
@@ -486,6 +511,7 @@ class Chooser {
 
   const Graph& graph_;
   const PrecisionOptions& options_;
+  const DefaultHalf by_default_;
   LayerPrecisions asked_;
   std::vector<LayerId> order_;
   const NeedAnalysis& needs_;
@@ -495,14 +521,35 @@ class Chooser {
   std::unordered_map<ValueId, Growth> of_constants_;
   std::map<ValueId, std::vector<DataType>> types_;
   std::map<ValueId, std::vector<ValueId>> members_;
-  HalfStorage storage_;
+  HalfChoice choice_;
+  HalfStorage& storage_ = choice_.storage;
 };
 
 }  // namespace
 
 HalfStorage choose_storage(const Graph& graph, const PrecisionOptions& options,
-                           const NeedAnalysis& needs) {
-  return Chooser(graph, options, needs).run();
+                           const NativeHalves& native, const NeedAnalysis& needs) {
+  const bool f16 = options.allows(Precision::kF16), bf16 = options.allows(Precision::kBF16);
+  // A target that computes in bf16 alone gains nothing from f16.
+  if (!f16 || !bf16 || (native.bf16 && !native.f16))
+    return Chooser(graph, options,
+                   {bf16  ? DataType::kBF16
+                    : f16 ? DataType::kF16
+                          : DataType::kF32},
+                   needs)
+        .run()
+        .storage;
+  HalfChoice first = Chooser(graph, options, {DataType::kF16}, needs).run();
+  if (first.beyond_f16.empty()) return std::move(first.storage);
+  // Where most products take bf16, casts between them and the others would cost more than the
+  // digits of f16 are worth.
+  const auto products = static_cast<size_t>(std::ranges::count_if(
+      first.beyond_f16, [&](LayerId id) { return role_of(graph, id) == HalfRole::kProduct; }));
+  if (2 * products > first.free_products)
+    return Chooser(graph, options, {DataType::kBF16}, needs).run().storage;
+  return Chooser(graph, options, {DataType::kF16, std::move(first.beyond_f16)}, needs)
+      .run()
+      .storage;
 }
 
 }  // namespace anneal

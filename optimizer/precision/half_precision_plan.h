@@ -7,6 +7,7 @@
 
 #include "anneal/graph/graph.h"
 #include "anneal/graph/op/op_traits.h"
+#include "anneal/optimizer/pass.h"
 #include "anneal/optimizer/precision.h"
 #include "anneal/optimizer/precision/value_need.h"
 
@@ -34,7 +35,9 @@ struct HalfStorage {
 
 // Values that no 16-bit product reads, even by way of others, stay f32; so do those whose range or
 // rounding would do harm: docs/quantization.md has the rules.
+// If f16 and bf16 are both allowed and the target computes in both, or in neither, a layer takes
+// bf16 where the range of f16 may not suffice, else f16.
 HalfStorage choose_storage(const Graph& graph, const PrecisionOptions& options,
-                           const NeedAnalysis& needs);
+                           const NativeHalves& native, const NeedAnalysis& needs);
 
 }  // namespace anneal

@@ -15,20 +15,6 @@ constexpr size_t kLongestName = 4096;  // the library's matching recurses for ea
 
 }  // namespace
 
-std::string_view to_string(Precision precision) {
-  switch (precision) {
-    case Precision::kF16:
-      return "f16";
-    case Precision::kBF16:
-      return "bf16";
-    case Precision::kI8:
-      return "int8";
-    case Precision::kF32:
-      break;
-  }
-  return "f32";
-}
-
 bool is_float_product(const Graph& graph, LayerId id) {
   if (op_as<ConvTranspose>(graph, id)) return true;
   const Layer& layer = graph.layer(id);
@@ -143,14 +129,15 @@ void check_precision(const PassOptions& options, const Graph& model) {
     const CalibrationTable& table = *precision.ranges;
     check_belongs(table, model);
     if (table.fingerprint != 0) check_layers(table, model);
-    if (precision.int8 && !table.layers.empty() && table.symmetric != precision.symmetric)
+    if (precision.allows(Precision::kI8) && !table.layers.empty() &&
+        table.symmetric != precision.symmetric)
       fail(ErrorCode::kInvalidArgument,
            fmt::format("the calibration table was made {} --symmetric, and its errors measured so: "
                        "build likewise, or calibrate again",
                        table.symmetric ? "with" : "without"));
   }
   const LayerPrecisions layers(precision.layers);
-  const bool is_lower = precision.f16 || precision.bf16 || precision.int8 ||
+  const bool is_lower = precision.allows_half() || precision.allows(Precision::kI8) ||
                         std::ranges::any_of(precision.layers, [](const LayerPrecision& layer) {
                           return layer.precision != Precision::kF32;
                         });

@@ -66,19 +66,19 @@ anneal::Frontier tune(const Arguments& arguments,
                       const std::shared_ptr<const anneal::Dataset>& samples,
                       const std::shared_ptr<const anneal::Metric>& metric, int64_t calibrated,
                       int64_t searched) {
-  anneal::OnnxTuneOptions options;
-  options.calibrate_samples = calibrated;
-  options.search_samples = searched;
-  options.metric = metric;
+  anneal::BuildOptions options;
+  options.tuning.calibrate_samples = calibrated;
+  options.tuning.search_samples = searched;
+  options.tuning.budget = arguments.max_drop;
   options.threads = 1;
-  options.budget = arguments.max_drop;
-  options.progress = [](const anneal::TuneProgress& at) {
+  options.progress = [](const anneal::Progress& at) {
     char share[16];
     std::snprintf(share, sizeof(share), "%3.0f %%", 100 * at.share);
     show_progress("tuning: " + std::string(share) + ", " + at.what);
     return true;
   };
-  return anneal::tune_onnx(arguments.model, samples, arguments.folder + "/tuned.engine", options);
+  return anneal::tune(arguments.model, samples, metric, arguments.folder + "/tuned.engine",
+                      options);
 }
 
 // f32 first; then the precisions that need no tuning; then the points that tuning found.
@@ -86,16 +86,18 @@ std::vector<Variant> variants_of(const std::string& model, const anneal::Frontie
                                  const anneal::TuneSamples& samples) {
   std::vector<Variant> variants;
   variants.push_back({"f32", {}});
-  variants.push_back({"bf16", {.bf16 = true}, anneal::Precision::kBF16});
-  variants.push_back({"f16", {.f16 = true}, anneal::Precision::kF16});
+  variants.push_back({"bf16", {.types = {anneal::Precision::kBF16}}, anneal::Precision::kBF16});
+  variants.push_back({"f16", {.types = {anneal::Precision::kF16}}, anneal::Precision::kF16});
   using enum anneal::RangeMethod;
   for (const anneal::RangeMethod method : {kMinMax, kEntropy, kPercentile, kMse, kAuto}) {
     const std::string name(to_string(method));
     show_progress("calibrating: " + name);
-    anneal::PrecisionOptions precision{.int8 = true};
-    precision.ranges = std::make_shared<const anneal::CalibrationTable>(
-        anneal::calibrate_onnx(model, samples.calibrate, {.method = method, .threads = 1}));
-    variants.push_back({"int8 " + name, std::move(precision), anneal::Precision::kI8});
+    anneal::BuildOptions options;
+    options.calibration.method = method;
+    options.threads = 1;
+    options.precision.types = {anneal::Precision::kI8};
+    options.precision.ranges = anneal::calibrate(model, samples.calibrate, options).table;
+    variants.push_back({"int8 " + name, options.precision, anneal::Precision::kI8});
   }
   for (const anneal::FrontierPoint& point : tuned.points)
     if (&point == &tuned.points[tuned.chosen] ||
@@ -136,7 +138,8 @@ void run(const Arguments& arguments) {
   show_progress("");
 
   compare_scores(variants, *metric);
-  print_table(variants, anneal::what_confirms(tuned));
+  print_table(variants, tuned.turned_down == 0 ? "held out from the search"
+                                               : "that also turned down faster mixes");
   const std::string picture = arguments.folder + "/frontier";
   write_pictures(as_frontier(variants, tuned, name_of(arguments.model)), picture);
   std::printf("\n%s.png and %s.svg show accuracy against latency\n", picture.c_str(),

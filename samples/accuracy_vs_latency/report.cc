@@ -93,7 +93,14 @@ anneal::Frontier as_frontier(const std::vector<Variant>& variants, const anneal:
     shown.points.push_back(point);
   }
   std::ranges::stable_sort(shown.points, {}, &anneal::FrontierPoint::milliseconds);
-  anneal::claim_scores(shown);
+  // A point on the line claims the least score of it and of all slower points on it.
+  double least = 100;
+  for (auto point = shown.points.rbegin(); point != shown.points.rend(); ++point) {
+    point->claimed.reset();
+    if (!point->is_on_frontier) continue;
+    least = std::min(least, point->confirmed->score);
+    point->claimed = least;
+  }
   const std::string chosen = "tuned " + tuned.points[tuned.chosen].name;
   for (size_t i = 0; i < shown.points.size(); ++i)
     if (shown.points[i].name == chosen) shown.chosen = i;
@@ -101,7 +108,7 @@ anneal::Frontier as_frontier(const std::vector<Variant>& variants, const anneal:
 }
 
 void write_pictures(const anneal::Frontier& frontier, const std::string& path) {
-  const std::string svg = anneal::frontier_svg(frontier);
+  const std::string svg = anneal::to_string(frontier, anneal::FrontierForm::kSvg);
   if (!(std::ofstream(path + ".svg.new") << svg).flush())
     throw std::runtime_error("cannot write " + path + ".svg");
   fs::rename(path + ".svg.new", path + ".svg");

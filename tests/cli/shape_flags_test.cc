@@ -1,5 +1,6 @@
 #include "anneal/cli/flags/shape_flags.h"
 #include "anneal/core/error.h"
+#include "anneal/engine/onnx/import_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,7 +69,11 @@ TEST(CheckNames, RefusesUnknownAndMissingNames) {
               HasSubstr("say which: NAME:1x3"));
 }
 
-TEST(MergeBounds, FillsWhatIsMissing) {
+InputBoundsByName merge_bounds(Shapes min, Shapes opt, Shapes max) {
+  return bounds_of({{.min = std::move(min), .opt = std::move(opt), .max = std::move(max)}});
+}
+
+TEST(BoundsOf, FillsWhatIsMissing) {
   const auto all = merge_bounds({{"x", {1}}}, {{"x", {4}}}, {{"x", {8}}}).at("x");
   EXPECT_EQ(all.min, (Dims{1}));
   EXPECT_EQ(all.opt, (Dims{4}));
@@ -86,6 +91,11 @@ TEST(MergeBounds, FillsWhatIsMissing) {
                 merge_bounds({{"x", {1, 1}}}, {}, {{"x", {8}}});
               }),
               HasSubstr("same number of axes"));
+}
+
+TEST(BoundsOf, NoProfileIsNoBounds) {
+  EXPECT_TRUE(bounds_of({}).empty());
+  EXPECT_TRUE(bounds_of({Profile()}).empty());
 }
 
 TEST(ParseInput, Table) {

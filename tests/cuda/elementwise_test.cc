@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "anneal/core/new_tensor.h"
 #include "anneal/core/fail.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/tests/kernels/layer_run.h"

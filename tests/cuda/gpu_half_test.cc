@@ -146,7 +146,7 @@ EngineFile build_case(const HalfCase& each, DataType half, const std::string& ta
   GraphBuildOptions options;
   options.targets = {target};
   options.allow_fallback = false;
-  (half == DataType::kF16 ? options.passes.precision.f16 : options.passes.precision.bf16) = true;
+  options.passes.precision.types = {half == DataType::kF16 ? Precision::kF16 : Precision::kBF16};
   if (!each.ranges.empty()) {
     CalibrationTable table;
     for (const auto& [tensor, most] : each.ranges)

@@ -36,7 +36,7 @@ graph net(x: f32[2,3,17,15])
 EngineFile built(const std::string& target) {
   GraphBuildOptions options;
   options.targets = {target};
-  options.passes.precision.bf16 = true;
+  options.passes.precision.types = {Precision::kBF16};
   return build_text(kNet, options);
 }
 
@@ -99,7 +99,7 @@ TEST(Bf16Plan, EachTargetGetsTheTypesItComputesIn) {
   if (!computes_bf16("cpu")) GTEST_SKIP() << "this CPU does not compute in bf16";
   GraphBuildOptions options;
   options.targets = {"cpu:baseline", "cpu"};
-  options.passes.precision.bf16 = true;
+  options.passes.precision.types = {Precision::kBF16};
   const EngineFile file = build_text(kNet, options);
   ASSERT_EQ(file.plans.size(), 2);
   const auto has_bf16 = [](const Plan& plan) {

@@ -1,4 +1,5 @@
-#include "anneal/engine/data/dataset.h"
+#include "anneal/engine/data/data_keys.h"
+#include "anneal/engine/data/subset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

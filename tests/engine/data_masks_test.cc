@@ -6,8 +6,9 @@
 
 #include <map>
 
-#include "anneal/engine/data/dataset.h"
+#include "anneal/engine/data/data_keys.h"
 #include "anneal/engine/data/image.h"
+#include "anneal/engine/data/subset.h"
 #include "anneal/tests/engine/made_files.h"
 #include "anneal/tests/error_of.h"
 

@@ -86,9 +86,8 @@ PrecisionOptions precision_of(const Case& each) {
     TensorRange range;
     words >> hash >> what;
     if (hash != "#") continue;
-    options.int8 |= what == "int8";
-    options.f16 |= what == "f16";
-    options.bf16 |= what == "bf16";
+    for (const Precision each : {Precision::kF16, Precision::kBF16, Precision::kI8})
+      if (what == anneal::to_string(each)) options.types.insert(each);
     options.symmetric |= what == "symmetric";
     if (what == "range" && words >> name >> range.min >> range.max) {
       range.seen_min = range.min, range.seen_max = range.max;
@@ -207,9 +206,10 @@ TEST_P(Golden, BeforeAndAfter) {
     const std::string once = to_string(graph, Constants::kWhole);
     changed_cases += changed;
     EXPECT_EQ(changed, once != to_string(before, Constants::kWhole));
-    expect_same_results(
-        before, graph, pass.exact,
-        options.precision.int8 || options.precision.bf16 || !options.precision.layers.empty());
+    expect_same_results(before, graph, pass.exact,
+                        options.precision.allows(Precision::kI8) ||
+                            options.precision.allows(Precision::kBF16) ||
+                            !options.precision.layers.empty());
     run_pipeline(graph, only, options, [&](const PassEvent& event) { changed = event.changed; });
     EXPECT_FALSE(changed) << "a second run changes something";
     EXPECT_EQ(to_string(graph, Constants::kWhole), once);

@@ -43,11 +43,11 @@ Way way_named(const std::string& name, const RandomModel& model) {
     way.load.device = "emulated";
   }
   if (name.starts_with("f16")) {
-    way.build.passes.precision.f16 = true;
+    way.build.passes.precision.types = {Precision::kF16};
     way.type = onnx::FLOAT16;
   }
   if (name.starts_with("bf16")) {
-    way.build.passes.precision.bf16 = true;
+    way.build.passes.precision.types = {Precision::kBF16};
     way.type = onnx::BFLOAT16;
   }
   way.has_samples = name.ends_with("_samples");

@@ -47,12 +47,16 @@ Tensor result_of(const Graph& graph, const GraphBuildOptions& options, const Ten
 
 TEST(Calibrate, FindsTheRangesOfWhatConvolutionsAndProductsRead) {
   const auto samples = std::make_shared<NormalSamples>(20, Dims{1, 3, 8, 8});
-  int64_t told = 0;
-  CalibrationOptions options;
-  options.range.method = RangeMethod::kMinMax;
-  options.progress = [&](int64_t done, int64_t) { told = done; };
+  Progress told;
+  BuildOptions options;
+  options.calibration.method = RangeMethod::kMinMax;
+  options.progress = [&](const Progress& at) {
+    told = at;
+    return true;
+  };
   const CalibrationTable table = calibrate(network(), samples, options).table;
-  EXPECT_EQ(told, 20);
+  EXPECT_EQ(told.share, 1);
+  EXPECT_EQ(told.what, "calibrating: 20 of 20 samples");
   EXPECT_EQ(table.samples, 20);
   // What the three read (a Reshape of the pooling), the pooling, what it reads, and the result.
   ASSERT_EQ(table.tensors.size(), 6u);
@@ -88,8 +92,8 @@ TEST(Calibrate, SeesPartsOfAConcatByThemselves) {
   return y
 )G");
   const auto samples = std::make_shared<NormalSamples>(3, Dims{1, 3, 8, 8});
-  CalibrationOptions options;
-  options.range.method = RangeMethod::kMinMax;
+  BuildOptions options;
+  options.calibration.method = RangeMethod::kMinMax;
   const CalibrationTable table = calibrate(graph, samples, options).table;
   Graph parts = graph.clone();
   for (const char* const name : {"a", "b"}) parts.mark_output(parts.find_value(name), name);
@@ -117,8 +121,8 @@ TEST(Calibrate, FeedsBatchesToAModelOfAFixedBatch) {
         "  return y\n",
         batch));
   };
-  CalibrationOptions options;
-  options.range.method = RangeMethod::kMinMax;
+  BuildOptions options;
+  options.calibration.method = RangeMethod::kMinMax;
   const CalibrationTable one = calibrate(model(1), samples, options).table;
   const CalibrationTable four = calibrate(model(4), samples, options).table;
   EXPECT_EQ(four.samples, 10);
@@ -133,7 +137,7 @@ TEST(Calibrate, TellsOfDeadChannels) {
       "  r = Pointwise(a) program=\"(f32)->(f32) max($0,0f32)\"\n  y = MatMul(r, v)\n  return y\n");
   const auto samples = std::make_shared<NormalSamples>(12, Dims{4, 2});
   EXPECT_THAT(
-      calibrate(model, samples, {}).remarks,
+      calibrate(model, samples, {}).warnings,
       testing::ElementsAre(testing::HasSubstr("most of all \"r\" with 1 of its 3 channels")));
 }
 
@@ -165,10 +169,10 @@ TEST(Calibrate, FindsRangesInBranches) {
   EXPECT_GT(found.table.tensors.at("r").max, 1);
   EXPECT_FALSE(found.table.tensors.contains("s"));
   EXPECT_THAT(
-      found.remarks,
+      found.warnings,
       testing::ElementsAre(testing::HasSubstr("\"s\", in a branch or a loop, was in no sample")));
   GraphBuildOptions options;
-  options.passes.precision.int8 = true;
+  options.passes.precision.types = {Precision::kI8};
   options.passes.precision.ranges = std::make_shared<const CalibrationTable>(found.table);
   int64_t in_integers = 0;
   const EngineFile file = build(model.clone(), options);
@@ -189,8 +193,8 @@ TEST(Calibrate, TakesOutputsOfAnyName) {
   y = Conv(r, v) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
   return y, x as "c/measured", r as "c/largest/mean", x as "r/most"
 )G");
-  CalibrationOptions options;
-  options.choices.equalized = Use::kOn;
+  BuildOptions options;
+  options.calibration.equalize = FitChoice::kOn;
   const auto samples = std::make_shared<NormalSamples>(5, Dims{1, 3, 8, 8});
   EXPECT_EQ(calibrate(model, samples, options).table.layers.size(), 2u);
 }
@@ -205,9 +209,10 @@ TEST(Calibrate, ALayerWhoseErrorCannotBeMeasuredStaysF32) {
   y = MatMul(t, v)
   return y
 )G");
-  for (const Use use : {Use::kOn, Use::kAuto}) {
-    CalibrationOptions calibration;
-    calibration.choices = {use, use, use};
+  for (const FitChoice use : {FitChoice::kOn, FitChoice::kAuto}) {
+    BuildOptions calibration;
+    calibration.calibration.fit_weights = calibration.calibration.correct_bias =
+        calibration.calibration.equalize = use;
     const CalibrationTable table =
         calibrate(model, std::make_shared<NormalSamples>(40, Dims{4, 2}), calibration).table;
     EXPECT_EQ(table.layers.at("a").error, 1);
@@ -215,7 +220,7 @@ TEST(Calibrate, ALayerWhoseErrorCannotBeMeasuredStaysF32) {
     EXPECT_LT(table.layers.at("y").error, 1e-3);
     EXPECT_EQ(parse_calibration_table(to_string(table)), table);
     GraphBuildOptions options;
-    options.passes.precision.int8 = true;
+    options.passes.precision.types = {Precision::kI8};
     options.passes.precision.ranges = std::make_shared<const CalibrationTable>(table);
     const EngineFile file = build(model.clone(), options);
     for (const Step& step : file.plans[0].steps)
@@ -240,10 +245,10 @@ TEST(Calibrate, FindsRangesOfTheStateOfLoops) {
   return y
 )G");
   const auto samples = std::make_shared<NormalSamples>(20, Dims{2, 2});
-  CalibrationOptions options;
-  options.range.method = RangeMethod::kMinMax;
+  BuildOptions options;
+  options.calibration.method = RangeMethod::kMinMax;
   const Calibration found = calibrate(model, samples, options);
-  EXPECT_THAT(found.remarks, testing::IsEmpty());
+  EXPECT_THAT(found.warnings, testing::IsEmpty());
   float most = 0;
   for (int64_t i = 0; i < 20; ++i) {
     const Tensor x = samples->read(i)[0].tensor;
@@ -283,8 +288,8 @@ TEST(Calibrate, NamesTheBatchWithABadValue) {
 }
 
 TEST(Calibrate, WantsAPercentile) {
-  CalibrationOptions options;
-  options.range.percentile = std::nan("");
+  BuildOptions options;
+  options.calibration.percentile = std::nan("");
   const auto samples = std::make_shared<NormalSamples>(1, Dims{1, 3, 8, 8});
   EXPECT_THAT(error_of([&] { calibrate(network(), samples, options); }),
               testing::HasSubstr("percentile of nan"));
@@ -292,7 +297,7 @@ TEST(Calibrate, WantsAPercentile) {
 
 TEST(Calibrate, TheSameForAnyNumberOfThreads) {
   const auto samples = std::make_shared<NormalSamples>(5, Dims{1, 3, 8, 8});
-  CalibrationOptions one, two;
+  BuildOptions one, two;
   one.threads = 1;
   two.threads = 2;
   EXPECT_EQ(calibrate(network(), samples, one).table, calibrate(network(), samples, two).table);
@@ -301,10 +306,10 @@ TEST(Calibrate, TheSameForAnyNumberOfThreads) {
 TEST(Calibrate, AnEngineByTheTableRunsInIntegersAndIsNear) {
   const auto samples = std::make_shared<NormalSamples>(50, Dims{1, 3, 8, 8});
   for (const bool symmetric : {false, true}) {
-    CalibrationOptions calibration;
-    calibration.range.symmetric = symmetric;
+    BuildOptions calibration;
+    calibration.precision.symmetric = symmetric;
     GraphBuildOptions options, quantized;
-    quantized.passes.precision.int8 = true;
+    quantized.passes.precision.types = {Precision::kI8};
     quantized.passes.precision.symmetric = symmetric;
     quantized.passes.precision.ranges =
         std::make_shared<const CalibrationTable>(calibrate(network(), samples, calibration).table);
@@ -359,10 +364,10 @@ TEST(Calibrate, TellsOfWhatIsAlwaysZero) {
   return y
 )G");
   const Calibration found = calibrate(graph, std::make_shared<NormalSamples>(3, Dims{1, 3}), {});
-  ASSERT_EQ(found.remarks.size(), 1u);
-  EXPECT_THAT(found.remarks[0], testing::HasSubstr("\"z\" was 0"));
+  ASSERT_EQ(found.warnings.size(), 1u);
+  EXPECT_THAT(found.warnings[0], testing::HasSubstr("\"z\" was 0"));
   GraphBuildOptions options;
-  options.passes.precision.int8 = true;
+  options.passes.precision.types = {Precision::kI8};
   options.passes.precision.ranges = std::make_shared<const CalibrationTable>(found.table);
   const Tensor x = NormalSamples(1, Dims{1, 3}).read(0)[0].tensor;
   const Tensor y = result_of(graph, options, x);

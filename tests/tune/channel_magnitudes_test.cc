@@ -51,8 +51,8 @@ TEST(ChannelMagnitudes, AreThoseOfEachAxis) {
 }
 
 TEST(ChannelMagnitudes, OfTheReadersAxisMakeItsExponents) {
-  CalibrationOptions options;
-  options.choices.equalized = Use::kOn;
+  BuildOptions options;
+  options.calibration.equalize = FitChoice::kOn;
   const auto samples = std::make_shared<NormalSamples>(40, Dims{1, 5, 8});
   const auto exponents = calibrate(product_then_convolution(), samples, options).table.exponents;
   ASSERT_TRUE(exponents.contains("b"));

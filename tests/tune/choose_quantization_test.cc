@@ -27,11 +27,11 @@ TEST(ChooseQuantization, TakesWhatMeasuredLess) {
   const ChosenQuantization largest = choose_quantization(errors(biased, plain), {});
   EXPECT_EQ(largest.layer, (LayerQuantization{false, 0.625F, 0.375F}));
   const ChosenQuantization none =
-      choose_quantization(errors(biased, plain), {Use::kOff, Use::kOff});
+      choose_quantization(errors(biased, plain), {FitChoice::kOff, FitChoice::kOff});
   EXPECT_EQ(none.layer, (LayerQuantization{false, 0.625F, 0.625F}));
   EXPECT_TRUE(none.bias.empty());
   const ChosenQuantization forced =
-      choose_quantization(errors(biased, plain), {Use::kOn, Use::kOn});
+      choose_quantization(errors(biased, plain), {FitChoice::kOn, FitChoice::kOn});
   EXPECT_EQ(forced.layer, (LayerQuantization{true, 0.625F, 0.75F}));
   EXPECT_EQ(forced.bias.size(), 2u);
 }
@@ -42,10 +42,10 @@ TEST(ChooseQuantization, MeansThatAreChanceGiveNoBias) {
   EXPECT_TRUE(choose_quantization(errors(chance, chance), {}).bias.empty());
   LayerErrors once = errors({{{{1}, {0}}}, {2}}, {{{{1}, {0}}}, {2}});
   once.has_two_batches = false;
-  EXPECT_TRUE(choose_quantization(once, {Use::kAuto, Use::kOn}).bias.empty());
+  EXPECT_TRUE(choose_quantization(once, {FitChoice::kAuto, FitChoice::kOn}).bias.empty());
   once.has_two_batches = true;
   once.takes_bias = false;
-  EXPECT_TRUE(choose_quantization(once, {Use::kAuto, Use::kOn}).bias.empty());
+  EXPECT_TRUE(choose_quantization(once, {FitChoice::kAuto, FitChoice::kOn}).bias.empty());
 }
 
 // Squares of f32 overflow, and differences of infinities are no numbers.
@@ -54,7 +54,7 @@ TEST(ChooseQuantization, WhatCannotBeMeasuredIsAllOfTheSquare) {
   const ChannelErrors fine{{{{1}, {1}}}, {2}};
   for (const double bad : {kInf, std::nan("")}) {
     const ChannelErrors worse{{{{bad}, {bad}}}, {bad}};
-    for (const Use use : {Use::kOff, Use::kOn, Use::kAuto}) {
+    for (const FitChoice use : {FitChoice::kOff, FitChoice::kOn, FitChoice::kAuto}) {
       const ChosenQuantization neither = choose_quantization(errors(worse, worse), {use, use});
       EXPECT_EQ(neither.layer.error_by_ranges, 1);
       EXPECT_EQ(neither.layer.error, 1);
@@ -82,8 +82,8 @@ TEST(ChooseQuantization, WhatCannotBeMeasuredIsAllOfTheSquare) {
 }
 
 TEST(ChooseQuantization, NamesWhatIsNoUse) {
-  EXPECT_EQ(parse_use("--x", "on"), Use::kOn);
-  EXPECT_THAT(error_of([] { parse_use("--x", "maybe"); }),
+  EXPECT_EQ(parse_fit_choice("--x", "on"), FitChoice::kOn);
+  EXPECT_THAT(error_of([] { parse_fit_choice("--x", "maybe"); }),
               testing::HasSubstr("--x maybe: there are on, off and auto"));
 }
 

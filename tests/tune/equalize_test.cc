@@ -88,14 +88,15 @@ class Equalize : public testing::TestWithParam<const char*> {
   const std::shared_ptr<NormalSamples> samples_ =
       std::make_shared<NormalSamples>(40, Dims{1, 3, 12, 12});
 
-  std::shared_ptr<const CalibrationTable> table(const Graph& graph, Use equalized) const {
-    CalibrationOptions options;
-    options.choices.equalized = equalized;
+  std::shared_ptr<const CalibrationTable> table(const Graph& graph, FitChoice equalized) const {
+    BuildOptions options;
+    options.calibration.equalize = equalized;
     return std::make_shared<const CalibrationTable>(calibrate(graph, samples_, options).table);
   }
   double int8_error(const Graph& graph, const std::shared_ptr<const CalibrationTable>& table) {
     return error(results(graph, {}, *samples_),
-                 results(graph, {.int8 = true, .max_layer_error = 1, .ranges = table}, *samples_));
+                 results(graph, {.types = {Precision::kI8}, .max_layer_error = 1, .ranges = table},
+                         *samples_));
   }
 };
 
@@ -107,9 +108,9 @@ TEST_P(Equalize, WideningChangesNoBit) {
 
 TEST_P(Equalize, BringsBackWhatWideningTakes) {
   const Graph wide = widened(network_);
-  const double before = int8_error(network_, table(network_, Use::kOff));
-  const double lost = int8_error(wide, table(wide, Use::kOff));
-  const auto equalized = table(wide, Use::kAuto);
+  const double before = int8_error(network_, table(network_, FitChoice::kOff));
+  const double lost = int8_error(wide, table(wide, FitChoice::kOff));
+  const auto equalized = table(wide, FitChoice::kAuto);
   EXPECT_EQ(equalized->exponents.size(), 2u);
   const double found = int8_error(wide, equalized);
   EXPECT_GT(lost, 20 * before);
@@ -119,15 +120,15 @@ TEST_P(Equalize, BringsBackWhatWideningTakes) {
 TEST_P(Equalize, WhatIsEqualizedStaysAsItIs) {
   Graph graph = widened(network_);
   PassOptions options;
-  options.precision.ranges = table(graph, Use::kAuto);
+  options.precision.ranges = table(graph, FitChoice::kAuto);
   options.only = {"equalize_channels"};
   run_pipeline(graph, default_pipeline(), options);
-  EXPECT_TRUE(table(graph, Use::kAuto)->exponents.empty());
+  EXPECT_TRUE(table(graph, FitChoice::kAuto)->exponents.empty());
 }
 
 TEST_P(Equalize, ATableThatEqualizesChangesNoBitInF32) {
   const Graph wide = widened(network_);
-  const auto equalized = table(wide, Use::kOn);
+  const auto equalized = table(wide, FitChoice::kOn);
   ASSERT_FALSE(equalized->exponents.empty());
   const auto want = results(wide, {}, *samples_);
   const auto got = results(wide, {.ranges = equalized}, *samples_);
@@ -147,21 +148,22 @@ TEST(EqualizeReads, MultipliesWhatAnyLayerMakes) {
   return y
 )G");
   const auto samples = std::make_shared<NormalSamples>(40, Dims{1, 3, 12, 12});
-  std::map<Use, std::shared_ptr<const CalibrationTable>> tables;
-  std::map<Use, double> errors;
+  std::map<FitChoice, std::shared_ptr<const CalibrationTable>> tables;
+  std::map<FitChoice, double> errors;
   const auto exact = results(graph, {}, *samples);
-  for (const Use use : {Use::kOff, Use::kAuto}) {
-    CalibrationOptions options;
-    options.choices.equalized = use;
+  for (const FitChoice use : {FitChoice::kOff, FitChoice::kAuto}) {
+    BuildOptions options;
+    options.calibration.equalize = use;
     tables[use] =
         std::make_shared<const CalibrationTable>(calibrate(graph, samples, options).table);
     errors[use] = error(
         exact,
-        results(graph, {.int8 = true, .max_layer_error = 1, .ranges = tables[use]}, *samples));
+        results(graph, {.types = {Precision::kI8}, .max_layer_error = 1, .ranges = tables[use]},
+                *samples));
   }
-  EXPECT_TRUE(tables[Use::kAuto]->exponents.contains("s1"));
-  EXPECT_LT(errors[Use::kAuto], errors[Use::kOff] / 4);
-  const auto got = results(graph, {.ranges = tables[Use::kAuto]}, *samples);
+  EXPECT_TRUE(tables[FitChoice::kAuto]->exponents.contains("s1"));
+  EXPECT_LT(errors[FitChoice::kAuto], errors[FitChoice::kOff] / 4);
+  const auto got = results(graph, {.ranges = tables[FitChoice::kAuto]}, *samples);
   for (size_t i = 0; i < exact.size(); ++i) EXPECT_TRUE(exact[i] == got[i]);
 }
 

@@ -1,5 +1,5 @@
 // A frontier as a table, CSV, JSON and a picture; and invalid JSON.
-#include "anneal/engine/tune/frontier/frontier.h"
+#include "anneal/engine/tune/frontier/frontier_forms.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

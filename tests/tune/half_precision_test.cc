@@ -15,7 +15,7 @@ namespace {
 
 GraphBuildOptions with_f16() {
   GraphBuildOptions options;
-  options.passes.precision.f16 = true;
+  options.passes.precision.types = {Precision::kF16};
   return options;
 }
 
@@ -103,7 +103,7 @@ TEST(HalfPrecision, Bf16KeepsWhatIsNotFinite) {
 )G";
     text.replace(text.find("BAD"), 3, bad);
     GraphBuildOptions options;
-    options.passes.precision.bf16 = true;
+    options.passes.precision.types = {Precision::kBF16};
     const auto got = run_file(build_text(text, options), {random_f32({4, 3}, 1)});
     ASSERT_EQ(got.size(), 8u);
     for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(std::isfinite(got[i]), i % 2 == 1) << i;
@@ -132,7 +132,7 @@ TEST(HalfPrecision, TheCpuRoundsWhatItStores) {
   for (const float value : run_file(build_text(text, with_f16()), inputs))
     EXPECT_EQ(to_f32(to_f16(value)), value);
   GraphBuildOptions bf16;
-  bf16.passes.precision.bf16 = true;
+  bf16.passes.precision.types = {Precision::kBF16};
   for (const float value : run_file(build_text(text, bf16), inputs))
     EXPECT_EQ(to_f32(to_bf16(value)), value);
 }
@@ -157,7 +157,7 @@ TEST(HalfPrecision, AnglesStayF32) {
                                       random_f32({1, 8, 8}, 1), random_f32({1, 8, 8}, 2)};
   const auto want = run_file(build_text(kRotary), inputs);
   GraphBuildOptions bf16;
-  bf16.passes.precision.bf16 = true;
+  bf16.passes.precision.types = {Precision::kBF16};
   for (const auto& options : {with_f16(), bf16}) {
     const EngineFile file = build_text(kRotary, options);
     expect_near(run_file(file, inputs), want, 0.02);

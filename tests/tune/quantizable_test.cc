@@ -39,7 +39,7 @@ std::vector<PassRecord> records_of(Graph graph, const PrecisionOptions& precisio
 
 TEST(Quantizable, EveryProductThatStaysF32IsToldWithItsReason) {
   PrecisionOptions precision;
-  precision.int8 = true;
+  precision.types = {Precision::kI8};
   std::vector<std::string> told;
   for (const PassRecord& record : records_of(network(), precision)) {
     EXPECT_TRUE(record.refused);
@@ -57,8 +57,8 @@ TEST(Quantizable, ALayerWhoseErrorIsTooLargeStaysF32UnlessItIsAskedFor) {
   table->tensors["m"] = {-1, 1, -1, 1, "minmax"};
   table->layers["a"] = {.error_by_ranges = 0.02F, .error = 0.01F};
   PrecisionOptions precision;
-  precision.int8 = true;
-  precision.ranges = table;
+  precision.types = {Precision::kI8};
+  precision.ranges = std::shared_ptr<const CalibrationTable>(table);
   const auto told_of_a = [&] {
     for (const PassRecord& record : records_of(network(), precision))
       if (record.subject == "a") return record.text;
@@ -76,8 +76,8 @@ TEST(Quantizable, WhatReadersNeedDecidesToo) {
   auto table = std::make_shared<CalibrationTable>();
   table->tensors["x"] = {-1, 1, -1, 1, "minmax"};
   PrecisionOptions precision;
-  precision.int8 = true;
-  precision.ranges = table;
+  precision.types = {Precision::kI8};
+  precision.ranges = std::shared_ptr<const CalibrationTable>(table);
   std::string told;
   const Graph graph = parse_graph(R"G(graph g(x: f32[4,2])
   const w: f32[2,1] = {1, 256}
@@ -115,7 +115,7 @@ TEST(CheckPrecision, RefusesLowPrecisionAndExactResultsAtOnce) {
   check_precision(options, network());
   options.precision.layers = {{"a", Precision::kF32}};
   check_precision(options, network());
-  options.precision.bf16 = true;
+  options.precision.types = {Precision::kBF16};
   EXPECT_THAT(error_of([&] { check_precision(options, network()); }),
               testing::HasSubstr("ask for one"));
 }
@@ -126,8 +126,8 @@ TEST(CheckPrecision, RefusesTablesThatDoNotFitTheBuild) {
   table->tensors["m"] = {-1, 1, -1, 1, "minmax"};
   table->layers["a/product"] = {};
   PassOptions options;
-  options.precision.int8 = true;
-  options.precision.ranges = table;
+  options.precision.types = {Precision::kI8};
+  options.precision.ranges = std::shared_ptr<const CalibrationTable>(table);
   check_precision(options, network());
   options.precision.symmetric = true;
   EXPECT_THAT(error_of([&] { check_precision(options, network()); }),

@@ -13,6 +13,8 @@
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/run/make_engine.h"
+#include "anneal/engine/tune/frontier/frontier_forms.h"
+#include "anneal/engine/tune/search/mix_options.h"
 #include "anneal/engine/tune/search/tune_journal.h"
 #include "anneal/engine/tune/search/tune_subject.h"
 #include "anneal/graph/text/text.h"
@@ -67,14 +69,26 @@ std::shared_ptr<const Dataset> samples() {
   return all;
 }
 
-TuneOptions options() {
-  TuneOptions options;
-  options.metric = make_metric("top1");
-  options.is_modelled = true;
-  options.precisions = {Precision::kI8};
+struct Tuning : BuildOptions {
+  std::shared_ptr<const Metric> metric = make_metric("top1");
+};
+
+Tuning options() {
+  Tuning options;
+  options.tuning.modelled_times = true;
+  options.precision.types = {Precision::kI8};
   options.threads = 1;
-  options.budget = 100;
+  options.tuning.budget = 100;
   return options;
+}
+
+TuneResult tune(const Graph& model, const TuneSamples& samples, const Tuning& options) {
+  return anneal::tune(model, samples, options.metric, options);
+}
+
+std::string subject_of(const Tuning& options, const std::shared_ptr<const Dataset>& samples) {
+  const std::vector<Precision> types = {Precision::kI8};
+  return tuning_subject(network(), split_samples(samples), *options.metric, options, types, false);
 }
 
 TEST(Tune, FindsTheFastestMixWithinTheBudget) {
@@ -112,8 +126,8 @@ TEST(Tune, FindsTheFastestMixWithinTheBudget) {
 }
 
 TEST(Tune, WithNothingToLoseItKeepsWhatWouldLose) {
-  TuneOptions strict = options();
-  strict.budget = 0;
+  Tuning strict = options();
+  strict.tuning.budget = 0;
   const Frontier frontier = tune(network(), split_samples(samples()), strict).frontier;
   const FrontierPoint& chosen = frontier.points[frontier.chosen];
   EXPECT_LE(chosen.search.drop, 0);
@@ -126,13 +140,13 @@ TEST(Tune, WithNothingToLoseItKeepsWhatWouldLose) {
 }
 
 TEST(Tune, WhatLosesTooMuchStaysHighAndIsToldWhy) {
-  TuneOptions wanted = options();
+  Tuning wanted = options();
   wanted.metric = make_metric("sqnr");
-  wanted.budget = 0;
+  wanted.tuning.budget = 0;
   const Frontier loose = tune(network(), split_samples(samples()), wanted).frontier;
   const auto int8 = std::ranges::find(loose.points, "int8", &FrontierPoint::name);
   ASSERT_NE(int8, loose.points.end());
-  wanted.budget = int8->search.score + 1;
+  wanted.tuning.budget = int8->search.score + 1;
   const Frontier frontier = tune(network(), split_samples(samples()), wanted).frontier;
   EXPECT_NE(frontier.points[frontier.chosen].name, "int8");
   ASSERT_FALSE(frontier.kept_high.empty());
@@ -144,13 +158,12 @@ TEST(Tune, WhatLosesTooMuchStaysHighAndIsToldWhy) {
 TEST(Tune, AJournalIsNotBelievedBlindly) {
   const std::string path =
       (fs::temp_directory_path() / ("anneal_blind_" + std::to_string(::getpid()))).string();
-  const TuneOptions plain = options();
+  const Tuning plain = options();
   const TuneResult whole = tune(network(), split_samples(samples()), plain);
-  TuneOptions journaled = plain;
-  journaled.journal = path;
+  Tuning journaled = plain;
+  journaled.tuning.journal = path;
   tune(network(), split_samples(samples()), journaled);
-  const std::string subject =
-      tuning_subject(network(), split_samples(samples()), journaled, journaled.precisions, false);
+  const std::string subject = subject_of(journaled, samples());
   std::vector<std::string> names;
   {
     std::ifstream file(path);
@@ -183,22 +196,26 @@ TEST(Tune, TheEngineIsWhatTheMixBuilds) {
 TEST(Tune, KilledAtAnyMomentItEndsTheSame) {
   const std::string journal =
       (fs::temp_directory_path() / ("anneal_tune_" + std::to_string(::getpid()))).string();
-  TuneOptions plain = options();
-  plain.budget = 3;
+  Tuning plain = options();
+  plain.tuning.budget = 3;
   int told = 0;
-  plain.progress = [&](const TuneProgress&) { ++told; };
+  plain.progress = [&](const Progress&) {
+    ++told;
+    return true;
+  };
   const TuneResult whole = tune(network(), split_samples(samples()), plain);
   ASSERT_GT(told, 10);
   for (int k = 0; k < 10; ++k) {
-    TuneOptions killed = plain;
-    killed.journal = journal;
+    Tuning killed = plain;
+    killed.tuning.journal = journal;
     int left = 1 + k * told / 10;
-    killed.progress = [&](const TuneProgress&) {
+    killed.progress = [&](const Progress&) {
       if (--left == 0) throw std::runtime_error("killed");
+      return true;
     };
     EXPECT_THROW(tune(network(), split_samples(samples()), killed), std::runtime_error);
     EXPECT_TRUE(fs::exists(journal));
-    killed.progress = [](const TuneProgress&) {};
+    killed.progress = {};
     const TuneResult resumed = tune(network(), split_samples(samples()), killed);
     EXPECT_TRUE(resumed.was_resumed);
     EXPECT_EQ(frontier_json(resumed.frontier), frontier_json(whole.frontier)) << "killed at " << k;
@@ -212,12 +229,13 @@ TEST(Tune, AJournalOfOtherAnswersIsNotUsed) {
   const std::string journal =
       (fs::temp_directory_path() / ("anneal_other_" + std::to_string(::getpid()))).string();
   const auto judged_by = [&](double score, int kill_at) {
-    TuneOptions options = anneal::options();
-    options.journal = journal;
+    Tuning options = anneal::options();
+    options.tuning.journal = journal;
     options.metric = mean_metric("mine", "", [score](const Answer&) { return score; });
     int left = kill_at;
-    options.progress = [&](const TuneProgress&) {
+    options.progress = [&](const Progress&) {
       if (--left == 0) throw std::runtime_error("killed");
+      return true;
     };
     return tune(network(), split_samples(samples()), options);
   };
@@ -242,10 +260,9 @@ class MaskedSamples final : public NormalSamples {
 
 TEST(Tune, AJournalIsOfTheMasks) {
   const auto subject = [](const char* metric, int64_t other) {
-    TuneOptions options = anneal::options();
+    Tuning options = anneal::options();
     options.metric = make_metric(metric);
-    return tuning_subject(network(), split_samples(std::make_shared<MaskedSamples>(other)), options,
-                          options.precisions, false);
+    return subject_of(options, std::make_shared<MaskedSamples>(other));
   };
   EXPECT_EQ(subject("miou", 3), subject("miou", 3));
   std::set<std::string> subjects;
@@ -255,8 +272,8 @@ TEST(Tune, AJournalIsOfTheMasks) {
 }
 
 TEST(Tune, TimesAreTakenWhereTheTargetIs) {
-  TuneOptions timed = options();
-  timed.is_modelled = false;
+  Tuning timed = options();
+  timed.tuning.modelled_times = false;
   const Frontier frontier = tune(network(), split_samples(samples()), timed).frontier;
   for (const FrontierPoint& point : frontier.points) {
     EXPECT_FALSE(point.is_modelled);
@@ -268,17 +285,17 @@ TEST(Tune, TimesAreTakenWhereTheTargetIs) {
 }
 
 TEST(Tune, AMetricWithoutADropHasALeastScore) {
-  TuneOptions least = options();
+  Tuning least = options();
   least.metric = make_metric("sqnr");
-  least.budget = 25;
+  least.tuning.budget = 25;
   const Frontier frontier = tune(network(), split_samples(samples()), least).frontier;
   EXPECT_TRUE(frontier.budget_is_score);
   EXPECT_GE(frontier.points[frontier.chosen].search.score, 25);
 }
 
 TEST(Tune, FewSamplesAreWarnedOf) {
-  TuneOptions fine = options();
-  fine.budget = 0.1;
+  Tuning fine = options();
+  fine.tuning.budget = 0.1;
   const Frontier frontier = tune(network(), split_samples(samples()), fine).frontier;
   EXPECT_THAT(frontier.warnings,
               testing::Contains(testing::HasSubstr("more than the budget of 0.1")));

@@ -34,28 +34,42 @@ bool has_values_to_calibrate(const Graph& graph) {
          std::ranges::any_of(graph.bodies(), has_values_to_calibrate);
 }
 
+// Of the build that follows, but for the precision.
+PassOptions passes_of(const BuildOptions& options) {
+  PassOptions passes = graph_options(options).passes;
+  passes.precision = {};
+  return passes;
+}
+
 // The steps of calibrate().
 class Calibrator {
  public:
-  Calibrator(const std::shared_ptr<const Dataset>& samples, const CalibrationOptions& options)
-      : samples_(samples), options_(options) {}
+  Calibrator(const std::shared_ptr<const Dataset>& samples, const BuildOptions& options)
+      : samples_(samples),
+        options_(options),
+        passes_(passes_of(options)),
+        range_{options.calibration.method, options.calibration.percentile,
+               options.precision.symmetric},
+        choices_{options.calibration.fit_weights, options.calibration.correct_bias,
+                 options.calibration.equalize} {}
+
+  const PassOptions& passes() const { return passes_; }
 
   MeasuredRanges ranges(const Graph& graph, int64_t most,
                         const std::function<void(int64_t done)>& progress) const {
-    return measure_ranges(graph, options_.range, options_.passes, samples_, run_options(most),
-                          progress);
+    return measure_ranges(graph, range_, passes_, samples_, run_options(most), progress);
   }
 
   // The error of each layer when it is quantized by the table's ranges.
   std::map<std::string, LayerErrors> errors(const Graph& graph, const CalibrationTable& table,
                                             int64_t most) const {
-    return measure_layer_errors(graph, table, options_.range.symmetric, options_.passes, samples_,
+    return measure_layer_errors(graph, table, range_.symmetric, passes_, samples_,
                                 run_options(most));
   }
 
-  // remarks: gets one sentence on channels that were always 0.
+  // warnings: gets one sentence on channels that were always 0.
   void choose_for_layers(const Graph& graph, CalibrationTable& table,
-                         std::vector<std::string>& remarks) const {
+                         std::vector<std::string>& warnings) const {
     struct DeadChannels {
       int64_t dead = 0, channels = 0;
     };
@@ -64,7 +78,7 @@ class Calibrator {
       const auto dead = std::ranges::count(layer.data_squares, 0);
       const auto channels = static_cast<int64_t>(layer.data_squares.size());
       if (dead > 0 && dead < channels) found[layer.data] = {dead, channels};
-      ChosenQuantization chosen = choose_quantization(layer, options_.choices);
+      ChosenQuantization chosen = choose_quantization(layer, choices_);
       table.layers[name] = chosen.layer;
       if (!chosen.bias.empty()) table.biases[name] = std::move(chosen.bias);
     }
@@ -72,7 +86,7 @@ class Calibrator {
     const auto most = std::ranges::max_element(found, {}, [](const auto& each) {
       return static_cast<double>(each.second.dead) / static_cast<double>(each.second.channels);
     });
-    remarks.push_back(
+    warnings.push_back(
         fmt::format("{} of {} tensors {} channels that were 0 in all samples that errors were "
                     "measured on, most "
                     "of all \"{}\" with {} of its {} channels. Errors of these channels are not "
@@ -86,19 +100,18 @@ class Calibrator {
   // large, where it gets less than half, both measured on some samples.
   void equalize(Graph& graph, CalibrationTable& table) const {
     const auto pass = std::ranges::find(default_pipeline(), kFirstOfPrecision, &Pass::name);
-    const Use use = options_.choices.equalized;
-    if (use == Use::kOff || !why_left_out(*pass, options_.passes).empty()) return;
-    ExponentOptions exponents{use, options_.range.symmetric, fits_weights()};
+    const FitChoice use = choices_.equalized;
+    if (use == FitChoice::kOff || !why_left_out(*pass, passes_).empty()) return;
+    ExponentOptions exponents{use, range_.symmetric, fits_weights()};
     std::map<std::string, double> before;
-    if (use == Use::kAuto) {
+    if (use == FitChoice::kAuto) {
       before = errors_by_channel(graph);
       exponents.may_equalize = [&](std::span<const std::string> readers) {
         return sum_of(before, readers) > kWorthEqualizing;
       };
     }
-    auto chosen =
-        choose_exponents(graph, exponents, options_.passes, samples_, run_options(kMostLookedAt));
-    if (use == Use::kAuto && !chosen.empty()) {
+    auto chosen = choose_exponents(graph, exponents, passes_, samples_, run_options(kMostLookedAt));
+    if (use == FitChoice::kAuto && !chosen.empty()) {
       const auto after = errors_by_channel(equalized(graph, chosen));
       std::erase_if(chosen, [&](const auto& each) {
         const auto& readers = each.second.readers;
@@ -116,7 +129,7 @@ class Calibrator {
     return {options_.threads, options_.data_threads, most};
   }
 
-  bool fits_weights() const { return options_.choices.fitted_weights != Use::kOff; }
+  bool fits_weights() const { return choices_.fitted_weights != FitChoice::kOff; }
 
   // For each layer, by ranges of the few samples that it is measured on.
   std::map<std::string, double> errors_by_channel(const Graph& graph) const {
@@ -148,7 +161,10 @@ class Calibrator {
   }
 
   const std::shared_ptr<const Dataset>& samples_;
-  const CalibrationOptions& options_;
+  const BuildOptions& options_;
+  const PassOptions passes_;
+  const RangeOptions range_;
+  const QuantizationChoices choices_;
 };
 
 }  // namespace
@@ -165,30 +181,35 @@ std::vector<DataInput> calibration_inputs(const Graph& model) {
 }
 
 Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& samples,
-                      const CalibrationOptions& options) {
+                      const BuildOptions& options) {
   if (samples->size() == 0)
     fail(ErrorCode::kInvalidArgument, "there are no samples to calibrate with");
-  if (const double percent = options.range.percentile; !(percent >= 50 && percent <= 100))
+  if (const double percent = options.calibration.percentile; !(percent >= 50 && percent <= 100))
     fail(ErrorCode::kInvalidArgument,
          fmt::format("a percentile of {}: 50 to 100 is wanted", percent));
-  Graph graph = prepared_for_precision(model, options.passes);
+  const Calibrator calibrator(samples, options);
+  Graph graph = prepared_for_precision(model, calibrator.passes());
   if (!has_values_to_calibrate(graph))
     fail(ErrorCode::kInvalidArgument,
          "the model has nothing to calibrate: no convolution or product of f32 by constant weights "
          "that is not quantized already");
-  const Calibrator calibrator(samples, options);
   Calibration result;
   CalibrationTable& table = result.table;
   calibrator.equalize(graph, table);
-  MeasuredRanges ranges =
-      calibrator.ranges(graph, 0, [&](int64_t done) { options.progress(done, samples->size()); });
+  MeasuredRanges ranges = calibrator.ranges(graph, 0, [&](int64_t done) {
+    const Progress progress{fmt::format("calibrating: {} of {} samples", done, samples->size()),
+                            static_cast<double>(done) / static_cast<double>(samples->size()),
+                            std::nullopt};
+    if (options.progress && !options.progress(progress))
+      fail(ErrorCode::kCancelled, "the calibration was cancelled");
+  });
   table.model = model.name;
   table.fingerprint = fingerprint(model);
   table.samples = samples->size();
-  table.symmetric = options.range.symmetric;
+  table.symmetric = options.precision.symmetric;
   table.tensors = std::move(ranges.tensors);
-  result.remarks = std::move(ranges.remarks);
-  calibrator.choose_for_layers(graph, table, result.remarks);
+  result.warnings = std::move(ranges.warnings);
+  calibrator.choose_for_layers(graph, table, result.warnings);
   return result;
 }
 

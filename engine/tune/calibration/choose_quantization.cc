@@ -13,8 +13,8 @@
 namespace anneal {
 namespace {
 
-constexpr std::array<std::pair<Use, std::string_view>, 3> kNames = {
-    {{Use::kOff, "off"}, {Use::kOn, "on"}, {Use::kAuto, "auto"}}};
+constexpr std::array<std::pair<FitChoice, std::string_view>, 3> kNames = {
+    {{FitChoice::kOff, "off"}, {FitChoice::kOn, "on"}, {FitChoice::kAuto, "auto"}}};
 
 // Infinite where a channel has no number, so that any way that was measured is better.
 double mean_of_channels(const ChannelErrors& errors, const auto& of_channel) {
@@ -39,18 +39,18 @@ struct Candidate {
 };
 
 // The better of the two, bias or none, of these scales.
-Candidate best(const LayerErrors& layer, bool is_fitted, Use bias) {
+Candidate best(const LayerErrors& layer, bool is_fitted, FitChoice bias) {
   const ChannelErrors& errors = is_fitted ? layer.fitted : layer.largest;
   Candidate found{&errors, is_fitted, false, error_of(errors)};
-  if (bias == Use::kOff || !layer.takes_bias || !layer.has_two_batches) return found;
+  if (bias == FitChoice::kOff || !layer.takes_bias || !layer.has_two_batches) return found;
   const double without = error_without_bias(errors);
-  if (!std::isfinite(without) || (bias == Use::kAuto && without >= found.error)) return found;
+  if (!std::isfinite(without) || (bias == FitChoice::kAuto && without >= found.error)) return found;
   return {&errors, is_fitted, true, without};
 }
 
 }  // namespace
 
-Use parse_use(std::string_view option, std::string_view text) {
+FitChoice parse_fit_choice(std::string_view option, std::string_view text) {
   for (const auto& [use, name] : kNames)
     if (text == name) return use;
   fail(ErrorCode::kInvalidArgument, fmt::format("{} {}: there are on, off and auto", option, text));
@@ -76,8 +76,8 @@ double error_by_channel(const LayerErrors& errors, bool fitted) {
 
 ChosenQuantization choose_quantization(const LayerErrors& errors,
                                        const QuantizationChoices& choices) {
-  Candidate chosen = best(errors, choices.fitted_weights == Use::kOn, choices.bias);
-  if (choices.fitted_weights == Use::kAuto)
+  Candidate chosen = best(errors, choices.fitted_weights == FitChoice::kOn, choices.bias);
+  if (choices.fitted_weights == FitChoice::kAuto)
     if (const Candidate fitted = best(errors, true, choices.bias); fitted.error < chosen.error)
       chosen = fitted;
   const auto relative = [&](double error) {

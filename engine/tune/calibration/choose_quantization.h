@@ -3,17 +3,18 @@
 #include <string_view>
 #include <vector>
 
+#include "anneal/engine/builder/build_options.h"
 #include "anneal/engine/tune/calibration/layer_errors.h"
-#include "anneal/engine/tune/calibration/method.h"
 #include "anneal/optimizer/calibration_table.h"
 
 namespace anneal {
 
 // "on", "off", "auto". Fails with kInvalidArgument, naming the option, on another text.
-Use parse_use(std::string_view option, std::string_view text);
+FitChoice parse_fit_choice(std::string_view option, std::string_view text);
 
 struct QuantizationChoices {
-  Use fitted_weights = Use::kAuto, bias = Use::kAuto, equalized = Use::kAuto;
+  FitChoice fitted_weights = FitChoice::kAuto, bias = FitChoice::kAuto,
+            equalized = FitChoice::kAuto;
 };
 
 struct ChosenQuantization {

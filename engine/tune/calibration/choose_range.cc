@@ -164,12 +164,6 @@ double squared_distance(double begin, double width, double edge) {
 
 }  // namespace
 
-std::string_view to_string(RangeMethod method) {
-  for (const auto& [known, text] : kMethodNames)
-    if (known == method) return text;
-  return "auto";
-}
-
 std::optional<RangeMethod> range_method(std::string_view name) {
   for (const auto& [method, text] : kMethodNames)
     if (text == name) return method;

@@ -3,8 +3,8 @@
 #include <optional>
 #include <string_view>
 
+#include "anneal/engine/builder/build_options.h"
 #include "anneal/engine/tune/calibration/histogram.h"
-#include "anneal/engine/tune/calibration/method.h"
 #include "anneal/optimizer/calibration_table.h"
 
 namespace anneal {

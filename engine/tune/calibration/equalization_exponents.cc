@@ -163,7 +163,7 @@ class Choice {
       }
     if (best.empty()) return best;
     const double now = error(std::vector<int>(best.size()), options_.fits_weights);
-    const double enough = options_.use == Use::kAuto ? kMostErrorLeft * now : now;
+    const double enough = options_.use == FitChoice::kAuto ? kMostErrorLeft * now : now;
     if (!(error(best, options_.fits_weights) < enough)) best.clear();
     return best;
   }
@@ -259,7 +259,7 @@ std::map<std::string, ChosenExponents, std::less<>> choose_exponents(
     const Graph& graph, const ExponentOptions& exponents, const PassOptions& passes,
     const std::shared_ptr<const Dataset>& samples, const SampleRunOptions& options) {
   std::map<std::string, ChosenExponents, std::less<>> chosen;
-  if (exponents.use == Use::kOff) return chosen;
+  if (exponents.use == FitChoice::kOff) return chosen;
   const std::vector<Component> all = Components(graph).take();
   std::vector<const Component*> looked_at;
   for (const Component& component : all)

@@ -16,7 +16,8 @@
 namespace anneal {
 
 struct ExponentOptions {
-  Use use = Use::kAuto;      // kAuto: where the error becomes less than half; kOn: where it is less
+  FitChoice use =
+      FitChoice::kAuto;      // kAuto: where the error becomes less than half; kOn: where it is less
   bool symmetric = false;    // zero points will be 0
   bool fits_weights = true;  // scales of weights will be fitted
   // Whether to equalize a tensor, by the names of the layers that read it; empty: each tensor.

@@ -217,16 +217,16 @@ MeasuredRanges measure_ranges(const Graph& graph, const RangeOptions& range,
       continue;
     }
     if (watched.values.count() == 0) {
-      result.remarks.push_back(fmt::format(
+      result.warnings.push_back(fmt::format(
           "tensor \"{}\", in a branch or a loop, was in no sample: what reads it stays f32",
           watched.name));
       continue;
     }
     const TensorRange found = choose_range(watched.values, range);
     if (watched.values.width() == 0)
-      result.remarks.push_back(fmt::format("tensor \"{}\" was 0 in all samples", watched.name));
+      result.warnings.push_back(fmt::format("tensor \"{}\" was 0 in all samples", watched.name));
     else if (found.seen_min == found.seen_max)
-      result.remarks.push_back(
+      result.warnings.push_back(
           fmt::format("tensor \"{}\" was {} in all samples", watched.name, found.seen_min));
     result.tensors[watched.name] = found;
   }

@@ -18,7 +18,7 @@ namespace anneal {
 
 struct MeasuredRanges {
   std::map<std::string, TensorRange, std::less<>> tensors;
-  std::vector<std::string> remarks;  // tensors that are always 0, or one number, for people
+  std::vector<std::string> warnings;  // tensors that are always 0, or one number, for people
 };
 
 // The ranges of values that 8-bit layers would read, by the method, and the extremes of all other

@@ -37,7 +37,7 @@ struct FrontierPoint {
   bool is_modelled = false;                     // latency: not measured, for the device is not here
   uint64_t engine_bytes = 0, memory_bytes = 0;  // of the file; of one context
   bool is_on_frontier = false;                  // none is both faster and less damaged
-  // What it and all that are slower reach: claim_scores(). Nothing off the frontier.
+  // The least score of it and of all slower points on the frontier; empty off the frontier.
   std::optional<double> claimed{};
   std::string command{};  // that builds it again
 };
@@ -66,19 +66,6 @@ struct Frontier {
   std::string calibration;  // the table, as text; empty: none was wanted
 };
 
-// Whether every point has a confirmed score: then those are compared, else those searched with.
-bool is_all_confirmed(const Frontier& frontier);
-// Sets what is claimed of the score of each point on the frontier: the least of its own and of
-// those of slower points on it, so that from point to point no claim falls, and none is above what
-// was measured. NaN does not count.
-void claim_scores(Frontier& frontier);
-// What the samples that confirm were: "held out from the search", or "which turned 2 faster mixes
-// down".
-std::string what_confirms(const Frontier& frontier);
-// The point with every group in f32; null: there is none.
-const FrontierPoint* f32_point(const Frontier& frontier);
-// "points" of scores in percent, else the unit itself.
-std::string_view drop_unit(const Frontier& frontier);
 // Of the chosen point: "mix-3: 2.1x as fast as f32", and "loses 0.4 points (95 %: -0.8 to 1.6)", by
 // its confirmed score if it has one. Empty: nothing is known of that, or there are no points.
 struct FrontierSummary {
@@ -86,18 +73,17 @@ struct FrontierSummary {
 };
 FrontierSummary summarize(const Frontier& frontier);
 
-// For people, a line per point; for spreadsheets (what is not known is an empty field); for
-// programs, and `--mix FILE:POINT`. JSON has every field; text that is not UTF-8 loses those bytes.
-// REQUIRES: groups that kept_high names; for JSON, numbers that are finite, but for scores.
-std::string frontier_table(const Frontier& frontier);
-std::string frontier_csv(const Frontier& frontier);
-std::string frontier_json(const Frontier& frontier);
-// What frontier_json() wrote. Fails with kInvalidArgument on anything else, naming the field.
+// The precision that builds a point of a frontier again.
+PrecisionOptions precision_of(const Frontier& frontier, const FrontierPoint& point);
+
+// kTable: for people, a line per point. kCsv: for spreadsheets; unknown numbers are empty fields.
+// kJson: every field, for programs and for `--mix FILE:POINT`; text that is not UTF-8 loses those
+// bytes. kSvg: a picture of latency (across) against score (up). REQUIRES: groups that kept_high
+// names; for JSON, numbers that are finite, but for scores.
+enum class FrontierForm { kTable, kCsv, kJson, kSvg };
+std::string to_string(const Frontier& frontier, FrontierForm form);
+// The frontier that FrontierForm::kJson wrote. Fails with kInvalidArgument on anything else, naming
+// the field.
 Frontier parse_frontier(std::string_view json);
-// An SVG of latency (across) against score (up): points with their intervals and names, the
-// frontier as a line, the budget as a shade, the chosen point marked. Scores are the confirmed ones
-// where all points have one. Points without a score are named below; those far below the others, or
-// with infinite scores, are at the edge.
-std::string frontier_svg(const Frontier& frontier);
 
 }  // namespace anneal

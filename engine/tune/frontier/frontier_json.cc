@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "anneal/core/fail.h"
-#include "anneal/engine/tune/frontier/frontier.h"
+#include "anneal/engine/tune/frontier/frontier_forms.h"
 
 namespace anneal {
 namespace {

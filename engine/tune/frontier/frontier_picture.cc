@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "anneal/engine/tune/frontier/frontier.h"
+#include "anneal/engine/tune/frontier/frontier_forms.h"
 #include "anneal/engine/tune/frontier/label_places.h"
 #include "anneal/engine/tune/frontier/svg.h"
 

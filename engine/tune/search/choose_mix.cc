@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "anneal/core/fail.h"
+#include "anneal/engine/tune/frontier/frontier_forms.h"
 #include "anneal/engine/tune/search/tune_phases.h"
 #include "anneal/engine/tune/search/tune_subject.h"
 
@@ -37,7 +38,7 @@ class Confirmer {
   Judgement find(const std::string& name, const By& by) {
     const auto judged = [&] {
       if (!judge_)
-        judge_.emplace(state_.options.metric, state_.judged_engine(state_.all(Precision::kF32)),
+        judge_.emplace(state_.shared_metric, state_.judged_engine(state_.all(Precision::kF32)),
                        state_.samples.confirm, state_.judge_options());
       return to_string(by(*judge_));
     };

@@ -41,13 +41,13 @@ void warn_of_doubts(TuneState& state) {
   const std::string& unit = frontier.unit;
   if (!frontier.budget_is_score) {
     const auto one = 100.0 / static_cast<double>(chosen.search.samples);
-    if (state.metric.is_share() && one > state.options.budget && state.options.budget > 0)
+    if (state.metric.is_share() && one > state.tuning.budget && state.tuning.budget > 0)
       frontier.warnings.push_back(
           fmt::format("one of {} samples is {:.2g} points, more than the budget of {:.2g}: more "
                       "samples would tell mixes apart",
-                      chosen.search.samples, one, state.options.budget));
+                      chosen.search.samples, one, state.tuning.budget));
     const MeasuredScore& judged = chosen.confirmed ? *chosen.confirmed : chosen.search;
-    if (judged.drop_high > state.options.budget)
+    if (judged.drop_high > state.tuning.budget)
       frontier.warnings.push_back(fmt::format(
           "{} samples are too few to be sure of the budget: the drop is between {:.2f} and "
           "{:.2f} {} (95 %)",

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "anneal/engine/data/subset.h"
 #include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/tune/calibration/calibrate.h"
 #include "anneal/engine/tune/search/precision_groups.h"
@@ -38,7 +39,7 @@ std::vector<double> times_in(TuneState& state, Precision precision) {
       of_steps = measured_step_times(timed, state.samples.search->read(0), state.options.threads);
       group_of_step = groups_of_steps(plan_of(*timed), state.groups());
     } else {
-      const EngineFile built = state.build_mix(state.all(precision), state.options.target);
+      const EngineFile built = state.build_mix(state.all(precision), state.target);
       of_steps = modelled_step_times(built.plans[0]);
       group_of_step = groups_of_steps(built.plans[0], state.groups());
     }
@@ -66,22 +67,17 @@ std::shared_ptr<const Dataset> unsure_samples(const TuneState& state) {
 
 void calibrate_samples(TuneState& state) {
   if (std::ranges::find(state.lower, Precision::kI8) == state.lower.end()) return;
-  const TuneOptions& options = state.options;
-  if (options.ranges) {
-    state.ranges = options.ranges;
+  if (state.options.precision.ranges) {
+    state.ranges = state.options.precision.ranges;
     return;
   }
   const auto find = [&] {
-    CalibrationOptions calibration;
-    calibration.passes = options.passes;
-    calibration.range.symmetric = options.passes.precision.symmetric;
-    calibration.threads = options.threads;
-    calibration.data_threads = options.data_threads;
-    calibration.progress = [&](int64_t done, int64_t of) {
-      state.report_progress(fmt::format("calibrating: {} of {} samples", done, of),
-                            kCalibrated * static_cast<double>(done) / static_cast<double>(of));
+    BuildOptions calibrating = state.options;
+    calibrating.progress = [&](const Progress& at) {
+      state.report_progress(at.what, kCalibrated * at.share);
+      return true;
     };
-    return to_string(calibrate(state.model, state.samples.calibrate, calibration).table);
+    return to_string(calibrate(state.model, state.samples.calibrate, calibrating).table);
   };
   state.ranges = find_once(state.journal, "calibration", find, parse_table);
 }
@@ -113,7 +109,7 @@ void measure_group_errors(TuneState& state) {
                                               static_cast<double>(choices));
       const auto find = [&] {
         if (!unsure)
-          unsure.emplace(state.options.metric, state.judged_engine(state.all(Precision::kF32)),
+          unsure.emplace(state.shared_metric, state.judged_engine(state.all(Precision::kF32)),
                          unsure_samples(state), state.judge_options());
         Precisions one = state.all(Precision::kF32);
         one[i] = precision;

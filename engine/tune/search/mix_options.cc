@@ -1,9 +1,10 @@
+#include "anneal/engine/tune/search/mix_options.h"
+
 #include <algorithm>
 #include <string>
 #include <string_view>
 
 #include "anneal/core/fail.h"
-#include "anneal/engine/tune/search/tune.h"
 
 namespace anneal {
 namespace {
@@ -20,14 +21,16 @@ std::string escaped(std::string_view name) {
 }  // namespace
 
 PrecisionOptions mix_options(std::span<const PrecisionGroup> groups,
-                             std::span<const Precision> precisions,
-                             std::shared_ptr<const CalibrationTable> ranges, bool symmetric) {
+                             std::span<const Precision> precisions, SharedTable ranges,
+                             bool symmetric) {
   check(groups.size() == precisions.size(), "a precision for each group");
   PrecisionOptions options;
   options.symmetric = symmetric;
-  options.bf16 = std::ranges::find(precisions, Precision::kBF16) != precisions.end();
-  options.f16 = !options.bf16 && std::ranges::find(precisions, Precision::kF16) != precisions.end();
-  bool is_low = options.bf16 || options.f16;
+  // Layers in no group take the one type.
+  for (const Precision half : {Precision::kBF16, Precision::kF16})
+    if (options.types.empty() && std::ranges::find(precisions, half) != precisions.end())
+      options.types.insert(half);
+  bool is_low = !options.types.empty();
   for (const Precision precision :
        {Precision::kF32, Precision::kF16, Precision::kBF16, Precision::kI8}) {
     std::string pattern;
@@ -40,6 +43,12 @@ PrecisionOptions mix_options(std::span<const PrecisionGroup> groups,
   }
   if (is_low) options.ranges = std::move(ranges);
   return options;
+}
+
+PrecisionOptions precision_of(const Frontier& frontier, const FrontierPoint& point) {
+  SharedTable ranges;
+  if (!frontier.calibration.empty()) ranges = parse_calibration_table(frontier.calibration);
+  return mix_options(frontier.groups, point.precisions, std::move(ranges), frontier.symmetric);
 }
 
 }  // namespace anneal

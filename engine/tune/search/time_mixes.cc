@@ -19,9 +19,9 @@ constexpr double kTimedSeconds = 0.6;  // each mix
 constexpr size_t kNumbers = 4;
 
 double seconds_for_each(const TuneState& state) {
-  if (state.options.seconds <= 0) return kTimedSeconds;
+  if (state.tuning.seconds <= 0) return kTimedSeconds;
   return std::clamp(
-      (state.options.seconds - state.seconds_spent()) / 2 / static_cast<double>(state.tried.size()),
+      (state.tuning.seconds - state.seconds_spent()) / 2 / static_cast<double>(state.tried.size()),
       0.0, kTimedSeconds);
 }
 
@@ -32,7 +32,7 @@ std::vector<double> measure_mixes(const TuneState& state) {
     state.report_progress(
         fmt::format("building mix {} of {}", numbers.size() / kNumbers + 1, state.tried.size()),
         kMixesDone);
-    EngineFile built = state.build_mix(each, state.options.target);
+    EngineFile built = state.build_mix(each, state.target);
     double milliseconds = 0;
     if (state.is_timed) {
       engines.push_back(state.judged_engine(each));

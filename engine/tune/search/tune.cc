@@ -5,6 +5,7 @@
 
 #include "anneal/core/fail.h"
 #include "anneal/engine/tune/calibration/prepared_graph.h"
+#include "anneal/engine/tune/frontier/frontier_forms.h"
 #include "anneal/engine/tune/search/precision_groups.h"
 #include "anneal/engine/tune/search/tune_phases.h"
 
@@ -12,8 +13,8 @@ namespace anneal {
 namespace {
 
 void form_groups(TuneState& state) {
-  state.frontier.groups = precision_groups(
-      prepared_for_precision(state.model, state.options.passes), state.options.most_groups);
+  state.frontier.groups =
+      precision_groups(prepared_for_precision(state.model, state.passes), state.tuning.most_groups);
   if (state.groups().empty())
     fail(ErrorCode::kInvalidArgument,
          "the model has no convolution or product to choose a precision for");
@@ -32,13 +33,13 @@ void check_journal(TuneState& state) {
 
 }  // namespace
 
-TuneResult tune(const Graph& model, const TuneSamples& samples, const TuneOptions& options) {
-  check(options.metric != nullptr, "tuning wants a metric");
-  TuneState state(model, samples, options);
+TuneResult tune(const Graph& model, const TuneSamples& samples,
+                const std::shared_ptr<const Metric>& metric, const BuildOptions& options) {
+  TuneState state(model, samples, metric, options);
   form_groups(state);
   // A metric that does not fit the model fails before the long work.
-  state.judge.emplace(options.metric, state.judged_engine(state.all(Precision::kF32)),
-                      state.samples.search, state.judge_options());
+  state.judge.emplace(metric, state.judged_engine(state.all(Precision::kF32)), state.samples.search,
+                      state.judge_options());
   check_journal(state);
   calibrate_samples(state);
   time_groups(state);
@@ -50,10 +51,10 @@ TuneResult tune(const Graph& model, const TuneSamples& samples, const TuneOption
   claim_scores(state.frontier);
   explain_choice(state);
   warn_of_doubts(state);
-  state.frontier.symmetric = options.passes.precision.symmetric;
+  state.frontier.symmetric = options.precision.symmetric;
   if (state.ranges) state.frontier.calibration = to_string(*state.ranges);
   const Precisions& chosen = state.frontier.points[state.frontier.chosen].precisions;
-  EngineFile engine = state.build_mix(chosen, options.target);
+  EngineFile engine = state.build_mix(chosen, state.target);
   return {std::move(state.frontier), std::move(engine), state.journal.was_resumed()};
 }
 

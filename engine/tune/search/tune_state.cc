@@ -1,12 +1,16 @@
 #include "anneal/engine/tune/search/tune_state.h"
 #include "anneal/engine/run/make_engine.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/builder/target_support.h"
 #include "anneal/engine/tune/samples/sample_cache.h"
+#include "anneal/engine/tune/search/mix_options.h"
 #include "anneal/engine/tune/search/step_times.h"
 #include "anneal/engine/tune/search/tune_subject.h"
 #include "anneal/kernels/cpu/backend.h"
@@ -27,26 +31,56 @@ Precisions usual_precisions(const std::string& target) {
   return precisions;
 }
 
+Precisions lower_precisions(const BuildOptions& options) {
+  const std::set<Precision>& types = options.precision.types;
+  Precisions lower =
+      types.empty() ? usual_precisions(options.targets[0]) : Precisions(types.begin(), types.end());
+  std::erase(lower, Precision::kF32);
+  return lower;
+}
+
+PassOptions tuned_passes(const BuildOptions& options) {
+  PassOptions passes = graph_options(options).passes;
+  passes.precision = {.symmetric = options.precision.symmetric};
+  return passes;
+}
+
+const std::string& only_target(const BuildOptions& options) {
+  if (options.targets.size() != 1)
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("tuning is for one target, not {}", options.targets.size()));
+  return options.targets[0];
+}
+
+const Metric& metric_in(const std::shared_ptr<const Metric>& metric) {
+  if (!metric) fail(ErrorCode::kInvalidArgument, "tuning needs a metric: make_metric(\"top1\")");
+  return *metric;
+}
+
 }  // namespace
 
-TuneState::TuneState(const Graph& tuned, const TuneSamples& given, const TuneOptions& how)
+TuneState::TuneState(const Graph& tuned, const TuneSamples& given,
+                     std::shared_ptr<const Metric> judged_by, const BuildOptions& how)
     : model(tuned),
       options(how),
-      metric(*options.metric),
+      tuning(how.tuning),
+      target(only_target(how)),
+      passes(tuned_passes(how)),
+      shared_metric(std::move(judged_by)),
+      metric(metric_in(shared_metric)),
       samples{given.calibrate, kept_samples(given.search, kKeptBytes),
               kept_samples(given.confirm, kKeptBytes)},
-      is_timed(!options.is_modelled && can_be_timed(options.target)),
-      lower(options.precisions.empty() ? usual_precisions(options.target) : options.precisions),
-      journal(options.journal.empty()
+      is_timed(!tuning.modelled_times && can_be_timed(target)),
+      lower(lower_precisions(how)),
+      journal(tuning.journal.empty()
                   ? TuneJournal()
-                  : TuneJournal(options.journal,
-                                tuning_subject(model, samples, options, lower, is_timed))) {
-  std::erase(lower, Precision::kF32);
+                  : TuneJournal(tuning.journal,
+                                tuning_subject(model, samples, metric, options, lower, is_timed))) {
   frontier.model = model.name;
-  frontier.target = options.target;
+  frontier.target = target;
   frontier.metric = metric.name();
   frontier.unit = metric.unit();
-  frontier.budget = options.budget;
+  frontier.budget = tuning.budget;
   frontier.budget_is_score = !metric.has_drop();
   frontier.threads = options.threads;
 }
@@ -60,8 +94,8 @@ Precisions TuneState::all(Precision precision) const {
 
 bool TuneState::is_within_budget(const MeasuredScore& score) const {
   constexpr double kRounding = 1e-9;  // of sums
-  return frontier.budget_is_score ? score.score >= options.budget
-                                  : score.drop <= options.budget + kRounding;
+  return frontier.budget_is_score ? score.score >= tuning.budget
+                                  : score.drop <= tuning.budget + kRounding;
 }
 
 JudgeOptions TuneState::judge_options() const {
@@ -73,33 +107,34 @@ double TuneState::seconds_spent() const {
 }
 
 void TuneState::report_progress(std::string what, double share) const {
-  TuneProgress progress{std::move(what), share, std::nullopt};
+  Progress progress{std::move(what), share, std::nullopt};
   // Findings of the journal took no time.
   const double spent = seconds_spent();
   if (share > 0.05 && spent > 2) {
     progress.seconds_left = spent / share * (1 - share);
-    if (options.seconds > 0)
+    if (tuning.seconds > 0)
       progress.seconds_left =
-          std::min(*progress.seconds_left, std::max(options.seconds - spent, 0.0));
+          std::min(*progress.seconds_left, std::max(tuning.seconds - spent, 0.0));
   }
-  options.progress(progress);
+  if (options.progress && !options.progress(progress))
+    fail(ErrorCode::kCancelled, "tuning was cancelled");
 }
 
-EngineFile TuneState::build_mix(const Precisions& precisions, const std::string& target) const {
+EngineFile TuneState::build_mix(const Precisions& precisions, const std::string& for_target) const {
   GraphBuildOptions build_options;
-  build_options.targets = {target};
-  build_options.passes = options.passes;
+  build_options.targets = {for_target};
+  build_options.passes = passes;
   build_options.passes.precision =
-      mix_options(groups(), precisions, ranges, options.passes.precision.symmetric);
+      mix_options(groups(), precisions, ranges, options.precision.symmetric);
   build_options.skip_kernels = options.skip_kernels;
   return build(model.clone(), build_options);
 }
 
 std::shared_ptr<const Engine> TuneState::judged_engine(const Precisions& precisions) const {
-  const std::string target = can_be_timed(options.target) ? options.target : "cpu";
+  const std::string judged = can_be_timed(target) ? target : "cpu";
   return make_engine(
-      build_mix(precisions, target),
-      {.device = target.starts_with("sm_") ? "cuda" : target, .threads = options.threads});
+      build_mix(precisions, judged),
+      {.device = judged.starts_with("sm_") ? "cuda" : judged, .threads = options.threads});
 }
 
 std::optional<std::vector<double>> parse_numbers(const std::string& text, size_t count) {

@@ -10,11 +10,15 @@
 #include <utility>
 #include <vector>
 
+#include "anneal/engine/builder/build_options.h"
+#include "anneal/engine/plan.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/tune/frontier/frontier.h"
 #include "anneal/engine/tune/metric/judge.h"
-#include "anneal/engine/tune/search/tune.h"
+#include "anneal/engine/tune/search/split_samples.h"
 #include "anneal/engine/tune/search/tune_journal.h"
+#include "anneal/graph/graph.h"
+#include "anneal/optimizer/pass.h"
 
 namespace anneal {
 
@@ -27,10 +31,15 @@ inline constexpr double kCalibrated = 0.1, kGroupsDone = 0.5, kMixesDone = 0.65,
 
 struct TuneState {
   // Opens the journal. Fails as that and reading samples do.
-  TuneState(const Graph& tuned, const TuneSamples& given, const TuneOptions& how);
+  TuneState(const Graph& tuned, const TuneSamples& given, std::shared_ptr<const Metric> judged_by,
+            const BuildOptions& how);
 
   const Graph& model;
-  const TuneOptions& options;
+  const BuildOptions& options;
+  const TuneOptions& tuning;  // of the options
+  const std::string& target;  // the only one
+  const PassOptions passes;   // of all builds; of its precision `symmetric` alone counts
+  const std::shared_ptr<const Metric> shared_metric;
   const Metric& metric;
   const TuneSamples samples;  // kept in memory if they are small
   const bool is_timed;        // else latencies are modelled
@@ -39,7 +48,7 @@ struct TuneState {
   const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
 
   Frontier frontier;
-  std::shared_ptr<const CalibrationTable> ranges;
+  SharedTable ranges;
   std::optional<Judge> judge;                             // on the search samples
   std::map<Precision, std::vector<double>> times;         // milliseconds of each group
   std::map<std::pair<size_t, Precision>, double> errors;  // of the output, by one group alone
@@ -59,11 +68,11 @@ struct TuneState {
   double seconds_spent() const;
   // Before that share of the seconds given.
   bool has_time(double share) const {
-    return options.seconds == 0 || seconds_spent() < share * options.seconds;
+    return tuning.seconds == 0 || seconds_spent() < share * tuning.seconds;
   }
   void report_progress(std::string what, double share) const;
 
-  EngineFile build_mix(const Precisions& precisions, const std::string& target) const;
+  EngineFile build_mix(const Precisions& precisions, const std::string& for_target) const;
   // Accuracy is that of the target where it is here, else of the CPU, which rounds as that does.
   std::shared_ptr<const Engine> judged_engine(const Precisions& precisions) const;
 };

@@ -7,6 +7,7 @@
 
 #include "anneal/core/bytes.h"
 #include "anneal/core/version.h"
+#include "anneal/engine/data/subset.h"
 #include "anneal/graph/text/text.h"
 #include "anneal/optimizer/precision/fingerprint.h"
 
@@ -20,28 +21,28 @@ std::string key_of(std::span<const Precision> precisions) {
   return key;
 }
 
-std::string tuning_subject(const Graph& model, const TuneSamples& samples,
-                           const TuneOptions& options, std::span<const Precision> precisions,
+std::string tuning_subject(const Graph& model, const TuneSamples& samples, const Metric& metric,
+                           const BuildOptions& options, std::span<const Precision> precisions,
                            bool is_timed) {
   Json subject = {{"anneal", version()},
                   {"model", fmt::format("{:016x}", fingerprint(model))},
-                  {"metric", options.metric->name()},
-                  {"also", options.also},
-                  {"target", options.target},
+                  {"metric", metric.name()},
+                  {"also", options.tuning.journal_key},
+                  {"target", options.targets[0]},
                   {"threads", options.threads},
                   {"timed", is_timed},
-                  {"symmetric", options.passes.precision.symmetric},
-                  {"exact", options.passes.exact},
-                  {"skip", options.passes.skip},
-                  {"only", options.passes.only},
+                  {"symmetric", options.precision.symmetric},
+                  {"exact", options.exact},
+                  {"skip", options.skip_passes},
+                  {"only", options.only_passes},
                   {"skip_kernels", options.skip_kernels},
-                  {"groups", options.most_groups},
+                  {"groups", options.tuning.most_groups},
                   {"precisions", key_of(precisions)}};
   for (const ValueId input : model.inputs()) {
     const Value& value = model.value(input);
     subject["inputs"].push_back(value.name + " " + to_string(value.type(), model.sizes()));
   }
-  if (options.ranges) subject["ranges"] = to_string(*options.ranges);
+  if (options.precision.ranges) subject["ranges"] = to_string(*options.precision.ranges);
   for (const auto& [name, set] :
        {std::pair("calibrate", samples.calibrate), std::pair("search", samples.search),
         std::pair("confirm", samples.confirm)}) {
@@ -49,7 +50,7 @@ std::string tuning_subject(const Graph& model, const TuneSamples& samples,
     for (int64_t i = 0; set && i < set->size(); ++i)
       hash = (hash * 31 + sample_hash(set->name(i))) * 31 +
              static_cast<uint64_t>(set->label(i).value_or(-1));
-    const bool is_judged = set != samples.calibrate && options.metric->wants_masks();
+    const bool is_judged = set != samples.calibrate && metric.wants_masks();
     for (int64_t i = 0; set && is_judged && i < set->size(); ++i)
       if (const auto mask = set->mask(i)) hash = hash_bytes(mask->bytes(), hash);
     // The contents under the same names may change.

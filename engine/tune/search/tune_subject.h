@@ -3,7 +3,10 @@
 #include <span>
 #include <string>
 
-#include "anneal/engine/tune/search/tune.h"
+#include "anneal/engine/builder/build_options.h"
+#include "anneal/engine/tune/metric/metric.h"
+#include "anneal/engine/tune/search/split_samples.h"
+#include "anneal/graph/graph.h"
 
 namespace anneal {
 
@@ -12,8 +15,8 @@ std::string key_of(std::span<const Precision> precisions);
 
 // The model, the options, and the samples: names, labels, and the contents of some, because flags
 // may change the contents under the same name. Fails as reading samples does.
-std::string tuning_subject(const Graph& model, const TuneSamples& samples,
-                           const TuneOptions& options, std::span<const Precision> precisions,
+std::string tuning_subject(const Graph& model, const TuneSamples& samples, const Metric& metric,
+                           const BuildOptions& options, std::span<const Precision> precisions,
                            bool is_timed);
 
 }  // namespace anneal

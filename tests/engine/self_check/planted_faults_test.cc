@@ -9,7 +9,8 @@ namespace {
 
 using ::testing::Contains;
 
-const PrecisionOptions kF16{.f16 = true}, kBF16{.bf16 = true}, kInt8{.int8 = true};
+const PrecisionOptions kF16{.types = {Precision::kF16}}, kBF16{.types = {Precision::kBF16}},
+    kInt8{.types = {Precision::kI8}};
 
 // Random numbers, scaled and moved.
 Tensor noise(const Dims& dims, float scale, float offset = 0, uint32_t seed = 1) {

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-const PrecisionOptions kF16{.f16 = true}, kBF16{.bf16 = true};
+const PrecisionOptions kF16{.types = {Precision::kF16}}, kBF16{.types = {Precision::kBF16}};
 
 constexpr std::string_view kTwoProducts = R"txt(
 graph two(x: f32[4,64])
@@ -143,7 +143,7 @@ graph logs(x: f32[8,64])
 
 // Uniform inputs would go far beyond the ranges behind the first product.
 TEST(SelfCheck, DrawnInputsOf8BitsStayWithinTheRangesOfSamples) {
-  PrecisionOptions precision{.int8 = true};
+  PrecisionOptions precision{.types = {Precision::kI8}};
   CalibrationTable made;
   made.tensors["x"] = {.min = -4, .max = 4, .seen_min = -4, .seen_max = 4};
   made.tensors["a"] = {.min = -30, .max = 30, .seen_min = -30, .seen_max = 30};
@@ -154,7 +154,8 @@ TEST(SelfCheck, DrawnInputsOf8BitsStayWithinTheRangesOfSamples) {
 }
 
 TEST(SelfCheck, F32GoesOnFromTheGraphThatBothHaveInCommon) {
-  for (const PrecisionOptions& precision : {kF16, kBF16, with_table({.int8 = true}, {"x", "a"})}) {
+  for (const PrecisionOptions& precision :
+       {kF16, kBF16, with_table({.types = {Precision::kI8}}, {"x", "a"})}) {
     const GraphBuildOptions options = options_of(precision);
     F32Build f32(options, options.targets[0]);
     const Graph model = parse_graph(kTwoProducts);
@@ -167,7 +168,7 @@ TEST(SelfCheck, F32GoesOnFromTheGraphThatBothHaveInCommon) {
 
 // Which finds nothing that one layer explains, so that it says so.
 TEST(SelfCheck, WarnsOfADifferenceThatRemains) {
-  PrecisionOptions asked{.bf16 = true};
+  PrecisionOptions asked{.types = {Precision::kBF16}};
   asked.layers = {{"a|y", Precision::kBF16}};
   const CheckedBuild made =
       built({.text = kFourier, .precision = asked, .inputs = {ramp({64, 3}, 0, 300)}});

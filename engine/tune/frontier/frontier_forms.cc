@@ -1,5 +1,5 @@
 // A frontier in words: as a table, as CSV, and the gain of the chosen point in a sentence.
-#include "anneal/engine/tune/frontier/frontier.h"
+#include "anneal/engine/tune/frontier/frontier_forms.h"
 
 #include <fmt/format.h>
 
@@ -359,6 +359,20 @@ FrontierSummary summarize(const Frontier& frontier) {
         fmt::format(" (95 %: {} to {})", number_text(low, decimals), number_text(high, decimals));
   }
   return summary;
+}
+
+std::string to_string(const Frontier& frontier, FrontierForm form) {
+  switch (form) {
+    case FrontierForm::kCsv:
+      return frontier_csv(frontier);
+    case FrontierForm::kJson:
+      return frontier_json(frontier);
+    case FrontierForm::kSvg:
+      return frontier_svg(frontier);
+    case FrontierForm::kTable:
+      break;
+  }
+  return frontier_table(frontier);
 }
 
 std::string frontier_table(const Frontier& frontier) { return Table(frontier).text(); }

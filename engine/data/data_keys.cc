@@ -1,4 +1,4 @@
-#include "anneal/engine/data/data_format.h"
+#include "anneal/engine/data/data_keys.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,76 @@
+// What a build did, and what a calibration found.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "anneal/optimizer/calibration_table.h"
+
+namespace anneal {
+
+// What calibrate() found.
+struct Calibration {
+  CalibrationTable table;             // for PrecisionOptions::ranges
+  std::vector<std::string> warnings;  // tensors and channels that are always 0, one sentence each
+};
+
+// What became of a layer or value, and why: "fuse_epilogue", "conv1", "joined relu1".
+struct BuildDecision {
+  std::string stage, subject, text;
+};
+// A layer of a plan: its name, its op ("Conv"), the kernel that runs it and where.
+struct BuildStep {
+  std::string name, op, kernel, device;
+};
+// One run of a pass. Passes run once for CPUs and once for GPUs; targets: "sm_80,sm_90".
+struct BuildPass {
+  std::string name, targets;
+  bool is_exact = false, has_changed = false;
+  uint64_t rewrites = 0;
+  double milliseconds = 0;
+  size_t layers = 0;  // of the graph afterwards
+};
+// One plan of the engine.
+struct BuildPlan {
+  std::string target;
+  std::vector<BuildStep> steps;          // in the order in which they run, without bodies' steps
+  std::vector<BuildDecision> decisions;  // what `anneal inspect --decisions` shows
+  // Of a plan for a GPU: layers that run on the CPU, steps that run on the GPU, and steps that copy
+  // between the two.
+  std::vector<BuildDecision> fallbacks;
+  size_t gpu_steps = 0, copy_steps = 0;
+  // Bytes of activations by device, the CPU last; empty if a size is open until inputs are set.
+  std::vector<uint64_t> arena_bytes;
+  uint64_t code_bytes = 0;  // of a GPU's machine code
+  // Bytes of activations, inputs and outputs at the sizes to optimize for; 0: not known.
+  uint64_t run_bytes = 0;
+};
+// What the self-check found.
+struct SelfCheckReport {
+  bool is_compared = false;
+  std::string outcome = {};  // inputs compared, or why none; empty: no check was requested
+  // What the result still loses beyond its precision, and in which layer; empty: nothing.
+  std::string warning = {};
+  struct Layer {
+    std::string name, why;
+  };
+  std::vector<Layer> back_to_f32 = {};  // layers or ONNX nodes
+  double milliseconds = 0;              // part of BuildReport::build_milliseconds
+};
+struct BuildReport {
+  std::vector<BuildPlan> plans;  // one for each target, in their order
+  std::vector<BuildPass> passes;
+  size_t imported_layers = 0;
+  uint64_t weight_bytes = 0, engine_bytes = 0;
+  double import_milliseconds = 0, build_milliseconds = 0;
+  SelfCheckReport self_check = {};
+  std::vector<std::string> warnings;  // one sentence each
+};
+
+struct BuiltEngine {
+  std::vector<std::byte> bytes;  // an engine file, for Engine::load()
+  BuildReport report;
+};
+
+}  // namespace anneal

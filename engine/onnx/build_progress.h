@@ -1,0 +1,57 @@
+// What the public calls of libbuilder share: progress, and errors at their border.
+#pragma once
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include "anneal/core/fail.h"
+#include "anneal/engine/builder/build_options.h"
+
+namespace anneal {
+
+// Tells a callback of an application what a build does. How long it takes is not known before, so
+// each step takes a part of the share that is left.
+class BuildProgress {
+ public:
+  explicit BuildProgress(ProgressCallback callback) : callback_(std::move(callback)) {}
+
+  // Fails with kCancelled if the callback says so.
+  void begin(std::string_view what) {
+    share_ += (1 - share_) * kStep;
+    tell({std::string(what), share_, {}});
+  }
+  // For a call that takes the share from here to `end`.
+  ProgressCallback part(double end) {
+    const double from = share_;
+    return [this, from, end](const Progress& at) {
+      share_ = from + (end - from) * at.share;
+      tell({at.what, share_, at.seconds_left});
+      return true;
+    };
+  }
+
+ private:
+  static constexpr double kStep = 0.03;
+  void tell(const Progress& progress) const {
+    if (callback_ && !callback_(progress)) fail(ErrorCode::kCancelled, "the build was cancelled");
+  }
+  ProgressCallback callback_;
+  double share_ = 0;
+};
+
+inline void require_samples(const std::shared_ptr<const Dataset>& samples) {
+  if (!samples) fail(ErrorCode::kInvalidArgument, "there are no samples: the dataset is null");
+}
+
+// std::bad_alloc does not pass the border of the library.
+template <class Body>
+decltype(auto) memory_checked(Body&& body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    fail(ErrorCode::kOutOfMemory, "there is not enough memory");
+  }
+}
+
+}  // namespace anneal

@@ -1,0 +1,205 @@
+#include "anneal/engine/onnx/c_builder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "anneal/core/fail.h"
+#include "anneal/engine/onnx/onnx_builder.h"
+
+namespace anneal {
+namespace {
+
+static_assert(ANNEAL_INVALID_MODEL == static_cast<int>(ErrorCode::kInvalidModel) + 1 &&
+              ANNEAL_CANCELLED == static_cast<int>(ErrorCode::kCancelled) + 1 &&
+              ANNEAL_CANNOT_WRITE == static_cast<int>(ErrorCode::kCannotWrite) + 1);
+
+anneal_code set_error(anneal_error* error, ErrorCode failed, const char* text) {
+  const auto code = static_cast<anneal_code>(static_cast<int>(failed) + 1);
+  if (!error) return code;
+  error->code = code;
+  const size_t length = std::min<size_t>(std::strlen(text), ANNEAL_ERROR_TEXT - 1);
+  std::memcpy(error->text, text, length);
+  error->text[length] = 0;
+  return code;
+}
+
+// No exception crosses into C.
+template <class Body>
+anneal_code without_exceptions(anneal_error* error, Body&& body) {
+  try {
+    body();
+    return ANNEAL_OK;
+  } catch (const Error& failure) {
+    return set_error(error, failure.code(), failure.what());
+  } catch (const std::bad_alloc&) {
+    return set_error(error, ErrorCode::kOutOfMemory, "there is not enough memory");
+  } catch (const std::exception& failure) {
+    return set_error(error, ErrorCode::kInternal, failure.what());
+  }
+}
+
+void require_pointer(const void* pointer, std::string_view what) {
+  if (!pointer) fail(ErrorCode::kInvalidArgument, std::string(what) + " is null");
+}
+
+// A struct of this version from the caller's, which may be of an older one.
+template <class Struct>
+Struct known_part(const Struct* given, const char* name) {
+  uint64_t size = 0;
+  std::memcpy(&size, given, sizeof(size));
+  if (size < sizeof(size) || size > sizeof(Struct))
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("{0} is not of this version: set size to sizeof({0})", name));
+  Struct known = {};
+  std::memcpy(&known, given, size);
+  return known;
+}
+
+Dims dims_of(const int64_t (&sizes)[ANNEAL_MAX_RANK], int32_t rank) {
+  return Dims(std::span<const int64_t>(sizes, static_cast<size_t>(rank)));
+}
+
+Profile profile_of(const anneal_build_options& options) {
+  Profile profile;
+  if (options.range_count < 0) fail(ErrorCode::kInvalidArgument, "range_count is below 0");
+  if (options.range_count > 0) require_pointer(options.ranges, "ranges");
+  const auto* at = reinterpret_cast<const std::byte*>(options.ranges);
+  for (int32_t i = 0; i < options.range_count; ++i) {
+    const auto range =
+        known_part(reinterpret_cast<const anneal_input_range*>(at), "anneal_input_range");
+    at += range.size;  // of the caller's struct
+    if (range.rank < 0 || range.rank > ANNEAL_MAX_RANK)
+      fail(ErrorCode::kInvalidArgument, "a range has an impossible rank");
+    const std::string name = range.name ? range.name : "";
+    profile.min[name] = dims_of(range.min, range.rank);
+    profile.opt[name] = dims_of(range.opt, range.rank);
+    profile.max[name] = dims_of(range.max, range.rank);
+  }
+  return profile;
+}
+
+std::vector<std::string> targets_of(const char* text) {
+  std::vector<std::string> targets;
+  for (std::string_view rest = text; !rest.empty();) {
+    const size_t end = std::min(rest.find(','), rest.size());
+    targets.emplace_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return targets;
+}
+
+// The sizes of a sample: those of the input, with a batch of 1 and opt where they are open.
+Dims sample_dims(const DataInput& input, const Profile& profile) {
+  auto given = profile.opt.find(input.name);
+  if (given == profile.opt.end()) given = profile.opt.find("");
+  Dims dims = input.dims;
+  for (int axis = 0; axis < dims.rank(); ++axis) {
+    if (dims[axis] >= 0) continue;
+    if (axis == 0)
+      dims[axis] = 1;
+    else if (given != profile.opt.end() && axis < given->second.rank())
+      dims[axis] = given->second[axis];
+    else
+      fail(ErrorCode::kInvalidArgument,
+           fmt::format("samples of input \"{}\" have an open size: give a range", input.name));
+  }
+  return dims;
+}
+
+// Samples that a function of the application writes.
+std::shared_ptr<const Dataset> dataset_of(const anneal_build_options& options,
+                                          const std::vector<DataInput>& inputs,
+                                          const Profile& profile) {
+  require_pointer(reinterpret_cast<const void*>(options.read_sample), "read_sample");
+  std::vector<std::pair<DataInput, Dims>> wanted;
+  for (const DataInput& input : inputs)
+    if (!input.is_optional) wanted.emplace_back(input, sample_dims(input, profile));
+  return make_dataset(options.sample_count, [options, wanted](int64_t i) {
+    std::vector<SampleTensor> sample;
+    for (const auto& [input, dims] : wanted) {
+      Tensor::Fresh fresh = Tensor::allocate(input.dtype, dims);
+      anneal_tensor memory = {};
+      memory.dtype = static_cast<anneal_dtype>(input.dtype);
+      memory.rank = dims.rank();
+      std::ranges::copy(dims, memory.dims);
+      std::ranges::copy(fresh.tensor.view().strides, memory.strides);
+      memory.data = fresh.data.data();
+      if (options.read_sample(options.sample_argument, i, input.name.c_str(), &memory) != 0)
+        fail(ErrorCode::kInvalidArgument,
+             fmt::format("read_sample failed for sample {} of input \"{}\"", i, input.name));
+      sample.push_back({input.name, fresh.tensor});
+    }
+    return sample;
+  });
+}
+
+BuildOptions options_of(const anneal_build_options* given, const OnnxModel& model) {
+  BuildOptions options;
+  if (!given) return options;
+  const auto known = known_part(given, "anneal_build_options");
+  if (known.targets) options.targets = targets_of(known.targets);
+  if (known.fp16) options.precision.types.insert(Precision::kF16);
+  if (known.bf16) options.precision.types.insert(Precision::kBF16);
+  if (known.int8) options.precision.types.insert(Precision::kI8);
+  options.precision.symmetric = known.symmetric != 0;
+  const Profile profile = profile_of(known);
+  if (known.range_count > 0) options.profiles = {profile};
+  options.exact = known.exact != 0;
+  options.max_memory = known.max_memory;
+  if (known.threads < 0) fail(ErrorCode::kInvalidArgument, "threads is below 0");
+  options.threads = known.threads;
+  options.allow_fallback = known.no_fallback == 0;
+  if (known.progress)
+    options.progress = [known](const Progress& at) {
+      return known.progress(known.progress_argument, at.what.c_str(), at.share) == 0;
+    };
+  if (known.int8 && known.sample_count <= 0)
+    fail(ErrorCode::kInvalidArgument, "int8 needs samples: set sample_count and read_sample");
+  options.data_threads = 1;
+  if (known.sample_count > 0)
+    options.calibration.samples = dataset_of(known, onnx_inputs(model, options), profile);
+  return options;
+}
+
+}  // namespace
+}  // namespace anneal
+
+anneal_code anneal_build(const char* onnx_path, const char* engine_path,
+                         const anneal_build_options* options, anneal_error* error) {
+  return anneal::without_exceptions(error, [&] {
+    anneal::require_pointer(onnx_path, "onnx_path");
+    anneal::require_pointer(engine_path, "engine_path");
+    const anneal::OnnxModel model(onnx_path);
+    anneal::build_engine(model, std::string(engine_path), anneal::options_of(options, model));
+  });
+}
+
+anneal_code anneal_build_memory(const void* onnx, uint64_t onnx_bytes,
+                                const anneal_build_options* options, void** engine,
+                                uint64_t* engine_bytes, anneal_error* error) {
+  return anneal::without_exceptions(error, [&] {
+    anneal::require_pointer(onnx, "onnx");
+    anneal::require_pointer(engine, "engine");
+    anneal::require_pointer(engine_bytes, "engine_bytes");
+    const anneal::OnnxModel model(
+        std::span(static_cast<const std::byte*>(onnx), static_cast<size_t>(onnx_bytes)));
+    const anneal::BuiltEngine built =
+        anneal::build_engine(model, anneal::options_of(options, model));
+    void* const made = std::aligned_alloc(64, (built.bytes.size() + 63) / 64 * 64);
+    if (!made) throw std::bad_alloc();
+    std::memcpy(made, built.bytes.data(), built.bytes.size());
+    *engine = made;
+    *engine_bytes = built.bytes.size();
+  });
+}
+
+void anneal_build_free(void* engine) { std::free(engine); }

@@ -1,0 +1,85 @@
+// What a model or an engine holds, as plain values, for `anneal inspect`.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace anneal {
+
+struct InspectedPort {
+  std::string name, type;  // "f32[N,3,224,224]"
+  bool has_default = false;
+};
+// A size of inputs that is open until they are set.
+struct InspectedSize {
+  std::string name;
+  int64_t min = 0, opt = 0, max = 0;
+};
+
+struct InspectedModel {
+  std::string graph, producer;
+  int64_t opset = 0, ir_version = 0;
+  std::vector<InspectedPort> inputs, outputs;
+  std::vector<InspectedSize> sizes;
+  std::vector<std::string> constant_inputs;  // initializers that are inputs, too, and constant
+  uint64_t weight_bytes = 0;
+  size_t weight_tensors = 0;
+  size_t layers = 0, body_layers = 0;  // all; those in bodies of If and Loop
+  bool has_bodies = false;
+  std::map<std::string, size_t> ops;  // layers by op
+};
+
+struct InspectedBody;
+struct InspectedStep {
+  std::string name, op, op_text;  // "Conv"; with its fields
+  std::string kernel, device;
+  bool has_epilogue = false;
+  std::vector<std::string> origins, outputs;
+  std::vector<std::string> short_outputs;  // types without long expressions; "-": not used
+  std::vector<InspectedBody> bodies;
+};
+struct InspectedBody {
+  std::string name;
+  std::vector<InspectedStep> steps;
+};
+struct InspectedDecision {
+  std::string stage, subject, text;
+  bool is_refused = false, is_fallback = false;
+  int64_t saved_launches = 0, saved_bytes = 0;
+};
+struct InspectedMemory {
+  std::string error;  // empty: the numbers are known
+  uint64_t arena_bytes = 0, live_bytes = 0;
+  double ratio = 0;
+  bool at_best_sizes = false;
+};
+struct InspectedPlan {
+  std::string target;
+  std::vector<std::string> devices;
+  std::vector<InspectedPort> inputs, outputs;
+  std::vector<InspectedSize> sizes;
+  bool splits_batch = false, is_exact = false;
+  std::vector<uint64_t> arena_bytes;  // by device; empty: placed when sizes are bound
+  uint64_t code_bytes = 0;
+  InspectedMemory memory;
+  size_t weights_laid_out = 0;  // that lie as their kernels read them
+  std::vector<InspectedStep> steps;
+  std::vector<InspectedDecision> decisions;
+};
+struct InspectedEngine {
+  std::string model, producer;
+  uint64_t weight_bytes = 0;
+  size_t weight_tensors = 0;
+  std::vector<InspectedPlan> plans;
+};
+
+// Fail as importing does, and as loading does. map: the engine file is mapped, not read.
+InspectedModel inspect_model(const std::string& path);
+InspectedEngine inspect_engine(const std::string& path, bool map);
+// The imported graph, and the plans, as text.
+std::string graph_text_of(const std::string& path);
+std::string plans_text_of(const std::string& path, bool map);
+
+}  // namespace anneal
