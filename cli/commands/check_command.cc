@@ -50,7 +50,7 @@ struct Tables {
   std::vector<KnownFailure> known_failures;
 };
 
-std::string read_text(const std::string& path) {
+std::string read_case_text(const std::string& path) {
   const FileBytes file = read_file(path);
   return {reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()};
 }
@@ -62,7 +62,7 @@ std::vector<NoiseRow> noise_beside(const std::string& folder) {
   for (const fs::path& place : {at, at.parent_path()}) {
     const fs::path table = place / "models.tsv";
     if (fs::is_regular_file(table, error))
-      return parse_reference_noise(read_text(table.string()), table.string());
+      return parse_reference_noise(read_case_text(table.string()), table.string());
   }
   return {};
 }
@@ -87,10 +87,10 @@ class CheckRun {
     if (!flags.filter.empty()) filter_.emplace(flags.filter, "--filter");
     check_output_file(flags.json);
     if (!flags.tolerances.empty())
-      tables_.tolerances = parse_tolerances(read_text(flags.tolerances), flags.tolerances);
+      tables_.tolerances = parse_tolerances(read_case_text(flags.tolerances), flags.tolerances);
     if (!flags.known_failures.empty())
       tables_.known_failures =
-          parse_known_failures(read_text(flags.known_failures), flags.known_failures);
+          parse_known_failures(read_case_text(flags.known_failures), flags.known_failures);
   }
 
   int run() {

@@ -117,7 +117,7 @@ void require_rank(int32_t rank) {
     fail_argument("a rank of " + std::to_string(rank) + "; tensors have 0 to 8 axes");
 }
 
-Dims dims_of(const int64_t* dims, int32_t rank) {
+Dims c_dims(const int64_t* dims, int32_t rank) {
   return Dims(std::span<const int64_t>(dims, static_cast<size_t>(rank)));
 }
 
@@ -128,10 +128,10 @@ TensorView view_of(const anneal_tensor* given) {
     fail_argument("the tensor has an unknown element type");
   if (tensor.memory < ANNEAL_HOST || tensor.memory > ANNEAL_CUDA)
     fail_argument("the tensor has an unknown kind of memory");
-  const Dims dims = dims_of(tensor.dims, tensor.rank);
+  const Dims dims = c_dims(tensor.dims, tensor.rank);
   return {static_cast<DataType>(tensor.dtype),
           dims,
-          tensor.has_strides ? dims_of(tensor.strides, tensor.rank) : row_major_strides(dims),
+          tensor.has_strides ? c_dims(tensor.strides, tensor.rank) : row_major_strides(dims),
           static_cast<std::byte*>(tensor.data),
           {static_cast<MemoryKind>(tensor.memory), tensor.memory_device}};
 }
@@ -323,7 +323,7 @@ anneal_code anneal_context_prepare(anneal_context* context, const anneal_input_s
           ANNEAL_READ(anneal_input_shape, anneal::element_of(inputs, "anneal_input_shape", i));
       require(shape.name, "the name of a shape");
       anneal::require_rank(shape.rank);
-      shapes.push_back({shape.name, anneal::dims_of(shape.dims, shape.rank)});
+      shapes.push_back({shape.name, anneal::c_dims(shape.dims, shape.rank)});
     }
     context->context.prepare(shapes);
   });

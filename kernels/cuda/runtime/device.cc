@@ -124,9 +124,4 @@ void launch(DeviceStream& stream, const Function& function, const Geometry& geom
   as<GpuStream>(stream).launch(function, geometry, arguments);
 }
 
-void* const* Arguments::pointers() {
-  for (size_t i = 0; i < count_; ++i) pointers_[i] = &values_[i];
-  return pointers_.data();
-}
-
 }  // namespace anneal::cuda

@@ -2,11 +2,15 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "anneal/core/access_counts.h"
+#include "anneal/core/device.h"
 #include "anneal/kernels/cuda/api/driver.h"
+#include "anneal/kernels/cuda/code/code.h"
 #include "anneal/kernels/cuda/code/compiler.h"
-#include "anneal/kernels/cuda/runtime/device.h"
+#include "anneal/kernels/cuda/cost/device_spec.h"
+#include "anneal/kernels/cuda/runtime/launch.h"
 
 namespace anneal::cuda {
 
