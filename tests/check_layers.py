@@ -144,8 +144,6 @@ VENDORS = [
 
 # Circles of modules (a header with its .cc) that stay, and why.
 CIRCLES = {
-    # A copy of a tensor allocates a tensor.
-    ("core/new_tensor", "core/tensor"),
     # A size may hold the rounding of a real expression, whose parts are sizes.
     ("core/size/real", "core/size/size"),
     # Members of Graph that have a file and a helper class of their own.
@@ -157,8 +155,6 @@ CIRCLES = {
     ("engine/builder/inputs/range_readers", "engine/builder/inputs/range_rules", "engine/builder/inputs/value_ranges",
      "engine/builder/inputs/value_walk"),
     ("engine/run/control_flow", "engine/run/plan_run"),
-    # What an Engine gives debug.h, and the project's own code, is part of its state.
-    ("engine/run/counted_steps", "engine/run/debug", "engine/run/engine", "engine/run/engine_state", "engine/run/make_engine"),
     # The text of device functions calls the emulator, which runs them.
     ("kernels/cuda/emulated/block", "kernels/cuda/emulated/calls"),
     ("importer/graph/control_flow", "importer/graph/node_importer"),

@@ -126,17 +126,19 @@ std::shared_ptr<const Dataset> dataset_of(const anneal_build_options& options,
   return make_dataset(options.sample_count, [options, wanted](int64_t i) {
     std::vector<SampleTensor> sample;
     for (const auto& [input, dims] : wanted) {
-      Tensor::Fresh fresh = Tensor::allocate(input.dtype, dims);
+      const auto values = std::make_shared<std::vector<std::byte>>(
+          static_cast<size_t>(count(dims)) * size_of(input.dtype));
+      const Tensor tensor(input.dtype, dims, values, *values);
       anneal_tensor memory = {};
       memory.dtype = static_cast<anneal_dtype>(input.dtype);
       memory.rank = dims.rank();
       std::ranges::copy(dims, memory.dims);
-      std::ranges::copy(fresh.tensor.view().strides, memory.strides);
-      memory.data = fresh.data.data();
+      std::ranges::copy(tensor.view().strides, memory.strides);
+      memory.data = values->data();
       if (options.read_sample(options.sample_argument, i, input.name.c_str(), &memory) != 0)
         fail(ErrorCode::kInvalidArgument,
              fmt::format("read_sample failed for sample {} of input \"{}\"", i, input.name));
-      sample.push_back({input.name, fresh.tensor});
+      sample.push_back({input.name, tensor});
     }
     return sample;
   });

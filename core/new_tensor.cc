@@ -1,4 +1,5 @@
-#include "anneal/core/tensor.h"
+// Memory for tensors, new or of an owner.
+#include "anneal/core/new_tensor.h"
 
 #include <sys/mman.h>
 
@@ -8,7 +9,6 @@
 #include <utility>
 
 #include "anneal/core/fail.h"
-#include "anneal/core/new_tensor.h"
 #include "anneal/core/type.h"
 
 namespace anneal {
