@@ -23,4 +23,3 @@
 #include "anneal/engine/run/stream.h"
 #include "anneal/engine/tune/frontier/frontier.h"
 #include "anneal/engine/tune/metric/metric.h"
-#include "anneal/engine/tune/search/split_samples.h"

@@ -24,7 +24,6 @@ set(ANNEAL_BUILDER_PUBLIC_HEADERS
   ${PROJECT_BINARY_DIR}/include/anneal/engine/onnx/onnx_model.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/frontier/frontier.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/metric/metric.h
-  ${PROJECT_BINARY_DIR}/include/anneal/engine/tune/search/split_samples.h
   ${PROJECT_BINARY_DIR}/include/anneal/optimizer/calibration_table.h
   ${PROJECT_BINARY_DIR}/include/anneal/optimizer/precision.h
 )

@@ -1,5 +1,6 @@
 // The precisions that the layers of a model may compute in.
 #pragma once
+#include <cstddef>
 #include <memory>
 #include <set>
 #include <string>
@@ -15,17 +16,8 @@ enum class Precision { kF32, kF16, kBF16, kI8 };
 inline constexpr Precision kAllPrecisions[] = {Precision::kF32, Precision::kF16, Precision::kBF16,
                                                Precision::kI8};
 constexpr std::string_view to_string(Precision precision) {
-  switch (precision) {
-    case Precision::kF16:
-      return "f16";
-    case Precision::kBF16:
-      return "bf16";
-    case Precision::kI8:
-      return "int8";
-    case Precision::kF32:
-      break;
-  }
-  return "f32";
+  constexpr std::string_view kNames[] = {"f32", "f16", "bf16", "int8"};
+  return kNames[static_cast<size_t>(precision)];
 }
 
 // The pattern is a regular expression that matches a whole name: of a layer, or of an ONNX node

@@ -18,7 +18,7 @@
 
 namespace anneal {
 
-// What a call that takes long is doing.
+// The progress of a call that takes long.
 struct Progress {
   std::string what{};                    // "fuse_epilogue", "30 of 100 samples"
   double share = 0;                      // of the call that is done; an estimate, never falls
@@ -74,8 +74,8 @@ struct TuneOptions {
   double seconds = 0;           // when to stop trying; 0: no limit
   bool modelled_times = false;  // latencies from published figures, the same on every machine
   size_t most_groups = 40;      // of layers that choose together
-  // A file of the findings so far, from which a call that was ended goes on; empty: none.
-  // `journal_key` is further text that the findings depend on, such as the version of a metric.
+  // A file from which an interrupted call resumes; empty: none. `journal_key` is further text that
+  // its results depend on, such as the version of a metric.
   std::string journal = {}, journal_key = {};
 };
 

@@ -1,4 +1,4 @@
-// What a build did, and what a calibration found.
+// The reports of building and calibrating.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace anneal {
 
-// What calibrate() found.
+// The result of calibrate().
 struct Calibration {
   CalibrationTable table;             // for PrecisionOptions::ranges
   std::vector<std::string> warnings;  // tensors and channels that are always 0, one sentence each
 };
 
-// What became of a layer or value, and why: "fuse_epilogue", "conv1", "joined relu1".
+// A decision about a layer or value, with its reason: "fuse_epilogue", "conv1", "joined relu1".
 struct BuildDecision {
   std::string stage, subject, text;
 };
@@ -46,11 +46,11 @@ struct BuildPlan {
   // Bytes of activations, inputs and outputs at the sizes to optimize for; 0: not known.
   uint64_t run_bytes = 0;
 };
-// What the self-check found.
+// The findings of the self-check.
 struct SelfCheckReport {
   bool is_compared = false;
   std::string outcome = {};  // inputs compared, or why none; empty: no check was requested
-  // What the result still loses beyond its precision, and in which layer; empty: nothing.
+  // The loss that remains beyond the precision, with its layer; empty: none.
   std::string warning = {};
   struct Layer {
     std::string name, why;

@@ -1,4 +1,4 @@
-// What data is and how it becomes the input of a network: docs/data.md has every key.
+// The format of data and its conversion to network inputs: docs/data.md lists every key.
 #pragma once
 #include <cstdint>
 #include <optional>

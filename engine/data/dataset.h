@@ -24,8 +24,8 @@ struct DataInput {
   bool is_optional = false;  // it has a default value: samples may leave it out
 };
 
-// What one sample feeds to one input: of the input's type, dense, with its axis of the batch (of
-// size 1, unless the data itself comes in batches).
+// The tensor of one sample for one input: of the input's type, dense, with its axis of the batch
+// (of size 1, unless the data itself comes in batches).
 struct SampleTensor {
   std::string input;
   Tensor tensor;
@@ -37,7 +37,7 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
-  // REQUIRES (all of them): 0 <= i < size().
+  // REQUIRES (all methods): 0 <= i < size().
   // One tensor per input; optional inputs may be left out, in all samples. Every call may read and
   // decode again, and gives the same tensors. Throws Error; those of open_dataset() name the file.
   virtual std::vector<SampleTensor> read(int64_t i) const = 0;
@@ -57,8 +57,8 @@ std::shared_ptr<const Dataset> make_dataset(
     std::function<std::optional<int64_t>(int64_t i)> label = {});
 
 // A folder of images, arrays or tensors, or one file of them: docs/data.md. Fails with kIo or
-// kInvalidArgument on what cannot be read, has no samples, or does not fit the inputs as far as
-// that shows without reading every sample.
+// kInvalidArgument on files that cannot be read or have no samples, and on samples that do not fit
+// the inputs, as far as that shows without reading each.
 std::shared_ptr<const Dataset> open_dataset(const std::string& path, const DataFormat& format,
                                             std::span<const DataInput> inputs);
 

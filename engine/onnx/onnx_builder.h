@@ -3,17 +3,6 @@
 //   anneal::BuildOptions options;
 //   options.precision.types = {anneal::Precision::kF16};
 //   const anneal::BuildReport report = anneal::build_engine("m.onnx", "m.engine", options);
-//
-// In 8 bits, with samples that the build calibrates with:
-//
-//   anneal::BuildOptions options;
-//   options.precision.types = {anneal::Precision::kI8};
-//   options.calibration.samples = anneal::make_dataset(100, [](int64_t i) {
-//     const std::vector<float> pixels(32 * 32, static_cast<float>(i));
-//     auto image = anneal::Tensor::of<float>(anneal::DataType::kF32, {1, 1, 32, 32}, pixels);
-//     return std::vector<anneal::SampleTensor>{{"image", image}};
-//   });
-//   anneal::build_engine("m.onnx", "m.engine", options);
 #pragma once
 #include <cstddef>
 #include <memory>

@@ -1,5 +1,5 @@
-/* The C interface to loading and running engines. It is the part that stays stable between
- * versions: a program that is linked with it runs with every later libengine of the same SONAME.
+/* The C interface to loading and running engines. It is stable: a program that is linked with it
+ * runs with every later libengine of the same SONAME.
  *
  * Functions that can fail return 0 or an anneal_code, and on failure fill *error if error is not
  * null. They check all their arguments: a null object, an index out of range or an unknown name is
@@ -169,9 +169,9 @@ anneal_code anneal_context_set_input(anneal_context* context, const char* name,
 /* Optional. All inputs without a default value must be set before. */
 anneal_code anneal_context_set_output(anneal_context* context, const char* name,
                                       const anneal_tensor* memory, anneal_error* error);
-/* Does ahead what changing to these shapes costs a run. An input that is not named has the shape
- * that was set last, else that of its default value, else its only one. Outputs of the last run are
- * gone. The first struct's size is that of all. */
+/* Prepares a run at these shapes. An input that is not named keeps the shape that was set last,
+ * else that of its default value, else its only one. Invalidates the outputs of the last run. The
+ * first struct's size is that of all. */
 anneal_code anneal_context_prepare(anneal_context* context, const anneal_input_shape* inputs,
                                    int32_t count, anneal_error* error);
 anneal_code anneal_context_run(anneal_context* context, anneal_error* error);

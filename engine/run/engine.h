@@ -1,4 +1,4 @@
-// Loading and running an engine. This header and what it includes is all an application needs.
+// Loading and running an engine. An application that runs engines needs only this header.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -74,29 +74,24 @@ class Engine {
 
 struct ContextOptions {
   int threads = 0;  // most threads of one run, the caller's included; 0: one per core
-  // Input shapes for which the context remembers sizes, places and what kernels prepared, so that a
-  // run at one of them costs no more than the last. The one used longest ago is forgotten. At least
-  // one; all use the same arena.
+  // Number of input shapes whose sizes, memory places and prepared kernels the context keeps, so
+  // that a run at a known shape prepares nothing; at least one. The least recently used is dropped.
   int shape_cache_size = 8;
-  // The most bytes that the context may hold at once on all its devices, for activations,
-  // workspaces, staging and outputs (the engine's weights are not its own); 0: no limit. Shapes
-  // that need more are refused with kLimit before memory is allocated for them.
+  // Most bytes of activations, workspaces, staging and outputs on all devices; 0: no limit. Shapes
+  // that need more fail with kLimit before memory is allocated for them.
   size_t max_memory = 0;
   // Whether a thread that waits for a device other than the CPU keeps its core busy. Otherwise it
   // sleeps, and wakes some microseconds after the device is done.
   bool spin = false;
-  // Whether the context prepares, when it is made, for the shapes declared at build (opt, max and
-  // min; the first shape_cache_size of them), so that their first run is like any other. That takes
-  // as long as the shape changes of three runs, and an arena for the largest of them. Other shapes
-  // are prepared by the first run that uses them.
+  // Whether the constructor prepares the shapes declared at build (opt, max and min; the first
+  // shape_cache_size of them), and allocates the arena of the largest. Other shapes are prepared by
+  // the first run that uses them.
   bool prewarm_profiles = true;
-  // How many rows of a batch to run at a time, a row being an index of axis 0 of the inputs and
-  // outputs: where each row of the outputs follows from the same row of the inputs, and the engine
-  // was built for any number of rows from 1 on, or for one number from 3 on. Each thread runs such
-  // slices by itself; all threads together run what is left when there is none for each. 0: so few
-  // that their activations stay in the caches, or all, if that is faster. Activations take the
-  // memory of so many rows for each thread, and of what is left. Runs that are observed are never
-  // cut.
+  // Rows per micro-batch (a row is an index of axis 0); 0: chosen so that activations fit in the
+  // caches. Needs an engine whose output rows depend on the same input row only, built for any
+  // number of rows from 1 on, or for a fixed number from 3 on. Each thread runs micro-batches by
+  // itself, with activations of its own; all threads together run the remainder. Observed runs are
+  // not divided.
   int64_t micro_batch = 0;
   const DebugOptions* debug = nullptr;  // read by the constructor only; null: its defaults
 };
@@ -128,10 +123,10 @@ class ExecutionContext {
   ExecutionContext(ExecutionContext&&) noexcept;
   ExecutionContext& operator=(ExecutionContext&&) noexcept;
 
-  // Sets the memory of an input, which stays the caller's. Each run() and profile() reads it until
-  // other memory is set: it must outlive the last of these runs. Strides are free. Fails with
-  // kInvalidArgument on a wrong name, element type, rank or size, naming the input and what the
-  // engine takes; with kUnsupported, naming place and device, on memory that is not the host's.
+  // Sets the memory of an input, with any strides. The caller keeps ownership: the memory must be
+  // valid until the last run that reads it, or until other memory is set. Fails with
+  // kInvalidArgument on a wrong name, element type, rank or size, naming the input and the type and
+  // shape that the engine accepts; with kUnsupported, naming place and device, on memory of a GPU.
   void set_input(std::string_view name, const ConstTensorView& memory);
   // As if the input had never been set: runs read its default value, or ask for it to be set. Fails
   // with kInvalidArgument on a wrong name.
@@ -140,9 +135,9 @@ class ExecutionContext {
   // context. All inputs without a default value must be set before. An output whose size depends on
   // values has no size before the run, and is refused. Fails as set_input() does.
   void set_output(std::string_view name, const TensorView& memory);
-  // Does ahead what changing to these shapes costs a run: sizes, places, what kernels prepare. An
-  // input that is not named has the shape that was set last, else that of its default value, else
-  // its only one. Outputs of the last run are gone. Fails as set_input() and run() do.
+  // Prepares a run at these shapes: infers sizes, places memory and prepares kernels. An input that
+  // is not named keeps the shape that was set last, else that of its default value, else its only
+  // one. Invalidates the outputs of the last run. Fails as set_input() and run() do.
   void prepare(std::span<const InputShape> inputs);
   // The dims an output will have with the inputs bound so far; -1 where values decide.
   Dims output_dims(std::string_view name) const;
@@ -169,16 +164,13 @@ class ExecutionContext {
   // dense and row-major, valid until the next run(), profile(), prepare() or set. Fails with
   // kInvalidArgument unless the last run came to its end and nothing was set since.
   TensorView output(std::string_view name) const;
-  // One sentence for each unbroken run of steps that a GPU's driver did not capture as a graph,
-  // with the reason: these steps are launched one by one in all later runs, with the same results.
-  // Valid until the next run() or profile(), which may add to it; what was said stays and is not
-  // repeated.
+  // One sentence for each sequence of steps that a GPU's driver did not capture as a graph, with
+  // the reason: all later runs launch these steps one by one, with the same results. Valid until
+  // the next run() or profile(), which may add sentences.
   std::span<const std::string> run_warnings() const;
 
-  // Everything it holds: arena and workspaces, what is kept for other shapes, staging, and outputs
-  // whose size depends on values.
-  size_t memory_bytes() const;
-  size_t arena_bytes() const;  // of activations alone, for the shapes bound; 0 before a run
+  size_t memory_bytes() const;  // of arena, workspaces, known shapes, staging and own outputs
+  size_t arena_bytes() const;   // of activations alone, for the shapes bound; 0 before a run
 
  private:
   friend struct EngineInternals;  // engine/run/engine_state.h

@@ -18,10 +18,9 @@ class Stream {
   // stream of that GPU, for engines that run on it. Fails with kInvalidArgument on another name,
   // and with kDevice where there is no such device.
   static Stream make(const std::string& device = "cpu");
-  // A CUstream of the application (a cudaStream_t is one), for engines that run on its GPU: runs
-  // come after the work that is on it already, and before the work that is put on it later. It must
-  // live until the last copy is gone, and must not be capturing. Null is the legacy default stream.
-  // Never run on a real GPU yet.
+  // A CUstream of the application (a cudaStream_t is one), for engines that run on its GPU. Runs
+  // keep their order with other work on it. It must outlive the last copy, and must not be
+  // capturing. Null: the legacy default stream. Never run on a real GPU yet.
   static Stream from_cuda(void* custream);
 
   // Returns when all runs that were enqueued have ended. Their errors are thrown by

@@ -1,4 +1,4 @@
-// Accuracy against latency: what each mix of precisions costs and buys, as tuning measured it.
+// Accuracy against latency of mixes of precisions, as tuning measured them.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -15,10 +15,10 @@ struct PrecisionGroup {
   std::string name;                 // "conv_3"; of several layers the first, "conv_3 and 2 more"
   std::vector<std::string> layers;  // by the names that --layer-precision knows, in order
   std::string why;                  // why they belong together; empty: there is one
-  bool can_be_int8 = false;         // some of them can
+  bool can_be_int8 = false;         // true if a layer of the group can
 };
 
-// What a metric found on some samples, against the model in f32.
+// The score of a metric on some samples, against the model in f32.
 struct MeasuredScore {
   int64_t samples = 0;
   double score = 0;
@@ -28,8 +28,8 @@ struct MeasuredScore {
 struct FrontierPoint {
   std::string name;                   // "f32", "int8", "mix-3"
   std::vector<Precision> precisions;  // of the groups
-  // Of all float outputs, on the samples that tuning chose by: the share of the mean square of what
-  // the model in f32 gives that the difference from it is. 0: none.
+  // Mean squared difference of all float outputs from f32 on the search samples, divided by the
+  // mean square of the f32 outputs.
   double output_error = 0;
   MeasuredScore search;                           // on the samples that tuning chose by
   std::optional<MeasuredScore> confirmed;         // on those it had not seen
@@ -57,8 +57,8 @@ struct Frontier {
   std::vector<PrecisionGroup> groups;
   std::vector<FrontierPoint> points;  // from the fastest on
   size_t chosen = 0;                  // of points
-  // Faster mixes within the budget on the samples searched with, that those which confirm turned
-  // down: with any, these chose, too.
+  // Faster mixes that passed the search but failed confirmation. If above 0, the held-out samples
+  // also influenced the choice.
   int turned_down = 0;
   std::vector<KeptHigh> kept_high;  // of the chosen one
   std::vector<std::string> warnings;

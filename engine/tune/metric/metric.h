@@ -1,4 +1,4 @@
-// How good a network is at its task, from what it gives for samples.
+// Metrics: the quality of a network's outputs for samples.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -25,8 +25,7 @@ struct Answer {
   std::optional<Tensor> mask = std::nullopt;
 };
 
-// Numbers of one sample, from which those of several give a score: finite, for a journal keeps
-// them.
+// Numbers of one sample, from which several samples' score is computed; finite.
 using SampleScore = std::vector<double>;
 
 // Immutable; functions may be called from several threads at a time.
@@ -58,7 +57,7 @@ class Metric {
 //               against class 0, floats from 0 to 1, [1,1,H,W]. One of another size than the mask
 //               is resized to it, scores and chances bilinearly, classes to the nearest. Pixels
 //               that the mask ignores do not count
-//   miou-f32    the same with what the model in f32 gives instead of masks
+//   miou-f32    as miou, with the results of the model in f32 instead of masks
 //   cosine      percent: mean cosine of the values with those of the model in f32
 //   sqnr        dB, 200 at most: signal to quantization noise, the model in f32 being the signal
 //   max-error   minus the largest difference of a value from that of the model in f32
@@ -72,19 +71,17 @@ std::shared_ptr<const Metric> mean_metric(std::string name, std::string unit,
                                           std::function<double(const Answer&)> judge,
                                           bool wants_reference = false, bool wants_masks = false);
 
-// A command of the user's: for each sample the shell runs `COMMAND FOLDER`, where FOLDER has each
-// output as NAME.npy, and reference/NAME.npy, sample.txt with the name and, where there are such,
-// label.txt and mask/classes.npy; it prints a number. Names' characters other than letters, digits,
-// '.', '-' and '_' are '_'; where that makes two the same, the later ends in _2, _3, ... The folder
-// is gone afterwards. Fails with kInvalidArgument if it ends with another status than 0 or prints
-// no number, quoting what it printed.
+// A command of the user: for each sample the shell runs `COMMAND FOLDER`, which prints a number.
+// FOLDER has each output as NAME.npy, reference/NAME.npy, sample.txt with the name and, if present,
+// label.txt and mask/classes.npy. Characters of names other than letters, digits, '.', '-' and '_'
+// are '_'; if two names become equal, the later ends in _2, _3, ... Fails with kInvalidArgument on
+// a status other than 0 or an output without a number, quoting the output.
 std::shared_ptr<const Metric> command_metric(std::string command);
 
-// 95 % of reference's score - score. Of a share the interval of Agresti and Min (2005) for paired
-// samples, which has a width also where no answer changed; else by a paired bootstrap over the
-// samples, the same on every machine; a resample of which the reference has no score says nothing,
-// one of which the other has none is a loss without bounds. Finite. REQUIRES: as many of both, not
-// none
+// 95 % interval of reference's score - score; finite. Shares: Agresti and Min (2005) for paired
+// samples, which has a width even if no answer changed. Others: a paired bootstrap, the same on
+// every machine, which skips resamples without a reference score; if only the other model has none,
+// the drop counts as infinite. REQUIRES: both have the same number of samples, at least one
 struct DropInterval {
   double drop = 0, low = 0, high = 0;
 };
