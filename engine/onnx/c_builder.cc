@@ -14,6 +14,7 @@
 
 #include "anneal/core/fail.h"
 #include "anneal/engine/onnx/onnx_builder.h"
+#include "anneal/engine/run/c_struct.h"
 
 namespace anneal {
 namespace {
@@ -22,13 +23,26 @@ static_assert(ANNEAL_INVALID_MODEL == static_cast<int>(ErrorCode::kInvalidModel)
               ANNEAL_CANCELLED == static_cast<int>(ErrorCode::kCancelled) + 1 &&
               ANNEAL_CANNOT_WRITE == static_cast<int>(ErrorCode::kCannotWrite) + 1);
 
-anneal_code set_error(anneal_error* error, ErrorCode failed, const char* text) {
+template <size_t kSize>
+void copy_text(char (&to)[kSize], std::string_view text) {
+  const size_t length = std::min(text.size(), kSize - 1);
+  std::memcpy(to, text.data(), length);
+  to[length] = 0;
+}
+
+anneal_code set_error(anneal_error* error, ErrorCode failed, const char* text,
+                      const Error* failure = nullptr) {
   const auto code = static_cast<anneal_code>(static_cast<int>(failed) + 1);
-  if (!error) return code;
-  error->code = code;
-  const size_t length = std::min<size_t>(std::strlen(text), ANNEAL_ERROR_TEXT - 1);
-  std::memcpy(error->text, text, length);
-  error->text[length] = 0;
+  if (!error || error->size <= sizeof(error->size)) return code;
+  anneal_error filled = {};
+  filled.code = code;
+  copy_text(filled.message, text);
+  if (failure) {
+    copy_text(filled.port, failure->port());
+    filled.rank = static_cast<int32_t>(failure->dims().size());
+    std::ranges::copy(failure->dims(), filled.dims);
+  }
+  write_struct(error, filled, "anneal_error");
   return code;
 }
 
@@ -39,7 +53,7 @@ anneal_code without_exceptions(anneal_error* error, Body&& body) {
     body();
     return ANNEAL_OK;
   } catch (const Error& failure) {
-    return set_error(error, failure.code(), failure.what());
+    return set_error(error, failure.code(), failure.what(), &failure);
   } catch (const std::bad_alloc&) {
     return set_error(error, ErrorCode::kOutOfMemory, "there is not enough memory");
   } catch (const std::exception& failure) {
@@ -51,19 +65,6 @@ void require_pointer(const void* pointer, std::string_view what) {
   if (!pointer) fail(ErrorCode::kInvalidArgument, std::string(what) + " is null");
 }
 
-// A struct of this version from the caller's, which may be of an older one.
-template <class Struct>
-Struct known_part(const Struct* given, const char* name) {
-  uint64_t size = 0;
-  std::memcpy(&size, given, sizeof(size));
-  if (size < sizeof(size) || size > sizeof(Struct))
-    fail(ErrorCode::kInvalidArgument,
-         fmt::format("{0} is not of this version: set size to sizeof({0})", name));
-  Struct known = {};
-  std::memcpy(&known, given, size);
-  return known;
-}
-
 Dims dims_of(const int64_t (&sizes)[ANNEAL_MAX_RANK], int32_t rank) {
   return Dims(std::span<const int64_t>(sizes, static_cast<size_t>(rank)));
 }
@@ -72,11 +73,9 @@ Profile profile_of(const anneal_build_options& options) {
   Profile profile;
   if (options.range_count < 0) fail(ErrorCode::kInvalidArgument, "range_count is below 0");
   if (options.range_count > 0) require_pointer(options.ranges, "ranges");
-  const auto* at = reinterpret_cast<const std::byte*>(options.ranges);
   for (int32_t i = 0; i < options.range_count; ++i) {
     const auto range =
-        known_part(reinterpret_cast<const anneal_input_range*>(at), "anneal_input_range");
-    at += range.size;  // of the caller's struct
+        read_struct(element_of(options.ranges, "anneal_input_range", i), "anneal_input_range");
     if (range.rank < 0 || range.rank > ANNEAL_MAX_RANK)
       fail(ErrorCode::kInvalidArgument, "a range has an impossible rank");
     const std::string name = range.name ? range.name : "";
@@ -130,6 +129,8 @@ std::shared_ptr<const Dataset> dataset_of(const anneal_build_options& options,
           static_cast<size_t>(count(dims)) * size_of(input.dtype));
       const Tensor tensor(input.dtype, dims, values, *values);
       anneal_tensor memory = {};
+      memory.size = sizeof(memory);
+      memory.has_strides = 1;
       memory.dtype = static_cast<anneal_dtype>(input.dtype);
       memory.rank = dims.rank();
       std::ranges::copy(dims, memory.dims);
@@ -147,7 +148,7 @@ std::shared_ptr<const Dataset> dataset_of(const anneal_build_options& options,
 BuildOptions options_of(const anneal_build_options* given, const OnnxModel& model) {
   BuildOptions options;
   if (!given) return options;
-  const auto known = known_part(given, "anneal_build_options");
+  const auto known = read_struct(given, "anneal_build_options");
   if (known.targets) options.targets = targets_of(known.targets);
   if (known.fp16) options.precision.types.insert(Precision::kF16);
   if (known.bf16) options.precision.types.insert(Precision::kBF16);

@@ -11,9 +11,9 @@ static int32_t read_stripes(void* unused, int64_t i, const char* input, const an
 int main(int argc, char** argv) {
   const anneal_build_options options = {
       .size = sizeof(options), .int8 = 1, .sample_count = 8, .read_sample = read_stripes};
-  anneal_error error;
+  anneal_error error = {.size = sizeof(error)};
   if (argc != 3 || anneal_build(argv[1], argv[2], &options, &error) != ANNEAL_OK) {
-    fprintf(stderr, "%s\n", argc != 3 ? "usage: hello_builder_c MODEL.onnx ENGINE" : error.text);
+    fprintf(stderr, "%s\n", argc != 3 ? "usage: hello_builder_c MODEL.onnx ENGINE" : error.message);
     return 1;
   }
   return 0;
