@@ -287,7 +287,7 @@ Checker::Round Checker::compare(const EngineFile& file) {
 
 // Inputs are drawn within ranges that may be wrong themselves.
 void Checker::find_misfit(const Round& round) {
-  if (!round.worst.is_bad() || round.tensors.empty() || precision_.ranges == nullptr) return;
+  if (!round.worst.is_bad() || round.tensors.empty() || !precision_.ranges) return;
   misfit_ = table_misfit(*exact_, round.tensors, *precision_.ranges);
 }
 
