@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "anneal/importer/graph/operators.h"
+#include "anneal/importer/onnx/onnx.pb.h"
 
 namespace anneal {
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "anneal/kernels/cuda/text/program_text.h"
+#include "anneal/kernels/cuda/text/store_vector_text.h"
 
 namespace anneal::cuda {
 std::string epilogue_mismatch(const Request& request, std::span<const DataType> accumulators) {
