@@ -16,7 +16,7 @@ from sources import ROOT
 
 # samples/hello_engine: the program and the text that it prints.
 PROGRAMS = {
-    "async_c": "47 scores, image read: 1",
+    "async_c": "image may be written again\n47 scores\n",
     "dynamic_batch": "[1,47]\n[4,47]\n[8,47]\n",
     "dynamic_batch_c": "[1,47]\n[4,47]\n[8,47]\n",
     "errors": "invalid_argument: input \"image\" has shape [9,1,32,32], the engine wants [N,1,32,32]"

@@ -10,6 +10,7 @@
 #include <optional>
 #include <regex>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/milliseconds.h"
 #include "anneal/engine/builder/f32_build.h"
 #include "anneal/engine/builder/inputs/input_trials.h"

@@ -1,6 +1,7 @@
 // Prepares the shapes that were declared at build, and those of the caller, before a run.
 #include <algorithm>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/run/declared_shapes.h"
 #include "anneal/engine/run/plan_run.h"
 

@@ -6,9 +6,10 @@
 int main(void) {
   anneal_engine* engine = NULL;
   anneal_context* context = NULL;
-  anneal_error error = {sizeof(error)};
+  anneal_error error = {.size = sizeof(error)};
   static float images[9 * 32 * 32]; /* the engine was built for 8 at most */
-  anneal_tensor input = {sizeof(input), ANNEAL_F32, 4, {9, 1, 32, 32}, images};
+  anneal_tensor input = {.size = sizeof(input), .dtype = ANNEAL_F32, .rank = 4,
+                         .dims = {9, 1, 32, 32}, .data = images};
   if (anneal_engine_load("glyphs.engine", NULL, &engine, &error) ||
       anneal_context_make(engine, NULL, &context, &error) ||
       anneal_context_set_input(context, "image", &input, &error))

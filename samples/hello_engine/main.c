@@ -5,11 +5,12 @@
 int main(void) {
   anneal_engine* engine = NULL;
   anneal_context* context = NULL;
-  anneal_error error = {sizeof(error)};
+  anneal_error error = {.size = sizeof(error)};
   static float image[32 * 32];
   for (int i = 0; i < 32 * 32; ++i) image[i] = 0.5f;
-  anneal_tensor input = {sizeof(input), ANNEAL_F32, 4, {1, 1, 32, 32}, image};
-  anneal_tensor scores = {sizeof(scores)};
+  anneal_tensor input = {.size = sizeof(input), .dtype = ANNEAL_F32, .rank = 4,
+                         .dims = {1, 1, 32, 32}, .data = image};
+  anneal_tensor scores = {.size = sizeof(scores)};
   if (anneal_engine_load("glyphs.engine", NULL, &engine, &error) ||
       anneal_context_make(engine, NULL, &context, &error) ||
       anneal_context_set_input(context, "image", &input, &error) ||

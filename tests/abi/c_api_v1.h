@@ -10,10 +10,10 @@
  * threads may use an anneal_engine or an anneal_stream at once; one thread at a time may use an
  * anneal_context.
  *
- * Every struct begins with its size, which the caller sets: `anneal_error error =
- * {sizeof(error)};`. So structs can get more fields, and programs of older headers still work.
- * Fields that a program's struct lacks count as 0, and are not written. 0 is the default of every
- * option, so a struct with nothing but its size means the same as a null pointer. */
+ * Every struct begins with its size, which the caller sets: `anneal_error e = {.size =
+ * sizeof(e)};`. So structs can get more fields, and programs of older headers still work. Fields
+ * that a program's struct lacks count as 0, and are not written. 0 is the default of every option,
+ * so a struct with nothing but its size means the same as a null pointer. */
 #ifndef ANNEAL_TESTS_ABI_C_API_V1_H_
 #define ANNEAL_TESTS_ABI_C_API_V1_H_
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string_view>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/engine/data/made_samples.h"
 #include "anneal/engine/plan_check.h"

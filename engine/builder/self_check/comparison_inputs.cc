@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/engine/builder/inputs/input_trials.h"
 #include "anneal/engine/builder/self_check/run_work.h"
