@@ -56,14 +56,14 @@ TEST_F(OneRunTime, RunningCalibratingAndTuningShareTheirThreads) {
   }
   expect_few_threads("run()");
 
-  anneal::calibrate_onnx(kModel, samples_);
-  expect_few_threads("calibrate_onnx()");
+  anneal::calibrate(kModel, samples_);
+  expect_few_threads("calibrate()");
 
-  anneal::OnnxTuneOptions options;
-  options.metric = anneal::make_metric("top1");
-  options.budget = 50;
-  anneal::tune_onnx(kModel, samples_, folder_ + "/one_run_time_tuned.engine", options);
-  expect_few_threads("tune_onnx()");
+  anneal::BuildOptions options;
+  options.tuning.budget = 50;
+  anneal::tune(kModel, samples_, anneal::make_metric("top1"),
+               folder_ + "/one_run_time_tuned.engine", options);
+  expect_few_threads("tune()");
   context.run();
   expect_few_threads("run() again");
 }
