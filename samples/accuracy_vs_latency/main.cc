@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -83,7 +84,7 @@ anneal::Frontier tune(const Arguments& arguments,
 
 // f32 first; then the precisions that need no tuning; then the points that tuning found.
 std::vector<Variant> variants_of(const std::string& model, const anneal::Frontier& tuned,
-                                 const anneal::TuneSamples& samples) {
+                                 const std::shared_ptr<const anneal::Dataset>& calibrating) {
   std::vector<Variant> variants;
   variants.push_back({"f32", {}});
   variants.push_back({"bf16", {.types = {anneal::Precision::kBF16}}, anneal::Precision::kBF16});
@@ -96,7 +97,7 @@ std::vector<Variant> variants_of(const std::string& model, const anneal::Frontie
     options.calibration.method = method;
     options.threads = 1;
     options.precision.types = {anneal::Precision::kI8};
-    options.precision.ranges = anneal::calibrate(model, samples.calibrate, options).table;
+    options.precision.ranges = anneal::calibrate(model, calibrating, options).table;
     variants.push_back({"int8 " + name, options.precision, anneal::Precision::kI8});
   }
   for (const anneal::FrontierPoint& point : tuned.points)
@@ -124,17 +125,20 @@ void run(const Arguments& arguments) {
   const auto metric = anneal::make_metric("top1");
   const int64_t calibrated = std::min(samples->size() / 5, kMostCalibrated);
   const int64_t searched = std::min(samples->size() * 3 / 10, kMostSearched);
-  const anneal::TuneSamples parts = anneal::split_samples(samples, calibrated, searched);
+  // As tune() divides them: the rest confirms.
+  const auto calibrating = anneal::subset(samples, "hash:" + std::to_string(calibrated));
+  const auto confirming = anneal::subset(
+      samples, "holdout:" + std::to_string(calibrated) + ",holdout:" + std::to_string(searched));
   const anneal::Frontier tuned = tune(arguments, samples, metric, calibrated, searched);
 
-  std::vector<Variant> variants = variants_of(arguments.model, tuned, parts);
+  std::vector<Variant> variants = variants_of(arguments.model, tuned, calibrating);
   for (Variant& variant : variants) {
     show_progress("building and judging: " + variant.name);
     build(variant, arguments);
-    variant.scores = judge(variant.engine, *parts.confirm, *metric);
+    variant.scores = judge(variant.engine, *confirming, *metric);
   }
   show_progress("measuring");
-  measure_speed(variants, parts.confirm->read(0));
+  measure_speed(variants, confirming->read(0));
   show_progress("");
 
   compare_scores(variants, *metric);
