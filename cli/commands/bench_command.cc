@@ -26,7 +26,6 @@
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
 #include "anneal/core/version.h"
-#include "anneal/engine/run/counted_steps.h"
 
 namespace anneal {
 namespace {

@@ -22,7 +22,6 @@
 #include "anneal/cli/output/progress.h"
 #include "anneal/cli/output/tensor_files.h"
 #include "anneal/cli/output/tensor_summary.h"
-#include "anneal/engine/run/counted_steps.h"
 #include "anneal/engine/run/debug.h"
 
 namespace anneal {

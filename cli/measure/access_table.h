@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "anneal/cli/output/json_file.h"
-#include "anneal/core/access_counts.h"
+#include "anneal/engine/run/counted_steps.h"
 
 namespace anneal {
 

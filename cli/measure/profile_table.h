@@ -3,8 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "anneal/cli/output/json_file.h"
-#include "anneal/engine/run/counted_steps.h"
+#include "anneal/cli/measure/access_table.h"
 
 namespace anneal {
 

@@ -9,7 +9,6 @@
 #include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/tensor_summary.h"
-#include "anneal/engine/data/batch_reader.h"
 #include "anneal/engine/tune/samples/batches.h"
 
 namespace anneal {
@@ -40,7 +39,7 @@ ClassificationRun classify(const std::shared_ptr<const Engine>& engine,
   BatchReader reader(samples, {.batch = result.batch, .threads = options.data_threads});
   bool first = true;
   while (const auto batch = reader.next()) {
-    const auto inputs = fed(*engine, batch->tensors, batch->count, result.batch);
+    const auto inputs = fed(*engine, *batch, result.batch);
     for (const SampleTensor& input : inputs) context.set_input(input.input, input.tensor.view());
     // The first run of a context places its memory; it is not what a batch takes.
     if (std::exchange(first, false)) context.run();

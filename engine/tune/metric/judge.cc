@@ -99,7 +99,7 @@ class Runner {
       : engine_(engine), context_(engine, {.threads = threads}) {}
 
   std::vector<Tensor> run(const Batch& batch, int64_t size) {
-    const auto inputs = fed(*engine_, batch.tensors, batch.count, size);
+    const auto inputs = fed(*engine_, batch, size);
     for (const SampleTensor& input : inputs) context_.set_input(input.input, input.tensor.view());
     context_.run();
     std::vector<Tensor> outputs;

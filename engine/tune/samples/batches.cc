@@ -70,4 +70,8 @@ std::vector<SampleTensor> fed(const Engine& engine, const std::vector<SampleTens
   return all;
 }
 
+std::vector<SampleTensor> fed(const Engine& engine, const Batch& batch, int64_t size) {
+  return fed(engine, batch.tensors, batch.count, size);
+}
+
 }  // namespace anneal

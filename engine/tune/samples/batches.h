@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "anneal/engine/data/batch_reader.h"
 #include "anneal/engine/data/dataset.h"
 #include "anneal/engine/run/engine.h"
 
@@ -18,5 +19,7 @@ int64_t batch_size(const Engine& engine, const std::vector<SampleTensor>& sample
 // that is not of a sample.
 std::vector<SampleTensor> fed(const Engine& engine, const std::vector<SampleTensor>& tensors,
                               int64_t count, int64_t batch);
+// As above, of a batch that was read, in runs of `size` samples.
+std::vector<SampleTensor> fed(const Engine& engine, const Batch& batch, int64_t size);
 
 }  // namespace anneal

@@ -33,7 +33,7 @@ void run_samples(const std::shared_ptr<const Engine>& engine,
   for (;;) {
     const auto batch = reader.next();
     if (!batch || (options.most > 0 && batch->first >= options.most)) return;
-    const auto inputs = fed(*engine, batch->tensors, batch->count, size);
+    const auto inputs = fed(*engine, *batch, size);
     for (const SampleTensor& each : inputs) context.set_input(each.input, each.tensor.view());
     context.run();
     after({context, inputs, told(*samples, *batch), batch->first + batch->count});

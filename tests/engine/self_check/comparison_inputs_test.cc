@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-const PrecisionOptions kF16{.f16 = true};
+const PrecisionOptions kF16{.types = {Precision::kF16}};
 
 TEST(ComparisonInputs, InputsOfWhichF32MakesNoNumbersAreLeftOut) {
   const CheckedBuild made = built({.text = R"txt(
@@ -146,7 +146,7 @@ CalibrationTable table_with(const std::string& value, float factor) {
 
 TEST(SelfCheck, AWrongRangeOfAnInputIsTold) {
   for (const float factor : {30.0F, 0.05F}) {
-    PrecisionOptions precision{.int8 = true};
+    PrecisionOptions precision{.types = {Precision::kI8}};
     precision.ranges = std::make_shared<const CalibrationTable>(table_with("x", factor));
     const CheckedBuild made = built({.text = kFiveProducts, .precision = precision, .draws = true});
     EXPECT_THAT(layers_back(made), IsEmpty()) << made.check.outcome;
@@ -157,7 +157,7 @@ TEST(SelfCheck, AWrongRangeOfAnInputIsTold) {
 }
 
 TEST(SelfCheck, ARangeThatFitsIsNotTold) {
-  PrecisionOptions precision{.int8 = true};
+  PrecisionOptions precision{.types = {Precision::kI8}};
   precision.ranges = std::make_shared<const CalibrationTable>(table_with("", 1));
   const CheckedBuild made = built({.text = kFiveProducts, .precision = precision, .draws = true});
   EXPECT_EQ(made.check.warning, "");

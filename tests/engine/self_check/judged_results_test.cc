@@ -10,7 +10,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-const PrecisionOptions kF16{.f16 = true}, kBF16{.bf16 = true};
+const PrecisionOptions kF16{.types = {Precision::kF16}}, kBF16{.types = {Precision::kBF16}};
 
 // The sine of large numbers in bf16, as was asked for, and a result that is no float.
 CheckedBuild with_result(std::string_view program) {
