@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-GRAPH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "graph")
+GRAPH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "graph", "op")
 STRUCT = """struct Scratch {
   static void fields(auto&, auto&&) {}
   bool operator==(const Scratch&) const = default;
@@ -35,7 +35,7 @@ class OpTraits(unittest.TestCase):
     def compile(self, ops, op_traits):
         """What the compiler says of op_traits.cc with these texts of the two headers."""
         with tempfile.TemporaryDirectory() as scratch:
-            folder = os.path.join(scratch, "anneal", "graph")
+            folder = os.path.join(scratch, "anneal", "graph", "op")
             os.makedirs(folder)
             for name, text in (("ops.h", ops), ("op_traits.h", op_traits)):
                 with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
