@@ -14,52 +14,11 @@
 
 #include "anneal/core/fail.h"
 #include "anneal/engine/onnx/onnx_builder.h"
+#include "anneal/engine/run/c_error.h"
 #include "anneal/engine/run/c_struct.h"
 
 namespace anneal {
 namespace {
-
-static_assert(ANNEAL_INVALID_MODEL == static_cast<int>(ErrorCode::kInvalidModel) + 1 &&
-              ANNEAL_CANCELLED == static_cast<int>(ErrorCode::kCancelled) + 1 &&
-              ANNEAL_CANNOT_WRITE == static_cast<int>(ErrorCode::kCannotWrite) + 1);
-
-template <size_t kSize>
-void copy_text(char (&to)[kSize], std::string_view text) {
-  const size_t length = std::min(text.size(), kSize - 1);
-  std::memcpy(to, text.data(), length);
-  to[length] = 0;
-}
-
-anneal_code set_error(anneal_error* error, ErrorCode failed, const char* text,
-                      const Error* failure = nullptr) {
-  const auto code = static_cast<anneal_code>(static_cast<int>(failed) + 1);
-  if (!error || error->size <= sizeof(error->size)) return code;
-  anneal_error filled = {};
-  filled.code = code;
-  copy_text(filled.message, text);
-  if (failure) {
-    copy_text(filled.port, failure->port());
-    filled.rank = static_cast<int32_t>(failure->dims().size());
-    std::ranges::copy(failure->dims(), filled.dims);
-  }
-  write_struct(error, filled, "anneal_error");
-  return code;
-}
-
-// No exception crosses into C.
-template <class Body>
-anneal_code without_exceptions(anneal_error* error, Body&& body) {
-  try {
-    body();
-    return ANNEAL_OK;
-  } catch (const Error& failure) {
-    return set_error(error, failure.code(), failure.what(), &failure);
-  } catch (const std::bad_alloc&) {
-    return set_error(error, ErrorCode::kOutOfMemory, "there is not enough memory");
-  } catch (const std::exception& failure) {
-    return set_error(error, ErrorCode::kInternal, failure.what());
-  }
-}
 
 void require_pointer(const void* pointer, std::string_view what) {
   if (!pointer) fail(ErrorCode::kInvalidArgument, std::string(what) + " is null");
@@ -178,7 +137,7 @@ BuildOptions options_of(const anneal_build_options* given, const OnnxModel& mode
 
 anneal_code anneal_build(const char* onnx_path, const char* engine_path,
                          const anneal_build_options* options, anneal_error* error) {
-  return anneal::without_exceptions(error, [&] {
+  return anneal::guarded(error, [&] {
     anneal::require_pointer(onnx_path, "onnx_path");
     anneal::require_pointer(engine_path, "engine_path");
     const anneal::OnnxModel model(onnx_path);
@@ -189,7 +148,7 @@ anneal_code anneal_build(const char* onnx_path, const char* engine_path,
 anneal_code anneal_build_memory(const void* onnx, uint64_t onnx_bytes,
                                 const anneal_build_options* options, void** engine,
                                 uint64_t* engine_bytes, anneal_error* error) {
-  return anneal::without_exceptions(error, [&] {
+  return anneal::guarded(error, [&] {
     anneal::require_pointer(onnx, "onnx");
     anneal::require_pointer(engine, "engine");
     anneal::require_pointer(engine_bytes, "engine_bytes");

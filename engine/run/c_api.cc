@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <new>
-#include <ranges>
 #include <string>
 #include <vector>
 
 #include "anneal/core/version.h"
+#include "anneal/engine/run/c_error.h"
 #include "anneal/engine/run/c_struct.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/run/stream.h"
@@ -38,71 +37,6 @@ namespace {
 static_assert(static_cast<int>(DataType::kBool) == ANNEAL_BOOL &&
               static_cast<int>(DataType::kF32) == ANNEAL_F32);
 static_assert(kMaxRank == ANNEAL_MAX_RANK);
-
-anneal_code code_of(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalidModel:
-      return ANNEAL_INVALID_MODEL;
-    case ErrorCode::kUnsupported:
-      return ANNEAL_UNSUPPORTED;
-    case ErrorCode::kInvalidArgument:
-      return ANNEAL_INVALID_ARGUMENT;
-    case ErrorCode::kIncompatiblePlan:
-      return ANNEAL_INCOMPATIBLE_PLAN;
-    case ErrorCode::kIo:
-      return ANNEAL_IO;
-    case ErrorCode::kDevice:
-      return ANNEAL_DEVICE;
-    case ErrorCode::kInternal:
-      return ANNEAL_INTERNAL;
-    case ErrorCode::kCancelled:
-      return ANNEAL_CANCELLED;
-    case ErrorCode::kOutOfMemory:
-      return ANNEAL_OUT_OF_MEMORY;
-    case ErrorCode::kLimit:
-      return ANNEAL_LIMIT;
-    case ErrorCode::kCannotWrite:
-      return ANNEAL_CANNOT_WRITE;
-  }
-  return ANNEAL_INTERNAL;
-}
-
-template <size_t kSize>
-void copy_text(char (&to)[kSize], const char* text) {
-  const size_t length = std::min(std::strlen(text), kSize - 1);
-  std::memcpy(to, text, length);
-  to[length] = 0;
-}
-
-anneal_code report(anneal_error* error, anneal_code code, const char* text,
-                   const Error* failure = nullptr) {
-  if (!error || error->size <= sizeof(error->size)) return code;
-  anneal_error filled = {};
-  filled.code = code;
-  copy_text(filled.message, text);
-  if (failure) {
-    copy_text(filled.port, failure->port().c_str());
-    filled.rank = static_cast<int32_t>(failure->dims().size());
-    std::ranges::copy(failure->dims(), filled.dims);
-  }
-  ANNEAL_WRITE(anneal_error, error, filled);
-  return code;
-}
-
-// No exception crosses into C.
-template <class Body>
-anneal_code guarded(anneal_error* error, Body&& body) {
-  try {
-    body();
-    return ANNEAL_OK;
-  } catch (const Error& failure) {
-    return report(error, code_of(failure.code()), failure.what(), &failure);
-  } catch (const std::bad_alloc&) {
-    return report(error, ANNEAL_OUT_OF_MEMORY, "memory ran out");
-  } catch (const std::exception& failure) {
-    return report(error, ANNEAL_INTERNAL, failure.what());
-  }
-}
 
 [[noreturn]] void fail_argument(const std::string& why) {
   throw Error(ErrorCode::kInvalidArgument, why);

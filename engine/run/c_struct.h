@@ -18,10 +18,15 @@ template <class Struct>
 }
 
 template <class Struct>
+bool has_valid_size(const Struct* given) {
+  return given->size > sizeof(given->size) && given->size <= (1 << 20);
+}
+
+template <class Struct>
 uint64_t checked_size(const Struct* given, const char* name) {
   static_assert(std::is_trivially_copyable_v<Struct> && std::is_standard_layout_v<Struct>);
   static_assert(offsetof(Struct, size) == 0);
-  if (given->size <= sizeof(given->size) || given->size > (1 << 20))
+  if (!has_valid_size(given))
     fail_struct<Struct>(ErrorCode::kInvalidArgument, name, "a struct has no size");
   return given->size;
 }

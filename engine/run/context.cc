@@ -381,6 +381,7 @@ void ExecutionContext::run() {
 void ExecutionContext::enqueue(const Stream& stream, std::function<void()> inputs_read) {
   at_entry([&] {
     State& state = State::idle(state_);
+    if (!stream.queue_) fail(ErrorCode::kInvalidArgument, "the stream was moved from");
     if (stream.queue_->is_of_gpu) state.require_stream(*stream.queue_);
     state.bind();
     if (stream.queue_->is_of_gpu)

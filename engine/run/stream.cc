@@ -40,7 +40,9 @@ Stream Stream::from_cuda(void* custream) {
 }
 
 void Stream::wait() const {
-  at_entry([&] { queue_->work.wait(); });
+  at_entry([&] {
+    if (queue_) queue_->work.wait();
+  });
 }
 
 }  // namespace anneal

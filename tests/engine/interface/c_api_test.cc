@@ -373,6 +373,9 @@ TEST_F(CApi, AShortErrorIsFilledAsFarAsItReaches) {
   error.code = ANNEAL_OK;
   EXPECT_EQ(anneal_context_run(context_, &error), ANNEAL_INVALID_ARGUMENT);
   EXPECT_EQ(error.code, ANNEAL_OK);
+  error.size = ~uint64_t{0};  // not initialized
+  EXPECT_EQ(anneal_context_run(context_, &error), ANNEAL_INVALID_ARGUMENT);
+  EXPECT_EQ(error.code, ANNEAL_OK);
 }
 
 TEST_F(CApi, MemoryLimitsHaveACodeOfTheirOwn) {

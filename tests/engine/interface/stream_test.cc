@@ -366,6 +366,11 @@ TEST(Stream, NamesWhatItCannotTake) {
   EXPECT_THAT(error_of([] { Stream::make("toaster"); }),
               HasSubstr("invalid_argument: \"toaster\" is no device of a stream"));
   EXPECT_THAT(error_of([] { Stream::make("cuda:7"); }), HasSubstr("device: "));
+  Stream from = Stream::make();
+  const Stream to = std::move(from);
+  from.wait();  // NOLINT(bugprone-use-after-move)
+  EXPECT_THAT(error_of([&] { chain.context.enqueue(from); }),
+              HasSubstr("the stream was moved from"));
 }
 
 }  // namespace
