@@ -63,7 +63,7 @@ def tomorrow(build, compiler, scratch, name, ignores_sizes):
         assert count >= 2, "c_struct.h compares sizes"
     (headers / "c_struct.h").write_text(structs)
     call(compiler, "-std=c++20", "-O1", "-fPIC", "-shared", f"-I{folder}/include", f"-I{build}/include",
-         f"{ROOT}/engine/run/c_api.cc", "-o", f"{folder}/libc_api.so", f"-L{build}/lib", "-lengine", f"-Wl,-rpath,{build}/lib")
+         f"{ROOT}/engine/run/c_engine.cc", "-o", f"{folder}/libc_api.so", f"-L{build}/lib", "-lengine", f"-Wl,-rpath,{build}/lib")
     return folder
 
 

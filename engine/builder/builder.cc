@@ -110,6 +110,10 @@ std::unique_ptr<KernelTimer> timer_for(const KernelTiming& timing, const KernelO
 }  // namespace
 
 GraphBuildOptions graph_options(const BuildOptions& options) {
+  if (options.threads < 0 || options.data_threads < 0)
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("threads are {} and data_threads {}: give 0 (one per core) or more",
+                     options.threads, options.data_threads));
   GraphBuildOptions result;
   result.targets = options.targets;
   result.passes.skip = options.skip_passes;

@@ -111,7 +111,7 @@ std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> samples,
 
 std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> samples,
                                       std::string_view which) {
-  check(samples != nullptr, "a dataset");
+  if (!samples) fail(ErrorCode::kInvalidArgument, "there are no samples: the dataset is null");
   while (true) {
     const size_t comma = which.find(',');
     const std::string_view one = which.substr(0, comma);

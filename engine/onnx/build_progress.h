@@ -21,6 +21,7 @@ class BuildProgress {
     share_ += (1 - share_) * kStep;
     tell({std::string(what), share_, {}});
   }
+  void end() { tell({"done", 1, 0.0}); }
   // For a call that takes the share from here to `end`.
   ProgressCallback part(double end) {
     const double from = share_;

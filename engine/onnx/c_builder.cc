@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,7 +17,6 @@
 
 #include "anneal/core/fail.h"
 #include "anneal/engine/onnx/onnx_builder.h"
-#include "anneal/engine/run/c_error.h"
 #include "anneal/engine/run/c_struct.h"
 
 namespace anneal {
@@ -38,9 +40,15 @@ Profile profile_of(const anneal_build_options& options) {
     if (range.rank < 0 || range.rank > ANNEAL_MAX_RANK)
       fail(ErrorCode::kInvalidArgument, "a range has an impossible rank");
     const std::string name = range.name ? range.name : "";
-    profile.min[name] = dims_of(range.min, range.rank);
-    profile.opt[name] = dims_of(range.opt, range.rank);
-    profile.max[name] = dims_of(range.max, range.rank);
+    const auto set = [&](std::map<std::string, Dims>& sizes,
+                         const int64_t(&given)[ANNEAL_MAX_RANK]) {
+      const Dims dims = dims_of(given, range.rank);
+      const bool is_given = dims.empty() || std::ranges::any_of(dims, std::identity());
+      if (is_given) sizes[name] = dims;
+    };
+    set(profile.min, range.min);
+    set(profile.opt, range.opt);
+    set(profile.max, range.max);
   }
   return profile;
 }
@@ -57,15 +65,19 @@ std::vector<std::string> targets_of(const char* text) {
 
 // The sizes of a sample: those of the input, with a batch of 1 and opt where they are open.
 Dims sample_dims(const DataInput& input, const Profile& profile) {
-  auto given = profile.opt.find(input.name);
-  if (given == profile.opt.end()) given = profile.opt.find("");
+  const auto given = [&]() -> std::optional<Dims> {
+    for (const auto* sizes : {&profile.opt, &profile.max, &profile.min})
+      for (const std::string& name : {input.name, std::string()})
+        if (const auto found = sizes->find(name); found != sizes->end()) return found->second;
+    return std::nullopt;
+  }();
   Dims dims = input.dims;
   for (int axis = 0; axis < dims.rank(); ++axis) {
     if (dims[axis] >= 0) continue;
     if (axis == 0)
       dims[axis] = 1;
-    else if (given != profile.opt.end() && axis < given->second.rank())
-      dims[axis] = given->second[axis];
+    else if (given && axis < given->rank())
+      dims[axis] = (*given)[axis];
     else
       fail(ErrorCode::kInvalidArgument,
            fmt::format("samples of input \"{}\" have an open size: give a range", input.name));

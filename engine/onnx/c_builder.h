@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* The sizes that an input may have: the smallest, those to optimize for, the largest. */
+/* The sizes that an input may have: smallest, to optimize for, largest. All 0: not given. */
 typedef struct {
   uint64_t size;    /* sizeof(anneal_input_range) */
   const char* name; /* null or "": the only input */

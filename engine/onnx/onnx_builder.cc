@@ -140,13 +140,18 @@ BuiltEngine build_from(const OnnxModel& model, BuildOptions options, const Graph
   for (const Plan& plan : file.plans) report.plans.push_back(plan_report(plan, file.weights));
   for (const Tensor& weight : file.weights) report.weight_bytes += weight.bytes().size();
   report.engine_bytes = result.bytes.size();
-  progress.begin("writing the engine");
+  progress.end();
   return result;
 }
 
 TuneResult tune_from(const OnnxModel& model, const std::shared_ptr<const Dataset>& samples,
                      const std::shared_ptr<const Metric>& metric, const BuildOptions& options) {
   require_samples(samples);
+  if (options.tuning.seconds < 0)
+    fail(ErrorCode::kInvalidArgument, "tuning.seconds is negative: give 0 for no limit");
+  if (!options.precision.layers.empty())
+    fail(ErrorCode::kInvalidArgument,
+         "tune() chooses the precision of each layer: leave precision.layers empty");
   const Graph graph = import_model(model, options).graph;
   return with_context([&] { return name_of(model); },
                       [&] {
@@ -168,11 +173,11 @@ BuiltEngine build_engine(const OnnxModel& model, const BuildOptions& options) {
   return build_engine(model, options, GraphDumps{});
 }
 
-BuildReport build_engine(const OnnxModel& model, const std::string& engine_path,
+BuildReport build_engine(const OnnxModel& model, std::string_view engine_path,
                          const BuildOptions& options) {
   return memory_checked([&] {
     BuiltEngine built = build_from(model, options, {});
-    write_file_atomically(engine_path, built.bytes);
+    write_file_atomically(std::string(engine_path), built.bytes);
     return std::move(built.report);
   });
 }
@@ -198,11 +203,11 @@ TunedEngine tune(const OnnxModel& model, const std::shared_ptr<const Dataset>& s
 }
 
 Frontier tune(const OnnxModel& model, const std::shared_ptr<const Dataset>& samples,
-              const std::shared_ptr<const Metric>& metric, const std::string& engine_path,
+              const std::shared_ptr<const Metric>& metric, std::string_view engine_path,
               const BuildOptions& options) {
   return memory_checked([&] {
     TuneResult tuned = tune_from(model, samples, metric, options);
-    write_engine_file(engine_path, tuned.engine);
+    write_engine_file(std::string(engine_path), tuned.engine);
     if (!options.tuning.journal.empty()) std::filesystem::remove(options.tuning.journal);
     return std::move(tuned.frontier);
   });

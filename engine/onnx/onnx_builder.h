@@ -6,7 +6,7 @@
 #pragma once
 #include <cstddef>
 #include <memory>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "anneal/engine/builder/build_options.h"
@@ -32,7 +32,7 @@ struct TunedEngine {
 // their times.
 BuiltEngine build_engine(const OnnxModel& model, const BuildOptions& options = {});
 // The same to a file, which is written whole or not at all.
-BuildReport build_engine(const OnnxModel& model, const std::string& engine_path,
+BuildReport build_engine(const OnnxModel& model, std::string_view engine_path,
                          const BuildOptions& options = {});
 
 // The inputs that samples are made for.
@@ -48,7 +48,7 @@ Calibration calibrate(const OnnxModel& model, const std::shared_ptr<const Datase
 // budget that not even f32 keeps. A call that failed, or was cancelled, goes on from
 // options.tuning.journal when it is repeated; the file is removed once the engine is written.
 Frontier tune(const OnnxModel& model, const std::shared_ptr<const Dataset>& samples,
-              const std::shared_ptr<const Metric>& metric, const std::string& engine_path,
+              const std::shared_ptr<const Metric>& metric, std::string_view engine_path,
               const BuildOptions& options = {});
 // The same in memory. The journal stays.
 TunedEngine tune(const OnnxModel& model, const std::shared_ptr<const Dataset>& samples,

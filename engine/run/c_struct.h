@@ -1,13 +1,18 @@
-// Structs that cross the C interface: each begins with its size, as its program was compiled.
+// Structs and errors that cross the C interfaces of both libraries. Each struct begins with its
+// size, as its program was compiled.
 #pragma once
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
+#include <new>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "anneal/core/error.h"
+#include "anneal/engine/run/c_api.h"
 
 namespace anneal {
 
@@ -39,7 +44,9 @@ Struct read_struct(const Struct* given, const char* name) {
   const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
   if (size > sizeof(Struct) &&
       std::any_of(bytes + sizeof(Struct), bytes + size, [](unsigned char byte) { return byte; }))
-    fail_struct<Struct>(ErrorCode::kUnsupported, name, "a struct uses fields of a later version");
+    throw Error(ErrorCode::kUnsupported, std::string(name) +
+                                             " has fields that this library does not know: use the "
+                                             "library of the program's header, or a later one");
   Struct known = {};
   std::memcpy(&known, given, std::min<uint64_t>(size, sizeof(Struct)));
   return known;
@@ -61,6 +68,48 @@ Struct* element_of(Struct* first, const char* name, int32_t index) {
   using Byte = std::conditional_t<std::is_const_v<Struct>, const unsigned char, unsigned char>;
   return reinterpret_cast<Struct*>(reinterpret_cast<Byte*>(first) +
                                    checked_size(first, name) * static_cast<uint64_t>(index));
+}
+
+static_assert(ANNEAL_INVALID_MODEL == static_cast<int>(ErrorCode::kInvalidModel) + 1 &&
+              ANNEAL_CANCELLED == static_cast<int>(ErrorCode::kCancelled) + 1 &&
+              ANNEAL_CANNOT_WRITE == static_cast<int>(ErrorCode::kCannotWrite) + 1);
+
+// Fills what the program's struct has of an error, and returns its code. A struct without a valid
+// size is left as it is.
+inline anneal_code report_error(anneal_error* error, ErrorCode failed, std::string_view message,
+                                const Error* failure = nullptr) noexcept {
+  const auto code = static_cast<anneal_code>(static_cast<int>(failed) + 1);
+  if (!error || !has_valid_size(error)) return code;
+  const auto copy_text = [](auto& to, std::string_view text) {
+    const size_t length = std::min(text.size(), sizeof to - 1);
+    std::memcpy(to, text.data(), length);
+    to[length] = 0;
+  };
+  anneal_error filled = {};
+  filled.code = code;
+  copy_text(filled.message, message);
+  if (failure) {
+    copy_text(filled.port, failure->port());
+    filled.rank = static_cast<int32_t>(failure->dims().size());
+    std::ranges::copy(failure->dims(), filled.dims);
+  }
+  write_struct(error, filled, "anneal_error");
+  return code;
+}
+
+// Runs body. No exception crosses into C.
+template <class Body>
+anneal_code guarded(anneal_error* error, Body&& body) noexcept {
+  try {
+    body();
+    return ANNEAL_OK;
+  } catch (const Error& failure) {
+    return report_error(error, failure.code(), failure.what(), &failure);
+  } catch (const std::bad_alloc&) {
+    return report_error(error, ErrorCode::kOutOfMemory, "there is not enough memory");
+  } catch (const std::exception& failure) {
+    return report_error(error, ErrorCode::kInternal, failure.what());
+  }
 }
 
 }  // namespace anneal

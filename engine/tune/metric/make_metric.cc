@@ -144,6 +144,9 @@ std::shared_ptr<const Metric> make_metric(std::string_view name, const std::stri
 std::shared_ptr<const Metric> mean_metric(std::string name, std::string unit,
                                           std::function<double(const Answer&)> judge,
                                           bool wants_reference, bool wants_masks) {
+  if (!judge)
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("the metric \"{}\" has no function that judges", name));
   return std::make_shared<MeanMetric>(std::move(name), std::move(unit), std::move(judge),
                                       wants_reference, wants_masks);
 }

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "anneal/core/version.h"
-#include "anneal/engine/run/c_error.h"
 #include "anneal/engine/run/c_struct.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/run/stream.h"
