@@ -1,5 +1,5 @@
 // The public interface of Anneal in one header. Applications that only run engines link
-// anneal::libengine; those that build, calibrate or tune them link anneal::libbuilder as well.
+// anneal::engine; those that build, calibrate or tune them link anneal::builder as well.
 //
 //   auto engine = anneal::Engine::load("model.engine");
 //   anneal::ExecutionContext context(engine);

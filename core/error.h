@@ -25,9 +25,9 @@ enum class ErrorCode : uint8_t {
 };
 std::string_view to_string(ErrorCode code);
 
-// Thrown for everything that ends the current call. An exception of a callback of the application
-// passes as it is. what() reads as a path from the user's call
-// to the fault: "while importing node \"conv1\" (Conv): 3 values for 2 pads".
+// Thrown for everything that ends the current call. Exceptions of the application's callbacks pass,
+// but for std::bad_alloc and std::length_error, which become kOutOfMemory. what() reads as a path
+// from the call to the fault: "while importing node \"conv1\" (Conv): 3 values for 2 pads".
 class Error : public std::exception {
  public:
   explicit Error(ErrorCode code, std::string message, std::string port = {},

@@ -56,6 +56,7 @@ struct PassOptions {
   // with eight times as many read them from memory.
   uint64_t cached_weight_bytes = 4 << 20;
   uint64_t max_memory = 0;             // no larger constant is made; 0: no limit
+  int threads = 0;                     // of passes that compute weights; 0: one per core
   NativeHalves native = {};            // what the target computes in stays
   bool exact = false;                  // leave out the passes that may change numerics
   std::vector<std::string> skip = {};  // passes not to run, by name

@@ -122,7 +122,7 @@ def main(build, compiler, build_type):
                 return 1
         config = subprocess.run(["pkg-config", "--cflags", "--libs", "anneal-engine"], text=True, capture_output=True,
                                 check=True, env={**os.environ, "PKG_CONFIG_PATH": library_folder(prefix) + "/pkgconfig"})
-        call(compiler, f"{ROOT}/samples/hello_engine/main.cc", "-o", f"{scratch}/by_pkg_config", *config.stdout.split(),
+        call(compiler, "-std=c++20", f"{ROOT}/samples/hello_engine/main.cc", "-o", f"{scratch}/by_pkg_config", *config.stdout.split(),
              f"-Wl,-rpath,{library_folder(prefix)}")
         if call(f"{scratch}/by_pkg_config", cwd=scratch).split() != scores:
             print("the program compiled by pkg-config prints other scores")

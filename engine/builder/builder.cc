@@ -119,6 +119,7 @@ GraphBuildOptions graph_options(const BuildOptions& options) {
   result.passes.skip = options.skip_passes;
   result.passes.only = options.only_passes;
   result.passes.exact = options.exact;
+  result.passes.threads = options.threads;
   result.passes.precision = options.precision;
   result.max_memory = options.max_memory;
   result.skip_kernels = options.skip_kernels;

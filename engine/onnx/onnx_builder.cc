@@ -1,5 +1,7 @@
 #include "anneal/engine/onnx/onnx_builder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -103,6 +105,25 @@ void calibrate_for(const Graph& model, BuildOptions& options, BuildProgress& pro
     options.self_check.samples = first_samples(model, *samples);
 }
 
+// An application's samples for the self-check.
+void check_samples(const Graph& model, const std::vector<std::vector<Tensor>>& samples) {
+  for (const std::vector<Tensor>& sample : samples) {
+    if (sample.size() != model.inputs().size())
+      fail(ErrorCode::kInvalidArgument,
+           fmt::format("a sample of self_check has {} tensors, the model has {} inputs",
+                       sample.size(), model.inputs().size()));
+    for (size_t i = 0; i < sample.size(); ++i) {
+      const Value& input = model.value(model.inputs()[i]);
+      const Type& type = input.type();
+      if (sample[i].dtype() != type.dtype || sample[i].dims().rank() != type.shape.rank())
+        fail(ErrorCode::kInvalidArgument,
+             fmt::format("a sample of self_check has {}{} for input \"{}\", which is {} of rank {}",
+                         to_string(sample[i].dtype()), to_string(sample[i].dims()), input.name,
+                         to_string(type.dtype), type.shape.rank()));
+    }
+  }
+}
+
 BuiltEngine build_from(const OnnxModel& model, BuildOptions options, const GraphDumps& dumps) {
   BuiltEngine result;
   BuildReport& report = result.report;
@@ -116,6 +137,7 @@ BuiltEngine build_from(const OnnxModel& model, BuildOptions options, const Graph
   EngineFile file = with_context(
       [&] { return name_of(model); },
       [&] {
+        check_samples(imported.graph, options.self_check.samples);
         calibrate_for(imported.graph, options, progress, report);
         GraphBuildOptions building = graph_options(options);
         PassLog log(dumps, imported.graph, building.passes, report.passes);
@@ -132,7 +154,7 @@ BuiltEngine build_from(const OnnxModel& model, BuildOptions options, const Graph
       });
   if (options.pack_weights) {
     progress.begin("packing weights");
-    ThreadTeam team(hardware_threads());
+    ThreadTeam team(options.threads > 0 ? options.threads : hardware_threads());
     pack_weights(file, team);
   }
   result.bytes = save(file);

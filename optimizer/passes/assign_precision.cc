@@ -112,12 +112,12 @@ class Assigner {
     const auto layout = channel_weights(graph_, reader);
     if (layout && graph_.layer(reader).inputs[layout->input] == id) {
       const std::vector<double> scales = scales_of(id, to, reader);
-      if (scales.empty()) return round_weights(tensor, *layout, to);
+      if (scales.empty()) return round_weights(tensor, *layout, to, run_.options.threads);
       std::vector<double> inverse;
       for (const double scale : scales) inverse.push_back(1 / scale);
       const auto by = FactorOf::kWrittenChannel;
       const Tensor divided = *scaled_weights(tensor, *layout, inverse, by);
-      const Tensor made = round_weights(divided, *layout, to);
+      const Tensor made = round_weights(divided, *layout, to, run_.options.threads);
       return native_.has(to) ? made : *scaled_weights(made, *layout, scales, by);
     }
     NewTensor fresh = allocate_tensor(DataType::kF32, tensor.dims());

@@ -143,13 +143,14 @@ class Channel {
 
 }  // namespace
 
-Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataType half) {
+Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataType half,
+                     int threads) {
   const std::span<const float> values = weights.as<float>();
   NewTensor fresh = allocate_tensor(DataType::kF32, weights.dims());
   const std::span<float> rounded(reinterpret_cast<float*>(fresh.data.data()), values.size());
   const auto inner = static_cast<size_t>(layout.inner);
   const std::vector<Windows> channels = windows_of(layout);
-  ThreadTeam team(hardware_threads());
+  ThreadTeam team(threads > 0 ? threads : hardware_threads());
   team.for_ranges(static_cast<int64_t>(channels.size()), 1, [&](int64_t begin, int64_t end) {
     Channel channel(half);
     for (int64_t c = begin; c < end; ++c) {

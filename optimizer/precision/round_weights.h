@@ -12,7 +12,8 @@ namespace anneal {
 // chosen so that the errors of each window of an output channel, and of the channel, nearly cancel:
 // inputs have much in common, above all if none is negative, and their common part is multiplied by
 // the sum of the errors. Infinities and NaN stay. REQUIRES: `layout` is that of `weights`.
-Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataType half);
+Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataType half,
+                     int threads = 0);  // 0: one per core
 
 // The divisors of each output channel's weights before rounding, and the factors of its sums: 1,
 // unless that at least halves the squared error of rounding. Empty: 1 for all, or a channel has

@@ -107,7 +107,7 @@ TEST_F(CApi, LaterStructsAreTakenWhereTheyAskForNothingNew) {
   anneal_context_free(context);
   later.added = 1;
   EXPECT_EQ(anneal_context_make(engine_, &later.known, &context, &error_), ANNEAL_UNSUPPORTED);
-  EXPECT_THAT(error_.message, HasSubstr("fields of a later version"));
+  EXPECT_THAT(error_.message, HasSubstr("has fields that this library does not know"));
   struct {
     anneal_engine_info known;
     int64_t added = 7;
