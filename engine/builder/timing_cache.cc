@@ -64,7 +64,7 @@ void parse_line(std::string_view line, TimingCache& cache) {
 }
 
 [[noreturn]] void fail_with_errno(std::string_view doing, const std::string& path) {
-  fail(ErrorCode::kIo, fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)));
+  fail(ErrorCode::kCannotWrite, fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)));
 }
 
 // Held as long as this lives: of all who lock this folder, one.

@@ -26,7 +26,7 @@ ptrdiff_t threads_now() {
 
 class OneRunTime : public testing::Test {
  protected:
-  // Workers live as long as the process, so the count after a call is the most that it had.
+  // Workers live as long as the process. Threads that read samples have ended after a call.
   void expect_few_threads(const char* after) const {
     EXPECT_LE(threads_now() - before_, cores() - 1) << "after " << after;
   }

@@ -27,7 +27,8 @@ void ChannelMagnitudes::run(const PassOptions& passes,
   GraphBuildOptions build_options;
   build_options.passes = passes;
   build_options.passes.precision = {};
-  const auto engine = make_engine(build(std::move(graph_), build_options), {.device = "cpu"});
+  const auto engine = make_engine(build(std::move(graph_), build_options),
+                                  {.device = "cpu", .threads = options.threads});
   int64_t runs = 0;
   run_samples(engine, samples, options, [&](const SampleRun& run) {
     take(run.context);

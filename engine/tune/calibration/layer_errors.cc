@@ -190,8 +190,9 @@ std::map<std::string, LayerErrors> measure_layer_errors(
   build_options.passes = passes;
   build_options.passes.precision = {};
   Sums sums(std::move(outputs));
-  run_samples(make_engine(build(std::move(measuring), build_options), {.device = "cpu"}), samples,
-              options, [&](const SampleRun& run) { sums.add(run.context); });
+  run_samples(make_engine(build(std::move(measuring), build_options),
+                          {.device = "cpu", .threads = options.threads}),
+              samples, options, [&](const SampleRun& run) { sums.add(run.context); });
   return std::move(sums).means();
 }
 

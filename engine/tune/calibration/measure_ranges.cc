@@ -135,7 +135,8 @@ Observing observing(Graph graph, const PassOptions& passes) {
       all_kept = false;
     }
   }
-  result.engine = make_engine(std::move(file), {.device = kCalibrationDevice});
+  result.engine =
+      make_engine(std::move(file), {.device = kCalibrationDevice, .threads = passes.threads});
   return result;
 }
 

@@ -44,7 +44,7 @@ void write_file(const std::string& path, std::span<const std::byte> bytes) {
              static_cast<std::streamsize>(bytes.size()));
   file.close();
   if (!file)
-    fail(ErrorCode::kIo,
+    fail(ErrorCode::kCannotWrite,
          fmt::format("cannot write {} for the metric's command: is there space? TMPDIR "
                      "names another place",
                      path));

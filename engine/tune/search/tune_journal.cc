@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 constexpr std::string_view kForm = "anneal tuning 1";
 
 [[noreturn]] void fail_to(const std::string& what, const std::string& path) {
-  fail(ErrorCode::kIo, fmt::format("cannot {} {}: {}", what, path, std::strerror(errno)));
+  fail(ErrorCode::kCannotWrite, fmt::format("cannot {} {}: {}", what, path, std::strerror(errno)));
 }
 
 void write_all(int file, std::string_view text, const std::string& path) {
