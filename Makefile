@@ -21,14 +21,12 @@ checks: deps
 	@tests/check_layers.py --self-test
 	@tests/check_layers.py
 	@tests/check_size.py
-	@tests/check_classes.py --self-test
-	@tests/check_classes.py
+	@tests/check_types.py --self-test
+	@tests/check_types.py
 	@tests/check_unity.py --self-test
 	@tests/check_unity.py
 	@tests/check_lists.py --self-test
 	@tests/check_lists.py
-	@tests/check_words.py --self-test
-	@tests/check_words.py
 	@tests/check_format.sh
 
 # nvdisasm of PyPI takes the GPU kernels' machine code apart for a test, which is skipped without it.
