@@ -351,7 +351,7 @@ TEST_F(MetricCommand, WithoutAPlaceForTheFolder) {
   const std::string place = std::getenv("TMPDIR");
   setenv("TMPDIR", (place + "/missing").c_str(), 1);
   EXPECT_THAT(error_of([&] { judge(*metric, {{row({1})}}); }),
-              AllOf(StartsWith("io"), HasSubstr("TMPDIR")));
+              AllOf(StartsWith("cannot_write"), HasSubstr("TMPDIR")));
   setenv("TMPDIR", place.c_str(), 1);
 }
 
