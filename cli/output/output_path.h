@@ -5,7 +5,7 @@
 namespace anneal {
 
 // Fails with kCannotWrite if `path` names no file that could be written: its folder is missing, or
-// it is a folder itself. An empty path is fine: nothing was asked for.
+// it is a folder itself. An empty path means no output.
 void check_output_file(const std::string& path);
 // Makes the folder, and those above it, where there is none. Fails with kCannotWrite.
 void make_output_folder(const std::string& path);

@@ -1,7 +1,6 @@
-// What the public calls of libbuilder share: progress, and errors at their border.
+// Progress of the public calls of libbuilder.
 #pragma once
 #include <memory>
-#include <new>
 #include <string>
 #include <string_view>
 
@@ -10,7 +9,7 @@
 
 namespace anneal {
 
-// Tells a callback of an application what a build does. How long it takes is not known before, so
+// Reports the steps of a build to the application's callback. Their times are not known before, so
 // each step takes a part of the share that is left.
 class BuildProgress {
  public:
@@ -21,6 +20,7 @@ class BuildProgress {
     share_ += (1 - share_) * kStep;
     tell({std::string(what), share_, {}});
   }
+  // The last call. Fails as begin() does.
   void end() { tell({"done", 1, 0.0}); }
   // For a call that takes the share from here to `end`.
   ProgressCallback part(double end) {
@@ -43,16 +43,6 @@ class BuildProgress {
 
 inline void require_samples(const std::shared_ptr<const Dataset>& samples) {
   if (!samples) fail(ErrorCode::kInvalidArgument, "there are no samples: the dataset is null");
-}
-
-// std::bad_alloc does not pass the border of the library.
-template <class Body>
-decltype(auto) memory_checked(Body&& body) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    fail(ErrorCode::kOutOfMemory, "there is not enough memory");
-  }
 }
 
 }  // namespace anneal

@@ -37,7 +37,7 @@ typedef struct {
   /* Not 0: this precision is allowed beside the model's own. int8 needs samples. */
   int32_t fp16, bf16, int8;
   int32_t symmetric;                /* not 0: int8 with zero points of 0 */
-  const anneal_input_range* ranges; /* of inputs with open sizes; range_count of them */
+  const anneal_input_range* ranges; /* of inputs with open sizes: range_count ranges */
   int32_t range_count;
   int32_t exact;        /* not 0: leave out what may change the last bits of results */
   int64_t sample_count; /* to calibrate with; 0: none */

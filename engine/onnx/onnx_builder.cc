@@ -175,20 +175,23 @@ TuneResult tune_from(const OnnxModel& model, const std::shared_ptr<const Dataset
     fail(ErrorCode::kInvalidArgument,
          "tune() chooses the precision of each layer: leave precision.layers empty");
   const Graph graph = import_model(model, options).graph;
-  return with_context([&] { return name_of(model); },
-                      [&] {
-                        return tune(graph,
-                                    split_samples(samples, options.tuning.calibrate_samples,
-                                                  options.tuning.search_samples),
-                                    metric, options);
-                      });
+  return with_context(
+      [&] { return name_of(model); },
+      [&] {
+        TuneResult tuned = tune(
+            graph,
+            split_samples(samples, options.tuning.calibrate_samples, options.tuning.search_samples),
+            metric, options);
+        BuildProgress(options.progress).end();
+        return tuned;
+      });
 }
 
 }  // namespace
 
 BuiltEngine build_engine(const OnnxModel& model, const BuildOptions& options,
                          const GraphDumps& dumps) {
-  return memory_checked([&] { return build_from(model, options, dumps); });
+  return at_entry([&] { return build_from(model, options, dumps); });
 }
 
 BuiltEngine build_engine(const OnnxModel& model, const BuildOptions& options) {
@@ -197,7 +200,7 @@ BuiltEngine build_engine(const OnnxModel& model, const BuildOptions& options) {
 
 BuildReport build_engine(const OnnxModel& model, std::string_view engine_path,
                          const BuildOptions& options) {
-  return memory_checked([&] {
+  return at_entry([&] {
     BuiltEngine built = build_from(model, options, {});
     write_file_atomically(std::string(engine_path), built.bytes);
     return std::move(built.report);
@@ -205,12 +208,12 @@ BuildReport build_engine(const OnnxModel& model, std::string_view engine_path,
 }
 
 std::vector<DataInput> onnx_inputs(const OnnxModel& model, const BuildOptions& options) {
-  return memory_checked([&] { return calibration_inputs(import_model(model, options).graph); });
+  return at_entry([&] { return calibration_inputs(import_model(model, options).graph); });
 }
 
 Calibration calibrate(const OnnxModel& model, const std::shared_ptr<const Dataset>& samples,
                       const BuildOptions& options) {
-  return memory_checked([&] {
+  return at_entry([&] {
     require_samples(samples);
     return calibrate(import_model(model, options).graph, samples, options);
   });
@@ -218,7 +221,7 @@ Calibration calibrate(const OnnxModel& model, const std::shared_ptr<const Datase
 
 TunedEngine tune(const OnnxModel& model, const std::shared_ptr<const Dataset>& samples,
                  const std::shared_ptr<const Metric>& metric, const BuildOptions& options) {
-  return memory_checked([&] {
+  return at_entry([&] {
     TuneResult tuned = tune_from(model, samples, metric, options);
     return TunedEngine{save(tuned.engine), std::move(tuned.frontier), tuned.was_resumed};
   });
@@ -227,7 +230,7 @@ TunedEngine tune(const OnnxModel& model, const std::shared_ptr<const Dataset>& s
 Frontier tune(const OnnxModel& model, const std::shared_ptr<const Dataset>& samples,
               const std::shared_ptr<const Metric>& metric, std::string_view engine_path,
               const BuildOptions& options) {
-  return memory_checked([&] {
+  return at_entry([&] {
     TuneResult tuned = tune_from(model, samples, metric, options);
     write_engine_file(std::string(engine_path), tuned.engine);
     if (!options.tuning.journal.empty()) std::filesystem::remove(options.tuning.journal);

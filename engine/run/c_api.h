@@ -162,8 +162,8 @@ typedef struct {
 anneal_code anneal_context_make(const anneal_engine* engine, const anneal_context_options* options,
                                 anneal_context** context, anneal_error* error);
 void anneal_context_free(anneal_context* context); /* waits for its run; null is allowed */
-/* The memory stays the caller's, and each run reads it: it must outlive the last of them. Any
- * strides. Null memory: as if the input had never been set. */
+/* The caller keeps the memory valid until the last run that reads it. Any strides. Null memory: as
+ * if the input had never been set. */
 anneal_code anneal_context_set_input(anneal_context* context, const char* name,
                                      const anneal_tensor* memory, anneal_error* error);
 /* Optional. All inputs without a default value must be set before. */

@@ -79,7 +79,7 @@ class PlanRun {
   RunObserver observer_;
   StepTimer timer_;
   ControlFlow control_flow_;
-  const size_t steps_with_inputs_;  // after so many steps, no step reads the memory of an input
+  const size_t steps_with_inputs_;  // steps up to the last one that reads an input
   bool has_run_ = false;
 };
 

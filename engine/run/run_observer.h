@@ -19,7 +19,8 @@ class RunObserver {
   bool is_set() const { return static_cast<bool>(observer_); }
   // Of a body that `step` of `outer` runs; iteration: of a loop.
   void enter(const RunObserver& outer, std::string_view step, std::optional<int64_t> iteration);
-  // What is complete after so many steps. REQUIRES: is_set(), and no step is in flight
+  // Observes the tensors that are complete after this number of steps. REQUIRES: is_set(), and no
+  // step is in flight
   void tell(size_t steps_done);
 
  private:

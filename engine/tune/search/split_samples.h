@@ -7,7 +7,7 @@
 
 namespace anneal {
 
-// No sample is in two of them.
+// Each sample is in one of the three at most.
 struct TuneSamples {
   std::shared_ptr<const Dataset> calibrate, search, confirm;
 };
