@@ -39,7 +39,7 @@ Library open_library() {
   if (!library && std::filesystem::exists(of_program, ignored))
     library = Library::open(of_program.string());
   if (!library)
-    fail(anneal::ErrorCode::kDevice,
+    fail(ErrorCode::kDevice,
          fmt::format("the emulated device needs {}, which cannot be opened ({}): install it in the "
                      "folder of libengine, or choose another device or target",
                      kLibrary, library.reason()));
@@ -52,10 +52,9 @@ const EmulatedGpu& open_emulated_gpu() {
   auto* const entry = reinterpret_cast<Entry*>(library.find("anneal_emulated_gpu"));
   const EmulatedGpu* const gpu = entry != nullptr ? entry(version()) : nullptr;
   if (gpu == nullptr)
-    fail(anneal::ErrorCode::kDevice,
-         fmt::format("{} is not of version {}, as the library that opens it: "
-                     "install both from one build",
-                     kLibrary, version()));
+    fail(ErrorCode::kDevice, fmt::format("{} is not of version {}, as the library that opens it: "
+                                         "install both from one build",
+                                         kLibrary, version()));
   return *gpu;
 }
 
