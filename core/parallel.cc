@@ -150,8 +150,7 @@ class alignas(64) Worker {
 
   void post(Job& job) {
     job_ = &job;
-    state_.store(kPosted, std::memory_order_release);
-    state_.notify_one();
+    change_to(kPosted);
   }
 
   // Returns when the worker will not touch the job any more. A worker that is still waking up does
@@ -171,9 +170,15 @@ class alignas(64) Worker {
       State posted = kPosted;
       if (!state_.compare_exchange_strong(posted, kRunning)) continue;
       job_->work(share);
-      state_.store(kIdle, std::memory_order_release);
-      state_.notify_one();
+      change_to(kIdle);
     }
+  }
+
+  // Sequentially consistent: notify_one() wakes nobody if it sees no waiter, so it must not look
+  // before the new state is visible.
+  void change_to(State state) {
+    state_.store(state, std::memory_order_seq_cst);
+    state_.notify_one();
   }
 
   void wait_while(State state) {
