@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "anneal/core/application/hooks.h"
+
 namespace anneal {
 
 enum class DeviceKind : uint8_t { kCpu = 1, kCuda = 2 };
@@ -63,6 +65,8 @@ class Device {
   virtual std::string machine() const { return description(); }
   // Fails with kOutOfMemory, telling the bytes asked and free.
   virtual std::unique_ptr<Buffer> allocate(size_t bytes) = 0;
+  // Of the application, which gives the memory of a CPU; null: the system does.
+  virtual std::shared_ptr<Allocator> allocator() const { return nullptr; }
   // Host memory that copies to and from this device run beside other work.
   virtual std::unique_ptr<Buffer> allocate_staging(size_t bytes) { return allocate(bytes); }
   virtual std::unique_ptr<DeviceStream> make_stream() = 0;

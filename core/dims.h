@@ -9,7 +9,7 @@
 
 namespace anneal {
 
-inline constexpr int kMaxRank = 8;
+inline constexpr int kMaxRank = 8;  // the most axes that a tensor has
 
 namespace detail {
 [[noreturn]] void fail_rank();  // kUnsupported: more than kMaxRank axes
@@ -45,25 +45,20 @@ class PerAxis {
   T* begin() { return values_.data(); }
   T* end() { return values_.data() + rank_; }
   std::span<const T> span() const { return {begin(), end()}; }
-  bool operator==(const PerAxis& other) const {
-    if (rank_ != other.rank_) return false;
-    for (int axis = 0; axis < rank_; ++axis)
-      if (!(values_[axis] == other.values_[axis])) return false;
-    return true;
-  }
+  bool operator==(const PerAxis&) const = default;
 
  private:
-  std::array<T, kMaxRank> values_{};
+  std::array<T, kMaxRank> values_{};  // T{} from rank_ on
   int rank_ = 0;
 };
 
-using Dims = PerAxis<int64_t>;
+using Dims = PerAxis<int64_t>;  // sizes or strides, in elements
 
-// The number of elements. Fails with kInvalidArgument on a negative size and beyond 2^63 elements.
+// The number of elements. Fails with kInvalidArgument on a negative size or above 2^63 elements.
 int64_t count(const Dims& dims);
-// Strides count elements. Those of a dense array whose last axis moves fastest.
+// Strides of dense row-major memory, in elements: the last axis varies fastest.
 Dims row_major_strides(const Dims& dims);
-// Strides of a dense array whose axis 1 moves fastest (NHWC for [N,C,H,W]); row-major below rank 3.
+// Strides of dense channels-last memory (NHWC for [N,C,H,W]); row-major below rank 3.
 Dims channels_last_strides(const Dims& dims);
 std::string to_string(const Dims& dims);  // "[1,3,224,224]"
 

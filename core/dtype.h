@@ -23,19 +23,12 @@ enum class DataType : uint8_t {
   kU32 = 11,
   kU64 = 12,
   kBool = 13,    // one byte, 0 or 1
-  kString = 14,  // a type a value may have; no kernel and no memory layout yet
+  kString = 14,  // values of a model may be strings, tensors may not
 };
 
-std::span<const DataType> all_dtypes();
+std::span<const DataType> all_dtypes();                          // in the order of their values
 std::string_view to_string(DataType dtype);                      // "f32"
 std::optional<DataType> dtype_from_name(std::string_view name);  // nullopt if there is none
 size_t size_of(DataType dtype);  // bytes of one element. REQUIRES: not kString
-
-constexpr bool is_float(DataType t) { return t >= DataType::kF32 && t <= DataType::kBF16; }
-constexpr bool is_half(DataType t) { return t == DataType::kF16 || t == DataType::kBF16; }
-constexpr bool is_8bit(DataType t) { return t == DataType::kI8 || t == DataType::kU8; }
-constexpr bool is_signed_integer(DataType t) { return t >= DataType::kI8 && t <= DataType::kI64; }
-constexpr bool is_unsigned_integer(DataType t) { return t >= DataType::kU8 && t <= DataType::kU64; }
-constexpr bool is_integer(DataType t) { return t >= DataType::kI8 && t <= DataType::kU64; }
 
 }  // namespace anneal

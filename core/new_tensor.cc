@@ -33,9 +33,25 @@ void check_bytes(DataType dtype, const Dims& dims, size_t bytes) {
                                           " bytes, the memory has " + std::to_string(bytes));
 }
 
+NewTensor allocate_from(const std::shared_ptr<Allocator>& allocator, DataType dtype,
+                        const Dims& dims) {
+  const size_t bytes = byte_size(dtype, dims), whole = std::max<size_t>(bytes, 1);
+  void* const memory = allocator->allocate(whole, kAlignment);
+  if (!memory)
+    fail(ErrorCode::kOutOfMemory,
+         "the allocator has no memory for " + std::to_string(whole) + " bytes");
+  std::shared_ptr<void> owner(memory,
+                              [allocator, whole](void* held) { allocator->release(held, whole); });
+  std::memset(memory, 0, whole);
+  auto* data = static_cast<std::byte*>(memory);
+  return {Tensor(dtype, dims, std::move(owner), {data, bytes}), {data, bytes}};
+}
+
 }  // namespace
 
-NewTensor allocate_tensor(DataType dtype, const Dims& dims) {
+NewTensor allocate_tensor(DataType dtype, const Dims& dims,
+                          const std::shared_ptr<Allocator>& allocator) {
+  if (allocator) return allocate_from(allocator, dtype, dims);
   const size_t bytes = byte_size(dtype, dims);
   const size_t alignment = bytes < kLargePage ? kAlignment : kLargePage;
   // calloc, because it gets large blocks from the system already zeroed.

@@ -174,7 +174,7 @@ class alignas(64) Worker {
     }
   }
 
-  // Sequentially consistent: notify_one() wakes nobody if it sees no waiter, so it must not look
+  // Sequentially consistent: notify_one() wakes no thread if it sees no waiter, so it must not look
   // before the new state is visible.
   void change_to(State state) {
     state_.store(state, std::memory_order_seq_cst);

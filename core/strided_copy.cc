@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "anneal/core/parallel.h"
 
@@ -22,7 +23,7 @@ void copy_elements(std::byte* to, int64_t to_step, const std::byte* from, int64_
 // The views with as few axes as can be: lines of elements along the last one. Steps are in bytes.
 class Lines {
  public:
-  Lines(const TensorView& to, const TensorView& from)
+  Lines(const TensorView& to, const ConstTensorView& from)
       : to_(to.data), from_(from.data), element_(static_cast<int64_t>(size_of(to.dtype))) {
     for (int axis = 0; axis < to.dims.rank(); ++axis)
       if (to.dims[axis] != 1)
@@ -109,15 +110,57 @@ class Lines {
   Dims dims_, to_steps_, from_steps_;
 };
 
+// Calls visit(address) for each element until it is true; whether it was.
+template <class Visit>
+bool any_element(const ConstTensorView& view, int axis, intptr_t at, const Visit& visit) {
+  if (axis == view.dims.rank()) return visit(at);
+  const int64_t step = view.strides[axis] * static_cast<int64_t>(size_of(view.dtype));
+  const int64_t size = step == 0 ? 1 : view.dims[axis];
+  for (int64_t i = 0; i < size; ++i)
+    if (any_element(view, axis + 1, at + i * step, visit)) return true;
+  return false;
+}
+
 }  // namespace
 
-void strided_copy(const TensorView& to, const TensorView& from) {
+MemoryExtent::MemoryExtent(const ConstTensorView& view) {
+  if (!view.data || count(view.dims) == 0) return;
+  const auto element = static_cast<int64_t>(size_of(view.dtype));
+  int64_t low = 0, high = element;
+  for (int axis = 0; axis < view.dims.rank(); ++axis) {
+    const int64_t reach = (view.dims[axis] - 1) * view.strides[axis] * element;
+    (reach < 0 ? low : high) += reach;
+  }
+  begin = reinterpret_cast<intptr_t>(view.data) + low;
+  end = reinterpret_cast<intptr_t>(view.data) + high;
+}
+
+bool views_overlap(const ConstTensorView& a, const ConstTensorView& b) {
+  const MemoryExtent of_a(a), of_b(b);
+  if (!of_a.meets(of_b)) return false;
+  if (is_row_major(a) && is_row_major(b)) return true;
+  std::vector<bool> is_of_a(static_cast<size_t>(of_a.end - of_a.begin));
+  const auto size_a = static_cast<intptr_t>(size_of(a.dtype));
+  any_element(a, 0, reinterpret_cast<intptr_t>(a.data), [&](intptr_t at) {
+    for (intptr_t byte = at; byte < at + size_a; ++byte)
+      is_of_a[static_cast<size_t>(byte - of_a.begin)] = true;
+    return false;
+  });
+  const auto size_b = static_cast<intptr_t>(size_of(b.dtype));
+  return any_element(b, 0, reinterpret_cast<intptr_t>(b.data), [&](intptr_t at) {
+    for (intptr_t byte = std::max(at, of_a.begin); byte < std::min(at + size_b, of_a.end); ++byte)
+      if (is_of_a[static_cast<size_t>(byte - of_a.begin)]) return true;
+    return false;
+  });
+}
+
+void strided_copy(const TensorView& to, const ConstTensorView& from) {
   if (count(to.dims) == 0) return;
   const Lines lines(to, from);
   lines.copy(0, lines.items());
 }
 
-void strided_copy(const TensorView& to, const TensorView& from, ThreadTeam& team) {
+void strided_copy(const TensorView& to, const ConstTensorView& from, ThreadTeam& team) {
   if (count(to.dims) == 0) return;
   const Lines lines(to, from);
   if (lines.bytes() < 2 * kPieceBytes || !lines.writes_apart()) return lines.copy(0, lines.items());

@@ -13,12 +13,12 @@ namespace anneal {
 // copies a pointer. Safe to read from any thread.
 class Tensor {
  public:
-  // Memory that owner keeps alive and nothing changes. Fails with kInvalidArgument if the bytes are
-  // more or fewer than the elements take.
+  // Uses memory that `owner` keeps alive and that must not change. Fails with kInvalidArgument if
+  // the number of bytes does not match dtype and dims.
   Tensor(DataType dtype, const Dims& dims, std::shared_ptr<const void> owner,
          std::span<const std::byte> bytes);
-  // A copy of the values. Fails with kInvalidArgument if they are more or fewer than the dims say,
-  // or of another size than the element type.
+  // Copies the values. Fails with kInvalidArgument if their number does not match dims, or
+  // sizeof(T) does not match dtype.
   template <class T>
   static Tensor of(DataType dtype, const Dims& dims, std::span<const T> values) {
     detail::check_elements(dtype, dims, values.size(), sizeof(T));
@@ -28,17 +28,17 @@ class Tensor {
 
   DataType dtype() const { return dtype_; }
   const Dims& dims() const { return dims_; }
-  std::span<const std::byte> bytes() const { return bytes_; }
+  std::span<const std::byte> bytes() const { return bytes_; }  // of all elements, row-major
   int64_t count() const { return anneal::count(dims_); }
+  // The elements as numbers of their size: f16 may be read as uint16_t. Fails with
+  // kInvalidArgument unless sizeof(T) is the size of an element.
   template <class T>
-  std::span<const T> as() const {  // REQUIRES: sizeof(T) == size_of(dtype())
+  std::span<const T> as() const {
+    detail::check_elements(dtype_, dims_, static_cast<size_t>(count()), sizeof(T));
     return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)};
   }
-  // Kernels take mutable views, and never write through an input.
-  TensorView view() const {
-    return {dtype_, dims_, row_major_strides(dims_), const_cast<std::byte*>(bytes_.data())};
-  }
-  bool operator==(const Tensor& other) const {  // same type and same bytes
+  ConstTensorView view() const { return {dtype_, dims_, row_major_strides(dims_), bytes_.data()}; }
+  bool operator==(const Tensor& other) const {  // same type, dims and bytes
     return dtype_ == other.dtype_ && dims_ == other.dims_ &&
            (bytes_.empty() || bytes_.data() == other.bytes_.data() ||
             std::memcmp(bytes_.data(), other.bytes_.data(), bytes_.size()) == 0);

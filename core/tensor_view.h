@@ -1,6 +1,6 @@
-// Views: memory of another owner, with an element type, dims and strides. view() makes them from
-// vectors, arrays and spans.
+// Views: memory of another owner, with type, dims and strides. view() makes them of containers.
 #pragma once
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace anneal {
 
-// Where memory is. Engines take and give host memory; they refuse GPU memory by name.
+// Where memory is. An engine on a GPU takes host memory and that GPU's, others host memory alone.
 enum class MemoryKind : uint8_t { kHost, kPinnedHost, kCuda };
 struct MemoryPlace {
   MemoryKind kind = MemoryKind::kHost;
-  int device = 0;  // of kCuda: the number of the GPU
+  int device = 0;  // of kCuda: the number of the GPU; -1: the emulated one
   bool operator==(const MemoryPlace&) const = default;
 };
 
-// The element type that a C++ type is. f16 and bf16 are _Float16 (std::float16_t) and
-// std::bfloat16_t where the compiler has them; elsewhere give view() their DataType.
+// The DataType of a C++ type. f16 and bf16 are _Float16 (std::float16_t) and std::bfloat16_t if
+// the compiler has them; otherwise pass their DataType to view().
 template <class T>
 inline constexpr DataType kDataTypeOf = [] {
   using E = std::remove_cv_t<T>;
@@ -42,25 +42,17 @@ inline constexpr DataType kDataTypeOf = [] {
 #endif
   else {
     static_assert(std::integral<E>, "tensors hold floating-point numbers, integers and bool");
-    constexpr bool kSigned = std::is_signed_v<E>;
-    if constexpr (sizeof(E) == 1)
-      return kSigned ? DataType::kI8 : DataType::kU8;
-    else if constexpr (sizeof(E) == 2)
-      return kSigned ? DataType::kI16 : DataType::kU16;
-    else if constexpr (sizeof(E) == 4)
-      return kSigned ? DataType::kI32 : DataType::kU32;
-    else
-      return kSigned ? DataType::kI64 : DataType::kU64;
+    constexpr DataType kSmallest = std::is_signed_v<E> ? DataType::kI8 : DataType::kU8;
+    return static_cast<DataType>(int(kSmallest) + std::bit_width(sizeof(E)) - 1);
   }
 }();
 
 namespace detail {
-// Fails with kInvalidArgument, naming both, unless the view holds `wanted` in dense row-major host
-// memory.
+// Fails with kInvalidArgument unless the view is dense row-major host memory of type `wanted`.
 void check_span(DataType wanted, DataType dtype, const Dims& dims, const Dims& strides,
                 MemoryPlace place);
-// Fails with kInvalidArgument, naming both, unless the dims have `elements` elements, and those of
-// the type have `bytes` bytes each.
+// Fails with kInvalidArgument, naming both sides, unless the dims have `elements` elements and an
+// element of the type has `bytes` bytes.
 void check_elements(DataType dtype, const Dims& dims, size_t elements, size_t bytes);
 }  // namespace detail
 
@@ -75,20 +67,20 @@ struct TensorView {
   MemoryPlace place = {};  // checked by contexts; kernels get memory of their own device
 
   // The elements as one array. Fails with kInvalidArgument unless T is the element type and the
-  // memory is dense, row-major and the host's.
+  // view is dense row-major host memory.
   template <class T>
   std::span<T> span() const {
     detail::check_span(kDataTypeOf<T>, dtype, dims, strides, place);
     return {reinterpret_cast<T*>(data), static_cast<size_t>(count(dims))};
   }
-  // Unchecked. REQUIRES: host memory of elements that T can hold.
+  // Not checked. REQUIRES: host memory whose elements have type T
   template <class T>
   T* as() const {
     return reinterpret_cast<T*>(data);
   }
 };
 
-// The same, of memory that is only read.
+// A TensorView of read-only memory.
 struct ConstTensorView {
   DataType dtype = DataType::kF32;
   Dims dims;
@@ -97,9 +89,9 @@ struct ConstTensorView {
   MemoryPlace place = {};
 
   ConstTensorView() = default;
-  ConstTensorView(DataType dtype, const Dims& dims, const Dims& strides, const std::byte* data,
-                  MemoryPlace place = {})
-      : dtype(dtype), dims(dims), strides(strides), data(data), place(place) {}
+  ConstTensorView(DataType type, const Dims& sizes, const Dims& steps, const std::byte* first,
+                  MemoryPlace where = {})
+      : dtype(type), dims(sizes), strides(steps), data(first), place(where) {}
   ConstTensorView(const TensorView& view)
       : ConstTensorView(view.dtype, view.dims, view.strides, view.data, view.place) {}
 
@@ -124,7 +116,7 @@ inline TensorView row_major_view(DataType dtype, const Dims& dims, std::byte* da
 //   context.set_input("image", anneal::view(pixels, {1, 3, 224, 224}));
 //
 // The element type follows from that of the container, or is given (f16 and bf16, as uint16_t).
-// Fails with kInvalidArgument if the container has more or fewer elements than the dims say.
+// Fails with kInvalidArgument if the number of elements does not match dims.
 template <std::ranges::contiguous_range R>
 requires std::ranges::sized_range<R> && std::ranges::borrowed_range<R>
 auto view(R&& elements, const Dims& dims,

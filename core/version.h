@@ -1,6 +1,5 @@
 // The version of the library that is running, which may differ from the headers compiled against.
 #pragma once
-
 #include <string_view>
 
 namespace anneal {

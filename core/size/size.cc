@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/size/real.h"
 

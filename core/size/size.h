@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/shape.h"
 #include "anneal/core/size/polynomial.h"
 

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "anneal/core/fail.h"
-#include "anneal/core/temporary_folder.h"
+#include "anneal/core/files/temporary_folder.h"
 
 namespace anneal {
 namespace {

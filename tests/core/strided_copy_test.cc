@@ -122,5 +122,42 @@ TEST(StridedCopy, CopiesNothingOfNoElements) {
   }
 }
 
+// All views of a small memory, against the addresses of their elements.
+TEST(ViewsOverlap, IsExact) {
+  std::vector<std::byte> memory(128);
+  const auto bytes_of = [](const TensorView& view) {
+    std::vector<const std::byte*> bytes;
+    for (int64_t i = 0; i < view.dims[0]; ++i)
+      for (int64_t k = 0; k < view.dims[1]; ++k)
+        for (size_t byte = 0; byte < size_of(view.dtype); ++byte)
+          bytes.push_back(view.data +
+                          (i * view.strides[0] + k * view.strides[1]) *
+                              static_cast<int64_t>(size_of(view.dtype)) +
+                          byte);
+    return bytes;
+  };
+  std::mt19937 random(1);
+  const auto draw = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random);
+  };
+  int overlapping = 0, apart = 0;
+  while (overlapping + apart < 4000) {
+    const auto view = [&] {
+      return TensorView{draw(0, 1) ? DataType::kI16 : DataType::kU8,
+                        {draw(0, 3), draw(1, 3)},
+                        {draw(-4, 8), draw(-1, 3)},
+                        memory.data() + 24 + 2 * draw(0, 8)};
+    };
+    const TensorView a = view(), b = view();
+    bool share = false;
+    for (const std::byte* one : bytes_of(a))
+      for (const std::byte* other : bytes_of(b)) share |= one == other;
+    ASSERT_EQ(views_overlap(a, b), share);
+    ASSERT_EQ(views_overlap(b, a), share);
+    ++(share ? overlapping : apart);
+  }
+  EXPECT_GT(std::min(overlapping, apart), 500);
+}
+
 }  // namespace
 }  // namespace anneal

@@ -1,6 +1,7 @@
 // Views from containers: the element type, the count and the order of elements are checked.
 #include "anneal/core/tensor_view.h"
 #include "anneal/core/error.h"
+#include "anneal/core/tensor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,6 +72,8 @@ TEST(View, CountsElements) {
               }),
               HasSubstr("a view of shape [2,3] has 6 elements, the memory holds 5"));
   EXPECT_THAT(error_of([&] { view(five, {-1, 5}); }), HasSubstr("a negative size"));
+  EXPECT_THAT(error_of([&] { view(five, {5}, DataType::kString); }),
+              HasSubstr("a view or tensor cannot hold strings"));
   EXPECT_EQ(view(std::span<const float>(five).first(1), {}).dims.rank(), 0);
 }
 
@@ -89,6 +92,16 @@ TEST(View, SpanChecksTypeOrderAndPlace) {
   EXPECT_THAT(error_of([&] { transposed.span<float>(); }), HasSubstr("not dense and row-major"));
   all.place = {MemoryKind::kCuda, 0};
   EXPECT_THAT(error_of([&] { all.span<float>(); }), HasSubstr("copy it to the host first"));
+}
+
+TEST(Tensor, IsReadOnlyAndChecksTheSizeOfElements) {
+  const std::vector<float> values{1, 2};
+  const Tensor tensor = Tensor::of(DataType::kF32, {2}, std::span(values));
+  static_assert(std::is_same_v<decltype(tensor.view().data), const std::byte*>);
+  EXPECT_THAT(tensor.view().span<float>(), ElementsAre(1, 2));
+  EXPECT_THAT(tensor.as<uint32_t>(), ElementsAre(0x3f800000, 0x40000000));
+  EXPECT_THAT(error_of([&] { tensor.as<double>(); }),
+              HasSubstr("f32 has elements of 4 bytes, the memory of 8"));
 }
 
 }  // namespace

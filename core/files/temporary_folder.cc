@@ -1,4 +1,4 @@
-#include "anneal/core/temporary_folder.h"
+#include "anneal/core/files/temporary_folder.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
