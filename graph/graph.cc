@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/graph/op/infer_rules.h"
 #include "anneal/graph/refine.h"
 #include "anneal/graph/size_dependencies.h"
@@ -21,7 +23,7 @@ Fact fact_of(const Tensor& tensor) {
   const bool integers = is_integer(tensor.dtype()) || tensor.dtype() == DataType::kBool;
   if (!integers || tensor.count() > kMaxKnownElements) return fact;
   SizeTable none;
-  const TensorView view = tensor.view();
+  const TensorView view = kernel_view(tensor);
   const InferInput input{&fact, &view};
   auto elements = InferInputs({&input, 1}, none).elements(0);
   return rules::make_fact(tensor.dtype(), fact.type.shape, std::move(elements));
@@ -149,7 +151,7 @@ Facts Graph::infer_outputs(const Layer& layer, SizeDemands* demands) const {
     const Value& input = value(layer.inputs[i]);
     inputs[i].fact = &input.fact;
     if (!input.constant) continue;
-    views[i] = input.constant->view();
+    views[i] = kernel_view(*input.constant);
     inputs[i].value = &views[i];
   }
   std::vector<Signature> bodies;

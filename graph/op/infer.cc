@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/size/real.h"
 #include "anneal/graph/op/infer_rules.h"

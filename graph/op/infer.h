@@ -87,6 +87,9 @@ ANNEAL_FOR_EACH_OP(X)
 #undef X
 Facts infer(const Op& op, const InferInputs& inputs);
 
+// For messages: a Require of given and wanted numbers does not hold.
+std::string unmet_demand(std::span<const int64_t> given, std::span<const int64_t> wanted);
+
 // The number of inputs an op itself takes, given how many the layer has in all before its
 // epilogues'.
 struct Arity {

@@ -86,13 +86,25 @@ Fact carried_fact(const Type& begin, const Type& next, const Outer& outer) {
 
 }  // namespace
 
+std::string unmet_demand(std::span<const int64_t> given, std::span<const int64_t> wanted) {
+  return fmt::format(
+      "the model does not accept [{}] for [{}]: the name of the step is the unmet condition",
+      fmt::join(given, ","), fmt::join(wanted, ","));
+}
+
 Facts infer(const Require&, const InferInputs& inputs) {
   require_one_of(inputs.type(0), DataType::kBool, "condition", inputs.sizes());
+  for (int i = 1; i < inputs.count(); ++i)
+    if (inputs.dtype(i) != DataType::kI64 || inputs.shape(i).rank() > 1)
+      refuse("numbers for an error are no i64 vector");
   const auto condition = inputs.integers(0);
-  if (condition && condition->size() == 1 && condition->front() == 0)
+  if (condition && condition->size() == 1 && condition->front() == 0) {
+    if (inputs.count() == 3 && inputs.integers(1) && inputs.integers(2))
+      refuse(unmet_demand(*inputs.integers(1), *inputs.integers(2)));
     refuse(
-        "the condition that the engine would hold is false with these sizes: build for others "
+        "the condition of this step is false with these sizes: build for other sizes "
         "(--shapes)");
+  }
   return {rules::make_fact(inputs.dtype(0), inputs.shape(0), inputs.elements(0))};
 }
 

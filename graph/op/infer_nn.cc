@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/graph/op/infer_rules.h"
 

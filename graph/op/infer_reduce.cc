@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/error.h"
 #include "anneal/core/size/real.h"
 #include "anneal/graph/op/infer_rules.h"

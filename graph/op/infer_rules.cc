@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 
 namespace anneal::rules {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/graph/op/infer_rules.h"
 
 namespace anneal {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/graph/op/infer_rules.h"
 
 namespace anneal {
@@ -170,6 +171,18 @@ Facts infer(const Slice&, const InferInputs& inputs) {
                            }))};
 }
 
+namespace {
+
+// Whether an axis surely has no element left to repeat: negative pads crop it first.
+bool repeats_nothing(Size size, Size begin, Size end) {
+  const auto added = [](Size pad) { return pad.known() ? std::max<int64_t>(pad.value(), 0) : 0; };
+  const auto cropped = [](Size pad) { return pad.known() ? std::min<int64_t>(pad.value(), 0) : 0; };
+  if (!size.known() || added(begin) + added(end) == 0) return false;
+  return size.value() + cropped(begin) + cropped(end) <= 0;
+}
+
+}  // namespace
+
 Facts infer(const Pad& op, const InferInputs& inputs) {
   SizeTable& sizes = inputs.sizes();
   const Type& x = inputs.type(0);
@@ -191,8 +204,7 @@ Facts infer(const Pad& op, const InferInputs& inputs) {
     const Size begin = (*pads)[static_cast<size_t>(axis)];
     const Size end = (*pads)[static_cast<size_t>(axis) + static_cast<size_t>(rank)];
     const Size size = sizes.add(sizes.add(x.shape[axis], begin), end);
-    const auto grows = [](Size pad) { return pad.known() && pad.value() > 0; };
-    if (op.mode != PadMode::kConstant && x.shape[axis] == Size(0) && (grows(begin) || grows(end)))
+    if (op.mode != PadMode::kConstant && repeats_nothing(x.shape[axis], begin, end))
       refuse("padding of no elements by their like");
     shape.push_back(size);
   }

@@ -16,8 +16,11 @@ void save_value(ByteWriter& to, const T& value) {
   if constexpr (is_vector<T>) {
     to.number(static_cast<uint32_t>(value.size()));
     for (const auto& element : value) save_value(to, element);
-  } else if constexpr (std::is_same_v<T, Program> || std::is_same_v<T, Size>) {
+  } else if constexpr (std::is_same_v<T, Program> || std::is_same_v<T, Size> ||
+                       std::is_same_v<T, CustomAttribute>) {
     save(to, value);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    to.text(value);
   } else if constexpr (std::is_enum_v<T> || std::is_same_v<T, bool>) {
     to.number(static_cast<uint8_t>(value));
   } else {
@@ -30,6 +33,8 @@ void load_value(ByteReader& from, int64_t& value) { value = from.number<int64_t>
 void load_value(ByteReader& from, float& value) { value = from.number<float>(); }
 void load_value(ByteReader& from, Program& value) { value = load_program(from); }
 void load_value(ByteReader& from, Size& value) { value = load_size(from); }
+void load_value(ByteReader& from, std::string& value) { value = from.text(); }
+void load_value(ByteReader& from, CustomAttribute& value) { value = load_custom_attribute(from); }
 
 void load_value(ByteReader& from, DataType& value) {
   const auto number = from.number<uint8_t>();
@@ -48,7 +53,10 @@ void load_value(ByteReader& from, E& value) {
 
 template <class T>
 void load_value(ByteReader& from, std::vector<T>& values) {
-  constexpr size_t kLeast = std::is_same_v<T, Size> ? 5 : sizeof(T);
+  // Bytes of an element at least; of an attribute: length of its name, kind, count.
+  constexpr size_t kLeast = std::is_same_v<T, Size>              ? 5
+                            : std::is_same_v<T, CustomAttribute> ? 9
+                                                                 : sizeof(T);
   values.resize(from.count(kLeast));
   for (T& value : values) load_value(from, value);
 }

@@ -22,6 +22,10 @@ std::string value_text(const T& value, const SizeTable& sizes) {
     return sizes.text(value);
   } else if constexpr (std::is_same_v<T, Program>) {
     return "\"" + to_string(value) + "\"";
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return quoted_text(value);
+  } else if constexpr (std::is_same_v<T, CustomAttribute>) {
+    return to_string(value);
   } else if constexpr (std::is_enum_v<T>) {
     return std::string(to_string(value));
   } else {
@@ -68,6 +72,12 @@ void parse_value(std::string_view text, T& value, SizeTable&) {
 void parse_value(std::string_view text, Program& value, SizeTable&) {
   if (text.size() < 2 || text.front() != '"' || text.back() != '"') refuse_value(text, "in quotes");
   value = parse_program(text.substr(1, text.size() - 2));
+}
+void parse_value(std::string_view text, std::string& value, SizeTable&) {
+  value = unquoted_text(text);
+}
+void parse_value(std::string_view text, CustomAttribute& value, SizeTable&) {
+  value = parse_custom_attribute(text);
 }
 void parse_value(std::string_view text, Size& value, SizeTable& sizes) {
   value = sizes.parse(text);

@@ -274,7 +274,7 @@ inline constexpr OpTraits op_traits<BitCast> = {
     .transpose = TransposeRule::kStays, .batch = BatchRule::kMixesRows};
 template <>
 inline constexpr OpTraits op_traits<Require> = {
-    .arity = Arity{1, 1}, .host = kNoInputs, .data = only(0), .program = kNoInputs,
+    .arity = Arity{1, 3}, .host = kNoInputs, .data = only(0), .program = kNoInputs,
     .epilogue = EpilogueRule::kNever, .half = HalfRole::kFixed, .view = ViewRule::kNone,
     .transpose = TransposeRule::kStays, .batch = BatchRule::kMixesRows};
 template <>
@@ -282,6 +282,11 @@ inline constexpr OpTraits op_traits<Recurrent> = {
     .arity = Arity{3, 8}, .host = kNoInputs, .data = only(0), .program = kNoInputs,
     .epilogue = EpilogueRule::kNever, .half = HalfRole::kFixed, .view = ViewRule::kNone,
     .transpose = TransposeRule::kStays, .batch = BatchRule::kMixesRows};
+template <>
+inline constexpr OpTraits op_traits<Custom> = {
+    .arity = Arity{0, kMany}, .host = kNoInputs, .data = kNoInputs, .program = kNoInputs,
+    .epilogue = EpilogueRule::kNever, .half = HalfRole::kFixed, .view = ViewRule::kNone,
+    .transpose = TransposeRule::kStays, .batch = BatchRule::kOwn};
 template <>
 inline constexpr OpTraits op_traits<If> = {
     .arity = Arity{1, kMany}, .host = kNoInputs, .data = only(0), .program = kNoInputs,

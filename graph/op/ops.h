@@ -8,11 +8,13 @@
 // Conv{.groups = 2} compiles without a warning.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "anneal/core/dtype.h"
 #include "anneal/core/shape.h"
+#include "anneal/graph/op/custom_attribute.h"
 #include "anneal/graph/program/program.h"
 
 namespace anneal {
@@ -445,12 +447,31 @@ struct BitCast {
   bool operator==(const BitCast&) const = default;
 };
 
-// inputs: condition (one bool, of any number of axes). output: the condition. A run fails if it
-// does not hold: the engine was built on the assumption that it does. A Require is not erased for
+// inputs: condition (one bool, of any number of axes), [given], [wanted] (i64 vectors that an error
+// names). output: the condition. A run fails if it does not hold: the engine was built on the
+// assumption that it does, or, with numbers, the operator demands it. A Require is not erased for
 // lack of users, but once the condition is known to hold.
 struct Require {
   static void fields(auto&, auto&&) {}
   bool operator==(const Require&) const = default;
+};
+
+class CustomOperator;  // graph/op/custom_operator.h
+
+// inputs: any number of tensors, any of them absent. outputs: as the operator's library infers. The
+// domain "" is ai.onnx.
+struct Custom {
+  std::string domain{}, type{}, library{};
+  int64_t since = 1, version = 0;  // of the operator in the library
+  int64_t outputs = 1;
+  std::vector<CustomAttribute> attributes{};
+  // No field: found by name when an engine file is loaded. Null: nothing can be asked of the op.
+  std::shared_ptr<const CustomOperator> definition{};
+  static void fields(auto& op, auto&& f) {
+    f("domain", op.domain), f("type", op.type), f("library", op.library), f("since", op.since);
+    f("version", op.version), f("outputs", op.outputs), f("attributes", op.attributes);
+  }
+  bool operator==(const Custom&) const = default;
 };
 
 // Control flow runs bodies: graphs beside the graph, by index. A body sees only its inputs; the
@@ -531,6 +552,7 @@ struct Scan {
   X(BitCast)                  \
   X(Require)                  \
   X(Recurrent)                \
+  X(Custom)                   \
   X(If)                       \
   X(Loop)                     \
   X(Scan)

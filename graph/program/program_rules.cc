@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/shape.h"
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/graph/program/program.h"
 
 namespace anneal {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/graph/program/program_rules.h"
 
 namespace anneal {

@@ -7,6 +7,7 @@
 #include <array>
 #include <iterator>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/error.h"
 #include "anneal/graph/text/text_rules.h"
 

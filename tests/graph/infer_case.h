@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/error.h"
 #include "anneal/graph/op/infer.h"
 #include "anneal/graph/text/text.h"

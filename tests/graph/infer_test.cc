@@ -361,7 +361,9 @@ TEST(Infer, MovingElements) {
       {"Require", {"bool[1]{0}"}, "error: false with these sizes"},
       {"Require", {"bool[2]"}, "error: not one bool"},
       {"Require", {"i64[]"}, "error: not one bool"},
-      {"Require", {"bool[]", "bool[]"}, "error: 2 inputs"},
+      {"Require", {"bool[]", "bool[]"}, "error: numbers for an error are no i64 vector"},
+      {"Require", {"bool[]", "i64[2,2]"}, "error: numbers for an error are no i64 vector"},
+      {"Require", {"bool[]", "i64[3]"}, "bool[]"},
       {"BitCast dtype=i8", {"string[3]"}, "error: the bits of strings"},
       {"Concat axis=1", {"f32[N,3]", "f32[N,C]", "f32[N,5]"}, "f32[N,C + 8]"},
       {"Concat axis=1", {"f32[N,3]", "f32[2,3]"}, "f32[2,6]"},
@@ -387,6 +389,8 @@ TEST(Infer, MovingElements) {
       {"Pad", {"f32[2,3]", "i64{0,-2,0,-2}"}, "error: a negative size"},
       {"Pad", {"f32[2]", "i64{0,1}", "f16[]"}, "error: input 2 is f16"},
       {"Pad mode=edge", {"f32[0]", "i64{0,1}"}, "error: padding of no elements"},
+      {"Pad mode=reflect", {"f32[3]", "i64{-3,1}"}, "error: padding of no elements"},
+      {"Pad mode=wrap", {"f32[3]", "i64{-2,4}"}, "f32[5]"},
   });
 }
 

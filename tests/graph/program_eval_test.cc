@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/graph/program/program.h"
 

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "anneal/core/bytes.h"
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/graph/program/program.h"
 #include "anneal/graph/program/program_rules.h"

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/graph/program/program.h"
 #include "anneal/graph/program/program_rules.h"
 
