@@ -1,5 +1,6 @@
 #include "anneal/importer/importer.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -12,6 +13,13 @@
 namespace anneal {
 namespace {
 
+bool has_fixed_sizes(const anneal_onnx::ValueInfoProto& input) {
+  const auto& type = input.type().tensor_type();
+  return type.has_shape() && std::ranges::all_of(type.shape().dim(), [](const auto& dim) {
+           return dim.has_dim_value() && dim.dim_value() >= 0;
+         });
+}
+
 ImportResult import_model(const anneal_onnx::ModelProto& model, const std::string& folder,
                           const ImportOptions& options) {
   ModelInfo info{.producer = model.producer_name(),
@@ -20,6 +28,8 @@ ImportResult import_model(const anneal_onnx::ModelProto& model, const std::strin
   if (!model.producer_version().empty()) info.producer += " " + model.producer_version();
   for (const auto& import : model.opset_import())
     if (import.domain().empty() || import.domain() == "ai.onnx") info.opset = import.version();
+  for (const auto& input : model.graph().input())
+    if (has_fixed_sizes(input)) info.fixed_inputs.insert(input.name());
   RankChoices choices;
   std::optional<Graph> first_graph;  // whose ranks are not those that the model says
   std::optional<Error> first_error;

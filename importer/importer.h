@@ -1,6 +1,7 @@
 // Import of an ONNX file as a Graph.
 #pragma once
 #include <cstddef>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@ namespace anneal {
 struct ModelInfo {
   std::string producer, graph_name;
   int64_t ir_version = 0, opset = 0;
+  std::set<std::string> fixed_inputs = {};  // whose sizes are all numbers in the model
 };
 
 struct ImportResult {
@@ -21,6 +23,7 @@ struct ImportResult {
   ModelInfo info;
   // Initializers that are inputs, too, and became constants.
   std::vector<std::string> constant_inputs = {};
+  std::vector<std::string> warnings = {};  // about libraries of kernels
 };
 
 // External data is read from the folder of the file and nowhere else. Everything unsupported in the

@@ -7,6 +7,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "anneal/core/dtype_kinds.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/importer/node/attempt.h"
 
 namespace anneal {
@@ -125,7 +127,7 @@ class Trial {
         inputs[i].fact = &indices;
       }
       if (constant == nullptr) continue;
-      views[i] = constant->view();
+      views[i] = kernel_view(*constant);
       inputs[i].value = &views[i];
     }
     const auto inferred = attempt([&] {

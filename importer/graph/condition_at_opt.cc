@@ -4,6 +4,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/importer/node/attempt.h"
 
 namespace anneal {
@@ -76,7 +77,7 @@ class AtOpt {
       inputs[i].fact = &fact_of(layer.inputs[i]);
       const Tensor* constant = graph_.constant(layer.inputs[i]);
       if (constant == nullptr) continue;
-      views[i] = constant->view();
+      views[i] = kernel_view(*constant);
       inputs[i].value = &views[i];
     }
     const Facts inferred =

@@ -74,7 +74,10 @@ GraphImporter::GraphImporter(const ModelProto& model, std::string folder,
       main_model_{
           .graph = graph_, .folder = std::move(folder), .reserved_names = {}, .choices = &choices},
       main_{.opsets = opsets_of(model), .model = &main_model_},
-      context_{.main_graph = graph_, .functions = functions_of(model), .choices = choices} {}
+      context_{.main_graph = graph_,
+               .functions = functions_of(model),
+               .choices = choices,
+               .operators = options.operators} {}
 
 Graph GraphImporter::import() {
   const GraphProto& proto = model_.graph();

@@ -62,9 +62,10 @@ GraphInputs::GraphInputs(SizeTable& sizes,
     }
   }
   for (const auto& [name, given] : given_) {
-    const auto refuse = [&, &name = name](const std::string& why) {
-      fail(ErrorCode::kInvalidArgument,
-           std::string("bounds of input \"").append(name).append("\": ").append(why));
+    const auto refuse = [&, &name = name, &given = given](const std::string& why) {
+      fail_port(ErrorCode::kInvalidArgument, name,
+                std::string("bounds of input \"").append(name).append("\": ").append(why),
+                given.opt);
     };
     const auto found = std::ranges::find_if(
         inputs, [&, &name = name](auto* input) { return input->name() == name; });

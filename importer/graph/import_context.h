@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "anneal/graph/graph.h"
+#include "anneal/graph/op/custom_operator.h"
 #include "anneal/importer/graph/operators.h"
 #include "anneal/importer/node/rank_choices.h"
 #include "anneal/importer/node/unsupported.h"
@@ -19,6 +20,7 @@ struct ImportContext {
   const Graph& main_graph;
   const FunctionTable functions;
   RankChoices& choices;
+  const CustomOperators& operators;
   UnsupportedReport unsupported = {};
   int nodes_done = 0;
   // By name of a Loop or Scan: which axes of each carried value vary.

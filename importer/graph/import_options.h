@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "anneal/core/input_bounds.h"
+#include "anneal/graph/op/custom_operator.h"
 
 namespace anneal {
 
@@ -17,6 +18,7 @@ struct ImportOptions {
   // a default value.
   std::set<std::string> default_inputs = {};
   int fed_inputs = 0;
+  CustomOperators operators = {};  // for nodes that no row of the importer has
 };
 
 }  // namespace anneal

@@ -16,6 +16,23 @@
 namespace anneal {
 namespace {
 
+// The layer of an operator from outside.
+Outputs import_custom(const std::shared_ptr<const CustomOperator>& found, Node& node) {
+  const CustomOperator::Description& description = found->description();
+  Custom op{.domain = description.domain,
+            .type = description.type,
+            .library = description.library,
+            .since = description.since,
+            .version = description.version,
+            .outputs = node.output_count(),
+            .attributes = node.all_attributes(),
+            .definition = found};
+  std::vector<ValueId> inputs;
+  for (int i = 0; i < node.input_count(); ++i)
+    inputs.push_back(node.has_input(i) ? node.input(i) : ValueId::kNone);
+  return node.results(std::move(op), std::move(inputs));
+}
+
 using anneal_onnx::FunctionProto;
 using anneal_onnx::GraphProto;
 using anneal_onnx::NodeProto;
@@ -194,13 +211,16 @@ void NodeImporter::import_node(const NodeProto& proto, const std::string& name, 
 
   const bool controls = is_control_flow(proto);
   const bool sequences = is_of_sequences(proto, scope);
-  const OpRow* row = controls || sequences
-                         ? nullptr
-                         : row_of(proto, name, scope.opsets, context_.functions, unsupported);
+  const auto custom = find_custom(context_.operators, proto, scope.opsets);
+  const OpRow* row =
+      controls || sequences || custom
+          ? nullptr
+          : row_of(proto, name, scope.opsets, context_.functions, context_.operators, unsupported);
   if (controls && !complete)
-    report_bodies(proto, name, scope.opsets, context_.functions, unsupported);
+    report_bodies(proto, name, scope.opsets, context_.functions, context_.operators, unsupported);
   const bool known = report_sequences(proto, name, sequences, scope) && (complete || sequences);
-  if ((!controls && !sequences && !row) || !known) return define_unsupported(proto, scope);
+  if ((!controls && !sequences && !custom && !row) || !known)
+    return define_unsupported(proto, scope);
 
   const auto open_rank = find_open_rank(proto, row, name, inputs, scope, context_);
   if (!open_rank) return define_unsupported(proto, scope);
@@ -208,7 +228,8 @@ void NodeImporter::import_node(const NodeProto& proto, const std::string& name, 
   const auto results = attempt([&] {
     Node node(*scope.model, name, opset_of(proto, scope.opsets), attributes_of(proto, scope),
               std::move(inputs), graph_names(proto, scope));
-    return import_operator(proto, row, node, scope);
+    return custom ? imported(import_custom(custom, node), proto, node, scope)
+                  : import_operator(proto, row, node, scope);
   });
   if (!results) {
     const Error& error = results.error();
@@ -234,18 +255,22 @@ std::vector<ScopedValue> NodeImporter::import_operator(const NodeProto& proto, c
     if (proto.output_size() != 1) fail(ErrorCode::kInvalidModel, "one output is expected");
     return {std::move(result)};
   }
-  const auto count = static_cast<size_t>(proto.output_size());
-  std::optional<Outputs> outputs =
+  const std::optional<Outputs> outputs =
       row ? row->import(node) : import_control_flow(proto, node, scope, *this);
   if (!outputs) {
     if (!context_.unsupported.any()) node.unsupported("a result that is a sequence");
-    return std::vector<ScopedValue>(count);
+    return std::vector<ScopedValue>(static_cast<size_t>(proto.output_size()));
   }
+  return imported(*outputs, proto, node, scope);
+}
+
+std::vector<ScopedValue> NodeImporter::imported(const Outputs& outputs, const NodeProto& proto,
+                                                const Node& node, const Scope& scope) {
   node.expect_all_read();
   std::vector<ScopedValue> results;
-  for (size_t i = 0; i < count; ++i) {
-    if (i < outputs->size() && (*outputs)[i] != ValueId::kNone)
-      results.push_back({State::kImported, (*outputs)[i]});
+  for (size_t i = 0; i < static_cast<size_t>(proto.output_size()); ++i) {
+    if (i < outputs.size() && outputs[i] != ValueId::kNone)
+      results.push_back({State::kImported, outputs[i]});
     else
       results.push_back({State::kLeftOut, ValueId::kNone, describe(proto, scope.opsets),
                          node.name(), fmt::format("output {} is not computed", i)});

@@ -46,6 +46,10 @@ class NodeImporter {
   // reported.
   std::vector<ScopedValue> import_operator(const anneal_onnx::NodeProto& proto, const OpRow* row,
                                            Node& node, Scope& scope);
+  // Fails if an attribute was not read.
+  static std::vector<ScopedValue> imported(const Outputs& outputs,
+                                           const anneal_onnx::NodeProto& proto, const Node& node,
+                                           const Scope& scope);
 
   ImportContext& context_;
 };

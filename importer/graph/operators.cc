@@ -91,32 +91,44 @@ std::string describe(const NodeProto& node, const Opsets& opsets) {
                      opset_of(node, opsets));
 }
 
+std::shared_ptr<const CustomOperator> find_custom(const CustomOperators& operators,
+                                                  const NodeProto& node, const Opsets& opsets) {
+  if (operators.empty() || is_control_flow(node) || is_sequence_operator(node)) return nullptr;
+  const std::string domain = canonical_domain(node.domain());
+  const int opset = opset_of(node, opsets);
+  if (find_row(domain, node.op_type(), opset)) return nullptr;
+  return find_operator(operators, domain, node.op_type(), opset);
+}
+
 const OpRow* row_of(const NodeProto& node, const std::string& name, const Opsets& opsets,
-                    const FunctionTable& functions, UnsupportedReport& unsupported) {
+                    const FunctionTable& functions, const CustomOperators& operators,
+                    UnsupportedReport& unsupported) {
   const std::string domain = canonical_domain(node.domain());
   if (domain.empty() && !opsets.contains(domain))
     fail(ErrorCode::kInvalidModel, "the model imports no opset of ai.onnx");
   if (const OpRow* row = find_row(domain, node.op_type(), opset_of(node, opsets))) return row;
   const bool other = find_row(domain, node.op_type()) != nullptr;
-  const char* reason = other ? "not implemented for this opset" : "not implemented";
+  const char* reason = other ? "not implemented for this opset" : kNotImplemented;
   // A model that ONNX Runtime saved at optimization level ALL is for the machine that saved it.
   if (domain == "com.microsoft.nchwc")
     reason = "a file that ONNX Runtime optimized for one machine; build from the original file";
   unsupported.add(describe(node, opsets), name, reason);
-  report_bodies(node, name, opsets, functions, unsupported);
+  report_bodies(node, name, opsets, functions, operators, unsupported);
   return nullptr;
 }
 
 void report_bodies(const NodeProto& node, const std::string& name, const Opsets& opsets,
-                   const FunctionTable& functions, UnsupportedReport& unsupported) {
+                   const FunctionTable& functions, const CustomOperators& operators,
+                   UnsupportedReport& unsupported) {
   const auto report = [&](const GraphProto& body) {
     for (int i = 0; i < body.node_size(); ++i) {
       const NodeProto& inner = body.node(i);
       const std::string inner_name = name + "/" + node_name(inner, i);
       if (is_control_flow(inner)) {
-        report_bodies(inner, inner_name, opsets, functions, unsupported);
-      } else if (!find_function(functions, inner) && !is_sequence_operator(inner)) {
-        row_of(inner, inner_name, opsets, functions, unsupported);
+        report_bodies(inner, inner_name, opsets, functions, operators, unsupported);
+      } else if (!find_function(functions, inner) && !is_sequence_operator(inner) &&
+                 !find_custom(operators, inner, opsets)) {
+        row_of(inner, inner_name, opsets, functions, operators, unsupported);
       }
     }
   };

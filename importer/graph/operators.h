@@ -7,6 +7,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "anneal/graph/op/custom_operator.h"
 #include "anneal/importer/node/unsupported.h"
 #include "anneal/importer/ops/rows.h"
 
@@ -39,14 +40,19 @@ int opset_of(const anneal_onnx::NodeProto& node, const Opsets& opsets);
 // "Conv (ai.onnx 17)", for the report.
 std::string describe(const anneal_onnx::NodeProto& node, const Opsets& opsets);
 
+// The operator from outside that the node names; null if there is none, or if a row has the node.
+std::shared_ptr<const CustomOperator> find_custom(const CustomOperators& operators,
+                                                  const anneal_onnx::NodeProto& node,
+                                                  const Opsets& opsets);
+
 // null if there is none, which is reported together with the operators in the node's bodies that
 // have none.
 const OpRow* row_of(const anneal_onnx::NodeProto& node, const std::string& name,
                     const Opsets& opsets, const FunctionTable& functions,
-                    UnsupportedReport& unsupported);
+                    const CustomOperators& operators, UnsupportedReport& unsupported);
 // Reports the operators in the node's bodies that Anneal does not have.
 void report_bodies(const anneal_onnx::NodeProto& node, const std::string& name,
                    const Opsets& opsets, const FunctionTable& functions,
-                   UnsupportedReport& unsupported);
+                   const CustomOperators& operators, UnsupportedReport& unsupported);
 
 }  // namespace anneal

@@ -129,6 +129,18 @@ class Settlement {
     sizes_.set_bounds(symbol, held);
   }
 
+  // Of equal sizes none is smaller than the other may be: h - 3 in place of a size is not negative,
+  // which readers of h - 3 rely on.
+  void hold_at_least(Size size, int64_t least) {
+    Bounds bounds;
+    bounds.min = least;
+    try {
+      hold_within(size, bounds);
+    } catch (const Error&) {
+      // It is a quotient by the symbol, which has no value where that is 0, and is not linear.
+    }
+  }
+
   // For each of the remaining sizes, the size that every run knows.
   Representatives representatives() {
     Representatives equal;
@@ -146,6 +158,8 @@ class Settlement {
       const Size other = stands == a ? b : a;
       if (other.known()) refuse({a, b, one.layer, one.first_a, one.first_b});
       equal.emplace(other.expression(), stands);
+      hold_at_least(stands, sizes_.range(other).min);
+      hold_at_least(other, sizes_.range(stands).min);
     }
     for (auto& [expression, size] : equal) size = find(size);
     return equal;

@@ -131,6 +131,34 @@ std::optional<Tensor> NodeAttributes::find_tensor(std::string_view name, bool* i
                       });
 }
 
+std::vector<CustomAttribute> NodeAttributes::all_attributes() {
+  std::vector<CustomAttribute> all;
+  for (Attribute& attribute : attributes_) {
+    attribute.read = true;
+    const AttributeProto& data = *attribute.data;
+    CustomAttribute& to = all.emplace_back();
+    to.name = attribute.name;
+    if (holds(data, AttributeProto::INT))
+      to.value = std::vector<int64_t>{data.i()};
+    else if (holds(data, AttributeProto::INTS))
+      to.value = std::vector<int64_t>(data.ints().begin(), data.ints().end());
+    else if (holds(data, AttributeProto::FLOAT))
+      to.value = std::vector<float>{data.f()};
+    else if (holds(data, AttributeProto::FLOATS))
+      to.value = std::vector<float>(data.floats().begin(), data.floats().end());
+    else if (holds(data, AttributeProto::STRING))
+      to.value = std::vector<std::string>{data.s()};
+    else if (holds(data, AttributeProto::STRINGS))
+      to.value = std::vector<std::string>(data.strings().begin(), data.strings().end());
+    else if (holds(data, AttributeProto::TENSOR))
+      to.value = *find_tensor(attribute.name);
+    else
+      fail(ErrorCode::kUnsupported,
+           fmt::format("attribute \"{}\" is neither numbers, texts nor a tensor", attribute.name));
+  }
+  return all;
+}
+
 void NodeAttributes::expect_all_read() const {
   for (const Attribute& attribute : attributes_)
     if (!attribute.read)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "anneal/core/tensor.h"
+#include "anneal/graph/op/custom_attribute.h"
 
 namespace anneal_onnx {
 class AttributeProto;
@@ -47,6 +48,9 @@ class NodeAttributes {
   std::optional<std::vector<std::string>> find_texts(std::string_view name);
   // is_sub_byte: set where its elements are integers of 4 or 2 bits; null: those are refused.
   std::optional<Tensor> find_tensor(std::string_view name, bool* is_sub_byte = nullptr);
+  // As an operator from outside gets them. Fails with kUnsupported on graphs, types and sparse
+  // tensors.
+  std::vector<CustomAttribute> all_attributes();
   void expect_all_read() const;
 
  private:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/importer/onnx/tensor_data.h"
 

@@ -5,6 +5,9 @@
 
 namespace anneal {
 
+// A reason for which the report names the remedy: a library of kernels.
+inline constexpr const char* kNotImplemented = "not implemented";
+
 class UnsupportedReport {
  public:
   struct Entry {

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/float16.h"
 
@@ -53,7 +54,7 @@ void for_each_element(const Tensor& tensor, F&& f) {
 std::vector<int64_t> integers_of(const Tensor& tensor) {
   if (is_float(tensor.dtype()) || tensor.dtype() == DataType::kString)
     fail(ErrorCode::kInvalidModel,
-         fmt::format("a constant of type {} is given where integers are wanted",
+         fmt::format("a constant of type {} is given where integers are expected",
                      to_string(tensor.dtype())));
   std::vector<int64_t> integers;
   for_each_element(tensor, [&]<class T>(T value) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/importer/ops/attention.h"
 #include "anneal/importer/ops/expression.h"

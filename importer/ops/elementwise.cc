@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/importer/onnx/tensor_proto.h"
 #include "anneal/importer/ops/expression.h"

@@ -25,6 +25,43 @@ ValueId flat(Node& node, int index, const char* suffix) {
   return reshape(node, node.input(index), {product(node.shape(index), node.sizes())}, suffix);
 }
 
+// Batch and channels are those of x, and the other axes have room for the windows.
+void require_room(Node& node, ValueId given, const std::vector<Size>& least) {
+  const ValueId wanted = node.sizes_value(least, "least_shape");
+  std::vector<int64_t> are_exact(least.size());
+  are_exact[0] = are_exact[1] = 1;
+  const ValueId good =
+      pointwise(node, "good_sizes", {given, wanted, node.integers_value(are_exact, "are_exact")},
+                DataType::kI64, [](Expressions in) {
+                  const Expression fits = !(in[0] < in[1]) && !(in[2] == 1 && in[1] < in[0]);
+                  return fits.cast(RegisterType::kI64);
+                });
+  const ValueId all = node.layer(Reduce{.kind = ReduceKind::kMin, .keepdims = false},
+                                 {good, node.integers_value({0}, "good_axis")}, "all_good");
+  const ValueId holds =
+      pointwise(node, "holds", {all}, DataType::kBool, [](Expressions in) { return in[0] == 1; });
+  node.layer(Require{}, {holds, given, wanted}, "output_shape_has_room_for_x");
+}
+
+// Indices have the shape of x.
+void require_shape_of_x(Node& node, int index, const std::string& check) {
+  const Shape& x = node.shape(0);
+  const Shape& shape = node.shape(index);
+  if (shape.rank() != x.rank())
+    node.invalid(fmt::format("{} axes, where x has {}", shape.rank(), x.rank()));
+  if (std::ranges::equal(shape, x)) return;
+  const ValueId wanted = node.sizes_value({x.begin(), x.end()}, check + "/wanted");
+  const ValueId given = node.sizes_value({shape.begin(), shape.end()}, check + "/given");
+  const ValueId same =
+      pointwise(node, check + "/same", {given, wanted}, DataType::kI64,
+                [](Expressions in) { return (in[0] == in[1]).cast(RegisterType::kI64); });
+  const ValueId all = node.layer(Reduce{.kind = ReduceKind::kMin, .keepdims = false},
+                                 {same, node.integers_value({0}, check + "/axis")}, check + "/all");
+  const ValueId holds = pointwise(node, check + "/holds", {all}, DataType::kBool,
+                                  [](Expressions in) { return in[0] == 1; });
+  node.layer(Require{}, {holds, given, wanted}, check);
+}
+
 // Indices count the elements of the output, as those of MaxPool count the elements of its input.
 Outputs import_max_unpool(Node& node) {
   node.expect_inputs(2, 3);
@@ -34,18 +71,21 @@ Outputs import_max_unpool(Node& node) {
   if (!window.open_begin.empty()) node.unsupported("auto_pad with a stride on an open size");
   SizeTable& sizes = node.sizes();
   const Shape& x = node.shape(0);
+  require_shape_of_x(node, 1, "indices_have_shape_of_x");
+  std::vector<Size> least = {x[0], x[1]};
+  for (size_t i = 0; i < window.kernel.size(); ++i) {
+    const Size steps = sizes.sub(x[static_cast<int>(i) + 2], 1);
+    const int64_t beyond = window.kernel[i] - window.pads_begin[i] - window.pads_end[i];
+    least.push_back(sizes.add(sizes.mul(steps, window.strides[i]), beyond));
+  }
   ValueId shape;
   if (node.has_input(2)) {
     node.dtype(2, {DataType::kI64});
-    shape = node.input(2);
+    if (node.rank(2) != 1) node.invalid("output_shape is no vector");
+    shape = reshape(node, node.input(2), {Size(x.rank())}, "shape");
+    require_room(node, shape, least);
   } else {
-    std::vector<Size> result = {x[0], x[1]};
-    for (size_t i = 0; i < window.kernel.size(); ++i) {
-      const Size steps = sizes.sub(x[static_cast<int>(i) + 2], 1);
-      const int64_t beyond = window.kernel[i] - window.pads_begin[i] - window.pads_end[i];
-      result.push_back(sizes.add(sizes.mul(steps, window.strides[i]), beyond));
-    }
-    shape = node.sizes_value(result, "shape");
+    shape = node.sizes_value(least, "shape");
   }
   const Reduce product{.kind = ReduceKind::kProd};
   const ValueId total =

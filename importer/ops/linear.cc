@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/importer/ops/expression.h"
 #include "anneal/importer/ops/gemm.h"
 #include "anneal/importer/ops/rows.h"

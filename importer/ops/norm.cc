@@ -23,24 +23,58 @@ std::vector<int64_t> axes_from(int64_t first, int rank) {
   return axes;
 }
 
-// scale * x + shift, rounded after each operation as ONNX's definition is; kNone: left out.
+// scale * x + shift, rounded after each operation as ONNX's definition is.
+Expression scaled_by(Expressions in) {
+  const Expression scaled = in[0] * in[1].cast(in[0].reg.type);
+  return in.size() == 3 ? scaled + in[2].cast(in[0].reg.type) : scaled;
+}
+// kNone: left out.
 Outputs scale_and_shift(Node& node, ValueId x, ValueId scale, ValueId shift,
                         std::string_view suffix = "scale") {
   const DataType dtype = node.dtype(0);
   std::vector<ValueId> inputs = {x, scale};
   if (shift != ValueId::kNone) inputs.push_back(shift);
   return pointwise_result(
-      node, inputs, dtype,
-      [&](Expressions in) {
-        const Expression scaled = in[0] * in[1].cast(in[0].reg.type);
-        return in.size() == 3 ? scaled + in[2].cast(in[0].reg.type) : scaled;
-      },
-      suffix);
+      node, inputs, dtype, [](Expressions in) { return scaled_by(in); }, suffix);
 }
 
-// Input `index`, one element per channel.
+// A vector as it is multiplied by channels, whose number it must have.
+ValueId channels(Node& node, ValueId vector, std::string_view suffix) {
+  const Shape& x = node.shape(0);
+  if (x.rank() < 2 || x[1].is_unknown() || node.graph().value(vector).type().shape.rank() != 1)
+    return per_channel(node, vector, x.rank(), suffix);
+  std::vector<Size> sizes(static_cast<size_t>(x.rank() - 1), Size(1));
+  sizes[0] = x[1];
+  return reshape(node, vector, sizes, suffix);
+}
 ValueId channels(Node& node, int index, std::string_view suffix) {
-  return per_channel(node, node.input(index), node.rank(0), suffix);
+  return channels(node, node.input(index), suffix);
+}
+
+// Whether a product has the shape of x, whatever the sizes are.
+bool broadcasts_to_x(Node& node, ValueId factor) {
+  const Shape& x = node.shape(0);
+  const Shape& shape = node.graph().value(factor).type().shape;
+  if (shape.rank() > x.rank()) return false;
+  for (int axis = 1; axis <= shape.rank(); ++axis)
+    if (const Size size = shape[shape.rank() - axis]; size != Size(1) && size != x[x.rank() - axis])
+      return false;
+  return true;
+}
+
+// As scale_and_shift(), of the shape of x: no factor broadcasts x.
+Outputs scale_and_shift_to_x(Node& node, ValueId x, ValueId scale, ValueId shift) {
+  if (broadcasts_to_x(node, scale) && (shift == ValueId::kNone || broadcasts_to_x(node, shift)))
+    return scale_and_shift(node, x, scale, shift);
+  const DataType dtype = node.dtype(0);
+  std::vector<ValueId> inputs = {x, scale};
+  if (shift != ValueId::kNone) inputs.push_back(shift);
+  const ValueId scaled =
+      pointwise(node, "scale", inputs, dtype, [](Expressions in) { return scaled_by(in); });
+  const Shape& shape = node.shape(0);
+  return node.result(Reshape{.allow_zero = true},
+                     {scaled, node.sizes_value({shape.begin(), shape.end()}, "shape_of_x")},
+                     "has_shape_of_x");
 }
 
 // (x - mean) / sqrt(var + epsilon) * scale + bias with mean and var as values, or with everything
@@ -58,7 +92,7 @@ Outputs batch_normalization(Node& node, ValueId mean, ValueId variance, bool con
   }
   if (!all_constant) {
     const auto vector = [&](ValueId value, const char* suffix) {
-      return per_channel(node, value, node.rank(0), suffix);
+      return channels(node, value, suffix);
     };
     const ValueId factor =
         pointwise(node, "factor", {channels(node, 1, "scale"), vector(variance, "variance")}, real,
@@ -90,8 +124,8 @@ Outputs batch_normalization(Node& node, ValueId mean, ValueId variance, bool con
   real == DataType::kF64 ? fold(double{}) : fold(float{});
   const Dims dims = {static_cast<int64_t>(count)};
   const auto channel_constant = [&](const std::vector<double>& values, const char* suffix) {
-    return per_channel(node, node.constant_value(tensor_of(real, dims, values), suffix),
-                       node.rank(0), std::string(suffix) + "_per_channel");
+    return channels(node, node.constant_value(tensor_of(real, dims, values), suffix),
+                    std::string(suffix) + "_per_channel");
   };
   return scale_and_shift(node, node.input(0), channel_constant(factors, "factor"),
                          channel_constant(shifts, "shift"), "");
@@ -203,7 +237,7 @@ Outputs import_layer_normalization(Node& node) {
   const Normalize op{.axes = axes_from(axis, node.rank(0)),
                      .epsilon = node.number("epsilon", 1e-5F)};
   const ValueId normal = node.layer(op, {node.input(0)}, "");
-  Outputs outputs = scale_and_shift(node, normal, node.input(1), node.optional_input(2));
+  Outputs outputs = scale_and_shift_to_x(node, normal, node.input(1), node.optional_input(2));
   add_statistics(node, op.axes, op.epsilon, outputs);
   return outputs;
 }
@@ -218,7 +252,7 @@ Outputs import_rms_normalization(Node& node) {
                      .epsilon = node.number("epsilon", 1e-5F),
                      .subtract_mean = false};
   const ValueId normal = node.layer(op, {node.input(0)}, "");
-  return scale_and_shift(node, normal, node.input(1), ValueId::kNone);
+  return scale_and_shift_to_x(node, normal, node.input(1), ValueId::kNone);
 }
 
 // [N,C,...] as [N,groups,C/groups*...], normalized along the last axis.
@@ -258,8 +292,9 @@ Outputs import_group_normalization(Node& node) {
   expect_f32_statistics(node);
   const ChannelGroups groups = normalize_groups(node);
   const ValueId normal = reshape(node, groups.normal, groups.shape, "ungrouped");
-  return scale_and_shift(node, normal, channels(node, 1, "scale_per_channel"),
-                         channels(node, 2, "bias_per_channel"));
+  const int rank = node.rank(0);
+  return scale_and_shift(node, normal, per_channel(node, node.input(1), rank, "scale_per_channel"),
+                         per_channel(node, node.input(2), rank, "bias_per_channel"));
 }
 
 // ONNX adds 1e-9 to the deviation; under the root its square does the same.

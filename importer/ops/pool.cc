@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/importer/ops/expression.h"
 #include "anneal/importer/ops/rows.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/importer/ops/expression.h"
 #include "anneal/importer/ops/rows.h"
 

@@ -140,7 +140,7 @@ Outputs split_at_run_time(Node& node, int64_t axis) {
                 {reduced(ReduceKind::kSum, "total"), reduced(ReduceKind::kMin, "smallest"),
                  reshape(node, whole, {}, "whole_scalar")},
                 DataType::kBool, [](Expressions in) { return in[0] == in[2] && !(in[1] < 0); });
-  node.layer(Require{}, {holds}, "parts_fit");
+  node.layer(Require{}, {holds, node.input(1), whole}, "parts_add_up_to_axis");
   const ValueId axes = node.integers_value({axis}, "axes");
   const ValueId steps = node.integers_value({1}, "steps");
   Outputs outputs;

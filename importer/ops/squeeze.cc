@@ -115,13 +115,41 @@ ValueId counted(Node& node, int64_t count, std::string_view suffix) {
   return node.integers_value(numbers, suffix);
 }
 
+// Each is an axis of `rank` axes, listed once, and its size is 1 where `sizes` is given.
+void require_axes(Node& node, ValueId axes, int64_t count, int64_t rank, ValueId sizes) {
+  const ValueId column = reshape(node, axes, {count, 1}, "listed/column");
+  const ValueId places = counted(node, rank, "listed/places");
+  const ValueId each =
+      pointwise(node, "listed/each", {column, places}, DataType::kI64,
+                [](Expressions in) { return (in[0] == in[1]).cast(RegisterType::kI64); });
+  const auto sum = [&](ValueId from, const char* suffix) {
+    return node.layer(Reduce{.kind = ReduceKind::kSum, .keepdims = false},
+                      {from, node.integers_value({0}, std::string(suffix) + "_axis")}, suffix);
+  };
+  const ValueId times = sum(each, "listed/times");
+  std::vector<ValueId> inputs = {times};
+  if (sizes != ValueId::kNone) inputs.push_back(sizes);
+  const ValueId good = pointwise(node, "listed/good", inputs, DataType::kI64, [](Expressions in) {
+    const Expression once = in[0] == 1;
+    return (in.size() == 2 ? once && in[1] == 1 : once).cast(RegisterType::kI64);
+  });
+  const ValueId holds =
+      pointwise(node, "listed/holds", {sum(good, "listed/good_count")}, DataType::kBool,
+                [&](Expressions in) { return in[0] == static_cast<double>(count); });
+  const ValueId wanted = sizes != ValueId::kNone ? sizes : places;
+  node.layer(Require{}, {holds, axes, wanted},
+             sizes != ValueId::kNone ? "axes_differ_and_have_one_element" : "axes_differ");
+}
+
 // The axes that are left: 0, 1, 2..., moved by one for each squeezed axis at or before them.
 Outputs squeeze_at_run_time(Node& node) {
   const int64_t rank = node.rank(0), count = axis_count(node);
   if (count > rank) node.invalid(fmt::format("{} of {} axes", count, rank));
-  const ValueId sorted = node.layers(
-      TopK{.largest = false},
-      {run_time_axes(node, count, rank), node.integers_value({count}, "count")}, "sorted")[0];
+  const ValueId sizes = node.layer(ShapeOf{.end = rank}, {node.input(0)}, "sizes");
+  const ValueId axes = run_time_axes(node, count, rank);
+  require_axes(node, axes, count, rank, sizes);
+  const ValueId sorted = node.layers(TopK{.largest = false},
+                                     {axes, node.integers_value({count}, "count")}, "sorted")[0];
   ValueId left = counted(node, rank - count, "first");
   for (int64_t i = 0; i < count; ++i) {
     const ValueId axis =
@@ -130,7 +158,6 @@ Outputs squeeze_at_run_time(Node& node) {
     left = pointwise(node, fmt::format("left{}", i), {left, axis}, DataType::kI64,
                      [](Expressions in) { return select(in[0] < in[1], in[0], in[0] + 1); });
   }
-  const ValueId sizes = node.layer(ShapeOf{.end = rank}, {node.input(0)}, "sizes");
   const ValueId shape = node.layer(Gather{}, {sizes, left}, "shape");
   return node.result(Reshape{.allow_zero = true}, {node.input(0), shape});
 }
@@ -161,7 +188,9 @@ Outputs unsqueeze(Node& node, const std::vector<int64_t>& given) {
 Outputs unsqueeze_at_run_time(Node& node) {
   const int64_t old = node.rank(0), count = axis_count(node), rank = old + count;
   if (old == 0) return reshaped_input(node, std::vector<Size>(static_cast<size_t>(count), 1));
-  const ValueId axes = reshape(node, run_time_axes(node, count, rank), {count, 1}, "column");
+  const ValueId listed = run_time_axes(node, count, rank);
+  require_axes(node, listed, count, rank, ValueId::kNone);
+  const ValueId axes = reshape(node, listed, {count, 1}, "column");
   const ValueId all = counted(node, rank, "all");
   const ValueId before = pointwise(node, "before", {axes, all}, DataType::kI64, [](Expressions in) {
     return (in[0] < in[1]).cast(RegisterType::kI64);

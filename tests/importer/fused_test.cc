@@ -294,9 +294,94 @@ TEST(Fused, ConditionsOfTheRun) {
   };
   EXPECT_EQ(run({2, 4}, 0, 0.5)[0].dims(), (Dims{4}));
   EXPECT_EQ(run({6, 0}, 1, 0)[1], x);
-  EXPECT_THROW(run({2, 3}, 0, 0), Error);
+  EXPECT_THAT(error_of([&] {
+                run({2, 3}, 0, 0);
+              }),
+              testing::HasSubstr("does not accept [2,3] for [6]"));
   EXPECT_THROW(run({-1, 7}, 0, 0), Error);
   EXPECT_THROW(run({2, 4}, 1, 0.5), Error);
+}
+
+// Axes that only a run tells.
+TEST(Fused, AxesOfARun) {
+  const auto run = [](const std::string& op, const std::vector<int64_t>& dims,
+                      const std::vector<int64_t>& axes) {
+    ModelBuilder model(17);
+    model.input("x", std::vector<std::string>(dims.size(), "?"));
+    model.input("axes", {std::to_string(axes.size())}, TensorProto::INT64).output("y");
+    model.node(op, {"x", "axes"}, {"y"}, "n");
+    const Graph graph = import_bytes(model.bytes(), "").graph;
+    const Tensor inputs[] = {
+        random_tensor({"x", dims}, 1),
+        Tensor::of<int64_t>(DataType::kI64, {static_cast<int64_t>(axes.size())}, axes)};
+    return evaluate(graph, inputs)[0].dims();
+  };
+  EXPECT_EQ(run("Squeeze", {1, 3, 1}, {2, 0}), (Dims{3}));
+  EXPECT_EQ(run("Squeeze", {1, 3, 1}, {-1}), (Dims{1, 3}));
+  EXPECT_EQ(run("Unsqueeze", {2, 3}, {0, -1}), (Dims{1, 2, 3, 1}));
+  for (const std::vector<int64_t>& axes : {std::vector<int64_t>{0, 2}, {0, 0}, {0, 5}, {0, -4}})
+    EXPECT_THAT(error_of([&] {
+                  run("Squeeze", {1, 3, 2}, axes);
+                }),
+                testing::HasSubstr("does not accept ["));
+  for (const std::vector<int64_t>& axes : {std::vector<int64_t>{0, 0}, {0, 4}, {-5, 1}})
+    EXPECT_THAT(error_of([&] {
+                  run("Unsqueeze", {2, 3}, axes);
+                }),
+                testing::HasSubstr("does not accept ["));
+}
+
+// Sizes of inputs that a normalization does not broadcast.
+TEST(Fused, SizesOfNormalizations) {
+  const auto run = [](const std::string& op, const std::vector<int64_t>& x,
+                      const std::vector<int64_t>& vectors) {
+    ModelBuilder model(23);
+    std::vector<std::string> names = {"x"};
+    model.input("x", std::vector<std::string>(x.size(), "?")).output("y");
+    std::vector<Tensor> inputs = {random_tensor({"x", x}, 1)};
+    for (const int64_t size : vectors) {
+      names.push_back("v" + std::to_string(inputs.size()));
+      model.input(names.back(), {"?"});
+      inputs.push_back(random_tensor({names.back(), {size}}, 1));
+    }
+    model.node(op, names, {"y"}, "n");
+    return evaluate(import_bytes(model.bytes(), "").graph, inputs)[0].dims();
+  };
+  EXPECT_EQ(run("LayerNormalization", {2, 4}, {4, 1}), (Dims{2, 4}));
+  EXPECT_EQ(run("InstanceNormalization", {2, 4, 3}, {4, 4}), (Dims{2, 4, 3}));
+  EXPECT_EQ(run("BatchNormalization", {2, 4, 3}, {4, 4, 4, 4}), (Dims{2, 4, 3}));
+  EXPECT_THROW(run("LayerNormalization", {2, 1}, {4, 4}), Error);
+  EXPECT_THROW(run("RMSNormalization", {2, 1}, {4}), Error);
+  EXPECT_THROW(run("InstanceNormalization", {2, 4, 3}, {1, 4}), Error);
+  EXPECT_THROW(run("InstanceNormalization", {2, 1, 3}, {4, 4}), Error);
+  EXPECT_THROW(run("BatchNormalization", {2, 4, 3}, {4, 4, 1, 4}), Error);
+}
+
+TEST(Fused, ShapesOfMaxUnpool) {
+  const auto run = [](const Dims& indices, const std::vector<int64_t>& shape) {
+    ModelBuilder model(17);
+    model.input("x", {"?", "?", "?", "?"}).input("i", {"?", "?", "?", "?"}, TensorProto::INT64);
+    model.input("s", {"4"}, TensorProto::INT64).output("y");
+    auto& node = model.node("MaxUnpool", {"x", "i", "s"}, {"y"}, "n");
+    set(node, "kernel_shape", std::vector<int64_t>{2, 2});
+    set(node, "strides", std::vector<int64_t>{2, 2});
+    const Tensor inputs[] = {
+        random_tensor({"x", {1, 1, 2, 2}}, 1),
+        Tensor::of<int64_t>(DataType::kI64, indices, std::vector<int64_t>{0, 2, 8, 10}),
+        Tensor::of<int64_t>(DataType::kI64, {4}, shape)};
+    return evaluate(import_bytes(model.bytes(), "").graph, inputs)[0].dims();
+  };
+  EXPECT_EQ(run({1, 1, 2, 2}, {1, 1, 5, 4}), (Dims{1, 1, 5, 4}));
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{1, 2, 4, 4}, {2, 1, 4, 4}, {1, 1, 4, 3}})
+    EXPECT_THAT(error_of([&] {
+                  run({1, 1, 2, 2}, shape);
+                }),
+                testing::HasSubstr("does not accept ["));
+  EXPECT_THAT(error_of([&] {
+                run({1, 1, 1, 4}, {1, 1, 4, 4});
+              }),
+              testing::HasSubstr("does not accept [1,1,1,4] for [1,1,2,2]"));
 }
 
 TEST(Fused, FormsThatAreNotTaken) {
